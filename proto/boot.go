@@ -1,0 +1,20 @@
+package proto
+
+import (
+	"encoding/hex"
+	"fmt"
+	"time"
+)
+
+// Boot names one incarnation of a process. Boots of one identity sort by the time
+// they began, so the newer of two is known without asking.
+type Boot string
+
+// NewBoot is the boot of a process that begins now; entropy tells two apart that
+// begin at the same instant.
+func NewBoot(now time.Time, entropy [4]byte) Boot {
+	return Boot(fmt.Sprintf("%016x-%s", uint64(now.UnixNano()), hex.EncodeToString(entropy[:])))
+}
+
+// OlderThan reports whether b began before other.
+func (b Boot) OlderThan(other Boot) bool { return b < other }

@@ -1,0 +1,87 @@
+package proto
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Compat is what differs between the releases that podfall can imitate. Each field
+// is one row of the specification's sections 9 and 12, and is read in one place.
+type Compat struct {
+	// Release is the name given to --compat.
+	Release string
+	// TerminatingUntilGone prints STATUS Terminating for every pod that has a
+	// deletionTimestamp, terminal or not (PRN-10; until 1.30).
+	TerminatingUntilGone bool
+	// DeletedNamesNamespace prints `pod "x" deleted from ns namespace` (CLI-07;
+	// since 1.34).
+	DeletedNamesNamespace bool
+	// RemoveContainersFirst makes the kubelet remove a pod's containers from the
+	// runtime before its final delete (ART-07).
+	RemoveContainersFirst bool
+	// NodeMonitorGrace is how long a node may be silent before it is Unknown
+	// (CTL-01; 40 s before 1.32).
+	NodeMonitorGrace time.Duration
+	// DeadlineMayPass lets a shortened deletionTimestamp move into the past
+	// (API-25; before 1.33).
+	DeadlineMayPass bool
+	// TracksGeneration starts a pod at generation 1 and lets the kubelet report
+	// observedGeneration (API-73; since 1.34).
+	TracksGeneration bool
+	// PublishesTerminalPhase makes the kubelet store a terminal phase before its
+	// final delete (KBL-64; since 1.27).
+	PublishesTerminalPhase bool
+}
+
+// compat is the table: a row a difference would read worse than a column a release,
+// because every release sets every field.
+func compat() []Compat {
+	return []Compat{
+		{
+			Release:                "v1.37",
+			TerminatingUntilGone:   false,
+			DeletedNamesNamespace:  true,
+			RemoveContainersFirst:  false,
+			NodeMonitorGrace:       50 * time.Second,
+			DeadlineMayPass:        false,
+			TracksGeneration:       true,
+			PublishesTerminalPhase: true,
+		},
+		{
+			Release:                "v1.22",
+			TerminatingUntilGone:   true,
+			DeletedNamesNamespace:  false,
+			RemoveContainersFirst:  true,
+			NodeMonitorGrace:       40 * time.Second,
+			DeadlineMayPass:        true,
+			TracksGeneration:       false,
+			PublishesTerminalPhase: false,
+		},
+	}
+}
+
+// DefaultRelease is imitated when nothing else is asked for.
+const DefaultRelease = "v1.37"
+
+// CompatFor is the column of a release; the empty name means [DefaultRelease].
+func CompatFor(release string) (Compat, error) {
+	if release == "" {
+		release = DefaultRelease
+	}
+	i := slices.IndexFunc(compat(), func(c Compat) bool { return c.Release == release })
+	if i < 0 {
+		return Compat{}, fmt.Errorf("compat %q: want one of %s", release, strings.Join(Releases(), ", "))
+	}
+	return compat()[i], nil
+}
+
+// Releases are the names that CompatFor knows.
+func Releases() []string {
+	var names []string
+	for _, c := range compat() {
+		names = append(names, c.Release)
+	}
+	return names
+}

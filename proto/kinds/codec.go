@@ -1,0 +1,96 @@
+package kinds
+
+import (
+	"fmt"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+)
+
+// Object is any API object that has metadata.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// The content types of objects on the bus.
+const (
+	ContentTypeProtobuf = runtime.ContentTypeProtobuf
+	ContentTypeJSON     = runtime.ContentTypeJSON
+)
+
+// magic opens every Kubernetes protobuf document.
+const magic = "k8s\x00"
+
+// Encode is obj in Kubernetes protobuf, its group, version and kind included even
+// where obj does not name them.
+func Encode(obj runtime.Object) ([]byte, error) {
+	gvk, err := GVK(obj)
+	if err != nil {
+		return nil, err
+	}
+	message, ok := obj.(interface{ Marshal() ([]byte, error) })
+	if !ok {
+		return nil, fmt.Errorf("encode %s: it has no protobuf form", gvk.Kind)
+	}
+	raw, err := message.Marshal()
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", gvk.Kind, err)
+	}
+	document := runtime.Unknown{
+		TypeMeta: runtime.TypeMeta{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind},
+		Raw:      raw,
+	}
+	data := make([]byte, len(magic)+document.Size())
+	copy(data, magic)
+	if _, err := document.MarshalTo(data[len(magic):]); err != nil {
+		return nil, fmt.Errorf("encode %s: %w", gvk.Kind, err)
+	}
+	return data, nil
+}
+
+// Decode reads what Encode wrote. The object's apiVersion and kind are set.
+func Decode(data []byte) (Object, error) {
+	decoded, err := DecodeAny(data)
+	if err != nil {
+		return nil, err
+	}
+	obj, ok := decoded.(Object)
+	if !ok {
+		return nil, fmt.Errorf("decode %T: it has no metadata", decoded)
+	}
+	return obj, nil
+}
+
+// DecodeAny is Decode for messages that need not have metadata, such as a
+// metav1.Status.
+func DecodeAny(data []byte) (runtime.Object, error) {
+	decoded, gvk, err := decoder().Decode(data, nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("decode: %w", err)
+	}
+	decoded.GetObjectKind().SetGroupVersionKind(*gvk)
+	return decoded, nil
+}
+
+var decoder = sync.OnceValue(func() *protobuf.Serializer {
+	return protobuf.NewSerializer(Scheme(), Scheme())
+})
+
+// GVK is the group, version and kind of obj by its Go type.
+func GVK(obj runtime.Object) (schema.GroupVersionKind, error) {
+	known, _, err := Scheme().ObjectKinds(obj)
+	if err != nil {
+		return schema.GroupVersionKind{}, fmt.Errorf("kind of %T: %w", obj, err)
+	}
+	named := obj.GetObjectKind().GroupVersionKind()
+	for _, gvk := range known {
+		if gvk == named {
+			return gvk, nil
+		}
+	}
+	return known[0], nil
+}

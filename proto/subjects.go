@@ -1,0 +1,191 @@
+package proto
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Verb is what a request asks for; the Kubernetes API's own verbs.
+type Verb string
+
+// The verbs of the API.
+const (
+	VerbGet              Verb = "get"
+	VerbList             Verb = "list"
+	VerbWatch            Verb = "watch"
+	VerbCreate           Verb = "create"
+	VerbUpdate           Verb = "update"
+	VerbPatch            Verb = "patch"
+	VerbDelete           Verb = "delete"
+	VerbDeleteCollection Verb = "deletecollection"
+)
+
+// Verbs lists every verb.
+func Verbs() []Verb {
+	return []Verb{
+		VerbGet, VerbList, VerbWatch, VerbCreate, VerbUpdate, VerbPatch, VerbDelete, VerbDeleteCollection,
+	}
+}
+
+// The roots of podfall's subjects.
+//
+//	api.<identity>.<verb>.<resource>[/<subresource>].<namespace>.<name>   requests to the apiserver
+//	r.<requester>.<responder>.<token>                                      answers, and the credits for them
+//	watch.cluster.<group>  watch.node.<name>.<group>                       the live events of a watch group
+//	node.<name>.<verb>                                                     what a kubelet serves
+//	cri.<Method>                                                           what a runtime serves, on the node bus
+//	mgmt.>                                                                 faults and telemetry
+const (
+	RootAPI   = "api"
+	RootReply = "r"
+	RootWatch = "watch"
+	RootNode  = "node"
+	RootCRI   = "cri"
+	RootMgmt  = "mgmt"
+)
+
+// APISubject is a request's subject, taken apart.
+type APISubject struct {
+	Identity Identity
+	Verb     Verb
+	// Resource is a group resource: "pods", "deployments.apps".
+	Resource    string
+	Subresource string
+	Namespace   string
+	Name        string
+}
+
+// String builds the subject.
+func (s APISubject) String() string {
+	resource := escape(s.Resource)
+	if s.Subresource != "" {
+		resource += "/" + escape(s.Subresource)
+	}
+	return strings.Join([]string{
+		RootAPI, s.Identity.Token(), escape(string(s.Verb)), resource, escape(s.Namespace), escape(s.Name),
+	}, ".")
+}
+
+// ErrSubject is the cause of every refused subject.
+var ErrSubject = errors.New("not a request subject")
+
+// ParseAPISubject is the inverse of [APISubject.String]. Its errors wrap
+// [ErrSubject] and name the part that is wrong.
+func ParseAPISubject(subject string) (APISubject, error) {
+	tokens := strings.Split(subject, ".")
+	if len(tokens) != 6 || tokens[0] != RootAPI {
+		return APISubject{}, fmt.Errorf("%w: %q: want api.<identity>.<verb>.<resource>.<namespace>.<name>", ErrSubject, subject)
+	}
+	id, err := ParseIdentity(tokens[1])
+	if err != nil {
+		return APISubject{}, fmt.Errorf("%w: %w", ErrSubject, err)
+	}
+	resource, subresource, _ := strings.Cut(tokens[3], "/")
+	parts := []string{tokens[2], resource, subresource, tokens[4], tokens[5]}
+	for i, part := range parts {
+		if parts[i], err = unescape(part); err != nil {
+			return APISubject{}, fmt.Errorf("%w: %q: %w", ErrSubject, part, err)
+		}
+	}
+	return APISubject{
+		Identity: id, Verb: Verb(parts[0]), Resource: parts[1], Subresource: parts[2], Namespace: parts[3], Name: parts[4],
+	}, nil
+}
+
+// ReplySubject carries an answer from responder to requester under a token that the
+// requester chose; in the other direction, with the two exchanged, it carries the
+// credits for an answer in parts.
+func ReplySubject(requester, responder Identity, token string) string {
+	return strings.Join([]string{RootReply, requester.Token(), responder.Token(), token}, ".")
+}
+
+// WatchScope is what decides which events a watcher gets. Watchers of one class
+// with equal scopes form a group, and share one live subject.
+type WatchScope struct {
+	// Resource is a group resource: "pods", "deployments.apps".
+	Resource string
+	// Namespace is empty for all.
+	Namespace string
+	// LabelSelector and FieldSelector are in canonical form, as labels.Selector
+	// and fields.Selector print themselves.
+	LabelSelector string
+	FieldSelector string
+}
+
+// WatchSubject is the live subject of the group of watchers of class that share the
+// scope. Both sides compute it, so a watcher can listen before it asks.
+func WatchSubject(class string, scope WatchScope) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{
+		scope.Resource, scope.Namespace, scope.LabelSelector, scope.FieldSelector,
+	}, "\x00")))
+	return RootWatch + "." + class + "." + hex.EncodeToString(sum[:12])
+}
+
+// NodeSubject is what the kubelet of a node serves: verb is "logs", "exec" or
+// "inspect".
+func NodeSubject(node, verb string) string {
+	return strings.Join([]string{RootNode, escape(node), verb}, ".")
+}
+
+// CRISubject is a method of the runtime on its node bus.
+func CRISubject(method string) string { return RootCRI + "." + method }
+
+// none stands for an empty part of a subject.
+const none = "_"
+
+// escape makes any text one subject token. Kubernetes names and identities never
+// hold a percent sign, so that escaping with it is unambiguous.
+func escape(text string) string {
+	if text == "" {
+		return none
+	}
+	if text != none && !strings.ContainsFunc(text, special) {
+		return text
+	}
+	var b strings.Builder
+	for _, c := range []byte(text) {
+		if special(rune(c)) || text == none {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// special reports whether NATS or escape itself gives r a meaning.
+func special(r rune) bool {
+	return r <= ' ' || r >= 0x7f || strings.ContainsRune(".*>%/", r)
+}
+
+var errEscape = errors.New("a percent sign must be followed by two hexadecimal digits")
+
+func unescape(token string) (string, error) {
+	if token == none {
+		return "", nil
+	}
+	if !strings.Contains(token, "%") {
+		return token, nil
+	}
+	var b strings.Builder
+	for i := 0; i < len(token); i++ {
+		if token[i] != '%' {
+			b.WriteByte(token[i])
+			continue
+		}
+		if i+2 >= len(token) {
+			return "", errEscape
+		}
+		c, err := strconv.ParseUint(token[i+1:i+3], 16, 8)
+		if err != nil {
+			return "", errEscape
+		}
+		b.WriteByte(byte(c))
+		i += 2
+	}
+	return b.String(), nil
+}

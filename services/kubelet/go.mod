@@ -1,0 +1,8 @@
+module github.com/podfall/podfall/services/kubelet
+
+go 1.26
+
+replace (
+	github.com/podfall/podfall/internal => ../../internal
+	github.com/podfall/podfall/proto => ../../proto
+)
