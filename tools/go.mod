@@ -1,6 +1,6 @@
 module github.com/podfall/podfall/tools
 
-go 1.26
+go 1.26.0
 
 require (
 	github.com/bufbuild/protocompile v0.14.1

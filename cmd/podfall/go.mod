@@ -1,6 +1,6 @@
 module github.com/podfall/podfall/cmd/podfall
 
-go 1.26
+go 1.26.0
 
 replace (
 	github.com/podfall/podfall/internal => ../../internal
