@@ -1,12 +1,23 @@
 // Package kinds is the table of every kind that podfall serves: its names, its scope,
-// its Go type and its encoding. It decides nothing about them.
+// its Go type, its encoding and its versions. It decides nothing about them.
+//
+// Every kind is stored and sent in one version, the preferred one. The other versions
+// of a kind are names for the same objects: [ByGVK] finds them, and [Convert] reads
+// and writes them. Kinds of different groups share nothing, not even where upstream
+// keeps them together: Events of the core group and of events.k8s.io, and what is left
+// of the extensions group, are stored apart.
 package kinds
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Kind is one row of the table.
+// Kind is one row of the table, in one version.
 type Kind struct {
 	schema.GroupVersionKind
 	// Resource is the plural in paths and subjects: "pods".
@@ -29,4 +40,125 @@ func (k Kind) GroupResource() schema.GroupResource {
 // GroupVersionResource is the kind's path.
 func (k Kind) GroupVersionResource() schema.GroupVersionResource {
 	return k.GroupVersion().WithResource(k.Resource)
+}
+
+// All is every kind in its preferred version, in the order in which names are looked
+// up. The caller may change the slice, but not what it points to.
+func All() []Kind { return slices.Clone(loadIndex().preferred) }
+
+// Served is every kind in every version, the preferred one first.
+func Served() []Kind { return slices.Clone(loadIndex().served) }
+
+// ByResource finds a kind, in its preferred version, by its group resource: "pods",
+// "deployments.apps".
+func ByResource(groupResource string) (Kind, bool) {
+	k, ok := loadIndex().byResource[groupResource]
+	return k, ok
+}
+
+// ByGVK finds a kind in any version that is served.
+func ByGVK(gvk schema.GroupVersionKind) (Kind, bool) {
+	k, ok := loadIndex().byGVK[gvk]
+	return k, ok
+}
+
+// Preferred is k in the version in which its objects are stored.
+func Preferred(k Kind) Kind {
+	if preferred, ok := ByResource(k.GroupResource().String()); ok {
+		return preferred
+	}
+	return k
+}
+
+// ByAlias finds a kind by what a person types: its plural, singular, short name or
+// Kind, alone ("po", "Pod"), with a group ("deployments.apps"), or with a version and a
+// group ("deployments.v1.apps"). Where several groups have the name, the first in the
+// table's order is meant.
+func ByAlias(what string) (Kind, bool) {
+	name, rest, qualified := strings.Cut(what, ".")
+	for _, k := range loadIndex().byAlias[strings.ToLower(name)] {
+		if !qualified || rest == k.Group || rest == k.Version+"."+k.Group {
+			return k, true
+		}
+	}
+	return Kind{}, false
+}
+
+// New is an empty object of a kind that is served, its apiVersion and kind set.
+func New(gvk schema.GroupVersionKind) (Object, error) {
+	if _, ok := ByGVK(gvk); !ok {
+		return nil, fmt.Errorf("new %s: podfall does not serve this kind", gvk)
+	}
+	made, err := Scheme().New(gvk)
+	if err != nil {
+		return nil, fmt.Errorf("new %s: %w", gvk, err)
+	}
+	obj, ok := made.(Object)
+	if !ok {
+		return nil, fmt.Errorf("new %s: %T has no metadata", gvk, made)
+	}
+	obj.GetObjectKind().SetGroupVersionKind(gvk)
+	return obj, nil
+}
+
+// index is the table, taken apart for looking up.
+type index struct {
+	preferred  []Kind
+	served     []Kind
+	byResource map[string]Kind
+	byGVK      map[schema.GroupVersionKind]Kind
+	byAlias    map[string][]Kind
+}
+
+var loadIndex = sync.OnceValue(func() *index {
+	ix := &index{
+		byResource: map[string]Kind{},
+		byGVK:      map[schema.GroupVersionKind]Kind{},
+		byAlias:    map[string][]Kind{},
+	}
+	group := ""
+	for line := range strings.Lines(table) {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) == 0:
+		case fields[0] == "group":
+			group = strings.TrimPrefix(fields[1], "core")
+		default:
+			ix.add(group, fields)
+		}
+	}
+	return ix
+})
+
+// add takes one row of the table in, once for each of its versions.
+func (ix *index) add(group string, row []string) {
+	for i, version := range row[5:] {
+		k := Kind{
+			GroupVersionKind: schema.GroupVersionKind{Group: group, Version: version, Kind: row[0]},
+			Resource:         row[1],
+			Singular:         strings.ToLower(row[0]),
+			Namespaced:       row[2] == "namespaced",
+			ShortNames:       list(row[3]),
+			Categories:       list(row[4]),
+		}
+		ix.served = append(ix.served, k)
+		ix.byGVK[k.GroupVersionKind] = k
+		if i == 0 {
+			ix.preferred = append(ix.preferred, k)
+			ix.byResource[k.GroupResource().String()] = k
+		}
+		names := append([]string{k.Resource, k.Singular}, k.ShortNames...)
+		slices.Sort(names)
+		for _, name := range slices.Compact(names) {
+			ix.byAlias[name] = append(ix.byAlias[name], k)
+		}
+	}
+}
+
+// list is a cell of the table.
+func list(cell string) []string {
+	if cell == "-" {
+		return nil
+	}
+	return strings.Split(cell, ",")
 }

@@ -1,0 +1,69 @@
+package kinds
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	serializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
+)
+
+// Convert is obj in another version of its kind. Fields are carried over by their JSON
+// names, which is right for every pair of versions that only added fields. Fields
+// without a namesake are dropped and returned in lost, as strict decoding words them:
+// thus autoscaling/v1's targetCPUUtilizationPercentage has no place in autoscaling/v2,
+// networking.k8s.io/v1beta1's serviceName none in v1.
+//
+// obj is returned as it is when it already has the version.
+func Convert(obj Object, to schema.GroupVersionKind) (converted Object, lost []string, err error) {
+	from, err := GVK(obj)
+	if err != nil {
+		return nil, nil, err
+	}
+	if from == to {
+		return obj, nil, nil
+	}
+	if from.Group != to.Group || from.Kind != to.Kind {
+		return nil, nil, fmt.Errorf("convert %s: %s is another kind", from, to)
+	}
+	into, err := New(to)
+	if err != nil {
+		return nil, nil, err
+	}
+	document, err := renamed(obj, to)
+	if err != nil {
+		return nil, nil, fmt.Errorf("convert %s to %s: %w", from, to.Version, err)
+	}
+	strict := serializer.NewSerializerWithOptions(serializer.DefaultMetaFactory, Scheme(), Scheme(),
+		serializer.SerializerOptions{Strict: true})
+	_, _, err = strict.Decode(document, &to, into)
+	if unknown, ok := runtime.AsStrictDecodingError(err); ok {
+		for _, field := range unknown.Errors() {
+			lost = append(lost, field.Error())
+		}
+		err = nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("convert %s to %s: %w", from, to.Version, err)
+	}
+	into.GetObjectKind().SetGroupVersionKind(to)
+	return into, lost, nil
+}
+
+// renamed is obj's JSON under the name of another version.
+func renamed(obj Object, to schema.GroupVersionKind) ([]byte, error) {
+	data, err := json.Marshal(obj)
+	if err != nil {
+		return nil, err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	var fields map[string]any
+	if err := decoder.Decode(&fields); err != nil {
+		return nil, err
+	}
+	fields["apiVersion"], fields["kind"] = to.GroupVersion().String(), to.Kind
+	return json.Marshal(fields)
+}
