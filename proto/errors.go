@@ -49,6 +49,7 @@ const (
 	CodeDeadlineExceeded = "DeadlineExceeded"
 	CodeUnavailable      = "Unavailable"
 	CodeUnimplemented    = "Unimplemented"
+	CodeCanceled         = "Canceled"
 	CodeUnknown          = "Unknown"
 )
 

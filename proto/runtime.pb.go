@@ -130,7 +130,14 @@ type RuntimeRequest struct {
 	// boot is the kubelet's incarnation.
 	Boot string `protobuf:"bytes,2,opt,name=boot,proto3" json:"boot,omitempty"`
 	// body is the method's own request message.
-	Body          []byte `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
+	Body []byte `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
+	// timeout_nano is how much longer the caller waits, on the wall; 0 means that it
+	// set no limit. The call ends on the runtime's side too when it has passed.
+	TimeoutNano int64 `protobuf:"varint,4,opt,name=timeout_nano,json=timeoutNano,proto3" json:"timeout_nano,omitempty"`
+	// call names the call among those of this boot, so that it can be given up.
+	Call string `protobuf:"bytes,5,opt,name=call,proto3" json:"call,omitempty"`
+	// caller is the sender's identity; boots are compared within one.
+	Caller        string `protobuf:"bytes,6,opt,name=caller,proto3" json:"caller,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -184,6 +191,27 @@ func (x *RuntimeRequest) GetBody() []byte {
 		return x.Body
 	}
 	return nil
+}
+
+func (x *RuntimeRequest) GetTimeoutNano() int64 {
+	if x != nil {
+		return x.TimeoutNano
+	}
+	return 0
+}
+
+func (x *RuntimeRequest) GetCall() string {
+	if x != nil {
+		return x.Call
+	}
+	return ""
+}
+
+func (x *RuntimeRequest) GetCaller() string {
+	if x != nil {
+		return x.Caller
+	}
+	return ""
 }
 
 // RuntimeResponse answers a RuntimeRequest.
@@ -1890,11 +1918,14 @@ var File_runtime_proto protoreflect.FileDescriptor
 const file_runtime_proto_rawDesc = "" +
 	"\n" +
 	"\rruntime.proto\x12\n" +
-	"podfall.v1\"R\n" +
+	"podfall.v1\"\xa1\x01\n" +
 	"\x0eRuntimeRequest\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\x12\x12\n" +
-	"\x04body\x18\x03 \x01(\fR\x04body\"S\n" +
+	"\x04body\x18\x03 \x01(\fR\x04body\x12!\n" +
+	"\ftimeout_nano\x18\x04 \x01(\x03R\vtimeoutNano\x12\x12\n" +
+	"\x04call\x18\x05 \x01(\tR\x04call\x12\x16\n" +
+	"\x06caller\x18\x06 \x01(\tR\x06caller\"S\n" +
 	"\x0fRuntimeResponse\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x12\n" +
