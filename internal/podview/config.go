@@ -1,0 +1,117 @@
+package podview
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// configSheet prints the kinds that a pod mounts.
+func configSheet(gvk schema.GroupVersionKind) (sheet, bool) {
+	switch gvk {
+	case corev1.SchemeGroupVersion.WithKind("ConfigMap"):
+		return sheetOf(func(v View, m *corev1.ConfigMap) []any {
+			return []any{m.Name, int64(len(m.Data) + len(m.BinaryData)), v.age(m)}
+		}, name(), text("Data"), text("Age")), true
+	case corev1.SchemeGroupVersion.WithKind("Secret"):
+		return sheetOf(func(v View, secret *corev1.Secret) []any {
+			return []any{secret.Name, string(secret.Type), int64(len(secret.Data)), v.age(secret)}
+		}, name(), text("Type"), text("Data"), text("Age")), true
+	case corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"):
+		return sheetOf(
+			View.claim,
+			name(), text("Status"), text("Volume"), text("Capacity"), text("Access Modes"), text("StorageClass"),
+			text("VolumeAttributesClass"), text("Age"), wide(text("VolumeMode")),
+		), true
+	case corev1.SchemeGroupVersion.WithKind("PersistentVolume"):
+		return sheetOf(
+			View.volume,
+			name(), text("Capacity"), text("Access Modes"), text("Reclaim Policy"), text("Status"), text("Claim"),
+			text("StorageClass"), text("VolumeAttributesClass"), text("Reason"), text("Age"), wide(text("VolumeMode")),
+		), true
+	default:
+		return sheet{}, false
+	}
+}
+
+// unset stands for a field that has no value, not even a default one.
+const unset = "<unset>"
+
+func (v View) claim(claim *corev1.PersistentVolumeClaim) []any {
+	status := string(claim.Status.Phase)
+	if claim.DeletionTimestamp != nil {
+		status = terminating
+	}
+	capacity, modes := "", ""
+	if claim.Spec.VolumeName != "" {
+		size := claim.Status.Capacity[corev1.ResourceStorage]
+		capacity, modes = size.String(), accessModes(claim.Status.AccessModes)
+	}
+	class, annotated := claim.Annotations[corev1.BetaStorageClassAnnotation]
+	if !annotated {
+		class = value(claim.Spec.StorageClassName, "")
+	}
+	return []any{
+		claim.Name,
+		status,
+		claim.Spec.VolumeName,
+		capacity,
+		modes,
+		class,
+		value(claim.Spec.VolumeAttributesClassName, unset),
+		v.age(claim),
+		string(value(claim.Spec.VolumeMode, unset)),
+	}
+}
+
+func (v View) volume(volume *corev1.PersistentVolume) []any {
+	status := string(volume.Status.Phase)
+	if volume.DeletionTimestamp != nil {
+		status = terminating
+	}
+	claim := ""
+	if ref := volume.Spec.ClaimRef; ref != nil {
+		claim = ref.Namespace + "/" + ref.Name
+	}
+	class, annotated := volume.Annotations[corev1.BetaStorageClassAnnotation]
+	if !annotated {
+		class = volume.Spec.StorageClassName
+	}
+	size := volume.Spec.Capacity[corev1.ResourceStorage]
+	return []any{
+		volume.Name,
+		size.String(),
+		accessModes(volume.Spec.AccessModes),
+		string(volume.Spec.PersistentVolumeReclaimPolicy),
+		status,
+		claim,
+		class,
+		value(volume.Spec.VolumeAttributesClassName, unset),
+		volume.Status.Reason,
+		v.age(volume),
+		string(value(volume.Spec.VolumeMode, unset)),
+	}
+}
+
+// accessModes are the short forms, each once and in this order.
+func accessModes(modes []corev1.PersistentVolumeAccessMode) string {
+	var short []string
+	for _, known := range []struct {
+		mode  corev1.PersistentVolumeAccessMode
+		short string
+	}{
+		{corev1.ReadWriteOnce, "RWO"},
+		{corev1.ReadOnlyMany, "ROX"},
+		{corev1.ReadWriteMany, "RWX"},
+		{corev1.ReadWriteOncePod, "RWOP"},
+	} {
+		for _, mode := range modes {
+			if mode == known.mode {
+				short = append(short, known.short)
+				break
+			}
+		}
+	}
+	return strings.Join(short, ",")
+}

@@ -1,0 +1,191 @@
+package podview
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// coreSheet prints the kinds that a pod's life and death show in.
+func coreSheet(gvk schema.GroupVersionKind) (sheet, bool) {
+	switch gvk {
+	case corev1.SchemeGroupVersion.WithKind("Pod"):
+		return podSheet(), true
+	case corev1.SchemeGroupVersion.WithKind("Node"):
+		return sheetOf(
+			View.node,
+			name(), text("Status"), text("Roles"), text("Age"), text("Version"),
+			wide(text("Internal-IP")), wide(text("External-IP")), wide(text("OS-Image")),
+			wide(text("Kernel-Version")), wide(text("Container-Runtime")),
+		), true
+	case corev1.SchemeGroupVersion.WithKind("Namespace"):
+		return sheetOf(func(v View, ns *corev1.Namespace) []any {
+			return []any{ns.Name, string(ns.Status.Phase), v.age(ns)}
+		}, name(), text("Status"), text("Age")), true
+	case corev1.SchemeGroupVersion.WithKind("Event"):
+		return eventSheet(), true
+	case coordinationv1.SchemeGroupVersion.WithKind("Lease"):
+		return sheetOf(func(v View, lease *coordinationv1.Lease) []any {
+			return []any{lease.Name, value(lease.Spec.HolderIdentity, ""), v.age(lease)}
+		}, name(), text("Holder"), text("Age")), true
+	default:
+		return sheet{}, false
+	}
+}
+
+func (v View) node(node *corev1.Node) []any {
+	info := node.Status.NodeInfo
+	kernel := orUnknown(info.KernelVersion)
+	if info.Architecture != "" {
+		kernel += " (" + info.Architecture + ")"
+	}
+	return []any{
+		node.Name,
+		nodeStatus(node),
+		orNone(strings.Join(NodeRoles(node), ",")),
+		v.age(node),
+		info.KubeletVersion,
+		address(node, corev1.NodeInternalIP),
+		address(node, corev1.NodeExternalIP),
+		orUnknown(info.OSImage),
+		kernel,
+		orUnknown(info.ContainerRuntimeVersion),
+	}
+}
+
+// nodeStatus is Ready, NotReady (the Ready condition is False or Unknown) or Unknown
+// (there is none yet).
+func nodeStatus(node *corev1.Node) string {
+	status := "Unknown"
+	for _, c := range node.Status.Conditions {
+		switch {
+		case c.Type != corev1.NodeReady:
+		case c.Status == corev1.ConditionTrue:
+			status = "Ready"
+		default:
+			status = "NotReady"
+		}
+	}
+	if node.Spec.Unschedulable {
+		status += ",SchedulingDisabled"
+	}
+	return status
+}
+
+// NodeRoles are the roles that a node's labels give it, sorted.
+func NodeRoles(node *corev1.Node) []string {
+	roles := map[string]bool{}
+	for key, label := range node.Labels {
+		if role, ok := strings.CutPrefix(key, "node-role.kubernetes.io/"); ok && role != "" {
+			roles[role] = true
+		}
+		if key == "kubernetes.io/role" && label != "" {
+			roles[label] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(roles))
+}
+
+func address(node *corev1.Node, kind corev1.NodeAddressType) string {
+	for _, a := range node.Status.Addresses {
+		if a.Type == kind {
+			return a.Address
+		}
+	}
+	return none
+}
+
+func eventSheet() sheet {
+	return sheetOf(
+		View.event,
+		text("Last Seen"), text("Type"), text("Reason"), text("Object"),
+		wide(text("Subobject")), wide(text("Source")),
+		text("Message"),
+		wide(text("First Seen")), wide(text("Count")), wide(name()),
+	)
+}
+
+func (v View) event(event *corev1.Event) []any {
+	first, last := EventTimes(event)
+	object := strings.ToLower(event.InvolvedObject.Kind)
+	if event.InvolvedObject.Name != "" {
+		object += "/" + event.InvolvedObject.Name
+	}
+	return []any{
+		v.Since(last),
+		event.Type,
+		event.Reason,
+		object,
+		event.InvolvedObject.FieldPath,
+		eventSource(event),
+		strings.TrimSpace(event.Message),
+		v.Since(first),
+		int64(EventCount(event)),
+		event.Name,
+	}
+}
+
+// EventTimes are when an event was first and last seen, whichever of the two event
+// APIs wrote it.
+func EventTimes(event *corev1.Event) (first, last time.Time) {
+	first = event.FirstTimestamp.Time
+	if first.IsZero() {
+		first = event.EventTime.Time
+	}
+	last = event.LastTimestamp.Time
+	if last.IsZero() {
+		last = first
+	}
+	if event.Series != nil {
+		last = event.Series.LastObservedTime.Time
+	}
+	return first, last
+}
+
+// EventCount is how often an event was seen, at least once.
+func EventCount(event *corev1.Event) int32 {
+	if event.Series != nil {
+		return event.Series.Count
+	}
+	return max(event.Count, 1)
+}
+
+func eventSource(event *corev1.Event) string {
+	component, host := event.Source.Component, event.Source.Host
+	if component == "" {
+		component = event.ReportingController
+	}
+	if host == "" {
+		host = event.ReportingInstance
+	}
+	if host == "" {
+		return component
+	}
+	return fmt.Sprintf("%s, %s", component, host)
+}
+
+func orUnknown(value string) string {
+	if value == "" {
+		return unknown
+	}
+	return value
+}
+
+// value is what p points to, or otherwise.
+func value[T any](p *T, otherwise T) T {
+	if p == nil {
+		return otherwise
+	}
+	return *p
+}
+
+func selectorText(selector *metav1.LabelSelector) string {
+	return metav1.FormatLabelSelector(selector)
+}

@@ -1,0 +1,134 @@
+package podview
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// networkSheet prints the kinds that a pod's address goes to.
+func networkSheet(gvk schema.GroupVersionKind) (sheet, bool) {
+	switch gvk {
+	case corev1.SchemeGroupVersion.WithKind("Service"):
+		return sheetOf(
+			View.service,
+			name(), text("Type"), text("Cluster-IP"), text("External-IP"), text("Port(s)"), text("Age"),
+			wide(text("Selector")),
+		), true
+	case discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"):
+		return sheetOf(
+			View.endpointSlice,
+			name(), text("AddressType"), text("Ports"), text("Endpoints"), text("Age"),
+		), true
+	case corev1.SchemeGroupVersion.WithKind("Endpoints"):
+		return sheetOf(func(v View, endpoints *corev1.Endpoints) []any {
+			return []any{endpoints.Name, endpointList(endpoints), v.age(endpoints)}
+		}, name(), text("Endpoints"), text("Age")), true
+	default:
+		return sheet{}, false
+	}
+}
+
+func (v View) service(service *corev1.Service) []any {
+	ip := none
+	if len(service.Spec.ClusterIPs) > 0 {
+		ip = service.Spec.ClusterIPs[0]
+	}
+	ports := make([]string, len(service.Spec.Ports))
+	for i, port := range service.Spec.Ports {
+		ports[i] = fmt.Sprintf("%d/%s", port.Port, port.Protocol)
+		if port.NodePort > 0 {
+			ports[i] = fmt.Sprintf("%d:%d/%s", port.Port, port.NodePort, port.Protocol)
+		}
+	}
+	return []any{
+		service.Name,
+		string(service.Spec.Type),
+		ip,
+		externalIP(service),
+		orNone(strings.Join(ports, ",")),
+		v.age(service),
+		labels.FormatLabels(service.Spec.Selector),
+	}
+}
+
+func externalIP(service *corev1.Service) string {
+	addresses := service.Spec.ExternalIPs
+	switch service.Spec.Type {
+	case corev1.ServiceTypeExternalName:
+		return service.Spec.ExternalName
+	case corev1.ServiceTypeLoadBalancer:
+		var given []string
+		for _, ingress := range service.Status.LoadBalancer.Ingress {
+			if ingress.IP != "" {
+				given = append(given, ingress.IP)
+			} else if ingress.Hostname != "" {
+				given = append(given, ingress.Hostname)
+			}
+		}
+		if addresses = append(given, addresses...); len(addresses) == 0 {
+			return "<pending>"
+		}
+	case corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort:
+	default:
+		return unknown
+	}
+	return orNone(strings.Join(addresses, ","))
+}
+
+// shown is how many of a list a cell holds before it says how many more there are.
+const shown = 3
+
+func few(list []string, otherwise string) string {
+	switch {
+	case len(list) == 0:
+		return otherwise
+	case len(list) > shown:
+		return fmt.Sprintf("%s + %d more...", strings.Join(list[:shown], ","), len(list)-shown)
+	default:
+		return strings.Join(list, ",")
+	}
+}
+
+func (v View) endpointSlice(slice *discoveryv1.EndpointSlice) []any {
+	var ports, addresses []string
+	for _, port := range slice.Ports {
+		switch {
+		case port.Port != nil:
+			ports = append(ports, strconv.Itoa(int(*port.Port)))
+		case port.Name != nil:
+			ports = append(ports, *port.Name)
+		default:
+			ports = append(ports, "*")
+		}
+	}
+	for _, endpoint := range slice.Endpoints {
+		addresses = append(addresses, endpoint.Addresses...)
+	}
+	return []any{
+		slice.Name, string(slice.AddressType), few(ports, "<unset>"), few(addresses, "<unset>"), v.age(slice),
+	}
+}
+
+func endpointList(endpoints *corev1.Endpoints) string {
+	var list []string
+	for _, subset := range endpoints.Subsets {
+		for _, address := range subset.Addresses {
+			if len(subset.Ports) == 0 {
+				list = append(list, address.IP)
+			}
+		}
+		for _, port := range subset.Ports {
+			for _, address := range subset.Addresses {
+				list = append(list, net.JoinHostPort(address.IP, strconv.Itoa(int(port.Port))))
+			}
+		}
+	}
+	return few(list, none)
+}

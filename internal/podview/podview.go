@@ -1,0 +1,158 @@
+// Package podview turns objects into the rows that people see: pods above all, and
+// the other kinds that a deletion leads one to. It is what an API server does when it
+// is asked for a Table, so that the client and the gateway print the same. It is pure:
+// the time and the release to imitate come in with [View].
+package podview
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// View is what rows depend on besides their objects.
+type View struct {
+	// Now is when the rows are looked at; ages count back from it.
+	Now time.Time
+	// Compat is the release whose rows these are.
+	Compat proto.Compat
+}
+
+// Table is objs as rows under the columns of gvk. Each row carries its whole object;
+// see [Partial] for what a server sends by default. Resource version and continue
+// token are the caller's to set.
+func (v View) Table(gvk schema.GroupVersionKind, objs ...kinds.Object) *metav1.Table {
+	table := &metav1.Table{
+		TypeMeta:          metav1.TypeMeta{Kind: "Table", APIVersion: metav1.SchemeGroupVersion.String()},
+		ColumnDefinitions: Columns(gvk),
+		Rows:              make([]metav1.TableRow, 0, len(objs)),
+	}
+	for _, obj := range objs {
+		table.Rows = append(table.Rows, v.Row(gvk, obj))
+	}
+	return table
+}
+
+// Columns are those of the kind: its own, or NAME and AGE.
+func Columns(gvk schema.GroupVersionKind) []metav1.TableColumnDefinition {
+	return sheetFor(gvk).columns
+}
+
+// Row is one object under the columns of gvk.
+func (v View) Row(gvk schema.GroupVersionKind, obj kinds.Object) metav1.TableRow {
+	row := metav1.TableRow{
+		Cells:  sheetFor(gvk).cells(v, obj),
+		Object: runtime.RawExtension{Object: obj},
+	}
+	if phase, ok := phaseOf(obj); ok {
+		row.Conditions = rowConditions(phase)
+	}
+	return row
+}
+
+// Partial is what a Table's row carries unless a client asks for more: the object's
+// metadata (PRN-01).
+func Partial(obj kinds.Object) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: metav1.SchemeGroupVersion.String()},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:                       obj.GetName(),
+			GenerateName:               obj.GetGenerateName(),
+			Namespace:                  obj.GetNamespace(),
+			UID:                        obj.GetUID(),
+			ResourceVersion:            obj.GetResourceVersion(),
+			Generation:                 obj.GetGeneration(),
+			CreationTimestamp:          obj.GetCreationTimestamp(),
+			DeletionTimestamp:          obj.GetDeletionTimestamp(),
+			DeletionGracePeriodSeconds: obj.GetDeletionGracePeriodSeconds(),
+			Labels:                     obj.GetLabels(),
+			Annotations:                obj.GetAnnotations(),
+			OwnerReferences:            obj.GetOwnerReferences(),
+			Finalizers:                 obj.GetFinalizers(),
+			ManagedFields:              obj.GetManagedFields(),
+		},
+	}
+}
+
+// sheet is how one kind is printed: as many cells as columns.
+type sheet struct {
+	columns []metav1.TableColumnDefinition
+	cells   func(View, kinds.Object) []any
+}
+
+// sheetOf builds a sheet for objects of type T. An object of another type gets its
+// name, and blanks.
+func sheetOf[T kinds.Object](cells func(View, T) []any, columns ...metav1.TableColumnDefinition) sheet {
+	return sheet{
+		columns: columns,
+		cells: func(v View, obj kinds.Object) []any {
+			if typed, ok := obj.(T); ok {
+				return cells(v, typed)
+			}
+			blank := make([]any, len(columns))
+			for i := range blank {
+				blank[i] = ""
+			}
+			blank[0] = obj.GetName()
+			return blank
+		},
+	}
+}
+
+// sheetFor is the list of kinds that have columns of their own.
+func sheetFor(gvk schema.GroupVersionKind) sheet {
+	for _, group := range []func(schema.GroupVersionKind) (sheet, bool){
+		coreSheet, workloadSheet, networkSheet, configSheet,
+	} {
+		if s, ok := group(gvk); ok {
+			return s
+		}
+	}
+	return sheetOf(func(v View, obj kinds.Object) []any {
+		return []any{obj.GetName(), v.age(obj)}
+	}, name(), text("Age"))
+}
+
+// name is the first column of every kind but Event.
+func name() metav1.TableColumnDefinition {
+	return metav1.TableColumnDefinition{
+		Name: "Name", Type: "string", Format: "name", Description: metav1.ObjectMeta{}.SwaggerDoc()["name"],
+	}
+}
+
+func text(title string) metav1.TableColumnDefinition {
+	column := metav1.TableColumnDefinition{Name: title, Type: "string"}
+	if title == "Age" {
+		column.Description = metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"]
+	}
+	return column
+}
+
+func number(title string) metav1.TableColumnDefinition {
+	return metav1.TableColumnDefinition{Name: title, Type: "integer"}
+}
+
+func yesNo(title string) metav1.TableColumnDefinition {
+	return metav1.TableColumnDefinition{Name: title, Type: "boolean"}
+}
+
+// wide makes a column one that only -o wide shows.
+func wide(column metav1.TableColumnDefinition) metav1.TableColumnDefinition {
+	column.Priority = 1
+	return column
+}
+
+// none stands for what an object does not say.
+const none = "<none>"
+
+func orNone(value string) string {
+	if value == "" {
+		return none
+	}
+	return value
+}

@@ -1,0 +1,238 @@
+package podview
+
+import (
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// workloadSheet prints the kinds that replace a deleted pod, or stand in its way.
+func workloadSheet(gvk schema.GroupVersionKind) (sheet, bool) {
+	switch gvk {
+	case appsv1.SchemeGroupVersion.WithKind("Deployment"):
+		return sheetOf(View.deployment, append([]metav1.TableColumnDefinition{
+			name(), text("Ready"), text("Up-to-date"), text("Available"), text("Age"),
+		}, templateColumns("Selector")...)...), true
+	case appsv1.SchemeGroupVersion.WithKind("ReplicaSet"):
+		return sheetOf(View.replicaSet, replicaColumns()...), true
+	case corev1.SchemeGroupVersion.WithKind("ReplicationController"):
+		return sheetOf(View.replicationController, replicaColumns()...), true
+	case appsv1.SchemeGroupVersion.WithKind("StatefulSet"):
+		return sheetOf(View.statefulSet, append([]metav1.TableColumnDefinition{
+			name(), text("Ready"), text("Age"),
+		}, templateColumns()...)...), true
+	case appsv1.SchemeGroupVersion.WithKind("DaemonSet"):
+		return sheetOf(View.daemonSet, append([]metav1.TableColumnDefinition{
+			name(), number("Desired"), number("Current"), number("Ready"), number("Up-to-date"),
+			number("Available"), text("Node Selector"), text("Age"),
+		}, templateColumns("Selector")...)...), true
+	case batchv1.SchemeGroupVersion.WithKind("Job"):
+		return sheetOf(View.job, append([]metav1.TableColumnDefinition{
+			name(), text("Status"), text("Completions"), text("Duration"), text("Age"),
+		}, templateColumns("Selector")...)...), true
+	case batchv1.SchemeGroupVersion.WithKind("CronJob"):
+		return sheetOf(View.cronJob, append([]metav1.TableColumnDefinition{
+			name(), text("Schedule"), text("Timezone"), yesNo("Suspend"), number("Active"),
+			text("Last Schedule"), text("Age"),
+		}, templateColumns("Selector")...)...), true
+	case policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"):
+		return sheetOf(
+			View.disruptionBudget,
+			name(), text("Min Available"), text("Max Unavailable"), number("Allowed Disruptions"), text("Age"),
+		), true
+	default:
+		return sheet{}, false
+	}
+}
+
+func replicaColumns() []metav1.TableColumnDefinition {
+	return append([]metav1.TableColumnDefinition{
+		name(), number("Desired"), number("Current"), number("Ready"), text("Age"),
+	}, templateColumns("Selector")...)
+}
+
+// templateColumns are the wide ones of what makes pods.
+func templateColumns(more ...string) []metav1.TableColumnDefinition {
+	columns := []metav1.TableColumnDefinition{wide(text("Containers")), wide(text("Images"))}
+	for _, title := range more {
+		columns = append(columns, wide(text(title)))
+	}
+	return columns
+}
+
+// templateCells are a pod template's container names and images.
+func templateCells(spec corev1.PodSpec) []any {
+	names := make([]string, len(spec.Containers))
+	images := make([]string, len(spec.Containers))
+	for i, c := range spec.Containers {
+		names[i], images[i] = c.Name, c.Image
+	}
+	return []any{strings.Join(names, ","), strings.Join(images, ",")}
+}
+
+func (v View) deployment(d *appsv1.Deployment) []any {
+	selector := "<invalid>"
+	if parsed, err := metav1.LabelSelectorAsSelector(d.Spec.Selector); err == nil {
+		selector = parsed.String()
+	}
+	cells := []any{
+		d.Name,
+		fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, value(d.Spec.Replicas, 1)),
+		int64(d.Status.UpdatedReplicas),
+		int64(d.Status.AvailableReplicas),
+		v.age(d),
+	}
+	return append(append(cells, templateCells(d.Spec.Template.Spec)...), selector)
+}
+
+func (v View) replicaSet(rs *appsv1.ReplicaSet) []any {
+	cells := []any{
+		rs.Name,
+		int64(value(rs.Spec.Replicas, 1)),
+		int64(rs.Status.Replicas),
+		int64(rs.Status.ReadyReplicas),
+		v.age(rs),
+	}
+	return append(append(cells, templateCells(rs.Spec.Template.Spec)...), selectorText(rs.Spec.Selector))
+}
+
+func (v View) replicationController(rc *corev1.ReplicationController) []any {
+	cells := []any{
+		rc.Name,
+		int64(value(rc.Spec.Replicas, 1)),
+		int64(rc.Status.Replicas),
+		int64(rc.Status.ReadyReplicas),
+		v.age(rc),
+	}
+	var template corev1.PodSpec
+	if rc.Spec.Template != nil {
+		template = rc.Spec.Template.Spec
+	}
+	return append(append(cells, templateCells(template)...), labels.FormatLabels(rc.Spec.Selector))
+}
+
+func (v View) statefulSet(set *appsv1.StatefulSet) []any {
+	ready := fmt.Sprintf("%d/%d", set.Status.ReadyReplicas, value(set.Spec.Replicas, 1))
+	return append([]any{set.Name, ready, v.age(set)}, templateCells(set.Spec.Template.Spec)...)
+}
+
+func (v View) daemonSet(set *appsv1.DaemonSet) []any {
+	cells := []any{
+		set.Name,
+		int64(set.Status.DesiredNumberScheduled),
+		int64(set.Status.CurrentNumberScheduled),
+		int64(set.Status.NumberReady),
+		int64(set.Status.UpdatedNumberScheduled),
+		int64(set.Status.NumberAvailable),
+		labels.FormatLabels(set.Spec.Template.Spec.NodeSelector),
+		v.age(set),
+	}
+	return append(append(cells, templateCells(set.Spec.Template.Spec)...), selectorText(set.Spec.Selector))
+}
+
+func (v View) job(job *batchv1.Job) []any {
+	took := ""
+	if started := job.Status.StartTime; started != nil {
+		took = v.Since(started.Time)
+		if ended := job.Status.CompletionTime; ended != nil {
+			took = duration.HumanDuration(ended.Sub(started.Time))
+		}
+	}
+	cells := []any{job.Name, jobStatus(job), jobCompletions(job), took, v.age(job)}
+	return append(append(cells, templateCells(job.Spec.Template.Spec)...), selectorText(job.Spec.Selector))
+}
+
+func jobCompletions(job *batchv1.Job) string {
+	done, wanted := job.Status.Succeeded, job.Spec.Completions
+	switch workers := value(job.Spec.Parallelism, 0); {
+	case wanted != nil:
+		return fmt.Sprintf("%d/%d", done, *wanted)
+	case workers > 1:
+		return fmt.Sprintf("%d/1 of %d", done, workers)
+	default:
+		return fmt.Sprintf("%d/1", done)
+	}
+}
+
+// jobStatus is the first of these words that applies.
+func jobStatus(job *batchv1.Job) string {
+	has := func(kind batchv1.JobConditionType) bool {
+		for _, c := range job.Status.Conditions {
+			if c.Type == kind {
+				return c.Status == corev1.ConditionTrue
+			}
+		}
+		return false
+	}
+	switch {
+	case has(batchv1.JobComplete):
+		return "Complete"
+	case has(batchv1.JobFailed):
+		return "Failed"
+	case job.DeletionTimestamp != nil:
+		return terminating
+	case has(batchv1.JobSuspended):
+		return "Suspended"
+	case has(batchv1.JobFailureTarget):
+		return "FailureTarget"
+	case has(batchv1.JobSuccessCriteriaMet):
+		return "SuccessCriteriaMet"
+	default:
+		return "Running"
+	}
+}
+
+func (v View) cronJob(job *batchv1.CronJob) []any {
+	last := none
+	if job.Status.LastScheduleTime != nil {
+		last = v.Since(job.Status.LastScheduleTime.Time)
+	}
+	suspended := "<unset>"
+	if job.Spec.Suspend != nil {
+		suspended = title(*job.Spec.Suspend)
+	}
+	cells := []any{
+		job.Name,
+		job.Spec.Schedule,
+		value(job.Spec.TimeZone, none),
+		suspended,
+		int64(len(job.Status.Active)),
+		last,
+		v.age(job),
+	}
+	template := job.Spec.JobTemplate.Spec
+	return append(append(cells, templateCells(template.Template.Spec)...), selectorText(template.Selector))
+}
+
+// title is a truth value as a column shows it.
+func title(yes bool) string {
+	if yes {
+		return "True"
+	}
+	return "False"
+}
+
+func (v View) disruptionBudget(pdb *policyv1.PodDisruptionBudget) []any {
+	limit := func(n *intstr.IntOrString) string {
+		if n == nil {
+			return "N/A"
+		}
+		return n.String()
+	}
+	return []any{
+		pdb.Name,
+		limit(pdb.Spec.MinAvailable),
+		limit(pdb.Spec.MaxUnavailable),
+		int64(pdb.Status.DisruptionsAllowed),
+		v.age(pdb),
+	}
+}
