@@ -1,0 +1,89 @@
+package deletion
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// Round 1: the mark. deletionTimestamp is a deadline, not the time of the request, and
+// deletionGracePeriodSeconds is the grace in force. Together with the finalizers they
+// are all that a mark changes.
+
+// markFirst is the first DELETE of an object that is live.
+func markFirst(obj kinds.Object, policy Policy, opts metav1.DeleteOptions, now time.Time) Decision {
+	if policy.Graceful == nil {
+		return removeOrHold(obj, policy, opts, now)
+	}
+	seconds, graceful := policy.Graceful(obj, opts.GracePeriodSeconds) // API-11
+	if !graceful {
+		return removeOrHold(obj, policy, opts, now)
+	}
+	if seconds < 0 {
+		seconds = 1
+	}
+	marked := copyOf(obj)
+	setDeadline(marked, now.Add(time.Duration(seconds)*time.Second), seconds)
+	raiseGeneration(marked)
+	return leave(marked, policy, withGrace(opts, &seconds))
+}
+
+// shorten moves the deadline nearer; grace only shrinks (API-24). A deadline that would
+// lie in the past becomes now. When it does, and the request is not for grace 0, a
+// second stays in force, so that it is the kubelet who finishes (API-25).
+func shorten(obj kinds.Object, policy Policy, opts metav1.DeleteOptions, now time.Time) Decision {
+	asked, inForce := *opts.GracePeriodSeconds, *obj.GetDeletionGracePeriodSeconds()
+	begun := obj.GetDeletionTimestamp().Add(-time.Duration(inForce) * time.Second)
+	deadline, seconds := begun.Add(time.Duration(asked)*time.Second), asked
+	if deadline.Before(now) && !policy.DeadlineMayPass {
+		deadline, seconds = now, min(asked, 1)
+	}
+	marked := copyOf(obj)
+	setDeadline(marked, deadline, seconds)
+	return leave(marked, policy, opts)
+}
+
+// leave finishes a mark: the object stays while a finalizer or the grace that was asked
+// for holds it, and otherwise goes in the same breath (API-40).
+func leave(marked kinds.Object, policy Policy, opts metav1.DeleteOptions) Decision {
+	if finalizers, changed := finalizersAfter(marked, policy, opts); changed {
+		marked.SetFinalizers(finalizers)
+	}
+	decision := Decision{Outcome: MarkedAndRemoved, Object: marked, Grace: opts.GracePeriodSeconds}
+	if len(marked.GetFinalizers()) > 0 || *opts.GracePeriodSeconds > 0 {
+		decision.Outcome = Marked
+	}
+	return decision
+}
+
+// hold marks an object that is past grace, or never had any, and that a finalizer keeps
+// (API-42).
+func hold(obj kinds.Object, finalizers []string, now time.Time) kinds.Object {
+	marked := copyOf(obj)
+	if marked.GetDeletionTimestamp() == nil {
+		raiseGeneration(marked)
+	}
+	deadline := now
+	if set := marked.GetDeletionTimestamp(); set != nil && !set.After(now) {
+		deadline = set.Time
+	}
+	setDeadline(marked, deadline, 0)
+	marked.SetFinalizers(finalizers)
+	return marked
+}
+
+// setDeadline keeps whole seconds, as the wire does.
+func setDeadline(obj kinds.Object, deadline time.Time, seconds int64) {
+	obj.SetDeletionTimestamp(new(metav1.Unix(deadline.Unix(), 0)))
+	obj.SetDeletionGracePeriodSeconds(&seconds)
+}
+
+// raiseGeneration tells the controllers of an object that its wanted state has changed;
+// kinds that count no generations keep 0 (API-12).
+func raiseGeneration(obj kinds.Object) {
+	if obj.GetGeneration() > 0 {
+		obj.SetGeneration(obj.GetGeneration() + 1)
+	}
+}

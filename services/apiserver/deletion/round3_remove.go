@@ -1,0 +1,58 @@
+package deletion
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// Round 3: the removal. A pod leaves the store by one of three doors: a DELETE whose
+// grace is 0 (leave, in round1_mark.go: that is the kubelet's), a DELETE of what is
+// past grace (removeOrHold), or the update that takes its last finalizer away
+// ([RemovedByUpdate]).
+
+// removeOrHold removes an object that is past grace or never had any, unless a
+// finalizer holds it. Finalizers of the garbage collector still follow the request
+// here (API-51).
+func removeOrHold(obj kinds.Object, policy Policy, opts metav1.DeleteOptions, now time.Time) Decision {
+	finalizers, _ := finalizersAfter(obj, policy, opts)
+	if len(finalizers) == 0 {
+		return Decision{Outcome: Removed, Object: obj, Grace: opts.GracePeriodSeconds}
+	}
+	return Decision{Outcome: Marked, Object: hold(obj, finalizers, now), Grace: opts.GracePeriodSeconds}
+}
+
+// RemovedByUpdate reports whether an update of stored to updated removes the object
+// instead: nothing holds it any more, and deletion is past grace (API-53). While grace
+// is in force the object is only updated, and the kubelet's DELETE removes it (API-54).
+func RemovedByUpdate(updated, stored kinds.Object) bool {
+	if stored.GetDeletionTimestamp() == nil || len(updated.GetFinalizers()) > 0 {
+		return false
+	}
+	if namespace, ok := updated.(*corev1.Namespace); ok && len(namespace.Spec.Finalizers) > 0 {
+		return false
+	}
+	grace := stored.GetDeletionGracePeriodSeconds()
+	return grace == nil || *grace == 0
+}
+
+// decideNamespace marks a namespace at the first DELETE and lets it go when its own
+// kind of finalizer, in spec, has been taken away by whoever empties it.
+func decideNamespace(
+	obj *corev1.Namespace, policy Policy, opts metav1.DeleteOptions, now time.Time,
+) Decision {
+	if obj.DeletionTimestamp == nil {
+		marked := obj.DeepCopy()
+		marked.DeletionTimestamp = new(metav1.Unix(now.Unix(), 0))
+		marked.Status.Phase = corev1.NamespaceTerminating
+		marked.Finalizers, _ = finalizersAfter(obj, policy, opts)
+		return Decision{Outcome: Marked, Object: marked, Grace: opts.GracePeriodSeconds}
+	}
+	if len(obj.Spec.Finalizers) > 0 {
+		return Decision{Outcome: Unchanged, Object: obj, Grace: opts.GracePeriodSeconds}
+	}
+	return removeOrHold(obj, policy, opts, now)
+}
