@@ -1,0 +1,213 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/podfall/podfall/proto"
+)
+
+// An answer is one message to the request's reply subject, or several. A part that has
+// a reply subject of its own is followed by more, and wants credits there:
+//
+//	requester                                     responder
+//	    | --- request, reply=r.me.you.c1.7 ---------> |
+//	    | <-- part, reply=r.you.me.c2.3 ------------- |   more follow
+//	    | <-- part, reply=r.you.me.c2.3 ------------- |
+//	    | --- "4" to r.you.me.c2.3 -----------------> |   four parts were consumed
+//	    | <-- part ---------------------------------- |   the last
+//
+// A responder may be window parts ahead of what was consumed. Instead of a number the
+// requester may say "gone".
+const (
+	window = 8
+	gone   = "gone"
+)
+
+// headerEnd marks a message that ends an answer without being part of it.
+const headerEnd = "Podfall-Abandoned"
+
+// errInParts means that a responder answered a Request as if it were a Stream.
+var errInParts = errors.New("bus: the answer came in parts")
+
+// part is one message of an answer, or the reason why no more come.
+type part struct {
+	data   []byte
+	credit string // where credits go; empty for the last part
+	err    error
+}
+
+// answer waits for the parts of one answer.
+type answer struct {
+	subject string
+	request string
+	ended   bool // written under the inbox's lock
+	room    int
+	parts   chan part
+}
+
+func newAnswer(subject, request string, room int) *answer {
+	// One more than there is room for, so that the end always fits.
+	return &answer{subject: subject, request: request, room: room, parts: make(chan part, room+1)}
+}
+
+func (a *answer) expects() (subject, request string) { return a.subject, a.request }
+
+func (a *answer) hear(msg *nats.Msg) {
+	switch {
+	case a.ended:
+	case msg.Header != nil && msg.Header.Get("Status") == "503" && len(msg.Data) == 0:
+		a.fail(ErrNoResponder)
+	case msg.Header != nil && msg.Header.Get(headerEnd) != "":
+		a.fail(ErrAbandoned)
+	case len(a.parts) >= a.room:
+		a.fail(ErrBehind)
+	default:
+		a.ended = msg.Reply == ""
+		a.parts <- part{data: msg.Data, credit: msg.Reply}
+	}
+}
+
+func (a *answer) fail(err error) {
+	if !a.ended {
+		a.ended = true
+		a.parts <- part{err: err}
+	}
+}
+
+// Request sends data to whoever serves subject as identity to, and returns its answer.
+// Nothing that another identity sends is taken for it. It fails at once when nobody
+// serves the subject or the connection is down, and with ctx's error when ctx ends.
+func (c *Conn) Request(ctx context.Context, to proto.Identity, subject string, data []byte) ([]byte, error) {
+	a, number, err := c.ask(to, subject, data, 1)
+	if err != nil {
+		return nil, fmt.Errorf("request %s: %w", subject, err)
+	}
+	defer c.inbox.remove(number)
+	select {
+	case p := <-a.parts:
+		if p.err == nil && p.credit != "" {
+			p.err = errInParts
+			if c.mayCredit(to.Token(), p.credit) {
+				c.tellGone(p.credit)
+			}
+		}
+		if p.err != nil {
+			return nil, fmt.Errorf("request %s: %w", subject, p.err)
+		}
+		return p.data, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("request %s: %w", subject, ctx.Err())
+	}
+}
+
+// ask sends a request and registers who waits for its answer.
+func (c *Conn) ask(to proto.Identity, subject string, data []byte, room int) (*answer, uint64, error) {
+	var a *answer
+	number := c.inbox.add(to.Token(), func(reply string) ear {
+		a = newAnswer(reply, subject, room)
+		return a
+	})
+	if err := c.send(subject, a.subject, data); err != nil {
+		c.inbox.remove(number)
+		return nil, 0, err
+	}
+	return a, number, nil
+}
+
+// Stream is Request for an answer that comes in parts, in order. The responder is at
+// most 8 parts ahead of the loop that reads them. Leaving the loop early tells it to
+// stop. The last pair may be an error: the parts before it are not the whole answer.
+func (c *Conn) Stream(ctx context.Context, to proto.Identity, subject string, data []byte) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		a, number, err := c.ask(to, subject, data, window)
+		if err != nil {
+			yield(nil, fmt.Errorf("stream %s: %w", subject, err))
+			return
+		}
+		defer c.inbox.remove(number)
+		r := reader{conn: c, answer: a, from: to.Token()}
+		if err := r.read(ctx, yield); err != nil {
+			yield(nil, fmt.Errorf("stream %s: %w", subject, err))
+		}
+	}
+}
+
+// reader gives the parts of one answer to a loop, and credits to their sender.
+type reader struct {
+	conn   *Conn
+	answer *answer
+	from   string
+	credit string
+	count int
+}
+
+// read returns nil when the loop has had all it wants, and otherwise why it cannot.
+func (r *reader) read(ctx context.Context, yield func([]byte, error) bool) error {
+	for {
+		var p part
+		select {
+		case p = <-r.answer.parts:
+		case <-ctx.Done():
+			r.leave()
+			return ctx.Err()
+		}
+		if p.err != nil {
+			return p.err
+		}
+		if p.credit != "" && p.credit != r.credit {
+			if !r.conn.mayCredit(r.from, p.credit) {
+				return fmt.Errorf("%w: credits wanted at %s", ErrForbidden, p.credit)
+			}
+			r.credit = p.credit
+		}
+		if !yield(p.data, nil) {
+			if p.credit != "" {
+				r.leave()
+			}
+			return nil
+		}
+		if p.credit == "" {
+			return nil
+		}
+		if err := r.grant(); err != nil {
+			return err
+		}
+	}
+}
+
+// grant counts a consumed part, and says so twice in a window.
+func (r *reader) grant() error {
+	r.count++
+	if r.count%(window/2) != 0 {
+		return nil
+	}
+	return r.conn.send(r.credit, "", strconv.AppendInt(nil, int64(r.count), 10))
+}
+
+func (r *reader) leave() {
+	if r.credit != "" {
+		r.conn.tellGone(r.credit)
+	}
+}
+
+// mayCredit reports whether subject is in the inbox of the responder, and for us.
+func (c *Conn) mayCredit(responder, subject string) bool {
+	rest, ok := strings.CutPrefix(subject, proto.RootReply+"."+responder+".")
+	return ok && strings.HasPrefix(rest, c.inbox.token+".")
+}
+
+// tellGone lets the sender of an answer know that nobody reads it. When it does not
+// arrive, the sender finds out by the silence.
+func (c *Conn) tellGone(credit string) {
+	if err := c.send(credit, "", []byte(gone)); err != nil {
+		c.note(slog.LevelDebug, "could not stop an answer", "identity", c.id, "error", err)
+	}
+}

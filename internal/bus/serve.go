@@ -1,0 +1,244 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/proto"
+)
+
+const (
+	// served is how many calls of one Serve run at the same time.
+	served = 1024
+	// queued is how many more may wait for their turn; the rest is lost.
+	queued = 4096
+	// silence is how long a sender waits for a credit.
+	silence = 30 * time.Second
+)
+
+// Handler answers one call with call.Send. Its ctx ends with that of Serve.
+type Handler func(ctx context.Context, call *Call)
+
+// Call is one request to be answered.
+type Call struct {
+	// Subject is what the request was sent on. The bus let only those publish there
+	// who may; the requester of an api subject is the one the subject names.
+	Subject string
+	// Data is the request itself; it belongs to the handler.
+	Data []byte
+
+	conn   *Conn
+	reply  string
+	from   string
+	ended  bool
+	number uint64
+	credit *credit
+}
+
+// Serve calls h for each request on subject, which may hold wildcards, in a goroutine
+// of its own, at most 1024 at a time. It returns when ctx ends (nil), when the Conn is
+// closed or when the bus forbids the subject, after all calls have returned. A request
+// whose reply subject is not an answer from this identity to the sender is dropped; a
+// handler that returns without an answer abandons the call, and the requester is told.
+func (c *Conn) Serve(ctx context.Context, subject string, h Handler) error {
+	sub, err := c.Subscribe(subject, queued)
+	if err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer sub.Close()
+	seats := make(chan struct{}, served)
+	for {
+		msg, err := sub.next(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, ErrBehind):
+			c.note(slog.LevelWarn, "requests may have been lost", "identity", c.id, "subject", subject)
+			continue
+		case err != nil:
+			return fmt.Errorf("serve %s: %w", subject, err)
+		}
+		from, ok := c.requester(msg)
+		if !ok {
+			c.note(slog.LevelWarn, "request with a foreign reply subject dropped",
+				"identity", c.id, "subject", msg.Subject, "reply", msg.Reply)
+			continue
+		}
+		select {
+		case seats <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
+		running.Go(func() {
+			defer func() { <-seats }()
+			call := &Call{Subject: msg.Subject, Data: msg.Data, conn: c, reply: msg.Reply, from: from}
+			defer call.end()
+			h(ctx, call)
+		})
+	}
+}
+
+// requester is who gets the answer to msg, as a token. It must be who asked where the
+// subject says who that is, and only we may be named as the one who answers.
+func (c *Conn) requester(msg *nats.Msg) (token string, ok bool) {
+	rest, ok := strings.CutPrefix(msg.Reply, proto.RootReply+".")
+	if !ok {
+		return "", false
+	}
+	token, rest, ok = strings.Cut(rest, ".")
+	if !ok || !strings.HasPrefix(rest, c.inbox.token+".") {
+		return "", false
+	}
+	asked, ok := strings.CutPrefix(msg.Subject, proto.RootAPI+".")
+	return token, !ok || strings.HasPrefix(asked, token+".")
+}
+
+// errEnded is a handler's mistake: it went on after the last part.
+var errEnded = errors.New("bus: the answer has ended")
+
+// Send sends one part of the answer; more says whether others follow. Parts of at most
+// 32 KiB leave room for other messages between them. While the reader is 8 parts
+// behind, Send waits: until ctx ends, the connection breaks, the reader leaves
+// ([ErrGone]) or has consumed nothing for 30 seconds (ErrGone too). It keeps no
+// reference to data. A Call's methods may be used by one goroutine at a time.
+func (call *Call) Send(ctx context.Context, data []byte, more bool) error {
+	if call.ended {
+		return errEnded
+	}
+	if !more {
+		if err := call.conn.send(call.reply, "", data); err != nil {
+			return fmt.Errorf("answer %s: %w", call.Subject, err)
+		}
+		call.ended = true
+		call.forget()
+		return nil
+	}
+	w := call.window()
+	if err := w.wait(ctx); err != nil {
+		return fmt.Errorf("answer %s: %w", call.Subject, err)
+	}
+	if err := call.conn.send(call.reply, w.subject, data); err != nil {
+		return fmt.Errorf("answer %s: %w", call.Subject, err)
+	}
+	w.sent++
+	return nil
+}
+
+// Gone is closed when the reader of an answer in parts has left. That it has is
+// noticed at the earliest after the first part.
+func (call *Call) Gone() <-chan struct{} { return call.window().done }
+
+func (call *Call) window() *credit {
+	if call.credit == nil {
+		call.number = call.conn.inbox.add(call.from, func(subject string) ear {
+			call.credit = &credit{subject: subject, news: make(chan struct{}, 1), done: make(chan struct{})}
+			return call.credit
+		})
+	}
+	return call.credit
+}
+
+// end tells the requester of a call that was not answered to the end.
+func (call *Call) end() {
+	call.forget()
+	if call.ended {
+		return
+	}
+	msg := nats.NewMsg(call.reply)
+	msg.Header.Set(headerEnd, "1")
+	if err := call.conn.nc.PublishMsg(msg); err != nil {
+		call.conn.note(slog.LevelDebug, "could not abandon a call",
+			"identity", call.conn.id, "subject", call.Subject, "error", err)
+	}
+}
+
+func (call *Call) forget() {
+	if call.credit != nil {
+		call.conn.inbox.remove(call.number)
+	}
+}
+
+// credit is what the reader of one answer in parts has consumed.
+type credit struct {
+	subject string
+	sent    int // of the sender alone
+	news    chan struct{}
+	done    chan struct{}
+
+	mu       sync.Mutex
+	consumed int
+	err      error
+}
+
+func (w *credit) expects() (subject, request string) { return w.subject, "" }
+
+func (w *credit) hear(msg *nats.Msg) {
+	if string(msg.Data) == gone {
+		w.fail(ErrGone)
+		return
+	}
+	n, err := strconv.Atoi(string(msg.Data))
+	if err != nil {
+		return
+	}
+	w.mu.Lock()
+	w.consumed = max(w.consumed, n)
+	w.mu.Unlock()
+	w.wake()
+}
+
+func (w *credit) fail(err error) {
+	w.mu.Lock()
+	if w.err == nil {
+		w.err = err
+		close(w.done)
+	}
+	w.mu.Unlock()
+	w.wake()
+}
+
+func (w *credit) wake() {
+	select {
+	case w.news <- struct{}{}:
+	default:
+	}
+}
+
+// open reports whether one more part may be sent.
+func (w *credit) open() (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sent-w.consumed < window, w.err
+}
+
+// wait returns when one more part may be sent, or why none may.
+func (w *credit) wait(ctx context.Context) error {
+	if open, err := w.open(); open || err != nil {
+		return err
+	}
+	patience := clock.Clock{}.Timer(silence)
+	defer patience.Stop()
+	for {
+		select {
+		case <-w.news:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-patience.C:
+			return fmt.Errorf("%w: no credit for %v", ErrGone, silence)
+		}
+		if open, err := w.open(); open || err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/podfall/podfall/proto"
+)
+
+// User is an identity that may connect, and the public half of its key.
+type User struct {
+	Identity proto.Identity
+	// Public is the nkey that proves the identity.
+	Public string
+}
+
+// ServerConfig is a bus in this process.
+type ServerConfig struct {
+	// Host to listen on; empty means 127.0.0.1.
+	Host string
+	// Port to listen on; 0 picks a free one, -1 opens none: such a server is reached by
+	// InProcessConn only, and works inside a testing/synctest bubble.
+	Port int
+	// Users may connect, each with the permissions of its identity. Without users the
+	// bus is open: anyone who reaches it may do everything.
+	Users []User
+	// MaxPayload is the largest message in bytes; 0 means 8 MiB.
+	MaxPayload int32
+	// Log is told of refused clients and slow readers; nil discards.
+	Log *slog.Logger
+}
+
+// InProcessOnly is the ServerConfig.Port of a server without a socket.
+const InProcessOnly = -1
+
+const (
+	defaultHost       = "127.0.0.1"
+	defaultMaxPayload = 8 << 20
+	startTimeout      = 10 * time.Second
+	serverPing        = 30 * time.Second
+)
+
+// Server is an embedded NATS server: the hub of a cluster, or a node bus. It carries
+// core NATS messages only: no JetStream, no system account, no monitoring port.
+type Server struct {
+	nats   *server.Server
+	listen bool
+}
+
+// errNotReady is the cause when a server did not come up in time.
+var errNotReady = errors.New("not ready in time")
+
+// StartServer starts a bus and waits until it takes connections. Close it when done.
+// A reader that takes no bytes for 10 seconds is disconnected; one that lets 48 MiB
+// pile up before that loses messages, and slows nobody down.
+func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
+	ns, err := server.NewServer(cfg.options())
+	if err != nil {
+		return nil, fmt.Errorf("start bus: %w", err)
+	}
+	log := newServerLog(ctx, cfg.Log)
+	ns.SetLogger(log, false, false)
+	ns.Start()
+	if !ns.ReadyForConnections(startTimeout) {
+		ns.Shutdown()
+		ns.WaitForShutdown()
+		if text := log.fatal.Load(); text != nil {
+			return nil, fmt.Errorf("start bus: %w: %s", errNotReady, *text)
+		}
+		return nil, fmt.Errorf("start bus: %w", errNotReady)
+	}
+	return &Server{nats: ns, listen: cfg.Port != InProcessOnly}, nil
+}
+
+func (cfg ServerConfig) withDefaults() ServerConfig {
+	if cfg.Host == "" {
+		cfg.Host = defaultHost
+	}
+	if cfg.MaxPayload == 0 {
+		cfg.MaxPayload = defaultMaxPayload
+	}
+	return cfg
+}
+
+func (cfg ServerConfig) options() *server.Options {
+	cfg = cfg.withDefaults()
+	options := &server.Options{
+		ServerName:          "podfall",
+		Host:                cfg.Host,
+		Port:                cfg.Port,
+		DontListen:          cfg.Port == InProcessOnly,
+		NoSigs:              true,
+		NoSystemAccount:     true,
+		MaxPayload:          cfg.MaxPayload,
+		WriteDeadline:       writeTimeout,
+		PingInterval:        serverPing,
+		MaxPingsOut:         pingsMissed,
+		AuthTimeout:         startTimeout.Seconds(),
+		NoFastProducerStall: true,
+	}
+	if cfg.Port == 0 {
+		options.Port = server.RANDOM_PORT
+	}
+	for _, user := range cfg.Users {
+		may := PermissionsFor(user.Identity)
+		options.Nkeys = append(options.Nkeys, &server.NkeyUser{
+			Nkey: user.Public,
+			Permissions: &server.Permissions{
+				Publish:   &server.SubjectPermission{Allow: may.Publish},
+				Subscribe: &server.SubjectPermission{Allow: may.Subscribe},
+			},
+		})
+	}
+	return options
+}
+
+// URL is where to Dial; empty for a server without a socket.
+func (s *Server) URL() string {
+	if !s.listen {
+		return ""
+	}
+	return s.nats.ClientURL()
+}
+
+// InProcessConn opens a connection to the server without a socket.
+func (s *Server) InProcessConn() (net.Conn, error) {
+	conn, err := s.nats.InProcessConn()
+	if err != nil {
+		return nil, fmt.Errorf("connect in process: %w", err)
+	}
+	return conn, nil
+}
+
+// Close disconnects everyone and waits for the server to end.
+func (s *Server) Close() {
+	s.nats.Shutdown()
+	s.nats.WaitForShutdown()
+}
+
+// serverLog is what the NATS server logs to.
+type serverLog struct {
+	log   func(level slog.Level, text string)
+	fatal atomic.Pointer[string]
+}
+
+func newServerLog(ctx context.Context, log *slog.Logger) *serverLog {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	ctx = context.WithoutCancel(ctx)
+	return &serverLog{log: func(level slog.Level, text string) {
+		log.Log(ctx, level, "nats server", "text", text)
+	}}
+}
+
+// Noticef logs what only a developer of the bus wants to know.
+func (l *serverLog) Noticef(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
+
+// Warnf logs a warning.
+func (l *serverLog) Warnf(format string, v ...any) { l.say(slog.LevelWarn, format, v) }
+
+// Errorf logs what a client did wrong.
+func (l *serverLog) Errorf(format string, v ...any) { l.say(slog.LevelWarn, format, v) }
+
+// Fatalf logs and keeps why the server cannot go on.
+func (l *serverLog) Fatalf(format string, v ...any) {
+	text := fmt.Sprintf(format, v...)
+	l.fatal.Store(&text)
+	l.log(slog.LevelError, text)
+}
+
+// Debugf is never asked for.
+func (l *serverLog) Debugf(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
+
+// Tracef is never asked for.
+func (l *serverLog) Tracef(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
+
+func (l *serverLog) say(level slog.Level, format string, v []any) {
+	l.log(level, fmt.Sprintf(format, v...))
+}
