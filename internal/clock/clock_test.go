@@ -1,0 +1,78 @@
+package clock
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestFastClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		fast, err := At(begin, 60)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Five minutes of the cluster are five seconds of the wall.
+		if err := fast.Sleep(t.Context(), 5*time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if got := time.Since(begin); got != 5*time.Second {
+			t.Errorf("the wall moved %v, want 5s", got)
+		}
+		if got := fast.Since(begin); got != 5*time.Minute {
+			t.Errorf("the cluster moved %v, want 5m", got)
+		}
+		if got := fast.Until(begin.Add(6 * time.Minute)); got != time.Minute {
+			t.Errorf("Until = %v, want 1m", got)
+		}
+	})
+}
+
+func TestZeroClockIsTheWall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var wall Clock
+		begin := wall.Now()
+		timer := wall.Timer(time.Second)
+		<-timer.C
+		if got := wall.Since(begin); got != time.Second || wall.Rate() != 1 {
+			t.Errorf("moved %v at rate %v, want 1s at 1", got, wall.Rate())
+		}
+	})
+}
+
+func TestSleepEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := Clock{}.Timeout(t.Context(), time.Second)
+		defer cancel()
+		if err := (Clock{}).Sleep(ctx, time.Hour); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Sleep = %v, want the context's error", err)
+		}
+		if err := (Clock{}).Sleep(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Sleep(0) in an ended context = %v", err)
+		}
+	})
+}
+
+func TestAtRefuses(t *testing.T) {
+	for _, rate := range []float64{0, -1, 0.0001, 20_000, math.NaN(), math.Inf(1)} {
+		if _, err := At(time.Time{}, rate); err == nil {
+			t.Errorf("At accepts rate %v", rate)
+		}
+	}
+}
+
+// TestShortWaitsStayWaits checks that no rate makes a wait vanish: a ticker of zero
+// would panic.
+func TestShortWaitsStayWaits(t *testing.T) {
+	fast, err := At(time.Unix(0, 0), 10_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fast.Wall(time.Nanosecond); got != 1 {
+		t.Errorf("Wall(1ns) = %v, want 1ns", got)
+	}
+}
