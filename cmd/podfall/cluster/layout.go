@@ -1,0 +1,118 @@
+// Package cluster runs a whole podfall cluster as processes on one machine: it knows
+// which processes there are and in which order they become ready (plan.go), starts and
+// stops them (process.go, supervisor.go), and where everything is kept (layout.go).
+//
+// # Order
+//
+// The bus comes first, then the apiserver and the runtimes, then the controllers and
+// the kubelets. A process is ready when it says so on the pipe it was given.
+//
+// # Endings
+//
+// The supervisor stops its processes in the reverse order and waits for each. A process
+// that ends by itself, or is killed, is reported and stays down until the next up: a
+// cluster to break must not mend itself.
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/podfall/podfall/internal/clock"
+)
+
+// Layout is a cluster's data directory.
+//
+//	cluster.json          what up was asked for: name, nodes, speed, release
+//	keys/                 one nkey seed per identity, 0600
+//	run/                  process records, addresses and the supervisor's lock
+//	log/<process>.log     what each process wrote
+//	apiserver/            the cluster's objects
+//	nodes/<node>/         kubelet/ and runtime/ of a node
+type Layout struct{ Root string }
+
+// The parts of the data directory.
+func (l Layout) options() string        { return filepath.Join(l.Root, "cluster.json") }
+func (l Layout) Keys() string           { return filepath.Join(l.Root, "keys") }
+func (l Layout) run() string            { return filepath.Join(l.Root, "run") }
+func (l Layout) logs() string           { return filepath.Join(l.Root, "log") }
+func (l Layout) apiserver() string      { return filepath.Join(l.Root, "apiserver") }
+func (l Layout) lock() string           { return filepath.Join(l.run(), "supervisor.lock") }
+func (l Layout) busAddresses() string   { return filepath.Join(l.run(), "bus.json") }
+func (l Layout) node(name string) string { return filepath.Join(l.Root, "nodes", name) }
+
+func (l Layout) runtimeAddress(node string) string {
+	return filepath.Join(l.run(), "runtime-"+node+".json")
+}
+
+// NodeKeys is the directory of the two seeds of a node's private bus.
+func (l Layout) NodeKeys(node string) string { return filepath.Join(l.Keys(), "nodes", node) }
+
+// Options is what a cluster was made with. It does not change while its data
+// directory lives.
+type Options struct {
+	Name string `json:"name"`
+	// Nodes are the nodes' names, at least one.
+	Nodes []string `json:"nodes"`
+	// Speed is how many seconds of the cluster pass in one of the wall, counted from
+	// Origin.
+	Speed  float64   `json:"speed"`
+	Origin time.Time `json:"origin"`
+	// Compat is the release to imitate.
+	Compat string `json:"compat"`
+	// Timing is "default", upstream's ticks, or "fastest".
+	Timing string `json:"timing"`
+	// ExternalBus lists the URLs of a NATS server to use instead of an own hub.
+	ExternalBus []string `json:"externalBus,omitempty"`
+}
+
+// ErrNoCluster says that the data directory holds no cluster.
+var ErrNoCluster = errors.New("no cluster here")
+
+// Clock is the cluster's.
+func (o Options) Clock() (clock.Clock, error) { return clock.At(o.Origin, o.Speed) }
+
+// Load reads the options of the cluster in the directory; ErrNoCluster when there is
+// none.
+func (l Layout) Load() (Options, error) {
+	data, err := os.ReadFile(l.options())
+	if errors.Is(err, fs.ErrNotExist) {
+		return Options{}, fmt.Errorf("%w: %s: start one with `podfall up`, or name its directory with --data", ErrNoCluster, l.Root)
+	}
+	if err != nil {
+		return Options{}, err
+	}
+	var options Options
+	if err := json.Unmarshal(data, &options); err != nil {
+		return Options{}, fmt.Errorf("%s: %w", l.options(), err)
+	}
+	return options, nil
+}
+
+// create makes the directory for a new cluster, closed to other users.
+func (l Layout) create(options Options) error {
+	for _, dir := range []string{l.Root, l.Keys(), l.run(), l.logs()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	data, err := json.MarshalIndent(options, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFile(l.options(), append(data, '\n'))
+}
+
+// writeFile replaces a file as a whole, or not at all.
+func writeFile(path string, data []byte) error {
+	temporary := path + ".new"
+	if err := os.WriteFile(temporary, data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
+}

@@ -1,0 +1,96 @@
+package cluster
+
+import (
+	"strconv"
+	"time"
+)
+
+// Member is one process of a cluster.
+type Member struct {
+	// Name is "bus", "apiserver", "controllers", "kubelet/<node>" or "runtime/<node>".
+	Name string
+	// Node is set for the two processes that a node has.
+	Node string
+	// Arguments of podfall for it, once the members of earlier stages are ready.
+	Arguments func(Addresses) []string
+}
+
+// Addresses is what the processes of earlier stages have told: where they listen.
+type Addresses struct {
+	// Hub is the cluster bus; Links are the ways to it that belong to one node each.
+	Hub   string            `json:"hub"`
+	Links map[string]string `json:"links"`
+	// Runtimes are the private buses, by node.
+	Runtimes map[string]string `json:"-"`
+}
+
+// Plan is the cluster's processes by stage: those of one stage need only those of the
+// stages before it.
+func Plan(layout Layout, options Options) [][]Member {
+	first := []Member{bus(layout, options)}
+	second := []Member{apiserver(layout, options)}
+	third := []Member{controllers(layout, options)}
+	for _, node := range options.Nodes {
+		second = append(second, runtime(layout, options, node))
+		third = append(third, kubelet(layout, options, node))
+	}
+	return [][]Member{first, second, third}
+}
+
+func bus(layout Layout, options Options) Member {
+	args := []string{"bus", "--keys", layout.Keys(), "--addresses", layout.busAddresses()}
+	for _, node := range options.Nodes {
+		args = append(args, "--node", node)
+	}
+	for _, url := range options.ExternalBus {
+		args = append(args, "--bus", url)
+	}
+	return Member{Name: "bus", Arguments: func(Addresses) []string { return args }}
+}
+
+func apiserver(layout Layout, options Options) Member {
+	return Member{Name: "apiserver", Arguments: func(at Addresses) []string {
+		return append([]string{
+			"apiserver", "--bus", at.Hub, "--keys", layout.Keys(), "--data", layout.apiserver(),
+			"--compat", options.Compat,
+		}, timeArguments(options)...)
+	}}
+}
+
+func controllers(layout Layout, options Options) Member {
+	return Member{Name: "controllers", Arguments: func(at Addresses) []string {
+		return append([]string{
+			"controllers", "--bus", at.Hub, "--keys", layout.Keys(), "--compat", options.Compat,
+		}, timeArguments(options)...)
+	}}
+}
+
+func runtime(layout Layout, options Options, node string) Member {
+	return Member{Name: "runtime/" + node, Node: node, Arguments: func(Addresses) []string {
+		return append([]string{
+			"runtime", "--node", node, "--node-keys", layout.NodeKeys(node), "--address", layout.runtimeAddress(node),
+			"--data", layout.node(node) + "/runtime",
+		}, timeArguments(options)...)
+	}}
+}
+
+func kubelet(layout Layout, options Options, node string) Member {
+	return Member{Name: "kubelet/" + node, Node: node, Arguments: func(at Addresses) []string {
+		return append([]string{
+			"kubelet", "--node", node, "--bus", at.Links[node], "--keys", layout.Keys(),
+			"--runtime", at.Runtimes[node], "--node-keys", layout.NodeKeys(node),
+			"--data", layout.node(node) + "/kubelet", "--compat", options.Compat, "--timing", options.Timing,
+		}, timeArguments(options)...)
+	}}
+}
+
+// timeArguments give every process the same clock.
+func timeArguments(options Options) []string {
+	if options.Speed == 1 {
+		return nil
+	}
+	return []string{
+		"--speed", strconv.FormatFloat(options.Speed, 'f', -1, 64),
+		"--origin", options.Origin.Format(time.RFC3339Nano),
+	}
+}

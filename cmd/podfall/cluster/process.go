@@ -1,0 +1,216 @@
+package cluster
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// readyFD is the descriptor of the pipe on which a child says that it is ready.
+const readyFD = 3
+
+// Record names a running process so that it can be found again and never mistaken for
+// another that has been given its pid since.
+type Record struct {
+	Name string `json:"name"`
+	PID  int    `json:"pid"`
+	// Start is when the kernel started it, in clock ticks since the machine's boot.
+	Start uint64 `json:"start"`
+}
+
+// startOf reads the start time of a pid from the kernel.
+func startOf(pid int) (uint64, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	// The second field is the command in parentheses and may hold anything.
+	_, rest, found := strings.Cut(string(data[bytes.LastIndexByte(data, ')'):]), ") ")
+	fields := strings.Fields(rest)
+	if !found || len(fields) < 20 {
+		return 0, fmt.Errorf("pid %d: unreadable stat", pid)
+	}
+	if fields[0] == "Z" {
+		return 0, fmt.Errorf("pid %d: %w", pid, fs.ErrNotExist)
+	}
+	return strconv.ParseUint(fields[19], 10, 64)
+}
+
+// Alive reports whether the very process that was recorded still runs.
+func (r Record) Alive() bool {
+	start, err := startOf(r.PID)
+	return err == nil && start == r.Start
+}
+
+// Signal signals the very process that was recorded; os.ErrProcessDone when it is gone.
+func (r Record) Signal(signal os.Signal) error {
+	// The handle is taken first and the start time compared after: if they agree, the
+	// handle is of the recorded process, whatever happens to its pid from here on.
+	process, err := os.FindProcess(r.PID)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = process.Release() }()
+	if !r.Alive() {
+		return os.ErrProcessDone
+	}
+	return process.Signal(signal)
+}
+
+func (l Layout) recordFile(name string) string {
+	return filepath.Join(l.run(), strings.ReplaceAll(name, "/", "-")+".pid.json")
+}
+
+// Records lists the recorded processes, running or not.
+func (l Layout) Records() ([]Record, error) {
+	paths, err := filepath.Glob(filepath.Join(l.run(), "*.pid.json"))
+	if err != nil {
+		return nil, err
+	}
+	var records []Record
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		var record Record
+		if err := json.Unmarshal(data, &record); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		records = append(records, record)
+	}
+	return records, nil
+}
+
+func (l Layout) record(name string, pid int) (Record, error) {
+	start, err := startOf(pid)
+	if err != nil {
+		return Record{}, err
+	}
+	record := Record{Name: name, PID: pid, Start: start}
+	data, err := json.Marshal(record)
+	if err != nil {
+		return Record{}, err
+	}
+	return record, writeFile(l.recordFile(name), data)
+}
+
+// child is a process that the supervisor started.
+type child struct {
+	member  Member
+	record  Record
+	command *exec.Cmd
+	// ended is closed when the process has ended.
+	ended chan struct{}
+}
+
+// start runs podfall again as the member, and returns the pipe on which it will say
+// that it is ready. The child leads a session of its own: a Ctrl-C at the terminal
+// reaches the supervisor alone.
+func (l Layout) start(member Member, at Addresses) (*child, *os.File, error) {
+	executable, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	log, err := os.OpenFile(l.logFile(member.Name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer log.Close()
+	ready, told, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer told.Close()
+	command := exec.Command(executable, append(member.Arguments(at), "--ready-fd", strconv.Itoa(readyFD))...)
+	command.Stdout, command.Stderr = log, log
+	command.ExtraFiles = []*os.File{told}
+	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := command.Start(); err != nil {
+		return nil, nil, errors.Join(err, ready.Close())
+	}
+	record, err := l.record(member.Name, command.Process.Pid)
+	if err != nil {
+		return nil, nil, errors.Join(err, command.Process.Kill(), command.Wait(), ready.Close())
+	}
+	return &child{member: member, record: record, command: command, ended: make(chan struct{})}, ready, nil
+}
+
+// reap waits for the child's end.
+func (c *child) reap() {
+	_ = c.command.Wait() // how it ended is in the state
+	close(c.ended)
+}
+
+func (c *child) running() bool {
+	select {
+	case <-c.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// stop asks the child to end, and after patience makes it.
+func (c *child) stop(patience <-chan time.Time) {
+	if !c.running() {
+		return
+	}
+	_ = c.command.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-c.ended:
+	case <-patience:
+		_ = c.command.Process.Kill()
+		<-c.ended
+	}
+}
+
+func (l Layout) logFile(name string) string {
+	return filepath.Join(l.logs(), strings.ReplaceAll(name, "/", "-")+".log")
+}
+
+// lastLines are the last lines that a process wrote, to say why it ended.
+func (l Layout) lastLines(name string, count int) []string {
+	file, err := os.Open(l.logFile(name))
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	var lines []string
+	for scanner := bufio.NewScanner(file); scanner.Scan(); {
+		if lines = append(lines, scanner.Text()); len(lines) > count {
+			lines = lines[1:]
+		}
+	}
+	return lines
+}
+
+// awaitReady waits until the child has written its line on the pipe.
+func awaitReady(ctx context.Context, member Member, ready *os.File) error {
+	stop := context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	line, err := bufio.NewReader(ready).ReadString('\n')
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return fmt.Errorf("%s ended before it was ready", member.Name)
+	case line != "ready\n":
+		return fmt.Errorf("%s said %q instead of ready", member.Name, line)
+	}
+	return nil
+}

@@ -1,0 +1,259 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/podfall/podfall/internal/clock"
+)
+
+// patience is how long a process may take to end before it is killed.
+const patience = 10 * time.Second
+
+// Supervisor owns the processes of one cluster.
+type Supervisor struct {
+	layout   Layout
+	options  Options
+	progress func(string)
+
+	mu       sync.Mutex
+	children map[string]*child
+	reapers  sync.WaitGroup
+}
+
+// NewSupervisor is the owner of the cluster in the layout; progress is told each step
+// in a line of text, from several goroutines.
+func NewSupervisor(layout Layout, options Options, progress func(string)) *Supervisor {
+	return &Supervisor{layout: layout, options: options, progress: progress, children: map[string]*child{}}
+}
+
+// Run starts every process, calls ready when all are, and stays until ctx ends; then it
+// stops them. It also starts again what has ended whenever again delivers. It leaves
+// nothing running, whatever it returns. ErrRunning when the cluster has a supervisor.
+func (s *Supervisor) Run(ctx context.Context, again <-chan os.Signal, ready func()) error {
+	unlock, err := s.layout.acquire()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := s.layout.StopLeftovers(ctx, s.progress); err != nil {
+		return err
+	}
+	defer s.reapers.Wait()
+	defer s.stopAll()
+	if err := s.startMissing(ctx); err != nil {
+		return err
+	}
+	ready()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-again:
+			if err := s.startMissing(ctx); err != nil {
+				s.progress(err.Error())
+			}
+		}
+	}
+}
+
+// startMissing goes through the stages and starts what does not run.
+func (s *Supervisor) startMissing(ctx context.Context) error {
+	at := Addresses{Runtimes: map[string]string{}}
+	for _, stage := range Plan(s.layout, s.options) {
+		if err := s.startStage(ctx, stage, at); err != nil {
+			return err
+		}
+		if err := s.layout.readAddresses(stage, &at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startStage starts the members that do not run and waits until all are ready.
+func (s *Supervisor) startStage(ctx context.Context, stage []Member, at Addresses) error {
+	failures := make([]error, len(stage))
+	var starting sync.WaitGroup
+	for i, member := range stage {
+		if running := s.child(member.Name); running != nil && running.running() {
+			continue
+		}
+		starting.Go(func() { failures[i] = s.startOne(ctx, member, at) })
+	}
+	starting.Wait()
+	return errors.Join(failures...)
+}
+
+func (s *Supervisor) startOne(ctx context.Context, member Member, at Addresses) error {
+	started, ready, err := s.layout.start(member, at)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", member.Name, err)
+	}
+	defer ready.Close()
+	s.mu.Lock()
+	s.children[member.Name] = started
+	s.mu.Unlock()
+	s.reapers.Go(func() {
+		started.reap()
+		s.progress(fmt.Sprintf("%s ended: %s", member.Name, started.command.ProcessState))
+	})
+	if err := awaitReady(ctx, member, ready); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		lines := s.layout.lastLines(member.Name, 3)
+		return fmt.Errorf("%w; the end of %s:\n%s", err, s.layout.logFile(member.Name), strings.Join(lines, "\n"))
+	}
+	s.progress(fmt.Sprintf("%s ready (pid %d)", member.Name, started.record.PID))
+	return nil
+}
+
+func (s *Supervisor) child(name string) *child {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.children[name]
+}
+
+// stopAll stops every child, the last stage first, and removes their records.
+func (s *Supervisor) stopAll() {
+	stages := Plan(s.layout, s.options)
+	slices.Reverse(stages)
+	for _, stage := range stages {
+		var stopping sync.WaitGroup
+		for _, member := range stage {
+			if started := s.child(member.Name); started != nil {
+				stopping.Go(func() {
+					timer := clock.Clock{}.Timer(patience)
+					defer timer.Stop()
+					started.stop(timer.C)
+					_ = os.Remove(s.layout.recordFile(member.Name))
+				})
+			}
+		}
+		stopping.Wait()
+	}
+}
+
+// readAddresses adds what the stage has told about where it listens.
+func (l Layout) readAddresses(stage []Member, at *Addresses) error {
+	for _, member := range stage {
+		switch {
+		case member.Name == "bus":
+			if err := readJSON(l.busAddresses(), at); err != nil {
+				return err
+			}
+		case strings.HasPrefix(member.Name, "runtime/"):
+			var address struct {
+				URL string `json:"url"`
+			}
+			if err := readJSON(l.runtimeAddress(member.Node), &address); err != nil {
+				return err
+			}
+			at.Runtimes[member.Node] = address.URL
+		}
+	}
+	return nil
+}
+
+func readJSON(path string, into any) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// ErrRunning says that the cluster has a supervisor already.
+var ErrRunning = errors.New("the cluster is up already")
+
+// acquire takes the lock that the kernel gives back when the supervisor ends, however
+// it ends.
+func (l Layout) acquire() (release func(), err error) {
+	file, err := os.OpenFile(l.lock(), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = file.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%w: %s", ErrRunning, l.Root)
+		}
+		return nil, err
+	}
+	if _, err := l.record(supervisorName, os.Getpid()); err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return func() {
+		_ = os.Remove(l.recordFile(supervisorName))
+		_ = file.Close()
+	}, nil
+}
+
+const supervisorName = "supervisor"
+
+// StopLeftovers ends the processes of a supervisor that was killed.
+func (l Layout) StopLeftovers(ctx context.Context, progress func(string)) error {
+	records, err := l.Records()
+	if err != nil {
+		return err
+	}
+	for _, record := range records {
+		if record.PID == os.Getpid() {
+			continue
+		}
+		if record.Alive() {
+			progress(fmt.Sprintf("%s (pid %d) was left by an earlier supervisor: stopping it", record.Name, record.PID))
+			if err := record.Stop(ctx, patience); err != nil {
+				return fmt.Errorf("stop %s: %w", record.Name, err)
+			}
+		}
+		if err := os.Remove(l.recordFile(record.Name)); err != nil && !os.IsNotExist(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Stop asks the recorded process to end, and after patience makes it; it returns when
+// the process is gone.
+func (r Record) Stop(ctx context.Context, patience time.Duration) error {
+	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		switch err := r.Signal(signal); {
+		case errors.Is(err, os.ErrProcessDone):
+			return nil
+		case err != nil:
+			return err
+		}
+		if r.gone(ctx, patience) {
+			return nil
+		}
+	}
+	return fmt.Errorf("pid %d does not end", r.PID)
+}
+
+// gone waits until the recorded process, which need not be a child, has ended.
+func (r Record) gone(ctx context.Context, patience time.Duration) bool {
+	var wall clock.Clock
+	for deadline := wall.Now().Add(patience); r.Alive(); {
+		if wall.Now().After(deadline) {
+			return false
+		}
+		if wall.Sleep(ctx, 10*time.Millisecond) != nil {
+			return false
+		}
+	}
+	return true
+}

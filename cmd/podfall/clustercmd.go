@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/podfall/podfall/cmd/podfall/cluster"
+	"github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/proto"
+)
+
+// admin is who people at the command line are.
+const admin = "admin"
+
+// upCommand makes a cluster or brings one up again.
+func upCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "up",
+		Usage: "start a cluster: every process, until all nodes are Ready",
+		Description: "Without --detach it stays, and stops the cluster on Ctrl-C. With --detach it leaves a supervisor.\n" +
+			"Run again on a cluster whose processes have ended, it starts those.",
+		Flags: []cli.Flag{
+			dataFlag(),
+			&cli.StringFlag{Name: "name", Value: "podfall", Usage: "the cluster's `NAME`"},
+			&cli.IntFlag{Name: "nodes", Value: 3, Usage: "how many nodes, 1 to 200"},
+			&cli.Float64Flag{Name: "speed", Value: 1, Usage: "seconds of the cluster in one of the wall, 0.001 to 10000"},
+			&cli.StringFlag{Name: "compat", Value: proto.DefaultRelease, Usage: "the `RELEASE` to imitate: v1.37 or v1.22"},
+			&cli.StringFlag{Name: "timing", Value: "default", Usage: "the kubelets' ticks: default (upstream's) or fastest"},
+			&cli.StringSliceFlag{Name: "bus", Usage: "use the NATS server at this `URL` instead of an own one"},
+			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "return when the cluster is ready"},
+		},
+		Action: func(c *cli.Context) error {
+			layout, asked, err := asked(c)
+			if err != nil {
+				return err
+			}
+			if _, err := layout.Create(asked, makeKeys); err != nil {
+				return err
+			}
+			say := progress(c.App.ErrWriter)
+			ready := func() { announce(c, layout) }
+			if c.Bool("detach") {
+				if err := layout.Detach(c.Context, say); err != nil {
+					return err
+				}
+				ready()
+				return nil
+			}
+			return supervise(c.Context, layout, say, ready)
+		},
+	}
+}
+
+// asked is the cluster that the command line describes.
+func asked(c *cli.Context) (cluster.Layout, cluster.Options, error) {
+	layout, err := layoutOf(c)
+	if err != nil {
+		return layout, cluster.Options{}, err
+	}
+	options := cluster.Options{
+		Name: c.String("name"), Speed: c.Float64("speed"), Origin: clock.Clock{}.Now(),
+		Compat: c.String("compat"), Timing: c.String("timing"), ExternalBus: c.StringSlice("bus"),
+	}
+	if nodes := c.Int("nodes"); nodes < 1 || nodes > 200 {
+		return layout, options, usage("--nodes %d: want 1 to 200", nodes)
+	}
+	for i := range c.Int("nodes") {
+		options.Nodes = append(options.Nodes, "node-"+strconv.Itoa(i+1))
+	}
+	if _, err := options.Clock(); err != nil {
+		return layout, options, usage("--%v", err)
+	}
+	if _, err := proto.CompatFor(options.Compat); err != nil {
+		return layout, options, usage("--%v", err)
+	}
+	if options.Timing != "default" && options.Timing != "fastest" {
+		return layout, options, usage("--timing %q: want default or fastest", options.Timing)
+	}
+	return layout, options, nil
+}
+
+// makeKeys makes one key for each identity of the cluster, and two for each node bus.
+func makeKeys(layout cluster.Layout, options cluster.Options) error {
+	identities := []proto.Identity{proto.APIServer, proto.Controllers, proto.Gateway, proto.Bus, proto.Client(admin)}
+	for _, node := range options.Nodes {
+		identities = append(identities, proto.Node(node))
+		if _, err := bus.WriteCredentials(layout.NodeKeys(node), proto.Kubelet, proto.Runtime); err != nil {
+			return err
+		}
+	}
+	_, err := bus.WriteCredentials(layout.Keys(), identities...)
+	return err
+}
+
+// superviseCommand is what up --detach leaves behind.
+func superviseCommand() *cli.Command {
+	return &cli.Command{
+		Name: "supervise", Usage: "own the processes of a cluster that up has made", Hidden: true,
+		Flags: []cli.Flag{dataFlag(), readyFlag()},
+		Action: func(c *cli.Context) error {
+			layout, err := layoutOf(c)
+			if err != nil {
+				return err
+			}
+			told := os.NewFile(uintptr(c.Int("ready-fd")), "ready")
+			defer told.Close()
+			say := progress(told)
+			return supervise(c.Context, layout, say, func() { say("ready") })
+		},
+	}
+}
+
+func supervise(ctx context.Context, layout cluster.Layout, say func(string), ready func()) error {
+	options, err := layout.Load()
+	if err != nil {
+		return err
+	}
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, syscall.SIGHUP)
+	defer signal.Stop(again)
+	return cluster.NewSupervisor(layout, options, say).Run(ctx, again, ready)
+}
+
+// progress writes lines from several goroutines.
+func progress(out io.Writer) func(string) {
+	var mu sync.Mutex
+	return func(line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintln(out, line)
+	}
+}
+
+func announce(c *cli.Context, layout cluster.Layout) {
+	fmt.Fprintln(c.App.ErrWriter, "the cluster is ready; podfall finds it here, or with:")
+	fmt.Fprintf(c.App.Writer, "export PODFALL_DATA=%s\n", layout.Root)
+}
+
+func downCommand() *cli.Command {
+	return &cli.Command{
+		Name: "down", Usage: "stop a cluster and leave nothing running",
+		Flags: []cli.Flag{dataFlag(), &cli.BoolFlag{Name: "purge", Usage: "remove its data too"}},
+		Action: func(c *cli.Context) error {
+			layout, err := layoutOf(c)
+			if err != nil {
+				return err
+			}
+			if err := layout.Down(c.Context, progress(c.App.ErrWriter)); err != nil {
+				return err
+			}
+			if c.Bool("purge") {
+				return layout.Purge()
+			}
+			return nil
+		},
+	}
+}
+
+func statusCommand() *cli.Command {
+	return &cli.Command{
+		Name: "status", Usage: "list a cluster's processes",
+		Flags: []cli.Flag{dataFlag(), &cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "json, or a table"}},
+		Action: func(c *cli.Context) error {
+			layout, err := layoutOf(c)
+			if err != nil {
+				return err
+			}
+			options, err := layout.Load()
+			if err != nil {
+				return err
+			}
+			processes, err := layout.Status(options)
+			if err != nil {
+				return err
+			}
+			switch output := c.String("output"); output {
+			case "json":
+				encoder := json.NewEncoder(c.App.Writer)
+				encoder.SetIndent("", "  ")
+				return encoder.Encode(map[string]any{"cluster": options, "processes": processes})
+			case "":
+				return printStatus(c.App.Writer, processes)
+			default:
+				return usage("--output %q: want json", output)
+			}
+		},
+	}
+}
+
+func printStatus(out io.Writer, processes []cluster.Process) error {
+	table := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
+	fmt.Fprintln(table, "PROCESS\tSTATE\tPID")
+	for _, process := range processes {
+		pid := "<none>"
+		if process.PID != 0 {
+			pid = strconv.Itoa(process.PID)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\n", process.Name, process.State, pid)
+	}
+	return table.Flush()
+}
+
+// dataFlag names a cluster by its data directory, as every command does.
+func dataFlag() cli.Flag {
+	return &cli.StringFlag{
+		Name: "data", Value: ".podfall", EnvVars: []string{"PODFALL_DATA"}, Usage: "the cluster's data `DIRECTORY`",
+	}
+}
+
+func readyFlag() cli.Flag {
+	return &cli.IntFlag{Name: "ready-fd", Hidden: true, Usage: "the descriptor to say ready on"}
+}
+
+func layoutOf(c *cli.Context) (cluster.Layout, error) {
+	root, err := filepath.Abs(c.String("data"))
+	return cluster.Layout{Root: root}, err
+}
+
+// usage is a mistake on the command line.
+func usage(format string, args ...any) error {
+	return cli.Exit("error: "+fmt.Sprintf(format, args...), exitUsage)
+}
+
