@@ -2,6 +2,7 @@ package runtimeapi
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/podfall/podfall/proto"
@@ -56,7 +57,7 @@ func (c *calls) begin(ctx context.Context, envelope *proto.RuntimeRequest) (cont
 	}
 	for i, early := range c.early {
 		if early == key {
-			c.early = append(c.early[:i], c.early[i+1:]...)
+			c.early = slices.Delete(c.early, i, i+1)
 			cancel()
 			break
 		}

@@ -225,9 +225,11 @@ func refusal(err error) *proto.RuntimeError {
 		return &proto.RuntimeError{Code: proto.CodeDeadlineExceeded, Desc: context.DeadlineExceeded.Error()}
 	case errors.Is(err, context.Canceled):
 		return &proto.RuntimeError{Code: proto.CodeCanceled, Desc: context.Canceled.Error()}
-	case errors.Is(err, bus.ErrNoResponder), errors.Is(err, bus.ErrDisconnected), errors.Is(err, bus.ErrClosed):
-		return &proto.RuntimeError{Code: proto.CodeUnavailable, Desc: "the container runtime is away: " + err.Error()}
-	default:
-		return &proto.RuntimeError{Code: proto.CodeUnknown, Desc: err.Error()}
 	}
+	for _, away := range []error{bus.ErrNoResponder, bus.ErrDisconnected, bus.ErrAbandoned, bus.ErrClosed} {
+		if errors.Is(err, away) {
+			return &proto.RuntimeError{Code: proto.CodeUnavailable, Desc: "the container runtime is away: " + away.Error()}
+		}
+	}
+	return &proto.RuntimeError{Code: proto.CodeUnknown, Desc: err.Error()}
 }

@@ -14,9 +14,9 @@
 // # Giving up
 //
 // A call ends on the runtime's side when its deadline has passed, when the context
-// that its caller gave ends, when a newer incarnation of the caller asks for anything,
-// and when the caller has left the node bus. A stop that ends so sends no SIGKILL
-// (CRI-07).
+// that its caller gave ends, and when a newer incarnation of the caller asks for
+// anything. Whether the caller has left the node bus is [StillWanted]'s to say, which a
+// runtime asks before SIGKILL: a stop that nobody waits for sends none (CRI-07).
 //
 // # Errors
 //

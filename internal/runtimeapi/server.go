@@ -74,7 +74,7 @@ func (s *server) hear(ctx context.Context, conn *bus.Conn) error {
 // answer makes one call and sends what came of it.
 func (s *server) answer(ctx context.Context, call *bus.Call, m method) {
 	envelope := &proto.RuntimeResponse{Code: proto.CodeOK}
-	answer, err := s.make(ctx, call.Data, m)
+	answer, err := s.make(context.WithValue(ctx, callerKey{}, call), call.Data, m)
 	if err == nil {
 		envelope.Body, err = protobuf.Marshal(answer)
 	}
@@ -121,6 +121,19 @@ func (s *server) make(ctx context.Context, data []byte, m method) (protobuf.Mess
 		defer stop()
 	}
 	return m.serve(ctx, s.runtime, req)
+}
+
+// callerKey is where a call's context keeps the bus.Call that it answers.
+type callerKey struct{}
+
+// StillWanted reports whether anyone still waits for the call that ctx belongs to. A
+// runtime asks before a signal that it cannot take back (CRI-07). It costs a round
+// trip; a context that is not of a call that [Serve] makes is wanted until it ends.
+func StillWanted(ctx context.Context) bool {
+	if call, ok := ctx.Value(callerKey{}).(*bus.Call); ok && !call.Present(ctx) {
+		return false
+	}
+	return ctx.Err() == nil
 }
 
 func invalid(format string, args ...any) error {

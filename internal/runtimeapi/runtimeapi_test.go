@@ -1,0 +1,453 @@
+package runtimeapi_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	protobuf "google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/runtimeapi"
+	"github.com/podfall/podfall/proto"
+)
+
+// fake is a runtime whose every call is one function, told the call as text.
+type fake struct {
+	do func(ctx context.Context, call string) error
+}
+
+func (f fake) RunPodSandbox(ctx context.Context, q *proto.RunPodSandboxRequest) (*proto.Sandbox, error) {
+	return &proto.Sandbox{Id: "s1", PodUid: q.PodUid, Ip: "10.0.0.1"}, f.do(ctx, "RunPodSandbox "+q.PodUid)
+}
+func (f fake) StopPodSandbox(ctx context.Context, id string) error {
+	return f.do(ctx, "StopPodSandbox "+id)
+}
+func (f fake) RemovePodSandbox(ctx context.Context, id string) error {
+	return f.do(ctx, "RemovePodSandbox "+id)
+}
+func (f fake) PodSandboxStatus(ctx context.Context, id string) (*proto.Sandbox, error) {
+	return &proto.Sandbox{Id: id, State: proto.SandboxState_SANDBOX_STATE_NOTREADY}, f.do(ctx, "PodSandboxStatus "+id)
+}
+func (f fake) ListPodSandbox(ctx context.Context, uid string) ([]*proto.Sandbox, error) {
+	return []*proto.Sandbox{{Id: "s1"}, {Id: "s2"}}, f.do(ctx, "ListPodSandbox "+uid)
+}
+func (f fake) CreateContainer(ctx context.Context, q *proto.CreateContainerRequest) (string, error) {
+	return "c1", f.do(ctx, "CreateContainer "+q.Name+" "+q.Script)
+}
+func (f fake) StartContainer(ctx context.Context, id string) error {
+	return f.do(ctx, "StartContainer "+id)
+}
+func (f fake) StopContainer(ctx context.Context, id string, timeout int64) error {
+	return f.do(ctx, fmt.Sprintf("StopContainer %s %d", id, timeout))
+}
+func (f fake) RemoveContainer(ctx context.Context, id string) error {
+	return f.do(ctx, "RemoveContainer "+id)
+}
+func (f fake) ContainerStatus(ctx context.Context, id string) (*proto.Container, error) {
+	return &proto.Container{Id: id, ExitCode: 137}, f.do(ctx, "ContainerStatus "+id)
+}
+
+// bigLabel makes a list too large for one part of an answer.
+var bigLabel = string(bytes.Repeat([]byte("x"), 300_000))
+
+func (f fake) ListContainers(ctx context.Context, uid string) ([]*proto.Container, error) {
+	many := make([]*proto.Container, 5)
+	for i := range many {
+		many[i] = &proto.Container{Id: fmt.Sprint(i), Labels: map[string]string{"big": bigLabel}}
+	}
+	return many, f.do(ctx, "ListContainers "+uid)
+}
+func (f fake) ExecSync(ctx context.Context, q *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error) {
+	return &proto.ExecSyncResponse{ExitCode: 3}, f.do(ctx, fmt.Sprint("ExecSync ", q.Command))
+}
+func (f fake) ContainerLogs(ctx context.Context, q *proto.ContainerLogsRequest) ([]byte, error) {
+	return []byte("a line\n"), f.do(ctx, "ContainerLogs "+q.ContainerId)
+}
+
+// node is a node bus with a served runtime and the kubelet's end of it.
+type node struct {
+	t      *testing.T
+	server *bus.Server
+	kube   *bus.Conn
+	client *runtimeapi.Client
+	stop   func() // ends Serve and waits
+}
+
+func startNode(t *testing.T, do func(ctx context.Context, call string) error) *node {
+	t.Helper()
+	n := &node{t: t}
+	var err error
+	if n.server, err = bus.StartServer(t.Context(), bus.ServerConfig{Port: bus.InProcessOnly}); err != nil {
+		t.Fatal(err)
+	}
+	runtime := n.dial(proto.Runtime)
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- runtimeapi.Serve(ctx, runtime, fake{do: do}) }()
+	n.stop = func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Error("serve:", err)
+		}
+		n.stop = func() {}
+	}
+	n.kube = n.dial(proto.Kubelet)
+	n.client = runtimeapi.NewClient(n.kube, clock.Clock{})
+	synctest.Wait()
+	t.Cleanup(func() {
+		n.kube.Close()
+		n.stop()
+		runtime.Close()
+		n.server.Close()
+	})
+	return n
+}
+
+func (n *node) dial(id proto.Identity) *bus.Conn {
+	n.t.Helper()
+	conn, err := bus.Dial(n.t.Context(), bus.Config{Identity: id, InProcess: n.server.InProcessConn})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return conn
+}
+
+// calls is one call of each method, what the runtime must hear, and what must come back.
+func calls(c *runtimeapi.Client) map[string]func(context.Context) (any, error) {
+	none := func(err error) (any, error) { return nil, err }
+	return map[string]func(context.Context) (any, error){
+		"RunPodSandbox u": func(ctx context.Context) (any, error) {
+			return c.RunPodSandbox(ctx, &proto.RunPodSandboxRequest{PodUid: "u"})
+		},
+		"StopPodSandbox s1":   func(ctx context.Context) (any, error) { return none(c.StopPodSandbox(ctx, "s1")) },
+		"RemovePodSandbox s1": func(ctx context.Context) (any, error) { return none(c.RemovePodSandbox(ctx, "s1")) },
+		"PodSandboxStatus s1": func(ctx context.Context) (any, error) { return c.PodSandboxStatus(ctx, "s1") },
+		"ListPodSandbox u":    func(ctx context.Context) (any, error) { return c.ListPodSandbox(ctx, "u") },
+		"CreateContainer web ignores TERM": func(ctx context.Context) (any, error) {
+			return c.CreateContainer(ctx, &proto.CreateContainerRequest{Name: "web", Script: "ignores TERM"})
+		},
+		"StartContainer c1":   func(ctx context.Context) (any, error) { return none(c.StartContainer(ctx, "c1")) },
+		"StopContainer c1 30": func(ctx context.Context) (any, error) { return none(c.StopContainer(ctx, "c1", 30)) },
+		"RemoveContainer c1":  func(ctx context.Context) (any, error) { return none(c.RemoveContainer(ctx, "c1")) },
+		"ContainerStatus c1":  func(ctx context.Context) (any, error) { return c.ContainerStatus(ctx, "c1") },
+		"ListContainers u":    func(ctx context.Context) (any, error) { return c.ListContainers(ctx, "u") },
+		"ExecSync [true]": func(ctx context.Context) (any, error) {
+			return c.ExecSync(ctx, &proto.ExecSyncRequest{Command: []string{"true"}})
+		},
+		"ContainerLogs c1": func(ctx context.Context) (any, error) {
+			return c.ContainerLogs(ctx, &proto.ContainerLogsRequest{ContainerId: "c1"})
+		},
+	}
+}
+
+// CRI-01: every call arrives as it was made, and its answer as it was given.
+func TestCRI01EveryCallCrosses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var heard string
+		direct := fake{do: func(context.Context, string) error { return nil }}
+		n := startNode(t, func(_ context.Context, call string) error { heard = call; return nil })
+		want := map[string]any{
+			"RunPodSandbox u":                  &proto.Sandbox{Id: "s1", PodUid: "u", Ip: "10.0.0.1"},
+			"PodSandboxStatus s1":              &proto.Sandbox{Id: "s1", State: proto.SandboxState_SANDBOX_STATE_NOTREADY},
+			"ListPodSandbox u":                 []*proto.Sandbox{{Id: "s1"}, {Id: "s2"}},
+			"CreateContainer web ignores TERM": "c1",
+			"ContainerStatus c1":               &proto.Container{Id: "c1", ExitCode: 137},
+			"ExecSync [true]":                  &proto.ExecSyncResponse{ExitCode: 3},
+			"ContainerLogs c1":                 []byte("a line\n"),
+		}
+		want["ListContainers u"], _ = direct.ListContainers(t.Context(), "u")
+		for call, make := range calls(n.client) {
+			got, err := make(t.Context())
+			if err != nil {
+				t.Errorf("%s: %v", call, err)
+			}
+			if heard != call {
+				t.Errorf("made %q, the runtime heard %q", call, heard)
+			}
+			if diff := cmp.Diff(want[call], got, protocmp.Transform()); diff != "" {
+				t.Errorf("%s answered (-want +got):\n%s", call, diff)
+			}
+		}
+	})
+}
+
+// CRI-06: each call has its deadline, and ends on both sides when it has passed.
+func TestCRI06Deadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan time.Time, 1)
+		n := startNode(t, func(ctx context.Context, _ string) error {
+			<-ctx.Done()
+			ended <- time.Now()
+			return ctx.Err()
+		})
+		for call, make := range calls(n.client) {
+			want := 2 * time.Minute
+			switch call {
+			case "StopContainer c1 30":
+				want = 2*time.Minute + 30*time.Second
+			case "ExecSync [true]":
+				continue // no deadline; see TestExecSync
+			}
+			began := time.Now()
+			_, err := make(t.Context())
+			wantError(t, call, err, "rpc error: code = DeadlineExceeded desc = context deadline exceeded")
+			if took := time.Since(began); took != want {
+				t.Errorf("%s ended after %v, want %v", call, took, want)
+			}
+			if at := (<-ended).Sub(began); at != want {
+				t.Errorf("%s ended in the runtime after %v, want %v", call, at, want)
+			}
+		}
+	})
+}
+
+// CRI-06: ExecSync without a timeout may take for ever; with one it has that and two
+// minutes.
+func TestCRI06ExecSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startNode(t, func(ctx context.Context, _ string) error {
+			if _, bounded := ctx.Deadline(); bounded {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			time.Sleep(time.Hour)
+			return nil
+		})
+		if _, err := n.client.ExecSync(t.Context(), &proto.ExecSyncRequest{}); err != nil {
+			t.Error("without a timeout:", err)
+		}
+		began := time.Now()
+		_, err := n.client.ExecSync(t.Context(), &proto.ExecSyncRequest{TimeoutSeconds: 10})
+		wantError(t, "ExecSync", err, "rpc error: code = DeadlineExceeded desc = context deadline exceeded")
+		if took, want := time.Since(began), 130*time.Second; took != want {
+			t.Errorf("ended after %v, want %v", took, want)
+		}
+	})
+}
+
+// A runtime that does not even say that the deadline has passed delays its caller by
+// 100 ms.
+func TestSilentRuntime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		n := startNode(t, func(context.Context, string) error { <-release; return nil })
+		began := time.Now()
+		err := n.client.StopPodSandbox(t.Context(), "s1")
+		wantError(t, "StopPodSandbox", err, "rpc error: code = DeadlineExceeded desc = context deadline exceeded")
+		if took, want := time.Since(began), 2*time.Minute+100*time.Millisecond; took != want {
+			t.Errorf("ended after %v, want %v", took, want)
+		}
+		close(release)
+	})
+}
+
+// The cluster's clock is what deadlines are measured on.
+func TestDeadlineOnClusterClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startNode(t, func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() })
+		fast, err := clock.At(time.Now(), 60)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		err = runtimeapi.NewClient(n.kube, fast).StopContainer(t.Context(), "c1", 60)
+		wantError(t, "StopContainer", err, "rpc error: code = DeadlineExceeded desc = context deadline exceeded")
+		if took, want := time.Since(began), 3*time.Second; took != want {
+			t.Errorf("three minutes at rate 60 took %v, want %v", took, want)
+		}
+	})
+}
+
+// A call that its caller gives up ends in the runtime, at once.
+func TestGivingUpEndsTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan time.Time, 1)
+		n := startNode(t, func(ctx context.Context, _ string) error {
+			<-ctx.Done()
+			ended <- time.Now()
+			return ctx.Err()
+		})
+		ctx, giveUp := context.WithCancel(t.Context())
+		time.AfterFunc(10*time.Second, giveUp)
+		began := time.Now()
+		err := n.client.StopContainer(ctx, "c1", 30)
+		wantError(t, "StopContainer", err, "rpc error: code = Canceled desc = context canceled")
+		if took := (<-ended).Sub(began); took != 10*time.Second {
+			t.Errorf("ended in the runtime after %v, want 10s", took)
+		}
+	})
+}
+
+// A caller's own deadline, when it is the earlier, is the call's on both sides.
+func TestCallersOwnDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan time.Time, 1)
+		n := startNode(t, func(ctx context.Context, _ string) error {
+			<-ctx.Done()
+			ended <- time.Now()
+			return ctx.Err()
+		})
+		began := time.Now()
+		ctx, stop := context.WithTimeout(t.Context(), 7*time.Second)
+		defer stop()
+		err := n.client.StopContainer(ctx, "c1", 30)
+		wantError(t, "StopContainer", err, "rpc error: code = DeadlineExceeded desc = context deadline exceeded")
+		if took := (<-ended).Sub(began); took != 7*time.Second {
+			t.Errorf("ended in the runtime after %v, want 7s", took)
+		}
+	})
+}
+
+// A new incarnation of a caller ends the calls of the one before.
+func TestNewIncarnationEndsOldCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan error, 1)
+		n := startNode(t, func(ctx context.Context, call string) error {
+			if call == "ListContainers " {
+				return nil
+			}
+			<-ctx.Done()
+			ended <- ctx.Err()
+			return ctx.Err()
+		})
+		old := make(chan error, 1)
+		go func() { old <- n.client.StopContainer(t.Context(), "c1", 30) }()
+		time.Sleep(10 * time.Second)
+		again := n.dial(proto.Kubelet)
+		defer again.Close()
+		if _, err := runtimeapi.NewClient(again, clock.Clock{}).ListContainers(t.Context(), ""); err != nil {
+			t.Error("new incarnation:", err)
+		}
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, context.Canceled) {
+				t.Error("the old call ended with", err)
+			}
+		default:
+			t.Error("the old call goes on")
+		}
+		wantError(t, "old call", <-old, "rpc error: code = Canceled desc = context canceled")
+		_, err := n.client.ContainerStatus(t.Context(), "c1")
+		wantError(t, "a call of the old incarnation", err, "rpc error: code = Canceled desc = context canceled")
+	})
+}
+
+// StillWanted is false once the connection of the caller is gone, without a word from it.
+func TestStillWanted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wanted := make(chan bool, 2)
+		n := startNode(t, func(ctx context.Context, _ string) error {
+			for range 2 {
+				time.Sleep(10 * time.Second)
+				wanted <- runtimeapi.StillWanted(ctx)
+			}
+			return nil
+		})
+		failed := make(chan error, 1)
+		go func() { failed <- n.client.StopContainer(t.Context(), "c1", 30) }()
+		time.Sleep(15 * time.Second)
+		n.kube.Close()
+		wantError(t, "StopContainer", <-failed, "rpc error: code = Unavailable desc = the container runtime is away: bus: disconnected")
+		if before, after := <-wanted, <-wanted; !before || after {
+			t.Errorf("wanted %v while the caller is there and %v when it is gone", before, after)
+		}
+		n.kube = n.dial(proto.Kubelet)
+	})
+}
+
+// CRI-15: a runtime that is away, and one that goes away, is Unavailable at once.
+func TestCRI15Unavailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startNode(t, func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() })
+		pending := make(chan error, 1)
+		go func() { pending <- n.client.StopContainer(t.Context(), "c1", 30) }()
+		time.Sleep(10 * time.Second)
+		began := time.Now()
+		n.stop()
+		wantError(t, "pending call", <-pending, "rpc error: code = Unavailable desc = the container runtime is stopping")
+		err := n.client.StopContainer(t.Context(), "c1", 30)
+		if !proto.IsRuntimeCode(err, proto.CodeUnavailable) {
+			t.Errorf("new call: %v, want Unavailable", err)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("answered after %v, want at once", took)
+		}
+	})
+}
+
+// Errors keep their code and text; whatever is not a RuntimeError is Unknown.
+func TestErrorsCross(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var give error
+		n := startNode(t, func(context.Context, string) error { return give })
+		for want, err := range map[string]error{
+			"rpc error: code = NotFound desc = no c1": &proto.RuntimeError{Code: proto.CodeNotFound, Desc: "no c1"},
+			"rpc error: code = NotFound desc = no c2": fmt.Errorf("wrapped: %w", &proto.RuntimeError{Code: proto.CodeNotFound, Desc: "no c2"}),
+			"rpc error: code = Unknown desc = odd":    errors.New("odd"),
+		} {
+			give = err
+			_, got := n.client.ContainerStatus(t.Context(), "c1")
+			wantError(t, "ContainerStatus", got, want)
+		}
+	})
+}
+
+// Malformed envelopes, other versions and foreign bodies are refused with a reason,
+// and nothing is done.
+func TestBadEnvelopes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startNode(t, func(_ context.Context, call string) error {
+			t.Error("the runtime was asked for", call)
+			return nil
+		})
+		encode := func(q *proto.RuntimeRequest) []byte {
+			raw, err := protobuf.Marshal(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return raw
+		}
+		for name, row := range map[string]struct {
+			raw  []byte
+			want string
+		}{
+			"noise":   {[]byte("\xff\xff\xff"), "not a RuntimeRequest"},
+			"version": {encode(&proto.RuntimeRequest{Version: 99}), "version 99: this runtime speaks version 1"},
+			"body":    {encode(&proto.RuntimeRequest{Version: 1, Body: []byte("\xff\xff")}), "not a StopContainerRequest"},
+		} {
+			raw, err := n.kube.Request(t.Context(), proto.Runtime, proto.CRISubject("StopContainer"), row.raw)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			var got proto.RuntimeResponse
+			if err := protobuf.Unmarshal(raw, &got); err != nil {
+				t.Fatal(err)
+			}
+			if got.Code != proto.CodeInvalidArgument || !bytes.Contains([]byte(got.Message), []byte(row.want)) {
+				t.Errorf("%s: %s %q, want InvalidArgument %q", name, got.Code, got.Message, row.want)
+			}
+		}
+	})
+}
+
+func wantError(t *testing.T, what string, err error, want string) {
+	t.Helper()
+	if err == nil || err.Error() != want {
+		t.Errorf("%s: %v\nwant %s", what, err, want)
+	}
+	if err != nil {
+		var own *proto.RuntimeError
+		if !errors.As(err, &own) {
+			t.Errorf("%s: %T is no RuntimeError", what, err)
+		}
+	}
+}
