@@ -1,0 +1,103 @@
+package podapi
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+var errNoObject = errors.New("the answer holds no object")
+
+// decodeItem is the object of an item, with the item's revision in it; or a status.
+func decodeItem(item *proto.Item) (runtime.Object, error) {
+	if item == nil {
+		return nil, errNoObject
+	}
+	return decodeObject(item.GetObject(), item.GetRevision())
+}
+
+func decodeObject(data []byte, revision uint64) (runtime.Object, error) {
+	decoded, err := kinds.DecodeAny(data)
+	if err != nil {
+		return nil, err
+	}
+	if obj, ok := decoded.(kinds.Object); ok {
+		obj.SetResourceVersion(strconv.FormatUint(revision, 10))
+	}
+	return decoded, nil
+}
+
+// decodeStatus is the error that an answer of 400 or more carries.
+func decodeStatus(code int32, item *proto.Item) error {
+	decoded, err := decodeItem(item)
+	if err != nil {
+		return fmt.Errorf("refused with code %d and no readable reason: %w", code, err)
+	}
+	status, ok := decoded.(*metav1.Status)
+	if !ok {
+		return fmt.Errorf("refused with code %d and a %T", code, decoded)
+	}
+	if status.Status == metav1.StatusSuccess {
+		return fmt.Errorf("refused with code %d and a status of success", code)
+	}
+	return proto.ErrorFrom(status)
+}
+
+// decodeEvent is one change as the consumer of a watch gets it.
+func decodeEvent(kind kinds.Kind, event *proto.Event) (watch.Event, error) {
+	if event.GetType() == proto.EventType_EVENT_TYPE_BOOKMARK {
+		return bookmark(kind, event.GetRevision(), event.GetInitialEventsEnd())
+	}
+	eventType, err := eventType(event.GetType())
+	if err != nil {
+		return watch.Event{}, err
+	}
+	obj, err := decodeObject(event.GetObject(), event.GetRevision())
+	if err != nil {
+		return watch.Event{}, err
+	}
+	return watch.Event{Type: eventType, Object: obj}, nil
+}
+
+func eventType(onWire proto.EventType) (watch.EventType, error) {
+	switch onWire {
+	case proto.EventType_EVENT_TYPE_ADDED:
+		return watch.Added, nil
+	case proto.EventType_EVENT_TYPE_MODIFIED:
+		return watch.Modified, nil
+	case proto.EventType_EVENT_TYPE_DELETED:
+		return watch.Deleted, nil
+	case proto.EventType_EVENT_TYPE_BOOKMARK:
+		return watch.Bookmark, nil
+	case proto.EventType_EVENT_TYPE_ERROR:
+		return watch.Error, nil
+	case proto.EventType_EVENT_TYPE_UNSPECIFIED:
+	}
+	return "", fmt.Errorf("watch event of unknown type %d", onWire)
+}
+
+// bookmark is an object of the watched kind that holds a revision and, at the end of
+// the initial events, says so (WCH-12, WCH-24).
+func bookmark(kind kinds.Kind, revision uint64, last bool) (watch.Event, error) {
+	empty, err := kinds.Scheme().New(kind.GroupVersionKind)
+	if err != nil {
+		return watch.Event{}, fmt.Errorf("bookmark of %s: %w", kind.Kind, err)
+	}
+	obj, ok := empty.(kinds.Object)
+	if !ok {
+		return watch.Event{}, fmt.Errorf("bookmark of %s: it has no metadata", kind.Kind)
+	}
+	obj.GetObjectKind().SetGroupVersionKind(kind.GroupVersionKind)
+	obj.SetResourceVersion(strconv.FormatUint(revision, 10))
+	if last {
+		obj.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	}
+	return watch.Event{Type: watch.Bookmark, Object: obj}, nil
+}

@@ -1,0 +1,63 @@
+package podapi
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// List is a page of objects at one revision.
+type List struct {
+	// ResourceVersion is the revision of the page, and of all pages after it.
+	ResourceVersion string
+	// Continue asks for the next page; empty on the last.
+	Continue string
+	// Remaining counts the objects after this page; nil when not known.
+	Remaining *int64
+	// Items are in key order: namespace, then name.
+	Items []kinds.Object
+}
+
+// List reads one page: all parts of it, at one revision.
+func (c *Client) List(ctx context.Context, t Target, opts metav1.ListOptions) (*List, error) {
+	return c.list(ctx, call{verb: proto.VerbList, target: t, options: &opts})
+}
+
+func (c *Client) list(ctx context.Context, what call) (*List, error) {
+	parts, err := c.parts(ctx, what)
+	if err != nil {
+		return nil, err
+	}
+	page := &List{}
+	for i, part := range parts {
+		if i == 0 {
+			page.head(part.GetList())
+		}
+		for _, item := range part.GetList().GetItems() {
+			decoded, err := decodeItem(item)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", what, err)
+			}
+			obj, ok := decoded.(kinds.Object)
+			if !ok {
+				return nil, fmt.Errorf("%s: the list holds %T, which has no metadata", what, decoded)
+			}
+			page.Items = append(page.Items, obj)
+		}
+	}
+	return page, nil
+}
+
+// head takes the fields that only a page's first part carries.
+func (l *List) head(first *proto.List) {
+	l.ResourceVersion = strconv.FormatUint(first.GetRevision(), 10)
+	l.Continue = first.GetContinue()
+	if remaining := first.GetRemaining(); l.Continue != "" && remaining >= 0 {
+		l.Remaining = &remaining
+	}
+}

@@ -1,0 +1,148 @@
+package podapi
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	protobuf "google.golang.org/protobuf/proto"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/proto"
+)
+
+// subresourceRenew is what the verb watch is asked for to keep a group alive.
+const subresourceRenew = "renew"
+
+func (r *reader) heartbeat() time.Duration {
+	return onWall(r.client.cfg.Clock, r.client.cfg.Heartbeat, 100*time.Millisecond)
+}
+
+func (r *reader) renewal() time.Duration {
+	return onWall(r.client.cfg.Clock, renewEvery, 2*time.Second)
+}
+
+// beat reads the live stream for the time of a heartbeat, and reports whether there
+// was anything to hear.
+func (r *reader) beat(ctx context.Context, live subscription) (heard bool, err error) {
+	tick, cancel := clock.Clock{}.Timeout(ctx, r.heartbeat())
+	defer cancel()
+	for {
+		data, err := live.Next(tick)
+		switch {
+		case err != nil && tick.Err() != nil:
+			return heard, ctx.Err()
+		case err != nil:
+			return heard, err
+		}
+		heard = true
+		if err := r.receive(ctx, data); err != nil {
+			return heard, err
+		}
+	}
+}
+
+// receive delivers one frame, if it is the next.
+func (r *reader) receive(ctx context.Context, data []byte) error {
+	frame := &proto.Frame{}
+	if err := protobuf.Unmarshal(data, frame); err != nil {
+		return fmt.Errorf("unreadable frame: %w", err)
+	}
+	if news, err := r.at.admit(frame); !news {
+		return err
+	}
+	for _, event := range frame.GetEvents() {
+		if event.GetRevision() <= r.at.revision {
+			continue // caught up with already
+		}
+		if err := r.pass(ctx, event); err != nil {
+			return err
+		}
+		r.at.reached(event.GetRevision())
+	}
+	r.at.reached(frame.GetRevision())
+	return nil
+}
+
+// pass hands one event to the consumer; after an ERROR the watch is over (WCH-25).
+func (r *reader) pass(ctx context.Context, event *proto.Event) error {
+	if event.GetInitialEventsEnd() {
+		if r.marked {
+			return nil
+		}
+		r.marked = true
+	}
+	decoded, err := decodeEvent(r.target.Kind, event)
+	if err != nil {
+		decoded = watch.Event{Type: watch.Error, Object: proto.StatusFrom(fmt.Errorf("watch %s: %w", r.target, err))}
+	}
+	if err := r.offer(ctx, decoded); err != nil {
+		return err
+	}
+	if decoded.Type == watch.Error {
+		return errOver
+	}
+	return nil
+}
+
+// offer waits for the consumer as long as it takes, and keeps the group alive
+// meanwhile.
+func (r *reader) offer(ctx context.Context, event watch.Event) error {
+	select {
+	case r.out <- event:
+		return nil
+	default:
+	}
+	ticker := clock.Clock{}.Ticker(r.renewal())
+	defer ticker.Stop()
+	for {
+		select {
+		case r.out <- event:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+			r.renew(ctx)
+		}
+	}
+}
+
+// attend does what is due on an open watch: the renewal, and the bookmark.
+func (r *reader) attend(ctx context.Context) error {
+	if wall := (clock.Clock{}); wall.Since(r.renewed) >= r.renewal() {
+		r.renew(ctx)
+	}
+	now := r.client.cfg.Clock.Now()
+	due := r.bookmarked.Add(bookmarkEvery)
+	if last := r.ends.Add(-lastBookmark); r.bookmarked.Before(last) && last.Before(due) {
+		due = last
+	}
+	if !r.options.AllowWatchBookmarks || r.at.revision == 0 || now.Before(due) {
+		return nil
+	}
+	r.bookmarked = now
+	event, err := bookmark(r.target.Kind, r.at.revision, false)
+	if err != nil {
+		return err
+	}
+	return r.offer(ctx, event)
+}
+
+// renew tells the apiserver that the group still has a reader. A renewal that is lost
+// is made up for by the next, or by the silence that follows.
+func (r *reader) renew(ctx context.Context) {
+	r.renewed = clock.Clock{}.Now()
+	what := call{verb: proto.VerbWatch, target: r.target, options: &metav1.ListOptions{
+		LabelSelector: r.options.LabelSelector, FieldSelector: r.options.FieldSelector,
+	}}
+	what.target.Subresource = subresourceRenew
+	data, err := r.client.envelope(what, 0)
+	if err == nil {
+		err = r.client.link.Publish(r.client.subject(what), data)
+	}
+	if err != nil {
+		r.client.cfg.Log.DebugContext(ctx, "watch not renewed", "watch", r.scope.Resource, "cause", err)
+	}
+}

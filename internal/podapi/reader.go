@@ -1,0 +1,186 @@
+package podapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/proto"
+)
+
+// reader keeps one watch alive:
+//
+//	subscribe → ask → deliver what was missed → join the live stream
+//	    ^                                             |
+//	    +---- gap, behind, silence, other boot -------+
+//
+// The first round may begin with initial events; every other asks for what came after
+// the cursor's revision.
+type reader struct {
+	client  *Client
+	target  Target
+	options metav1.ListOptions
+	scope   proto.WatchScope
+	out     chan watch.Event
+	ends    time.Time
+	at      cursor
+	// marked says that the end of the initial events has been delivered.
+	marked bool
+	// renewed and bookmarked are when the group was last told of its reader, and
+	// the consumer of its revision.
+	renewed    time.Time
+	bookmarked time.Time
+}
+
+// The rhythm of a watch, in cluster time.
+const (
+	silentBeats   = 3
+	renewEvery    = 20 * time.Second
+	bookmarkEvery = time.Minute
+	lastBookmark  = 2 * time.Second
+)
+
+// errOver ends a watch whose consumer has been told why.
+var errOver = errors.New("the watch is over")
+
+// round is one way through the reader's circle, from its subscription to the break.
+type round struct {
+	live subscription
+	// missed is delivered before anything live.
+	missed []*proto.Event
+	// join is nil while history has more for the consumer to catch up with.
+	join *proto.Join
+}
+
+// run goes in circles until the watch is over.
+func (r *reader) run(ctx context.Context, current *round) {
+	r.bookmarked = r.client.cfg.Clock.Now()
+	for {
+		err := r.stay(ctx, current)
+		current.live.Close()
+		if errors.Is(err, errOver) || errors.Is(err, bus.ErrClosed) || ctx.Err() != nil {
+			return
+		}
+		r.client.cfg.Log.DebugContext(ctx, "watch resumes", "watch", r.scope.Resource, "revision", r.at.revision, "cause", err)
+		if current = r.again(ctx); current == nil {
+			return
+		}
+	}
+}
+
+// enter subscribes to the group, so that nothing can be missed from here on, and then
+// asks for what came before.
+func (r *reader) enter(ctx context.Context, opts metav1.ListOptions) (*round, error) {
+	live, err := r.client.link.Subscribe(proto.WatchSubject(r.client.link.Identity().Class(), r.scope), queued)
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", r.target, err)
+	}
+	entered := &round{live: live}
+	if err := r.ask(ctx, entered, opts); err != nil {
+		live.Close()
+		return nil, err
+	}
+	return entered, nil
+}
+
+// ask reads one answer to the end, at the bus' pace and not the consumer's.
+func (r *reader) ask(ctx context.Context, current *round, opts metav1.ListOptions) error {
+	parts, err := r.client.parts(ctx, call{
+		verb: proto.VerbWatch, target: r.target, options: &opts,
+		patience: 2 * silentBeats * r.heartbeat(),
+	})
+	if err != nil {
+		return err
+	}
+	current.missed, current.join = nil, nil
+	for _, part := range parts {
+		current.missed = append(current.missed, part.GetEvents()...)
+		if part.GetJoin() != nil {
+			current.join = part.GetJoin()
+		}
+	}
+	r.renewed = clock.Clock{}.Now()
+	return nil
+}
+
+// again enters until it succeeds; nil when the watch is over.
+func (r *reader) again(ctx context.Context) *round {
+	pause := time.Duration(0)
+	for clk := (clock.Clock{}); clk.Sleep(ctx, r.client.dice.between(pause/2, pause)) == nil; {
+		entered, err := r.enter(ctx, r.resumption())
+		if err == nil {
+			return entered
+		}
+		if final(err) {
+			_ = r.offer(ctx, watch.Event{Type: watch.Error, Object: proto.StatusFrom(err)})
+			return nil
+		}
+		pause = min(max(2*pause, 4*firstPause), 2*longPause)
+	}
+	return nil
+}
+
+// final reports whether asking again would be refused again.
+func final(err error) bool {
+	var refused apierrors.APIStatus
+	if !errors.As(err, &refused) {
+		return errors.Is(err, bus.ErrClosed)
+	}
+	code := refused.Status().Code
+	return code >= 400 && code < 500 && code != http.StatusTooManyRequests && code != http.StatusRequestTimeout
+}
+
+// resumption are the options that continue behind the cursor. A cursor at 0 stands in
+// an empty store before its first write, of which nothing can have been delivered: it
+// starts over.
+func (r *reader) resumption() metav1.ListOptions {
+	opts := r.options
+	opts.SendInitialEvents, opts.ResourceVersionMatch = nil, ""
+	opts.ResourceVersion = strconv.FormatUint(r.at.revision, 10)
+	return opts
+}
+
+// stay delivers what a round has until it breaks.
+func (r *reader) stay(ctx context.Context, current *round) error {
+	for {
+		initial := r.at.revision == 0 // they come by key, so the cursor stays before them
+		for _, event := range current.missed {
+			if err := r.pass(ctx, event); err != nil {
+				return err
+			}
+			if !initial {
+				r.at.reached(event.GetRevision())
+			}
+		}
+		if current.join != nil {
+			break
+		}
+		if err := r.ask(ctx, current, r.resumption()); err != nil {
+			return err
+		}
+	}
+	current.missed = nil
+	r.at.join(current.join)
+	for silent := 0; silent < silentBeats; silent++ {
+		heard, err := r.beat(ctx, current.live)
+		if err != nil {
+			return err
+		}
+		if heard {
+			silent = -1
+		}
+		if err := r.attend(ctx); err != nil {
+			return err
+		}
+	}
+	return errSilent
+}

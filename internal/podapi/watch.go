@@ -1,0 +1,120 @@
+package podapi
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/proto"
+)
+
+// Watch delivers the changes of what t and the selectors of opts select. It returns
+// once the apiserver has accepted the watch, with its refusal if it has not. A Name in
+// t is the field selector metadata.name.
+//
+// The stream ends when ctx does, when Stop is called, after opts.TimeoutSeconds (30 to
+// 60 min when not set, WCH-33), or after an ERROR event: 410 when the history that
+// would be needed is gone, or the apiserver's refusal to go on. Lost messages, a broken
+// connection and a restarted apiserver do not end it: it resumes behind the last event
+// that was delivered.
+//
+// # Order
+//
+// After the initial events, which come in key order, revisions strictly increase; no
+// change is left out and none comes twice.
+//
+// # Blocking
+//
+// A consumer that falls more than 1,000 messages behind loses its place in the live
+// stream; the watch then reads on from the apiserver's history.
+func (c *Client) Watch(ctx context.Context, t Target, opts metav1.ListOptions) (watch.Interface, error) {
+	if t.Name != "" {
+		byName := fields.OneTermEqualSelector(metav1.ObjectNameField, t.Name).String()
+		if opts.FieldSelector != "" {
+			byName += "," + opts.FieldSelector
+		}
+		opts.FieldSelector, t.Name = byName, ""
+	}
+	scope, err := proto.ScopeFor(t.Kind.GroupResource().String(), t.Namespace, &opts)
+	if err != nil {
+		return nil, err
+	}
+	opts.Watch = true
+	lasts := c.watchTime(opts.TimeoutSeconds)
+	ctx, cancel := c.cfg.Clock.Timeout(ctx, lasts)
+	r := &reader{
+		client: c, target: t, options: opts, scope: scope,
+		out:  make(chan watch.Event, buffered),
+		ends: c.cfg.Clock.Now().Add(lasts),
+	}
+	r.at.revision = startsBehind(opts)
+	entered, err := r.enter(ctx, opts)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	w := &watcher{events: r.out, cancel: cancel}
+	w.reading.Go(func() {
+		defer cancel()
+		defer close(r.out)
+		r.run(ctx, entered)
+	})
+	return w, nil
+}
+
+const (
+	// buffered is how many events wait for the consumer outside the bounded queue
+	// of messages.
+	buffered = 100
+	// queued is how many messages may wait for a slow consumer.
+	queued = 1000
+)
+
+// watchTime is how long a watch lasts (WCH-33).
+func (c *Client) watchTime(asked *int64) time.Duration {
+	if asked != nil && *asked > 0 {
+		return time.Duration(*asked) * time.Second
+	}
+	return c.dice.between(30*time.Minute, 60*time.Minute)
+}
+
+// startsBehind is the revision behind which a watch begins; 0 when it begins with
+// initial events, or now. The apiserver refuses what is not a number.
+func startsBehind(opts metav1.ListOptions) uint64 {
+	if opts.SendInitialEvents != nil && *opts.SendInitialEvents {
+		return 0
+	}
+	revision, err := strconv.ParseUint(opts.ResourceVersion, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return revision
+}
+
+// onWall is how long an interval of the watch protocol takes on the wall: as long as
+// on the cluster's clock, but no longer than it says and no shorter than least.
+func onWall(clk clock.Clock, d, least time.Duration) time.Duration {
+	return max(min(clk.Wall(d), d), least)
+}
+
+// watcher is the consumer's end of a watch.
+type watcher struct {
+	events  <-chan watch.Event
+	cancel  context.CancelFunc
+	reading sync.WaitGroup
+}
+
+// Stop ends the watch and waits for its goroutine. It may be called more than once.
+func (w *watcher) Stop() {
+	w.cancel()
+	w.reading.Wait()
+}
+
+// ResultChan is closed when the watch has ended.
+func (w *watcher) ResultChan() <-chan watch.Event { return w.events }
