@@ -1,0 +1,320 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+
+	"go.etcd.io/bbolt"
+)
+
+const (
+	// readChunk is how many events are read from the file in one transaction: a reader
+	// that holds one for long keeps bbolt from reusing pages.
+	readChunk = 256
+	// pastSnapshots is how many older states At keeps: about as many lists are being
+	// paged through at a time.
+	pastSnapshots = 4
+)
+
+// Since is every event after revision, oldest first; none when the store has not come
+// further, or not even that far (WCH-10). The error is a *CompactedError, or a
+// *DamageError when the file has gone bad.
+//
+// Events that are not among the last few thousand are read from the file and decoded:
+// SinceAtMost bounds what that takes.
+func (s *Store) Since(revision int64) ([]Event, error) {
+	return s.SinceAtMost(revision, int(^uint(0)>>1))
+}
+
+// SinceAtMost is the first limit events that Since has.
+func (s *Store) SinceAtMost(revision int64, limit int) ([]Event, error) {
+	now := s.view.Load()
+	if revision < now.compacted {
+		return nil, &CompactedError{Revision: revision, Oldest: now.compacted + 1}
+	}
+	last := now.snapshot.revision
+	if int64(limit) < last-revision {
+		last = revision + int64(limit)
+	}
+	var events []Event
+	err := s.read(revision, min(last, now.before()), func(r *reader, at int64) error {
+		event, err := r.event(at)
+		events = append(events, event)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("events since revision %d: %w", revision, err)
+	}
+	return append(events, now.between(revision, last)...), nil
+}
+
+// At is the state as it was at revision. The error is a *CompactedError, ErrFuture, or
+// a *DamageError when the file has gone bad. The cost grows with the number of events
+// since; the last few results are kept.
+func (s *Store) At(revision int64) (*Snapshot, error) {
+	now := s.view.Load()
+	switch {
+	case revision == now.snapshot.revision:
+		return now.snapshot, nil
+	case revision > now.snapshot.revision:
+		return nil, fmt.Errorf("state at revision %d: %w", revision, ErrFuture)
+	case revision < now.compacted:
+		return nil, &CompactedError{Revision: revision, Oldest: now.compacted + 1}
+	}
+	s.past.mu.Lock()
+	defer s.past.mu.Unlock()
+	for _, kept := range s.past.snapshots {
+		if kept.revision == revision {
+			return kept, nil
+		}
+	}
+	then, err := s.rewind(now, revision)
+	if err != nil {
+		return nil, fmt.Errorf("state at revision %d: %w", revision, err)
+	}
+	if len(s.past.snapshots) == pastSnapshots {
+		s.past.snapshots = slices.Delete(s.past.snapshots, 0, 1)
+	}
+	s.past.snapshots = append(s.past.snapshots, then)
+	return then, nil
+}
+
+// rewind undoes what happened between revision and now: each object that changed gets
+// the version back that its first change replaced.
+func (s *Store) rewind(now *view, revision int64) (*Snapshot, error) {
+	type version struct {
+		revision int64 // 0 when there was none
+		record   *Record
+	}
+	before := map[Key]version{}
+	first := func(key Key, v version) {
+		if _, seen := before[key]; !seen {
+			before[key] = v
+		}
+	}
+	err := s.read(revision, min(now.snapshot.revision, now.before()), func(r *reader, at int64) error {
+		e, err := r.entry(at)
+		if err != nil {
+			return err
+		}
+		v := version{revision: e.previous}
+		if _, seen := before[e.key]; !seen && v.revision != 0 {
+			v.record, err = r.record(v.revision)
+		}
+		first(e.key, v)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, event := range now.between(revision, now.snapshot.revision) {
+		first(event.Record.Key, version{record: event.Previous})
+	}
+	then := now.snapshot.tree.Copy()
+	for key, v := range before {
+		if v.record == nil {
+			then.Delete(&Record{Key: key})
+		} else {
+			then.Set(v.record)
+		}
+	}
+	return &Snapshot{revision: revision, tree: then}, nil
+}
+
+// CauseOf is the events that commits with this cause made, oldest first; none when the
+// history has none. The error is a *DamageError when the file has gone bad: the
+// operation may or may not have happened then.
+func (s *Store) CauseOf(operation string) ([]Event, error) {
+	var events []Event
+	for _, revision := range s.causes.of(operation) {
+		event, err := s.SinceAtMost(revision-1, 1)
+		if errors.Is(err, ErrCompacted) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("events of operation %s: %w", operation, err)
+		}
+		events = append(events, event...)
+	}
+	return events, nil
+}
+
+// before is the last revision whose event is not in memory.
+func (v *view) before() int64 { return v.snapshot.revision - int64(len(v.recent)) }
+
+// between is the recent events after from up to and including to.
+func (v *view) between(from, to int64) []Event {
+	first, last := max(from-v.before(), 0), max(to-v.before(), 0)
+	return v.recent[min(first, last):last:last]
+}
+
+// reader reads history within one transaction.
+type reader struct {
+	path    string
+	history *bbolt.Bucket
+	// records have been decoded already: an event's previous version often is the
+	// event before.
+	records map[int64]*Record
+}
+
+// read calls each for every revision after from up to and including to, in short
+// transactions.
+func (s *Store) read(from, to int64, each func(*reader, int64) error) error {
+	records := map[int64]*Record{}
+	for from < to {
+		until := min(from+readChunk, to)
+		err := guard(s.cfg.Path, func() error {
+			return s.db.View(func(tx *bbolt.Tx) error {
+				if err := stillThere(tx, s.cfg.Path, from); err != nil {
+					return err
+				}
+				r := &reader{
+					path: s.cfg.Path, history: tx.Bucket([]byte(bucketHistory)),
+					records: records,
+				}
+				for at := from + 1; at <= until; at++ {
+					if err := each(r, at); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		})
+		if err != nil {
+			return err
+		}
+		from = until
+	}
+	return nil
+}
+
+// stillThere asks whether events after revision are there in this transaction, for
+// compaction goes on while history is read.
+func stillThere(tx *bbolt.Tx, path string, revision int64) error {
+	now, err := parseState(tx.Bucket([]byte(bucketMeta)).Get([]byte(keyState)))
+	if err != nil {
+		return &DamageError{Path: path, Bucket: bucketMeta, Record: keyState, What: err.Error()}
+	}
+	if revision < now.compacted {
+		return &CompactedError{Revision: revision, Oldest: now.compacted + 1}
+	}
+	return nil
+}
+
+// guard turns bbolt's panics about pages, and faults of the memory that the file is
+// mapped to, into a *DamageError.
+func guard(path string, fn func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = &DamageError{Path: path, Record: "a page", What: fmt.Sprint(fault)}
+		}
+	}()
+	return fn()
+}
+
+func (r *reader) entry(revision int64) (entry, error) {
+	key := revisionKey(revision)
+	value := r.history.Get(key)
+	if value == nil {
+		return entry{}, damaged(r.path, revision, errMissing)
+	}
+	e, err := parseEntry(key, value)
+	if err != nil {
+		return entry{}, damaged(r.path, revision, err)
+	}
+	return e, nil
+}
+
+func (r *reader) record(revision int64) (*Record, error) {
+	if record := r.records[revision]; record != nil {
+		return record, nil
+	}
+	e, err := r.entry(revision)
+	if err != nil {
+		return nil, err
+	}
+	if e.typ == Deleted {
+		return nil, damaged(r.path, revision, errShape)
+	}
+	record, err := e.record()
+	if err != nil {
+		return nil, damaged(r.path, revision, err)
+	}
+	r.records[revision] = record
+	return record, nil
+}
+
+func (r *reader) event(revision int64) (Event, error) {
+	e, err := r.entry(revision)
+	if err != nil {
+		return Event{}, err
+	}
+	event := Event{Revision: revision, Type: e.typ, Cause: e.cause}
+	if e.previous != 0 {
+		if event.Previous, err = r.record(e.previous); err != nil {
+			return Event{}, err
+		}
+	}
+	if e.typ == Deleted {
+		event.Record = gravestone(event.Previous, revision)
+		return event, nil
+	}
+	event.Record, err = r.record(revision)
+	return event, err
+}
+
+// causes finds the revisions of an operation. Nearly every operation has one, so the
+// others are kept apart.
+type causes struct {
+	mu    sync.RWMutex
+	first map[string]int64
+	more  map[string][]int64
+}
+
+func (c *causes) add(cause string, revision int64) {
+	if cause == "" {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, known := c.first[cause]; known {
+		c.more[cause] = append(c.more[cause], revision)
+		return
+	}
+	c.first[cause] = revision
+}
+
+// forget drops an event. Events are forgotten oldest first.
+func (c *causes) forget(event Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.first[event.Cause] != event.Revision {
+		return
+	}
+	more := c.more[event.Cause]
+	if len(more) == 0 {
+		delete(c.first, event.Cause)
+		return
+	}
+	c.first[event.Cause] = more[0]
+	if len(more) == 1 {
+		delete(c.more, event.Cause)
+	} else {
+		c.more[event.Cause] = more[1:]
+	}
+}
+
+// of is the cause's revisions, oldest first.
+func (c *causes) of(cause string) []int64 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	first, known := c.first[cause]
+	if !known {
+		return nil
+	}
+	return append([]int64{first}, c.more[cause]...)
+}

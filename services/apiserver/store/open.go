@@ -1,0 +1,302 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+)
+
+// initialMap is how much address space the file gets at once: growing the map stops
+// readers and the writer.
+const initialMap = 256 << 20
+
+var errMissing = errors.New("missing")
+
+// openFile creates the file if need be, verifies its pages, and opens it for good.
+//
+// bbolt trusts pages and panics over bad ones, some of it on goroutines of its own. So
+// they are verified before bbolt looks at them, under its own lock.
+func openFile(cfg Config) (*bbolt.DB, error) {
+	if _, err := os.Stat(cfg.Path); errors.Is(err, fs.ErrNotExist) {
+		if err := create(cfg); err != nil {
+			return nil, fmt.Errorf("create %s: %w", cfg.Path, err)
+		}
+	}
+	readOnly := options(cfg)
+	readOnly.ReadOnly = true
+	readOnly.InitialMmapSize = 0
+	reading, err := bbolt.Open(cfg.Path, 0, readOnly)
+	if errors.Is(err, berrors.ErrTimeout) {
+		return nil, fmt.Errorf("%s: %w", cfg.Path, ErrLocked)
+	}
+	if damage := checkPages(cfg.Path); damage != nil {
+		return nil, closing(reading, damage)
+	}
+	if err := closing(reading, err); err != nil {
+		return nil, fmt.Errorf("%s: %w", cfg.Path, err)
+	}
+	var db *bbolt.DB
+	err = guard(cfg.Path, func() (err error) {
+		db, err = bbolt.Open(cfg.Path, 0o600, options(cfg))
+		return err
+	})
+	if errors.Is(err, berrors.ErrTimeout) {
+		return nil, fmt.Errorf("%s: %w", cfg.Path, ErrLocked)
+	}
+	return db, err
+}
+
+func options(cfg Config) *bbolt.Options {
+	return &bbolt.Options{
+		Timeout: cfg.LockTimeout,
+		NoSync:  cfg.NoSync,
+		// The list of free pages is worked out at the start instead of written with each
+		// commit, and kept as a map: both take time that grows with the file otherwise.
+		NoFreelistSync:  true,
+		FreelistType:    bbolt.FreelistMapType,
+		InitialMmapSize: initialMap,
+		NoStatistics:    true,
+	}
+}
+
+// create makes an empty store beside the path and gives it its name when it is whole,
+// so that a crash on the way leaves none, and nobody's file is written over.
+func create(cfg Config) error {
+	draft := cfg.Path + ".new"
+	db, err := bbolt.Open(draft, 0o600, options(cfg))
+	if err != nil {
+		return err
+	}
+	uid := cfg.ClusterUID
+	if uid == "" {
+		uid = uuid.NewUUID()
+	}
+	err = db.Update(func(tx *bbolt.Tx) error { return furnish(tx, uid) })
+	if err := closing(db, err); err != nil {
+		return err
+	}
+	if err := os.Link(draft, cfg.Path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := os.Remove(draft); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if cfg.NoSync {
+		return nil
+	}
+	dir, err := os.Open(filepath.Dir(cfg.Path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// furnish writes the empty store.
+func furnish(tx *bbolt.Tx, uid types.UID) error {
+	for _, name := range []string{bucketMeta, bucketHistory, bucketObjects} {
+		if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
+			return err
+		}
+	}
+	meta := tx.Bucket([]byte(bucketMeta))
+	format := binary.BigEndian.AppendUint64(make([]byte, sumSize), formatVersion)
+	seal([]byte(keyFormat), format)
+	cluster := append(make([]byte, sumSize), uid...)
+	seal([]byte(keyCluster), cluster)
+	counters := state{revision: firstRevision, compacted: firstRevision, swept: firstRevision}
+	return errors.Join(
+		meta.Put([]byte(keyFormat), format),
+		meta.Put([]byte(keyCluster), cluster),
+		meta.Put([]byte(keyState), counters.value()),
+	)
+}
+
+// closing closes db, which may be nil, and returns err with what that adds to it.
+func closing(db *bbolt.DB, err error) error {
+	if db == nil {
+		return err
+	}
+	return errors.Join(err, db.Close())
+}
+
+// contents is what load found in a file.
+type contents struct {
+	uid    types.UID
+	state  state
+	tree   *tree
+	causes *causes
+	// live is the fold of history so far: the revision of each object.
+	live map[Key]int64
+	path string
+}
+
+// load reads and verifies everything.
+func load(ctx context.Context, db *bbolt.DB) (*contents, error) {
+	c := &contents{
+		tree:   newTree(),
+		causes: &causes{first: map[string]int64{}, more: map[string][]int64{}},
+		live:   map[Key]int64{},
+		path:   db.Path(),
+	}
+	err := guard(c.path, func() error {
+		return db.View(func(tx *bbolt.Tx) error {
+			if err := c.loadMeta(tx.Bucket([]byte(bucketMeta))); err != nil {
+				return err
+			}
+			history, objects := tx.Bucket([]byte(bucketHistory)), tx.Bucket([]byte(bucketObjects))
+			if history == nil || objects == nil {
+				return c.damage("", "a bucket", errMissing)
+			}
+			if err := c.loadHistory(ctx, history); err != nil {
+				return err
+			}
+			return c.loadObjects(ctx, history, objects)
+		})
+	})
+	return c, err
+}
+
+func (c *contents) damage(bucket, record string, what error) error {
+	return &DamageError{Path: c.path, Bucket: bucket, Record: record, What: what.Error()}
+}
+
+func (c *contents) loadMeta(meta *bbolt.Bucket) error {
+	if meta == nil {
+		return c.damage(bucketMeta, "the bucket", errMissing)
+	}
+	get := func(key string) ([]byte, error) {
+		value := meta.Get([]byte(key))
+		if value == nil {
+			return nil, c.damage(bucketMeta, key, errMissing)
+		}
+		payload, err := unseal([]byte(key), value)
+		if err != nil {
+			return nil, c.damage(bucketMeta, key, err)
+		}
+		return payload, nil
+	}
+	format, err := get(keyFormat)
+	if err != nil {
+		return err
+	}
+	if len(format) != 8 {
+		return c.damage(bucketMeta, keyFormat, errShape)
+	}
+	if found := binary.BigEndian.Uint64(format); found != formatVersion {
+		return &FormatError{Path: c.path, Found: found, Wanted: formatVersion}
+	}
+	uid, err := get(keyCluster)
+	if err != nil {
+		return err
+	}
+	c.uid = types.UID(uid)
+	if c.state, err = parseState(meta.Get([]byte(keyState))); err != nil {
+		return c.damage(bucketMeta, keyState, err)
+	}
+	return nil
+}
+
+// loadHistory verifies every event and that each follows from those before it.
+func (c *contents) loadHistory(ctx context.Context, history *bbolt.Bucket) error {
+	next := c.state.swept + 1
+	err := history.ForEach(func(key, value []byte) error {
+		e, err := parseEntry(key, value)
+		if err != nil {
+			return c.damage(bucketHistory, revisionName(key), err)
+		}
+		if e.revision%1024 == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if e.revision <= c.state.swept {
+			if _, twice := c.live[e.key]; twice || e.typ == Deleted {
+				return damaged(c.path, e.revision, errors.New("swept, but still there"))
+			}
+			c.live[e.key] = e.revision
+			return nil
+		}
+		if e.revision != next {
+			return damaged(c.path, next, errMissing)
+		}
+		next++
+		return c.fold(e)
+	})
+	if err != nil {
+		return err
+	}
+	if next != c.state.revision+1 {
+		return damaged(c.path, min(next, c.state.revision+1),
+			fmt.Errorf("the last revision should be %d", c.state.revision))
+	}
+	return nil
+}
+
+// fold adds an event to what those before it led to.
+func (c *contents) fold(e entry) error {
+	if have := c.live[e.key]; have != e.previous {
+		return damaged(c.path, e.revision,
+			fmt.Errorf("%s: it replaces revision %d, but there is %d", e.key, e.previous, have))
+	}
+	if e.typ == Deleted {
+		delete(c.live, e.key)
+	} else {
+		c.live[e.key] = e.revision
+	}
+	if e.revision > c.state.swept {
+		c.causes.add(e.cause, e.revision)
+	}
+	return nil
+}
+
+// loadObjects verifies that the index is what history adds up to, and decodes the live
+// objects.
+func (c *contents) loadObjects(ctx context.Context, history, objects *bbolt.Bucket) error {
+	r := &reader{path: c.path, history: history, records: map[int64]*Record{}}
+	err := objects.ForEach(func(raw, value []byte) error {
+		key, err := parseObjectKey(raw)
+		if err != nil {
+			return c.damage(bucketObjects, fmt.Sprintf("key %.80q", raw), err)
+		}
+		revision, err := parseIndexValue(raw, value)
+		if err != nil {
+			return c.damage(bucketObjects, key.String(), err)
+		}
+		if have := c.live[key]; have != revision {
+			return c.damage(bucketObjects, key.String(),
+				fmt.Errorf("it is at revision %d here, at %d in history", revision, have))
+		}
+		delete(c.live, key)
+		e, err := r.entry(revision)
+		if err != nil {
+			return err
+		}
+		record, err := e.record()
+		if err != nil {
+			return damaged(c.path, revision, err)
+		}
+		c.tree.Load(record)
+		return context.Cause(ctx)
+	})
+	if err != nil || len(c.live) == 0 {
+		return err
+	}
+	lost := slices.MinFunc(slices.Collect(maps.Keys(c.live)), Key.Compare)
+	return c.damage(bucketObjects, lost.String(), errMissing)
+}
+
+func revisionName(key []byte) string {
+	if len(key) != 8 {
+		return fmt.Sprintf("key %.80x", key)
+	}
+	return fmt.Sprintf("revision %d", binary.BigEndian.Uint64(key))
+}

@@ -1,0 +1,272 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"strings"
+
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// The file, in format version 1. It is a bbolt file with three buckets; be64 is a
+// big-endian number of eight bytes, crc the CRC-32C of the key and of all of the value
+// behind it.
+//
+//	meta
+//	  format                              : crc · be64 version
+//	  cluster                             : crc · uid
+//	  state                               : crc · be64 revision · be64 compacted · be64 swept
+//	history
+//	  be64 revision                       : crc · event
+//	objects
+//	  resource 00 namespace 00 name       : crc · be64 revision
+//
+//	event = type (1 byte) · be64 previous revision, 0 for none · be64 wall clock in ns
+//	        · resource · namespace · name · cause, each behind its length as a uvarint
+//	        · object as kinds.Encode writes it, to the end; nothing for a deletion
+//
+// An object's bytes are written once, in the event that made them: objects only says
+// which event that is, and a deletion's content is that of its previous revision.
+//
+// These must hold, and Open checks every one:
+//
+//   - history has each revision from swept+1 to revision;
+//   - at or before swept it has exactly the versions that were live at swept;
+//   - each event's previous is the version that it replaced;
+//   - objects is what the events add up to.
+const formatVersion = 1
+
+// firstRevision is a new store's: no write has it. Lists of an empty cluster need one
+// that is not 0, which has a meaning of its own (WCH-02).
+const firstRevision = 1
+
+const (
+	bucketMeta    = "meta"
+	bucketHistory = "history"
+	bucketObjects = "objects"
+
+	keyFormat  = "format"
+	keyCluster = "cluster"
+	keyState   = "state"
+)
+
+const (
+	sumSize     = 4
+	fixedSize   = sumSize + 1 + 8 + 8 // of an event
+	maxKeyPart  = 1024                // of a resource, namespace, name
+	maxCause    = 4096
+	posType     = sumSize
+	posPrevious = posType + 1
+	posWall     = posPrevious + 8
+)
+
+var (
+	errChecksum = errors.New("checksum mismatch")
+	errShape    = errors.New("not of the form its bucket wants")
+)
+
+// seal writes the checksum over key and value into value's first bytes.
+func seal(key, value []byte) {
+	binary.BigEndian.PutUint32(value, checksum(key, value[sumSize:]))
+}
+
+// unseal verifies what seal wrote and returns the value behind the checksum.
+func unseal(key, value []byte) ([]byte, error) {
+	if len(value) < sumSize {
+		return nil, errShape
+	}
+	if binary.BigEndian.Uint32(value) != checksum(key, value[sumSize:]) {
+		return nil, errChecksum
+	}
+	return value[sumSize:], nil
+}
+
+func checksum(key, payload []byte) uint32 {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	return crc32.Update(crc32.Update(0, table, key), table, payload)
+}
+
+// revisionKey is a revision as history's key.
+func revisionKey(revision int64) []byte {
+	return binary.BigEndian.AppendUint64(make([]byte, 0, 8), uint64(revision))
+}
+
+// objectKey is a key as objects' key. No part contains the separator: prepare sees to
+// that.
+func objectKey(key Key) []byte {
+	out := make([]byte, 0, len(key.Resource)+len(key.Namespace)+len(key.Name)+2)
+	out = append(out, key.Resource...)
+	out = append(out, 0)
+	out = append(out, key.Namespace...)
+	out = append(out, 0)
+	return append(out, key.Name...)
+}
+
+func parseObjectKey(raw []byte) (Key, error) {
+	parts := strings.Split(string(raw), "\x00")
+	if len(parts) != 3 {
+		return Key{}, errShape
+	}
+	return Key{Resource: parts[0], Namespace: parts[1], Name: parts[2]}, nil
+}
+
+// indexValue is what objects holds for an object at revision.
+func indexValue(key []byte, revision int64) []byte {
+	value := make([]byte, sumSize, sumSize+8)
+	value = binary.BigEndian.AppendUint64(value, uint64(revision))
+	seal(key, value)
+	return value
+}
+
+func parseIndexValue(key, value []byte) (int64, error) {
+	payload, err := unseal(key, value)
+	if err != nil {
+		return 0, err
+	}
+	if len(payload) != 8 {
+		return 0, errShape
+	}
+	return int64(binary.BigEndian.Uint64(payload)), nil
+}
+
+// state is the record of counters, rewritten by each commit.
+type state struct {
+	// revision is the last write's.
+	revision int64
+	// compacted is the oldest revision whose state can still be read.
+	compacted int64
+	// swept is how far the removal of what compacted made unreachable has come; it
+	// follows compacted in bounded steps.
+	swept int64
+}
+
+func (s state) value() []byte {
+	value := make([]byte, sumSize, sumSize+24)
+	for _, n := range []int64{s.revision, s.compacted, s.swept} {
+		value = binary.BigEndian.AppendUint64(value, uint64(n))
+	}
+	seal([]byte(keyState), value)
+	return value
+}
+
+func parseState(value []byte) (state, error) {
+	payload, err := unseal([]byte(keyState), value)
+	if err != nil {
+		return state{}, err
+	}
+	if len(payload) != 24 {
+		return state{}, errShape
+	}
+	s := state{
+		revision:  int64(binary.BigEndian.Uint64(payload)),
+		compacted: int64(binary.BigEndian.Uint64(payload[8:])),
+		swept:     int64(binary.BigEndian.Uint64(payload[16:])),
+	}
+	if !(firstRevision <= s.swept && s.swept <= s.compacted && s.compacted <= s.revision) {
+		return state{}, fmt.Errorf("counters out of order: %+v", s)
+	}
+	return s, nil
+}
+
+// draft is an event as it will be on disk but for what only the writer knows: its
+// revision, type, previous revision and time.
+type draft struct {
+	value []byte
+	// data is the object within value.
+	data []byte
+}
+
+func newDraft(key Key, cause string, object []byte) draft {
+	parts := [...]string{key.Resource, key.Namespace, key.Name, cause}
+	size := fixedSize + len(object)
+	for _, part := range parts {
+		size += binary.MaxVarintLen16 + len(part)
+	}
+	value := make([]byte, fixedSize, size)
+	for _, part := range parts {
+		value = binary.AppendUvarint(value, uint64(len(part)))
+		value = append(value, part...)
+	}
+	from := len(value)
+	value = append(value, object...)
+	return draft{value: value, data: value[from:len(value):len(value)]}
+}
+
+// finish fills the draft in and seals it under key.
+func (d draft) finish(key []byte, event Event, wall int64) {
+	previous := int64(0)
+	if event.Previous != nil {
+		previous = event.Previous.Revision
+	}
+	d.value[posType] = byte(event.Type)
+	binary.BigEndian.PutUint64(d.value[posPrevious:], uint64(previous))
+	binary.BigEndian.PutUint64(d.value[posWall:], uint64(wall))
+	seal(key, d.value)
+}
+
+// entry is an event as it is on disk.
+type entry struct {
+	revision int64
+	typ      EventType
+	previous int64
+	wall     int64
+	key      Key
+	cause    string
+	// data points into the file: it is good until the transaction ends.
+	data []byte
+}
+
+// parseEntry reads and verifies one record of history.
+func parseEntry(key, value []byte) (entry, error) {
+	if len(key) != 8 {
+		return entry{}, errShape
+	}
+	if _, err := unseal(key, value); err != nil {
+		return entry{}, err
+	}
+	if len(value) < fixedSize {
+		return entry{}, errShape
+	}
+	e := entry{
+		revision: int64(binary.BigEndian.Uint64(key)),
+		typ:      EventType(value[posType]),
+		previous: int64(binary.BigEndian.Uint64(value[posPrevious:])),
+		wall:     int64(binary.BigEndian.Uint64(value[posWall:])),
+	}
+	rest := value[fixedSize:]
+	for _, part := range []*string{&e.key.Resource, &e.key.Namespace, &e.key.Name, &e.cause} {
+		length, n := binary.Uvarint(rest)
+		if n <= 0 || length > uint64(len(rest)-n) {
+			return entry{}, errShape
+		}
+		*part = string(rest[n : n+int(length)])
+		rest = rest[n+int(length):]
+	}
+	e.data = rest
+	return e, e.check()
+}
+
+// check refuses what no commit writes.
+func (e entry) check() error {
+	switch {
+	case e.typ < Added || e.typ > Deleted,
+		(e.typ == Added) != (e.previous == 0),
+		(e.typ == Deleted) != (len(e.data) == 0),
+		e.previous < 0 || e.previous >= e.revision:
+		return errShape
+	}
+	return nil
+}
+
+// record decodes the entry's object.
+func (e entry) record() (*Record, error) {
+	data := bytes.Clone(e.data)
+	obj, err := kinds.Decode(data)
+	if err != nil {
+		return nil, err
+	}
+	return newRecord(e.key, e.revision, obj, data), nil
+}

@@ -1,0 +1,418 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"go.etcd.io/bbolt"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+const (
+	// maxBatch and maxBatchBytes bound a transaction, so that the first in the queue
+	// does not wait for all behind it.
+	maxBatch      = 4096
+	maxBatchBytes = 16 << 20
+	// recentEvents is how many events are kept in memory at least; watches that resume
+	// after a short break need no more.
+	recentEvents = 2048
+)
+
+// writer is what only Run's goroutine touches.
+type writer struct {
+	state state
+	// tree is the state that the next write meets.
+	tree *tree
+	// lost is set when bbolt ended a transaction with a panic.
+	lost bool
+}
+
+// request is one call of Commit or Compact on its way through the queue.
+type request struct {
+	writes []Write
+	drafts []draft // of writes, in the same order
+	cause  string
+	// compact is the revision to compact at; 0 for a Commit.
+	compact int64
+
+	events []Event
+	err    error
+	done   chan struct{} // closed when events and err are final
+}
+
+// batch is one transaction in the making.
+type batch struct {
+	requests []*request
+	events   []Event
+	drafts   []draft // of events, in the same order
+	forget   []Event // swept out of history: revision and cause
+	state    state
+}
+
+// Commit writes all of it or nothing, and returns the events once they are on disk. A
+// write that would leave the same bytes as there are is left out: no revision, no event
+// (API-46). So is the deletion of what is not there, where the expectation allows it.
+//
+// Errors are a *ConflictError (the first write that was not as expected), ErrInvalid,
+// and ErrStopped with a *CommitError behind it when the disk failed. When ctx ends
+// first its cause is returned, and the writes may or may not happen.
+func (s *Store) Commit(ctx context.Context, commit Commit) ([]Event, error) {
+	drafts, err := prepare(commit)
+	if err != nil {
+		return nil, fmt.Errorf("commit: %w", err)
+	}
+	r := &request{
+		writes: commit.Writes, drafts: drafts, cause: commit.Cause,
+		done: make(chan struct{}),
+	}
+	if err := s.submit(ctx, r); err != nil {
+		return nil, fmt.Errorf("commit: %w", err)
+	}
+	return r.events, nil
+}
+
+// submit queues r and waits for its end.
+func (s *Store) submit(ctx context.Context, r *request) error {
+	select {
+	case s.queue <- r:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.stopped:
+		return s.whyStopped()
+	}
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.stopped:
+	}
+	select {
+	case <-r.done: // by the last batch
+		return r.err
+	default:
+		return s.whyStopped()
+	}
+}
+
+// prepare does on the caller's goroutine what needs no knowledge of the state.
+func prepare(commit Commit) ([]draft, error) {
+	if len(commit.Cause) > maxCause {
+		return nil, fmt.Errorf("%w: the cause has %d bytes", ErrInvalid, len(commit.Cause))
+	}
+	drafts := make([]draft, len(commit.Writes))
+	for i, write := range commit.Writes {
+		if err := checkKey(write.Key); err != nil {
+			return nil, err
+		}
+		earlier := func(w Write) bool { return w.Key == write.Key }
+		if write.Expect == Previous && !slices.ContainsFunc(commit.Writes[:i], earlier) {
+			return nil, fmt.Errorf("%w: %s: no earlier write in this commit", ErrInvalid, write.Key)
+		}
+		var data []byte
+		if write.Object != nil {
+			var err error
+			if data, err = encode(write.Object); err != nil {
+				return nil, fmt.Errorf("%s: %w", write.Key, err)
+			}
+		}
+		drafts[i] = newDraft(write.Key, commit.Cause, data)
+	}
+	return drafts, nil
+}
+
+func checkKey(key Key) error {
+	for _, part := range []string{key.Resource, key.Namespace, key.Name} {
+		if len(part) > maxKeyPart || strings.Contains(part, "\x00") {
+			return fmt.Errorf("%w: key %.80q", ErrInvalid, part)
+		}
+	}
+	if key.Resource == "" || key.Name == "" {
+		return fmt.Errorf("%w: key %q has an empty part", ErrInvalid, key)
+	}
+	return nil
+}
+
+// encode brings obj into the form that it has after a restart, and returns its bytes:
+// kind and version set, timestamps in whole seconds.
+func encode(obj kinds.Object) ([]byte, error) {
+	gvk, err := kinds.GVK(obj)
+	if err != nil {
+		return nil, err
+	}
+	obj.GetObjectKind().SetGroupVersionKind(gvk)
+	obj.SetResourceVersion("")
+	if created := obj.GetCreationTimestamp(); created.Nanosecond() != 0 {
+		obj.SetCreationTimestamp(created.Rfc3339Copy())
+	}
+	if deleted := obj.GetDeletionTimestamp(); deleted != nil && deleted.Nanosecond() != 0 {
+		obj.SetDeletionTimestamp(&metav1.Time{Time: deleted.Rfc3339Copy().Time})
+	}
+	data, err := kinds.Encode(obj)
+	if err == nil && len(data) > MaxObject {
+		return nil, fmt.Errorf("%w: the object has %d bytes, %d are allowed", ErrInvalid, len(data), MaxObject)
+	}
+	return data, err
+}
+
+// Run writes what is committed until ctx ends. It returns nil then, or a *CommitError
+// when the disk has failed; in both cases who still waits gets an error. It can run
+// once.
+func (s *Store) Run(ctx context.Context) error {
+	if !s.running.CompareAndSwap(false, true) {
+		return errors.New("run store: it has run already")
+	}
+	// A page that cannot be read, because the file was cut short or the disk refuses,
+	// is a fault in memory; it becomes a panic that guard turns into an error.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	err := s.write(ctx)
+	if err != nil {
+		s.failure = err
+		s.cfg.Log.ErrorContext(ctx, "store stopped", "err", err)
+	}
+	close(s.stopped)
+	return err
+}
+
+func (s *Store) write(ctx context.Context) error {
+	for {
+		requests := s.collect(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		b := s.plan(requests)
+		if err := s.save(b); err != nil {
+			return &CommitError{Revision: s.writer.state.revision, Err: err}
+		}
+		s.publish(b)
+		for _, r := range requests {
+			close(r.done)
+		}
+	}
+}
+
+// collect waits for a request and takes all that have queued behind it. It returns
+// with none when ctx ends, or when a sweep can use the quiet.
+//
+// Who has just been answered often has its next write ready: the writer steps aside
+// once, so that it becomes part of this batch and not the reason for another fsync.
+func (s *Store) collect(ctx context.Context) []*request {
+	var requests []*request
+	if s.writer.state.swept == s.writer.state.compacted {
+		select {
+		case r := <-s.queue:
+			requests = append(requests, r)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	size, yielded := 0, false
+	for len(requests) < maxBatch && size < maxBatchBytes {
+		select {
+		case r := <-s.queue:
+			requests = append(requests, r)
+			for _, d := range r.drafts {
+				size += len(d.value)
+			}
+			yielded = false
+			continue
+		default:
+		}
+		if yielded {
+			break
+		}
+		runtime.Gosched()
+		yielded = true
+	}
+	return requests
+}
+
+// plan applies the requests to the tree, one after the other, each as a whole or not
+// at all.
+func (s *Store) plan(requests []*request) *batch {
+	b := &batch{requests: requests, state: s.writer.state}
+	for _, r := range requests {
+		if r.compact != 0 {
+			b.compact(r)
+			continue
+		}
+		s.apply(b, r)
+	}
+	b.state.compacted = max(b.state.compacted, b.state.revision-int64(s.cfg.History))
+	return b
+}
+
+// apply adds r's events to the batch, or r's error to r.
+func (s *Store) apply(b *batch, r *request) {
+	from := len(b.events)
+	for i, write := range r.writes {
+		have, _ := s.writer.tree.Get(&Record{Key: write.Key})
+		if !expected(write.Expect, have) {
+			s.undo(b, from)
+			r.err = &ConflictError{Key: write.Key, Expect: write.Expect, Have: have}
+			return
+		}
+		event, changes := change(write, r.drafts[i], have, b.state.revision+1)
+		if !changes {
+			continue
+		}
+		event.Cause = r.cause
+		b.state.revision++
+		b.events = append(b.events, event)
+		b.drafts = append(b.drafts, r.drafts[i])
+		if event.Type == Deleted {
+			s.writer.tree.Delete(event.Record)
+		} else {
+			s.writer.tree.Set(event.Record)
+		}
+	}
+	r.events = slices.Clone(b.events[from:])
+}
+
+// undo takes the batch's events from from on out of the tree again.
+func (s *Store) undo(b *batch, from int) {
+	for _, event := range slices.Backward(b.events[from:]) {
+		if event.Previous == nil {
+			s.writer.tree.Delete(event.Record)
+		} else {
+			s.writer.tree.Set(event.Previous)
+		}
+	}
+	b.state.revision -= int64(len(b.events) - from)
+	b.events = b.events[:from]
+	b.drafts = b.drafts[:from]
+}
+
+func expected(expect int64, have *Record) bool {
+	switch expect {
+	case Any, Previous:
+		return true
+	case Absent:
+		return have == nil
+	}
+	return have != nil && have.Revision == expect
+}
+
+// change is what write does to have; false when that is nothing.
+func change(write Write, d draft, have *Record, revision int64) (Event, bool) {
+	switch {
+	case write.Object == nil && have == nil:
+		return Event{}, false
+	case write.Object == nil:
+		return Event{Revision: revision, Type: Deleted, Record: gravestone(have, revision), Previous: have}, true
+	case have == nil:
+		record := newRecord(write.Key, revision, write.Object, d.data)
+		return Event{Revision: revision, Type: Added, Record: record}, true
+	case bytes.Equal(have.Data, d.data):
+		return Event{}, false
+	}
+	record := newRecord(write.Key, revision, write.Object, d.data)
+	return Event{Revision: revision, Type: Modified, Record: record, Previous: have}, true
+}
+
+// save puts the batch on disk. There is nothing to undo when it fails: the store ends.
+func (s *Store) save(b *batch) (err error) {
+	if len(b.events) == 0 && b.state == s.writer.state && b.state.swept == b.state.compacted {
+		return nil
+	}
+	defer func() {
+		if fault := recover(); fault != nil {
+			s.writer.lost = true
+			err = &DamageError{Path: s.cfg.Path, Record: "a page", What: fmt.Sprint(fault)}
+		}
+	}()
+	tx, err := s.db.Begin(true)
+	if err != nil {
+		return err
+	}
+	if err := s.fill(tx, b); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	s.failpoint("store.beforeCommit")
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	s.failpoint("store.afterCommit")
+	return nil
+}
+
+// fill writes the batch's events, the objects they lead to, and the counters.
+func (s *Store) fill(tx *bbolt.Tx, b *batch) error {
+	history, objects := tx.Bucket([]byte(bucketHistory)), tx.Bucket([]byte(bucketObjects))
+	// Revisions only grow, so a full page is never split again.
+	history.FillPercent = 1
+	wall := s.cfg.Clock.Now().UnixNano()
+	for i, event := range b.events {
+		key := revisionKey(event.Revision)
+		b.drafts[i].finish(key, event, wall)
+		if err := history.Put(key, b.drafts[i].value); err != nil {
+			return fmt.Errorf("put revision %d: %w", event.Revision, err)
+		}
+		if err := index(objects, event); err != nil {
+			return fmt.Errorf("put %s: %w", event.Record.Key, err)
+		}
+	}
+	if err := b.sweep(s.cfg.Path, history); err != nil {
+		return err
+	}
+	return tx.Bucket([]byte(bucketMeta)).Put([]byte(keyState), b.state.value())
+}
+
+func index(objects *bbolt.Bucket, event Event) error {
+	key := objectKey(event.Record.Key)
+	if event.Type == Deleted {
+		return objects.Delete(key)
+	}
+	return objects.Put(key, indexValue(key, event.Revision))
+}
+
+// publish shows the batch, which is on disk, to readers and then to the listener.
+func (s *Store) publish(b *batch) {
+	s.writer.state = b.state
+	for _, event := range b.forget {
+		s.causes.forget(event)
+	}
+	before := s.view.Load()
+	now := &view{
+		snapshot:  before.snapshot,
+		compacted: b.state.compacted,
+		recent:    before.recent,
+		next:      make(chan struct{}),
+	}
+	if len(b.events) > 0 {
+		for _, event := range b.events {
+			s.causes.add(event.Cause, event.Revision)
+		}
+		now.snapshot = &Snapshot{revision: b.state.revision, tree: s.writer.tree.Copy()}
+		now.recent = remember(before.recent, b.events)
+	}
+	s.view.Store(now)
+	close(before.next)
+	if s.cfg.OnCommit != nil && len(b.events) > 0 {
+		s.cfg.OnCommit(now.snapshot, b.events)
+	}
+}
+
+// remember appends events to recent, whose array older views share up to their own
+// length, and starts a new array when it has become long.
+func remember(recent, events []Event) []Event {
+	recent = append(recent, events...)
+	if len(recent) > 2*recentEvents {
+		recent = slices.Clone(recent[len(recent)-recentEvents:])
+	}
+	return recent
+}
+
+func (s *Store) failpoint(name string) {
+	if s.cfg.Failpoint != nil {
+		s.cfg.Failpoint(name)
+	}
+}
