@@ -33,16 +33,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nkeys"
 
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/daemon"
 	"github.com/podfall/podfall/proto"
 )
 
@@ -84,29 +85,20 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// The timing of a connection, on the wall.
-const (
-	dialTimeout  = 2 * time.Second
-	dialRetry    = 20 * time.Millisecond
-	pingInterval = 2 * time.Second
-	pingsMissed  = 2
-	writeTimeout = 10 * time.Second
-	retryFirst   = 20 * time.Millisecond
-	retryLast    = 500 * time.Millisecond
-)
-
 // Conn is one party's connection to a bus. It is safe for concurrent use.
 type Conn struct {
 	id      proto.Identity
-	nc      *nats.Conn
+	connect func() (*session, error)
 	note    func(level slog.Level, message string, args ...any)
 	inbox   inbox
 	changes chan bool
-	closed  chan struct{}
-	up      atomic.Bool
+	broken  chan *session
+	keeper  *daemon.Group
+	closed  atomic.Bool
 
-	mu   sync.Mutex
-	subs map[*Subscription]struct{}
+	current atomic.Pointer[session] // never nil after Dial; may have ended
+	mu      sync.Mutex              // for subs, and while current changes
+	subs    map[*Subscription]struct{}
 }
 
 // Dial connects, and waits for the first connection until ctx ends. From then on the
@@ -114,31 +106,24 @@ type Conn struct {
 // sent later. It fails at once with [ErrForbidden] when the bus does not know the
 // identity's key. Close the Conn when done.
 func Dial(ctx context.Context, cfg Config) (*Conn, error) {
-	c := newConn(ctx, cfg)
-	options, err := c.options(cfg)
+	c, err := newConn(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("dial bus as %s: %w", cfg.Identity, err)
 	}
-	for {
-		c.nc, err = nats.Connect(strings.Join(cfg.URLs, ","), options...)
-		if err == nil {
-			break
-		}
+	if err := c.reconnect(ctx, func(err error) error {
 		if errors.Is(err, nats.ErrAuthorization) {
-			return nil, fmt.Errorf("dial bus as %s: %w: %w", cfg.Identity, ErrForbidden, err)
+			return fmt.Errorf("%w: %w", ErrForbidden, err)
 		}
-		if wait := (clock.Clock{}).Sleep(ctx, dialRetry); wait != nil {
-			return nil, fmt.Errorf("dial bus as %s: %w: %w", cfg.Identity, wait, err)
-		}
-	}
-	if err := c.listen(); err != nil {
-		c.Close()
+		return nil
+	}); err != nil {
 		return nil, fmt.Errorf("dial bus as %s: %w", cfg.Identity, err)
 	}
+	c.keeper = daemon.NewGroup(context.WithoutCancel(ctx))
+	c.keeper.Go(c.keep)
 	return c, nil
 }
 
-func newConn(ctx context.Context, cfg Config) *Conn {
+func newConn(ctx context.Context, cfg Config) (*Conn, error) {
 	log := cfg.Log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -150,91 +135,33 @@ func newConn(ctx context.Context, cfg Config) *Conn {
 			log.Log(ctx, level, message, args...)
 		},
 		changes: make(chan bool, 1),
-		closed:  make(chan struct{}),
+		broken:  make(chan *session, 1),
 		subs:    map[*Subscription]struct{}{},
 	}
-	c.up.Store(true)
 	// Twelve characters keep apart the inboxes of several connections of one identity.
 	c.inbox.init(c.id, strings.ToLower(rand.Text()[:12]))
-	return c
-}
-
-// listen subscribes to the answers and credits of this connection.
-func (c *Conn) listen() error {
-	sub, err := c.nc.Subscribe(c.inbox.subject(), func(msg *nats.Msg) { c.hear(msg) })
-	if err != nil {
-		return fmt.Errorf("subscribe to answers: %w", err)
-	}
-	// How much can be waiting here is bounded by the credits that were given.
-	if err := sub.SetPendingLimits(-1, -1); err != nil {
-		return fmt.Errorf("subscribe to answers: %w", err)
-	}
-	return nil
-}
-
-func (c *Conn) options(cfg Config) ([]nats.Option, error) {
-	options := []nats.Option{
-		nats.Name(string(cfg.Identity)),
-		nats.Timeout(dialTimeout),
-		nats.PingInterval(pingInterval),
-		nats.MaxPingsOutstanding(pingsMissed),
-		nats.FlusherTimeout(writeTimeout),
-		nats.ReconnectOnFlusherError(),
-		nats.MaxReconnects(-1),
-		nats.CustomReconnectDelay(reconnectDelay),
-		nats.ReconnectBufSize(-1),
-		// A server behind a link would otherwise tell its clients the way around it.
-		nats.IgnoreDiscoveredServers(),
-		nats.IgnoreAuthErrorAbort(),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { c.disconnected(err) }),
-		nats.ReconnectHandler(func(*nats.Conn) { c.reconnected() }),
-		nats.ClosedHandler(func(*nats.Conn) { close(c.closed) }),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { c.failed(err) }),
-	}
-	if cfg.InProcess != nil {
-		options = append(options, nats.InProcessServer(inProcess(cfg.InProcess)))
-	}
-	if cfg.Seed != nil {
-		pair, err := nkeys.FromSeed(cfg.Seed)
-		if err != nil {
-			return nil, fmt.Errorf("read seed: %w", err)
-		}
-		public, err := pair.PublicKey()
-		if err != nil {
-			return nil, fmt.Errorf("read seed: %w", err)
-		}
-		options = append(options, nats.Nkey(public, pair.Sign))
-	}
-	return options, nil
-}
-
-// inProcess makes a function what nats.go asks for connections without a socket.
-type inProcess func() (net.Conn, error)
-
-// InProcessConn opens a connection.
-func (open inProcess) InProcessConn() (net.Conn, error) { return open() }
-
-// reconnectDelay is how long to wait after attempts rounds through all URLs.
-func reconnectDelay(attempts int) time.Duration {
-	return min(retryFirst<<min(max(attempts-1, 0), 8), retryLast)
+	var err error
+	c.connect, err = c.connector(cfg)
+	return c, err
 }
 
 // Identity is who this connection speaks for.
 func (c *Conn) Identity() proto.Identity { return c.id }
 
 // Connected reports whether there is a connection now, as far as is known.
-func (c *Conn) Connected() bool { return c.up.Load() }
+func (c *Conn) Connected() bool { return c.current.Load().alive() }
 
 // Changes tells of each lost (false) and remade (true) connection. It holds only the
 // latest, and is meant for one reader.
 func (c *Conn) Changes() <-chan bool { return c.changes }
 
 // Close disconnects, ends every call and Subscription of the Conn with [ErrClosed],
-// and waits for the goroutines of the Conn. It may be called once.
+// and waits for the goroutines of the Conn. It may be called more than once.
 func (c *Conn) Close() {
-	c.nc.Close()
-	<-c.closed
-	c.up.Store(false)
+	c.closed.Store(true)
+	c.keeper.Stop()
+	// The keeper does not fail.
+	_ = c.keeper.Wait()
 	c.inbox.failAll(ErrClosed)
 	for _, sub := range c.subscriptions() {
 		sub.end(ErrClosed)
@@ -253,77 +180,49 @@ func (c *Conn) Publish(subject string, data []byte) error {
 // Flush waits until the bus has taken note of everything that was sent and subscribed
 // on this Conn before.
 func (c *Conn) Flush(ctx context.Context) error {
-	if _, bounded := ctx.Deadline(); !bounded {
-		var cancel context.CancelFunc
-		ctx, cancel = clock.Clock{}.Timeout(ctx, writeTimeout)
-		defer cancel()
-	}
-	if err := c.nc.FlushWithContext(ctx); err != nil {
-		return fmt.Errorf("flush: %w", c.cause(err, 0))
+	ctx, cancel := clock.Clock{}.Timeout(ctx, sendTimeout)
+	defer cancel()
+	s := c.current.Load()
+	if err := s.nc.FlushWithContext(ctx); err != nil {
+		return fmt.Errorf("flush: %w", c.cause(s, err, 0))
 	}
 	return nil
 }
 
 // send hands one message to the connection's buffer.
 func (c *Conn) send(subject, reply string, data []byte) error {
+	s := c.current.Load()
 	var err error
 	if reply == "" {
-		err = c.nc.Publish(subject, data)
+		err = s.nc.Publish(subject, data)
 	} else {
-		err = c.nc.PublishRequest(subject, reply, data)
+		err = s.nc.PublishRequest(subject, reply, data)
 	}
 	if err == nil {
 		return nil
 	}
-	return c.cause(err, len(data))
+	return c.cause(s, err, len(data))
 }
 
 // cause turns an error of nats.go into one of ours.
-func (c *Conn) cause(err error, size int) error {
+func (c *Conn) cause(s *session, err error, size int) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
 		errors.Is(err, nats.ErrBadSubject):
 		return err
 	case errors.Is(err, nats.ErrMaxPayload):
-		return fmt.Errorf("%w: %d bytes, and the bus carries %d", ErrTooLarge, size, c.nc.MaxPayload())
-	case errors.Is(err, nats.ErrConnectionClosed):
+		return fmt.Errorf("%w: %d bytes, and the bus carries %d", ErrTooLarge, size, s.nc.MaxPayload())
+	case c.closed.Load():
 		return ErrClosed
-	case errors.Is(err, nats.ErrReconnectBufExceeded):
+	case errors.Is(err, nats.ErrConnectionClosed):
 		return ErrDisconnected
-	default:
-		return fmt.Errorf("%w: %w", ErrDisconnected, err)
 	}
-}
-
-// disconnected fails what was waiting for the other side: whether it arrived cannot be
-// known any more.
-func (c *Conn) disconnected(err error) {
-	c.up.Store(false)
-	c.inbox.failAll(ErrDisconnected)
-	c.note(slog.LevelInfo, "bus connection lost", "identity", c.id, "error", err)
-	c.change(false)
-}
-
-// reconnected tells every reader that there may be a hole in what it has read.
-func (c *Conn) reconnected() {
-	c.up.Store(true)
-	for _, sub := range c.subscriptions() {
-		sub.missed()
-	}
-	c.note(slog.LevelInfo, "bus connection made again", "identity", c.id)
-	c.change(true)
-}
-
-// change puts up as the latest change, in place of an older one.
-func (c *Conn) change(up bool) {
+	// The message got stuck on its way out, perhaps with others before it.
 	select {
-	case <-c.changes:
+	case c.broken <- s:
 	default:
 	}
-	select {
-	case c.changes <- up:
-	default:
-	}
+	return fmt.Errorf("%w: %w", ErrDisconnected, err)
 }
 
 // failed is told what NATS finds out later than the call that caused it.
@@ -345,11 +244,12 @@ func (c *Conn) refused(err error) {
 	subject, _, _ := strings.Cut(rest, `"`)
 	forbidden := fmt.Errorf("%w: %s: %s", ErrForbidden, c.id, subject)
 	c.inbox.failRequests(subject, forbidden)
-	if strings.Contains(strings.ToLower(err.Error()), "subscription") {
-		for _, sub := range c.subscriptions() {
-			if sub.subject == subject {
-				sub.end(forbidden)
-			}
+	if !strings.Contains(strings.ToLower(err.Error()), "subscription") {
+		return
+	}
+	for _, sub := range c.subscriptions() {
+		if sub.subject == subject {
+			sub.end(forbidden)
 		}
 	}
 }
@@ -357,9 +257,5 @@ func (c *Conn) refused(err error) {
 func (c *Conn) subscriptions() []*Subscription {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	subs := make([]*Subscription, 0, len(c.subs))
-	for sub := range c.subs {
-		subs = append(subs, sub)
-	}
-	return subs
+	return slices.Collect(maps.Keys(c.subs))
 }

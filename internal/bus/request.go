@@ -146,7 +146,7 @@ type reader struct {
 	answer *answer
 	from   string
 	credit string
-	count int
+	count  int
 }
 
 // read returns nil when the loop has had all it wants, and otherwise why it cannot.

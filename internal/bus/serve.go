@@ -157,7 +157,7 @@ func (call *Call) end() {
 	}
 	msg := nats.NewMsg(call.reply)
 	msg.Header.Set(headerEnd, "1")
-	if err := call.conn.nc.PublishMsg(msg); err != nil {
+	if err := call.conn.current.Load().nc.PublishMsg(msg); err != nil {
 		call.conn.note(slog.LevelDebug, "could not abandon a call",
 			"identity", call.conn.id, "subject", call.Subject, "error", err)
 	}

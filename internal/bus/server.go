@@ -44,6 +44,7 @@ const (
 	defaultHost       = "127.0.0.1"
 	defaultMaxPayload = 8 << 20
 	startTimeout      = 10 * time.Second
+	writeDeadline     = 10 * time.Second
 	serverPing        = 30 * time.Second
 )
 
@@ -99,7 +100,7 @@ func (cfg ServerConfig) options() *server.Options {
 		NoSigs:              true,
 		NoSystemAccount:     true,
 		MaxPayload:          cfg.MaxPayload,
-		WriteDeadline:       writeTimeout,
+		WriteDeadline:       writeDeadline,
 		PingInterval:        serverPing,
 		MaxPingsOut:         pingsMissed,
 		AuthTimeout:         startTimeout.Seconds(),

@@ -2,8 +2,10 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
 )
@@ -13,32 +15,47 @@ import (
 type Subscription struct {
 	conn    *Conn
 	subject string
-	sub     *nats.Subscription
 	queue   chan *nats.Msg
-	dropped int           // as of the last Next
-	hole    chan struct{} // holds one token after a reconnect
+	sub     atomic.Pointer[nats.Subscription] // of the latest connection; nil before
+	hole    chan struct{}                     // holds one token after a reconnect
 	done    chan struct{}
 	ending  sync.Once
 	why     error // why done is closed; written before
+
+	// What Next has seen.
+	seen    *nats.Subscription
+	dropped int
 }
 
 // Subscribe listens to subject, which may hold wildcards, and keeps at most limit
 // messages (1 or more) until they are read. What the identity may not read is refused
-// later, by Next.
+// later, by Next. While the Conn is disconnected it succeeds, and listens from the
+// reconnect on.
 func (c *Conn) Subscribe(subject string, limit int) (*Subscription, error) {
 	s := &Subscription{
 		conn: c, subject: subject, queue: make(chan *nats.Msg, max(limit, 1)),
 		hole: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	c.mu.Lock()
-	c.subs[s] = struct{}{}
-	c.mu.Unlock()
-	var err error
-	if s.sub, err = c.nc.ChanSubscribe(subject, s.queue); err != nil {
-		s.end(ErrClosed)
-		return nil, fmt.Errorf("subscribe to %s: %w", subject, c.cause(err, 0))
+	defer c.mu.Unlock()
+	err := s.attach(c.current.Load())
+	if err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+		return nil, fmt.Errorf("subscribe to %s: %w", subject, err)
 	}
+	if c.closed.Load() {
+		return nil, fmt.Errorf("subscribe to %s: %w", subject, ErrClosed)
+	}
+	c.subs[s] = struct{}{}
 	return s, nil
+}
+
+// attach listens on the connection that is or will be current.
+func (s *Subscription) attach(to *session) error {
+	sub, err := to.nc.ChanSubscribe(s.subject, s.queue)
+	if err == nil {
+		s.sub.Store(sub)
+	}
+	return err
 }
 
 // Next waits for a message. It returns [ErrBehind] once after messages were dropped
@@ -54,9 +71,12 @@ func (s *Subscription) Next(ctx context.Context) ([]byte, error) {
 }
 
 func (s *Subscription) next(ctx context.Context) (*nats.Msg, error) {
-	// On a subscription that has been closed this fails, and the queue says so below.
-	if dropped, err := s.sub.Dropped(); err == nil && dropped != s.dropped {
-		s.dropped = dropped
+	select {
+	case <-s.done:
+		return nil, s.why
+	default:
+	}
+	if s.lost() {
 		return nil, ErrBehind
 	}
 	select {
@@ -78,6 +98,20 @@ func (s *Subscription) next(ctx context.Context) (*nats.Msg, error) {
 	}
 }
 
+// lost reports whether messages were dropped since it was last called.
+func (s *Subscription) lost() bool {
+	sub := s.sub.Load()
+	if sub != s.seen {
+		s.seen, s.dropped = sub, 0
+	}
+	dropped, err := sub.Dropped()
+	if err != nil || dropped == s.dropped {
+		return false // what a connection that has ended dropped is told by the reconnect
+	}
+	s.dropped = dropped
+	return true
+}
+
 // missed notes that messages may have been lost.
 func (s *Subscription) missed() {
 	select {
@@ -95,11 +129,9 @@ func (s *Subscription) end(why error) {
 		s.why = why
 		close(s.done)
 		s.conn.mu.Lock()
+		defer s.conn.mu.Unlock()
 		delete(s.conn.subs, s)
-		s.conn.mu.Unlock()
-		if s.sub != nil {
-			// It fails only where the connection is closed, and the subscription with it.
-			_ = s.sub.Unsubscribe()
-		}
+		// It fails only where the connection has ended, and the subscription with it.
+		_ = s.sub.Load().Unsubscribe()
 	})
 }

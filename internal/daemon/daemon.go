@@ -17,16 +17,15 @@ import (
 )
 
 // Run runs every part in a goroutine of its own until one returns or ctx ends, then
-// ends the others' context, waits for all, and returns the first cause: what the first
-// part to return returned. When that is an end of ctx, or nil, Run returns nil: a
-// service that was asked to end has not failed.
+// ends the others' context, waits for all, and returns the first failure. To return
+// because the context ended is not a failure: a service that was asked to end returns
+// nil.
 func Run(ctx context.Context, parts ...func(context.Context) error) error {
 	group := NewGroup(ctx)
 	for _, part := range parts {
 		group.Go(func(ctx context.Context) error {
-			err := part(ctx)
-			group.end(err)
-			return err
+			defer group.Stop()
+			return group.note(part(ctx))
 		})
 	}
 	return group.Wait()
@@ -38,8 +37,9 @@ type Group struct {
 	ctx     context.Context //nolint:containedctx // the group is the context's lifetime
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	once    sync.Once
-	err     error
+
+	mu  sync.Mutex
+	err error
 }
 
 // NewGroup is an empty group whose goroutines get a context that ends with ctx.
@@ -53,29 +53,31 @@ func NewGroup(ctx context.Context) *Group {
 // be called by the owner and by goroutines of the group, not after Wait has returned.
 func (g *Group) Go(part func(context.Context) error) {
 	g.running.Go(func() {
-		if err := part(g.ctx); err != nil {
-			g.end(err)
+		if err := g.note(part(g.ctx)); err != nil {
+			g.cancel()
 		}
 	})
 }
 
-// end records the first cause and ends the group's context.
-func (g *Group) end(err error) {
-	g.once.Do(func() {
-		if g.ctx.Err() == nil || !errors.Is(err, context.Canceled) {
-			g.err = err
-		}
-	})
-	g.cancel()
+// note keeps the first failure, and gives err back.
+func (g *Group) note(err error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err == nil && err != nil && !errors.Is(err, g.ctx.Err()) {
+		g.err = err
+	}
+	return err
 }
 
 // Stop ends the context of the group's goroutines; Wait waits for them.
-func (g *Group) Stop() { g.end(nil) }
+func (g *Group) Stop() { g.cancel() }
 
-// Wait returns when all goroutines have, with the error of the first that failed before
-// Stop. The end of ctx is no error.
+// Wait returns when all goroutines have, with the error of the first that failed. The
+// end of the group's context is no failure.
 func (g *Group) Wait() error {
 	g.running.Wait()
 	g.cancel()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	return g.err
 }

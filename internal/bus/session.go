@@ -1,0 +1,171 @@
+package bus
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"github.com/podfall/podfall/internal/clock"
+)
+
+// The timing of a connection, on the wall.
+const (
+	dialTimeout  = 2 * time.Second
+	sendTimeout  = 5 * time.Second
+	pingInterval = 2 * time.Second
+	pingsMissed  = 2
+	retryFirst   = 10 * time.Millisecond
+	retryLast    = 500 * time.Millisecond
+)
+
+// session is one connection from its start to its end. A Conn has one after another:
+// NATS could reconnect by itself, but its way of doing so shares timers between all
+// connections of the process, which breaks testing/synctest, and leaves open which
+// calls belong to the connection that was lost.
+type session struct {
+	nc    *nats.Conn
+	ended chan struct{} // closed when nc delivers and takes nothing any more
+}
+
+func (s *session) alive() bool {
+	select {
+	case <-s.ended:
+		return false
+	default:
+		return s.nc.IsConnected()
+	}
+}
+
+// connector makes the function that tries once to connect.
+func (c *Conn) connector(cfg Config) (func() (*session, error), error) {
+	options := []nats.Option{
+		nats.Name(string(cfg.Identity)),
+		nats.Timeout(dialTimeout),
+		nats.PingInterval(pingInterval),
+		nats.MaxPingsOutstanding(pingsMissed),
+		nats.FlusherTimeout(sendTimeout),
+		nats.ReconnectOnFlusherError(),
+		nats.NoReconnect(),
+		nats.ReconnectBufSize(-1),
+		// A server behind a link would otherwise tell its clients the way around it.
+		nats.IgnoreDiscoveredServers(),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { c.failed(err) }),
+	}
+	if cfg.InProcess != nil {
+		options = append(options, nats.InProcessServer(inProcess(cfg.InProcess)))
+	}
+	if cfg.Seed != nil {
+		pair, err := nkeys.FromSeed(cfg.Seed)
+		if err != nil {
+			return nil, fmt.Errorf("read seed: %w", err)
+		}
+		public, err := pair.PublicKey()
+		if err != nil {
+			return nil, fmt.Errorf("read seed: %w", err)
+		}
+		options = append(options, nats.Nkey(public, pair.Sign))
+	}
+	return func() (*session, error) {
+		s := &session{ended: make(chan struct{})}
+		own := append(options[:len(options):len(options)],
+			nats.ClosedHandler(func(*nats.Conn) { close(s.ended) }))
+		var err error
+		s.nc, err = nats.Connect(strings.Join(cfg.URLs, ","), own...)
+		return s, err
+	}, nil
+}
+
+// inProcess makes a function what nats.go asks for connections without a socket.
+type inProcess func() (net.Conn, error)
+
+// InProcessConn opens a connection.
+func (open inProcess) InProcessConn() (net.Conn, error) { return open() }
+
+// keep replaces each connection that ends by a new one, until ctx ends.
+func (c *Conn) keep(ctx context.Context) error {
+	for {
+		s := c.current.Load()
+		select {
+		case <-ctx.Done():
+			s.nc.Close()
+			<-s.ended
+			return nil
+		case broken := <-c.broken:
+			broken.nc.Close()
+			<-broken.ended
+			continue
+		case <-s.ended:
+		}
+		// Whether what was asked has arrived cannot be known any more.
+		c.inbox.failAll(ErrDisconnected)
+		c.note(slog.LevelInfo, "bus connection lost", "identity", c.id, "error", s.nc.LastError())
+		c.change(false)
+		if c.reconnect(ctx, func(error) error { return nil }) != nil {
+			return nil
+		}
+		c.note(slog.LevelInfo, "bus connection made again", "identity", c.id)
+		c.change(true)
+	}
+}
+
+// reconnect tries until it has a connection on which everything is subscribed, ctx
+// ends, or hopeless says why it is no use.
+func (c *Conn) reconnect(ctx context.Context, hopeless func(error) error) error {
+	for wait := retryFirst; ; wait = min(2*wait, retryLast) {
+		s, err := c.connect()
+		if err == nil {
+			if err = c.take(s); err == nil {
+				return nil
+			}
+			s.nc.Close()
+			<-s.ended
+		}
+		if verdict := hopeless(err); verdict != nil {
+			return verdict
+		}
+		if end := (clock.Clock{}).Sleep(ctx, wait); end != nil {
+			return fmt.Errorf("%w: %w", end, err)
+		}
+	}
+}
+
+// take makes s the current connection. What is sent on it from now on comes after its
+// subscriptions.
+func (c *Conn) take(s *session) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	answers, err := s.nc.Subscribe(c.inbox.subject(), func(msg *nats.Msg) { c.hear(msg) })
+	if err != nil {
+		return fmt.Errorf("subscribe to answers: %w", err)
+	}
+	// How much can be waiting here is bounded by the credits that were given.
+	if err := answers.SetPendingLimits(-1, -1); err != nil {
+		return fmt.Errorf("subscribe to answers: %w", err)
+	}
+	for sub := range c.subs {
+		if err := sub.attach(s); err != nil {
+			return fmt.Errorf("subscribe to %s: %w", sub.subject, err)
+		}
+		sub.missed() // what was sent in between
+	}
+	c.current.Store(s)
+	return nil
+}
+
+// change puts up as the latest change, in place of an older one.
+func (c *Conn) change(up bool) {
+	select {
+	case <-c.changes:
+	default:
+	}
+	select {
+	case c.changes <- up:
+	default:
+	}
+}

@@ -1,0 +1,254 @@
+package bus_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/proto"
+)
+
+var (
+	ann   = proto.Client("ann")
+	node1 = proto.Node("n1")
+	node2 = proto.Node("n2")
+)
+
+// bounded ends a test that hangs; in a bubble it costs nothing.
+func bounded(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// keyring is the keys of everyone who connects.
+type keyring struct {
+	t     testing.TB
+	users []bus.User
+	seeds map[proto.Identity][]byte
+}
+
+func newKeyring(t testing.TB) *keyring {
+	return &keyring{t: t, seeds: map[proto.Identity][]byte{}}
+}
+
+func (k *keyring) add(ids ...proto.Identity) *keyring {
+	k.t.Helper()
+	for _, id := range ids {
+		seed, public, err := bus.NewKey()
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		k.seeds[id] = seed
+		k.users = append(k.users, bus.User{Identity: id, Public: public})
+	}
+	return k
+}
+
+func startServer(t testing.TB, cfg bus.ServerConfig) *bus.Server {
+	t.Helper()
+	server, err := bus.StartServer(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	return server
+}
+
+// stand is a bus to test against, wherever it runs.
+type stand struct {
+	t       testing.TB
+	keys    *keyring
+	connect func(cfg bus.Config) bus.Config // fills in where the bus is
+	down    func()                          // ends the bus
+	up      func()                          // starts it again where it was
+}
+
+// in is the same bus for a part of the test.
+func (s *stand) in(t testing.TB) *stand {
+	part := *s
+	part.t = t
+	return &part
+}
+
+func (s *stand) restart() {
+	s.down()
+	s.up()
+}
+
+func newKeys(t testing.TB) *keyring {
+	return newKeyring(t).add(proto.APIServer, proto.Controllers, ann, node1, node2)
+}
+
+func (s *stand) dial(id proto.Identity) *bus.Conn {
+	s.t.Helper()
+	conn, err := bus.Dial(bounded(s.t), s.connect(bus.Config{Identity: id, Seed: s.keys.seeds[id]}))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(conn.Close)
+	return conn
+}
+
+// serve runs a handler until the test ends.
+func (s *stand) serve(conn *bus.Conn, subject string, h bus.Handler) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	ended := make(chan error, 1)
+	go func() {
+		ended <- conn.Serve(ctx, subject, func(ctx context.Context, call *bus.Call) {
+			if string(call.Data) == probe {
+				echo(ctx, call)
+				return
+			}
+			h(ctx, call)
+		})
+	}()
+	s.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			s.t.Errorf("Serve %s: %v", subject, err)
+		}
+	})
+}
+
+const probe = "are you there?"
+
+// await returns when requests on subject are answered.
+func (s *stand) await(conn *bus.Conn, to proto.Identity, subject string) {
+	s.t.Helper()
+	ctx := bounded(s.t)
+	for {
+		_, err := conn.Request(ctx, to, subject, []byte(probe))
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, bus.ErrNoResponder) && !errors.Is(err, bus.ErrDisconnected) {
+			s.t.Fatalf("await %s: %v", subject, err)
+		}
+	}
+}
+
+// echo answers with what was asked.
+func echo(ctx context.Context, call *bus.Call) { _ = call.Send(ctx, call.Data, false) }
+
+// inProcess is a bus without sockets, for bubbles.
+func inProcess(t testing.TB) *stand {
+	s := &stand{t: t, keys: newKeys(t)}
+	cfg := bus.ServerConfig{Port: bus.InProcessOnly, Users: s.keys.users}
+	var current atomic.Pointer[bus.Server]
+	current.Store(startServer(t, cfg))
+	s.connect = func(c bus.Config) bus.Config {
+		c.InProcess = func() (net.Conn, error) { return current.Load().InProcessConn() }
+		return c
+	}
+	s.down = func() { current.Load().Close() }
+	s.up = func() { current.Store(startServer(t, cfg)) }
+	return s
+}
+
+// overTCP is the embedded server with its socket.
+func overTCP(t testing.TB) *stand {
+	s := &stand{t: t, keys: newKeys(t)}
+	cfg := bus.ServerConfig{Users: s.keys.users}
+	server := startServer(t, cfg)
+	address, err := url.Parse(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Port, err = strconv.Atoi(address.Port()); err != nil {
+		t.Fatal(err)
+	}
+	s.connect = func(c bus.Config) bus.Config {
+		c.URLs = []string{address.String()}
+		return c
+	}
+	s.down = func() { server.Close() }
+	s.up = func() { server = startServer(t, cfg) }
+	return s
+}
+
+// byHand is a stock nats-server in a process of its own.
+func byHand(t testing.TB) *stand {
+	s := &stand{t: t, keys: newKeys(t)}
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "nats-server")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/nats-io/nats-server/v2")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build nats-server: %v\n%s", err, out)
+	}
+	cfg := bus.ServerConfig{Users: s.keys.users}
+	address, stop := startProcess(t, binary, cfg)
+	s.connect = func(c bus.Config) bus.Config {
+		c.URLs = []string{"nats://" + address}
+		return c
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Port, err = strconv.Atoi(port); err != nil {
+		t.Fatal(err)
+	}
+	s.down = func() { stop() }
+	s.up = func() { _, stop = startProcess(t, binary, cfg) }
+	return s
+}
+
+// startProcess runs nats-server until stop or the end of the test, and reads from its
+// log where it listens.
+func startProcess(t testing.TB, binary string, cfg bus.ServerConfig) (address string, stop func()) {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(config, []byte(cfg.NATSConfig()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), binary, "-c", config)
+	log, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(log)
+	var seen strings.Builder
+	ready := false
+	for !ready && lines.Scan() {
+		fmt.Fprintln(&seen, lines.Text())
+		if _, text, ok := strings.Cut(lines.Text(), "Listening for client connections on "); ok {
+			address = text
+		}
+		ready = strings.Contains(lines.Text(), "Server is ready")
+	}
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		_, _ = io.Copy(io.Discard, log)
+	}()
+	stop = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		<-drained
+		_ = cmd.Wait()
+	})
+	t.Cleanup(stop)
+	if !ready || address == "" {
+		t.Fatalf("nats-server did not start:\n%s", &seen)
+	}
+	return address, stop
+}
