@@ -27,3 +27,7 @@ func ScopeFor(resource, namespace string, options *metav1.ListOptions) (WatchSco
 		LabelSelector: byLabel.String(), FieldSelector: byField.String(),
 	}, nil
 }
+
+// SubresourceRenew is what the verb watch is asked for, with the same options, to keep
+// a group alive; it is answered with a bare Response.
+const SubresourceRenew = "renew"

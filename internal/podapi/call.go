@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	protobuf "google.golang.org/protobuf/proto"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	protobuf "google.golang.org/protobuf/proto"
 
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
@@ -174,6 +174,7 @@ func (c *Client) read(raw []byte) (*proto.Response, error) {
 // transient reports whether a request that met err may be answered if it is sent again.
 func transient(err error) bool {
 	return errors.Is(err, bus.ErrNoResponder) || errors.Is(err, bus.ErrDisconnected) ||
+		errors.Is(err, bus.ErrAbandoned) || errors.Is(err, bus.ErrBehind) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errSilent)
 }
 
@@ -197,6 +198,8 @@ func named(what call, err error) error {
 		return err
 	case errors.Is(err, bus.ErrTooLarge):
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%s: %v", what, err))
+	case errors.Is(err, bus.ErrForbidden):
+		return apierrors.NewForbidden(what.target.Kind.GroupResource(), what.target.Name, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }

@@ -113,4 +113,3 @@ func (f *follower) watch(ctx context.Context) error {
 	}
 	return ctx.Err()
 }
-

@@ -13,9 +13,6 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// subresourceRenew is what the verb watch is asked for to keep a group alive.
-const subresourceRenew = "renew"
-
 func (r *reader) heartbeat() time.Duration {
 	return onWall(r.client.cfg.Clock, r.client.cfg.Heartbeat, 100*time.Millisecond)
 }
@@ -87,33 +84,19 @@ func (r *reader) pass(ctx context.Context, event *proto.Event) error {
 	return nil
 }
 
-// offer waits for the consumer as long as it takes, and keeps the group alive
-// meanwhile.
+// offer waits for the consumer as long as it takes.
 func (r *reader) offer(ctx context.Context, event watch.Event) error {
 	select {
 	case r.out <- event:
 		return nil
-	default:
-	}
-	ticker := clock.Clock{}.Ticker(r.renewal())
-	defer ticker.Stop()
-	for {
-		select {
-		case r.out <- event:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ticker.C:
-			r.renew(ctx)
-		}
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
-// attend does what is due on an open watch: the renewal, and the bookmark.
+// attend sends the bookmark, when one is due: about every minute, and just before the
+// end (WCH-24).
 func (r *reader) attend(ctx context.Context) error {
-	if wall := (clock.Clock{}); wall.Since(r.renewed) >= r.renewal() {
-		r.renew(ctx)
-	}
 	now := r.client.cfg.Clock.Now()
 	due := r.bookmarked.Add(bookmarkEvery)
 	if last := r.ends.Add(-lastBookmark); r.bookmarked.Before(last) && last.Before(due) {
@@ -130,19 +113,29 @@ func (r *reader) attend(ctx context.Context) error {
 	return r.offer(ctx, event)
 }
 
-// renew tells the apiserver that the group still has a reader. A renewal that is lost
-// is made up for by the next, or by the silence that follows.
+// renew tells the apiserver, for as long as the watch lasts, that the group still has a
+// reader. A renewal that is lost is made up for by the next, or by the silence that
+// follows.
 func (r *reader) renew(ctx context.Context) {
-	r.renewed = clock.Clock{}.Now()
+	every := onWall(r.client.cfg.Clock, renewEvery, 2*time.Second)
 	what := call{verb: proto.VerbWatch, target: r.target, options: &metav1.ListOptions{
 		LabelSelector: r.options.LabelSelector, FieldSelector: r.options.FieldSelector,
 	}}
-	what.target.Subresource = subresourceRenew
-	data, err := r.client.envelope(what, 0)
-	if err == nil {
-		err = r.client.link.Publish(r.client.subject(what), data)
+	what.target.Subresource = proto.SubresourceRenew
+	for (clock.Clock{}).Sleep(ctx, every) == nil {
+		data, err := r.client.envelope(what, every)
+		if err == nil {
+			err = r.tell(ctx, what, data, every)
+		}
+		if err != nil {
+			r.client.cfg.Log.DebugContext(ctx, "watch not renewed", "watch", r.scope.Resource, "cause", err)
+		}
 	}
-	if err != nil {
-		r.client.cfg.Log.DebugContext(ctx, "watch not renewed", "watch", r.scope.Resource, "cause", err)
-	}
+}
+
+func (r *reader) tell(ctx context.Context, what call, data []byte, patience time.Duration) error {
+	ctx, cancel := clock.Clock{}.Timeout(ctx, patience)
+	defer cancel()
+	_, err := r.client.link.Request(ctx, proto.APIServer, r.client.subject(what), data)
+	return err
 }

@@ -35,9 +35,7 @@ type reader struct {
 	at      cursor
 	// marked says that the end of the initial events has been delivered.
 	marked bool
-	// renewed and bookmarked are when the group was last told of its reader, and
-	// the consumer of its revision.
-	renewed    time.Time
+	// bookmarked is when the consumer was last told of the revision.
 	bookmarked time.Time
 }
 
@@ -67,7 +65,11 @@ func (r *reader) run(ctx context.Context, current *round) {
 	for {
 		err := r.stay(ctx, current)
 		current.live.Close()
-		if errors.Is(err, errOver) || errors.Is(err, bus.ErrClosed) || ctx.Err() != nil {
+		switch {
+		case errors.Is(err, errOver), errors.Is(err, bus.ErrClosed), ctx.Err() != nil:
+			return
+		case errors.Is(err, bus.ErrForbidden):
+			r.refuse(ctx, apierrors.NewForbidden(r.target.Kind.GroupResource(), "", err))
 			return
 		}
 		r.client.cfg.Log.DebugContext(ctx, "watch resumes", "watch", r.scope.Resource, "revision", r.at.revision, "cause", err)
@@ -108,7 +110,6 @@ func (r *reader) ask(ctx context.Context, current *round, opts metav1.ListOption
 			current.join = part.GetJoin()
 		}
 	}
-	r.renewed = clock.Clock{}.Now()
 	return nil
 }
 
@@ -121,12 +122,19 @@ func (r *reader) again(ctx context.Context) *round {
 			return entered
 		}
 		if final(err) {
-			_ = r.offer(ctx, watch.Event{Type: watch.Error, Object: proto.StatusFrom(err)})
+			r.refuse(ctx, err)
 			return nil
 		}
 		pause = min(max(2*pause, 4*firstPause), 2*longPause)
 	}
 	return nil
+}
+
+// refuse ends the watch with an ERROR (WCH-25), unless it ends before that.
+func (r *reader) refuse(ctx context.Context, err error) {
+	if r.offer(ctx, watch.Event{Type: watch.Error, Object: proto.StatusFrom(err)}) == nil {
+		r.client.cfg.Log.InfoContext(ctx, "watch refused", "watch", r.scope.Resource, "cause", err)
+	}
 }
 
 // final reports whether asking again would be refused again.

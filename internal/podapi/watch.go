@@ -65,6 +65,7 @@ func (c *Client) Watch(ctx context.Context, t Target, opts metav1.ListOptions) (
 		defer close(r.out)
 		r.run(ctx, entered)
 	})
+	w.reading.Go(func() { r.renew(ctx) })
 	return w, nil
 }
 

@@ -1,0 +1,189 @@
+package watch
+
+import (
+	"context"
+	"sync"
+
+	protobuf "google.golang.org/protobuf/proto"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/apiserver/store"
+)
+
+const (
+	// backlogLimit is how many events may wait for the hub.
+	backlogLimit = 100_000
+	// frameLimit is how many bytes of objects a frame holds, unless a single event
+	// is larger.
+	frameLimit = 256 << 10
+)
+
+// backlog is what the store has committed and the hub has not published.
+type backlog struct {
+	wake chan struct{}
+
+	mu       sync.Mutex
+	events   []store.Event
+	revision int64
+	// overrun says that events were forgotten.
+	overrun bool
+}
+
+func (b *backlog) add(revision int64, events []store.Event) {
+	b.mu.Lock()
+	b.revision = revision
+	if len(b.events)+len(events) > backlogLimit {
+		b.events, b.overrun = nil, true
+	} else {
+		b.events = append(b.events, events...)
+	}
+	b.mu.Unlock()
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take empties the backlog.
+func (b *backlog) take() (events []store.Event, revision int64, overrun bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	events, revision, overrun = b.events, b.revision, b.overrun
+	b.events, b.overrun = nil, false
+	return events, revision, overrun
+}
+
+// Run publishes until ctx ends, and returns nil.
+func (h *Hub) Run(ctx context.Context) error {
+	wall := clock.Clock{}
+	beat := wall.Ticker(h.onWall(h.cfg.Heartbeat, leastHeartbeat))
+	defer beat.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-h.backlog.wake:
+			h.publish(ctx, h.next())
+		case <-beat.C:
+			h.publish(ctx, h.beat())
+		}
+	}
+}
+
+// frame is one message with its address.
+type frame struct {
+	subject string
+	*proto.Frame
+}
+
+// next gives every group that the waiting events concern its frames. The order in which
+// frames get their sequences is the order in which they are published, because only Run
+// does either.
+func (h *Hub) next() []frame {
+	events, revision, overrun := h.backlog.take()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if overrun {
+		for _, g := range h.groups.bySubject {
+			g.sequence++
+		}
+	}
+	var touched []*group
+	for _, event := range events {
+		touched = h.match(event, touched)
+	}
+	h.revision = max(h.revision, revision)
+	var frames []frame
+	for _, g := range touched {
+		frames = h.frames(frames, g)
+		g.pending = nil
+	}
+	return frames
+}
+
+// match adds the event to the pending ones of each group that is to be told, and the
+// groups that had none to touched.
+func (h *Hub) match(event store.Event, touched []*group) []*group {
+	key := event.Record.Key
+	of := h.groups.byResource[key.Resource]
+	if of == nil {
+		return touched
+	}
+	before, after := h.views.see(event.Previous), view{}
+	if event.Type == store.Deleted {
+		delete(h.views.kept, key)
+	} else {
+		after = h.views.see(event.Record)
+	}
+	of.concerned(before, after, func(g *group) {
+		if !g.covers(key) {
+			return
+		}
+		was := before.of != nil && g.matches(before)
+		is := after.of != nil && g.matches(after)
+		if news := told(event, was, is); news != nil {
+			if len(g.pending) == 0 {
+				touched = append(touched, g)
+			}
+			g.pending = append(g.pending, news)
+		}
+	})
+	return touched
+}
+
+// frames appends the frames of g's pending events.
+func (h *Hub) frames(frames []frame, g *group) []frame {
+	for from, size, i := 0, 0, 0; i < len(g.pending); i++ {
+		size += len(g.pending[i].GetObject())
+		last := i == len(g.pending)-1
+		if size < frameLimit && !last {
+			continue
+		}
+		until := int64(g.pending[i].GetRevision())
+		if last {
+			until = h.revision
+		}
+		frames = append(frames, h.frame(g, until, g.pending[from:i+1]))
+		from, size = i+1, 0
+	}
+	return frames
+}
+
+func (h *Hub) frame(g *group, revision int64, events []*proto.Event) frame {
+	g.sequence++
+	return frame{g.subject, &proto.Frame{
+		Boot: string(h.cfg.Boot), Sequence: g.sequence, Revision: uint64(revision), Events: events,
+	}}
+}
+
+// beat drops groups that nobody reads, and tells the others the revision.
+func (h *Hub) beat() []frame {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	idle := h.onWall(h.cfg.GroupIdle, leastGroupIdle)
+	h.groups.drop(clock.Clock{}.Now().Add(-idle))
+	frames := make([]frame, 0, len(h.groups.bySubject))
+	for _, g := range h.groups.bySubject {
+		frames = append(frames, h.frame(g, h.revision, nil))
+	}
+	return frames
+}
+
+// publish encodes and sends. What cannot be sent is missing in its group's sequence,
+// and its readers resume.
+func (h *Hub) publish(ctx context.Context, frames []frame) {
+	var failed error
+	for _, f := range frames {
+		data, err := protobuf.Marshal(f.Frame)
+		if err == nil {
+			err = h.cfg.Publish(f.subject, data)
+		}
+		if err != nil {
+			failed = err
+		}
+	}
+	if failed != nil {
+		h.cfg.Log.DebugContext(ctx, "watch events not sent", "cause", failed)
+	}
+}
