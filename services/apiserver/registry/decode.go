@@ -1,0 +1,183 @@
+package registry
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// FieldValidation says what happens to fields of a body that its kind does not have, or
+// has twice: Ignore, Warn or Strict of metav1. Empty means Warn.
+type FieldValidation = string
+
+// The limits of what comes from outside.
+const (
+	// MaxBody is the greatest size of a body or a patch in bytes.
+	MaxBody = 3 << 20
+	// maxDepth is how deep JSON may be nested. No kind needs a quarter of it.
+	maxDepth = 256
+)
+
+// DecodeBody reads an object of kind from a request's body, in any version that is served,
+// into the preferred one. The strings are warnings for the sender. The error is a 400, a
+// 413 for a body above [MaxBody], or a 415 for a content type that is neither JSON nor
+// Kubernetes' protobuf.
+func DecodeBody(
+	kind kinds.Kind, contentType string, body []byte, fieldValidation FieldValidation,
+) (kinds.Object, []string, error) {
+	if err := checkSize(body); err != nil {
+		return nil, nil, err
+	}
+	decoder, err := decoderFor(contentType, body, fieldValidation)
+	if err != nil {
+		return nil, nil, err
+	}
+	defaults := kind.GroupVersionKind
+	decoded, gvk, err := decoder.Decode(body, &defaults, nil)
+	var warnings []string
+	if strict, ok := runtime.AsStrictDecodingError(err); ok && decoded != nil && fieldValidation != metav1.FieldValidationStrict {
+		warnings, err = sentences(strict.Errors()), nil
+	}
+	if err != nil {
+		return nil, nil, undecodable(kind, gvk, body, err)
+	}
+	obj, ok := decoded.(kinds.Object)
+	if !ok || gvk.Kind != kind.Kind {
+		return nil, nil, undecodable(kind, gvk, body, fmt.Errorf(
+			"converting (%s.%s) to (%s.%s): unknown conversion", gvk.Version, gvk.Kind, kind.Version, kind.Kind))
+	}
+	if gvk.Group != kind.Group {
+		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf(
+			"the API version in the data (%s) does not match the expected API version (%s)",
+			gvk.GroupVersion(), kind.GroupVersion()))
+	}
+	obj, lost, err := preferred(obj, *gvk)
+	if err != nil {
+		return nil, nil, undecodable(kind, gvk, body, err)
+	}
+	return obj, append(warnings, lost...), nil
+}
+
+// preferred is obj in the version that is stored, and warnings of what that lost.
+func preferred(obj kinds.Object, gvk schema.GroupVersionKind) (kinds.Object, []string, error) {
+	obj.GetObjectKind().SetGroupVersionKind(gvk)
+	stored, ok := kinds.ByResource(resourceOf(gvk))
+	if !ok {
+		return nil, nil, fmt.Errorf("no storage for %s", gvk)
+	}
+	converted, lost, err := kinds.Convert(obj, stored.GroupVersionKind)
+	for i, field := range lost {
+		lost[i] = fmt.Sprintf("%s: %s has no such field, so it was dropped", field, stored.GroupVersion())
+	}
+	return converted, lost, err
+}
+
+func resourceOf(gvk schema.GroupVersionKind) string {
+	kind, _ := kinds.ByGVK(gvk)
+	return kind.GroupResource().String()
+}
+
+// decoderFor picks the decoder of a content type.
+func decoderFor(contentType string, body []byte, fieldValidation FieldValidation) (runtime.Decoder, error) {
+	scheme := kinds.Scheme()
+	media := contentType
+	if parsed, _, err := mime.ParseMediaType(contentType); err == nil {
+		media = parsed
+	}
+	switch media {
+	case "", kinds.ContentTypeJSON:
+		if err := checkDepth(body); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		return json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme,
+			json.SerializerOptions{Strict: fieldValidation != metav1.FieldValidationIgnore}), nil
+	case kinds.ContentTypeProtobuf:
+		return protobuf.NewSerializer(scheme, scheme), nil
+	}
+	return nil, unsupported(kinds.ContentTypeJSON, kinds.ContentTypeProtobuf)
+}
+
+// undecodable words what is wrong with a body as upstream does.
+func undecodable(kind kinds.Kind, gvk *schema.GroupVersionKind, body []byte, err error) error {
+	if gvk != nil && gvk.Kind != "" {
+		if runtime.IsNotRegisteredError(err) {
+			err = fmt.Errorf("no kind %q is registered for version %q in scheme %q", gvk.Kind, gvk.GroupVersion(), "podfall")
+		}
+		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v",
+			gvk.Kind, gvk.Version, kind.Kind, err))
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)",
+		kind.Kind, err, excerpt(body)))
+}
+
+// excerpt is the beginning of a body, in hexadecimal unless it looks like JSON.
+func excerpt(body []byte) string {
+	const length = 30
+	if len(body) == 0 {
+		return "<empty>"
+	}
+	show, more := body, ""
+	if len(body) > length {
+		show, more = body[:length], " ..."
+	}
+	if body[0] == '{' {
+		return string(show) + more
+	}
+	return hex.EncodeToString(show) + more
+}
+
+func checkSize(body []byte) error {
+	if len(body) > MaxBody {
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", MaxBody))
+	}
+	return nil
+}
+
+var errTooDeep = errors.New("JSON is nested more than 256 levels deep")
+
+// checkDepth refuses deep nesting before any parser recurses into it. It need not know
+// whether data is JSON: it counts brackets outside of strings.
+func checkDepth(data []byte) error {
+	depth, quoted := 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			if depth++; depth > maxDepth {
+				return errTooDeep
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return nil
+}
+
+func unsupported(accepted ...string) error {
+	return plainError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+		"the body of the request was in an unknown format - accepted media types include: "+strings.Join(accepted, ", "))
+}
+
+func sentences(errs []error) []string {
+	texts := make([]string, len(errs))
+	for i, err := range errs {
+		texts[i] = err.Error()
+	}
+	return texts
+}

@@ -1,0 +1,4 @@
+package registry
+
+// eventStrategy is the strategy of Events.
+type eventStrategy struct{ generic }

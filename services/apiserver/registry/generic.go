@@ -1,0 +1,105 @@
+package registry
+
+import (
+	"reflect"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// generic is the strategy of every kind without one of its own, and the ground that the
+// others stand on. It knows a kind by the fields of its Go struct: the object itself and
+// its Status are written through different doors, and where upstream counts generations
+// a change of anything but metadata and status is the next one. It validates metadata and
+// nothing else: a Deployment without containers is accepted.
+type generic struct {
+	kind kinds.Kind
+}
+
+func (s generic) PrepareForCreate(obj kinds.Object, _ time.Time) {
+	if status := member(obj, "Status"); status.IsValid() && status.CanSet() {
+		status.SetZero()
+	}
+	if countsGeneration(s.kind) {
+		obj.SetGeneration(1)
+	}
+	defaultTemplates(obj)
+}
+
+func (s generic) Validate(obj kinds.Object) field.ErrorList { return ValidateMeta(s.kind, obj) }
+
+func (s generic) PrepareForUpdate(obj, old kinds.Object, subresource string) {
+	if subresource == "status" {
+		keepAllButStatus(obj, old)
+		return
+	}
+	if status := member(obj, "Status"); status.IsValid() {
+		status.Set(member(copyOf(old), "Status"))
+	}
+	defaultTemplates(obj)
+	if countsGeneration(s.kind) && contentChanged(obj, old) {
+		obj.SetGeneration(old.GetGeneration() + 1)
+	}
+}
+
+func (s generic) ValidateUpdate(obj, old kinds.Object, _ string) field.ErrorList {
+	return kindMetaUpdate(obj, old)
+}
+
+func (generic) Warnings(kinds.Object) []string { return nil }
+
+func (s generic) Fields(obj kinds.Object) fields.Set {
+	set := fields.Set{"metadata.name": obj.GetName()}
+	if s.kind.Namespaced {
+		set["metadata.namespace"] = obj.GetNamespace()
+	}
+	addFields(set, obj)
+	return set
+}
+
+func (generic) Graceful(kinds.Object, *int64) (int64, bool) { return 0, false }
+
+// keepAllButStatus leaves of obj its status, and of its metadata what a status update may
+// change: labels, annotations and finalizers pass, owners and the deletion do not.
+func keepAllButStatus(obj, old kinds.Object) {
+	kept := copyOf(old)
+	into, from := reflect.ValueOf(obj).Elem(), reflect.ValueOf(kept).Elem()
+	for i := range into.NumField() {
+		switch into.Type().Field(i).Name {
+		case "TypeMeta", "ObjectMeta", "Status":
+		default:
+			into.Field(i).Set(from.Field(i))
+		}
+	}
+	obj.SetDeletionTimestamp(nil)
+	obj.SetOwnerReferences(kept.GetOwnerReferences())
+}
+
+// contentChanged reports whether anything but metadata and status differs.
+func contentChanged(obj, old kinds.Object) bool {
+	now, before := copyOf(obj), copyOf(old)
+	for _, o := range []kinds.Object{now, before} {
+		member(o, "TypeMeta").SetZero()
+		if meta, ok := member(o, "ObjectMeta").Addr().Interface().(*metav1.ObjectMeta); ok {
+			*meta = metav1.ObjectMeta{}
+		}
+		if status := member(o, "Status"); status.IsValid() {
+			status.SetZero()
+		}
+	}
+	return !equality.Semantic.DeepEqual(now, before)
+}
+
+// copyOf is a deep copy of obj.
+func copyOf[T kinds.Object](obj T) T {
+	copied, ok := obj.DeepCopyObject().(T)
+	if !ok {
+		panic("the deep copy of an object is of another type") // a mistake in a Go type
+	}
+	return copied
+}

@@ -1,0 +1,4 @@
+package registry
+
+// leaseStrategy is the strategy of Leases.
+type leaseStrategy struct{ generic }

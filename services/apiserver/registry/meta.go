@@ -1,0 +1,118 @@
+package registry
+
+import (
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// The longest name that metadata.generateName makes, and its random part.
+const (
+	maxGeneratedName = 63
+	// NameSuffixLength is how many random characters [GenerateName] wants.
+	NameSuffixLength = 5
+)
+
+// GenerateName is the name for a metadata.generateName and a random suffix of
+// [NameSuffixLength] lower-case letters and digits.
+func GenerateName(base, suffix string) string {
+	return base[:min(len(base), maxGeneratedName-NameSuffixLength)] + suffix
+}
+
+// PrepareMetaForCreate sets the metadata that is the server's alone: it drops what the
+// client sent of it (API-56, API-57), managedFields included, which podfall does not
+// keep. Times are whole seconds.
+func PrepareMetaForCreate(obj kinds.Object, now time.Time, uid types.UID) {
+	obj.SetCreationTimestamp(metav1.Unix(now.Unix(), 0))
+	obj.SetUID(uid)
+	obj.SetResourceVersion("")
+	obj.SetGeneration(0)
+	obj.SetDeletionTimestamp(nil)
+	obj.SetDeletionGracePeriodSeconds(nil)
+	obj.SetSelfLink("")
+	obj.SetManagedFields(nil)
+}
+
+// PrepareMetaForUpdate puts back what no update changes: when the object was made, and
+// that and until when it is being deleted (API-56). A missing UID becomes old's; a
+// different one stays, to be refused.
+func PrepareMetaForUpdate(obj, old kinds.Object) {
+	if obj.GetUID() == "" {
+		obj.SetUID(old.GetUID())
+	}
+	obj.SetCreationTimestamp(old.GetCreationTimestamp())
+	if deadline := old.GetDeletionTimestamp(); deadline != nil {
+		obj.SetDeletionTimestamp(deadline.DeepCopy())
+	}
+	if grace := old.GetDeletionGracePeriodSeconds(); grace != nil && obj.GetDeletionGracePeriodSeconds() == nil {
+		obj.SetDeletionGracePeriodSeconds(new(*grace))
+	}
+	obj.SetSelfLink("")
+	obj.SetManagedFields(nil)
+}
+
+// ValidateMeta is everything wrong with the metadata of a new object. What its
+// name may look like depends on the kind.
+func ValidateMeta(kind kinds.Kind, obj kinds.Object) field.ErrorList {
+	at := field.NewPath("metadata")
+	errs := validation.ValidateObjectMetaAccessor(obj, kind.Namespaced, nameRule(kind), at)
+	return append(errs, finalizerNames(obj, at)...)
+}
+
+// ValidateMetaUpdate is every way in which the metadata of obj may not follow that of old:
+// identity, the deadline and the grace are fixed, and an object that is being deleted
+// takes no new finalizers (API-55, API-56).
+func ValidateMetaUpdate(kind kinds.Kind, obj, old kinds.Object) field.ErrorList {
+	at := field.NewPath("metadata")
+	errs := validation.ValidateObjectMetaAccessor(obj, kind.Namespaced, path.ValidatePathSegmentName, at)
+	return append(errs, validation.ValidateObjectMetaAccessorUpdate(obj, old, at)...)
+}
+
+// kindMetaUpdate is what each kind asks once more of metadata, after [ValidateMetaUpdate].
+func kindMetaUpdate(obj, old kinds.Object) field.ErrorList {
+	at := field.NewPath("metadata")
+	errs := validation.ValidateObjectMetaAccessorUpdate(obj, old, at)
+	return append(errs, finalizerNames(obj, at)...)
+}
+
+// finalizerNames allows three names without a domain (API-48).
+func finalizerNames(obj kinds.Object, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, name := range obj.GetFinalizers() {
+		switch name {
+		case "kubernetes", metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents:
+			continue
+		}
+		if !strings.Contains(name, "/") {
+			errs = append(errs, field.Invalid(at.Child("finalizers").Index(i), name,
+				"name is neither a standard finalizer name nor is it fully qualified"))
+		}
+	}
+	return errs
+}
+
+// nameRule is what the names of a kind's objects may look like. Whatever the kind, no
+// name has a slash or a percent sign, or is "." or "..".
+func nameRule(kind kinds.Kind) validation.ValidateNameFunc {
+	switch kind.GroupResource().String() {
+	case "namespaces":
+		return validation.ValidateNamespaceName
+	case "services":
+		return validation.NameIsDNS1035Label
+	case "events", "events.events.k8s.io", "controllerrevisions.apps", "leasecandidates.coordination.k8s.io",
+		"componentstatuses", "certificatesigningrequests.certificates.k8s.io",
+		"clustertrustbundles.certificates.k8s.io", "ipaddresses.networking.k8s.io":
+		return path.ValidatePathSegmentName
+	}
+	if kind.Group == "rbac.authorization.k8s.io" {
+		return path.ValidatePathSegmentName
+	}
+	return validation.NameIsDNSSubdomain
+}

@@ -1,0 +1,4 @@
+package registry
+
+// namespaceStrategy is the strategy of Namespaces.
+type namespaceStrategy struct{ generic }

@@ -1,0 +1,4 @@
+package registry
+
+// nodeStrategy is the strategy of Nodes.
+type nodeStrategy struct{ generic }

@@ -1,0 +1,234 @@
+package registry
+
+import (
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/mergepatch"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// maxOperations is how many operations a JSON patch may have.
+const maxOperations = 10000
+
+// ApplyPatch is old as a patch of a content type changes it: JSON patch, merge patch or
+// strategic merge patch. The patch is written against the version of kind; old comes, and
+// the answer goes, in the preferred one. The strings are warnings for the sender. old is
+// not changed.
+//
+// # Errors
+//
+// 400 when the patch cannot be read, 413 when it is too large, 415 for another type,
+// 422 when it does not fit the object.
+func ApplyPatch(
+	kind kinds.Kind, old kinds.Object, patchType types.PatchType, patch []byte, strict FieldValidation,
+) (kinds.Object, []string, error) {
+	if err := checkSize(patch); err != nil {
+		return nil, nil, err
+	}
+	if err := checkDepth(patch); err != nil {
+		return nil, nil, apierrors.NewBadRequest(err.Error())
+	}
+	versioned, lost, err := kinds.Convert(old, kind.GroupVersionKind)
+	if err != nil {
+		return nil, nil, apierrors.NewInternalError(err)
+	}
+	if len(lost) > 0 {
+		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf(
+			"a patch in %s would drop what only newer versions have: %s", kind.GroupVersion(), lost[0]))
+	}
+	var patched patchResult
+	switch patchType {
+	case types.JSONPatchType, types.MergePatchType:
+		patched, err = patchJSON(kind, versioned, patchType, patch)
+	case types.StrategicMergePatchType:
+		patched, err = patchStrategic(kind, versioned, patch)
+	default:
+		err = unsupported(string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType))
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	warnings, err := patched.judge(strict)
+	if err != nil {
+		return nil, nil, err
+	}
+	obj, lost, err := preferred(patched.obj, kind.GroupVersionKind)
+	if err != nil {
+		return nil, nil, apierrors.NewInternalError(err)
+	}
+	return obj, append(warnings, lost...), nil
+}
+
+// patchResult is a patched object before it is known what its sender wants of fields that
+// the kind does not have.
+type patchResult struct {
+	obj kinds.Object
+	// shown is what upstream's message shows as the invalid value.
+	shown string
+	// unknown are the fields that the patch, or the object after it, has too many.
+	unknown []error
+}
+
+// judge turns unknown fields into nothing, warnings or an error.
+func (r patchResult) judge(strict FieldValidation) ([]string, error) {
+	if len(r.unknown) == 0 || strict == metav1.FieldValidationIgnore {
+		return nil, nil
+	}
+	if strict != metav1.FieldValidationStrict {
+		return sentences(r.unknown), nil
+	}
+	return nil, unfit(r.shown, runtime.NewStrictDecodingError(r.unknown))
+}
+
+// unfit is the error for a patch after which the object is not one of its kind.
+func unfit(shown string, err error) error {
+	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{
+		field.Invalid(field.NewPath("patch"), shown, err.Error()),
+	})
+}
+
+// patchJSON applies the two kinds of patches that know nothing of Go types.
+func patchJSON(kind kinds.Kind, old kinds.Object, patchType types.PatchType, patch []byte) (patchResult, error) {
+	document, err := stdjson.Marshal(old)
+	if err != nil {
+		return patchResult{}, apierrors.NewInternalError(err)
+	}
+	var patched []byte
+	var unknown []error
+	if patchType == types.JSONPatchType {
+		patched, unknown, err = applyOperations(document, patch)
+	} else {
+		patched, unknown, err = applyMerge(document, patch)
+	}
+	if err != nil {
+		return patchResult{}, err
+	}
+	if err := checkSize(patched); err != nil {
+		return patchResult{}, err
+	}
+	obj, err := kinds.New(kind.GroupVersionKind)
+	if err != nil {
+		return patchResult{}, apierrors.NewInternalError(err)
+	}
+	gvk := kind.GroupVersionKind
+	serializer := json.NewSerializerWithOptions(json.DefaultMetaFactory, kinds.Scheme(), kinds.Scheme(),
+		json.SerializerOptions{Strict: true})
+	decoded, got, err := serializer.Decode(patched, &gvk, nil)
+	if strict, ok := runtime.AsStrictDecodingError(err); ok && decoded != nil {
+		unknown, err = append(unknown, strict.Errors()...), nil
+	}
+	if err == nil {
+		var fits bool
+		if obj, fits = decoded.(kinds.Object); !fits || *got != gvk {
+			err = fmt.Errorf("unable to decode %s into %s", got, gvk)
+		}
+	}
+	if err != nil {
+		return patchResult{}, unfit(string(patched), err)
+	}
+	return patchResult{obj: obj, shown: string(patched), unknown: unknown}, nil
+}
+
+// operation is one step of a JSON patch, as far as strict decoding looks at it.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	From  string `json:"from"`
+	Value any    `json:"value"`
+}
+
+func applyOperations(document, patch []byte) ([]byte, []error, error) {
+	var steps []operation
+	unknown, err := kjson.UnmarshalStrict(patch, &steps)
+	if err != nil {
+		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+	}
+	for i, field := range unknown {
+		unknown[i] = fmt.Errorf("json patch %w", field)
+	}
+	if len(steps) > maxOperations {
+		return nil, nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+			"The allowed maximum operations in a JSON patch is %d, got %d", maxOperations, len(steps)))
+	}
+	limitCopies()
+	parsed, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		return nil, nil, apierrors.NewBadRequest(err.Error())
+	}
+	patched, err := parsed.Apply(document)
+	if err != nil {
+		return nil, nil, plainError(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err.Error())
+	}
+	return patched, unknown, nil
+}
+
+// limitCopies bounds what copy operations add to a document. The library keeps the bound in
+// a variable, which is set once, before its first use.
+var limitCopies = sync.OnceFunc(func() { jsonpatch.AccumulatedCopySizeLimit = MaxBody })
+
+func applyMerge(document, patch []byte) ([]byte, []error, error) {
+	unknown, err := kjson.UnmarshalStrict(patch, &map[string]any{})
+	if err != nil {
+		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+	}
+	patched, err := jsonpatch.MergePatch(document, patch)
+	if err != nil {
+		return nil, nil, apierrors.NewBadRequest(err.Error())
+	}
+	return patched, unknown, nil
+}
+
+// patchStrategic applies a patch that merges lists by the keys which the Go types name.
+func patchStrategic(kind kinds.Kind, old kinds.Object, patch []byte) (patchResult, error) {
+	changes := map[string]any{}
+	unknown, err := kjson.UnmarshalStrict(patch, &changes)
+	if err != nil {
+		return patchResult{}, apierrors.NewBadRequest(err.Error())
+	}
+	document, err := runtime.DefaultUnstructuredConverter.ToUnstructured(old)
+	if err != nil {
+		return patchResult{}, apierrors.NewInternalError(err)
+	}
+	obj, err := kinds.New(kind.GroupVersionKind)
+	if err != nil {
+		return patchResult{}, apierrors.NewInternalError(err)
+	}
+	shown := fmt.Sprintf("%+v", changes)
+	patched, err := strategicpatch.StrategicMergeMapPatch(document, changes, obj)
+	if err != nil {
+		return patchResult{}, strategicError(err)
+	}
+	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(patched, obj, true)
+	if strict, ok := runtime.AsStrictDecodingError(err); ok {
+		unknown, err = append(unknown, strict.Errors()...), nil
+	}
+	if err != nil {
+		return patchResult{}, unfit(shown, err)
+	}
+	return patchResult{obj: obj, shown: shown, unknown: unknown}, nil
+}
+
+// strategicError tells a patch that is malformed from one that does not fit.
+func strategicError(err error) error {
+	for _, misfit := range []error{mergepatch.ErrNoListOfLists, mergepatch.ErrPatchContentNotMatchRetainKeys} {
+		if errors.Is(err, misfit) {
+			return plainError(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err.Error())
+		}
+	}
+	return apierrors.NewBadRequest(err.Error())
+}

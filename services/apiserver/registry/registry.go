@@ -1,0 +1,70 @@
+// Package registry holds what the API knows of each kind: the defaults it fills in, what
+// it refuses, what an update may not change, and what can be selected by. It is pure.
+// Objects go in and objects and errors come out; the verbs read and write the store.
+//
+// A write passes through here in this order:
+//
+//	body or patch                           decode.go, patch.go
+//	  -> BeforeCreate / BeforeUpdate        write.go: one order of steps for all kinds
+//	       metadata that the server keeps   meta.go
+//	       the kind's Strategy              pod*.go node.go lease.go event.go namespace.go generic.go
+//	  -> the store
+//
+// What a list or a watch asks for is read in listoptions.go, fields.go and continue.go; how
+// kinds differ in small ways stands in traits.go.
+package registry
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// Strategy is what one kind has to say about its objects. Objects come in the kind's
+// preferred version; the methods that prepare change obj and nothing else, and old is
+// never changed.
+type Strategy interface {
+	// PrepareForCreate drops what a client may not set and fills in the defaults. Doing
+	// it twice changes nothing more.
+	PrepareForCreate(obj kinds.Object, now time.Time)
+	// Validate is everything wrong with a prepared object, its metadata included.
+	Validate(obj kinds.Object) field.ErrorList
+	// PrepareForUpdate puts back what this subresource ("" is the object itself) may not
+	// change, and fills in the defaults.
+	PrepareForUpdate(obj, old kinds.Object, subresource string)
+	// ValidateUpdate is everything that keeps a prepared object from replacing old.
+	ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList
+	// Warnings are sentences for whoever creates obj.
+	Warnings(obj kinds.Object) []string
+	// Fields are the values that field selectors see. Every kind has metadata.name, and
+	// metadata.namespace when it has namespaces.
+	Fields(obj kinds.Object) fields.Set
+	// Graceful is the grace in seconds of a delete that asks for grace seconds, or for
+	// none in particular when grace is nil (API-11). ok is false when the kind has no
+	// graceful deletion.
+	Graceful(obj kinds.Object, grace *int64) (seconds int64, ok bool)
+}
+
+// For is the strategy of a kind in the release that compat imitates. Calling it is
+// cheap, and its result may be kept and shared.
+func For(kind kinds.Kind, compat proto.Compat) Strategy {
+	common := generic{kind: kinds.Preferred(kind)}
+	switch kind.GroupKind() {
+	case schema.GroupKind{Kind: "Pod"}:
+		return podStrategy{generic: common, compat: compat}
+	case schema.GroupKind{Kind: "Node"}:
+		return nodeStrategy{common}
+	case schema.GroupKind{Kind: "Namespace"}:
+		return namespaceStrategy{common}
+	case schema.GroupKind{Kind: "Event"}, schema.GroupKind{Group: "events.k8s.io", Kind: "Event"}:
+		return eventStrategy{common}
+	case schema.GroupKind{Group: "coordination.k8s.io", Kind: "Lease"}:
+		return leaseStrategy{common}
+	}
+	return common
+}

@@ -1,0 +1,5 @@
+package registry
+
+import "github.com/podfall/podfall/proto/kinds"
+
+func defaultTemplates(kinds.Object) {}
