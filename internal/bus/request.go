@@ -24,8 +24,8 @@ import (
 //	    | --- "4" to r.you.me.c2.3 -----------------> |   four parts were consumed
 //	    | <-- part ---------------------------------- |   the last
 //
-// A responder may be window parts ahead of what was consumed. Instead of a number the
-// requester may say "gone".
+// A responder may be window parts ahead of what was consumed, and the last part needs
+// no credit. Instead of a number the requester may say "gone".
 const (
 	window = 8
 	gone   = "gone"
@@ -127,7 +127,7 @@ func (c *Conn) ask(to proto.Identity, subject string, data []byte, room int) (*a
 // stop. The last pair may be an error: the parts before it are not the whole answer.
 func (c *Conn) Stream(ctx context.Context, to proto.Identity, subject string, data []byte) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		a, number, err := c.ask(to, subject, data, window)
+		a, number, err := c.ask(to, subject, data, window+1)
 		if err != nil {
 			yield(nil, fmt.Errorf("stream %s: %w", subject, err))
 			return

@@ -1,0 +1,326 @@
+package bus_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/proto"
+)
+
+func TestSenderGivesUpOnASilentReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := inProcess(t)
+		api, client := s.dial(proto.APIServer), s.dial(ann)
+		sent := 0
+		result := make(chan error, 1)
+		var stuck time.Time
+		s.serve(api, "api.>", func(ctx context.Context, call *bus.Call) {
+			for {
+				if err := call.Send(ctx, []byte("part"), true); err != nil {
+					result <- err
+					return
+				}
+				sent++
+				stuck = time.Now()
+			}
+		})
+		s.await(client, proto.APIServer, askAsAnn)
+		read := 0
+		var last error
+		for _, err := range client.Stream(bounded(t), proto.APIServer, askAsAnn, nil) {
+			if last = err; err != nil {
+				break
+			}
+			if read++; read == 1 {
+				if err := <-result; !errors.Is(err, bus.ErrGone) {
+					t.Errorf("Send: %v, want %v", err, bus.ErrGone)
+				}
+				if took := time.Since(stuck); took != 30*time.Second {
+					t.Errorf("Send gave up after %v, want 30s", took)
+				}
+			}
+		}
+		if sent != 8 || read != 8 || !errors.Is(last, bus.ErrAbandoned) {
+			t.Errorf("sent %d, read %d, then %v; want 8, 8, %v", sent, read, last, bus.ErrAbandoned)
+		}
+	})
+}
+
+func TestSendEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := inProcess(t)
+		api, client := s.dial(proto.APIServer), s.dial(ann)
+		result := make(chan error, 1)
+		s.serve(api, "api.>", func(ctx context.Context, call *bus.Call) {
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			var err error
+			for err == nil {
+				err = call.Send(ctx, []byte("part"), true)
+			}
+			result <- err
+		})
+		s.await(client, proto.APIServer, askAsAnn)
+		for range client.Stream(bounded(t), proto.APIServer, askAsAnn, nil) {
+			if err := <-result; !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Send: %v, want %v", err, context.DeadlineExceeded)
+			}
+			break
+		}
+	})
+}
+
+func TestRequestEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := inProcess(t)
+		api, client := s.dial(proto.APIServer), s.dial(ann)
+		s.serve(api, "api.>", func(ctx context.Context, _ *bus.Call) { <-ctx.Done() })
+		s.await(client, proto.APIServer, askAsAnn)
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if _, err := client.Request(ctx, proto.APIServer, askAsAnn, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Request: %v, want %v", err, context.DeadlineExceeded)
+		}
+		if took := time.Since(start); took != 3*time.Second {
+			t.Errorf("Request returned after %v, want 3s", took)
+		}
+	})
+}
+
+// TestServeIsBounded fills every seat, and sees that the next call waits for one.
+func TestServeIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := inProcess(t)
+		api, client := s.dial(proto.APIServer), s.dial(ann)
+		running := make(chan struct{}, 2000)
+		leave := make(chan struct{})
+		s.serve(api, "api.>", func(ctx context.Context, call *bus.Call) {
+			running <- struct{}{}
+			<-leave
+			echo(ctx, call)
+		})
+		s.await(client, proto.APIServer, askAsAnn)
+		results := make(chan error, 1100)
+		for range 1100 {
+			go func() {
+				_, err := client.Request(bounded(t), proto.APIServer, askAsAnn, nil)
+				results <- err
+			}()
+		}
+		synctest.Wait()
+		if len(running) != 1024 {
+			t.Errorf("%d calls are running, want 1024", len(running))
+		}
+		close(leave)
+		for range 1100 {
+			if err := <-results; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// TestDeadPeerIsNoticed has a connection whose bytes stop moving without an end.
+func TestDeadPeerIsNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := inProcess(t)
+		client := s.dial(ann)
+		connect := s.connect
+		var valve valve
+		s.connect = func(c bus.Config) bus.Config {
+			c = connect(c)
+			open := c.InProcess
+			c.InProcess = func() (net.Conn, error) {
+				conn, err := open()
+				return &valved{Conn: conn, valve: &valve}, err
+			}
+			return c
+		}
+		cut := s.dial(node1)
+		valve.Store(true)
+		start := time.Now()
+		waitFor(t, cut, false)
+		if took := time.Since(start); took > 8*time.Second {
+			t.Errorf("a dead connection was noticed after %v, want at most 8s", took)
+		}
+		time.Sleep(time.Hour)
+		valve.Store(false)
+		start = time.Now()
+		waitFor(t, cut, true)
+		if took := time.Since(start); took > 3*time.Second {
+			t.Errorf("reconnected %v after the path was whole again, want at most 3s", took)
+		}
+		if !client.Connected() {
+			t.Error("the other connection was lost, too")
+		}
+	})
+}
+
+func TestDialWaitsForTheBus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var server *bus.Server
+		dial := func(ctx context.Context) (*bus.Conn, error) {
+			return bus.Dial(ctx, bus.Config{Identity: ann, InProcess: func() (net.Conn, error) {
+				if server == nil {
+					return nil, net.ErrClosed
+				}
+				return server.InProcessConn()
+			}})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := dial(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Dial without a bus: %v, want %v", err, context.DeadlineExceeded)
+		}
+		connected := make(chan error, 1)
+		go func() {
+			conn, err := dial(t.Context())
+			if err == nil {
+				conn.Close()
+			}
+			connected <- err
+		}()
+		time.Sleep(time.Hour)
+		server = startServer(t, bus.ServerConfig{Port: bus.InProcessOnly})
+		if err := <-connected; err != nil {
+			t.Errorf("Dial: %v", err)
+		}
+	})
+}
+
+func TestEverythingEndsWithClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := inProcess(t)
+		api, client := s.dial(proto.APIServer), s.dial(ann)
+		s.serve(api, "api.>", func(ctx context.Context, _ *bus.Call) { <-ctx.Done() })
+		s.await(client, proto.APIServer, askAsAnn)
+		sub := subscribe(t, client, "watch.cluster.g1", 1)
+		ended := make(chan error, 3)
+		go func() {
+			_, err := client.Request(t.Context(), proto.APIServer, askAsAnn, nil)
+			ended <- err
+		}()
+		go func() {
+			_, err := sub.Next(t.Context())
+			ended <- err
+		}()
+		go func() { ended <- client.Serve(t.Context(), "watch.cluster.>", echo) }()
+		synctest.Wait()
+		client.Close()
+		client.Close()
+		for range 3 {
+			if err := <-ended; !errors.Is(err, bus.ErrClosed) {
+				t.Errorf("after Close: %v, want %v", err, bus.ErrClosed)
+			}
+		}
+		if err := client.Publish("watch.cluster.g1", nil); !errors.Is(err, bus.ErrClosed) {
+			t.Errorf("Publish: %v, want %v", err, bus.ErrClosed)
+		}
+		if _, err := client.Subscribe("watch.cluster.g1", 1); !errors.Is(err, bus.ErrClosed) {
+			t.Errorf("Subscribe: %v, want %v", err, bus.ErrClosed)
+		}
+	})
+}
+
+func TestServerSaysWhyItCannotStart(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	address, ok := taken.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatalf("address %v", taken.Addr())
+	}
+	_, err = bus.StartServer(t.Context(), bus.ServerConfig{Port: address.Port})
+	if err == nil || !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("StartServer: %v, want the reason", err)
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "credentials")
+	ids := []proto.Identity{proto.APIServer, node1, proto.Node("../../n2"), ann}
+	users, err := bus.WriteCredentials(dir, ids...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != len(ids) {
+		t.Fatalf("%d files, %v, want %d", len(entries), err, len(ids))
+	}
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err != nil || info.Mode() != 0o600 {
+			t.Errorf("%s: mode %v, %v, want 0600", entry.Name(), info.Mode(), err)
+		}
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("directory: mode %v, %v, want 0700", info.Mode(), err)
+	}
+	again, err := bus.WriteCredentials(dir, append(ids, node2)...)
+	if err != nil || len(again) != 5 {
+		t.Fatalf("second time: %d users, %v", len(again), err)
+	}
+	for i, user := range users {
+		if again[i] != user {
+			t.Errorf("the key of %s was replaced", user.Identity)
+		}
+	}
+	loaded, err := bus.LoadUsers(dir)
+	if err != nil || len(loaded) != 5 {
+		t.Errorf("LoadUsers: %v, %v, want the same five", loaded, err)
+	}
+	server := startServer(t, bus.ServerConfig{Users: loaded})
+	for _, user := range loaded {
+		seed, err := bus.LoadSeed(dir, user.Identity)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := bus.Dial(bounded(t), bus.Config{URLs: []string{server.URL()}, Identity: user.Identity, Seed: seed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+	}
+}
+
+func TestExposedCredentialsAreRefused(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "credentials")
+	if _, err := bus.WriteCredentials(dir, node1, node2); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(dir, "node:n1.nk"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bus.LoadSeed(dir, node1); !errors.Is(err, bus.ErrExposed) {
+		t.Errorf("LoadSeed of a file others can read: %v, want %v", err, bus.ErrExposed)
+	}
+	if _, err := bus.LoadUsers(dir); !errors.Is(err, bus.ErrExposed) {
+		t.Errorf("LoadUsers with a file others can read: %v, want %v", err, bus.ErrExposed)
+	}
+	if err := os.Remove(filepath.Join(dir, "node:n1.nk")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("node:n2.nk", filepath.Join(dir, "node:n1.nk")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bus.WriteCredentials(dir, node1); !errors.Is(err, bus.ErrExposed) {
+		t.Errorf("WriteCredentials over a symlink: %v, want %v", err, bus.ErrExposed)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bus.LoadSeed(dir, node2); !errors.Is(err, bus.ErrExposed) {
+		t.Errorf("LoadSeed from an open directory: %v, want %v", err, bus.ErrExposed)
+	}
+}
