@@ -150,6 +150,14 @@ func (s *State) remove(uid types.UID) bool {
 	return true
 }
 
+// Reconsider queues the pod again after its binding was refused, unless it has changed
+// since: then its newer version is queued or placed already.
+func (s *State) Reconsider(pod *corev1.Pod) {
+	if s.pending[pod.UID] == nil && s.on[pod.UID] == "" {
+		s.enqueue(pod)
+	}
+}
+
 // Next takes the next pod to decide about; nil when there is none.
 func (s *State) Next() *corev1.Pod {
 	for len(s.queue) > 0 {
@@ -201,4 +209,41 @@ func resourcesEqual(a, b corev1.ResourceList) bool {
 		}
 	}
 	return true
+}
+
+// replaceNodes makes the known nodes exactly these.
+func replaceNodes(s *State, nodes []*corev1.Node) {
+	listed := map[string]bool{}
+	for _, node := range nodes {
+		listed[node.Name] = true
+		s.SetNode(node)
+	}
+	for name := range s.nodes {
+		if !listed[name] {
+			s.RemoveNode(name)
+		}
+	}
+}
+
+func removeNode(s *State, node *corev1.Node) { s.RemoveNode(node.Name) }
+
+// replacePods makes the known pods exactly these.
+func replacePods(s *State, pods []*corev1.Pod) {
+	listed := map[types.UID]bool{}
+	for _, pod := range pods {
+		listed[pod.UID] = true
+	}
+	for uid := range s.pending {
+		if !listed[uid] {
+			delete(s.pending, uid)
+		}
+	}
+	for uid, pod := range s.placed {
+		if !listed[uid] {
+			s.RemovePod(pod)
+		}
+	}
+	for _, pod := range pods {
+		s.SetPod(pod)
+	}
 }

@@ -1,0 +1,342 @@
+package stories
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/podfall/podfall/e2e/stage"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/kubelet"
+)
+
+// player carries out the commands of one story on one cluster.
+type player struct {
+	t       *testing.T
+	cluster *stage.Cluster
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	zero    time.Time // of the first DELETE
+	watches map[string]*watcher
+}
+
+// watcher is a watch that a story has opened, and the revision it has seen last.
+type watcher struct {
+	options metav1.ListOptions
+	stream  watch.Interface
+}
+
+// do carries out one command and returns what happened, a line each.
+func (p *player) do(command string) string {
+	p.t.Helper()
+	name, args := split(p.t, command)
+	handle, known := map[string]func(arguments) string{
+		"cluster": p.make, "pod": p.pod, "delete": p.delete, "wait": p.wait, "stop": p.stop, "start": p.start,
+		"cut": p.cut, "heal": p.heal, "patch": p.patch, "churn": p.churn, "watch": p.watch, "read": p.read, "leave": p.leave,
+		"containers": p.containers,
+	}[name]
+	if !known {
+		p.t.Fatalf("no command %q", name)
+	}
+	answer := handle(args)
+	return answer + p.happened()
+}
+
+// happened prints the steps since the last command.
+func (p *player) happened() string {
+	p.cluster.Settle()
+	var b strings.Builder
+	for _, step := range p.cluster.Trace().Take() {
+		at := "before"
+		if !p.zero.IsZero() && !step.At.Before(p.zero) {
+			at = seconds(step.At.Sub(p.zero))
+		}
+		fmt.Fprintf(&b, "%-9s %-14s %s\n", at, step.Actor, step.Text)
+	}
+	return b.String()
+}
+
+// make starts the cluster: cluster [nodes=N] [compat=R] [timing=fastest] [history=N].
+func (p *player) make(args arguments) string {
+	config := stage.Config{Nodes: args.number("nodes", 1), Compat: args.named["compat"], History: args.number("history", 0)}
+	if args.named["timing"] == "fastest" {
+		fastest := kubelet.Fastest()
+		config.Timing = &fastest
+	}
+	p.cluster = stage.New(p.t, config)
+	p.ctx, p.cancel = context.WithCancel(p.t.Context())
+	p.watches = map[string]*watcher{}
+	p.cluster.Trace().WatchPods(p.ctx, p.cluster.API(), &p.running)
+	return ""
+}
+
+// end closes what the story has opened. The cluster ends with the test.
+func (p *player) end() {
+	if p.cancel == nil {
+		return
+	}
+	for _, w := range p.watches {
+		w.stream.Stop()
+	}
+	p.cancel()
+	p.running.Wait()
+}
+
+// pod creates one: pod NAME [script="…"] [grace=N] [finalizer=F] [node=N] [restart=P] [cpu=Q].
+func (p *player) pod(args arguments) string {
+	grace := int64(args.number("grace", 30))
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: args.name},
+		Spec: corev1.PodSpec{
+			Containers:                    []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}},
+			TerminationGracePeriodSeconds: &grace, NodeName: args.named["node"],
+			RestartPolicy: corev1.RestartPolicy(args.named["restart"]),
+		},
+	}
+	if script := args.named["script"]; script != "" {
+		pod.Annotations = map[string]string{"script.podfall.io/main": script}
+	}
+	if finalizer := args.named["finalizer"]; finalizer != "" {
+		pod.Finalizers = []string{finalizer}
+	}
+	if selector := args.named["nowhere"]; selector != "" {
+		pod.Spec.NodeSelector = map[string]string{"podfall.io/nowhere": selector}
+	}
+	_, err := p.cluster.API().Create(p.ctx, p.target(args.name), pod, metav1.CreateOptions{})
+	return p.answer(err)
+}
+
+// delete deletes a pod: delete NAME [grace=N] [uid=X].
+func (p *player) delete(args arguments) string {
+	var options metav1.DeleteOptions
+	if _, asked := args.named["grace"]; asked {
+		grace := int64(args.number("grace", 0))
+		options.GracePeriodSeconds = &grace
+	}
+	if uid, asked := args.named["uid"]; asked {
+		options.Preconditions = metav1.NewUIDPreconditions(uid)
+	}
+	if p.zero.IsZero() {
+		p.zero = time.Now()
+	}
+	_, err := p.cluster.API().Delete(p.ctx, p.target(args.name), options)
+	return p.answer(err)
+}
+
+// wait waits for a time, or for a pod: wait 5s, wait NAME running|ended|gone.
+func (p *player) wait(args arguments) string {
+	if d, err := time.ParseDuration(args.name); err == nil {
+		time.Sleep(d)
+		return ""
+	}
+	for limit := time.Now().Add(time.Hour); time.Now().Before(limit); time.Sleep(time.Millisecond) {
+		if p.is(args.name, args.word) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("an hour later, %s is not %s\n", args.name, args.word)
+}
+
+func (p *player) is(name, state string) bool {
+	obj, err := p.cluster.API().Get(p.ctx, p.target(name), metav1.GetOptions{})
+	if state == "gone" {
+		return apierrors.IsNotFound(err)
+	}
+	pod, ok := obj.(*corev1.Pod)
+	if err != nil || !ok {
+		return false
+	}
+	switch state {
+	case "running":
+		return len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].Ready
+	case "ended":
+		return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	}
+	p.t.Fatalf("no state %q", state)
+	return false
+}
+
+// stop ends a process as kill -9 would: stop kubelet/node-1. start starts it again.
+func (p *player) stop(args arguments) string {
+	p.cluster.Stop(args.name)
+	return ""
+}
+
+func (p *player) start(args arguments) string {
+	p.cluster.Start(args.name)
+	return ""
+}
+
+// cut holds a node's link to the bus; heal ends it.
+func (p *player) cut(args arguments) string {
+	p.cluster.Cut(args.name)
+	return ""
+}
+
+func (p *player) heal(args arguments) string {
+	p.cluster.Heal(args.name)
+	return ""
+}
+
+// patch changes a pod: patch NAME finalizers=none | phase=Succeeded.
+func (p *player) patch(args arguments) string {
+	target, patch := p.target(args.name), ""
+	switch {
+	case args.named["finalizers"] == "none":
+		patch = `{"metadata":{"finalizers":null}}`
+	case args.named["phase"] != "":
+		target.Subresource = "status"
+		patch = fmt.Sprintf(`{"status":{"phase":%q}}`, args.named["phase"])
+	default:
+		p.t.Fatal("patch what?")
+	}
+	_, err := p.cluster.API().Patch(p.ctx, target, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	return p.answer(err)
+}
+
+// churn writes N times something that no pod watcher sees, so that history moves on.
+func (p *player) churn(args arguments) string {
+	kind, _ := kinds.ByResource("configmaps")
+	target := podapi.Target{Kind: kind, Namespace: "default", Name: "churn"}
+	count, err := strconv.Atoi(args.name)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for i := range count {
+		_, err := p.cluster.API().Create(p.ctx, target, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "churn-" + strconv.Itoa(i)},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	return ""
+}
+
+// watch opens one: watch AS [fields=SELECTOR] [from=AS2]. It begins where the watch of
+// that name was left.
+func (p *player) watch(args arguments) string {
+	w := p.watches[args.name]
+	if w == nil {
+		w = &watcher{options: metav1.ListOptions{FieldSelector: args.named["fields"]}}
+		list, err := p.cluster.API().List(p.ctx, p.target(""), w.options)
+		if err != nil {
+			return p.answer(err)
+		}
+		w.options.ResourceVersion = list.ResourceVersion
+		p.watches[args.name] = w
+	}
+	stream, err := p.cluster.API().Watch(p.ctx, p.target(""), w.options)
+	w.stream = stream
+	return p.answer(err)
+}
+
+// read prints what a watch has received, up to count events: read AS [count].
+func (p *player) read(args arguments) string {
+	w, most := p.watches[args.name], 1000
+	if args.word != "" {
+		most, _ = strconv.Atoi(args.word)
+	}
+	text := ""
+	for range most {
+		p.cluster.Settle()
+		select {
+		case event, open := <-w.stream.ResultChan():
+			if !open {
+				return text + args.name + " ended\n"
+			}
+			if status, failed := event.Object.(*metav1.Status); failed {
+				text += fmt.Sprintf("%s: ERROR %d %s\n", args.name, status.Code, status.Reason)
+				continue
+			}
+			pod, _ := event.Object.(*corev1.Pod)
+			w.options.ResourceVersion = pod.ResourceVersion
+			text += fmt.Sprintf("%s: %s %s %s\n", args.name, event.Type, pod.Name, stage.Summary(pod))
+		default:
+			return text
+		}
+	}
+	return text
+}
+
+// leave closes a watch; its last revision is kept.
+func (p *player) leave(args arguments) string {
+	p.watches[args.name].stream.Stop()
+	return ""
+}
+
+// containers prints what a node's runtime holds: containers node-1.
+func (p *player) containers(args arguments) string {
+	return p.cluster.Containers(args.name)
+}
+
+func (p *player) target(name string) podapi.Target {
+	kind, _ := kinds.ByResource("pods")
+	return podapi.Target{Kind: kind, Namespace: "default", Name: name}
+}
+
+// answer prints a refusal; success is told by what happens.
+func (p *player) answer(err error) string {
+	if err == nil {
+		return ""
+	}
+	return fmt.Sprintf("refused: %s %v\n", apierrors.ReasonForError(err), err)
+}
+
+// arguments are a command's: a name, perhaps a word, and named values.
+type arguments struct {
+	t          *testing.T
+	name, word string
+	named      map[string]string
+}
+
+// split reads a command line; values with spaces stand in double quotes.
+func split(t *testing.T, line string) (string, arguments) {
+	t.Helper()
+	args := arguments{t: t, named: map[string]string{}}
+	var words []string
+	for rest := line; rest != ""; {
+		word, after, _ := strings.Cut(rest, " ")
+		if key, value, quoted := strings.Cut(rest, `="`); quoted && !strings.ContainsAny(key, " ") {
+			value, after, _ = strings.Cut(value, `"`)
+			word, after = key+"="+value, strings.TrimPrefix(after, " ")
+		}
+		words, rest = append(words, word), after
+	}
+	for _, word := range words[1:] {
+		switch key, value, named := strings.Cut(word, "="); {
+		case named:
+			args.named[key] = value
+		case args.name == "":
+			args.name = word
+		default:
+			args.word = word
+		}
+	}
+	return words[0], args
+}
+
+func (a arguments) number(key string, otherwise int) int {
+	a.t.Helper()
+	text, given := a.named[key]
+	if !given {
+		return otherwise
+	}
+	value, err := strconv.Atoi(text)
+	if err != nil {
+		a.t.Fatalf("%s=%s: %v", key, text, err)
+	}
+	return value
+}
