@@ -226,10 +226,10 @@ func (c *Conn) cause(s *session, err error, size int) error {
 }
 
 // failed is told what NATS finds out later than the call that caused it.
-func (c *Conn) failed(err error) {
+func (c *Conn) failed(sub *nats.Subscription, err error) {
 	switch {
 	case errors.Is(err, nats.ErrSlowConsumer):
-		c.note(slog.LevelDebug, "bus reader has missed messages", "identity", c.id)
+		c.note(slog.LevelInfo, "bus reader has missed messages", "identity", c.id, "subject", sub.Subject)
 	case errors.Is(err, nats.ErrPermissionViolation):
 		c.note(slog.LevelWarn, "bus refused a message", "identity", c.id, "error", err)
 		c.refused(err)

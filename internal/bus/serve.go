@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -19,7 +20,9 @@ import (
 const (
 	// served is how many calls of one Serve run at the same time.
 	served = 1024
-	// queued is how many more may wait for their turn; the rest is lost.
+	// spare is how many goroutines may wait for the next call.
+	spare = 32
+	// queued is how many more calls may wait for their turn; the rest is lost.
 	queued = 4096
 	// silence is how long a sender waits for a credit.
 	silence = 30 * time.Second
@@ -44,8 +47,8 @@ type Call struct {
 	credit *credit
 }
 
-// Serve calls h for each request on subject, which may hold wildcards, in a goroutine
-// of its own, at most 1024 at a time. It returns when ctx ends (nil), when the Conn is
+// Serve calls h for each request on subject, which may hold wildcards, beside each
+// other, at most 1024 at a time. It returns when ctx ends (nil), when the Conn is
 // closed or when the bus forbids the subject, after all calls have returned. A request
 // whose reply subject is not an answer from this identity to the sender is dropped; a
 // handler that returns without an answer abandons the call, and the requester is told.
@@ -54,39 +57,70 @@ func (c *Conn) Serve(ctx context.Context, subject string, h Handler) error {
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer sub.Close()
-	seats := make(chan struct{}, served)
-	for {
-		msg, err := sub.next(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, ErrBehind):
-			c.note(slog.LevelWarn, "requests may have been lost", "identity", c.id, "subject", subject)
-			continue
-		case err != nil:
-			return fmt.Errorf("serve %s: %w", subject, err)
-		}
-		from, ok := c.requester(msg)
-		if !ok {
-			c.note(slog.LevelWarn, "request with a foreign reply subject dropped",
-				"identity", c.id, "subject", msg.Subject, "reply", msg.Reply)
-			continue
-		}
-		select {
-		case seats <- struct{}{}:
-		case <-ctx.Done():
-			return nil
-		}
-		running.Go(func() {
-			defer func() { <-seats }()
-			call := &Call{Subject: msg.Subject, Data: msg.Data, conn: c, reply: msg.Reply, from: from}
-			defer call.end()
-			h(ctx, call)
-		})
+	desk := &desk{conn: c, sub: sub, handle: h}
+	desk.open(ctx)
+	select {
+	case <-ctx.Done():
+	case <-sub.done:
+		err = fmt.Errorf("serve %s: %w", subject, sub.why)
 	}
+	sub.Close()
+	desk.seats.Wait()
+	return err
+}
+
+// desk is one Serve: goroutines that take calls from one queue. Whoever takes one and
+// leaves nobody waiting starts the next, so that there are as many as calls run beside
+// each other, and a few more.
+type desk struct {
+	conn   *Conn
+	sub    *Subscription
+	handle Handler
+	seats  sync.WaitGroup
+	taken  atomic.Int32
+	idle   atomic.Int32
+}
+
+// open starts one more goroutine, unless there are as many as may be.
+func (d *desk) open(ctx context.Context) {
+	if d.taken.Add(1) > served {
+		d.taken.Add(-1)
+		return
+	}
+	d.seats.Go(func() {
+		defer d.taken.Add(-1)
+		d.work(ctx)
+	})
+}
+
+// work takes calls until Serve ends, or enough others wait for them.
+func (d *desk) work(ctx context.Context) {
+	for d.idle.Add(1) <= spare {
+		select {
+		case msg := <-d.sub.queue:
+			if d.idle.Add(-1) == 0 {
+				d.open(ctx)
+			}
+			d.answer(ctx, msg)
+		case <-ctx.Done():
+			return
+		case <-d.sub.done:
+			return
+		}
+	}
+	d.idle.Add(-1)
+}
+
+func (d *desk) answer(ctx context.Context, msg *nats.Msg) {
+	from, ok := d.conn.requester(msg)
+	if !ok {
+		d.conn.note(slog.LevelWarn, "request with a foreign reply subject dropped",
+			"identity", d.conn.id, "subject", msg.Subject, "reply", msg.Reply)
+		return
+	}
+	call := &Call{Subject: msg.Subject, Data: msg.Data, conn: d.conn, reply: msg.Reply, from: from}
+	defer call.end()
+	d.handle(ctx, call)
 }
 
 // requester is who gets the answer to msg, as a token. It must be who asked where the

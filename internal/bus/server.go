@@ -44,6 +44,7 @@ const (
 	defaultHost       = "127.0.0.1"
 	defaultMaxPayload = 8 << 20
 	startTimeout      = 10 * time.Second
+	startCheck        = 50 * time.Millisecond
 	writeDeadline     = 10 * time.Second
 	serverPing        = 30 * time.Second
 )
@@ -69,15 +70,28 @@ func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	log := newServerLog(ctx, cfg.Log)
 	ns.SetLogger(log, false, false)
 	ns.Start()
-	if !ns.ReadyForConnections(startTimeout) {
+	if err := ready(ctx, ns, log); err != nil {
 		ns.Shutdown()
 		ns.WaitForShutdown()
-		if text := log.fatal.Load(); text != nil {
-			return nil, fmt.Errorf("start bus: %w: %s", errNotReady, *text)
-		}
-		return nil, fmt.Errorf("start bus: %w", errNotReady)
+		return nil, fmt.Errorf("start bus: %w", err)
 	}
 	return &Server{nats: ns, listen: cfg.Port != InProcessOnly}, nil
+}
+
+// ready waits until the server takes connections, or has said why it never will.
+func ready(ctx context.Context, ns *server.Server, log *serverLog) error {
+	for range startTimeout / startCheck {
+		if ns.ReadyForConnections(startCheck) {
+			return nil
+		}
+		if text := log.fatal.Load(); text != nil {
+			return fmt.Errorf("%w: %s", errNotReady, *text)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return errNotReady
 }
 
 func (cfg ServerConfig) withDefaults() ServerConfig {

@@ -55,7 +55,7 @@ func (c *Conn) connector(cfg Config) (func() (*session, error), error) {
 		nats.ReconnectBufSize(-1),
 		// A server behind a link would otherwise tell its clients the way around it.
 		nats.IgnoreDiscoveredServers(),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { c.failed(err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) { c.failed(sub, err) }),
 	}
 	if cfg.InProcess != nil {
 		options = append(options, nats.InProcessServer(inProcess(cfg.InProcess)))
