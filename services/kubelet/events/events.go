@@ -1,0 +1,201 @@
+// Package events tells people what the kubelet does to their pods. Equal events of one
+// pod become one object with a count. Nothing waits for an event, and events are the
+// first thing that is given up under load: as upstream, a node sends so many a second,
+// keeps a bounded queue, and drops the rest.
+package events
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// API is what a recorder asks of the apiserver.
+type API interface {
+	Create(ctx context.Context, target podapi.Target, obj kinds.Object, opts metav1.CreateOptions) (kinds.Object, error)
+	Patch(ctx context.Context, target podapi.Target, kind types.PatchType, patch []byte, opts metav1.PatchOptions) (kinds.Object, error)
+}
+
+// Timing is how fast events go out: PerSecond on average, Burst at once; 0 sends none.
+type Timing struct{ PerSecond, Burst int }
+
+// Config is what a Recorder works with.
+type Config struct {
+	API    API
+	Clock  clock.Clock
+	Timing Timing
+	Node   string
+	Kind   kinds.Kind // of core Events
+	Log    *slog.Logger
+}
+
+const (
+	queueLimit = 1000
+	knownLimit = 4096
+)
+
+// Recorder queues events and sends them.
+type Recorder struct {
+	cfg Config
+
+	mu    sync.Mutex
+	known map[key]*record
+	order []key // oldest first
+	queue []key
+	last  int64 // of names, so that no two are equal
+	wake  chan struct{}
+}
+
+// key is what makes two events equal.
+type key struct {
+	uid                               types.UID
+	field, kind, reason, message string
+}
+
+type record struct {
+	event   *corev1.Event
+	created bool
+	queued  bool
+}
+
+// New sends nothing until Run.
+func New(cfg Config) *Recorder {
+	return &Recorder{cfg: cfg, known: map[key]*record{}, wake: make(chan struct{}, 1)}
+}
+
+// Pod records an event about a pod; kind is Normal or Warning.
+func (r *Recorder) Pod(pod *corev1.Pod, kind, reason, message string) {
+	r.record(pod, "", corev1.Event{Type: kind, Reason: reason, Message: message})
+}
+
+// Container records an event about one container of a pod.
+func (r *Recorder) Container(pod *corev1.Pod, container, kind, reason, message string) {
+	field := "spec.containers{" + container + "}"
+	for _, c := range pod.Spec.InitContainers {
+		if c.Name == container {
+			field = "spec.initContainers{" + container + "}"
+		}
+	}
+	r.record(pod, field, corev1.Event{Type: kind, Reason: reason, Message: message})
+}
+
+func (r *Recorder) record(pod *corev1.Pod, field string, what corev1.Event) {
+	now := metav1.Time{Time: r.cfg.Clock.Now().Truncate(time.Second)}
+	k := key{pod.UID, field, what.Type, what.Reason, what.Message}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known := r.known[k]; known != nil {
+		known.event.Count++
+		known.event.LastTimestamp = now
+		r.enqueue(k, known)
+		return
+	}
+	r.last = max(r.last+1, r.cfg.Clock.Now().UnixNano())
+	event := &what
+	event.ObjectMeta = metav1.ObjectMeta{Namespace: pod.Namespace, Name: fmt.Sprintf("%s.%x", pod.Name, r.last)}
+	event.InvolvedObject = corev1.ObjectReference{
+		Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+		ResourceVersion: pod.ResourceVersion, FieldPath: field,
+	}
+	event.Source = corev1.EventSource{Component: "kubelet", Host: r.cfg.Node}
+	event.ReportingController, event.ReportingInstance = "kubelet", r.cfg.Node
+	event.FirstTimestamp, event.LastTimestamp, event.Count = now, now, 1
+	known := &record{event: event}
+	r.known[k] = known
+	r.order = append(r.order, k)
+	if len(r.order) > knownLimit {
+		delete(r.known, r.order[0])
+		r.order = r.order[1:]
+	}
+	r.enqueue(k, known)
+}
+
+func (r *Recorder) enqueue(k key, known *record) {
+	if known.queued || len(r.queue) >= queueLimit {
+		return
+	}
+	known.queued = true
+	r.queue = append(r.queue, k)
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run sends until ctx ends.
+func (r *Recorder) Run(ctx context.Context) error {
+	if r.cfg.Timing.PerSecond <= 0 {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	pause := time.Second / time.Duration(r.cfg.Timing.PerSecond)
+	tokens, filled := r.cfg.Timing.Burst, r.cfg.Clock.Now()
+	for {
+		if gained := int(r.cfg.Clock.Since(filled) / pause); gained > 0 {
+			tokens = min(tokens+gained, r.cfg.Timing.Burst)
+			filled = filled.Add(time.Duration(gained) * pause)
+		}
+		event, created := r.next()
+		if event == nil {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-r.wake:
+			}
+			continue
+		}
+		if tokens == 0 {
+			if err := r.cfg.Clock.Sleep(ctx, pause); err != nil {
+				return err
+			}
+			tokens, filled = 1, r.cfg.Clock.Now()
+		}
+		tokens--
+		if err := r.send(ctx, event, created); err != nil && ctx.Err() == nil {
+			r.cfg.Log.WarnContext(ctx, "an event was not accepted", "reason", event.Reason, "pod", event.InvolvedObject.Name, "err", err)
+		}
+	}
+}
+
+// next takes the oldest queued event, as it is now.
+func (r *Recorder) next() (event *corev1.Event, created bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.queue) > 0 {
+		known := r.known[r.queue[0]]
+		r.queue = r.queue[1:]
+		if known == nil {
+			continue
+		}
+		created = known.created
+		known.queued, known.created = false, true
+		return known.event.DeepCopy(), created
+	}
+	return nil, false
+}
+
+func (r *Recorder) send(ctx context.Context, event *corev1.Event, created bool) error {
+	target := podapi.Target{Kind: r.cfg.Kind, Namespace: event.Namespace}
+	if created {
+		target.Name = event.Name
+		patch := fmt.Sprintf(`{"count":%d,"lastTimestamp":%q}`, event.Count, event.LastTimestamp.UTC().Format(time.RFC3339))
+		_, err := r.cfg.API.Patch(ctx, target, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		if !apierrors.IsNotFound(err) {
+			return err
+		}
+		target.Name = "" // it has expired: begin anew
+	}
+	_, err := r.cfg.API.Create(ctx, target, event, metav1.CreateOptions{})
+	return err
+}

@@ -1,0 +1,175 @@
+package kubelet
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/kubelet/podstate"
+	"github.com/podfall/podfall/services/kubelet/podworker"
+)
+
+// housekeep puts right what no single event says, in this order (KBL-72). It does
+// nothing before a complete list of pods has been seen (KBL-05).
+func (l *loop) housekeep(ctx context.Context) {
+	if !l.ready {
+		return
+	}
+	l.keepWorkers(ctx)
+	for _, uid := range l.parts.reporter.Known() {
+		if l.pods[uid] == nil {
+			l.parts.reporter.Forget(uid)
+		}
+	}
+	l.keepDirs(ctx)
+	l.keepKnown(ctx)
+	l.keepRuntime(ctx)
+	l.keepCgroups(ctx)
+}
+
+// keepWorkers forgets finished workers whose UID has left the API or begins anew, and
+// pushes the others that have left to their end (KBL-15, KBL-21).
+func (l *loop) keepWorkers(ctx context.Context) {
+	workers := l.parts.workers
+	for _, v := range workers.All() {
+		gone := l.pods[v.UID] == nil
+		switch {
+		case v.State == podworker.Confirming && (gone || v.Restart):
+			workers.Forget(ctx, v.UID)
+		case gone:
+			workers.Tell(ctx, v.UID, podworker.Removed{})
+			workers.Tell(ctx, v.UID, podworker.Due{})
+		}
+	}
+}
+
+// keepDirs removes the directories of pods that nobody knows.
+func (l *loop) keepDirs(ctx context.Context) {
+	for _, uid := range l.parts.volumes.Pods() {
+		if l.known(uid) {
+			continue
+		}
+		if err := l.parts.volumes.RemovePod(ctx, uid); err != nil {
+			l.parts.cfg.Log.ErrorContext(ctx, "there are orphaned volumes", "uid", uid, "err", err) // (KBL-76)
+		}
+	}
+}
+
+// keepKnown starts pods that no worker knows, and finishes rejected ones that are being
+// deleted.
+func (l *loop) keepKnown(ctx context.Context) {
+	for _, uid := range slices.Sorted(maps.Keys(l.pods)) {
+		if _, ok := l.parts.workers.Get(uid); ok {
+			continue
+		}
+		pod := l.pods[uid]
+		if !l.rejected[uid] {
+			l.add(ctx, pod)
+			continue
+		}
+		if seen, known := l.parts.relister.Last(uid); pod.DeletionTimestamp != nil && terminal(pod) && known && seen.Idle() {
+			delete(l.rejected, uid)
+			l.see(ctx, pod)
+		}
+	}
+}
+
+// keepRuntime kills what runs and belongs to no worker (KBL-73).
+func (l *loop) keepRuntime(ctx context.Context) {
+	for _, seen := range l.parts.relister.All() {
+		if _, ok := l.parts.workers.Get(seen.UID); ok || seen.Idle() {
+			continue
+		}
+		if pod := l.pods[seen.UID]; pod != nil && !l.rejected[seen.UID] {
+			continue
+		}
+		l.parts.cfg.Log.InfoContext(ctx, "kill a pod that only the runtime has", "pod", seen.Namespace+"/"+seen.Name, "uid", seen.UID)
+		l.parts.workers.Tell(ctx, seen.UID, podworker.Orphan{Pod: synthesise(seen)})
+	}
+}
+
+// keepCgroups destroys the cgroups of pods that nobody knows, once their volumes are
+// gone.
+func (l *loop) keepCgroups(ctx context.Context) {
+	uids, err := l.parts.cgroups.Pods()
+	if err != nil {
+		l.parts.cfg.Log.ErrorContext(ctx, "look for orphaned cgroups", "err", err)
+	}
+	dirs := l.parts.volumes.Pods()
+	for _, uid := range uids {
+		if l.known(uid) || slices.Contains(dirs, uid) {
+			continue
+		}
+		if err := l.parts.cgroups.Destroy(ctx, uid); err != nil {
+			l.parts.cfg.Log.ErrorContext(ctx, "destroy an orphaned cgroup", "uid", uid, "err", err)
+		}
+	}
+}
+
+func (l *loop) known(uid types.UID) bool {
+	if l.pods[uid] != nil {
+		return true
+	}
+	_, ok := l.parts.workers.Get(uid)
+	return ok
+}
+
+// synthesise is a pod as far as a runtime can tell: names and images.
+func synthesise(seen podstate.Pod) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: seen.Namespace, Name: seen.Name, UID: seen.UID}}
+	for _, c := range seen.Containers {
+		last := len(pod.Spec.Containers) - 1
+		if last < 0 || pod.Spec.Containers[last].Name != c.GetName() {
+			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: c.GetName(), Image: c.GetImage()})
+		}
+	}
+	return pod
+}
+
+// collect removes dead containers and sandboxes from the runtime: all of a pod that is
+// gone, and of a living one all but each container's last two (KBL-61).
+func (p *parts) collect(ctx context.Context) error {
+	ticker := p.cfg.Clock.Ticker(p.cfg.Timing.Loop.Collect)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+		for _, seen := range p.relister.All() {
+			p.collectPod(ctx, seen)
+		}
+	}
+}
+
+func (p *parts) collectPod(ctx context.Context, seen podstate.Pod) {
+	_, worked := p.workers.Get(seen.UID)
+	known, ready := p.set.Get(seen.UID)
+	gone := ready && known == nil && !worked && seen.Idle()
+	for _, c := range seen.Containers {
+		old := c != seen.Latest(c.GetName()) && c != seen.Previous(c.GetName())
+		if podstate.Alive(c) || (!gone && !old) {
+			continue
+		}
+		if err := p.runtime.RemoveContainer(ctx, c.GetId()); err != nil {
+			p.cfg.Log.WarnContext(ctx, "remove a dead container", "uid", seen.UID, "container", c.GetName(), "err", err)
+			return
+		}
+	}
+	for i, s := range seen.Sandboxes {
+		used := slices.ContainsFunc(seen.Containers, func(c *proto.Container) bool { return c.GetSandboxId() == s.GetId() })
+		if !gone && (i == 0 || used) {
+			continue
+		}
+		if err := p.runtime.RemovePodSandbox(ctx, s.GetId()); err != nil {
+			p.cfg.Log.WarnContext(ctx, "remove a dead sandbox", "uid", seen.UID, "err", err)
+			return
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package kubelet
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/kubelet/podstate"
+)
+
+// logRequest is what a client publishes on node.<name>.logs, as JSON.
+type logRequest struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	// UID may be empty: the newest pod of the name.
+	UID types.UID `json:"uid,omitempty"`
+	// Container may be empty if the pod has only one.
+	Container string `json:"container,omitempty"`
+	// Tail is how many lines from the end; 0 means all.
+	Tail int64 `json:"tail,omitempty"`
+	// Previous asks for the run before the present one.
+	Previous   bool `json:"previous,omitempty"`
+	Timestamps bool `json:"timestamps,omitempty"`
+}
+
+// logResponse answers it: Status is nil or why there is no log.
+type logResponse struct {
+	Log    string         `json:"log,omitempty"`
+	Status *metav1.Status `json:"status,omitempty"`
+}
+
+// logLimit is how many bytes from its end a log is cut to, so that an answer fits into
+// one message.
+const logLimit = 2 << 20
+
+// serveLogs answers requests for logs until ctx ends.
+func (p *parts) serveLogs(ctx context.Context) error {
+	return p.cfg.Bus.Serve(ctx, proto.NodeSubject(p.cfg.Node, "logs"), func(ctx context.Context, call *bus.Call) {
+		var answer logResponse
+		text, err := p.logs(ctx, call.Data)
+		if answer.Log = text; err != nil {
+			answer.Status = proto.StatusFrom(err)
+		}
+		data, err := json.Marshal(answer)
+		if err != nil {
+			p.cfg.Log.ErrorContext(ctx, "encode a log", "err", err)
+			return
+		}
+		if err := call.Send(ctx, data, false); err != nil && ctx.Err() == nil {
+			p.cfg.Log.WarnContext(ctx, "send a log", "err", err)
+		}
+	})
+}
+
+func (p *parts) logs(ctx context.Context, data []byte) (string, error) {
+	var request logRequest
+	if err := json.Unmarshal(data, &request); err != nil {
+		return "", apierrors.NewBadRequest("logs: " + err.Error())
+	}
+	container, err := p.logged(request)
+	if err != nil {
+		return "", err
+	}
+	text, err := p.runtime.ContainerLogs(ctx, &proto.ContainerLogsRequest{
+		ContainerId: container, TailLines: request.Tail, Timestamps: request.Timestamps,
+	})
+	if err != nil {
+		return "", apierrors.NewInternalError(fmt.Errorf("logs of %s/%s: %w", request.Namespace, request.Pod, err))
+	}
+	if len(text) > logLimit {
+		text = text[len(text)-logLimit:]
+	}
+	return string(text), nil
+}
+
+// logged is the id of the container that a request means.
+func (p *parts) logged(request logRequest) (string, error) {
+	pod, found := p.named(request)
+	if !found {
+		return "", apierrors.NewNotFound(p.kinds.pods.GroupResource(), request.Pod)
+	}
+	name := request.Container
+	if name == "" {
+		var names []string
+		for _, c := range pod.Containers {
+			names = append(names, c.GetName())
+		}
+		if names = slices.Compact(names); len(names) > 1 {
+			return "", apierrors.NewBadRequest(fmt.Sprintf("a container name must be specified for pod %s, choose one of: %v", request.Pod, names))
+		} else if len(names) == 1 {
+			name = names[0]
+		}
+	}
+	container := pod.Latest(name)
+	if request.Previous {
+		container = pod.Previous(name)
+	}
+	if container == nil && request.Previous {
+		return "", apierrors.NewBadRequest(fmt.Sprintf("previous terminated container %q in pod %q not found", name, request.Pod))
+	}
+	if container == nil {
+		return "", apierrors.NewBadRequest(fmt.Sprintf("container %q in pod %q is waiting to start or does not exist", name, request.Pod))
+	}
+	return container.GetId(), nil
+}
+
+// named is the pod that a request means, the newest of the name unless it says the UID.
+func (p *parts) named(request logRequest) (podstate.Pod, bool) {
+	var found []podstate.Pod
+	for _, pod := range p.relister.All() {
+		if pod.Namespace == request.Namespace && pod.Name == request.Pod && (request.UID == "" || request.UID == pod.UID) {
+			found = append(found, pod)
+		}
+	}
+	if len(found) == 0 {
+		return podstate.Pod{}, false
+	}
+	return slices.MaxFunc(found, func(a, b podstate.Pod) int { return cmp.Compare(created(a), created(b)) }), true
+}
+
+func created(pod podstate.Pod) int64 {
+	if len(pod.Sandboxes) == 0 {
+		return 0
+	}
+	return pod.Sandboxes[0].GetCreatedAtUnixNano()
+}

@@ -1,0 +1,83 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/internal/podapi"
+)
+
+// renew says that the kubelet lives (KBL-80).
+func (n *Node) renew(ctx context.Context) error {
+	ctx, cancel := n.cfg.Clock.Timeout(ctx, n.cfg.Timing.LeaseRenew) // a late renewal is worth less than the next
+	defer cancel()
+	for range 3 {
+		err := n.renewOnce(ctx)
+		if err == nil {
+			return nil
+		}
+		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		n.lease = nil
+		if err := n.fetchLease(ctx); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("renew lease of node %s: somebody else writes it", n.cfg.Name)
+}
+
+func (n *Node) renewOnce(ctx context.Context) error {
+	now := &metav1.MicroTime{Time: n.cfg.Clock.Now().Truncate(time.Microsecond)}
+	seconds := int32(n.cfg.Timing.LeaseDuration / time.Second)
+	if n.lease == nil {
+		lease := &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: leaseNamespace, Name: n.cfg.Name},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &n.cfg.Name, LeaseDurationSeconds: &seconds, RenewTime: now},
+		}
+		if n.object != nil {
+			lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.object.Name, UID: n.object.UID}}
+		}
+		obj, err := n.cfg.API.Create(ctx, n.leaseTarget(""), lease, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("create lease of node %s: %w", n.cfg.Name, err)
+		}
+		return n.takeLease(obj)
+	}
+	lease := n.lease.DeepCopy()
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &n.cfg.Name, &seconds, now
+	obj, err := n.cfg.API.Update(ctx, n.leaseTarget(n.cfg.Name), lease, metav1.UpdateOptions{})
+	if err != nil {
+		return fmt.Errorf("renew lease of node %s: %w", n.cfg.Name, err)
+	}
+	return n.takeLease(obj)
+}
+
+func (n *Node) fetchLease(ctx context.Context) error {
+	obj, err := n.cfg.API.Get(ctx, n.leaseTarget(n.cfg.Name), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get lease of node %s: %w", n.cfg.Name, err)
+	}
+	return n.takeLease(obj)
+}
+
+func (n *Node) takeLease(obj any) error {
+	lease, ok := obj.(*coordinationv1.Lease)
+	if !ok {
+		return fmt.Errorf("lease of node %s: the API answered with a %T", n.cfg.Name, obj)
+	}
+	n.lease = lease
+	return nil
+}
+
+func (n *Node) leaseTarget(name string) podapi.Target {
+	return podapi.Target{Kind: n.cfg.Leases, Namespace: leaseNamespace, Name: name}
+}

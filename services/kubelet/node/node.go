@@ -1,0 +1,265 @@
+// Package node registers the node, says how it is, and renews its lease. What it says
+// about the runtime it is told; it looks at nothing itself.
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// API is what a node asks of the apiserver.
+type API interface {
+	Create(ctx context.Context, target podapi.Target, obj kinds.Object, opts metav1.CreateOptions) (kinds.Object, error)
+	Get(ctx context.Context, target podapi.Target, opts metav1.GetOptions) (kinds.Object, error)
+	Update(ctx context.Context, target podapi.Target, obj kinds.Object, opts metav1.UpdateOptions) (kinds.Object, error)
+}
+
+// Timing is how often the node speaks.
+type Timing struct {
+	// LeaseDuration is how long a lease holds; it is renewed every LeaseRenew (KBL-80).
+	LeaseDuration, LeaseRenew time.Duration
+	// Compute is between two looks at the node, Report between two updates of a status
+	// in which only the heartbeat has changed.
+	Compute, Report time.Duration
+	// Retry is between two attempts to register.
+	Retry time.Duration
+}
+
+// Config is what a Node works with.
+type Config struct {
+	API      API
+	Clock    clock.Clock
+	Timing   Timing
+	Name     string
+	Labels   map[string]string
+	Capacity corev1.ResourceList
+	Boot     proto.Boot
+	// Problems is why the node is not ready; nothing when it is.
+	Problems func() []string
+	Nodes    kinds.Kind
+	Leases   kinds.Kind
+	Log      *slog.Logger
+}
+
+// Node speaks for one node.
+type Node struct {
+	cfg      Config
+	object   *corev1.Node
+	lease    *coordinationv1.Lease
+	reported time.Time
+}
+
+// leaseNamespace is where the nodes' leases are.
+const leaseNamespace = "kube-node-lease"
+
+// New says nothing yet.
+func New(cfg Config) *Node { return &Node{cfg: cfg} }
+
+// Register creates the Node object, or takes over the one that is there. It tries until
+// it has, or ctx ends.
+func (n *Node) Register(ctx context.Context) error {
+	for {
+		err := n.register(ctx)
+		if err == nil {
+			return nil
+		}
+		n.cfg.Log.WarnContext(ctx, "register the node", "node", n.cfg.Name, "err", err)
+		if err := n.cfg.Clock.Sleep(ctx, n.cfg.Timing.Retry); err != nil {
+			return err
+		}
+	}
+}
+
+func (n *Node) register(ctx context.Context) error {
+	obj, err := n.cfg.API.Create(ctx, n.target(""), n.fresh(), metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		obj, err = n.cfg.API.Get(ctx, n.target(""), metav1.GetOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("register node %s: %w", n.cfg.Name, err)
+	}
+	return n.take(obj)
+}
+
+// Run reports the status and renews the lease until ctx ends. Register comes first.
+func (n *Node) Run(ctx context.Context) error {
+	compute := n.cfg.Clock.Ticker(n.cfg.Timing.Compute)
+	defer compute.Stop()
+	renew := n.cfg.Clock.Ticker(n.cfg.Timing.LeaseRenew)
+	defer renew.Stop()
+	n.log(ctx, "report the node's status", n.Report(ctx))
+	n.log(ctx, "renew the node's lease", n.renew(ctx))
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-compute.C:
+			n.log(ctx, "report the node's status", n.Report(ctx))
+		case <-renew.C:
+			n.log(ctx, "renew the node's lease", n.renew(ctx))
+		}
+	}
+}
+
+func (n *Node) log(ctx context.Context, what string, err error) {
+	if err != nil && ctx.Err() == nil {
+		n.cfg.Log.WarnContext(ctx, "the node could not speak", "node", n.cfg.Name, "doing", what, "err", err)
+	}
+}
+
+// Report updates the node's status if it has changed, or if it has not been reported
+// for long.
+func (n *Node) Report(ctx context.Context) error {
+	now := n.cfg.Clock.Now()
+	for range 3 {
+		wanted, changed := n.status(n.object.Status, now)
+		if !changed && now.Sub(n.reported) < n.cfg.Timing.Report {
+			return nil
+		}
+		update := *n.object
+		update.Status = wanted
+		obj, err := n.cfg.API.Update(ctx, n.target("status"), &update, metav1.UpdateOptions{})
+		if err == nil {
+			n.reported = now
+			return n.take(obj)
+		}
+		switch {
+		case apierrors.IsNotFound(err): // somebody deleted the node: it comes back
+			return n.register(ctx)
+		case !apierrors.IsConflict(err):
+			return fmt.Errorf("report node %s: %w", n.cfg.Name, err)
+		}
+		if obj, err = n.cfg.API.Get(ctx, n.target(""), metav1.GetOptions{}); err != nil {
+			return fmt.Errorf("report node %s: %w", n.cfg.Name, err)
+		}
+		if err := n.take(obj); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("report node %s: it changes faster than it can be written", n.cfg.Name)
+}
+
+func (n *Node) take(obj kinds.Object) error {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return fmt.Errorf("node %s: the API answered with a %T", n.cfg.Name, obj)
+	}
+	n.object = node
+	return nil
+}
+
+func (n *Node) target(subresource string) podapi.Target {
+	return podapi.Target{Kind: n.cfg.Nodes, Name: n.cfg.Name, Subresource: subresource}
+}
+
+func (n *Node) fresh() *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: n.cfg.Name, Labels: n.cfg.Labels,
+	}}
+	node.Status, _ = n.status(corev1.NodeStatus{}, n.cfg.Clock.Now())
+	return node
+}
+
+// status is the node's status now, and whether more than the heartbeat differs from
+// what the API has.
+func (n *Node) status(old corev1.NodeStatus, now time.Time) (corev1.NodeStatus, bool) {
+	status := *old.DeepCopy()
+	status.Capacity = n.cfg.Capacity.DeepCopy()
+	status.Allocatable = n.cfg.Capacity.DeepCopy()
+	status.Addresses = []corev1.NodeAddress{
+		{Type: corev1.NodeInternalIP, Address: HostIP},
+		{Type: corev1.NodeHostName, Address: n.cfg.Name},
+	}
+	status.NodeInfo = corev1.NodeSystemInfo{
+		BootID: string(n.cfg.Boot), KubeletVersion: "v1.37.0", ContainerRuntimeVersion: "podfall://1",
+		OSImage: "podfall", OperatingSystem: n.cfg.Labels[corev1.LabelOSStable], Architecture: n.cfg.Labels[corev1.LabelArchStable],
+	}
+	status.Conditions = nil
+	for _, c := range append(pressures(), n.ready()) {
+		status.Conditions = append(status.Conditions, carry(c, old.Conditions, now))
+	}
+	for _, c := range old.Conditions {
+		if find(status.Conditions, c.Type) == nil {
+			status.Conditions = append(status.Conditions, c)
+		}
+	}
+	return status, !apiequality.Semantic.DeepEqual(quiet(old), quiet(status))
+}
+
+// HostIP is the address of every emulated node: they share one machine.
+const HostIP = "127.0.0.1"
+
+func (n *Node) ready() corev1.NodeCondition {
+	problems := n.cfg.Problems()
+	switch len(problems) {
+	case 0:
+		return corev1.NodeCondition{
+			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status",
+		}
+	case 1:
+		return corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: problems[0]}
+	}
+	return corev1.NodeCondition{
+		Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: "[" + strings.Join(problems, ", ") + "]",
+	}
+}
+
+func pressures() []corev1.NodeCondition {
+	return []corev1.NodeCondition{
+		{
+			Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse,
+			Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available",
+		},
+		{
+			Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse,
+			Reason: "KubeletHasNoDiskPressure", Message: "kubelet has no disk pressure",
+		},
+		{
+			Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse,
+			Reason: "KubeletHasSufficientPID", Message: "kubelet has sufficient PID available",
+		},
+	}
+}
+
+// carry stamps a condition: the heartbeat is now, the transition the old one unless the
+// status has changed.
+func carry(c corev1.NodeCondition, old []corev1.NodeCondition, now time.Time) corev1.NodeCondition {
+	c.LastHeartbeatTime = metav1.Time{Time: now.Truncate(time.Second)}
+	c.LastTransitionTime = c.LastHeartbeatTime
+	if was := find(old, c.Type); was != nil && was.Status == c.Status {
+		c.LastTransitionTime = was.LastTransitionTime
+	}
+	return c
+}
+
+func find(conditions []corev1.NodeCondition, kind corev1.NodeConditionType) *corev1.NodeCondition {
+	for i := range conditions {
+		if conditions[i].Type == kind {
+			return &conditions[i]
+		}
+	}
+	return nil
+}
+
+// quiet is a status without its heartbeats.
+func quiet(status corev1.NodeStatus) corev1.NodeStatus {
+	status = *status.DeepCopy()
+	for i := range status.Conditions {
+		status.Conditions[i].LastHeartbeatTime = metav1.Time{}
+	}
+	return status
+}

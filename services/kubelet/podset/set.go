@@ -1,0 +1,186 @@
+package podset
+
+import (
+	"strconv"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// Set is the node's pods as the API last showed them, and the operations that nobody
+// has taken yet. It is a sink for podapi's Follow.
+//
+// # Order
+//
+// Operations of one UID are taken in the order in which the API showed them. One that
+// has not been taken when the next arrives is replaced by it (newest wins), except that
+// a removal never hides the change before it: a kubelet that was too busy to look still
+// learns that the grace was shortened before the pod went (KBL-17).
+//
+// # Blocking
+//
+// Replace and Apply never block, so a loop that has stopped (KBL-07) does not stall the
+// watch; at most three operations wait for each UID.
+type Set struct {
+	mu     sync.Mutex
+	pods   map[types.UID]*corev1.Pod
+	ops    []Op
+	synced bool
+	wake   chan struct{}
+	first  chan struct{} // closed when the first list has come
+}
+
+// NewSet is an empty set.
+func NewSet() *Set {
+	return &Set{pods: map[types.UID]*corev1.Pod{}, wake: make(chan struct{}, 1), first: make(chan struct{})}
+}
+
+// Replace takes a complete list.
+func (s *Set) Replace(items []kinds.Object, _ string) {
+	var after []*corev1.Pod
+	for _, item := range items {
+		if pod, ok := item.(*corev1.Pod); ok {
+			after = append(after, pod)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ops := Diff(s.pods, after)
+	clear(s.pods)
+	for _, pod := range after {
+		s.pods[pod.UID] = pod
+	}
+	if !s.synced {
+		close(s.first)
+	}
+	s.synced = true
+	s.add(ops...)
+	s.signal() // an empty first list is news too: the sources are ready
+}
+
+// Apply takes one event of a watch.
+func (s *Set) Apply(event watch.Event) {
+	pod, ok := event.Object.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch event.Type {
+	case watch.Added, watch.Modified:
+		s.upsert(pod)
+	case watch.Deleted:
+		if last := s.pods[pod.UID]; last != nil {
+			delete(s.pods, pod.UID)
+			s.add(Op{Remove, last})
+		}
+	case watch.Bookmark, watch.Error:
+	}
+}
+
+// upsert also removes an older UID of the same name, first (KBL-03).
+func (s *Set) upsert(pod *corev1.Pod) {
+	if s.pods[pod.UID] == nil {
+		for _, other := range s.pods { // at most one: the API has each name once
+			if other.Namespace == pod.Namespace && other.Name == pod.Name {
+				delete(s.pods, other.UID)
+				s.add(Op{Remove, other})
+			}
+		}
+	}
+	op, differs := Change(s.pods[pod.UID], pod)
+	s.pods[pod.UID] = pod
+	if differs {
+		s.add(op)
+	}
+}
+
+func (s *Set) add(ops ...Op) {
+	for _, op := range ops {
+		s.put(op)
+	}
+	if len(ops) > 0 {
+		s.signal()
+	}
+}
+
+func (s *Set) put(op Op) {
+	if op.Verb == Remove || op.Verb == Add {
+		s.ops = append(s.ops, op)
+		return
+	}
+	for i := len(s.ops) - 1; i >= 0; i-- {
+		waiting := s.ops[i]
+		if waiting.Pod.UID != op.Pod.UID {
+			continue
+		}
+		if waiting.Verb == Remove || waiting.Verb == Add {
+			break
+		}
+		// A status change must not hide a waiting update.
+		s.ops[i] = Op{min(waiting.Verb, op.Verb), op.Pod}
+		if waiting.Verb == Delete || op.Verb == Delete {
+			s.ops[i].Verb = Delete
+		}
+		return
+	}
+	s.ops = append(s.ops, op)
+}
+
+func (s *Set) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Wake is readable when operations wait, or when the first list has come.
+func (s *Set) Wake() <-chan struct{} { return s.wake }
+
+// Synced is closed when the first list has come.
+func (s *Set) Synced() <-chan struct{} { return s.first }
+
+// Take hands over the waiting operations, and says whether a complete list has been
+// seen since the start (KBL-05).
+func (s *Set) Take() (ops []Op, ready bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ops, s.ops = s.ops, nil
+	return ops, s.synced
+}
+
+// Get is the pod of the UID as the API last showed it. It reports false until the
+// first list has come; after that a nil pod means that the API has no such UID.
+func (s *Set) Get(uid types.UID) (pod *corev1.Pod, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pods[uid], s.synced
+}
+
+// All are the pods as the API last showed them, oldest first.
+func (s *Set) All() []*corev1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return sorted(s.pods)
+}
+
+// Newer is whichever of two copies of one pod has the higher revision; either may be
+// nil.
+func Newer(a, b *corev1.Pod) *corev1.Pod {
+	if a == nil || (b != nil && revision(b) > revision(a)) {
+		return b
+	}
+	return a
+}
+
+func revision(pod *corev1.Pod) int64 {
+	n, err := strconv.ParseInt(pod.ResourceVersion, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}

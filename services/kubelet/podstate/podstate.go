@@ -1,0 +1,110 @@
+// Package podstate is plain data: what a runtime holds of one pod. The relister fills
+// it, and the worker's and the status's decisions read it.
+package podstate
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/proto"
+)
+
+// The labels that tie a sandbox or a container to its pod (CRI-14).
+const (
+	LabelPodName       = "io.kubernetes.pod.name"
+	LabelPodNamespace  = "io.kubernetes.pod.namespace"
+	LabelPodUID        = "io.kubernetes.pod.uid"
+	LabelContainerName = "io.kubernetes.container.name"
+)
+
+// Pod is what the runtime holds of one pod. Its slices are never written once the value
+// has been handed on.
+type Pod struct {
+	UID       types.UID
+	Namespace string
+	Name      string
+	// Sandboxes are ordered newest first.
+	Sandboxes []*proto.Sandbox
+	// Containers are ordered by name, and newest first within a name.
+	Containers []*proto.Container
+}
+
+// New orders what a runtime listed.
+func New(uid types.UID, sandboxes []*proto.Sandbox, containers []*proto.Container) Pod {
+	pod := Pod{UID: uid, Sandboxes: slices.Clone(sandboxes), Containers: slices.Clone(containers)}
+	slices.SortFunc(pod.Sandboxes, func(a, b *proto.Sandbox) int {
+		return cmp.Or(cmp.Compare(b.GetAttempt(), a.GetAttempt()), cmp.Compare(a.GetId(), b.GetId()))
+	})
+	slices.SortFunc(pod.Containers, func(a, b *proto.Container) int {
+		return cmp.Or(cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(b.GetAttempt(), a.GetAttempt()),
+			cmp.Compare(a.GetId(), b.GetId()))
+	})
+	switch {
+	case len(pod.Sandboxes) > 0:
+		pod.Namespace, pod.Name = pod.Sandboxes[0].GetPodNamespace(), pod.Sandboxes[0].GetPodName()
+	case len(pod.Containers) > 0:
+		labels := pod.Containers[0].GetLabels()
+		pod.Namespace, pod.Name = labels[LabelPodNamespace], labels[LabelPodName]
+	}
+	return pod
+}
+
+// Latest is the newest container of the name, or nil.
+func (p Pod) Latest(name string) *proto.Container { return p.nth(name, 0) }
+
+// Previous is the container before the newest of the name, or nil.
+func (p Pod) Previous(name string) *proto.Container { return p.nth(name, 1) }
+
+func (p Pod) nth(name string, n int) *proto.Container {
+	for _, c := range p.Containers {
+		if c.GetName() != name {
+			continue
+		}
+		if n == 0 {
+			return c
+		}
+		n--
+	}
+	return nil
+}
+
+// Running are the containers that may have a live process: RUNNING, and UNKNOWN, which
+// nobody has seen end.
+func (p Pod) Running() []*proto.Container {
+	var running []*proto.Container
+	for _, c := range p.Containers {
+		if Alive(c) {
+			running = append(running, c)
+		}
+	}
+	return running
+}
+
+// Alive reports whether c may have a live process.
+func Alive(c *proto.Container) bool {
+	switch c.GetState() {
+	case proto.ContainerState_CONTAINER_STATE_RUNNING, proto.ContainerState_CONTAINER_STATE_UNKNOWN:
+		return true
+	case proto.ContainerState_CONTAINER_STATE_CREATED, proto.ContainerState_CONTAINER_STATE_EXITED:
+		return false
+	}
+	return false
+}
+
+// Sandbox is the newest sandbox if it is ready, else nil.
+func (p Pod) Sandbox() *proto.Sandbox {
+	if len(p.Sandboxes) == 0 || p.Sandboxes[0].GetState() != proto.SandboxState_SANDBOX_STATE_READY {
+		return nil
+	}
+	return p.Sandboxes[0]
+}
+
+// Idle reports whether the runtime holds nothing alive of the pod: no container that
+// may run and no ready sandbox.
+func (p Pod) Idle() bool {
+	return len(p.Running()) == 0 && !slices.ContainsFunc(p.Sandboxes, func(s *proto.Sandbox) bool {
+		return s.GetState() == proto.SandboxState_SANDBOX_STATE_READY
+	})
+}

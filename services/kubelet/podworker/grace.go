@@ -1,0 +1,87 @@
+package podworker
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	// MinimumGrace is the least grace, in seconds, with which a worker stops a pod.
+	MinimumGrace int64 = 1
+	// MinimumStop is the least timeout, in seconds, that a runtime's StopContainer is
+	// given.
+	MinimumStop int64 = 2
+)
+
+// EffectiveGrace is how many seconds a pod has to end (KBL-16, upstream's
+// calculateEffectiveGracePeriod). Current is what is in force, 0 for nothing yet;
+// override is what a kill inside the node asked for. It reports whether a grace already
+// in force got shorter. It never grows, and is at least [MinimumGrace].
+func EffectiveGrace(current int64, override *int64, pod *corev1.Pod) (grace int64, shortened bool) {
+	grace = current
+	taken := false
+	for _, asked := range []*int64{pod.DeletionGracePeriodSeconds, override} {
+		if asked == nil || (grace != 0 && *asked >= grace) {
+			continue
+		}
+		grace, taken = *asked, true
+		if *asked == 0 {
+			break // nothing is shorter, and 0 must not read as "none yet"
+		}
+	}
+	if !taken && grace == 0 && pod.Spec.TerminationGracePeriodSeconds != nil {
+		grace = *pod.Spec.TerminationGracePeriodSeconds
+	}
+	grace = max(grace, MinimumGrace)
+	return grace, current != 0 && grace < current
+}
+
+// Reason is why one container is stopped.
+type Reason int
+
+// The reasons that choose a grace of their own (KBL-46), and the one that does not.
+const (
+	ReasonPod Reason = iota
+	ReasonStartupProbe
+	ReasonLivenessProbe
+)
+
+// BaseGrace is the grace in seconds of one container before any override (KBL-33a).
+func BaseGrace(pod *corev1.Pod, container *corev1.Container, reason Reason) int64 {
+	if pod.DeletionGracePeriodSeconds != nil {
+		return *pod.DeletionGracePeriodSeconds
+	}
+	if own := probeGrace(container, reason); own != nil {
+		return *own
+	}
+	if pod.Spec.TerminationGracePeriodSeconds != nil {
+		return *pod.Spec.TerminationGracePeriodSeconds
+	}
+	return MinimumStop
+}
+
+func probeGrace(container *corev1.Container, reason Reason) *int64 {
+	probe := container.StartupProbe
+	switch reason {
+	case ReasonPod:
+		return nil
+	case ReasonLivenessProbe:
+		probe = container.LivenessProbe
+	case ReasonStartupProbe:
+	}
+	if probe == nil {
+		return nil
+	}
+	return probe.TerminationGracePeriodSeconds
+}
+
+// StopTimeout is what StopContainer is given: the override if there is one, less the
+// whole seconds already spent on hooks and waiting, and at least [MinimumStop]
+// (KBL-33c to f).
+func StopTimeout(base int64, override *int64, spent time.Duration) int64 {
+	if override != nil {
+		base = *override
+	}
+	return max(base-int64(spent/time.Second), MinimumStop)
+}

@@ -1,0 +1,159 @@
+package podworker
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/kubelet/podstate"
+	"github.com/podfall/podfall/services/kubelet/status"
+)
+
+// scriptAnnotation + a container's name says how a scripted container behaves.
+const scriptAnnotation = "script.podfall.io/"
+
+// sync makes a pod run, or finds that it has ended.
+func (w *worker) sync(ctx context.Context, pod *corev1.Pod) Synced {
+	seen, err := w.look(ctx, pod.UID)
+	if err != nil {
+		return Synced{Err: err}
+	}
+	plan := PlanStart(pod, seen, w.crashes, w.cfg.Timing.Crash, w.cfg.Clock.Now())
+	starts := len(plan.Containers) > 0
+	if !starts || w.cfg.Timing.AwaitRelist {
+		w.cfg.Status.Report(pod, seen, status.Facts{Ended: plan.Ended, MayRun: true, Waiting: plan.Waiting})
+	}
+	if plan.Ended || !starts {
+		return Synced{Ended: plan.Ended, After: plan.After}
+	}
+	seen, err = w.launch(ctx, pod, seen, plan)
+	if err == nil && !w.cfg.Timing.AwaitRelist {
+		return w.reportLaunch(ctx, pod, seen, plan)
+	}
+	w.blind = true // the next run waits for a later look
+	return Synced{After: plan.After, Err: err}
+}
+
+// reportLaunch reports without waiting for the relist to notice what was started. What
+// has ended already is looked at again at the next tick.
+func (w *worker) reportLaunch(ctx context.Context, pod *corev1.Pod, seen podstate.Pod, plan StartPlan) Synced {
+	seen, err := w.cfg.Cache.Read(ctx, pod.UID, seen.Sandboxes)
+	if err != nil {
+		w.blind = true
+		return Synced{Err: err}
+	}
+	w.cfg.Status.Report(pod, seen, status.Facts{MayRun: true, Waiting: plan.Waiting})
+	for _, start := range plan.Containers {
+		if !podstate.Alive(seen.Latest(start.Spec.Name)) {
+			return Synced{After: time.Nanosecond}
+		}
+	}
+	return Synced{After: plan.After}
+}
+
+// launch carries out a plan; it returns the pod with the sandboxes that it has now.
+func (w *worker) launch(ctx context.Context, pod *corev1.Pod, seen podstate.Pod, plan StartPlan) (podstate.Pod, error) {
+	if err := w.prepare(ctx, pod); err != nil {
+		w.cfg.Events.Pod(pod, corev1.EventTypeWarning, "FailedMount", err.Error())
+		return seen, err
+	}
+	if plan.Sandbox {
+		sandbox, err := w.cfg.Runtime.RunPodSandbox(ctx, &proto.RunPodSandboxRequest{
+			PodName: pod.Name, PodNamespace: pod.Namespace, PodUid: string(pod.UID), Attempt: plan.Attempt,
+			Labels: podLabels(pod), Annotations: pod.Annotations,
+		})
+		if err != nil {
+			w.cfg.Events.Pod(pod, corev1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: "+err.Error())
+			return seen, fmt.Errorf("failed to \"CreatePodSandbox\" for %q with CreatePodSandboxError: %w", keyOf(pod), err)
+		}
+		seen = podstate.New(pod.UID, append([]*proto.Sandbox{sandbox}, seen.Sandboxes...), seen.Containers)
+	}
+	for _, start := range plan.Containers {
+		if err := w.startContainer(ctx, pod, seen.Sandbox().GetId(), start); err != nil {
+			return seen, err
+		}
+	}
+	return seen, nil
+}
+
+// prepare makes what the containers stand on. Only this can be interrupted (KBL-18).
+func (w *worker) prepare(ctx context.Context, pod *corev1.Pod) error {
+	if err := w.cfg.Cgroups.Create(pod); err != nil {
+		return err
+	}
+	if len(pod.Spec.Volumes) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w.mu.Lock()
+	w.interrupt = cancel
+	stopping := w.machine.State() != Syncing
+	w.mu.Unlock()
+	if stopping {
+		cancel()
+	}
+	return w.cfg.Volumes.Mount(ctx, pod)
+}
+
+func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, sandbox string, start ContainerStart) error {
+	spec := start.Spec
+	w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeNormal, "Pulled",
+		fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", spec.Image))
+	id, err := w.cfg.Runtime.CreateContainer(ctx, w.createRequest(pod, sandbox, start))
+	if err != nil {
+		w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
+		return fmt.Errorf("failed to \"StartContainer\" for %q with CreateContainerError: %w", spec.Name, err)
+	}
+	w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeNormal, "Created", "Container created")
+	if start.Again {
+		w.crashes[spec.Name] = w.crashes[spec.Name].next(start.Finished, w.cfg.Clock.Now(), w.cfg.Timing.Crash)
+	}
+	if err := w.cfg.Runtime.StartContainer(ctx, id); err != nil {
+		w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
+		return fmt.Errorf("failed to \"StartContainer\" for %q with RunContainerError: %w", spec.Name, err)
+	}
+	w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeNormal, "Started", "Container started")
+	return nil
+}
+
+func (w *worker) createRequest(pod *corev1.Pod, sandbox string, start ContainerStart) *proto.CreateContainerRequest {
+	spec := start.Spec
+	labels := podLabels(pod)
+	labels[podstate.LabelContainerName] = spec.Name
+	annotations := map[string]string{"io.kubernetes.container.restartCount": strconv.Itoa(int(start.Attempt))}
+	if grace := pod.Spec.TerminationGracePeriodSeconds; grace != nil {
+		annotations["io.kubernetes.pod.terminationGracePeriod"] = strconv.FormatInt(*grace, 10)
+	}
+	request := &proto.CreateContainerRequest{
+		SandboxId: sandbox, Name: spec.Name, Attempt: start.Attempt, Image: spec.Image,
+		Command: spec.Command, Args: spec.Args, WorkingDir: spec.WorkingDir,
+		Labels: labels, Annotations: annotations, Script: pod.Annotations[scriptAnnotation+spec.Name],
+	}
+	if len(spec.Env) > 0 {
+		request.Env = make(map[string]string, len(spec.Env))
+		for _, e := range spec.Env {
+			request.Env[e.Name] = e.Value
+		}
+	}
+	for _, mount := range spec.VolumeMounts {
+		for _, volume := range pod.Spec.Volumes {
+			if volume.Name == mount.Name {
+				request.Mounts = append(request.Mounts, &proto.Mount{
+					HostPath: w.cfg.Volumes.Path(pod.UID, volume), ContainerPath: mount.MountPath, ReadOnly: mount.ReadOnly,
+				})
+			}
+		}
+	}
+	return request
+}
+
+func podLabels(pod *corev1.Pod) map[string]string {
+	return map[string]string{
+		podstate.LabelPodName: pod.Name, podstate.LabelPodNamespace: pod.Namespace, podstate.LabelPodUID: string(pod.UID),
+	}
+}

@@ -1,0 +1,126 @@
+package podworker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/kubelet/podstate"
+)
+
+// StopPlan is what one attempt to stop a pod does: all containers at once, and when the
+// last of them has answered, the sandboxes in turn, even if a container failed (KBL-32).
+type StopPlan struct {
+	Containers []ContainerStop
+	Sandboxes  []string
+}
+
+// ContainerStop is one rung: stop this container within Timeout seconds.
+type ContainerStop struct {
+	ID, Name string
+	Timeout  int64
+	// Err is set for a container that the pod's spec does not name: it is not stopped.
+	Err error
+}
+
+// PlanStop plans the stop of what runs of the pod. Override is the worker's grace in
+// seconds; nil leaves each container its own. Hooks take no part yet, so that nothing
+// is taken off the grace before the stop signal.
+func PlanStop(pod *corev1.Pod, seen podstate.Pod, override *int64) StopPlan {
+	var plan StopPlan
+	for _, c := range seen.Running() {
+		stop := ContainerStop{ID: c.GetId(), Name: c.GetName()}
+		spec := specOf(pod, c.GetName())
+		if spec == nil {
+			stop.Err = fmt.Errorf("the pod's spec has no container %q", c.GetName())
+		} else {
+			stop.Timeout = StopTimeout(BaseGrace(pod, spec, ReasonPod), override, 0)
+		}
+		plan.Containers = append(plan.Containers, stop)
+	}
+	for _, s := range seen.Sandboxes {
+		plan.Sandboxes = append(plan.Sandboxes, s.GetId())
+	}
+	return plan
+}
+
+func specOf(pod *corev1.Pod, name string) *corev1.Container {
+	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		if e := &pod.Spec.EphemeralContainers[i]; e.Name == name {
+			return (*corev1.Container)(&e.EphemeralContainerCommon)
+		}
+	}
+	return nil
+}
+
+// stopPod carries out a plan. Its error is upstream's text of what went wrong (KBL-31).
+func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, plan StopPlan) error {
+	errs := make([]error, len(plan.Containers))
+	var rungs sync.WaitGroup
+	for i, stop := range plan.Containers {
+		rungs.Go(func() {
+			if err := w.stopContainer(ctx, pod, stop); err != nil {
+				errs[i] = fmt.Errorf("failed to \"KillContainer\" for %q with KillContainerError: %q", stop.Name, err.Error())
+			}
+		})
+	}
+	rungs.Wait()
+	var last error
+	for _, id := range plan.Sandboxes {
+		if err := w.cfg.Runtime.StopPodSandbox(ctx, id); err != nil && !proto.IsRuntimeCode(err, proto.CodeNotFound) {
+			last = err
+		}
+	}
+	if last != nil {
+		errs = append(errs, fmt.Errorf("failed to \"KillPodSandbox\" for %q with KillPodSandboxError: %q", string(pod.UID), last.Error()))
+	}
+	return bracketed(errs)
+}
+
+// stopContainer is one container's ladder: the event, and the stop signal, which the
+// runtime follows with SIGKILL (KBL-33).
+func (w *worker) stopContainer(ctx context.Context, pod *corev1.Pod, stop ContainerStop) error {
+	if stop.Err != nil {
+		return stop.Err
+	}
+	w.cfg.Events.Container(pod, stop.Name, corev1.EventTypeNormal, "Killing", "Stopping container "+stop.Name)
+	w.cfg.Log.DebugContext(ctx, "stop container", "pod", keyOf(pod), "uid", pod.UID, "container", stop.Name, "grace", stop.Timeout, "round", 2)
+	err := w.cfg.Runtime.StopContainer(ctx, stop.ID, stop.Timeout)
+	if proto.IsRuntimeCode(err, proto.CodeNotFound) {
+		return nil
+	}
+	return err
+}
+
+// bracketed joins errors as upstream's aggregate prints them: one bare, several as a
+// bracketed list, each text once.
+func bracketed(errs []error) error {
+	var texts []string
+	for _, err := range errs {
+		if err != nil && !slices.Contains(texts, err.Error()) {
+			texts = append(texts, err.Error())
+		}
+	}
+	switch len(texts) {
+	case 0:
+		return nil
+	case 1:
+		return errors.New(texts[0])
+	}
+	return errors.New("[" + strings.Join(texts, ", ") + "]")
+}
+
+func keyOf(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }

@@ -1,0 +1,185 @@
+package podworker
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/kubelet/podstate"
+)
+
+// StartPlan is what one sync of a pod does.
+type StartPlan struct {
+	// Ended says that no container of the pod will run again.
+	Ended bool
+	// Sandbox says that a new sandbox is needed first; Attempt is its number.
+	Sandbox bool
+	Attempt uint32
+	// Containers are to be created and started, in order.
+	Containers []ContainerStart
+	// Waiting are the containers whose restart has to wait, and why.
+	Waiting map[string]corev1.ContainerStateWaiting
+	// After is how long until the first of them may start; 0 if none waits.
+	After time.Duration
+}
+
+// ContainerStart is one container to start. Again says that it has run before.
+type ContainerStart struct {
+	Spec     *corev1.Container
+	Attempt  uint32
+	Again    bool
+	Finished time.Time // of its last run
+}
+
+// Crashes are how long the next restart of each container waits, by name.
+type Crashes map[string]Crash
+
+// Crash is the back-off of one container: Delay since its last run ended, set at At.
+type Crash struct {
+	Delay time.Duration
+	At    time.Time
+}
+
+// CrashTiming is how restarts are held back: Initial, doubled to Max.
+type CrashTiming struct{ Initial, Max time.Duration }
+
+// wait is how long after now a container that ended at finished may start.
+func (c Crash) wait(finished, now time.Time, t CrashTiming) time.Duration {
+	if c.Delay == 0 || now.Sub(c.At) > 2*t.Max {
+		return 0
+	}
+	return max(c.Delay-now.Sub(finished), 0)
+}
+
+// next is the back-off after a restart at now of a container that ended at finished.
+func (c Crash) next(finished, now time.Time, t CrashTiming) Crash {
+	if c.Delay == 0 || finished.Sub(c.At) > 2*t.Max {
+		return Crash{t.Initial, now}
+	}
+	return Crash{min(2*c.Delay, t.Max), now}
+}
+
+// PlanStart decides what a pod that is to run lacks: its sandbox, its init containers
+// one after the other, its containers, and those to be restarted.
+func PlanStart(pod *corev1.Pod, seen podstate.Pod, crashes Crashes, t CrashTiming, now time.Time) StartPlan {
+	p := planner{pod: pod, seen: seen, crashes: crashes, timing: t, now: now}
+	if p.initialize() {
+		p.containers()
+	}
+	if p.plan.Ended {
+		p.plan.Containers = nil
+	}
+	if len(p.plan.Containers) > 0 && seen.Sandbox() == nil {
+		p.plan.Sandbox = true
+		if len(seen.Sandboxes) > 0 {
+			p.plan.Attempt = seen.Sandboxes[0].GetAttempt() + 1
+		}
+	}
+	return p.plan
+}
+
+type planner struct {
+	pod     *corev1.Pod
+	seen    podstate.Pod
+	crashes Crashes
+	timing  CrashTiming
+	now     time.Time
+	plan    StartPlan
+}
+
+// initialize plans the next init container; it reports true when none is left.
+func (p *planner) initialize() bool {
+	begun := false // a regular container proves that initialization is over
+	for _, c := range p.pod.Spec.Containers {
+		begun = begun || p.seen.Latest(c.Name) != nil
+	}
+	for i := range p.pod.Spec.InitContainers {
+		spec := &p.pod.Spec.InitContainers[i]
+		last := p.seen.Latest(spec.Name)
+		sidecar := restartable(spec)
+		switch {
+		case begun && !sidecar:
+		case last == nil:
+			p.start(spec)
+			return begun
+		case podstate.Alive(last):
+			if !sidecar {
+				return false
+			}
+		case ended(last) && last.GetExitCode() == 0 && !sidecar:
+		case p.pod.Spec.RestartPolicy == corev1.RestartPolicyNever && !sidecar:
+			p.plan.Ended = true
+			return false
+		default:
+			p.start(spec)
+			return begun
+		}
+	}
+	return true
+}
+
+// containers plans the regular containers, and sees whether all have ended for good.
+func (p *planner) containers() {
+	done := 0
+	for i := range p.pod.Spec.Containers {
+		spec := &p.pod.Spec.Containers[i]
+		last := p.seen.Latest(spec.Name)
+		switch {
+		case podstate.Alive(last) && last != nil:
+		case last != nil && ended(last) && !p.restarts(last):
+			done++
+		default:
+			p.start(spec)
+		}
+	}
+	p.plan.Ended = done > 0 && done == len(p.pod.Spec.Containers)
+}
+
+func (p *planner) restarts(last *proto.Container) bool {
+	switch p.pod.Spec.RestartPolicy {
+	case corev1.RestartPolicyNever:
+		return false
+	case corev1.RestartPolicyOnFailure:
+		return last.GetExitCode() != 0
+	case corev1.RestartPolicyAlways:
+		return true
+	}
+	return true
+}
+
+// start plans a container's next run, or its wait.
+func (p *planner) start(spec *corev1.Container) {
+	start := ContainerStart{Spec: spec}
+	if last := p.seen.Latest(spec.Name); last != nil {
+		start.Attempt, start.Again = last.GetAttempt()+1, ended(last)
+		start.Finished = time.Unix(0, last.GetFinishedAtUnixNano())
+	}
+	wait := p.crashes[spec.Name].wait(start.Finished, p.now, p.timing)
+	if !start.Again || wait == 0 {
+		p.plan.Containers = append(p.plan.Containers, start)
+		return
+	}
+	if p.plan.Waiting == nil {
+		p.plan.Waiting = map[string]corev1.ContainerStateWaiting{}
+	}
+	p.plan.Waiting[spec.Name] = corev1.ContainerStateWaiting{
+		Reason: "CrashLoopBackOff",
+		Message: fmt.Sprintf("back-off %v restarting failed container=%s pod=%s_%s(%s)",
+			p.crashes[spec.Name].Delay, spec.Name, p.pod.Name, p.pod.Namespace, p.pod.UID),
+	}
+	if p.plan.After == 0 || wait < p.plan.After {
+		p.plan.After = wait
+	}
+}
+
+// restartable reports whether an init container is a sidecar: one that starts in turn
+// and then runs on beside the others.
+func restartable(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
+func ended(c *proto.Container) bool {
+	return c.GetState() == proto.ContainerState_CONTAINER_STATE_EXITED
+}

@@ -1,0 +1,259 @@
+package podworker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/kubelet/podstate"
+	"github.com/podfall/podfall/services/kubelet/status"
+)
+
+// worker is the shell around one machine: it receives an event, steps, carries out what
+// the machine wants, and repeats. It has a goroutine only while there is something to
+// carry out, so that a running pod costs none.
+type worker struct {
+	cfg Config
+
+	mu        sync.Mutex
+	machine   Machine
+	todo      []Action
+	running   bool
+	interrupt context.CancelFunc
+	stopped   chan struct{} // closed when the containers have stopped
+	due       time.Time     // when Due is to be told; zero for never
+
+	// The rest belongs to the goroutine.
+	crashes  Crashes
+	lastSync time.Time
+	failures uint64
+	reported bool // the end's status
+	blind    bool // what was started could not be read back
+}
+
+func newWorker(cfg Config) *worker {
+	return &worker{cfg: cfg, crashes: Crashes{}, stopped: make(chan struct{}), interrupt: func() {}}
+}
+
+// tell steps the machine and reports whether a goroutine has to be started for what it
+// wants.
+func (w *worker) tell(e Event) (start bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.machine.State()
+	next, actions := w.machine.Step(e)
+	w.machine = next
+	if before < Stopped && next.State() >= Stopped {
+		close(w.stopped)
+	}
+	w.todo = append(w.todo, actions...)
+	if len(w.todo) > 0 && !w.running {
+		w.running = true
+		return true
+	}
+	if len(actions) > 0 {
+		if _, ok := actions[0].(Interrupt); ok {
+			w.interrupt()
+		}
+	}
+	return false
+}
+
+// work carries out actions until none is left or ctx ends.
+func (w *worker) work(ctx context.Context) {
+	for {
+		w.mu.Lock()
+		if len(w.todo) == 0 || ctx.Err() != nil {
+			w.running = false
+			w.mu.Unlock()
+			return
+		}
+		action := w.todo[0]
+		w.todo = w.todo[1:]
+		w.mu.Unlock()
+		if answer := w.carryOut(ctx, action); answer != nil && ctx.Err() == nil {
+			w.tell(answer)
+		}
+	}
+}
+
+// carryOut does what the machine wants and returns the event that answers it, if any.
+func (w *worker) carryOut(ctx context.Context, action Action) Event {
+	switch a := action.(type) {
+	case Sync:
+		answer := w.sync(ctx, a.Pod)
+		w.synced(ctx, a.Pod, "sync pod", answer.Err)
+		return answer
+	case Stop:
+		err := w.stop(ctx, a)
+		w.synced(ctx, a.Pod, "stop pod", err)
+		return Ended{err}
+	case ReportEnd:
+		w.reportEnd(a.Pod)
+	case Clean:
+		err := w.clean(ctx, a.Pod)
+		w.synced(ctx, a.Pod, "clean up after pod", err)
+		return Cleaned{err}
+	case Confirm:
+		w.cfg.Status.Finish(a.Pod)
+	case Again:
+		w.again(a)
+	case Interrupt:
+		w.mu.Lock()
+		w.interrupt()
+		w.mu.Unlock()
+	}
+	return nil
+}
+
+func (w *worker) synced(ctx context.Context, pod *corev1.Pod, what string, err error) {
+	w.lastSync = w.cfg.Clock.Now()
+	if err != nil && ctx.Err() == nil {
+		w.cfg.Log.ErrorContext(ctx, "error syncing pod, skipping", "pod", keyOf(pod), "uid", pod.UID, "doing", what, "err", err)
+	}
+}
+
+// look is what the runtime holds of the pod, as of later than the last sync where the
+// timing asks for that (KBL-20).
+func (w *worker) look(ctx context.Context, uid types.UID) (podstate.Pod, error) {
+	var than time.Time
+	if w.cfg.Timing.AwaitRelist || w.blind {
+		than = w.lastSync
+	}
+	seen, err := w.cfg.Cache.NewerThan(ctx, uid, than)
+	w.blind = w.blind && err != nil
+	return seen, err
+}
+
+// stop is round 2 (KBL-30): say that the mark was seen, stop everything, make sure.
+func (w *worker) stop(ctx context.Context, a Stop) error {
+	seen, err := w.look(ctx, a.Pod.UID)
+	if err != nil {
+		return err
+	}
+	if a.Known {
+		w.cfg.Status.Report(a.Pod, seen, status.Facts{MayRun: true})
+	}
+	plan := PlanStop(a.Pod, seen, &a.Grace)
+	if err := w.stopPod(ctx, a.Pod, plan); err != nil {
+		if a.Known && ctx.Err() == nil {
+			w.cfg.Events.Pod(a.Pod, corev1.EventTypeWarning, "FailedKillPod", "error killing pod: "+err.Error())
+		}
+		return err
+	}
+	if len(plan.Containers)+len(plan.Sandboxes) == 0 {
+		return nil
+	}
+	seen, err = w.cfg.Cache.Read(ctx, a.Pod.UID, w.surely(seen.Sandboxes))
+	if err != nil {
+		return err
+	}
+	if running := seen.Running(); len(running) > 0 {
+		ids := make([]string, 0, len(running))
+		for _, c := range running {
+			ids = append(ids, c.GetId())
+		}
+		return errors.New("detected running containers after a successful KillPod, CRI violation: [" + strings.Join(ids, " ") + "]")
+	}
+	return nil
+}
+
+// surely are sandboxes as a successful stop has left them, which saves asking when the
+// timing is at its fastest; otherwise nil: ask.
+func (w *worker) surely(sandboxes []*proto.Sandbox) []*proto.Sandbox {
+	if w.cfg.Timing.AwaitRelist {
+		return nil
+	}
+	stopped := make([]*proto.Sandbox, 0, len(sandboxes))
+	for _, s := range sandboxes {
+		stopped = append(stopped, &proto.Sandbox{
+			Id: s.GetId(), PodName: s.GetPodName(), PodNamespace: s.GetPodNamespace(), PodUid: s.GetPodUid(),
+			Attempt: s.GetAttempt(), State: proto.SandboxState_SANDBOX_STATE_NOTREADY, Ip: s.GetIp(),
+			CreatedAtUnixNano: s.GetCreatedAtUnixNano(), Labels: s.GetLabels(), Annotations: s.GetAnnotations(),
+		})
+	}
+	return stopped
+}
+
+// reportEnd reports that the containers have stopped for good (KBL-30(7)).
+func (w *worker) reportEnd(pod *corev1.Pod) {
+	seen, _ := w.cfg.Cache.Last(pod.UID)
+	w.reported = true
+	w.cfg.Status.Report(pod, seen, w.endFacts())
+}
+
+func (w *worker) endFacts() status.Facts {
+	facts := status.Facts{Ended: true}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if cause := w.machine.Cause(); cause != nil {
+		facts.Reason, facts.Message = cause.Reason, cause.Message
+	}
+	return facts
+}
+
+// clean releases what the pod used, in this order (KBL-60).
+func (w *worker) clean(ctx context.Context, pod *corev1.Pod) error {
+	seen, err := w.look(ctx, pod.UID)
+	if err != nil {
+		return err
+	}
+	if w.cfg.Timing.AwaitRelist || !w.reported {
+		w.cfg.Status.Report(pod, seen, w.endFacts())
+	}
+	if err := w.cfg.Volumes.Unmount(ctx, pod.UID); err != nil {
+		return fmt.Errorf("unmount volumes of pod %s: %w", keyOf(pod), err)
+	}
+	if err := w.cfg.Volumes.RemoveDirs(ctx, pod.UID); err != nil {
+		return fmt.Errorf("remove volumes of pod %s: %w", keyOf(pod), err)
+	}
+	if err := w.cfg.Cgroups.Destroy(ctx, pod.UID); err != nil {
+		return err
+	}
+	if w.cfg.Compat.RemoveContainersFirst { // (ART-07)
+		return w.purge(ctx, seen)
+	}
+	return nil
+}
+
+// purge removes everything dead of the pod from the runtime (CRI-16).
+func (w *worker) purge(ctx context.Context, seen podstate.Pod) error {
+	for _, c := range seen.Containers {
+		if err := w.cfg.Runtime.RemoveContainer(ctx, c.GetId()); err != nil {
+			return fmt.Errorf("remove container %s: %w", c.GetId(), err)
+		}
+	}
+	for _, s := range seen.Sandboxes {
+		if err := w.cfg.Runtime.RemovePodSandbox(ctx, s.GetId()); err != nil {
+			return fmt.Errorf("remove sandbox %s: %w", s.GetId(), err)
+		}
+	}
+	return nil
+}
+
+// again notes when the machine wants to be told Due. A back-off is spread over half its
+// length, so that a node's pods do not retry in step.
+func (w *worker) again(a Again) {
+	w.failures++
+	after := a.After
+	if after <= 0 {
+		after = w.cfg.Timing.Resync
+		if a.Failed {
+			after = w.cfg.Timing.Backoff
+		}
+		w.mu.Lock()
+		uid := w.machine.Pod().UID
+		w.mu.Unlock()
+		after += time.Duration(float64(after) * w.cfg.Timing.Jitter * fraction(w.cfg.Seed, uid, w.failures))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.due = w.cfg.Clock.Now().Add(after)
+}

@@ -1,0 +1,109 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	reasonCompleted      = "PodCompleted"
+	reasonFailed         = "PodFailed"
+	reasonNotReady       = "ContainersNotReady"
+	reasonNotInitialized = "ContainersNotInitialized"
+)
+
+// conditions are the ones the kubelet owns, in upstream's order (KBL-67, KBL-71). A
+// status that did not change keeps its transition time.
+func conditions(in Input, status *corev1.PodStatus, initialized bool) []corev1.PodCondition {
+	ready := readiness(in.Pod, status)
+	pod := ready
+	pod.Type = corev1.PodReady
+	ready.Type = corev1.ContainersReady
+	wanted := []corev1.PodCondition{
+		{Type: corev1.PodReadyToStartContainers, Status: truth(in.Seen.Sandbox() != nil)},
+		initialization(in.Pod, status, initialized),
+		pod,
+		ready,
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
+	}
+	for i := range wanted {
+		if in.Compat.TracksGeneration {
+			wanted[i].ObservedGeneration = in.Pod.Generation
+		}
+		stamp(&wanted[i], condition(in.Old.Conditions, wanted[i].Type), in.Now)
+	}
+	return wanted
+}
+
+func initialization(pod *corev1.Pod, status *corev1.PodStatus, initialized bool) corev1.PodCondition {
+	c := corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}
+	if status.Phase == corev1.PodSucceeded {
+		c.Reason = reasonCompleted
+		return c
+	}
+	if initialized {
+		return c
+	}
+	var names []string
+	for _, spec := range pod.Spec.InitContainers {
+		s := find(status.InitContainerStatuses, spec.Name)
+		if s == nil || s.State.Terminated == nil || s.State.Terminated.ExitCode != 0 {
+			names = append(names, spec.Name)
+		}
+	}
+	c.Status, c.Reason = corev1.ConditionFalse, reasonNotInitialized
+	c.Message = fmt.Sprintf("containers with incomplete status: [%s]", strings.Join(names, " "))
+	return c
+}
+
+// readiness is what ContainersReady and Ready have in common while there are no probes
+// and no readiness gates.
+func readiness(pod *corev1.Pod, status *corev1.PodStatus) corev1.PodCondition {
+	var unready []string
+	for _, spec := range pod.Spec.Containers {
+		if s := find(status.ContainerStatuses, spec.Name); s == nil || !s.Ready {
+			unready = append(unready, spec.Name)
+		}
+	}
+	switch {
+	case status.Phase == corev1.PodSucceeded:
+		return corev1.PodCondition{Status: corev1.ConditionFalse, Reason: reasonCompleted}
+	case status.Phase == corev1.PodFailed:
+		return corev1.PodCondition{Status: corev1.ConditionFalse, Reason: reasonFailed}
+	case len(unready) > 0:
+		return corev1.PodCondition{
+			Status: corev1.ConditionFalse, Reason: reasonNotReady,
+			Message: fmt.Sprintf("containers with unready status: [%s]", strings.Join(unready, " ")),
+		}
+	}
+	return corev1.PodCondition{Status: corev1.ConditionTrue}
+}
+
+// stamp gives c its transition time: the old one if the status is the same.
+func stamp(c, old *corev1.PodCondition, now time.Time) {
+	if old != nil && old.Status == c.Status && !old.LastTransitionTime.IsZero() {
+		c.LastTransitionTime = old.LastTransitionTime
+		return
+	}
+	c.LastTransitionTime = metav1.Time{Time: now.Truncate(time.Second)}
+}
+
+func condition(conditions []corev1.PodCondition, kind corev1.PodConditionType) *corev1.PodCondition {
+	for i := range conditions {
+		if conditions[i].Type == kind {
+			return &conditions[i]
+		}
+	}
+	return nil
+}
+
+func truth(is bool) corev1.ConditionStatus {
+	if is {
+		return corev1.ConditionTrue
+	}
+	return corev1.ConditionFalse
+}

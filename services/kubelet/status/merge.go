@@ -1,0 +1,101 @@
+package status
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Merge is the status to store: the kubelet's, with the conditions that are not the
+// kubelet's as the API has them, and with a final phase held back while a container may
+// still run (KBL-67, upstream's mergePodStatus).
+func Merge(pod *corev1.Pod, wanted corev1.PodStatus, mayRun bool, now time.Time) corev1.PodStatus {
+	merged := *wanted.DeepCopy()
+	live := pod.Status
+	if mayRun && isFinal(merged.Phase) && !isFinal(live.Phase) {
+		merged.Phase, merged.Reason, merged.Message = live.Phase, live.Reason, live.Message
+		hold(&merged, wanted)
+	}
+	if isFinal(live.Phase) {
+		merged.Phase, merged.Reason, merged.Message = live.Phase, live.Reason, live.Message // never undone
+	}
+	for _, c := range live.Conditions {
+		if !owned(c.Type) {
+			merged.Conditions = append(merged.Conditions, c)
+		}
+	}
+	for i := range merged.Conditions {
+		// The API's transition time stands where the status is the API's.
+		c := &merged.Conditions[i]
+		stamp(c, condition(live.Conditions, c.Type), c.LastTransitionTime.Time)
+	}
+	if isFinal(merged.Phase) {
+		end(&merged, now)
+	}
+	merged.NominatedNodeName = live.NominatedNodeName
+	merged.Resize = live.Resize
+	if merged.QOSClass == "" {
+		merged.QOSClass = live.QOSClass
+	}
+	return merged
+}
+
+// hold says of the two readiness conditions what is true before the end is published.
+func hold(merged *corev1.PodStatus, wanted corev1.PodStatus) {
+	for i := range merged.Conditions {
+		c := &merged.Conditions[i]
+		if c.Reason == reasonCompleted || c.Reason == reasonFailed {
+			c.Reason = ""
+			if c.Status == corev1.ConditionFalse {
+				c.Reason, c.Message = reasonNotReady, unreadyMessage(wanted)
+			}
+		}
+	}
+}
+
+// end makes the two readiness conditions False with the phase's own reason.
+func end(merged *corev1.PodStatus, now time.Time) {
+	reason := reasonCompleted
+	if merged.Phase == corev1.PodFailed {
+		reason = reasonFailed
+	}
+	for i := range merged.Conditions {
+		c := &merged.Conditions[i]
+		if c.Type != corev1.PodReady && c.Type != corev1.ContainersReady {
+			continue
+		}
+		old := *c
+		c.Status, c.Reason, c.Message = corev1.ConditionFalse, reason, ""
+		stamp(c, &old, now)
+	}
+}
+
+func unreadyMessage(status corev1.PodStatus) string {
+	message := "containers with unready status: ["
+	for i, c := range status.ContainerStatuses {
+		if i > 0 {
+			message += " "
+		}
+		message += c.Name
+	}
+	return message + "]"
+}
+
+// owned lists the conditions that only the kubelet writes.
+func owned(kind corev1.PodConditionType) bool {
+	switch kind {
+	case corev1.PodReady, corev1.ContainersReady, corev1.PodInitialized, corev1.PodScheduled,
+		corev1.PodReadyToStartContainers, corev1.PodResizePending, corev1.PodResizeInProgress:
+		return true
+	case corev1.DisruptionTarget:
+	}
+	return false
+}
+
+// Deletable reports whether the object may be deleted for good: it is marked, it is not
+// a static pod's mirror, the API shows a final phase, and the worker has finished
+// (KBL-64).
+func Deletable(pod *corev1.Pod, finished, publishesPhase bool) bool {
+	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return pod.DeletionTimestamp != nil && !mirror && finished && (!publishesPhase || isFinal(pod.Status.Phase))
+}

@@ -1,0 +1,107 @@
+package status
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// tally counts a pod's regular containers by what has become of them.
+type tally struct {
+	missing, waiting, running, stopped, succeeded int
+}
+
+// Phase is the phase of a pod from its containers' statuses (KBL-69, upstream's
+// getPhase). Ended says that no container will run again, whatever the restart policy.
+func Phase(pod *corev1.Pod, status corev1.PodStatus, ended bool) corev1.PodPhase {
+	pending, failed := initContainers(pod, status)
+	if failed && pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
+		return corev1.PodFailed
+	}
+	var n tally
+	for _, c := range pod.Spec.Containers {
+		n.count(find(status.ContainerStatuses, c.Name))
+	}
+	switch {
+	case pending || n.waiting > 0 || n.missing > 0:
+		return corev1.PodPending
+	case n.running > 0:
+		return corev1.PodRunning
+	case n.stopped == 0:
+		return corev1.PodPending
+	}
+	return n.ending(pod.Spec.RestartPolicy, ended)
+}
+
+func (n *tally) count(c *corev1.ContainerStatus) {
+	switch {
+	case c == nil:
+		n.missing++
+	case c.State.Running != nil:
+		n.running++
+	case c.State.Terminated != nil:
+		n.stopped++
+		if c.State.Terminated.ExitCode == 0 {
+			n.succeeded++
+		}
+	case c.State.Waiting != nil && c.LastTerminationState.Terminated != nil:
+		n.stopped++ // between two runs
+	case c.State.Waiting != nil:
+		n.waiting++
+	default:
+		n.missing++
+	}
+}
+
+// ending is the phase of a pod none of whose containers runs.
+func (n *tally) ending(policy corev1.RestartPolicy, ended bool) corev1.PodPhase {
+	succeeded := n.stopped == n.succeeded
+	switch {
+	case ended && succeeded:
+		return corev1.PodSucceeded
+	case ended:
+		return corev1.PodFailed
+	case policy == corev1.RestartPolicyAlways:
+		return corev1.PodRunning // about to be restarted
+	case succeeded:
+		return corev1.PodSucceeded
+	case policy == corev1.RestartPolicyNever:
+		return corev1.PodFailed
+	}
+	return corev1.PodRunning
+}
+
+// initContainers says whether some init container has still to end, and whether one
+// has failed.
+func initContainers(pod *corev1.Pod, status corev1.PodStatus) (pending, failed bool) {
+	for _, spec := range pod.Spec.InitContainers {
+		c := find(status.InitContainerStatuses, spec.Name)
+		var end *corev1.ContainerStateTerminated
+		switch {
+		case c == nil:
+		case c.State.Terminated != nil:
+			end = c.State.Terminated
+		case c.State.Waiting != nil:
+			end = c.LastTerminationState.Terminated
+		}
+		switch {
+		case end == nil:
+			pending = true
+		case end.ExitCode != 0:
+			failed, pending = true, true
+		}
+	}
+	return pending, failed
+}
+
+func hasInitialized(pod *corev1.Pod, status corev1.PodStatus) bool {
+	pending, _ := initContainers(pod, status)
+	return !pending
+}
+
+func find(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
+	for i := range statuses {
+		if statuses[i].Name == name {
+			return &statuses[i]
+		}
+	}
+	return nil
+}

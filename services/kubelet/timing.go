@@ -1,0 +1,73 @@
+package kubelet
+
+import (
+	"time"
+
+	"github.com/podfall/podfall/services/kubelet/events"
+	"github.com/podfall/podfall/services/kubelet/node"
+	"github.com/podfall/podfall/services/kubelet/pleg"
+	"github.com/podfall/podfall/services/kubelet/podworker"
+	"github.com/podfall/podfall/services/kubelet/status"
+	"github.com/podfall/podfall/services/kubelet/volumes"
+)
+
+// Timing is every constant of time that a kubelet has, in groups, in cluster time. The
+// least graces, 1 s for a worker and 2 s for a runtime, are not here: they are rules of
+// the protocol, podworker.MinimumGrace and podworker.MinimumStop.
+type Timing struct {
+	Loop    LoopTiming
+	Relist  pleg.Timing
+	Worker  podworker.Timing
+	Status  status.Timing
+	Volumes volumes.Timing
+	Node    node.Timing
+	Events  events.Timing
+}
+
+// LoopTiming paces the sync loop.
+type LoopTiming struct {
+	// Tick is between two looks for retries that are due; Housekeeping is between two
+	// rounds of putting right what nobody asked for; Collect is between two removals
+	// of dead containers.
+	Tick, Housekeeping, Collect time.Duration
+	// SkipFirst, doubled to SkipMost, is how long the loop stands still while the
+	// runtime is not well (KBL-07).
+	SkipFirst, SkipMost time.Duration
+}
+
+// Default is upstream's timing.
+func Default() Timing {
+	return Timing{
+		Loop: LoopTiming{
+			Tick: time.Second, Housekeeping: 2 * time.Second, Collect: time.Minute,
+			SkipFirst: 100 * time.Millisecond, SkipMost: 5 * time.Second,
+		},
+		Relist: pleg.Timing{Period: time.Second, Threshold: 3 * time.Minute, Down: 30 * time.Second},
+		Worker: podworker.Timing{
+			AwaitRelist: true, Backoff: 10 * time.Second, Resync: time.Minute, Jitter: 0.5,
+			Crash:    podworker.CrashTiming{Initial: 10 * time.Second, Max: 5 * time.Minute},
+			KillWait: 10 * time.Second,
+		},
+		Status:  status.Timing{Batch: 10 * time.Second, Lanes: 1},
+		Volumes: volumes.Timing{UnmountWait: 2*time.Minute + 3*time.Second, UnmountPoll: 300 * time.Millisecond, DirPoll: 100 * time.Millisecond},
+		Node: node.Timing{
+			LeaseDuration: 40 * time.Second, LeaseRenew: 10 * time.Second,
+			Compute: 10 * time.Second, Report: 5 * time.Minute, Retry: time.Second,
+		},
+		Events: events.Timing{PerSecond: 50, Burst: 100},
+	}
+}
+
+// Fastest lets nothing but the containers, the runtime and the API delay a pod: workers
+// run at once instead of after a relist, and many statuses are sent at a time. Ticks
+// remain for what fails and for containers that end by themselves.
+func Fastest() Timing {
+	t := Default()
+	t.Relist.Period = 250 * time.Millisecond
+	t.Worker.AwaitRelist = false
+	t.Worker.Backoff = time.Second
+	t.Status.Lanes = 16
+	t.Status.Batch = time.Second
+	t.Volumes.UnmountPoll, t.Volumes.DirPoll = 20*time.Millisecond, 20*time.Millisecond
+	return t
+}
