@@ -40,8 +40,8 @@ type Config struct {
 	Timing *kubelet.Timing
 	// History is how many changes the apiserver remembers; its default when zero.
 	History int
-	// NoControllers leaves the scheduler out.
-	NoControllers bool
+	// APIOnly leaves nodes and controllers out.
+	APIOnly bool
 }
 
 // Cluster is a running cluster. Its methods are for one goroutine, the test's.
