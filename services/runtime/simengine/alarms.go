@@ -1,0 +1,61 @@
+package simengine
+
+import (
+	"container/heap"
+	"time"
+)
+
+// alarm is an instant at which a container may change. One that has been overtaken
+// by events does no harm: the container is asked, and has not changed.
+type alarm struct {
+	at time.Time
+	id string
+}
+
+// alarms is a queue of alarms, the first to ring first.
+type alarms struct{ queue queue }
+
+func (a *alarms) push(alarm alarm) { heap.Push(&a.queue, alarm) }
+
+func (a *alarms) pop() { heap.Pop(&a.queue) }
+
+func (a *alarms) first() (alarm, bool) {
+	if len(a.queue) == 0 {
+		return alarm{}, false
+	}
+	return a.queue[0], true
+}
+
+// queue implements heap.Interface.
+type queue []alarm
+
+// Len implements heap.Interface.
+func (q queue) Len() int { return len(q) }
+
+// Less implements heap.Interface. Alarms of one instant ring in the order of their
+// containers' ids, so that a run can be repeated.
+func (q queue) Less(i, j int) bool {
+	if !q[i].at.Equal(q[j].at) {
+		return q[i].at.Before(q[j].at)
+	}
+	return q[i].id < q[j].id
+}
+
+// Swap implements heap.Interface.
+func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+
+// Push implements heap.Interface.
+func (q *queue) Push(x any) {
+	if a, ok := x.(alarm); ok {
+		*q = append(*q, a)
+	}
+}
+
+// Pop implements heap.Interface.
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	a := (*q)[last]
+	(*q)[last] = alarm{}
+	*q = (*q)[:last]
+	return a
+}

@@ -1,0 +1,248 @@
+// Package simengine runs scripted containers: no process, only a script that says how
+// the container answers its start, its signals and the passing of time.
+//
+// What a container does is a pure function of its script, of what has been done to it
+// and of the time (script.go); parse.go is the language. The engine around it only
+// remembers and wakes up: one goroutine waits for the next instant at which any
+// container changes, so that a container costs no goroutine and no timer, and ten
+// thousand of them no more than their records.
+package simengine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/runtime/engine"
+)
+
+// Engine runs scripted containers on the cluster's clock.
+type Engine struct {
+	clock clock.Clock
+	wake  chan struct{}
+
+	mu         sync.Mutex
+	containers map[string]*container
+	alarms     alarms
+}
+
+var _ engine.Engine = (*Engine)(nil)
+
+// container is one scripted container. Containers with the same script share it.
+type container struct {
+	script *Script
+	events engine.Events
+	// state is what was last reported, or answered by Load.
+	state proto.ContainerState
+}
+
+// New is an engine without containers.
+func New(clk clock.Clock) *Engine {
+	return &Engine{clock: clk, wake: make(chan struct{}, 1), containers: map[string]*container{}}
+}
+
+// Run implements [engine.Engine].
+func (e *Engine) Run(ctx context.Context, report engine.Report) error {
+	for {
+		next, ok := e.fire(report)
+		if !ok {
+			select {
+			case <-e.wake:
+			case <-ctx.Done():
+				return nil
+			}
+			continue
+		}
+		timer := e.clock.Timer(e.clock.Until(next))
+		select {
+		case <-timer.C:
+		case <-e.wake:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+		timer.Stop()
+	}
+}
+
+// change is one status to report.
+type change struct {
+	id     string
+	status engine.Status
+}
+
+// fire reports all that has become due, and returns the next instant at which
+// something will.
+func (e *Engine) fire(report engine.Report) (next time.Time, ok bool) {
+	for {
+		changes, next, ok := e.due(e.clock.Now())
+		for _, c := range changes {
+			report(c.id, c.status)
+		}
+		if len(changes) == 0 {
+			return next, ok
+		}
+	}
+}
+
+// batch is how many changes are taken under the lock at once.
+const batch = 256
+
+// due takes the changes that are due at now, at most a batch of them, and says when the
+// next one will be.
+func (e *Engine) due(now time.Time) (changes []change, next time.Time, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for len(changes) < batch {
+		alarm, ok := e.alarms.first()
+		if !ok || alarm.at.After(now) {
+			return changes, alarm.at, ok
+		}
+		e.alarms.pop()
+		c, ok := e.containers[alarm.id]
+		if !ok {
+			continue // removed since
+		}
+		if status := c.script.At(c.events, alarm.at); status.State > c.state {
+			c.state = status.State
+			changes = append(changes, change{alarm.id, status})
+		}
+		e.arm(alarm.id, c, alarm.at)
+	}
+	return changes, now, true
+}
+
+// arm sets the alarm for the container's next change after the given instant.
+func (e *Engine) arm(id string, c *container, after time.Time) {
+	if c.state == proto.ContainerState_CONTAINER_STATE_EXITED {
+		return
+	}
+	if at, ok := c.script.Next(c.events, after); ok {
+		e.alarms.push(alarm{at: at, id: id})
+	}
+}
+
+// Load implements [engine.Engine].
+func (e *Engine) Load(_ context.Context, loaded engine.Container) (engine.Status, error) {
+	script, err := scriptOf(loaded.Request)
+	if err != nil {
+		return engine.Status{}, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := asOf(loaded.Events, e.clock.Now())
+	status := script.At(loaded.Events, now)
+	c := &container{script: &script, events: loaded.Events, state: status.State}
+	e.containers[loaded.ID] = c
+	e.arm(loaded.ID, c, now)
+	e.stir()
+	return status, nil
+}
+
+// scriptOf is what a container that is created so does.
+func scriptOf(req *proto.CreateContainerRequest) (Script, error) {
+	script, err := Parse(req.Script)
+	if err != nil {
+		return Script{}, fmt.Errorf("container %q: %w", req.Name, err)
+	}
+	if engine.StopSignal(req) == engine.SIGKILL {
+		script.OnTerm = &Exit{Code: engine.ExitKilled, After: script.KillTakes, Reason: engine.ReasonError}
+		if script.SurvivesKill && script.KillTakes == 0 {
+			script.OnTerm = nil
+		}
+	}
+	return script, nil
+}
+
+// Start implements [engine.Engine].
+func (e *Engine) Start(_ context.Context, id string, at time.Time) error {
+	return e.happen(id, func(events *engine.Events) *time.Time { return &events.Start }, at)
+}
+
+// Signal implements [engine.Engine]. To a script SIGKILL is SIGKILL, and every other
+// signal the stop signal.
+func (e *Engine) Signal(_ context.Context, id, signal string, at time.Time) error {
+	return e.happen(id, func(events *engine.Events) *time.Time {
+		if signal == engine.SIGKILL {
+			return &events.Kill
+		}
+		return &events.Stop
+	}, at)
+}
+
+// happen records an event, unless it is on record already.
+func (e *Engine) happen(id string, event func(*engine.Events) *time.Time, at time.Time) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c, ok := e.containers[id]
+	if !ok {
+		return notLoaded(id)
+	}
+	if when := event(&c.events); when.IsZero() {
+		*when = at
+		e.alarms.push(alarm{at: at, id: id})
+		e.stir()
+	}
+	return nil
+}
+
+// stir wakes Run up, because an alarm was set.
+func (e *Engine) stir() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Exec implements [engine.Engine]: every command succeeds and writes nothing.
+func (e *Engine) Exec(_ context.Context, req *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, ok := e.containers[req.ContainerId]; !ok {
+		return nil, notLoaded(req.ContainerId)
+	}
+	return &proto.ExecSyncResponse{}, nil
+}
+
+// Logs implements [engine.Engine]. What a scripted container has written follows from
+// its script too, so that nothing is kept: a line when it starts, when it gets the stop
+// signal and when it exits.
+func (e *Engine) Logs(_ context.Context, req *proto.ContainerLogsRequest) ([]byte, error) {
+	e.mu.Lock()
+	c, ok := e.containers[req.ContainerId]
+	if !ok {
+		e.mu.Unlock()
+		return nil, notLoaded(req.ContainerId)
+	}
+	lines := c.script.lines(c.events, e.clock.Now())
+	e.mu.Unlock()
+
+	since := time.Unix(0, req.SinceUnixNano)
+	for len(lines) > 0 && lines[0].at.Before(since) {
+		lines = lines[1:]
+	}
+	if tail := req.TailLines; tail > 0 && int64(len(lines)) > tail {
+		lines = lines[int64(len(lines))-tail:]
+	}
+	var log bytes.Buffer
+	for _, line := range lines {
+		if req.Timestamps {
+			fmt.Fprintf(&log, "%s ", line.at.UTC().Format(time.RFC3339Nano))
+		}
+		fmt.Fprintln(&log, line.text)
+	}
+	return log.Bytes(), nil
+}
+
+// Remove implements [engine.Engine].
+func (e *Engine) Remove(_ context.Context, id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.containers, id)
+}
+
+func notLoaded(id string) error { return fmt.Errorf("container %q is not loaded", id) }

@@ -1,0 +1,200 @@
+package simengine
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/podfall/podfall/services/runtime/engine"
+)
+
+// The clauses of a script. N is an exit code from 0 to 255, D a duration as Go writes
+// it: 90s, 1m30s.
+//
+//	on TERM exits N [after D]   how it ends after the stop signal
+//	ignores TERM                the stop signal does nothing
+//	exits N [after D]           how it ends by itself, counted from when it runs
+//	OOM after D                 it ends by itself, killed for its memory
+//	starts after D              its start takes that long
+//	fails to start              ... and then fails
+//	survives KILL [for D]       SIGKILL does nothing, or ends it only D later
+//	stop hangs                  no signal reaches it, and a stop never returns
+//
+// What a script does not say of the stop signal is as in the default script:
+// on TERM exits 0 after 1s.
+
+// ClauseError names the clause of a script that cannot be understood or obeyed.
+type ClauseError struct {
+	Clause string
+	Reason string
+}
+
+// Error implements error.
+func (e *ClauseError) Error() string { return fmt.Sprintf("script clause %q: %s", e.Clause, e.Reason) }
+
+// longest is the longest duration in a script.
+const longest = 100 * 365 * 24 * time.Hour
+
+// Parse reads a script: clauses separated by commas, in any order, each at most once.
+// Empty text is the default script. Its errors are [ClauseError]s.
+func Parse(text string) (Script, error) {
+	p := parser{script: Default(), said: map[string]string{}}
+	if strings.TrimSpace(text) == "" {
+		return p.script, nil
+	}
+	for clause := range strings.SplitSeq(text, ",") {
+		p.clause = strings.TrimSpace(clause)
+		p.words = strings.Fields(p.clause)
+		if reason := p.read(); reason != "" {
+			return Script{}, &ClauseError{Clause: p.clause, Reason: reason}
+		}
+	}
+	return p.script, nil
+}
+
+type parser struct {
+	script Script
+	clause string
+	words  []string // of clause, that are still to be read
+	said   map[string]string
+}
+
+// read reads one clause into the script. The reason why it cannot is empty when it can.
+func (p *parser) read() (reason string) {
+	switch {
+	case len(p.words) == 0:
+		return "it is empty"
+	case p.take("on", "TERM", "exits"):
+		p.script.OnTerm = &Exit{}
+		return p.once("TERM", p.exit(p.script.OnTerm))
+	case p.take("ignores", "TERM"):
+		p.script.OnTerm = nil
+		return p.once("TERM", p.end())
+	case p.take("exits"):
+		p.script.Own = &Exit{}
+		return p.once("its own end", p.exit(p.script.Own))
+	case p.take("OOM"):
+		p.script.Own = &Exit{Code: engine.ExitKilled, Reason: engine.ReasonOOMKilled}
+		return p.once("its own end", p.duration("after", &p.script.Own.After))
+	case p.take("starts"):
+		return p.once("its start", p.duration("after", &p.script.StartAfter))
+	case p.take("fails", "to", "start"):
+		p.script.FailsToStart = true
+		return p.once("the end of its start", p.end())
+	case p.take("survives", "KILL"):
+		p.script.SurvivesKill = true
+		if len(p.words) == 0 {
+			return p.once("KILL", "")
+		}
+		return p.once("KILL", p.positive(p.duration("for", &p.script.KillTakes)))
+	case p.take("stop", "hangs"):
+		p.script.StopHangs = true
+		return p.once("stop", p.end())
+	}
+	return "want on TERM exits N after D, ignores TERM, exits N after D, OOM after D, starts after D, " +
+		"fails to start, survives KILL for D, or stop hangs"
+}
+
+// take reads the words if they come next.
+func (p *parser) take(words ...string) bool {
+	if len(p.words) < len(words) {
+		return false
+	}
+	for i, word := range words {
+		if p.words[i] != word {
+			return false
+		}
+	}
+	p.words = p.words[len(words):]
+	return true
+}
+
+// once passes on reason, and otherwise refuses a second clause about the same thing.
+func (p *parser) once(about, reason string) string {
+	if reason != "" {
+		return reason
+	}
+	if other, ok := p.said[about]; ok {
+		return fmt.Sprintf("%q has already said something about %s", other, about)
+	}
+	p.said[about] = p.clause
+	return ""
+}
+
+// exit reads "N [after D]".
+func (p *parser) exit(exit *Exit) (reason string) {
+	if len(p.words) == 0 {
+		return "want an exit code"
+	}
+	code, err := strconv.ParseUint(p.words[0], 10, 8)
+	if err != nil {
+		return fmt.Sprintf("exit code %q: want 0 to 255", p.words[0])
+	}
+	p.words = p.words[1:]
+	exit.Code, exit.Reason = int32(code), engine.ReasonFor(int32(code))
+	if len(p.words) == 0 {
+		return ""
+	}
+	return p.duration("after", &exit.After)
+}
+
+// duration reads "<word> D", the last of its clause.
+func (p *parser) duration(word string, d *time.Duration) (reason string) {
+	if !p.take(word) || len(p.words) == 0 {
+		return fmt.Sprintf("want %s and a duration", word)
+	}
+	read, err := time.ParseDuration(p.words[0])
+	if err != nil || read < 0 || read > longest {
+		return fmt.Sprintf("duration %q: want one from 0s to %v, such as 1m30s", p.words[0], longest)
+	}
+	*d = read
+	p.words = p.words[1:]
+	return p.end()
+}
+
+// positive passes on reason, and otherwise refuses a kill that takes no time.
+func (p *parser) positive(reason string) string {
+	if reason == "" && p.script.KillTakes == 0 {
+		return "duration \"0s\": want a longer one"
+	}
+	return reason
+}
+
+// end refuses words that nobody has read.
+func (p *parser) end() (reason string) {
+	if len(p.words) > 0 {
+		return fmt.Sprintf("%q is one word too many", p.words[0])
+	}
+	return ""
+}
+
+// String is the script as text that [Parse] reads.
+func (s Script) String() string {
+	var clauses []string
+	if s.OnTerm == nil {
+		clauses = append(clauses, "ignores TERM")
+	} else {
+		clauses = append(clauses, fmt.Sprintf("on TERM exits %d after %v", s.OnTerm.Code, s.OnTerm.After))
+	}
+	if s.Own != nil && s.Own.Reason == engine.ReasonOOMKilled {
+		clauses = append(clauses, fmt.Sprintf("OOM after %v", s.Own.After))
+	} else if s.Own != nil {
+		clauses = append(clauses, fmt.Sprintf("exits %d after %v", s.Own.Code, s.Own.After))
+	}
+	if s.StartAfter > 0 {
+		clauses = append(clauses, fmt.Sprintf("starts after %v", s.StartAfter))
+	}
+	if s.FailsToStart {
+		clauses = append(clauses, "fails to start")
+	}
+	if s.SurvivesKill && s.KillTakes > 0 {
+		clauses = append(clauses, fmt.Sprintf("survives KILL for %v", s.KillTakes))
+	} else if s.SurvivesKill {
+		clauses = append(clauses, "survives KILL")
+	}
+	if s.StopHangs {
+		clauses = append(clauses, "stop hangs")
+	}
+	return strings.Join(clauses, ", ")
+}

@@ -1,0 +1,301 @@
+package store
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"strings"
+	"time"
+
+	protobuf "google.golang.org/protobuf/proto"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/runtime/engine"
+)
+
+// The file, in format version 1. It is a bbolt file with five buckets; be64 is a
+// big-endian number of eight bytes, crc the CRC-32C of the bucket's name, the key and
+// all of the value behind it; times are in ns since 1970.
+//
+//	meta
+//	  format                    : crc · be64 version
+//	sandboxes
+//	  sandbox id                : crc · Sandbox, as proto encodes it
+//	containers
+//	  container id              : crc · be64 created · CreateContainerRequest
+//	events
+//	  container id 00 start     : crc · be64 time    its start was asked for
+//	  container id 00 stop      : crc · be64 time    the stop signal was sent
+//	  container id 00 kill      : crc · be64 time    SIGKILL was sent for the first time
+//	  container id 00 exit      : crc · JSON Exit    it has exited
+//	history
+//	  be64 sequence             : crc · JSON Entry
+//
+// A container's record never changes: what happens to it is added as events, each at
+// most once, so that a start or a signal writes a few bytes. An event whose container
+// is gone cannot be: both go in one transaction.
+const formatVersion = 1
+
+const (
+	bucketMeta       = "meta"
+	bucketSandboxes  = "sandboxes"
+	bucketContainers = "containers"
+	bucketEvents     = "events"
+	bucketHistory    = "history"
+
+	keyFormat = "format"
+
+	eventStart = "start"
+	eventStop  = "stop"
+	eventKill  = "kill"
+	eventExit  = "exit"
+
+	separator = "\x00"
+	sumSize   = 4
+)
+
+// buckets lists all buckets.
+func buckets() []string {
+	return []string{bucketMeta, bucketSandboxes, bucketContainers, bucketEvents, bucketHistory}
+}
+
+var (
+	errChecksum = errors.New("checksum mismatch")
+	errShape    = errors.New("not of the form its bucket wants")
+	errOrphan   = errors.New("belongs to nothing")
+)
+
+// Container is a container as it is on record.
+type Container struct {
+	ID      string
+	Created time.Time
+	Request *proto.CreateContainerRequest
+	Events  engine.Events
+	// Exit is set once it is on record that the container has exited.
+	Exit *Exit
+}
+
+// Exit is how a container ended.
+type Exit struct {
+	Started  int64  `json:"started,omitempty"`
+	Finished int64  `json:"finished"`
+	Code     int32  `json:"code"`
+	Reason   string `json:"reason"`
+	Message  string `json:"message,omitempty"`
+}
+
+// Entry is one line of the history: something that was done to a container, or that it
+// did.
+type Entry struct {
+	// Sequence numbers the entries of a store without gaps, from 1.
+	Sequence uint64 `json:"-"`
+	// At is when, in ns since 1970 on the cluster's clock.
+	At int64 `json:"at"`
+	// Boot is the runtime's incarnation.
+	Boot string `json:"boot,omitempty"`
+	// What is create, start, signal, exit or remove.
+	What      string `json:"what"`
+	Container string `json:"container"`
+	Name      string `json:"name,omitempty"`
+	Pod       string `json:"pod,omitempty"`
+	UID       string `json:"uid,omitempty"`
+	// Signal goes with signal, Code with exit.
+	Signal string `json:"signal,omitempty"`
+	Code   int32  `json:"code,omitempty"`
+}
+
+// What an Entry says has happened.
+const (
+	Created  = "create"
+	Started  = "start"
+	Signaled = "signal"
+	Exited   = "exit"
+	Removed  = "remove"
+)
+
+// Op is one change of the store, ready to be written.
+type Op struct {
+	bucket string
+	key    string
+	// value is nil for a removal, which takes the key and all that begin with it and a
+	// separator.
+	value []byte
+	// note makes the key the history's next sequence.
+	note bool
+}
+
+// PutSandbox writes a sandbox's record, new or in place of the old.
+func PutSandbox(sandbox *proto.Sandbox) (Op, error) {
+	body, err := protobuf.Marshal(sandbox)
+	if err != nil {
+		return Op{}, fmt.Errorf("encode sandbox %s: %w", sandbox.Id, err)
+	}
+	return put(bucketSandboxes, sandbox.Id, body), nil
+}
+
+// PutContainer writes a new container's record, without events.
+func PutContainer(c Container) (Op, error) {
+	body := binary.BigEndian.AppendUint64(nil, uint64(c.Created.UnixNano()))
+	body, err := protobuf.MarshalOptions{}.MarshalAppend(body, c.Request)
+	if err != nil {
+		return Op{}, fmt.Errorf("encode container %s: %w", c.ID, err)
+	}
+	return put(bucketContainers, c.ID, body), nil
+}
+
+// PutStart writes when a container's start was asked for.
+func PutStart(id string, at time.Time) Op { return putTime(id, eventStart, at) }
+
+// PutStop writes when a container was sent its stop signal.
+func PutStop(id string, at time.Time) Op { return putTime(id, eventStop, at) }
+
+// PutKill writes when a container was first sent SIGKILL.
+func PutKill(id string, at time.Time) Op { return putTime(id, eventKill, at) }
+
+// PutExit writes how a container has ended.
+func PutExit(id string, exit Exit) (Op, error) {
+	body, err := json.Marshal(exit)
+	if err != nil {
+		return Op{}, fmt.Errorf("encode exit of %s: %w", id, err)
+	}
+	return put(bucketEvents, id+separator+eventExit, body), nil
+}
+
+// Note adds an entry to the history, whose sequence the store sets.
+func Note(entry Entry) (Op, error) {
+	body, err := json.Marshal(entry)
+	if err != nil {
+		return Op{}, fmt.Errorf("encode history of %s: %w", entry.Container, err)
+	}
+	return Op{bucket: bucketHistory, value: append(make([]byte, sumSize), body...), note: true}, nil
+}
+
+// RemoveSandbox removes a sandbox's record.
+func RemoveSandbox(id string) []Op { return []Op{{bucket: bucketSandboxes, key: id}} }
+
+// RemoveContainer removes a container's record and its events.
+func RemoveContainer(id string) []Op {
+	return []Op{{bucket: bucketContainers, key: id}, {bucket: bucketEvents, key: id}}
+}
+
+func putTime(id, event string, at time.Time) Op {
+	return put(bucketEvents, id+separator+event, binary.BigEndian.AppendUint64(nil, uint64(at.UnixNano())))
+}
+
+func put(bucket, key string, body []byte) Op {
+	value := append(make([]byte, sumSize, sumSize+len(body)), body...)
+	seal(bucket, key, value)
+	return Op{bucket: bucket, key: key, value: value}
+}
+
+// seal writes the checksum into value's first bytes.
+func seal(bucket, key string, value []byte) {
+	binary.BigEndian.PutUint32(value, checksum(bucket, key, value[sumSize:]))
+}
+
+// unseal verifies what seal wrote, and returns what is behind it.
+func unseal(bucket, key string, value []byte) ([]byte, error) {
+	if len(value) < sumSize {
+		return nil, errShape
+	}
+	if binary.BigEndian.Uint32(value) != checksum(bucket, key, value[sumSize:]) {
+		return nil, errChecksum
+	}
+	return value[sumSize:], nil
+}
+
+func checksum(bucket, key string, body []byte) uint32 {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	sum := crc32.Update(0, table, []byte(bucket+separator+key+separator))
+	return crc32.Update(sum, table, body)
+}
+
+func historyKey(sequence uint64) string {
+	return string(binary.BigEndian.AppendUint64(nil, sequence))
+}
+
+// Contents is all that a store has on record but its history.
+type Contents struct {
+	Sandboxes  []*proto.Sandbox
+	Containers []*Container
+
+	byID map[string]*Container
+}
+
+// read adds one record to the contents. Containers come before events.
+func (c *Contents) read(bucket, key string, value []byte) error {
+	body, err := unseal(bucket, key, value)
+	if err != nil {
+		return err
+	}
+	switch bucket {
+	case bucketSandboxes:
+		var sandbox proto.Sandbox
+		if protobuf.Unmarshal(body, &sandbox) != nil || sandbox.Id != key {
+			return errShape
+		}
+		c.Sandboxes = append(c.Sandboxes, &sandbox)
+		return nil
+	case bucketContainers:
+		return c.readContainer(key, body)
+	case bucketEvents:
+		return c.readEvent(key, body)
+	case bucketHistory:
+		_, err := readEntry(key, body)
+		return err
+	}
+	return nil
+}
+
+func (c *Contents) readContainer(id string, body []byte) error {
+	var req proto.CreateContainerRequest
+	if len(body) < 8 || protobuf.Unmarshal(body[8:], &req) != nil {
+		return errShape
+	}
+	container := &Container{ID: id, Created: instant(body), Request: &req}
+	c.Containers = append(c.Containers, container)
+	c.byID[id] = container
+	return nil
+}
+
+func (c *Contents) readEvent(key string, body []byte) error {
+	id, event, _ := strings.Cut(key, separator)
+	container, ok := c.byID[id]
+	if !ok {
+		return errOrphan
+	}
+	if event == eventExit {
+		container.Exit = &Exit{}
+		if json.Unmarshal(body, container.Exit) != nil {
+			return errShape
+		}
+		return nil
+	}
+	if len(body) != 8 {
+		return errShape
+	}
+	switch event {
+	case eventStart:
+		container.Events.Start = instant(body)
+	case eventStop:
+		container.Events.Stop = instant(body)
+	case eventKill:
+		container.Events.Kill = instant(body)
+	default:
+		return errShape
+	}
+	return nil
+}
+
+func readEntry(key string, body []byte) (Entry, error) {
+	var entry Entry
+	if len(key) != 8 || json.Unmarshal(body, &entry) != nil {
+		return Entry{}, errShape
+	}
+	entry.Sequence = binary.BigEndian.Uint64([]byte(key))
+	return entry, nil
+}
+
+func instant(body []byte) time.Time { return time.Unix(0, int64(binary.BigEndian.Uint64(body))) }
