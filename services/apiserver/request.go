@@ -1,0 +1,197 @@
+package apiserver
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	protobuf "google.golang.org/protobuf/proto"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/admission"
+	"github.com/podfall/podfall/services/apiserver/registry"
+	"github.com/podfall/podfall/services/apiserver/verbs"
+)
+
+// read takes a call apart. Its errors are apierrors values that name the part that is
+// wrong and what would be right.
+func read(subject string, data []byte, now time.Time) (verbs.Request, error) {
+	parsed, err := proto.ParseAPISubject(subject)
+	if err != nil {
+		return verbs.Request{}, apierrors.NewBadRequest("subject: " + err.Error())
+	}
+	envelope := &proto.Request{}
+	if err := protobuf.Unmarshal(data, envelope); err != nil {
+		return verbs.Request{}, apierrors.NewBadRequest(fmt.Sprintf("envelope: want an encoded podfall.v1.Request: %v", err))
+	}
+	if err := checkEnvelope(envelope); err != nil {
+		return verbs.Request{}, err
+	}
+	kind, err := kindOf(parsed.Resource, envelope.GetApiVersion())
+	if err != nil {
+		return verbs.Request{}, err
+	}
+	req := verbs.Request{
+		Attributes: admission.Attributes{
+			Identity: parsed.Identity, Verb: parsed.Verb, Kind: kind, Subresource: parsed.Subresource,
+			Namespace: parsed.Namespace, Name: parsed.Name,
+		},
+		Envelope: envelope, Now: now,
+	}
+	return req, checkTarget(req.Attributes)
+}
+
+const (
+	maxOperation = 64
+	maxBoot      = 64
+)
+
+func checkEnvelope(envelope *proto.Request) error {
+	if v := envelope.GetVersion(); v != proto.Version {
+		return apierrors.NewBadRequest(fmt.Sprintf("envelope: version: this apiserver speaks %d, not %d", proto.Version, v))
+	}
+	if op := envelope.GetOperation(); op == "" || len(op) > maxOperation || !printable(op) {
+		return apierrors.NewBadRequest(fmt.Sprintf(
+			"envelope: operation: want 1 to %d printable ASCII characters, not %s", maxOperation, shorten(op)))
+	}
+	if boot := envelope.GetBoot(); len(boot) > maxBoot || !printable(boot) {
+		return apierrors.NewBadRequest(fmt.Sprintf(
+			"envelope: boot: want at most %d printable ASCII characters, not %s", maxBoot, shorten(boot)))
+	}
+	return nil
+}
+
+func printable(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+// shorten quotes what a stranger has sent.
+func shorten(text string) string {
+	const enough = 80
+	if len(text) > enough {
+		return fmt.Sprintf("%.*q… (%d bytes)", enough, text, len(text))
+	}
+	return fmt.Sprintf("%q", text)
+}
+
+// kindOf is the kind that a group resource and a version of it mean.
+func kindOf(resource, apiVersion string) (kinds.Kind, error) {
+	kind, ok := kinds.ByResource(resource)
+	if !ok {
+		return kind, notServed(fmt.Sprintf(
+			"resource %s: want a plural with its group, such as pods or deployments.apps", shorten(resource)))
+	}
+	if apiVersion == "" || apiVersion == kind.GroupVersion().String() {
+		return kind, nil
+	}
+	gv := kind.GroupVersion()
+	gv.Version = apiVersion[strings.LastIndexByte(apiVersion, '/')+1:]
+	asked, ok := kinds.ByGVK(gv.WithKind(kind.Kind))
+	if !ok || gv.String() != apiVersion {
+		return kind, notServed(fmt.Sprintf("envelope: api_version: %s has no version %s", resource, shorten(apiVersion)))
+	}
+	return asked, nil
+}
+
+// notServed is the 404 of what is not there at all.
+func notServed(detail string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
+		Message: "the server could not find the requested resource: " + detail,
+		Details: &metav1.StatusDetails{},
+	}}
+}
+
+// checkTarget asks whether the verb goes with what it is aimed at.
+func checkTarget(a admission.Attributes) error {
+	switch a.Identity {
+	case proto.Kubelet, proto.Runtime:
+		return apierrors.NewForbidden(a.Kind.GroupResource(), a.Name, fmt.Errorf("identity %q belongs on a node bus", a.Identity))
+	}
+	if !slices.Contains(proto.Verbs(), a.Verb) {
+		return apierrors.NewBadRequest(fmt.Sprintf("verb %s: want one of %v", shorten(string(a.Verb)), proto.Verbs()))
+	}
+	if err := checkSubresource(a); err != nil {
+		return err
+	}
+	if err := checkPlace("namespace", a.Namespace); err != nil {
+		return err
+	}
+	if err := checkPlace("name", a.Name); err != nil {
+		return err
+	}
+	everywhere := a.Verb == proto.VerbList || a.Verb == proto.VerbWatch
+	collection := everywhere || a.Verb == proto.VerbDeleteCollection
+	switch {
+	case !a.Kind.Namespaced && a.Namespace != "":
+		return apierrors.NewBadRequest(fmt.Sprintf("namespace: %s have none, so want it empty", a.Kind.Resource))
+	case a.Kind.Namespaced && a.Namespace == "" && !everywhere:
+		return apierrors.NewBadRequest(fmt.Sprintf("namespace: %s have one, so want it named", a.Kind.Resource))
+	case collection && a.Name != "":
+		return apierrors.NewBadRequest(fmt.Sprintf("name: %s is about many, so want it empty", a.Verb))
+	case !collection && a.Name == "" && (a.Verb != proto.VerbCreate || a.Subresource != ""):
+		return apierrors.NewBadRequest(fmt.Sprintf("name: %s is about one, so want it named", a.Verb))
+	}
+	return nil
+}
+
+// checkSubresource lets through what the verbs serve.
+func checkSubresource(a admission.Attributes) error {
+	var verbs []proto.Verb
+	switch a.Subresource {
+	case "":
+		return nil
+	case "status":
+		verbs = []proto.Verb{proto.VerbGet, proto.VerbUpdate, proto.VerbPatch}
+	case "binding":
+		verbs = []proto.Verb{proto.VerbCreate}
+	case "finalize":
+		verbs = []proto.Verb{proto.VerbUpdate}
+	case proto.SubresourceRenew:
+		if a.Verb == proto.VerbWatch {
+			return nil
+		}
+	}
+	if len(verbs) == 0 || !slices.Contains(registry.Subresources(a.Kind), a.Subresource) {
+		return notServed(fmt.Sprintf("subresource %s: %s have no such subresource here", shorten(a.Subresource), a.Kind.Resource))
+	}
+	if !slices.Contains(verbs, a.Verb) {
+		return apierrors.NewMethodNotSupported(a.Kind.GroupResource(), string(a.Verb))
+	}
+	return nil
+}
+
+const maxName = 253
+
+// checkPlace keeps what can be no object's name away from the store.
+func checkPlace(field, text string) error {
+	if text == "" {
+		return nil
+	}
+	if len(text) > maxName {
+		return apierrors.NewBadRequest(fmt.Sprintf("%s: want at most %d bytes, not %d", field, maxName, len(text)))
+	}
+	if wrong := content.IsPathSegmentName(text); len(wrong) > 0 {
+		return apierrors.NewBadRequest(fmt.Sprintf("%s %s: %s", field, shorten(text), strings.Join(wrong, "; ")))
+	}
+	if !printable(text) {
+		return apierrors.NewBadRequest(fmt.Sprintf("%s %s: want printable ASCII characters", field, shorten(text)))
+	}
+	return nil
+}
+
+// writes reports whether a verb can change the store.
+func writes(verb proto.Verb) bool {
+	switch verb {
+	case proto.VerbGet, proto.VerbList, proto.VerbWatch:
+		return false
+	case proto.VerbCreate, proto.VerbUpdate, proto.VerbPatch, proto.VerbDelete, proto.VerbDeleteCollection:
+	}
+	return true
+}

@@ -1,0 +1,134 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	protobuf "google.golang.org/protobuf/proto"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/apiserver/store"
+	"github.com/podfall/podfall/services/apiserver/verbs"
+)
+
+// server answers calls: whatever comes, with a Status that says what is wrong with it or
+// with what was asked for, and never with the end of the process.
+type server struct {
+	bus   *bus.Conn
+	api   *verbs.API
+	boot  proto.Boot
+	clock clock.Clock
+	log   *slog.Logger
+	ready func()
+	fence fence
+	turns turns
+}
+
+func newServer(cfg Config, api *verbs.API) *server {
+	return &server{
+		bus: cfg.Bus, api: api, boot: cfg.Boot, clock: cfg.Clock, log: cfg.Log, ready: cfg.Ready,
+		fence: fence{newest: map[proto.Identity]proto.Boot{}},
+		turns: turns{taken: map[string]*turn{}},
+	}
+}
+
+// calls are all requests of the API.
+const calls = proto.RootAPI + ".*.*.*.*.*"
+
+func (s *server) run(ctx context.Context) error {
+	if err := s.api.EnsureNamespaces(ctx); err != nil {
+		return err
+	}
+	s.ready()
+	return s.bus.Serve(ctx, calls, s.answer)
+}
+
+// answer carries out one call, on a goroutine of its own.
+func (s *server) answer(ctx context.Context, call *bus.Call) {
+	send := func(ctx context.Context, part *proto.Response, more bool) error {
+		part.Version, part.Boot = proto.Version, string(s.boot)
+		data, err := protobuf.Marshal(part)
+		if err != nil {
+			return fmt.Errorf("answer %s: %w", call.Subject, err)
+		}
+		return call.Send(ctx, data, more)
+	}
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.log.ErrorContext(ctx, "a request made the apiserver panic",
+				"subject", call.Subject, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			s.refuse(ctx, call, send, apierrors.NewInternalError(errPanic))
+		}
+	}()
+	if err := s.carryOut(ctx, call, send); err != nil {
+		s.refuse(ctx, call, send, err)
+	}
+}
+
+var errPanic = errors.New("this request made the apiserver panic; its log says how")
+
+// carryOut reads a call, waits for its turn, and hands it to the verbs.
+func (s *server) carryOut(ctx context.Context, call *bus.Call, send verbs.Send) error {
+	now := s.clock.Now()
+	req, err := read(call.Subject, call.Data, now)
+	if err != nil {
+		return err
+	}
+	if err := s.fence.admit(req.Identity, proto.Boot(req.Envelope.GetBoot())); err != nil {
+		return err
+	}
+	if deadline := req.Envelope.GetDeadlineUnixNano(); deadline != 0 {
+		left := time.Unix(0, deadline).Sub(now)
+		if left <= 0 {
+			return apierrors.NewTimeoutError(fmt.Sprintf(
+				"the request came %v after its deadline and has changed nothing", -left), 0)
+		}
+		limited, cancel := s.clock.Timeout(ctx, left)
+		defer cancel()
+		ctx = limited
+	}
+	if writes(req.Verb) {
+		done, err := s.turns.take(ctx, string(req.Identity)+" "+req.Envelope.GetOperation())
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
+	return s.api.Do(ctx, req, send)
+}
+
+// refuse answers with an error. Its own failure has nobody to go to but the log: the
+// caller is gone.
+func (s *server) refuse(ctx context.Context, call *bus.Call, send verbs.Send, reason error) {
+	answer, err := verbs.Refusal(worded(reason))
+	if err == nil {
+		err = send(ctx, answer, false)
+	}
+	if err != nil {
+		s.log.DebugContext(ctx, "an answer was lost", "subject", call.Subject, "cause", err)
+	}
+}
+
+// worded is a failure that is nobody's refusal, in a form that tells the caller what to
+// do about it.
+func worded(err error) error {
+	var refused apierrors.APIStatus
+	switch {
+	case errors.As(err, &refused):
+		return err
+	case errors.Is(err, context.DeadlineExceeded):
+		return apierrors.NewTimeoutError("the deadline of the request has passed; it may have taken effect or not", 0)
+	case errors.Is(err, store.ErrStopped), errors.Is(err, context.Canceled):
+		return apierrors.NewServiceUnavailable("the apiserver is ending; the request may have taken effect or not")
+	case errors.Is(err, store.ErrInvalid):
+		return apierrors.NewRequestEntityTooLargeError(err.Error())
+	}
+	return err
+}

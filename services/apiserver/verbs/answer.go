@@ -1,0 +1,104 @@
+package verbs
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/store"
+)
+
+// stored answers with a version from the store, in the version of its kind that was
+// asked for.
+func stored(code int32, kind kinds.Kind, record *store.Record, warnings []string) (*proto.Response, error) {
+	item, err := itemOf(kind, record)
+	if err != nil {
+		return nil, err
+	}
+	return &proto.Response{Code: code, Item: item, Warnings: warnings}, nil
+}
+
+// itemOf is a version from the store on the wire. In the kind's preferred version, which
+// is the one stored, that is the very bytes of the store.
+func itemOf(kind kinds.Kind, record *store.Record) (*proto.Item, error) {
+	if kind.Version == kinds.Preferred(kind).Version {
+		return &proto.Item{Revision: uint64(record.Revision), Object: record.Data}, nil
+	}
+	return encoded(kind, record.Object)
+}
+
+// unstored answers with an object that is not, or not in this form, in the store: the
+// outcome of a dry run, or the reader's own copy. Its revision is the one it was made
+// from.
+func unstored(code int32, kind kinds.Kind, obj kinds.Object, warnings []string) (*proto.Response, error) {
+	item, err := encoded(kind, obj)
+	if err != nil {
+		return nil, err
+	}
+	return &proto.Response{Code: code, Item: item, Warnings: warnings}, nil
+}
+
+func encoded(kind kinds.Kind, obj kinds.Object) (*proto.Item, error) {
+	revision, err := revisionOf(obj)
+	if err != nil {
+		return nil, err
+	}
+	converted, _, err := kinds.Convert(obj, kind.GroupVersionKind)
+	if err != nil {
+		return nil, err
+	}
+	bare, ok := converted.DeepCopyObject().(kinds.Object)
+	if !ok {
+		return nil, fmt.Errorf("encode %T: it has no metadata", converted)
+	}
+	bare.SetResourceVersion("")
+	data, err := kinds.Encode(bare)
+	if err != nil {
+		return nil, err
+	}
+	return &proto.Item{Revision: uint64(revision), Object: data}, nil
+}
+
+// revisionOf is the revision that obj names; 0 when it names none.
+func revisionOf(obj metav1.Object) (int64, error) {
+	text := obj.GetResourceVersion()
+	if text == "" {
+		return 0, nil
+	}
+	revision, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || revision < 0 {
+		return 0, fmt.Errorf("metadata.resourceVersion: want a revision, not %q", text)
+	}
+	return revision, nil
+}
+
+// success answers with a Status that says so; details may be nil.
+func success(code int32, details *metav1.StatusDetails, warnings []string) (*proto.Response, error) {
+	return status(&metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusSuccess, Code: code, Details: details,
+	}, warnings)
+}
+
+// Refusal is the answer to a request that err refused.
+func Refusal(err error) (*proto.Response, error) { return status(proto.StatusFrom(err), nil) }
+
+func status(s *metav1.Status, warnings []string) (*proto.Response, error) {
+	code := s.Code
+	if s.Status == metav1.StatusSuccess {
+		s.Code = 0
+	}
+	data, err := kinds.Encode(runtime.Object(s))
+	if err != nil {
+		return nil, err
+	}
+	if code == 0 {
+		code = http.StatusInternalServerError
+	}
+	return &proto.Response{Code: code, Item: &proto.Item{Object: data}, Warnings: warnings}, nil
+}

@@ -1,0 +1,161 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/registry"
+	"github.com/podfall/podfall/services/apiserver/store"
+)
+
+// binding is the subresource of a pod that a scheduler writes.
+const binding = "binding"
+
+// bind gives a pod its node, once and for all (API-80).
+func (a *API) bind(ctx context.Context, req Request) (*proto.Response, error) {
+	opts, err := options[metav1.CreateOptions](req.Envelope.GetOptions())
+	if err != nil {
+		return nil, err
+	}
+	if err := invalid("CreateOptions", validation.ValidateCreateOptions(&opts)); err != nil {
+		return nil, err
+	}
+	wanted, warnings, err := bindingIn(req, opts.FieldValidation)
+	if err != nil {
+		return nil, err
+	}
+	for old := a.Store.Snapshot().Get(req.key()); ; {
+		if old == nil {
+			return nil, req.notFound()
+		}
+		bound, err := assign(req, old, wanted)
+		if err != nil {
+			return nil, err
+		}
+		if len(opts.DryRun) > 0 {
+			return success(http.StatusCreated, nil, warnings)
+		}
+		_, err = a.commit(ctx, req, store.Write{Key: old.Key, Expect: old.Revision, Object: bound})
+		if conflict, lost := errors.AsType[*store.ConflictError](err); lost {
+			old = conflict.Have
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return success(http.StatusCreated, nil, warnings)
+	}
+}
+
+// bindingIn is the Binding that a request carries.
+func bindingIn(req Request, fieldValidation string) (*corev1.Binding, []string, error) {
+	kind := kinds.Kind{
+		GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Binding"), Resource: "bindings", Namespaced: true,
+	}
+	obj, warnings, err := registry.DecodeBody(kind, req.Envelope.GetContentType(), req.Envelope.GetBody(), fieldValidation)
+	if err != nil {
+		return nil, nil, err
+	}
+	wanted, ok := obj.(*corev1.Binding)
+	if !ok {
+		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("not a Binding object: %T", obj))
+	}
+	if err := registry.MatchRequest(kind, wanted, req.Namespace, ""); err != nil {
+		return nil, nil, err
+	}
+	if wanted.Name != req.Name {
+		return nil, nil, apierrors.NewBadRequest("name in URL does not match name in Binding object")
+	}
+	if errs := badTarget(wanted.Target); len(errs) > 0 {
+		return nil, nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Binding"}, wanted.Name, errs)
+	}
+	return wanted, warnings, nil
+}
+
+func badTarget(target corev1.ObjectReference) (errs field.ErrorList) {
+	at := field.NewPath("target")
+	if target.Kind != "" && target.Kind != "Node" {
+		errs = append(errs, field.NotSupported(at.Child("kind"), target.Kind, []string{"Node", "<empty>"}))
+	}
+	if target.Name == "" {
+		errs = append(errs, field.Required(at.Child("name"), ""))
+	}
+	return errs
+}
+
+// assign is the pod with its node, unless it may not have one.
+func assign(req Request, old *store.Record, wanted *corev1.Binding) (*corev1.Pod, error) {
+	pod, ok := old.Object.(*corev1.Pod)
+	if !ok {
+		return nil, apierrors.NewInternalError(fmt.Errorf("%s is a %T", old.Key, old.Object))
+	}
+	if err := expected(req, pod, wanted); err != nil {
+		return nil, err
+	}
+	if err := assignable(pod); err != nil {
+		return nil, apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, pod.Name, err)
+	}
+	bound := pod.DeepCopy()
+	bound.Spec.NodeName = wanted.Target.Name
+	if len(wanted.Annotations) > 0 {
+		if bound.Annotations == nil {
+			bound.Annotations = map[string]string{}
+		}
+		maps.Copy(bound.Annotations, wanted.Annotations)
+	}
+	setScheduled(bound, metav1.Unix(req.Now.Unix(), 0))
+	return bound, nil
+}
+
+// expected checks the pod that the scheduler decided about against the one there is.
+func expected(req Request, pod *corev1.Pod, wanted *corev1.Binding) error {
+	if err := registry.CheckUID(req.Kind, wanted, pod); err != nil {
+		return err
+	}
+	if version := wanted.ResourceVersion; version != "" && version != pod.ResourceVersion {
+		return apierrors.NewConflict(req.Kind.GroupResource(), pod.Name, fmt.Errorf(
+			"StorageError: invalid object, Code: 4, Key: /registry/%s/%s/%s, ResourceVersion: 0, AdditionalErrorMsg: "+
+				"Precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s",
+			req.Kind.Resource, pod.Namespace, pod.Name, version, pod.ResourceVersion))
+	}
+	return nil
+}
+
+func assignable(pod *corev1.Pod) error {
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return fmt.Errorf("pod %s is being deleted, cannot be assigned to a host", pod.Name)
+	case pod.Spec.NodeName != "":
+		return fmt.Errorf("pod %s is already assigned to node %q", pod.Name, pod.Spec.NodeName)
+	case len(pod.Spec.SchedulingGates) > 0:
+		return fmt.Errorf("pod %s has non-empty .spec.schedulingGates", pod.Name)
+	}
+	return nil
+}
+
+// setScheduled makes the condition PodScheduled true, since now unless it was before.
+func setScheduled(pod *corev1.Pod, now metav1.Time) {
+	scheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: now}
+	for i, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled {
+			if condition.Status == corev1.ConditionTrue {
+				scheduled.LastTransitionTime = condition.LastTransitionTime
+			}
+			pod.Status.Conditions[i] = scheduled
+			return
+		}
+	}
+	pod.Status.Conditions = append(pod.Status.Conditions, scheduled)
+}

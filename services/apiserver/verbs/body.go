@@ -1,0 +1,29 @@
+package verbs
+
+import (
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/registry"
+)
+
+// body is the object that a request carries, in the version that is stored, and what is
+// odd about it. A body that is about another object than the subject is refused.
+func body(req Request, fieldValidation string) (obj kinds.Object, warnings []string, err error) {
+	obj, warnings, err = registry.DecodeBody(req.Kind, req.Envelope.GetContentType(), req.Envelope.GetBody(), fieldValidation)
+	if err != nil {
+		return nil, nil, err
+	}
+	return obj, warnings, registry.MatchRequest(req.Kind, obj, req.Namespace, req.Name)
+}
+
+// invalid refuses options; errs may be empty. The error is a 422.
+func invalid(kind string, errs field.ErrorList) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", errs)
+}

@@ -1,0 +1,118 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/admission"
+	"github.com/podfall/podfall/services/apiserver/registry"
+	"github.com/podfall/podfall/services/apiserver/store"
+)
+
+// draws is how many generated names a create tries before it gives up.
+const draws = 8
+
+// create stores a new object. A name that is taken is a conflict until the object that
+// has it is gone for good (API-67).
+func (a *API) create(ctx context.Context, req Request) (*proto.Response, error) {
+	opts, err := options[metav1.CreateOptions](req.Envelope.GetOptions())
+	if err != nil {
+		return nil, err
+	}
+	if err := invalid("CreateOptions", validation.ValidateCreateOptions(&opts)); err != nil {
+		return nil, err
+	}
+	for draw := 1; ; draw++ {
+		obj, warnings, err := body(req, opts.FieldValidation)
+		if err != nil {
+			return nil, err
+		}
+		generate := obj.GetName() == "" && obj.GetGenerateName() != ""
+		if generate {
+			obj.SetName(a.generatedName(obj.GetGenerateName()))
+		}
+		answer, err := a.add(ctx, req, obj, addition{dryRun: len(opts.DryRun) > 0, warnings: warnings})
+		if !generate || !apierrors.IsAlreadyExists(err) {
+			return answer, err
+		}
+		if draw == draws {
+			return nil, apierrors.NewGenerateNameConflict(req.Kind.GroupResource(), obj.GetName(), 1)
+		}
+	}
+}
+
+// addition is what an object brings along when it is added.
+type addition struct {
+	dryRun   bool
+	warnings []string
+}
+
+// add judges one object under one name, and stores it.
+func (a *API) add(ctx context.Context, req Request, obj kinds.Object, with addition) (*proto.Response, error) {
+	snapshot := a.Store.Snapshot()
+	if req.Kind.Namespaced {
+		if err := admission.InNamespace(req.Attributes, obj, namespaceIn(snapshot, req.Namespace)); err != nil {
+			return nil, err
+		}
+	}
+	if err := admission.Admit(req.Attributes, obj, nil); err != nil {
+		return nil, err
+	}
+	strategy := a.strategy(req.Kind)
+	if err := registry.BeforeCreate(strategy, req.Kind, obj, req.Now, a.newUID()); err != nil {
+		return nil, err
+	}
+	warnings := append(with.warnings, strategy.Warnings(obj)...)
+	key := req.key()
+	key.Name = obj.GetName()
+	if taken := snapshot.Get(key); taken != nil {
+		return nil, alreadyExists(req.Kind, taken)
+	}
+	if with.dryRun {
+		return unstored(http.StatusCreated, req.Kind, obj, warnings)
+	}
+	events, err := a.commit(ctx, req, store.Write{Key: key, Expect: store.Absent, Object: obj})
+	if conflict, ok := errors.AsType[*store.ConflictError](err); ok {
+		return nil, alreadyExists(req.Kind, conflict.Have)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return stored(http.StatusCreated, req.Kind, events[0].Record, warnings)
+}
+
+// alreadyExists says that a name is taken, and by what kind of holder.
+func alreadyExists(kind kinds.Kind, holder *store.Record) error {
+	refused := apierrors.NewAlreadyExists(kind.GroupResource(), holder.Key.Name)
+	if holder.Object.GetDeletionTimestamp() != nil {
+		refused.ErrStatus.Message = "object is being deleted: " + refused.ErrStatus.Message
+	}
+	return refused
+}
+
+func namespaceIn(snapshot *store.Snapshot, name string) *corev1.Namespace {
+	record := snapshot.Get(store.Key{Resource: "namespaces", Name: name})
+	if record == nil {
+		return nil
+	}
+	namespace, _ := record.Object.(*corev1.Namespace)
+	return namespace
+}
+
+// commit writes in the name of the request.
+func (a *API) commit(ctx context.Context, req Request, writes ...store.Write) ([]store.Event, error) {
+	events, err := a.Store.Commit(ctx, store.Commit{Writes: writes, Cause: req.Envelope.GetOperation()})
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", req.Verb, req.key(), err)
+	}
+	return events, nil
+}

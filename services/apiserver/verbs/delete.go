@@ -1,0 +1,150 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/admission"
+	"github.com/podfall/podfall/services/apiserver/deletion"
+	"github.com/podfall/podfall/services/apiserver/registry"
+	"github.com/podfall/podfall/services/apiserver/store"
+)
+
+// delete asks for an object to go. What that means is deletion.Decide's to say; here it
+// is carried out, in one commit even when watchers are to see two changes (API-41).
+func (a *API) delete(ctx context.Context, req Request) (*proto.Response, error) {
+	opts, err := options[metav1.DeleteOptions](req.Envelope.GetOptions())
+	if err != nil {
+		return nil, err
+	}
+	return a.deleteWith(ctx, req, opts)
+}
+
+func (a *API) deleteWith(ctx context.Context, req Request, opts metav1.DeleteOptions) (*proto.Response, error) {
+	if err := deletion.ValidateOptions(opts); err != nil {
+		return nil, err
+	}
+	if err := admission.Immortal(req.Attributes); err != nil {
+		return nil, err
+	}
+	var wanted *deletion.Decision // what this request would have done, had it not lost a race
+	for old := a.Store.Snapshot().Get(req.key()); ; {
+		if old == nil {
+			return a.alreadyGone(req, wanted)
+		}
+		if err := admission.Admit(req.Attributes, nil, old.Object); err != nil {
+			return nil, err
+		}
+		decision := deletion.Decide(old.Object, a.policy(req.Kind), opts, req.Now)
+		if wanted != nil && decision.Outcome == deletion.Unchanged {
+			decision.Object = wanted.Object // API-27
+		}
+		answer, err := a.carryOut(ctx, req, decision, old, opts)
+		conflict, lost := errors.AsType[*store.ConflictError](err)
+		if !lost {
+			return answer, err
+		}
+		wanted, old, opts.GracePeriodSeconds = &decision, conflict.Have, decision.Grace
+	}
+}
+
+// alreadyGone answers a delete that found nothing. If it would have removed the object
+// itself, and another was quicker by a moment, that is what its sender wanted (API-43).
+func (a *API) alreadyGone(req Request, wanted *deletion.Decision) (*proto.Response, error) {
+	if wanted != nil && wanted.Outcome == deletion.MarkedAndRemoved && registry.ReturnsDeleted(req.Kind) {
+		return unstored(http.StatusOK, req.Kind, wanted.Object, nil)
+	}
+	return nil, req.notFound() // API-02
+}
+
+func (a *API) policy(kind kinds.Kind) deletion.Policy {
+	policy := deletion.Policy{
+		Kind:            kind.GroupKind(),
+		Graceful:        a.strategy(kind).Graceful,
+		DeadlineMayPass: a.Compat.DeadlineMayPass,
+	}
+	switch kind.GroupResource().String() {
+	case "replicationcontrollers", "jobs.batch": // upstream keeps what their oldest clients expect
+		policy.Propagation = metav1.DeletePropagationOrphan
+	}
+	return policy
+}
+
+// carryOut commits a decision and answers for it.
+func (a *API) carryOut(
+	ctx context.Context, req Request, decision deletion.Decision, old *store.Record, opts metav1.DeleteOptions,
+) (*proto.Response, error) {
+	if decision.Outcome == deletion.Refused {
+		return nil, decision.Err
+	}
+	if decision.Outcome == deletion.Unchanged || len(opts.DryRun) > 0 {
+		return unwritten(req, decision, opts)
+	}
+	events, err := a.commit(ctx, req, writes(decision, old)...)
+	if err != nil {
+		return nil, err
+	}
+	if len(events) == 0 { // marked already, just so (API-46)
+		return stored(marked(opts), req.Kind, old, nil)
+	}
+	return deleted(req, events[len(events)-1], opts)
+}
+
+// deleted answers a delete from the last thing that it did.
+func deleted(req Request, last store.Event, opts metav1.DeleteOptions) (*proto.Response, error) {
+	switch {
+	case last.Type != store.Deleted:
+		return stored(marked(opts), req.Kind, last.Record, nil)
+	case registry.ReturnsDeleted(req.Kind):
+		return stored(http.StatusOK, req.Kind, last.Record, nil)
+	}
+	return success(http.StatusOK, details(req.Kind, last.Record.Object), nil)
+}
+
+// marked is the code for an object that stays. 202 is for those who asked for it in so
+// many words (API-06).
+func marked(opts metav1.DeleteOptions) int32 {
+	if opts.OrphanDependents != nil && !*opts.OrphanDependents {
+		return http.StatusAccepted
+	}
+	return http.StatusOK
+}
+
+// unwritten answers a delete that writes nothing.
+func unwritten(req Request, decision deletion.Decision, opts metav1.DeleteOptions) (*proto.Response, error) {
+	if decision.Outcome != deletion.Marked && !registry.ReturnsDeleted(req.Kind) {
+		return success(http.StatusOK, details(req.Kind, decision.Object), nil)
+	}
+	code := int32(http.StatusOK)
+	if decision.Outcome == deletion.Unchanged || decision.Outcome == deletion.Marked {
+		code = marked(opts)
+	}
+	return unstored(code, req.Kind, decision.Object, nil)
+}
+
+// writes are what a decision does to the store. A grace of 0 marks before it removes, so
+// that watchers see why.
+func writes(decision deletion.Decision, old *store.Record) []store.Write {
+	mark := store.Write{Key: old.Key, Expect: old.Revision, Object: decision.Object}
+	switch decision.Outcome {
+	case deletion.Marked:
+		return []store.Write{mark}
+	case deletion.MarkedAndRemoved:
+		return []store.Write{mark, {Key: old.Key, Expect: store.Previous}}
+	case deletion.Removed:
+		return []store.Write{{Key: old.Key, Expect: old.Revision}}
+	case deletion.Refused, deletion.Unchanged:
+	}
+	panic(fmt.Sprintf("verbs: %v writes nothing", decision.Outcome))
+}
+
+// details name what a delete was about, for kinds that do not return it (API-05).
+func details(kind kinds.Kind, obj kinds.Object) *metav1.StatusDetails {
+	return &metav1.StatusDetails{Name: obj.GetName(), Group: kind.Group, Kind: kind.Resource, UID: obj.GetUID()}
+}

@@ -1,0 +1,116 @@
+package verbs
+
+import (
+	"context"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/apiserver/deletion"
+	"github.com/podfall/podfall/services/apiserver/registry"
+	"github.com/podfall/podfall/services/apiserver/store"
+)
+
+// deleters is how many deletes of one collection run beside each other.
+const deleters = 64
+
+// deleteCollection lists, and then asks for each object found to go, as it would alone.
+// It is not atomic: the first refusal is answered when all others are done. The answer
+// is the list (API-89).
+func (a *API) deleteCollection(ctx context.Context, req Request, send Send) error {
+	opts, err := options[metav1.DeleteOptions](req.Envelope.GetOptions())
+	if err != nil {
+		return err
+	}
+	if err := deletion.ValidateOptions(opts); err != nil {
+		return err
+	}
+	selection, err := listOptions(req.Envelope.GetListOptions())
+	if err != nil {
+		return err
+	}
+	found, err := a.collection(ctx, req, selection)
+	if err != nil {
+		return err
+	}
+	if err := a.deleteAll(ctx, req, opts, found.records); err != nil {
+		return err
+	}
+	return found.send(ctx, req, send)
+}
+
+// collection is what to delete. A repeated operation finds what it found the first time,
+// so that it finishes its work and does not begin another.
+func (a *API) collection(ctx context.Context, req Request, selection metav1.ListOptions) (page, error) {
+	events, err := a.Store.CauseOf(req.Envelope.GetOperation())
+	if err != nil {
+		return page{}, err
+	}
+	if len(events) == 0 {
+		return a.find(ctx, req, selection)
+	}
+	plan, err := registry.ParseListOptions(req.Kind, req.Namespace, selection)
+	if err != nil {
+		return page{}, err
+	}
+	before, err := a.Store.At(events[0].Revision - 1)
+	if err != nil {
+		return page{}, apierrors.NewResourceExpired("the operation began too long ago to be taken up again")
+	}
+	return a.read(req, plan, before), nil
+}
+
+// deleteAll asks for each, and returns the first refusal when all have been asked for.
+func (a *API) deleteAll(ctx context.Context, req Request, opts metav1.DeleteOptions, records []*store.Record) error {
+	var running sync.WaitGroup
+	todo, failures := make(chan *store.Record), make(chan error, deleters)
+	for range min(deleters, len(records)) {
+		running.Go(func() {
+			var first error
+			for record := range todo {
+				if err := a.deleteOne(ctx, req, opts, record); err != nil && first == nil {
+					first = err
+				}
+			}
+			failures <- first // there is room for each
+		})
+	}
+	err := hand(ctx, todo, records)
+	close(todo)
+	running.Wait()
+	close(failures)
+	for failure := range failures {
+		if err == nil {
+			err = failure
+		}
+	}
+	return err
+}
+
+func hand(ctx context.Context, todo chan<- *store.Record, records []*store.Record) error {
+	for _, record := range records {
+		select {
+		case todo <- record:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// deleteOne asks for one object of a collection to go. An object that is gone, or that
+// another has replaced, is no failure.
+func (a *API) deleteOne(ctx context.Context, req Request, opts metav1.DeleteOptions, record *store.Record) error {
+	req.Verb, req.Namespace, req.Name = proto.VerbDelete, record.Key.Namespace, record.Key.Name
+	own := opts.Preconditions == nil
+	if own {
+		opts.Preconditions = &metav1.Preconditions{UID: new(record.Object.GetUID())}
+	}
+	_, err := a.deleteWith(ctx, req, opts)
+	if apierrors.IsNotFound(err) || own && apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,77 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/admission"
+	"github.com/podfall/podfall/services/apiserver/deletion"
+	"github.com/podfall/podfall/services/apiserver/registry"
+	"github.com/podfall/podfall/services/apiserver/store"
+)
+
+// change is a way to make the next version of an object out of the stored one.
+type change struct {
+	dryRun bool
+	// next is the next version, its resourceVersion checked against old's. It is the
+	// caller's own, and old is not changed by it.
+	next func(old kinds.Object) (obj kinds.Object, warnings []string, err error)
+}
+
+// modify stores the next version of an object. When another write came first, the change
+// is tried on what that one left; a change that names the version it starts from then
+// refuses itself (API-65).
+func (a *API) modify(ctx context.Context, req Request, change change) (*proto.Response, error) {
+	for old := a.Store.Snapshot().Get(req.key()); ; {
+		if old == nil {
+			return nil, req.notFound() // API-66
+		}
+		obj, warnings, err := change.next(old.Object)
+		if err != nil {
+			return nil, err
+		}
+		if err := registry.BeforeUpdate(a.strategy(req.Kind), req.Kind, obj, old.Object, req.Subresource); err != nil {
+			return nil, err
+		}
+		if err := admission.Admit(req.Attributes, obj, old.Object); err != nil {
+			return nil, err
+		}
+		if change.dryRun {
+			return unstored(http.StatusOK, req.Kind, obj, warnings)
+		}
+		answer, err := a.replace(ctx, req, obj, old)
+		if conflict, lost := errors.AsType[*store.ConflictError](err); lost {
+			old = conflict.Have
+			continue
+		}
+		if err == nil {
+			answer.Warnings = warnings
+		}
+		return answer, err
+	}
+}
+
+// replace stores obj in the place of old, or removes the object if only what obj leaves
+// out had held it (API-53). The answer is then the object as the sender wanted it.
+func (a *API) replace(ctx context.Context, req Request, obj kinds.Object, old *store.Record) (*proto.Response, error) {
+	if deletion.RemovedByUpdate(obj, old.Object) {
+		answer, err := unstored(http.StatusOK, req.Kind, obj, nil)
+		if err != nil {
+			return nil, err
+		}
+		_, err = a.commit(ctx, req, store.Write{Key: old.Key, Expect: old.Revision})
+		return answer, err
+	}
+	events, err := a.commit(ctx, req, store.Write{Key: old.Key, Expect: old.Revision, Object: obj})
+	if err != nil {
+		return nil, err
+	}
+	now := old
+	if len(events) > 0 { // otherwise nothing has changed (API-46)
+		now = events[0].Record
+	}
+	return stored(http.StatusOK, req.Kind, now, nil)
+}

@@ -1,0 +1,36 @@
+package verbs
+
+import (
+	"fmt"
+	"io"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/services/apiserver/registry"
+)
+
+// letters are those that generated names end in: they spell no words.
+const letters = "bcdfghjklmnpqrstvwxz2456789"
+
+func (a *API) generatedName(base string) string {
+	var suffix [registry.NameSuffixLength]byte
+	a.draw(suffix[:])
+	for i, b := range suffix {
+		suffix[i] = letters[int(b)%len(letters)]
+	}
+	return registry.GenerateName(base, string(suffix[:]))
+}
+
+// newUID is a UUID of version 4.
+func (a *API) newUID() types.UID {
+	var b [16]byte
+	a.draw(b[:])
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return types.UID(fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]))
+}
+
+func (a *API) draw(into []byte) {
+	if _, err := io.ReadFull(a.Entropy, into); err != nil {
+		panic(fmt.Sprintf("verbs: no entropy: %v", err)) // without it two objects could share a UID
+	}
+}

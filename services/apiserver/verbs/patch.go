@@ -1,0 +1,73 @@
+package verbs
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/registry"
+)
+
+// patch changes an object by what is to become different. Unless the patch itself names
+// a version, it is applied again to whatever version is current (API-65).
+func (a *API) patch(ctx context.Context, req Request) (*proto.Response, error) {
+	opts, err := options[metav1.PatchOptions](req.Envelope.GetOptions())
+	if err != nil {
+		return nil, err
+	}
+	patchType, err := patchType(req)
+	if err != nil {
+		return nil, err
+	}
+	if err := invalid("PatchOptions", validation.ValidatePatchOptions(&opts, patchType)); err != nil {
+		return nil, err
+	}
+	return a.modify(ctx, req, change{
+		dryRun: len(opts.DryRun) > 0,
+		next: func(old kinds.Object) (kinds.Object, []string, error) {
+			return patched(req, old, patchType, opts.FieldValidation)
+		},
+	})
+}
+
+// patched is old as the patch changes it.
+func patched(
+	req Request, old kinds.Object, patchType types.PatchType, fieldValidation string,
+) (obj kinds.Object, warnings []string, err error) {
+	obj, warnings, err = registry.ApplyPatch(req.Kind, old, patchType, req.Envelope.GetBody(), fieldValidation)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := registry.MatchRequest(req.Kind, obj, req.Namespace, req.Name); err != nil {
+		return nil, nil, err
+	}
+	return obj, warnings, registry.CheckVersion(req.Kind, obj, old)
+}
+
+// patchType reads the kind of patch, and refuses those that are not served.
+func patchType(req Request) (types.PatchType, error) {
+	const served = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json"
+	switch asked := types.PatchType(req.Envelope.GetContentType()); asked {
+	case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType:
+		return asked, nil
+	case types.ApplyYAMLPatchType, types.ApplyCBORPatchType:
+		return "", unsupported(req, fmt.Sprintf("server-side apply (%s) is not served; accepted are %s", asked, served))
+	default:
+		return "", unsupported(req, fmt.Sprintf(
+			"the body of the request was in an unknown format - accepted media types include: %s", served))
+	}
+}
+
+func unsupported(req Request, message string) error {
+	refused := apierrors.NewGenericServerResponse(
+		http.StatusUnsupportedMediaType, string(req.Verb), req.Kind.GroupResource(), req.Name, "", 0, false)
+	refused.ErrStatus.Message = message
+	return refused
+}

@@ -1,0 +1,56 @@
+package verbs
+
+import (
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/apiserver/admission"
+	"github.com/podfall/podfall/services/apiserver/store"
+)
+
+// replay answers an operation that has had its effect before from what it did, which the
+// history remembers over restarts; nil when it has not. Whether an answer was lost or a
+// request came twice, there is one effect (guarantees N1 and D9).
+func (a *API) replay(req Request) (*proto.Response, error) {
+	events, err := a.Store.CauseOf(req.Envelope.GetOperation())
+	if err != nil || len(events) == 0 {
+		return nil, err
+	}
+	last := events[len(events)-1]
+	if !sameRequest(req, events[0], last) {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf(
+			"operation: %q has been another request's; want a new one for each request", req.Envelope.GetOperation()))
+	}
+	if err := admission.Admit(req.Attributes, last.Record.Object, last.Record.Object); err != nil {
+		return nil, err
+	}
+	switch {
+	case req.Subresource == binding:
+		return success(http.StatusCreated, nil, nil)
+	case req.Verb == proto.VerbDelete:
+		opts, err := options[metav1.DeleteOptions](req.Envelope.GetOptions())
+		if err != nil {
+			return nil, err
+		}
+		return deleted(req, last, opts)
+	case last.Type == store.Added:
+		return stored(http.StatusCreated, req.Kind, last.Record, nil)
+	}
+	return stored(http.StatusOK, req.Kind, last.Record, nil)
+}
+
+// sameRequest reports whether the events can be those of req: its object, and what its
+// verb does.
+func sameRequest(req Request, first, last store.Event) bool {
+	want, have := req.key(), last.Record.Key
+	if want.Name == "" {
+		want.Name = have.Name // the server chose it
+	}
+	created := first.Type == store.Added
+	fits := req.Verb == proto.VerbUpdate || created == (req.Verb == proto.VerbCreate && req.Subresource == "")
+	return want == have && fits
+}

@@ -1,0 +1,164 @@
+// Package verbs carries out requests on the store: a file per verb, each for every
+// kind. What is special about a kind is the registry's to know, what a DELETE means is
+// decided in package deletion, who may do what in package admission; the verbs read,
+// ask them, commit and answer.
+//
+//	create.go           new objects, generateName
+//	get.go list.go      reads, from one snapshot each
+//	watch.go            hands over to the watch hub
+//	update.go patch.go  two ways to say what changes; modify.go stores it
+//	delete.go           rounds 1 and 3 of a deletion
+//	deletecollection.go a delete for each of many
+//	bind.go             a pod gets its node
+//	replay.go           answers a repeated operation from what it did the first time
+//
+// # Order
+//
+// Reads see every write that was answered before they came. A write is decided on one
+// version of its object and stored only if that is still the current one; otherwise it
+// is decided again or refused.
+//
+// # Blocking
+//
+// Reads never wait for writes. A write returns when it is on disk, or when its context
+// ends; in the latter case it may still happen.
+//
+// # Errors
+//
+// Refusals are apierrors values. Other errors mean that the store has stopped.
+package verbs
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/admission"
+	"github.com/podfall/podfall/services/apiserver/registry"
+	"github.com/podfall/podfall/services/apiserver/store"
+	"github.com/podfall/podfall/services/apiserver/watch"
+)
+
+// Config says what the verbs work on.
+type Config struct {
+	Store *store.Store
+	Hub   *watch.Hub
+	// Clock is the cluster's time.
+	Clock clock.Clock
+	// Compat is the release that is imitated.
+	Compat proto.Compat
+	// Entropy is what UIDs and generated names are drawn from; it must be safe for
+	// concurrent use. nil means the system's.
+	Entropy io.Reader
+}
+
+// API carries out requests. It is safe for concurrent use and holds no state of its own.
+type API struct{ Config }
+
+// New is an API over cfg.
+func New(cfg Config) *API {
+	if cfg.Entropy == nil {
+		cfg.Entropy = rand.Reader
+	}
+	return &API{cfg}
+}
+
+// Request is a call whose subject and envelope have been read and found well-formed.
+type Request struct {
+	admission.Attributes
+	// Envelope holds the options and the body, still encoded.
+	Envelope *proto.Request
+	// Now is when the request came; it is read once, so that one request has one time.
+	Now time.Time
+}
+
+// Send takes one part of an answer; more says whether others follow.
+type Send func(ctx context.Context, part *proto.Response, more bool) error
+
+// Do carries out one request and sends its answer. Its error is what to answer with
+// instead, unless parts of an answer have been sent: then it is send's own.
+func (a *API) Do(ctx context.Context, req Request, send Send) error {
+	if err := a.authorize(req); err != nil {
+		return err
+	}
+	switch req.Verb {
+	case proto.VerbList:
+		return a.list(ctx, req, send)
+	case proto.VerbWatch:
+		return a.watch(ctx, req, send)
+	case proto.VerbDeleteCollection:
+		return a.deleteCollection(ctx, req, send)
+	case proto.VerbGet, proto.VerbCreate, proto.VerbUpdate, proto.VerbPatch, proto.VerbDelete:
+	}
+	answer, err := a.one(ctx, req)
+	if err != nil {
+		return err
+	}
+	return send(ctx, answer, false)
+}
+
+// one carries out a request on a single object.
+func (a *API) one(ctx context.Context, req Request) (*proto.Response, error) {
+	if req.Verb == proto.VerbGet {
+		return a.get(ctx, req)
+	}
+	if answer, err := a.replay(req); answer != nil || err != nil {
+		return answer, err
+	}
+	switch {
+	case req.Verb == proto.VerbCreate && req.Subresource == binding:
+		return a.bind(ctx, req)
+	case req.Verb == proto.VerbCreate:
+		return a.create(ctx, req)
+	case req.Verb == proto.VerbUpdate:
+		return a.update(ctx, req)
+	case req.Verb == proto.VerbPatch:
+		return a.patch(ctx, req)
+	case req.Verb == proto.VerbDelete:
+		return a.delete(ctx, req)
+	}
+	return nil, apierrors.NewMethodNotSupported(req.Kind.GroupResource(), string(req.Verb))
+}
+
+// authorize asks what can be asked before anything is read.
+func (a *API) authorize(req Request) error {
+	var selector string
+	if req.Verb == proto.VerbList || req.Verb == proto.VerbWatch {
+		opts, err := listOptions(req.Envelope.GetOptions())
+		if err != nil {
+			return err
+		}
+		selector = opts.FieldSelector
+	}
+	return admission.Authorize(req.Attributes, selector)
+}
+
+func (r Request) key() store.Key {
+	return store.Key{Resource: r.Kind.GroupResource().String(), Namespace: r.Namespace, Name: r.Name}
+}
+
+func (r Request) notFound() error { return apierrors.NewNotFound(r.Kind.GroupResource(), r.Name) }
+
+func (a *API) strategy(kind kinds.Kind) registry.Strategy { return registry.For(kind, a.Compat) }
+
+// optionsOf is what an options message of a request has to be able to do.
+type optionsOf[T any] interface {
+	*T
+	Unmarshal(data []byte) error
+}
+
+// options reads a verb's metav1 options.
+func options[T any, P optionsOf[T]](data []byte) (T, error) {
+	var opts T
+	if err := P(&opts).Unmarshal(data); err != nil {
+		return opts, apierrors.NewBadRequest(fmt.Sprintf("options: want an encoded %T: %v", opts, err))
+	}
+	return opts, nil
+}
