@@ -28,7 +28,7 @@ func decodeObject(data []byte, revision uint64) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if obj, ok := decoded.(kinds.Object); ok {
+	if obj, ok := decoded.(kinds.Object); ok && revision != 0 { // a dry run's has none
 		obj.SetResourceVersion(strconv.FormatUint(revision, 10))
 	}
 	return decoded, nil

@@ -13,7 +13,7 @@ import (
 )
 
 // Create stores obj under t, whose Name is empty except for a subresource, and returns
-// it as stored.
+// it as stored. The answer to a Binding is no object: then it returns nil and no error.
 func (c *Client) Create(ctx context.Context, t Target, obj kinds.Object, opts metav1.CreateOptions) (kinds.Object, error) {
 	body, err := kinds.Encode(obj)
 	if err != nil {
@@ -72,7 +72,8 @@ func (c *Client) DeleteCollection(ctx context.Context, t Target, opts metav1.Del
 	return c.list(ctx, call{verb: proto.VerbDeleteCollection, target: t, options: &opts, list: &list})
 }
 
-// object carries out a call that is answered with one object.
+// object carries out a call that is answered with one object, or with a Status of
+// success: then the object is nil.
 func (c *Client) object(ctx context.Context, what call) (kinds.Object, error) {
 	answer, err := c.one(ctx, what)
 	if err != nil {
@@ -81,6 +82,9 @@ func (c *Client) object(ctx context.Context, what call) (kinds.Object, error) {
 	decoded, err := decodeItem(answer.GetItem())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	if _, done := decoded.(*metav1.Status); done {
+		return nil, nil
 	}
 	obj, ok := decoded.(kinds.Object)
 	if !ok {
