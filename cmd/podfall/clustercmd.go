@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"syscall"
@@ -19,20 +18,20 @@ import (
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/proto"
+	network "github.com/podfall/podfall/services/bus"
 )
 
 // admin is who people at the command line are.
 const admin = "admin"
 
 // upCommand makes a cluster or brings one up again.
-func upCommand() *cli.Command {
+func upCommand(layout cluster.Layout) *cli.Command {
 	return &cli.Command{
 		Name:  "up",
 		Usage: "start a cluster: every process, until all nodes are Ready",
 		Description: "Without --detach it stays, and stops the cluster on Ctrl-C. With --detach it leaves a supervisor.\n" +
 			"Run again on a cluster whose processes have ended, it starts those.",
 		Flags: []cli.Flag{
-			dataFlag(),
 			&cli.StringFlag{Name: "name", Value: "podfall", Usage: "the cluster's `NAME`"},
 			&cli.IntFlag{Name: "nodes", Value: 3, Usage: "how many nodes, 1 to 200"},
 			&cli.Float64Flag{Name: "speed", Value: 1, Usage: "seconds of the cluster in one of the wall, 0.001 to 10000"},
@@ -42,7 +41,7 @@ func upCommand() *cli.Command {
 			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "return when the cluster is ready"},
 		},
 		Action: func(c *cli.Context) error {
-			layout, asked, err := asked(c)
+			asked, err := asked(c)
 			if err != nil {
 				return err
 			}
@@ -64,56 +63,46 @@ func upCommand() *cli.Command {
 }
 
 // asked is the cluster that the command line describes.
-func asked(c *cli.Context) (cluster.Layout, cluster.Options, error) {
-	layout, err := layoutOf(c)
-	if err != nil {
-		return layout, cluster.Options{}, err
-	}
+func asked(c *cli.Context) (cluster.Options, error) {
 	options := cluster.Options{
 		Name: c.String("name"), Speed: c.Float64("speed"), Origin: clock.Clock{}.Now(),
 		Compat: c.String("compat"), Timing: c.String("timing"), ExternalBus: c.StringSlice("bus"),
 	}
 	if nodes := c.Int("nodes"); nodes < 1 || nodes > 200 {
-		return layout, options, usage("--nodes %d: want 1 to 200", nodes)
+		return options, usage("--nodes %d: want 1 to 200", nodes)
 	}
 	for i := range c.Int("nodes") {
 		options.Nodes = append(options.Nodes, "node-"+strconv.Itoa(i+1))
 	}
 	if _, err := options.Clock(); err != nil {
-		return layout, options, usage("--%v", err)
+		return options, usage("--%v", err)
 	}
 	if _, err := proto.CompatFor(options.Compat); err != nil {
-		return layout, options, usage("--%v", err)
+		return options, usage("--%v", err)
 	}
 	if options.Timing != "default" && options.Timing != "fastest" {
-		return layout, options, usage("--timing %q: want default or fastest", options.Timing)
+		return options, usage("--timing %q: want default or fastest", options.Timing)
 	}
-	return layout, options, nil
+	return options, nil
 }
 
 // makeKeys makes one key for each identity of the cluster, and two for each node bus.
 func makeKeys(layout cluster.Layout, options cluster.Options) error {
-	identities := []proto.Identity{proto.APIServer, proto.Controllers, proto.Gateway, proto.Bus, proto.Client(admin)}
 	for _, node := range options.Nodes {
-		identities = append(identities, proto.Node(node))
 		if _, err := bus.WriteCredentials(layout.NodeKeys(node), proto.Kubelet, proto.Runtime); err != nil {
 			return err
 		}
 	}
-	_, err := bus.WriteCredentials(layout.Keys(), identities...)
+	_, err := bus.WriteCredentials(layout.Keys(), network.Identities(options.Nodes)...)
 	return err
 }
 
 // superviseCommand is what up --detach leaves behind.
-func superviseCommand() *cli.Command {
+func superviseCommand(layout cluster.Layout) *cli.Command {
 	return &cli.Command{
 		Name: "supervise", Usage: "own the processes of a cluster that up has made", Hidden: true,
-		Flags: []cli.Flag{dataFlag(), readyFlag()},
+		Flags: []cli.Flag{readyFlag()},
 		Action: func(c *cli.Context) error {
-			layout, err := layoutOf(c)
-			if err != nil {
-				return err
-			}
 			told := os.NewFile(uintptr(c.Int("ready-fd")), "ready")
 			defer told.Close()
 			say := progress(told)
@@ -148,13 +137,12 @@ func announce(c *cli.Context, layout cluster.Layout) {
 	fmt.Fprintf(c.App.Writer, "export PODFALL_DATA=%s\n", layout.Root)
 }
 
-func downCommand() *cli.Command {
+func downCommand(layout cluster.Layout) *cli.Command {
 	return &cli.Command{
 		Name: "down", Usage: "stop a cluster and leave nothing running",
-		Flags: []cli.Flag{dataFlag(), &cli.BoolFlag{Name: "purge", Usage: "remove its data too"}},
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "purge", Usage: "remove its data too"}},
 		Action: func(c *cli.Context) error {
-			layout, err := layoutOf(c)
-			if err != nil {
+			if _, err := layout.Load(); err != nil {
 				return err
 			}
 			if err := layout.Down(c.Context, progress(c.App.ErrWriter)); err != nil {
@@ -168,15 +156,11 @@ func downCommand() *cli.Command {
 	}
 }
 
-func statusCommand() *cli.Command {
+func statusCommand(layout cluster.Layout) *cli.Command {
 	return &cli.Command{
 		Name: "status", Usage: "list a cluster's processes",
-		Flags: []cli.Flag{dataFlag(), &cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "json, or a table"}},
+		Flags: []cli.Flag{&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "json, or a table"}},
 		Action: func(c *cli.Context) error {
-			layout, err := layoutOf(c)
-			if err != nil {
-				return err
-			}
 			options, err := layout.Load()
 			if err != nil {
 				return err
@@ -212,24 +196,11 @@ func printStatus(out io.Writer, processes []cluster.Process) error {
 	return table.Flush()
 }
 
-// dataFlag names a cluster by its data directory, as every command does.
-func dataFlag() cli.Flag {
-	return &cli.StringFlag{
-		Name: "data", Value: ".podfall", EnvVars: []string{"PODFALL_DATA"}, Usage: "the cluster's data `DIRECTORY`",
-	}
-}
-
 func readyFlag() cli.Flag {
 	return &cli.IntFlag{Name: "ready-fd", Hidden: true, Usage: "the descriptor to say ready on"}
-}
-
-func layoutOf(c *cli.Context) (cluster.Layout, error) {
-	root, err := filepath.Abs(c.String("data"))
-	return cluster.Layout{Root: root}, err
 }
 
 // usage is a mistake on the command line.
 func usage(format string, args ...any) error {
 	return cli.Exit("error: "+fmt.Sprintf(format, args...), exitUsage)
 }
-

@@ -7,12 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/podfall/podfall/services/client"
 )
 
 // version is set by the Makefile.
@@ -20,30 +21,49 @@ var version = "development" //nolint:gochecknoglobals // the linker can set noth
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr)
+	code := run(ctx, process{args: os.Args[1:], in: os.Stdin, out: os.Stdout, errs: os.Stderr, variable: os.Getenv})
 	stop()
 	os.Exit(code)
 }
 
 // run is podfall without a process around it; it returns the exit code.
-func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
-	app := newApp(in, out, errs)
-	err := app.RunContext(ctx, reorder(app, args))
+func run(ctx context.Context, p process) int {
+	err := command(ctx, p)
 	var coded cli.ExitCoder
+	var misused *client.UsageError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &coded):
-		if text := coded.Error(); text != "" {
-			fmt.Fprintln(errs, text)
+		if text := err.Error(); text != "" {
+			fmt.Fprintln(p.errs, text)
 		}
 		return coded.ExitCode()
+	case errors.As(err, &misused):
+		fmt.Fprintf(p.errs, "error: %v\n", misused)
+		return exitUsage
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return exitInterrupted
 	default:
-		fmt.Fprintf(errs, "error: %v\n", err)
+		fmt.Fprintf(p.errs, "error: %v\n", err)
 		return exitError
 	}
+}
+
+func command(ctx context.Context, p process) error {
+	layout, err := layoutFor(p)
+	if err != nil {
+		return err
+	}
+	app, err := newApp(p, layout)
+	if err != nil {
+		return err
+	}
+	args, err := client.Arrange(app.Flags, app.Commands, p.args)
+	if err != nil {
+		return err
+	}
+	return app.RunContext(ctx, append([]string{app.Name}, args...))
 }
 
 // Exit codes; the client's own are in its package.

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/services/bus"
 )
 
 // Layout is a cluster's data directory.
@@ -37,13 +38,13 @@ import (
 type Layout struct{ Root string }
 
 // The parts of the data directory.
-func (l Layout) options() string        { return filepath.Join(l.Root, "cluster.json") }
-func (l Layout) Keys() string           { return filepath.Join(l.Root, "keys") }
-func (l Layout) run() string            { return filepath.Join(l.Root, "run") }
-func (l Layout) logs() string           { return filepath.Join(l.Root, "log") }
-func (l Layout) apiserver() string      { return filepath.Join(l.Root, "apiserver") }
-func (l Layout) lock() string           { return filepath.Join(l.run(), "supervisor.lock") }
-func (l Layout) busAddresses() string   { return filepath.Join(l.run(), "bus.json") }
+func (l Layout) options() string         { return filepath.Join(l.Root, "cluster.json") }
+func (l Layout) Keys() string            { return filepath.Join(l.Root, "keys") }
+func (l Layout) run() string             { return filepath.Join(l.Root, "run") }
+func (l Layout) logs() string            { return filepath.Join(l.Root, "log") }
+func (l Layout) apiserver() string       { return filepath.Join(l.Root, "apiserver") }
+func (l Layout) lock() string            { return filepath.Join(l.run(), "supervisor.lock") }
+func (l Layout) busAddresses() string    { return filepath.Join(l.run(), "bus.json") }
 func (l Layout) node(name string) string { return filepath.Join(l.Root, "nodes", name) }
 
 func (l Layout) runtimeAddress(node string) string {
@@ -115,4 +116,11 @@ func writeFile(path string, data []byte) error {
 		return err
 	}
 	return os.Rename(temporary, path)
+}
+
+// Addresses is where the cluster's network listens; an error when it has not said yet.
+func (l Layout) Addresses() (bus.Addresses, error) {
+	var addresses bus.Addresses
+	err := readJSON(l.busAddresses(), &addresses)
+	return addresses, err
 }

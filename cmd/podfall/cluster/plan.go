@@ -2,7 +2,10 @@ package cluster
 
 import (
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/podfall/podfall/services/bus"
 )
 
 // Member is one process of a cluster.
@@ -17,17 +20,16 @@ type Member struct {
 
 // Addresses is what the processes of earlier stages have told: where they listen.
 type Addresses struct {
-	// Hub is the cluster bus; Links are the ways to it that belong to one node each.
-	Hub   string            `json:"hub"`
-	Links map[string]string `json:"links"`
+	// Bus is the hub, and the links of the nodes.
+	Bus bus.Addresses
 	// Runtimes are the private buses, by node.
-	Runtimes map[string]string `json:"-"`
+	Runtimes map[string]string
 }
 
 // Plan is the cluster's processes by stage: those of one stage need only those of the
 // stages before it.
 func Plan(layout Layout, options Options) [][]Member {
-	first := []Member{bus(layout, options)}
+	first := []Member{network(layout, options)}
 	second := []Member{apiserver(layout, options)}
 	third := []Member{controllers(layout, options)}
 	for _, node := range options.Nodes {
@@ -37,7 +39,7 @@ func Plan(layout Layout, options Options) [][]Member {
 	return [][]Member{first, second, third}
 }
 
-func bus(layout Layout, options Options) Member {
+func network(layout Layout, options Options) Member {
 	args := []string{"bus", "--keys", layout.Keys(), "--addresses", layout.busAddresses()}
 	for _, node := range options.Nodes {
 		args = append(args, "--node", node)
@@ -51,7 +53,7 @@ func bus(layout Layout, options Options) Member {
 func apiserver(layout Layout, options Options) Member {
 	return Member{Name: "apiserver", Arguments: func(at Addresses) []string {
 		return append([]string{
-			"apiserver", "--bus", at.Hub, "--keys", layout.Keys(), "--data", layout.apiserver(),
+			"apiserver", "--bus", strings.Join(at.Bus.Hub, ","), "--keys", layout.Keys(), "--data", layout.apiserver(),
 			"--compat", options.Compat,
 		}, timeArguments(options)...)
 	}}
@@ -60,7 +62,7 @@ func apiserver(layout Layout, options Options) Member {
 func controllers(layout Layout, options Options) Member {
 	return Member{Name: "controllers", Arguments: func(at Addresses) []string {
 		return append([]string{
-			"controllers", "--bus", at.Hub, "--keys", layout.Keys(), "--compat", options.Compat,
+			"controllers", "--bus", strings.Join(at.Bus.Hub, ","), "--keys", layout.Keys(), "--compat", options.Compat,
 		}, timeArguments(options)...)
 	}}
 }
@@ -77,7 +79,7 @@ func runtime(layout Layout, options Options, node string) Member {
 func kubelet(layout Layout, options Options, node string) Member {
 	return Member{Name: "kubelet/" + node, Node: node, Arguments: func(at Addresses) []string {
 		return append([]string{
-			"kubelet", "--node", node, "--bus", at.Links[node], "--keys", layout.Keys(),
+			"kubelet", "--node", node, "--bus", at.Bus.Links[node], "--keys", layout.Keys(),
 			"--runtime", at.Runtimes[node], "--node-keys", layout.NodeKeys(node),
 			"--data", layout.node(node) + "/kubelet", "--compat", options.Compat, "--timing", options.Timing,
 		}, timeArguments(options)...)

@@ -148,7 +148,7 @@ func (l Layout) readAddresses(stage []Member, at *Addresses) error {
 	for _, member := range stage {
 		switch {
 		case member.Name == "bus":
-			if err := readJSON(l.busAddresses(), at); err != nil {
+			if err := readJSON(l.busAddresses(), &at.Bus); err != nil {
 				return err
 			}
 		case strings.HasPrefix(member.Name, "runtime/"):

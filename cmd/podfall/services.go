@@ -1,0 +1,356 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/apiserver"
+	network "github.com/podfall/podfall/services/bus"
+	"github.com/podfall/podfall/services/controllers"
+	"github.com/podfall/podfall/services/kubelet"
+	"github.com/podfall/podfall/services/runtime"
+)
+
+// serviceCommands are the processes of a cluster.
+func serviceCommands() []*cli.Command {
+	return []*cli.Command{busCommand(), apiserverCommand(), controllersCommand(), kubeletCommand(), runtimeCommand()}
+}
+
+// self is what every service knows of itself.
+type self struct {
+	clock  clock.Clock
+	compat proto.Compat
+	boot   proto.Boot
+	log    *slog.Logger
+	// ready tells whoever started the process.
+	ready func()
+}
+
+// serviceFlags are those of every service.
+func serviceFlags(more ...cli.Flag) []cli.Flag {
+	return append([]cli.Flag{
+		&cli.Float64Flag{Name: "speed", Value: 1, Usage: "seconds of the cluster in one of the wall, counted from --origin"},
+		&cli.TimestampFlag{Name: "origin", Layout: time.RFC3339Nano, Usage: "when the cluster's clock showed the wall's time"},
+		&cli.StringFlag{Name: "compat", Value: proto.DefaultRelease, Usage: "the `RELEASE` to imitate"},
+		&cli.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error"},
+		readyFlag(),
+	}, more...)
+}
+
+func busFlag() cli.Flag {
+	return &cli.StringFlag{Name: "bus", Required: true, Usage: "the bus's `URL`s, separated by commas"}
+}
+
+func keysFlag() cli.Flag {
+	return &cli.StringFlag{Name: "keys", Usage: "the `DIRECTORY` with this process's nkey seed; none on an open bus"}
+}
+
+func newSelf(c *cli.Context) (self, error) {
+	var s self
+	var err error
+	if origin := c.Timestamp("origin"); origin != nil {
+		if s.clock, err = clock.At(*origin, c.Float64("speed")); err != nil {
+			return s, usage("--%v", err)
+		}
+	} else if c.Float64("speed") != 1 {
+		return s, usage("--speed %v: want --origin too, the same for every process", c.Float64("speed"))
+	}
+	if s.compat, err = proto.CompatFor(c.String("compat")); err != nil {
+		return s, usage("--%v", err)
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.String("log-level"))); err != nil {
+		return s, usage("--log-level %q: want debug, info, warn or error", c.String("log-level"))
+	}
+	s.log = slog.New(slog.NewTextHandler(c.App.ErrWriter, &slog.HandlerOptions{Level: level}))
+	var entropy [4]byte
+	if _, err := rand.Read(entropy[:]); err != nil {
+		return s, err
+	}
+	s.boot = proto.NewBoot(clock.Clock{}.Now(), entropy)
+	s.ready = sayReady(c.Int("ready-fd"))
+	return s, nil
+}
+
+// sayReady writes a line on the descriptor that the parent reads, if there is one.
+func sayReady(descriptor int) func() {
+	if descriptor == 0 {
+		return func() {}
+	}
+	told := os.NewFile(uintptr(descriptor), "ready")
+	return func() {
+		_, _ = io.WriteString(told, "ready\n") // a parent that is gone does not ask
+		_ = told.Close()
+	}
+}
+
+// dial connects as id, with the key in the directory if one is given.
+func (s self) dial(ctx context.Context, urls, keys string, id proto.Identity) (*bus.Conn, error) {
+	cfg := bus.Config{URLs: strings.Split(urls, ","), Identity: id, Log: s.log}
+	if keys != "" {
+		seed, err := bus.LoadSeed(keys, id)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Seed = seed
+	}
+	return bus.Dial(ctx, cfg)
+}
+
+func busCommand() *cli.Command {
+	return &cli.Command{
+		Name: "bus", Usage: "the cluster network: a hub and a link per node", Category: "processes",
+		Flags: serviceFlags(
+			keysFlag(),
+			&cli.StringSliceFlag{Name: "node", Usage: "make a link for the node of this `NAME`"},
+			&cli.StringFlag{Name: "addresses", Usage: "the `FILE` to write addresses to; if it exists, listen there again"},
+			&cli.StringFlag{Name: "listen", Value: "127.0.0.1", Usage: "the `ADDRESS` to listen on"},
+			&cli.StringSliceFlag{Name: "bus", Usage: "lead the links to the NATS server at this `URL` instead of an own hub"},
+		),
+		Action: func(c *cli.Context) error {
+			s, err := newSelf(c)
+			if err != nil {
+				return err
+			}
+			path := c.String("addresses")
+			var pinned network.Addresses
+			if err := readAddresses(path, &pinned); err != nil {
+				return err
+			}
+			return writing(c.Context, path, s, func(ctx context.Context, told func(any) error) error {
+				return network.Run(ctx, network.Config{
+					Nodes: c.StringSlice("node"), Credentials: c.String("keys"), External: c.StringSlice("bus"),
+					Host: c.String("listen"), Pinned: pinned, Log: s.log,
+					Ready: func(at network.Addresses) { _ = told(at) },
+				})
+			})
+		},
+	}
+}
+
+// readAddresses reads what an earlier run told; a file that is not there tells nothing.
+func readAddresses(path string, into any) error {
+	if path == "" {
+		return nil
+	}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, into)
+	}
+	if err != nil {
+		return fmt.Errorf("addresses: %w", err)
+	}
+	return nil
+}
+
+// writing runs a service that tells its addresses: they are written to path before it
+// is ready, and a failure to write ends it.
+func writing(ctx context.Context, path string, s self, run func(context.Context, func(any) error) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	err := run(ctx, func(addresses any) error {
+		data, err := json.Marshal(addresses)
+		if err == nil && path != "" {
+			err = os.WriteFile(path, data, 0o600)
+		}
+		if err != nil {
+			cancel(err)
+			return err
+		}
+		s.ready()
+		return nil
+	})
+	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return err
+}
+
+func apiserverCommand() *cli.Command {
+	return &cli.Command{
+		Name: "apiserver", Usage: "the objects, their revisions and their watches", Category: "processes",
+		Flags: serviceFlags(
+			busFlag(), keysFlag(),
+			&cli.StringFlag{Name: "data", Required: true, Usage: "the `DIRECTORY` of the database"},
+			&cli.IntFlag{Name: "history", Usage: "how many changes to remember; 0 means 100000"},
+		),
+		Action: func(c *cli.Context) error {
+			s, err := newSelf(c)
+			if err != nil {
+				return err
+			}
+			conn, err := s.dial(c.Context, c.String("bus"), c.String("keys"), proto.APIServer)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			return apiserver.Run(c.Context, apiserver.Config{
+				Bus: conn, DataDir: c.String("data"), Clock: s.clock, Compat: s.compat, Boot: s.boot,
+				History: c.Int("history"), Log: s.log, Ready: s.ready,
+			})
+		},
+	}
+}
+
+func controllersCommand() *cli.Command {
+	return &cli.Command{
+		Name: "controllers", Usage: "the controllers: " + strings.Join(controllers.Names(), ", "), Category: "processes",
+		Flags: serviceFlags(
+			busFlag(), keysFlag(),
+			&cli.StringSliceFlag{Name: "only", Usage: "run this `CONTROLLER` and no other that is not named too"},
+		),
+		Action: func(c *cli.Context) error {
+			s, err := newSelf(c)
+			if err != nil {
+				return err
+			}
+			conn, err := s.dial(c.Context, c.String("bus"), c.String("keys"), proto.Controllers)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			return controllers.Run(c.Context, controllers.Config{
+				Bus: conn, Clock: s.clock, Boot: s.boot, Compat: s.compat, Log: s.log, Only: c.StringSlice("only"), Ready: s.ready,
+			})
+		},
+	}
+}
+
+func kubeletCommand() *cli.Command {
+	return &cli.Command{
+		Name: "kubelet", Usage: "the pods of one node", Category: "processes",
+		Flags: serviceFlags(
+			busFlag(), keysFlag(), nodeFlag(),
+			&cli.StringFlag{Name: "runtime", Required: true, Usage: "the `URL` of the node's private bus"},
+			&cli.StringFlag{Name: "node-keys", Usage: "the `DIRECTORY` of the seeds of the private bus"},
+			&cli.StringFlag{Name: "data", Required: true, Usage: "the `DIRECTORY` of volumes and records"},
+			&cli.StringFlag{Name: "timing", Value: "default", Usage: "default (upstream's ticks) or fastest"},
+		),
+		Action: func(c *cli.Context) error {
+			s, err := newSelf(c)
+			if err != nil {
+				return err
+			}
+			timing := kubelet.Default()
+			switch c.String("timing") {
+			case "default":
+			case "fastest":
+				timing = kubelet.Fastest()
+			default:
+				return usage("--timing %q: want default or fastest", c.String("timing"))
+			}
+			name := c.String("node")
+			conn, err := s.dial(c.Context, c.String("bus"), c.String("keys"), proto.Node(name))
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			cri, err := s.dial(c.Context, c.String("runtime"), c.String("node-keys"), proto.Kubelet)
+			if err != nil {
+				return err
+			}
+			defer cri.Close()
+			return kubelet.Run(c.Context, kubelet.Config{
+				Node: name, Bus: conn, Runtime: cri, DataDir: c.String("data"), Clock: s.clock, Compat: s.compat,
+				Boot: s.boot, Log: s.log, Timing: timing, Ready: s.ready, Seed: seed(),
+			})
+		},
+	}
+}
+
+// seed draws what the kubelets of a cluster must not share: how they spread retries.
+func seed() uint64 {
+	var bytes [8]byte
+	_, _ = rand.Read(bytes[:]) // crypto/rand never fails
+	return binary.LittleEndian.Uint64(bytes[:])
+}
+
+func nodeFlag() cli.Flag {
+	return &cli.StringFlag{Name: "node", Required: true, Usage: "the node's `NAME`"}
+}
+
+func runtimeCommand() *cli.Command {
+	return &cli.Command{
+		Name: "runtime", Usage: "the sandboxes and containers of one node, and its private bus", Category: "processes",
+		Flags: serviceFlags(
+			nodeFlag(),
+			&cli.StringFlag{Name: "node-keys", Usage: "the `DIRECTORY` of the seeds of the private bus; none for an open one"},
+			&cli.StringFlag{Name: "address", Usage: "the `FILE` to write the private bus's URL to; if it exists, listen there again"},
+			&cli.StringFlag{Name: "listen", Value: "127.0.0.1", Usage: "the `ADDRESS` of the private bus"},
+			&cli.StringFlag{Name: "data", Required: true, Usage: "the `DIRECTORY` of the runtime's records"},
+		),
+		Action: func(c *cli.Context) error {
+			s, err := newSelf(c)
+			if err != nil {
+				return err
+			}
+			server, err := startNodeBus(c, s)
+			if err != nil {
+				return err
+			}
+			defer server.Close()
+			conn, err := s.dial(c.Context, server.URL(), c.String("node-keys"), proto.Runtime)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			return writing(c.Context, c.String("address"), s, func(ctx context.Context, told func(any) error) error {
+				return runtime.Run(ctx, runtime.Config{
+					Bus: conn, DataDir: c.String("data"), Clock: s.clock, Log: s.log, Boot: s.boot,
+					Ready: func() { _ = told(nodeBusAddress{URL: server.URL()}) },
+				})
+			})
+		},
+	}
+}
+
+// nodeBusAddress is what the runtime tells: where its kubelet finds it.
+type nodeBusAddress struct {
+	URL string `json:"url"`
+}
+
+// startNodeBus starts the bus that stands where a node has its CRI socket, at the port
+// it had before, if it had one.
+func startNodeBus(c *cli.Context, s self) (*bus.Server, error) {
+	var former nodeBusAddress
+	if err := readAddresses(c.String("address"), &former); err != nil {
+		return nil, err
+	}
+	cfg := bus.ServerConfig{Host: c.String("listen"), Log: s.log}
+	if former.URL != "" {
+		at, err := url.Parse(former.URL)
+		if err == nil {
+			cfg.Port, err = strconv.Atoi(at.Port())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.String("address"), err)
+		}
+	}
+	if keys := c.String("node-keys"); keys != "" {
+		var err error
+		if cfg.Users, err = bus.LoadUsers(keys); err != nil {
+			return nil, err
+		}
+	}
+	return bus.StartServer(c.Context, cfg)
+}
