@@ -1,7 +1,9 @@
 package kinds
 
 import (
+	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,29 +29,34 @@ const magic = "k8s\x00"
 
 // Encode is obj in Kubernetes protobuf, its group, version and kind included even
 // where obj does not name them.
-func Encode(obj runtime.Object) ([]byte, error) {
+func Encode(obj runtime.Object) ([]byte, error) { return AppendEncode(nil, obj) }
+
+// AppendEncode appends what Encode returns to dst, without a copy on the way.
+func AppendEncode(dst []byte, obj runtime.Object) ([]byte, error) {
 	gvk, err := GVK(obj)
 	if err != nil {
 		return nil, err
 	}
-	message, ok := obj.(interface{ Marshal() ([]byte, error) })
+	message, ok := obj.(interface {
+		Size() int
+		MarshalTo(data []byte) (int, error)
+		MarshalToSizedBuffer(data []byte) (int, error)
+	})
 	if !ok {
 		return nil, fmt.Errorf("encode %s: it has no protobuf form", gvk.Kind)
 	}
-	raw, err := message.Marshal()
+	document := runtime.Unknown{
+		TypeMeta: runtime.TypeMeta{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind},
+	}
+	raw := message.Size()
+	from := len(dst) + len(magic)
+	dst = slices.Grow(dst, len(magic)+document.Size()+1+binary.MaxVarintLen64+raw)
+	dst = append(dst, magic...)
+	n, err := document.NestedMarshalTo(dst[from:cap(dst)], message, uint64(raw))
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", gvk.Kind, err)
 	}
-	document := runtime.Unknown{
-		TypeMeta: runtime.TypeMeta{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind},
-		Raw:      raw,
-	}
-	data := make([]byte, len(magic)+document.Size())
-	copy(data, magic)
-	if _, err := document.MarshalTo(data[len(magic):]); err != nil {
-		return nil, fmt.Errorf("encode %s: %w", gvk.Kind, err)
-	}
-	return data, nil
+	return dst[:from+n], nil
 }
 
 // Decode reads what Encode wrote. The object's apiVersion and kind are set.
