@@ -93,9 +93,10 @@ func New(t testing.TB, cfg Config) *Cluster {
 	c.api = podapi.New(c.client, podapi.Config{Boot: c.boot(), Operation: c.operation()})
 
 	c.add("apiserver", c.apiserver)
-	if !cfg.NoControllers {
-		c.add("controllers", c.controllers)
+	if cfg.APIOnly {
+		return c
 	}
+	c.add("controllers", c.controllers)
 	for i := range cfg.Nodes {
 		c.addNode(fmt.Sprintf("node-%d", i+1))
 	}
