@@ -1,0 +1,92 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func cordonCommand(env Env) *cli.Command {
+	return schedulingCommand(env, "cordon", "keep new pods off nodes", true)
+}
+
+func uncordonCommand(env Env) *cli.Command {
+	return schedulingCommand(env, "uncordon", "let new pods onto nodes again", false)
+}
+
+func schedulingCommand(env Env, name, usage string, cordon bool) *cli.Command {
+	return &cli.Command{
+		Name:            name,
+		Usage:           usage,
+		ArgsUsage:       "NODE… | -l SELECTOR",
+		HideHelpCommand: true,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: flagSelector, Aliases: []string{"l"}, Usage: "label selector"},
+			dryRunFlag(),
+		},
+		Action: action(env, func(ctx context.Context, c *call) error { return runCordon(ctx, c, cordon) }),
+	}
+}
+
+func runCordon(ctx context.Context, c *call, cordon bool) error { //nolint:revive // cordon and uncordon are one command
+	run, err := c.dryRun()
+	if err != nil {
+		return err
+	}
+	names := c.flags.Args().Slice()
+	selector := c.flags.String(flagSelector)
+	switch {
+	case len(names) > 0 && selector != "":
+		return errors.New("cannot specify both a node name and a --selector option")
+	case len(names) == 0 && selector == "":
+		return errors.New("at least one node name or a --selector option is required")
+	}
+	nodes := known(corev1.SchemeGroupVersion.WithKind("Node"))
+	where := aim{choose: deleteSelection{selector: selector}}
+	for _, name := range names {
+		where.selection.objects = append(where.selection.objects, object{nodes, name})
+	}
+	if selector != "" {
+		where.selection.kinds = append(where.selection.kinds, nodes)
+	}
+	api, err := c.api(ctx)
+	if err != nil {
+		return err
+	}
+	found, errs := where.victims(ctx, api)
+	for _, v := range found {
+		errs = appendErr(errs, c.cordonNode(ctx, api, v, run, cordon))
+	}
+	return joined(errs)
+}
+
+func (c *call) cordonNode(ctx context.Context, api API, v victim, run dryRun, cordon bool) error { //nolint:revive // as above
+	obj, err := api.Get(ctx, v.target, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	done := "uncordoned"
+	if cordon {
+		done = "cordoned"
+	}
+	if node, ok := obj.(*corev1.Node); ok && node.Spec.Unschedulable == cordon {
+		fmt.Fprintf(c.stdout, "node/%s already %s%s\n", v.target.Name, done, run.suffix())
+		return nil
+	}
+	if run != dryRunClient {
+		patch := fmt.Sprintf(`{"spec":{"unschedulable":%t}}`, cordon)
+		_, err := api.Patch(ctx, v.target, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{
+			DryRun: run.options(), FieldManager: fieldManager,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(c.stdout, "node/%s %s%s\n", v.target.Name, done, run.suffix())
+	return nil
+}
