@@ -75,7 +75,7 @@ func preferred(obj kinds.Object, gvk schema.GroupVersionKind) (kinds.Object, []s
 	obj.GetObjectKind().SetGroupVersionKind(gvk)
 	stored, ok := kinds.ByResource(resourceOf(gvk))
 	if !ok {
-		return nil, nil, fmt.Errorf("no storage for %s", gvk)
+		return obj, nil, nil // such as a Binding, which is never stored
 	}
 	converted, lost, err := kinds.Convert(obj, stored.GroupVersionKind)
 	for i, field := range lost {

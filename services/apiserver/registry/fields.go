@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -50,6 +51,20 @@ func selectable(resource string) []string {
 		return []string{"spec.nodeName", "spec.driver", "spec.pool.name"}
 	}
 	return nil
+}
+
+// fieldName is the name that [Strategy.Fields] has for a field: pods once had another name
+// for their node, and the newer Events have others for most of their fields.
+func fieldName(resource, name string) string {
+	switch {
+	case resource == "pods" && name == "spec.host":
+		return "spec.nodeName"
+	case resource == "events.events.k8s.io" && name == "reportingController":
+		return "reportingComponent"
+	case resource == "events.events.k8s.io" && strings.HasPrefix(name, "regarding."):
+		return "involvedObject." + strings.TrimPrefix(name, "regarding.")
+	}
+	return name
 }
 
 // checkField says in upstream's words that a kind cannot be selected by a field.

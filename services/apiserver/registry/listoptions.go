@@ -78,13 +78,11 @@ func ParseListOptions(kind kinds.Kind, namespace string, opts metav1.ListOptions
 	return plan.startList(opts)
 }
 
-// knownFields refuses what the kind cannot be selected by (API-72), and gives pods' old
-// name of spec.nodeName its new one.
+// knownFields refuses what the kind cannot be selected by (API-72), and gives fields the
+// names that strategies have for them.
 func knownFields(kind kinds.Kind, selector fields.Selector) (fields.Selector, error) {
 	return selector.Transform(func(name, value string) (string, string, error) {
-		if name == "spec.host" && kind.GroupResource().String() == "pods" {
-			name = "spec.nodeName"
-		}
+		name = fieldName(kind.GroupResource().String(), name)
 		return name, value, checkField(kind, name)
 	})
 }

@@ -50,19 +50,15 @@ func CreatesOnUpdate(kind kinds.Kind) bool {
 	return kind.Group == "rbac.authorization.k8s.io" || kind.Group == "coordination.k8s.io"
 }
 
-// Subresources are the doors to an object besides the object itself. Those other than
-// "status" exist as names only: the verbs say what they do.
+// Subresources are the doors to an object besides the object itself. Strategies know
+// "status" and, for namespaces, "finalize"; what the others do is the verbs' business.
 func Subresources(kind kinds.Kind) []string {
 	var doors []string
 	switch kind.GroupResource().String() {
 	case "pods":
-		doors = []string{"binding", "ephemeralcontainers", "eviction", "log", "resize"}
+		doors = []string{"binding", "eviction"}
 	case "namespaces":
 		doors = []string{"finalize"}
-	case "serviceaccounts":
-		doors = []string{"token"}
-	case "certificatesigningrequests.certificates.k8s.io":
-		doors = []string{"approval"}
 	case "replicationcontrollers", "deployments.apps", "replicasets.apps", "statefulsets.apps":
 		doors = []string{"scale"}
 	}

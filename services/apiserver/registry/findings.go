@@ -1,0 +1,136 @@
+package registry
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// findings collects what is wrong with an object, in the order in which it is found: the
+// order of the causes in the answer.
+type findings struct {
+	errs field.ErrorList
+}
+
+func (f *findings) add(errs ...*field.Error) { f.errs = append(f.errs, errs...) }
+
+// invalid adds an error for each message.
+func (f *findings) invalid(at *field.Path, value any, messages ...string) {
+	for _, message := range messages {
+		f.add(field.Invalid(at, value, message))
+	}
+}
+
+func (f *findings) required(at *field.Path, detail string) { f.add(field.Required(at, detail)) }
+
+func (f *findings) forbidden(at *field.Path, detail string) { f.add(field.Forbidden(at, detail)) }
+
+// notEmpty requires a text, and reports whether it is there.
+func (f *findings) notEmpty(at *field.Path, value string) bool {
+	if value == "" {
+		f.required(at, "")
+	}
+	return value != ""
+}
+
+// label requires a DNS label.
+func (f *findings) label(at *field.Path, value string) {
+	if f.notEmpty(at, value) {
+		f.invalid(at, value, validation.IsDNS1123Label(value)...)
+	}
+}
+
+// notNegative requires a number from 0 on.
+func (f *findings) notNegative(at *field.Path, value int64) {
+	if value < 0 {
+		f.invalid(at, value, "must be greater than or equal to 0")
+	}
+}
+
+// quantity requires an amount from 0 on.
+func (f *findings) quantity(at *field.Path, value resource.Quantity) {
+	if value.Sign() < 0 {
+		f.invalid(at, value.String(), "must be greater than or equal to 0")
+	}
+}
+
+// qualifiedName requires a name as labels and conditions have it, with or without a domain.
+func (f *findings) qualifiedName(at *field.Path, value string) {
+	f.invalid(at, value, validation.IsQualifiedName(value)...)
+}
+
+// port requires the number or the name of a port.
+func (f *findings) port(at *field.Path, port intstr.IntOrString) {
+	if port.Type == intstr.String {
+		f.invalid(at, port.StrVal, validation.IsValidPortName(port.StrVal)...)
+		return
+	}
+	f.invalid(at, port.IntValue(), validation.IsValidPortNum(port.IntValue())...)
+}
+
+// fileMode requires the permission bits of a file.
+func (f *findings) fileMode(at *field.Path, mode *int32) {
+	if mode != nil && (*mode < 0 || *mode > 0o777) {
+		f.invalid(at, *mode, "must be a number between 0 and 0777 (octal), both inclusive")
+	}
+}
+
+// noWayUp refuses a path that climbs.
+func (f *findings) noWayUp(at *field.Path, value string) {
+	if slices.Contains(strings.Split(value, "/"), "..") {
+		f.invalid(at, value, "must not contain '..'")
+	}
+}
+
+// pathInside requires a relative path that does not climb.
+func (f *findings) pathInside(at *field.Path, value string) {
+	if path.IsAbs(value) {
+		f.invalid(at, value, "must be a relative path")
+	}
+	f.noWayUp(at, value)
+}
+
+// fileInside requires a relative path whose first element does not begin with two dots,
+// which are the names that the kubelet keeps for itself.
+func (f *findings) fileInside(at *field.Path, value string) {
+	f.pathInside(at, value)
+	if strings.HasPrefix(value, "..") && !strings.HasPrefix(value, "../") {
+		f.invalid(at, value, "must not start with '..'")
+	}
+}
+
+// oneOf requires one of a few values, which the message lists in order.
+func oneOf[T ~string](f *findings, at *field.Path, value T, supported ...T) {
+	switch {
+	case slices.Contains(supported, value):
+	case value == "":
+		f.required(at, "")
+	default:
+		f.add(field.NotSupported(at, value, supported))
+	}
+}
+
+// sources counts how many of several exclusive fields are set.
+type sources struct {
+	found   *findings
+	count   int
+	tooMany string
+}
+
+// one notes that the field at a path is set, and checks it unless it is one too many.
+func (s *sources) one(at *field.Path, check func(at *field.Path)) {
+	if s.count > 0 {
+		s.found.forbidden(at, s.tooMany)
+		return
+	}
+	s.count++
+	check(at)
+}
+
+// unchecked is for fields whose content is not looked at.
+func unchecked(*field.Path) {}

@@ -1,0 +1,180 @@
+package registry
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// hooksAndProbes are what runs beside a container's own process.
+func (c *podCheck) hooksAndProbes(container *corev1.Container, at *field.Path) {
+	if hooks := container.Lifecycle; hooks != nil {
+		hooksAt := at.Child("lifecycle")
+		if hooks.PostStart != nil {
+			c.handler(hookHandler(hooks.PostStart), hooksAt.Child("postStart"))
+		}
+		if hooks.PreStop != nil {
+			c.handler(hookHandler(hooks.PreStop), hooksAt.Child("preStop"))
+		}
+		if hooks.StopSignal != nil {
+			c.stopSignal(*hooks.StopSignal, hooksAt.Child("stopSignal"))
+		}
+	}
+	if probe := container.LivenessProbe; probe != nil {
+		c.probe(probe, at.Child("livenessProbe"))
+		c.succeedsOnce(probe, at.Child("livenessProbe"))
+	}
+	if probe := container.ReadinessProbe; probe != nil {
+		probeAt := at.Child("readinessProbe")
+		c.probe(probe, probeAt)
+		if grace := probe.TerminationGracePeriodSeconds; grace != nil {
+			c.invalid(probeAt.Child("terminationGracePeriodSeconds"), *grace, "must not be set for readinessProbes")
+		}
+	}
+	if probe := container.StartupProbe; probe != nil {
+		c.probe(probe, at.Child("startupProbe"))
+		c.succeedsOnce(probe, at.Child("startupProbe"))
+	}
+}
+
+// noHooksOrProbes is for init containers that run to their end.
+func (c *podCheck) noHooksOrProbes(container *corev1.Container, at *field.Path) {
+	const detail = "may not be set for init containers without restartPolicy=Always"
+	if container.Lifecycle != nil {
+		c.forbidden(at.Child("lifecycle"), detail)
+	}
+	if container.LivenessProbe != nil {
+		c.forbidden(at.Child("livenessProbe"), detail)
+	}
+	if container.ReadinessProbe != nil {
+		c.forbidden(at.Child("readinessProbe"), detail)
+	}
+	if container.StartupProbe != nil {
+		c.forbidden(at.Child("startupProbe"), detail)
+	}
+}
+
+func (c *podCheck) probe(probe *corev1.Probe, at *field.Path) {
+	c.handler(probeHandler(&probe.ProbeHandler), at)
+	c.notNegative(at.Child("initialDelaySeconds"), int64(probe.InitialDelaySeconds))
+	c.notNegative(at.Child("timeoutSeconds"), int64(probe.TimeoutSeconds))
+	c.notNegative(at.Child("periodSeconds"), int64(probe.PeriodSeconds))
+	c.notNegative(at.Child("successThreshold"), int64(probe.SuccessThreshold))
+	c.notNegative(at.Child("failureThreshold"), int64(probe.FailureThreshold))
+	if grace := probe.TerminationGracePeriodSeconds; grace != nil && *grace <= 0 {
+		c.invalid(at.Child("terminationGracePeriodSeconds"), *grace, "must be greater than 0")
+	}
+}
+
+// succeedsOnce is for probes whose first success counts.
+func (c *podCheck) succeedsOnce(probe *corev1.Probe, at *field.Path) {
+	if probe.SuccessThreshold != 1 {
+		c.invalid(at.Child("successThreshold"), probe.SuccessThreshold, "must be 1")
+	}
+}
+
+// handler is what a hook or a probe does. Hooks have no grpc and probes no sleep.
+type handler struct {
+	exec  *corev1.ExecAction
+	http  *corev1.HTTPGetAction
+	tcp   *corev1.TCPSocketAction
+	grpc  *corev1.GRPCAction
+	sleep *corev1.SleepAction
+}
+
+func hookHandler(h *corev1.LifecycleHandler) handler {
+	return handler{exec: h.Exec, http: h.HTTPGet, tcp: h.TCPSocket, sleep: h.Sleep}
+}
+
+func probeHandler(h *corev1.ProbeHandler) handler {
+	return handler{exec: h.Exec, http: h.HTTPGet, tcp: h.TCPSocket, grpc: h.GRPC}
+}
+
+// handler requires exactly one thing to do.
+func (c *podCheck) handler(h handler, at *field.Path) {
+	s := &sources{found: &c.findings, tooMany: "may not specify more than 1 handler type"}
+	if h.exec != nil {
+		s.one(at.Child("exec"), func(at *field.Path) {
+			if len(h.exec.Command) == 0 {
+				c.required(at.Child("command"), "")
+			}
+		})
+	}
+	if h.http != nil {
+		s.one(at.Child("httpGet"), func(at *field.Path) { c.httpGet(h.http, at) })
+	}
+	if h.tcp != nil {
+		s.one(at.Child("tcpSocket"), func(at *field.Path) { c.port(at.Child("port"), h.tcp.Port) })
+	}
+	if h.grpc != nil {
+		s.one(at.Child("grpc"), func(at *field.Path) { c.port(at.Child("port"), intstr.FromInt32(h.grpc.Port)) })
+	}
+	if h.sleep != nil {
+		s.one(at.Child("sleep"), func(at *field.Path) { c.sleep(h.sleep.Seconds, at) })
+	}
+	if s.count == 0 {
+		c.required(at, "must specify a handler type")
+	}
+}
+
+// sleep must fit into the grace (KBL-42).
+func (c *podCheck) sleep(seconds int64, at *field.Path) {
+	grace := c.pod.Spec.TerminationGracePeriodSeconds
+	if grace != nil && (seconds < 0 || seconds > *grace) {
+		c.invalid(at, seconds, fmt.Sprintf("must be non-negative and less than terminationGracePeriodSeconds (%d)", *grace))
+	}
+}
+
+func (c *podCheck) httpGet(get *corev1.HTTPGetAction, at *field.Path) {
+	c.notEmpty(at.Child("path"), get.Path)
+	c.port(at.Child("port"), get.Port)
+	if schemes := []corev1.URIScheme{corev1.URISchemeHTTP, corev1.URISchemeHTTPS}; !slices.Contains(schemes, get.Scheme) {
+		c.add(field.NotSupported(at.Child("scheme"), get.Scheme, schemes))
+	}
+	for _, header := range get.HTTPHeaders {
+		c.invalid(at.Child("httpHeaders"), header.Name, validation.IsHTTPHeaderName(header.Name)...)
+	}
+}
+
+// stopSignal needs to know the operating system, because signals are not the same on all.
+func (c *podCheck) stopSignal(signal corev1.Signal, at *field.Path) {
+	system := c.pod.Spec.OS
+	if system == nil {
+		c.forbidden(at, "may not be set for containers with empty `spec.os.name`")
+		return
+	}
+	var supported []corev1.Signal
+	switch system.Name {
+	case corev1.Linux:
+		supported = linuxSignals()
+	case corev1.Windows:
+		supported = []corev1.Signal{corev1.SIGKILL, corev1.SIGTERM}
+	default:
+		return // that is refused elsewhere
+	}
+	if !slices.Contains(supported, signal) {
+		c.add(field.NotSupported(at, signal, supported))
+	}
+}
+
+// linuxSignals are the names of signals, sorted.
+func linuxSignals() []corev1.Signal {
+	names := []corev1.Signal{
+		"SIGABRT", "SIGALRM", "SIGBUS", "SIGCHLD", "SIGCLD", "SIGCONT", "SIGFPE", "SIGHUP", "SIGILL", "SIGINT", "SIGIO",
+		"SIGIOT", "SIGKILL", "SIGPIPE", "SIGPOLL", "SIGPROF", "SIGPWR", "SIGQUIT", "SIGSEGV", "SIGSTKFLT", "SIGSTOP",
+		"SIGSYS", "SIGTERM", "SIGTRAP", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGUSR1", "SIGUSR2", "SIGVTALRM",
+		"SIGWINCH", "SIGXCPU", "SIGXFSZ", "SIGRTMIN", "SIGRTMAX",
+	}
+	for n := 1; n <= 15; n++ {
+		names = append(names, corev1.Signal(fmt.Sprintf("SIGRTMIN+%d", n)))
+	}
+	for n := 1; n <= 14; n++ {
+		names = append(names, corev1.Signal(fmt.Sprintf("SIGRTMAX-%d", n)))
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,44 @@
+package registry
+
+import corev1 "k8s.io/api/core/v1"
+
+// qosClass is how a Pod ranks when its node runs out of memory. It follows from the
+// resources: Guaranteed when every container asks for exactly its limits of CPU and memory,
+// BestEffort when none asks for anything, Burstable otherwise.
+func qosClass(spec *corev1.PodSpec) corev1.PodQOSClass {
+	if spec.Resources != nil && (len(spec.Resources.Limits) > 0 || len(spec.Resources.Requests) > 0) {
+		return qosOf(*spec.Resources)
+	}
+	class := corev1.PodQOSClass("")
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			one := qosOf(containers[i].Resources)
+			if class != "" && one != class {
+				return corev1.PodQOSBurstable
+			}
+			class = one
+		}
+	}
+	if class == "" {
+		return corev1.PodQOSBestEffort
+	}
+	return class
+}
+
+func qosOf(r corev1.ResourceRequirements) corev1.PodQOSClass {
+	asks, guaranteed := false, true
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		request, limit := r.Requests[name], r.Limits[name]
+		asks = asks || request.Sign() > 0 || limit.Sign() > 0
+		if asked := request.Sign() > 0; limit.Sign() <= 0 || asked && request.Cmp(limit) != 0 {
+			guaranteed = false
+		}
+	}
+	switch {
+	case !asks:
+		return corev1.PodQOSBestEffort
+	case guaranteed:
+		return corev1.PodQOSGuaranteed
+	}
+	return corev1.PodQOSBurstable
+}

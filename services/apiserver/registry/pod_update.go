@@ -1,0 +1,155 @@
+package registry
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/diff"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// validatePodUpdate is every way in which the spec of a Pod may not become another
+// (API-70). What may change is checked field by field; then those fields are taken from the
+// old spec, and whatever still differs may not.
+func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
+	f := &findings{}
+	at := field.NewPath("spec")
+	f.annotationUpdate(pod.Annotations, old.Annotations, field.NewPath("metadata", "annotations"))
+	for _, list := range []struct {
+		name     string
+		now, was []corev1.Container
+	}{
+		{"containers", pod.Spec.Containers, old.Spec.Containers},
+		{"initContainers", pod.Spec.InitContainers, old.Spec.InitContainers},
+	} {
+		if len(list.now) != len(list.was) {
+			f.forbidden(at.Child(list.name), "pod updates may not add or remove containers")
+			return f.errs
+		}
+		for i := range list.now {
+			f.notEmpty(at.Child(list.name).Index(i).Child("image"), list.now[i].Image)
+			f.imageSpace(at.Child(list.name).Index(i), list.now[i].Image)
+		}
+	}
+	if !f.deadlineUpdate(pod.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds, at.Child("activeDeadlineSeconds")) {
+		return f.errs
+	}
+	f.tolerationUpdate(pod.Spec.Tolerations, old.Spec.Tolerations, at.Child("tolerations"))
+	f.gateUpdate(pod.Spec.SchedulingGates, old.Spec.SchedulingGates, at.Child("schedulingGates"))
+	if equality.Semantic.DeepEqual(pod.Spec, old.Spec) {
+		return f.errs
+	}
+	rest := withoutChangeable(&pod.Spec, &old.Spec)
+	if len(old.Spec.SchedulingGates) > 0 {
+		f.gatedUpdate(rest, &old.Spec, at)
+	}
+	if !equality.Semantic.DeepEqual(*rest, old.Spec) {
+		f.forbidden(at, fmt.Sprintf("pod updates may not change fields other than %s\n%v",
+			strings.Join(changeable(), ","), diff.Diff(old.Spec, *rest)))
+	}
+	return f.errs
+}
+
+// changeable is upstream's list of what a Pod update may change. It has never mentioned the
+// scheduling gates.
+func changeable() []string {
+	return []string{
+		"`spec.containers[*].image`",
+		"`spec.initContainers[*].image`",
+		"`spec.activeDeadlineSeconds`",
+		"`spec.tolerations` (only additions to existing tolerations)",
+		"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
+	}
+}
+
+// withoutChangeable is spec with everything that may change put back to old's. Both have
+// the same number of containers.
+func withoutChangeable(spec, old *corev1.PodSpec) *corev1.PodSpec {
+	rest := spec.DeepCopy()
+	for i := range rest.Containers {
+		rest.Containers[i].Image = old.Containers[i].Image
+	}
+	for i := range rest.InitContainers {
+		rest.InitContainers[i].Image = old.InitContainers[i].Image
+	}
+	rest.ActiveDeadlineSeconds = old.ActiveDeadlineSeconds
+	rest.SchedulingGates = old.SchedulingGates
+	rest.Tolerations = old.Tolerations
+	now, was := rest.TerminationGracePeriodSeconds, old.TerminationGracePeriodSeconds
+	if was != nil && *was < 0 && now != nil && *now == 1 {
+		rest.TerminationGracePeriodSeconds = was
+	}
+	return rest
+}
+
+// annotationUpdate keeps the annotation that marks a static Pod's mirror as it is.
+func (f *findings) annotationUpdate(now, was map[string]string, at *field.Path) {
+	value, marked := now[corev1.MirrorPodAnnotationKey]
+	before, wasMarked := was[corev1.MirrorPodAnnotationKey]
+	switch {
+	case wasMarked && (!marked || value != before):
+		f.forbidden(at.Key(corev1.MirrorPodAnnotationKey), "may not remove or update mirror pod annotation")
+	case marked && !wasMarked:
+		f.forbidden(at.Key(corev1.MirrorPodAnnotationKey), "may not add mirror pod annotation")
+	}
+}
+
+// deadlineUpdate lets the deadline of the whole Pod appear and come nearer. It is false when
+// nothing else is worth looking at.
+func (f *findings) deadlineUpdate(now, was *int64, at *field.Path) bool {
+	switch {
+	case now == nil && was == nil:
+	case now == nil:
+		f.invalid(at, now, "must not update from a positive integer to nil value")
+	case *now < 0 || *now > math.MaxInt32:
+		f.invalid(at, *now, validation.InclusiveRangeError(0, math.MaxInt32))
+		return false
+	case was != nil && *was < *now:
+		f.invalid(at, *now, "must be less than or equal to previous value")
+		return false
+	}
+	return true
+}
+
+// tolerationUpdate lets tolerations be added, and the seconds of old ones change.
+func (f *findings) tolerationUpdate(now, was []corev1.Toleration, at *field.Path) {
+	for _, old := range was {
+		kept := slices.ContainsFunc(now, func(t corev1.Toleration) bool {
+			t.TolerationSeconds = old.TolerationSeconds
+			return t == old
+		})
+		if !kept {
+			f.forbidden(at, "existing toleration can not be modified except its tolerationSeconds")
+			return
+		}
+	}
+	f.add(validateTolerations(now, at)...)
+}
+
+// gateUpdate lets scheduling gates be taken away.
+func (f *findings) gateUpdate(now, was []corev1.PodSchedulingGate, at *field.Path) {
+	for i, gate := range now {
+		if !slices.Contains(was, gate) {
+			f.forbidden(at.Index(i).Child("name"),
+				fmt.Sprintf("only deletion is allowed, but found new scheduling gate '%s'", gate.Name))
+		}
+	}
+}
+
+// gatedUpdate lets a Pod that may not be scheduled yet be steered: its node selector grows.
+// Upstream lets its node affinity grow too.
+func (f *findings) gatedUpdate(rest, old *corev1.PodSpec, at *field.Path) {
+	for key, value := range old.NodeSelector {
+		if now, ok := rest.NodeSelector[key]; !ok || now != value {
+			f.invalid(at.Child("nodeSelector"), rest.NodeSelector,
+				"only additions to spec.nodeSelector are allowed (no mutations or deletions)")
+			break
+		}
+	}
+	rest.NodeSelector = old.NodeSelector
+}
