@@ -46,7 +46,8 @@ type Engine interface {
 	// at. That it runs, or could not be started, is reported.
 	Start(ctx context.Context, id string, at time.Time) error
 	// Signal sends the process a signal by its name, such as SIGTERM, as of the instant
-	// at. It is no error when the process has exited. What comes of it is reported.
+	// at. It is no error when the process has exited, or the container been removed.
+	// What comes of it is reported.
 	Signal(ctx context.Context, id, signal string, at time.Time) error
 	// Exec runs a command inside a running container, and waits for it.
 	Exec(ctx context.Context, req *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error)

@@ -160,34 +160,39 @@ func scriptOf(req *proto.CreateContainerRequest) (Script, error) {
 
 // Start implements [engine.Engine].
 func (e *Engine) Start(_ context.Context, id string, at time.Time) error {
-	return e.happen(id, func(events *engine.Events) *time.Time { return &events.Start }, at)
+	if !e.happen(id, func(events *engine.Events) *time.Time { return &events.Start }, at) {
+		return notLoaded(id)
+	}
+	return nil
 }
 
 // Signal implements [engine.Engine]. To a script SIGKILL is SIGKILL, and every other
 // signal the stop signal.
 func (e *Engine) Signal(_ context.Context, id, signal string, at time.Time) error {
-	return e.happen(id, func(events *engine.Events) *time.Time {
+	e.happen(id, func(events *engine.Events) *time.Time {
 		if signal == engine.SIGKILL {
 			return &events.Kill
 		}
 		return &events.Stop
 	}, at)
+	return nil
 }
 
-// happen records an event, unless it is on record already.
-func (e *Engine) happen(id string, event func(*engine.Events) *time.Time, at time.Time) error {
+// happen records an event, unless it is on record already. It reports whether the
+// container is loaded.
+func (e *Engine) happen(id string, event func(*engine.Events) *time.Time, at time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c, ok := e.containers[id]
 	if !ok {
-		return notLoaded(id)
+		return false
 	}
 	if when := event(&c.events); when.IsZero() {
 		*when = at
 		e.alarms.push(alarm{at: at, id: id})
 		e.stir()
 	}
-	return nil
+	return true
 }
 
 // stir wakes Run up, because an alarm was set.

@@ -33,9 +33,9 @@ import (
 //	history
 //	  be64 sequence             : crc · JSON Entry
 //
-// A container's record never changes: what happens to it is added as events, each at
-// most once, so that a start or a signal writes a few bytes. An event whose container
-// is gone cannot be: both go in one transaction.
+// A container's record never changes: what happens to it is added as events, so that a
+// start or a signal writes a few bytes. There is no event without its container: they
+// are removed together, and an event that comes later is left out.
 const formatVersion = 1
 
 const (
@@ -155,21 +155,19 @@ func PutStop(id string, at time.Time) Op { return putTime(id, eventStop, at) }
 func PutKill(id string, at time.Time) Op { return putTime(id, eventKill, at) }
 
 // PutExit writes how a container has ended.
-func PutExit(id string, exit Exit) (Op, error) {
-	body, err := json.Marshal(exit)
-	if err != nil {
-		return Op{}, fmt.Errorf("encode exit of %s: %w", id, err)
-	}
-	return put(bucketEvents, id+separator+eventExit, body), nil
+func PutExit(id string, exit Exit) Op {
+	return put(bucketEvents, id+separator+eventExit, encode(exit))
 }
 
 // Note adds an entry to the history, whose sequence the store sets.
-func Note(entry Entry) (Op, error) {
-	body, err := json.Marshal(entry)
-	if err != nil {
-		return Op{}, fmt.Errorf("encode history of %s: %w", entry.Container, err)
-	}
-	return Op{bucket: bucketHistory, value: append(make([]byte, sumSize), body...), note: true}, nil
+func Note(entry Entry) Op {
+	return Op{bucket: bucketHistory, value: append(make([]byte, sumSize), encode(entry)...), note: true}
+}
+
+// encode writes what has only plain fields, which always works.
+func encode(plain any) []byte {
+	body, _ := json.Marshal(plain)
+	return body
 }
 
 // RemoveSandbox removes a sandbox's record.

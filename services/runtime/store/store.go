@@ -28,6 +28,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -181,6 +182,7 @@ func (s *Store) apply(tx *bbolt.Tx, ops []Op) error {
 			err = s.note(bucket, op.value)
 		case op.value == nil:
 			err = remove(bucket, op.key)
+		case op.bucket == bucketEvents && orphan(tx, op.key):
 		default:
 			err = bucket.Put([]byte(op.key), op.value)
 		}
@@ -189,6 +191,12 @@ func (s *Store) apply(tx *bbolt.Tx, ops []Op) error {
 		}
 	}
 	return s.trim(tx.Bucket([]byte(bucketHistory)))
+}
+
+// orphan reports whether the container of an event is gone.
+func orphan(tx *bbolt.Tx, event string) bool {
+	id, _, _ := strings.Cut(event, separator)
+	return tx.Bucket([]byte(bucketContainers)).Get([]byte(id)) == nil
 }
 
 // note appends an entry to the history.

@@ -1,0 +1,272 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/runtime/engine"
+	"github.com/podfall/podfall/services/runtime/store"
+)
+
+// CreateContainer implements runtimeapi.Containers.
+func (s *service) CreateContainer(ctx context.Context, req *proto.CreateContainerRequest) (string, error) {
+	now := s.clock.Now()
+	s.mu.Lock()
+	box, ok := s.sandboxes[req.SandboxId]
+	if !ok {
+		s.mu.Unlock()
+		return "", notFound("sandbox", req.SandboxId)
+	}
+	name := containerName(req, box.born)
+	c := &container{id: newID(name, req.SandboxId, now), request: req, created: now, sandbox: box}
+	err := box.open()
+	if err == nil {
+		err = s.reserve("container", name, c.id)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return "", err
+	}
+	if err := s.writeContainer(ctx, c); err != nil {
+		s.free(name)
+		return "", err
+	}
+	return c.id, nil
+}
+
+// writeContainer gives a new container to the engine, puts it on record, and makes it
+// known if its sandbox is still there.
+func (s *service) writeContainer(ctx context.Context, c *container) error {
+	if _, err := s.engine.Load(ctx, engine.Container{ID: c.id, Request: c.request}); err != nil {
+		return refuse(proto.CodeInvalidArgument, "%v", err)
+	}
+	op, err := store.PutContainer(store.Container{ID: c.id, Created: c.created, Request: c.request})
+	if err != nil {
+		s.engine.Remove(ctx, c.id)
+		return refuse(proto.CodeInvalidArgument, "%v", err)
+	}
+	if err := s.commit(op, s.note(c, store.Entry{What: store.Created}, c.created)); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	gone := c.sandbox.removed
+	if !gone {
+		s.addContainer(c, c.sandbox)
+	}
+	s.mu.Unlock()
+	if !gone {
+		return nil
+	}
+	s.engine.Remove(ctx, c.id)
+	if err := s.commit(store.RemoveContainer(c.id)...); err != nil {
+		return err
+	}
+	return notFound("sandbox", c.request.SandboxId)
+}
+
+// open refuses what wants to run in a sandbox that does not. It is called under the
+// service's lock.
+func (box *sandbox) open() error {
+	if box.stopping || box.record.State != proto.SandboxState_SANDBOX_STATE_READY {
+		return refuse(proto.CodeUnknown, "sandbox container %q is not running", box.record.Id)
+	}
+	return nil
+}
+
+// StartContainer implements runtimeapi.Containers. Its caller may give up while the
+// start takes its time; the start goes on.
+func (s *service) StartContainer(ctx context.Context, id string) error {
+	s.mu.Lock()
+	c, ok := s.containers[id]
+	err := notFound("container", id)
+	if ok {
+		err = c.claimStart()
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := s.start(ctx, c); err != nil {
+		return err
+	}
+	s.await(ctx, c, proto.ContainerState_CONTAINER_STATE_CREATED, time.Time{})
+	s.mu.Lock()
+	status := c.status
+	s.mu.Unlock()
+	switch {
+	case status.Reason == engine.ReasonStartError:
+		return refuse(proto.CodeUnknown, "%s", status.Message)
+	case status.State == proto.ContainerState_CONTAINER_STATE_CREATED:
+		return refusalOf(ctx.Err())
+	}
+	return nil
+}
+
+// claimStart makes the caller the only one who starts c. It is called under the lock.
+func (c *container) claimStart() error {
+	if c.status.State != proto.ContainerState_CONTAINER_STATE_CREATED {
+		return refuse(proto.CodeUnknown, "container is in %s state", stateName(c.status.State))
+	}
+	if c.removing {
+		return refuse(proto.CodeUnknown, "container is in removing state, can't be started")
+	}
+	if c.starting {
+		return refuse(proto.CodeUnknown, "container is already in starting state")
+	}
+	if err := c.sandbox.open(); err != nil {
+		return err
+	}
+	c.starting = true
+	return nil
+}
+
+// start puts the start on record, then makes it happen, unless the sandbox was stopped
+// in between.
+func (s *service) start(ctx context.Context, c *container) error {
+	at := s.clock.Now()
+	if err := s.commit(store.PutStart(c.id, at), s.note(c, store.Entry{What: store.Started}, at)); err != nil {
+		return err
+	}
+	s.log.InfoContext(ctx, "container started", s.about(c)...)
+	s.mu.Lock()
+	c.events.Start = at
+	stopped := c.sandbox.open() != nil
+	s.mu.Unlock()
+	if err := s.engine.Start(ctx, c.id, at); err != nil {
+		return refuse(proto.CodeUnknown, "%v", err)
+	}
+	if stopped {
+		return s.kill(ctx, c)
+	}
+	return nil
+}
+
+// RemoveContainer implements runtimeapi.Containers (CRI-16).
+func (s *service) RemoveContainer(ctx context.Context, id string) error {
+	s.mu.Lock()
+	c, ok := s.containers[id]
+	first := ok && !c.removing
+	starting := ok && c.starting && c.events.Start.IsZero()
+	if ok && !starting {
+		c.removing = true
+	}
+	s.mu.Unlock()
+	switch {
+	case !ok:
+		return nil
+	case starting:
+		return refuse(proto.CodeUnknown, "container %q is in starting state, can't be removed", id)
+	}
+	if err := s.kill(ctx, c); err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		c.removing = false
+		return wrap(err, "failed to forcibly stop container %q", id)
+	}
+	ops := store.RemoveContainer(id)
+	if first {
+		ops = append(ops, s.note(c, store.Entry{What: store.Removed}, s.clock.Now()))
+	}
+	if err := s.commit(ops...); err != nil {
+		return err
+	}
+	s.engine.Remove(ctx, id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.containers, id)
+	delete(s.names, containerName(c.request, c.sandbox.born))
+	c.sandbox.containers = slices.DeleteFunc(c.sandbox.containers, func(other *container) bool { return other == c })
+	return nil
+}
+
+// ContainerStatus implements runtimeapi.Containers.
+func (s *service) ContainerStatus(_ context.Context, id string) (*proto.Container, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, ok := s.containers[id]
+	if !ok {
+		return nil, notFound("container", id)
+	}
+	return c.view(), nil
+}
+
+// ListContainers implements runtimeapi.Containers.
+func (s *service) ListContainers(_ context.Context, podUID string) ([]*proto.Container, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var containers []*container
+	for _, box := range s.boxesOf(podUID) {
+		containers = append(containers, box.containers...)
+	}
+	slices.SortFunc(containers, func(a, b *container) int { return cmp.Compare(a.order, b.order) })
+	views := make([]*proto.Container, 0, len(containers))
+	for _, c := range containers {
+		views = append(views, c.view())
+	}
+	return views, nil
+}
+
+// view is the container as CRI tells it (CRI-05). It is called under the lock.
+func (c *container) view() *proto.Container {
+	return &proto.Container{
+		Id: c.id, SandboxId: c.request.SandboxId, Name: c.request.Name, Attempt: c.request.Attempt,
+		Image: c.request.Image, State: c.status.State,
+		CreatedAtUnixNano: c.created.UnixNano(), StartedAtUnixNano: nano(c.status.StartedAt),
+		FinishedAtUnixNano: nano(c.status.FinishedAt),
+		ExitCode:           c.status.ExitCode, Reason: c.status.Reason, Message: c.status.Message,
+		Labels: c.request.Labels, Annotations: c.request.Annotations,
+	}
+}
+
+// ExecSync implements runtimeapi.Tasks.
+func (s *service) ExecSync(ctx context.Context, req *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error) {
+	s.mu.Lock()
+	c, ok := s.containers[req.ContainerId]
+	running := ok && c.status.State == proto.ContainerState_CONTAINER_STATE_RUNNING
+	s.mu.Unlock()
+	if !ok {
+		return nil, notFound("container", req.ContainerId)
+	}
+	if !running {
+		return nil, refuse(proto.CodeUnknown, "failed to exec in container %q: it is not running", c.id)
+	}
+	if limit := req.TimeoutSeconds; limit > 0 {
+		var stop context.CancelFunc
+		ctx, stop = s.clock.Timeout(ctx, time.Duration(min(limit, longestWait))*time.Second)
+		defer stop()
+	}
+	answer, err := s.engine.Exec(ctx, req)
+	if err != nil {
+		return nil, wrap(err, "failed to exec in container %q", c.id)
+	}
+	return answer, nil
+}
+
+// ContainerLogs implements runtimeapi.Tasks.
+func (s *service) ContainerLogs(ctx context.Context, req *proto.ContainerLogsRequest) ([]byte, error) {
+	s.mu.Lock()
+	_, ok := s.containers[req.ContainerId]
+	s.mu.Unlock()
+	if !ok {
+		return nil, notFound("container", req.ContainerId)
+	}
+	log, err := s.engine.Logs(ctx, req)
+	if err != nil {
+		return nil, wrap(err, "failed to read the logs of container %q", req.ContainerId)
+	}
+	return log, nil
+}
+
+// stateName is a state as a runtime's errors spell it.
+func stateName(state proto.ContainerState) string { return state.String() }
+
+// nano is at in ns since 1970; 0 for the zero time.
+func nano(at time.Time) int64 {
+	if at.IsZero() {
+		return 0
+	}
+	return at.UnixNano()
+}

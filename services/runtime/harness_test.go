@@ -1,0 +1,257 @@
+package runtime_test
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/runtimeapi"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/runtime"
+	"github.com/podfall/podfall/services/runtime/store"
+)
+
+// node is a runtime behind its node bus, and the kubelet's end of it. It lives in a
+// bubble.
+type node struct {
+	*runtimeapi.Client
+
+	t      *testing.T
+	dir    string
+	server *bus.Server
+	conn   *bus.Conn // the runtime's
+	kube   *bus.Conn
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+// bubble runs test with a fresh node in a bubble.
+func bubble(t *testing.T, test func(t *testing.T, n *node)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := &node{t: t, dir: t.TempDir()}
+		n.start()
+		defer func() { n.stop() }()
+		test(t, n)
+	})
+}
+
+// start starts bus, runtime and kubelet's connection, and waits for them.
+func (n *node) start() {
+	n.t.Helper()
+	var err error
+	if n.server, err = runtime.StartNodeBus(n.t.Context(), runtime.NodeBus{Port: bus.InProcessOnly}); err != nil {
+		n.t.Fatal(err)
+	}
+	n.conn, n.kube = n.dial(proto.Runtime), n.dial(proto.Kubelet)
+	ctx, cancel := context.WithCancel(n.t.Context())
+	n.cancel, n.ended = cancel, make(chan error, 1)
+	ready := make(chan struct{})
+	go func() {
+		n.ended <- runtime.Run(ctx, runtime.Config{
+			Bus: n.conn, DataDir: n.dir, Boot: proto.NewBoot(time.Now(), [4]byte{}),
+			PodCIDR: "10.1.2.0/24", NoSync: true, Ready: func() { close(ready) },
+		})
+	}()
+	select {
+	case <-ready:
+	case err := <-n.ended:
+		n.t.Fatal("the runtime ended:", err)
+	}
+	synctest.Wait()
+	n.Client = runtimeapi.NewClient(n.kube, clock.Clock{})
+}
+
+func (n *node) dial(id proto.Identity) *bus.Conn {
+	n.t.Helper()
+	conn, err := bus.Dial(n.t.Context(), bus.Config{Identity: id, InProcess: n.server.InProcessConn})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return conn
+}
+
+// stop ends everything and waits.
+func (n *node) stop() {
+	n.t.Helper()
+	n.kube.Close()
+	n.cancel()
+	if err := <-n.ended; err != nil {
+		n.t.Error("the runtime ended:", err)
+	}
+	n.conn.Close()
+	n.server.Close()
+}
+
+// restart ends the runtime in good order and starts it again after the given time.
+func (n *node) restart(after time.Duration) {
+	n.t.Helper()
+	n.stop()
+	time.Sleep(after)
+	n.start()
+}
+
+// crash is a kill -9: the runtime starts again with what is on disk at this moment.
+func (n *node) crash(after time.Duration) {
+	n.t.Helper()
+	left := n.t.TempDir()
+	from, err := os.Open(filepath.Join(n.dir, runtime.File))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer from.Close()
+	to, err := os.Create(filepath.Join(left, runtime.File))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if _, err := io.Copy(to, from); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := to.Close(); err != nil {
+		n.t.Fatal(err)
+	}
+	n.stop()
+	n.dir = left
+	time.Sleep(after)
+	n.start()
+}
+
+// sandbox makes a sandbox for a pod.
+func (n *node) sandbox(pod string) *proto.Sandbox {
+	n.t.Helper()
+	box, err := n.RunPodSandbox(n.t.Context(), &proto.RunPodSandboxRequest{
+		PodName: pod, PodNamespace: "default", PodUid: "uid-" + pod,
+		Labels: map[string]string{"io.kubernetes.pod.uid": "uid-" + pod},
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return box
+}
+
+// create makes a container with a script.
+func (n *node) create(box *proto.Sandbox, name, script string) string {
+	n.t.Helper()
+	id, err := n.CreateContainer(n.t.Context(), &proto.CreateContainerRequest{
+		SandboxId: box.Id, Name: name, Image: "busybox", Script: script,
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return id
+}
+
+// run makes a pod of one started container with a script.
+func (n *node) run(script string) (box *proto.Sandbox, id string) {
+	n.t.Helper()
+	box = n.sandbox("web")
+	id = n.create(box, "app", script)
+	if err := n.StartContainer(n.t.Context(), id); err != nil {
+		n.t.Fatal(err)
+	}
+	return box, id
+}
+
+// status is a container as it is now.
+func (n *node) status(id string) *proto.Container {
+	n.t.Helper()
+	c, err := n.ContainerStatus(n.t.Context(), id)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return c
+}
+
+const (
+	created = proto.ContainerState_CONTAINER_STATE_CREATED
+	running = proto.ContainerState_CONTAINER_STATE_RUNNING
+	exited  = proto.ContainerState_CONTAINER_STATE_EXITED
+)
+
+func (n *node) wantState(id string, want proto.ContainerState) {
+	n.t.Helper()
+	if got := n.status(id); got.State != want {
+		n.t.Errorf("container is %v (%d %s), want %v", got.State, got.ExitCode, got.Reason, want)
+	}
+}
+
+// wantExit checks how a container ended, and when since began.
+func (n *node) wantExit(id string, began time.Time, after time.Duration, code int32, reason string) {
+	n.t.Helper()
+	c := n.status(id)
+	if c.State != exited || c.ExitCode != code || c.Reason != reason {
+		n.t.Errorf("container is %v %d %s, want EXITED %d %s", c.State, c.ExitCode, c.Reason, code, reason)
+	}
+	if got := time.Unix(0, c.FinishedAtUnixNano).Sub(began); c.State == exited && got != after {
+		n.t.Errorf("it exited after %v, want %v", got, after)
+	}
+}
+
+// signals are the signals on record for a container, "SIGTERM@0s SIGKILL@5s" since began.
+func (n *node) signals(id string, began time.Time) string {
+	n.t.Helper()
+	return n.history(id, began, func(e store.Entry) string { return e.Signal })
+}
+
+// story is all that is on record for a container.
+func (n *node) story(id string, began time.Time) string {
+	n.t.Helper()
+	return n.history(id, began, func(e store.Entry) string { return e.What })
+}
+
+// history stops the runtime to read its file, and starts it again.
+func (n *node) history(id string, began time.Time, word func(store.Entry) string) string {
+	n.t.Helper()
+	n.stop()
+	defer n.start()
+	s, _, err := store.Open(store.Config{Path: filepath.Join(n.dir, runtime.File)})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer s.Close()
+	entries, err := s.History(0, 1<<20)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	text := ""
+	for _, entry := range entries {
+		if w := word(entry); entry.Container == id && w != "" {
+			text += " " + w + "@" + time.Unix(0, entry.At).Sub(began).String()
+		}
+	}
+	if text == "" {
+		return ""
+	}
+	return text[1:]
+}
+
+// timed runs do and returns its error and how long it took.
+func timed(do func() error) (error, time.Duration) {
+	began := time.Now()
+	err := do()
+	return err, time.Since(began)
+}
+
+func wantTook(t *testing.T, what string, got, want time.Duration) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s took %v, want %v", what, got, want)
+	}
+}
+
+func wantError(t *testing.T, what string, err error, want string) {
+	t.Helper()
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != want {
+		t.Errorf("%s:\n got %s\nwant %s", what, text, want)
+	}
+}

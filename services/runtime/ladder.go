@@ -1,0 +1,218 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/podfall/podfall/internal/runtimeapi"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/runtime/engine"
+	"github.com/podfall/podfall/services/runtime/store"
+)
+
+// longestWait is as many seconds as a timeout may have: a hundred years.
+const longestWait = int64(100 * 365 * 24 * time.Hour / time.Second)
+
+// StopContainer implements runtimeapi.Containers.
+func (s *service) StopContainer(ctx context.Context, id string, timeoutSeconds int64) error {
+	s.mu.Lock()
+	c, ok := s.containers[id]
+	running := ok && isRunning(c.status.State)
+	s.mu.Unlock()
+	if !running {
+		return nil
+	}
+	timeout := time.Duration(min(max(timeoutSeconds, 0), longestWait)) * time.Second
+	return s.climb(ctx, c, timeout)
+}
+
+// kill makes sure that c does not run, also when its start is under way.
+func (s *service) kill(ctx context.Context, c *container) error { return s.climb(ctx, c, 0) }
+
+// climb carries out the steps of one stop.
+func (s *service) climb(ctx context.Context, c *container, timeout time.Duration) error {
+	call := stand{timeout: timeout, began: s.clock.Now()}
+	for {
+		state := s.look(ctx, c, &call)
+		next, until := call.next()
+		var err error
+		switch next {
+		case stepDone:
+			return nil
+		case stepSignal:
+			call.began, err = s.signal(ctx, c)
+		case stepWait:
+			s.await(ctx, c, state, until)
+		case stepKill:
+			if timeout > 0 && !runtimeapi.StillWanted(ctx) {
+				call.gone = true
+				continue
+			}
+			err, call.killed = s.sendKill(ctx, c), true
+		case stepWatch:
+			s.await(ctx, c, state, time.Time{})
+		case stepHang:
+			<-ctx.Done()
+		case stepLeave:
+			return call.leave(ctx, c)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// look brings what a call knows up to date, and returns the state of the container.
+func (s *service) look(ctx context.Context, c *container, call *stand) proto.ContainerState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	call.alive = c.alive()
+	call.unreachable = c.status.Unreachable
+	call.signaled = c.signaled
+	call.gone = call.gone || ctx.Err() != nil
+	call.now = s.clock.Now()
+	return c.status.State
+}
+
+// leave is the error of a call that its caller has given up.
+func (s stand) leave(ctx context.Context, c *container) error {
+	err := ctx.Err()
+	if err == nil {
+		err = context.Canceled // the connection is gone, the call's context is not
+	}
+	if s.killed {
+		return wrap(err, "an error occurs during waiting for container %q to be killed: wait container %q", c.id, c.id)
+	}
+	return refusalOf(err)
+}
+
+// signal sends the stop signal, if no other call has, and returns when this call begins
+// to wait for it to work.
+func (s *service) signal(ctx context.Context, c *container) (time.Time, error) {
+	at := s.clock.Now()
+	s.mu.Lock()
+	first := !c.signaled
+	c.signaled = true
+	s.mu.Unlock()
+	if !first {
+		return at, nil
+	}
+	name := engine.StopSignal(c.request)
+	err := s.commit(store.PutStop(c.id, at), s.note(c, store.Entry{What: store.Signaled, Signal: name}, at))
+	if err != nil {
+		return at, err
+	}
+	s.mu.Lock()
+	c.events.Stop = at
+	s.mu.Unlock()
+	return at, s.send(ctx, c, name, at)
+}
+
+// sendKill sends SIGKILL: each call does so once. Only the first is an event that must
+// be on record before it happens.
+func (s *service) sendKill(ctx context.Context, c *container) error {
+	at := s.clock.Now()
+	s.mu.Lock()
+	first, onRecord := !c.killed, !c.events.Kill.IsZero()
+	c.killed = true
+	s.mu.Unlock()
+	noted := s.note(c, store.Entry{What: store.Signaled, Signal: engine.SIGKILL}, at)
+	switch {
+	case first:
+		if err := s.commit(store.PutKill(c.id, at), noted); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		c.events.Kill = at
+		s.mu.Unlock()
+	case onRecord:
+		s.store.Later(noted)
+	default: // another call is about to
+		return nil
+	}
+	return s.send(ctx, c, engine.SIGKILL, at)
+}
+
+// send logs a signal and sends it.
+func (s *service) send(ctx context.Context, c *container, name string, at time.Time) error {
+	s.log.InfoContext(ctx, "signal sent", append(s.about(c), "signal", name)...)
+	if err := s.engine.Signal(ctx, c.id, name, at); err != nil {
+		return refuse(proto.CodeUnknown, "failed to send %s to container %q: %v", name, c.id, err)
+	}
+	return nil
+}
+
+// recordExit puts an exit on record, some time soon.
+func (s *service) recordExit(c *container, status engine.Status) {
+	exit := store.PutExit(c.id, store.Exit{
+		Started: nano(status.StartedAt), Finished: nano(status.FinishedAt),
+		Code: status.ExitCode, Reason: status.Reason, Message: status.Message,
+	})
+	s.store.Later(exit, s.note(c, store.Entry{What: store.Exited, Code: status.ExitCode}, status.FinishedAt))
+}
+
+func (s *service) logExit(ctx context.Context, c *container, status engine.Status) {
+	s.log.InfoContext(ctx, "container exited",
+		append(s.about(c), "code", status.ExitCode, "reason", status.Reason)...)
+}
+
+// note is an entry of the history about c.
+func (s *service) note(c *container, entry store.Entry, at time.Time) store.Op {
+	box := c.sandbox.born
+	entry.At, entry.Boot = at.UnixNano(), string(s.boot)
+	entry.Container, entry.Name = c.id, c.request.Name
+	entry.Pod, entry.UID = box.PodNamespace+"/"+box.PodName, box.PodUid
+	return store.Note(entry)
+}
+
+// about is what every log line about c says.
+func (s *service) about(c *container) []any {
+	box := c.sandbox.born
+	return []any{
+		"container", c.id, "name", c.request.Name, "pod", box.PodNamespace + "/" + box.PodName, "uid", box.PodUid,
+	}
+}
+
+// alive reports whether c runs or is about to. It is called under the lock.
+func (c *container) alive() bool {
+	starting := c.status.State == proto.ContainerState_CONTAINER_STATE_CREATED && !c.events.Start.IsZero()
+	return starting || isRunning(c.status.State)
+}
+
+func isRunning(state proto.ContainerState) bool {
+	return state == proto.ContainerState_CONTAINER_STATE_RUNNING || state == proto.ContainerState_CONTAINER_STATE_UNKNOWN
+}
+
+func exited(status engine.Status) bool {
+	return status.State == proto.ContainerState_CONTAINER_STATE_EXITED
+}
+
+// statusOf is the status of a container whose exit is on record.
+func statusOf(exit *store.Exit) engine.Status {
+	status := engine.Status{
+		State:      proto.ContainerState_CONTAINER_STATE_EXITED,
+		FinishedAt: time.Unix(0, exit.Finished),
+		ExitCode:   exit.Code, Reason: exit.Reason, Message: exit.Message,
+	}
+	if exit.Started != 0 {
+		status.StartedAt = time.Unix(0, exit.Started)
+	}
+	return status
+}
+
+// refusalOf is err as a runtime's refusal.
+func refusalOf(err error) *proto.RuntimeError {
+	var own *proto.RuntimeError
+	switch {
+	case errors.As(err, &own):
+		return own
+	case errors.Is(err, context.DeadlineExceeded):
+		return &proto.RuntimeError{Code: proto.CodeDeadlineExceeded, Desc: context.DeadlineExceeded.Error()}
+	case errors.Is(err, context.Canceled):
+		return &proto.RuntimeError{Code: proto.CodeCanceled, Desc: context.Canceled.Error()}
+	default:
+		return &proto.RuntimeError{Code: proto.CodeUnknown, Desc: fmt.Sprint(err)}
+	}
+}

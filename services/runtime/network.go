@@ -1,0 +1,95 @@
+package runtime
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/podfall/podfall/proto"
+)
+
+// network gives sandboxes their addresses. It is safe for concurrent use.
+type network struct {
+	prefix netip.Prefix
+
+	mu   sync.Mutex
+	last netip.Addr // the one given last: addresses are reused as late as possible
+	used map[netip.Addr]bool
+}
+
+// newNetwork is the network of cidr; when that is empty, 10.<n>.0.0/16 with an n that
+// follows from the seed.
+func newNetwork(cidr, seed string) (*network, error) {
+	if cidr == "" {
+		sum := sha256.Sum256([]byte(seed))
+		cidr = fmt.Sprintf("10.%d.0.0/16", sum[0])
+	}
+	prefix, err := netip.ParsePrefix(cidr)
+	if err != nil {
+		return nil, fmt.Errorf("pod CIDR %q: %w", cidr, err)
+	}
+	prefix = prefix.Masked()
+	// The first two addresses are the network's own and its gateway's.
+	gateway := prefix.Addr().Next()
+	if !prefix.Contains(gateway) || !prefix.Contains(gateway.Next()) {
+		return nil, fmt.Errorf("pod CIDR %q: no room for a pod", cidr)
+	}
+	return &network{prefix: prefix, last: gateway, used: map[netip.Addr]bool{}}, nil
+}
+
+// give gives an address that nobody has.
+func (n *network) give() (string, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for addr, wrapped := n.last.Next(), false; ; addr = addr.Next() {
+		if !n.prefix.Contains(addr.Next()) { // the last one is for broadcasts
+			if wrapped {
+				return "", fmt.Errorf("no IP addresses available in range set: %s", n.prefix)
+			}
+			addr, wrapped = n.prefix.Addr().Next(), true
+			continue
+		}
+		if !n.used[addr] {
+			n.used[addr], n.last = true, addr
+			return addr.String(), nil
+		}
+	}
+}
+
+// take marks an address as in use.
+func (n *network) take(ip string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if addr, err := netip.ParseAddr(ip); err == nil && n.prefix.Contains(addr) {
+		n.used[addr], n.last = true, addr
+	}
+}
+
+// giveBack marks an address as free.
+func (n *network) giveBack(ip string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if addr, err := netip.ParseAddr(ip); err == nil {
+		delete(n.used, addr)
+	}
+}
+
+// AnnotationTeardown on a sandbox makes the teardown of its network fail (CRI-10):
+// "fails", or "fails for D" with D counted from the first attempt, such as 1m30s.
+const AnnotationTeardown = "network.podfall.io/teardown"
+
+// teardownFails says why the network of the sandbox cannot be torn down at now, if it
+// cannot; first is when that was first tried.
+func teardownFails(record *proto.Sandbox, first, now time.Time) (why string) {
+	verb, limit, limited := strings.Cut(record.Annotations[AnnotationTeardown], " for ")
+	if verb != "fails" {
+		return ""
+	}
+	if d, err := time.ParseDuration(limit); limited && err == nil && !now.Before(first.Add(d)) {
+		return ""
+	}
+	return "the sandbox's annotation " + AnnotationTeardown + " says so"
+}

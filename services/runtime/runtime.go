@@ -1,0 +1,142 @@
+// Package runtime is a node's container runtime: it answers the calls of the Container
+// Runtime Interface that arrive on the node bus, keeps sandboxes and containers on
+// record so that they outlive it, and leaves the running of processes to an engine.
+//
+//	runtimeapi ─ service ─┬─ sandboxes.go containers.go   what exists
+//	                      ├─ stop.go                      PURE: the next step of a stop
+//	                      ├─ ladder.go                    carries the steps out
+//	                      ├─ engine  (simengine)          processes
+//	                      └─ store                        what must survive
+//
+// # What is on disk when
+//
+// Durable before the reply: that a sandbox or a container was made, stopped (sandbox)
+// or removed. Durable before the effect: that a start was asked for, that the stop
+// signal was sent, that SIGKILL was sent for the first time. So after a restart nothing
+// that was acknowledged is missing, and no stop signal is sent twice (CRI-07). An exit
+// is written with the next commit: the engine can tell it again.
+//
+// # Order
+//
+// Calls run beside each other. What a call has answered, each later call sees.
+//
+// # Blocking
+//
+// StartContainer waits for the container to run, StopContainer for it to exit, and what
+// removes for what it must kill; no other call waits for anything but the disk.
+//
+// # Two endings
+//
+// When its context ends, the runtime leaves: scripted containers run on, because what
+// they do follows from their records and the time. Only a stop kills (CRI-15).
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/daemon"
+	"github.com/podfall/podfall/internal/runtimeapi"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/runtime/engine"
+	"github.com/podfall/podfall/services/runtime/simengine"
+	"github.com/podfall/podfall/services/runtime/store"
+)
+
+// Config is a runtime.
+type Config struct {
+	// Bus is the node bus, connected as [proto.Runtime]. See [StartNodeBus].
+	Bus *bus.Conn
+	// DataDir holds the runtime's records; it is made when it does not exist.
+	DataDir string
+	// Clock is the cluster's.
+	Clock clock.Clock
+	// Boot is this incarnation; the history names it.
+	Boot proto.Boot
+	// PodCIDR is what sandboxes get their addresses from, such as 10.0.3.0/24; empty
+	// means a part of 10.0.0.0/8 that follows from DataDir.
+	PodCIDR string
+	// Engine runs the containers; nil means scripted ones.
+	Engine engine.Engine
+	// Log is told of every start, signal and exit; nil discards.
+	Log *slog.Logger
+	// Ready is called once, when everything on record has been taken up; may be nil.
+	Ready func()
+	// NoSync leaves out every fsync; for tests.
+	NoSync bool
+}
+
+// File is the name of the runtime's file in its DataDir.
+const File = "runtime.db"
+
+// Run answers calls until ctx ends. It returns an error when the records cannot be
+// read (a *store.DamageError, a *store.FormatError), when they belong to another
+// process ([store.ErrLocked]) and when the disk refuses a write (a *store.CommitError).
+func Run(ctx context.Context, cfg Config) (err error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Engine == nil {
+		cfg.Engine = simengine.New(cfg.Clock)
+	}
+	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+		return fmt.Errorf("runtime: %w", err)
+	}
+	records, contents, err := store.Open(store.Config{Path: filepath.Join(cfg.DataDir, File), NoSync: cfg.NoSync})
+	if err != nil {
+		return fmt.Errorf("runtime: %w", err)
+	}
+	defer func() { err = errors.Join(err, records.Close()) }()
+	s, err := newService(ctx, cfg, records, contents)
+	if err != nil {
+		return fmt.Errorf("runtime: %w", err)
+	}
+	return daemon.Run(ctx,
+		records.Run,
+		func(ctx context.Context) error { return cfg.Engine.Run(ctx, s.reporter(ctx)) },
+		func(ctx context.Context) error {
+			if err := s.settle(ctx); err != nil {
+				return fmt.Errorf("runtime: %w", err)
+			}
+			if cfg.Ready != nil {
+				cfg.Ready()
+			}
+			return runtimeapi.Serve(ctx, cfg.Bus, s)
+		},
+	)
+}
+
+// NodeBus is the private bus between a runtime and its kubelet.
+type NodeBus struct {
+	// Port on the loopback interface; 0 picks a free one, [bus.InProcessOnly] opens none.
+	Port int
+	// Kubelet and Runtime are the public keys of the only two that may connect. When
+	// both are empty the bus is open to everyone who reaches it.
+	Kubelet, Runtime string
+	// Log is told of refused connections; nil discards.
+	Log *slog.Logger
+}
+
+// StartNodeBus starts the node bus, which stands where a node has its CRI socket. The
+// runtime's process hosts it, so that the runtime is away when its process is. Close
+// the server when done.
+func StartNodeBus(ctx context.Context, cfg NodeBus) (*bus.Server, error) {
+	server := bus.ServerConfig{Port: cfg.Port, Log: cfg.Log}
+	if cfg.Kubelet != "" || cfg.Runtime != "" {
+		server.Users = []bus.User{
+			{Identity: proto.Kubelet, Public: cfg.Kubelet},
+			{Identity: proto.Runtime, Public: cfg.Runtime},
+		}
+	}
+	hosted, err := bus.StartServer(ctx, server)
+	if err != nil {
+		return nil, fmt.Errorf("node bus: %w", err)
+	}
+	return hosted, nil
+}

@@ -1,0 +1,277 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/runtimeapi"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/runtime/engine"
+	"github.com/podfall/podfall/services/runtime/store"
+)
+
+// service is the runtime: the sandboxes and containers that exist, and the calls
+// about them.
+type service struct {
+	clock   clock.Clock
+	log     *slog.Logger
+	boot    proto.Boot
+	engine  engine.Engine
+	store   *store.Store
+	network *network
+
+	mu         sync.Mutex
+	sandboxes  map[string]*sandbox
+	containers map[string]*container
+	// names are reserved: by whom, under what name (CRI-14).
+	names map[string]string
+	made  uint64 // counts what was made, for the order of lists
+}
+
+var _ runtimeapi.Runtime = (*service)(nil)
+
+// sandbox is a sandbox that exists. Its fields are guarded by the service's lock, and
+// the first two never change.
+type sandbox struct {
+	born  *proto.Sandbox // as it was made
+	order uint64
+	// record is the sandbox as it is now; it is replaced and never changed.
+	record     *proto.Sandbox
+	containers []*container // in the order in which they were made
+	// stopping means that no container may start in it any more.
+	stopping bool
+	// removed means that no container may be made in it any more.
+	removed bool
+	// released means that its address was given back.
+	released bool
+	// teardown is when its network was first asked to be torn down; zero before.
+	teardown time.Time
+}
+
+// container is a container that exists. Its fields are guarded by the service's lock,
+// and the first four never change.
+type container struct {
+	id      string
+	request *proto.CreateContainerRequest
+	sandbox *sandbox
+	created time.Time
+	order   uint64
+	events  engine.Events
+	status  engine.Status
+	// starting, signaled and killed mean that a call has taken it upon itself to do so,
+	// or has done so.
+	starting, signaled, killed, removing bool
+	// changed is closed at the next change of status; nil while nobody waits.
+	changed chan struct{}
+}
+
+// newService takes up what is on record.
+func newService(ctx context.Context, cfg Config, records *store.Store, contents *store.Contents) (*service, error) {
+	pool, err := newNetwork(cfg.PodCIDR, cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	s := &service{
+		clock: cfg.Clock, log: cfg.Log, boot: cfg.Boot, engine: cfg.Engine, store: records, network: pool,
+		sandboxes: map[string]*sandbox{}, containers: map[string]*container{}, names: map[string]string{},
+	}
+	slices.SortFunc(contents.Sandboxes, func(a, b *proto.Sandbox) int {
+		return cmp.Or(cmp.Compare(a.CreatedAtUnixNano, b.CreatedAtUnixNano), cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.Id, b.Id))
+	})
+	for _, record := range contents.Sandboxes {
+		box := s.addSandbox(record)
+		if box.released = record.State != proto.SandboxState_SANDBOX_STATE_READY; !box.released {
+			pool.take(record.Ip)
+		}
+	}
+	slices.SortFunc(contents.Containers, func(a, b *store.Container) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Request.Attempt, b.Request.Attempt), cmp.Compare(a.ID, b.ID))
+	})
+	for _, record := range contents.Containers {
+		if err := s.takeUp(ctx, record); err != nil {
+			return nil, fmt.Errorf("take up container %s: %w", record.ID, err)
+		}
+	}
+	return s, nil
+}
+
+// takeUp goes on with a container that is on record.
+func (s *service) takeUp(ctx context.Context, record *store.Container) error {
+	box, ok := s.sandboxes[record.Request.SandboxId]
+	if !ok { // it was made while its sandbox was removed, and never told of
+		s.store.Later(store.RemoveContainer(record.ID)...)
+		return nil
+	}
+	status, err := s.engine.Load(ctx, engine.Container{ID: record.ID, Request: record.Request, Events: record.Events})
+	if err != nil {
+		return err
+	}
+	c := &container{
+		id: record.ID, request: record.Request, created: record.Created, events: record.Events, status: status,
+		starting: !record.Events.Start.IsZero(),
+		signaled: !record.Events.Stop.IsZero(),
+		killed:   !record.Events.Kill.IsZero(),
+	}
+	s.addContainer(c, box)
+	switch {
+	case record.Exit != nil: // what was told once stays so
+		c.status = statusOf(record.Exit)
+	case exited(status):
+		s.recordExit(c, status)
+		s.logExit(ctx, c, status)
+	}
+	return nil
+}
+
+// settle finishes what a kill of the runtime has cut short: nothing may run in a
+// sandbox that was stopped.
+func (s *service) settle(ctx context.Context) error {
+	s.mu.Lock()
+	var left []*container
+	for _, c := range s.containers {
+		if c.sandbox.record.State != proto.SandboxState_SANDBOX_STATE_READY && c.alive() && !c.status.Unreachable {
+			left = append(left, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range left {
+		if err := s.sendKill(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reporter is what the engine reports to.
+func (s *service) reporter(ctx context.Context) engine.Report {
+	return func(id string, status engine.Status) {
+		s.mu.Lock()
+		c, ok := s.containers[id]
+		// Only forward, and nothing of what has been removed since.
+		if ok = ok && status.State > c.status.State; ok {
+			s.setStatus(c, status)
+		}
+		if ok = ok && exited(status); ok {
+			s.recordExit(c, status) // before the lock lets a remover go on
+		}
+		s.mu.Unlock()
+		if ok {
+			s.logExit(ctx, c, status)
+		}
+	}
+}
+
+// setStatus changes a container's status and wakes those who wait for that. It is
+// called under the lock.
+func (s *service) setStatus(c *container, status engine.Status) {
+	c.status = status
+	if c.changed != nil {
+		close(c.changed)
+		c.changed = nil
+	}
+}
+
+// await waits until c's status is not state, ctx ends, or until, if it is not zero.
+func (s *service) await(ctx context.Context, c *container, state proto.ContainerState, until time.Time) {
+	var alarm <-chan time.Time
+	if !until.IsZero() {
+		timer := s.clock.Timer(s.clock.Until(until))
+		defer timer.Stop()
+		alarm = timer.C
+	}
+	for {
+		s.mu.Lock()
+		if c.status.State != state {
+			s.mu.Unlock()
+			return
+		}
+		if c.changed == nil {
+			c.changed = make(chan struct{})
+		}
+		changed := c.changed
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-alarm:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// addSandbox makes a sandbox known. It is called under the lock, or before there is a
+// need for one.
+func (s *service) addSandbox(record *proto.Sandbox) *sandbox {
+	s.made++
+	box := &sandbox{born: record, record: record, order: s.made}
+	s.sandboxes[record.Id] = box
+	s.names[sandboxName(record.PodName, record.PodNamespace, record.PodUid, record.Attempt)] = record.Id
+	return box
+}
+
+// addContainer is addSandbox for a container.
+func (s *service) addContainer(c *container, box *sandbox) {
+	s.made++
+	c.sandbox, c.order = box, s.made
+	s.containers[c.id] = c
+	box.containers = append(box.containers, c)
+	s.names[containerName(c.request, box.born)] = c.id
+}
+
+// reserve takes a name for id, or says who has it. It is called under the lock.
+func (s *service) reserve(what, name, id string) error {
+	if holder, ok := s.names[name]; ok {
+		return refuse(proto.CodeUnknown, "failed to reserve %s name %q: name %q is reserved for %q", what, name, name, holder)
+	}
+	s.names[name] = id
+	return nil
+}
+
+// free gives a name back.
+func (s *service) free(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.names, name)
+}
+
+// commit writes what a call depends on.
+func (s *service) commit(ops ...store.Op) error {
+	if err := s.store.Commit(ops...); err != nil {
+		return refuse(proto.CodeUnavailable, "%v", err)
+	}
+	return nil
+}
+
+// sandboxName tells two incarnations of a pod apart, and two sandboxes of one (CRI-14).
+func sandboxName(pod, namespace, uid string, attempt uint32) string {
+	return pod + "_" + namespace + "_" + uid + "_" + strconv.FormatUint(uint64(attempt), 10)
+}
+
+func containerName(req *proto.CreateContainerRequest, box *proto.Sandbox) string {
+	return req.Name + "_" + sandboxName(box.PodName, box.PodNamespace, box.PodUid, req.Attempt)
+}
+
+// newID is an id as container runtimes make them. No two names are in use at the same
+// time, and none twice at the same instant, so that neither is an id.
+func newID(name, parent string, now time.Time) string {
+	sum := sha256.Sum256([]byte(name + " " + parent + " " + strconv.FormatInt(now.UnixNano(), 10)))
+	return hex.EncodeToString(sum[:])
+}
+
+func refuse(code, format string, args ...any) error {
+	return &proto.RuntimeError{Code: code, Desc: fmt.Sprintf(format, args...)}
+}
+
+func notFound(what, id string) error {
+	return refuse(proto.CodeNotFound, "%s %q: not found", what, id)
+}
