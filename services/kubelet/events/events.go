@@ -59,7 +59,7 @@ type Recorder struct {
 
 // key is what makes two events equal.
 type key struct {
-	uid                               types.UID
+	uid                          types.UID
 	field, kind, reason, message string
 }
 

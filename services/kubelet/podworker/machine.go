@@ -3,28 +3,26 @@
 // take; round2_stop.go is the stop itself; start.go and launch.go make a pod run;
 // worker.go is the shell around the machine and workers.go keeps all of a node's.
 //
-//	              Seen                              a UID first seen being deleted
-//	               │                                starts at Stopping; one that has
-//	               ▼                                ended, with an idle runtime, at
-//	 ┌────────▶ Syncing                             Stopped
-//	 │ Synced,    │ deleted, ended, removed,
-//	 │ Due        │ Kill
-//	 └────────────┤
-//	               ▼        Stop{grace}
-//	 ┌────────▶ Stopping ─────────────▶ containers, then sandboxes
-//	 │ Ended{err},│ Ended                 (round 2; the grace only shrinks)
-//	 │ Due        │
-//	 └────────────┤
-//	               ▼        Clean
-//	 ┌────────▶ Stopped  ─────────────▶ volumes, directories, cgroup
-//	 │ Cleaned    │ Cleaned
-//	 │ {err}, Due │
-//	 └────────────┤
-//	               ▼        Confirm
-//	           Confirming ────────────▶ the reporter deletes the object (round 3)
-//	               │ Forget, once the UID has left the API
-//	               ▼
-//	             Gone
+//	  Seen
+//	    │   (being deleted: to Stopping; ended, and the runtime idle: to Stopped)
+//	    ▼
+//	Syncing ────▶ Sync         answered by Synced; again when due or changed
+//	    │
+//	    │ deleted, ended, removed from the API, killed, ended by itself
+//	    ▼
+//	Stopping ───▶ Stop{grace}  round 2: containers, then sandboxes; answered by Ended,
+//	    │                      again after an error; the grace only shrinks
+//	    │ Ended
+//	    ▼
+//	Stopped ────▶ Clean        volumes, directories, cgroup; answered by Cleaned, again
+//	    │                      after an error
+//	    │ Cleaned
+//	    ▼
+//	Confirming ─▶ Confirm      the reporter deletes the object: round 3
+//	    │
+//	    │ Forget, when the UID has left the API
+//	    ▼
+//	  Gone
 package podworker
 
 import (

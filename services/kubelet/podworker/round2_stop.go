@@ -78,6 +78,9 @@ func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, plan StopPlan) er
 		})
 	}
 	rungs.Wait()
+	if err := ctx.Err(); err != nil {
+		return err // the kubelet leaves: what still runs lives on
+	}
 	var last error
 	for _, id := range plan.Sandboxes {
 		if err := w.cfg.Runtime.StopPodSandbox(ctx, id); err != nil && !proto.IsRuntimeCode(err, proto.CodeNotFound) {

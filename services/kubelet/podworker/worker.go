@@ -218,7 +218,10 @@ func (w *worker) clean(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	if w.cfg.Compat.RemoveContainersFirst { // (ART-07)
-		return w.purge(ctx, seen)
+		if err := w.purge(ctx, seen); err != nil {
+			return err
+		}
+		w.cfg.Cache.Forget(pod.UID)
 	}
 	return nil
 }

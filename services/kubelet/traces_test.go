@@ -1,0 +1,283 @@
+package kubelet
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+var update = flag.Bool("update", false, "write the traces anew")
+
+// stage is one kubelet between a fake apiserver and a fake runtime, in a bubble.
+type stage struct {
+	t       *testing.T
+	trace   *trace
+	api     *fakeAPI
+	runtime *fakeRuntime
+	dir     string
+	timing  Timing
+	compat  proto.Compat
+	machine Machine
+	stop    func()
+}
+
+func onStage(t *testing.T, story func(s *stage)) {
+	t.Helper()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		tr := &trace{}
+		compat, err := proto.CompatFor("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &stage{
+			t: t, trace: tr, api: newFakeAPI(tr), runtime: &fakeRuntime{trace: tr}, dir: dir, timing: Default(), compat: compat,
+			stop: func() {},
+		}
+		story(s)
+		s.stop()
+	})
+}
+
+// boot starts a kubelet; stop, or another boot, is its kill -9.
+func (s *stage) boot() {
+	s.t.Helper()
+	s.stop()
+	p, err := assemble(Config{
+		Node: "n1", DataDir: s.dir, Timing: s.timing, Compat: s.compat, Boot: "b", Machine: s.machine,
+	}, s.api, s.runtime)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- p.run(ctx) }()
+	s.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			s.t.Error(err)
+		}
+		s.stop = func() {}
+	}
+	synctest.Wait()
+}
+
+func podOf(name, script string, grace int64) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, UID: types.UID("uid-" + name), Generation: 1,
+			CreationTimestamp: metav1.Now(), Annotations: map[string]string{"script.podfall.io/c": script},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: "n1", TerminationGracePeriodSeconds: &grace, RestartPolicy: corev1.RestartPolicyAlways,
+			Containers: []corev1.Container{{Name: "c", Image: "img"}},
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodPending},
+	}
+}
+
+func (s *stage) pods() podapi.Target {
+	kind, _ := kinds.ByResource("pods")
+	return podapi.Target{Kind: kind, Namespace: "default"}
+}
+
+func (s *stage) create(pod *corev1.Pod) {
+	s.t.Helper()
+	if _, err := s.api.Create(context.Background(), s.pods(), pod, metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// delete is a user's; a negative grace asks for none.
+func (s *stage) delete(name string, grace int64) {
+	s.t.Helper()
+	target := s.pods()
+	target.Name = name
+	var opts metav1.DeleteOptions
+	if grace >= 0 {
+		opts.GracePeriodSeconds = &grace
+	}
+	s.api.mu.Lock()
+	defer s.api.mu.Unlock()
+	if _, err := s.api.delete(target, opts); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *stage) pod(name string) *corev1.Pod {
+	s.api.mu.Lock()
+	defer s.api.mu.Unlock()
+	pod, _ := s.api.objects["pods/default/"+name].(*corev1.Pod)
+	return pod
+}
+
+// change edits a stored pod, as another client would.
+func (s *stage) change(name string, edit func(*corev1.Pod)) {
+	s.api.mu.Lock()
+	defer s.api.mu.Unlock()
+	pod := s.api.objects["pods/default/"+name].(*corev1.Pod).DeepCopy()
+	edit(pod)
+	s.api.put(watch.Modified, "pods/default/"+name, pod)
+}
+
+// cut and heal are of the kubelet's link to the API.
+func (s *stage) cut() { s.link(true, false) }
+
+func (s *stage) heal(relist bool) { s.link(false, relist) }
+
+func (s *stage) link(cut, relist bool) {
+	s.api.mu.Lock()
+	defer s.api.mu.Unlock()
+	s.api.cut, s.api.relist = cut, relist
+	close(s.api.changed)
+	s.api.changed = make(chan struct{})
+}
+
+// running boots a kubelet and a pod of it, and waits half past a second, so that no tick
+// falls on what follows.
+func (s *stage) running(name, script string, grace int64) {
+	s.t.Helper()
+	s.boot()
+	s.create(podOf(name, script, grace))
+	time.Sleep(10*time.Second + 500*time.Millisecond)
+	if pod := s.pod(name); pod.Status.Phase != corev1.PodRunning {
+		s.t.Fatalf("the pod is %s, not Running", pod.Status.Phase)
+	}
+	s.trace.begin()
+}
+
+// compare holds the trace against testdata.
+func (s *stage) compare(name string) {
+	s.t.Helper()
+	synctest.Wait()
+	path := filepath.Join("testdata", name+".txt")
+	got := s.trace.String()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if got != string(want) {
+		s.t.Errorf("%s: the trace is\n%s\nwant\n%s", name, got, want)
+	}
+}
+
+func TestTraces(t *testing.T) {
+	stories := map[string]func(s *stage){
+		"start": func(s *stage) {
+			s.boot()
+			time.Sleep(500 * time.Millisecond)
+			s.trace.begin()
+			s.create(podOf("p", "on TERM exits 0 after 2s", 30))
+			time.Sleep(5 * time.Second)
+		},
+		"TRC-01 graceful, clean exit at 2 s": func(s *stage) {
+			s.running("p", "on TERM exits 0 after 2s", 30)
+			s.delete("p", -1)
+			time.Sleep(8 * time.Second)
+		},
+		"TRC-01 at the fastest": func(s *stage) {
+			s.timing = Fastest()
+			s.running("p", "on TERM exits 0 after 2s", 30)
+			s.delete("p", -1)
+			time.Sleep(8 * time.Second)
+		},
+		"TRC-01 v1.22": func(s *stage) {
+			s.compat, _ = proto.CompatFor("v1.22")
+			s.runtime.purges = true
+			s.running("p", "on TERM exits 0 after 2s", 30)
+			s.delete("p", -1)
+			time.Sleep(8 * time.Second)
+		},
+		"TRC-02 TERM ignored": func(s *stage) {
+			s.running("p", "ignores TERM", 5)
+			s.delete("p", -1)
+			time.Sleep(12 * time.Second)
+		},
+		"TRC-05 forced, kubelet healthy": func(s *stage) {
+			s.running("p", "ignores TERM", 30)
+			s.delete("p", 0)
+			time.Sleep(8 * time.Second)
+		},
+		"TRC-06 forced in a partition, relist": func(s *stage) {
+			s.running("p", "ignores TERM", 7)
+			s.cut()
+			s.delete("p", 0)
+			time.Sleep(30 * time.Second)
+			s.heal(true)
+			time.Sleep(15 * time.Second)
+		},
+		"KBL-79 forced in a partition, resume": func(s *stage) {
+			s.running("p", "ignores TERM", 7)
+			s.cut()
+			s.delete("p", 0)
+			time.Sleep(30 * time.Second)
+			s.heal(false)
+			time.Sleep(15 * time.Second)
+		},
+		"TRC-07 forced, kubelet down": func(s *stage) {
+			s.running("p", "ignores TERM", 30)
+			s.stop()
+			s.delete("p", 0)
+			time.Sleep(30 * time.Second)
+			s.boot()
+			time.Sleep(15 * time.Second)
+		},
+		"TRC-12 second delete before the kubelet acts": func(s *stage) {
+			s.running("p", "ignores TERM", 600)
+			s.cut()
+			s.delete("p", 30)
+			s.delete("p", 60)
+			s.delete("p", 5)
+			time.Sleep(time.Second)
+			s.heal(false)
+			time.Sleep(15 * time.Second)
+		},
+		"TRC-12 shorter during the kill": func(s *stage) {
+			s.running("p", "ignores TERM", 30)
+			s.delete("p", 10)
+			time.Sleep(2 * time.Second)
+			s.delete("p", 3)
+			time.Sleep(15 * time.Second)
+		},
+		"TRC-13 long, then forced": func(s *stage) {
+			s.running("p", "ignores TERM", 600)
+			s.delete("p", -1)
+			time.Sleep(5 * time.Second)
+			s.delete("p", 0)
+			time.Sleep(700 * time.Second)
+		},
+		"TRC-20 kubelet restart at 10 s of 30": func(s *stage) {
+			s.running("p", "ignores TERM", 30)
+			s.delete("p", -1)
+			time.Sleep(10 * time.Second)
+			s.boot()
+			time.Sleep(45 * time.Second)
+		},
+	}
+	for name, story := range stories {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, func(s *stage) {
+				story(s)
+				s.compare(name)
+			})
+		})
+	}
+}
