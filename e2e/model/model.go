@@ -72,14 +72,24 @@ type Request struct {
 	// Grace is terminationGracePeriodSeconds for create and gracePeriodSeconds for
 	// delete; nil is unset.
 	Grace *int64
-	// OtherUID and StaleRevision make a precondition that does not hold; Conditional
-	// one that does.
-	OtherUID, StaleRevision, Conditional bool
+	// Condition is a precondition of put and delete.
+	Condition Condition
 	// Policy is Foreground, Background, Orphan or empty; DryRun changes nothing.
 	Policy  string
 	DryRun  bool
 	Seconds int64
 }
+
+// Condition is what a request says the object must be.
+type Condition string
+
+// The conditions: none, one that holds, and two that do not.
+const (
+	Always        Condition = ""
+	Holds         Condition = "holds"
+	OtherUID      Condition = "other uid"
+	StaleRevision Condition = "stale revision"
+)
 
 // Answer is what comes back.
 type Answer struct {
@@ -184,7 +194,7 @@ func same(a, b Object) bool {
 }
 
 func (c Cluster) put(r Request, old Object) (Cluster, Answer) {
-	if r.StaleRevision {
+	if r.Condition == StaleRevision {
 		return c, Answer{Code: 409, Reason: "Conflict"}
 	}
 	changed := old
@@ -217,7 +227,7 @@ func (c Cluster) remove(key Key, last Object) (Cluster, Answer) {
 }
 
 func (c Cluster) delete(r Request, old Object) (Cluster, Answer) {
-	if r.OtherUID || r.StaleRevision {
+	if r.Condition == OtherUID || r.Condition == StaleRevision {
 		return c, Answer{Code: 409, Reason: "Conflict"}
 	}
 	next, answer := c.deleted(r, old)

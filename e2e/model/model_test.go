@@ -50,7 +50,7 @@ func compare(t *testing.T, seed uint64, count int, codes map[string]int) {
 	cluster := stage.New(t, stage.Config{APIOnly: true})
 	real := newReal(t, cluster.API())
 	rng := rand.New(rand.NewPCG(seed, 1))
-	believed := Cluster{Revision: real.revision(), Now: time.Now().Unix()}
+	believed := Cluster{Objects: map[Key]Object{}, Revision: real.revision(), Now: time.Now().Unix()}
 	var story []string
 	for range count {
 		request := draw(rng, believed)
@@ -105,8 +105,7 @@ func draw(rng *rand.Rand, c Cluster) Request {
 		if exists && rng.IntN(2) == 0 {
 			r.Finalizers = old.Finalizers
 		}
-		r.Conditional = rng.IntN(2) == 0
-		r.StaleRevision = !r.Conditional && rng.IntN(6) == 0
+		r.Condition = pick(rng, Always, Always, Holds, Holds, Holds, StaleRevision)
 	case Phase:
 		r.Key.Kind, r.Text = Pod, pick(rng, "Pending", "Running", "Succeeded", "Failed")
 	case Bind:
@@ -114,9 +113,8 @@ func draw(rng *rand.Rand, c Cluster) Request {
 	case Delete:
 		r.Grace = pick(rng, nil, nil, number(-1), number(0), number(0), number(1), number(2), number(5), number(60))
 		r.Policy = pick(rng, "", "", "", "Background", "Foreground", "Orphan")
-		r.OtherUID, r.DryRun = rng.IntN(10) == 0, rng.IntN(12) == 0
-		r.Conditional = !r.OtherUID && rng.IntN(3) == 0
-		r.StaleRevision = !r.Conditional && rng.IntN(10) == 0
+		r.Condition = pick(rng, Always, Always, Always, Always, Holds, Holds, OtherUID, StaleRevision)
+		r.DryRun = rng.IntN(12) == 0
 	case Tick:
 		r.Seconds = rng.Int64N(8)
 	case Get, List:

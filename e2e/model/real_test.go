@@ -115,11 +115,12 @@ func (r *real) changed(request Request) kinds.Object {
 		obj.SetLabels(map[string]string{"l": request.Label})
 	}
 	obj.SetFinalizers(request.Finalizers)
-	switch {
-	case request.StaleRevision:
+	switch request.Condition {
+	case StaleRevision:
 		obj.SetResourceVersion("1")
-	case !request.Conditional:
+	case Always, OtherUID:
 		obj.SetResourceVersion("")
+	case Holds:
 	}
 	return obj
 }
@@ -142,17 +143,18 @@ func (r *real) deleteOptions(request Request) metav1.DeleteOptions {
 		policy := metav1.DeletionPropagation(request.Policy)
 		options.PropagationPolicy = &policy
 	}
-	switch {
-	case request.OtherUID:
+	switch request.Condition {
+	case OtherUID:
 		options.Preconditions = metav1.NewUIDPreconditions("other")
-	case request.StaleRevision:
+	case StaleRevision:
 		options.Preconditions = metav1.NewRVDeletionPrecondition("1").Preconditions
-	case request.Conditional:
+	case Holds:
 		if obj, err := r.api.Get(r.t.Context(), target(request.Key, ""), metav1.GetOptions{}); err == nil {
 			options.Preconditions = metav1.NewUIDPreconditions(string(obj.GetUID()))
 			version := obj.GetResourceVersion()
 			options.Preconditions.ResourceVersion = &version
 		}
+	case Always:
 	}
 	return options
 }

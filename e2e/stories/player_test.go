@@ -141,7 +141,7 @@ func (p *player) wait(args arguments) string {
 		time.Sleep(d)
 		return ""
 	}
-	for limit := time.Now().Add(time.Hour); time.Now().Before(limit); time.Sleep(time.Millisecond) {
+	for limit := time.Now().Add(time.Hour); time.Now().Before(limit); time.Sleep(50 * time.Millisecond) {
 		if p.is(args.name, args.word) {
 			return ""
 		}
@@ -209,14 +209,15 @@ func (p *player) patch(args arguments) string {
 // churn writes N times something that no pod watcher sees, so that history moves on.
 func (p *player) churn(args arguments) string {
 	kind, _ := kinds.ByResource("configmaps")
-	target := podapi.Target{Kind: kind, Namespace: "default", Name: "churn"}
+	target := podapi.Target{Kind: kind, Namespace: "default"}
 	count, err := strconv.Atoi(args.name)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	for i := range count {
+		target.Name = "churn-" + strconv.Itoa(i)
 		_, err := p.cluster.API().Create(p.ctx, target, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "churn-" + strconv.Itoa(i)},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: target.Name},
 		}, metav1.CreateOptions{})
 		if err != nil {
 			p.t.Fatal(err)
