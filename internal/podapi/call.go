@@ -95,8 +95,8 @@ type attempt func(ctx context.Context, patience time.Duration, data []byte) erro
 // attempts sends one request, under one operation id, until try gets an answer or the
 // call's time is over.
 func (c *Client) attempts(ctx context.Context, what call, try attempt) error {
-	limit := c.limit(ctx)
-	data, err := c.envelope(what, limit)
+	limit := c.limit()
+	data, err := c.envelope(what, within(ctx, limit))
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
@@ -118,11 +118,15 @@ func (c *Client) attempts(ctx context.Context, what call, try attempt) error {
 	}
 }
 
-// limit is how long on the wall a call that starts now may take.
-func (c *Client) limit(ctx context.Context) time.Duration {
-	limit := max(c.cfg.Clock.Wall(c.cfg.Timeout), min(c.cfg.Timeout, leastTimeout))
+// limit is how long on the wall a call may take.
+func (c *Client) limit() time.Duration {
+	return max(c.cfg.Clock.Wall(c.cfg.Timeout), min(c.cfg.Timeout, leastTimeout))
+}
+
+// within is limit, or what is left until ctx ends.
+func within(ctx context.Context, limit time.Duration) time.Duration {
 	if end, ok := ctx.Deadline(); ok {
-		limit = min(limit, clock.Clock{}.Until(end))
+		return min(limit, clock.Clock{}.Until(end))
 	}
 	return limit
 }

@@ -72,8 +72,8 @@ func (c *Client) DeleteCollection(ctx context.Context, t Target, opts metav1.Del
 	return c.list(ctx, call{verb: proto.VerbDeleteCollection, target: t, options: &opts, list: &list})
 }
 
-// object carries out a call that is answered with one object, or with a Status of
-// success: then the object is nil.
+// object carries out a call that is answered with one object. A subresource such as a
+// Binding may be answered with a Status of success instead: then the object is nil.
 func (c *Client) object(ctx context.Context, what call) (kinds.Object, error) {
 	answer, err := c.one(ctx, what)
 	if err != nil {
@@ -83,7 +83,7 @@ func (c *Client) object(ctx context.Context, what call) (kinds.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	if _, done := decoded.(*metav1.Status); done {
+	if status, done := decoded.(*metav1.Status); done && what.target.Subresource != "" && status.Status == metav1.StatusSuccess {
 		return nil, nil
 	}
 	obj, ok := decoded.(kinds.Object)

@@ -1,0 +1,474 @@
+package podapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	protobuf "google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// scripted is a link whose other end answers as it is told.
+type scripted struct {
+	mu      sync.Mutex
+	asked   []*proto.Request
+	subject []string
+	at      []time.Time
+	// answer to the nth request, from 0: parts, or an error; errNever is neither.
+	answer func(n int, subject proto.APISubject, request *proto.Request) ([]*proto.Response, error)
+}
+
+var errNever = errors.New("no answer ever")
+
+func (l *scripted) Identity() proto.Identity { return proto.Client("ann") }
+
+func (l *scripted) ask(ctx context.Context, subject string, data []byte) ([]*proto.Response, error) {
+	request := &proto.Request{}
+	if err := protobuf.Unmarshal(data, request); err != nil {
+		return nil, err
+	}
+	parsed, err := proto.ParseAPISubject(subject)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	n := len(l.asked)
+	l.asked, l.subject, l.at = append(l.asked, request), append(l.subject, subject), append(l.at, time.Now())
+	l.mu.Unlock()
+	parts, err := l.answer(n, parsed, request)
+	if errors.Is(err, errNever) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return parts, err
+}
+
+func (l *scripted) Request(ctx context.Context, _ proto.Identity, subject string, data []byte) ([]byte, error) {
+	parts, err := l.ask(ctx, subject, data)
+	if err != nil {
+		return nil, fmt.Errorf("request: %w", err)
+	}
+	return protobuf.Marshal(parts[0])
+}
+
+func (l *scripted) Stream(ctx context.Context, _ proto.Identity, subject string, data []byte) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		parts, err := l.ask(ctx, subject, data)
+		for _, part := range parts {
+			raw, err := protobuf.Marshal(part)
+			if !yield(raw, err) {
+				return
+			}
+		}
+		if err != nil {
+			yield(nil, fmt.Errorf("stream: %w", err))
+		}
+	}
+}
+
+func (l *scripted) Publish(string, []byte) error { return nil }
+
+func (l *scripted) Subscribe(string, int) (subscription, error) { return quiet{}, nil }
+
+// quiet is a live stream on which nothing happens.
+type quiet struct{}
+
+func (quiet) Next(ctx context.Context) ([]byte, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (quiet) Close() {}
+
+var podKind = kinds.Kind{
+	GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: "pods", Namespaced: true,
+}
+
+var web = Target{Kind: podKind, Namespace: "default", Name: "web"}
+
+func encoded(t *testing.T, obj runtime.Object) []byte {
+	t.Helper()
+	data, err := kinds.Encode(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func podItem(t *testing.T, name string, revision uint64) *proto.Item {
+	t.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)}}
+	return &proto.Item{Revision: revision, Object: encoded(t, p)}
+}
+
+func ok(item *proto.Item) []*proto.Response {
+	return []*proto.Response{{Version: proto.Version, Code: 200, Boot: "b", Item: item}}
+}
+
+func refusal(t *testing.T, err error) []*proto.Response {
+	t.Helper()
+	status := proto.StatusFrom(err)
+	return []*proto.Response{{Version: proto.Version, Code: status.Code, Item: &proto.Item{Object: encoded(t, status)}}}
+}
+
+func TestARequestIsRepeatedUnderOneOperation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		fast, err := clock.At(began, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		troubles := []error{bus.ErrNoResponder, bus.ErrDisconnected, bus.ErrAbandoned, errNever}
+		link := &scripted{answer: func(n int, _ proto.APISubject, _ *proto.Request) ([]*proto.Response, error) {
+			if n < len(troubles) {
+				return nil, troubles[n]
+			}
+			return ok(podItem(t, "web", 7)), nil
+		}}
+		c := newClient(link, Config{Clock: fast, Boot: "boot-1"})
+		obj, err := c.Get(t.Context(), web, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if obj.GetName() != "web" || obj.GetResourceVersion() != "7" {
+			t.Errorf("got %s at %s", obj.GetName(), obj.GetResourceVersion())
+		}
+		first := link.asked[0]
+		for n, request := range link.asked {
+			if !protobuf.Equal(first, request) {
+				t.Errorf("request %d is %v, the first was %v", n, request, first)
+			}
+		}
+		if len(link.asked) != len(troubles)+1 || first.GetOperation() == "" || first.GetBoot() != "boot-1" || first.GetApiVersion() != "v1" {
+			t.Errorf("asked %d times, first %v", len(link.asked), first)
+		}
+		// 30 s of cluster time, which are 15 s of the wall.
+		if deadline := time.Unix(0, first.GetDeadlineUnixNano()); !deadline.Equal(began.Add(30 * time.Second)) {
+			t.Errorf("deadline %s after the start, want 30s", deadline.Sub(began))
+		}
+		if want := "api.client:ann.get.pods.default.web"; link.subject[0] != want {
+			t.Errorf("asked on %s, want %s", link.subject[0], want)
+		}
+	})
+}
+
+func TestOperationsDiffer(t *testing.T) {
+	link := &scripted{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
+		return ok(podItem(t, "web", 7)), nil
+	}}
+	c := newClient(link, Config{})
+	for range 2 {
+		if _, err := c.Get(t.Context(), web, metav1.GetOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a, b := link.asked[0].GetOperation(), link.asked[1].GetOperation(); a == b {
+		t.Errorf("two calls are both operation %s", a)
+	}
+}
+
+func TestACallEnds(t *testing.T) {
+	cancelled := func(t *testing.T) context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	for name, row := range map[string]struct {
+		trouble error
+		ctx     func(*testing.T) context.Context
+		speed   float64
+		want    func(error) bool
+		after   time.Duration
+	}{
+		"nobody serves":    {bus.ErrNoResponder, (*testing.T).Context, 1, apierrors.IsServiceUnavailable, 30 * time.Second},
+		"no connection":    {bus.ErrDisconnected, (*testing.T).Context, 1, apierrors.IsServiceUnavailable, 30 * time.Second},
+		"no answer":        {errNever, (*testing.T).Context, 1, apierrors.IsTimeout, 30 * time.Second},
+		"a fast cluster":   {errNever, (*testing.T).Context, 10, apierrors.IsTimeout, 3 * time.Second},
+		"a faster cluster": {errNever, (*testing.T).Context, 1000, apierrors.IsTimeout, leastTimeout},
+		"the caller's end": {
+			bus.ErrNoResponder, cancelled, 1,
+			func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }, 3 * time.Second,
+		},
+		"closed":    {bus.ErrClosed, (*testing.T).Context, 1, func(err error) bool { return errors.Is(err, bus.ErrClosed) }, 0},
+		"forbidden": {bus.ErrForbidden, (*testing.T).Context, 1, apierrors.IsForbidden, 0},
+		"too large": {bus.ErrTooLarge, (*testing.T).Context, 1, apierrors.IsRequestEntityTooLargeError, 0},
+	} {
+		for _, streamed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s streamed=%t", name, streamed), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					began := time.Now()
+					clk, err := clock.At(began, row.speed)
+					if err != nil {
+						t.Fatal(err)
+					}
+					link := &scripted{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
+						return nil, row.trouble
+					}}
+					c := newClient(link, Config{Clock: clk})
+					if streamed {
+						_, err = c.List(row.ctx(t), Target{Kind: podKind}, metav1.ListOptions{})
+					} else {
+						_, err = c.Get(row.ctx(t), web, metav1.GetOptions{})
+					}
+					if !row.want(err) {
+						t.Errorf("ended with %v", err)
+					}
+					if after := time.Since(began); after != row.after {
+						t.Errorf("ended after %s, want %s", after, row.after)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestRefusalsAreTheServers(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	for name, row := range map[string]struct {
+		err  error
+		want func(error) bool
+	}{
+		"404": {apierrors.NewNotFound(pods, "web"), apierrors.IsNotFound},
+		"409": {apierrors.NewConflict(pods, "web", errors.New("other uid")), apierrors.IsConflict},
+		"410": {apierrors.NewResourceExpired("gone"), apierrors.IsResourceExpired},
+		"429": {apierrors.NewTooManyRequests("budget", 10), apierrors.IsTooManyRequests},
+		"500": {errors.New("disk"), apierrors.IsInternalError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			link := &scripted{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
+				return refusal(t, row.err), nil
+			}}
+			c := newClient(link, Config{})
+			_, err := c.Delete(t.Context(), web, metav1.DeleteOptions{})
+			if !row.want(err) || err.Error() != proto.ErrorFrom(proto.StatusFrom(row.err)).Error() {
+				t.Errorf("got %v, want %v", err, row.err)
+			}
+			if len(link.asked) != 1 {
+				t.Errorf("asked %d times for what was refused", len(link.asked))
+			}
+		})
+	}
+}
+
+func TestBadAnswers(t *testing.T) {
+	for name, answer := range map[string]*proto.Response{
+		"another version": {Version: proto.Version + 1, Code: 200},
+		"nothing":         {Version: proto.Version, Code: 200},
+		"no object":       {Version: proto.Version, Code: 200, Item: &proto.Item{Object: []byte("x")}},
+		"no reason":       {Version: proto.Version, Code: 404},
+		"a false refusal": {Version: proto.Version, Code: 500, Item: &proto.Item{Object: encoded(t, &metav1.Status{Status: metav1.StatusSuccess})}},
+		"another kind":    {Version: proto.Version, Code: 500, Item: podItem(t, "web", 1)},
+		"a bare status":   {Version: proto.Version, Code: 200, Item: &proto.Item{Object: encoded(t, &metav1.Status{})}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			link := &scripted{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
+				return []*proto.Response{answer}, nil
+			}}
+			if obj, err := newClient(link, Config{}).Get(t.Context(), web, metav1.GetOptions{}); err == nil {
+				t.Errorf("got %v without an error", obj)
+			}
+		})
+	}
+}
+
+func TestWarningsArePassedOn(t *testing.T) {
+	link := &scripted{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
+		answer := ok(podItem(t, "web", 7))
+		answer[0].Warnings = []string{"one", "two"}
+		return answer, nil
+	}}
+	var heard []string
+	c := newClient(link, Config{Warn: func(text string) { heard = append(heard, text) }})
+	if _, err := c.Patch(t.Context(), web, types.MergePatchType, []byte("{}"), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(heard, []string{"one", "two"}) {
+		t.Errorf("heard %v", heard)
+	}
+}
+
+func TestDeleteAnswersWithObjectOrStatus(t *testing.T) {
+	items := []*proto.Item{podItem(t, "web", 9), {Object: encoded(t, &metav1.Status{Status: metav1.StatusSuccess})}}
+	link := &scripted{answer: func(n int, _ proto.APISubject, _ *proto.Request) ([]*proto.Response, error) {
+		return ok(items[n]), nil
+	}}
+	c := newClient(link, Config{})
+	grace := int64(0)
+	obj, err := c.Delete(t.Context(), web, metav1.DeleteOptions{GracePeriodSeconds: &grace})
+	if p, isPod := obj.(*corev1.Pod); err != nil || !isPod || p.ResourceVersion != "9" {
+		t.Errorf("got %v, %v", obj, err)
+	}
+	sent := metav1.DeleteOptions{}
+	if err := sent.Unmarshal(link.asked[0].GetOptions()); err != nil || sent.GracePeriodSeconds == nil || *sent.GracePeriodSeconds != 0 {
+		t.Errorf("sent %v, %v", sent, err)
+	}
+	obj, err = c.Delete(t.Context(), web, metav1.DeleteOptions{})
+	if status, isStatus := obj.(*metav1.Status); err != nil || !isStatus || status.Status != metav1.StatusSuccess {
+		t.Errorf("got %v, %v", obj, err)
+	}
+}
+
+func TestABindingIsAnsweredWithAStatus(t *testing.T) {
+	link := &scripted{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
+		return ok(&proto.Item{Object: encoded(t, &metav1.Status{Status: metav1.StatusSuccess})}), nil
+	}}
+	binding := web
+	binding.Subresource = "binding"
+	obj, err := newClient(link, Config{}).Create(t.Context(), binding, &corev1.Binding{}, metav1.CreateOptions{})
+	if obj != nil || err != nil {
+		t.Errorf("got %v, %v", obj, err)
+	}
+}
+
+func TestAnUpdateCarriesItsPrecondition(t *testing.T) {
+	link := &scripted{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
+		return ok(podItem(t, "web", 8)), nil
+	}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", ResourceVersion: "7"}}
+	status := web
+	status.Subresource = "status"
+	if _, err := newClient(link, Config{}).Update(t.Context(), status, p, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	sent, err := kinds.Decode(link.asked[0].GetBody())
+	if err != nil || sent.GetResourceVersion() != "7" {
+		t.Errorf("sent %v, %v", sent, err)
+	}
+	if want := "api.client:ann.update.pods/status.default.web"; link.subject[0] != want {
+		t.Errorf("asked on %s, want %s", link.subject[0], want)
+	}
+}
+
+func TestAListIsReadToItsEnd(t *testing.T) {
+	link := &scripted{answer: func(n int, _ proto.APISubject, _ *proto.Request) ([]*proto.Response, error) {
+		head := &proto.Response{Version: proto.Version, Code: 200, List: &proto.List{
+			Revision: 12, Continue: "next", Remaining: 3, Items: []*proto.Item{podItem(t, "a", 4)},
+		}}
+		if n == 0 {
+			// It breaks in the middle, and starts over.
+			return []*proto.Response{head}, bus.ErrDisconnected
+		}
+		return []*proto.Response{head, {Version: proto.Version, Code: 200, List: &proto.List{
+			Items: []*proto.Item{podItem(t, "b", 12)},
+		}}}, nil
+	}}
+	page, err := newClient(link, Config{}).List(t.Context(), Target{Kind: podKind}, metav1.ListOptions{Limit: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if page.ResourceVersion != "12" || page.Continue != "next" || page.Remaining == nil || *page.Remaining != 3 {
+		t.Errorf("got %+v", page)
+	}
+	if len(page.Items) != 2 || page.Items[0].GetResourceVersion() != "4" || page.Items[1].GetName() != "b" {
+		t.Errorf("got items %v", page.Items)
+	}
+	last := &List{}
+	last.head(&proto.List{Revision: 12, Remaining: 0})
+	if last.Remaining != nil {
+		t.Errorf("the last page has %d objects after it, want none told", *last.Remaining)
+	}
+}
+
+func TestASlowAnswerInPartsIsNotRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// Each part comes within the patience, all of them together do not.
+		heard := 0
+		err := patiently(t.Context(), 5*time.Second, func(_ context.Context, sign func()) error {
+			for range 4 {
+				time.Sleep(4 * time.Second)
+				heard++
+				sign()
+			}
+			return nil
+		})
+		if err != nil || heard != 4 {
+			t.Errorf("heard %d of 4 parts, %v", heard, err)
+		}
+		err = patiently(t.Context(), 5*time.Second, func(ctx context.Context, _ func()) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if !errors.Is(err, errSilent) {
+			t.Errorf("silence ended with %v", err)
+		}
+	})
+}
+
+// script is what a Follow is answered with, one line a request.
+func TestWCH31ListsFromTheLastRevisionThenFromNowhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		expired := func() []*proto.Response { return refusal(t, apierrors.NewResourceExpired("too old")) }
+		page := func(revision uint64, names ...string) []*proto.Response {
+			list := &proto.List{Revision: revision}
+			for _, name := range names {
+				list.Items = append(list.Items, podItem(t, name, revision))
+			}
+			return []*proto.Response{{Version: proto.Version, Code: 200, List: list}}
+		}
+		gone := func() []*proto.Response {
+			status := encoded(t, proto.StatusFrom(apierrors.NewResourceExpired("too old resource version: 9 (10)")))
+			return []*proto.Response{{Version: proto.Version, Code: 200, Events: []*proto.Event{
+				{Type: proto.EventType_EVENT_TYPE_ADDED, Revision: 9, Object: podItem(t, "c", 9).GetObject()},
+				{Type: proto.EventType_EVENT_TYPE_ERROR, Object: status},
+			}}}
+		}
+		var asked []string
+		ctx, cancel := context.WithCancel(t.Context())
+		link := &scripted{answer: func(n int, to proto.APISubject, request *proto.Request) ([]*proto.Response, error) {
+			opts := metav1.ListOptions{}
+			if err := opts.Unmarshal(request.GetOptions()); err != nil {
+				t.Error(err)
+			}
+			asked = append(asked, fmt.Sprintf("%s %q", to.Verb, opts.ResourceVersion))
+			switch n {
+			case 0:
+				return page(5, "a", "b"), nil
+			case 1:
+				if opts.TimeoutSeconds == nil || *opts.TimeoutSeconds < 300 || *opts.TimeoutSeconds > 600 || !opts.AllowWatchBookmarks {
+					t.Errorf("WCH-32: watch with %+v", opts)
+				}
+				return gone(), nil
+			case 2:
+				return expired(), nil
+			case 3:
+				return page(20, "b"), nil
+			}
+			cancel()
+			return nil, errNever
+		}}
+		copied := NewStore()
+		if err := newClient(link, Config{}).Follow(ctx, Target{Kind: podKind}, metav1.ListOptions{}, copied); !errors.Is(err, context.Canceled) {
+			t.Errorf("ended with %v", err)
+		}
+		want := []string{`list "0"`, `watch "5"`, `list "9"`, `list ""`, `watch "20"`}
+		if !slices.Equal(asked, want) {
+			t.Errorf("asked %v, want %v", asked, want)
+		}
+		if wait := link.at[2].Sub(link.at[1]); wait < 800*time.Millisecond || wait > 1600*time.Millisecond {
+			t.Errorf("listed again after %s, want 0.8 s to 1.6 s", wait)
+		}
+		if copied.ResourceVersion() != "20" || copied.Len() != 1 {
+			t.Errorf("the copy has %d objects at %s", copied.Len(), copied.ResourceVersion())
+		}
+	})
+}
+
+var _ watch.Interface = (*watcher)(nil)

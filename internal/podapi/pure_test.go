@@ -1,0 +1,163 @@
+package podapi
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+func TestCursorAdmits(t *testing.T) {
+	for name, row := range map[string]struct {
+		frame *proto.Frame
+		news  bool
+		err   error
+	}{
+		"the next":     {&proto.Frame{Boot: "b", Sequence: 8}, true, nil},
+		"the last":     {&proto.Frame{Boot: "b", Sequence: 7}, false, nil},
+		"an early one": {&proto.Frame{Boot: "b", Sequence: 1}, false, nil},
+		"a gap":        {&proto.Frame{Boot: "b", Sequence: 9}, false, errGap},
+		"an old boot":  {&proto.Frame{Boot: "a", Sequence: 8}, false, nil},
+		"a new boot":   {&proto.Frame{Boot: "c", Sequence: 8}, false, errBoot},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := cursor{}
+			c.join(&proto.Join{Boot: "b", Sequence: 7, Revision: 3})
+			news, err := c.admit(row.frame)
+			if news != row.news || !errors.Is(err, row.err) {
+				t.Errorf("got %t, %v", news, err)
+			}
+			if want := uint64(7); !row.news && c.sequence != want {
+				t.Errorf("moved to %d", c.sequence)
+			}
+		})
+	}
+}
+
+func TestCursorNeverGoesBack(t *testing.T) {
+	c := cursor{revision: 9} // a watch from a revision that is still to come
+	c.join(&proto.Join{Boot: "b", Sequence: 7, Revision: 3})
+	if c.revision != 9 {
+		t.Errorf("went back to %d", c.revision)
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	var b backoff
+	for _, want := range []time.Duration{800, 1600, 3200, 6400, 12800, 25600, 30000, 30000} {
+		var wait time.Duration
+		if wait, b = b.after(now, 0); wait != want*time.Millisecond {
+			t.Errorf("waits %s, want %s", wait, want*time.Millisecond)
+		}
+		now = now.Add(2 * time.Minute)
+	}
+	if wait, _ := b.after(now, 0.5); wait != 45*time.Second {
+		t.Errorf("with chance 0.5 it waits %s, want 45s", wait)
+	}
+	if wait, _ := b.after(now.Add(time.Nanosecond), 0); wait != 800*time.Millisecond {
+		t.Errorf("after two minutes of peace it waits %s, want 800ms", wait)
+	}
+}
+
+func TestDiceAreSeeded(t *testing.T) {
+	a, b, c := newDice(1), newDice(1), newDice(2)
+	same := true
+	for range 1000 {
+		x, y, z := a.fraction(), b.fraction(), c.fraction()
+		if x != y || x < 0 || x >= 1 {
+			t.Fatalf("drew %v and %v from one seed", x, y)
+		}
+		same = same && x == z
+	}
+	if same {
+		t.Error("two seeds draw the same")
+	}
+}
+
+func TestATargetIsNamed(t *testing.T) {
+	for want, target := range map[string]Target{
+		"pods":                    {Kind: podKind},
+		"pods default":            {Kind: podKind, Namespace: "default"},
+		"pods default/web":        web,
+		"pods/status default/web": {Kind: podKind, Namespace: "default", Name: "web", Subresource: "status"},
+	} {
+		if got := target.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func podOf(name string, uid types.UID, revision string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: uid, ResourceVersion: revision}}
+}
+
+func TestStore(t *testing.T) {
+	s := NewStore()
+	if s.HasSynced() {
+		t.Error("synced before the first list")
+	}
+	changed := s.Changed()
+	s.Replace([]kinds.Object{podOf("b", "1", "3"), podOf("a", "2", "4")}, "5")
+	told(t, changed, "a list")
+	told(t, s.Synced(), "being filled")
+	if err := s.WaitSynced(t.Context()); err != nil || !s.HasSynced() {
+		t.Errorf("not synced: %v", err)
+	}
+	holds(t, s, "5", "a/2", "b/1")
+
+	changed = s.Changed()
+	s.Apply(watch.Event{Type: watch.Modified, Object: podOf("b", "3", "6")}) // recreated under its name
+	told(t, changed, "a change")
+	holds(t, s, "6", "a/2", "b/3")
+	if _, there := s.ByUID("1"); there {
+		t.Error("the old UID is still there")
+	}
+	if obj, there := s.ByUID("3"); !there || obj.GetName() != "b" {
+		t.Error("the new UID is not there")
+	}
+
+	s.Apply(watch.Event{Type: watch.Deleted, Object: podOf("a", "2", "7")})
+	holds(t, s, "7", "b/3")
+	if _, there := s.Get("ns", "a"); there {
+		t.Error("the deleted is still there")
+	}
+	changed = s.Changed()
+	s.Apply(watch.Event{Type: watch.Bookmark, Object: podOf("", "", "9")})
+	holds(t, s, "7", "b/3")
+	select {
+	case <-changed:
+		t.Error("told of a bookmark")
+	default:
+	}
+	s.Replace(nil, "12")
+	holds(t, s, "12")
+}
+
+func told(t *testing.T, changed <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-changed:
+	default:
+		t.Errorf("not told of %s", what)
+	}
+}
+
+func holds(t *testing.T, s *Store, at string, want ...string) {
+	t.Helper()
+	var got []string
+	for _, obj := range s.List() {
+		got = append(got, obj.GetName()+"/"+string(obj.GetUID()))
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) || s.ResourceVersion() != at || s.Len() != len(want) {
+		t.Errorf("holds %v at %s, want %v at %s", got, s.ResourceVersion(), want, at)
+	}
+}
