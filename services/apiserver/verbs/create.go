@@ -58,6 +58,7 @@ type addition struct {
 
 // add judges one object under one name, and stores it.
 func (a *API) add(ctx context.Context, req Request, obj kinds.Object, with addition) (*proto.Response, error) {
+	req.Name = obj.GetName()
 	snapshot := a.Store.Snapshot()
 	if req.Kind.Namespaced {
 		if err := admission.InNamespace(req.Attributes, obj, namespaceIn(snapshot, req.Namespace)); err != nil {
@@ -72,15 +73,13 @@ func (a *API) add(ctx context.Context, req Request, obj kinds.Object, with addit
 		return nil, err
 	}
 	warnings := append(with.warnings, strategy.Warnings(obj)...)
-	key := req.key()
-	key.Name = obj.GetName()
-	if taken := snapshot.Get(key); taken != nil {
+	if taken := snapshot.Get(req.key()); taken != nil {
 		return nil, alreadyExists(req.Kind, taken)
 	}
 	if with.dryRun {
 		return unstored(http.StatusCreated, req.Kind, obj, warnings)
 	}
-	events, err := a.commit(ctx, req, store.Write{Key: key, Expect: store.Absent, Object: obj})
+	events, err := a.commit(ctx, req, store.Write{Key: req.key(), Expect: store.Absent, Object: obj})
 	if conflict, ok := errors.AsType[*store.ConflictError](err); ok {
 		return nil, alreadyExists(req.Kind, conflict.Have)
 	}
