@@ -66,10 +66,10 @@ func (e *CompactedError) Unwrap() error { return ErrCompacted }
 // refuses it as a whole: nothing of it is served.
 type DamageError struct {
 	Path string
-	// Bucket is "history", "objects" or "meta"; empty when the damage is in a page that
+	// Bucket is "history" or "meta"; empty when the damage is in a page that
 	// belongs to none or to an unknown one.
 	Bucket string
-	// Record names what is damaged: "revision 42", "pods web/front", "page 7".
+	// Record names what is damaged: "revision 42", "state", "page 7".
 	Record string
 	// What is wrong with it.
 	What string

@@ -104,7 +104,7 @@ func create(cfg Config) error {
 
 // furnish writes the empty store.
 func furnish(tx *bbolt.Tx, uid types.UID) error {
-	for _, name := range []string{bucketMeta, bucketHistory, bucketObjects} {
+	for _, name := range []string{bucketMeta, bucketHistory} {
 		if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
 			return err
 		}
@@ -154,14 +154,14 @@ func load(ctx context.Context, db *bbolt.DB) (*contents, error) {
 			if err := c.loadMeta(tx.Bucket([]byte(bucketMeta))); err != nil {
 				return err
 			}
-			history, objects := tx.Bucket([]byte(bucketHistory)), tx.Bucket([]byte(bucketObjects))
-			if history == nil || objects == nil {
-				return c.damage("", "a bucket", errMissing)
+			history := tx.Bucket([]byte(bucketHistory))
+			if history == nil {
+				return c.damage(bucketHistory, "the bucket", errMissing)
 			}
 			if err := c.loadHistory(ctx, history); err != nil {
 				return err
 			}
-			return c.loadObjects(ctx, history, objects)
+			return c.loadObjects(ctx, history)
 		})
 	})
 	return c, err
@@ -258,40 +258,35 @@ func (c *contents) fold(e entry) error {
 	return nil
 }
 
-// loadObjects verifies that the index is what history adds up to, and decodes the live
-// objects.
-func (c *contents) loadObjects(ctx context.Context, history, objects *bbolt.Bucket) error {
-	r := &reader{path: c.path, history: history, records: map[int64]*Record{}}
-	err := objects.ForEach(func(raw, value []byte) error {
-		key, err := parseObjectKey(raw)
-		if err != nil {
-			return c.damage(bucketObjects, fmt.Sprintf("key %.80q", raw), err)
-		}
-		revision, err := parseIndexValue(raw, value)
-		if err != nil {
-			return c.damage(bucketObjects, key.String(), err)
-		}
-		if have := c.live[key]; have != revision {
-			return c.damage(bucketObjects, key.String(),
-				fmt.Errorf("it is at revision %d here, at %d in history", revision, have))
-		}
-		delete(c.live, key)
-		e, err := r.entry(revision)
+// loadObjects verifies that history adds up to what the counters say, and decodes the
+// live objects.
+func (c *contents) loadObjects(ctx context.Context, history *bbolt.Bucket) error {
+	var have state
+	for key, revision := range c.live {
+		have.add(key, revision)
+	}
+	if have.objects != c.state.objects || have.digest != c.state.digest {
+		return c.damage(bucketHistory, fmt.Sprintf("versions up to revision %d", c.state.swept),
+			fmt.Errorf("they lead to %d objects with digest %x, not %d with %x",
+				have.objects, have.digest, c.state.objects, c.state.digest))
+	}
+	r := &reader{path: c.path, history: history}
+	for _, key := range slices.SortedFunc(maps.Keys(c.live), Key.Compare) {
+		e, err := r.entry(c.live[key])
 		if err != nil {
 			return err
 		}
 		record, err := e.record()
 		if err != nil {
-			return damaged(c.path, revision, err)
+			return damaged(c.path, e.revision, err)
 		}
 		c.tree.Load(record)
-		return context.Cause(ctx)
-	})
-	if err != nil || len(c.live) == 0 {
-		return err
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 	}
-	lost := slices.MinFunc(slices.Collect(maps.Keys(c.live)), Key.Compare)
-	return c.damage(bucketObjects, lost.String(), errMissing)
+	c.live = nil
+	return nil
 }
 
 func revisionName(key []byte) string {

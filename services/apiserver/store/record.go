@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 
@@ -31,11 +30,13 @@ func (k Key) String() string {
 
 // Compare orders keys by resource, namespace and name, as lists do (WCH-14).
 func (k Key) Compare(other Key) int {
-	return cmp.Or(
-		strings.Compare(k.Resource, other.Resource),
-		strings.Compare(k.Namespace, other.Namespace),
-		strings.Compare(k.Name, other.Name),
-	)
+	if c := strings.Compare(k.Resource, other.Resource); c != 0 {
+		return c
+	}
+	if c := strings.Compare(k.Namespace, other.Namespace); c != 0 {
+		return c
+	}
+	return strings.Compare(k.Name, other.Name)
 }
 
 // Record is one version of one object. It is immutable, and so is its Object: many

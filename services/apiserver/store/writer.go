@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tidwall/btree"
 	"go.etcd.io/bbolt"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -24,6 +25,8 @@ const (
 	// recentEvents is how many events are kept in memory at least; watches that resume
 	// after a short break need no more.
 	recentEvents = 2048
+	// typicalObject is the room that a draft has for its object at first.
+	typicalObject = 1536
 )
 
 // writer is what only Run's goroutine touches.
@@ -117,14 +120,11 @@ func prepare(commit Commit) ([]draft, error) {
 		if write.Expect == Previous && !slices.ContainsFunc(commit.Writes[:i], earlier) {
 			return nil, fmt.Errorf("%w: %s: no earlier write in this commit", ErrInvalid, write.Key)
 		}
-		var data []byte
-		if write.Object != nil {
-			var err error
-			if data, err = encode(write.Object); err != nil {
-				return nil, fmt.Errorf("%s: %w", write.Key, err)
-			}
+		d, err := draftOf(write, commit.Cause)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", write.Key, err)
 		}
-		drafts[i] = newDraft(write.Key, commit.Cause, data)
+		drafts[i] = d
 	}
 	return drafts, nil
 }
@@ -141,12 +141,16 @@ func checkKey(key Key) error {
 	return nil
 }
 
-// encode brings obj into the form that it has after a restart, and returns its bytes:
-// kind and version set, timestamps in whole seconds.
-func encode(obj kinds.Object) ([]byte, error) {
+// draftOf encodes the write, after it has brought the object into the form that it has
+// after a restart: kind and version set, timestamps in whole seconds.
+func draftOf(write Write, cause string) (draft, error) {
+	obj := write.Object
+	if obj == nil {
+		return newDraft(write.Key, cause, nil)
+	}
 	gvk, err := kinds.GVK(obj)
 	if err != nil {
-		return nil, err
+		return draft{}, err
 	}
 	obj.GetObjectKind().SetGroupVersionKind(gvk)
 	obj.SetResourceVersion("")
@@ -156,11 +160,11 @@ func encode(obj kinds.Object) ([]byte, error) {
 	if deleted := obj.GetDeletionTimestamp(); deleted != nil && deleted.Nanosecond() != 0 {
 		obj.SetDeletionTimestamp(&metav1.Time{Time: deleted.Rfc3339Copy().Time})
 	}
-	data, err := kinds.Encode(obj)
-	if err == nil && len(data) > MaxObject {
-		return nil, fmt.Errorf("%w: the object has %d bytes, %d are allowed", ErrInvalid, len(data), MaxObject)
+	d, err := newDraft(write.Key, cause, obj)
+	if err == nil && len(d.data) > MaxObject {
+		return draft{}, fmt.Errorf("%w: the object has %d bytes, %d are allowed", ErrInvalid, len(d.data), MaxObject)
 	}
-	return data, err
+	return d, err
 }
 
 // Run writes what is committed until ctx ends. It returns nil then, or a *CommitError
@@ -252,11 +256,13 @@ func (s *Store) plan(requests []*request) *batch {
 
 // apply adds r's events to the batch, or r's error to r.
 func (s *Store) apply(b *batch, r *request) {
-	from := len(b.events)
+	from, before := len(b.events), b.state
 	for i, write := range r.writes {
-		have, _ := s.writer.tree.Get(&Record{Key: write.Key})
+		var place btree.PathHint
+		have, _ := s.writer.tree.GetHint(&Record{Key: write.Key}, &place)
 		if !expected(write.Expect, have) {
-			s.undo(b, from)
+			s.undo(b.events[from:])
+			b.events, b.drafts, b.state = b.events[:from], b.drafts[:from], before
 			r.err = &ConflictError{Key: write.Key, Expect: write.Expect, Have: have}
 			return
 		}
@@ -265,30 +271,27 @@ func (s *Store) apply(b *batch, r *request) {
 			continue
 		}
 		event.Cause = r.cause
-		b.state.revision++
 		b.events = append(b.events, event)
 		b.drafts = append(b.drafts, r.drafts[i])
+		b.state.count(event)
 		if event.Type == Deleted {
-			s.writer.tree.Delete(event.Record)
+			s.writer.tree.DeleteHint(event.Record, &place)
 		} else {
-			s.writer.tree.Set(event.Record)
+			s.writer.tree.SetHint(event.Record, &place)
 		}
 	}
 	r.events = slices.Clone(b.events[from:])
 }
 
-// undo takes the batch's events from from on out of the tree again.
-func (s *Store) undo(b *batch, from int) {
-	for _, event := range slices.Backward(b.events[from:]) {
+// undo takes events out of the tree again.
+func (s *Store) undo(events []Event) {
+	for _, event := range slices.Backward(events) {
 		if event.Previous == nil {
 			s.writer.tree.Delete(event.Record)
 		} else {
 			s.writer.tree.Set(event.Previous)
 		}
 	}
-	b.state.revision -= int64(len(b.events) - from)
-	b.events = b.events[:from]
-	b.drafts = b.drafts[:from]
 }
 
 func expected(expect int64, have *Record) bool {
@@ -344,34 +347,23 @@ func (s *Store) save(b *batch) (err error) {
 	return nil
 }
 
-// fill writes the batch's events, the objects they lead to, and the counters.
+// fill writes the batch's events and the counters.
 func (s *Store) fill(tx *bbolt.Tx, b *batch) error {
-	history, objects := tx.Bucket([]byte(bucketHistory)), tx.Bucket([]byte(bucketObjects))
+	history := tx.Bucket([]byte(bucketHistory))
 	// Revisions only grow, so a full page is never split again.
 	history.FillPercent = 1
 	wall := s.cfg.Clock.Now().UnixNano()
-	for i, event := range b.events {
-		key := revisionKey(event.Revision)
-		b.drafts[i].finish(key, event, wall)
+	for i := range b.events {
+		key := revisionKey(b.events[i].Revision)
+		b.drafts[i].finish(key, &b.events[i], wall)
 		if err := history.Put(key, b.drafts[i].value); err != nil {
-			return fmt.Errorf("put revision %d: %w", event.Revision, err)
-		}
-		if err := index(objects, event); err != nil {
-			return fmt.Errorf("put %s: %w", event.Record.Key, err)
+			return fmt.Errorf("put revision %d: %w", b.events[i].Revision, err)
 		}
 	}
 	if err := b.sweep(s.cfg.Path, history); err != nil {
 		return err
 	}
 	return tx.Bucket([]byte(bucketMeta)).Put([]byte(keyState), b.state.value())
-}
-
-func index(objects *bbolt.Bucket, event Event) error {
-	key := objectKey(event.Record.Key)
-	if event.Type == Deleted {
-		return objects.Delete(key)
-	}
-	return objects.Put(key, indexValue(key, event.Revision))
 }
 
 // publish shows the batch, which is on disk, to readers and then to the listener.
