@@ -45,7 +45,7 @@ func Authorize(a Attributes, fieldSelector string) error {
 		return authorizeNode(a, node)
 	case "leases.coordination.k8s.io":
 		return authorizeLease(a, node)
-	case "events", "events.k8s.io", "events.events.k8s.io":
+	case "events", "events.events.k8s.io":
 		if a.Subresource == "" && slices.Contains(eventVerbs(), a.Verb) {
 			return nil
 		}
@@ -100,7 +100,8 @@ const nodeLeases = "kube-node-lease"
 
 func authorizeLease(a Attributes, node string) error {
 	switch {
-	case !slices.Contains([]proto.Verb{proto.VerbGet, proto.VerbCreate, proto.VerbUpdate, proto.VerbPatch}, a.Verb):
+	case a.Subresource != "",
+		!slices.Contains([]proto.Verb{proto.VerbGet, proto.VerbCreate, proto.VerbUpdate, proto.VerbPatch}, a.Verb):
 		return forbid(a, notForNodes(a, node))
 	case a.Namespace != nodeLeases:
 		return forbid(a, fmt.Errorf("can only access leases in the %q system namespace", nodeLeases))
