@@ -8,10 +8,12 @@ replace (
 )
 
 require (
+	github.com/google/go-cmp v0.7.0
 	github.com/podfall/podfall/internal v0.0.0-00010101000000-000000000000
 	github.com/podfall/podfall/proto v0.0.0-00010101000000-000000000000
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
+	pgregory.net/rapid v1.3.0
 )
 
 require (

@@ -47,8 +47,8 @@ func onStage(t *testing.T, story func(s *stage)) {
 			t: t, trace: tr, api: newFakeAPI(tr), runtime: &fakeRuntime{trace: tr}, dir: dir, timing: Default(), compat: compat,
 			stop: func() {},
 		}
+		defer func() { s.stop() }()
 		story(s)
-		s.stop()
 	})
 }
 
@@ -95,10 +95,9 @@ func (s *stage) pods() podapi.Target {
 }
 
 func (s *stage) create(pod *corev1.Pod) {
-	s.t.Helper()
-	if _, err := s.api.Create(context.Background(), s.pods(), pod, metav1.CreateOptions{}); err != nil {
-		s.t.Fatal(err)
-	}
+	s.api.mu.Lock()
+	defer s.api.mu.Unlock()
+	s.api.put(watch.Added, "pods/default/"+pod.Name, pod)
 }
 
 // delete is a user's; a negative grace asks for none.

@@ -1,0 +1,58 @@
+package podworker
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/kubelet/podstate"
+)
+
+var zero = time.Unix(1e9, 0)
+
+// TestCrashLoop lets a container crash at once, again and again, and looks at how long
+// each restart waits.
+func TestCrashLoop(t *testing.T) {
+	timing := CrashTiming{Initial: 10 * time.Second, Max: 5 * time.Minute}
+	pod := graced(30, -1)
+	pod.Namespace = "default"
+	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	pod.Spec.Containers = []corev1.Container{{Name: "a"}}
+	crashes, now, attempt := Crashes{}, zero, uint32(0)
+	for _, want := range []time.Duration{0, 10, 20, 40, 80, 160, 300, 300} {
+		dead := box("1", "a", attempt, exited)
+		dead.ExitCode, dead.FinishedAtUnixNano = 1, now.UnixNano()
+		seen := podstate.New("u", nil, []*proto.Container{dead})
+		plan := PlanStart(pod, seen, crashes, timing, now)
+		if plan.After != want*time.Second {
+			t.Fatalf("restart %d waits %v, want %v", attempt+1, plan.After, want*time.Second)
+		}
+		if plan.After > 0 {
+			if len(plan.Containers) > 0 {
+				t.Fatalf("restart %d waits and starts", attempt+1)
+			}
+			if attempt == 1 {
+				want := "back-off 10s restarting failed container=a pod=p_default(u)"
+				if got := plan.Waiting["a"]; got.Reason != "CrashLoopBackOff" || got.Message != want {
+					t.Errorf("it waits for %+v", got)
+				}
+			}
+			now = now.Add(plan.After)
+			plan = PlanStart(pod, seen, crashes, timing, now)
+		}
+		if len(plan.Containers) != 1 || !plan.Containers[0].Again || plan.Containers[0].Attempt != attempt+1 {
+			t.Fatalf("restart %d is %+v", attempt+1, plan.Containers)
+		}
+		crashes["a"] = crashes["a"].next(plan.Containers[0].Finished, now, timing)
+		attempt++
+	}
+	// A run of more than twice the longest wait is forgiven.
+	dead := box("1", "a", attempt, exited)
+	now = now.Add(11 * time.Minute)
+	dead.FinishedAtUnixNano = now.UnixNano()
+	if plan := PlanStart(pod, podstate.New("u", nil, []*proto.Container{dead}), crashes, timing, now); plan.After != 0 {
+		t.Errorf("after a long run the restart waits %v", plan.After)
+	}
+}

@@ -1,0 +1,247 @@
+package status
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/kubelet/podstate"
+)
+
+const (
+	always    = corev1.RestartPolicyAlways
+	onFailure = corev1.RestartPolicyOnFailure
+	never     = corev1.RestartPolicyNever
+)
+
+func twoContainers(policy corev1.RestartPolicy) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u", Generation: 2}}
+	pod.Spec.RestartPolicy = policy
+	pod.Spec.Containers = []corev1.Container{{Name: "a"}, {Name: "b"}}
+	return pod
+}
+
+func runs(name string) corev1.ContainerStatus {
+	return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, Ready: true}
+}
+
+func exits(name string, code int32) corev1.ContainerStatus {
+	return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}}
+}
+
+func waits(name string) corev1.ContainerStatus {
+	return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}}
+}
+
+func crashed(name string) corev1.ContainerStatus {
+	c := waits(name)
+	c.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1}
+	return c
+}
+
+func TestPhase(t *testing.T) {
+	type list = []corev1.ContainerStatus
+	for _, row := range []struct {
+		name   string
+		policy corev1.RestartPolicy
+		have   list
+		ended  bool
+		want   corev1.PodPhase
+	}{
+		{"TD-070 always, no statuses", always, nil, false, corev1.PodPending},
+		{"TD-070 always, both run", always, list{runs("a"), runs("b")}, false, corev1.PodRunning},
+		{"TD-070 always, both stopped", always, list{exits("a", 1), exits("b", 0)}, false, corev1.PodRunning},
+		{"TD-070 always, both exit 0, pod ended", always, list{exits("a", 0), exits("b", 0)}, true, corev1.PodSucceeded},
+		{"TD-070 always, one failed, pod ended", always, list{exits("a", 0), exits("b", 143)}, true, corev1.PodFailed},
+		{"TD-070 always, one runs, one stopped", always, list{runs("a"), exits("b", 0)}, false, corev1.PodRunning},
+		{"TD-070 always, one runs, one missing", always, list{runs("a")}, false, corev1.PodPending},
+		{"TD-070 always, one runs, one waits", always, list{runs("a"), waits("b")}, false, corev1.PodPending},
+		{"TD-070 always, one runs, one crash loops", always, list{runs("a"), crashed("b")}, false, corev1.PodRunning},
+		{"TD-071 never, both exit 0", never, list{exits("a", 0), exits("b", 0)}, false, corev1.PodSucceeded},
+		{"TD-071 never, one failed", never, list{exits("a", 1), exits("b", 0)}, false, corev1.PodFailed},
+		{"TD-071 never, one runs", never, list{exits("a", 1), runs("b")}, false, corev1.PodRunning},
+		{"TD-071 never, one waits", never, list{exits("a", 0), waits("b")}, false, corev1.PodPending},
+		{"TD-071 on failure, failed", onFailure, list{exits("a", 1), exits("b", 0)}, false, corev1.PodRunning},
+		{"TD-071 on failure, failed, pod ended", onFailure, list{exits("a", 1), exits("b", 0)}, true, corev1.PodFailed},
+		{"TD-071 on failure, both exit 0", onFailure, list{exits("a", 0), exits("b", 0)}, false, corev1.PodSucceeded},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			status := corev1.PodStatus{ContainerStatuses: row.have}
+			if got := Phase(twoContainers(row.policy), status, row.ended); got != row.want {
+				t.Errorf("Phase = %s, want %s", got, row.want)
+			}
+		})
+	}
+}
+
+func TestPhaseOfInitialization(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		policy corev1.RestartPolicy
+		init   []corev1.ContainerStatus
+		want   corev1.PodPhase
+	}{
+		{"it runs", always, []corev1.ContainerStatus{runs("i")}, corev1.PodPending},
+		{"it failed and restarts", always, []corev1.ContainerStatus{exits("i", 1)}, corev1.PodPending},
+		{"it failed for good", never, []corev1.ContainerStatus{exits("i", 1)}, corev1.PodFailed},
+		{"it has ended", always, []corev1.ContainerStatus{exits("i", 0)}, corev1.PodRunning},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			pod := twoContainers(row.policy)
+			pod.Spec.InitContainers = []corev1.Container{{Name: "i"}}
+			status := corev1.PodStatus{InitContainerStatuses: row.init, ContainerStatuses: []corev1.ContainerStatus{runs("a"), runs("b")}}
+			if got := Phase(pod, status, false); got != row.want {
+				t.Errorf("Phase = %s, want %s", got, row.want)
+			}
+		})
+	}
+}
+
+func current(t *testing.T) proto.Compat {
+	t.Helper()
+	compat, err := proto.CompatFor("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return compat
+}
+
+func TestTerminate(t *testing.T) {
+	for _, row := range []struct {
+		name       string
+		have, want corev1.PodPhase
+	}{
+		{"TD-079 Pending", corev1.PodPending, corev1.PodFailed},
+		{"TD-079 Running", corev1.PodRunning, corev1.PodFailed},
+		{"TD-079 Unknown", corev1.PodUnknown, corev1.PodFailed},
+		{"TD-079 another", "Bumping", corev1.PodFailed},
+		{"TD-079 Succeeded", corev1.PodSucceeded, corev1.PodSucceeded},
+		{"TD-079 Failed", corev1.PodFailed, corev1.PodFailed},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			got := Terminate(twoContainers(always), corev1.PodStatus{Phase: row.have}, current(t))
+			if got.Phase != row.want {
+				t.Errorf("the phase is %s, want %s", got.Phase, row.want)
+			}
+		})
+	}
+	t.Run("KBL-62 a container nobody can find", func(t *testing.T) {
+		got := Terminate(twoContainers(always), corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{runs("a"), exits("b", 3)}}, current(t))
+		a, b := got.ContainerStatuses[0], got.ContainerStatuses[1]
+		if end := a.State.Terminated; end == nil || end.ExitCode != 137 || end.Reason != "ContainerStatusUnknown" || a.Ready {
+			t.Errorf("the lost container is %+v", a)
+		}
+		if b.State.Terminated.ExitCode != 3 {
+			t.Errorf("the ended container is %+v", b)
+		}
+	})
+	t.Run("KBL-62 a container that never could start", func(t *testing.T) {
+		pod := twoContainers(always)
+		pod.Spec.InitContainers = []corev1.Container{{Name: "i"}}
+		got := Terminate(pod, corev1.PodStatus{
+			ContainerStatuses: []corev1.ContainerStatus{waits("a")}, InitContainerStatuses: []corev1.ContainerStatus{waits("i")},
+		}, current(t))
+		if got.ContainerStatuses[0].State.Waiting == nil || got.InitContainerStatuses[0].State.Waiting == nil {
+			t.Errorf("it says that it ran: %+v", got)
+		}
+	})
+	t.Run("v1.22 publishes no phase", func(t *testing.T) {
+		old, err := proto.CompatFor("v1.22")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Terminate(twoContainers(always), corev1.PodStatus{Phase: corev1.PodRunning}, old); got.Phase != corev1.PodRunning {
+			t.Errorf("the phase is %s", got.Phase)
+		}
+	})
+}
+
+func ready(status corev1.PodStatus) string {
+	c := condition(status.Conditions, corev1.PodReady)
+	if c == nil {
+		return "none"
+	}
+	return string(c.Status) + ":" + c.Reason + ":" + c.Message
+}
+
+// TestDerive follows one pod from nothing to its end.
+func TestDerive(t *testing.T) {
+	now := time.Unix(1e9, 5e8)
+	pod := twoContainers(always)
+	pod.Spec.Containers = pod.Spec.Containers[:1]
+	in := Input{Pod: pod, HostIP: "127.0.0.1", Compat: current(t), Now: now, Facts: Facts{MayRun: true}}
+	first := Derive(in)
+	if first.Phase != corev1.PodPending || first.ContainerStatuses[0].State.Waiting.Reason != "ContainerCreating" {
+		t.Errorf("before the start it is %+v", first)
+	}
+	if want := "False:ContainersNotReady:containers with unready status: [a]"; ready(first) != want {
+		t.Errorf("before the start Ready is %s, want %s", ready(first), want)
+	}
+	container := &proto.Container{
+		Id: "c1", Name: "a", State: proto.ContainerState_CONTAINER_STATE_RUNNING, StartedAtUnixNano: now.UnixNano(),
+	}
+	sandbox := &proto.Sandbox{Id: "s1", Ip: "10.0.0.1"}
+	in.Old, in.Seen, in.Now = first, podstate.New("u", []*proto.Sandbox{sandbox}, []*proto.Container{container}), now.Add(time.Minute)
+	second := Derive(in)
+	if second.Phase != corev1.PodRunning || ready(second) != "True::" || second.PodIP != "10.0.0.1" || second.ObservedGeneration != 2 {
+		t.Errorf("while it runs it is %+v", second)
+	}
+	if at := condition(second.Conditions, corev1.PodScheduled).LastTransitionTime; !at.Equal(condition(first.Conditions, corev1.PodScheduled).LastTransitionTime.DeepCopy()) {
+		t.Error("a condition that did not change has a new transition time")
+	}
+	container = &proto.Container{
+		Id: "c1", Name: "a", State: proto.ContainerState_CONTAINER_STATE_EXITED, ExitCode: 143,
+		StartedAtUnixNano: now.UnixNano(), FinishedAtUnixNano: now.Add(time.Hour).UnixNano(),
+	}
+	sandbox = &proto.Sandbox{Id: "s1", State: proto.SandboxState_SANDBOX_STATE_NOTREADY}
+	in.Old, in.Seen, in.Facts = second, podstate.New("u", []*proto.Sandbox{sandbox}, []*proto.Container{container}), Facts{Ended: true}
+	third := Derive(in)
+	end := third.ContainerStatuses[0].State.Terminated
+	if third.Phase != corev1.PodFailed || ready(third) != "False:PodFailed:" || end.Reason != "Error" || end.ContainerID != "podfall://c1" {
+		t.Errorf("at its end it is %+v", third)
+	}
+	if third.PodIP != "10.0.0.1" || third.StartTime == nil || !third.StartTime.Equal(first.StartTime) {
+		t.Error("KBL-68: its address or its start time is lost")
+	}
+	if c := condition(third.Conditions, corev1.PodReadyToStartContainers); c.Status != corev1.ConditionFalse {
+		t.Error("KBL-71: PodReadyToStartContainers stays True without a sandbox")
+	}
+	in.Old, in.Seen = second, podstate.Pod{}
+	lost := Derive(in).ContainerStatuses[0]
+	if lost.LastTerminationState.Terminated == nil || lost.LastTerminationState.Terminated.Reason != "ContainerStatusUnknown" || lost.RestartCount != 1 {
+		t.Errorf("a container that vanished is %+v", lost)
+	}
+}
+
+func TestMerge(t *testing.T) {
+	live := twoContainers(never)
+	live.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
+		{Type: corev1.PodReady, Status: corev1.ConditionTrue},
+		{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"},
+	}}
+	wanted := corev1.PodStatus{
+		Phase: corev1.PodFailed, Reason: "Evicted", ContainerStatuses: []corev1.ContainerStatus{exits("a", 1), exits("b", 0)},
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodFailed"}},
+	}
+	held := Merge(live, wanted, true, time.Unix(1e9, 0))
+	if held.Phase != corev1.PodRunning || held.Reason != "" {
+		t.Errorf("KBL-67: while a container may run the phase is %s %s", held.Phase, held.Reason)
+	}
+	if want := "False:ContainersNotReady:containers with unready status: [a b]"; ready(held) != want {
+		t.Errorf("KBL-67: while it is held back Ready is %s, want %s", ready(held), want)
+	}
+	let := Merge(live, wanted, false, time.Unix(1e9, 0))
+	if let.Phase != corev1.PodFailed || let.Reason != "Evicted" || ready(let) != "False:PodFailed:" {
+		t.Errorf("KBL-67: then it is %s %s, Ready %s", let.Phase, let.Reason, ready(let))
+	}
+	if condition(let.Conditions, corev1.DisruptionTarget) == nil {
+		t.Error("KBL-67: a condition of others is lost")
+	}
+	live.Status.Phase = corev1.PodSucceeded
+	if again := Merge(live, corev1.PodStatus{Phase: corev1.PodRunning}, false, time.Unix(1e9, 0)); again.Phase != corev1.PodSucceeded {
+		t.Errorf("a final phase became %s", again.Phase)
+	}
+}

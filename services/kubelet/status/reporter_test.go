@@ -1,0 +1,225 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/kubelet/podstate"
+)
+
+// script is an API with one pod that writes down what it is asked.
+type script struct {
+	live  *corev1.Pod
+	asked []string
+	fail  []error // of the next requests
+}
+
+func (s *script) next(request string) error {
+	s.asked = append(s.asked, request)
+	if len(s.fail) == 0 {
+		return nil
+	}
+	err := s.fail[0]
+	s.fail = s.fail[1:]
+	return err
+}
+
+var pods = schema.GroupResource{Resource: "pods"}
+
+func (s *script) Get(context.Context, podapi.Target, metav1.GetOptions) (kinds.Object, error) {
+	if err := s.next("GET"); err != nil {
+		return nil, err
+	}
+	if s.live == nil {
+		return nil, apierrors.NewNotFound(pods, "p")
+	}
+	return s.live.DeepCopy(), nil
+}
+
+func (s *script) Update(_ context.Context, t podapi.Target, obj kinds.Object, _ metav1.UpdateOptions) (kinds.Object, error) {
+	if err := s.next("UPDATE " + t.Subresource); err != nil {
+		return nil, err
+	}
+	pod, _ := obj.(*corev1.Pod)
+	if s.live == nil {
+		return nil, apierrors.NewNotFound(pods, "p")
+	}
+	if pod.ResourceVersion != s.live.ResourceVersion || pod.UID != s.live.UID {
+		return nil, apierrors.NewConflict(pods, "p", errors.New("it has changed"))
+	}
+	s.live = s.live.DeepCopy()
+	s.live.Status = pod.Status
+	s.live.ResourceVersion += "0"
+	return s.live.DeepCopy(), nil
+}
+
+func (s *script) Delete(_ context.Context, _ podapi.Target, opts metav1.DeleteOptions) (runtime.Object, error) {
+	if err := s.next("DELETE"); err != nil {
+		return nil, err
+	}
+	if *opts.GracePeriodSeconds != 0 || *opts.Preconditions.UID != s.live.UID {
+		return nil, errors.New("not the final delete of this pod")
+	}
+	return s.live, nil
+}
+
+// copies is a watch that shows one pod, or that has not begun.
+type copies struct {
+	pod   *corev1.Pod
+	known bool
+}
+
+func (c *copies) Get(uid types.UID) (*corev1.Pod, bool) {
+	if c.pod == nil || c.pod.UID != uid {
+		return nil, c.known
+	}
+	return c.pod, c.known
+}
+
+func dying(edits ...func(*corev1.Pod)) *corev1.Pod {
+	pod := twoContainers(always)
+	pod.ResourceVersion = "1"
+	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: time.Unix(1e9, 0)}, new(int64(30))
+	pod.Status.Phase = corev1.PodRunning
+	for _, edit := range edits {
+		edit(pod)
+	}
+	return pod
+}
+
+var bothExited = podstate.New("u", nil, []*proto.Container{
+	{Id: "1", Name: "a", State: proto.ContainerState_CONTAINER_STATE_EXITED},
+	{Id: "2", Name: "b", State: proto.ContainerState_CONTAINER_STATE_EXITED},
+})
+
+// report runs a reporter over api while story uses it, and compares what it asked.
+func report(t *testing.T, api *script, seen *copies, story func(r *Reporter), want ...string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := NewReporter(Config{
+			API: api, Copies: seen, Timing: Timing{Batch: 10 * time.Second, Lanes: 1}, Compat: current(t), Log: slog.New(slog.DiscardHandler),
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- r.Run(ctx) }()
+		story(r)
+		synctest.Wait()
+		cancel()
+		<-done
+		if !slices.Equal(api.asked, want) {
+			t.Errorf("it asked %v, want %v", api.asked, want)
+		}
+	})
+}
+
+func TestReporter(t *testing.T) {
+	ended := func(r *Reporter) { r.Report(dying(), bothExited, Facts{Ended: true}) }
+	t.Run("TD-075 not finished", func(t *testing.T) {
+		report(t, &script{live: dying()}, &copies{}, ended, "GET", "UPDATE status")
+	})
+	t.Run("TD-076 finished", func(t *testing.T) {
+		api := &script{live: dying()}
+		report(t, api, &copies{}, func(r *Reporter) { ended(r); r.Finish(dying()) }, "GET", "UPDATE status", "DELETE")
+		if api.live.Status.Phase != corev1.PodSucceeded {
+			t.Errorf("KBL-64: it was deleted with the phase %s", api.live.Status.Phase)
+		}
+	})
+	t.Run("TD-076 finished later", func(t *testing.T) {
+		report(t, &script{live: dying()}, &copies{}, func(r *Reporter) {
+			ended(r)
+			synctest.Wait()
+			r.Finish(dying())
+		}, "GET", "UPDATE status", "DELETE")
+	})
+	t.Run("TD-077 mirror pods", func(t *testing.T) {
+		mirror := dying(func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} })
+		report(t, &script{live: mirror}, &copies{}, func(r *Reporter) { ended(r); r.Finish(mirror) }, "GET", "UPDATE status")
+	})
+	t.Run("TD-078 another UID", func(t *testing.T) {
+		other := dying(func(p *corev1.Pod) { p.UID = "other" })
+		report(t, &script{live: other}, &copies{}, func(r *Reporter) {
+			ended(r)
+			synctest.Wait()
+			if len(r.Known()) > 0 {
+				t.Error("KBL-63: the status of the old UID is kept")
+			}
+			time.Sleep(time.Minute)
+		}, "GET")
+	})
+	t.Run("TD-078 not found", func(t *testing.T) {
+		report(t, &script{}, &copies{}, ended, "GET")
+	})
+	t.Run("a fresh copy saves the GET", func(t *testing.T) {
+		report(t, &script{live: dying()}, &copies{dying(), true}, ended, "UPDATE status")
+	})
+	t.Run("a stale copy costs a conflict", func(t *testing.T) {
+		live := dying(func(p *corev1.Pod) { p.ResourceVersion = "2" })
+		report(t, &script{live: live}, &copies{dying(), true}, ended, "UPDATE status", "GET", "UPDATE status")
+	})
+	t.Run("a pod that the watch showed deleted needs nothing", func(t *testing.T) {
+		report(t, &script{}, &copies{nil, true}, func(r *Reporter) { ended(r); r.Finish(dying()) })
+	})
+	t.Run("nothing new is not sent", func(t *testing.T) {
+		report(t, &script{live: dying()}, &copies{}, func(r *Reporter) {
+			ended(r)
+			synctest.Wait()
+			ended(r)
+		}, "GET", "UPDATE status")
+	})
+	t.Run("the latest wins", func(t *testing.T) {
+		api := &script{live: dying()}
+		report(t, api, &copies{}, func(r *Reporter) {
+			r.Report(dying(), podstate.Pod{}, Facts{MayRun: true})
+			r.Report(dying(), bothExited, Facts{MayRun: true})
+			ended(r)
+		}, "GET", "UPDATE status")
+		if api.live.Status.Phase != corev1.PodSucceeded {
+			t.Errorf("the API has the phase %s", api.live.Status.Phase)
+		}
+	})
+	t.Run("KBL-65 errors wait for the batch", func(t *testing.T) {
+		down := apierrors.NewServiceUnavailable("down")
+		api := &script{live: dying(), fail: []error{down, nil, down, nil, nil, down}}
+		report(t, api, &copies{}, func(r *Reporter) {
+			ended(r)
+			r.Finish(dying())
+			time.Sleep(45 * time.Second)
+		}, "GET", "GET", "UPDATE status", "GET", "UPDATE status", "DELETE", "DELETE")
+	})
+	t.Run("KBL-66 a finalizer keeps the object", func(t *testing.T) {
+		report(t, &script{live: dying()}, &copies{}, func(r *Reporter) {
+			ended(r)
+			r.Finish(dying())
+			time.Sleep(time.Minute)
+		}, "GET", "UPDATE status", "DELETE")
+	})
+	t.Run("a pod that is marked after it has finished", func(t *testing.T) {
+		alive := dying(func(p *corev1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = nil, nil })
+		api, seen := &script{live: alive}, &copies{alive, true}
+		report(t, api, seen, func(r *Reporter) {
+			r.Report(alive, bothExited, Facts{Ended: true})
+			r.Finish(alive)
+			synctest.Wait()
+			marked := api.live.DeepCopy()
+			marked.ResourceVersion = "99"
+			marked.DeletionTimestamp, marked.DeletionGracePeriodSeconds = &metav1.Time{Time: time.Unix(1e9, 0)}, new(int64(30))
+			api.live, seen.pod = marked, marked
+			r.Refresh(marked)
+		}, "UPDATE status", "DELETE")
+	})
+}
