@@ -1,0 +1,204 @@
+package registry_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/registry"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what the registry finds into testdata")
+
+var (
+	noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+	podJSON = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"default"},` +
+		`"spec":{"containers":[{"name":"app","image":"nginx:1.27"}]}}`
+)
+
+// kindOf finds a kind by what a person would type.
+func kindOf(t testing.TB, alias string) kinds.Kind {
+	t.Helper()
+	kind, ok := kinds.ByAlias(alias)
+	if !ok {
+		t.Fatalf("no kind %q", alias)
+	}
+	return kind
+}
+
+// latest is the behaviour of the newest release.
+func latest(t testing.TB) proto.Compat {
+	t.Helper()
+	compat, err := proto.CompatFor("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return compat
+}
+
+// strategy is the strategy of a kind in the newest release.
+func strategy(t testing.TB, alias string) registry.Strategy {
+	t.Helper()
+	return registry.For(kindOf(t, alias), latest(t))
+}
+
+// decode reads a document strictly.
+func decode(t testing.TB, alias, document string) kinds.Object {
+	t.Helper()
+	obj, _, err := registry.DecodeBody(kindOf(t, alias), "application/json", []byte(document), metav1.FieldValidationStrict)
+	if err != nil {
+		t.Fatalf("decode %s: %v", alias, err)
+	}
+	return obj
+}
+
+// stored is a document as the store would keep it at revision 7.
+func stored(t testing.TB, alias, document string) kinds.Object {
+	t.Helper()
+	obj := decode(t, alias, document)
+	if err := registry.BeforeCreate(strategy(t, alias), kindOf(t, alias), obj, noon, "uid-1"); err != nil {
+		t.Fatalf("create %s: %v", alias, err)
+	}
+	obj.SetResourceVersion("7")
+	return obj
+}
+
+// storedPod is the usual Pod, changed.
+func storedPod(t testing.TB, changes ...string) *corev1.Pod {
+	t.Helper()
+	return stored(t, "pods", changed(t, podJSON, changes...)).(*corev1.Pod)
+}
+
+// update carries an update out as the verbs do.
+func update(t testing.TB, alias string, obj, old kinds.Object, subresource string) error {
+	t.Helper()
+	kind := kindOf(t, alias)
+	return registry.BeforeUpdate(strategy(t, alias), kind, obj, old, subresource)
+}
+
+// causes are the details of a refusal, a line each.
+func causes(err error) string {
+	var status apierrors.APIStatus
+	if err == nil {
+		return "ok"
+	}
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return err.Error()
+	}
+	var b strings.Builder
+	for _, cause := range status.Status().Details.Causes {
+		fmt.Fprintf(&b, "%s: %s\n", cause.Field, cause.Message)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// changed is document after lines of the form "JSON pointer = JSON value", which make
+// the parents that are missing; "gone" instead of a value removes.
+func changed(t testing.TB, document string, changes ...string) string {
+	t.Helper()
+	var tree any
+	if err := json.Unmarshal([]byte(document), &tree); err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range changes {
+		pointer, value, ok := strings.Cut(change, " = ")
+		if !ok {
+			t.Fatalf("change %q: want pointer = value", change)
+		}
+		var parsed any
+		if value != "gone" {
+			if err := json.Unmarshal([]byte(value), &parsed); err != nil {
+				t.Fatalf("change %q: %v", change, err)
+			}
+		}
+		tree = set(tree, strings.Split(pointer, "/")[1:], parsed, value == "gone")
+	}
+	out, err := json.Marshal(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func set(node any, path []string, value any, gone bool) any {
+	if len(path) == 0 {
+		return value
+	}
+	key := strings.NewReplacer("~1", "/", "~0", "~").Replace(path[0])
+	if i, err := strconv.Atoi(key); err == nil {
+		list, _ := node.([]any)
+		if i == len(list) {
+			list = append(list, nil)
+		}
+		list[i] = set(list[i], path[1:], value, gone)
+		return list
+	}
+	object, ok := node.(map[string]any)
+	if !ok {
+		object = map[string]any{}
+	}
+	if gone && len(path) == 1 {
+		delete(object, key)
+	} else {
+		object[key] = set(object[key], path[1:], value, gone)
+	}
+	return object
+}
+
+// cases runs a file of cases: a name, lines of changes, four dashes, what comes out. With
+// -rewrite it writes what comes out instead of comparing.
+func cases(t *testing.T, file string, run func(t *testing.T, changes []string) string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	for i, stanza := range strings.Split(strings.TrimSpace(string(data)), "\n\n") {
+		if strings.HasPrefix(stanza, "#") {
+			fmt.Fprintf(&out, "%s\n\n", stanza)
+			continue
+		}
+		head, want, ok := strings.Cut(stanza, "\n----")
+		lines := strings.Split(head, "\n")
+		if !ok || lines[0] == "" {
+			t.Fatalf("%s: stanza %d has no name or no ----", file, i)
+		}
+		t.Run(lines[0], func(t *testing.T) {
+			got := run(t, lines[1:])
+			fmt.Fprintf(&out, "%s\n----\n%s\n\n", head, got)
+			if want = strings.TrimSpace(want); got != want && !*rewrite {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+	if *rewrite {
+		if err := os.WriteFile(file, bytes.TrimSuffix(out.Bytes(), []byte("\n")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// document is obj as JSON.
+func document(t testing.TB, obj kinds.Object) string {
+	t.Helper()
+	data, err := json.Marshal(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
