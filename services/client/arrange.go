@@ -7,16 +7,17 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// UsageError is a command line that cannot be read. Its text is what to print, without
-// "error: " in front.
+// UsageError is a command line that cannot be read.
 type UsageError struct {
-	// Command is empty when no command was named.
+	// Command is the command that was named, its parents in front.
 	Command string
 	Text    string
 }
 
-// Error implements error.
-func (e *UsageError) Error() string { return e.Text }
+// Error implements error; it says where help is.
+func (e *UsageError) Error() string {
+	return fmt.Sprintf("%s\nSee 'podfall %s --help' for usage.", e.Text, e.Command)
+}
 
 // Arrange rewrites a command line, without the program's name, so that the flag parser
 // can read it: flags may stand anywhere, short ones may be run together ("-wA") and

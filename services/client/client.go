@@ -16,8 +16,9 @@
 //
 // As kubectl's: 0 when done, 1 for every error, a timeout and a condition that was not
 // met included, and also when a delete, a wait or a watch is interrupted (CLI-29). An
-// interrupt anywhere else is 130. Podfall's own commands, in cmd/podfall, distinguish
-// more.
+// interrupt anywhere else is 130. A line that cannot be read, a [UsageError], is for the
+// caller of [Arrange] to report; podfall ends with 2 then, as its own commands do, which
+// distinguish more.
 //
 // # Order
 //

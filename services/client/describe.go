@@ -131,16 +131,12 @@ func (d *describer) describe(ctx context.Context, kind kinds.Kind, obj kinds.Obj
 
 // eventsOf are the events about the object; nil when they are not wanted.
 func (d *describer) eventsOf(ctx context.Context, kind kinds.Kind, obj kinds.Object) ([]*corev1.Event, error) {
-	if !d.events {
+	if !d.events || kind.Kind == "Namespace" {
 		return nil, nil
 	}
-	selector := fields.Set{
-		"involvedObject.name":      obj.GetName(),
-		"involvedObject.namespace": obj.GetNamespace(),
-		"involvedObject.uid":       string(obj.GetUID()),
-	}
+	about := []string{"involvedObject.name", obj.GetName(), "involvedObject.namespace", obj.GetNamespace()}
 	if kind.Kind != "Pod" {
-		selector["involvedObject.kind"] = kind.Kind
+		about = append(about, "involvedObject.kind", kind.Kind)
 	}
 	uids := []string{string(obj.GetUID())}
 	if kind.Kind == "Node" {
@@ -148,8 +144,8 @@ func (d *describer) eventsOf(ctx context.Context, kind kinds.Kind, obj kinds.Obj
 	}
 	found := []*corev1.Event{}
 	for _, uid := range uids {
-		selector["involvedObject.uid"] = uid
-		list, err := listEvents(ctx, d.api, obj.GetNamespace(), selector.AsSelector().String())
+		selector := allEqual(append(about[:len(about):len(about)], "involvedObject.uid", uid)...)
+		list, err := listEvents(ctx, d.api, obj.GetNamespace(), selector)
 		if err != nil {
 			return nil, err
 		}

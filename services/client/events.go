@@ -111,12 +111,21 @@ func (c *call) eventFilter() (eventFilter, error) {
 		return eventFilter{}, err
 	}
 	object := named.objects[0]
-	filter.selector = fields.Set{
-		"involvedObject.kind":       object.kind.Kind,
-		"involvedObject.apiVersion": object.kind.GroupVersion().String(),
-		"involvedObject.name":       object.name,
-	}.AsSelector().String()
+	filter.selector = allEqual(
+		"involvedObject.kind", object.kind.Kind,
+		"involvedObject.apiVersion", object.kind.GroupVersion().String(),
+		"involvedObject.name", object.name,
+	)
 	return filter, nil
+}
+
+// allEqual is a field selector for names and values in turn, in their order.
+func allEqual(pairs ...string) string {
+	var terms []fields.Selector
+	for i := 0; i+1 < len(pairs); i += 2 {
+		terms = append(terms, fields.OneTermEqualSelector(pairs[i], pairs[i+1]))
+	}
+	return fields.AndSelectors(terms...).String()
 }
 
 // eventKind is the core group's events.

@@ -87,10 +87,7 @@ type wanted struct {
 func (w wanted) single() bool { return w.oneImplied && len(w.targets) == 1 }
 
 // errNoType is kubectl's answer to a get of nothing.
-var errNoType = errors.New(`You must specify the type of resource to get. Use "podfall api-resources" for a complete list of supported resources.
-
-error: Required resource not specified.
-See 'podfall get -h' for help and examples`) //nolint:revive,staticcheck // kubectl's text
+var errNoType = errors.New("Required resource not specified.\nSee 'podfall get -h' for help and examples") //nolint:revive,staticcheck // kubectl's text
 
 // wanted reads what the command line asks for.
 func (c *call) wanted() (wanted, error) {
@@ -113,6 +110,7 @@ func (c *call) wanted() (wanted, error) {
 	}
 	args := c.flags.Args().Slice()
 	if len(args) == 0 {
+		fmt.Fprint(c.stderr, "You must specify the type of resource to get. Use \"podfall api-resources\" for a complete list of supported resources.\n\n")
 		return wanted{}, errNoType
 	}
 	selection, err := parseResources(args)

@@ -228,17 +228,12 @@ func (c *call) followLogs(ctx context.Context, api API, pod *corev1.Pod, request
 
 // lastLines is the end of a text.
 func lastLines(text []byte, lines int64) []byte {
-	start := len(bytes.TrimSuffix(text, []byte("\n")))
-	for ; lines > 0 && start > 0; lines-- {
-		start = max(bytes.LastIndexByte(text[:start], '\n'), 0)
+	start := len(text)
+	for end := len(bytes.TrimSuffix(text, []byte("\n"))); lines > 0 && end >= 0 && len(text) > 0; lines-- {
+		newline := bytes.LastIndexByte(text[:end], '\n')
+		start, end = newline+1, newline
 	}
-	switch {
-	case start == 0:
-		return text
-	case start >= len(bytes.TrimSuffix(text, []byte("\n"))):
-		return nil
-	}
-	return text[start+1:]
+	return text[start:]
 }
 
 // hasEnded reports whether a container will write no more.

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
@@ -303,10 +304,11 @@ func unmarshalObject(data []byte, into *unstructured.Unstructured) error {
 	if err := decoder.Decode(&fields); err != nil {
 		return fmt.Errorf("want an object: %w", err)
 	}
-	for _, needed := range []string{"kind", "apiVersion"} {
-		if text, _ := fields[needed].(string); text == "" {
-			return fmt.Errorf("Object '%s' is missing in '%s'", strings.ToUpper(needed[:1])+needed[1:], abridged(data)) //nolint:revive,staticcheck // kubectl's text
-		}
+	if kind, _ := fields["kind"].(string); kind == "" {
+		return runtime.NewMissingKindErr(abridged(data))
+	}
+	if version, _ := fields["apiVersion"].(string); version == "" {
+		return runtime.NewMissingVersionErr(abridged(data))
 	}
 	return into.UnmarshalJSON(data)
 }

@@ -132,6 +132,11 @@ func asUnstructured(obj runtime.Object, keepManaged bool) (runtime.Object, error
 	if err != nil {
 		return nil, fmt.Errorf("print %T: %w", obj, err)
 	}
+	if meta.IsListType(obj) {
+		list := &unstructured.UnstructuredList{}
+		list.SetUnstructuredContent(fields)
+		return list, nil
+	}
 	plain := &unstructured.Unstructured{Object: fields}
 	if plain.GetKind() == "" {
 		if gvk, err := kinds.GVK(obj); err == nil {

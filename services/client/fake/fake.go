@@ -1,0 +1,477 @@
+// Package fake is an API server made of a map, for tests of the client: it keeps
+// objects, tells watchers of changes, marks and removes pods after a delay, and records
+// what it was asked. It knows nothing of rules beyond that.
+package fake
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// Annotations by which a test says how an object goes.
+const (
+	// Stays keeps a marked object for ever.
+	Stays = "fake/stays"
+	// Gone is how long a marked object takes to go; not at all by default.
+	Gone = "fake/gone"
+	// Replaced puts another object under the name at once.
+	Replaced = "fake/replaced"
+)
+
+// Cluster is the fake. Its zero value is empty and uses the wall clock.
+type Cluster struct {
+	Clock clock.Clock
+	// Refuse may answer a request with an error, before anything else is done.
+	Refuse func(verb string, t podapi.Target) error
+
+	mu       sync.Mutex
+	revision int64
+	objects  map[string]kinds.Object
+	history  []change
+	watchers []*watcher
+	asked    []string
+	uids     int
+	leaving  sync.WaitGroup
+}
+
+// Wait returns once every marked object that will go has gone.
+func (c *Cluster) Wait() { c.leaving.Wait() }
+
+// change is one event, with the object before it.
+type change struct {
+	revision int64
+	watch.Event
+	target podapi.Target
+}
+
+// watcher is one open watch.
+type watcher struct {
+	*watch.RaceFreeFakeWatcher
+	target podapi.Target
+	opts   metav1.ListOptions
+}
+
+func key(t podapi.Target) string {
+	return t.Kind.GroupResource().String() + " " + t.Namespace + "/" + t.Name
+}
+
+// Put stores an object as it is, and tells watchers.
+func (c *Cluster) Put(obj kinds.Object) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.put(obj)
+}
+
+// Remove takes an object out, and tells watchers.
+func (c *Cluster) Remove(t podapi.Target) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.remove(t)
+}
+
+// Tell sends an event to every watcher without storing anything.
+func (c *Cluster) Tell(event watch.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range c.watchers {
+		w.Action(event.Type, event.Object)
+	}
+}
+
+// EndWatches closes every watch, as a server does that goes away.
+func (c *Cluster) EndWatches() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range c.watchers {
+		w.Stop()
+	}
+	c.watchers = nil
+}
+
+// Asked returns the requests since it was last called.
+func (c *Cluster) Asked() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	asked := c.asked
+	c.asked = nil
+	return asked
+}
+
+func targetOf(obj kinds.Object) podapi.Target {
+	gvk, err := kinds.GVK(obj)
+	if err != nil {
+		panic(err)
+	}
+	kind, _ := kinds.ByGVK(gvk)
+	obj.GetObjectKind().SetGroupVersionKind(gvk)
+	return podapi.Target{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+func (c *Cluster) put(obj kinds.Object) {
+	obj = copyOf(obj)
+	t := targetOf(obj)
+	if c.objects == nil {
+		c.objects = map[string]kinds.Object{}
+	}
+	c.revision++
+	if obj.GetUID() == "" {
+		c.uids++
+		obj.SetUID(types.UID("uid-" + strconv.Itoa(c.uids)))
+	}
+	obj.SetResourceVersion(strconv.FormatInt(c.revision, 10))
+	kind := watch.Modified
+	if c.objects[key(t)] == nil {
+		kind = watch.Added
+	}
+	c.objects[key(t)] = obj
+	c.tell(t, watch.Event{Type: kind, Object: obj})
+}
+
+func (c *Cluster) remove(t podapi.Target) {
+	obj := c.objects[key(t)]
+	if obj == nil {
+		return
+	}
+	delete(c.objects, key(t))
+	last := copyOf(obj)
+	c.revision++
+	last.SetResourceVersion(strconv.FormatInt(c.revision, 10))
+	c.tell(t, watch.Event{Type: watch.Deleted, Object: last})
+}
+
+func (c *Cluster) tell(t podapi.Target, event watch.Event) {
+	c.history = append(c.history, change{revision: c.revision, Event: event, target: t})
+	for _, w := range c.watchers {
+		if ok, err := matches(w.target, w.opts, t, event.Object); ok && err == nil {
+			w.Action(event.Type, event.Object)
+		}
+	}
+}
+
+func copyOf(obj kinds.Object) kinds.Object {
+	return obj.DeepCopyObject().(kinds.Object) //nolint:errcheck,forcetypeassert // a copy has the type of the original
+}
+
+// matches reports whether an object belongs to a collection under selectors.
+func matches(collection podapi.Target, opts metav1.ListOptions, t podapi.Target, obj runtime.Object) (bool, error) {
+	if collection.Kind.GroupResource() != t.Kind.GroupResource() || (collection.Namespace != "" && collection.Namespace != t.Namespace) {
+		return false, nil
+	}
+	byLabel, err := labels.Parse(opts.LabelSelector)
+	if err != nil {
+		return false, apierrors.NewBadRequest(err.Error())
+	}
+	byField, err := fields.ParseSelector(opts.FieldSelector)
+	if err != nil {
+		return false, apierrors.NewBadRequest(err.Error())
+	}
+	known := fieldsOf(obj)
+	for _, requirement := range byField.Requirements() {
+		if !known.Has(requirement.Field) {
+			return false, apierrors.NewBadRequest(fmt.Sprintf("field label not supported: %s", requirement.Field))
+		}
+	}
+	meta := obj.(metav1.Object) //nolint:errcheck,forcetypeassert // only objects are stored
+	return byLabel.Matches(labels.Set(meta.GetLabels())) && byField.Matches(known), nil
+}
+
+func fieldsOf(obj runtime.Object) fields.Set {
+	meta := obj.(metav1.Object) //nolint:errcheck,forcetypeassert // only objects are stored
+	set := fields.Set{"metadata.name": meta.GetName(), "metadata.namespace": meta.GetNamespace()}
+	switch typed := obj.(type) {
+	case *corev1.Pod:
+		set["spec.nodeName"] = typed.Spec.NodeName
+		set["status.phase"] = string(typed.Status.Phase)
+	case *corev1.Event:
+		about := typed.InvolvedObject
+		set["involvedObject.name"] = about.Name
+		set["involvedObject.namespace"] = about.Namespace
+		set["involvedObject.kind"] = about.Kind
+		set["involvedObject.uid"] = string(about.UID)
+		set["involvedObject.apiVersion"] = about.APIVersion
+	}
+	return set
+}
+
+// begin records a request; it is called with the lock held.
+func (c *Cluster) begin(verb string, t podapi.Target, detail string) error {
+	line := verb + " " + t.String()
+	if detail != "" {
+		line += " " + detail
+	}
+	c.asked = append(c.asked, line)
+	if c.Refuse != nil {
+		return c.Refuse(verb, t)
+	}
+	return nil
+}
+
+// Get returns a copy.
+func (c *Cluster) Get(_ context.Context, t podapi.Target, _ metav1.GetOptions) (kinds.Object, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.begin("GET", t, ""); err != nil {
+		return nil, err
+	}
+	return c.get(t)
+}
+
+func (c *Cluster) get(t podapi.Target) (kinds.Object, error) {
+	obj := c.objects[key(podapi.Target{Kind: t.Kind, Namespace: t.Namespace, Name: t.Name})]
+	if obj == nil {
+		return nil, apierrors.NewNotFound(t.Kind.GroupResource(), t.Name)
+	}
+	return copyOf(obj), nil
+}
+
+// List is in order of namespace and name, in pages.
+func (c *Cluster) List(_ context.Context, t podapi.Target, opts metav1.ListOptions) (*podapi.List, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.begin("LIST", t, selectors(opts)); err != nil {
+		return nil, err
+	}
+	list := &podapi.List{ResourceVersion: strconv.FormatInt(c.revision, 10)}
+	names := make([]string, 0, len(c.objects))
+	for name := range c.objects {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if name <= opts.Continue {
+			continue
+		}
+		obj := c.objects[name]
+		ok, err := matches(t, opts, targetOf(obj), obj)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			continue
+		}
+		if opts.Limit > 0 && int64(len(list.Items)) == opts.Limit {
+			list.Continue = key(targetOf(list.Items[len(list.Items)-1]))
+			break
+		}
+		list.Items = append(list.Items, copyOf(obj))
+	}
+	return list, nil
+}
+
+func selectors(opts metav1.ListOptions) string {
+	var parts []string
+	if opts.LabelSelector != "" {
+		parts = append(parts, "labels="+opts.LabelSelector)
+	}
+	if opts.FieldSelector != "" {
+		parts = append(parts, "fields="+opts.FieldSelector)
+	}
+	if opts.Continue != "" {
+		parts = append(parts, "continued")
+	}
+	return strings.Join(parts, " ")
+}
+
+// Watch replays what came after the version, or what there is, and goes on.
+func (c *Cluster) Watch(_ context.Context, t podapi.Target, opts metav1.ListOptions) (watch.Interface, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.begin("WATCH", t, strings.TrimSpace(selectors(opts)+" from="+opts.ResourceVersion)); err != nil {
+		return nil, err
+	}
+	w := &watcher{RaceFreeFakeWatcher: watch.NewRaceFreeFake(), target: t, opts: opts}
+	from, err := strconv.ParseInt(opts.ResourceVersion, 10, 64)
+	if err != nil || from == 0 {
+		for _, name := range slices.Sorted(keysOf(c.objects)) {
+			obj := c.objects[name]
+			if ok, err := matches(t, opts, targetOf(obj), obj); ok && err == nil {
+				w.Add(obj)
+			}
+		}
+		from = c.revision
+	}
+	for _, past := range c.history {
+		if ok, err := matches(t, opts, past.target, past.Object); past.revision > from && ok && err == nil {
+			w.Action(past.Type, past.Object)
+		}
+	}
+	c.watchers = append(c.watchers, w)
+	return w, nil
+}
+
+func keysOf(objects map[string]kinds.Object) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for name := range objects {
+			if !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// CreateRaw stores the object that body holds.
+func (c *Cluster) CreateRaw(_ context.Context, t podapi.Target, _ string, body []byte, opts metav1.CreateOptions) (kinds.Object, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	detail := "validation=" + opts.FieldValidation
+	if len(opts.DryRun) > 0 {
+		detail += " dryRun"
+	}
+	obj, err := kinds.New(t.Kind.GroupVersionKind)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(body, obj); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	t.Name = obj.GetName()
+	if err := c.begin("CREATE", t, detail); err != nil {
+		return nil, err
+	}
+	if t.Name == "" {
+		obj.SetName(obj.GetGenerateName() + "x7k2p")
+		t.Name = obj.GetName()
+	}
+	if c.objects[key(t)] != nil {
+		return nil, apierrors.NewAlreadyExists(t.Kind.GroupResource(), t.Name)
+	}
+	obj.SetNamespace(t.Namespace)
+	obj.SetCreationTimestamp(metav1.NewTime(c.Clock.Now().Truncate(time.Second)))
+	if len(opts.DryRun) > 0 {
+		return obj, nil
+	}
+	c.put(obj)
+	return c.get(t)
+}
+
+// Patch applies a merge or strategic-merge patch.
+func (c *Cluster) Patch(_ context.Context, t podapi.Target, pt types.PatchType, patch []byte, opts metav1.PatchOptions) (kinds.Object, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	detail := strings.TrimSuffix(strings.TrimPrefix(string(pt), "application/"), "+json") + " " + string(patch)
+	if len(opts.DryRun) > 0 {
+		detail += " dryRun"
+	}
+	if err := c.begin("PATCH", t, detail); err != nil {
+		return nil, err
+	}
+	old, err := c.get(t)
+	if err != nil {
+		return nil, err
+	}
+	if pt == types.JSONPatchType {
+		return old, nil
+	}
+	before, err := json.Marshal(old)
+	if err != nil {
+		return nil, err
+	}
+	typed, err := kinds.New(t.Kind.GroupVersionKind)
+	if err != nil {
+		return nil, err
+	}
+	after, err := strategicpatch.StrategicMergePatch(before, patch, typed)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if err := json.Unmarshal(after, typed); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if normal, err := json.Marshal(typed); err != nil || string(normal) == string(before) || len(opts.DryRun) > 0 {
+		return old, err
+	}
+	c.put(typed)
+	return c.get(t)
+}
+
+// Delete marks a bound pod, or removes the object.
+func (c *Cluster) Delete(_ context.Context, t podapi.Target, opts metav1.DeleteOptions) (runtime.Object, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	detail, err := json.Marshal(opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.begin("DELETE", t, string(detail)); err != nil {
+		return nil, err
+	}
+	obj, err := c.get(t)
+	if err != nil {
+		return nil, err
+	}
+	pod, isPod := obj.(*corev1.Pod)
+	if len(opts.DryRun) > 0 {
+		return c.answer(t, obj, isPod), nil
+	}
+	grace := int64(30)
+	if opts.GracePeriodSeconds != nil {
+		grace = *opts.GracePeriodSeconds
+	}
+	if _, stays := obj.GetAnnotations()[Stays]; !stays && (!isPod || grace == 0 || pod.Spec.NodeName == "") {
+		c.remove(t)
+		return c.answer(t, obj, isPod), nil
+	}
+	deadline := metav1.NewTime(c.Clock.Now().Add(time.Duration(grace) * time.Second).Truncate(time.Second))
+	obj.SetDeletionTimestamp(&deadline)
+	obj.SetDeletionGracePeriodSeconds(&grace)
+	c.put(obj)
+	marked := copyOf(obj)
+	c.leave(t, obj)
+	return c.answer(t, marked, isPod), nil
+}
+
+// leave removes a marked object when its time has come.
+func (c *Cluster) leave(t podapi.Target, obj kinds.Object) {
+	if _, stays := obj.GetAnnotations()[Stays]; stays {
+		return
+	}
+	if _, replaced := obj.GetAnnotations()[Replaced]; replaced {
+		c.remove(t)
+		next := copyOf(obj)
+		next.SetUID("")
+		next.SetDeletionTimestamp(nil)
+		c.put(next)
+		return
+	}
+	after, err := time.ParseDuration(obj.GetAnnotations()[Gone])
+	if err != nil || after == 0 {
+		c.remove(t)
+		return
+	}
+	c.leaving.Go(func() {
+		<-c.Clock.Timer(after).C
+		c.Remove(t)
+	})
+}
+
+// answer is the object, or for kinds but pods a Status that names it (API-05).
+func (c *Cluster) answer(t podapi.Target, obj kinds.Object, whole bool) runtime.Object {
+	if whole {
+		return obj
+	}
+	return &metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusSuccess,
+		Details:  &metav1.StatusDetails{Name: t.Name, Group: t.Kind.Group, Kind: t.Kind.Resource, UID: obj.GetUID()},
+	}
+}

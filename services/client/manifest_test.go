@@ -1,0 +1,92 @@
+package client
+
+import (
+	"strings"
+	"testing"
+)
+
+func parse(text string) (names []string, errs []error) {
+	found, errs := parseManifests("file", []byte(text), manifestScope{namespace: "default"})
+	for _, m := range found {
+		names = append(names, m.name())
+	}
+	return names, errs
+}
+
+func TestParseManifests(t *testing.T) {
+	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}`
+	for _, c := range []struct {
+		name, text, want, problem string
+	}{
+		{"JSON", pod, "pod/a", ""},
+		{"JSON over several lines, and another", "{\n\"apiVersion\":\"v1\",\n\"kind\":\"Pod\"}\n" + pod, "pod/ pod/a", ""},
+		{"YAML in braces", "{apiVersion: v1, kind: Pod, metadata: {name: a,},}", "pod/a", ""},
+		{"a document marker with text", "--- {apiVersion: v1, kind: Pod, metadata: {name: a}}", "pod/a", ""},
+		{"dashes within a text", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  x: |\n    ----\n    ---x\n", "configmap/a", ""},
+		{"Windows line ends", "apiVersion: v1\r\nkind: Pod\r\nmetadata: {name: a}\r\n---\r\napiVersion: v1\r\nkind: Pod\r\nmetadata: {name: b}\r\n", "pod/a pod/b", ""},
+		{"another version of a kind", "apiVersion: apps/v1beta2\nkind: Deployment\nmetadata: {name: a}\n", "deployment.apps/a", ""},
+		{"nothing", "", "", ""},
+		{"comments and markers", "# hello\n---\n\n---\n# bye\n", "", ""},
+		{"null", "null", "", ""},
+		{"a list that is none", "- a\n- b\n", "", "want an object"},
+		{"a text", "hello", "", "want an object"},
+		{"no kind", `{"apiVersion":"v1"}`, "", "Object 'Kind' is missing"},
+		{"no version", `{"kind":"Pod"}`, "", "Object 'apiVersion' is missing"},
+		{"a key twice in JSON", `{"apiVersion":"v1","kind":"Pod","kind":"Pod"}`, "", "already set"},
+		{"a key twice in YAML", "apiVersion: v1\nkind: Pod\nkind: Pod\n", "", "already set"},
+		{"a tab", "apiVersion: v1\n\tkind: Pod\n", "", "error converting YAML to JSON"},
+		{"too large", "apiVersion: v1\nkind: Pod\nmetadata: {name: " + strings.Repeat("a", maxDocument) + "}", "", "larger than"},
+		{"too deep", "a: " + strings.Repeat("[", 9000), "", "nested more than"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			names, errs := parse(c.text)
+			if got := strings.Join(names, " "); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			if c.problem == "" && len(errs) > 0 {
+				t.Errorf("unexpected: %v", errs)
+			}
+			if c.problem != "" && (len(errs) != 1 || !strings.Contains(errs[0].Error(), c.problem)) {
+				t.Errorf("got %v, want one error with %q", errs, c.problem)
+			}
+		})
+	}
+}
+
+// FuzzParseManifests: whatever is in a file, it is objects with a kind, or errors.
+func FuzzParseManifests(f *testing.F) {
+	f.Add("{apiVersion: v1, kind: Pod, metadata: {name: a}}\n---\n[]")
+	f.Add("a: &a [*a, *a]")
+	f.Add("{\"kind\":\"List\",\"apiVersion\":\"v1\",\"items\":[{}]}")
+	f.Fuzz(func(t *testing.T, text string) {
+		found, _ := parseManifests("file", []byte(text), manifestScope{namespace: "default"})
+		for _, m := range found {
+			if m.kind.Kind == "" || m.object == nil {
+				t.Errorf("%q: a manifest without a kind", text)
+			}
+		}
+	})
+}
+
+func TestLastLines(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		lines int64
+		want  string
+	}{
+		{"a\nb\nc\n", 0, ""},
+		{"a\nb\nc\n", 1, "c\n"},
+		{"a\nb\nc\n", 2, "b\nc\n"},
+		{"a\nb\nc\n", 3, "a\nb\nc\n"},
+		{"a\nb\nc\n", 9, "a\nb\nc\n"},
+		{"a\nb", 1, "b"},
+		{"a", 1, "a"},
+		{"", 1, ""},
+		{"\n\n", 1, "\n"},
+	} {
+		if got := string(lastLines([]byte(c.text), c.lines)); got != c.want {
+			t.Errorf("lastLines(%q, %d) = %q, want %q", c.text, c.lines, got, c.want)
+		}
+	}
+}
+
