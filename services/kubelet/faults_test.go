@@ -68,7 +68,7 @@ func TestStuck(t *testing.T) {
 			time.Sleep(time.Minute)
 		},
 		"STK-07 partition before the final delete": func(s *stage) {
-			s.running("p", "on TERM exits 0 after 2s", 30)
+			s.running("on TERM exits 0 after 2s", 30)
 			s.delete("p", -1)
 			time.Sleep(time.Second)
 			s.cut()
@@ -77,7 +77,7 @@ func TestStuck(t *testing.T) {
 			time.Sleep(15 * time.Second)
 		},
 		"STK-09 runtime down": func(s *stage) {
-			s.running("p", "on TERM exits 0 after 2s", 30)
+			s.running("on TERM exits 0 after 2s", 30)
 			s.setDown(true)
 			time.Sleep(40 * time.Second)
 			s.delete("p", -1)
@@ -92,7 +92,7 @@ func TestStuck(t *testing.T) {
 			}
 		},
 		"STK-13 the runtime lies": func(s *stage) {
-			s.running("p", "on TERM exits 0 after 2s", 30)
+			s.running("on TERM exits 0 after 2s", 30)
 			s.runtime.lies = true
 			s.delete("p", -1)
 			time.Sleep(5 * time.Second)
@@ -102,7 +102,7 @@ func TestStuck(t *testing.T) {
 			time.Sleep(30 * time.Second)
 		},
 		"STK-14 the sandbox does not stop": func(s *stage) {
-			s.running("p", "on TERM exits 0 after 2s", 30)
+			s.running("on TERM exits 0 after 2s", 30)
 			s.runtime.sandboxErr = &proto.RuntimeError{Code: proto.CodeUnknown, Desc: `failed to destroy network for sandbox "s1": busy`}
 			s.delete("p", -1)
 			time.Sleep(20 * time.Second)
@@ -115,7 +115,7 @@ func TestStuck(t *testing.T) {
 		"STK-17 a directory stays":                func(s *stage) { s.stuckAt("remove", time.Minute) },
 		"STK-18 a cgroup stays":                   func(s *stage) { s.stuckAt("cgroup", 30*time.Second) },
 		"STK-23 the final delete is refused": func(s *stage) { // and TRC-23
-			s.running("p", "on TERM exits 0 after 2s", 30)
+			s.running("on TERM exits 0 after 2s", 30)
 			s.api.mu.Lock()
 			s.api.refuse = func(verb, _ string) error {
 				if verb == "delete" {
@@ -132,7 +132,7 @@ func TestStuck(t *testing.T) {
 			time.Sleep(15 * time.Second)
 		},
 		"TRC-24 the name is taken again": func(s *stage) {
-			s.running("p", "on TERM exits 0 after 2s", 30)
+			s.running("on TERM exits 0 after 2s", 30)
 			s.delete("p", -1)
 			time.Sleep(time.Second)
 			s.cut()
@@ -172,7 +172,7 @@ func (s *stage) stuckAt(step string, length time.Duration) {
 	f.set(step)
 	s.trace.begin()
 	s.delete("p", -1)
-	time.Sleep(length)
+	time.Sleep(length + 30*time.Millisecond) // off every poll
 	if s.pod("p") == nil {
 		s.t.Errorf("the pod went while %s failed", step)
 	}
@@ -231,7 +231,7 @@ func TestNode(t *testing.T) {
 			defer s.api.mu.Unlock()
 			return s.api.objects["leases/kube-node-lease/n1"].GetResourceVersion()
 		}
-		before, heartbeat := lease(), n.ResourceVersion
+		before := lease()
 		time.Sleep(9 * time.Second)
 		if lease() != before {
 			t.Error("KBL-80: the lease was renewed before 10 s")
@@ -245,7 +245,7 @@ func TestNode(t *testing.T) {
 			defer s.api.mu.Unlock()
 			return s.api.objects["nodes//n1"].GetResourceVersion()
 		}
-		heartbeat = version()
+		heartbeat := version()
 		time.Sleep(4 * time.Minute)
 		if version() != heartbeat {
 			t.Error("KBL-80: an unchanged status was reported in 4 minutes")
@@ -408,7 +408,7 @@ func TestRestartOfTheKubelet(t *testing.T) {
 // TestTwoEndings: a kubelet that leaves stops nothing.
 func TestTwoEndings(t *testing.T) {
 	onStage(t, func(s *stage) {
-		s.running("p", "ignores TERM", 30)
+		s.running("ignores TERM", 30)
 		s.delete("p", -1)
 		time.Sleep(time.Second)
 		s.stop()

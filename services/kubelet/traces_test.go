@@ -123,15 +123,6 @@ func (s *stage) pod(name string) *corev1.Pod {
 	return pod
 }
 
-// change edits a stored pod, as another client would.
-func (s *stage) change(name string, edit func(*corev1.Pod)) {
-	s.api.mu.Lock()
-	defer s.api.mu.Unlock()
-	pod := s.api.objects["pods/default/"+name].(*corev1.Pod).DeepCopy()
-	edit(pod)
-	s.api.put(watch.Modified, "pods/default/"+name, pod)
-}
-
 // cut and heal are of the kubelet's link to the API.
 func (s *stage) cut() { s.link(true, false) }
 
@@ -147,12 +138,12 @@ func (s *stage) link(cut, relist bool) {
 
 // running boots a kubelet and a pod of it, and waits half past a second, so that no tick
 // falls on what follows.
-func (s *stage) running(name, script string, grace int64) {
+func (s *stage) running(script string, grace int64) {
 	s.t.Helper()
 	s.boot()
-	s.create(podOf(name, script, grace))
+	s.create(podOf("p", script, grace))
 	time.Sleep(10*time.Second + 500*time.Millisecond)
-	if pod := s.pod(name); pod.Status.Phase != corev1.PodRunning {
+	if pod := s.pod("p"); pod.Status.Phase != corev1.PodRunning {
 		s.t.Fatalf("the pod is %s, not Running", pod.Status.Phase)
 	}
 	s.trace.begin()
@@ -188,35 +179,35 @@ func TestTraces(t *testing.T) {
 			time.Sleep(5 * time.Second)
 		},
 		"TRC-01 graceful, clean exit at 2 s": func(s *stage) {
-			s.running("p", "on TERM exits 0 after 2s", 30)
+			s.running("on TERM exits 0 after 2s", 30)
 			s.delete("p", -1)
 			time.Sleep(8 * time.Second)
 		},
 		"TRC-01 at the fastest": func(s *stage) {
 			s.timing = Fastest()
-			s.running("p", "on TERM exits 0 after 2s", 30)
+			s.running("on TERM exits 0 after 2s", 30)
 			s.delete("p", -1)
 			time.Sleep(8 * time.Second)
 		},
 		"TRC-01 v1.22": func(s *stage) {
 			s.compat, _ = proto.CompatFor("v1.22")
 			s.runtime.purges = true
-			s.running("p", "on TERM exits 0 after 2s", 30)
+			s.running("on TERM exits 0 after 2s", 30)
 			s.delete("p", -1)
 			time.Sleep(8 * time.Second)
 		},
 		"TRC-02 TERM ignored": func(s *stage) {
-			s.running("p", "ignores TERM", 5)
+			s.running("ignores TERM", 5)
 			s.delete("p", -1)
 			time.Sleep(12 * time.Second)
 		},
 		"TRC-05 forced, kubelet healthy": func(s *stage) {
-			s.running("p", "ignores TERM", 30)
+			s.running("ignores TERM", 30)
 			s.delete("p", 0)
 			time.Sleep(8 * time.Second)
 		},
 		"TRC-06 forced in a partition, relist": func(s *stage) {
-			s.running("p", "ignores TERM", 7)
+			s.running("ignores TERM", 7)
 			s.cut()
 			s.delete("p", 0)
 			time.Sleep(30 * time.Second)
@@ -224,7 +215,7 @@ func TestTraces(t *testing.T) {
 			time.Sleep(15 * time.Second)
 		},
 		"KBL-79 forced in a partition, resume": func(s *stage) {
-			s.running("p", "ignores TERM", 7)
+			s.running("ignores TERM", 7)
 			s.cut()
 			s.delete("p", 0)
 			time.Sleep(30 * time.Second)
@@ -232,7 +223,7 @@ func TestTraces(t *testing.T) {
 			time.Sleep(15 * time.Second)
 		},
 		"TRC-07 forced, kubelet down": func(s *stage) {
-			s.running("p", "ignores TERM", 30)
+			s.running("ignores TERM", 30)
 			s.stop()
 			s.delete("p", 0)
 			time.Sleep(30 * time.Second)
@@ -240,31 +231,31 @@ func TestTraces(t *testing.T) {
 			time.Sleep(15 * time.Second)
 		},
 		"TRC-12 second delete before the kubelet acts": func(s *stage) {
-			s.running("p", "ignores TERM", 600)
+			s.running("ignores TERM", 600)
 			s.cut()
 			s.delete("p", 30)
 			s.delete("p", 60)
 			s.delete("p", 5)
 			time.Sleep(time.Second)
-			s.heal(false)
+			s.heal(true) // all at once: a resumed watch may show the 30 first, and be acted on
 			time.Sleep(15 * time.Second)
 		},
 		"TRC-12 shorter during the kill": func(s *stage) {
-			s.running("p", "ignores TERM", 30)
+			s.running("ignores TERM", 30)
 			s.delete("p", 10)
 			time.Sleep(2 * time.Second)
 			s.delete("p", 3)
 			time.Sleep(15 * time.Second)
 		},
 		"TRC-13 long, then forced": func(s *stage) {
-			s.running("p", "ignores TERM", 600)
+			s.running("ignores TERM", 600)
 			s.delete("p", -1)
 			time.Sleep(5 * time.Second)
 			s.delete("p", 0)
 			time.Sleep(700 * time.Second)
 		},
 		"TRC-20 kubelet restart at 10 s of 30": func(s *stage) {
-			s.running("p", "ignores TERM", 30)
+			s.running("ignores TERM", 30)
 			s.delete("p", -1)
 			time.Sleep(10 * time.Second)
 			s.boot()

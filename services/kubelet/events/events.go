@@ -146,7 +146,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 			tokens = min(tokens+gained, r.cfg.Timing.Burst)
 			filled = filled.Add(time.Duration(gained) * pause)
 		}
-		event, created := r.next()
+		event, send := r.next()
 		if event == nil {
 			select {
 			case <-ctx.Done():
@@ -162,14 +162,14 @@ func (r *Recorder) Run(ctx context.Context) error {
 			tokens, filled = 1, r.cfg.Clock.Now()
 		}
 		tokens--
-		if err := r.send(ctx, event, created); err != nil && ctx.Err() == nil {
+		if err := send(ctx, event); err != nil && ctx.Err() == nil {
 			r.cfg.Log.WarnContext(ctx, "an event was not accepted", "reason", event.Reason, "pod", event.InvolvedObject.Name, "err", err)
 		}
 	}
 }
 
-// next takes the oldest queued event, as it is now.
-func (r *Recorder) next() (event *corev1.Event, created bool) {
+// next takes the oldest queued event, as it is now, and how to send it.
+func (r *Recorder) next() (*corev1.Event, func(context.Context, *corev1.Event) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(r.queue) > 0 {
@@ -178,24 +178,28 @@ func (r *Recorder) next() (event *corev1.Event, created bool) {
 		if known == nil {
 			continue
 		}
-		created = known.created
+		send := r.create
+		if known.created {
+			send = r.count
+		}
 		known.queued, known.created = false, true
-		return known.event.DeepCopy(), created
+		return known.event.DeepCopy(), send
 	}
-	return nil, false
+	return nil, nil
 }
 
-func (r *Recorder) send(ctx context.Context, event *corev1.Event, created bool) error {
-	target := podapi.Target{Kind: r.cfg.Kind, Namespace: event.Namespace}
-	if created {
-		target.Name = event.Name
-		patch := fmt.Sprintf(`{"count":%d,"lastTimestamp":%q}`, event.Count, event.LastTimestamp.UTC().Format(time.RFC3339))
-		_, err := r.cfg.API.Patch(ctx, target, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		if !apierrors.IsNotFound(err) {
-			return err
-		}
-		target.Name = "" // it has expired: begin anew
+// count raises the count of an event that was sent before.
+func (r *Recorder) count(ctx context.Context, event *corev1.Event) error {
+	target := podapi.Target{Kind: r.cfg.Kind, Namespace: event.Namespace, Name: event.Name}
+	patch := fmt.Sprintf(`{"count":%d,"lastTimestamp":%q}`, event.Count, event.LastTimestamp.UTC().Format(time.RFC3339))
+	_, err := r.cfg.API.Patch(ctx, target, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		return r.create(ctx, event) // it has expired: begin anew
 	}
-	_, err := r.cfg.API.Create(ctx, target, event, metav1.CreateOptions{})
+	return err
+}
+
+func (r *Recorder) create(ctx context.Context, event *corev1.Event) error {
+	_, err := r.cfg.API.Create(ctx, podapi.Target{Kind: r.cfg.Kind, Namespace: event.Namespace}, event, metav1.CreateOptions{})
 	return err
 }

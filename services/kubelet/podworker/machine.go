@@ -72,39 +72,41 @@ func (s State) String() string {
 type Event interface{ isEvent() }
 
 type (
-	// Seen: the API shows the pod, for the first time or changed.
+	// Seen says that the API shows the pod, for the first time or changed.
 	Seen struct {
 		Pod *corev1.Pod
 		// Idle says that the runtime is known to hold nothing alive of the pod.
 		Idle bool
 	}
-	// Removed: the API no longer has the UID.
+	// Removed says that the API no longer has the UID.
 	Removed struct{}
-	// Kill: something in the node wants the pod ended (eviction, preemption,
+	// Kill says that something in the node wants the pod ended (eviction, preemption,
 	// shutdown). A nil Grace asks for the pod's own.
 	Kill struct {
 		Grace *int64
 		Cause *Cause
 	}
-	// Orphan: only the runtime has the pod; Pod is made from what it says (KBL-73).
+	// Orphan says that only the runtime has the pod; Pod is made from what it tells
+	// (KBL-73).
 	Orphan struct{ Pod *corev1.Pod }
-	// Changed: the runtime shows a container started or died.
+	// Changed says that the runtime shows a container started or died.
 	Changed struct{}
-	// Due: a retry or a resync asked for by Again is due, or housekeeping repeats the
+	// Due says that what Again asked for is due, or that housekeeping repeats the
 	// last update of a pod that the API no longer has (KBL-21).
 	Due struct{}
-	// Synced: a Sync has returned. Ended says that the pod will never run again.
+	// Synced says that a Sync has returned; with Ended, that the pod will never run
+	// again.
 	Synced struct {
 		Ended bool
 		// After is when to look again, if sooner than the usual resync.
 		After time.Duration
 		Err   error
 	}
-	// Ended: a Stop has returned.
+	// Ended says that a Stop has returned.
 	Ended struct{ Err error }
-	// Cleaned: a Clean has returned.
+	// Cleaned says that a Clean has returned.
 	Cleaned struct{ Err error }
-	// Forget: housekeeping lets a finished worker go.
+	// Forget says that housekeeping lets a finished worker go.
 	Forget struct{}
 )
 

@@ -279,7 +279,7 @@ func fraction(seed uint64, uid types.UID, n uint64) float64 {
 	for i := range 8 {
 		buf[i], buf[8+i] = byte(seed>>(8*i)), byte(n>>(8*i))
 	}
-	h.Write(buf[:])      //nolint:errcheck // a hash never fails
-	h.Write([]byte(uid)) //nolint:errcheck // as above
+	h.Write(buf[:])
+	h.Write([]byte(uid))
 	return float64(h.Sum64()>>11) / (1 << 53)
 }

@@ -18,14 +18,14 @@ const (
 
 // conditions are the ones the kubelet owns, in upstream's order (KBL-67, KBL-71). A
 // status that did not change keeps its transition time.
-func conditions(in Input, status *corev1.PodStatus, initialized bool) []corev1.PodCondition {
+func conditions(in Input, status *corev1.PodStatus) []corev1.PodCondition {
 	ready := readiness(in.Pod, status)
 	pod := ready
 	pod.Type = corev1.PodReady
 	ready.Type = corev1.ContainersReady
 	wanted := []corev1.PodCondition{
-		{Type: corev1.PodReadyToStartContainers, Status: truth(in.Seen.Sandbox() != nil)},
-		initialization(in.Pod, status, initialized),
+		sandboxCondition(in),
+		initialization(in, status),
 		pod,
 		ready,
 		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
@@ -39,17 +39,25 @@ func conditions(in Input, status *corev1.PodStatus, initialized bool) []corev1.P
 	return wanted
 }
 
-func initialization(pod *corev1.Pod, status *corev1.PodStatus, initialized bool) corev1.PodCondition {
+func sandboxCondition(in Input) corev1.PodCondition {
+	c := corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse}
+	if in.Seen.Sandbox() != nil {
+		c.Status = corev1.ConditionTrue
+	}
+	return c
+}
+
+func initialization(in Input, status *corev1.PodStatus) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}
 	if status.Phase == corev1.PodSucceeded {
 		c.Reason = reasonCompleted
 		return c
 	}
-	if initialized {
+	if Initialized(in.Pod, in.Seen) {
 		return c
 	}
 	var names []string
-	for _, spec := range pod.Spec.InitContainers {
+	for _, spec := range in.Pod.Spec.InitContainers {
 		s := find(status.InitContainerStatuses, spec.Name)
 		if s == nil || s.State.Terminated == nil || s.State.Terminated.ExitCode != 0 {
 			names = append(names, spec.Name)
@@ -63,10 +71,10 @@ func initialization(pod *corev1.Pod, status *corev1.PodStatus, initialized bool)
 // readiness is what ContainersReady and Ready have in common while there are no probes
 // and no readiness gates.
 func readiness(pod *corev1.Pod, status *corev1.PodStatus) corev1.PodCondition {
-	var unready []string
+	var names []string
 	for _, spec := range pod.Spec.Containers {
 		if s := find(status.ContainerStatuses, spec.Name); s == nil || !s.Ready {
-			unready = append(unready, spec.Name)
+			names = append(names, spec.Name)
 		}
 	}
 	switch {
@@ -74,13 +82,17 @@ func readiness(pod *corev1.Pod, status *corev1.PodStatus) corev1.PodCondition {
 		return corev1.PodCondition{Status: corev1.ConditionFalse, Reason: reasonCompleted}
 	case status.Phase == corev1.PodFailed:
 		return corev1.PodCondition{Status: corev1.ConditionFalse, Reason: reasonFailed}
-	case len(unready) > 0:
+	case len(names) > 0:
 		return corev1.PodCondition{
 			Status: corev1.ConditionFalse, Reason: reasonNotReady,
-			Message: fmt.Sprintf("containers with unready status: [%s]", strings.Join(unready, " ")),
+			Message: unready(names),
 		}
 	}
 	return corev1.PodCondition{Status: corev1.ConditionTrue}
+}
+
+func unready(names []string) string {
+	return fmt.Sprintf("containers with unready status: [%s]", strings.Join(names, " "))
 }
 
 // stamp gives c its transition time: the old one if the status is the same.
@@ -99,11 +111,4 @@ func condition(conditions []corev1.PodCondition, kind corev1.PodConditionType) *
 		}
 	}
 	return nil
-}
-
-func truth(is bool) corev1.ConditionStatus {
-	if is {
-		return corev1.ConditionTrue
-	}
-	return corev1.ConditionFalse
 }

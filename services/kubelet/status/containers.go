@@ -36,9 +36,9 @@ func Initialized(pod *corev1.Pod, seen podstate.Pod) bool {
 	return true
 }
 
-func containerStatuses(in Input, specs []corev1.Container, old []corev1.ContainerStatus, initialized bool) []corev1.ContainerStatus {
+func containerStatuses(in Input, specs []corev1.Container, old []corev1.ContainerStatus) []corev1.ContainerStatus {
 	waiting := corev1.ContainerStateWaiting{Reason: reasonCreating}
-	if !initialized || len(in.Pod.Spec.InitContainers) > 0 {
+	if len(in.Pod.Spec.InitContainers) > 0 {
 		waiting.Reason = reasonInitializing
 	}
 	out := make([]corev1.ContainerStatus, 0, len(specs))

@@ -61,9 +61,8 @@ func Derive(in Input) corev1.PodStatus {
 		status.PodIP = sandbox.GetIp()
 		status.PodIPs = []corev1.PodIP{{IP: sandbox.GetIp()}}
 	}
-	initialized := Initialized(pod, in.Seen)
-	status.InitContainerStatuses = containerStatuses(in, pod.Spec.InitContainers, in.Old.InitContainerStatuses, initialized)
-	status.ContainerStatuses = containerStatuses(in, pod.Spec.Containers, in.Old.ContainerStatuses, initialized)
+	status.InitContainerStatuses = containerStatuses(in, pod.Spec.InitContainers, in.Old.InitContainerStatuses)
+	status.ContainerStatuses = containerStatuses(in, pod.Spec.Containers, in.Old.ContainerStatuses)
 	status.Phase = phaseOf(in, status)
 	if in.Facts.Reason != "" && in.Facts.Ended {
 		status.Reason, status.Message = in.Facts.Reason, in.Facts.Message
@@ -71,7 +70,7 @@ func Derive(in Input) corev1.PodStatus {
 	if in.Compat.TracksGeneration {
 		status.ObservedGeneration = pod.Generation
 	}
-	status.Conditions = conditions(in, &status, initialized)
+	status.Conditions = conditions(in, &status)
 	return status
 }
 

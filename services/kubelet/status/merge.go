@@ -9,10 +9,10 @@ import (
 // Merge is the status to store: the kubelet's, with the conditions that are not the
 // kubelet's as the API has them, and with a final phase held back while a container may
 // still run (KBL-67, upstream's mergePodStatus).
-func Merge(pod *corev1.Pod, wanted corev1.PodStatus, mayRun bool, now time.Time) corev1.PodStatus {
+func Merge(pod *corev1.Pod, wanted corev1.PodStatus, facts Facts, now time.Time) corev1.PodStatus {
 	merged := *wanted.DeepCopy()
 	live := pod.Status
-	if mayRun && isFinal(merged.Phase) && !isFinal(live.Phase) {
+	if facts.MayRun && isFinal(merged.Phase) && !isFinal(live.Phase) {
 		merged.Phase, merged.Reason, merged.Message = live.Phase, live.Reason, live.Message
 		hold(&merged, wanted)
 	}
@@ -71,14 +71,11 @@ func end(merged *corev1.PodStatus, now time.Time) {
 }
 
 func unreadyMessage(status corev1.PodStatus) string {
-	message := "containers with unready status: ["
-	for i, c := range status.ContainerStatuses {
-		if i > 0 {
-			message += " "
-		}
-		message += c.Name
+	var names []string
+	for _, c := range status.ContainerStatuses {
+		names = append(names, c.Name)
 	}
-	return message + "]"
+	return unready(names)
 }
 
 // owned lists the conditions that only the kubelet writes.

@@ -226,14 +226,14 @@ func TestMerge(t *testing.T) {
 		Phase: corev1.PodFailed, Reason: "Evicted", ContainerStatuses: []corev1.ContainerStatus{exits("a", 1), exits("b", 0)},
 		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodFailed"}},
 	}
-	held := Merge(live, wanted, true, time.Unix(1e9, 0))
+	held := Merge(live, wanted, Facts{MayRun: true}, time.Unix(1e9, 0))
 	if held.Phase != corev1.PodRunning || held.Reason != "" {
 		t.Errorf("KBL-67: while a container may run the phase is %s %s", held.Phase, held.Reason)
 	}
 	if want := "False:ContainersNotReady:containers with unready status: [a b]"; ready(held) != want {
 		t.Errorf("KBL-67: while it is held back Ready is %s, want %s", ready(held), want)
 	}
-	let := Merge(live, wanted, false, time.Unix(1e9, 0))
+	let := Merge(live, wanted, Facts{}, time.Unix(1e9, 0))
 	if let.Phase != corev1.PodFailed || let.Reason != "Evicted" || ready(let) != "False:PodFailed:" {
 		t.Errorf("KBL-67: then it is %s %s, Ready %s", let.Phase, let.Reason, ready(let))
 	}
@@ -241,7 +241,7 @@ func TestMerge(t *testing.T) {
 		t.Error("KBL-67: a condition of others is lost")
 	}
 	live.Status.Phase = corev1.PodSucceeded
-	if again := Merge(live, corev1.PodStatus{Phase: corev1.PodRunning}, false, time.Unix(1e9, 0)); again.Phase != corev1.PodSucceeded {
+	if again := Merge(live, corev1.PodStatus{Phase: corev1.PodRunning}, Facts{}, time.Unix(1e9, 0)); again.Phase != corev1.PodSucceeded {
 		t.Errorf("a final phase became %s", again.Phase)
 	}
 }

@@ -87,7 +87,7 @@ type Reporter struct {
 type entry struct {
 	pod      *corev1.Pod
 	status   corev1.PodStatus
-	mayRun   bool
+	facts    Facts
 	finished bool
 	// version counts changes; accepted is the version that the API has.
 	version, accepted uint64
@@ -110,7 +110,7 @@ func (r *Reporter) Report(pod *corev1.Pod, seen podstate.Pod, facts Facts) corev
 		Pod: pod, Seen: seen, Old: e.status, Facts: facts,
 		HostIP: r.cfg.HostIP, Compat: r.cfg.Compat, Now: r.cfg.Clock.Now(),
 	})
-	r.set(e, pod, status, facts.MayRun)
+	r.set(e, pod, status, facts)
 	return status
 }
 
@@ -126,7 +126,7 @@ func (r *Reporter) Reject(pod *corev1.Pod, reason, message string) {
 	if status.StartTime == nil {
 		status.StartTime = &metav1.Time{Time: r.cfg.Clock.Now().Truncate(time.Second)}
 	}
-	r.set(r.entry(pod), pod, status, false)
+	r.set(r.entry(pod), pod, status, Facts{Ended: true})
 }
 
 // Finish reports that nothing of the pod is left on the node (KBL-62). If the pod is
@@ -137,7 +137,7 @@ func (r *Reporter) Finish(pod *corev1.Pod) {
 	e := r.entry(pod)
 	e.finished = true
 	e.version++
-	r.set(e, pod, Terminate(pod, e.status, r.cfg.Compat), false)
+	r.set(e, pod, Terminate(pod, e.status, r.cfg.Compat), Facts{Ended: true})
 	r.enqueue(pod.UID, e)
 }
 
@@ -180,12 +180,12 @@ func (r *Reporter) entry(pod *corev1.Pod) *entry {
 	return e
 }
 
-func (r *Reporter) set(e *entry, pod *corev1.Pod, status corev1.PodStatus, mayRun bool) {
+func (r *Reporter) set(e *entry, pod *corev1.Pod, status corev1.PodStatus, facts Facts) {
 	e.pod = pod
-	if e.version > 0 && e.mayRun == mayRun && apiequality.Semantic.DeepEqual(e.status, status) {
+	if e.version > 0 && e.facts.MayRun == facts.MayRun && apiequality.Semantic.DeepEqual(e.status, status) {
 		return
 	}
-	e.status, e.mayRun = status, mayRun
+	e.status, e.facts = status, facts
 	e.version++
 	r.enqueue(pod.UID, e)
 }
@@ -297,7 +297,7 @@ func (r *Reporter) step(ctx context.Context, uid types.UID, e *entry) error {
 	r.mu.Lock()
 	now := *e
 	r.mu.Unlock()
-	live, err := r.look(ctx, uid, now, false)
+	live, err := r.look(ctx, uid, now)
 	for range tries {
 		if live == nil || err != nil {
 			return err
@@ -305,7 +305,7 @@ func (r *Reporter) step(ctx context.Context, uid types.UID, e *entry) error {
 		if live, err = r.store(ctx, live, now); !apierrors.IsConflict(err) {
 			break
 		}
-		live, err = r.look(ctx, uid, now, true)
+		live, err = r.ask(ctx, uid, now)
 	}
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -322,17 +322,22 @@ func (r *Reporter) step(ctx context.Context, uid types.UID, e *entry) error {
 
 // look is the API's object of the UID: nil when there is none, or when its name belongs
 // to another UID, whose pod this status must never touch.
-func (r *Reporter) look(ctx context.Context, uid types.UID, e entry, ask bool) (*corev1.Pod, error) {
+func (r *Reporter) look(ctx context.Context, uid types.UID, e entry) (*corev1.Pod, error) {
 	copied, known := r.cfg.Copies.Get(uid)
 	if known && copied == nil {
-		return nil, nil //nolint:nilnil // no object and no error: the watch showed it deleted
+		return nil, nil // no object and no error: the watch showed it deleted
 	}
-	if live := podset.Newer(copied, e.answer); live != nil && !ask {
+	if live := podset.Newer(copied, e.answer); live != nil {
 		return live, nil
 	}
+	return r.ask(ctx, uid, e)
+}
+
+// ask is look by a GET.
+func (r *Reporter) ask(ctx context.Context, uid types.UID, e entry) (*corev1.Pod, error) {
 	obj, err := r.cfg.API.Get(ctx, r.target(e.pod, ""), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // ignored, as upstream does
+		return nil, nil // ignored, as upstream does
 	}
 	if err != nil {
 		return nil, fmt.Errorf("get pod %s: %w", keyOf(e.pod), err)
@@ -343,14 +348,14 @@ func (r *Reporter) look(ctx context.Context, uid types.UID, e entry, ask bool) (
 	}
 	if live.UID != uid {
 		r.Forget(uid)
-		return nil, nil //nolint:nilnil // another pod has the name now
+		return nil, nil // another pod has the name now
 	}
 	return live, nil
 }
 
 // store updates the status unless nothing differs, and returns the API's object.
 func (r *Reporter) store(ctx context.Context, live *corev1.Pod, e entry) (*corev1.Pod, error) {
-	merged := Merge(live, e.status, e.mayRun, r.cfg.Clock.Now())
+	merged := Merge(live, e.status, e.facts, r.cfg.Clock.Now())
 	if apiequality.Semantic.DeepEqual(live.Status, merged) {
 		return live, nil
 	}
