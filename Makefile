@@ -22,7 +22,7 @@ vet: ## go vet, inside the workspace
 	go vet $(PACKAGES)
 
 build: ## bin/podfall, one static binary
-	go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/podfall ./cmd/podfall
+	go build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/podfall ./cmd/podfall
 
 test: build ## every test; the ones over processes use bin/podfall
 	go test $(PACKAGES)

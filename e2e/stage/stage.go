@@ -100,6 +100,7 @@ func New(t testing.TB, cfg Config) *Cluster {
 	for i := range cfg.Nodes {
 		c.addNode(fmt.Sprintf("node-%d", i+1))
 	}
+	c.Settle()
 	return c
 }
 

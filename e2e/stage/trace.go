@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"slices"
 	"strings"
@@ -195,7 +196,7 @@ func Summary(pod *corev1.Pod) string {
 	text := fmt.Sprintf("%d/%d %s gen=%d/%d", ready, len(pod.Spec.Containers), podview.View{}.PodStatus(pod),
 		pod.Status.ObservedGeneration, pod.Generation)
 	if pod.DeletionTimestamp != nil {
-		text += fmt.Sprintf(" deadline=%+.0fs grace=%d", time.Until(pod.DeletionTimestamp.Time).Seconds(), *pod.DeletionGracePeriodSeconds)
+		text += fmt.Sprintf(" deadline=%+ds grace=%d", int64(math.Round(time.Until(pod.DeletionTimestamp.Time).Seconds())), *pod.DeletionGracePeriodSeconds)
 	}
 	if len(pod.Finalizers) > 0 {
 		text += " finalizers=" + strings.Join(pod.Finalizers, ",")
