@@ -19,6 +19,8 @@ type fence struct {
 	newest map[proto.Identity]proto.Boot
 }
 
+func newFence() fence { return fence{newest: make(map[proto.Identity]proto.Boot)} }
+
 func (f *fence) admit(id proto.Identity, boot proto.Boot) error {
 	if _, node := id.NodeName(); !node && id != proto.Controllers {
 		return nil

@@ -110,8 +110,7 @@ func notServed(detail string) error {
 
 // checkTarget asks whether the verb goes with what it is aimed at.
 func checkTarget(a admission.Attributes) error {
-	switch a.Identity {
-	case proto.Kubelet, proto.Runtime:
+	if a.Identity == proto.Kubelet || a.Identity == proto.Runtime {
 		return apierrors.NewForbidden(a.Kind.GroupResource(), a.Name, fmt.Errorf("identity %q belongs on a node bus", a.Identity))
 	}
 	if !slices.Contains(proto.Verbs(), a.Verb) {

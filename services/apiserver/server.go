@@ -34,7 +34,7 @@ type server struct {
 func newServer(cfg Config, api *verbs.API) *server {
 	return &server{
 		bus: cfg.Bus, api: api, boot: cfg.Boot, clock: cfg.Clock, log: cfg.Log, ready: cfg.Ready,
-		fence: fence{newest: map[proto.Identity]proto.Boot{}},
+		fence: newFence(),
 		turns: turns{taken: map[string]*turn{}},
 	}
 }

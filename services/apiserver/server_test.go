@@ -72,7 +72,7 @@ func TestBadInput(t *testing.T) {
 		s := newStage(t)
 		conns := map[string]*bus.Conn{"client:me": s.dial("client:me"), "kubelet": s.dial(proto.Kubelet)}
 		user := s.client("client:me")
-		user.create("p")
+		user.create()
 		w := user.watch(metav1.ListOptions{})
 		for _, row := range rows {
 			response, status := s.raw(conns[strings.Split(row.subject, ".")[1]], row.subject, row.data)
@@ -84,7 +84,7 @@ func TestBadInput(t *testing.T) {
 			}
 		}
 		w.nothing()
-		user.delete("p", grace(0))
+		user.delete(grace(0))
 	})
 }
 
@@ -92,8 +92,8 @@ func TestFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		user := s.client("client:me")
-		user.create("p")
-		user.bind("p", "n1")
+		user.create()
+		user.bind()
 		ask := func(id proto.Identity, boot string) int32 {
 			response, _ := s.raw(s.dial(id), "api."+id.Token()+".get.pods.default.p",
 				marshal(&proto.Request{Version: proto.Version, Operation: "op", Boot: boot}))
@@ -104,10 +104,16 @@ func TestFence(t *testing.T) {
 			boot string
 			want int32
 		}{
-			{"node:n1", "b2", 200}, {"node:n1", "b1", 403}, {"node:n1", "b2", 200}, {"node:n1", "b3", 200},
-			{"node:n1", "b2", 403}, {"node:n1", "", 403},
-			{"controllers", "b2", 200}, {"controllers", "b1", 403},
-			{"client:me", "b2", 200}, {"client:me", "b1", 200},
+			{"node:n1", "b2", 200},
+			{"node:n1", "b1", 403},
+			{"node:n1", "b2", 200},
+			{"node:n1", "b3", 200},
+			{"node:n1", "b2", 403},
+			{"node:n1", "", 403},
+			{"controllers", "b2", 200},
+			{"controllers", "b1", 403},
+			{"client:me", "b2", 200},
+			{"client:me", "b1", 200},
 		}
 		for _, row := range rows {
 			if got := ask(row.id, row.boot); got != row.want {
@@ -122,11 +128,11 @@ func TestNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		user, other := s.client("client:me"), s.client(proto.Node("n2"))
-		user.create("p")
-		user.bind("p", "n1")
+		user.create()
+		user.bind()
 		w := user.watch(metav1.ListOptions{})
 		ctx := t.Context()
-		pod := user.get("p")
+		pod := user.get()
 		_, get := other.api.Get(ctx, pods("p", ""), metav1.GetOptions{})
 		_, list := other.api.List(ctx, pods("", ""), metav1.ListOptions{})
 		_, watch := other.api.Watch(ctx, pods("", ""), metav1.ListOptions{FieldSelector: "spec.nodeName=n1"})

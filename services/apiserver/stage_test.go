@@ -29,7 +29,7 @@ type stage struct {
 	halt func()
 }
 
-func newStage(t testing.TB, change ...func(*apiserver.Config)) *stage {
+func newStage(t testing.TB) *stage {
 	t.Helper()
 	hub, err := bus.StartServer(t.Context(), bus.ServerConfig{Port: bus.InProcessOnly})
 	if err != nil {
@@ -38,9 +38,6 @@ func newStage(t testing.TB, change ...func(*apiserver.Config)) *stage {
 	t.Cleanup(hub.Close)
 	s := &stage{t: t, hub: hub}
 	s.cfg = apiserver.Config{DataDir: t.TempDir(), Boot: "boot-1", NoSync: true}
-	for _, c := range change {
-		c(&s.cfg)
-	}
 	s.start()
 	t.Cleanup(func() { s.halt() })
 	return s
@@ -84,7 +81,7 @@ func (s *stage) connect(id proto.Identity) *bus.Conn {
 	return conn
 }
 
-// client is a party of the API.
+// client is a party of the API. All its pods are called p, and belong on n1.
 type client struct {
 	t   testing.TB
 	api *podapi.Client
@@ -99,11 +96,11 @@ func pods(name, sub string) podapi.Target {
 	return podapi.Target{Kind: kind, Namespace: "default", Name: name, Subresource: sub}
 }
 
-func (c *client) create(name string, change ...func(*corev1.Pod)) *corev1.Pod {
+func (c *client) create(change ...func(*corev1.Pod)) *corev1.Pod {
 	c.t.Helper()
 	pod := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "scripted"}}},
 	}
 	for _, f := range change {
@@ -125,50 +122,50 @@ func asPod(t testing.TB, obj any) *corev1.Pod {
 	return pod
 }
 
-func (c *client) bind(name, node string) {
+func (c *client) bind() {
 	c.t.Helper()
 	binding := &corev1.Binding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Binding"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
-		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default"},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: "n1"},
 	}
-	if _, err := c.api.Create(c.t.Context(), pods(name, "binding"), binding, metav1.CreateOptions{}); err != nil {
+	if _, err := c.api.Create(c.t.Context(), pods("p", "binding"), binding, metav1.CreateOptions{}); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-func (c *client) get(name string) *corev1.Pod {
+func (c *client) get() *corev1.Pod {
 	c.t.Helper()
-	obj, err := c.api.Get(c.t.Context(), pods(name, ""), metav1.GetOptions{})
+	obj, err := c.api.Get(c.t.Context(), pods("p", ""), metav1.GetOptions{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	return asPod(c.t, obj)
 }
 
-func (c *client) phase(name string, phase corev1.PodPhase) {
+func (c *client) phase(phase corev1.PodPhase) {
 	c.t.Helper()
-	pod := c.get(name)
+	pod := c.get()
 	pod.Status.Phase = phase
-	if _, err := c.api.Update(c.t.Context(), pods(name, "status"), pod, metav1.UpdateOptions{}); err != nil {
+	if _, err := c.api.Update(c.t.Context(), pods("p", "status"), pod, metav1.UpdateOptions{}); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-func (c *client) delete(name string, opts metav1.DeleteOptions) *corev1.Pod {
+func (c *client) delete(opts metav1.DeleteOptions) *corev1.Pod {
 	c.t.Helper()
-	obj, err := c.api.Delete(c.t.Context(), pods(name, ""), opts)
+	obj, err := c.api.Delete(c.t.Context(), pods("p", ""), opts)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	return asPod(c.t, obj)
 }
 
-func (c *client) finalize(name string) {
+func (c *client) finalize() {
 	c.t.Helper()
-	pod := c.get(name)
+	pod := c.get()
 	pod.Finalizers = nil
-	if _, err := c.api.Update(c.t.Context(), pods(name, ""), pod, metav1.UpdateOptions{}); err != nil {
+	if _, err := c.api.Update(c.t.Context(), pods("p", ""), pod, metav1.UpdateOptions{}); err != nil {
 		c.t.Fatal(err)
 	}
 }

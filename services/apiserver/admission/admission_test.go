@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,13 +13,15 @@ import (
 	"github.com/podfall/podfall/services/apiserver/admission"
 )
 
-func attributes(t *testing.T, id proto.Identity, verb proto.Verb, resource, sub, name string) admission.Attributes {
+// attributes are those of n1; what is "resource" or "resource/subresource".
+func attributes(t *testing.T, verb proto.Verb, what, name string) admission.Attributes {
 	t.Helper()
+	resource, sub, _ := strings.Cut(what, "/")
 	kind, ok := kinds.ByResource(resource)
 	if !ok {
 		t.Fatalf("no kind %s", resource)
 	}
-	a := admission.Attributes{Identity: id, Verb: verb, Kind: kind, Subresource: sub, Name: name}
+	a := admission.Attributes{Identity: proto.Node("n1"), Verb: verb, Kind: kind, Subresource: sub, Name: name}
 	if kind.Namespaced {
 		a.Namespace = "default"
 	}
@@ -49,7 +52,7 @@ func TestAuthorize(t *testing.T) {
 		for _, sub := range []string{"", "status", "binding"} {
 			for _, verb := range proto.Verbs() {
 				what := string(verb) + " " + resource + " " + sub
-				a := attributes(t, proto.Node("n1"), verb, resource, sub, "n1")
+				a := attributes(t, verb, resource+"/"+sub, "n1")
 				if err := admission.Authorize(a, ""); (err == nil) != allowed[what] {
 					t.Errorf("%s: %v", what, err)
 				}
@@ -63,7 +66,6 @@ func TestAuthorize(t *testing.T) {
 }
 
 func TestAuthorizeNames(t *testing.T) {
-	node := proto.Node("n1")
 	rows := []struct {
 		what     string
 		a        admission.Attributes
@@ -71,24 +73,24 @@ func TestAuthorizeNames(t *testing.T) {
 		want     string
 	}{
 		{
-			"another node's pods", attributes(t, node, proto.VerbList, "pods", "", ""), "spec.nodeName=n2",
+			"another node's pods", attributes(t, proto.VerbList, "pods", ""), "spec.nodeName=n2",
 			`pods is forbidden: node "n1" can only list pods with the field selector spec.nodeName=n1`,
 		},
-		{"its own pods", attributes(t, node, proto.VerbWatch, "pods", "", ""), "spec.nodeName=n1,status.phase!=Failed", ""},
+		{"its own pods", attributes(t, proto.VerbWatch, "pods", ""), "spec.nodeName=n1,status.phase!=Failed", ""},
 		{
-			"all but its own", attributes(t, node, proto.VerbWatch, "pods", "", ""), "spec.nodeName!=n1",
+			"all but its own", attributes(t, proto.VerbWatch, "pods", ""), "spec.nodeName!=n1",
 			`pods is forbidden: node "n1" can only watch pods with the field selector spec.nodeName=n1`,
 		},
 		{
-			"another node", attributes(t, node, proto.VerbUpdate, "nodes", "status", "n2"), "",
+			"another node", attributes(t, proto.VerbUpdate, "nodes/status", "n2"), "",
 			`nodes "n2" is forbidden: node "n1" is not allowed to modify node "n2"`,
 		},
 		{
-			"another node's lease", attributes(t, node, proto.VerbUpdate, "leases.coordination.k8s.io", "", "n2"), "",
+			"another node's lease", attributes(t, proto.VerbUpdate, "leases.coordination.k8s.io", "n2"), "",
 			`leases.coordination.k8s.io "n2" is forbidden: can only access node lease with the same name as the requesting node`,
 		},
 		{
-			"a node that names itself later", attributes(t, node, proto.VerbCreate, "nodes", "", ""), "", "",
+			"a node that names itself later", attributes(t, proto.VerbCreate, "nodes", ""), "", "",
 		},
 	}
 	for _, row := range rows {
@@ -100,7 +102,7 @@ func TestAuthorizeNames(t *testing.T) {
 			t.Errorf("%s: %v is no 403", row.what, err)
 		}
 	}
-	other := attributes(t, node, proto.VerbGet, "leases.coordination.k8s.io", "", "n1")
+	other := attributes(t, proto.VerbGet, "leases.coordination.k8s.io", "n1")
 	other.Namespace = "default"
 	if got, want := text(admission.Authorize(other, "")),
 		`leases.coordination.k8s.io "n1" is forbidden: can only access leases in the "kube-node-lease" system namespace`; got != want {
@@ -130,57 +132,57 @@ func TestAdmit(t *testing.T) {
 	}
 	taint := corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute}
 	rows := []struct {
-		id            string
-		verb          proto.Verb
-		resource, sub string
-		obj, old      kinds.Object
-		want          string
+		id       string
+		verb     proto.Verb
+		resource string
+		obj, old kinds.Object
+		want     string
 	}{
-		{"API-08 own pod", proto.VerbDelete, "pods", "", nil, pod("n1"), ""},
+		{"API-08 own pod", proto.VerbDelete, "pods", nil, pod("n1"), ""},
 		{
-			"API-08 another's pod", proto.VerbDelete, "pods", "", nil, pod("n2"),
+			"API-08 another's pod", proto.VerbDelete, "pods", nil, pod("n2"),
 			`pods "p" is forbidden: node "n1" can only delete pods with spec.nodeName set to itself`,
 		},
 		{
-			"API-08 nobody's pod", proto.VerbDelete, "pods", "", nil, pod(""),
+			"API-08 nobody's pod", proto.VerbDelete, "pods", nil, pod(""),
 			`pods "p" is forbidden: node "n1" can only delete pods with spec.nodeName set to itself`,
 		},
-		{"own status", proto.VerbPatch, "pods", "status", pod("n1"), pod("n1"), ""},
+		{"own status", proto.VerbPatch, "pods/status", pod("n1"), pod("n1"), ""},
 		{
-			"another's status", proto.VerbUpdate, "pods", "status", pod("n1"), pod("n2"),
+			"another's status", proto.VerbUpdate, "pods/status", pod("n1"), pod("n2"),
 			`pods "p" is forbidden: node "n1" can only update pod status for pods with spec.nodeName set to itself`,
 		},
 		{
-			"labels", proto.VerbUpdate, "pods", "status", pod("n1", labelled), pod("n1"),
+			"labels", proto.VerbUpdate, "pods/status", pod("n1", labelled), pod("n1"),
 			`pods "p" is forbidden: node "n1" cannot update labels through pod status`,
 		},
-		{"read its own", proto.VerbGet, "pods", "", nil, pod("n1"), ""},
+		{"read its own", proto.VerbGet, "pods", nil, pod("n1"), ""},
 		{
-			"read another's", proto.VerbGet, "pods", "", nil, pod("n2"),
+			"read another's", proto.VerbGet, "pods", nil, pod("n2"),
 			`pods "p" is forbidden: node "n1" can only get pods with spec.nodeName set to itself`,
 		},
-		{"API-08 mirror", proto.VerbCreate, "pods", "", pod("n1", mirror), nil, ""},
+		{"API-08 mirror", proto.VerbCreate, "pods", pod("n1", mirror), nil, ""},
 		{
-			"API-08 mirror elsewhere", proto.VerbCreate, "pods", "", pod("n2", mirror), nil,
+			"API-08 mirror elsewhere", proto.VerbCreate, "pods", pod("n2", mirror), nil,
 			`pods "p" is forbidden: node "n1" can only create pods with spec.nodeName set to itself`,
 		},
 		{
-			"API-08 no mirror", proto.VerbCreate, "pods", "", pod("n1"), nil,
+			"API-08 no mirror", proto.VerbCreate, "pods", pod("n1"), nil,
 			`pods "p" is forbidden: pod does not have "kubernetes.io/config.mirror" annotation, node "n1" can only create mirror pods`,
 		},
-		{"itself with taints", proto.VerbCreate, "nodes", "", node("n1", taint), nil, ""},
+		{"itself with taints", proto.VerbCreate, "nodes", node("n1", taint), nil, ""},
 		{
-			"itself without taints", proto.VerbUpdate, "nodes", "", node("n1"), node("n1", taint),
+			"itself without taints", proto.VerbUpdate, "nodes", node("n1"), node("n1", taint),
 			`nodes "p" is forbidden: node "n1" is not allowed to modify taints`,
 		},
-		{"its status", proto.VerbUpdate, "nodes", "status", node("n1", taint), node("n1", taint), ""},
+		{"its status", proto.VerbUpdate, "nodes/status", node("n1", taint), node("n1", taint), ""},
 		{
-			"another node", proto.VerbCreate, "nodes", "", node("n2"), nil,
+			"another node", proto.VerbCreate, "nodes", node("n2"), nil,
 			`nodes "p" is forbidden: node "n1" is not allowed to modify node "n2"`,
 		},
 	}
 	for _, row := range rows {
-		a := attributes(t, proto.Node("n1"), row.verb, row.resource, row.sub, "p")
+		a := attributes(t, row.verb, row.resource, "p")
 		if got := text(admission.Admit(a, row.obj, row.old)); got != row.want {
 			t.Errorf("%s:\n got %s\nwant %s", row.id, got, row.want)
 		}
@@ -195,12 +197,12 @@ func TestAdmit(t *testing.T) {
 
 func TestImmortal(t *testing.T) {
 	for name, refused := range map[string]bool{"default": true, "kube-system": true, "kube-public": true, "kube-node-lease": false, "shop": false} {
-		err := admission.Immortal(attributes(t, proto.Client("me"), proto.VerbDelete, "namespaces", "", name))
+		err := admission.Immortal(attributes(t, proto.VerbDelete, "namespaces", name))
 		if (err != nil) != refused {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := admission.Immortal(attributes(t, proto.Client("me"), proto.VerbDelete, "pods", "", "default")); err != nil {
+	if err := admission.Immortal(attributes(t, proto.VerbDelete, "pods", "default")); err != nil {
 		t.Error(err)
 	}
 }

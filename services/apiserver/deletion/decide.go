@@ -207,10 +207,10 @@ func finalizersAfter(obj kinds.Object, policy Policy, opts metav1.DeleteOptions)
 }
 
 func propagation(finalizers []string, policy Policy, opts metav1.DeleteOptions) metav1.DeletionPropagation {
-	switch {
-	case opts.OrphanDependents != nil && *opts.OrphanDependents:
+	switch orphan := OrphanDependents(opts); {
+	case orphan != nil && *orphan:
 		return metav1.DeletePropagationOrphan
-	case opts.OrphanDependents != nil:
+	case orphan != nil:
 		return metav1.DeletePropagationBackground
 	case opts.PropagationPolicy != nil:
 		return *opts.PropagationPolicy
@@ -225,6 +225,12 @@ func propagation(finalizers []string, policy Policy, opts metav1.DeleteOptions) 
 		return metav1.DeletePropagationBackground
 	}
 	return policy.Propagation
+}
+
+// OrphanDependents is the old way to ask for what happens to dependents: true orphans
+// them, false leaves them to the garbage collector, nil says nothing.
+func OrphanDependents(opts metav1.DeleteOptions) *bool {
+	return opts.OrphanDependents //nolint:staticcheck // clients still send it
 }
 
 // collectors reports whether finalizer belongs to the garbage collector.

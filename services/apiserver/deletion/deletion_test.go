@@ -24,7 +24,7 @@ func podPolicy() deletion.Policy {
 	return deletion.Policy{
 		Kind: schema.GroupKind{Kind: "Pod"},
 		Graceful: func(obj kinds.Object, asked *int64) (int64, bool) {
-			pod := obj.(*corev1.Pod)
+			pod, _ := obj.(*corev1.Pod)
 			switch {
 			case pod.Spec.NodeName == "", pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
 				return 0, true
@@ -63,6 +63,15 @@ func deleting(seconds int, grace int64) func(*corev1.Pod) {
 
 func held(finalizers ...string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Finalizers = finalizers }
+}
+
+// orphaning asks the old way and, unless policy is empty, the new way too.
+func orphaning(orphan bool, policy metav1.DeletionPropagation) metav1.DeleteOptions {
+	opts := metav1.DeleteOptions{OrphanDependents: &orphan} //nolint:staticcheck // clients still send it
+	if policy != "" {
+		opts.PropagationPolicy = &policy
+	}
+	return opts
 }
 
 func grace(seconds int64) metav1.DeleteOptions {
@@ -159,6 +168,8 @@ func TestPodDecisions(t *testing.T) {
 		{"API-49 order of the others is kept", pod(held("b.c/d", "orphan", "a.b/c")), propagate("Foreground", none), "Marked +30s grace=30 gen=2 [b.c/d a.b/c foregroundDeletion]"},
 		{"API-49 the object's own wins over the default", pod(held("orphan")), none, "Marked +30s grace=30 gen=2 [orphan]"},
 		{"API-49 Background strips both", pod(held("orphan")), propagate("Background", none), "Marked +30s grace=30 gen=2"},
+		{"API-49 the old way to orphan", pod(), orphaning(true, ""), "Marked +30s grace=30 gen=2 [orphan]"},
+		{"API-49 the old way not to", pod(held("orphan")), orphaning(false, ""), "Marked +30s grace=30 gen=2"},
 		{"API-50 Foreground holds a forced pod", pod(), propagate("Foreground", grace(0)), "Marked +0s grace=0 gen=2 [foregroundDeletion]"},
 		{"API-50 Orphan holds a forced pod", pod(), propagate("Orphan", grace(0)), "Marked +0s grace=0 gen=2 [orphan]"},
 		{"API-51 past grace a collector's finalizer may change", pod(deleting(0, 0), held("foregroundDeletion")), propagate("Orphan", none), "Marked +0s grace=0 gen=2 [orphan]"},
@@ -311,16 +322,19 @@ func TestRefusals(t *testing.T) {
 			moved + "UID in the precondition (u0) does not match the UID in record (u1). The object might have been deleted and then recreated",
 		},
 		{
-			"API-04 both ways to say orphan", pod(),
-			metav1.DeleteOptions{OrphanDependents: new(true), PropagationPolicy: new(metav1.DeletePropagationOrphan)}, 422,
+			"API-04 both ways to say orphan", pod(), orphaning(true, metav1.DeletePropagationOrphan), 422,
 			`DeleteOptions.meta.k8s.io "" is invalid: propagationPolicy: Invalid value: "Orphan": orphanDependents and deletionPropagation cannot be both set`,
 		},
 		{
-			"API-04 an unknown policy", pod(), metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletionPropagation("Sideways"))}, 422,
+			"API-04 an unknown policy", pod(),
+			metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletionPropagation("Sideways"))},
+			422,
 			`DeleteOptions.meta.k8s.io "" is invalid: propagationPolicy: Unsupported value: "Sideways": supported values: "Foreground", "Background", "Orphan", "nil"`,
 		},
 		{
-			"API-04 an unknown dry run", pod(), metav1.DeleteOptions{DryRun: []string{"Some"}}, 422,
+			"API-04 an unknown dry run", pod(),
+			metav1.DeleteOptions{DryRun: []string{"Some"}},
+			422,
 			`DeleteOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["Some"]: supported values: "All"`,
 		},
 	}

@@ -110,7 +110,7 @@ func deleted(req Request, last store.Event, opts metav1.DeleteOptions) (*proto.R
 // marked is the code for an object that stays. 202 is for those who asked for it in so
 // many words (API-06).
 func marked(opts metav1.DeleteOptions) int32 {
-	if opts.OrphanDependents != nil && !*opts.OrphanDependents {
+	if orphan := deletion.OrphanDependents(opts); orphan != nil && !*orphan {
 		return http.StatusAccepted
 	}
 	return http.StatusOK

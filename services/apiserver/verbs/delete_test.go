@@ -77,15 +77,15 @@ func TestDelete(t *testing.T) {
 		},
 		{id: "API-23 pending", before: first(nil), opts: propagate("Foreground"), answer: "p +30s grace=30 gen=2"},
 		{
-			id: "API-06 marked", opts: &metav1.DeleteOptions{OrphanDependents: new(false)}, code: 202,
+			id: "API-06 marked", opts: orphaning(&metav1.DeleteOptions{}, false), code: 202,
 			answer: "p +30s grace=30 gen=2", events: "MODIFIED p +30s grace=30 gen=2",
 		},
 		{
-			id: "API-06 pending", before: first(nil), opts: &metav1.DeleteOptions{OrphanDependents: new(false)}, code: 202,
+			id: "API-06 pending", before: first(nil), opts: orphaning(&metav1.DeleteOptions{}, false), code: 202,
 			answer: "p +30s grace=30 gen=2",
 		},
 		{
-			id: "API-06 removed", opts: &metav1.DeleteOptions{GracePeriodSeconds: new(int64(0)), OrphanDependents: new(false)},
+			id: "API-06 removed", opts: orphaning(grace(0), false),
 			answer: "p +0s grace=0 gen=2", events: "MODIFIED p +0s grace=0 gen=2\nDELETED p +0s grace=0 gen=2",
 		},
 		{

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,7 +34,7 @@ type rig struct {
 	api   *verbs.API
 	store *store.Store
 	hold  chan chan struct{} // a commit that finds something in here waits for it
-	asked int
+	asked atomic.Int64
 	stop  func()
 }
 
@@ -165,9 +166,8 @@ func (r *rig) request(a ask) verbs.Request {
 	if a.as == "" {
 		a.as = "client:test"
 	}
-	r.asked++
 	if a.operation == "" {
-		a.operation = "op-" + strconv.Itoa(r.asked)
+		a.operation = "op-" + strconv.FormatInt(r.asked.Add(1), 10)
 	}
 	envelope := &proto.Request{Version: proto.Version, Operation: a.operation, ContentType: a.contentType}
 	if a.options != nil {
@@ -364,6 +364,12 @@ func (r *rig) phase(name string, phase corev1.PodPhase) {
 
 func grace(seconds int64) *metav1.DeleteOptions {
 	return &metav1.DeleteOptions{GracePeriodSeconds: &seconds}
+}
+
+// orphaning asks the old way for dependents to be orphaned, or not.
+func orphaning(opts *metav1.DeleteOptions, orphan bool) *metav1.DeleteOptions {
+	opts.OrphanDependents = &orphan //nolint:staticcheck // API-06 is about this field
+	return opts
 }
 
 func deletePod(name string, opts *metav1.DeleteOptions) ask {
