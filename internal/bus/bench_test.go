@@ -18,7 +18,7 @@ var payload = make([]byte, 1500)
 func BenchmarkRequest(b *testing.B) {
 	b.Run("bus", func(b *testing.B) {
 		s := overTCP(b)
-		client := busPair(b, s)
+		client := busPair(s)
 		b.ReportAllocs()
 		for b.Loop() {
 			if _, err := client.Request(b.Context(), proto.APIServer, askAsAnn, payload); err != nil {
@@ -36,7 +36,7 @@ func BenchmarkRequest(b *testing.B) {
 		}
 	})
 	b.Run("bus-parallel", func(b *testing.B) {
-		client := busPair(b, overTCP(b))
+		client := busPair(overTCP(b))
 		b.SetParallelism(32)
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
@@ -61,10 +61,10 @@ func BenchmarkRequest(b *testing.B) {
 	})
 }
 
-func busPair(b *testing.B, s *stand) *bus.Conn {
+func busPair(s *stand) *bus.Conn {
 	api, client := s.dial(proto.APIServer), s.dial(ann)
-	s.serve(api, "api.>", echo)
-	s.await(client, proto.APIServer, askAsAnn)
+	s.serve(api, echo)
+	s.await(client, askAsAnn)
 	return client
 }
 
@@ -146,14 +146,14 @@ func BenchmarkStream(b *testing.B) {
 	s := overTCP(b)
 	api, client := s.dial(proto.APIServer), s.dial(ann)
 	part := make([]byte, 32<<10)
-	s.serve(api, "api.>", func(ctx context.Context, call *bus.Call) {
+	s.serve(api, func(ctx context.Context, call *bus.Call) {
 		for i := range 32 {
 			if call.Send(ctx, part, i < 31) != nil {
 				return
 			}
 		}
 	})
-	s.await(client, proto.APIServer, askAsAnn)
+	s.await(client, askAsAnn)
 	b.SetBytes(1 << 20)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -89,7 +89,7 @@ type Config struct {
 type Conn struct {
 	id      proto.Identity
 	connect func() (*session, error)
-	note    func(level slog.Level, message string, args ...any)
+	log     *slog.Logger
 	inbox   inbox
 	changes chan bool
 	broken  chan *session
@@ -124,24 +124,20 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 }
 
 func newConn(ctx context.Context, cfg Config) (*Conn, error) {
-	log := cfg.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	ctx = context.WithoutCancel(ctx)
 	c := &Conn{
-		id: cfg.Identity,
-		note: func(level slog.Level, message string, args ...any) {
-			log.Log(ctx, level, message, args...)
-		},
+		id:      cfg.Identity,
+		log:     cfg.Log,
 		changes: make(chan bool, 1),
 		broken:  make(chan *session, 1),
 		subs:    map[*Subscription]struct{}{},
 	}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
 	// Twelve characters keep apart the inboxes of several connections of one identity.
 	c.inbox.init(c.id, strings.ToLower(rand.Text()[:12]))
 	var err error
-	c.connect, err = c.connector(cfg)
+	c.connect, err = c.connector(context.WithoutCancel(ctx), cfg)
 	return c, err
 }
 
@@ -226,15 +222,15 @@ func (c *Conn) cause(s *session, err error, size int) error {
 }
 
 // failed is told what NATS finds out later than the call that caused it.
-func (c *Conn) failed(sub *nats.Subscription, err error) {
+func (c *Conn) failed(ctx context.Context, sub *nats.Subscription, err error) {
 	switch {
 	case errors.Is(err, nats.ErrSlowConsumer):
-		c.note(slog.LevelInfo, "bus reader has missed messages", "identity", c.id, "subject", sub.Subject)
+		c.log.InfoContext(ctx, "bus reader has missed messages", "identity", c.id, "subject", sub.Subject)
 	case errors.Is(err, nats.ErrPermissionViolation):
-		c.note(slog.LevelWarn, "bus refused a message", "identity", c.id, "error", err)
+		c.log.WarnContext(ctx, "bus refused a message", "identity", c.id, "error", err)
 		c.refused(err)
 	default:
-		c.note(slog.LevelInfo, "bus connection in trouble", "identity", c.id, "error", err)
+		c.log.InfoContext(ctx, "bus connection in trouble", "identity", c.id, "error", err)
 	}
 }
 

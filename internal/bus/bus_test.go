@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +23,7 @@ func TestSenderGivesUpOnASilentReader(t *testing.T) {
 		sent := 0
 		result := make(chan error, 1)
 		var stuck time.Time
-		s.serve(api, "api.>", func(ctx context.Context, call *bus.Call) {
+		s.serve(api, func(ctx context.Context, call *bus.Call) {
 			for {
 				if err := call.Send(ctx, []byte("part"), true); err != nil {
 					result <- err
@@ -32,7 +33,7 @@ func TestSenderGivesUpOnASilentReader(t *testing.T) {
 				stuck = time.Now()
 			}
 		})
-		s.await(client, proto.APIServer, askAsAnn)
+		s.await(client, askAsAnn)
 		read := 0
 		var last error
 		for _, err := range client.Stream(bounded(t), proto.APIServer, askAsAnn, nil) {
@@ -59,7 +60,7 @@ func TestSendEndsWithItsContext(t *testing.T) {
 		s := inProcess(t)
 		api, client := s.dial(proto.APIServer), s.dial(ann)
 		result := make(chan error, 1)
-		s.serve(api, "api.>", func(ctx context.Context, call *bus.Call) {
+		s.serve(api, func(ctx context.Context, call *bus.Call) {
 			ctx, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			var err error
@@ -68,8 +69,11 @@ func TestSendEndsWithItsContext(t *testing.T) {
 			}
 			result <- err
 		})
-		s.await(client, proto.APIServer, askAsAnn)
-		for range client.Stream(bounded(t), proto.APIServer, askAsAnn, nil) {
+		s.await(client, askAsAnn)
+		for _, err := range client.Stream(bounded(t), proto.APIServer, askAsAnn, nil) {
+			if err != nil {
+				t.Errorf("Stream: %v", err)
+			}
 			if err := <-result; !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("Send: %v, want %v", err, context.DeadlineExceeded)
 			}
@@ -82,8 +86,8 @@ func TestRequestEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inProcess(t)
 		api, client := s.dial(proto.APIServer), s.dial(ann)
-		s.serve(api, "api.>", func(ctx context.Context, _ *bus.Call) { <-ctx.Done() })
-		s.await(client, proto.APIServer, askAsAnn)
+		s.serve(api, func(ctx context.Context, _ *bus.Call) { <-ctx.Done() })
+		s.await(client, askAsAnn)
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
@@ -103,12 +107,12 @@ func TestServeIsBounded(t *testing.T) {
 		api, client := s.dial(proto.APIServer), s.dial(ann)
 		running := make(chan struct{}, 2000)
 		leave := make(chan struct{})
-		s.serve(api, "api.>", func(ctx context.Context, call *bus.Call) {
+		s.serve(api, func(ctx context.Context, call *bus.Call) {
 			running <- struct{}{}
 			<-leave
 			echo(ctx, call)
 		})
-		s.await(client, proto.APIServer, askAsAnn)
+		s.await(client, askAsAnn)
 		results := make(chan error, 1100)
 		for range 1100 {
 			go func() {
@@ -167,13 +171,13 @@ func TestDeadPeerIsNoticed(t *testing.T) {
 
 func TestDialWaitsForTheBus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var server *bus.Server
+		var server atomic.Pointer[bus.Server]
 		dial := func(ctx context.Context) (*bus.Conn, error) {
 			return bus.Dial(ctx, bus.Config{Identity: ann, InProcess: func() (net.Conn, error) {
-				if server == nil {
+				if server.Load() == nil {
 					return nil, net.ErrClosed
 				}
-				return server.InProcessConn()
+				return server.Load().InProcessConn()
 			}})
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -190,7 +194,7 @@ func TestDialWaitsForTheBus(t *testing.T) {
 			connected <- err
 		}()
 		time.Sleep(time.Hour)
-		server = startServer(t, bus.ServerConfig{Port: bus.InProcessOnly})
+		server.Store(startServer(t, bus.ServerConfig{Port: bus.InProcessOnly}))
 		if err := <-connected; err != nil {
 			t.Errorf("Dial: %v", err)
 		}
@@ -201,8 +205,8 @@ func TestEverythingEndsWithClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inProcess(t)
 		api, client := s.dial(proto.APIServer), s.dial(ann)
-		s.serve(api, "api.>", func(ctx context.Context, _ *bus.Call) { <-ctx.Done() })
-		s.await(client, proto.APIServer, askAsAnn)
+		s.serve(api, func(ctx context.Context, _ *bus.Call) { <-ctx.Done() })
+		s.await(client, askAsAnn)
 		sub := subscribe(t, client, "watch.cluster.g1", 1)
 		ended := make(chan error, 3)
 		go func() {

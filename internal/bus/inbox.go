@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"sync"
@@ -111,12 +112,12 @@ func (in *inbox) failRequests(subject string, err error) {
 
 // hear takes one message of the inbox. A part of an answer that nobody waits for any
 // more is answered with the news that the reader is gone, so that its sender stops.
-func (c *Conn) hear(msg *nats.Msg) {
+func (c *Conn) hear(ctx context.Context, msg *nats.Msg) {
 	if c.inbox.deliver(msg) || msg.Reply == "" {
 		return
 	}
 	sender, _, _ := strings.Cut(strings.TrimPrefix(msg.Subject, c.inbox.self), ".")
 	if c.mayCredit(sender, msg.Reply) {
-		c.tellGone(msg.Reply)
+		c.tellGone(ctx, msg.Reply)
 	}
 }

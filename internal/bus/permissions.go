@@ -27,14 +27,15 @@ func PermissionsFor(id proto.Identity) Permissions {
 		Publish:   []string{proto.RootReply + ".*." + self + ".>"},
 		Subscribe: []string{proto.RootReply + "." + self + ".>"},
 	}
-	switch id {
-	case proto.Kubelet:
+	if id == proto.Kubelet {
 		p.Publish = append(p.Publish, proto.RootCRI+".>")
 		return p
-	case proto.Runtime:
+	}
+	if id == proto.Runtime {
 		p.Subscribe = append(p.Subscribe, proto.RootCRI+".>")
 		return p
-	case proto.APIServer:
+	}
+	if id == proto.APIServer {
 		p.Publish = append(p.Publish, proto.RootWatch+".>")
 		p.Subscribe = append(p.Subscribe, proto.RootAPI+".>")
 		return p

@@ -2,6 +2,7 @@ package bus_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,7 +59,9 @@ func TestCallPresent(t *testing.T) {
 		}
 		want("the requester waits", true)
 		giveUp()
-		<-gaveUp
+		if err := <-gaveUp; !errors.Is(err, context.Canceled) {
+			t.Errorf("Request: %v, want %v", err, context.Canceled)
+		}
 		want("the requester gave up", true)
 		asker.Close()
 		synctest.Wait()

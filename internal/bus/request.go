@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"log/slog"
 	"strconv"
 	"strings"
 
@@ -96,7 +95,7 @@ func (c *Conn) Request(ctx context.Context, to proto.Identity, subject string, d
 		if p.err == nil && p.credit != "" {
 			p.err = errInParts
 			if c.mayCredit(to.Token(), p.credit) {
-				c.tellGone(p.credit)
+				c.tellGone(ctx, p.credit)
 			}
 		}
 		if p.err != nil {
@@ -156,7 +155,7 @@ func (r *reader) read(ctx context.Context, yield func([]byte, error) bool) error
 		select {
 		case p = <-r.answer.parts:
 		case <-ctx.Done():
-			r.leave()
+			r.leave(ctx)
 			return ctx.Err()
 		}
 		if p.err != nil {
@@ -170,7 +169,7 @@ func (r *reader) read(ctx context.Context, yield func([]byte, error) bool) error
 		}
 		if !yield(p.data, nil) {
 			if p.credit != "" {
-				r.leave()
+				r.leave(ctx)
 			}
 			return nil
 		}
@@ -192,9 +191,9 @@ func (r *reader) grant() error {
 	return r.conn.send(r.credit, "", strconv.AppendInt(nil, int64(r.count), 10))
 }
 
-func (r *reader) leave() {
+func (r *reader) leave(ctx context.Context) {
 	if r.credit != "" {
-		r.conn.tellGone(r.credit)
+		r.conn.tellGone(ctx, r.credit)
 	}
 }
 
@@ -206,8 +205,8 @@ func (c *Conn) mayCredit(responder, subject string) bool {
 
 // tellGone lets the sender of an answer know that nobody reads it. When it does not
 // arrive, the sender finds out by the silence.
-func (c *Conn) tellGone(credit string) {
+func (c *Conn) tellGone(ctx context.Context, credit string) {
 	if err := c.send(credit, "", []byte(gone)); err != nil {
-		c.note(slog.LevelDebug, "could not stop an answer", "identity", c.id, "error", err)
+		c.log.DebugContext(ctx, "could not stop an answer", "identity", c.id, "error", err)
 	}
 }

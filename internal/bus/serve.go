@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
@@ -114,12 +113,12 @@ func (d *desk) work(ctx context.Context) {
 func (d *desk) answer(ctx context.Context, msg *nats.Msg) {
 	from, ok := d.conn.requester(msg)
 	if !ok {
-		d.conn.note(slog.LevelWarn, "request with a foreign reply subject dropped",
+		d.conn.log.WarnContext(ctx, "request with a foreign reply subject dropped",
 			"identity", d.conn.id, "subject", msg.Subject, "reply", msg.Reply)
 		return
 	}
 	call := &Call{Subject: msg.Subject, Data: msg.Data, conn: d.conn, reply: msg.Reply, from: from}
-	defer call.end()
+	defer call.end(ctx)
 	d.handle(ctx, call)
 }
 
@@ -146,7 +145,7 @@ var errEnded = errors.New("bus: the answer has ended")
 // behind, Send waits: until ctx ends, the connection breaks, the reader leaves
 // ([ErrGone]) or has consumed nothing for 30 seconds (ErrGone too). It keeps no
 // reference to data. A Call's methods may be used by one goroutine at a time.
-func (call *Call) Send(ctx context.Context, data []byte, more bool) error {
+func (call *Call) Send(ctx context.Context, data []byte, more bool) error { //nolint:revive // "more" is data of the protocol
 	if call.ended {
 		return errEnded
 	}
@@ -184,7 +183,7 @@ func (call *Call) window() *credit {
 }
 
 // end tells the requester of a call that was not answered to the end.
-func (call *Call) end() {
+func (call *Call) end(ctx context.Context) {
 	call.forget()
 	if call.ended {
 		return
@@ -192,7 +191,7 @@ func (call *Call) end() {
 	msg := nats.NewMsg(call.reply)
 	msg.Header.Set(headerEnd, "1")
 	if err := call.conn.current.Load().nc.PublishMsg(msg); err != nil {
-		call.conn.note(slog.LevelDebug, "could not abandon a call",
+		call.conn.log.DebugContext(ctx, "could not abandon a call",
 			"identity", call.conn.id, "subject", call.Subject, "error", err)
 	}
 }

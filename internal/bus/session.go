@@ -3,8 +3,8 @@ package bus
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,8 +42,8 @@ func (s *session) alive() bool {
 	}
 }
 
-// connector makes the function that tries once to connect.
-func (c *Conn) connector(cfg Config) (func() (*session, error), error) {
+// connector makes the function that tries once to connect. The log gets ctx.
+func (c *Conn) connector(ctx context.Context, cfg Config) (func() (*session, error), error) {
 	options := []nats.Option{
 		nats.Name(string(cfg.Identity)),
 		nats.Timeout(dialTimeout),
@@ -55,7 +55,7 @@ func (c *Conn) connector(cfg Config) (func() (*session, error), error) {
 		nats.ReconnectBufSize(-1),
 		// A server behind a link would otherwise tell its clients the way around it.
 		nats.IgnoreDiscoveredServers(),
-		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) { c.failed(sub, err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) { c.failed(ctx, sub, err) }),
 	}
 	if cfg.InProcess != nil {
 		options = append(options, nats.InProcessServer(inProcess(cfg.InProcess)))
@@ -73,7 +73,7 @@ func (c *Conn) connector(cfg Config) (func() (*session, error), error) {
 	}
 	return func() (*session, error) {
 		s := &session{ended: make(chan struct{})}
-		own := append(options[:len(options):len(options)],
+		own := append(slices.Clip(options),
 			nats.ClosedHandler(func(*nats.Conn) { close(s.ended) }))
 		var err error
 		s.nc, err = nats.Connect(strings.Join(cfg.URLs, ","), own...)
@@ -104,12 +104,12 @@ func (c *Conn) keep(ctx context.Context) error {
 		}
 		// Whether what was asked has arrived cannot be known any more.
 		c.inbox.failAll(ErrDisconnected)
-		c.note(slog.LevelInfo, "bus connection lost", "identity", c.id, "error", s.nc.LastError())
+		c.log.InfoContext(ctx, "bus connection lost", "identity", c.id, "error", s.nc.LastError())
 		c.change(false)
-		if c.reconnect(ctx, func(error) error { return nil }) != nil {
-			return nil
+		if err := c.reconnect(ctx, func(error) error { return nil }); err != nil {
+			return fmt.Errorf("connect again: %w", err) // the end of ctx
 		}
-		c.note(slog.LevelInfo, "bus connection made again", "identity", c.id)
+		c.log.InfoContext(ctx, "bus connection made again", "identity", c.id)
 		c.change(true)
 	}
 }
@@ -120,7 +120,7 @@ func (c *Conn) reconnect(ctx context.Context, hopeless func(error) error) error 
 	for wait := retryFirst; ; wait = min(2*wait, retryLast) {
 		s, err := c.connect()
 		if err == nil {
-			if err = c.take(s); err == nil {
+			if err = c.take(ctx, s); err == nil {
 				return nil
 			}
 			s.nc.Close()
@@ -137,10 +137,10 @@ func (c *Conn) reconnect(ctx context.Context, hopeless func(error) error) error 
 
 // take makes s the current connection. What is sent on it from now on comes after its
 // subscriptions.
-func (c *Conn) take(s *session) error {
+func (c *Conn) take(ctx context.Context, s *session) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	answers, err := s.nc.Subscribe(c.inbox.subject(), func(msg *nats.Msg) { c.hear(msg) })
+	answers, err := s.nc.Subscribe(c.inbox.subject(), func(msg *nats.Msg) { c.hear(ctx, msg) })
 	if err != nil {
 		return fmt.Errorf("subscribe to answers: %w", err)
 	}

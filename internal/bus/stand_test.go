@@ -44,7 +44,7 @@ type keyring struct {
 }
 
 func newKeyring(t testing.TB) *keyring {
-	return &keyring{t: t, seeds: map[proto.Identity][]byte{}}
+	return &keyring{t: t, seeds: make(map[proto.Identity][]byte)}
 }
 
 func (k *keyring) add(ids ...proto.Identity) *keyring {
@@ -105,13 +105,13 @@ func (s *stand) dial(id proto.Identity) *bus.Conn {
 	return conn
 }
 
-// serve runs a handler until the test ends.
-func (s *stand) serve(conn *bus.Conn, subject string, h bus.Handler) {
+// serve runs a handler as the apiserver until the test ends.
+func (s *stand) serve(conn *bus.Conn, h bus.Handler) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	ended := make(chan error, 1)
 	go func() {
-		ended <- conn.Serve(ctx, subject, func(ctx context.Context, call *bus.Call) {
+		ended <- conn.Serve(ctx, "api.>", func(ctx context.Context, call *bus.Call) {
 			if string(call.Data) == probe {
 				echo(ctx, call)
 				return
@@ -122,19 +122,19 @@ func (s *stand) serve(conn *bus.Conn, subject string, h bus.Handler) {
 	s.t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
-			s.t.Errorf("Serve %s: %v", subject, err)
+			s.t.Errorf("Serve: %v", err)
 		}
 	})
 }
 
 const probe = "are you there?"
 
-// await returns when requests on subject are answered.
-func (s *stand) await(conn *bus.Conn, to proto.Identity, subject string) {
+// await returns when the apiserver answers requests on subject.
+func (s *stand) await(conn *bus.Conn, subject string) {
 	s.t.Helper()
 	ctx := bounded(s.t)
 	for {
-		_, err := conn.Request(ctx, to, subject, []byte(probe))
+		_, err := conn.Request(ctx, proto.APIServer, subject, []byte(probe))
 		if err == nil {
 			return
 		}

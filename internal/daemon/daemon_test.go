@@ -111,7 +111,7 @@ func TestGroupEndsAllWhenOneFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		group := daemon.NewGroup(t.Context())
 		group.Go(untilEnd)
-		group.Go(func(ctx context.Context) error {
+		group.Go(func(context.Context) error {
 			group.Go(untilEnd)
 			return errBroken
 		})
