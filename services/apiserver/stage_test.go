@@ -29,7 +29,7 @@ type stage struct {
 	halt func()
 }
 
-func newStage(t testing.TB) *stage {
+func newStage(t testing.TB, change ...func(*apiserver.Config)) *stage {
 	t.Helper()
 	hub, err := bus.StartServer(t.Context(), bus.ServerConfig{Port: bus.InProcessOnly})
 	if err != nil {
@@ -38,6 +38,9 @@ func newStage(t testing.TB) *stage {
 	t.Cleanup(hub.Close)
 	s := &stage{t: t, hub: hub}
 	s.cfg = apiserver.Config{DataDir: t.TempDir(), Boot: "boot-1", NoSync: true}
+	for _, c := range change {
+		c(&s.cfg)
+	}
 	s.start()
 	t.Cleanup(func() { s.halt() })
 	return s
