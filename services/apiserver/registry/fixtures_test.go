@@ -106,9 +106,16 @@ func causes(err error) string {
 	return strings.TrimSpace(b.String())
 }
 
+// failer is what a helper needs of a test, rapid's included.
+type failer interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // changed is document after lines of the form "JSON pointer = JSON value", which make
 // the parents that are missing; "gone" instead of a value removes.
-func changed(t testing.TB, document string, changes ...string) string {
+func changed(t failer, document string, changes ...string) string {
 	t.Helper()
 	var tree any
 	if err := json.Unmarshal([]byte(document), &tree); err != nil {

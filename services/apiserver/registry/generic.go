@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -24,6 +25,12 @@ type generic struct {
 func (s generic) PrepareForCreate(obj kinds.Object, _ time.Time) {
 	if status := member(obj, "Status"); status.IsValid() && status.CanSet() {
 		status.SetZero()
+	}
+	switch o := obj.(type) {
+	case *corev1.PersistentVolume:
+		o.Status.Phase = corev1.VolumePending
+	case *corev1.PersistentVolumeClaim:
+		o.Status.Phase = corev1.ClaimPending
 	}
 	if countsGeneration(s.kind) {
 		obj.SetGeneration(1)

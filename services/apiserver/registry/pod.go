@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -23,7 +24,7 @@ type podStrategy struct {
 	compat proto.Compat
 }
 
-func (s podStrategy) PrepareForCreate(obj kinds.Object, _ time.Time) {
+func (s podStrategy) PrepareForCreate(obj kinds.Object, now time.Time) {
 	pod := as[*corev1.Pod](obj)
 	defaultPod(pod)
 	admitPod(&pod.Spec)
@@ -34,7 +35,8 @@ func (s podStrategy) PrepareForCreate(obj kinds.Object, _ time.Time) {
 	if len(pod.Spec.SchedulingGates) > 0 {
 		pod.Status.Conditions = []corev1.PodCondition{{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated,
-			Message: "Scheduling is blocked due to non-empty scheduling gates",
+			Message:            "Scheduling is blocked due to non-empty scheduling gates",
+			LastTransitionTime: metav1.Unix(now.Unix(), 0),
 		}}
 	}
 }

@@ -11,13 +11,13 @@ import (
 // defaultTemplates fills in the pod templates of workloads as far as Pods and templates
 // have their defaults in common. The workloads' own defaults are not filled in.
 func defaultTemplates(obj kinds.Object) {
-	if template := podTemplate(obj); template != nil {
+	if template := PodTemplate(obj); template != nil {
 		defaultPodSpec(&template.Spec)
 	}
 }
 
-// podTemplate is the template that a workload makes its Pods from; nil for other kinds.
-func podTemplate(obj kinds.Object) *corev1.PodTemplateSpec {
+// PodTemplate is the template that a workload makes its Pods from; nil for other kinds.
+func PodTemplate(obj kinds.Object) *corev1.PodTemplateSpec {
 	switch o := obj.(type) {
 	case *appsv1.DaemonSet:
 		return &o.Spec.Template
