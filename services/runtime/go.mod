@@ -13,6 +13,7 @@ require (
 	github.com/podfall/podfall/proto v0.0.0-00010101000000-000000000000
 	go.etcd.io/bbolt v1.5.0
 	google.golang.org/protobuf v1.36.12
+	pgregory.net/rapid v1.3.0
 )
 
 require (

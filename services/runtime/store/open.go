@@ -4,12 +4,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"runtime/debug"
+	"path/filepath"
 	"strings"
 
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/podfall/podfall/internal/boltfile"
 )
 
 // ErrLocked is what Open answers while another process has the file open.
@@ -52,30 +55,76 @@ func (e *CommitError) Error() string { return fmt.Sprintf("commit to the runtime
 func (e *CommitError) Unwrap() error { return e.Err }
 
 // Open opens the store at cfg.Path, or makes a new one, and returns what it has on
-// record, every record of it verified.
-func Open(cfg Config) (store *Store, contents *Contents, err error) {
+// record. The file's structure and every record are verified before any of it is used.
+func Open(cfg Config) (*Store, *Contents, error) {
 	if cfg.History == 0 {
 		cfg.History = defaultHistory
 	}
-	// Damage can send bbolt anywhere in its mapping of the file.
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if wild := recover(); wild != nil {
-			store, contents, err = nil, nil, &DamageError{Path: cfg.Path, Record: "the file", What: fmt.Sprint(wild)}
-		}
-	}()
-	db, err := bbolt.Open(cfg.Path, 0o600, &bbolt.Options{
-		Timeout: lockWait, NoSync: cfg.NoSync, NoGrowSync: cfg.NoSync, FreelistType: bbolt.FreelistMapType,
-	})
+	db, err := openFile(cfg)
 	if err != nil {
-		return nil, nil, openError(cfg.Path, err)
+		return nil, nil, err
 	}
-	contents = &Contents{byID: map[string]*Container{}}
-	if err := read(db, cfg.Path, contents); err != nil {
+	contents := &Contents{byID: map[string]*Container{}}
+	if err := db.View(func(tx *bbolt.Tx) error { return verify(tx, cfg.Path, contents) }); err != nil {
 		return nil, nil, errors.Join(err, db.Close())
 	}
 	s := &Store{db: db, history: cfg.History, urgent: make(chan struct{}, 1), lazy: make(chan struct{}, 1)}
 	return s, contents, nil
+}
+
+// openFile makes the file if need be, and opens it once it is known to be whole: bbolt
+// trusts what it finds.
+func openFile(cfg Config) (*bbolt.DB, error) {
+	if _, err := os.Stat(cfg.Path); errors.Is(err, fs.ErrNotExist) {
+		if err := create(cfg); err != nil {
+			return nil, fmt.Errorf("make %s: %w", cfg.Path, err)
+		}
+	}
+	reading := options(cfg)
+	reading.ReadOnly = true // which takes the lock, and looks at the first two pages only
+	db, err := bbolt.Open(cfg.Path, 0o600, reading)
+	if errors.Is(err, bbolterrors.ErrTimeout) {
+		return nil, openError(cfg.Path, err)
+	}
+	if damage := boltfile.Check(cfg.Path); damage != nil {
+		if db != nil {
+			damage = errors.Join(damage, db.Close())
+		}
+		return nil, damageError(damage)
+	}
+	if err != nil {
+		return nil, openError(cfg.Path, err)
+	}
+	if err := db.Close(); err != nil {
+		return nil, openError(cfg.Path, err)
+	}
+	if db, err = bbolt.Open(cfg.Path, 0o600, options(cfg)); err != nil {
+		return nil, openError(cfg.Path, err)
+	}
+	return db, nil
+}
+
+func options(cfg Config) *bbolt.Options {
+	return &bbolt.Options{
+		Timeout: lockWait,
+		NoSync:  cfg.NoSync, NoGrowSync: cfg.NoSync,
+		// Free pages are found at the start instead of written with each commit.
+		NoFreelistSync: true, FreelistType: bbolt.FreelistMapType,
+		NoStatistics: true,
+	}
+}
+
+// damageError says in our words what boltfile has found.
+func damageError(err error) error {
+	var damage *boltfile.Damage
+	if !errors.As(err, &damage) {
+		return err
+	}
+	record := damage.Record
+	if damage.Bucket != "" {
+		record = damage.Bucket + " " + record
+	}
+	return &DamageError{Path: damage.Path, Record: record, What: damage.What}
 }
 
 // openError says in our words why bbolt cannot open the file.
@@ -91,38 +140,18 @@ func openError(path string, err error) error {
 	}
 }
 
-// read makes a new file a store, and verifies an old one.
-func read(db *bbolt.DB, path string, contents *Contents) error {
-	fresh := false
-	if err := db.View(func(tx *bbolt.Tx) error {
-		if info, err := os.Stat(path); err == nil && info.Size() < tx.Size() {
-			return &DamageError{Path: path, Record: "the file", What: "it ends too early"}
-		}
-		first, _ := tx.Cursor().First()
-		fresh = first == nil
-		return nil
-	}); err != nil {
+// create makes an empty store beside the path and moves it there when it is whole, so
+// that a crash on the way leaves none.
+func create(cfg Config) error {
+	draft := cfg.Path + ".new"
+	if err := os.Remove(draft); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if fresh {
-		return create(db)
+	db, err := bbolt.Open(draft, 0o600, options(cfg))
+	if err != nil {
+		return err
 	}
-	return db.View(func(tx *bbolt.Tx) error {
-		if err := verify(tx, path, contents); err != nil {
-			return err
-		}
-		var damage error
-		for err := range tx.Check() { // to its end: it must not be left waiting
-			if damage == nil {
-				damage = &DamageError{Path: path, Record: "the file", What: err.Error()}
-			}
-		}
-		return damage
-	})
-}
-
-func create(db *bbolt.DB) error {
-	err := db.Update(func(tx *bbolt.Tx) error {
+	err = db.Update(func(tx *bbolt.Tx) error {
 		for _, name := range buckets() {
 			if _, err := tx.CreateBucket([]byte(name)); err != nil {
 				return err
@@ -131,10 +160,20 @@ func create(db *bbolt.DB) error {
 		format := put(bucketMeta, keyFormat, binary.BigEndian.AppendUint64(nil, formatVersion))
 		return tx.Bucket([]byte(bucketMeta)).Put([]byte(format.key), format.value)
 	})
-	if err != nil {
-		return fmt.Errorf("make the runtime's store: %w", err)
+	if err := errors.Join(err, db.Close()); err != nil {
+		return err
 	}
-	return nil
+	if err := os.Rename(draft, cfg.Path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(cfg.Path))
+	if err != nil {
+		return err
+	}
+	if cfg.NoSync {
+		return dir.Close()
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // verify reads every record.
