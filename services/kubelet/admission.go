@@ -24,7 +24,7 @@ func admit(pod *corev1.Pod, others []*corev1.Pod, labels map[string]string, allo
 		}
 	}
 	asked := requests(pod)
-	used := corev1.ResourceList{}
+	used := make(corev1.ResourceList)
 	for _, other := range others {
 		add(used, requests(other))
 	}
@@ -60,7 +60,7 @@ func amount(name corev1.ResourceName, q resource.Quantity) int64 {
 // requests are what a pod asks for: its containers together, or its largest init
 // container if that is more, and one place.
 func requests(pod *corev1.Pod) corev1.ResourceList {
-	total := corev1.ResourceList{}
+	total := make(corev1.ResourceList)
 	for _, c := range pod.Spec.Containers {
 		add(total, c.Resources.Requests)
 	}

@@ -261,7 +261,9 @@ func TestAdmission(t *testing.T) {
 	onStage(t, func(s *stage) { // and TRC-25
 		s.boot()
 		ask := func(pod *corev1.Pod) *corev1.Pod {
-			pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3")}
+			asked := make(corev1.ResourceList)
+			asked[corev1.ResourceCPU] = resource.MustParse("3")
+			pod.Spec.Containers[0].Resources.Requests = asked
 			return pod
 		}
 		s.create(ask(podOf("a", "on TERM exits 0 after 20s", 30)))

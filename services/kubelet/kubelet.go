@@ -25,6 +25,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"runtime"
 
@@ -46,7 +47,7 @@ import (
 	"github.com/podfall/podfall/services/kubelet/events"
 	"github.com/podfall/podfall/services/kubelet/node"
 	"github.com/podfall/podfall/services/kubelet/pleg"
-	"github.com/podfall/podfall/services/kubelet/podset"
+	"github.com/podfall/podfall/services/kubelet/podsource"
 	"github.com/podfall/podfall/services/kubelet/podworker"
 	"github.com/podfall/podfall/services/kubelet/status"
 	"github.com/podfall/podfall/services/kubelet/volumes"
@@ -92,11 +93,11 @@ type Faults interface {
 
 // DefaultCapacity is 4 cpus, 8Gi of memory and 110 pods.
 func DefaultCapacity() corev1.ResourceList {
-	return corev1.ResourceList{
-		corev1.ResourceCPU:    resource.MustParse("4"),
-		corev1.ResourceMemory: resource.MustParse("8Gi"),
-		corev1.ResourcePods:   resource.MustParse("110"),
-	}
+	capacity := make(corev1.ResourceList, 3)
+	capacity[corev1.ResourceCPU] = resource.MustParse("4")
+	capacity[corev1.ResourceMemory] = resource.MustParse("8Gi")
+	capacity[corev1.ResourcePods] = resource.MustParse("110")
+	return capacity
 }
 
 // API is what the kubelet as a whole asks of the apiserver; each part sees less of it.
@@ -125,7 +126,7 @@ type parts struct {
 	api      API
 	runtime  runtimeapi.Runtime
 	capacity corev1.ResourceList
-	set      *podset.Set
+	set      *podsource.Set
 	relister *pleg.Relister
 	reporter *status.Reporter
 	recorder *events.Recorder
@@ -152,10 +153,8 @@ func assemble(cfg Config, api API, rt runtimeapi.Runtime) (*parts, error) {
 	if cfg.Timing == (Timing{}) {
 		cfg.Timing = Default()
 	}
-	p := &parts{cfg: cfg, api: api, runtime: rt, set: podset.NewSet(), capacity: DefaultCapacity()}
-	for name, q := range cfg.Machine.Capacity {
-		p.capacity[name] = q
-	}
+	p := &parts{cfg: cfg, api: api, runtime: rt, set: podsource.New(), capacity: DefaultCapacity()}
+	maps.Copy(p.capacity, cfg.Machine.Capacity)
 	var err error
 	if p.kinds, err = loadTable(); err != nil {
 		return nil, err

@@ -63,7 +63,7 @@ func Default() Timing {
 // remain for what fails and for containers that end by themselves.
 func Fastest() Timing {
 	t := Default()
-	t.Relist.Period = 250 * time.Millisecond
+	t.Relist.Period = 500 * time.Millisecond
 	t.Worker.AwaitRelist = false
 	t.Worker.Backoff = time.Second
 	t.Status.Lanes = 16

@@ -77,19 +77,37 @@ func New(runtime Runtime, clk clock.Clock, timing Timing, log *slog.Logger) *Rel
 	}
 }
 
+// starting is between two attempts of a listing until the first has succeeded: a node
+// starts its kubelet and its runtime together.
+const starting = 50 * time.Millisecond
+
 // Run lists at once and then every period until ctx ends.
 func (r *Relister) Run(ctx context.Context) error {
+	for r.relistOrLog(ctx); !r.begun(); r.relistOrLog(ctx) {
+		if err := r.clock.Sleep(ctx, min(starting, r.timing.Period)); err != nil {
+			return err
+		}
+	}
 	ticker := r.clock.Ticker(r.timing.Period)
 	defer ticker.Stop()
 	for {
-		if err := r.relist(ctx); err != nil && ctx.Err() == nil {
-			r.log.ErrorContext(ctx, "list the runtime", "err", err)
-		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-ticker.C:
+			r.relistOrLog(ctx)
 		}
+	}
+}
+
+func (r *Relister) begun() bool {
+	_, listed := r.Last("")
+	return listed
+}
+
+func (r *Relister) relistOrLog(ctx context.Context) {
+	if err := r.relist(ctx); err != nil && ctx.Err() == nil {
+		r.log.WarnContext(ctx, "list the runtime", "err", err)
 	}
 }
 

@@ -1,11 +1,12 @@
 // Package podset turns what the API says about a node's pods into the operations that
-// the kubelet's loop acts on. Diff and Change are pure; [Set] queues their results.
+// the kubelet's loop acts on. All of it is pure; podsource queues the results.
 package podset
 
 import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -64,7 +65,7 @@ func Diff(before map[types.UID]*corev1.Pod, after []*corev1.Pod) []Op {
 			ops = append(ops, op)
 		}
 	}
-	for _, pod := range sorted(before) {
+	for _, pod := range Sorted(before) {
 		if !kept[pod.UID] {
 			ops = append(ops, Op{Remove, pod})
 		}
@@ -102,11 +103,29 @@ func differs(before, after *corev1.Pod) bool {
 		!apiequality.Semantic.DeepEqual(before.Spec, after.Spec)
 }
 
-func sorted(pods map[types.UID]*corev1.Pod) []*corev1.Pod {
+// Sorted are the pods by creation time, namespace, name and UID.
+func Sorted(pods map[types.UID]*corev1.Pod) []*corev1.Pod {
 	return slices.SortedFunc(maps.Values(pods), compare)
 }
 
 func compare(a, b *corev1.Pod) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace),
 		cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+}
+
+// Newer is whichever of two copies of one pod has the higher revision; either may be
+// nil.
+func Newer(a, b *corev1.Pod) *corev1.Pod {
+	if a == nil || (b != nil && revision(b) > revision(a)) {
+		return b
+	}
+	return a
+}
+
+func revision(pod *corev1.Pod) int64 {
+	n, err := strconv.ParseInt(pod.ResourceVersion, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }

@@ -8,9 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-
-	"github.com/podfall/podfall/proto/kinds"
 )
 
 func pod(name, uid string, edits ...func(*corev1.Pod)) *corev1.Pod {
@@ -70,42 +67,5 @@ func TestDiff(t *testing.T) {
 				t.Errorf("Diff = %v, want %v", got, row.want)
 			}
 		})
-	}
-}
-
-func TestSet(t *testing.T) {
-	s := NewSet()
-	if _, known := s.Get("1"); known {
-		t.Error("a pod is known to be absent before any list")
-	}
-	if _, ready := s.Take(); ready {
-		t.Error("it is ready before any list")
-	}
-	s.Replace([]kinds.Object{pod("p", "1")}, "1")
-	<-s.Wake()
-	if ops, ready := s.Take(); !ready || !slices.Equal(spell(ops), []string{"ADD 1"}) {
-		t.Errorf("after a list it has %v, ready %t", spell(ops), ready)
-	}
-	// A loop that looks late learns of the mark and of the removal, and of each once.
-	s.Apply(watch.Event{Type: watch.Modified, Object: pod("p", "1", labeled)})
-	s.Apply(watch.Event{Type: watch.Modified, Object: pod("p", "1", labeled, marked(30))})
-	s.Apply(watch.Event{Type: watch.Modified, Object: pod("p", "1", labeled, marked(0))})
-	s.Apply(watch.Event{Type: watch.Modified, Object: pod("p", "1", labeled, marked(0), phase)})
-	s.Apply(watch.Event{Type: watch.Deleted, Object: pod("p", "1", labeled, marked(0), phase)})
-	s.Apply(watch.Event{Type: watch.Added, Object: pod("p", "2")})
-	ops, _ := s.Take()
-	if got, want := spell(ops), []string{"DELETE 1", "REMOVE 1", "ADD 2"}; !slices.Equal(got, want) {
-		t.Fatalf("it has %v, want %v", got, want)
-	}
-	if got := *ops[0].Pod.DeletionGracePeriodSeconds; got != 0 {
-		t.Errorf("the newest mark is of %d, want 0", got)
-	}
-	// A name that changed its UID while nobody looked.
-	s.Apply(watch.Event{Type: watch.Added, Object: pod("p", "3")})
-	if ops, _ := s.Take(); !slices.Equal(spell(ops), []string{"REMOVE 2", "ADD 3"}) {
-		t.Errorf("KBL-03: it has %v", spell(ops))
-	}
-	if gone, known := s.Get("2"); gone != nil || !known {
-		t.Error("the old UID is still there")
 	}
 }

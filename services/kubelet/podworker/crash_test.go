@@ -21,13 +21,14 @@ func TestCrashLoop(t *testing.T) {
 	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	pod.Spec.Containers = []corev1.Container{{Name: "a"}}
 	crashes, now, attempt := Crashes{}, zero, uint32(0)
-	for _, want := range []time.Duration{0, 10, 20, 40, 80, 160, 300, 300} {
+	for _, seconds := range []int{0, 10, 20, 40, 80, 160, 300, 300} {
+		want := time.Duration(seconds) * time.Second
 		dead := box("1", "a", attempt, exited)
 		dead.ExitCode, dead.FinishedAtUnixNano = 1, now.UnixNano()
 		seen := podstate.New("u", nil, []*proto.Container{dead})
 		plan := PlanStart(pod, seen, crashes, timing, now)
-		if plan.After != want*time.Second {
-			t.Fatalf("restart %d waits %v, want %v", attempt+1, plan.After, want*time.Second)
+		if plan.After != want {
+			t.Fatalf("restart %d waits %v, want %v", attempt+1, plan.After, want)
 		}
 		if plan.After > 0 {
 			if len(plan.Containers) > 0 {

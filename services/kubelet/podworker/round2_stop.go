@@ -68,7 +68,7 @@ func specOf(pod *corev1.Pod, name string) *corev1.Container {
 
 // stopPod carries out a plan. Its error is upstream's text of what went wrong (KBL-31).
 func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, plan StopPlan) error {
-	errs := make([]error, len(plan.Containers))
+	errs := make([]error, len(plan.Containers)+1) // the last is the sandboxes'
 	var rungs sync.WaitGroup
 	for i, stop := range plan.Containers {
 		rungs.Go(func() {
@@ -88,7 +88,7 @@ func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, plan StopPlan) er
 		}
 	}
 	if last != nil {
-		errs = append(errs, fmt.Errorf("failed to \"KillPodSandbox\" for %q with KillPodSandboxError: %q", string(pod.UID), last.Error()))
+		errs[len(plan.Containers)] = fmt.Errorf("failed to \"KillPodSandbox\" for %q with KillPodSandboxError: %q", string(pod.UID), last.Error())
 	}
 	return bracketed(errs)
 }

@@ -128,7 +128,7 @@ func spell(a Action) string {
 func parse(t *testing.T, command string) Event {
 	name, rest, _ := strings.Cut(command, " ")
 	options := map[string]string{}
-	for _, option := range strings.Fields(rest) {
+	for option := range strings.FieldsSeq(rest) {
 		key, value, _ := strings.Cut(option, "=")
 		options[key] = value
 	}

@@ -255,9 +255,12 @@ func (s *Workers) Forget(ctx context.Context, uid types.UID) {
 	s.group.Go(func() { w.leave(ctx, uid) })
 }
 
-// leave removes the pod's dead containers and sandboxes.
+// leave removes the pod's dead sandboxes, which take their containers along.
 func (w *worker) leave(ctx context.Context, uid types.UID) {
 	if seen, _ := w.cfg.Cache.Last(uid); len(seen.Containers)+len(seen.Sandboxes) > 0 {
+		seen.Containers = slices.DeleteFunc(slices.Clone(seen.Containers), func(c *proto.Container) bool {
+			return slices.ContainsFunc(seen.Sandboxes, func(s *proto.Sandbox) bool { return s.GetId() == c.GetSandboxId() })
+		})
 		if err := w.purge(ctx, seen); err != nil && ctx.Err() == nil {
 			w.cfg.Log.WarnContext(ctx, "remove a finished pod from the runtime", "uid", uid, "err", err)
 			return

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,15 +79,12 @@ func unreadyMessage(status corev1.PodStatus) string {
 	return unready(names)
 }
 
-// owned lists the conditions that only the kubelet writes.
+// owned reports whether only the kubelet writes the condition.
 func owned(kind corev1.PodConditionType) bool {
-	switch kind {
-	case corev1.PodReady, corev1.ContainersReady, corev1.PodInitialized, corev1.PodScheduled,
-		corev1.PodReadyToStartContainers, corev1.PodResizePending, corev1.PodResizeInProgress:
-		return true
-	case corev1.DisruptionTarget:
-	}
-	return false
+	return slices.Contains([]corev1.PodConditionType{
+		corev1.PodReady, corev1.ContainersReady, corev1.PodInitialized, corev1.PodScheduled,
+		corev1.PodReadyToStartContainers, corev1.PodResizePending, corev1.PodResizeInProgress,
+	}, kind)
 }
 
 // Deletable reports whether the object may be deleted for good: it is marked, it is not

@@ -120,7 +120,9 @@ func report(t *testing.T, api *script, seen *copies, story func(r *Reporter), wa
 		story(r)
 		synctest.Wait()
 		cancel()
-		<-done
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
 		if !slices.Equal(api.asked, want) {
 			t.Errorf("it asked %v, want %v", api.asked, want)
 		}

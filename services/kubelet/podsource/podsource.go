@@ -1,7 +1,8 @@
-package podset
+// Package podsource is where the kubelet's loop gets its work from: what the API's watch
+// says of the node's pods, as operations in order. What an operation is, podset decides.
+package podsource
 
 import (
-	"strconv"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/kubelet/podset"
 )
 
 // Set is the node's pods as the API last showed them, and the operations that nobody
@@ -28,14 +30,14 @@ import (
 type Set struct {
 	mu     sync.Mutex
 	pods   map[types.UID]*corev1.Pod
-	ops    []Op
+	ops    []podset.Op
 	synced bool
 	wake   chan struct{}
 	first  chan struct{} // closed when the first list has come
 }
 
-// NewSet is an empty set.
-func NewSet() *Set {
+// New is an empty set.
+func New() *Set {
 	return &Set{pods: map[types.UID]*corev1.Pod{}, wake: make(chan struct{}, 1), first: make(chan struct{})}
 }
 
@@ -49,7 +51,7 @@ func (s *Set) Replace(items []kinds.Object, _ string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ops := Diff(s.pods, after)
+	ops := podset.Diff(s.pods, after)
 	clear(s.pods)
 	for _, pod := range after {
 		s.pods[pod.UID] = pod
@@ -76,7 +78,7 @@ func (s *Set) Apply(event watch.Event) {
 	case watch.Deleted:
 		if last := s.pods[pod.UID]; last != nil {
 			delete(s.pods, pod.UID)
-			s.add(Op{Remove, last})
+			s.add(podset.Op{Verb: podset.Remove, Pod: last})
 		}
 	case watch.Bookmark, watch.Error:
 	}
@@ -88,18 +90,18 @@ func (s *Set) upsert(pod *corev1.Pod) {
 		for _, other := range s.pods { // at most one: the API has each name once
 			if other.Namespace == pod.Namespace && other.Name == pod.Name {
 				delete(s.pods, other.UID)
-				s.add(Op{Remove, other})
+				s.add(podset.Op{Verb: podset.Remove, Pod: other})
 			}
 		}
 	}
-	op, differs := Change(s.pods[pod.UID], pod)
+	op, differs := podset.Change(s.pods[pod.UID], pod)
 	s.pods[pod.UID] = pod
 	if differs {
 		s.add(op)
 	}
 }
 
-func (s *Set) add(ops ...Op) {
+func (s *Set) add(ops ...podset.Op) {
 	for _, op := range ops {
 		s.put(op)
 	}
@@ -108,8 +110,8 @@ func (s *Set) add(ops ...Op) {
 	}
 }
 
-func (s *Set) put(op Op) {
-	if op.Verb == Remove || op.Verb == Add {
+func (s *Set) put(op podset.Op) {
+	if op.Verb == podset.Remove || op.Verb == podset.Add {
 		s.ops = append(s.ops, op)
 		return
 	}
@@ -118,13 +120,13 @@ func (s *Set) put(op Op) {
 		if waiting.Pod.UID != op.Pod.UID {
 			continue
 		}
-		if waiting.Verb == Remove || waiting.Verb == Add {
+		if waiting.Verb == podset.Remove || waiting.Verb == podset.Add {
 			break
 		}
 		// A status change must not hide a waiting update.
-		s.ops[i] = Op{min(waiting.Verb, op.Verb), op.Pod}
-		if waiting.Verb == Delete || op.Verb == Delete {
-			s.ops[i].Verb = Delete
+		s.ops[i] = podset.Op{Verb: min(waiting.Verb, op.Verb), Pod: op.Pod}
+		if waiting.Verb == podset.Delete || op.Verb == podset.Delete {
+			s.ops[i].Verb = podset.Delete
 		}
 		return
 	}
@@ -146,7 +148,7 @@ func (s *Set) Synced() <-chan struct{} { return s.first }
 
 // Take hands over the waiting operations, and says whether a complete list has been
 // seen since the start (KBL-05).
-func (s *Set) Take() (ops []Op, ready bool) {
+func (s *Set) Take() (ops []podset.Op, ready bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ops, s.ops = s.ops, nil
@@ -165,22 +167,5 @@ func (s *Set) Get(uid types.UID) (pod *corev1.Pod, known bool) {
 func (s *Set) All() []*corev1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return sorted(s.pods)
-}
-
-// Newer is whichever of two copies of one pod has the higher revision; either may be
-// nil.
-func Newer(a, b *corev1.Pod) *corev1.Pod {
-	if a == nil || (b != nil && revision(b) > revision(a)) {
-		return b
-	}
-	return a
-}
-
-func revision(pod *corev1.Pod) int64 {
-	n, err := strconv.ParseInt(pod.ResourceVersion, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
+	return podset.Sorted(s.pods)
 }

@@ -1,0 +1,251 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/podfall/podfall/proto"
+)
+
+// fakeRuntime runs containers by script. It outlives kubelets.
+type fakeRuntime struct {
+	trace *trace
+
+	mu         sync.Mutex
+	purges     bool // trace removals too
+	down       bool
+	lies       bool  // StopContainer says OK and does nothing
+	sandboxErr error // of StopPodSandbox
+	sandboxes  []*proto.Sandbox
+	containers []*fakeContainer
+	next       int
+}
+
+type fakeContainer struct {
+	*proto.Container
+	script   string
+	signaled time.Time
+}
+
+var errDown = &proto.RuntimeError{Code: proto.CodeUnavailable, Desc: "connection refused"}
+
+// live brings a container's state up to now by its script. The caller holds the lock.
+func (c *fakeContainer) live() *proto.Container {
+	if c.State == proto.ContainerState_CONTAINER_STATE_RUNNING {
+		if at, code, ok := c.exit(); ok && !time.Now().Before(at) {
+			c.end(at, code)
+		}
+	}
+	return protoCopy(c.Container)
+}
+
+func (c *fakeContainer) exit() (at time.Time, code int32, ok bool) {
+	var d time.Duration
+	if f := strings.Fields(c.script); len(f) == 6 && f[1] == "TERM" { // on TERM exits N after D
+		d, _ = time.ParseDuration(f[5])
+		return c.signaled.Add(d), number(f[3]), !c.signaled.IsZero()
+	} else if len(f) == 4 && f[0] == "exits" { // exits N after D
+		d, _ = time.ParseDuration(f[3])
+		return time.Unix(0, c.StartedAtUnixNano).Add(d), number(f[1]), true
+	}
+	return time.Time{}, 0, false
+}
+
+func number(text string) int32 {
+	n, _ := strconv.ParseInt(text, 10, 32)
+	return int32(n)
+}
+
+func (c *fakeContainer) end(at time.Time, code int32) {
+	c.State, c.FinishedAtUnixNano, c.ExitCode = proto.ContainerState_CONTAINER_STATE_EXITED, at.UnixNano(), code
+	c.Reason = "Completed"
+	if code != 0 {
+		c.Reason = "Error"
+	}
+}
+
+func protoCopy(c *proto.Container) *proto.Container {
+	return &proto.Container{
+		Id: c.Id, SandboxId: c.SandboxId, Name: c.Name, Attempt: c.Attempt, Image: c.Image, State: c.State,
+		CreatedAtUnixNano: c.CreatedAtUnixNano, StartedAtUnixNano: c.StartedAtUnixNano, FinishedAtUnixNano: c.FinishedAtUnixNano,
+		ExitCode: c.ExitCode, Reason: c.Reason, Message: c.Message, Labels: c.Labels, Annotations: c.Annotations,
+	}
+}
+
+func (r *fakeRuntime) RunPodSandbox(_ context.Context, req *proto.RunPodSandboxRequest) (*proto.Sandbox, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trace.add("runtime", "RunPodSandbox %s attempt=%d", req.PodName, req.Attempt)
+	r.next++
+	s := &proto.Sandbox{
+		Id: fmt.Sprintf("s%d", r.next), PodName: req.PodName, PodNamespace: req.PodNamespace, PodUid: req.PodUid,
+		Attempt: req.Attempt, CreatedAtUnixNano: time.Now().UnixNano(), Ip: fmt.Sprintf("10.0.0.%d", r.next), Labels: req.Labels,
+	}
+	r.sandboxes = append(r.sandboxes, s)
+	return sandboxCopy(s), nil
+}
+
+func sandboxCopy(s *proto.Sandbox) *proto.Sandbox {
+	return &proto.Sandbox{
+		Id: s.Id, PodName: s.PodName, PodNamespace: s.PodNamespace, PodUid: s.PodUid, Attempt: s.Attempt,
+		State: s.State, CreatedAtUnixNano: s.CreatedAtUnixNano, Ip: s.Ip, Labels: s.Labels,
+	}
+}
+
+func (r *fakeRuntime) StopPodSandbox(_ context.Context, id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trace.add("runtime", "StopPodSandbox")
+	if r.sandboxErr != nil {
+		return r.sandboxErr
+	}
+	for _, s := range r.sandboxes {
+		if s.Id == id {
+			s.State = proto.SandboxState_SANDBOX_STATE_NOTREADY
+		}
+	}
+	return nil
+}
+
+func (r *fakeRuntime) RemovePodSandbox(_ context.Context, id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.purges {
+		r.trace.add("runtime", "RemovePodSandbox")
+	}
+	r.sandboxes = slices.DeleteFunc(r.sandboxes, func(s *proto.Sandbox) bool { return s.Id == id })
+	return nil
+}
+
+func (r *fakeRuntime) PodSandboxStatus(context.Context, string) (*proto.Sandbox, error) {
+	return nil, nil
+}
+
+func (r *fakeRuntime) ListPodSandbox(_ context.Context, uid string) ([]*proto.Sandbox, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.down {
+		return nil, errDown
+	}
+	var all []*proto.Sandbox
+	for _, s := range r.sandboxes {
+		if uid == "" || s.PodUid == uid {
+			all = append(all, sandboxCopy(s))
+		}
+	}
+	return all, nil
+}
+
+func (r *fakeRuntime) CreateContainer(_ context.Context, req *proto.CreateContainerRequest) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trace.add("runtime", "CreateContainer %s attempt=%d", req.Name, req.Attempt)
+	r.next++
+	c := &fakeContainer{script: req.Script, Container: &proto.Container{
+		Id: fmt.Sprintf("c%d", r.next), SandboxId: req.SandboxId, Name: req.Name, Attempt: req.Attempt, Image: req.Image,
+		CreatedAtUnixNano: time.Now().UnixNano(), Labels: req.Labels,
+	}}
+	r.containers = append(r.containers, c)
+	return c.Id, nil
+}
+
+func (r *fakeRuntime) find(id string) *fakeContainer {
+	for _, c := range r.containers {
+		if c.Id == id {
+			return c
+		}
+	}
+	return nil
+}
+
+func (r *fakeRuntime) StartContainer(_ context.Context, id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.find(id)
+	r.trace.add("runtime", "StartContainer %s", c.Name)
+	c.State, c.StartedAtUnixNano = proto.ContainerState_CONTAINER_STATE_RUNNING, time.Now().UnixNano()
+	return nil
+}
+
+func (r *fakeRuntime) StopContainer(ctx context.Context, id string, timeout int64) error {
+	r.mu.Lock()
+	if r.down {
+		r.mu.Unlock()
+		return errDown
+	}
+	c := r.find(id)
+	if c == nil {
+		r.mu.Unlock()
+		return nil
+	}
+	r.trace.add("runtime", "StopContainer %s timeout=%d", c.Name, timeout)
+	if c.live(); c.State != proto.ContainerState_CONTAINER_STATE_RUNNING || r.lies {
+		r.mu.Unlock()
+		return nil
+	}
+	if c.signaled.IsZero() { // only once over all calls (CRI-07)
+		c.signaled = time.Now()
+		r.trace.add("runtime", "  TERM %s", c.Name)
+	}
+	until := time.Now().Add(time.Duration(timeout) * time.Second)
+	if at, _, ok := c.exit(); ok && at.Before(until) {
+		until = at
+	}
+	r.mu.Unlock()
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.live(); c.State == proto.ContainerState_CONTAINER_STATE_RUNNING {
+		c.end(time.Now(), 137)
+		r.trace.add("runtime", "  KILL %s", c.Name)
+	}
+	return nil
+}
+
+func (r *fakeRuntime) RemoveContainer(_ context.Context, id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.purges {
+		r.trace.add("runtime", "RemoveContainer")
+	}
+	r.containers = slices.DeleteFunc(r.containers, func(c *fakeContainer) bool { return c.Id == id })
+	return nil
+}
+
+func (r *fakeRuntime) ContainerStatus(context.Context, string) (*proto.Container, error) {
+	return nil, nil
+}
+
+func (r *fakeRuntime) ListContainers(_ context.Context, uid string) ([]*proto.Container, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.down {
+		return nil, errDown
+	}
+	var all []*proto.Container
+	for _, c := range r.containers {
+		if uid == "" || c.Labels["io.kubernetes.pod.uid"] == uid {
+			all = append(all, c.live())
+		}
+	}
+	return all, nil
+}
+
+func (r *fakeRuntime) ExecSync(context.Context, *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error) {
+	return nil, nil
+}
+
+func (r *fakeRuntime) ContainerLogs(context.Context, *proto.ContainerLogsRequest) ([]byte, error) {
+	return []byte("hello\n"), nil
+}
