@@ -3,7 +3,6 @@ package store
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync"
 
@@ -166,7 +165,7 @@ func (s *Store) read(from, to int64, each func(*reader, int64) error) error {
 	records := map[int64]*Record{}
 	for from < to {
 		until := min(from+readChunk, to)
-		err := guard(s.cfg.Path, func() error {
+		err := s.fuse.guard(s.cfg.Path, func() error {
 			return s.db.View(func(tx *bbolt.Tx) error {
 				if err := stillThere(tx, s.cfg.Path, from); err != nil {
 					return err
@@ -202,18 +201,6 @@ func stillThere(tx *bbolt.Tx, path string, revision int64) error {
 		return &CompactedError{Revision: revision, Oldest: now.compacted + 1}
 	}
 	return nil
-}
-
-// guard turns bbolt's panics about pages, and faults of the memory that the file is
-// mapped to, into a *DamageError.
-func guard(path string, fn func() error) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if fault := recover(); fault != nil {
-			err = &DamageError{Path: path, Record: "a page", What: fmt.Sprint(fault)}
-		}
-	}()
-	return fn()
 }
 
 func (r *reader) entry(revision int64) (entry, error) {

@@ -47,7 +47,7 @@ func openFile(cfg Config) (*bbolt.DB, error) {
 		return nil, fmt.Errorf("%s: %w", cfg.Path, err)
 	}
 	var db *bbolt.DB
-	err = guard(cfg.Path, func() (err error) {
+	err = newFuse().guard(cfg.Path, func() (err error) {
 		db, err = bbolt.Open(cfg.Path, 0o600, options(cfg))
 		return err
 	})
@@ -75,6 +75,9 @@ func options(cfg Config) *bbolt.Options {
 func create(cfg Config) error {
 	draft := cfg.Path + ".new"
 	db, err := bbolt.Open(draft, 0o600, options(cfg))
+	if errors.Is(err, berrors.ErrTimeout) {
+		return ErrLocked
+	}
 	if err != nil {
 		return err
 	}
@@ -86,8 +89,12 @@ func create(cfg Config) error {
 	if err := closing(db, err); err != nil {
 		return err
 	}
-	if err := os.Link(draft, cfg.Path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+	if err := os.Link(draft, cfg.Path); err != nil {
+		// Another process may have been faster: then the draft is there under its name,
+		// or gone.
+		if _, there := os.Stat(cfg.Path); there != nil {
+			return err
+		}
 	}
 	if err := os.Remove(draft); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -102,10 +109,14 @@ func create(cfg Config) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// furnish writes the empty store.
+// furnish writes the empty store, unless another process has done so since the file was
+// opened: it may be in use by now, under its other name.
 func furnish(tx *bbolt.Tx, uid types.UID) error {
+	if tx.Bucket([]byte(bucketMeta)) != nil {
+		return nil
+	}
 	for _, name := range []string{bucketMeta, bucketHistory} {
-		if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
+		if _, err := tx.CreateBucket([]byte(name)); err != nil {
 			return err
 		}
 	}
@@ -141,7 +152,7 @@ type contents struct {
 	path string
 }
 
-// load reads and verifies everything.
+// load reads and verifies everything. When it fails it has closed db.
 func load(ctx context.Context, db *bbolt.DB) (*contents, error) {
 	c := &contents{
 		tree:   newTree(),
@@ -149,7 +160,8 @@ func load(ctx context.Context, db *bbolt.DB) (*contents, error) {
 		live:   map[Key]int64{},
 		path:   db.Path(),
 	}
-	err := guard(c.path, func() error {
+	f := newFuse()
+	err := f.guard(c.path, func() error {
 		return db.View(func(tx *bbolt.Tx) error {
 			if err := c.loadMeta(tx.Bucket([]byte(bucketMeta))); err != nil {
 				return err
@@ -164,6 +176,9 @@ func load(ctx context.Context, db *bbolt.DB) (*contents, error) {
 			return c.loadObjects(ctx, history)
 		})
 	})
+	if err != nil && !f.isBlown() {
+		err = closing(db, err)
+	}
 	return c, err
 }
 

@@ -87,6 +87,7 @@ type Store struct {
 	writer writer
 	causes *causes
 	past   past
+	fuse   *fuse
 	view   atomic.Pointer[view]
 
 	running atomic.Bool
@@ -126,7 +127,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	loaded, err := load(ctx, db)
 	if err != nil {
-		return nil, fmt.Errorf("open store: %w", closing(db, err))
+		return nil, fmt.Errorf("open store: %w", err)
 	}
 	s := &Store{
 		cfg:     cfg,
@@ -135,6 +136,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		queue:   make(chan *request, 1024),
 		writer:  writer{state: loaded.state, tree: loaded.tree},
 		causes:  loaded.causes,
+		fuse:    newFuse(),
 		stopped: make(chan struct{}),
 	}
 	s.view.Store(&view{
@@ -149,10 +151,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 
 // Close lets go of the file. Run must have returned.
 func (s *Store) Close() error {
-	if s.writer.lost {
-		// bbolt gave up in the middle of a transaction and would wait for its end. The
-		// lock goes with the process.
-		return nil
+	if s.fuse.isBlown() {
+		return nil // the lock goes with the process
 	}
 	if err := s.db.Close(); err != nil {
 		return fmt.Errorf("close store: %w", err)
@@ -182,14 +182,19 @@ func (s *Store) WaitFor(ctx context.Context, revision int64) error {
 		case <-now.next:
 		case <-ctx.Done():
 			return fmt.Errorf("wait for revision %d: %w", revision, context.Cause(ctx))
+		case <-s.fuse.blown:
+			return fmt.Errorf("wait for revision %d: %w", revision, s.whyStopped())
 		case <-s.stopped:
 			return fmt.Errorf("wait for revision %d: %w", revision, s.whyStopped())
 		}
 	}
 }
 
-// whyStopped may be called once stopped is closed.
+// whyStopped may be called once stopped is closed or the fuse has blown.
 func (s *Store) whyStopped() error {
+	if s.fuse.isBlown() {
+		return fmt.Errorf("%w: %w", ErrStopped, &CommitError{Revision: s.Snapshot().revision, Err: s.fuse.why})
+	}
 	if s.failure != nil {
 		return fmt.Errorf("%w: %w", ErrStopped, s.failure)
 	}

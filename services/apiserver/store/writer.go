@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -34,8 +33,6 @@ type writer struct {
 	state state
 	// tree is the state that the next write meets.
 	tree *tree
-	// lost is set when bbolt ended a transaction with a panic.
-	lost bool
 }
 
 // request is one call of Commit or Compact on its way through the queue.
@@ -96,6 +93,7 @@ func (s *Store) submit(ctx context.Context, r *request) error {
 		return r.err
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	case <-s.fuse.blown:
 	case <-s.stopped:
 	}
 	select {
@@ -174,9 +172,6 @@ func (s *Store) Run(ctx context.Context) error {
 	if !s.running.CompareAndSwap(false, true) {
 		return errors.New("run store: it has run already")
 	}
-	// A page that cannot be read, because the file was cut short or the disk refuses,
-	// is a fault in memory; it becomes a panic that guard turns into an error.
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	err := s.write(ctx)
 	if err != nil {
 		s.failure = err
@@ -214,6 +209,7 @@ func (s *Store) collect(ctx context.Context) []*request {
 		select {
 		case r := <-s.queue:
 			requests = append(requests, r)
+		case <-s.fuse.blown: // save will say why
 		case <-ctx.Done():
 			return nil
 		}
@@ -322,29 +318,25 @@ func change(write Write, d draft, have *Record, revision int64) (Event, bool) {
 }
 
 // save puts the batch on disk. There is nothing to undo when it fails: the store ends.
-func (s *Store) save(b *batch) (err error) {
-	if len(b.events) == 0 && b.state == s.writer.state && b.state.swept == b.state.compacted {
-		return nil
-	}
-	defer func() {
-		if fault := recover(); fault != nil {
-			s.writer.lost = true
-			err = &DamageError{Path: s.cfg.Path, Record: "a page", What: fmt.Sprint(fault)}
+func (s *Store) save(b *batch) error {
+	return s.fuse.guard(s.cfg.Path, func() error {
+		if len(b.events) == 0 && b.state == s.writer.state && b.state.swept == b.state.compacted {
+			return nil
 		}
-	}()
-	tx, err := s.db.Begin(true)
-	if err != nil {
-		return err
-	}
-	if err := s.fill(tx, b); err != nil {
-		return errors.Join(err, tx.Rollback())
-	}
-	s.failpoint("store.beforeCommit")
-	if err := tx.Commit(); err != nil {
-		return err
-	}
-	s.failpoint("store.afterCommit")
-	return nil
+		tx, err := s.db.Begin(true)
+		if err != nil {
+			return err
+		}
+		if err := s.fill(tx, b); err != nil {
+			return errors.Join(err, tx.Rollback())
+		}
+		s.failpoint("store.beforeCommit")
+		if err := tx.Commit(); err != nil {
+			return err
+		}
+		s.failpoint("store.afterCommit")
+		return nil
+	})
 }
 
 // fill writes the batch's events and the counters.

@@ -1,0 +1,415 @@
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/podfall/podfall/services/apiserver/store"
+)
+
+const sector = 512
+
+// sample is a store's file with a bit of everything: several levels of pages, live,
+// changed, deleted and compacted objects of all sizes.
+func sample(t *testing.T) store.Config {
+	t.Helper()
+	cfg := config(t)
+	cfg.LockTimeout = time.Millisecond
+	s, stop := start(t, cfg)
+	for i := range 150 {
+		p := small(fmt.Sprintf("web-%d", i%40), fmt.Sprintf("node-%d", i))
+		switch {
+		case i%50 == 49:
+			p.Annotations = map[string]string{"large": strings.Repeat(fmt.Sprint(i), 3000)}
+		case i%9 == 8:
+			p = podNamed(p.Name)
+		}
+		put(t, s, write(p, store.Any))
+		if i%13 == 12 {
+			put(t, s, store.Write{Key: keyOf(p), Expect: store.Any})
+		}
+	}
+	if err := s.Compact(t.Context(), 60); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	return cfg
+}
+
+// contents is all that a store answers, as text.
+func contents(s *store.Store) (string, error) {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s %d %d\n", s.ClusterUID(), s.Oldest(), s.Snapshot().Revision())
+	for r := range s.Snapshot().Scan("pods", "", "") {
+		fmt.Fprintf(&out, "%s %d %q %v\n", r.Key, r.Revision, r.Data, r.Object)
+	}
+	events, err := s.Since(s.Oldest() - 1)
+	for _, e := range events {
+		fmt.Fprintf(&out, "%d %s %q %s\n", e.Revision, e.Type, e.Record.Data, e.Cause)
+		if e.Previous != nil {
+			fmt.Fprintf(&out, "\tbefore: %d %q\n", e.Previous.Revision, e.Previous.Data)
+		}
+	}
+	return out.String(), err
+}
+
+// verdict opens the file: "" when all is as want, the damage when it is refused.
+func verdict(t *testing.T, cfg store.Config, want string) string {
+	t.Helper()
+	s, err := store.Open(context.Background(), cfg)
+	var damage *store.DamageError
+	if errors.As(err, &damage) {
+		if damage.Path != cfg.Path || damage.Record == "" || damage.What == "" {
+			t.Errorf("damage without a name: %#v", damage)
+		}
+		return damage.Error()
+	}
+	if err != nil {
+		t.Errorf("refused without naming the damage: %v", err)
+		return err.Error()
+	}
+	defer s.Close()
+	got, err := contents(s)
+	if err != nil {
+		t.Errorf("opened, but: %v", err)
+	} else if got != want {
+		t.Errorf("opened with wrong contents")
+	}
+	return ""
+}
+
+// used is how far into the file pages are in use, by bbolt's newer meta page.
+func used(file []byte) int {
+	pages := uint64(0)
+	for _, meta := range [][]byte{file[16:], file[os.Getpagesize()+16:]} {
+		pages = max(pages, binary.NativeEndian.Uint64(meta[40:]))
+	}
+	return int(pages) * os.Getpagesize()
+}
+
+func baseline(t *testing.T, cfg store.Config) string {
+	t.Helper()
+	s, err := store.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	want, err := contents(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return want
+}
+
+func TestEveryFlipIsHarmlessOrRefused(t *testing.T) {
+	cfg := sample(t)
+	want := baseline(t, cfg)
+	original := readFile(t, cfg.Path)
+	end := used(original)
+	rng := rand.New(rand.NewPCG(1, 2))
+	var positions []int
+	for page := 0; page < end; page += os.Getpagesize() {
+		positions = append(positions, page+8, page+10, page+12, page+16+rng.IntN(16), page+16+rng.IntN(128), page+rng.IntN(os.Getpagesize()))
+	}
+	for range 300 {
+		positions = append(positions, rng.IntN(end))
+	}
+	for at := range 80 { // the meta pages
+		positions = append(positions, at, os.Getpagesize()+at)
+	}
+	file, err := os.OpenFile(cfg.Path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	refused := 0
+	for _, at := range positions {
+		flipped := original[at] ^ 1<<rng.IntN(8)
+		writeAt(t, file, []byte{flipped}, at)
+		if found := verdict(t, cfg, want); found != "" {
+			refused++
+		}
+		if t.Failed() {
+			t.Fatalf("byte %d (page %d + %d): %#x became %#x", at, at/os.Getpagesize(), at%os.Getpagesize(), original[at], flipped)
+		}
+		writeAt(t, file, original[at:at+1], at)
+	}
+	t.Logf("%d of %d flips refused", refused, len(positions))
+	if refused < len(positions)/4 {
+		t.Errorf("only %d of %d flips were noticed: is the sample used at all?", refused, len(positions))
+	}
+}
+
+func TestEveryLostSectorIsHarmlessOrRefused(t *testing.T) {
+	cfg := sample(t)
+	want := baseline(t, cfg)
+	original := readFile(t, cfg.Path)
+	file, err := os.OpenFile(cfg.Path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	end := used(original)
+	for at := 0; at < end; at += sector {
+		// zeros, and what another page has at that place
+		for _, instead := range [][]byte{make([]byte, sector), original[(at+7*os.Getpagesize())%end:][:sector]} {
+			writeAt(t, file, instead, at)
+			verdict(t, cfg, want)
+			if t.Failed() {
+				t.Fatalf("sector at %d (page %d)", at, at/os.Getpagesize())
+			}
+			writeAt(t, file, original[at:at+sector], at)
+		}
+	}
+}
+
+func TestEveryTruncationIsHarmlessOrRefused(t *testing.T) {
+	cfg := sample(t)
+	want := baseline(t, cfg)
+	original := readFile(t, cfg.Path)
+	end := used(original)
+	rng := rand.New(rand.NewPCG(3, 4))
+	sizes := []int{0, 1, 80, 4095, 4096, 8192, end, len(original) - 1}
+	for range 60 {
+		sizes = append(sizes, rng.IntN(end))
+	}
+	for _, size := range sizes {
+		if err := os.WriteFile(cfg.Path, original[:size], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		found := verdict(t, cfg, want)
+		if (found == "") != (size >= end) || t.Failed() {
+			t.Fatalf("cut to %d of %d bytes: %q", size, end, found)
+		}
+	}
+}
+
+// sealed is a value of the meta bucket, worked out by the drawing in schema.go.
+func sealed(key string, payload []byte) []byte {
+	sum := crc32.Checksum(append([]byte(key), payload...), crc32.MakeTable(crc32.Castagnoli))
+	return append(binary.BigEndian.AppendUint32(nil, sum), payload...)
+}
+
+// edit changes the file with bbolt, as no store would.
+func edit(t *testing.T, path string, change func(tx *bbolt.Tx) error) {
+	t.Helper()
+	db, err := bbolt.Open(path, 0, &bbolt.Options{NoFreelistSync: true, NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Update(change); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAnotherFormatVersion(t *testing.T) {
+	cfg := sample(t)
+	edit(t, cfg.Path, func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte("meta")).Put([]byte("format"), sealed("format", binary.BigEndian.AppendUint64(nil, 2)))
+	})
+	_, err := store.Open(t.Context(), cfg)
+	var format *store.FormatError
+	if !errors.As(err, &format) || format.Found != 2 || format.Wanted != 1 {
+		t.Errorf("%v, want a format error that says 2 and 1", err)
+	}
+}
+
+// What no checksum of a record tells: whole records that are missing or old.
+func TestMissingRecordsAreNamed(t *testing.T) {
+	history := func(tx *bbolt.Tx) *bbolt.Bucket { return tx.Bucket([]byte("history")) }
+	key := func(revision uint64) []byte { return binary.BigEndian.AppendUint64(nil, revision) }
+	for name, row := range map[string]struct {
+		change func(tx *bbolt.Tx) error
+		want   string
+	}{
+		"an event":       {func(tx *bbolt.Tx) error { return history(tx).Delete(key(100)) }, "history: revision 100: missing"},
+		"the last event": {func(tx *bbolt.Tx) error { k, _ := history(tx).Cursor().Last(); return history(tx).Delete(k) }, "history: revision 162: the last revision should be 162"},
+		"a version that is still live": {func(tx *bbolt.Tx) error {
+			k, _ := history(tx).Cursor().First()
+			return history(tx).Delete(k)
+		}, "history: revision 6"},
+		"the counters": {func(tx *bbolt.Tx) error { return tx.Bucket([]byte("meta")).Delete([]byte("state")) }, "meta: state"},
+		"the history":  {func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("history")) }, "history: the bucket: missing"},
+		"an event of another revision": {func(tx *bbolt.Tx) error {
+			return history(tx).Put(key(100), bytes.Clone(history(tx).Get(key(101))))
+		}, "history: revision 100: checksum mismatch"},
+		"a bucket too many": {func(tx *bbolt.Tx) error {
+			_, err := history(tx).CreateBucket([]byte("nested"))
+			return err
+		}, "history: page"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := sample(t)
+			edit(t, cfg.Path, row.change)
+			_, err := store.Open(t.Context(), cfg)
+			if !errors.As(err, new(*store.DamageError)) || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("got %v, want %q", err, row.want)
+			}
+		})
+	}
+}
+
+// The file goes bad while it is open.
+func TestDamageWhileOpen(t *testing.T) {
+	cfg := sample(t)
+	file, err := os.OpenFile(cfg.Path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	original := readFile(t, cfg.Path)
+	t.Run("a record", func(t *testing.T) {
+		at := bytes.LastIndex(original, []byte("node-140"))
+		s := open(t, cfg)
+		writeAt(t, file, []byte("node-141"), at)
+		defer writeAt(t, file, []byte("node-140"), at)
+		_, err := s.Since(s.Oldest() - 1)
+		if !errors.As(err, new(*store.DamageError)) || !strings.Contains(err.Error(), "checksum") {
+			t.Errorf("read a wrong byte: %v", err)
+		}
+	})
+	t.Run("cut short", func(t *testing.T) {
+		s := open(t, cfg)
+		if err := file.Truncate(4096); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.Since(s.Oldest() - 1)
+		if !errors.As(err, new(*store.DamageError)) {
+			t.Errorf("read beyond the end: %v", err)
+		}
+		_, err = s.Commit(t.Context(), store.Commit{Writes: []store.Write{write(small("new", ""), store.Any)}})
+		if !errors.Is(err, store.ErrStopped) || !errors.As(err, new(*store.CommitError)) || !errors.As(err, new(*store.DamageError)) {
+			t.Errorf("wrote to what is left: %v", err)
+		}
+	})
+}
+
+// A copy of the file at each crash-critical line opens, with the commit or without.
+func TestCrashImages(t *testing.T) {
+	cfg := config(t)
+	images := map[string][][]byte{}
+	cfg.Failpoint = func(name string) {
+		images[name] = append(images[name], readFile(t, cfg.Path)[:1<<20])
+	}
+	var after []string
+	s, stop := start(t, cfg)
+	for i := range 12 {
+		put(t, s, write(small(fmt.Sprintf("web-%d", i%5), fmt.Sprint(i)), store.Any), write(podNamed("large"), store.Any))
+		want, err := contents(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after = append(after, want)
+	}
+	stop()
+	cfg.Failpoint = nil
+	cfg.Path = filepath.Join(t.TempDir(), "crashed.db")
+	for i, want := range after {
+		if i > 0 {
+			openImage(t, cfg, images["store.beforeCommit"][i], after[i-1])
+			tornImages(t, cfg, images["store.beforeCommit"][i], images["store.afterCommit"][i], after[i-1])
+		}
+		openImage(t, cfg, images["store.afterCommit"][i], want)
+	}
+}
+
+func openImage(t *testing.T, cfg store.Config, image []byte, want string) {
+	t.Helper()
+	if err := os.WriteFile(cfg.Path, image, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if found := verdict(t, cfg, want); found != "" {
+		t.Errorf("a crash damaged the file: %s", found)
+	}
+}
+
+// tornImages are what a power cut may leave before the meta page is on its way: any of
+// the sectors that the commit wrote. Nothing of the commit may show.
+func tornImages(t *testing.T, cfg store.Config, before, after []byte, want string) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(5, uint64(len(want))))
+	for range 10 {
+		image := bytes.Clone(before)
+		for at := 2 * os.Getpagesize(); at < len(image); at += sector {
+			if rng.IntN(2) == 0 {
+				copy(image[at:at+sector], after[at:])
+			}
+		}
+		openImage(t, cfg, image, want)
+	}
+}
+
+// A store is there whole or not at all, also when its creation was cut short.
+func TestCreationCutShort(t *testing.T) {
+	cfg := config(t)
+	if err := os.WriteFile(cfg.Path+".new", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, cfg)
+	if s.Snapshot().Revision() != 1 || s.Oldest() != 2 {
+		t.Errorf("a new store is at %d, oldest %d", s.Snapshot().Revision(), s.Oldest())
+	}
+	if _, err := os.Stat(cfg.Path + ".new"); err == nil {
+		t.Error("the draft is still there")
+	}
+}
+
+func TestTwoProcessesCreateOne(t *testing.T) {
+	cfg := config(t)
+	cfg.LockTimeout = 5 * time.Second
+	uids := map[string]int{}
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			s, err := store.Open(context.Background(), cfg)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			uids[string(s.ClusterUID())]++
+			mu.Unlock()
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if len(uids) != 1 {
+		t.Errorf("several clusters: %v", slices.Collect(maps.Keys(uids)))
+	}
+}
+
+func readFile(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func writeAt(t *testing.T, file io.WriterAt, data []byte, at int) {
+	t.Helper()
+	if _, err := file.WriteAt(data, int64(at)); err != nil {
+		t.Fatal(err)
+	}
+}
