@@ -105,8 +105,17 @@ func superviseCommand(layout cluster.Layout) *cli.Command {
 		Action: func(c *cli.Context) error {
 			told := os.NewFile(uintptr(c.Int("ready-fd")), "ready")
 			defer told.Close()
-			say := progress(told)
-			return supervise(c.Context, layout, say, func() { say("ready") })
+			toParent, toLog := progress(told), progress(c.App.ErrWriter)
+			ready := false
+			say := func(line string) {
+				toLog(line)
+				toParent(line) // who started us reads until it knows; a pipe that nobody reads is no error
+			}
+			err := supervise(c.Context, layout, say, func() { ready = true; toParent(cluster.LineReady) })
+			if err != nil && !ready {
+				toParent(cluster.LineFailed + err.Error())
+			}
+			return err
 		},
 	}
 }

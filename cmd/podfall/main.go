@@ -20,6 +20,7 @@ import (
 var version = "development" //nolint:gochecknoglobals // the linker can set nothing else
 
 func main() {
+	syscall.Umask(0o077) // keys, objects and logs are their owner's alone
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, process{args: os.Args[1:], in: os.Stdin, out: os.Stdout, errs: os.Stderr, variable: os.Getenv})
 	stop()

@@ -5,11 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
+
+	"github.com/podfall/podfall/internal/clock"
 )
 
 // Create makes the data directory of a new cluster with its keys, or takes over what
@@ -48,9 +52,16 @@ func (o Options) differs(asked Options) string {
 }
 
 // Detach starts a supervisor that outlives this process and waits until the cluster is
-// ready. Each line of progress is passed on. If the cluster has a supervisor already,
-// that one is asked to start what has ended.
+// ready. Each line of its progress is passed on. A cluster that has a supervisor is left
+// to it: it is asked to start what has ended.
 func (l Layout) Detach(ctx context.Context, progress func(string)) error {
+	supervisor, err := l.supervisor()
+	if err != nil {
+		return err
+	}
+	if supervisor.Alive() {
+		return l.startAgain(ctx, supervisor, progress)
+	}
 	executable, err := os.Executable()
 	if err != nil {
 		return err
@@ -60,7 +71,13 @@ func (l Layout) Detach(ctx context.Context, progress func(string)) error {
 		return err
 	}
 	defer output.Close()
+	log, err := os.OpenFile(l.logFile(supervisorName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return errors.Join(err, told.Close())
+	}
+	defer log.Close()
 	command := exec.Command(executable, "supervise", "--data", l.Root, "--ready-fd", strconv.Itoa(readyFD))
+	command.Stderr = log
 	command.ExtraFiles = []*os.File{told}
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = command.Start()
@@ -68,36 +85,133 @@ func (l Layout) Detach(ctx context.Context, progress func(string)) error {
 	if err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = command.Process.Signal(syscall.SIGTERM) })
+	return follow(ctx, command, output, progress)
+}
+
+// Lines of a starting supervisor that are not progress.
+const (
+	// LineReady says that the cluster is.
+	LineReady = "ready"
+	// LineFailed opens the reason why the cluster will not be; the rest follows.
+	LineFailed = "failed: "
+)
+
+// follow passes a starting supervisor's lines on until it is ready or has failed.
+func follow(ctx context.Context, supervisor *exec.Cmd, output io.Reader, progress func(string)) error {
+	stop := context.AfterFunc(ctx, func() { _ = supervisor.Process.Signal(syscall.SIGTERM) })
 	defer stop()
-	last := ""
+	var reason []string
 	for lines := bufio.NewScanner(output); lines.Scan(); {
-		if last = lines.Text(); last == "ready" {
-			return command.Process.Release()
+		line := lines.Text()
+		text, failed := strings.CutPrefix(line, LineFailed)
+		switch {
+		case line == LineReady:
+			return supervisor.Process.Release()
+		case failed || len(reason) > 0:
+			reason = append(reason, text)
+		default:
+			progress(line)
 		}
-		progress(last)
 	}
-	if err := command.Wait(); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("the supervisor ended: %w", err)
+	err := supervisor.Wait()
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case len(reason) > 0:
+		return errors.New(strings.Join(reason, "\n"))
 	}
-	return ctx.Err()
+	return fmt.Errorf("the supervisor ended: %w", err)
+}
+
+// supervisor is the record of the cluster's; one that is not alive when it has none.
+func (l Layout) supervisor() (Record, error) {
+	records, err := l.Records()
+	if err != nil {
+		return Record{}, err
+	}
+	for _, record := range records {
+		if record.Name == supervisorName {
+			return record, nil
+		}
+	}
+	return Record{}, nil
+}
+
+// startAgain asks the supervisor to start what has ended, and waits until all is ready.
+func (l Layout) startAgain(ctx context.Context, supervisor Record, progress func(string)) error {
+	options, err := l.Load()
+	if err != nil {
+		return err
+	}
+	before, err := l.byName()
+	if err != nil {
+		return err
+	}
+	if err := supervisor.Signal(syscall.SIGHUP); err != nil {
+		return err
+	}
+	for _, stage := range Plan(l, options) {
+		for _, member := range stage {
+			if err := l.awaitAgain(ctx, member, before[member.Name], supervisor); err != nil {
+				return err
+			}
+			if now, err := l.byName(); err == nil && now[member.Name].PID != before[member.Name].PID {
+				progress(fmt.Sprintf("%s ready (pid %d)", member.Name, now[member.Name].PID))
+			}
+		}
+	}
+	return nil
+}
+
+// awaitAgain waits until a member is ready; before is what ran when the supervisor was
+// asked.
+func (l Layout) awaitAgain(ctx context.Context, member Member, before, supervisor Record) error {
+	for {
+		now, err := l.byName()
+		if err != nil {
+			return err
+		}
+		record := now[member.Name]
+		switch alive := record.Alive(); {
+		case alive && record.Ready:
+			return nil
+		case !alive && record.PID != 0 && record.PID != before.PID:
+			return fmt.Errorf("%s ended before it was ready; the end of %s:\n%s", member.Name, l.logFile(member.Name),
+				strings.Join(l.lastLines(member.Name, 3), "\n"))
+		case !supervisor.Alive():
+			return errors.New("the supervisor has ended")
+		}
+		if err := (clock.Clock{}).Sleep(ctx, 10*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+func (l Layout) byName() (map[string]Record, error) {
+	records, err := l.Records()
+	if err != nil {
+		return nil, err
+	}
+	named := map[string]Record{}
+	for _, record := range records {
+		named[record.Name] = record
+	}
+	return named, nil
 }
 
 // Down stops the cluster's supervisor, and so its processes, and whatever an earlier
 // supervisor left. It returns when nothing runs any more.
 func (l Layout) Down(ctx context.Context, progress func(string)) error {
-	records, err := l.Records()
+	supervisor, err := l.supervisor()
 	if err != nil {
 		return err
 	}
-	for _, record := range records {
-		if record.Name == supervisorName && record.Alive() {
-			// Its children have patience each, stage by stage.
-			if err := record.Stop(ctx, 4*patience); err != nil {
-				return fmt.Errorf("stop the supervisor: %w", err)
-			}
-			progress("supervisor stopped")
+	if supervisor.Alive() {
+		// Its children have patience each, stage by stage.
+		if err := supervisor.Stop(ctx, 4*patience); err != nil {
+			return fmt.Errorf("stop the supervisor: %w", err)
 		}
+		progress("supervisor stopped")
 	}
 	return l.StopLeftovers(ctx, progress)
 }
@@ -130,13 +244,9 @@ type Process struct {
 
 // Status lists the processes that the cluster should have, and whether they run.
 func (l Layout) Status(options Options) ([]Process, error) {
-	records, err := l.Records()
+	byName, err := l.byName()
 	if err != nil {
 		return nil, err
-	}
-	byName := map[string]Record{}
-	for _, record := range records {
-		byName[record.Name] = record
 	}
 	names := []string{supervisorName}
 	for _, stage := range Plan(l, options) {

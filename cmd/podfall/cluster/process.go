@@ -27,6 +27,8 @@ type Record struct {
 	PID  int    `json:"pid"`
 	// Start is when the kernel started it, in clock ticks since the machine's boot.
 	Start uint64 `json:"start"`
+	// Ready is set once it has said so.
+	Ready bool `json:"ready,omitempty"`
 }
 
 // startOf reads the start time of a pid from the kernel.
@@ -96,17 +98,22 @@ func (l Layout) Records() ([]Record, error) {
 	return records, nil
 }
 
+// record notes a process that has been started.
 func (l Layout) record(name string, pid int) (Record, error) {
 	start, err := startOf(pid)
 	if err != nil {
 		return Record{}, err
 	}
 	record := Record{Name: name, PID: pid, Start: start}
+	return record, l.note(record)
+}
+
+func (l Layout) note(record Record) error {
 	data, err := json.Marshal(record)
 	if err != nil {
-		return Record{}, err
+		return err
 	}
-	return record, writeFile(l.recordFile(name), data)
+	return writeFile(l.recordFile(record.Name), data)
 }
 
 // child is a process that the supervisor started.

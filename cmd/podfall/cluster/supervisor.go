@@ -114,7 +114,8 @@ func (s *Supervisor) startOne(ctx context.Context, member Member, at Addresses) 
 		return fmt.Errorf("%w; the end of %s:\n%s", err, s.layout.logFile(member.Name), strings.Join(lines, "\n"))
 	}
 	s.progress(fmt.Sprintf("%s ready (pid %d)", member.Name, started.record.PID))
-	return nil
+	started.record.Ready = true
+	return s.layout.note(started.record)
 }
 
 func (s *Supervisor) child(name string) *child {

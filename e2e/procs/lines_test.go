@@ -1,0 +1,37 @@
+package procs
+
+import (
+	"strings"
+	"sync"
+)
+
+// lines is what a running command has printed so far.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements io.Writer.
+func (l *lines) Write(data []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(data)
+}
+
+func (l *lines) has(word string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), word)
+}
+
+// rows are the lines, each with its first four columns: event, name, ready and status.
+func (l *lines) rows() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var rows []string
+	for _, line := range strings.Split(strings.TrimSpace(l.text.String()), "\n") {
+		fields := strings.Fields(line)
+		rows = append(rows, strings.Join(fields[:min(4, len(fields))], " "))
+	}
+	return rows
+}
