@@ -26,7 +26,8 @@ import (
 type script struct {
 	live  *corev1.Pod
 	asked []string
-	fail  []error // of the next requests
+	fail  []error           // of the next requests
+	early func(r *Reporter) // what happens before the reporter runs
 }
 
 func (s *script) next(request string) error {
@@ -114,6 +115,9 @@ func report(t *testing.T, api *script, seen *copies, story func(r *Reporter), wa
 		r := NewReporter(Config{
 			API: api, Copies: seen, Timing: Timing{Batch: 10 * time.Second, Lanes: 1}, Compat: current(t), Log: slog.New(slog.DiscardHandler),
 		})
+		if api.early != nil {
+			api.early(r)
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- r.Run(ctx) }()
@@ -136,7 +140,8 @@ func TestReporter(t *testing.T) {
 	})
 	t.Run("TD-076 finished", func(t *testing.T) {
 		api := &script{live: dying()}
-		report(t, api, &copies{}, func(r *Reporter) { ended(r); r.Finish(dying()) }, "GET", "UPDATE status", "DELETE")
+		api.early = func(r *Reporter) { ended(r); r.Finish(dying()) }
+		report(t, api, &copies{}, func(*Reporter) {}, "GET", "UPDATE status", "DELETE")
 		if api.live.Status.Phase != corev1.PodSucceeded {
 			t.Errorf("KBL-64: it was deleted with the phase %s", api.live.Status.Phase)
 		}
@@ -150,7 +155,7 @@ func TestReporter(t *testing.T) {
 	})
 	t.Run("TD-077 mirror pods", func(t *testing.T) {
 		mirror := dying(func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} })
-		report(t, &script{live: mirror}, &copies{}, func(r *Reporter) { ended(r); r.Finish(mirror) }, "GET", "UPDATE status")
+		report(t, &script{live: mirror, early: func(r *Reporter) { ended(r); r.Finish(mirror) }}, &copies{}, func(*Reporter) {}, "GET", "UPDATE status")
 	})
 	t.Run("TD-078 another UID", func(t *testing.T) {
 		other := dying(func(p *corev1.Pod) { p.UID = "other" })
@@ -184,12 +189,19 @@ func TestReporter(t *testing.T) {
 		}, "GET", "UPDATE status")
 	})
 	t.Run("the latest wins", func(t *testing.T) {
-		api := &script{live: dying()}
-		report(t, api, &copies{}, func(r *Reporter) {
+		api := &script{live: dying(), early: func(r *Reporter) {
 			r.Report(dying(), podstate.Pod{}, Facts{MayRun: true})
 			r.Report(dying(), bothExited, Facts{MayRun: true})
+		}}
+		report(t, api, &copies{}, func(*Reporter) {}, "GET", "UPDATE status")
+		if api.live.Status.ContainerStatuses[0].State.Terminated == nil {
+			t.Errorf("the API has %+v", api.live.Status)
+		}
+		api = &script{live: dying(), early: func(r *Reporter) {
+			r.Report(dying(), bothExited, Facts{MayRun: true})
 			ended(r)
-		}, "GET", "UPDATE status")
+		}}
+		report(t, api, &copies{}, func(*Reporter) {}, "GET", "UPDATE status")
 		if api.live.Status.Phase != corev1.PodSucceeded {
 			t.Errorf("the API has the phase %s", api.live.Status.Phase)
 		}
@@ -197,25 +209,20 @@ func TestReporter(t *testing.T) {
 	t.Run("KBL-65 errors wait for the batch", func(t *testing.T) {
 		down := apierrors.NewServiceUnavailable("down")
 		api := &script{live: dying(), fail: []error{down, nil, down, nil, nil, down}}
-		report(t, api, &copies{}, func(r *Reporter) {
-			ended(r)
-			r.Finish(dying())
-			time.Sleep(45 * time.Second)
-		}, "GET", "GET", "UPDATE status", "GET", "UPDATE status", "DELETE", "DELETE")
+		api.early = func(r *Reporter) { ended(r); r.Finish(dying()) }
+		report(t, api, &copies{}, func(*Reporter) { time.Sleep(45 * time.Second) }, "GET", "GET", "UPDATE status", "GET", "UPDATE status", "DELETE", "DELETE")
 	})
 	t.Run("KBL-66 a finalizer keeps the object", func(t *testing.T) {
-		report(t, &script{live: dying()}, &copies{}, func(r *Reporter) {
-			ended(r)
-			r.Finish(dying())
-			time.Sleep(time.Minute)
-		}, "GET", "UPDATE status", "DELETE")
+		api := &script{live: dying(), early: func(r *Reporter) { ended(r); r.Finish(dying()) }}
+		report(t, api, &copies{}, func(*Reporter) { time.Sleep(time.Minute) }, "GET", "UPDATE status", "DELETE")
 	})
 	t.Run("a pod that is marked after it has finished", func(t *testing.T) {
 		alive := dying(func(p *corev1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = nil, nil })
-		api, seen := &script{live: alive}, &copies{alive, true}
-		report(t, api, seen, func(r *Reporter) {
+		api, seen := &script{live: alive, early: func(r *Reporter) {
 			r.Report(alive, bothExited, Facts{Ended: true})
 			r.Finish(alive)
+		}}, &copies{alive, true}
+		report(t, api, seen, func(r *Reporter) {
 			synctest.Wait()
 			marked := api.live.DeepCopy()
 			marked.ResourceVersion = "99"
