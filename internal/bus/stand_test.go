@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/proto"
 )
 
@@ -139,6 +140,10 @@ func (s *stand) await(conn *bus.Conn, subject string) {
 			return
 		}
 		if !errors.Is(err, bus.ErrNoResponder) && !errors.Is(err, bus.ErrDisconnected) {
+			s.t.Fatalf("await %s: %v", subject, err)
+		}
+		// Let time pass in a bubble: the one that is asked may be waiting to connect.
+		if err := (clock.Clock{}).Sleep(ctx, time.Millisecond); err != nil {
 			s.t.Fatalf("await %s: %v", subject, err)
 		}
 	}
