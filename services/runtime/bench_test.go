@@ -134,5 +134,7 @@ func BenchmarkContainerMemory(b *testing.B) {
 	}
 	b.ReportMetric(float64(heap()-before)/float64(b.N), "B/container")
 	cancel()
-	<-ended
+	if err := <-ended; err != nil {
+		b.Error(err)
+	}
 }

@@ -31,7 +31,9 @@ func (s *service) CreateContainer(ctx context.Context, req *proto.CreateContaine
 		return "", err
 	}
 	if err := s.writeContainer(ctx, c); err != nil {
-		s.free(name)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.free(name, c.id)
 		return "", err
 	}
 	return c.id, nil
@@ -148,17 +150,13 @@ func (s *service) start(ctx context.Context, c *container) error {
 func (s *service) RemoveContainer(ctx context.Context, id string) error {
 	s.mu.Lock()
 	c, ok := s.containers[id]
-	first := ok && !c.removing
-	starting := ok && c.starting && c.events.Start.IsZero()
-	if ok && !starting {
-		c.removing = true
+	var err error
+	if ok {
+		err = c.claimRemoval()
 	}
 	s.mu.Unlock()
-	switch {
-	case !ok:
-		return nil
-	case starting:
-		return refuse(proto.CodeUnknown, "container %q is in starting state, can't be removed", id)
+	if !ok || err != nil {
+		return err
 	}
 	if err := s.kill(ctx, c); err != nil {
 		s.mu.Lock()
@@ -166,19 +164,36 @@ func (s *service) RemoveContainer(ctx context.Context, id string) error {
 		c.removing = false
 		return wrap(err, "failed to forcibly stop container %q", id)
 	}
-	ops := store.RemoveContainer(id)
-	if first {
-		ops = append(ops, s.note(c, store.Entry{What: store.Removed}, s.clock.Now()))
+	return s.forget(ctx, []*container{c})
+}
+
+// claimRemoval sees to it that c is not started any more. It is called under the lock.
+func (c *container) claimRemoval() error {
+	if c.starting && c.events.Start.IsZero() {
+		return refuse(proto.CodeUnknown, "container %q is in starting state, can't be removed", c.id)
+	}
+	c.removing = true
+	return nil
+}
+
+// forget removes containers that are dead, and does what ops say in the same commit.
+func (s *service) forget(ctx context.Context, containers []*container, ops ...store.Op) error {
+	now := s.clock.Now()
+	for _, c := range containers {
+		ops = append(ops, store.RemoveContainer(c.id)...)
+		ops = append(ops, s.note(c, store.Entry{What: store.Removed}, now))
 	}
 	if err := s.commit(ops...); err != nil {
 		return err
 	}
-	s.engine.Remove(ctx, id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.containers, id)
-	delete(s.names, containerName(c.request, c.sandbox.born))
-	c.sandbox.containers = slices.DeleteFunc(c.sandbox.containers, func(other *container) bool { return other == c })
+	for _, c := range containers {
+		s.engine.Remove(ctx, c.id)
+		delete(s.containers, c.id)
+		s.free(containerName(c.request, c.sandbox.born), c.id)
+		c.sandbox.containers = slices.DeleteFunc(c.sandbox.containers, func(other *container) bool { return other == c })
+	}
 	return nil
 }
 

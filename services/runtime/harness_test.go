@@ -2,6 +2,7 @@ package runtime_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -105,7 +106,6 @@ func (n *node) crash(after time.Duration) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	defer from.Close()
 	to, err := os.Create(filepath.Join(left, runtime.File))
 	if err != nil {
 		n.t.Fatal(err)
@@ -113,7 +113,7 @@ func (n *node) crash(after time.Duration) {
 	if _, err := io.Copy(to, from); err != nil {
 		n.t.Fatal(err)
 	}
-	if err := to.Close(); err != nil {
+	if err := errors.Join(from.Close(), to.Close()); err != nil {
 		n.t.Fatal(err)
 	}
 	n.stop()
@@ -214,9 +214,8 @@ func (n *node) history(id string, began time.Time, word func(store.Entry) string
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	defer s.Close()
 	entries, err := s.History(0, 1<<20)
-	if err != nil {
+	if err := errors.Join(err, s.Close()); err != nil {
 		n.t.Fatal(err)
 	}
 	text := ""
@@ -231,11 +230,11 @@ func (n *node) history(id string, began time.Time, word func(store.Entry) string
 	return text[1:]
 }
 
-// timed runs do and returns its error and how long it took.
-func timed(do func() error) (error, time.Duration) {
+// timed runs do and returns how long it took, and its error.
+func timed(do func() error) (time.Duration, error) {
 	began := time.Now()
 	err := do()
-	return err, time.Since(began)
+	return time.Since(began), err
 }
 
 func wantTook(t *testing.T, what string, got, want time.Duration) {

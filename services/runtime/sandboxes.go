@@ -30,7 +30,9 @@ func (s *service) RunPodSandbox(_ context.Context, req *proto.RunPodSandboxReque
 		return nil, err
 	}
 	if err := s.writeSandbox(record); err != nil {
-		s.free(name)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.free(name, record.Id)
 		return nil, err
 	}
 	s.mu.Lock()
@@ -137,28 +139,32 @@ func (s *service) RemovePodSandbox(ctx context.Context, id string) error {
 	if !ok {
 		return nil
 	}
-	for {
-		s.mu.Lock()
-		containers := slices.Clone(box.containers)
-		box.removed = len(containers) == 0
-		s.mu.Unlock()
-		if len(containers) == 0 {
-			break
-		}
-		for _, c := range containers {
-			if err := s.RemoveContainer(ctx, c.id); err != nil {
-				return err
-			}
-		}
+	containers, err := s.closeSandbox(box)
+	if err != nil {
+		return err
 	}
-	if err := s.commit(store.RemoveSandbox(id)...); err != nil {
+	if err := s.forget(ctx, containers, store.RemoveSandbox(id)...); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.sandboxes, id)
-	delete(s.names, sandboxName(box.born.PodName, box.born.PodNamespace, box.born.PodUid, box.born.Attempt))
+	s.free(sandboxName(box.born.PodName, box.born.PodNamespace, box.born.PodUid, box.born.Attempt), id)
 	return nil
+}
+
+// closeSandbox sees to it that nothing more is made or started in a stopped sandbox, and
+// returns the containers that are left in it.
+func (s *service) closeSandbox(box *sandbox) ([]*container, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range box.containers {
+		if err := c.claimRemoval(); err != nil {
+			return nil, err
+		}
+	}
+	box.removed = true
+	return slices.Clone(box.containers), nil
 }
 
 // PodSandboxStatus implements runtimeapi.Sandboxes.

@@ -237,11 +237,11 @@ func (s *service) reserve(what, name, id string) error {
 	return nil
 }
 
-// free gives a name back.
-func (s *service) free(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.names, name)
+// free gives a name back, if id still has it. It is called under the lock.
+func (s *service) free(name, id string) {
+	if s.names[name] == id {
+		delete(s.names, name)
+	}
 }
 
 // commit writes what a call depends on.

@@ -163,7 +163,8 @@ func (s Script) lines(events engine.Events, now time.Time) []line {
 	}
 	lines := []line{{status.StartedAt, "started"}}
 	exited := status.State == proto.ContainerState_CONTAINER_STATE_EXITED
-	if got := latest(events.Stop, status.StartedAt); !events.Stop.IsZero() && !(exited && got.After(status.FinishedAt)) {
+	got := latest(events.Stop, status.StartedAt)
+	if heard := !exited || !got.After(status.FinishedAt); heard && !events.Stop.IsZero() {
 		text := "got TERM"
 		if s.OnTerm == nil {
 			text = "got TERM, ignored it"

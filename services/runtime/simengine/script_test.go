@@ -162,7 +162,7 @@ func TestScriptIsMonotone(t *testing.T) {
 				}
 			}
 			status := script.At(e, now)
-			check(t, script, e, now, last, status)
+			check(t, moment{script, e, now}, last, status)
 			last = status
 		}
 	})
@@ -174,8 +174,16 @@ func happens(event *time.Time, now time.Time) {
 	}
 }
 
-// check holds one status against what must be true of every one.
-func check(t *rapid.T, script simengine.Script, e engine.Events, now time.Time, last, status engine.Status) {
+// moment is what a status follows from.
+type moment struct {
+	script simengine.Script
+	events engine.Events
+	now    time.Time
+}
+
+// check holds one status, and the one before it, against what must be true of every one.
+func check(t *rapid.T, m moment, last, status engine.Status) {
+	e, now := m.events, m.now
 	switch {
 	case status.State < last.State:
 		t.Fatalf("it was %+v and is %+v", last, status)
@@ -189,7 +197,7 @@ func check(t *rapid.T, script simengine.Script, e engine.Events, now time.Time, 
 		t.Fatalf("it ran from %v to %v", status.StartedAt, status.FinishedAt)
 	case status.State == exited && status.FinishedAt.Before(e.Start):
 		t.Fatalf("it ended at %v and was started at %v", status.FinishedAt, e.Start)
-	case !e.Kill.IsZero() && !script.SurvivesKill && status.State != exited:
+	case !e.Kill.IsZero() && !m.script.SurvivesKill && status.State != exited:
 		t.Fatalf("it was sent SIGKILL and is %+v", status)
 	}
 }

@@ -368,8 +368,7 @@ func TestAnyByteDamaged(t *testing.T) {
 		}
 		s, contents, err := store.Open(store.Config{Path: damaged, NoSync: true})
 		if err != nil {
-			var damage *store.DamageError
-			if !errors.As(err, &damage) {
+			if _, ok := errors.AsType[*store.DamageError](err); !ok {
 				t.Fatalf("byte %d: %v, want a DamageError", i, err)
 			}
 			refused++
@@ -405,8 +404,7 @@ func TestNotAStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _, err := store.Open(store.Config{Path: bad})
-		var damage *store.DamageError
-		if !errors.As(err, &damage) {
+		if _, ok := errors.AsType[*store.DamageError](err); !ok {
 			t.Errorf("%s: %v, want a DamageError", name, err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/runtime/engine"
 )
@@ -173,14 +174,14 @@ func (s *stage) run(id string, b behaviour) engine.Status {
 
 func (s *stage) start(id string) {
 	s.t.Helper()
-	if err := s.Start(s.t.Context(), id, time.Now()); err != nil {
+	if err := s.Start(s.t.Context(), id, clock.Clock{}.Now()); err != nil {
 		s.t.Fatal("start:", err)
 	}
 }
 
 func (s *stage) signal(id, name string) {
 	s.t.Helper()
-	if err := s.Signal(s.t.Context(), id, name, time.Now()); err != nil {
+	if err := s.Signal(s.t.Context(), id, name, clock.Clock{}.Now()); err != nil {
 		s.t.Error("signal:", err)
 	}
 }
@@ -199,7 +200,7 @@ func (s *stage) wantExit(status engine.Status, code int32, reason string) {
 func loadedIsCreated(_ *testing.T, s *stage) { s.load("a", heedsTerm(0)) }
 
 func startedRuns(t *testing.T, s *stage) {
-	before := time.Now()
+	before := clock.Clock{}.Now()
 	status := s.run("a", ignoresTerm())
 	if status.State != running || status.StartedAt.Before(before.Add(-time.Second)) || !status.FinishedAt.IsZero() {
 		t.Errorf("it is %+v", status)
@@ -285,7 +286,7 @@ func removing(t *testing.T, s *stage) {
 		s.Remove(t.Context(), "a")
 	}
 	s.Remove(t.Context(), "never was")
-	if err := s.Start(t.Context(), "a", time.Now()); err == nil {
+	if err := s.Start(t.Context(), "a", clock.Clock{}.Now()); err == nil {
 		t.Error("a removed container starts")
 	}
 }
