@@ -19,10 +19,9 @@ import (
 
 func applyCommand(env Env) *cli.Command {
 	return &cli.Command{
-		Name:            "apply",
-		Usage:           "make the cluster's objects what manifests say",
-		ArgsUsage:       "-f FILE",
-		HideHelpCommand: true,
+		Name:      "apply",
+		Usage:     "make the cluster's objects what manifests say",
+		ArgsUsage: "-f FILE",
 		Flags: join(namespaceFlags(), filenameFlags(), []cli.Flag{
 			outputFlag("json, yaml, name or jsonpath=…"),
 			dryRunFlag(),

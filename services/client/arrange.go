@@ -19,6 +19,17 @@ func (e *UsageError) Error() string {
 	return fmt.Sprintf("%s\nSee 'podfall %s --help' for usage.", e.Text, e.Command)
 }
 
+// misused is a flag's value that cannot be read, in kubectl's words.
+func misused(c *cli.Context, err error, _ bool) error {
+	text := err.Error()
+	if rest, ok := strings.CutPrefix(text, "invalid value "); ok {
+		value, flag, _ := strings.Cut(rest, " for flag -")
+		name, reason, _ := strings.Cut(flag, ": ")
+		text = fmt.Sprintf("invalid argument %s for \"--%s\" flag: %s", value, name, reason)
+	}
+	return &UsageError{Command: c.Command.FullName(), Text: text}
+}
+
 // Arrange rewrites a command line, without the program's name, so that the flag parser
 // can read it: flags may stand anywhere, short ones may be run together ("-wA") and
 // joined to their values ("-ojson"), and everything after "--" is an argument. Global

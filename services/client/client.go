@@ -85,7 +85,7 @@ type Nodes interface {
 
 // Commands are the commands of this package.
 func Commands(env Env) []*cli.Command {
-	return []*cli.Command{
+	commands := []*cli.Command{
 		getCommand(env),
 		describeCommand(env),
 		deleteCommand(env),
@@ -100,4 +100,9 @@ func Commands(env Env) []*cli.Command {
 		versionCommand(env),
 		apiResourcesCommand(env),
 	}
+	for _, c := range commands {
+		c.OnUsageError = misused
+		c.HideHelpCommand = true
+	}
+	return commands
 }

@@ -21,10 +21,9 @@ func uncordonCommand(env Env) *cli.Command {
 
 func schedulingCommand(env Env, name, usage string, cordon bool) *cli.Command {
 	return &cli.Command{
-		Name:            name,
-		Usage:           usage,
-		ArgsUsage:       "NODE… | -l SELECTOR",
-		HideHelpCommand: true,
+		Name:      name,
+		Usage:     usage,
+		ArgsUsage: "NODE… | -l SELECTOR",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: flagSelector, Aliases: []string{"l"}, Usage: "label selector"},
 			dryRunFlag(),
@@ -44,7 +43,8 @@ func runCordon(ctx context.Context, c *call, cordon bool) error { //nolint:reviv
 	case len(names) > 0 && selector != "":
 		return errors.New("cannot specify both a node name and a --selector option")
 	case len(names) == 0 && selector == "":
-		return errors.New("at least one node name or a --selector option is required")
+		name := c.flags.Command.Name
+		return fmt.Errorf("USAGE: %s NODE [flags]\nSee 'podfall %s -h' for help and examples", name, name)
 	}
 	nodes := known(corev1.SchemeGroupVersion.WithKind("Node"))
 	where := aim{choose: deleteSelection{selector: selector}}

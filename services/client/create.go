@@ -18,10 +18,9 @@ const fieldManager = "podfall"
 
 func createCommand(env Env) *cli.Command {
 	return &cli.Command{
-		Name:            "create",
-		Usage:           "create the objects of manifests",
-		ArgsUsage:       "-f FILE",
-		HideHelpCommand: true,
+		Name:      "create",
+		Usage:     "create the objects of manifests",
+		ArgsUsage: "-f FILE",
 		Flags: join(namespaceFlags(), filenameFlags(), []cli.Flag{
 			outputFlag("json, yaml, name or jsonpath=…"),
 			dryRunFlag(),

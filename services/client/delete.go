@@ -18,12 +18,11 @@ import (
 // objects are gone (goneWaiter).
 func deleteCommand(env Env) *cli.Command {
 	return &cli.Command{
-		Name:            "delete",
-		Usage:           "delete objects by name, by selector or by manifest, and wait until they are gone",
-		ArgsUsage:       "(-f FILE | TYPE [NAME… | -l SELECTOR | --all] | TYPE/NAME…)",
-		HideHelpCommand: true,
-		Flags:           deleteFlagList(),
-		Action:          action(env, runDelete),
+		Name:      "delete",
+		Usage:     "delete objects by name, by selector or by manifest, and wait until they are gone",
+		ArgsUsage: "(-f FILE | TYPE [NAME… | -l SELECTOR | --all] | TYPE/NAME…)",
+		Flags:     deleteFlagList(),
+		Action:    action(env, runDelete),
 	}
 }
 

@@ -20,10 +20,9 @@ import (
 
 func describeCommand(env Env) *cli.Command {
 	return &cli.Command{
-		Name:            "describe",
-		Usage:           "show objects in full, with their events",
-		ArgsUsage:       "(-f FILE | TYPE [NAME… | PREFIX | -l SELECTOR] | TYPE/NAME…)",
-		HideHelpCommand: true,
+		Name:      "describe",
+		Usage:     "show objects in full, with their events",
+		ArgsUsage: "(-f FILE | TYPE [NAME… | PREFIX | -l SELECTOR] | TYPE/NAME…)",
 		Flags: join(namespaceFlags(), selectorFlags()[:1], filenameFlags(), []cli.Flag{
 			allNamespacesFlag(),
 			&cli.BoolFlag{Name: "show-events", Value: true, Usage: "the events of each object"},
@@ -43,8 +42,10 @@ func runDescribe(ctx context.Context, c *call) error {
 		return err
 	}
 	groups, errs := want.fetch(ctx, api)
+	between := "\n\n"
 	if args := c.flags.Args().Slice(); len(errs) == 1 && len(args) == 2 && apierrors.IsNotFound(errs[0]) {
 		groups, errs = c.byPrefix(ctx, api, want, errs)
+		between = "\n"
 	}
 	d := &describer{call: c, api: api, events: c.flags.Bool("show-events")}
 	count := 0
@@ -58,7 +59,7 @@ func runDescribe(ctx context.Context, c *call) error {
 	for _, g := range groups {
 		for _, obj := range g.objects {
 			if !first {
-				fmt.Fprint(c.stdout, "\n\n")
+				fmt.Fprint(c.stdout, between)
 			}
 			first = false
 			if err := d.describe(ctx, g.kind, obj); err != nil {

@@ -22,9 +22,8 @@ import (
 
 func eventsCommand(env Env) *cli.Command {
 	return &cli.Command{
-		Name:            "events",
-		Usage:           "list events, the oldest first",
-		HideHelpCommand: true,
+		Name:  "events",
+		Usage: "list events, the oldest first",
 		Flags: join(namespaceFlags(), []cli.Flag{
 			allNamespacesFlag(),
 			&cli.StringFlag{Name: "for", Usage: "TYPE/NAME: events about this object only"},

@@ -14,10 +14,9 @@ import (
 
 func getCommand(env Env) *cli.Command {
 	return &cli.Command{
-		Name:            "get",
-		Usage:           "show objects, and with -w what becomes of them",
-		ArgsUsage:       "(-f FILE | TYPE [NAME… | -l SELECTOR] | TYPE/NAME…)",
-		HideHelpCommand: true,
+		Name:      "get",
+		Usage:     "show objects, and with -w what becomes of them",
+		ArgsUsage: "(-f FILE | TYPE [NAME… | -l SELECTOR] | TYPE/NAME…)",
 		Flags: join(namespaceFlags(), selectorFlags(), filenameFlags(), []cli.Flag{
 			allNamespacesFlag(),
 			&cli.BoolFlag{Name: flagWatch, Aliases: []string{"w"}, Usage: "show the objects, then every change"},

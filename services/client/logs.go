@@ -20,10 +20,9 @@ import (
 
 func logsCommand(env Env) *cli.Command {
 	return &cli.Command{
-		Name:            "logs",
-		Usage:           "print what a container has written",
-		ArgsUsage:       "(POD | pod/POD) [CONTAINER]",
-		HideHelpCommand: true,
+		Name:      "logs",
+		Usage:     "print what a container has written",
+		ArgsUsage: "(POD | pod/POD) [CONTAINER]",
 		Flags: join(namespaceFlags(), []cli.Flag{
 			&cli.StringFlag{Name: "container", Aliases: []string{"c"}, Usage: "the container that is meant"},
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until the container ends"},

@@ -89,4 +89,3 @@ func TestLastLines(t *testing.T) {
 		}
 	}
 }
-

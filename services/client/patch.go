@@ -15,10 +15,9 @@ import (
 
 func patchCommand(env Env) *cli.Command {
 	return &cli.Command{
-		Name:            "patch",
-		Usage:           "change fields of an object",
-		ArgsUsage:       "(-f FILE | TYPE NAME) [-p PATCH | --patch-file FILE]",
-		HideHelpCommand: true,
+		Name:      "patch",
+		Usage:     "change fields of an object",
+		ArgsUsage: "(-f FILE | TYPE NAME) [-p PATCH | --patch-file FILE]",
 		Flags: join(namespaceFlags(), filenameFlags(), []cli.Flag{
 			&cli.StringFlag{Name: "patch", Aliases: []string{"p"}, Usage: "the patch, in JSON or YAML"},
 			&cli.StringFlag{Name: "patch-file", Usage: "a file that holds the patch"},

@@ -206,7 +206,9 @@ func (s *stage) run(ctx context.Context, args []string) (stdout, stderr string, 
 	line, err := client.Arrange(app.Flags, app.Commands, args)
 	if err == nil {
 		err = app.RunContext(ctx, append([]string{"podfall"}, line...))
-	} else {
+	}
+	var misused *client.UsageError
+	if errors.As(err, &misused) {
 		fmt.Fprintln(&errs, client.Explain(err))
 		return out.String(), errs.String(), 2
 	}

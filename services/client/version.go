@@ -15,9 +15,8 @@ import (
 
 func versionCommand(env Env) *cli.Command {
 	return &cli.Command{
-		Name:            "version",
-		Usage:           "say which release is imitated",
-		HideHelpCommand: true,
+		Name:  "version",
+		Usage: "say which release is imitated",
 		Action: action(env, func(_ context.Context, c *call) error {
 			fmt.Fprintf(c.stdout, "podfall, imitating Kubernetes %s; bus contract %d\n", c.env.Compat.Release, proto.Version)
 			return nil
@@ -27,9 +26,8 @@ func versionCommand(env Env) *cli.Command {
 
 func apiResourcesCommand(env Env) *cli.Command {
 	return &cli.Command{
-		Name:            "api-resources",
-		Usage:           "list the kinds that can be named",
-		HideHelpCommand: true,
+		Name:  "api-resources",
+		Usage: "list the kinds that can be named",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: flagNoHeaders, Usage: "no column titles"},
 			&cli.BoolFlag{Name: "namespaced", Value: true, Usage: "kinds in namespaces, or with =false those outside"},

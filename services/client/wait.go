@@ -20,10 +20,9 @@ import (
 
 func waitCommand(env Env) *cli.Command {
 	return &cli.Command{
-		Name:            "wait",
-		Usage:           "wait until objects are as they should be",
-		ArgsUsage:       "(-f FILE | TYPE [NAME… | -l SELECTOR | --all] | TYPE/NAME…) --for=create|delete|condition=C[=V]|jsonpath=P[=V]",
-		HideHelpCommand: true,
+		Name:      "wait",
+		Usage:     "wait until objects are as they should be",
+		ArgsUsage: "(-f FILE | TYPE [NAME… | -l SELECTOR | --all] | TYPE/NAME…) --for=create|delete|condition=C[=V]|jsonpath=P[=V]",
 		Flags: join(namespaceFlags(), selectorFlags(), filenameFlags(), []cli.Flag{
 			allNamespacesFlag(),
 			&cli.BoolFlag{Name: flagAll, Usage: "every object of the type"},

@@ -152,17 +152,18 @@ func (p *page) nodePods(node *corev1.Node, pods []*corev1.Pod) {
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
 		p.line(1, "%s\t%s\t%s", name, share(requests, room, name), share(limits, room, name))
 	}
+	var others []corev1.ResourceName
 	for _, name := range resourceNames(room) {
-		switch name {
-		case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourcePods:
-			continue
-		}
-		request, limit := requests[name], limits[name]
-		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
+		switch {
+		case strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
 			p.line(1, "%s\t%s\t%s", name, share(requests, room, name), share(limits, room, name))
-		} else {
-			p.line(1, "%s\t%s\t%s", name, request.String(), limit.String())
+		case name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourceEphemeralStorage && name != corev1.ResourcePods:
+			others = append(others, name)
 		}
+	}
+	for _, name := range others {
+		request, limit := requests[name], limits[name]
+		p.line(1, "%s\t%s\t%s", name, request.String(), limit.String())
 	}
 }
 

@@ -44,6 +44,9 @@ type Cluster struct {
 	// Refuse may answer a request with an error, before anything else is done.
 	Refuse func(verb string, t podapi.Target) error
 
+	// OnWatch is told, in a goroutine of its own, of every watch that opens.
+	OnWatch func()
+
 	mu       sync.Mutex
 	revision int64
 	objects  map[string]kinds.Object
@@ -316,6 +319,9 @@ func (c *Cluster) Watch(_ context.Context, t podapi.Target, opts metav1.ListOpti
 		}
 	}
 	c.watchers = append(c.watchers, w)
+	if c.OnWatch != nil {
+		c.leaving.Go(c.OnWatch)
+	}
 	return w, nil
 }
 
@@ -408,6 +414,7 @@ func (c *Cluster) Patch(_ context.Context, t podapi.Target, pt types.PatchType, 
 func (c *Cluster) Delete(_ context.Context, t podapi.Target, opts metav1.DeleteOptions) (runtime.Object, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	opts.TypeMeta = metav1.TypeMeta{}
 	detail, err := json.Marshal(opts)
 	if err != nil {
 		return nil, err
