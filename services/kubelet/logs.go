@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/bus"
@@ -16,7 +15,8 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// logRequest is what a client publishes on node.<name>.logs, as JSON.
+// logRequest is what a client publishes on node.<name>.logs, as JSON. The answer is the
+// text, or a metav1.Status as JSON.
 type logRequest struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
@@ -24,17 +24,11 @@ type logRequest struct {
 	UID types.UID `json:"uid,omitempty"`
 	// Container may be empty if the pod has only one.
 	Container string `json:"container,omitempty"`
-	// Tail is how many lines from the end; 0 means all.
-	Tail int64 `json:"tail,omitempty"`
+	// TailLines is how many lines from the end; nil means all.
+	TailLines *int64 `json:"tailLines,omitempty"`
 	// Previous asks for the run before the present one.
 	Previous   bool `json:"previous,omitempty"`
 	Timestamps bool `json:"timestamps,omitempty"`
-}
-
-// logResponse answers it: Status is nil or why there is no log.
-type logResponse struct {
-	Log    string         `json:"log,omitempty"`
-	Status *metav1.Status `json:"status,omitempty"`
 }
 
 // logLimit is how many bytes from its end a log is cut to, so that an answer fits into
@@ -44,17 +38,15 @@ const logLimit = 2 << 20
 // serveLogs answers requests for logs until ctx ends.
 func (p *parts) serveLogs(ctx context.Context) error {
 	return p.cfg.Bus.Serve(ctx, proto.NodeSubject(p.cfg.Node, "logs"), func(ctx context.Context, call *bus.Call) {
-		var answer logResponse
 		text, err := p.logs(ctx, call.Data)
-		if answer.Log = text; err != nil {
-			answer.Status = proto.StatusFrom(err)
-		}
-		data, err := json.Marshal(answer)
+		answer := []byte(text)
 		if err != nil {
-			p.cfg.Log.ErrorContext(ctx, "encode a log", "err", err)
-			return
+			if answer, err = json.Marshal(proto.StatusFrom(err)); err != nil {
+				p.cfg.Log.ErrorContext(ctx, "encode why there is no log", "err", err)
+				return
+			}
 		}
-		if err := call.Send(ctx, data, false); err != nil && ctx.Err() == nil {
+		if err := call.Send(ctx, answer, false); err != nil && ctx.Err() == nil {
 			p.cfg.Log.WarnContext(ctx, "send a log", "err", err)
 		}
 	})
@@ -69,9 +61,13 @@ func (p *parts) logs(ctx context.Context, data []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := p.runtime.ContainerLogs(ctx, &proto.ContainerLogsRequest{
-		ContainerId: container, TailLines: request.Tail, Timestamps: request.Timestamps,
-	})
+	call := &proto.ContainerLogsRequest{ContainerId: container, Timestamps: request.Timestamps}
+	if request.TailLines != nil {
+		if call.TailLines = *request.TailLines; call.TailLines <= 0 {
+			return "", nil // to the runtime 0 would mean all
+		}
+	}
+	text, err := p.runtime.ContainerLogs(ctx, call)
 	if err != nil {
 		return "", apierrors.NewInternalError(fmt.Errorf("logs of %s/%s: %w", request.Namespace, request.Pod, err))
 	}

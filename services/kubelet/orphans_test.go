@@ -1,0 +1,98 @@
+package kubelet
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestSourcesNotReady is TD-073, KBL-05 and K14: a kubelet that has not seen a list of
+// pods concludes nothing from not knowing one.
+func TestSourcesNotReady(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.running("ignores TERM", 5)
+		s.stop()
+		s.cut()
+		s.delete("p", 0)
+		s.boot()
+		time.Sleep(5 * time.Minute)
+		if text := s.trace.String(); strings.Contains(text, "StopContainer") {
+			t.Errorf("TD-073: sources not ready, and it did\n%s", text)
+		}
+		s.heal(true)
+		time.Sleep(10 * time.Second)
+		if text := s.trace.String(); !strings.Contains(text, "StopContainer c timeout=2") || !strings.Contains(text, "KILL c") {
+			t.Errorf("TD-073: sources ready, and it did\n%s", text)
+		}
+	})
+}
+
+// TestSameName is KBL-22: a new UID of the same name does not wait for the old one.
+func TestSameName(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.running("ignores TERM", 60)
+		s.delete("p", -1)
+		time.Sleep(time.Second)
+		s.delete("p", 0)
+		again := podOf("p", "ignores TERM", 30)
+		again.UID = "uid-again"
+		s.create(again)
+		time.Sleep(3 * time.Second)
+		if got := describe(s.pod("p")); got != "p gen=1/1 Running ready=True c=running" {
+			t.Errorf("beside the old one it is %s", got)
+		}
+		if text := s.trace.String(); strings.Contains(text, "KILL") {
+			t.Errorf("KBL-18: the forced delete shortened a stop under way:\n%s", text)
+		}
+		time.Sleep(2 * time.Minute)
+		if got := describe(s.pod("p")); got != "p gen=1/1 Running ready=True c=running" {
+			t.Errorf("after the old one's end it is %s", got)
+		}
+	})
+}
+
+// TestLogs asks for the logs of a pod as a client does.
+func TestLogs(t *testing.T) {
+	onStage(t, func(s *stage) {
+		p, err := assemble(Config{Node: "n1", DataDir: s.dir, Timing: s.timing, Compat: s.compat}, s.api, s.runtime)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- p.relister.Run(ctx) }()
+		defer func() {
+			cancel()
+			<-done
+		}()
+		s.running("exits 1 after 1s", 30)
+		for _, row := range []struct {
+			request logRequest
+			want    string
+		}{
+			{logRequest{Namespace: "default", Pod: "p"}, "hello\n"},
+			{logRequest{Namespace: "default", Pod: "p", Container: "c", Previous: true}, "hello\n"},
+			{logRequest{Namespace: "default", Pod: "p", TailLines: new(int64(0))}, ""},
+			{logRequest{Namespace: "default", Pod: "q"}, `pods "q" not found`},
+			{logRequest{Namespace: "default", Pod: "p", Container: "d"}, `container "d" in pod "p" is waiting to start or does not exist`},
+			{logRequest{Namespace: "default", Pod: "p", Container: "d", Previous: true}, `previous terminated container "d" in pod "p" not found`},
+		} {
+			data, err := json.Marshal(row.request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := p.logs(ctx, data)
+			if err != nil {
+				got = err.Error()
+			}
+			if got != row.want {
+				t.Errorf("logs of %s is %q, want %q", data, got, row.want)
+			}
+		}
+		if _, err := p.logs(ctx, []byte("{")); err == nil {
+			t.Error("a malformed request is answered")
+		}
+	})
+}
