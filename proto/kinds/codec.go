@@ -83,6 +83,7 @@ func DecodeAny(data []byte) (runtime.Object, error) {
 	return decoded, nil
 }
 
+//nolint:gochecknoglobals // built once, on first use; nothing changes it
 var decoder = sync.OnceValue(func() *protobuf.Serializer {
 	return protobuf.NewSerializer(Scheme(), Scheme())
 })

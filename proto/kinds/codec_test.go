@@ -178,8 +178,8 @@ func TestConvertNamesWhatIsLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v2 := converted.(*autoscalingv2.HorizontalPodAutoscaler); v2.Spec.MaxReplicas != 4 {
-		t.Errorf("maxReplicas became %d", v2.Spec.MaxReplicas)
+	if v2, ok := converted.(*autoscalingv2.HorizontalPodAutoscaler); !ok || v2.Spec.MaxReplicas != 4 {
+		t.Errorf("converted to %v", converted)
 	}
 	if want := []string{`unknown field "spec.targetCPUUtilizationPercentage"`}; !cmp.Equal(lost, want) {
 		t.Errorf("lost %q, want %q", lost, want)

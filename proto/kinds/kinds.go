@@ -110,6 +110,7 @@ type index struct {
 	byAlias    map[string][]Kind
 }
 
+//nolint:gochecknoglobals // built once, on first use; nothing changes it
 var loadIndex = sync.OnceValue(func() *index {
 	ix := &index{
 		byResource: map[string]Kind{},

@@ -68,6 +68,7 @@ import (
 // touch a handful of kinds.
 func Scheme() *runtime.Scheme { return loadScheme() }
 
+//nolint:gochecknoglobals // built once, on first use; nothing changes it
 var loadScheme = sync.OnceValue(func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})

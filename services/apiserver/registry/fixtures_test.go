@@ -80,7 +80,17 @@ func stored(t testing.TB, alias, document string) kinds.Object {
 // storedPod is the usual Pod, changed.
 func storedPod(t testing.TB, changes ...string) *corev1.Pod {
 	t.Helper()
-	return stored(t, "pods", changed(t, podJSON, changes...)).(*corev1.Pod)
+	return is[*corev1.Pod](t, stored(t, "pods", changed(t, podJSON, changes...)))
+}
+
+// is gives obj the type that it has.
+func is[T kinds.Object](t failer, obj kinds.Object) T {
+	t.Helper()
+	typed, ok := obj.(T)
+	if !ok {
+		t.Fatalf("%T is no %T", obj, typed)
+	}
+	return typed
 }
 
 // update carries an update out as the verbs do.
@@ -126,13 +136,13 @@ func changed(t failer, document string, changes ...string) string {
 		if !ok {
 			t.Fatalf("change %q: want pointer = value", change)
 		}
-		var parsed any
+		parsed := any(gone{})
 		if value != "gone" {
 			if err := json.Unmarshal([]byte(value), &parsed); err != nil {
 				t.Fatalf("change %q: %v", change, err)
 			}
 		}
-		tree = set(tree, strings.Split(pointer, "/")[1:], parsed, value == "gone")
+		tree = set(tree, strings.Split(pointer, "/")[1:], parsed)
 	}
 	out, err := json.Marshal(tree)
 	if err != nil {
@@ -141,7 +151,10 @@ func changed(t failer, document string, changes ...string) string {
 	return string(out)
 }
 
-func set(node any, path []string, value any, gone bool) any {
+// gone is the value that removes.
+type gone struct{}
+
+func set(node any, path []string, value any) any {
 	if len(path) == 0 {
 		return value
 	}
@@ -151,17 +164,16 @@ func set(node any, path []string, value any, gone bool) any {
 		if i == len(list) {
 			list = append(list, nil)
 		}
-		list[i] = set(list[i], path[1:], value, gone)
+		list[i] = set(list[i], path[1:], value)
 		return list
 	}
 	object, ok := node.(map[string]any)
 	if !ok {
 		object = map[string]any{}
 	}
-	if gone && len(path) == 1 {
+	object[key] = set(object[key], path[1:], value)
+	if object[key] == any(gone{}) {
 		delete(object, key)
-	} else {
-		object[key] = set(object[key], path[1:], value, gone)
 	}
 	return object
 }

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -92,9 +91,7 @@ func contentChanged(obj, old kinds.Object) bool {
 	now, before := copyOf(obj), copyOf(old)
 	for _, o := range []kinds.Object{now, before} {
 		member(o, "TypeMeta").SetZero()
-		if meta, ok := member(o, "ObjectMeta").Addr().Interface().(*metav1.ObjectMeta); ok {
-			*meta = metav1.ObjectMeta{}
-		}
+		member(o, "ObjectMeta").SetZero()
 		if status := member(o, "Status"); status.IsValid() {
 			status.SetZero()
 		}

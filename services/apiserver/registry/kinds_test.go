@@ -124,7 +124,7 @@ func TestCreateDropsWhatIsTheServers(t *testing.T) {
 		`/metadata/managedFields = [{"manager":"x","operation":"Update","apiVersion":"v1"}]`, `/status = {"phase":"Running"}`)
 	if pod.UID != "uid-1" || !pod.CreationTimestamp.Time.Equal(noon) || pod.Generation != 1 || // API-57
 		pod.DeletionTimestamp != nil || pod.DeletionGracePeriodSeconds != nil || // API-56
-		pod.SelfLink != "" || pod.ManagedFields != nil || pod.Status.Phase != corev1.PodPending {
+		pod.GetSelfLink() != "" || pod.ManagedFields != nil || pod.Status.Phase != corev1.PodPending {
 		t.Errorf("stored %s", document(t, pod))
 	}
 	pod.ResourceVersion = "5"
@@ -186,15 +186,14 @@ func TestNodes(t *testing.T) {
 	t.Parallel()
 	const body = `{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"},"spec":{"podCIDR":"10.0.0.0/24","providerID":"x"},` +
 		`"status":{"capacity":{"cpu":"2","pods":"110"}}}`
-	old := stored(t, "nodes", body).(*corev1.Node)
+	old := is[*corev1.Node](t, stored(t, "nodes", body))
 	if cpu := old.Status.Allocatable["cpu"]; cpu.String() != "2" || len(old.Spec.PodCIDRs) != 1 {
 		t.Errorf("stored %s", document(t, old))
 	}
 	for _, tt := range []struct{ change, subresource, want string }{
 		{`/spec/unschedulable = true`, "", "ok"},
 		{`/spec/taints = [{"key":"a","effect":"NoExecute"}]`, "", "ok"},
-		{`/spec/taints = [{"key":"a","effect":"NoExecute"},{"key":"a","effect":"NoExecute","value":"b"}]`, "",
-			`metadata.taints[1]: Duplicate value: {"key":"a","value":"b","effect":"NoExecute"}: taints must be unique by key and effect pair`},
+		{`/spec/taints = [{"key":"a","effect":"NoExecute"},{"key":"a","effect":"NoExecute","value":"b"}]`, "", `metadata.taints[1]: Duplicate value: {"key":"a","value":"b","effect":"NoExecute"}: taints must be unique by key and effect pair`},
 		{`/spec/taints = [{"key":"a b","value":"c d","effect":""}]`, "", "metadata.taints[0].key: Invalid value"},
 		{`/spec/taints = [{"key":"a","effect":"Sometimes"}]`, "", `metadata.taints[0].effect: Unsupported value: "Sometimes": supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"`},
 		{`/spec/podCIDRs = ["10.0.1.0/24"]`, "", `spec.podCIDRs: Forbidden: node updates may not change podCIDR except from "" to valid`},
@@ -214,7 +213,8 @@ func TestNodes(t *testing.T) {
 
 func TestNamespaces(t *testing.T) {
 	t.Parallel()
-	old := stored(t, "namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a"},"status":{"phase":"Terminating"}}`).(*corev1.Namespace)
+	old := is[*corev1.Namespace](t, stored(t, "namespaces",
+		`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a"},"status":{"phase":"Terminating"}}`))
 	if old.Status.Phase != corev1.NamespaceActive || !slices.Equal(old.Spec.Finalizers, []corev1.FinalizerName{"kubernetes"}) ||
 		old.Labels["kubernetes.io/metadata.name"] != "a" {
 		t.Errorf("stored %s", document(t, old))

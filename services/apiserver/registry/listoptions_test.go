@@ -20,7 +20,7 @@ func codeOf(err error) int {
 	if err == nil {
 		return http.StatusOK
 	}
-	if status, ok := err.(apierrors.APIStatus); ok { //nolint:errorlint // only the outermost error answers
+	if status, ok := err.(apierrors.APIStatus); ok {
 		return int(status.Status().Code)
 	}
 	return 0

@@ -1,11 +1,11 @@
 package registry
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -71,7 +71,7 @@ func ValidateMeta(kind kinds.Kind, obj kinds.Object) field.ErrorList {
 // takes no new finalizers (API-55, API-56).
 func ValidateMetaUpdate(kind kinds.Kind, obj, old kinds.Object) field.ErrorList {
 	at := field.NewPath("metadata")
-	errs := validation.ValidateObjectMetaAccessor(obj, kind.Namespaced, path.ValidatePathSegmentName, at)
+	errs := validation.ValidateObjectMetaAccessor(obj, kind.Namespaced, pathSegment, at)
 	return append(errs, validation.ValidateObjectMetaAccessorUpdate(obj, old, at)...)
 }
 
@@ -98,6 +98,20 @@ func finalizerNames(obj kinds.Object, at *field.Path) field.ErrorList {
 	return errs
 }
 
+// pathSegment allows every name that is one element of a path and one token of a subject.
+func pathSegment(name string, _ bool) []string {
+	if name == "." || name == ".." {
+		return []string{fmt.Sprintf("may not be '%s'", name)}
+	}
+	var wrong []string
+	for _, c := range []string{"/", "%"} {
+		if strings.Contains(name, c) {
+			wrong = append(wrong, fmt.Sprintf("may not contain '%s'", c))
+		}
+	}
+	return wrong
+}
+
 // nameRule is what the names of a kind's objects may look like. Whatever the kind, no
 // name has a slash or a percent sign, or is "." or "..".
 func nameRule(kind kinds.Kind) validation.ValidateNameFunc {
@@ -109,10 +123,10 @@ func nameRule(kind kinds.Kind) validation.ValidateNameFunc {
 	case "events", "events.events.k8s.io", "controllerrevisions.apps", "leasecandidates.coordination.k8s.io",
 		"componentstatuses", "certificatesigningrequests.certificates.k8s.io",
 		"clustertrustbundles.certificates.k8s.io", "ipaddresses.networking.k8s.io":
-		return path.ValidatePathSegmentName
+		return pathSegment
 	}
 	if kind.Group == "rbac.authorization.k8s.io" {
-		return path.ValidatePathSegmentName
+		return pathSegment
 	}
 	return validation.NameIsDNSSubdomain
 }

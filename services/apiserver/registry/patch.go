@@ -51,15 +51,7 @@ func ApplyPatch(
 		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf(
 			"a patch in %s would drop what only newer versions have: %s", kind.GroupVersion(), lost[0]))
 	}
-	var patched patchResult
-	switch patchType {
-	case types.JSONPatchType, types.MergePatchType:
-		patched, err = patchJSON(kind, versioned, patchType, patch)
-	case types.StrategicMergePatchType:
-		patched, err = patchStrategic(kind, versioned, patch)
-	default:
-		err = unsupported(string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType))
-	}
+	patched, err := patchAs(kind, versioned, patchType, patch)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -72,6 +64,18 @@ func ApplyPatch(
 		return nil, nil, apierrors.NewInternalError(err)
 	}
 	return obj, append(warnings, lost...), nil
+}
+
+// patchAs applies a patch of one of the three types.
+func patchAs(kind kinds.Kind, old kinds.Object, patchType types.PatchType, patch []byte) (patchResult, error) {
+	if patchType == types.StrategicMergePatchType {
+		return patchStrategic(kind, old, patch)
+	}
+	if patchType == types.JSONPatchType || patchType == types.MergePatchType {
+		return patchJSON(kind, old, patchType, patch)
+	}
+	return patchResult{}, unsupported(
+		string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType))
 }
 
 // patchResult is a patched object before it is known what its sender wants of fields that
@@ -179,6 +183,8 @@ func applyOperations(document, patch []byte) ([]byte, []error, error) {
 
 // limitCopies bounds what copy operations add to a document. The library keeps the bound in
 // a variable, which is set once, before its first use.
+//
+//nolint:gochecknoglobals // a function that runs once; nothing changes it
 var limitCopies = sync.OnceFunc(func() { jsonpatch.AccumulatedCopySizeLimit = MaxBody })
 
 func applyMerge(document, patch []byte) ([]byte, []error, error) {

@@ -164,7 +164,7 @@ func defaultRequests(r *corev1.ResourceRequirements) {
 			continue
 		}
 		if r.Requests == nil {
-			r.Requests = corev1.ResourceList{}
+			r.Requests = make(corev1.ResourceList)
 		}
 		r.Requests[name] = limit.DeepCopy()
 	}

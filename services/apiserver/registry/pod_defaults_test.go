@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
@@ -23,7 +24,7 @@ func TestPodDefaults(t *testing.T) {
 	t.Parallel()
 	cases(t, "testdata/pod_defaults.txt", func(t *testing.T, changes []string) string {
 		pod := storedPod(t, changes...)
-		pod.TypeMeta, pod.ObjectMeta.CreationTimestamp = corev1.Pod{}.TypeMeta, corev1.Pod{}.CreationTimestamp
+		pod.TypeMeta, pod.CreationTimestamp = metav1.TypeMeta{}, metav1.Time{}
 		data, err := yaml.Marshal(pod)
 		if err != nil {
 			t.Fatal(err)
@@ -90,8 +91,8 @@ func TestGenerationAndGraceOfNewPods(t *testing.T) {
 		t.Errorf("TD-024: grace %d, %v", *obj.Spec.TerminationGracePeriodSeconds, err)
 	}
 	template := stored(t, "podtemplates", `{"apiVersion":"v1","kind":"PodTemplate","metadata":{"name":"a","namespace":"b"},`+
-		`"template":{"spec":{"containers":[{"name":"a","image":"b"}],"terminationGracePeriodSeconds":-1}}}`).(*corev1.PodTemplate)
-	if got := *template.Template.Spec.TerminationGracePeriodSeconds; got != -1 {
+		`"template":{"spec":{"containers":[{"name":"a","image":"b"}],"terminationGracePeriodSeconds":-1}}}`)
+	if got := *registry.PodTemplate(template).Spec.TerminationGracePeriodSeconds; got != -1 {
 		t.Errorf("API-14: a template's grace became %d", got)
 	}
 }
@@ -103,7 +104,7 @@ func TestOlderReleasesCountNoGenerations(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, kind := registry.For(kindOf(t, "pods"), compat), kindOf(t, "pods")
-	pod := decode(t, "pods", podJSON).(*corev1.Pod)
+	pod := is[*corev1.Pod](t, decode(t, "pods", podJSON))
 	if err := registry.BeforeCreate(s, kind, pod, noon, "u"); err != nil || pod.Generation != 0 {
 		t.Errorf("created with generation %d, %v", pod.Generation, err)
 	}
@@ -163,7 +164,7 @@ func TestManifests(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, text := range strings.Split("\n"+string(data), "\n---") {
+			for text := range strings.SplitSeq("\n"+string(data), "\n---") {
 				if strings.TrimSpace(text) != "" {
 					acceptManifest(t, text)
 				}
@@ -264,7 +265,7 @@ func TestPreparingTwiceChangesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pod.TypeMeta = back.(*corev1.Pod).TypeMeta
+		pod.TypeMeta = is[*corev1.Pod](t, back).TypeMeta
 		if !equality.Semantic.DeepEqual(pod, back) {
 			t.Fatal(cmp.Diff(pod, back))
 		}

@@ -15,7 +15,7 @@ import (
 func keepReportedStatus(status, old *corev1.PodStatus) {
 	fill(&status.QOSClass, old.QOSClass)
 	fill(&status.ObservedGeneration, old.ObservedGeneration)
-	observed := map[corev1.PodConditionType]int64{}
+	observed := make(map[corev1.PodConditionType]int64)
 	for _, condition := range old.Conditions {
 		observed[condition.Type] = condition.ObservedGeneration
 	}

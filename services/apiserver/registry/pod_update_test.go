@@ -35,8 +35,8 @@ func updateCase(t *testing.T, lines []string) (old, obj *corev1.Pod, subresource
 	}
 	before := document(t, storedPod(t, create...))
 	before = changed(t, before, afterwards...)
-	old = decode(t, "pods", before).(*corev1.Pod)
-	return old, decode(t, "pods", changed(t, before, ask...)).(*corev1.Pod), subresource
+	old = is[*corev1.Pod](t, decode(t, "pods", before))
+	return old, is[*corev1.Pod](t, decode(t, "pods", changed(t, before, ask...))), subresource
 }
 
 // TestPodUpdateKeeps are the changes that are dropped without a word.
