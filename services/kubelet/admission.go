@@ -23,23 +23,19 @@ func admit(pod *corev1.Pod, others []*corev1.Pod, labels map[string]string, allo
 			return refuse("NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector")
 		}
 	}
-	asked := requests(pod)
-	used := make(corev1.ResourceList)
-	for _, other := range others {
-		add(used, requests(other))
-	}
 	for _, name := range []corev1.ResourceName{corev1.ResourcePods, corev1.ResourceCPU, corev1.ResourceMemory} {
-		want, have := asked[name], used[name]
 		capacity, limited := allocatable[name]
-		if !limited || want.IsZero() {
+		asked := request(pod, name)
+		if !limited || asked == 0 {
 			continue
 		}
-		after := have.DeepCopy()
-		after.Add(want)
-		if after.Cmp(capacity) > 0 {
+		var used int64
+		for _, other := range others {
+			used += request(other, name)
+		}
+		if has := amount(name, capacity); used+asked > has {
 			return refuse("OutOf"+string(name), fmt.Sprintf(
-				"Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
-				name, amount(name, want), amount(name, have), amount(name, capacity)))
+				"Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, asked, used, has))
 		}
 	}
 	return verdict{admitted: true}
@@ -57,29 +53,18 @@ func amount(name corev1.ResourceName, q resource.Quantity) int64 {
 	return q.Value()
 }
 
-// requests are what a pod asks for: its containers together, or its largest init
-// container if that is more, and one place.
-func requests(pod *corev1.Pod) corev1.ResourceList {
-	total := make(corev1.ResourceList)
+// request is how much of a resource a pod asks for: its containers together, or its
+// largest init container if that is more, and its overhead; of places it is one.
+func request(pod *corev1.Pod, name corev1.ResourceName) int64 {
+	if name == corev1.ResourcePods {
+		return 1
+	}
+	var total int64
 	for _, c := range pod.Spec.Containers {
-		add(total, c.Resources.Requests)
+		total += amount(name, c.Resources.Requests[name])
 	}
 	for _, c := range pod.Spec.InitContainers {
-		for name, q := range c.Resources.Requests {
-			if have := total[name]; q.Cmp(have) > 0 {
-				total[name] = q.DeepCopy()
-			}
-		}
+		total = max(total, amount(name, c.Resources.Requests[name]))
 	}
-	add(total, pod.Spec.Overhead)
-	total[corev1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
-	return total
-}
-
-func add(total, more corev1.ResourceList) {
-	for name, q := range more {
-		sum := total[name].DeepCopy()
-		sum.Add(q)
-		total[name] = sum
-	}
+	return total + amount(name, pod.Spec.Overhead[name])
 }

@@ -100,7 +100,15 @@ func differs(before, after *corev1.Pod) bool {
 		!apiequality.Semantic.DeepEqual(before.DeletionGracePeriodSeconds, after.DeletionGracePeriodSeconds) ||
 		!maps.Equal(before.Labels, after.Labels) ||
 		!maps.Equal(before.Annotations, after.Annotations) ||
-		!apiequality.Semantic.DeepEqual(before.Spec, after.Spec)
+		!sameSpec(before, after)
+}
+
+// sameSpec looks at the specs only where generations do not tell (API-73).
+func sameSpec(before, after *corev1.Pod) bool {
+	if before.Generation != 0 && before.Generation == after.Generation {
+		return true
+	}
+	return apiequality.Semantic.DeepEqual(before.Spec, after.Spec)
 }
 
 // Sorted are the pods by creation time, namespace, name and UID.
