@@ -3,6 +3,7 @@ module github.com/podfall/podfall/e2e
 go 1.26.0
 
 replace (
+	github.com/podfall/podfall/cmd/podfall => ../cmd/podfall
 	github.com/podfall/podfall/internal => ../internal
 	github.com/podfall/podfall/proto => ../proto
 	github.com/podfall/podfall/services/apiserver => ../services/apiserver
@@ -16,6 +17,7 @@ replace (
 require (
 	github.com/google/go-cmp v0.7.0
 	github.com/nats-io/nats.go v1.55.0
+	github.com/podfall/podfall/cmd/podfall v0.0.0-00010101000000-000000000000
 	github.com/podfall/podfall/internal v0.0.0-00010101000000-000000000000
 	github.com/podfall/podfall/proto v0.0.0-00010101000000-000000000000
 	github.com/podfall/podfall/services/apiserver v0.0.0-00010101000000-000000000000
@@ -58,6 +60,8 @@ require (
 	github.com/nats-io/nats-server/v2 v2.15.2 // indirect
 	github.com/nats-io/nkeys v0.4.16 // indirect
 	github.com/nats-io/nuid v1.0.1 // indirect
+	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
+	github.com/podfall/podfall/services/bus v0.0.0-00010101000000-000000000000 // indirect
 	github.com/tidwall/btree v1.8.2 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
 	go.etcd.io/bbolt v1.5.0 // indirect

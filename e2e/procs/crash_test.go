@@ -1,0 +1,231 @@
+package procs
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	layouts "github.com/podfall/podfall/cmd/podfall/cluster"
+	"github.com/podfall/podfall/e2e/stage"
+	"github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// dial is a client of the cluster that outlives its processes.
+func (c *cluster) dial() *podapi.Client {
+	c.t.Helper()
+	layout := layouts.Layout{Root: c.data}
+	addresses, err := layout.Addresses()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	id := proto.Client("admin")
+	seed, err := bus.LoadSeed(layout.Keys(), id)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	conn, err := bus.Dial(c.t.Context(), bus.Config{URLs: addresses.Hub, Identity: id, Seed: seed})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(conn.Close)
+	return podapi.New(conn, podapi.Config{})
+}
+
+func pods(name string) podapi.Target {
+	kind, _ := kinds.ByResource("pods")
+	return podapi.Target{Kind: kind, Namespace: "default", Name: name}
+}
+
+// ledger is what the apiserver has acknowledged to one client.
+type ledger struct {
+	mu sync.Mutex
+	// live are the pods whose create was acknowledged and whose delete was not asked
+	// for; deleting those for which it was.
+	live, deleting map[string]types.UID
+	// highest is the largest revision that anything was acknowledged with.
+	highest uint64
+	writes  int
+}
+
+func (l *ledger) acknowledged(obj kinds.Object) {
+	revision, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64)
+	if err == nil {
+		l.highest = max(l.highest, revision)
+	}
+	l.writes++
+}
+
+// work creates and deletes pods until ctx ends.
+func (l *ledger) work(ctx context.Context, api *podapi.Client, worker int, rng *rand.Rand) {
+	for number := 0; ctx.Err() == nil; number++ {
+		name := fmt.Sprintf("w%d-%d", worker, number)
+		grace := int64(rng.IntN(3) + 1)
+		script := []string{"on TERM exits 0 after 0s", "ignores TERM", "on TERM exits 3 after 200ms"}[rng.IntN(3)]
+		created, err := api.Create(ctx, pods(name), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{"script.podfall.io/main": script}},
+			Spec: corev1.PodSpec{
+				Containers:                    []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}},
+				TerminationGracePeriodSeconds: &grace,
+			},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			continue // not acknowledged: it may or may not be there
+		}
+		l.mu.Lock()
+		l.acknowledged(created)
+		l.live[name] = created.GetUID()
+		l.mu.Unlock()
+		if rng.IntN(2) == 0 {
+			l.delete(ctx, api, name, rng.IntN(4) == 0)
+		}
+	}
+}
+
+func (l *ledger) delete(ctx context.Context, api *podapi.Client, name string, force bool) {
+	l.mu.Lock()
+	l.deleting[name] = l.live[name]
+	delete(l.live, name)
+	l.mu.Unlock()
+	var options metav1.DeleteOptions
+	if force {
+		options.GracePeriodSeconds = new(int64)
+	}
+	deleted, err := api.Delete(ctx, pods(name), options)
+	if pod, ok := deleted.(*corev1.Pod); ok && err == nil {
+		l.mu.Lock()
+		l.acknowledged(pod)
+		l.mu.Unlock()
+	}
+}
+
+// check compares what was acknowledged before it looked with what is stored.
+func (l *ledger) check(t *testing.T, api *podapi.Client) {
+	t.Helper()
+	l.mu.Lock()
+	live, highest := maps.Clone(l.live), l.highest
+	l.mu.Unlock()
+	list, err := api.List(t.Context(), pods(""), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := map[string]types.UID{}
+	for _, item := range list.Items {
+		stored[item.GetName()] = item.GetUID()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name, uid := range live {
+		if _, deleted := l.deleting[name]; stored[name] != uid && !deleted {
+			t.Errorf("broke A1: the create of %s (%s) was acknowledged, and now %q is stored", name, uid, stored[name])
+		}
+	}
+	revision, err := strconv.ParseUint(list.ResourceVersion, 10, 64)
+	if err != nil || revision < highest {
+		t.Errorf("broke A3: the store is at revision %s, and %d had been acknowledged (%v)", list.ResourceVersion, highest, err)
+	}
+}
+
+// TestCrash kills processes with kill -9 at random moments while pods are created and
+// deleted: one, several or all. After each round the cluster is brought up again, no
+// acknowledged write is missing and the revision has not gone back; at the end every
+// pod that was asked to go is gone.
+func TestCrash(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	c := up(t, "--nodes", "2", "--timing", "fastest")
+	api := c.dial()
+	book := &ledger{live: map[string]types.UID{}, deleting: map[string]types.UID{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	defer cancel()
+	for worker := range 4 {
+		workers.Go(func() { book.work(ctx, api, worker, rand.New(rand.NewPCG(seed, uint64(worker)+1))) })
+	}
+	names := []string{"supervisor", "bus", "apiserver", "controllers", "kubelet/node-1", "kubelet/node-2", "runtime/node-1", "runtime/node-2"}
+	for round := range *rounds {
+		pause(ctx, time.Duration(rng.IntN(300))*time.Millisecond)
+		victims := draw(rng, names)
+		c.kill(victims...)
+		pause(ctx, time.Duration(rng.IntN(100))*time.Millisecond)
+		c.must("up", "--detach", "--nodes", "2", "--timing", "fastest")
+		book.check(t, api)
+		if t.Failed() {
+			t.Fatalf("in round %d, after kill -9 of %s", round, strings.Join(victims, ", "))
+		}
+	}
+	cancel()
+	workers.Wait()
+	book.drain(t, api)
+	t.Logf("%d rounds, %d acknowledged writes, last revision %d", *rounds, book.writes, book.highest)
+}
+
+// draw is one process, several or all.
+func draw(rng *rand.Rand, names []string) []string {
+	switch rng.IntN(6) {
+	case 0:
+		return names
+	case 1:
+		some := slices.Clone(names)
+		rng.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
+		return some[:2+rng.IntN(3)]
+	default:
+		return []string{names[rng.IntN(len(names))]}
+	}
+}
+
+// pause lets a fault fall at some moment; nothing is expected of the time.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// drain deletes every pod, those too whose create was never acknowledged, and waits
+// until all are gone.
+func (l *ledger) drain(t *testing.T, api *podapi.Client) {
+	t.Helper()
+	var left []kinds.Object
+	t.Cleanup(func() {
+		for _, item := range left {
+			if pod, ok := item.(*corev1.Pod); ok {
+				t.Logf("still there: %s on %q: %s", pod.Name, pod.Spec.NodeName, stage.Summary(pod))
+			}
+		}
+	})
+	eventually(t, "every pod is gone", func() bool {
+		list, err := api.List(t.Context(), pods(""), metav1.ListOptions{})
+		if err != nil {
+			return false
+		}
+		left = list.Items
+		for _, item := range left {
+			if item.GetDeletionTimestamp() != nil {
+				continue
+			}
+			if _, err := api.Delete(t.Context(), pods(item.GetName()), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+				t.Error(err)
+			}
+		}
+		return len(left) == 0
+	})
+}
