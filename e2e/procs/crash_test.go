@@ -26,7 +26,7 @@ import (
 )
 
 // dial is a client of the cluster that outlives its processes.
-func (c *cluster) dial() *podapi.Client {
+func (c *cluster) dial() client {
 	c.t.Helper()
 	layout := layouts.Layout{Root: c.data}
 	addresses, err := layout.Addresses()
@@ -43,7 +43,7 @@ func (c *cluster) dial() *podapi.Client {
 		c.t.Fatal(err)
 	}
 	c.t.Cleanup(conn.Close)
-	return podapi.New(conn, podapi.Config{})
+	return client{podapi.New(conn, podapi.Config{})}
 }
 
 func pods(name string) podapi.Target {
@@ -71,7 +71,7 @@ func (l *ledger) acknowledged(obj kinds.Object) {
 }
 
 // work creates and deletes pods until ctx ends.
-func (l *ledger) work(ctx context.Context, api *podapi.Client, worker int, rng *rand.Rand) {
+func (l *ledger) work(ctx context.Context, api client, worker int, rng *rand.Rand) {
 	for number := 0; ctx.Err() == nil; number++ {
 		name := fmt.Sprintf("w%d-%d", worker, number)
 		grace := int64(rng.IntN(3) + 1)
@@ -96,7 +96,7 @@ func (l *ledger) work(ctx context.Context, api *podapi.Client, worker int, rng *
 	}
 }
 
-func (l *ledger) delete(ctx context.Context, api *podapi.Client, name string, force bool) {
+func (l *ledger) delete(ctx context.Context, api client, name string, force bool) {
 	l.mu.Lock()
 	l.deleting[name] = l.live[name]
 	delete(l.live, name)
@@ -114,7 +114,7 @@ func (l *ledger) delete(ctx context.Context, api *podapi.Client, name string, fo
 }
 
 // check compares what was acknowledged before it looked with what is stored.
-func (l *ledger) check(t *testing.T, api *podapi.Client) {
+func (l *ledger) check(t *testing.T, api client) {
 	t.Helper()
 	l.mu.Lock()
 	live, highest := maps.Clone(l.live), l.highest
@@ -202,7 +202,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 // drain deletes every pod, those too whose create was never acknowledged, and waits
 // until all are gone.
-func (l *ledger) drain(t *testing.T, api *podapi.Client) {
+func (l *ledger) drain(t *testing.T, api client) {
 	t.Helper()
 	var left []kinds.Object
 	t.Cleanup(func() {

@@ -47,12 +47,12 @@ func run(m *testing.M) int {
 
 // cluster is one that `podfall up` has made.
 type cluster struct {
-	t    *testing.T
+	t    testing.TB
 	data string
 }
 
 // up starts a cluster, detached.
-func up(t *testing.T, arguments ...string) *cluster {
+func up(t testing.TB, arguments ...string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, data: filepath.Join(t.TempDir(), "c")}
 	t.Cleanup(c.end)
@@ -170,7 +170,7 @@ func (c *cluster) kill(names ...string) {
 }
 
 // eventually waits for a condition.
-func eventually(t *testing.T, what string, condition func() bool) {
+func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
