@@ -2,6 +2,7 @@ package registry
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,7 +64,7 @@ func PrepareMetaForUpdate(obj, old kinds.Object) {
 func ValidateMeta(kind kinds.Kind, obj kinds.Object) field.ErrorList {
 	at := field.NewPath("metadata")
 	errs := validation.ValidateObjectMetaAccessor(obj, kind.Namespaced, nameRule(kind), at)
-	return append(errs, finalizerNames(obj, at)...)
+	return append(steady(errs), finalizerNames(obj, at)...)
 }
 
 // ValidateMetaUpdate is every way in which the metadata of obj may not follow that of old:
@@ -72,14 +73,28 @@ func ValidateMeta(kind kinds.Kind, obj kinds.Object) field.ErrorList {
 func ValidateMetaUpdate(kind kinds.Kind, obj, old kinds.Object) field.ErrorList {
 	at := field.NewPath("metadata")
 	errs := validation.ValidateObjectMetaAccessor(obj, kind.Namespaced, pathSegment, at)
-	return append(errs, validation.ValidateObjectMetaAccessorUpdate(obj, old, at)...)
+	return steady(append(errs, validation.ValidateObjectMetaAccessorUpdate(obj, old, at)...))
 }
 
 // kindMetaUpdate is what each kind asks once more of metadata, after [ValidateMetaUpdate].
 func kindMetaUpdate(obj, old kinds.Object) field.ErrorList {
 	at := field.NewPath("metadata")
 	errs := validation.ValidateObjectMetaAccessorUpdate(obj, old, at)
-	return append(errs, finalizerNames(obj, at)...)
+	return append(steady(errs), finalizerNames(obj, at)...)
+}
+
+// steady puts neighbours that are about one field in order, because the library finds what
+// is wrong with the keys of a map in any order.
+func steady(errs field.ErrorList) field.ErrorList {
+	for from := 0; from < len(errs); {
+		to := from + 1
+		for to < len(errs) && errs[to].Field == errs[from].Field {
+			to++
+		}
+		slices.SortStableFunc(errs[from:to], func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })
+		from = to
+	}
+	return errs
 }
 
 // finalizerNames allows three names without a domain (API-48).

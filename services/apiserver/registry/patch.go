@@ -148,6 +148,17 @@ func patchJSON(kind kinds.Kind, old kinds.Object, patchType types.PatchType, pat
 	return patchResult{obj: obj, shown: string(patched), unknown: unknown}, nil
 }
 
+// guarded turns a panic of a patch library into an error: a few patches that no check finds
+// make them stumble, such as a replacement of the whole document by nothing.
+func guarded[T any](apply func() (T, error)) (patched T, err error) {
+	defer func() {
+		if stumbled := recover(); stumbled != nil {
+			err = fmt.Errorf("the patch cannot be applied: %v", stumbled)
+		}
+	}()
+	return apply()
+}
+
 // operation is one step of a JSON patch, as far as strict decoding looks at it.
 type operation struct {
 	Op    string `json:"op"`
@@ -174,7 +185,7 @@ func applyOperations(document, patch []byte) ([]byte, []error, error) {
 	if err != nil {
 		return nil, nil, apierrors.NewBadRequest(err.Error())
 	}
-	patched, err := parsed.Apply(document)
+	patched, err := guarded(func() ([]byte, error) { return parsed.Apply(document) })
 	if err != nil {
 		return nil, nil, plainError(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err.Error())
 	}
@@ -192,7 +203,7 @@ func applyMerge(document, patch []byte) ([]byte, []error, error) {
 	if err != nil {
 		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 	}
-	patched, err := jsonpatch.MergePatch(document, patch)
+	patched, err := guarded(func() ([]byte, error) { return jsonpatch.MergePatch(document, patch) })
 	if err != nil {
 		return nil, nil, apierrors.NewBadRequest(err.Error())
 	}
@@ -215,7 +226,9 @@ func patchStrategic(kind kinds.Kind, old kinds.Object, patch []byte) (patchResul
 		return patchResult{}, apierrors.NewInternalError(err)
 	}
 	shown := fmt.Sprintf("%+v", changes)
-	patched, err := strategicpatch.StrategicMergeMapPatch(document, changes, obj)
+	patched, err := guarded(func() (strategicpatch.JSONMap, error) {
+		return strategicpatch.StrategicMergeMapPatch(document, changes, obj)
+	})
 	if err != nil {
 		return patchResult{}, strategicError(err)
 	}

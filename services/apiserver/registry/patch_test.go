@@ -86,6 +86,7 @@ func TestApplyPatchRefuses(t *testing.T) {
 		{"a test fails", types.JSONPatchType, `[{"op":"test","path":"/metadata/name","value":"other"}]`, 422, "testing value /metadata/name failed"},
 		{"nothing there", types.JSONPatchType, `[{"op":"remove","path":"/spec/nope"}]`, 422, "/spec/nope"},
 		{"an unknown operation", types.JSONPatchType, `[{"op":"jump","path":"/spec"}]`, 422, "jump"},
+		{"everything by nothing", types.JSONPatchType, `[{"op":"replace","path":""}]`, 422, "the patch cannot be applied"},
 		{"too many operations", types.JSONPatchType, many, 413, "The allowed maximum operations in a JSON patch is 10000, got 10001"},
 		{"T11 a copy bomb", types.JSONPatchType, bomb.String(), 422, "Unable to complete the copy"},
 		{"T11 too deep", types.MergePatchType, strings.Repeat(`{"a":`, 300) + "1" + strings.Repeat("}", 300), 400, "nested more than 256"},
@@ -143,9 +144,11 @@ func FuzzApplyPatch(f *testing.F) {
 		`{"spec":{"containers":[{"name":"app","$patch":"delete"}],"$setElementOrder/containers":[{"name":"app"}]}}`,
 		`[{"op":"move","from":"/spec","path":"/spec/containers"}]`,
 		`{"status":null,"spec":null}`,
+		`[{"op":"replace","path":""}]`,
 		`{"spec":{"$retainKeys":["containers"],"containers":[{"name":"app","ports":[{"containerPort":1}]}]}}`,
 	} {
 		f.Add(uint8(i%3), []byte(patch))
+		f.Add(uint8(0), []byte(patch))
 	}
 	old := storedPod(f)
 	before := document(f, old)

@@ -67,7 +67,7 @@ func (c *podCheck) spec(at *field.Path) {
 		corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)
 	oneOf(&c.findings, at.Child("dnsPolicy"), spec.DNSPolicy,
 		corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone)
-	c.add(unversioned.ValidateLabels(spec.NodeSelector, at.Child("nodeSelector"))...)
+	c.add(steady(unversioned.ValidateLabels(spec.NodeSelector, at.Child("nodeSelector")))...)
 	c.sharing(at)
 	c.dns(at.Child("dnsConfig"))
 	for i, gate := range spec.ReadinessGates {
