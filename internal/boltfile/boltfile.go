@@ -44,8 +44,8 @@ const (
 
 var errChecksum = errors.New("checksum mismatch")
 
-// Damage says where a file is not what bbolt has written.
-type Damage struct {
+// DamageError says where a file is not what bbolt has written.
+type DamageError struct {
 	Path string
 	// Bucket that the page belongs to; empty when it belongs to none or to an unknown one.
 	Bucket string
@@ -56,7 +56,7 @@ type Damage struct {
 }
 
 // Error names the file, the page and the damage.
-func (e *Damage) Error() string {
+func (e *DamageError) Error() string {
 	where := e.Record
 	if e.Bucket != "" {
 		where = e.Bucket + ": " + where
@@ -79,7 +79,7 @@ type span struct{ low, high []byte }
 
 // Check verifies that the file at path is whole: the pages that bbolt would
 // follow are there, each is of the kind, the size and the place that it should be, none
-// is used twice, and keys are in order. Its error is a *[Damage], or that the file
+// is used twice, and keys are in order. Its error is a *[DamageError], or that the file
 // cannot be read. The file must have been written with NoFreelistSync, hold buckets only
 // at the top and records only below, and not be written to meanwhile.
 //
@@ -94,14 +94,14 @@ func Check(path string) error {
 	p := &pages{path: path, file: file}
 	err = p.check()
 	var system *fs.PathError
-	if err != nil && !errors.As(err, &system) && !errors.As(err, new(*Damage)) {
+	if err != nil && !errors.As(err, &system) && !errors.As(err, new(*DamageError)) {
 		err = p.damage("the file", err.Error())
 	}
 	return errors.Join(err, file.Close())
 }
 
 func (p *pages) damage(record, what string) error {
-	return &Damage{Path: p.path, Bucket: p.bucket, Record: record, What: what}
+	return &DamageError{Path: p.path, Bucket: p.bucket, Record: record, What: what}
 }
 
 func (p *pages) damagedPage(id uint64, format string, args ...any) error {

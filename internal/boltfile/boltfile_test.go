@@ -26,7 +26,7 @@ func TestCheckForeignFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := boltfile.Check(path)
-		var damage *boltfile.Damage
+		var damage *boltfile.DamageError
 		if !errors.As(err, &damage) || damage.Path != path || !strings.Contains(err.Error(), damage.What) {
 			t.Errorf("%s: %v, want a Damage", name, err)
 		}
@@ -36,7 +36,7 @@ func TestCheckForeignFiles(t *testing.T) {
 	}
 }
 
-func ExampleDamage() {
-	fmt.Println(&boltfile.Damage{Path: "runtime.db", Bucket: "events", Record: "page 7", What: "used twice"})
+func ExampleDamageError() {
+	fmt.Println(&boltfile.DamageError{Path: "runtime.db", Bucket: "events", Record: "page 7", What: "used twice"})
 	// Output: runtime.db is damaged: events: page 7: used twice
 }

@@ -41,7 +41,12 @@ func Serve(ctx context.Context, conn *bus.Conn, rt Runtime) error {
 			})
 		})
 	}
-	return daemon.Run(ctx, parts...)
+	err := daemon.Run(ctx, parts...)
+	// Once Serve has returned, the bus knows that nobody answers any more.
+	leaving, stop := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	defer stop()
+	_ = conn.Flush(leaving) // fails where the connection is gone, and then it knows too
+	return err
 }
 
 type server struct {

@@ -116,7 +116,7 @@ func options(cfg Config) *bbolt.Options {
 
 // damageError says in our words what boltfile has found.
 func damageError(err error) error {
-	var damage *boltfile.Damage
+	var damage *boltfile.DamageError
 	if !errors.As(err, &damage) {
 		return err
 	}
