@@ -278,6 +278,13 @@ func TestAdmission(t *testing.T) {
 		if b.Status.Message != want {
 			t.Errorf("KBL-09: the message is %q, want %q", b.Status.Message, want)
 		}
+		s.trace.begin()
+		s.change("b", func(pod *corev1.Pod) { pod.Labels = map[string]string{"a": "b"} })
+		time.Sleep(5 * time.Second)
+		if text := s.trace.String(); strings.Contains(text, "StopContainer") || strings.Contains(text, "RunPodSandbox") ||
+			strings.Contains(text, "update") {
+			t.Errorf("KBL-08: a changed rejected pod reached a worker:\n%s", text)
+		}
 		s.delete("b", -1)
 		s.delete("a", -1)
 		time.Sleep(10 * time.Second)

@@ -64,7 +64,8 @@ type Config struct {
 	// DataDir holds the node's volumes and records; it is made if need be.
 	DataDir string
 	Clock   clock.Clock
-	Compat  proto.Compat
+	// Compat is the release that is imitated; the zero value is the default one.
+	Compat proto.Compat
 	// Boot is this incarnation of the kubelet.
 	Boot proto.Boot
 	Log  *slog.Logger // nil discards
@@ -153,9 +154,14 @@ func assemble(cfg Config, api API, rt runtimeapi.Runtime) (*parts, error) {
 	if cfg.Timing == (Timing{}) {
 		cfg.Timing = Default()
 	}
+	var err error
+	if cfg.Compat == (proto.Compat{}) {
+		if cfg.Compat, err = proto.CompatFor(""); err != nil {
+			return nil, err
+		}
+	}
 	p := &parts{cfg: cfg, api: api, runtime: rt, set: podsource.New(), capacity: DefaultCapacity()}
 	maps.Copy(p.capacity, cfg.Machine.Capacity)
-	var err error
 	if p.kinds, err = loadTable(); err != nil {
 		return nil, err
 	}

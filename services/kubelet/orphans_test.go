@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -60,12 +61,14 @@ func TestLogs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(context.Background())
+		ctx, cancel := context.WithCancel(s.t.Context())
 		done := make(chan error, 1)
 		go func() { done <- p.relister.Run(ctx) }()
 		defer func() {
 			cancel()
-			<-done
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
 		}()
 		s.running("exits 1 after 1s", 30)
 		for _, row := range []struct {

@@ -123,6 +123,19 @@ func (s *stage) pod(name string) *corev1.Pod {
 	return pod
 }
 
+// change edits a stored pod, as another client would.
+func (s *stage) change(name string, edit func(*corev1.Pod)) {
+	s.api.mu.Lock()
+	defer s.api.mu.Unlock()
+	live, ok := s.api.objects["pods/default/"+name].(*corev1.Pod)
+	if !ok {
+		s.t.Fatalf("there is no pod %s", name)
+	}
+	pod := live.DeepCopy()
+	edit(pod)
+	s.api.put(watch.Modified, "pods/default/"+name, pod)
+}
+
 // cut and heal are of the kubelet's link to the API.
 func (s *stage) cut() { s.link(true, false) }
 

@@ -67,6 +67,12 @@ func TestSet(t *testing.T) {
 	if got := *ops[0].Pod.DeletionGracePeriodSeconds; got != 0 {
 		t.Errorf("the newest mark is of %d, want 0", got)
 	}
+	// What follows an addition that nobody has taken does not take its place.
+	s.Apply(watch.Event{Type: watch.Added, Object: pod("q", "9")})
+	s.Apply(watch.Event{Type: watch.Modified, Object: pod("q", "9", marked(30))})
+	if ops, _ := s.Take(); !slices.Equal(spell(ops), []string{"ADD 9", "DELETE 9"}) {
+		t.Errorf("KBL-02: it has %v", spell(ops))
+	}
 	// A name that changed its UID while nobody looked.
 	s.Apply(watch.Event{Type: watch.Added, Object: pod("p", "3")})
 	if ops, _ := s.Take(); !slices.Equal(spell(ops), []string{"REMOVE 2", "ADD 3"}) {
