@@ -49,7 +49,7 @@ func action(env Env, do func(context.Context, *call) error) cli.ActionFunc {
 		case errors.Is(err, context.Canceled) && flags.Context.Err() != nil:
 			return cli.Exit("", exitInterrupted)
 		}
-		fmt.Fprintln(c.stderr, Explain(err))
+		say(c.stderr, "%s\n", Explain(err))
 		return cli.Exit("", exitError)
 	}
 }
@@ -100,7 +100,11 @@ func (c *call) view() podview.View {
 }
 
 // warn prints a warning as kubectl does.
-func (c *call) warn(text string) { fmt.Fprintln(c.stderr, "Warning: "+text) }
+func (c *call) warn(text string) { say(c.stderr, "Warning: %s\n", text) }
+
+// say writes to people. What they could not be told is lost, as with kubectl; the exit
+// code stands.
+func say(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
 
 // Warner prints the warnings that come with the API server's answers, each text once;
 // it is for podapi.Config.
@@ -110,7 +114,7 @@ func Warner(stderr io.Writer) func(text string) {
 	return func(text string) {
 		if !said[text] {
 			said[text] = true
-			fmt.Fprintln(out, "Warning: "+text)
+			say(out, "Warning: %s\n", text)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func relax(expression string) (string, error) {
 func (p *columnPrinter) PrintObj(obj runtime.Object, out io.Writer) error {
 	w := tabwriter.NewWriter(out, 6, 4, 3, ' ', 0)
 	if p.header {
-		fmt.Fprintln(w, strings.Join(p.titles, "\t"))
+		say(w, "%s\n", strings.Join(p.titles, "\t"))
 		p.header = false
 	}
 	rows := []map[string]any{}
@@ -97,7 +97,7 @@ func (p *columnPrinter) PrintObj(obj runtime.Object, out io.Writer) error {
 				cells[i] = strings.Join(texts, ",")
 			}
 		}
-		fmt.Fprintln(w, strings.Join(cells, "\t"))
+		say(w, "%s\n", strings.Join(cells, "\t"))
 	}
 	return w.Flush()
 }

@@ -75,7 +75,7 @@ func (c *call) cordonNode(ctx context.Context, api API, v victim, run dryRun, co
 		done = "cordoned"
 	}
 	if node, ok := obj.(*corev1.Node); ok && node.Spec.Unschedulable == cordon {
-		fmt.Fprintf(c.stdout, "node/%s already %s%s\n", v.target.Name, done, run.suffix())
+		say(c.stdout, "node/%s already %s%s\n", v.target.Name, done, run.suffix())
 		return nil
 	}
 	if run != dryRunClient {
@@ -87,6 +87,6 @@ func (c *call) cordonNode(ctx context.Context, api API, v victim, run dryRun, co
 			return err
 		}
 	}
-	fmt.Fprintf(c.stdout, "node/%s %s%s\n", v.target.Name, done, run.suffix())
+	say(c.stdout, "node/%s %s%s\n", v.target.Name, done, run.suffix())
 	return nil
 }

@@ -128,7 +128,7 @@ func (w *manifestWriter) report(m manifest, obj runtime.Object, done string) err
 	if w.printer != nil {
 		return w.printer(obj)
 	}
-	fmt.Fprintf(w.stdout, "%s %s%s\n", m.name(), done, w.run.suffix())
+	say(w.stdout, "%s %s%s\n", m.name(), done, w.run.suffix())
 	return nil
 }
 

@@ -50,7 +50,7 @@ func deleteFlagList() []cli.Flag {
 func runDelete(ctx context.Context, c *call) error {
 	plan, err := c.deletePlan()
 	for _, warning := range plan.deprecations {
-		fmt.Fprintln(c.stderr, warning)
+		say(c.stderr, "%s\n", warning)
 	}
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (d *deletion) run(ctx context.Context) error {
 		return joined(errs)
 	}
 	if found == 0 {
-		fmt.Fprintln(d.stdout, "No resources found") // CLI-10
+		say(d.stdout, "No resources found\n") // CLI-10
 		return nil
 	}
 	if !d.plan.wait || d.plan.dryRun != dryRunNone {
@@ -134,14 +134,14 @@ func (d *deletion) run(ctx context.Context) error {
 // deleteOne sends one DELETE and says so as soon as it is answered (CLI-07).
 func (d *deletion) deleteOne(ctx context.Context, v victim) (types.UID, error) {
 	if d.plan.dryRun == dryRunClient {
-		fmt.Fprintln(d.stdout, d.plan.message(v.target, d.env.Compat))
+		say(d.stdout, "%s\n", d.plan.message(v.target, d.env.Compat))
 		return "", nil
 	}
 	answer, err := d.api.Delete(ctx, v.target, d.plan.options)
 	if err != nil {
 		return "", whileDoing("deleting", v.source, err)
 	}
-	fmt.Fprintln(d.stdout, d.plan.message(v.target, d.env.Compat))
+	say(d.stdout, "%s\n", d.plan.message(v.target, d.env.Compat))
 	return uidOf(answer), nil
 }
 
@@ -178,20 +178,20 @@ func (d *deletion) confirm(ctx context.Context) (proceed bool, err error) {
 		return false, joined(errs)
 	}
 	if len(victims) == 0 {
-		fmt.Fprintln(d.stdout, "No resources found")
+		say(d.stdout, "No resources found\n")
 		return false, nil
 	}
-	fmt.Fprintf(d.stdout, "You are about to delete the following %d resource(s):\n", len(victims))
+	say(d.stdout, "You are about to delete the following %d resource(s):\n", len(victims))
 	d.previewed = map[place]bool{}
 	for _, v := range victims {
 		d.previewed[v.place()] = true
-		fmt.Fprintln(d.stdout, qualified(v.target.Kind, v.target.Name))
+		say(d.stdout, "%s\n", qualified(v.target.Kind, v.target.Name))
 	}
-	fmt.Fprint(d.stdout, "Do you want to continue? (y/N): ")
+	say(d.stdout, "Do you want to continue? (y/N): ")
 	var answer string
 	if _, err := fmt.Fscanln(d.env.Stdin, &answer); err == nil && strings.EqualFold(answer, "y") {
 		return true, nil
 	}
-	fmt.Fprintln(d.stdout, "deletion is cancelled")
+	say(d.stdout, "deletion is cancelled\n")
 	return false, nil
 }

@@ -3,7 +3,6 @@ package client
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -59,7 +58,7 @@ func runDescribe(ctx context.Context, c *call) error {
 	for _, g := range groups {
 		for _, obj := range g.objects {
 			if !first {
-				fmt.Fprint(c.stdout, between)
+				say(c.stdout, "%s", between)
 			}
 			first = false
 			if err := d.describe(ctx, g.kind, obj); err != nil {

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -73,9 +72,9 @@ func runEvents(ctx context.Context, c *call) error {
 	found = slices.DeleteFunc(found, func(e *corev1.Event) bool { return !filter.matches(e) })
 	if len(found) == 0 {
 		if filter.namespace == "" {
-			fmt.Fprintln(c.stderr, "No events found.")
+			say(c.stderr, "No events found.\n")
 		} else {
-			fmt.Fprintf(c.stderr, "No events found in %s namespace.\n", filter.namespace)
+			say(c.stderr, "No events found in %s namespace.\n", filter.namespace)
 		}
 		return nil
 	}
@@ -183,10 +182,10 @@ func (w *eventWriter) row(event *corev1.Event) {
 		columns, cells = columns[1:], cells[1:]
 	}
 	if !w.headed && !w.flags.Bool(flagNoHeaders) {
-		fmt.Fprintln(w.aligns, strings.Join(columns, "\t"))
+		say(w.aligns, "%s\n", strings.Join(columns, "\t"))
 	}
 	w.headed = true
-	fmt.Fprintln(w.aligns, strings.Join(cells, "\t"))
+	say(w.aligns, "%s\n", strings.Join(cells, "\t"))
 }
 
 // watch prints the events there are and those that come; their removal, which is only

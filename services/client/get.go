@@ -109,7 +109,7 @@ func (c *call) wanted() (wanted, error) {
 	}
 	args := c.flags.Args().Slice()
 	if len(args) == 0 {
-		fmt.Fprint(c.stderr, "You must specify the type of resource to get. Use \"podfall api-resources\" for a complete list of supported resources.\n\n")
+		say(c.stderr, "You must specify the type of resource to get. Use \"podfall api-resources\" for a complete list of supported resources.\n\n")
 		return wanted{}, errNoType
 	}
 	selection, err := parseResources(args)
@@ -194,7 +194,7 @@ func (c *call) show(want wanted, groups []group, out getOutput, failed bool) []e
 			continue
 		}
 		if written.count > 0 && !out.table.NoHeaders {
-			fmt.Fprintln(written)
+			say(written, "\n")
 		}
 		printer := c.tablePrinter(g.kind, out.table, separate)
 		if err := printer.print("", c.view().Table(g.kind.GroupVersionKind, g.objects...), written); err != nil {
@@ -211,9 +211,9 @@ func (c *call) show(want wanted, groups []group, out getOutput, failed bool) []e
 		}
 	}
 	if namespace == "" || c.flags.Bool(flagAllNamespaces) {
-		fmt.Fprintln(c.stderr, "No resources found")
+		say(c.stderr, "No resources found\n")
 	} else {
-		fmt.Fprintf(c.stderr, "No resources found in %s namespace.\n", namespace)
+		say(c.stderr, "No resources found in %s namespace.\n", namespace)
 	}
 	return nil
 }

@@ -117,7 +117,7 @@ func (w goneWaiter) lookAndWatch(ctx context.Context, t podapi.Target, uid types
 				return true, nil
 			case watch.Error:
 				err := apierrors.FromObject(event.Object)
-				fmt.Fprintf(w.stderr, "error: An error occurred while waiting for the object to be deleted: %v\n", err)
+				say(w.stderr, "error: An error occurred while waiting for the object to be deleted: %v\n", err)
 				return false, err
 			case watch.Added, watch.Modified:
 				if other, err := meta.Accessor(event.Object); err == nil && uid != "" && other.GetUID() != uid {

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/proto"
 )
@@ -39,7 +40,9 @@ func logsCommand(env Env) *cli.Command {
 type LogsRequest struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
-	Container string `json:"container"`
+	// UID is the incarnation of the pod that is meant.
+	UID       types.UID `json:"uid,omitempty"`
+	Container string    `json:"container"`
 	// TailLines is how many lines are wanted; nil for all.
 	TailLines  *int64 `json:"tailLines,omitempty"`
 	Previous   bool   `json:"previous,omitempty"`
@@ -67,6 +70,7 @@ func runLogs(ctx context.Context, c *call) error {
 	if !ok {
 		return fmt.Errorf("%s: it is a %T", where, obj)
 	}
+	request.UID = pod.UID
 	if request.Container, err = c.chooseContainer(pod, request.Container); err != nil {
 		return err
 	}
@@ -157,7 +161,7 @@ func (c *call) chooseContainer(pod *corev1.Pod, asked string) (string, error) {
 		for _, name := range initial {
 			names += ", " + name + " (init)"
 		}
-		fmt.Fprintf(c.stderr, "Defaulted container %q out of: %s\n", regular[0], names)
+		say(c.stderr, "Defaulted container %q out of: %s\n", regular[0], names)
 	}
 	return regular[0], nil
 }
@@ -208,11 +212,7 @@ func (c *call) followLogs(ctx context.Context, api API, pod *corev1.Pod, request
 		case first && wanted != nil:
 			shown = text[:len(text)-len(lastLines(text, *wanted))]
 		}
-		added, grown := bytes.CutPrefix(text, shown)
-		if !grown {
-			added = text // another instance's log
-		}
-		if _, err := c.env.Stdout.Write(added); err != nil {
+		if _, err := c.env.Stdout.Write(added(shown, text)); err != nil {
 			return err
 		}
 		shown = text
@@ -223,6 +223,20 @@ func (c *call) followLogs(ctx context.Context, api API, pod *corev1.Pod, request
 			return err
 		}
 	}
+}
+
+// added is what text has beyond what was shown of it. A kubelet drops the beginning of a
+// long log; what shares nothing with what was shown is another instance's.
+func added(shown, text []byte) []byte {
+	if more, ok := bytes.CutPrefix(text, shown); ok {
+		return more
+	}
+	const enough = 4096
+	end := shown[max(len(shown)-enough, 0):]
+	if at := bytes.LastIndex(text, end); at >= 0 && len(end) == enough {
+		return text[at+len(end):]
+	}
+	return text
 }
 
 // lastLines is the end of a text.

@@ -163,7 +163,7 @@ func (c *call) readFile(name string) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("error reading %q: %w", name, err)
 		}
-		defer file.Close()
+		defer func() { _ = file.Close() }() // it was only read
 		from = file
 	}
 	data, err := io.ReadAll(io.LimitReader(from, maxFile+1))

@@ -89,3 +89,18 @@ func TestLastLines(t *testing.T) {
 		}
 	}
 }
+
+func TestAdded(t *testing.T) {
+	long := strings.Repeat("0123456789abcde\n", 300)
+	for _, c := range []struct{ name, shown, text, want string }{
+		{"nothing yet", "", "a\n", "a\n"},
+		{"grown", "a\n", "a\nb\n", "b\n"},
+		{"the same", "a\n", "a\n", ""},
+		{"another instance", "a\nb\n", "c\n", "c\n"},
+		{"the beginning dropped", "first\n" + long, long + "last\n", "last\n"},
+	} {
+		if got := string(added([]byte(c.shown), []byte(c.text))); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+}

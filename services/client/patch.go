@@ -69,9 +69,9 @@ func runPatch(ctx context.Context, c *call) error {
 		case printer != nil:
 			errs = appendErr(errs, printer(after))
 		case sameVersion(before, after):
-			fmt.Fprintf(c.stdout, "%s patched (no change)%s\n", qualified(v.target.Kind, v.target.Name), run.suffix())
+			say(c.stdout, "%s patched (no change)%s\n", qualified(v.target.Kind, v.target.Name), run.suffix())
 		default:
-			fmt.Fprintf(c.stdout, "%s patched%s\n", qualified(v.target.Kind, v.target.Name), run.suffix())
+			say(c.stdout, "%s patched%s\n", qualified(v.target.Kind, v.target.Name), run.suffix())
 		}
 	}
 	return joined(errs)

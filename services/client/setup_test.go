@@ -112,9 +112,9 @@ func (s *stage) refuse(verb, reason string) {
 		case "unsupported":
 			return apierrors.NewMethodNotSupported(resource, strings.ToLower(verb))
 		case "conflict":
-			return apierrors.NewConflict(schema.GroupResource{Resource: "Pod"}, t.Name, errText("the UID in the precondition (A) does not match the UID in record (B). The object might have been deleted and then recreated"))
+			return apierrors.NewConflict(schema.GroupResource{Resource: "Pod"}, t.Name, textError("the UID in the precondition (A) does not match the UID in record (B). The object might have been deleted and then recreated"))
 		default:
-			return apierrors.NewInternalError(errText("it is broken"))
+			return apierrors.NewInternalError(textError("it is broken"))
 		}
 	}
 }
@@ -130,9 +130,9 @@ func (s *stage) Ask(_ context.Context, node, verb string, request []byte) ([]byt
 	return []byte(fmt.Sprintf("%s %s %s\n%s", node, verb, request, s.logs)), nil
 }
 
-type errText string
+type textError string
 
-func (e errText) Error() string { return string(e) }
+func (e textError) Error() string { return string(e) }
 
 func options(fields []string) map[string]string {
 	set := map[string]string{}

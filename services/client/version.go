@@ -18,7 +18,7 @@ func versionCommand(env Env) *cli.Command {
 		Name:  "version",
 		Usage: "say which release is imitated",
 		Action: action(env, func(_ context.Context, c *call) error {
-			fmt.Fprintf(c.stdout, "podfall, imitating Kubernetes %s; bus contract %d\n", c.env.Compat.Release, proto.Version)
+			say(c.stdout, "podfall, imitating Kubernetes %s; bus contract %d\n", c.env.Compat.Release, proto.Version)
 			return nil
 		}),
 	}
@@ -48,15 +48,15 @@ func runAPIResources(_ context.Context, c *call) error {
 	})
 	w := printers.GetNewTabWriter(c.stdout)
 	if format != "name" && !c.flags.Bool(flagNoHeaders) {
-		fmt.Fprintln(w, "NAME\tSHORTNAMES\tAPIVERSION\tNAMESPACED\tKIND")
+		say(w, "NAME\tSHORTNAMES\tAPIVERSION\tNAMESPACED\tKIND\n")
 	}
 	for _, kind := range all {
 		switch {
 		case c.flags.IsSet("namespaced") && c.flags.Bool("namespaced") != kind.Namespaced:
 		case format == "name":
-			fmt.Fprintln(w, kind.GroupResource())
+			say(w, "%s\n", kind.GroupResource().String())
 		default:
-			fmt.Fprintf(w, "%s\t%s\t%s\t%t\t%s\n", kind.Resource, strings.Join(kind.ShortNames, ","), kind.GroupVersion(), kind.Namespaced, kind.Kind)
+			say(w, "%s\t%s\t%s\t%t\t%s\n", kind.Resource, strings.Join(kind.ShortNames, ","), kind.GroupVersion(), kind.Namespaced, kind.Kind)
 		}
 	}
 	return w.Flush()

@@ -33,7 +33,7 @@ func write(w io.Writer, view podview.View, fill func(*page)) error {
 
 // line writes a formatted line; tabs in it separate columns.
 func (p *page) line(depth int, format string, args ...any) {
-	fmt.Fprintf(p.out, strings.Repeat("  ", depth)+format+"\n", args...)
+	_, _ = fmt.Fprintf(p.out, strings.Repeat("  ", depth)+format+"\n", args...) // the flush returns its error
 }
 
 // field writes a name and its value.

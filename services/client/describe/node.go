@@ -135,7 +135,7 @@ func (p *page) nodePods(node *corev1.Node, pods []*corev1.Pod) {
 	p.field(0, "Non-terminated Pods", "("+itoa(len(pods))+" in total)")
 	p.line(1, "Namespace\tName\t\tCPU Requests\tCPU Limits\tMemory Requests\tMemory Limits\tAge")
 	p.line(1, "---------\t----\t\t------------\t----------\t---------------\t-------------\t---")
-	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
+	requests, limits := make(corev1.ResourceList), make(corev1.ResourceList)
 	for _, pod := range pods {
 		request, limit := podResources(pod)
 		addTo(requests, request)
@@ -180,9 +180,9 @@ func share(list, room corev1.ResourceList, name corev1.ResourceName) string {
 // podResources is what a pod's containers ask for: all that run together, or the
 // largest init container if that is more, and the pod's overhead.
 func podResources(pod *corev1.Pod) (requests, limits corev1.ResourceList) {
-	requests, limits = corev1.ResourceList{}, corev1.ResourceList{}
-	sidecarRequests, sidecarLimits := corev1.ResourceList{}, corev1.ResourceList{}
-	peakRequests, peakLimits := corev1.ResourceList{}, corev1.ResourceList{}
+	requests, limits = make(corev1.ResourceList), make(corev1.ResourceList)
+	sidecarRequests, sidecarLimits := make(corev1.ResourceList), make(corev1.ResourceList)
+	peakRequests, peakLimits := make(corev1.ResourceList), make(corev1.ResourceList)
 	for _, c := range pod.Spec.Containers {
 		addTo(requests, c.Resources.Requests)
 		addTo(limits, c.Resources.Limits)
@@ -215,7 +215,7 @@ func podResources(pod *corev1.Pod) (requests, limits corev1.ResourceList) {
 func sum(a, b corev1.ResourceList) corev1.ResourceList {
 	total := a.DeepCopy()
 	if total == nil {
-		total = corev1.ResourceList{}
+		total = make(corev1.ResourceList)
 	}
 	addTo(total, b)
 	return total

@@ -181,7 +181,7 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request, t podapi.Target) 
 	defer events.Stop()
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
-	w.(http.Flusher).Flush()
+	_ = http.NewResponseController(w).Flush()
 	for {
 		select {
 		case <-r.Context().Done():
@@ -200,7 +200,7 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request, t podapi.Target) 
 
 func send(w http.ResponseWriter, event watch.Event) {
 	_ = json.NewEncoder(w).Encode(metav1.WatchEvent{Type: string(event.Type), Object: runtime.RawExtension{Object: event.Object}})
-	w.(http.Flusher).Flush()
+	_ = http.NewResponseController(w).Flush()
 }
 
 func answer(w http.ResponseWriter, code int, obj any) {
