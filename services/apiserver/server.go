@@ -127,8 +127,6 @@ func worded(err error) error {
 		return apierrors.NewTimeoutError("the deadline of the request has passed; it may have taken effect or not", 0)
 	case errors.Is(err, store.ErrStopped), errors.Is(err, context.Canceled):
 		return apierrors.NewServiceUnavailable("the apiserver is ending; the request may have taken effect or not")
-	case errors.Is(err, store.ErrInvalid):
-		return apierrors.NewRequestEntityTooLargeError(err.Error())
 	}
 	return err
 }

@@ -71,9 +71,9 @@ type Decision struct {
 	// Object is the one to write when the outcome marks, and the one to answer with.
 	// It may be the object that was asked about; never change it.
 	Object kinds.Object
-	// Grace is the requested grace in seconds after the defaults of the kind. A caller
-	// that lost a race decides again with this grace, so that a second look cannot mean
-	// something else than the first (API-27). nil means that the request named none.
+	// Grace is the grace in seconds that the request amounts to, once the kind has had its
+	// say. The grace in force, in Object, may be another (API-25). nil means that the
+	// request named none and that none was needed.
 	Grace *int64
 	// Err is an apierrors value, set when the outcome is Refused.
 	Err error

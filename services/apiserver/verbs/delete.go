@@ -50,7 +50,7 @@ func (a *API) deleteWith(ctx context.Context, req Request, opts metav1.DeleteOpt
 		if !lost {
 			return answer, err
 		}
-		wanted, old, opts.GracePeriodSeconds = &decision, conflict.Have, decision.Grace
+		wanted, old = &decision, conflict.Have
 	}
 }
 

@@ -196,14 +196,14 @@ func TestDeleteOfAKindThatIsNotReturned(t *testing.T) {
 }
 
 // race lets two requests decide on the same version: the first is on its way to the disk
-// when the second, and what else is to happen, come.
+// when the second comes, a second later.
 func (r *rig) race(first, second ask) (result, result) {
 	r.t.Helper()
 	release := r.stall()
 	var one, two result
 	done := make(chan struct{})
 	go func() { defer close(done); one = r.do(first) }()
-	synctest.Wait()
+	time.Sleep(time.Second)
 	other := make(chan struct{})
 	go func() { defer close(other); two = r.do(second) }()
 	synctest.Wait()
@@ -223,9 +223,9 @@ func TestDeleteRaces(t *testing.T) {
 			if one.code != 200 || two.code != 200 {
 				t.Errorf("codes %d and %d", one.code, two.code)
 			}
-			same(t, "winner", describe(one.obj), "p +30s grace=30 gen=2")
-			same(t, "loser", describe(two.obj), "p +30s grace=30 gen=2")
-			same(t, "events", r.since(before), "MODIFIED p +30s grace=30 gen=2")
+			same(t, "winner", describe(one.obj), "p +29s grace=30 gen=2")
+			same(t, "loser, its own copy", describe(two.obj), "p +30s grace=30 gen=2")
+			same(t, "events", r.since(before), "MODIFIED p +29s grace=30 gen=2")
 		})
 	})
 	t.Run("API-43 TD-022 removed meanwhile", func(t *testing.T) {
@@ -235,7 +235,7 @@ func TestDeleteRaces(t *testing.T) {
 			before := r.revision()
 			_, two := r.race(deletePod("p", grace(0)), deletePod("p", grace(0)))
 			same(t, "loser", describe(two.obj), "p +0s grace=0 gen=2")
-			same(t, "events", r.since(before), "MODIFIED p +0s grace=0 gen=2\nDELETED p +0s grace=0 gen=2")
+			same(t, "events", r.since(before), "MODIFIED p -1s grace=0 gen=2\nDELETED p -1s grace=0 gen=2")
 		})
 	})
 	t.Run("TD-009 TD-010 a finalizer came meanwhile", func(t *testing.T) {
@@ -247,6 +247,15 @@ func TestDeleteRaces(t *testing.T) {
 			_, two := r.race(ask{verb: proto.VerbUpdate, name: "p", body: pod}, deletePod("p", grace(0)))
 			same(t, "answer", describe(two.obj), "p +0s grace=0 gen=2 [a.b/c]")
 			same(t, "events", r.since(before), "MODIFIED p gen=1 [a.b/c]\nMODIFIED p +0s grace=0 gen=2 [a.b/c]")
+		})
+	})
+	t.Run("D1 bound meanwhile", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			r.pod("p", unbound)
+			before := r.revision()
+			r.race(ask{verb: proto.VerbCreate, name: "p", sub: "binding", body: bindTo("p", "n1")}, deletePod("p", nil))
+			same(t, "the node has its say", r.since(before), "MODIFIED p gen=1\nMODIFIED p +30s grace=30 gen=2")
 		})
 	})
 	t.Run("API-45 the precondition is asked again", func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/apiserver/store"
 )
 
 func list(opts metav1.ListOptions) ask { return ask{verb: proto.VerbList, options: &opts} }
@@ -181,5 +182,53 @@ func TestDeleteCollection(t *testing.T) {
 		if n := r.store.Snapshot().Count("pods", "default"); n != 1 || len(got.items) != 202 {
 			t.Errorf("%d pods are left of %d", n, len(got.items))
 		}
+	})
+}
+
+func TestDeleteCollectionSparesSuccessors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		renewed := r.pod("p").DeepCopy()
+		renewed.UID, renewed.ResourceVersion = "renewed", ""
+		key := store.Key{Resource: "pods", Namespace: "default", Name: "p"}
+		release := r.stall()
+		done := make(chan error)
+		go func() {
+			_, err := r.store.Commit(t.Context(), store.Commit{Writes: []store.Write{
+				{Key: key, Expect: store.Any}, {Key: key, Expect: store.Previous, Object: renewed},
+			}})
+			done <- err
+		}()
+		synctest.Wait()
+		late := make(chan result)
+		go func() {
+			late <- r.do(ask{verb: proto.VerbDeleteCollection, options: grace(0), list: &metav1.ListOptions{}})
+		}()
+		synctest.Wait()
+		release()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if got := <-late; got.code != 200 || r.get("p") == nil {
+			t.Errorf("%d %s; what is left: %v", got.code, got.message(), r.get("p"))
+		}
+	})
+}
+
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.pod("p")
+		open := func(sub string, opts metav1.ListOptions) ask {
+			return ask{verb: proto.VerbWatch, sub: sub, options: &opts}
+		}
+		r.refused(open("", metav1.ListOptions{SendInitialEvents: new(true)}), 422, `ListOptions.meta.k8s.io "" is invalid: `+
+			`resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan`)
+		r.refused(open("", metav1.ListOptions{FieldSelector: "spec.hat=red"}), 400, `field label not supported: spec.hat`)
+		r.refused(open(proto.SubresourceRenew, metav1.ListOptions{}), 404, `pods "the group of this watch" not found`)
+		if got := r.ok(open("", metav1.ListOptions{})); got.parts == 0 {
+			t.Error("no parts")
+		}
+		r.ok(open(proto.SubresourceRenew, metav1.ListOptions{}))
 	})
 }
