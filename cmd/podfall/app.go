@@ -63,8 +63,7 @@ func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 
 // dial connects the command line to the cluster's apiserver and kubelets.
 func dial(ctx context.Context, layout cluster.Layout, env client.Env, errs io.Writer) (*client.Session, error) {
-	options, err := layout.Load()
-	if err != nil {
+	if _, err := layout.Load(); err != nil {
 		return nil, err
 	}
 	addresses, err := layout.Addresses()
@@ -72,10 +71,8 @@ func dial(ctx context.Context, layout cluster.Layout, env client.Env, errs io.Wr
 		return nil, fmt.Errorf("the cluster in %s is not up: %w", layout.Root, err)
 	}
 	config := bus.Config{URLs: addresses.Hub, Identity: proto.Client(admin)}
-	if len(options.ExternalBus) == 0 {
-		if config.Seed, err = bus.LoadSeed(layout.Keys(), config.Identity); err != nil {
-			return nil, err
-		}
+	if config.Seed, err = bus.LoadSeed(layout.Keys(), config.Identity); err != nil {
+		return nil, err
 	}
 	ctx, cancel := env.Clock.Timeout(ctx, podapi.DefaultTimeout)
 	defer cancel()

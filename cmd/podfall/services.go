@@ -114,6 +114,26 @@ func (s self) dial(ctx context.Context, urls, keys string, id proto.Identity) (*
 	return bus.Dial(ctx, cfg)
 }
 
+// probePatience is how long a NATS server that is not ours may take to answer.
+const probePatience = 10 * time.Second
+
+// probe finds out whether a NATS server that is to be used is there and knows our keys,
+// before anything waits for it.
+func (s self) probe(ctx context.Context, urls []string, keys string) error {
+	if len(urls) == 0 {
+		return nil
+	}
+	ctx, cancel := clock.Clock{}.Timeout(ctx, probePatience)
+	defer cancel()
+	all := strings.Join(urls, ",")
+	conn, err := s.dial(ctx, all, keys, proto.Bus)
+	if err != nil {
+		return fmt.Errorf("--bus %s: %w", all, err)
+	}
+	conn.Close()
+	return nil
+}
+
 func busCommand() *cli.Command {
 	return &cli.Command{
 		Name: "bus", Usage: "the cluster network: a hub and a link per node", Category: "processes",
@@ -127,6 +147,9 @@ func busCommand() *cli.Command {
 		Action: func(c *cli.Context) error {
 			s, err := newSelf(c)
 			if err != nil {
+				return err
+			}
+			if err := s.probe(c.Context, c.StringSlice("bus"), c.String("keys")); err != nil {
 				return err
 			}
 			path := c.String("addresses")

@@ -76,7 +76,8 @@ type Config struct {
 	URLs []string
 	// Identity is who connects; everything is sent under it.
 	Identity proto.Identity
-	// Seed is the nkey seed of Identity; nil on an open bus.
+	// Seed is the nkey seed of Identity, which proves it to a bus that asks; nil when
+	// there is none. A bus that asks nobody for a key is open to everyone.
 	Seed []byte
 	// InProcess opens a connection without a socket: (*Server).InProcessConn, or a
 	// link's. It is called again for each reconnect.

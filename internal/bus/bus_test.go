@@ -235,6 +235,17 @@ func TestEverythingEndsWithClose(t *testing.T) {
 	})
 }
 
+// A key is no hindrance where nobody asks for one.
+func TestKeyOnAnOpenBus(t *testing.T) {
+	server := startServer(t, bus.ServerConfig{})
+	seed := newKeyring(t).add(ann).seeds[ann]
+	conn, err := bus.Dial(bounded(t), bus.Config{URLs: []string{server.URL()}, Identity: ann, Seed: seed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+}
+
 func TestServerSaysWhyItCannotStart(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -60,25 +61,36 @@ func (c *Conn) connector(ctx context.Context, cfg Config) (func() (*session, err
 	if cfg.InProcess != nil {
 		options = append(options, nats.InProcessServer(inProcess(cfg.InProcess)))
 	}
-	if cfg.Seed != nil {
-		pair, err := nkeys.FromSeed(cfg.Seed)
-		if err != nil {
-			return nil, fmt.Errorf("read seed: %w", err)
-		}
-		public, err := pair.PublicKey()
-		if err != nil {
-			return nil, fmt.Errorf("read seed: %w", err)
-		}
-		options = append(options, nats.Nkey(public, pair.Sign))
+	urls := strings.Join(cfg.URLs, ",")
+	if cfg.Seed == nil {
+		return func() (*session, error) { return open(urls, options) }, nil
 	}
+	pair, err := nkeys.FromSeed(cfg.Seed)
+	if err != nil {
+		return nil, fmt.Errorf("read seed: %w", err)
+	}
+	public, err := pair.PublicKey()
+	if err != nil {
+		return nil, fmt.Errorf("read seed: %w", err)
+	}
+	proven := append(slices.Clip(options), nats.Nkey(public, pair.Sign))
 	return func() (*session, error) {
-		s := &session{ended: make(chan struct{})}
-		own := append(slices.Clip(options),
-			nats.ClosedHandler(func(*nats.Conn) { close(s.ended) }))
-		var err error
-		s.nc, err = nats.Connect(strings.Join(cfg.URLs, ","), own...)
+		s, err := open(urls, proven)
+		if errors.Is(err, nats.ErrNkeysNotSupported) {
+			// Such a server would not know one key from another.
+			return open(urls, options)
+		}
 		return s, err
 	}, nil
+}
+
+// open tries once to connect.
+func open(urls string, options []nats.Option) (*session, error) {
+	s := &session{ended: make(chan struct{})}
+	own := append(slices.Clip(options), nats.ClosedHandler(func(*nats.Conn) { close(s.ended) }))
+	var err error
+	s.nc, err = nats.Connect(urls, own...)
+	return s, err
 }
 
 // inProcess makes a function what nats.go asks for connections without a socket.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -47,8 +48,18 @@ func (o Options) differs(asked Options) string {
 		return fmt.Sprintf("release (%s, not %s)", o.Compat, asked.Compat)
 	case o.Timing != asked.Timing:
 		return fmt.Sprintf("timing (%s, not %s)", o.Timing, asked.Timing)
+	case len(asked.ExternalBus) > 0 && !slices.Equal(o.ExternalBus, asked.ExternalBus):
+		return fmt.Sprintf("bus (%s, not %s)", o.bus(), asked.bus())
 	}
 	return ""
+}
+
+// bus names the NATS server in use.
+func (o Options) bus() string {
+	if len(o.ExternalBus) == 0 {
+		return "its own"
+	}
+	return strings.Join(o.ExternalBus, ",")
 }
 
 // Detach starts a supervisor that outlives this process and waits until the cluster is
