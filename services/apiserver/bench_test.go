@@ -76,8 +76,9 @@ func live(ctx context.Context, user, node *podapi.Client, i int) error {
 	if err := report(corev1.PodSucceeded); err != nil {
 		return err
 	}
+	pod, _ := marked.(*corev1.Pod)
 	confirm := grace(0)
-	confirm.Preconditions = &metav1.Preconditions{UID: new(marked.(*corev1.Pod).UID)}
+	confirm.Preconditions = &metav1.Preconditions{UID: &pod.UID}
 	_, err = node.Delete(ctx, pods(name, ""), confirm)
 	return err
 }

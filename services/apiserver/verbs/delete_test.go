@@ -77,15 +77,15 @@ func TestDelete(t *testing.T) {
 		},
 		{id: "API-23 pending", before: first(nil), opts: propagate("Foreground"), answer: "p +30s grace=30 gen=2"},
 		{
-			id: "API-06 marked", opts: orphaning(&metav1.DeleteOptions{}, false), code: 202,
+			id: "API-06 marked", opts: notOrphaning(&metav1.DeleteOptions{}), code: 202,
 			answer: "p +30s grace=30 gen=2", events: "MODIFIED p +30s grace=30 gen=2",
 		},
 		{
-			id: "API-06 pending", before: first(nil), opts: orphaning(&metav1.DeleteOptions{}, false), code: 202,
+			id: "API-06 pending", before: first(nil), opts: notOrphaning(&metav1.DeleteOptions{}), code: 202,
 			answer: "p +30s grace=30 gen=2",
 		},
 		{
-			id: "API-06 removed", opts: orphaning(grace(0), false),
+			id: "API-06 removed", opts: notOrphaning(grace(0)),
 			answer: "p +0s grace=0 gen=2", events: "MODIFIED p +0s grace=0 gen=2\nDELETED p +0s grace=0 gen=2",
 		},
 		{

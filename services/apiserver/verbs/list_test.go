@@ -3,6 +3,7 @@ package verbs_test
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,11 +125,13 @@ func TestListRevisions(t *testing.T) {
 			t.Errorf("waited %v, want 3 s", waited)
 		}
 		future = r.revision() + 1
-		go func() {
+		var writing sync.WaitGroup
+		writing.Go(func() {
 			time.Sleep(time.Second)
 			r.pod("p2")
-		}()
+		})
 		same(t, "it comes in time", names(r.ok(list(metav1.ListOptions{ResourceVersion: fmt.Sprint(future)}))), "p0 p1 p2")
+		writing.Wait()
 		r.refused(list(metav1.ListOptions{LabelSelector: "!!"}), 400, r.do(list(metav1.ListOptions{LabelSelector: "!!"})).message())
 	})
 }

@@ -36,7 +36,7 @@ func TestReplay(t *testing.T) {
 		twice(merge("p", "", `{"metadata":{"labels":{"a":"1"}}}`), 200)
 		twice(ask{verb: proto.VerbCreate, name: "p", sub: "binding", body: bindTo("p", "n1")}, 201)
 		twice(deletePod("p", nil), 200)
-		twice(deletePod("p", orphaning(grace(9), false)), 202)
+		twice(deletePod("p", notOrphaning(grace(9))), 202)
 		twice(deletePod("p", grace(0)), 200)
 
 		// A retried delete of an old pod leaves its successor alone (D7, D9).

@@ -366,9 +366,9 @@ func grace(seconds int64) *metav1.DeleteOptions {
 	return &metav1.DeleteOptions{GracePeriodSeconds: &seconds}
 }
 
-// orphaning asks the old way for dependents to be orphaned, or not.
-func orphaning(opts *metav1.DeleteOptions, orphan bool) *metav1.DeleteOptions {
-	opts.OrphanDependents = &orphan //nolint:staticcheck // API-06 is about this field
+// notOrphaning asks the old way for dependents not to be orphaned.
+func notOrphaning(opts *metav1.DeleteOptions) *metav1.DeleteOptions {
+	opts.OrphanDependents = new(false) //nolint:staticcheck // API-06 is about this field
 	return opts
 }
 
