@@ -296,6 +296,10 @@ func (l *life) observe(s step) {
 		o.from = max(l.store.Oldest()-1, l.store.Snapshot().Revision()-int64(s.N))
 		opts.ResourceVersion = strconv.FormatInt(o.from, 10)
 	}
+	if s.Node == 0 && s.Phase > 0 {
+		yes := true
+		opts.SendInitialEvents, opts.ResourceVersionMatch = &yes, metav1.ResourceVersionMatchNotOlderThan
+	}
 	w, err := l.client(reader).Watch(l.t.Context(), pods("ns"), opts)
 	if err != nil {
 		l.t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	protobuf "google.golang.org/protobuf/proto"
@@ -104,9 +105,7 @@ func (s *stand) start() {
 			s.t.Errorf("close store: %v", err)
 		}
 	}
-	if err := conn.Flush(ctx); err != nil {
-		s.t.Fatal(err)
-	}
+	synctest.Wait() // until requests are served
 }
 
 // restart is a new boot over the same disk.

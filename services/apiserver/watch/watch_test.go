@@ -3,7 +3,10 @@ package watch_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/apiserver/store"
 )
 
 var (
@@ -49,8 +53,11 @@ func TestTD040Sequences(t *testing.T) {
 		"TD-040 delete matching":       {{selected, "ADDED"}, {nil, "DELETED"}},
 		"TD-040 delete other":          {{other, ""}, {nil, ""}},
 		"TD-041 in and out": {
-			{other, ""}, {selected, "ADDED"}, {map[string]string{"app": "web", "v": "2"}, "MODIFIED"},
-			{other, "DELETED"}, {selected, "ADDED"},
+			{other, ""},
+			{selected, "ADDED"},
+			{map[string]string{"app": "web", "v": "2"}, "MODIFIED"},
+			{other, "DELETED"},
+			{selected, "ADDED"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -266,6 +273,68 @@ func TestW7ASlowReaderWhoseHistoryHasGoneIsTold(t *testing.T) {
 	})
 }
 
+func TestALongHistoryIsReadInHelpings(t *testing.T) {
+	bubble(t, 0, func(t *testing.T, s *stand) {
+		begin := s.store.Snapshot().Revision()
+		heavy := strings.Repeat("x", 150_000)
+		var want []string
+		for i := range 100 { // 15 MB, and a helping is 4 MiB
+			p := pod("ns", fmt.Sprint("p", i), nil)
+			p.Annotations = map[string]string{"heavy": heavy}
+			want = append(want, as("ADDED", p, s.put(p)))
+		}
+		w := s.watch(s.client(reader), pods("ns"), at(begin))
+		w.expect(want...)
+		if s.asked != 4 {
+			t.Errorf("%d watch requests for 15 MB of history, want 4", s.asked)
+		}
+		p := pod("ns", "live", nil)
+		w.expect(as("ADDED", p, s.put(p)))
+		// The same as initial events, which come in one answer, however large.
+		all := s.watch(s.client(reader), pods("ns"), metav1.ListOptions{})
+		for range 101 {
+			all.next()
+		}
+		all.nothing(3 * time.Second)
+		if s.asked != 5 {
+			t.Errorf("%d watch requests, want 5", s.asked)
+		}
+	})
+}
+
+func TestALargeBatchIsSplitIntoFrames(t *testing.T) {
+	bubble(t, 0, func(t *testing.T, s *stand) {
+		var sizes []int
+		var mu sync.Mutex
+		s.mu.Lock()
+		s.lose = func(frame *proto.Frame) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			if len(frame.GetEvents()) > 0 {
+				sizes = append(sizes, len(frame.GetEvents()))
+			}
+			return false
+		}
+		s.mu.Unlock()
+		w := s.watch(s.client(reader), pods("ns"), at(s.store.Snapshot().Revision()))
+		heavy := strings.Repeat("x", 100_000)
+		var writes []store.Write
+		for i := range 10 {
+			p := pod("ns", fmt.Sprint("p", i), nil)
+			p.Annotations = map[string]string{"heavy": heavy}
+			writes = append(writes, store.Write{Key: keyOf(p), Object: p})
+		}
+		for _, event := range s.commit(writes...) {
+			w.expect(fmt.Sprintf("ADDED %s %d", event.Record.Key.Name, event.Revision))
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if want := []int{3, 3, 3, 1}; !slices.Equal(sizes, want) {
+			t.Errorf("frames of %v events, want %v: 256 KiB each", sizes, want)
+		}
+	})
+}
+
 func TestTD050LabelWatches(t *testing.T) {
 	bubble(t, 0, func(t *testing.T, s *stand) {
 		c := s.client(reader)
@@ -362,8 +431,13 @@ func TestWCH03InitialEventsOfAFutureRevision(t *testing.T) {
 			t.Errorf("refused with %q, want %q", err, want)
 		}
 		p := pod("ns", "p", nil)
-		time.AfterFunc(time.Second, func() { s.put(p) })
+		stored := make(chan struct{})
+		time.AfterFunc(time.Second, func() {
+			s.put(p)
+			close(stored)
+		})
 		s.watch(c, pods("ns"), opts(current+1)).expect(as("ADDED", p, current+1))
+		<-stored
 	})
 }
 
@@ -430,6 +504,54 @@ func TestTwoReadersSeeOneOrder(t *testing.T) {
 			t.Errorf("%d groups, want both readers in one", groups)
 		}
 	})
+}
+
+func TestJoiningWhileWritesGoOn(t *testing.T) {
+	bubble(t, 0, func(t *testing.T, s *stand) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var writers, readers sync.WaitGroup
+		for i := range 4 {
+			writers.Go(func() {
+				for n := 0; ctx.Err() == nil; n++ {
+					s.put(pod("ns", fmt.Sprint("p", i), map[string]string{"n": strconv.Itoa(n)}))
+				}
+			})
+		}
+		if err := s.store.WaitFor(t.Context(), 10); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 4 {
+			c := s.client(reader)
+			readers.Go(func() {
+				for range 25 {
+					if err := contiguous(t.Context(), c, s.store.Snapshot().Revision()-int64(i), 30); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		readers.Wait()
+		cancel()
+		writers.Wait()
+	})
+}
+
+// contiguous watches all pods, to which all writes go, so that each revision is an event.
+func contiguous(ctx context.Context, c *podapi.Client, behind int64, n int) error {
+	w, err := c.Watch(ctx, pods(""), at(behind))
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	for i := range n {
+		event := <-w.ResultChan()
+		p, ok := event.Object.(*corev1.Pod)
+		if want := strconv.FormatInt(behind+int64(i)+1, 10); !ok || p.ResourceVersion != want {
+			return fmt.Errorf("got %s after revision %d, want revision %s", line(event), behind, want)
+		}
+	}
+	return nil
 }
 
 func TestALostFrameIsMadeUpFor(t *testing.T) {
