@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
@@ -57,7 +57,11 @@ func contents(s *store.Store) (string, error) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s %d %d\n", s.ClusterUID(), s.Oldest(), s.Snapshot().Revision())
 	for r := range s.Snapshot().Scan("pods", "", "") {
-		fmt.Fprintf(&out, "%s %d %q %v\n", r.Key, r.Revision, r.Data, r.Object)
+		object, err := kinds.Encode(r.Object)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&out, "%s %d %q %q\n", r.Key, r.Revision, r.Data, object)
 	}
 	events, err := s.Since(s.Oldest() - 1)
 	for _, e := range events {
@@ -72,9 +76,8 @@ func contents(s *store.Store) (string, error) {
 // verdict opens the file: "" when all is as want, the damage when it is refused.
 func verdict(t *testing.T, cfg store.Config, want string) string {
 	t.Helper()
-	s, err := store.Open(context.Background(), cfg)
-	var damage *store.DamageError
-	if errors.As(err, &damage) {
+	s, err := store.Open(t.Context(), cfg)
+	if damage, ok := errors.AsType[*store.DamageError](err); ok {
 		if damage.Path != cfg.Path || damage.Record == "" || damage.What == "" {
 			t.Errorf("damage without a name: %#v", damage)
 		}
@@ -84,7 +87,7 @@ func verdict(t *testing.T, cfg store.Config, want string) string {
 		t.Errorf("refused without naming the damage: %v", err)
 		return err.Error()
 	}
-	defer s.Close()
+	defer closeIt(t, s)
 	got, err := contents(s)
 	if err != nil {
 		t.Errorf("opened, but: %v", err)
@@ -109,7 +112,7 @@ func baseline(t *testing.T, cfg store.Config) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer closeIt(t, s)
 	want, err := contents(s)
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +140,7 @@ func TestEveryFlipIsHarmlessOrRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	defer closeIt(t, file)
 	refused := 0
 	for _, at := range positions {
 		flipped := original[at] ^ 1<<rng.IntN(8)
@@ -164,7 +167,7 @@ func TestEveryLostSectorIsHarmlessOrRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	defer closeIt(t, file)
 	end := used(original)
 	for at := 0; at < end; at += sector {
 		// zeros, and what another page has at that place
@@ -213,7 +216,7 @@ func edit(t *testing.T, path string, change func(tx *bbolt.Tx) error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
+	defer closeIt(t, db)
 	if err := db.Update(change); err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +276,7 @@ func TestDamageWhileOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	defer closeIt(t, file)
 	original := readFile(t, cfg.Path)
 	t.Run("a record", func(t *testing.T) {
 		at := bytes.LastIndex(original, []byte("node-140"))
@@ -379,7 +382,7 @@ func TestTwoProcessesCreateOne(t *testing.T) {
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() {
-			s, err := store.Open(context.Background(), cfg)
+			s, err := store.Open(t.Context(), cfg)
 			if err != nil {
 				t.Error(err)
 				return
@@ -405,6 +408,13 @@ func readFile(t *testing.T, path string) []byte {
 		t.Fatal(err)
 	}
 	return data
+}
+
+func closeIt(t testing.TB, c io.Closer) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 func writeAt(t *testing.T, file io.WriterAt, data []byte, at int) {

@@ -117,14 +117,14 @@ func TestAgreesWithModel(t *testing.T) {
 		s, stop := start(t, cfg)
 		defer func() { stop() }()
 		m := newModel(history)
-		// reopening in the same bubble of actions makes reads come from the file.
 		rt.Repeat(map[string]func(*rapid.T){
 			"commit":  func(rt *rapid.T) { checkCommit(rt, s, m) },
 			"since":   func(rt *rapid.T) { checkSince(rt, s, m) },
 			"at":      func(rt *rapid.T) { checkAt(rt, s, m) },
 			"cause":   func(rt *rapid.T) { checkCause(rt, s, m) },
 			"compact": func(rt *rapid.T) { checkCompact(rt, s, m) },
-			"reopen": func(rt *rapid.T) {
+			// From then on history is read from the file.
+			"reopen": func(*rapid.T) {
 				stop()
 				s, stop = start(t, cfg)
 			},

@@ -167,7 +167,7 @@ func parseState(value []byte) (state, error) {
 	for i, n := range [...]*int64{&s.revision, &s.compacted, &s.swept, &s.objects, &s.digest} {
 		*n = int64(binary.BigEndian.Uint64(payload[8*i:]))
 	}
-	if !(firstRevision <= s.swept && s.swept <= s.compacted && s.compacted <= s.revision) {
+	if s.swept < firstRevision || s.compacted < s.swept || s.revision < s.compacted {
 		return state{}, fmt.Errorf("counters out of order: %+v", s)
 	}
 	return s, nil

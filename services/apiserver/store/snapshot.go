@@ -39,7 +39,7 @@ func newRecord(key Key, revision int64, obj kinds.Object, data []byte) *Record {
 func gravestone(last *Record, revision int64) *Record {
 	copied := reflect.New(reflect.TypeOf(last.Object).Elem())
 	copied.Elem().Set(reflect.ValueOf(last.Object).Elem())
-	obj, ok := copied.Interface().(kinds.Object)
+	obj, ok := reflect.TypeAssert[kinds.Object](copied)
 	if !ok {
 		panic("a copy is of another type than its original")
 	}

@@ -83,7 +83,7 @@ type Store struct {
 	cfg    Config
 	db     *bbolt.DB
 	uid    types.UID
-	queue  chan *request
+	queue  queue
 	writer writer
 	causes *causes
 	past   past
@@ -133,7 +133,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		cfg:     cfg,
 		db:      db,
 		uid:     loaded.uid,
-		queue:   make(chan *request, 1024),
+		queue:   queue{requests: make(chan *request, 1024)},
 		writer:  writer{state: loaded.state, tree: loaded.tree},
 		causes:  loaded.causes,
 		fuse:    newFuse(),

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/tidwall/btree"
 	"go.etcd.io/bbolt"
@@ -21,6 +22,8 @@ const (
 	// does not wait for all behind it.
 	maxBatch      = 4096
 	maxBatchBytes = 16 << 20
+	// maxYields is how often the writer steps aside for one that is on its way.
+	maxYields = 64
 	// recentEvents is how many events are kept in memory at least; watches that resume
 	// after a short break need no more.
 	recentEvents = 2048
@@ -33,6 +36,15 @@ type writer struct {
 	state state
 	// tree is the state that the next write meets.
 	tree *tree
+	// answered is how many requests the last batch had.
+	answered int
+}
+
+// queue is where calls of Commit and Compact wait for the writer.
+type queue struct {
+	requests chan *request
+	// coming is how many calls are encoding what they will queue in a moment.
+	coming atomic.Int64
 }
 
 // request is one call of Commit or Compact on its way through the queue.
@@ -51,6 +63,7 @@ type request struct {
 // batch is one transaction in the making.
 type batch struct {
 	requests []*request
+	size     int // of their drafts, in bytes
 	events   []Event
 	drafts   []draft // of events, in the same order
 	forget   []Event // swept out of history: revision and cause
@@ -65,7 +78,9 @@ type batch struct {
 // and ErrStopped with a *CommitError behind it when the disk failed. When ctx ends
 // first its cause is returned, and the writes may or may not happen.
 func (s *Store) Commit(ctx context.Context, commit Commit) ([]Event, error) {
+	s.queue.coming.Add(1)
 	drafts, err := prepare(commit)
+	s.queue.coming.Add(-1)
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
@@ -82,7 +97,7 @@ func (s *Store) Commit(ctx context.Context, commit Commit) ([]Event, error) {
 // submit queues r and waits for its end.
 func (s *Store) submit(ctx context.Context, r *request) error {
 	select {
-	case s.queue <- r:
+	case s.queue.requests <- r:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-s.stopped:
@@ -183,71 +198,69 @@ func (s *Store) Run(ctx context.Context) error {
 
 func (s *Store) write(ctx context.Context) error {
 	for {
-		requests := s.collect(ctx)
-		if ctx.Err() != nil {
+		b, going := s.collect(ctx)
+		if !going {
 			return nil
 		}
-		b := s.plan(requests)
 		if err := s.save(b); err != nil {
 			return &CommitError{Revision: s.writer.state.revision, Err: err}
 		}
 		s.publish(b)
-		for _, r := range requests {
+		for _, r := range b.requests {
 			close(r.done)
 		}
+		s.writer.answered = len(b.requests)
 	}
 }
 
-// collect waits for a request and takes all that have queued behind it. It returns
-// with none when ctx ends, or when a sweep can use the quiet.
+// collect waits for a request and plans all that have queued behind it. There are none
+// when a sweep can use the quiet; it returns false when ctx has ended.
 //
-// Who has just been answered often has its next write ready: the writer steps aside
-// once, so that it becomes part of this batch and not the reason for another fsync.
-func (s *Store) collect(ctx context.Context) []*request {
-	var requests []*request
-	if s.writer.state.swept == s.writer.state.compacted {
+// Who has just been answered often has its next write almost ready. The writer steps
+// aside for those, so that they become part of this batch and not the reason for
+// another fsync; that takes microseconds, of which an fsync has hundreds.
+func (s *Store) collect(ctx context.Context) (*batch, bool) {
+	b := &batch{state: s.writer.state}
+	if b.state.swept == b.state.compacted {
 		select {
-		case r := <-s.queue:
-			requests = append(requests, r)
+		case r := <-s.queue.requests:
+			s.plan(b, r)
 		case <-s.fuse.blown: // save will say why
+			return b, true
 		case <-ctx.Done():
-			return nil
+			return nil, false
 		}
 	}
-	size, yielded := 0, false
-	for len(requests) < maxBatch && size < maxBatchBytes {
+	for idle := 0; len(b.requests) < maxBatch && b.size < maxBatchBytes; {
 		select {
-		case r := <-s.queue:
-			requests = append(requests, r)
-			for _, d := range r.drafts {
-				size += len(d.value)
-			}
-			yielded = false
+		case r := <-s.queue.requests:
+			s.plan(b, r)
+			idle = 0
 			continue
 		default:
 		}
-		if yielded {
+		expected := s.queue.coming.Load() > 0 || len(b.requests) < s.writer.answered
+		if idle > 0 && !expected || idle == maxYields {
 			break
 		}
+		idle++
 		runtime.Gosched()
-		yielded = true
-	}
-	return requests
-}
-
-// plan applies the requests to the tree, one after the other, each as a whole or not
-// at all.
-func (s *Store) plan(requests []*request) *batch {
-	b := &batch{requests: requests, state: s.writer.state}
-	for _, r := range requests {
-		if r.compact != 0 {
-			b.compact(r)
-			continue
-		}
-		s.apply(b, r)
 	}
 	b.state.compacted = max(b.state.compacted, b.state.revision-int64(s.cfg.History))
-	return b
+	return b, ctx.Err() == nil
+}
+
+// plan adds a request to the batch and its events to the tree, all of them or none.
+func (s *Store) plan(b *batch, r *request) {
+	b.requests = append(b.requests, r)
+	for _, d := range r.drafts {
+		b.size += len(d.value)
+	}
+	if r.compact != 0 {
+		b.compact(r)
+	} else {
+		s.apply(b, r)
+	}
 }
 
 // apply adds r's events to the batch, or r's error to r.
