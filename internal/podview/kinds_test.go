@@ -20,8 +20,6 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-func to[T any](v T) *T { return &v }
-
 func made(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, CreationTimestamp: ago(time.Hour)}
 }
@@ -39,16 +37,16 @@ func TestOtherKinds(t *testing.T) {
 			"n|Unknown,SchedulingDisabled|<none>|60m||<none>|<none>|<unknown>|<unknown>|<unknown>",
 		},
 		{&corev1.Namespace{ObjectMeta: made("ns"), Status: corev1.NamespaceStatus{Phase: "Active"}}, "ns|Active|60m"},
-		{&coordinationv1.Lease{ObjectMeta: made("l"), Spec: coordinationv1.LeaseSpec{HolderIdentity: to("n1")}}, "l|n1|60m"},
+		{&coordinationv1.Lease{ObjectMeta: made("l"), Spec: coordinationv1.LeaseSpec{HolderIdentity: new("n1")}}, "l|n1|60m"},
 		{
 			&appsv1.Deployment{
-				ObjectMeta: made("d"), Spec: appsv1.DeploymentSpec{Replicas: to(int32(3)), Template: template, Selector: selector},
+				ObjectMeta: made("d"), Spec: appsv1.DeploymentSpec{Replicas: new(int32(3)), Template: template, Selector: selector},
 				Status: appsv1.DeploymentStatus{ReadyReplicas: 2, UpdatedReplicas: 3, AvailableReplicas: 1},
 			},
 			"d|2/3|3|1|60m|a,b|x,y|app=w",
 		},
 		{
-			&appsv1.ReplicaSet{ObjectMeta: made("r"), Spec: appsv1.ReplicaSetSpec{Replicas: to(int32(2)), Template: template, Selector: selector}, Status: appsv1.ReplicaSetStatus{Replicas: 1}},
+			&appsv1.ReplicaSet{ObjectMeta: made("r"), Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(2)), Template: template, Selector: selector}, Status: appsv1.ReplicaSetStatus{Replicas: 1}},
 			"r|2|1|0|60m|a,b|x,y|app=w",
 		},
 		{
@@ -62,17 +60,17 @@ func TestOtherKinds(t *testing.T) {
 		},
 		{
 			&batchv1.Job{
-				ObjectMeta: made("j"), Spec: batchv1.JobSpec{Completions: to(int32(2)), Template: template, Selector: selector},
-				Status: batchv1.JobStatus{Succeeded: 2, StartTime: to(ago(time.Minute)), CompletionTime: to(ago(30 * time.Second)), Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}},
+				ObjectMeta: made("j"), Spec: batchv1.JobSpec{Completions: new(int32(2)), Template: template, Selector: selector},
+				Status: batchv1.JobStatus{Succeeded: 2, StartTime: new(ago(time.Minute)), CompletionTime: new(ago(30 * time.Second)), Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}},
 			},
 			"j|Complete|2/2|30s|60m|a,b|x,y|app=w",
 		},
 		{
-			&batchv1.CronJob{ObjectMeta: made("cj"), Spec: batchv1.CronJobSpec{Schedule: "* * * * *", Suspend: to(false)}},
+			&batchv1.CronJob{ObjectMeta: made("cj"), Spec: batchv1.CronJobSpec{Schedule: "* * * * *", Suspend: new(false)}},
 			"cj|* * * * *|<none>|False|0|<none>|60m|||<none>",
 		},
 		{
-			&policyv1.PodDisruptionBudget{ObjectMeta: made("pdb"), Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: to(intstr.FromString("50%"))}, Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1}},
+			&policyv1.PodDisruptionBudget{ObjectMeta: made("pdb"), Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromString("50%"))}, Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1}},
 			"pdb|50%|N/A|1|60m",
 		},
 		{
@@ -80,14 +78,14 @@ func TestOtherKinds(t *testing.T) {
 			"svc|LoadBalancer|10.1.0.1|<pending>|80:30080/TCP,53/UDP|60m|<none>",
 		},
 		{
-			&discoveryv1.EndpointSlice{ObjectMeta: made("es"), AddressType: "IPv4", Ports: []discoveryv1.EndpointPort{{Port: to(int32(80))}}, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"1", "2"}}, {Addresses: []string{"3", "4"}}}},
+			&discoveryv1.EndpointSlice{ObjectMeta: made("es"), AddressType: "IPv4", Ports: []discoveryv1.EndpointPort{{Port: new(int32(80))}}, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"1", "2"}}, {Addresses: []string{"3", "4"}}}},
 			"es|IPv4|80|1,2,3 + 1 more...|60m",
 		},
 		{&corev1.ConfigMap{ObjectMeta: made("cm"), Data: map[string]string{"a": "b"}}, "cm|1|60m"},
 		{&corev1.Secret{ObjectMeta: made("sec"), Type: "Opaque"}, "sec|Opaque|0|60m"},
 		{
 			&corev1.PersistentVolumeClaim{
-				ObjectMeta: made("pvc"), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v", StorageClassName: to("fast"), VolumeMode: to(corev1.PersistentVolumeFilesystem)},
+				ObjectMeta: made("pvc"), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v", StorageClassName: new("fast"), VolumeMode: new(corev1.PersistentVolumeFilesystem)},
 				Status: corev1.PersistentVolumeClaimStatus{Phase: "Bound", Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteMany", "ReadWriteOnce"}},
 			},
 			"pvc|Bound|v|1Gi|RWO,RWX|fast|<unset>|60m|Filesystem",

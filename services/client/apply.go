@@ -66,7 +66,10 @@ func (w *manifestWriter) apply(ctx context.Context, m manifest) error {
 	}
 	current, err := api.Get(ctx, m.target(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return w.create(ctx, m, true)
+		if err := annotate(m); err != nil {
+			return whileDoing("creating", m.source, err)
+		}
+		return w.create(ctx, m)
 	}
 	if err != nil {
 		return whileDoing("retrieving current configuration from server for:", m.source, err)

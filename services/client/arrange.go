@@ -2,6 +2,7 @@ package client
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -38,10 +39,7 @@ func misused(c *cli.Context, err error, _ bool) error {
 // *UsageError.
 func Arrange(globals []cli.Flag, commands []*cli.Command, words []string) ([]string, error) {
 	line := arranger{globals: flagTable(globals), words: words}
-	named, rest, err := line.findCommand(commands)
-	if err != nil {
-		return nil, err
-	}
+	named, rest := line.findCommand(commands)
 	if named == nil {
 		return words, nil
 	}
@@ -98,14 +96,12 @@ type command struct {
 // findCommand finds the command among the words, and returns the other words. Flags in
 // front of it may be its own, so that before it is known a flag takes a value if that is
 // what it does for any command.
-func (a arranger) findCommand(commands []*cli.Command) (*command, []string, error) {
+func (a arranger) findCommand(commands []*cli.Command) (*command, []string) {
 	anyones := map[string]flagInfo{}
 	for _, c := range commands {
 		collectFlags(anyones, c)
 	}
-	for name, info := range a.globals {
-		anyones[name] = info
-	}
+	maps.Copy(anyones, a.globals)
 	level := commands
 	var found *command
 	var rest []string
@@ -129,12 +125,12 @@ func (a arranger) findCommand(commands []*cli.Command) (*command, []string, erro
 			continue
 		}
 		if found == nil {
-			return nil, nil, nil
+			return nil, nil
 		}
 		level = nil // an argument: what follows is no subcommand
 		rest = append(rest, word)
 	}
-	return found, rest, nil
+	return found, rest
 }
 
 func collectFlags(into map[string]flagInfo, c *cli.Command) {
@@ -150,13 +146,8 @@ func collectFlags(into map[string]flagInfo, c *cli.Command) {
 
 // mergedFlags is base with what a command says of its own flags.
 func mergedFlags(base, own map[string]flagInfo) map[string]flagInfo {
-	merged := map[string]flagInfo{}
-	for name, info := range base {
-		merged[name] = info
-	}
-	for name, info := range own {
-		merged[name] = info
-	}
+	merged := maps.Clone(base)
+	maps.Copy(merged, own)
 	return merged
 }
 

@@ -46,7 +46,7 @@ func action(env Env, do func(context.Context, *call) error) cli.ActionFunc {
 			return nil
 		case errors.Is(err, errInterruptedWait):
 			return cli.Exit("", exitError)
-		case errors.Is(err, context.Canceled) && flags.Context.Err() != nil:
+		case errors.Is(err, context.Canceled) && flags.Err() != nil:
 			return cli.Exit("", exitInterrupted)
 		}
 		say(c.stderr, "%s\n", Explain(err))

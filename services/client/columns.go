@@ -25,7 +25,7 @@ func newColumnPrinter(spec string, noHeader bool) (*columnPrinter, error) {
 		return nil, errors.New("custom-columns format specified but no custom columns given")
 	}
 	p := &columnPrinter{header: !noHeader}
-	for _, column := range strings.Split(spec, ",") {
+	for column := range strings.SplitSeq(spec, ",") {
 		title, path, ok := strings.Cut(column, ":")
 		if !ok {
 			return nil, fmt.Errorf("unexpected custom-columns spec: %s, expected <header>:<json-path-expr>", column)

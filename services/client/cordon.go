@@ -32,7 +32,7 @@ func schedulingCommand(env Env, name, usage string, cordon bool) *cli.Command {
 	}
 }
 
-func runCordon(ctx context.Context, c *call, cordon bool) error { //nolint:revive // cordon and uncordon are one command
+func runCordon(ctx context.Context, c *call, cordon bool) error {
 	run, err := c.dryRun()
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func runCordon(ctx context.Context, c *call, cordon bool) error { //nolint:reviv
 	return joined(errs)
 }
 
-func (c *call) cordonNode(ctx context.Context, api API, v victim, run dryRun, cordon bool) error { //nolint:revive // as above
+func (c *call) cordonNode(ctx context.Context, api API, v victim, run dryRun, cordon bool) error {
 	obj, err := api.Get(ctx, v.target, metav1.GetOptions{})
 	if err != nil {
 		return err

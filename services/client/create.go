@@ -41,7 +41,13 @@ func runCreate(ctx context.Context, c *call) error {
 		return err
 	}
 	for _, m := range found {
-		if err := writer.create(ctx, m, c.flags.Bool("save-config")); err != nil {
+		if c.flags.Bool("save-config") {
+			if err := annotate(m); err != nil {
+				errs = append(errs, whileDoing("creating", m.source, err))
+				continue
+			}
+		}
+		if err := writer.create(ctx, m); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -58,7 +64,7 @@ func (c *call) readManifests(doing string) ([]manifest, []error, error) {
 		return nil, nil, fmt.Errorf("must specify one of -f and -k")
 	}
 	if args := c.flags.Args().Slice(); len(args) > 0 {
-		return nil, nil, fmt.Errorf("Unexpected args: %v", args) //nolint:revive,staticcheck // kubectl's text
+		return nil, nil, fmt.Errorf("Unexpected args: %v", args) //nolint:staticcheck // kubectl's text
 	}
 	namespace, explicit := c.namespace()
 	found, errs := c.manifests(files, manifestScope{namespace, explicit})
@@ -93,13 +99,8 @@ func (c *call) manifestWriter() (*manifestWriter, error) {
 	return &manifestWriter{call: c, run: run, validation: validation, printer: printer}, nil
 }
 
-// create creates one object; save adds the annotation that apply goes by.
-func (w *manifestWriter) create(ctx context.Context, m manifest, save bool) error {
-	if save {
-		if err := annotate(m); err != nil {
-			return whileDoing("creating", m.source, err)
-		}
-	}
+// create creates one object.
+func (w *manifestWriter) create(ctx context.Context, m manifest) error {
 	if w.run == dryRunClient {
 		return w.report(m, m.object, "created")
 	}

@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -67,7 +68,7 @@ func runDescribe(ctx context.Context, c *call) error {
 		}
 	}
 	if first && len(errs) == 0 {
-		return joined(c.show(want, nil, getOutput{}, false))
+		return joined(c.show(want, nil, getOutput{}, nil))
 	}
 	return joined(errs)
 }
@@ -116,7 +117,7 @@ func (d *describer) describe(ctx context.Context, kind kinds.Kind, obj kinds.Obj
 	case *corev1.Namespace:
 		err = describe.Namespace(&text, d.view(), typed)
 	default:
-		plain, convertErr := asUnstructured(obj, false)
+		plain, convertErr := asUnstructured(obj)
 		if convertErr != nil {
 			return convertErr
 		}
@@ -144,7 +145,7 @@ func (d *describer) eventsOf(ctx context.Context, kind kinds.Kind, obj kinds.Obj
 	}
 	found := []*corev1.Event{}
 	for _, uid := range uids {
-		selector := allEqual(append(about[:len(about):len(about)], "involvedObject.uid", uid)...)
+		selector := allEqual(append(slices.Clip(about), "involvedObject.uid", uid)...)
 		list, err := listEvents(ctx, d.api, obj.GetNamespace(), selector)
 		if err != nil {
 			return nil, err

@@ -208,16 +208,18 @@ func (w *eventWriter) watch(ctx context.Context, api API, filter eventFilter) er
 			if !ok || change.Type == watch.Deleted || change.Type == watch.Bookmark || !filter.matches(event) {
 				continue
 			}
-			if w.machine != nil {
-				if err := w.machine(event); err != nil {
-					return err
-				}
-				continue
-			}
-			w.row(event)
-			if err := w.aligns.Flush(); err != nil {
+			if err := w.one(event); err != nil {
 				return err
 			}
 		}
 	}
+}
+
+// one prints one event at once.
+func (w *eventWriter) one(event *corev1.Event) error {
+	if w.machine != nil {
+		return w.machine(event)
+	}
+	w.row(event)
+	return w.aligns.Flush()
 }

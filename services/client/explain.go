@@ -41,14 +41,13 @@ func plain(err error) string {
 }
 
 func fromServer(status metav1.Status) string {
-	switch status.Reason {
-	case metav1.StatusReasonUnauthorized:
+	if status.Reason == metav1.StatusReasonUnauthorized {
 		return fmt.Sprintf("error: You must be logged in to the server (%s)", status.Message)
-	case metav1.StatusReasonUnknown:
-		return "Error from server: " + status.Message
-	default:
-		return fmt.Sprintf("Error from server (%s): %s", status.Reason, status.Message)
 	}
+	if status.Reason == metav1.StatusReasonUnknown {
+		return "Error from server: " + status.Message
+	}
+	return fmt.Sprintf("Error from server (%s): %s", status.Reason, status.Message)
 }
 
 // explainInvalid names the fields that are wrong, each once.

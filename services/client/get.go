@@ -66,7 +66,7 @@ func runGet(ctx context.Context, c *call) error {
 	if err := sortGroups(groups, c.flags.String("sort-by")); err != nil {
 		return err
 	}
-	return joined(append(errs, c.show(want, groups, out, len(errs) > 0)...))
+	return joined(c.show(want, groups, out, errs))
 }
 
 // wanted is what a get is asked for.
@@ -86,7 +86,7 @@ type wanted struct {
 func (w wanted) single() bool { return w.oneImplied && len(w.targets) == 1 }
 
 // errNoType is kubectl's answer to a get of nothing.
-var errNoType = errors.New("Required resource not specified.\nSee 'podfall get -h' for help and examples") //nolint:revive,staticcheck // kubectl's text
+var errNoType = errors.New("Required resource not specified.\nSee 'podfall get -h' for help and examples") //nolint:staticcheck // kubectl's text
 
 // wanted reads what the command line asks for.
 func (c *call) wanted() (wanted, error) {
@@ -182,10 +182,10 @@ func (w wanted) explainList(kind kinds.Kind, err error) error {
 	return &apierrors.StatusError{ErrStatus: status}
 }
 
-// show prints what was fetched; failed says that something was not.
-func (c *call) show(want wanted, groups []group, out getOutput, failed bool) []error {
+// show prints what was fetched, and adds its errors to those of fetching.
+func (c *call) show(want wanted, groups []group, out getOutput, errs []error) []error {
 	if out.machine != nil {
-		return appendErr(nil, c.showForMachines(want, groups, out))
+		return appendErr(errs, c.showForMachines(want, groups, out))
 	}
 	written := &countingWriter{out: c.stdout}
 	separate := want.kindsAsked() > 1
@@ -198,11 +198,11 @@ func (c *call) show(want wanted, groups []group, out getOutput, failed bool) []e
 		}
 		printer := c.tablePrinter(g.kind, out.table, separate)
 		if err := printer.print("", c.view().Table(g.kind.GroupVersionKind, g.objects...), written); err != nil {
-			return []error{err}
+			return append(errs, err)
 		}
 	}
-	if written.count > 0 || failed || c.flags.Bool(flagIgnoreMissing) {
-		return nil
+	if written.count > 0 || len(errs) > 0 || c.flags.Bool(flagIgnoreMissing) {
+		return errs
 	}
 	namespace, _ := c.namespace()
 	for _, kind := range want.kinds {
@@ -238,7 +238,7 @@ func (c *call) showForMachines(want wanted, groups []group, out getOutput) error
 	if want.single() && len(groups) == 1 {
 		return out.machine(groups[0].objects[0])
 	}
-	list, err := asList(groups, out.keepManaged)
+	list, err := asList(groups)
 	if err != nil {
 		return err
 	}

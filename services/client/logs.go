@@ -157,11 +157,11 @@ func (c *call) chooseContainer(pod *corev1.Pod, asked string) (string, error) {
 		return pod.Annotations[defaultContainer], nil
 	}
 	if len(all) > 1 {
-		names := strings.Join(regular, ", ")
+		names := slices.Clone(regular)
 		for _, name := range initial {
-			names += ", " + name + " (init)"
+			names = append(names, name+" (init)")
 		}
-		say(c.stderr, "Defaulted container %q out of: %s\n", regular[0], names)
+		say(c.stderr, "Defaulted container %q out of: %s\n", regular[0], strings.Join(names, ", "))
 	}
 	return regular[0], nil
 }

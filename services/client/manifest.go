@@ -55,7 +55,7 @@ const (
 const stdinSource = "STDIN"
 
 var (
-	errArgsAndFiles = errors.New("when paths, URLs, or stdin is provided as input, you may not specify resource arguments as well") //nolint:gochecknoglobals // sentinel
+	errArgsAndFiles = errors.New("when paths, URLs, or stdin is provided as input, you may not specify resource arguments as well")
 	errURL          = errors.New("podfall reads no URLs: what a manifest says should be on this machine, where it can be read first; download it and pass the file")
 	errKustomize    = errors.New("podfall does not render kustomizations: pipe the output of `kubectl kustomize DIR` to -f -")
 )
@@ -352,7 +352,7 @@ func newManifest(source string, fields map[string]any, scope manifestScope) (man
 	case own == "":
 		m.object.SetNamespace(scope.namespace)
 	case scope.explicit && own != scope.namespace:
-		return manifest{}, fmt.Errorf("the namespace from the provided object %q does not match the namespace %q. You must pass '--namespace=%s' to perform this operation.", own, scope.namespace, own) //nolint:revive,staticcheck // kubectl's text
+		return manifest{}, fmt.Errorf("the namespace from the provided object %q does not match the namespace %q. You must pass '--namespace=%s' to perform this operation.", own, scope.namespace, own) //nolint:staticcheck // kubectl's text
 	}
 	return m, nil
 }

@@ -20,20 +20,19 @@ type printFunc func(obj runtime.Object) error
 
 // getOutput is how a get prints: for people with table, for programs with machine.
 type getOutput struct {
-	table       printers.PrintOptions
-	machine     printFunc
-	keepManaged bool
+	table   printers.PrintOptions
+	machine printFunc
 }
 
 // getOutput reads -o and the flags that change a table.
 func (c *call) getOutput() (getOutput, error) {
 	format := c.flags.String(flagOutput)
-	out := getOutput{keepManaged: c.flags.Bool("show-managed-fields")}
+	var out getOutput
 	if format != "" && format != "wide" {
 		if c.flags.Bool("show-labels") {
 			return getOutput{}, fmt.Errorf("--show-labels option cannot be used with %s printer", format)
 		}
-		machine, err := c.machinePrinter(format, out.keepManaged)
+		machine, err := c.machinePrinter(format)
 		out.machine = machine
 		return out, err
 	}
@@ -54,11 +53,11 @@ func (c *call) objectPrinter() (printFunc, error) {
 	if format == "" {
 		return nil, nil
 	}
-	return c.machinePrinter(format, false)
+	return c.machinePrinter(format)
 }
 
 // machinePrinter is the printer of a format for programs.
-func (c *call) machinePrinter(format string, keepManaged bool) (printFunc, error) {
+func (c *call) machinePrinter(format string) (printFunc, error) {
 	name, template, hasTemplate := strings.Cut(format, "=")
 	var printer printers.ResourcePrinter
 	var err error
@@ -82,9 +81,12 @@ func (c *call) machinePrinter(format string, keepManaged bool) (printFunc, error
 		return nil, err
 	}
 	return func(obj runtime.Object) error {
-		plain, err := asUnstructured(obj, keepManaged)
+		plain, err := asUnstructured(obj)
 		if err != nil {
 			return err
+		}
+		if !c.flags.Bool("show-managed-fields") {
+			dropManaged(plain)
 		}
 		return printer.PrintObj(plain, c.env.Stdout)
 	}, nil
@@ -115,14 +117,27 @@ func goTemplatePrinter(template string) (printers.ResourcePrinter, error) {
 	return printer, nil
 }
 
-// asUnstructured is obj as a map, whose keys print in order as kubectl's do, without
-// managed fields unless they are wanted.
-func asUnstructured(obj runtime.Object, keepManaged bool) (runtime.Object, error) {
+// dropManaged takes the managed fields out of what is printed.
+func dropManaged(obj runtime.Object) {
+	switch typed := obj.(type) {
+	case *unstructured.Unstructured:
+		unstructured.RemoveNestedField(typed.Object, "metadata", "managedFields")
+	case *unstructured.UnstructuredList:
+		for i := range typed.Items {
+			dropManaged(&typed.Items[i])
+		}
+	case *metav1.WatchEvent:
+		dropManaged(typed.Object.Object)
+	}
+}
+
+// asUnstructured is obj as a map, whose keys print in order as kubectl's do.
+func asUnstructured(obj runtime.Object) (runtime.Object, error) {
 	switch typed := obj.(type) {
 	case *unstructured.Unstructured, *unstructured.UnstructuredList:
 		return obj, nil
 	case *metav1.WatchEvent:
-		inner, err := asUnstructured(typed.Object.Object, keepManaged)
+		inner, err := asUnstructured(typed.Object.Object)
 		if err != nil {
 			return nil, err
 		}
@@ -143,20 +158,17 @@ func asUnstructured(obj runtime.Object, keepManaged bool) (runtime.Object, error
 			plain.SetGroupVersionKind(gvk)
 		}
 	}
-	if object, err := meta.Accessor(obj); err == nil && object.GetName() != "" && !keepManaged {
-		plain.SetManagedFields(nil)
-	}
 	return plain, nil
 }
 
 // asList is all objects as one List.
-func asList(groups []group, keepManaged bool) (runtime.Object, error) {
+func asList(groups []group) (runtime.Object, error) {
 	list := &unstructured.UnstructuredList{Object: map[string]any{
 		"kind": "List", "apiVersion": "v1", "metadata": map[string]any{"resourceVersion": ""},
 	}}
 	for _, g := range groups {
 		for _, obj := range g.objects {
-			plain, err := asUnstructured(obj, keepManaged)
+			plain, err := asUnstructured(obj)
 			if err != nil {
 				return nil, err
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -68,18 +69,13 @@ func runPatch(ctx context.Context, c *call) error {
 			errs = append(errs, err)
 		case printer != nil:
 			errs = appendErr(errs, printer(after))
-		case sameVersion(before, after):
+		case reflect.DeepEqual(before, after):
 			say(c.stdout, "%s patched (no change)%s\n", qualified(v.target.Kind, v.target.Name), run.suffix())
 		default:
 			say(c.stdout, "%s patched%s\n", qualified(v.target.Kind, v.target.Name), run.suffix())
 		}
 	}
 	return joined(errs)
-}
-
-// sameVersion reports whether nothing was written between two reads of an object.
-func sameVersion(before, after metav1.Object) bool {
-	return before.GetResourceVersion() == after.GetResourceVersion()
 }
 
 func appendErr(errs []error, err error) []error {

@@ -29,12 +29,13 @@ type object struct {
 }
 
 // errNothing is kubectl's answer to a command without arguments.
-var errNothing = errors.New(`You must provide one or more resources by argument or filename.
+var errNothing = errors.New( //nolint:staticcheck // kubectl's text
+	`You must provide one or more resources by argument or filename.
 Example resource specifications include:
    '-f rsrc.yaml'
    '--filename=rsrc.json'
    '<resource> <name>'
-   '<resource>'`) //nolint:revive,staticcheck // kubectl's text
+   '<resource>'`)
 
 // parseResources reads the arguments as kubectl does: "TYPE[,TYPE]", "TYPE NAME…",
 // "TYPE,TYPE NAME…" and "TYPE/NAME…".
@@ -112,7 +113,7 @@ func parsePairs(pairs []string) (selection, error) {
 // splitTypes splits "po,no", each type once.
 func splitTypes(arg string) []string {
 	var types []string
-	for _, what := range strings.Split(arg, ",") {
+	for what := range strings.SplitSeq(arg, ",") {
 		if !slices.Contains(types, what) {
 			types = append(types, what)
 		}

@@ -44,7 +44,7 @@ func (s *stage) set(line string) {
 		o := options(fields[1:])
 		meta := objectMeta(fields[0], o)
 		meta.Namespace = or(o["ns"], "default")
-		s.cluster.Put(&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: pointer(int32(2))}})
+		s.cluster.Put(&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))}})
 	case "event":
 		s.cluster.Put(event(fields[0], options(fields[1:])))
 	case "after":
@@ -70,7 +70,7 @@ func (s *stage) set(line string) {
 	case "stdin":
 		s.stdin = strings.ReplaceAll(rest, `\n`, "\n")
 	case "logs":
-		s.logs = logs(strings.ReplaceAll(rest, `\n`, "\n"))
+		s.logs.Store(strings.ReplaceAll(rest, `\n`, "\n"))
 	case "offline":
 		s.offline = true
 	case "refuse":
@@ -119,15 +119,13 @@ func (s *stage) refuse(verb, reason string) {
 	}
 }
 
-// logs is what every container has written.
-type logs string
-
 // Ask is a kubelet: it answers with the logs, and writes what it was asked in front.
 func (s *stage) Ask(_ context.Context, node, verb string, request []byte) ([]byte, error) {
-	if strings.HasPrefix(string(s.logs), "{") {
-		return []byte(s.logs), nil
+	text := fmt.Sprint(s.logs.Load())
+	if strings.HasPrefix(text, "{") {
+		return []byte(text), nil
 	}
-	return []byte(fmt.Sprintf("%s %s %s\n%s", node, verb, request, s.logs)), nil
+	return fmt.Appendf(nil, "%s %s %s\n%s", node, verb, request, text), nil
 }
 
 type textError string
@@ -142,8 +140,6 @@ func options(fields []string) map[string]string {
 	}
 	return set
 }
-
-func pointer[T any](value T) *T { return &value }
 
 func duration(text string) time.Duration {
 	d, err := time.ParseDuration(text)
@@ -189,7 +185,7 @@ func pod(name string, o map[string]string) *corev1.Pod {
 	}
 	p.Spec.Containers = []corev1.Container{{
 		Name: "app", Image: "nginx:1.27",
-		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}},
+		Resources: corev1.ResourceRequirements{Requests: quantities("cpu", "100m")},
 	}}
 	p.Status.Phase = corev1.PodPhase(or(o["phase"], "Running"))
 	p.Status.PodIP = "10.0.0.7"
@@ -203,7 +199,7 @@ func pod(name string, o map[string]string) *corev1.Pod {
 		status.State.Terminated = &corev1.ContainerStateTerminated{Reason: "Completed"}
 	case corev1.PodFailed:
 		status.State.Terminated = &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 137}
-	case corev1.PodPending:
+	case corev1.PodPending, corev1.PodUnknown:
 		status.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
 	}
 	if n, err := strconv.Atoi(o["restarts"]); err == nil {
@@ -222,10 +218,19 @@ func pod(name string, o map[string]string) *corev1.Pod {
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
 	if grace, ok := o["deleting"]; ok {
 		d := duration(grace)
-		p.DeletionTimestamp = pointer(metav1.NewTime(time.Now().Add(d)))
-		p.DeletionGracePeriodSeconds = pointer(int64(d / time.Second))
+		p.DeletionTimestamp = new(metav1.NewTime(time.Now().Add(d)))
+		p.DeletionGracePeriodSeconds = new(int64(d / time.Second))
 	}
 	return p
+}
+
+// quantities are names and amounts in turn.
+func quantities(pairs ...string) corev1.ResourceList {
+	list := make(corev1.ResourceList)
+	for i := 0; i < len(pairs); i += 2 {
+		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return list
 }
 
 func or(text, otherwise string) string {
@@ -240,9 +245,7 @@ func node(name string, o map[string]string) *corev1.Node {
 	n.Status.NodeInfo.KubeletVersion = "v1.37.0"
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionStatus(or(o["ready"], "True")), Reason: "KubeletReady"}}
 	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.168.0.1"}}
-	n.Status.Allocatable = corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110"),
-	}
+	n.Status.Allocatable = quantities("cpu", "4", "memory", "8Gi", "pods", "110")
 	n.Status.Capacity = n.Status.Allocatable
 	_, n.Spec.Unschedulable = o["cordoned"]
 	return n

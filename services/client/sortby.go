@@ -26,7 +26,7 @@ func sortGroups(groups []group, expression string) error {
 	for _, g := range groups {
 		keys := map[kinds.Object]any{}
 		for _, obj := range g.objects {
-			plain, err := asUnstructured(obj, true)
+			plain, err := asUnstructured(obj)
 			if err != nil {
 				return err
 			}

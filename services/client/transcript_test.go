@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,7 +48,7 @@ func TestTranscripts(t *testing.T) {
 			t.Fatal(err)
 		}
 		var written []string
-		for _, paragraph := range strings.Split(strings.TrimSpace(string(text)), "\n\n") {
+		for paragraph := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n") {
 			name, _, _ := strings.Cut(strings.TrimPrefix(paragraph, "# "), "\n")
 			t.Run(filepath.Base(file)+"/"+name, func(t *testing.T) {
 				got := ""
@@ -95,7 +96,7 @@ type stage struct {
 	cluster *fake.Cluster
 	compat  proto.Compat
 	stdin   string
-	logs    logs
+	logs    atomic.Value // a string: what every container has written
 	// script is what will change while commands run; later carries it out.
 	script []scripted
 	later  sync.WaitGroup
@@ -148,7 +149,7 @@ func prefixed(prefix, text string) []string {
 		return nil
 	}
 	var lines []string
-	for _, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
 		lines = append(lines, strings.TrimRight(prefix+line, " "))
 	}
 	if !strings.HasSuffix(text, "\n") {
@@ -207,13 +208,11 @@ func (s *stage) run(ctx context.Context, args []string) (stdout, stderr string, 
 	if err == nil {
 		err = app.RunContext(ctx, append([]string{"podfall"}, line...))
 	}
-	var misused *client.UsageError
-	if errors.As(err, &misused) {
+	if _, misused := errors.AsType[*client.UsageError](err); misused {
 		fmt.Fprintln(&errs, client.Explain(err))
 		return out.String(), errs.String(), 2
 	}
-	var exit cli.ExitCoder
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[cli.ExitCoder](err); ok {
 		return out.String(), errs.String(), exit.ExitCode()
 	}
 	if err != nil {

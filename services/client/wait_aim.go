@@ -93,7 +93,7 @@ func parseWaitPath(text string) (waitAim, error) {
 
 // met reports whether obj is as the aim wants it.
 func (a waitAim) met(obj runtime.Object) (bool, error) {
-	plain, err := asUnstructured(obj, true)
+	plain, err := asUnstructured(obj)
 	if err != nil {
 		return false, err
 	}

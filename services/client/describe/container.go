@@ -56,7 +56,7 @@ func (p *page) container(c corev1.Container, status *corev1.ContainerStatus, pod
 		if status.LastTerminationState.Terminated != nil {
 			p.state("Last State", status.LastTerminationState)
 		}
-		p.field(2, "Ready", title(status.Ready))
+		p.field(2, "Ready", map[bool]string{true: "True", false: "False"}[status.Ready])
 		p.field(2, "Restart Count", status.RestartCount)
 	}
 	p.resources(2, &c.Resources)

@@ -91,7 +91,7 @@ func (p *page) annotations(annotations map[string]string) {
 			continue
 		}
 		lines = append(lines, key+":")
-		for _, part := range strings.Split(value, "\n") {
+		for part := range strings.SplitSeq(value, "\n") {
 			if len(part) > longest-2 {
 				part = part[:longest-2] + "..."
 			}

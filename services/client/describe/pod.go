@@ -3,6 +3,7 @@ package describe
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -114,9 +115,9 @@ func (p *page) podIPs(pod *corev1.Pod) {
 }
 
 func (p *page) podConditions(pod *corev1.Pod) {
-	state := map[corev1.PodConditionType]string{}
-	for i := len(pod.Status.Conditions) - 1; i >= 0; i-- {
-		state[pod.Status.Conditions[i].Type] = string(pod.Status.Conditions[i].Status)
+	state := make(map[corev1.PodConditionType]string)
+	for _, c := range slices.Backward(pod.Status.Conditions) {
+		state[c.Type] = string(c.Status)
 	}
 	if len(pod.Spec.ReadinessGates) > 0 {
 		p.line(0, "Readiness Gates:")
@@ -202,14 +203,6 @@ func qualityOf(pod *corev1.Pod) corev1.PodQOSClass {
 	}
 }
 
-// title is a truth value as kubectl writes it.
-func title(yes bool) string {
-	if yes {
-		return "True"
-	}
-	return "False"
-}
-
 // block splits text into lines for a block.
 func (p *page) block(depth int, name string, texts []string) {
 	if len(texts) == 0 {
@@ -217,7 +210,7 @@ func (p *page) block(depth int, name string, texts []string) {
 	}
 	p.line(depth, "%s:", name)
 	for _, text := range texts {
-		for _, line := range strings.Split(text, "\n") {
+		for line := range strings.SplitSeq(text, "\n") {
 			p.line(depth+1, "%s", line)
 		}
 	}

@@ -6,19 +6,14 @@ package fake
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/watch"
@@ -173,47 +168,6 @@ func (c *Cluster) tell(t podapi.Target, event watch.Event) {
 
 func copyOf(obj kinds.Object) kinds.Object {
 	return obj.DeepCopyObject().(kinds.Object) //nolint:errcheck,forcetypeassert // a copy has the type of the original
-}
-
-// matches reports whether an object belongs to a collection under selectors.
-func matches(collection podapi.Target, opts metav1.ListOptions, t podapi.Target, obj runtime.Object) (bool, error) {
-	if collection.Kind.GroupResource() != t.Kind.GroupResource() || (collection.Namespace != "" && collection.Namespace != t.Namespace) {
-		return false, nil
-	}
-	byLabel, err := labels.Parse(opts.LabelSelector)
-	if err != nil {
-		return false, apierrors.NewBadRequest(err.Error())
-	}
-	byField, err := fields.ParseSelector(opts.FieldSelector)
-	if err != nil {
-		return false, apierrors.NewBadRequest(err.Error())
-	}
-	known := fieldsOf(obj)
-	for _, requirement := range byField.Requirements() {
-		if !known.Has(requirement.Field) {
-			return false, apierrors.NewBadRequest(fmt.Sprintf("field label not supported: %s", requirement.Field))
-		}
-	}
-	meta := obj.(metav1.Object) //nolint:errcheck,forcetypeassert // only objects are stored
-	return byLabel.Matches(labels.Set(meta.GetLabels())) && byField.Matches(known), nil
-}
-
-func fieldsOf(obj runtime.Object) fields.Set {
-	meta := obj.(metav1.Object) //nolint:errcheck,forcetypeassert // only objects are stored
-	set := fields.Set{"metadata.name": meta.GetName(), "metadata.namespace": meta.GetNamespace()}
-	switch typed := obj.(type) {
-	case *corev1.Pod:
-		set["spec.nodeName"] = typed.Spec.NodeName
-		set["status.phase"] = string(typed.Status.Phase)
-	case *corev1.Event:
-		about := typed.InvolvedObject
-		set["involvedObject.name"] = about.Name
-		set["involvedObject.namespace"] = about.Namespace
-		set["involvedObject.kind"] = about.Kind
-		set["involvedObject.uid"] = string(about.UID)
-		set["involvedObject.apiVersion"] = about.APIVersion
-	}
-	return set
 }
 
 // begin records a request; it is called with the lock held.
@@ -408,77 +362,4 @@ func (c *Cluster) Patch(_ context.Context, t podapi.Target, pt types.PatchType, 
 	}
 	c.put(typed)
 	return c.get(t)
-}
-
-// Delete marks a bound pod, or removes the object.
-func (c *Cluster) Delete(_ context.Context, t podapi.Target, opts metav1.DeleteOptions) (runtime.Object, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	opts.TypeMeta = metav1.TypeMeta{}
-	detail, err := json.Marshal(opts)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.begin("DELETE", t, string(detail)); err != nil {
-		return nil, err
-	}
-	obj, err := c.get(t)
-	if err != nil {
-		return nil, err
-	}
-	pod, isPod := obj.(*corev1.Pod)
-	if len(opts.DryRun) > 0 {
-		return c.answer(t, obj, isPod), nil
-	}
-	grace := int64(30)
-	if opts.GracePeriodSeconds != nil {
-		grace = *opts.GracePeriodSeconds
-	}
-	if _, stays := obj.GetAnnotations()[Stays]; !stays && (!isPod || grace == 0 || pod.Spec.NodeName == "") {
-		c.remove(t)
-		return c.answer(t, obj, isPod), nil
-	}
-	deadline := metav1.NewTime(c.Clock.Now().Add(time.Duration(grace) * time.Second).Truncate(time.Second))
-	obj.SetDeletionTimestamp(&deadline)
-	obj.SetDeletionGracePeriodSeconds(&grace)
-	c.put(obj)
-	marked := copyOf(obj)
-	c.leave(t, obj)
-	return c.answer(t, marked, isPod), nil
-}
-
-// leave removes a marked object when its time has come.
-func (c *Cluster) leave(t podapi.Target, obj kinds.Object) {
-	if _, stays := obj.GetAnnotations()[Stays]; stays {
-		return
-	}
-	if _, replaced := obj.GetAnnotations()[Replaced]; replaced {
-		c.remove(t)
-		next := copyOf(obj)
-		next.SetUID("")
-		next.SetDeletionTimestamp(nil)
-		c.put(next)
-		return
-	}
-	after, err := time.ParseDuration(obj.GetAnnotations()[Gone])
-	if err != nil || after == 0 {
-		c.remove(t)
-		return
-	}
-	c.leaving.Go(func() {
-		<-c.Clock.Timer(after).C
-		c.Remove(t)
-	})
-}
-
-// answer is the object, or for kinds but pods a Status that names it (API-05).
-func (c *Cluster) answer(t podapi.Target, obj kinds.Object, whole bool) runtime.Object {
-	if whole {
-		return obj
-	}
-	return &metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
-		Status:   metav1.StatusSuccess,
-		Details:  &metav1.StatusDetails{Name: t.Name, Group: t.Kind.Group, Kind: t.Kind.Resource, UID: obj.GetUID()},
-	}
 }

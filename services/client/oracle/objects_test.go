@@ -15,8 +15,6 @@ import (
 	"github.com/podfall/podfall/services/client/fake"
 )
 
-func to[T any](v T) *T { return &v }
-
 func meta(name, namespace string, at time.Time) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: namespace, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(at)}
 }
@@ -25,15 +23,15 @@ func objects(at time.Time) []kinds.Object {
 	stuck := richPod("stuck", at)
 	stuck.Annotations = map[string]string{fake.Stays: ""}
 	leaving := plainPod("leaving", "default", at)
-	leaving.DeletionTimestamp = to(metav1.NewTime(at.Add(time.Hour)))
-	leaving.DeletionGracePeriodSeconds = to(int64(30))
+	leaving.DeletionTimestamp = new(metav1.NewTime(at.Add(time.Hour)))
+	leaving.DeletionGracePeriodSeconds = new(int64(30))
 	done := plainPod("done", "default", at)
 	done.Status.Phase = corev1.PodSucceeded
 	done.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 		Reason: "Completed", StartedAt: metav1.NewTime(at), FinishedAt: metav1.NewTime(at.Add(time.Minute)),
 	}}
 	done.DeletionTimestamp = leaving.DeletionTimestamp
-	done.DeletionGracePeriodSeconds = to(int64(0))
+	done.DeletionGracePeriodSeconds = new(int64(0))
 	return []kinds.Object{
 		plainPod("web-0", "default", at),
 		plainPod("web-1", "default", at),
@@ -44,9 +42,9 @@ func objects(at time.Time) []kinds.Object {
 		done,
 		oneNode(at),
 		&corev1.Namespace{ObjectMeta: meta("default", "", at), Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}},
-		&coordinationv1.Lease{ObjectMeta: meta("n1", corev1.NamespaceNodeLease, at), Spec: coordinationv1.LeaseSpec{HolderIdentity: to("n1"), RenewTime: to(metav1.NewMicroTime(at))}},
+		&coordinationv1.Lease{ObjectMeta: meta("n1", corev1.NamespaceNodeLease, at), Spec: coordinationv1.LeaseSpec{HolderIdentity: new("n1"), RenewTime: new(metav1.NewMicroTime(at))}},
 		&appsv1.Deployment{ObjectMeta: meta("d", "default", at), Spec: appsv1.DeploymentSpec{
-			Replicas: to(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
 			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "x"}}}},
 		}},
 		&corev1.ConfigMap{ObjectMeta: meta("c", "default", at), Data: map[string]string{"a": "b"}},
@@ -81,34 +79,34 @@ func richPod(name string, at time.Time) *corev1.Pod {
 	pod.Annotations = map[string]string{
 		"b": "two\nlines", "a": "short", corev1.LastAppliedConfigAnnotation: "hidden", "long": longText(),
 	}
-	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs", Controller: to(true)}}
-	pod.Status.StartTime = to(metav1.NewTime(at))
+	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs", Controller: new(true)}}
+	pod.Status.StartTime = new(metav1.NewTime(at))
 	pod.Status.Reason, pod.Status.Message = "Why", "because"
 	pod.Status.NominatedNodeName = "n2"
 	pod.Status.QOSClass = corev1.PodQOSBurstable
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: "gate", Status: corev1.ConditionTrue})
-	pod.Spec.Priority = to(int32(7))
+	pod.Spec.Priority = new(int32(7))
 	pod.Spec.PriorityClassName, pod.Spec.ServiceAccountName = "high", "robot"
-	pod.Spec.RuntimeClassName = to("sim")
+	pod.Spec.RuntimeClassName = new("sim")
 	pod.Spec.NodeSelector = map[string]string{"disk": "ssd", "arch": "arm"}
 	pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "gate"}, {ConditionType: "other"}}
 	pod.Spec.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: "RuntimeDefault"}}
 	pod.Spec.Tolerations = []corev1.Toleration{
-		{Key: "node.kubernetes.io/unreachable", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: to(int64(300))},
+		{Key: "node.kubernetes.io/unreachable", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: new(int64(300))},
 		{Key: "a", Operator: "Equal", Value: "b"},
 		{Operator: "Exists"},
 	}
 	pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: "DoNotSchedule", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}}
 	pod.Spec.Volumes = []corev1.Volume{
-		{Name: "empty", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: "Memory", SizeLimit: to(resource.MustParse("1Gi"))}}},
+		{Name: "empty", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: "Memory", SizeLimit: new(resource.MustParse("1Gi"))}}},
 		{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}}},
-		{Name: "secret", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s", Optional: to(true)}}},
+		{Name: "secret", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s", Optional: new(true)}}},
 		{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}}},
 		{Name: "claim", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}},
 		{Name: "nfs", VolumeSource: corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "s", Path: "/"}}},
 		{Name: "down", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{{Path: "p", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}}},
 		{Name: "projected", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
-			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{ExpirationSeconds: to(int64(3607))}},
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{ExpirationSeconds: new(int64(3607))}},
 			{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "ca"}}},
 			{DownwardAPI: &corev1.DownwardAPIProjection{}},
 		}}}},
@@ -132,8 +130,8 @@ func richContainers(pod *corev1.Pod) []corev1.Container {
 	c := pod.Spec.Containers[0]
 	c.Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 80, HostPort: 8080, Protocol: "TCP"}}
 	c.Resources = corev1.ResourceRequirements{
-		Limits:   corev1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("1Gi")},
-		Requests: corev1.ResourceList{"cpu": resource.MustParse("250m"), "memory": resource.MustParse("64Mi")},
+		Limits:   quantities("cpu", "1", "memory", "1Gi"),
+		Requests: quantities("cpu", "250m", "memory", "64Mi"),
 	}
 	c.LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/x?y", Port: intstr.FromInt32(80), Scheme: "HTTP"}}, PeriodSeconds: 10}
 	c.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("http")}}}
@@ -141,7 +139,7 @@ func richContainers(pod *corev1.Pod) []corev1.Container {
 	c.VolumeMounts = []corev1.VolumeMount{{Name: "host", MountPath: "/z", ReadOnly: true}, {Name: "empty", MountPath: "/a", SubPath: "s"}}
 	c.EnvFrom = []corev1.EnvFromSource{
 		{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}},
-		{Prefix: "P_", SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}, Optional: to(true)}},
+		{Prefix: "P_", SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}, Optional: new(true)}},
 	}
 	c.Env = []corev1.EnvVar{
 		{Name: "A", Value: "one\ntwo"},
@@ -149,9 +147,18 @@ func richContainers(pod *corev1.Pod) []corev1.Container {
 		{Name: "CPU", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "requests.cpu"}}},
 		{Name: "MEM", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.memory", Divisor: resource.MustParse("1Mi")}}},
 		{Name: "KEY", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}, Key: "k"}}},
-		{Name: "CM", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}, Key: "k", Optional: to(true)}}},
+		{Name: "CM", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}, Key: "k", Optional: new(true)}}},
 	}
 	return []corev1.Container{c}
+}
+
+// quantities are names and amounts in turn.
+func quantities(pairs ...string) corev1.ResourceList {
+	list := make(corev1.ResourceList)
+	for i := 0; i < len(pairs); i += 2 {
+		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return list
 }
 
 func oneNode(at time.Time) *corev1.Node {
@@ -161,7 +168,7 @@ func oneNode(at time.Time) *corev1.Node {
 	node.Spec.PodCIDR, node.Spec.PodCIDRs, node.Spec.ProviderID = "10.0.0.0/24", []string{"10.0.0.0/24"}, "sim://n1"
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "it is", LastHeartbeatTime: metav1.NewTime(at), LastTransitionTime: metav1.NewTime(at)}}
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.168.0.1"}, {Type: corev1.NodeHostName, Address: "n1"}}
-	node.Status.Capacity = corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi"), "pods": resource.MustParse("110"), "ephemeral-storage": resource.MustParse("10Gi"), "hugepages-2Mi": resource.MustParse("0"), "example.com/gpu": resource.MustParse("2")}
+	node.Status.Capacity = quantities("cpu", "4", "memory", "8Gi", "pods", "110", "ephemeral-storage", "10Gi", "hugepages-2Mi", "0", "example.com/gpu", "2")
 	node.Status.Allocatable = node.Status.Capacity
 	node.Status.NodeInfo = corev1.NodeSystemInfo{KubeletVersion: "v1.37.0", OSImage: "sim", Architecture: "amd64"}
 	return node

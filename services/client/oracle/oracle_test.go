@@ -26,7 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/kubectl/pkg/cmd/apply"
 	"k8s.io/kubectl/pkg/cmd/create"
-	"k8s.io/kubectl/pkg/cmd/delete"
+	kubectldelete "k8s.io/kubectl/pkg/cmd/delete"
 	"k8s.io/kubectl/pkg/cmd/describe"
 	"k8s.io/kubectl/pkg/cmd/drain"
 	"k8s.io/kubectl/pkg/cmd/events"
@@ -78,7 +78,7 @@ func TestWatchesAgreeWithKubectl(t *testing.T) {
 		cluster := newCluster(at)
 		cluster.OnWatch = func() {
 			pod := plainPod("web-0", "default", at)
-			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = to(metav1.NewTime(at)), to(int64(30))
+			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(metav1.NewTime(at)), new(int64(30))
 			cluster.Put(pod)
 			cluster.Put(pod)
 			pod.Status.Phase = corev1.PodFailed
@@ -202,7 +202,7 @@ func kubectlRoot(flags *genericclioptions.ConfigFlags, streams genericiooptions.
 	flags.AddFlags(root.PersistentFlags())
 	root.AddCommand(
 		get.NewCmdGet("kubectl", factory, streams),
-		delete.NewCmdDelete(factory, streams),
+		kubectldelete.NewCmdDelete(factory, streams),
 		describe.NewCmdDescribe("kubectl", factory, streams),
 		create.NewCmdCreate(factory, streams),
 		apply.NewCmdApply("kubectl", factory, streams),
@@ -231,8 +231,7 @@ func podfall(t *testing.T, cluster *fake.Cluster, args []string) result {
 		err = app.RunContext(t.Context(), append([]string{"podfall"}, line...))
 	}
 	code := 0
-	var exit cli.ExitCoder
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[cli.ExitCoder](err); ok {
 		code = exit.ExitCode()
 	} else if err != nil {
 		errs.WriteString(client.Explain(err) + "\n")

@@ -180,7 +180,7 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request, t podapi.Target) 
 	}
 	defer events.Stop()
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
+	w.WriteHeader(http.StatusOK)
 	_ = http.NewResponseController(w).Flush()
 	for {
 		select {
