@@ -226,6 +226,21 @@ func TestStopDuringStart(t *testing.T) {
 	})
 }
 
+// Once a sandbox is being stopped, nothing more starts in it.
+func TestStartDuringStop(t *testing.T) {
+	bubble(t, func(t *testing.T, n *node) {
+		box, _ := n.run("ignores TERM, survives KILL for 10s")
+		late := n.create(box, "late", "")
+		stopped := make(chan error, 1)
+		go func() { stopped <- n.StopPodSandbox(t.Context(), box.Id) }()
+		time.Sleep(5 * time.Second)
+		wantError(t, "StartContainer", n.StartContainer(t.Context(), late),
+			fmt.Sprintf("rpc error: code = Unknown desc = sandbox container %q is not running", box.Id))
+		wantError(t, "StopPodSandbox", <-stopped, "")
+		n.wantState(late, created)
+	})
+}
+
 // ExecSync of a scripted container succeeds and writes nothing; only a running one has it.
 func TestExecSync(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {

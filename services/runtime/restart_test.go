@@ -1,14 +1,22 @@
 package runtime_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/runtime"
+	"github.com/podfall/podfall/services/runtime/store"
 )
 
 // steps is the life of two pods, one step at a time.
@@ -119,5 +127,78 @@ func TestCRI15KilledAfterAnyStep(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// write puts records on disk as a runtime might have left them that was killed.
+func write(t *testing.T, dir string, ops ...store.Op) {
+	t.Helper()
+	s, _, err := store.Open(store.Config{Path: filepath.Join(dir, runtime.File), NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	err = s.Commit(ops...)
+	cancel()
+	if err := errors.Join(err, <-ended, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func must(op store.Op, err error) store.Op {
+	if err != nil {
+		panic(err)
+	}
+	return op
+}
+
+// Killed between the start of a container and the end of its sandbox: it is killed when
+// the runtime is back, for nothing runs in a sandbox that was stopped.
+func TestCRI15KilledDuringStopPodSandbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &node{t: t, dir: t.TempDir()}
+		began := time.Now()
+		box := &proto.Sandbox{Id: "box", PodUid: "u", State: proto.SandboxState_SANDBOX_STATE_NOTREADY}
+		req := &proto.CreateContainerRequest{SandboxId: "box", Name: "app", Script: "ignores TERM"}
+		write(t, n.dir, must(store.PutSandbox(box)),
+			must(store.PutContainer(store.Container{ID: "c", Created: began, Request: req})), store.PutStart("c", began))
+		time.Sleep(10 * time.Second)
+		n.start()
+		defer func() { n.stop() }()
+		synctest.Wait()
+		n.wantExit("c", began, 10*time.Second, 137, "Error")
+	})
+}
+
+// Killed between the making of a container and the answer, while its sandbox was
+// removed: nobody knows of the container, and it is forgotten.
+func TestCRI15KilledDuringRemovePodSandbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &node{t: t, dir: t.TempDir()}
+		req := &proto.CreateContainerRequest{SandboxId: "gone", Name: "app"}
+		write(t, n.dir, must(store.PutContainer(store.Container{ID: "c", Created: time.Now(), Request: req})))
+		n.start()
+		defer func() { n.stop() }()
+		if seen := look(n); len(seen.Containers)+len(seen.Sandboxes) != 0 {
+			t.Errorf("there is %v", seen)
+		}
+	})
+}
+
+// A runtime does not start on records that it cannot trust.
+func TestRunRefusesDamage(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, runtime.File), []byte("not a store"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := runtime.Run(t.Context(), runtime.Config{DataDir: dir})
+	if _, ok := errors.AsType[*store.DamageError](err); !ok {
+		t.Errorf("run: %v, want a DamageError", err)
+	}
+	err = runtime.Run(t.Context(), runtime.Config{DataDir: t.TempDir(), PodCIDR: "10.0.0.0/31"})
+	if err == nil || !strings.Contains(err.Error(), `pod CIDR "10.0.0.0/31": no room for a pod`) {
+		t.Errorf("run without room for a pod: %v", err)
 	}
 }

@@ -173,7 +173,7 @@ func TestCRI05States(t *testing.T) {
 		if got := n.status(id); got.String() != want.String() {
 			t.Errorf("running:\n got %v\nwant %v", got, want)
 		}
-		time.Sleep(20 * time.Second)
+		time.Sleep(21 * time.Second)
 		want.State, want.ExitCode, want.Reason = exited, 4, "Error"
 		want.FinishedAtUnixNano = began.Add(31 * time.Second).UnixNano()
 		if got := n.status(id); got.String() != want.String() {

@@ -119,6 +119,16 @@ func parse(t *testing.T, text string) simengine.Script {
 	return script
 }
 
+// What is on record has happened, also when the clock was set back since.
+func TestScriptWithClockSetBack(t *testing.T) {
+	if got := parse(t, "").At(events(100, never, never), at(50)); got.State != running {
+		t.Errorf("started, it is %v", got.State)
+	}
+	if got := parse(t, "").At(events(100, never, 110), at(50)); got.State != exited {
+		t.Errorf("killed, it is %v", got.State)
+	}
+}
+
 // anyScript draws a script.
 func anyScript(t *rapid.T) simengine.Script {
 	after := rapid.Map(rapid.IntRange(0, 60), func(s int) time.Duration { return time.Duration(s) * time.Second })
