@@ -53,7 +53,7 @@ func decodeStatus(code int32, item *proto.Item) error {
 // decodeEvent is one change as the consumer of a watch gets it.
 func decodeEvent(kind kinds.Kind, event *proto.Event) (watch.Event, error) {
 	if event.GetType() == proto.EventType_EVENT_TYPE_BOOKMARK {
-		return bookmark(kind, event.GetRevision(), event.GetInitialEventsEnd())
+		return bookmark(kind, event)
 	}
 	eventType, err := eventType(event.GetType())
 	if err != nil {
@@ -85,7 +85,7 @@ func eventType(onWire proto.EventType) (watch.EventType, error) {
 
 // bookmark is an object of the watched kind that holds a revision and, at the end of
 // the initial events, says so (WCH-12, WCH-24).
-func bookmark(kind kinds.Kind, revision uint64, last bool) (watch.Event, error) {
+func bookmark(kind kinds.Kind, event *proto.Event) (watch.Event, error) {
 	empty, err := kinds.Scheme().New(kind.GroupVersionKind)
 	if err != nil {
 		return watch.Event{}, fmt.Errorf("bookmark of %s: %w", kind.Kind, err)
@@ -95,8 +95,8 @@ func bookmark(kind kinds.Kind, revision uint64, last bool) (watch.Event, error) 
 		return watch.Event{}, fmt.Errorf("bookmark of %s: it has no metadata", kind.Kind)
 	}
 	obj.GetObjectKind().SetGroupVersionKind(kind.GroupVersionKind)
-	obj.SetResourceVersion(strconv.FormatUint(revision, 10))
-	if last {
+	obj.SetResourceVersion(strconv.FormatUint(event.GetRevision(), 10))
+	if event.GetInitialEventsEnd() {
 		obj.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 	}
 	return watch.Event{Type: watch.Bookmark, Object: obj}, nil

@@ -17,10 +17,6 @@ func (r *reader) heartbeat() time.Duration {
 	return onWall(r.client.cfg.Clock, r.client.cfg.Heartbeat, 100*time.Millisecond)
 }
 
-func (r *reader) renewal() time.Duration {
-	return onWall(r.client.cfg.Clock, renewEvery, 2*time.Second)
-}
-
 // beat reads the live stream for the time of a heartbeat, and reports whether there
 // was anything to hear.
 func (r *reader) beat(ctx context.Context, live subscription) (heard bool, err error) {
@@ -106,7 +102,8 @@ func (r *reader) attend(ctx context.Context) error {
 		return nil
 	}
 	r.bookmarked = now
-	event, err := bookmark(r.target.Kind, r.at.revision, false)
+	mark := &proto.Event{Type: proto.EventType_EVENT_TYPE_BOOKMARK, Revision: r.at.revision}
+	event, err := decodeEvent(r.target.Kind, mark)
 	if err != nil {
 		return err
 	}

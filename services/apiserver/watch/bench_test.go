@@ -98,7 +98,7 @@ func newBench(b testing.TB, watchers int) *bench {
 	}); err != nil {
 		b.Fatal(err)
 	}
-	conn := rig.dial(proto.APIServer)
+	conn := rig.dial(ctx, proto.APIServer)
 	boot := proto.NewBoot(time.Now(), [4]byte{})
 	rig.hub = watch.New(watch.Config{Boot: boot, Store: rig.store, Match: match, Publish: conn.Publish})
 	served := &stand{t: b, store: rig.store}
@@ -118,8 +118,8 @@ func newBench(b testing.TB, watchers int) *bench {
 	return rig
 }
 
-func (r *bench) dial(id proto.Identity) *bus.Conn {
-	conn, err := bus.Dial(r.b.Context(), bus.Config{URLs: []string{r.bus.URL()}, Identity: id})
+func (r *bench) dial(ctx context.Context, id proto.Identity) *bus.Conn {
+	conn, err := bus.Dial(ctx, bus.Config{URLs: []string{r.bus.URL()}, Identity: id})
 	if err != nil {
 		r.b.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func (r *bench) begin() metav1.ListOptions {
 
 // decoded counts what a consumer gets.
 func (r *bench) decoded(ctx context.Context, i int) (stop func()) {
-	conn := r.dial(proto.Client("reader"))
+	conn := r.dial(ctx, proto.Client("reader"))
 	w, err := podapi.New(conn, podapi.Config{}).Watch(ctx, pods(""), r.begin())
 	if err != nil {
 		r.b.Fatal(err)
@@ -152,7 +152,7 @@ func (r *bench) decoded(ctx context.Context, i int) (stop func()) {
 
 // frames counts what arrives at a process.
 func (r *bench) frames(ctx context.Context, i int) (stop func()) {
-	conn := r.dial(proto.Client("reader"))
+	conn := r.dial(ctx, proto.Client("reader"))
 	scope := proto.WatchScope{Resource: "pods"}
 	live, err := conn.Subscribe(proto.WatchSubject(conn.Identity().Class(), scope), 10_000)
 	if err != nil {
@@ -209,15 +209,15 @@ var written atomic.Int64
 func typical(i int) *corev1.Pod {
 	p := pod("default", fmt.Sprint("web-7d9f8c6b5d-", i), map[string]string{"app": "web", "pod-template-hash": "7d9f8c6b5d"})
 	p.Annotations = map[string]string{"n": strconv.FormatInt(written.Add(1), 10)}
+	requests := make(corev1.ResourceList)
+	requests[corev1.ResourceCPU], requests[corev1.ResourceMemory] = resource.MustParse("100m"), resource.MustParse("64Mi")
 	p.Spec = corev1.PodSpec{
 		NodeName: "node-1", RestartPolicy: corev1.RestartPolicyAlways, DNSPolicy: corev1.DNSClusterFirst,
 		ServiceAccountName: "default", SchedulerName: "default-scheduler",
 		Containers: []corev1.Container{{
 			Name: "web", Image: "nginx:1.27", ImagePullPolicy: corev1.PullIfNotPresent,
-			Ports: []corev1.ContainerPort{{ContainerPort: 80, Protocol: corev1.ProtocolTCP}},
-			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-				corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
-			}},
+			Ports:                  []corev1.ContainerPort{{ContainerPort: 80, Protocol: corev1.ProtocolTCP}},
+			Resources:              corev1.ResourceRequirements{Requests: requests},
 			TerminationMessagePath: "/dev/termination-log", TerminationMessagePolicy: corev1.TerminationMessageReadFile,
 		}},
 	}

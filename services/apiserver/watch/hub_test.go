@@ -57,7 +57,11 @@ func newHubRig(t testing.TB) *hubRig {
 		Publish: func(string, []byte) error { return nil },
 		Match: func(_ string, obj kinds.Object) (labels.Set, fields.Set) {
 			rig.matched++
-			p := obj.(*corev1.Pod)
+			p, ok := obj.(*corev1.Pod)
+			if !ok {
+				t.Errorf("looked at a %T", obj)
+				return nil, nil
+			}
 			return p.Labels, fields.Set{"metadata.name": p.Name, "spec.nodeName": p.Spec.NodeName}
 		},
 	})

@@ -55,7 +55,10 @@ func (h *Hub) Open(ctx context.Context, req Request, send Send) error {
 	caughtUp := true
 	switch {
 	case begin.initial:
-		err = parts.initial(ctx, h.current(snapshot, selected), begin.bookmark, join.GetRevision())
+		err = parts.initial(ctx, h.current(snapshot, selected))
+		if err == nil && begin.bookmark {
+			err = parts.mark(ctx, join.GetRevision())
+		}
 	case begin.behind != now:
 		caughtUp, err = parts.history(ctx, selected, begin.behind, snapshot.Revision())
 	}
@@ -116,9 +119,8 @@ type parts struct {
 	size, total int
 }
 
-// initial sends an ADDED for each record (WCH-11, WCH-14), and if asked the mark of
-// their end (WCH-12).
-func (p *parts) initial(ctx context.Context, records iter.Seq[*store.Record], mark bool, revision uint64) error {
+// initial sends an ADDED for each record (WCH-11, WCH-14).
+func (p *parts) initial(ctx context.Context, records iter.Seq[*store.Record]) error {
 	for record := range records {
 		added := &proto.Event{
 			Type: proto.EventType_EVENT_TYPE_ADDED, Revision: uint64(record.Revision), Object: record.Data,
@@ -127,9 +129,11 @@ func (p *parts) initial(ctx context.Context, records iter.Seq[*store.Record], ma
 			return err
 		}
 	}
-	if !mark {
-		return nil
-	}
+	return nil
+}
+
+// mark sends the end of the initial events (WCH-12).
+func (p *parts) mark(ctx context.Context, revision uint64) error {
 	return p.add(ctx, &proto.Event{
 		Type: proto.EventType_EVENT_TYPE_BOOKMARK, Revision: revision, InitialEventsEnd: true,
 	})

@@ -210,8 +210,8 @@ func (o *observer) checkInitial(log []change) (want []told, rest []k8swatch.Even
 	if end < 0 {
 		return nil, nil, fmt.Errorf("no end of the initial events in %d events", len(o.got))
 	}
-	mark := o.got[end].Object.(*corev1.Pod)
-	if mark.Annotations[metav1.InitialEventsAnnotationKey] != "true" {
+	mark, ok := o.got[end].Object.(*corev1.Pod)
+	if !ok || mark.Annotations[metav1.InitialEventsAnnotationKey] != "true" {
 		return nil, nil, fmt.Errorf("the first bookmark does not end the initial events")
 	}
 	at, err := strconv.ParseInt(mark.ResourceVersion, 10, 64)
@@ -223,8 +223,12 @@ func (o *observer) checkInitial(log []change) (want []told, rest []k8swatch.Even
 		return nil, nil, fmt.Errorf("%d initial events, want %v", end, wanted)
 	}
 	for i, event := range o.got[:end] {
-		if got, err := toldBy(event); err != nil || got != wanted[i] {
-			return nil, nil, fmt.Errorf("WCH-14: initial event %v (%v), want %v", got, err, wanted[i])
+		got, err := toldBy(event)
+		if err != nil {
+			return nil, nil, err
+		}
+		if got != wanted[i] {
+			return nil, nil, fmt.Errorf("WCH-14: initial event %v, want %v", got, wanted[i])
 		}
 	}
 	return after(log, at, o.matches), o.got[end+1:], nil
@@ -255,7 +259,7 @@ func (l *life) do(s step) {
 		}
 	case remove:
 		if p := l.pods[name]; p != nil {
-			l.log = append(l.log, change{l.stand.remove(p), p, nil})
+			l.log = append(l.log, change{l.delete(p), p, nil})
 			delete(l.pods, name)
 		}
 	case open:
@@ -265,9 +269,9 @@ func (l *life) do(s step) {
 	case restart:
 		l.restart()
 	case loseFrames:
-		l.losing(true)
+		l.losing(func(*proto.Frame) bool { return true })
 	case keepFrames:
-		l.losing(false)
+		l.losing(nil)
 	case compact:
 		l.compacted = l.store.Snapshot().Revision() - int64(s.N)
 		if err := l.store.Compact(l.t.Context(), l.compacted); err != nil {
@@ -275,15 +279,6 @@ func (l *life) do(s step) {
 		}
 	case pass, actions:
 		time.Sleep(time.Duration(s.N) * 700 * time.Millisecond)
-	}
-}
-
-func (l *life) losing(all bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lose = nil
-	if all {
-		l.lose = func(*proto.Frame) bool { return true }
 	}
 }
 
@@ -319,7 +314,7 @@ func TestW1ToW6EveryWatchEqualsTheReplay(t *testing.T) {
 			for _, s := range plan {
 				l.do(s)
 			}
-			l.losing(false)
+			l.losing(nil)
 			time.Sleep(3 * time.Minute) // L4 and the slowest reader, by far
 			for _, stop := range l.stops {
 				stop()

@@ -197,6 +197,13 @@ func (s *stand) dial(id proto.Identity) *bus.Conn {
 	return conn
 }
 
+// losing makes the messages of the live stream disappear that lose says; nil for none.
+func (s *stand) losing(lose func(*proto.Frame) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lose = lose
+}
+
 // cut breaks every connection of a reader; they are made again.
 func (s *stand) cut() {
 	s.mu.Lock()
@@ -217,7 +224,7 @@ func (s *stand) client(id proto.Identity) *podapi.Client {
 
 func (s *stand) commit(writes ...store.Write) []store.Event {
 	s.t.Helper()
-	events, err := s.store.Commit(s.t.Context(), store.Commit{Writes: writes})
+	events, err := s.store.Commit(context.WithoutCancel(s.t.Context()), store.Commit{Writes: writes})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -234,7 +241,7 @@ func (s *stand) put(p *corev1.Pod) int64 {
 	return events[0].Revision
 }
 
-func (s *stand) remove(p *corev1.Pod) int64 {
+func (s *stand) delete(p *corev1.Pod) int64 {
 	s.t.Helper()
 	return s.commit(store.Write{Key: keyOf(p), Expect: store.Any})[0].Revision
 }

@@ -1,12 +1,7 @@
 package watch_test
 
 import (
-	"context"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,11 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	k8swatch "k8s.io/apimachinery/pkg/watch"
 
-	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
-	"github.com/podfall/podfall/services/apiserver/store"
 )
 
 var (
@@ -71,7 +63,7 @@ func TestTD040Sequences(t *testing.T) {
 					p := pod("ns", "p", step.labels)
 					var revision int64
 					if step.labels == nil {
-						revision = s.remove(p)
+						revision = s.delete(p)
 					} else {
 						revision = s.put(p)
 					}
@@ -92,8 +84,8 @@ func TestTD040Sequences(t *testing.T) {
 						if got := line(event); got != want[i] {
 							t.Fatalf("got %q, want %q", got, want[i])
 						}
-						if got := event.Object.(*corev1.Pod).Labels; fmt.Sprint(got) != fmt.Sprint(content[i]) {
-							t.Fatalf("%s has labels %v, want %v", want[i], got, content[i])
+						if p, ok := event.Object.(*corev1.Pod); !ok || fmt.Sprint(p.Labels) != fmt.Sprint(content[i]) {
+							t.Fatalf("%s has content %v, want labels %v", want[i], event.Object, content[i])
 						}
 					}
 					w.nothing(3 * time.Second)
@@ -108,7 +100,7 @@ func TestTD042DeletedCarriesTheRevisionOfTheDelete(t *testing.T) {
 		p := pod("ns", "p", selected)
 		written := s.put(p)
 		w := s.watch(s.client(reader), pods("ns"), at(written))
-		removed := s.remove(p)
+		removed := s.delete(p)
 		if removed <= written {
 			t.Fatalf("removed at %d, written at %d", removed, written)
 		}
@@ -139,7 +131,7 @@ func TestTD043FromZeroAndFromOne(t *testing.T) {
 }
 
 func TestTD045UnreadEventsDoNotEndAWatch(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
+	bubble(t, 0, func(_ *testing.T, s *stand) {
 		w := s.watch(s.client(reader), pods("ns"), at(s.store.Snapshot().Revision()))
 		var want []string
 		for i := range 10 {
@@ -218,125 +210,8 @@ func TestTD047InitialEventsEnd(t *testing.T) {
 	}
 }
 
-func TestTD048AStuckReaderDelaysNobody(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
-		c := s.client(reader)
-		begin := at(s.store.Snapshot().Revision())
-		stuck := s.watch(c, pods("ns"), begin)
-		// The same group, on the same connection.
-		quick := s.watch(c, pods("ns"), begin)
-		const writes = 3000
-		want := make([]string, writes)
-		for i := range writes {
-			p := pod("ns", "p", map[string]string{"n": strconv.Itoa(i)})
-			written := time.Now()
-			revision := s.put(p)
-			want[i] = as("MODIFIED", p, revision)
-			if i == 0 {
-				want[i] = as("ADDED", p, revision)
-			}
-			quick.expect(want[i])
-			if late := time.Since(written); late != 0 {
-				t.Fatalf("event %d came %s late", i, late)
-			}
-		}
-		// It has lost its place in the live stream, and gets everything all the same (W7).
-		stuck.expect(want...)
-		p := pod("ns", "p", map[string]string{"n": "last"})
-		stuck.expect(as("MODIFIED", p, s.put(p)))
-	})
-}
-
-func TestW7ASlowReaderWhoseHistoryHasGoneIsTold(t *testing.T) {
-	bubble(t, 100, func(t *testing.T, s *stand) {
-		w := s.watch(s.client(reader), pods("ns"), at(s.store.Snapshot().Revision()))
-		for i := range 3000 {
-			s.put(pod("ns", "p", map[string]string{"n": strconv.Itoa(i)}))
-			synctest.Wait()
-		}
-		last := uint64(0)
-		for {
-			event := w.next()
-			if event.Type == k8swatch.Error {
-				if err := apierrors.FromObject(event.Object); !apierrors.IsResourceExpired(err) {
-					t.Fatalf("got %v, want 410 Expired", err)
-				}
-				break
-			}
-			revision, err := strconv.ParseUint(event.Object.(*corev1.Pod).ResourceVersion, 10, 64)
-			if err != nil || last != 0 && revision != last+1 {
-				t.Fatalf("revision %d after %d", revision, last)
-			}
-			last = revision
-		}
-		w.ended(time.Second)
-	})
-}
-
-func TestALongHistoryIsReadInHelpings(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
-		begin := s.store.Snapshot().Revision()
-		heavy := strings.Repeat("x", 150_000)
-		var want []string
-		for i := range 100 { // 15 MB, and a helping is 4 MiB
-			p := pod("ns", fmt.Sprint("p", i), nil)
-			p.Annotations = map[string]string{"heavy": heavy}
-			want = append(want, as("ADDED", p, s.put(p)))
-		}
-		w := s.watch(s.client(reader), pods("ns"), at(begin))
-		w.expect(want...)
-		if s.asked != 4 {
-			t.Errorf("%d watch requests for 15 MB of history, want 4", s.asked)
-		}
-		p := pod("ns", "live", nil)
-		w.expect(as("ADDED", p, s.put(p)))
-		// The same as initial events, which come in one answer, however large.
-		all := s.watch(s.client(reader), pods("ns"), metav1.ListOptions{})
-		for range 101 {
-			all.next()
-		}
-		all.nothing(3 * time.Second)
-		if s.asked != 5 {
-			t.Errorf("%d watch requests, want 5", s.asked)
-		}
-	})
-}
-
-func TestALargeBatchIsSplitIntoFrames(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
-		var sizes []int
-		var mu sync.Mutex
-		s.mu.Lock()
-		s.lose = func(frame *proto.Frame) bool {
-			mu.Lock()
-			defer mu.Unlock()
-			if len(frame.GetEvents()) > 0 {
-				sizes = append(sizes, len(frame.GetEvents()))
-			}
-			return false
-		}
-		s.mu.Unlock()
-		w := s.watch(s.client(reader), pods("ns"), at(s.store.Snapshot().Revision()))
-		heavy := strings.Repeat("x", 100_000)
-		var writes []store.Write
-		for i := range 10 {
-			p := pod("ns", fmt.Sprint("p", i), nil)
-			p.Annotations = map[string]string{"heavy": heavy}
-			writes = append(writes, store.Write{Key: keyOf(p), Object: p})
-		}
-		for _, event := range s.commit(writes...) {
-			w.expect(fmt.Sprintf("ADDED %s %d", event.Record.Key.Name, event.Revision))
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if want := []int{3, 3, 3, 1}; !slices.Equal(sizes, want) {
-			t.Errorf("frames of %v events, want %v: 256 KiB each", sizes, want)
-		}
-	})
-}
-
 func TestTD050LabelWatches(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
+	bubble(t, 0, func(_ *testing.T, s *stand) {
 		c := s.client(reader)
 		begin := at(s.store.Snapshot().Revision())
 		web, all := s.watch(c, pods("ns"), selecting(begin)), s.watch(c, pods(""), begin)
@@ -348,7 +223,7 @@ func TestTD050LabelWatches(t *testing.T) {
 		left := s.put(p)
 		p.Labels = selected
 		back := s.put(p)
-		gone := s.remove(p)
+		gone := s.delete(p)
 
 		want := []string{
 			as("ADDED", p, added), as("MODIFIED", p, bound), as("DELETED", p, left), as("ADDED", p, back), as("DELETED", p, gone),
@@ -366,7 +241,7 @@ func TestTD050LabelWatches(t *testing.T) {
 }
 
 func TestWCH23AKubeletSeesABindingAsAdded(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
+	bubble(t, 0, func(_ *testing.T, s *stand) {
 		begin := at(s.store.Snapshot().Revision())
 		mine, theirs := begin, begin
 		mine.FieldSelector, theirs.FieldSelector = "spec.nodeName=n1", "spec.nodeName=n2"
@@ -388,7 +263,7 @@ func TestWCH23AKubeletSeesABindingAsAdded(t *testing.T) {
 		done := s.put(p)
 		kubelet.expect(as("MODIFIED", p, done))
 		phase.expect(as("DELETED", p, done))
-		removed := s.remove(p)
+		removed := s.delete(p)
 		kubelet.expect(as("DELETED", p, removed))
 		phase.nothing(3 * time.Second)
 		another.nothing(3 * time.Second)
@@ -396,7 +271,7 @@ func TestWCH23AKubeletSeesABindingAsAdded(t *testing.T) {
 }
 
 func TestWCH10AFutureRevisionWaitsSilently(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
+	bubble(t, 0, func(_ *testing.T, s *stand) {
 		begin := s.store.Snapshot().Revision()
 		w := s.watch(s.client(reader), pods("ns"), at(begin+2))
 		s.put(pod("ns", "a", nil))
@@ -486,222 +361,4 @@ func TestWCH33AWatchEndsInPeace(t *testing.T) {
 			t.Errorf("lasted %s, want 30 to 60 minutes", lasted)
 		}
 	})
-}
-
-func TestTwoReadersSeeOneOrder(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
-		begin := at(s.store.Snapshot().Revision())
-		one, two := s.watch(s.client(reader), pods("ns"), begin), s.watch(s.client(proto.Client("b")), pods("ns"), begin)
-		for i := range 50 {
-			s.put(pod("ns", fmt.Sprint("p", i%7), map[string]string{"n": strconv.Itoa(i)}))
-		}
-		for range 50 {
-			if a, b := line(one.next()), line(two.next()); a != b {
-				t.Fatalf("one reader got %q, the other %q", a, b)
-			}
-		}
-		if groups := s.hub.Groups(); groups != 1 {
-			t.Errorf("%d groups, want both readers in one", groups)
-		}
-	})
-}
-
-func TestJoiningWhileWritesGoOn(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
-		ctx, cancel := context.WithCancel(t.Context())
-		var writers, readers sync.WaitGroup
-		for i := range 4 {
-			writers.Go(func() {
-				for n := 0; ctx.Err() == nil; n++ {
-					s.put(pod("ns", fmt.Sprint("p", i), map[string]string{"n": strconv.Itoa(n)}))
-				}
-			})
-		}
-		if err := s.store.WaitFor(t.Context(), 10); err != nil {
-			t.Fatal(err)
-		}
-		for i := range 4 {
-			c := s.client(reader)
-			readers.Go(func() {
-				for range 25 {
-					if err := contiguous(t.Context(), c, s.store.Snapshot().Revision()-int64(i), 30); err != nil {
-						t.Error(err)
-						return
-					}
-				}
-			})
-		}
-		readers.Wait()
-		cancel()
-		writers.Wait()
-	})
-}
-
-// contiguous watches all pods, to which all writes go, so that each revision is an event.
-func contiguous(ctx context.Context, c *podapi.Client, behind int64, n int) error {
-	w, err := c.Watch(ctx, pods(""), at(behind))
-	if err != nil {
-		return err
-	}
-	defer w.Stop()
-	for i := range n {
-		event := <-w.ResultChan()
-		p, ok := event.Object.(*corev1.Pod)
-		if want := strconv.FormatInt(behind+int64(i)+1, 10); !ok || p.ResourceVersion != want {
-			return fmt.Errorf("got %s after revision %d, want revision %s", line(event), behind, want)
-		}
-	}
-	return nil
-}
-
-func TestALostFrameIsMadeUpFor(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
-		w := s.watch(s.client(reader), pods("ns"), at(s.store.Snapshot().Revision()))
-		s.mu.Lock()
-		s.lose = func(frame *proto.Frame) bool { return len(frame.GetEvents()) > 0 }
-		s.mu.Unlock()
-		p := pod("ns", "p", nil)
-		revision := s.put(p)
-		lost := time.Now()
-		w.expect(as("ADDED", p, revision))
-		if after := time.Since(lost); after > 2*time.Second {
-			t.Errorf("the loss was noticed after %s, want a heartbeat", after)
-		}
-	})
-}
-
-func TestSilenceMakesAReaderAsk(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
-		w := s.watch(s.client(reader), pods("ns"), at(s.store.Snapshot().Revision()))
-		s.mu.Lock()
-		s.lose = func(*proto.Frame) bool { return true }
-		s.mu.Unlock()
-		p := pod("ns", "p", nil)
-		revision := s.put(p)
-		lost := time.Now()
-		w.expect(as("ADDED", p, revision))
-		if after := time.Since(lost); after > 5*time.Second {
-			t.Errorf("the silence was noticed after %s, want at most 5s (L4)", after)
-		}
-	})
-}
-
-func TestAWatchOutlivesTheAPIServer(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
-		w := s.watch(s.client(reader), pods("ns"), at(s.store.Snapshot().Revision()))
-		p := pod("ns", "p", nil)
-		w.expect(as("ADDED", p, s.put(p)))
-		p.Labels = other
-		for range 3 {
-			s.restart()
-			revision := s.remove(p)
-			up := time.Now()
-			w.expect(as("DELETED", p, revision))
-			if after := time.Since(up); after > 5*time.Second {
-				t.Errorf("the new boot was noticed after %s, want at most 5s (L4)", after)
-			}
-			w.expect(as("ADDED", p, s.put(p)))
-		}
-	})
-}
-
-func TestAWatchOutlivesItsConnection(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
-		w := s.watch(s.client(reader), pods("ns"), at(s.store.Snapshot().Revision()))
-		for i := range 5 {
-			s.cut()
-			p := pod("ns", fmt.Sprint("p", i), nil)
-			revision := s.put(p)
-			up := time.Now()
-			w.expect(as("ADDED", p, revision))
-			if after := time.Since(up); after > 2*time.Second {
-				t.Errorf("the break was made up for after %s", after)
-			}
-		}
-	})
-}
-
-func TestGroupsDieWithoutReaders(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *stand) {
-		c := s.client(reader)
-		begin := at(s.store.Snapshot().Revision())
-		lasting, short := s.watch(c, pods("ns"), begin), s.watch(c, pods("other"), begin)
-		time.Sleep(10 * time.Minute)
-		if groups := s.hub.Groups(); groups != 2 {
-			t.Fatalf("%d groups, want the 2 that are read", groups)
-		}
-		if s.asked != 2 {
-			t.Errorf("%d watch requests, want 2: renewals are enough", s.asked)
-		}
-		short.Stop()
-		time.Sleep(90 * time.Second)
-		if groups := s.hub.Groups(); groups != 1 {
-			t.Fatalf("%d groups, want the 1 that is read", groups)
-		}
-		p := pod("ns", "p", nil)
-		lasting.expect(as("ADDED", p, s.put(p)))
-	})
-}
-
-func TestWCH31ACopyListsAgainWhenTheHistoryHasGone(t *testing.T) {
-	bubble(t, 5, func(t *testing.T, s *stand) {
-		c := s.client(reader)
-		s.put(pod("ns", "old", nil))
-		copied := podapi.NewStore()
-		ctx, cancel := context.WithCancel(t.Context())
-		followed := make(chan error, 1)
-		go func() { followed <- c.Follow(ctx, pods("ns"), metav1.ListOptions{}, copied) }()
-		<-copied.Synced()
-		equal(t, copied, "old")
-
-		s.put(pod("ns", "live", nil))
-		await(t, copied, func() bool { return copied.Len() == 2 })
-
-		// Everything is lost until the history no longer reaches back.
-		s.mu.Lock()
-		s.lose = func(frame *proto.Frame) bool { return len(frame.GetEvents()) > 0 }
-		s.mu.Unlock()
-		s.stop()
-		s.start()
-		s.remove(pod("ns", "old", nil))
-		for i := range 20 {
-			s.put(pod("ns", "churn", map[string]string{"n": strconv.Itoa(i)}))
-		}
-		s.mu.Lock()
-		s.lose = nil
-		s.mu.Unlock()
-		await(t, copied, func() bool { _, ok := copied.Get("ns", "old"); return !ok })
-		equal(t, copied, "churn", "live")
-		cancel()
-		if err := <-followed; err != context.Canceled {
-			t.Errorf("Follow returned %v, want its context's error", err)
-		}
-	})
-}
-
-func await(t *testing.T, copied *podapi.Store, done func() bool) {
-	t.Helper()
-	limit := time.After(time.Minute)
-	for {
-		changed := copied.Changed()
-		if done() {
-			return
-		}
-		select {
-		case <-changed:
-		case <-limit:
-			t.Fatalf("the copy is at %s with %d objects", copied.ResourceVersion(), copied.Len())
-		}
-	}
-}
-
-func equal(t *testing.T, copied *podapi.Store, names ...string) {
-	t.Helper()
-	var got []string
-	for _, obj := range copied.List() {
-		got = append(got, obj.GetName())
-	}
-	if fmt.Sprint(got) != fmt.Sprint(names) {
-		t.Errorf("the copy has %v, want %v", got, names)
-	}
 }
