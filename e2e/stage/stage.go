@@ -155,6 +155,13 @@ func (c *Cluster) Cut(node string) { c.links[node].set(true) }
 // Heal ends a cut.
 func (c *Cluster) Heal(node string) { c.links[node].set(false) }
 
+// Align waits for the next instant that lies offset after a whole second. Kubelets
+// begin on whole seconds, so that their ticks fall on them whatever it took to connect.
+func Align(offset time.Duration) {
+	now := time.Now().Add(-offset)
+	time.Sleep(now.Truncate(time.Second).Add(time.Second).Sub(now))
+}
+
 // Settle waits until nothing moves any more without time passing.
 func (c *Cluster) Settle() { synctest.Wait() }
 
@@ -220,6 +227,7 @@ func (c *Cluster) kubelet(ctx context.Context, node string, nodeBus *bus.Server,
 	defer conn.Close()
 	cri := c.dial(proto.Kubelet, nodeBus.InProcessConn)
 	defer cri.Close()
+	Align(0)
 	timing := kubelet.Default()
 	if c.cfg.Timing != nil {
 		timing = *c.cfg.Timing
@@ -279,7 +287,8 @@ func (c *Cluster) end() {
 // Containers describes what the node's runtime holds, a line each.
 func (c *Cluster) Containers(node string) string {
 	c.t.Helper()
-	conn := c.dial(proto.Kubelet, c.nodeBuses[node].InProcessConn)
+	// Not as a kubelet: a second one would fence the first.
+	conn := c.dial(proto.Client("observer"), c.nodeBuses[node].InProcessConn)
 	defer conn.Close()
 	containers, err := runtimeapi.NewClient(conn, clock.Clock{}).ListContainers(c.t.Context(), "")
 	if err != nil {

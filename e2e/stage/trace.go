@@ -25,7 +25,7 @@ import (
 )
 
 // Trace is what crossed the buses, by time and then by actor: the requests about pods
-// (api), what a watcher of all pods saw (watch), the events that were written (event),
+// (api), what a watcher of all pods saw (watch), the events that were written (by component),
 // and what the kubelets asked of their runtimes (cri).
 type Trace struct {
 	t     testing.TB
@@ -206,7 +206,7 @@ func Summary(pod *corev1.Pod) string {
 
 func (tr *Trace) event(event watch.Event) {
 	if e, ok := event.Object.(*corev1.Event); ok && event.Type != watch.Deleted && e.InvolvedObject.Kind == "Pod" {
-		tr.add("event", "%s %s %s: %s", e.Type, e.InvolvedObject.Name, e.Reason, e.Message)
+		tr.add(strings.TrimPrefix(e.Source.Component, "default-")+" event", "%s %s %s: %s", e.Type, e.InvolvedObject.Name, e.Reason, e.Message)
 	}
 }
 

@@ -3,6 +3,7 @@ package stories
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -63,9 +64,15 @@ func (p *player) happened() string {
 		if !p.zero.IsZero() && !step.At.Before(p.zero) {
 			at = seconds(step.At.Sub(p.zero))
 		}
-		fmt.Fprintf(&b, "%-9s %-14s %s\n", at, step.Actor, step.Text)
+		fmt.Fprintf(&b, "%-9s %-16s %s\n", at, step.Actor, masked(step.Text))
 	}
 	return b.String()
+}
+
+// masked hides what is drawn at random: UIDs and container ids.
+func masked(text string) string {
+	text = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`).ReplaceAllString(text, "UID")
+	return regexp.MustCompile(`[0-9a-f]{64}`).ReplaceAllString(text, "ID")
 }
 
 // make starts the cluster: cluster [nodes=N] [compat=R] [timing=fastest] [history=N].
@@ -141,12 +148,13 @@ func (p *player) wait(args arguments) string {
 		time.Sleep(d)
 		return ""
 	}
-	for limit := time.Now().Add(time.Hour); time.Now().Before(limit); time.Sleep(50 * time.Millisecond) {
+	for limit := time.Now().Add(15 * time.Minute); time.Now().Before(limit); time.Sleep(50 * time.Millisecond) {
 		if p.is(args.name, args.word) {
+			stage.Align(time.Second / 2) // between the kubelets' ticks
 			return ""
 		}
 	}
-	return fmt.Sprintf("an hour later, %s is not %s\n", args.name, args.word)
+	return fmt.Sprintf("15 minutes later, %s is not %s\n", args.name, args.word)
 }
 
 func (p *player) is(name, state string) bool {
@@ -293,7 +301,7 @@ func (p *player) answer(err error) string {
 	if err == nil {
 		return ""
 	}
-	return fmt.Sprintf("refused: %s %v\n", apierrors.ReasonForError(err), err)
+	return fmt.Sprintf("refused: %s %s\n", apierrors.ReasonForError(err), masked(err.Error()))
 }
 
 // arguments are a command's: a name, perhaps a word, and named values.

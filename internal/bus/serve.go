@@ -46,24 +46,58 @@ type Call struct {
 	credit *credit
 }
 
-// Serve calls h for each request on subject, which may hold wildcards, beside each
-// other, at most 1024 at a time. It returns when ctx ends (nil), when the Conn is
-// closed or when the bus forbids the subject, after all calls have returned. A request
-// whose reply subject is not an answer from this identity to the sender is dropped; a
-// handler that returns without an answer abandons the call, and the requester is told.
+// Serve is Listen and then Service.Serve.
 func (c *Conn) Serve(ctx context.Context, subject string, h Handler) error {
-	sub, err := c.Subscribe(subject, queued)
+	service, err := c.Listen(ctx, subject)
 	if err != nil {
-		return fmt.Errorf("serve: %w", err)
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
 	}
-	desk := &desk{conn: c, sub: sub, handle: h}
+	return service.Serve(ctx, h)
+}
+
+// Service is a subject on which requests arrive. They wait for Serve.
+type Service struct {
+	sub     *Subscription
+	conn    *Conn
+	subject string
+}
+
+// Listen returns when requests on subject, which may hold wildcards, reach this Conn.
+// While the bus is away they will from the reconnect on. Serve the Service, or they
+// are never answered.
+func (c *Conn) Listen(ctx context.Context, subject string) (*Service, error) {
+	sub, err := c.Subscribe(subject, queued)
+	if err == nil {
+		if err = c.Flush(ctx); errors.Is(err, ErrDisconnected) {
+			err = nil
+		}
+	}
+	if err != nil {
+		if sub != nil {
+			sub.Close()
+		}
+		return nil, fmt.Errorf("serve %s: %w", subject, err)
+	}
+	return &Service{sub: sub, conn: c, subject: subject}, nil
+}
+
+// Serve calls h for each request, beside each other, at most 1024 at a time. It returns
+// when ctx ends (nil), when the Conn is closed or when the bus forbids the subject,
+// after all calls have returned. A request whose reply subject is not an answer from
+// this identity to the sender is dropped; a handler that returns without an answer
+// abandons the call, and the requester is told.
+func (s *Service) Serve(ctx context.Context, h Handler) (err error) {
+	desk := &desk{conn: s.conn, sub: s.sub, handle: h}
 	desk.open(ctx)
 	select {
 	case <-ctx.Done():
-	case <-sub.done:
-		err = fmt.Errorf("serve %s: %w", subject, sub.why)
+	case <-s.sub.done:
+		err = fmt.Errorf("serve %s: %w", s.subject, s.sub.why)
 	}
-	sub.Close()
+	s.sub.Close()
 	desk.seats.Wait()
 	return err
 }

@@ -1,16 +1,19 @@
-// Package events writes core/v1 Events about objects, as client-go's recorder does: a
-// repeated event is counted, not written again.
+// Package events tells people what a component does to their objects. Equal events about
+// one object become one Event with a count.
 //
 // # Blocking
 //
-// Event never waits. When more than [Queue] events wait to be stored the newest is
-// dropped and logged: what is told about a cluster must not hold the cluster up.
+// Nothing waits for an event, and events are the first thing that is given up under
+// load: as upstream, a component sends so many a second, keeps a bounded queue, and
+// drops the rest.
 package events
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,138 +25,224 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
+// API is what a recorder asks of the apiserver.
+type API interface {
+	Create(ctx context.Context, target podapi.Target, obj kinds.Object, opts metav1.CreateOptions) (kinds.Object, error)
+	Patch(ctx context.Context, target podapi.Target, kind types.PatchType, patch []byte, opts metav1.PatchOptions) (kinds.Object, error)
+}
+
+// Timing is how fast events go out: PerSecond on average, Burst at once; 0 sends none.
+type Timing struct{ PerSecond, Burst int }
+
+// Config is what a Recorder works with.
+type Config struct {
+	API    API
+	Clock  clock.Clock
+	Timing Timing
+	// Component is who speaks: "kubelet", "default-scheduler". Host is the node that
+	// it speaks from, if it matters.
+	Component, Host string
+	Log             *slog.Logger
+}
+
+// Default is upstream's timing.
+func Default() Timing { return Timing{PerSecond: 50, Burst: 100} }
+
 const (
-	// Queue is how many events may wait.
-	Queue = 1000
-	// remembered is how many distinct events are known well enough to count.
-	remembered = 4096
+	queueLimit = 1000
+	knownLimit = 4096
 )
 
-// API is what a Recorder needs of the cluster.
-type API interface {
-	Create(ctx context.Context, target podapi.Target, obj kinds.Object, options metav1.CreateOptions) (kinds.Object, error)
-	Update(ctx context.Context, target podapi.Target, obj kinds.Object, options metav1.UpdateOptions) (kinds.Object, error)
-}
-
-// Config says who speaks.
-type Config struct {
-	// Component is the event's source: "kubelet", "default-scheduler".
-	Component string
-	// Host is the node that it runs on, if that matters.
-	Host  string
-	Clock clock.Clock
-	Log   *slog.Logger
-}
-
-// Recorder writes the events of one component.
+// Recorder queues events and sends them.
 type Recorder struct {
-	api   API
-	cfg   Config
-	queue chan *corev1.Event
-	known map[key]*corev1.Event
-	order []key // of known, the oldest first
+	cfg  Config
+	kind kinds.Kind
+
+	mu    sync.Mutex
+	known map[key]*record
+	order []key // oldest first
+	queue []key
+	last  int64 // of names, so that no two are equal
+	wake  chan struct{}
 }
 
-// key is what makes two events the same.
+// key is what makes two events equal.
 type key struct {
-	uid                   types.UID
-	kind, reason, message string
+	uid                          types.UID
+	field, kind, reason, message string
 }
 
-// New is a Recorder that stores nothing until Run.
-func New(api API, cfg Config) *Recorder {
+type record struct {
+	event   *corev1.Event
+	created bool
+	queued  bool
+}
+
+// New sends nothing until Run.
+func New(cfg Config) *Recorder {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Recorder{api: api, cfg: cfg, queue: make(chan *corev1.Event, Queue), known: map[key]*corev1.Event{}}
+	kind, _ := kinds.ByResource("events")
+	return &Recorder{cfg: cfg, kind: kind, known: map[key]*record{}, wake: make(chan struct{}, 1)}
 }
 
-// Event says something about an object: eventType is Normal or Warning, reason one word
-// for machines, message a sentence for people.
-func (r *Recorder) Event(about kinds.Object, eventType, reason, message string) {
+// Event records an event about an object; kind is Normal or Warning, reason a word for
+// programs, message a sentence for people.
+func (r *Recorder) Event(about kinds.Object, kind, reason, message string) {
+	r.record(about, "", corev1.Event{Type: kind, Reason: reason, Message: message})
+}
+
+// Container records an event about one container of a pod.
+func (r *Recorder) Container(pod *corev1.Pod, container, kind, reason, message string) {
+	field := "spec.containers{" + container + "}"
+	for _, c := range pod.Spec.InitContainers {
+		if c.Name == container {
+			field = "spec.initContainers{" + container + "}"
+		}
+	}
+	r.record(pod, field, corev1.Event{Type: kind, Reason: reason, Message: message})
+}
+
+func (r *Recorder) record(about kinds.Object, field string, what corev1.Event) {
 	gvk, err := kinds.GVK(about)
 	if err != nil {
-		r.cfg.Log.Error("an event about an unknown kind was dropped", "reason", reason, "error", err) //nolint:sloglint // no context: Event never waits
-		return
+		return // of no kind that has events
 	}
-	now := r.cfg.Clock.Now()
 	namespace := about.GetNamespace()
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
 	}
-	event := &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: fmt.Sprintf("%s.%x", about.GetName(), now.UnixNano()),
-		},
-		InvolvedObject: corev1.ObjectReference{
-			Kind: gvk.Kind, APIVersion: gvk.GroupVersion().String(), Namespace: about.GetNamespace(),
-			Name: about.GetName(), UID: about.GetUID(), ResourceVersion: about.GetResourceVersion(),
-		},
-		Type: eventType, Reason: reason, Message: message,
-		Source:         corev1.EventSource{Component: r.cfg.Component, Host: r.cfg.Host},
-		FirstTimestamp: metav1.NewTime(now), LastTimestamp: metav1.NewTime(now), Count: 1,
-		ReportingController: r.cfg.Component, ReportingInstance: r.cfg.Host,
-	}
-	select {
-	case r.queue <- event:
-	default:
-		r.cfg.Log.Warn("an event was dropped", "reason", reason, "about", about.GetName()) //nolint:sloglint // as above
-	}
-}
-
-// Run stores events until ctx ends.
-func (r *Recorder) Run(ctx context.Context) error {
-	kind, _ := kinds.ByResource("events")
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case event := <-r.queue:
-			if err := r.store(ctx, kind, event); err != nil && ctx.Err() == nil {
-				r.cfg.Log.WarnContext(ctx, "an event could not be stored", "reason", event.Reason, "error", err)
-			}
-		}
-	}
-}
-
-// store writes a new event, or counts a known one.
-func (r *Recorder) store(ctx context.Context, kind kinds.Kind, event *corev1.Event) error {
-	k := key{event.InvolvedObject.UID, event.Type, event.Reason, event.Message}
-	target := podapi.Target{Kind: kind, Namespace: event.Namespace, Name: event.Name}
+	now := metav1.Time{Time: r.cfg.Clock.Now().Truncate(time.Second)}
+	k := key{about.GetUID(), field, what.Type, what.Reason, what.Message}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if known := r.known[k]; known != nil {
-		again := known.DeepCopy()
-		again.Count++
-		again.LastTimestamp = event.LastTimestamp
-		again.ResourceVersion = ""
-		target.Name = again.Name
-		stored, err := r.api.Update(ctx, target, again, metav1.UpdateOptions{})
-		if err == nil {
-			return r.remember(k, stored)
-		}
-		if !apierrors.IsNotFound(err) {
-			return err
-		}
-		target.Name = event.Name // the known one has been deleted: begin again
+		known.event.Count++
+		known.event.LastTimestamp = now
+		r.enqueue(k, known)
+		return
 	}
-	stored, err := r.api.Create(ctx, target, event, metav1.CreateOptions{})
-	if err != nil {
-		return err
+	r.last = max(r.last+1, r.cfg.Clock.Now().UnixNano())
+	event := &what
+	event.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s.%x", about.GetName(), r.last)}
+	event.InvolvedObject = corev1.ObjectReference{
+		Kind: gvk.Kind, APIVersion: gvk.GroupVersion().String(), Namespace: about.GetNamespace(), Name: about.GetName(),
+		UID: about.GetUID(), ResourceVersion: about.GetResourceVersion(), FieldPath: field,
 	}
-	return r.remember(k, stored)
-}
-
-func (r *Recorder) remember(k key, stored kinds.Object) error {
-	event, ok := stored.(*corev1.Event)
-	if !ok {
-		return fmt.Errorf("event %s came back as %T", stored.GetName(), stored)
-	}
-	if r.known[k] == nil {
-		r.order = append(r.order, k)
-	}
-	r.known[k] = event
-	if len(r.order) > remembered {
+	event.Source = corev1.EventSource{Component: r.cfg.Component, Host: r.cfg.Host}
+	event.ReportingController, event.ReportingInstance = r.cfg.Component, r.cfg.Host
+	event.FirstTimestamp, event.LastTimestamp, event.Count = now, now, 1
+	known := &record{event: event}
+	r.known[k] = known
+	r.order = append(r.order, k)
+	if len(r.order) > knownLimit {
 		delete(r.known, r.order[0])
 		r.order = r.order[1:]
 	}
-	return nil
+	r.enqueue(k, known)
+}
+
+func (r *Recorder) enqueue(k key, known *record) {
+	if known.queued || len(r.queue) >= queueLimit {
+		return
+	}
+	known.queued = true
+	r.queue = append(r.queue, k)
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run sends until ctx ends.
+func (r *Recorder) Run(ctx context.Context) error {
+	if r.cfg.Timing.PerSecond <= 0 {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	pause := time.Second / time.Duration(r.cfg.Timing.PerSecond)
+	tokens, filled := r.cfg.Timing.Burst, r.cfg.Clock.Now()
+	for {
+		if gained := int(r.cfg.Clock.Since(filled) / pause); gained > 0 {
+			tokens = min(tokens+gained, r.cfg.Timing.Burst)
+			filled = filled.Add(time.Duration(gained) * pause)
+		}
+		event, send := r.next()
+		if event == nil {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-r.wake:
+			}
+			continue
+		}
+		if tokens == 0 {
+			if err := r.cfg.Clock.Sleep(ctx, pause); err != nil {
+				return err
+			}
+			tokens, filled = 1, r.cfg.Clock.Now()
+		}
+		tokens--
+		if err := send(ctx, event); err != nil && ctx.Err() == nil {
+			r.cfg.Log.WarnContext(ctx, "an event was not accepted", "reason", event.Reason, "about", event.InvolvedObject.Name, "error", err)
+		}
+	}
+}
+
+// next takes the oldest queued event, as it is now, and how to send it.
+func (r *Recorder) next() (*corev1.Event, func(context.Context, *corev1.Event) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.queue) > 0 {
+		known := r.known[r.queue[0]]
+		r.queue = r.queue[1:]
+		if known == nil {
+			continue
+		}
+		send := r.create
+		if known.created {
+			send = r.count
+		}
+		known.queued, known.created = false, true
+		return known.event.DeepCopy(), send
+	}
+	return nil, nil
+}
+
+// count raises the count of an event that was sent before.
+func (r *Recorder) count(ctx context.Context, event *corev1.Event) error {
+	target := podapi.Target{Kind: r.kind, Namespace: event.Namespace, Name: event.Name}
+	patch := fmt.Sprintf(`{"count":%d,"lastTimestamp":%q}`, event.Count, event.LastTimestamp.UTC().Format(time.RFC3339))
+	_, err := r.cfg.API.Patch(ctx, target, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		return r.create(ctx, event) // it has expired: begin anew
+	}
+	return err
+}
+
+// create stores a new event. Two components can give one object's events the same name
+// when they speak in the same instant; the later one takes another.
+func (r *Recorder) create(ctx context.Context, event *corev1.Event) error {
+	target := podapi.Target{Kind: r.kind, Namespace: event.Namespace}
+	_, err := r.cfg.API.Create(ctx, target, event, metav1.CreateOptions{})
+	for tries := 0; apierrors.IsAlreadyExists(err) && tries < 10; tries++ {
+		event.Name = r.rename(event)
+		_, err = r.cfg.API.Create(ctx, target, event, metav1.CreateOptions{})
+	}
+	return err
+}
+
+// rename gives an event that is known a name that this recorder has not used.
+func (r *Recorder) rename(event *corev1.Event) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last++
+	name := fmt.Sprintf("%s.%x", event.InvolvedObject.Name, r.last)
+	for _, known := range r.known {
+		if known.event.Name == event.Name && known.event.InvolvedObject.UID == event.InvolvedObject.UID {
+			known.event.Name = name
+		}
+	}
+	return name
 }

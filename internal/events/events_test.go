@@ -2,95 +2,89 @@ package events
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// fake stores events by name.
-type fake map[string]*corev1.Event
-
-func (f fake) Create(_ context.Context, target podapi.Target, obj kinds.Object, _ metav1.CreateOptions) (kinds.Object, error) {
-	event, ok := obj.(*corev1.Event)
-	if !ok {
-		return nil, errors.New("not an event")
-	}
-	f[target.Name] = event
-	return event, nil
+type counter struct {
+	mu      sync.Mutex
+	created []*corev1.Event
+	patched []string
 }
 
-func (f fake) Update(_ context.Context, target podapi.Target, obj kinds.Object, _ metav1.UpdateOptions) (kinds.Object, error) {
-	event, ok := obj.(*corev1.Event)
-	if f[target.Name] == nil || !ok {
-		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "events"}, target.Name)
+func (c *counter) Create(_ context.Context, _ podapi.Target, obj kinds.Object, _ metav1.CreateOptions) (kinds.Object, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if event, ok := obj.(*corev1.Event); ok {
+		c.created = append(c.created, event)
 	}
-	f[target.Name] = event
-	return event, nil
+	return obj, nil
 }
 
-func TestRepeatedEventsAreCounted(t *testing.T) {
+func (c *counter) Patch(_ context.Context, t podapi.Target, _ types.PatchType, patch []byte, _ metav1.PatchOptions) (kinds.Object, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.patched = append(c.patched, t.Name+" "+string(patch))
+	return nil, nil
+}
+
+func (c *counter) sent() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.created)
+}
+
+func TestRecorder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stored := fake{}
-		recorder := New(stored, Config{Component: "kubelet", Host: "n1", Log: slog.New(slog.DiscardHandler)})
+		api := &counter{}
+		r := New(Config{API: api, Timing: Timing{PerSecond: 10, Burst: 20}, Component: "kubelet", Host: "n1", Log: slog.New(slog.DiscardHandler)})
 		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { defer close(ended); _ = recorder.Run(ctx) }()
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u"}}
-		for range 3 {
-			recorder.Event(pod, corev1.EventTypeNormal, "Killing", "Stopping container c")
-			time.Sleep(10 * time.Second)
-		}
-		recorder.Event(pod, corev1.EventTypeWarning, "FailedKillPod", "error killing pod: x")
+		done := make(chan error)
+		go func() { done <- r.Run(ctx) }()
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u"}}
+		r.Container(pod, "c", corev1.EventTypeNormal, "Killing", "Stopping container c")
 		synctest.Wait()
-		if len(stored) != 2 {
-			t.Fatalf("%d events are stored, want 2: one counted three times, one new", len(stored))
-		}
-		for _, event := range stored {
-			if event.Reason != "Killing" {
-				continue
-			}
-			if event.Count != 3 || event.LastTimestamp.Sub(event.FirstTimestamp.Time) != 20*time.Second {
-				t.Errorf("count = %d over %v, want 3 over 20s", event.Count, event.LastTimestamp.Sub(event.FirstTimestamp.Time))
-			}
-			if event.InvolvedObject.Kind != "Pod" || event.InvolvedObject.UID != "u" || event.Source.Host != "n1" {
-				t.Errorf("event is about %+v from %+v", event.InvolvedObject, event.Source)
-			}
-			// Deleted by someone, it begins anew.
-			clear(stored)
-			break
-		}
-		recorder.Event(pod, corev1.EventTypeNormal, "Killing", "Stopping container c")
+		r.Container(pod, "c", corev1.EventTypeNormal, "Killing", "Stopping container c")
 		synctest.Wait()
-		for _, event := range stored {
-			if event.Count != 1 {
-				t.Errorf("count = %d after the event was deleted, want 1", event.Count)
-			}
+		first := api.created[0]
+		if first.InvolvedObject.FieldPath != "spec.containers{c}" || first.Count != 1 || first.Source.Host != "n1" {
+			t.Errorf("the first is %+v", first)
 		}
-		if len(stored) != 1 {
-			t.Errorf("%d events are stored, want 1", len(stored))
+		want := fmt.Sprintf(`%s {"count":2,"lastTimestamp":"2000-01-01T00:00:00Z"}`, first.Name)
+		if len(api.created) != 1 || len(api.patched) != 1 || api.patched[0] != want {
+			t.Errorf("KBL-34: it created %d and patched %q, want %q", len(api.created), api.patched, want)
 		}
+		for i := range 100 {
+			r.Event(pod, corev1.EventTypeWarning, "Failed", fmt.Sprint(i))
+		}
+		synctest.Wait()
+		if got := api.sent(); got != 19 {
+			t.Errorf("at once it sent %d, want the rest of the burst, 18, and the one before", got)
+		}
+		time.Sleep(time.Second)
+		if got := api.sent(); got < 28 || got > 30 {
+			t.Errorf("after a second it has sent %d", got)
+		}
+		for i := range 5000 {
+			r.Event(pod, corev1.EventTypeWarning, "Flood", fmt.Sprint(i))
+		}
+		r.mu.Lock()
+		if len(r.queue) > queueLimit || len(r.known) > knownLimit {
+			t.Errorf("it keeps %d and knows %d", len(r.queue), len(r.known))
+		}
+		r.mu.Unlock()
 		cancel()
-		<-ended
+		<-done //nolint:errcheck // the context's
 	})
-}
-
-func TestEventNeverWaits(t *testing.T) {
-	recorder := New(fake{}, Config{})
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
-	for range Queue + 10 { // nobody stores them
-		recorder.Event(pod, corev1.EventTypeNormal, "Killing", "x")
-	}
-	if got := len(recorder.queue); got != Queue {
-		t.Errorf("%d events wait, want %d", got, Queue)
-	}
 }

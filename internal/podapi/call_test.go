@@ -386,6 +386,22 @@ func TestAListIsReadToItsEnd(t *testing.T) {
 	}
 }
 
+func TestANameSelectsInACollection(t *testing.T) {
+	link := &scripted{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
+		return []*proto.Response{{Version: proto.Version, Code: 200, List: &proto.List{Revision: 1}}}, nil
+	}}
+	if _, err := newClient(link, Config{}).List(t.Context(), web, metav1.ListOptions{FieldSelector: "spec.nodeName=n1"}); err != nil {
+		t.Fatal(err)
+	}
+	sent := metav1.ListOptions{}
+	if err := sent.Unmarshal(link.asked[0].GetOptions()); err != nil || sent.FieldSelector != "metadata.name=web,spec.nodeName=n1" {
+		t.Errorf("selected by %q, %v", sent.FieldSelector, err)
+	}
+	if want := "api.client:ann.list.pods.default._"; link.subject[0] != want {
+		t.Errorf("asked on %s, want %s", link.subject[0], want)
+	}
+}
+
 func TestASlowAnswerInPartsIsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// Each part comes within the patience, all of them together do not.

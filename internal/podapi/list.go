@@ -23,8 +23,10 @@ type List struct {
 	Items []kinds.Object
 }
 
-// List reads one page: all parts of it, at one revision.
+// List reads one page: all parts of it, at one revision. A Name in t is the field
+// selector metadata.name.
 func (c *Client) List(ctx context.Context, t Target, opts metav1.ListOptions) (*List, error) {
+	t, opts = collection(t, opts)
 	return c.list(ctx, call{verb: proto.VerbList, target: t, options: &opts})
 }
 

@@ -98,7 +98,7 @@ func (r *reader) enter(ctx context.Context, opts metav1.ListOptions) (*round, er
 func (r *reader) ask(ctx context.Context, current *round, opts metav1.ListOptions) error {
 	parts, err := r.client.parts(ctx, call{
 		verb: proto.VerbWatch, target: r.target, options: &opts,
-		patience: 2 * silentBeats * r.heartbeat(),
+		patience: max(2*silentBeats*r.heartbeat(), leastTimeout),
 	})
 	if err != nil {
 		return err

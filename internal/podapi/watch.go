@@ -34,13 +34,7 @@ import (
 // A consumer that falls more than 1,000 messages behind loses its place in the live
 // stream; the watch then reads on from the apiserver's history.
 func (c *Client) Watch(ctx context.Context, t Target, opts metav1.ListOptions) (watch.Interface, error) {
-	if t.Name != "" {
-		byName := fields.OneTermEqualSelector(metav1.ObjectNameField, t.Name).String()
-		if opts.FieldSelector != "" {
-			byName += "," + opts.FieldSelector
-		}
-		opts.FieldSelector, t.Name = byName, ""
-	}
+	t, opts = collection(t, opts)
 	scope, err := proto.ScopeFor(t.Kind.GroupResource().String(), t.Namespace, &opts)
 	if err != nil {
 		return nil, err
@@ -67,6 +61,19 @@ func (c *Client) Watch(ctx context.Context, t Target, opts metav1.ListOptions) (
 	})
 	w.reading.Go(func() { r.renew(ctx) })
 	return w, nil
+}
+
+// collection turns a target with a name into the collection with that name selected.
+func collection(t Target, opts metav1.ListOptions) (Target, metav1.ListOptions) {
+	if t.Name == "" {
+		return t, opts
+	}
+	byName := fields.OneTermEqualSelector(metav1.ObjectNameField, t.Name).String()
+	if opts.FieldSelector != "" {
+		byName += "," + opts.FieldSelector
+	}
+	opts.FieldSelector, t.Name = byName, ""
+	return t, opts
 }
 
 const (

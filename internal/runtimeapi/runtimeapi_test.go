@@ -38,7 +38,7 @@ func startNode(t *testing.T, do func(ctx context.Context, call string) error) *n
 	runtime := n.dial(proto.Runtime)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- runtimeapi.Serve(ctx, runtime, fake{do: do}) }()
+	go func() { served <- runtimeapi.Serve(ctx, runtime, fake{do: do}, nil) }()
 	n.stop = func() {
 		cancel()
 		if err := <-served; err != nil {

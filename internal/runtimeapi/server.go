@@ -28,18 +28,23 @@ var errStopping = &proto.RuntimeError{Code: proto.CodeUnavailable, Desc: "the co
 
 // Serve answers the calls that arrive on conn's bus with rt, each in a goroutine of its
 // own, until ctx ends; it returns when all calls have. Calls that are open then are
-// answered Unavailable.
-func Serve(ctx context.Context, conn *bus.Conn, rt Runtime) error {
+// answered Unavailable. It calls ready, if that is not nil, once calls reach it.
+func Serve(ctx context.Context, conn *bus.Conn, rt Runtime, ready func()) error {
 	s := &server{runtime: rt, calls: newCalls()}
 	parts := []func(context.Context) error{
 		func(ctx context.Context) error { return s.hear(ctx, conn) },
 	}
 	for name, m := range methods() {
+		service, err := conn.Listen(ctx, proto.CRISubject(name))
+		if err != nil {
+			return fmt.Errorf("runtime: %w", err)
+		}
 		parts = append(parts, func(ctx context.Context) error {
-			return conn.Serve(ctx, proto.CRISubject(name), func(ctx context.Context, call *bus.Call) {
-				s.answer(ctx, call, m)
-			})
+			return service.Serve(ctx, func(ctx context.Context, call *bus.Call) { s.answer(ctx, call, m) })
 		})
+	}
+	if ready != nil {
+		ready()
 	}
 	err := daemon.Run(ctx, parts...)
 	// Once Serve has returned, the bus knows that nobody answers any more.

@@ -46,8 +46,12 @@ func (s *server) run(ctx context.Context) error {
 	if err := s.api.EnsureNamespaces(ctx); err != nil {
 		return err
 	}
+	service, err := s.bus.Listen(ctx, calls)
+	if err != nil {
+		return err
+	}
 	s.ready()
-	return s.bus.Serve(ctx, calls, s.answer)
+	return service.Serve(ctx, s.answer)
 }
 
 // answer carries out one call, on a goroutine of its own.

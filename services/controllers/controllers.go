@@ -54,7 +54,9 @@ func Run(ctx context.Context, cfg Config) error {
 		names = Names()
 	}
 	api := podapi.New(cfg.Bus, podapi.Config{Clock: cfg.Clock, Boot: cfg.Boot, Log: cfg.Log})
-	recorder := events.New(api, events.Config{Component: "default-scheduler", Clock: cfg.Clock, Log: cfg.Log})
+	recorder := events.New(events.Config{
+		API: api, Clock: cfg.Clock, Timing: events.Default(), Component: "default-scheduler", Log: cfg.Log,
+	})
 	parts := []func(context.Context) error{recorder.Run}
 	for _, name := range names {
 		make, known := all()[name]

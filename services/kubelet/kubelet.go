@@ -39,12 +39,12 @@ import (
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/daemon"
+	"github.com/podfall/podfall/internal/events"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/internal/runtimeapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/kubelet/cgroup"
-	"github.com/podfall/podfall/services/kubelet/events"
 	"github.com/podfall/podfall/services/kubelet/node"
 	"github.com/podfall/podfall/services/kubelet/pleg"
 	"github.com/podfall/podfall/services/kubelet/podsource"
@@ -144,7 +144,7 @@ type stores struct {
 }
 
 // table are the kinds that a kubelet speaks of.
-type table struct{ pods, nodes, leases, events kinds.Kind }
+type table struct{ pods, nodes, leases kinds.Kind }
 
 func assemble(cfg Config, api API, rt runtimeapi.Runtime) (*parts, error) {
 	if cfg.Log == nil {
@@ -174,7 +174,7 @@ func assemble(cfg Config, api API, rt runtimeapi.Runtime) (*parts, error) {
 		HostIP: node.HostIP, Pods: p.kinds.pods, Log: cfg.Log,
 	})
 	p.recorder = events.New(events.Config{
-		API: api, Clock: cfg.Clock, Timing: cfg.Timing.Events, Node: cfg.Node, Kind: p.kinds.events, Log: cfg.Log,
+		API: api, Clock: cfg.Clock, Timing: cfg.Timing.Events, Component: "kubelet", Host: cfg.Node, Log: cfg.Log,
 	})
 	p.workers = podworker.NewWorkers(podworker.Config{
 		Runtime: rt, Cache: p.relister, Status: p.reporter, Volumes: p.volumes, Cgroups: p.cgroups, Events: p.recorder,
@@ -274,7 +274,7 @@ func openStores(cfg Config) (stores, error) {
 func loadTable() (table, error) {
 	var t table
 	for name, into := range map[string]*kinds.Kind{
-		"pods": &t.pods, "nodes": &t.nodes, "leases.coordination.k8s.io": &t.leases, "events": &t.events,
+		"pods": &t.pods, "nodes": &t.nodes, "leases.coordination.k8s.io": &t.leases,
 	} {
 		kind, ok := kinds.ByResource(name)
 		if !ok {

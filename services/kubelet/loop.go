@@ -114,7 +114,7 @@ func (l *loop) add(ctx context.Context, pod *corev1.Pod) {
 		return
 	}
 	l.rejected[pod.UID] = true
-	p.recorder.Pod(pod, corev1.EventTypeWarning, v.reason, v.message)
+	p.recorder.Event(pod, corev1.EventTypeWarning, v.reason, v.message)
 	p.reporter.Reject(pod, v.reason, v.message)
 }
 

@@ -3,7 +3,7 @@ package kubelet
 import (
 	"time"
 
-	"github.com/podfall/podfall/services/kubelet/events"
+	"github.com/podfall/podfall/internal/events"
 	"github.com/podfall/podfall/services/kubelet/node"
 	"github.com/podfall/podfall/services/kubelet/pleg"
 	"github.com/podfall/podfall/services/kubelet/podworker"
@@ -54,7 +54,7 @@ func Default() Timing {
 			LeaseDuration: 40 * time.Second, LeaseRenew: 10 * time.Second,
 			Compute: 10 * time.Second, Report: 5 * time.Minute, Retry: time.Second,
 		},
-		Events: events.Timing{PerSecond: 50, Burst: 100},
+		Events: events.Default(),
 	}
 }
 

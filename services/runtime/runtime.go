@@ -104,10 +104,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 			if err := s.settle(ctx); err != nil {
 				return fmt.Errorf("runtime: %w", err)
 			}
-			if cfg.Ready != nil {
-				cfg.Ready()
-			}
-			return runtimeapi.Serve(ctx, cfg.Bus, s)
+			return runtimeapi.Serve(ctx, cfg.Bus, s, cfg.Ready)
 		},
 	)
 }

@@ -58,7 +58,7 @@ func (w *worker) reportLaunch(ctx context.Context, pod *corev1.Pod, seen podstat
 // launch carries out a plan; it returns the pod with the sandboxes that it has now.
 func (w *worker) launch(ctx context.Context, pod *corev1.Pod, seen podstate.Pod, plan StartPlan) (podstate.Pod, error) {
 	if err := w.prepare(ctx, pod); err != nil {
-		w.cfg.Events.Pod(pod, corev1.EventTypeWarning, "FailedMount", err.Error())
+		w.cfg.Events.Event(pod, corev1.EventTypeWarning, "FailedMount", err.Error())
 		return seen, err
 	}
 	if plan.Sandbox {
@@ -67,7 +67,7 @@ func (w *worker) launch(ctx context.Context, pod *corev1.Pod, seen podstate.Pod,
 			Labels: podLabels(pod), Annotations: pod.Annotations,
 		})
 		if err != nil {
-			w.cfg.Events.Pod(pod, corev1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: "+err.Error())
+			w.cfg.Events.Event(pod, corev1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: "+err.Error())
 			return seen, fmt.Errorf("failed to \"CreatePodSandbox\" for %q with CreatePodSandboxError: %w", keyOf(pod), err)
 		}
 		seen = podstate.New(pod.UID, append([]*proto.Sandbox{sandbox}, seen.Sandboxes...), seen.Containers)

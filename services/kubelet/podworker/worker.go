@@ -144,7 +144,7 @@ func (w *worker) stop(ctx context.Context, a Stop) error {
 	plan := PlanStop(a.Pod, seen, &a.Grace)
 	if err := w.stopPod(ctx, a.Pod, plan); err != nil {
 		if a.Known && ctx.Err() == nil {
-			w.cfg.Events.Pod(a.Pod, corev1.EventTypeWarning, "FailedKillPod", "error killing pod: "+err.Error())
+			w.cfg.Events.Event(a.Pod, corev1.EventTypeWarning, "FailedKillPod", "error killing pod: "+err.Error())
 		}
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/kubelet/podstate"
 	"github.com/podfall/podfall/services/kubelet/status"
 )
@@ -60,7 +61,7 @@ type Cgroups interface {
 
 // Events tells people; it never blocks.
 type Events interface {
-	Pod(pod *corev1.Pod, kind, reason, message string)
+	Event(about kinds.Object, kind, reason, message string)
 	Container(pod *corev1.Pod, container, kind, reason, message string)
 }
 
@@ -199,7 +200,7 @@ func (s *Workers) Kill(ctx context.Context, uid types.UID, kill Kill) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-limit.C:
-		s.cfg.Events.Pod(pod, corev1.EventTypeWarning, "ExceededGracePeriod",
+		s.cfg.Events.Event(pod, corev1.EventTypeWarning, "ExceededGracePeriod",
 			"Container runtime did not kill the pod within specified grace period.")
 		return errors.New("timeout waiting to kill pod")
 	}
