@@ -138,7 +138,7 @@ func TestALargeBatchIsSplitIntoFrames(t *testing.T) {
 	})
 }
 
-func TestTwoReadersSeeOneOrder(t *testing.T) {
+func TestTD050ConcurrentWatchesSeeOneOrder(t *testing.T) {
 	bubble(t, 0, func(t *testing.T, s *stand) {
 		begin := at(s.store.Snapshot().Revision())
 		one, two := s.watch(s.client(reader), pods("ns"), begin), s.watch(s.client(proto.Client("b")), pods("ns"), begin)
@@ -156,7 +156,7 @@ func TestTwoReadersSeeOneOrder(t *testing.T) {
 	})
 }
 
-func TestJoiningWhileWritesGoOn(t *testing.T) {
+func TestTD046RevisionsNeverFallHoweverAWatchJoins(t *testing.T) {
 	bubble(t, 0, func(t *testing.T, s *stand) {
 		var enough atomic.Bool
 		var writers, readers sync.WaitGroup
