@@ -23,4 +23,3 @@ func (v View) Since(t time.Time) string {
 func (v View) age(obj kinds.Object) string {
 	return v.Since(obj.GetCreationTimestamp().Time)
 }
-

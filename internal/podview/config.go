@@ -1,6 +1,7 @@
 package podview
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -106,11 +107,8 @@ func accessModes(modes []corev1.PersistentVolumeAccessMode) string {
 		{corev1.ReadWriteMany, "RWX"},
 		{corev1.ReadWriteOncePod, "RWOP"},
 	} {
-		for _, mode := range modes {
-			if mode == known.mode {
-				short = append(short, known.short)
-				break
-			}
+		if slices.Contains(modes, known.mode) {
+			short = append(short, known.short)
 		}
 	}
 	return strings.Join(short, ",")

@@ -20,6 +20,12 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
+func size(amount string) corev1.ResourceList {
+	list := make(corev1.ResourceList)
+	list[corev1.ResourceStorage] = resource.MustParse(amount)
+	return list
+}
+
 func made(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, CreationTimestamp: ago(time.Hour)}
 }
@@ -86,7 +92,7 @@ func TestOtherKinds(t *testing.T) {
 		{
 			&corev1.PersistentVolumeClaim{
 				ObjectMeta: made("pvc"), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v", StorageClassName: new("fast"), VolumeMode: new(corev1.PersistentVolumeFilesystem)},
-				Status: corev1.PersistentVolumeClaimStatus{Phase: "Bound", Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteMany", "ReadWriteOnce"}},
+				Status: corev1.PersistentVolumeClaimStatus{Phase: "Bound", Capacity: size("1Gi"), AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteMany", "ReadWriteOnce"}},
 			},
 			"pvc|Bound|v|1Gi|RWO,RWX|fast|<unset>|60m|Filesystem",
 		},

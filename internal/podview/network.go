@@ -27,7 +27,7 @@ func networkSheet(gvk schema.GroupVersionKind) (sheet, bool) {
 			name(), text("AddressType"), text("Ports"), text("Endpoints"), text("Age"),
 		), true
 	case corev1.SchemeGroupVersion.WithKind("Endpoints"):
-		return sheetOf(func(v View, endpoints *corev1.Endpoints) []any {
+		return sheetOf(func(v View, endpoints *corev1.Endpoints) []any { //nolint:staticcheck // deprecated, and still served
 			return []any{endpoints.Name, endpointList(endpoints), v.age(endpoints)}
 		}, name(), text("Endpoints"), text("Age")), true
 	default:
@@ -116,7 +116,7 @@ func (v View) endpointSlice(slice *discoveryv1.EndpointSlice) []any {
 	}
 }
 
-func endpointList(endpoints *corev1.Endpoints) string {
+func endpointList(endpoints *corev1.Endpoints) string { //nolint:staticcheck // as above
 	var list []string
 	for _, subset := range endpoints.Subsets {
 		for _, address := range subset.Addresses {

@@ -2,6 +2,7 @@ package podview
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -164,8 +165,7 @@ func initStatus(status corev1.ContainerStatus, sidecar bool) (word string, pendi
 func countRegular(count *containerCount, pod *corev1.Pod) {
 	failure := ""
 	alive := false
-	for i := len(pod.Status.ContainerStatuses) - 1; i >= 0; i-- {
-		status := pod.Status.ContainerStatuses[i]
+	for _, status := range slices.Backward(pod.Status.ContainerStatuses) {
 		count.add(status)
 		switch ended, waiting := status.State.Terminated, status.State.Waiting; {
 		case waiting != nil && waiting.Reason != "":

@@ -198,7 +198,7 @@ func (v View) cronJob(job *batchv1.CronJob) []any {
 	}
 	suspended := "<unset>"
 	if job.Spec.Suspend != nil {
-		suspended = title(*job.Spec.Suspend)
+		suspended = map[bool]string{true: "True", false: "False"}[*job.Spec.Suspend]
 	}
 	cells := []any{
 		job.Name,
@@ -211,14 +211,6 @@ func (v View) cronJob(job *batchv1.CronJob) []any {
 	}
 	template := job.Spec.JobTemplate.Spec
 	return append(append(cells, templateCells(template.Template.Spec)...), selectorText(template.Selector))
-}
-
-// title is a truth value as a column shows it.
-func title(yes bool) string {
-	if yes {
-		return "True"
-	}
-	return "False"
 }
 
 func (v View) disruptionBudget(pdb *policyv1.PodDisruptionBudget) []any {

@@ -100,7 +100,14 @@ func (c *call) view() podview.View {
 }
 
 // warn prints a warning as kubectl does.
-func (c *call) warn(text string) { say(c.stderr, "Warning: %s\n", text) }
+func (c *call) warn(text string) {
+	word := "Warning:"
+	if c.env.TTY {
+		word = "\x1b[33;1mWarning:\x1b[0m"
+	}
+	say(c.env.Stderr, "%s ", word) // our own word, which may be coloured
+	say(c.stderr, "%s\n", text)
+}
 
 // say writes to people. What they could not be told is lost, as with kubectl; the exit
 // code stands.

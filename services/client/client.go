@@ -54,7 +54,7 @@ type Env struct {
 	Clock clock.Clock
 	// Compat is the release whose words are used.
 	Compat proto.Compat
-	// TTY says that a person is at standard error.
+	// TTY says that a person is at standard error who wants colour.
 	TTY bool
 }
 

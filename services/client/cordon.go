@@ -12,14 +12,20 @@ import (
 )
 
 func cordonCommand(env Env) *cli.Command {
-	return schedulingCommand(env, "cordon", "keep new pods off nodes", true)
+	return schedulingCommand(env, "cordon", "keep new pods off nodes", cordoning{true, "cordoned"})
 }
 
 func uncordonCommand(env Env) *cli.Command {
-	return schedulingCommand(env, "uncordon", "let new pods onto nodes again", false)
+	return schedulingCommand(env, "uncordon", "let new pods onto nodes again", cordoning{false, "uncordoned"})
 }
 
-func schedulingCommand(env Env, name, usage string, cordon bool) *cli.Command {
+// cordoning is one of the two commands: what it sets, and its word for having done so.
+type cordoning struct {
+	unschedulable bool
+	done          string
+}
+
+func schedulingCommand(env Env, name, usage string, what cordoning) *cli.Command {
 	return &cli.Command{
 		Name:      name,
 		Usage:     usage,
@@ -28,11 +34,11 @@ func schedulingCommand(env Env, name, usage string, cordon bool) *cli.Command {
 			&cli.StringFlag{Name: flagSelector, Aliases: []string{"l"}, Usage: "label selector"},
 			dryRunFlag(),
 		},
-		Action: action(env, func(ctx context.Context, c *call) error { return runCordon(ctx, c, cordon) }),
+		Action: action(env, func(ctx context.Context, c *call) error { return runCordon(ctx, c, what) }),
 	}
 }
 
-func runCordon(ctx context.Context, c *call, cordon bool) error {
+func runCordon(ctx context.Context, c *call, what cordoning) error {
 	run, err := c.dryRun()
 	if err != nil {
 		return err
@@ -60,26 +66,22 @@ func runCordon(ctx context.Context, c *call, cordon bool) error {
 	}
 	found, errs := where.victims(ctx, api)
 	for _, v := range found {
-		errs = appendErr(errs, c.cordonNode(ctx, api, v, run, cordon))
+		errs = appendErr(errs, c.cordonNode(ctx, api, v, run, what))
 	}
 	return joined(errs)
 }
 
-func (c *call) cordonNode(ctx context.Context, api API, v victim, run dryRun, cordon bool) error {
+func (c *call) cordonNode(ctx context.Context, api API, v victim, run dryRun, what cordoning) error {
 	obj, err := api.Get(ctx, v.target, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	done := "uncordoned"
-	if cordon {
-		done = "cordoned"
-	}
-	if node, ok := obj.(*corev1.Node); ok && node.Spec.Unschedulable == cordon {
-		say(c.stdout, "node/%s already %s%s\n", v.target.Name, done, run.suffix())
+	if node, ok := obj.(*corev1.Node); ok && node.Spec.Unschedulable == what.unschedulable {
+		say(c.stdout, "node/%s already %s%s\n", v.target.Name, what.done, run.suffix())
 		return nil
 	}
 	if run != dryRunClient {
-		patch := fmt.Sprintf(`{"spec":{"unschedulable":%t}}`, cordon)
+		patch := fmt.Sprintf(`{"spec":{"unschedulable":%t}}`, what.unschedulable)
 		_, err := api.Patch(ctx, v.target, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{
 			DryRun: run.options(), FieldManager: fieldManager,
 		})
@@ -87,6 +89,6 @@ func (c *call) cordonNode(ctx context.Context, api API, v victim, run dryRun, co
 			return err
 		}
 	}
-	say(c.stdout, "node/%s %s%s\n", v.target.Name, done, run.suffix())
+	say(c.stdout, "node/%s %s%s\n", v.target.Name, what.done, run.suffix())
 	return nil
 }

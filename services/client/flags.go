@@ -117,7 +117,7 @@ func parseDryRun(value string) (run dryRun, deprecated string, err error) {
 	}
 	yes, parseErr := strconv.ParseBool(value)
 	if parseErr != nil {
-		return dryRunNone, "", fmt.Errorf(`Invalid dry-run value (%s). Must be "none", "server", or "client".`, value) //nolint:staticcheck // kubectl's text
+		return dryRunNone, "", fmt.Errorf(`Invalid dry-run value (%s). Must be "none", "server", or "client".`, value) //nolint:revive,staticcheck // kubectl's text
 	}
 	if yes {
 		return dryRunClient, fmt.Sprintf("--dry-run=%s is deprecated (boolean value) and can be replaced with --dry-run=client.", value), nil

@@ -352,7 +352,7 @@ func newManifest(source string, fields map[string]any, scope manifestScope) (man
 	case own == "":
 		m.object.SetNamespace(scope.namespace)
 	case scope.explicit && own != scope.namespace:
-		return manifest{}, fmt.Errorf("the namespace from the provided object %q does not match the namespace %q. You must pass '--namespace=%s' to perform this operation.", own, scope.namespace, own) //nolint:staticcheck // kubectl's text
+		return manifest{}, fmt.Errorf("the namespace from the provided object %q does not match the namespace %q. You must pass '--namespace=%s' to perform this operation.", own, scope.namespace, own) //nolint:revive,staticcheck // kubectl's text
 	}
 	return m, nil
 }

@@ -27,7 +27,7 @@ import (
 //
 //	pod web-0 ns=other node=n1 phase=Running age=42h label.app=x stays gone=2s …
 //	node n1, namespace x, deployment d, event e reason=Killing …
-//	compat v1.22, stdin TEXT (with \n), offline, refuse VERB REASON, logs TEXT
+//	compat v1.22, stdin TEXT (with \n), offline, tty, refuse VERB REASON, logs TEXT
 //	remove pod web-0, close (ends watches), tell (an ERROR to watchers)
 //	after 5s …: any of these, while the commands that follow run
 func (s *stage) set(line string) {
@@ -71,6 +71,8 @@ func (s *stage) set(line string) {
 		s.stdin = strings.ReplaceAll(rest, `\n`, "\n")
 	case "logs":
 		s.logs.Store(strings.ReplaceAll(rest, `\n`, "\n"))
+	case "tty":
+		s.tty = true
 	case "offline":
 		s.offline = true
 	case "refuse":

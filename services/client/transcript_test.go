@@ -100,6 +100,8 @@ type stage struct {
 	// script is what will change while commands run; later carries it out.
 	script []scripted
 	later  sync.WaitGroup
+	// tty is a terminal that shows colour.
+	tty bool
 	// offline makes every attempt to connect fail.
 	offline bool
 }
@@ -189,6 +191,7 @@ func (s *stage) run(ctx context.Context, args []string) (stdout, stderr string, 
 		Stdout: &out,
 		Stderr: &errs,
 		Compat: s.compat,
+		TTY:    s.tty,
 		Dial: func(context.Context) (*client.Session, error) {
 			if s.offline {
 				return nil, errors.New("there is no cluster here")
