@@ -30,7 +30,7 @@ const dataVariable = "PODFALL_DATA"
 
 // newApp is every command there is, about the cluster in the layout.
 func newApp(p process, layout cluster.Layout) (*cli.App, error) {
-	env := client.Env{Stdin: p.in, Stdout: p.out, Stderr: p.errs, TTY: isTerminal(p.errs)}
+	env := client.Env{Stdin: p.in, Stdout: p.out, Stderr: p.errs, TTY: isTerminal(p.errs) && p.variable("NO_COLOR") == ""}
 	options, err := layout.Load()
 	switch {
 	case err == nil:
