@@ -24,6 +24,12 @@ func (l *lines) has(word string) bool {
 	return strings.Contains(l.text.String(), word)
 }
 
+func (l *lines) all() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 // rows are the lines, each with its first four columns: event, name, ready and status.
 func (l *lines) rows() []string {
 	l.mu.Lock()

@@ -19,7 +19,11 @@ func check(t *testing.T, got []string, want ...string) {
 
 func TestTRC01GracefulDelete(t *testing.T) {
 	t.Parallel()
-	c := up(t, "--nodes", "1")
+	gracefulDelete(t, up(t, "--nodes", "1"))
+}
+
+func gracefulDelete(t *testing.T, c *cluster) {
+	t.Helper()
 	c.pod("web", "on TERM exits 0 after 1s", 30)
 	stop := c.watching("web")
 	out := c.run("delete", "pod", "web")
@@ -65,7 +69,11 @@ func TestTRC02TermIgnored(t *testing.T) {
 
 func TestTRC05Forced(t *testing.T) {
 	t.Parallel()
-	c := up(t, "--nodes", "1")
+	forcedDelete(t, up(t, "--nodes", "1"))
+}
+
+func forcedDelete(t *testing.T, c *cluster) {
+	t.Helper()
 	c.pod("web", "ignores TERM", 30)
 	stop := c.watching("web")
 	out := c.run("delete", "pod", "web", "--force", "--grace-period=0")
@@ -73,7 +81,7 @@ func TestTRC05Forced(t *testing.T) {
 		t.Errorf("delete printed %q and %q", out.stdout, out.stderr)
 	}
 	check(t, stop(), "ADDED web 1/1 Running", "MODIFIED web 1/1 Terminating", "DELETED web 1/1 Terminating")
-	eventually(t, "the runtime has killed the container", func() bool { return strings.Contains(c.log("runtime-node-1"), "signal=SIGKILL") })
+	eventually(t, "the runtime has killed the container", func() bool { return c.runtimesLogged("signal=SIGKILL") })
 }
 
 func TestTRC07ForcedWhileTheKubeletIsDown(t *testing.T) {

@@ -3,18 +3,28 @@ package stage
 import (
 	"errors"
 	"net"
-	"slices"
 	"sync"
+	"time"
 )
 
-// link is a node's way to the cluster bus. A cut breaks what is open and refuses what
-// is tried; nothing that was under way comes through later.
+// Every message takes a while, so that what follows from a tick never falls on the
+// instant of the tick: the order of one instant is anybody's, and a story is exact.
+const (
+	hubDelay  = time.Millisecond
+	nodeDelay = 300 * time.Microsecond
+)
+
+// link is a way to a bus, on which messages take their time. A cut breaks what is open
+// and refuses what is tried; nothing that was under way comes through later.
 type link struct {
-	open func() (net.Conn, error)
+	open  func() (net.Conn, error)
+	delay time.Duration
 
 	mu    sync.Mutex
 	isCut bool
 	conns []net.Conn
+
+	carriers sync.WaitGroup
 }
 
 var errCut = errors.New("the link is cut")
@@ -25,11 +35,15 @@ func (l *link) dial() (net.Conn, error) {
 	if l.isCut {
 		return nil, errCut
 	}
-	conn, err := l.open()
-	if err == nil {
-		l.conns = append(l.conns, conn)
+	far, err := l.open()
+	if err != nil {
+		return nil, err
 	}
-	return conn, err
+	near, ours := net.Pipe()
+	l.conns = append(l.conns, far, ours)
+	l.carry(far, ours)
+	l.carry(ours, far)
+	return near, nil
 }
 
 func (l *link) set(cut bool) {
@@ -37,9 +51,47 @@ func (l *link) set(cut bool) {
 	defer l.mu.Unlock()
 	l.isCut = cut
 	if cut {
-		for _, conn := range slices.Backward(l.conns) {
+		for _, conn := range l.conns {
 			_ = conn.Close()
 		}
 		l.conns = nil
 	}
+}
+
+// packet is what one read brought, and when it arrives.
+type packet struct {
+	data []byte
+	due  time.Time
+}
+
+// carry moves bytes from one end to the other, each delay after it was sent, until
+// either end closes; then it closes both.
+func (l *link) carry(from, to net.Conn) {
+	packets := make(chan packet, 10_000)
+	l.carriers.Go(func() {
+		defer close(packets)
+		for {
+			buffer := make([]byte, 64<<10)
+			n, err := from.Read(buffer)
+			if err != nil {
+				return
+			}
+			packets <- packet{buffer[:n], time.Now().Add(l.delay)}
+		}
+	})
+	l.carriers.Go(func() {
+		defer func() { _ = errors.Join(from.Close(), to.Close()) }()
+		for p := range packets {
+			time.Sleep(time.Until(p.due))
+			if _, err := to.Write(p.data); err != nil {
+				return
+			}
+		}
+	})
+}
+
+// end cuts the link for good and waits until nothing is on it.
+func (l *link) end() {
+	l.set(true)
+	l.carriers.Wait()
 }

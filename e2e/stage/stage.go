@@ -188,12 +188,14 @@ func (c *Cluster) addNode(node string) {
 	c.t.Cleanup(nodeBus.Close)
 	c.nodeBuses[node] = nodeBus
 	c.trace.observe(node, nodeBus.InProcessConn)
-	c.links[node] = &link{open: c.hub.InProcessConn}
+	c.links[node] = &link{open: c.hub.InProcessConn, delay: hubDelay}
+	cri := &link{open: nodeBus.InProcessConn, delay: nodeDelay}
+	c.t.Cleanup(cri.end)
 	c.add("runtime/"+node, func(ctx context.Context, ready func()) error {
 		return c.runtime(ctx, node, nodeBus, ready)
 	})
 	c.add("kubelet/"+node, func(ctx context.Context, ready func()) error {
-		return c.kubelet(ctx, node, nodeBus, ready)
+		return c.kubelet(ctx, node, cri, ready)
 	})
 }
 
@@ -222,10 +224,10 @@ func (c *Cluster) runtime(ctx context.Context, node string, nodeBus *bus.Server,
 	})
 }
 
-func (c *Cluster) kubelet(ctx context.Context, node string, nodeBus *bus.Server, ready func()) error {
+func (c *Cluster) kubelet(ctx context.Context, node string, nodeBus *link, ready func()) error {
 	conn := c.dial(proto.Node(node), c.links[node].dial)
 	defer conn.Close()
-	cri := c.dial(proto.Kubelet, nodeBus.InProcessConn)
+	cri := c.dial(proto.Kubelet, nodeBus.dial)
 	defer cri.Close()
 	Align(0)
 	timing := kubelet.Default()
@@ -276,6 +278,9 @@ func (c *Cluster) end() {
 				c.Stop(name)
 			}
 		}
+	}
+	for _, link := range c.links {
+		link.end()
 	}
 	if c.client != nil {
 		c.client.Close()

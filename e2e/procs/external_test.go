@@ -1,0 +1,194 @@
+package procs
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	layouts "github.com/podfall/podfall/cmd/podfall/cluster"
+	"github.com/podfall/podfall/internal/bus"
+	network "github.com/podfall/podfall/services/bus"
+)
+
+// natsServer builds the stock server once.
+//
+//nolint:gochecknoglobals // one build for all tests of the package
+var natsServer = sync.OnceValues(func() (string, error) {
+	binary := filepath.Join(filepath.Dir(podfall), "nats-server")
+	out, err := exec.Command("go", "build", "-o", binary, "github.com/nats-io/nats-server/v2").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build nats-server: %w\n%s", err, out)
+	}
+	return binary, nil
+})
+
+// carrier is a stock nats-server that somebody started by hand.
+type carrier struct {
+	t       *testing.T
+	cfg     bus.ServerConfig
+	address string
+	command *exec.Cmd
+	output  *lines
+}
+
+// startCarrier runs a nats-server until the end of the test, on a port of its choice.
+func startCarrier(t *testing.T, users []bus.User) *carrier {
+	t.Helper()
+	n := &carrier{t: t, cfg: bus.ServerConfig{Users: users}}
+	n.start()
+	t.Cleanup(n.stop)
+	_, port, err := net.SplitHostPort(n.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.cfg.Port, err = strconv.Atoi(port); err != nil { // where it has to be after a restart
+		t.Fatal(err)
+	}
+	return n
+}
+
+func (n *carrier) start() {
+	n.t.Helper()
+	binary, err := natsServer()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	config := filepath.Join(n.t.TempDir(), "nats.conf")
+	if err := os.WriteFile(config, []byte(n.cfg.NATSConfig()), 0o600); err != nil {
+		n.t.Fatal(err)
+	}
+	n.output = &lines{}
+	n.command = exec.Command(binary, "-c", config)
+	n.command.Stderr = n.output
+	if err := n.command.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	eventually(n.t, "nats-server is ready", func() bool { return n.output.has("Server is ready") })
+	for log := bufio.NewScanner(strings.NewReader(n.output.all())); log.Scan(); {
+		if _, address, ok := strings.Cut(log.Text(), "Listening for client connections on "); ok {
+			n.address = address
+		}
+	}
+	if n.address == "" {
+		n.t.Fatalf("nats-server does not say where it listens:\n%s", n.output.all())
+	}
+}
+
+// stop is kill -9; it returns when the process is gone, and may be called again.
+func (n *carrier) stop() {
+	_ = n.command.Process.Kill() // in vain when it has ended
+	_ = n.command.Wait()
+}
+
+func (n *carrier) url() string { return "nats://" + n.address }
+
+// identities makes the keys of a cluster that is still to be brought up, as an
+// administrator does who has to configure the server first.
+func identities(t *testing.T, data string, nodes ...string) []bus.User {
+	t.Helper()
+	users, err := bus.WriteCredentials(layouts.Layout{Root: data}.Keys(), network.Identities(nodes)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return users
+}
+
+// networks are the ways for a cluster of two nodes to get its bus.
+func networks() map[string]func(t *testing.T) *cluster {
+	return map[string]func(t *testing.T) *cluster{
+		"own hub": func(t *testing.T) *cluster { return up(t, "--nodes", "2") },
+		"nats-server with users": func(t *testing.T) *cluster {
+			c, _ := upOver(t)
+			return c
+		},
+		"open nats-server": func(t *testing.T) *cluster {
+			return up(t, "--nodes", "2", "--bus", startCarrier(t, nil).url())
+		},
+	}
+}
+
+// upOver starts a cluster of two nodes over a nats-server that knows its keys.
+func upOver(t *testing.T) (*cluster, *carrier) {
+	t.Helper()
+	c := &cluster{t: t, data: filepath.Join(t.TempDir(), "c")}
+	n := startCarrier(t, identities(t, c.data, "node-1", "node-2"))
+	t.Cleanup(c.end)
+	c.must("up", "--detach", "--nodes", "2", "--bus", n.url())
+	return c, n
+}
+
+// TestAnyBus runs the same life over every kind of bus: TRC-01 and TRC-05.
+func TestAnyBus(t *testing.T) {
+	t.Parallel()
+	for name, network := range networks() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := network(t)
+			gracefulDelete(t, c)
+			forcedDelete(t, c)
+		})
+	}
+}
+
+// TestExternalBusRestarts ends the NATS server under a pod that terminates: processes
+// and watches find it again by themselves.
+func TestExternalBusRestarts(t *testing.T) {
+	t.Parallel()
+	c, n := upOver(t)
+	pids := c.pids()
+	c.pod("web", "ignores TERM", 5)
+	stop := c.watching("web")
+	c.must("delete", "pod", "web", "--wait=false")
+	eventually(t, "TERM was sent", func() bool { return c.runtimesLogged("signal=SIGTERM") })
+	n.stop()
+	n.start()
+	check(t, stop(), "ADDED web 1/1 Running", "MODIFIED web 1/1 Terminating", "MODIFIED web 0/1 Error", "DELETED web 0/1 Error")
+	c.samePIDs(pids)
+	c.pod("after", "on TERM exits 0 after 0s", 5)
+	c.must("delete", "pod", "after")
+}
+
+// TestExternalBusRefuses brings clusters up over servers that cannot carry them.
+func TestExternalBusRefuses(t *testing.T) {
+	t.Parallel()
+	gone := startCarrier(t, nil)
+	gone.stop()
+	stranger := startCarrier(t, identities(t, filepath.Join(t.TempDir(), "other"), "node-1"))
+	for name, row := range map[string]struct{ url, want string }{
+		"nobody listens":         {gone.url(), "no servers available"},
+		"it knows other keys":    {stranger.url(), "forbidden to this identity"},
+		"it is not an URL":       {"nats://", "bus"},
+		"it is of another world": {"http://" + stranger.address, "bus"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := &cluster{t: t, data: filepath.Join(t.TempDir(), "c")}
+			out := c.run("up", "--detach", "--nodes", "1", "--bus", row.url)
+			if out.code != 1 || !strings.Contains(out.stderr, row.url) || !strings.Contains(out.stderr, row.want) {
+				t.Errorf("up: %+v, want an error that names %s and says %q", out, row.url, row.want)
+			}
+			if left := c.processes(); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+// runtimesLogged reports whether the runtime of any of two nodes has written the words.
+func (c *cluster) runtimesLogged(words string) bool {
+	c.t.Helper()
+	for _, node := range []string{"node-1", "node-2"} {
+		data, err := os.ReadFile(filepath.Join(c.data, "log", "runtime-"+node+".log"))
+		if err == nil && strings.Contains(string(data), words) {
+			return true
+		}
+	}
+	return false
+}
