@@ -321,6 +321,7 @@ func runtimeCommand() *cli.Command {
 			&cli.StringFlag{Name: "address", Usage: "the `FILE` to write the private bus's URL to; if it exists, listen there again"},
 			&cli.StringFlag{Name: "listen", Value: "127.0.0.1", Usage: "the `ADDRESS` of the private bus"},
 			&cli.StringFlag{Name: "data", Required: true, Usage: "the `DIRECTORY` of the runtime's records"},
+			&cli.StringFlag{Name: "pod-cidr", Usage: "what sandboxes get addresses from, such as 10.244.0.0/24"},
 		),
 		Action: func(c *cli.Context) error {
 			s, err := newSelf(c)
@@ -340,7 +341,8 @@ func runtimeCommand() *cli.Command {
 			return writing(c.Context, c.String("address"), s, func(ctx context.Context, told func(any) error) error {
 				return runtime.Run(ctx, runtime.Config{
 					Bus: conn, DataDir: c.String("data"), Clock: s.clock, Log: s.log, Boot: s.boot,
-					Ready: func() { _ = told(nodeBusAddress{URL: server.URL()}) },
+					PodCIDR: c.String("pod-cidr"),
+					Ready:   func() { _ = told(nodeBusAddress{URL: server.URL()}) },
 				})
 			})
 		},

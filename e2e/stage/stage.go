@@ -221,6 +221,7 @@ func (c *Cluster) runtime(ctx context.Context, node string, nodeBus *bus.Server,
 	defer conn.Close()
 	return runtime.Run(ctx, runtime.Config{
 		Bus: conn, DataDir: filepath.Join(c.dir, node, "runtime"), Boot: c.boot(), Log: c.log(), NoSync: true, Ready: ready,
+		PodCIDR: fmt.Sprintf("10.244.%s.0/24", strings.TrimPrefix(node, "node-")),
 	})
 }
 

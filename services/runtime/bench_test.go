@@ -20,7 +20,7 @@ import (
 // startReal starts a runtime with a disk that is waited for, on the wall's clock.
 func startReal(b *testing.B) *runtimeapi.Client {
 	b.Helper()
-	server, err := runtime.StartNodeBus(b.Context(), runtime.NodeBus{Port: bus.InProcessOnly})
+	server, err := bus.StartServer(b.Context(), bus.ServerConfig{Port: bus.InProcessOnly})
 	if err != nil {
 		b.Fatal(err)
 	}

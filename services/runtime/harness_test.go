@@ -47,7 +47,7 @@ func bubble(t *testing.T, test func(t *testing.T, n *node)) {
 func (n *node) start() {
 	n.t.Helper()
 	var err error
-	if n.server, err = runtime.StartNodeBus(n.t.Context(), runtime.NodeBus{Port: bus.InProcessOnly}); err != nil {
+	if n.server, err = bus.StartServer(n.t.Context(), bus.ServerConfig{Port: bus.InProcessOnly}); err != nil {
 		n.t.Fatal(err)
 	}
 	n.conn, n.kube = n.dial(proto.Runtime), n.dial(proto.Kubelet)

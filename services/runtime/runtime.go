@@ -51,7 +51,7 @@ import (
 
 // Config is a runtime.
 type Config struct {
-	// Bus is the node bus, connected as [proto.Runtime]. See [StartNodeBus].
+	// Bus is the node bus, connected as [proto.Runtime].
 	Bus *bus.Conn
 	// DataDir holds the runtime's records; it is made when it does not exist.
 	DataDir string
@@ -107,33 +107,4 @@ func Run(ctx context.Context, cfg Config) (err error) {
 			return runtimeapi.Serve(ctx, cfg.Bus, s, cfg.Ready)
 		},
 	)
-}
-
-// NodeBus is the private bus between a runtime and its kubelet.
-type NodeBus struct {
-	// Port on the loopback interface; 0 picks a free one, [bus.InProcessOnly] opens none.
-	Port int
-	// Kubelet and Runtime are the public keys of the only two that may connect. When
-	// both are empty the bus is open to everyone who reaches it.
-	Kubelet, Runtime string
-	// Log is told of refused connections; nil discards.
-	Log *slog.Logger
-}
-
-// StartNodeBus starts the node bus, which stands where a node has its CRI socket. The
-// runtime's process hosts it, so that the runtime is away when its process is. Close
-// the server when done.
-func StartNodeBus(ctx context.Context, cfg NodeBus) (*bus.Server, error) {
-	server := bus.ServerConfig{Port: cfg.Port, Log: cfg.Log}
-	if cfg.Kubelet != "" || cfg.Runtime != "" {
-		server.Users = []bus.User{
-			{Identity: proto.Kubelet, Public: cfg.Kubelet},
-			{Identity: proto.Runtime, Public: cfg.Runtime},
-		}
-	}
-	hosted, err := bus.StartServer(ctx, server)
-	if err != nil {
-		return nil, fmt.Errorf("node bus: %w", err)
-	}
-	return hosted, nil
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -32,8 +33,8 @@ func Plan(layout Layout, options Options) [][]Member {
 	first := []Member{network(layout, options)}
 	second := []Member{apiserver(layout, options)}
 	third := []Member{controllers(layout, options)}
-	for _, node := range options.Nodes {
-		second = append(second, runtime(layout, options, node))
+	for i, node := range options.Nodes {
+		second = append(second, runtime(layout, options, node, i))
 		third = append(third, kubelet(layout, options, node))
 	}
 	return [][]Member{first, second, third}
@@ -67,11 +68,11 @@ func controllers(layout Layout, options Options) Member {
 	}}
 }
 
-func runtime(layout Layout, options Options, node string) Member {
+func runtime(layout Layout, options Options, node string, number int) Member {
 	return Member{Name: "runtime/" + node, Node: node, Arguments: func(Addresses) []string {
 		return append([]string{
 			"runtime", "--node", node, "--node-keys", layout.NodeKeys(node), "--address", layout.runtimeAddress(node),
-			"--data", layout.node(node) + "/runtime",
+			"--data", layout.node(node) + "/runtime", "--pod-cidr", fmt.Sprintf("10.244.%d.0/24", number),
 		}, timeArguments(options)...)
 	}}
 }
