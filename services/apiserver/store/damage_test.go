@@ -32,6 +32,7 @@ func sample(t *testing.T) store.Config {
 	cfg := config(t)
 	cfg.LockTimeout = time.Millisecond
 	s, stop := start(t, cfg)
+	put(t, s, write(small("untouched", "node-0"), store.Absent)) // revision 2, live to the end
 	for i := range 150 {
 		p := small(fmt.Sprintf("web-%d", i%40), fmt.Sprintf("node-%d", i))
 		switch {
@@ -243,11 +244,14 @@ func TestMissingRecordsAreNamed(t *testing.T) {
 		want   string
 	}{
 		"an event":       {func(tx *bbolt.Tx) error { return history(tx).Delete(key(100)) }, "history: revision 100: missing"},
-		"the last event": {func(tx *bbolt.Tx) error { k, _ := history(tx).Cursor().Last(); return history(tx).Delete(k) }, "history: revision 162: the last revision should be 162"},
-		"a version that is still live": {func(tx *bbolt.Tx) error {
-			k, _ := history(tx).Cursor().First()
+		"the last event": {func(tx *bbolt.Tx) error { k, _ := history(tx).Cursor().Last(); return history(tx).Delete(k) }, "history: revision 163: the last revision should be 163"},
+		"a version that was replaced later": {func(tx *bbolt.Tx) error {
+			c := history(tx).Cursor()
+			c.First()
+			k, _ := c.Next()
 			return history(tx).Delete(k)
-		}, "history: revision 6"},
+		}, "history: revision "},
+		"a version that is still live": {func(tx *bbolt.Tx) error { return history(tx).Delete(key(2)) }, "history: versions up to revision 60: they lead to"},
 		"the counters": {func(tx *bbolt.Tx) error { return tx.Bucket([]byte("meta")).Delete([]byte("state")) }, "meta: state"},
 		"the history":  {func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("history")) }, "history: the bucket: missing"},
 		"an event of another revision": {func(tx *bbolt.Tx) error {
@@ -266,6 +270,32 @@ func TestMissingRecordsAreNamed(t *testing.T) {
 				t.Errorf("got %v, want %q", err, row.want)
 			}
 		})
+	}
+}
+
+// A disk that has dropped the write of one meta page, and taken the next.
+func TestStaleMetaPageIsRefused(t *testing.T) {
+	cfg := config(t)
+	s, stop := start(t, cfg)
+	put(t, s, write(small("web", "n1"), store.Any))
+	early := readFile(t, cfg.Path)[:2*os.Getpagesize()]
+	for i := range 3 {
+		put(t, s, write(small("web", fmt.Sprint(i)), store.Any))
+	}
+	stop()
+	late := readFile(t, cfg.Path)
+	older := 0
+	if transaction := func(page int) uint64 { return binary.NativeEndian.Uint64(late[page*os.Getpagesize()+64:]) }; transaction(1) < transaction(0) {
+		older = 1
+	}
+	file, err := os.OpenFile(cfg.Path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeIt(t, file)
+	writeAt(t, file, early[older*os.Getpagesize():][:os.Getpagesize()], older*os.Getpagesize())
+	if found := verdict(t, cfg, ""); !strings.Contains(found, "transaction") {
+		t.Errorf("got %q, want a meta page that is refused", found)
 	}
 }
 
