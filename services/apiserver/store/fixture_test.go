@@ -137,9 +137,9 @@ func write(p *corev1.Pod, expect int64) store.Write {
 	return store.Write{Key: keyOf(p), Expect: expect, Object: p}
 }
 
-// quantities are name, quantity, name, quantity, …
+// quantities are name, quantity, name, quantity and so on.
 func quantities(list ...corev1.ResourceName) corev1.ResourceList {
-	out := corev1.ResourceList{}
+	out := make(corev1.ResourceList)
 	for pair := range slices.Chunk(list, 2) {
 		out[pair[0]] = resource.MustParse(string(pair[1]))
 	}
