@@ -53,6 +53,10 @@ kill "$watcher" 2>/dev/null || true
 wait "$watcher" 2>/dev/null || true
 watcher=
 
+say "What the node did meanwhile, as its runtime wrote it down"
+until grep -q 'container exited.*default/stubborn' "$PODFALL_DATA"/log/runtime-*.log; do sleep 0.1; done
+sed -n 's/^time=\([^ ]*\) .*msg="\([^"]*\)".*pod=default\/stubborn uid=[^ ]* *\(.*\)$/\1 \2 \3/p' "$PODFALL_DATA"/log/runtime-*.log
+
 say "What happened: the graceful delete was answered at once, but the object stayed until its
 # kubelet had stopped the container and said so with a second DELETE (grace 0, by UID).
 # The forced delete was MODIFIED and DELETED in one breath, before the container ended."

@@ -2,6 +2,7 @@ package procs
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -32,6 +33,7 @@ func BenchmarkLifecycle(b *testing.B) {
 	api := c.dial()
 	view := newView(b, api)
 	var create, graceful, forced time.Duration
+	before := c.cpu()
 	for b.Loop() {
 		create += view.until("Running", func() { all(b, "create", api.create) })
 		graceful += view.until("gone", func() { all(b, "delete", api.delete(nil)) })
@@ -42,7 +44,29 @@ func BenchmarkLifecycle(b *testing.B) {
 	b.ReportMetric(rate(create, 2), "created/s")
 	b.ReportMetric(rate(graceful, 1), "deleted/s")
 	b.ReportMetric(rate(forced, 1), "forced/s")
+	for service, spent := range c.cpu() {
+		spent -= before[service]
+		b.ReportMetric(float64(spent.Microseconds())/1000/float64(2*herd*b.N), service+"-ms/life")
+	}
 	b.ReportMetric(0, "ns/op")
+}
+
+// cpu is how much each service has spent since it began, all nodes together.
+func (c *cluster) cpu() map[string]time.Duration {
+	const tick = 10 * time.Millisecond // of /proc/<pid>/stat
+	spent := map[string]time.Duration{}
+	for _, process := range c.status() {
+		data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(process.PID), "stat"))
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+2:]))
+		user, _ := strconv.Atoi(fields[11])
+		system, _ := strconv.Atoi(fields[12])
+		service, _, _ := strings.Cut(process.Name, "/")
+		spent[service] += time.Duration(user+system) * tick
+	}
+	return spent
 }
 
 // all does one thing to every pod of the herd, from many writers.

@@ -28,6 +28,11 @@ import (
 // dial is a client of the cluster that outlives its processes.
 func (c *cluster) dial() client {
 	c.t.Helper()
+	return client{podapi.New(c.connect(), podapi.Config{})}
+}
+
+func (c *cluster) connect() *bus.Conn {
+	c.t.Helper()
 	layout := layouts.Layout{Root: c.data}
 	addresses, err := layout.Addresses()
 	if err != nil {
@@ -43,7 +48,7 @@ func (c *cluster) dial() client {
 		c.t.Fatal(err)
 	}
 	c.t.Cleanup(conn.Close)
-	return client{podapi.New(conn, podapi.Config{})}
+	return conn
 }
 
 func pods(name string) podapi.Target {

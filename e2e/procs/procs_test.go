@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	layouts "github.com/podfall/podfall/cmd/podfall/cluster"
 )
 
 var rounds = flag.Int("rounds", 20, "how many rounds of kill -9")
@@ -134,22 +136,22 @@ func (c *cluster) must(arguments ...string) string {
 // pid is that of a running process of the cluster; 0 when it does not run.
 func (c *cluster) pid(name string) int {
 	c.t.Helper()
-	var status struct {
-		Processes []struct {
-			Name  string
-			PID   int
-			State string
-		}
-	}
-	if err := json.Unmarshal([]byte(c.must("status", "-o", "json")), &status); err != nil {
-		c.t.Fatal(err)
-	}
-	for _, process := range status.Processes {
+	for _, process := range c.status() {
 		if process.Name == name && process.State == "running" {
 			return process.PID
 		}
 	}
 	return 0
+}
+
+// status is what the cluster says of its processes.
+func (c *cluster) status() []layouts.Process {
+	c.t.Helper()
+	var status struct{ Processes []layouts.Process }
+	if err := json.Unmarshal([]byte(c.must("status", "-o", "json")), &status); err != nil {
+		c.t.Fatal(err)
+	}
+	return status.Processes
 }
 
 // kill is kill -9 of one process of the cluster; it returns when the process is gone.
