@@ -24,6 +24,7 @@ require (
 	github.com/podfall/podfall/services/controllers v0.0.0-00010101000000-000000000000
 	github.com/podfall/podfall/services/kubelet v0.0.0-00010101000000-000000000000
 	github.com/podfall/podfall/services/runtime v0.0.0-00010101000000-000000000000
+	golang.org/x/sys v0.49.0
 	google.golang.org/protobuf v1.36.12
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
@@ -69,7 +70,6 @@ require (
 	go.yaml.in/yaml/v3 v3.0.4 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/net v0.60.0 // indirect
-	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect

@@ -55,9 +55,8 @@ func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 		Commands: append(append(commands, client.Commands(env)...), serviceCommands()...),
 		Reader:   p.in, Writer: p.out, ErrWriter: p.errs,
 		HideHelpCommand: true, Suggest: true,
-		ExitErrHandler:  func(*cli.Context, error) {}, // run prints and decides
-		OnUsageError:    func(_ *cli.Context, err error, _ bool) error { return usage("%v", err) },
-		CommandNotFound: func(c *cli.Context, name string) {},
+		ExitErrHandler: func(*cli.Context, error) {}, // run prints and decides
+		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return usage("%v", err) },
 	}, nil
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // version is set by the Makefile.
-var version = "development" //nolint:gochecknoglobals // the linker can set nothing else
+var version = "development"
 
 func main() {
 	syscall.Umask(0o077) // keys, objects and logs are their owner's alone

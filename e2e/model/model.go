@@ -133,6 +133,7 @@ func (c Cluster) Step(r Request) (Cluster, Answer) {
 		return c, Answer{Code: 404, Reason: "NotFound"}
 	}
 	switch r.Verb {
+	case Tick, List, Create, Get:
 	case Put:
 		return c.put(r, old)
 	case Phase:
@@ -248,17 +249,7 @@ func (c Cluster) deleted(r Request, old Object) (Cluster, Answer) {
 	marked.Finalizers = finalizers(r, old)
 	switch {
 	case r.Key.Kind == ConfigMap || (old.Deadline != 0 && old.Grace == 0):
-		if len(marked.Finalizers) == 0 {
-			return c.remove(r.Key, old)
-		}
-		if old.Deadline == 0 && old.Generation > 0 {
-			marked.Generation++
-		}
-		if old.Deadline == 0 || old.Deadline > c.Now {
-			marked.Deadline = c.Now
-		}
-		marked.Grace, marked.HasGrace = 0, true
-		return c.write(r.Key, old, marked)
+		return c.pastGrace(r.Key, old, marked)
 	case old.Deadline == 0:
 		grace := old.TGPS
 		if asked != nil {
@@ -269,7 +260,7 @@ func (c Cluster) deleted(r Request, old Object) (Cluster, Answer) {
 		}
 		marked.Deadline, marked.Grace, marked.HasGrace = c.Now+grace, grace, true
 		marked.Generation++
-		return c.markThen(r.Key, old, marked, grace == 0)
+		return c.markThen(r.Key, old, marked, grace)
 	case asked == nil || *asked >= old.Grace:
 		return c, found(old)
 	}
@@ -280,13 +271,28 @@ func (c Cluster) deleted(r Request, old Object) (Cluster, Answer) {
 			marked.Grace = 1
 		}
 	}
-	return c.markThen(r.Key, old, marked, *asked == 0)
+	return c.markThen(r.Key, old, marked, *asked)
 }
 
-// markThen writes the mark and, when nothing holds the object, removes it.
-func (c Cluster) markThen(key Key, old, marked Object, gone bool) (Cluster, Answer) {
+// pastGrace deletes an object that has no grace, or none left: only finalizers hold it.
+func (c Cluster) pastGrace(key Key, old, marked Object) (Cluster, Answer) {
+	if len(marked.Finalizers) == 0 {
+		return c.remove(key, old)
+	}
+	if old.Deadline == 0 && old.Generation > 0 {
+		marked.Generation++
+	}
+	if old.Deadline == 0 || old.Deadline > c.Now {
+		marked.Deadline = c.Now
+	}
+	marked.Grace, marked.HasGrace = 0, true
+	return c.write(key, old, marked)
+}
+
+// markThen writes the mark and, when neither grace is left nor a finalizer, removes.
+func (c Cluster) markThen(key Key, old, marked Object, left int64) (Cluster, Answer) {
 	c, answer := c.write(key, old, marked)
-	if !gone || len(marked.Finalizers) > 0 {
+	if left > 0 || len(marked.Finalizers) > 0 {
 		return c, answer
 	}
 	return c.remove(key, marked)

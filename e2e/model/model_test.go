@@ -49,9 +49,9 @@ func TestModelAgrees(t *testing.T) {
 func compare(t *testing.T, seed uint64, count int, codes map[string]int) {
 	cluster := stage.New(t, stage.Config{APIOnly: true})
 	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // the model counts whole seconds
-	real := newReal(t, cluster.API())
+	server := newReal(t, cluster.API())
 	rng := rand.New(rand.NewPCG(seed, 1))
-	believed := Cluster{Objects: map[Key]Object{}, Revision: real.revision(), Now: time.Now().Unix()}
+	believed := Cluster{Objects: map[Key]Object{}, Revision: server.revision(), Now: time.Now().Unix()}
 	var story []string
 	for range count {
 		request := draw(rng, believed)
@@ -61,7 +61,7 @@ func compare(t *testing.T, seed uint64, count int, codes map[string]int) {
 			time.Sleep(time.Duration(request.Seconds) * time.Second)
 			continue
 		}
-		got := real.send(request)
+		got := server.send(request)
 		story = append(story, fmt.Sprintf("%+v", request))
 		codes[fmt.Sprint(want.Code)+suffix(want.Reason)]++
 		if want.Object != nil && got.Object != nil && (request.DryRun || want.Object.Revision == 0) {
@@ -100,7 +100,7 @@ func draw(rng *rand.Rand, c Cluster) Request {
 	case Create:
 		r.Label, r.Finalizers = pick(rng, "", "a"), pick(rng, nil, nil, []string{"ex.io/a"}, []string{"ex.io/a", "ex.io/b"})
 		r.Node, r.DryRun = pick(rng, "", "n1"), rng.IntN(20) == 0
-		r.Grace = pick(rng, nil, number(-5), number(0), number(1), number(5))
+		r.Grace = pick(rng, nil, new(int64(-5)), new(int64(0)), new(int64(1)), new(int64(5)))
 	case Put:
 		r.Label, r.Finalizers = pick(rng, "", "a", "b"), pick(rng, nil, []string{"ex.io/a"}, []string{"ex.io/b"}, []string{"ex.io/b", "ex.io/a"})
 		if exists && rng.IntN(2) == 0 {
@@ -112,7 +112,7 @@ func draw(rng *rand.Rand, c Cluster) Request {
 	case Bind:
 		r.Key.Kind, r.Node = Pod, pick(rng, "n1", "n2")
 	case Delete:
-		r.Grace = pick(rng, nil, nil, number(-1), number(0), number(0), number(1), number(2), number(5), number(60))
+		r.Grace = pick(rng, nil, nil, new(int64(-1)), new(int64(0)), new(int64(0)), new(int64(1)), new(int64(2)), new(int64(5)), new(int64(60)))
 		r.Policy = pick(rng, "", "", "", "Background", "Foreground", "Orphan")
 		r.Condition = pick(rng, Always, Always, Always, Always, Holds, Holds, OtherUID, StaleRevision)
 		r.DryRun = rng.IntN(12) == 0
@@ -124,8 +124,6 @@ func draw(rng *rand.Rand, c Cluster) Request {
 }
 
 func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
-
-func number(n int64) *int64 { return &n }
 
 // TestModelStands checks the model against a few of upstream's own tables, so that two
 // equal mistakes do not agree unseen.

@@ -14,9 +14,9 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// real sends the model's requests to an apiserver and reads its answers as the model
+// apiserver sends the model's requests to an apiserver and reads its answers as the model
 // would have given them.
-type real struct {
+type apiserver struct {
 	t    *testing.T
 	api  *podapi.Client
 	uids map[types.UID]int
@@ -24,12 +24,12 @@ type real struct {
 	made int
 }
 
-func newReal(t *testing.T, api *podapi.Client) *real {
-	return &real{t: t, api: api, uids: map[types.UID]int{}, seen: map[Key]kinds.Object{}}
+func newReal(t *testing.T, api *podapi.Client) *apiserver {
+	return &apiserver{t: t, api: api, uids: map[types.UID]int{}, seen: map[Key]kinds.Object{}}
 }
 
 // revision is the store's, now.
-func (r *real) revision() int64 {
+func (r *apiserver) revision() int64 {
 	list, err := r.api.List(r.t.Context(), target(Key{Kind: Pod}, ""), metav1.ListOptions{})
 	if err != nil {
 		r.t.Fatal(err)
@@ -42,7 +42,7 @@ func target(key Key, subresource string) podapi.Target {
 	return podapi.Target{Kind: kind, Namespace: "default", Name: key.Name, Subresource: subresource}
 }
 
-func (r *real) send(request Request) Answer {
+func (r *apiserver) send(request Request) Answer {
 	r.t.Helper()
 	ctx := r.t.Context()
 	at := target(request.Key, "")
@@ -104,7 +104,7 @@ func build(request Request) kinds.Object {
 }
 
 // changed is the stored object with the request's label and finalizers.
-func (r *real) changed(request Request) kinds.Object {
+func (r *apiserver) changed(request Request) kinds.Object {
 	at := target(request.Key, "")
 	obj, err := r.api.Get(r.t.Context(), at, metav1.GetOptions{})
 	if err != nil {
@@ -125,7 +125,7 @@ func (r *real) changed(request Request) kinds.Object {
 	return obj
 }
 
-func (r *real) bind(request Request) Answer {
+func (r *apiserver) bind(request Request) Answer {
 	_, err := r.api.Create(r.t.Context(), target(request.Key, "binding"), &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: request.Key.Name},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: request.Node},
@@ -137,7 +137,7 @@ func (r *real) bind(request Request) Answer {
 	return r.answer(200, obj, err, request)
 }
 
-func (r *real) deleteOptions(request Request) metav1.DeleteOptions {
+func (r *apiserver) deleteOptions(request Request) metav1.DeleteOptions {
 	options := metav1.DeleteOptions{GracePeriodSeconds: request.Grace, DryRun: dryRun(request)}
 	if request.Policy != "" {
 		policy := metav1.DeletionPropagation(request.Policy)
@@ -161,7 +161,7 @@ func (r *real) deleteOptions(request Request) metav1.DeleteOptions {
 
 // deleted reads the answer to a delete. Config maps are answered with a Status
 // (API-05); what they were is what the model says.
-func (r *real) deleted(obj runtime.Object, err error, request Request) Answer {
+func (r *apiserver) deleted(obj runtime.Object, err error, request Request) Answer {
 	if status, ok := obj.(*metav1.Status); ok && err == nil {
 		if status.Details == nil || status.Details.Name != request.Key.Name || status.Details.Kind != "configmaps" {
 			r.t.Errorf("API-05: details = %+v, want those of the config map", status.Details)
@@ -173,7 +173,7 @@ func (r *real) deleted(obj runtime.Object, err error, request Request) Answer {
 }
 
 // answer reads one as the model would have given it.
-func (r *real) answer(code int, obj kinds.Object, err error, request Request) Answer {
+func (r *apiserver) answer(code int, obj kinds.Object, err error, request Request) Answer {
 	r.t.Helper()
 	if err != nil {
 		status, ok := err.(apierrors.APIStatus)
@@ -185,7 +185,7 @@ func (r *real) answer(code int, obj kinds.Object, err error, request Request) An
 	return Answer{Code: code, Object: r.read(obj)}
 }
 
-func (r *real) read(obj kinds.Object) *Object {
+func (r *apiserver) read(obj kinds.Object) *Object {
 	number, known := r.uids[obj.GetUID()]
 	revision := int64(0)
 	if obj.GetResourceVersion() != "" {

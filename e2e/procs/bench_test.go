@@ -100,7 +100,7 @@ type view struct {
 
 func newView(b *testing.B, api client) *view {
 	v := &view{b: b, running: map[string]bool{}, known: map[string]bool{}, changed: make(chan struct{}, 1)}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(b.Context())
 	stream, err := api.Watch(ctx, pods(""), metav1.ListOptions{})
 	if err != nil {
 		b.Fatal(err)

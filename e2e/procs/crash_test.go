@@ -96,21 +96,17 @@ func (l *ledger) work(ctx context.Context, api client, worker int, rng *rand.Ran
 		l.live[name] = created.GetUID()
 		l.mu.Unlock()
 		if rng.IntN(2) == 0 {
-			l.delete(ctx, api, name, rng.IntN(4) == 0)
+			l.delete(ctx, api, name, []*int64{nil, nil, nil, new(int64)}[rng.IntN(4)])
 		}
 	}
 }
 
-func (l *ledger) delete(ctx context.Context, api client, name string, force bool) {
+func (l *ledger) delete(ctx context.Context, api client, name string, grace *int64) {
 	l.mu.Lock()
 	l.deleting[name] = l.live[name]
 	delete(l.live, name)
 	l.mu.Unlock()
-	var options metav1.DeleteOptions
-	if force {
-		options.GracePeriodSeconds = new(int64)
-	}
-	deleted, err := api.Delete(ctx, pods(name), options)
+	deleted, err := api.Delete(ctx, pods(name), metav1.DeleteOptions{GracePeriodSeconds: grace})
 	if pod, ok := deleted.(*corev1.Pod); ok && err == nil {
 		l.mu.Lock()
 		l.acknowledged(pod)

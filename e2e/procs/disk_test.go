@@ -50,7 +50,9 @@ func TestFullDiskUnderTheApiserver(t *testing.T) {
 	if len(acknowledged) == 0 {
 		t.Error("no write was acknowledged before the disk was full")
 	}
-	t.Logf("%d acknowledged, then %v", len(acknowledged), refused)
+	if text := fmt.Sprint(refused); !strings.Contains(text, "its disk did not take a commit") {
+		t.Errorf("nobody was told why: %s", text)
+	}
 	for _, err := range refused {
 		if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "apiserver") {
 			t.Errorf("a write that failed: %v, want 503 that says what of the apiserver", err)

@@ -144,7 +144,7 @@ func TestExternalBusRestarts(t *testing.T) {
 	c, n := upOver(t)
 	pids := c.pids()
 	c.pod("web", "ignores TERM", 5)
-	stop := c.watching("web")
+	stop := c.watching()
 	c.must("delete", "pod", "web", "--wait=false")
 	eventually(t, "TERM was sent", func() bool { return c.runtimesLogged("signal=SIGTERM") })
 	n.stop()

@@ -35,7 +35,7 @@ func (l *lines) rows() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var rows []string
-	for _, line := range strings.Split(strings.TrimSpace(l.text.String()), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(l.text.String()), "\n") {
 		fields := strings.Fields(line)
 		rows = append(rows, strings.Join(fields[:min(4, len(fields))], " "))
 	}

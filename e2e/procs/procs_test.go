@@ -219,8 +219,9 @@ func (c *cluster) apply(manifest string) {
 	c.must("apply", "-f", path)
 }
 
-// watching starts `get pods -w` for one pod and returns its output when stop is called.
-func (c *cluster) watching(name string) (stop func() []string) {
+// watching starts `get pods -w` for the pod called web and returns its output when stop is called.
+func (c *cluster) watching() (stop func() []string) {
+	const name = "web"
 	c.t.Helper()
 	command := exec.Command(podfall, "--data", c.data, "get", "pods", "--watch", "--output-watch-events", "--no-headers",
 		"--field-selector", "metadata.name="+name)

@@ -25,7 +25,7 @@ func TestTRC01GracefulDelete(t *testing.T) {
 func gracefulDelete(t *testing.T, c *cluster) {
 	t.Helper()
 	c.pod("web", "on TERM exits 0 after 1s", 30)
-	stop := c.watching("web")
+	stop := c.watching()
 	out := c.run("delete", "pod", "web")
 	if out.stdout != "pod \"web\" deleted from default namespace\n" || out.code != 0 {
 		t.Errorf("delete printed %q, exit %d", out.stdout, out.code)
@@ -45,7 +45,7 @@ func TestArticle000(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1", "--compat", "v1.22")
 	c.pod("web", "on TERM exits 0 after 1s", 30)
-	stop := c.watching("web")
+	stop := c.watching()
 	if out := c.must("delete", "pod", "web"); out != "pod \"web\" deleted\n" {
 		t.Errorf("delete printed %q", out)
 	}
@@ -62,7 +62,7 @@ func TestTRC02TermIgnored(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1")
 	c.pod("web", "ignores TERM", 3)
-	stop := c.watching("web")
+	stop := c.watching()
 	c.must("delete", "pod", "web")
 	check(t, stop(), "ADDED web 1/1 Running", "MODIFIED web 1/1 Terminating", "MODIFIED web 0/1 Error", "DELETED web 0/1 Error")
 }
@@ -75,7 +75,7 @@ func TestTRC05Forced(t *testing.T) {
 func forcedDelete(t *testing.T, c *cluster) {
 	t.Helper()
 	c.pod("web", "ignores TERM", 30)
-	stop := c.watching("web")
+	stop := c.watching()
 	out := c.run("delete", "pod", "web", "--force", "--grace-period=0")
 	if out.stdout != "pod \"web\" force deleted from default namespace\n" || !strings.Contains(out.stderr, "Immediate deletion") {
 		t.Errorf("delete printed %q and %q", out.stdout, out.stderr)
@@ -104,7 +104,7 @@ func TestTRC20KubeletRestart(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1")
 	c.pod("web", "ignores TERM", 4)
-	stop := c.watching("web")
+	stop := c.watching()
 	c.must("delete", "pod", "web", "--wait=false")
 	eventually(t, "TERM was sent", func() bool { return strings.Contains(c.log("runtime-node-1"), "signal=SIGTERM") })
 	c.kill("kubelet/node-1")

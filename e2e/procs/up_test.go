@@ -132,7 +132,7 @@ func addresses(t *testing.T, c *cluster) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, part := range strings.Split(string(data), `"`) {
+		for part := range strings.SplitSeq(string(data), `"`) {
 			if address, ok := strings.CutPrefix(part, "nats://"); ok {
 				found = append(found, address)
 			}

@@ -46,16 +46,20 @@ func (l *link) dial() (net.Conn, error) {
 	return near, nil
 }
 
-func (l *link) set(cut bool) {
+func (l *link) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.isCut = cut
-	if cut {
-		for _, conn := range l.conns {
-			_ = conn.Close()
-		}
-		l.conns = nil
+	l.isCut = true
+	for _, conn := range l.conns {
+		_ = conn.Close()
 	}
+	l.conns = nil
+}
+
+func (l *link) heal() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isCut = false
 }
 
 // packet is what one read brought, and when it arrives.
@@ -92,6 +96,6 @@ func (l *link) carry(from, to net.Conn) {
 
 // end cuts the link for good and waits until nothing is on it.
 func (l *link) end() {
-	l.set(true)
+	l.cut()
 	l.carriers.Wait()
 }

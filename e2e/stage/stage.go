@@ -150,10 +150,10 @@ func (c *Cluster) Stop(name string) {
 }
 
 // Cut holds the node's link to the cluster bus; Heal gives it back.
-func (c *Cluster) Cut(node string) { c.links[node].set(true) }
+func (c *Cluster) Cut(node string) { c.links[node].cut() }
 
 // Heal ends a cut.
-func (c *Cluster) Heal(node string) { c.links[node].set(false) }
+func (c *Cluster) Heal(node string) { c.links[node].heal() }
 
 // Align waits for the next instant that lies offset after a whole second. Kubelets
 // begin on whole seconds, so that their ticks fall on them whatever it took to connect.

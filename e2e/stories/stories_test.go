@@ -76,7 +76,7 @@ func play(t *testing.T, want story) story {
 func parse(t *testing.T, text string) story {
 	t.Helper()
 	var s story
-	for _, block := range strings.Split(strings.TrimSpace(text), "\n\n") {
+	for block := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
 		if strings.HasPrefix(block, "#") {
 			s.head += block + "\n\n"
 			continue

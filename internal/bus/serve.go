@@ -49,13 +49,13 @@ type Call struct {
 // Serve is Listen and then Service.Serve.
 func (c *Conn) Serve(ctx context.Context, subject string, h Handler) error {
 	service, err := c.Listen(ctx, subject)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
-		return err
+	if err == nil {
+		return service.Serve(ctx, h)
 	}
-	return service.Serve(ctx, h)
+	if ctx.Err() != nil {
+		err = nil
+	}
+	return err
 }
 
 // Service is a subject on which requests arrive. They wait for Serve.

@@ -59,11 +59,11 @@ func Run(ctx context.Context, cfg Config) error {
 	})
 	parts := []func(context.Context) error{recorder.Run}
 	for _, name := range names {
-		make, known := all()[name]
+		begin, known := all()[name]
 		if !known {
 			return fmt.Errorf("controllers: %q: want some of %s", name, strings.Join(Names(), ", "))
 		}
-		parts = append(parts, make(cfg, api, recorder))
+		parts = append(parts, begin(cfg, api, recorder))
 	}
 	if cfg.Ready != nil {
 		cfg.Ready()

@@ -37,9 +37,10 @@ import (
 //	nodes/<node>/         kubelet/ and runtime/ of a node
 type Layout struct{ Root string }
 
-// The parts of the data directory.
+// Keys is the directory of the cluster's seeds.
+func (l Layout) Keys() string { return filepath.Join(l.Root, "keys") }
+
 func (l Layout) options() string         { return filepath.Join(l.Root, "cluster.json") }
-func (l Layout) Keys() string            { return filepath.Join(l.Root, "keys") }
 func (l Layout) run() string             { return filepath.Join(l.Root, "run") }
 func (l Layout) logs() string            { return filepath.Join(l.Root, "log") }
 func (l Layout) apiserver() string       { return filepath.Join(l.Root, "apiserver") }

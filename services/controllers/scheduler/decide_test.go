@@ -151,7 +151,7 @@ func TestFillsEveryNode(t *testing.T) {
 	for _, name := range []string{"n1", "n2"} {
 		state.SetNode(node(name))
 	}
-	for _, name := range strings.Fields("a b c d e f g") {
+	for name := range strings.FieldsSeq("a b c d e f g") {
 		state.SetPod(pod(name))
 	}
 	count := map[string]int{}
