@@ -129,6 +129,9 @@ func worded(err error) error {
 		return err
 	case errors.Is(err, context.DeadlineExceeded):
 		return apierrors.NewTimeoutError("the deadline of the request has passed; it may have taken effect or not", 0)
+	case errors.As(err, new(*store.CommitError)):
+		return apierrors.NewServiceUnavailable(
+			"the apiserver is ending, because its disk did not take a commit; the request may have taken effect or not")
 	case errors.Is(err, store.ErrStopped), errors.Is(err, context.Canceled):
 		return apierrors.NewServiceUnavailable("the apiserver is ending; the request may have taken effect or not")
 	}

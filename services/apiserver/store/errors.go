@@ -3,6 +3,8 @@ package store
 import (
 	"errors"
 	"fmt"
+
+	"github.com/podfall/podfall/internal/boltfile"
 )
 
 var (
@@ -63,26 +65,10 @@ func (e *CompactedError) Error() string {
 func (e *CompactedError) Unwrap() error { return ErrCompacted }
 
 // DamageError says that the file does not hold what was written to it. The store
-// refuses it as a whole: nothing of it is served.
-type DamageError struct {
-	Path string
-	// Bucket is "history" or "meta"; empty when the damage is in a page that
-	// belongs to none or to an unknown one.
-	Bucket string
-	// Record names what is damaged: "revision 42", "state", "page 7".
-	Record string
-	// What is wrong with it.
-	What string
-}
-
-// Error names the file, the record and the damage.
-func (e *DamageError) Error() string {
-	where := e.Record
-	if e.Bucket != "" {
-		where = e.Bucket + ": " + where
-	}
-	return fmt.Sprintf("%s is damaged: %s: %s", e.Path, where, e.What)
-}
+// refuses it as a whole; nothing was changed. Its Bucket is "history" or "meta", or
+// empty when the damage is in a page that belongs to none or to an unknown one; its
+// Record is "revision 42", "state" or "page 7".
+type DamageError = boltfile.DamageError
 
 // FormatError says that the file was written by another version of podfall.
 type FormatError struct {

@@ -15,6 +15,8 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/podfall/podfall/internal/boltfile"
 )
 
 // initialMap is how much address space the file gets at once: growing the map stops
@@ -40,7 +42,7 @@ func openFile(cfg Config) (*bbolt.DB, error) {
 	if errors.Is(err, berrors.ErrTimeout) {
 		return nil, fmt.Errorf("%s: %w", cfg.Path, ErrLocked)
 	}
-	if damage := checkPages(cfg.Path); damage != nil {
+	if damage := boltfile.Check(cfg.Path); damage != nil {
 		return nil, closing(reading, damage)
 	}
 	if err := closing(reading, err); err != nil {

@@ -18,20 +18,9 @@ import (
 // ErrLocked is what Open answers while another process has the file open.
 var ErrLocked = errors.New("another runtime has the store open")
 
-// DamageError says that the file does not hold what was written to it. It is refused
-// as a whole.
-type DamageError struct {
-	Path string
-	// Record names what is damaged: "containers 4f2a…", "the file".
-	Record string
-	// What is wrong with it.
-	What string
-}
-
-// Error names the file, the record and the damage.
-func (e *DamageError) Error() string {
-	return fmt.Sprintf("%s is damaged: %s: %s", e.Path, e.Record, e.What)
-}
+// DamageError says that the file does not hold what was written to it. It is refused as
+// a whole; nothing was changed.
+type DamageError = boltfile.DamageError
 
 // FormatError says that the file was written by another version of podfall.
 type FormatError struct {
@@ -90,7 +79,7 @@ func openFile(cfg Config) (*bbolt.DB, error) {
 		if db != nil {
 			damage = errors.Join(damage, db.Close())
 		}
-		return nil, damageError(damage)
+		return nil, damage
 	}
 	if err != nil {
 		return nil, openError(cfg.Path, err)
@@ -112,19 +101,6 @@ func options(cfg Config) *bbolt.Options {
 		NoFreelistSync: true, FreelistType: bbolt.FreelistMapType,
 		NoStatistics: true,
 	}
-}
-
-// damageError says in our words what boltfile has found.
-func damageError(err error) error {
-	var damage *boltfile.DamageError
-	if !errors.As(err, &damage) {
-		return err
-	}
-	record := damage.Record
-	if damage.Bucket != "" {
-		record = damage.Bucket + " " + record
-	}
-	return &DamageError{Path: damage.Path, Record: record, What: damage.What}
 }
 
 // openError says in our words why bbolt cannot open the file.
