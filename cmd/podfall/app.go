@@ -79,9 +79,8 @@ func dial(ctx context.Context, layout cluster.Layout, env client.Env, errs io.Wr
 	if err != nil {
 		return nil, fmt.Errorf("the cluster in %s does not answer; see podfall status: %w", layout.Root, err)
 	}
-	warn := func(text string) { fmt.Fprintf(errs, "Warning: %s\n", text) }
 	return &client.Session{
-		API:   podapi.New(conn, podapi.Config{Clock: env.Clock, Warn: warn}),
+		API:   podapi.New(conn, podapi.Config{Clock: env.Clock, Warn: client.Warner(errs)}),
 		Nodes: nodes{conn},
 		Close: conn.Close,
 	}, nil

@@ -31,28 +31,27 @@ type Record struct {
 	Ready bool `json:"ready,omitempty"`
 }
 
-// startOf reads the start time of a pid from the kernel.
-func startOf(pid int) (uint64, error) {
+// startOf reads from the kernel when a pid was started, and whether it has ended since
+// and only waits for its parent to notice.
+func startOf(pid int) (start uint64, ended bool, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	// The second field is the command in parentheses and may hold anything.
 	_, rest, found := strings.Cut(string(data[bytes.LastIndexByte(data, ')'):]), ") ")
 	fields := strings.Fields(rest)
 	if !found || len(fields) < 20 {
-		return 0, fmt.Errorf("pid %d: unreadable stat", pid)
+		return 0, false, fmt.Errorf("pid %d: unreadable stat", pid)
 	}
-	if fields[0] == "Z" {
-		return 0, fmt.Errorf("pid %d: %w", pid, fs.ErrNotExist)
-	}
-	return strconv.ParseUint(fields[19], 10, 64)
+	start, err = strconv.ParseUint(fields[19], 10, 64)
+	return start, fields[0] == "Z", err
 }
 
 // Alive reports whether the very process that was recorded still runs.
 func (r Record) Alive() bool {
-	start, err := startOf(r.PID)
-	return err == nil && start == r.Start
+	start, ended, err := startOf(r.PID)
+	return err == nil && !ended && start == r.Start
 }
 
 // Signal signals the very process that was recorded; os.ErrProcessDone when it is gone.
@@ -98,9 +97,9 @@ func (l Layout) Records() ([]Record, error) {
 	return records, nil
 }
 
-// record notes a process that has been started.
+// record notes a child that has been started, even if it has ended again already.
 func (l Layout) record(name string, pid int) (Record, error) {
-	start, err := startOf(pid)
+	start, _, err := startOf(pid)
 	if err != nil {
 		return Record{}, err
 	}

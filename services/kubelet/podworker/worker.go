@@ -30,7 +30,11 @@ type worker struct {
 	stopped   chan struct{} // closed when the containers have stopped
 	due       time.Time     // when Due is to be told; zero for never
 
-	// The rest belongs to the goroutine.
+	memory // of the goroutine alone
+}
+
+// memory is what a worker's goroutine keeps from one action to the next.
+type memory struct {
 	crashes  Crashes
 	lastSync time.Time
 	failures uint64
@@ -39,7 +43,7 @@ type worker struct {
 }
 
 func newWorker(cfg Config) *worker {
-	return &worker{cfg: cfg, crashes: Crashes{}, stopped: make(chan struct{}), interrupt: func() {}}
+	return &worker{cfg: cfg, memory: memory{crashes: Crashes{}}, stopped: make(chan struct{}), interrupt: func() {}}
 }
 
 // tell steps the machine and reports whether a goroutine has to be started for what it

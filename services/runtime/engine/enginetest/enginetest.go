@@ -83,13 +83,15 @@ type stage struct {
 func newStage(t *testing.T, e engine.Engine) *stage {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &stage{Engine: e, t: t, news: make(chan struct{}, 1), reports: map[string][]engine.Status{}}
-	ended := make(chan error, 1)
-	go func() { ended <- e.Run(ctx, s.report) }()
-	s.end = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := e.Run(ctx, s.report); err != nil {
 			t.Error("run:", err)
 		}
+	})
+	s.end = sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
 	})
 	t.Cleanup(s.end)
 	return s
