@@ -40,7 +40,7 @@ bench: build ## figures, each beside what it is to be measured against
 demo: build ## a three-node cluster, a graceful and a forced delete, explained on screen
 	sh examples/demo.sh bin/podfall
 
-generate: ## the Go of proto/*.proto, golden files and story files
+generate: ## the Go of proto/*.proto; golden files and stories are rewritten by go test -update
 	cd tools && GOWORK=off go run ./protogen ../proto
 
 fmt: $(TOOLS)/golangci-lint ## rewrite files to the format

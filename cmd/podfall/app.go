@@ -8,11 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/client"
@@ -26,7 +28,11 @@ type process struct {
 	variable  func(name string) string
 }
 
-const dataVariable = "PODFALL_DATA"
+const (
+	dataVariable = "PODFALL_DATA"
+	// dialLimit is how long a command waits for the bus.
+	dialLimit = 10 * time.Second
+)
 
 // newApp is every command there is, about the cluster in the layout.
 func newApp(p process, layout cluster.Layout) (*cli.App, error) {
@@ -73,7 +79,7 @@ func dial(ctx context.Context, layout cluster.Layout, env client.Env, errs io.Wr
 	if config.Seed, err = bus.LoadSeed(layout.Keys(), config.Identity); err != nil {
 		return nil, err
 	}
-	ctx, cancel := env.Clock.Timeout(ctx, podapi.DefaultTimeout)
+	ctx, cancel := clock.Clock{}.Timeout(ctx, dialLimit)
 	defer cancel()
 	conn, err := bus.Dial(ctx, config)
 	if err != nil {

@@ -125,8 +125,10 @@ func supervise(ctx context.Context, layout cluster.Layout, say func(string), rea
 	if err != nil {
 		return err
 	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // the terminal is gone
+	defer stop()
 	again := make(chan os.Signal, 1)
-	signal.Notify(again, syscall.SIGHUP)
+	signal.Notify(again, cluster.SignalAgain)
 	defer signal.Stop(again)
 	return cluster.NewSupervisor(layout, options, say).Run(ctx, again, ready)
 }

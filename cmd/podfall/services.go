@@ -18,6 +18,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/proto"
@@ -194,7 +195,7 @@ func writing(ctx context.Context, path string, s self, run func(context.Context,
 	err := run(ctx, func(addresses any) error {
 		data, err := json.Marshal(addresses)
 		if err == nil && path != "" {
-			err = os.WriteFile(path, data, 0o600)
+			err = cluster.WriteFile(path, data)
 		}
 		if err != nil {
 			cancel(err)

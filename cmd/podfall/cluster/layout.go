@@ -107,16 +107,24 @@ func (l Layout) create(options Options) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(l.options(), append(data, '\n'))
+	return WriteFile(l.options(), append(data, '\n'))
 }
 
-// writeFile replaces a file as a whole, or not at all.
-func writeFile(path string, data []byte) error {
-	temporary := path + ".new"
-	if err := os.WriteFile(temporary, data, 0o600); err != nil {
+// WriteFile replaces a file as a whole, or not at all, whatever happens meanwhile.
+func WriteFile(path string, data []byte) error {
+	temporary, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.new")
+	if err != nil {
 		return err
 	}
-	return os.Rename(temporary, path)
+	_, err = temporary.Write(data)
+	err = errors.Join(err, temporary.Sync(), temporary.Close())
+	if err == nil {
+		err = os.Rename(temporary.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temporary.Name()))
+	}
+	return nil
 }
 
 // Addresses is where the cluster's network listens; an error when it has not said yet.

@@ -40,6 +40,8 @@ func (l Layout) Create(asked Options, keys func(Layout, Options) error) (Options
 // differs names the first option that is not as asked.
 func (o Options) differs(asked Options) string {
 	switch {
+	case o.Name != asked.Name:
+		return fmt.Sprintf("name (%s, not %s)", o.Name, asked.Name)
 	case len(o.Nodes) != len(asked.Nodes):
 		return fmt.Sprintf("number of nodes (%d, not %d)", len(o.Nodes), len(asked.Nodes))
 	case o.Speed != asked.Speed:
@@ -148,6 +150,9 @@ func (l Layout) supervisor() (Record, error) {
 	return Record{}, nil
 }
 
+// SignalAgain asks a supervisor to start what has ended.
+const SignalAgain = syscall.SIGUSR1
+
 // startAgain asks the supervisor to start what has ended, and waits until all is ready.
 func (l Layout) startAgain(ctx context.Context, supervisor Record, progress func(string)) error {
 	options, err := l.Load()
@@ -158,7 +163,7 @@ func (l Layout) startAgain(ctx context.Context, supervisor Record, progress func
 	if err != nil {
 		return err
 	}
-	if err := supervisor.Signal(syscall.SIGHUP); err != nil {
+	if err := supervisor.Signal(SignalAgain); err != nil {
 		return err
 	}
 	for _, stage := range Plan(l, options) {

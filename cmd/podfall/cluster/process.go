@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/podfall/podfall/internal/clock"
 )
 
 // readyFD is the descriptor of the pipe on which a child says that it is ready.
@@ -112,7 +114,7 @@ func (l Layout) note(record Record) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(l.recordFile(record.Name), data)
+	return WriteFile(l.recordFile(record.Name), data)
 }
 
 // child is a process that the supervisor started.
@@ -205,12 +207,19 @@ func (l Layout) lastLines(name string, count int) []string {
 	return lines
 }
 
+// startLimit is how long a process may take to be ready.
+const startLimit = time.Minute
+
 // awaitReady waits until the child has written its line on the pipe.
 func awaitReady(ctx context.Context, member Member, ready *os.File) error {
+	ctx, cancel := clock.Clock{}.Timeout(ctx, startLimit)
+	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	line, err := bufio.NewReader(ready).ReadString('\n')
 	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("%s is not ready after %v", member.Name, startLimit)
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:

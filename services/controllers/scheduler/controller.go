@@ -35,27 +35,28 @@ type Controller struct {
 	recorder Recorder
 	log      *slog.Logger
 	inbox    chan input
-	bindings chan binding
+	// outbox holds decisions that are to be carried out.
+	outbox chan verdict
 }
 
-// binders is how many bindings may be under way at once.
+// binders is how many decisions may be carried out at once.
 const binders = 16
 
 // New is a scheduler that has not begun; see Run.
 func New(api API, recorder Recorder, log *slog.Logger) *Controller {
 	return &Controller{
 		api: api, recorder: recorder, log: log,
-		inbox: make(chan input), bindings: make(chan binding, binders),
+		inbox: make(chan input), outbox: make(chan verdict, binders),
 	}
 }
 
 // input changes what the scheduler believes.
 type input func(*State)
 
-// binding is a decision that is being carried out.
-type binding struct {
-	pod  *corev1.Pod
-	node string
+// verdict is a decision about a pod.
+type verdict struct {
+	pod *corev1.Pod
+	Decision
 }
 
 // Run schedules until ctx ends.
@@ -69,7 +70,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		parts.Go(func() { _ = c.api.Follow(ctx, podapi.Target{Kind: kindOf(kind)}, metav1.ListOptions{}, sink) })
 	}
 	for range binders {
-		parts.Go(func() { c.bindAll(ctx) })
+		parts.Go(func() { c.carryOutAll(ctx) })
 	}
 	state := NewState()
 	for {
@@ -91,22 +92,41 @@ func (c *Controller) schedule(ctx context.Context, state *State) {
 		switch decision.Outcome {
 		case Bind:
 			state.Place(pod, decision.Node)
-			for sent := false; !sent; {
-				select {
-				case <-ctx.Done():
-					return
-				case change := <-c.inbox:
-					change(state)
-				case c.bindings <- binding{pod: pod, node: decision.Node}:
-					sent = true
-				}
-			}
 		case Wait:
 			state.Wait(pod)
-			c.refused(ctx, pod, decision.Message)
 		case Skip:
-			c.recorder.Event(pod, corev1.EventTypeWarning, "FailedScheduling", decision.Message)
 		case Gated:
+			continue
+		}
+		for sent := false; !sent; {
+			select {
+			case <-ctx.Done():
+				return
+			case change := <-c.inbox:
+				change(state)
+			case c.outbox <- verdict{pod, decision}:
+				sent = true
+			}
+		}
+	}
+}
+
+// carryOutAll carries out decisions until ctx ends.
+func (c *Controller) carryOutAll(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case next := <-c.outbox:
+			switch next.Outcome {
+			case Bind:
+				c.bind(ctx, next.pod, next.Node)
+			case Wait:
+				c.refused(ctx, next.pod, next.Message)
+			case Skip:
+				c.recorder.Event(next.pod, corev1.EventTypeWarning, "FailedScheduling", next.Message)
+			case Gated:
+			}
 		}
 	}
 }
@@ -134,36 +154,24 @@ func (c *Controller) refused(ctx context.Context, pod *corev1.Pod, message strin
 	}
 }
 
-// bindAll carries out decisions until ctx ends.
-func (c *Controller) bindAll(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case next := <-c.bindings:
-			c.bind(ctx, next)
-		}
-	}
-}
-
 // bind stores one decision. A refused one is taken back: a pod that is gone, deleting
 // or bound by someone else (API-80) is dropped, any other is decided about again.
-func (c *Controller) bind(ctx context.Context, next binding) {
-	_, err := c.api.Create(ctx, target(next.pod, "binding"), &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: next.pod.Namespace, Name: next.pod.Name, UID: next.pod.UID},
-		Target:     corev1.ObjectReference{Kind: "Node", Name: next.node},
+func (c *Controller) bind(ctx context.Context, pod *corev1.Pod, node string) {
+	_, err := c.api.Create(ctx, target(pod, "binding"), &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
 	}, metav1.CreateOptions{})
-	name := next.pod.Namespace + "/" + next.pod.Name
+	name := pod.Namespace + "/" + pod.Name
 	if err == nil {
-		c.recorder.Event(next.pod, corev1.EventTypeNormal, "Scheduled", "Successfully assigned "+name+" to "+next.node)
+		c.recorder.Event(pod, corev1.EventTypeNormal, "Scheduled", "Successfully assigned "+name+" to "+node)
 		return
 	}
-	c.log.WarnContext(ctx, "binding refused", "pod", name, "node", next.node, "error", err)
+	c.log.WarnContext(ctx, "binding refused", "pod", name, "node", node, "error", err)
 	again := !apierrors.IsNotFound(err) && !apierrors.IsConflict(err)
 	c.sendBack(ctx, func(state *State) {
-		state.Free(next.pod.UID)
+		state.Free(pod.UID)
 		if again {
-			state.Reconsider(next.pod)
+			state.Reconsider(pod)
 		}
 	})
 }
