@@ -5,15 +5,17 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 podfall=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
-PODFALL_DATA=$(mktemp -d)/cluster
+scratch=$(mktemp -d)
+PODFALL_DATA=$scratch/cluster
 export PODFALL_DATA
-watcher=
+rows=$scratch/rows
+watchers=
 
 finish() {
 	status=$?
-	[ -z "$watcher" ] || kill "$watcher" 2>/dev/null || true
-	"$podfall" down --purge >/dev/null 2>&1 || true
-	rmdir "$(dirname "$PODFALL_DATA")" 2>/dev/null || true
+	[ -z "$watchers" ] || kill $watchers 2>/dev/null || true
+	"$podfall" down >/dev/null 2>&1 || true
+	rm -rf "$scratch"
 	exit "$status"
 }
 trap finish EXIT
@@ -21,6 +23,22 @@ trap 'exit 130' INT TERM
 
 say() { printf '\n\033[1m# %s\033[0m\n' "$*"; }
 run() { printf '$ podfall %s\n' "$*"; "$podfall" "$@"; }
+
+# watch shows each event of one pod on the screen, as it comes; watched waits for the last.
+watch() {
+	"$podfall" get pods --watch --output-watch-events --field-selector "metadata.name=$1" >"$rows" &
+	watchers=$!
+	until grep -q "$1" "$rows"; do sleep 0.05; done
+	tail -n +1 -f "$rows" &
+	watchers="$watchers $!"
+}
+watched() {
+	until grep -q DELETED "$rows"; do sleep 0.05; done
+	sleep 1.1 # tail looks once a second
+	kill $watchers 2>/dev/null || true
+	wait $watchers 2>/dev/null || true
+	watchers=
+}
 
 say "A cluster: a bus, an apiserver, controllers, and a kubelet and a runtime per node"
 run up --nodes 3 --detach
@@ -35,23 +53,17 @@ run get pods -o wide
 
 say "GRACEFUL: round 1 marks the pod with a deadline, round 2 stops it on its node,
 # round 3 confirms and removes. Each row is one event that every watcher sees."
-"$podfall" get pods --watch-only --output-watch-events --field-selector metadata.name=minio &
-watcher=$!
+watch minio
 run delete pod minio
-kill "$watcher" 2>/dev/null || true
-wait "$watcher" 2>/dev/null || true
-watcher=
+watched
 run events --for pod/minio
 
 say "FORCED: the object goes at once; nobody waits for the node. The container ignores
 # SIGTERM, so the runtime kills it 2 s later, when the API has long forgotten the pod."
-"$podfall" get pods --watch-only --output-watch-events --field-selector metadata.name=stubborn &
-watcher=$!
+watch stubborn
 run delete pod stubborn --force --grace-period=0
+watched
 run get pods
-kill "$watcher" 2>/dev/null || true
-wait "$watcher" 2>/dev/null || true
-watcher=
 
 say "What the node did meanwhile, as its runtime wrote it down"
 until grep -q 'container exited.*default/stubborn' "$PODFALL_DATA"/log/runtime-*.log; do sleep 0.1; done
