@@ -201,7 +201,7 @@ func (m *Manager) names(dir string) []string {
 	if err != nil {
 		return []string{err.Error()} // what cannot be read is not known to be unmounted
 	}
-	defer f.Close() //nolint:errcheck // only read from
+	defer f.Close()
 	names, err := f.Readdirnames(-1)
 	if err != nil {
 		return []string{err.Error()}
