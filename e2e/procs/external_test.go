@@ -18,8 +18,6 @@ import (
 )
 
 // natsServer builds the stock server once.
-//
-//nolint:gochecknoglobals // one build for all tests of the package
 var natsServer = sync.OnceValues(func() (string, error) {
 	binary := filepath.Join(filepath.Dir(podfall), "nats-server")
 	out, err := exec.Command("go", "build", "-o", binary, "github.com/nats-io/nats-server/v2").CombinedOutput()

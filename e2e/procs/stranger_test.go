@@ -1,0 +1,238 @@
+package procs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	protobuf "google.golang.org/protobuf/proto"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	layouts "github.com/podfall/podfall/cmd/podfall/cluster"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// stranger is a connection to a bus that keeps to none of podfall's rules.
+type stranger struct {
+	t       *testing.T
+	id      proto.Identity
+	nc      *nats.Conn
+	refused chan error
+	asked   int
+}
+
+// knock connects with the key of an identity, and returns why that is refused.
+func knock(t *testing.T, at, keys string, id proto.Identity) (*stranger, error) {
+	t.Helper()
+	key, err := nats.NkeyOptionFromSeed(filepath.Join(keys, id.Token()+".nk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stranger{t: t, id: id, refused: make(chan error, 100)}
+	s.nc, err = nats.Connect(at, key, nats.NoReconnect(), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		s.refused <- err
+	}))
+	if err == nil {
+		t.Cleanup(s.nc.Close)
+	}
+	return s, err
+}
+
+// intrude is knock for a key that is good.
+func intrude(t *testing.T, at, keys string, id proto.Identity) *stranger {
+	t.Helper()
+	s, err := knock(t, at, keys, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// ask sends data and returns the one answer that comes.
+func (s *stranger) ask(to proto.Identity, subject string, data []byte) ([]byte, error) {
+	s.t.Helper()
+	s.asked++
+	reply := proto.ReplySubject(s.id, to, fmt.Sprintf("stranger.%d", s.asked))
+	answers, err := s.nc.SubscribeSync(reply)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answers.Unsubscribe() }() // in vain when the connection is gone
+	if err := s.nc.PublishRequest(subject, reply, data); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
+	msg, err := answers.NextMsgWithContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if msg.Header.Get("Status") == "503" {
+		return nil, nats.ErrNoResponders
+	}
+	return msg.Data, nil
+}
+
+// api asks the apiserver and returns the Status that it answers with.
+func (s *stranger) api(subject string, data []byte) *metav1.Status {
+	s.t.Helper()
+	raw, err := s.ask(proto.APIServer, subject, data)
+	if err != nil {
+		s.t.Errorf("%.100s: %v", subject, err)
+		return &metav1.Status{}
+	}
+	answer := &proto.Response{}
+	if err := protobuf.Unmarshal(raw, answer); err != nil {
+		s.t.Errorf("%.100s: unreadable answer: %v", subject, err)
+		return &metav1.Status{}
+	}
+	decoded, err := kinds.DecodeAny(answer.GetItem().GetObject())
+	status, ok := decoded.(*metav1.Status)
+	if !ok || status.Code != answer.GetCode() {
+		s.t.Errorf("%.100s: answered with code %d and %v (%v), want a Status", subject, answer.GetCode(), decoded, err)
+		return &metav1.Status{}
+	}
+	return status
+}
+
+// expect checks that the bus itself refuses what do does.
+func (s *stranger) expect(want string, do func() error) {
+	s.t.Helper()
+	err := do()
+	if err == nil {
+		err = s.nc.FlushWithContext(s.bounded())
+	}
+	if err == nil {
+		select {
+		case err = <-s.refused:
+		case <-s.bounded().Done():
+		}
+	}
+	if err == nil || !strings.Contains(err.Error(), want) {
+		s.t.Errorf("got %v, want a refusal that says %q", err, want)
+	}
+}
+
+func (s *stranger) bounded() context.Context {
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	s.t.Cleanup(cancel)
+	return ctx
+}
+
+// address is where the cluster's keys are, and its hub.
+func (c *cluster) address() (keys, hub string) {
+	c.t.Helper()
+	layout := layouts.Layout{Root: c.data}
+	addresses, err := layout.Addresses()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return layout.Keys(), addresses.Hub[0]
+}
+
+// nodeBus is where a node's private bus listens.
+func nodeBus(t *testing.T, c *cluster, node string) string {
+	t.Helper()
+	var at struct {
+		URL string `json:"url"`
+	}
+	data, err := os.ReadFile(filepath.Join(c.data, "run", "runtime-"+node+".json"))
+	if err == nil {
+		err = json.Unmarshal(data, &at)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at.URL
+}
+
+// inventory is everything that is stored: each object with its version, but for what
+// changes by itself.
+func inventory(t *testing.T, api client) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, kind := range kinds.All() {
+		list, err := api.List(t.Context(), podapi.Target{Kind: kind}, metav1.ListOptions{})
+		if kind.Resource == "events" || apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			t.Fatalf("list %s: %v", kind.Resource, err)
+		}
+		for _, item := range list.Items {
+			version := item.GetResourceVersion()
+			if kind.Resource == "leases" || kind.Resource == "nodes" {
+				version = "" // heartbeats
+			}
+			found[kind.GroupResource().String()+" "+item.GetNamespace()+"/"+item.GetName()] = version
+		}
+	}
+	return found
+}
+
+// pids are those of the cluster's processes; all must run.
+func (c *cluster) pids() map[string]int {
+	c.t.Helper()
+	var status struct {
+		Processes []struct {
+			Name  string
+			PID   int
+			State string
+		}
+	}
+	if err := json.Unmarshal([]byte(c.must("status", "-o", "json")), &status); err != nil {
+		c.t.Fatal(err)
+	}
+	pids := map[string]int{}
+	for _, process := range status.Processes {
+		pids[process.Name] = process.PID
+		if process.State != "running" {
+			c.t.Errorf("%s is %s", process.Name, process.State)
+		}
+	}
+	return pids
+}
+
+func (c *cluster) samePIDs(before map[string]int) {
+	c.t.Helper()
+	if after := c.pids(); !maps.Equal(before, after) {
+		c.t.Errorf("processes were %v, and are %v", before, after)
+	}
+}
+
+// unharmed checks that nothing is stored that was not, that every process is the one it
+// was, none has panicked, and that the cluster still does its work.
+func (c *cluster) unharmed(api client, before map[string]string, pids map[string]int) {
+	c.t.Helper()
+	t, ok := c.t.(*testing.T)
+	if !ok {
+		c.t.Fatal("not a test")
+	}
+	after := inventory(t, api)
+	for name, version := range after {
+		if was, known := before[name]; !known || was != version {
+			t.Errorf("%s is at version %q, and was at %q", name, version, was)
+		}
+	}
+	for name := range before {
+		if _, there := after[name]; !there {
+			t.Errorf("%s is gone", name)
+		}
+	}
+	c.samePIDs(pids)
+	if log := c.log("apiserver"); strings.Contains(log, "panic") {
+		t.Errorf("the apiserver has panicked:\n%s", log)
+	}
+	c.pod("still-working", "on TERM exits 0 after 0s", 1)
+	c.must("delete", "pod", "still-working")
+}
