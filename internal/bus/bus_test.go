@@ -1,12 +1,17 @@
 package bus_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -307,6 +312,99 @@ func TestCredentials(t *testing.T) {
 		}
 		conn.Close()
 	}
+}
+
+// A seed appears whole or not at all: of many who make it at the same time one wins, and
+// nobody reads a half.
+func TestCredentialsAreMadeOnce(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "credentials")
+	var ids []proto.Identity
+	for i := range 12 {
+		ids = append(ids, proto.Node(fmt.Sprint("n", i)))
+	}
+	var made [8][]bus.User
+	var running sync.WaitGroup
+	for i := range made {
+		running.Go(func() {
+			var err error
+			if made[i], err = bus.WriteCredentials(dir, ids...); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	running.Wait()
+	for _, users := range made {
+		if !slices.Equal(users, made[0]) {
+			t.Errorf("one got %v, another %v", users, made[0])
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != len(ids) {
+		t.Errorf("%d files, %v, want %d", len(entries), err, len(ids))
+	}
+	// What one who was killed leaves behind is nobody's seed.
+	if err := os.WriteFile(filepath.Join(dir, "node:n99.nk.new-XYZ"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if users, err := bus.WriteCredentials(dir, proto.Node("n99")); err != nil || len(users) != 1 {
+		t.Errorf("after one was killed: %v, %v", users, err)
+	}
+	if users, err := bus.LoadUsers(dir); err != nil || len(users) != len(ids)+1 {
+		t.Errorf("LoadUsers: %d, %v", len(users), err)
+	}
+}
+
+// A bus that knows no keys lets anyone be anyone: who has a key is told that it was not
+// asked for.
+func TestABusWithoutKeysIsWarnedOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seed, public, err := bus.NewKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, users := range map[string][]bus.User{"open": nil, "closed": {{Identity: ann, Public: public}}} {
+			server := startServer(t, bus.ServerConfig{Port: bus.InProcessOnly, Users: users})
+			var log bytes.Buffer
+			conn, err := bus.Dial(bounded(t), bus.Config{
+				InProcess: server.InProcessConn, Identity: ann, Seed: seed, Log: slog.New(slog.NewTextHandler(&log, nil)),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.Close()
+			if warned := strings.Contains(log.String(), "level=WARN"); warned != (users == nil) {
+				t.Errorf("%s bus: warned %v: %s", name, warned, &log)
+			}
+		}
+	})
+}
+
+// A request whose time is over before it is sent is not sent.
+func TestALateRequestIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := inProcess(t)
+		var calls atomic.Int32
+		s.serve(s.dial(proto.APIServer), func(ctx context.Context, call *bus.Call) {
+			calls.Add(1)
+			echo(ctx, call)
+		})
+		conn := s.dial(ann)
+		const subject = "api.client:ann.get.pods._._"
+		s.await(conn, subject)
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := conn.Request(over, proto.APIServer, subject, nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("Request: %v, want %v", err, context.Canceled)
+		}
+		for _, err := range conn.Stream(over, proto.APIServer, subject, nil) {
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("Stream: %v, want %v", err, context.Canceled)
+			}
+		}
+		synctest.Wait()
+		if n := calls.Load(); n != 0 {
+			t.Errorf("%d requests were sent", n)
+		}
+	})
 }
 
 func TestExposedCredentialsAreRefused(t *testing.T) {

@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -56,26 +57,50 @@ func WriteCredentials(dir string, ids ...proto.Identity) ([]User, error) {
 	return users, nil
 }
 
+// ensureSeed is who has the seed of id, which is made if there is none. Whoever makes it
+// first wins; a file under the name of a seed holds all of it.
 func ensureSeed(root *os.Root, id proto.Identity) (User, error) {
-	file, err := root.OpenFile(id.Token()+seedSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		seed, err := readSeed(root, id)
-		if err != nil {
-			return User{}, err
+	seed, err := readSeed(root, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = makeSeed(root, id.Token()+seedSuffix); err == nil || errors.Is(err, fs.ErrExist) {
+			seed, err = readSeed(root, id)
 		}
-		return userOf(id, seed)
 	}
 	if err != nil {
 		return User{}, err
 	}
-	seed, public, err := NewKey()
-	if err == nil {
-		_, err = file.Write(append(seed, '\n'))
+	return userOf(id, seed)
+}
+
+// makeSeed writes a new seed beside name and links it there once it is on disk, so that
+// being killed in between leaves no half of a seed. A file of that name is not replaced.
+func makeSeed(root *os.Root, name string) error {
+	seed, _, err := NewKey()
+	if err != nil {
+		return err
 	}
-	if err := errors.Join(err, file.Close()); err != nil {
-		return User{}, err
+	draft := name + ".new-" + rand.Text()
+	if err := writeSynced(root, draft, append(seed, '\n')); err != nil {
+		return errors.Join(err, root.Remove(draft))
 	}
-	return User{Identity: id, Public: public}, nil
+	return errors.Join(root.Link(draft, name), root.Remove(draft), syncDir(root))
+}
+
+func writeSynced(root *os.Root, name string, data []byte) error {
+	file, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	return errors.Join(err, file.Sync(), file.Close())
+}
+
+func syncDir(root *os.Root) error {
+	dir, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // LoadSeed reads the seed of id, and refuses it with [ErrExposed] when others than its

@@ -22,7 +22,8 @@ import (
 // no third party can answer.
 type inbox struct {
 	self  string // "r.<self>."
-	conn  string // ".<connection>."
+	id    proto.Identity
+	conn  string // "<connection>."
 	token string // our identity as a token
 	mu    sync.Mutex
 	next  uint64
@@ -42,26 +43,21 @@ type ear interface {
 }
 
 func (in *inbox) init(id proto.Identity, conn string) {
-	in.token = id.Token()
+	in.id, in.token = id, id.Token()
 	in.self = proto.RootReply + "." + in.token + "."
-	in.conn = "." + conn + "."
+	in.conn = conn + "."
 	in.ears = map[uint64]ear{}
 }
 
 // subject is what the connection subscribes to.
-func (in *inbox) subject() string { return in.self + "*" + in.conn + "*" }
+func (in *inbox) subject() string { return in.self + "*." + in.conn + "*" }
 
 // add registers what build makes for a new subject on which only from may speak.
-func (in *inbox) add(from string, build func(subject string) ear) uint64 {
+func (in *inbox) add(from proto.Identity, build func(subject string) ear) uint64 {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.next++
-	var room [128]byte
-	subject := append(room[:0], in.self...)
-	subject = append(subject, from...)
-	subject = append(subject, in.conn...)
-	subject = strconv.AppendUint(subject, in.next, 36)
-	in.ears[in.next] = build(string(subject))
+	in.ears[in.next] = build(proto.ReplySubject(in.id, from, in.conn+strconv.FormatUint(in.next, 36)))
 	return in.next
 }
 

@@ -83,9 +83,10 @@ func (a *answer) fail(err error) {
 
 // Request sends data to whoever serves subject as identity to, and returns its answer.
 // Nothing that another identity sends is taken for it. It fails at once when nobody
-// serves the subject or the connection is down, and with ctx's error when ctx ends.
+// serves the subject or the connection is down, and with ctx's error when ctx ends;
+// when it has ended before, nothing is sent.
 func (c *Conn) Request(ctx context.Context, to proto.Identity, subject string, data []byte) ([]byte, error) {
-	a, number, err := c.ask(to, subject, data, 1)
+	a, number, err := c.ask(ctx, to, subject, data, 1)
 	if err != nil {
 		return nil, fmt.Errorf("request %s: %w", subject, err)
 	}
@@ -107,10 +108,15 @@ func (c *Conn) Request(ctx context.Context, to proto.Identity, subject string, d
 	}
 }
 
-// ask sends a request and registers who waits for its answer.
-func (c *Conn) ask(to proto.Identity, subject string, data []byte, room int) (*answer, uint64, error) {
+// ask sends a request, unless it is too late, and registers who waits for its answer.
+func (c *Conn) ask(
+	ctx context.Context, to proto.Identity, subject string, data []byte, room int,
+) (*answer, uint64, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, 0, err
+	}
 	var a *answer
-	number := c.inbox.add(to.Token(), func(reply string) ear {
+	number := c.inbox.add(to, func(reply string) ear {
 		a = newAnswer(reply, subject, room)
 		return a
 	})
@@ -126,7 +132,7 @@ func (c *Conn) ask(to proto.Identity, subject string, data []byte, room int) (*a
 // stop. The last pair may be an error: the parts before it are not the whole answer.
 func (c *Conn) Stream(ctx context.Context, to proto.Identity, subject string, data []byte) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		a, number, err := c.ask(to, subject, data, window+1)
+		a, number, err := c.ask(ctx, to, subject, data, window+1)
 		if err != nil {
 			yield(nil, fmt.Errorf("stream %s: %w", subject, err))
 			return

@@ -40,7 +40,7 @@ type Call struct {
 
 	conn   *Conn
 	reply  string
-	from   string
+	from   proto.Identity
 	ended  bool
 	number uint64
 	credit *credit
@@ -156,19 +156,23 @@ func (d *desk) answer(ctx context.Context, msg *nats.Msg) {
 	d.handle(ctx, call)
 }
 
-// requester is who gets the answer to msg, as a token. It must be who asked where the
-// subject says who that is, and only we may be named as the one who answers.
-func (c *Conn) requester(msg *nats.Msg) (token string, ok bool) {
+// requester is who gets the answer to msg. It must be who asked where the subject says
+// who that is, and only we may be named as the one who answers.
+func (c *Conn) requester(msg *nats.Msg) (id proto.Identity, ok bool) {
 	rest, ok := strings.CutPrefix(msg.Reply, proto.RootReply+".")
 	if !ok {
 		return "", false
 	}
-	token, rest, ok = strings.Cut(rest, ".")
+	token, rest, ok := strings.Cut(rest, ".")
 	if !ok || !strings.HasPrefix(rest, c.inbox.token+".") {
 		return "", false
 	}
+	id, err := proto.ParseIdentity(token)
+	if err != nil || id.Token() != token {
+		return "", false
+	}
 	asked, ok := strings.CutPrefix(msg.Subject, proto.RootAPI+".")
-	return token, !ok || strings.HasPrefix(asked, token+".")
+	return id, !ok || strings.HasPrefix(asked, token+".")
 }
 
 // errEnded is a handler's mistake: it went on after the last part.

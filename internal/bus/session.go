@@ -78,7 +78,10 @@ func (c *Conn) connector(ctx context.Context, cfg Config) (func() (*session, err
 		s, err := open(urls, proven)
 		if errors.Is(err, nats.ErrNkeysNotSupported) {
 			// Such a server would not know one key from another.
-			return open(urls, options)
+			if s, err = open(urls, options); err == nil {
+				c.log.WarnContext(ctx, "bus asks for no keys, so anyone who reaches it can pose as any identity",
+					"identity", c.id)
+			}
 		}
 		return s, err
 	}, nil
