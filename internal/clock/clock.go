@@ -64,6 +64,13 @@ func (c Clock) Wall(d time.Duration) time.Duration {
 	return max(time.Duration(float64(d)/c.rate), 1)
 }
 
+// WallWithin is how long an interval of d takes on the wall when it must not be longer
+// there than d itself, nor shorter than least: a slow clock makes nobody wait for ever,
+// and a fast one makes no machine faster.
+func (c Clock) WallWithin(least, d time.Duration) time.Duration {
+	return max(min(c.Wall(d), d), least)
+}
+
 // Timer fires once after d of cluster time. Stop it when it is not needed.
 func (c Clock) Timer(d time.Duration) *time.Timer { return time.NewTimer(c.Wall(d)) }
 

@@ -76,3 +76,15 @@ func TestShortWaitsStayWaits(t *testing.T) {
 		t.Errorf("Wall(1ns) = %v, want 1ns", got)
 	}
 }
+
+func TestWallWithin(t *testing.T) {
+	for rate, want := range map[float64]time.Duration{0.5: 10 * time.Second, 1: 10 * time.Second, 2: 5 * time.Second, 60: 2 * time.Second} {
+		clk, err := At(time.Unix(0, 0), rate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := clk.WallWithin(2*time.Second, 10*time.Second); got != want {
+			t.Errorf("at rate %v: %v, want %v", rate, got, want)
+		}
+	}
+}

@@ -95,6 +95,9 @@ type attempt func(ctx context.Context, patience time.Duration, data []byte) erro
 // attempts sends one request, under one operation id, until try gets an answer or the
 // call's time is over.
 func (c *Client) attempts(ctx context.Context, what call, try attempt) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
+	}
 	limit := c.limit()
 	data, err := c.envelope(what, within(ctx, limit))
 	if err != nil {
@@ -131,20 +134,24 @@ func within(ctx context.Context, limit time.Duration) time.Duration {
 	return limit
 }
 
-// envelope is the request as it goes onto the bus, unchanged however often.
+// envelope is the request as it goes onto the bus, unchanged however often. It always has
+// a deadline: without one the apiserver would carry it out however late it came, so what
+// has no time left is not sent.
 func (c *Client) envelope(what call, limit time.Duration) ([]byte, error) {
+	if limit <= 0 {
+		return nil, context.DeadlineExceeded
+	}
 	options, err := what.options.Marshal()
 	if err != nil {
 		return nil, err
 	}
+	cluster := time.Duration(float64(limit) * c.cfg.Clock.Rate())
 	request := &proto.Request{
 		Version: proto.Version, Operation: c.cfg.Operation(), Boot: string(c.cfg.Boot),
 		Options: options, ContentType: what.contentType, Body: what.body,
 		ApiVersion: what.target.Kind.GroupVersion().String(),
-	}
-	if limit > 0 {
-		cluster := time.Duration(float64(limit) * c.cfg.Clock.Rate())
-		request.DeadlineUnixNano = c.cfg.Clock.Now().Add(cluster).UnixNano()
+
+		DeadlineUnixNano: c.cfg.Clock.Now().Add(cluster).UnixNano(),
 	}
 	if what.list != nil {
 		if request.ListOptions, err = what.list.Marshal(); err != nil {

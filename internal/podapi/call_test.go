@@ -169,6 +169,34 @@ func TestARequestIsRepeatedUnderOneOperation(t *testing.T) {
 	})
 }
 
+// late is a context whose deadline has passed but which has not noticed.
+type late struct{ context.Context }
+
+func (late) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
+
+// A request without a deadline would be carried out whenever it came.
+func TestACallThatIsTooLateIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := &scripted{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
+			return ok(podItem(t, "web", 7)), nil
+		}}
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		c := newClient(link, Config{})
+		for want, ctx := range map[error]context.Context{context.DeadlineExceeded: late{t.Context()}, context.Canceled: over} {
+			if _, err := c.Delete(ctx, web, metav1.DeleteOptions{}); !errors.Is(err, want) {
+				t.Errorf("Delete: %v, want %v", err, want)
+			}
+			if _, err := c.List(ctx, Target{Kind: podKind}, metav1.ListOptions{}); !errors.Is(err, want) {
+				t.Errorf("List: %v, want %v", err, want)
+			}
+		}
+		if len(link.asked) != 0 {
+			t.Errorf("%d requests were sent, the first with deadline %d", len(link.asked), link.asked[0].GetDeadlineUnixNano())
+		}
+	})
+}
+
 func TestOperationsDiffer(t *testing.T) {
 	link := &scripted{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
 		return ok(podItem(t, "web", 7)), nil

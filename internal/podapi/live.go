@@ -14,7 +14,7 @@ import (
 )
 
 func (r *reader) heartbeat() time.Duration {
-	return onWall(r.client.cfg.Clock, r.client.cfg.Heartbeat, 100*time.Millisecond)
+	return r.client.cfg.Clock.WallWithin(100*time.Millisecond, r.client.cfg.Heartbeat)
 }
 
 // beat reads the live stream for the time of a heartbeat, and reports whether there
@@ -114,7 +114,7 @@ func (r *reader) attend(ctx context.Context) error {
 // reader. A renewal that is lost is made up for by the next, or by the silence that
 // follows.
 func (r *reader) renew(ctx context.Context) {
-	every := onWall(r.client.cfg.Clock, renewEvery, 2*time.Second)
+	every := r.client.cfg.Clock.WallWithin(2*time.Second, renewEvery)
 	what := call{verb: proto.VerbWatch, target: r.target, options: &metav1.ListOptions{
 		LabelSelector: r.options.LabelSelector, FieldSelector: r.options.FieldSelector,
 	}}

@@ -2,17 +2,10 @@ package podapi
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-
 	"github.com/podfall/podfall/proto"
-	"github.com/podfall/podfall/proto/kinds"
 )
 
 func TestCursorAdmits(t *testing.T) {
@@ -93,71 +86,5 @@ func TestATargetIsNamed(t *testing.T) {
 		if got := target.String(); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-	}
-}
-
-func podOf(name string, uid types.UID, revision string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: uid, ResourceVersion: revision}}
-}
-
-func TestStore(t *testing.T) {
-	s := NewStore()
-	if s.HasSynced() {
-		t.Error("synced before the first list")
-	}
-	changed := s.Changed()
-	s.Replace([]kinds.Object{podOf("b", "1", "3"), podOf("a", "2", "4")}, "5")
-	told(t, changed, "a list")
-	told(t, s.Synced(), "being filled")
-	if err := s.WaitSynced(t.Context()); err != nil || !s.HasSynced() {
-		t.Errorf("not synced: %v", err)
-	}
-	holds(t, s, "5", "a/2", "b/1")
-
-	changed = s.Changed()
-	s.Apply(watch.Event{Type: watch.Modified, Object: podOf("b", "3", "6")}) // recreated under its name
-	told(t, changed, "a change")
-	holds(t, s, "6", "a/2", "b/3")
-	if _, there := s.ByUID("1"); there {
-		t.Error("the old UID is still there")
-	}
-	if obj, there := s.ByUID("3"); !there || obj.GetName() != "b" {
-		t.Error("the new UID is not there")
-	}
-
-	s.Apply(watch.Event{Type: watch.Deleted, Object: podOf("a", "2", "7")})
-	holds(t, s, "7", "b/3")
-	if _, there := s.Get("ns", "a"); there {
-		t.Error("the deleted is still there")
-	}
-	changed = s.Changed()
-	s.Apply(watch.Event{Type: watch.Bookmark, Object: podOf("", "", "9")})
-	holds(t, s, "7", "b/3")
-	select {
-	case <-changed:
-		t.Error("told of a bookmark")
-	default:
-	}
-	s.Replace(nil, "12")
-	holds(t, s, "12")
-}
-
-func told(t *testing.T, changed <-chan struct{}, what string) {
-	t.Helper()
-	select {
-	case <-changed:
-	default:
-		t.Errorf("not told of %s", what)
-	}
-}
-
-func holds(t *testing.T, s *Store, at string, want ...string) {
-	t.Helper()
-	var got []string
-	for _, obj := range s.List() {
-		got = append(got, obj.GetName()+"/"+string(obj.GetUID()))
-	}
-	if fmt.Sprint(got) != fmt.Sprint(want) || s.ResourceVersion() != at || s.Len() != len(want) {
-		t.Errorf("holds %v at %s, want %v at %s", got, s.ResourceVersion(), want, at)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/proto"
 )
 
@@ -103,12 +102,6 @@ func startsBehind(opts metav1.ListOptions) uint64 {
 		return 0
 	}
 	return revision
-}
-
-// onWall is how long an interval of the watch protocol takes on the wall: as long as
-// on the cluster's clock, but no longer than it says and no shorter than least.
-func onWall(clk clock.Clock, d, least time.Duration) time.Duration {
-	return max(min(clk.Wall(d), d), least)
 }
 
 // watcher is the consumer's end of a watch.

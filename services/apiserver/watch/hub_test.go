@@ -204,8 +204,8 @@ func TestASequenceIsNeverUsedAgain(t *testing.T) {
 		rig.beat()
 	}
 	rig.groups.drop(time.Now().Add(time.Hour))
-	if rig.Groups() != 0 || len(rig.groups.byResource) != 0 {
-		t.Fatalf("%d groups are left", rig.Groups())
+	if rig.GroupsForTest() != 0 || len(rig.groups.byResource) != 0 {
+		t.Fatalf("%d groups are left", rig.GroupsForTest())
 	}
 	if rig.Renew("cluster", onNode("n1")) {
 		t.Error("a group that is gone was renewed")

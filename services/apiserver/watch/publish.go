@@ -57,7 +57,7 @@ func (b *backlog) take() (events []store.Event, revision int64, overrun bool) {
 // Run publishes until ctx ends, and returns nil.
 func (h *Hub) Run(ctx context.Context) error {
 	wall := clock.Clock{}
-	beat := wall.Ticker(h.onWall(h.cfg.Heartbeat, leastHeartbeat))
+	beat := wall.Ticker(h.cfg.Clock.WallWithin(leastHeartbeat, h.cfg.Heartbeat))
 	defer beat.Stop()
 	for {
 		select {
@@ -161,7 +161,7 @@ func (h *Hub) frame(g *group, revision int64, events []*proto.Event) frame {
 func (h *Hub) beat() []frame {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	idle := h.onWall(h.cfg.GroupIdle, leastGroupIdle)
+	idle := h.cfg.Clock.WallWithin(leastGroupIdle, h.cfg.GroupIdle)
 	h.groups.drop(clock.Clock{}.Now().Add(-idle))
 	frames := make([]frame, 0, len(h.groups.bySubject))
 	for _, g := range h.groups.bySubject {

@@ -137,16 +137,3 @@ func (h *Hub) Renew(class string, scope proto.WatchScope) bool {
 	defer h.mu.Unlock()
 	return h.groups.renew(proto.WatchSubject(class, scope), clock.Clock{}.Now())
 }
-
-// Groups is the number of live groups.
-func (h *Hub) Groups() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.groups.bySubject)
-}
-
-// onWall is how long an interval of the watch protocol takes on the wall: as long as on
-// the cluster's clock, but no longer than it says and no shorter than least.
-func (h *Hub) onWall(d, least time.Duration) time.Duration {
-	return max(min(h.cfg.Clock.Wall(d), d), least)
-}
