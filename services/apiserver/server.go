@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"time"
 
 	protobuf "google.golang.org/protobuf/proto"
@@ -34,8 +33,8 @@ type server struct {
 func newServer(cfg Config, api *verbs.API) *server {
 	return &server{
 		bus: cfg.Bus, api: api, boot: cfg.Boot, clock: cfg.Clock, log: cfg.Log, ready: cfg.Ready,
-		fence: newFence(),
-		turns: turns{taken: map[string]*turn{}},
+		fence: newFence(cfg.Clock),
+		turns: newTurns(),
 	}
 }
 
@@ -64,14 +63,13 @@ func (s *server) answer(ctx context.Context, call *bus.Call) {
 		}
 		return call.Send(ctx, data, more)
 	}
-	defer func() {
-		if cause := recover(); cause != nil {
-			s.log.ErrorContext(ctx, "a request made the apiserver panic",
-				"subject", call.Subject, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			s.refuse(ctx, call, send, apierrors.NewInternalError(errPanic))
-		}
-	}()
-	if err := s.carryOut(ctx, call, send); err != nil {
+	err := verbs.Recovered(func() error { return s.carryOut(ctx, call, send) })
+	if crash, ok := errors.AsType[*verbs.PanicError](err); ok {
+		s.log.ErrorContext(ctx, "a request made the apiserver panic",
+			"subject", call.Subject, "cause", fmt.Sprint(crash.Cause), "stack", string(crash.Stack))
+		err = apierrors.NewInternalError(errPanic)
+	}
+	if err != nil {
 		s.refuse(ctx, call, send, err)
 	}
 }
@@ -98,14 +96,18 @@ func (s *server) carryOut(ctx context.Context, call *bus.Call, send verbs.Send) 
 		defer cancel()
 		ctx = limited
 	}
-	if writes(req.Verb) {
-		done, err := s.turns.take(ctx, string(req.Identity)+" "+req.Envelope.GetOperation())
-		if err != nil {
-			return err
-		}
-		defer done()
+	if !writes(req.Verb) {
+		return s.api.Do(ctx, req, send)
 	}
-	return s.api.Do(ctx, req, send)
+	operation := string(req.Identity) + " " + req.Envelope.GetOperation()
+	done, err := s.turns.take(ctx, operation)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return s.turns.once(ctx, operation, request{call.Subject, req.Envelope}, send, func(send verbs.Send) error {
+		return s.api.Do(ctx, req, send)
+	})
 }
 
 // refuse answers with an error. Its own failure has nobody to go to but the log: the

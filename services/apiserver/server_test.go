@@ -111,13 +111,31 @@ func TestFence(t *testing.T) {
 			{"node:n1", "b2", 403},
 			{"node:n1", "", 403},
 			{"controllers", "b2", 200},
-			{"controllers", "b1", 403},
+			{"controllers", "b1", 200}, // another process, with other duties
 			{"client:me", "b2", 200},
 			{"client:me", "b1", 200},
 		}
 		for _, row := range rows {
 			if got := ask(row.id, row.boot); got != row.want {
 				t.Errorf("%s boot %q: %d, want %d", row.id, row.boot, got, row.want)
+			}
+		}
+		// The clock of the host was set back between two starts of its kubelet.
+		for _, step := range []struct {
+			wait time.Duration
+			boot string
+			want int32
+		}{
+			{40 * time.Second, "b2", 403}, // b3 may still be there
+			{0, "b3", 200},
+			{30 * time.Second, "b2", 403}, // what is refused does not keep b3 alive, or away
+			{11 * time.Second, "b2", 200},
+			{0, "b2", 200},
+			{0, "b1", 403},
+		} {
+			time.Sleep(step.wait)
+			if got := ask("node:n1", step.boot); got != step.want {
+				t.Errorf("boot %q after %v: %d, want %d", step.boot, step.wait, got, step.want)
 			}
 		}
 	})

@@ -105,7 +105,8 @@ type Write struct {
 	// Previous and Any.
 	Expect int64
 	// Object is the new content; nil deletes. The store owns it from the call of
-	// Commit on, whatever comes of it.
+	// Commit on, and takes its resourceVersion off; after a *ConflictError it is the
+	// caller's again.
 	Object kinds.Object
 }
 

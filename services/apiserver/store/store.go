@@ -75,8 +75,10 @@ type Config struct {
 	Failpoint func(name string)
 }
 
-// MaxObject is how many bytes an encoded object may have.
-const MaxObject = 16 << 20
+// MaxObject is how many bytes an encoded object may have, so that a message with one
+// fits the bus, which carries 8 MiB. It is more than the API takes, for an object at
+// that limit must still take the marks of its deletion.
+const MaxObject = 4 << 20
 
 // Store is the state of a cluster, open in this process.
 type Store struct {

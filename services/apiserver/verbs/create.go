@@ -107,8 +107,13 @@ func namespaceIn(snapshot *store.Snapshot, name string) *corev1.Namespace {
 	return namespace
 }
 
-// commit writes in the name of the request.
+// commit writes in the name of the request. Every write of the API passes here.
 func (a *API) commit(ctx context.Context, req Request, writes ...store.Write) ([]store.Event, error) {
+	for _, write := range writes {
+		if err := a.checkSize(req, write); err != nil {
+			return nil, err
+		}
+	}
 	events, err := a.Store.Commit(ctx, store.Commit{Writes: writes, Cause: req.Envelope.GetOperation()})
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", req.Verb, req.key(), err)

@@ -50,6 +50,9 @@ func (a *API) deleteWith(ctx context.Context, req Request, opts metav1.DeleteOpt
 		if !lost {
 			return answer, err
 		}
+		if decision.Outcome != deletion.Removed { // its object is its own, and the commit took this off
+			decision.Object.SetResourceVersion(old.Object.GetResourceVersion())
+		}
 		wanted, old = &decision, conflict.Have
 	}
 }

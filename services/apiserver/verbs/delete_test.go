@@ -1,6 +1,7 @@
 package verbs_test
 
 import (
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -225,6 +226,7 @@ func TestDeleteRaces(t *testing.T) {
 			}
 			same(t, "winner", describe(one.obj), "p +29s grace=30 gen=2")
 			same(t, "loser, its own copy", describe(two.obj), "p +30s grace=30 gen=2")
+			same(t, "the revision it was made from", two.obj.GetResourceVersion(), strconv.FormatInt(before, 10))
 			same(t, "events", r.since(before), "MODIFIED p +29s grace=30 gen=2")
 		})
 	})
@@ -235,6 +237,7 @@ func TestDeleteRaces(t *testing.T) {
 			before := r.revision()
 			_, two := r.race(deletePod("p", grace(0)), deletePod("p", grace(0)))
 			same(t, "loser", describe(two.obj), "p +0s grace=0 gen=2")
+			same(t, "the revision it was made from", two.obj.GetResourceVersion(), strconv.FormatInt(before, 10))
 			same(t, "events", r.since(before), "MODIFIED p -1s grace=0 gen=2\nDELETED p -1s grace=0 gen=2")
 		})
 	})

@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -70,9 +71,7 @@ func (a *API) deleteAll(ctx context.Context, req Request, opts metav1.DeleteOpti
 		running.Go(func() {
 			var first error
 			for record := range todo {
-				if err := a.deleteOne(ctx, req, opts, record); err != nil && first == nil {
-					first = err
-				}
+				first = worse(first, Recovered(func() error { return a.deleteOne(ctx, req, opts, record) }))
 			}
 			failures <- first // there is room for each
 		})
@@ -82,11 +81,17 @@ func (a *API) deleteAll(ctx context.Context, req Request, opts metav1.DeleteOpti
 	running.Wait()
 	close(failures)
 	for failure := range failures {
-		if err == nil {
-			err = failure
-		}
+		err = worse(err, failure)
 	}
 	return err
+}
+
+// worse is the first of two errors, unless the second is a mistake of ours.
+func worse(first, second error) error {
+	if first == nil || errors.As(second, new(*PanicError)) {
+		return second
+	}
+	return first
 }
 
 func hand(ctx context.Context, todo chan<- *store.Record, records []*store.Record) error {

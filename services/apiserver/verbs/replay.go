@@ -44,13 +44,26 @@ func (a *API) replay(req Request) (*proto.Response, error) {
 }
 
 // sameRequest reports whether the events can be those of req: its object, and what its
-// verb does.
+// verb does. Events do not name the verb, but only a create adds, and only a delete marks
+// or removes what is not marked.
+// The server, which remembers whole requests for a while, knows the rest.
 func sameRequest(req Request, first, last store.Event) bool {
 	want, have := req.key(), last.Record.Key
 	if want.Name == "" {
 		want.Name = have.Name // the server chose it
 	}
 	created := first.Type == store.Added
-	fits := req.Verb == proto.VerbUpdate || created == (req.Verb == proto.VerbCreate && req.Subresource == "")
-	return want == have && fits
+	creates := req.Verb == proto.VerbCreate && req.Subresource == ""
+	switch {
+	case want != have:
+		return false
+	case req.Verb == proto.VerbDelete:
+		return !created && (last.Type == store.Deleted || onItsWayOut(last.Record))
+	case created:
+		return creates || req.Verb == proto.VerbUpdate && req.Subresource == ""
+	}
+	return !creates && (onItsWayOut(first.Previous) || first.Type == store.Modified && !onItsWayOut(first.Record))
 }
+
+// onItsWayOut reports whether the object of a version is being deleted.
+func onItsWayOut(record *store.Record) bool { return record.Object.GetDeletionTimestamp() != nil }

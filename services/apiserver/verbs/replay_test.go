@@ -54,6 +54,15 @@ func TestReplay(t *testing.T) {
 		r.refused(ask{verb: proto.VerbCreate, body: podNamed("p"), operation: "once"}, 400,
 			`operation: "once" has been another request's; want a new one for each request`)
 
+		patch := merge("p", "", `{"metadata":{"labels":{"a":"1"}}}`)
+		patch.operation = "once"
+		r.refused(patch, 400,
+			`operation: "once" has been another request's; want a new one for each request`)
+		patch.operation = "label"
+		r.ok(patch)
+		r.refused(ask{verb: proto.VerbDelete, name: "p", options: grace(0), operation: "label"}, 400,
+			`operation: "label" has been another request's; want a new one for each request`)
+
 		collection := ask{verb: proto.VerbDeleteCollection, options: grace(0), list: &metav1.ListOptions{}, operation: "all"}
 		first := r.ok(collection)
 		r.pod("q")
