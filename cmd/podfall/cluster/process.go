@@ -145,6 +145,7 @@ func (l Layout) start(member Member, at Addresses) (*child, *os.File, error) {
 	}
 	defer told.Close()
 	command := exec.Command(executable, append(member.Arguments(at), "--ready-fd", strconv.Itoa(readyFD))...)
+	command.Env = append(member.tuning(), os.Environ()...) // what people set wins: it comes last
 	command.Stdout, command.Stderr = log, log
 	command.ExtraFiles = []*os.File{told}
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
