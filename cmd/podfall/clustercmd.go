@@ -37,6 +37,7 @@ func upCommand(layout cluster.Layout) *cli.Command {
 			&cli.Float64Flag{Name: "speed", Value: 1, Usage: "seconds of the cluster in one of the wall, 0.001 to 10000"},
 			&cli.StringFlag{Name: "compat", Value: proto.DefaultRelease, Usage: "the `RELEASE` to imitate: v1.37 or v1.22"},
 			&cli.StringFlag{Name: "timing", Value: "default", Usage: "the kubelets' ticks: default (upstream's) or fastest"},
+			&cli.StringSliceFlag{Name: "kubelet-arg", Usage: "give every kubelet this `ARGUMENT`, such as --relist-period=100ms"},
 			&cli.StringSliceFlag{Name: "bus", Usage: "use the NATS server at this `URL` instead of an own one"},
 			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "return when the cluster is ready"},
 		},
@@ -67,6 +68,7 @@ func asked(c *cli.Context) (cluster.Options, error) {
 	options := cluster.Options{
 		Name: c.String("name"), Speed: c.Float64("speed"), Origin: clock.Clock{}.Now(),
 		Compat: c.String("compat"), Timing: c.String("timing"), ExternalBus: c.StringSlice("bus"),
+		KubeletArguments: c.StringSlice("kubelet-arg"),
 	}
 	if nodes := c.Int("nodes"); nodes < 1 || nodes > 200 {
 		return options, usage("--nodes %d: want 1 to 200", nodes)

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/internal/bus"
@@ -263,25 +265,27 @@ func controllersCommand() *cli.Command {
 func kubeletCommand() *cli.Command {
 	return &cli.Command{
 		Name: "kubelet", Usage: "the pods of one node", Category: "processes",
-		Flags: serviceFlags(
+		Flags: serviceFlags(append(timingFlags(),
 			busFlag(), keysFlag(), nodeFlag(),
 			&cli.StringFlag{Name: "runtime", Required: true, Usage: "the `URL` of the node's private bus"},
 			&cli.StringFlag{Name: "node-keys", Usage: "the `DIRECTORY` of the seeds of the private bus"},
 			&cli.StringFlag{Name: "data", Required: true, Usage: "the `DIRECTORY` of volumes and records"},
-			&cli.StringFlag{Name: "timing", Value: "default", Usage: "default (upstream's ticks) or fastest"},
-		),
+			&cli.StringFlag{Name: "cpu", Value: "4", Usage: "how many processors the node pretends to have"},
+			&cli.StringFlag{Name: "memory", Value: "8Gi", Usage: "how much memory the node pretends to have"},
+			&cli.StringFlag{Name: "max-pods", Value: "110", Usage: "how many pods the node takes"},
+		)...),
 		Action: func(c *cli.Context) error {
 			s, err := newSelf(c)
 			if err != nil {
 				return err
 			}
-			timing := kubelet.Default()
-			switch c.String("timing") {
-			case "default":
-			case "fastest":
-				timing = kubelet.Fastest()
-			default:
-				return usage("--timing %q: want default or fastest", c.String("timing"))
+			timing, err := timingOf(c)
+			if err != nil {
+				return err
+			}
+			capacity, err := capacityOf(c)
+			if err != nil {
+				return err
 			}
 			name := c.String("node")
 			conn, err := s.dial(c.Context, c.String("bus"), c.String("keys"), proto.Node(name))
@@ -297,9 +301,25 @@ func kubeletCommand() *cli.Command {
 			return kubelet.Run(c.Context, kubelet.Config{
 				Node: name, Bus: conn, Runtime: cri, DataDir: c.String("data"), Clock: s.clock, Compat: s.compat,
 				Boot: s.boot, Log: s.log, Timing: timing, Ready: s.ready, Seed: seed(),
+				Machine: kubelet.Machine{Capacity: capacity},
 			})
 		},
 	}
+}
+
+// capacityOf is what the node is to pretend.
+func capacityOf(c *cli.Context) (corev1.ResourceList, error) {
+	capacity := corev1.ResourceList{}
+	for flag, name := range map[string]corev1.ResourceName{
+		"cpu": corev1.ResourceCPU, "memory": corev1.ResourceMemory, "max-pods": corev1.ResourcePods,
+	} {
+		quantity, err := resource.ParseQuantity(c.String(flag))
+		if err != nil || quantity.Sign() <= 0 {
+			return nil, usage("--%s %q: want a positive quantity, such as 4 or 8Gi", flag, c.String(flag))
+		}
+		capacity[name] = quantity
+	}
+	return capacity, nil
 }
 
 // seed draws what the kubelets of a cluster must not share: how they spread retries.

@@ -69,6 +69,22 @@ func TestUpThatFailsHalfWay(t *testing.T) {
 	}
 }
 
+func TestKubeletArguments(t *testing.T) {
+	t.Parallel()
+	c := up(t, "--nodes", "1", "--kubelet-arg=--cpu=2", "--kubelet-arg=--relist-period=200ms")
+	if cpu := c.must("get", "node", "node-1", "-o", "jsonpath={.status.capacity.cpu}"); cpu != "2" {
+		t.Errorf("the node has %q processors, want 2", cpu)
+	}
+	bad := &cluster{t: t, data: filepath.Join(t.TempDir(), "c")}
+	out := bad.run("up", "--detach", "--nodes", "1", "--kubelet-arg=--relist-period=-1s")
+	if out.code != 1 || !strings.Contains(out.stderr, "--relist-period -1s: want more than 0") {
+		t.Errorf("a negative period: %+v", out)
+	}
+	if left := bad.processes(); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
 func TestSupervisorKilled(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1")

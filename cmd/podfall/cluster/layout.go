@@ -69,6 +69,8 @@ type Options struct {
 	Compat string `json:"compat"`
 	// Timing is "default", upstream's ticks, or "fastest".
 	Timing string `json:"timing"`
+	// KubeletArguments go to every kubelet as they are.
+	KubeletArguments []string `json:"kubeletArguments,omitempty"`
 	// ExternalBus lists the URLs of a NATS server to use instead of an own hub.
 	ExternalBus []string `json:"externalBus,omitempty"`
 }

@@ -48,6 +48,8 @@ func (o Options) differs(asked Options) string {
 		return fmt.Sprintf("speed (%v, not %v)", o.Speed, asked.Speed)
 	case o.Compat != asked.Compat:
 		return fmt.Sprintf("release (%s, not %s)", o.Compat, asked.Compat)
+	case !slices.Equal(o.KubeletArguments, asked.KubeletArguments):
+		return "set of kubelet arguments"
 	case o.Timing != asked.Timing:
 		return fmt.Sprintf("timing (%s, not %s)", o.Timing, asked.Timing)
 	case len(asked.ExternalBus) > 0 && !slices.Equal(o.ExternalBus, asked.ExternalBus):

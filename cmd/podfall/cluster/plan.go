@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -90,11 +91,11 @@ func runtime(layout Layout, options Options, node string, number int) Member {
 
 func kubelet(layout Layout, options Options, node string) Member {
 	return Member{Name: "kubelet/" + node, Node: node, Arguments: func(at Addresses) []string {
-		return append([]string{
+		return slices.Concat([]string{
 			"kubelet", "--node", node, "--bus", at.Bus.Links[node], "--keys", layout.Keys(),
 			"--runtime", at.Runtimes[node], "--node-keys", layout.NodeKeys(node),
 			"--data", layout.node(node) + "/kubelet", "--compat", options.Compat, "--timing", options.Timing,
-		}, timeArguments(options)...)
+		}, timeArguments(options), options.KubeletArguments)
 	}}
 }
 
