@@ -1,0 +1,174 @@
+// Package everykind takes every built-in kind through its life: created, read, listed,
+// watched, updated, patched in three ways and deleted, over the bus, by its own version.
+package everykind
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/podfall/podfall/e2e/stage"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+func TestEveryKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := stage.New(t, stage.Config{APIOnly: true})
+		served := kinds.All()
+		if len(served) < 60 {
+			t.Fatalf("the table has %d kinds: where are the others?", len(served))
+		}
+		for number, kind := range served {
+			life := life{t: t, api: cluster.API(), kind: kind, name: fmt.Sprintf("x%d", number)}
+			life.live()
+		}
+	})
+}
+
+// life is one object's.
+type life struct {
+	t    *testing.T
+	api  *podapi.Client
+	kind kinds.Kind
+	name string
+}
+
+func (l life) target(name string) podapi.Target {
+	target := podapi.Target{Kind: l.kind, Name: name}
+	if l.kind.Namespaced {
+		target.Namespace = "default"
+	}
+	return target
+}
+
+func (l life) live() {
+	t, ctx := l.t, l.t.Context()
+	what := l.kind.GroupVersionKind.String()
+	list, err := l.api.List(ctx, l.target(""), metav1.ListOptions{})
+	if err != nil {
+		t.Errorf("%s: list: %v", what, err)
+		return
+	}
+	before := len(list.Items)
+	stream, err := l.api.Watch(ctx, l.target(""), metav1.ListOptions{
+		ResourceVersion: list.ResourceVersion, FieldSelector: "metadata.name=" + l.name,
+	})
+	if err != nil {
+		t.Errorf("%s: watch: %v", what, err)
+		return
+	}
+	defer stream.Stop()
+	if _, err := l.api.Create(ctx, l.target(l.name), l.build(), metav1.CreateOptions{}); err != nil {
+		t.Errorf("%s: create: %v", what, err)
+		return
+	}
+	l.expect(stream, watch.Added, "")
+	if list, err = l.api.List(ctx, l.target(""), metav1.ListOptions{}); err != nil || len(list.Items) != before+1 {
+		t.Errorf("%s: list has %d items (%v), want %d", what, len(list.Items), err, before+1)
+	}
+	obj, err := l.api.Get(ctx, l.target(l.name), metav1.GetOptions{})
+	if err != nil || obj.GetUID() == "" || obj.GetObjectKind().GroupVersionKind() != l.kind.GroupVersionKind {
+		t.Errorf("%s: get: %v, %+v", what, err, obj)
+		return
+	}
+	obj.SetLabels(map[string]string{"by": "update"})
+	if _, err := l.api.Update(ctx, l.target(l.name), obj, metav1.UpdateOptions{}); err != nil {
+		t.Errorf("%s: update: %v", what, err)
+	}
+	l.expect(stream, watch.Modified, "update")
+	for _, patch := range []struct {
+		by   string
+		kind types.PatchType
+		data string
+	}{
+		{"json", types.JSONPatchType, `[{"op":"replace","path":"/metadata/labels/by","value":"json"}]`},
+		{"merge", types.MergePatchType, `{"metadata":{"labels":{"by":"merge"}}}`},
+		{"strategic", types.StrategicMergePatchType, `{"metadata":{"labels":{"by":"strategic"}}}`},
+	} {
+		if _, err := l.api.Patch(ctx, l.target(l.name), patch.kind, []byte(patch.data), metav1.PatchOptions{}); err != nil {
+			t.Errorf("%s: %s patch: %v", what, patch.by, err)
+		}
+		l.expect(stream, watch.Modified, patch.by)
+	}
+	l.die(stream)
+}
+
+// die deletes the object. A namespace waits for its controller, which is not there: its
+// finalizer is taken away through /finalize.
+func (l life) die(stream watch.Interface) {
+	t, ctx := l.t, l.t.Context()
+	what := l.kind.GroupVersionKind.String()
+	background := metav1.DeletePropagationBackground // jobs orphan what they own unless told
+	if _, err := l.api.Delete(ctx, l.target(l.name), metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+		t.Errorf("%s: delete: %v", what, err)
+		return
+	}
+	switch l.kind.Resource {
+	case "pods":
+		l.expect(stream, watch.Modified, "strategic") // the mark (API-41)
+	case "namespaces":
+		l.expect(stream, watch.Modified, "strategic")
+		obj, err := l.api.Get(ctx, l.target(l.name), metav1.GetOptions{})
+		namespace, ok := obj.(*corev1.Namespace)
+		if err != nil || !ok || namespace.Status.Phase != corev1.NamespaceTerminating {
+			t.Errorf("%s: after its delete: %v, %+v", what, err, obj)
+			return
+		}
+		namespace.Spec.Finalizers = nil
+		target := l.target(l.name)
+		target.Subresource = "finalize"
+		if _, err := l.api.Update(ctx, target, namespace, metav1.UpdateOptions{}); err != nil {
+			t.Errorf("%s: finalize: %v", what, err)
+		}
+	}
+	l.expect(stream, watch.Deleted, "strategic")
+	if _, err := l.api.Get(ctx, l.target(l.name), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("%s: get after the delete: %v, want NotFound", what, err)
+	}
+}
+
+// expect reads the next event of the watch.
+func (l life) expect(stream watch.Interface, kind watch.EventType, by string) {
+	l.t.Helper()
+	synctest.Wait()
+	select {
+	case event := <-stream.ResultChan():
+		obj, ok := event.Object.(kinds.Object)
+		if event.Type != kind || !ok || obj.GetLabels()["by"] != by {
+			l.t.Errorf("%s: the watch shows %s %+v, want %s by %q", l.kind.GroupVersionKind, event.Type, event.Object, kind, by)
+		}
+	default:
+		l.t.Errorf("%s: the watch shows nothing, want %s", l.kind.GroupVersionKind, kind)
+	}
+}
+
+// build is the least object of the kind that is valid.
+func (l life) build() kinds.Object {
+	obj, err := kinds.New(l.kind.GroupVersionKind)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	obj.SetName(l.name)
+	if l.kind.Namespaced {
+		obj.SetNamespace("default")
+	}
+	switch typed := obj.(type) {
+	case *corev1.Pod:
+		typed.Spec.Containers = []corev1.Container{{Name: "c", Image: "i:1"}}
+	case *corev1.Event:
+		typed.InvolvedObject = corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "p"}
+	case *eventsv1.Event:
+		typed.Regarding = corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "p"}
+		typed.EventTime, typed.ReportingController, typed.ReportingInstance = metav1.NowMicro(), "example.com/c", "i"
+		typed.Action, typed.Reason, typed.Type = "Did", "Done", corev1.EventTypeNormal
+	}
+	return obj
+}
