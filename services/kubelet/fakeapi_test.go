@@ -20,6 +20,7 @@ import (
 
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
 // trace is what happened in a test, by who did it, in the order in which each did it.
@@ -249,7 +250,7 @@ func (a *fakeAPI) delete(t podapi.Target, opts metav1.DeleteOptions) (kruntime.O
 	if opts.GracePeriodSeconds != nil {
 		grace = *opts.GracePeriodSeconds
 	}
-	if terminal(pod) {
+	if podstate.Terminal(pod) {
 		grace = 0
 	}
 	if pod.DeletionTimestamp == nil || grace < *pod.DeletionGracePeriodSeconds {

@@ -32,6 +32,9 @@ type fakeContainer struct {
 	signaled time.Time
 }
 
+// panics is how many lines of a log make the runtime panic.
+const panics = 666
+
 var errDown = &proto.RuntimeError{Code: proto.CodeUnavailable, Desc: "connection refused"}
 
 // live brings a container's state up to now by its script. The caller holds the lock.
@@ -246,6 +249,9 @@ func (r *fakeRuntime) ExecSync(context.Context, *proto.ExecSyncRequest) (*proto.
 	return nil, nil
 }
 
-func (r *fakeRuntime) ContainerLogs(context.Context, *proto.ContainerLogsRequest) ([]byte, error) {
+func (r *fakeRuntime) ContainerLogs(_ context.Context, req *proto.ContainerLogsRequest) ([]byte, error) {
+	if req.TailLines == panics {
+		panic("a bug")
+	}
 	return []byte("hello\n"), nil
 }

@@ -72,7 +72,7 @@ func (l *loop) keepKnown(ctx context.Context) {
 			l.add(ctx, pod)
 			continue
 		}
-		if seen, known := l.parts.relister.Last(uid); pod.DeletionTimestamp != nil && terminal(pod) && known && seen.Idle() {
+		if seen, listed := l.parts.relister.Last(uid); pod.DeletionTimestamp != nil && podstate.Terminal(pod) && listed && seen.Idle() {
 			delete(l.rejected, uid)
 			l.see(ctx, pod)
 		}

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,7 +40,7 @@ const logLimit = 2 << 20
 // serveLogs answers requests for logs until ctx ends.
 func (p *parts) serveLogs(ctx context.Context) error {
 	return p.cfg.Bus.Serve(ctx, proto.NodeSubject(p.cfg.Node, "logs"), func(ctx context.Context, call *bus.Call) {
-		text, err := p.logs(ctx, call.Data)
+		text, err := p.answerLogs(ctx, call.Data)
 		answer := []byte(text)
 		if err != nil {
 			if answer, err = json.Marshal(proto.StatusFrom(err)); err != nil {
@@ -50,6 +52,20 @@ func (p *parts) serveLogs(ctx context.Context) error {
 			p.cfg.Log.WarnContext(ctx, "send a log", "err", err)
 		}
 	})
+}
+
+var errPanic = errors.New("this request made the kubelet panic; its log says how")
+
+// answerLogs is logs, with a panic as an error: no request ends the process.
+func (p *parts) answerLogs(ctx context.Context, data []byte) (text string, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			p.cfg.Log.ErrorContext(ctx, "a request for logs made the kubelet panic",
+				"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			text, err = "", apierrors.NewInternalError(errPanic)
+		}
+	}()
+	return p.logs(ctx, data)
 }
 
 func (p *parts) logs(ctx context.Context, data []byte) (string, error) {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/services/kubelet/podset"
+	"github.com/podfall/podfall/services/kubelet/podstate"
 	"github.com/podfall/podfall/services/kubelet/podworker"
 )
 
@@ -76,7 +77,7 @@ func (l *loop) take(ctx context.Context) {
 
 func (l *loop) handle(ctx context.Context, op podset.Op) {
 	p, pod := l.parts, op.Pod
-	p.cfg.Log.DebugContext(ctx, "sync loop", "op", op.Verb.String(), "pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID)
+	p.cfg.Log.DebugContext(ctx, "sync loop", "op", op.Verb.String(), "pod", podstate.Key(pod), "uid", pod.UID)
 	switch op.Verb {
 	case podset.Remove:
 		delete(l.pods, pod.UID)
@@ -94,7 +95,7 @@ func (l *loop) handle(ctx context.Context, op podset.Op) {
 	case podset.Reconcile:
 		l.pods[pod.UID] = pod
 		// Somebody else ended it: the worker has to know (KBL-11).
-		if v, ok := p.workers.Get(pod.UID); ok && v.State == podworker.Syncing && terminal(pod) {
+		if v, ok := p.workers.Get(pod.UID); ok && v.State == podworker.Syncing && podstate.Terminal(pod) {
 			l.see(ctx, pod)
 		}
 		p.reporter.Refresh(pod)
@@ -104,7 +105,7 @@ func (l *loop) handle(ctx context.Context, op podset.Op) {
 // add admits a pod, or rejects it (KBL-09).
 func (l *loop) add(ctx context.Context, pod *corev1.Pod) {
 	p := l.parts
-	if _, known := p.workers.Get(pod.UID); known || terminal(pod) {
+	if _, known := p.workers.Get(pod.UID); known || podstate.Terminal(pod) {
 		l.see(ctx, pod)
 		return
 	}
@@ -130,10 +131,6 @@ func (l *loop) using(except types.UID) []*corev1.Pod {
 }
 
 func (l *loop) see(ctx context.Context, pod *corev1.Pod) {
-	seen, known := l.parts.relister.Last(pod.UID)
-	l.parts.workers.Tell(ctx, pod.UID, podworker.Seen{Pod: pod, Idle: known && seen.Idle()})
-}
-
-func terminal(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	seen, listed := l.parts.relister.Last(pod.UID)
+	l.parts.workers.Tell(ctx, pod.UID, podworker.Seen{Pod: pod, Idle: listed && seen.Idle()})
 }

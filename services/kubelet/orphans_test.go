@@ -78,6 +78,7 @@ func TestLogs(t *testing.T) {
 			{logRequest{Namespace: "default", Pod: "p"}, "hello\n"},
 			{logRequest{Namespace: "default", Pod: "p", Container: "c", Previous: true}, "hello\n"},
 			{logRequest{Namespace: "default", Pod: "p", TailLines: new(int64(0))}, ""},
+			{logRequest{Namespace: "default", Pod: "p", TailLines: new(int64(panics))}, "Internal error occurred: " + errPanic.Error()},
 			{logRequest{Namespace: "default", Pod: "q"}, `pods "q" not found`},
 			{logRequest{Namespace: "default", Pod: "p", Container: "d"}, `container "d" in pod "p" is waiting to start or does not exist`},
 			{logRequest{Namespace: "default", Pod: "p", Container: "d", Previous: true}, `previous terminated container "d" in pod "p" not found`},
@@ -86,7 +87,7 @@ func TestLogs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := p.logs(ctx, data)
+			got, err := p.answerLogs(ctx, data)
 			if err != nil {
 				got = err.Error()
 			}

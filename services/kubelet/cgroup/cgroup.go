@@ -1,7 +1,7 @@
 // Package cgroup keeps a record file for each pod's cgroup, so that a pod's end has
 // something to destroy and to fail at (KBL-60(5)). It limits nothing.
 //
-//	cgroups/<uid>    cpu.shares, memory.limit and the pod's name
+//	cgroups/<uid>    the pod's namespace and name
 package cgroup
 
 import (
@@ -74,7 +74,7 @@ func (m *Manager) Pods() ([]types.UID, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list cgroups: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // only read from
+	defer f.Close()
 	names, err := f.Readdirnames(-1)
 	if err != nil {
 		return nil, fmt.Errorf("list cgroups: %w", err)

@@ -291,8 +291,9 @@ func (r *Relister) Wait(ctx context.Context) {
 	_, _ = r.NewerThan(ctx, "", time.Time{})
 }
 
-// Last is the newest view of a pod; known is false before the first listing.
-func (r *Relister) Last(uid types.UID) (pod podstate.Pod, known bool) {
+// Last is the newest view of a pod, empty for one that the runtime does not hold; listed
+// is false before the first listing, when nothing is known of any pod.
+func (r *Relister) Last(uid types.UID) (pod podstate.Pod, listed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	pod = r.views[uid].pod

@@ -1,11 +1,13 @@
 // Package podstate is plain data: what a runtime holds of one pod. The relister fills
-// it, and the worker's and the status's decisions read it.
+// it, and the worker's and the status's decisions read it. The few things that all of
+// them ask of the API's object are here too.
 package podstate
 
 import (
 	"cmp"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/proto"
@@ -107,4 +109,12 @@ func (p Pod) Idle() bool {
 	return len(p.Running()) == 0 && !slices.ContainsFunc(p.Sandboxes, func(s *proto.Sandbox) bool {
 		return s.GetState() == proto.SandboxState_SANDBOX_STATE_READY
 	})
+}
+
+// Key is the pod as logs and errors name it, "namespace/name".
+func Key(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
+
+// Terminal reports whether the API's object says that the pod has ended for good.
+func Terminal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

@@ -68,7 +68,7 @@ func (w *worker) launch(ctx context.Context, pod *corev1.Pod, seen podstate.Pod,
 		})
 		if err != nil {
 			w.cfg.Events.Event(pod, corev1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: "+err.Error())
-			return seen, fmt.Errorf("failed to \"CreatePodSandbox\" for %q with CreatePodSandboxError: %w", keyOf(pod), err)
+			return seen, fmt.Errorf("failed to \"CreatePodSandbox\" for %q with CreatePodSandboxError: %w", podstate.Key(pod), err)
 		}
 		seen = podstate.New(pod.UID, append([]*proto.Sandbox{sandbox}, seen.Sandboxes...), seen.Containers)
 	}

@@ -30,6 +30,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
 // State is where a pod's worker is. States only move forward (KBL-10).
@@ -234,11 +236,11 @@ func (m Machine) seen(e Seen) (Machine, []Action) {
 	first := m.pod == nil
 	m.restart = m.restart || m.removed
 	m.pod = e.Pod
-	if first && terminal(e.Pod) && e.Idle {
+	if first && podstate.Terminal(e.Pod) && e.Idle {
 		m = m.advance(Stopped) // ended before this kubelet began (KBL-12)
 		return m.run()
 	}
-	if m.state == Syncing && (e.Pod.DeletionTimestamp != nil || terminal(e.Pod)) {
+	if m.state == Syncing && (e.Pod.DeletionTimestamp != nil || podstate.Terminal(e.Pod)) {
 		return m.stop()
 	}
 	return m.shorten()
@@ -380,9 +382,4 @@ func (m Machine) advance(to State) Machine {
 	}
 	m.state = to
 	return m
-}
-
-// terminal reports whether the API object's phase is final.
-func terminal(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

@@ -100,7 +100,7 @@ func (w *worker) stopContainer(ctx context.Context, pod *corev1.Pod, stop Contai
 		return stop.Err
 	}
 	w.cfg.Events.Container(pod, stop.Name, corev1.EventTypeNormal, "Killing", "Stopping container "+stop.Name)
-	w.cfg.Log.DebugContext(ctx, "stop container", "pod", keyOf(pod), "uid", pod.UID, "container", stop.Name, "grace", stop.Timeout, "round", 2)
+	w.cfg.Log.DebugContext(ctx, "stop container", "pod", podstate.Key(pod), "uid", pod.UID, "container", stop.Name, "grace", stop.Timeout, "round", 2)
 	err := w.cfg.Runtime.StopContainer(ctx, stop.ID, stop.Timeout)
 	if proto.IsRuntimeCode(err, proto.CodeNotFound) {
 		return nil
@@ -125,5 +125,3 @@ func bracketed(errs []error) error {
 	}
 	return errors.New("[" + strings.Join(texts, ", ") + "]")
 }
-
-func keyOf(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }

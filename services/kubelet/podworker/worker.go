@@ -47,7 +47,8 @@ func newWorker(cfg Config) *worker {
 }
 
 // tell steps the machine and reports whether a goroutine has to be started for what it
-// wants.
+// wants. An Interrupt is carried out here and now: what it ends is what the goroutine
+// is at.
 func (w *worker) tell(e Event) (start bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -57,15 +58,16 @@ func (w *worker) tell(e Event) (start bool) {
 	if before < Stopped && next.State() >= Stopped {
 		close(w.stopped)
 	}
-	w.todo = append(w.todo, actions...)
+	for _, action := range actions {
+		if _, now := action.(Interrupt); now {
+			w.interrupt()
+			continue
+		}
+		w.todo = append(w.todo, action)
+	}
 	if len(w.todo) > 0 && !w.running {
 		w.running = true
 		return true
-	}
-	if len(actions) > 0 {
-		if _, ok := actions[0].(Interrupt); ok {
-			w.interrupt()
-		}
 	}
 	return false
 }
@@ -109,10 +111,7 @@ func (w *worker) carryOut(ctx context.Context, action Action) Event {
 		w.cfg.Status.Finish(a.Pod)
 	case Again:
 		w.again(a)
-	case Interrupt:
-		w.mu.Lock()
-		w.interrupt()
-		w.mu.Unlock()
+	case Interrupt: // never queued: tell has carried it out
 	}
 	return nil
 }
@@ -120,7 +119,7 @@ func (w *worker) carryOut(ctx context.Context, action Action) Event {
 func (w *worker) synced(ctx context.Context, pod *corev1.Pod, what string, err error) {
 	w.lastSync = w.cfg.Clock.Now()
 	if err != nil && ctx.Err() == nil {
-		w.cfg.Log.ErrorContext(ctx, "error syncing pod, skipping", "pod", keyOf(pod), "uid", pod.UID, "doing", what, "err", err)
+		w.cfg.Log.ErrorContext(ctx, "error syncing pod, skipping", "pod", podstate.Key(pod), "uid", pod.UID, "doing", what, "err", err)
 	}
 }
 
@@ -213,10 +212,10 @@ func (w *worker) clean(ctx context.Context, pod *corev1.Pod) error {
 		w.cfg.Status.Report(pod, seen, w.endFacts())
 	}
 	if err := w.cfg.Volumes.Unmount(ctx, pod.UID); err != nil {
-		return fmt.Errorf("unmount volumes of pod %s: %w", keyOf(pod), err)
+		return fmt.Errorf("unmount volumes of pod %s: %w", podstate.Key(pod), err)
 	}
 	if err := w.cfg.Volumes.RemoveDirs(ctx, pod.UID); err != nil {
-		return fmt.Errorf("remove volumes of pod %s: %w", keyOf(pod), err)
+		return fmt.Errorf("remove volumes of pod %s: %w", podstate.Key(pod), err)
 	}
 	if err := w.cfg.Cgroups.Destroy(ctx, pod.UID); err != nil {
 		return err

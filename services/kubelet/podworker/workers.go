@@ -35,7 +35,7 @@ type Runtime interface {
 type Cache interface {
 	NewerThan(ctx context.Context, uid types.UID, than time.Time) (podstate.Pod, error)
 	Read(ctx context.Context, uid types.UID, known []*proto.Sandbox) (podstate.Pod, error)
-	Last(uid types.UID) (podstate.Pod, bool)
+	Last(uid types.UID) (pod podstate.Pod, listed bool)
 	Forget(uid types.UID)
 }
 

@@ -254,9 +254,12 @@ func (r *Reporter) lane(ctx context.Context) {
 			}
 			continue
 		}
-		if err := r.step(ctx, uid, e); err != nil && ctx.Err() == nil {
+		r.mu.Lock()
+		now := *e
+		r.mu.Unlock()
+		if err := r.step(ctx, uid, e, now); err != nil && ctx.Err() == nil {
 			r.cfg.Log.WarnContext(ctx, "the pod's status was not accepted; trying again later",
-				"pod", keyOf(e.pod), "uid", uid, "err", err) // (KBL-65)
+				"pod", podstate.Key(now.pod), "uid", uid, "err", err) // (KBL-65)
 		}
 		r.done(uid, e)
 	}
@@ -292,24 +295,9 @@ func (r *Reporter) done(uid types.UID, e *entry) {
 // tries is how often one step begins again after a conflict.
 const tries = 5
 
-// step takes one pod one step (KBL-63).
-func (r *Reporter) step(ctx context.Context, uid types.UID, e *entry) error {
-	r.mu.Lock()
-	now := *e
-	r.mu.Unlock()
-	live, err := r.look(ctx, uid, now)
-	for range tries {
-		if live == nil || err != nil {
-			return err
-		}
-		if live, err = r.store(ctx, live, now); !apierrors.IsConflict(err) {
-			break
-		}
-		live, err = r.ask(ctx, uid, now)
-	}
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
+// step takes one pod, as the entry says it is now, one step (KBL-63).
+func (r *Reporter) step(ctx context.Context, uid types.UID, e *entry, now entry) error {
+	live, err := r.settle(ctx, uid, now)
 	if err != nil || live == nil {
 		return err
 	}
@@ -318,6 +306,25 @@ func (r *Reporter) step(ctx context.Context, uid types.UID, e *entry) error {
 		return nil
 	}
 	return r.confirm(ctx, live, e, now.version)
+}
+
+// settle brings the status to the API and returns the object that has it: nil when there
+// is none any more. After the last conflict the error is that conflict.
+func (r *Reporter) settle(ctx context.Context, uid types.UID, e entry) (*corev1.Pod, error) {
+	live, err := r.look(ctx, uid, e)
+	for try := 1; live != nil && err == nil; try++ {
+		stored, err := r.store(ctx, live, e)
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil, nil // nobody is left to be told
+		case !apierrors.IsConflict(err) || try == tries:
+			return stored, err
+		}
+		if live, err = r.ask(ctx, uid, e); err != nil {
+			return nil, err
+		}
+	}
+	return nil, err
 }
 
 // look is the API's object of the UID: nil when there is none, or when its name belongs
@@ -340,11 +347,11 @@ func (r *Reporter) ask(ctx context.Context, uid types.UID, e entry) (*corev1.Pod
 		return nil, nil // ignored, as upstream does
 	}
 	if err != nil {
-		return nil, fmt.Errorf("get pod %s: %w", keyOf(e.pod), err)
+		return nil, fmt.Errorf("get pod %s: %w", podstate.Key(e.pod), err)
 	}
 	live, ok := obj.(*corev1.Pod)
 	if !ok {
-		return nil, fmt.Errorf("get pod %s: the API answered with a %T", keyOf(e.pod), obj)
+		return nil, fmt.Errorf("get pod %s: the API answered with a %T", podstate.Key(e.pod), obj)
 	}
 	if live.UID != uid {
 		r.Forget(uid)
@@ -363,11 +370,11 @@ func (r *Reporter) store(ctx context.Context, live *corev1.Pod, e entry) (*corev
 	update.Status = merged
 	obj, err := r.cfg.API.Update(ctx, r.target(live, "status"), &update, metav1.UpdateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("update status of pod %s: %w", keyOf(live), err)
+		return nil, fmt.Errorf("update status of pod %s: %w", podstate.Key(live), err)
 	}
 	stored, ok := obj.(*corev1.Pod)
 	if !ok {
-		return nil, fmt.Errorf("update status of pod %s: the API answered with a %T", keyOf(live), obj)
+		return nil, fmt.Errorf("update status of pod %s: the API answered with a %T", podstate.Key(live), obj)
 	}
 	return stored, nil
 }
@@ -382,5 +389,3 @@ func (r *Reporter) accept(e *entry, version uint64, live *corev1.Pod) {
 func (r *Reporter) target(pod *corev1.Pod, subresource string) podapi.Target {
 	return podapi.Target{Kind: r.cfg.Pods, Namespace: pod.Namespace, Name: pod.Name, Subresource: subresource}
 }
-
-func keyOf(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }

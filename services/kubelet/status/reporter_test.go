@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,6 +78,41 @@ func (s *script) Delete(_ context.Context, _ podapi.Target, opts metav1.DeleteOp
 		return nil, errors.New("not the final delete of this pod")
 	}
 	return s.live, nil
+}
+
+// renaming is an API that fails while the pod's worker reports anew.
+type renaming struct {
+	script
+	reporter *Reporter
+}
+
+func (s *renaming) Get(context.Context, podapi.Target, metav1.GetOptions) (kinds.Object, error) {
+	s.reporter.Report(dying(func(p *corev1.Pod) { p.Name = "other" }), bothExited, Facts{Ended: true})
+	return nil, apierrors.NewServiceUnavailable("down")
+}
+
+// TestWarningIsOfWhatWasSent has a worker report while a step is under way: the warning
+// is about the pod as the step took it, not as the worker is about to change it.
+func TestWarningIsOfWhatWasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		api := &renaming{}
+		r := NewReporter(Config{
+			API: api, Copies: &copies{}, Timing: Timing{Batch: time.Minute, Lanes: 1}, Compat: current(t),
+			Log: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		api.reporter = r
+		r.Report(dying(), bothExited, Facts{Ended: true})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- r.Run(ctx) }()
+		synctest.Wait()
+		cancel()
+		<-done
+		if want := "pod=" + podstate.Key(dying()) + " "; !strings.Contains(log.String(), want) {
+			t.Errorf("want %q in\n%s", want, &log)
+		}
+	})
 }
 
 // copies is a watch that shows one pod, or that has not begun.
@@ -211,6 +247,17 @@ func TestReporter(t *testing.T) {
 		api := &script{live: dying(), fail: []error{down, nil, down, nil, nil, down}}
 		api.early = func(r *Reporter) { ended(r); r.Finish(dying()) }
 		report(t, api, &copies{}, func(*Reporter) { time.Sleep(45 * time.Second) }, "GET", "GET", "UPDATE status", "GET", "UPDATE status", "DELETE", "DELETE")
+	})
+	t.Run("KBL-65 the last conflict waits for the batch", func(t *testing.T) {
+		moved := apierrors.NewConflict(pods, "p", errors.New("it has changed"))
+		api := &script{live: dying(), fail: slices.Repeat([]error{nil, moved}, tries)}
+		report(t, api, &copies{}, func(r *Reporter) {
+			ended(r)
+			time.Sleep(15 * time.Second)
+		}, slices.Repeat([]string{"GET", "UPDATE status"}, tries+1)...)
+		if api.live.Status.Phase != corev1.PodSucceeded {
+			t.Errorf("the API has the phase %s", api.live.Status.Phase)
+		}
 	})
 	t.Run("KBL-66 a finalizer keeps the object", func(t *testing.T) {
 		api := &script{live: dying(), early: func(r *Reporter) { ended(r); r.Finish(dying()) }}

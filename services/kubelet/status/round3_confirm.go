@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
 // confirm is the final delete: grace 0, and only of the UID that this node has finished,
@@ -18,9 +20,9 @@ func (r *Reporter) confirm(ctx context.Context, pod *corev1.Pod, e *entry, versi
 		Preconditions:      &metav1.Preconditions{UID: &uid},
 	})
 	if err != nil {
-		return fmt.Errorf("delete pod %s: %w", keyOf(pod), err)
+		return fmt.Errorf("delete pod %s: %w", podstate.Key(pod), err)
 	}
-	r.cfg.Log.DebugContext(ctx, "confirmed that nothing of the pod is left", "pod", keyOf(pod), "uid", uid, "round", 3)
+	r.cfg.Log.DebugContext(ctx, "confirmed that nothing of the pod is left", "pod", podstate.Key(pod), "uid", uid, "round", 3)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.entries[uid] == e && e.version == version {
