@@ -18,10 +18,17 @@ type callKey struct {
 type calls struct {
 	mu   sync.Mutex
 	open map[callKey]context.CancelFunc
-	// newest is the newest boot that each caller has shown.
-	newest map[string]proto.Boot
+	// current is the incarnation of each caller whose calls are made.
+	current map[string]incarnation
 	// early are cancellations that overtook their calls, oldest first.
 	early []callKey
+}
+
+// incarnation is a caller since its start.
+type incarnation struct {
+	boot proto.Boot
+	// present says whether the connection of its latest call is still there.
+	present func(context.Context) bool
 }
 
 // earlyLimit is how many cancellations without a call are remembered. Most belong to
@@ -29,30 +36,26 @@ type calls struct {
 const earlyLimit = 256
 
 func newCalls() *calls {
-	return &calls{open: map[callKey]context.CancelFunc{}, newest: map[string]proto.Boot{}}
+	return &calls{open: map[callKey]context.CancelFunc{}, current: map[string]incarnation{}}
 }
 
 func keyOf(envelope *proto.RuntimeRequest) callKey {
 	return callKey{caller: envelope.Caller, boot: envelope.Boot, call: envelope.Call}
 }
 
-// begin opens a call. Its context ends when the call is given up, and when a newer
-// incarnation of its caller begins one; a call of an older incarnation is given up
-// from the start. The caller must call the returned function when the call has ended.
-func (c *calls) begin(ctx context.Context, envelope *proto.RuntimeRequest) (context.Context, func()) {
+// begin opens a call whose caller's connection present knows. Its context ends when the
+// call is given up, and when another incarnation of its caller takes over; a call of an
+// incarnation that cannot take over is given up from the start. The caller must call the
+// returned function when the call has ended.
+func (c *calls) begin(
+	ctx context.Context, envelope *proto.RuntimeRequest, present func(context.Context) bool,
+) (context.Context, func()) {
+	key := keyOf(envelope)
+	taken := c.take(ctx, key.caller, incarnation{proto.Boot(envelope.Boot), present})
 	ctx, cancel := context.WithCancel(ctx)
-	key, boot := keyOf(envelope), proto.Boot(envelope.Boot)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch newest := c.newest[key.caller]; {
-	case newest.OlderThan(boot):
-		c.newest[key.caller] = boot
-		for other, end := range c.open {
-			if other.caller == key.caller && proto.Boot(other.boot).OlderThan(boot) {
-				end()
-			}
-		}
-	case boot.OlderThan(newest):
+	if !taken || c.current[key.caller].boot != proto.Boot(key.boot) {
 		cancel()
 	}
 	for i, early := range c.early {
@@ -68,6 +71,41 @@ func (c *calls) begin(ctx context.Context, envelope *proto.RuntimeRequest) (cont
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.open, key)
+	}
+}
+
+// take makes the caller's incarnation the current one and ends the calls of the others.
+// A newer one takes over at once. One that looks older does so only when the current one
+// has left the bus: boots come from a clock that can be set back between two starts, and
+// only then is the one that is there the one that began later.
+func (c *calls) take(ctx context.Context, caller string, next incarnation) bool {
+	var left proto.Boot // the boot that is known to have left the bus
+	for {
+		c.mu.Lock()
+		current := c.current[caller]
+		if !next.boot.OlderThan(current.boot) || current.boot == left {
+			c.current[caller] = next
+			if next.boot != current.boot {
+				c.endOthers(caller, next.boot)
+			}
+			c.mu.Unlock()
+			return true
+		}
+		c.mu.Unlock()
+		if current.present(ctx) {
+			return false
+		}
+		left = current.boot
+	}
+}
+
+// endOthers ends the open calls of the caller's other incarnations. It is called under
+// the lock.
+func (c *calls) endOthers(caller string, boot proto.Boot) {
+	for other, end := range c.open {
+		if other.caller == caller && proto.Boot(other.boot) != boot {
+			end()
+		}
 	}
 }
 

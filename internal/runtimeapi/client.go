@@ -134,7 +134,7 @@ func (c *Client) call(ctx context.Context, name string, req, answer protobuf.Mes
 	}
 	var err error
 	if envelope.Body, err = protobuf.Marshal(req); err != nil {
-		return refusal(err)
+		return Refusal(err)
 	}
 	waiting := ctx
 	if limit > 0 {
@@ -146,12 +146,12 @@ func (c *Client) call(ctx context.Context, name string, req, answer protobuf.Mes
 	if err != nil {
 		if ctx.Err() != nil {
 			c.giveUp(envelope)
-			return refusal(ctx.Err())
+			return Refusal(ctx.Err())
 		}
 		if waiting.Err() != nil {
-			return refusal(waiting.Err())
+			return Refusal(waiting.Err())
 		}
-		return refusal(err)
+		return Refusal(err)
 	}
 	return open(data, answer)
 }
@@ -204,19 +204,20 @@ func (c *Client) giveUp(envelope *proto.RuntimeRequest) {
 func open(data []byte, answer protobuf.Message) error {
 	var envelope proto.RuntimeResponse
 	if err := protobuf.Unmarshal(data, &envelope); err != nil {
-		return refusal(err)
+		return Refusal(err)
 	}
 	if envelope.Code != proto.CodeOK {
 		return &proto.RuntimeError{Code: envelope.Code, Desc: envelope.Message}
 	}
 	if err := protobuf.Unmarshal(envelope.Body, answer); err != nil {
-		return refusal(err)
+		return Refusal(err)
 	}
 	return nil
 }
 
-// refusal is err as a gRPC status.
-func refusal(err error) *proto.RuntimeError {
+// Refusal is err, which is not nil, as the gRPC status that CRI answers it with: a
+// *proto.RuntimeError as it is, a context's end by its name, and anything else Unknown.
+func Refusal(err error) *proto.RuntimeError {
 	var own *proto.RuntimeError
 	switch {
 	case errors.As(err, &own):

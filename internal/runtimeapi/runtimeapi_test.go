@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,7 +39,7 @@ func startNode(t *testing.T, do func(ctx context.Context, call string) error) *n
 	runtime := n.dial(proto.Runtime)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- runtimeapi.Serve(ctx, runtime, fake{do: do}, nil) }()
+	go func() { served <- runtimeapi.Serve(ctx, runtime, fake{do: do}, slog.New(slog.DiscardHandler), nil) }()
 	n.stop = func() {
 		cancel()
 		if err := <-served; err != nil {
@@ -253,63 +254,20 @@ func TestCallersOwnDeadline(t *testing.T) {
 	})
 }
 
-// A new incarnation of a caller ends the calls of the one before.
-func TestNewIncarnationEndsOldCalls(t *testing.T) {
+// A call that panics is answered, and the next is made.
+func TestPanicIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ended := make(chan error, 1)
-		n := startNode(t, func(ctx context.Context, call string) error {
-			if call == "ListContainers " {
-				return nil
-			}
-			<-ctx.Done()
-			ended <- ctx.Err()
-			return ctx.Err()
-		})
-		old := make(chan error, 1)
-		go func() { old <- n.client.StopContainer(t.Context(), "c1", 30) }()
-		time.Sleep(10 * time.Second)
-		again := n.dial(proto.Kubelet)
-		defer again.Close()
-		if _, err := runtimeapi.NewClient(again, clock.Clock{}).ListContainers(t.Context(), ""); err != nil {
-			t.Error("new incarnation:", err)
-		}
-		synctest.Wait()
-		select {
-		case err := <-ended:
-			if !errors.Is(err, context.Canceled) {
-				t.Error("the old call ended with", err)
-			}
-		default:
-			t.Error("the old call goes on")
-		}
-		wantError(t, "old call", <-old, "rpc error: code = Canceled desc = context canceled")
-		_, err := n.client.ContainerStatus(t.Context(), "c1")
-		wantError(t, "a call of the old incarnation", err, "rpc error: code = Canceled desc = context canceled")
-	})
-}
-
-// StillWanted is false once the connection of the caller is gone, without a word from it.
-func TestStillWanted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		wanted := make(chan bool, 2)
-		n := startNode(t, func(ctx context.Context, _ string) error {
-			for range 2 {
-				time.Sleep(10 * time.Second)
-				wanted <- runtimeapi.StillWanted(ctx)
+		n := startNode(t, func(_ context.Context, call string) error {
+			if call == "ContainerStatus c1" {
+				panic("a bug")
 			}
 			return nil
 		})
-		failed := make(chan error, 1)
-		go func() { failed <- n.client.StopContainer(t.Context(), "c1", 30) }()
-		time.Sleep(15 * time.Second)
-		n.kube.Close()
-		if err := <-failed; !proto.IsRuntimeCode(err, proto.CodeUnavailable) {
-			t.Errorf("StopContainer: %v, want Unavailable", err)
+		_, err := n.client.ContainerStatus(t.Context(), "c1")
+		wantError(t, "ContainerStatus", err, "rpc error: code = Unknown desc = this call made the container runtime panic; its log says how")
+		if _, err := n.client.ContainerStatus(t.Context(), "c2"); err != nil {
+			t.Error("the next call:", err)
 		}
-		if before, after := <-wanted, <-wanted; !before || after {
-			t.Errorf("wanted %v while the caller is there and %v when it is gone", before, after)
-		}
-		n.kube = n.dial(proto.Kubelet)
 	})
 }
 

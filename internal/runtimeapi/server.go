@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"time"
 
 	protobuf "google.golang.org/protobuf/proto"
@@ -28,9 +30,10 @@ var errStopping = &proto.RuntimeError{Code: proto.CodeUnavailable, Desc: "the co
 
 // Serve answers the calls that arrive on conn's bus with rt, each in a goroutine of its
 // own, until ctx ends; it returns when all calls have. Calls that are open then are
-// answered Unavailable. It calls ready, if that is not nil, once calls reach it.
-func Serve(ctx context.Context, conn *bus.Conn, rt Runtime, ready func()) error {
-	s := &server{runtime: rt, calls: newCalls()}
+// answered Unavailable. A call that panics is answered Unknown, and logged. Serve calls
+// ready, if that is not nil, once calls reach it.
+func Serve(ctx context.Context, conn *bus.Conn, rt Runtime, log *slog.Logger, ready func()) error {
+	s := &server{runtime: rt, calls: newCalls(), log: log}
 	parts := []func(context.Context) error{
 		func(ctx context.Context) error { return s.hear(ctx, conn) },
 	}
@@ -57,6 +60,7 @@ func Serve(ctx context.Context, conn *bus.Conn, rt Runtime, ready func()) error 
 type server struct {
 	runtime Runtime
 	calls   *calls
+	log     *slog.Logger
 }
 
 // hear ends the calls that their callers have given up.
@@ -84,12 +88,9 @@ func (s *server) hear(ctx context.Context, conn *bus.Conn) error {
 // answer makes one call and sends what came of it.
 func (s *server) answer(ctx context.Context, call *bus.Call, m method) {
 	envelope := &proto.RuntimeResponse{Code: proto.CodeOK}
-	answer, err := s.make(context.WithValue(ctx, callerKey{}, call), call.Data, m)
-	if err == nil {
-		envelope.Body, err = protobuf.Marshal(answer)
-	}
-	if err != nil {
-		refused := refusal(err)
+	var err error
+	if envelope.Body, err = s.body(ctx, call, m); err != nil {
+		refused := Refusal(err)
 		if ctx.Err() != nil {
 			refused = errStopping
 		}
@@ -110,10 +111,29 @@ func (s *server) answer(ctx context.Context, call *bus.Call, m method) {
 	_ = call.Send(leaving, data, false)
 }
 
+var errPanic = &proto.RuntimeError{Code: proto.CodeUnknown, Desc: "this call made the container runtime panic; its log says how"}
+
+// body makes one call and encodes its answer. A panic becomes an error: no call ends the
+// process.
+func (s *server) body(ctx context.Context, call *bus.Call, m method) (body []byte, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.log.ErrorContext(ctx, "a call made the container runtime panic",
+				"subject", call.Subject, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			body, err = nil, errPanic
+		}
+	}()
+	answer, err := s.make(ctx, call, m)
+	if err != nil {
+		return nil, err
+	}
+	return protobuf.Marshal(answer)
+}
+
 // make reads the envelope and makes the call within the caller's deadline.
-func (s *server) make(ctx context.Context, data []byte, m method) (protobuf.Message, error) {
+func (s *server) make(ctx context.Context, call *bus.Call, m method) (protobuf.Message, error) {
 	var envelope proto.RuntimeRequest
-	if err := protobuf.Unmarshal(data, &envelope); err != nil {
+	if err := protobuf.Unmarshal(call.Data, &envelope); err != nil {
 		return nil, invalid("not a RuntimeRequest: %v", err)
 	}
 	if envelope.Version != proto.Version {
@@ -123,7 +143,7 @@ func (s *server) make(ctx context.Context, data []byte, m method) (protobuf.Mess
 	if err := protobuf.Unmarshal(envelope.Body, req); err != nil {
 		return nil, invalid("not a %s: %v", req.ProtoReflect().Descriptor().Name(), err)
 	}
-	ctx, end := s.calls.begin(ctx, &envelope)
+	ctx, end := s.calls.begin(context.WithValue(ctx, callerKey{}, call), &envelope, call.Present)
 	defer end()
 	if envelope.TimeoutNano > 0 {
 		var stop context.CancelFunc

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podfall/podfall/internal/runtimeapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/runtime/engine"
 	"github.com/podfall/podfall/services/runtime/store"
@@ -102,7 +103,7 @@ func (s *service) StartContainer(ctx context.Context, id string) error {
 	case status.Reason == engine.ReasonStartError:
 		return refuse(proto.CodeUnknown, "%s", status.Message)
 	case status.State == proto.ContainerState_CONTAINER_STATE_CREATED:
-		return refusalOf(ctx.Err())
+		return runtimeapi.Refusal(ctx.Err())
 	}
 	return nil
 }

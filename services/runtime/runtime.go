@@ -3,8 +3,8 @@
 // record so that they outlive it, and leaves the running of processes to an engine.
 //
 //	runtimeapi ─ service ─┬─ sandboxes.go containers.go   what exists
-//	                      ├─ stop.go                      PURE: the next step of a stop
-//	                      ├─ ladder.go                    carries the steps out
+//	                      ├─ stop_plan.go                 PURE: the next step of a stop
+//	                      ├─ stop.go                      carries the steps out
 //	                      ├─ engine  (simengine)          processes
 //	                      └─ store                        what must survive
 //
@@ -104,7 +104,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 			if err := s.settle(ctx); err != nil {
 				return fmt.Errorf("runtime: %w", err)
 			}
-			return runtimeapi.Serve(ctx, cfg.Bus, s, cfg.Ready)
+			return runtimeapi.Serve(ctx, cfg.Bus, s, cfg.Log, cfg.Ready)
 		},
 	)
 }

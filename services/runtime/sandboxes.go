@@ -8,6 +8,7 @@ import (
 
 	protobuf "google.golang.org/protobuf/proto"
 
+	"github.com/podfall/podfall/internal/runtimeapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/runtime/store"
 )
@@ -205,6 +206,6 @@ func (s *service) boxesOf(podUID string) []*sandbox {
 
 // wrap puts words in front of a refusal's, and keeps its code.
 func wrap(err error, format string, args ...any) error {
-	refused := refusalOf(err)
+	refused := runtimeapi.Refusal(err)
 	return refuse(refused.Code, "%s: %s", fmt.Sprintf(format, args...), refused.Desc)
 }

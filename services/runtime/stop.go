@@ -1,81 +1,201 @@
 package runtime
 
 import (
+	"context"
 	"time"
+
+	"github.com/podfall/podfall/internal/runtimeapi"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/runtime/engine"
+	"github.com/podfall/podfall/services/runtime/store"
 )
 
-// A stop of a container is a ladder, which each call climbs for itself (CRI-03, CRI-07):
-//
-//	signal   the stop signal, unless this or another call has sent it before
-//	wait     until the call's timeout has passed since it began to wait
-//	kill     SIGKILL, unless nobody waits for the call any more
-//	watch    for the container to exit, as long as the caller waits
-//
-// and leaves it, done, once the container has exited. A call without a timeout starts
-// at kill. Of two calls at the same time the one with the shorter timeout is the first
-// to kill, and both are done when the container exits (CRI-09).
-type step int
+// longestWait is as many seconds as a timeout may have: a hundred years.
+const longestWait = int64(100 * 365 * 24 * time.Hour / time.Second)
 
-const (
-	// stepDone: the container does not run.
-	stepDone step = iota
-	// stepHang: the container cannot be reached; wait for the caller to give up.
-	stepHang
-	// stepSignal: send the stop signal.
-	stepSignal
-	// stepWait: wait for the exit until the instant that comes with the step.
-	stepWait
-	// stepKill: send SIGKILL.
-	stepKill
-	// stepWatch: wait for the exit without a limit of our own.
-	stepWatch
-	// stepLeave: the caller is gone.
-	stepLeave
-)
-
-// String is the step's name.
-func (s step) String() string {
-	return [...]string{"done", "hang", "signal", "wait", "kill", "watch", "leave"}[s]
-}
-
-// stand is what a call knows when it decides on its next step.
-type stand struct {
-	// alive: the container runs, or is about to.
-	alive bool
-	// unreachable: no signal can be sent to it.
-	unreachable bool
-	// signaled: the stop signal has been sent, by any call.
-	signaled bool
-	// killed: this call has sent SIGKILL.
-	killed bool
-	// gone: nobody waits for this call any more.
-	gone bool
-	// timeout is the call's; 0 or less kills at once.
-	timeout time.Duration
-	// began is when this call began to wait for the stop signal to work.
-	began time.Time
-	// now is the time.
-	now time.Time
-}
-
-// next is the next step of a call, and when a stepWait ends.
-func (s stand) next() (step, time.Time) {
-	killAt := s.began.Add(s.timeout)
-	switch {
-	case !s.alive:
-		return stepDone, time.Time{}
-	case s.gone:
-		return stepLeave, time.Time{}
-	case s.unreachable:
-		return stepHang, time.Time{}
-	case s.killed:
-		return stepWatch, time.Time{}
-	case s.timeout <= 0:
-		return stepKill, time.Time{}
-	case !s.signaled:
-		return stepSignal, time.Time{}
-	case s.now.Before(killAt):
-		return stepWait, killAt
+// StopContainer implements runtimeapi.Containers.
+func (s *service) StopContainer(ctx context.Context, id string, timeoutSeconds int64) error {
+	s.mu.Lock()
+	c, ok := s.containers[id]
+	running := ok && isRunning(c.status.State)
+	s.mu.Unlock()
+	if !running {
+		return nil
 	}
-	return stepKill, time.Time{}
+	timeout := time.Duration(min(max(timeoutSeconds, 0), longestWait)) * time.Second
+	return s.climb(ctx, c, timeout)
+}
+
+// kill makes sure that c does not run, also when its start is under way.
+func (s *service) kill(ctx context.Context, c *container) error { return s.climb(ctx, c, 0) }
+
+// climb carries out the steps of one stop.
+func (s *service) climb(ctx context.Context, c *container, timeout time.Duration) error {
+	call := stand{timeout: timeout, began: s.clock.Now()}
+	for {
+		state := s.look(ctx, c, &call)
+		next, until := call.next()
+		var err error
+		switch next {
+		case stepDone:
+			return nil
+		case stepSignal:
+			call.began, err = s.signal(ctx, c)
+		case stepWait:
+			s.await(ctx, c, state, until)
+		case stepKill:
+			if timeout > 0 && !runtimeapi.StillWanted(ctx) {
+				call.gone = true
+				continue
+			}
+			err, call.killed = s.sendKill(ctx, c), true
+		case stepWatch:
+			s.await(ctx, c, state, time.Time{})
+		case stepHang:
+			<-ctx.Done()
+		case stepLeave:
+			return call.leave(ctx, c)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// look brings what a call knows up to date, and returns the state of the container.
+func (s *service) look(ctx context.Context, c *container, call *stand) proto.ContainerState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	call.alive = c.alive()
+	call.unreachable = c.status.Unreachable
+	call.signaled = c.signaled
+	call.gone = call.gone || ctx.Err() != nil
+	call.now = s.clock.Now()
+	return c.status.State
+}
+
+// leave is the error of a call that its caller has given up.
+func (s stand) leave(ctx context.Context, c *container) error {
+	err := ctx.Err()
+	if err == nil {
+		err = context.Canceled // the connection is gone, the call's context is not
+	}
+	if s.killed {
+		return wrap(err, "an error occurs during waiting for container %q to be killed: wait container %q", c.id, c.id)
+	}
+	return runtimeapi.Refusal(err)
+}
+
+// signal sends the stop signal, if no other call has, and returns when this call begins
+// to wait for it to work.
+func (s *service) signal(ctx context.Context, c *container) (time.Time, error) {
+	at := s.clock.Now()
+	s.mu.Lock()
+	first := !c.signaled
+	c.signaled = true
+	s.mu.Unlock()
+	if !first {
+		return at, nil
+	}
+	name := engine.StopSignal(c.request)
+	err := s.commit(store.PutStop(c.id, at), s.note(c, store.Entry{What: store.Signaled, Signal: name}, at))
+	if err != nil {
+		return at, err
+	}
+	s.mu.Lock()
+	c.events.Stop = at
+	s.mu.Unlock()
+	return at, s.send(ctx, c, name, at)
+}
+
+// sendKill sends SIGKILL: each call does so once. Only the first is an event that must
+// be on record before it happens.
+func (s *service) sendKill(ctx context.Context, c *container) error {
+	at := s.clock.Now()
+	s.mu.Lock()
+	first, onRecord := !c.killed, !c.events.Kill.IsZero()
+	c.killed = true
+	s.mu.Unlock()
+	noted := s.note(c, store.Entry{What: store.Signaled, Signal: engine.SIGKILL}, at)
+	switch {
+	case first:
+		if err := s.commit(store.PutKill(c.id, at), noted); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		c.events.Kill = at
+		s.mu.Unlock()
+	case onRecord:
+		s.store.Later(noted)
+	default: // another call is about to
+		return nil
+	}
+	return s.send(ctx, c, engine.SIGKILL, at)
+}
+
+// send logs a signal and sends it.
+func (s *service) send(ctx context.Context, c *container, name string, at time.Time) error {
+	s.log.InfoContext(ctx, "signal sent", append(s.about(c), "signal", name)...)
+	if err := s.engine.Signal(ctx, c.id, name, at); err != nil {
+		return refuse(proto.CodeUnknown, "failed to send %s to container %q: %v", name, c.id, err)
+	}
+	return nil
+}
+
+// recordExit puts an exit on record, some time soon.
+func (s *service) recordExit(c *container, status engine.Status) {
+	exit := store.PutExit(c.id, store.Exit{
+		Started: nano(status.StartedAt), Finished: nano(status.FinishedAt),
+		Code: status.ExitCode, Reason: status.Reason, Message: status.Message,
+	})
+	s.store.Later(exit, s.note(c, store.Entry{What: store.Exited, Code: status.ExitCode}, status.FinishedAt))
+}
+
+func (s *service) logExit(ctx context.Context, c *container, status engine.Status) {
+	s.log.InfoContext(ctx, "container exited",
+		append(s.about(c), "code", status.ExitCode, "reason", status.Reason)...)
+}
+
+// note is an entry of the history about c.
+func (s *service) note(c *container, entry store.Entry, at time.Time) store.Op {
+	box := c.sandbox.born
+	entry.At, entry.Boot = at.UnixNano(), string(s.boot)
+	entry.Container, entry.Name = c.id, c.request.Name
+	entry.Pod, entry.UID = box.PodNamespace+"/"+box.PodName, box.PodUid
+	return store.Note(entry)
+}
+
+// about is what every log line about c says.
+func (s *service) about(c *container) []any {
+	box := c.sandbox.born
+	return []any{
+		"container", c.id, "name", c.request.Name, "pod", box.PodNamespace + "/" + box.PodName, "uid", box.PodUid,
+	}
+}
+
+// alive reports whether c runs or is about to. It is called under the lock.
+func (c *container) alive() bool {
+	starting := c.status.State == proto.ContainerState_CONTAINER_STATE_CREATED && !c.events.Start.IsZero()
+	return starting || isRunning(c.status.State)
+}
+
+func isRunning(state proto.ContainerState) bool {
+	return state == proto.ContainerState_CONTAINER_STATE_RUNNING || state == proto.ContainerState_CONTAINER_STATE_UNKNOWN
+}
+
+func exited(status engine.Status) bool {
+	return status.State == proto.ContainerState_CONTAINER_STATE_EXITED
+}
+
+// statusOf is the status of a container whose exit is on record.
+func statusOf(exit *store.Exit) engine.Status {
+	status := engine.Status{
+		State:      proto.ContainerState_CONTAINER_STATE_EXITED,
+		FinishedAt: time.Unix(0, exit.Finished),
+		ExitCode:   exit.Code, Reason: exit.Reason, Message: exit.Message,
+	}
+	if exit.Started != 0 {
+		status.StartedAt = time.Unix(0, exit.Started)
+	}
+	return status
 }
