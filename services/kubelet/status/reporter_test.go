@@ -259,6 +259,18 @@ func TestReporter(t *testing.T) {
 			t.Errorf("the API has the phase %s", api.live.Status.Phase)
 		}
 	})
+	t.Run("TD-078 gone, or of another UID, when it is confirmed", func(t *testing.T) {
+		for _, answer := range []error{apierrors.NewNotFound(pods, "p"), apierrors.NewConflict(pods, "p", errors.New("another UID"))} {
+			api := &script{live: dying(), fail: []error{nil, nil, answer}}
+			api.early = func(r *Reporter) { ended(r); r.Finish(dying()) }
+			report(t, api, &copies{}, func(r *Reporter) {
+				time.Sleep(time.Minute)
+				if len(r.Known()) > 0 {
+					t.Errorf("after %v the status is kept", answer)
+				}
+			}, "GET", "UPDATE status", "DELETE")
+		}
+	})
 	t.Run("KBL-66 a finalizer keeps the object", func(t *testing.T) {
 		api := &script{live: dying(), early: func(r *Reporter) { ended(r); r.Finish(dying()) }}
 		report(t, api, &copies{}, func(*Reporter) { time.Sleep(time.Minute) }, "GET", "UPDATE status", "DELETE")

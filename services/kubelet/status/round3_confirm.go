@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podfall/podfall/services/kubelet/podstate"
@@ -19,7 +20,7 @@ func (r *Reporter) confirm(ctx context.Context, pod *corev1.Pod, e *entry, versi
 		GracePeriodSeconds: new(int64(0)),
 		Preconditions:      &metav1.Preconditions{UID: &uid},
 	})
-	if err != nil {
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete pod %s: %w", podstate.Key(pod), err)
 	}
 	r.cfg.Log.DebugContext(ctx, "confirmed that nothing of the pod is left", "pod", podstate.Key(pod), "uid", uid, "round", 3)
