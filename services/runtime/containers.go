@@ -52,6 +52,7 @@ func (s *service) writeContainer(ctx context.Context, c *container) error {
 		return refuse(proto.CodeInvalidArgument, "%v", err)
 	}
 	if err := s.commit(op, s.note(c, store.Entry{What: store.Created}, c.created)); err != nil {
+		s.engine.Remove(ctx, c.id)
 		return err
 	}
 	s.mu.Lock()
@@ -131,6 +132,7 @@ func (c *container) claimStart() error {
 func (s *service) start(ctx context.Context, c *container) error {
 	at := s.clock.Now()
 	if err := s.commit(store.PutStart(c.id, at), s.note(c, store.Entry{What: store.Started}, at)); err != nil {
+		s.takeBack(&c.starting)
 		return err
 	}
 	s.log.InfoContext(ctx, "container started", s.about(c)...)
@@ -160,12 +162,14 @@ func (s *service) RemoveContainer(ctx context.Context, id string) error {
 		return err
 	}
 	if err := s.kill(ctx, c); err != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		c.removing = false
+		s.takeBack(&c.removing)
 		return wrap(err, "failed to forcibly stop container %q", id)
 	}
-	return s.forget(ctx, []*container{c})
+	if err := s.forget(ctx, []*container{c}); err != nil {
+		s.takeBack(&c.removing)
+		return err
+	}
+	return nil
 }
 
 // claimRemoval sees to it that c is not started any more. It is called under the lock.

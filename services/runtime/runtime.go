@@ -16,6 +16,9 @@
 // that was acknowledged is missing, and no stop signal is sent twice (CRI-07). An exit
 // is written with the next commit: the engine can tell it again.
 //
+// A disk that is full ends no process: the call whose record cannot be written is
+// answered Unknown with the disk's words, has done nothing, and may be made again.
+//
 // # Order
 //
 // Calls run beside each other. What a call has answered, each later call sees.
@@ -77,7 +80,8 @@ const File = "runtime.db"
 
 // Run answers calls until ctx ends. It returns an error when the records cannot be
 // read (a *store.DamageError, a *store.FormatError), when they belong to another
-// process ([store.ErrLocked]) and when the disk refuses a write (a *store.CommitError).
+// process ([store.ErrLocked]) and when a write has failed such that nobody knows whether
+// it is on disk (a *store.CommitError).
 func Run(ctx context.Context, cfg Config) (err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -101,9 +105,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		records.Run,
 		func(ctx context.Context) error { return cfg.Engine.Run(ctx, s.reporter(ctx)) },
 		func(ctx context.Context) error {
-			if err := s.settle(ctx); err != nil {
-				return fmt.Errorf("runtime: %w", err)
-			}
+			s.settle(ctx)
 			return runtimeapi.Serve(ctx, cfg.Bus, s, cfg.Log, cfg.Ready)
 		},
 	)

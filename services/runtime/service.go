@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -133,8 +134,9 @@ func (s *service) takeUp(ctx context.Context, record *store.Container) error {
 }
 
 // settle finishes what a kill of the runtime has cut short: nothing may run in a
-// sandbox that was stopped.
-func (s *service) settle(ctx context.Context) error {
+// sandbox that was stopped. What cannot be finished now, for want of a disk that takes
+// it, is left to the next stop.
+func (s *service) settle(ctx context.Context) {
 	s.mu.Lock()
 	var left []*container
 	for _, c := range s.containers {
@@ -145,10 +147,9 @@ func (s *service) settle(ctx context.Context) error {
 	s.mu.Unlock()
 	for _, c := range left {
 		if err := s.sendKill(ctx, c); err != nil {
-			return err
+			s.log.ErrorContext(ctx, "a container runs on in a sandbox that was stopped", append(s.about(c), "err", err)...)
 		}
 	}
-	return nil
 }
 
 // reporter is what the engine reports to.
@@ -244,12 +245,24 @@ func (s *service) free(name, id string) {
 	}
 }
 
-// commit writes what a call depends on.
+// commit writes what a call depends on. When it fails nothing has been written, and the
+// caller takes back what it had claimed, so that the next call finds what is on disk.
 func (s *service) commit(ops ...store.Op) error {
-	if err := s.store.Commit(ops...); err != nil {
+	err := s.store.Commit(ops...)
+	switch {
+	case errors.Is(err, store.ErrStopped):
 		return refuse(proto.CodeUnavailable, "%v", err)
+	case err != nil:
+		return refuse(proto.CodeUnknown, "%v", err)
 	}
 	return nil
+}
+
+// takeBack is for a claim whose commit has failed.
+func (s *service) takeBack(claim *bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*claim = false
 }
 
 // sandboxName tells two incarnations of a pod apart, and two sandboxes of one (CRI-14).

@@ -100,6 +100,7 @@ func (s *service) signal(ctx context.Context, c *container) (time.Time, error) {
 	name := engine.StopSignal(c.request)
 	err := s.commit(store.PutStop(c.id, at), s.note(c, store.Entry{What: store.Signaled, Signal: name}, at))
 	if err != nil {
+		s.takeBack(&c.signaled)
 		return at, err
 	}
 	s.mu.Lock()
@@ -120,6 +121,7 @@ func (s *service) sendKill(ctx context.Context, c *container) error {
 	switch {
 	case first:
 		if err := s.commit(store.PutKill(c.id, at), noted); err != nil {
+			s.takeBack(&c.killed)
 			return err
 		}
 		s.mu.Lock()

@@ -33,8 +33,9 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("%s has format version %d; this podfall wants version %d", e.Path, e.Found, e.Wanted)
 }
 
-// CommitError says that the disk did not take a commit. What was in it may or may not
-// be there after a restart; nothing of it was acknowledged.
+// CommitError says that the disk did not take a commit. From Commit it means that nothing
+// of it was acknowledged, and that it may be tried again unless Run has returned too:
+// then what was in it may or may not be there after a restart.
 type CommitError struct{ Err error }
 
 // Error says that it was the runtime's store.

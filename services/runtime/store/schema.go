@@ -124,6 +124,8 @@ type Op struct {
 	value []byte
 	// note makes the key the history's next sequence.
 	note bool
+	// lazy means that nobody waits for it.
+	lazy bool
 }
 
 // PutSandbox writes a sandbox's record, new or in place of the old.

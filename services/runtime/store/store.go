@@ -16,8 +16,11 @@
 //
 // # Errors
 //
-// When the disk refuses a transaction, Run returns a *CommitError, everyone who waits
-// gets it, and no further change is taken: the process is meant to end. Open verifies
+// When the disk refuses a transaction, because it is full for instance, everyone who
+// waits gets a *CommitError, and nothing of it is on disk; what Later gave is tried again,
+// and so may the callers. Where the file does not show that nothing has changed, Run
+// returns the error and no further change is taken: the process is meant to end. Open
+// verifies
 // every record, and refuses a file with a *DamageError that names the record, or a
 // *FormatError when another version wrote it.
 package store
@@ -28,6 +31,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -120,14 +124,18 @@ func (s *Store) Commit(ops ...Op) error {
 }
 
 // Later gives changes that may be lost in a crash: what can be told again from other
-// records, or is only of interest. After an error it does nothing.
+// records, or is only of interest. Once the store has stopped it does nothing.
 func (s *Store) Later(ops ...Op) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.err == nil {
-		s.queue = append(s.queue, ops...)
-		notify(s.lazy)
+	if s.err != nil {
+		return
 	}
+	for _, op := range ops {
+		op.lazy = true
+		s.queue = append(s.queue, op)
+	}
+	notify(s.lazy)
 }
 
 func notify(c chan struct{}) {
@@ -137,7 +145,8 @@ func notify(c chan struct{}) {
 	}
 }
 
-// write puts all that has queued on disk and tells those who wait.
+// write puts all that has queued on disk and tells those who wait. The error is one after
+// which nobody knows what the file holds.
 func (s *Store) write() error {
 	s.mu.Lock()
 	ops, waiting := s.queue, s.waiting
@@ -147,14 +156,42 @@ func (s *Store) write() error {
 		release(waiting, nil)
 		return nil
 	}
-	if err := s.db.Update(func(tx *bbolt.Tx) error { return s.apply(tx, ops) }); err != nil {
-		failed := &CommitError{Err: err}
+	var transaction int
+	err := s.db.Update(func(tx *bbolt.Tx) error {
+		transaction = tx.ID()
+		return s.apply(tx, ops)
+	})
+	if err == nil {
+		release(waiting, nil)
+		return nil
+	}
+	failed := &CommitError{Err: err}
+	defer release(waiting, failed)
+	if !s.undone(transaction) {
 		s.refuse(failed)
-		release(waiting, failed)
 		return failed
 	}
-	release(waiting, nil)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lazy := slices.DeleteFunc(ops, func(op Op) bool { return !op.lazy })
+	if len(lazy) > 0 {
+		s.queue = append(lazy, s.queue...)
+		notify(s.lazy)
+	}
 	return nil
+}
+
+// undone reports whether nothing of a transaction that has failed is in the file. One
+// that fails before its last write, that of the page which makes it valid, leaves
+// nothing behind but pages that are free. When that page was written and the disk does
+// not say that it keeps it, the file may go either way.
+func (s *Store) undone(transaction int) bool {
+	valid := transaction
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		valid = tx.ID()
+		return nil
+	})
+	return err == nil && valid < transaction
 }
 
 // refuse takes no more changes, and fails those that have queued.

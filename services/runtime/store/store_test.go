@@ -23,10 +23,17 @@ import (
 	"github.com/podfall/podfall/services/runtime/store"
 )
 
-// open opens the store at path and runs it until the returned function is called.
+// open opens the store at path, without fsyncs, and runs it until the returned function
+// is called.
 func open(t *testing.T, cfg store.Config) (*store.Store, *store.Contents, func()) {
 	t.Helper()
 	cfg.NoSync = true
+	return openSynced(t, cfg)
+}
+
+// openSynced is open as cfg has it.
+func openSynced(t *testing.T, cfg store.Config) (*store.Store, *store.Contents, func()) {
+	t.Helper()
 	s, contents, err := store.Open(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -238,30 +245,6 @@ func TestStopped(t *testing.T) {
 		t.Errorf("commit: %v, want ErrStopped", err)
 	}
 	s.Later(note("create", "c"))
-}
-
-// A disk that refuses a write ends Run, fails who waits, and takes no more.
-func TestFailedCommit(t *testing.T) {
-	s, _, err := store.Open(store.Config{Path: filepath.Join(t.TempDir(), "runtime.db"), NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(t.Context()) }()
-	box := &proto.Sandbox{Id: strings.Repeat("x", bbolt.MaxKeySize+1)}
-	var failed *store.CommitError
-	if err := s.Commit(must[store.Op](t)(store.PutSandbox(box))); !errors.As(err, &failed) {
-		t.Errorf("commit: %v, want a CommitError", err)
-	}
-	if err := <-ended; !errors.As(err, &failed) {
-		t.Errorf("run: %v, want a CommitError", err)
-	}
-	if err := s.Commit(note("create", "c")); !errors.As(err, &failed) {
-		t.Errorf("the next commit: %v, want a CommitError", err)
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
 }
 
 // Two runtimes cannot have one store.

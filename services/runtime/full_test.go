@@ -1,0 +1,99 @@
+//go:build unix
+
+package runtime_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/runtime/store/storetest"
+)
+
+// On a full disk each call that needs it is refused with the disk's reason and has done
+// nothing, so that it can be made again when there is space; and after a kill the runtime
+// has what it answered.
+func TestFullDisk(t *testing.T) {
+	if !storetest.Alone(t) {
+		return
+	}
+	bubble(t, func(t *testing.T, n *node) {
+		box, ctx := n.sandbox("web"), t.Context()
+		id := n.create(box, "app", "on TERM exits 0 after 1s")
+		twice := func(what string, call func() error) {
+			t.Helper()
+			free := storetest.FullDisk(t, 0)
+			for range 2 {
+				err := call()
+				if !proto.IsRuntimeCode(err, proto.CodeUnknown) || !strings.Contains(err.Error(), "file too large") {
+					t.Errorf("%s on a full disk: %v, want Unknown and the reason", what, err)
+				}
+			}
+			free()
+			if err := call(); err != nil {
+				t.Errorf("%s, when there is space: %v", what, err)
+			}
+		}
+		twice("RunPodSandbox", func() error {
+			_, err := n.RunPodSandbox(ctx, &proto.RunPodSandboxRequest{PodName: "b", PodNamespace: "default", PodUid: "b"})
+			return err
+		})
+		twice("CreateContainer", func() error {
+			_, err := n.CreateContainer(ctx, &proto.CreateContainerRequest{SandboxId: box.Id, Name: "b", Image: "busybox"})
+			return err
+		})
+		twice("StartContainer", func() error { return n.StartContainer(ctx, id) })
+		n.crash(time.Second)
+		n.wantState(id, running)
+		began := time.Now()
+		twice("StopContainer", func() error { return n.StopContainer(ctx, id, 30) })
+		n.wantExit(id, began, time.Second, 0, "Completed")
+		twice("RemoveContainer", func() error { return n.RemoveContainer(ctx, id) })
+		twice("StopPodSandbox", func() error { return n.StopPodSandbox(ctx, box.Id) })
+		twice("RemovePodSandbox", func() error { return n.RemovePodSandbox(ctx, box.Id) })
+		n.crash(time.Second)
+		wantHeld(ctx, t, n, 1, 0)
+	})
+}
+
+// SIGKILL must be on record before it is sent, and the sender of one that is not may try
+// again.
+func TestFullDiskKill(t *testing.T) {
+	if !storetest.Alone(t) {
+		return
+	}
+	bubble(t, func(t *testing.T, n *node) {
+		_, id := n.run("ignores TERM")
+		free := storetest.FullDisk(t, 0)
+		for range 2 {
+			if err := n.RemoveContainer(t.Context(), id); err == nil {
+				t.Error("RemoveContainer of a container that runs, on a full disk, is answered")
+			}
+		}
+		n.wantState(id, running)
+		free()
+		if err := n.RemoveContainer(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+		n.crash(time.Second)
+		wantHeld(t.Context(), t, n, 1, 0)
+	})
+}
+
+// wantHeld compares how much the runtime holds.
+func wantHeld(ctx context.Context, t *testing.T, n *node, sandboxes, containers int) {
+	t.Helper()
+	boxes, err := n.ListPodSandbox(ctx, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := n.ListContainers(ctx, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(boxes) != sandboxes || len(all) != containers {
+		t.Errorf("it holds %d sandboxes and %d containers, want %d and %d", len(boxes), len(all), sandboxes, containers)
+	}
+}
