@@ -60,10 +60,24 @@ func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 		}},
 		Commands: append(append(commands, client.Commands(env)...), serviceCommands()...),
 		Reader:   p.in, Writer: p.out, ErrWriter: p.errs,
-		HideHelpCommand: true, Suggest: true,
-		ExitErrHandler: func(*cli.Context, error) {}, // run prints and decides
-		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return usage("%v", err) },
+		HideHelpCommand: true,
+		Action:          unknown,
+		ExitErrHandler:  func(*cli.Context, error) {}, // run prints and decides
+		OnUsageError:    func(_ *cli.Context, err error, _ bool) error { return usage("%v", err) },
 	}, nil
+}
+
+// unknown answers a line without a command, or with one that does not exist.
+func unknown(c *cli.Context) error {
+	if !c.Args().Present() {
+		return cli.ShowAppHelp(c)
+	}
+	name := c.Args().First()
+	text := fmt.Sprintf("unknown command %q; podfall --help lists them", name)
+	if near := cli.SuggestCommand(c.App.Commands, name); !strings.Contains(near, `""`) {
+		text += ". " + near
+	}
+	return usage("%s", text)
 }
 
 // dial connects the command line to the cluster's apiserver and kubelets.

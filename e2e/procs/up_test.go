@@ -113,6 +113,9 @@ func TestCommandsWithoutACluster(t *testing.T) {
 			t.Errorf("%v: %+v, want an error that names %s", arguments, out, want)
 		}
 	}
+	if out := c.run("delte", "pod", "x"); out.code != 2 || !strings.Contains(out.stderr, `unknown command "delte"; podfall --help lists them. Did you mean "delete"?`) {
+		t.Errorf("a mistyped command: %+v", out)
+	}
 	if _, err := os.Stat(c.data); !os.IsNotExist(err) {
 		t.Errorf("commands that failed have made %s", c.data)
 	}
