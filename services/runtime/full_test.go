@@ -58,6 +58,25 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
+// A removal that failed keeps nobody from starting the container.
+func TestFullDiskRemoval(t *testing.T) {
+	if !storetest.Alone(t) {
+		return
+	}
+	bubble(t, func(t *testing.T, n *node) {
+		id := n.create(n.sandbox("web"), "app", "ignores TERM")
+		free := storetest.FullDisk(t, 0)
+		if err := n.RemoveContainer(t.Context(), id); err == nil {
+			t.Error("RemoveContainer, on a full disk, is answered")
+		}
+		free()
+		if err := n.StartContainer(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+		n.wantState(id, running)
+	})
+}
+
 // SIGKILL must be on record before it is sent, and the sender of one that is not may try
 // again.
 func TestFullDiskKill(t *testing.T) {

@@ -18,7 +18,7 @@ const variable = "PODFALL_TEST_ALONE"
 // command's own files are among them.
 func Alone(t *testing.T) bool {
 	t.Helper()
-	if os.Getenv(variable) == t.Name() {
+	if os.Getenv(variable) == t.Name() { //nolint:forbidigo // there is no main to tell a test
 		return true
 	}
 	test := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v") //nolint:gosec // this very program
