@@ -108,7 +108,9 @@ func TestWarningIsOfWhatWasSent(t *testing.T) {
 		go func() { done <- r.Run(ctx) }()
 		synctest.Wait()
 		cancel()
-		<-done
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
 		if want := "pod=" + podstate.Key(dying()) + " "; !strings.Contains(log.String(), want) {
 			t.Errorf("want %q in\n%s", want, &log)
 		}
