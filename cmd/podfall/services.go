@@ -309,7 +309,7 @@ func kubeletCommand() *cli.Command {
 
 // capacityOf is what the node is to pretend.
 func capacityOf(c *cli.Context) (corev1.ResourceList, error) {
-	capacity := corev1.ResourceList{}
+	capacity := make(corev1.ResourceList)
 	for flag, name := range map[string]corev1.ResourceName{
 		"cpu": corev1.ResourceCPU, "memory": corev1.ResourceMemory, "max-pods": corev1.ResourcePods,
 	} {

@@ -51,7 +51,7 @@ func (l life) target(name string) podapi.Target {
 
 func (l life) live() {
 	t, ctx := l.t, l.t.Context()
-	what := l.kind.GroupVersionKind.String()
+	what := l.kind.String()
 	list, err := l.api.List(ctx, l.target(""), metav1.ListOptions{})
 	if err != nil {
 		t.Errorf("%s: list: %v", what, err)
@@ -105,7 +105,7 @@ func (l life) live() {
 // finalizer is taken away through /finalize.
 func (l life) die(stream watch.Interface) {
 	t, ctx := l.t, l.t.Context()
-	what := l.kind.GroupVersionKind.String()
+	what := l.kind.String()
 	background := metav1.DeletePropagationBackground // jobs orphan what they own unless told
 	if _, err := l.api.Delete(ctx, l.target(l.name), metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
 		t.Errorf("%s: delete: %v", what, err)
@@ -143,10 +143,10 @@ func (l life) expect(stream watch.Interface, kind watch.EventType, by string) {
 	case event := <-stream.ResultChan():
 		obj, ok := event.Object.(kinds.Object)
 		if event.Type != kind || !ok || obj.GetLabels()["by"] != by {
-			l.t.Errorf("%s: the watch shows %s %+v, want %s by %q", l.kind.GroupVersionKind, event.Type, event.Object, kind, by)
+			l.t.Errorf("%s: the watch shows %s %+v, want %s by %q", l.kind, event.Type, event.Object, kind, by)
 		}
 	default:
-		l.t.Errorf("%s: the watch shows nothing, want %s", l.kind.GroupVersionKind, kind)
+		l.t.Errorf("%s: the watch shows nothing, want %s", l.kind, kind)
 	}
 }
 

@@ -83,7 +83,12 @@ func running(t *testing.T, api *fakeAPI) {
 	ended := make(chan error)
 	controller := New(api, api, slog.New(slog.DiscardHandler))
 	go func() { ended <- controller.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-ended })
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("the scheduler ended with %v", err)
+		}
+	})
 	synctest.Wait()
 }
 
