@@ -23,6 +23,8 @@ require (
 	github.com/podfall/podfall/services/kubelet v0.0.0-00010101000000-000000000000
 	github.com/podfall/podfall/services/runtime v0.0.0-00010101000000-000000000000
 	github.com/urfave/cli/v2 v2.27.7
+	k8s.io/api v0.37.2
+	k8s.io/apimachinery v0.37.2
 )
 
 require (
@@ -77,8 +79,6 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
-	k8s.io/api v0.37.2 // indirect
-	k8s.io/apimachinery v0.37.2 // indirect
 	k8s.io/cli-runtime v0.37.2 // indirect
 	k8s.io/client-go v0.37.2 // indirect
 	k8s.io/component-helpers v0.37.2 // indirect
