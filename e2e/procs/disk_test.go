@@ -23,11 +23,14 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
+// noLimit gives a process room again.
+const noLimit = unix.RLIM_INFINITY
+
 // limitFiles lets no file of a running process grow beyond so many bytes: the disk is
 // full for it, and for nobody else.
-func limitFiles(t *testing.T, pid int, size int64) {
+func limitFiles(t *testing.T, pid int, size uint64) {
 	t.Helper()
-	limit := unix.Rlimit{Cur: uint64(size), Max: uint64(size)}
+	limit := unix.Rlimit{Cur: size, Max: noLimit}
 	if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, &limit, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -106,18 +109,23 @@ func fill(t *testing.T, api client) (acknowledged map[string]string, refused []e
 	return acknowledged, refused
 }
 
-// TestFullDiskUnderARuntime ends a runtime in the same way: its kubelet waits, and goes
-// on when the runtime is back.
+// TestFullDiskUnderARuntime leaves a runtime without room. It refuses what it cannot
+// record, with the reason, goes on running, and goes on when there is room again.
 func TestFullDiskUnderARuntime(t *testing.T) {
 	t.Parallel()
-	c := up(t, "--nodes", "1")
+	c := up(t, "--nodes", "1", "--kubelet-arg=--worker-backoff=1s")
 	c.pod("before", "ignores TERM", 1)
-	limitFiles(t, c.pid("runtime/node-1"), 12<<10)
+	runtime := c.pid("runtime/node-1")
+	limitFiles(t, runtime, 12<<10)
 	c.apply(manifest("web", "on TERM exits 0 after 0s", 1))
-	eventually(t, "the runtime has ended", func() bool { return c.pid("runtime/node-1") == 0 })
-	c.ended("runtime/node-1", "commit", "file too large")
+	eventually(t, "an event says why the pod does not start", func() bool {
+		return strings.Contains(c.must("events", "--for", "pod/web"), "file too large")
+	})
+	if now := c.pid("runtime/node-1"); now != runtime {
+		t.Errorf("the runtime had pid %d and has %d: a full disk has ended it", runtime, now)
+	}
 
-	c.must("up", "--detach", "--nodes", "1")
+	limitFiles(t, runtime, noLimit)
 	c.must("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
 	c.must("delete", "pod", "web", "before")
 }
