@@ -37,6 +37,7 @@ const (
 // newApp is every command there is, about the cluster in the layout.
 func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 	env := client.Env{Stdin: p.in, Stdout: p.out, Stderr: p.errs, TTY: isTerminal(p.errs) && p.variable("NO_COLOR") == ""}
+	env.Dial = func(ctx context.Context) (*client.Session, error) { return dial(ctx, layout, env, p.errs) }
 	options, err := layout.Load()
 	switch {
 	case err == nil:
@@ -48,10 +49,11 @@ func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 		}
 	case errors.Is(err, cluster.ErrNoCluster):
 		env.Compat, _ = proto.CompatFor("")
+		missing := err
+		env.Dial = func(context.Context) (*client.Session, error) { return nil, missing }
 	default:
 		return nil, err
 	}
-	env.Dial = func(ctx context.Context) (*client.Session, error) { return dial(ctx, layout, env, p.errs) }
 	commands := []*cli.Command{upCommand(layout), downCommand(layout), statusCommand(layout), superviseCommand(layout)}
 	return &cli.App{
 		Name: "podfall", Usage: "a Kubernetes pod-deletion emulator", Version: version,
@@ -82,9 +84,6 @@ func unknown(c *cli.Context) error {
 
 // dial connects the command line to the cluster's apiserver and kubelets.
 func dial(ctx context.Context, layout cluster.Layout, env client.Env, errs io.Writer) (*client.Session, error) {
-	if _, err := layout.Load(); err != nil {
-		return nil, err
-	}
 	addresses, err := layout.Addresses()
 	if err != nil {
 		return nil, fmt.Errorf("the cluster in %s is not up: %w", layout.Root, err)

@@ -99,7 +99,7 @@ func sayReady(descriptor int) func() {
 	}
 	told := os.NewFile(uintptr(descriptor), "ready")
 	return func() {
-		_, _ = io.WriteString(told, "ready\n") // a parent that is gone does not ask
+		_, _ = io.WriteString(told, cluster.LineReady+"\n") // a parent that is gone does not ask
 		_ = told.Close()
 	}
 }

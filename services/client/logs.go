@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/proto"
 )
@@ -33,20 +32,6 @@ func logsCommand(env Env) *cli.Command {
 		}),
 		Action: action(env, runLogs),
 	}
-}
-
-// LogsRequest is what a kubelet is asked under the verb "logs", in JSON. It answers
-// with the text, or with a metav1.Status in JSON.
-type LogsRequest struct {
-	Namespace string `json:"namespace"`
-	Pod       string `json:"pod"`
-	// UID is the incarnation of the pod that is meant.
-	UID       types.UID `json:"uid,omitempty"`
-	Container string    `json:"container"`
-	// TailLines is how many lines are wanted; nil for all.
-	TailLines  *int64 `json:"tailLines,omitempty"`
-	Previous   bool   `json:"previous,omitempty"`
-	Timestamps bool   `json:"timestamps,omitempty"`
 }
 
 // followEvery is how often a container that is followed is asked again.
@@ -101,12 +86,12 @@ func inNamespace(err error, namespace string) error {
 }
 
 // logsRequest reads the command line.
-func (c *call) logsRequest() (LogsRequest, error) {
+func (c *call) logsRequest() (proto.LogsRequest, error) {
 	args := c.flags.Args().Slice()
 	if len(args) == 0 || len(args) > 2 {
-		return LogsRequest{}, errors.New("expected 'logs [-f] [-p] (POD | TYPE/NAME) [-c CONTAINER]'.\nPOD or TYPE/NAME is a required argument for the logs command\nSee 'podfall logs -h' for help and examples")
+		return proto.LogsRequest{}, errors.New("expected 'logs [-f] [-p] (POD | TYPE/NAME) [-c CONTAINER]'.\nPOD or TYPE/NAME is a required argument for the logs command\nSee 'podfall logs -h' for help and examples")
 	}
-	request := LogsRequest{
+	request := proto.LogsRequest{
 		Pod:        args[0],
 		Container:  c.flags.String("container"),
 		Previous:   c.flags.Bool("previous"),
@@ -115,20 +100,20 @@ func (c *call) logsRequest() (LogsRequest, error) {
 	request.Namespace, _ = c.namespace()
 	if what, name, ok := strings.Cut(args[0], "/"); ok {
 		if kind, err := findKind(what); err != nil {
-			return LogsRequest{}, err
+			return proto.LogsRequest{}, err
 		} else if kind.Kind != "Pod" {
-			return LogsRequest{}, fmt.Errorf("podfall reads the logs of pods only, not of %s: name the pod", kind.Resource)
+			return proto.LogsRequest{}, fmt.Errorf("podfall reads the logs of pods only, not of %s: name the pod", kind.Resource)
 		}
 		request.Pod = name
 	}
 	if len(args) == 2 {
 		if request.Container != "" {
-			return LogsRequest{}, errors.New("only one of -c or an inline [CONTAINER] arg is allowed")
+			return proto.LogsRequest{}, errors.New("only one of -c or an inline [CONTAINER] arg is allowed")
 		}
 		request.Container = args[1]
 	}
 	if tail := c.flags.Int64("tail"); tail < -1 {
-		return LogsRequest{}, errors.New("--tail must be greater than or equal to -1")
+		return proto.LogsRequest{}, errors.New("--tail must be greater than or equal to -1")
 	} else if tail >= 0 {
 		request.TailLines = &tail
 	}
@@ -166,7 +151,7 @@ func (c *call) chooseContainer(pod *corev1.Pod, asked string) (string, error) {
 	return regular[0], nil
 }
 
-func (c *call) askLogs(ctx context.Context, node string, request LogsRequest) ([]byte, error) {
+func (c *call) askLogs(ctx context.Context, node string, request proto.LogsRequest) ([]byte, error) {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return nil, err
@@ -192,7 +177,7 @@ func refusal(answer []byte) (*metav1.Status, bool) {
 
 // followLogs prints what is added to the log, until the container has ended or the pod
 // is gone. The kubelet is asked again and again: it keeps no stream.
-func (c *call) followLogs(ctx context.Context, api API, pod *corev1.Pod, request LogsRequest) error {
+func (c *call) followLogs(ctx context.Context, api API, pod *corev1.Pod, request proto.LogsRequest) error {
 	wanted := request.TailLines
 	request.TailLines = nil
 	where := target(podKind(), pod.Namespace, pod.Name)

@@ -10,28 +10,11 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
-
-// logRequest is what a client publishes on node.<name>.logs, as JSON. The answer is the
-// text, or a metav1.Status as JSON.
-type logRequest struct {
-	Namespace string `json:"namespace"`
-	Pod       string `json:"pod"`
-	// UID may be empty: the newest pod of the name.
-	UID types.UID `json:"uid,omitempty"`
-	// Container may be empty if the pod has only one.
-	Container string `json:"container,omitempty"`
-	// TailLines is how many lines from the end; nil means all.
-	TailLines *int64 `json:"tailLines,omitempty"`
-	// Previous asks for the run before the present one.
-	Previous   bool `json:"previous,omitempty"`
-	Timestamps bool `json:"timestamps,omitempty"`
-}
 
 // logLimit is how many bytes from its end a log is cut to, so that an answer fits into
 // one message.
@@ -69,7 +52,7 @@ func (p *parts) answerLogs(ctx context.Context, data []byte) (text string, err e
 }
 
 func (p *parts) logs(ctx context.Context, data []byte) (string, error) {
-	var request logRequest
+	var request proto.LogsRequest
 	if err := json.Unmarshal(data, &request); err != nil {
 		return "", apierrors.NewBadRequest("logs: " + err.Error())
 	}
@@ -94,7 +77,7 @@ func (p *parts) logs(ctx context.Context, data []byte) (string, error) {
 }
 
 // logged is the id of the container that a request means.
-func (p *parts) logged(request logRequest) (string, error) {
+func (p *parts) logged(request proto.LogsRequest) (string, error) {
 	pod, found := p.named(request)
 	if !found {
 		return "", apierrors.NewNotFound(p.kinds.pods.GroupResource(), request.Pod)
@@ -125,7 +108,7 @@ func (p *parts) logged(request logRequest) (string, error) {
 }
 
 // named is the pod that a request means, the newest of the name unless it says the UID.
-func (p *parts) named(request logRequest) (podstate.Pod, bool) {
+func (p *parts) named(request proto.LogsRequest) (podstate.Pod, bool) {
 	var found []podstate.Pod
 	for _, pod := range p.relister.All() {
 		if pod.Namespace == request.Namespace && pod.Name == request.Pod && (request.UID == "" || request.UID == pod.UID) {

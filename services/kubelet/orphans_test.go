@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/podfall/podfall/proto"
 )
 
 // TestSourcesNotReady is TD-073, KBL-05 and K14: a kubelet that has not seen a list of
@@ -72,16 +74,16 @@ func TestLogs(t *testing.T) {
 		}()
 		s.running("exits 1 after 1s", 30)
 		for _, row := range []struct {
-			request logRequest
+			request proto.LogsRequest
 			want    string
 		}{
-			{logRequest{Namespace: "default", Pod: "p"}, "hello\n"},
-			{logRequest{Namespace: "default", Pod: "p", Container: "c", Previous: true}, "hello\n"},
-			{logRequest{Namespace: "default", Pod: "p", TailLines: new(int64(0))}, ""},
-			{logRequest{Namespace: "default", Pod: "p", TailLines: new(int64(panics))}, "Internal error occurred: " + errPanic.Error()},
-			{logRequest{Namespace: "default", Pod: "q"}, `pods "q" not found`},
-			{logRequest{Namespace: "default", Pod: "p", Container: "d"}, `container "d" in pod "p" is waiting to start or does not exist`},
-			{logRequest{Namespace: "default", Pod: "p", Container: "d", Previous: true}, `previous terminated container "d" in pod "p" not found`},
+			{proto.LogsRequest{Namespace: "default", Pod: "p"}, "hello\n"},
+			{proto.LogsRequest{Namespace: "default", Pod: "p", Container: "c", Previous: true}, "hello\n"},
+			{proto.LogsRequest{Namespace: "default", Pod: "p", TailLines: new(int64(0))}, ""},
+			{proto.LogsRequest{Namespace: "default", Pod: "p", TailLines: new(int64(panics))}, "Internal error occurred: " + errPanic.Error()},
+			{proto.LogsRequest{Namespace: "default", Pod: "q"}, `pods "q" not found`},
+			{proto.LogsRequest{Namespace: "default", Pod: "p", Container: "d"}, `container "d" in pod "p" is waiting to start or does not exist`},
+			{proto.LogsRequest{Namespace: "default", Pod: "p", Container: "d", Previous: true}, `previous terminated container "d" in pod "p" not found`},
 		} {
 			data, err := json.Marshal(row.request)
 			if err != nil {

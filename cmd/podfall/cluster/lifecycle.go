@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -77,37 +76,19 @@ func (l Layout) Detach(ctx context.Context, progress func(string)) error {
 	if supervisor.Alive() {
 		return l.startAgain(ctx, supervisor, progress)
 	}
-	executable, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	output, told, err := os.Pipe()
+	command, output, err := l.launch(supervisorName, []string{"supervise", "--data", l.Root}, nil)
 	if err != nil {
 		return err
 	}
 	defer output.Close()
-	log, err := os.OpenFile(l.logFile(supervisorName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return errors.Join(err, told.Close())
-	}
-	defer log.Close()
-	command := exec.Command(executable, "supervise", "--data", l.Root, "--ready-fd", strconv.Itoa(readyFD))
-	command.Stderr = log
-	command.ExtraFiles = []*os.File{told}
-	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	err = command.Start()
-	_ = told.Close()
-	if err != nil {
-		return err
-	}
 	return follow(ctx, command, output, progress)
 }
 
-// Lines of a starting supervisor that are not progress.
+// What is written on the pipe of a process that starts. All else is progress.
 const (
-	// LineReady says that the cluster is.
+	// LineReady says that it is.
 	LineReady = "ready"
-	// LineFailed opens the reason why the cluster will not be; the rest follows.
+	// LineFailed opens the reason why it will not be; the rest follows.
 	LineFailed = "failed: "
 )
 
@@ -140,16 +121,8 @@ func follow(ctx context.Context, supervisor *exec.Cmd, output io.Reader, progres
 
 // supervisor is the record of the cluster's; one that is not alive when it has none.
 func (l Layout) supervisor() (Record, error) {
-	records, err := l.Records()
-	if err != nil {
-		return Record{}, err
-	}
-	for _, record := range records {
-		if record.Name == supervisorName {
-			return record, nil
-		}
-	}
-	return Record{}, nil
+	records, err := l.byName()
+	return records[supervisorName], err
 }
 
 // SignalAgain asks a supervisor to start what has ended.

@@ -126,15 +126,15 @@ type child struct {
 	ended chan struct{}
 }
 
-// start runs podfall again as the member, and returns the pipe on which it will say
-// that it is ready. The child leads a session of its own: a Ctrl-C at the terminal
-// reaches the supervisor alone.
-func (l Layout) start(member Member, at Addresses) (*child, *os.File, error) {
+// launch runs podfall again, with its output in the log of that name, and returns the
+// pipe on which it will say that it is ready. It leads a session of its own: a Ctrl-C at
+// the terminal does not reach it.
+func (l Layout) launch(name string, arguments, environment []string) (*exec.Cmd, *os.File, error) {
 	executable, err := os.Executable()
 	if err != nil {
 		return nil, nil, err
 	}
-	log, err := os.OpenFile(l.logFile(member.Name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(l.logFile(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -144,13 +144,22 @@ func (l Layout) start(member Member, at Addresses) (*child, *os.File, error) {
 		return nil, nil, err
 	}
 	defer told.Close()
-	command := exec.Command(executable, append(member.Arguments(at), "--ready-fd", strconv.Itoa(readyFD))...)
-	command.Env = append(member.tuning(), os.Environ()...) // what people set wins: it comes last
+	command := exec.Command(executable, append(arguments, "--ready-fd", strconv.Itoa(readyFD))...)
+	command.Env = append(environment, os.Environ()...) // what people set wins: it comes last
 	command.Stdout, command.Stderr = log, log
 	command.ExtraFiles = []*os.File{told}
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := command.Start(); err != nil {
 		return nil, nil, errors.Join(err, ready.Close())
+	}
+	return command, ready, nil
+}
+
+// start runs podfall again as the member.
+func (l Layout) start(member Member, at Addresses) (*child, *os.File, error) {
+	command, ready, err := l.launch(member.Name, member.Arguments(at), member.tuning())
+	if err != nil {
+		return nil, nil, err
 	}
 	record, err := l.record(member.Name, command.Process.Pid)
 	if err != nil {
@@ -225,7 +234,7 @@ func awaitReady(ctx context.Context, member Member, ready *os.File) error {
 		return ctx.Err()
 	case err != nil:
 		return fmt.Errorf("%s ended before it was ready", member.Name)
-	case line != "ready\n":
+	case line != LineReady+"\n":
 		return fmt.Errorf("%s said %q instead of ready", member.Name, line)
 	}
 	return nil

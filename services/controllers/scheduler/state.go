@@ -13,6 +13,8 @@ import (
 // pods that wait. It changes only through its methods and is owned by one loop.
 type State struct {
 	nodes map[string]*NodeView
+	// sorted are the nodes by name; nil when they have to be sorted again.
+	sorted []*NodeView
 	// placed holds every pod that takes part of a node, bound or about to be.
 	placed map[types.UID]*corev1.Pod
 	// on names the node of each placed pod.
@@ -41,12 +43,10 @@ func NewState() *State {
 
 // Nodes are the known nodes, by name.
 func (s *State) Nodes() []*NodeView {
-	nodes := make([]*NodeView, 0, len(s.nodes))
-	for _, node := range s.nodes {
-		nodes = append(nodes, node)
+	if s.sorted == nil {
+		s.sorted = slices.SortedFunc(maps.Values(s.nodes), func(a, b *NodeView) int { return cmp.Compare(a.Name, b.Name) })
 	}
-	slices.SortFunc(nodes, func(a, b *NodeView) int { return cmp.Compare(a.Name, b.Name) })
-	return nodes
+	return s.sorted
 }
 
 // SetNode takes over a node that is new or has changed. Waiting pods get another try
@@ -55,7 +55,7 @@ func (s *State) SetNode(node *corev1.Node) {
 	view, known := s.nodes[node.Name]
 	if !known {
 		view = NewNodeView(node)
-		s.nodes[node.Name] = view
+		s.nodes[node.Name], s.sorted = view, nil
 		for uid, name := range s.on {
 			if name == node.Name {
 				view.Take(s.placed[uid])
@@ -82,7 +82,10 @@ func sameOffer(a, b *corev1.Node) bool {
 }
 
 // RemoveNode forgets a node.
-func (s *State) RemoveNode(name string) { delete(s.nodes, name) }
+func (s *State) RemoveNode(name string) {
+	delete(s.nodes, name)
+	s.sorted = nil
+}
 
 // SetPod takes over a pod that is new or has changed.
 func (s *State) SetPod(pod *corev1.Pod) {

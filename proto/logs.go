@@ -1,0 +1,19 @@
+package proto
+
+import "k8s.io/apimachinery/pkg/types"
+
+// LogsRequest is what a client asks a kubelet on node.<name>.logs, in JSON. The answer
+// is the text, or a metav1.Status in JSON.
+type LogsRequest struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	// UID is the incarnation of the pod that is meant; empty for the newest of the name.
+	UID types.UID `json:"uid,omitempty"`
+	// Container may be empty if the pod has only one.
+	Container string `json:"container"`
+	// TailLines is how many lines from the end are wanted; nil for all.
+	TailLines *int64 `json:"tailLines,omitempty"`
+	// Previous asks for the run before the present one.
+	Previous   bool `json:"previous,omitempty"`
+	Timestamps bool `json:"timestamps,omitempty"`
+}
