@@ -4,7 +4,7 @@
 GOLANGCI_LINT_VERSION := v2.15.0
 GOFUMPT_VERSION       := v0.12.0
 
-MODULES  := proto internal services/apiserver services/bus services/client services/controllers services/kubelet services/runtime cmd/podfall e2e
+MODULES  := proto internal services/apiserver services/bus services/client services/controllers services/gateway services/kubelet services/runtime podfalltest cmd/podfall e2e
 PACKAGES := $(addsuffix /...,$(addprefix ./,$(MODULES)))
 TOOLS    := $(CURDIR)/bin/tools
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)

@@ -9,6 +9,7 @@ replace (
 	github.com/podfall/podfall/services/bus => ../../services/bus
 	github.com/podfall/podfall/services/client => ../../services/client
 	github.com/podfall/podfall/services/controllers => ../../services/controllers
+	github.com/podfall/podfall/services/gateway => ../../services/gateway
 	github.com/podfall/podfall/services/kubelet => ../../services/kubelet
 	github.com/podfall/podfall/services/runtime => ../../services/runtime
 )
