@@ -1,0 +1,252 @@
+// Package namespace empties a namespace that is being deleted and then lets it go
+// (API-90). decide.go says what to delete, in what order, what the namespace's
+// conditions are and when to look again; controller.go asks for it.
+package namespace
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// Step is what a namespace needs next.
+type Step int
+
+// The steps, in their order.
+const (
+	// Nothing: it is not being deleted, or somebody else's finalizer holds it.
+	Nothing Step = iota
+	// MarkPhase writes the phase Terminating.
+	MarkPhase
+	// Empty deletes what is inside.
+	Empty
+)
+
+// Next is what the namespace needs first.
+func Next(ns *corev1.Namespace) Step {
+	switch {
+	case ns.DeletionTimestamp == nil, !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes):
+		return Nothing
+	case ns.Status.Phase != corev1.NamespaceTerminating:
+		return MarkPhase
+	}
+	return Empty
+}
+
+// Content is the kinds to empty a namespace of, each once: the pods, which go alone,
+// and what follows when no pod is left.
+func Content(all []kinds.Kind) (pods kinds.Kind, others []kinds.Kind) {
+	seen := map[schema.GroupResource]bool{}
+	for _, kind := range all {
+		resource := kind.GroupResource()
+		switch {
+		case !kind.Namespaced || seen[resource]:
+		case resource == corev1.Resource("pods"):
+			pods = kind
+		default:
+			others = append(others, kind)
+		}
+		seen[resource] = true
+	}
+	return pods, others
+}
+
+// Left is what one kind still has in the namespace after it was asked to go.
+type Left struct {
+	Resource   schema.GroupVersionResource
+	Count      int
+	Finalizers map[string]int
+	// Estimate is in how many seconds the rest may be gone.
+	Estimate int64
+	Err      error
+}
+
+// finalizerEstimate is the time, in seconds, that others get for their finalizers.
+const finalizerEstimate = 15
+
+// Remainder says what it means that these objects of a kind are still there. asked is
+// the grace that the pods among them need, 0 for other kinds. Without that, and
+// without finalizers, objects that outlive their deletion are a failure.
+func Remainder(namespace string, resource schema.GroupVersionResource, items []kinds.Object, asked int64) Left {
+	left := Left{Resource: resource, Count: len(items), Finalizers: map[string]int{}, Estimate: asked}
+	for _, item := range items {
+		for _, finalizer := range item.GetFinalizers() {
+			left.Finalizers[finalizer]++
+		}
+	}
+	switch {
+	case len(items) == 0:
+		left.Estimate = 0
+	case asked != 0:
+	case len(left.Finalizers) > 0:
+		left.Estimate = finalizerEstimate
+	default:
+		left.Err = fmt.Errorf("unexpected items still remain in namespace: %s for gvr: %v", namespace, resource)
+	}
+	return left
+}
+
+// PodGrace is how many seconds the pods may still need: the longest grace of those that
+// are not terminal, less what has passed since the namespace was deleted.
+func PodGrace(pods []*corev1.Pod, deleted, now time.Time) int64 {
+	var longest int64
+	for _, pod := range pods {
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		if grace := pod.Spec.TerminationGracePeriodSeconds; grace != nil {
+			longest = max(longest, *grace)
+		}
+	}
+	return max(longest-int64(now.Sub(deleted)/time.Second), 0)
+}
+
+// Sweep is what one attempt to empty a namespace found.
+type Sweep struct {
+	// Discovery is why some kinds are not known.
+	Discovery error
+	Left      []Left
+}
+
+// Verdict is what to do after a sweep.
+type Verdict struct {
+	// Conditions are the namespace's; Changed is whether they must be written.
+	Conditions []corev1.NamespaceCondition
+	Changed    bool
+	// Finalize is true when nothing is left.
+	Finalize bool
+	// Again is when to look again; 0 with Err means with the queue's back-off.
+	Again time.Duration
+	Err   error
+}
+
+// Judge says what a sweep means for the namespace.
+func Judge(ns *corev1.Namespace, sweep Sweep, now time.Time) Verdict {
+	var failed []error
+	var estimate int64
+	for _, left := range sweep.Left {
+		estimate = max(estimate, left.Estimate)
+		if left.Err != nil {
+			failed = append(failed, left.Err)
+		}
+	}
+	verdict := Verdict{}
+	verdict.Conditions, verdict.Changed = merge(ns.Status.Conditions, problems(sweep, failed), now)
+	verdict.Err = utilerrors.NewAggregate(slices.Concat(discoveryErrors(sweep), failed))
+	switch {
+	case verdict.Err != nil:
+	case estimate > 0:
+		verdict.Again = time.Duration(estimate/2+1) * time.Second
+	default:
+		verdict.Finalize = true
+	}
+	return verdict
+}
+
+func discoveryErrors(sweep Sweep) []error {
+	if sweep.Discovery == nil {
+		return nil
+	}
+	return []error{sweep.Discovery}
+}
+
+// problems are the conditions that hold the namespace up, in upstream's words
+// (namespaced_resources_deleter.go, status_condition_utils.go).
+func problems(sweep Sweep, failed []error) []corev1.NamespaceCondition {
+	var found []corev1.NamespaceCondition
+	add := func(kind corev1.NamespaceConditionType, reason, message string) {
+		found = append(found, corev1.NamespaceCondition{Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: message})
+	}
+	if sweep.Discovery != nil {
+		add(corev1.NamespaceDeletionDiscoveryFailure, "DiscoveryFailed", sweep.Discovery.Error())
+	}
+	if len(failed) > 0 {
+		slices.SortFunc(failed, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
+		add(corev1.NamespaceDeletionContentFailure, "ContentDeletionFailed", fmt.Sprintf(
+			"Failed to delete all resource types, %d remaining: %v", len(failed), utilerrors.NewAggregate(failed)))
+	}
+	var resources []string
+	finalizers := map[string]int{}
+	for _, left := range sweep.Left {
+		if left.Count > 0 {
+			resources = append(resources, fmt.Sprintf("%s.%s has %d resource instances", left.Resource.Resource, left.Resource.Group, left.Count))
+		}
+		for finalizer, count := range left.Finalizers {
+			finalizers[finalizer] += count
+		}
+	}
+	if len(resources) > 0 {
+		slices.Sort(resources)
+		add(corev1.NamespaceContentRemaining, "SomeResourcesRemain", "Some resources are remaining: "+strings.Join(resources, ", "))
+	}
+	if len(finalizers) > 0 {
+		var texts []string
+		for _, finalizer := range slices.Sorted(maps.Keys(finalizers)) {
+			texts = append(texts, fmt.Sprintf("%s in %d resource instances", finalizer, finalizers[finalizer]))
+		}
+		add(corev1.NamespaceFinalizersRemaining, "SomeFinalizersRemain",
+			"Some content in the namespace has finalizers remaining: "+strings.Join(texts, ", "))
+	}
+	return found
+}
+
+// fine is what a condition says when nothing is wrong, in the order in which they stand.
+func fine() []corev1.NamespaceCondition {
+	return []corev1.NamespaceCondition{
+		{Type: corev1.NamespaceDeletionDiscoveryFailure, Reason: "ResourcesDiscovered", Message: "All resources successfully discovered"},
+		{Type: corev1.NamespaceDeletionGVParsingFailure, Reason: "ParsedGroupVersions", Message: "All legacy kube types successfully parsed"},
+		{
+			Type: corev1.NamespaceDeletionContentFailure, Reason: "ContentDeleted",
+			Message: "All content successfully deleted, may be waiting on finalization",
+		},
+		{Type: corev1.NamespaceContentRemaining, Reason: "ContentRemoved", Message: "All content successfully removed"},
+		{Type: corev1.NamespaceFinalizersRemaining, Reason: "ContentHasNoFinalizers", Message: "All content-preserving finalizers finished"},
+	}
+}
+
+// merge is the conditions with what was found; those that nothing was found about are
+// False.
+func merge(old, found []corev1.NamespaceCondition, now time.Time) (merged []corev1.NamespaceCondition, changed bool) {
+	merged = slices.Clone(old)
+	for _, wanted := range fine() {
+		wanted.Status = corev1.ConditionFalse
+		if i := slices.IndexFunc(found, is(wanted.Type)); i >= 0 {
+			wanted = found[i]
+		}
+		wanted.LastTransitionTime = metav1.Unix(now.Unix(), 0)
+		i := slices.IndexFunc(merged, is(wanted.Type))
+		switch {
+		case i < 0:
+			merged, changed = append(merged, wanted), true
+		case merged[i].Status != wanted.Status || merged[i].Reason != wanted.Reason || merged[i].Message != wanted.Message:
+			if merged[i].Status == wanted.Status {
+				wanted.LastTransitionTime = merged[i].LastTransitionTime
+			}
+			merged[i], changed = wanted, true
+		}
+	}
+	return merged, changed
+}
+
+func is(kind corev1.NamespaceConditionType) func(corev1.NamespaceCondition) bool {
+	return func(c corev1.NamespaceCondition) bool { return c.Type == kind }
+}
+
+// Finalized is the namespace without the finalizer that stands for its content.
+func Finalized(ns *corev1.Namespace) *corev1.Namespace {
+	finalized := ns.DeepCopy()
+	finalized.Spec.Finalizers = slices.DeleteFunc(finalized.Spec.Finalizers, func(f corev1.FinalizerName) bool {
+		return f == corev1.FinalizerKubernetes
+	})
+	return finalized
+}
