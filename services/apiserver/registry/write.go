@@ -15,15 +15,27 @@ import (
 )
 
 // BeforeCreate makes obj ready to be stored as a new object with the given UID, or says
-// in an apierrors value why it cannot be. The steps are those of upstream's create: what
-// the server keeps, what the kind prepares, what the kind refuses.
+// in an apierrors value why it cannot be: [PrepareCreate] and [ValidateCreate].
 func BeforeCreate(strategy Strategy, kind kinds.Kind, obj kinds.Object, now time.Time, uid types.UID) error {
+	if err := PrepareCreate(strategy, obj, now, uid); err != nil {
+		return err
+	}
+	return ValidateCreate(strategy, kind, obj)
+}
+
+// PrepareCreate sets the metadata that the server keeps, and lets the kind prepare obj.
+func PrepareCreate(strategy Strategy, obj kinds.Object, now time.Time, uid types.UID) error {
 	if obj.GetResourceVersion() != "" {
 		return plainError(http.StatusInternalServerError, metav1.StatusReasonUnknown,
 			"resourceVersion should not be set on objects to be created")
 	}
 	PrepareMetaForCreate(obj, now, uid)
 	strategy.PrepareForCreate(obj, now)
+	return nil
+}
+
+// ValidateCreate is what the kind refuses of a prepared object. The error is a 422.
+func ValidateCreate(strategy Strategy, kind kinds.Kind, obj kinds.Object) error {
 	if errs := strategy.Validate(obj); len(errs) > 0 {
 		return apierrors.NewInvalid(kind.GroupKind(), obj.GetName(), errs)
 	}
@@ -31,15 +43,25 @@ func BeforeCreate(strategy Strategy, kind kinds.Kind, obj kinds.Object, now time
 }
 
 // BeforeUpdate makes obj ready to replace old through a subresource ("" for the object
-// itself), or says in an apierrors value why it cannot. It does not compare
-// versions; see [CheckVersion].
-//
-// The metadata rules are asked here and once more by each kind, as upstream does, so that
-// the causes of a refusal name them twice and its message once (API-55, API-56).
+// itself), or says in an apierrors value why it cannot: [PrepareUpdate] and
+// [ValidateUpdate]. It does not compare versions; see [CheckVersion].
 func BeforeUpdate(strategy Strategy, kind kinds.Kind, obj, old kinds.Object, subresource string) error {
+	PrepareUpdate(strategy, obj, old, subresource)
+	return ValidateUpdate(strategy, kind, obj, old, subresource)
+}
+
+// PrepareUpdate puts back what this update may not change, and fills in the defaults.
+func PrepareUpdate(strategy Strategy, obj, old kinds.Object, subresource string) {
 	obj.SetGeneration(old.GetGeneration())
 	strategy.PrepareForUpdate(obj, old, subresource)
 	PrepareMetaForUpdate(obj, old)
+}
+
+// ValidateUpdate is what keeps a prepared object from replacing old. The error is a 422.
+//
+// The metadata rules are asked here and once more by each kind, as upstream does, so that
+// the causes of a refusal name them twice and its message once (API-55, API-56).
+func ValidateUpdate(strategy Strategy, kind kinds.Kind, obj, old kinds.Object, subresource string) error {
 	errs := ValidateMetaUpdate(kind, obj, old)
 	errs = append(errs, strategy.ValidateUpdate(obj, old, subresource)...)
 	if len(errs) > 0 {

@@ -13,8 +13,6 @@ import (
 
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
-	"github.com/podfall/podfall/services/apiserver/admission"
-	"github.com/podfall/podfall/services/apiserver/registry"
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
@@ -59,34 +57,27 @@ type addition struct {
 // add judges one object under one name, and stores it.
 func (a *API) add(ctx context.Context, req Request, obj kinds.Object, with addition) (*proto.Response, error) {
 	req.Name = obj.GetName()
-	snapshot := a.Store.Snapshot()
-	if req.Kind.Namespaced {
-		if err := admission.InNamespace(req.Attributes, obj, namespaceIn(snapshot, req.Namespace)); err != nil {
-			return nil, err
-		}
+	w := &write{
+		Request: req, strategy: a.strategy(req.Kind), obj: obj, snapshot: a.Store.Snapshot(),
+		dryRun: with.dryRun, warnings: with.warnings,
 	}
-	if err := admission.Admit(req.Attributes, obj, nil); err != nil {
+	if err := a.judge(ctx, w); err != nil {
 		return nil, err
 	}
-	strategy := a.strategy(req.Kind)
-	if err := registry.BeforeCreate(strategy, req.Kind, obj, req.Now, a.newUID()); err != nil {
-		return nil, err
-	}
-	warnings := append(with.warnings, strategy.Warnings(obj)...)
-	if taken := snapshot.Get(req.key()); taken != nil {
+	if taken := w.snapshot.Get(req.key()); taken != nil {
 		return nil, alreadyExists(req.Kind, taken)
 	}
-	if with.dryRun {
-		return unstored(http.StatusCreated, req.Kind, obj, warnings)
+	if w.dryRun {
+		return unstored(http.StatusCreated, req.Kind, w.obj, w.warnings)
 	}
-	events, err := a.commit(ctx, req, store.Write{Key: req.key(), Expect: store.Absent, Object: obj})
+	events, err := a.commit(ctx, req, store.Write{Key: req.key(), Expect: store.Absent, Object: w.obj})
 	if conflict, ok := errors.AsType[*store.ConflictError](err); ok {
 		return nil, alreadyExists(req.Kind, conflict.Have)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return stored(http.StatusCreated, req.Kind, events[0].Record, warnings)
+	return stored(http.StatusCreated, req.Kind, events[0].Record, w.warnings)
 }
 
 // alreadyExists says that a name is taken, and by what kind of holder.

@@ -7,9 +7,7 @@ import (
 
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
-	"github.com/podfall/podfall/services/apiserver/admission"
 	"github.com/podfall/podfall/services/apiserver/deletion"
-	"github.com/podfall/podfall/services/apiserver/registry"
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
@@ -33,22 +31,23 @@ func (a *API) modify(ctx context.Context, req Request, change change) (*proto.Re
 		if err != nil {
 			return nil, err
 		}
-		if err := registry.BeforeUpdate(a.strategy(req.Kind), req.Kind, obj, old.Object, req.Subresource); err != nil {
+		w := &write{
+			Request: req, strategy: a.strategy(req.Kind), old: old.Object, obj: obj, snapshot: a.Store.Snapshot(),
+			dryRun: change.dryRun, warnings: warnings,
+		}
+		if err := a.judge(ctx, w); err != nil {
 			return nil, err
 		}
-		if err := admission.Admit(req.Attributes, obj, old.Object); err != nil {
-			return nil, err
+		if w.dryRun {
+			return unstored(http.StatusOK, req.Kind, w.obj, w.warnings)
 		}
-		if change.dryRun {
-			return unstored(http.StatusOK, req.Kind, obj, warnings)
-		}
-		answer, err := a.replace(ctx, req, obj, old)
+		answer, err := a.replace(ctx, req, w.obj, old)
 		if conflict, lost := errors.AsType[*store.ConflictError](err); lost {
 			old = conflict.Have
 			continue
 		}
 		if err == nil {
-			answer.Warnings = warnings
+			answer.Warnings = w.warnings
 		}
 		return answer, err
 	}

@@ -6,6 +6,7 @@
 //	create.go           new objects, generateName
 //	get.go list.go      reads, from one snapshot each
 //	watch.go            hands over to the watch hub
+//	write.go            the steps of every write, from what was asked for to the commit
 //	update.go patch.go  two ways to say what changes; modify.go stores it
 //	delete.go           rounds 1 and 3 of a deletion
 //	deletecollection.go a delete for each of many

@@ -1,0 +1,85 @@
+package verbs
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/admission"
+	"github.com/podfall/podfall/services/apiserver/registry"
+	"github.com/podfall/podfall/services/apiserver/store"
+)
+
+// write is one object on its way into the store.
+type write struct {
+	Request
+
+	strategy registry.Strategy
+	// old is the version in the store; nil for a new object.
+	old kinds.Object
+	// obj is what shall be stored, the writer's own.
+	obj kinds.Object
+	// snapshot is the state that the write is judged by.
+	snapshot *store.Snapshot
+	dryRun   bool
+	warnings []string
+	// uid is a new object's, drawn once.
+	uid types.UID
+}
+
+// judge takes a write from what was asked for to what may be committed, or refuses it.
+// Between reading and committing, each write takes these steps, in upstream's order:
+//
+//	place     the namespace is there          admission/namespace.go
+//	prepare   what the server keeps, defaults registry/
+//	admit     who may write what              admission/
+//	validate  what the kind refuses           registry/
+//
+// A step may change w.obj and add to w.warnings; it writes nothing.
+func (a *API) judge(ctx context.Context, w *write) error {
+	for _, step := range []func(context.Context, *write) error{a.place, a.prepare, a.admit, a.validate} {
+		if err := step(ctx, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place refuses a new object in a namespace that takes none.
+func (a *API) place(_ context.Context, w *write) error {
+	if w.old != nil || !w.Kind.Namespaced {
+		return nil
+	}
+	return admission.InNamespace(w.Attributes, w.obj, namespaceIn(w.snapshot, w.Namespace))
+}
+
+// prepare sets what is not the sender's to say, and fills in what was left out. Doing it
+// again after a step that changed the object changes nothing else.
+func (a *API) prepare(_ context.Context, w *write) error {
+	if w.old != nil {
+		registry.PrepareUpdate(w.strategy, w.obj, w.old, w.Subresource)
+		return nil
+	}
+	if w.uid == "" {
+		w.uid = a.newUID()
+	}
+	return registry.PrepareCreate(w.strategy, w.obj, w.Now, w.uid)
+}
+
+// admit asks who may write what.
+func (a *API) admit(_ context.Context, w *write) error {
+	return admission.Admit(w.Attributes, w.obj, w.old)
+}
+
+// validate asks the kind what is wrong with the object.
+func (a *API) validate(_ context.Context, w *write) error {
+	if w.old != nil {
+		return registry.ValidateUpdate(w.strategy, w.Kind, w.obj, w.old, w.Subresource)
+	}
+	if err := registry.ValidateCreate(w.strategy, w.Kind, w.obj); err != nil {
+		return err
+	}
+	w.warnings = append(w.warnings, w.strategy.Warnings(w.obj)...)
+	return nil
+}
