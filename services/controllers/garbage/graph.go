@@ -1,0 +1,238 @@
+package garbage
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Item is what the collector knows of an object: metadata only.
+type Item struct {
+	Kind       schema.GroupVersionKind
+	Namespace  string
+	Name       string
+	UID        types.UID
+	Version    string // resourceVersion
+	Owners     []metav1.OwnerReference
+	Finalizers []string
+	Deleting   bool
+}
+
+// WaitsForDependents reports whether the item is being deleted in the foreground.
+func (i Item) WaitsForDependents() bool {
+	return i.Deleting && slices.Contains(i.Finalizers, metav1.FinalizerDeleteDependents)
+}
+
+// WaitsForOrphans reports whether the item is being deleted and leaves its dependents.
+func (i Item) WaitsForOrphans() bool {
+	return i.Deleting && slices.Contains(i.Finalizers, metav1.FinalizerOrphanDependents)
+}
+
+// Graph is who depends on whom, as far as the collector has been told. It is owned by
+// one goroutine at a time.
+//
+// An owner that was never seen stands in it as a virtual node, until it is seen or found
+// absent. Owners are compared by UID alone here; whether one is where its dependent says
+// is asked of the API, not of the graph.
+type Graph struct {
+	nodes map[types.UID]*node
+}
+
+type node struct {
+	item       Item
+	virtual    bool
+	dependents map[types.UID]bool
+}
+
+// NewGraph is empty.
+func NewGraph() *Graph { return &Graph{nodes: map[types.UID]*node{}} }
+
+// Work is what a change of the graph makes worth looking at.
+type Work struct {
+	// Look names items to decide about; Orphan those whose dependents are to be left.
+	Look, Orphan []types.UID
+	// Misplaced are references to owners that are elsewhere than they must be.
+	Misplaced []Misplaced
+}
+
+// Misplaced is a reference from an item to an owner in another namespace.
+type Misplaced struct {
+	Item  Item
+	Owner metav1.OwnerReference
+}
+
+// Get is what is known of an item; virtual is true for an owner that was never seen.
+func (g *Graph) Get(uid types.UID) (item Item, virtual, known bool) {
+	n := g.nodes[uid]
+	if n == nil {
+		return Item{}, false, false
+	}
+	return n.item, n.virtual, true
+}
+
+// Dependents are the items that name uid as an owner, in the order of their UIDs.
+func (g *Graph) Dependents(uid types.UID) []Item {
+	n := g.nodes[uid]
+	if n == nil {
+		return nil
+	}
+	items := make([]Item, 0, len(n.dependents))
+	for dependent := range n.dependents {
+		if d := g.nodes[dependent]; d != nil {
+			items = append(items, d.item)
+		}
+	}
+	slices.SortFunc(items, func(a, b Item) int { return compare(a.UID, b.UID) })
+	return items
+}
+
+// Set takes in an item that is new or has changed (processGraphChanges).
+func (g *Graph) Set(item Item) Work {
+	var work Work
+	n := g.nodes[item.UID]
+	if n == nil {
+		n = &node{}
+		g.nodes[item.UID] = n
+	} else if n.virtual {
+		for _, dependent := range g.Dependents(item.UID) {
+			work.check(dependent, item)
+		}
+	}
+	before := n.item
+	n.virtual = false
+	n.item = item
+	g.relink(n, before, &work)
+	if item.WaitsForOrphans() && !before.WaitsForOrphans() {
+		work.Orphan = append(work.Orphan, item.UID)
+	}
+	if item.WaitsForDependents() && !before.WaitsForDependents() {
+		for dependent := range n.dependents {
+			work.Look = append(work.Look, dependent)
+		}
+		work.Look = append(work.Look, item.UID)
+	}
+	slices.SortFunc(work.Look, compare)
+	work.Look = slices.Compact(work.Look)
+	return work
+}
+
+// relink moves n from its former owners to its present ones. An owner that it no longer
+// holds up is worth looking at, and so is the item itself when an owner has left.
+func (g *Graph) relink(n *node, before Item, work *Work) {
+	for _, was := range before.Owners {
+		i := slices.IndexFunc(n.item.Owners, func(is metav1.OwnerReference) bool { return is.UID == was.UID })
+		owner := g.nodes[was.UID]
+		if i < 0 && owner != nil {
+			delete(owner.dependents, n.item.UID)
+		}
+		if (i < 0 || blocks(was) && !blocks(n.item.Owners[i])) && owner != nil && owner.item.WaitsForDependents() {
+			work.Look = append(work.Look, was.UID)
+		}
+	}
+	for _, ref := range n.item.Owners {
+		owner := g.nodes[ref.UID]
+		if owner == nil {
+			owner = &node{virtual: true, item: Item{
+				Kind: schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind), Namespace: n.item.Namespace, Name: ref.Name, UID: ref.UID,
+			}}
+			g.nodes[ref.UID] = owner
+			work.Look = append(work.Look, ref.UID)
+		}
+		if owner.dependents == nil {
+			owner.dependents = map[types.UID]bool{}
+		}
+		if !owner.dependents[n.item.UID] {
+			owner.dependents[n.item.UID] = true
+			if !owner.virtual {
+				work.check(n.item, owner.item)
+			}
+		}
+	}
+	if added(before.Owners, n.item.Owners) && !n.item.Deleting {
+		work.Look = append(work.Look, n.item.UID)
+	}
+}
+
+// added reports whether an item has an owner that it did not have before.
+func added(before, after []metav1.OwnerReference) bool {
+	return slices.ContainsFunc(after, func(ref metav1.OwnerReference) bool {
+		return !slices.ContainsFunc(before, func(was metav1.OwnerReference) bool { return was.UID == ref.UID })
+	})
+}
+
+// check notes a reference to an owner that is in another namespace, or is another object
+// than the reference says.
+func (w *Work) check(dependent, owner Item) {
+	for _, ref := range dependent.Owners {
+		elsewhere := owner.Namespace != "" && owner.Namespace != dependent.Namespace
+		other := ref.Kind != owner.Kind.Kind || ref.Name != owner.Name
+		if ref.UID != owner.UID || !elsewhere && !other {
+			continue
+		}
+		w.Look = append(w.Look, dependent.UID)
+		if dependent.Namespace != "" {
+			w.Misplaced = append(w.Misplaced, Misplaced{Item: dependent, Owner: ref})
+		}
+	}
+}
+
+// Remove takes in that an item is gone, or that an owner was never there.
+func (g *Graph) Remove(uid types.UID) Work {
+	var work Work
+	n := g.nodes[uid]
+	if n == nil {
+		return work
+	}
+	for _, ref := range n.item.Owners {
+		owner := g.nodes[ref.UID]
+		if owner == nil {
+			continue
+		}
+		delete(owner.dependents, uid)
+		switch {
+		case owner.virtual && len(owner.dependents) == 0:
+			delete(g.nodes, ref.UID)
+		case owner.item.WaitsForDependents():
+			work.Look = append(work.Look, ref.UID)
+		}
+	}
+	for dependent := range n.dependents {
+		work.Look = append(work.Look, dependent)
+	}
+	slices.SortFunc(work.Look, compare)
+	delete(g.nodes, uid)
+	return work
+}
+
+// Replace takes in that exactly these items of a kind are there.
+func (g *Graph) Replace(kind schema.GroupKind, items []Item) Work {
+	var work Work
+	listed := map[types.UID]bool{}
+	for _, item := range items {
+		listed[item.UID] = true
+		work.join(g.Set(item))
+	}
+	var gone []types.UID
+	for uid, n := range g.nodes {
+		if n.item.Kind.GroupKind() == kind && !n.virtual && !listed[uid] {
+			gone = append(gone, uid)
+		}
+	}
+	slices.SortFunc(gone, compare)
+	for _, uid := range gone {
+		work.join(g.Remove(uid))
+	}
+	return work
+}
+
+func (w *Work) join(other Work) {
+	w.Look = append(w.Look, other.Look...)
+	w.Orphan = append(w.Orphan, other.Orphan...)
+	w.Misplaced = append(w.Misplaced, other.Misplaced...)
+}
+
+func blocks(ref metav1.OwnerReference) bool {
+	return ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion
+}

@@ -1,0 +1,28 @@
+package garbage
+
+import (
+	"encoding/json"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ReferencesPatch is the merge patch that gives this version of an item these references.
+func ReferencesPatch(item Item, refs []metav1.OwnerReference) ([]byte, error) {
+	return patch(item, "ownerReferences", refs, len(refs))
+}
+
+// FinalizerPatch is the merge patch that takes a finalizer from this version of an item.
+func FinalizerPatch(item Item, finalizer string) ([]byte, error) {
+	rest := slices.DeleteFunc(slices.Clone(item.Finalizers), func(f string) bool { return f == finalizer })
+	return patch(item, "finalizers", rest, len(rest))
+}
+
+func patch(item Item, field string, value any, count int) ([]byte, error) {
+	if count == 0 {
+		value = nil
+	}
+	return json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": item.Version, "uid": item.UID, field: value,
+	}})
+}
