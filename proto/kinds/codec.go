@@ -7,9 +7,11 @@ import (
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/util/json"
 )
 
 // Object is any API object that has metadata.
@@ -28,7 +30,8 @@ const (
 const magic = "k8s\x00"
 
 // Encode is obj in Kubernetes protobuf, its group, version and kind included even
-// where obj does not name them.
+// where obj does not name them. A custom resource, which has no protobuf form, becomes
+// JSON: no protobuf document begins with a brace.
 func Encode(obj runtime.Object) ([]byte, error) { return AppendEncode(nil, obj) }
 
 // AppendEncode appends what Encode returns to dst, without a copy on the way.
@@ -36,6 +39,9 @@ func AppendEncode(dst []byte, obj runtime.Object) ([]byte, error) {
 	gvk, err := GVK(obj)
 	if err != nil {
 		return nil, err
+	}
+	if custom, ok := obj.(*unstructured.Unstructured); ok {
+		return appendJSON(dst, custom, gvk)
 	}
 	message, ok := obj.(interface {
 		Size() int
@@ -59,6 +65,16 @@ func AppendEncode(dst []byte, obj runtime.Object) ([]byte, error) {
 	return dst[:from+n], nil
 }
 
+// appendJSON is AppendEncode for a custom resource. The keys of its maps are in order, so
+// that equal objects have equal bytes.
+func appendJSON(dst []byte, obj *unstructured.Unstructured, gvk schema.GroupVersionKind) ([]byte, error) {
+	data, err := json.Marshal(obj.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", gvk.Kind, err)
+	}
+	return append(dst, data...), nil
+}
+
 // Decode reads what Encode wrote. The object's apiVersion and kind are set.
 func Decode(data []byte) (Object, error) {
 	decoded, err := DecodeAny(data)
@@ -75,6 +91,9 @@ func Decode(data []byte) (Object, error) {
 // DecodeAny is Decode for messages that need not have metadata, such as a
 // metav1.Status.
 func DecodeAny(data []byte) (runtime.Object, error) {
+	if len(data) > 0 && data[0] == '{' {
+		return decodeJSON(data)
+	}
 	decoded, gvk, err := decoder().Decode(data, nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("decode: %w", err)
@@ -83,13 +102,29 @@ func DecodeAny(data []byte) (runtime.Object, error) {
 	return decoded, nil
 }
 
+// decodeJSON reads a custom resource. The built-in kinds are never written so.
+func decodeJSON(data []byte) (*unstructured.Unstructured, error) {
+	obj := &unstructured.Unstructured{}
+	if err := json.Unmarshal(data, &obj.Object); err != nil {
+		return nil, fmt.Errorf("decode: %w", err)
+	}
+	if _, err := customGVK(obj); err != nil {
+		return nil, fmt.Errorf("decode: %w", err)
+	}
+	return obj, nil
+}
+
 //nolint:gochecknoglobals // built once, on first use; nothing changes it
 var decoder = sync.OnceValue(func() *protobuf.Serializer {
 	return protobuf.NewSerializer(Scheme(), Scheme())
 })
 
-// GVK is the group, version and kind of obj by its Go type.
+// GVK is the group, version and kind of obj by its Go type, or, of a custom resource, as
+// it says itself.
 func GVK(obj runtime.Object) (schema.GroupVersionKind, error) {
+	if custom, ok := obj.(*unstructured.Unstructured); ok {
+		return customGVK(custom)
+	}
 	known, _, err := Scheme().ObjectKinds(obj)
 	if err != nil {
 		return schema.GroupVersionKind{}, fmt.Errorf("kind of %T: %w", obj, err)
@@ -101,4 +136,18 @@ func GVK(obj runtime.Object) (schema.GroupVersionKind, error) {
 		}
 	}
 	return known[0], nil
+}
+
+// customGVK is what a custom resource says it is. An object of a built-in kind has that
+// kind's Go type and no other, or it could be stored in two forms.
+func customGVK(obj *unstructured.Unstructured) (schema.GroupVersionKind, error) {
+	gvk := obj.GroupVersionKind()
+	if gvk.Group == "" || gvk.Version == "" || gvk.Kind == "" {
+		return gvk, fmt.Errorf("kind of a custom resource: want an apiVersion with a group and a version, and a kind, not %q and %q",
+			obj.GetAPIVersion(), obj.GetKind())
+	}
+	if _, builtIn := ByGVK(gvk); builtIn {
+		return gvk, fmt.Errorf("kind of a custom resource: %s is built in, so want its Go type and not JSON", gvk)
+	}
+	return gvk, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	serializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
@@ -16,7 +17,8 @@ import (
 // thus autoscaling/v1's targetCPUUtilizationPercentage has no place in autoscaling/v2,
 // networking.k8s.io/v1beta1's serviceName none in v1.
 //
-// obj is returned as it is when it already has the version.
+// obj is returned as it is when it already has the version. Versions of a custom resource
+// differ in nothing but their name, as under upstream's strategy None.
 func Convert(obj Object, to schema.GroupVersionKind) (converted Object, lost []string, err error) {
 	from, err := GVK(obj)
 	if err != nil {
@@ -27,6 +29,11 @@ func Convert(obj Object, to schema.GroupVersionKind) (converted Object, lost []s
 	}
 	if from.Group != to.Group || from.Kind != to.Kind {
 		return nil, nil, fmt.Errorf("convert %s: %s is another kind", from, to)
+	}
+	if custom, ok := obj.(*unstructured.Unstructured); ok {
+		named := custom.DeepCopy()
+		named.SetGroupVersionKind(to)
+		return named, nil, nil
 	}
 	into, err := New(to)
 	if err != nil {

@@ -1,5 +1,7 @@
 // Package kinds is the table of every kind that podfall serves: its names, its scope,
-// its Go type, its encoding and its versions. It decides nothing about them.
+// its Go type, its encoding and its versions. It decides nothing about them. The table has
+// the built-in kinds; [FromCRD] makes rows of the same form for those that users add, and
+// their objects pass through the same functions.
 //
 // Every kind is stored and sent in one version, the preferred one. The other versions
 // of a kind are names for the same objects: [ByGVK] finds them, and [Convert] reads
@@ -14,6 +16,7 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -30,6 +33,13 @@ type Kind struct {
 	Namespaced bool
 	// Categories name groups of kinds: "all".
 	Categories []string
+	// ListKind is the kind of a list of them: "PodList".
+	ListKind string
+	// StorageVersion is the version in which the objects are stored and sent.
+	StorageVersion string
+	// Custom is true for kinds that a CustomResourceDefinition adds, whose objects are
+	// *unstructured.Unstructured.
+	Custom bool
 }
 
 // GroupResource is the kind's key in the store and on the bus.
@@ -64,6 +74,10 @@ func ByGVK(gvk schema.GroupVersionKind) (Kind, bool) {
 
 // Preferred is k in the version in which its objects are stored.
 func Preferred(k Kind) Kind {
+	if k.Custom {
+		k.Version = k.StorageVersion
+		return k
+	}
 	if preferred, ok := ByResource(k.GroupResource().String()); ok {
 		return preferred
 	}
@@ -98,6 +112,17 @@ func New(gvk schema.GroupVersionKind) (Object, error) {
 		return nil, fmt.Errorf("new %s: %T has no metadata", gvk, made)
 	}
 	obj.GetObjectKind().SetGroupVersionKind(gvk)
+	return obj, nil
+}
+
+// NewOf is [New] for a row that need not be in the table: of a custom kind it is an object
+// without content.
+func NewOf(k Kind) (Object, error) {
+	if !k.Custom {
+		return New(k.GroupVersionKind)
+	}
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(k.GroupVersionKind)
 	return obj, nil
 }
 
@@ -141,6 +166,8 @@ func (ix *index) add(group string, row []string) {
 			Namespaced:       row[2] == "namespaced",
 			ShortNames:       list(row[3]),
 			Categories:       list(row[4]),
+			ListKind:         row[0] + "List",
+			StorageVersion:   row[5],
 		}
 		ix.served = append(ix.served, k)
 		ix.byGVK[k.GroupVersionKind] = k

@@ -58,13 +58,14 @@ import (
 	storagev1beta1 "k8s.io/api/storage/v1beta1"
 	storagemigrationv1 "k8s.io/api/storagemigration/v1"
 	storagemigrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Scheme knows every built-in kind: those of client-go's own scheme, which a test
-// compares it with. It is built on first use, because most of podfall's processes
+// compares it with, and CustomResourceDefinition. It is built on first use, because most of podfall's processes
 // touch a handful of kinds.
 func Scheme() *runtime.Scheme { return loadScheme() }
 
@@ -138,5 +139,15 @@ func groups() []func(*runtime.Scheme) error {
 		storagev1alpha1.AddToScheme,
 		storagemigrationv1.AddToScheme,
 		storagemigrationv1beta1.AddToScheme,
+		addDefinitions,
 	}
+}
+
+// addDefinitions adds the one kind that is neither in client-go's scheme nor anybody's own.
+// The group's own function would add what turns it into upstream's internal form as well.
+func addDefinitions(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(apiextensionsv1.SchemeGroupVersion,
+		&apiextensionsv1.CustomResourceDefinition{}, &apiextensionsv1.CustomResourceDefinitionList{})
+	metav1.AddToGroupVersion(scheme, apiextensionsv1.SchemeGroupVersion)
+	return nil
 }

@@ -90,6 +90,9 @@ group admissionregistration.k8s.io
   ValidatingAdmissionPolicyBinding  validatingadmissionpolicybindings  cluster  -  api-extensions  v1 v1beta1 v1alpha1
   ValidatingWebhookConfiguration    validatingwebhookconfigurations    cluster  -  api-extensions  v1 v1beta1
 
+group apiextensions.k8s.io
+  CustomResourceDefinition  customresourcedefinitions  cluster  crd,crds  api-extensions  v1
+
 group certificates.k8s.io
   CertificateSigningRequest  certificatesigningrequests  cluster     csr  -  v1 v1beta1
   ClusterTrustBundle         clustertrustbundles         cluster     -    -  v1 v1beta1 v1alpha1

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tidwall/btree"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/podfall/podfall/proto/kinds"
 )
@@ -35,8 +36,12 @@ func newRecord(key Key, revision int64, obj kinds.Object, data []byte) *Record {
 }
 
 // gravestone is last under the revision that deleted it. Only the struct is copied:
-// what it refers to is shared, because neither will ever change.
+// what it refers to is shared, because neither will ever change. A custom resource has its
+// revision in a map, so all of it is copied.
 func gravestone(last *Record, revision int64) *Record {
+	if custom, ok := last.Object.(*unstructured.Unstructured); ok {
+		return newRecord(last.Key, revision, custom.DeepCopy(), last.Data)
+	}
 	copied := reflect.New(reflect.TypeOf(last.Object).Elem())
 	copied.Elem().Set(reflect.ValueOf(last.Object).Elem())
 	obj, ok := reflect.TypeAssert[kinds.Object](copied)

@@ -1,0 +1,54 @@
+package kinds
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+)
+
+// FromCRD are the kinds that crd adds: one row for each version that is served, the one
+// that clients prefer first (v2, v1, v1beta1 …). There is none until the definition is
+// established, and the names are those it was given then; it is pure.
+//
+// The objects are stored in StorageVersion, whether that is served or not.
+func FromCRD(crd *apiextensionsv1.CustomResourceDefinition) []Kind {
+	if !established(crd) {
+		return nil
+	}
+	names := crd.Status.AcceptedNames
+	common := Kind{
+		GroupVersionKind: schema.GroupVersionKind{Group: crd.Spec.Group, Kind: names.Kind},
+		Resource:         names.Plural,
+		Singular:         cmp.Or(names.Singular, strings.ToLower(names.Kind)),
+		ShortNames:       names.ShortNames,
+		Namespaced:       crd.Spec.Scope == apiextensionsv1.NamespaceScoped,
+		Categories:       names.Categories,
+		ListKind:         cmp.Or(names.ListKind, names.Kind+"List"),
+		Custom:           true,
+	}
+	for _, v := range crd.Spec.Versions {
+		if v.Storage {
+			common.StorageVersion = v.Name
+		}
+	}
+	var rows []Kind
+	for _, v := range crd.Spec.Versions {
+		if v.Served {
+			common.Version = v.Name
+			rows = append(rows, common)
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b Kind) int { return version.CompareKubeAwareVersionStrings(b.Version, a.Version) })
+	return rows
+}
+
+// established reports whether a definition's names are its own, once and for all.
+func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+	})
+}
