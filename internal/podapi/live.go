@@ -90,11 +90,11 @@ func (r *reader) offer(ctx context.Context, event watch.Event) error {
 	}
 }
 
-// attend sends the bookmark, when one is due: about every minute, and just before the
+// attend sends the bookmark, when one is due: every Config.Bookmark, and just before the
 // end (WCH-24).
 func (r *reader) attend(ctx context.Context) error {
 	now := r.client.cfg.Clock.Now()
-	due := r.bookmarked.Add(bookmarkEvery)
+	due := r.bookmarked.Add(r.client.cfg.Bookmark)
 	if last := r.ends.Add(-lastBookmark); r.bookmarked.Before(last) && last.Before(due) {
 		due = last
 	}

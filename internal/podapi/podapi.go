@@ -58,6 +58,9 @@ type Config struct {
 	// Heartbeat is how often the apiserver speaks on an idle watch; 1 s when zero.
 	// Three of them without a word make a watch resume.
 	Heartbeat time.Duration
+	// Bookmark is how often a watch that allows bookmarks gets one, in cluster time;
+	// 1 min when zero, and never more often than Heartbeat.
+	Bookmark time.Duration
 	// Seed decides the client's own dice: how long a watch lasts and how a
 	// back-off is spread.
 	Seed uint64
@@ -67,6 +70,7 @@ type Config struct {
 const (
 	DefaultTimeout   = 30 * time.Second
 	DefaultHeartbeat = time.Second
+	DefaultBookmark  = time.Minute
 )
 
 // leastTimeout is the least of the wall's time that a call gets: a fast clock makes no
@@ -90,6 +94,9 @@ func newClient(l link, cfg Config) *Client {
 	}
 	if cfg.Heartbeat <= 0 {
 		cfg.Heartbeat = DefaultHeartbeat
+	}
+	if cfg.Bookmark <= 0 {
+		cfg.Bookmark = DefaultBookmark
 	}
 	if cfg.Operation == nil {
 		cfg.Operation = randomOperation

@@ -41,10 +41,9 @@ type reader struct {
 
 // The rhythm of a watch, in cluster time.
 const (
-	silentBeats   = 3
-	renewEvery    = 20 * time.Second
-	bookmarkEvery = time.Minute
-	lastBookmark  = 2 * time.Second
+	silentBeats  = 3
+	renewEvery   = 20 * time.Second
+	lastBookmark = 2 * time.Second
 )
 
 // errOver ends a watch whose consumer has been told why.
