@@ -12,6 +12,7 @@ require (
 	github.com/podfall/podfall/proto v0.0.0-00010101000000-000000000000
 	google.golang.org/protobuf v1.36.12
 	k8s.io/api v0.37.2
+	k8s.io/apiextensions-apiserver v0.37.2
 	k8s.io/apimachinery v0.37.2
 )
 

@@ -1,3 +1,196 @@
-// Package directory knows every kind that the cluster serves now: the built-in ones and
-// those that CustomResourceDefinitions add.
+// Package directory knows every kind that the cluster serves now: the built-in ones, which
+// never change, and those that CustomResourceDefinitions add and take away. A directory
+// that nobody fills, by [Directory.Follow] or [Directory.Load], has the built-in kinds.
+//
+// # Order
+//
+// Built-in kinds come before custom ones, and custom ones in the order of their groups and
+// plurals; of one kind, the version that clients prefer comes first. A definition counts
+// from the moment it is established.
+//
+// # Blocking
+//
+// Reads take no lock and never wait.
 package directory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// Lister reads definitions once; a *podapi.Client is one.
+type Lister interface {
+	List(ctx context.Context, t podapi.Target, opts metav1.ListOptions) (*podapi.List, error)
+}
+
+// Follower keeps a copy of definitions; a *podapi.Client is one.
+type Follower interface {
+	Follow(ctx context.Context, t podapi.Target, opts metav1.ListOptions, sink podapi.Sink) error
+}
+
+// Directory is safe for concurrent use. What it returns is shared: read it only.
+type Directory struct {
+	now atomic.Pointer[contents]
+}
+
+// New is a directory of the built-in kinds.
+func New() *Directory {
+	d := &Directory{}
+	d.now.Store(index(nil))
+	return d
+}
+
+// contents is the directory between two changes; it is immutable.
+type contents struct {
+	definitions map[string]*apiextensionsv1.CustomResourceDefinition // by name: plural.group
+	custom      []kinds.Kind
+	byGVR       map[schema.GroupVersionResource]kinds.Kind
+	byGVK       map[schema.GroupVersionKind]kinds.Kind
+	// superseded is closed when there is something newer.
+	superseded chan struct{}
+}
+
+// Load reads the definitions once.
+func (d *Directory) Load(ctx context.Context, api Lister) error {
+	page, err := api.List(ctx, podapi.Target{Kind: definitions()}, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("load the directory of kinds: %w", err)
+	}
+	(*sink)(d).Replace(page.Items, page.ResourceVersion)
+	return nil
+}
+
+// Follow keeps the directory up to date until ctx ends, whose error it returns. One
+// goroutine may call it.
+func (d *Directory) Follow(ctx context.Context, api Follower) error {
+	return api.Follow(ctx, podapi.Target{Kind: definitions()}, metav1.ListOptions{}, (*sink)(d))
+}
+
+func definitions() kinds.Kind {
+	kind, _ := kinds.ByResource("customresourcedefinitions.apiextensions.k8s.io")
+	return kind
+}
+
+// Changed is closed at the next change. Take it before reading, and nothing is missed.
+func (d *Directory) Changed() <-chan struct{} { return d.now.Load().superseded }
+
+// All is every kind in every version that is served.
+func (d *Directory) All() []kinds.Kind { return append(kinds.Served(), d.now.Load().custom...) }
+
+// ByResource finds the kind at a path. Without a version it is the one that clients prefer.
+func (d *Directory) ByResource(gvr schema.GroupVersionResource) (kinds.Kind, bool) {
+	if preferred, ok := kinds.ByResource(gvr.GroupResource().String()); ok {
+		if gvr.Version == "" || gvr.Version == preferred.Version {
+			return preferred, true
+		}
+		return kinds.ByGVK(schema.GroupVersionKind{Group: gvr.Group, Version: gvr.Version, Kind: preferred.Kind})
+	}
+	k, ok := d.now.Load().byGVR[gvr]
+	return k, ok
+}
+
+// ByGVK finds a kind in any version that is served.
+func (d *Directory) ByGVK(gvk schema.GroupVersionKind) (kinds.Kind, bool) {
+	if k, ok := kinds.ByGVK(gvk); ok {
+		return k, true
+	}
+	k, ok := d.now.Load().byGVK[gvk]
+	return k, ok
+}
+
+// ByAlias finds a kind by what a person types, as [kinds.ByAlias] does.
+func (d *Directory) ByAlias(what string) (kinds.Kind, bool) {
+	if k, ok := kinds.ByAlias(what); ok {
+		return k, true
+	}
+	name, rest, qualified := strings.Cut(strings.ToLower(what), ".")
+	for _, k := range d.now.Load().custom {
+		named := name == k.Resource || name == k.Singular || name == strings.ToLower(k.Kind) || slices.Contains(k.ShortNames, name)
+		if named && (!qualified || rest == k.Group || rest == k.Version+"."+k.Group) {
+			return k, true
+		}
+	}
+	return kinds.Kind{}, false
+}
+
+// CRD is the definition behind a custom kind, nil when there is none or it is not
+// established.
+func (d *Directory) CRD(gr schema.GroupResource) *apiextensionsv1.CustomResourceDefinition {
+	crd := d.now.Load().definitions[gr.String()]
+	if crd == nil || len(kinds.FromCRD(crd)) == 0 {
+		return nil
+	}
+	return crd
+}
+
+// index takes definitions apart for looking up.
+func index(definitions map[string]*apiextensionsv1.CustomResourceDefinition) *contents {
+	c := &contents{
+		definitions: definitions,
+		byGVR:       map[schema.GroupVersionResource]kinds.Kind{},
+		byGVK:       map[schema.GroupVersionKind]kinds.Kind{},
+		superseded:  make(chan struct{}),
+	}
+	byPath := func(a, b *apiextensionsv1.CustomResourceDefinition) int {
+		return cmp.Or(cmp.Compare(a.Spec.Group, b.Spec.Group), cmp.Compare(a.Name, b.Name))
+	}
+	for _, crd := range slices.SortedFunc(maps.Values(definitions), byPath) {
+		for i, k := range kinds.FromCRD(crd) {
+			c.custom = append(c.custom, k)
+			c.byGVR[k.GroupVersionResource()] = k
+			c.byGVK[k.GroupVersionKind] = k
+			if i == 0 {
+				c.byGVR[k.GroupResource().WithVersion("")] = k
+			}
+		}
+	}
+	return c
+}
+
+// sink is a directory as its follower sees it: one goroutine at a time.
+type sink Directory
+
+func (s *sink) Replace(items []kinds.Object, _ string) {
+	definitions := map[string]*apiextensionsv1.CustomResourceDefinition{}
+	for _, item := range items {
+		if crd, ok := item.(*apiextensionsv1.CustomResourceDefinition); ok {
+			definitions[crd.Name] = crd
+		}
+	}
+	s.publish(definitions)
+}
+
+func (s *sink) Apply(event watch.Event) {
+	crd, ok := event.Object.(*apiextensionsv1.CustomResourceDefinition)
+	if !ok {
+		return
+	}
+	definitions := maps.Clone(s.now.Load().definitions)
+	if event.Type == watch.Deleted {
+		delete(definitions, crd.Name)
+	} else {
+		if definitions == nil {
+			definitions = map[string]*apiextensionsv1.CustomResourceDefinition{}
+		}
+		definitions[crd.Name] = crd
+	}
+	s.publish(definitions)
+}
+
+func (s *sink) publish(definitions map[string]*apiextensionsv1.CustomResourceDefinition) {
+	before := s.now.Swap(index(definitions))
+	close(before.superseded)
+}

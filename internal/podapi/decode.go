@@ -86,15 +86,10 @@ func eventType(onWire proto.EventType) (watch.EventType, error) {
 // bookmark is an object of the watched kind that holds a revision and, at the end of
 // the initial events, says so (WCH-12, WCH-24).
 func bookmark(kind kinds.Kind, event *proto.Event) (watch.Event, error) {
-	empty, err := kinds.Scheme().New(kind.GroupVersionKind)
+	obj, err := kinds.NewOf(kind)
 	if err != nil {
 		return watch.Event{}, fmt.Errorf("bookmark of %s: %w", kind.Kind, err)
 	}
-	obj, ok := empty.(kinds.Object)
-	if !ok {
-		return watch.Event{}, fmt.Errorf("bookmark of %s: it has no metadata", kind.Kind)
-	}
-	obj.GetObjectKind().SetGroupVersionKind(kind.GroupVersionKind)
 	obj.SetResourceVersion(strconv.FormatUint(event.GetRevision(), 10))
 	if event.GetInitialEventsEnd() {
 		obj.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
