@@ -1,0 +1,60 @@
+// Package podcondition writes the conditions that controllers set on pods. It is pure.
+package podcondition
+
+import (
+	"encoding/json"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Disruption is the condition of a pod that is about to be ended by somebody else than
+// its user (CTL-53).
+func Disruption(reason, message string) corev1.PodCondition {
+	return corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: message,
+	}
+}
+
+// Find is the pod's condition of that type, nil when it has none.
+func Find(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == kind {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// Patch is the strategic merge patch of the pod's status that gives it the condition,
+// and the phase unless that is empty. It applies to this pod only, by its UID. It is nil
+// when the pod has both already.
+func Patch(pod *corev1.Pod, phase corev1.PodPhase, condition *corev1.PodCondition, now time.Time) ([]byte, error) {
+	status := map[string]any{}
+	if phase != "" && pod.Status.Phase != phase {
+		status["phase"] = phase
+	}
+	if condition != nil {
+		wanted := *condition
+		wanted.LastTransitionTime = metav1.Unix(now.Unix(), 0)
+		if pod.Status.ObservedGeneration != 0 {
+			wanted.ObservedGeneration = pod.Generation
+		}
+		have := Find(pod, wanted.Type)
+		if have != nil && have.Status == wanted.Status {
+			wanted.LastTransitionTime = have.LastTransitionTime
+		}
+		if have == nil || !same(*have, wanted) {
+			status["conditions"] = []corev1.PodCondition{wanted}
+		}
+	}
+	if len(status) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
+}
+
+func same(a, b corev1.PodCondition) bool {
+	return a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message && a.ObservedGeneration == b.ObservedGeneration
+}

@@ -1,0 +1,153 @@
+// Package podgc removes pods that nobody else will: those of nodes that are gone, those
+// that are deleted and were never scheduled, those on nodes that are out of service, and
+// the oldest of too many terminal ones (CTL-10 to CTL-14). decide.go says which;
+// controller.go asks it every 20 s.
+package podgc
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Period is the time between two looks, Quarantine how long a node must be missed
+// before its pods go.
+const (
+	Period     = 20 * time.Second
+	Quarantine = 40 * time.Second
+)
+
+// DefaultThreshold is how many terminal pods are kept.
+const DefaultThreshold = 12500
+
+// View is what the collector sees.
+type View struct {
+	Pods  []*corev1.Pod
+	Nodes map[string]*corev1.Node
+	// Threshold is how many terminal pods are kept; 0 or less keeps all.
+	Threshold int
+	// Missed are the nodes that pods name and that are not there, since when.
+	Missed map[string]time.Time
+}
+
+// Removal is one pod to remove, failed first if it is not terminal (CTL-14).
+type Removal struct {
+	Pod *corev1.Pod
+	// Orphaned asks for the condition DisruptionTarget.
+	Orphaned bool
+}
+
+// Plan is what to do.
+type Plan struct {
+	Removals []Removal
+	// Missed is View.Missed for the next look.
+	Missed map[string]time.Time
+	// Suspects are nodes that have been missed for long enough; those that the API
+	// confirms to be gone lose their pods, by Orphans.
+	Suspects []string
+}
+
+// Decide says what to do about the view at now (gc).
+func Decide(view View, now time.Time) Plan {
+	plan := Plan{Missed: map[string]time.Time{}}
+	plan.add(terminated(view.Pods, view.Threshold), Removal{})
+	for _, pod := range view.Pods {
+		node := view.Nodes[pod.Spec.NodeName]
+		switch {
+		case pod.DeletionTimestamp != nil && node != nil && outOfService(node):
+			plan.add([]*corev1.Pod{pod}, Removal{}) // CTL-12
+		case pod.DeletionTimestamp != nil && pod.Spec.NodeName == "":
+			plan.add([]*corev1.Pod{pod}, Removal{}) // CTL-11
+		case pod.Spec.NodeName != "" && node == nil:
+			since, known := view.Missed[pod.Spec.NodeName]
+			if !known {
+				since = now
+			}
+			plan.Missed[pod.Spec.NodeName] = since
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(plan.Missed)) {
+		if now.Sub(plan.Missed[name]) >= Quarantine {
+			plan.Suspects = append(plan.Suspects, name)
+		}
+	}
+	return plan
+}
+
+// Orphans are the pods of nodes that are gone (CTL-10).
+func Orphans(pods []*corev1.Pod, gone []string) []Removal {
+	var removals []Removal
+	for _, pod := range pods {
+		if pod.Spec.NodeName != "" && slices.Contains(gone, pod.Spec.NodeName) {
+			removals = append(removals, Removal{Pod: pod, Orphaned: true})
+		}
+	}
+	return removals
+}
+
+func (p *Plan) add(pods []*corev1.Pod, like Removal) {
+	for _, pod := range pods {
+		if slices.ContainsFunc(p.Removals, func(r Removal) bool { return r.Pod.UID == pod.UID }) {
+			continue
+		}
+		like.Pod = pod
+		p.Removals = append(p.Removals, like)
+	}
+}
+
+// terminated are the terminal pods above the threshold: evicted ones first, then the
+// oldest (CTL-13).
+func terminated(pods []*corev1.Pod, threshold int) []*corev1.Pod {
+	if threshold <= 0 {
+		return nil
+	}
+	var terminal []*corev1.Pod
+	for _, pod := range pods {
+		if Terminal(pod) {
+			terminal = append(terminal, pod)
+		}
+	}
+	if len(terminal) <= threshold {
+		return nil
+	}
+	slices.SortFunc(terminal, func(a, b *corev1.Pod) int {
+		return cmp.Or(
+			-compareBool(evicted(a), evicted(b)),
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			cmp.Compare(a.Name, b.Name),
+		)
+	})
+	return terminal[:len(terminal)-threshold]
+}
+
+// Terminal reports whether the pod's phase is terminal.
+func Terminal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+func evicted(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == "Evicted"
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// outOfService reports whether a node that is not ready has been said not to come back.
+func outOfService(node *corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+			return false
+		}
+	}
+	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == corev1.TaintNodeOutOfService })
+}

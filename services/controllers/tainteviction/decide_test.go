@@ -1,0 +1,78 @@
+package tainteviction
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+var origin = time.Unix(1_700_000_000, 0) //nolint:gochecknoglobals // a fixed time
+
+// TestTD114 is upstream's TestGetMinTolerationTime.
+func TestTD114(t *testing.T) {
+	one, two, none := new(int64(1)), new(int64(2)), (*int64)(nil)
+	for _, row := range []struct {
+		seconds []*int64
+		want    time.Duration
+	}{
+		{nil, 0},
+		{[]*int64{none}, Forever},
+		{[]*int64{one, two}, time.Second},
+		{[]*int64{one, none}, time.Second},
+		{[]*int64{none, one}, time.Second},
+		{[]*int64{new(int64(-5)), two}, 0},
+		{[]*int64{new(int64(0))}, 0},
+	} {
+		var tolerations []corev1.Toleration
+		for _, seconds := range row.seconds {
+			tolerations = append(tolerations, corev1.Toleration{TolerationSeconds: seconds})
+		}
+		if got := Least(tolerations); got != row.want {
+			t.Errorf("%v: %v, want %v", row.seconds, got, row.want)
+		}
+	}
+}
+
+// TestTD117 has the rows of upstream's e2e taints.go that are decisions.
+func TestTD117(t *testing.T) {
+	taint := func(key string, effect corev1.TaintEffect) corev1.Taint {
+		return corev1.Taint{Key: key, Effect: effect}
+	}
+	tolerate := func(key string, seconds ...int64) corev1.Toleration {
+		toleration := corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
+		if len(seconds) > 0 {
+			toleration.TolerationSeconds = &seconds[0]
+		}
+		return toleration
+	}
+	evict := []corev1.Taint{taint("evict", corev1.TaintEffectNoExecute)}
+	at := func(after time.Duration) Decision { return Decision{Outcome: Schedule, At: origin.Add(after)} }
+	for _, row := range []struct {
+		name        string
+		tolerations []corev1.Toleration
+		taints      []corev1.Taint
+		scheduled   time.Time
+		want        Decision
+	}{
+		{"no toleration", nil, evict, time.Time{}, at(0)},
+		{"no toleration, one was", nil, evict, origin.Add(time.Minute), at(0)},
+		{"forever", []corev1.Toleration{tolerate("evict")}, evict, time.Time{}, Decision{}},
+		{"for a time", []corev1.Toleration{tolerate("evict", 65)}, evict, time.Time{}, at(65 * time.Second)},
+		{
+			"the shorter of two", []corev1.Toleration{tolerate("evict", 65), tolerate("x", 5)},
+			append(evict, taint("x", corev1.TaintEffectNoExecute)), time.Time{}, at(5 * time.Second),
+		},
+		{"the taint is gone", nil, nil, origin.Add(time.Minute), Decision{}},
+		{"another effect", nil, []corev1.Taint{taint("evict", corev1.TaintEffectNoSchedule)}, time.Time{}, Decision{}},
+		{
+			"a longer one does not postpone", []corev1.Toleration{tolerate("evict", 600)}, evict, origin.Add(time.Minute),
+			Decision{Outcome: Keep, At: origin.Add(time.Minute)},
+		},
+		{"one of two is not tolerated", []corev1.Toleration{tolerate("x", 5)}, append(evict, taint("x", corev1.TaintEffectNoExecute)), time.Time{}, at(0)},
+	} {
+		if got := Decide(row.tolerations, row.taints, row.scheduled, origin); got != row.want {
+			t.Errorf("%s: %v, want %v", row.name, got, row.want)
+		}
+	}
+}
