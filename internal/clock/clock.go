@@ -42,11 +42,15 @@ func (c Clock) Rate() float64 {
 // Now is the cluster's time. On the wall clock it carries Go's monotonic reading, so
 // that differences are immune to steps of the wall.
 func (c Clock) Now() time.Time {
-	now := time.Now()
-	if c.rate == 0 {
-		return now
+	return c.Of(time.Now())
+}
+
+// Of is what the clock shows when the wall shows wall. The zero time stays zero.
+func (c Clock) Of(wall time.Time) time.Time {
+	if c.rate == 0 || wall.IsZero() {
+		return wall
 	}
-	elapsed := now.Sub(c.origin)
+	elapsed := wall.Sub(c.origin)
 	return c.origin.Add(time.Duration(float64(elapsed) * c.rate))
 }
 

@@ -166,12 +166,25 @@ func (s *stage) load(id string, b behaviour) {
 	}
 }
 
-// run loads and starts a container, and waits for it to run.
+// run loads and starts a container, and waits for it to run and to have said so: a
+// program that has just begun has not set its traps yet.
 func (s *stage) run(id string, b behaviour) engine.Status {
 	s.t.Helper()
 	s.load(id, b)
 	s.start(id)
-	return s.await(id, running)
+	status := s.await(id, running)
+	for {
+		log, err := s.Logs(s.t.Context(), &proto.ContainerLogsRequest{ContainerId: id})
+		if err != nil {
+			s.t.Fatal("logs:", err)
+		}
+		if len(log) > 0 {
+			return status
+		}
+		if err := (clock.Clock{}).Sleep(s.t.Context(), time.Millisecond); err != nil {
+			s.t.Fatalf("container %s never wrote anything: %v", id, err)
+		}
+	}
 }
 
 func (s *stage) start(id string) {

@@ -1,0 +1,170 @@
+package procengine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/runtime/engine"
+	"github.com/podfall/podfall/services/runtime/procengine/shim"
+)
+
+// container is one container. Its fields are guarded by the engine's lock; the first
+// four never change.
+type container struct {
+	id   string
+	dir  string
+	spec shim.Spec
+	// refusal is why there is no spec.
+	refusal error
+
+	// conn is nil until its shim can be talked to.
+	conn *shim.Conn
+	// signals wait for that.
+	signals []string
+	// started, exited and removed only become true.
+	started, exited, removed bool
+}
+
+// attend starts a container's shim, unless it has one, and reports what it tells, until
+// the container has ended or ctx has.
+func (e *Engine) attend(ctx context.Context, c *container, report engine.Report) {
+	child, err := e.connect(ctx, c, report)
+	if err != nil {
+		e.ended(ctx, c, e.failure(c, err), report)
+		return
+	}
+	var last shim.Status
+	c.conn.Run(ctx, func(status shim.Status) { last = status })
+	if ctx.Err() != nil && !last.Exited {
+		return // the container runs on, without us
+	}
+	if child != nil {
+		_ = child.Wait() // how the shim has ended stands in the directory
+	}
+	if !last.Exited {
+		last = e.lookUp(ctx, c)
+	}
+	e.ended(ctx, c, last, report)
+}
+
+// connect gives a container its shim, and the signals that have waited for it. The
+// child is nil when another life of the runtime has started the shim.
+func (e *Engine) connect(ctx context.Context, c *container, report engine.Report) (*exec.Cmd, error) {
+	switch {
+	case c.refusal != nil:
+		return nil, c.refusal
+	case c.conn != nil:
+		return nil, nil
+	}
+	child, conn, status, err := e.startShim(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	report(c.id, e.status(status))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c.conn = conn
+	for _, signal := range c.signals {
+		conn.Signal(signal)
+	}
+	c.signals = nil
+	return child, nil
+}
+
+// failure is the end of a container that could not be started.
+func (e *Engine) failure(c *container, why error) shim.Status {
+	if status, err := shim.End(c.dir, c.id); err == nil && status.Failed != "" {
+		return status
+	}
+	return shim.Status{Exited: true, Code: engine.ExitStartError, Failed: why.Error(), FinishedAt: clock.Clock{}.Now()}
+}
+
+// startShim starts a container's shim, and connects to it.
+func (e *Engine) startShim(ctx context.Context, c *container) (*exec.Cmd, *shim.Conn, shim.Status, error) {
+	if err := shim.Prepare(c.dir, c.spec); err != nil {
+		return nil, nil, shim.Status{}, err
+	}
+	child, err := e.spawn(c)
+	if err != nil {
+		return nil, nil, shim.Status{}, fmt.Errorf("start the shim: %w", err)
+	}
+	conn, status, err := shim.Dial(ctx, c.dir)
+	if err != nil {
+		return nil, nil, status, errors.Join(fmt.Errorf("talk to the shim: %w", err), child.Wait())
+	}
+	return child, conn, status, nil
+}
+
+// spawn starts a shim in a session of its own, and waits until it listens or has gone.
+func (e *Engine) spawn(c *container) (*exec.Cmd, error) {
+	listening, theirs, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer listening.Close()
+	//nolint:noctx // it outlives every context
+	child := exec.Command(e.cfg.Shim[0], append(e.cfg.Shim[1:len(e.cfg.Shim):len(e.cfg.Shim)], c.dir)...)
+	child.Env = []string{"GOMAXPROCS=2"}
+	child.ExtraFiles = []*os.File{theirs}
+	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	err = child.Start()
+	if err := errors.Join(err, theirs.Close()); err != nil {
+		return nil, err
+	}
+	_, _ = io.Copy(io.Discard, listening)
+	return child, nil
+}
+
+// lookUp is the end of a container whose shim has gone without a word.
+func (e *Engine) lookUp(ctx context.Context, c *container) shim.Status {
+	status, err := shim.End(c.dir, c.id)
+	if err != nil {
+		e.cfg.Log.ErrorContext(ctx, "nobody knows how a container has ended", "container", c.id, "err", err)
+		return shim.Status{Exited: true, Lost: true, Code: engine.ExitUnknown}
+	}
+	return status
+}
+
+// ended reports an end, or clears up after a container that was removed meanwhile.
+func (e *Engine) ended(ctx context.Context, c *container, status shim.Status, report engine.Report) {
+	e.mu.Lock()
+	c.exited = true
+	removed := c.removed
+	e.mu.Unlock()
+	if removed {
+		e.clear(ctx, c)
+		return
+	}
+	report(c.id, e.status(status))
+}
+
+// status is a shim's status in the engine's words and the cluster's time.
+func (e *Engine) status(s shim.Status) engine.Status {
+	status := engine.Status{StartedAt: e.cfg.Clock.Of(s.StartedAt)}
+	switch {
+	case s.Running:
+		status.State = proto.ContainerState_CONTAINER_STATE_RUNNING
+		return status
+	case !s.Exited:
+		return status
+	}
+	status.State = proto.ContainerState_CONTAINER_STATE_EXITED
+	status.FinishedAt, status.ExitCode = e.cfg.Clock.Of(s.FinishedAt), s.Code
+	switch {
+	case s.Failed != "":
+		status.Reason = engine.ReasonStartError
+		status.Message = "failed to start container: " + s.Failed
+	case s.Lost:
+		status.Reason = engine.ReasonUnknown
+	default:
+		status.Reason = engine.ReasonFor(s.Code)
+	}
+	return status
+}

@@ -1,0 +1,99 @@
+package logfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// Query selects lines of a log.
+type Query struct {
+	// Tail is how many lines from the end; 0 means all.
+	Tail int64
+	// Since leaves out what is older; zero means nothing is.
+	Since time.Time
+	// Timestamps puts each line's time in front of it.
+	Timestamps bool
+}
+
+// Read is the log in dir, oldest line first, both streams in the order in which they
+// were written. A log that nothing was written to is empty.
+func Read(dir *os.Root, query Query) ([]byte, error) {
+	var records []byte
+	for i := maxRead; i >= 0; i-- {
+		file := current
+		if i > 0 {
+			file = name(i)
+		}
+		part, err := dir.ReadFile(file)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("log: %w", err)
+		}
+		records = append(records, part...)
+	}
+	return query.apply(records), nil
+}
+
+// maxRead is the number of the oldest file that can be there.
+const maxRead = 99
+
+// line is one record of a log, taken apart.
+type line struct {
+	stamp, text []byte
+	whole       bool
+}
+
+func (q Query) apply(records []byte) []byte {
+	var chosen []line
+	for record := range bytes.Lines(records) {
+		parsed, ok := parse(record)
+		if !ok {
+			continue // cut off by a full disk
+		}
+		if at, err := time.Parse(time.RFC3339Nano, string(parsed.stamp)); err == nil && at.Before(q.Since) {
+			continue
+		}
+		chosen = append(chosen, parsed)
+	}
+	if q.Tail > 0 {
+		chosen = chosen[fromEnd(chosen, q.Tail):]
+	}
+	var text bytes.Buffer
+	begins := true
+	for _, l := range chosen {
+		if begins && q.Timestamps {
+			text.Write(l.stamp)
+			text.WriteByte(' ')
+		}
+		text.Write(l.text)
+		if l.whole {
+			text.WriteByte('\n')
+		}
+		begins = l.whole
+	}
+	return text.Bytes()
+}
+
+// fromEnd is the index at which the last n whole lines begin.
+func fromEnd(lines []line, n int64) int {
+	for i := len(lines) - 1; i >= 0; i-- {
+		if lines[i].whole {
+			if n == 0 {
+				return i + 1
+			}
+			n--
+		}
+	}
+	return 0
+}
+
+func parse(record []byte) (line, bool) {
+	record, ended := bytes.CutSuffix(record, []byte("\n"))
+	stamp, rest, ok1 := bytes.Cut(record, []byte(" "))
+	_, rest, ok2 := bytes.Cut(rest, []byte(" "))
+	tag, text, ok3 := bytes.Cut(rest, []byte(" "))
+	return line{stamp: stamp, text: text, whole: string(tag) == "F"}, ended && ok1 && ok2 && ok3
+}

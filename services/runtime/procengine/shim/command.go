@@ -1,0 +1,130 @@
+package shim
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podfall/podfall/internal/clock"
+)
+
+const (
+	// maxResult is how much of each stream of a command is kept.
+	maxResult = 1 << 20
+	// drain is how long what a command has started may go on writing after its end.
+	drain = 100 * time.Millisecond
+)
+
+// command is one that runs beside the program.
+type command struct {
+	process *os.Process
+	out     output
+	answer  func(message)
+	copying sync.WaitGroup
+	stdout  bytes.Buffer
+	stderr  bytes.Buffer
+	timer   *time.Timer
+	ended   chan struct{}
+	// killed is set when the timeout has passed, by the shim's goroutine.
+	killed bool
+}
+
+// execute starts a command; its answer comes when it has ended.
+func (s *shim) execute(asked request) error {
+	out, err := newOutput()
+	if err != nil {
+		return err
+	}
+	process, err := s.spawn(asked.Exec.Program, asked.Exec.Args, out)
+	if err != nil {
+		return err
+	}
+	c := &command{process: process, out: out, answer: asked.answer, ended: make(chan struct{})}
+	s.commands[process.Pid] = c
+	c.copying.Go(func() { keep(&c.stdout, out.stdout) })
+	c.copying.Go(func() { keep(&c.stderr, out.stderr) })
+	if asked.Exec.Timeout > 0 {
+		c.timer = clock.Clock{}.Timer(asked.Exec.Timeout)
+		s.output.Go(func() { s.expire(c) })
+	}
+	return nil
+}
+
+// expire asks the shim's goroutine to kill a command when its time is up.
+func (s *shim) expire(c *command) {
+	select {
+	case <-c.timer.C:
+	case <-c.ended:
+		return
+	}
+	select {
+	case s.requests <- request{expired: c, answer: func(message) {}}:
+	case <-c.ended:
+	}
+}
+
+// commandEnded answers for a command; any other process was the program's business.
+func (s *shim) commandEnded(pid int, status unix.WaitStatus) {
+	c, ok := s.commands[pid]
+	if !ok {
+		return
+	}
+	delete(s.commands, pid)
+	close(c.ended)
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	code := exitCode(status)
+	s.output.Go(func() {
+		limit := clock.Clock{}.Now().Add(drain)
+		_, _ = c.out.stdout.SetReadDeadline(limit), c.out.stderr.SetReadDeadline(limit)
+		c.copying.Wait()
+		c.out.closeReaders()
+		c.answer(message{Result: &Result{
+			Code: code, Stdout: c.stdout.Bytes(), Stderr: c.stderr.Bytes(), TimedOut: c.killed,
+		}})
+	})
+}
+
+// keep reads all, and keeps what there is room for.
+func keep(into *bytes.Buffer, from io.Reader) {
+	_, err := io.Copy(into, io.LimitReader(from, maxResult))
+	if err == nil {
+		_, _ = io.Copy(io.Discard, from)
+	}
+}
+
+var errEnded = errors.New("the program has ended")
+
+// carryOut does what was asked. The answer to a command that could be started comes
+// later.
+func (s *shim) carryOut(asked request) (answer message, later bool) {
+	var err error
+	switch {
+	case asked.expired != nil:
+		if s.commands[asked.expired.process.Pid] == asked.expired {
+			asked.expired.killed = true
+			err = asked.expired.process.Kill()
+		}
+	case !s.status.FinishedAt.IsZero():
+		err = errEnded
+	case asked.Exec != nil:
+		if err = s.execute(asked); err == nil {
+			return message{}, true
+		}
+	case asked.Signal != "":
+		err = s.signal(asked.Signal)
+	default:
+		err = fmt.Errorf("want a signal or a command")
+	}
+	if err != nil {
+		return message{Error: err.Error()}, false
+	}
+	return message{}, false
+}

@@ -1,0 +1,46 @@
+package shim
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// signal sends the program a signal. What has exited takes it without harm.
+func (s *shim) signal(name string) error {
+	number := unix.SignalNum(name)
+	if number == 0 {
+		return fmt.Errorf("signal %q: want a name such as SIGTERM", name)
+	}
+	if s.spec.Init && number != unix.SIGKILL && number != unix.SIGSTOP && !s.handles(number) {
+		return nil // process 1 of a container gets only the signals that it handles (CRI-11)
+	}
+	err := s.main.Signal(number)
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return err
+}
+
+// handles reports whether the program has a handler for the signal.
+func (s *shim) handles(number syscall.Signal) bool {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.main.Pid))
+	if err != nil {
+		return true // it has exited
+	}
+	for line := range bytes.Lines(status) {
+		mask, found := strings.CutPrefix(string(line), "SigCgt:")
+		if !found {
+			continue
+		}
+		caught, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
+		return err != nil || caught&(1<<(number-1)) != 0
+	}
+	return true
+}
