@@ -146,9 +146,9 @@ func checkSubresource(a admission.Attributes) error {
 	switch a.Subresource {
 	case "":
 		return nil
-	case "status":
+	case "status", "scale", "ephemeralcontainers", "resize":
 		verbs = []proto.Verb{proto.VerbGet, proto.VerbUpdate, proto.VerbPatch}
-	case "binding":
+	case "binding", "eviction", "token":
 		verbs = []proto.Verb{proto.VerbCreate}
 	case "finalize":
 		verbs = []proto.Verb{proto.VerbUpdate}

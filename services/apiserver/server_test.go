@@ -46,7 +46,7 @@ func TestBadInput(t *testing.T) {
 		{"no such version", self + "get.pods.default.p", with(func(r *proto.Request) { r.ApiVersion = "v9" }), 404, `the server could not find the requested resource: envelope: api_version: pods has no version "v9"`},
 		{"a version of another group", self + "get.pods.default.p", with(func(r *proto.Request) { r.ApiVersion = "apps/v1" }), 404, `the server could not find the requested resource: envelope: api_version: pods has no version "apps/v1"`},
 		{"no subresource", self + "get.pods/soul.default.p", marshal(good()), 404, `the server could not find the requested resource: subresource "soul": pods have no such subresource here`},
-		{"a subresource of another day", self + "create.pods/eviction.default.p", marshal(good()), 404, `the server could not find the requested resource: subresource "eviction": pods have no such subresource here`},
+		{"a subresource of another day", self + "create.pods/proxy.default.p", marshal(good()), 404, `the server could not find the requested resource: subresource "proxy": pods have no such subresource here`},
 		{"a verb that a subresource has not", self + "delete.pods/status.default.p", marshal(good()), 405, "delete is not supported on resources of kind \"pods\""},
 		{"a slash in a name", self + "get.pods.default.a%2Fb", marshal(good()), 400, `name "a/b": may not contain '/'`},
 		{"up and away", self + "get.pods.%2E%2E.p", marshal(good()), 400, `namespace "..": may not be '..'`},

@@ -99,7 +99,7 @@ func TestGenericStatusAndGeneration(t *testing.T) {
 
 func TestTraits(t *testing.T) {
 	t.Parallel()
-	if pods := registry.Subresources(kindOf(t, "pods")); !slices.Equal(pods, []string{"binding", "eviction", "status"}) {
+	if pods := registry.Subresources(kindOf(t, "pods")); !slices.Equal(pods, []string{"binding", "ephemeralcontainers", "eviction", "resize", "status"}) {
 		t.Errorf("subresources of pods: %q", pods)
 	}
 	if maps := registry.Subresources(kindOf(t, "configmaps")); maps != nil {

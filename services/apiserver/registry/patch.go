@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"sync"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -125,10 +126,7 @@ func patchJSON(kind kinds.Kind, old kinds.Object, patchType types.PatchType, pat
 	if err := checkSize(patched); err != nil {
 		return patchResult{}, err
 	}
-	obj, err := kinds.New(kind.GroupVersionKind)
-	if err != nil {
-		return patchResult{}, apierrors.NewInternalError(err)
-	}
+	var obj kinds.Object
 	gvk := kind.GroupVersionKind
 	serializer := json.NewSerializerWithOptions(json.DefaultMetaFactory, kinds.Scheme(), kinds.Scheme(),
 		json.SerializerOptions{Strict: true})
@@ -221,10 +219,7 @@ func patchStrategic(kind kinds.Kind, old kinds.Object, patch []byte) (patchResul
 	if err != nil {
 		return patchResult{}, apierrors.NewInternalError(err)
 	}
-	obj, err := kinds.New(kind.GroupVersionKind)
-	if err != nil {
-		return patchResult{}, apierrors.NewInternalError(err)
-	}
+	obj := emptied(old)
 	shown := fmt.Sprintf("%+v", changes)
 	patched, err := guarded(func() (strategicpatch.JSONMap, error) {
 		return strategicpatch.StrategicMergeMapPatch(document, changes, obj)
@@ -240,6 +235,13 @@ func patchStrategic(kind kinds.Kind, old kinds.Object, patch []byte) (patchResul
 		return patchResult{}, unfit(shown, err)
 	}
 	return patchResult{obj: obj, shown: shown, unknown: unknown}, nil
+}
+
+// emptied is an object of old's Go type with nothing in it.
+func emptied(old kinds.Object) kinds.Object {
+	empty := copyOf(old)
+	reflect.ValueOf(empty).Elem().SetZero()
+	return empty
 }
 
 // strategicError tells a patch that is malformed from one that does not fit.

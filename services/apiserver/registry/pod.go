@@ -48,9 +48,16 @@ func (s podStrategy) Validate(obj kinds.Object) field.ErrorList {
 
 func (s podStrategy) PrepareForUpdate(obj, old kinds.Object, subresource string) {
 	pod, before := as[*corev1.Pod](obj), copyOf(as[*corev1.Pod](old))
-	if subresource == "status" {
+	switch subresource {
+	case "status":
 		keepAllButStatus(pod, before)
 		keepReportedStatus(&pod.Status, &before.Status)
+		return
+	case "ephemeralcontainers":
+		keepAllButEphemeral(pod, before)
+		return
+	case "resize":
+		keepAllButResources(pod, before)
 		return
 	}
 	pod.Status = before.Status
@@ -74,6 +81,12 @@ func (s podStrategy) ValidateUpdate(obj, old kinds.Object, subresource string) f
 		return append(errs, validatePodStatusUpdate(pod, before)...)
 	}
 	errs = append(errs, validatePod(s.kind, pod)...)
+	switch subresource {
+	case "ephemeralcontainers":
+		return append(errs, validateEphemeralUpdate(pod, before)...)
+	case "resize":
+		return append(errs, validateResize(pod, before)...)
+	}
 	return append(errs, validatePodUpdate(pod, before)...)
 }
 

@@ -56,9 +56,11 @@ func Subresources(kind kinds.Kind) []string {
 	var doors []string
 	switch kind.GroupResource().String() {
 	case "pods":
-		doors = []string{"binding", "eviction"}
+		doors = []string{"binding", "ephemeralcontainers", "eviction", "resize"}
 	case "namespaces":
 		doors = []string{"finalize"}
+	case "serviceaccounts":
+		doors = []string{"token"}
 	case "replicationcontrollers", "deployments.apps", "replicasets.apps", "statefulsets.apps":
 		doors = []string{"scale"}
 	}

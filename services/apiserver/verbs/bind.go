@@ -20,9 +20,6 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// binding is the subresource of a pod that a scheduler writes.
-const binding = "binding"
-
 // bind gives a pod its node, once and for all (API-80).
 func (a *API) bind(ctx context.Context, req Request) (*proto.Response, error) {
 	opts, err := options[metav1.CreateOptions](req.Envelope.GetOptions())

@@ -17,6 +17,8 @@ type change struct {
 	// next is the next version, its resourceVersion checked against old's. It is the
 	// caller's own, and old is not changed by it.
 	next func(old kinds.Object) (obj kinds.Object, warnings []string, err error)
+	// shown is how the answer shows the object that was changed; nil shows it as it is.
+	shown func(obj kinds.Object) (kinds.Kind, kinds.Object, error)
 }
 
 // modify stores the next version of an object. When another write came first, the change
@@ -39,38 +41,54 @@ func (a *API) modify(ctx context.Context, req Request, change change) (*proto.Re
 			return nil, err
 		}
 		if w.dryRun {
-			return unstored(http.StatusOK, req.Kind, w.obj, w.warnings)
+			return change.answer(w, nil)
 		}
-		answer, err := a.replace(ctx, req, w.obj, old)
+		now, err := a.replace(ctx, req, w.obj, old)
 		if conflict, lost := errors.AsType[*store.ConflictError](err); lost {
 			old = conflict.Have
 			continue
 		}
-		if err == nil {
-			answer.Warnings = w.warnings
-		}
-		return answer, err
-	}
-}
-
-// replace stores obj in the place of old, or removes the object if only what obj leaves
-// out had held it (API-53). The answer is then the object as the sender wanted it.
-func (a *API) replace(ctx context.Context, req Request, obj kinds.Object, old *store.Record) (*proto.Response, error) {
-	if deletion.RemovedByUpdate(obj, old.Object) {
-		answer, err := unstored(http.StatusOK, req.Kind, obj, nil)
 		if err != nil {
 			return nil, err
 		}
-		_, err = a.commit(ctx, req, store.Write{Key: old.Key, Expect: old.Revision})
-		return answer, err
+		return change.answer(w, now)
+	}
+}
+
+// answer shows what a write has left in the store, or what it would have; now is nil when
+// it has stored nothing.
+func (c change) answer(w *write, now *store.Record) (*proto.Response, error) {
+	switch {
+	case c.shown != nil:
+		obj := w.obj
+		if now != nil {
+			obj = now.Object
+		}
+		kind, shown, err := c.shown(obj)
+		if err != nil {
+			return nil, err
+		}
+		return unstored(http.StatusOK, kind, shown, w.warnings)
+	case now == nil:
+		return unstored(http.StatusOK, w.Kind, w.obj, w.warnings)
+	}
+	return stored(http.StatusOK, w.Kind, now, w.warnings)
+}
+
+// replace stores obj in the place of old and returns what is stored then, or removes the
+// object if only what obj leaves out had held it, and returns nil (API-53). The answer is
+// then the object as the sender wanted it.
+func (a *API) replace(ctx context.Context, req Request, obj kinds.Object, old *store.Record) (*store.Record, error) {
+	if deletion.RemovedByUpdate(obj, old.Object) {
+		_, err := a.commit(ctx, req, store.Write{Key: old.Key, Expect: old.Revision})
+		return nil, err
 	}
 	events, err := a.commit(ctx, req, store.Write{Key: old.Key, Expect: old.Revision, Object: obj})
 	if err != nil {
 		return nil, err
 	}
-	now := old
-	if len(events) > 0 { // otherwise nothing has changed (API-46)
-		now = events[0].Record
+	if len(events) == 0 { // nothing has changed (API-46)
+		return old, nil
 	}
-	return stored(http.StatusOK, req.Kind, now, nil)
+	return events[0].Record, nil
 }

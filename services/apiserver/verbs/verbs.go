@@ -11,6 +11,8 @@
 //	delete.go           rounds 1 and 3 of a deletion
 //	deletecollection.go a delete for each of many
 //	bind.go             a pod gets its node
+//	evict.go            a delete that asks the disruption budget first
+//	scale.go token.go   the other subresources with bodies of their own
 //	replay.go           answers a repeated operation from what it did the first time
 //
 // # Order
@@ -108,24 +110,56 @@ func (a *API) Do(ctx context.Context, req Request, send Send) error {
 // one carries out a request on a single object.
 func (a *API) one(ctx context.Context, req Request) (*proto.Response, error) {
 	if req.Verb == proto.VerbGet {
+		if req.Subresource == scale {
+			return a.getScale(ctx, req)
+		}
 		return a.get(ctx, req)
 	}
 	if answer, err := a.replay(req); answer != nil || err != nil {
 		return answer, err
 	}
-	switch {
-	case req.Verb == proto.VerbCreate && req.Subresource == binding:
-		return a.bind(ctx, req)
-	case req.Verb == proto.VerbCreate:
+	if do := a.door(req.Verb, req.Subresource); do != nil {
+		return do(ctx, req)
+	}
+	switch req.Verb {
+	case proto.VerbCreate:
 		return a.create(ctx, req)
-	case req.Verb == proto.VerbUpdate:
+	case proto.VerbUpdate:
 		return a.update(ctx, req)
-	case req.Verb == proto.VerbPatch:
+	case proto.VerbPatch:
 		return a.patch(ctx, req)
-	case req.Verb == proto.VerbDelete:
+	case proto.VerbDelete:
 		return a.delete(ctx, req)
+	case proto.VerbGet, proto.VerbList, proto.VerbWatch, proto.VerbDeleteCollection:
 	}
 	return nil, apierrors.NewMethodNotSupported(req.Kind.GroupResource(), string(req.Verb))
+}
+
+// The subresources whose bodies are of another kind than the object.
+const (
+	binding = "binding"
+	evicts  = "eviction"
+	scale   = "scale"
+	token   = "token"
+)
+
+// door is what a verb does through a subresource of its own kind; nil when the
+// subresource is another way to write the object.
+func (a *API) door(verb proto.Verb, subresource string) func(context.Context, Request) (*proto.Response, error) {
+	switch subresource {
+	case binding:
+		return a.bind
+	case evicts:
+		return a.evict
+	case token:
+		return a.token
+	case scale:
+		if verb == proto.VerbPatch {
+			return a.patchScale
+		}
+		return a.updateScale
+	}
+	return nil
 }
 
 // authorize asks what can be asked before anything is read.

@@ -1,0 +1,88 @@
+package registry
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/diff"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// The subresource ephemeralcontainers adds containers to a Pod that runs, for people who
+// look into it. Nothing else of the Pod passes.
+
+// keepAllButEphemeral leaves of pod what names it and its ephemeral containers.
+func keepAllButEphemeral(pod, old *corev1.Pod) {
+	asked := pod.Spec.EphemeralContainers
+	keepIdentity(pod, old)
+	pod.Spec.EphemeralContainers = asked
+	defaultPodSpec(&pod.Spec)
+	if !equality.Semantic.DeepEqual(pod.Spec.EphemeralContainers, old.Spec.EphemeralContainers) {
+		countUp(pod, old)
+	}
+}
+
+// keepIdentity makes pod a copy of old, but for what its sender claims of its identity.
+func keepIdentity(pod, old *corev1.Pod) {
+	named := corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: *old.ObjectMeta.DeepCopy()}
+	named.Name, named.Namespace, named.UID, named.ResourceVersion = pod.Name, pod.Namespace, pod.UID, pod.ResourceVersion
+	named.Spec, named.Status = *old.Spec.DeepCopy(), *old.Status.DeepCopy()
+	*pod = named
+}
+
+// countUp counts a change of the spec, in releases that count.
+func countUp(pod, old *corev1.Pod) {
+	if old.Generation > 0 {
+		pod.Generation = old.Generation + 1
+	}
+}
+
+// validateEphemeralUpdate lets ephemeral containers be added.
+func validateEphemeralUpdate(pod, old *corev1.Pod) field.ErrorList {
+	f := &findings{}
+	at := field.NewPath("spec", "ephemeralContainers")
+	if _, static := old.Annotations[corev1.MirrorPodAnnotationKey]; static {
+		f.forbidden(field.NewPath(""), "static pods do not support ephemeral containers")
+	}
+	for _, was := range old.Spec.EphemeralContainers {
+		i := slices.IndexFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == was.Name })
+		if i < 0 {
+			f.forbidden(at, fmt.Sprintf("existing ephemeral containers %q may not be removed\n", was.Name))
+			continue
+		}
+		if now := pod.Spec.EphemeralContainers[i]; !equality.Semantic.DeepEqual(was, now) {
+			f.forbidden(at, fmt.Sprintf("existing ephemeral containers %q may not be changed\n%v", was.Name, diff.Diff(was, now)))
+		}
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		for _, name := range notForEphemeral(&pod.Spec.EphemeralContainers[i]) {
+			f.forbidden(at.Index(i).Child(name), "cannot be set for an Ephemeral Container")
+		}
+	}
+	return f.errs
+}
+
+// notForEphemeral are the fields set that only a container with a life of its own has.
+func notForEphemeral(c *corev1.EphemeralContainer) []string {
+	var names []string
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"lifecycle", c.Lifecycle != nil},
+		{"livenessProbe", c.LivenessProbe != nil},
+		{"ports", len(c.Ports) > 0},
+		{"readinessProbe", c.ReadinessProbe != nil},
+		{"resizePolicy", len(c.ResizePolicy) > 0},
+		{"resources", len(c.Resources.Limits) > 0 || len(c.Resources.Requests) > 0 || len(c.Resources.Claims) > 0},
+		{"restartPolicy", c.RestartPolicy != nil},
+		{"startupProbe", c.StartupProbe != nil},
+	} {
+		if f.set {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}

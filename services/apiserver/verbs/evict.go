@@ -1,0 +1,172 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	policyv1beta1 "k8s.io/api/policy/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/deletion"
+	"github.com/podfall/podfall/services/apiserver/eviction"
+	"github.com/podfall/podfall/services/apiserver/registry"
+	"github.com/podfall/podfall/services/apiserver/store"
+)
+
+// budgets is the key of PodDisruptionBudgets in the store.
+const budgets = "poddisruptionbudgets.policy"
+
+// evict deletes a pod if its disruption budget allows it (API-82 to API-87). The budget,
+// the pod's condition and its deletion are one commit: watchers see upstream's changes in
+// upstream's order, and no crash spends a budget in vain.
+func (a *API) evict(ctx context.Context, req Request) (*proto.Response, error) {
+	opts, err := options[metav1.CreateOptions](req.Envelope.GetOptions())
+	if err != nil {
+		return nil, err
+	}
+	if err := invalid("CreateOptions", validation.ValidateCreateOptions(&opts)); err != nil {
+		return nil, err
+	}
+	asked, warnings, err := evictionIn(req, opts)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		plan, err := a.planEviction(req, asked)
+		if err != nil {
+			return nil, err
+		}
+		if len(asked.DryRun) > 0 && plan.refusal == nil {
+			return success(http.StatusCreated, nil, warnings)
+		}
+		err = a.carryOutEviction(ctx, req, plan)
+		if conflict, lost := errors.AsType[*store.ConflictError](err); lost {
+			if plan.unguarded != "" && versionOf(asked) == nil && conflict.Have != nil && conflict.Have.Key == req.key() {
+				return nil, eviction.StillProcessing(plan.unguarded) // API-85
+			}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return success(http.StatusCreated, nil, warnings)
+	}
+}
+
+// evictionPlan is what an eviction does to the store.
+type evictionPlan struct {
+	// budget is the write that spends a disruption, if one is spent.
+	budget []store.Write
+	// pod are the writes that mark and perhaps remove the pod.
+	pod []store.Write
+	// refusal is why the pod is not deleted although its budget allows it. Upstream has
+	// written the budget by then.
+	refusal error
+	// unguarded is that of the decision.
+	unguarded string
+}
+
+// planEviction decides on the store as it is.
+func (a *API) planEviction(req Request, opts metav1.DeleteOptions) (evictionPlan, error) {
+	snapshot := a.Store.Snapshot()
+	old := snapshot.Get(req.key())
+	if old == nil {
+		return evictionPlan{}, req.notFound()
+	}
+	pod, ok := old.Object.(*corev1.Pod)
+	if !ok {
+		return evictionPlan{}, apierrors.NewInternalError(fmt.Errorf("%s is a %T", old.Key, old.Object))
+	}
+	guards, revisions := budgetsIn(snapshot, req.Namespace)
+	decision := eviction.Decide(pod, guards, req.Now)
+	if decision.Err != nil {
+		return evictionPlan{}, decision.Err
+	}
+	plan := evictionPlan{unguarded: decision.Unguarded}
+	if spent := decision.Budget; spent != nil {
+		key := store.Key{Resource: budgets, Namespace: spent.Namespace, Name: spent.Name}
+		plan.budget = []store.Write{{Key: key, Expect: revisions[spent.Name], Object: spent}}
+	}
+	deleted := deletion.Decide(decision.Pod, a.policy(req.Kind), opts, req.Now)
+	if deleted.Outcome == deletion.Refused {
+		plan.refusal = deleted.Err
+		return plan, nil
+	}
+	plan.pod = []store.Write{{Key: old.Key, Expect: old.Revision, Object: decision.Pod}}
+	if deleted.Outcome != deletion.Unchanged {
+		behind := *old
+		behind.Revision = store.Previous
+		plan.pod = append(plan.pod, writes(deleted, &behind)...)
+	}
+	return plan, nil
+}
+
+// carryOutEviction commits a plan, and returns its refusal.
+func (a *API) carryOutEviction(ctx context.Context, req Request, plan evictionPlan) error {
+	all := append(plan.budget, plan.pod...)
+	if len(all) == 0 {
+		return plan.refusal
+	}
+	if _, err := a.commit(ctx, req, all...); err != nil {
+		return err
+	}
+	return plan.refusal
+}
+
+func budgetsIn(snapshot *store.Snapshot, namespace string) ([]*policyv1.PodDisruptionBudget, map[string]int64) {
+	var found []*policyv1.PodDisruptionBudget
+	revisions := map[string]int64{}
+	for record := range snapshot.Scan(budgets, namespace, "") {
+		if budget, ok := record.Object.(*policyv1.PodDisruptionBudget); ok {
+			found, revisions[budget.Name] = append(found, budget), record.Revision
+		}
+	}
+	return found, revisions
+}
+
+// evictionIn is how the Eviction that a request carries wants the pod deleted.
+func evictionIn(req Request, opts metav1.CreateOptions) (metav1.DeleteOptions, []string, error) {
+	kind := kinds.Kind{
+		GroupVersionKind: policyv1.SchemeGroupVersion.WithKind("Eviction"), Resource: "evictions", Namespaced: true,
+	}
+	obj, warnings, err := registry.DecodeBody(kind, req.Envelope.GetContentType(), req.Envelope.GetBody(), opts.FieldValidation)
+	if err != nil {
+		return metav1.DeleteOptions{}, nil, err
+	}
+	if err := registry.MatchRequest(kind, obj, req.Namespace, ""); err != nil {
+		return metav1.DeleteOptions{}, nil, err
+	}
+	if obj.GetName() != req.Name {
+		return metav1.DeleteOptions{}, nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
+	}
+	var wanted *metav1.DeleteOptions
+	switch asked := obj.(type) {
+	case *policyv1.Eviction:
+		wanted = asked.DeleteOptions
+	case *policyv1beta1.Eviction:
+		wanted = asked.DeleteOptions
+	}
+	if wanted == nil {
+		wanted = &metav1.DeleteOptions{}
+	}
+	if len(wanted.DryRun) == 0 {
+		wanted.DryRun = opts.DryRun
+	}
+	return *wanted, warnings, nil
+}
+
+// versionOf is the version of the object that a delete asks for, nil for whichever.
+func versionOf(opts metav1.DeleteOptions) *string {
+	if opts.Preconditions == nil {
+		return nil
+	}
+	return opts.Preconditions.ResourceVersion
+}

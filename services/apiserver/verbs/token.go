@@ -1,0 +1,115 @@
+package verbs
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/registry"
+)
+
+// The lifetimes of a token, in seconds.
+const (
+	usualLifetime = 60 * 60
+	minLifetime   = 10 * 60
+	maxLifetime   = 1 << 32
+)
+
+// token answers a TokenRequest. The token has the form of one and opens nothing: it is not
+// signed, and podfall takes it from nobody.
+func (a *API) token(_ context.Context, req Request) (*proto.Response, error) {
+	opts, err := options[metav1.CreateOptions](req.Envelope.GetOptions())
+	if err != nil {
+		return nil, err
+	}
+	if err := invalid("CreateOptions", validation.ValidateCreateOptions(&opts)); err != nil {
+		return nil, err
+	}
+	wanted, warnings, err := tokenRequestIn(req, opts.FieldValidation)
+	if err != nil {
+		return nil, err
+	}
+	account := a.Store.Snapshot().Get(req.key())
+	if account == nil {
+		return nil, req.notFound()
+	}
+	wanted.Name, wanted.Namespace = req.Name, req.Namespace
+	wanted.CreationTimestamp = metav1.Unix(req.Now.Unix(), 0)
+	expires := req.Now.Add(time.Duration(*wanted.Spec.ExpirationSeconds) * time.Second)
+	token, err := inertToken(wanted, account.Object, req.Now, expires)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	wanted.Status = authenticationv1.TokenRequestStatus{Token: token, ExpirationTimestamp: metav1.Unix(expires.Unix(), 0)}
+	return unstored(http.StatusCreated, tokenKind(), wanted, warnings)
+}
+
+func tokenKind() kinds.Kind {
+	return kinds.Kind{
+		GroupVersionKind: authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"), Resource: "tokenrequests", Namespaced: true,
+	}
+}
+
+// tokenRequestIn is the TokenRequest that a request carries, with its defaults.
+func tokenRequestIn(req Request, fieldValidation string) (*authenticationv1.TokenRequest, []string, error) {
+	obj, warnings, err := registry.DecodeBody(
+		tokenKind(), req.Envelope.GetContentType(), req.Envelope.GetBody(), fieldValidation)
+	if err != nil {
+		return nil, nil, err
+	}
+	wanted, ok := obj.(*authenticationv1.TokenRequest)
+	if !ok {
+		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("not a TokenRequest object: %T", obj))
+	}
+	if wanted.Name != "" && wanted.Name != req.Name {
+		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf(
+			"requested ServiceAccount name %q does not match name in URL (%q)", wanted.Name, req.Name))
+	}
+	if err := registry.MatchRequest(tokenKind(), wanted, req.Namespace, ""); err != nil {
+		return nil, nil, err
+	}
+	if wanted.Spec.ExpirationSeconds == nil {
+		wanted.Spec.ExpirationSeconds = new(int64(usualLifetime))
+	}
+	var errs field.ErrorList
+	at := field.NewPath("spec", "expirationSeconds")
+	switch seconds := *wanted.Spec.ExpirationSeconds; {
+	case seconds < minLifetime:
+		errs = append(errs, field.Invalid(at, seconds, "may not specify a duration less than 10 minutes"))
+	case seconds > maxLifetime:
+		errs = append(errs, field.Invalid(at, seconds, "may not specify a duration larger than 2^32 seconds"))
+	}
+	if len(errs) > 0 {
+		return nil, nil, apierrors.NewInvalid(schema.GroupKind{Group: authenticationv1.GroupName, Kind: "TokenRequest"}, req.Name, errs)
+	}
+	return wanted, warnings, nil
+}
+
+// inertToken is a JSON web token of the account with the algorithm "none".
+func inertToken(wanted *authenticationv1.TokenRequest, account kinds.Object, now, expires time.Time) (string, error) {
+	claims, err := json.Marshal(map[string]any{
+		"aud": wanted.Spec.Audiences, "iss": "podfall", "iat": now.Unix(), "exp": expires.Unix(),
+		"sub": "system:serviceaccount:" + wanted.Namespace + ":" + wanted.Name,
+		"kubernetes.io": map[string]any{
+			"namespace":      wanted.Namespace,
+			"serviceaccount": map[string]any{"name": wanted.Name, "uid": account.GetUID()},
+		},
+	})
+	if err != nil {
+		return "", err
+	}
+	encode := base64.RawURLEncoding.EncodeToString
+	return encode([]byte(`{"alg":"none","typ":"JWT"}`)) + "." + encode(claims) + ".", nil
+}
