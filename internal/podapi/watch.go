@@ -39,7 +39,7 @@ func (c *Client) Watch(ctx context.Context, t Target, opts metav1.ListOptions) (
 		return nil, err
 	}
 	opts.Watch = true
-	lasts := c.watchTime(opts.TimeoutSeconds)
+	lasts := c.WatchTime(opts.TimeoutSeconds)
 	ctx, cancel := c.cfg.Clock.Timeout(ctx, lasts)
 	r := &reader{
 		client: c, target: t, options: opts, scope: scope,
@@ -83,8 +83,8 @@ const (
 	queued = 1000
 )
 
-// watchTime is how long a watch lasts (WCH-33).
-func (c *Client) watchTime(asked *int64) time.Duration {
+// WatchTime is how long a watch lasts that was asked to last that many seconds (WCH-33).
+func (c *Client) WatchTime(asked *int64) time.Duration {
 	if asked != nil && *asked > 0 {
 		return time.Duration(*asked) * time.Second
 	}

@@ -1,0 +1,103 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+// maxBody is the greatest size of a request's body in bytes.
+const maxBody = 3 << 20
+
+// readBody reads the whole body of a request; a 413 when it is too large.
+func readBody(r *http.Request) ([]byte, error) {
+	if r.Body == nil {
+		return nil, nil
+	}
+	body, err := io.ReadAll(&io.LimitedReader{R: r.Body, N: maxBody + 1})
+	if err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body could not be read: %v", err))
+	}
+	if len(body) > maxBody {
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", maxBody))
+	}
+	return body, nil
+}
+
+// mediaOf is the media type of a request's body; JSON when it does not say.
+func mediaOf(r *http.Request) (string, error) {
+	header := r.Header.Get("Content-Type")
+	if header == "" {
+		return mediaJSON, nil
+	}
+	media, _, err := mime.ParseMediaType(header)
+	if err != nil {
+		return "", unsupported(mediaJSON, mediaYAML, mediaProtobuf)
+	}
+	return media, nil
+}
+
+// objectBody is the object that a request carries, still encoded, in one of the two
+// encodings of the bus.
+func objectBody(r *http.Request) (media string, body []byte, err error) {
+	if media, err = mediaOf(r); err != nil {
+		return "", nil, err
+	}
+	if media != mediaJSON && media != mediaYAML && media != mediaProtobuf {
+		return "", nil, unsupported(mediaJSON, mediaYAML, mediaProtobuf)
+	}
+	if body, err = readBody(r); err != nil || media != mediaYAML {
+		return media, body, err
+	}
+	if body, err = yaml.YAMLToJSON(body); err != nil {
+		return "", nil, apierrors.NewBadRequest(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "))
+	}
+	return mediaJSON, body, nil
+}
+
+func unsupported(accepted ...string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
+		Message: "the body of the request was in an unknown format - accepted media types include: " + strings.Join(accepted, ", "),
+	}}
+}
+
+var errNotDeleteOptions = errors.New("decoded object cannot be converted to DeleteOptions")
+
+// deleteBody is the DeleteOptions of a DELETE: from its body, in any group version that
+// has them, or, where there is no body, from the query.
+func deleteBody(r *http.Request) (metav1.DeleteOptions, error) {
+	body, err := readBody(r)
+	if err != nil {
+		return metav1.DeleteOptions{}, err
+	}
+	if len(body) == 0 {
+		return deleteOptions(r.URL.Query())
+	}
+	media, err := mediaOf(r)
+	if err != nil {
+		return metav1.DeleteOptions{}, err
+	}
+	info, ok := runtime.SerializerInfoForMediaType(metainternalversion.Codecs.SupportedMediaTypes(), media)
+	if !ok {
+		return metav1.DeleteOptions{}, unsupported(mediaJSON, mediaYAML, mediaProtobuf)
+	}
+	opts, kind := metav1.DeleteOptions{}, metav1.SchemeGroupVersion.WithKind("DeleteOptions")
+	decoded, _, err := metainternalversion.Codecs.DecoderToVersion(info.Serializer, kind.GroupVersion()).Decode(body, &kind, &opts)
+	if err != nil {
+		return opts, apierrors.NewBadRequest(err.Error())
+	}
+	if decoded != runtime.Object(&opts) {
+		return opts, apierrors.NewInternalError(errNotDeleteOptions)
+	}
+	return opts, nil
+}

@@ -1,0 +1,61 @@
+package gateway
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// openPaths need no token, so that whoever started the gateway can see whether it runs.
+func openPaths() []string { return []string{"/healthz", "/livez", "/readyz"} }
+
+func health(path string) bool {
+	return slices.ContainsFunc(openPaths(), func(open string) bool {
+		return path == open || strings.HasPrefix(path, open+"/")
+	})
+}
+
+// readyTimeout is how long, on the wall, the apiserver may take to say that it is there.
+const readyTimeout = 3 * time.Second
+
+// health answers whether the gateway lives, or, for readyz, whether it reaches the
+// apiserver.
+func (g *gateway) health(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return notAllowed()
+	}
+	endpoint, check, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	lines, verdict, code := "[+]ping ok\n", "ok", http.StatusOK
+	if endpoint == "readyz" && check != "ping" {
+		lines += "[+]apiserver ok\n"
+		if !g.ready(r) {
+			lines = "[+]ping ok\n[-]apiserver failed: it does not answer\n"
+			verdict, code = lines+"readyz check failed", http.StatusInternalServerError
+		}
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(code)
+	if _, verbose := r.URL.Query()["verbose"]; verbose && code == http.StatusOK {
+		fmt.Fprintf(w, "%s%s check passed\n", lines, endpoint)
+		return nil
+	}
+	fmt.Fprint(w, verdict)
+	return nil
+}
+
+func (g *gateway) ready(r *http.Request) bool {
+	ctx, cancel := clock.Clock{}.Timeout(r.Context(), readyTimeout)
+	defer cancel()
+	namespaces, _ := kinds.ByResource("namespaces")
+	_, err := g.api.Get(ctx, podapi.Target{Kind: namespaces, Name: corev1.NamespaceDefault}, metav1.GetOptions{})
+	return err == nil
+}

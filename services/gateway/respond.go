@@ -1,0 +1,134 @@
+package gateway
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/podfall/podfall/proto"
+)
+
+// gzipFrom is the size in bytes from which an answer is compressed for who can read that.
+const gzipFrom = 128 << 10
+
+// respond writes an answer. An object that cannot be encoded becomes an error, unless
+// part of it has gone out already: then its sender sees the connection break.
+func respond(w http.ResponseWriter, r *http.Request, code int, obj runtime.Object, f form) error {
+	w.Header().Set("Content-Type", f.media)
+	out := &deferred{w: w, code: code, gzip: strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")}
+	if err := encode(out, obj, f); err != nil {
+		if out.begun {
+			panic(http.ErrAbortHandler)
+		}
+		return err
+	}
+	out.finish()
+	return nil
+}
+
+// deferred begins an answer when it is large enough to be compressed, or at its end.
+type deferred struct {
+	w     http.ResponseWriter
+	code  int
+	gzip  bool
+	held  []byte
+	begun bool
+	out   io.Writer
+	close func() error
+}
+
+// Write implements io.Writer. A client that does not read on is no failure of encoding.
+func (d *deferred) Write(data []byte) (int, error) {
+	if d.begun {
+		_, err := d.out.Write(data)
+		return len(data), ignoreGone(err)
+	}
+	d.held = append(d.held, data...)
+	if d.gzip && len(d.held) > gzipFrom {
+		d.w.Header().Set("Content-Encoding", "gzip")
+		d.w.Header().Add("Vary", "Accept-Encoding")
+		packed, err := gzip.NewWriterLevel(d.w, gzip.BestSpeed)
+		if err != nil {
+			return 0, err
+		}
+		d.begin(packed, packed.Close)
+	} else if len(d.held) > gzipFrom {
+		d.begin(d.w, func() error { return nil })
+	}
+	return len(data), nil
+}
+
+// ignoreGone drops the error of a connection that its client has left.
+func ignoreGone(error) error { return nil }
+
+func (d *deferred) begin(out io.Writer, end func() error) {
+	d.begun, d.out, d.close = true, out, end
+	d.w.WriteHeader(d.code)
+	_, _ = d.out.Write(d.held) // as in Write
+	d.held = nil
+}
+
+func (d *deferred) finish() {
+	if !d.begun {
+		d.w.Header().Set("Content-Length", strconv.Itoa(len(d.held)))
+		d.begin(d.w, func() error { return nil })
+	}
+	_ = d.close() // as in Write
+}
+
+// refuse answers with an error in a form that its sender reads.
+func (g *gateway) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		return // nobody is there to read it
+	}
+	status := statusOf(err)
+	if status.Code >= http.StatusInternalServerError {
+		g.cfg.Log.InfoContext(r.Context(), "a request failed", "method", r.Method, "path", r.URL.Path, "code", status.Code, "cause", err)
+	}
+	if details := status.Details; details != nil && details.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(details.RetryAfterSeconds)))
+	}
+	wanted, notAcceptable := negotiate(r, offers{media: []string{mediaJSON, mediaYAML, mediaProtobuf}})
+	if notAcceptable != nil {
+		wanted = plain()
+	}
+	if err := respond(w, r, int(status.Code), status, wanted); err != nil {
+		g.cfg.Log.ErrorContext(r.Context(), "a refusal was lost", "path", r.URL.Path, "cause", err)
+		w.WriteHeader(int(status.Code))
+	}
+}
+
+// statusOf is the Status of an error; a deadline that has passed is a 504.
+func statusOf(err error) *metav1.Status {
+	var refused apierrors.APIStatus
+	if !errors.As(err, &refused) && errors.Is(err, context.DeadlineExceeded) {
+		err = apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)
+	}
+	return proto.StatusFrom(err)
+}
+
+// notServed is upstream's 404 of a resource that a group does not have.
+func notServed() error {
+	return apierrors.NewGenericServerResponse(http.StatusNotFound, "", noResource(), "", "", 0, false)
+}
+
+// notAllowed is upstream's 405 of a method that a path does not have.
+func notAllowed() error {
+	return apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, "", noResource(), "", "", 0, false)
+}
+
+// pageNotFound is upstream's answer on a path that means nothing.
+func pageNotFound(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(http.StatusNotFound)
+	fmt.Fprintln(w, "404 page not found")
+}

@@ -1,0 +1,74 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/daemon"
+)
+
+// The server's limits. None of them ends a watch: how long an answer may take is the
+// handlers' to say.
+const (
+	headerTimeout = 30 * time.Second
+	idleTimeout   = 3 * time.Minute
+	maxHeader     = 64 << 10
+	// maxStreams is how many requests one HTTP/2 connection may have in flight: a
+	// program that watches a thousand things does so on one connection.
+	maxStreams = 4000
+	// pingAfter is how long a connection may be silent before it is asked.
+	pingAfter = 30 * time.Second
+	// lastOrders is how long requests that are being carried out get at the end.
+	lastOrders = 5 * time.Second
+)
+
+// serve answers requests until ctx ends.
+func (g *gateway) serve(ctx context.Context) error {
+	g.ending = ctx.Done()
+	shared := daemon.NewGroup(context.WithoutCancel(ctx))
+	g.streams = newStreams(g.api, shared)
+	server := &http.Server{
+		Handler:           g.handler(),
+		TLSConfig:         g.cfg.TLS,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: pingAfter},
+		ErrorLog:          slog.NewLogLogger(g.cfg.Log.Handler(), slog.LevelDebug),
+		// Requests outlive ctx by lastOrders.
+		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+	}
+	g.cfg.Ready("https://" + g.cfg.Listener.Addr().String())
+	err := daemon.Run(ctx,
+		func(ctx context.Context) error { return g.kinds.Follow(ctx, g.api) },
+		func(context.Context) error { return server.ServeTLS(g.cfg.Listener, "", "") },
+		func(ctx context.Context) error {
+			<-ctx.Done()
+			return end(context.WithoutCancel(ctx), server)
+		},
+	)
+	shared.Stop()
+	return errors.Join(ignoreClosed(err), shared.Wait())
+}
+
+// end lets requests finish, but not for long.
+func end(ctx context.Context, server *http.Server) error {
+	ctx, cancel := clock.Clock{}.Timeout(ctx, lastOrders)
+	defer cancel()
+	if server.Shutdown(ctx) == nil {
+		return nil
+	}
+	return server.Close()
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}

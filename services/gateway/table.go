@@ -1,0 +1,143 @@
+package gateway
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/internal/podview"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// printer makes of objects of one kind what a form asks for.
+type printer struct {
+	kind    kinds.Kind
+	form    form
+	include metav1.IncludeObjectPolicy
+	view    podview.View
+}
+
+// one is an object in the form's shape. A Status stays as it is.
+func (p printer) one(obj runtime.Object) runtime.Object {
+	object, ok := obj.(kinds.Object)
+	if !ok {
+		return obj
+	}
+	switch p.form.as {
+	case asTable:
+		return p.table(object)
+	case asPartial, asPartialList:
+		return p.partial(object)
+	case asObject:
+	}
+	return obj
+}
+
+// many is a page in the form's shape.
+func (p printer) many(page *podapi.List) (runtime.Object, error) {
+	head := metav1.ListMeta{
+		ResourceVersion: page.ResourceVersion, Continue: page.Continue, RemainingItemCount: page.Remaining,
+	}
+	switch p.form.as {
+	case asTable:
+		table := p.table(page.Items...)
+		table.ListMeta = head
+		return table, nil
+	case asPartial, asPartialList:
+		list := &metav1.PartialObjectMetadataList{
+			TypeMeta: p.meta("PartialObjectMetadataList"), ListMeta: head,
+			Items: make([]metav1.PartialObjectMetadata, 0, len(page.Items)),
+		}
+		for _, item := range page.Items {
+			list.Items = append(list.Items, *p.partial(item))
+		}
+		return list, nil
+	case asObject:
+	}
+	return listOf(p.kind, head, page.Items)
+}
+
+func (p printer) meta(kind string) metav1.TypeMeta {
+	gv := schema.GroupVersion{Group: metav1.GroupName, Version: p.form.meta}
+	return metav1.TypeMeta{Kind: kind, APIVersion: gv.String()}
+}
+
+func (p printer) partial(obj kinds.Object) *metav1.PartialObjectMetadata {
+	partial := podview.Partial(obj)
+	partial.TypeMeta = p.meta("PartialObjectMetadata")
+	return partial
+}
+
+// table is objects as rows (PRN-01); each row carries as much of its object as the client
+// wants.
+func (p printer) table(objs ...kinds.Object) *metav1.Table {
+	table := p.view.Table(p.kind.GroupVersionKind, objs...)
+	table.TypeMeta = p.meta("Table")
+	for i, obj := range objs {
+		switch p.include {
+		case metav1.IncludeNone:
+			table.Rows[i].Object = runtime.RawExtension{}
+		case metav1.IncludeObject:
+		case metav1.IncludeMetadata, "":
+			table.Rows[i].Object = runtime.RawExtension{Object: p.partial(obj)}
+		}
+	}
+	if len(objs) == 1 {
+		table.ListMeta.ResourceVersion = objs[0].GetResourceVersion()
+	}
+	return table
+}
+
+// listOf is the kind's own list of objects, which do not repeat what kind they are unless
+// they are custom resources.
+func listOf(kind kinds.Kind, head metav1.ListMeta, items []kinds.Object) (runtime.Object, error) {
+	gvk := kind.GroupVersion().WithKind(kind.Kind + "List")
+	if !kinds.Scheme().Recognizes(kind.GroupVersionKind) {
+		return unstructuredList(gvk, head, items)
+	}
+	list, err := kinds.Scheme().New(gvk)
+	if err != nil {
+		return nil, fmt.Errorf("list of %s: %w", kind.Kind, err)
+	}
+	objs := make([]runtime.Object, len(items))
+	for i, item := range items {
+		item.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+		objs[i] = item
+	}
+	if err := meta.SetList(list, objs); err != nil {
+		return nil, fmt.Errorf("list of %s: %w", kind.Kind, err)
+	}
+	accessor, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, fmt.Errorf("list of %s: %w", kind.Kind, err)
+	}
+	accessor.SetResourceVersion(head.ResourceVersion)
+	accessor.SetContinue(head.Continue)
+	accessor.SetRemainingItemCount(head.RemainingItemCount)
+	list.GetObjectKind().SetGroupVersionKind(gvk)
+	return list, nil
+}
+
+func unstructuredList(gvk schema.GroupVersionKind, head metav1.ListMeta, items []kinds.Object) (runtime.Object, error) {
+	list := &unstructured.UnstructuredList{Items: make([]unstructured.Unstructured, 0, len(items))}
+	list.SetGroupVersionKind(gvk)
+	list.SetResourceVersion(head.ResourceVersion)
+	list.SetContinue(head.Continue)
+	list.SetRemainingItemCount(head.RemainingItemCount)
+	for _, item := range items {
+		custom, ok := item.(*unstructured.Unstructured)
+		if !ok {
+			return nil, fmt.Errorf("list of %s: it holds a %T", gvk.Kind, item)
+		}
+		list.Items = append(list.Items, *custom)
+	}
+	return list, nil
+}
+
+func noResource() schema.GroupResource { return schema.GroupResource{Group: corev1.GroupName} }
