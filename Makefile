@@ -40,8 +40,9 @@ bench: build ## figures, each beside what it is to be measured against
 demo: build ## a three-node cluster, a graceful and a forced delete, explained on screen
 	sh examples/demo.sh bin/podfall
 
-generate: ## the Go of proto/*.proto; golden files and stories are rewritten by go test -update
+generate: ## the Go of proto/*.proto and the OpenAPI definitions; golden files and stories are rewritten by go test -update
 	cd tools && GOWORK=off go run ./protogen ../proto
+	cd tools && GOWORK=off go run ./openapigen ../internal/openapi/definitions.gz
 
 fmt: $(TOOLS)/golangci-lint ## rewrite files to the format
 	$(TOOLS)/golangci-lint fmt $(PACKAGES)

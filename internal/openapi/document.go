@@ -1,0 +1,178 @@
+package openapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Group is what one document of OpenAPI 3, or one part of that of OpenAPI 2, is about: the
+// resources of a group and version.
+type Group struct {
+	metav1.APIResourceList
+
+	// Custom are the definitions of custom kinds; nil for a built-in group.
+	Custom Models
+}
+
+// V3 is the OpenAPI 3 document of one group and version, as JSON. Release is the version that
+// it names, such as v1.37.2. Equal groups give equal documents.
+func (d *Definitions) V3(release string, group Group) ([]byte, error) {
+	paths, models, err := d.describe(group, threeForm{})
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(map[string]any{
+		"openapi": "3.0.0",
+		"info":    info(release),
+		"paths":   paths,
+		"components": map[string]any{
+			"schemas": models,
+			"securitySchemes": map[string]any{"BearerToken": map[string]any{
+				"type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header",
+			}},
+		},
+	})
+}
+
+// V2 is the OpenAPI 2 document of all groups, as JSON.
+func (d *Definitions) V2(release string, groups []Group) ([]byte, error) {
+	unpacked := d.load()
+	paths, definitions := map[string]any{}, map[string]any{}
+	for _, group := range groups {
+		part, models, err := d.describe(group, twoForm{})
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(paths, part)
+		for name, model := range models {
+			if definitions[name] != nil {
+				continue
+			}
+			if older, differs := unpacked.older[name]; differs {
+				model = older
+			}
+			if definitions[name], err = downgrade(model); err != nil {
+				return nil, fmt.Errorf("definition %s: %w", name, err)
+			}
+		}
+	}
+	return json.Marshal(map[string]any{
+		"swagger":     "2.0",
+		"info":        info(release),
+		"paths":       paths,
+		"definitions": definitions,
+		"securityDefinitions": map[string]any{"BearerToken": map[string]any{
+			"type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header",
+		}},
+		"security": []any{map[string]any{"BearerToken": []any{}}},
+	})
+}
+
+func info(release string) map[string]any {
+	return map[string]any{"title": "Kubernetes", "version": release}
+}
+
+// form says an operation in one version of OpenAPI.
+type form interface {
+	// operation is the value of one method of a path.
+	operation(op operation) map[string]any
+	// parameter is a parameter that every method of a path has.
+	parameter(name, in, kind, about string) map[string]any
+}
+
+// describe is the paths of a group, and the definitions that they need.
+func (d *Definitions) describe(group Group, in form) (map[string]any, Models, error) {
+	gv, err := schema.ParseGroupVersion(group.GroupVersion)
+	if err != nil {
+		return nil, nil, fmt.Errorf("openapi of %q: %w", group.GroupVersion, err)
+	}
+	paths := map[string]any{}
+	needed := []string{deleteOptions, statusModel, "io.k8s.apimachinery.pkg.apis.meta.v1.Patch"}
+	for _, resource := range group.APIResources {
+		p := d.place(gv, resource, group.Custom)
+		for _, op := range p.operations() {
+			op.fill(paths, tag(gv), in)
+			needed = append(needed, op.takes, op.gives)
+		}
+	}
+	models := d.Closure(needed...)
+	maps.Copy(models, d.Complete(group.Custom))
+	return paths, models, nil
+}
+
+// place looks up what a resource is made of.
+func (d *Definitions) place(gv schema.GroupVersion, resource metav1.APIResource, custom Models) place {
+	gvk := gv.WithKind(resource.Kind)
+	if resource.Version != "" {
+		gvk.Group, gvk.Version = resource.Group, resource.Version
+	}
+	name := func(gvk schema.GroupVersionKind) string {
+		if own := CustomName(gvk); custom[own] != nil {
+			return own
+		}
+		return d.Name(gvk)
+	}
+	return place{gv: gv, resource: resource, gvk: gvk, model: name(gvk), list: name(gvk.GroupVersion().WithKind(gvk.Kind + "List"))}
+}
+
+// fill adds an operation to its path.
+func (op operation) fill(paths map[string]any, tag string, in form) {
+	item, ok := paths[op.path].(map[string]any)
+	if !ok {
+		item = map[string]any{}
+		var common []any
+		if strings.Contains(op.path, "{name}") {
+			common = append(common, in.parameter("name", "path", "string", "the object's name"))
+		}
+		if strings.Contains(op.path, "{namespace}") {
+			common = append(common, in.parameter("namespace", "path", "string", "the object's namespace"))
+		}
+		common = append(common, in.parameter("pretty", "query", "string", "write JSON on several lines"))
+		item["parameters"] = common
+		paths[op.path] = item
+	}
+	said := in.operation(op)
+	said["tags"] = []any{tag}
+	said["description"], said["operationId"] = op.description, op.id
+	said["x-kubernetes-action"], said["x-kubernetes-group-version-kind"] = op.action, gvkTag(op.gvk)
+	item[op.method] = said
+}
+
+// answers is the codes of an operation, each with its description.
+func (op operation) answers() map[string]string {
+	codes := map[string]string{"200": "OK"}
+	switch op.action {
+	case "post":
+		codes["201"], codes["202"] = "Created", "Accepted"
+	case "put", "patch":
+		codes["201"] = "Created"
+	case "delete":
+		codes["202"] = "Accepted"
+	}
+	return codes
+}
+
+// patchTypes are the content types of patches.
+func patchTypes() []string {
+	return []string{
+		"application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json",
+		"application/apply-patch+yaml",
+	}
+}
+
+// answerTypes are the content types of an operation's answers.
+func (op operation) answerTypes() []string {
+	if op.gives == "" {
+		return []string{"*/*"}
+	}
+	types := []string{"application/json", "application/yaml", "application/vnd.kubernetes.protobuf"}
+	if op.action == "list" {
+		types = append(types, "application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
+	}
+	return types
+}
