@@ -243,7 +243,7 @@ func controllersCommand() *cli.Command {
 		Name: "controllers", Usage: "the controllers: " + strings.Join(controllers.Names(), ", "), Category: "processes",
 		Flags: serviceFlags(
 			busFlag(), keysFlag(),
-			&cli.StringSliceFlag{Name: "only", Usage: "run this `CONTROLLER` and no other that is not named too"},
+			&cli.StringSliceFlag{Name: "controllers", Usage: "the `CONTROLLERS` to run: * for all, a name, or -name for all but that one"},
 		),
 		Action: func(c *cli.Context) error {
 			s, err := newSelf(c)
@@ -256,7 +256,7 @@ func controllersCommand() *cli.Command {
 			}
 			defer conn.Close()
 			return controllers.Run(c.Context, controllers.Config{
-				Bus: conn, Clock: s.clock, Boot: s.boot, Compat: s.compat, Log: s.log, Only: c.StringSlice("only"), Ready: s.ready,
+				Bus: conn, Clock: s.clock, Boot: s.boot, Compat: s.compat, Log: s.log, Select: c.StringSlice("controllers"), Ready: s.ready,
 			})
 		},
 	}

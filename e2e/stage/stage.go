@@ -25,6 +25,7 @@ import (
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/apiserver"
 	"github.com/podfall/podfall/services/controllers"
+	"github.com/podfall/podfall/services/controllers/view"
 	"github.com/podfall/podfall/services/kubelet"
 	"github.com/podfall/podfall/services/runtime"
 )
@@ -42,6 +43,11 @@ type Config struct {
 	History int
 	// APIOnly leaves nodes and controllers out.
 	APIOnly bool
+	// Controllers are those to run, as controllers.Select reads them; the scheduler alone
+	// when nil.
+	Controllers []string
+	// Valve holds up what the controllers see.
+	Valve *view.Valve
 }
 
 // Cluster is a running cluster. Its methods are for one goroutine, the test's.
@@ -211,8 +217,12 @@ func (c *Cluster) apiserver(ctx context.Context, ready func()) error {
 func (c *Cluster) controllers(ctx context.Context, ready func()) error {
 	conn := c.dial(proto.Controllers, c.hub.InProcessConn)
 	defer conn.Close()
+	selected := c.cfg.Controllers
+	if selected == nil {
+		selected = []string{"scheduler"}
+	}
 	return controllers.Run(ctx, controllers.Config{
-		Bus: conn, Compat: c.compat, Boot: c.boot(), Log: c.log(), Ready: ready,
+		Bus: conn, Compat: c.compat, Boot: c.boot(), Log: c.log(), Select: selected, Valve: c.cfg.Valve, Ready: ready,
 	})
 }
 

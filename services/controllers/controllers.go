@@ -1,15 +1,32 @@
 // Package controllers is the process that runs podfall's controllers. Each has a
 // folder with a pure decide.go and a thin controller.go, acts only on its own view of
-// the cluster, and only through the API.
+// the cluster, and only through the API. registry.go lists them.
+//
+// # How to write one
+//
+//	package sample // decide.go: func Decide(View, now) Plan, pure, with a table of tests
+//
+//	type Controller struct { pods *view.Copy[*corev1.Pod]; loop *loop.Loop[view.Key]; … }
+//
+//	func New(base control.Base) *Controller {
+//		c := &Controller{pods: view.Of[*corev1.Pod](base.Views, "pods"), client: control.Of[*corev1.Pod](base.API, "pods")}
+//		c.loop = loop.New(loop.Config{Clock: base.Clock, Log: base.Log, Workers: 5}, c.sync)
+//		c.pods.On(func(old, now *corev1.Pod) { c.loop.Add(…) }) // nil is absent; must not block
+//		return c
+//	}
+//	func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) } // the views are filled
+//	func (c *Controller) sync(ctx context.Context, key view.Key) error { read views; Decide; write with preconditions }
+//
+// and a row in registry.go. An error from sync brings the key back later, a nil forgets its
+// failures. Objects of a view are shared: change a DeepCopy. base.Events(component) records
+// events. A write is conditional on what was read: control.Resource sends the resourceVersion
+// of an update and the UID of a delete.
 package controllers
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
-	"strings"
 
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
@@ -17,7 +34,8 @@ import (
 	"github.com/podfall/podfall/internal/events"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
-	"github.com/podfall/podfall/services/controllers/scheduler"
+	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/view"
 )
 
 // Config is what the process needs.
@@ -27,46 +45,73 @@ type Config struct {
 	Boot   proto.Boot
 	Compat proto.Compat
 	Log    *slog.Logger
-	// Only names the controllers to run; none means all.
-	Only []string
+	// Select names the controllers to run, as [Select] reads it; none means all.
+	Select []string
+	// Valve holds up what the controllers see; nil, except in tests.
+	Valve *view.Valve
 	// Ready is called once the controllers run.
 	Ready func()
 }
 
-// Names lists the controllers there are.
-func Names() []string { return slices.Sorted(maps.Keys(all())) }
-
-// start makes one controller of what they all need.
-type start func(Config, *podapi.Client, *events.Recorder) func(context.Context) error
-
-func all() map[string]start {
-	return map[string]start{
-		"scheduler": func(cfg Config, api *podapi.Client, recorder *events.Recorder) func(context.Context) error {
-			return scheduler.New(api, recorder, cfg.Log.With("controller", "scheduler")).Run
-		},
-	}
-}
-
 // Run runs the controllers until ctx ends.
 func Run(ctx context.Context, cfg Config) error {
-	names := cfg.Only
-	if len(names) == 0 {
-		names = Names()
+	rows, err := chosen(cfg.Select)
+	if err != nil {
+		return err
 	}
 	api := podapi.New(cfg.Bus, podapi.Config{Clock: cfg.Clock, Boot: cfg.Boot, Log: cfg.Log})
-	recorder := events.New(events.Config{
-		API: api, Clock: cfg.Clock, Timing: events.Default(), Component: "default-scheduler", Log: cfg.Log,
-	})
-	parts := []func(context.Context) error{recorder.Run}
-	for _, name := range names {
-		begin, known := all()[name]
-		if !known {
-			return fmt.Errorf("controllers: %q: want some of %s", name, strings.Join(Names(), ", "))
+	speakers := &speakers{api: api, clock: cfg.Clock, log: cfg.Log}
+	base := control.Base{
+		API: api, Clock: cfg.Clock, Compat: cfg.Compat, Views: view.NewSet(api, cfg.Valve), Events: speakers.recorder,
+	}
+	begin := make([]func(context.Context) error, 0, len(rows))
+	for _, row := range rows {
+		base.Log = cfg.Log.With("controller", row.name)
+		begin = append(begin, row.make(base).Run)
+	}
+	work := func(ctx context.Context) error {
+		if err := base.Views.Wait(ctx); err != nil {
+			return err
 		}
-		parts = append(parts, begin(cfg, api, recorder))
+		if cfg.Ready != nil {
+			cfg.Ready()
+		}
+		return daemon.Run(ctx, begin...)
 	}
-	if cfg.Ready != nil {
-		cfg.Ready()
+	return daemon.Run(ctx, slices.Concat(speakers.parts(), []func(context.Context) error{base.Views.Run, work})...)
+}
+
+// speakers is a recorder of events for each component that speaks.
+type speakers struct {
+	api   *podapi.Client
+	clock clock.Clock
+	log   *slog.Logger
+	known []speaker
+}
+
+type speaker struct {
+	component string
+	*events.Recorder
+}
+
+// recorder is the recorder of one component.
+func (s *speakers) recorder(component string) control.Recorder {
+	for _, one := range s.known {
+		if one.component == component {
+			return one
+		}
 	}
-	return daemon.Run(ctx, parts...)
+	made := speaker{component, events.New(events.Config{
+		API: s.api, Clock: s.clock, Timing: events.Default(), Component: component, Log: s.log,
+	})}
+	s.known = append(s.known, made)
+	return made
+}
+
+func (s *speakers) parts() []func(context.Context) error {
+	parts := make([]func(context.Context) error, 0, len(s.known))
+	for _, one := range s.known {
+		parts = append(parts, one.Run)
+	}
+	return parts
 }

@@ -1,0 +1,155 @@
+// Package loop is the loop that every controller is: keys of objects that want looking at
+// go into a queue, and some workers take them out, one object never twice at once.
+// A key that failed comes again, later each time, as upstream's work queues have it.
+//
+// # Order
+//
+// A key that is added while it is waiting is there once; one that is added while a worker
+// has it is looked at again after that. Keys are taken in the order in which they became
+// due.
+//
+// # Blocking
+//
+// Adding never blocks. [Loop.Run] returns after its workers have, and leaves nothing
+// behind.
+package loop
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/podfall/podfall/internal/clock"
+)
+
+// Config is what a loop is made with.
+type Config struct {
+	Clock clock.Clock
+	// Workers is how many keys are looked at at once; 1 when zero.
+	Workers int
+	// Retries is how often a key that fails is tried again before it is dropped; 0 is for
+	// ever.
+	Retries int
+	// Log is nil for none.
+	Log *slog.Logger
+}
+
+// Loop is a queue of keys and its workers.
+type Loop[K comparable] struct {
+	cfg  Config
+	sync func(context.Context, K) error
+	wake chan struct{}
+	work chan K
+
+	mu       sync.Mutex
+	waiting  []K // ready for a worker, oldest first
+	dirty    map[K]bool
+	busy     map[K]bool
+	later    schedule[K]
+	failures map[K]int
+	bucket   *rate.Limiter
+}
+
+// The rates of upstream's DefaultTypedControllerRateLimiter: a key that fails waits 5 ms,
+// twice as long each time, up to 1000 s; and all that fail together come back at 10/s after
+// the first 100.
+const (
+	firstBackoff = 5 * time.Millisecond
+	mostBackoff  = 1000 * time.Second
+	perSecond    = 10
+	burst        = 100
+)
+
+// New is a loop that looks at each key with sync; see Run. What sync returns other than nil
+// is logged, and the key comes again.
+func New[K comparable](cfg Config, sync func(context.Context, K) error) *Loop[K] {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	cfg.Workers = max(cfg.Workers, 1)
+	return &Loop[K]{
+		cfg: cfg, sync: sync, wake: make(chan struct{}, 1), work: make(chan K),
+		dirty: map[K]bool{}, busy: map[K]bool{}, later: schedule[K]{due: map[K]time.Time{}}, failures: map[K]int{},
+		bucket: rate.NewLimiter(perSecond, burst),
+	}
+}
+
+// Add has a key looked at soon.
+func (l *Loop[K]) Add(key K) {
+	l.mu.Lock()
+	l.ready(key)
+	l.mu.Unlock()
+	l.prod()
+}
+
+// AddAfter has a key looked at after d of cluster time, or sooner if it is there already;
+// an Add in between does not take that away.
+func (l *Loop[K]) AddAfter(key K, d time.Duration) {
+	if d <= 0 {
+		l.Add(key)
+		return
+	}
+	l.mu.Lock()
+	l.delay(key, d)
+	l.mu.Unlock()
+	l.prod()
+}
+
+// Retry has a key looked at again after the pause that follows one more failure.
+func (l *Loop[K]) Retry(key K) {
+	l.mu.Lock()
+	l.delay(key, l.backoff(key))
+	l.mu.Unlock()
+	l.prod()
+}
+
+// Forget has the next failure of a key be its first.
+func (l *Loop[K]) Forget(key K) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.failures, key)
+}
+
+// Len is how many keys wait for a worker now.
+func (l *Loop[K]) Len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.waiting)
+}
+
+// ready puts a key behind those that wait, unless it is one of them.
+func (l *Loop[K]) ready(key K) {
+	if l.dirty[key] {
+		return
+	}
+	l.dirty[key] = true
+	if !l.busy[key] {
+		l.waiting = append(l.waiting, key)
+	}
+}
+
+func (l *Loop[K]) delay(key K, d time.Duration) {
+	l.later.add(key, l.cfg.Clock.Now().Add(d))
+}
+
+// backoff is the pause after one more failure of key.
+func (l *Loop[K]) backoff(key K) time.Duration {
+	l.failures[key]++
+	own := mostBackoff
+	if n := l.failures[key] - 1; n < 18 {
+		own = min(firstBackoff<<n, mostBackoff)
+	}
+	now := l.cfg.Clock.Now()
+	return max(own, l.bucket.ReserveN(now, 1).DelayFrom(now))
+}
+
+func (l *Loop[K]) prod() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+

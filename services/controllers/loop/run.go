@@ -1,0 +1,168 @@
+package loop
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Run looks at keys until ctx ends, whose error it returns.
+func (l *Loop[K]) Run(ctx context.Context) error {
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	for range l.cfg.Workers {
+		workers.Go(func() { l.toil(ctx) })
+	}
+	var hand []K // the key that no worker has taken yet, if there is one
+	for {
+		if len(hand) == 0 {
+			hand = l.next()
+		}
+		var out chan K
+		var key K
+		if len(hand) > 0 {
+			out, key = l.work, hand[0]
+		}
+		timer := l.cfg.Clock.Timer(l.rest())
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-l.wake:
+		case <-timer.C:
+		case out <- key:
+			hand = nil
+		}
+		timer.Stop()
+	}
+}
+
+// next takes the oldest key that waits, if there is one. It is dirty until a worker has it.
+func (l *Loop[K]) next() []K {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wakeUp()
+	if len(l.waiting) == 0 {
+		return nil
+	}
+	key := l.waiting[0]
+	l.waiting = l.waiting[1:]
+	return []K{key}
+}
+
+// rest is how long nothing more becomes due.
+func (l *Loop[K]) rest() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wakeUp()
+	return l.later.rest(l.cfg.Clock.Now())
+}
+
+// wakeUp has the keys wait for a worker whose time has come.
+func (l *Loop[K]) wakeUp() {
+	for _, key := range l.later.take(l.cfg.Clock.Now()) {
+		l.ready(key)
+	}
+}
+
+// toil is one worker.
+func (l *Loop[K]) toil(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case key := <-l.work:
+			l.take(key)
+			l.look(ctx, key)
+			l.done(key)
+		}
+	}
+}
+
+func (l *Loop[K]) take(key K) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.dirty, key)
+	l.busy[key] = true
+}
+
+// look carries out one key.
+func (l *Loop[K]) look(ctx context.Context, key K) {
+	err := l.sync(ctx, key)
+	switch {
+	case err == nil:
+		l.Forget(key)
+	case ctx.Err() != nil:
+	case l.cfg.Retries > 0 && l.failed(key) >= l.cfg.Retries:
+		l.cfg.Log.WarnContext(ctx, "given up until it changes", "key", key, "error", err)
+		l.Forget(key)
+	default:
+		l.cfg.Log.InfoContext(ctx, "to be tried again", "key", key, "error", err)
+		l.Retry(key)
+	}
+}
+
+func (l *Loop[K]) failed(key K) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failures[key]
+}
+
+// done takes a key from its worker, and has it wait again if it was added meanwhile.
+func (l *Loop[K]) done(key K) {
+	l.mu.Lock()
+	delete(l.busy, key)
+	if l.dirty[key] {
+		l.waiting = append(l.waiting, key)
+	}
+	l.mu.Unlock()
+	l.prod()
+}
+
+// schedule is the keys that are due later. A key is in it once, at its earliest time.
+type schedule[K comparable] struct {
+	due   map[K]time.Time
+	queue []dated[K] // by time; of equal ones the first that came
+}
+
+type dated[K comparable] struct {
+	key K
+	at  time.Time
+}
+
+func (s *schedule[K]) add(key K, at time.Time) {
+	if known, there := s.due[key]; there && !at.Before(known) {
+		return
+	}
+	s.due[key] = at
+	i, _ := slices.BinarySearchFunc(s.queue, at, func(d dated[K], at time.Time) int {
+		if d.at.After(at) {
+			return 1
+		}
+		return -1
+	})
+	s.queue = slices.Insert(s.queue, i, dated[K]{key, at})
+}
+
+// take is the keys whose time has come, in its order.
+func (s *schedule[K]) take(now time.Time) []K {
+	var keys []K
+	for len(s.queue) > 0 && !s.queue[0].at.After(now) {
+		first := s.queue[0]
+		s.queue = s.queue[1:]
+		if known, there := s.due[first.key]; there && known.Equal(first.at) {
+			delete(s.due, first.key)
+			keys = append(keys, first.key)
+		}
+	}
+	return keys
+}
+
+// rest is how long nothing is due.
+func (s *schedule[K]) rest(now time.Time) time.Duration {
+	if len(s.queue) == 0 {
+		return time.Hour
+	}
+	return s.queue[0].at.Sub(now)
+}

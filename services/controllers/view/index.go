@@ -1,0 +1,53 @@
+package view
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The indexes that every copy has. An object without a controller is found under its
+// namespace, by a value that no UID has.
+const (
+	byNamespace = "namespace"
+	byOwner     = "controller"
+	orphanIn    = "/"
+)
+
+// byNode is the index of pods by the node that they are bound to.
+const byNode = "node"
+
+// OnNode has the pods of a copy be found by their node; see [Bound].
+func OnNode(pods *Copy[*corev1.Pod]) {
+	pods.Index(byNode, func(pod *corev1.Pod) []string {
+		if pod.Spec.NodeName == "" {
+			return nil
+		}
+		return []string{pod.Spec.NodeName}
+	})
+}
+
+// Bound is every pod that is bound to a node, by namespace and name. The copy must have
+// been given to [OnNode].
+func Bound(pods *Copy[*corev1.Pod], node string) []*corev1.Pod { return pods.By(byNode, node) }
+
+// index is the keys of objects by a value.
+type index struct{ keys map[string]map[Key]struct{} }
+
+func newIndex() *index { return &index{keys: map[string]map[Key]struct{}{}} }
+
+func (ix *index) put(key Key, values []string) {
+	for _, value := range values {
+		if ix.keys[value] == nil {
+			ix.keys[value] = map[Key]struct{}{}
+		}
+		ix.keys[value][key] = struct{}{}
+	}
+}
+
+func (ix *index) drop(key Key, values []string) {
+	for _, value := range values {
+		delete(ix.keys[value], key)
+		if len(ix.keys[value]) == 0 {
+			delete(ix.keys, value)
+		}
+	}
+}
