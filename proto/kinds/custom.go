@@ -38,8 +38,12 @@ func FromCRD(crd *apiextensionsv1.CustomResourceDefinition) []Kind {
 	var rows []Kind
 	for _, v := range crd.Spec.Versions {
 		if v.Served {
-			common.Version = v.Name
-			rows = append(rows, common)
+			row := common
+			row.Version, row.Subresources = v.Name, subresources(v.Subresources)
+			for _, f := range v.SelectableFields {
+				row.Selectable = append(row.Selectable, strings.TrimPrefix(f.JSONPath, "."))
+			}
+			rows = append(rows, row)
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b Kind) int { return version.CompareKubeAwareVersionStrings(b.Version, a.Version) })
@@ -51,4 +55,15 @@ func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
 		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
 	})
+}
+
+func subresources(s *apiextensionsv1.CustomResourceSubresources) []string {
+	var names []string
+	if s != nil && s.Scale != nil {
+		names = append(names, "scale")
+	}
+	if s != nil && s.Status != nil {
+		names = append(names, "status")
+	}
+	return names
 }

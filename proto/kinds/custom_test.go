@@ -21,7 +21,14 @@ func crontabs() *apiextensionsv1.CustomResourceDefinition {
 			Group: "stable.example.com", Scope: apiextensionsv1.NamespaceScoped, Names: names,
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{
 				{Name: "v1beta1", Served: true, Storage: true},
-				{Name: "v1", Served: true},
+				{
+					Name: "v1", Served: true,
+					Subresources: &apiextensionsv1.CustomResourceSubresources{
+						Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
+						Scale:  &apiextensionsv1.CustomResourceSubresourceScale{},
+					},
+					SelectableFields: []apiextensionsv1.SelectableField{{JSONPath: ".spec.cronSpec"}},
+				},
 				{Name: "v1alpha1"},
 			},
 		},
@@ -49,13 +56,14 @@ func TestFromCRD(t *testing.T) {
 		GroupVersionKind: schema.GroupVersionKind{Group: "stable.example.com", Version: "v1", Kind: "CronTab"},
 		Resource:         "crontabs", Singular: "crontab", ShortNames: []string{"ct"}, Namespaced: true,
 		Categories: []string{"all"}, ListKind: "CronTabList", StorageVersion: "v1beta1", Custom: true,
+		Subresources: []string{"scale", "status"}, Selectable: []string{"spec.cronSpec"},
 	}
 	beta := want
-	beta.Version = "v1beta1"
+	beta.Version, beta.Subresources, beta.Selectable = "v1beta1", nil, nil
 	if diff := cmp.Diff([]kinds.Kind{want, beta}, rows); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
-	if got := kinds.Preferred(rows[0]); !cmp.Equal(got, beta) {
+	if got := kinds.Preferred(rows[0]); got.GroupVersionKind != beta.GroupVersionKind {
 		t.Errorf("stored as %v", got)
 	}
 	obj, err := kinds.NewOf(rows[0])

@@ -40,6 +40,11 @@ type Kind struct {
 	// Custom is true for kinds that a CustomResourceDefinition adds, whose objects are
 	// *unstructured.Unstructured.
 	Custom bool
+	// Subresources are those of this version of a custom kind: "status", "scale".
+	Subresources []string
+	// Selectable are the fields that this version of a custom kind can be selected by,
+	// besides metadata: "spec.color".
+	Selectable []string
 }
 
 // GroupResource is the kind's key in the store and on the bus.
