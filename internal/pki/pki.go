@@ -1,0 +1,183 @@
+// Package pki makes the certificates of a cluster's gateway: an authority of the
+// cluster's own, which nobody else trusts, and server certificates for this machine's
+// loopback addresses that it has signed.
+//
+// Everything is PEM, so that it can be kept in files and given to any client. Keys are
+// ECDSA on P-256: made and used in microseconds.
+package pki
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+const (
+	// authorityLife is how long an authority is good for, as kubeadm's.
+	authorityLife = 10 * 365 * 24 * time.Hour
+	// serverLife is how long a server certificate is good for: clients on some systems
+	// refuse more than 825 days.
+	serverLife = 365 * 24 * time.Hour
+	// backdate forgives clocks that are a little behind.
+	backdate = time.Hour
+)
+
+// Pair is a certificate and its private key, both PEM. The key is secret.
+type Pair struct {
+	Certificate []byte
+	Key         []byte
+}
+
+// ErrNotOurs means that a certificate is not what [Pair.Check] expects.
+var ErrNotOurs = errors.New("pki: not a good certificate")
+
+// Loopback are the names and addresses by which a program finds a server on its own
+// machine.
+func Loopback() []string { return []string{"127.0.0.1", "::1", "localhost"} }
+
+// NewAuthority is a certificate that signs others. Now is the wall's time, which is
+// what clients compare certificates with, whatever a cluster's clock shows.
+func NewAuthority(name string, now time.Time) (Pair, error) {
+	template := template(name, now, authorityLife)
+	template.IsCA = true
+	template.KeyUsage = x509.KeyUsageCertSign
+	template.MaxPathLenZero = true // it signs servers, not authorities
+	key, err := newKey()
+	if err != nil {
+		return Pair{}, fmt.Errorf("make an authority: %w", err)
+	}
+	return sign(template, template, key, key)
+}
+
+// Server is a new certificate for a server that is reached by these host names and IP
+// addresses, signed by the authority.
+func (authority Pair) Server(name string, hosts []string, now time.Time) (Pair, error) {
+	parent, err := authority.certificate()
+	if err != nil {
+		return Pair{}, fmt.Errorf("sign for %s: %w", name, err)
+	}
+	by, err := authority.key()
+	if err != nil {
+		return Pair{}, fmt.Errorf("sign for %s: %w", name, err)
+	}
+	template := template(name, now, serverLife)
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	key, err := newKey()
+	if err != nil {
+		return Pair{}, fmt.Errorf("sign for %s: %w", name, err)
+	}
+	return sign(template, parent, key, by)
+}
+
+// Check says why a server's pair cannot be used at the time now, if so: it is not
+// signed by the authority, not for one of the hosts, expired, or its key is another's.
+func (authority Pair) Check(server Pair, hosts []string, now time.Time) error {
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(authority.Certificate) {
+		return fmt.Errorf("%w: the authority is not a certificate", ErrNotOurs)
+	}
+	leaf, err := server.certificate()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNotOurs, err)
+	}
+	key, err := server.key()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNotOurs, err)
+	}
+	if !key.PublicKey.Equal(leaf.PublicKey) {
+		return fmt.Errorf("%w: its key is another's", ErrNotOurs)
+	}
+	for _, host := range hosts {
+		if _, err := leaf.Verify(x509.VerifyOptions{DNSName: host, Roots: roots, CurrentTime: now}); err != nil {
+			return fmt.Errorf("%w: %w", ErrNotOurs, err)
+		}
+	}
+	return nil
+}
+
+// Good says why the authority cannot sign or be trusted at the time now, if so.
+func (authority Pair) Good(now time.Time) error {
+	certificate, err := authority.certificate()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNotOurs, err)
+	}
+	key, err := authority.key()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNotOurs, err)
+	}
+	switch {
+	case !certificate.IsCA || !key.PublicKey.Equal(certificate.PublicKey):
+		return fmt.Errorf("%w: its key cannot sign for it", ErrNotOurs)
+	case now.After(certificate.NotAfter):
+		return fmt.Errorf("%w: it has expired at %v", ErrNotOurs, certificate.NotAfter)
+	}
+	return nil
+}
+
+func template(name string, now time.Time, life time.Duration) *x509.Certificate {
+	return &x509.Certificate{
+		Subject:               pkix.Name{CommonName: name, Organization: []string{"podfall"}},
+		NotBefore:             now.Add(-backdate),
+		NotAfter:              now.Add(life),
+		BasicConstraintsValid: true,
+	}
+}
+
+func newKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
+
+// sign makes the pair of a key; the serial number is drawn by x509.
+func sign(template, parent *x509.Certificate, key, by *ecdsa.PrivateKey) (Pair, error) {
+	certificate, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
+	if err != nil {
+		return Pair{}, fmt.Errorf("sign for %s: %w", template.Subject.CommonName, err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return Pair{}, fmt.Errorf("sign for %s: %w", template.Subject.CommonName, err)
+	}
+	return Pair{
+		Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}),
+		Key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
+	}, nil
+}
+
+var errUnreadable = errors.New("unreadable PEM")
+
+func (p Pair) certificate() (*x509.Certificate, error) {
+	block, _ := pem.Decode(p.Certificate)
+	if block == nil || block.Type != "CERTIFICATE" {
+		return nil, fmt.Errorf("certificate: %w", errUnreadable)
+	}
+	return x509.ParseCertificate(block.Bytes)
+}
+
+func (p Pair) key() (*ecdsa.PrivateKey, error) {
+	block, _ := pem.Decode(p.Key)
+	if block == nil || block.Type != "PRIVATE KEY" {
+		return nil, fmt.Errorf("key: %w", errUnreadable)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("key: %w", err)
+	}
+	signer, ok := key.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("key: %w: %T, want ECDSA", errUnreadable, key)
+	}
+	return signer, nil
+}
