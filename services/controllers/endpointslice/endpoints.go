@@ -1,0 +1,159 @@
+package endpointslice
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// endpointsManagedBy marks the Endpoints that this controller writes, and mostAddresses is
+// how many they name.
+const (
+	endpointsManagedBy = "endpoint-controller"
+	managedByLabel     = "endpoints.kubernetes.io/managed-by"
+	mostAddresses      = 1000
+)
+
+// DecideEndpoints plans a service's Endpoints; have is nil when there are none. It is nil
+// when they are as they should be. Terminating pods are left out unless the service
+// publishes those that are not ready (CTL-50).
+func DecideEndpoints(view View, have *corev1.Endpoints) *corev1.Endpoints { //nolint:staticcheck // clients still read them
+	wanted := &corev1.Endpoints{ //nolint:staticcheck // as above
+		ObjectMeta: metav1.ObjectMeta{Namespace: view.Service.Namespace, Name: view.Service.Name},
+	}
+	if have != nil {
+		wanted = have.DeepCopy()
+	}
+	wanted.Labels = map[string]string{}
+	for key, value := range view.Service.Labels {
+		if key != corev1.IsHeadlessService {
+			wanted.Labels[key] = value
+		}
+	}
+	wanted.Labels[managedByLabel] = endpointsManagedBy
+	if headless(view.Service) {
+		wanted.Labels[corev1.IsHeadlessService] = ""
+	}
+	wanted.Subsets = subsets(view)
+	over(wanted)
+	if have != nil && equality.Semantic.DeepEqual(have, wanted) {
+		return nil
+	}
+	return wanted
+}
+
+// over cuts what is too much, and says so.
+func over(endpoints *corev1.Endpoints) { //nolint:staticcheck // as above
+	left := mostAddresses
+	truncated := false
+	for i := range endpoints.Subsets {
+		subset := &endpoints.Subsets[i]
+		for _, addresses := range []*[]corev1.EndpointAddress{&subset.Addresses, &subset.NotReadyAddresses} { //nolint:staticcheck // as above
+			if len(*addresses) > left {
+				*addresses, truncated = (*addresses)[:left], true
+			}
+			left -= len(*addresses)
+		}
+	}
+	if !truncated {
+		delete(endpoints.Annotations, corev1.EndpointsOverCapacity)
+		return
+	}
+	if endpoints.Annotations == nil {
+		endpoints.Annotations = map[string]string{}
+	}
+	endpoints.Annotations[corev1.EndpointsOverCapacity] = "truncated"
+}
+
+// subset gathers the addresses of one port, and then those of all ports that have the
+// same ones (RepackSubsets).
+type subset struct {
+	ports           []corev1.EndpointPort //nolint:staticcheck // as above
+	ready, notReady []corev1.EndpointAddress
+}
+
+func subsets(view View) []corev1.EndpointSubset { //nolint:staticcheck // as above
+	byPort := map[string]*subset{}
+	for _, pod := range view.Pods {
+		terminating := WithoutTerminating
+		if view.Service.Spec.PublishNotReadyAddresses {
+			terminating = WithTerminating
+		}
+		if Belongs(pod, terminating) {
+			gather(byPort, view, pod)
+		}
+	}
+	byAddresses := map[string]*subset{}
+	for _, key := range slices.Sorted(maps.Keys(byPort)) {
+		one := byPort[key]
+		if known := byAddresses[one.addresses()]; known != nil {
+			known.ports = append(known.ports, one.ports...)
+			continue
+		}
+		byAddresses[one.addresses()] = one
+	}
+	var found []corev1.EndpointSubset //nolint:staticcheck // as above
+	for _, key := range slices.Sorted(maps.Keys(byAddresses)) {
+		one := byAddresses[key]
+		found = append(found, corev1.EndpointSubset{ //nolint:staticcheck // as above
+			Addresses: one.ready, NotReadyAddresses: one.notReady, Ports: one.ports,
+		})
+	}
+	return found
+}
+
+// gather notes the pod's address for each of its ports.
+func gather(byPort map[string]*subset, view View, pod *corev1.Pod) {
+	address := corev1.EndpointAddress{ //nolint:staticcheck // as above
+		IP:        pod.Status.PodIP,
+		TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+	}
+	if pod.Spec.NodeName != "" {
+		address.NodeName = new(pod.Spec.NodeName)
+	}
+	if pod.Spec.Subdomain == view.Service.Name {
+		address.Hostname = pod.Spec.Hostname
+	}
+	ports := portsOf(view.Service, pod)
+	if len(ports) == 0 && headless(view.Service) {
+		at(byPort, "").put(view, pod, address)
+	}
+	for _, p := range ports {
+		one := at(byPort, fmt.Sprintf("%s/%s/%05d", *p.Name, *p.Protocol, *p.Port))
+		one.ports = []corev1.EndpointPort{{Name: *p.Name, Port: *p.Port, Protocol: *p.Protocol, AppProtocol: p.AppProtocol}} //nolint:staticcheck // as above
+		one.put(view, pod, address)
+	}
+}
+
+func at(byPort map[string]*subset, key string) *subset {
+	if byPort[key] == nil {
+		byPort[key] = &subset{}
+	}
+	return byPort[key]
+}
+
+func (s *subset) put(view View, pod *corev1.Pod, address corev1.EndpointAddress) { //nolint:staticcheck // as above
+	into := &s.notReady
+	if view.Service.Spec.PublishNotReadyAddresses || Ready(pod) {
+		into = &s.ready
+	}
+	*into = append(*into, address)
+	slices.SortFunc(*into, func(a, b corev1.EndpointAddress) int { return cmp.Compare(a.IP, b.IP) }) //nolint:staticcheck // as above
+}
+
+func (s *subset) addresses() string {
+	var texts []string
+	for _, a := range s.ready {
+		texts = append(texts, a.IP+"+")
+	}
+	for _, a := range s.notReady {
+		texts = append(texts, a.IP+"-")
+	}
+	return strings.Join(texts, " ")
+}

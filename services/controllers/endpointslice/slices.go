@@ -1,0 +1,137 @@
+package endpointslice
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Plan is what to write. Creates have no name but a prefix for one.
+type Plan struct {
+	Creates, Updates, Deletes []*discoveryv1.EndpointSlice
+}
+
+// Decide plans the slices of a service. Endpoints stay in the slice that they are in, new
+// ones fill what has room, and only what differs is written (reconcileByPortMapping).
+func Decide(view View) Plan {
+	plan := Plan{}
+	wanted := groups(view)
+	if len(wanted) == 0 { // a service without endpoints says so in one slice without ports
+		for _, family := range families(view.Service) {
+			wanted = append(wanted, group{family: family, ports: []discoveryv1.EndpointPort{}})
+		}
+	}
+	existing := map[string][]*discoveryv1.EndpointSlice{}
+	for _, slice := range view.Slices {
+		key := portsKey(slice.AddressType, slice.Ports)
+		existing[key] = append(existing[key], slice)
+	}
+	for _, g := range wanted {
+		plan.group(view.Service, g, existing[g.key()])
+		delete(existing, g.key())
+	}
+	for _, key := range slices.Sorted(maps.Keys(existing)) {
+		plan.Deletes = append(plan.Deletes, existing[key]...)
+	}
+	return plan
+}
+
+// group plans the slices of one set of ports.
+func (p *Plan) group(service *corev1.Service, g group, existing []*discoveryv1.EndpointSlice) {
+	waiting := map[types.UID]discoveryv1.Endpoint{}
+	for _, endpoint := range g.endpoints {
+		waiting[endpoint.TargetRef.UID] = endpoint
+	}
+	filled := make([][]discoveryv1.Endpoint, len(existing))
+	for i, slice := range existing {
+		for _, endpoint := range slice.Endpoints {
+			if endpoint.TargetRef == nil {
+				continue
+			}
+			if now, stays := waiting[endpoint.TargetRef.UID]; stays && len(filled[i]) < Limit {
+				filled[i] = append(filled[i], now)
+				delete(waiting, endpoint.TargetRef.UID)
+			}
+		}
+	}
+	var rest []discoveryv1.Endpoint
+	for _, endpoint := range g.endpoints {
+		if _, waits := waiting[endpoint.TargetRef.UID]; waits {
+			rest = append(rest, endpoint)
+		}
+	}
+	for i := range existing {
+		n := min(Limit-len(filled[i]), len(rest))
+		filled[i], rest = append(filled[i], rest[:n]...), rest[n:]
+	}
+	kept := 0
+	for i, slice := range existing {
+		last := i == len(existing)-1
+		if len(filled[i]) == 0 && (len(g.endpoints) > 0 || !last || kept > 0) {
+			p.Deletes = append(p.Deletes, slice)
+			continue
+		}
+		kept++
+		p.update(service, slice, filled[i])
+	}
+	for len(rest) > 0 || kept == 0 {
+		n := min(Limit, len(rest))
+		p.Creates = append(p.Creates, sliceOf(service, g, rest[:n]))
+		rest, kept = rest[n:], kept+1
+	}
+}
+
+func (p *Plan) update(service *corev1.Service, slice *discoveryv1.EndpointSlice, endpoints []discoveryv1.Endpoint) {
+	updated := slice.DeepCopy()
+	updated.Labels = labels(service)
+	updated.OwnerReferences = []metav1.OwnerReference{ownerOf(service)}
+	updated.Endpoints = endpoints
+	if !equality.Semantic.DeepEqual(slice, updated) {
+		p.Updates = append(p.Updates, updated)
+	}
+}
+
+func sliceOf(service *corev1.Service, g group, endpoints []discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: service.Namespace, GenerateName: prefix(service.Name), Labels: labels(service),
+			OwnerReferences: []metav1.OwnerReference{ownerOf(service)},
+		},
+		AddressType: g.family, Ports: g.ports, Endpoints: slices.Clone(endpoints),
+	}
+}
+
+// prefix leaves room for the five letters that the API adds.
+func prefix(name string) string {
+	const most = 63 - 5
+	if len(name)+1 > most {
+		return name[:most-1] + "-"
+	}
+	return name + "-"
+}
+
+func ownerOf(service *corev1.Service) metav1.OwnerReference {
+	return *metav1.NewControllerRef(service, corev1.SchemeGroupVersion.WithKind("Service"))
+}
+
+// labels are the service's, and those by which its slices are found.
+func labels(service *corev1.Service) map[string]string {
+	all := map[string]string{}
+	for key, value := range service.Labels {
+		switch key {
+		case corev1.IsHeadlessService, discoveryv1.LabelServiceName, discoveryv1.LabelManagedBy:
+		default:
+			all[key] = value
+		}
+	}
+	if headless(service) {
+		all[corev1.IsHeadlessService] = ""
+	}
+	all[discoveryv1.LabelServiceName], all[discoveryv1.LabelManagedBy] = service.Name, ManagedBy
+	return all
+}
