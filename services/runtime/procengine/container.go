@@ -63,19 +63,19 @@ func (e *Engine) connect(ctx context.Context, c *container, report engine.Report
 	case c.conn != nil:
 		return nil, nil
 	}
-	child, conn, status, err := e.startShim(ctx, c)
+	fresh, err := e.startShim(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	report(c.id, e.status(status))
+	report(c.id, e.status(fresh.status))
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c.conn = conn
+	c.conn = fresh.conn
 	for _, signal := range c.signals {
-		conn.Signal(signal)
+		c.conn.Signal(signal)
 	}
 	c.signals = nil
-	return child, nil
+	return fresh.child, nil
 }
 
 // failure is the end of a container that could not be started.
@@ -87,19 +87,26 @@ func (e *Engine) failure(c *container, why error) shim.Status {
 }
 
 // startShim starts a container's shim, and connects to it.
-func (e *Engine) startShim(ctx context.Context, c *container) (*exec.Cmd, *shim.Conn, shim.Status, error) {
+func (e *Engine) startShim(ctx context.Context, c *container) (started, error) {
 	if err := shim.Prepare(c.dir, c.spec); err != nil {
-		return nil, nil, shim.Status{}, err
+		return started{}, err
 	}
 	child, err := e.spawn(c)
 	if err != nil {
-		return nil, nil, shim.Status{}, fmt.Errorf("start the shim: %w", err)
+		return started{}, fmt.Errorf("start the shim: %w", err)
 	}
 	conn, status, err := shim.Dial(ctx, c.dir)
 	if err != nil {
-		return nil, nil, status, errors.Join(fmt.Errorf("talk to the shim: %w", err), child.Wait())
+		return started{}, errors.Join(fmt.Errorf("talk to the shim: %w", err), child.Wait())
 	}
-	return child, conn, status, nil
+	return started{child, conn, status}, nil
+}
+
+// started is a shim that this life of the runtime has started.
+type started struct {
+	child  *exec.Cmd
+	conn   *shim.Conn
+	status shim.Status
 }
 
 // spawn starts a shim in a session of its own, and waits until it listens or has gone.
@@ -125,9 +132,14 @@ func (e *Engine) spawn(c *container) (*exec.Cmd, error) {
 // lookUp is the end of a container whose shim has gone without a word.
 func (e *Engine) lookUp(ctx context.Context, c *container) shim.Status {
 	status, err := shim.End(c.dir, c.id)
+	for i := 0; i < tries && errors.Is(err, shim.ErrClaimed); i++ { // going, and not yet gone
+		if err = (clock.Clock{}).Sleep(ctx, pause); err == nil {
+			status, err = shim.End(c.dir, c.id)
+		}
+	}
 	if err != nil {
 		e.cfg.Log.ErrorContext(ctx, "nobody knows how a container has ended", "container", c.id, "err", err)
-		return shim.Status{Exited: true, Lost: true, Code: engine.ExitUnknown}
+		return shim.Status{Exited: true, Lost: true, Code: engine.ExitUnknown, FinishedAt: clock.Clock{}.Now()}
 	}
 	return status
 }

@@ -149,20 +149,35 @@ func (e *Engine) find(ctx context.Context, c *container) (engine.Status, error) 
 		return engine.Status{}, err
 	}
 	c.started = true
-	ended, err := shim.End(c.dir, c.id)
-	if errors.Is(err, shim.ErrClaimed) {
-		var status shim.Status
-		if c.conn, status, err = shim.Dial(ctx, c.dir); err == nil {
+	for range tries {
+		ended, err := shim.End(c.dir, c.id)
+		if err == nil {
+			c.exited = true
+			return e.status(ended), nil
+		}
+		if !errors.Is(err, shim.ErrClaimed) {
+			return engine.Status{}, err
+		}
+		conn, status, err := shim.Dial(ctx, c.dir)
+		if err == nil {
+			c.conn = conn
 			return e.status(status), nil
 		}
-		ended, err = shim.End(c.dir, c.id) // it has ended since, or cannot be talked to
+		if err := (clock.Clock{}).Sleep(ctx, pause); err != nil {
+			return engine.Status{}, err
+		}
 	}
-	if err != nil {
-		return engine.Status{}, err
-	}
-	c.exited = true
-	return e.status(ended), nil
+	return engine.Status{}, errMute
 }
+
+// A shim that cannot be talked to has just begun, or is about to end. It is asked again
+// after a pause, some seconds in all.
+const (
+	tries = 1000
+	pause = 5 * time.Millisecond
+)
+
+var errMute = errors.New("its shim lives and does not answer")
 
 // Start implements [engine.Engine].
 func (e *Engine) Start(_ context.Context, id string, _ time.Time) error {

@@ -103,10 +103,10 @@ func (l *Log) lines(stream string, text []byte) []byte {
 	for {
 		line, after, whole := bytes.Cut(text, []byte("\n"))
 		switch {
-		case whole:
+		case whole && len(line) <= maxLine:
 			l.write(stream, "F", line)
 			text = after
-		case len(text) >= maxLine:
+		case len(text) > maxLine:
 			l.write(stream, "P", text[:maxLine])
 			text = text[maxLine:]
 		default:

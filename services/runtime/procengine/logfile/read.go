@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -79,8 +80,8 @@ func (q Query) apply(records []byte) []byte {
 
 // fromEnd is the index at which the last n whole lines begin.
 func fromEnd(lines []line, n int64) int {
-	for i := len(lines) - 1; i >= 0; i-- {
-		if lines[i].whole {
+	for i, l := range slices.Backward(lines) {
+		if l.whole {
 			if n == 0 {
 				return i + 1
 			}

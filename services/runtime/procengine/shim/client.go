@@ -35,13 +35,16 @@ func End(dir, marker string) (Status, error) {
 		return Status{}, err
 	}
 	defer root.Close()
+	status, err := readJSON[Status](root, fileExit)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return status, err
+	}
 	lock, err := claim(root)
 	if err != nil {
 		return Status{}, err
 	}
 	defer lock.Close()
-	status, err := readJSON[Status](root, fileExit)
-	if !errors.Is(err, fs.ErrNotExist) {
+	if status, err = readJSON[Status](root, fileExit); !errors.Is(err, fs.ErrNotExist) {
 		return status, err
 	}
 	if err := killLeft(marker); err != nil {

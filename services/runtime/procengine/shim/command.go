@@ -3,7 +3,6 @@ package shim
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -102,29 +101,37 @@ func keep(into *bytes.Buffer, from io.Reader) {
 
 var errEnded = errors.New("the program has ended")
 
-// carryOut does what was asked. The answer to a command that could be started comes
-// later.
-func (s *shim) carryOut(asked request) (answer message, later bool) {
+// carryOut does what was asked, and answers. A command is answered when it has ended.
+func (s *shim) carryOut(asked request) {
 	var err error
 	switch {
 	case asked.expired != nil:
-		if s.commands[asked.expired.process.Pid] == asked.expired {
-			asked.expired.killed = true
-			err = asked.expired.process.Kill()
-		}
+		err = s.expired(asked.expired)
 	case !s.status.FinishedAt.IsZero():
 		err = errEnded
 	case asked.Exec != nil:
 		if err = s.execute(asked); err == nil {
-			return message{}, true
+			return
 		}
 	case asked.Signal != "":
 		err = s.signal(asked.Signal)
 	default:
-		err = fmt.Errorf("want a signal or a command")
+		err = errNothing
 	}
 	if err != nil {
-		return message{Error: err.Error()}, false
+		asked.answer(message{Error: err.Error()})
+		return
 	}
-	return message{}, false
+	asked.answer(message{})
+}
+
+var errNothing = errors.New("want a signal or a command")
+
+// expired kills a command whose time is up, unless it has ended meanwhile.
+func (s *shim) expired(c *command) error {
+	if s.commands[c.process.Pid] != c {
+		return nil
+	}
+	c.killed = true
+	return c.process.Kill()
 }

@@ -24,13 +24,6 @@ type request struct {
 	answer func(message)
 }
 
-// answerNow sends what carryOut has returned, unless that comes later.
-func (r request) answerNow(answer message, later bool) {
-	if !later {
-		r.answer(answer)
-	}
-}
-
 // peer is a runtime that is connected.
 type peer struct {
 	mu   sync.Mutex

@@ -83,7 +83,7 @@ const dying = 2000
 
 // end kills a process, and waits for its death.
 func end(pidfd int) error {
-	defer unix.Close(pidfd)
+	defer func() { _ = unix.Close(pidfd) }()
 	if err := unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("kill what a shim has left: %w", err)
 	}

@@ -146,7 +146,7 @@ func (s *shim) run(ctx context.Context, listening func()) error {
 		case <-s.deaths:
 			s.reap()
 		case asked := <-s.requests:
-			asked.answerNow(s.carryOut(asked))
+			s.carryOut(asked)
 		}
 	}
 	s.output.Wait()

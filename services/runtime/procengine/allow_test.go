@@ -1,0 +1,94 @@
+package procengine_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/podfall/podfall/services/runtime/engine"
+	"github.com/podfall/podfall/services/runtime/procengine"
+)
+
+// T8: nothing runs but what was allowed, whatever way it is named.
+func TestAllowance(t *testing.T) {
+	dir := t.TempDir()
+	outside := filepath.Join(dir, "outside")
+	inside := filepath.Join(dir, "inside")
+	for _, path := range []string{outside, inside} {
+		if err := os.Mkdir(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(path string, mode os.FileMode) {
+		t.Helper()
+		if err := errors.Join(os.WriteFile(path, nil, 0o700), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(filepath.Join(inside, "server"), 0o755)
+	write(filepath.Join(inside, "data"), 0o644)
+	write(filepath.Join(inside, "root"), 0o755|os.ModeSetuid)
+	write(filepath.Join(inside, "group"), 0o755|os.ModeSetgid)
+	write(filepath.Join(outside, "server"), 0o755)
+	write(dir+"/insideout", 0o755) // begins like the allowed directory
+	if err := errors.Join(
+		os.Symlink(filepath.Join(outside, "server"), filepath.Join(inside, "link")),
+		os.Symlink(filepath.Join(inside, "server"), filepath.Join(outside, "link")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	allow, err := procengine.NewAllowance([]string{inside})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		inside + "/server":              inside + "/server",
+		"server":                        inside + "/server",
+		outside + "/link":               inside + "/server",
+		inside + "/../inside/server":    inside + "/server",
+		inside + "/link":                "",
+		"link":                          "",
+		outside + "/server":             "",
+		inside + "/../outside/server":   "",
+		dir + "/insideout":              "",
+		inside + "/data":                "",
+		inside + "/root":                "",
+		inside + "/group":               "",
+		inside:                          "",
+		"./server":                      "",
+		"../inside/server":              "",
+		"sh":                            "",
+		"/bin/sh":                       "",
+		"":                              "",
+		"..":                            "",
+		inside + "/no/such":             "",
+		"/proc/self/root/" + inside[1:]: "",
+	} {
+		got, err := allow.Program(name)
+		if got != want && want != "" || (err == nil) != (want != "") {
+			t.Errorf("Program(%q) = %q, %v; want %q", name, got, err, want)
+		}
+	}
+	if _, err := (procengine.Allowance{}).Program(inside + "/server"); !errors.Is(err, procengine.ErrNotAllowed) {
+		t.Errorf("without an allowance: %v", err)
+	}
+}
+
+// A program that may not run is a start that fails, and says how to allow it.
+func TestNotAllowedIsAStartError(t *testing.T) {
+	s := newStand(t, func(cfg *procengine.Config) { cfg.Allow = procengine.Allowance{} })
+	id := s.id("app")
+	s.load(s.request(id, "/bin/sh", "-c", "echo ran"))
+	if err := s.Start(t.Context(), id, testNow()); err != nil {
+		t.Fatal(err)
+	}
+	s.wantExit(id, engine.ExitStartError, engine.ReasonStartError)
+	want := `failed to start container: program "/bin/sh" is not allowed: podfall runs no program of a manifest unless --allow-exec names it or its directory`
+	if got := s.reports[id].Message; got != want {
+		t.Errorf("the message is\n%s\nwant\n%s", got, want)
+	}
+	if log := s.log(id); log != "" {
+		t.Errorf("it wrote %q", log)
+	}
+}
