@@ -31,6 +31,7 @@ import (
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/daemon"
+	"github.com/podfall/podfall/internal/directory"
 	"github.com/podfall/podfall/internal/events"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
@@ -61,8 +62,9 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	api := podapi.New(cfg.Bus, podapi.Config{Clock: cfg.Clock, Boot: cfg.Boot, Log: cfg.Log})
 	speakers := &speakers{api: api, clock: cfg.Clock, log: cfg.Log}
+	kinds := &known{api: api}
 	base := control.Base{
-		API: api, Clock: cfg.Clock, Compat: cfg.Compat, Views: view.NewSet(api, cfg.Valve), Events: speakers.recorder,
+		API: api, Collections: api, Kinds: kinds.directory, Clock: cfg.Clock, Compat: cfg.Compat, Views: view.NewSet(api, cfg.Valve), Events: speakers.recorder,
 	}
 	begin := make([]func(context.Context) error, 0, len(rows))
 	for _, row := range rows {
@@ -78,7 +80,7 @@ func Run(ctx context.Context, cfg Config) error {
 		}
 		return daemon.Run(ctx, begin...)
 	}
-	return daemon.Run(ctx, slices.Concat(speakers.parts(), []func(context.Context) error{base.Views.Run, work})...)
+	return daemon.Run(ctx, slices.Concat(speakers.parts(), kinds.parts(), []func(context.Context) error{base.Views.Run, work})...)
 }
 
 // speakers is a recorder of events for each component that speaks.
@@ -114,4 +116,24 @@ func (s *speakers) parts() []func(context.Context) error {
 		parts = append(parts, one.Run)
 	}
 	return parts
+}
+
+// known is the directory of kinds, followed if a controller asks for it.
+type known struct {
+	api  *podapi.Client
+	kept *directory.Directory
+}
+
+func (k *known) directory() *directory.Directory {
+	if k.kept == nil {
+		k.kept = directory.New()
+	}
+	return k.kept
+}
+
+func (k *known) parts() []func(context.Context) error {
+	if k.kept == nil {
+		return nil
+	}
+	return []func(context.Context) error{func(ctx context.Context) error { return k.kept.Follow(ctx, k.api) }}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/directory"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
@@ -17,11 +18,18 @@ import (
 )
 
 // Controller acts on the cluster until ctx ends. It leaves nothing behind.
-type Controller interface{ Run(ctx context.Context) error }
+type Controller interface {
+	Run(ctx context.Context) error
+}
 
 // Base is what every controller is made of.
 type Base struct {
-	API    API
+	API API
+	// Collections deletes what has no name of its own.
+	Collections Collections
+	// Kinds is every kind there is, kept up to date from the first call on; call it while
+	// the controller is made.
+	Kinds  func() *directory.Directory
 	Clock  clock.Clock
 	Compat proto.Compat
 	// Views are the local copies; ask for them while the controller is made. They are
@@ -41,6 +49,11 @@ type API interface {
 	Delete(ctx context.Context, target podapi.Target, options metav1.DeleteOptions) (runtime.Object, error)
 	List(ctx context.Context, target podapi.Target, options metav1.ListOptions) (*podapi.List, error)
 	Follow(ctx context.Context, target podapi.Target, options metav1.ListOptions, sink podapi.Sink) error
+}
+
+// Collections is what controllers ask of whole collections. *podapi.Client is one.
+type Collections interface {
+	DeleteCollection(ctx context.Context, target podapi.Target, options metav1.DeleteOptions, list metav1.ListOptions) (*podapi.List, error)
 }
 
 // Recorder writes events about objects; it never waits for them to be stored.

@@ -1,0 +1,165 @@
+package namespace
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/directory"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/loop"
+	"github.com/podfall/podfall/services/controllers/view"
+)
+
+// pause is how long after a change of a namespace it is looked at, so that what was
+// created at the last moment is seen.
+const pause = 5 * time.Second
+
+// workers is how many namespaces are emptied at once.
+const workers = 10
+
+// Controller empties the namespaces that are being deleted.
+type Controller struct {
+	api         control.API
+	collections control.Collections
+	clock       clock.Clock
+	log         *slog.Logger
+	namespaces  *view.Copy[*corev1.Namespace]
+	client      control.Resource[*corev1.Namespace]
+	loop        *loop.Loop[view.Key]
+}
+
+// New is a controller that has not begun.
+func New(base control.Base) *Controller {
+	c := &Controller{
+		api: base.API, collections: base.Collections, clock: base.Clock, log: base.Log,
+		namespaces: view.Of[*corev1.Namespace](base.Views, "namespaces"),
+		client:     control.Of[*corev1.Namespace](base.API, "namespaces"),
+	}
+	c.loop = loop.New(loop.Config{Clock: base.Clock, Log: base.Log, Workers: workers}, c.sync)
+	c.namespaces.On(func(_, now *corev1.Namespace) {
+		if now != nil && now.DeletionTimestamp != nil {
+			c.loop.AddAfter(view.KeyOf(now), pause)
+		}
+	})
+	return c
+}
+
+// Run empties namespaces until ctx ends.
+func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
+
+func (c *Controller) sync(ctx context.Context, key view.Key) error {
+	ns, known := c.namespaces.Get(key)
+	if !known || Next(ns) == Nothing {
+		return nil
+	}
+	ns, err := c.client.Get(ctx, "", key.Name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	switch Next(ns) {
+	case Nothing:
+		return nil
+	case MarkPhase:
+		marked := ns.DeepCopy()
+		marked.Status.Phase = corev1.NamespaceTerminating
+		if ns, err = c.client.UpdateStatus(ctx, marked); err != nil {
+			return err
+		}
+	case Empty:
+	}
+	return c.carryOut(ctx, ns, Judge(ns, c.sweep(ctx, ns), c.clock.Now()))
+}
+
+func (c *Controller) carryOut(ctx context.Context, ns *corev1.Namespace, verdict Verdict) error {
+	if verdict.Changed {
+		updated := ns.DeepCopy()
+		updated.Status.Conditions = verdict.Conditions
+		stored, err := c.client.UpdateStatus(ctx, updated)
+		if err != nil {
+			return err
+		}
+		ns = stored
+	}
+	switch {
+	case verdict.Err != nil:
+		return verdict.Err
+	case verdict.Finalize:
+		target := podapi.Target{Kind: c.client.Kind(), Name: ns.Name, Subresource: "finalize"}
+		_, err := c.api.Update(ctx, target, Finalized(ns), metav1.UpdateOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	}
+	c.log.InfoContext(ctx, "content remains", "namespace", ns.Name, "again", verdict.Again)
+	c.loop.AddAfter(view.KeyOf(ns), verdict.Again)
+	return nil
+}
+
+// sweep asks for everything in the namespace to go, the pods before all else.
+func (c *Controller) sweep(ctx context.Context, ns *corev1.Namespace) Sweep {
+	sweep := Sweep{}
+	known := directory.New()
+	sweep.Discovery = known.Load(ctx, c.api)
+	pods, others := Content(known.All())
+	left := c.empty(ctx, ns, pods)
+	sweep.Left = []Left{left}
+	if left.Count > 0 || left.Err != nil {
+		return sweep
+	}
+	for _, kind := range others {
+		sweep.Left = append(sweep.Left, c.empty(ctx, ns, kind))
+	}
+	return sweep
+}
+
+// empty asks for all objects of a kind to go, and says what is left of them
+// (deleteAllContentForGroupVersionResource).
+func (c *Controller) empty(ctx context.Context, ns *corev1.Namespace, kind kinds.Kind) Left {
+	resource := kind.GroupVersionResource()
+	before, err := c.list(ctx, ns, kind)
+	if err != nil || len(before) == 0 {
+		return Left{Resource: resource, Err: err}
+	}
+	var pods []*corev1.Pod
+	for _, item := range before {
+		if pod, is := item.(*corev1.Pod); is {
+			pods = append(pods, pod)
+		}
+	}
+	grace := PodGrace(pods, ns.DeletionTimestamp.Time, c.clock.Now())
+	target := podapi.Target{Kind: kind, Namespace: ns.Name}
+	background := metav1.DeletePropagationBackground
+	_, err = c.collections.DeleteCollection(ctx, target, metav1.DeleteOptions{PropagationPolicy: &background}, metav1.ListOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return Left{Resource: resource, Count: len(before), Err: err}
+	}
+	after, err := c.list(ctx, ns, kind)
+	if err != nil {
+		return Left{Resource: resource, Err: err}
+	}
+	return Remainder(ns.Name, resource, after, grace)
+}
+
+// list reads what is there; a kind that is not served has nothing.
+func (c *Controller) list(ctx context.Context, ns *corev1.Namespace, kind kinds.Kind) ([]kinds.Object, error) {
+	page, err := c.api.List(ctx, podapi.Target{Kind: kind, Namespace: ns.Name}, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return page.Items, nil
+}
