@@ -1,0 +1,65 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// age is what duration.HumanDuration prints.
+const age = `\d+(?:[smhdy](?:\d+[smhdy])?)`
+
+// rewrites replace what differs from run to run, in turn. Widths of columns are
+// kubectl's own business and follow what is in them, so that two blanks or more are two.
+var rewrites = []struct {
+	pattern *regexp.Regexp
+	with    string
+}{
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "<uid>"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z`), "<time>"},
+	{regexp.MustCompile(`(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d \+0000`), "<time>"},
+	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "127.0.0.1:<port>"},
+	{regexp.MustCompile(`\b10\.\d+\.\d+\.\d+\b`), "<ip>"},
+	{regexp.MustCompile(`(resourceVersion"?: ?)"\d+"`), `$1"<rv>"`},
+	{regexp.MustCompile(`\b(sim|podfall)://[0-9a-f]+`), "$1://<id>"},
+	// Of a generated name the last part; before it may stand a hash, which stays.
+	{regexp.MustCompile(`-[bcdfghjklmnpqrstvwxz2456789]{5}(\b|\.)`), "-<5>$1"},
+	{regexp.MustCompile(`\(` + age + ` ago\)`), "(<age> ago)"},
+	{regexp.MustCompile(`\(lasts (?:` + age + `|<invalid>)\)`), "(lasts <age>)"},
+	{regexp.MustCompile(`(?m)(^|[^:\s]  +)` + age + `( \(x\d+ over )` + age + `\)(  +|$)`), "$1<age>$2<age>)$3"},
+	{regexp.MustCompile(`(?m)(^|[^:\s]  +)` + age + `(  +|$)`), "$1<age>$2"},
+	{regexp.MustCompile(`(\S)  +`), "$1  "},
+	{regexp.MustCompile(`(?m) +$`), ""},
+}
+
+// tidied is what a command has printed, without what differs from run to run.
+func (p *player) tidied(text string) string {
+	text = p.tidy.Replace(text)
+	for _, rewrite := range rewrites {
+		text = rewrite.pattern.ReplaceAllString(text, rewrite.with)
+	}
+	if p.namespace != "" { // where a pod lands there depends on the other transcripts
+		text = nodeName.ReplaceAllString(text, "node-<n>")
+	}
+	return text
+}
+
+var nodeName = regexp.MustCompile(`\bnode-[1-3]\b`)
+
+func TestTidiedKeepsWhatMatters(t *testing.T) {
+	p := &player{tidy: strings.NewReplacer(), namespace: "n"}
+	for text, want := range map[string]string{
+		"web   1/1   Running   2 (3s ago)   2m52s   10.244.0.2   node-1": "web  1/1  Running  2 (<age> ago)  <age>  <ip>  node-<n>",
+		"Termination Grace Period:  30s":                                 "Termination Grace Period:  30s",
+		"  Normal  Killing  4s (x2 over 9s)  kubelet  Stopping":          "  Normal  Killing  <age> (x2 over <age>)  kubelet  Stopping",
+		"4s   Normal   Killing":                                          "<age>  Normal  Killing",
+		"web-5d4f8c7b9-x2x4b   0/1":                                      "web-5d4f8c7b9-<5>  0/1",
+		"node.kubernetes.io/not-ready:NoExecute op=Exists for 300s":      "node.kubernetes.io/not-ready:NoExecute op=Exists for 300s",
+		`resourceVersion: "17"`:                                          `resourceVersion: "<rv>"`,
+		"Status: Terminating (lasts 3s)":                                 "Status: Terminating (lasts <age>)",
+	} {
+		if got := p.tidied(text); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
