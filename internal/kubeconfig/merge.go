@@ -1,0 +1,173 @@
+package kubeconfig
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Current says what becomes of a kubeconfig's current-context.
+type Current int
+
+const (
+	// Keep leaves it as it is.
+	Keep Current = iota
+	// Switch makes it ours.
+	Switch
+)
+
+// Errors of Merge. In each case there is nothing to write.
+var (
+	// ErrNotOurs means that an entry of our name was made by somebody else.
+	ErrNotOurs = errors.New("an entry of that name was not made by podfall")
+	// ErrUnreadable means that the file is no kubeconfig.
+	ErrUnreadable = errors.New("not a kubeconfig")
+)
+
+// Merged is what Merge has made.
+type Merged struct {
+	Data []byte
+	// Rewritten means that lines other than ours have changed, though not what they
+	// mean: the file was not written in the style of kubectl, such as JSON.
+	Rewritten bool
+}
+
+// Merge puts the access into a kubeconfig, empty or not, in place of an entry of an
+// earlier time. All other lines stay as they are, byte for byte, comments included; a
+// file in a style that cannot be edited so is written anew with the same meaning.
+func (a Access) Merge(file []byte, current Current) (Merged, error) {
+	entries, err := a.entries()
+	if err != nil {
+		return Merged{}, err
+	}
+	old, err := parse(file)
+	if err != nil {
+		return Merged{}, err
+	}
+	if err := ours(old, entries); err != nil {
+		return Merged{}, err
+	}
+	want, err := wanted(old, entries, current)
+	if err != nil {
+		return Merged{}, err
+	}
+	if data, err := splice(file, entries, current); err == nil {
+		if got, err := parse(data); err == nil && reflect.DeepEqual(got, want) {
+			return Merged{Data: data}, nil
+		}
+	}
+	data, err := yaml.Marshal(want)
+	if err != nil {
+		return Merged{}, fmt.Errorf("write kubeconfig: %w", err)
+	}
+	return Merged{Data: data, Rewritten: true}, nil
+}
+
+// document is a kubeconfig, with whatever else is in it.
+type document map[string]any
+
+func parse(file []byte) (document, error) {
+	parsed := document{}
+	if len(bytes.TrimSpace(file)) == 0 {
+		return parsed, nil
+	}
+	if err := yaml.UnmarshalStrict(file, &parsed); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	if kind, said := parsed["kind"]; said && kind != "Config" {
+		return nil, fmt.Errorf("%w: its kind is %v, want Config", ErrUnreadable, kind)
+	}
+	for _, list := range []string{"clusters", "contexts", "users"} {
+		if _, err := items(parsed, list); err != nil {
+			return nil, err
+		}
+	}
+	return parsed, nil
+}
+
+// items are the entries of a list; none when it is absent.
+func items(in document, list string) ([]any, error) {
+	switch value := in[list].(type) {
+	case nil:
+		return nil, nil
+	case []any:
+		for i, one := range value {
+			if _, ok := one.(map[string]any); !ok {
+				return nil, fmt.Errorf("%w: %s[%d] is a %T, want a name with what it names", ErrUnreadable, list, i, one)
+			}
+		}
+		return value, nil
+	default:
+		return nil, fmt.Errorf("%w: %s is a %T, want a list", ErrUnreadable, list, value)
+	}
+}
+
+func nameOf(item any) any {
+	fields, _ := item.(map[string]any)
+	return fields["name"]
+}
+
+// ours checks that entries of our names carry our mark.
+func ours(in document, entries []entry) error {
+	for _, e := range entries {
+		all, err := items(in, e.list)
+		if err != nil {
+			return err
+		}
+		for _, item := range all {
+			if nameOf(item) == e.name && !marked(item) {
+				return fmt.Errorf("%w: %s of %s; rename it, or give the cluster another name with podfall up --name", ErrNotOurs, e.name, e.list)
+			}
+		}
+	}
+	return nil
+}
+
+// marked reports whether an entry has our extension.
+func marked(item any) bool {
+	fields, _ := item.(map[string]any)
+	for _, value := range fields {
+		body, _ := value.(map[string]any)
+		extensions, _ := body["extensions"].([]any)
+		if slices.ContainsFunc(extensions, func(one any) bool { return nameOf(one) == extension }) {
+			return true
+		}
+	}
+	return false
+}
+
+// wanted is what the file is to mean.
+func wanted(old document, entries []entry, current Current) (document, error) {
+	want := document{}
+	for key, value := range old {
+		want[key] = value
+	}
+	if len(old) == 0 {
+		want["apiVersion"], want["kind"] = "v1", "Config"
+	}
+	for _, e := range entries {
+		var mine []any
+		if err := yaml.Unmarshal(e.text, &mine); err != nil {
+			return nil, fmt.Errorf("write kubeconfig: %w", err)
+		}
+		all, err := items(old, e.list)
+		if err != nil {
+			return nil, err
+		}
+		changed := slices.Clone(all)
+		if i := slices.IndexFunc(changed, func(item any) bool { return nameOf(item) == e.name }); i >= 0 {
+			changed[i] = mine[0]
+		} else {
+			changed = append(changed, mine[0])
+		}
+		want[e.list] = changed
+	}
+	if current == Switch {
+		want["current-context"] = entries[0].name
+	}
+	return want, nil
+}
