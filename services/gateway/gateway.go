@@ -103,6 +103,8 @@ type gateway struct {
 	// discovery says what is served.
 	discovery http.Handler
 	streams   *streams
+	load      *load
+	counts    *telemetry
 	// ending is closed when watches are to end.
 	ending <-chan struct{}
 }

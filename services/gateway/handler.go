@@ -7,11 +7,9 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
-	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-
-	"github.com/podfall/podfall/proto/kinds"
 )
 
 // handler is all of the gateway: who may come in, and what a path is.
@@ -20,6 +18,12 @@ func (g *gateway) handler() http.Handler {
 		sent := &response{ResponseWriter: w}
 		defer g.recovered(sent, r)
 		g.head(sent, r)
+		if !g.load.enter() {
+			w.Header().Set("Connection", "close")
+			g.refuse(sent, r, apierrors.NewServiceUnavailable("the gateway is ending"))
+			return
+		}
+		defer g.load.leave()
 		err := g.guard.Check(r)
 		if err == nil {
 			err = g.dispatch(sent, r)
@@ -49,26 +53,19 @@ func newAuditID() string {
 }
 
 // dispatch finds out what a path is.
-func (g *gateway) dispatch(w http.ResponseWriter, r *http.Request) error {
+func (g *gateway) dispatch(w *response, r *http.Request) error {
 	if health(r.URL.Path) {
 		return g.health(w, r)
 	}
 	if to, ok := routeOf(r.URL.Path); ok {
 		return g.resource(w, r, to)
 	}
-	g.discovery.ServeHTTP(w, r)
-	return nil
-}
-
-// otherResource is a resource that is stored nowhere.
-func (g *gateway) otherResource(w http.ResponseWriter, r *http.Request, to route) error {
-	_ = r
-	served := slices.ContainsFunc(g.kinds.All(), func(k kinds.Kind) bool { return k.GroupVersion() == to.GroupVersion() })
-	if !served {
-		pageNotFound(w)
+	if r.URL.Path == "/metrics" {
+		g.counts.ServeHTTP(w, r)
 		return nil
 	}
-	return notServed()
+	g.discovery.ServeHTTP(w, r)
+	return nil
 }
 
 // response is a ResponseWriter that knows what has been sent.

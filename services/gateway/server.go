@@ -25,6 +25,8 @@ const (
 	pingAfter = 30 * time.Second
 	// lastOrders is how long requests that are being carried out get at the end.
 	lastOrders = 5 * time.Second
+	// farewells is how long their last bytes get.
+	farewells = 50 * time.Millisecond
 )
 
 // serve answers requests until ctx ends.
@@ -49,18 +51,23 @@ func (g *gateway) serve(ctx context.Context) error {
 		func(context.Context) error { return server.ServeTLS(g.cfg.Listener, "", "") },
 		func(ctx context.Context) error {
 			<-ctx.Done()
-			return end(context.WithoutCancel(ctx), server)
+			return g.end(context.WithoutCancel(ctx), server)
 		},
 	)
 	shared.Stop()
 	return errors.Join(ignoreClosed(err), shared.Wait())
 }
 
-// end lets requests finish, but not for long.
-func end(ctx context.Context, server *http.Server) error {
-	ctx, cancel := clock.Clock{}.Timeout(ctx, lastOrders)
+// end lets requests finish, but not for long. (*http.Server).Shutdown alone would make
+// every HTTP/2 connection wait for a second.
+func (g *gateway) end(ctx context.Context, server *http.Server) error {
+	wall := clock.Clock{}
+	limited, cancel := wall.Timeout(ctx, lastOrders)
 	defer cancel()
-	if server.Shutdown(ctx) == nil {
+	g.load.end(limited)
+	farewell, cancel := wall.Timeout(ctx, farewells)
+	defer cancel()
+	if server.Shutdown(farewell) == nil {
 		return nil
 	}
 	return server.Close()

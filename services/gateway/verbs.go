@@ -21,7 +21,7 @@ import (
 // call is a request of the API that is being carried out.
 type call struct {
 	*gateway
-	w     http.ResponseWriter
+	w     *response
 	r     *http.Request
 	query url.Values
 	route route
@@ -31,7 +31,7 @@ type call struct {
 }
 
 // resource carries out a request on a resource.
-func (g *gateway) resource(w http.ResponseWriter, r *http.Request, to route) error {
+func (g *gateway) resource(w *response, r *http.Request, to route) error {
 	kind, ok := g.kinds.ByResource(to.GroupVersionResource)
 	if !ok {
 		return g.otherResource(w, r, to)
@@ -40,22 +40,17 @@ func (g *gateway) resource(w http.ResponseWriter, r *http.Request, to route) err
 	if !kind.Namespaced && to.namespace != "" {
 		return notServed()
 	}
+	c.api = g.api.WithWarn(c.warn)
+	if serve, ok := c.streaming(); ok {
+		return c.counted(serve)
+	}
 	if c.verb, ok = to.verb(r.Method, kind, c.query); !ok {
 		return notAllowed()
 	}
-	c.api = g.api.WithWarn(c.warn)
 	if c.verb == proto.VerbWatch {
-		return c.watch()
+		return c.counted(c.watch)
 	}
-	if serve, ok := c.streaming(); ok {
-		return serve()
-	}
-	ctx, cancel, err := c.limited()
-	if err != nil {
-		return err
-	}
-	defer cancel()
-	return c.carryOut(ctx)
+	return c.counted(c.carryOut)
 }
 
 // warn passes a warning on as a header.
@@ -81,7 +76,12 @@ func (c *call) limited() (context.Context, context.CancelFunc, error) {
 }
 
 // carryOut asks the apiserver and answers.
-func (c *call) carryOut(ctx context.Context) error {
+func (c *call) carryOut() error {
+	ctx, cancel, err := c.limited()
+	if err != nil {
+		return err
+	}
+	defer cancel()
 	as, err := c.form()
 	if err != nil {
 		return err

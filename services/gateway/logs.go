@@ -1,0 +1,282 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/podfall/podfall/proto"
+)
+
+// logOptions is what a client wants of a log.
+type logOptions struct {
+	container  string
+	follow     bool
+	previous   bool
+	timestamps bool
+	tail       *int64
+	limit      *int64
+	since      *int64
+	sinceTime  time.Time
+}
+
+// logOptionsIn reads a query (upstream's PodLogOptions). What cannot be read is a 400, what
+// makes no sense a 422.
+func logOptionsIn(query url.Values) (logOptions, error) {
+	opts := logOptions{
+		container: query.Get("container"), follow: truth(query, "follow"),
+		previous: truth(query, "previous"), timestamps: truth(query, "timestamps"),
+	}
+	for name, into := range map[string]**int64{"tailLines": &opts.tail, "limitBytes": &opts.limit, "sinceSeconds": &opts.since} {
+		if text := query.Get(name); text != "" {
+			number, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				return opts, apierrors.NewBadRequest(fmt.Sprintf("%s: want a whole number: %v", name, err))
+			}
+			*into = &number
+		}
+	}
+	if text := query.Get("sinceTime"); text != "" {
+		var err error
+		if opts.sinceTime, err = time.Parse(time.RFC3339Nano, text); err != nil {
+			return opts, apierrors.NewBadRequest(fmt.Sprintf("sinceTime: want a time as RFC 3339 writes it: %v", err))
+		}
+	}
+	if wrong := opts.wrong(); len(wrong) > 0 {
+		return opts, apierrors.NewInvalid(schema.GroupKind{Kind: "PodLogOptions"}, "", wrong)
+	}
+	return opts, nil
+}
+
+// wrong is upstream's ValidatePodLogOptions.
+func (o logOptions) wrong() (errs field.ErrorList) {
+	if o.tail != nil && *o.tail < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("tailLines"), *o.tail, "must be greater than or equal to 0"))
+	}
+	if o.limit != nil && *o.limit < 1 {
+		errs = append(errs, field.Invalid(field.NewPath("limitBytes"), *o.limit, "must be greater than 0"))
+	}
+	if o.since != nil && *o.since < 1 {
+		errs = append(errs, field.Invalid(field.NewPath("sinceSeconds"), *o.since, "must be greater than 0"))
+	}
+	if o.since != nil && !o.sinceTime.IsZero() {
+		errs = append(errs, field.Forbidden(field.NewPath(""), "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+	}
+	return errs
+}
+
+// log answers with what a container has written.
+func (c *call) log() error {
+	if c.r.Method != http.MethodGet {
+		return notAllowed()
+	}
+	opts, err := logOptionsIn(c.query)
+	if err != nil {
+		return err
+	}
+	pod, err := c.pod(c.r.Context())
+	if err != nil {
+		return err
+	}
+	if opts.container, err = containerOf(pod, opts.container); err != nil {
+		return err
+	}
+	if pod.Spec.NodeName == "" {
+		c.w.WriteHeader(http.StatusNoContent) // as upstream does for a pod that is nowhere
+		return nil
+	}
+	t := &tail{call: c, pod: pod, opts: opts, left: -1}
+	if opts.limit != nil {
+		t.left = *opts.limit
+	}
+	if opts.since != nil {
+		t.opts.sinceTime = c.cfg.Clock.Now().Add(-time.Duration(*opts.since) * time.Second)
+	}
+	return t.run(c.r.Context())
+}
+
+func (c *call) pod(ctx context.Context) (*corev1.Pod, error) {
+	target := c.target()
+	target.Subresource = ""
+	obj, err := c.api.Get(ctx, target, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return nil, apierrors.NewInternalError(fmt.Errorf("%s is a %T", target, obj))
+	}
+	return pod, nil
+}
+
+// containerOf is the container asked for, or the only one there is.
+func containerOf(pod *corev1.Pod, asked string) (string, error) {
+	var regular, initial []string
+	for _, container := range pod.Spec.Containers {
+		regular = append(regular, container.Name)
+	}
+	for _, container := range pod.Spec.InitContainers {
+		initial = append(initial, container.Name)
+	}
+	ephemeral := slices.ContainsFunc(pod.Spec.EphemeralContainers, func(e corev1.EphemeralContainer) bool { return e.Name == asked })
+	switch {
+	case asked != "" && (ephemeral || slices.Contains(regular, asked) || slices.Contains(initial, asked)):
+		return asked, nil
+	case asked != "":
+		return "", apierrors.NewBadRequest(fmt.Sprintf("container %s is not valid for pod %s", asked, pod.Name))
+	case len(regular) == 1 && len(initial) == 0:
+		return regular[0], nil
+	case len(initial) > 0:
+		return "", apierrors.NewBadRequest(fmt.Sprintf(
+			"a container name must be specified for pod %s, choose one of: %v or one of the init containers: %v", pod.Name, regular, initial))
+	}
+	return "", apierrors.NewBadRequest(fmt.Sprintf(
+		"a container name must be specified for pod %s, choose one of: %v", pod.Name, regular))
+}
+
+// tail is a log that is being read.
+type tail struct {
+	*call
+	pod  *corev1.Pod
+	opts logOptions
+	// left is how many bytes may still be sent; no limit when negative.
+	left  int64
+	begun bool
+	// shown is the log up to which the client has been given it.
+	shown []byte
+}
+
+// followEvery is how often, in cluster time, a container that is followed is asked again:
+// kubelets keep no streams.
+const followEvery = time.Second
+
+// run sends the log, and what is added to it until the container has ended.
+func (t *tail) run(ctx context.Context) error {
+	for {
+		ended := !t.opts.follow || t.ended(ctx)
+		text, err := t.ask(ctx)
+		if err != nil {
+			if t.begun {
+				return nil // the log went with the container, or with its node
+			}
+			return err
+		}
+		if !t.send(text) || ended {
+			return nil
+		}
+		wait := t.cfg.Clock.Timer(followEvery)
+		select {
+		case <-ctx.Done():
+		case <-t.ending:
+		case <-wait.C:
+			continue
+		}
+		wait.Stop()
+		return nil
+	}
+}
+
+// ended reports whether the container will write no more.
+func (t *tail) ended(ctx context.Context) bool {
+	pod, err := t.call.pod(ctx)
+	if err != nil {
+		return apierrors.IsNotFound(err) || ctx.Err() != nil
+	}
+	if pod.UID != t.pod.UID || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return true
+	}
+	for _, status := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
+		if status.Name == t.opts.container {
+			return status.State.Terminated != nil && pod.Spec.RestartPolicy != corev1.RestartPolicyAlways
+		}
+	}
+	return false
+}
+
+// ask reads the whole log from the kubelet, each line behind its time.
+func (t *tail) ask(ctx context.Context) ([]byte, error) {
+	node := t.pod.Spec.NodeName
+	request, err := json.Marshal(proto.LogsRequest{
+		Namespace: t.pod.Namespace, Pod: t.pod.Name, UID: t.pod.UID, Container: t.opts.container,
+		Previous: t.opts.previous, Timestamps: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	answer, err := t.nodes(ctx, node, request)
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("logs of pod %s: node %s does not answer: %w", t.pod.Name, node, err))
+	}
+	var status metav1.Status
+	if bytes.HasPrefix(answer, []byte("{")) && json.Unmarshal(answer, &status) == nil && status.Kind == "Status" {
+		return nil, proto.ErrorFrom(&status)
+	}
+	return answer, nil
+}
+
+// send gives the client what it has not seen of a log; false when it wants no more.
+func (t *tail) send(text []byte) bool {
+	fresh := added(t.shown, text)
+	t.shown = text
+	first := !t.begun
+	if first {
+		t.begun = true
+		t.w.Header().Set("Content-Type", "text/plain")
+		t.w.WriteHeader(http.StatusOK)
+	}
+	lines := slices.Collect(bytes.Lines(fresh))
+	lines = slices.DeleteFunc(lines, func(line []byte) bool { return t.before(line) })
+	if first && t.opts.tail != nil {
+		lines = lines[max(0, len(lines)-int(min(*t.opts.tail, int64(len(lines))))):]
+	}
+	for _, line := range lines {
+		if !t.opts.timestamps {
+			_, line, _ = bytes.Cut(line, []byte(" "))
+		}
+		if t.left >= 0 {
+			line = line[:min(int64(len(line)), t.left)]
+			t.left -= int64(len(line))
+		}
+		if _, err := t.w.Write(line); err != nil || t.left == 0 {
+			return false
+		}
+	}
+	return http.NewResponseController(t.w).Flush() == nil
+}
+
+// before reports whether a line was written before the client's interest begins.
+func (t *tail) before(line []byte) bool {
+	if t.opts.sinceTime.IsZero() {
+		return false
+	}
+	stamp, _, _ := strings.Cut(string(line), " ")
+	at, err := time.Parse(time.RFC3339Nano, stamp)
+	return err == nil && at.Before(t.opts.sinceTime)
+}
+
+// added is what text has beyond what was shown of it. A kubelet drops the beginning of a
+// long log; what shares nothing with what was shown is another instance's.
+func added(shown, text []byte) []byte {
+	if more, ok := bytes.CutPrefix(text, shown); ok {
+		return more
+	}
+	const enough = 4096
+	end := shown[max(len(shown)-enough, 0):]
+	if at := bytes.LastIndex(text, end); at >= 0 && len(end) == enough {
+		return text[at+len(end):]
+	}
+	return text
+}
