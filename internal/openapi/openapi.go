@@ -15,7 +15,9 @@ package openapi
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	_ "embed"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -189,4 +191,10 @@ func (m Models) Schemas() (map[string]*spec.Schema, error) {
 		schemas[name] = parsed
 	}
 	return schemas, nil
+}
+
+// Fingerprint changes whenever the built-in definitions do.
+func Fingerprint() string {
+	sum := sha256.Sum256(packed)
+	return hex.EncodeToString(sum[:])
 }

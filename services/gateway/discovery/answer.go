@@ -1,0 +1,134 @@
+package discovery
+
+import (
+	"crypto/sha512"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// The media types that are answered in.
+const (
+	mediaJSON     = runtime.ContentTypeJSON
+	mediaYAML     = runtime.ContentTypeYAML
+	mediaProtobuf = runtime.ContentTypeProtobuf
+)
+
+// chosen is the first of the media types offered that a client accepts; empty when there is
+// none. Whoever accepts nothing in particular gets the first.
+func chosen(r *http.Request, offered ...string) string {
+	accept := r.Header.Get("Accept")
+	if accept == "" {
+		return offered[0]
+	}
+	for clause := range strings.SplitSeq(accept, ",") {
+		media, params, err := mime.ParseMediaType(clause)
+		if err != nil {
+			media = strings.TrimSpace(clause) // client-go's name of OpenAPI 2 is no media type
+		}
+		if params["as"] != "" {
+			continue
+		}
+		for _, offer := range offered {
+			if media == offer || media == "*/*" || strings.TrimSuffix(media, "*") == offer[:strings.IndexByte(offer, '/')+1] {
+				return offer
+			}
+		}
+	}
+	return ""
+}
+
+// answer sends an object in the form that the client wants, or a 406.
+func answer(w http.ResponseWriter, r *http.Request, obj runtime.Object) {
+	media := chosen(r, mediaJSON, mediaYAML, mediaProtobuf)
+	if media == "" {
+		notAcceptable(w, mediaJSON, mediaYAML, mediaProtobuf)
+		return
+	}
+	w.Header().Set("Content-Type", media)
+	send(w, r, media, obj)
+}
+
+// send writes an object whose content type has been set.
+func send(w http.ResponseWriter, r *http.Request, media string, obj runtime.Object) {
+	data, err := encode(media, obj)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	sendBytes(w, r, data)
+}
+
+func encode(media string, obj runtime.Object) ([]byte, error) {
+	switch media {
+	case mediaProtobuf:
+		return encodeProtobuf(obj)
+	case mediaYAML:
+		return yaml.Marshal(obj)
+	}
+	data, err := json.Marshal(obj)
+	return append(data, '\n'), err
+}
+
+// encodeProtobuf is for kinds that are never stored too.
+func encodeProtobuf(obj runtime.Object) ([]byte, error) {
+	if message, ok := obj.(interface{ Marshal() ([]byte, error) }); ok {
+		raw, err := message.Marshal()
+		if err != nil {
+			return nil, err
+		}
+		gvk := obj.GetObjectKind().GroupVersionKind()
+		document := runtime.Unknown{
+			TypeMeta: runtime.TypeMeta{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind}, Raw: raw,
+		}
+		body, err := document.Marshal()
+		return append([]byte("k8s\x00"), body...), err
+	}
+	return kinds.Encode(obj)
+}
+
+// sendBytes writes data, or a 304 to whoever has it already.
+func sendBytes(w http.ResponseWriter, r *http.Request, data []byte) {
+	tag := fmt.Sprintf("%q", fmt.Sprintf("%X", sha512.Sum512(data)))
+	w.Header().Set("ETag", tag)
+	w.Header().Add("Vary", "Accept")
+	if matches(r.Header.Get("If-None-Match"), tag) {
+		w.Header().Del("Content-Type")
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(data) // whoever has gone needs no answer
+	}
+}
+
+func matches(wanted, tag string) bool {
+	for one := range strings.SplitSeq(wanted, ",") {
+		if one = strings.TrimPrefix(strings.TrimSpace(one), "W/"); one == tag || one == "*" {
+			return true
+		}
+	}
+	return false
+}
+
+// answerJSON sends what is no object, for people to read.
+func answerJSON(w http.ResponseWriter, r *http.Request, value any) {
+	data, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", mediaJSON)
+	sendBytes(w, r, data)
+}
+
+func notAcceptable(w http.ResponseWriter, offered ...string) {
+	http.Error(w, "only the following media types are accepted: "+strings.Join(offered, ", "), http.StatusNotAcceptable)
+}

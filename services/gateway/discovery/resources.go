@@ -1,0 +1,191 @@
+package discovery
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
+	"reflect"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// Lists is what is announced of kinds: for each group and version its resources and their
+// subresources, in the order of their names. Groups come in the order of their first kinds,
+// which is the order in which clients look names up, and then what the gateway answers
+// itself; of a group the preferred version comes first.
+func Lists(all []kinds.Kind, crds map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition) []metav1.APIResourceList {
+	found := map[schema.GroupVersion][]metav1.APIResource{}
+	var groups []string
+	for _, kind := range all {
+		if !slices.Contains(groups, kind.Group) {
+			groups = append(groups, kind.Group)
+		}
+		found[kind.GroupVersion()] = append(found[kind.GroupVersion()], resources(kind, crds[kind.GroupResource()])...)
+	}
+	for gv, own := range reviews() {
+		if !slices.Contains(groups, gv.Group) {
+			groups = append(groups, gv.Group)
+		}
+		found[gv] = append(found[gv], own...)
+	}
+	var versions []schema.GroupVersion
+	for gv := range found {
+		versions = append(versions, gv)
+	}
+	slices.SortFunc(versions, func(a, b schema.GroupVersion) int {
+		byGroup := cmp.Compare(rank(groups, a.Group), rank(groups, b.Group))
+		return cmp.Or(byGroup, cmp.Compare(a.Group, b.Group), version.CompareKubeAwareVersionStrings(b.Version, a.Version))
+	})
+	var lists []metav1.APIResourceList
+	for _, gv := range versions {
+		slices.SortFunc(found[gv], func(a, b metav1.APIResource) int { return strings.Compare(a.Name, b.Name) })
+		lists = append(lists, metav1.APIResourceList{
+			TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+			GroupVersion: gv.String(), APIResources: found[gv],
+		})
+	}
+	return lists
+}
+
+// rank is the place of a group; those of the gateway's own come last, because kinds that are
+// stored are looked up first.
+func rank(groups []string, group string) int {
+	if group == authentication || group == authorization {
+		return len(groups)
+	}
+	return slices.Index(groups, group)
+}
+
+// resources is a kind as a resource, and its subresources.
+func resources(kind kinds.Kind, crd *apiextensionsv1.CustomResourceDefinition) []metav1.APIResource {
+	own := metav1.APIResource{
+		Name: kind.Resource, SingularName: kind.Singular, Namespaced: kind.Namespaced, Kind: kind.Kind,
+		Verbs:      metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"},
+		ShortNames: kind.ShortNames, Categories: kind.Categories, StorageVersionHash: storageHash(kind),
+	}
+	all := []metav1.APIResource{own}
+	for _, sub := range subresources(kind, crd) {
+		if sub.Kind == "" {
+			sub.Kind = kind.Kind
+		}
+		sub.Name, sub.Namespaced = kind.Resource+"/"+sub.Name, kind.Namespaced
+		all = append(all, sub)
+	}
+	return all
+}
+
+// storageHash tells clients whether two resources are stored as one (upstream's
+// StorageVersionHash).
+func storageHash(kind kinds.Kind) string {
+	sum := sha256.Sum256([]byte(kind.Group + "/" + kind.StorageVersion + "/" + kind.Kind))
+	return base64.StdEncoding.EncodeToString(sum[:8])
+}
+
+// subresources are the doors to a kind's objects besides the object itself: those that the
+// apiserver has, and those that the gateway has to containers.
+func subresources(kind kinds.Kind, crd *apiextensionsv1.CustomResourceDefinition) []metav1.APIResource {
+	if kind.Custom {
+		return customSubresources(kind, crd)
+	}
+	var doors []metav1.APIResource
+	switch kind.GroupResource().String() {
+	case "pods":
+		doors = podSubresources()
+	case "namespaces":
+		doors = []metav1.APIResource{door("finalize", "update")}
+	case "serviceaccounts":
+		doors = []metav1.APIResource{of(door("token", "create"), authentication, "v1", "TokenRequest")}
+	case "replicationcontrollers", "deployments.apps", "replicasets.apps", "statefulsets.apps":
+		doors = []metav1.APIResource{scale()}
+	}
+	if hasStatus(kind) {
+		doors = append(doors, status())
+	}
+	return doors
+}
+
+func podSubresources() []metav1.APIResource {
+	return []metav1.APIResource{
+		of(door("attach", "create", "get"), "", "", "PodAttachOptions"),
+		of(door("binding", "create"), "", "", "Binding"),
+		door("ephemeralcontainers", "get", "patch", "update"),
+		of(door("eviction", "create"), "policy", "v1", "Eviction"),
+		of(door("exec", "create", "get"), "", "", "PodExecOptions"),
+		door("log", "get"),
+		of(door("portforward", "create", "get"), "", "", "PodPortForwardOptions"),
+		door("resize", "get", "patch", "update"),
+	}
+}
+
+func customSubresources(kind kinds.Kind, crd *apiextensionsv1.CustomResourceDefinition) []metav1.APIResource {
+	if crd == nil {
+		return nil
+	}
+	i := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+		return v.Name == kind.Version
+	})
+	if i < 0 || crd.Spec.Versions[i].Subresources == nil {
+		return nil
+	}
+	var doors []metav1.APIResource
+	if crd.Spec.Versions[i].Subresources.Status != nil {
+		doors = append(doors, status())
+	}
+	if crd.Spec.Versions[i].Subresources.Scale != nil {
+		doors = append(doors, scale())
+	}
+	return doors
+}
+
+func status() metav1.APIResource { return door("status", "get", "patch", "update") }
+
+func scale() metav1.APIResource {
+	return of(door("scale", "get", "patch", "update"), "autoscaling", "v1", "Scale")
+}
+
+// door is a subresource whose objects are the resource's own.
+func door(name string, verbs ...string) metav1.APIResource {
+	return metav1.APIResource{Name: name, Verbs: verbs}
+}
+
+// of is a subresource with objects of another kind.
+func of(resource metav1.APIResource, group, version, kind string) metav1.APIResource {
+	resource.Group, resource.Version, resource.Kind = group, version, kind
+	return resource
+}
+
+// hasStatus reports whether objects of a kind have a status of their own.
+func hasStatus(kind kinds.Kind) bool {
+	obj, err := kinds.New(kind.GroupVersionKind)
+	return err == nil && reflect.ValueOf(obj).Elem().FieldByName("Status").IsValid()
+}
+
+// The groups of what the gateway answers itself.
+const (
+	authentication = "authentication.k8s.io"
+	authorization  = "authorization.k8s.io"
+)
+
+// reviews are the questions that the gateway answers itself; nothing of them is stored.
+func reviews() map[schema.GroupVersion][]metav1.APIResource {
+	review := func(kind string, namespaced bool) metav1.APIResource {
+		singular := strings.ToLower(kind)
+		return metav1.APIResource{
+			Name: singular + "s", SingularName: singular, Namespaced: namespaced, Kind: kind, Verbs: metav1.Verbs{"create"},
+		}
+	}
+	return map[schema.GroupVersion][]metav1.APIResource{
+		{Group: authentication, Version: "v1"}: {review("SelfSubjectReview", false), review("TokenReview", false)},
+		{Group: authorization, Version: "v1"}: {
+			review("LocalSubjectAccessReview", true), review("SelfSubjectAccessReview", false),
+			review("SelfSubjectRulesReview", false), review("SubjectAccessReview", false),
+		},
+	}
+}
