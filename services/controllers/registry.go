@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/garbage"
 	"github.com/podfall/podfall/services/controllers/namespace"
 	"github.com/podfall/podfall/services/controllers/scheduler"
 )
@@ -20,6 +21,7 @@ type row struct {
 // registry lists the controllers there are.
 func registry() []row {
 	return []row{
+		{"garbage-collector-controller", "garbagecollector", func(base control.Base) control.Controller { return garbage.New(base) }},
 		{"namespace-controller", "namespace", func(base control.Base) control.Controller { return namespace.New(base) }},
 		{"scheduler", "kube-scheduler", func(base control.Base) control.Controller {
 			return scheduler.New(base.API, base.Events("default-scheduler"), base.Log)

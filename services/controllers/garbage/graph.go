@@ -134,9 +134,7 @@ func (g *Graph) relink(n *node, before Item, work *Work) {
 	for _, ref := range n.item.Owners {
 		owner := g.nodes[ref.UID]
 		if owner == nil {
-			owner = &node{virtual: true, item: Item{
-				Kind: schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind), Namespace: n.item.Namespace, Name: ref.Name, UID: ref.UID,
-			}}
+			owner = &node{virtual: true, item: virtual(n.item.Namespace, ref)}
 			g.nodes[ref.UID] = owner
 			work.Look = append(work.Look, ref.UID)
 		}
@@ -152,6 +150,13 @@ func (g *Graph) relink(n *node, before Item, work *Work) {
 	}
 	if added(before.Owners, n.item.Owners) && !n.item.Deleting {
 		work.Look = append(work.Look, n.item.UID)
+	}
+}
+
+// virtual is an owner as a dependent in a namespace says it is.
+func virtual(namespace string, ref metav1.OwnerReference) Item {
+	return Item{
+		Kind: schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind), Namespace: namespace, Name: ref.Name, UID: ref.UID,
 	}
 }
 

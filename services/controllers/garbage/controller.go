@@ -1,0 +1,281 @@
+package garbage
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/internal/directory"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/loop"
+)
+
+// workers is how many items are looked at at once.
+const workers = 20
+
+// Controller keeps a graph of all objects and acts on what falls out of it.
+type Controller struct {
+	api      control.API
+	kinds    *directory.Directory
+	recorder control.Recorder
+	log      *slog.Logger
+	items    *loop.Loop[types.UID]
+	orphans  *loop.Loop[types.UID]
+
+	mu     sync.Mutex
+	graph  *Graph
+	absent map[types.UID]bool // owners that were found to be gone, at most mostAbsent
+}
+
+const mostAbsent = 500
+
+// New is a controller that has not begun.
+func New(base control.Base) *Controller {
+	c := &Controller{
+		api: base.API, kinds: base.Kinds(), recorder: base.Events("garbage-collector-controller"), log: base.Log,
+		graph: NewGraph(), absent: map[types.UID]bool{},
+	}
+	config := loop.Config{Clock: base.Clock, Log: base.Log, Workers: workers}
+	c.items = loop.New(config, c.look)
+	c.orphans = loop.New(config, c.orphan)
+	return c
+}
+
+// change takes a change of the graph in, and queues what follows from it.
+func (c *Controller) change(with func(*Graph) Work) {
+	c.mu.Lock()
+	work := with(c.graph)
+	c.mu.Unlock()
+	for _, uid := range work.Look {
+		c.items.Add(uid)
+	}
+	for _, uid := range work.Orphan {
+		c.orphans.Add(uid)
+	}
+	for _, misplaced := range work.Misplaced {
+		c.recorder.Event(objectOf(misplaced.Item), corev1.EventTypeWarning, "OwnerRefInvalidNamespace", MisplacedMessage(misplaced))
+	}
+}
+
+// known is what the graph has of an item.
+func (c *Controller) known(uid types.UID) (item Item, dependents []Item, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	item, _, known = c.graph.Get(uid)
+	return item, c.graph.Dependents(uid), known
+}
+
+// look decides about one item, by what the API itself says of it and of its owners
+// (attemptToDeleteItem).
+func (c *Controller) look(ctx context.Context, uid types.UID) error {
+	item, dependents, known := c.known(uid)
+	if !known || item.Deleting && !item.WaitsForDependents() {
+		return nil
+	}
+	latest, err := c.read(ctx, item)
+	if err != nil {
+		return err
+	}
+	if latest == nil || latest.UID != uid {
+		c.gone(uid)
+		return nil
+	}
+	owners := make([]Owner, 0, len(latest.Owners))
+	for _, ref := range latest.Owners {
+		state, err := c.owner(ctx, *latest, ref)
+		if err != nil {
+			return err
+		}
+		owners = append(owners, state)
+	}
+	return c.carryOut(ctx, *latest, Decide(*latest, owners, dependents))
+}
+
+// gone takes in that an item does not exist.
+func (c *Controller) gone(uid types.UID) {
+	c.change(func(g *Graph) Work { return g.Remove(uid) })
+}
+
+// owner asks the API about one reference.
+func (c *Controller) owner(ctx context.Context, item Item, ref metav1.OwnerReference) (Owner, error) {
+	c.mu.Lock()
+	absent := c.absent[ref.UID]
+	c.mu.Unlock()
+	if absent {
+		return Absent, nil
+	}
+	owner := ownerOf(item, ref)
+	kind, ok := c.kinds.ByGVK(owner.Kind)
+	switch {
+	case !ok:
+		return Unresolvable, fmt.Errorf("garbage collect %s %s: no kind %s, which its owner has", item.Kind.Kind, item.Name, owner.Kind)
+	case kind.Namespaced && item.Namespace == "":
+		c.log.WarnContext(ctx, "an object without a namespace has an owner with one", "kind", item.Kind.Kind, "name", item.Name, "owner", ref.Name)
+		return Unresolvable, nil
+	}
+	found, err := c.read(ctx, owner)
+	if err != nil {
+		return Unresolvable, err
+	}
+	state := StateOf(ref, found)
+	if state == Absent {
+		c.forget(ref.UID)
+	}
+	return state, nil
+}
+
+// forget remembers that an owner is gone; UIDs are never used twice.
+func (c *Controller) forget(uid types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, unseen, known := c.graph.Get(uid); known && !unseen {
+		return // it is there, but not where this reference says
+	}
+	if len(c.absent) >= mostAbsent {
+		clear(c.absent)
+	}
+	c.absent[uid] = true
+}
+
+func (c *Controller) carryOut(ctx context.Context, item Item, decision Decision) error {
+	for _, uid := range decision.Look {
+		c.items.Add(uid)
+	}
+	switch decision.Outcome {
+	case Keep:
+		return nil
+	case Release:
+		return c.patch(ctx, item, func() ([]byte, error) { return ReferencesPatch(item, decision.References) })
+	case Finish:
+		return c.patch(ctx, item, func() ([]byte, error) { return FinalizerPatch(item, metav1.FinalizerDeleteDependents) })
+	case Delete:
+	}
+	if decision.Unblock {
+		if err := c.patch(ctx, item, func() ([]byte, error) { return ReferencesPatch(item, Unblocked(item)) }); err != nil {
+			return err
+		}
+	}
+	target, err := c.target(item)
+	if err != nil {
+		return err
+	}
+	_, err = c.api.Delete(ctx, target, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &item.UID}, PropagationPolicy: &decision.Policy,
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// orphan takes the owner out of its dependents' references, and lets it go
+// (attemptToOrphan).
+func (c *Controller) orphan(ctx context.Context, uid types.UID) error {
+	owner, dependents, known := c.known(uid)
+	if !known {
+		return nil
+	}
+	for _, dependent := range dependents {
+		if err := c.release(ctx, dependent, uid); err != nil {
+			return err
+		}
+	}
+	latest, err := c.read(ctx, owner)
+	if err != nil || latest == nil || latest.UID != uid || !latest.WaitsForOrphans() {
+		return err
+	}
+	return c.patch(ctx, *latest, func() ([]byte, error) { return FinalizerPatch(*latest, metav1.FinalizerOrphanDependents) })
+}
+
+// release takes an owner out of a dependent's references; it reads the dependent anew when
+// the graph's version of it is old.
+func (c *Controller) release(ctx context.Context, dependent Item, owner types.UID) error {
+	err := c.patch(ctx, dependent, func() ([]byte, error) { return ReferencesPatch(dependent, Without(dependent, owner)) })
+	if !apierrors.IsConflict(err) {
+		return err
+	}
+	latest, err := c.read(ctx, dependent)
+	if err != nil || latest == nil || latest.UID != dependent.UID {
+		return err
+	}
+	return c.patch(ctx, *latest, func() ([]byte, error) { return ReferencesPatch(*latest, Without(*latest, owner)) })
+}
+
+// patch sends a merge patch; an item that is gone needs none.
+func (c *Controller) patch(ctx context.Context, item Item, make func() ([]byte, error)) error {
+	data, err := make()
+	if err != nil {
+		return err
+	}
+	target, err := c.target(item)
+	if err != nil {
+		return err
+	}
+	_, err = c.api.Patch(ctx, target, types.MergePatchType, data, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// read is the item as the API has it, nil when it has none.
+func (c *Controller) read(ctx context.Context, item Item) (*Item, error) {
+	target, err := c.target(item)
+	if err != nil {
+		return nil, err
+	}
+	obj, err := c.api.Get(ctx, target, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return new(itemOf(target.Kind, obj)), nil
+}
+
+func (c *Controller) target(item Item) (podapi.Target, error) {
+	kind, ok := c.kinds.ByGVK(item.Kind)
+	if !ok {
+		return podapi.Target{}, fmt.Errorf("garbage collect %s: no kind %s", item.Name, item.Kind)
+	}
+	target := podapi.Target{Kind: kind, Name: item.Name}
+	if kind.Namespaced {
+		target.Namespace = item.Namespace
+	}
+	return target, nil
+}
+
+func ownerOf(item Item, ref metav1.OwnerReference) Item { return virtual(item.Namespace, ref) }
+
+func itemOf(kind kinds.Kind, obj kinds.Object) Item {
+	return Item{
+		Kind: kind.GroupVersionKind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
+		Version: obj.GetResourceVersion(), Owners: obj.GetOwnerReferences(), Finalizers: obj.GetFinalizers(),
+		Deleting: obj.GetDeletionTimestamp() != nil,
+	}
+}
+
+// objectOf is an object for an event to be about.
+func objectOf(item Item) kinds.Object {
+	obj, err := kinds.New(item.Kind)
+	if err != nil {
+		custom := &unstructured.Unstructured{}
+		custom.SetGroupVersionKind(item.Kind)
+		obj = custom
+	}
+	obj.SetNamespace(item.Namespace)
+	obj.SetName(item.Name)
+	obj.SetUID(item.UID)
+	obj.SetResourceVersion(item.Version)
+	return obj
+}
