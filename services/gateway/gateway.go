@@ -42,6 +42,7 @@ import (
 	"github.com/podfall/podfall/internal/directory"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/gateway/discovery"
 	"github.com/podfall/podfall/services/gateway/guard"
 )
 
@@ -81,11 +82,12 @@ func Run(ctx context.Context, cfg Config) error {
 	api := podapi.New(cfg.Bus, podapi.Config{
 		Clock: cfg.Clock, Boot: cfg.Boot, Log: cfg.Log, Seed: cfg.Seed, Bookmark: progress,
 	})
+	served := directory.New()
 	g := &gateway{
 		cfg:       cfg,
 		api:       api,
-		kinds:     directory.New(),
-		discovery: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { pageNotFound(w) }),
+		kinds:     served,
+		discovery: discovery.New(served, cfg.Compat),
 		guard:     guard.New(cfg.Listener.Addr().String(), cfg.Token, openPaths()...),
 	}
 	if err := g.serve(ctx); err != nil {
