@@ -290,8 +290,10 @@ type Sandbox struct {
 	Ip                string                 `protobuf:"bytes,8,opt,name=ip,proto3" json:"ip,omitempty"`
 	Labels            map[string]string      `protobuf:"bytes,9,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Annotations       map[string]string      `protobuf:"bytes,10,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// runtime_handler as in RunPodSandboxRequest.
+	RuntimeHandler string `protobuf:"bytes,11,opt,name=runtime_handler,json=runtimeHandler,proto3" json:"runtime_handler,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Sandbox) Reset() {
@@ -392,6 +394,13 @@ func (x *Sandbox) GetAnnotations() map[string]string {
 		return x.Annotations
 	}
 	return nil
+}
+
+func (x *Sandbox) GetRuntimeHandler() string {
+	if x != nil {
+		return x.RuntimeHandler
+	}
+	return ""
 }
 
 type Container struct {
@@ -544,15 +553,18 @@ func (x *Container) GetAnnotations() map[string]string {
 }
 
 type RunPodSandboxRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	PodName       string                 `protobuf:"bytes,1,opt,name=pod_name,json=podName,proto3" json:"pod_name,omitempty"`
-	PodNamespace  string                 `protobuf:"bytes,2,opt,name=pod_namespace,json=podNamespace,proto3" json:"pod_namespace,omitempty"`
-	PodUid        string                 `protobuf:"bytes,3,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
-	Attempt       uint32                 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Labels        map[string]string      `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Annotations   map[string]string      `protobuf:"bytes,6,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	PodName      string                 `protobuf:"bytes,1,opt,name=pod_name,json=podName,proto3" json:"pod_name,omitempty"`
+	PodNamespace string                 `protobuf:"bytes,2,opt,name=pod_namespace,json=podNamespace,proto3" json:"pod_namespace,omitempty"`
+	PodUid       string                 `protobuf:"bytes,3,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	Attempt      uint32                 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Labels       map[string]string      `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Annotations  map[string]string      `protobuf:"bytes,6,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// runtime_handler names the engine of the sandbox's containers; empty leaves the
+	// choice to the runtime.
+	RuntimeHandler string `protobuf:"bytes,7,opt,name=runtime_handler,json=runtimeHandler,proto3" json:"runtime_handler,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *RunPodSandboxRequest) Reset() {
@@ -625,6 +637,13 @@ func (x *RunPodSandboxRequest) GetAnnotations() map[string]string {
 		return x.Annotations
 	}
 	return nil
+}
+
+func (x *RunPodSandboxRequest) GetRuntimeHandler() string {
+	if x != nil {
+		return x.RuntimeHandler
+	}
+	return ""
 }
 
 type RunPodSandboxResponse struct {
@@ -1929,7 +1948,7 @@ const file_runtime_proto_rawDesc = "" +
 	"\x0fRuntimeResponse\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x12\n" +
-	"\x04body\x18\x03 \x01(\fR\x04body\"\xf9\x03\n" +
+	"\x04body\x18\x03 \x01(\fR\x04body\"\xa2\x04\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
 	"\bpod_name\x18\x02 \x01(\tR\apodName\x12#\n" +
@@ -1941,7 +1960,8 @@ const file_runtime_proto_rawDesc = "" +
 	"\x02ip\x18\b \x01(\tR\x02ip\x127\n" +
 	"\x06labels\x18\t \x03(\v2\x1f.podfall.v1.Sandbox.LabelsEntryR\x06labels\x12F\n" +
 	"\vannotations\x18\n" +
-	" \x03(\v2$.podfall.v1.Sandbox.AnnotationsEntryR\vannotations\x1a9\n" +
+	" \x03(\v2$.podfall.v1.Sandbox.AnnotationsEntryR\vannotations\x12'\n" +
+	"\x0fruntime_handler\x18\v \x01(\tR\x0eruntimeHandler\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
@@ -1970,14 +1990,15 @@ const file_runtime_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9f\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc8\x03\n" +
 	"\x14RunPodSandboxRequest\x12\x19\n" +
 	"\bpod_name\x18\x01 \x01(\tR\apodName\x12#\n" +
 	"\rpod_namespace\x18\x02 \x01(\tR\fpodNamespace\x12\x17\n" +
 	"\apod_uid\x18\x03 \x01(\tR\x06podUid\x12\x18\n" +
 	"\aattempt\x18\x04 \x01(\rR\aattempt\x12D\n" +
 	"\x06labels\x18\x05 \x03(\v2,.podfall.v1.RunPodSandboxRequest.LabelsEntryR\x06labels\x12S\n" +
-	"\vannotations\x18\x06 \x03(\v21.podfall.v1.RunPodSandboxRequest.AnnotationsEntryR\vannotations\x1a9\n" +
+	"\vannotations\x18\x06 \x03(\v21.podfall.v1.RunPodSandboxRequest.AnnotationsEntryR\vannotations\x12'\n" +
+	"\x0fruntime_handler\x18\a \x01(\tR\x0eruntimeHandler\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +

@@ -21,6 +21,7 @@ func (s *service) CreateContainer(ctx context.Context, req *proto.CreateContaine
 		s.mu.Unlock()
 		return "", notFound("sandbox", req.SandboxId)
 	}
+	s.fillIn(req)
 	name := containerName(req, box.born)
 	c := &container{id: newID(name, req.SandboxId, now), request: req, created: now, sandbox: box}
 	err := box.open()
@@ -40,19 +41,36 @@ func (s *service) CreateContainer(ctx context.Context, req *proto.CreateContaine
 	return c.id, nil
 }
 
+// fillIn adds what the container's image says and its pod does not.
+func (s *service) fillIn(req *proto.CreateContainerRequest) {
+	image := s.images.For(req.Image)
+	if len(req.Command) == 0 {
+		req.Command = image.Command
+		if len(req.Args) > 0 && len(image.Command) > 0 {
+			req.Command = image.Command[:1] // the pod's arguments replace the image's
+		}
+	}
+	if req.Script == "" {
+		req.Script = image.Script
+	}
+	if req.StopSignal == "" {
+		req.StopSignal = image.StopSignal
+	}
+}
+
 // writeContainer gives a new container to the engine, puts it on record, and makes it
 // known if its sandbox is still there.
 func (s *service) writeContainer(ctx context.Context, c *container) error {
-	if _, err := s.engine.Load(ctx, engine.Container{ID: c.id, Request: c.request}); err != nil {
+	if _, err := s.engines.Load(ctx, engine.Container{ID: c.id, Handler: c.sandbox.born.RuntimeHandler, Request: c.request}); err != nil {
 		return refuse(proto.CodeInvalidArgument, "%v", err)
 	}
 	op, err := store.PutContainer(store.Container{ID: c.id, Created: c.created, Request: c.request})
 	if err != nil {
-		s.engine.Remove(ctx, c.id)
+		s.engines.Remove(ctx, c.id)
 		return refuse(proto.CodeInvalidArgument, "%v", err)
 	}
 	if err := s.commit(op, s.note(c, store.Entry{What: store.Created}, c.created)); err != nil {
-		s.engine.Remove(ctx, c.id)
+		s.engines.Remove(ctx, c.id)
 		return err
 	}
 	s.mu.Lock()
@@ -64,7 +82,7 @@ func (s *service) writeContainer(ctx context.Context, c *container) error {
 	if !gone {
 		return nil
 	}
-	s.engine.Remove(ctx, c.id)
+	s.engines.Remove(ctx, c.id)
 	if err := s.commit(store.RemoveContainer(c.id)...); err != nil {
 		return err
 	}
@@ -140,7 +158,7 @@ func (s *service) start(ctx context.Context, c *container) error {
 	c.events.Start = at
 	stopped := c.sandbox.open() != nil
 	s.mu.Unlock()
-	if err := s.engine.Start(ctx, c.id, at); err != nil {
+	if err := s.engines.Start(ctx, c.id, at); err != nil {
 		return refuse(proto.CodeUnknown, "%v", err)
 	}
 	if stopped {
@@ -194,7 +212,7 @@ func (s *service) forget(ctx context.Context, containers []*container, ops ...st
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range containers {
-		s.engine.Remove(ctx, c.id)
+		s.engines.Remove(ctx, c.id)
 		delete(s.containers, c.id)
 		s.free(containerName(c.request, c.sandbox.born), c.id)
 		c.sandbox.containers = slices.DeleteFunc(c.sandbox.containers, func(other *container) bool { return other == c })
@@ -258,7 +276,7 @@ func (s *service) ExecSync(ctx context.Context, req *proto.ExecSyncRequest) (*pr
 		ctx, stop = s.clock.Timeout(ctx, time.Duration(min(limit, longestWait))*time.Second)
 		defer stop()
 	}
-	answer, err := s.engine.Exec(ctx, req)
+	answer, err := s.engines.Exec(ctx, req)
 	if err != nil {
 		return nil, wrap(err, "failed to exec in container %q", c.id)
 	}
@@ -273,7 +291,7 @@ func (s *service) ContainerLogs(ctx context.Context, req *proto.ContainerLogsReq
 	if !ok {
 		return nil, notFound("container", req.ContainerId)
 	}
-	log, err := s.engine.Logs(ctx, req)
+	log, err := s.engines.Logs(ctx, req)
 	if err != nil {
 		return nil, wrap(err, "failed to read the logs of container %q", req.ContainerId)
 	}

@@ -5,7 +5,8 @@
 //	runtimeapi ─ service ─┬─ sandboxes.go containers.go   what exists
 //	                      ├─ stop_plan.go                 PURE: the next step of a stop
 //	                      ├─ stop.go                      carries the steps out
-//	                      ├─ engine  (simengine)          processes
+//	                      ├─ engines.go                   which engine a container is for
+//	                      ├─ engine (simengine procengine)  processes
 //	                      └─ store                        what must survive
 //
 // # What is on disk when
@@ -39,6 +40,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -48,6 +50,7 @@ import (
 	"github.com/podfall/podfall/internal/runtimeapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/runtime/engine"
+	"github.com/podfall/podfall/services/runtime/images"
 	"github.com/podfall/podfall/services/runtime/simengine"
 	"github.com/podfall/podfall/services/runtime/store"
 )
@@ -65,8 +68,13 @@ type Config struct {
 	// PodCIDR is what sandboxes get their addresses from, such as 10.0.3.0/24; empty
 	// means a part of 10.0.0.0/8 that follows from DataDir.
 	PodCIDR string
-	// Engine runs the containers; nil means scripted ones.
-	Engine engine.Engine
+	// Engines run the containers, by the handler that a sandbox asks for. Scripted ones
+	// are always there.
+	Engines map[string]engine.Engine
+	// Handler is that of the sandboxes that ask for none; empty means scripted.
+	Handler string
+	// Images is what stands for each image.
+	Images *images.Book
 	// Log is told of every start, signal and exit; nil discards.
 	Log *slog.Logger
 	// Ready is called once, when everything on record has been taken up; may be nil.
@@ -86,9 +94,12 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Engine == nil {
-		cfg.Engine = simengine.New(cfg.Clock)
+	if cfg.Handler == "" {
+		cfg.Handler = HandlerScripted
 	}
+	all := map[string]engine.Engine{HandlerScripted: simengine.New(cfg.Clock)}
+	maps.Copy(all, cfg.Engines)
+	cfg.Engines = all
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return fmt.Errorf("runtime: %w", err)
 	}
@@ -103,7 +114,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	return daemon.Run(ctx,
 		records.Run,
-		func(ctx context.Context) error { return cfg.Engine.Run(ctx, s.reporter(ctx)) },
+		func(ctx context.Context) error { return s.engines.Run(ctx, s.reporter(ctx)) },
 		func(ctx context.Context) error {
 			s.settle(ctx)
 			return runtimeapi.Serve(ctx, cfg.Bus, s, cfg.Log, cfg.Ready)

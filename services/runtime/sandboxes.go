@@ -18,14 +18,19 @@ func (s *service) RunPodSandbox(_ context.Context, req *proto.RunPodSandboxReque
 	if req.PodUid == "" {
 		return nil, refuse(proto.CodeInvalidArgument, "a sandbox needs the uid of its pod")
 	}
+	handler, err := s.engines.handler(req.RuntimeHandler, s.handler)
+	if err != nil {
+		return nil, err
+	}
 	now := s.clock.Now()
 	name := sandboxName(req.PodName, req.PodNamespace, req.PodUid, req.Attempt)
 	record := &proto.Sandbox{
 		Id: newID(name, "", now), PodName: req.PodName, PodNamespace: req.PodNamespace, PodUid: req.PodUid,
 		Attempt: req.Attempt, CreatedAtUnixNano: now.UnixNano(), Labels: req.Labels, Annotations: req.Annotations,
+		RuntimeHandler: handler,
 	}
 	s.mu.Lock()
-	err := s.reserve("sandbox", name, record.Id)
+	err = s.reserve("sandbox", name, record.Id)
 	s.mu.Unlock()
 	if err != nil {
 		return nil, err

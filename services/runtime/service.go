@@ -17,6 +17,7 @@ import (
 	"github.com/podfall/podfall/internal/runtimeapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/runtime/engine"
+	"github.com/podfall/podfall/services/runtime/images"
 	"github.com/podfall/podfall/services/runtime/store"
 )
 
@@ -26,7 +27,9 @@ type service struct {
 	clock   clock.Clock
 	log     *slog.Logger
 	boot    proto.Boot
-	engine  engine.Engine
+	engines *engines
+	images  *images.Book
+	handler string // of the sandboxes that ask for none
 	store   *store.Store
 	network *network
 
@@ -82,7 +85,8 @@ func newService(ctx context.Context, cfg Config, records *store.Store, contents 
 		return nil, err
 	}
 	s := &service{
-		clock: cfg.Clock, log: cfg.Log, boot: cfg.Boot, engine: cfg.Engine, store: records, network: pool,
+		clock: cfg.Clock, log: cfg.Log, boot: cfg.Boot, store: records, network: pool,
+		engines: newEngines(cfg.Engines), images: cfg.Images, handler: cfg.Handler,
 		sandboxes: map[string]*sandbox{}, containers: map[string]*container{}, names: map[string]string{},
 	}
 	slices.SortFunc(contents.Sandboxes, func(a, b *proto.Sandbox) int {
@@ -112,7 +116,9 @@ func (s *service) takeUp(ctx context.Context, record *store.Container) error {
 		s.store.Later(store.RemoveContainer(record.ID)...)
 		return nil
 	}
-	status, err := s.engine.Load(ctx, engine.Container{ID: record.ID, Request: record.Request, Events: record.Events})
+	status, err := s.engines.Load(ctx, engine.Container{
+		ID: record.ID, Handler: box.born.RuntimeHandler, Request: record.Request, Events: record.Events,
+	})
 	if err != nil {
 		return err
 	}

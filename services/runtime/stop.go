@@ -138,7 +138,7 @@ func (s *service) sendKill(ctx context.Context, c *container) error {
 // send logs a signal and sends it.
 func (s *service) send(ctx context.Context, c *container, name string, at time.Time) error {
 	s.log.InfoContext(ctx, "signal sent", append(s.about(c), "signal", name)...)
-	if err := s.engine.Signal(ctx, c.id, name, at); err != nil {
+	if err := s.engines.Signal(ctx, c.id, name, at); err != nil {
 		return refuse(proto.CodeUnknown, "failed to send %s to container %q: %v", name, c.id, err)
 	}
 	return nil

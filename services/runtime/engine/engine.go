@@ -62,7 +62,9 @@ type Report func(id string, status Status)
 
 // Container is what an engine is given of a container.
 type Container struct {
-	ID      string
+	ID string
+	// Handler names the engine, as [proto.Sandbox.RuntimeHandler] does.
+	Handler string
 	Request *proto.CreateContainerRequest
 	Events  Events
 }

@@ -129,11 +129,23 @@ func (e *Engine) Load(ctx context.Context, loaded engine.Container) (engine.Stat
 	}
 	e.add(c)
 	if c.conn != nil {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.attendLater(c)
+		e.resume(c, loaded)
 	}
 	return status, nil
+}
+
+// resume goes on with a container whose shim lives. The signals on record may not have
+// been sent before the runtime was killed; a shim that has sent them does not do so again.
+func (e *Engine) resume(c *container, loaded engine.Container) {
+	if !loaded.Events.Stop.IsZero() {
+		c.conn.Signal(engine.StopSignal(loaded.Request))
+	}
+	if !loaded.Events.Kill.IsZero() {
+		c.conn.Signal(engine.SIGKILL)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.attendLater(c)
 }
 
 func (e *Engine) add(c *container) {

@@ -197,3 +197,29 @@ func TestExecIsOfTheContainer(t *testing.T) {
 	s.signal(id, "SIGKILL")
 	s.await(id, exited)
 }
+
+// CRI-07: the stop signal is sent once, however often the runtime is killed around it.
+func TestCRI07StopSignalOnceOverRestarts(t *testing.T) {
+	s := newStand(t, nil)
+	id := s.run("app", "trap 'echo heard' TERM; echo ready; while :; do sleep 0.01; done")
+	s.signal(id, "SIGTERM")
+	s.until("it is heard", func() bool { return strings.Contains(s.log(id), "heard") })
+	events := engine.Events{Start: testNow(), Stop: testNow()}
+	for range 3 {
+		s.stop()
+		s.live()
+		s.load(engine.Container{ID: id, Request: s.request(id).Request, Events: events})
+		s.signal(id, "SIGTERM")
+	}
+	unsent := s.run("unsent", "trap 'echo heard; exit 0' TERM; echo ready; while :; do sleep 0.01; done")
+	s.stop()
+	s.live()
+	s.load(engine.Container{ID: unsent, Request: s.request(unsent).Request, Events: events})
+	s.wantExit(unsent, 0, engine.ReasonCompleted) // on record, and not sent before the kill
+	s.load(engine.Container{ID: id, Request: s.request(id).Request, Events: events})
+	s.signal(id, "SIGKILL")
+	s.wantExit(id, 137, engine.ReasonError)
+	if log := s.log(id); log != "ready\nheard\n" {
+		t.Errorf("its log is %q", log)
+	}
+}

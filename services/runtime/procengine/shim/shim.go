@@ -117,6 +117,7 @@ type shim struct {
 	status   Status
 	// commands are those that run beside the program, by their process.
 	commands map[int]*command
+	sent     map[int]bool
 
 	output sync.WaitGroup // copies what processes write
 	peers  audience
@@ -129,7 +130,7 @@ func (s *shim) run(ctx context.Context, listening func()) error {
 		return fmt.Errorf("shim: %w", err)
 	}
 	listening()
-	s.commands, s.peers.conns = map[int]*command{}, map[*peer]struct{}{}
+	s.commands, s.sent, s.peers.conns = map[int]*command{}, map[int]bool{}, map[*peer]struct{}{}
 	var serving sync.WaitGroup
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer serving.Wait()

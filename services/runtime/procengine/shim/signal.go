@@ -12,12 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// signal sends the program a signal. What has exited takes it without harm.
+// signal sends the program a signal. What has exited takes it without harm. A signal other
+// than SIGKILL is sent once, so that a runtime may ask for it again after it was killed
+// and does not know whether it has (CRI-07).
 func (s *shim) signal(name string) error {
 	number := unix.SignalNum(name)
 	if number == 0 {
 		return fmt.Errorf("signal %q: want a name such as SIGTERM", name)
 	}
+	if number != unix.SIGKILL && s.sent[int(number)] {
+		return nil
+	}
+	s.sent[int(number)] = true
 	if s.spec.Init && number != unix.SIGKILL && number != unix.SIGSTOP && !s.handles(number) {
 		return nil // process 1 of a container gets only the signals that it handles (CRI-11)
 	}

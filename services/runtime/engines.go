@@ -1,0 +1,128 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/podfall/podfall/internal/daemon"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/runtime/engine"
+)
+
+// The handlers of the two engines: what a pod's runtimeClassName says.
+const (
+	HandlerScripted = "scripted"
+	HandlerProcess  = "process"
+)
+
+// engines is several engines as one: each container is its handler's.
+type engines struct {
+	byHandler map[string]engine.Engine
+
+	mu   sync.RWMutex
+	byID map[string]engine.Engine
+}
+
+var _ engine.Engine = (*engines)(nil)
+
+func newEngines(byHandler map[string]engine.Engine) *engines {
+	return &engines{byHandler: byHandler, byID: map[string]engine.Engine{}}
+}
+
+// handler is the name of the engine that a sandbox gets which asks for one, or for none
+// in particular.
+func (e *engines) handler(asked, otherwise string) (string, error) {
+	if asked == "" {
+		asked = otherwise
+	}
+	if _, known := e.byHandler[asked]; !known {
+		have := strings.Join(slices.Sorted(maps.Keys(e.byHandler)), ", ")
+		return "", refuse(proto.CodeUnknown, "no runtime for %q is configured: want one of %s", asked, have)
+	}
+	return asked, nil
+}
+
+// Run implements [engine.Engine].
+func (e *engines) Run(ctx context.Context, report engine.Report) error {
+	group := daemon.NewGroup(ctx)
+	for _, one := range e.byHandler {
+		group.Go(func(ctx context.Context) error { return one.Run(ctx, report) })
+	}
+	return group.Wait()
+}
+
+// Load implements [engine.Engine].
+func (e *engines) Load(ctx context.Context, c engine.Container) (engine.Status, error) {
+	one, known := e.byHandler[cmp.Or(c.Handler, HandlerScripted)] // old records have none
+	if !known {
+		return engine.Status{}, fmt.Errorf("container %s: no runtime for %q is configured", c.ID, c.Handler)
+	}
+	e.mu.Lock()
+	e.byID[c.ID] = one
+	e.mu.Unlock()
+	return one.Load(ctx, c)
+}
+
+// of is the engine of a container.
+func (e *engines) of(id string) (engine.Engine, error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	one, loaded := e.byID[id]
+	if !loaded {
+		return nil, fmt.Errorf("container %q is not loaded", id)
+	}
+	return one, nil
+}
+
+// Start implements [engine.Engine].
+func (e *engines) Start(ctx context.Context, id string, at time.Time) error {
+	one, err := e.of(id)
+	if err != nil {
+		return err
+	}
+	return one.Start(ctx, id, at)
+}
+
+// Signal implements [engine.Engine].
+func (e *engines) Signal(ctx context.Context, id, signal string, at time.Time) error {
+	one, err := e.of(id)
+	if err != nil {
+		return nil //nolint:nilerr // it has been removed, which is no error
+	}
+	return one.Signal(ctx, id, signal, at)
+}
+
+// Exec implements [engine.Engine].
+func (e *engines) Exec(ctx context.Context, req *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error) {
+	one, err := e.of(req.ContainerId)
+	if err != nil {
+		return nil, err
+	}
+	return one.Exec(ctx, req)
+}
+
+// Logs implements [engine.Engine].
+func (e *engines) Logs(ctx context.Context, req *proto.ContainerLogsRequest) ([]byte, error) {
+	one, err := e.of(req.ContainerId)
+	if err != nil {
+		return nil, err
+	}
+	return one.Logs(ctx, req)
+}
+
+// Remove implements [engine.Engine].
+func (e *engines) Remove(ctx context.Context, id string) {
+	e.mu.Lock()
+	one, loaded := e.byID[id]
+	delete(e.byID, id)
+	e.mu.Unlock()
+	if loaded {
+		one.Remove(ctx, id)
+	}
+}

@@ -1,0 +1,111 @@
+// Package images says what stands for a container image where there is no registry: a
+// program of this machine, or a script.
+//
+// The book of images is a YAML file:
+//
+//	images:
+//	- match: "example.com/shop/server"   # the image without its tag; * stands for any text
+//	  command: ["/opt/shop/server", "--port=8080"]
+//	  stopSignal: SIGQUIT                # SIGTERM without it
+//	- match: "*/nginx"
+//	  script: "on TERM exits 0 after 2s"
+//
+// Which engine runs a container is said by its pod's runtimeClassName, not here: a process
+// takes the command, a scripted container the script. The first entry that matches counts. What a pod says itself, its command or its script,
+// goes before what its image says.
+package images
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	"sigs.k8s.io/yaml"
+)
+
+// Image is what stands for an image. The zero Image says nothing.
+type Image struct {
+	// Match is a pattern of path.Match, except that * matches slashes too.
+	Match string `json:"match"`
+	// Command is the program and its arguments, an image's entrypoint.
+	Command []string `json:"command,omitempty"`
+	// Script is a scripted container's.
+	Script string `json:"script,omitempty"`
+	// StopSignal by name; empty means SIGTERM.
+	StopSignal string `json:"stopSignal,omitempty"`
+}
+
+// Book is a list of images. The nil Book is empty.
+type Book struct{ images []Image }
+
+// Read reads a book. Its errors name the file, the entry and the field.
+func Read(file string) (*Book, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("images: %w", err)
+	}
+	book, err := Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("images: %s: %w", file, err)
+	}
+	return book, nil
+}
+
+// Parse is Read of what a file holds.
+func Parse(data []byte) (*Book, error) {
+	var document struct {
+		Images []Image `json:"images"`
+	}
+	if len(bytes.TrimSpace(data)) > 0 {
+		if err := yaml.UnmarshalStrict(data, &document); err != nil {
+			return nil, err
+		}
+	}
+	for i, image := range document.Images {
+		if err := image.check(); err != nil {
+			return nil, fmt.Errorf("images[%d].%w", i, err)
+		}
+	}
+	return &Book{images: document.Images}, nil
+}
+
+func (i Image) check() error {
+	if i.Match == "" {
+		return fmt.Errorf("match: want the name of an image, such as nginx or */nginx")
+	}
+	if _, err := path.Match(i.Match, ""); err != nil {
+		return fmt.Errorf("match: %q: %w", i.Match, err)
+	}
+	if i.StopSignal != "" && unix.SignalNum(i.StopSignal) == 0 {
+		return fmt.Errorf("stopSignal: %q: want the name of a signal, such as SIGTERM", i.StopSignal)
+	}
+	return nil
+}
+
+// For is what stands for an image, as a pod names it; the zero Image if nothing does.
+func (b *Book) For(image string) Image {
+	if b == nil {
+		return Image{}
+	}
+	name := withoutTag(image)
+	for _, entry := range b.images {
+		// Without slashes every * matches across what were slashes.
+		pattern := strings.ReplaceAll(entry.Match, "/", "\x00")
+		if ok, err := path.Match(pattern, strings.ReplaceAll(name, "/", "\x00")); ok && err == nil {
+			return entry
+		}
+	}
+	return Image{}
+}
+
+// withoutTag is an image's name without its tag and its digest.
+func withoutTag(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if colon := strings.LastIndexByte(image, ':'); colon > strings.LastIndexByte(image, '/') {
+		image = image[:colon]
+	}
+	return image
+}
