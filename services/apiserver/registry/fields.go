@@ -71,6 +71,10 @@ func fieldName(resource, name string) string {
 func checkField(kind kinds.Kind, name string) error {
 	known := selectable(kind.GroupResource().String())
 	switch {
+	case kind.Custom && slices.Contains(kind.Selectable, name):
+		return nil
+	case kind.Custom && name != "metadata.name" && (name != "metadata.namespace" || !kind.Namespaced):
+		return fmt.Errorf("field label not supported: %s", name)
 	case name == "metadata.name",
 		name == "metadata.namespace" && (kind.Namespaced || len(known) == 0),
 		slices.Contains(known, name):

@@ -34,10 +34,11 @@ func AllowsUnconditionalUpdate(kind kinds.Kind) bool {
 		return false
 	}
 	switch kind.Group {
-	case "admissionregistration.k8s.io", "coordination.k8s.io", "internal.apiserver.k8s.io", "lifecycle.k8s.io":
+	case "admissionregistration.k8s.io", "apiextensions.k8s.io", "coordination.k8s.io", "internal.apiserver.k8s.io",
+		"lifecycle.k8s.io":
 		return false
 	}
-	return true
+	return !kind.Custom
 }
 
 // CreatesOnUpdate reports whether an update of an object that is missing creates it. For
@@ -53,6 +54,9 @@ func CreatesOnUpdate(kind kinds.Kind) bool {
 // Subresources are the doors to an object besides the object itself. Strategies know
 // "status" and, for namespaces, "finalize"; what the others do is the verbs' business.
 func Subresources(kind kinds.Kind) []string {
+	if kind.Custom {
+		return kind.Subresources
+	}
 	var doors []string
 	switch kind.GroupResource().String() {
 	case "pods":

@@ -1,0 +1,63 @@
+package registry
+
+import (
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// PatchDocument applies a JSON patch or a merge patch to an object in JSON, and returns what
+// strict decoding says of the patch itself. Its errors are those of [ApplyPatch]; 415 is for
+// a patch of another type.
+func PatchDocument(document []byte, patchType types.PatchType, patch []byte) (patched []byte, unknown []error, err error) {
+	if err := checkSize(patch); err != nil {
+		return nil, nil, err
+	}
+	if err := checkDepth(patch); err != nil {
+		return nil, nil, apierrors.NewBadRequest(err.Error())
+	}
+	switch patchType {
+	case types.JSONPatchType:
+		patched, unknown, err = applyOperations(document, patch)
+	case types.MergePatchType:
+		patched, unknown, err = applyMerge(document, patch)
+	case types.StrategicMergePatchType, types.ApplyYAMLPatchType, types.ApplyCBORPatchType:
+		return nil, nil, unsupported(string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType))
+	default:
+		return nil, nil, unsupported(string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType))
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return patched, unknown, checkSize(patched)
+}
+
+// CheckJSON refuses a body that is too large or nested too deeply to be parsed: 413, 400.
+func CheckJSON(body []byte) error {
+	if err := checkSize(body); err != nil {
+		return err
+	}
+	if err := checkDepth(body); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	return nil
+}
+
+// Undecodable is the 400 for a body that is not an object of kind; gvk is what it calls
+// itself, nil when that cannot be told.
+func Undecodable(kind kinds.Kind, gvk *schema.GroupVersionKind, body []byte, err error) error {
+	return undecodable(kind, gvk, body, err)
+}
+
+// Unfit is the 422 for a patch after which the object, shown as text, is not one of its
+// kind.
+func Unfit(shown string, err error) error { return unfit(shown, err) }
+
+// UnsupportedMedia is the 415 that names what would be accepted.
+func UnsupportedMedia(accepted ...string) error { return unsupported(accepted...) }
+
+// FinalizerNames is everything wrong with the names of an object's finalizers (API-48).
+func FinalizerNames(obj kinds.Object) field.ErrorList { return finalizerNames(obj, field.NewPath("metadata")) }
