@@ -152,4 +152,3 @@ func (l *Loop[K]) prod() {
 	default:
 	}
 }
-

@@ -228,3 +228,11 @@ func (c *Copy[T]) tell(old, now T) {
 		handler(old, now)
 	}
 }
+
+// Either is the object that a handler was told of: as it is, or as it was.
+func Either[T any](old, now *T) *T {
+	if now != nil {
+		return now
+	}
+	return old
+}

@@ -1,0 +1,107 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/controllers/workload"
+)
+
+// Claimer takes objects of kind T into possession for an owner, and lets them go.
+type Claimer[T kinds.Object] struct {
+	Objects Resource[T]
+	// Owner is the possessor and OwnerKind its kind.
+	Owner     kinds.Object
+	OwnerKind schema.GroupVersionKind
+	Selector  labels.Selector
+	// Fresh reads the owner from the API, once, before the first adoption: an owner that
+	// is gone, or being deleted, adopts nothing.
+	Fresh func(ctx context.Context) (kinds.Object, error)
+	// Finalizers are put on what is adopted.
+	Finalizers []string
+}
+
+// Claim is those of the objects that are the owner's, after what could be adopted was and what
+// does not fit any more was released.
+func (c Claimer[T]) Claim(ctx context.Context, objects []T) ([]T, error) {
+	may := sync.OnceValue(func() error { return c.mayAdopt(ctx) })
+	var mine []T
+	var failed error
+	for _, obj := range objects {
+		switch workload.Claim(c.Owner, obj, func() bool { return c.Selector.Matches(labels.Set(obj.GetLabels())) }) {
+		case workload.Mine:
+			mine = append(mine, obj)
+		case workload.Adopt:
+			err := may()
+			if err == nil {
+				err = c.adopt(ctx, obj)
+			}
+			switch {
+			case err == nil:
+				mine = append(mine, obj)
+			case !apierrors.IsNotFound(err):
+				failed = errors.Join(failed, err)
+			}
+		case workload.Release:
+			failed = errors.Join(failed, c.release(ctx, obj))
+		case workload.NotMine:
+		}
+	}
+	return mine, failed
+}
+
+func (c Claimer[T]) mayAdopt(ctx context.Context) error {
+	fresh, err := c.Fresh(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("can't adopt: %w", err)
+	case fresh.GetUID() != c.Owner.GetUID():
+		return fmt.Errorf("can't adopt: original %s %s/%s is gone: got uid %s, wanted %s",
+			c.OwnerKind.Kind, c.Owner.GetNamespace(), c.Owner.GetName(), fresh.GetUID(), c.Owner.GetUID())
+	case fresh.GetDeletionTimestamp() != nil:
+		return fmt.Errorf("can't adopt: %s/%s has just been deleted at %v", c.Owner.GetNamespace(), c.Owner.GetName(), fresh.GetDeletionTimestamp())
+	}
+	return nil
+}
+
+// adopt makes the owner an object's controller.
+func (c Claimer[T]) adopt(ctx context.Context, obj T) error {
+	meta := map[string]any{
+		"uid": obj.GetUID(), "ownerReferences": []metav1.OwnerReference{*metav1.NewControllerRef(c.Owner, c.OwnerKind)},
+	}
+	if len(c.Finalizers) > 0 {
+		meta["finalizers"] = c.Finalizers
+	}
+	_, err := c.Objects.Strategic(ctx, obj, "", map[string]any{"metadata": meta})
+	return err
+}
+
+// release takes the owner off an object. One that is gone, or another by now, needs none of it.
+func (c Claimer[T]) release(ctx context.Context, obj T) error {
+	err := Disown(ctx, c.Objects, obj, c.Owner.GetUID(), c.Finalizers)
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+		return nil
+	}
+	return err
+}
+
+// Disown takes an owner reference, and finalizers, off an object.
+func Disown[T kinds.Object](ctx context.Context, objects Resource[T], obj T, owner types.UID, finalizers []string) error {
+	meta := map[string]any{
+		"uid": obj.GetUID(), "ownerReferences": []map[string]any{{"$patch": "delete", "uid": owner}},
+	}
+	if len(finalizers) > 0 {
+		meta["$deleteFromPrimitiveList/finalizers"] = finalizers
+	}
+	_, err := objects.Strategic(ctx, obj, "", map[string]any{"metadata": meta})
+	return err
+}

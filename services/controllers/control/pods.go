@@ -1,0 +1,103 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// Pods makes and deletes pods for an owner, and tells of it in the owner's events
+// (RealPodControl).
+type Pods struct {
+	Resource[*corev1.Pod]
+	Events Recorder
+}
+
+// The reasons of a pod's coming and going.
+const (
+	ReasonFailedCreate     = "FailedCreate"
+	ReasonSuccessfulCreate = "SuccessfulCreate"
+	ReasonFailedDelete     = "FailedDelete"
+	ReasonSuccessfulDelete = "SuccessfulDelete"
+)
+
+// Make stores a pod for its owner.
+func (p Pods) Make(ctx context.Context, owner kinds.Object, pod *corev1.Pod) (*corev1.Pod, error) {
+	made, err := p.Create(ctx, pod)
+	switch {
+	case err == nil:
+		p.Events.Event(owner, corev1.EventTypeNormal, ReasonSuccessfulCreate, "Created pod: "+made.Name)
+	case !Closing(err):
+		p.Events.Event(owner, corev1.EventTypeWarning, ReasonFailedCreate, fmt.Sprintf("Error creating: %v", err))
+	}
+	return made, err
+}
+
+// Remove asks for a pod to be deleted for its owner. One that is gone is an error.
+func (p Pods) Remove(ctx context.Context, owner kinds.Object, pod *corev1.Pod) error {
+	err := p.Delete(ctx, pod, metav1.DeleteOptions{})
+	switch {
+	case err == nil:
+		p.Events.Event(owner, corev1.EventTypeNormal, ReasonSuccessfulDelete, "Deleted pod: "+pod.Name)
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
+		return apierrors.NewNotFound(p.Kind().GroupResource(), pod.Name)
+	default:
+		p.Events.Event(owner, corev1.EventTypeWarning, ReasonFailedDelete, fmt.Sprintf("Error deleting: %v", err))
+	}
+	return err
+}
+
+// Closing reports whether err says that the namespace is being deleted, so that nothing can
+// be made in it.
+func Closing(err error) bool { return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) }
+
+// SlowStart calls fn n times, first once, then for twice as many at once each time that all
+// went well, and stops after a batch in which one did not: what refuses the first is not
+// asked a thousand times. It returns how many went well (slowStartBatch).
+func SlowStart(n int, fn func() error) (int, error) {
+	left, good := n, 0
+	for size := min(1, left); size > 0; size = min(2*size, left) {
+		err := AtOnce(size, func(int) error { return fn() }, func() { good++ })
+		if err != nil {
+			return good, err
+		}
+		left -= size
+	}
+	return good, nil
+}
+
+// AtOnce calls fn n times at once, and well after each that returned nil, one at a time. The
+// error is the first that came.
+func AtOnce(n int, fn func(i int) error, well func()) error {
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	for i := range n {
+		all.Go(func() {
+			err := fn(i)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				well()
+			case failed == nil:
+				failed = err
+			}
+		})
+	}
+	all.Wait()
+	return failed
+}
+
+// Gone reports whether err says that an object is not there any more, or is another by now.
+func Gone(err error) bool {
+	var said apierrors.APIStatus
+	return errors.As(err, &said) && (apierrors.IsNotFound(err) || apierrors.IsConflict(err))
+}

@@ -1,0 +1,117 @@
+// Package replicaset keeps as many pods of a template as a ReplicaSet asks for (CTL-30).
+// decide.go says how many are missing and which are too many, and what the status says;
+// controller.go watches, claims, asks it, and acts. ReplicationControllers are the same
+// with other names: package replication runs this one for them.
+package replicaset
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/podfall/podfall/services/controllers/workload"
+)
+
+// Burst is how many pods are made or deleted at most in one go.
+const Burst = 500
+
+// View is what is known of one ReplicaSet.
+type View struct {
+	Set *appsv1.ReplicaSet
+	// Active are its pods that count, Terminating those that are being deleted.
+	Active, Terminating []*corev1.Pod
+	// Stale says that what was asked for last is not in the view yet.
+	Stale bool
+	// Related are all pods of the siblings too, those of the same Deployment; nil is none.
+	Related func() []*corev1.Pod
+}
+
+// Plan is what to do.
+type Plan struct {
+	// Create is how many pods to make, Delete which to delete; never both.
+	Create int
+	Delete []*corev1.Pod
+}
+
+// Decide says what is to be done at now (manageReplicas).
+func Decide(v View, now time.Time) Plan {
+	if v.Stale || v.Set.DeletionTimestamp != nil {
+		return Plan{}
+	}
+	missing := int(Replicas(v.Set)) - len(v.Active)
+	switch {
+	case missing > 0:
+		return Plan{Create: min(missing, Burst)}
+	case missing < 0:
+		var related []*corev1.Pod
+		if v.Related != nil {
+			related = v.Related()
+		}
+		return Plan{Delete: workload.ToDelete(v.Active, related, min(-missing, Burst), now)}
+	}
+	return Plan{}
+}
+
+// Replicas is how many pods are asked for; 1 when nothing is said.
+func Replicas(set *appsv1.ReplicaSet) int32 {
+	if set.Spec.Replicas == nil {
+		return 1
+	}
+	return *set.Spec.Replicas
+}
+
+// Status is what the status says at now; failed is what the plan's carrying out met
+// (calculateStatus).
+func Status(v View, failed error, now time.Time) appsv1.ReplicaSetStatus {
+	status := *v.Set.Status.DeepCopy()
+	status.Replicas, status.FullyLabeledReplicas, status.ReadyReplicas, status.AvailableReplicas = int32(len(v.Active)), 0, 0, 0
+	template := labels.Set(v.Set.Spec.Template.Labels).AsSelectorPreValidated()
+	for _, pod := range v.Active {
+		if template.Matches(labels.Set(pod.Labels)) {
+			status.FullyLabeledReplicas++
+		}
+		if workload.Ready(pod) {
+			status.ReadyReplicas++
+		}
+		if workload.Available(pod, v.Set.Spec.MinReadySeconds, now) {
+			status.AvailableReplicas++
+		}
+	}
+	status.TerminatingReplicas = new(int32(len(v.Terminating)))
+	status.ObservedGeneration = v.Set.Generation
+	status.Conditions = conditions(v, status.Conditions, failed, now)
+	return status
+}
+
+// conditions has the condition ReplicaFailure while there is one.
+func conditions(v View, known []appsv1.ReplicaSetCondition, failed error, now time.Time) []appsv1.ReplicaSetCondition {
+	var kept []appsv1.ReplicaSetCondition
+	for _, condition := range known {
+		if condition.Type != appsv1.ReplicaSetReplicaFailure {
+			kept = append(kept, condition)
+		} else if failed != nil {
+			return known
+		}
+	}
+	diff := len(v.Active) - int(Replicas(v.Set))
+	if failed == nil || diff == 0 {
+		return kept
+	}
+	reason := "FailedDelete"
+	if diff < 0 {
+		reason = "FailedCreate"
+	}
+	return append(kept, appsv1.ReplicaSetCondition{
+		Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue,
+		LastTransitionTime: metav1.Time{Time: now.Truncate(time.Second)}, Reason: reason, Message: failed.Error(),
+	})
+}
+
+// Recheck is how long after now the status changes by waiting: a ready pod becomes
+// available. 0 is never.
+func Recheck(v View, now time.Time) time.Duration {
+	return workload.NextAvailable(v.Active, v.Set.Spec.MinReadySeconds, now)
+}

@@ -1,0 +1,84 @@
+// Package workload has the rules that the controllers of pods share: which pods count,
+// which go first, what a pod of a template looks like, whose a pod is, and what a
+// controller still expects to see. It is pure but for [Expectations], which are a ledger
+// with a lock.
+package workload
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Finished reports whether the pod's phase is terminal.
+func Finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// Active reports whether a pod counts for its workload: it is neither finished nor being
+// deleted (CTL-30, IsPodActive).
+func Active(pod *corev1.Pod) bool { return !Finished(pod) && pod.DeletionTimestamp == nil }
+
+// Terminating reports whether a pod is being deleted and may still run (CTL-30,
+// IsPodTerminating).
+func Terminating(pod *corev1.Pod) bool { return !Finished(pod) && pod.DeletionTimestamp != nil }
+
+// Ready reports whether the pod's condition Ready is true.
+func Ready(pod *corev1.Pod) bool {
+	condition := condition(pod, corev1.PodReady)
+	return condition != nil && condition.Status == corev1.ConditionTrue
+}
+
+// ReadySince is when the pod became ready; the zero time when it is not.
+func ReadySince(pod *corev1.Pod) time.Time {
+	if condition := condition(pod, corev1.PodReady); condition != nil && condition.Status == corev1.ConditionTrue {
+		return condition.LastTransitionTime.Time
+	}
+	return time.Time{}
+}
+
+// AvailableIn is how long it takes at now until a ready pod has been ready for minReady
+// seconds; 0 when it has, and -1 when the pod is not ready.
+func AvailableIn(pod *corev1.Pod, minReady int32, now time.Time) time.Duration {
+	if !Ready(pod) {
+		return -1
+	}
+	if minReady <= 0 {
+		return 0
+	}
+	since := ReadySince(pod)
+	if since.IsZero() {
+		return -1
+	}
+	return max(since.Add(time.Duration(minReady)*time.Second).Sub(now), 0)
+}
+
+// Available reports whether the pod has been ready for minReady seconds (IsPodAvailable).
+func Available(pod *corev1.Pod, minReady int32, now time.Time) bool {
+	return AvailableIn(pod, minReady, now) == 0
+}
+
+// NextAvailable is how long it takes until the next of the ready pods is available; 0 when
+// none will be by waiting.
+func NextAvailable(pods []*corev1.Pod, minReady int32, now time.Time) time.Duration {
+	var next time.Duration
+	for _, pod := range pods {
+		if left := AvailableIn(pod, minReady, now); left > 0 && (next == 0 || left < next) {
+			next = left
+		}
+	}
+	return next
+}
+
+func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == kind {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// Stamp is an instant as the API stores it, in whole seconds.
+func Stamp(at time.Time) metav1.Time { return metav1.Time{Time: at.Truncate(time.Second)} }

@@ -1,0 +1,121 @@
+package workload
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// ToDelete is which n of pods go when there are too many, given all pods that are related,
+// those of siblings too (getPodsToDelete).
+func ToDelete(pods, related []*corev1.Pod, n int, now time.Time) []*corev1.Pod {
+	if n >= len(pods) {
+		return slices.Clone(pods)
+	}
+	if n <= 0 {
+		return nil
+	}
+	onNode := map[string]int{}
+	for _, pod := range related {
+		if Active(pod) {
+			onNode[pod.Spec.NodeName]++
+		}
+	}
+	ranked := slices.Clone(pods)
+	slices.SortStableFunc(ranked, func(a, b *corev1.Pod) int { return before(a, b, onNode, now) })
+	return ranked[:n]
+}
+
+// before is negative when a goes before b (ActivePodsWithRanks): unassigned, pending, not
+// ready, of low deletion cost, crowded on their node, ready lately, restarted often, young.
+func before(a, b *corev1.Pod, onNode map[string]int, now time.Time) int {
+	return cmp.Or(
+		firstIf(a.Spec.NodeName == "", b.Spec.NodeName == ""),
+		cmp.Compare(phaseRank(a), phaseRank(b)),
+		firstIf(!Ready(a), !Ready(b)),
+		cmp.Compare(deletionCost(a), deletionCost(b)),
+		cmp.Compare(onNode[b.Spec.NodeName], onNode[a.Spec.NodeName]),
+		younger(ReadySince(a), ReadySince(b), a, b, now),
+		moreRestarts(a, b),
+		younger(a.CreationTimestamp.Time, b.CreationTimestamp.Time, a, b, now),
+	)
+}
+
+func firstIf(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+func phaseRank(pod *corev1.Pod) int {
+	switch pod.Status.Phase {
+	case corev1.PodPending:
+		return 0
+	case corev1.PodUnknown:
+		return 1
+	case corev1.PodRunning:
+		return 2
+	case corev1.PodSucceeded, corev1.PodFailed:
+	}
+	return 0
+}
+
+// deletionCost is what the pod says that it costs to delete it; 0 when it says nothing that
+// can be read.
+func deletionCost(pod *corev1.Pod) int32 {
+	text := pod.Annotations[corev1.PodDeletionCost]
+	if text == "" || text[0] == '+' || (len(text) > 1 && text[0] == '0') {
+		return 0
+	}
+	cost, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		return 0
+	}
+	return int32(cost)
+}
+
+// younger is negative when a's time is so much later that a goes first. Times are compared
+// by their order of magnitude, so that the UID decides among those of about one age.
+func younger(ta, tb time.Time, a, b *corev1.Pod, now time.Time) int {
+	switch {
+	case ta.Equal(tb):
+		return 0
+	case ta.IsZero():
+		return -1
+	case tb.IsZero():
+		return 1
+	}
+	return cmp.Or(cmp.Compare(magnitude(now.Sub(ta)), magnitude(now.Sub(tb))), cmp.Compare(a.UID, b.UID))
+}
+
+func magnitude(age time.Duration) int {
+	if age <= 0 {
+		return -1
+	}
+	return int(math.Log2(float64(age)))
+}
+
+// moreRestarts is negative when a has a container that restarted more often than any of b;
+// sidecars decide between equals.
+func moreRestarts(a, b *corev1.Pod) int {
+	return cmp.Or(
+		cmp.Compare(mostRestarts(b.Status.ContainerStatuses), mostRestarts(a.Status.ContainerStatuses)),
+		cmp.Compare(mostRestarts(b.Status.InitContainerStatuses), mostRestarts(a.Status.InitContainerStatuses)),
+	)
+}
+
+func mostRestarts(statuses []corev1.ContainerStatus) int32 {
+	var most int32
+	for _, status := range statuses {
+		most = max(most, status.RestartCount)
+	}
+	return most
+}

@@ -1,0 +1,50 @@
+package workload
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/dump"
+	"k8s.io/apimachinery/pkg/util/rand"
+)
+
+// PodOf is a pod of a template, owned by an object of kind gvk (GetPodFromTemplate). Its name
+// is the apiserver's to generate.
+func PodOf(template *corev1.PodTemplateSpec, owner metav1.Object, gvk schema.GroupVersionKind) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: owner.GetNamespace(), GenerateName: Prefix(owner.GetName()),
+			Labels: maps.Clone(template.Labels), Annotations: maps.Clone(template.Annotations),
+			Finalizers:      slices.Clone(template.Finalizers),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, gvk)},
+		},
+		Spec: *template.Spec.DeepCopy(),
+	}
+}
+
+// Prefix is what the names of an owner's pods begin with: its name and a dash, or without
+// one if that would be no name.
+func Prefix(name string) string {
+	if prefix := name + "-"; len(apivalidation.NameIsDNSSubdomain(prefix, true)) == 0 {
+		return prefix
+	}
+	return name
+}
+
+// TemplateHash is the pod-template-hash of a template (ComputeHash); collisions is how often
+// hashes before this one were taken, nil for never.
+func TemplateHash(template *corev1.PodTemplateSpec, collisions *int32) string {
+	sum := fnv.New32a()
+	_, _ = fmt.Fprintf(sum, "%v", dump.ForHash(*template))
+	if collisions != nil {
+		_, _ = sum.Write(binary.LittleEndian.AppendUint32(make([]byte, 0, 8), uint32(*collisions))[:8])
+	}
+	return rand.SafeEncodeString(fmt.Sprint(sum.Sum32()))
+}
