@@ -1,0 +1,33 @@
+package metrics_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podfall/podfall/services/gateway/metrics"
+)
+
+func TestWrite(t *testing.T) {
+	var out strings.Builder
+	requests := metrics.NewFamily(metrics.Counter, "requests_total", "All of them.", "verb", "path")
+	requests.Add(2, "GET", `a"b\c`+"\n")
+	requests.Add(1, "DELETE", "")
+	requests.Add(1, "DELETE", "")
+	requests.Write(&out)
+	took := metrics.NewFamily(metrics.Histogram, "took_seconds", "How long.")
+	took.Observe(20 * time.Millisecond)
+	took.Observe(2 * time.Minute)
+	took.Write(&out)
+	for _, want := range []string{
+		"# HELP requests_total All of them.\n# TYPE requests_total counter\n",
+		`requests_total{verb="DELETE",path=""} 2` + "\n" + `requests_total{verb="GET",path="a\"b\\c\n"} 2` + "\n",
+		"# TYPE took_seconds histogram\n",
+		`took_seconds_bucket{le="0.005"} 0` + "\n" + `took_seconds_bucket{le="0.025"} 1` + "\n",
+		`took_seconds_bucket{le="+Inf"} 2` + "\n" + "took_seconds_sum 120.02\ntook_seconds_count 2\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("want %q in:\n%s", want, out.String())
+		}
+	}
+}
