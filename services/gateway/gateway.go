@@ -89,6 +89,8 @@ func Run(ctx context.Context, cfg Config) error {
 		kinds:     served,
 		discovery: discovery.New(served, cfg.Compat),
 		guard:     guard.New(cfg.Listener.Addr().String(), cfg.Token, openPaths()...),
+		load:      newLoad(defaultLimits()),
+		counts:    newTelemetry(),
 	}
 	if err := g.serve(ctx); err != nil {
 		return fmt.Errorf("gateway: %w", err)
