@@ -6,14 +6,8 @@ import (
 	"strings"
 
 	"github.com/podfall/podfall/services/controllers/control"
-	"github.com/podfall/podfall/services/controllers/garbage"
-	"github.com/podfall/podfall/services/controllers/namespace"
-	"github.com/podfall/podfall/services/controllers/nodelifecycle"
-	"github.com/podfall/podfall/services/controllers/podgc"
 	"github.com/podfall/podfall/services/controllers/replicaset"
 	"github.com/podfall/podfall/services/controllers/replication"
-	"github.com/podfall/podfall/services/controllers/scheduler"
-	"github.com/podfall/podfall/services/controllers/tainteviction"
 )
 
 // row is a controller: its name and its older short name as upstream has them, and how it
@@ -25,18 +19,10 @@ type row struct {
 
 // registry lists the controllers there are.
 func registry() []row {
-	return []row{
+	return append(cluster(), []row{
 		{"replicaset-controller", "replicaset", func(base control.Base) control.Controller { return replicaset.New(base) }},
 		{"replicationcontroller-controller", "replicationcontroller", func(base control.Base) control.Controller { return replication.New(base) }},
-		{"garbage-collector-controller", "garbagecollector", func(base control.Base) control.Controller { return garbage.New(base) }},
-		{"namespace-controller", "namespace", func(base control.Base) control.Controller { return namespace.New(base) }},
-		{"node-lifecycle-controller", "nodelifecycle", func(base control.Base) control.Controller { return nodelifecycle.New(base) }},
-		{"pod-garbage-collector-controller", "podgc", func(base control.Base) control.Controller { return podgc.New(base) }},
-		{"scheduler", "kube-scheduler", func(base control.Base) control.Controller {
-			return scheduler.New(base.API, base.Events("default-scheduler"), base.Log)
-		}},
-		{"taint-eviction-controller", "tainteviction", func(base control.Base) control.Controller { return tainteviction.New(base) }},
-	}
+	}...)
 }
 
 // Names lists the controllers there are, in the order of the alphabet.

@@ -1,0 +1,26 @@
+package controllers
+
+import (
+	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/garbage"
+	"github.com/podfall/podfall/services/controllers/namespace"
+	"github.com/podfall/podfall/services/controllers/nodelifecycle"
+	"github.com/podfall/podfall/services/controllers/podgc"
+	"github.com/podfall/podfall/services/controllers/scheduler"
+	"github.com/podfall/podfall/services/controllers/tainteviction"
+)
+
+// cluster lists the controllers that look after what workloads stand on: nodes, namespaces,
+// volumes, budgets, endpoints and what is left over.
+func cluster() []row {
+	return []row{
+		{"garbage-collector-controller", "garbagecollector", func(base control.Base) control.Controller { return garbage.New(base) }},
+		{"namespace-controller", "namespace", func(base control.Base) control.Controller { return namespace.New(base) }},
+		{"node-lifecycle-controller", "nodelifecycle", func(base control.Base) control.Controller { return nodelifecycle.New(base) }},
+		{"pod-garbage-collector-controller", "podgc", func(base control.Base) control.Controller { return podgc.New(base) }},
+		{"scheduler", "kube-scheduler", func(base control.Base) control.Controller {
+			return scheduler.New(base.API, base.Events("default-scheduler"), base.Log)
+		}},
+		{"taint-eviction-controller", "tainteviction", func(base control.Base) control.Controller { return tainteviction.New(base) }},
+	}
+}

@@ -1,0 +1,371 @@
+package nodelifecycle
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/daemon"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/loop"
+	"github.com/podfall/podfall/services/controllers/podcondition"
+	"github.com/podfall/podfall/services/controllers/view"
+)
+
+const workers = 8
+
+// leases is the namespace of the nodes' leases.
+const leases = "kube-node-lease"
+
+// Controller watches over the nodes.
+type Controller struct {
+	api      control.API
+	clock    clock.Clock
+	recorder control.Recorder
+	log      *slog.Logger
+	copies   copies
+	client   control.Resource[*corev1.Node]
+	// changed are nodes whose conditions may ask for other NoSchedule taints, bound are
+	// pods that have just come to a node.
+	changed *loop.Loop[view.Key]
+	bound   *loop.Loop[view.Key]
+	zones   *Zones
+	// again are nodes of whose pods some were not told that they are not ready.
+	again map[string]bool
+
+	mu     sync.Mutex
+	health map[string]*Health
+}
+
+// copies are what the controller sees.
+type copies struct {
+	nodes  *view.Copy[*corev1.Node]
+	pods   *view.Copy[*corev1.Pod]
+	leases *view.Copy[*coordinationv1.Lease]
+}
+
+// New is a controller that has not begun.
+func New(base control.Base) *Controller {
+	c := &Controller{
+		api: base.API, clock: base.Clock, recorder: base.Events("node-controller"), log: base.Log,
+		copies: copies{
+			nodes:  view.Of[*corev1.Node](base.Views, "nodes"),
+			pods:   view.Of[*corev1.Pod](base.Views, "pods"),
+			leases: view.Of[*coordinationv1.Lease](base.Views, "leases.coordination.k8s.io"),
+		},
+		client: control.Of[*corev1.Node](base.API, "nodes"),
+		zones:  NewZones(), again: map[string]bool{}, health: map[string]*Health{},
+	}
+	view.OnNode(c.copies.pods)
+	config := loop.Config{Clock: base.Clock, Log: base.Log, Workers: workers}
+	c.changed = loop.New(config, c.schedulable)
+	c.bound = loop.New(config, c.arrived)
+	c.copies.nodes.On(func(_, now *corev1.Node) {
+		if now != nil {
+			c.changed.Add(view.KeyOf(now))
+		}
+	})
+	c.copies.pods.On(func(old, now *corev1.Pod) {
+		if now != nil && now.Spec.NodeName != "" && (old == nil || old.Spec.NodeName != now.Spec.NodeName) {
+			c.bound.Add(view.KeyOf(now))
+		}
+	})
+	return c
+}
+
+// Run watches over the nodes until ctx ends.
+func (c *Controller) Run(ctx context.Context) error {
+	return daemon.Run(ctx, c.changed.Run, c.bound.Run, c.monitor)
+}
+
+// monitor looks at all nodes every 5 s, and gives up those whose zone's turn comes in
+// between.
+func (c *Controller) monitor(ctx context.Context) error {
+	ticker := c.clock.Ticker(Default().Period)
+	defer ticker.Stop()
+	for {
+		c.lookAtAll(ctx)
+		for waiting := true; waiting; {
+			turn := c.clock.Timer(c.untilTurn())
+			select {
+			case <-ctx.Done():
+				turn.Stop()
+				return ctx.Err()
+			case <-ticker.C:
+				waiting = false
+			case <-turn.C:
+				c.giveUp(ctx)
+			}
+			turn.Stop()
+		}
+	}
+}
+
+func (c *Controller) untilTurn() time.Duration {
+	next := c.zones.Next()
+	if next.IsZero() {
+		return time.Hour
+	}
+	return max(c.clock.Until(next), 0)
+}
+
+// lookAtAll is one pass over the nodes (monitorNodeHealth).
+func (c *Controller) lookAtAll(ctx context.Context) {
+	nodes := c.copies.nodes.All()
+	c.registered(nodes)
+	census := map[string]Census{}
+	for _, node := range nodes {
+		node, finding, err := c.look(ctx, node)
+		if err != nil {
+			c.log.WarnContext(ctx, "could not say that a node is silent", "node", node.Name, "error", err)
+			continue
+		}
+		if !Excluded(node) {
+			one := census[Zone(node)]
+			if finding.Current == corev1.ConditionTrue {
+				one.Ready++
+			} else {
+				one.NotReady++
+			}
+			census[Zone(node)] = one
+		}
+		if condition(node.Status.Conditions, corev1.NodeReady) != nil {
+			c.judge(ctx, node, finding)
+		}
+	}
+	change := c.zones.Survey(census)
+	if change.Reprieve {
+		for _, node := range nodes {
+			c.zones.Drop(node.Name)
+			c.taint(ctx, node.Name, func(n *corev1.Node) ([]corev1.Taint, bool) { return Evicting(n, corev1.ConditionTrue, c.clock.Now()) })
+		}
+	}
+	if change.Restart {
+		c.restart()
+	}
+	c.giveUp(ctx)
+}
+
+// registered says which nodes have come and gone.
+func (c *Controller) registered(nodes []*corev1.Node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	there := map[string]bool{}
+	for _, node := range nodes {
+		there[node.Name] = true
+		if _, known := c.health[node.Name]; !known {
+			c.health[node.Name] = nil
+			c.recorder.Event(node, corev1.EventTypeNormal, "RegisteredNode",
+				"Node "+node.Name+" event: Registered Node "+node.Name+" in Controller")
+		}
+	}
+	for name := range c.health {
+		if !there[name] {
+			delete(c.health, name)
+			c.zones.Drop(name)
+			c.recorder.Event(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, corev1.EventTypeNormal, "RemovingNode",
+				"Node "+name+" event: Removing Node "+name+" from Controller")
+		}
+	}
+}
+
+// look judges one node, and writes its conditions if it is silent.
+func (c *Controller) look(ctx context.Context, node *corev1.Node) (*corev1.Node, Finding, error) {
+	for attempt := 0; ; attempt++ {
+		finding := Look(c.healthOf(node.Name), node, c.renewed(node.Name), c.clock.Now(), Default())
+		if finding.Conditions == nil {
+			c.setHealth(node.Name, &finding.Health)
+			return node, finding, nil
+		}
+		updated := node.DeepCopy()
+		updated.Status.Conditions = finding.Conditions
+		stored, err := c.client.UpdateStatus(ctx, updated)
+		if err == nil {
+			c.setHealth(node.Name, &finding.Health)
+			return stored, finding, nil
+		}
+		if attempt == 4 {
+			return node, finding, err
+		}
+		fresh, err := c.client.Get(ctx, "", node.Name)
+		if err != nil {
+			return node, finding, err
+		}
+		node = fresh
+	}
+}
+
+func (c *Controller) renewed(node string) time.Time {
+	lease, found := c.copies.leases.Get(view.Key{Namespace: leases, Name: node})
+	if !found || lease.Spec.RenewTime == nil {
+		return time.Time{}
+	}
+	return lease.Spec.RenewTime.Time
+}
+
+func (c *Controller) healthOf(node string) *Health {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.health[node]
+}
+
+func (c *Controller) setHealth(node string, health *Health) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.health[node] = health
+}
+
+// restart counts the silence of every node from now.
+func (c *Controller) restart() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, health := range c.health {
+		if health != nil {
+			renewed := *health
+			renewed.Probe = c.clock.Now()
+			c.health[name] = &renewed
+		}
+	}
+}
+
+// judge queues a node for its NoExecute taint or takes that off, by the status that it had
+// before this look (processTaintBaseEviction), and tells its pods.
+func (c *Controller) judge(ctx context.Context, node *corev1.Node, finding Finding) {
+	evicting := func(n *corev1.Node) ([]corev1.Taint, bool) { return Evicting(n, finding.Observed, c.clock.Now()) }
+	switch {
+	case finding.Observed == corev1.ConditionTrue:
+		c.zones.Drop(node.Name)
+		c.taintIf(ctx, node, evicting)
+	case Evicted(node):
+		c.taintIf(ctx, node, evicting)
+	default:
+		c.zones.Add(Zone(node), node.Name)
+	}
+	switch {
+	case finding.BecameNotReady():
+		c.recorder.Event(node, corev1.EventTypeNormal, "NodeNotReady", "Node "+node.Name+" status is now: NodeNotReady")
+	case !c.again[node.Name] || finding.Observed == corev1.ConditionTrue:
+		delete(c.again, node.Name)
+		return
+	}
+	delete(c.again, node.Name)
+	if err := c.notReady(ctx, view.Bound(c.copies.pods, node.Name)); err != nil {
+		c.log.WarnContext(ctx, "could not mark all pods not ready", "node", node.Name, "error", err)
+		c.again[node.Name] = true
+	}
+}
+
+// giveUp taints the nodes whose turn it is, if they are still not ready
+// (doNoExecuteTaintingPass).
+func (c *Controller) giveUp(ctx context.Context) {
+	for _, name := range c.zones.Take(c.clock.Now()) {
+		c.taint(ctx, name, func(node *corev1.Node) ([]corev1.Taint, bool) {
+			ready := condition(node.Status.Conditions, corev1.NodeReady)
+			if ready == nil || ready.Status == corev1.ConditionTrue {
+				return nil, false
+			}
+			return Evicting(node, ready.Status, c.clock.Now())
+		})
+	}
+}
+
+// schedulable gives a node the NoSchedule taints that its conditions ask for.
+func (c *Controller) schedulable(ctx context.Context, key view.Key) error {
+	node, found := c.copies.nodes.Get(key)
+	if !found {
+		return nil
+	}
+	wanted := func(n *corev1.Node) ([]corev1.Taint, bool) { return Unschedulable(n, c.clock.Now()) }
+	if _, changed := wanted(node); !changed {
+		return nil
+	}
+	return c.write(ctx, key.Name, wanted)
+}
+
+func (c *Controller) taintIf(ctx context.Context, node *corev1.Node, wanted func(*corev1.Node) ([]corev1.Taint, bool)) {
+	if _, changed := wanted(node); changed {
+		c.taint(ctx, node.Name, wanted)
+	}
+}
+
+func (c *Controller) taint(ctx context.Context, node string, wanted func(*corev1.Node) ([]corev1.Taint, bool)) {
+	if err := c.write(ctx, node, wanted); err != nil && ctx.Err() == nil {
+		c.log.WarnContext(ctx, "could not taint a node", "node", node, "error", err)
+	}
+}
+
+// write changes the taints of a node as it is now; it tries again when another was quicker.
+func (c *Controller) write(ctx context.Context, name string, wanted func(*corev1.Node) ([]corev1.Taint, bool)) error {
+	var err error
+	for range 5 {
+		var node *corev1.Node
+		if node, err = c.client.Get(ctx, "", name); apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		taints, changed := wanted(node)
+		if !changed {
+			return nil
+		}
+		var value any
+		if len(taints) > 0 {
+			value = taints
+		}
+		_, err = c.client.Merge(ctx, node, map[string]any{
+			"metadata": map[string]any{"resourceVersion": node.ResourceVersion}, "spec": map[string]any{"taints": value},
+		})
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	return err
+}
+
+// arrived tells a pod that its node is not ready, if it came to such a one (processPod).
+func (c *Controller) arrived(ctx context.Context, key view.Key) error {
+	pod, found := c.copies.pods.Get(key)
+	if !found {
+		return nil
+	}
+	health := c.healthOf(pod.Spec.NodeName)
+	if health == nil || health.Ready == nil || health.Ready.Status == corev1.ConditionTrue {
+		return nil
+	}
+	return c.notReady(ctx, []*corev1.Pod{pod})
+}
+
+// notReady takes the pods' readiness away (CTL-02).
+func (c *Controller) notReady(ctx context.Context, pods []*corev1.Pod) error {
+	var failed []error
+	for _, pod := range pods {
+		wanted := NotReady(pod)
+		if wanted == nil {
+			continue
+		}
+		patch, err := podcondition.Patch(pod, "", wanted, c.clock.Now())
+		if err == nil {
+			target := podapi.Target{Kind: c.copies.pods.Kind(), Namespace: pod.Namespace, Name: pod.Name, Subresource: "status"}
+			_, err = c.api.Patch(ctx, target, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+		}
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			failed = append(failed, err)
+		default:
+			c.recorder.Event(pod, corev1.EventTypeWarning, "NodeNotReady", "Node is not ready")
+		}
+	}
+	return errors.Join(failed...)
+}

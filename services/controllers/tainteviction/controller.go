@@ -1,0 +1,196 @@
+package tainteviction
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/loop"
+	"github.com/podfall/podfall/services/controllers/podcondition"
+	"github.com/podfall/podfall/services/controllers/view"
+)
+
+const (
+	workers = 8
+	// A deletion is tried so often, with this pause.
+	tries = 5
+	pause = 10 * time.Millisecond
+)
+
+// Controller keeps the times at which pods are to be deleted.
+type Controller struct {
+	api      control.API
+	clock    clock.Clock
+	recorder control.Recorder
+	log      *slog.Logger
+	pods     *view.Copy[*corev1.Pod]
+	nodes    *view.Copy[*corev1.Node]
+	loop     *loop.Loop[view.Key]
+
+	mu    sync.Mutex
+	plans map[view.Key]plan
+}
+
+// plan is when a pod is to be deleted; done when it was asked for.
+type plan struct {
+	uid  types.UID
+	at   time.Time
+	done bool
+}
+
+// New is a controller that has not begun.
+func New(base control.Base) *Controller {
+	c := &Controller{
+		api: base.API, clock: base.Clock, recorder: base.Events("taint-eviction-controller"), log: base.Log,
+		pods:  view.Of[*corev1.Pod](base.Views, "pods"),
+		nodes: view.Of[*corev1.Node](base.Views, "nodes"),
+		plans: map[view.Key]plan{},
+	}
+	view.OnNode(c.pods)
+	c.loop = loop.New(loop.Config{Clock: base.Clock, Log: base.Log, Workers: workers}, c.sync)
+	c.pods.On(c.podChanged)
+	c.nodes.On(c.nodeChanged)
+	return c
+}
+
+// Run evicts until ctx ends.
+func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
+
+func (c *Controller) podChanged(old, now *corev1.Pod) {
+	switch {
+	case now == nil:
+		c.loop.Add(view.KeyOf(old))
+	case old == nil || old.Spec.NodeName != now.Spec.NodeName ||
+		!equality.Semantic.DeepEqual(old.Spec.Tolerations, now.Spec.Tolerations):
+		c.loop.Add(view.KeyOf(now))
+	}
+}
+
+func (c *Controller) nodeChanged(old, now *corev1.Node) {
+	if now == nil {
+		return
+	}
+	var before []corev1.Taint
+	if old != nil {
+		before = NoExecute(old.Spec.Taints)
+	}
+	if slices.EqualFunc(before, NoExecute(now.Spec.Taints), func(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value }) {
+		return
+	}
+	for _, pod := range view.Bound(c.pods, now.Name) {
+		c.loop.Add(view.KeyOf(pod))
+	}
+}
+
+// sync decides about one pod, and deletes it when its time has come.
+func (c *Controller) sync(ctx context.Context, key view.Key) error {
+	now := c.clock.Now()
+	pod, there := c.pods.Get(key)
+	if !there {
+		c.set(key, plan{})
+		return nil
+	}
+	known := c.plan(key, pod.UID)
+	node, found := c.nodes.Get(view.Key{Name: pod.Spec.NodeName})
+	if !found {
+		return nil
+	}
+	switch decision := Decide(pod.Spec.Tolerations, node.Spec.Taints, known.at, now); decision.Outcome {
+	case Cancel:
+		c.cancel(pod, known)
+		c.set(key, plan{})
+		return nil
+	case Schedule:
+		if known.done {
+			return nil
+		}
+		if known.at.After(now) {
+			c.cancel(pod, known)
+		}
+		known = plan{uid: pod.UID, at: decision.At}
+		c.set(key, known)
+	case Keep:
+	}
+	if known.done {
+		return nil
+	}
+	if wait := known.at.Sub(now); wait > 0 {
+		c.loop.AddAfter(key, wait)
+		return nil
+	}
+	known.done = true
+	c.set(key, known)
+	c.evict(ctx, pod)
+	return nil
+}
+
+// plan is what is planned for this very pod.
+func (c *Controller) plan(key view.Key, uid types.UID) plan {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.plans[key]; known.uid == uid {
+		return known
+	}
+	return plan{}
+}
+
+func (c *Controller) set(key view.Key, next plan) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if next == (plan{}) {
+		delete(c.plans, key)
+		return
+	}
+	c.plans[key] = next
+}
+
+// cancel says that a deletion that was planned does not come.
+func (c *Controller) cancel(pod *corev1.Pod, known plan) {
+	if !known.at.IsZero() && !known.done {
+		c.recorder.Event(pod, corev1.EventTypeNormal, "TaintManagerEviction", "Cancelling deletion of Pod "+pod.Namespace+"/"+pod.Name)
+	}
+}
+
+// evict marks the pod as disrupted and asks for it to go, as anybody would (CTL-06).
+func (c *Controller) evict(ctx context.Context, pod *corev1.Pod) {
+	c.recorder.Event(pod, corev1.EventTypeNormal, "TaintManagerEviction", "Marking for deletion Pod "+pod.Namespace+"/"+pod.Name)
+	var err error
+	for range tries {
+		if err = c.remove(ctx, pod); err == nil || apierrors.IsNotFound(err) {
+			return
+		}
+		if c.clock.Sleep(ctx, pause) != nil {
+			return
+		}
+	}
+	c.log.WarnContext(ctx, "could not evict a pod", "pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID, "error", err)
+}
+
+func (c *Controller) remove(ctx context.Context, pod *corev1.Pod) error {
+	target := podapi.Target{Kind: c.pods.Kind(), Namespace: pod.Namespace, Name: pod.Name}
+	disrupted := podcondition.Disruption("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
+	patch, err := podcondition.Patch(pod, "", &disrupted, c.clock.Now())
+	if err != nil {
+		return err
+	}
+	if patch != nil {
+		status := target
+		status.Subresource = "status"
+		if _, err := c.api.Patch(ctx, status, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			return err
+		}
+	}
+	_, err = c.api.Delete(ctx, target, metav1.DeleteOptions{})
+	return err
+}
