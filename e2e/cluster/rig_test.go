@@ -1,0 +1,215 @@
+// Package cluster tells what the controllers of a cluster do together when something of it
+// goes: a node, a namespace, an owner. Time is virtual, and exact.
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/podfall/podfall/e2e/stage"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// rig is a cluster and a person before it.
+type rig struct {
+	*testing.T
+	*stage.Cluster
+	began    time.Time
+	watchers sync.WaitGroup
+
+	mu   sync.Mutex
+	seen []string
+}
+
+// play runs a test before a cluster with these controllers.
+func play(t *testing.T, cfg stage.Config, test func(*rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{T: t, Cluster: stage.New(t, cfg)}
+		t.Cleanup(r.watchers.Wait)
+		test(r)
+	})
+}
+
+func (r *rig) target(what string) podapi.Target {
+	r.Helper()
+	resource, path, _ := strings.Cut(what, " ")
+	resource, sub, _ := strings.Cut(resource, "/")
+	kind, ok := kinds.ByResource(resource)
+	if !ok {
+		r.Fatalf("no kind %s", resource)
+	}
+	target := podapi.Target{Kind: kind, Subresource: sub, Name: path}
+	if kind.Namespaced {
+		target.Namespace = "default"
+		if namespace, name, found := strings.Cut(path, "/"); found {
+			target.Namespace, target.Name = namespace, name
+		}
+	}
+	return target
+}
+
+// create stores an object of a kind: create("pods", pod).
+func (r *rig) create(what string, obj kinds.Object) kinds.Object {
+	r.Helper()
+	target := r.target(what)
+	if target.Kind.Namespaced && obj.GetNamespace() != "" {
+		target.Namespace = obj.GetNamespace()
+	}
+	stored, err := r.API().Create(r.Context(), target, obj, metav1.CreateOptions{})
+	if err != nil {
+		r.Fatalf("create %s %s: %v", what, obj.GetName(), err)
+	}
+	return stored
+}
+
+// get reads an object: get[*corev1.Pod](r, "pods web"); nil when there is none.
+func get[T kinds.Object](r *rig, what string) T {
+	r.Helper()
+	var none T
+	obj, err := r.API().Get(r.Context(), r.target(what), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return none
+	}
+	typed, ok := obj.(T)
+	if err != nil || !ok {
+		r.Fatalf("get %s: %T %v", what, obj, err)
+	}
+	return typed
+}
+
+// list counts the objects of a kind in a namespace: list("pods shop/").
+func (r *rig) list(what string) []kinds.Object {
+	r.Helper()
+	page, err := r.API().List(r.Context(), r.target(what), metav1.ListOptions{})
+	if err != nil {
+		r.Fatalf("list %s: %v", what, err)
+	}
+	return page.Items
+}
+
+func (r *rig) patch(what string, change any) {
+	r.Helper()
+	data, err := json.Marshal(change)
+	if err == nil {
+		_, err = r.API().Patch(r.Context(), r.target(what), types.MergePatchType, data, metav1.PatchOptions{})
+	}
+	if err != nil {
+		r.Fatalf("patch %s: %v", what, err)
+	}
+}
+
+func (r *rig) delete(what string, options metav1.DeleteOptions) {
+	r.Helper()
+	if _, err := r.API().Delete(r.Context(), r.target(what), options); err != nil {
+		r.Fatalf("delete %s: %v", what, err)
+	}
+}
+
+// until waits for a condition, and says after how long it was so.
+func (r *rig) until(what string, limit time.Duration, holds func() bool) time.Duration {
+	r.Helper()
+	began := time.Now()
+	for time.Since(began) < limit {
+		if r.Settle(); holds() {
+			return time.Since(began)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	r.Fatalf("not after %v: %s", limit, what)
+	return 0
+}
+
+// clock makes this instant the zero of what is noted from now on.
+func (r *rig) clock() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.began, r.seen = time.Now(), nil
+}
+
+func (r *rig) note(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := time.Since(r.began).Round(100 * time.Millisecond)
+	if line := fmt.Sprintf("%-7s", at) + " " + fmt.Sprintf(format, args...); !slices.Contains(r.seen, line) {
+		r.seen = append(r.seen, line)
+	}
+}
+
+// watch notes what tell says of each change of a kind; an empty text is not noted.
+func (r *rig) watch(resource string, tell func(kinds.Object, watch.EventType) string) {
+	r.Helper()
+	target := r.target(resource + " /")
+	target.Namespace, target.Name = "", ""
+	list, err := r.API().List(r.Context(), target, metav1.ListOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	stream, err := r.API().Watch(r.Context(), target, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(stream.Stop)
+	r.watchers.Go(func() {
+		last := map[types.UID]string{}
+		for event := range stream.ResultChan() {
+			obj, ok := event.Object.(kinds.Object)
+			if !ok || event.Type == watch.Bookmark {
+				continue
+			}
+			if text := tell(obj, event.Type); text != "" && last[obj.GetUID()] != text {
+				last[obj.GetUID()] = text
+				r.note("%s", text)
+			}
+		}
+	})
+}
+
+// events notes the events about objects whose reasons are wanted.
+func (r *rig) events(reasons ...string) {
+	r.watch("events", func(obj kinds.Object, kind watch.EventType) string {
+		event, ok := obj.(*corev1.Event)
+		if !ok || kind == watch.Deleted || !slices.Contains(reasons, event.Reason) {
+			return ""
+		}
+		return fmt.Sprintf("event %s %s/%s %s: %s (%s)", event.Type, event.InvolvedObject.Kind, event.InvolvedObject.Name,
+			event.Reason, event.Message, event.Source.Component)
+	})
+}
+
+// told compares what was noted since the clock was set.
+func (r *rig) told(want ...string) {
+	r.Helper()
+	r.Settle()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if got, wanted := strings.Join(r.seen, "\n"), strings.Join(want, "\n"); got != wanted {
+		r.Errorf("noted\n%s\nwant\n%s", got, wanted)
+	}
+	r.seen = nil
+}
+
+// pod is a pod that ends 2 s after SIGTERM, on a node unless that is empty.
+func pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}}},
+	}
+	for _, c := range change {
+		c(p)
+	}
+	return p
+}
