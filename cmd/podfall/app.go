@@ -54,7 +54,7 @@ func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 	default:
 		return nil, err
 	}
-	commands := []*cli.Command{upCommand(layout), downCommand(layout), statusCommand(layout), superviseCommand(layout)}
+	commands := []*cli.Command{upCommand(layout), downCommand(layout), statusCommand(layout), kubeconfigCommand(layout), superviseCommand(layout)}
 	return &cli.App{
 		Name: "podfall", Usage: "a Kubernetes pod-deletion emulator", Version: version,
 		Flags: []cli.Flag{&cli.StringFlag{

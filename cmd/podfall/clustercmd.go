@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/proto"
 	network "github.com/podfall/podfall/services/bus"
+	"github.com/podfall/podfall/services/controllers"
 )
 
 // admin is who people at the command line are.
@@ -38,6 +40,8 @@ func upCommand(layout cluster.Layout) *cli.Command {
 			&cli.StringFlag{Name: "compat", Value: proto.DefaultRelease, Usage: "the `RELEASE` to imitate: v1.37 or v1.22"},
 			&cli.StringFlag{Name: "timing", Value: "default", Usage: "the kubelets' ticks: default (upstream's) or fastest"},
 			&cli.StringSliceFlag{Name: "kubelet-arg", Usage: "give every kubelet this `ARGUMENT`, such as --relist-period=100ms"},
+			&cli.StringSliceFlag{Name: "controllers", Usage: "the `CONTROLLERS` to run: * for all, a name, or -name for all but that one"},
+			&cli.IntFlag{Name: "port", Usage: "the `PORT` of the Kubernetes API; 0 means a free one, the same after a restart"},
 			&cli.StringSliceFlag{Name: "bus", Usage: "use the NATS server at this `URL` instead of an own one"},
 			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "return when the cluster is ready"},
 		},
@@ -46,19 +50,22 @@ func upCommand(layout cluster.Layout) *cli.Command {
 			if err != nil {
 				return err
 			}
-			if _, err := layout.Create(asked, makeKeys); err != nil {
+			options, err := layout.Create(asked, makeKeys)
+			if err != nil {
 				return err
 			}
 			say := progress(c.App.ErrWriter)
-			ready := func() { announce(c, layout) }
 			if c.Bool("detach") {
 				if err := layout.Detach(c.Context, say); err != nil {
 					return err
 				}
-				ready()
-				return nil
+				return announce(c, layout, options)
 			}
-			return supervise(c.Context, layout, say, ready)
+			return supervise(c.Context, layout, say, func() {
+				if err := announce(c, layout, options); err != nil {
+					say(err.Error())
+				}
+			})
 		},
 	}
 }
@@ -68,7 +75,13 @@ func asked(c *cli.Context) (cluster.Options, error) {
 	options := cluster.Options{
 		Name: c.String("name"), Speed: c.Float64("speed"), Origin: clock.Clock{}.Now(),
 		Compat: c.String("compat"), Timing: c.String("timing"), ExternalBus: c.StringSlice("bus"),
-		KubeletArguments: c.StringSlice("kubelet-arg"),
+		KubeletArguments: c.StringSlice("kubelet-arg"), Controllers: c.StringSlice("controllers"), Port: c.Int("port"),
+	}
+	if options.Port < 0 || options.Port > 65535 {
+		return options, usage("--port %d: want 0 to 65535", options.Port)
+	}
+	if _, err := controllers.Select(options.Controllers); err != nil {
+		return options, usage("--%v", err)
 	}
 	if nodes := c.Int("nodes"); nodes < 1 || nodes > 200 {
 		return options, usage("--nodes %d: want 1 to 200", nodes)
@@ -88,15 +101,18 @@ func asked(c *cli.Context) (cluster.Options, error) {
 	return options, nil
 }
 
-// makeKeys makes one key for each identity of the cluster, and two for each node bus.
+// makeKeys makes one key for each identity of the cluster, two for each node bus, and the
+// gateway's secrets.
 func makeKeys(layout cluster.Layout, options cluster.Options) error {
 	for _, node := range options.Nodes {
 		if _, err := bus.WriteCredentials(layout.NodeKeys(node), proto.Kubelet, proto.Runtime); err != nil {
 			return err
 		}
 	}
-	_, err := bus.WriteCredentials(layout.Keys(), network.Identities(options.Nodes)...)
-	return err
+	if _, err := bus.WriteCredentials(layout.Keys(), network.Identities(options.Nodes)...); err != nil {
+		return err
+	}
+	return layout.MakeDoor(clock.Clock{}.Now()) // clients compare certificates with the wall
 }
 
 // superviseCommand is what up --detach leaves behind.
@@ -145,9 +161,14 @@ func progress(out io.Writer) func(string) {
 	}
 }
 
-func announce(c *cli.Context, layout cluster.Layout) {
-	fmt.Fprintln(c.App.ErrWriter, "the cluster is ready; podfall finds it here, or with:")
-	fmt.Fprintf(c.App.Writer, "export PODFALL_DATA=%s\n", layout.Root)
+// announce says how to find the cluster, which is ready.
+func announce(c *cli.Context, layout cluster.Layout, options cluster.Options) error {
+	if err := layout.WriteKubeconfig(options); err != nil {
+		return fmt.Errorf("write kubeconfig: %w", err)
+	}
+	fmt.Fprintln(c.App.ErrWriter, "the cluster is ready; podfall finds it here, and kubectl too, with:")
+	fmt.Fprintf(c.App.Writer, "export PODFALL_DATA=%s\nexport KUBECONFIG=%s\n", layout.Root, layout.Kubeconfig())
+	return nil
 }
 
 func downCommand(layout cluster.Layout) *cli.Command {
@@ -198,13 +219,13 @@ func statusCommand(layout cluster.Layout) *cli.Command {
 
 func printStatus(out io.Writer, processes []cluster.Process) error {
 	table := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
-	fmt.Fprintln(table, "PROCESS\tSTATE\tPID")
+	fmt.Fprintln(table, "PROCESS\tSTATE\tPID\tADDRESS")
 	for _, process := range processes {
 		pid := "<none>"
 		if process.PID != 0 {
 			pid = strconv.Itoa(process.PID)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", process.Name, process.State, pid)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", process.Name, process.State, pid, cmp.Or(process.Address, "<none>"))
 	}
 	return table.Flush()
 }

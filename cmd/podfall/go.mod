@@ -21,6 +21,7 @@ require (
 	github.com/podfall/podfall/services/bus v0.0.0-00010101000000-000000000000
 	github.com/podfall/podfall/services/client v0.0.0-00010101000000-000000000000
 	github.com/podfall/podfall/services/controllers v0.0.0-00010101000000-000000000000
+	github.com/podfall/podfall/services/gateway v0.0.0-00010101000000-000000000000
 	github.com/podfall/podfall/services/kubelet v0.0.0-00010101000000-000000000000
 	github.com/podfall/podfall/services/runtime v0.0.0-00010101000000-000000000000
 	github.com/urfave/cli/v2 v2.27.7
@@ -52,6 +53,7 @@ require (
 	github.com/google/gnostic-models v0.7.0 // indirect
 	github.com/google/go-tpm v0.9.8 // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/liggitt/tabwriter v0.0.0-20181228230101-89fcab3d43de // indirect
@@ -80,6 +82,7 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
+	k8s.io/apiextensions-apiserver v0.37.2 // indirect
 	k8s.io/cli-runtime v0.37.2 // indirect
 	k8s.io/client-go v0.37.2 // indirect
 	k8s.io/component-helpers v0.37.2 // indirect

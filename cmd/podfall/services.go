@@ -33,7 +33,7 @@ import (
 
 // serviceCommands are the processes of a cluster.
 func serviceCommands() []*cli.Command {
-	return []*cli.Command{busCommand(), apiserverCommand(), controllersCommand(), kubeletCommand(), runtimeCommand()}
+	return []*cli.Command{busCommand(), apiserverCommand(), controllersCommand(), gatewayCommand(), kubeletCommand(), runtimeCommand()}
 }
 
 // self is what every service knows of itself.
@@ -144,7 +144,7 @@ func busCommand() *cli.Command {
 			keysFlag(),
 			&cli.StringSliceFlag{Name: "node", Usage: "make a link for the node of this `NAME`"},
 			&cli.StringFlag{Name: "addresses", Usage: "the `FILE` to write addresses to; if it exists, listen there again"},
-			&cli.StringFlag{Name: "listen", Value: "127.0.0.1", Usage: "the `ADDRESS` to listen on"},
+			&cli.StringFlag{Name: "listen", Value: loopback, Usage: "the `ADDRESS` to listen on"},
 			&cli.StringSliceFlag{Name: "bus", Usage: "lead the links to the NATS server at this `URL` instead of an own hub"},
 		),
 		Action: func(c *cli.Context) error {
@@ -340,7 +340,7 @@ func runtimeCommand() *cli.Command {
 			nodeFlag(),
 			&cli.StringFlag{Name: "node-keys", Usage: "the `DIRECTORY` of the seeds of the private bus; none for an open one"},
 			&cli.StringFlag{Name: "address", Usage: "the `FILE` to write the private bus's URL to; if it exists, listen there again"},
-			&cli.StringFlag{Name: "listen", Value: "127.0.0.1", Usage: "the `ADDRESS` of the private bus"},
+			&cli.StringFlag{Name: "listen", Value: loopback, Usage: "the `ADDRESS` of the private bus"},
 			&cli.StringFlag{Name: "data", Required: true, Usage: "the `DIRECTORY` of the runtime's records"},
 			&cli.StringFlag{Name: "pod-cidr", Usage: "what sandboxes get addresses from, such as 10.244.0.0/24"},
 		),
@@ -363,40 +363,48 @@ func runtimeCommand() *cli.Command {
 				return runtime.Run(ctx, runtime.Config{
 					Bus: conn, DataDir: c.String("data"), Clock: s.clock, Log: s.log, Boot: s.boot,
 					PodCIDR: c.String("pod-cidr"),
-					Ready:   func() { _ = told(nodeBusAddress{URL: server.URL()}) },
+					Ready:   func() { _ = told(urlAddress{URL: server.URL()}) },
 				})
 			})
 		},
 	}
 }
 
-// nodeBusAddress is what the runtime tells: where its kubelet finds it.
-type nodeBusAddress struct {
+// urlAddress is what a runtime tells, where its kubelet finds it, and what the gateway
+// tells.
+type urlAddress struct {
 	URL string `json:"url"`
 }
 
 // startNodeBus starts the bus that stands where a node has its CRI socket, at the port
 // it had before, if it had one.
 func startNodeBus(c *cli.Context, s self) (*bus.Server, error) {
-	var former nodeBusAddress
-	if err := readAddresses(c.String("address"), &former); err != nil {
+	port, err := formerPort(c.String("address"))
+	if err != nil {
 		return nil, err
 	}
-	cfg := bus.ServerConfig{Host: c.String("listen"), Log: s.log}
-	if former.URL != "" {
-		at, err := url.Parse(former.URL)
-		if err == nil {
-			cfg.Port, err = strconv.Atoi(at.Port())
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", c.String("address"), err)
-		}
-	}
+	cfg := bus.ServerConfig{Host: c.String("listen"), Port: port, Log: s.log}
 	if keys := c.String("node-keys"); keys != "" {
-		var err error
 		if cfg.Users, err = bus.LoadUsers(keys); err != nil {
 			return nil, err
 		}
 	}
 	return bus.StartServer(c.Context, cfg)
+}
+
+// formerPort is the port that a file of an earlier run names; 0 without one.
+func formerPort(path string) (int, error) {
+	var former urlAddress
+	if err := readAddresses(path, &former); err != nil || former.URL == "" {
+		return 0, err
+	}
+	at, err := url.Parse(former.URL)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", path, err)
+	}
+	port, err := strconv.Atoi(at.Port())
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", path, err)
+	}
+	return port, nil
 }

@@ -4,8 +4,8 @@
 //
 // # Order
 //
-// The bus comes first, then the apiserver and the runtimes, then the controllers and
-// the kubelets. A process is ready when it says so on the pipe it was given.
+// The bus comes first, then the apiserver and the runtimes, then the controllers, the
+// gateway and the kubelets. A process is ready when it says so on the pipe it was given.
 //
 // # Endings
 //
@@ -33,6 +33,8 @@ import (
 //	keys/                 one nkey seed per identity, 0600
 //	run/                  process records, addresses and the supervisor's lock
 //	log/<process>.log     what each process wrote
+//	kubeconfig            how kubectl finds the gateway, 0600
+//	gateway/              the gateway's authority, certificate and token, 0600
 //	apiserver/            the cluster's objects
 //	nodes/<node>/         kubelet/ and runtime/ of a node
 type Layout struct{ Root string }
@@ -40,10 +42,15 @@ type Layout struct{ Root string }
 // Keys is the directory of the cluster's seeds.
 func (l Layout) Keys() string { return filepath.Join(l.Root, "keys") }
 
+// Kubeconfig is the file with which kubectl finds the cluster.
+func (l Layout) Kubeconfig() string { return filepath.Join(l.Root, "kubeconfig") }
+
 func (l Layout) options() string         { return filepath.Join(l.Root, "cluster.json") }
 func (l Layout) run() string             { return filepath.Join(l.Root, "run") }
 func (l Layout) logs() string            { return filepath.Join(l.Root, "log") }
 func (l Layout) apiserver() string       { return filepath.Join(l.Root, "apiserver") }
+func (l Layout) door() string            { return filepath.Join(l.Root, "gateway") }
+func (l Layout) gatewayAddress() string  { return filepath.Join(l.run(), "gateway.json") }
 func (l Layout) lock() string            { return filepath.Join(l.run(), "supervisor.lock") }
 func (l Layout) busAddresses() string    { return filepath.Join(l.run(), "bus.json") }
 func (l Layout) node(name string) string { return filepath.Join(l.Root, "nodes", name) }
@@ -71,6 +78,11 @@ type Options struct {
 	Timing string `json:"timing"`
 	// KubeletArguments go to every kubelet as they are.
 	KubeletArguments []string `json:"kubeletArguments,omitempty"`
+	// Controllers says which controllers run, as upstream's --controllers; none means
+	// all.
+	Controllers []string `json:"controllers,omitempty"`
+	// Port is the gateway's; 0 means a free one, which it then keeps.
+	Port int `json:"port,omitempty"`
 	// ExternalBus lists the URLs of a NATS server to use instead of an own hub.
 	ExternalBus []string `json:"externalBus,omitempty"`
 }
@@ -134,4 +146,13 @@ func (l Layout) Addresses() (bus.Addresses, error) {
 	var addresses bus.Addresses
 	err := readJSON(l.busAddresses(), &addresses)
 	return addresses, err
+}
+
+// readURL reads the file in which a process tells its one URL.
+func readURL(path string) (string, error) {
+	var address struct {
+		URL string `json:"url"`
+	}
+	err := readJSON(path, &address)
+	return address.URL, err
 }

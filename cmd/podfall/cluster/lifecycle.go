@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -51,10 +52,22 @@ func (o Options) differs(asked Options) string {
 		return "set of kubelet arguments"
 	case o.Timing != asked.Timing:
 		return fmt.Sprintf("timing (%s, not %s)", o.Timing, asked.Timing)
+	case asked.Port != 0 && o.Port != asked.Port:
+		return fmt.Sprintf("port (%s, not %d)", o.port(), asked.Port)
+	case len(asked.Controllers) > 0 && !slices.Equal(o.Controllers, asked.Controllers):
+		return "set of controllers"
 	case len(asked.ExternalBus) > 0 && !slices.Equal(o.ExternalBus, asked.ExternalBus):
 		return fmt.Sprintf("bus (%s, not %s)", o.bus(), asked.bus())
 	}
 	return ""
+}
+
+// port names the gateway's.
+func (o Options) port() string {
+	if o.Port == 0 {
+		return "a free one"
+	}
+	return strconv.Itoa(o.Port)
 }
 
 // bus names the NATS server in use.
@@ -217,7 +230,7 @@ func (l Layout) Purge() error {
 	if err != nil {
 		return err
 	}
-	ours := " cluster.json keys run log apiserver nodes "
+	ours := " cluster.json kubeconfig keys run log apiserver gateway nodes "
 	for _, entry := range entries {
 		if !strings.Contains(ours, " "+entry.Name()+" ") {
 			return fmt.Errorf("%s holds %s, which podfall did not make: nothing was removed", l.Root, entry.Name())
@@ -231,6 +244,8 @@ type Process struct {
 	Name  string `json:"name"`
 	PID   int    `json:"pid,omitempty"`
 	State string `json:"state"`
+	// Address is where it listens, if it runs and others are to find it.
+	Address string `json:"address,omitempty"`
 }
 
 // Status lists the processes that the cluster should have, and whether they run.
@@ -250,10 +265,33 @@ func (l Layout) Status(options Options) ([]Process, error) {
 		process := Process{Name: name, State: "stopped"}
 		if record, known := byName[name]; known && record.Alive() {
 			process.PID, process.State = record.PID, "running"
+			process.Address = l.address(name)
 		} else if known {
 			process.State = "ended"
 		}
 		processes = append(processes, process)
 	}
 	return processes, nil
+}
+
+// address is where a process has told that it listens; empty for one that has not.
+func (l Layout) address(name string) string {
+	if name == "bus" {
+		at, err := l.Addresses()
+		if err != nil {
+			return ""
+		}
+		return strings.Join(at.Hub, ",")
+	}
+	path := l.gatewayAddress()
+	if node, ok := strings.CutPrefix(name, "runtime/"); ok {
+		path = l.runtimeAddress(node)
+	} else if name != "gateway" {
+		return ""
+	}
+	url, err := readURL(path)
+	if err != nil {
+		return "" // it has not told yet
+	}
+	return url
 }

@@ -12,7 +12,7 @@ import (
 
 // Member is one process of a cluster.
 type Member struct {
-	// Name is "bus", "apiserver", "controllers", "kubelet/<node>" or "runtime/<node>".
+	// Name is "bus", "apiserver", "controllers", "gateway", "kubelet/<node>" or "runtime/<node>".
 	Name string
 	// Node is set for the two processes that a node has.
 	Node string
@@ -44,7 +44,7 @@ type Addresses struct {
 func Plan(layout Layout, options Options) [][]Member {
 	first := []Member{network(layout, options)}
 	second := []Member{apiserver(layout, options)}
-	third := []Member{controllers(layout, options)}
+	third := []Member{controllers(layout, options), gateway(layout, options)}
 	for i, node := range options.Nodes {
 		second = append(second, runtime(layout, options, node, i))
 		third = append(third, kubelet(layout, options, node))
@@ -73,9 +73,22 @@ func apiserver(layout Layout, options Options) Member {
 }
 
 func controllers(layout Layout, options Options) Member {
+	var chosen []string
+	if len(options.Controllers) > 0 {
+		chosen = []string{"--controllers=" + strings.Join(options.Controllers, ",")}
+	}
 	return Member{Name: "controllers", Arguments: func(at Addresses) []string {
 		return append([]string{
 			"controllers", "--bus", strings.Join(at.Bus.Hub, ","), "--keys", layout.Keys(), "--compat", options.Compat,
+		}, append(timeArguments(options), chosen...)...)
+	}}
+}
+
+func gateway(layout Layout, options Options) Member {
+	return Member{Name: "gateway", Arguments: func(at Addresses) []string {
+		return append([]string{
+			"gateway", "--bus", strings.Join(at.Bus.Hub, ","), "--keys", layout.Keys(), "--compat", options.Compat,
+			"--secrets", layout.door(), "--address", layout.gatewayAddress(), "--port", strconv.Itoa(options.Port),
 		}, timeArguments(options)...)
 	}}
 }

@@ -153,13 +153,11 @@ func (l Layout) readAddresses(stage []Member, at *Addresses) error {
 				return err
 			}
 		case strings.HasPrefix(member.Name, "runtime/"):
-			var address struct {
-				URL string `json:"url"`
-			}
-			if err := readJSON(l.runtimeAddress(member.Node), &address); err != nil {
+			url, err := readURL(l.runtimeAddress(member.Node))
+			if err != nil {
 				return err
 			}
-			at.Runtimes[member.Node] = address.URL
+			at.Runtimes[member.Node] = url
 		}
 	}
 	return nil
