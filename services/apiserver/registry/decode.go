@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"sigs.k8s.io/yaml"
 
 	"github.com/podfall/podfall/proto/kinds"
 )
@@ -32,8 +33,8 @@ const (
 
 // DecodeBody reads an object of kind from a request's body, in any version that is served,
 // into the preferred one. The strings are warnings for the sender. The error is a 400, a
-// 413 for a body above [MaxBody], or a 415 for a content type that is neither JSON nor
-// Kubernetes' protobuf.
+// 413 for a body above [MaxBody], or a 415 for a content type that is neither JSON
+// nor YAML nor Kubernetes' protobuf.
 func DecodeBody(
 	kind kinds.Kind, contentType string, body []byte, fieldValidation FieldValidation,
 ) (kinds.Object, []string, error) {
@@ -103,10 +104,17 @@ func decoderFor(contentType string, body []byte, fieldValidation FieldValidation
 		}
 		return json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme,
 			json.SerializerOptions{Strict: fieldValidation != metav1.FieldValidationIgnore}), nil
+	case runtime.ContentTypeYAML:
+		// What is no YAML is the decoder's to say.
+		if document, err := yaml.YAMLToJSON(body); err == nil && checkDepth(document) != nil {
+			return nil, apierrors.NewBadRequest(errTooDeep.Error())
+		}
+		return json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme,
+			json.SerializerOptions{Yaml: true, Strict: fieldValidation != metav1.FieldValidationIgnore}), nil
 	case kinds.ContentTypeProtobuf:
 		return protobuf.NewSerializer(scheme, scheme), nil
 	}
-	return nil, unsupported(kinds.ContentTypeJSON, kinds.ContentTypeProtobuf)
+	return nil, unsupported(kinds.ContentTypeJSON, runtime.ContentTypeYAML, kinds.ContentTypeProtobuf)
 }
 
 // undecodable words what is wrong with a body as upstream does.

@@ -71,7 +71,7 @@ func TestDecodeBodyRefuses(t *testing.T) {
 		{"too large", asJSON, strings.Repeat(" ", registry.MaxBody+1), 413, "limit is 3145728"},
 		{
 			"another content type", "application/xml", "<Pod/>", 415, "the body of the request was in an unknown format - " +
-				"accepted media types include: application/json, application/vnd.kubernetes.protobuf",
+				"accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
 		},
 		{"no protobuf", asProto, "Pod", 400, "the object provided is unrecognized (must be of type Pod)"},
 		{"damaged protobuf", asProto, "k8s\x00\x0a\x09\x0a\x02v1\x12\x03Pod\x12\x02\x0a\xff", 400, `Pod in version "v1" cannot be handled as a Pod`},
