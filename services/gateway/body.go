@@ -12,7 +12,6 @@ import (
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/yaml"
 )
 
 // maxBody is the greatest size of a request's body in bytes.
@@ -46,8 +45,7 @@ func mediaOf(r *http.Request) (string, error) {
 	return media, nil
 }
 
-// objectBody is the object that a request carries, still encoded, in one of the two
-// encodings of the bus.
+// objectBody is the object that a request carries, still encoded.
 func objectBody(r *http.Request) (media string, body []byte, err error) {
 	if media, err = mediaOf(r); err != nil {
 		return "", nil, err
@@ -55,13 +53,8 @@ func objectBody(r *http.Request) (media string, body []byte, err error) {
 	if media != mediaJSON && media != mediaYAML && media != mediaProtobuf {
 		return "", nil, unsupported(mediaJSON, mediaYAML, mediaProtobuf)
 	}
-	if body, err = readBody(r); err != nil || media != mediaYAML {
-		return media, body, err
-	}
-	if body, err = yaml.YAMLToJSON(body); err != nil {
-		return "", nil, apierrors.NewBadRequest(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "))
-	}
-	return mediaJSON, body, nil
+	body, err = readBody(r)
+	return media, body, err
 }
 
 func unsupported(accepted ...string) error {

@@ -97,7 +97,7 @@ func decoded(r *http.Request, kind schema.GroupVersionKind) (runtime.Object, err
 		}
 	} else {
 		scheme := kinds.Scheme()
-		serializer := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{})
+		serializer := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{Yaml: media == mediaYAML})
 		wanted := kind
 		obj, gvk, err = serializer.Decode(body, &wanted, nil)
 	}
