@@ -1819,6 +1819,212 @@ func (x *ExecSyncResponse) GetExitCode() int32 {
 	return 0
 }
 
+// ReachRequest asks a container over its network on behalf of a kubelet, for a hook or a
+// probe. It is podfall's own: a real kubelet dials the pod's address itself, which a
+// scripted container does not have.
+type ReachRequest struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	ContainerId string                 `protobuf:"bytes,1,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
+	// scheme is http, https, grpc (its health service) or tcp.
+	Scheme string `protobuf:"bytes,2,opt,name=scheme,proto3" json:"scheme,omitempty"`
+	// host is empty for the pod's own address.
+	Host string `protobuf:"bytes,3,opt,name=host,proto3" json:"host,omitempty"`
+	Port int32  `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`
+	// path of http and https, query included; service of grpc.
+	Path          string    `protobuf:"bytes,5,opt,name=path,proto3" json:"path,omitempty"`
+	Service       string    `protobuf:"bytes,6,opt,name=service,proto3" json:"service,omitempty"`
+	Headers       []*Header `protobuf:"bytes,7,rep,name=headers,proto3" json:"headers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReachRequest) Reset() {
+	*x = ReachRequest{}
+	mi := &file_runtime_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReachRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReachRequest) ProtoMessage() {}
+
+func (x *ReachRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_runtime_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReachRequest.ProtoReflect.Descriptor instead.
+func (*ReachRequest) Descriptor() ([]byte, []int) {
+	return file_runtime_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ReachRequest) GetContainerId() string {
+	if x != nil {
+		return x.ContainerId
+	}
+	return ""
+}
+
+func (x *ReachRequest) GetScheme() string {
+	if x != nil {
+		return x.Scheme
+	}
+	return ""
+}
+
+func (x *ReachRequest) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *ReachRequest) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *ReachRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ReachRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *ReachRequest) GetHeaders() []*Header {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+type Header struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Header) Reset() {
+	*x = Header{}
+	mi := &file_runtime_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Header) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Header) ProtoMessage() {}
+
+func (x *Header) ProtoReflect() protoreflect.Message {
+	mi := &file_runtime_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Header.ProtoReflect.Descriptor instead.
+func (*Header) Descriptor() ([]byte, []int) {
+	return file_runtime_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Header) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Header) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+// ReachResponse is the answer; that there was none is an error of the call.
+type ReachResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// code is the status code of HTTP, or the serving status of gRPC (1 is SERVING); 0 for
+	// tcp.
+	Code int32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
+	// body is how an HTTP answer begins, 10 KiB at most.
+	Body          []byte `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReachResponse) Reset() {
+	*x = ReachResponse{}
+	mi := &file_runtime_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReachResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReachResponse) ProtoMessage() {}
+
+func (x *ReachResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_runtime_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReachResponse.ProtoReflect.Descriptor instead.
+func (*ReachResponse) Descriptor() ([]byte, []int) {
+	return file_runtime_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ReachResponse) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *ReachResponse) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
 type ContainerLogsRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	ContainerId string                 `protobuf:"bytes,1,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
@@ -1832,7 +2038,7 @@ type ContainerLogsRequest struct {
 
 func (x *ContainerLogsRequest) Reset() {
 	*x = ContainerLogsRequest{}
-	mi := &file_runtime_proto_msgTypes[29]
+	mi := &file_runtime_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1844,7 +2050,7 @@ func (x *ContainerLogsRequest) String() string {
 func (*ContainerLogsRequest) ProtoMessage() {}
 
 func (x *ContainerLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[29]
+	mi := &file_runtime_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1857,7 +2063,7 @@ func (x *ContainerLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerLogsRequest.ProtoReflect.Descriptor instead.
 func (*ContainerLogsRequest) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{29}
+	return file_runtime_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ContainerLogsRequest) GetContainerId() string {
@@ -1897,7 +2103,7 @@ type ContainerLogsResponse struct {
 
 func (x *ContainerLogsResponse) Reset() {
 	*x = ContainerLogsResponse{}
-	mi := &file_runtime_proto_msgTypes[30]
+	mi := &file_runtime_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1909,7 +2115,7 @@ func (x *ContainerLogsResponse) String() string {
 func (*ContainerLogsResponse) ProtoMessage() {}
 
 func (x *ContainerLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[30]
+	mi := &file_runtime_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1922,7 +2128,7 @@ func (x *ContainerLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerLogsResponse.ProtoReflect.Descriptor instead.
 func (*ContainerLogsResponse) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{30}
+	return file_runtime_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ContainerLogsResponse) GetLog() []byte {
@@ -2084,7 +2290,21 @@ const file_runtime_proto_rawDesc = "" +
 	"\x10ExecSyncResponse\x12\x16\n" +
 	"\x06stdout\x18\x01 \x01(\fR\x06stdout\x12\x16\n" +
 	"\x06stderr\x18\x02 \x01(\fR\x06stderr\x12\x1b\n" +
-	"\texit_code\x18\x03 \x01(\x05R\bexitCode\"\xa0\x01\n" +
+	"\texit_code\x18\x03 \x01(\x05R\bexitCode\"\xcd\x01\n" +
+	"\fReachRequest\x12!\n" +
+	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12\x16\n" +
+	"\x06scheme\x18\x02 \x01(\tR\x06scheme\x12\x12\n" +
+	"\x04host\x18\x03 \x01(\tR\x04host\x12\x12\n" +
+	"\x04port\x18\x04 \x01(\x05R\x04port\x12\x12\n" +
+	"\x04path\x18\x05 \x01(\tR\x04path\x12\x18\n" +
+	"\aservice\x18\x06 \x01(\tR\aservice\x12,\n" +
+	"\aheaders\x18\a \x03(\v2\x12.podfall.v1.HeaderR\aheaders\"2\n" +
+	"\x06Header\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"7\n" +
+	"\rReachResponse\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x12\n" +
+	"\x04body\x18\x02 \x01(\fR\x04body\"\xa0\x01\n" +
 	"\x14ContainerLogsRequest\x12!\n" +
 	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12\x1d\n" +
 	"\n" +
@@ -2117,7 +2337,7 @@ func file_runtime_proto_rawDescGZIP() []byte {
 }
 
 var file_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_runtime_proto_goTypes = []any{
 	(SandboxState)(0),                // 0: podfall.v1.SandboxState
 	(ContainerState)(0),              // 1: podfall.v1.ContainerState
@@ -2150,41 +2370,45 @@ var file_runtime_proto_goTypes = []any{
 	(*ListContainersResponse)(nil),   // 28: podfall.v1.ListContainersResponse
 	(*ExecSyncRequest)(nil),          // 29: podfall.v1.ExecSyncRequest
 	(*ExecSyncResponse)(nil),         // 30: podfall.v1.ExecSyncResponse
-	(*ContainerLogsRequest)(nil),     // 31: podfall.v1.ContainerLogsRequest
-	(*ContainerLogsResponse)(nil),    // 32: podfall.v1.ContainerLogsResponse
-	nil,                              // 33: podfall.v1.Sandbox.LabelsEntry
-	nil,                              // 34: podfall.v1.Sandbox.AnnotationsEntry
-	nil,                              // 35: podfall.v1.Container.LabelsEntry
-	nil,                              // 36: podfall.v1.Container.AnnotationsEntry
-	nil,                              // 37: podfall.v1.RunPodSandboxRequest.LabelsEntry
-	nil,                              // 38: podfall.v1.RunPodSandboxRequest.AnnotationsEntry
-	nil,                              // 39: podfall.v1.CreateContainerRequest.EnvEntry
-	nil,                              // 40: podfall.v1.CreateContainerRequest.LabelsEntry
-	nil,                              // 41: podfall.v1.CreateContainerRequest.AnnotationsEntry
+	(*ReachRequest)(nil),             // 31: podfall.v1.ReachRequest
+	(*Header)(nil),                   // 32: podfall.v1.Header
+	(*ReachResponse)(nil),            // 33: podfall.v1.ReachResponse
+	(*ContainerLogsRequest)(nil),     // 34: podfall.v1.ContainerLogsRequest
+	(*ContainerLogsResponse)(nil),    // 35: podfall.v1.ContainerLogsResponse
+	nil,                              // 36: podfall.v1.Sandbox.LabelsEntry
+	nil,                              // 37: podfall.v1.Sandbox.AnnotationsEntry
+	nil,                              // 38: podfall.v1.Container.LabelsEntry
+	nil,                              // 39: podfall.v1.Container.AnnotationsEntry
+	nil,                              // 40: podfall.v1.RunPodSandboxRequest.LabelsEntry
+	nil,                              // 41: podfall.v1.RunPodSandboxRequest.AnnotationsEntry
+	nil,                              // 42: podfall.v1.CreateContainerRequest.EnvEntry
+	nil,                              // 43: podfall.v1.CreateContainerRequest.LabelsEntry
+	nil,                              // 44: podfall.v1.CreateContainerRequest.AnnotationsEntry
 }
 var file_runtime_proto_depIdxs = []int32{
 	0,  // 0: podfall.v1.Sandbox.state:type_name -> podfall.v1.SandboxState
-	33, // 1: podfall.v1.Sandbox.labels:type_name -> podfall.v1.Sandbox.LabelsEntry
-	34, // 2: podfall.v1.Sandbox.annotations:type_name -> podfall.v1.Sandbox.AnnotationsEntry
+	36, // 1: podfall.v1.Sandbox.labels:type_name -> podfall.v1.Sandbox.LabelsEntry
+	37, // 2: podfall.v1.Sandbox.annotations:type_name -> podfall.v1.Sandbox.AnnotationsEntry
 	1,  // 3: podfall.v1.Container.state:type_name -> podfall.v1.ContainerState
-	35, // 4: podfall.v1.Container.labels:type_name -> podfall.v1.Container.LabelsEntry
-	36, // 5: podfall.v1.Container.annotations:type_name -> podfall.v1.Container.AnnotationsEntry
-	37, // 6: podfall.v1.RunPodSandboxRequest.labels:type_name -> podfall.v1.RunPodSandboxRequest.LabelsEntry
-	38, // 7: podfall.v1.RunPodSandboxRequest.annotations:type_name -> podfall.v1.RunPodSandboxRequest.AnnotationsEntry
+	38, // 4: podfall.v1.Container.labels:type_name -> podfall.v1.Container.LabelsEntry
+	39, // 5: podfall.v1.Container.annotations:type_name -> podfall.v1.Container.AnnotationsEntry
+	40, // 6: podfall.v1.RunPodSandboxRequest.labels:type_name -> podfall.v1.RunPodSandboxRequest.LabelsEntry
+	41, // 7: podfall.v1.RunPodSandboxRequest.annotations:type_name -> podfall.v1.RunPodSandboxRequest.AnnotationsEntry
 	4,  // 8: podfall.v1.RunPodSandboxResponse.sandbox:type_name -> podfall.v1.Sandbox
 	4,  // 9: podfall.v1.PodSandboxStatusResponse.sandbox:type_name -> podfall.v1.Sandbox
 	4,  // 10: podfall.v1.ListPodSandboxResponse.sandboxes:type_name -> podfall.v1.Sandbox
-	39, // 11: podfall.v1.CreateContainerRequest.env:type_name -> podfall.v1.CreateContainerRequest.EnvEntry
+	42, // 11: podfall.v1.CreateContainerRequest.env:type_name -> podfall.v1.CreateContainerRequest.EnvEntry
 	16, // 12: podfall.v1.CreateContainerRequest.mounts:type_name -> podfall.v1.Mount
-	40, // 13: podfall.v1.CreateContainerRequest.labels:type_name -> podfall.v1.CreateContainerRequest.LabelsEntry
-	41, // 14: podfall.v1.CreateContainerRequest.annotations:type_name -> podfall.v1.CreateContainerRequest.AnnotationsEntry
+	43, // 13: podfall.v1.CreateContainerRequest.labels:type_name -> podfall.v1.CreateContainerRequest.LabelsEntry
+	44, // 14: podfall.v1.CreateContainerRequest.annotations:type_name -> podfall.v1.CreateContainerRequest.AnnotationsEntry
 	5,  // 15: podfall.v1.ContainerStatusResponse.container:type_name -> podfall.v1.Container
 	5,  // 16: podfall.v1.ListContainersResponse.containers:type_name -> podfall.v1.Container
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	32, // 17: podfall.v1.ReachRequest.headers:type_name -> podfall.v1.Header
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_runtime_proto_init() }
@@ -2198,7 +2422,7 @@ func file_runtime_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_runtime_proto_rawDesc), len(file_runtime_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   40,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -115,6 +115,15 @@ func (c *Client) ExecSync(ctx context.Context, req *proto.ExecSyncRequest) (*pro
 	return &answer, nil
 }
 
+// Reach implements [Tasks].
+func (c *Client) Reach(ctx context.Context, req *proto.ReachRequest) (*proto.ReachResponse, error) {
+	var answer proto.ReachResponse
+	if err := c.call(ctx, reach, req, &answer); err != nil {
+		return nil, err
+	}
+	return &answer, nil
+}
+
 // ContainerLogs implements [Tasks].
 func (c *Client) ContainerLogs(ctx context.Context, req *proto.ContainerLogsRequest) ([]byte, error) {
 	var answer proto.ContainerLogsResponse

@@ -68,6 +68,10 @@ func (f fake) ExecSync(ctx context.Context, q *proto.ExecSyncRequest) (*proto.Ex
 	return &proto.ExecSyncResponse{ExitCode: 3}, f.do(ctx, fmt.Sprint("ExecSync ", q.Command))
 }
 
+func (f fake) Reach(ctx context.Context, q *proto.ReachRequest) (*proto.ReachResponse, error) {
+	return &proto.ReachResponse{Code: 204}, f.do(ctx, fmt.Sprint("Reach ", q.Scheme, " ", q.Port))
+}
+
 func (f fake) ContainerLogs(ctx context.Context, q *proto.ContainerLogsRequest) ([]byte, error) {
 	return []byte("a line\n"), f.do(ctx, "ContainerLogs "+q.ContainerId)
 }

@@ -23,6 +23,7 @@ const (
 	containerStatus  = "ContainerStatus"
 	listContainers   = "ListContainers"
 	execSync         = "ExecSync"
+	reach            = "Reach"
 	containerLogs    = "ContainerLogs"
 
 	// cancel is no method: it is published, not asked, and names a call to end.
@@ -91,6 +92,9 @@ func methods() map[string]method {
 		}),
 		execSync: row(executing, func(ctx context.Context, rt Runtime, q *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error) {
 			return rt.ExecSync(ctx, q)
+		}),
+		reach: row(usual, func(ctx context.Context, rt Runtime, q *proto.ReachRequest) (*proto.ReachResponse, error) {
+			return rt.Reach(ctx, q)
 		}),
 		containerLogs: row(usual, func(ctx context.Context, rt Runtime, q *proto.ContainerLogsRequest) (*proto.ContainerLogsResponse, error) {
 			log, err := rt.ContainerLogs(ctx, q)

@@ -73,6 +73,9 @@ type Tasks interface {
 	// ExecSync runs a command in a running container and returns what it wrote. A
 	// timeout of 0 seconds means none.
 	ExecSync(ctx context.Context, req *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error)
+	// Reach asks a running container over its network, as a kubelet's hooks and probes do.
+	// An error means that there was no answer.
+	Reach(ctx context.Context, req *proto.ReachRequest) (*proto.ReachResponse, error)
 	// ContainerLogs is what a container has written, as far as it is kept.
 	ContainerLogs(ctx context.Context, req *proto.ContainerLogsRequest) ([]byte, error)
 }

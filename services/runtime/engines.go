@@ -107,6 +107,15 @@ func (e *engines) Exec(ctx context.Context, req *proto.ExecSyncRequest) (*proto.
 	return one.Exec(ctx, req)
 }
 
+// Reach implements [engine.Engine].
+func (e *engines) Reach(ctx context.Context, req *proto.ReachRequest) (*proto.ReachResponse, error) {
+	one, err := e.of(req.ContainerId)
+	if err != nil {
+		return nil, err
+	}
+	return one.Reach(ctx, req)
+}
+
 // Logs implements [engine.Engine].
 func (e *engines) Logs(ctx context.Context, req *proto.ContainerLogsRequest) ([]byte, error) {
 	one, err := e.of(req.ContainerId)

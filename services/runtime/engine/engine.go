@@ -16,7 +16,7 @@
 //
 // # Blocking
 //
-// No method but Run and Exec waits for a process. Run reports from one goroutine, and
+// No method but Run, Exec and Reach waits for a process. Run reports from one goroutine, and
 // holds no lock while it does: a report may call the engine.
 //
 // # Restart
@@ -49,12 +49,19 @@ type Engine interface {
 	// at. It is no error when the process has exited, or the container been removed.
 	// What comes of it is reported.
 	Signal(ctx context.Context, id, signal string, at time.Time) error
-	// Exec runs a command inside a running container, and waits for it.
-	Exec(ctx context.Context, req *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error)
-	// Logs is what the container has written.
-	Logs(ctx context.Context, req *proto.ContainerLogsRequest) ([]byte, error)
 	// Remove forgets the container, its process and its logs. It may be called again.
 	Remove(ctx context.Context, id string)
+	Inside
+}
+
+// Inside is what can be asked of a container that runs; its logs also later.
+type Inside interface {
+	// Exec runs a command inside the container, and waits for it.
+	Exec(ctx context.Context, req *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error)
+	// Reach asks the container over its network, and waits for the answer.
+	Reach(ctx context.Context, req *proto.ReachRequest) (*proto.ReachResponse, error)
+	// Logs is what the container has written.
+	Logs(ctx context.Context, req *proto.ContainerLogsRequest) ([]byte, error)
 }
 
 // Report is told of a container's new status.

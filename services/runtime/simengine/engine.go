@@ -203,16 +203,6 @@ func (e *Engine) stir() {
 	}
 }
 
-// Exec implements [engine.Engine]: every command succeeds and writes nothing.
-func (e *Engine) Exec(_ context.Context, req *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if _, ok := e.containers[req.ContainerId]; !ok {
-		return nil, notLoaded(req.ContainerId)
-	}
-	return &proto.ExecSyncResponse{}, nil
-}
-
 // Logs implements [engine.Engine]. What a scripted container has written follows from
 // its script too, so that nothing is kept: a line when it starts, when it gets the stop
 // signal and when it exits.

@@ -20,6 +20,10 @@ import (
 //	fails to start              ... and then fails
 //	survives KILL [for D]       SIGKILL does nothing, or ends it only D later
 //	stop hangs                  no signal reaches it, and a stop never returns
+//	exec exits N [after D]      how every command inside it ends, hooks and probes too
+//	exec hangs                  no command inside it ends
+//	answers after D             before that nothing answers on its ports
+//	stops answering after D     from then on nothing does
 //
 // What a script does not say of the stop signal is as in the default script:
 // on TERM exits 0 after 1s.
@@ -87,13 +91,30 @@ func (p *parser) read() (reason string) {
 		if len(p.words) == 0 {
 			return p.once("KILL", "")
 		}
-		return p.once("KILL", p.positive(p.duration("for", &p.script.KillTakes)))
+		return p.once("KILL", p.positive("for", &p.script.KillTakes))
 	case p.take("stop", "hangs"):
 		p.script.StopHangs = true
 		return p.once("stop", p.end())
 	}
+	return p.inside()
+}
+
+// inside reads a clause about what is asked of the container while it runs.
+func (p *parser) inside() (reason string) {
+	switch {
+	case p.take("exec", "exits"):
+		return p.once("exec", p.exit(&p.script.Exec))
+	case p.take("exec", "hangs"):
+		p.script.ExecHangs = true
+		return p.once("exec", p.end())
+	case p.take("answers"):
+		return p.once("when it answers", p.duration("after", &p.script.AnswersAfter))
+	case p.take("stops", "answering"):
+		return p.once("when it stops answering", p.positive("after", &p.script.AnswersUntil))
+	}
 	return "want on TERM exits N after D, ignores TERM, exits N after D, OOM after D, starts after D, " +
-		"fails to start, survives KILL for D, or stop hangs"
+		"fails to start, survives KILL for D, stop hangs, exec exits N after D, exec hangs, answers after D, " +
+		"or stops answering after D"
 }
 
 // take reads the words if they come next.
@@ -153,9 +174,10 @@ func (p *parser) duration(word string, d *time.Duration) (reason string) {
 	return p.end()
 }
 
-// positive passes on reason, and otherwise refuses a kill that takes no time.
-func (p *parser) positive(reason string) string {
-	if reason == "" && p.script.KillTakes == 0 {
+// positive reads a duration as duration does, and refuses none at all.
+func (p *parser) positive(word string, into *time.Duration) (reason string) {
+	reason = p.duration(word, into)
+	if reason == "" && *into == 0 {
 		return "duration \"0s\": want a longer one"
 	}
 	return reason

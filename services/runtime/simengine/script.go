@@ -24,6 +24,21 @@ type Script struct {
 	KillTakes    time.Duration
 	// StopHangs means that no signal reaches it: the call never returns.
 	StopHangs bool
+	// Exec is how every command inside it ends; ExecHangs means that none does.
+	Exec      Exit
+	ExecHangs bool
+	// AnswersAfter and AnswersUntil bound when it answers over its network, counted from
+	// when it began to run; an AnswersUntil of 0 means always.
+	AnswersAfter, AnswersUntil time.Duration
+}
+
+// Answers reports whether the container answers at now over its network, if it began to
+// run at began.
+func (s Script) Answers(began, now time.Time) bool {
+	if now.Before(began.Add(s.AnswersAfter)) {
+		return false
+	}
+	return s.AnswersUntil == 0 || now.Before(began.Add(s.AnswersUntil))
 }
 
 // Exit is an end of a scripted container.

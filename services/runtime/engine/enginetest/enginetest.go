@@ -61,6 +61,7 @@ func Run(t *testing.T, build func(t *testing.T) engine.Engine) {
 		"removing is idempotent and ends everything": removing,
 		"one container's end is no other's":          apart,
 		"exec runs in a running container":           exec,
+		"what is not loaded is not reached":          reach,
 		"logs are kept until the container goes":     logs,
 		"Run ends with its context":                  runEnds,
 	} {
@@ -328,6 +329,12 @@ func exec(t *testing.T, s *stage) {
 	s.await("a", exited)
 	if _, err := s.Exec(t.Context(), &proto.ExecSyncRequest{ContainerId: "never was"}); err == nil {
 		t.Error("a container that never was runs a command")
+	}
+}
+
+func reach(t *testing.T, s *stage) {
+	if _, err := s.Reach(t.Context(), &proto.ReachRequest{ContainerId: "never was", Scheme: "tcp", Port: 1}); err == nil {
+		t.Error("a container that never was answers")
 	}
 }
 

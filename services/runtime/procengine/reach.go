@@ -1,0 +1,97 @@
+package procengine
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/podfall/podfall/proto"
+)
+
+// maxBody is how much of an answer is read (upstream's maxRespBodyLength).
+const maxBody = 10 << 10
+
+// Reach implements [engine.Engine]. The programs are on this machine: they are asked on
+// loopback, and nothing else is, whatever host a manifest names.
+func (e *Engine) Reach(ctx context.Context, req *proto.ReachRequest) (*proto.ReachResponse, error) {
+	e.mu.Lock()
+	_, ok := e.containers[req.ContainerId]
+	e.mu.Unlock()
+	if !ok {
+		return nil, notLoaded(req.ContainerId)
+	}
+	address, err := loopback(req.Host, req.Port)
+	if err != nil {
+		return nil, err
+	}
+	switch req.Scheme {
+	case "tcp":
+		return reachTCP(ctx, address)
+	case "http", "https":
+		return reachHTTP(ctx, address, req)
+	}
+	return nil, fmt.Errorf("scheme %q: want http, https or tcp", req.Scheme)
+}
+
+func loopback(host string, port int32) (string, error) {
+	if host == "" || host == "localhost" {
+		host = "127.0.0.1"
+	}
+	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
+		return "", fmt.Errorf("host %q: want an address of loopback, or none for the pod's own", host)
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(port))), nil
+}
+
+func reachTCP(ctx context.Context, address string) (*proto.ReachResponse, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return &proto.ReachResponse{}, conn.Close()
+}
+
+// reachHTTP follows no redirect to another host, and trusts any certificate, as a kubelet
+// does.
+func reachHTTP(ctx context.Context, address string, req *proto.ReachRequest) (*proto.ReachResponse, error) {
+	target, err := url.Parse(req.Path)
+	if err != nil {
+		return nil, fmt.Errorf("path: %w", err)
+	}
+	target.Scheme, target.Host = req.Scheme, address
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	for _, header := range req.Headers {
+		request.Header.Add(header.Name, header.Value)
+		if http.CanonicalHeaderKey(header.Name) == "Host" {
+			request.Host = header.Value
+		}
+	}
+	client := http.Client{
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // upstream's rule for hooks and probes
+		},
+		CheckRedirect: func(next *http.Request, _ []*http.Request) error {
+			if next.URL.Host != address {
+				return http.ErrUseLastResponse
+			}
+			return nil
+		},
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, _ := io.ReadAll(io.LimitReader(answer.Body, maxBody)) // its beginning is enough
+	return &proto.ReachResponse{Code: int32(answer.StatusCode), Body: body}, nil
+}

@@ -1,0 +1,77 @@
+package runtime
+
+import (
+	"context"
+	"time"
+
+	"github.com/podfall/podfall/proto"
+)
+
+// ExecSync implements runtimeapi.Tasks.
+func (s *service) ExecSync(ctx context.Context, req *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error) {
+	if err := s.runs("exec in", req.ContainerId); err != nil {
+		return nil, err
+	}
+	if limit := req.TimeoutSeconds; limit > 0 {
+		var stop context.CancelFunc
+		ctx, stop = s.clock.Timeout(ctx, time.Duration(min(limit, longestWait))*time.Second)
+		defer stop()
+	}
+	answer, err := s.engines.Exec(ctx, req)
+	if err != nil {
+		return nil, wrap(err, "failed to exec in container %q", req.ContainerId)
+	}
+	return answer, nil
+}
+
+// Reach implements runtimeapi.Tasks.
+func (s *service) Reach(ctx context.Context, req *proto.ReachRequest) (*proto.ReachResponse, error) {
+	if err := s.runs("reach", req.ContainerId); err != nil {
+		return nil, err
+	}
+	answer, err := s.engines.Reach(ctx, req)
+	if err != nil {
+		return nil, wrap(err, "container %q", req.ContainerId)
+	}
+	return answer, nil
+}
+
+// runs refuses what can only be done with a container that runs.
+func (s *service) runs(what, id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, ok := s.containers[id]
+	switch {
+	case !ok:
+		return notFound("container", id)
+	case c.status.State != proto.ContainerState_CONTAINER_STATE_RUNNING:
+		return refuse(proto.CodeUnknown, "failed to %s container %q: it is not running", what, id)
+	}
+	return nil
+}
+
+// ContainerLogs implements runtimeapi.Tasks.
+func (s *service) ContainerLogs(ctx context.Context, req *proto.ContainerLogsRequest) ([]byte, error) {
+	s.mu.Lock()
+	_, ok := s.containers[req.ContainerId]
+	s.mu.Unlock()
+	if !ok {
+		return nil, notFound("container", req.ContainerId)
+	}
+	log, err := s.engines.Logs(ctx, req)
+	if err != nil {
+		return nil, wrap(err, "failed to read the logs of container %q", req.ContainerId)
+	}
+	return log, nil
+}
+
+// stateName is a state as a runtime's errors spell it.
+func stateName(state proto.ContainerState) string { return state.String() }
+
+// nano is at in ns since 1970; 0 for the zero time.
+func nano(at time.Time) int64 {
+	if at.IsZero() {
+		return 0
+	}
+	return at.UnixNano()
+}
