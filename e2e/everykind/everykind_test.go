@@ -3,6 +3,7 @@
 package everykind
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -160,9 +161,10 @@ func (l life) build() kinds.Object {
 	if l.kind.Namespaced {
 		obj.SetNamespace("default")
 	}
+	if err := json.Unmarshal([]byte(least(l.kind.GroupResource().String())), obj); err != nil {
+		l.t.Fatal(err)
+	}
 	switch typed := obj.(type) {
-	case *corev1.Pod:
-		typed.Spec.Containers = []corev1.Container{{Name: "c", Image: "i:1"}}
 	case *corev1.Event:
 		typed.InvolvedObject = corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "p"}
 	case *eventsv1.Event:
@@ -171,4 +173,38 @@ func (l life) build() kinds.Object {
 		typed.Action, typed.Reason, typed.Type = "Did", "Done", corev1.EventTypeNormal
 	}
 	return obj
+}
+
+// least is what an object needs besides its name to be valid, as JSON; most kinds need
+// nothing.
+func least(resource string) string {
+	const containers = `"containers":[{"name":"c","image":"i:1"}]`
+	const labels = `{"app":"x"}`
+	const template = `"template":{"metadata":{"labels":` + labels + `},"spec":{` + containers + `}}`
+	const workload = `{"spec":{"selector":{"matchLabels":` + labels + `},` + template + `}}`
+	const job = `"spec":{"template":{"spec":{"restartPolicy":"Never",` + containers + `}}}`
+	const storage = `"accessModes":["ReadWriteOnce"],`
+	switch resource {
+	case "pods":
+		return `{"spec":{` + containers + `}}`
+	case "deployments.apps", "replicasets.apps", "statefulsets.apps", "daemonsets.apps":
+		return workload
+	case "replicationcontrollers":
+		return `{"spec":{` + template + `}}`
+	case "jobs.batch":
+		return `{` + job + `}`
+	case "cronjobs.batch":
+		return `{"spec":{"schedule":"* * * * *","jobTemplate":{` + job + `}}}`
+	case "services":
+		return `{"spec":{"ports":[{"port":80}]}}`
+	case "endpointslices.discovery.k8s.io":
+		return `{"addressType":"IPv4"}`
+	case "persistentvolumes":
+		return `{"spec":{` + storage + `"capacity":{"storage":"1Gi"},"hostPath":{"path":"/a"}}}`
+	case "persistentvolumeclaims":
+		return `{"spec":{` + storage + `"resources":{"requests":{"storage":"1Gi"}}}}`
+	case "storageclasses.storage.k8s.io":
+		return `{"provisioner":"example.com/disk"}`
+	}
+	return `{}`
 }

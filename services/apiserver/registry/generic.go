@@ -40,7 +40,7 @@ func (s generic) PrepareForCreate(obj kinds.Object, _ time.Time) {
 func (s generic) Validate(obj kinds.Object) field.ErrorList { return ValidateMeta(s.kind, obj) }
 
 func (s generic) PrepareForUpdate(obj, old kinds.Object, subresource string) {
-	if subresource == "status" {
+	if subresource == statusSubresource {
 		keepAllButStatus(obj, old)
 		return
 	}

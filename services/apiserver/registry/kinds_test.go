@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -13,11 +14,14 @@ import (
 	"github.com/podfall/podfall/services/apiserver/registry"
 )
 
-// blank is an object of a kind with nothing but a name that every kind accepts.
+// blank is the least valid object of a kind, with a name that every kind accepts.
 func blank(t *testing.T, kind kinds.Kind) kinds.Object {
 	t.Helper()
 	obj, err := kinds.New(kind.GroupVersionKind)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(least(kind.GroupResource().String())), obj); err != nil {
 		t.Fatal(err)
 	}
 	obj.SetName("a")
@@ -25,6 +29,40 @@ func blank(t *testing.T, kind kinds.Kind) kinds.Object {
 		obj.SetNamespace("b")
 	}
 	return obj
+}
+
+// least is what an object needs besides its name to be valid, as JSON; most kinds need
+// nothing.
+func least(resource string) string {
+	const containers = `"containers":[{"name":"c","image":"i:1"}]`
+	const labels = `{"app":"x"}`
+	const template = `"template":{"metadata":{"labels":` + labels + `},"spec":{` + containers + `}}`
+	const workload = `{"spec":{"selector":{"matchLabels":` + labels + `},` + template + `}}`
+	const job = `"spec":{"template":{"spec":{"restartPolicy":"Never",` + containers + `}}}`
+	const storage = `"accessModes":["ReadWriteOnce"],`
+	switch resource {
+	case "pods":
+		return `{"spec":{` + containers + `}}`
+	case "deployments.apps", "replicasets.apps", "statefulsets.apps", "daemonsets.apps":
+		return workload
+	case "replicationcontrollers":
+		return `{"spec":{` + template + `}}`
+	case "jobs.batch":
+		return `{` + job + `}`
+	case "cronjobs.batch":
+		return `{"spec":{"schedule":"* * * * *","jobTemplate":{` + job + `}}}`
+	case "services":
+		return `{"spec":{"ports":[{"port":80}]}}`
+	case "endpointslices.discovery.k8s.io":
+		return `{"addressType":"IPv4"}`
+	case "persistentvolumes":
+		return `{"spec":{` + storage + `"capacity":{"storage":"1Gi"},"hostPath":{"path":"/a"}}}`
+	case "persistentvolumeclaims":
+		return `{"spec":{` + storage + `"resources":{"requests":{"storage":"1Gi"}}}}`
+	case "storageclasses.storage.k8s.io":
+		return `{"provisioner":"example.com/disk"}`
+	}
+	return `{}`
 }
 
 // TestEveryKind: every kind can be created and updated, and its status only through its
@@ -72,7 +110,8 @@ func TestEveryKind(t *testing.T) {
 func TestGenericStatusAndGeneration(t *testing.T) {
 	t.Parallel()
 	const body = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","namespace":"b"},` +
-		`"spec":{"replicas":1,"selector":{},"template":{}},"status":{"replicas":9}}`
+		`"spec":{"replicas":1,"selector":{"matchLabels":{"app":"x"}},"template":{"metadata":{"labels":{"app":"x"}},` +
+		`"spec":{"containers":[{"name":"c","image":"i"}]}}},"status":{"replicas":9}}`
 	old := stored(t, "deployments", body)
 	if text := document(t, old); old.GetGeneration() != 1 || strings.Contains(text, `"replicas":9`) {
 		t.Errorf("created: %s", text)
@@ -88,7 +127,7 @@ func TestGenericStatusAndGeneration(t *testing.T) {
 		}
 		return document(t, obj), obj.GetGeneration()
 	}
-	both := `{"spec":{"replicas":2},"status":{"readyReplicas":5}}`
+	both := `{"spec":{"replicas":2},"status":{"replicas":5,"readyReplicas":5}}`
 	if text, generation := apply("", both); generation != 2 || strings.Contains(text, "readyReplicas") || !strings.Contains(text, `"replicas":2`) {
 		t.Errorf("update: generation %d, %s", generation, text)
 	}

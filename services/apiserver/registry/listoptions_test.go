@@ -155,7 +155,7 @@ func TestSelectableFields(t *testing.T) {
 		"events":     `{"apiVersion":"v1","kind":"Event","metadata":{"name":"a","namespace":"b"},"involvedObject":{"namespace":"b"}}`,
 		"secrets":    `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a","namespace":"b"},"type":"x/y"}`,
 		"leases":     `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"a","namespace":"b"}}`,
-		"jobs":       `{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"a","namespace":"b"},"spec":{"template":{}}}`,
+		"jobs":       `{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"a","namespace":"b"},"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}`,
 	}
 	want := map[string]string{
 		"pods": "metadata.name=web,metadata.namespace=default,spec.hostNetwork=false,spec.nodeName=,spec.restartPolicy=Always," +

@@ -126,7 +126,8 @@ func TestApplyPatchWarns(t *testing.T) {
 // TestApplyPatchInAnotherVersion: a patch is written against the version it is sent to.
 func TestApplyPatchInAnotherVersion(t *testing.T) {
 	t.Parallel()
-	old := stored(t, "deployments", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","namespace":"b"},"spec":{"selector":{},"template":{}}}`)
+	old := stored(t, "deployments", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","namespace":"b"},"spec":{"selector":{"matchLabels":{"app":"x"}},`+
+		`"template":{"metadata":{"labels":{"app":"x"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`)
 	obj, _, err := registry.ApplyPatch(kindOf(t, "deployments.v1beta1.apps"), old, types.MergePatchType,
 		[]byte(`{"apiVersion":"apps/v1beta1","spec":{"replicas":5}}`), strict)
 	if err != nil || !strings.Contains(document(t, obj), `"replicas":5`) || !strings.Contains(document(t, obj), `"apiVersion":"apps/v1"`) {

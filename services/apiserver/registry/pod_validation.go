@@ -54,6 +54,12 @@ func (c *podCheck) annotations(at *field.Path) {
 }
 
 func (c *podCheck) spec(at *field.Path) {
+	c.sharedSpec(at)
+	c.onlyForPods(at)
+}
+
+// sharedSpec is what Pods and the templates of workloads have in common.
+func (c *podCheck) sharedSpec(at *field.Path) {
 	spec := &c.pod.Spec
 	if spec.TerminationGracePeriodSeconds == nil {
 		c.required(at.Child("terminationGracePeriodSeconds"), "")
@@ -80,7 +86,6 @@ func (c *podCheck) spec(at *field.Path) {
 	c.add(validateTolerations(spec.Tolerations, at.Child("tolerations"))...)
 	c.classes(at)
 	c.operatingSystem(at.Child("os"))
-	c.onlyForPods(at)
 }
 
 // onlyForPods are the rules that upstream spares the templates of workloads.

@@ -7,7 +7,7 @@
 //	body or patch                           decode.go, patch.go
 //	  -> BeforeCreate / BeforeUpdate        write.go: one order of steps for all kinds
 //	       metadata that the server keeps   meta.go
-//	       the kind's Strategy              pod*.go node.go lease.go event.go namespace.go generic.go
+//	       the kind's Strategy              a file per kind, over rules.go or generic.go
 //	  -> the store
 //
 // What a list or a watch asks for is read in listoptions.go, fields.go and continue.go; how
@@ -17,6 +17,13 @@ package registry
 import (
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -65,6 +72,60 @@ func For(kind kinds.Kind, compat proto.Compat) Strategy {
 		return eventStrategy{common}
 	case schema.GroupKind{Group: "coordination.k8s.io", Kind: "Lease"}:
 		return leaseStrategy{common}
+	case schema.GroupKind{Group: "apps", Kind: "Deployment"}:
+		return newDeploymentStrategy(common)
+	}
+	if strategy := workloadStrategy(common); strategy != nil {
+		return strategy
+	}
+	if strategy := plainStrategy(common); strategy != nil {
+		return strategy
 	}
 	return common
+}
+
+// workloadStrategy is the strategy of a kind that makes Pods or keeps count of them.
+func workloadStrategy(common generic) Strategy {
+	switch common.kind.GroupResource().String() {
+	case "replicasets.apps":
+		return ruled[*appsv1.ReplicaSet]{common, replicaSetRules()}
+	case "replicationcontrollers":
+		return ruled[*corev1.ReplicationController]{common, replicationControllerRules()}
+	case "statefulsets.apps":
+		return ruled[*appsv1.StatefulSet]{common, statefulSetRules()}
+	case "daemonsets.apps":
+		return ruled[*appsv1.DaemonSet]{common, daemonSetRules()}
+	case "jobs.batch":
+		return ruled[*batchv1.Job]{common, jobRules()}
+	case "cronjobs.batch":
+		return ruled[*batchv1.CronJob]{common, cronJobRules()}
+	case "poddisruptionbudgets.policy":
+		return ruled[*policyv1.PodDisruptionBudget]{common, disruptionBudgetRules()}
+	}
+	return nil
+}
+
+// plainStrategy is the strategy of the other kinds with rules of their own.
+func plainStrategy(common generic) Strategy {
+	switch common.kind.GroupResource().String() {
+	case "services":
+		return ruled[*corev1.Service]{common, serviceRules()}
+	case "endpoints":
+		return ruled[*corev1.Endpoints]{common, endpointsRules()} //nolint:staticcheck // deprecated, and still served
+	case "endpointslices.discovery.k8s.io":
+		return ruled[*discoveryv1.EndpointSlice]{common, endpointSliceRules()}
+	case "persistentvolumes":
+		return ruled[*corev1.PersistentVolume]{common, volumeRules()}
+	case "persistentvolumeclaims":
+		return ruled[*corev1.PersistentVolumeClaim]{common, claimRules()}
+	case "storageclasses.storage.k8s.io":
+		return ruled[*storagev1.StorageClass]{common, storageClassRules()}
+	case "configmaps":
+		return ruled[*corev1.ConfigMap]{common, configMapRules()}
+	case "secrets":
+		return ruled[*corev1.Secret]{common, secretRules()}
+	case "priorityclasses.scheduling.k8s.io":
+		return ruled[*schedulingv1.PriorityClass]{common, priorityClassRules()}
+	}
+	return nil
 }

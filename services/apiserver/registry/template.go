@@ -4,12 +4,17 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	unversioned "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/podfall/podfall/proto/kinds"
 )
 
 // defaultTemplates fills in the pod templates of workloads as far as Pods and templates
-// have their defaults in common. The workloads' own defaults are not filled in.
+// have their defaults in common. The workloads' own defaults are theirs.
 func defaultTemplates(obj kinds.Object) {
 	if template := PodTemplate(obj); template != nil {
 		defaultPodSpec(&template.Spec)
@@ -37,4 +42,62 @@ func PodTemplate(obj kinds.Object) *corev1.PodTemplateSpec {
 		return o.Spec.Template
 	}
 	return nil
+}
+
+// template is what is wrong with a pod template, whoever makes Pods from it.
+func (f *findings) template(at *field.Path, template *corev1.PodTemplateSpec) {
+	f.templateMeta(at, template)
+	c := &podCheck{pod: &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}}
+	c.sharedSpec(at.Child("spec"))
+	f.add(c.errs...)
+	if len(template.Spec.EphemeralContainers) > 0 {
+		f.forbidden(at.Child("spec", "ephemeralContainers"), "ephemeral containers not allowed in pod template")
+	}
+}
+
+// templateMeta looks at a template's labels and annotations, below the template itself, as
+// upstream's paths have it.
+func (f *findings) templateMeta(at *field.Path, template *corev1.PodTemplateSpec) {
+	f.add(steady(unversioned.ValidateLabels(template.Labels, at.Child("labels")))...)
+	f.add(steady(validation.ValidateAnnotations(template.Annotations, at.Child("annotations")))...)
+}
+
+// templateSelected requires the Pods of a template to be found by a selector.
+func (f *findings) templateSelected(at *field.Path, template *corev1.PodTemplateSpec, selector labels.Selector) {
+	if !selector.Matches(labels.Set(template.Labels)) {
+		f.invalid(at.Child("metadata", "labels"), template.Labels, "`selector` does not match template `labels`")
+	}
+}
+
+// templateForEver requires what Pods that are replaced whenever they end have to say.
+func (f *findings) templateForEver(at *field.Path, template *corev1.PodTemplateSpec, workload string) {
+	if policy := template.Spec.RestartPolicy; policy != corev1.RestartPolicyAlways {
+		f.add(field.NotSupported(at.Child("spec", "restartPolicy"), policy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
+	}
+	if template.Spec.ActiveDeadlineSeconds != nil {
+		f.forbidden(at.Child("spec", "activeDeadlineSeconds"), "activeDeadlineSeconds in "+workload+" is not Supported")
+	}
+}
+
+// selectedTemplate is the selector and the template of a Deployment or a ReplicaSet.
+func (f *findings) selectedTemplate(at *field.Path, selector *metav1.LabelSelector, template *corev1.PodTemplateSpec) {
+	if selector == nil {
+		f.required(at.Child("selector"), "")
+	} else {
+		f.selector(at.Child("selector"), selector)
+		if emptySelector(selector) {
+			f.invalid(at.Child("selector"), selector, "empty selector is invalid for deployment")
+		}
+	}
+	parsed, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		f.invalid(at.Child("selector"), selector, "invalid label selector")
+		return
+	}
+	templateAt := at.Child("template")
+	if !parsed.Empty() {
+		f.templateSelected(templateAt, template, parsed)
+	}
+	f.template(templateAt, template)
+	f.templateForEver(templateAt, template, "ReplicaSet")
 }

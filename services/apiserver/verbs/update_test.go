@@ -210,7 +210,7 @@ func TestOtherVersions(t *testing.T) {
 		r := newRig(t)
 		r.ok(ask{
 			verb: proto.VerbCreate, resource: "cronjobs.batch", version: "v1beta1", contentType: "application/json",
-			body: `{"apiVersion":"batch/v1beta1","kind":"CronJob","metadata":{"name":"c"},"spec":{"schedule":"* * * * *"}}`,
+			body: `{"apiVersion":"batch/v1beta1","kind":"CronJob","metadata":{"name":"c"},"spec":{"schedule":"* * * * *","jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}}}`,
 		})
 		for version, want := range map[string]string{"v1": "batch/v1", "v1beta1": "batch/v1beta1"} {
 			got := r.ok(ask{verb: proto.VerbGet, resource: "cronjobs.batch", version: version, name: "c"})

@@ -1,0 +1,218 @@
+package registry
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// maxConfig is how many bytes the values of a ConfigMap or a Secret may have together.
+const maxConfig = 1 << 20
+
+// fixedWhenImmutable is upstream's word for what an immutable object does not change.
+const fixedWhenImmutable = "field is immutable when `immutable` is set"
+
+// configMapRules are those of ConfigMaps.
+func configMapRules() rules[*corev1.ConfigMap] {
+	return rules[*corev1.ConfigMap]{
+		validate: func(m *corev1.ConfigMap) field.ErrorList {
+			f := &findings{}
+			size := 0
+			for _, key := range slices.Sorted(maps.Keys(m.Data)) {
+				f.invalid(field.NewPath("data").Key(key), key, validation.IsConfigMapKey(key)...)
+				if _, twice := m.BinaryData[key]; twice {
+					f.invalid(field.NewPath("data").Key(key), key, "duplicate of key present in binaryData")
+				}
+				size += len(m.Data[key])
+			}
+			for _, key := range slices.Sorted(maps.Keys(m.BinaryData)) {
+				f.invalid(field.NewPath("binaryData").Key(key), key, validation.IsConfigMapKey(key)...)
+				size += len(m.BinaryData[key])
+			}
+			if size > maxConfig {
+				f.add(field.TooLong(field.NewPath(""), "" /*unused*/, maxConfig))
+			}
+			return f.errs
+		},
+		validateUpdate: func(m, old *corev1.ConfigMap) field.ErrorList {
+			f := &findings{}
+			if old.Immutable == nil || !*old.Immutable {
+				return nil
+			}
+			f.staysImmutable(m.Immutable)
+			f.fixed("data", m.Data, old.Data)
+			f.fixed("binaryData", m.BinaryData, old.BinaryData)
+			return f.errs
+		},
+	}
+}
+
+func (f *findings) staysImmutable(immutable *bool) {
+	if immutable == nil || !*immutable {
+		f.forbidden(field.NewPath("immutable"), fixedWhenImmutable)
+	}
+}
+
+func (f *findings) fixed(name string, now, was any) {
+	if !equality.Semantic.DeepEqual(now, was) {
+		f.forbidden(field.NewPath(name), fixedWhenImmutable)
+	}
+}
+
+// secretRules are those of Secrets.
+func secretRules() rules[*corev1.Secret] {
+	return rules[*corev1.Secret]{
+		defaults: func(s *corev1.Secret) {
+			for key, value := range s.StringData { // for writers only
+				if s.Data == nil {
+					s.Data = map[string][]byte{}
+				}
+				s.Data[key] = []byte(value)
+			}
+			s.StringData = nil
+			fill(&s.Type, corev1.SecretTypeOpaque)
+		},
+		keep:     func(s, old *corev1.Secret) { fill(&s.Type, old.Type) },
+		validate: validateSecret,
+		validateUpdate: func(s, old *corev1.Secret) field.ErrorList {
+			f := &findings{}
+			f.immutable(s.Type, old.Type, field.NewPath("type"))
+			if old.Immutable != nil && *old.Immutable {
+				f.staysImmutable(s.Immutable)
+				f.fixed("data", s.Data, old.Data)
+			}
+			return f.errs
+		},
+	}
+}
+
+// validateSecret requires the keys that go with a Secret's type.
+func validateSecret(s *corev1.Secret) field.ErrorList {
+	f := &findings{}
+	at := field.NewPath("data")
+	size := 0
+	for _, key := range slices.Sorted(maps.Keys(s.Data)) {
+		f.invalid(at.Key(key), key, validation.IsConfigMapKey(key)...)
+		size += len(s.Data[key])
+	}
+	if size > maxConfig {
+		f.add(field.TooLong(at, "" /*unused*/, maxConfig))
+	}
+	switch s.Type {
+	case corev1.SecretTypeServiceAccountToken:
+		if s.Annotations[corev1.ServiceAccountNameKey] == "" {
+			f.required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), "")
+		}
+	case corev1.SecretTypeDockercfg:
+		f.jsonKey(s, corev1.DockerConfigKey)
+	case corev1.SecretTypeDockerConfigJson:
+		f.jsonKey(s, corev1.DockerConfigJsonKey)
+	case corev1.SecretTypeBasicAuth:
+		_, user := s.Data[corev1.BasicAuthUsernameKey]
+		_, password := s.Data[corev1.BasicAuthPasswordKey]
+		if !user && !password {
+			f.required(at.Key(corev1.BasicAuthUsernameKey), "")
+			f.required(at.Key(corev1.BasicAuthPasswordKey), "")
+		}
+	case corev1.SecretTypeSSHAuth:
+		if len(s.Data[corev1.SSHAuthPrivateKey]) == 0 {
+			f.required(at.Key(corev1.SSHAuthPrivateKey), "")
+		}
+	case corev1.SecretTypeTLS:
+		for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+			if _, there := s.Data[key]; !there {
+				f.required(at.Key(key), "")
+			}
+		}
+	case corev1.SecretTypeOpaque, corev1.SecretTypeBootstrapToken:
+	}
+	return f.errs
+}
+
+// jsonKey requires a key whose value is JSON.
+func (f *findings) jsonKey(s *corev1.Secret, key string) {
+	at := field.NewPath("data").Key(key)
+	data, there := s.Data[key]
+	if !there {
+		f.required(at, "")
+		return
+	}
+	if err := json.Unmarshal(data, &map[string]any{}); err != nil {
+		f.invalid(at, "<secret contents redacted>", err.Error())
+	}
+}
+
+// The priorities that users may give, and the names that they may not.
+const (
+	maxUserPriority = 1_000_000_000
+	clusterCritical = "system-cluster-critical"
+	nodeCritical    = "system-node-critical"
+)
+
+// SystemPriorityClasses are those that every cluster has.
+func SystemPriorityClasses() []*schedulingv1.PriorityClass {
+	cluster, node := &schedulingv1.PriorityClass{}, &schedulingv1.PriorityClass{}
+	cluster.Name, cluster.Value = clusterCritical, 2*maxUserPriority
+	cluster.Description = "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."
+	node.Name, node.Value = nodeCritical, 2*maxUserPriority+1000
+	node.Description = "Used for system critical pods that must not be moved from their current node."
+	return []*schedulingv1.PriorityClass{cluster, node}
+}
+
+// priorityClassRules are those of PriorityClasses.
+func priorityClassRules() rules[*schedulingv1.PriorityClass] {
+	return rules[*schedulingv1.PriorityClass]{
+		defaults: func(c *schedulingv1.PriorityClass) { fillPointer(&c.PreemptionPolicy, corev1.PreemptLowerPriority) },
+		validate: validatePriorityClass,
+		validateUpdate: func(c, old *schedulingv1.PriorityClass) field.ErrorList {
+			f := &findings{}
+			if c.Value != old.Value {
+				f.forbidden(field.NewPath("value"), "may not be changed in an update.")
+			}
+			f.immutable(c.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"))
+			return f.errs
+		},
+	}
+}
+
+// validatePriorityClass keeps the names and the priorities of the system's own classes.
+func validatePriorityClass(c *schedulingv1.PriorityClass) field.ErrorList {
+	f := &findings{}
+	name := field.NewPath("metadata", "name")
+	const prefix = "system-"
+	if len(c.Name) >= len(prefix) && c.Name[:len(prefix)] == prefix {
+		if wrong := unlikeSystemClass(c); wrong != "" {
+			f.forbidden(name, fmt.Sprintf(
+				"priority class names with 'system-' prefix are reserved for system use only. error: %s", wrong))
+		}
+	} else if c.Value > maxUserPriority {
+		f.forbidden(field.NewPath("value"), fmt.Sprintf("maximum allowed value of a user defined priority is %d", maxUserPriority))
+	}
+	if policy := c.PreemptionPolicy; policy != nil {
+		oneOf(f, field.NewPath("preemptionPolicy"), *policy, corev1.PreemptLowerPriority, corev1.PreemptNever)
+	}
+	return f.errs
+}
+
+// unlikeSystemClass says how a class differs from the system's of that name.
+func unlikeSystemClass(c *schedulingv1.PriorityClass) string {
+	for _, known := range SystemPriorityClasses() {
+		switch {
+		case c.Name != known.Name:
+			continue
+		case c.Value != known.Value:
+			return fmt.Sprintf("value of %s PriorityClass must be %d", c.Name, known.Value)
+		case c.GlobalDefault:
+			return fmt.Sprintf("globalDefault of %s PriorityClass must be false", c.Name)
+		}
+		return ""
+	}
+	return c.Name + " is not a known system priority class"
+}
