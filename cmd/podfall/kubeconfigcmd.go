@@ -49,8 +49,8 @@ func kubeconfigCommand(layout cluster.Layout) *cli.Command {
 
 // merge puts the access into the file, as a whole or not at all.
 func merge(c *cli.Context, access kubeconfig.Access, path string) error {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real // the link stays a link
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target // the link stays a link
 	}
 	release, err := lockKubeconfig(path)
 	if err != nil {

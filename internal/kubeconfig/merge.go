@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -143,9 +144,7 @@ func marked(item any) bool {
 // wanted is what the file is to mean.
 func wanted(old document, entries []entry, current Current) (document, error) {
 	want := document{}
-	for key, value := range old {
-		want[key] = value
-	}
+	maps.Copy(want, old)
 	if len(old) == 0 {
 		want["apiVersion"], want["kind"] = "v1", "Config"
 	}

@@ -57,13 +57,13 @@ func NewAuthority(name string, now time.Time) (Pair, error) {
 }
 
 // Server is a new certificate for a server that is reached by these host names and IP
-// addresses, signed by the authority.
-func (authority Pair) Server(name string, hosts []string, now time.Time) (Pair, error) {
-	parent, err := authority.certificate()
+// addresses, signed by the pair, which is an authority's.
+func (p Pair) Server(name string, hosts []string, now time.Time) (Pair, error) {
+	parent, err := p.certificate()
 	if err != nil {
 		return Pair{}, fmt.Errorf("sign for %s: %w", name, err)
 	}
-	by, err := authority.key()
+	by, err := p.key()
 	if err != nil {
 		return Pair{}, fmt.Errorf("sign for %s: %w", name, err)
 	}
@@ -85,10 +85,10 @@ func (authority Pair) Server(name string, hosts []string, now time.Time) (Pair, 
 }
 
 // Check says why a server's pair cannot be used at the time now, if so: it is not
-// signed by the authority, not for one of the hosts, expired, or its key is another's.
-func (authority Pair) Check(server Pair, hosts []string, now time.Time) error {
+// signed by this authority, not for one of the hosts, expired, or its key is another's.
+func (p Pair) Check(server Pair, hosts []string, now time.Time) error {
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(authority.Certificate) {
+	if !roots.AppendCertsFromPEM(p.Certificate) {
 		return fmt.Errorf("%w: the authority is not a certificate", ErrNotOurs)
 	}
 	leaf, err := server.certificate()
@@ -111,12 +111,12 @@ func (authority Pair) Check(server Pair, hosts []string, now time.Time) error {
 }
 
 // Good says why the authority cannot sign or be trusted at the time now, if so.
-func (authority Pair) Good(now time.Time) error {
-	certificate, err := authority.certificate()
+func (p Pair) Good(now time.Time) error {
+	certificate, err := p.certificate()
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotOurs, err)
 	}
-	key, err := authority.key()
+	key, err := p.key()
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotOurs, err)
 	}
