@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +25,7 @@ import (
 	"github.com/podfall/podfall/internal/runtimeapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/apiserver"
+	"github.com/podfall/podfall/services/apiserver/admission"
 	"github.com/podfall/podfall/services/controllers"
 	"github.com/podfall/podfall/services/controllers/view"
 	"github.com/podfall/podfall/services/kubelet"
@@ -48,6 +50,8 @@ type Config struct {
 	Controllers []string
 	// Valve holds up what the controllers see.
 	Valve *view.Valve
+	// Plugins are the apiserver's admission plugins that are on; none when nil.
+	Plugins []string
 }
 
 // Cluster is a running cluster. Its methods are for one goroutine, the test's.
@@ -210,8 +214,13 @@ func (c *Cluster) apiserver(ctx context.Context, ready func()) error {
 	defer conn.Close()
 	return apiserver.Run(ctx, apiserver.Config{
 		Bus: conn, DataDir: filepath.Join(c.dir, "apiserver"), Compat: c.compat, Boot: c.boot(),
-		History: c.cfg.History, Log: c.log(), NoSync: true, Ready: ready,
+		History: c.cfg.History, Log: c.log(), NoSync: true, Ready: ready, DisablePlugins: c.pluginsOff(),
 	})
+}
+
+// pluginsOff are the admission plugins that were not asked for.
+func (c *Cluster) pluginsOff() []string {
+	return slices.DeleteFunc(admission.Plugins(), func(name string) bool { return slices.Contains(c.cfg.Plugins, name) })
 }
 
 func (c *Cluster) controllers(ctx context.Context, ready func()) error {

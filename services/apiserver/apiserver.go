@@ -20,6 +20,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -29,6 +30,7 @@ import (
 	"github.com/podfall/podfall/internal/daemon"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/admission"
 	"github.com/podfall/podfall/services/apiserver/registry"
 	"github.com/podfall/podfall/services/apiserver/store"
 	"github.com/podfall/podfall/services/apiserver/verbs"
@@ -50,6 +52,8 @@ type Config struct {
 	Boot proto.Boot
 	// History is how many events the store keeps; 0 means 100,000.
 	History int
+	// DisablePlugins names admission plugins to leave out; see admission.Plugins.
+	DisablePlugins []string
 	// NoSync leaves out the fsync, for tests that do not crash.
 	NoSync bool
 	// Log is nil for none.
@@ -82,7 +86,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	hub = watch.New(watch.Config{
 		Boot: cfg.Boot, Store: kept, Publish: cfg.Bus.Publish, Match: matcher(cfg.Compat), Clock: cfg.Clock, Log: cfg.Log,
 	})
-	api := verbs.New(verbs.Config{Store: kept, Hub: hub, Clock: cfg.Clock, Compat: cfg.Compat})
+	api := verbs.New(verbs.Config{Store: kept, Hub: hub, Clock: cfg.Clock, Compat: cfg.Compat, Plugins: plugins(cfg.DisablePlugins)})
 	if err := daemon.Run(ctx, kept.Run, hub.Run, newServer(cfg, api).run); err != nil {
 		return fmt.Errorf("apiserver: %w", err)
 	}
@@ -108,6 +112,11 @@ func complete(cfg Config) (Config, error) {
 		return cfg, fmt.Errorf("apiserver: %w", err)
 	}
 	return cfg, nil
+}
+
+// plugins are the admission plugins but those that are switched off.
+func plugins(off []string) []string {
+	return slices.DeleteFunc(admission.Plugins(), func(name string) bool { return slices.Contains(off, name) })
 }
 
 // matcher is what selectors see of an object.

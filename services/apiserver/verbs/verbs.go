@@ -36,6 +36,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -57,20 +58,27 @@ type Config struct {
 	Clock clock.Clock
 	// Compat is the release that is imitated.
 	Compat proto.Compat
+	// Plugins are the admission plugins that are on; none when nil.
+	Plugins []string
 	// Entropy is what UIDs and generated names are drawn from; it must be safe for
 	// concurrent use. nil means the system's.
 	Entropy io.Reader
 }
 
 // API carries out requests. It is safe for concurrent use and holds no state of its own.
-type API struct{ Config }
+type API struct {
+	Config
+
+	// addressing is held while a Service is judged and stored.
+	addressing sync.Mutex
+}
 
 // New is an API over cfg.
 func New(cfg Config) *API {
 	if cfg.Entropy == nil {
 		cfg.Entropy = rand.Reader
 	}
-	return &API{cfg}
+	return &API{Config: cfg}
 }
 
 // Request is a call whose subject and envelope have been read and found well-formed.

@@ -33,12 +33,13 @@ type write struct {
 //
 //	place     the namespace is there          admission/namespace.go
 //	prepare   what the server keeps, defaults registry/
+//	complete  what classes and plugins add    admission/defaults.go
 //	admit     who may write what              admission/
 //	validate  what the kind refuses           registry/
 //
 // A step may change w.obj and add to w.warnings; it writes nothing.
 func (a *API) judge(ctx context.Context, w *write) error {
-	for _, step := range []func(context.Context, *write) error{a.place, a.prepare, a.admit, a.validate} {
+	for _, step := range []func(context.Context, *write) error{a.place, a.prepare, a.complete, a.admit, a.validate} {
 		if err := step(ctx, w); err != nil {
 			return err
 		}
@@ -59,12 +60,15 @@ func (a *API) place(_ context.Context, w *write) error {
 func (a *API) prepare(_ context.Context, w *write) error {
 	if w.old != nil {
 		registry.PrepareUpdate(w.strategy, w.obj, w.old, w.Subresource)
-		return nil
+		return a.address(w)
 	}
 	if w.uid == "" {
 		w.uid = a.newUID()
 	}
-	return registry.PrepareCreate(w.strategy, w.obj, w.Now, w.uid)
+	if err := registry.PrepareCreate(w.strategy, w.obj, w.Now, w.uid); err != nil {
+		return err
+	}
+	return a.address(w)
 }
 
 // admit asks who may write what.

@@ -40,9 +40,14 @@ type Controller struct {
 	changed *loop.Loop[view.Key]
 	bound   *loop.Loop[view.Key]
 	zones   *Zones
+	timing  Timing
 	// again are nodes of whose pods some were not told that they are not ready.
 	again map[string]bool
+	ledger
+}
 
+// ledger is what has been heard of each node; nil until the first look.
+type ledger struct {
 	mu     sync.Mutex
 	health map[string]*Health
 }
@@ -64,7 +69,10 @@ func New(base control.Base) *Controller {
 			leases: view.Of[*coordinationv1.Lease](base.Views, "leases.coordination.k8s.io"),
 		},
 		client: control.Of[*corev1.Node](base.API, "nodes"),
-		zones:  NewZones(), again: map[string]bool{}, health: map[string]*Health{},
+		zones:  NewZones(), timing: Default(), again: map[string]bool{}, ledger: ledger{health: map[string]*Health{}},
+	}
+	if grace := base.Compat.NodeMonitorGrace; grace > 0 {
+		c.timing.Grace = grace
 	}
 	view.OnNode(c.copies.pods)
 	config := loop.Config{Clock: base.Clock, Log: base.Log, Workers: workers}
@@ -91,7 +99,7 @@ func (c *Controller) Run(ctx context.Context) error {
 // monitor looks at all nodes every 5 s, and gives up those whose zone's turn comes in
 // between.
 func (c *Controller) monitor(ctx context.Context) error {
-	ticker := c.clock.Ticker(Default().Period)
+	ticker := c.clock.Ticker(c.timing.Period)
 	defer ticker.Stop()
 	for {
 		c.lookAtAll(ctx)
@@ -182,7 +190,7 @@ func (c *Controller) registered(nodes []*corev1.Node) {
 // look judges one node, and writes its conditions if it is silent.
 func (c *Controller) look(ctx context.Context, node *corev1.Node) (*corev1.Node, Finding, error) {
 	for attempt := 0; ; attempt++ {
-		finding := Look(c.healthOf(node.Name), node, c.renewed(node.Name), c.clock.Now(), Default())
+		finding := Look(c.healthOf(node.Name), node, c.renewed(node.Name), c.clock.Now(), c.timing)
 		if finding.Conditions == nil {
 			c.setHealth(node.Name, &finding.Health)
 			return node, finding, nil

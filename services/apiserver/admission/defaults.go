@@ -1,0 +1,166 @@
+package admission
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// The plugins that complete what is written, by the names that upstream's
+// --disable-admission-plugins knows.
+const (
+	// DefaultTolerationSeconds has pods stay for five minutes on a node that is not ready
+	// (CTL-04).
+	DefaultTolerationSeconds = "DefaultTolerationSeconds"
+	// Priority gives pods the number that their PriorityClass stands for.
+	Priority = "Priority"
+	// DefaultStorageClass gives claims a class when they name none.
+	DefaultStorageClass = "DefaultStorageClass"
+	// StorageObjectInUseProtection gives claims and volumes the finalizers that keep them
+	// while they are used.
+	StorageObjectInUseProtection = "StorageObjectInUseProtection"
+)
+
+// Plugins lists them in the order in which they work.
+func Plugins() []string {
+	return []string{Priority, DefaultTolerationSeconds, DefaultStorageClass, StorageObjectInUseProtection}
+}
+
+// Classes are what plugins look up.
+type Classes interface {
+	PriorityClasses() []*schedulingv1.PriorityClass
+	StorageClasses() []*storagev1.StorageClass
+}
+
+// Complete fills in what the enabled plugins say of obj, which is about to be written; it
+// changes obj. The error is a 403.
+func Complete(enabled []string, a Attributes, obj kinds.Object, classes Classes) error {
+	if a.Subresource != "" || a.Verb == proto.VerbDelete {
+		return nil
+	}
+	create := a.Verb == proto.VerbCreate
+	on := func(plugin string) bool { return slices.Contains(enabled, plugin) }
+	switch obj := obj.(type) {
+	case *corev1.Pod:
+		if on(Priority) && create {
+			if err := prioritize(obj, classes.PriorityClasses()); err != nil {
+				return forbid(a, err)
+			}
+		}
+		if on(DefaultTolerationSeconds) {
+			tolerateForAWhile(obj)
+		}
+	case *corev1.PersistentVolumeClaim:
+		if on(DefaultStorageClass) && create {
+			classify(obj, classes.StorageClasses())
+		}
+		if on(StorageObjectInUseProtection) && create {
+			obj.Finalizers = with(obj.Finalizers, "kubernetes.io/pvc-protection")
+		}
+	case *corev1.PersistentVolume:
+		if on(StorageObjectInUseProtection) && create {
+			obj.Finalizers = with(obj.Finalizers, "kubernetes.io/pv-protection")
+		}
+	}
+	return nil
+}
+
+func with(finalizers []string, one string) []string {
+	if slices.Contains(finalizers, one) {
+		return finalizers
+	}
+	return append(finalizers, one)
+}
+
+// tolerated is how long a pod stays on a node that is not ready or not heard of.
+const tolerated = 300
+
+func tolerateForAWhile(pod *corev1.Pod) {
+	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
+		matches := func(t corev1.Toleration) bool {
+			return (t.Key == key || t.Key == "") && (t.Effect == corev1.TaintEffectNoExecute || t.Effect == "")
+		}
+		if !slices.ContainsFunc(pod.Spec.Tolerations, matches) {
+			pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
+				Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(tolerated)),
+			})
+		}
+	}
+}
+
+// systemClasses are there in every cluster.
+func systemClasses() map[string]int32 {
+	return map[string]int32{"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+}
+
+// prioritize resolves the pod's class; without one the default class counts, and without
+// that the priority is 0.
+func prioritize(pod *corev1.Pod, classes []*schedulingv1.PriorityClass) error {
+	value, policy := int32(0), corev1.PreemptLowerPriority
+	class := classOf(pod.Spec.PriorityClassName, classes)
+	system, isSystem := systemClasses()[pod.Spec.PriorityClassName]
+	switch {
+	case class != nil:
+		pod.Spec.PriorityClassName, value = class.Name, class.Value
+		if class.PreemptionPolicy != nil {
+			policy = *class.PreemptionPolicy
+		}
+	case isSystem:
+		value = system
+	case pod.Spec.PriorityClassName != "":
+		return fmt.Errorf("no PriorityClass with name %v was found", pod.Spec.PriorityClassName)
+	}
+	if given := pod.Spec.Priority; given != nil && *given != value {
+		return fmt.Errorf("the integer value of priority (%d) must not be provided in pod spec; "+
+			"priority admission controller computed %d from the given PriorityClass name", *given, value)
+	}
+	if given := pod.Spec.PreemptionPolicy; given != nil && *given != policy {
+		return fmt.Errorf("the string value of PreemptionPolicy (%s) must not be provided in pod spec; "+
+			"priority admission controller computed %s from the given PriorityClass name", *given, policy)
+	}
+	pod.Spec.Priority, pod.Spec.PreemptionPolicy = &value, &policy
+	return nil
+}
+
+// classOf finds a class by its name, or the lowest default one when name is empty.
+func classOf(name string, classes []*schedulingv1.PriorityClass) *schedulingv1.PriorityClass {
+	var found *schedulingv1.PriorityClass
+	for _, class := range classes {
+		if name == class.Name && name != "" {
+			return class
+		}
+		if name == "" && class.GlobalDefault && (found == nil || class.Value < found.Value) {
+			found = class
+		}
+	}
+	return found
+}
+
+// isDefault marks the class that claims get which name none.
+const isDefault = "storageclass.kubernetes.io/is-default-class"
+
+// classify gives a claim the default class; of several the newest, and of equally old ones
+// the first by name.
+func classify(claim *corev1.PersistentVolumeClaim, classes []*storagev1.StorageClass) {
+	if _, old := claim.Annotations[corev1.BetaStorageClassAnnotation]; old || claim.Spec.StorageClassName != nil {
+		return
+	}
+	var found *storagev1.StorageClass
+	for _, class := range classes {
+		if class.Annotations[isDefault] != "true" {
+			continue
+		}
+		if found == nil || found.CreationTimestamp.Before(&class.CreationTimestamp) {
+			found = class
+		}
+	}
+	if found != nil {
+		claim.Spec.StorageClassName = &found.Name
+	}
+}

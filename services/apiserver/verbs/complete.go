@@ -1,0 +1,40 @@
+package verbs
+
+import (
+	"context"
+
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/admission"
+	"github.com/podfall/podfall/services/apiserver/store"
+)
+
+// complete has the admission plugins fill in what they stand for.
+func (a *API) complete(_ context.Context, w *write) error {
+	return admission.Complete(a.Plugins, w.Attributes, w.obj, classes{w.snapshot})
+}
+
+// classes are the store's.
+type classes struct{ *store.Snapshot }
+
+// PriorityClasses implements admission.Classes.
+func (c classes) PriorityClasses() []*schedulingv1.PriorityClass {
+	return all[*schedulingv1.PriorityClass](c.Snapshot, "priorityclasses.scheduling.k8s.io")
+}
+
+// StorageClasses implements admission.Classes.
+func (c classes) StorageClasses() []*storagev1.StorageClass {
+	return all[*storagev1.StorageClass](c.Snapshot, "storageclasses.storage.k8s.io")
+}
+
+func all[T kinds.Object](snapshot *store.Snapshot, resource string) []T {
+	var found []T
+	for record := range snapshot.Scan(resource, "", "") {
+		if obj, ok := record.Object.(T); ok {
+			found = append(found, obj)
+		}
+	}
+	return found
+}
