@@ -42,7 +42,7 @@ func newServer(cfg Config, api *verbs.API) *server {
 const calls = proto.RootAPI + ".*.*.*.*.*"
 
 func (s *server) run(ctx context.Context) error {
-	if err := s.api.EnsureNamespaces(ctx); err != nil {
+	if err := s.api.Bootstrap(ctx); err != nil {
 		return err
 	}
 	service, err := s.bus.Listen(ctx, calls)

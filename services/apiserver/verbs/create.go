@@ -57,6 +57,7 @@ type addition struct {
 // add judges one object under one name, and stores it.
 func (a *API) add(ctx context.Context, req Request, obj kinds.Object, with addition) (*proto.Response, error) {
 	req.Name = obj.GetName()
+	defer a.oneByOne(req.Kind)()
 	w := &write{
 		Request: req, strategy: a.strategy(req.Kind), obj: obj, snapshot: a.Store.Snapshot(),
 		dryRun: with.dryRun, warnings: with.warnings,
@@ -70,7 +71,8 @@ func (a *API) add(ctx context.Context, req Request, obj kinds.Object, with addit
 	if w.dryRun {
 		return unstored(http.StatusCreated, req.Kind, w.obj, w.warnings)
 	}
-	events, err := a.commit(ctx, req, store.Write{Key: req.key(), Expect: store.Absent, Object: w.obj})
+	all := append([]store.Write{{Key: req.key(), Expect: store.Absent, Object: w.obj}}, a.beside(w)...)
+	events, err := a.commit(ctx, req, all...)
 	if conflict, ok := errors.AsType[*store.ConflictError](err); ok {
 		return nil, alreadyExists(req.Kind, conflict.Have)
 	}

@@ -25,6 +25,7 @@ type change struct {
 // is tried on what that one left; a change that names the version it starts from then
 // refuses itself (API-65).
 func (a *API) modify(ctx context.Context, req Request, change change) (*proto.Response, error) {
+	defer a.oneByOne(req.Kind)()
 	for old := a.Store.Snapshot().Get(req.key()); ; {
 		if old == nil {
 			return nil, req.notFound() // API-66

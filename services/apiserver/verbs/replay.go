@@ -3,6 +3,7 @@ package verbs
 import (
 	"fmt"
 	"net/http"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,7 @@ func (a *API) replay(req Request) (*proto.Response, error) {
 	if req.Subresource == evicts {
 		return replayEviction(req, events)
 	}
+	events = ofFirst(events)
 	last := events[len(events)-1]
 	if !sameRequest(req, events[0], last) {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf(
@@ -50,6 +52,11 @@ func (a *API) replay(req Request) (*proto.Response, error) {
 		return stored(http.StatusCreated, req.Kind, last.Record, nil)
 	}
 	return stored(http.StatusOK, req.Kind, last.Record, nil)
+}
+
+// ofFirst leaves out what the operation wrote beside its object.
+func ofFirst(events []store.Event) []store.Event {
+	return slices.DeleteFunc(slices.Clone(events), func(e store.Event) bool { return e.Record.Key != events[0].Record.Key })
 }
 
 // replayEviction answers an eviction that has touched its pod. One that has only spent a

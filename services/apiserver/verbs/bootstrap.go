@@ -1,0 +1,89 @@
+package verbs
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/admission"
+	"github.com/podfall/podfall/services/apiserver/registry"
+	"github.com/podfall/podfall/services/apiserver/store"
+)
+
+// Bootstrap creates what every cluster has, where it is missing: the first namespaces, the
+// Service of the API server, and the priority classes of the system.
+func (a *API) Bootstrap(ctx context.Context) error {
+	if err := a.EnsureNamespaces(ctx); err != nil {
+		return err
+	}
+	if err := a.ensure(ctx, services, kubernetesService()); err != nil {
+		return err
+	}
+	for _, class := range registry.SystemPriorityClasses() {
+		if err := a.ensure(ctx, "priorityclasses.scheduling.k8s.io", class); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ensure creates obj unless there is one of its name.
+func (a *API) ensure(ctx context.Context, resource string, obj kinds.Object) error {
+	kind, ok := kinds.ByResource(resource)
+	if !ok {
+		return fmt.Errorf("create %s: the table of kinds has none", resource)
+	}
+	obj.GetObjectKind().SetGroupVersionKind(kind.GroupVersionKind)
+	req := Request{
+		Attributes: admission.Attributes{
+			Identity: proto.APIServer, Verb: proto.VerbCreate, Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName(),
+		},
+		Envelope: &proto.Request{Operation: "bootstrap"},
+		Now:      a.Clock.Now(),
+	}
+	if !a.missing(req) {
+		return nil
+	}
+	if _, err := a.add(ctx, req, obj, addition{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create %s: %w", req.key(), err)
+	}
+	return nil
+}
+
+// kubernetesService is where programs in the cluster look for the API server.
+func kubernetesService() *corev1.Service {
+	const httpsPort, ownPort = 443, 6443
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "kubernetes", Namespace: metav1.NamespaceDefault,
+			Labels: map[string]string{"component": "apiserver", "provider": "kubernetes"},
+		},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeClusterIP, ClusterIP: registry.KubernetesServiceIP,
+			Ports: []corev1.ServicePort{{
+				Name: "https", Port: httpsPort, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt32(ownPort),
+			}},
+		},
+	}
+}
+
+// beside are the writes that go with the creation of an object: a namespace has the
+// service account that its Pods run as when they name none.
+func (a *API) beside(w *write) []store.Write {
+	if w.Kind.GroupResource() != corev1.Resource("namespaces") {
+		return nil
+	}
+	key := store.Key{Resource: "serviceaccounts", Namespace: w.obj.GetName(), Name: "default"}
+	if w.snapshot.Get(key) != nil {
+		return nil
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: key.Name, Namespace: key.Namespace}}
+	registry.PrepareMetaForCreate(account, w.Now, a.newUID())
+	return []store.Write{{Key: key, Expect: store.Any, Object: account}}
+}
