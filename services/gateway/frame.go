@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -36,7 +35,7 @@ type frameKey struct {
 // framer is for the form that the client wants events in. There is no YAML stream.
 func (c *call) framer() (*framer, error) {
 	offer := offers{media: []string{mediaJSON, mediaProtobuf}, shapes: []shape{asTable, asPartial}}
-	if c.custom() {
+	if c.kind.Custom {
 		offer.media = offer.media[:1]
 	}
 	as, err := negotiate(c.r, offer)
@@ -102,16 +101,8 @@ func (f *framer) binary(of watch.EventType, obj []byte) ([]byte, error) {
 // objects as they are stored. A Status is what it is.
 func inVersion(obj runtime.Object, gvk schema.GroupVersionKind) (runtime.Object, error) {
 	object, ok := obj.(kinds.Object)
-	if !ok || object.GetObjectKind().GroupVersionKind() == gvk {
+	if !ok {
 		return obj, nil
-	}
-	if custom, ok := obj.(*unstructured.Unstructured); ok {
-		other := &unstructured.Unstructured{Object: make(map[string]any, len(custom.Object))}
-		for field, value := range custom.Object {
-			other.Object[field] = value
-		}
-		other.SetGroupVersionKind(gvk)
-		return other, nil
 	}
 	converted, _, err := kinds.Convert(object, gvk)
 	return converted, err

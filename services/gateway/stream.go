@@ -133,7 +133,6 @@ func (s *streams) join(ctx context.Context, target podapi.Target, opts metav1.Li
 func (s *streams) start(scope proto.WatchScope, target podapi.Target, opts metav1.ListOptions) *stream {
 	begun := &stream{scope: scope, newest: newLink(0), started: make(chan struct{})}
 	s.byScope[scope] = begun
-	target.Kind = kinds.Preferred(target.Kind)
 	live := metav1.ListOptions{
 		LabelSelector: opts.LabelSelector, FieldSelector: opts.FieldSelector,
 		SendInitialEvents: new(false), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,

@@ -21,6 +21,8 @@ type printer struct {
 	form    form
 	include metav1.IncludeObjectPolicy
 	view    podview.View
+	// columns are a custom kind's; nil for a built-in one.
+	columns *columns
 }
 
 // one is an object in the form's shape. A Status stays as it is.
@@ -77,7 +79,12 @@ func (p printer) partial(obj kinds.Object) *metav1.PartialObjectMetadata {
 // table is objects as rows (PRN-01); each row carries as much of its object as the client
 // wants.
 func (p printer) table(objs ...kinds.Object) *metav1.Table {
-	table := p.view.Table(p.kind.GroupVersionKind, objs...)
+	var table *metav1.Table
+	if p.columns != nil {
+		table = p.columns.table(p.view, objs)
+	} else {
+		table = p.view.Table(p.kind.GroupVersionKind, objs...)
+	}
 	table.TypeMeta = p.meta("Table")
 	for i, obj := range objs {
 		switch p.include {
@@ -97,10 +104,10 @@ func (p printer) table(objs ...kinds.Object) *metav1.Table {
 // listOf is the kind's own list of objects, which do not repeat what kind they are unless
 // they are custom resources.
 func listOf(kind kinds.Kind, head metav1.ListMeta, items []kinds.Object) (runtime.Object, error) {
-	gvk := kind.GroupVersion().WithKind(kind.Kind + "List")
-	if !kinds.Scheme().Recognizes(kind.GroupVersionKind) {
-		return unstructuredList(gvk, head, items)
+	if kind.Custom {
+		return unstructuredList(kind.GroupVersion().WithKind(kind.ListKind), head, items)
 	}
+	gvk := kind.GroupVersion().WithKind(kind.Kind + "List")
 	list, err := kinds.Scheme().New(gvk)
 	if err != nil {
 		return nil, fmt.Errorf("list of %s: %w", kind.Kind, err)

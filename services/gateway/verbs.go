@@ -114,14 +114,11 @@ func (c *call) form() (form, error) {
 	if c.verb == proto.VerbList || c.verb == proto.VerbDeleteCollection {
 		offer.shapes = []shape{asTable, asPartialList}
 	}
-	if c.custom() {
+	if c.kind.Custom { // which has no protobuf form
 		offer.media = offer.media[:2]
 	}
 	return negotiate(c.r, offer)
 }
-
-// custom reports whether the kind is a custom resource's, which has no protobuf form.
-func (c *call) custom() bool { return !kinds.Scheme().Recognizes(c.kind.GroupVersionKind) }
 
 func (c *call) printer(as form) (printer, error) {
 	p := printer{kind: c.kind, form: as, view: podview.View{Now: c.cfg.Clock.Now(), Compat: c.cfg.Compat}}
@@ -132,6 +129,7 @@ func (c *call) printer(as form) (printer, error) {
 	if err != nil {
 		return p, err
 	}
+	p.columns = columnsOf(c.kinds.CRD(c.kind.GroupResource()), c.kind.Version)
 	p.include = opts.IncludeObject
 	switch p.include {
 	case metav1.IncludeNone, metav1.IncludeMetadata, metav1.IncludeObject, "":
