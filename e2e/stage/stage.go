@@ -50,7 +50,8 @@ type Config struct {
 	Controllers []string
 	// Valve holds up what the controllers see.
 	Valve *view.Valve
-	// Plugins are the apiserver's admission plugins that are on; none when nil.
+	// Plugins are the apiserver's admission plugins that are on; when nil, those that complete
+	// pods.
 	Plugins []string
 }
 
@@ -220,7 +221,11 @@ func (c *Cluster) apiserver(ctx context.Context, ready func()) error {
 
 // pluginsOff are the admission plugins that were not asked for.
 func (c *Cluster) pluginsOff() []string {
-	return slices.DeleteFunc(admission.Plugins(), func(name string) bool { return slices.Contains(c.cfg.Plugins, name) })
+	on := c.cfg.Plugins
+	if on == nil {
+		on = []string{admission.Priority, admission.DefaultTolerationSeconds}
+	}
+	return slices.DeleteFunc(admission.Plugins(), func(name string) bool { return slices.Contains(on, name) })
 }
 
 func (c *Cluster) controllers(ctx context.Context, ready func()) error {

@@ -13,11 +13,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/admission"
 	"github.com/podfall/podfall/services/apiserver/registry"
 )
 
@@ -73,9 +76,26 @@ func stored(t testing.TB, alias, document string) kinds.Object {
 	if err := registry.BeforeCreate(strategy(t, alias), kindOf(t, alias), obj, noon, "uid-1"); err != nil {
 		t.Fatalf("create %s: %v", alias, err)
 	}
+	complete(t, kindOf(t, alias), obj)
 	obj.SetResourceVersion("7")
 	return obj
 }
+
+// complete adds to a new Pod what admission adds between its defaults and its validation.
+func complete(t testing.TB, kind kinds.Kind, obj kinds.Object) {
+	t.Helper()
+	create := admission.Attributes{Identity: proto.APIServer, Verb: proto.VerbCreate, Kind: kind}
+	plugins := []string{admission.Priority, admission.DefaultTolerationSeconds}
+	if err := admission.Complete(plugins, create, obj, noClasses{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// noClasses is a cluster without classes of its own.
+type noClasses struct{}
+
+func (noClasses) PriorityClasses() []*schedulingv1.PriorityClass { return nil }
+func (noClasses) StorageClasses() []*storagev1.StorageClass      { return nil }
 
 // storedPod is the usual Pod, changed.
 func storedPod(t testing.TB, changes ...string) *corev1.Pod {

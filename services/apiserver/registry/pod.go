@@ -62,7 +62,6 @@ func (s podStrategy) PrepareForUpdate(obj, old kinds.Object, subresource string)
 	}
 	pod.Status = before.Status
 	defaultPod(pod)
-	tolerateLostNodes(&pod.Spec)
 	if pod.Spec.Priority == nil {
 		pod.Spec.Priority = before.Spec.Priority
 	}

@@ -52,39 +52,12 @@ func defaultPodSpec(spec *corev1.PodSpec) {
 	roundUp(spec.Overhead)
 }
 
-// admitPod is what upstream's admission plugins, not its defaulting, add to a new Pod: the
-// service account, the priority and the tolerations of a cluster that is set up as usual
-// (CTL-04). The token volume of the service account is left out: podfall has no tokens.
+// admitPod names the service account that a new Pod runs as, as upstream's admission does.
+// The token volume of the account is left out: podfall has no tokens. What else admission
+// adds is said in admission/defaults.go.
 func admitPod(spec *corev1.PodSpec) {
 	fill(&spec.ServiceAccountName, "default")
 	spec.DeprecatedServiceAccount = spec.ServiceAccountName
-	switch spec.PriorityClassName {
-	case "":
-		fillPointer(&spec.Priority, 0)
-	case "system-cluster-critical":
-		fillPointer(&spec.Priority, 2_000_000_000)
-	case "system-node-critical":
-		fillPointer(&spec.Priority, 2_000_001_000)
-	}
-	fillPointer(&spec.PreemptionPolicy, corev1.PreemptLowerPriority)
-	tolerateLostNodes(spec)
-}
-
-// tolerateLostNodes lets a Pod stay five minutes on a node that is not ready or cannot be
-// reached, unless it says something about that itself.
-func tolerateLostNodes(spec *corev1.PodSpec) {
-	for _, taint := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
-		said := false
-		for _, t := range spec.Tolerations {
-			said = said || (t.Key == taint || t.Key == "") && (t.Effect == corev1.TaintEffectNoExecute || t.Effect == "")
-		}
-		if !said {
-			spec.Tolerations = append(spec.Tolerations, corev1.Toleration{
-				Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
-				TolerationSeconds: new(int64(300)),
-			})
-		}
-	}
 }
 
 func defaultContainer(c *corev1.Container) {

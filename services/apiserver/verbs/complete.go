@@ -8,12 +8,19 @@ import (
 
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/apiserver/admission"
+	"github.com/podfall/podfall/services/apiserver/registry"
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
 // complete has the admission plugins fill in what they stand for.
 func (a *API) complete(_ context.Context, w *write) error {
-	return admission.Complete(a.Plugins, w.Attributes, w.obj, classes{w.snapshot})
+	if err := admission.Complete(a.Plugins, w.Attributes, w.obj, classes{w.snapshot}); err != nil {
+		return err
+	}
+	if w.old != nil && w.Subresource == "" { // what came back is no change to count
+		registry.PrepareUpdate(w.strategy, w.obj, w.old, w.Subresource)
+	}
+	return nil
 }
 
 // classes are the store's.
