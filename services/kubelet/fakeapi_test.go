@@ -51,11 +51,35 @@ func (t *trace) String() string {
 	var b strings.Builder
 	for _, who := range []string{"watch", "kubelet", "runtime", "events"} {
 		fmt.Fprintf(&b, "%s\n", who)
-		for _, line := range t.lines[who] {
+		for _, line := range inOrder(t.lines[who]) {
 			b.WriteString(strings.TrimRight(line, " ") + "\n")
 		}
 	}
 	return b.String()
+}
+
+// inOrder puts what happened to several containers at one instant, which has no order, in
+// the order of their names.
+func inOrder(lines []string) []string {
+	container := func(line string) string {
+		for word := range strings.FieldsSeq(line) {
+			if slices.Contains([]string{"c", "s1", "s2"}, word) {
+				return word
+			}
+		}
+		return ""
+	}
+	at := func(line string) string { return strings.Fields(line)[0] }
+	ordered := slices.Clone(lines)
+	for from := 0; from < len(ordered); {
+		to := from
+		for to < len(ordered) && at(ordered[to]) == at(ordered[from]) && container(ordered[to]) != "" {
+			to++
+		}
+		slices.SortStableFunc(ordered[from:to], func(a, b string) int { return strings.Compare(container(a), container(b)) })
+		from = max(to, from+1)
+	}
+	return ordered
 }
 
 // fakeAPI is an apiserver as far as a kubelet notices: objects with revisions, a pod's

@@ -175,6 +175,17 @@ func (r *fakeRuntime) StartContainer(_ context.Context, id string) error {
 	return nil
 }
 
+// exit ends a container by itself.
+func (r *fakeRuntime) exit(name string, code int32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.containers {
+		if c.Name == name {
+			c.end(time.Now(), code)
+		}
+	}
+}
+
 func (r *fakeRuntime) StopContainer(ctx context.Context, id string, timeout int64) error {
 	r.mu.Lock()
 	if r.down {
@@ -245,8 +256,32 @@ func (r *fakeRuntime) ListContainers(_ context.Context, uid string) ([]*proto.Co
 	return all, nil
 }
 
-func (r *fakeRuntime) ExecSync(context.Context, *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error) {
-	return nil, nil
+// ExecSync knows three commands: "exits N", "takes D" and "hangs".
+func (r *fakeRuntime) ExecSync(ctx context.Context, req *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error) {
+	r.mu.Lock()
+	r.trace.add("runtime", "ExecSync %s %s", r.find(req.ContainerId).Name, strings.Join(req.Command, " "))
+	r.mu.Unlock()
+	switch req.Command[0] {
+	case "exits":
+		return &proto.ExecSyncResponse{ExitCode: number(req.Command[1])}, nil
+	case "takes":
+		takes, _ := time.ParseDuration(req.Command[1])
+		time.Sleep(takes)
+		return &proto.ExecSyncResponse{}, nil
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Reach is answered on port 80.
+func (r *fakeRuntime) Reach(_ context.Context, req *proto.ReachRequest) (*proto.ReachResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trace.add("runtime", "Reach %s %s:%d%s", r.find(req.ContainerId).Name, req.Scheme, req.Port, req.Path)
+	if req.Port != 80 {
+		return nil, &proto.RuntimeError{Code: proto.CodeUnknown, Desc: "connection refused"}
+	}
+	return &proto.ReachResponse{Code: 500}, nil
 }
 
 func (r *fakeRuntime) ContainerLogs(_ context.Context, req *proto.ContainerLogsRequest) ([]byte, error) {

@@ -177,7 +177,7 @@ func assemble(cfg Config, api API, rt runtimeapi.Runtime) (*parts, error) {
 		API: api, Clock: cfg.Clock, Timing: cfg.Timing.Events, Component: "kubelet", Host: cfg.Node, Log: cfg.Log,
 	})
 	p.workers = podworker.NewWorkers(podworker.Config{
-		Runtime: rt, Cache: p.relister, Status: p.reporter, Volumes: p.volumes, Cgroups: p.cgroups, Events: p.recorder,
+		Runtime: rt, Inside: rt, Cache: p.relister, Status: p.reporter, Volumes: p.volumes, Cgroups: p.cgroups, Events: p.recorder,
 		Clock: cfg.Clock, Timing: cfg.Timing.Worker, Compat: cfg.Compat, Log: cfg.Log, Seed: cfg.Seed,
 	})
 	return p, nil

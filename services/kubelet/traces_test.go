@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/podfall/podfall/internal/podapi"
@@ -73,6 +75,44 @@ func (s *stage) boot() {
 		s.stop = func() {}
 	}
 	synctest.Wait()
+}
+
+// runs boots a kubelet and a pod of it that edit has changed, as running does.
+func (s *stage) runs(edit func(*corev1.PodSpec)) {
+	s.t.Helper()
+	s.boot()
+	pod := podOf("p", "on TERM exits 0 after 1s", 30)
+	pod.Annotations["script.podfall.io/s1"] = "on TERM exits 0 after 1s"
+	pod.Annotations["script.podfall.io/s2"] = "on TERM exits 0 after 1s"
+	edit(&pod.Spec)
+	s.create(pod)
+	time.Sleep(10*time.Second + 500*time.Millisecond)
+	s.trace.begin()
+}
+
+// preStop gives the pod's container a hook and the pod a grace.
+func preStop(grace int64, handler corev1.LifecycleHandler) func(*corev1.PodSpec) {
+	return func(spec *corev1.PodSpec) {
+		spec.TerminationGracePeriodSeconds = &grace
+		spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &handler}
+	}
+}
+
+func sleeping(seconds int64) corev1.LifecycleHandler {
+	return corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: seconds}}
+}
+
+func executing(command ...string) corev1.LifecycleHandler {
+	return corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: command}}
+}
+
+// sidecars gives the pod two of them.
+func sidecars(spec *corev1.PodSpec) {
+	for _, name := range []string{"s1", "s2"} {
+		spec.InitContainers = append(spec.InitContainers, corev1.Container{
+			Name: name, Image: "img", RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
+		})
+	}
 }
 
 func podOf(name, script string, grace int64) *corev1.Pod {
@@ -275,6 +315,7 @@ func TestTraces(t *testing.T) {
 			time.Sleep(45 * time.Second)
 		},
 	}
+	maps.Copy(stories, hookStories())
 	for name, story := range stories {
 		t.Run(name, func(t *testing.T) {
 			onStage(t, func(s *stage) {
@@ -282,5 +323,75 @@ func TestTraces(t *testing.T) {
 				s.compare(name)
 			})
 		})
+	}
+}
+
+func hookStories() map[string]func(s *stage) {
+	deleted := func(edit func(*corev1.PodSpec), wait time.Duration) func(s *stage) {
+		return func(s *stage) {
+			s.runs(edit)
+			s.delete("p", -1)
+			time.Sleep(wait)
+		}
+	}
+	return map[string]func(s *stage){
+		"TRC-03 preStop sleeps 3 s of 10":     deleted(preStop(10, sleeping(3)), 10*time.Second),
+		"TRC-04 preStop without end":          deleted(preStop(5, executing("hangs")), 12*time.Second),
+		"KBL-33 preStop takes 2.9 s of 10":    deleted(preStop(10, executing("takes", "2.9s")), 10*time.Second),
+		"KBL-43 preStop fails":                deleted(preStop(10, executing("exits", "1")), 6*time.Second),
+		"KBL-43 preStop cannot be understood": deleted(preStop(10, corev1.LifecycleHandler{}), 6*time.Second),
+		"KBL-41 preStop over HTTP": deleted(preStop(10, corev1.LifecycleHandler{
+			HTTPGet: &corev1.HTTPGetAction{Path: "/bye", Port: intstr.FromInt32(80)},
+		}), 6*time.Second),
+		"KBL-41 preStop over HTTP to nobody": deleted(preStop(10, corev1.LifecycleHandler{
+			HTTPGet: &corev1.HTTPGetAction{Path: "/bye", Port: intstr.FromString("web")},
+		}), 6*time.Second),
+		"KBL-37 forced with a preStop": func(s *stage) {
+			s.runs(preStop(30, sleeping(20)))
+			s.delete("p", 0)
+			time.Sleep(8 * time.Second)
+		},
+		"KBL-44 preStop of a container that has ended": func(s *stage) {
+			s.runs(func(spec *corev1.PodSpec) {
+				preStop(10, sleeping(3))(spec)
+				spec.RestartPolicy = corev1.RestartPolicyNever
+			})
+			s.runtime.exit("c", 3)
+			s.delete("p", -1)
+			time.Sleep(6 * time.Second)
+		},
+		"TRC-28 sidecars stop in turn": deleted(sidecars, 10*time.Second),
+		"KBL-51 sidecars share the grace": deleted(func(spec *corev1.PodSpec) {
+			sidecars(spec)
+			preStop(5, executing("hangs"))(spec)
+		}, 20*time.Second),
+		"KBL-54 sidecars end when the pod has ended": func(s *stage) {
+			s.runs(func(spec *corev1.PodSpec) {
+				sidecars(spec)
+				spec.RestartPolicy = corev1.RestartPolicyNever
+			})
+			s.runtime.exit("c", 0)
+			time.Sleep(10 * time.Second)
+		},
+		"postStart fails": func(s *stage) {
+			s.boot()
+			time.Sleep(500 * time.Millisecond)
+			s.trace.begin()
+			pod := podOf("p", "on TERM exits 0 after 1s", 30)
+			pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: new(executing("exits", "2"))}
+			s.create(pod)
+			time.Sleep(5 * time.Second)
+		},
+		"KBL-19 deleted during postStart": func(s *stage) {
+			s.boot()
+			time.Sleep(500 * time.Millisecond)
+			s.trace.begin()
+			pod := podOf("p", "on TERM exits 0 after 1s", 30)
+			pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: new(executing("takes", "20s"))}
+			s.create(pod)
+			time.Sleep(3 * time.Second)
+			s.delete("p", -1)
+			time.Sleep(25 * time.Second)
+		},
 	}
 }

@@ -64,7 +64,7 @@ func (w *worker) launch(ctx context.Context, pod *corev1.Pod, seen podstate.Pod,
 	if plan.Sandbox {
 		sandbox, err := w.cfg.Runtime.RunPodSandbox(ctx, &proto.RunPodSandboxRequest{
 			PodName: pod.Name, PodNamespace: pod.Namespace, PodUid: string(pod.UID), Attempt: plan.Attempt,
-			Labels: podLabels(pod), Annotations: pod.Annotations,
+			Labels: podLabels(pod), Annotations: pod.Annotations, RuntimeHandler: deref(pod.Spec.RuntimeClassName),
 		})
 		if err != nil {
 			w.cfg.Events.Event(pod, corev1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: "+err.Error())
@@ -118,7 +118,7 @@ func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, sandbox st
 		return fmt.Errorf("failed to \"StartContainer\" for %q with RunContainerError: %w", spec.Name, err)
 	}
 	w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeNormal, "Started", "Container started")
-	return nil
+	return w.postStart(ctx, pod, spec, id)
 }
 
 func (w *worker) createRequest(pod *corev1.Pod, sandbox string, start ContainerStart) *proto.CreateContainerRequest {
@@ -156,4 +156,11 @@ func podLabels(pod *corev1.Pod) map[string]string {
 	return map[string]string{
 		podstate.LabelPodName: pod.Name, podstate.LabelPodNamespace: pod.Namespace, podstate.LabelPodUID: string(pod.UID),
 	}
+}
+
+func deref(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/kubelet/podstate"
+	"github.com/podfall/podfall/services/kubelet/status"
 )
 
 // StartPlan is what one sync of a pod does.
@@ -98,7 +99,7 @@ func (p *planner) initialize() bool {
 	for i := range p.pod.Spec.InitContainers {
 		spec := &p.pod.Spec.InitContainers[i]
 		last := p.seen.Latest(spec.Name)
-		sidecar := restartable(spec)
+		sidecar := status.Sidecar(spec)
 		switch {
 		case begun && !sidecar:
 		case last == nil:
@@ -172,12 +173,6 @@ func (p *planner) start(spec *corev1.Container) {
 	if p.plan.After == 0 || wait < p.plan.After {
 		p.plan.After = wait
 	}
-}
-
-// restartable reports whether an init container is a sidecar: one that starts in turn
-// and then runs on beside the others.
-func restartable(c *corev1.Container) bool {
-	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
 func ended(c *proto.Container) bool {

@@ -34,7 +34,7 @@ func TestPlanStop(t *testing.T) {
 		box("5", "i", 0, running),
 	})
 	want := StopPlan{
-		Containers: []ContainerStop{{ID: "2", Name: "a", Timeout: 12}, {ID: "3", Name: "b", Timeout: 12}, {ID: "5", Name: "i", Timeout: 12}},
+		Containers: []ContainerStop{{ID: "2", Name: "a", Grace: 12}, {ID: "3", Name: "b", Grace: 12}, {ID: "5", Name: "i", Grace: 12}},
 		Sandboxes:  []string{"s1", "s0"},
 	}
 	if diff := cmp.Diff(want, PlanStop(pod, seen, new(int64(12)))); diff != "" {

@@ -85,6 +85,7 @@ type Timing struct {
 // Config is what workers work with.
 type Config struct {
 	Runtime Runtime
+	Inside  Inside
 	Cache   Cache
 	Status  Status
 	Volumes Volumes

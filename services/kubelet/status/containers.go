@@ -19,8 +19,8 @@ const (
 	scheme = "podfall://" // of container ids, as containerd://
 )
 
-// Initialized reports whether every init container has ended well, or a regular
-// container exists, which proves that they had.
+// Initialized reports whether every init container has ended well and every sidecar
+// runs, or a regular container exists, which proves that they had.
 func Initialized(pod *corev1.Pod, seen podstate.Pod) bool {
 	for _, c := range pod.Spec.Containers {
 		if seen.Latest(c.Name) != nil {
@@ -29,6 +29,9 @@ func Initialized(pod *corev1.Pod, seen podstate.Pod) bool {
 	}
 	for _, c := range pod.Spec.InitContainers {
 		last := seen.Latest(c.Name)
+		if Sidecar(&c) && podstate.Alive(last) {
+			continue
+		}
 		if last.GetState() != proto.ContainerState_CONTAINER_STATE_EXITED || last.GetExitCode() != 0 {
 			return false
 		}

@@ -1,6 +1,8 @@
 package status
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -11,12 +13,18 @@ type tally struct {
 
 // Phase is the phase of a pod from its containers' statuses (KBL-69, upstream's
 // getPhase). Ended says that no container will run again, whatever the restart policy.
+// How a sidecar ends does not count (KBL-54), that it runs does.
 func Phase(pod *corev1.Pod, status corev1.PodStatus, ended bool) corev1.PodPhase {
 	pending, failed := initContainers(pod, status)
 	if failed && pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
 		return corev1.PodFailed
 	}
 	var n tally
+	for _, c := range pod.Spec.InitContainers {
+		if s := find(status.InitContainerStatuses, c.Name); Sidecar(&c) && s != nil && s.State.Running != nil {
+			n.running++
+		}
+	}
 	for _, c := range pod.Spec.Containers {
 		n.count(find(status.ContainerStatuses, c.Name))
 	}
@@ -29,6 +37,12 @@ func Phase(pod *corev1.Pod, status corev1.PodStatus, ended bool) corev1.PodPhase
 		return corev1.PodPending
 	}
 	return n.ending(pod.Spec.RestartPolicy, ended)
+}
+
+// Sidecar reports whether an init container is a sidecar (KEP-753): one that starts in
+// its turn and then runs on beside the others.
+func Sidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
 func (n *tally) count(c *corev1.ContainerStatus) {
@@ -69,11 +83,17 @@ func (n *tally) ending(policy corev1.RestartPolicy, ended bool) corev1.PodPhase 
 	return corev1.PodRunning
 }
 
-// initContainers says whether some init container has still to end, and whether one
-// has failed.
+// initContainers says whether some init container has still to end, or a sidecar to
+// start, and whether one has failed.
 func initContainers(pod *corev1.Pod, status corev1.PodStatus) (pending, failed bool) {
+	begun := anyStarted(status.ContainerStatuses)
 	for _, spec := range pod.Spec.InitContainers {
 		c := find(status.InitContainerStatuses, spec.Name)
+		if Sidecar(&spec) {
+			started := c != nil && c.Started != nil && *c.Started
+			pending = pending || !begun && !started
+			continue
+		}
 		var end *corev1.ContainerStateTerminated
 		switch {
 		case c == nil:
@@ -90,6 +110,14 @@ func initContainers(pod *corev1.Pod, status corev1.PodStatus) (pending, failed b
 		}
 	}
 	return pending, failed
+}
+
+// anyStarted reports whether a regular container has run, which proves that the pod had
+// been initialized.
+func anyStarted(regular []corev1.ContainerStatus) bool {
+	return slices.ContainsFunc(regular, func(c corev1.ContainerStatus) bool {
+		return c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil
+	})
 }
 
 func hasInitialized(pod *corev1.Pod, status corev1.PodStatus) bool {

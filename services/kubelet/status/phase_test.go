@@ -245,3 +245,37 @@ func TestMerge(t *testing.T) {
 		t.Errorf("a final phase became %s", again.Phase)
 	}
 }
+
+// TD-072: a sidecar counts while it runs; how it ends does not (KBL-54).
+func TestPhaseWithSidecar(t *testing.T) {
+	type list = []corev1.ContainerStatus
+	started := func(name string) corev1.ContainerStatus {
+		c := runs(name)
+		c.Started = new(true)
+		return c
+	}
+	for _, row := range []struct {
+		name    string
+		policy  corev1.RestartPolicy
+		sidecar list
+		have    list
+		ended   bool
+		want    corev1.PodPhase
+	}{
+		{"nothing runs yet", always, nil, nil, false, corev1.PodPending},
+		{"the sidecar has not started", always, list{runs("s")}, nil, false, corev1.PodPending},
+		{"it has, the others have not", always, list{started("s")}, list{waits("a"), waits("b")}, false, corev1.PodPending},
+		{"all run", always, list{started("s")}, list{runs("a"), runs("b")}, false, corev1.PodRunning},
+		{"it restarts while the others run", always, list{crashed("s")}, list{runs("a"), runs("b")}, false, corev1.PodRunning},
+		{"the others have ended, it runs", never, list{started("s")}, list{exits("a", 0), exits("b", 0)}, false, corev1.PodRunning},
+		{"all have ended, it badly", never, list{exits("s", 137)}, list{exits("a", 0), exits("b", 0)}, true, corev1.PodSucceeded},
+		{"all have ended, it well", never, list{exits("s", 0)}, list{exits("a", 1), exits("b", 0)}, true, corev1.PodFailed},
+	} {
+		pod := twoContainers(row.policy)
+		pod.Spec.InitContainers = []corev1.Container{{Name: "s", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
+		got := Phase(pod, corev1.PodStatus{InitContainerStatuses: row.sidecar, ContainerStatuses: row.have}, row.ended)
+		if got != row.want {
+			t.Errorf("%s: %s, want %s", row.name, got, row.want)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package podworker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/kubelet/podstate"
+	"github.com/podfall/podfall/services/kubelet/status"
+)
+
+// Inside is the part of CRI that asks a container which runs.
+type Inside interface {
+	ExecSync(ctx context.Context, req *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error)
+	Reach(ctx context.Context, req *proto.ReachRequest) (*proto.ReachResponse, error)
+}
+
+// preStop runs a container's preStop hook for at most grace seconds, and returns how long
+// it took. Time that is up ends the waiting and not the hook (KBL-40); a hook that fails
+// changes nothing but that it is told (KBL-43).
+func (w *worker) preStop(ctx context.Context, pod *corev1.Pod, stop ContainerStop) time.Duration {
+	began := w.cfg.Clock.Now()
+	ctx, cancel := w.cfg.Clock.Timeout(ctx, time.Duration(stop.Grace)*time.Second)
+	defer cancel()
+	err := w.runHook(ctx, specOf(pod, stop.Name), stop.ID, stop.PreStop)
+	took := w.cfg.Clock.Since(began)
+	about := []any{"pod", podstate.Key(pod), "uid", pod.UID, "container", stop.Name, "took", took, "round", 2}
+	switch {
+	case err == nil:
+		w.cfg.Log.DebugContext(ctx, "preStop hook has ended", about...)
+	case ctx.Err() != nil:
+		w.cfg.Log.WarnContext(ctx, "preStop hook goes on, its time is up", about...)
+	default:
+		w.cfg.Log.WarnContext(ctx, "preStop hook has failed", append(about, "err", err)...)
+		w.cfg.Events.Container(pod, stop.Name, corev1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
+	}
+	return took
+}
+
+// postStart runs a container's postStart hook. A container whose hook fails is killed.
+func (w *worker) postStart(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, id string) error {
+	if spec.Lifecycle == nil || spec.Lifecycle.PostStart == nil {
+		return nil
+	}
+	err := w.runHook(ctx, spec, id, spec.Lifecycle.PostStart)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed")
+	stop := ContainerStop{ID: id, Name: spec.Name, Grace: BaseGrace(pod, spec, ReasonPod), Why: "FailedPostStartHook"}
+	if spec.Lifecycle.PreStop != nil {
+		stop.PreStop = spec.Lifecycle.PreStop
+	}
+	if err := w.stopContainer(ctx, pod, stop, nil); err != nil {
+		w.cfg.Log.ErrorContext(ctx, "could not stop a container whose postStart hook has failed",
+			"pod", podstate.Key(pod), "uid", pod.UID, "container", spec.Name, "err", err)
+	}
+	return fmt.Errorf("failed to \"StartContainer\" for %q with PostStartHookError: %q", spec.Name, err.Error())
+}
+
+var errHandler = errors.New("invalid handler: want exec, httpGet or sleep")
+
+// runHook runs one handler and waits for its end (upstream's handlerRunner.Run).
+func (w *worker) runHook(ctx context.Context, spec *corev1.Container, id string, handler *corev1.LifecycleHandler) error {
+	switch {
+	case handler.Exec != nil:
+		answer, err := w.cfg.Inside.ExecSync(ctx, &proto.ExecSyncRequest{ContainerId: id, Command: handler.Exec.Command})
+		if err != nil {
+			return err
+		}
+		if answer.GetExitCode() != 0 {
+			return fmt.Errorf("command %q exited with %d: %s", strings.Join(handler.Exec.Command, " "), answer.GetExitCode(), answer.GetStderr())
+		}
+		return nil
+	case handler.HTTPGet != nil:
+		request, err := httpRequest(spec, id, handler.HTTPGet)
+		if err != nil {
+			return err
+		}
+		_, err = w.cfg.Inside.Reach(ctx, request) // any answer will do (KBL-41)
+		return err
+	case handler.Sleep != nil:
+		return w.cfg.Clock.Sleep(ctx, time.Duration(handler.Sleep.Seconds)*time.Second)
+	}
+	return errHandler
+}
+
+func httpRequest(spec *corev1.Container, id string, get *corev1.HTTPGetAction) (*proto.ReachRequest, error) {
+	port, err := portOf(spec, get.Port)
+	if err != nil {
+		return nil, err
+	}
+	request := &proto.ReachRequest{
+		ContainerId: id, Scheme: "http", Host: get.Host, Port: port, Path: get.Path,
+	}
+	if get.Scheme == corev1.URISchemeHTTPS {
+		request.Scheme = "https"
+	}
+	for _, header := range get.HTTPHeaders {
+		request.Headers = append(request.Headers, &proto.Header{Name: header.Name, Value: header.Value})
+	}
+	return request, nil
+}
+
+// portOf is a port by its number, or by the name that the container gives it.
+func portOf(spec *corev1.Container, port intstr.IntOrString) (int32, error) {
+	if port.Type == intstr.Int {
+		return port.IntVal, nil
+	}
+	named := slices.IndexFunc(spec.Ports, func(p corev1.ContainerPort) bool { return p.Name == port.StrVal })
+	if named < 0 {
+		return 0, fmt.Errorf("couldn't find port: %s in container %q", port.StrVal, spec.Name)
+	}
+	return spec.Ports[named].ContainerPort, nil
+}
+
+// turns is in which order containers are stopped: each waits for those that are named
+// here (KBL-50, upstream's terminationOrdering). A sidecar waits for all regular
+// containers and for the sidecar defined after it; what does not run is stopped already,
+// and ordinary init containers take no part (KBL-53).
+func turns(pod *corev1.Pod, running map[string]bool) map[string][]string {
+	var before []string
+	for _, c := range pod.Spec.Containers {
+		if running[c.Name] {
+			before = append(before, c.Name)
+		}
+	}
+	after := map[string][]string{}
+	for i := range slices.Backward(pod.Spec.InitContainers) {
+		sidecar := &pod.Spec.InitContainers[i]
+		if !status.Sidecar(sidecar) || !running[sidecar.Name] {
+			continue
+		}
+		after[sidecar.Name] = slices.Clone(before)
+		before = append(before, sidecar.Name)
+	}
+	return after
+}
+
+// queue is where the containers of a pod that is stopped wait for their turn.
+type queue struct {
+	mu      sync.Mutex
+	stopped map[string]chan struct{}
+}
+
+func newQueue(stops []ContainerStop) *queue {
+	q := &queue{stopped: make(map[string]chan struct{}, len(stops))}
+	for _, stop := range stops {
+		q.stopped[stop.Name] = make(chan struct{})
+	}
+	return q
+}
+
+// leave says that a container has been stopped. One that could not be is never said to
+// be, and keeps its successors waiting (KBL-52).
+func (q *queue) leave(name string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if stopped := q.stopped[name]; stopped != nil {
+		close(stopped)
+		delete(q.stopped, name)
+	}
+}
+
+// wait waits until all of names have left, or ctx ends.
+func (q *queue) wait(ctx context.Context, names []string) {
+	for _, name := range names {
+		q.mu.Lock()
+		stopped := q.stopped[name]
+		q.mu.Unlock()
+		if stopped == nil {
+			continue
+		}
+		select {
+		case <-stopped:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
