@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"github.com/podfall/podfall/services/controllers/control"
-	"github.com/podfall/podfall/services/controllers/replicaset"
-	"github.com/podfall/podfall/services/controllers/replication"
 )
 
 // row is a controller: its name and its older short name as upstream has them, and how it
@@ -19,10 +17,7 @@ type row struct {
 
 // registry lists the controllers there are.
 func registry() []row {
-	return append(cluster(), []row{
-		{"replicaset-controller", "replicaset", func(base control.Base) control.Controller { return replicaset.New(base) }},
-		{"replicationcontroller-controller", "replicationcontroller", func(base control.Base) control.Controller { return replication.New(base) }},
-	}...)
+	return append(cluster(), workloads()...)
 }
 
 // Names lists the controllers there are, in the order of the alphabet.

@@ -1,0 +1,217 @@
+package deployment
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/loop"
+	"github.com/podfall/podfall/services/controllers/view"
+)
+
+// Controller rolls Deployments out.
+type Controller struct {
+	deployments *view.Copy[*appsv1.Deployment]
+	sets        *view.Copy[*appsv1.ReplicaSet]
+	pods        *view.Copy[*corev1.Pod]
+	writes      control.Resource[*appsv1.Deployment]
+	setWrites   control.Resource[*appsv1.ReplicaSet]
+	events      control.Recorder
+	clock       clock.Clock
+	loop        *loop.Loop[view.Key]
+}
+
+// workers is how many Deployments are looked at at once, retries how often one that fails is
+// tried before it is left until it changes, both as upstream's.
+const (
+	workers = 5
+	retries = 15
+)
+
+// New is the controller of Deployments.
+func New(base control.Base) *Controller {
+	c := &Controller{
+		deployments: view.Of[*appsv1.Deployment](base.Views, "deployments.apps"),
+		sets:        view.Of[*appsv1.ReplicaSet](base.Views, "replicasets.apps"),
+		pods:        view.Of[*corev1.Pod](base.Views, "pods"),
+		writes:      control.Of[*appsv1.Deployment](base.API, "deployments.apps"),
+		setWrites:   control.Of[*appsv1.ReplicaSet](base.API, "replicasets.apps"),
+		events:      base.Events("deployment-controller"), clock: base.Clock,
+	}
+	c.loop = loop.New(loop.Config{Clock: base.Clock, Workers: workers, Retries: retries, Log: base.Log}, c.sync)
+	c.deployments.On(func(old, now *appsv1.Deployment) { c.loop.Add(view.KeyOf(view.Either(old, now))) })
+	c.sets.On(c.setChanged)
+	c.pods.On(c.podChanged)
+	return c
+}
+
+// Run rolls out until ctx ends.
+func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
+
+// setChanged has the Deployments looked at that a ReplicaSet is about.
+func (c *Controller) setChanged(old, now *appsv1.ReplicaSet) {
+	owned := false
+	for _, set := range []*appsv1.ReplicaSet{old, now} {
+		if set == nil {
+			continue
+		}
+		if owner := metav1.GetControllerOfNoCopy(set); owner != nil {
+			owned = true
+			if owner.Kind == "Deployment" {
+				c.loop.Add(view.Key{Namespace: set.Namespace, Name: owner.Name})
+			}
+		}
+	}
+	if owned || now == nil {
+		return
+	}
+	for _, deployment := range c.deployments.In(now.Namespace) {
+		selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
+		if err == nil && !selector.Empty() && selector.Matches(labels.Set(now.Labels)) {
+			c.loop.Add(view.KeyOf(deployment))
+		}
+	}
+}
+
+// podChanged has a Deployment looked at that waits until all its old pods have gone.
+func (c *Controller) podChanged(old, now *corev1.Pod) {
+	if now != nil && (old == nil || old.Status.Phase == now.Status.Phase) {
+		return
+	}
+	owner := metav1.GetControllerOfNoCopy(old)
+	if owner == nil || owner.Kind != "ReplicaSet" {
+		return
+	}
+	set, ok := c.sets.Get(view.Key{Namespace: old.Namespace, Name: owner.Name})
+	if !ok {
+		return
+	}
+	if above := metav1.GetControllerOfNoCopy(set); above != nil && above.Kind == "Deployment" {
+		key := view.Key{Namespace: old.Namespace, Name: above.Name}
+		if d, ok := c.deployments.Get(key); ok && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+			c.loop.Add(key)
+		}
+	}
+}
+
+// sync takes steps for one Deployment until one makes no ReplicaSet.
+func (c *Controller) sync(ctx context.Context, key view.Key) error {
+	deployment, ok := c.deployments.Get(key)
+	if !ok {
+		return nil
+	}
+	v, err := c.view(ctx, deployment)
+	if err != nil {
+		return err
+	}
+	for {
+		plan := Decide(v, c.clock.Now())
+		if plan.Create == nil {
+			return c.carryOut(ctx, deployment, plan)
+		}
+		made, err := c.create(ctx, v, plan.Create)
+		if err != nil || made == nil {
+			return err
+		}
+		v = Made(v, made, c.clock.Now())
+	}
+}
+
+// view is what is known of a Deployment, after adoption and release of ReplicaSets.
+func (c *Controller) view(ctx context.Context, deployment *appsv1.Deployment) (View, error) {
+	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
+	if err != nil {
+		return View{}, err
+	}
+	candidates := append(c.sets.Controlled(deployment.UID), c.sets.Orphans(deployment.Namespace)...)
+	sets, err := control.Claimer[*appsv1.ReplicaSet]{
+		Objects: c.setWrites, Owner: deployment, OwnerKind: c.writes.Kind().GroupVersionKind, Selector: selector,
+		Fresh: func(ctx context.Context) (kinds.Object, error) {
+			return c.writes.Get(ctx, deployment.Namespace, deployment.Name)
+		},
+	}.Claim(ctx, candidates)
+	v := View{Deployment: deployment, Sets: sets, Pods: map[types.UID][]*corev1.Pod{}}
+	for _, set := range sets {
+		v.Pods[set.UID] = c.pods.Controlled(set.UID)
+	}
+	return v, err
+}
+
+// create stores a new ReplicaSet. It is nil when the name is another's: then the next look
+// takes another name.
+func (c *Controller) create(ctx context.Context, v View, set *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
+	made, err := c.setWrites.Create(ctx, set)
+	switch {
+	case err == nil:
+		if n := replicasOf(made); n > 0 {
+			c.events.Event(v.Deployment, corev1.EventTypeNormal, "ScalingReplicaSet", scaledMessage(made, 0, n))
+		}
+		return made, nil
+	case apierrors.IsAlreadyExists(err):
+		return c.taken(ctx, v, set)
+	case control.Closing(err):
+		return nil, err
+	}
+	stored, event := Refused(v, set, err, c.clock.Now())
+	c.events.Event(v.Deployment, event.Type, event.Reason, event.Message)
+	if _, failed := c.writes.UpdateStatus(ctx, stored); failed != nil {
+		return nil, failed
+	}
+	return nil, err
+}
+
+// taken reads the ReplicaSet that has the name: it may be the very one, which the view does
+// not show yet.
+func (c *Controller) taken(ctx context.Context, v View, set *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
+	there, err := c.setWrites.Get(ctx, set.Namespace, set.Name)
+	if err != nil {
+		return nil, err
+	}
+	owner := metav1.GetControllerOfNoCopy(there)
+	if owner != nil && owner.UID == v.Deployment.UID && SameTemplate(&there.Spec.Template, &v.Deployment.Spec.Template) {
+		return there, nil
+	}
+	_, err = c.writes.UpdateStatus(ctx, Collided(v.Deployment))
+	return nil, err
+}
+
+// carryOut stores what a plan says, the status last.
+func (c *Controller) carryOut(ctx context.Context, deployment *appsv1.Deployment, plan Plan) error {
+	for _, event := range plan.Tell {
+		c.events.Event(deployment, event.Type, event.Reason, event.Message)
+	}
+	if plan.Rewrite != nil {
+		_, err := c.writes.Update(ctx, plan.Rewrite)
+		return err
+	}
+	for _, one := range plan.Scale {
+		if _, err := c.setWrites.Update(ctx, one.Set); err != nil {
+			return err
+		}
+		if one.Event != "" {
+			c.events.Event(deployment, corev1.EventTypeNormal, "ScalingReplicaSet", one.Event)
+		}
+	}
+	for _, set := range plan.Delete {
+		if err := c.setWrites.Delete(ctx, set, metav1.DeleteOptions{}); err != nil && !control.Gone(err) {
+			return err
+		}
+	}
+	if plan.Store != nil {
+		if _, err := c.writes.UpdateStatus(ctx, plan.Store); err != nil {
+			return err
+		}
+	}
+	if plan.Again > 0 {
+		c.loop.AddAfter(view.KeyOf(deployment), plan.Again)
+	}
+	return nil
+}

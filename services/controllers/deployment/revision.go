@@ -1,0 +1,313 @@
+package deployment
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/services/controllers/workload"
+)
+
+// The annotations that a rollout keeps on its Deployment and ReplicaSets.
+const (
+	RevisionAnnotation = "deployment.kubernetes.io/revision"
+	historyAnnotation  = "deployment.kubernetes.io/revision-history"
+	desiredAnnotation  = "deployment.kubernetes.io/desired-replicas"
+	mostAnnotation     = "deployment.kubernetes.io/max-replicas"
+	appliedAnnotation  = "kubectl.kubernetes.io/last-applied-configuration"
+)
+
+// historyLength is how long the list of a set's former revisions may grow.
+const historyLength = 2000
+
+// sort tells the set of the template from the others: the oldest of those that are equal to
+// it but for the hash.
+func (s *step) sort() {
+	s.old = slices.Clone(s.Sets)
+	slices.SortFunc(s.old, byAge)
+	i := slices.IndexFunc(s.old, func(set *appsv1.ReplicaSet) bool {
+		return SameTemplate(&set.Spec.Template, &s.Deployment.Spec.Template)
+	})
+	if i >= 0 {
+		s.fresh = s.old[i]
+		s.old = slices.Delete(s.old, i, i+1)
+	}
+}
+
+// SameTemplate reports whether two templates are equal but for their hash label
+// (EqualIgnoreHash).
+func SameTemplate(a, b *corev1.PodTemplateSpec) bool {
+	a, b = a.DeepCopy(), b.DeepCopy()
+	delete(a.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+	delete(b.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+	return equality.Semantic.DeepEqual(a, b)
+}
+
+func byAge(a, b *appsv1.ReplicaSet) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+}
+
+// recount brings the revisions up to date when there is a set of the template: the newest
+// revision is its, and the Deployment's (getNewReplicaSet).
+func (s *step) recount() {
+	if s.fresh == nil {
+		return
+	}
+	set := s.fresh.DeepCopy()
+	changed := s.annotate(set, s.next())
+	if changed || set.Spec.MinReadySeconds != s.Deployment.Spec.MinReadySeconds {
+		set.Spec.MinReadySeconds = s.Deployment.Spec.MinReadySeconds
+		s.Scale = append(s.Scale, Scaling{Set: set})
+		s.fresh = set
+	}
+	s.adoptRevision(set.Annotations[RevisionAnnotation])
+	if s.limited() && s.progressing() == nil {
+		s.set(appsv1.DeploymentProgressing, corev1.ConditionTrue, "FoundNewReplicaSet", fmt.Sprintf("Found new replica set %q", set.Name))
+	}
+}
+
+// make plans the set of the template; replicas is how many pods it begins with.
+func (s *step) make() {
+	template := s.Deployment.Spec.Template.DeepCopy()
+	hash := workload.TemplateHash(&s.Deployment.Spec.Template, s.Deployment.Status.CollisionCount)
+	template.Labels = with(template.Labels, hash)
+	selector := s.Deployment.Spec.Selector.DeepCopy()
+	if selector == nil {
+		selector = &metav1.LabelSelector{MatchLabels: s.Deployment.Spec.Template.Labels}
+	}
+	selector.MatchLabels = with(selector.MatchLabels, hash)
+	set := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.Deployment.Namespace, Name: s.Deployment.Name + "-" + hash, Labels: maps.Clone(template.Labels),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.Deployment, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
+		},
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas: new(int32(0)), MinReadySeconds: s.Deployment.Spec.MinReadySeconds, Selector: selector, Template: *template,
+		},
+	}
+	*set.Spec.Replicas = s.grow(set)
+	s.annotate(set, s.next())
+	s.size(set)
+	s.Create = set
+}
+
+// Made is the view after a set was made in it at now.
+func Made(v View, set *appsv1.ReplicaSet, now time.Time) View {
+	if v.Stored == nil {
+		v.Stored = v.Deployment
+	}
+	s := &step{View: View{Deployment: v.Deployment.DeepCopy()}, now: now}
+	s.defaults()
+	s.adoptRevision(set.Annotations[RevisionAnnotation])
+	if s.limited() {
+		s.set(appsv1.DeploymentProgressing, corev1.ConditionTrue, "NewReplicaSetCreated", fmt.Sprintf("Created new replica set %q", set.Name))
+	}
+	v.Deployment, v.Sets = s.Deployment, append(slices.Clone(v.Sets), set)
+	return v
+}
+
+// Refused is the Deployment after a set could not be made at now.
+func Refused(v View, set *appsv1.ReplicaSet, cause error, now time.Time) (*appsv1.Deployment, Event) {
+	s := &step{View: View{Deployment: v.Deployment.DeepCopy()}, now: now}
+	s.defaults()
+	message := fmt.Sprintf("Failed to create new replica set %q: %v", set.Name, cause)
+	if s.limited() {
+		s.set(appsv1.DeploymentProgressing, corev1.ConditionFalse, "ReplicaSetCreateError", message)
+	}
+	return s.Deployment, Event{corev1.EventTypeWarning, "ReplicaSetCreateError", message}
+}
+
+// Collided is the Deployment after the name of its set was found to be taken by another.
+func Collided(d *appsv1.Deployment) *appsv1.Deployment {
+	d = d.DeepCopy()
+	if d.Status.CollisionCount == nil {
+		d.Status.CollisionCount = new(int32(0))
+	}
+	*d.Status.CollisionCount++
+	return d
+}
+
+func with(labels map[string]string, hash string) map[string]string {
+	labels = maps.Clone(labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[appsv1.DefaultDeploymentUniqueLabelKey] = hash
+	return labels
+}
+
+// next is the revision of the set of the template: one more than any other's.
+func (s *step) next() int64 {
+	var most int64
+	for _, set := range s.old {
+		most = max(most, revision(set))
+	}
+	return most + 1
+}
+
+// revision is a set's; 0 when it has none that can be read.
+func revision(set *appsv1.ReplicaSet) int64 {
+	number, err := strconv.ParseInt(set.Annotations[RevisionAnnotation], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return number
+}
+
+func (s *step) adoptRevision(revision string) {
+	if s.Deployment.Annotations[RevisionAnnotation] != revision {
+		if s.Deployment.Annotations == nil {
+			s.Deployment.Annotations = map[string]string{}
+		}
+		s.Deployment.Annotations[RevisionAnnotation] = revision
+	}
+}
+
+// annotate gives a set the Deployment's annotations and a revision; it reports whether that
+// changed anything (SetNewReplicaSetAnnotations).
+func (s *step) annotate(set *appsv1.ReplicaSet, next int64) bool {
+	if set.Annotations == nil {
+		set.Annotations = map[string]string{}
+	}
+	changed := false
+	for key, value := range s.Deployment.Annotations {
+		if kept, there := set.Annotations[key]; !copied(key) || (there && kept == value) {
+			continue
+		}
+		set.Annotations[key] = value
+		changed = true
+	}
+	old := set.Annotations[RevisionAnnotation]
+	number, err := strconv.ParseInt(old, 10, 64)
+	if err != nil && old != "" {
+		return changed
+	}
+	if number < next {
+		set.Annotations[RevisionAnnotation] = strconv.FormatInt(next, 10)
+		changed = true
+		if old != "" {
+			remember(set, old)
+		}
+	}
+	return changed
+}
+
+// copied reports whether a Deployment's annotation is its ReplicaSets' too.
+func copied(key string) bool {
+	switch key {
+	case appliedAnnotation, RevisionAnnotation, historyAnnotation, desiredAnnotation, mostAnnotation, appsv1.DeprecatedRollbackTo:
+		return false
+	}
+	return true
+}
+
+// remember adds a revision to those that a set had before, as far as there is room.
+func remember(set *appsv1.ReplicaSet, old string) {
+	history := set.Annotations[historyAnnotation]
+	if history == "" {
+		set.Annotations[historyAnnotation] = old
+		return
+	}
+	all := append(strings.Split(history, ","), old)
+	for len(all) > 1 && len(strings.Join(all, ",")) > historyLength {
+		all = all[1:]
+	}
+	set.Annotations[historyAnnotation] = strings.Join(all, ",")
+}
+
+// size notes on a set how many pods the Deployment asks for now, and may have at most; it
+// reports whether that is news (SetReplicasAnnotations).
+func (s *step) size(set *appsv1.ReplicaSet) bool {
+	desired, most := fmt.Sprint(s.replicas()), fmt.Sprint(s.replicas()+s.surge())
+	if set.Annotations[desiredAnnotation] == desired && set.Annotations[mostAnnotation] == most {
+		return false
+	}
+	if set.Annotations == nil {
+		set.Annotations = map[string]string{}
+	}
+	set.Annotations[desiredAnnotation], set.Annotations[mostAnnotation] = desired, most
+	return true
+}
+
+// number is an annotation that holds one.
+func number(set *appsv1.ReplicaSet, annotation string) (int32, bool) {
+	text, ok := set.Annotations[annotation]
+	if !ok {
+		return 0, false
+	}
+	value, err := strconv.ParseInt(text, 10, 32)
+	return int32(value), err == nil
+}
+
+// cleanUp plans to delete the oldest of the sets that ask for nothing, beyond the limit of
+// history (cleanupDeployment).
+func (s *step) cleanUp() {
+	limit := *s.Deployment.Spec.RevisionHistoryLimit
+	if limit == math.MaxInt32 {
+		return
+	}
+	alive := slices.DeleteFunc(slices.Clone(s.old), func(set *appsv1.ReplicaSet) bool { return set.DeletionTimestamp != nil })
+	excess := len(alive) - int(limit)
+	if excess <= 0 {
+		return
+	}
+	slices.SortStableFunc(alive, func(a, b *appsv1.ReplicaSet) int { return cmp.Compare(revision(a), revision(b)) })
+	for _, set := range alive[:excess] {
+		if set.Status.Replicas == 0 && replicasOf(set) == 0 && set.Generation <= set.Status.ObservedGeneration {
+			s.Delete = append(s.Delete, set)
+		}
+	}
+}
+
+// rollBack plans to take an old template again, as the annotation of extensions/v1beta1 asks.
+func (s *step) rollBack() {
+	wanted, err := strconv.ParseInt(s.Deployment.Annotations[appsv1.DeprecatedRollbackTo], 10, 64)
+	delete(s.Deployment.Annotations, appsv1.DeprecatedRollbackTo)
+	s.Rewrite = s.Deployment
+	if wanted == 0 && err == nil {
+		if wanted = s.last(); wanted == 0 {
+			s.Tell = append(s.Tell, Event{corev1.EventTypeWarning, "DeploymentRollbackRevisionNotFound", "Unable to find last revision."})
+			return
+		}
+	}
+	for _, set := range s.all() {
+		if revision(set) != wanted {
+			continue
+		}
+		if SameTemplate(&set.Spec.Template, &s.Deployment.Spec.Template) {
+			s.Tell = append(s.Tell, Event{corev1.EventTypeWarning, "DeploymentRollbackTemplateUnchanged",
+				fmt.Sprintf("The rollback revision contains the same template as current deployment %q", s.Deployment.Name)})
+			return
+		}
+		template := set.Spec.Template.DeepCopy()
+		delete(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+		s.Deployment.Spec.Template = *template
+		s.Tell = append(s.Tell, Event{corev1.EventTypeNormal, "DeploymentRollback",
+			fmt.Sprintf("Rolled back deployment %q to revision %d", s.Deployment.Name, wanted)})
+		return
+	}
+	s.Tell = append(s.Tell, Event{corev1.EventTypeWarning, "DeploymentRollbackRevisionNotFound", "Unable to find the revision to rollback to."})
+}
+
+// last is the revision before the newest; 0 when there is none.
+func (s *step) last() int64 {
+	var newest, second int64
+	for _, set := range s.all() {
+		if number := revision(set); number >= newest {
+			newest, second = number, newest
+		} else {
+			second = max(second, number)
+		}
+	}
+	return second
+}

@@ -1,0 +1,182 @@
+package deployment
+
+import (
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// roll is a step of the strategy RollingUpdate (rolloutRolling): up first, then down, then the
+// history.
+func (s *step) roll() {
+	s.recount()
+	if s.fresh == nil {
+		s.make()
+		return
+	}
+	if s.up() || s.down() {
+		s.tellStatus()
+		return
+	}
+	if s.complete(s.Deployment.Status) {
+		s.cleanUp()
+	}
+	s.tellStatus()
+}
+
+// up scales the set of the template, if that is not what it should be.
+func (s *step) up() bool {
+	switch have := replicasOf(s.fresh); {
+	case have == s.replicas():
+		return false
+	case have > s.replicas():
+		return s.resize(s.fresh, s.replicas())
+	}
+	return s.resize(s.fresh, s.grow(s.fresh))
+}
+
+// grow is how many pods the set of the template should ask for next (NewRSNewReplicas).
+func (s *step) grow(set *appsv1.ReplicaSet) int32 {
+	if s.Deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+		return s.replicas()
+	}
+	have := replicasOf(set)
+	all := sum(s.all(), replicasOf)
+	most := s.replicas() + s.surge()
+	if all >= most {
+		return have
+	}
+	return have + min(most-all, s.replicas()-have)
+}
+
+// down scales old sets as far as enough pods stay available: first those pods that are not
+// (reconcileOldReplicaSets).
+func (s *step) down() bool {
+	olds := active(s.old)
+	if len(olds) == 0 {
+		return false
+	}
+	least := s.replicas() - s.unavailable()
+	most := sum(s.all(), replicasOf) - least - (replicasOf(s.fresh) - s.fresh.Status.AvailableReplicas)
+	if most <= 0 {
+		return false
+	}
+	slices.SortFunc(olds, byAge)
+	left := map[string]int32{}
+	var gone int32
+	for _, set := range olds {
+		have := replicasOf(set)
+		left[set.Name] = have
+		if sick := have - set.Status.AvailableReplicas; sick > 0 && gone < most {
+			left[set.Name] = have - min(most-gone, sick)
+			gone += have - left[set.Name]
+		}
+	}
+	spare := sum(append(slices.Clone(olds), s.fresh), available) - least
+	for _, set := range olds {
+		if n := min(left[set.Name], spare); n > 0 {
+			left[set.Name] -= n
+			spare -= n
+		}
+	}
+	changed := false
+	for _, set := range olds {
+		changed = s.resize(set, left[set.Name]) || changed
+	}
+	return changed
+}
+
+// recreate is a step of the strategy Recreate (rolloutRecreate): all old pods go before a new
+// one comes (CTL-31).
+func (s *step) recreate() {
+	s.recount()
+	down := false
+	for _, set := range active(s.old) {
+		down = s.resize(set, 0) || down
+	}
+	if down || s.oldPodsRun() {
+		s.tellStatus()
+		return
+	}
+	if s.fresh == nil {
+		s.make()
+		return
+	}
+	s.resize(s.fresh, s.replicas())
+	if s.complete(s.Deployment.Status) {
+		s.cleanUp()
+	}
+	s.tellStatus()
+}
+
+// oldPodsRun reports whether a pod of another set is not known to be over: a pod that is
+// being deleted still runs, and nobody knows of one whose node is silent.
+func (s *step) oldPodsRun() bool {
+	if sum(s.old, existing) > 0 {
+		return true
+	}
+	for uid, pods := range s.Pods {
+		if s.fresh != nil && s.fresh.UID == uid {
+			continue
+		}
+		for _, pod := range pods {
+			if pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// surge is how many pods more than asked for there may be, unavailable how many fewer
+// (ResolveFenceposts).
+func (s *step) surge() int32 {
+	if s.Deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+		return 0
+	}
+	surge, _ := s.fenceposts()
+	return surge
+}
+
+func (s *step) unavailable() int32 {
+	if s.Deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType || s.replicas() == 0 {
+		return 0
+	}
+	_, unavailable := s.fenceposts()
+	return min(unavailable, s.replicas())
+}
+
+func (s *step) fenceposts() (surge, unavailable int32) {
+	var rolling appsv1.RollingUpdateDeployment
+	if given := s.Deployment.Spec.Strategy.RollingUpdate; given != nil {
+		rolling = *given
+	}
+	surge = scaled(rolling.MaxSurge, s.replicas(), ceil)
+	unavailable = scaled(rolling.MaxUnavailable, s.replicas(), floor)
+	if surge == 0 && unavailable == 0 {
+		unavailable = 1
+	}
+	return surge, unavailable
+}
+
+// rounding is which way a part of a pod is counted.
+type rounding bool
+
+const (
+	ceil  rounding = true
+	floor rounding = false
+)
+
+// scaled is a number or a percentage of total; a quarter when nothing is said.
+func scaled(value *intstr.IntOrString, total int32, way rounding) int32 {
+	if value == nil {
+		value = new(intstr.FromString("25%"))
+	}
+	number, err := intstr.GetScaledValueFromIntOrPercent(value, int(total), bool(way))
+	if err != nil {
+		return 0
+	}
+	return int32(number)
+}

@@ -1,0 +1,17 @@
+package controllers
+
+import (
+	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/deployment"
+	"github.com/podfall/podfall/services/controllers/replicaset"
+	"github.com/podfall/podfall/services/controllers/replication"
+)
+
+// workloads are the controllers of what makes pods.
+func workloads() []row {
+	return []row{
+		{"deployment-controller", "deployment", func(base control.Base) control.Controller { return deployment.New(base) }},
+		{"replicaset-controller", "replicaset", func(base control.Base) control.Controller { return replicaset.New(base) }},
+		{"replicationcontroller-controller", "replicationcontroller", func(base control.Base) control.Controller { return replication.New(base) }},
+	}
+}
