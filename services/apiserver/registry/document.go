@@ -60,4 +60,6 @@ func Unfit(shown string, err error) error { return unfit(shown, err) }
 func UnsupportedMedia(accepted ...string) error { return unsupported(accepted...) }
 
 // FinalizerNames is everything wrong with the names of an object's finalizers (API-48).
-func FinalizerNames(obj kinds.Object) field.ErrorList { return finalizerNames(obj, field.NewPath("metadata")) }
+func FinalizerNames(obj kinds.Object) field.ErrorList {
+	return finalizerNames(obj, field.NewPath("metadata"))
+}

@@ -1,0 +1,156 @@
+// Package custom is what the API knows of CustomResourceDefinitions and of the resources
+// that they define: which kinds there are now, how their objects are read, pruned,
+// defaulted and validated, and what becomes of a definition.
+//
+//	store -> Catalog             catalog.go: the definitions as they are stored
+//	          -> Definition      definition.go: one of them, its schemas built at first use
+//	               -> resources  decode.go, strategy.go: registry.Strategy for its objects
+//	                    schema   schema.go defaults.go metadata.go validate.go rules.go
+//	definitions themselves       crd.go, crd_*.go: registry.Strategy for them
+//	names.go, cleanup.go         which names are given, and what a deletion waits for
+//
+// The work on schemas is done by apiextensions' own packages as far as they come alone:
+// structural schemas, pruning, list types, and the CEL types of a schema. Its validation of
+// definitions and its validators would bring metrics and gRPC into every process of
+// podfall, 8 ms of each start; what they do is done here.
+//
+// # Order
+//
+// A definition that a writer has been told is stored is known to every request after it.
+package custom
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/registry"
+	"github.com/podfall/podfall/services/apiserver/store"
+)
+
+// Resource is the key of definitions in the store.
+const Resource = "customresourcedefinitions.apiextensions.k8s.io"
+
+// Catalog is the definitions that are stored. It is safe for concurrent use; its readers
+// never wait. The zero value knows none.
+type Catalog struct {
+	now atomic.Pointer[definitions]
+}
+
+// definitions are by name, which is the group resource that they define.
+type definitions map[string]*Definition
+
+// Load takes all definitions of a snapshot, before the first commit.
+func (c *Catalog) Load(snapshot *store.Snapshot) {
+	loaded := definitions{}
+	for record := range snapshot.Scan(Resource, "", "") {
+		loaded.put(record.Object)
+	}
+	c.now.Store(&loaded)
+}
+
+// OnCommit is told of every committed batch by the store's writer, before anybody else is.
+func (c *Catalog) OnCommit(events []store.Event) {
+	var changed definitions
+	for _, event := range events {
+		if event.Record.Key.Resource != Resource {
+			continue
+		}
+		if changed == nil {
+			changed = maps.Clone(c.all())
+		}
+		if event.Type == store.Deleted {
+			delete(changed, event.Record.Key.Name)
+		} else {
+			changed.put(event.Record.Object)
+		}
+	}
+	if changed != nil {
+		c.now.Store(&changed)
+	}
+}
+
+func (d definitions) put(obj kinds.Object) {
+	if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
+		d[crd.Name] = newDefinition(crd)
+	}
+}
+
+func (c *Catalog) all() definitions {
+	if c == nil {
+		return definitions{}
+	}
+	if now := c.now.Load(); now != nil {
+		return *now
+	}
+	return definitions{}
+}
+
+// Definitions are all that are stored, in the order of their names. They are shared.
+func (c *Catalog) Definitions() []*apiextensionsv1.CustomResourceDefinition {
+	all := c.all()
+	crds := make([]*apiextensionsv1.CustomResourceDefinition, 0, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		crds = append(crds, all[name].CRD)
+	}
+	return crds
+}
+
+// Definition is that of a group resource, established or not; nil when there is none.
+func (c *Catalog) Definition(groupResource string) *Definition { return c.all()[groupResource] }
+
+// Kind is the kind of a group resource in a version that is served; an empty version is
+// the one that clients prefer.
+func (c *Catalog) Kind(groupResource, version string) (kinds.Kind, bool) {
+	definition := c.Definition(groupResource)
+	if definition == nil {
+		return kinds.Kind{}, false
+	}
+	for _, k := range definition.kinds {
+		if version == "" || k.Version == version {
+			return k, true
+		}
+	}
+	return kinds.Kind{}, false
+}
+
+// Terminating reports whether the definition of a group resource is on its way out, so that
+// nothing new may be made of it.
+func (c *Catalog) Terminating(groupResource string) bool {
+	definition := c.Definition(groupResource)
+	return definition != nil && definition.CRD.DeletionTimestamp != nil
+}
+
+// Strategy is that of a custom kind, or of definitions themselves; false for other kinds.
+func (c *Catalog) Strategy(kind kinds.Kind) (registry.Strategy, bool) {
+	switch {
+	case kind.Custom:
+		return c.resourceStrategy(kind), true
+	case kind.GroupResource().String() == Resource:
+		return definitionStrategy{kind: kind, catalog: c}, true
+	}
+	return nil, false
+}
+
+// Fields are what field selectors see of an object of a group resource, in any version.
+func (c *Catalog) Fields(groupResource string, obj kinds.Object) fields.Set {
+	set := fields.Set{"metadata.name": obj.GetName()}
+	if namespace := obj.GetNamespace(); namespace != "" {
+		set["metadata.namespace"] = namespace
+	}
+	definition := c.Definition(groupResource)
+	if definition == nil {
+		return set
+	}
+	for _, v := range definition.CRD.Spec.Versions {
+		for _, f := range v.SelectableFields {
+			set[strings.TrimPrefix(f.JSONPath, ".")] = scalarAt(obj, f.JSONPath)
+		}
+	}
+	return set
+}

@@ -1,0 +1,84 @@
+package custom
+
+import (
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// fillDefaults puts in what the schema has a default for and value has not, or has null
+// without being allowed to (upstream's defaulting.Default).
+func fillDefaults(value any, s *structuralschema.Structural) {
+	if s == nil {
+		return
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		for name, property := range s.Properties {
+			if property.Default.Object == nil {
+				continue
+			}
+			if have, found := value[name]; !found || forbiddenNull(have, &property) {
+				value[name] = runtime.DeepCopyJSONValue(property.Default.Object)
+			}
+		}
+		for name := range value {
+			within := propertyOf(s, name)
+			if _, named := s.Properties[name]; !named && forbiddenNull(value[name], within) {
+				value[name] = runtime.DeepCopyJSONValue(within.Default.Object)
+			}
+			fillDefaults(value[name], within)
+		}
+	case []any:
+		for i := range value {
+			if forbiddenNull(value[i], s.Items) {
+				value[i] = runtime.DeepCopyJSONValue(s.Items.Default.Object)
+			}
+			fillDefaults(value[i], s.Items)
+		}
+	}
+}
+
+// dropNulls takes out members that are null, may not be, and have no default (upstream's
+// PruneNonNullableNullsWithoutDefaults).
+func dropNulls(value any, s *structuralschema.Structural) {
+	switch value := value.(type) {
+	case map[string]any:
+		for name, member := range value {
+			within := propertyOf(s, name)
+			if forbiddenNull(member, within) && within.Default.Object == nil {
+				delete(value, name)
+				continue
+			}
+			dropNulls(member, within)
+		}
+	case []any:
+		for i := range value {
+			dropNulls(value[i], itemsOf(s))
+		}
+	}
+}
+
+func forbiddenNull(value any, s *structuralschema.Structural) bool {
+	return value == nil && s != nil && !s.Nullable
+}
+
+// propertyOf is the schema of a member of an object; nil when it has none.
+func propertyOf(s *structuralschema.Structural, name string) *structuralschema.Structural {
+	if s == nil {
+		return nil
+	}
+	if property, ok := s.Properties[name]; ok {
+		return &property
+	}
+	if s.AdditionalProperties != nil {
+		return s.AdditionalProperties.Structural
+	}
+	return nil
+}
+
+func itemsOf(s *structuralschema.Structural) *structuralschema.Structural {
+	if s == nil {
+		return nil
+	}
+	return s.Items
+}

@@ -1,0 +1,122 @@
+package custom
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/store"
+)
+
+// Writer carries out what a definition needs, as any other request would.
+type Writer interface {
+	// UpdateDefinition stores a new status and finalizers of a definition, if it is still
+	// the version that it was made from.
+	UpdateDefinition(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) error
+	// DeleteInstances asks for every object of a kind to go.
+	DeleteInstances(ctx context.Context, kind kinds.Kind) error
+}
+
+// Janitor gives definitions their names, and empties those that are on their way out. What
+// it does is decided by [NextStep].
+type Janitor struct {
+	Catalog *Catalog
+	// Snapshot is the state of the store.
+	Snapshot func() *store.Snapshot
+	Writer   Writer
+	Clock    clock.Clock
+	Log      *slog.Logger
+	// wake holds one note that something has changed.
+	wake chan struct{}
+}
+
+// NewJanitor is a janitor that has not begun; Run does the work.
+func NewJanitor(j Janitor) *Janitor {
+	j.wake = make(chan struct{}, 1)
+	j.wake <- struct{}{} // what an earlier run has left
+	return &j
+}
+
+// OnCommit is told of every committed batch, after the catalog. It never waits.
+func (j *Janitor) OnCommit(events []store.Event) {
+	for _, event := range events {
+		resource := event.Record.Key.Resource
+		if resource != Resource && (event.Type != store.Deleted || !j.Catalog.Terminating(resource)) {
+			continue
+		}
+		select {
+		case j.wake <- struct{}{}:
+		default:
+		}
+		return
+	}
+}
+
+// tryAgain is how long after a failure, in cluster time.
+const tryAgain = 5 * time.Second
+
+// Run works until ctx ends, and returns nil.
+func (j *Janitor) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-j.wake:
+		case <-ctx.Done():
+			return nil
+		}
+		if j.tidy(ctx) {
+			continue
+		}
+		timer := j.Clock.Timer(tryAgain)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		select {
+		case j.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// tidy takes every definition one step; false when something has failed.
+func (j *Janitor) tidy(ctx context.Context) bool {
+	all, ok := j.Catalog.Definitions(), true
+	for _, crd := range all {
+		if err := j.step(ctx, crd, all); err != nil {
+			j.Log.InfoContext(ctx, "a definition is not settled yet", "definition", crd.Name, "cause", err)
+			ok = false
+		}
+	}
+	return ok
+}
+
+func (j *Janitor) step(
+	ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition, all []*apiextensionsv1.CustomResourceDefinition,
+) error {
+	now := metav1.Unix(j.Clock.Now().Unix(), 0)
+	have := Instances{Left: j.Snapshot().Count(crd.Name, "")}
+	next := NextStep(crd, all, have, now)
+	if next.DeleteInstances {
+		if have.Failed = j.Writer.DeleteInstances(ctx, StoredKind(crd)); have.Failed != nil {
+			next = NextStep(crd, all, have, now)
+		}
+	}
+	if next.Definition == nil {
+		return have.Failed
+	}
+	err := j.Writer.UpdateDefinition(ctx, next.Definition)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return have.Failed // it has changed, which has woken us already
+	}
+	if err != nil {
+		return err
+	}
+	return have.Failed
+}

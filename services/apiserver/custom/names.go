@@ -1,0 +1,126 @@
+package custom
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// SettleNames is crd's status with the names that it gets: those it asks for, unless
+// another definition of its group has been given one of them. It is pure; all may hold crd
+// itself, which is passed over. A definition whose names were all its own once is
+// established and stays so (upstream's NamingConditionController and
+// EstablishingController, in one step).
+func SettleNames(
+	crd *apiextensionsv1.CustomResourceDefinition, all []*apiextensionsv1.CustomResourceDefinition, now metav1.Time,
+) apiextensionsv1.CustomResourceDefinitionStatus {
+	settled := crd.DeepCopy()
+	conflict := giveNames(settled, usedBy(crd, all))
+	accepted := apiextensionsv1.CustomResourceDefinitionCondition{
+		Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue,
+		Reason: "NoConflicts", Message: "no conflicts found",
+	}
+	if conflict != nil {
+		accepted.Status, accepted.Reason, accepted.Message = apiextensionsv1.ConditionFalse, conflict.reason, conflict.message
+	}
+	setCondition(settled, accepted, now)
+	switch {
+	case apihelpers.IsCRDConditionTrue(settled, apiextensionsv1.Established):
+	case conflict == nil:
+		setCondition(settled, apiextensionsv1.CustomResourceDefinitionCondition{
+			Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue,
+			Reason: "InitialNamesAccepted", Message: "the initial names have been accepted",
+		}, now)
+	default:
+		setCondition(settled, apiextensionsv1.CustomResourceDefinitionCondition{
+			Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionFalse,
+			Reason: "NotAccepted", Message: "not all names are accepted",
+		}, now)
+	}
+	if state, reason := apihelpers.GetAPIApprovalState(crd.Annotations); apihelpers.IsProtectedCommunityGroup(crd.Spec.Group) {
+		setCondition(settled, approval(state, reason), now)
+	}
+	return settled.Status
+}
+
+// approval is the condition of a definition in a group of Kubernetes' own.
+func approval(state apihelpers.APIApprovalState, reason string) apiextensionsv1.CustomResourceDefinitionCondition {
+	condition := apiextensionsv1.CustomResourceDefinitionCondition{
+		Type: apiextensionsv1.KubernetesAPIApprovalPolicyConformant, Status: apiextensionsv1.ConditionFalse, Message: reason,
+	}
+	switch state {
+	case apihelpers.APIApproved:
+		condition.Status, condition.Reason = apiextensionsv1.ConditionTrue, "ApprovedAnnotation"
+	case apihelpers.APIApprovalBypassed:
+		condition.Reason = "UnapprovedAnnotation"
+	case apihelpers.APIApprovalMissing:
+		condition.Reason = "MissingAnnotation"
+	case apihelpers.APIApprovalInvalid:
+		condition.Reason = "InvalidAnnotation"
+	}
+	return condition
+}
+
+// setCondition sets a condition, since now unless it was so before.
+func setCondition(crd *apiextensionsv1.CustomResourceDefinition, c apiextensionsv1.CustomResourceDefinitionCondition, now metav1.Time) {
+	c.LastTransitionTime = now
+	old := apihelpers.FindCRDCondition(crd, c.Type)
+	if old == nil {
+		crd.Status.Conditions = append(crd.Status.Conditions, c)
+		return
+	}
+	if old.Status == c.Status {
+		c.LastTransitionTime = old.LastTransitionTime
+	}
+	*old = c
+}
+
+// used are the names of a group that others have been given.
+type used struct{ resources, kinds []string }
+
+func usedBy(crd *apiextensionsv1.CustomResourceDefinition, all []*apiextensionsv1.CustomResourceDefinition) used {
+	var taken used
+	for _, other := range all {
+		if other.Name == crd.Name || other.Spec.Group != crd.Spec.Group {
+			continue
+		}
+		names := other.Status.AcceptedNames
+		taken.resources = append(append(taken.resources, names.Plural, names.Singular), names.ShortNames...)
+		taken.kinds = append(taken.kinds, names.Kind, names.ListKind)
+	}
+	return taken
+}
+
+type conflict struct{ reason, message string }
+
+// giveNames gives crd each name that it asks for and nobody else has. It returns the last
+// conflict, nil when there is none.
+func giveNames(crd *apiextensionsv1.CustomResourceDefinition, taken used) *conflict {
+	var last *conflict
+	asked, given := crd.Spec.Names, &crd.Status.AcceptedNames
+	give := func(reason, name string, into *string, taken []string) {
+		if name != *into && slices.Contains(taken, name) {
+			last = &conflict{reason, fmt.Sprintf("%q is already in use", name)}
+			return
+		}
+		*into = name
+	}
+	give("PluralConflict", asked.Plural, &given.Plural, taken.resources)
+	give("SingularConflict", asked.Singular, &given.Singular, taken.resources)
+	free := true
+	for _, short := range asked.ShortNames {
+		if !slices.Contains(given.ShortNames, short) && slices.Contains(taken.resources, short) {
+			free, last = false, &conflict{"ShortNamesConflict", fmt.Sprintf("%q is already in use", short)}
+		}
+	}
+	if free {
+		given.ShortNames = asked.ShortNames
+	}
+	give("KindConflict", asked.Kind, &given.Kind, taken.kinds)
+	give("ListKindConflict", asked.ListKind, &given.ListKind, taken.kinds)
+	given.Categories = asked.Categories
+	return last
+}

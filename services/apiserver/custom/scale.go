@@ -1,0 +1,64 @@
+package custom
+
+import (
+	"fmt"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/registry"
+)
+
+var _ registry.Scaler = resources{}
+
+// Scale shows the replicas of an object by the paths in its definition.
+func (s resources) Scale(obj kinds.Object) (*autoscalingv1.Scale, error) {
+	custom, paths, err := s.scalable(obj)
+	if err != nil {
+		return nil, err
+	}
+	wanted, found, err := unstructured.NestedInt64(custom.Object, steps(paths.SpecReplicasPath)...)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, fmt.Errorf("the spec replicas field %q does not exist", paths.SpecReplicasPath)
+	}
+	have, _, err := unstructured.NestedInt64(custom.Object, steps(paths.StatusReplicasPath)...)
+	if err != nil {
+		return nil, err
+	}
+	scale := &autoscalingv1.Scale{
+		Spec:   autoscalingv1.ScaleSpec{Replicas: int32(wanted)},
+		Status: autoscalingv1.ScaleStatus{Replicas: int32(have)},
+	}
+	if path := paths.LabelSelectorPath; path != nil && *path != "" {
+		if scale.Status.Selector, _, err = unstructured.NestedString(custom.Object, steps(*path)...); err != nil {
+			return nil, err
+		}
+	}
+	return scale, nil
+}
+
+// SetReplicas is a copy of obj that asks for another number of replicas.
+func (s resources) SetReplicas(obj kinds.Object, replicas int32) (kinds.Object, error) {
+	custom, paths, err := s.scalable(obj)
+	if err != nil {
+		return nil, err
+	}
+	scaled := custom.DeepCopy()
+	return scaled, unstructured.SetNestedField(scaled.Object, int64(replicas), steps(paths.SpecReplicasPath)...)
+}
+
+func (s resources) scalable(obj kinds.Object) (*unstructured.Unstructured, *apiextensionsv1.CustomResourceSubresourceScale, error) {
+	if s.missing != nil {
+		return nil, nil, s.missing
+	}
+	custom, ok := obj.(*unstructured.Unstructured)
+	if !ok || s.schema.scale() == nil {
+		return nil, nil, fmt.Errorf("%s cannot be scaled", s.kind.Resource)
+	}
+	return custom, s.schema.scale(), nil
+}

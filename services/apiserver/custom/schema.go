@@ -1,0 +1,130 @@
+package custom
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	"k8s.io/kube-openapi/pkg/validation/strfmt"
+	"k8s.io/kube-openapi/pkg/validation/validate"
+)
+
+// Schema is what one version of a definition says of its objects, ready to be applied. It
+// is immutable and shared.
+type Schema struct {
+	version    *apiextensionsv1.CustomResourceDefinitionVersion
+	structural *structuralschema.Structural
+	// whole and status validate an object, and its status alone, which is nil when the
+	// schema does not speak of it.
+	whole, status *validate.SchemaValidator
+	// rules is nil when there are none.
+	rules *rules
+}
+
+var errNoSchema = errors.New("the version has no schema")
+
+func newSchema(v *apiextensionsv1.CustomResourceDefinitionVersion) (*Schema, error) {
+	structural, err := structuralOf(v)
+	if err != nil {
+		return nil, err
+	}
+	s := &Schema{version: v, structural: structural, whole: validatorOf(structural.ToKubeOpenAPI())}
+	if status, ok := structural.Properties["status"]; ok {
+		s.status = validatorOf(status.ToKubeOpenAPI())
+	}
+	s.rules, err = compileRules(structural, nil)
+	return s, err
+}
+
+// Structural is the schema as apiextensions keeps it. It is shared.
+func (s *Schema) Structural() *structuralschema.Structural { return s.structural }
+
+// hasStatus and scale say which subresources the version has.
+func (s *Schema) hasStatus() bool {
+	return s.version.Subresources != nil && s.version.Subresources.Status != nil
+}
+
+func (s *Schema) scale() *apiextensionsv1.CustomResourceSubresourceScale {
+	if s.version.Subresources == nil {
+		return nil
+	}
+	return s.version.Subresources.Scale
+}
+
+func structuralOf(v *apiextensionsv1.CustomResourceDefinitionVersion) (*structuralschema.Structural, error) {
+	if v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
+		return nil, errNoSchema
+	}
+	return structuralFrom(v.Schema.OpenAPIV3Schema)
+}
+
+func structuralFrom(props *apiextensionsv1.JSONSchemaProps) (*structuralschema.Structural, error) {
+	internal := &apiextensions.JSONSchemaProps{}
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props.DeepCopy(), internal, nil); err != nil {
+		return nil, err
+	}
+	return structuralschema.NewStructural(internal)
+}
+
+func validatorOf(schema *spec.Schema) *validate.SchemaValidator {
+	complete(schema)
+	return validate.NewSchemaValidator(schema, nil, "", strfmt.Default)
+}
+
+// complete says in OpenAPI's terms what Kubernetes' extensions mean, and leaves out formats
+// that nobody checks, at every level of a schema.
+func complete(s *spec.Schema) {
+	if both, _ := s.Extensions.GetBool("x-kubernetes-int-or-string"); both {
+		s.Type = spec.StringOrArray{"integer", "string"}
+	}
+	if !knownFormat(s) {
+		s.Format = ""
+	}
+	if s.Items != nil && s.Items.Schema != nil {
+		complete(s.Items.Schema)
+	}
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
+		complete(s.AdditionalProperties.Schema)
+	}
+	for name, property := range s.Properties {
+		complete(&property)
+		s.Properties[name] = property
+	}
+	for _, several := range [][]spec.Schema{s.AllOf, s.AnyOf, s.OneOf} {
+		for i := range several {
+			complete(&several[i])
+		}
+	}
+	if s.Not != nil {
+		complete(s.Not)
+	}
+}
+
+// knownFormat is upstream's StripUnsupportedFormatsPostProcess.
+func knownFormat(s *spec.Schema) bool {
+	kind := ""
+	if len(s.Type) == 1 {
+		kind = s.Type[0]
+	}
+	switch kind {
+	case "", "string":
+		return slices.Contains(stringFormats(), strings.ReplaceAll(s.Format, "-", ""))
+	case "integer":
+		return s.Format == "int32" || s.Format == "int64"
+	case "number":
+		return s.Format == "float" || s.Format == "double"
+	}
+	return false
+}
+
+func stringFormats() []string {
+	return []string{
+		"bsonobjectid", "uri", "email", "hostname", "ipv4", "ipv6", "cidr", "mac", "uuid", "uuid3", "uuid4", "uuid5",
+		"isbn", "isbn10", "isbn13", "creditcard", "ssn", "hexcolor", "rgbcolor", "byte", "password", "date", "duration",
+		"datetime", "k8sshortname", "k8slongname",
+	}
+}
