@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -31,7 +32,13 @@ type rig struct {
 	watchers sync.WaitGroup
 
 	mu   sync.Mutex
-	seen []string
+	seen []line
+}
+
+// line is what was noted, and when since the clock was set.
+type line struct {
+	at   time.Duration
+	text string
 }
 
 // play runs a test before a cluster with these controllers.
@@ -143,39 +150,52 @@ func (r *rig) clock() {
 func (r *rig) note(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	at := time.Since(r.began).Round(100 * time.Millisecond)
-	if line := fmt.Sprintf("%-7s", at) + " " + fmt.Sprintf(format, args...); !slices.Contains(r.seen, line) {
-		r.seen = append(r.seen, line)
+	one := line{time.Since(r.began).Round(100 * time.Millisecond), fmt.Sprintf(format, args...)}
+	if !slices.Contains(r.seen, one) {
+		r.seen = append(r.seen, one)
 	}
 }
 
-// watch notes what tell says of each change of a kind; an empty text is not noted.
+// watch notes what tell says of each change of a kind from now on; an empty text is not
+// noted.
 func (r *rig) watch(resource string, tell func(kinds.Object, watch.EventType) string) {
-	r.Helper()
 	target := r.target(resource + " /")
 	target.Namespace, target.Name = "", ""
-	list, err := r.API().List(r.Context(), target, metav1.ListOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
-	stream, err := r.API().Watch(r.Context(), target, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-	if err != nil {
-		r.Fatal(err)
-	}
-	r.Cleanup(stream.Stop)
-	r.watchers.Go(func() {
-		last := map[types.UID]string{}
-		for event := range stream.ResultChan() {
-			obj, ok := event.Object.(kinds.Object)
-			if !ok || event.Type == watch.Bookmark {
-				continue
-			}
-			if text := tell(obj, event.Type); text != "" && last[obj.GetUID()] != text {
-				last[obj.GetUID()] = text
-				r.note("%s", text)
-			}
+	sink := &noter{rig: r, tell: tell, last: map[types.UID]string{}}
+	r.watchers.Go(func() { _ = r.API().Follow(r.Context(), target, metav1.ListOptions{}, sink) })
+	r.Settle()
+	time.Sleep(50 * time.Millisecond)
+}
+
+// noter is a sink that notes.
+type noter struct {
+	rig  *rig
+	tell func(kinds.Object, watch.EventType) string
+	last map[types.UID]string
+	full bool
+}
+
+// Replace implements podapi.Sink.
+func (n *noter) Replace(items []kinds.Object, _ string) {
+	for _, item := range items {
+		if n.full {
+			n.Apply(watch.Event{Type: watch.Modified, Object: item})
 		}
-	})
+		n.last[item.GetUID()] = n.tell(item, watch.Modified)
+	}
+	n.full = true
+}
+
+// Apply implements podapi.Sink.
+func (n *noter) Apply(event watch.Event) {
+	obj, ok := event.Object.(kinds.Object)
+	if !ok {
+		return
+	}
+	if text := n.tell(obj, event.Type); text != "" && n.last[obj.GetUID()] != text {
+		n.last[obj.GetUID()] = text
+		n.rig.note("%s", text)
+	}
 }
 
 // events notes the events about objects whose reasons are wanted.
@@ -190,13 +210,19 @@ func (r *rig) events(reasons ...string) {
 	})
 }
 
-// told compares what was noted since the clock was set.
+// told compares what was noted since the clock was set. What falls on one tenth of a second
+// is in the order of the alphabet, because goroutines of one instant have none.
 func (r *rig) told(want ...string) {
 	r.Helper()
 	r.Settle()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if got, wanted := strings.Join(r.seen, "\n"), strings.Join(want, "\n"); got != wanted {
+	slices.SortFunc(r.seen, func(a, b line) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.text, b.text)) })
+	var texts []string
+	for _, one := range r.seen {
+		texts = append(texts, fmt.Sprintf("%-7s %s", one.at, one.text))
+	}
+	if got, wanted := strings.Join(texts, "\n"), strings.Join(want, "\n"); got != wanted {
 		r.Errorf("noted\n%s\nwant\n%s", got, wanted)
 	}
 	r.seen = nil

@@ -1,0 +1,199 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/podfall/podfall/e2e/stage"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// health is a cluster whose nodes are looked after.
+func health() stage.Config {
+	return stage.Config{
+		Controllers: []string{"scheduler", "nodelifecycle", "podgc", "tainteviction"},
+		Plugins:     []string{"DefaultTolerationSeconds"},
+	}
+}
+
+// tellNode is a node's readiness and its taints.
+func tellNode(obj kinds.Object, kind watch.EventType) string {
+	node, ok := obj.(*corev1.Node)
+	if !ok || node.Name != "node-1" {
+		return ""
+	}
+	if kind == watch.Deleted {
+		return "node " + node.Name + " is gone"
+	}
+	text := "node " + node.Name
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			text += fmt.Sprintf(" Ready=%s %s", c.Status, c.Reason)
+		}
+	}
+	for _, taint := range node.Spec.Taints {
+		text += " " + strings.TrimPrefix(taint.Key, "node.kubernetes.io/") + ":" + string(taint.Effect)
+	}
+	return text
+}
+
+// tellPod is what node health does to a pod.
+func tellPod(obj kinds.Object, kind watch.EventType) string {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return ""
+	}
+	if kind == watch.Deleted {
+		return "pod " + pod.Name + " is gone"
+	}
+	text := "pod " + pod.Name + " " + string(pod.Status.Phase)
+	for _, c := range pod.Status.Conditions {
+		switch c.Type {
+		case corev1.PodReady:
+			text += " Ready=" + string(c.Status)
+		case corev1.DisruptionTarget:
+			text += fmt.Sprintf(" DisruptionTarget=%s %s", c.Status, c.Reason)
+		}
+	}
+	if pod.DeletionTimestamp != nil {
+		text += fmt.Sprintf(" terminating, grace %d", *pod.DeletionGracePeriodSeconds)
+	}
+	return text
+}
+
+// running creates a pod on a node and waits for it.
+func (r *rig) running(name, node string, change ...func(*corev1.Pod)) {
+	r.Helper()
+	r.create("pods", pod(name, node, change...))
+	r.until(name+" runs", time.Minute, func() bool { return get[*corev1.Pod](r, "pods "+name).Status.Phase == corev1.PodRunning })
+}
+
+// silence stops a kubelet just after it has spoken, and sets the clock.
+func (r *rig) silence(node string) {
+	r.Helper()
+	stage.Align(0)
+	for renewed(r, node) != time.Now().Truncate(time.Second).Add(-time.Second).Unix() {
+		time.Sleep(time.Second)
+	}
+	stage.Align(100 * time.Millisecond)
+	r.Stop("kubelet/" + node)
+	r.watch("nodes", tellNode)
+	r.watch("pods", tellPod)
+	r.events("TaintManagerEviction", "NodeNotReady")
+	r.Settle()
+	r.clock()
+}
+
+// renewed is the second in which the node's lease was renewed last.
+func renewed(r *rig, node string) int64 {
+	lease, err := r.API().Get(r.Context(), r.target("leases.coordination.k8s.io kube-node-lease/"+node), metav1.GetOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return renewTime(lease)
+}
+
+// TestTRC14 has a kubelet stop. Its pods are evicted after the defaults' time, stay
+// Terminating for ever, and go when the kubelet is back.
+func TestTRC14(t *testing.T) {
+	play(t, health(), func(r *rig) {
+		r.running("web", "node-1")
+		r.running("stoic", "node-1", func(p *corev1.Pod) {
+			p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		})
+		r.silence("node-1")
+		time.Sleep(time.Hour)
+		r.told(
+			`52.8s   event Normal Node/node-1 NodeNotReady: Node node-1 status is now: NodeNotReady (node-controller)`,
+			`52.8s   event Warning Pod/stoic NodeNotReady: Node is not ready (node-controller)`,
+			`52.8s   event Warning Pod/web NodeNotReady: Node is not ready (node-controller)`,
+			`52.8s   node node-1 Ready=Unknown NodeStatusUnknown`,
+			`52.8s   node node-1 Ready=Unknown NodeStatusUnknown unreachable:NoSchedule`,
+			`52.8s   pod stoic Running Ready=False`,
+			`52.8s   pod web Running Ready=False`,
+			`57.8s   node node-1 Ready=Unknown NodeStatusUnknown unreachable:NoSchedule unreachable:NoExecute`,
+			`5m57.8s event Normal Pod/web TaintManagerEviction: Marking for deletion Pod default/web (taint-eviction-controller)`,
+			`5m57.8s pod web Running DisruptionTarget=True DeletionByTaintManager Ready=False`,
+			`5m57.8s pod web Running DisruptionTarget=True DeletionByTaintManager Ready=False terminating, grace 30`,
+		)
+		r.clock()
+		r.Start("kubelet/node-1")
+		time.Sleep(time.Minute)
+		r.told(
+			`800ms   node node-1 Ready=True KubeletReady unreachable:NoExecute`,
+			`800ms   node node-1 Ready=True KubeletReady unreachable:NoSchedule unreachable:NoExecute`,
+			`800ms   pod stoic Running Ready=True`,
+			`800ms   pod web Running Ready=True DisruptionTarget=True DeletionByTaintManager terminating, grace 30`,
+			`1.8s    pod web Succeeded Ready=False DisruptionTarget=True DeletionByTaintManager terminating, grace 30`,
+			`2.8s    node node-1 Ready=True KubeletReady`,
+			`2.8s    pod web Succeeded Ready=False DisruptionTarget=True DeletionByTaintManager terminating, grace 0`,
+			`2.8s    pod web is gone`,
+		)
+	})
+}
+
+// TestTRC15 has the Node object deleted while its kubelet is down: the pods go with it.
+func TestTRC15(t *testing.T) {
+	play(t, health(), func(r *rig) {
+		r.running("web", "node-1")
+		r.silence("node-1")
+		r.delete("nodes node-1", metav1.DeleteOptions{})
+		time.Sleep(5 * time.Minute)
+		r.told(
+			`0s      node node-1 is gone`,
+			`47.8s   pod web Failed DisruptionTarget=True DeletionByPodGC Ready=True`,
+			`47.8s   pod web Failed DisruptionTarget=True DeletionByPodGC Ready=True terminating, grace 0`,
+			`47.8s   pod web is gone`,
+		)
+	})
+}
+
+// TestTRC16 taints a silent node as out of service: its terminating pods go at once.
+func TestTRC16(t *testing.T) {
+	play(t, health(), func(r *rig) {
+		r.running("web", "node-1")
+		r.running("other", "node-1")
+		r.silence("node-1")
+		time.Sleep(time.Minute)
+		r.delete("pods web", metav1.DeleteOptions{})
+		time.Sleep(time.Minute)
+		r.told(
+			`52.8s   event Normal Node/node-1 NodeNotReady: Node node-1 status is now: NodeNotReady (node-controller)`,
+			`52.8s   event Warning Pod/other NodeNotReady: Node is not ready (node-controller)`,
+			`52.8s   event Warning Pod/web NodeNotReady: Node is not ready (node-controller)`,
+			`52.8s   node node-1 Ready=Unknown NodeStatusUnknown`,
+			`52.8s   node node-1 Ready=Unknown NodeStatusUnknown unreachable:NoSchedule`,
+			`52.8s   pod other Running Ready=False`,
+			`52.8s   pod web Running Ready=False`,
+			`57.8s   node node-1 Ready=Unknown NodeStatusUnknown unreachable:NoSchedule unreachable:NoExecute`,
+			`1m0s    pod web Running Ready=False terminating, grace 30`,
+		)
+		r.clock()
+		node := get[*corev1.Node](r, "nodes node-1")
+		taints := append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute})
+		r.patch("nodes node-1", map[string]any{"spec": map[string]any{"taints": taints}})
+		time.Sleep(time.Minute)
+		r.told(
+			`0s      event Normal Pod/other TaintManagerEviction: Cancelling deletion of Pod default/other (taint-eviction-controller)`,
+			`0s      event Normal Pod/other TaintManagerEviction: Marking for deletion Pod default/other (taint-eviction-controller)`,
+			`0s      event Normal Pod/web TaintManagerEviction: Cancelling deletion of Pod default/web (taint-eviction-controller)`,
+			`0s      event Normal Pod/web TaintManagerEviction: Marking for deletion Pod default/web (taint-eviction-controller)`,
+			`0s      node node-1 Ready=Unknown NodeStatusUnknown unreachable:NoSchedule unreachable:NoExecute out-of-service:NoExecute`,
+			`0s      pod other Running DisruptionTarget=True DeletionByTaintManager Ready=False`,
+			`0s      pod other Running DisruptionTarget=True DeletionByTaintManager Ready=False terminating, grace 30`,
+			`0s      pod web Running DisruptionTarget=True DeletionByTaintManager Ready=False terminating, grace 30`,
+			`7.8s    pod other Failed DisruptionTarget=True DeletionByTaintManager Ready=False terminating, grace 0`,
+			`7.8s    pod other Failed DisruptionTarget=True DeletionByTaintManager Ready=False terminating, grace 30`,
+			`7.8s    pod other is gone`,
+			`7.8s    pod web Failed DisruptionTarget=True DeletionByTaintManager Ready=False terminating, grace 0`,
+			`7.8s    pod web Failed DisruptionTarget=True DeletionByTaintManager Ready=False terminating, grace 30`,
+			`7.8s    pod web is gone`,
+		)
+	})
+}
