@@ -28,8 +28,8 @@ func GenerateName(base, suffix string) string {
 }
 
 // PrepareMetaForCreate sets the metadata that is the server's alone: it drops what the
-// client sent of it (API-56, API-57), managedFields included, which podfall does not
-// keep. Times are whole seconds.
+// client sent of it (API-56, API-57). Times are whole seconds. managedFields are for package
+// fieldmanager to judge.
 func PrepareMetaForCreate(obj kinds.Object, now time.Time, uid types.UID) {
 	obj.SetCreationTimestamp(metav1.Unix(now.Unix(), 0))
 	obj.SetUID(uid)
@@ -38,7 +38,6 @@ func PrepareMetaForCreate(obj kinds.Object, now time.Time, uid types.UID) {
 	obj.SetDeletionTimestamp(nil)
 	obj.SetDeletionGracePeriodSeconds(nil)
 	obj.SetSelfLink("")
-	obj.SetManagedFields(nil)
 }
 
 // PrepareMetaForUpdate puts back what no update changes: when the object was made, and
@@ -56,7 +55,6 @@ func PrepareMetaForUpdate(obj, old kinds.Object) {
 		obj.SetDeletionGracePeriodSeconds(new(*grace))
 	}
 	obj.SetSelfLink("")
-	obj.SetManagedFields(nil)
 }
 
 // ValidateMeta is everything wrong with the metadata of a new object. What its

@@ -38,7 +38,9 @@ func (a *API) create(ctx context.Context, req Request) (*proto.Response, error) 
 		if generate {
 			obj.SetName(a.generatedName(obj.GetGenerateName()))
 		}
-		answer, err := a.add(ctx, req, obj, addition{dryRun: len(opts.DryRun) > 0, warnings: warnings})
+		answer, err := a.add(ctx, req, obj, addition{
+			dryRun: len(opts.DryRun) > 0, warnings: warnings, by: author{manager: opts.FieldManager},
+		})
 		if !generate || !apierrors.IsAlreadyExists(err) {
 			return answer, err
 		}
@@ -52,15 +54,16 @@ func (a *API) create(ctx context.Context, req Request) (*proto.Response, error) 
 type addition struct {
 	dryRun   bool
 	warnings []string
+	by       author
 }
 
 // add judges one object under one name, and stores it.
 func (a *API) add(ctx context.Context, req Request, obj kinds.Object, with addition) (*proto.Response, error) {
-	req.Name = obj.GetName()
+	req.Name, req.Verb = obj.GetName(), proto.VerbCreate
 	defer a.oneByOne(req.Kind)()
 	w := &write{
 		Request: req, strategy: a.strategy(req.Kind), obj: obj, snapshot: a.Store.Snapshot(),
-		dryRun: with.dryRun, warnings: with.warnings,
+		dryRun: with.dryRun, warnings: with.warnings, by: with.by,
 	}
 	if err := a.judge(ctx, w); err != nil {
 		return nil, err

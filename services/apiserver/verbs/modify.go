@@ -14,6 +14,7 @@ import (
 // change is a way to make the next version of an object out of the stored one.
 type change struct {
 	dryRun bool
+	by     author
 	// next is the next version, its resourceVersion checked against old's. It is the
 	// caller's own, and old is not changed by it.
 	next func(old kinds.Object) (obj kinds.Object, warnings []string, err error)
@@ -36,7 +37,7 @@ func (a *API) modify(ctx context.Context, req Request, change change) (*proto.Re
 		}
 		w := &write{
 			Request: req, strategy: a.strategy(req.Kind), old: old.Object, obj: obj, snapshot: a.Store.Snapshot(),
-			dryRun: change.dryRun, warnings: warnings,
+			dryRun: change.dryRun, warnings: warnings, by: change.by,
 		}
 		if err := a.judge(ctx, w); err != nil {
 			return nil, err

@@ -29,8 +29,11 @@ func (a *API) patch(ctx context.Context, req Request) (*proto.Response, error) {
 	if err := invalid("PatchOptions", validation.ValidatePatchOptions(&opts, patchType)); err != nil {
 		return nil, err
 	}
+	if patchType == types.ApplyYAMLPatchType {
+		return a.apply(ctx, req, opts)
+	}
 	return a.modify(ctx, req, change{
-		dryRun: len(opts.DryRun) > 0,
+		dryRun: len(opts.DryRun) > 0, by: author{manager: opts.FieldManager},
 		next: func(old kinds.Object) (kinds.Object, []string, error) {
 			return patched(req, old, patchType, opts.FieldValidation)
 		},
@@ -53,12 +56,11 @@ func patched(
 
 // patchType reads the kind of patch, and refuses those that are not served.
 func patchType(req Request) (types.PatchType, error) {
-	const served = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json"
+	const served = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, " +
+		"application/apply-patch+yaml"
 	switch asked := types.PatchType(req.Envelope.GetContentType()); asked {
-	case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType:
+	case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType, types.ApplyYAMLPatchType:
 		return asked, nil
-	case types.ApplyYAMLPatchType, types.ApplyCBORPatchType:
-		return "", unsupported(req, fmt.Sprintf("server-side apply (%s) is not served; accepted are %s", asked, served))
 	default:
 		return "", unsupported(req, fmt.Sprintf(
 			"the body of the request was in an unknown format - accepted media types include: %s", served))

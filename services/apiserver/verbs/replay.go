@@ -87,7 +87,8 @@ func sameRequest(req Request, first, last store.Event) bool {
 	case req.Verb == proto.VerbDelete:
 		return !created && (last.Type == store.Deleted || onItsWayOut(last.Record))
 	case created:
-		return creates || req.Verb == proto.VerbUpdate && req.Subresource == ""
+		changes := req.Verb == proto.VerbUpdate || req.Verb == proto.VerbPatch
+		return creates || changes && req.Subresource == ""
 	}
 	return !creates && (onItsWayOut(first.Previous) || first.Type == store.Modified && !onItsWayOut(first.Record))
 }

@@ -45,7 +45,8 @@ func (a *API) updateScale(ctx context.Context, req Request) (*proto.Response, er
 	if err := invalid("UpdateOptions", validation.ValidateUpdateOptions(&opts)); err != nil {
 		return nil, err
 	}
-	return a.rescale(ctx, req, len(opts.DryRun) > 0, func(*autoscalingv1.Scale) (kinds.Object, []string, error) {
+	how := change{dryRun: len(opts.DryRun) > 0, by: author{manager: opts.FieldManager}}
+	return a.rescale(ctx, req, how, func(*autoscalingv1.Scale) (kinds.Object, []string, error) {
 		obj, warnings, err := registry.DecodeBody(
 			scaleKind(), req.Envelope.GetContentType(), req.Envelope.GetBody(), opts.FieldValidation)
 		if err != nil {
@@ -68,7 +69,8 @@ func (a *API) patchScale(ctx context.Context, req Request) (*proto.Response, err
 	if err := invalid("PatchOptions", validation.ValidatePatchOptions(&opts, patchType)); err != nil {
 		return nil, err
 	}
-	return a.rescale(ctx, req, len(opts.DryRun) > 0, func(now *autoscalingv1.Scale) (kinds.Object, []string, error) {
+	how := change{dryRun: len(opts.DryRun) > 0, by: author{manager: opts.FieldManager}}
+	return a.rescale(ctx, req, how, func(now *autoscalingv1.Scale) (kinds.Object, []string, error) {
 		of := req
 		of.Kind = scaleKind()
 		obj, warnings, err := registry.ApplyPatch(of.Kind, now, patchType, req.Envelope.GetBody(), opts.FieldValidation)
@@ -81,11 +83,11 @@ func (a *API) patchScale(ctx context.Context, req Request) (*proto.Response, err
 
 // rescale stores what becomes of an object's Scale.
 func (a *API) rescale(
-	ctx context.Context, req Request, dryRun bool,
+	ctx context.Context, req Request, how change,
 	next func(now *autoscalingv1.Scale) (kinds.Object, []string, error),
 ) (*proto.Response, error) {
 	return a.modify(ctx, req, change{
-		dryRun: dryRun,
+		dryRun: how.dryRun, by: how.by,
 		next: func(old kinds.Object) (kinds.Object, []string, error) {
 			now, err := a.scaleOf(req, old)
 			if err != nil {

@@ -30,7 +30,7 @@ func (a *API) update(ctx context.Context, req Request) (*proto.Response, error) 
 		}
 	}
 	return a.modify(ctx, req, change{
-		dryRun: len(opts.DryRun) > 0,
+		dryRun: len(opts.DryRun) > 0, by: author{manager: opts.FieldManager},
 		next: func(old kinds.Object) (kinds.Object, []string, error) {
 			obj, warnings, err := body(req, opts.FieldValidation)
 			if err != nil {
@@ -51,5 +51,7 @@ func (a *API) createMissing(ctx context.Context, req Request, opts metav1.Update
 	if err != nil {
 		return nil, err
 	}
-	return a.add(ctx, req, obj, addition{dryRun: len(opts.DryRun) > 0, warnings: warnings})
+	return a.add(ctx, req, obj, addition{
+		dryRun: len(opts.DryRun) > 0, warnings: warnings, by: author{manager: opts.FieldManager},
+	})
 }

@@ -85,13 +85,10 @@ func TestPatch(t *testing.T) {
 			got.message() != `Pod "p" is invalid: metadata.uid: Invalid value: "other": field is immutable` {
 			t.Errorf("UNS-03: %d %s", got.code, got.message())
 		}
-		apply := ask{verb: proto.VerbPatch, name: "p", contentType: "application/apply-patch+yaml", body: "{}"}
-		if got := r.do(apply); got.code != 415 || !strings.Contains(got.message(), "server-side apply") {
-			t.Errorf("apply: %d %s", got.code, got.message())
-		}
-		apply.contentType = "text/plain"
-		if got := r.do(apply); got.code != 415 {
-			t.Errorf("text: %d %s", got.code, got.message())
+		for _, media := range []string{"application/apply-patch+cbor", "text/plain"} {
+			if got := r.do(ask{verb: proto.VerbPatch, name: "p", contentType: media, body: "{}"}); got.code != 415 {
+				t.Errorf("%s: %d %s", media, got.code, got.message())
+			}
 		}
 	})
 }

@@ -8,6 +8,7 @@
 //	watch.go            hands over to the watch hub
 //	write.go            the steps of every write, from what was asked for to the commit
 //	update.go patch.go  two ways to say what changes; modify.go stores it
+//	apply.go            a third, which needs no object to be there
 //	delete.go           rounds 1 and 3 of a deletion
 //	deletecollection.go a delete for each of many
 //	bind.go             a pod gets its node
@@ -45,6 +46,7 @@ import (
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/apiserver/admission"
+	"github.com/podfall/podfall/services/apiserver/fieldmanager"
 	"github.com/podfall/podfall/services/apiserver/registry"
 	"github.com/podfall/podfall/services/apiserver/store"
 	"github.com/podfall/podfall/services/apiserver/watch"
@@ -69,6 +71,8 @@ type Config struct {
 type API struct {
 	Config
 
+	// fields knows how the fields of objects merge.
+	fields *fieldmanager.Fields
 	// addressing is held while a Service is judged and stored.
 	addressing sync.Mutex
 }
@@ -78,7 +82,7 @@ func New(cfg Config) *API {
 	if cfg.Entropy == nil {
 		cfg.Entropy = rand.Reader
 	}
-	return &API{Config: cfg}
+	return &API{Config: cfg, fields: fieldmanager.New(nil)}
 }
 
 // Request is a call whose subject and envelope have been read and found well-formed.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/apiserver/admission"
+	"github.com/podfall/podfall/services/apiserver/fieldmanager"
 	"github.com/podfall/podfall/services/apiserver/registry"
 	"github.com/podfall/podfall/services/apiserver/store"
 )
@@ -26,6 +27,16 @@ type write struct {
 	warnings []string
 	// uid is a new object's, drawn once.
 	uid types.UID
+	// by is who writes.
+	by author
+}
+
+// author is who makes a write, as managedFields name it.
+type author struct {
+	// manager is empty when nobody was named.
+	manager string
+	// applied says that the object is the outcome of an apply.
+	applied bool
 }
 
 // judge takes a write from what was asked for to what may be committed, or refuses it.
@@ -33,13 +44,14 @@ type write struct {
 //
 //	place     the namespace is there          admission/namespace.go
 //	prepare   what the server keeps, defaults registry/
+//	track     who has set which field         fieldmanager/
 //	complete  what classes and plugins add    admission/defaults.go
 //	admit     who may write what              admission/
 //	validate  what the kind refuses           registry/
 //
 // A step may change w.obj and add to w.warnings; it writes nothing.
 func (a *API) judge(ctx context.Context, w *write) error {
-	for _, step := range []func(context.Context, *write) error{a.place, a.prepare, a.complete, a.admit, a.validate} {
+	for _, step := range []func(context.Context, *write) error{a.place, a.prepare, a.track, a.complete, a.admit, a.validate} {
 		if err := step(ctx, w); err != nil {
 			return err
 		}
@@ -69,6 +81,29 @@ func (a *API) prepare(_ context.Context, w *write) error {
 		return err
 	}
 	return a.address(w)
+}
+
+// track brings managedFields up to date, for the objects that have any.
+func (a *API) track(_ context.Context, w *write) error {
+	switch {
+	case w.by.applied:
+	case fieldmanager.Tracked(w.by.manager, w.obj, w.old):
+		a.fields.Track(w.door(w.by), w.obj, w.old)
+	default:
+		w.obj.SetManagedFields(nil)
+		return nil
+	}
+	fieldmanager.Settle(w.obj, w.old, w.Now)
+	return nil
+}
+
+// door is what a request goes through, as managedFields see it.
+func (r Request) door(by author) fieldmanager.Door {
+	manager := by.manager
+	if manager == "" {
+		manager = fieldmanager.NameOf(r.Identity)
+	}
+	return fieldmanager.Door{Kind: r.Kind, Subresource: r.Subresource, Manager: manager}
 }
 
 // admit asks who may write what.

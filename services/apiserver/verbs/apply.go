@@ -1,0 +1,53 @@
+package verbs
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/fieldmanager"
+	"github.com/podfall/podfall/services/apiserver/registry"
+)
+
+// apply makes an object have what a manager wants it to have, and makes the object if there
+// is none. It is tried again when the object comes or goes meanwhile.
+func (a *API) apply(ctx context.Context, req Request, opts metav1.PatchOptions) (*proto.Response, error) {
+	if err := registry.CheckJSON(req.Envelope.GetBody()); err != nil {
+		return nil, err
+	}
+	how := change{dryRun: len(opts.DryRun) > 0, by: author{manager: opts.FieldManager, applied: true}}
+	how.next = func(old kinds.Object) (kinds.Object, []string, error) {
+		obj, warnings, err := a.fields.Apply(req.door(how.by), old, fieldmanager.Patch{
+			Data: req.Envelope.GetBody(), Force: opts.Force != nil && *opts.Force, FieldValidation: opts.FieldValidation,
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := registry.MatchRequest(req.Kind, obj, req.Namespace, req.Name); err != nil || old == nil {
+			return obj, warnings, err
+		}
+		return obj, warnings, registry.CheckVersion(req.Kind, obj, old)
+	}
+	for try := 1; ; try++ {
+		answer, err := a.applyOnce(ctx, req, how)
+		moved := apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) && req.Subresource == ""
+		if !moved || try == draws {
+			return answer, err
+		}
+	}
+}
+
+// applyOnce changes the object there is, or makes it.
+func (a *API) applyOnce(ctx context.Context, req Request, how change) (*proto.Response, error) {
+	if !a.missing(req) || req.Subresource != "" {
+		return a.modify(ctx, req, how)
+	}
+	obj, warnings, err := how.next(nil)
+	if err != nil {
+		return nil, err
+	}
+	return a.add(ctx, req, obj, addition{dryRun: how.dryRun, warnings: warnings, by: how.by})
+}
