@@ -40,6 +40,11 @@ func TestDecodeBodyRefuses(t *testing.T) {
 			`Pod in version "v1" cannot be handled as a Pod: strict decoding error: duplicate field "metadata.name"`,
 		},
 		{
+			"unknown and duplicate fields in YAML", "application/yaml", "apiVersion: v1\nkind: Pod\nspec: {x: 1}\nmetadata:\n  name: a\n  name: b\n", 400,
+			`Pod in version "v1" cannot be handled as a Pod: strict decoding error: yaml: unmarshal errors:` + "\n" +
+				`  line 6: key "name" already set in map, unknown field "spec.x"`,
+		},
+		{
 			"wrong case", asJSON, `{"apiVersion":"v1","kind":"Pod","Spec":{}}`, 400,
 			`Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "Spec"`,
 		},

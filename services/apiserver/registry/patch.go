@@ -185,7 +185,7 @@ func applyOperations(document, patch []byte) ([]byte, []error, error) {
 	}
 	patched, err := guarded(func() ([]byte, error) { return parsed.Apply(document) })
 	if err != nil {
-		return nil, nil, plainError(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err.Error())
+		return nil, nil, misfit(err)
 	}
 	return patched, unknown, nil
 }
@@ -244,12 +244,27 @@ func emptied(old kinds.Object) kinds.Object {
 	return empty
 }
 
-// strategicError tells a patch that is malformed from one that does not fit.
+// strategicError tells a patch that is malformed from one that does not fit, and from what
+// upstream takes for a mistake of its own (its interpretStrategicMergePatchError).
 func strategicError(err error) error {
-	for _, misfit := range []error{mergepatch.ErrNoListOfLists, mergepatch.ErrPatchContentNotMatchRetainKeys} {
-		if errors.Is(err, misfit) {
-			return plainError(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err.Error())
+	for _, malformed := range []error{
+		mergepatch.ErrBadJSONDoc, mergepatch.ErrBadPatchFormatForPrimitiveList, mergepatch.ErrBadPatchFormatForRetainKeys,
+		mergepatch.ErrBadPatchFormatForSetElementOrderList, mergepatch.ErrUnsupportedStrategicMergePatchFormat,
+	} {
+		if errors.Is(err, malformed) {
+			return apierrors.NewBadRequest(err.Error())
 		}
 	}
-	return apierrors.NewBadRequest(err.Error())
+	for _, unlike := range []error{mergepatch.ErrNoListOfLists, mergepatch.ErrPatchContentNotMatchRetainKeys} {
+		if errors.Is(err, unlike) {
+			return misfit(err)
+		}
+	}
+	return plainError(http.StatusInternalServerError, metav1.StatusReasonUnknown, err.Error())
+}
+
+// misfit refuses a patch that is well-formed and does not fit the object. Upstream's answer
+// does not say why.
+func misfit(why error) error {
+	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", why.Error(), 0, false)
 }
