@@ -45,9 +45,7 @@ func defaultJob(job *batchv1.Job) {
 		fillPointer(&spec.BackoffLimit, math.MaxInt32)
 	}
 	fillPointer(&spec.BackoffLimit, 6)
-	if len(job.Labels) == 0 && len(spec.Template.Labels) > 0 {
-		job.Labels = labels.Merge(spec.Template.Labels, nil)
-	}
+	labelAsPods(job)
 	fillPointer(&spec.CompletionMode, batchv1.NonIndexedCompletion)
 	fillPointer(&spec.Suspend, false)
 	if spec.PodFailurePolicy != nil {
@@ -60,6 +58,13 @@ func defaultJob(job *batchv1.Job) {
 		}
 	}
 	fillPointer(&spec.PodReplacementPolicy, batchv1.TerminatingOrFailed)
+}
+
+// labelAsPods gives a Job without labels those of its Pods.
+func labelAsPods(job *batchv1.Job) {
+	if len(job.Labels) == 0 && len(job.Spec.Template.Labels) > 0 {
+		job.Labels = labels.Merge(job.Spec.Template.Labels, nil)
+	}
 }
 
 // selectOwnPods makes a Job find its own Pods by its UID, unless it says how it finds them.
@@ -87,6 +92,7 @@ func selectOwnPods(job *batchv1.Job) {
 	if _, said := job.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel]; !said {
 		job.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = string(job.UID)
 	}
+	labelAsPods(job)
 }
 
 func validateJob(job *batchv1.Job) field.ErrorList {

@@ -1,0 +1,101 @@
+package registry_test
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/registry"
+)
+
+// TestKindDefaults shows the least object of each kind as it is stored.
+func TestKindDefaults(t *testing.T) {
+	t.Parallel()
+	cases(t, "testdata/kind_defaults.txt", func(t *testing.T, lines []string) string {
+		alias, changes := lines[0], lines[1:]
+		obj := stored(t, alias, leastDocument(t, alias, changes...))
+		obj.SetCreationTimestamp(metav1.Time{})
+		obj.SetResourceVersion("")
+		data, err := yaml.Marshal(obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(data))
+	})
+}
+
+// TestKindValidation says what is wrong with the least object of a kind once it is changed;
+// the cases are those of upstream's tables, in our words.
+func TestKindValidation(t *testing.T) {
+	t.Parallel()
+	cases(t, "testdata/kind_validation.txt", func(t *testing.T, lines []string) string {
+		alias, changes := lines[0], lines[1:]
+		obj := decode(t, alias, leastDocument(t, alias, changes...))
+		return causes(registry.BeforeCreate(strategy(t, alias), kindOf(t, alias), obj, noon, "uid-1"))
+	})
+}
+
+// TestKindUpdates says what keeps a stored object from being changed, and its generation
+// when nothing does. Lines before the arrow make the stored object, those behind it change
+// it.
+func TestKindUpdates(t *testing.T) {
+	t.Parallel()
+	cases(t, "testdata/kind_updates.txt", func(t *testing.T, lines []string) string {
+		alias, create, ask, subresource := lines[0], []string(nil), []string(nil), ""
+		into := &create
+		for _, line := range lines[1:] {
+			if arrow, ok := strings.CutPrefix(line, "->"); ok {
+				subresource, into = strings.TrimSpace(arrow), &ask
+				continue
+			}
+			*into = append(*into, line)
+		}
+		var status []string
+		for i := 0; i < len(create); i++ {
+			if strings.HasPrefix(create[i], "/status") {
+				status = append(status, create[i])
+				create = append(create[:i:i], create[i+1:]...)
+				i--
+			}
+		}
+		before := changed(t, document(t, stored(t, alias, leastDocument(t, alias, create...))), status...)
+		old, obj := decode(t, alias, before), decode(t, alias, changed(t, before, ask...))
+		if err := update(t, alias, obj, old, subresource); err != nil {
+			return causes(err)
+		}
+		return "generation " + string(rune('0'+obj.GetGeneration()))
+	})
+}
+
+// leastDocument is the least valid object of a kind, changed.
+func leastDocument(t testing.TB, alias string, changes ...string) string {
+	t.Helper()
+	kind := kindOf(t, alias)
+	place := []string{`/apiVersion = "` + kind.GroupVersion().String() + `"`, `/kind = "` + kind.Kind + `"`, `/metadata/name = "a"`}
+	if kind.Namespaced {
+		place = append(place, `/metadata/namespace = "b"`)
+	}
+	return changed(t, least(kind.GroupResource().String()), append(place, changes...)...)
+}
+
+// TestDefaultsAreStable: preparing what is prepared changes nothing, for every kind.
+func TestDefaultsAreStable(t *testing.T) {
+	t.Parallel()
+	for _, kind := range kinds.All() {
+		obj := blank(t, kind)
+		s := registry.For(kind, latest(t))
+		if err := registry.PrepareCreate(s, obj, noon, "u"); err != nil {
+			t.Fatal(err)
+		}
+		once := document(t, obj)
+		if err := registry.PrepareCreate(s, obj, noon, "u"); err != nil {
+			t.Fatal(err)
+		}
+		if twice := document(t, obj); twice != once {
+			t.Errorf("%s: preparing it again made\n%s\nof\n%s", kind.Kind, twice, once)
+		}
+	}
+}
