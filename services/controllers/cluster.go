@@ -2,6 +2,8 @@ package controllers
 
 import (
 	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/disruption"
+	"github.com/podfall/podfall/services/controllers/endpointslice"
 	"github.com/podfall/podfall/services/controllers/garbage"
 	"github.com/podfall/podfall/services/controllers/namespace"
 	"github.com/podfall/podfall/services/controllers/nodelifecycle"
@@ -14,6 +16,9 @@ import (
 // volumes, budgets, endpoints and what is left over.
 func cluster() []row {
 	return []row{
+		{"disruption-controller", "disruption", func(base control.Base) control.Controller { return disruption.New(base) }},
+		{"endpoints-controller", "endpoint", func(base control.Base) control.Controller { return endpointslice.NewEndpoints(base) }},
+		{"endpointslice-controller", "endpointslice", func(base control.Base) control.Controller { return endpointslice.New(base) }},
 		{"garbage-collector-controller", "garbagecollector", func(base control.Base) control.Controller { return garbage.New(base) }},
 		{"namespace-controller", "namespace", func(base control.Base) control.Controller { return namespace.New(base) }},
 		{"node-lifecycle-controller", "nodelifecycle", func(base control.Base) control.Controller { return nodelifecycle.New(base) }},

@@ -88,7 +88,7 @@ func (p *Plan) group(service *corev1.Service, g group, existing []*discoveryv1.E
 
 func (p *Plan) update(service *corev1.Service, slice *discoveryv1.EndpointSlice, endpoints []discoveryv1.Endpoint) {
 	updated := slice.DeepCopy()
-	updated.Labels = labels(service)
+	updated.Labels = labelsOf(service)
 	updated.OwnerReferences = []metav1.OwnerReference{ownerOf(service)}
 	updated.Endpoints = endpoints
 	if !equality.Semantic.DeepEqual(slice, updated) {
@@ -99,7 +99,7 @@ func (p *Plan) update(service *corev1.Service, slice *discoveryv1.EndpointSlice,
 func sliceOf(service *corev1.Service, g group, endpoints []discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: service.Namespace, GenerateName: prefix(service.Name), Labels: labels(service),
+			Namespace: service.Namespace, GenerateName: prefix(service.Name), Labels: labelsOf(service),
 			OwnerReferences: []metav1.OwnerReference{ownerOf(service)},
 		},
 		AddressType: g.family, Ports: g.ports, Endpoints: slices.Clone(endpoints),
@@ -119,8 +119,8 @@ func ownerOf(service *corev1.Service) metav1.OwnerReference {
 	return *metav1.NewControllerRef(service, corev1.SchemeGroupVersion.WithKind("Service"))
 }
 
-// labels are the service's, and those by which its slices are found.
-func labels(service *corev1.Service) map[string]string {
+// labelsOf are the service's, and those by which its slices are found.
+func labelsOf(service *corev1.Service) map[string]string {
 	all := map[string]string{}
 	for key, value := range service.Labels {
 		switch key {
