@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -63,7 +64,17 @@ func decodeEvent(kind kinds.Kind, event *proto.Event) (watch.Event, error) {
 	if err != nil {
 		return watch.Event{}, err
 	}
-	return watch.Event{Type: eventType, Object: obj}, nil
+	return watch.Event{Type: eventType, Object: versioned(kind, obj)}, nil
+}
+
+// versioned is a custom resource in the version that was asked for: the live stream, which
+// readers of all versions share, has the stored one.
+func versioned(kind kinds.Kind, obj runtime.Object) runtime.Object {
+	custom, ok := obj.(*unstructured.Unstructured)
+	if ok && custom.GroupVersionKind().GroupKind() == kind.GroupKind() {
+		custom.SetGroupVersionKind(kind.GroupVersionKind)
+	}
+	return obj
 }
 
 func eventType(onWire proto.EventType) (watch.EventType, error) {

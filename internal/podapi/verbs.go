@@ -19,7 +19,7 @@ func (c *Client) Create(ctx context.Context, t Target, obj kinds.Object, opts me
 	if err != nil {
 		return nil, fmt.Errorf("create %s: %w", t, err)
 	}
-	return c.CreateRaw(ctx, t, kinds.ContentTypeProtobuf, body, opts)
+	return c.CreateRaw(ctx, t, kinds.ContentTypeOf(body), body, opts)
 }
 
 // CreateRaw is Create for a body that is encoded already, such as a manifest's JSON,
@@ -39,7 +39,7 @@ func (c *Client) Update(ctx context.Context, t Target, obj kinds.Object, opts me
 	if err != nil {
 		return nil, fmt.Errorf("update %s: %w", t, err)
 	}
-	return c.UpdateRaw(ctx, t, kinds.ContentTypeProtobuf, body, opts)
+	return c.UpdateRaw(ctx, t, kinds.ContentTypeOf(body), body, opts)
 }
 
 // UpdateRaw is Update for a body that is encoded already.

@@ -26,6 +26,14 @@ const (
 	ContentTypeJSON     = runtime.ContentTypeJSON
 )
 
+// ContentTypeOf is the content type of what [Encode] wrote.
+func ContentTypeOf(encoded []byte) string {
+	if len(encoded) > 0 && encoded[0] == '{' {
+		return ContentTypeJSON
+	}
+	return ContentTypeProtobuf
+}
+
 // magic opens every Kubernetes protobuf document.
 const magic = "k8s\x00"
 

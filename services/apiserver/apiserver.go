@@ -5,6 +5,7 @@
 //	       admission/     who may do what
 //	       verbs/         a file per verb
 //	       registry/      what is special about a kind
+//	       custom/        kinds that users define
 //	       deletion/      what a DELETE means: rounds 1 and 3
 //	       store/         bbolt: one revision counter, one fsync per batch
 //	       watch/ -> bus  tells every reader after the fsync
@@ -31,6 +32,7 @@ import (
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/apiserver/admission"
+	"github.com/podfall/podfall/services/apiserver/custom"
 	"github.com/podfall/podfall/services/apiserver/registry"
 	"github.com/podfall/podfall/services/apiserver/store"
 	"github.com/podfall/podfall/services/apiserver/verbs"
@@ -73,21 +75,31 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
+	catalog := &custom.Catalog{}
 	var hub *watch.Hub // tells of commits, and reads the store that makes them
+	var janitor *custom.Janitor
 	kept, err := store.Open(ctx, store.Config{
 		Path: filepath.Join(cfg.DataDir, file), Clock: cfg.Clock, Log: cfg.Log,
 		History: cfg.History, NoSync: cfg.NoSync,
-		OnCommit: func(snapshot *store.Snapshot, events []store.Event) { hub.OnCommit(snapshot, events) },
+		OnCommit: func(snapshot *store.Snapshot, events []store.Event) {
+			catalog.OnCommit(events)
+			hub.OnCommit(snapshot, events)
+			janitor.OnCommit(events)
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("apiserver: %w", err)
 	}
 	defer func() { err = errors.Join(err, kept.Close()) }()
+	catalog.Load(kept.Snapshot())
 	hub = watch.New(watch.Config{
-		Boot: cfg.Boot, Store: kept, Publish: cfg.Bus.Publish, Match: matcher(cfg.Compat), Clock: cfg.Clock, Log: cfg.Log,
+		Boot: cfg.Boot, Store: kept, Publish: cfg.Bus.Publish, Match: matcher(cfg.Compat, catalog), Clock: cfg.Clock, Log: cfg.Log,
 	})
-	api := verbs.New(verbs.Config{Store: kept, Hub: hub, Clock: cfg.Clock, Compat: cfg.Compat, Plugins: plugins(cfg.DisablePlugins)})
-	if err := daemon.Run(ctx, kept.Run, hub.Run, newServer(cfg, api).run); err != nil {
+	api := verbs.New(verbs.Config{Store: kept, Hub: hub, Clock: cfg.Clock, Compat: cfg.Compat, Custom: catalog, Plugins: plugins(cfg.DisablePlugins)})
+	janitor = custom.NewJanitor(custom.Janitor{
+		Catalog: catalog, Snapshot: kept.Snapshot, Writer: api.Definitions(), Forget: hub.Forget, Clock: cfg.Clock, Log: cfg.Log,
+	})
+	if err := daemon.Run(ctx, kept.Run, hub.Run, janitor.Run, newServer(cfg, api).run); err != nil {
 		return fmt.Errorf("apiserver: %w", err)
 	}
 	return nil
@@ -120,11 +132,11 @@ func plugins(off []string) []string {
 }
 
 // matcher is what selectors see of an object.
-func matcher(compat proto.Compat) func(resource string, obj kinds.Object) (labels.Set, fields.Set) {
+func matcher(compat proto.Compat, catalog *custom.Catalog) func(resource string, obj kinds.Object) (labels.Set, fields.Set) {
 	return func(resource string, obj kinds.Object) (labels.Set, fields.Set) {
 		kind, ok := kinds.ByResource(resource)
 		if !ok {
-			return labels.Set(obj.GetLabels()), fields.Set{"metadata.name": obj.GetName(), "metadata.namespace": obj.GetNamespace()}
+			return labels.Set(obj.GetLabels()), catalog.Fields(resource, obj)
 		}
 		return labels.Set(obj.GetLabels()), registry.For(kind, compat).Fields(obj)
 	}

@@ -15,13 +15,14 @@ import (
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/apiserver/admission"
+	"github.com/podfall/podfall/services/apiserver/custom"
 	"github.com/podfall/podfall/services/apiserver/registry"
 	"github.com/podfall/podfall/services/apiserver/verbs"
 )
 
 // read takes a call apart. Its errors are apierrors values that name the part that is
 // wrong and what would be right.
-func read(subject string, data []byte, now time.Time) (verbs.Request, error) {
+func read(subject string, data []byte, now time.Time, catalog *custom.Catalog) (verbs.Request, error) {
 	parsed, err := proto.ParseAPISubject(subject)
 	if err != nil {
 		return verbs.Request{}, apierrors.NewBadRequest("subject: " + err.Error())
@@ -33,7 +34,7 @@ func read(subject string, data []byte, now time.Time) (verbs.Request, error) {
 	if err := checkEnvelope(envelope); err != nil {
 		return verbs.Request{}, err
 	}
-	kind, err := kindOf(parsed.Resource, envelope.GetApiVersion())
+	kind, err := kindOf(parsed.Resource, envelope.GetApiVersion(), catalog)
 	if err != nil {
 		return verbs.Request{}, err
 	}
@@ -81,8 +82,11 @@ func shorten(text string) string {
 }
 
 // kindOf is the kind that a group resource and a version of it mean.
-func kindOf(resource, apiVersion string) (kinds.Kind, error) {
+func kindOf(resource, apiVersion string, catalog *custom.Catalog) (kinds.Kind, error) {
 	kind, ok := kinds.ByResource(resource)
+	if !ok {
+		kind, ok = catalog.Kind(resource, "")
+	}
 	if !ok {
 		return kind, notServed(fmt.Sprintf(
 			"resource %s: want a plural with its group, such as pods or deployments.apps", shorten(resource)))
@@ -93,6 +97,9 @@ func kindOf(resource, apiVersion string) (kinds.Kind, error) {
 	gv := kind.GroupVersion()
 	gv.Version = apiVersion[strings.LastIndexByte(apiVersion, '/')+1:]
 	asked, ok := kinds.ByGVK(gv.WithKind(kind.Kind))
+	if kind.Custom {
+		asked, ok = catalog.Kind(resource, gv.Version)
+	}
 	if !ok || gv.String() != apiVersion {
 		return kind, notServed(fmt.Sprintf("envelope: api_version: %s has no version %s", resource, shorten(apiVersion)))
 	}

@@ -79,7 +79,7 @@ var errPanic = errors.New("this request made the apiserver panic; its log says h
 // carryOut reads a call, waits for its turn, and hands it to the verbs.
 func (s *server) carryOut(ctx context.Context, call *bus.Call, send verbs.Send) error {
 	now := s.clock.Now()
-	req, err := read(call.Subject, call.Data, now)
+	req, err := read(call.Subject, call.Data, now, s.api.Custom)
 	if err != nil {
 		return err
 	}

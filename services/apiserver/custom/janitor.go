@@ -30,8 +30,10 @@ type Janitor struct {
 	// Snapshot is the state of the store.
 	Snapshot func() *store.Snapshot
 	Writer   Writer
-	Clock    clock.Clock
-	Log      *slog.Logger
+	// Forget ends the watches of a resource that is defined no longer.
+	Forget func(resource string)
+	Clock  clock.Clock
+	Log    *slog.Logger
 	// wake holds one note that something has changed.
 	wake chan struct{}
 }
@@ -47,6 +49,9 @@ func NewJanitor(j Janitor) *Janitor {
 func (j *Janitor) OnCommit(events []store.Event) {
 	for _, event := range events {
 		resource := event.Record.Key.Resource
+		if resource == Resource && event.Type == store.Deleted {
+			j.Forget(event.Record.Key.Name)
+		}
 		if resource != Resource && (event.Type != store.Deleted || !j.Catalog.Terminating(resource)) {
 			continue
 		}
@@ -54,7 +59,6 @@ func (j *Janitor) OnCommit(events []store.Event) {
 		case j.wake <- struct{}{}:
 		default:
 		}
-		return
 	}
 }
 

@@ -57,6 +57,13 @@ type Strategy interface {
 	Graceful(obj kinds.Object, grace *int64) (seconds int64, ok bool)
 }
 
+// Holder is a Strategy that holds its objects back when they are deleted.
+type Holder interface {
+	// PrepareForDelete is obj as its first DELETE finds it, with the finalizers that the
+	// server itself wants; obj itself when there is nothing to add. obj is not changed.
+	PrepareForDelete(obj kinds.Object, now time.Time) kinds.Object
+}
+
 // For is the strategy of a kind in the release that compat imitates. Calling it is
 // cheap, and its result may be kept and shared.
 func For(kind kinds.Kind, compat proto.Compat) Strategy {

@@ -12,8 +12,12 @@ import (
 
 // body is the object that a request carries, in the version that is stored, and what is
 // odd about it. A body that is about another object than the subject is refused.
-func body(req Request, fieldValidation string) (obj kinds.Object, warnings []string, err error) {
-	obj, warnings, err = registry.DecodeBody(req.Kind, req.Envelope.GetContentType(), req.Envelope.GetBody(), fieldValidation)
+func (a *API) body(req Request, fieldValidation string) (obj kinds.Object, warnings []string, err error) {
+	decode := registry.DecodeBody
+	if req.Kind.Custom {
+		decode = a.Custom.Decode
+	}
+	obj, warnings, err = decode(req.Kind, req.Envelope.GetContentType(), req.Envelope.GetBody(), fieldValidation)
 	if err != nil {
 		return nil, nil, err
 	}

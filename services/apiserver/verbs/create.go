@@ -30,7 +30,7 @@ func (a *API) create(ctx context.Context, req Request) (*proto.Response, error) 
 		return nil, err
 	}
 	for draw := 1; ; draw++ {
-		obj, warnings, err := body(req, opts.FieldValidation)
+		obj, warnings, err := a.body(req, opts.FieldValidation)
 		if err != nil {
 			return nil, err
 		}

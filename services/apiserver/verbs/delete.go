@@ -41,7 +41,7 @@ func (a *API) deleteWith(ctx context.Context, req Request, opts metav1.DeleteOpt
 		if err := admission.Admit(req.Attributes, nil, old.Object); err != nil {
 			return nil, err
 		}
-		decision := deletion.Decide(old.Object, a.policy(req.Kind), opts, req.Now)
+		decision := deletion.Decide(a.found(req, old), a.policy(req.Kind), opts, req.Now)
 		if wanted != nil && decision.Outcome == deletion.Unchanged {
 			decision.Object = wanted.Object // API-27
 		}
@@ -55,6 +55,14 @@ func (a *API) deleteWith(ctx context.Context, req Request, opts metav1.DeleteOpt
 		}
 		wanted, old = &decision, conflict.Have
 	}
+}
+
+// found is the object as a delete finds it: some kinds hold their objects back.
+func (a *API) found(req Request, old *store.Record) kinds.Object {
+	if holds, ok := a.strategy(req.Kind).(registry.Holder); ok {
+		return holds.PrepareForDelete(old.Object, req.Now)
+	}
+	return old.Object
 }
 
 // alreadyGone answers a delete that found nothing. If it would have removed the object

@@ -35,16 +35,20 @@ func (a *API) patch(ctx context.Context, req Request) (*proto.Response, error) {
 	return a.modify(ctx, req, change{
 		dryRun: len(opts.DryRun) > 0, by: author{manager: opts.FieldManager},
 		next: func(old kinds.Object) (kinds.Object, []string, error) {
-			return patched(req, old, patchType, opts.FieldValidation)
+			return a.patched(req, old, patchType, opts.FieldValidation)
 		},
 	})
 }
 
 // patched is old as the patch changes it.
-func patched(
+func (a *API) patched(
 	req Request, old kinds.Object, patchType types.PatchType, fieldValidation string,
 ) (obj kinds.Object, warnings []string, err error) {
-	obj, warnings, err = registry.ApplyPatch(req.Kind, old, patchType, req.Envelope.GetBody(), fieldValidation)
+	apply := registry.ApplyPatch
+	if req.Kind.Custom {
+		apply = a.Custom.Patch
+	}
+	obj, warnings, err = apply(req.Kind, old, patchType, req.Envelope.GetBody(), fieldValidation)
 	if err != nil {
 		return nil, nil, err
 	}

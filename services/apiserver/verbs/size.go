@@ -6,6 +6,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
@@ -22,13 +23,26 @@ func (a *API) checkSize(req Request, write store.Write) error {
 	if write.Object == nil || req.Verb == proto.VerbDelete || req.Verb == proto.VerbDeleteCollection {
 		return nil
 	}
-	sized, ok := write.Object.(interface{ Size() int })
-	if !ok || sized.Size() <= MaxObject {
+	size := sizeOf(write.Object)
+	if size <= MaxObject {
 		return nil
 	}
-	if old := a.Store.Snapshot().Get(write.Key); old != nil && sized.Size() < len(old.Data) {
+	if old := a.Store.Snapshot().Get(write.Key); old != nil && size < len(old.Data) {
 		return nil
 	}
 	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
-		"%s would have %d bytes; an object may have at most %d", write.Key, sized.Size(), MaxObject))
+		"%s would have %d bytes; an object may have at most %d", write.Key, size, MaxObject))
+}
+
+// sizeOf is how many bytes an object has in the store. What cannot be encoded has none, and
+// the store will say so.
+func sizeOf(obj kinds.Object) int {
+	if sized, ok := obj.(interface{ Size() int }); ok {
+		return sized.Size()
+	}
+	data, err := kinds.Encode(obj)
+	if err != nil {
+		return 0
+	}
+	return len(data)
 }

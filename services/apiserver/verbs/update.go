@@ -32,7 +32,7 @@ func (a *API) update(ctx context.Context, req Request) (*proto.Response, error) 
 	return a.modify(ctx, req, change{
 		dryRun: len(opts.DryRun) > 0, by: author{manager: opts.FieldManager},
 		next: func(old kinds.Object) (kinds.Object, []string, error) {
-			obj, warnings, err := body(req, opts.FieldValidation)
+			obj, warnings, err := a.body(req, opts.FieldValidation)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -47,7 +47,7 @@ func (a *API) update(ctx context.Context, req Request) (*proto.Response, error) 
 func (a *API) missing(req Request) bool { return a.Store.Snapshot().Get(req.key()) == nil }
 
 func (a *API) createMissing(ctx context.Context, req Request, opts metav1.UpdateOptions) (*proto.Response, error) {
-	obj, warnings, err := body(req, opts.FieldValidation)
+	obj, warnings, err := a.body(req, opts.FieldValidation)
 	if err != nil {
 		return nil, err
 	}

@@ -46,6 +46,7 @@ import (
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/apiserver/admission"
+	"github.com/podfall/podfall/services/apiserver/custom"
 	"github.com/podfall/podfall/services/apiserver/fieldmanager"
 	"github.com/podfall/podfall/services/apiserver/registry"
 	"github.com/podfall/podfall/services/apiserver/store"
@@ -62,6 +63,8 @@ type Config struct {
 	Compat proto.Compat
 	// Plugins are the admission plugins that are on; none when nil.
 	Plugins []string
+	// Custom are the kinds that definitions in the store add; nil means none.
+	Custom *custom.Catalog
 	// Entropy is what UIDs and generated names are drawn from; it must be safe for
 	// concurrent use. nil means the system's.
 	Entropy io.Reader
@@ -193,7 +196,12 @@ func (r Request) key() store.Key {
 
 func (r Request) notFound() error { return apierrors.NewNotFound(r.Kind.GroupResource(), r.Name) }
 
-func (a *API) strategy(kind kinds.Kind) registry.Strategy { return registry.For(kind, a.Compat) }
+func (a *API) strategy(kind kinds.Kind) registry.Strategy {
+	if strategy, ok := a.Custom.Strategy(kind); ok {
+		return strategy
+	}
+	return registry.For(kind, a.Compat)
+}
 
 // optionsOf is what an options message of a request has to be able to do.
 type optionsOf[T any] interface {

@@ -2,7 +2,9 @@ package verbs
 
 import (
 	"context"
+	"errors"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/proto/kinds"
@@ -61,11 +63,16 @@ func (a *API) judge(ctx context.Context, w *write) error {
 
 // place refuses a new object in a namespace that takes none.
 func (a *API) place(_ context.Context, w *write) error {
+	if w.old == nil && a.Custom.Terminating(w.Kind.GroupResource().String()) {
+		return apierrors.NewForbidden(w.Kind.GroupResource(), w.Name, errDefinitionTerminating)
+	}
 	if w.old != nil || !w.Kind.Namespaced {
 		return nil
 	}
 	return admission.InNamespace(w.Attributes, w.obj, namespaceIn(w.snapshot, w.Namespace))
 }
+
+var errDefinitionTerminating = errors.New("create not allowed while custom resource definition is terminating")
 
 // prepare sets what is not the sender's to say, and fills in what was left out. Doing it
 // again after a step that changed the object changes nothing else.

@@ -131,6 +131,18 @@ func (h *Hub) OnCommit(snapshot *store.Snapshot, events []store.Event) {
 	h.backlog.add(snapshot.Revision(), events)
 }
 
+// Forget ends every watch of a resource that is served no longer: at the next heartbeat its
+// groups fall silent, and their readers, who then ask again, are told that it is not there.
+func (h *Hub) Forget(resource string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, g := range h.groups.bySubject {
+		if g.scope.Resource == resource {
+			g.renewed = time.Time{}
+		}
+	}
+}
+
 // Renew keeps a group alive; false when there is none, and its reader should ask again.
 func (h *Hub) Renew(class string, scope proto.WatchScope) bool {
 	h.mu.Lock()
