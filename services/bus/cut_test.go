@@ -1,0 +1,365 @@
+package bus_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	carrier "github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/bus"
+)
+
+// wire is a link with the hub's ends of its connections.
+type wire struct {
+	*bus.Link
+	hub   chan net.Conn
+	dials atomic.Int32
+}
+
+func newWire(t testing.TB) *wire {
+	t.Helper()
+	w := &wire{hub: make(chan net.Conn, 100)}
+	w.Link = bus.NewLink("n1", func(context.Context) (net.Conn, error) {
+		near, far := net.Pipe()
+		w.dials.Add(1)
+		w.hub <- far
+		return near, nil
+	}, nil)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := w.Run(ctx); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return w
+}
+
+// connect opens a connection through a whole link.
+func (w *wire) connect(t testing.TB) (node, hub net.Conn) {
+	t.Helper()
+	node, err := w.InProcessConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node, <-w.hub
+}
+
+// heard is what has come out of a connection so far, and why no more comes.
+type heard struct {
+	mu   sync.Mutex
+	data []byte
+	err  error
+}
+
+func listen(t testing.TB, conn net.Conn) *heard {
+	h := &heard{}
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for {
+			buffer := make([]byte, 100)
+			n, err := conn.Read(buffer)
+			h.mu.Lock()
+			h.data, h.err = append(h.data, buffer[:n]...), err
+			h.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	})
+	t.Cleanup(func() { _ = conn.Close(); reading.Wait() })
+	return h
+}
+
+func (h *heard) now() (string, error) {
+	synctest.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return string(h.data), h.err
+}
+
+// The two states of a connection.
+const (
+	open  = "open"
+	ended = "ended"
+)
+
+func (h *heard) want(t *testing.T, when, data, state string) {
+	t.Helper()
+	if got, err := h.now(); got != data || (state == ended) != (err != nil) {
+		t.Errorf("%s: heard %q and %v, want %q and %s", when, got, err, data, state)
+	}
+}
+
+func say(t *testing.T, conn net.Conn, text string) {
+	t.Helper()
+	if err := conn.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Errorf("say %q: %v", text, err)
+	}
+}
+
+func TestAHeldLinkDeliversLater(t *testing.T) {
+	for name, row := range map[string]struct {
+		cut              bus.Cut
+		fromNode, toNode bool // what goes on
+	}{
+		"both":      {bus.CutBoth(), false, false},
+		"from node": {bus.Cut{FromNode: bus.Hold}, false, true},
+		"to node":   {bus.Cut{ToNode: bus.Hold}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWire(t)
+				node, hub := w.connect(t)
+				atNode, atHub := listen(t, node), listen(t, hub)
+				say(t, node, "1")
+				say(t, hub, "a")
+				atHub.want(t, "whole", "1", open)
+				atNode.want(t, "whole", "a", open)
+				w.Cut(row.cut)
+				say(t, node, "2")
+				say(t, hub, "b")
+				got := func(now bool, before, after string) string {
+					if now {
+						return after
+					}
+					return before
+				}
+				atHub.want(t, "cut", got(row.fromNode, "1", "12"), open)
+				atNode.want(t, "cut", got(row.toNode, "a", "ab"), open)
+				w.Heal()
+				atHub.want(t, "healed", "12", open)
+				atNode.want(t, "healed", "ab", open)
+			})
+		})
+	}
+}
+
+// TestTheEndOfAConnectionIsHeldToo lets one side hang up during a cut: the other side is
+// not told before the heal, not even by what it sends itself.
+func TestTheEndOfAConnectionIsHeldToo(t *testing.T) {
+	for name, cut := range map[string]bus.Cut{"both": bus.CutBoth(), "one way": {FromNode: bus.Hold}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWire(t)
+				node, hub := w.connect(t)
+				atHub := listen(t, hub)
+				w.Cut(cut)
+				say(t, node, "last words")
+				if err := node.Close(); err != nil {
+					t.Fatal(err)
+				}
+				say(t, hub, "are you there?")
+				atHub.want(t, "cut", "", open)
+				w.Heal()
+				if _, err := atHub.now(); err == nil {
+					t.Error("healed, and the hub has not heard that the node has hung up")
+				}
+			})
+		})
+	}
+}
+
+func TestAResetLinkBreaksAndRefuses(t *testing.T) {
+	for name, cut := range map[string]bus.Cut{"both": {FromNode: bus.Reset, ToNode: bus.Reset}, "one way": {ToNode: bus.Reset}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWire(t)
+				node, hub := w.connect(t)
+				atNode, atHub := listen(t, node), listen(t, hub)
+				w.Cut(bus.CutBoth())
+				say(t, node, "held")
+				w.Cut(cut)
+				atNode.want(t, "cut", "", ended)
+				atHub.want(t, "cut", "", ended)
+				node, err := w.InProcessConn()
+				if err != nil {
+					t.Fatal(err)
+				}
+				listen(t, node).want(t, "refused", "", ended)
+				if w.dials.Load() != 1 {
+					t.Error("a connection through a link that is cut has reached the hub")
+				}
+				w.Heal()
+				node, hub = w.connect(t)
+				atHub = listen(t, hub)
+				say(t, node, "again")
+				atHub.want(t, "healed", "again", open)
+			})
+		})
+	}
+}
+
+// TestWhoGivesUpDuringACutIsNotHeardAfterIt connects a hundred times while the link is
+// cut, as a client does that tries for ever; only who still waits at the end gets through.
+func TestWhoGivesUpDuringACutIsNotHeardAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(t)
+		w.Cut(bus.CutBoth())
+		for i := range 100 {
+			node, err := w.InProcessConn()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i%2 == 0 {
+				say(t, node, "anyone?")
+			}
+			synctest.Wait()
+			if err := node.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		patient, err := w.InProcessConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		atNode := listen(t, patient)
+		say(t, patient, "hello")
+		atNode.want(t, "cut", "", open)
+		w.Heal()
+		synctest.Wait()
+		// Those who had said something had sent their packets; only the silent are nobody.
+		if got := w.dials.Load(); got > 51 {
+			t.Errorf("%d connections reached the hub", got)
+		}
+		var all bytes.Buffer
+		for len(w.hub) > 0 {
+			hub := <-w.hub
+			text, err := listen(t, hub).now()
+			if err == nil {
+				all.WriteString(text)
+				say(t, hub, "hi")
+			}
+		}
+		if all.String() != "hello" {
+			t.Errorf("the hub has heard %q from those who are still there", &all)
+		}
+		atNode.want(t, "healed", "hi", open)
+	})
+}
+
+// step is a cut, or something said by the node or by the hub.
+type step struct {
+	cut      *bus.Cut
+	fromNode bool
+	data     []byte
+}
+
+func drawStep(t *rapid.T) step {
+	manner := rapid.SampledFrom([]bus.Manner{bus.Carry, bus.Hold})
+	if rapid.Bool().Draw(t, "cut") {
+		return step{cut: &bus.Cut{FromNode: manner.Draw(t, "from"), ToNode: manner.Draw(t, "to")}}
+	}
+	return step{fromNode: rapid.Bool().Draw(t, "who"), data: rapid.SliceOfN(rapid.Byte(), 1, 40_000).Draw(t, "data")}
+}
+
+// TestNoCutLosesOrChangesBytes draws cuts that hold, and what both sides say meanwhile.
+func TestNoCutLosesOrChangesBytes(t *testing.T) {
+	rapid.Check(t, func(draw *rapid.T) {
+		steps := rapid.SliceOfN(rapid.Custom(drawStep), 1, 30).Draw(draw, "steps")
+		var wrong string
+		synctest.Test(t, func(t *testing.T) { wrong = play(t, steps) })
+		if wrong != "" {
+			draw.Fatal(wrong)
+		}
+	})
+}
+
+// play says what is wrong with a link that is cut so.
+func play(t *testing.T, steps []step) string {
+	t.Helper()
+	w := newWire(t)
+	node, hub := w.connect(t)
+	got := map[bool]*heard{true: listen(t, hub), false: listen(t, node)}
+	sent, queue := map[bool][]byte{}, map[bool]chan []byte{}
+	var writing sync.WaitGroup
+	for from, conn := range map[bool]net.Conn{true: node, false: hub} {
+		queue[from] = make(chan []byte, len(steps))
+		writing.Go(func() {
+			for data := range queue[from] {
+				if _, err := conn.Write(data); err != nil {
+					t.Errorf("write: %v", err)
+				}
+			}
+		})
+	}
+	for i, step := range append(steps, step{cut: &bus.Cut{}}) {
+		if step.cut != nil {
+			w.Cut(*step.cut)
+		} else {
+			sent[step.fromNode] = append(sent[step.fromNode], step.data...)
+			queue[step.fromNode] <- step.data
+		}
+		for from, heard := range got {
+			data, err := heard.now()
+			if err != nil || !strings.HasPrefix(string(sent[from]), data) {
+				return fmt.Sprintf("step %d: from the node: %v: heard something else than was said, or %v", i, from, err)
+			}
+			if w.IsCut().Whole() && len(data) != len(sent[from]) {
+				return fmt.Sprintf("step %d: from the node: %v: a whole link has delivered %d of %d bytes", i, from, len(data), len(sent[from]))
+			}
+		}
+	}
+	for _, lines := range queue {
+		close(lines)
+	}
+	writing.Wait()
+	return ""
+}
+
+// TestACutNodeComesBack is a cut as the bus sees it: long enough that both sides have
+// given the connection up.
+func TestACutNodeComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, err := carrier.StartServer(t.Context(), carrier.ServerConfig{Port: carrier.InProcessOnly})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(server.Close)
+		serve(t, dial(t, carrier.Config{InProcess: server.InProcessConn, Identity: proto.APIServer}))
+		link := bus.NewLink("n1", func(context.Context) (net.Conn, error) { return server.InProcessConn() }, nil)
+		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+		var running sync.WaitGroup
+		running.Go(func() { _ = link.Run(ctx) })
+		t.Cleanup(func() { cancel(); running.Wait() })
+		node := dial(t, carrier.Config{InProcess: link.InProcessConn, Identity: proto.Node("n1")})
+		ask(t, node)
+		subject := proto.APISubject{Identity: node.Identity(), Verb: proto.VerbGet, Resource: "pods"}.String()
+		for _, cut := range []bus.Cut{bus.CutBoth(), {FromNode: bus.Hold}, {ToNode: bus.Hold}, {FromNode: bus.Reset}} {
+			link.Cut(cut)
+			limited, stop := context.WithTimeout(t.Context(), 20*time.Second)
+			if _, err := node.Request(limited, proto.APIServer, subject, nil); err == nil {
+				t.Errorf("%+v: answered", cut)
+			}
+			stop()
+			time.Sleep(5 * time.Minute)
+			if node.Connected() {
+				t.Errorf("%+v: connected after five minutes", cut)
+			}
+			link.Heal()
+			for !node.Connected() {
+				<-node.Changes()
+			}
+			if _, err := node.Request(bounded(t), proto.APIServer, subject, nil); errors.Is(err, carrier.ErrDisconnected) {
+				t.Errorf("%+v: healed, and %v", cut, err)
+			}
+			ask(t, node)
+		}
+	})
+}
