@@ -39,8 +39,8 @@ type rig struct {
 	http *http.Client
 	dir  string
 
-	stopAPI func()
-	stopAll []func()
+	stopAPI     func()
+	stopGateway func()
 }
 
 func newRig(t *testing.T) *rig {
@@ -126,7 +126,8 @@ func (r *rig) startGateway() {
 			Ready: func(url string) { r.url = url; ready() },
 		})
 	})
-	r.t.Cleanup(func() { stop(); conn.Close() })
+	r.stopGateway = sync.OnceFunc(func() { stop(); conn.Close() })
+	r.t.Cleanup(r.stopGateway)
 	r.ca = authority.Certificate
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(r.ca)
@@ -143,9 +144,14 @@ func (r *rig) config() *rest.Config {
 
 func (r *rig) clientset() *kubernetes.Clientset {
 	r.t.Helper()
-	set, err := kubernetes.NewForConfig(r.config())
+	return clientsetFor(r.t, r.config())
+}
+
+func clientsetFor(t *testing.T, config *rest.Config) *kubernetes.Clientset {
+	t.Helper()
+	set, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		r.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return set
 }

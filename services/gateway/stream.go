@@ -26,8 +26,8 @@ import (
 // passes over what it then finds in the list a second time. The pump never waits for
 // readers: what none of them needs any longer is garbage.
 type streams struct {
-	api   *podapi.Client
-	pumps *daemon.Group
+	source source
+	pumps  *daemon.Group
 
 	mu      sync.Mutex
 	byScope map[proto.WatchScope]*stream
@@ -43,8 +43,13 @@ const (
 	streamLasts = 30 * 24 * time.Hour
 )
 
-func newStreams(api *podapi.Client, pumps *daemon.Group) *streams {
-	return &streams{api: api, pumps: pumps, byScope: map[proto.WatchScope]*stream{}}
+// source opens watches on the bus; a *podapi.Client is one.
+type source interface {
+	Watch(ctx context.Context, t podapi.Target, opts metav1.ListOptions) (watch.Interface, error)
+}
+
+func newStreams(from source, pumps *daemon.Group) *streams {
+	return &streams{source: from, pumps: pumps, byScope: map[proto.WatchScope]*stream{}}
 }
 
 // stream is one shared watch. Its fields but started and err are under streams' lock.
@@ -142,12 +147,12 @@ func (s *streams) start(scope proto.WatchScope, target podapi.Target, opts metav
 	s.pumps.Go(func(ctx context.Context) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		source, err := s.api.Watch(ctx, target, live)
+		changes, err := s.source.Watch(ctx, target, live)
 		begun.err = err
 		close(begun.started)
 		if err == nil {
-			s.pump(begun, source)
-			source.Stop()
+			s.pump(begun, changes)
+			changes.Stop()
 		}
 		s.forget(begun)
 		s.append(begun, nil)
@@ -157,10 +162,10 @@ func (s *streams) start(scope proto.WatchScope, target podapi.Target, opts metav
 }
 
 // pump puts what a watch delivers into the list, until it ends or nobody reads it.
-func (s *streams) pump(into *stream, source watch.Interface) {
+func (s *streams) pump(into *stream, changes watch.Interface) {
 	for {
 		select {
-		case change, more := <-source.ResultChan():
+		case change, more := <-changes.ResultChan():
 			if !more {
 				return
 			}

@@ -171,7 +171,11 @@ func (w *watching) send(change *event) bool {
 		w.cfg.Log.ErrorContext(w.r.Context(), "a watch ends, because an event cannot be encoded", "path", w.r.URL.Path, "cause", err)
 		return false
 	}
-	return w.to.write(frame) == nil
+	if w.to.write(frame) != nil {
+		return false
+	}
+	w.counts.events.Add(1, w.kind.Group, w.kind.Version, w.kind.Resource)
+	return true
 }
 
 // sink is where a watch's frames go.
