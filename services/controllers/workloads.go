@@ -5,6 +5,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/deployment"
 	"github.com/podfall/podfall/services/controllers/replicaset"
 	"github.com/podfall/podfall/services/controllers/replication"
+	"github.com/podfall/podfall/services/controllers/statefulset"
 )
 
 // workloads are the controllers of what makes pods.
@@ -13,5 +14,6 @@ func workloads() []row {
 		{"deployment-controller", "deployment", func(base control.Base) control.Controller { return deployment.New(base) }},
 		{"replicaset-controller", "replicaset", func(base control.Base) control.Controller { return replicaset.New(base) }},
 		{"replicationcontroller-controller", "replicationcontroller", func(base control.Base) control.Controller { return replication.New(base) }},
+		{"statefulset-controller", "statefulset", func(base control.Base) control.Controller { return statefulset.New(base) }},
 	}
 }

@@ -58,22 +58,22 @@ func (p Pods) Remove(ctx context.Context, owner kinds.Object, pod *corev1.Pod) e
 // be made in it.
 func Closing(err error) bool { return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) }
 
-// SlowStart calls fn n times, first once, then for twice as many at once each time that all
+// SlowStart calls fn for 0 to n-1, first once, then for twice as many at once each time that all
 // went well, and stops after a batch in which one did not: what refuses the first is not
 // asked a thousand times. It returns how many went well (slowStartBatch).
-func SlowStart(n int, fn func() error) (int, error) {
-	left, good := n, 0
-	for size := min(1, left); size > 0; size = min(2*size, left) {
-		err := AtOnce(size, func(int) error { return fn() }, func() { good++ })
+func SlowStart(n int, fn func(i int) error) (int, error) {
+	done, good := 0, 0
+	for size := min(1, n); size > 0; size = min(2*size, n-done) {
+		err := AtOnce(size, func(i int) error { return fn(done + i) }, func() { good++ })
 		if err != nil {
 			return good, err
 		}
-		left -= size
+		done += size
 	}
 	return good, nil
 }
 
-// AtOnce calls fn n times at once, and well after each that returned nil, one at a time. The
+// AtOnce calls fn for 0 to n-1 at once, and well after each that returned nil, one at a time. The
 // error is the first that came.
 func AtOnce(n int, fn func(i int) error, well func()) error {
 	var all sync.WaitGroup

@@ -216,7 +216,7 @@ func (c *Controller) carryOut(ctx context.Context, set *appsv1.ReplicaSet, plan 
 func (c *Controller) create(ctx context.Context, set *appsv1.ReplicaSet, n int) error {
 	key := view.KeyOf(set)
 	c.expected.Creations(key, n, c.clock.Now())
-	made, err := control.SlowStart(n, func() error {
+	made, err := control.SlowStart(n, func(int) error {
 		_, err := c.writes.Make(ctx, c.sets.Object(set), workload.PodOf(&set.Spec.Template, set, c.sets.Kind.GroupVersionKind))
 		return err
 	})

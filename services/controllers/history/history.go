@@ -1,0 +1,196 @@
+// Package history keeps the templates that a StatefulSet or a DaemonSet had, as
+// ControllerRevisions. It is pure but for [Keep].
+package history
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/rand"
+
+	"github.com/podfall/podfall/services/controllers/control"
+)
+
+// HashLabel is the label of a revision by its hash.
+const HashLabel = "controller.kubernetes.io/hash"
+
+// longestPrefix is how much of the owner's name a revision's name takes.
+const longestPrefix = 223
+
+// Owner is whose templates are kept.
+type Owner struct {
+	Object   metav1.Object
+	Kind     schema.GroupVersionKind
+	Template *corev1.PodTemplateSpec
+	// Labels are those of the revisions besides the hash.
+	Labels map[string]string
+	// Collisions is how often a name was taken; nil is never.
+	Collisions *int32
+}
+
+// Data is a template as a revision has it: a patch that replaces it.
+func Data(template *corev1.PodTemplateSpec) ([]byte, error) {
+	encoded, err := json.Marshal(template)
+	if err != nil {
+		return nil, err
+	}
+	var content map[string]any
+	if err := json.Unmarshal(encoded, &content); err != nil {
+		return nil, err
+	}
+	content["$patch"] = "replace"
+	return json.Marshal(map[string]any{"spec": map[string]any{"template": content}})
+}
+
+// Template is the template that a revision has.
+func Template(revision *appsv1.ControllerRevision) (*corev1.PodTemplateSpec, error) {
+	var content struct {
+		Spec struct {
+			Template corev1.PodTemplateSpec `json:"template"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(revision.Data.Raw, &content); err != nil {
+		return nil, fmt.Errorf("ControllerRevision %s/%s: %w", revision.Namespace, revision.Name, err)
+	}
+	return &content.Spec.Template, nil
+}
+
+// New is the revision of the owner's template (NewControllerRevision).
+func New(owner Owner, number int64) (*appsv1.ControllerRevision, error) {
+	data, err := Data(owner.Template)
+	if err != nil {
+		return nil, err
+	}
+	sum := fnv.New32()
+	_, _ = sum.Write(data)
+	if owner.Collisions != nil {
+		_, _ = fmt.Fprint(sum, *owner.Collisions)
+	}
+	hash := rand.SafeEncodeString(fmt.Sprint(sum.Sum32()))
+	prefix := owner.Object.GetName()
+	if len(prefix) > longestPrefix {
+		prefix = prefix[:longestPrefix]
+	}
+	labels := maps.Clone(owner.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[HashLabel] = hash
+	return &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: owner.Object.GetNamespace(), Name: prefix + "-" + hash, Labels: labels,
+			Annotations:     maps.Clone(owner.Object.GetAnnotations()),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner.Object, owner.Kind)},
+		},
+		Data: runtime.RawExtension{Raw: data}, Revision: number,
+	}, nil
+}
+
+// Sort puts revisions in their order.
+func Sort(revisions []*appsv1.ControllerRevision) {
+	slices.SortStableFunc(revisions, func(a, b *appsv1.ControllerRevision) int {
+		return cmp.Or(cmp.Compare(a.Revision, b.Revision), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// Equal reports whether two revisions have the same template.
+func Equal(a, b *appsv1.ControllerRevision) bool {
+	if bytes.Equal(a.Data.Raw, b.Data.Raw) {
+		return true
+	}
+	var left, right any
+	if json.Unmarshal(a.Data.Raw, &left) != nil || json.Unmarshal(b.Data.Raw, &right) != nil {
+		return false
+	}
+	x, _ := json.Marshal(left)
+	y, _ := json.Marshal(right)
+	return bytes.Equal(x, y)
+}
+
+// Next is the number after those of sorted revisions.
+func Next(revisions []*appsv1.ControllerRevision) int64 {
+	if len(revisions) == 0 {
+		return 1
+	}
+	return revisions[len(revisions)-1].Revision + 1
+}
+
+// Excess is the oldest of sorted revisions that nobody uses, beyond limit.
+func Excess(revisions []*appsv1.ControllerRevision, limit int32, used func(*appsv1.ControllerRevision) bool) []*appsv1.ControllerRevision {
+	var idle []*appsv1.ControllerRevision
+	for _, revision := range revisions {
+		if !used(revision) {
+			idle = append(idle, revision)
+		}
+	}
+	return idle[:max(len(idle)-int(limit), 0)]
+}
+
+// Kept is what is stored for a template.
+type Kept struct {
+	// Update is the revision of the template, Revisions are all with it, sorted.
+	Update    *appsv1.ControllerRevision
+	Revisions []*appsv1.ControllerRevision
+	// Collisions is Owner.Collisions, or more if names were taken.
+	Collisions *int32
+}
+
+// Keep stores a revision of the owner's template, or gives the one that has it the highest
+// number, and returns it (getStatefulSetRevisions).
+func Keep(ctx context.Context, writes control.Resource[*appsv1.ControllerRevision], owner Owner, revisions []*appsv1.ControllerRevision) (Kept, error) {
+	Sort(revisions)
+	wanted, err := New(owner, Next(revisions))
+	if err != nil {
+		return Kept{}, err
+	}
+	at := -1
+	for i, revision := range revisions {
+		if Equal(revision, wanted) {
+			at = i
+		}
+	}
+	switch {
+	case at >= 0 && at == len(revisions)-1:
+		return Kept{Update: revisions[at], Revisions: revisions, Collisions: owner.Collisions}, nil
+	case at >= 0:
+		raised := revisions[at].DeepCopy()
+		raised.Revision = wanted.Revision
+		if raised, err = writes.Update(ctx, raised); err != nil {
+			return Kept{}, err
+		}
+		revisions = append(slices.Delete(slices.Clone(revisions), at, at+1), raised)
+		return Kept{Update: raised, Revisions: revisions, Collisions: owner.Collisions}, nil
+	}
+	for {
+		made, err := writes.Create(ctx, wanted)
+		if apierrors.IsAlreadyExists(err) {
+			made, err = writes.Get(ctx, wanted.Namespace, wanted.Name)
+			if err == nil && !Equal(made, wanted) {
+				var before int32
+				if owner.Collisions != nil {
+					before = *owner.Collisions
+				}
+				owner.Collisions = new(before + 1)
+				if wanted, err = New(owner, wanted.Revision); err == nil {
+					continue
+				}
+			}
+		}
+		if err != nil {
+			return Kept{}, err
+		}
+		return Kept{Update: made, Revisions: append(slices.Clone(revisions), made), Collisions: owner.Collisions}, nil
+	}
+}

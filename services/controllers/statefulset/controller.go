@@ -1,0 +1,268 @@
+package statefulset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/history"
+	"github.com/podfall/podfall/services/controllers/loop"
+	"github.com/podfall/podfall/services/controllers/view"
+	"github.com/podfall/podfall/services/controllers/workload"
+)
+
+// Controller keeps StatefulSets.
+type Controller struct {
+	sets      *view.Copy[*appsv1.StatefulSet]
+	pods      *view.Copy[*corev1.Pod]
+	claims    *view.Copy[*corev1.PersistentVolumeClaim]
+	revisions *view.Copy[*appsv1.ControllerRevision]
+	writes    writes
+	events    control.Recorder
+	clock     clock.Clock
+	loop      *loop.Loop[view.Key]
+}
+
+type writes struct {
+	sets      control.Resource[*appsv1.StatefulSet]
+	pods      control.Resource[*corev1.Pod]
+	claims    control.Resource[*corev1.PersistentVolumeClaim]
+	revisions control.Resource[*appsv1.ControllerRevision]
+}
+
+const workers = 5
+
+// New is the controller of StatefulSets.
+func New(base control.Base) *Controller {
+	c := &Controller{
+		sets:      view.Of[*appsv1.StatefulSet](base.Views, "statefulsets.apps"),
+		pods:      view.Of[*corev1.Pod](base.Views, "pods"),
+		claims:    view.Of[*corev1.PersistentVolumeClaim](base.Views, "persistentvolumeclaims"),
+		revisions: view.Of[*appsv1.ControllerRevision](base.Views, "controllerrevisions.apps"),
+		events:    base.Events("statefulset-controller"), clock: base.Clock,
+		writes: writes{
+			sets:      control.Of[*appsv1.StatefulSet](base.API, "statefulsets.apps"),
+			pods:      control.Of[*corev1.Pod](base.API, "pods"),
+			claims:    control.Of[*corev1.PersistentVolumeClaim](base.API, "persistentvolumeclaims"),
+			revisions: control.Of[*appsv1.ControllerRevision](base.API, "controllerrevisions.apps"),
+		},
+	}
+	c.loop = loop.New(loop.Config{Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
+	c.sets.On(func(old, now *appsv1.StatefulSet) { c.loop.Add(view.KeyOf(view.Either(old, now))) })
+	c.pods.On(c.podChanged)
+	return c
+}
+
+// Run keeps the sets until ctx ends.
+func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
+
+func (c *Controller) podChanged(old, now *corev1.Pod) {
+	touch := workload.Touched(c.sets.Kind().GroupVersionKind, old, now)
+	pod := view.Either(old, now)
+	for _, owner := range []*metav1.OwnerReference{touch.Former, touch.Owner} {
+		if owner != nil {
+			c.loop.Add(view.Key{Namespace: pod.Namespace, Name: owner.Name})
+		}
+	}
+	if !touch.Orphan {
+		return
+	}
+	for _, set := range c.sets.In(pod.Namespace) {
+		if selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector); err == nil && !selector.Empty() && selector.Matches(labels.Set(pod.Labels)) {
+			c.loop.Add(view.KeyOf(set))
+		}
+	}
+}
+
+// sync does one round of one set.
+func (c *Controller) sync(ctx context.Context, key view.Key) error {
+	set, ok := c.sets.Get(key)
+	if !ok {
+		return nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	if err != nil {
+		return nil //nolint:nilerr // nothing to do about it until somebody changes the set
+	}
+	pods, err := c.claim(ctx, set, selector)
+	if err != nil {
+		return err
+	}
+	v, kept, err := c.view(ctx, set, selector, pods)
+	if err != nil {
+		return err
+	}
+	plan := Decide(v, c.clock.Now())
+	failed := c.carryOut(ctx, set, &plan)
+	if !equality.Semantic.DeepEqual(set.Status, plan.Status) {
+		changed := set.DeepCopy()
+		changed.Status = plan.Status
+		if _, err := c.writes.sets.UpdateStatus(ctx, changed); err != nil {
+			return err
+		}
+	}
+	if failed != nil {
+		return failed
+	}
+	if plan.Again > 0 {
+		c.loop.AddAfter(key, plan.Again)
+	}
+	return c.truncate(ctx, set, pods, kept)
+}
+
+// claim is the set's pods; only those that have a name of the set are adopted.
+func (c *Controller) claim(ctx context.Context, set *appsv1.StatefulSet, selector labels.Selector) ([]*corev1.Pod, error) {
+	candidates := c.pods.Controlled(set.UID)
+	for _, orphan := range c.pods.Orphans(set.Namespace) {
+		if strings.HasPrefix(orphan.Name, set.Name+"-") && Ordinal(orphan, set) >= 0 {
+			candidates = append(candidates, orphan)
+		}
+	}
+	return control.Claimer[*corev1.Pod]{
+		Objects: c.writes.pods, Owner: set, OwnerKind: c.sets.Kind().GroupVersionKind, Selector: selector,
+		Fresh: c.fresh(set),
+	}.Claim(ctx, candidates)
+}
+
+func (c *Controller) fresh(set *appsv1.StatefulSet) func(context.Context) (kinds.Object, error) {
+	return func(ctx context.Context) (kinds.Object, error) {
+		return c.writes.sets.Get(ctx, set.Namespace, set.Name)
+	}
+}
+
+// view is what is known of a set, after a revision of its template was stored.
+func (c *Controller) view(ctx context.Context, set *appsv1.StatefulSet, selector labels.Selector, pods []*corev1.Pod) (View, history.Kept, error) {
+	v := View{Set: set, Pods: pods, Claims: map[string]*corev1.PersistentVolumeClaim{}}
+	candidates := append(c.revisions.Controlled(set.UID), c.revisions.Orphans(set.Namespace)...)
+	revisions, err := control.Claimer[*appsv1.ControllerRevision]{
+		Objects: c.writes.revisions, Owner: set, OwnerKind: c.sets.Kind().GroupVersionKind, Selector: selector, Fresh: c.fresh(set),
+	}.Claim(ctx, candidates)
+	if err != nil {
+		return v, history.Kept{}, err
+	}
+	kept, err := history.Keep(ctx, c.writes.revisions, history.Owner{
+		Object: set, Kind: c.sets.Kind().GroupVersionKind, Template: &set.Spec.Template, Labels: set.Spec.Template.Labels,
+		Collisions: set.Status.CollisionCount,
+	}, revisions)
+	if err != nil {
+		return v, kept, err
+	}
+	v.Collisions = kept.Collisions
+	v.Update = Revision{Name: kept.Update.Name, Template: &set.Spec.Template}
+	v.Current = v.Update
+	for _, revision := range kept.Revisions {
+		if revision.Name == set.Status.CurrentRevision && revision.Name != v.Update.Name {
+			template, err := history.Template(revision)
+			if err != nil {
+				return v, kept, err
+			}
+			v.Current = Revision{Name: revision.Name, Template: template}
+		}
+	}
+	for _, claim := range c.claims.In(set.Namespace) {
+		v.Claims[claim.Name] = claim
+	}
+	return v, kept, nil
+}
+
+// carryOut does what a plan says.
+func (c *Controller) carryOut(ctx context.Context, set *appsv1.StatefulSet, plan *Plan) error {
+	for _, event := range plan.Tell {
+		c.events.Event(set, event.Type, event.Reason, event.Message)
+	}
+	if err := c.keepClaims(ctx, set, plan); err != nil {
+		return err
+	}
+	_, failed := control.SlowStart(len(plan.Create), func(i int) error {
+		pod := plan.Create[i]
+		_, err := c.writes.pods.Create(ctx, pod)
+		if !apierrors.IsAlreadyExists(err) && !control.Closing(err) {
+			c.tell(set, "create", pod.Name, err)
+		}
+		return err
+	})
+	for _, pod := range plan.Repair {
+		_, err := c.writes.pods.Update(ctx, pod)
+		c.tell(set, "update", pod.Name, err)
+		failed = errors.Join(failed, err)
+	}
+	return errors.Join(failed, control.AtOnce(len(plan.Delete), func(i int) error {
+		err := c.writes.pods.Delete(ctx, plan.Delete[i], metav1.DeleteOptions{})
+		if control.Gone(err) {
+			return nil
+		}
+		c.tell(set, "delete", plan.Delete[i].Name, err)
+		return err
+	}, func() {}))
+}
+
+// keepClaims makes claims, and gives those that are there their owners.
+func (c *Controller) keepClaims(ctx context.Context, set *appsv1.StatefulSet, plan *Plan) error {
+	var failed error
+	for _, claim := range plan.Make {
+		_, err := c.writes.claims.Create(ctx, claim)
+		if apierrors.IsAlreadyExists(err) {
+			continue
+		}
+		pod := podOf(claim, set)
+		if err != nil {
+			c.events.Event(set, corev1.EventTypeWarning, "FailedCreate",
+				fmt.Sprintf("create Claim %s for Pod %s in StatefulSet %s failed error: %v", claim.Name, pod, set.Name, err))
+		} else {
+			c.events.Event(set, corev1.EventTypeNormal, "SuccessfulCreate",
+				fmt.Sprintf("create Claim %s Pod %s in StatefulSet %s success", claim.Name, pod, set.Name))
+		}
+		failed = errors.Join(failed, err)
+	}
+	for _, claim := range plan.Own {
+		if _, err := c.writes.claims.Update(ctx, claim); err != nil && !control.Gone(err) {
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
+}
+
+// podOf is the name of the pod that a claim is for.
+func podOf(claim *corev1.PersistentVolumeClaim, set *appsv1.StatefulSet) string {
+	at := strings.LastIndex(claim.Name, "-"+set.Name+"-")
+	return claim.Name[at+1:]
+}
+
+// tell records that a pod was created, updated or deleted, or was not.
+func (c *Controller) tell(set *appsv1.StatefulSet, verb, pod string, err error) {
+	reason := strings.ToUpper(verb[:1]) + verb[1:]
+	if err != nil {
+		c.events.Event(set, corev1.EventTypeWarning, "Failed"+reason, fmt.Sprintf("%s Pod %s in StatefulSet %s failed error: %v", verb, pod, set.Name, err))
+		return
+	}
+	c.events.Event(set, corev1.EventTypeNormal, "Successful"+reason, fmt.Sprintf("%s Pod %s in StatefulSet %s successful", verb, pod, set.Name))
+}
+
+// truncate deletes the oldest revisions that no pod has, beyond the limit of history.
+func (c *Controller) truncate(ctx context.Context, set *appsv1.StatefulSet, pods []*corev1.Pod, kept history.Kept) error {
+	limit := int32(10)
+	if set.Spec.RevisionHistoryLimit != nil {
+		limit = *set.Spec.RevisionHistoryLimit
+	}
+	used := map[string]bool{kept.Update.Name: true, set.Status.CurrentRevision: true, set.Status.UpdateRevision: true}
+	for _, pod := range pods {
+		used[revisionOf(pod)] = true
+	}
+	for _, revision := range history.Excess(kept.Revisions, limit, func(r *appsv1.ControllerRevision) bool { return used[r.Name] }) {
+		if err := c.writes.revisions.Delete(ctx, revision, metav1.DeleteOptions{}); err != nil && !control.Gone(err) {
+			return err
+		}
+	}
+	return nil
+}
