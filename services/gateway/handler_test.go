@@ -1,12 +1,11 @@
 package gateway
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-
-	"log/slog"
 
 	"github.com/podfall/podfall/services/gateway/guard"
 )

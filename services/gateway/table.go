@@ -96,7 +96,7 @@ func (p printer) table(objs ...kinds.Object) *metav1.Table {
 		}
 	}
 	if len(objs) == 1 {
-		table.ListMeta.ResourceVersion = objs[0].GetResourceVersion()
+		table.ResourceVersion = objs[0].GetResourceVersion()
 	}
 	return table
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,10 +21,10 @@ func newTelemetry() *telemetry {
 	return &telemetry{
 		requests: metrics.NewFamily(metrics.Counter, "apiserver_request_total",
 			"Counter of apiserver requests broken out for each verb, dry run value, group, version, resource, scope, component, and HTTP response code.",
-			append(resource[:len(resource):len(resource)], "dry_run", "code")...),
+			append(slices.Clip(resource), "dry_run", "code")...),
 		durations: metrics.NewFamily(metrics.Histogram, "apiserver_request_duration_seconds",
 			"Response latency distribution in seconds for each verb, dry run value, group, version, resource, subresource, scope and component.",
-			append(resource[:len(resource):len(resource)], "dry_run")...),
+			append(slices.Clip(resource), "dry_run")...),
 		inflight: metrics.NewFamily(metrics.Gauge, "apiserver_current_inflight_requests",
 			"Number of requests currently being served, by their kind.", "request_kind"),
 		longrunning: metrics.NewFamily(metrics.Gauge, "apiserver_longrunning_requests",

@@ -85,7 +85,7 @@ func (w *watching) run(ctx context.Context, past podapi.Past) error {
 	w.bookmarked = clock.Clock{}.Now()
 	for {
 		for _, change := range past.Events {
-			if !w.send(&event{Event: change, revision: revisionOf(change)}) || change.Type == watch.Error {
+			if !w.send(ctx, &event{Event: change, revision: revisionOf(change)}) || change.Type == watch.Error {
 				return nil
 			}
 		}
@@ -98,7 +98,7 @@ func (w *watching) run(ctx context.Context, past podapi.Past) error {
 		next.ResourceVersion = strconv.FormatUint(w.at, 10)
 		var err error
 		if past, err = w.api.CatchUp(ctx, w.target, next); err != nil {
-			w.send(&event{Event: watch.Event{Type: watch.Error, Object: statusOf(err)}})
+			w.send(ctx, &event{Event: watch.Event{Type: watch.Error, Object: statusOf(err)}})
 			return nil
 		}
 	}
@@ -133,16 +133,16 @@ func (w *watching) more(ctx context.Context) bool {
 func (w *watching) pass(ctx context.Context, change *event) bool {
 	switch {
 	case change.Type == watch.Error:
-		w.send(change)
+		w.send(ctx, change)
 		return false
 	case change.Type == watch.Bookmark:
 		w.at = max(w.at, change.revision)
-		return !w.due(ctx) || w.at != change.revision || w.send(change)
+		return !w.due(ctx) || w.at != change.revision || w.send(ctx, change)
 	case change.revision <= w.at:
 		return true
 	}
 	w.at = change.revision
-	return w.send(change)
+	return w.send(ctx, change)
 }
 
 // due reports whether the client is to get a bookmark now.
@@ -165,10 +165,10 @@ func (w *watching) due(ctx context.Context) bool {
 }
 
 // send hands one event to the client; false when it does not take it, or cannot be told.
-func (w *watching) send(change *event) bool {
+func (w *watching) send(ctx context.Context, change *event) bool {
 	frame, err := w.frames.frame(change)
 	if err != nil {
-		w.cfg.Log.ErrorContext(w.r.Context(), "a watch ends, because an event cannot be encoded", "path", w.r.URL.Path, "cause", err)
+		w.cfg.Log.ErrorContext(ctx, "a watch ends, because an event cannot be encoded", "path", w.r.URL.Path, "cause", err)
 		return false
 	}
 	if w.to.write(frame) != nil {
