@@ -5,6 +5,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
@@ -25,6 +26,11 @@ func (a *API) apply(ctx context.Context, req Request, opts metav1.PatchOptions) 
 		})
 		if err != nil {
 			return nil, nil, err
+		}
+		if merged, ok := obj.(*unstructured.Unstructured); ok {
+			if err := a.Custom.Tidy(req.Kind, merged); err != nil {
+				return nil, nil, err
+			}
 		}
 		if err := registry.MatchRequest(req.Kind, obj, req.Namespace, req.Name); err != nil || old == nil {
 			return obj, warnings, err

@@ -40,7 +40,9 @@ import (
 	"sync"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/proto"
@@ -85,7 +87,15 @@ func New(cfg Config) *API {
 	if cfg.Entropy == nil {
 		cfg.Entropy = rand.Reader
 	}
-	return &API{Config: cfg, fields: fieldmanager.New(nil)}
+	return &API{Config: cfg, fields: fieldmanager.New(cfg.definition)}
+}
+
+// definition is what defines a custom kind; nil when nothing does.
+func (c Config) definition(gr schema.GroupResource) *apiextensionsv1.CustomResourceDefinition {
+	if definition := c.Custom.Definition(gr.String()); definition != nil {
+		return definition.CRD
+	}
+	return nil
 }
 
 // Request is a call whose subject and envelope have been read and found well-formed.
