@@ -279,7 +279,7 @@ func (r *fakeRuntime) Reach(_ context.Context, req *proto.ReachRequest) (*proto.
 	defer r.mu.Unlock()
 	r.trace.add("runtime", "Reach %s %s:%d%s", r.find(req.ContainerId).Name, req.Scheme, req.Port, req.Path)
 	if req.Port != 80 {
-		return nil, &proto.RuntimeError{Code: proto.CodeUnknown, Desc: "connection refused"}
+		return nil, &proto.RuntimeError{Code: proto.CodeUnknown, Desc: "dial tcp 127.0.0.1:81: connect: connection refused"}
 	}
 	return &proto.ReachResponse{Code: 500}, nil
 }

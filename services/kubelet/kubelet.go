@@ -49,6 +49,7 @@ import (
 	"github.com/podfall/podfall/services/kubelet/pleg"
 	"github.com/podfall/podfall/services/kubelet/podsource"
 	"github.com/podfall/podfall/services/kubelet/podworker"
+	"github.com/podfall/podfall/services/kubelet/probes"
 	"github.com/podfall/podfall/services/kubelet/status"
 	"github.com/podfall/podfall/services/kubelet/volumes"
 )
@@ -132,6 +133,7 @@ type parts struct {
 	reporter *status.Reporter
 	recorder *events.Recorder
 	workers  *podworker.Workers
+	prober   *probes.Prober
 	stores
 	kinds table
 }
@@ -176,8 +178,11 @@ func assemble(cfg Config, api API, rt runtimeapi.Runtime) (*parts, error) {
 	p.recorder = events.New(events.Config{
 		API: api, Clock: cfg.Clock, Timing: cfg.Timing.Events, Component: "kubelet", Host: cfg.Node, Log: cfg.Log,
 	})
+	p.prober = probes.New(probes.Config{
+		Runtime: rt, Cache: p.relister, Events: p.recorder, Clock: cfg.Clock, Log: cfg.Log,
+	})
 	p.workers = podworker.NewWorkers(podworker.Config{
-		Runtime: rt, Inside: rt, Cache: p.relister, Status: p.reporter, Volumes: p.volumes, Cgroups: p.cgroups, Events: p.recorder,
+		Runtime: rt, Cache: p.relister, Status: p.reporter, Probes: p.prober, Volumes: p.volumes, Cgroups: p.cgroups, Events: p.recorder,
 		Clock: cfg.Clock, Timing: cfg.Timing.Worker, Compat: cfg.Compat, Log: cfg.Log, Seed: cfg.Seed,
 	})
 	return p, nil
@@ -191,6 +196,7 @@ func (p *parts) run(ctx context.Context) (err error) {
 		p.follow,
 		newLoop(p).run,
 		p.workers.Run,
+		p.prober.Run,
 		p.reporter.Run,
 		p.recorder.Run,
 		p.speak,

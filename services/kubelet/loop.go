@@ -58,6 +58,10 @@ func (l *loop) run(ctx context.Context) error {
 			for _, uid := range p.relister.Take() {
 				p.workers.Tell(ctx, uid, podworker.Changed{})
 			}
+		case <-p.prober.Changes():
+			for _, uid := range p.prober.Take() {
+				p.workers.Refresh(ctx, uid)
+			}
 		case <-tick.C:
 			p.workers.Due(ctx)
 		case <-keep.C:

@@ -316,6 +316,7 @@ func TestTraces(t *testing.T) {
 		},
 	}
 	maps.Copy(stories, hookStories())
+	maps.Copy(stories, probeStories())
 	for name, story := range stories {
 		t.Run(name, func(t *testing.T) {
 			onStage(t, func(s *stage) {
@@ -393,5 +394,71 @@ func hookStories() map[string]func(s *stage) {
 			s.delete("p", -1)
 			time.Sleep(25 * time.Second)
 		},
+	}
+}
+
+func probeStories() map[string]func(s *stage) {
+	http := func(port int) *corev1.Probe {
+		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{
+			HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt(port)},
+		}}
+	}
+	begins := func(edit func(*corev1.Container), wait time.Duration) func(s *stage) {
+		return func(s *stage) {
+			s.boot()
+			time.Sleep(500 * time.Millisecond)
+			s.trace.begin()
+			pod := podOf("p", "on TERM exits 0 after 1s", 5)
+			edit(&pod.Spec.Containers[0])
+			s.create(pod)
+			time.Sleep(wait)
+		}
+	}
+	return map[string]func(s *stage){
+		"readiness, ready when the port answers": begins(func(c *corev1.Container) {
+			c.ReadinessProbe = &corev1.Probe{
+				ProbeHandler:        corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(80)}},
+				InitialDelaySeconds: 5, PeriodSeconds: 2, SuccessThreshold: 2,
+			}
+		}, 15*time.Second),
+		"readiness, never ready": begins(func(c *corev1.Container) {
+			c.ReadinessProbe = http(81)
+			c.ReadinessProbe.PeriodSeconds = 3
+		}, 12*time.Second),
+		"liveness, killed and started again": begins(func(c *corev1.Container) {
+			c.LivenessProbe = &corev1.Probe{
+				ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"exits", "3"}}},
+				PeriodSeconds: 1, TerminationGracePeriodSeconds: new(int64(2)),
+			}
+		}, 6*time.Second),
+		"startup, the other probes wait": begins(func(c *corev1.Container) {
+			c.StartupProbe = &corev1.Probe{
+				ProbeHandler:        corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(80)}},
+				InitialDelaySeconds: 4, PeriodSeconds: 1,
+			}
+			c.ReadinessProbe = &corev1.Probe{
+				ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(80)}},
+				PeriodSeconds: 1,
+			}
+		}, 9*time.Second),
+		"KBL-30 liveness ends and readiness goes on while the pod is stopped": func(s *stage) {
+			s.runs(func(spec *corev1.PodSpec) {
+				preStop(10, sleeping(4))(spec)
+				alive := &corev1.Probe{
+					ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"exits", "0"}}},
+					PeriodSeconds: 2,
+				}
+				spec.Containers[0].LivenessProbe, spec.Containers[0].ReadinessProbe = alive, http(81)
+				spec.Containers[0].ReadinessProbe.PeriodSeconds = 2
+			})
+			s.delete("p", -1)
+			time.Sleep(8 * time.Second)
+		},
+		"probe times out": begins(func(c *corev1.Container) {
+			c.ReadinessProbe = &corev1.Probe{
+				ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"hangs"}}},
+				PeriodSeconds: 5, TimeoutSeconds: 2,
+			}
+		}, 9*time.Second),
 	}
 }

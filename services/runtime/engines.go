@@ -24,6 +24,8 @@ const (
 // engines is several engines as one: each container is its handler's.
 type engines struct {
 	byHandler map[string]engine.Engine
+	// otherwise is the handler of the sandboxes that ask for none.
+	otherwise string
 
 	mu   sync.RWMutex
 	byID map[string]engine.Engine
@@ -31,16 +33,14 @@ type engines struct {
 
 var _ engine.Engine = (*engines)(nil)
 
-func newEngines(byHandler map[string]engine.Engine) *engines {
-	return &engines{byHandler: byHandler, byID: map[string]engine.Engine{}}
+func newEngines(byHandler map[string]engine.Engine, otherwise string) *engines {
+	return &engines{byHandler: byHandler, otherwise: otherwise, byID: map[string]engine.Engine{}}
 }
 
 // handler is the name of the engine that a sandbox gets which asks for one, or for none
 // in particular.
-func (e *engines) handler(asked, otherwise string) (string, error) {
-	if asked == "" {
-		asked = otherwise
-	}
+func (e *engines) handler(asked string) (string, error) {
+	asked = cmp.Or(asked, e.otherwise)
 	if _, known := e.byHandler[asked]; !known {
 		have := strings.Join(slices.Sorted(maps.Keys(e.byHandler)), ", ")
 		return "", refuse(proto.CodeUnknown, "no runtime for %q is configured: want one of %s", asked, have)

@@ -18,7 +18,7 @@ func (s *service) RunPodSandbox(_ context.Context, req *proto.RunPodSandboxReque
 	if req.PodUid == "" {
 		return nil, refuse(proto.CodeInvalidArgument, "a sandbox needs the uid of its pod")
 	}
-	handler, err := s.engines.handler(req.RuntimeHandler, s.handler)
+	handler, err := s.engines.handler(req.RuntimeHandler)
 	if err != nil {
 		return nil, err
 	}

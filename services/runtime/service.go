@@ -29,7 +29,6 @@ type service struct {
 	boot    proto.Boot
 	engines *engines
 	images  *images.Book
-	handler string // of the sandboxes that ask for none
 	store   *store.Store
 	network *network
 
@@ -86,7 +85,7 @@ func newService(ctx context.Context, cfg Config, records *store.Store, contents 
 	}
 	s := &service{
 		clock: cfg.Clock, log: cfg.Log, boot: cfg.Boot, store: records, network: pool,
-		engines: newEngines(cfg.Engines), images: cfg.Images, handler: cfg.Handler,
+		engines: newEngines(cfg.Engines, cfg.Handler), images: cfg.Images,
 		sandboxes: map[string]*sandbox{}, containers: map[string]*container{}, names: map[string]string{},
 	}
 	slices.SortFunc(contents.Sandboxes, func(a, b *proto.Sandbox) int {

@@ -26,7 +26,7 @@ func TestCrashLoop(t *testing.T) {
 		dead := box("1", "a", attempt, exited)
 		dead.ExitCode, dead.FinishedAtUnixNano = 1, now.UnixNano()
 		seen := podstate.New("u", nil, []*proto.Container{dead})
-		plan := PlanStart(pod, seen, crashes, timing, now)
+		plan := PlanStart(pod, Standing{Seen: seen, Crashes: crashes, Now: now}, timing)
 		if plan.After != want {
 			t.Fatalf("restart %d waits %v, want %v", attempt+1, plan.After, want)
 		}
@@ -41,7 +41,7 @@ func TestCrashLoop(t *testing.T) {
 				}
 			}
 			now = now.Add(plan.After)
-			plan = PlanStart(pod, seen, crashes, timing, now)
+			plan = PlanStart(pod, Standing{Seen: seen, Crashes: crashes, Now: now}, timing)
 		}
 		if len(plan.Containers) != 1 || !plan.Containers[0].Again || plan.Containers[0].Attempt != attempt+1 {
 			t.Fatalf("restart %d is %+v", attempt+1, plan.Containers)
@@ -53,7 +53,7 @@ func TestCrashLoop(t *testing.T) {
 	dead := box("1", "a", attempt, exited)
 	now = now.Add(11 * time.Minute)
 	dead.FinishedAtUnixNano = now.UnixNano()
-	if plan := PlanStart(pod, podstate.New("u", nil, []*proto.Container{dead}), crashes, timing, now); plan.After != 0 {
+	if plan := PlanStart(pod, Standing{Seen: podstate.New("u", nil, []*proto.Container{dead}), Crashes: crashes, Now: now}, timing); plan.After != 0 {
 		t.Errorf("after a long run the restart waits %v", plan.After)
 	}
 }

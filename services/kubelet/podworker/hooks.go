@@ -10,11 +10,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/kubelet/podstate"
-	"github.com/podfall/podfall/services/kubelet/status"
 )
 
 // Inside is the part of CRI that asks a container which runs.
@@ -72,7 +70,7 @@ var errHandler = errors.New("invalid handler: want exec, httpGet or sleep")
 func (w *worker) runHook(ctx context.Context, spec *corev1.Container, id string, handler *corev1.LifecycleHandler) error {
 	switch {
 	case handler.Exec != nil:
-		answer, err := w.cfg.Inside.ExecSync(ctx, &proto.ExecSyncRequest{ContainerId: id, Command: handler.Exec.Command})
+		answer, err := w.cfg.Runtime.ExecSync(ctx, &proto.ExecSyncRequest{ContainerId: id, Command: handler.Exec.Command})
 		if err != nil {
 			return err
 		}
@@ -81,45 +79,16 @@ func (w *worker) runHook(ctx context.Context, spec *corev1.Container, id string,
 		}
 		return nil
 	case handler.HTTPGet != nil:
-		request, err := httpRequest(spec, id, handler.HTTPGet)
+		request, err := podstate.HTTPRequest(spec, id, handler.HTTPGet)
 		if err != nil {
 			return err
 		}
-		_, err = w.cfg.Inside.Reach(ctx, request) // any answer will do (KBL-41)
+		_, err = w.cfg.Runtime.Reach(ctx, request) // any answer will do (KBL-41)
 		return err
 	case handler.Sleep != nil:
 		return w.cfg.Clock.Sleep(ctx, time.Duration(handler.Sleep.Seconds)*time.Second)
 	}
 	return errHandler
-}
-
-func httpRequest(spec *corev1.Container, id string, get *corev1.HTTPGetAction) (*proto.ReachRequest, error) {
-	port, err := portOf(spec, get.Port)
-	if err != nil {
-		return nil, err
-	}
-	request := &proto.ReachRequest{
-		ContainerId: id, Scheme: "http", Host: get.Host, Port: port, Path: get.Path,
-	}
-	if get.Scheme == corev1.URISchemeHTTPS {
-		request.Scheme = "https"
-	}
-	for _, header := range get.HTTPHeaders {
-		request.Headers = append(request.Headers, &proto.Header{Name: header.Name, Value: header.Value})
-	}
-	return request, nil
-}
-
-// portOf is a port by its number, or by the name that the container gives it.
-func portOf(spec *corev1.Container, port intstr.IntOrString) (int32, error) {
-	if port.Type == intstr.Int {
-		return port.IntVal, nil
-	}
-	named := slices.IndexFunc(spec.Ports, func(p corev1.ContainerPort) bool { return p.Name == port.StrVal })
-	if named < 0 {
-		return 0, fmt.Errorf("couldn't find port: %s in container %q", port.StrVal, spec.Name)
-	}
-	return spec.Ports[named].ContainerPort, nil
 }
 
 // turns is in which order containers are stopped: each waits for those that are named
@@ -136,7 +105,7 @@ func turns(pod *corev1.Pod, running map[string]bool) map[string][]string {
 	after := map[string][]string{}
 	for i := range slices.Backward(pod.Spec.InitContainers) {
 		sidecar := &pod.Spec.InitContainers[i]
-		if !status.Sidecar(sidecar) || !running[sidecar.Name] {
+		if !podstate.Sidecar(sidecar) || !running[sidecar.Name] {
 			continue
 		}
 		after[sidecar.Name] = slices.Clone(before)

@@ -22,10 +22,17 @@ func (w *worker) sync(ctx context.Context, pod *corev1.Pod) Synced {
 	if err != nil {
 		return Synced{Err: err}
 	}
-	plan := PlanStart(pod, seen, w.crashes, w.cfg.Timing.Crash, w.cfg.Clock.Now())
+	w.cfg.Probes.Watch(pod)
+	plan := PlanStart(pod, Standing{
+		Seen: seen, Crashes: w.crashes, Failed: w.failedProbes(pod, seen), Now: w.cfg.Clock.Now(),
+	}, w.cfg.Timing.Crash)
+	w.waitFor(plan.Waiting)
+	if len(plan.Kills) > 0 {
+		return w.killFailed(ctx, pod, seen, plan)
+	}
 	starts := len(plan.Containers) > 0
 	if !starts || w.cfg.Timing.AwaitRelist {
-		w.cfg.Status.Report(pod, seen, status.Facts{Ended: plan.Ended, MayRun: true, Waiting: plan.Waiting})
+		w.cfg.Status.Report(pod, seen, w.facts(pod, seen, status.Facts{Ended: plan.Ended, MayRun: true, Waiting: plan.Waiting}))
 	}
 	if plan.Ended || !starts {
 		return Synced{Ended: plan.Ended, After: plan.After}
@@ -46,7 +53,7 @@ func (w *worker) reportLaunch(ctx context.Context, pod *corev1.Pod, seen podstat
 		w.blind = true
 		return Synced{Err: err}
 	}
-	w.cfg.Status.Report(pod, seen, status.Facts{MayRun: true, Waiting: plan.Waiting})
+	w.cfg.Status.Report(pod, seen, w.facts(pod, seen, status.Facts{MayRun: true, Waiting: plan.Waiting}))
 	for _, start := range plan.Containers {
 		if !podstate.Alive(seen.Latest(start.Spec.Name)) {
 			return Synced{After: time.Nanosecond}

@@ -2,13 +2,14 @@ package podworker
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/kubelet/podstate"
-	"github.com/podfall/podfall/services/kubelet/status"
+	"github.com/podfall/podfall/services/kubelet/probes"
 )
 
 // StartPlan is what one sync of a pod does.
@@ -20,6 +21,8 @@ type StartPlan struct {
 	Attempt uint32
 	// Containers are to be created and started, in order.
 	Containers []ContainerStart
+	// Kills are containers to be stopped first, for what their probes have found.
+	Kills []ContainerStop
 	// Waiting are the containers whose restart has to wait, and why.
 	Waiting map[string]corev1.ContainerStateWaiting
 	// After is how long until the first of them may start; 0 if none waits.
@@ -62,23 +65,61 @@ func (c Crash) next(finished, now time.Time, t CrashTiming) Crash {
 	return Crash{min(2*c.Delay, t.Max), now}
 }
 
+// Standing is what a plan looks at beside the pod.
+type Standing struct {
+	Seen    podstate.Pod
+	Crashes Crashes
+	// Failed are the probes for which containers are to be killed, by container id.
+	Failed map[string]probes.Kind
+	Now    time.Time
+}
+
 // PlanStart decides what a pod that is to run lacks: its sandbox, its init containers
-// one after the other, its containers, and those to be restarted.
-func PlanStart(pod *corev1.Pod, seen podstate.Pod, crashes Crashes, t CrashTiming, now time.Time) StartPlan {
-	p := planner{pod: pod, seen: seen, crashes: crashes, timing: t, now: now}
+// one after the other, its containers, and those to be restarted. Containers that are to
+// be killed first are all that it plans.
+func PlanStart(pod *corev1.Pod, standing Standing, t CrashTiming) StartPlan {
+	p := planner{pod: pod, seen: standing.Seen, crashes: standing.Crashes, timing: t, now: standing.Now}
+	if p.plan.Kills = planKills(pod, standing); len(p.plan.Kills) > 0 {
+		return p.plan
+	}
 	if p.initialize() {
 		p.containers()
 	}
 	if p.plan.Ended {
 		p.plan.Containers = nil
 	}
-	if len(p.plan.Containers) > 0 && seen.Sandbox() == nil {
+	if len(p.plan.Containers) > 0 && p.seen.Sandbox() == nil {
 		p.plan.Sandbox = true
-		if len(seen.Sandboxes) > 0 {
-			p.plan.Attempt = seen.Sandboxes[0].GetAttempt() + 1
+		if len(p.seen.Sandboxes) > 0 {
+			p.plan.Attempt = p.seen.Sandboxes[0].GetAttempt() + 1
 		}
 	}
 	return p.plan
+}
+
+// planKills plans to stop the containers whose startup or liveness probe has failed.
+func planKills(pod *corev1.Pod, standing Standing) []ContainerStop {
+	var kills []ContainerStop
+	for _, c := range standing.Seen.Running() {
+		kind, failed := standing.Failed[c.GetId()]
+		spec := specOf(pod, c.GetName())
+		if !failed || spec == nil {
+			continue
+		}
+		reason := ReasonLivenessProbe
+		if kind == probes.Startup {
+			reason = ReasonStartupProbe
+		}
+		stop := ContainerStop{
+			ID: c.GetId(), Name: c.GetName(), Grace: BaseGrace(pod, spec, reason),
+			Why: fmt.Sprintf("Container %s failed %s probe, will be restarted", spec.Name, strings.ToLower(kind.String())),
+		}
+		if spec.Lifecycle != nil {
+			stop.PreStop = spec.Lifecycle.PreStop
+		}
+		kills = append(kills, stop)
+	}
+	return kills
 }
 
 type planner struct {
@@ -99,7 +140,7 @@ func (p *planner) initialize() bool {
 	for i := range p.pod.Spec.InitContainers {
 		spec := &p.pod.Spec.InitContainers[i]
 		last := p.seen.Latest(spec.Name)
-		sidecar := status.Sidecar(spec)
+		sidecar := podstate.Sidecar(spec)
 		switch {
 		case begun && !sidecar:
 		case last == nil:

@@ -109,7 +109,7 @@ func TestPlanStart(t *testing.T) {
 			if row.init {
 				pod.Spec.InitContainers = []corev1.Container{{Name: "i"}, {Name: "j"}}
 			}
-			plan := PlanStart(pod, podstate.New("u", nil, row.have), nil, CrashTiming{}, zero)
+			plan := PlanStart(pod, Standing{Seen: podstate.New("u", nil, row.have), Now: zero}, CrashTiming{})
 			if got := names(plan.Containers); !slices.Equal(got, row.starts) || plan.Ended != row.ended {
 				t.Errorf("it starts %v, ended %t; want %v, %t", got, plan.Ended, row.starts, row.ended)
 			}

@@ -29,6 +29,8 @@ type worker struct {
 	interrupt context.CancelFunc
 	stopped   chan struct{} // closed when the containers have stopped
 	due       time.Time     // when Due is to be told; zero for never
+	// waiting are the containers that wait to be restarted, as last planned.
+	waiting map[string]corev1.ContainerStateWaiting
 
 	memory // of the goroutine alone
 }
@@ -142,7 +144,8 @@ func (w *worker) stop(ctx context.Context, a Stop) error {
 		return err
 	}
 	if a.Known {
-		w.cfg.Status.Report(a.Pod, seen, status.Facts{MayRun: true})
+		w.cfg.Status.Report(a.Pod, seen, w.facts(a.Pod, seen, status.Facts{MayRun: true}))
+		w.cfg.Probes.Watch(a.Pod) // only readiness is asked for from now on
 	}
 	plan := PlanStop(a.Pod, seen, &a.Grace)
 	if err := w.stopPod(ctx, a.Pod, plan); err != nil {
@@ -151,6 +154,7 @@ func (w *worker) stop(ctx context.Context, a Stop) error {
 		}
 		return err
 	}
+	w.cfg.Probes.Forget(a.Pod.UID)
 	if len(plan.Containers)+len(plan.Sandboxes) == 0 {
 		return nil
 	}

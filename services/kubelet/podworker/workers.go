@@ -17,11 +17,18 @@ import (
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/kubelet/podstate"
+	"github.com/podfall/podfall/services/kubelet/probes"
 	"github.com/podfall/podfall/services/kubelet/status"
 )
 
-// Runtime is the part of CRI that changes something.
+// Runtime is the part of CRI that a worker needs.
 type Runtime interface {
+	Outside
+	Inside
+}
+
+// Outside is the part of CRI that changes something.
+type Outside interface {
 	RunPodSandbox(ctx context.Context, request *proto.RunPodSandboxRequest) (*proto.Sandbox, error)
 	StopPodSandbox(ctx context.Context, id string) error
 	RemovePodSandbox(ctx context.Context, id string) error
@@ -43,6 +50,13 @@ type Cache interface {
 type Status interface {
 	Report(pod *corev1.Pod, seen podstate.Pod, facts status.Facts) corev1.PodStatus
 	Finish(pod *corev1.Pod)
+}
+
+// Probes asks containers how they are; it never blocks.
+type Probes interface {
+	Watch(pod *corev1.Pod)
+	Forget(uid types.UID)
+	Container(uid types.UID, name, id string) probes.State
 }
 
 // Volumes mounts and unmounts.
@@ -85,9 +99,9 @@ type Timing struct {
 // Config is what workers work with.
 type Config struct {
 	Runtime Runtime
-	Inside  Inside
 	Cache   Cache
 	Status  Status
+	Probes  Probes
 	Volumes Volumes
 	Cgroups Cgroups
 	Events  Events
@@ -254,6 +268,7 @@ func (s *Workers) Forget(ctx context.Context, uid types.UID) {
 		return
 	}
 	delete(s.workers, uid)
+	s.cfg.Probes.Forget(uid)
 	s.group.Go(func() { w.leave(ctx, uid) })
 }
 

@@ -29,7 +29,7 @@ func Initialized(pod *corev1.Pod, seen podstate.Pod) bool {
 	}
 	for _, c := range pod.Spec.InitContainers {
 		last := seen.Latest(c.Name)
-		if Sidecar(&c) && podstate.Alive(last) {
+		if podstate.Sidecar(&c) && podstate.Alive(last) {
 			continue
 		}
 		if last.GetState() != proto.ContainerState_CONTAINER_STATE_EXITED || last.GetExitCode() != 0 {
@@ -46,7 +46,7 @@ func containerStatuses(in Input, specs []corev1.Container, old []corev1.Containe
 	}
 	out := make([]corev1.ContainerStatus, 0, len(specs))
 	for _, spec := range specs {
-		c := containerStatus(in.Seen, spec, find(old, spec.Name), waiting)
+		c := containerStatus(in, spec, find(old, spec.Name), waiting)
 		if reason, ok := in.Facts.Waiting[spec.Name]; ok && c.State.Terminated != nil {
 			c.LastTerminationState = c.State
 			c.State = corev1.ContainerState{Waiting: &reason}
@@ -60,8 +60,8 @@ func containerStatuses(in Input, specs []corev1.Container, old []corev1.Containe
 }
 
 // containerStatus is the status of one container (KBL-70).
-func containerStatus(seen podstate.Pod, spec corev1.Container, old *corev1.ContainerStatus, waiting corev1.ContainerStateWaiting) corev1.ContainerStatus {
-	latest := seen.Latest(spec.Name)
+func containerStatus(in Input, spec corev1.Container, old *corev1.ContainerStatus, waiting corev1.ContainerStateWaiting) corev1.ContainerStatus {
+	latest := in.Seen.Latest(spec.Name)
 	status := corev1.ContainerStatus{Name: spec.Name, Image: spec.Image}
 	if latest == nil {
 		lost(&status, old, waiting)
@@ -73,7 +73,10 @@ func containerStatus(seen podstate.Pod, spec corev1.Container, old *corev1.Conta
 	status.State = state(latest, waiting)
 	status.Ready = status.State.Running != nil
 	status.Started = new(status.Ready)
-	if previous := seen.Previous(spec.Name); previous != nil {
+	if probed, told := in.Facts.Probed[latest.GetId()]; told && status.Ready {
+		status.Ready, status.Started = probed.Ready, new(probed.Started)
+	}
+	if previous := in.Seen.Previous(spec.Name); previous != nil {
 		status.LastTerminationState = state(previous, waiting)
 	} else if old != nil && old.RestartCount == status.RestartCount {
 		status.LastTerminationState = old.LastTerminationState

@@ -27,7 +27,13 @@ type Facts struct {
 	// Waiting are the containers that are not running for a reason of the kubelet's,
 	// such as CrashLoopBackOff, by name.
 	Waiting map[string]corev1.ContainerStateWaiting
+	// Probed is what probes say of running containers, by id; of one that is not here
+	// they say that it has started and is ready.
+	Probed map[string]Probed
 }
+
+// Probed is what probes say of a container.
+type Probed struct{ Started, Ready bool }
 
 // Input is all that Derive reads.
 type Input struct {

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
 // tally counts a pod's regular containers by what has become of them.
@@ -21,7 +23,7 @@ func Phase(pod *corev1.Pod, status corev1.PodStatus, ended bool) corev1.PodPhase
 	}
 	var n tally
 	for _, c := range pod.Spec.InitContainers {
-		if s := find(status.InitContainerStatuses, c.Name); Sidecar(&c) && s != nil && s.State.Running != nil {
+		if s := find(status.InitContainerStatuses, c.Name); podstate.Sidecar(&c) && s != nil && s.State.Running != nil {
 			n.running++
 		}
 	}
@@ -37,12 +39,6 @@ func Phase(pod *corev1.Pod, status corev1.PodStatus, ended bool) corev1.PodPhase
 		return corev1.PodPending
 	}
 	return n.ending(pod.Spec.RestartPolicy, ended)
-}
-
-// Sidecar reports whether an init container is a sidecar (KEP-753): one that starts in
-// its turn and then runs on beside the others.
-func Sidecar(c *corev1.Container) bool {
-	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
 func (n *tally) count(c *corev1.ContainerStatus) {
@@ -89,7 +85,7 @@ func initContainers(pod *corev1.Pod, status corev1.PodStatus) (pending, failed b
 	begun := anyStarted(status.ContainerStatuses)
 	for _, spec := range pod.Spec.InitContainers {
 		c := find(status.InitContainerStatuses, spec.Name)
-		if Sidecar(&spec) {
+		if podstate.Sidecar(&spec) {
 			started := c != nil && c.Started != nil && *c.Started
 			pending = pending || !begun && !started
 			continue

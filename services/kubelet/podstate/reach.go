@@ -1,0 +1,45 @@
+package podstate
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/podfall/podfall/proto"
+)
+
+// Sidecar reports whether an init container is a sidecar (KEP-753): one that starts in
+// its turn and then runs on beside the others.
+func Sidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
+// HTTPRequest is an HTTP hook or probe of a container.
+func HTTPRequest(spec *corev1.Container, id string, get *corev1.HTTPGetAction) (*proto.ReachRequest, error) {
+	port, err := Port(spec, get.Port)
+	if err != nil {
+		return nil, err
+	}
+	request := &proto.ReachRequest{ContainerId: id, Scheme: "http", Host: get.Host, Port: port, Path: get.Path}
+	if get.Scheme == corev1.URISchemeHTTPS {
+		request.Scheme = "https"
+	}
+	for _, header := range get.HTTPHeaders {
+		request.Headers = append(request.Headers, &proto.Header{Name: header.Name, Value: header.Value})
+	}
+	return request, nil
+}
+
+// Port is a port by its number, or by the name that the container gives it.
+func Port(spec *corev1.Container, port intstr.IntOrString) (int32, error) {
+	if port.Type == intstr.Int {
+		return port.IntVal, nil
+	}
+	named := slices.IndexFunc(spec.Ports, func(p corev1.ContainerPort) bool { return p.Name == port.StrVal })
+	if named < 0 {
+		return 0, fmt.Errorf("couldn't find port: %s in container %q", port.StrVal, spec.Name)
+	}
+	return spec.Ports[named].ContainerPort, nil
+}

@@ -1,0 +1,347 @@
+package probes
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/kubelet/podstate"
+)
+
+// Runtime is the part of CRI that asks a container.
+type Runtime interface {
+	ExecSync(ctx context.Context, req *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error)
+	Reach(ctx context.Context, req *proto.ReachRequest) (*proto.ReachResponse, error)
+}
+
+// Cache is what is known of the runtime.
+type Cache interface {
+	Last(uid types.UID) (pod podstate.Pod, listed bool)
+}
+
+// Events tells people; it never blocks.
+type Events interface {
+	Container(pod *corev1.Pod, container, kind, reason, message string)
+}
+
+// Config is what probes work with.
+type Config struct {
+	Runtime Runtime
+	Cache   Cache
+	Events  Events
+	Clock   clock.Clock
+	Log     *slog.Logger
+}
+
+// Prober runs the probes of a node's pods, a goroutine each.
+//
+// # Blocking
+//
+// Nothing but Run waits.
+type Prober struct {
+	cfg Config
+
+	mu      sync.Mutex
+	ctx     context.Context //nolint:containedctx // Run's: probes begin and end while it lasts
+	pods    map[types.UID]*pod
+	running sync.WaitGroup
+	changed map[types.UID]bool
+	wake    chan struct{}
+}
+
+// pod is one pod that is probed.
+type pod struct {
+	object *corev1.Pod
+	probes map[key]*probe
+}
+
+type key struct {
+	container string
+	kind      Kind
+}
+
+// probe is one probe of one container, guarded by the prober's lock.
+type probe struct {
+	tracker Tracker
+	stop    context.CancelFunc
+	// nudge brings the next tick forward.
+	nudge chan struct{}
+}
+
+// New probes nothing yet.
+func New(cfg Config) *Prober {
+	return &Prober{cfg: cfg, pods: map[types.UID]*pod{}, changed: map[types.UID]bool{}, wake: make(chan struct{}, 1)}
+}
+
+// Changes has a token when the result of some probe has changed; see Take.
+func (p *Prober) Changes() <-chan struct{} { return p.wake }
+
+// Take are the pods of which the result of some probe has changed since the last Take.
+func (p *Prober) Take() []types.UID {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	uids := slices.Sorted(maps.Keys(p.changed))
+	clear(p.changed)
+	return uids
+}
+
+// Run lets probes begin, and when ctx ends waits for all.
+func (p *Prober) Run(ctx context.Context) error {
+	p.mu.Lock()
+	p.ctx = ctx
+	for _, probed := range p.pods {
+		p.begin(probed) //nolint:contextcheck // p.ctx is ctx
+	}
+	p.mu.Unlock()
+	<-ctx.Done()
+	p.mu.Lock()
+	p.pods = map[types.UID]*pod{}
+	p.mu.Unlock()
+	p.running.Wait()
+	return nil
+}
+
+// Watch probes a pod that is to run, or takes up its newer version.
+func (p *Prober) Watch(object *corev1.Pod) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	probed := p.pods[object.UID]
+	if probed == nil {
+		if !hasProbes(object) {
+			return
+		}
+		probed = &pod{probes: map[key]*probe{}}
+		p.pods[object.UID] = probed
+	}
+	probed.object = object
+	p.begin(probed)
+	seen, _ := p.cfg.Cache.Last(object.UID)
+	for at, one := range probed.probes {
+		if at.kind != Readiness || object.DeletionTimestamp != nil || one.tracker.Result() == Success || !podstate.Alive(seen.Latest(at.container)) {
+			continue
+		}
+		select { // a container that has just started need not wait for a period to be ready
+		case one.nudge <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// begin starts the probes that a pod has and that do not run yet. It is called under the
+// lock.
+func (p *Prober) begin(probed *pod) {
+	if p.ctx == nil || p.ctx.Err() != nil {
+		return
+	}
+	for _, spec := range probedContainers(probed.object) {
+		for _, kind := range []Kind{Startup, Readiness, Liveness} {
+			at := key{spec.Name, kind}
+			if Of(spec, kind) == nil || probed.probes[at] != nil {
+				continue
+			}
+			ctx, stop := context.WithCancel(p.ctx)
+			one := &probe{tracker: NewTracker(kind), stop: stop, nudge: make(chan struct{}, 1)}
+			probed.probes[at] = one
+			p.running.Go(func() { p.run(ctx, probed.object.UID, at) })
+		}
+	}
+}
+
+// Forget ends all probes of a pod.
+func (p *Prober) Forget(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	probed := p.pods[uid]
+	if probed == nil {
+		return
+	}
+	for _, one := range probed.probes {
+		one.stop()
+	}
+	delete(p.pods, uid)
+}
+
+// State is what probes say of one container.
+type State struct {
+	// Started and Ready are true where there is no probe of the kind.
+	Started, Ready bool
+	// Failed is the probe for which the container is to be killed; nil if none is.
+	Failed *Kind
+}
+
+// Container is what is known of a running container.
+func (p *Prober) Container(uid types.UID, name, id string) State {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	state := State{Started: true, Ready: true}
+	probed := p.pods[uid]
+	if probed == nil {
+		return state
+	}
+	result := func(kind Kind) Result {
+		one := probed.probes[key{name, kind}]
+		switch {
+		case one == nil:
+			return Success
+		case one.tracker.Container() != id:
+			return kind.initial()
+		}
+		return one.tracker.Result()
+	}
+	state.Started = result(Startup) == Success
+	state.Ready = state.Started && result(Readiness) == Success
+	for _, kind := range []Kind{Startup, Liveness} {
+		if result(kind) == Failure && state.Failed == nil {
+			state.Failed = new(kind)
+		}
+	}
+	return state
+}
+
+// run is one probe's life.
+func (p *Prober) run(ctx context.Context, uid types.UID, at key) {
+	for {
+		object, one := p.look(uid, at)
+		if one == nil || ctx.Err() != nil {
+			return
+		}
+		spec := container(object, at.container)
+		if spec == nil || Of(spec, at.kind) == nil {
+			return
+		}
+		what := Of(spec, at.kind)
+		if !p.tick(ctx, object, spec, at) {
+			return
+		}
+		if !p.pause(ctx, Period(what), one.nudge) {
+			return
+		}
+	}
+}
+
+// pause waits for the next tick; false means that there is none.
+func (p *Prober) pause(ctx context.Context, period time.Duration, nudge <-chan struct{}) bool {
+	timer := p.cfg.Clock.Timer(period)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-nudge:
+	case <-timer.C:
+	}
+	return true
+}
+
+func (p *Prober) look(uid types.UID, at key) (*corev1.Pod, *probe) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	probed := p.pods[uid]
+	if probed == nil {
+		return nil, nil
+	}
+	return probed.object, probed.probes[at]
+}
+
+// tick is one look at a container; false ends the probe.
+func (p *Prober) tick(ctx context.Context, object *corev1.Pod, spec *corev1.Container, at key) bool {
+	target := p.target(object, spec)
+	what := Of(spec, at.kind)
+	var decision Decision
+	p.change(object.UID, at, func(t Tracker) (next Tracker) {
+		next, decision = t.Tick(target, what, p.cfg.Clock.Now())
+		return next
+	})
+	switch decision {
+	case End:
+		return false
+	case Leave:
+		return true
+	case Ask:
+	}
+	outcome, output := p.ask(ctx, object, spec, target.ID, what)
+	if ctx.Err() != nil {
+		return false
+	}
+	if outcome == Failure {
+		p.cfg.Events.Container(object, spec.Name, corev1.EventTypeWarning, "Unhealthy", at.kind.String()+" probe failed: "+output)
+	}
+	p.change(object.UID, at, func(t Tracker) Tracker { return t.Answer(outcome, what) })
+	return true
+}
+
+// target is a container as the runtime shows it now.
+func (p *Prober) target(object *corev1.Pod, spec *corev1.Container) Target {
+	seen, _ := p.cfg.Cache.Last(object.UID)
+	latest := seen.Latest(spec.Name)
+	if latest == nil {
+		return Target{}
+	}
+	up := Of(spec, Startup) == nil || p.Container(object.UID, spec.Name, latest.GetId()).Started
+	return Target{
+		ID: latest.GetId(), Running: podstate.Alive(latest), Started: time.Unix(0, latest.GetStartedAtUnixNano()),
+		Up: up, Deleted: object.DeletionTimestamp != nil,
+	}
+}
+
+// change steps a tracker, and tells when its result is another one.
+func (p *Prober) change(uid types.UID, at key, step func(Tracker) Tracker) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	probed := p.pods[uid]
+	if probed == nil || probed.probes[at] == nil {
+		return
+	}
+	before := probed.probes[at].tracker
+	after := step(before)
+	probed.probes[at].tracker = after
+	if before.Result() == after.Result() {
+		return
+	}
+	p.changed[uid] = true
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+func hasProbes(object *corev1.Pod) bool {
+	for _, spec := range probedContainers(object) {
+		for _, kind := range []Kind{Startup, Readiness, Liveness} {
+			if Of(spec, kind) != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// probedContainers are the regular containers and the sidecars.
+func probedContainers(object *corev1.Pod) []*corev1.Container {
+	var found []*corev1.Container
+	for i := range object.Spec.InitContainers {
+		if c := &object.Spec.InitContainers[i]; podstate.Sidecar(c) {
+			found = append(found, c)
+		}
+	}
+	for i := range object.Spec.Containers {
+		found = append(found, &object.Spec.Containers[i])
+	}
+	return found
+}
+
+func container(object *corev1.Pod, name string) *corev1.Container {
+	for _, c := range probedContainers(object) {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
