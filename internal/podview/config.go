@@ -14,22 +14,22 @@ func configSheet(gvk schema.GroupVersionKind) (sheet, bool) {
 	case corev1.SchemeGroupVersion.WithKind("ConfigMap"):
 		return sheetOf(func(v View, m *corev1.ConfigMap) []any {
 			return []any{m.Name, int64(len(m.Data) + len(m.BinaryData)), v.age(m)}
-		}, name(), text("Data"), text("Age")), true
+		}, name(), text("Data", corev1.ConfigMap{}.SwaggerDoc()["data"]), age()), true
 	case corev1.SchemeGroupVersion.WithKind("Secret"):
 		return sheetOf(func(v View, secret *corev1.Secret) []any {
 			return []any{secret.Name, string(secret.Type), int64(len(secret.Data)), v.age(secret)}
-		}, name(), text("Type"), text("Data"), text("Age")), true
+		}, name(), text("Type", corev1.Secret{}.SwaggerDoc()["type"]), text("Data", corev1.Secret{}.SwaggerDoc()["data"]), age()), true
 	case corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"):
 		return sheetOf(
 			View.claim,
-			name(), text("Status"), text("Volume"), text("Capacity"), text("Access Modes"), text("StorageClass"),
-			text("VolumeAttributesClass"), text("Age"), wide(text("VolumeMode")),
+			name(), text("Status", corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()["phase"]), text("Volume", corev1.PersistentVolumeClaimSpec{}.SwaggerDoc()["volumeName"]), text("Capacity", corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()["capacity"]), text("Access Modes", corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()["accessModes"]), text("StorageClass", "StorageClass of the pvc"),
+			text("VolumeAttributesClass", "VolumeAttributesClass of the pvc"), age(), wide(text("VolumeMode", corev1.PersistentVolumeClaimSpec{}.SwaggerDoc()["volumeMode"])),
 		), true
 	case corev1.SchemeGroupVersion.WithKind("PersistentVolume"):
 		return sheetOf(
 			View.volume,
-			name(), text("Capacity"), text("Access Modes"), text("Reclaim Policy"), text("Status"), text("Claim"),
-			text("StorageClass"), text("VolumeAttributesClass"), text("Reason"), text("Age"), wide(text("VolumeMode")),
+			name(), text("Capacity", corev1.PersistentVolumeSpec{}.SwaggerDoc()["capacity"]), text("Access Modes", corev1.PersistentVolumeSpec{}.SwaggerDoc()["accessModes"]), text("Reclaim Policy", corev1.PersistentVolumeSpec{}.SwaggerDoc()["persistentVolumeReclaimPolicy"]), text("Status", corev1.PersistentVolumeStatus{}.SwaggerDoc()["phase"]), text("Claim", corev1.PersistentVolumeSpec{}.SwaggerDoc()["claimRef"]),
+			text("StorageClass", "StorageClass of the pv"), text("VolumeAttributesClass", "VolumeAttributesClass of the pv"), text("Reason", corev1.PersistentVolumeStatus{}.SwaggerDoc()["reason"]), age(), wide(text("VolumeMode", corev1.PersistentVolumeSpec{}.SwaggerDoc()["volumeMode"])),
 		), true
 	default:
 		return sheet{}, false

@@ -21,20 +21,20 @@ func coreSheet(gvk schema.GroupVersionKind) (sheet, bool) {
 	case corev1.SchemeGroupVersion.WithKind("Node"):
 		return sheetOf(
 			View.node,
-			name(), text("Status"), text("Roles"), text("Age"), text("Version"),
-			wide(text("Internal-IP")), wide(text("External-IP")), wide(text("OS-Image")),
-			wide(text("Kernel-Version")), wide(text("Container-Runtime")),
+			name(), text("Status", "The status of the node"), text("Roles", "The roles of the node"), age(), text("Version", corev1.NodeSystemInfo{}.SwaggerDoc()["kubeletVersion"]),
+			wide(text("Internal-IP", corev1.NodeStatus{}.SwaggerDoc()["addresses"])), wide(text("External-IP", corev1.NodeStatus{}.SwaggerDoc()["addresses"])), wide(text("OS-Image", corev1.NodeSystemInfo{}.SwaggerDoc()["osImage"])),
+			wide(text("Kernel-Version", corev1.NodeSystemInfo{}.SwaggerDoc()["kernelVersion"])), wide(text("Container-Runtime", corev1.NodeSystemInfo{}.SwaggerDoc()["containerRuntimeVersion"])),
 		), true
 	case corev1.SchemeGroupVersion.WithKind("Namespace"):
 		return sheetOf(func(v View, ns *corev1.Namespace) []any {
 			return []any{ns.Name, string(ns.Status.Phase), v.age(ns)}
-		}, name(), text("Status"), text("Age")), true
+		}, name(), text("Status", "The status of the namespace"), age()), true
 	case corev1.SchemeGroupVersion.WithKind("Event"):
 		return eventSheet(), true
 	case coordinationv1.SchemeGroupVersion.WithKind("Lease"):
 		return sheetOf(func(v View, lease *coordinationv1.Lease) []any {
 			return []any{lease.Name, value(lease.Spec.HolderIdentity, ""), v.age(lease)}
-		}, name(), text("Holder"), text("Age")), true
+		}, name(), text("Holder", coordinationv1.LeaseSpec{}.SwaggerDoc()["holderIdentity"]), age()), true
 	default:
 		return sheet{}, false
 	}
@@ -105,10 +105,10 @@ func address(node *corev1.Node, kind corev1.NodeAddressType) string {
 func eventSheet() sheet {
 	return sheetOf(
 		View.event,
-		text("Last Seen"), text("Type"), text("Reason"), text("Object"),
-		wide(text("Subobject")), wide(text("Source")),
-		text("Message"),
-		wide(text("First Seen")), wide(text("Count")), wide(name()),
+		text("Last Seen", corev1.Event{}.SwaggerDoc()["lastTimestamp"]), text("Type", corev1.Event{}.SwaggerDoc()["type"]), text("Reason", corev1.Event{}.SwaggerDoc()["reason"]), text("Object", corev1.Event{}.SwaggerDoc()["involvedObject"]),
+		wide(text("Subobject", corev1.ObjectReference{}.SwaggerDoc()["fieldPath"])), wide(text("Source", corev1.Event{}.SwaggerDoc()["source"])),
+		text("Message", corev1.Event{}.SwaggerDoc()["message"]),
+		wide(text("First Seen", corev1.Event{}.SwaggerDoc()["firstTimestamp"])), wide(number("Count", corev1.Event{}.SwaggerDoc()["count"])), wide(name()),
 	)
 }
 

@@ -7,11 +7,17 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -24,6 +30,12 @@ func size(amount string) corev1.ResourceList {
 	list := make(corev1.ResourceList)
 	list[corev1.ResourceStorage] = resource.MustParse(amount)
 	return list
+}
+
+func annotated(name, key, value string) metav1.ObjectMeta {
+	meta := made(name)
+	meta.Annotations = map[string]string{key: value}
+	return meta
 }
 
 func made(name string) metav1.ObjectMeta {
@@ -101,6 +113,66 @@ func TestOtherKinds(t *testing.T) {
 			"pv|0|||Available|||<unset>||60m|<unset>",
 		},
 		{&corev1.ServiceAccount{ObjectMeta: made("sa")}, "sa|60m"},
+		{&storagev1.StorageClass{ObjectMeta: annotated("sc", "storageclass.kubernetes.io/is-default-class", "true"), Provisioner: "p"}, "sc (default)|p|Delete|Immediate|false|60m"},
+		{&storagev1.CSINode{ObjectMeta: made("cn"), Spec: storagev1.CSINodeSpec{Drivers: make([]storagev1.CSINodeDriver, 2)}}, "cn|2|60m"},
+		{
+			&storagev1.VolumeAttachment{ObjectMeta: made("va"), Spec: storagev1.VolumeAttachmentSpec{Attacher: "a", NodeName: "n", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("pv")}}},
+			"va|a|pv|n|false|60m",
+		},
+		{
+			&networkingv1.Ingress{
+				ObjectMeta: made("ing"),
+				Spec: networkingv1.IngressSpec{
+					IngressClassName: new("nginx"), TLS: make([]networkingv1.IngressTLS, 1),
+					Rules: []networkingv1.IngressRule{{Host: "a"}, {Host: "b"}, {Host: "c"}, {Host: "d"}},
+				},
+				Status: networkingv1.IngressStatus{LoadBalancer: networkingv1.IngressLoadBalancerStatus{Ingress: []networkingv1.IngressLoadBalancerIngress{{Hostname: "h"}, {IP: "1.2.3.4", Hostname: "i"}}}},
+			},
+			"ing|nginx|a,b,c + 1 more...|1.2.3.4,h|80, 443|60m",
+		},
+		{&networkingv1.Ingress{ObjectMeta: made("ing")}, "ing|<none>|*||80|60m"},
+		{&networkingv1.IngressClass{ObjectMeta: made("ic"), Spec: networkingv1.IngressClassSpec{Controller: "c", Parameters: &networkingv1.IngressClassParametersReference{APIGroup: new("g"), Kind: "K", Name: "n"}}}, "ic|c|K.g/n|60m"},
+		{&networkingv1.NetworkPolicy{ObjectMeta: made("np")}, "np|<none>|60m"},
+		{
+			&autoscalingv2.HorizontalPodAutoscaler{
+				ObjectMeta: made("hpa"),
+				Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+					ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{Kind: "Deployment", Name: "d"}, MaxReplicas: 5,
+					Metrics: []autoscalingv2.MetricSpec{
+						{Resource: &autoscalingv2.ResourceMetricSource{Name: "cpu", Target: autoscalingv2.MetricTarget{AverageUtilization: new(int32(80))}}},
+						{Pods: &autoscalingv2.PodsMetricSource{Target: autoscalingv2.MetricTarget{AverageValue: resource.NewQuantity(3, resource.DecimalSI)}}},
+						{External: &autoscalingv2.ExternalMetricSource{}},
+					},
+				},
+				Status: autoscalingv2.HorizontalPodAutoscalerStatus{
+					CurrentReplicas: 2,
+					CurrentMetrics:  []autoscalingv2.MetricStatus{{Resource: &autoscalingv2.ResourceMetricStatus{Current: autoscalingv2.MetricValueStatus{AverageUtilization: new(int32(40))}}}},
+				},
+			},
+			"hpa|Deployment/d|cpu: 40%/80%, <unknown>/3 (avg) + 1 more...|<unset>|5|2|60m",
+		},
+		{&schedulingv1.PriorityClass{ObjectMeta: made("pc"), Value: 7}, "pc|7|false|60m|PreemptLowerPriority"},
+		{&nodev1.RuntimeClass{ObjectMeta: made("rc"), Handler: "h"}, "rc|h|60m"},
+		{
+			&corev1.ResourceQuota{ObjectMeta: made("rq"), Status: corev1.ResourceQuotaStatus{
+				Hard: corev1.ResourceList{"pods": resource.MustParse("5"), "limits.cpu": resource.MustParse("2"), "cpu": resource.MustParse("1")},
+				Used: corev1.ResourceList{"pods": resource.MustParse("3")},
+			}},
+			"rq|cpu: 0/1, pods: 3/5|limits.cpu: 0/2|60m",
+		},
+		{&corev1.PodTemplate{ObjectMeta: made("pt"), Template: template}, "pt|a,b|x,y|<none>"},
+		{
+			&appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: "cr", CreationTimestamp: ago(time.Hour), OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "s", Controller: new(true)}}}, Revision: 3},
+			"cr|statefulset.apps/s|3|60m",
+		},
+		{
+			&rbacv1.ClusterRoleBinding{ObjectMeta: made("crb"), RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "r"}, Subjects: []rbacv1.Subject{
+				{Kind: "User", Name: "u"}, {Kind: "Group", Name: "g"}, {Kind: "ServiceAccount", Namespace: "n", Name: "s"}, {Kind: "User", Name: "v"},
+			}},
+			"crb|ClusterRole/r|60m|u, v|g|n/s",
+		},
+		{&rbacv1.Role{ObjectMeta: made("r")}, "r|" + ago(time.Hour).UTC().Format(time.RFC3339)},
+		{&corev1.LimitRange{ObjectMeta: made("lr")}, "lr|" + ago(time.Hour).UTC().Format(time.RFC3339)},
 	} {
 		gvk, err := kinds.GVK(c.obj)
 		if err != nil {
@@ -178,6 +250,30 @@ func TestAnyKindHasARow(t *testing.T) {
 		table := view(t, "").Table(kind.GroupVersionKind, obj)
 		if len(table.Rows[0].Cells) != len(table.ColumnDefinitions) || len(table.ColumnDefinitions) < 2 {
 			t.Errorf("%s: %d cells under %d columns", kind.GroupVersionKind, len(table.Rows[0].Cells), len(table.ColumnDefinitions))
+		}
+	}
+}
+
+// TestColumns: every column says what it shows, and its name is in the place that clients
+// look for it.
+func TestColumns(t *testing.T) {
+	for _, kind := range kinds.Served() {
+		named := 0
+		for _, column := range podview.Columns(kind.GroupVersionKind) {
+			if column.Description == "" {
+				t.Errorf("%s: column %s says nothing of itself", kind.GroupVersionKind, column.Name)
+			}
+			if column.Format == "name" {
+				named++
+			}
+			switch column.Type {
+			case "string", "integer", "boolean", "date":
+			default:
+				t.Errorf("%s: column %s has type %s", kind.GroupVersionKind, column.Name, column.Type)
+			}
+		}
+		if named != 1 {
+			t.Errorf("%s: %d columns are names", kind.GroupVersionKind, named)
 		}
 	}
 }

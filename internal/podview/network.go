@@ -3,11 +3,13 @@ package podview
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -18,21 +20,74 @@ func networkSheet(gvk schema.GroupVersionKind) (sheet, bool) {
 	case corev1.SchemeGroupVersion.WithKind("Service"):
 		return sheetOf(
 			View.service,
-			name(), text("Type"), text("Cluster-IP"), text("External-IP"), text("Port(s)"), text("Age"),
-			wide(text("Selector")),
+			name(), text("Type", corev1.ServiceSpec{}.SwaggerDoc()["type"]), text("Cluster-IP", corev1.ServiceSpec{}.SwaggerDoc()["clusterIP"]), text("External-IP", corev1.ServiceSpec{}.SwaggerDoc()["externalIPs"]), text("Port(s)", corev1.ServiceSpec{}.SwaggerDoc()["ports"]), age(),
+			wide(text("Selector", corev1.ServiceSpec{}.SwaggerDoc()["selector"])),
 		), true
 	case discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"):
 		return sheetOf(
 			View.endpointSlice,
-			name(), text("AddressType"), text("Ports"), text("Endpoints"), text("Age"),
+			name(), text("AddressType", discoveryv1.EndpointSlice{}.SwaggerDoc()["addressType"]), text("Ports", discoveryv1.EndpointSlice{}.SwaggerDoc()["ports"]), text("Endpoints", discoveryv1.EndpointSlice{}.SwaggerDoc()["endpoints"]), age(),
 		), true
 	case corev1.SchemeGroupVersion.WithKind("Endpoints"):
 		return sheetOf(func(v View, endpoints *corev1.Endpoints) []any { //nolint:staticcheck // deprecated, and still served
 			return []any{endpoints.Name, endpointList(endpoints), v.age(endpoints)}
-		}, name(), text("Endpoints"), text("Age")), true
+		}, name(), text("Endpoints", corev1.Endpoints{}.SwaggerDoc()["subsets"]), age()), true
+	case networkingv1.SchemeGroupVersion.WithKind("Ingress"):
+		return sheetOf(
+			View.ingress,
+			name(),
+			text("Class", "The name of the IngressClass resource that should be used for additional configuration"),
+			text("Hosts", "Hosts that incoming requests are matched against before the ingress rule"),
+			text("Address", "Address is a list containing ingress points for the load-balancer"),
+			text("Ports", "Ports of TLS configurations that open"),
+			age(),
+		), true
+	case networkingv1.SchemeGroupVersion.WithKind("IngressClass"):
+		return sheetOf(
+			View.ingressClass,
+			name(), text("Controller", "Controller that is responsible for handling this class"),
+			text("Parameters", "A reference to a resource with additional parameters"), age(),
+		), true
 	default:
 		return sheet{}, false
 	}
+}
+
+func (v View) ingress(ingress *networkingv1.Ingress) []any {
+	var hosts, addresses []string
+	for _, rule := range ingress.Spec.Rules {
+		if rule.Host != "" {
+			hosts = append(hosts, rule.Host)
+		}
+	}
+	for _, at := range ingress.Status.LoadBalancer.Ingress {
+		if address := at.IP + at.Hostname; at.IP == "" || at.Hostname == "" {
+			addresses = append(addresses, address)
+		} else {
+			addresses = append(addresses, at.IP)
+		}
+	}
+	ports := "80"
+	if len(ingress.Spec.TLS) > 0 {
+		ports = "80, 443"
+	}
+	slices.Sort(addresses)
+	return []any{
+		ingress.Name, value(ingress.Spec.IngressClassName, none), few(hosts, "*"), strings.Join(slices.Compact(addresses), ","), ports,
+		v.age(ingress),
+	}
+}
+
+func (v View) ingressClass(class *networkingv1.IngressClass) []any {
+	parameters := none
+	if p := class.Spec.Parameters; p != nil {
+		parameters = p.Kind
+		if p.APIGroup != nil {
+			parameters += "." + *p.APIGroup
+		}
+		parameters += "/" + p.Name
+	}
+	return []any{class.Name, class.Spec.Controller, parameters, v.age(class)}
 }
 
 func (v View) service(service *corev1.Service) []any {
@@ -72,7 +127,8 @@ func externalIP(service *corev1.Service) string {
 				given = append(given, ingress.Hostname)
 			}
 		}
-		if addresses = append(given, addresses...); len(addresses) == 0 {
+		slices.Sort(given)
+		if addresses = append(slices.Compact(given), addresses...); len(addresses) == 0 {
 			return "<pending>"
 		}
 	case corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort:

@@ -22,8 +22,8 @@ const (
 func podSheet() sheet {
 	return sheetOf(
 		View.pod,
-		name(), text("Ready"), text("Status"), text("Restarts"), text("Age"),
-		wide(text("IP")), wide(text("Node")), wide(text("Nominated Node")), wide(text("Readiness Gates")),
+		name(), text("Ready", "The aggregate readiness state of this pod for accepting traffic."), text("Status", "The aggregate status of the containers in this pod."), text("Restarts", "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted."), age(),
+		wide(text("IP", corev1.PodStatus{}.SwaggerDoc()["podIP"])), wide(text("Node", corev1.PodSpec{}.SwaggerDoc()["nodeName"])), wide(text("Nominated Node", corev1.PodStatus{}.SwaggerDoc()["nominatedNodeName"])), wide(text("Readiness Gates", corev1.PodSpec{}.SwaggerDoc()["readinessGates"])),
 	)
 }
 

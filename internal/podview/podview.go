@@ -27,13 +27,14 @@ type View struct {
 // see [Partial] for what a server sends by default. Resource version and continue
 // token are the caller's to set.
 func (v View) Table(gvk schema.GroupVersionKind, objs ...kinds.Object) *metav1.Table {
+	sheet := sheetFor(gvk)
 	table := &metav1.Table{
 		TypeMeta:          metav1.TypeMeta{Kind: "Table", APIVersion: metav1.SchemeGroupVersion.String()},
-		ColumnDefinitions: Columns(gvk),
+		ColumnDefinitions: sheet.columns,
 		Rows:              make([]metav1.TableRow, 0, len(objs)),
 	}
 	for _, obj := range objs {
-		table.Rows = append(table.Rows, v.Row(gvk, obj))
+		table.Rows = append(table.Rows, v.row(sheet, obj))
 	}
 	return table
 }
@@ -45,10 +46,11 @@ func Columns(gvk schema.GroupVersionKind) []metav1.TableColumnDefinition {
 
 // Row is one object under the columns of gvk.
 func (v View) Row(gvk schema.GroupVersionKind, obj kinds.Object) metav1.TableRow {
-	row := metav1.TableRow{
-		Cells:  sheetFor(gvk).cells(v, obj),
-		Object: runtime.RawExtension{Object: obj},
-	}
+	return v.row(sheetFor(gvk), obj)
+}
+
+func (v View) row(sheet sheet, obj kinds.Object) metav1.TableRow {
+	row := metav1.TableRow{Cells: sheet.cells(v, obj), Object: runtime.RawExtension{Object: obj}}
 	if phase, ok := phaseOf(obj); ok {
 		row.Conditions = rowConditions(phase)
 	}
@@ -107,7 +109,7 @@ func sheetOf[T kinds.Object](cells func(View, T) []any, columns ...metav1.TableC
 // sheetFor is the list of kinds that have columns of their own.
 func sheetFor(gvk schema.GroupVersionKind) sheet {
 	for _, group := range []func(schema.GroupVersionKind) (sheet, bool){
-		coreSheet, workloadSheet, networkSheet, configSheet,
+		coreSheet, workloadSheet, networkSheet, configSheet, policySheet, storageSheet,
 	} {
 		if s, ok := group(gvk); ok {
 			return s
@@ -115,7 +117,7 @@ func sheetFor(gvk schema.GroupVersionKind) sheet {
 	}
 	return sheetOf(func(v View, obj kinds.Object) []any {
 		return []any{obj.GetName(), v.age(obj)}
-	}, name(), text("Age"))
+	}, name(), age())
 }
 
 // name is the first column of every kind but Event.
@@ -125,20 +127,22 @@ func name() metav1.TableColumnDefinition {
 	}
 }
 
-func text(title string) metav1.TableColumnDefinition {
-	column := metav1.TableColumnDefinition{Name: title, Type: "string"}
-	if title == "Age" {
-		column.Description = metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"]
-	}
-	return column
+// age is the column that nearly every kind has.
+func age() metav1.TableColumnDefinition {
+	return text("Age", metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"])
 }
 
-func number(title string) metav1.TableColumnDefinition {
-	return metav1.TableColumnDefinition{Name: title, Type: "integer"}
+// text is a column, and what upstream says that it shows.
+func text(title, about string) metav1.TableColumnDefinition {
+	return metav1.TableColumnDefinition{Name: title, Type: "string", Description: about}
 }
 
-func yesNo(title string) metav1.TableColumnDefinition {
-	return metav1.TableColumnDefinition{Name: title, Type: "boolean"}
+func number(title, about string) metav1.TableColumnDefinition {
+	return metav1.TableColumnDefinition{Name: title, Type: "integer", Description: about}
+}
+
+func yesNo(title, about string) metav1.TableColumnDefinition {
+	return metav1.TableColumnDefinition{Name: title, Type: "boolean", Description: about}
 }
 
 // wide makes a column one that only -o wide shows.

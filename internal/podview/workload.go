@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	extensionsv1beta1 "k8s.io/api/extensions/v1beta1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -20,51 +21,61 @@ func workloadSheet(gvk schema.GroupVersionKind) (sheet, bool) {
 	switch gvk {
 	case appsv1.SchemeGroupVersion.WithKind("Deployment"):
 		return sheetOf(View.deployment, append([]metav1.TableColumnDefinition{
-			name(), text("Ready"), text("Up-to-date"), text("Available"), text("Age"),
-		}, templateColumns("Selector")...)...), true
+			name(), text("Ready", "Number of the pod with ready state"), text("Up-to-date", extensionsv1beta1.DeploymentStatus{}.SwaggerDoc()["updatedReplicas"]), text("Available", extensionsv1beta1.DeploymentStatus{}.SwaggerDoc()["availableReplicas"]), age(),
+		}, templateColumns(extensionsv1beta1.DeploymentSpec{}.SwaggerDoc()["selector"])...)...), true
 	case appsv1.SchemeGroupVersion.WithKind("ReplicaSet"):
-		return sheetOf(View.replicaSet, replicaColumns()...), true
+		return sheetOf(View.replicaSet, replicaColumns(
+			extensionsv1beta1.ReplicaSetSpec{}.SwaggerDoc(), extensionsv1beta1.ReplicaSetStatus{}.SwaggerDoc(),
+		)...), true
 	case corev1.SchemeGroupVersion.WithKind("ReplicationController"):
-		return sheetOf(View.replicationController, replicaColumns()...), true
+		return sheetOf(View.replicationController, replicaColumns(
+			corev1.ReplicationControllerSpec{}.SwaggerDoc(), corev1.ReplicationControllerStatus{}.SwaggerDoc(),
+		)...), true
 	case appsv1.SchemeGroupVersion.WithKind("StatefulSet"):
 		return sheetOf(View.statefulSet, append([]metav1.TableColumnDefinition{
-			name(), text("Ready"), text("Age"),
+			name(), text("Ready", "Number of the pod with ready state"), age(),
 		}, templateColumns()...)...), true
 	case appsv1.SchemeGroupVersion.WithKind("DaemonSet"):
 		return sheetOf(View.daemonSet, append([]metav1.TableColumnDefinition{
-			name(), number("Desired"), number("Current"), number("Ready"), number("Up-to-date"),
-			number("Available"), text("Node Selector"), text("Age"),
-		}, templateColumns("Selector")...)...), true
+			name(), number("Desired", extensionsv1beta1.DaemonSetStatus{}.SwaggerDoc()["desiredNumberScheduled"]), number("Current", extensionsv1beta1.DaemonSetStatus{}.SwaggerDoc()["currentNumberScheduled"]), number("Ready", extensionsv1beta1.DaemonSetStatus{}.SwaggerDoc()["numberReady"]), number("Up-to-date", extensionsv1beta1.DaemonSetStatus{}.SwaggerDoc()["updatedNumberScheduled"]),
+			number("Available", extensionsv1beta1.DaemonSetStatus{}.SwaggerDoc()["numberAvailable"]), text("Node Selector", corev1.PodSpec{}.SwaggerDoc()["nodeSelector"]), age(),
+		}, templateColumns(extensionsv1beta1.DaemonSetSpec{}.SwaggerDoc()["selector"])...)...), true
 	case batchv1.SchemeGroupVersion.WithKind("Job"):
 		return sheetOf(View.job, append([]metav1.TableColumnDefinition{
-			name(), text("Status"), text("Completions"), text("Duration"), text("Age"),
-		}, templateColumns("Selector")...)...), true
+			name(), text("Status", "Status of the job."), text("Completions", batchv1.JobStatus{}.SwaggerDoc()["succeeded"]), text("Duration", "Time required to complete the job."), age(),
+		}, templateColumns(batchv1.JobSpec{}.SwaggerDoc()["selector"])...)...), true
 	case batchv1.SchemeGroupVersion.WithKind("CronJob"):
 		return sheetOf(View.cronJob, append([]metav1.TableColumnDefinition{
-			name(), text("Schedule"), text("Timezone"), yesNo("Suspend"), number("Active"),
-			text("Last Schedule"), text("Age"),
-		}, templateColumns("Selector")...)...), true
+			name(), text("Schedule", batchv1.CronJobSpec{}.SwaggerDoc()["schedule"]), text("Timezone", batchv1.CronJobSpec{}.SwaggerDoc()["timeZone"]), yesNo("Suspend", batchv1.CronJobSpec{}.SwaggerDoc()["suspend"]), number("Active", batchv1.CronJobStatus{}.SwaggerDoc()["active"]),
+			text("Last Schedule", batchv1.CronJobStatus{}.SwaggerDoc()["lastScheduleTime"]), age(),
+		}, templateColumns(batchv1.JobSpec{}.SwaggerDoc()["selector"])...)...), true
 	case policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"):
 		return sheetOf(
 			View.disruptionBudget,
-			name(), text("Min Available"), text("Max Unavailable"), number("Allowed Disruptions"), text("Age"),
+			name(), text("Min Available", "The minimum number of pods that must be available."), text("Max Unavailable", "The maximum number of pods that may be unavailable."), number("Allowed Disruptions", "Calculated number of pods that may be disrupted at this time."), age(),
 		), true
 	default:
 		return sheet{}, false
 	}
 }
 
-func replicaColumns() []metav1.TableColumnDefinition {
+// replicaColumns are those of a ReplicaSet and its like, whose documentation is given.
+func replicaColumns(spec, status map[string]string) []metav1.TableColumnDefinition {
 	return append([]metav1.TableColumnDefinition{
-		name(), number("Desired"), number("Current"), number("Ready"), text("Age"),
-	}, templateColumns("Selector")...)
+		name(), number("Desired", spec["replicas"]), number("Current", status["replicas"]),
+		number("Ready", status["readyReplicas"]), age(),
+	}, templateColumns(spec["selector"])...)
 }
 
-// templateColumns are the wide ones of what makes pods.
-func templateColumns(more ...string) []metav1.TableColumnDefinition {
-	columns := []metav1.TableColumnDefinition{wide(text("Containers")), wide(text("Images"))}
-	for _, title := range more {
-		columns = append(columns, wide(text(title)))
+// templateColumns are the wide ones of what makes pods, with one for its selector where
+// something is said about that.
+func templateColumns(selector ...string) []metav1.TableColumnDefinition {
+	columns := []metav1.TableColumnDefinition{
+		wide(text("Containers", "Names of each container in the template.")),
+		wide(text("Images", "Images referenced by each container in the template.")),
+	}
+	for _, about := range selector {
+		columns = append(columns, wide(text("Selector", about)))
 	}
 	return columns
 }
