@@ -20,20 +20,20 @@ func TestReplacementAtOnce(t *testing.T) {
 		r.running(1)
 		old := r.pods()[0]
 		if !strings.HasPrefix(old.Name, "web-") || strings.Count(old.Name, "-") != 2 {
-			t.Errorf("a pod is called %s, want web-HASH-SUFFIX", old.Name)
+			r.t.Errorf("a pod is called %s, want web-HASH-SUFFIX", old.Name)
 		}
 		r.remove("pods", old.Name)
 		took := r.until("a second pod", func() bool { return len(r.pods()) == 2 })
 		if took > 100*time.Millisecond {
-			t.Errorf("the replacement took %v", took)
+			r.t.Errorf("the replacement took %v", took)
 		}
 		set := list[*appsv1.ReplicaSet](r, "replicasets.apps")[0]
 		if set.Status.Replicas != 1 || set.Status.TerminatingReplicas == nil || *set.Status.TerminatingReplicas != 1 {
-			t.Errorf("status %+v, want one replica and one terminating", set.Status)
+			r.t.Errorf("status %+v, want one replica and one terminating", set.Status)
 		}
 		r.running(1)
 		if r.pods()[0].UID == old.UID {
-			t.Error("the old pod is back")
+			r.t.Error("the old pod is back")
 		}
 	})
 }
@@ -61,20 +61,20 @@ func TestRollingUpdate(t *testing.T) {
 					}
 				}
 				if counted > 5 || available < 3 {
-					t.Fatalf("%d pods and %d available, want at most 5 and at least 3:\n%s", counted, available, r.describe())
+					r.t.Fatalf("%d pods and %d available, want at most 5 and at least 3:\n%s", counted, available, r.describe())
 				}
 				return len(all) == 4 && available == 4 && !slices.ContainsFunc(all, func(p *corev1.Pod) bool { return p.Spec.Containers[0].Image != image })
 			})
 			got := get[*appsv1.Deployment](r, "deployments.apps", "web").Annotations["deployment.kubernetes.io/revision"]
 			if want := []string{"2", "3"}[revision]; got != want {
-				t.Errorf("revision %s, want %s", got, want)
+				r.t.Errorf("revision %s, want %s", got, want)
 			}
 		}
 		if sets := list[*appsv1.ReplicaSet](r, "replicasets.apps"); len(sets) != 2 {
-			t.Errorf("%d ReplicaSets, want 2: the roll back takes the first one again", len(sets))
+			r.t.Errorf("%d ReplicaSets, want 2: the roll back takes the first one again", len(sets))
 		}
 		if said := r.events("web"); len(said) < 3 || !strings.HasPrefix(said[0], "ScalingReplicaSet: Scaled up replica set web-") || !strings.HasSuffix(said[0], " from 0 to 4") {
-			t.Errorf("events %q", said)
+			r.t.Errorf("events %q", said)
 		}
 	})
 }

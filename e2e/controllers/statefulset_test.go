@@ -31,7 +31,7 @@ func TestOneOfEachName(t *testing.T) {
 			made = append(made, get[*corev1.Pod](r, "pods", fmt.Sprintf("web-%d", i)).CreationTimestamp.Time)
 		}
 		if !made[0].Before(made[1]) || !made[1].Before(made[2]) {
-			t.Errorf("made at %v, want one after the other", made)
+			r.t.Errorf("made at %v, want one after the other", made)
 		}
 		old := get[*corev1.Pod](r, "pods", "web-0").UID
 		r.remove("pods", "web-0")
@@ -51,7 +51,7 @@ func TestOneOfEachName(t *testing.T) {
 			}
 		}
 		if want := []string{"DELETED  web-0", "ADDED    web-0"}; !slices.Equal(seen, want) {
-			t.Errorf("seen %q, want %q", seen, want)
+			r.t.Errorf("seen %q, want %q", seen, want)
 		}
 		r.running(3)
 	})
@@ -75,7 +75,7 @@ func TestStatefulRollingUpdate(t *testing.T) {
 		time.Sleep(time.Minute)
 		set := get[*appsv1.StatefulSet](r, "statefulsets.apps", "web")
 		if set.Status.CurrentReplicas != 1 || set.Status.UpdatedReplicas != 2 || set.Status.CurrentRevision == set.Status.UpdateRevision {
-			t.Errorf("status %+v", set.Status)
+			r.t.Errorf("status %+v", set.Status)
 		}
 		r.merge("statefulsets.apps", "web", `{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}`)
 		r.until("rolled", func() bool { return images() == "3.9 3.9 3.9 " })
@@ -98,11 +98,11 @@ func TestLostNode(t *testing.T) {
 		r.remove("pods", "web-0")
 		time.Sleep(30 * time.Minute)
 		if pods := r.pods(); len(pods) != 1 || pods[0].UID != first.UID {
-			t.Fatalf("without a forced delete there is another:\n%s", r.describe())
+			r.t.Fatalf("without a forced delete there is another:\n%s", r.describe())
 		}
 		target := r.at("pods", "web-0")
-		if _, err := r.api.Delete(t.Context(), target, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
-			t.Fatal(err)
+		if _, err := r.api.Delete(r.t.Context(), target, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
+			r.t.Fatal(err)
 		}
 		r.until("another web-0", func() bool { pods := r.pods(); return len(pods) == 1 && pods[0].UID != first.UID })
 	})
