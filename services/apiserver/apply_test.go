@@ -32,7 +32,11 @@ func TestApplyCustomResource(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if color, _, _ := unstructured.NestedString(made.(*unstructured.Unstructured).Object, "spec", "color"); color != "red" || made.GetGeneration() != 1 {
+		object, ok := made.(*unstructured.Unstructured)
+		if !ok {
+			t.Fatalf("made %T", made)
+		}
+		if color, _, _ := unstructured.NestedString(object.Object, "spec", "color"); color != "red" || made.GetGeneration() != 1 {
 			t.Errorf("made %v", made)
 		}
 		same, err := c.apply(at, "one", "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: a}\nspec: {size: 3}\n")
@@ -61,7 +65,7 @@ func TestApplyCustomResource(t *testing.T) {
 		}
 		var managers []string
 		for _, e := range now.GetManagedFields() {
-			managers = append(managers, e.Manager+" "+e.APIVersion+" "+e.Subresource+" "+string(e.FieldsV1.Raw))
+			managers = append(managers, e.Manager+" "+e.APIVersion+" "+e.Subresource+" "+e.FieldsV1.GetRawString())
 		}
 		slices.Sort(managers)
 		want := []string{

@@ -2,6 +2,7 @@ package fieldmanager_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -85,7 +86,7 @@ func (r *rig) must(err error) {
 func (r *rig) owners() []string {
 	var all []string
 	for _, e := range r.obj.GetManagedFields() {
-		all = append(all, strings.TrimSpace(fmt.Sprintf("%s %s %s", e.Manager, e.Operation, e.Subresource))+": "+string(e.FieldsV1.Raw))
+		all = append(all, strings.TrimSpace(fmt.Sprintf("%s %s %s", e.Manager, e.Operation, e.Subresource))+": "+e.FieldsV1.GetRawString())
 	}
 	return all
 }
@@ -146,6 +147,16 @@ spec:
 		`{"containerPort":80,"protocol":"UDP"},{"containerPort":443}],"resources":{}}]`)
 }
 
+// statusOf is a refusal.
+func statusOf(t *testing.T, err error) metav1.Status {
+	t.Helper()
+	var said apierrors.APIStatus
+	if !errors.As(err, &said) {
+		t.Fatalf("got %v, want a refusal", err)
+	}
+	return said.Status()
+}
+
 // TestConflict: a field that somebody else has set is theirs until it is taken by force.
 func TestConflict(t *testing.T) {
 	r := newRig(t, "deployments.apps")
@@ -156,7 +167,7 @@ func TestConflict(t *testing.T) {
 	if !apierrors.IsConflict(err) || err.Error() != want {
 		t.Fatalf("got %v, want %s", err, want)
 	}
-	status := err.(apierrors.APIStatus).Status() //nolint:errorlint // it is returned bare
+	status := statusOf(t, err)
 	if len(status.Details.Causes) != 2 || status.Details.Causes[0].Type != metav1.CauseTypeFieldManagerConflict ||
 		status.Details.Causes[0].Field != ".spec.replicas" || status.Details.Causes[0].Message != `conflict with "one"` {
 		t.Errorf("causes are %+v", status.Details.Causes)
@@ -187,7 +198,8 @@ func TestUpdates(t *testing.T) {
 	r := newRig(t, "deployments.apps")
 	r.must(r.apply("one", deployment))
 	r.update("kubectl-edit", func(obj kinds.Object) {
-		obj.(*appsv1.Deployment).Spec.Replicas = new(int32(9))
+		d, _ := obj.(*appsv1.Deployment)
+		d.Spec.Replicas = new(int32(9))
 	})
 	if want := `kubectl-edit Update: {"f:spec":{"f:replicas":{}}}`; !slices.Contains(r.owners(), want) {
 		t.Errorf("want %s among %q", want, r.owners())
@@ -322,12 +334,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		r := newRig(t, "deployments.apps")
 		err := r.apply("one", c.manifest)
-		status, ok := err.(apierrors.APIStatus) //nolint:errorlint // it is returned bare
-		if !ok {
-			t.Errorf("%s: %v", c.name, err)
-			continue
-		}
-		if got := status.Status(); got.Code != c.code || strings.TrimSpace(got.Message) != c.want {
+		if got := statusOf(t, err); got.Code != c.code || strings.TrimSpace(got.Message) != c.want {
 			t.Errorf("%s: %d %s, want %d %s", c.name, got.Code, got.Message, c.code, c.want)
 		}
 	}

@@ -42,7 +42,7 @@ func TestApply(t *testing.T) {
 		if made.code != 201 || made.obj.GetUID() == "" || !slices.Equal(managers(made.obj), []string{"one Apply"}) {
 			t.Fatalf("create: %d %s %v", made.code, made.message(), made.obj)
 		}
-		if fields := string(made.obj.GetManagedFields()[0].FieldsV1.Raw); strings.Contains(fields, "restartPolicy") {
+		if fields := made.obj.GetManagedFields()[0].FieldsV1.GetRawString(); strings.Contains(fields, "restartPolicy") {
 			t.Errorf("who applies owns defaults: %s", fields)
 		}
 		if pod, _ := made.obj.(*corev1.Pod); pod.Spec.RestartPolicy != corev1.RestartPolicyAlways || pod.Status.Phase != corev1.PodPending {

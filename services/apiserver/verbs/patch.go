@@ -65,10 +65,10 @@ func patchType(req Request) (types.PatchType, error) {
 	switch asked := types.PatchType(req.Envelope.GetContentType()); asked {
 	case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType, types.ApplyYAMLPatchType:
 		return asked, nil
-	default:
-		return "", unsupported(req, fmt.Sprintf(
-			"the body of the request was in an unknown format - accepted media types include: %s", served))
+	case types.ApplyCBORPatchType:
 	}
+	return "", unsupported(req, fmt.Sprintf(
+		"the body of the request was in an unknown format - accepted media types include: %s", served))
 }
 
 func unsupported(req Request, message string) error {
