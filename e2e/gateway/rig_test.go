@@ -32,7 +32,7 @@ const token = "open-sesame"
 
 // rig is a bus, an apiserver that can be stopped, and a gateway on a port of its own.
 type rig struct {
-	t    *testing.T
+	t    testing.TB
 	hub  *bus.Server
 	url  string
 	ca   []byte
@@ -43,7 +43,7 @@ type rig struct {
 	stopGateway func()
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t testing.TB) *rig {
 	t.Helper()
 	hub, err := bus.StartServer(t.Context(), bus.ServerConfig{Port: -1})
 	if err != nil {
@@ -147,7 +147,7 @@ func (r *rig) clientset() *kubernetes.Clientset {
 	return clientsetFor(r.t, r.config())
 }
 
-func clientsetFor(t *testing.T, config *rest.Config) *kubernetes.Clientset {
+func clientsetFor(t testing.TB, config *rest.Config) *kubernetes.Clientset {
 	t.Helper()
 	set, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -205,7 +205,7 @@ func (r *rig) made(what, body string, headers ...string) []byte {
 	return data
 }
 
-func statusIn(t *testing.T, data []byte) metav1.Status {
+func statusIn(t testing.TB, data []byte) metav1.Status {
 	t.Helper()
 	var status metav1.Status
 	if err := json.Unmarshal(data, &status); err != nil || status.Kind != "Status" {

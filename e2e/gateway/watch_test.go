@@ -41,7 +41,7 @@ func (l line) String() string { return l.Type + " " + l.Object.Metadata.Name }
 
 // stream is a watch that is being read.
 type stream struct {
-	t     *testing.T
+	t     testing.TB
 	lines *bufio.Scanner
 	*http.Response
 }
@@ -55,9 +55,15 @@ func (r *rig) watch(query string, headers ...string) stream {
 		data, _ := io.ReadAll(resp.Body)
 		r.t.Fatalf("watch: %s %s", resp.Status, data)
 	}
-	lines := bufio.NewScanner(resp.Body)
+	s := stream{r.t, nil, resp}
+	s.lines = s.scanner()
+	return s
+}
+
+func (s stream) scanner() *bufio.Scanner {
+	lines := bufio.NewScanner(s.Body)
 	lines.Buffer(nil, 1<<20)
-	return stream{r.t, lines, resp}
+	return lines
 }
 
 func (s stream) next() line {

@@ -205,17 +205,26 @@ type chunks struct {
 	ctx     context.Context //nolint:containedctx // of the request that is being answered
 	w       http.ResponseWriter
 	control *http.ResponseController
+	// flushed says that nothing has been written since.
+	flushed bool
 }
 
 func (s *chunks) write(frame []byte) error {
 	if err := s.control.SetWriteDeadline(clock.Clock{}.Now().Add(writeTimeout)); err != nil {
 		return err
 	}
+	s.flushed = false
 	_, err := s.w.Write(frame)
 	return err
 }
 
-func (s *chunks) flush() error { return s.control.Flush() }
+func (s *chunks) flush() error {
+	if s.flushed {
+		return nil
+	}
+	s.flushed = true
+	return s.control.Flush()
+}
 
 func (s *chunks) context() context.Context { return s.ctx }
 
