@@ -86,7 +86,6 @@ func (r *rig) silence(node string) {
 	r.watch("nodes", tellNode)
 	r.watch("pods", tellPod)
 	r.events("TaintManagerEviction", "NodeNotReady")
-	r.Settle()
 	r.clock()
 }
 
@@ -110,17 +109,17 @@ func TestTRC14(t *testing.T) {
 		r.silence("node-1")
 		time.Sleep(time.Hour)
 		r.told(
-			`52.8s   event Normal Node/node-1 NodeNotReady: Node node-1 status is now: NodeNotReady (node-controller)`,
-			`52.8s   event Warning Pod/stoic NodeNotReady: Node is not ready (node-controller)`,
-			`52.8s   event Warning Pod/web NodeNotReady: Node is not ready (node-controller)`,
-			`52.8s   node node-1 Ready=Unknown NodeStatusUnknown`,
-			`52.8s   node node-1 Ready=Unknown NodeStatusUnknown unreachable:NoSchedule`,
-			`52.8s   pod stoic Running Ready=False`,
-			`52.8s   pod web Running Ready=False`,
-			`57.8s   node node-1 Ready=Unknown NodeStatusUnknown unreachable:NoSchedule unreachable:NoExecute`,
-			`5m57.8s event Normal Pod/web TaintManagerEviction: Marking for deletion Pod default/web (taint-eviction-controller)`,
-			`5m57.8s pod web Running DisruptionTarget=True DeletionByTaintManager Ready=False`,
-			`5m57.8s pod web Running DisruptionTarget=True DeletionByTaintManager Ready=False terminating, grace 30`,
+			`51.8s   event Normal Node/node-1 NodeNotReady: Node node-1 status is now: NodeNotReady (node-controller)`,
+			`51.8s   event Warning Pod/stoic NodeNotReady: Node is not ready (node-controller)`,
+			`51.8s   event Warning Pod/web NodeNotReady: Node is not ready (node-controller)`,
+			`51.8s   node node-1 Ready=Unknown NodeStatusUnknown`,
+			`51.8s   node node-1 Ready=Unknown NodeStatusUnknown unreachable:NoSchedule`,
+			`51.8s   pod stoic Running Ready=False`,
+			`51.8s   pod web Running Ready=False`,
+			`56.8s   node node-1 Ready=Unknown NodeStatusUnknown unreachable:NoSchedule unreachable:NoExecute`,
+			`5m56.8s event Normal Pod/web TaintManagerEviction: Marking for deletion Pod default/web (taint-eviction-controller)`,
+			`5m56.8s pod web Running DisruptionTarget=True DeletionByTaintManager Ready=False`,
+			`5m56.8s pod web Running DisruptionTarget=True DeletionByTaintManager Ready=False terminating, grace 30`,
 		)
 		r.clock()
 		r.Start("kubelet/node-1")
@@ -131,9 +130,9 @@ func TestTRC14(t *testing.T) {
 			`800ms   pod stoic Running Ready=True`,
 			`800ms   pod web Running Ready=True DisruptionTarget=True DeletionByTaintManager terminating, grace 30`,
 			`1.8s    pod web Succeeded Ready=False DisruptionTarget=True DeletionByTaintManager terminating, grace 30`,
-			`2.8s    node node-1 Ready=True KubeletReady`,
 			`2.8s    pod web Succeeded Ready=False DisruptionTarget=True DeletionByTaintManager terminating, grace 0`,
 			`2.8s    pod web is gone`,
+			`5.8s    node node-1 Ready=True KubeletReady`,
 		)
 	})
 }
@@ -147,9 +146,9 @@ func TestTRC15(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		r.told(
 			`0s      node node-1 is gone`,
-			`47.8s   pod web Failed DisruptionTarget=True DeletionByPodGC Ready=True`,
-			`47.8s   pod web Failed DisruptionTarget=True DeletionByPodGC Ready=True terminating, grace 0`,
-			`47.8s   pod web is gone`,
+			`46.8s   pod web Failed DisruptionTarget=True DeletionByPodGC Ready=True`,
+			`46.8s   pod web Failed DisruptionTarget=True DeletionByPodGC Ready=True terminating, grace 0`,
+			`46.8s   pod web is gone`,
 		)
 	})
 }
@@ -164,14 +163,14 @@ func TestTRC16(t *testing.T) {
 		r.delete("pods web", metav1.DeleteOptions{})
 		time.Sleep(time.Minute)
 		r.told(
-			`52.8s   event Normal Node/node-1 NodeNotReady: Node node-1 status is now: NodeNotReady (node-controller)`,
-			`52.8s   event Warning Pod/other NodeNotReady: Node is not ready (node-controller)`,
-			`52.8s   event Warning Pod/web NodeNotReady: Node is not ready (node-controller)`,
-			`52.8s   node node-1 Ready=Unknown NodeStatusUnknown`,
-			`52.8s   node node-1 Ready=Unknown NodeStatusUnknown unreachable:NoSchedule`,
-			`52.8s   pod other Running Ready=False`,
-			`52.8s   pod web Running Ready=False`,
-			`57.8s   node node-1 Ready=Unknown NodeStatusUnknown unreachable:NoSchedule unreachable:NoExecute`,
+			`51.8s   event Normal Node/node-1 NodeNotReady: Node node-1 status is now: NodeNotReady (node-controller)`,
+			`51.8s   event Warning Pod/other NodeNotReady: Node is not ready (node-controller)`,
+			`51.8s   event Warning Pod/web NodeNotReady: Node is not ready (node-controller)`,
+			`51.8s   node node-1 Ready=Unknown NodeStatusUnknown`,
+			`51.8s   node node-1 Ready=Unknown NodeStatusUnknown unreachable:NoSchedule`,
+			`51.8s   pod other Running Ready=False`,
+			`51.8s   pod web Running Ready=False`,
+			`56.8s   node node-1 Ready=Unknown NodeStatusUnknown unreachable:NoSchedule unreachable:NoExecute`,
 			`1m0s    pod web Running Ready=False terminating, grace 30`,
 		)
 		r.clock()
@@ -188,12 +187,12 @@ func TestTRC16(t *testing.T) {
 			`0s      pod other Running DisruptionTarget=True DeletionByTaintManager Ready=False`,
 			`0s      pod other Running DisruptionTarget=True DeletionByTaintManager Ready=False terminating, grace 30`,
 			`0s      pod web Running DisruptionTarget=True DeletionByTaintManager Ready=False terminating, grace 30`,
-			`7.8s    pod other Failed DisruptionTarget=True DeletionByTaintManager Ready=False terminating, grace 0`,
-			`7.8s    pod other Failed DisruptionTarget=True DeletionByTaintManager Ready=False terminating, grace 30`,
-			`7.8s    pod other is gone`,
-			`7.8s    pod web Failed DisruptionTarget=True DeletionByTaintManager Ready=False terminating, grace 0`,
-			`7.8s    pod web Failed DisruptionTarget=True DeletionByTaintManager Ready=False terminating, grace 30`,
-			`7.8s    pod web is gone`,
+			`5.8s    pod other Failed DisruptionTarget=True DeletionByTaintManager Ready=False terminating, grace 0`,
+			`5.8s    pod other Failed DisruptionTarget=True DeletionByTaintManager Ready=False terminating, grace 30`,
+			`5.8s    pod other is gone`,
+			`5.8s    pod web Failed DisruptionTarget=True DeletionByTaintManager Ready=False terminating, grace 0`,
+			`5.8s    pod web Failed DisruptionTarget=True DeletionByTaintManager Ready=False terminating, grace 30`,
+			`5.8s    pod web is gone`,
 		)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -142,15 +143,19 @@ func (r *rig) until(what string, limit time.Duration, holds func() bool) time.Du
 
 // clock makes this instant the zero of what is noted from now on.
 func (r *rig) clock() {
+	time.Sleep(time.Second)
+	r.Settle()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.began, r.seen = time.Now(), nil
 }
 
+var anyUID = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`) //nolint:gochecknoglobals // compiled once
+
 func (r *rig) note(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	one := line{time.Since(r.began).Round(100 * time.Millisecond), fmt.Sprintf(format, args...)}
+	one := line{time.Since(r.began).Round(100 * time.Millisecond), anyUID.ReplaceAllString(fmt.Sprintf(format, args...), "UID")}
 	if !slices.Contains(r.seen, one) {
 		r.seen = append(r.seen, one)
 	}

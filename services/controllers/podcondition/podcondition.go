@@ -46,13 +46,32 @@ func Patch(pod *corev1.Pod, phase corev1.PodPhase, condition *corev1.PodConditio
 			wanted.LastTransitionTime = have.LastTransitionTime
 		}
 		if have == nil || !same(*have, wanted) {
-			status["conditions"] = []corev1.PodCondition{wanted}
+			status["conditions"] = []any{whole(wanted)}
 		}
 	}
 	if len(status) == 0 {
 		return nil, nil
 	}
 	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
+}
+
+// whole is a condition with all of its texts, empty ones too: a patch without them would
+// keep the old ones.
+func whole(c corev1.PodCondition) any {
+	type condition corev1.PodCondition
+	return struct {
+		condition
+
+		Reason  *string `json:"reason"`
+		Message *string `json:"message"`
+	}{condition(c), orNull(c.Reason), orNull(c.Message)}
+}
+
+func orNull(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 func same(a, b corev1.PodCondition) bool {
