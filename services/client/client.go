@@ -99,6 +99,7 @@ func Commands(env Env) []*cli.Command {
 		uncordonCommand(env),
 		versionCommand(env),
 		apiResourcesCommand(env),
+		explainCommand(env),
 	}
 	for _, c := range commands {
 		c.OnUsageError = misused
