@@ -33,7 +33,7 @@ func upCommand(layout cluster.Layout) *cli.Command {
 		Usage: "start a cluster: every process, until all nodes are Ready",
 		Description: "Without --detach it stays, and stops the cluster on Ctrl-C. With --detach it leaves a supervisor.\n" +
 			"Run again on a cluster whose processes have ended, it starts those.",
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "name", Value: "podfall", Usage: "the cluster's `NAME`"},
 			&cli.IntFlag{Name: "nodes", Value: 3, Usage: "how many nodes, 1 to 200"},
 			&cli.Float64Flag{Name: "speed", Value: 1, Usage: "seconds of the cluster in one of the wall, 0.001 to 10000"},
@@ -44,7 +44,7 @@ func upCommand(layout cluster.Layout) *cli.Command {
 			&cli.IntFlag{Name: "port", Usage: "the `PORT` of the Kubernetes API; 0 means a free one, the same after a restart"},
 			&cli.StringSliceFlag{Name: "bus", Usage: "use the NATS server at this `URL` instead of an own one"},
 			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "return when the cluster is ready"},
-		},
+		}, containerFlags()...),
 		Action: func(c *cli.Context) error {
 			asked, err := asked(c)
 			if err != nil {
@@ -76,6 +76,10 @@ func asked(c *cli.Context) (cluster.Options, error) {
 		Name: c.String("name"), Speed: c.Float64("speed"), Origin: clock.Clock{}.Now(),
 		Compat: c.String("compat"), Timing: c.String("timing"), ExternalBus: c.StringSlice("bus"),
 		KubeletArguments: c.StringSlice("kubelet-arg"), Controllers: c.StringSlice("controllers"), Port: c.Int("port"),
+	}
+	var err error
+	if options.Containers, err = containersOf(c); err != nil {
+		return options, err
 	}
 	if options.Port < 0 || options.Port > 65535 {
 		return options, usage("--port %d: want 0 to 65535", options.Port)

@@ -33,7 +33,7 @@ import (
 
 // serviceCommands are the processes of a cluster.
 func serviceCommands() []*cli.Command {
-	return []*cli.Command{busCommand(), apiserverCommand(), controllersCommand(), gatewayCommand(), kubeletCommand(), runtimeCommand()}
+	return []*cli.Command{busCommand(), apiserverCommand(), controllersCommand(), gatewayCommand(), kubeletCommand(), runtimeCommand(), shimCommand()}
 }
 
 // self is what every service knows of itself.
@@ -336,16 +336,20 @@ func nodeFlag() cli.Flag {
 func runtimeCommand() *cli.Command {
 	return &cli.Command{
 		Name: "runtime", Usage: "the sandboxes and containers of one node, and its private bus", Category: "processes",
-		Flags: serviceFlags(
+		Flags: append(serviceFlags(
 			nodeFlag(),
 			&cli.StringFlag{Name: "node-keys", Usage: "the `DIRECTORY` of the seeds of the private bus; none for an open one"},
 			&cli.StringFlag{Name: "address", Usage: "the `FILE` to write the private bus's URL to; if it exists, listen there again"},
 			&cli.StringFlag{Name: "listen", Value: loopback, Usage: "the `ADDRESS` of the private bus"},
 			&cli.StringFlag{Name: "data", Required: true, Usage: "the `DIRECTORY` of the runtime's records"},
 			&cli.StringFlag{Name: "pod-cidr", Usage: "what sandboxes get addresses from, such as 10.244.0.0/24"},
-		),
+		), containerFlags()...),
 		Action: func(c *cli.Context) error {
 			s, err := newSelf(c)
+			if err != nil {
+				return err
+			}
+			what, err := newContainers(c, s)
 			if err != nil {
 				return err
 			}
@@ -362,7 +366,7 @@ func runtimeCommand() *cli.Command {
 			return writing(c.Context, c.String("address"), s, func(ctx context.Context, told func(any) error) error {
 				return runtime.Run(ctx, runtime.Config{
 					Bus: conn, DataDir: c.String("data"), Clock: s.clock, Log: s.log, Boot: s.boot,
-					PodCIDR: c.String("pod-cidr"),
+					PodCIDR: c.String("pod-cidr"), Engines: what.engines, Handler: what.handler, Images: what.images,
 					Ready:   func() { _ = told(urlAddress{URL: server.URL()}) },
 				})
 			})

@@ -83,6 +83,8 @@ type Options struct {
 	Controllers []string `json:"controllers,omitempty"`
 	// Port is the gateway's; 0 means a free one, which it then keeps.
 	Port int `json:"port,omitempty"`
+	// Containers is what the runtimes may run.
+	Containers Containers `json:"containers,omitzero"`
 	// ExternalBus lists the URLs of a NATS server to use instead of an own hub.
 	ExternalBus []string `json:"externalBus,omitempty"`
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,6 +49,8 @@ func (o Options) differs(asked Options) string {
 		return fmt.Sprintf("speed (%v, not %v)", o.Speed, asked.Speed)
 	case o.Compat != asked.Compat:
 		return fmt.Sprintf("release (%s, not %s)", o.Compat, asked.Compat)
+	case !reflect.DeepEqual(o.Containers, asked.Containers):
+		return fmt.Sprintf("--allow-exec and the like: %s", strings.Join(o.Containers.arguments(), " "))
 	case !slices.Equal(o.KubeletArguments, asked.KubeletArguments):
 		return "set of kubelet arguments"
 	case o.Timing != asked.Timing:
@@ -217,7 +220,9 @@ func (l Layout) Down(ctx context.Context, progress func(string)) error {
 		}
 		progress("supervisor stopped")
 	}
-	return l.StopLeftovers(ctx, progress)
+	err = l.StopLeftovers(ctx, progress)
+	l.endPrograms(ctx, progress)
+	return err
 }
 
 // Purge removes a stopped cluster's data directory, and refuses a directory that holds

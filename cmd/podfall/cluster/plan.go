@@ -95,10 +95,10 @@ func gateway(layout Layout, options Options) Member {
 
 func runtime(layout Layout, options Options, node string, number int) Member {
 	return Member{Name: "runtime/" + node, Node: node, Arguments: func(Addresses) []string {
-		return append([]string{
+		return slices.Concat([]string{
 			"runtime", "--node", node, "--node-keys", layout.NodeKeys(node), "--address", layout.runtimeAddress(node),
-			"--data", layout.node(node) + "/runtime", "--pod-cidr", fmt.Sprintf("10.244.%d.0/24", number),
-		}, timeArguments(options)...)
+			"--data", layout.runtime(node), "--pod-cidr", fmt.Sprintf("10.244.%d.0/24", number),
+		}, timeArguments(options), options.Containers.arguments())
 	}}
 }
 

@@ -47,6 +47,7 @@ func (s *Supervisor) Run(ctx context.Context, again <-chan os.Signal, ready func
 	if err := s.layout.StopLeftovers(ctx, s.progress); err != nil {
 		return err
 	}
+	defer s.layout.endPrograms(ctx, s.progress)
 	defer s.reapers.Wait()
 	defer s.stopAll()
 	if err := s.startMissing(ctx); err != nil {

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// podWarnings are sentences for whoever creates a Pod: what podfall accepts and does not
-// act on, and a few of upstream's about what is rarely meant.
+// podWarnings are sentences for whoever creates a Pod, of upstream's, about what is rarely
+// meant.
 func podWarnings(pod *corev1.Pod) []string {
 	var warnings []string
 	say := func(at *field.Path, format string, args ...any) {
@@ -41,27 +41,6 @@ func podWarnings(pod *corev1.Pod) []string {
 }
 
 func warnContainer(c *corev1.Container, at *field.Path, say func(*field.Path, string, ...any)) {
-	const inert = "accepted, but not run by this version of podfall"
-	if hooks := c.Lifecycle; hooks != nil {
-		if hooks.PostStart != nil {
-			say(at.Child("lifecycle", "postStart"), inert)
-		}
-		if hooks.PreStop != nil {
-			say(at.Child("lifecycle", "preStop"), inert)
-		}
-	}
-	for _, probe := range []struct {
-		name string
-		set  bool
-	}{
-		{"livenessProbe", c.LivenessProbe != nil},
-		{"readinessProbe", c.ReadinessProbe != nil},
-		{"startupProbe", c.StartupProbe != nil},
-	} {
-		if probe.set {
-			say(at.Child(probe.name), inert)
-		}
-	}
 	seen := map[string]bool{}
 	for i, v := range c.Env {
 		if seen[v.Name] {

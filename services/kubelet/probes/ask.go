@@ -2,6 +2,7 @@ package probes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -93,11 +94,14 @@ func address(cache Cache, object *corev1.Pod, host string) string {
 	return seen.Sandbox().GetIp()
 }
 
-// cause is why there was no answer.
+// cause is why there was no answer, without the words of the call.
 func cause(ctx context.Context, err error) string {
 	if ctx.Err() != nil {
 		return "i/o timeout"
 	}
 	text := err.Error()
+	if refused, ok := errors.AsType[*proto.RuntimeError](err); ok {
+		text = refused.Desc
+	}
 	return text[max(strings.Index(text, "connect: "), 0):]
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -29,6 +30,9 @@ func NewAllowance(paths []string) (Allowance, error) {
 	}
 	return a, nil
 }
+
+// Paths are the files and directories that are allowed.
+func (a Allowance) Paths() []string { return slices.Clone(a.paths) }
 
 // ErrNotAllowed is the cause of every refused program.
 var ErrNotAllowed = errors.New("not allowed")

@@ -1,0 +1,41 @@
+package procengine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/services/runtime/engine"
+	"github.com/podfall/podfall/services/runtime/procengine/shim"
+)
+
+// EndAll kills every container of an engine that is gone, and returns when none is left.
+func EndAll(ctx context.Context, dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, entry := range entries {
+		errs = append(errs, end(ctx, filepath.Join(dir, entry.Name()), entry.Name()))
+	}
+	return errors.Join(errs...)
+}
+
+// end kills one container and waits for its end.
+func end(ctx context.Context, dir, id string) error {
+	_, err := shim.End(dir, id)
+	for i := 0; i < tries && errors.Is(err, shim.ErrClaimed); i++ {
+		if conn, _, err := shim.Dial(ctx, dir); err == nil {
+			conn.Signal(engine.SIGKILL)
+			conn.Run(ctx, func(shim.Status) {})
+		}
+		if err := (clock.Clock{}).Sleep(ctx, pause); err != nil {
+			return err
+		}
+		_, err = shim.End(dir, id)
+	}
+	return err
+}
