@@ -75,9 +75,9 @@ func (p *printer) named(name string) node {
 func (n node) text(key string) string { text, _ := n[key].(string); return text }
 func (n node) child(key string) node  { below, _ := n[key].(map[string]any); return below }
 func (n node) list(key string) []any  { below, _ := n[key].([]any); return below }
-func (n node) each(key string) []node {
+func (n node) parts() []node {
 	var all []node
-	for _, below := range n.list(key) {
+	for _, below := range n.list("allOf") {
 		if child, ok := below.(map[string]any); ok {
 			all = append(all, child)
 		}
@@ -119,7 +119,7 @@ func (p *printer) follow(n node, path []string, seen map[string]bool) bool {
 			return p.follow(below, path, seen)
 		}
 	}
-	for _, alternative := range resolved.each("allOf") {
+	for _, alternative := range resolved.parts() {
 		if p.follow(alternative, path, seen) {
 			return true
 		}
@@ -159,7 +159,7 @@ func (p *printer) about(n node) string {
 	if own := resolved.text("description"); own != "" {
 		text.WriteString(own + "\n")
 	}
-	for _, below := range resolved.each("allOf") {
+	for _, below := range resolved.parts() {
 		text.WriteString(p.about(below))
 	}
 	for _, key := range []string{"items", "additionalProperties"} {
@@ -180,12 +180,12 @@ func (p *printer) fields(n node, level int, seen map[string]bool) {
 	properties := resolved.child("properties")
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		field := properties.child(name)
-		p.field(name, field, level, slices.Contains(resolved.list("required"), any(name)))
+		p.field(resolved, name, level)
 		if p.question.Recursive && (p.question.Depth == 0 || level < p.question.Depth) {
 			p.fields(field, level+1, seen)
 		}
 	}
-	for _, below := range resolved.each("allOf") {
+	for _, below := range resolved.parts() {
 		p.fields(below, level, seen)
 	}
 	for _, key := range []string{"items", "additionalProperties"} {
@@ -195,12 +195,14 @@ func (p *printer) fields(n node, level int, seen map[string]bool) {
 	}
 }
 
-// field is one line of a list of fields, or one entry with what the field is for.
-func (p *printer) field(name string, n node, level int, required bool) {
+// field is one line of a list of the fields of something, or one entry with what the field is
+// for.
+func (p *printer) field(of node, name string, level int) {
 	const most = 4 // values of an enumeration
+	n := of.child("properties").child(name)
 	in := 2 * level
 	p.say("%s\t<%s>", indent(in, name), p.typeOf(n))
-	if required {
+	if slices.Contains(of.list("required"), any(name)) {
 		p.say(" -required-")
 	}
 	p.say("%s\n", enum(n, "\n"+indent(in, "")+"enum: ", ", ", most))
@@ -261,7 +263,7 @@ func (p *printer) typeOf(n node) string {
 	if values := n.child("additionalProperties"); values != nil {
 		return "map[string]" + p.typeOf(values)
 	}
-	if all := n.each("allOf"); len(all) == 1 && n["properties"] == nil {
+	if all := n.parts(); len(all) == 1 && n["properties"] == nil {
 		return p.typeOf(all[0])
 	}
 	own := n.text("type")

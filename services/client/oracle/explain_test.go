@@ -39,7 +39,7 @@ type document struct{ schema.GroupVersion }
 
 // Schema implements openapi.GroupVersion.
 func (d document) Schema(string) ([]byte, error) {
-	group := openapi.Group{APIResourceList: metav1.APIResourceList{GroupVersion: d.GroupVersion.String()}}
+	group := openapi.Group{APIResourceList: metav1.APIResourceList{GroupVersion: d.String()}}
 	for _, kind := range kinds.Served() {
 		if kind.GroupVersion() == d.GroupVersion {
 			group.APIResources = append(group.APIResources, metav1.APIResource{
@@ -63,15 +63,22 @@ func TestExplainAgreesWithKubectl(t *testing.T) {
 	}
 	find := func(resource string) kinds.Kind { return kindOf(t, resource) }
 	questions := []question{
-		{find("pods"), "spec", ""}, {find("pods"), "spec.containers", ""}, {find("pods"), "spec.containers.ports.protocol", ""},
-		{find("pods"), "metadata.labels", ""}, {find("pods"), "metadata.managedFields", ""}, {find("pods"), "status.phase", ""},
-		{find("pods"), "spec.containers.resources.limits", ""}, {find("pods"), "spec.volumes.hostPath.type", ""},
-		{find("pods"), "spec.containers.livenessProbe.httpGet.port", ""}, {find("pods"), "metadata.creationTimestamp", ""},
-		{find("deployments"), "spec.strategy.rollingUpdate.maxSurge", ""}, {find("deployments"), "spec.template.spec.containers.env", ""},
-		{find("pods"), "", "--recursive"}, {find("deployments"), "spec", "--recursive --max-depth=2"},
-		{find("customresourcedefinitions"), "", "--recursive"}, {find("customresourcedefinitions"), "spec.versions.schema", ""},
-		{find("pods"), "spec.nope", ""}, {find("pods"), "nope", ""}, {find("configmaps"), "data.key", ""},
-		{find("horizontalpodautoscalers"), "spec.metrics", ""}, {find("events"), "", ""},
+		{find("pods"), "", "--recursive"},
+		{find("deployments"), "spec", "--recursive --max-depth=2"},
+		{find("customresourcedefinitions"), "", "--recursive"},
+	}
+	for resource, paths := range map[string]string{
+		"pods": "spec spec.containers spec.containers.ports.protocol metadata.labels metadata.managedFields status.phase " +
+			"spec.containers.resources.limits spec.volumes.hostPath.type spec.containers.livenessProbe.httpGet.port " +
+			"metadata.creationTimestamp spec.nope nope",
+		"deployments":               "spec.strategy.rollingUpdate.maxSurge spec.template.spec.containers.env",
+		"customresourcedefinitions": "spec.versions.schema",
+		"configmaps":                "data.key",
+		"horizontalpodautoscalers":  "spec.metrics",
+	} {
+		for path := range strings.FieldsSeq(paths) {
+			questions = append(questions, question{find(resource), path, ""})
+		}
 	}
 	for _, kind := range kinds.All() {
 		questions = append(questions, question{kind, "", ""})
