@@ -6,6 +6,7 @@
 //	       verbs/         a file per verb
 //	       registry/      what is special about a kind
 //	       custom/        kinds that users define
+//	       webhook/       those who want to be asked
 //	       deletion/      what a DELETE means: rounds 1 and 3
 //	       store/         bbolt: one revision counter, one fsync per batch
 //	       watch/ -> bus  tells every reader after the fsync
@@ -23,6 +24,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -37,6 +39,7 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 	"github.com/podfall/podfall/services/apiserver/verbs"
 	"github.com/podfall/podfall/services/apiserver/watch"
+	"github.com/podfall/podfall/services/apiserver/webhook"
 )
 
 // Config says what an apiserver serves, and where.
@@ -75,7 +78,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	catalog := &custom.Catalog{}
+	catalog, hooks := &custom.Catalog{}, &webhook.Catalog{}
 	var hub *watch.Hub // tells of commits, and reads the store that makes them
 	var janitor *custom.Janitor
 	kept, err := store.Open(ctx, store.Config{
@@ -83,6 +86,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		History: cfg.History, NoSync: cfg.NoSync,
 		OnCommit: func(snapshot *store.Snapshot, events []store.Event) {
 			catalog.OnCommit(events)
+			hooks.OnCommit(events)
 			hub.OnCommit(snapshot, events)
 			janitor.OnCommit(events)
 		},
@@ -92,10 +96,18 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, kept.Close()) }()
 	catalog.Load(kept.Snapshot())
+	hooks.Load(kept.Snapshot())
 	hub = watch.New(watch.Config{
 		Boot: cfg.Boot, Store: kept, Publish: cfg.Bus.Publish, Match: matcher(cfg.Compat, catalog), Clock: cfg.Clock, Log: cfg.Log,
 	})
 	api := verbs.New(verbs.Config{Store: kept, Hub: hub, Clock: cfg.Clock, Compat: cfg.Compat, Custom: catalog, Plugins: plugins(cfg.DisablePlugins)})
+	caller := &webhook.Client{Resolve: func(service admissionregistrationv1.ServiceReference) (string, error) {
+		return webhook.Resolve(kept.Snapshot(), service)
+	}}
+	defer caller.Close()
+	api.Hooks = &webhook.Dispatcher{
+		Catalog: hooks, Caller: caller, Versions: api.Versions, Decode: api.DecodeStored, NewUID: api.NewUID, Log: cfg.Log,
+	}
 	janitor = custom.NewJanitor(custom.Janitor{
 		Catalog: catalog, Snapshot: kept.Snapshot, Writer: api.Definitions(), Forget: hub.Forget, Clock: cfg.Clock, Log: cfg.Log,
 	})

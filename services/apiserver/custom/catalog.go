@@ -119,6 +119,15 @@ func (c *Catalog) Kind(groupResource, version string) (kinds.Kind, bool) {
 	return kinds.Kind{}, false
 }
 
+// Versions are the kind of a group resource in every version that is served.
+func (c *Catalog) Versions(groupResource string) []kinds.Kind {
+	definition := c.Definition(groupResource)
+	if definition == nil {
+		return nil
+	}
+	return definition.kinds
+}
+
 // Terminating reports whether the definition of a group resource is on its way out, so that
 // nothing new may be made of it.
 func (c *Catalog) Terminating(groupResource string) bool {

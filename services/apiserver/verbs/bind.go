@@ -33,6 +33,11 @@ func (a *API) bind(ctx context.Context, req Request) (*proto.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	wanted, more, err := mayCreate(ctx, a, req, wanted, len(opts.DryRun) > 0)
+	if err != nil {
+		return nil, err
+	}
+	warnings = append(warnings, more...)
 	for old := a.Store.Snapshot().Get(req.key()); ; {
 		if old == nil {
 			return nil, req.notFound()

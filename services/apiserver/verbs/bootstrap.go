@@ -84,6 +84,6 @@ func (a *API) beside(w *write) []store.Write {
 		return nil
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: key.Name, Namespace: key.Namespace}}
-	registry.PrepareMetaForCreate(account, w.Now, a.newUID())
+	registry.PrepareMetaForCreate(account, w.Now, a.NewUID())
 	return []store.Write{{Key: key, Expect: store.Any, Object: account}}
 }

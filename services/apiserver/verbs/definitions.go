@@ -55,4 +55,4 @@ func (d definitions) DeleteInstances(ctx context.Context, kind kinds.Kind) error
 }
 
 // operation is a new one, so that nothing is taken for a repetition.
-func (d definitions) operation() string { return "definitions-" + string(d.api.newUID()) }
+func (d definitions) operation() string { return "definitions-" + string(d.api.NewUID()) }

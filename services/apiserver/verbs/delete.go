@@ -41,6 +41,10 @@ func (a *API) deleteWith(ctx context.Context, req Request, opts metav1.DeleteOpt
 		if err := admission.Admit(req.Attributes, nil, old.Object); err != nil {
 			return nil, err
 		}
+		warnings, err := a.mayDelete(ctx, req, old.Object, opts)
+		if err != nil {
+			return nil, err
+		}
 		decision := deletion.Decide(a.found(req, old), a.policy(req.Kind), opts, req.Now)
 		if wanted != nil && decision.Outcome == deletion.Unchanged {
 			decision.Object = wanted.Object // API-27
@@ -48,6 +52,9 @@ func (a *API) deleteWith(ctx context.Context, req Request, opts metav1.DeleteOpt
 		answer, err := a.carryOut(ctx, req, decision, old, opts)
 		conflict, lost := errors.AsType[*store.ConflictError](err)
 		if !lost {
+			if err == nil {
+				answer.Warnings = append(answer.Warnings, warnings...)
+			}
 			return answer, err
 		}
 		if decision.Outcome != deletion.Removed { // its object is its own, and the commit took this off

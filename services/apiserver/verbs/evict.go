@@ -35,7 +35,7 @@ func (a *API) evict(ctx context.Context, req Request) (*proto.Response, error) {
 	if err := invalid("CreateOptions", validation.ValidateCreateOptions(&opts)); err != nil {
 		return nil, err
 	}
-	asked, warnings, err := evictionIn(req, opts)
+	asked, warnings, err := a.evictionIn(ctx, req, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func budgetsIn(snapshot *store.Snapshot, namespace string) ([]*policyv1.PodDisru
 }
 
 // evictionIn is how the Eviction that a request carries wants the pod deleted.
-func evictionIn(req Request, opts metav1.CreateOptions) (metav1.DeleteOptions, []string, error) {
+func (a *API) evictionIn(ctx context.Context, req Request, opts metav1.CreateOptions) (metav1.DeleteOptions, []string, error) {
 	kind := kinds.Kind{
 		GroupVersionKind: policyv1.SchemeGroupVersion.WithKind("Eviction"), Resource: "evictions", Namespaced: true,
 	}
@@ -147,6 +147,11 @@ func evictionIn(req Request, opts metav1.CreateOptions) (metav1.DeleteOptions, [
 	if obj.GetName() != req.Name {
 		return metav1.DeleteOptions{}, nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
+	obj, more, err := mayCreate(ctx, a, req, obj, len(opts.DryRun) > 0)
+	if err != nil {
+		return metav1.DeleteOptions{}, nil, err
+	}
+	warnings = append(warnings, more...)
 	var wanted *metav1.DeleteOptions
 	switch asked := obj.(type) {
 	case *policyv1.Eviction:

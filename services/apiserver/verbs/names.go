@@ -21,8 +21,8 @@ func (a *API) generatedName(base string) string {
 	return registry.GenerateName(base, string(suffix[:]))
 }
 
-// newUID is a UUID of version 4.
-func (a *API) newUID() types.UID {
+// NewUID is a UUID of version 4.
+func (a *API) NewUID() types.UID {
 	var b [16]byte
 	a.draw(b[:])
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80

@@ -29,7 +29,7 @@ const (
 
 // token answers a TokenRequest. The token has the form of one and opens nothing: it is not
 // signed, and podfall takes it from nobody.
-func (a *API) token(_ context.Context, req Request) (*proto.Response, error) {
+func (a *API) token(ctx context.Context, req Request) (*proto.Response, error) {
 	opts, err := options[metav1.CreateOptions](req.Envelope.GetOptions())
 	if err != nil {
 		return nil, err
@@ -46,6 +46,11 @@ func (a *API) token(_ context.Context, req Request) (*proto.Response, error) {
 		return nil, req.notFound()
 	}
 	wanted.Name, wanted.Namespace = req.Name, req.Namespace
+	wanted, more, err := mayCreate(ctx, a, req, wanted, len(opts.DryRun) > 0)
+	if err != nil {
+		return nil, err
+	}
+	warnings = append(warnings, more...)
 	wanted.CreationTimestamp = metav1.Unix(req.Now.Unix(), 0)
 	expires := req.Now.Add(time.Duration(*wanted.Spec.ExpirationSeconds) * time.Second)
 	token, err := inertToken(wanted, account.Object, req.Now, expires)

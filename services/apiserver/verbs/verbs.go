@@ -53,6 +53,7 @@ import (
 	"github.com/podfall/podfall/services/apiserver/registry"
 	"github.com/podfall/podfall/services/apiserver/store"
 	"github.com/podfall/podfall/services/apiserver/watch"
+	"github.com/podfall/podfall/services/apiserver/webhook"
 )
 
 // Config says what the verbs work on.
@@ -67,6 +68,8 @@ type Config struct {
 	Plugins []string
 	// Custom are the kinds that definitions in the store add; nil means none.
 	Custom *custom.Catalog
+	// Hooks asks admission webhooks; nil asks none.
+	Hooks *webhook.Dispatcher
 	// Entropy is what UIDs and generated names are drawn from; it must be safe for
 	// concurrent use. nil means the system's.
 	Entropy io.Reader
@@ -210,7 +213,7 @@ func (a *API) strategy(kind kinds.Kind) registry.Strategy {
 	if strategy, ok := a.Custom.Strategy(kind); ok {
 		return strategy
 	}
-	return registry.For(kind, a.Compat)
+	return webhook.Strategy(kind, registry.For(kind, a.Compat))
 }
 
 // optionsOf is what an options message of a request has to be able to do.

@@ -48,12 +48,16 @@ type author struct {
 //	prepare   what the server keeps, defaults registry/
 //	track     who has set which field         fieldmanager/
 //	complete  what classes and plugins add    admission/defaults.go
+//	mutate    what webhooks change            webhook/
 //	admit     who may write what              admission/
 //	validate  what the kind refuses           registry/
+//	consult   what webhooks refuse            webhook/
 //
 // A step may change w.obj and add to w.warnings; it writes nothing.
 func (a *API) judge(ctx context.Context, w *write) error {
-	for _, step := range []func(context.Context, *write) error{a.place, a.prepare, a.track, a.complete, a.admit, a.validate} {
+	for _, step := range []func(context.Context, *write) error{
+		a.place, a.prepare, a.track, a.complete, a.mutate, a.admit, a.validate, a.consult,
+	} {
 		if err := step(ctx, w); err != nil {
 			return err
 		}
@@ -82,7 +86,7 @@ func (a *API) prepare(_ context.Context, w *write) error {
 		return a.address(w)
 	}
 	if w.uid == "" {
-		w.uid = a.newUID()
+		w.uid = a.NewUID()
 	}
 	if err := registry.PrepareCreate(w.strategy, w.obj, w.Now, w.uid); err != nil {
 		return err

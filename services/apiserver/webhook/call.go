@@ -1,0 +1,173 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/podfall/podfall/internal/clock"
+)
+
+// Client asks hooks over HTTPS. It is safe for concurrent use. Close it when nobody asks
+// any longer.
+type Client struct {
+	// Resolve is the address, host and port, behind a Service.
+	Resolve func(service admissionregistrationv1.ServiceReference) (string, error)
+
+	mu sync.Mutex
+	// known are the clients by what they trust and whom they ask for.
+	known map[string]*http.Client
+}
+
+const (
+	// maxAnswer is how many bytes of an answer are read.
+	maxAnswer = 8 << 20
+	// maxKnown bounds the clients that are kept with their connections.
+	maxKnown = 64
+	// idle is how long, on the wall, a connection is kept for the next question.
+	idle = 90 * time.Second
+)
+
+// Ask sends a review and reads the answer, in at most the hook's time.
+func (c *Client) Ask(ctx context.Context, h *Hook, review *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error) {
+	where, serverName, err := c.address(h)
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(review)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := clock.Clock{}.Timeout(ctx, h.Timeout())
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, where.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", runtime.ContentTypeJSON)
+	request.Header.Set("Accept", runtime.ContentTypeJSON)
+	if serverName != "" {
+		request.Host = serverName
+	}
+	client, err := c.client(h.ClientConfig.CABundle, serverName)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }() // it was only read
+	return readAnswer(response)
+}
+
+func readAnswer(response *http.Response) (*admissionv1.AdmissionReview, error) {
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode < http.StatusOK || response.StatusCode >= http.StatusMultipleChoices {
+		return nil, apierrors.NewGenericServerResponse(
+			response.StatusCode, http.MethodPost, schema.GroupResource{}, "", strings.TrimSpace(string(data)), 0, true)
+	}
+	answer := &admissionv1.AdmissionReview{}
+	if err := json.Unmarshal(data, answer); err != nil {
+		return nil, fmt.Errorf("couldn't read an AdmissionReview: %w", err)
+	}
+	return answer, nil
+}
+
+var (
+	errNoTarget = errors.New("webhook configuration must have either service or URL")
+	errScheme   = errors.New("the webhook's URL must begin with https://")
+)
+
+// address is where a hook is asked, and what its certificate calls it when that is another
+// name.
+func (c *Client) address(h *Hook) (where *url.URL, serverName string, err error) {
+	config := h.ClientConfig
+	switch {
+	case config.URL != nil:
+		if where, err = url.Parse(*config.URL); err != nil {
+			return nil, "", err
+		}
+		if where.Scheme != "https" {
+			return nil, "", errScheme
+		}
+	case config.Service != nil:
+		host, err := c.Resolve(*config.Service)
+		if err != nil {
+			return nil, "", err
+		}
+		where = &url.URL{Scheme: "https", Host: host, Path: "/"}
+		if config.Service.Path != nil {
+			where.Path = *config.Service.Path
+		}
+		serverName = config.Service.Name + "." + config.Service.Namespace + ".svc"
+	default:
+		return nil, "", errNoTarget
+	}
+	query := where.Query()
+	query.Set("timeout", h.Timeout().String())
+	where.RawQuery = query.Encode()
+	return where, serverName, nil
+}
+
+// client is one that trusts what caBundle says, or what this machine trusts.
+func (c *Client) client(caBundle []byte, serverName string) (*http.Client, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := serverName + "\x00" + string(caBundle)
+	if known, ok := c.known[key]; ok {
+		return known, nil
+	}
+	trust := &tls.Config{ServerName: serverName, MinVersion: tls.VersionTLS12}
+	if len(caBundle) > 0 {
+		trust.RootCAs = x509.NewCertPool()
+		if !trust.RootCAs.AppendCertsFromPEM(caBundle) {
+			return nil, errors.New("unable to load root certificates: unable to parse bytes as PEM block")
+		}
+	}
+	if len(c.known) >= maxKnown || c.known == nil {
+		c.closeAll()
+		c.known = map[string]*http.Client{}
+	}
+	made := &http.Client{
+		Transport: &http.Transport{
+			DialContext: (&net.Dialer{}).DialContext, TLSClientConfig: trust, IdleConnTimeout: idle, MaxIdleConnsPerHost: 16,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	c.known[key] = made
+	return made, nil
+}
+
+// Close lets go of connections that wait for the next question.
+func (c *Client) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closeAll()
+}
+
+func (c *Client) closeAll() {
+	for _, known := range c.known {
+		known.CloseIdleConnections()
+	}
+}

@@ -1,0 +1,86 @@
+package webhook
+
+import (
+	"maps"
+	"sync/atomic"
+
+	"github.com/podfall/podfall/services/apiserver/store"
+)
+
+// The keys of the two kinds of configurations in the store.
+const (
+	MutatingResource   = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
+	ValidatingResource = "validatingwebhookconfigurations.admissionregistration.k8s.io"
+)
+
+// Catalog is the hooks that are stored. It is safe for concurrent use, and its readers
+// never wait. The zero value, and nil, know none.
+type Catalog struct {
+	now atomic.Pointer[hooks]
+}
+
+// hooks are one state of a catalog; it is immutable.
+type hooks struct {
+	configurations       map[string]map[string][]*Hook // by resource and name
+	mutating, validating []*Hook
+}
+
+// Load takes all configurations of a snapshot, before the first commit.
+func (c *Catalog) Load(snapshot *store.Snapshot) {
+	loaded := map[string]map[string][]*Hook{}
+	for _, resource := range []string{MutatingResource, ValidatingResource} {
+		loaded[resource] = map[string][]*Hook{}
+		for record := range snapshot.Scan(resource, "", "") {
+			loaded[resource][record.Key.Name] = hooksIn(record.Object)
+		}
+	}
+	c.publish(loaded)
+}
+
+func (c *Catalog) publish(configurations map[string]map[string][]*Hook) {
+	c.now.Store(&hooks{
+		configurations: configurations,
+		mutating:       sorted(configurations[MutatingResource]), validating: sorted(configurations[ValidatingResource]),
+	})
+}
+
+// OnCommit is told of every committed batch by the store's writer, before anybody else is.
+func (c *Catalog) OnCommit(events []store.Event) {
+	var changed map[string]map[string][]*Hook
+	for _, event := range events {
+		key := event.Record.Key
+		if key.Resource != MutatingResource && key.Resource != ValidatingResource {
+			continue
+		}
+		if changed == nil {
+			changed = map[string]map[string][]*Hook{MutatingResource: {}, ValidatingResource: {}}
+			for resource, known := range c.load().configurations {
+				maps.Copy(changed[resource], known)
+			}
+		}
+		if event.Type == store.Deleted {
+			delete(changed[key.Resource], key.Name)
+		} else {
+			changed[key.Resource][key.Name] = hooksIn(event.Record.Object)
+		}
+	}
+	if changed != nil {
+		c.publish(changed)
+	}
+}
+
+func (c *Catalog) load() *hooks {
+	if c == nil {
+		return &hooks{}
+	}
+	if now := c.now.Load(); now != nil {
+		return now
+	}
+	return &hooks{}
+}
+
+// Mutating are the mutating hooks, in the order in which they are called.
+func (c *Catalog) Mutating() []*Hook { return c.load().mutating }
+
+// Validating are the validating hooks.
+func (c *Catalog) Validating() []*Hook { return c.load().validating }

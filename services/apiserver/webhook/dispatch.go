@@ -1,0 +1,228 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"sync"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/registry"
+)
+
+// Caller asks a hook; *Client is one.
+type Caller interface {
+	Ask(ctx context.Context, h *Hook, review *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error)
+}
+
+// Dispatcher asks the hooks that want to know of an event. It is safe for concurrent use;
+// nil asks nobody.
+type Dispatcher struct {
+	Catalog *Catalog
+	Caller  Caller
+	// Versions are those in which a kind is served.
+	Versions func(kind kinds.Kind) []kinds.Kind
+	// Decode reads an object of kind from JSON into the stored version.
+	Decode func(kind kinds.Kind, document []byte) (kinds.Object, error)
+	// NewUID names a question.
+	NewUID func() types.UID
+	Log    *slog.Logger
+}
+
+// Outcome is what hooks have made of an event.
+type Outcome struct {
+	// Object is the event's, as mutating hooks have left it.
+	Object kinds.Object
+	// Changed says that it is another than before.
+	Changed  bool
+	Warnings []string
+}
+
+// Idle reports whether nobody is to be asked about what an identity does. It is cheap, so
+// that writes cost nothing more where there are no hooks.
+func (d *Dispatcher) Idle(identity proto.Identity) bool {
+	return d == nil || spares(identity) || len(d.Catalog.Mutating())+len(d.Catalog.Validating()) == 0
+}
+
+// spares reports whether nobody is asked about what an identity does: the apiserver itself
+// must be able to begin.
+func spares(identity proto.Identity) bool { return identity == proto.APIServer }
+
+// Mutate asks the mutating hooks, one after the other: each sees what those before it have
+// made of the object. When a later one has changed it, the earlier ones that want to are
+// asked once more (upstream's mutatingDispatcher).
+func (d *Dispatcher) Mutate(ctx context.Context, e Event) (Outcome, error) {
+	outcome := Outcome{Object: e.Object}
+	if d.Idle(e.Identity) {
+		return outcome, nil
+	}
+	again, asked := map[*Hook]bool{}, map[*Hook]bool{}
+	for round := range 2 {
+		for _, h := range d.Catalog.Mutating() {
+			if round == 1 && !again[h] {
+				continue
+			}
+			e.Object = outcome.Object
+			changed, err := d.mutateBy(ctx, h, e, &outcome)
+			if err != nil {
+				return outcome, err
+			}
+			if changed {
+				outcome.Changed = true
+				for earlier := range asked {
+					again[earlier] = true
+				}
+				clear(asked)
+			}
+			if h.Reinvoke {
+				asked[h] = true
+			}
+		}
+		if len(again) == 0 {
+			break
+		}
+	}
+	return outcome, nil
+}
+
+// mutateBy asks one hook, and applies its patch.
+func (d *Dispatcher) mutateBy(ctx context.Context, h *Hook, e Event, outcome *Outcome) (changed bool, err error) {
+	match, ok, err := h.Matches(e, d.versions(e.Kind))
+	if err != nil || !ok {
+		return false, err
+	}
+	verdict, err := d.ask(ctx, match, e)
+	if err != nil {
+		return false, d.settle(ctx, h, err)
+	}
+	outcome.Warnings = append(outcome.Warnings, verdict.Warnings...)
+	if verdict.Refused != nil {
+		return false, verdict.Refused
+	}
+	if len(verdict.Patch) == 0 {
+		return false, nil
+	}
+	patched, err := d.patched(match, e, verdict.Patch)
+	if err != nil {
+		return false, err
+	}
+	changed = !reflect.DeepEqual(patched, e.Object)
+	outcome.Object = patched
+	return changed, nil
+}
+
+// patched is the event's object as a hook wants it.
+func (d *Dispatcher) patched(match Match, e Event, patch []byte) (kinds.Object, error) {
+	if e.Object == nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf(
+			"admission webhook %q attempted to modify the object, which is not supported for this operation", match.Name))
+	}
+	gvk := e.bodyKind(match.Kind)
+	document, err := encoded(e.Object, gvk)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	document, _, err = registry.PatchDocument(document, types.JSONPatchType, patch)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	kind := match.Kind
+	kind.GroupVersionKind = gvk
+	obj, err := d.Decode(kind, document)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	obj.SetResourceVersion(e.Object.GetResourceVersion())
+	return obj, nil
+}
+
+// Validate asks the validating hooks, all at once, and returns their warnings, or the
+// refusal of the first that refuses.
+func (d *Dispatcher) Validate(ctx context.Context, e Event) ([]string, error) {
+	if d.Idle(e.Identity) {
+		return nil, nil
+	}
+	var matches []Match
+	for _, h := range d.Catalog.Validating() {
+		match, ok, err := h.Matches(e, d.versions(e.Kind))
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			matches = append(matches, match)
+		}
+	}
+	verdicts, failures := make([]Verdict, len(matches)), make([]error, len(matches))
+	var asking sync.WaitGroup
+	for i, match := range matches {
+		asking.Go(func() { verdicts[i], failures[i] = d.ask(ctx, match, e) })
+	}
+	asking.Wait()
+	var warnings []string
+	for i, match := range matches {
+		if err := d.settle(ctx, match.Hook, failures[i]); err != nil {
+			return nil, err
+		}
+		warnings = append(warnings, verdicts[i].Warnings...)
+		if verdicts[i].Refused != nil {
+			return nil, verdicts[i].Refused
+		}
+	}
+	return warnings, nil
+}
+
+func (d *Dispatcher) versions(kind kinds.Kind) []kinds.Kind { return d.Versions(kind) }
+
+// ask puts one question to one hook. A hook whose conditions do not hold allows everything.
+func (d *Dispatcher) ask(ctx context.Context, match Match, e Event) (Verdict, error) {
+	uid := d.NewUID()
+	review, err := match.review(e, uid)
+	if err != nil {
+		return Verdict{}, apierrors.NewInternalError(err)
+	}
+	wanted, err := match.holds(review.Request)
+	if err != nil && !match.ignores() {
+		return Verdict{}, apierrors.NewForbidden(e.Kind.GroupResource(), e.Name, fmt.Errorf("match conditions of webhook %q: %w", match.Name, err))
+	}
+	if !wanted {
+		return Verdict{}, nil
+	}
+	if err := match.mayAsk(e); err != nil {
+		return Verdict{}, err
+	}
+	answer, err := d.Caller.Ask(ctx, match.Hook, review)
+	if err != nil {
+		return Verdict{}, &CallError{Webhook: match.Name, Err: fmt.Errorf("failed to call webhook: %w", err)}
+	}
+	verdict, err := match.read(uid, answer)
+	if err != nil {
+		return Verdict{}, &CallError{Webhook: match.Name, Err: fmt.Errorf("received invalid webhook response: %w", err)}
+	}
+	if len(verdict.Patch) > 0 && !json.Valid(verdict.Patch) {
+		return Verdict{}, &CallError{Webhook: match.Name, Err: errBadPatch}
+	}
+	return verdict, nil
+}
+
+var errBadPatch = errors.New("received undecodable patch in webhook response: it is not JSON")
+
+// settle is [Hook.settle], and says in the log what is passed over.
+func (d *Dispatcher) settle(ctx context.Context, h *Hook, err error) error {
+	settled := h.settle(err)
+	switch {
+	case err == nil || settled != nil:
+		return settled
+	case ctx.Err() != nil:
+		return apierrors.NewTimeoutError("request did not complete within requested timeout", 0)
+	}
+	d.Log.InfoContext(ctx, "a webhook was passed over", "configuration", h.Configuration, "webhook", h.Name, "cause", err)
+	return nil
+}

@@ -1,0 +1,76 @@
+package webhook
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/admission"
+)
+
+// Event is what is about to happen to an object.
+type Event struct {
+	admission.Attributes
+
+	// Body is the kind of Object where a subresource has one of its own, such as Binding;
+	// empty means that of the attributes.
+	Body schema.GroupVersionKind
+	// Object is as it would be stored, in the stored version; nil for a delete.
+	Object kinds.Object
+	// Old is as it is stored; nil for a create.
+	Old kinds.Object
+	// Options are the verb's, a metav1 type.
+	Options any
+	DryRun  bool
+	// Within is the object's namespace; nil when it has none or it is missing.
+	Within *corev1.Namespace
+}
+
+// operation is the verb in admission's terms: every create through a subresource is one.
+func (e Event) operation() admissionv1.Operation {
+	switch e.Verb {
+	case proto.VerbCreate:
+		return admissionv1.Create
+	case proto.VerbUpdate, proto.VerbPatch:
+		return admissionv1.Update
+	case proto.VerbDelete, proto.VerbDeleteCollection:
+		return admissionv1.Delete
+	case proto.VerbGet, proto.VerbList, proto.VerbWatch:
+	}
+	return admissionv1.Connect
+}
+
+// bodyKind is the kind of the object that is sent.
+func (e Event) bodyKind(asked kinds.Kind) schema.GroupVersionKind {
+	if e.Body.Kind != "" {
+		return e.Body
+	}
+	return asked.GroupVersionKind
+}
+
+// encoded is an object in JSON, in the version of gvk; nothing for nil.
+func encoded(obj kinds.Object, gvk schema.GroupVersionKind) ([]byte, error) {
+	if obj == nil {
+		return nil, nil
+	}
+	converted, _, err := kinds.Convert(obj, gvk)
+	if err != nil {
+		return nil, err
+	}
+	if converted.GetObjectKind().GroupVersionKind() != gvk {
+		copied, ok := converted.DeepCopyObject().(kinds.Object)
+		if !ok {
+			return nil, fmt.Errorf("the deep copy of a %T has no metadata", converted)
+		}
+		converted = copied
+		converted.GetObjectKind().SetGroupVersionKind(gvk)
+	}
+	data, err := json.Marshal(converted)
+	return bytes.TrimSpace(data), err
+}

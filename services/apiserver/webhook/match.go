@@ -1,0 +1,128 @@
+package webhook
+
+import (
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// Match is a hook that wants to know of an event, and the version in which it does.
+type Match struct {
+	*Hook
+	Kind kinds.Kind
+}
+
+// Matches finds out whether a hook wants to know of an event; versions are those in which
+// the kind is served. It is pure. The error is about the hook's selectors or the event's
+// namespace, and is raised only if the rules match, as upstream's ShouldCallHook does.
+func (h *Hook) Matches(e Event, versions []kinds.Kind) (Match, bool, error) {
+	if exempt(e) {
+		return Match{}, false, nil
+	}
+	kind, ok := h.rule(e, versions)
+	if !ok {
+		return Match{}, false, nil
+	}
+	if h.broken != nil {
+		return Match{}, false, apierrors.NewInternalError(h.broken)
+	}
+	if !h.selectsObject(e) {
+		return Match{}, false, nil
+	}
+	ok, err := h.selectsNamespace(e)
+	return Match{Hook: h, Kind: kind}, ok, err
+}
+
+// exempt are the objects that could lock everybody out, themselves included.
+func exempt(e Event) bool {
+	if e.Kind.Group != admissionregistrationv1.GroupName {
+		return false
+	}
+	switch e.Kind.Resource {
+	case "validatingwebhookconfigurations", "mutatingwebhookconfigurations", "validatingadmissionpolicies",
+		"validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings":
+		return true
+	}
+	return false
+}
+
+// rule finds a rule that names the kind as it was asked for; failing that, and if equivalent
+// is good enough, one that names it in another version.
+func (h *Hook) rule(e Event, versions []kinds.Kind) (kinds.Kind, bool) {
+	for i := range h.Rules {
+		if applies(&h.Rules[i], e, e.Kind) {
+			return e.Kind, true
+		}
+	}
+	if h.MatchPolicy != nil && *h.MatchPolicy == admissionregistrationv1.Exact {
+		return kinds.Kind{}, false
+	}
+	for i := range h.Rules {
+		for _, kind := range versions {
+			if kind.Version != e.Kind.Version && applies(&h.Rules[i], e, kind) {
+				return kind, true
+			}
+		}
+	}
+	return kinds.Kind{}, false
+}
+
+// applies is upstream's rules.Matcher.
+func applies(r *admissionregistrationv1.RuleWithOperations, e Event, kind kinds.Kind) bool {
+	operation := admissionregistrationv1.OperationType(e.operation())
+	return inScope(r.Scope, e) &&
+		(slices.Contains(r.Operations, admissionregistrationv1.OperationAll) || slices.Contains(r.Operations, operation)) &&
+		exactOrAny(r.APIGroups, kind.Group) && exactOrAny(r.APIVersions, kind.Version) &&
+		slices.ContainsFunc(r.Resources, func(pattern string) bool {
+			resource, subresource, _ := strings.Cut(pattern, "/")
+			return (resource == "*" || resource == kind.Resource) && (subresource == "*" || subresource == e.Subresource)
+		})
+}
+
+func exactOrAny(listed []string, value string) bool {
+	return slices.Contains(listed, "*") || slices.Contains(listed, value)
+}
+
+// inScope counts namespaces among what is outside of namespaces.
+func inScope(scope *admissionregistrationv1.ScopeType, e Event) bool {
+	if scope == nil || *scope == admissionregistrationv1.AllScopes {
+		return true
+	}
+	return (*scope == admissionregistrationv1.NamespacedScope) == e.Kind.Namespaced
+}
+
+// selectsObject asks the object selector about both versions: either will do.
+func (h *Hook) selectsObject(e Event) bool {
+	if h.objects.Empty() {
+		return true
+	}
+	return e.Object != nil && h.objects.Matches(labels.Set(e.Object.GetLabels())) ||
+		e.Old != nil && h.objects.Matches(labels.Set(e.Old.GetLabels()))
+}
+
+// selectsNamespace asks the namespace selector about the object's namespace, or about the
+// object when it is one.
+func (h *Hook) selectsNamespace(e Event) (bool, error) {
+	isNamespace := e.Kind.GroupResource() == corev1.Resource("namespaces")
+	if h.namespaces.Empty() || !e.Kind.Namespaced && !isNamespace {
+		return true, nil
+	}
+	if isNamespace {
+		of := e.Object
+		if of == nil || e.Subresource != "" || e.Verb == proto.VerbDelete {
+			of = e.Old
+		}
+		return of != nil && h.namespaces.Matches(labels.Set(of.GetLabels())), nil
+	}
+	if e.Within == nil {
+		return false, apierrors.NewNotFound(corev1.Resource("namespaces"), e.Namespace)
+	}
+	return h.namespaces.Matches(labels.Set(e.Within.Labels)), nil
+}

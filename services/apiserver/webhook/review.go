@@ -1,0 +1,217 @@
+package webhook
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/podfall/podfall/services/apiserver/admission"
+)
+
+// review is the question that a hook is asked about an event.
+func (m Match) review(e Event, uid types.UID) (*admissionv1.AdmissionReview, error) {
+	question := &admissionv1.AdmissionRequest{
+		UID:             uid,
+		Kind:            metav1.GroupVersionKind(e.bodyKind(m.Kind)),
+		Resource:        metav1.GroupVersionResource(m.Kind.GroupVersionResource()),
+		SubResource:     e.Subresource,
+		RequestKind:     new(metav1.GroupVersionKind(e.bodyKind(e.Kind))),
+		RequestResource: new(metav1.GroupVersionResource(e.Kind.GroupVersionResource())),
+
+		RequestSubResource: e.Subresource,
+		Name:               e.Name,
+		Namespace:          e.Namespace,
+		Operation:          e.operation(),
+		UserInfo:           admission.UserOf(e.Identity),
+		DryRun:             new(e.DryRun),
+	}
+	if e.Kind.GroupResource() == corev1.Resource("namespaces") {
+		question.Namespace = e.Name // as upstream's path has it
+	}
+	var err error
+	if question.Object.Raw, err = encoded(e.Object, e.bodyKind(m.Kind)); err != nil {
+		return nil, err
+	}
+	if question.OldObject.Raw, err = encoded(e.Old, e.bodyKind(m.Kind)); err != nil {
+		return nil, err
+	}
+	if question.Options.Raw, err = optionsJSON(e.Options); err != nil {
+		return nil, err
+	}
+	return &admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
+		Request:  question,
+	}, nil
+}
+
+// optionsJSON is a verb's options under the name that they have in a path.
+func optionsJSON(options any) ([]byte, error) {
+	kind := ""
+	switch options.(type) {
+	case nil:
+		return nil, nil
+	case metav1.CreateOptions:
+		kind = "CreateOptions"
+	case metav1.UpdateOptions:
+		kind = "UpdateOptions"
+	case metav1.PatchOptions:
+		kind = "PatchOptions"
+	case metav1.DeleteOptions:
+		kind = "DeleteOptions"
+	default:
+		return nil, fmt.Errorf("%T are no options", options)
+	}
+	data, err := json.Marshal(options)
+	if err != nil {
+		return nil, err
+	}
+	members, err := plain(data)
+	if err != nil {
+		return nil, err
+	}
+	members["kind"], members["apiVersion"] = kind, "meta.k8s.io/v1"
+	return json.Marshal(members)
+}
+
+// plain is a JSON object as maps, its whole numbers whole.
+func plain(data []byte) (map[string]any, error) {
+	var members map[string]any
+	err := utiljson.Unmarshal(data, &members)
+	return members, err
+}
+
+// Verdict is what a hook's answer means.
+type Verdict struct {
+	// Patch is a JSON patch of the object; empty when it stays as it is.
+	Patch    []byte
+	Warnings []string
+	// Refused is the hook's refusal, nil when it allows the event.
+	Refused error
+}
+
+var (
+	errNoResponse     = errors.New("webhook response was absent")
+	errNoPatchType    = errors.New("webhook returned response.patch but not response.patchType")
+	errNoPatch        = errors.New("webhook returned response.patchType but not response.patch")
+	errPatch          = errors.New("validating webhook may not return response.patch")
+	errPatchType      = errors.New("validating webhook may not return response.patchType")
+	errReviewVersions = errors.New("webhook does not accept known AdmissionReview versions (v1)")
+)
+
+// read takes an answer apart. It is pure; the error is that the answer is none.
+func (h *Hook) read(uid types.UID, answer *admissionv1.AdmissionReview) (Verdict, error) {
+	said := answer.Response
+	if said == nil {
+		return Verdict{}, errNoResponse
+	}
+	if said.UID != uid {
+		return Verdict{}, fmt.Errorf("expected response.uid=%q, got %q", uid, said.UID)
+	}
+	if want := admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"); answer.GroupVersionKind() != want {
+		return Verdict{}, fmt.Errorf("expected webhook response of %s, got %s", want, answer.GroupVersionKind())
+	}
+	if err := h.checkPatch(said); err != nil {
+		return Verdict{}, err
+	}
+	verdict := Verdict{Warnings: said.Warnings, Patch: said.Patch}
+	if bytes.Equal(bytes.TrimSpace(said.Patch), []byte("[]")) {
+		verdict.Patch = nil
+	}
+	if !said.Allowed {
+		verdict.Refused = refusal(h.Name, said.Result)
+	}
+	return verdict, nil
+}
+
+func (h *Hook) checkPatch(said *admissionv1.AdmissionResponse) error {
+	switch {
+	case !h.Mutating && len(said.Patch) > 0:
+		return errPatch
+	case !h.Mutating && said.PatchType != nil:
+		return errPatchType
+	case len(said.Patch) > 0 && said.PatchType == nil:
+		return errNoPatchType
+	case len(said.Patch) == 0 && said.PatchType != nil:
+		return errNoPatch
+	case said.PatchType != nil && *said.PatchType != admissionv1.PatchTypeJSONPatch:
+		return fmt.Errorf("unsupported patch type %q", *said.PatchType)
+	}
+	return nil
+}
+
+// refusal is a hook's status in upstream's words (its ToStatusErr).
+func refusal(name string, result *metav1.Status) error {
+	status := metav1.Status{}
+	if result != nil {
+		status = *result
+	}
+	if status.Code < http.StatusBadRequest {
+		status.Code = http.StatusBadRequest
+	}
+	if status.Status == "" || status.Status == metav1.StatusSuccess {
+		status.Status = metav1.StatusFailure
+	}
+	denied := fmt.Sprintf("admission webhook %q denied the request", name)
+	switch {
+	case status.Message != "":
+		status.Message = denied + ": " + status.Message
+	case status.Reason != "":
+		status.Message = denied + ": " + string(status.Reason)
+	default:
+		status.Message = denied + " without explanation"
+	}
+	return &apierrors.StatusError{ErrStatus: status}
+}
+
+// mayAsk says why a hook cannot be asked at all, nil when it can.
+func (h *Hook) mayAsk(e Event) error {
+	if e.DryRun {
+		class := admissionregistrationv1.SideEffectClassUnknown
+		if h.SideEffects != nil {
+			class = *h.SideEffects
+		}
+		if class != admissionregistrationv1.SideEffectClassNone && class != admissionregistrationv1.SideEffectClassNoneOnDryRun {
+			return apierrors.NewBadRequest(fmt.Sprintf("admission webhook %q does not support dry run", h.Name))
+		}
+	}
+	if !slices.Contains(h.AdmissionReviewVersions, admissionv1.SchemeGroupVersion.Version) {
+		return &CallError{Webhook: h.Name, Err: fmt.Errorf("could not create admission objects: %w", errReviewVersions)}
+	}
+	return nil
+}
+
+// CallError is a hook that could not be asked, or did not answer.
+type CallError struct {
+	Webhook string
+	Err     error
+}
+
+func (e *CallError) Error() string {
+	return fmt.Sprintf("failed calling webhook %q: %v", e.Webhook, e.Err)
+}
+
+func (e *CallError) Unwrap() error { return e.Err }
+
+// settle is what an error of a hook means for the request: nothing when it may be passed
+// over.
+func (h *Hook) settle(err error) error {
+	failed, ok := errors.AsType[*CallError](err)
+	switch {
+	case !ok:
+		return err
+	case h.ignores():
+		return nil
+	}
+	return apierrors.NewInternalError(failed)
+}
