@@ -117,7 +117,6 @@ func (h *handler) now() *served {
 	}
 	fresh := &served{superseded: h.dir.Changed(), definitions: map[string][]customKind{}}
 	all := h.dir.All()
-	crds := map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition{}
 	for _, kind := range all {
 		if !kind.Custom {
 			continue
@@ -126,11 +125,10 @@ func (h *handler) now() *served {
 		if crd == nil {
 			continue // gone between two looks: the next request will see that
 		}
-		crds[kind.GroupResource()] = crd
 		gv := kind.GroupVersion().String()
 		fresh.definitions[gv] = append(fresh.definitions[gv], customKind{kind, crd})
 	}
-	fresh.lists = Lists(all, crds)
+	fresh.lists = Lists(all)
 	h.last.Store(fresh)
 	return fresh
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
@@ -20,14 +19,14 @@ import (
 // subresources, in the order of their names. Groups come in the order of their first kinds,
 // which is the order in which clients look names up, and then what the gateway answers
 // itself; of a group the preferred version comes first.
-func Lists(all []kinds.Kind, crds map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition) []metav1.APIResourceList {
+func Lists(all []kinds.Kind) []metav1.APIResourceList {
 	found := map[schema.GroupVersion][]metav1.APIResource{}
 	var groups []string
 	for _, kind := range all {
 		if !slices.Contains(groups, kind.Group) {
 			groups = append(groups, kind.Group)
 		}
-		found[kind.GroupVersion()] = append(found[kind.GroupVersion()], resources(kind, crds[kind.GroupResource()])...)
+		found[kind.GroupVersion()] = append(found[kind.GroupVersion()], resources(kind)...)
 	}
 	for gv, own := range reviews() {
 		if !slices.Contains(groups, gv.Group) {
@@ -64,14 +63,14 @@ func rank(groups []string, group string) int {
 }
 
 // resources is a kind as a resource, and its subresources.
-func resources(kind kinds.Kind, crd *apiextensionsv1.CustomResourceDefinition) []metav1.APIResource {
+func resources(kind kinds.Kind) []metav1.APIResource {
 	own := metav1.APIResource{
 		Name: kind.Resource, SingularName: kind.Singular, Namespaced: kind.Namespaced, Kind: kind.Kind,
 		Verbs:      metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"},
 		ShortNames: kind.ShortNames, Categories: kind.Categories, StorageVersionHash: storageHash(kind),
 	}
 	all := []metav1.APIResource{own}
-	for _, sub := range subresources(kind, crd) {
+	for _, sub := range subresources(kind) {
 		if sub.Kind == "" {
 			sub.Kind = kind.Kind
 		}
@@ -90,9 +89,9 @@ func storageHash(kind kinds.Kind) string {
 
 // subresources are the doors to a kind's objects besides the object itself: those that the
 // apiserver has, and those that the gateway has to containers.
-func subresources(kind kinds.Kind, crd *apiextensionsv1.CustomResourceDefinition) []metav1.APIResource {
+func subresources(kind kinds.Kind) []metav1.APIResource {
 	if kind.Custom {
-		return customSubresources(kind, crd)
+		return customSubresources(kind)
 	}
 	var doors []metav1.APIResource
 	switch kind.GroupResource().String() {
@@ -124,22 +123,15 @@ func podSubresources() []metav1.APIResource {
 	}
 }
 
-func customSubresources(kind kinds.Kind, crd *apiextensionsv1.CustomResourceDefinition) []metav1.APIResource {
-	if crd == nil {
-		return nil
-	}
-	i := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
-		return v.Name == kind.Version
-	})
-	if i < 0 || crd.Spec.Versions[i].Subresources == nil {
-		return nil
-	}
+func customSubresources(kind kinds.Kind) []metav1.APIResource {
 	var doors []metav1.APIResource
-	if crd.Spec.Versions[i].Subresources.Status != nil {
-		doors = append(doors, status())
-	}
-	if crd.Spec.Versions[i].Subresources.Scale != nil {
-		doors = append(doors, scale())
+	for _, name := range kind.Subresources {
+		switch name {
+		case "status":
+			doors = append(doors, status())
+		case "scale":
+			doors = append(doors, scale())
+		}
 	}
 	return doors
 }
