@@ -8,7 +8,9 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"text/tabwriter"
@@ -49,6 +51,9 @@ func upCommand(layout cluster.Layout) *cli.Command {
 			asked, err := asked(c)
 			if err != nil {
 				return err
+			}
+			if stored, err := layout.Load(); err == nil {
+				asked = unlessSaid(c, asked, stored)
 			}
 			options, err := layout.Create(asked, makeKeys)
 			if err != nil {
@@ -103,6 +108,28 @@ func asked(c *cli.Context) (cluster.Options, error) {
 		return options, usage("--timing %q: want default or fastest", options.Timing)
 	}
 	return options, nil
+}
+
+// unlessSaid is what is asked of a cluster that there is: what the command line does not say
+// stays as it was.
+func unlessSaid(c *cli.Context, asked, stored cluster.Options) cluster.Options {
+	for flags, keep := range map[string]func(){
+		"name":                          func() { asked.Name = stored.Name },
+		"nodes":                         func() { asked.Nodes = stored.Nodes },
+		"speed":                         func() { asked.Speed = stored.Speed },
+		"compat":                        func() { asked.Compat = stored.Compat },
+		"timing":                        func() { asked.Timing = stored.Timing },
+		"kubelet-arg":                   func() { asked.KubeletArguments = stored.KubeletArguments },
+		"controllers":                   func() { asked.Controllers = stored.Controllers },
+		"port":                          func() { asked.Port = stored.Port },
+		"bus":                           func() { asked.ExternalBus = stored.ExternalBus },
+		"allow-exec images engine pid1": func() { asked.Containers = stored.Containers },
+	} {
+		if !slices.ContainsFunc(strings.Fields(flags), c.IsSet) {
+			keep()
+		}
+	}
+	return asked
 }
 
 // makeKeys makes one key for each identity of the cluster, two for each node bus, and the

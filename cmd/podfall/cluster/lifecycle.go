@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,16 +51,16 @@ func (o Options) differs(asked Options) string {
 	case o.Compat != asked.Compat:
 		return fmt.Sprintf("release (%s, not %s)", o.Compat, asked.Compat)
 	case !reflect.DeepEqual(o.Containers, asked.Containers):
-		return fmt.Sprintf("--allow-exec and the like: %s", strings.Join(o.Containers.arguments(), " "))
+		return fmt.Sprintf("choice of what containers may run (%s)", cmp.Or(strings.Join(o.Containers.arguments(), " "), "scripts"))
 	case !slices.Equal(o.KubeletArguments, asked.KubeletArguments):
 		return "set of kubelet arguments"
 	case o.Timing != asked.Timing:
 		return fmt.Sprintf("timing (%s, not %s)", o.Timing, asked.Timing)
-	case asked.Port != 0 && o.Port != asked.Port:
+	case o.Port != asked.Port:
 		return fmt.Sprintf("port (%s, not %d)", o.port(), asked.Port)
-	case len(asked.Controllers) > 0 && !slices.Equal(o.Controllers, asked.Controllers):
+	case !slices.Equal(o.Controllers, asked.Controllers):
 		return "set of controllers"
-	case len(asked.ExternalBus) > 0 && !slices.Equal(o.ExternalBus, asked.ExternalBus):
+	case !slices.Equal(o.ExternalBus, asked.ExternalBus):
 		return fmt.Sprintf("bus (%s, not %s)", o.bus(), asked.bus())
 	}
 	return ""

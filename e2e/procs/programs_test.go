@@ -1,0 +1,221 @@
+package procs
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// beAServer makes this test's binary a program for pods: an HTTP server that drains.
+const beAServer = "be-a-server"
+
+// serve is that program. It writes down what happens to it, as a second witness: where it
+// listens, each signal, and its end.
+func serve(diary string) int {
+	file, err := os.OpenFile(diary, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	terminated := make(chan struct{})
+	server := http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			fmt.Fprintln(file, "request")
+			<-terminated
+		}
+		fmt.Fprintln(w, "answered")
+	})}
+	signals := make(chan os.Signal, 10)
+	signal.Notify(signals, syscall.SIGTERM)
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		<-signals
+		fmt.Fprintln(file, "TERM")
+		close(terminated)
+		_ = server.Shutdown(context.Background())
+	}()
+	fmt.Fprintln(file, "listens", listener.Addr())
+	_ = server.Serve(listener) // ends with Shutdown
+	<-drained
+	for len(signals) > 0 {
+		<-signals
+		fmt.Fprintln(file, "another TERM")
+	}
+	fmt.Fprintln(file, "exits")
+	return 0
+}
+
+// diary is what a program has written down, a word or two a line.
+func diary(t *testing.T, path string) []string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(data)), "\n")
+}
+
+// program applies a pod of real processes.
+func (c *cluster) program(name string, grace int, command ...string) {
+	c.t.Helper()
+	quoted := make([]string, len(command))
+	for i, word := range command {
+		quoted[i] = fmt.Sprintf("%q", word)
+	}
+	c.apply(fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  runtimeClassName: process
+  restartPolicy: Never
+  terminationGracePeriodSeconds: %d
+  containers:
+  - {name: main, image: none, command: [%s]}
+`, name, grace, strings.Join(quoted, ", ")))
+	c.must("wait", "--for=condition=Ready", "pod/"+name, "--timeout=60s")
+}
+
+// upWithPrograms is a cluster whose pods may run this test's binary and the shell.
+func upWithPrograms(t *testing.T) (*cluster, string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return up(t, "--nodes", "1", "--timing", "fastest", "--allow-exec", self, "--allow-exec", "/bin"), self
+}
+
+// A server that drains: SIGTERM comes once, the request that is under way is answered, and
+// the exit is the program's own. It may be killed -9 around: runtime and kubelet start
+// again and find it.
+func TestProgramDrains(t *testing.T) {
+	t.Parallel()
+	c, self := upWithPrograms(t)
+	for _, restart := range [][]string{nil, {"runtime/node-1"}, {"runtime/node-1", "kubelet/node-1"}} {
+		path := filepath.Join(t.TempDir(), "diary")
+		c.program("web", 30, self, beAServer, path)
+		var address string
+		eventually(t, "the server listens", func() bool {
+			_, found := fmt.Sscanf(diary(t, path)[0], "listens %s", &address)
+			return found == nil
+		})
+		if restart != nil {
+			c.kill(restart...)
+			c.must("up", "--detach")
+		}
+		answer := make(chan string, 1)
+		go func() { answer <- get("http://" + address + "/slow") }()
+		eventually(t, "the request is under way", func() bool { return slices.Contains(diary(t, path), "request") })
+		stop := c.watching()
+		c.must("delete", "pod", "web")
+		if got := <-answer; got != "answered\n" {
+			t.Errorf("after the kill of %v: the request that was under way was answered %q", restart, got)
+		}
+		rows := stop()
+		if last := rows[len(rows)-1]; last != "DELETED web 0/1 Completed" {
+			t.Errorf("after the kill of %v: the last row is %q", restart, last)
+		}
+		want := []string{"listens " + address, "request", "TERM", "exits"}
+		if got := diary(t, path); !slices.Equal(got, want) {
+			t.Errorf("after the kill of %v: the program saw %q, want %q", restart, got, want)
+		}
+	}
+}
+
+func get(url string) string {
+	answer, err := http.Get(url) //nolint:noctx // the server ends it
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, _ := io.ReadAll(answer.Body)
+	return string(body)
+}
+
+// A program that ignores SIGTERM, with children in sessions of their own, is killed at the
+// end of its grace and not before, and nothing is left of it.
+func TestProgramIgnoresTerm(t *testing.T) {
+	t.Parallel()
+	c, _ := upWithPrograms(t)
+	c.program("deaf", 2, "sh", "-c",
+		"trap '' TERM; (setsid sleep 1000 &); (setsid sh -c 'sleep 1000 & sleep 1000' &); echo ready; while :; do sleep 0.1; done")
+	deaf := func() int {
+		count := 0
+		paths, _ := filepath.Glob("/proc/[0-9]*/environ")
+		for _, path := range paths {
+			data, err := os.ReadFile(path)
+			if err == nil && strings.Contains(string(data), "PODFALL_CONTAINER=") && strings.Contains(string(data), c.data) {
+				count++
+			}
+		}
+		return count
+	}
+	eventually(t, "it and its children run", func() bool { return deaf() >= 4 })
+	began := time.Now()
+	c.must("delete", "pod", "deaf")
+	if took := time.Since(began); took < 2*time.Second {
+		t.Errorf("it was gone after %v, before its grace of 2 s was over", took)
+	}
+	if left := deaf(); left > 0 {
+		t.Errorf("%d processes are left", left)
+	}
+}
+
+// A cluster that is taken down while its runtime is dead leaves no program behind.
+func TestDownEndsPrograms(t *testing.T) {
+	t.Parallel()
+	c, self := upWithPrograms(t)
+	path := filepath.Join(t.TempDir(), "diary")
+	c.program("web", 30, self, beAServer, path)
+	eventually(t, "the server listens", func() bool { return strings.HasPrefix(diary(t, path)[0], "listens") })
+	c.kill("runtime/node-1")
+	if got := get("http://" + strings.TrimPrefix(diary(t, path)[0], "listens ") + "/"); got != "answered\n" {
+		t.Errorf("while the runtime is away the server answers %q", got)
+	}
+	c.must("down")
+	if got := get("http://" + strings.TrimPrefix(diary(t, path)[0], "listens ") + "/"); !strings.Contains(got, "refused") {
+		t.Errorf("after down the server answers %q", got)
+	}
+}
+
+// Nothing from a manifest runs that nobody has allowed.
+func TestProgramNotAllowed(t *testing.T) {
+	t.Parallel()
+	c := up(t, "--nodes", "1", "--timing", "fastest")
+	path := filepath.Join(t.TempDir(), "diary")
+	c.apply(fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  runtimeClassName: process
+  restartPolicy: Never
+  containers:
+  - {name: main, image: none, command: [/bin/sh, -c, "echo ran > %s"]}
+`, path))
+	c.must("wait", "--for=jsonpath={.status.phase}=Failed", "pod/web", "--timeout=60s")
+	state := c.must("get", "pod", "web", "-o", "jsonpath={.status.containerStatuses[0].state.terminated.message}")
+	if want := `program "/bin/sh" is not allowed: podfall runs no program of a manifest unless --allow-exec names it`; !strings.Contains(state, want) {
+		t.Errorf("the container says %q, want it to say %q", state, want)
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("it ran: %v", err)
+	}
+}
