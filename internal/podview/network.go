@@ -31,7 +31,7 @@ func networkSheet(gvk schema.GroupVersionKind) (sheet, bool) {
 	case corev1.SchemeGroupVersion.WithKind("Endpoints"):
 		return sheetOf(func(v View, endpoints *corev1.Endpoints) []any { //nolint:staticcheck // deprecated, and still served
 			return []any{endpoints.Name, endpointList(endpoints), v.age(endpoints)}
-		}, name(), text("Endpoints", corev1.Endpoints{}.SwaggerDoc()["subsets"]), age()), true
+		}, name(), text("Endpoints", corev1.Endpoints{}.SwaggerDoc()["subsets"]), age()), true //nolint:staticcheck // as above
 	case networkingv1.SchemeGroupVersion.WithKind("Ingress"):
 		return sheetOf(
 			View.ingress,

@@ -1,8 +1,8 @@
 package eviction_test
 
 import (
+	"errors"
 	"fmt"
-	"net/http"
 	"testing"
 	"time"
 
@@ -82,7 +82,8 @@ func TestDecide(t *testing.T) {
 		{"not observed", running, []*policyv1.PodDisruptionBudget{budget("a", func(b *policyv1.PodDisruptionBudget) { b.Generation, b.Status.DisruptionsAllowed = 3, 5 })}, violates + "The disruption budget a is still being processed by the server."},
 		{"negative", running, []*policyv1.PodDisruptionBudget{budget("a", allowing(-1))}, `403 poddisruptionbudget.policy "a" is forbidden: pdb disruptions allowed is negative / pdb disruptions allowed is negative`},
 		{
-			"many on their way", running, []*policyv1.PodDisruptionBudget{budget("a", func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptedPods, b.Status.DisruptionsAllowed = many, 1 })},
+			"many on their way", running,
+			[]*policyv1.PodDisruptionBudget{budget("a", func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptedPods, b.Status.DisruptionsAllowed = many, 1 })},
 			`403 poddisruptionbudget.policy "a" is forbidden: DisruptedPods map too big - too many evictions not confirmed by PDB controller / ` +
 				`DisruptedPods map too big - too many evictions not confirmed by PDB controller`,
 		},
@@ -111,7 +112,9 @@ func TestDecide(t *testing.T) {
 func describe(d eviction.Decision) string {
 	switch {
 	case d.Err != nil:
-		status := d.Err.(apierrors.APIStatus).Status()
+		var refused apierrors.APIStatus
+		_ = errors.As(d.Err, &refused)
+		status := refused.Status()
 		cause := ""
 		if status.Details != nil && len(status.Details.Causes) > 0 {
 			cause = status.Details.Causes[0].Message
@@ -142,8 +145,8 @@ func TestRetryAfter(t *testing.T) {
 	if seconds, _ := apierrors.SuggestsClientDelay(late); seconds != 10 || apierrors.ReasonForError(late) != metav1.StatusReasonTooManyRequests {
 		t.Errorf("a budget behind asks for %d s", seconds)
 	}
-	if code := empty.(apierrors.APIStatus).Status().Code; code != http.StatusTooManyRequests {
-		t.Error(code)
+	if !apierrors.IsTooManyRequests(empty) {
+		t.Error(empty)
 	}
 }
 

@@ -68,7 +68,7 @@ func parseSchedule(schedule string) error {
 		return fmt.Errorf("expected exactly 5 fields, found %d: %s", len(fields), fields)
 	}
 	for i, limits := range cronFields() {
-		for _, part := range strings.Split(fields[i], ",") {
+		for part := range strings.SplitSeq(fields[i], ",") {
 			if err := limits.check(part); err != nil {
 				return err
 			}

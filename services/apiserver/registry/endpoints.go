@@ -36,7 +36,7 @@ func (f *findings) subset(at *field.Path, subset *corev1.EndpointSubset) { //nol
 	}
 	for _, list := range []struct {
 		name      string
-		addresses []corev1.EndpointAddress //nolint:staticcheck // as above
+		addresses []corev1.EndpointAddress
 	}{{"addresses", subset.Addresses}, {"notReadyAddresses", subset.NotReadyAddresses}} {
 		for i, address := range list.addresses {
 			item := at.Child(list.name).Index(i)

@@ -70,7 +70,7 @@ func ApplyPatch(
 // patchAs applies a patch of one of the three types.
 func patchAs(kind kinds.Kind, old kinds.Object, patchType types.PatchType, patch []byte) (patchResult, error) {
 	if patchType == types.StrategicMergePatchType {
-		return patchStrategic(kind, old, patch)
+		return patchStrategic(old, patch)
 	}
 	if patchType == types.JSONPatchType || patchType == types.MergePatchType {
 		return patchJSON(kind, old, patchType, patch)
@@ -209,7 +209,7 @@ func applyMerge(document, patch []byte) ([]byte, []error, error) {
 }
 
 // patchStrategic applies a patch that merges lists by the keys which the Go types name.
-func patchStrategic(kind kinds.Kind, old kinds.Object, patch []byte) (patchResult, error) {
+func patchStrategic(old kinds.Object, patch []byte) (patchResult, error) {
 	changes := map[string]any{}
 	unknown, err := kjson.UnmarshalStrict(patch, &changes)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -28,6 +29,7 @@ func defaultStatefulSet(set *appsv1.StatefulSet) {
 	}
 	if rolling := spec.UpdateStrategy.RollingUpdate; rolling != nil && spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType {
 		fillPointer(&rolling.Partition, 0)
+		fillPointer(&rolling.MaxUnavailable, intstr.FromInt32(1))
 	}
 	fillPointer(&spec.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
 	fill(&spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
@@ -100,6 +102,8 @@ func (f *findings) statefulSetUpdateStrategy(at *field.Path, strategy *appsv1.St
 				f.atMostAll(unavailable, *rolling.MaxUnavailable)
 			}
 		}
+	case appsv1.RecreateStatefulSetStrategyType: // behind a gate that is off
+		fallthrough
 	default:
 		f.invalid(at, *strategy, "must be 'RollingUpdate' or 'OnDelete'")
 	}
