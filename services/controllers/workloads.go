@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/daemonset"
 	"github.com/podfall/podfall/services/controllers/deployment"
 	"github.com/podfall/podfall/services/controllers/replicaset"
 	"github.com/podfall/podfall/services/controllers/replication"
@@ -11,6 +12,7 @@ import (
 // workloads are the controllers of what makes pods.
 func workloads() []row {
 	return []row{
+		{"daemonset-controller", "daemonset", func(base control.Base) control.Controller { return daemonset.New(base) }},
 		{"deployment-controller", "deployment", func(base control.Base) control.Controller { return deployment.New(base) }},
 		{"replicaset-controller", "replicaset", func(base control.Base) control.Controller { return replicaset.New(base) }},
 		{"replicationcontroller-controller", "replicationcontroller", func(base control.Base) control.Controller { return replication.New(base) }},

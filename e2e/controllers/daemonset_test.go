@@ -1,0 +1,70 @@
+package controllers
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/e2e/stage"
+)
+
+// TestDaemonSet has a pod on each node, one that comes back after the old one is gone
+// (CTL-34), and a rolling update.
+func TestDaemonSet(t *testing.T) {
+	bubble(t, stage.Config{Nodes: 3}, func(r *rig) {
+		r.create("daemonsets.apps", &appsv1.DaemonSet{
+			ObjectMeta: metav1.ObjectMeta{Name: "agent"},
+			Spec:       appsv1.DaemonSetSpec{Selector: selector("agent"), Template: template("agent", "on TERM exits 0 after 5s")},
+		})
+		r.running(3)
+		nodes := map[string]int{}
+		for _, pod := range r.pods() {
+			nodes[pod.Spec.NodeName]++
+		}
+		if len(nodes) != 3 {
+			t.Errorf("pods on %v, want one on each of 3 nodes", nodes)
+		}
+		old := r.pods()[0]
+		r.remove("pods", old.Name)
+		r.until("the old one is gone", func() bool {
+			gone := true
+			on := 0
+			for _, pod := range r.pods() {
+				if pod.UID == old.UID {
+					gone = false
+				}
+				if pod.Spec.NodeName == old.Spec.NodeName || len(r.pods()) > 3 {
+					on++
+				}
+			}
+			if !gone && on > 1 {
+				r.t.Fatalf("another pod while the old one terminates:\n%s", r.describe())
+			}
+			return gone
+		})
+		r.running(3)
+		r.merge("daemonsets.apps", "agent", `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"registry.k8s.io/pause:3.9"}]}}}}`)
+		r.until("all pods are new", func() bool {
+			missing := 3
+			fresh := 0
+			for _, pod := range r.pods() {
+				if pod.DeletionTimestamp == nil && ready(pod) {
+					missing--
+				}
+				if pod.Spec.Containers[0].Image == "registry.k8s.io/pause:3.9" {
+					fresh++
+				}
+			}
+			if missing > 1 {
+				r.t.Fatalf("%d nodes without a pod, want 1 at most:\n%s", missing, r.describe())
+			}
+			return fresh == 3
+		})
+		r.running(3)
+		r.until("the status says so", func() bool {
+			s := get[*appsv1.DaemonSet](r, "daemonsets.apps", "agent").Status
+			return s.UpdatedNumberScheduled == 3 && s.NumberAvailable == 3 && s.NumberUnavailable == 0
+		})
+	})
+}

@@ -1,0 +1,295 @@
+package daemonset
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/history"
+	"github.com/podfall/podfall/services/controllers/loop"
+	"github.com/podfall/podfall/services/controllers/view"
+	"github.com/podfall/podfall/services/controllers/workload"
+)
+
+// Controller keeps DaemonSets.
+type Controller struct {
+	sets      *view.Copy[*appsv1.DaemonSet]
+	nodes     *view.Copy[*corev1.Node]
+	pods      *view.Copy[*corev1.Pod]
+	revisions *view.Copy[*appsv1.ControllerRevision]
+	writes    writes
+	events    control.Recorder
+	clock     clock.Clock
+	loop      *loop.Loop[view.Key]
+	expected  *workload.Expectations
+	failures  failures
+}
+
+type writes struct {
+	sets      control.Resource[*appsv1.DaemonSet]
+	pods      control.Pods
+	revisions control.Resource[*appsv1.ControllerRevision]
+}
+
+const workers = 2
+
+// New is the controller of DaemonSets.
+func New(base control.Base) *Controller {
+	events := base.Events("daemonset-controller")
+	c := &Controller{
+		sets:      view.Of[*appsv1.DaemonSet](base.Views, "daemonsets.apps"),
+		nodes:     view.Of[*corev1.Node](base.Views, "nodes"),
+		pods:      view.Of[*corev1.Pod](base.Views, "pods"),
+		revisions: view.Of[*appsv1.ControllerRevision](base.Views, "controllerrevisions.apps"),
+		events:    events, clock: base.Clock, expected: workload.NewExpectations(),
+		failures: failures{since: map[failure]held{}},
+		writes: writes{
+			sets:      control.Of[*appsv1.DaemonSet](base.API, "daemonsets.apps"),
+			pods:      control.Pods{Resource: control.Of[*corev1.Pod](base.API, "pods"), Events: events},
+			revisions: control.Of[*appsv1.ControllerRevision](base.API, "controllerrevisions.apps"),
+		},
+	}
+	c.loop = loop.New(loop.Config{Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
+	c.sets.On(func(old, now *appsv1.DaemonSet) { c.loop.Add(view.KeyOf(view.Either(old, now))) })
+	c.nodes.On(c.nodeChanged)
+	c.pods.On(c.podChanged)
+	return c
+}
+
+// Run keeps the sets until ctx ends.
+func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
+
+// nodeChanged has all sets looked at when a node came, went, or is another to choose from.
+func (c *Controller) nodeChanged(old, now *corev1.Node) {
+	if old != nil && now != nil && equality.Semantic.DeepEqual(old.Labels, now.Labels) && equality.Semantic.DeepEqual(old.Spec, now.Spec) {
+		return
+	}
+	for _, set := range c.sets.All() {
+		c.loop.Add(view.KeyOf(set))
+	}
+}
+
+func (c *Controller) podChanged(old, now *corev1.Pod) {
+	touch := workload.Touched(c.sets.Kind().GroupVersionKind, old, now)
+	pod := view.Either(old, now)
+	if touch.Former != nil {
+		c.loop.Add(view.Key{Namespace: pod.Namespace, Name: touch.Former.Name})
+	}
+	if touch.Owner != nil {
+		key := view.Key{Namespace: pod.Namespace, Name: touch.Owner.Name}
+		if set, ok := c.sets.Get(key); ok && set.UID != touch.Owner.UID {
+			return // of an older set of this name
+		}
+		if touch.Came && !touch.Left {
+			c.expected.Created(key)
+		}
+		if touch.Left {
+			c.expected.Deleted(key, pod.UID)
+		}
+		c.loop.Add(key)
+	}
+	if !touch.Orphan {
+		return
+	}
+	for _, set := range c.sets.In(pod.Namespace) {
+		if selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector); err == nil && !selector.Empty() && selector.Matches(labels.Set(pod.Labels)) {
+			c.loop.Add(view.KeyOf(set))
+		}
+	}
+}
+
+// sync looks at one set.
+func (c *Controller) sync(ctx context.Context, key view.Key) error {
+	set, ok := c.sets.Get(key)
+	if !ok {
+		c.expected.Forget(key)
+		return nil
+	}
+	if everything := (metav1.LabelSelector{}); equality.Semantic.DeepEqual(set.Spec.Selector, &everything) {
+		c.events.Event(set, corev1.EventTypeWarning, "SelectingAll", "This daemon set is selecting all pods. A non-empty selector is required.")
+		return nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	if err != nil || set.DeletionTimestamp != nil {
+		return nil //nolint:nilerr // nothing to do about it until somebody changes the set
+	}
+	kept, err := c.keep(ctx, set, selector)
+	if err != nil {
+		return err
+	}
+	pods, err := c.claim(ctx, set, selector)
+	if err != nil {
+		return err
+	}
+	now := c.clock.Now()
+	v := View{
+		Set: set, Nodes: c.nodes.All(), Pods: pods, Hash: kept.Update.Labels[history.HashLabel], Stale: !c.expected.Met(key, now),
+		Hold: func(node string) time.Duration { return c.failures.hold(failure{set.UID, node}, now) },
+	}
+	if v.Stale {
+		c.loop.AddAfter(key, c.expected.Left(key, now)+time.Second)
+	}
+	plan := Decide(v, now)
+	failed := c.carryOut(ctx, set, plan, v.Hash)
+	if err := c.tell(ctx, set, plan, kept); err != nil {
+		return errors.Join(failed, err)
+	}
+	if plan.Again > 0 {
+		c.loop.AddAfter(key, plan.Again)
+	}
+	if failed != nil {
+		return failed
+	}
+	return c.truncate(ctx, set, pods, kept)
+}
+
+func (c *Controller) fresh(set *appsv1.DaemonSet) func(context.Context) (kinds.Object, error) {
+	return func(ctx context.Context) (kinds.Object, error) {
+		return c.writes.sets.Get(ctx, set.Namespace, set.Name)
+	}
+}
+
+func (c *Controller) claim(ctx context.Context, set *appsv1.DaemonSet, selector labels.Selector) ([]*corev1.Pod, error) {
+	return control.Claimer[*corev1.Pod]{
+		Objects: c.writes.pods.Resource, Owner: set, OwnerKind: c.sets.Kind().GroupVersionKind, Selector: selector, Fresh: c.fresh(set),
+	}.Claim(ctx, append(c.pods.Controlled(set.UID), c.pods.Orphans(set.Namespace)...))
+}
+
+// keep stores a revision of the template.
+func (c *Controller) keep(ctx context.Context, set *appsv1.DaemonSet, selector labels.Selector) (history.Kept, error) {
+	revisions, err := control.Claimer[*appsv1.ControllerRevision]{
+		Objects: c.writes.revisions, Owner: set, OwnerKind: c.sets.Kind().GroupVersionKind, Selector: selector, Fresh: c.fresh(set),
+	}.Claim(ctx, append(c.revisions.Controlled(set.UID), c.revisions.Orphans(set.Namespace)...))
+	if err != nil {
+		return history.Kept{}, err
+	}
+	return history.Keep(ctx, c.writes.revisions, history.Owner{
+		Object: set, Kind: c.sets.Kind().GroupVersionKind, Template: &set.Spec.Template, Labels: set.Spec.Template.Labels,
+		Collisions: set.Status.CollisionCount,
+	}, revisions)
+}
+
+// carryOut makes and deletes pods (syncNodes).
+func (c *Controller) carryOut(ctx context.Context, set *appsv1.DaemonSet, plan Plan, hash string) error {
+	key := view.KeyOf(set)
+	for _, event := range plan.Tell {
+		c.events.Event(set, event.Type, event.Reason, event.Message)
+	}
+	for _, node := range plan.Failed {
+		c.failures.more(failure{set.UID, node}, c.clock.Now())
+	}
+	if len(plan.Create) == 0 && len(plan.Delete) == 0 {
+		return nil
+	}
+	uids := make([]types.UID, 0, len(plan.Delete))
+	for _, pod := range plan.Delete {
+		uids = append(uids, pod.UID)
+	}
+	c.expected.Both(key, len(plan.Create), uids, c.clock.Now())
+	made, failed := control.SlowStart(len(plan.Create), func(i int) error {
+		_, err := c.writes.pods.Make(ctx, set, PodFor(set, plan.Create[i], hash))
+		return err
+	})
+	for range len(plan.Create) - made {
+		c.expected.Created(key)
+	}
+	if control.Closing(failed) {
+		failed = nil
+	}
+	return errors.Join(failed, control.AtOnce(len(plan.Delete), func(i int) error {
+		err := c.writes.pods.Remove(ctx, set, plan.Delete[i])
+		if err != nil {
+			c.expected.Deleted(key, plan.Delete[i].UID)
+		}
+		if control.Gone(err) {
+			return nil
+		}
+		return err
+	}, func() {}))
+}
+
+// tell stores a status that says something new.
+func (c *Controller) tell(ctx context.Context, set *appsv1.DaemonSet, plan Plan, kept history.Kept) error {
+	plan.Status.CollisionCount = kept.Collisions
+	if equality.Semantic.DeepEqual(set.Status, plan.Status) {
+		return nil
+	}
+	changed := set.DeepCopy()
+	changed.Status = plan.Status
+	_, err := c.writes.sets.UpdateStatus(ctx, changed)
+	return err
+}
+
+// truncate deletes the oldest revisions that no pod has, beyond the limit of history.
+func (c *Controller) truncate(ctx context.Context, set *appsv1.DaemonSet, pods []*corev1.Pod, kept history.Kept) error {
+	limit := int32(10)
+	if set.Spec.RevisionHistoryLimit != nil {
+		limit = *set.Spec.RevisionHistoryLimit
+	}
+	used := map[string]bool{kept.Update.Labels[history.HashLabel]: true}
+	for _, pod := range pods {
+		used[hashOf(pod)] = true
+	}
+	for _, revision := range history.Excess(kept.Revisions, limit, func(r *appsv1.ControllerRevision) bool { return used[r.Labels[history.HashLabel]] }) {
+		if err := c.writes.revisions.Delete(ctx, revision, metav1.DeleteOptions{}); err != nil && !control.Gone(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// failures is how long the failed pods of a node are left alone, so that a pod that always
+// fails is not made again at once: 1 s, twice as long each time, up to 15 min.
+type failures struct {
+	mu    sync.Mutex
+	since map[failure]held
+}
+
+type failure struct {
+	set  types.UID
+	node string
+}
+
+type held struct {
+	last time.Time
+	wait time.Duration
+}
+
+const (
+	firstHold = time.Second
+	mostHold  = 15 * time.Minute
+)
+
+// hold is how long it still takes at now; it is forgotten after a long time of peace.
+func (f *failures) hold(of failure, now time.Time) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	known, there := f.since[of]
+	if !there {
+		return 0
+	}
+	if now.Sub(known.last) > 2*mostHold {
+		delete(f.since, of)
+		return 0
+	}
+	return max(known.last.Add(known.wait).Sub(now), 0)
+}
+
+// more notes one more failure.
+func (f *failures) more(of failure, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	known := f.since[of]
+	f.since[of] = held{last: now, wait: min(max(2*known.wait, firstHold), mostHold)}
+}

@@ -1,0 +1,112 @@
+package daemonset
+
+import (
+	"slices"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/podfall/podfall/services/controllers/workload"
+)
+
+// Wanted says whether a node should have a pod of the set, and whether one that is there may
+// stay (NodeShouldRunDaemonPod).
+func Wanted(set *appsv1.DaemonSet, node *corev1.Node) (should, mayStay bool) {
+	pod := &corev1.Pod{Spec: *set.Spec.Template.Spec.DeepCopy()}
+	if pod.Spec.NodeName != "" && pod.Spec.NodeName != node.Name {
+		return false, false
+	}
+	tolerate(&pod.Spec)
+	if fits, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !fits {
+		return false, false
+	}
+	taints := slices.Clone(node.Spec.Taints)
+	if node.Spec.Unschedulable {
+		taints = append(taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	}
+	if !refused(taints, pod, corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule) {
+		return true, true
+	}
+	return false, !refused(taints, pod, corev1.TaintEffectNoExecute)
+}
+
+// refused reports whether the pod does not tolerate a taint of one of the effects.
+func refused(taints []corev1.Taint, pod *corev1.Pod, effects ...corev1.TaintEffect) bool {
+	_, found := corev1helpers.FindMatchingUntoleratedTaint(logr.Discard(), taints, pod.Spec.Tolerations,
+		func(taint *corev1.Taint) bool { return slices.Contains(effects, taint.Effect) }, false)
+	return found
+}
+
+// tolerate adds what every pod of a DaemonSet tolerates (AddOrUpdateDaemonPodTolerations).
+func tolerate(spec *corev1.PodSpec) {
+	added := []corev1.Toleration{
+		{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute},
+		{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute},
+		{Key: corev1.TaintNodeDiskPressure, Effect: corev1.TaintEffectNoSchedule},
+		{Key: corev1.TaintNodeMemoryPressure, Effect: corev1.TaintEffectNoSchedule},
+		{Key: corev1.TaintNodePIDPressure, Effect: corev1.TaintEffectNoSchedule},
+		{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule},
+	}
+	if spec.HostNetwork {
+		added = append(added, corev1.Toleration{Key: corev1.TaintNodeNetworkUnavailable, Effect: corev1.TaintEffectNoSchedule})
+	}
+	for _, toleration := range added {
+		toleration.Operator = corev1.TolerationOpExists
+		if !slices.Contains(spec.Tolerations, toleration) {
+			spec.Tolerations = append(spec.Tolerations, toleration)
+		}
+	}
+}
+
+// PodFor is a new pod of the set for a node: an affinity, not a binding, sends it there, so
+// that the scheduler has its say.
+func PodFor(set *appsv1.DaemonSet, node, hash string) *corev1.Pod {
+	pod := workload.PodOf(&set.Spec.Template, set, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))
+	if pod.Labels == nil {
+		pod.Labels = map[string]string{}
+	}
+	pod.Labels[appsv1.DefaultDaemonSetUniqueLabelKey] = hash
+	if generation := set.Annotations[appsv1.DeprecatedTemplateGeneration]; generation != "" {
+		pod.Labels["pod-template-generation"] = generation
+	}
+	tolerate(&pod.Spec)
+	if pod.Spec.Affinity == nil {
+		pod.Spec.Affinity = &corev1.Affinity{}
+	}
+	if pod.Spec.Affinity.NodeAffinity == nil {
+		pod.Spec.Affinity.NodeAffinity = &corev1.NodeAffinity{}
+	}
+	byName := []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}
+	required := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if required == nil || len(required.NodeSelectorTerms) == 0 {
+		required = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}}
+		pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = required
+	}
+	// What the template requires was asked when the node was chosen (upstream drops it too).
+	required.NodeSelectorTerms = []corev1.NodeSelectorTerm{{MatchFields: byName}}
+	return pod
+}
+
+// Target is the node that a pod is bound to or meant for; empty when none is
+// (GetTargetNodeName).
+func Target(pod *corev1.Pod) string {
+	if pod.Spec.NodeName != "" {
+		return pod.Spec.NodeName
+	}
+	affinity := pod.Spec.Affinity
+	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return ""
+	}
+	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, field := range term.MatchFields {
+			if field.Key == metav1.ObjectNameField && field.Operator == corev1.NodeSelectorOpIn && len(field.Values) == 1 {
+				return field.Values[0]
+			}
+		}
+	}
+	return ""
+}

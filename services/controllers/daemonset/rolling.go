@@ -1,0 +1,115 @@
+package daemonset
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// limits are how many nodes may have two pods, and how many may have none that is available;
+// one at least may have none (updatedDesiredNodeCounts).
+func (s *step) limits() (surge, unavailable int) {
+	desired := 0
+	for _, node := range s.Nodes {
+		if should, _ := Wanted(s.Set, node); should {
+			desired++
+		}
+	}
+	unavailable = 1
+	rolling := s.Set.Spec.UpdateStrategy.RollingUpdate
+	if rolling == nil || s.Set.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
+		return 0, unavailable
+	}
+	if rolling.MaxSurge != nil {
+		surge, _ = intstr.GetScaledValueFromIntOrPercent(rolling.MaxSurge, desired, true)
+	}
+	if rolling.MaxUnavailable != nil {
+		unavailable, _ = intstr.GetScaledValueFromIntOrPercent(rolling.MaxUnavailable, desired, true)
+	}
+	if surge == 0 && unavailable == 0 {
+		unavailable = 1
+	}
+	return surge, unavailable
+}
+
+// roll replaces pods of an old template (rollingUpdate).
+func (s *step) roll() {
+	if surge, unavailable := s.limits(); surge > 0 {
+		s.rollOver(surge)
+	} else {
+		s.rollUnder(unavailable)
+	}
+}
+
+// pair is the pod of the template and the older one of a node that stay; ok is false when
+// there are more of one of them.
+func (s *step) pair(pods []*corev1.Pod) (fresh, old *corev1.Pod, ok bool) {
+	for _, pod := range pods {
+		switch isNew := hashOf(pod) == s.Hash; {
+		case pod.DeletionTimestamp != nil:
+		case isNew && fresh == nil:
+			fresh = pod
+		case !isNew && old == nil:
+			old = pod
+		default:
+			return nil, nil, false
+		}
+	}
+	return fresh, old, true
+}
+
+// rollUnder deletes old pods as long as not too many nodes are without; those that are not
+// available anyway first.
+func (s *step) rollUnder(most int) {
+	var candidates []*corev1.Pod
+	missing := 0
+	for _, node := range s.Nodes {
+		pods, there := s.onNode[node.Name]
+		if !there {
+			continue
+		}
+		fresh, old, ok := s.pair(pods)
+		switch {
+		case !ok, (fresh == nil) == (old == nil):
+			missing++
+		case fresh != nil:
+			if !s.available(fresh) {
+				missing++
+			}
+		case !s.available(old):
+			s.Delete = append(s.Delete, old)
+			missing++
+		default:
+			candidates = append(candidates, old)
+		}
+	}
+	s.Delete = append(s.Delete, candidates[:min(max(most-missing, 0), len(candidates))]...)
+}
+
+// rollOver makes new pods beside old ones on as many nodes as may have two, and deletes the
+// old one where the new one is available.
+func (s *step) rollOver(most int) {
+	var candidates []string
+	surging := 0
+	for _, node := range s.Nodes {
+		pods, there := s.onNode[node.Name]
+		if !there {
+			continue
+		}
+		fresh, old, ok := s.pair(pods)
+		switch {
+		case !ok:
+			surging++
+		case old == nil:
+		case fresh == nil && !s.available(old):
+			s.Create = append(s.Create, node.Name)
+		case fresh == nil:
+			candidates = append(candidates, node.Name)
+		case !s.available(fresh):
+			surging++
+		default:
+			s.Delete = append(s.Delete, old)
+		}
+	}
+	s.Create = append(s.Create, candidates[:min(max(most-surging, 0), len(candidates))]...)
+}

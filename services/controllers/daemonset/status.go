@@ -1,0 +1,41 @@
+package daemonset
+
+import (
+	"github.com/podfall/podfall/services/controllers/workload"
+)
+
+// count fills in the status (updateDaemonSetStatus).
+func (s *step) count() {
+	s.Status = *s.Set.Status.DeepCopy()
+	status := &s.Status
+	status.ObservedGeneration = s.Set.Generation
+	status.DesiredNumberScheduled, status.CurrentNumberScheduled, status.NumberMisscheduled = 0, 0, 0
+	status.NumberReady, status.UpdatedNumberScheduled, status.NumberAvailable = 0, 0, 0
+	for _, node := range s.Nodes {
+		should, _ := Wanted(s.Set, node)
+		pods := s.onNode[node.Name]
+		if !should {
+			if len(pods) > 0 {
+				status.NumberMisscheduled++
+			}
+			continue
+		}
+		status.DesiredNumberScheduled++
+		if len(pods) == 0 {
+			continue
+		}
+		status.CurrentNumberScheduled++
+		oldest := pods[0]
+		if workload.Ready(oldest) {
+			status.NumberReady++
+			if s.available(oldest) {
+				status.NumberAvailable++
+			}
+		}
+		if hashOf(oldest) == s.Hash {
+			status.UpdatedNumberScheduled++
+		}
+	}
+	status.NumberUnavailable = status.DesiredNumberScheduled - status.NumberAvailable
+	s.Again = shorter(s.Again, workload.NextAvailable(s.Pods, s.Set.Spec.MinReadySeconds, s.now))
+}
