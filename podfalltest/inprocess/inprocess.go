@@ -1,0 +1,304 @@
+// Package inprocess composes the services of a cluster in one process, without sockets:
+// the same services, links and buses as `podfall up` runs, connected by pipes. Tests use
+// it through podfalltest, or through e2e/stage, which puts delays on the pipes and reads
+// what crosses them.
+//
+//	client  apiserver  controllers  gateway
+//	   |        |           |          |
+//	   +--------+----hub----+----------+
+//	                  |
+//	                link (Cut, Heal)
+//	                  |
+//	       kubelet/n1 --- node bus --- runtime/n1
+//
+// Parts are called apiserver, controllers, gateway, kubelet/<node> and runtime/<node>.
+// Each is started and stopped by itself; a stopped part keeps its disk. It works inside
+// a testing/synctest bubble.
+package inprocess
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/proto"
+	network "github.com/podfall/podfall/services/bus"
+	"github.com/podfall/podfall/services/gateway"
+	"github.com/podfall/podfall/services/kubelet"
+)
+
+// Config is what a cluster is made of.
+type Config struct {
+	// Dir is an empty directory for what the parts keep.
+	Dir string
+	// Nodes are the nodes' names.
+	Nodes []string
+	Clock clock.Clock
+	// Compat is the release to imitate.
+	Compat proto.Compat
+	// Timing of the kubelets; upstream's when zero.
+	Timing kubelet.Timing
+	// Controllers says which run, as upstream's --controllers; none means all.
+	Controllers []string
+	// History is how many changes the apiserver remembers; its default when zero.
+	History int
+	// Boot names each incarnation of a part.
+	Boot func() proto.Boot
+	// Wire may put something in the way between a party and a bus. The name is the
+	// part's; the node's own bus is "cri/<node>" to its kubelet. Nil changes nothing.
+	Wire func(name string, open Open) Open
+	// Gateway is what a gateway needs besides; nil for a cluster without one. Its Bus,
+	// Clock, Compat, Boot, Log and Ready are filled in, its Listener is made by
+	// Listen.
+	Gateway *Door
+	Log     *slog.Logger
+	// Ended is told when a part that was ready ends and was not stopped; it must not
+	// block.
+	Ended func(name string, err error)
+}
+
+// Door is what a gateway shows its clients, and where.
+type Door struct {
+	gateway.Config
+	// Listen opens the listener of one incarnation.
+	Listen func() (net.Listener, error)
+}
+
+// Open opens a connection to a bus.
+type Open func() (net.Conn, error)
+
+// Cluster is the composition. It is safe for concurrent use, but one part is started and
+// stopped by one at a time.
+type Cluster struct {
+	cfg   Config
+	hub   *bus.Server
+	links map[string]*network.Link
+	nodes map[string]*bus.Server
+	// carriers run the links.
+	carriers sync.WaitGroup
+	cut      context.CancelFunc
+
+	mu    sync.Mutex
+	parts map[string]*part
+	// voices are the connections of the kubelets that run to the hub, by node.
+	voices map[string]*bus.Conn
+}
+
+// part is one service of the cluster.
+type part struct {
+	run     func(ctx context.Context, ready func()) error
+	stop    context.CancelFunc // nil when it does not run
+	running sync.WaitGroup
+	ended   chan struct{}
+	err     error // when ended is closed
+}
+
+// Errors of Start and Stop.
+var (
+	ErrUnknown = errors.New("no such part")
+	ErrRuns    = errors.New("runs already")
+	ErrStopped = errors.New("does not run")
+)
+
+// New makes the buses and links of a cluster; no part runs yet. It does not end with ctx:
+// Close it when done.
+func New(ctx context.Context, cfg Config) (*Cluster, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Wire == nil {
+		cfg.Wire = func(_ string, open Open) Open { return open }
+	}
+	c := &Cluster{
+		cfg: cfg, links: map[string]*network.Link{}, nodes: map[string]*bus.Server{},
+		parts: map[string]*part{}, voices: map[string]*bus.Conn{}, cut: func() {},
+	}
+	if err := c.connect(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	c.add("apiserver", c.apiserver)
+	c.add("controllers", c.controllers)
+	if cfg.Gateway != nil {
+		c.add("gateway", c.gateway)
+	}
+	for number, node := range cfg.Nodes {
+		c.add("runtime/"+node, func(ctx context.Context, ready func()) error { return c.runtime(ctx, node, number, ready) })
+		c.add("kubelet/"+node, func(ctx context.Context, ready func()) error { return c.kubelet(ctx, node, ready) })
+	}
+	return c, nil
+}
+
+// connect starts the hub, the node buses and the links.
+func (c *Cluster) connect(ctx context.Context) error {
+	var err error
+	if c.hub, err = bus.StartServer(ctx, bus.ServerConfig{Port: bus.InProcessOnly}); err != nil {
+		return fmt.Errorf("start the hub: %w", err)
+	}
+	carrying, cut := context.WithCancel(context.WithoutCancel(ctx))
+	c.cut = cut
+	for _, node := range c.cfg.Nodes {
+		if c.nodes[node], err = bus.StartServer(ctx, bus.ServerConfig{Port: bus.InProcessOnly}); err != nil {
+			return fmt.Errorf("start the bus of %s: %w", node, err)
+		}
+		link := network.NewLink(node, func(context.Context) (net.Conn, error) { return c.hub.InProcessConn() }, c.cfg.Log)
+		c.links[node] = link
+		c.carriers.Go(func() { _ = link.Run(carrying) }) // a link that is cut off ends without an error
+	}
+	return nil
+}
+
+func (c *Cluster) add(name string, run func(context.Context, func()) error) {
+	c.parts[name] = &part{run: run}
+}
+
+// Start starts a part and waits until it is ready, or ctx ends; it runs on then.
+func (c *Cluster) Start(ctx context.Context, name string) error {
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ready := make(chan struct{})
+	p, err := c.begin(name, stop)
+	if err != nil {
+		stop()
+		return err
+	}
+	p.running.Go(func() {
+		defer close(p.ended)
+		p.err = p.run(running, sync.OnceFunc(func() { close(ready) }))
+		select {
+		case <-ready:
+			if running.Err() == nil && c.cfg.Ended != nil {
+				c.cfg.Ended(name, p.err)
+			}
+		default: // Start says it
+		}
+	})
+	select {
+	case <-ready:
+		return nil
+	case <-p.ended:
+		return fmt.Errorf("%s ended before it was ready: %w", name, cause(p.err))
+	case <-ctx.Done():
+		return fmt.Errorf("%s is not ready: %w", name, context.Cause(ctx))
+	}
+}
+
+func cause(err error) error {
+	if err == nil {
+		return errors.New("without an error")
+	}
+	return err
+}
+
+func (c *Cluster) begin(name string, stop context.CancelFunc) (*part, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.parts[name]
+	switch {
+	case p == nil:
+		return nil, fmt.Errorf("%s: %w", name, ErrUnknown)
+	case p.stop != nil:
+		return nil, fmt.Errorf("%s %w", name, ErrRuns)
+	}
+	p.stop, p.ended = stop, make(chan struct{})
+	return p, nil
+}
+
+// Stop ends a part as kill -9 would: nothing of it goes on, its disk stays.
+func (c *Cluster) Stop(name string) error {
+	c.mu.Lock()
+	p := c.parts[name]
+	var stop context.CancelFunc
+	if p != nil {
+		stop, p.stop = p.stop, nil
+	}
+	c.mu.Unlock()
+	switch {
+	case p == nil:
+		return fmt.Errorf("%s: %w", name, ErrUnknown)
+	case stop == nil:
+		return fmt.Errorf("%s %w", name, ErrStopped)
+	}
+	stop()
+	p.running.Wait()
+	return nil
+}
+
+// Heal ends a cut of the node's link, and waits until the hub hears the node's kubelet, if
+// that runs, or ctx ends.
+func (c *Cluster) Heal(ctx context.Context, node string) error {
+	c.links[node].Heal()
+	for {
+		c.mu.Lock()
+		voice := c.voices[node]
+		c.mu.Unlock()
+		if voice == nil || voice.Flush(ctx) == nil {
+			return nil
+		}
+		if err := (clock.Clock{}).Sleep(ctx, heard); err != nil {
+			return fmt.Errorf("%s is not heard after its link has healed: %w", node, context.Cause(ctx))
+		}
+	}
+}
+
+// heard is between two looks whether a node is.
+const heard = 5 * time.Millisecond
+
+// speaks notes a kubelet's connection while it runs.
+func (c *Cluster) speaks(node string, conn *bus.Conn) (ends func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.voices[node] = conn
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.voices, node)
+	}
+}
+
+// Link is the node's link to the hub; nil for a node that there is not.
+func (c *Cluster) Link(node string) *network.Link { return c.links[node] }
+
+// Hub opens a connection to the hub, which asks nobody who they are.
+func (c *Cluster) Hub() (net.Conn, error) { return c.hub.InProcessConn() }
+
+// NodeBus opens a connection to the private bus of a node.
+func (c *Cluster) NodeBus(node string) (net.Conn, error) { return c.nodes[node].InProcessConn() }
+
+// Close stops every part, the kubelets first, and leaves no goroutine.
+func (c *Cluster) Close() {
+	for _, stage := range c.stages() {
+		var stopping sync.WaitGroup
+		for _, name := range stage {
+			stopping.Go(func() { _ = c.Stop(name) }) // in vain when it does not run
+		}
+		stopping.Wait()
+	}
+	c.cut()
+	c.carriers.Wait()
+	for _, node := range c.nodes {
+		if node != nil {
+			node.Close()
+		}
+	}
+	if c.hub != nil {
+		c.hub.Close()
+	}
+}
+
+// stages are the parts in the order in which they are stopped.
+func (c *Cluster) stages() [][]string {
+	stages := make([][]string, 3)
+	for _, node := range c.cfg.Nodes {
+		stages[0] = append(stages[0], "kubelet/"+node)
+		stages[1] = append(stages[1], "runtime/"+node)
+	}
+	stages[1] = append(stages[1], "controllers", "gateway")
+	stages[2] = []string{"apiserver"}
+	return stages
+}
