@@ -7,9 +7,11 @@ import (
 	"github.com/podfall/podfall/services/controllers/garbage"
 	"github.com/podfall/podfall/services/controllers/namespace"
 	"github.com/podfall/podfall/services/controllers/nodelifecycle"
+	"github.com/podfall/podfall/services/controllers/persistentvolume"
 	"github.com/podfall/podfall/services/controllers/podgc"
 	"github.com/podfall/podfall/services/controllers/scheduler"
 	"github.com/podfall/podfall/services/controllers/tainteviction"
+	"github.com/podfall/podfall/services/controllers/volumeprotection"
 )
 
 // cluster lists the controllers that look after what workloads stand on: nodes, namespaces,
@@ -22,6 +24,9 @@ func cluster() []row {
 		{"garbage-collector-controller", "garbagecollector", func(base control.Base) control.Controller { return garbage.New(base) }},
 		{"namespace-controller", "namespace", func(base control.Base) control.Controller { return namespace.New(base) }},
 		{"node-lifecycle-controller", "nodelifecycle", func(base control.Base) control.Controller { return nodelifecycle.New(base) }},
+		{"persistentvolume-binder-controller", "persistentvolume-binder", func(base control.Base) control.Controller { return persistentvolume.New(base) }},
+		{"persistentvolume-protection-controller", "pv-protection", func(base control.Base) control.Controller { return volumeprotection.NewVolumes(base) }},
+		{"persistentvolumeclaim-protection-controller", "pvc-protection", func(base control.Base) control.Controller { return volumeprotection.NewClaims(base) }},
 		{"pod-garbage-collector-controller", "podgc", func(base control.Base) control.Controller { return podgc.New(base) }},
 		{"scheduler", "kube-scheduler", func(base control.Base) control.Controller {
 			return scheduler.New(base.API, base.Events("default-scheduler"), base.Log)

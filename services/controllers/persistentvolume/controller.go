@@ -1,0 +1,233 @@
+package persistentvolume
+
+import (
+	"context"
+	"log/slog"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/internal/daemon"
+	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/loop"
+	"github.com/podfall/podfall/services/controllers/view"
+)
+
+const workers = 4
+
+// Controller binds and provisions.
+type Controller struct {
+	binder, provisioner control.Recorder
+	log                 *slog.Logger
+	copies              copies
+	client              clients
+	claims, volumes     *loop.Loop[view.Key]
+}
+
+type copies struct {
+	claims  *view.Copy[*corev1.PersistentVolumeClaim]
+	volumes *view.Copy[*corev1.PersistentVolume]
+	classes *view.Copy[*storagev1.StorageClass]
+	nodes   *view.Copy[*corev1.Node]
+}
+
+type clients struct {
+	claims  control.Resource[*corev1.PersistentVolumeClaim]
+	volumes control.Resource[*corev1.PersistentVolume]
+	classes control.Resource[*storagev1.StorageClass]
+}
+
+// New is a controller that has not begun.
+func New(base control.Base) *Controller {
+	c := &Controller{
+		binder: base.Events("persistentvolume-controller"), provisioner: base.Events(Provisioner), log: base.Log,
+		copies: copies{
+			claims:  view.Of[*corev1.PersistentVolumeClaim](base.Views, "persistentvolumeclaims"),
+			volumes: view.Of[*corev1.PersistentVolume](base.Views, "persistentvolumes"),
+			classes: view.Of[*storagev1.StorageClass](base.Views, "storageclasses.storage.k8s.io"),
+			nodes:   view.Of[*corev1.Node](base.Views, "nodes"),
+		},
+		client: clients{
+			claims:  control.Of[*corev1.PersistentVolumeClaim](base.API, "persistentvolumeclaims"),
+			volumes: control.Of[*corev1.PersistentVolume](base.API, "persistentvolumes"),
+			classes: control.Of[*storagev1.StorageClass](base.API, "storageclasses.storage.k8s.io"),
+		},
+	}
+	c.claims = loop.New(loop.Config{Clock: base.Clock, Log: base.Log, Workers: workers}, c.syncClaim)
+	c.volumes = loop.New(loop.Config{Clock: base.Clock, Log: base.Log, Workers: workers}, c.syncVolume)
+	c.listen()
+	return c
+}
+
+// listen queues what a change may be about.
+func (c *Controller) listen() {
+	c.copies.claims.On(func(old, now *corev1.PersistentVolumeClaim) {
+		if now != nil {
+			c.claims.Add(view.KeyOf(now))
+			return
+		}
+		if old.Spec.VolumeName != "" {
+			c.volumes.Add(view.Key{Name: old.Spec.VolumeName})
+		}
+	})
+	c.copies.volumes.On(func(old, now *corev1.PersistentVolume) {
+		for _, volume := range []*corev1.PersistentVolume{old, now} {
+			if volume != nil && volume.Spec.ClaimRef != nil {
+				c.claims.Add(view.Key{Namespace: volume.Spec.ClaimRef.Namespace, Name: volume.Spec.ClaimRef.Name})
+			}
+		}
+		if now == nil {
+			return
+		}
+		c.volumes.Add(view.KeyOf(now))
+		if now.Spec.ClaimRef == nil && (old == nil || old.Status.Phase != now.Status.Phase || old.Spec.ClaimRef != nil) {
+			c.waiting()
+		}
+	})
+	c.copies.classes.On(func(_, now *storagev1.StorageClass) {
+		if now != nil {
+			c.waiting()
+		}
+	})
+}
+
+// waiting queues all claims that are not bound.
+func (c *Controller) waiting() {
+	for _, claim := range c.copies.claims.All() {
+		if claim.Status.Phase != corev1.ClaimBound {
+			c.claims.Add(view.KeyOf(claim))
+		}
+	}
+}
+
+// Run binds until ctx ends. A cluster without any class gets one for directories first.
+func (c *Controller) Run(ctx context.Context) error {
+	if len(c.copies.classes.All()) == 0 {
+		if _, err := c.client.classes.Create(ctx, Standard()); err != nil && !apierrors.IsAlreadyExists(err) {
+			c.log.WarnContext(ctx, "could not create the default storage class", "error", err)
+		}
+	}
+	return daemon.Run(ctx, c.claims.Run, c.volumes.Run)
+}
+
+// Standard is the default class: directories, which every node reaches, so that there is no
+// need to wait for a consumer.
+func Standard() *storagev1.StorageClass {
+	return &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "standard", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"},
+		},
+		Provisioner: Provisioner, ReclaimPolicy: new(corev1.PersistentVolumeReclaimDelete),
+		VolumeBindingMode: new(storagev1.VolumeBindingImmediate),
+	}
+}
+
+func (c *Controller) syncClaim(ctx context.Context, key view.Key) error {
+	claim, found := c.copies.claims.Get(key)
+	if !found {
+		return nil
+	}
+	looked := View{Claim: claim, Volumes: c.copies.volumes.All()}
+	looked.Class, _ = c.copies.classes.Get(view.Key{Name: ClassOf(claim)})
+	looked.Node, _ = c.copies.nodes.Get(view.Key{Name: claim.Annotations[SelectedNode]})
+	return c.carryOut(ctx, claim, Decide(looked))
+}
+
+func (c *Controller) carryOut(ctx context.Context, claim *corev1.PersistentVolumeClaim, decision Decision) error {
+	if decision.Event != nil {
+		c.binder.Event(claim, decision.Event.Type, decision.Event.Reason, decision.Event.Message)
+	}
+	if decision.Provision != nil {
+		if err := c.provision(ctx, claim, decision.Provision); err != nil {
+			return err
+		}
+	}
+	volume := decision.VolumeBound
+	if decision.Volume != nil {
+		stored, err := c.client.volumes.Update(ctx, decision.Volume)
+		if err != nil {
+			return err
+		}
+		if volume != nil {
+			volume = stored
+		}
+	}
+	if volume != nil {
+		updated := volume.DeepCopy()
+		updated.Status.Phase = corev1.VolumeBound
+		if _, err := c.client.volumes.UpdateStatus(ctx, updated); err != nil {
+			return err
+		}
+	}
+	if decision.Claim != nil {
+		stored, err := c.client.claims.Update(ctx, decision.Claim)
+		if err != nil {
+			return err
+		}
+		claim = stored
+	}
+	if decision.Status != nil {
+		updated := claim.DeepCopy()
+		updated.Status = *decision.Status
+		if _, err := c.client.claims.UpdateStatus(ctx, updated); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// provision makes a volume. It is there already when the view is late.
+func (c *Controller) provision(ctx context.Context, claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) error {
+	c.provisioner.Event(claim, corev1.EventTypeNormal, "Provisioning",
+		"External provisioner is provisioning volume for claim \""+claim.Namespace+"/"+claim.Name+"\"")
+	_, err := c.client.volumes.Create(ctx, volume)
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return nil
+	case err != nil:
+		c.provisioner.Event(claim, corev1.EventTypeWarning, "ProvisioningFailed", err.Error())
+		return err
+	}
+	c.provisioner.Event(claim, corev1.EventTypeNormal, "ProvisioningSucceeded", "Successfully provisioned volume "+volume.Name)
+	return nil
+}
+
+func (c *Controller) syncVolume(ctx context.Context, key view.Key) error {
+	volume, found := c.copies.volumes.Get(key)
+	if !found {
+		return nil
+	}
+	var claim *corev1.PersistentVolumeClaim
+	if ref := volume.Spec.ClaimRef; ref != nil {
+		claim, _ = c.copies.claims.Get(view.Key{Namespace: ref.Namespace, Name: ref.Name})
+		if claim == nil && ref.UID != "" { // the view may be late
+			live, err := c.client.claims.Get(ctx, ref.Namespace, ref.Name)
+			if err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+			claim = live
+		}
+	}
+	decision := DecideVolume(volume, claim)
+	switch {
+	case decision.Delete:
+		err := c.client.volumes.Delete(ctx, volume, metav1.DeleteOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	case decision.Unbind:
+		updated := volume.DeepCopy()
+		updated.Spec.ClaimRef = nil
+		_, err := c.client.volumes.Update(ctx, updated)
+		return err
+	case decision.Phase != "":
+		updated := volume.DeepCopy()
+		updated.Status.Phase = decision.Phase
+		_, err := c.client.volumes.UpdateStatus(ctx, updated)
+		return err
+	}
+	return nil
+}

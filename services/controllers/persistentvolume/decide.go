@@ -1,0 +1,327 @@
+// Package persistentvolume binds claims to volumes, and makes volumes for claims whose class
+// says that podfall does. A volume of ours is a directory of the machine that all nodes
+// share. decide.go judges a claim, volume.go a volume; controller.go reads and writes.
+package persistentvolume
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// The annotations by which binder and provisioner agree, as upstream has them.
+const (
+	bindCompleted     = "pv.kubernetes.io/bind-completed"
+	boundByController = "pv.kubernetes.io/bound-by-controller"
+	provisionedBy     = "pv.kubernetes.io/provisioned-by"
+	provisionerFor    = "volume.kubernetes.io/storage-provisioner"
+	provisionerForOld = "volume.beta.kubernetes.io/storage-provisioner"
+	// SelectedNode is the node of a claim's first consumer.
+	SelectedNode = "volume.kubernetes.io/selected-node"
+)
+
+// Provisioner is the name by which a class asks podfall for directories.
+const Provisioner = "podfall.dev/directory"
+
+// View is a claim and what could be bound to it.
+type View struct {
+	Claim   *corev1.PersistentVolumeClaim
+	Volumes []*corev1.PersistentVolume
+	// Class is the claim's; nil when there is none of its name.
+	Class *storagev1.StorageClass
+	// Node is that of the claim's first consumer, when it has been chosen and is there.
+	Node *corev1.Node
+}
+
+// Event is one to write about the claim.
+type Event struct{ Type, Reason, Message string }
+
+// Decision is what to do about a claim. Writes are to be made in the order of the fields.
+type Decision struct {
+	// Provision makes a new volume.
+	Provision *corev1.PersistentVolume
+	// Volume is one to update: it is the claim's from now on.
+	Volume *corev1.PersistentVolume
+	// VolumeBound is the volume whose phase is to be Bound.
+	VolumeBound *corev1.PersistentVolume
+	// Claim is the claim to update, its status apart.
+	Claim *corev1.PersistentVolumeClaim
+	// Status is the claim's; nil when it stays.
+	Status *corev1.PersistentVolumeClaimStatus
+	Event  *Event
+}
+
+// Decide judges a claim (syncClaim).
+func Decide(view View) Decision {
+	claim := view.Claim
+	if claim.DeletionTimestamp != nil && claim.Spec.VolumeName == "" {
+		return Decision{}
+	}
+	if _, complete := claim.Annotations[bindCompleted]; complete {
+		return bound(view)
+	}
+	if claim.Spec.VolumeName != "" {
+		return named(view)
+	}
+	if volume := Match(view); volume != nil {
+		return bind(claim, volume)
+	}
+	decision := Decision{Status: phase(claim, corev1.ClaimPending)}
+	switch {
+	case delayed(view):
+		decision.Event = normal("WaitForFirstConsumer", "waiting for first consumer to be created before binding")
+	case ClassOf(claim) == "":
+		decision.Event = normal("FailedBinding", "no persistent volumes available for this claim and no storage class is set")
+	case view.Class == nil:
+		decision.Event = &Event{
+			corev1.EventTypeWarning, "ProvisioningFailed", fmt.Sprintf("storageclass.storage.k8s.io %q not found", ClassOf(claim)),
+		}
+	default:
+		decision.provision(view)
+	}
+	return decision
+}
+
+// delayed reports whether the claim waits for a pod to be scheduled that uses it.
+func delayed(view View) bool {
+	return view.Class != nil && view.Class.VolumeBindingMode != nil &&
+		*view.Class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer && view.Claim.Annotations[SelectedNode] == ""
+}
+
+func normal(reason, message string) *Event { return &Event{corev1.EventTypeNormal, reason, message} }
+
+// provision asks whoever serves the class for a volume; if that is podfall it is made.
+func (d *Decision) provision(view View) {
+	claim, provisioner := view.Claim, view.Class.Provisioner
+	if claim.Annotations[provisionerFor] != provisioner {
+		d.Claim = claim.DeepCopy()
+		annotate(&d.Claim.ObjectMeta, provisionerFor, provisioner)
+		annotate(&d.Claim.ObjectMeta, provisionerForOld, provisioner)
+		return // the claim comes again when it is written
+	}
+	if provisioner == Provisioner {
+		d.Provision = volumeFor(view)
+		return
+	}
+	d.Event = normal("ExternalProvisioning", fmt.Sprintf("Waiting for a volume to be created either by the external provisioner '%s' "+
+		"or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running "+
+		"and correctly registered.", provisioner))
+}
+
+// volumeFor is a new volume for the claim, bound to it from the start.
+func volumeFor(view View) *corev1.PersistentVolume {
+	claim := view.Claim
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pvc-" + string(claim.UID), Annotations: map[string]string{provisionedBy: Provisioner}},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage]},
+			AccessModes:                   claim.Spec.AccessModes,
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+			StorageClassName:              ClassOf(claim),
+			VolumeMode:                    claim.Spec.VolumeMode,
+			ClaimRef:                      refTo(claim),
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{
+				Path: "/var/lib/podfall/volumes/pvc-" + string(claim.UID), Type: new(corev1.HostPathDirectoryOrCreate),
+			}},
+		},
+	}
+	if policy := view.Class.ReclaimPolicy; policy != nil {
+		volume.Spec.PersistentVolumeReclaimPolicy = *policy
+	}
+	return volume
+}
+
+func refTo(claim *corev1.PersistentVolumeClaim) *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
+		ResourceVersion: claim.ResourceVersion,
+	}
+}
+
+// named judges a claim that asks for one volume and is not bound to it yet.
+func named(view View) Decision {
+	claim := view.Claim
+	volume := find(view.Volumes, claim.Spec.VolumeName)
+	switch {
+	case volume == nil:
+		return Decision{Status: phase(claim, corev1.ClaimPending)}
+	case volume.Spec.ClaimRef == nil || Is(volume.Spec.ClaimRef, claim):
+		if volume.Spec.ClaimRef == nil && mismatch(claim, volume) != "" {
+			return Decision{
+				Status: phase(claim, corev1.ClaimPending),
+				Event:  &Event{corev1.EventTypeWarning, "VolumeMismatch", fmt.Sprintf("Cannot bind to requested volume %q: %s", volume.Name, mismatch(claim, volume))},
+			}
+		}
+		return bind(claim, volume)
+	}
+	return Decision{
+		Status: phase(claim, corev1.ClaimPending),
+		Event:  &Event{corev1.EventTypeWarning, "FailedBinding", fmt.Sprintf("volume %q already bound to a different claim.", volume.Name)},
+	}
+}
+
+// bound judges a claim that was bound before.
+func bound(view View) Decision {
+	claim := view.Claim
+	volume := find(view.Volumes, claim.Spec.VolumeName)
+	lost := func(reason, message string) Decision {
+		status := phase(claim, corev1.ClaimLost)
+		if status == nil {
+			return Decision{}
+		}
+		return Decision{Status: status, Event: &Event{corev1.EventTypeWarning, reason, message}}
+	}
+	switch {
+	case claim.Spec.VolumeName == "":
+		return lost("ClaimLost", "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!")
+	case volume == nil:
+		return lost("ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
+	case volume.Spec.ClaimRef == nil || Is(volume.Spec.ClaimRef, claim):
+		return bind(claim, volume)
+	}
+	return lost("ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly")
+}
+
+// bind makes volume and claim each other's, and writes only what differs.
+func bind(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) Decision {
+	decision := Decision{}
+	if ref := volume.Spec.ClaimRef; ref == nil || ref.UID != claim.UID {
+		updated := volume.DeepCopy()
+		updated.Spec.ClaimRef = refTo(claim)
+		if ref == nil {
+			annotate(&updated.ObjectMeta, boundByController, "yes")
+		}
+		decision.Volume = updated
+	}
+	if volume.Status.Phase != corev1.VolumeBound {
+		decision.VolumeBound = volume
+	}
+	if claim.Spec.VolumeName != volume.Name || claim.Annotations[bindCompleted] == "" {
+		updated := claim.DeepCopy()
+		if claim.Spec.VolumeName != volume.Name {
+			updated.Spec.VolumeName = volume.Name
+			annotate(&updated.ObjectMeta, boundByController, "yes")
+		}
+		annotate(&updated.ObjectMeta, bindCompleted, "yes")
+		decision.Claim = updated
+	}
+	status := claim.Status.DeepCopy()
+	status.Phase, status.AccessModes = corev1.ClaimBound, volume.Spec.AccessModes
+	status.Capacity = volume.Spec.Capacity.DeepCopy()
+	if claim.Status.Phase != status.Phase || !slices.Equal(claim.Status.AccessModes, status.AccessModes) || len(claim.Status.Capacity) == 0 {
+		decision.Status = status
+	}
+	return decision
+}
+
+// phase is the claim's status in another phase; nil when it is in that.
+func phase(claim *corev1.PersistentVolumeClaim, wanted corev1.PersistentVolumeClaimPhase) *corev1.PersistentVolumeClaimStatus {
+	if claim.Status.Phase == wanted {
+		return nil
+	}
+	return &corev1.PersistentVolumeClaimStatus{Phase: wanted, Conditions: claim.Status.Conditions}
+}
+
+func annotate(meta *metav1.ObjectMeta, key, value string) {
+	if meta.Annotations == nil {
+		meta.Annotations = map[string]string{}
+	}
+	meta.Annotations[key] = value
+}
+
+func find(volumes []*corev1.PersistentVolume, name string) *corev1.PersistentVolume {
+	for _, volume := range volumes {
+		if volume.Name == name {
+			return volume
+		}
+	}
+	return nil
+}
+
+// Is reports whether a volume's reference means the claim; one without a UID means whoever
+// has the name.
+func Is(ref *corev1.ObjectReference, claim *corev1.PersistentVolumeClaim) bool {
+	return ref != nil && ref.Namespace == claim.Namespace && ref.Name == claim.Name && (ref.UID == "" || ref.UID == claim.UID)
+}
+
+// ClassOf names the class of a claim; empty for none.
+func ClassOf(claim *corev1.PersistentVolumeClaim) string {
+	if old, ok := claim.Annotations[corev1.BetaStorageClassAnnotation]; ok {
+		return old
+	}
+	if claim.Spec.StorageClassName == nil {
+		return ""
+	}
+	return *claim.Spec.StorageClassName
+}
+
+// Match is the volume that suits the claim best: the one that is meant for it, or else the
+// smallest that is large enough, by name of equally large ones (FindMatchingVolume).
+func Match(view View) *corev1.PersistentVolume {
+	var best *corev1.PersistentVolume
+	for _, volume := range view.Volumes {
+		if volume.DeletionTimestamp != nil && !Is(volume.Spec.ClaimRef, view.Claim) || mismatch(view.Claim, volume) != "" {
+			continue
+		}
+		if Is(volume.Spec.ClaimRef, view.Claim) {
+			return volume
+		}
+		if volume.Spec.ClaimRef != nil || delayed(view) || !fits(view, volume) {
+			continue
+		}
+		if best == nil || cmp.Or(size(volume, best), cmp.Compare(volume.Name, best.Name)) < 0 {
+			best = volume
+		}
+	}
+	return best
+}
+
+func size(a, b *corev1.PersistentVolume) int {
+	left, right := a.Spec.Capacity[corev1.ResourceStorage], b.Spec.Capacity[corev1.ResourceStorage]
+	return left.Cmp(right)
+}
+
+// fits reports whether a volume that is nobody's is of the claim's class and selection, and
+// can be reached from the first consumer's node.
+func fits(view View, volume *corev1.PersistentVolume) bool {
+	claim := view.Claim
+	if volume.Spec.StorageClassName != ClassOf(claim) || volume.Status.Phase != corev1.VolumeAvailable {
+		return false
+	}
+	if claim.Spec.Selector != nil {
+		selector, err := metav1.LabelSelectorAsSelector(claim.Spec.Selector)
+		if err != nil || !selector.Matches(labels.Set(volume.Labels)) {
+			return false
+		}
+	}
+	return view.Node == nil || Reaches(volume, view.Node)
+}
+
+// mismatch says why a volume cannot be the claim's, whoever asks; empty when it can.
+func mismatch(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) string {
+	wanted, have := claim.Spec.Resources.Requests[corev1.ResourceStorage], volume.Spec.Capacity[corev1.ResourceStorage]
+	switch {
+	case have.Cmp(wanted) < 0:
+		return "requested PV is too small"
+	case mode(claim.Spec.VolumeMode) != mode(volume.Spec.VolumeMode):
+		return "incompatible volumeMode"
+	}
+	for _, access := range claim.Spec.AccessModes {
+		if !slices.Contains(volume.Spec.AccessModes, access) {
+			return "incompatible accessMode"
+		}
+	}
+	return ""
+}
+
+func mode(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
+	if m == nil {
+		return corev1.PersistentVolumeFilesystem
+	}
+	return *m
+}

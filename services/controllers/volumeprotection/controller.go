@@ -1,0 +1,101 @@
+package volumeprotection
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/loop"
+	"github.com/podfall/podfall/services/controllers/view"
+)
+
+// Controller keeps one of the finalizers.
+type Controller struct{ loop *loop.Loop[view.Key] }
+
+// Run protects until ctx ends.
+func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
+
+// NewClaims protects claims.
+func NewClaims(base control.Base) *Controller {
+	claims := view.Of[*corev1.PersistentVolumeClaim](base.Views, "persistentvolumeclaims")
+	pods := view.Of[*corev1.Pod](base.Views, "pods")
+	client := control.Of[*corev1.PersistentVolumeClaim](base.API, "persistentvolumeclaims")
+	queue := loop.New(loop.Config{Clock: base.Clock, Log: base.Log, Workers: 2}, func(ctx context.Context, key view.Key) error {
+		claim, found := claims.Get(key)
+		if !found {
+			return nil
+		}
+		change := Claim(claim, pods.In(key.Namespace))
+		if change == Remove { // the view may be late, and this cannot be undone
+			live, err := listPods(ctx, base.API, key.Namespace)
+			if err != nil {
+				return err
+			}
+			change = Claim(claim, live)
+		}
+		return write(ctx, client, claim, ClaimFinalizer, change)
+	})
+	claims.On(func(_, now *corev1.PersistentVolumeClaim) {
+		if now != nil {
+			queue.Add(view.KeyOf(now))
+		}
+	})
+	pods.On(func(old, now *corev1.Pod) {
+		if now != nil {
+			return
+		}
+		for _, volume := range old.Spec.Volumes {
+			if name := ClaimName(old, volume); name != "" {
+				queue.Add(view.Key{Namespace: old.Namespace, Name: name})
+			}
+		}
+	})
+	return &Controller{queue}
+}
+
+// NewVolumes protects volumes.
+func NewVolumes(base control.Base) *Controller {
+	volumes := view.Of[*corev1.PersistentVolume](base.Views, "persistentvolumes")
+	client := control.Of[*corev1.PersistentVolume](base.API, "persistentvolumes")
+	queue := loop.New(loop.Config{Clock: base.Clock, Log: base.Log, Workers: 2}, func(ctx context.Context, key view.Key) error {
+		volume, found := volumes.Get(key)
+		if !found {
+			return nil
+		}
+		return write(ctx, client, volume, VolumeFinalizer, Volume(volume))
+	})
+	volumes.On(func(_, now *corev1.PersistentVolume) {
+		if now != nil {
+			queue.Add(view.KeyOf(now))
+		}
+	})
+	return &Controller{queue}
+}
+
+// write adds the finalizer to obj or takes it away.
+func write[T kinds.Object](ctx context.Context, client control.Resource[T], obj T, finalizer string, change Change) error {
+	finalizers := slices.Clone(obj.GetFinalizers())
+	switch change {
+	case Keep:
+		return nil
+	case Add:
+		finalizers = append(finalizers, finalizer)
+	case Remove:
+		finalizers = slices.DeleteFunc(finalizers, func(f string) bool { return f == finalizer })
+	}
+	var value any
+	if len(finalizers) > 0 {
+		value = finalizers
+	}
+	_, err := client.Merge(ctx, obj, map[string]any{"metadata": map[string]any{
+		"resourceVersion": obj.GetResourceVersion(), "finalizers": value,
+	}})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
