@@ -148,6 +148,9 @@ func (r *fakeRuntime) CreateContainer(_ context.Context, req *proto.CreateContai
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.trace.add("runtime", "CreateContainer %s attempt=%d", req.Name, req.Attempt)
+	if req.Script == "cannot be created" {
+		return "", &proto.RuntimeError{Code: proto.CodeInvalidArgument, Desc: "no such script"}
+	}
 	r.next++
 	c := &fakeContainer{script: req.Script, Container: &proto.Container{
 		Id: fmt.Sprintf("c%d", r.next), SandboxId: req.SandboxId, Name: req.Name, Attempt: req.Attempt, Image: req.Image,
@@ -171,6 +174,11 @@ func (r *fakeRuntime) StartContainer(_ context.Context, id string) error {
 	defer r.mu.Unlock()
 	c := r.find(id)
 	r.trace.add("runtime", "StartContainer %s", c.Name)
+	if c.script == "fails to start" {
+		c.end(time.Now(), 128)
+		c.Reason = "StartError"
+		return &proto.RuntimeError{Code: proto.CodeUnknown, Desc: "failed to start container"}
+	}
 	c.State, c.StartedAtUnixNano = proto.ContainerState_CONTAINER_STATE_RUNNING, time.Now().UnixNano()
 	return nil
 }

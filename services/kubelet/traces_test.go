@@ -374,6 +374,22 @@ func hookStories() map[string]func(s *stage) {
 			s.runtime.exit("c", 0)
 			time.Sleep(10 * time.Second)
 		},
+		"a container cannot be created, its neighbour runs": func(s *stage) {
+			s.boot()
+			time.Sleep(500 * time.Millisecond)
+			s.trace.begin()
+			pod := podOf("p", "cannot be created", 30)
+			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "s1", Image: "img"})
+			s.create(pod)
+			time.Sleep(5 * time.Second)
+		},
+		"a container fails to start": func(s *stage) {
+			s.boot()
+			time.Sleep(500 * time.Millisecond)
+			s.trace.begin()
+			s.create(podOf("p", "fails to start", 30))
+			time.Sleep(5 * time.Second)
+		},
 		"postStart fails": func(s *stage) {
 			s.boot()
 			time.Sleep(500 * time.Millisecond)

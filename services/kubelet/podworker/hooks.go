@@ -61,7 +61,7 @@ func (w *worker) postStart(ctx context.Context, pod *corev1.Pod, spec *corev1.Co
 		w.cfg.Log.ErrorContext(ctx, "could not stop a container whose postStart hook has failed",
 			"pod", podstate.Key(pod), "uid", pod.UID, "container", spec.Name, "err", err)
 	}
-	return fmt.Errorf("failed to \"StartContainer\" for %q with PostStartHookError: %q", spec.Name, err.Error())
+	return &startError{"PostStartHookError", spec.Name, err}
 }
 
 var errHandler = errors.New("invalid handler: want exec, httpGet or sleep")

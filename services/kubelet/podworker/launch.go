@@ -2,7 +2,9 @@ package podworker
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -26,6 +28,7 @@ func (w *worker) sync(ctx context.Context, pod *corev1.Pod) Synced {
 	plan := PlanStart(pod, Standing{
 		Seen: seen, Crashes: w.crashes, Failed: w.failedProbes(pod, seen), Now: w.cfg.Clock.Now(),
 	}, w.cfg.Timing.Crash)
+	plan.Waiting = w.waitingOf(plan)
 	w.waitFor(plan.Waiting)
 	if len(plan.Kills) > 0 {
 		return w.killFailed(ctx, pod, seen, plan)
@@ -38,6 +41,11 @@ func (w *worker) sync(ctx context.Context, pod *corev1.Pod) Synced {
 		return Synced{Ended: plan.Ended, After: plan.After}
 	}
 	seen, err = w.launch(ctx, pod, seen, plan)
+	plan.Waiting = w.waitingOf(plan)
+	w.waitFor(plan.Waiting)
+	if err != nil && !w.cfg.Timing.AwaitRelist {
+		w.cfg.Status.Report(pod, seen, w.facts(pod, seen, status.Facts{MayRun: true, Waiting: plan.Waiting}))
+	}
 	if err == nil && !w.cfg.Timing.AwaitRelist {
 		return w.reportLaunch(ctx, pod, seen, plan)
 	}
@@ -79,12 +87,48 @@ func (w *worker) launch(ctx context.Context, pod *corev1.Pod, seen podstate.Pod,
 		}
 		seen = podstate.New(pod.UID, append([]*proto.Sandbox{sandbox}, seen.Sandboxes...), seen.Containers)
 	}
+	var errs []error
 	for _, start := range plan.Containers {
-		if err := w.startContainer(ctx, pod, seen.Sandbox().GetId(), start); err != nil {
-			return seen, err
-		}
+		err := w.startContainer(ctx, pod, seen.Sandbox().GetId(), start)
+		w.note(start.Spec.Name, err)
+		errs = append(errs, err)
 	}
-	return seen, nil
+	return seen, bracketed(errs)
+}
+
+// startError is a container that could not be started: the reason why it waits, and what
+// the runtime said.
+type startError struct {
+	reason, container string
+	err               error
+}
+
+// Error implements error in the words of upstream's sync results.
+func (e *startError) Error() string {
+	return fmt.Sprintf("failed to \"StartContainer\" for %q with %s: %q", e.container, e.reason, e.err.Error())
+}
+
+func (e *startError) Unwrap() error { return e.err }
+
+// note remembers why a container could not be started, until it can.
+func (w *worker) note(container string, err error) {
+	refused, is := errors.AsType[*startError](err)
+	if !is {
+		delete(w.refused, container)
+		return
+	}
+	w.refused[container] = corev1.ContainerStateWaiting{Reason: refused.reason, Message: refused.err.Error()}
+}
+
+// waitingOf are the containers that do not run for a reason of the kubelet's: those held
+// back after a crash, and those that could not be started.
+func (w *worker) waitingOf(plan StartPlan) map[string]corev1.ContainerStateWaiting {
+	if len(w.refused) == 0 {
+		return plan.Waiting
+	}
+	waiting := maps.Clone(w.refused)
+	maps.Copy(waiting, plan.Waiting)
+	return waiting
 }
 
 // prepare makes what the containers stand on. Only this can be interrupted (KBL-18).
@@ -114,7 +158,7 @@ func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, sandbox st
 	id, err := w.cfg.Runtime.CreateContainer(ctx, w.createRequest(pod, sandbox, start))
 	if err != nil {
 		w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
-		return fmt.Errorf("failed to \"StartContainer\" for %q with CreateContainerError: %w", spec.Name, err)
+		return &startError{"CreateContainerError", spec.Name, err}
 	}
 	w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeNormal, "Created", "Container created")
 	if start.Again {
@@ -122,7 +166,7 @@ func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, sandbox st
 	}
 	if err := w.cfg.Runtime.StartContainer(ctx, id); err != nil {
 		w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
-		return fmt.Errorf("failed to \"StartContainer\" for %q with RunContainerError: %w", spec.Name, err)
+		return &startError{"RunContainerError", spec.Name, err}
 	}
 	w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeNormal, "Started", "Container started")
 	return w.postStart(ctx, pod, spec, id)

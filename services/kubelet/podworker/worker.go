@@ -37,7 +37,9 @@ type worker struct {
 
 // memory is what a worker's goroutine keeps from one action to the next.
 type memory struct {
-	crashes  Crashes
+	crashes Crashes
+	// refused are the containers that could not be started, and why.
+	refused  map[string]corev1.ContainerStateWaiting
 	lastSync time.Time
 	failures uint64
 	reported bool // the end's status
@@ -45,7 +47,7 @@ type memory struct {
 }
 
 func newWorker(cfg Config) *worker {
-	return &worker{cfg: cfg, memory: memory{crashes: Crashes{}}, stopped: make(chan struct{}), interrupt: func() {}}
+	return &worker{cfg: cfg, memory: memory{crashes: Crashes{}, refused: map[string]corev1.ContainerStateWaiting{}}, stopped: make(chan struct{}), interrupt: func() {}}
 }
 
 // tell steps the machine and reports whether a goroutine has to be started for what it

@@ -47,8 +47,10 @@ func containerStatuses(in Input, specs []corev1.Container, old []corev1.Containe
 	out := make([]corev1.ContainerStatus, 0, len(specs))
 	for _, spec := range specs {
 		c := containerStatus(in, spec, find(old, spec.Name), waiting)
-		if reason, ok := in.Facts.Waiting[spec.Name]; ok && c.State.Terminated != nil {
-			c.LastTerminationState = c.State
+		if reason, ok := in.Facts.Waiting[spec.Name]; ok && c.State.Running == nil {
+			if c.State.Terminated != nil {
+				c.LastTerminationState = c.State
+			}
 			c.State = corev1.ContainerState{Waiting: &reason}
 		}
 		out = append(out, c)
