@@ -57,7 +57,7 @@ func DecodeBody(
 	obj, ok := decoded.(kinds.Object)
 	if !ok || gvk.Kind != kind.Kind {
 		return nil, nil, undecodable(kind, gvk, body, fmt.Errorf(
-			"converting (%s.%s) to (%s.%s): unknown conversion", gvk.Version, gvk.Kind, kind.Version, kind.Kind))
+			"converting (%s.%s) to (%s.%s): unknown conversion", gvk.Version, gvk.Kind, internalPackage(kind.Group), kind.Kind))
 	}
 	if gvk.Group != kind.Group {
 		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf(
@@ -69,6 +69,19 @@ func DecodeBody(
 		return nil, nil, undecodable(kind, gvk, body, err)
 	}
 	return obj, append(warnings, lost...), nil
+}
+
+// internalPackage is where upstream keeps its own form of a group's kinds, which its message
+// names.
+func internalPackage(group string) string {
+	switch group {
+	case "":
+		return "core"
+	case "internal.apiserver.k8s.io":
+		return "apiserverinternal"
+	}
+	name, _, _ := strings.Cut(group, ".")
+	return name
 }
 
 // preferred is obj in the version that is stored, and warnings of what that lost.

@@ -55,7 +55,7 @@ func TestDecodeBodyRefuses(t *testing.T) {
 		},
 		{
 			"another kind", asJSON, `{"apiVersion":"v1","kind":"Node"}`, 400,
-			`Node in version "v1" cannot be handled as a Pod: converting (v1.Node) to (v1.Pod): unknown conversion`,
+			`Node in version "v1" cannot be handled as a Pod: converting (v1.Node) to (core.Pod): unknown conversion`,
 		},
 		{
 			"an unknown kind", asJSON, `{"apiVersion":"v1","kind":"Pud"}`, 400,
@@ -67,7 +67,7 @@ func TestDecodeBodyRefuses(t *testing.T) {
 		},
 		{
 			"a list", asJSON, `{"apiVersion":"v1","kind":"PodList","items":[]}`, 400,
-			`PodList in version "v1" cannot be handled as a Pod: converting (v1.PodList) to (v1.Pod): unknown conversion`,
+			`PodList in version "v1" cannot be handled as a Pod: converting (v1.PodList) to (core.Pod): unknown conversion`,
 		},
 		{"nothing", asJSON, "", 400, "the object provided is unrecognized (must be of type Pod)"},
 		{"no JSON", asJSON, "\x00\x01", 400, "(0001)"},

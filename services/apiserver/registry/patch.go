@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"strings"
 	"sync"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -169,7 +170,8 @@ func applyOperations(document, patch []byte) ([]byte, []error, error) {
 	var steps []operation
 	unknown, err := kjson.UnmarshalStrict(patch, &steps)
 	if err != nil {
-		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+		ours, theirs := fmt.Sprintf("%T", steps), "[]handlers.jsonPatchOp"
+		return nil, nil, apierrors.NewBadRequest("error decoding patch: " + strings.ReplaceAll(err.Error(), ours, theirs))
 	}
 	for i, field := range unknown {
 		unknown[i] = fmt.Errorf("json patch %w", field)

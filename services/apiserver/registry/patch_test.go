@@ -81,7 +81,7 @@ func TestApplyPatchRefuses(t *testing.T) {
 		{"no JSON", types.MergePatchType, `{`, 400, "error decoding patch: unexpected end of JSON input"},
 		{"no JSON", types.StrategicMergePatchType, `{`, 400, "unexpected end of JSON input"},
 		{"no JSON", types.JSONPatchType, `{`, 400, "error decoding patch"},
-		{"no list", types.JSONPatchType, `{"a":1}`, 400, "error decoding patch: json: cannot unmarshal object into Go value"},
+		{"no list", types.JSONPatchType, `{"a":1}`, 400, "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"},
 		{"no object", types.MergePatchType, `[]`, 400, "error decoding patch: json: cannot unmarshal array into Go value"},
 		{"a test fails", types.JSONPatchType, `[{"op":"test","path":"/metadata/name","value":"other"}]`, 422, "the server rejected our request due to an error in our request"},
 		{"nothing there", types.JSONPatchType, `[{"op":"remove","path":"/spec/nope"}]`, 422, "the server rejected our request due to an error in our request"},
