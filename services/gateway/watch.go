@@ -223,7 +223,11 @@ func (s *chunks) flush() error {
 		return nil
 	}
 	s.flushed = true
-	return s.control.Flush()
+	if err := s.control.Flush(); err != nil {
+		return err
+	}
+	// HTTP/2 resets a stream whose deadline passes, whether anything is being written or not.
+	return s.control.SetWriteDeadline(time.Time{})
 }
 
 func (s *chunks) context() context.Context { return s.ctx }
