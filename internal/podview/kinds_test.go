@@ -7,6 +7,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -171,6 +172,7 @@ func TestOtherKinds(t *testing.T) {
 			}},
 			"crb|ClusterRole/r|60m|u, v|g|n/s",
 		},
+		{&autoscalingv1.Scale{ObjectMeta: made("s"), Spec: autoscalingv1.ScaleSpec{Replicas: 3}, Status: autoscalingv1.ScaleStatus{Replicas: 2}}, "s|3|2|60m"},
 		{&rbacv1.Role{ObjectMeta: made("r")}, "r|" + ago(time.Hour).UTC().Format(time.RFC3339)},
 		{&corev1.LimitRange{ObjectMeta: made("lr")}, "lr|" + ago(time.Hour).UTC().Format(time.RFC3339)},
 	} {

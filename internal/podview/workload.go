@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	extensionsv1beta1 "k8s.io/api/extensions/v1beta1"
@@ -49,6 +50,14 @@ func workloadSheet(gvk schema.GroupVersionKind) (sheet, bool) {
 			name(), text("Schedule", batchv1.CronJobSpec{}.SwaggerDoc()["schedule"]), text("Timezone", batchv1.CronJobSpec{}.SwaggerDoc()["timeZone"]), yesNo("Suspend", batchv1.CronJobSpec{}.SwaggerDoc()["suspend"]), number("Active", batchv1.CronJobStatus{}.SwaggerDoc()["active"]),
 			text("Last Schedule", batchv1.CronJobStatus{}.SwaggerDoc()["lastScheduleTime"]), age(),
 		}, templateColumns(batchv1.JobSpec{}.SwaggerDoc()["selector"])...)...), true
+	case autoscalingv1.SchemeGroupVersion.WithKind("Scale"):
+		return sheetOf(
+			func(v View, scale *autoscalingv1.Scale) []any {
+				return []any{scale.Name, int64(scale.Spec.Replicas), int64(scale.Status.Replicas), v.age(scale)}
+			},
+			name(), number("Desired", autoscalingv1.ScaleSpec{}.SwaggerDoc()["replicas"]),
+			number("Available", autoscalingv1.ScaleStatus{}.SwaggerDoc()["replicas"]), age(),
+		), true
 	case policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"):
 		return sheetOf(
 			View.disruptionBudget,

@@ -106,12 +106,15 @@ func kindOf(resource, apiVersion string, catalog *custom.Catalog) (kinds.Kind, e
 	return asked, nil
 }
 
-// notServed is the 404 of what is not there at all.
+// notServed is the 404 of what is not there at all. Upstream's has no detail.
 func notServed(detail string) error {
+	message := "the server could not find the requested resource"
+	if detail != "" {
+		message += ": " + detail
+	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
-		Message: "the server could not find the requested resource: " + detail,
-		Details: &metav1.StatusDetails{},
+		Message: message, Details: &metav1.StatusDetails{},
 	}}
 }
 
@@ -165,7 +168,7 @@ func checkSubresource(a admission.Attributes) error {
 		}
 	}
 	if len(verbs) == 0 || !slices.Contains(registry.Subresources(a.Kind), a.Subresource) {
-		return notServed(fmt.Sprintf("subresource %s: %s have no such subresource here", shorten(a.Subresource), a.Kind.Resource))
+		return notServed("")
 	}
 	if !slices.Contains(verbs, a.Verb) {
 		return apierrors.NewMethodNotSupported(a.Kind.GroupResource(), string(a.Verb))
