@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/podfall/podfall/proto/kinds"
@@ -40,7 +41,7 @@ func runApply(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	found, errs, err := c.readManifests("apply")
+	found, errs, err := c.readManifests(ctx, "apply")
 	if err != nil {
 		return err
 	}
@@ -78,13 +79,13 @@ func (w *manifestWriter) apply(ctx context.Context, m manifest) error {
 		w.warn(fmt.Sprintf("resource %s is missing the %s annotation which is required by podfall apply. podfall apply should only be used on resources created declaratively by either podfall create --save-config or podfall apply. The missing annotation will be patched automatically.",
 			resourceName(m.kind, m.object.GetName()), corev1.LastAppliedConfigAnnotation))
 	}
-	patch, err := threeWay(m, current)
+	patch, patchType, err := threeWay(m, current)
 	if err != nil {
 		return whileDoing("applying patch to:", m.source, err)
 	}
 	unchanged := string(patch) == "{}"
 	if w.run != dryRunClient && !unchanged {
-		current, err = api.Patch(ctx, m.target(), types.StrategicMergePatchType, patch, metav1.PatchOptions{
+		current, err = api.Patch(ctx, m.target(), patchType, patch, metav1.PatchOptions{
 			DryRun: w.run.options(), FieldManager: fieldManager, FieldValidation: w.validation,
 		})
 		if err != nil {
@@ -102,28 +103,34 @@ func (w *manifestWriter) apply(ctx context.Context, m manifest) error {
 
 // threeWay is the patch that makes current what the manifest says, and removes what an
 // earlier one said and this one does not. Fields that no manifest has named stay.
-func threeWay(m manifest, current kinds.Object) ([]byte, error) {
+// Custom resources have no Go type that says how their lists merge: theirs are replaced.
+func threeWay(m manifest, current kinds.Object) ([]byte, types.PatchType, error) {
 	if err := annotate(m); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	modified, err := m.object.MarshalJSON()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	live, err := json.Marshal(current)
 	if err != nil {
-		return nil, err
+		return nil, "", err
+	}
+	original := []byte(current.GetAnnotations()[corev1.LastAppliedConfigAnnotation])
+	if m.kind.Custom {
+		patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch(original, modified, live)
+		return patch, types.MergePatchType, err
 	}
 	typed, err := kinds.New(m.kind.GroupVersionKind)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	schema, err := strategicpatch.NewPatchMetaFromStruct(typed)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	original := []byte(current.GetAnnotations()[corev1.LastAppliedConfigAnnotation])
-	return strategicpatch.CreateThreeWayMergePatch(original, modified, live, schema, true)
+	patch, err := strategicpatch.CreateThreeWayMergePatch(original, modified, live, schema, true)
+	return patch, types.StrategicMergePatchType, err
 }
 
 // setAnnotations sets the map itself, which an unstructured object's own setter removes

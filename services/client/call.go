@@ -20,6 +20,7 @@ type call struct {
 	env     Env
 	flags   *cli.Context
 	session *Session
+	found   *finder
 	// stdout and stderr are for people: they drop control bytes.
 	stdout io.Writer
 	stderr io.Writer

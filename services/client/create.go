@@ -36,7 +36,7 @@ func runCreate(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	found, errs, err := c.readManifests("create")
+	found, errs, err := c.readManifests(ctx, "create")
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func runCreate(ctx context.Context, c *call) error {
 }
 
 // readManifests is the objects that -f names for a command that needs at least one.
-func (c *call) readManifests(doing string) ([]manifest, []error, error) {
+func (c *call) readManifests(ctx context.Context, doing string) ([]manifest, []error, error) {
 	files, err := c.filenames()
 	if err != nil {
 		return nil, nil, err
@@ -67,7 +67,7 @@ func (c *call) readManifests(doing string) ([]manifest, []error, error) {
 		return nil, nil, fmt.Errorf("Unexpected args: %v", args) //nolint:staticcheck // kubectl's text
 	}
 	namespace, explicit := c.namespace()
-	found, errs := c.manifests(files, manifestScope{namespace, explicit})
+	found, errs := c.manifests(files, manifestScope{namespace, explicit, c.kinds(ctx)})
 	if len(found) == 0 && len(errs) == 0 {
 		return nil, nil, errors.New("no objects passed to " + doing)
 	}

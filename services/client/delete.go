@@ -58,7 +58,7 @@ func runDelete(ctx context.Context, c *call) error {
 	if raw := c.flags.String(flagRaw); raw != "" {
 		return runDeleteRaw(ctx, c, raw, plan)
 	}
-	aim, err := c.aim()
+	aim, err := c.aim(ctx)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/podfall/podfall/internal/podapi"
-	"github.com/podfall/podfall/proto/kinds"
 )
 
 // runDeleteRaw is delete --raw: the path says what, a file may hold the options, and
@@ -27,7 +26,7 @@ func runDeleteRaw(ctx context.Context, c *call, raw string, plan deletePlan) err
 	case c.flags.Bool(flagRecursive):
 		return errors.New("--raw and --recursive are mutually exclusive")
 	}
-	where, err := parsePath(raw)
+	where, err := parsePath(raw, c.kinds(ctx))
 	if err != nil {
 		return err
 	}
@@ -56,7 +55,7 @@ func runDeleteRaw(ctx context.Context, c *call, raw string, plan deletePlan) err
 }
 
 // parsePath reads /api/v1/namespaces/NS/pods/NAME and its like.
-func parsePath(raw string) (podapi.Target, error) {
+func parsePath(raw string, find *finder) (podapi.Target, error) {
 	parsed, err := url.ParseRequestURI(raw)
 	if err != nil {
 		return podapi.Target{}, fmt.Errorf("--raw must be a valid URL path: %w", err)
@@ -75,8 +74,11 @@ func parsePath(raw string) (podapi.Target, error) {
 	if len(parts) > 3 && parts[0] == "namespaces" {
 		namespace, parts = parts[1], parts[2:]
 	}
-	kind, ok := kinds.ByResource(group.WithResource(parts[0]).GroupResource().String())
-	if !ok || len(parts) != 2 || kind.Version != group.Version {
+	kind, ok, err := find.path(group.WithResource(parts[0]))
+	if err != nil {
+		return podapi.Target{}, err
+	}
+	if !ok || len(parts) != 2 {
 		return podapi.Target{}, fmt.Errorf("--raw %s: names no object that can be deleted", raw)
 	}
 	return target(kind, namespace, parts[1]), nil

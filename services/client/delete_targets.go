@@ -35,7 +35,7 @@ func (v victim) place() place {
 }
 
 // aim reads what the command line points at, without asking the cluster.
-func (c *call) aim() (aim, error) {
+func (c *call) aim(ctx context.Context) (aim, error) {
 	namespace, explicit := c.namespace()
 	a := aim{
 		namespace: namespace,
@@ -52,10 +52,10 @@ func (c *call) aim() (aim, error) {
 		if len(args) > 0 {
 			return aim{}, errArgsAndFiles
 		}
-		a.manifests, a.manifestErrs = c.manifests(files, manifestScope{namespace, explicit})
+		a.manifests, a.manifestErrs = c.manifests(files, manifestScope{namespace, explicit, c.kinds(ctx)})
 		return a, nil
 	}
-	selection, err := parseResources(args)
+	selection, err := parseResources(args, c.kinds(ctx))
 	if err != nil {
 		return aim{}, err
 	}

@@ -33,7 +33,7 @@ func describeCommand(env Env) *cli.Command {
 }
 
 func runDescribe(ctx context.Context, c *call) error {
-	want, err := c.wanted()
+	want, err := c.wanted(ctx)
 	if err != nil {
 		return err
 	}

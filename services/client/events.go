@@ -49,7 +49,7 @@ func (f eventFilter) matches(event *corev1.Event) bool {
 }
 
 func runEvents(ctx context.Context, c *call) error {
-	filter, err := c.eventFilter()
+	filter, err := c.eventFilter(ctx)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func runEvents(ctx context.Context, c *call) error {
 	return rows.all(found)
 }
 
-func (c *call) eventFilter() (eventFilter, error) {
+func (c *call) eventFilter(ctx context.Context) (eventFilter, error) {
 	filter := eventFilter{types: c.flags.StringSlice("types")}
 	for _, kind := range filter.types {
 		if !strings.EqualFold(kind, corev1.EventTypeNormal) && !strings.EqualFold(kind, corev1.EventTypeWarning) {
@@ -104,7 +104,7 @@ func (c *call) eventFilter() (eventFilter, error) {
 	if !strings.Contains(about, "/") {
 		return eventFilter{}, errors.New("--for must be in resource/name form")
 	}
-	named, err := parsePairs([]string{about})
+	named, err := parsePairs([]string{about}, c.kinds(ctx))
 	if err != nil {
 		return eventFilter{}, err
 	}

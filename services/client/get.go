@@ -45,7 +45,7 @@ func runGet(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	want, err := c.wanted()
+	want, err := c.wanted(ctx)
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (w wanted) single() bool { return w.oneImplied && len(w.targets) == 1 }
 var errNoType = errors.New("Required resource not specified.\nSee 'podfall get -h' for help and examples") //nolint:staticcheck // kubectl's text
 
 // wanted reads what the command line asks for.
-func (c *call) wanted() (wanted, error) {
+func (c *call) wanted(ctx context.Context) (wanted, error) {
 	w := wanted{options: metav1.ListOptions{
 		LabelSelector: c.flags.String(flagSelector),
 		FieldSelector: c.flags.String(flagFieldSelector),
@@ -103,7 +103,7 @@ func (c *call) wanted() (wanted, error) {
 		return wanted{}, err
 	}
 	if len(files) > 0 {
-		w.targets, w.errs, err = c.namedTargets()
+		w.targets, w.errs, err = c.namedTargets(ctx)
 		w.oneImplied = len(files) == 1
 		return w, err
 	}
@@ -112,7 +112,7 @@ func (c *call) wanted() (wanted, error) {
 		say(c.stderr, "You must specify the type of resource to get. Use \"podfall api-resources\" for a complete list of supported resources.\n\n")
 		return wanted{}, errNoType
 	}
-	selection, err := parseResources(args)
+	selection, err := parseResources(args, c.kinds(ctx))
 	if err != nil {
 		return wanted{}, err
 	}
@@ -197,7 +197,7 @@ func (c *call) show(want wanted, groups []group, out getOutput, errs []error) []
 			say(written, "\n")
 		}
 		printer := c.tablePrinter(g.kind, out.table, separate)
-		if err := printer.print("", c.view().Table(g.kind.GroupVersionKind, g.objects...), written); err != nil {
+		if err := printer.print("", c.table(g.kind, g.objects...), written); err != nil {
 			return append(errs, err)
 		}
 	}

@@ -38,7 +38,7 @@ func logsCommand(env Env) *cli.Command {
 const followEvery = time.Second
 
 func runLogs(ctx context.Context, c *call) error {
-	request, err := c.logsRequest()
+	request, err := c.logsRequest(ctx)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func inNamespace(err error, namespace string) error {
 }
 
 // logsRequest reads the command line.
-func (c *call) logsRequest() (proto.LogsRequest, error) {
+func (c *call) logsRequest(ctx context.Context) (proto.LogsRequest, error) {
 	args := c.flags.Args().Slice()
 	if len(args) == 0 || len(args) > 2 {
 		return proto.LogsRequest{}, errors.New("expected 'logs [-f] [-p] (POD | TYPE/NAME) [-c CONTAINER]'.\nPOD or TYPE/NAME is a required argument for the logs command\nSee 'podfall logs -h' for help and examples")
@@ -99,7 +99,7 @@ func (c *call) logsRequest() (proto.LogsRequest, error) {
 	}
 	request.Namespace, _ = c.namespace()
 	if what, name, ok := strings.Cut(args[0], "/"); ok {
-		if kind, err := findKind(what); err != nil {
+		if kind, err := c.kinds(ctx).alias(what); err != nil {
 			return proto.LogsRequest{}, err
 		} else if kind.Kind != "Pod" {
 			return proto.LogsRequest{}, fmt.Errorf("podfall reads the logs of pods only, not of %s: name the pod", kind.Resource)

@@ -41,6 +41,7 @@ func (m manifest) name() string { return qualified(m.kind, m.object.GetName()) }
 type manifestScope struct {
 	namespace string
 	explicit  bool
+	find      *finder
 }
 
 // The limits of a manifest: what the server would refuse anyway is refused before it is
@@ -340,7 +341,10 @@ func flatten(object map[string]any) []map[string]any {
 func newManifest(source string, fields map[string]any, scope manifestScope) (manifest, error) {
 	m := manifest{source: source, object: &unstructured.Unstructured{Object: fields}}
 	gvk := m.object.GroupVersionKind()
-	kind, ok := kinds.ByGVK(gvk)
+	kind, ok, err := scope.find.gvk(gvk)
+	if err != nil {
+		return manifest{}, err
+	}
 	if !ok {
 		return manifest{}, noMatch(m.object, source, gvk)
 	}

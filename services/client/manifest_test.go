@@ -6,7 +6,7 @@ import (
 )
 
 func parse(text string) (names []string, errs []error) {
-	found, errs := parseManifests("file", []byte(text), manifestScope{namespace: "default"})
+	found, errs := parseManifests("file", []byte(text), manifestScope{namespace: "default", find: &finder{}})
 	for _, m := range found {
 		names = append(names, m.name())
 	}
@@ -59,7 +59,7 @@ func FuzzParseManifests(f *testing.F) {
 	f.Add("a: &a [*a, *a]")
 	f.Add("{\"kind\":\"List\",\"apiVersion\":\"v1\",\"items\":[{}]}")
 	f.Fuzz(func(t *testing.T, text string) {
-		found, _ := parseManifests("file", []byte(text), manifestScope{namespace: "default"})
+		found, _ := parseManifests("file", []byte(text), manifestScope{namespace: "default", find: &finder{}})
 		for _, m := range found {
 			if m.kind.Kind == "" || m.object == nil {
 				t.Errorf("%q: a manifest without a kind", text)

@@ -47,7 +47,7 @@ func runPatch(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	targets, errs, err := c.namedTargets()
+	targets, errs, err := c.namedTargets(ctx)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func patchType(name string) (types.PatchType, error) {
 
 // namedTargets are the objects that arguments or manifests name; neither selectors nor
 // whole kinds will do.
-func (c *call) namedTargets() ([]victim, []error, error) {
+func (c *call) namedTargets(ctx context.Context) ([]victim, []error, error) {
 	files, err := c.filenames()
 	if err != nil {
 		return nil, nil, err
@@ -138,13 +138,13 @@ func (c *call) namedTargets() ([]victim, []error, error) {
 		if len(args) > 0 {
 			return nil, nil, errArgsAndFiles
 		}
-		all, errs := c.manifests(files, manifestScope{namespace, explicit})
+		all, errs := c.manifests(files, manifestScope{namespace, explicit, c.kinds(ctx)})
 		for _, m := range all {
 			found = append(found, victim{target: m.target(), source: m.source})
 		}
 		return found, errs, nil
 	}
-	selection, err := parseResources(args)
+	selection, err := parseResources(args, c.kinds(ctx))
 	if err == nil {
 		err = aim{selection: selection, namespace: namespace}.check()
 	}

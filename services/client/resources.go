@@ -2,7 +2,6 @@ package client
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -39,13 +38,13 @@ Example resource specifications include:
 
 // parseResources reads the arguments as kubectl does: "TYPE[,TYPE]", "TYPE NAME…",
 // "TYPE,TYPE NAME…" and "TYPE/NAME…".
-func parseResources(args []string) (selection, error) {
+func parseResources(args []string, find *finder) (selection, error) {
 	if len(args) == 0 {
 		return selection{}, nil
 	}
 	types := splitTypes(args[0])
 	if len(args) > 1 && len(types) > 1 {
-		return parseEach(types, args[1:])
+		return parseEach(types, args[1:], find)
 	}
 	slashes := 0
 	for _, arg := range args {
@@ -55,13 +54,13 @@ func parseResources(args []string) (selection, error) {
 	}
 	switch {
 	case slashes == len(args):
-		return parsePairs(args)
+		return parsePairs(args, find)
 	case slashes > 0:
 		return selection{}, errors.New("there is no need to specify a resource type as a separate argument when passing arguments in resource/name form (e.g. 'podfall get resource/<resource_name>' instead of 'podfall get resource resource/<resource_name>'")
 	}
 	var found selection
 	for _, what := range types {
-		more, err := findKinds(what)
+		more, err := find.all(what)
 		if err != nil {
 			return selection{}, err
 		}
@@ -81,17 +80,17 @@ func parseResources(args []string) (selection, error) {
 }
 
 // parseEach is "po,no x y": every name of every type.
-func parseEach(types, names []string) (selection, error) {
+func parseEach(types, names []string, find *finder) (selection, error) {
 	var pairs []string
 	for _, what := range types {
 		for _, name := range names {
 			pairs = append(pairs, what+"/"+name)
 		}
 	}
-	return parsePairs(pairs)
+	return parsePairs(pairs, find)
 }
 
-func parsePairs(pairs []string) (selection, error) {
+func parsePairs(pairs []string, find *finder) (selection, error) {
 	found := selection{combined: true}
 	for _, pair := range pairs {
 		what, name, _ := strings.Cut(pair, "/")
@@ -101,7 +100,7 @@ func parsePairs(pairs []string) (selection, error) {
 		case what == "" || name == "" || len(splitTypes(what)) != 1:
 			return selection{}, errors.New("arguments in resource/name form must have a single resource and name")
 		}
-		kind, err := findKind(what)
+		kind, err := find.alias(what)
 		if err != nil {
 			return selection{}, err
 		}
@@ -119,35 +118,6 @@ func splitTypes(arg string) []string {
 		}
 	}
 	return types
-}
-
-// findKinds is a kind by any of its names, or all kinds of a category.
-func findKinds(what string) ([]kinds.Kind, error) {
-	if _, ok := kinds.ByAlias(what); !ok {
-		if members := category(what); len(members) > 0 {
-			return members, nil
-		}
-	}
-	kind, err := findKind(what)
-	return []kinds.Kind{kind}, err
-}
-
-func findKind(what string) (kinds.Kind, error) {
-	kind, ok := kinds.ByAlias(what)
-	if !ok {
-		return kinds.Kind{}, fmt.Errorf("the server doesn't have a resource type %q", what)
-	}
-	return kind, nil
-}
-
-func category(what string) []kinds.Kind {
-	var members []kinds.Kind
-	for _, kind := range kinds.All() {
-		if slices.Contains(kind.Categories, what) {
-			members = append(members, kind)
-		}
-	}
-	return members
 }
 
 // resourceName is an object as the messages of waiting name it: "pods/web-0".

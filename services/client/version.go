@@ -37,12 +37,12 @@ func apiResourcesCommand(env Env) *cli.Command {
 	}
 }
 
-func runAPIResources(_ context.Context, c *call) error {
+func runAPIResources(ctx context.Context, c *call) error {
 	format := c.flags.String(flagOutput)
 	if format != "" && format != "name" && format != "wide" {
 		return fmt.Errorf("--output %s is not available: want name or wide", format)
 	}
-	all := kinds.All()
+	all := c.kinds(ctx).everything()
 	slices.SortStableFunc(all, func(a, b kinds.Kind) int {
 		return strings.Compare(a.Group+"/"+a.Resource, b.Group+"/"+b.Resource)
 	})

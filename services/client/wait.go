@@ -66,7 +66,7 @@ func runWait(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	target, err := c.aim()
+	target, err := c.aim(ctx)
 	if err != nil {
 		return err
 	}

@@ -122,7 +122,7 @@ func (w *rowWriter) rows(event watch.EventType, objects ...kinds.Object) error {
 	if !w.showEvents {
 		event = ""
 	}
-	if err := w.table.print(string(event), w.view().Table(w.kind.GroupVersionKind, objects...), w.aligns); err != nil {
+	if err := w.table.print(string(event), w.call.table(w.kind, objects...), w.aligns); err != nil {
 		return err
 	}
 	return w.aligns.Flush()

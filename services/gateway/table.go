@@ -22,7 +22,7 @@ type printer struct {
 	include metav1.IncludeObjectPolicy
 	view    podview.View
 	// columns are a custom kind's; nil for a built-in one.
-	columns *columns
+	columns *podview.CustomColumns
 }
 
 // one is an object in the form's shape. A Status stays as it is.
@@ -81,7 +81,7 @@ func (p printer) partial(obj kinds.Object) *metav1.PartialObjectMetadata {
 func (p printer) table(objs ...kinds.Object) *metav1.Table {
 	var table *metav1.Table
 	if p.columns != nil {
-		table = p.columns.table(p.view, objs)
+		table = p.columns.Table(p.view, objs)
 	} else {
 		table = p.view.Table(p.kind.GroupVersionKind, objs...)
 	}

@@ -129,7 +129,7 @@ func (c *call) printer(as form) (printer, error) {
 	if err != nil {
 		return p, err
 	}
-	p.columns = columnsOf(c.kinds.CRD(c.kind.GroupResource()), c.kind.Version)
+	p.columns = podview.ColumnsOf(c.kinds.CRD(c.kind.GroupResource()), c.kind.Version)
 	p.include = opts.IncludeObject
 	switch p.include {
 	case metav1.IncludeNone, metav1.IncludeMetadata, metav1.IncludeObject, "":

@@ -1,0 +1,121 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/podfall/podfall/internal/directory"
+	"github.com/podfall/podfall/internal/podview"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// finder finds kinds by their names. It reads the cluster's definitions of custom kinds when
+// it first meets a name that is not built in, so that most commands need not. The zero value
+// knows the built-in kinds alone.
+type finder struct {
+	known *directory.Directory
+	// load fills known; nil when that has been tried, or cannot be.
+	load func(into *directory.Directory) error
+	// failed is why load did not work.
+	failed error
+}
+
+// kinds is the finder of a command, which asks the cluster in ctx.
+func (c *call) kinds(ctx context.Context) *finder {
+	if c.found == nil {
+		c.found = &finder{known: directory.New(), load: func(into *directory.Directory) error {
+			api, err := c.api(ctx)
+			if err != nil {
+				return err
+			}
+			return into.Load(ctx, api)
+		}}
+	}
+	return c.found
+}
+
+// find asks look, and once more when the definitions have been read.
+func find[T any](f *finder, look func(*directory.Directory) (T, bool)) (T, bool, error) {
+	if f.known == nil {
+		f.known = directory.New()
+	}
+	found, ok := look(f.known)
+	if ok || f.load == nil {
+		return found, ok, f.failed
+	}
+	f.failed = f.load(f.known)
+	f.load = nil
+	found, ok = look(f.known)
+	return found, ok, f.failed
+}
+
+// alias finds a kind by any of its names.
+func (f *finder) alias(what string) (kinds.Kind, error) {
+	kind, ok, err := find(f, func(d *directory.Directory) (kinds.Kind, bool) { return d.ByAlias(what) })
+	switch {
+	case ok:
+		return kind, nil
+	case err != nil:
+		return kind, err
+	}
+	return kind, fmt.Errorf("the server doesn't have a resource type %q", what)
+}
+
+// all finds a kind by any of its names, or all kinds of a category.
+func (f *finder) all(what string) ([]kinds.Kind, error) {
+	if _, ok := kinds.ByAlias(what); !ok {
+		if members := category(f.everything(), what); len(members) > 0 {
+			return members, nil
+		}
+	}
+	kind, err := f.alias(what)
+	return []kinds.Kind{kind}, err
+}
+
+// gvk finds a kind in a version.
+func (f *finder) gvk(gvk schema.GroupVersionKind) (kinds.Kind, bool, error) {
+	return find(f, func(d *directory.Directory) (kinds.Kind, bool) { return d.ByGVK(gvk) })
+}
+
+// path finds the kind at a path.
+func (f *finder) path(gvr schema.GroupVersionResource) (kinds.Kind, bool, error) {
+	return find(f, func(d *directory.Directory) (kinds.Kind, bool) { return d.ByResource(gvr) })
+}
+
+// everything is one row of each kind, the custom ones included when they can be had.
+func (f *finder) everything() []kinds.Kind {
+	_, _, _ = find(f, func(*directory.Directory) (struct{}, bool) { return struct{}{}, false }) // only to have read them
+	all := kinds.All()
+	for _, kind := range f.known.All() {
+		same := func(other kinds.Kind) bool { return other.GroupResource() == kind.GroupResource() }
+		if kind.Custom && !slices.ContainsFunc(all, same) {
+			all = append(all, kind)
+		}
+	}
+	return all
+}
+
+// category are the kinds in a category.
+func category(all []kinds.Kind, what string) []kinds.Kind {
+	var members []kinds.Kind
+	for _, kind := range all {
+		if slices.Contains(kind.Categories, what) {
+			members = append(members, kind)
+		}
+	}
+	return members
+}
+
+// table is objects of a kind as rows, under the columns that their definition gives them.
+func (c *call) table(kind kinds.Kind, objects ...kinds.Object) *metav1.Table {
+	if kind.Custom && c.found != nil {
+		if crd := c.found.known.CRD(kind.GroupResource()); crd != nil {
+			return podview.ColumnsOf(crd, kind.Version).Table(c.view(), objects)
+		}
+	}
+	return c.view().Table(kind.GroupVersionKind, objects...)
+}
