@@ -89,7 +89,7 @@ func (w *worker) launch(ctx context.Context, pod *corev1.Pod, seen podstate.Pod,
 	}
 	var errs []error
 	for _, start := range plan.Containers {
-		err := w.startContainer(ctx, pod, seen.Sandbox().GetId(), start)
+		err := w.startContainer(ctx, pod, seen.Sandbox(), start)
 		w.note(start.Spec.Name, err)
 		errs = append(errs, err)
 	}
@@ -151,11 +151,16 @@ func (w *worker) prepare(ctx context.Context, pod *corev1.Pod) error {
 	return w.cfg.Volumes.Mount(ctx, pod)
 }
 
-func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, sandbox string, start ContainerStart) error {
+func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, sandbox *proto.Sandbox, start ContainerStart) error {
 	spec := start.Spec
 	w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeNormal, "Pulled",
 		fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", spec.Image))
-	id, err := w.cfg.Runtime.CreateContainer(ctx, w.createRequest(pod, sandbox, start))
+	request, err := w.createRequest(pod, sandbox, start)
+	if err != nil {
+		w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
+		return &startError{"CreateContainerConfigError", spec.Name, err}
+	}
+	id, err := w.cfg.Runtime.CreateContainer(ctx, request)
 	if err != nil {
 		w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
 		return &startError{"CreateContainerError", spec.Name, err}
@@ -172,8 +177,12 @@ func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, sandbox st
 	return w.postStart(ctx, pod, spec, id)
 }
 
-func (w *worker) createRequest(pod *corev1.Pod, sandbox string, start ContainerStart) *proto.CreateContainerRequest {
+func (w *worker) createRequest(pod *corev1.Pod, sandbox *proto.Sandbox, start ContainerStart) (*proto.CreateContainerRequest, error) {
 	spec := start.Spec
+	env, err := environment(pod, spec, sandbox.GetIp())
+	if err != nil {
+		return nil, err
+	}
 	labels := podLabels(pod)
 	labels[podstate.LabelContainerName] = spec.Name
 	annotations := map[string]string{"io.kubernetes.container.restartCount": strconv.Itoa(int(start.Attempt))}
@@ -181,15 +190,9 @@ func (w *worker) createRequest(pod *corev1.Pod, sandbox string, start ContainerS
 		annotations["io.kubernetes.pod.terminationGracePeriod"] = strconv.FormatInt(*grace, 10)
 	}
 	request := &proto.CreateContainerRequest{
-		SandboxId: sandbox, Name: spec.Name, Attempt: start.Attempt, Image: spec.Image,
-		Command: spec.Command, Args: spec.Args, WorkingDir: spec.WorkingDir,
+		SandboxId: sandbox.GetId(), Name: spec.Name, Attempt: start.Attempt, Image: spec.Image,
+		Command: expandAll(spec.Command, env), Args: expandAll(spec.Args, env), WorkingDir: spec.WorkingDir, Env: env,
 		Labels: labels, Annotations: annotations, Script: pod.Annotations[scriptAnnotation+spec.Name],
-	}
-	if len(spec.Env) > 0 {
-		request.Env = make(map[string]string, len(spec.Env))
-		for _, e := range spec.Env {
-			request.Env[e.Name] = e.Value
-		}
 	}
 	for _, mount := range spec.VolumeMounts {
 		for _, volume := range pod.Spec.Volumes {
@@ -200,7 +203,7 @@ func (w *worker) createRequest(pod *corev1.Pod, sandbox string, start ContainerS
 			}
 		}
 	}
-	return request
+	return request, nil
 }
 
 func podLabels(pod *corev1.Pod) map[string]string {

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
 const (
@@ -20,7 +22,7 @@ const (
 // status that did not change keeps its transition time.
 func conditions(in Input, status *corev1.PodStatus) []corev1.PodCondition {
 	ready := readiness(in.Pod, status)
-	pod := ready
+	pod := gated(in.Pod, ready)
 	pod.Type = corev1.PodReady
 	ready.Type = corev1.ContainersReady
 	wanted := []corev1.PodCondition{
@@ -68,10 +70,38 @@ func initialization(in Input, status *corev1.PodStatus) corev1.PodCondition {
 	return c
 }
 
-// readiness is what ContainersReady and Ready have in common while there are no probes
-// and no readiness gates.
+// gated is the Ready condition: the containers', and where those are ready, what the
+// pod's readiness gates say (upstream's GeneratePodReadyCondition).
+func gated(pod *corev1.Pod, containers corev1.PodCondition) corev1.PodCondition {
+	if containers.Status != corev1.ConditionTrue {
+		return containers
+	}
+	var unready []string
+	for _, gate := range pod.Spec.ReadinessGates {
+		c := condition(pod.Status.Conditions, gate.ConditionType)
+		switch {
+		case c == nil:
+			unready = append(unready, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", gate.ConditionType))
+		case c.Status != corev1.ConditionTrue:
+			unready = append(unready, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %v", gate.ConditionType, c.Status))
+		}
+	}
+	if len(unready) > 0 {
+		return corev1.PodCondition{
+			Status: corev1.ConditionFalse, Reason: "ReadinessGatesNotReady", Message: strings.Join(unready, ", "),
+		}
+	}
+	return containers
+}
+
+// readiness is whether every regular container and every sidecar is ready.
 func readiness(pod *corev1.Pod, status *corev1.PodStatus) corev1.PodCondition {
 	var names []string
+	for _, spec := range pod.Spec.InitContainers {
+		if s := find(status.InitContainerStatuses, spec.Name); podstate.Sidecar(&spec) && (s == nil || !s.Ready) {
+			names = append(names, spec.Name)
+		}
+	}
 	for _, spec := range pod.Spec.Containers {
 		if s := find(status.ContainerStatuses, spec.Name); s == nil || !s.Ready {
 			names = append(names, spec.Name)

@@ -279,3 +279,32 @@ func TestPhaseWithSidecar(t *testing.T) {
 		}
 	}
 }
+
+// A pod whose containers are ready is Ready when its gates say so too.
+func TestReadinessGates(t *testing.T) {
+	pod := twoContainers(always)
+	pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "a.io/one"}, {ConditionType: "a.io/two"}}
+	ready := corev1.PodCondition{Status: corev1.ConditionTrue}
+	set := func(kind corev1.PodConditionType, is corev1.ConditionStatus) {
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: kind, Status: is})
+	}
+	if got := gated(pod, ready); got.Reason != "ReadinessGatesNotReady" ||
+		got.Message != `corresponding condition of pod readiness gate "a.io/one" does not exist., `+
+			`corresponding condition of pod readiness gate "a.io/two" does not exist.` {
+		t.Errorf("without conditions: %+v", got)
+	}
+	set("a.io/one", corev1.ConditionTrue)
+	set("a.io/two", corev1.ConditionFalse)
+	if got := gated(pod, ready); got.Status != corev1.ConditionFalse ||
+		got.Message != `the status of pod readiness gate "a.io/two" is not "True", but False` {
+		t.Errorf("with one that is false: %+v", got)
+	}
+	pod.Status.Conditions[1].Status = corev1.ConditionTrue
+	if got := gated(pod, ready); got.Status != corev1.ConditionTrue {
+		t.Errorf("with both true: %+v", got)
+	}
+	unready := corev1.PodCondition{Status: corev1.ConditionFalse, Reason: reasonNotReady}
+	if got := gated(pod, unready); got != unready {
+		t.Errorf("with containers that are not ready: %+v", got)
+	}
+}
