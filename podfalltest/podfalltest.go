@@ -332,7 +332,7 @@ func (c *Cluster) link(node string) *network.Link {
 	return link
 }
 
-func boot() proto.Boot {
+func boot(string) proto.Boot {
 	var entropy [4]byte
 	_, _ = rand.Read(entropy[:]) // crypto/rand never fails
 	return proto.NewBoot(clock.Clock{}.Now(), entropy)

@@ -28,12 +28,15 @@ import (
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/apiserver"
 	network "github.com/podfall/podfall/services/bus"
+	"github.com/podfall/podfall/services/controllers"
 	"github.com/podfall/podfall/services/gateway"
 	"github.com/podfall/podfall/services/kubelet"
 )
 
-// Config is what a cluster is made of.
+// Config is what a cluster is made of. What the services' own configurations hold of the
+// rest, such as their buses, is filled in.
 type Config struct {
 	// Dir is an empty directory for what the parts keep.
 	Dir string
@@ -42,20 +45,15 @@ type Config struct {
 	Clock clock.Clock
 	// Compat is the release to imitate.
 	Compat proto.Compat
-	// Timing of the kubelets; upstream's when zero.
-	Timing kubelet.Timing
-	// Controllers says which run, as upstream's --controllers; none means all.
-	Controllers []string
-	// History is how many changes the apiserver remembers; its default when zero.
-	History int
-	// Boot names each incarnation of a part.
-	Boot func() proto.Boot
+	// Boot names an incarnation of a part, which is connected and about to run.
+	Boot func(part string) proto.Boot
 	// Wire may put something in the way between a party and a bus. The name is the
 	// part's; the node's own bus is "cri/<node>" to its kubelet. Nil changes nothing.
-	Wire func(name string, open Open) Open
-	// Gateway is what a gateway needs besides; nil for a cluster without one. Its Bus,
-	// Clock, Compat, Boot, Log and Ready are filled in, its Listener is made by
-	// Listen.
+	Wire        func(name string, open Open) Open
+	APIServer   apiserver.Config
+	Controllers controllers.Config
+	Kubelet     kubelet.Config
+	// Gateway is nil for a cluster without one.
 	Gateway *Door
 	Log     *slog.Logger
 	// Ended is told when a part that was ready ends and was not stopped; it must not
@@ -65,6 +63,7 @@ type Config struct {
 
 // Door is what a gateway shows its clients, and where.
 type Door struct {
+	// Config's TLS and Token count.
 	gateway.Config
 	// Listen opens the listener of one incarnation.
 	Listen func() (net.Listener, error)

@@ -20,31 +20,33 @@ func (c *Cluster) dial(ctx context.Context, name string, id proto.Identity, open
 }
 
 func (c *Cluster) apiserver(ctx context.Context, ready func()) error {
-	conn, err := c.dial(ctx, "apiserver", proto.APIServer, c.hub.InProcessConn)
+	const name = "apiserver"
+	conn, err := c.dial(ctx, name, proto.APIServer, c.hub.InProcessConn)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	return apiserver.Run(ctx, apiserver.Config{
-		Bus: conn, DataDir: filepath.Join(c.cfg.Dir, "apiserver"), Clock: c.cfg.Clock, Compat: c.cfg.Compat, Boot: c.cfg.Boot(),
-		History: c.cfg.History, Log: c.cfg.Log, NoSync: true, Ready: ready,
-	})
+	cfg := c.cfg.APIServer
+	cfg.Bus, cfg.Clock, cfg.Compat, cfg.Boot, cfg.Log, cfg.Ready = conn, c.cfg.Clock, c.cfg.Compat, c.cfg.Boot(name), c.cfg.Log, ready
+	cfg.DataDir, cfg.NoSync = filepath.Join(c.cfg.Dir, name), true // what crashes is not the machine
+	return apiserver.Run(ctx, cfg)
 }
 
 func (c *Cluster) controllers(ctx context.Context, ready func()) error {
-	conn, err := c.dial(ctx, "controllers", proto.Controllers, c.hub.InProcessConn)
+	const name = "controllers"
+	conn, err := c.dial(ctx, name, proto.Controllers, c.hub.InProcessConn)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	return controllers.Run(ctx, controllers.Config{
-		Bus: conn, Clock: c.cfg.Clock, Compat: c.cfg.Compat, Boot: c.cfg.Boot(), Log: c.cfg.Log,
-		Select: c.cfg.Controllers, Ready: ready,
-	})
+	cfg := c.cfg.Controllers
+	cfg.Bus, cfg.Clock, cfg.Compat, cfg.Boot, cfg.Log, cfg.Ready = conn, c.cfg.Clock, c.cfg.Compat, c.cfg.Boot(name), c.cfg.Log, ready
+	return controllers.Run(ctx, cfg)
 }
 
 func (c *Cluster) gateway(ctx context.Context, ready func()) error {
-	conn, err := c.dial(ctx, "gateway", proto.Gateway, c.hub.InProcessConn)
+	const name = "gateway"
+	conn, err := c.dial(ctx, name, proto.Gateway, c.hub.InProcessConn)
 	if err != nil {
 		return err
 	}
@@ -53,25 +55,27 @@ func (c *Cluster) gateway(ctx context.Context, ready func()) error {
 	if cfg.Listener, err = c.cfg.Gateway.Listen(); err != nil {
 		return err
 	}
-	cfg.Bus, cfg.Clock, cfg.Compat, cfg.Boot, cfg.Log = conn, c.cfg.Clock, c.cfg.Compat, c.cfg.Boot(), c.cfg.Log
+	cfg.Bus, cfg.Clock, cfg.Compat, cfg.Boot, cfg.Log = conn, c.cfg.Clock, c.cfg.Compat, c.cfg.Boot(name), c.cfg.Log
 	cfg.Ready = func(string) { ready() }
 	return gateway.Run(ctx, cfg)
 }
 
 func (c *Cluster) runtime(ctx context.Context, node string, number int, ready func()) error {
-	conn, err := c.dial(ctx, "runtime/"+node, proto.Runtime, c.nodes[node].InProcessConn)
+	name := "runtime/" + node
+	conn, err := c.dial(ctx, name, proto.Runtime, c.nodes[node].InProcessConn)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	return runtime.Run(ctx, runtime.Config{
-		Bus: conn, DataDir: filepath.Join(c.cfg.Dir, node, "runtime"), Clock: c.cfg.Clock, Boot: c.cfg.Boot(), Log: c.cfg.Log,
+		Bus: conn, DataDir: filepath.Join(c.cfg.Dir, node, "runtime"), Clock: c.cfg.Clock, Boot: c.cfg.Boot(name), Log: c.cfg.Log,
 		NoSync: true, Ready: ready, PodCIDR: fmt.Sprintf("10.244.%d.0/24", number),
 	})
 }
 
 func (c *Cluster) kubelet(ctx context.Context, node string, ready func()) error {
-	conn, err := c.dial(ctx, "kubelet/"+node, proto.Node(node), c.links[node].InProcessConn)
+	name := "kubelet/" + node
+	conn, err := c.dial(ctx, name, proto.Node(node), c.links[node].InProcessConn)
 	if err != nil {
 		return err
 	}
@@ -82,8 +86,8 @@ func (c *Cluster) kubelet(ctx context.Context, node string, ready func()) error 
 		return err
 	}
 	defer cri.Close()
-	return kubelet.Run(ctx, kubelet.Config{
-		Node: node, Bus: conn, Runtime: cri, DataDir: filepath.Join(c.cfg.Dir, node, "kubelet"), Clock: c.cfg.Clock,
-		Compat: c.cfg.Compat, Boot: c.cfg.Boot(), Log: c.cfg.Log, Timing: c.cfg.Timing, Ready: ready,
-	})
+	cfg := c.cfg.Kubelet
+	cfg.Bus, cfg.Clock, cfg.Compat, cfg.Boot, cfg.Log, cfg.Ready = conn, c.cfg.Clock, c.cfg.Compat, c.cfg.Boot(name), c.cfg.Log, ready
+	cfg.Node, cfg.Runtime, cfg.DataDir = node, cri, filepath.Join(c.cfg.Dir, node, "kubelet")
+	return kubelet.Run(ctx, cfg)
 }
