@@ -383,6 +383,22 @@ func hookStories() map[string]func(s *stage) {
 			s.create(pod)
 			time.Sleep(5 * time.Second)
 		},
+		"active deadline": func(s *stage) {
+			s.runs(func(spec *corev1.PodSpec) { spec.ActiveDeadlineSeconds = new(int64(15)) })
+			time.Sleep(10 * time.Second)
+		},
+		"an ephemeral container runs once": func(s *stage) {
+			s.runs(func(*corev1.PodSpec) {})
+			s.change("p", func(pod *corev1.Pod) {
+				pod.Annotations["script.podfall.io/debug"] = "exits 3 after 2s"
+				pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{
+					EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "img"},
+				}}
+			})
+			time.Sleep(8 * time.Second)
+			s.delete("p", -1)
+			time.Sleep(5 * time.Second)
+		},
 		"a container fails to start": func(s *stage) {
 			s.boot()
 			time.Sleep(500 * time.Millisecond)

@@ -18,8 +18,39 @@ import (
 // scriptAnnotation + a container's name says how a scripted container behaves.
 const scriptAnnotation = "script.podfall.io/"
 
-// sync makes a pod run, or finds that it has ended.
+// sync makes a pod run, or finds that it has ended or that its time is up.
 func (w *worker) sync(ctx context.Context, pod *corev1.Pod) Synced {
+	left, limited := untilDeadline(pod, w.cfg.Clock.Now())
+	if !limited {
+		return w.advance(ctx, pod)
+	}
+	if left <= 0 {
+		cause := &Cause{Reason: "DeadlineExceeded", Message: "Pod was active on the node longer than the specified deadline"}
+		w.cfg.Events.Event(pod, corev1.EventTypeNormal, cause.Reason, cause.Message)
+		w.tell(Kill{Cause: cause})
+		return Synced{}
+	}
+	answer := w.advance(ctx, pod)
+	if answer.After == 0 || left < answer.After {
+		answer.After = left
+	}
+	return answer
+}
+
+// untilDeadline is how long the pod may still be active, if that is limited.
+func untilDeadline(pod *corev1.Pod, now time.Time) (left time.Duration, limited bool) {
+	if pod.Spec.ActiveDeadlineSeconds == nil {
+		return 0, false
+	}
+	began := now // which is about to be reported
+	if pod.Status.StartTime != nil {
+		began = pod.Status.StartTime.Time
+	}
+	return began.Add(time.Duration(*pod.Spec.ActiveDeadlineSeconds) * time.Second).Sub(now), true
+}
+
+// advance does what the pod lacks.
+func (w *worker) advance(ctx context.Context, pod *corev1.Pod) Synced {
 	seen, err := w.look(ctx, pod.UID)
 	if err != nil {
 		return Synced{Err: err}

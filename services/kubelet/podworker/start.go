@@ -82,6 +82,7 @@ func PlanStart(pod *corev1.Pod, standing Standing, t CrashTiming) StartPlan {
 	if p.plan.Kills = planKills(pod, standing); len(p.plan.Kills) > 0 {
 		return p.plan
 	}
+	p.ephemeral()
 	if p.initialize() {
 		p.containers()
 	}
@@ -129,6 +130,17 @@ type planner struct {
 	timing  CrashTiming
 	now     time.Time
 	plan    StartPlan
+}
+
+// ephemeral plans the ephemeral containers that have not run yet: each runs once, and
+// waits for nothing.
+func (p *planner) ephemeral() {
+	for i := range p.pod.Spec.EphemeralContainers {
+		spec := (*corev1.Container)(&p.pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
+		if p.seen.Latest(spec.Name) == nil {
+			p.start(spec)
+		}
+	}
 }
 
 // initialize plans the next init container; it reports true when none is left.

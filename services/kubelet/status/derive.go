@@ -69,6 +69,7 @@ func Derive(in Input) corev1.PodStatus {
 	}
 	status.InitContainerStatuses = containerStatuses(in, pod.Spec.InitContainers, in.Old.InitContainerStatuses)
 	status.ContainerStatuses = containerStatuses(in, pod.Spec.Containers, in.Old.ContainerStatuses)
+	status.EphemeralContainerStatuses = containerStatuses(in, ephemeral(pod), in.Old.EphemeralContainerStatuses)
 	status.Phase = phaseOf(in, status)
 	if in.Facts.Reason != "" && in.Facts.Ended {
 		status.Reason, status.Message = in.Facts.Reason, in.Facts.Message
@@ -78,6 +79,15 @@ func Derive(in Input) corev1.PodStatus {
 	}
 	status.Conditions = conditions(in, &status)
 	return status
+}
+
+// ephemeral are the pod's ephemeral containers, as containers.
+func ephemeral(pod *corev1.Pod) []corev1.Container {
+	specs := make([]corev1.Container, 0, len(pod.Spec.EphemeralContainers))
+	for _, c := range pod.Spec.EphemeralContainers {
+		specs = append(specs, corev1.Container(c.EphemeralContainerCommon))
+	}
+	return specs
 }
 
 func phaseOf(in Input, status corev1.PodStatus) corev1.PodPhase {
