@@ -334,7 +334,8 @@ func TestAnswers(t *testing.T) {
 		{"YAML", "/api/v1", "application/yaml", 200, "application/yaml", "apiVersion: v1\n"},
 		{"a picture", "/api/v1", "image/png", 406, "text/plain; charset=utf-8", "only the following media types"},
 		{"no such group", "/apis/nope", "", 404, "text/plain; charset=utf-8", "404 page not found"},
-		{"no such version", "/apis/apps/v9", "", 404, "text/plain; charset=utf-8", "404 page not found"},
+		{"no such version", "/apis/apps/v9", "", 404, "application/json", `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server could not find the requested resource","reason":"NotFound","details":{},"code":404}`},
+		{"no such version of the first group", "/api/v9", "", 404, "application/json", `{"kind":"Status"`},
 		{"no such document", "/openapi/v3/apis/nope/v1", "", 404, "text/plain; charset=utf-8", "404 page not found"},
 		{"an old hash", "/openapi/v3/apis/apps/v1?hash=OLD", "", 301, "text/html; charset=utf-8", "<a href=\"/openapi/v3/apis/apps/v1?hash="},
 	} {

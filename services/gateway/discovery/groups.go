@@ -1,8 +1,11 @@
 package discovery
 
 import (
+	"encoding/json"
 	"net/http"
+	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -66,9 +69,34 @@ func (h *handler) group(now *served, w http.ResponseWriter, r *http.Request) {
 // resources is GET /api/v1 and /apis/GROUP/VERSION.
 func (h *handler) resources(now *served, w http.ResponseWriter, r *http.Request) {
 	list, ok := now.list(asked(r))
-	if !ok {
+	switch {
+	case ok:
+		answer(w, r, &list)
+	case now.hasGroup(r.PathValue("group")):
+		noVersion(w, r)
+	default:
+		notFound(w)
+	}
+}
+
+// hasGroup reports whether a group is served in any version.
+func (s *served) hasGroup(group string) bool {
+	return slices.ContainsFunc(s.lists, func(list metav1.APIResourceList) bool {
+		gv, _ := schema.ParseGroupVersion(list.GroupVersion)
+		return gv.Group == group
+	})
+}
+
+// noVersion is what upstream's server answers where it has the group, and not the version.
+func noVersion(w http.ResponseWriter, r *http.Request) {
+	refused := apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, schema.GroupResource{}, "", "", 0, false)
+	refused.ErrStatus.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	data, err := json.Marshal(refused.ErrStatus)
+	if err != nil {
 		notFound(w)
 		return
 	}
-	answer(w, r, &list)
+	w.Header().Set("Content-Type", mediaJSON)
+	w.WriteHeader(http.StatusNotFound)
+	_, _ = w.Write(data) // whoever has gone needs no answer
 }
