@@ -1,6 +1,7 @@
 package podworker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/kubelet/podstate"
@@ -20,7 +22,10 @@ const scriptAnnotation = "script.podfall.io/"
 
 // sync makes a pod run, or finds that it has ended or that its time is up.
 func (w *worker) sync(ctx context.Context, pod *corev1.Pod) Synced {
-	left, limited := untilDeadline(pod, w.cfg.Clock.Now())
+	if w.began = cmp.Or(w.began, pod.Status.StartTime); w.began == nil {
+		w.began = &metav1.Time{Time: w.cfg.Clock.Now()} // which is about to be reported
+	}
+	left, limited := untilDeadline(pod, w.began.Time, w.cfg.Clock.Now())
 	if !limited {
 		return w.advance(ctx, pod)
 	}
@@ -37,14 +42,10 @@ func (w *worker) sync(ctx context.Context, pod *corev1.Pod) Synced {
 	return answer
 }
 
-// untilDeadline is how long the pod may still be active, if that is limited.
-func untilDeadline(pod *corev1.Pod, now time.Time) (left time.Duration, limited bool) {
+// untilDeadline is how long a pod that began then may still be active, if that is limited.
+func untilDeadline(pod *corev1.Pod, began, now time.Time) (left time.Duration, limited bool) {
 	if pod.Spec.ActiveDeadlineSeconds == nil {
 		return 0, false
-	}
-	began := now // which is about to be reported
-	if pod.Status.StartTime != nil {
-		began = pod.Status.StartTime.Time
 	}
 	return began.Add(time.Duration(*pod.Spec.ActiveDeadlineSeconds) * time.Second).Sub(now), true
 }

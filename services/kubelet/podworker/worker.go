@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/proto"
@@ -40,6 +41,7 @@ type memory struct {
 	crashes Crashes
 	// refused are the containers that could not be started, and why.
 	refused  map[string]corev1.ContainerStateWaiting
+	began    *metav1.Time // when this kubelet, or one before it, took the pod up
 	lastSync time.Time
 	failures uint64
 	reported bool // the end's status
