@@ -116,6 +116,12 @@ func TestBadInput(t *testing.T) {
 		"an unknown version": {
 			"GET /apis/apps/v9/deployments", "", nil, 404, "", "404 page not found",
 		},
+		"a version of old": {
+			"GET /apis/apps/v1beta1/deployments", "", nil, 404, "", "404 page not found",
+		},
+		"a group of old": {
+			"POST /apis/extensions/v1beta1/namespaces/default/deployments", "{}", nil, 404, "", "404 page not found",
+		},
 		"an unknown group": {
 			"GET /apis/colours.example/v1/reds", "", nil, 404, "", "404 page not found",
 		},
@@ -126,7 +132,7 @@ func TestBadInput(t *testing.T) {
 			"GET /api/v1/namespaces/default/nodes", "", nil, 404, "NotFound", "the server could not find the requested resource",
 		},
 		"an unknown subresource": {
-			"GET " + pods + "/web-0/colour", "", nil, 404, "NotFound", "the server could not find the requested resource",
+			"GET " + pods + "/web-0/colour", "", nil, 404, "NotFound", `"message":"the server could not find the requested resource"`,
 		},
 		"an object that is not there": {
 			"GET " + pods + "/web-1", "", nil, 404, "NotFound", `pods "web-1" not found`,

@@ -269,6 +269,9 @@ func TestSubresources(t *testing.T) {
 	if scale, err = deployments.UpdateScale(ctx, "web", scale, metav1.UpdateOptions{}); err != nil || scale.Spec.Replicas != 3 {
 		t.Errorf("update scale: %v %+v", err, scale)
 	}
+	if data := r.made("GET /apis/apps/v1/namespaces/default/deployments/web/scale", "", "Accept: application/json;as=Table;v=v1;g=meta.k8s.io"); !strings.Contains(string(data), `"name":"Desired"`) {
+		t.Errorf("the Table of a scale: %s", data)
+	}
 	r.made("POST /api/v1/nodes", `{"metadata":{"name":"n"}}`)
 	r.made("POST "+pods, podJSON("web"))
 	for _, ask := range []string{pods + "/web/binding", "/api/v1/namespaces/default/bindings"} {

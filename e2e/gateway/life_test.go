@@ -68,6 +68,18 @@ func TestReviews(t *testing.T) {
 			t.Errorf("%s: %v %+v", user, err, may)
 		}
 	}
+	config := r.config()
+	config.Impersonate.UserName, config.Impersonate.Groups = "eve", []string{"guests"}
+	eve := clientsetFor(t, config)
+	if mayI, err = eve.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/"}},
+	}, metav1.CreateOptions{}); err != nil || mayI.Status.Allowed {
+		t.Errorf("played by the admin: %v %+v", err, mayI)
+	}
+	if who, err := eve.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}); err != nil ||
+		who.Status.UserInfo.Username != "eve" || len(who.Status.UserInfo.Groups) != 2 {
+		t.Errorf("%v %+v", err, who)
+	}
 	rules, err := set.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{
 		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "default"},
 	}, metav1.CreateOptions{})

@@ -113,8 +113,15 @@ func statusOf(err error) *metav1.Status {
 	if !errors.As(err, &refused) && errors.Is(err, context.DeadlineExceeded) {
 		err = apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)
 	}
-	return proto.StatusFrom(err)
+	status := proto.StatusFrom(err)
+	// The apiserver says what exactly it does not serve; upstream leaves it at this.
+	if said, _, more := strings.Cut(status.Message, resourceNotFound+": "); more && said == "" {
+		status.Message = resourceNotFound
+	}
+	return status
 }
+
+const resourceNotFound = "the server could not find the requested resource"
 
 // notServed is upstream's 404 of a resource that a group does not have.
 func notServed() error {

@@ -17,6 +17,7 @@ import (
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/gateway/discovery"
 )
 
 // review is a resource that is asked and not stored.
@@ -52,7 +53,9 @@ func (g *gateway) otherResource(w http.ResponseWriter, r *http.Request, to route
 	if asked, ok := reviews(to.GroupVersionResource); ok {
 		return g.review(w, r, to, asked)
 	}
-	served := slices.ContainsFunc(g.kinds.All(), func(k kinds.Kind) bool { return k.GroupVersion() == to.GroupVersion() })
+	served := slices.ContainsFunc(g.kinds.All(), func(k kinds.Kind) bool {
+		return k.GroupVersion() == to.GroupVersion() && discovery.Announced(k)
+	})
 	if !served {
 		pageNotFound(w)
 		return nil
@@ -75,7 +78,7 @@ func (g *gateway) review(w http.ResponseWriter, r *http.Request, to route, asked
 	if err != nil {
 		return err
 	}
-	if err := g.answer(question); err != nil {
+	if err := g.answer(question, userOf(r)); err != nil {
 		return err
 	}
 	question.GetObjectKind().SetGroupVersionKind(asked.kind)
@@ -117,26 +120,39 @@ const (
 	insideGroup = "system:authenticated"
 )
 
-// answer fills in the status of a question.
-func (g *gateway) answer(question runtime.Object) error {
+func admin() authenticationv1.UserInfo {
+	return authenticationv1.UserInfo{Username: userName, Groups: []string{adminGroup, insideGroup}}
+}
+
+// userOf is who asks: the admin, or whom the admin plays. Only reviews tell the difference.
+func userOf(r *http.Request) authenticationv1.UserInfo {
+	played := r.Header.Get("Impersonate-User")
+	if played == "" {
+		return admin()
+	}
+	groups := slices.Clone(r.Header.Values("Impersonate-Group"))
+	if !slices.Contains(groups, insideGroup) {
+		groups = append(groups, insideGroup)
+	}
+	return authenticationv1.UserInfo{Username: played, UID: r.Header.Get("Impersonate-Uid"), Groups: groups}
+}
+
+// answer fills in the status of a question that a user asks.
+func (g *gateway) answer(question runtime.Object, user authenticationv1.UserInfo) error {
 	switch q := question.(type) {
 	case *authorizationv1.SelfSubjectAccessReview:
-		q.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: true}
+		q.Status = may(user.Username, user.Groups)
 		return oneOf("SelfSubjectAccessReview", q.Spec.ResourceAttributes, q.Spec.NonResourceAttributes)
 	case *authorizationv1.SubjectAccessReview:
-		q.Status = mayI(q.Spec)
+		q.Status = may(q.Spec.User, q.Spec.Groups)
 		return oneOf("SubjectAccessReview", q.Spec.ResourceAttributes, q.Spec.NonResourceAttributes)
 	case *authorizationv1.LocalSubjectAccessReview:
-		q.Status = mayI(q.Spec)
+		q.Status = may(q.Spec.User, q.Spec.Groups)
 		return oneOf("LocalSubjectAccessReview", q.Spec.ResourceAttributes, q.Spec.NonResourceAttributes)
 	case *authorizationv1.SelfSubjectRulesReview:
-		all := []string{"*"}
-		q.Status = authorizationv1.SubjectRulesReviewStatus{
-			ResourceRules:    []authorizationv1.ResourceRule{{Verbs: all, APIGroups: all, Resources: all}},
-			NonResourceRules: []authorizationv1.NonResourceRule{{Verbs: all, NonResourceURLs: all}},
-		}
+		q.Status = rules(may(user.Username, user.Groups))
 	case *authenticationv1.SelfSubjectReview:
-		q.Status.UserInfo = admin()
+		q.Status.UserInfo = user
 	case *authenticationv1.TokenReview:
 		q.Status = authenticationv1.TokenReviewStatus{}
 		if g.guard.Knows(q.Spec.Token) {
@@ -146,15 +162,25 @@ func (g *gateway) answer(question runtime.Object) error {
 	return nil
 }
 
-func admin() authenticationv1.UserInfo {
-	return authenticationv1.UserInfo{Username: userName, Groups: []string{adminGroup, insideGroup}}
-}
-
-func mayI(spec authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus {
-	if spec.User == userName || slices.Contains(spec.Groups, adminGroup) {
+// may is what a user may do: everything, or nothing.
+func may(user string, groups []string) authorizationv1.SubjectAccessReviewStatus {
+	if user == userName || slices.Contains(groups, adminGroup) {
 		return authorizationv1.SubjectAccessReviewStatus{Allowed: true}
 	}
 	return authorizationv1.SubjectAccessReviewStatus{Reason: "this cluster has one user, " + userName}
+}
+
+// rules say the same at length.
+func rules(may authorizationv1.SubjectAccessReviewStatus) authorizationv1.SubjectRulesReviewStatus {
+	status := authorizationv1.SubjectRulesReviewStatus{
+		ResourceRules: []authorizationv1.ResourceRule{}, NonResourceRules: []authorizationv1.NonResourceRule{},
+	}
+	if may.Allowed {
+		all := []string{"*"}
+		status.ResourceRules = append(status.ResourceRules, authorizationv1.ResourceRule{Verbs: all, APIGroups: all, Resources: all})
+		status.NonResourceRules = append(status.NonResourceRules, authorizationv1.NonResourceRule{Verbs: all, NonResourceURLs: all})
+	}
+	return status
 }
 
 // oneOf refuses a question about nothing, or about two things.

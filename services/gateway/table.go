@@ -79,11 +79,13 @@ func (p printer) partial(obj kinds.Object) *metav1.PartialObjectMetadata {
 // table is objects as rows (PRN-01); each row carries as much of its object as the client
 // wants.
 func (p printer) table(objs ...kinds.Object) *metav1.Table {
-	var table *metav1.Table
-	if p.columns != nil {
+	of := p.kind.GroupVersionKind
+	if len(objs) == 1 { // such as a Scale, which is not of the kind whose subresource it is
+		of = objs[0].GetObjectKind().GroupVersionKind()
+	}
+	table := p.view.Table(of, objs...)
+	if p.columns != nil && of.Kind == p.kind.Kind {
 		table = p.columns.Table(p.view, objs)
-	} else {
-		table = p.view.Table(p.kind.GroupVersionKind, objs...)
 	}
 	table.TypeMeta = p.meta("Table")
 	for i, obj := range objs {
