@@ -1,5 +1,5 @@
-// Package directory knows every kind that the cluster serves now: the built-in ones, which
-// never change, and those that CustomResourceDefinitions add and take away. A directory
+// Package directory knows every kind that the cluster serves now: the built-in ones in their
+// stable versions, which never change, and those that CustomResourceDefinitions add and take away. A directory
 // that nobody fills, by [Directory.Follow] or [Directory.Load], has the built-in kinds.
 //
 // # Order
@@ -88,15 +88,16 @@ func definitions() kinds.Kind {
 func (d *Directory) Changed() <-chan struct{} { return d.now.Load().superseded }
 
 // All is every kind in every version that is served.
-func (d *Directory) All() []kinds.Kind { return append(kinds.Served(), d.now.Load().custom...) }
+func (d *Directory) All() []kinds.Kind { return append(kinds.Today(), d.now.Load().custom...) }
 
 // ByResource finds the kind at a path. Without a version it is the one that clients prefer.
 func (d *Directory) ByResource(gvr schema.GroupVersionResource) (kinds.Kind, bool) {
 	if preferred, ok := kinds.ByResource(gvr.GroupResource().String()); ok {
 		if gvr.Version == "" || gvr.Version == preferred.Version {
-			return preferred, true
+			return preferred, preferred.IsToday()
 		}
-		return kinds.ByGVK(schema.GroupVersionKind{Group: gvr.Group, Version: gvr.Version, Kind: preferred.Kind})
+		k, ok := kinds.ByGVK(schema.GroupVersionKind{Group: gvr.Group, Version: gvr.Version, Kind: preferred.Kind})
+		return k, ok && k.IsToday()
 	}
 	k, ok := d.now.Load().byGVR[gvr]
 	return k, ok
@@ -105,7 +106,7 @@ func (d *Directory) ByResource(gvr schema.GroupVersionResource) (kinds.Kind, boo
 // ByGVK finds a kind in any version that is served.
 func (d *Directory) ByGVK(gvk schema.GroupVersionKind) (kinds.Kind, bool) {
 	if k, ok := kinds.ByGVK(gvk); ok {
-		return k, true
+		return k, k.IsToday()
 	}
 	k, ok := d.now.Load().byGVK[gvk]
 	return k, ok

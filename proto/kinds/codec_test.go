@@ -185,3 +185,36 @@ func TestConvertNamesWhatIsLost(t *testing.T) {
 		t.Errorf("lost %q, want %q", lost, want)
 	}
 }
+
+// TestConvertEvents: an Event is the same in both of its groups.
+func TestConvertEvents(t *testing.T) {
+	t.Parallel()
+	at := metav1.NewMicroTime(time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC).Local())
+	core := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: "ns"}, InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "p"},
+		Reason: "Killing", Message: "m", Source: corev1.EventSource{Component: "kubelet"}, Count: 3, Type: "Normal",
+		EventTime: at, Series: &corev1.EventSeries{Count: 2, LastObservedTime: at}, Action: "Stop",
+		Related: &corev1.ObjectReference{Name: "r"}, ReportingController: "c", ReportingInstance: "i",
+		FirstTimestamp: metav1.NewTime(at.Time), LastTimestamp: metav1.NewTime(at.Time),
+	}
+	for _, version := range []string{"v1", "v1beta1"} {
+		to := schema.GroupVersionKind{Group: "events.k8s.io", Version: version, Kind: "Event"}
+		newer, lost, err := kinds.Convert(core, to)
+		if err != nil || len(lost) > 0 || newer.GetObjectKind().GroupVersionKind() != to {
+			t.Fatalf("%s: %v, %v, %v", version, newer, lost, err)
+		}
+		back, lost, err := kinds.Convert(newer, corev1.SchemeGroupVersion.WithKind("Event"))
+		if err != nil || len(lost) > 0 {
+			t.Fatalf("%s and back: %v, %v", version, lost, err)
+		}
+		want := core.DeepCopy()
+		want.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}
+		if version != "v1" { // it has been through JSON, whose times are whole seconds
+			want.FirstTimestamp, want.LastTimestamp = *core.FirstTimestamp.DeepCopy(), *core.LastTimestamp.DeepCopy()
+			want.FirstTimestamp.Time, want.LastTimestamp.Time = at.Truncate(time.Second), at.Truncate(time.Second)
+		}
+		if diff := cmp.Diff(want, back); diff != "" {
+			t.Errorf("%s there and back (-sent +read):\n%s", version, diff)
+		}
+	}
+}

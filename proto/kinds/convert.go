@@ -27,6 +27,9 @@ func Convert(obj Object, to schema.GroupVersionKind) (converted Object, lost []s
 	if from == to {
 		return obj, nil, nil
 	}
+	if from.Group != to.Group && isEvent(from.GroupKind()) && isEvent(to.GroupKind()) {
+		return convertEvent(obj, to)
+	}
 	if from.Group != to.Group || from.Kind != to.Kind {
 		return nil, nil, fmt.Errorf("convert %s: %s is another kind", from, to)
 	}

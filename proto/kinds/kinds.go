@@ -47,8 +47,12 @@ type Kind struct {
 	Selectable []string
 }
 
-// GroupResource is the kind's key in the store and on the bus.
+// GroupResource is the kind's key in the store and on the bus. Events have one for both of
+// their groups.
 func (k Kind) GroupResource() schema.GroupResource {
+	if !k.Custom && isEvent(k.GroupKind()) {
+		return schema.GroupResource{Resource: k.Resource}
+	}
 	return schema.GroupResource{Group: k.Group, Resource: k.Resource}
 }
 
@@ -63,6 +67,16 @@ func All() []Kind { return slices.Clone(loadIndex().preferred) }
 
 // Served is every kind in every version, the preferred one first.
 func Served() []Kind { return slices.Clone(loadIndex().served) }
+
+// Today is every built-in kind in the versions that an API server of the newest release
+// serves unless it is told otherwise: the stable ones. The others are for those who come
+// with an old manifest.
+func Today() []Kind { return slices.DeleteFunc(Served(), func(k Kind) bool { return !k.IsToday() }) }
+
+// IsToday reports whether a kind is among [Today].
+func (k Kind) IsToday() bool {
+	return k.Custom || k.Group != "extensions" && !strings.Contains(k.Version, "alpha") && !strings.Contains(k.Version, "beta")
+}
 
 // ByResource finds a kind, in its preferred version, by its group resource: "pods",
 // "deployments.apps".
@@ -178,7 +192,7 @@ func (ix *index) add(group string, row []string) {
 		ix.byGVK[k.GroupVersionKind] = k
 		if i == 0 {
 			ix.preferred = append(ix.preferred, k)
-			ix.byResource[k.GroupResource().String()] = k
+			ix.byResource[schema.GroupResource{Group: k.Group, Resource: k.Resource}.String()] = k
 		}
 		names := append([]string{k.Resource, k.Singular}, k.ShortNames...)
 		slices.Sort(names)

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
@@ -94,13 +95,12 @@ func kindOf(resource, apiVersion string, catalog *custom.Catalog) (kinds.Kind, e
 	if apiVersion == "" || apiVersion == kind.GroupVersion().String() {
 		return kind, nil
 	}
-	gv := kind.GroupVersion()
-	gv.Version = apiVersion[strings.LastIndexByte(apiVersion, '/')+1:]
+	gv, err := schema.ParseGroupVersion(apiVersion)
 	asked, ok := kinds.ByGVK(gv.WithKind(kind.Kind))
 	if kind.Custom {
 		asked, ok = catalog.Kind(resource, gv.Version)
 	}
-	if !ok || gv.String() != apiVersion {
+	if err != nil || !ok || asked.GroupVersion() != gv || asked.GroupResource() != kind.GroupResource() {
 		return kind, notServed(fmt.Sprintf("envelope: api_version: %s has no version %s", resource, shorten(apiVersion)))
 	}
 	return asked, nil

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/podfall/podfall/proto/kinds"
 )
@@ -55,13 +56,14 @@ func selectable(resource string) []string {
 
 // fieldName is the name that [Strategy.Fields] has for a field: pods once had another name
 // for their node, and the newer Events have others for most of their fields.
-func fieldName(resource, name string) string {
+func fieldName(kind kinds.Kind, name string) string {
+	newer := kind.GroupKind() == schema.GroupKind{Group: "events.k8s.io", Kind: "Event"}
 	switch {
-	case resource == "pods" && name == "spec.host":
+	case kind.GroupKind() == schema.GroupKind{Kind: "Pod"} && name == "spec.host":
 		return "spec.nodeName"
-	case resource == "events.events.k8s.io" && name == "reportingController":
+	case newer && name == "reportingController":
 		return "reportingComponent"
-	case resource == "events.events.k8s.io" && strings.HasPrefix(name, "regarding."):
+	case newer && strings.HasPrefix(name, "regarding."):
 		return "involvedObject." + strings.TrimPrefix(name, "regarding.")
 	}
 	return name

@@ -82,7 +82,7 @@ func ParseListOptions(kind kinds.Kind, namespace string, opts metav1.ListOptions
 // names that strategies have for them.
 func knownFields(kind kinds.Kind, selector fields.Selector) (fields.Selector, error) {
 	return selector.Transform(func(name, value string) (string, string, error) {
-		name = fieldName(kind.GroupResource().String(), name)
+		name = fieldName(kind, name)
 		return name, value, checkField(kind, name)
 	})
 }

@@ -26,7 +26,7 @@ func stored(code int32, kind kinds.Kind, record *store.Record, warnings []string
 // itemOf is a version from the store on the wire. In the kind's preferred version, which
 // is the one stored, that is the very bytes of the store.
 func itemOf(kind kinds.Kind, record *store.Record) (*proto.Item, error) {
-	if kind.Version == kinds.Preferred(kind).Version {
+	if kind.GroupVersionKind == kinds.Preferred(kind).GroupVersionKind {
 		return &proto.Item{Revision: uint64(record.Revision), Object: record.Data}, nil
 	}
 	return encoded(kind, record.Object)

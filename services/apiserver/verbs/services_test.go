@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podfall/podfall/proto"
@@ -112,6 +113,44 @@ func TestANamespaceHasAnAccount(t *testing.T) {
 			if r.store.Snapshot().Get(store.Key{Resource: "serviceaccounts", Namespace: namespace, Name: "default"}) == nil {
 				t.Errorf("%s has no account", namespace)
 			}
+		}
+	})
+}
+
+// TestEventsHaveTwoGroups and are stored once.
+func TestEventsHaveTwoGroups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.ok(ask{verb: proto.VerbCreate, resource: "events", body: &corev1.Event{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}, ObjectMeta: metav1.ObjectMeta{Name: "old"},
+			InvolvedObject: corev1.ObjectReference{Namespace: "default", Name: "p"}, Message: "said",
+		}})
+		r.ok(ask{
+			verb: proto.VerbCreate, resource: "events.events.k8s.io", contentType: "application/json",
+			body: `{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"name":"new"},"regarding":{"namespace":"default","name":"p"},` +
+				`"note":"said","reason":"r","action":"a","type":"Normal","eventTime":"2026-01-01T00:00:00.000000Z","reportingController":"c.d/e","reportingInstance":"i"}`,
+		})
+		for _, resource := range []string{"events", "events.events.k8s.io"} {
+			list := r.ok(ask{verb: proto.VerbList, resource: resource, list: nil, options: &metav1.ListOptions{}})
+			if len(list.items) != 2 {
+				t.Errorf("%s: %d", resource, len(list.items))
+			}
+			for _, item := range list.items {
+				note := ""
+				switch event := item.(type) {
+				case *corev1.Event:
+					note = "core " + event.Message
+				case *eventsv1.Event:
+					note = "newer " + event.Note
+				}
+				if want := map[string]string{"events": "core said", "events.events.k8s.io": "newer said"}[resource]; note != want {
+					t.Errorf("%s: %s is %q", resource, item.GetName(), note)
+				}
+			}
+		}
+		found := r.ok(ask{verb: proto.VerbList, resource: "events.events.k8s.io", options: &metav1.ListOptions{FieldSelector: "regarding.name=p,reportingController=c.d/e"}})
+		if len(found.items) != 1 || found.items[0].GetName() != "new" {
+			t.Errorf("%+v", found.items)
 		}
 	})
 }
