@@ -205,7 +205,7 @@ func BenchmarkUp(b *testing.B) {
 		total += time.Since(begin)
 		sum := 0.0
 		for _, name := range []string{
-			"supervisor", "bus", "apiserver", "controllers", "kubelet/node-1", "kubelet/node-2", "kubelet/node-3",
+			"supervisor", "bus", "apiserver", "controllers", "gateway", "kubelet/node-1", "kubelet/node-2", "kubelet/node-3",
 			"runtime/node-1", "runtime/node-2", "runtime/node-3",
 		} {
 			mib := proportional(b, c.pid(name))
@@ -215,7 +215,7 @@ func BenchmarkUp(b *testing.B) {
 		memory["all"] += sum
 		c.must("down")
 	}
-	for _, name := range []string{"all", "bus", "apiserver", "controllers", "kubelet/node-1", "runtime/node-1", "supervisor"} {
+	for _, name := range []string{"all", "bus", "apiserver", "controllers", "gateway", "kubelet/node-1", "runtime/node-1", "supervisor"} {
 		b.ReportMetric(memory[name]/float64(b.N), strings.ReplaceAll(name, "/node-1", "")+"-MiB")
 	}
 	b.ReportMetric(float64(total.Milliseconds())/float64(b.N), "ms/up")
