@@ -4,9 +4,11 @@ import (
 	"github.com/podfall/podfall/services/controllers/control"
 	"github.com/podfall/podfall/services/controllers/daemonset"
 	"github.com/podfall/podfall/services/controllers/deployment"
+	"github.com/podfall/podfall/services/controllers/job"
 	"github.com/podfall/podfall/services/controllers/replicaset"
 	"github.com/podfall/podfall/services/controllers/replication"
 	"github.com/podfall/podfall/services/controllers/statefulset"
+	"github.com/podfall/podfall/services/controllers/ttl"
 )
 
 // workloads are the controllers of what makes pods.
@@ -14,8 +16,10 @@ func workloads() []row {
 	return []row{
 		{"daemonset-controller", "daemonset", func(base control.Base) control.Controller { return daemonset.New(base) }},
 		{"deployment-controller", "deployment", func(base control.Base) control.Controller { return deployment.New(base) }},
+		{"job-controller", "job", func(base control.Base) control.Controller { return job.New(base) }},
 		{"replicaset-controller", "replicaset", func(base control.Base) control.Controller { return replicaset.New(base) }},
 		{"replicationcontroller-controller", "replicationcontroller", func(base control.Base) control.Controller { return replication.New(base) }},
 		{"statefulset-controller", "statefulset", func(base control.Base) control.Controller { return statefulset.New(base) }},
+		{"ttl-after-finished-controller", "ttl-after-finished", func(base control.Base) control.Controller { return ttl.New(base) }},
 	}
 }

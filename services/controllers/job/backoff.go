@@ -1,0 +1,65 @@
+package job
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Failures is how often pods have failed since one succeeded last, and when the last did.
+type Failures struct {
+	Count int
+	Last  time.Time
+}
+
+// The pause after a failure: 10 s, twice as long after each more, up to 10 min.
+const (
+	firstPause = 10 * time.Second
+	mostPause  = 10 * time.Minute
+)
+
+// left is how long no pod is made after the failures.
+func (f Failures) left(now time.Time) time.Duration {
+	if f.Count == 0 {
+		return 0
+	}
+	pause := firstPause
+	for range f.Count - 1 {
+		if pause = min(2*pause, mostPause); pause == mostPause {
+			break
+		}
+	}
+	return max(f.Last.Add(pause).Sub(now), 0)
+}
+
+// with is the failures after more pods have ended, in the order of their ends.
+func (f Failures) with(ended []*corev1.Pod, now time.Time) Failures {
+	ended = slices.Clone(ended)
+	slices.SortStableFunc(ended, func(a, b *corev1.Pod) int { return endOf(a, now).Compare(endOf(b, now)) })
+	for _, pod := range ended {
+		if pod.Status.Phase == corev1.PodSucceeded {
+			f = Failures{}
+			continue
+		}
+		f = Failures{Count: f.Count + 1, Last: endOf(pod, now)}
+	}
+	return f
+}
+
+// endOf is when a pod ended: its last container did, or it was deleted, or now.
+func endOf(pod *corev1.Pod, now time.Time) time.Time {
+	var last time.Time
+	for _, status := range pod.Status.ContainerStatuses {
+		if status.State.Terminated != nil && status.State.Terminated.FinishedAt.After(last) {
+			last = status.State.Terminated.FinishedAt.Time
+		}
+	}
+	switch {
+	case !last.IsZero():
+		return last
+	case pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil:
+		return pod.DeletionTimestamp.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
+	}
+	return now
+}

@@ -1,0 +1,200 @@
+package job
+
+import (
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/services/controllers/workload"
+)
+
+// Finalizer is on each pod of a Job until it is counted.
+const Finalizer = batchv1.JobTrackingFinalizer
+
+// most is how many pods wait at most to be counted.
+const most = 500
+
+// Tracked reports whether a pod has the finalizer.
+func Tracked(pod *corev1.Pod) bool { return slices.Contains(pod.Finalizers, Finalizer) }
+
+// tally counts pods, and the failures among them that are new.
+func (s *step) tally() {
+	s.done = parseIndexes(s.Status.CompletedIndexes, s.completions())
+	waiting := uncounted(&s.Status)
+	s.succeeded = s.Status.Succeeded + int32(len(waiting.Succeeded))
+	s.failed = s.Status.Failed + int32(len(waiting.Failed))
+	var ended []*corev1.Pod
+	for _, pod := range s.Pods {
+		if workload.Active(pod) {
+			s.active = append(s.active, pod)
+		}
+		if workload.Terminating(pod) {
+			s.terminating++
+		}
+		if !s.isNew(pod) {
+			continue
+		}
+		switch {
+		case pod.Status.Phase == corev1.PodSucceeded:
+			ended = append(ended, pod)
+			if !s.indexed() {
+				s.succeeded++
+			} else if index := Index(pod); index >= 0 && index < s.completions() {
+				s.done[index] = true
+			}
+		case s.hasFailed(pod):
+			ended = append(ended, pod)
+			if _, counts := s.policy(pod); counts {
+				s.failed++
+			}
+		}
+	}
+	if s.indexed() {
+		s.succeeded = int32(len(s.done))
+	}
+	s.Plan.Failures = s.Plan.Failures.with(ended, s.now)
+}
+
+// isNew reports whether a pod is in no number yet.
+func (s *step) isNew(pod *corev1.Pod) bool {
+	waiting := uncounted(&s.Status)
+	return Tracked(pod) && !s.Freed[pod.UID] && !slices.Contains(waiting.Succeeded, pod.UID) && !slices.Contains(waiting.Failed, pod.UID)
+}
+
+// hasFailed reports whether a pod counts as failed: it has, or it is being deleted; where only
+// failed pods are replaced, a deleted one counts when it never ran (isPodFailed).
+func (s *step) hasFailed(pod *corev1.Pod) bool { return HasFailed(s.Job, pod) }
+
+// HasFailed reports whether a pod counts as a failed one of its Job.
+func HasFailed(job *batchv1.Job, pod *corev1.Pod) bool {
+	switch {
+	case pod.Status.Phase == corev1.PodFailed:
+		return true
+	case pod.DeletionTimestamp == nil || pod.Status.Phase == corev1.PodSucceeded:
+		return false
+	}
+	return !ReplacesFailedOnly(job) || pod.Status.Phase == corev1.PodPending
+}
+
+// collect puts pods that have ended among those that wait to be counted, and plans to let go
+// of all that are there (trackJobStatusAndRemoveFinalizers).
+func (s *step) collect() {
+	waiting := uncounted(&s.Status)
+	tracked := map[types.UID]bool{}
+	for _, pod := range s.Pods {
+		if Tracked(pod) && !s.Freed[pod.UID] {
+			tracked[pod.UID] = true
+		}
+	}
+	s.Status.Succeeded += int32(release(&waiting.Succeeded, tracked))
+	s.Status.Failed += int32(release(&waiting.Failed, tracked))
+	before := parseIndexes(s.Status.CompletedIndexes, s.completions())
+	for _, pod := range s.Pods {
+		if !tracked[pod.UID] || len(waiting.Succeeded)+len(waiting.Failed) >= most {
+			continue
+		}
+		over := s.Target != nil || s.Job.DeletionTimestamp != nil
+		if !over && !s.hasFailed(pod) && pod.Status.Phase != corev1.PodSucceeded {
+			continue
+		}
+		s.Free = append(s.Free, pod)
+		s.wait(pod, waiting, before)
+	}
+	if s.indexed() {
+		s.Status.CompletedIndexes = before.String()
+		s.Status.Succeeded = int32(len(before))
+	}
+	s.Status.UncountedTerminatedPods = waiting
+}
+
+// wait puts one pod among those that wait to be counted. For a pod that succeeded at an index
+// the index is enough; when the Job is over, one that has not ended is a failed one.
+func (s *step) wait(pod *corev1.Pod, waiting *batchv1.UncountedTerminatedPods, done indexes) {
+	if slices.Contains(waiting.Succeeded, pod.UID) || slices.Contains(waiting.Failed, pod.UID) {
+		return
+	}
+	index := Index(pod)
+	inRange := !s.indexed() || (index >= 0 && index < s.completions())
+	switch {
+	case pod.Status.Phase == corev1.PodSucceeded && s.indexed():
+		if inRange {
+			done[index] = true
+		}
+	case pod.Status.Phase == corev1.PodSucceeded:
+		waiting.Succeeded = append(waiting.Succeeded, pod.UID)
+	case !inRange:
+	case s.hasFailed(pod) || (s.Target != nil && s.Target.Type == batchv1.JobFailureTarget):
+		if _, counts := s.policy(pod); counts {
+			waiting.Failed = append(waiting.Failed, pod.UID)
+		}
+	}
+}
+
+// numbers fills in how many pods run.
+func (s *step) numbers() {
+	active, ready := len(s.active)-len(s.Delete)+len(s.Create), 0
+	for _, pod := range s.active {
+		if workload.Ready(pod) && !slices.Contains(s.Delete, pod) {
+			ready++
+		}
+	}
+	s.Status.Active, s.Status.Ready = int32(active), new(int32(ready))
+	s.Status.Terminating = new(s.terminating + int32(len(s.Delete)))
+	if s.Target != nil {
+		s.interim()
+	}
+}
+
+// Settle is the status at now after pods of a plan were let go of: they are in the numbers,
+// and the Job is over if it is to be and none of its pods runs any more (enactJobFinished).
+func Settle(plan Plan, freed []*corev1.Pod, now time.Time) (status batchv1.JobStatus, event Event) {
+	status = *plan.Status.DeepCopy()
+	waiting := uncounted(&status)
+	tracked := map[types.UID]bool{}
+	for _, uid := range slices.Concat(waiting.Succeeded, waiting.Failed) {
+		tracked[uid] = true
+	}
+	for _, pod := range freed {
+		delete(tracked, pod.UID)
+	}
+	status.Succeeded += int32(release(&waiting.Succeeded, tracked))
+	status.Failed += int32(release(&waiting.Failed, tracked))
+	status.UncountedTerminatedPods = waiting
+	if plan.Target == nil || len(waiting.Succeeded)+len(waiting.Failed) > 0 || len(freed) < len(plan.Free) ||
+		status.Active > 0 || (status.Terminating != nil && *status.Terminating > 0) {
+		return status, Event{}
+	}
+	last := *plan.Target
+	last.LastProbeTime, last.LastTransitionTime = workload.Stamp(now), workload.Stamp(now)
+	event = Event{corev1.EventTypeWarning, last.Reason, last.Message}
+	if last.Type == batchv1.JobSuccessCriteriaMet {
+		last.Type = batchv1.JobComplete
+		status.CompletionTime = &last.LastTransitionTime
+		event = Event{corev1.EventTypeNormal, "Completed", "Job completed"}
+	} else {
+		last.Type = batchv1.JobFailed
+	}
+	status.Conditions = append(status.Conditions, last)
+	return status, event
+}
+
+// uncounted is a copy of those that wait to be counted.
+func uncounted(status *batchv1.JobStatus) *batchv1.UncountedTerminatedPods {
+	if status.UncountedTerminatedPods == nil {
+		return &batchv1.UncountedTerminatedPods{}
+	}
+	return status.UncountedTerminatedPods.DeepCopy()
+}
+
+// release takes those out of uids that are not tracked any more, and says how many.
+func release(uids *[]types.UID, tracked map[types.UID]bool) int {
+	before := len(*uids)
+	*uids = slices.DeleteFunc(*uids, func(uid types.UID) bool { return !tracked[uid] })
+	if len(*uids) == 0 {
+		*uids = nil
+	}
+	return before - len(*uids)
+}

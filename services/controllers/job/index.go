@@ -1,0 +1,152 @@
+package job
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/podfall/podfall/services/controllers/workload"
+)
+
+// Index is a pod's completion index; -1 when it has none.
+func Index(pod *corev1.Pod) int {
+	number, err := strconv.ParseUint(pod.Annotations[batchv1.JobCompletionIndexAnnotation], 10, 31)
+	if err != nil {
+		return -1
+	}
+	return int(number)
+}
+
+func (s *step) completions() int { return int(valueOr(s.Job.Spec.Completions, 1)) }
+
+// indexes is a set of completion indexes.
+type indexes map[int]bool
+
+// parseIndexes reads "1,3-5,7"; what cannot be read, and what is not below the limit, is left
+// out.
+func parseIndexes(text string, limit int) indexes {
+	found := indexes{}
+	for part := range strings.SplitSeq(text, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		from, err := strconv.Atoi(first)
+		if err != nil {
+			continue
+		}
+		to := from
+		if isRange {
+			if to, err = strconv.Atoi(last); err != nil {
+				continue
+			}
+		}
+		for i := from; i <= to && i < limit; i++ {
+			found[i] = true
+		}
+	}
+	return found
+}
+
+// String is the indexes as a status has them: "1,3-5,7".
+func (ix indexes) String() string {
+	var parts []string
+	sorted := slices.Sorted(maps.Keys(ix))
+	for i := 0; i < len(sorted); {
+		j := i
+		for j+1 < len(sorted) && sorted[j+1] == sorted[j]+1 {
+			j++
+		}
+		switch {
+		case j == i:
+			parts = append(parts, strconv.Itoa(sorted[i]))
+		case j == i+1:
+			parts = append(parts, strconv.Itoa(sorted[i]), strconv.Itoa(sorted[j]))
+		default:
+			parts = append(parts, fmt.Sprintf("%d-%d", sorted[i], sorted[j]))
+		}
+		i = j + 1
+	}
+	return strings.Join(parts, ",")
+}
+
+// pending is the first n indexes that are neither done nor being done (firstPendingIndexes).
+func (s *step) pending(n int) []int {
+	busy := indexes{}
+	for _, pod := range s.active {
+		busy[Index(pod)] = true
+	}
+	if s.replacesFailedOnly() {
+		for _, pod := range s.Pods {
+			if workload.Terminating(pod) {
+				busy[Index(pod)] = true
+			}
+		}
+	}
+	var first []int
+	for i := 0; i < s.completions() && len(first) < n; i++ {
+		if !s.done[i] && !busy[i] {
+			first = append(first, i)
+		}
+	}
+	return first
+}
+
+// doubles tells pods that do nothing of use from the others: of those of one index all but
+// the one that would be deleted last (appendDuplicatedIndexPodsForRemoval).
+func (s *step) doubles(pods []*corev1.Pod) (extra, rest []*corev1.Pod) {
+	byIndex := map[int][]*corev1.Pod{}
+	for _, pod := range pods {
+		byIndex[Index(pod)] = append(byIndex[Index(pod)], pod)
+	}
+	for _, index := range slices.Sorted(maps.Keys(byIndex)) {
+		same := byIndex[index]
+		if index < 0 || index >= s.completions() {
+			extra = append(extra, same...)
+			continue
+		}
+		gone := workload.ToDelete(same, same, len(same)-1, s.now)
+		extra = append(extra, gone...)
+		for _, pod := range same {
+			if !slices.Contains(gone, pod) {
+				rest = append(rest, pod)
+			}
+		}
+	}
+	return extra, rest
+}
+
+// pod is a new pod, of an index if that is not negative.
+func (s *step) pod(index int) *corev1.Pod {
+	pod := workload.PodOf(&s.Job.Spec.Template, s.Job, batchv1.SchemeGroupVersion.WithKind("Job"))
+	if !Tracked(pod) {
+		pod.Finalizers = append(pod.Finalizers, Finalizer)
+	}
+	if index < 0 {
+		return pod
+	}
+	text := strconv.Itoa(index)
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	if pod.Labels == nil {
+		pod.Labels = map[string]string{}
+	}
+	pod.Annotations[batchv1.JobCompletionIndexAnnotation] = text
+	pod.Labels[batchv1.JobCompletionIndexAnnotation] = text
+	pod.Spec.Hostname = s.Job.Name + "-" + text
+	pod.GenerateName = workload.Prefix(s.Job.Name + "-" + text)
+	source := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
+		FieldPath: "metadata.labels['" + batchv1.JobCompletionIndexAnnotation + "']",
+	}}
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			if !slices.ContainsFunc(containers[i].Env, func(env corev1.EnvVar) bool { return env.Name == "JOB_COMPLETION_INDEX" }) {
+				containers[i].Env = append(containers[i].Env, corev1.EnvVar{Name: "JOB_COMPLETION_INDEX", ValueFrom: source})
+			}
+		}
+	}
+	return pod
+}

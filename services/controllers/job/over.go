@@ -1,0 +1,98 @@
+package job
+
+import (
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/podfall/podfall/services/controllers/workload"
+)
+
+// over is why the Job ends without being complete; nil if it does not. What was said once
+// stays.
+func (s *step) over() *batchv1.JobCondition {
+	for _, kind := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget} {
+		if said := find(s.Status.Conditions, kind); said != nil {
+			return said
+		}
+	}
+	for _, pod := range s.Pods {
+		if !s.hasFailed(pod) {
+			continue
+		}
+		if message, _ := s.policy(pod); message != "" {
+			return s.fails(batchv1.JobReasonPodFailurePolicy, message)
+		}
+	}
+	if s.failed > valueOr(s.Job.Spec.BackoffLimit, 6) || s.restarts() {
+		return s.fails(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit")
+	}
+	if left := s.deadline(); left == 0 {
+		return s.fails(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")
+	} else if left > 0 {
+		s.Again = shorter(s.Again, left)
+	}
+	return nil
+}
+
+func (s *step) fails(reason, message string) *batchv1.JobCondition {
+	return new(s.condition(batchv1.JobFailureTarget, reason, message))
+}
+
+// restarts reports whether containers that are restarted in place have failed too often
+// (pastBackoffLimitOnFailure).
+func (s *step) restarts() bool {
+	if s.Job.Spec.Template.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
+		return false
+	}
+	var total int32
+	for _, pod := range s.Pods {
+		if pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == corev1.PodPending {
+			for _, status := range pod.Status.InitContainerStatuses {
+				total += status.RestartCount
+			}
+			for _, status := range pod.Status.ContainerStatuses {
+				total += status.RestartCount
+			}
+		}
+	}
+	limit := valueOr(s.Job.Spec.BackoffLimit, 6)
+	return total > 0 && total >= limit
+}
+
+// deadline is how long the Job may still take; -1 when there is no limit.
+func (s *step) deadline() time.Duration {
+	if s.Job.Spec.ActiveDeadlineSeconds == nil || s.Status.StartTime == nil || s.suspended() {
+		return -1
+	}
+	return max(s.Status.StartTime.Add(time.Duration(*s.Job.Spec.ActiveDeadlineSeconds)*time.Second).Sub(s.now), 0)
+}
+
+// completed is the condition of a Job that has done all it had to; nil if it has not.
+func (s *step) completed() *batchv1.JobCondition {
+	if len(s.active) > 0 || len(s.Create) > 0 {
+		return nil
+	}
+	if s.Job.Spec.Completions == nil && s.Job.Spec.Parallelism != nil {
+		if s.succeeded == 0 {
+			return nil
+		}
+	} else if s.succeeded < valueOr(s.Job.Spec.Completions, 1) {
+		return nil
+	}
+	return new(s.condition(batchv1.JobSuccessCriteriaMet, batchv1.JobReasonCompletionsReached, "Reached expected number of succeeded pods"))
+}
+
+// interim says how the Job will end before it has: its pods are still to be counted.
+func (s *step) interim() {
+	if find(s.Status.Conditions, s.Target.Type) == nil {
+		s.set(*s.Target)
+	}
+}
+
+// Orphaned reports whether a pod holds the finalizer for a Job that is gone, or that is over:
+// nobody will count it.
+func Orphaned(pod *corev1.Pod, job *batchv1.Job) bool {
+	return Tracked(pod) && (job == nil || (Over(job) && workload.Finished(pod)))
+}

@@ -1,0 +1,67 @@
+package job
+
+import (
+	"fmt"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// policy says what the podFailurePolicy makes of a failed pod: why the Job fails, if it does,
+// and whether the pod counts as a failure (matchPodFailurePolicy).
+func (s *step) policy(pod *corev1.Pod) (fails string, counts bool) {
+	if s.Job.Spec.PodFailurePolicy == nil {
+		return "", true
+	}
+	for i, rule := range s.Job.Spec.PodFailurePolicy.Rules {
+		what := ""
+		if rule.OnExitCodes != nil {
+			what = matchExit(pod, rule.OnExitCodes)
+		} else {
+			what = matchCondition(pod, rule.OnPodConditions)
+		}
+		if what == "" {
+			continue
+		}
+		switch rule.Action {
+		case batchv1.PodFailurePolicyActionIgnore:
+			return "", false
+		case batchv1.PodFailurePolicyActionFailJob:
+			return fmt.Sprintf("%s matching %v rule at index %d", what, rule.Action, i), true
+		case batchv1.PodFailurePolicyActionCount, batchv1.PodFailurePolicyActionFailIndex:
+		}
+		return "", true
+	}
+	return "", true
+}
+
+// matchExit names the first container that ended as a rule says; empty when none did.
+func matchExit(pod *corev1.Pod, rule *batchv1.PodFailurePolicyOnExitCodesRequirement) string {
+	for _, status := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
+		ended := status.State.Terminated
+		if ended == nil || ended.ExitCode == 0 || (rule.ContainerName != nil && *rule.ContainerName != status.Name) {
+			continue
+		}
+		if slices.Contains(rule.Values, ended.ExitCode) == (rule.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn) {
+			return fmt.Sprintf("Container %s for pod %s/%s failed with exit code %v", status.Name, pod.Namespace, pod.Name, ended.ExitCode)
+		}
+	}
+	return ""
+}
+
+// matchCondition names the first condition of a pod that a rule names; empty when none is.
+func matchCondition(pod *corev1.Pod, patterns []batchv1.PodFailurePolicyOnPodConditionsPattern) string {
+	for _, condition := range pod.Status.Conditions {
+		for _, pattern := range patterns {
+			status := pattern.Status
+			if status == "" {
+				status = corev1.ConditionTrue
+			}
+			if condition.Type == pattern.Type && condition.Status == status {
+				return fmt.Sprintf("Pod %s/%s has condition %v", pod.Namespace, pod.Name, condition.Type)
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,73 @@
+package ttl
+
+import (
+	"context"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/loop"
+	"github.com/podfall/podfall/services/controllers/view"
+)
+
+// Controller deletes Jobs whose time is over.
+type Controller struct {
+	jobs   *view.Copy[*batchv1.Job]
+	writes control.Resource[*batchv1.Job]
+	clock  clock.Clock
+	loop   *loop.Loop[view.Key]
+}
+
+const workers = 5
+
+// New is the controller of the time that Jobs stay after their end.
+func New(base control.Base) *Controller {
+	c := &Controller{
+		jobs:   view.Of[*batchv1.Job](base.Views, "jobs.batch"),
+		writes: control.Of[*batchv1.Job](base.API, "jobs.batch"), clock: base.Clock,
+	}
+	c.loop = loop.New(loop.Config{Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
+	c.jobs.On(func(_, now *batchv1.Job) {
+		if now != nil && now.Spec.TTLSecondsAfterFinished != nil {
+			c.loop.Add(view.KeyOf(now))
+		}
+	})
+	return c
+}
+
+// Run deletes until ctx ends.
+func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
+
+// sync looks at one Job. Before it is deleted it is read from the API, where its time may have
+// been made longer.
+func (c *Controller) sync(ctx context.Context, key view.Key) error {
+	job, ok := c.jobs.Get(key)
+	if !ok {
+		return nil
+	}
+	remove, wait := Decide(job, c.clock.Now())
+	if remove {
+		fresh, err := c.writes.Get(ctx, key.Namespace, key.Name)
+		if err != nil {
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return err
+		}
+		if remove, wait = Decide(fresh, c.clock.Now()); remove {
+			foreground := metav1.DeletePropagationForeground
+			err := c.writes.Delete(ctx, fresh, metav1.DeleteOptions{PropagationPolicy: &foreground})
+			if control.Gone(err) {
+				return nil
+			}
+			return err
+		}
+	}
+	if wait > 0 {
+		c.loop.AddAfter(key, wait)
+	}
+	return nil
+}
