@@ -38,7 +38,7 @@ func NextStep(
 	next := crd.DeepCopy()
 	if crd.DeletionTimestamp == nil {
 		next.Status = SettleNames(crd, all, now)
-		return changed(crd, next, false)
+		return changed(crd, next)
 	}
 	if !slices.Contains(crd.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer) {
 		return Step{} // others hold it
@@ -56,7 +56,9 @@ func NextStep(
 	default:
 		terminating(next, "InstanceDeletionInProgress", "CustomResource deletion is in progress", now)
 	}
-	return changed(crd, next, true)
+	step := changed(crd, next)
+	step.DeleteInstances = true
+	return step
 }
 
 func terminating(crd *apiextensionsv1.CustomResourceDefinition, reason, message string, now metav1.Time) {
@@ -75,9 +77,9 @@ func finished(crd *apiextensionsv1.CustomResourceDefinition, reason, message str
 	return Step{Definition: next}
 }
 
-//nolint:revive // the flag is part of the result
-func changed(crd, next *apiextensionsv1.CustomResourceDefinition, deleteInstances bool) Step {
-	step := Step{DeleteInstances: deleteInstances}
+// changed stores next, if it says anything new.
+func changed(crd, next *apiextensionsv1.CustomResourceDefinition) Step {
+	step := Step{}
 	if !equality.Semantic.DeepEqual(crd.Status, next.Status) {
 		step.Definition = next
 	}

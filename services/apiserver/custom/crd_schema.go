@@ -108,6 +108,15 @@ func validateProps(s *apiextensionsv1.JSONSchemaProps, in place, at *field.Path)
 		}
 		errs = append(errs, validateProps(more.Schema, below, at.Child("additionalProperties"))...)
 	}
+	errs = append(errs, validateProperties(s, in, at.Child("properties"))...)
+	if s.Items != nil {
+		errs = append(errs, validateProps(s.Items.Schema, place{meta: in.meta, noDefault: in.noDefault}, at.Child("items"))...)
+	}
+	return append(errs, validateLogic(s, place{meta: in.meta, noDefault: in.noDefault}, at)...)
+}
+
+func validateProperties(s *apiextensionsv1.JSONSchemaProps, in place, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		property, below := s.Properties[name], place{meta: in.meta, noDefault: in.noDefault}
 		if (in.root || s.XEmbeddedResource) && slices.Contains([]string{"metadata", "kind", "apiVersion"}, name) {
@@ -116,12 +125,9 @@ func validateProps(s *apiextensionsv1.JSONSchemaProps, in place, at *field.Path)
 				below.noDefault = "in top-level " + name
 			}
 		}
-		errs = append(errs, validateProps(&property, below, at.Child("properties").Key(name))...)
+		errs = append(errs, validateProps(&property, below, at.Key(name))...)
 	}
-	if s.Items != nil {
-		errs = append(errs, validateProps(s.Items.Schema, place{meta: in.meta, noDefault: in.noDefault}, at.Child("items"))...)
-	}
-	return append(errs, validateLogic(s, place{meta: in.meta, noDefault: in.noDefault}, at)...)
+	return errs
 }
 
 // validateLogic goes into not, allOf, oneOf and anyOf. Rules in there, below the top of an

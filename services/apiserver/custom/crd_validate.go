@@ -188,9 +188,11 @@ func validateConversion(conversion *apiextensionsv1.CustomResourceConversion, at
 		return nil
 	}
 	if conversion.Strategy == apiextensionsv1.WebhookConverter {
-		return field.ErrorList{field.NotSupported(at.Child("strategy"), conversion.Strategy, []string{string(apiextensionsv1.NoneConverter)}),
+		return field.ErrorList{
+			field.NotSupported(at.Child("strategy"), conversion.Strategy, []string{string(apiextensionsv1.NoneConverter)}),
 			field.Forbidden(at.Child("webhook"), "podfall calls no conversion webhooks: "+
-				"leave spec.conversion out, or serve one version, if the versions differ in more than their names")}
+				"leave spec.conversion out, or serve one version, if the versions differ in more than their names"),
+		}
 	}
 	errs := oneOf(at.Child("strategy"), string(conversion.Strategy), "None", "Webhook")
 	if conversion.Webhook != nil {

@@ -16,7 +16,7 @@ import (
 
 func TestDecode(t *testing.T) {
 	t.Parallel()
-	catalog := catalogOf(t, definition(t, crontabs))
+	catalog := catalogOf(t, definition(t))
 	kind := cronKind(t, catalog)
 	sent := `{"apiVersion":"stable.example.com/v1","kind":"CronTab","metadata":{"name":"backup","nope":1},
 		"spec":{"cronSpec":"* * * * *","image":null,"colour":"red","free":{"any":{"thing":[1]}},
@@ -35,7 +35,7 @@ func TestDecode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, obj.(*unstructured.Unstructured).Object); diff != "" {
+	if diff := cmp.Diff(want, content(t, obj)); diff != "" {
 		t.Errorf("read (-want +got):\n%s", diff)
 	}
 	wantWarnings := []string{
@@ -52,7 +52,7 @@ func TestDecode(t *testing.T) {
 
 func TestDecodeRefuses(t *testing.T) {
 	t.Parallel()
-	catalog := catalogOf(t, definition(t, crontabs))
+	catalog := catalogOf(t, definition(t))
 	kind := cronKind(t, catalog)
 	const head = `{"apiVersion":"stable.example.com/v1","kind":"CronTab",`
 	for _, tt := range []struct {
@@ -71,7 +71,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"protobuf", kinds.ContentTypeProtobuf, "k8s\x00", 415, `the body of the request was in an unknown format - accepted media types include: application/json, application/yaml`},
 	} {
 		_, _, err := catalog.Decode(kind, tt.contentType, []byte(tt.body), metav1.FieldValidationStrict)
-		status, ok := err.(apierrors.APIStatus) //nolint:errorlint // it is bare
+		status, ok := err.(apierrors.APIStatus)
 		if !ok || status.Status().Code != tt.code || status.Status().Message != tt.message {
 			t.Errorf("%s:\n got %v\nwant %d %s", tt.name, err, tt.code, tt.message)
 		}
@@ -80,7 +80,7 @@ func TestDecodeRefuses(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	t.Parallel()
-	catalog := catalogOf(t, definition(t, crontabs))
+	catalog := catalogOf(t, definition(t))
 	kind := cronKind(t, catalog)
 	for _, tt := range []struct{ name, spec, want string }{
 		{"right", `{cronSpec: "* * * * *", replicas: 3}`, ""},
@@ -112,6 +112,15 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+func content(t *testing.T, obj kinds.Object) map[string]any {
+	t.Helper()
+	custom, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		t.Fatalf("%T is no custom resource", obj)
+	}
+	return custom.Object
+}
+
 func encode(t *testing.T, obj kinds.Object) []byte {
 	t.Helper()
 	data, err := kinds.Encode(obj)
@@ -123,7 +132,7 @@ func encode(t *testing.T, obj kinds.Object) []byte {
 
 func TestUpdate(t *testing.T) {
 	t.Parallel()
-	catalog := catalogOf(t, definition(t, crontabs))
+	catalog := catalogOf(t, definition(t))
 	kind := cronKind(t, catalog)
 	strategy, _ := catalog.Strategy(kind)
 	const old = "spec: {cronSpec: '* * * * *', replicas: 3, image: x, policy: Wrong}\nstatus: {replicas: 1}\n"
@@ -168,14 +177,14 @@ func TestUpdate(t *testing.T) {
 
 func TestPatch(t *testing.T) {
 	t.Parallel()
-	catalog := catalogOf(t, definition(t, crontabs))
+	catalog := catalogOf(t, definition(t))
 	kind := cronKind(t, catalog)
 	old := crontab(t, "spec: {cronSpec: '* * * * *', image: x}")
 	obj, warnings, err := catalog.Patch(kind, old, types.MergePatchType, []byte(`{"spec":{"image":null,"nope":1}}`), metav1.FieldValidationWarn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if image, _, _ := unstructured.NestedString(obj.(*unstructured.Unstructured).Object, "spec", "image"); image != "busybox" {
+	if image, _, _ := unstructured.NestedString(content(t, obj), "spec", "image"); image != "busybox" {
 		t.Errorf("the image is %q: want its default back", image)
 	}
 	if !cmp.Equal(warnings, []string{`unknown field "spec.nope"`}) {
@@ -194,9 +203,12 @@ func TestPatch(t *testing.T) {
 
 func TestScale(t *testing.T) {
 	t.Parallel()
-	catalog := catalogOf(t, definition(t, crontabs))
+	catalog := catalogOf(t, definition(t))
 	strategy, _ := catalog.Strategy(cronKind(t, catalog))
-	scaler := strategy.(registry.Scaler)
+	scaler, ok := strategy.(registry.Scaler)
+	if !ok {
+		t.Fatal("CronTabs cannot be scaled")
+	}
 	obj := crontab(t, "spec: {replicas: 3}\nstatus: {replicas: 2, selector: a=b}")
 	scale, err := scaler.Scale(obj)
 	if err != nil || scale.Spec.Replicas != 3 || scale.Status.Replicas != 2 || scale.Status.Selector != "a=b" {
@@ -216,7 +228,7 @@ func TestScale(t *testing.T) {
 
 func TestFields(t *testing.T) {
 	t.Parallel()
-	catalog := catalogOf(t, definition(t, crontabs))
+	catalog := catalogOf(t, definition(t))
 	kind := cronKind(t, catalog)
 	got := catalog.Fields(kind.GroupResource().String(), crontab(t, "spec: {cronSpec: x}"))
 	if got["spec.cronSpec"] != "x" || got["metadata.name"] != "backup" || got["metadata.namespace"] != "default" {

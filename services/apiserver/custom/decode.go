@@ -2,9 +2,12 @@ package custom
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"mime"
 
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -12,9 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
-
-	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/apiserver/registry"
@@ -53,7 +53,7 @@ func (c *Catalog) Decode(
 }
 
 func undecodable(kind kinds.Kind, body []byte, err error) error {
-	if _, ours := err.(apierrors.APIStatus); ours { //nolint:errorlint // tidy returns it bare
+	if errors.As(err, new(apierrors.APIStatus)) {
 		return err
 	}
 	return registry.Undecodable(kind, &kind.GroupVersionKind, body, err)
@@ -87,7 +87,7 @@ func parse(data []byte) (object map[string]any, twice []error, err error) {
 	return object, twice, err
 }
 
-var errNotObject = fmt.Errorf("want an object")
+var errNotObject = errors.New("want an object")
 
 // matchKind asks a body to be of the kind that its path says; what it leaves out is taken
 // from there.

@@ -13,14 +13,7 @@ func fillDefaults(value any, s *structuralschema.Structural) {
 	}
 	switch value := value.(type) {
 	case map[string]any:
-		for name, property := range s.Properties {
-			if property.Default.Object == nil {
-				continue
-			}
-			if have, found := value[name]; !found || forbiddenNull(have, &property) {
-				value[name] = runtime.DeepCopyJSONValue(property.Default.Object)
-			}
-		}
+		fillMembers(value, s)
 		for name := range value {
 			within := propertyOf(s, name)
 			if _, named := s.Properties[name]; !named && forbiddenNull(value[name], within) {
@@ -34,6 +27,18 @@ func fillDefaults(value any, s *structuralschema.Structural) {
 				value[i] = runtime.DeepCopyJSONValue(s.Items.Default.Object)
 			}
 			fillDefaults(value[i], s.Items)
+		}
+	}
+}
+
+// fillMembers puts in the members of an object that have a default of their own.
+func fillMembers(value map[string]any, s *structuralschema.Structural) {
+	for name, property := range s.Properties {
+		if property.Default.Object == nil {
+			continue
+		}
+		if have, found := value[name]; !found || forbiddenNull(have, &property) {
+			value[name] = runtime.DeepCopyJSONValue(property.Default.Object)
 		}
 	}
 }

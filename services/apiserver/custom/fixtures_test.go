@@ -75,10 +75,10 @@ spec:
 func now() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
 // definition reads a definition, after changing what edit changes.
-func definition(t *testing.T, manifest string, edit ...func(*apiextensionsv1.CustomResourceDefinition)) *apiextensionsv1.CustomResourceDefinition {
+func definition(t *testing.T, edit ...func(*apiextensionsv1.CustomResourceDefinition)) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.UnmarshalStrict([]byte(manifest), crd); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(crontabs), crd); err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range edit {

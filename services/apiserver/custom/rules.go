@@ -89,23 +89,34 @@ func compileAt(s *structuralschema.Structural, declared *kubecel.DeclType, at *f
 			return nil, err
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
-		property := s.Properties[name]
-		within, err := compileAt(&property, typeOfProperty(declared, &property, name), at.Child("properties").Key(name))
-		if err != nil {
-			return nil, err
-		}
-		if within != nil {
-			if node.properties == nil {
-				node.properties = map[string]*rules{}
-			}
-			node.properties[name] = within
-		}
+	if node.properties, err = compileProperties(s, declared, at.Child("properties")); err != nil {
+		return nil, err
 	}
 	if len(node.own) == 0 && node.items == nil && node.values == nil && node.properties == nil {
 		return nil, nil
 	}
 	return node, nil
+}
+
+// compileProperties compiles the rules below the properties of an object; nil when there are
+// none.
+func compileProperties(s *structuralschema.Structural, declared *kubecel.DeclType, at *field.Path) (map[string]*rules, error) {
+	var compiled map[string]*rules
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		property := s.Properties[name]
+		within, err := compileAt(&property, typeOfProperty(declared, &property, name), at.Key(name))
+		if err != nil {
+			return nil, err
+		}
+		if within == nil {
+			continue
+		}
+		if compiled == nil {
+			compiled = map[string]*rules{}
+		}
+		compiled[name] = within
+	}
+	return compiled, nil
 }
 
 // typeOfProperty is a property's CEL type. One whose name CEL cannot say has it from its own
@@ -128,7 +139,7 @@ func compileOwn(validations apiextensionsv1.ValidationRules, declared *kubecel.D
 	}
 	var compiled []rule
 	for i, v := range validations {
-		env, err := ruleEnv(declared, v.OptionalOldSelf != nil && *v.OptionalOldSelf)
+		env, err := ruleEnv(declared, v)
 		if err != nil {
 			return nil, err
 		}
@@ -158,7 +169,7 @@ func (e *ruleError) Error() string { return fmt.Sprintf("%s: %v", e.at, e.err) }
 func (e *ruleError) Unwrap() error { return e.err }
 
 // ruleEnv is the environment of a rule about a value of a type.
-func ruleEnv(declared *kubecel.DeclType, optional bool) (*cel.Env, error) {
+func ruleEnv(declared *kubecel.DeclType, rule apiextensionsv1.ValidationRule) (*cel.Env, error) {
 	base, err := expression.Base()
 	if err != nil {
 		return nil, err
@@ -171,7 +182,7 @@ func ruleEnv(declared *kubecel.DeclType, optional bool) (*cel.Env, error) {
 		return nil, err
 	}
 	before := scoped.CelType()
-	if optional {
+	if rule.OptionalOldSelf != nil && *rule.OptionalOldSelf {
 		before = types.NewOptionalType(before)
 	}
 	return base.Extend(append(options, cel.Variable(self, scoped.CelType()), cel.Variable(oldSelf, before))...)

@@ -173,7 +173,7 @@ func blocked(errs field.ErrorList) bool {
 			field.ErrorTypeTypeInvalid:
 			return true
 		case field.ErrorTypeNotFound, field.ErrorTypeDuplicate, field.ErrorTypeInvalid, field.ErrorTypeForbidden,
-			field.ErrorTypeInternal:
+			field.ErrorTypeInternal, field.ErrorTypeTooFew, field.ErrorTypeTooShort:
 		}
 		return false
 	})

@@ -64,33 +64,41 @@ func (d *Dispatcher) Mutate(ctx context.Context, e Event) (Outcome, error) {
 	if d.Idle(e.Identity) {
 		return outcome, nil
 	}
-	again, asked := map[*Hook]bool{}, map[*Hook]bool{}
-	for round := range 2 {
-		for _, h := range d.Catalog.Mutating() {
-			if round == 1 && !again[h] {
-				continue
-			}
-			e.Object = outcome.Object
-			changed, err := d.mutateBy(ctx, h, e, &outcome)
-			if err != nil {
-				return outcome, err
-			}
-			if changed {
-				outcome.Changed = true
-				for earlier := range asked {
-					again[earlier] = true
-				}
-				clear(asked)
-			}
-			if h.Reinvoke {
-				asked[h] = true
-			}
+	first, err := d.mutateRound(ctx, e, &outcome, nil)
+	if err == nil && len(first) > 0 {
+		_, err = d.mutateRound(ctx, e, &outcome, first)
+	}
+	return outcome, err
+}
+
+// mutateRound asks the hooks in turn, or only some of them, and returns those that want to be
+// asked again because a later one has changed what they had seen.
+func (d *Dispatcher) mutateRound(
+	ctx context.Context, e Event, outcome *Outcome, only map[*Hook]bool,
+) (again map[*Hook]bool, err error) {
+	again = map[*Hook]bool{}
+	var asked []*Hook
+	for _, h := range d.Catalog.Mutating() {
+		if only != nil && !only[h] {
+			continue
 		}
-		if len(again) == 0 {
-			break
+		e.Object = outcome.Object
+		changed, err := d.mutateBy(ctx, h, e, outcome)
+		if err != nil {
+			return nil, err
+		}
+		if changed {
+			outcome.Changed = true
+			for _, earlier := range asked {
+				again[earlier] = true
+			}
+			asked = nil
+		}
+		if h.Reinvoke {
+			asked = append(asked, h)
 		}
 	}
-	return outcome, nil
+	return again, nil
 }
 
 // mutateBy asks one hook, and applies its patch.

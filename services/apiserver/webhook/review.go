@@ -57,7 +57,7 @@ func (m Match) review(e Event, uid types.UID) (*admissionv1.AdmissionReview, err
 
 // optionsJSON is a verb's options under the name that they have in a path.
 func optionsJSON(options any) ([]byte, error) {
-	kind := ""
+	var kind string
 	switch options.(type) {
 	case nil:
 		return nil, nil
