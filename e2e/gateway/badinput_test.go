@@ -114,10 +114,10 @@ func TestBadInput(t *testing.T) {
 			"GET /api/v1/colours", "", nil, 404, "NotFound", "the server could not find the requested resource",
 		},
 		"an unknown version": {
-			"GET /apis/apps/v9/deployments", "", nil, 404, "", "404 page not found",
+			"GET /apis/apps/v9/deployments", "", nil, 404, "NotFound", `"message":"the server could not find the requested resource"`,
 		},
 		"a version of old": {
-			"GET /apis/apps/v1beta1/deployments", "", nil, 404, "", "404 page not found",
+			"GET /apis/apps/v1beta1/deployments", "", nil, 404, "NotFound", `"message":"the server could not find the requested resource"`,
 		},
 		"a group of old": {
 			"POST /apis/extensions/v1beta1/namespaces/default/deployments", "{}", nil, 404, "", "404 page not found",

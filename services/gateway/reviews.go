@@ -53,14 +53,18 @@ func (g *gateway) otherResource(w http.ResponseWriter, r *http.Request, to route
 	if asked, ok := reviews(to.GroupVersionResource); ok {
 		return g.review(w, r, to, asked)
 	}
-	served := slices.ContainsFunc(g.kinds.All(), func(k kinds.Kind) bool {
-		return k.GroupVersion() == to.GroupVersion() && discovery.Announced(k)
-	})
-	if !served {
+	if !known(to.Group) {
 		pageNotFound(w)
 		return nil
 	}
 	return notServed()
+}
+
+// known reports whether a group is one whose paths are all the API's, whatever follows: a
+// custom one is not.
+func known(group string) bool {
+	return group == authorizationv1.GroupName || group == authenticationv1.GroupName ||
+		slices.ContainsFunc(kinds.All(), func(k kinds.Kind) bool { return k.Group == group && discovery.Announced(k) })
 }
 
 func (g *gateway) review(w http.ResponseWriter, r *http.Request, to route, asked review) error {

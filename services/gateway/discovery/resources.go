@@ -23,9 +23,6 @@ func Lists(all []kinds.Kind) []metav1.APIResourceList {
 	found := map[schema.GroupVersion][]metav1.APIResource{}
 	var groups []string
 	for _, kind := range all {
-		if !Announced(kind) {
-			continue
-		}
 		if !slices.Contains(groups, kind.Group) {
 			groups = append(groups, kind.Group)
 		}
@@ -56,21 +53,10 @@ func Lists(all []kinds.Kind) []metav1.APIResourceList {
 	return lists
 }
 
-// Announced reports whether clients are told of a kind in a version. The apiserver has each
-// kind in every version that its Go types have, and reads old manifests by them. A cluster of
-// today serves one version of most kinds, and clients take a second one for a choice: kubectl
-// would warn that the short name of a Deployment could also mean the extensions group's.
-func Announced(kind kinds.Kind) bool {
-	switch {
-	case kind.Custom:
-		return true
-	case kind.Group == "extensions":
-		return false
-	case kind.Group == "autoscaling":
-		return true
-	}
-	return kind.Version == kind.StorageVersion
-}
+// Announced reports whether clients are told of a kind in a version. Old versions are for old
+// manifests: clients take a second version for a choice, and kubectl would warn that the short
+// name of a Deployment could also mean the extensions group's.
+func Announced(kind kinds.Kind) bool { return kind.IsToday() }
 
 // rank is the place of a group; those of the gateway's own come last, because kinds that are
 // stored are looked up first.
