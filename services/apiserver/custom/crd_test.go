@@ -102,7 +102,7 @@ func TestDefinitionRefused(t *testing.T) {
 		}), at + `.x-kubernetes-validations[0].rule: Invalid value: "self.nope == 1": compilation failed: ERROR: <input>:1:5: undefined field 'nope'`},
 		{"a rule that is no condition", withSpec(func(s *apiextensionsv1.JSONSchemaProps) {
 			s.XValidations = apiextensionsv1.ValidationRules{{Rule: "self.image"}}
-		}), `must evaluate to a bool`},
+		}), `cel expression must evaluate to a bool`},
 		{"a rule in a branch", withSpec(func(s *apiextensionsv1.JSONSchemaProps) {
 			s.AllOf = []apiextensionsv1.JSONSchemaProps{{XValidations: apiextensionsv1.ValidationRules{{Rule: "true"}}}}
 		}), at + `.allOf[0].x-kubernetes-validations: Forbidden: podfall evaluates no rules inside`},

@@ -57,8 +57,8 @@ func Compile(env *cel.Env, text string, want *cel.Type) (*Program, error) {
 	if issues.Err() != nil {
 		return nil, fmt.Errorf("compilation failed: %s", issues.String())
 	}
-	if !ast.OutputType().IsExactType(want) && !ast.OutputType().IsExactType(cel.DynType) || want == cel.BoolType && ast.OutputType() != cel.BoolType {
-		return nil, fmt.Errorf("must evaluate to a %s", typeName(want))
+	if !ast.OutputType().IsExactType(want) {
+		return nil, fmt.Errorf("cel expression must evaluate to a %s", want)
 	}
 	program, err := env.Program(ast,
 		cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost),
@@ -74,13 +74,6 @@ func Compile(env *cel.Env, text string, want *cel.Type) (*Program, error) {
 		uses[reference.Name] = true
 	}
 	return &Program{program: program, Uses: uses}, nil
-}
-
-func typeName(t *cel.Type) string {
-	if t == cel.StringType {
-		return "string"
-	}
-	return t.String()
 }
 
 // Budget is how much evaluating may cost, in cel-go's units, before it is given up.
