@@ -97,12 +97,11 @@ func (c *call) explained(ctx context.Context, dir *directory.Directory, what str
 		}
 	}
 	for _, other := range dir.All() {
-		group := other.GroupResource().String()
+		group := schema.GroupResource{Group: other.Group, Resource: other.Resource}.String()
 		rest, named := strings.CutPrefix(what, group)
 		if other.Resource == kind.Resource && other.Group != "" && named && (rest == "" || rest[0] == '.') {
-			kind, _ = dir.ByResource(other.GroupResource().WithVersion(""))
-			fields = strings.TrimPrefix(rest, ".")
-			break
+			kind, fields = other, strings.TrimPrefix(rest, ".")
+			break // the version that clients prefer comes first
 		}
 	}
 	if fields == "" {

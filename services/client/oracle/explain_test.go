@@ -80,7 +80,7 @@ func TestExplainAgreesWithKubectl(t *testing.T) {
 			questions = append(questions, question{find(resource), path, ""})
 		}
 	}
-	for _, kind := range kinds.All() {
+	for _, kind := range kinds.Today() {
 		questions = append(questions, question{kind, "", ""})
 	}
 	for _, q := range questions {
@@ -99,7 +99,11 @@ func TestExplainAgreesWithKubectl(t *testing.T) {
 			theirs.Reset()
 			fmt.Fprintf(&theirs, "%v\n", err)
 		}
-		line := strings.Fields("explain " + strings.TrimSuffix(q.kind.GroupResource().String()+"."+q.path, ".") + " " + q.flags)
+		resource := schema.GroupResource{Group: q.kind.Group, Resource: q.kind.Resource}.String()
+		line := strings.Fields("explain " + strings.TrimSuffix(resource+"."+q.path, ".") + " " + q.flags)
+		if q.kind.Version != q.kind.StorageVersion {
+			line = append(line, "--api-version="+q.kind.GroupVersion().String())
+		}
 		ours := podfall(t, &fake.Cluster{}, line)
 		if diff := cmp.Diff(normal(theirs.String()), ours.Stdout+ours.Stderr); diff != "" {
 			t.Errorf("%v: kubectl (-) and podfall (+):\n%s", line, diff)
