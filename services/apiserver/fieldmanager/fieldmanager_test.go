@@ -318,6 +318,19 @@ func TestVersions(t *testing.T) {
 	r.want([]string{"spec", "replicas"}, "3")
 }
 
+// TestTwoGroups: an Event is stored in the core group's form, and applied in either.
+func TestTwoGroups(t *testing.T) {
+	r := newRig(t, "events.events.k8s.io")
+	r.must(r.apply("one", "apiVersion: events.k8s.io/v1\nkind: Event\nmetadata: {name: e, namespace: d}\nnote: hello\nreason: Because\n"))
+	if _, ok := r.obj.(*corev1.Event); !ok {
+		t.Fatalf("stored as %T", r.obj)
+	}
+	r.want([]string{"message"}, `"hello"`)
+	r.must(r.apply("one", "apiVersion: events.k8s.io/v1\nkind: Event\nmetadata: {name: e, namespace: d}\nnote: bye\n"))
+	r.want([]string{"message"}, `"bye"`)
+	r.want([]string{"reason"}, "null")
+}
+
 // TestRefusals are upstream's words.
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
