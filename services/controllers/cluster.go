@@ -29,7 +29,7 @@ func cluster() []row {
 		{"persistentvolumeclaim-protection-controller", "pvc-protection", func(base control.Base) control.Controller { return volumeprotection.NewClaims(base) }},
 		{"pod-garbage-collector-controller", "podgc", func(base control.Base) control.Controller { return podgc.New(base) }},
 		{"scheduler", "kube-scheduler", func(base control.Base) control.Controller {
-			return scheduler.New(base.API, base.Events("default-scheduler"), base.Log)
+			return scheduler.New(base.API, base.Events("default-scheduler"), base.Clock, base.Log)
 		}},
 		{"taint-eviction-controller", "tainteviction", func(base control.Base) control.Controller { return tainteviction.New(base) }},
 	}

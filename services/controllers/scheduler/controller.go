@@ -3,17 +3,21 @@ package scheduler
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/controllers/podcondition"
 )
 
 // API is what the scheduler asks of the cluster.
@@ -21,6 +25,7 @@ type API interface {
 	Follow(ctx context.Context, target podapi.Target, options metav1.ListOptions, sink podapi.Sink) error
 	Create(ctx context.Context, target podapi.Target, obj kinds.Object, options metav1.CreateOptions) (kinds.Object, error)
 	Patch(ctx context.Context, target podapi.Target, kind types.PatchType, patch []byte, options metav1.PatchOptions) (kinds.Object, error)
+	Delete(ctx context.Context, target podapi.Target, options metav1.DeleteOptions) (runtime.Object, error)
 }
 
 // Recorder writes events about objects; it never waits for them to be stored.
@@ -33,6 +38,7 @@ type Recorder interface {
 type Controller struct {
 	api      API
 	recorder Recorder
+	clock    clock.Clock
 	log      *slog.Logger
 	inbox    chan input
 	// outbox holds decisions that are to be carried out.
@@ -43,9 +49,9 @@ type Controller struct {
 const binders = 16
 
 // New is a scheduler that has not begun; see Run.
-func New(api API, recorder Recorder, log *slog.Logger) *Controller {
+func New(api API, recorder Recorder, clk clock.Clock, log *slog.Logger) *Controller {
 	return &Controller{
-		api: api, recorder: recorder, log: log,
+		api: api, recorder: recorder, clock: clk, log: log,
 		inbox: make(chan input), outbox: make(chan verdict, binders),
 	}
 }
@@ -63,10 +69,7 @@ type verdict struct {
 func (c *Controller) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	defer parts.Wait()
-	for kind, sink := range map[string]podapi.Sink{
-		"nodes": sink[*corev1.Node]{ctx: ctx, inbox: c.inbox, replace: replaceNodes, set: (*State).SetNode, remove: removeNode},
-		"pods":  sink[*corev1.Pod]{ctx: ctx, inbox: c.inbox, replace: replacePods, set: (*State).SetPod, remove: (*State).RemovePod},
-	} {
+	for kind, sink := range c.sinks(ctx) {
 		parts.Go(func() { _ = c.api.Follow(ctx, podapi.Target{Kind: kindOf(kind)}, metav1.ListOptions{}, sink) })
 	}
 	for range binders {
@@ -84,15 +87,31 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 }
 
+// sinks are what the scheduler follows.
+func (c *Controller) sinks(ctx context.Context) map[string]podapi.Sink {
+	return map[string]podapi.Sink{
+		"nodes":                         sink[*corev1.Node]{ctx: ctx, inbox: c.inbox, replace: replaceNodes, set: (*State).SetNode, remove: removeNode},
+		"pods":                          sink[*corev1.Pod]{ctx: ctx, inbox: c.inbox, replace: replacePods, set: (*State).SetPod, remove: (*State).RemovePod},
+		"namespaces":                    plain(ctx, c.inbox, setNamespace, removeNamespace),
+		"persistentvolumeclaims":        plain(ctx, c.inbox, setClaim, removeClaim),
+		"persistentvolumes":             plain(ctx, c.inbox, setVolume, removeVolume),
+		"storageclasses.storage.k8s.io": plain(ctx, c.inbox, setClass, removeClass),
+		"poddisruptionbudgets.policy":   plain(ctx, c.inbox, setBudget, removeBudget),
+	}
+}
+
 // schedule decides about every pod that can be decided about now. While the binders are
 // busy it takes in what has changed.
 func (c *Controller) schedule(ctx context.Context, state *State) {
 	for pod := state.Next(); pod != nil; pod = state.Next() {
-		decision := Decide(pod, state.Nodes())
+		decision := Decide(pod, state.World())
 		switch decision.Outcome {
 		case Bind:
 			state.Place(pod, decision.Node)
-		case Wait:
+		case Preempt:
+			state.Wait(pod)
+			state.Nominate(pod, decision.Node, decision.Victims)
+		case Wait, Provision:
 			state.Wait(pod)
 		case Skip:
 		case Gated:
@@ -122,7 +141,11 @@ func (c *Controller) carryOutAll(ctx context.Context) {
 			case Bind:
 				c.bind(ctx, next.pod, next.Node)
 			case Wait:
-				c.refused(ctx, next.pod, next.Message)
+				c.refused(ctx, next.pod, next.Message, "")
+			case Preempt:
+				c.preempt(ctx, next)
+			case Provision:
+				c.provision(ctx, next)
 			case Skip:
 				c.recorder.Event(next.pod, corev1.EventTypeWarning, "FailedScheduling", next.Message)
 			case Gated:
@@ -131,26 +154,77 @@ func (c *Controller) carryOutAll(ctx context.Context) {
 	}
 }
 
-// refused tells why the pod stays pending, once per reason.
-func (c *Controller) refused(ctx context.Context, pod *corev1.Pod, message string) {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled && condition.Message == message {
-			return
-		}
+// refused tells why the pod stays pending, once per reason, and which node is kept for it
+// unless that is empty.
+func (c *Controller) refused(ctx context.Context, pod *corev1.Pod, message, nominated string) {
+	condition := podcondition.Find(pod, corev1.PodScheduled)
+	if condition != nil && condition.Message == message && nominated == "" {
+		return
 	}
 	c.recorder.Event(pod, corev1.EventTypeWarning, "FailedScheduling", message)
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": pod.UID},
-		"status": map[string]any{"conditions": []map[string]any{{
-			"type": corev1.PodScheduled, "status": corev1.ConditionFalse,
-			"reason": corev1.PodReasonUnschedulable, "message": message,
-		}}},
-	})
+	status := map[string]any{"conditions": []map[string]any{{
+		"type": corev1.PodScheduled, "status": corev1.ConditionFalse,
+		"reason": corev1.PodReasonUnschedulable, "message": message,
+	}}}
+	if nominated != "" {
+		status["nominatedNodeName"] = nominated
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
 	if err == nil {
 		_, err = c.api.Patch(ctx, target(pod, "status"), types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	}
 	if err != nil {
 		c.log.WarnContext(ctx, "could not say why a pod is pending", "pod", pod.Namespace+"/"+pod.Name, "error", err)
+	}
+}
+
+// preempt asks the victims to go, as gracefully as they want to, and keeps the node.
+func (c *Controller) preempt(ctx context.Context, next verdict) {
+	for _, victim := range next.Victims {
+		if victim.DeletionTimestamp != nil {
+			continue
+		}
+		if err := c.evict(ctx, victim); err != nil && !apierrors.IsNotFound(err) {
+			c.log.WarnContext(ctx, "could not preempt a pod", "pod", victim.Namespace+"/"+victim.Name, "error", err)
+			c.sendBack(ctx, func(state *State) { state.Spare(victim.UID) })
+			continue
+		}
+		c.recorder.Event(victim, corev1.EventTypeNormal, "Preempted", fmt.Sprintf("Preempted by pod %s on node %s", next.pod.UID, next.Node))
+	}
+	c.refused(ctx, next.pod, next.Message, next.Node)
+}
+
+// evict marks a victim as disrupted, and deletes it.
+func (c *Controller) evict(ctx context.Context, victim *corev1.Pod) error {
+	disrupted := podcondition.Disruption(corev1.PodReasonPreemptionByScheduler,
+		"default-scheduler: preempting to accommodate a higher priority pod")
+	patch, err := podcondition.Patch(victim, "", &disrupted, c.clock.Now())
+	if err == nil && patch != nil {
+		_, err = c.api.Patch(ctx, target(victim, "status"), types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	}
+	if err != nil {
+		return err
+	}
+	_, err = c.api.Delete(ctx, target(victim, ""), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &victim.UID}})
+	return err
+}
+
+// provision tells claims of the node of their first consumer.
+func (c *Controller) provision(ctx context.Context, next verdict) {
+	for _, claim := range next.Claims {
+		if claim.Annotations[selectedNode] == next.Node {
+			continue
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"uid": claim.UID, "annotations": map[string]string{selectedNode: next.Node},
+		}})
+		if err == nil {
+			where := podapi.Target{Kind: kindOf("persistentvolumeclaims"), Namespace: claim.Namespace, Name: claim.Name}
+			_, err = c.api.Patch(ctx, where, types.MergePatchType, patch, metav1.PatchOptions{})
+		}
+		if err != nil {
+			c.log.WarnContext(ctx, "could not choose a node for a claim", "claim", claim.Namespace+"/"+claim.Name, "error", err)
+		}
 	}
 }
 
@@ -234,5 +308,37 @@ func (s sink[T]) send(change input) {
 	select {
 	case <-s.ctx.Done():
 	case s.inbox <- change:
+	}
+}
+
+// plain is a sink for a kind of which only the present state counts.
+func plain[T kinds.Object](ctx context.Context, inbox chan<- input, set, remove func(*State, T)) podapi.Sink {
+	known := map[types.NamespacedName]T{}
+	key := func(obj T) types.NamespacedName {
+		return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	}
+	return sink[T]{
+		ctx: ctx, inbox: inbox,
+		replace: func(state *State, items []T) {
+			listed := map[types.NamespacedName]T{}
+			for _, item := range items {
+				listed[key(item)] = item
+				set(state, item)
+			}
+			for where, item := range known {
+				if _, there := listed[where]; !there {
+					remove(state, item)
+				}
+			}
+			known = listed
+		},
+		set: func(state *State, obj T) {
+			known[key(obj)] = obj
+			set(state, obj)
+		},
+		remove: func(state *State, obj T) {
+			delete(known, key(obj))
+			remove(state, obj)
+		},
 	}
 }

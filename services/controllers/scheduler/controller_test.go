@@ -13,10 +13,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto/kinds"
 )
@@ -64,6 +66,10 @@ func (f *fakeAPI) Patch(ctx context.Context, target podapi.Target, _ types.Patch
 	return nil, ctx.Err()
 }
 
+func (f *fakeAPI) Delete(context.Context, podapi.Target, metav1.DeleteOptions) (runtime.Object, error) {
+	return nil, nil
+}
+
 // Event implements Recorder.
 func (f *fakeAPI) Event(kinds.Object, string, string, string) {}
 
@@ -81,7 +87,7 @@ func (f *fakeAPI) expect(t *testing.T, want ...string) {
 func running(t *testing.T, api *fakeAPI) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	controller := New(api, api, slog.New(slog.DiscardHandler))
+	controller := New(api, api, clock.Clock{}, slog.New(slog.DiscardHandler))
 	go func() { ended <- controller.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()

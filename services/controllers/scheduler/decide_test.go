@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -83,7 +84,8 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			name: "too little of two resources", pod: pod("a", requests("9", "9Gi")), nodes: []*corev1.Node{node("n1")},
-			outcome: Wait, message: "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory.",
+			outcome: Wait, message: "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory. no new claims to deallocate, " +
+				"preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
 		},
 		{
 			name: "a label asked for", pod: pod("a", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"busy": "yes"} }),
@@ -92,11 +94,13 @@ func TestDecide(t *testing.T) {
 		{
 			name: "no node has the label", pod: pod("a", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"busy": "no"} }),
 			nodes: []*corev1.Node{node("n1"), node("n2", busy)}, outcome: Wait,
-			message: "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.",
+			message: "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, " +
+				"preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
 		},
 		{
 			name: "tainted", pod: pod("a"), nodes: []*corev1.Node{node("n1", tainted(corev1.TaintEffectNoSchedule))},
-			outcome: Wait, message: "0/1 nodes are available: 1 node(s) had untolerated taint(s) {dedicated: gpu}.",
+			outcome: Wait, message: "0/1 nodes are available: 1 node(s) had untolerated taint(s). no new claims to deallocate, " +
+				"preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
 		},
 		{
 			name: "a taint that only prefers", pod: pod("a"), nodes: []*corev1.Node{node("n1", tainted(corev1.TaintEffectPreferNoSchedule))},
@@ -115,7 +119,8 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			name: "not ready, cordoned", pod: pod("a"), nodes: []*corev1.Node{node("n1", notReady), node("n2", cordoned)},
-			outcome: Wait, message: "0/2 nodes are available: 1 node(s) were not ready, 1 node(s) were unschedulable.",
+			outcome: Wait, message: "0/2 nodes are available: 1 node(s) were not ready, 1 node(s) were unschedulable. no new claims to deallocate, " +
+				"preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
 		},
 		{name: "no nodes", pod: pod("a"), outcome: Wait, message: "no nodes available to schedule pods"},
 		{
@@ -136,8 +141,8 @@ func TestDecide(t *testing.T) {
 			for name, p := range test.placed {
 				state.Place(p, name)
 			}
-			got := Decide(test.pod, state.Nodes())
-			if want := (Decision{Outcome: test.outcome, Node: test.node, Message: test.message}); got != want {
+			got := Decide(test.pod, state.World())
+			if want := (Decision{Outcome: test.outcome, Node: test.node, Message: test.message}); !reflect.DeepEqual(got, want) {
 				t.Errorf("Decide = %+v, want %+v", got, want)
 			}
 		})
@@ -156,7 +161,7 @@ func TestFillsEveryNode(t *testing.T) {
 	}
 	count := map[string]int{}
 	for next := state.Next(); next != nil; next = state.Next() {
-		decision := Decide(next, state.Nodes())
+		decision := Decide(next, state.World())
 		if decision.Outcome != Bind {
 			state.Wait(next)
 			continue
@@ -184,7 +189,7 @@ func TestFillsEveryNode(t *testing.T) {
 	if next == nil || next.Name != "g" {
 		t.Fatalf("next = %v, want g, for which there is room now", next)
 	}
-	if got := Decide(next, state.Nodes()); got.Node != "n1" {
+	if got := Decide(next, state.World()); got.Node != "n1" {
 		t.Errorf("g goes to %q, want n1", got.Node)
 	}
 }

@@ -1,0 +1,61 @@
+package scheduler
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// What else changes around the scheduler. Volumes may be what a pod waits for; a claim changes
+// what is known of one pod, but looking at all that use volumes is as simple.
+
+func usesVolumes(pod *corev1.Pod) bool { return len(pod.Spec.Volumes) > 0 }
+
+func setClaim(s *State, claim *corev1.PersistentVolumeClaim) {
+	s.around.storage.Claims[types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}] = claim
+	s.retry(usesVolumes)
+}
+
+func removeClaim(s *State, claim *corev1.PersistentVolumeClaim) {
+	delete(s.around.storage.Claims, types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name})
+}
+
+func setVolume(s *State, volume *corev1.PersistentVolume) {
+	s.around.storage.Volumes[volume.Name] = volume
+	s.retry(usesVolumes)
+}
+
+func removeVolume(s *State, volume *corev1.PersistentVolume) {
+	delete(s.around.storage.Volumes, volume.Name)
+}
+
+func setClass(s *State, class *storagev1.StorageClass) {
+	s.around.storage.Classes[class.Name] = class
+	s.retry(usesVolumes)
+}
+
+func removeClass(s *State, class *storagev1.StorageClass) {
+	delete(s.around.storage.Classes, class.Name)
+}
+
+func setNamespace(s *State, namespace *corev1.Namespace) {
+	s.around.namespaces[namespace.Name] = namespace.Labels
+}
+
+func removeNamespace(s *State, namespace *corev1.Namespace) {
+	delete(s.around.namespaces, namespace.Name)
+}
+
+func setBudget(s *State, budget *policyv1.PodDisruptionBudget) {
+	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+	if err != nil {
+		return
+	}
+	s.around.budgets[budget.UID] = Budget{Namespace: budget.Namespace, Selector: selector, Allowed: budget.Status.DisruptionsAllowed}
+}
+
+func removeBudget(s *State, budget *policyv1.PodDisruptionBudget) {
+	delete(s.around.budgets, budget.UID)
+}
