@@ -32,7 +32,7 @@ type rig struct {
 // workloads are the controllers that most tests want.
 func workloads() []string {
 	return []string{
-		"scheduler", "deployment", "replicaset", "replicationcontroller", "statefulset", "daemonset", "job", "ttl-after-finished",
+		"scheduler", "deployment", "replicaset", "replicationcontroller", "statefulset", "daemonset", "job", "cronjob", "ttl-after-finished",
 	}
 }
 

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/cronjob"
 	"github.com/podfall/podfall/services/controllers/daemonset"
 	"github.com/podfall/podfall/services/controllers/deployment"
 	"github.com/podfall/podfall/services/controllers/job"
@@ -14,6 +15,7 @@ import (
 // workloads are the controllers of what makes pods.
 func workloads() []row {
 	return []row{
+		{"cronjob-controller", "cronjob", func(base control.Base) control.Controller { return cronjob.New(base) }},
 		{"daemonset-controller", "daemonset", func(base control.Base) control.Controller { return daemonset.New(base) }},
 		{"deployment-controller", "deployment", func(base control.Base) control.Controller { return deployment.New(base) }},
 		{"job-controller", "job", func(base control.Base) control.Controller { return job.New(base) }},

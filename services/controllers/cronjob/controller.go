@@ -1,0 +1,157 @@
+package cronjob
+
+import (
+	"context"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/loop"
+	"github.com/podfall/podfall/services/controllers/view"
+)
+
+// Controller makes Jobs on time.
+type Controller struct {
+	cronJobs  *view.Copy[*batchv1.CronJob]
+	jobs      *view.Copy[*batchv1.Job]
+	writes    control.Resource[*batchv1.CronJob]
+	jobWrites control.Resource[*batchv1.Job]
+	events    control.Recorder
+	clock     clock.Clock
+	loop      *loop.Loop[view.Key]
+}
+
+const workers = 5
+
+// New is the controller of CronJobs.
+func New(base control.Base) *Controller {
+	c := &Controller{
+		cronJobs:  view.Of[*batchv1.CronJob](base.Views, "cronjobs.batch"),
+		jobs:      view.Of[*batchv1.Job](base.Views, "jobs.batch"),
+		writes:    control.Of[*batchv1.CronJob](base.API, "cronjobs.batch"),
+		jobWrites: control.Of[*batchv1.Job](base.API, "jobs.batch"),
+		events:    base.Events("cronjob-controller"), clock: base.Clock,
+	}
+	c.loop = loop.New(loop.Config{Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
+	c.cronJobs.On(func(old, now *batchv1.CronJob) { c.loop.Add(view.KeyOf(view.Either(old, now))) })
+	c.jobs.On(func(old, now *batchv1.Job) {
+		job := view.Either(old, now)
+		if owner := metav1.GetControllerOfNoCopy(job); owner != nil && owner.Kind == "CronJob" {
+			c.loop.Add(view.Key{Namespace: job.Namespace, Name: owner.Name})
+		}
+	})
+	return c
+}
+
+// Run makes Jobs until ctx ends.
+func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
+
+// sync looks at one CronJob.
+func (c *Controller) sync(ctx context.Context, key view.Key) error {
+	cronJob, ok := c.cronJobs.Get(key)
+	if !ok {
+		return nil
+	}
+	v := View{CronJob: cronJob, Jobs: c.jobs.Controlled(cronJob.UID), Missing: map[types.UID]bool{}}
+	v.Schedule, v.Zone, v.Problem = read(cronJob)
+	if err := c.findMissing(ctx, &v); err != nil {
+		return err
+	}
+	plan := Decide(v, c.clock.Now())
+	for _, event := range plan.Tell {
+		c.events.Event(cronJob, event.Type, event.Reason, event.Message)
+	}
+	if err := c.carryOut(ctx, cronJob, &plan); err != nil {
+		return err
+	}
+	if !equality.Semantic.DeepEqual(cronJob.Status, plan.Status) {
+		changed := cronJob.DeepCopy()
+		changed.Status = plan.Status
+		if _, err := c.writes.UpdateStatus(ctx, changed); err != nil {
+			return err
+		}
+	}
+	if plan.Again > 0 {
+		c.loop.AddAfter(key, plan.Again)
+	}
+	return nil
+}
+
+// findMissing asks the API about active Jobs that the view does not show.
+func (c *Controller) findMissing(ctx context.Context, v *View) error {
+	shown := map[types.UID]bool{}
+	for _, job := range v.Jobs {
+		shown[job.UID] = true
+	}
+	for _, ref := range v.CronJob.Status.Active {
+		if shown[ref.UID] {
+			continue
+		}
+		job, err := c.jobWrites.Get(ctx, v.CronJob.Namespace, ref.Name)
+		switch {
+		case apierrors.IsNotFound(err), err == nil && job.UID != ref.UID:
+			v.Missing[ref.UID] = true
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// carryOut deletes and makes Jobs.
+func (c *Controller) carryOut(ctx context.Context, cronJob *batchv1.CronJob, plan *Plan) error {
+	for _, jobs := range [][]*batchv1.Job{plan.Delete, plan.Replace} {
+		for _, job := range jobs {
+			if err := c.remove(ctx, cronJob, job); err != nil {
+				return err
+			}
+		}
+	}
+	if plan.Create == nil {
+		return nil
+	}
+	made, err := c.jobWrites.Create(ctx, plan.Create)
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		if made, err = c.jobWrites.Get(ctx, plan.Create.Namespace, plan.Create.Name); err != nil {
+			return err
+		}
+		if !metav1.IsControlledBy(made, cronJob) {
+			return fmt.Errorf("job %s/%s: want it to be of CronJob %s, but it is another's", made.Namespace, made.Name, cronJob.Name)
+		}
+		if ended(made) != "" {
+			return nil
+		}
+	case control.Closing(err):
+		return nil
+	case err != nil:
+		c.events.Event(cronJob, corev1.EventTypeWarning, "FailedCreate", fmt.Sprintf("Error creating job: %v", err))
+		return err
+	default:
+		c.events.Event(cronJob, corev1.EventTypeNormal, "SuccessfulCreate", "Created job "+made.Name)
+	}
+	plan.Status = Started(plan.Status, made)
+	return nil
+}
+
+// remove deletes a Job and, in the background, its pods.
+func (c *Controller) remove(ctx context.Context, cronJob *batchv1.CronJob, job *batchv1.Job) error {
+	background := metav1.DeletePropagationBackground
+	err := c.jobWrites.Delete(ctx, job, metav1.DeleteOptions{PropagationPolicy: &background})
+	switch {
+	case control.Gone(err):
+	case err != nil:
+		c.events.Event(cronJob, corev1.EventTypeWarning, "FailedDelete", fmt.Sprintf("Deleted job: %v", err))
+		return err
+	default:
+		c.events.Event(cronJob, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted job "+job.Name)
+	}
+	return nil
+}

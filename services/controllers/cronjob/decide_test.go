@@ -1,0 +1,141 @@
+package cronjob
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func at(text string) time.Time {
+	t, err := time.Parse("2006-01-02 15:04:05", "2026-11-21 "+text)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+// tick is a CronJob of 10:00 that runs every hour on the hour.
+func tick(edits ...func(*batchv1.CronJob)) *batchv1.CronJob {
+	c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "tick", CreationTimestamp: metav1.NewTime(at("10:00:30"))}}
+	c.Spec.Schedule = "0 * * * *"
+	for _, edit := range edits {
+		edit(c)
+	}
+	return c
+}
+
+func policy(p batchv1.ConcurrencyPolicy) func(*batchv1.CronJob) {
+	return func(c *batchv1.CronJob) { c.Spec.ConcurrencyPolicy = p }
+}
+func within(seconds int64) func(*batchv1.CronJob) {
+	return func(c *batchv1.CronJob) { c.Spec.StartingDeadlineSeconds = &seconds }
+}
+func last(text string) func(*batchv1.CronJob) {
+	return func(c *batchv1.CronJob) { c.Status.LastScheduleTime = new(metav1.NewTime(at(text))) }
+}
+func active(names ...string) func(*batchv1.CronJob) {
+	return func(c *batchv1.CronJob) {
+		for _, name := range names {
+			c.Status.Active = append(c.Status.Active, corev1.ObjectReference{Name: name, UID: types.UID(name)})
+		}
+	}
+}
+func suspended(c *batchv1.CronJob) { c.Spec.Suspend = new(true) }
+func deleted(c *batchv1.CronJob)   { c.DeletionTimestamp = new(metav1.NewTime(at("10:30:00"))) }
+func schedule(text string) func(*batchv1.CronJob) {
+	return func(c *batchv1.CronJob) { c.Spec.Schedule = text }
+}
+func zone(name string) func(*batchv1.CronJob) {
+	return func(c *batchv1.CronJob) { c.Spec.TimeZone = &name }
+}
+func limits(good, bad int32) func(c *batchv1.CronJob) {
+	return func(c *batchv1.CronJob) {
+		c.Spec.SuccessfulJobsHistoryLimit, c.Spec.FailedJobsHistoryLimit = &good, &bad
+	}
+}
+
+// jobs reads "a b:Complete c:Failed", the oldest first.
+func jobs(text string) []*batchv1.Job {
+	var all []*batchv1.Job
+	for i, word := range strings.Fields(text) {
+		name, condition, _ := strings.Cut(word, ":")
+		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+		j.Status.StartTime = new(metav1.NewTime(at("09:00:00").Add(time.Duration(i) * time.Minute)))
+		if condition != "" {
+			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobConditionType(condition), Status: corev1.ConditionTrue}}
+			j.Status.CompletionTime = j.Status.StartTime
+		}
+		all = append(all, j)
+	}
+	return all
+}
+
+func TestDecide(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		tick *batchv1.CronJob
+		now  string
+		jobs string
+		want string
+	}{
+		{"not yet", tick(), "10:59:59", "", "again 1.1s"},
+		{"now", tick(), "11:00:00", "", "+11:00 again 1h0m0.1s"},
+		{"late", tick(), "11:20:00", "", "+11:00 again 40m0.1s"},
+		{"the latest of those that were missed", tick(), "14:20:00", "", "+14:00 again 40m0.1s"},
+		{"done already", tick(last("11:00:00")), "11:20:00", "", "again 40m0.1s"},
+		{"the next", tick(last("11:00:00")), "12:00:00", "", "+12:00 again 1h0m0.1s"},
+		{"too late", tick(within(60)), "11:20:00", "", "again 40m0.1s"},
+		{"not too late", tick(within(60)), "11:00:59", "", "+11:00 again 59m1.1s"},
+		{"suspended", tick(suspended), "11:00:00", "", ""},
+		{"deleted", tick(deleted), "11:00:00", "", ""},
+		{"another runs", tick(active("a")), "11:00:00", "a", "+11:00 active a again 1h0m0.1s"},
+		{"forbidden", tick(active("a"), policy(batchv1.ForbidConcurrent)), "11:00:00", "a", "active a again 1h0m0.1s JobAlreadyActive"},
+		{"in its place", tick(active("a"), policy(batchv1.ReplaceConcurrent)), "11:00:00", "a", "+11:00 -a again 1h0m0.1s"},
+		{"the other is over", tick(active("a"), policy(batchv1.ForbidConcurrent)), "11:00:00", "a:Complete", "+11:00 again 1h0m0.1s SawCompletedJob"},
+		{"one that is not ours to know", tick(), "10:59:00", "a", "again 1m0.1s UnexpectedJob"},
+		{"history", tick(limits(1, 0)), "10:59:00", "a:Complete b:Failed c:Complete d:Complete", "-a -b -c again 1m0.1s"},
+		{"history when nothing is said", tick(), "10:59:00", "a:Complete b:Complete c:Complete d:Complete e:Failed f:Failed", "-a -e again 1m0.1s"},
+		{"no schedule", tick(schedule("every day")), "11:00:00", "", "UnparseableSchedule"},
+		{"no zone", tick(zone("Mars/Olympus")), "11:00:00", "", "UnknownTimeZone"},
+		{"another zone", tick(schedule("30 20 * * *"), zone("Asia/Tokyo")), "11:40:00", "", "+11:30 again 23h50m0.1s"},
+		{"in intervals", tick(schedule("@every 10m")), "10:45:00", "", "+10:40 again 5m30.1s"},
+		{"many were missed", tick(schedule("* * * * *")), "14:20:30", "", "+14:20 again 30.1s TooManyMissedTimes"},
+		{"never", tick(schedule("0 0 31 2 *")), "11:00:00", "", ""},
+	} {
+		v := View{CronJob: c.tick, Jobs: jobs(c.jobs)}
+		v.Schedule, v.Zone, v.Problem = read(c.tick)
+		plan := Decide(v, at(c.now))
+		var words []string
+		if plan.Create != nil {
+			words = append(words, "+"+plan.Status.LastScheduleTime.UTC().Format("15:04"))
+			if want := fmt.Sprintf("tick-%d", plan.Status.LastScheduleTime.Unix()/60); plan.Create.Name != want {
+				t.Errorf("%s: called %s, want %s", c.name, plan.Create.Name, want)
+			}
+		}
+		for _, job := range append(plan.Replace, plan.Delete...) {
+			words = append(words, "-"+job.Name)
+		}
+		for _, ref := range plan.Status.Active {
+			words = append(words, "active "+ref.Name)
+		}
+		if plan.Again != 0 {
+			words = append(words, "again "+plan.Again.String())
+		}
+		for _, event := range plan.Tell {
+			words = append(words, event.Reason)
+		}
+		if got := strings.Join(words, " "); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+	gone := Decide(View{CronJob: tick(suspended, active("a", "b")), Missing: map[types.UID]bool{"a": true}}, at("10:30:00"))
+	if len(gone.Status.Active) != 1 || gone.Tell[0].Reason != "MissingJob" {
+		t.Errorf("a Job that is missing: %+v", gone)
+	}
+}
