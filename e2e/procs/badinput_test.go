@@ -115,7 +115,7 @@ func targets() map[string]malformed {
 		"an unknown resource": call(proto.VerbGet, "web").from(func(s *proto.APISubject) { s.Resource = "pod" }).
 			is(404, "resource", "pods or deployments.apps"),
 		"an unknown subresource": call(proto.VerbGet, "web").from(func(s *proto.APISubject) { s.Subresource = "soul" }).
-			is(404, "subresource", "soul"),
+			is(404, "could not find the requested resource"),
 		"no name": call(proto.VerbDelete, "").is(400, "name", "want it named"),
 		"no namespace": call(proto.VerbCreate, "bad").from(func(s *proto.APISubject) { s.Namespace = "" }).
 			is(400, "namespace", "want it named"),
@@ -147,6 +147,7 @@ func bodies() map[string]malformed {
 		return call(proto.VerbPatch, "web").body(contentType, body)
 	}
 	var bomb strings.Builder // each level holds the one below it ten times
+	bomb.WriteString("l0: &l0 a\n")
 	for level := range 20 {
 		fmt.Fprintf(&bomb, "l%d: &l%d [%s]\n", level+1, level+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*l%d,", level), 10), ","))
 	}
@@ -155,7 +156,7 @@ func bodies() map[string]malformed {
 		"no JSON":             create(media, "{").is(400, "Pod"),
 		"random protobuf":     create(kinds.ContentTypeProtobuf, "k8s\x00\xff\xff\xff").is(400, "Pod"),
 		"another media type":  create("text/html", "<pod>").is(415, "application/json"),
-		"a YAML bomb":         create("application/yaml", bomb.String()).is(415, "application/json"),
+		"a YAML bomb":         create("application/yaml", bomb.String()).is(400, "excessive aliasing"),
 		"a YAML bomb as JSON": create(media, bomb.String()).is(400, "must be of type Pod"),
 		"9,000 brackets":      create(media, strings.Repeat("[", 9000)).is(400, "nested more than 256 levels deep"),
 		"objects that are nested deep": create(media, pod(`,"annotations":`+strings.Repeat(`{"a":`, 5000)+"1"+strings.Repeat("}", 5000), "")).
@@ -174,13 +175,13 @@ func bodies() map[string]malformed {
 		"another namespace": create(media, pod(`,"namespace":"kube-system"`, "")).is(400, "does not match the namespace sent on the request"),
 		"a name that is none": create(media, strings.Replace(pod("", ""), `"bad"`, `"Bad_Name"`, 1)).
 			from(func(s *proto.APISubject) { s.Name = "Bad_Name" }).is(422, "metadata.name", "lower case"),
-		"server-side apply":            patch("application/apply-patch+yaml", "{}").is(415, "application/merge-patch+json"),
+		"an apply by nobody":           patch("application/apply-patch+yaml", "{}").is(422, "fieldManager", "required for apply patch"),
 		"a patch of no type":           patch("", "{}").is(415, "application/merge-patch+json"),
 		"a patch of another type":      patch("application/xml-patch+xml", "<a/>").is(415, "application/merge-patch+json"),
 		"a JSON patch that is none":    patch("application/json-patch+json", `{"op":"add"}`).is(400, "patch"),
-		"an operation that is none":    patch("application/json-patch+json", `[{"op":"explode","path":"/spec"}]`).is(422, "explode"),
+		"an operation that is none":    patch("application/json-patch+json", `[{"op":"explode","path":"/spec"}]`).is(422, "error in our request"),
 		"a patch of deep nesting":      patch("application/merge-patch+json", strings.Repeat(`{"a":`, 9000)).is(400, "nested more than 256 levels deep"),
-		"a patch of what is not there": patch("application/json-patch+json", `[{"op":"remove","path":"/spec/soul"}]`).is(422, "soul"),
+		"a patch of what is not there": patch("application/json-patch+json", `[{"op":"remove","path":"/spec/soul"}]`).is(422, "error in our request"),
 	}
 }
 
