@@ -141,15 +141,14 @@ func (v versions) serves(gvk schema.GroupVersionKind) bool {
 	if v.kind.Custom {
 		return gvk.GroupKind() == v.kind.GroupKind()
 	}
-	_, ok := kinds.ByGVK(gvk)
-	return ok
+	return kinds.Scheme().Recognizes(gvk)
 }
 
 // typed is in as an object of its kind's Go type.
 func (v versions) typed(in runtime.Object) (kinds.Object, error) {
 	merged, generic := in.(*unstructured.Unstructured)
 	if generic && !v.kind.Custom {
-		obj, err := kinds.New(merged.GroupVersionKind())
+		obj, err := empty(v.kind, merged.GroupVersionKind())
 		if err != nil {
 			return nil, err
 		}
@@ -176,10 +175,25 @@ func (versions) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string
 }
 
 // New implements runtime.ObjectCreater.
-func (v versions) New(gvk schema.GroupVersionKind) (runtime.Object, error) {
-	kind := v.kind
-	kind.GroupVersionKind = gvk
-	return kinds.NewOf(kind)
+func (v versions) New(gvk schema.GroupVersionKind) (runtime.Object, error) { return empty(v.kind, gvk) }
+
+// empty is an object of a version of a kind with nothing in it. The kind may be one that is
+// never stored, such as a Scale.
+func empty(kind kinds.Kind, gvk schema.GroupVersionKind) (kinds.Object, error) {
+	if kind.Custom {
+		kind.GroupVersionKind = gvk
+		return kinds.NewOf(kind)
+	}
+	made, err := kinds.Scheme().New(gvk)
+	if err != nil {
+		return nil, err
+	}
+	obj, ok := made.(kinds.Object)
+	if !ok {
+		return nil, fmt.Errorf("%T has no metadata", made)
+	}
+	obj.GetObjectKind().SetGroupVersionKind(gvk)
+	return obj, nil
 }
 
 // noDefaults leaves defaults to the kind's strategy, which fills them in later.

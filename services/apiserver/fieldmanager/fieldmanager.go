@@ -4,6 +4,7 @@
 // definitions of the kinds, podfall's versions and the cluster's time.
 //
 //	fieldmanager.go   what the verbs ask: Apply, Track
+//	scale.go          Apply through the scale subresource
 //	fields.go         which fields which door leaves alone
 //	converter.go      objects, definitions and versions as the library takes them
 //
@@ -187,11 +188,11 @@ func managedFieldsOf(obj kinds.Object) []metav1.ManagedFieldsEntry {
 // before is what the library may take for the object there is: it changes what it is given.
 func (f *Fields) before(door Door, live kinds.Object) (kinds.Object, error) {
 	if live == nil {
-		empty, err := kinds.NewOf(door.Kind)
+		obj, err := empty(door.Kind, door.Kind.GroupVersionKind)
 		if err != nil {
 			return nil, apierrors.NewInternalError(err)
 		}
-		return empty, nil
+		return obj, nil
 	}
 	copied, ok := live.DeepCopyObject().(kinds.Object)
 	if !ok {

@@ -21,9 +21,7 @@ func (a *API) apply(ctx context.Context, req Request, opts metav1.PatchOptions) 
 	}
 	how := change{dryRun: len(opts.DryRun) > 0, by: author{manager: opts.FieldManager, applied: true}}
 	how.next = func(old kinds.Object) (kinds.Object, []string, error) {
-		obj, warnings, err := a.fields.Apply(req.door(how.by), old, fieldmanager.Patch{
-			Data: req.Envelope.GetBody(), Force: opts.Force != nil && *opts.Force, FieldValidation: opts.FieldValidation,
-		})
+		obj, warnings, err := a.fields.Apply(req.door(how.by), old, manifest(req, opts))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -56,4 +54,45 @@ func (a *API) applyOnce(ctx context.Context, req Request, how change) (*proto.Re
 		return nil, err
 	}
 	return a.add(ctx, req, obj, addition{dryRun: how.dryRun, warnings: warnings, by: how.by})
+}
+
+// manifest is what a request applies.
+func manifest(req Request, opts metav1.PatchOptions) fieldmanager.Patch {
+	return fieldmanager.Patch{
+		Data: req.Envelope.GetBody(), Force: opts.Force != nil && *opts.Force, FieldValidation: opts.FieldValidation,
+	}
+}
+
+// applyScale is apply for how many replicas an object has. It makes no object.
+func (a *API) applyScale(ctx context.Context, req Request, opts metav1.PatchOptions) (*proto.Response, error) {
+	if err := registry.CheckJSON(req.Envelope.GetBody()); err != nil {
+		return nil, err
+	}
+	how := change{
+		dryRun: len(opts.DryRun) > 0, by: author{manager: opts.FieldManager, applied: true}, shown: a.showScale(req),
+	}
+	how.next = func(old kinds.Object) (kinds.Object, []string, error) {
+		now, err := a.scaleOf(req, old)
+		if err != nil {
+			return nil, nil, err
+		}
+		wanted, err := a.fields.ApplyScale(req.door(how.by), old, now, manifest(req, opts))
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := registry.MatchRequest(scaleKind(), wanted.Scale, req.Namespace, req.Name); err != nil {
+			return nil, nil, err
+		}
+		if err := checkScale(req, wanted.Scale, old); err != nil {
+			return nil, nil, err
+		}
+		scaled, err := a.scaler(req.Kind).SetReplicas(old, wanted.Scale.Spec.Replicas)
+		if err != nil {
+			return nil, nil, apierrors.NewInternalError(err)
+		}
+		scaled.SetManagedFields(wanted.ManagedFields)
+		scaled.SetResourceVersion(wanted.Scale.ResourceVersion)
+		return scaled, wanted.Warnings, registry.CheckVersion(req.Kind, scaled, old)
+	}
+	return a.modify(ctx, req, how)
 }

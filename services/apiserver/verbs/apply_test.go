@@ -129,3 +129,37 @@ func TestTracking(t *testing.T) {
 		}
 	})
 }
+
+// TestApplyScale: whoever applies a Scale owns the replicas of the object behind it.
+func TestApplyScale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		deployment := `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web"},"spec":{"replicas":2,"selector":{"matchLabels":{"app":"web"}},
+			"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"main","image":"nginx:1"}]}}}}`
+		made := applying("one", "web", deployment)
+		made.resource = "deployments.apps"
+		r.ok(made)
+		scale := func(manager string, force bool) ask {
+			a := applying(manager, "web", `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"web"},"spec":{"replicas":5}}`)
+			a.resource, a.sub, a.options = "deployments.apps", "scale", &metav1.PatchOptions{FieldManager: manager, Force: &force}
+			return a
+		}
+		if got := r.do(scale("two", false)); got.code != 409 || got.message() != `Apply failed with 1 conflict: conflict with "one": .spec.replicas` {
+			t.Errorf("a conflict: %d %s", got.code, got.message())
+		}
+		if got := r.do(scale("two", true)); got.code != 200 || got.obj.GetObjectKind().GroupVersionKind().Kind != "Scale" {
+			t.Errorf("by force: %d %s", got.code, got.message())
+		}
+		now := r.ok(ask{verb: proto.VerbGet, resource: "deployments.apps", name: "web"})
+		owners := map[string]bool{}
+		for _, e := range now.obj.GetManagedFields() {
+			owners[e.Manager+" "+e.Subresource] = strings.Contains(e.FieldsV1.GetRawString(), "f:replicas")
+		}
+		if len(owners) != 2 || owners["one "] || !owners["two scale"] {
+			t.Errorf("owners of the replicas: %v", owners)
+		}
+		if again := r.do(made); again.code != 409 {
+			t.Errorf("applied again: %d %s", again.code, again.message())
+		}
+	})
+}

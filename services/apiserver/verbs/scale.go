@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/podfall/podfall/proto"
@@ -69,6 +70,9 @@ func (a *API) patchScale(ctx context.Context, req Request) (*proto.Response, err
 	if err := invalid("PatchOptions", validation.ValidatePatchOptions(&opts, patchType)); err != nil {
 		return nil, err
 	}
+	if patchType == types.ApplyYAMLPatchType {
+		return a.applyScale(ctx, req, opts)
+	}
 	how := change{dryRun: len(opts.DryRun) > 0, by: author{manager: opts.FieldManager}}
 	return a.rescale(ctx, req, how, func(now *autoscalingv1.Scale) (kinds.Object, []string, error) {
 		of := req
@@ -111,11 +115,16 @@ func (a *API) rescale(
 			scaled.SetResourceVersion(scale.ResourceVersion)
 			return scaled, warnings, registry.CheckVersion(req.Kind, scaled, old)
 		},
-		shown: func(obj kinds.Object) (kinds.Kind, kinds.Object, error) {
-			scale, err := a.scaleOf(req, obj)
-			return scaleKind(), scale, err
-		},
+		shown: a.showScale(req),
 	})
+}
+
+// showScale answers with the Scale of what has been stored.
+func (a *API) showScale(req Request) func(kinds.Object) (kinds.Kind, kinds.Object, error) {
+	return func(obj kinds.Object) (kinds.Kind, kinds.Object, error) {
+		scale, err := a.scaleOf(req, obj)
+		return scaleKind(), scale, err
+	}
 }
 
 func checkScale(req Request, scale *autoscalingv1.Scale, old kinds.Object) error {
