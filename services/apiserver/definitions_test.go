@@ -54,9 +54,9 @@ func definitions(name string) podapi.Target {
 	return podapi.Target{Kind: kind, Name: name}
 }
 
-func (c *client) define(manifest string) *apiextensionsv1.CustomResourceDefinition {
+func (c *client) define() *apiextensionsv1.CustomResourceDefinition {
 	c.t.Helper()
-	data, err := yaml.YAMLToJSON([]byte(manifest))
+	data, err := yaml.YAMLToJSON([]byte(widgets))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -64,7 +64,17 @@ func (c *client) define(manifest string) *apiextensionsv1.CustomResourceDefiniti
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return obj.(*apiextensionsv1.CustomResourceDefinition)
+	return as[*apiextensionsv1.CustomResourceDefinition](c.t, obj)
+}
+
+// as is obj, which must be a T.
+func as[T any](t testing.TB, obj any) T {
+	t.Helper()
+	typed, ok := obj.(T)
+	if !ok {
+		t.Fatalf("%T is no %T", obj, typed)
+	}
+	return typed
 }
 
 // widget is a place in the API for widgets, in a version.
@@ -90,7 +100,7 @@ func TestCustomResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		c := s.client("client:admin")
-		crd := c.define(widgets)
+		crd := c.define()
 		events, err := c.api.Watch(t.Context(), widget(t, crd, "v2", "", ""), metav1.ListOptions{FieldSelector: "spec.color=red"})
 		if err != nil {
 			t.Fatal(err)
@@ -100,7 +110,7 @@ func TestCustomResources(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		obj := created.(*unstructured.Unstructured)
+		obj := as[*unstructured.Unstructured](t, created)
 		color, _, _ := unstructured.NestedString(obj.Object, "spec", "color")
 		if obj.GetAPIVersion() != "example.com/v2" || color != "red" || obj.GetGeneration() != 1 || obj.GetUID() == "" || obj.GetResourceVersion() == "" {
 			t.Errorf("created %v", obj)
@@ -113,7 +123,7 @@ func TestCustomResources(t *testing.T) {
 			t.Errorf("too large: %v", err)
 		}
 		patched, err := c.api.Patch(t.Context(), widget(t, crd, "v1", "a", ""), types.MergePatchType, []byte(`{"spec":{"color":"blue"},"status":{"x":1}}`), metav1.PatchOptions{})
-		if err != nil || patched.GetGeneration() != 2 || patched.(*unstructured.Unstructured).Object["status"] != nil {
+		if err != nil || patched.GetGeneration() != 2 || as[*unstructured.Unstructured](t, patched).Object["status"] != nil {
 			t.Errorf("patched: %v, %v", patched, err)
 		}
 		if _, err := c.api.Patch(t.Context(), widget(t, crd, "v1", "a", "status"), types.MergePatchType, []byte(`{"status":{"x":1}}`), metav1.PatchOptions{}); err != nil {
@@ -135,8 +145,8 @@ func TestCustomResources(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		status, _, _ := unstructured.NestedInt64(again.(*unstructured.Unstructured).Object, "status", "x")
-		if again.GetUID() != obj.GetUID() || status != 1 || again.(*unstructured.Unstructured).GetAPIVersion() != "example.com/v2" {
+		status, _, _ := unstructured.NestedInt64(as[*unstructured.Unstructured](t, again).Object, "status", "x")
+		if again.GetUID() != obj.GetUID() || status != 1 || as[*unstructured.Unstructured](t, again).GetAPIVersion() != "example.com/v2" {
 			t.Errorf("after a restart: %v", again)
 		}
 		page, err := c.api.List(t.Context(), widget(t, crd, "v1", "", ""), metav1.ListOptions{FieldSelector: "spec.color=blue"})
@@ -162,7 +172,7 @@ func TestCustomResources(t *testing.T) {
 func TestDefinitionGoesAfterItsResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newStage(t).client("client:admin")
-		crd := c.define(widgets)
+		crd := c.define()
 		for _, name := range []string{"free", "held"} {
 			obj := newWidget("v1", name, nil)
 			if name == "held" {
@@ -192,7 +202,7 @@ func TestDefinitionGoesAfterItsResources(t *testing.T) {
 			t.Fatal(err)
 		}
 		terminating := ""
-		for _, condition := range obj.(*apiextensionsv1.CustomResourceDefinition).Status.Conditions {
+		for _, condition := range as[*apiextensionsv1.CustomResourceDefinition](t, obj).Status.Conditions {
 			if condition.Type == apiextensionsv1.Terminating {
 				terminating = string(condition.Status) + " " + condition.Reason
 			}
@@ -219,7 +229,7 @@ func TestDefinitionGoesAfterItsResources(t *testing.T) {
 			if status, ok := event.Object.(*metav1.Status); ok {
 				text += " " + string(status.Reason)
 			} else {
-				text += " " + event.Object.(kinds.Object).GetName()
+				text += " " + as[kinds.Object](t, event.Object).GetName()
 			}
 			seen = append(seen, text)
 		}

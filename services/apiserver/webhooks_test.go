@@ -209,14 +209,14 @@ func TestWebhookRefuses(t *testing.T) {
 }
 
 func isCode(err error, code int32) bool {
-	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // podapi returns it bare
+	status, ok := err.(apierrors.APIStatus)
 	return ok && status.Status().Code == code
 }
 
 func TestWebhookMutates(t *testing.T) {
 	t.Parallel()
 	c := newStage(t).client("client:admin")
-	crd := c.define(widgets)
+	crd := c.define()
 	label := newJudge(t, func(q *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		if strings.Contains(string(q.Object.Raw), `"second":"yes"`) {
 			return patch(`[{"op":"add","path":"/metadata/labels/saw","value":"second"}]`)
@@ -243,7 +243,7 @@ func TestWebhookMutates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if labels := created.GetLabels(); labels["first"] != "yes" || created.(*unstructured.Unstructured).GetAPIVersion() != "example.com/v2" {
+	if labels := created.GetLabels(); labels["first"] != "yes" || as[*unstructured.Unstructured](t, created).GetAPIVersion() != "example.com/v2" {
 		t.Errorf("widget %v", created)
 	}
 	asked := label.questions()

@@ -30,9 +30,9 @@ func withSpec(change func(*apiextensionsv1.JSONSchemaProps)) func(*crd) {
 	}
 }
 
-// withProperty adds a property to CronTabs' spec.
-func withProperty(name string, props apiextensionsv1.JSONSchemaProps) func(*crd) {
-	return withSpec(func(spec *apiextensionsv1.JSONSchemaProps) { spec.Properties[name] = props })
+// withProperty adds the property x to CronTabs' spec.
+func withProperty(props apiextensionsv1.JSONSchemaProps) func(*crd) {
+	return withSpec(func(spec *apiextensionsv1.JSONSchemaProps) { spec.Properties["x"] = props })
 }
 
 func raw(text string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(text)} }
@@ -90,13 +90,13 @@ func TestDefinitionRefused(t *testing.T) {
 		}, `spec.conversion.strategy: Unsupported value: "Webhook": supported values: "None", spec.conversion.webhook: Forbidden: podfall calls no conversion webhooks`},
 		{"unknown fields", func(c *crd) { c.Spec.PreserveUnknownFields = true }, `spec.preserveUnknownFields: Invalid value: true: cannot set to true`},
 		{"a group of Kubernetes'", func(c *crd) { c.Spec.Group = "x.k8s.io"; c.Name = "crontabs.x.k8s.io" }, `metadata.annotations[api-approved.kubernetes.io]: Required value: protected groups must have approval annotation`},
-		{"structure", withProperty("x", apiextensionsv1.JSONSchemaProps{}), at + `.properties[x].type: Required value: must not be empty for specified object fields`},
-		{"type", withProperty("x", apiextensionsv1.JSONSchemaProps{Type: "money"}), at + `.properties[x].type: Unsupported value: "money"`},
-		{"unique items", withProperty("x", apiextensionsv1.JSONSchemaProps{Type: "array", UniqueItems: true, Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{Type: "string"}}}), at + `.properties[x].uniqueItems: Forbidden`},
-		{"a wrong default", withProperty("x", apiextensionsv1.JSONSchemaProps{Type: "integer", Default: raw(`"one"`)}), at + `.properties[x].default: Invalid value: "string"`},
-		{"a default with more", withProperty("x", apiextensionsv1.JSONSchemaProps{Type: "object", Default: raw(`{"y":1}`)}), at + `.properties[x].default: Invalid value: {"y":1}: must not have unknown fields`},
-		{"a reference", withProperty("x", apiextensionsv1.JSONSchemaProps{Type: "string", Ref: new("#/x")}), at + `.properties[x].$ref: Forbidden: $ref is not supported`},
-		{"a list map without keys", withProperty("x", apiextensionsv1.JSONSchemaProps{Type: "array", XListType: new("map"), Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}}}), at + `.properties[x].x-kubernetes-list-map-keys: Required value`},
+		{"structure", withProperty(apiextensionsv1.JSONSchemaProps{}), at + `.properties[x].type: Required value: must not be empty for specified object fields`},
+		{"type", withProperty(apiextensionsv1.JSONSchemaProps{Type: "money"}), at + `.properties[x].type: Unsupported value: "money"`},
+		{"unique items", withProperty(apiextensionsv1.JSONSchemaProps{Type: "array", UniqueItems: true, Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{Type: "string"}}}), at + `.properties[x].uniqueItems: Forbidden`},
+		{"a wrong default", withProperty(apiextensionsv1.JSONSchemaProps{Type: "integer", Default: raw(`"one"`)}), at + `.properties[x].default: Invalid value: "string"`},
+		{"a default with more", withProperty(apiextensionsv1.JSONSchemaProps{Type: "object", Default: raw(`{"y":1}`)}), at + `.properties[x].default: Invalid value: {"y":1}: must not have unknown fields`},
+		{"a reference", withProperty(apiextensionsv1.JSONSchemaProps{Type: "string", Ref: new("#/x")}), at + `.properties[x].$ref: Forbidden: $ref is not supported`},
+		{"a list map without keys", withProperty(apiextensionsv1.JSONSchemaProps{Type: "array", XListType: new("map"), Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}}}), at + `.properties[x].x-kubernetes-list-map-keys: Required value`},
 		{"a rule that is none", withSpec(func(s *apiextensionsv1.JSONSchemaProps) {
 			s.XValidations = apiextensionsv1.ValidationRules{{Rule: "self.nope == 1"}}
 		}), at + `.x-kubernetes-validations[0].rule: Invalid value: "self.nope == 1": compilation failed: ERROR: <input>:1:5: undefined field 'nope'`},

@@ -109,7 +109,10 @@ func catalogOf(t *testing.T, crds ...*apiextensionsv1.CustomResourceDefinition) 
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); _ = disk.Run(ctx) }()
+	go func() {
+		defer close(done)
+		_ = disk.Run(ctx)
+	}()
 	t.Cleanup(func() { cancel(); <-done; _ = disk.Close() })
 	for _, crd := range crds {
 		strategy, _ := catalog.Strategy(definitionKind(t))

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -99,20 +100,34 @@ func TestMatches(t *testing.T) {
 		{name: "namespaces are cluster-scoped", verb: proto.VerbCreate, resource: "namespaces", rule: "* * * * Cluster", want: "v1"},
 		{name: "namespaced scope", verb: proto.VerbCreate, resource: "nodes", rule: "* * * * Namespaced"},
 		{name: "an equivalent version", verb: proto.VerbCreate, resource: "hpa.v1.autoscaling", rule: "* autoscaling v2 *", want: "v2"},
-		{name: "exactly", verb: proto.VerbCreate, resource: "hpa.v1.autoscaling", rule: "* autoscaling v2 *",
-			change: func(w *ar.ValidatingWebhook) { w.MatchPolicy = new(ar.Exact) }},
-		{name: "the object's labels", verb: proto.VerbDelete, resource: "pods", want: "v1",
-			change: func(w *ar.ValidatingWebhook) { w.ObjectSelector = selects("app", "web") }},
-		{name: "other labels", verb: proto.VerbCreate, resource: "pods",
-			change: func(w *ar.ValidatingWebhook) { w.ObjectSelector = selects("app", "db") }},
-		{name: "the namespace's labels", verb: proto.VerbCreate, resource: "pods", want: "v1",
-			change: func(w *ar.ValidatingWebhook) { w.NamespaceSelector = selects("team", "blue") }},
-		{name: "another namespace", verb: proto.VerbCreate, resource: "pods",
-			change: func(w *ar.ValidatingWebhook) { w.NamespaceSelector = selects("team", "red") }},
-		{name: "no namespace", verb: proto.VerbCreate, resource: "nodes", want: "v1",
-			change: func(w *ar.ValidatingWebhook) { w.NamespaceSelector = selects("team", "red") }},
-		{name: "a namespace itself", verb: proto.VerbDelete, resource: "namespaces",
-			change: func(w *ar.ValidatingWebhook) { w.NamespaceSelector = selects("team", "red") }},
+		{
+			name: "exactly", verb: proto.VerbCreate, resource: "hpa.v1.autoscaling", rule: "* autoscaling v2 *",
+			change: func(w *ar.ValidatingWebhook) { w.MatchPolicy = new(ar.Exact) },
+		},
+		{
+			name: "the object's labels", verb: proto.VerbDelete, resource: "pods", want: "v1",
+			change: func(w *ar.ValidatingWebhook) { w.ObjectSelector = selects("app", "web") },
+		},
+		{
+			name: "other labels", verb: proto.VerbCreate, resource: "pods",
+			change: func(w *ar.ValidatingWebhook) { w.ObjectSelector = selects("app", "db") },
+		},
+		{
+			name: "the namespace's labels", verb: proto.VerbCreate, resource: "pods", want: "v1",
+			change: func(w *ar.ValidatingWebhook) { w.NamespaceSelector = selects("team", "blue") },
+		},
+		{
+			name: "another namespace", verb: proto.VerbCreate, resource: "pods",
+			change: func(w *ar.ValidatingWebhook) { w.NamespaceSelector = selects("team", "red") },
+		},
+		{
+			name: "no namespace", verb: proto.VerbCreate, resource: "nodes", want: "v1",
+			change: func(w *ar.ValidatingWebhook) { w.NamespaceSelector = selects("team", "red") },
+		},
+		{
+			name: "a namespace itself", verb: proto.VerbDelete, resource: "namespaces",
+			change: func(w *ar.ValidatingWebhook) { w.NamespaceSelector = selects("team", "red") },
+		},
 		{name: "the hooks themselves", verb: proto.VerbDelete, resource: "validatingwebhookconfigurations"},
 	} {
 		w := ar.ValidatingWebhook{Name: "h", Rules: rule(tt.rule)}
@@ -346,9 +361,12 @@ func TestResolve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan error, 1)
-	go func() { done <- disk.Run(t.Context()) }() // ends with the test
-	t.Cleanup(func() { <-done; _ = disk.Close() })
+	var running sync.WaitGroup
+	running.Go(func() { _ = disk.Run(t.Context()) }) // it ends with the test
+	t.Cleanup(func() {
+		running.Wait()
+		_ = disk.Close()
+	})
 	put := func(resource string, obj kinds.Object) {
 		t.Helper()
 		obj.SetNamespace("n")
