@@ -240,3 +240,35 @@ func TestTRC18(t *testing.T) {
 		)
 	})
 }
+
+// TestTRC19 deletes web-0 of a StatefulSet: there is no other until it is gone.
+func TestTRC19(t *testing.T) {
+	play(t, stage.Config{Controllers: []string{"scheduler", "statefulset"}}, func(r *rig) {
+		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
+		set.Spec.Selector, set.Spec.Template = replicas(1).Spec.Selector, replicas(1).Spec.Template
+		r.create("statefulsets.apps", set)
+		r.until("it runs", time.Minute, func() bool {
+			p := get[*corev1.Pod](r, "pods web-0")
+			return p != nil && strings.Contains(tellPod(p, watch.Modified), "Ready=True")
+		})
+		r.watch("pods", func(obj kinds.Object, kind watch.EventType) string {
+			switch {
+			case kind == watch.Deleted:
+				return "the old web-0 is gone"
+			case kind == watch.Added:
+				return "a new web-0"
+			case obj.GetDeletionTimestamp() != nil:
+				return "the old web-0 terminates"
+			}
+			return ""
+		})
+		r.clock()
+		r.delete("pods web-0", metav1.DeleteOptions{})
+		time.Sleep(time.Minute)
+		r.told(
+			`0s      the old web-0 terminates`,
+			`1.9s    a new web-0`,
+			`1.9s    the old web-0 is gone`,
+		)
+	})
+}
