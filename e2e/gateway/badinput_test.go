@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -27,11 +26,15 @@ func TestBadInput(t *testing.T) {
 			"couldn't get version/kind; json parse error: unexpected end of JSON input",
 		},
 		"invalid YAML": {
-			"POST " + pods, "a: b: c", []string{"Content-Type: application/yaml"}, 400, "BadRequest",
+			"POST " + pods, "a: b: c",
+			[]string{"Content-Type: application/yaml"},
+			400, "BadRequest",
 			"mapping values are not allowed in this context",
 		},
 		"invalid protobuf": {
-			"POST " + pods, "k8s\x00rubbish", []string{"Content-Type: application/vnd.kubernetes.protobuf"}, 400, "BadRequest",
+			"POST " + pods, "k8s\x00rubbish",
+			[]string{"Content-Type: application/vnd.kubernetes.protobuf"},
+			400, "BadRequest",
 			"the object provided is unrecognized (must be of type Pod)",
 		},
 		"another kind": {
@@ -44,7 +47,8 @@ func TestBadInput(t *testing.T) {
 		},
 		"a duplicate field in YAML, strictly": {
 			"POST " + pods + "?fieldValidation=Strict", "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec:\n  containers: [{name: a, image: b}]\n  nodeName: a\n  nodeName: b\n",
-			[]string{"Content-Type: application/yaml"}, 400, "BadRequest", `key "nodeName" already set in map`,
+			[]string{"Content-Type: application/yaml"},
+			400, "BadRequest", `key "nodeName" already set in map`,
 		},
 		"unknown field validation": {
 			"POST " + pods + "?fieldValidation=Maybe", podJSON("x"), nil, 422, "Invalid",
@@ -58,7 +62,9 @@ func TestBadInput(t *testing.T) {
 			"Request entity too large: limit is 3145728",
 		},
 		"an unknown content type": {
-			"POST " + pods, "x", []string{"Content-Type: text/plain"}, 415, "UnsupportedMediaType",
+			"POST " + pods, "x",
+			[]string{"Content-Type: text/plain"},
+			415, "UnsupportedMediaType",
 			"the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
 		},
 		"a patch without a type": {
@@ -69,14 +75,18 @@ func TestBadInput(t *testing.T) {
 			"POST " + pods, "a=b", []string{"Content-Type: application/x-www-form-urlencoded"}, 415, "UnsupportedMediaType", "unknown format",
 		},
 		"nothing acceptable": {
-			"GET " + pods, "", []string{"Accept: text/html"}, 406, "NotAcceptable",
+			"GET " + pods, "",
+			[]string{"Accept: text/html"},
+			406, "NotAcceptable",
 			"only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",
 		},
 		"a Table in protobuf only": {
 			"GET " + pods, "", []string{"Accept: application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io"}, 406, "NotAcceptable", "only the following media types",
 		},
 		"a watch in YAML": {
-			"GET " + pods + "?watch=1", "", []string{"Accept: application/yaml;as=Table;v=v1;g=meta.k8s.io"}, 406, "NotAcceptable",
+			"GET " + pods + "?watch=1", "",
+			[]string{"Accept: application/yaml;as=Table;v=v1;g=meta.k8s.io"},
+			406, "NotAcceptable",
 			"only the following media types are accepted: application/json, application/vnd.kubernetes.protobuf",
 		},
 		"a bad label selector": {
@@ -107,7 +117,9 @@ func TestBadInput(t *testing.T) {
 			"GET " + pods + "?resourceVersionMatch=Exact", "", nil, 422, "Invalid", "resourceVersionMatch is forbidden unless resourceVersion is provided",
 		},
 		"a bad includeObject": {
-			"GET " + pods + "?includeObject=Some", "", []string{"Accept: application/json;as=Table;v=v1;g=meta.k8s.io"}, 400, "BadRequest",
+			"GET " + pods + "?includeObject=Some", "",
+			[]string{"Accept: application/json;as=Table;v=v1;g=meta.k8s.io"},
+			400, "BadRequest",
 			`unrecognized includeObject value: "Some"`,
 		},
 		"an unknown resource": {
@@ -224,8 +236,8 @@ func TestAnotherHostWithTheRightToken(t *testing.T) {
 		"127.0.0.1" + port: 200, "localhost" + port: 200, "[::1]" + port: 200, "LOCALHOST" + port: 200,
 		"localhost": 403, "127.0.0.1:1": 403, "evil.example" + port: 403, "127.0.0.1.evil.example" + port: 403, "localhost." + port: 403,
 	} {
-		resp := r.stream(context.Background(), "GET /readyz", "", "Host: "+host)
-		resp.Body.Close()
+		resp := r.stream(t.Context(), "GET /readyz", "", "Host: "+host)
+		resp.close()
 		if resp.StatusCode != want {
 			t.Errorf("Host %s: %d, want %d", host, resp.StatusCode, want)
 		}

@@ -37,7 +37,7 @@ func BenchmarkWatches(b *testing.B) {
 				resp := r.stream(ctx, "GET "+pods+"?watch=1", "")
 				lines := stream{b, nil, resp}.scanner()
 				reading.Go(func() {
-					defer resp.Body.Close()
+					defer resp.close()
 					for lines.Scan() {
 						told <- struct{}{}
 					}

@@ -70,7 +70,7 @@ func TestCustomKinds(t *testing.T) {
 	defer live.Stop()
 	for _, want := range []watch.EventType{watch.Added, watch.Bookmark} {
 		event := <-live.ResultChan()
-		if got := event.Object.(*unstructured.Unstructured); event.Type != want || got.GetAPIVersion() != "stable.example.com/v1beta1" || got.GetKind() != "Shirt" {
+		if got, ok := event.Object.(*unstructured.Unstructured); !ok || event.Type != want || got.GetAPIVersion() != "stable.example.com/v1beta1" || got.GetKind() != "Shirt" {
 			t.Errorf("%+v, want %s in v1beta1", event, want)
 		}
 	}

@@ -15,7 +15,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
@@ -43,7 +42,7 @@ func TestReadingChangesNothing(t *testing.T) {
 		} {
 			resp := r.stream(t.Context(), method+" "+path, "", "X-HTTP-Method-Override: DELETE")
 			_, _ = io.Copy(io.Discard, resp.Body)
-			resp.Body.Close()
+			resp.close()
 		}
 	}
 	if after := revision(); after != before {
@@ -144,6 +143,16 @@ func (b *breaker) breakAll() {
 	b.conns = nil
 }
 
+// nameOf is the name of what a handler is given.
+func nameOf(obj any) string {
+	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
+	if err != nil {
+		return err.Error()
+	}
+	_, name, _ := strings.Cut(key, "/")
+	return name
+}
+
 // TestAnInformerMissesNothing through broken connections and an apiserver that ends, and is
 // told nothing twice.
 func TestAnInformerMissesNothing(t *testing.T) {
@@ -156,14 +165,9 @@ func TestAnInformerMissesNothing(t *testing.T) {
 	informer := factory.Core().V1().ConfigMaps().Informer()
 	seen := make(chan string, 1000)
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { seen <- "added " + obj.(*corev1.ConfigMap).Name },
-		UpdateFunc: func(_, obj any) { seen <- "updated " + obj.(*corev1.ConfigMap).Name },
-		DeleteFunc: func(obj any) {
-			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = gone.Obj
-			}
-			seen <- "deleted " + obj.(*corev1.ConfigMap).Name
-		},
+		AddFunc:    func(obj any) { seen <- "added " + nameOf(obj) },
+		UpdateFunc: func(_, obj any) { seen <- "updated " + nameOf(obj) },
+		DeleteFunc: func(obj any) { seen <- "deleted " + nameOf(obj) },
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -248,8 +252,10 @@ func TestTheGatewayEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var refused *net.OpError
-	if resp, err := r.http.Do(req); !errors.As(err, &refused) {
-		t.Errorf("after the end: %v %v", resp, err)
+	if resp, err := r.http.Do(req); err == nil {
+		_ = resp.Body.Close()
+		t.Errorf("after the end: %s", resp.Status)
+	} else if _, refused := errors.AsType[*net.OpError](err); !refused {
+		t.Errorf("after the end: %v", err)
 	}
 }

@@ -81,12 +81,12 @@ func TestLogs(t *testing.T) {
 		"?container=web":   "old\none\ntwo\n",
 		"?timestamps=true": strings.Join(k.lines, ""),
 	} {
-		if resp, data := r.ask(log+query, ""); resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/plain" || string(data) != want {
+		if resp, data := r.ask(log+query, ""); resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/plain" || string(data) != want {
 			t.Errorf("log%s: %s %q, want %q", query, resp.Status, data, want)
 		}
 	}
 	resp, data := r.ask(log+"?previous=true", "")
-	if status := statusIn(t, data); resp.StatusCode != 400 || !strings.Contains(status.Message, "previous terminated container") {
+	if status := statusIn(t, data); resp.StatusCode != http.StatusBadRequest || !strings.Contains(status.Message, "previous terminated container") {
 		t.Errorf("previous: %s", data)
 	}
 	if resp, _ := r.ask("GET "+pods+"/nowhere/log", ""); resp.StatusCode != http.StatusNoContent {
@@ -104,7 +104,7 @@ func TestLogsThatAreFollowed(t *testing.T) {
 	k.write(time.Now(), "line 0")
 	r.made("POST "+pods, strings.Replace(podJSON("web"), `"spec":{`, `"spec":{"nodeName":"n",`, 1))
 	resp := r.stream(t.Context(), "GET "+pods+"/web/log?follow=true&tailLines=1", "")
-	defer resp.Body.Close()
+	defer resp.close()
 	for i := range 3 {
 		if i > 0 {
 			k.write(time.Now(), fmt.Sprintf("line %d", i))

@@ -37,7 +37,9 @@ type rig struct {
 	url  string
 	ca   []byte
 	http *http.Client
-	dir  string
+	// trusted has the authority that ca is.
+	trusted *x509.CertPool
+	dir     string
 
 	stopAPI     func()
 	stopGateway func()
@@ -129,9 +131,9 @@ func (r *rig) startGateway() {
 	r.stopGateway = sync.OnceFunc(func() { stop(); conn.Close() })
 	r.t.Cleanup(r.stopGateway)
 	r.ca = authority.Certificate
-	trusted := x509.NewCertPool()
-	trusted.AppendCertsFromPEM(r.ca)
-	r.http = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, ForceAttemptHTTP2: true}}
+	r.trusted = x509.NewCertPool()
+	r.trusted.AppendCertsFromPEM(r.ca)
+	r.http = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: r.trusted}, ForceAttemptHTTP2: true}}
 	r.t.Cleanup(r.http.CloseIdleConnections)
 }
 
@@ -156,12 +158,22 @@ func clientsetFor(t testing.TB, config *rest.Config) *kubernetes.Clientset {
 	return set
 }
 
+// reply is an answer whose body may still be read.
+type reply struct {
+	StatusCode int
+	Status     string
+	Header     http.Header
+	Body       io.Reader
+	// close gives the body up.
+	close func()
+}
+
 // ask is one request: "POST /api/v1/namespaces/default/pods", its body, and headers as
 // "Name: value".
-func (r *rig) ask(what, body string, headers ...string) (*http.Response, []byte) {
+func (r *rig) ask(what, body string, headers ...string) (*reply, []byte) {
 	r.t.Helper()
 	resp := r.stream(r.t.Context(), what, body, headers...)
-	defer resp.Body.Close()
+	defer resp.close()
 	data, err := io.ReadAll(resp.Body)
 	if err != nil {
 		r.t.Fatalf("%s: %v", what, err)
@@ -170,7 +182,7 @@ func (r *rig) ask(what, body string, headers ...string) (*http.Response, []byte)
 }
 
 // stream is ask, with the answer still to be read.
-func (r *rig) stream(ctx context.Context, what, body string, headers ...string) *http.Response {
+func (r *rig) stream(ctx context.Context, what, body string, headers ...string) *reply {
 	r.t.Helper()
 	method, path, _ := strings.Cut(what, " ")
 	req, err := http.NewRequestWithContext(ctx, method, r.url+path, strings.NewReader(body))
@@ -188,11 +200,11 @@ func (r *rig) stream(ctx context.Context, what, body string, headers ...string) 
 		}
 		req.Header.Set(name, value)
 	}
-	resp, err := r.http.Do(req)
+	resp, err := r.http.Do(req) //nolint:bodyclose // reply.close does
 	if err != nil {
 		r.t.Fatalf("%s: %v", what, err)
 	}
-	return resp
+	return &reply{resp.StatusCode, resp.Status, resp.Header, resp.Body, func() { _ = resp.Body.Close() }}
 }
 
 // made is ask for what has to succeed.

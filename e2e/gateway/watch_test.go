@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -14,7 +15,6 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -43,14 +43,14 @@ func (l line) String() string { return l.Type + " " + l.Object.Metadata.Name }
 type stream struct {
 	t     testing.TB
 	lines *bufio.Scanner
-	*http.Response
+	*reply
 }
 
 func (r *rig) watch(query string, headers ...string) stream {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	resp := r.stream(ctx, "GET "+pods+"?watch=1&"+query, "", headers...)
-	r.t.Cleanup(func() { resp.Body.Close(); cancel() })
+	r.t.Cleanup(func() { resp.close(); cancel() })
 	if resp.StatusCode != http.StatusOK {
 		data, _ := io.ReadAll(resp.Body)
 		r.t.Fatalf("watch: %s %s", resp.Status, data)
@@ -153,11 +153,11 @@ func TestWatchTooOld(t *testing.T) {
 		t.Errorf("after the ERROR: %s", w.lines.Text())
 	}
 	resp, data := r.ask("GET "+pods+"?resourceVersion=1&resourceVersionMatch=Exact", "")
-	if status := statusIn(t, data); resp.StatusCode != 410 || status.Reason != metav1.StatusReasonExpired {
+	if status := statusIn(t, data); resp.StatusCode != http.StatusGone || status.Reason != metav1.StatusReasonExpired {
 		t.Errorf("an exact list: %d %s", resp.StatusCode, data)
 	}
 	resp, data = r.ask("GET "+pods+"?resourceVersion=100000", "")
-	if status := statusIn(t, data); resp.StatusCode != 504 || resp.Header.Get("Retry-After") != "1" || !strings.HasPrefix(status.Message, "Timeout: Too large resource version: 100000, current: ") {
+	if status := statusIn(t, data); resp.StatusCode != http.StatusGatewayTimeout || resp.Header.Get("Retry-After") != "1" || !strings.HasPrefix(status.Message, "Timeout: Too large resource version: 100000, current: ") {
 		t.Errorf("a list of the future: %d %v %s", resp.StatusCode, resp.Header, data)
 	}
 }
@@ -221,7 +221,7 @@ func TestWatchInProtobuf(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer live.Stop()
-	if first := <-live.ResultChan(); first.Type != watch.Added || first.Object.(*corev1.Pod).Name != "web" {
+	if first := <-live.ResultChan(); first.Type != watch.Added || nameOf(first.Object) != "web" {
 		t.Errorf("%+v", first)
 	}
 	r.kill("web")
@@ -235,11 +235,10 @@ func TestWatchInProtobuf(t *testing.T) {
 func TestWatchOverWebSocket(t *testing.T) {
 	r := newRig(t)
 	r.made("POST "+pods, podJSON("web"))
-	dialer := websocket.Dialer{TLSClientConfig: r.http.Transport.(*http.Transport).TLSClientConfig.Clone()}
-	dialer.TLSClientConfig.NextProtos = nil
+	dialer := websocket.Dialer{TLSClientConfig: &tls.Config{RootCAs: r.trusted}}
 	address := "wss" + strings.TrimPrefix(r.url, "https") + pods + "?watch=1&timeoutSeconds=60"
 	for accept, message := range map[string]int{"application/json": websocket.TextMessage, "application/vnd.kubernetes.protobuf": websocket.BinaryMessage} {
-		conn, resp, err := dialer.DialContext(t.Context(), address, http.Header{"Authorization": {"Bearer " + token}, "Accept": {accept}})
+		conn, resp, err := dialer.DialContext(t.Context(), address, http.Header{"Authorization": {"Bearer " + token}, "Accept": {accept}}) //nolint:bodyclose // there is none
 		if err != nil {
 			t.Fatalf("%v %v", err, resp)
 		}
@@ -264,13 +263,18 @@ func TestWatchOverWebSocket(t *testing.T) {
 		if name != "web" && name != "ADDED" {
 			t.Errorf("%s: %s", accept, data)
 		}
-		conn.Close()
+		_ = conn.Close()
 	}
-	if _, resp, err := dialer.DialContext(t.Context(), address, http.Header{"Authorization": {"Bearer " + token}, "Origin": {"https://evil.example"}}); err == nil || resp.StatusCode != http.StatusForbidden {
-		t.Errorf("a browser's page: %v %v", err, resp)
-	}
-	if _, resp, err := dialer.DialContext(t.Context(), address, nil); err == nil || resp.StatusCode != http.StatusUnauthorized {
-		t.Errorf("without a token: %v %v", err, resp)
+	for name, c := range map[string]struct {
+		headers http.Header
+		code    int
+	}{
+		"a browser's page": {http.Header{"Authorization": {"Bearer " + token}, "Origin": {"https://evil.example"}}, http.StatusForbidden},
+		"without a token":  {nil, http.StatusUnauthorized},
+	} {
+		if _, resp, err := dialer.DialContext(t.Context(), address, c.headers); err == nil || resp.StatusCode != c.code { //nolint:bodyclose // the dialer has read it
+			t.Errorf("%s: %v %v", name, err, resp)
+		}
 	}
 }
 
@@ -310,6 +314,6 @@ func TestTheOldWayToWatch(t *testing.T) {
 	r.made("POST "+pods, podJSON("a"))
 	r.made("POST "+pods, podJSON("b"))
 	resp := r.stream(t.Context(), "GET /api/v1/watch/namespaces/default/pods/b", "")
-	defer resp.Body.Close()
+	defer resp.close()
 	stream{t, bufio.NewScanner(resp.Body), resp}.want("ADDED b")
 }
