@@ -58,7 +58,7 @@ func tellPod(obj kinds.Object, kind watch.EventType) string {
 		case corev1.PodReady:
 			text += " Ready=" + string(c.Status)
 		case corev1.DisruptionTarget:
-			text += fmt.Sprintf(" DisruptionTarget=%s %s", c.Status, c.Reason)
+			text += strings.TrimRight(fmt.Sprintf(" DisruptionTarget=%s %s", c.Status, c.Reason), " ")
 		}
 	}
 	if pod.DeletionTimestamp != nil {
