@@ -77,6 +77,7 @@ func (c *podCheck) container(container *corev1.Container, at *field.Path) {
 	oneOf(&c.findings, at.Child("imagePullPolicy"), container.ImagePullPolicy,
 		corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
 	c.add(validateResources(container.Resources, at.Child("resources"))...)
+	c.containerSecurity(at.Child("securityContext"), container.SecurityContext)
 }
 
 // restartRules are what a single container may say about its own restarts.

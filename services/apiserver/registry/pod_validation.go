@@ -23,8 +23,8 @@ type podCheck struct {
 
 // validatePod is everything wrong with a Pod as a whole, new or updated. Its order and its
 // texts are those of upstream's validatePodMetadataAndSpec. Left out are the fields that
-// nothing in podfall reads: security contexts, affinity, topology spread, resource claims
-// and the sources of volumes that need a cloud.
+// nothing in podfall reads: most of the security contexts, resource claims and the sources
+// of volumes that need a cloud.
 func validatePod(kind kinds.Kind, pod *corev1.Pod) field.ErrorList {
 	c := &podCheck{pod: pod}
 	c.add(ValidateMeta(kind, pod)...)
@@ -75,11 +75,14 @@ func (c *podCheck) sharedSpec(at *field.Path) {
 		corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone)
 	c.add(steady(unversioned.ValidateLabels(spec.NodeSelector, at.Child("nodeSelector")))...)
 	c.sharing(at)
+	c.security(at.Child("securityContext"))
+	c.affinity(at.Child("affinity"))
 	c.dns(at.Child("dnsConfig"))
 	for i, gate := range spec.ReadinessGates {
 		c.qualifiedName(at.Child("readinessGates").Index(i).Child("conditionType"), string(gate.ConditionType))
 	}
 	c.schedulingGates(at.Child("schedulingGates"))
+	c.spread(at.Child("topologySpreadConstraints"))
 	c.names(at)
 	c.activeDeadline(at.Child("activeDeadlineSeconds"))
 	c.hostnames(at)

@@ -1,0 +1,209 @@
+package registry
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	unversioned "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// affinity is where a Pod wants to be, by its nodes and by its neighbours.
+func (c *podCheck) affinity(at *field.Path) {
+	affinity := c.pod.Spec.Affinity
+	if affinity == nil {
+		return
+	}
+	if node := affinity.NodeAffinity; node != nil {
+		c.nodeAffinity(at.Child("nodeAffinity"), node)
+	}
+	if pods := affinity.PodAffinity; pods != nil {
+		c.neighbours(at.Child("podAffinity"), pods.RequiredDuringSchedulingIgnoredDuringExecution,
+			pods.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	if pods := affinity.PodAntiAffinity; pods != nil {
+		c.neighbours(at.Child("podAntiAffinity"), pods.RequiredDuringSchedulingIgnoredDuringExecution,
+			pods.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+}
+
+// The two strengths of a wish.
+const (
+	mustBe   = "requiredDuringSchedulingIgnoredDuringExecution"
+	shouldBe = "preferredDuringSchedulingIgnoredDuringExecution"
+)
+
+func (f *findings) nodeAffinity(at *field.Path, affinity *corev1.NodeAffinity) {
+	if selector := affinity.RequiredDuringSchedulingIgnoredDuringExecution; selector != nil {
+		terms := at.Child(mustBe, "nodeSelectorTerms")
+		if len(selector.NodeSelectorTerms) == 0 {
+			f.required(terms, "must have at least one node selector term")
+		}
+		for i := range selector.NodeSelectorTerms {
+			f.nodeTerm(terms.Index(i), &selector.NodeSelectorTerms[i])
+		}
+	}
+	for i, term := range affinity.PreferredDuringSchedulingIgnoredDuringExecution {
+		item := at.Child(shouldBe).Index(i)
+		f.weight(item.Child("weight"), term.Weight)
+		f.nodeTerm(item.Child("preference"), &term.Preference)
+	}
+}
+
+func (f *findings) weight(at *field.Path, weight int32) {
+	if weight <= 0 || weight > 100 {
+		f.invalid(at, weight, "must be in the range 1-100")
+	}
+}
+
+func (f *findings) nodeTerm(at *field.Path, term *corev1.NodeSelectorTerm) {
+	for i, expression := range term.MatchExpressions {
+		item := at.Child("matchExpressions").Index(i)
+		f.nodeExpression(item, expression)
+		f.add(unversioned.ValidateLabelName(expression.Key, item.Child("key"))...)
+	}
+	for i, expression := range term.MatchFields {
+		f.nodeField(at.Child("matchFields").Index(i), expression)
+	}
+}
+
+func (f *findings) nodeExpression(at *field.Path, expression corev1.NodeSelectorRequirement) {
+	values := at.Child("values")
+	switch expression.Operator {
+	case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
+		if len(expression.Values) == 0 {
+			f.required(values, "must be specified when `operator` is 'In' or 'NotIn'")
+		}
+	case corev1.NodeSelectorOpExists, corev1.NodeSelectorOpDoesNotExist:
+		if len(expression.Values) > 0 {
+			f.forbidden(values, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+		}
+	case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
+		if len(expression.Values) != 1 {
+			f.required(values, "must be specified single value when `operator` is 'Lt' or 'Gt'")
+		}
+	default:
+		f.invalid(at.Child("operator"), expression.Operator, "not a valid selector operator")
+	}
+}
+
+// nodeField is a wish about a field of the node, of which there is one: its name.
+func (f *findings) nodeField(at *field.Path, expression corev1.NodeSelectorRequirement) {
+	if operator := expression.Operator; operator != corev1.NodeSelectorOpIn && operator != corev1.NodeSelectorOpNotIn {
+		f.invalid(at.Child("operator"), operator, "not a valid selector operator")
+	} else if len(expression.Values) != 1 {
+		f.required(at.Child("values"), "must be only one value when `operator` is 'In' or 'NotIn' for node field selector")
+	}
+	if expression.Key != "metadata.name" {
+		f.invalid(at.Child("key"), expression.Key, "not a valid field selector key")
+		return
+	}
+	for i, name := range expression.Values {
+		f.invalid(at.Child("values").Index(i), name, validation.IsDNS1123Subdomain(name)...)
+	}
+}
+
+// neighbours are the Pods that a Pod wants to be near, or far from.
+func (f *findings) neighbours(at *field.Path, must []corev1.PodAffinityTerm, should []corev1.WeightedPodAffinityTerm) {
+	for i := range must {
+		f.neighbour(at.Child(mustBe).Index(i), &must[i])
+	}
+	for i := range should {
+		item := at.Child(shouldBe).Index(i)
+		f.weight(item.Child("weight"), should[i].Weight)
+		f.neighbour(item.Child("podAffinityTerm"), &should[i].PodAffinityTerm)
+	}
+}
+
+func (f *findings) neighbour(at *field.Path, term *corev1.PodAffinityTerm) {
+	f.selector(at.Child("labelSelector"), term.LabelSelector)
+	f.selector(at.Child("namespaceSelector"), term.NamespaceSelector)
+	for _, name := range term.Namespaces {
+		f.invalid(at.Child("namespace"), name, validation.IsDNS1123Label(name)...)
+	}
+	if term.TopologyKey == "" {
+		f.required(at.Child("topologyKey"), "can not be empty")
+	}
+	f.add(unversioned.ValidateLabelName(term.TopologyKey, at.Child("topologyKey"))...)
+}
+
+// spread is how evenly the Pods of a kind are to be over the nodes.
+func (c *podCheck) spread(at *field.Path) {
+	seen := map[[2]string]bool{}
+	for i, constraint := range c.pod.Spec.TopologySpreadConstraints {
+		item := at.Index(i)
+		if constraint.MaxSkew <= 0 {
+			c.invalid(item.Child("maxSkew"), constraint.MaxSkew, "must be greater than zero")
+		}
+		if constraint.TopologyKey == "" {
+			c.required(item.Child("topologyKey"), "can not be empty")
+		}
+		actions := []corev1.UnsatisfiableConstraintAction{corev1.DoNotSchedule, corev1.ScheduleAnyway}
+		if !slices.Contains(actions, constraint.WhenUnsatisfiable) {
+			c.add(field.NotSupported(item.Child("whenUnsatisfiable"), constraint.WhenUnsatisfiable, actions))
+		}
+		key := [2]string{constraint.TopologyKey, string(constraint.WhenUnsatisfiable)}
+		if seen[key] {
+			c.add(field.Duplicate(item.Child("{topologyKey, whenUnsatisfiable}"), fmt.Sprintf("{%v, %v}", key[0], key[1])))
+		}
+		seen[key] = true
+		c.minDomains(item.Child("minDomains"), constraint)
+		c.selector(item.Child("labelSelector"), constraint.LabelSelector)
+	}
+}
+
+func (f *findings) minDomains(at *field.Path, constraint corev1.TopologySpreadConstraint) {
+	least := constraint.MinDomains
+	if least == nil {
+		return
+	}
+	if *least <= 0 {
+		f.invalid(at, *least, "must be greater than zero")
+	}
+	if constraint.WhenUnsatisfiable != corev1.DoNotSchedule {
+		f.invalid(at, *least, fmt.Sprintf("can only use minDomains if whenUnsatisfiable=%s, not %s",
+			corev1.DoNotSchedule, constraint.WhenUnsatisfiable))
+	}
+}
+
+// security is as whom the processes of a Pod run, as far as numbers go.
+func (c *podCheck) security(at *field.Path) {
+	context := c.pod.Spec.SecurityContext
+	if context == nil {
+		return
+	}
+	c.id(at.Child("fsGroup"), context.FSGroup)
+	c.id(at.Child("runAsUser"), context.RunAsUser)
+	c.id(at.Child("runAsGroup"), context.RunAsGroup)
+	for i := range context.SupplementalGroups {
+		c.id(at.Child("supplementalGroups").Index(i), &context.SupplementalGroups[i])
+	}
+}
+
+// containerSecurity is what one container may, and as whom it runs.
+func (f *findings) containerSecurity(at *field.Path, context *corev1.SecurityContext) {
+	if context == nil {
+		return
+	}
+	f.id(at.Child("runAsUser"), context.RunAsUser)
+	f.id(at.Child("runAsGroup"), context.RunAsGroup)
+	escalates := context.AllowPrivilegeEscalation
+	if escalates == nil || *escalates {
+		return
+	}
+	if context.Privileged != nil && *context.Privileged {
+		f.invalid(at, context, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
+	}
+	if context.Capabilities != nil && slices.Contains(context.Capabilities.Add, "CAP_SYS_ADMIN") {
+		f.invalid(at, context, "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN")
+	}
+}
+
+// id is the number of a user or of a group.
+func (f *findings) id(at *field.Path, id *int64) {
+	if id != nil {
+		f.invalid(at, *id, validation.IsValidUserID(*id)...)
+	}
+}
