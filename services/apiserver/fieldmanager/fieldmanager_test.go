@@ -147,6 +147,34 @@ spec:
 		`{"containerPort":80,"protocol":"UDP"},{"containerPort":443}],"resources":{}}]`)
 }
 
+// TestListsOfEachType: a set is a union, a list without keys belongs to one, and a map of
+// limits to many.
+func TestListsOfEachType(t *testing.T) {
+	pod := func(metadata, container string) string {
+		return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: d, %s}\nspec: {containers: [{name: main, %s}]}\n", metadata, container)
+	}
+	r := newRig(t, "pods")
+	r.must(r.apply("one", pod("finalizers: [a/b]", "image: i, args: [x], resources: {limits: {cpu: \"1\"}}")))
+	r.must(r.apply("two", pod("finalizers: [c/d]", "resources: {limits: {memory: 1Gi}}")))
+	r.want([]string{"metadata", "finalizers"}, `["a/b","c/d"]`)
+	r.want([]string{"spec", "containers"}, `[{"args":["x"],"image":"i","name":"main","resources":{"limits":{"cpu":"1","memory":"1Gi"}}}]`)
+	err := r.apply("two", pod("finalizers: [c/d]", "args: [x, z]"))
+	if want := `Apply failed with 1 conflict: conflict with "one": .spec.containers[name="main"].args`; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	r.must(r.apply("one", pod("", "image: i")))
+	r.want([]string{"metadata", "finalizers"}, `["c/d"]`)
+	r.want([]string{"spec", "containers"}, `[{"image":"i","name":"main","resources":{"limits":{"memory":"1Gi"}}}]`)
+
+	r = newRig(t, "services")
+	service := func(ports string) string {
+		return "apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: d}\nspec: {ports: [" + ports + "]}\n"
+	}
+	r.must(r.apply("one", service("{port: 80}")))
+	r.must(r.apply("two", service("{port: 80, protocol: UDP}, {port: 80, protocol: TCP, name: web}")))
+	r.want([]string{"spec", "ports"}, `[{"port":80,"protocol":"UDP","targetPort":0},{"name":"web","port":80,"protocol":"TCP","targetPort":0}]`)
+}
+
 // statusOf is a refusal.
 func statusOf(t *testing.T, err error) metav1.Status {
 	t.Helper()
