@@ -52,7 +52,7 @@ func New(addr, token string, open ...string) *Guard {
 
 // Check is nil for a request that may go on. Its errors are a 403 or a 401.
 func (g *Guard) Check(r *http.Request) error {
-	if !slices.Contains(g.hosts, strings.ToLower(r.Host)) {
+	if !g.reached(r) {
 		return forbidden(fmt.Sprintf("Host %q is not this cluster's: use the address in its kubeconfig, such as %s", r.Host, g.hosts[0]))
 	}
 	if err := g.origins.Check(r); err != nil {
@@ -68,6 +68,14 @@ func (g *Guard) Check(r *http.Request) error {
 		return nil
 	}
 	return apierrors.NewUnauthorized("Unauthorized")
+}
+
+// reached reports whether a request names an address of ours: the listener's, the
+// loopback's, or the one that its connection was made to, where the listener has all. A
+// name that somebody else's DNS has pointed here is none of them.
+func (g *Guard) reached(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && r.Host == local.String() || slices.Contains(g.hosts, strings.ToLower(r.Host))
 }
 
 // Knows reports whether token is the cluster's, in a time that does not depend on how

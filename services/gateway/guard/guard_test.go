@@ -1,6 +1,8 @@
 package guard_test
 
 import (
+	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -61,5 +63,20 @@ func TestCheck(t *testing.T) {
 				t.Errorf("Check: %v", err)
 			}
 		})
+	}
+}
+
+// TestAListenerOnAllAddresses is reached by the one that a connection was made to.
+func TestAListenerOnAllAddresses(t *testing.T) {
+	g := guard.New("[::]:6443", "secret")
+	local := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 6443}
+	for host, want := range map[string]bool{
+		"192.0.2.7:6443": true, "127.0.0.1:6443": true, "192.0.2.8:6443": false, "evil.example:6443": false, "192.0.2.7": false,
+	} {
+		r := request(host, "/api", map[string]string{"Authorization": "Bearer secret"})
+		r = r.WithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, local))
+		if err := g.Check(r); (err == nil) != want {
+			t.Errorf("Host %s: %v", host, err)
+		}
 	}
 }
