@@ -57,7 +57,7 @@ func (s generic) ValidateUpdate(obj, old kinds.Object, _ string) field.ErrorList
 	return kindMetaUpdate(obj, old)
 }
 
-func (generic) Warnings(kinds.Object) []string { return nil }
+func (generic) Warnings(obj kinds.Object) []string { return templateWarnings(obj) }
 
 func (s generic) Fields(obj kinds.Object) fields.Set {
 	set := fields.Set{"metadata.name": obj.GetName()}

@@ -2,50 +2,117 @@ package registry
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/podfall/podfall/proto/kinds"
 )
 
-// podWarnings are sentences for whoever creates a Pod, of upstream's, about what is rarely
+// warnings are sentences for whoever creates an object, of upstream's, about what is rarely
 // meant.
+type warnings []string
+
+func (w *warnings) say(at *field.Path, format string, args ...any) {
+	*w = append(*w, at.String()+": "+fmt.Sprintf(format, args...))
+}
+
 func podWarnings(pod *corev1.Pod) []string {
-	var warnings []string
-	say := func(at *field.Path, format string, args ...any) {
-		warnings = append(warnings, at.String()+": "+fmt.Sprintf(format, args...))
-	}
+	var w warnings
 	if wrong := validation.IsDNS1123Label(pod.Name); len(wrong) > 0 && pod.Name != "" {
-		say(field.NewPath("metadata", "name"), "this is used in the Pod's hostname, which can result in surprising "+
+		w.say(field.NewPath("metadata", "name"), "this is used in the Pod's hostname, which can result in surprising "+
 			"behavior; a DNS label is recommended: %v", wrong)
 	}
-	spec := field.NewPath("spec")
-	for i := range pod.Spec.InitContainers {
-		warnContainer(&pod.Spec.InitContainers[i], spec.Child("initContainers").Index(i), say)
+	w.spec(field.NewPath("spec"), &pod.Spec)
+	return w
+}
+
+// templateWarnings are about the Pods that a workload will make.
+func templateWarnings(obj kinds.Object) []string {
+	template := PodTemplate(obj)
+	if template == nil {
+		return nil
 	}
-	for i := range pod.Spec.Containers {
-		warnContainer(&pod.Spec.Containers[i], spec.Child("containers").Index(i), say)
+	at := field.NewPath("spec", "template")
+	switch obj.(type) {
+	case *batchv1.CronJob:
+		at = field.NewPath("spec", "jobTemplate", "spec", "template")
+	case *corev1.PodTemplate:
+		at = field.NewPath("template")
+	}
+	var w warnings
+	w.spec(at.Child("spec"), &template.Spec)
+	return w
+}
+
+func (w *warnings) spec(at *field.Path, spec *corev1.PodSpec) {
+	for _, key := range slices.Sorted(maps.Keys(spec.NodeSelector)) {
+		if now := labelOfToday(key); now != "" {
+			w.say(at.Child("nodeSelector").Key(key), "%s", now)
+		}
+	}
+	for i := range spec.InitContainers {
+		w.container(at.Child("initContainers").Index(i), &spec.InitContainers[i])
+	}
+	for i := range spec.Containers {
+		w.container(at.Child("containers").Index(i), &spec.Containers[i])
+	}
+	if grace := spec.TerminationGracePeriodSeconds; grace != nil && *grace < 0 {
+		w.say(at.Child("terminationGracePeriodSeconds"), "must be >= 0; negative values are invalid and will be treated as 1")
 	}
 	seen := map[string]bool{}
-	for i, secret := range pod.Spec.ImagePullSecrets {
-		at := spec.Child("imagePullSecrets").Index(i).Child("name")
+	for i, secret := range spec.ImagePullSecrets {
+		item := at.Child("imagePullSecrets").Index(i).Child("name")
 		switch {
 		case secret.Name == "":
-			say(at, "invalid empty name %q", secret.Name)
+			w.say(item, "invalid empty name %q", secret.Name)
 		case seen[secret.Name]:
-			say(at, "duplicate name %q", secret.Name)
+			w.say(item, "duplicate name %q", secret.Name)
 		}
 		seen[secret.Name] = true
 	}
-	return warnings
 }
 
-func warnContainer(c *corev1.Container, at *field.Path, say func(*field.Path, string, ...any)) {
+func (w *warnings) container(at *field.Path, c *corev1.Container) {
 	seen := map[string]bool{}
 	for i, v := range c.Env {
 		if seen[v.Name] {
-			say(at.Child("env").Index(i), "hides previous definition of %q, which may be dropped when using apply", v.Name)
+			w.say(at.Child("env").Index(i), "hides previous definition of %q, which may be dropped when using apply", v.Name)
 		}
 		seen[v.Name] = true
 	}
+	for _, list := range []struct {
+		name    string
+		amounts corev1.ResourceList
+	}{{"limits", c.Resources.Limits}, {"requests", c.Resources.Requests}} {
+		for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+			if amount := list.amounts[name]; amount.MilliValue()%1000 != 0 {
+				w.say(at.Child("resources", list.name).Key(string(name)),
+					"fractional byte value %q is invalid, must be an integer", amount.String())
+			}
+		}
+	}
+}
+
+// labelOfToday says what a label of a node has been called for long; "" for labels that
+// have kept their names.
+func labelOfToday(key string) string {
+	const renamed = "deprecated since v%s; use %q instead"
+	switch key {
+	case "beta.kubernetes.io/arch":
+		return fmt.Sprintf(renamed, "1.14", corev1.LabelArchStable)
+	case "beta.kubernetes.io/os":
+		return fmt.Sprintf(renamed, "1.14", corev1.LabelOSStable)
+	case corev1.LabelFailureDomainBetaRegion:
+		return fmt.Sprintf(renamed, "1.17", corev1.LabelTopologyRegion)
+	case corev1.LabelFailureDomainBetaZone:
+		return fmt.Sprintf(renamed, "1.17", corev1.LabelTopologyZone)
+	case corev1.LabelInstanceType:
+		return fmt.Sprintf(renamed, "1.17", corev1.LabelInstanceTypeStable)
+	}
+	return ""
 }

@@ -99,3 +99,28 @@ func TestDefaultsAreStable(t *testing.T) {
 		}
 	}
 }
+
+// TestTemplateWarnings: whoever makes a workload is told what its Pods would be told.
+func TestTemplateWarnings(t *testing.T) {
+	t.Parallel()
+	for alias, at := range map[string]string{
+		"deployments": "spec.template.spec", "cronjobs": "spec.jobTemplate.spec.template.spec", "pods": "spec",
+	} {
+		pointer := "/" + strings.ReplaceAll(at, ".", "/")
+		obj := decode(t, alias, leastDocument(t, alias,
+			pointer+`/nodeSelector = {"beta.kubernetes.io/os":"linux"}`,
+			pointer+`/terminationGracePeriodSeconds = -1`,
+			pointer+`/containers/0/env = [{"name":"A"},{"name":"A"}]`,
+			pointer+`/containers/0/resources = {"limits":{"memory":"100m"}}`))
+		want := strings.ReplaceAll(`@.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use "kubernetes.io/os" instead
+@.containers[0].env[1]: hides previous definition of "A", which may be dropped when using apply
+@.containers[0].resources.limits[memory]: fractional byte value "100m" is invalid, must be an integer
+@.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1`, "@", at)
+		if got := strings.Join(strategy(t, alias).Warnings(obj), "\n"); got != want {
+			t.Errorf("%s:\n%s\nwant\n%s", alias, got, want)
+		}
+	}
+	if said := strategy(t, "configmaps").Warnings(decode(t, "configmaps", leastDocument(t, "configmaps"))); said != nil {
+		t.Errorf("%q", said)
+	}
+}
