@@ -1,0 +1,107 @@
+package customers
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/podfall/podfall/podfalltest"
+)
+
+// TestAsWithEnvtest is a test as people write it with envtest: a client of
+// controller-runtime, objects, and conditions that are waited for. Only that here a pod
+// runs, and a delete ends.
+func TestAsWithEnvtest(t *testing.T) {
+	t.Parallel()
+	c := podfalltest.Start(t, podfalltest.Nodes(2))
+	k := reader(t, c.Config())
+	web := deployment("web", 2)
+	must(t, k.Create(t.Context(), web))
+
+	eventually(t, "two pods are ready", func() bool {
+		must(t, k.Get(t.Context(), client.ObjectKeyFromObject(web), web))
+		return web.Status.ReadyReplicas == 2
+	})
+	var pods corev1.PodList
+	must(t, k.List(t.Context(), &pods, client.InNamespace("default"), client.MatchingLabels{"app": "web"}))
+	if len(pods.Items) != 2 {
+		t.Fatalf("there are %d pods, want 2", len(pods.Items))
+	}
+
+	victim := &pods.Items[0]
+	must(t, k.Delete(t.Context(), victim))
+	marked := &corev1.Pod{}
+	switch err := k.Get(t.Context(), client.ObjectKeyFromObject(victim), marked); {
+	case apierrors.IsNotFound(err): // it may have been quick
+	case err != nil:
+		t.Fatal(err)
+	case marked.UID == victim.UID && marked.DeletionTimestamp.IsZero():
+		t.Error("a pod was deleted and has no deletionTimestamp")
+	}
+	gone(t, k, victim)
+	eventually(t, "another took its place", func() bool {
+		must(t, k.List(t.Context(), &pods, client.InNamespace("default"), client.MatchingLabels{"app": "web"}))
+		return len(pods.Items) == 2
+	})
+
+	must(t, k.Delete(t.Context(), web, client.PropagationPolicy(metav1.DeletePropagationForeground)))
+	gone(t, k, web)
+	must(t, k.List(t.Context(), &pods, client.InNamespace("default")))
+	if len(pods.Items) != 0 {
+		t.Errorf("the deployment was deleted in the foreground, and left %d pods", len(pods.Items))
+	}
+}
+
+// TestUnreachableNode is what no other test environment has: a node that nobody hears of.
+// The pod stays in Terminating until it does; a forced delete forgets it at once.
+func TestUnreachableNode(t *testing.T) {
+	t.Parallel()
+	c := podfalltest.Start(t, podfalltest.Nodes(1))
+	k := reader(t, c.Config())
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", Annotations: quickly()},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "nginx"}}},
+	}
+	must(t, k.Create(t.Context(), pod))
+	running(t, k, pod)
+
+	c.Cut("node-1")
+	must(t, k.Delete(t.Context(), pod, client.GracePeriodSeconds(1)))
+	must(t, k.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+	if pod.DeletionTimestamp.IsZero() {
+		t.Error("the pod has no deletionTimestamp")
+	}
+	c.Heal("node-1")
+	gone(t, k, pod)
+}
+
+func running(t *testing.T, k client.Client, pod *corev1.Pod) {
+	t.Helper()
+	eventually(t, pod.Name+" runs", func() bool {
+		must(t, k.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+		return pod.Status.Phase == corev1.PodRunning
+	})
+}
+
+func quickly() map[string]string {
+	return map[string]string{"script.podfall.io/main": "on TERM exits 0 after 50ms"}
+}
+
+func deployment(name string, replicas int32) *appsv1.Deployment {
+	labels := map[string]string{"app": name}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: quickly()},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "nginx"}}},
+			},
+		},
+	}
+}
