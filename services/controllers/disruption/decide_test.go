@@ -13,12 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-var origin = time.Unix(1_700_000_000, 0) //nolint:gochecknoglobals // a fixed time
+var origin = time.Unix(1_700_000_000, 0)
 
 // podsOf reads "a b- c~": a ready, b not ready, c terminating.
 func podsOf(text string) []*corev1.Pod {
 	var pods []*corev1.Pod
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		name := strings.TrimRight(word, "-~")
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Status: corev1.PodStatus{
 			Phase:      corev1.PodRunning,

@@ -138,7 +138,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	if !Selects(service) || service.DeletionTimestamp != nil {
 		return nil
 	}
-	looked := c.seen.view(service)
+	looked := c.view(service)
 	looked.Slices = c.slices.By(byService, key.String())
 	if c.old(key, looked.Slices) {
 		return errOldView

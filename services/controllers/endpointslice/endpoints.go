@@ -54,7 +54,7 @@ func over(endpoints *corev1.Endpoints) { //nolint:staticcheck // as above
 	truncated := false
 	for i := range endpoints.Subsets {
 		subset := &endpoints.Subsets[i]
-		for _, addresses := range []*[]corev1.EndpointAddress{&subset.Addresses, &subset.NotReadyAddresses} { //nolint:staticcheck // as above
+		for _, addresses := range []*[]corev1.EndpointAddress{&subset.Addresses, &subset.NotReadyAddresses} {
 			if len(*addresses) > left {
 				*addresses, truncated = (*addresses)[:left], true
 			}
@@ -74,7 +74,7 @@ func over(endpoints *corev1.Endpoints) { //nolint:staticcheck // as above
 // subset gathers the addresses of one port, and then those of all ports that have the
 // same ones (RepackSubsets).
 type subset struct {
-	ports           []corev1.EndpointPort //nolint:staticcheck // as above
+	ports           []corev1.EndpointPort
 	ready, notReady []corev1.EndpointAddress
 }
 
@@ -110,7 +110,7 @@ func subsets(view View) []corev1.EndpointSubset { //nolint:staticcheck // as abo
 
 // gather notes the pod's address for each of its ports.
 func gather(byPort map[string]*subset, view View, pod *corev1.Pod) {
-	address := corev1.EndpointAddress{ //nolint:staticcheck // as above
+	address := corev1.EndpointAddress{
 		IP:        pod.Status.PodIP,
 		TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 	}
@@ -126,7 +126,7 @@ func gather(byPort map[string]*subset, view View, pod *corev1.Pod) {
 	}
 	for _, p := range ports {
 		one := at(byPort, fmt.Sprintf("%s/%s/%05d", *p.Name, *p.Protocol, *p.Port))
-		one.ports = []corev1.EndpointPort{{Name: *p.Name, Port: *p.Port, Protocol: *p.Protocol, AppProtocol: p.AppProtocol}} //nolint:staticcheck // as above
+		one.ports = []corev1.EndpointPort{{Name: *p.Name, Port: *p.Port, Protocol: *p.Protocol, AppProtocol: p.AppProtocol}}
 		one.put(view, pod, address)
 	}
 }
@@ -138,13 +138,13 @@ func at(byPort map[string]*subset, key string) *subset {
 	return byPort[key]
 }
 
-func (s *subset) put(view View, pod *corev1.Pod, address corev1.EndpointAddress) { //nolint:staticcheck // as above
+func (s *subset) put(view View, pod *corev1.Pod, address corev1.EndpointAddress) {
 	into := &s.notReady
 	if view.Service.Spec.PublishNotReadyAddresses || Ready(pod) {
 		into = &s.ready
 	}
 	*into = append(*into, address)
-	slices.SortFunc(*into, func(a, b corev1.EndpointAddress) int { return cmp.Compare(a.IP, b.IP) }) //nolint:staticcheck // as above
+	slices.SortFunc(*into, func(a, b corev1.EndpointAddress) int { return cmp.Compare(a.IP, b.IP) })
 }
 
 func (s *subset) addresses() string {

@@ -58,7 +58,7 @@ func (c *EndpointsController) sync(ctx context.Context, key view.Key) error {
 	if !exists {
 		have = nil
 	}
-	wanted := DecideEndpoints(c.seen.view(service), have)
+	wanted := DecideEndpoints(c.view(service), have)
 	switch {
 	case wanted == nil:
 		return nil

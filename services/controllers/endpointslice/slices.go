@@ -43,28 +43,7 @@ func Decide(view View) Plan {
 
 // group plans the slices of one set of ports.
 func (p *Plan) group(service *corev1.Service, g group, existing []*discoveryv1.EndpointSlice) {
-	waiting := map[types.UID]discoveryv1.Endpoint{}
-	for _, endpoint := range g.endpoints {
-		waiting[endpoint.TargetRef.UID] = endpoint
-	}
-	filled := make([][]discoveryv1.Endpoint, len(existing))
-	for i, slice := range existing {
-		for _, endpoint := range slice.Endpoints {
-			if endpoint.TargetRef == nil {
-				continue
-			}
-			if now, stays := waiting[endpoint.TargetRef.UID]; stays && len(filled[i]) < Limit {
-				filled[i] = append(filled[i], now)
-				delete(waiting, endpoint.TargetRef.UID)
-			}
-		}
-	}
-	var rest []discoveryv1.Endpoint
-	for _, endpoint := range g.endpoints {
-		if _, waits := waiting[endpoint.TargetRef.UID]; waits {
-			rest = append(rest, endpoint)
-		}
-	}
+	filled, rest := g.stay(existing)
 	for i := range existing {
 		n := min(Limit-len(filled[i]), len(rest))
 		filled[i], rest = append(filled[i], rest[:n]...), rest[n:]
@@ -84,6 +63,32 @@ func (p *Plan) group(service *corev1.Service, g group, existing []*discoveryv1.E
 		p.Creates = append(p.Creates, sliceOf(service, g, rest[:n]))
 		rest, kept = rest[n:], kept+1
 	}
+}
+
+// stay is which endpoints stay in which of the slices, as they are now, and which are new.
+func (g group) stay(existing []*discoveryv1.EndpointSlice) (filled [][]discoveryv1.Endpoint, rest []discoveryv1.Endpoint) {
+	waiting := map[types.UID]discoveryv1.Endpoint{}
+	for _, endpoint := range g.endpoints {
+		waiting[endpoint.TargetRef.UID] = endpoint
+	}
+	filled = make([][]discoveryv1.Endpoint, len(existing))
+	for i, slice := range existing {
+		for _, endpoint := range slice.Endpoints {
+			if endpoint.TargetRef == nil {
+				continue
+			}
+			if now, stays := waiting[endpoint.TargetRef.UID]; stays && len(filled[i]) < Limit {
+				filled[i] = append(filled[i], now)
+				delete(waiting, endpoint.TargetRef.UID)
+			}
+		}
+	}
+	for _, endpoint := range g.endpoints {
+		if _, waits := waiting[endpoint.TargetRef.UID]; waits {
+			rest = append(rest, endpoint)
+		}
+	}
+	return filled, rest
 }
 
 func (p *Plan) update(service *corev1.Service, slice *discoveryv1.EndpointSlice, endpoints []discoveryv1.Endpoint) {

@@ -211,8 +211,8 @@ func (c *Controller) release(ctx context.Context, dependent Item, owner types.UI
 }
 
 // patch sends a merge patch; an item that is gone needs none.
-func (c *Controller) patch(ctx context.Context, item Item, make func() ([]byte, error)) error {
-	data, err := make()
+func (c *Controller) patch(ctx context.Context, item Item, write func() ([]byte, error)) error {
+	data, err := write()
 	if err != nil {
 		return err
 	}

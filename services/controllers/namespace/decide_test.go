@@ -12,7 +12,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-var origin = time.Unix(1_700_000_000, 0) //nolint:gochecknoglobals // a fixed time
+var origin = time.Unix(1_700_000_000, 0)
 
 func TestNext(t *testing.T) {
 	deleted := &metav1.Time{Time: origin}

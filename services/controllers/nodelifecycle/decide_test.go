@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-var origin = time.Unix(1_700_000_000, 0) //nolint:gochecknoglobals // a fixed time
+var origin = time.Unix(1_700_000_000, 0)
 
 func node(conditions ...corev1.NodeCondition) *corev1.Node {
 	return &corev1.Node{

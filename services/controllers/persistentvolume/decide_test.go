@@ -9,6 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func claim(change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
@@ -40,16 +41,10 @@ func volume(name, size string, change ...func(*corev1.PersistentVolume)) *corev1
 	return v
 }
 
-func of(namespace, name, uid string) func(*corev1.PersistentVolume) {
+// of is a volume's claim: uid "" is whoever has the name.
+func of(name string, uid types.UID) func(*corev1.PersistentVolume) {
 	return func(v *corev1.PersistentVolume) {
-		v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: namespace, Name: name, UID: "u"}
-		v.Spec.ClaimRef.UID = "u"
-		if uid != "u" {
-			v.Spec.ClaimRef.UID = ""
-		}
-		if uid == "other" {
-			v.Spec.ClaimRef.UID = "other"
-		}
+		v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: name, UID: uid}
 	}
 }
 
@@ -109,20 +104,20 @@ func TestDecide(t *testing.T) {
 		{"the pod has come", claim(class("standard"), annotated(SelectedNode, "n1"), annotated(provisionerFor, Provisioner)), late, nil, "provision, Pending"},
 		{
 			"the smallest that fits", claim(), nil,
-			[]*corev1.PersistentVolume{volume("huge", "1Ti"), volume("fits", "20Gi"), volume("taken", "10Gi", of("default", "d", "other"))},
+			[]*corev1.PersistentVolume{volume("huge", "1Ti"), volume("fits", "20Gi"), volume("taken", "10Gi", of("d", "other"))},
 			`volume fits of u, bound, claim of "fits", Bound`,
 		},
-		{"meant for it", claim(), nil, []*corev1.PersistentVolume{volume("a", "10Gi"), volume("b", "20Gi", of("default", "c", ""))}, `volume b of u, bound, claim of "b", Bound`},
-		{"provisioned", claim(class("standard")), ours, []*corev1.PersistentVolume{volume("p", "10Gi", of("default", "c", "u"))}, `bound, claim of "p", Bound`},
+		{"meant for it", claim(), nil, []*corev1.PersistentVolume{volume("a", "10Gi"), volume("b", "20Gi", of("c", ""))}, `volume b of u, bound, claim of "b", Bound`},
+		{"provisioned", claim(class("standard")), ours, []*corev1.PersistentVolume{volume("p", "10Gi", of("c", "u"))}, `bound, claim of "p", Bound`},
 		{"asks for one that is away", claim(names("v")), nil, nil, "Pending"},
-		{"asks for one that is another's", claim(names("v")), nil, []*corev1.PersistentVolume{volume("v", "10Gi", of("default", "d", "other"))}, "Pending, FailedBinding"},
+		{"asks for one that is another's", claim(names("v")), nil, []*corev1.PersistentVolume{volume("v", "10Gi", of("d", "other"))}, "Pending, FailedBinding"},
 		{"asks for one that is too small", claim(names("v")), nil, []*corev1.PersistentVolume{volume("v", "1Gi")}, "Pending, VolumeMismatch"},
 		{"asks for one", claim(names("v")), nil, []*corev1.PersistentVolume{volume("v", "10Gi")}, `volume v of u, bound, claim of "v", Bound`},
-		{"is bound", claim(names("v"), done, isBound), nil, []*corev1.PersistentVolume{volume("v", "10Gi", of("default", "c", "u"), func(v *corev1.PersistentVolume) {
+		{"is bound", claim(names("v"), done, isBound), nil, []*corev1.PersistentVolume{volume("v", "10Gi", of("c", "u"), func(v *corev1.PersistentVolume) {
 			v.Status.Phase = corev1.VolumeBound
 		})}, ""},
 		{"has lost its volume", claim(names("v"), done, isBound), nil, nil, "Lost, ClaimLost"},
-		{"shares its volume", claim(names("v"), done, isBound), nil, []*corev1.PersistentVolume{volume("v", "10Gi", of("default", "d", "other"))}, "Lost, ClaimMisbound"},
+		{"shares its volume", claim(names("v"), done, isBound), nil, []*corev1.PersistentVolume{volume("v", "10Gi", of("d", "other"))}, "Lost, ClaimMisbound"},
 	} {
 		if got := text(Decide(View{Claim: row.claim, Class: row.class, Volumes: row.volumes})); got != row.want {
 			t.Errorf("%s: got %s, want %s", row.name, got, row.want)
@@ -138,7 +133,7 @@ func TestDecideVolume(t *testing.T) {
 		return func(v *corev1.PersistentVolume) { v.Spec.PersistentVolumeReclaimPolicy = p }
 	}
 	made := func(v *corev1.PersistentVolume) { annotate(&v.ObjectMeta, provisionedBy, Provisioner) }
-	mine := of("default", "c", "u")
+	mine := of("c", "u")
 	for _, row := range []struct {
 		name   string
 		volume *corev1.PersistentVolume
@@ -146,7 +141,7 @@ func TestDecideVolume(t *testing.T) {
 		want   VolumeDecision
 	}{
 		{"new", volume("v", "1Gi", phase("")), nil, VolumeDecision{Phase: corev1.VolumeAvailable}},
-		{"meant for one", volume("v", "1Gi", phase(""), of("default", "c", "")), nil, VolumeDecision{Phase: corev1.VolumeAvailable}},
+		{"meant for one", volume("v", "1Gi", phase(""), of("c", "")), nil, VolumeDecision{Phase: corev1.VolumeAvailable}},
 		{"its claim is gone", volume("v", "1Gi", mine, phase(corev1.VolumeBound)), nil, VolumeDecision{Phase: corev1.VolumeReleased}},
 		{"retained", volume("v", "1Gi", mine, phase(corev1.VolumeReleased), policy(corev1.PersistentVolumeReclaimRetain), made), nil, VolumeDecision{}},
 		{"deleted", volume("v", "1Gi", mine, phase(corev1.VolumeReleased), policy(corev1.PersistentVolumeReclaimDelete), made), nil, VolumeDecision{Delete: true}},

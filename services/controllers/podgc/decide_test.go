@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-var origin = time.Unix(1_700_000_000, 0) //nolint:gochecknoglobals // a fixed time
+var origin = time.Unix(1_700_000_000, 0)
 
 // pods reads "aF bS cR dE": a Failed, b Succeeded, c Running, d Evicted, each older than
 // the next.

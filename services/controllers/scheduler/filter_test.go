@@ -38,10 +38,10 @@ func near(name string) func(*corev1.Pod) {
 	}
 }
 
-func apart(name string) func(*corev1.Pod) {
+func apart() func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		affinity(p).PodAntiAffinity = &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
-			{TopologyKey: "kubernetes.io/hostname", LabelSelector: selects(name)},
+			{TopologyKey: "kubernetes.io/hostname", LabelSelector: selects("web")},
 		}}
 	}
 }
@@ -107,18 +107,18 @@ func TestFilters(t *testing.T) {
 		{"near what is in b", pod("p", near("db")), map[string]*corev1.Pod{"n3": pod("x", app("db"))}, "n3"},
 		{"near nobody", pod("p", near("db")), nil, "0/3 nodes are available: 3 node(s) didn't match pod affinity rules."},
 		{"near itself, the first", pod("p", app("db"), near("db")), nil, "n1"},
-		{"apart from n1", pod("p", apart("web")), map[string]*corev1.Pod{"n1": pod("x", app("web"))}, "n2"},
+		{"apart from n1", pod("p", apart()), map[string]*corev1.Pod{"n1": pod("x", app("web"))}, "n2"},
 		{
-			"apart from all", pod("p", apart("web")),
+			"apart from all", pod("p", apart()),
 			map[string]*corev1.Pod{"n1": pod("x", app("web")), "n2": pod("y", app("web")), "n3": pod("z", app("web"))},
 			"0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules.",
 		},
 		{
 			"not wanted by others", pod("p", app("web")),
-			map[string]*corev1.Pod{"n1": pod("x", apart("web")), "n2": pod("y", apart("web")), "n3": pod("z", apart("web"))},
+			map[string]*corev1.Pod{"n1": pod("x", apart()), "n2": pod("y", apart()), "n3": pod("z", apart())},
 			"0/3 nodes are available: 3 node(s) didn't satisfy existing pods anti-affinity rules.",
 		},
-		{"in another namespace", pod("p", apart("web")), map[string]*corev1.Pod{"n1": pod("x", app("web"), func(p *corev1.Pod) { p.Namespace = "other" })}, "n2"},
+		{"in another namespace", pod("p", apart()), map[string]*corev1.Pod{"n1": pod("x", app("web"), func(p *corev1.Pod) { p.Namespace = "other" })}, "n2"},
 		{"spread over zones", pod("p", app("web"), evenly(1)), map[string]*corev1.Pod{"n1": pod("x", app("web"))}, "n3"},
 		{
 			"spread, and the other zone is full", pod("p", app("web"), evenly(1), requests("3", "1Gi")),
@@ -249,7 +249,7 @@ func TestPreempt(t *testing.T) {
 		},
 		{
 			name: "those who do not want it go", pod: pod("p", app("web"), priority(10)),
-			placed: map[string][]*corev1.Pod{"n1": {pod("a", apart("web"))}, "n2": {pod("b", apart("web"), priority(3))}},
+			placed: map[string][]*corev1.Pod{"n1": {pod("a", apart())}, "n2": {pod("b", apart(), priority(3))}},
 			node:   "n1", victims: "a", message: "0/2 nodes are available: 2 node(s) didn't satisfy existing pods anti-affinity rules.",
 		},
 	} {
@@ -294,10 +294,11 @@ func TestPreempt(t *testing.T) {
 	}
 }
 
-// TestPriorityOrder takes the more important first.
+// TestPriorityOrder takes the more important first, and leaves another scheduler's alone.
 func TestPriorityOrder(t *testing.T) {
 	state := NewState()
-	for _, p := range []*corev1.Pod{pod("a"), pod("b", priority(5)), pod("c", priority(5)), pod("d", priority(9))} {
+	theirs := pod("e", func(p *corev1.Pod) { p.Spec.SchedulerName = "theirs" })
+	for _, p := range []*corev1.Pod{theirs, pod("a"), pod("b", priority(5)), pod("c", priority(5)), pod("d", priority(9))} {
 		state.SetPod(p)
 	}
 	order := ""

@@ -64,7 +64,7 @@ func (p preference) normal() []int64 {
 // preferences are those that the pod has; most have none.
 func preferences(ask *ask, world World, fitting []*NodeView) []preference {
 	var found []preference
-	add := func(weight int64, fewer bool, score func(*NodeView) int64) { //nolint:revive // fewer is data here
+	add := func(weight int64, fewer bool, score func(*NodeView) int64) {
 		one := preference{weight: weight, fewer: fewer, scores: make([]int64, len(fitting))}
 		for i, node := range fitting {
 			one.scores[i] = score(node)

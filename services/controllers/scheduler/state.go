@@ -144,6 +144,8 @@ func (s *State) SetPod(pod *corev1.Pod) {
 	case pod.Spec.NodeName != "":
 		s.leave(pod.UID)
 		s.Place(pod, pod.Spec.NodeName)
+	case !ours(pod):
+		// Another scheduler's.
 	case s.on[pod.UID] != "":
 		// About to be bound: the bound version follows.
 	case pod.DeletionTimestamp == nil && pod.Status.NominatedNodeName != "" && s.waiting.nominated[pod.UID] == "":
@@ -152,6 +154,11 @@ func (s *State) SetPod(pod *corev1.Pod) {
 	default:
 		s.enqueue(pod)
 	}
+}
+
+// ours reports whether the pod asks for this scheduler.
+func ours(pod *corev1.Pod) bool {
+	return pod.Spec.SchedulerName == "" || pod.Spec.SchedulerName == corev1.DefaultSchedulerName
 }
 
 // leave takes a pod out of those that wait.

@@ -28,7 +28,7 @@ func (r *Resources) add(other Resources, sign int64) {
 	r.Pods += sign * other.Pods
 	for name, amount := range other.Others {
 		if r.Others == nil {
-			r.Others = map[corev1.ResourceName]int64{}
+			r.Others = map[corev1.ResourceName]int64{} //nolint:exhaustive // names are open
 		}
 		r.Others[name] += sign * amount
 	}
@@ -45,12 +45,11 @@ func (r *Resources) names() []corev1.ResourceName {
 func amounts(list corev1.ResourceList) Resources {
 	found := Resources{MilliCPU: list.Cpu().MilliValue(), Memory: list.Memory().Value()}
 	for name, quantity := range list {
-		switch name {
-		case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods:
+		if name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourcePods {
 			continue
 		}
 		if found.Others == nil {
-			found.Others = map[corev1.ResourceName]int64{}
+			found.Others = map[corev1.ResourceName]int64{} //nolint:exhaustive // names are open
 		}
 		found.Others[name] = quantity.Value()
 	}

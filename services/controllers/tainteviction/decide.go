@@ -4,14 +4,13 @@
 package tainteviction
 
 import (
-	"math"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
 // Forever is the toleration that never ends.
-const Forever = time.Duration(math.MaxInt64)
+const Forever = time.Duration(1<<63 - 1)
 
 // NoExecute are the taints that drive pods away.
 func NoExecute(taints []corev1.Taint) []corev1.Taint {

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-var origin = time.Unix(1_700_000_000, 0) //nolint:gochecknoglobals // a fixed time
+var origin = time.Unix(1_700_000_000, 0)
 
 // TestTD114 is upstream's TestGetMinTolerationTime.
 func TestTD114(t *testing.T) {
@@ -60,13 +60,18 @@ func TestTD117(t *testing.T) {
 		{"forever", []corev1.Toleration{tolerate("evict")}, evict, time.Time{}, Decision{}},
 		{"for a time", []corev1.Toleration{tolerate("evict", 65)}, evict, time.Time{}, at(65 * time.Second)},
 		{
-			"the shorter of two", []corev1.Toleration{tolerate("evict", 65), tolerate("x", 5)},
-			append(evict, taint("x", corev1.TaintEffectNoExecute)), time.Time{}, at(5 * time.Second),
+			"the shorter of two",
+			[]corev1.Toleration{tolerate("evict", 65), tolerate("x", 5)},
+			append(evict, taint("x", corev1.TaintEffectNoExecute)),
+			time.Time{},
+			at(5 * time.Second),
 		},
 		{"the taint is gone", nil, nil, origin.Add(time.Minute), Decision{}},
 		{"another effect", nil, []corev1.Taint{taint("evict", corev1.TaintEffectNoSchedule)}, time.Time{}, Decision{}},
 		{
-			"a longer one does not postpone", []corev1.Toleration{tolerate("evict", 600)}, evict, origin.Add(time.Minute),
+			"a longer one does not postpone",
+			[]corev1.Toleration{tolerate("evict", 600)},
+			evict, origin.Add(time.Minute),
 			Decision{Outcome: Keep, At: origin.Add(time.Minute)},
 		},
 		{"one of two is not tolerated", []corev1.Toleration{tolerate("x", 5)}, append(evict, taint("x", corev1.TaintEffectNoExecute)), time.Time{}, at(0)},

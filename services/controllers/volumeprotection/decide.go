@@ -36,7 +36,7 @@ func Volume(volume *corev1.PersistentVolume) Change {
 	return change(volume, VolumeFinalizer, volume.Status.Phase == corev1.VolumeBound)
 }
 
-func change(obj metav1.Object, finalizer string, used bool) Change { //nolint:revive // used is what is decided by, not how
+func change(obj metav1.Object, finalizer string, used bool) Change {
 	has := slices.Contains(obj.GetFinalizers(), finalizer)
 	switch {
 	case obj.GetDeletionTimestamp() == nil && !has:
