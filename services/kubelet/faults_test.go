@@ -257,6 +257,35 @@ func TestNode(t *testing.T) {
 	})
 }
 
+// TestNodeIsHeardAgain has another party make the node's Ready Unknown, as the node
+// lifecycle controller does with a node that it has not heard of.
+func TestNodeIsHeardAgain(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.boot()
+		kind, _ := kinds.ByResource("nodes")
+		target := podapi.Target{Kind: kind, Name: "n1", Subresource: "status"}
+		obj, err := s.api.Get(t.Context(), target, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		node, _ := obj.(*corev1.Node)
+		node = node.DeepCopy()
+		for i := range node.Status.Conditions {
+			node.Status.Conditions[i].Status = corev1.ConditionUnknown
+		}
+		if _, err := s.api.Update(t.Context(), target, node, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.ready(); !strings.HasPrefix(got, "Unknown") {
+			t.Fatalf("the node's Ready is %s, want it Unknown", got)
+		}
+		time.Sleep(11 * time.Second)
+		if got := s.ready(); !strings.HasPrefix(got, "True") {
+			t.Errorf("after 11 s the node's Ready is %s, want it True", got)
+		}
+	})
+}
+
 func TestAdmission(t *testing.T) {
 	onStage(t, func(s *stage) { // and TRC-25
 		s.boot()

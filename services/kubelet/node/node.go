@@ -108,7 +108,11 @@ func (n *Node) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-compute.C:
-			n.log(ctx, "report the node's status", n.Report(ctx))
+			err := n.look(ctx)
+			if err == nil {
+				err = n.Report(ctx)
+			}
+			n.log(ctx, "report the node's status", err)
 		case <-renew.C:
 			n.log(ctx, "renew the node's lease", n.renew(ctx))
 		}
@@ -119,6 +123,20 @@ func (n *Node) log(ctx context.Context, what string, err error) {
 	if err != nil && ctx.Err() == nil {
 		n.cfg.Log.WarnContext(ctx, "the node could not speak", "node", n.cfg.Name, "doing", what, "err", err)
 	}
+}
+
+// look takes over what others have made of the node, as upstream's kubelet does by a watch:
+// once the node has been heard again, a Ready that the node lifecycle controller has made
+// Unknown differs from what the kubelet finds, and is reported at once.
+func (n *Node) look(ctx context.Context) error {
+	obj, err := n.cfg.API.Get(ctx, n.target(""), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil // Report sees it when it writes
+	}
+	if err != nil {
+		return fmt.Errorf("look at node %s: %w", n.cfg.Name, err)
+	}
+	return n.take(obj)
 }
 
 // Report updates the node's status if it has changed, or if it has not been reported
