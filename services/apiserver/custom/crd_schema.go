@@ -29,6 +29,11 @@ func validateSchema(props *apiextensionsv1.JSONSchemaProps, root rootSchema, at 
 		errs = append(errs, field.Invalid(at.Child("type"), props.Type,
 			`only "object" is allowed as the type at the root of the schema if the status subresource is enabled`))
 	}
+	if extra := notAtRoot(props); root.status && props.Type == "object" && len(extra) > 0 {
+		errs = append(errs, field.Invalid(at, strings.Join(extra, ", "),
+			"only Description, Type, Title, Required, Properties, ExternalDocs, Example, XPreserveUnknownFields, XValidations "+
+				"and the like are allowed at the root of the schema if the status subresource is enabled"))
+	}
 	if props.Nullable {
 		errs = append(errs, field.Forbidden(at.Child("nullable"), "nullable cannot be true at the root"))
 	}
@@ -48,6 +53,34 @@ func validateSchema(props *apiextensionsv1.JSONSchemaProps, root rootSchema, at 
 		return field.ErrorList{field.Invalid(at, "", cannot.Error())}
 	}
 	return validateRules(structural, at)
+}
+
+// notAtRoot are the members of a root schema that would not reach its status, which is
+// validated alone.
+func notAtRoot(s *apiextensionsv1.JSONSchemaProps) []string {
+	var extra []string
+	for _, member := range []struct {
+		name string
+		set  bool
+	}{
+		{"nullable", s.Nullable},
+		{"enum", len(s.Enum) > 0},
+		{"maxProperties", s.MaxProperties != nil},
+		{"minProperties", s.MinProperties != nil},
+		{"allOf", len(s.AllOf) > 0},
+		{"oneOf", len(s.OneOf) > 0},
+		{"anyOf", len(s.AnyOf) > 0},
+		{"not", s.Not != nil},
+		{"additionalProperties", s.AdditionalProperties != nil},
+		{"x-kubernetes-embedded-resource", s.XEmbeddedResource},
+		{"x-kubernetes-int-or-string", s.XIntOrString},
+		{"x-kubernetes-map-type", s.XMapType != nil},
+	} {
+		if member.set {
+			extra = append(extra, member.name)
+		}
+	}
+	return extra
 }
 
 // validateDefaults asks every default to be a value that the schema at its place allows.
@@ -130,36 +163,16 @@ func validateProperties(s *apiextensionsv1.JSONSchemaProps, in place, at *field.
 	return errs
 }
 
-// validateLogic goes into not, allOf, oneOf and anyOf. Rules in there, below the top of an
-// allOf, are refused rather than passed over.
+// validateLogic goes into not, allOf, oneOf and anyOf, where a structural schema has no rules.
 func validateLogic(s *apiextensionsv1.JSONSchemaProps, in place, at *field.Path) field.ErrorList {
 	errs := validateProps(s.Not, in, at.Child("not"))
 	for name, several := range map[string][]apiextensionsv1.JSONSchemaProps{"allOf": s.AllOf, "anyOf": s.AnyOf, "oneOf": s.OneOf} {
 		for i := range several {
 			where := at.Child(name).Index(i)
 			errs = append(errs, validateProps(&several[i], in, where)...)
-			if hasRuleTexts(&several[i]) {
-				errs = append(errs, field.Forbidden(where.Child("x-kubernetes-validations"),
-					"podfall evaluates no rules inside of allOf, anyOf, oneOf and not: put them beside it"))
-			}
 		}
 	}
 	return errs
-}
-
-func hasRuleTexts(s *apiextensionsv1.JSONSchemaProps) bool {
-	if s == nil {
-		return false
-	}
-	if len(s.XValidations) > 0 || s.Items != nil && hasRuleTexts(s.Items.Schema) {
-		return true
-	}
-	for _, property := range s.Properties {
-		if hasRuleTexts(&property) {
-			return true
-		}
-	}
-	return s.AdditionalProperties != nil && hasRuleTexts(s.AdditionalProperties.Schema)
 }
 
 // unsupportedProps is what OpenAPI has and Kubernetes does not support.
@@ -249,15 +262,16 @@ func validReasons() []string {
 
 // validateRules compiles the rules of a schema that is valid otherwise.
 func validateRules(s *structuralschema.Structural, at *field.Path) field.ErrorList {
-	_, err := compileRules(s, at)
+	costs := &ledger{}
+	_, err := compileRules(s, costs, at)
 	if err == nil {
-		return nil
+		return costs.sum(at)
 	}
 	wrong, ok := errors.AsType[*ruleError](err)
 	if !ok {
 		return field.ErrorList{field.InternalError(at.Child("x-kubernetes-validations"), err)}
 	}
-	return field.ErrorList{field.Invalid(wrong.at, wrong.text, wrong.err.Error())}
+	return field.ErrorList{field.Invalid(wrong.at, wrong.shown, wrong.err.Error())}
 }
 
 // unknownFormats adds the formats that a schema names and nobody checks.

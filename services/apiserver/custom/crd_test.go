@@ -99,20 +99,34 @@ func TestDefinitionRefused(t *testing.T) {
 		{"a list map without keys", withProperty(apiextensionsv1.JSONSchemaProps{Type: "array", XListType: new("map"), Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}}}), at + `.properties[x].x-kubernetes-list-map-keys: Required value`},
 		{"a rule that is none", withSpec(func(s *apiextensionsv1.JSONSchemaProps) {
 			s.XValidations = apiextensionsv1.ValidationRules{{Rule: "self.nope == 1"}}
-		}), at + `.x-kubernetes-validations[0].rule: Invalid value: "self.nope == 1": compilation failed: ERROR: <input>:1:5: undefined field 'nope'`},
+		}), at + `.x-kubernetes-validations[0].rule: Invalid value: {"Rule":"self.nope == 1","Message":"","MessageExpression":"","Reason":null,"FieldPath":"","OptionalOldSelf":null}: compilation failed: ERROR: <input>:1:5: undefined field 'nope'`},
 		{"a rule that is no condition", withSpec(func(s *apiextensionsv1.JSONSchemaProps) {
 			s.XValidations = apiextensionsv1.ValidationRules{{Rule: "self.image"}}
 		}), `cel expression must evaluate to a bool`},
 		{"a rule in a branch", withSpec(func(s *apiextensionsv1.JSONSchemaProps) {
 			s.AllOf = []apiextensionsv1.JSONSchemaProps{{XValidations: apiextensionsv1.ValidationRules{{Rule: "true"}}}}
-		}), at + `.allOf[0].x-kubernetes-validations: Forbidden: podfall evaluates no rules inside`},
+		}), at + `.allOf[0].x-kubernetes-validations: Forbidden: must be empty to be structural`},
+		{"a costly rule", withProperty(apiextensionsv1.JSONSchemaProps{
+			Type:         "array",
+			Items:        &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{Type: "string"}},
+			XValidations: apiextensionsv1.ValidationRules{{Rule: "self.all(x, self.exists_one(y, x == y))"}},
+		}), at + `.properties[x].x-kubernetes-validations[0].rule: Forbidden: estimated rule cost exceeds budget by factor of more than 100x`},
+		{"a rule about what cannot be found again", withProperty(apiextensionsv1.JSONSchemaProps{
+			Type: "array", MaxItems: new(int64(9)),
+			Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{
+				Type: "string", MaxLength: new(int64(9)), XValidations: apiextensionsv1.ValidationRules{{Rule: "self == oldSelf"}},
+			}},
+		}), at + `.properties[x].items.x-kubernetes-validations[0].rule: Invalid value: "self == oldSelf": oldSelf cannot be used on the uncorrelatable portion`},
+		{"a rule about no field", withSpec(func(s *apiextensionsv1.JSONSchemaProps) {
+			s.XValidations = apiextensionsv1.ValidationRules{{Rule: "self.replicas > 0", FieldPath: ".nope"}}
+		}), at + `.x-kubernetes-validations[0].fieldPath: Invalid value: ".nope": must be a valid path`},
 		{"a column", func(c *crd) {
 			c.Spec.Versions[0].AdditionalPrinterColumns = []apiextensionsv1.CustomResourceColumnDefinition{{Name: "x", Type: "money", JSONPath: "spec"}}
-		}, `spec.versions[0].additionalPrinterColumns[0].JSONPath: Invalid value: "spec": must be a simple json path starting with .`},
-		{"a scale", func(c *crd) { c.Spec.Versions[0].Subresources.Scale.SpecReplicasPath = ".status.x" }, `spec.versions[0].subresources.scale.specReplicasPath: Invalid value: ".status.x": should be a json path under .spec`},
+		}, `spec.additionalPrinterColumns[0].JSONPath: Invalid value: "spec": must be a simple json path starting with .`},
+		{"a scale", func(c *crd) { c.Spec.Versions[0].Subresources.Scale.SpecReplicasPath = ".status.x" }, `spec.subresources.scale.specReplicasPath: Invalid value: ".status.x": should be a json path under .spec`},
 		{"a selectable field", func(c *crd) {
 			c.Spec.Versions[0].SelectableFields = []apiextensionsv1.SelectableField{{JSONPath: ".spec.steps"}}
-		}, `spec.versions[0].selectableFields[0].jsonPath: Invalid value: ".spec.steps": must point to a field of type string, boolean or integer`},
+		}, `spec.selectableFields[0].jsonPath: Invalid value: ".spec.steps": must point to a field of type string, boolean or integer`},
 	} {
 		strategy, _ := catalogOf(t).Strategy(definitionKind(t))
 		err := registry.BeforeCreate(strategy, definitionKind(t), definition(t, tt.change), now(), "u-1")

@@ -1,7 +1,6 @@
 package custom
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -114,11 +113,37 @@ func validateVersion(crd *apiextensionsv1.CustomResourceDefinition, v *apiextens
 		status := v.Subresources != nil && v.Subresources.Status != nil
 		errs = append(errs, validateSchema(v.Schema.OpenAPIV3Schema, rootSchema{status: status}, schemaAt)...)
 	}
-	errs = append(errs, validateSubresources(v.Subresources, at.Child("subresources"))...)
-	for i := range v.AdditionalPrinterColumns {
-		errs = append(errs, validateColumn(&v.AdditionalPrinterColumns[i], at.Child("additionalPrinterColumns").Index(i))...)
+	spec, first := field.NewPath("spec"), v == &crd.Spec.Versions[0]
+	subresources := func(v apiextensionsv1.CustomResourceDefinitionVersion) any { return v.Subresources }
+	if where, once := spot(crd, subresources, spec, at); !once || first {
+		errs = append(errs, validateSubresources(v.Subresources, where.Child("subresources"))...)
 	}
-	return append(errs, validateSelectable(v, at.Child("selectableFields"))...)
+	columns := func(v apiextensionsv1.CustomResourceDefinitionVersion) any { return v.AdditionalPrinterColumns }
+	if where, once := spot(crd, columns, spec, at); !once || first {
+		for i := range v.AdditionalPrinterColumns {
+			errs = append(errs, validateColumn(&v.AdditionalPrinterColumns[i], where.Child("additionalPrinterColumns").Index(i))...)
+		}
+	}
+	selectable := func(v apiextensionsv1.CustomResourceDefinitionVersion) any { return v.SelectableFields }
+	if where, once := spot(crd, selectable, spec, at); !once || first {
+		errs = append(errs, validateSelectable(v, where.Child("selectableFields"))...)
+	}
+	return errs
+}
+
+// spot is where upstream keeps a part of versions in its internal form, and so where its
+// errors say that it is: once under spec when all versions agree on it, else in each version.
+func spot(
+	crd *apiextensionsv1.CustomResourceDefinition, part func(apiextensionsv1.CustomResourceDefinitionVersion) any,
+	spec, version *field.Path,
+) (where *field.Path, once bool) {
+	first := part(crd.Spec.Versions[0])
+	for _, v := range crd.Spec.Versions {
+		if !equality.Semantic.DeepEqual(part(v), first) {
+			return version, false
+		}
+	}
+	return spec, true
 }
 
 // sharedSchema reports whether all versions of a definition have the same schema.
@@ -160,9 +185,14 @@ func requireNames(names *apiextensionsv1.CustomResourceDefinitionNames, at *fiel
 // validateNames is upstream's ValidateCustomResourceDefinitionNames.
 func validateNames(names *apiextensionsv1.CustomResourceDefinitionNames, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	label := func(at *field.Path, value, form, introduction string) {
-		if wrong := utilvalidation.IsDNS1035Label(form); value != "" && len(wrong) > 0 {
+	each := func(at *field.Path, value, form, introduction string) {
+		if wrong := utilvalidation.IsDNS1035Label(form); len(wrong) > 0 {
 			errs = append(errs, field.Invalid(at, value, introduction+strings.Join(wrong, ",")))
+		}
+	}
+	label := func(at *field.Path, value, form, introduction string) {
+		if value != "" {
+			each(at, value, form, introduction)
 		}
 	}
 	const mixed = "may have mixed case, but should otherwise match: "
@@ -171,13 +201,13 @@ func validateNames(names *apiextensionsv1.CustomResourceDefinitionNames, at *fie
 	label(at.Child("kind"), names.Kind, strings.ToLower(names.Kind), mixed)
 	label(at.Child("listKind"), names.ListKind, strings.ToLower(names.ListKind), mixed)
 	for i, short := range names.ShortNames {
-		label(at.Child("shortNames").Index(i), cmp.Or(short, " "), short, "")
+		each(at.Child("shortNames").Index(i), short, short, "")
 	}
 	if names.Kind != "" && names.Kind == names.ListKind {
 		errs = append(errs, field.Invalid(at.Child("listKind"), names.ListKind, "kind and listKind may not be the same"))
 	}
 	for i, category := range names.Categories {
-		label(at.Child("categories").Index(i), cmp.Or(category, " "), category, "")
+		each(at.Child("categories").Index(i), category, category, "")
 	}
 	return errs
 }

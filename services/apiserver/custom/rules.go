@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
@@ -46,12 +47,12 @@ const (
 )
 
 // compileRules compiles the rules of the schema of an object, which errors call at; nil
-// when it has none. The error about a rule is a *ruleError.
-func compileRules(s *structuralschema.Structural, at *field.Path) (*rules, error) {
+// when it has none. What they may cost goes into costs, unless that is nil. The error about a rule is a *ruleError.
+func compileRules(s *structuralschema.Structural, costs *ledger, at *field.Path) (*rules, error) {
 	if !hasRules(s) {
 		return nil, nil
 	}
-	compiled, err := compileAt(s, model.SchemaDeclType(s, true), at)
+	compiled, err := compileAt(s, model.SchemaDeclType(s, true), reach{copies: 1, costs: costs}, at)
 	if compiled != nil {
 		compiled.schema = model.WithTypeAndObjectMeta(s)
 	}
@@ -67,7 +68,7 @@ func hasRules(s *structuralschema.Structural) bool {
 	return found
 }
 
-func compileAt(s *structuralschema.Structural, declared *kubecel.DeclType, at *field.Path) (*rules, error) {
+func compileAt(s *structuralschema.Structural, declared *kubecel.DeclType, in reach, at *field.Path) (*rules, error) {
 	if declared == nil {
 		return nil, nil // of no type that CEL knows: upstream leaves its rules out as well
 	}
@@ -76,20 +77,20 @@ func compileAt(s *structuralschema.Structural, declared *kubecel.DeclType, at *f
 		node.schema = model.WithTypeAndObjectMeta(s)
 	}
 	var err error
-	if node.own, err = compileOwn(s.XValidations, declared, at.Child("x-kubernetes-validations")); err != nil {
+	if node.own, err = compileOwn(s, declared, in, at.Child("x-kubernetes-validations")); err != nil {
 		return nil, err
 	}
 	if s.Items != nil {
-		if node.items, err = compileAt(s.Items, declared.ElemType, at.Child("items")); err != nil {
+		if node.items, err = compileAt(s.Items, declared.ElemType, in.items(s, at).below(s), at.Child("items")); err != nil {
 			return nil, err
 		}
 	}
 	if s.AdditionalProperties != nil && s.AdditionalProperties.Structural != nil {
-		if node.values, err = compileAt(s.AdditionalProperties.Structural, declared.ElemType, at.Child("additionalProperties")); err != nil {
+		if node.values, err = compileAt(s.AdditionalProperties.Structural, declared.ElemType, in.below(s), at.Child("additionalProperties")); err != nil {
 			return nil, err
 		}
 	}
-	if node.properties, err = compileProperties(s, declared, at.Child("properties")); err != nil {
+	if node.properties, err = compileProperties(s, declared, in, at.Child("properties")); err != nil {
 		return nil, err
 	}
 	if len(node.own) == 0 && node.items == nil && node.values == nil && node.properties == nil {
@@ -100,11 +101,11 @@ func compileAt(s *structuralschema.Structural, declared *kubecel.DeclType, at *f
 
 // compileProperties compiles the rules below the properties of an object; nil when there are
 // none.
-func compileProperties(s *structuralschema.Structural, declared *kubecel.DeclType, at *field.Path) (map[string]*rules, error) {
+func compileProperties(s *structuralschema.Structural, declared *kubecel.DeclType, in reach, at *field.Path) (map[string]*rules, error) {
 	var compiled map[string]*rules
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		property := s.Properties[name]
-		within, err := compileAt(&property, typeOfProperty(declared, &property, name), at.Key(name))
+		within, err := compileAt(&property, typeOfProperty(declared, &property, name), in.below(s), at.Key(name))
 		if err != nil {
 			return nil, err
 		}
@@ -132,36 +133,149 @@ func typeOfProperty(declared *kubecel.DeclType, s *structuralschema.Structural, 
 	return nil
 }
 
-// compileOwn compiles the rules of one place in the schema.
-func compileOwn(validations apiextensionsv1.ValidationRules, declared *kubecel.DeclType, at *field.Path) ([]rule, error) {
-	if len(validations) == 0 {
-		return nil, nil
+// reach is what is known of where a rule is.
+type reach struct {
+	// lost is the list on the way whose items cannot be found again after an update; nil
+	// when there is none.
+	lost *field.Path
+	// copies is how often the place can be in one object, unless it is unbounded.
+	copies    uint64
+	unbounded bool
+	// costs is nil when nobody wants to know.
+	costs *ledger
+}
+
+// below is the reach of what is inside of a value of s.
+func (in reach) below(s *structuralschema.Structural) reach {
+	copies, bounded := within(s)
+	in.copies, in.unbounded = times(in.copies, copies), in.unbounded || !bounded
+	return in
+}
+
+// items is the reach of a list's items. Only a list that is a map has items with names.
+func (in reach) items(s *structuralschema.Structural, at *field.Path) reach {
+	if in.lost == nil && (s.XListType == nil || *s.XListType != "map") {
+		in.lost = at
 	}
+	return in
+}
+
+// compileOwn compiles the rules of one place in the schema.
+func compileOwn(s *structuralschema.Structural, declared *kubecel.DeclType, in reach, at *field.Path) ([]rule, error) {
 	var compiled []rule
-	for i, v := range validations {
+	for i, v := range s.XValidations {
 		env, err := ruleEnv(declared, v)
 		if err != nil {
 			return nil, err
 		}
 		r := rule{ValidationRule: v}
 		if r.program, err = expression.Compile(env, v.Rule, cel.BoolType); err != nil {
-			return nil, &ruleError{at: at.Index(i).Child("rule"), text: v.Rule, err: err}
+			if errors.As(err, new(*expression.TypeError)) {
+				err = fmt.Errorf("cel expression %w", err)
+			}
+			return nil, &ruleError{at.Index(i).Child("rule"), internal(v), err}
 		}
 		if v.MessageExpression != "" {
 			if r.message, err = expression.Compile(env, v.MessageExpression, cel.StringType); err != nil {
-				return nil, &ruleError{at: at.Index(i).Child("messageExpression"), text: v.MessageExpression, err: err}
+				return nil, &ruleError{at.Index(i).Child("messageExpression"), internal(v), fmt.Errorf("messageExpression %w", err)}
 			}
+		}
+		if err := checkRule(r, s, in, at.Index(i)); err != nil {
+			return nil, err
+		}
+		if err := r.weigh(declared, in, at.Index(i)); err != nil {
+			return nil, err
 		}
 		compiled = append(compiled, r)
 	}
 	return compiled, nil
 }
 
+// weigh enters what a rule may cost for all values of its place.
+func (r rule) weigh(declared *kubecel.DeclType, in reach, at *field.Path) error {
+	if in.costs == nil {
+		return nil
+	}
+	copies := in.copies
+	if in.unbounded {
+		copies = copiesOf(declared)
+	}
+	cost, err := worst(r.program, declared)
+	if err != nil {
+		return err
+	}
+	in.costs.add(at.Child("rule"), "estimated rule cost", times(cost, copies))
+	if r.message == nil {
+		return nil
+	}
+	if cost, err = worst(r.message, declared); err != nil {
+		return err
+	}
+	in.costs.add(at.Child("messageExpression"), "estimated messageExpression cost", cost)
+	return nil
+}
+
+// checkRule is what can be said of a rule that compiles.
+func checkRule(r rule, s *structuralschema.Structural, in reach, at *field.Path) error {
+	switch {
+	case r.program.Uses[oldSelf] && in.lost != nil:
+		return &ruleError{at.Child("rule"), r.Rule, fmt.Errorf(
+			"oldSelf cannot be used on the uncorrelatable portion of the schema within %s", in.lost)}
+	case !r.program.Uses[oldSelf] && r.OptionalOldSelf != nil:
+		return &ruleError{at.Child("optionalOldSelf"), *r.OptionalOldSelf, errOldSelfUnused}
+	case r.FieldPath != "" && !hasPath(s, r.FieldPath):
+		return &ruleError{at.Child("fieldPath"), r.FieldPath, errNoPath}
+	}
+	return nil
+}
+
+var (
+	errOldSelfUnused = errors.New("may not be set if oldSelf is not used in rule")
+	errNoPath        = errors.New("must be a valid path")
+)
+
+// hasPath reports whether a schema has a field: ".spec.x", ".labels['a.b']".
+func hasPath(s *structuralschema.Structural, path string) bool {
+	if !strings.HasPrefix(path, ".") && !strings.HasPrefix(path, "[") {
+		return false
+	}
+	for path != "" && s != nil {
+		var step string
+		if quoted, ok := strings.CutPrefix(path, "['"); ok {
+			step, path, ok = strings.Cut(quoted, "']")
+			if !ok {
+				return false
+			}
+		} else {
+			step = strings.TrimPrefix(path, ".")
+			end := strings.IndexAny(step, ".[")
+			if end < 0 {
+				end = len(step)
+			}
+			step, path = step[:end], step[end:]
+		}
+		s = propertyOf(s, step)
+	}
+	return s != nil
+}
+
+// internal is a rule in upstream's internal form, which its errors show.
+func internal(v apiextensionsv1.ValidationRule) apiextensions.ValidationRule {
+	rule := apiextensions.ValidationRule{
+		Rule: v.Rule, Message: v.Message, MessageExpression: v.MessageExpression, FieldPath: v.FieldPath, OptionalOldSelf: v.OptionalOldSelf,
+	}
+	if v.Reason != nil {
+		rule.Reason = new(apiextensions.FieldValueErrorReason(*v.Reason))
+	}
+	return rule
+}
+
 // ruleError is what is wrong with one expression, and where it is.
 type ruleError struct {
-	at   *field.Path
-	text string
-	err  error
+	at *field.Path
+	// shown is what upstream shows of the rule.
+	shown any
+	err   error
 }
 
 func (e *ruleError) Error() string { return fmt.Sprintf("%s: %v", e.at, e.err) }

@@ -36,7 +36,7 @@ func newSchema(v *apiextensionsv1.CustomResourceDefinitionVersion) (*Schema, err
 	if status, ok := structural.Properties["status"]; ok {
 		s.status = validatorOf(status.ToKubeOpenAPI())
 	}
-	s.rules, err = compileRules(structural, nil)
+	s.rules, err = compileRules(structural, nil, nil)
 	return s, err
 }
 

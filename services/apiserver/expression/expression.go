@@ -46,6 +46,8 @@ var loadBase = sync.OnceValues(func() (*cel.Env, error) {
 // Program is a compiled expression of one type. It is safe for concurrent use.
 type Program struct {
 	program cel.Program
+	env     *cel.Env
+	ast     *cel.Ast
 	// Uses names the variables that the expression refers to.
 	Uses map[string]bool
 }
@@ -58,7 +60,7 @@ func Compile(env *cel.Env, text string, want *cel.Type) (*Program, error) {
 		return nil, fmt.Errorf("compilation failed: %s", issues.String())
 	}
 	if !ast.OutputType().IsExactType(want) {
-		return nil, fmt.Errorf("cel expression must evaluate to a %s", want)
+		return nil, &TypeError{want: want.String()}
 	}
 	program, err := env.Program(ast,
 		cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost),
@@ -73,8 +75,20 @@ func Compile(env *cel.Env, text string, want *cel.Type) (*Program, error) {
 	for _, reference := range ast.NativeRep().ReferenceMap() {
 		uses[reference.Name] = true
 	}
-	return &Program{program: program, Uses: uses}, nil
+	return &Program{program: program, env: env, ast: ast, Uses: uses}, nil
 }
+
+// Worst is what evaluating the program may cost at the worst, in cel-go's units, by what
+// sizes knows of its variables.
+func (p *Program) Worst(sizes checker.CostEstimator) (uint64, error) {
+	estimate, err := p.env.EstimateCost(p.ast, sizes)
+	return estimate.Max, err
+}
+
+// TypeError says that an expression has a result of another type.
+type TypeError struct{ want string }
+
+func (e *TypeError) Error() string { return "must evaluate to a " + e.want }
 
 // Budget is how much evaluating may cost, in cel-go's units, before it is given up.
 type Budget struct{ left int64 }

@@ -55,8 +55,8 @@ func TestLibrary(t *testing.T) {
 func TestCompileRefuses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"1":      "cel expression must evaluate to a bool",
-		"x":      "cel expression must evaluate to a bool",
+		"1":      "must evaluate to a bool",
+		"x":      "must evaluate to a bool",
 		"y == 1": "compilation failed: ERROR: <input>:1:1: undeclared reference to 'y'",
 		"":       "compilation failed: ERROR: <input>:1:0: Syntax error",
 	} {

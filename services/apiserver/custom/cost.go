@@ -1,0 +1,157 @@
+package custom
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/google/cel-go/checker"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	kubecel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/podfall/podfall/services/apiserver/expression"
+)
+
+// What upstream lets rules cost at the worst: one of them, and all of a schema.
+const (
+	maxRuleCost   = 10_000_000
+	maxSchemaCost = 100_000_000
+)
+
+// ledger adds up what the rules of a schema may cost, and says which cost too much.
+type ledger struct {
+	errs      field.ErrorList
+	total     uint64
+	expensive []entry
+}
+
+type entry struct {
+	at   *field.Path
+	cost uint64
+}
+
+// add takes one expression in: it may be evaluated copies times.
+func (l *ledger) add(at *field.Path, what string, cost uint64) {
+	if l == nil {
+		return
+	}
+	if cost > maxRuleCost {
+		l.errs = append(l.errs, field.Forbidden(at, tooCostly(what, cost, maxRuleCost)))
+	}
+	l.total += min(cost, math.MaxUint64-l.total)
+	if cost >= maxSchemaCost/100 {
+		l.expensive = append(l.expensive, entry{at, cost})
+	}
+}
+
+// sum is everything that costs too much, alone or together; at is the schema.
+func (l *ledger) sum(at *field.Path) field.ErrorList {
+	errs := l.errs
+	if l.total <= maxSchemaCost {
+		return errs
+	}
+	slices.SortStableFunc(l.expensive, func(a, b entry) int {
+		switch {
+		case a.cost > b.cost:
+			return -1
+		case a.cost < b.cost:
+			return 1
+		}
+		return 0
+	})
+	const shown = 4
+	for _, e := range l.expensive[:min(shown, len(l.expensive))] {
+		errs = append(errs, field.Forbidden(e.at, "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"))
+	}
+	return append(errs, field.Forbidden(at,
+		tooCostly("x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema", l.total, maxSchemaCost)))
+}
+
+// tooCostly is upstream's sentence.
+func tooCostly(what string, cost, limit uint64) string {
+	by := float64(cost) / float64(limit)
+	factor := fmt.Sprintf("%.1fx", by)
+	switch {
+	case by > 100:
+		factor = "more than 100x"
+	case by < 1.5:
+		factor = fmt.Sprintf("%fx", by)
+	}
+	return fmt.Sprintf("%s exceeds budget by factor of %s (try simplifying the rule, or adding maxItems, maxProperties, "+
+		"and maxLength where arrays, maps, and strings are declared)", what, factor)
+}
+
+// within is how many values a schema can have below each of its own; unbounded when that
+// depends on nothing but the size of a request.
+func within(s *structuralschema.Structural) (copies uint64, bounded bool) {
+	var limit *int64
+	switch {
+	case s.Type == "object" && s.AdditionalProperties == nil, s.Type != "object" && s.Type != "array":
+		return 1, true
+	case s.ValueValidation == nil:
+		return 0, false
+	case s.Type == "object":
+		limit = s.ValueValidation.MaxProperties
+	default:
+		limit = s.ValueValidation.MaxItems
+	}
+	if limit == nil {
+		return 0, false
+	}
+	return uint64(max(*limit, 0)), true
+}
+
+// times multiplies without going over.
+func times(a, b uint64) uint64 {
+	if a != 0 && b > math.MaxUint64/a {
+		return math.MaxUint64
+	}
+	return a * b
+}
+
+// copiesOf is how often a value of a type can be in one request.
+func copiesOf(declared *kubecel.DeclType) uint64 {
+	return uint64(celconfig.MaxRequestSizeBytes / (declared.MinSerializedSize + 1)) // and a comma
+}
+
+// worst is what evaluating p may cost for one value of a type.
+func worst(p *expression.Program, declared *kubecel.DeclType) (uint64, error) {
+	return p.Worst(&library.CostEstimator{SizeEstimator: sizes{declared}})
+}
+
+// sizes knows how large the parts of a value can be (upstream's sizeEstimator).
+type sizes struct{ root *kubecel.DeclType }
+
+// EstimateSize implements [checker.CostEstimator].
+func (s sizes) EstimateSize(element checker.AstNode) *checker.SizeEstimate {
+	if len(element.Path()) == 0 {
+		return nil
+	}
+	at := s.root
+	for _, step := range element.Path()[1:] { // behind self
+		switch step {
+		case "@items", "@values":
+			at = at.ElemType
+		case "@keys":
+			at = at.KeyType
+		default:
+			f, ok := at.Fields[step]
+			if !ok {
+				return nil
+			}
+			at = f.Type
+		}
+		if at == nil {
+			return nil
+		}
+	}
+	return &checker.SizeEstimate{Min: 0, Max: uint64(at.MaxElements)}
+}
+
+// EstimateCallCost implements [checker.CostEstimator].
+func (sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
+	return nil
+}
