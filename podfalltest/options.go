@@ -82,7 +82,7 @@ func (s settings) names() []string {
 // complete is the cluster that the settings describe.
 func (s settings) complete(t testing.TB) (inprocess.Config, error) {
 	cfg := inprocess.Config{Boot: boot, Log: s.log}
-	cfg.Kubelet.Timing, cfg.Controllers.Select, cfg.APIServer.History = s.timing, s.controllers, s.history
+	cfg.Controllers.Select, cfg.APIServer.History = s.controllers, s.history
 	if s.nodes < 1 || s.nodes > mostNodes {
 		return cfg, fmt.Errorf("Nodes(%d): want 1 to %d", s.nodes, mostNodes)
 	}

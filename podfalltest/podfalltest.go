@@ -11,6 +11,7 @@
 //		…
 //		c.Cut("node-1")                // nobody is told
 //		c.Crash("apiserver")           // kill -9
+//		c.Break("node-2", podfalltest.Unmount)
 //	}
 //
 // A cluster takes some tens of milliseconds to start, needs no download, no root and no
@@ -40,6 +41,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -60,6 +62,7 @@ import (
 	"github.com/podfall/podfall/proto"
 	network "github.com/podfall/podfall/services/bus"
 	"github.com/podfall/podfall/services/gateway"
+	"github.com/podfall/podfall/services/kubelet"
 )
 
 // patience is how long a part may take to be ready, on the wall.
@@ -74,6 +77,8 @@ type Cluster struct {
 	access kubeconfig.Access
 	parts  *inprocess.Cluster
 	file   string
+	// broken is what fails on each node.
+	broken map[string]*broken
 }
 
 // Start starts a cluster and waits until all its nodes are Ready. It ends with the test,
@@ -88,7 +93,7 @@ func Start(t testing.TB, options ...Option) *Cluster {
 }
 
 func start(t testing.TB, options []Option) (*Cluster, error) {
-	c := &Cluster{t: t, cfg: defaults()}
+	c := &Cluster{t: t, cfg: defaults(), broken: map[string]*broken{}}
 	for _, option := range options {
 		option(&c.cfg)
 	}
@@ -97,6 +102,12 @@ func start(t testing.TB, options []Option) (*Cluster, error) {
 		return nil, err
 	}
 	c.clock = composed.Clock
+	for _, node := range composed.Nodes {
+		c.broken[node] = &broken{steps: map[Step]bool{}}
+	}
+	composed.Kubelet = func(node string) kubelet.Config {
+		return kubelet.Config{Timing: c.cfg.timing, Seed: seed(), Machine: kubelet.Machine{Faults: c.broken[node]}}
+	}
 	composed.Ended = func(name string, err error) { t.Errorf("podfalltest: %s has ended by itself: %v", name, err) }
 	if err := c.openDoor(&composed); err != nil {
 		return nil, err
@@ -336,6 +347,13 @@ func boot(string) proto.Boot {
 	var entropy [4]byte
 	_, _ = rand.Read(entropy[:]) // crypto/rand never fails
 	return proto.NewBoot(clock.Clock{}.Now(), entropy)
+}
+
+// seed draws what kubelets must not share: how they spread retries.
+func seed() uint64 {
+	var bytes [8]byte
+	_, _ = rand.Read(bytes[:]) // crypto/rand never fails
+	return binary.LittleEndian.Uint64(bytes[:])
 }
 
 // logger writes to the test's own output, which go test shows when the test has failed.

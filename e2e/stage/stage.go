@@ -47,6 +47,8 @@ type Config struct {
 	Controllers []string
 	// Valve holds up what the controllers see.
 	Valve *view.Valve
+	// Distance is how long a message to or from the controllers takes; none when zero.
+	Distance time.Duration
 	// Plugins are the apiserver's admission plugins that are on; when nil, those that complete
 	// pods.
 	Plugins []string
@@ -111,7 +113,7 @@ func (c *Cluster) compose() inprocess.Config {
 		composed.Controllers.Select = []string{"scheduler"}
 	}
 	if c.cfg.Timing != nil {
-		composed.Kubelet.Timing = *c.cfg.Timing
+		composed.Kubelet = func(string) kubelet.Config { return kubelet.Config{Timing: *c.cfg.Timing} }
 	}
 	return composed
 }
@@ -124,13 +126,17 @@ func (c *Cluster) nodes() []string {
 	return names
 }
 
-// wire delays what a kubelet says and hears.
+// wire delays what a kubelet says and hears, and the controllers when they are to be away.
 func (c *Cluster) wire(name string, open inprocess.Open) inprocess.Open {
 	delay := hubDelay
 	switch kind, _, _ := strings.Cut(name, "/"); kind {
 	case "kubelet":
 	case "cri":
 		delay = nodeDelay
+	case "controllers":
+		if delay = c.cfg.Distance; delay == 0 {
+			return open
+		}
 	default:
 		return open
 	}

@@ -52,7 +52,8 @@ type Config struct {
 	Wire        func(name string, open Open) Open
 	APIServer   apiserver.Config
 	Controllers controllers.Config
-	Kubelet     kubelet.Config
+	// Kubelet is that of each node; nil for upstream's timing and no faults.
+	Kubelet func(node string) kubelet.Config
 	// Gateway is nil for a cluster without one.
 	Gateway *Door
 	Log     *slog.Logger
@@ -113,6 +114,9 @@ func New(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	if cfg.Wire == nil {
 		cfg.Wire = func(_ string, open Open) Open { return open }
+	}
+	if cfg.Kubelet == nil {
+		cfg.Kubelet = func(string) kubelet.Config { return kubelet.Config{} }
 	}
 	c := &Cluster{
 		cfg: cfg, links: map[string]*network.Link{}, nodes: map[string]*bus.Server{},

@@ -86,7 +86,7 @@ func (c *Cluster) kubelet(ctx context.Context, node string, ready func()) error 
 		return err
 	}
 	defer cri.Close()
-	cfg := c.cfg.Kubelet
+	cfg := c.cfg.Kubelet(node)
 	cfg.Bus, cfg.Clock, cfg.Compat, cfg.Boot, cfg.Log, cfg.Ready = conn, c.cfg.Clock, c.cfg.Compat, c.cfg.Boot(name), c.cfg.Log, ready
 	cfg.Node, cfg.Runtime, cfg.DataDir = node, cri, filepath.Join(c.cfg.Dir, node, "kubelet")
 	return kubelet.Run(ctx, cfg)
