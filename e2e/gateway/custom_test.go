@@ -28,12 +28,17 @@ const shirts = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDe
 func (r *rig) define(definition, path string) {
 	r.t.Helper()
 	r.made("POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	again, deadline := time.NewTicker(10*time.Millisecond), time.NewTimer(10*time.Second)
+	defer again.Stop()
+	defer deadline.Stop()
+	for {
 		resp, data := r.ask("GET "+path, "")
 		if resp.StatusCode == http.StatusOK {
 			return
 		}
-		if time.Now().After(deadline) {
+		select {
+		case <-again.C:
+		case <-deadline.C:
 			r.t.Fatalf("%s is still not served: %s", path, data)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -139,7 +140,7 @@ func watchOver(t *testing.T, s *streams, to *client, opts metav1.ListOptions) *w
 	t.Helper()
 	kind := podsTarget().Kind
 	g := &gateway{cfg: Config{Log: slog.New(slog.DiscardHandler)}, counts: newTelemetry()}
-	c := &call{gateway: g, r: httptest.NewRequest("GET", "/", nil), kind: kind}
+	c := &call{gateway: g, r: httptest.NewRequest(http.MethodGet, "/", nil), kind: kind}
 	return &watching{
 		call: c, target: podsTarget(), opts: opts, live: joined(t, s, opts), to: to,
 		frames: &framer{printer: printer{kind: kind, form: plain()}},
