@@ -1,9 +1,11 @@
 package controllers
 
 import (
+	"github.com/podfall/podfall/services/controllers/attachdetach"
 	"github.com/podfall/podfall/services/controllers/control"
 	"github.com/podfall/podfall/services/controllers/disruption"
 	"github.com/podfall/podfall/services/controllers/endpointslice"
+	"github.com/podfall/podfall/services/controllers/ephemeralvolume"
 	"github.com/podfall/podfall/services/controllers/garbage"
 	"github.com/podfall/podfall/services/controllers/namespace"
 	"github.com/podfall/podfall/services/controllers/nodelifecycle"
@@ -18,6 +20,8 @@ import (
 // volumes, budgets, endpoints and what is left over.
 func cluster() []row {
 	return []row{
+		{"ephemeral-volume-controller", "ephemeral-volume", func(base control.Base) control.Controller { return ephemeralvolume.New(base) }},
+		{"persistentvolume-attach-detach-controller", "attachdetach", func(base control.Base) control.Controller { return attachdetach.New(base) }},
 		{"disruption-controller", "disruption", func(base control.Base) control.Controller { return disruption.New(base) }},
 		{"endpoints-controller", "endpoint", func(base control.Base) control.Controller { return endpointslice.NewEndpoints(base) }},
 		{"endpointslice-controller", "endpointslice", func(base control.Base) control.Controller { return endpointslice.New(base) }},

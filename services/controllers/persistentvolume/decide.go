@@ -119,7 +119,7 @@ func volumeFor(view View) *corev1.PersistentVolume {
 	volume := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "pvc-" + string(claim.UID), Annotations: map[string]string{provisionedBy: Provisioner}},
 		Spec: corev1.PersistentVolumeSpec{
-			Capacity:                      corev1.ResourceList{},
+			Capacity:                      claim.Spec.Resources.Requests.DeepCopy(),
 			AccessModes:                   claim.Spec.AccessModes,
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
 			StorageClassName:              ClassOf(claim),
@@ -130,7 +130,6 @@ func volumeFor(view View) *corev1.PersistentVolume {
 			}},
 		},
 	}
-	volume.Spec.Capacity[corev1.ResourceStorage] = claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	if policy := view.Class.ReclaimPolicy; policy != nil {
 		volume.Spec.PersistentVolumeReclaimPolicy = *policy
 	}
