@@ -78,6 +78,7 @@ func NeedsAddresses(svc, old *corev1.Service) bool {
 // open, or says in an apierrors value what it asks for in vain. What it gets depends on
 // what is taken and on the Service's name and UID, and on nothing else.
 func GiveAddresses(kind kinds.Kind, svc, old *corev1.Service, taken TakenAddresses) error {
+	taken.Take(&corev1.Service{}) // so that there are maps
 	var errs field.ErrorList
 	if !headless(&svc.Spec) && svc.Spec.Type != corev1.ServiceTypeExternalName && (old == nil || len(old.Spec.ClusterIPs) == 0) {
 		errs = append(errs, giveIP(svc, taken)...)

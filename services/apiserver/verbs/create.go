@@ -60,7 +60,6 @@ type addition struct {
 // add judges one object under one name, and stores it.
 func (a *API) add(ctx context.Context, req Request, obj kinds.Object, with addition) (*proto.Response, error) {
 	req.Name, req.Verb = obj.GetName(), proto.VerbCreate
-	defer a.oneByOne(req.Kind)()
 	w := &write{
 		Request: req, strategy: a.strategy(req.Kind), obj: obj, snapshot: a.Store.Snapshot(),
 		dryRun: with.dryRun, warnings: with.warnings, by: with.by,
@@ -71,16 +70,22 @@ func (a *API) add(ctx context.Context, req Request, obj kinds.Object, with addit
 	if taken := w.snapshot.Get(req.key()); taken != nil {
 		return nil, alreadyExists(req.Kind, taken)
 	}
-	if w.dryRun {
-		return unstored(http.StatusCreated, req.Kind, w.obj, w.warnings)
-	}
-	all := append([]store.Write{{Key: req.key(), Expect: store.Absent, Object: w.obj}}, a.beside(w)...)
-	events, err := a.commit(ctx, req, all...)
+	var events []store.Event
+	err := a.addressed(w, func() (err error) {
+		if !w.dryRun {
+			all := append([]store.Write{{Key: req.key(), Expect: store.Absent, Object: w.obj}}, a.beside(w)...)
+			events, err = a.commit(ctx, req, all...)
+		}
+		return err
+	})
 	if conflict, ok := errors.AsType[*store.ConflictError](err); ok {
 		return nil, alreadyExists(req.Kind, conflict.Have)
 	}
 	if err != nil {
 		return nil, err
+	}
+	if w.dryRun {
+		return unstored(http.StatusCreated, req.Kind, w.obj, w.warnings)
 	}
 	return stored(http.StatusCreated, req.Kind, events[0].Record, w.warnings)
 }

@@ -26,7 +26,6 @@ type change struct {
 // is tried on what that one left; a change that names the version it starts from then
 // refuses itself (API-65).
 func (a *API) modify(ctx context.Context, req Request, change change) (*proto.Response, error) {
-	defer a.oneByOne(req.Kind)()
 	for old := a.Store.Snapshot().Get(req.key()); ; {
 		if old == nil {
 			return nil, req.notFound() // API-66
@@ -42,10 +41,13 @@ func (a *API) modify(ctx context.Context, req Request, change change) (*proto.Re
 		if err := a.judge(ctx, w); err != nil {
 			return nil, err
 		}
-		if w.dryRun {
-			return change.answer(w, nil)
-		}
-		now, err := a.replace(ctx, req, w.obj, old)
+		var now *store.Record // nothing, after a dry run
+		err = a.addressed(w, func() (err error) {
+			if !w.dryRun {
+				now, err = a.replace(ctx, req, w.obj, old)
+			}
+			return err
+		})
 		if conflict, lost := errors.AsType[*store.ConflictError](err); lost {
 			old = conflict.Have
 			continue

@@ -68,6 +68,12 @@ func TestServicesGetAddresses(t *testing.T) {
 		r.refused(create(service("b", clusterIP("10.1.0.1"))), 422, invalid+`spec.clusterIPs: Invalid value: ["10.1.0.1"]: failed to allocate IP 10.1.0.1: the provided IP (10.1.0.1) is not in the valid range. The range of valid IPs is 10.96.0.0/12`)
 		r.refused(ask{verb: proto.VerbUpdate, resource: "services", name: "a", body: service("a", clusterIP("10.96.0.9"))}, 422,
 			`Service "a" is invalid: spec.clusterIPs[0]: Invalid value: ["10.96.0.9"]: may not change once set`)
+		dry := create(service("dry", nodePort(0)))
+		dry.options = &metav1.CreateOptions{DryRun: []string{"All"}}
+		before := r.revision()
+		if svc := get(dry); svc.Spec.ClusterIP == "" || svc.Spec.Ports[0].NodePort == 0 || r.revision() != before {
+			t.Errorf("a dry run: %+v", svc.Spec)
+		}
 		headless := get(create(service("h", clusterIP("None"))))
 		if headless.Spec.ClusterIPs[0] != "None" || *headless.Spec.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack {
 			t.Errorf("%+v", headless.Spec)
@@ -79,7 +85,7 @@ func TestServicesGetAddresses(t *testing.T) {
 func TestServicesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		const many = 50
+		const many = 300
 		made := make(chan *corev1.Service, many)
 		for i := range many {
 			go func() {

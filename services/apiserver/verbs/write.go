@@ -53,7 +53,8 @@ type author struct {
 //	validate  what the kind refuses           registry/
 //	consult   what webhooks refuse            webhook/
 //
-// A step may change w.obj and add to w.warnings; it writes nothing.
+// A step may change w.obj and add to w.warnings; it writes nothing. What follows is the
+// commit; a Service gets its address with it (services.go).
 func (a *API) judge(ctx context.Context, w *write) error {
 	for _, step := range []func(context.Context, *write) error{
 		a.place, a.prepare, a.track, a.complete, a.mutate, a.admit, a.validate, a.consult,
@@ -83,15 +84,12 @@ var errDefinitionTerminating = errors.New("create not allowed while custom resou
 func (a *API) prepare(_ context.Context, w *write) error {
 	if w.old != nil {
 		registry.PrepareUpdate(w.strategy, w.obj, w.old, w.Subresource)
-		return a.address(w)
+		return nil
 	}
 	if w.uid == "" {
 		w.uid = a.NewUID()
 	}
-	if err := registry.PrepareCreate(w.strategy, w.obj, w.Now, w.uid); err != nil {
-		return err
-	}
-	return a.address(w)
+	return registry.PrepareCreate(w.strategy, w.obj, w.Now, w.uid)
 }
 
 // track brings managedFields up to date, for the objects that have any.
