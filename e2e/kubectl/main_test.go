@@ -62,7 +62,7 @@ func prepare(dir string) error {
 			return err
 		}
 	}
-	podfall = filepath.Join(dir, "podfall")
+	podfall = filepath.Join(dir, "bin", "podfall")
 	built := filepath.Join(dir, "stock", "kubectl")
 	flags := "-s -w -X k8s.io/component-base/version.gitVersion=" + version
 	for _, arguments := range [][]string{

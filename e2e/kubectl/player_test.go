@@ -126,6 +126,9 @@ func (p *player) run(l *line) []string {
 	case '&':
 		p.start(l)
 		return nil
+	case ':':
+		p.seen(l.command())
+		return nil
 	case '^':
 		return p.stop(l.command())
 	case '?':
@@ -219,50 +222,83 @@ func (p *player) code(err error) int {
 	return exit.ExitCode()
 }
 
-// start starts a line in the background.
+var (
+	watches = regexp.MustCompile(`kubectl (get|events|wait)\b`)
+	logLine = regexp.MustCompile(`(?m)^[IWE]\d{4} .*\n`)
+	watched = regexp.MustCompile(`(?m)^I\d{4} .*watch=true.*200 OK`)
+)
+
+// start starts a line in the background. Kubectl's watches are waited for, by what
+// kubectl logs, so that nothing that comes later is missed.
 func (p *player) start(l *line) {
 	b := &background{stdout: newOutput(), stderr: newOutput()}
-	b.command = p.shell(p.Context(), l, "exec ")
+	watching := p.program != own && watches.MatchString(l.command())
+	verbose := *l
+	if watching {
+		verbose.text = watches.ReplaceAllString(l.text, "$0 -v=6")
+	}
+	b.command = p.shell(p.Context(), &verbose, "exec ")
 	b.command.Stdout, b.command.Stderr = b.stdout, b.stderr
 	if err := b.command.Start(); err != nil {
 		p.Fatal(err)
 	}
 	p.started = append(p.started, b)
+	if watching {
+		p.printed(b.stderr, watched)
+	}
 }
 
-// stop waits for the pattern in what the last background command prints, and
-// interrupts it. Without a pattern it waits for its end.
-func (p *player) stop(pattern string) []string {
-	if len(p.started) == 0 {
-		p.Fatalf("^ %s: nothing was started", pattern)
-	}
-	b := p.started[len(p.started)-1]
-	p.started = p.started[:len(p.started)-1]
-	if pattern == "" {
-		return p.ended(b)
-	}
-	expression, err := regexp.Compile("(?m)" + pattern)
-	if err != nil {
-		p.Fatal(err)
-	}
+// printed waits until the output has the pattern.
+func (p *player) printed(o *output, pattern *regexp.Regexp) bool {
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
-	for !expression.MatchString(b.stdout.String()) {
+	for !pattern.MatchString(o.String()) {
 		select {
-		case <-b.stdout.more:
+		case <-o.more:
 		case <-limit.C:
-			p.Errorf("%q was not printed in %v", pattern, patience)
-			_ = b.command.Cancel()
-			return p.ended(b)
+			p.Errorf("%q was not printed in %v, but\n%s", pattern, patience, o)
+			return false
 		}
 	}
-	_ = syscall.Kill(-b.command.Process.Pid, syscall.SIGINT) // in vain when it has ended
+	return true
+}
+
+// last is the background command that was started last.
+func (p *player) last() *background {
+	if len(p.started) == 0 {
+		p.Fatal("nothing was started")
+	}
+	return p.started[len(p.started)-1]
+}
+
+// seen waits until the last background command has printed the pattern.
+func (p *player) seen(pattern string) bool {
+	return p.printed(p.last().stdout, regexp.MustCompile("(?m)"+pattern))
+}
+
+// stop waits until the last background command has printed the pattern, and interrupts
+// it. Without a pattern it waits for its end.
+func (p *player) stop(pattern string) []string {
+	b := p.last()
+	if pattern != "" {
+		if p.seen(pattern) {
+			_ = syscall.Kill(-b.command.Process.Pid, syscall.SIGINT) // in vain when it has ended
+		} else {
+			_ = b.command.Cancel()
+		}
+	}
+	p.started = p.started[:len(p.started)-1]
 	return p.ended(b)
 }
 
 func (p *player) ended(b *background) []string {
+	limit := time.AfterFunc(patience, func() { _ = b.command.Cancel() })
+	defer limit.Stop()
 	code := p.code(b.command.Wait())
-	return p.lines(b.stdout.String(), b.stderr.String(), code)
+	if code == -1 || code == 130 {
+		code = 1 // it was interrupted a moment before it would have minded
+	}
+	return p.lines(b.stdout.String(), logLine.ReplaceAllString(b.stderr.String(), ""), code)
 }
 
 func (p *player) stopAll() {

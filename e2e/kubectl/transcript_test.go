@@ -34,6 +34,7 @@ const (
 //	$ command      run it
 //	? command      run it until it prints what is written here, for at most 20 s
 //	& command      start it and go on
+//	: pattern      wait until the one that was started last has printed the pattern
 //	^ pattern      wait until the one that was started last has printed the pattern, and interrupt it
 //
 // and after each what it is given and what is expected of it:
@@ -131,7 +132,7 @@ func parse(file string) (*script, error) {
 		case text == "" || text[0] == '#':
 			s.direct(text)
 			s.lines = append(s.lines, &line{text: text})
-		case strings.ContainsRune("$?&^", rune(text[0])):
+		case strings.ContainsRune("$?&:^", rune(text[0])):
 			s.lines = append(s.lines, &line{text: text, kind: text[0], want: map[string][]string{}})
 			speaker = stock
 		case last == nil || last.kind == 0:
