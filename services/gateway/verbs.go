@@ -42,6 +42,9 @@ func (g *gateway) resource(w *response, r *http.Request, to route) error {
 		return notServed()
 	}
 	c.api = g.api.WithWarn(c.warn)
+	if text := deprecation(kind, g.kinds.CRD(kind.GroupResource()), g.cfg.Compat.Release); text != "" {
+		c.warn(text)
+	}
 	if serve, ok := c.streaming(); ok {
 		return c.counted(serve)
 	}
