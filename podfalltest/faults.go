@@ -3,6 +3,7 @@ package podfalltest
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -30,35 +31,35 @@ const (
 func (c *Cluster) Break(node string, step Step) {
 	c.t.Helper()
 	c.link(node) // fails the test if there is none
-	c.broken[node].set(func(steps map[Step]bool) { steps[step] = true })
+	c.broken[node].set(func(steps []Step) []Step { return append(steps, step) })
 }
 
 // Mend lets everything on the node succeed again.
 func (c *Cluster) Mend(node string) {
 	c.t.Helper()
 	c.link(node)
-	c.broken[node].set(func(steps map[Step]bool) { clear(steps) })
+	c.broken[node].set(func([]Step) []Step { return nil })
 }
 
 // broken is what fails on a node.
 type broken struct {
 	mu    sync.Mutex
-	steps map[Step]bool
+	steps []Step
 }
 
 // errBroken is why.
 var errBroken = errors.New("broken by the test")
 
-func (b *broken) set(change func(map[Step]bool)) {
+func (b *broken) set(change func([]Step) []Step) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	change(b.steps)
+	b.steps = change(b.steps)
 }
 
 func (b *broken) try(step Step) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.steps[step] {
+	if slices.Contains(b.steps, step) {
 		return errBroken
 	}
 	return nil

@@ -103,7 +103,7 @@ func start(t testing.TB, options []Option) (*Cluster, error) {
 	}
 	c.clock = composed.Clock
 	for _, node := range composed.Nodes {
-		c.broken[node] = &broken{steps: map[Step]bool{}}
+		c.broken[node] = &broken{}
 	}
 	composed.Kubelet = func(node string) kubelet.Config {
 		return kubelet.Config{Timing: c.cfg.timing, Seed: seed(), Machine: kubelet.Machine{Faults: c.broken[node]}}

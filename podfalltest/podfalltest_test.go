@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"runtime"
@@ -18,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/podfall/podfall/podfalltest"
@@ -113,37 +115,64 @@ func TestKubeconfig(t *testing.T) {
 
 // TestEveryPartCanCrash crashes and restarts each, and then the cluster still works.
 func TestEveryPartCanCrash(t *testing.T) {
-	t.Parallel()
-	c := podfalltest.Start(t)
-	client := c.Client()
-	create(t, client, pod("old", quick, 30))
-	address := c.Config().Host
-	for _, part := range c.Parts() {
-		c.Crash(part)
-		if part == "gateway" {
-			if _, err := client.CoreV1().Pods("default").Get(t.Context(), "old", metav1.GetOptions{}); err == nil {
-				t.Error("a gateway that has crashed has answered")
+	synctest.Test(t, func(t *testing.T) {
+		c := podfalltest.Start(t, podfalltest.InBubble())
+		client := c.Client()
+		create(t, client, pod("old", quick, 30))
+		for _, part := range c.Parts() {
+			c.Crash(part)
+			c.Restart(part)
+			if _, err := client.CoreV1().Pods("default").Get(t.Context(), "old", metav1.GetOptions{}); err != nil {
+				t.Errorf("%s has restarted: %v", part, err)
 			}
-			at, err := url.Parse(address)
-			if err != nil {
+		}
+		create(t, client, pod("new", quick, 30))
+		for _, name := range []string{"old", "new"} {
+			if err := client.CoreV1().Pods("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			if another, err := net.Listen("tcp", at.Host); err == nil {
-				_ = another.Close()
-				t.Error("another process can take the address of a gateway that has crashed")
-			}
+			eventually(t, name+" is gone", gone(t, client, name))
 		}
-		c.Restart(part)
-		if _, err := client.CoreV1().Pods("default").Get(t.Context(), "old", metav1.GetOptions{}); err != nil {
-			t.Errorf("%s has restarted: %v", part, err)
-		}
+	})
+}
+
+// TestTheAddressIsKept crashes the gateway: nobody answers, and nobody else can.
+func TestTheAddressIsKept(t *testing.T) {
+	t.Parallel()
+	c := podfalltest.Start(t)
+	client, err := rest.HTTPClientFor(c.Config()) // which does not try again for ten seconds
+	if err != nil {
+		t.Fatal(err)
 	}
-	create(t, client, pod("new", quick, 30))
-	for _, name := range []string{"old", "new"} {
-		if err := client.CoreV1().Pods("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	look := func() error {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Config().Host+"/api/v1/nodes/node-1", nil)
+		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, name+" is gone", gone(t, client, name))
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		return response.Body.Close()
+	}
+	if err := look(); err != nil {
+		t.Fatal(err)
+	}
+	c.Crash("gateway")
+	if look() == nil {
+		t.Error("a gateway that has crashed has answered")
+	}
+	at, err := url.Parse(c.Config().Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if another, err := net.Listen("tcp", at.Host); err == nil {
+		_ = another.Close()
+		t.Error("another process can take the address of a gateway that has crashed")
+	}
+	c.Restart("gateway")
+	if err := look(); err != nil {
+		t.Errorf("the gateway has restarted: %v", err)
 	}
 }
 
