@@ -367,7 +367,7 @@ func runtimeCommand() *cli.Command {
 				return runtime.Run(ctx, runtime.Config{
 					Bus: conn, DataDir: c.String("data"), Clock: s.clock, Log: s.log, Boot: s.boot,
 					PodCIDR: c.String("pod-cidr"), Engines: what.engines, Handler: what.handler, Images: what.images,
-					Ready:   func() { _ = told(urlAddress{URL: server.URL()}) },
+					Ready: func() { _ = told(urlAddress{URL: server.URL()}) },
 				})
 			})
 		},
