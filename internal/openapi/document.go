@@ -117,7 +117,10 @@ func (d *Definitions) place(gv schema.GroupVersion, resource metav1.APIResource,
 		}
 		return d.Name(gvk)
 	}
-	return place{gv: gv, resource: resource, gvk: gvk, model: name(gvk), list: name(gvk.GroupVersion().WithKind(gvk.Kind + "List"))}
+	return place{
+		gv: gv, resource: resource, gvk: gvk, model: name(gvk), list: name(gvk.GroupVersion().WithKind(gvk.Kind + "List")),
+		custom: custom != nil,
+	}
 }
 
 // fill adds an operation to its path.
@@ -157,8 +160,15 @@ func (op operation) answers() map[string]string {
 	return codes
 }
 
-// patchTypes are the content types of patches.
-func patchTypes() []string {
+// bodyTypes are the content types that an operation takes. Strategic merge patches need the
+// Go type of a kind, so custom kinds have none, and kubectl looks here whether to send one.
+func (op operation) bodyTypes() []string {
+	switch {
+	case op.action != "patch":
+		return []string{"*/*"}
+	case op.custom:
+		return []string{"application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"}
+	}
 	return []string{
 		"application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json",
 		"application/apply-patch+yaml",

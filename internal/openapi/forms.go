@@ -24,11 +24,7 @@ func (f threeForm) operation(op operation) map[string]any {
 		said["parameters"] = queries(f, op)
 	}
 	if op.takes != "" {
-		types := []string{"*/*"}
-		if op.action == "patch" {
-			types = patchTypes()
-		}
-		said["requestBody"] = map[string]any{"content": threeContent(op.takes, types)}
+		said["requestBody"] = map[string]any{"content": threeContent(op.takes, op.bodyTypes())}
 	}
 	responses := map[string]any{"401": map[string]any{"description": "Unauthorized"}}
 	for code, what := range op.answers() {
@@ -76,10 +72,6 @@ func (twoForm) parameter(name, in, kind, about string) map[string]any {
 
 func (f twoForm) operation(op operation) map[string]any {
 	parameters := queries(f, op)
-	consumes := []string{"*/*"}
-	if op.action == "patch" {
-		consumes = patchTypes()
-	}
 	if op.takes != "" {
 		parameters = append(parameters, map[string]any{
 			"name": "body", "in": "body", "required": op.takes != deleteOptions, "schema": schemaOf(olderPrefix, op.takes),
@@ -90,7 +82,7 @@ func (f twoForm) operation(op operation) map[string]any {
 		responses[code] = map[string]any{"description": what, "schema": schemaOf(olderPrefix, op.gives)}
 	}
 	said := map[string]any{
-		"consumes": consumes, "produces": op.answerTypes(), "schemes": []string{"https"}, "responses": responses,
+		"consumes": op.bodyTypes(), "produces": op.answerTypes(), "schemes": []string{"https"}, "responses": responses,
 	}
 	if len(parameters) > 0 {
 		said["parameters"] = parameters

@@ -23,6 +23,8 @@ type operation struct {
 	takes string
 	// gives is the definition of the answer; empty for text.
 	gives string
+	// custom says that the kind is one that somebody has defined.
+	custom bool
 }
 
 // parameter is one query parameter.
@@ -35,6 +37,8 @@ type place struct {
 	gvk      schema.GroupVersionKind
 	// model and list are definitions; list is empty where there are no lists.
 	model, list string
+	// custom says that the kind is one that somebody has defined.
+	custom bool
 }
 
 // root is the path of a group and version.
@@ -138,7 +142,7 @@ func (p place) lists(collection string) []operation {
 
 // operation completes one with what the resource says of itself.
 func (p place) operation(op operation) operation {
-	op.gvk = p.gvk
+	op.gvk, op.custom = p.gvk, p.custom
 	group := "Core"
 	if p.gv.Group != "" {
 		group = ""

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -38,7 +39,10 @@ type Directory interface {
 
 // New answers for what dir knows, in the name of the release that compat imitates.
 func New(dir Directory, compat proto.Compat) http.Handler {
-	h := &handler{dir: dir, release: Release(compat), definitions: openapi.BuiltIn(), mux: http.NewServeMux()}
+	h := &handler{
+		dir: dir, release: Release(compat), definitions: openapi.BuiltIn(), mux: http.NewServeMux(),
+		fingerprint: sync.OnceValue(fingerprint),
+	}
 	for path, answer := range map[string]func(*served, http.ResponseWriter, *http.Request){
 		"/{$}":                               h.root,
 		"/version":                           h.version,
@@ -71,6 +75,7 @@ type handler struct {
 	dir         Directory
 	release     string
 	definitions *openapi.Definitions
+	fingerprint func() string
 	mux         *http.ServeMux
 	last        atomic.Pointer[served]
 }

@@ -248,6 +248,9 @@ func TestOpenAPI(t *testing.T) {
 	if want := []string{"dryRun", "fieldManager", "fieldValidation", "force"}; !slices.Equal(query, want) {
 		t.Errorf("a patch takes %q, want %q", query, want)
 	}
+	if patch.RequestBody.Content["application/strategic-merge-patch+json"] != nil || patch.RequestBody.Content["application/merge-patch+json"] == nil {
+		t.Errorf("a patch may be %v", patch.RequestBody.Content)
+	}
 	if spec.Components.Schemas["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"] == nil {
 		t.Error("the document of a custom kind lacks the definition of metadata")
 	}

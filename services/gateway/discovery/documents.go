@@ -96,12 +96,22 @@ func (h *handler) openAPI3Index(now *served, w http.ResponseWriter, r *http.Requ
 // hash names the content of a document by what it is made from.
 func (h *handler) hash(now *served, list metav1.APIResourceList) string {
 	said, _ := json.Marshal(list) // strings and booleans: cannot fail
-	key := joined(h.release, openapi.Fingerprint(), string(said))
+	key := joined(h.release, h.fingerprint(), string(said))
 	for _, kind := range now.definitions[list.GroupVersion] {
 		spec, _ := json.Marshal(kind.crd.Spec) // came from JSON: cannot fail
 		key = joined(key, string(spec))
 	}
 	return fmt.Sprintf("%X", sha512.Sum512([]byte(key)))
+}
+
+// fingerprint changes with the definitions and with the program that makes documents of them:
+// kubectl keeps on disk what it has fetched under a hash.
+func fingerprint() string {
+	build := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		build = info.String()
+	}
+	return joined(openapi.Fingerprint(), build)
 }
 
 // openAPI3 is GET /openapi/v3/api/v1 and /openapi/v3/apis/GROUP/VERSION. A document that was
