@@ -9,14 +9,18 @@ import (
 	"github.com/podfall/podfall/e2e/stage"
 )
 
+func daemonSet(name string) *appsv1.DaemonSet {
+	return &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       appsv1.DaemonSetSpec{Selector: selector(name), Template: template(name, "on TERM exits 0 after 5s")},
+	}
+}
+
 // TestDaemonSet has a pod on each node, one that comes back after the old one is gone
 // (CTL-34), and a rolling update.
 func TestDaemonSet(t *testing.T) {
 	bubble(t, stage.Config{Nodes: 3}, func(r *rig) {
-		r.create("daemonsets.apps", &appsv1.DaemonSet{
-			ObjectMeta: metav1.ObjectMeta{Name: "agent"},
-			Spec:       appsv1.DaemonSetSpec{Selector: selector("agent"), Template: template("agent", "on TERM exits 0 after 5s")},
-		})
+		r.create("daemonsets.apps", daemonSet("agent"))
 		r.running(3)
 		nodes := map[string]int{}
 		for _, pod := range r.pods() {

@@ -19,6 +19,7 @@ import (
 	"github.com/podfall/podfall/e2e/stage"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/controllers/view"
 )
 
 // rig is a cluster and what a test does to it.
@@ -38,17 +39,29 @@ func workloads() []string {
 
 // bubble runs a test on a cluster in virtual time.
 func bubble(t *testing.T, cfg stage.Config, test func(r *rig)) {
+	t.Helper()
+	valved(t, cfg, nil, func(r *rig, _ *view.Valve) { test(r) })
+}
+
+// valved is bubble with a valve before what the controllers see, if one is made: in the
+// bubble, whose it has to be.
+func valved(t *testing.T, cfg stage.Config, made func() *view.Valve, test func(r *rig, v *view.Valve)) {
+	t.Helper()
 	if cfg.Controllers == nil {
 		cfg.Controllers = workloads()
 	}
 	synctest.Test(t, func(t *testing.T) {
+		cfg := cfg
+		if made != nil {
+			cfg.Valve = made()
+		}
 		r := &rig{t: t, cluster: stage.New(t, cfg)}
 		r.api = r.cluster.API()
 		ctx, cancel := context.WithCancel(t.Context())
 		r.cluster.Trace().WatchPods(ctx, r.api, &r.watched)
 		defer r.watched.Wait()
 		defer cancel()
-		test(r)
+		test(r, cfg.Valve)
 	})
 }
 
