@@ -361,6 +361,16 @@ func hookStories() map[string]func(s *stage) {
 			s.delete("p", -1)
 			time.Sleep(6 * time.Second)
 		},
+		"sidecars start in turn, at the fastest": func(s *stage) {
+			s.timing = Fastest()
+			s.boot()
+			time.Sleep(500 * time.Millisecond)
+			s.trace.begin()
+			pod := podOf("p", "on TERM exits 0 after 2s", 30)
+			sidecars(&pod.Spec)
+			s.create(pod)
+			time.Sleep(5 * time.Second)
+		},
 		"TRC-28 sidecars stop in turn": deleted(sidecars, 10*time.Second),
 		"KBL-51 sidecars share the grace": deleted(func(spec *corev1.PodSpec) {
 			sidecars(spec)

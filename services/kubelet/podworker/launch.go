@@ -86,7 +86,8 @@ func (w *worker) advance(ctx context.Context, pod *corev1.Pod) Synced {
 }
 
 // reportLaunch reports without waiting for the relist to notice what was started. What
-// has ended already is looked at again at the next tick.
+// has ended already, or lets the next one start because it is a sidecar, is looked at
+// again at the next tick.
 func (w *worker) reportLaunch(ctx context.Context, pod *corev1.Pod, seen podstate.Pod, plan StartPlan) Synced {
 	seen, err := w.cfg.Cache.Read(ctx, pod.UID, seen.Sandboxes)
 	if err != nil {
@@ -95,7 +96,7 @@ func (w *worker) reportLaunch(ctx context.Context, pod *corev1.Pod, seen podstat
 	}
 	w.cfg.Status.Report(pod, seen, w.facts(pod, seen, status.Facts{MayRun: true, Waiting: plan.Waiting}))
 	for _, start := range plan.Containers {
-		if !podstate.Alive(seen.Latest(start.Spec.Name)) {
+		if podstate.Sidecar(start.Spec) || !podstate.Alive(seen.Latest(start.Spec.Name)) {
 			return Synced{After: time.Nanosecond}
 		}
 	}
