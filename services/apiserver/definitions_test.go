@@ -216,6 +216,7 @@ func TestDefinitionGoesAfterItsResources(t *testing.T) {
 		if _, err := c.api.Patch(t.Context(), widget(t, crd, "v1", "held", ""), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		gone := time.Now()
 		time.Sleep(time.Second)
 		if obj, err := c.api.Get(t.Context(), definitions(crd.Name), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("the definition is still there: %v, %v", obj, err)
@@ -235,6 +236,9 @@ func TestDefinitionGoesAfterItsResources(t *testing.T) {
 		}
 		if got, want := strings.Join(seen, ", "), "DELETED free, MODIFIED held, DELETED held, ERROR NotFound"; got != want {
 			t.Errorf("the watch saw %s, want %s", got, want)
+		}
+		if took := time.Since(gone); took > 10*time.Second {
+			t.Errorf("the watch ended after %v", took)
 		}
 	})
 }

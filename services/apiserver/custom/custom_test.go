@@ -19,7 +19,7 @@ func TestDecode(t *testing.T) {
 	catalog := catalogOf(t, definition(t))
 	kind := cronKind(t, catalog)
 	sent := `{"apiVersion":"stable.example.com/v1","kind":"CronTab","metadata":{"name":"backup","nope":1},
-		"spec":{"cronSpec":"* * * * *","image":null,"colour":"red","free":{"any":{"thing":[1]}},
+		"spec":{"cronSpec":"* * * * *","image":null,"policy":null,"colour":"red","free":{"any":{"thing":[1]}},
 		"template":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x","nope":2},"spec":{"a":1}},
 		"steps":[{"name":"a","run":null,"x":1}],"port":"http"},"extra":true}`
 	want := map[string]any{
@@ -145,6 +145,7 @@ func TestUpdate(t *testing.T) {
 		{"nothing", old, "", 4, map[string]any{"replicas": int64(1)}, ""},
 		{"the spec", strings.Replace(old, "image: x", "image: z", 1), "", 5, map[string]any{"replicas": int64(1)}, ""},
 		{"the status beside it", strings.Replace(old, "{replicas: 1}", "{replicas: 9}", 1), "", 4, map[string]any{"replicas": int64(1)}, ""},
+		{"the first status beside it", old, "", 4, nil, ""},
 		{"the status", strings.Replace(old, "{replicas: 1}", "{replicas: 2}", 1), "status", 4, map[string]any{"replicas": int64(2)}, ""},
 		{"the spec beside it", "spec: {}\nstatus: {replicas: 3}", "status", 4, map[string]any{"replicas": int64(3)}, ""},
 		{"a wrong status", "status: {replicas: many}", "status", 4, nil, `status.replicas: Invalid value: "string": replicas in body must be of type integer: "string"`},
@@ -154,6 +155,9 @@ func TestUpdate(t *testing.T) {
 		{"against a rule", strings.Replace(old, "'* * * * *'", "'1 * * * *'", 1), "", 5, nil, `spec.cronSpec: Invalid value: cronSpec was * * * * *`},
 	} {
 		before, after := crontab(t, old), crontab(t, tt.now)
+		if tt.status == nil && tt.want == "" {
+			delete(before.Object, "status")
+		}
 		for _, obj := range []kinds.Object{before, after} {
 			obj.SetGeneration(4)
 			obj.SetResourceVersion("7")
