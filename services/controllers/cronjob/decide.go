@@ -123,22 +123,22 @@ func (s *step) drop(uid types.UID) {
 
 // trim plans to delete the oldest Jobs that are over (cleanupFinishedJobs).
 func (s *step) trim() {
-	for kind, limit := range map[batchv1.JobConditionType]int32{
-		batchv1.JobComplete: valueOr(s.CronJob.Spec.SuccessfulJobsHistoryLimit, 3),
-		batchv1.JobFailed:   valueOr(s.CronJob.Spec.FailedJobsHistoryLimit, 1),
-	} {
-		var over []*batchv1.Job
-		for _, job := range s.Jobs {
-			if ended(job) == kind {
-				over = append(over, job)
-			}
+	s.keep(batchv1.JobComplete, valueOr(s.CronJob.Spec.SuccessfulJobsHistoryLimit, 3))
+	s.keep(batchv1.JobFailed, valueOr(s.CronJob.Spec.FailedJobsHistoryLimit, 1))
+}
+
+// keep plans to delete all but the newest of the Jobs that have ended in one way.
+func (s *step) keep(kind batchv1.JobConditionType, limit int32) {
+	var over []*batchv1.Job
+	for _, job := range s.Jobs {
+		if ended(job) == kind {
+			over = append(over, job)
 		}
-		slices.SortFunc(over, func(a, b *batchv1.Job) int {
-			return cmp.Or(begin(a).Compare(begin(b)), cmp.Compare(a.Name, b.Name))
-		})
-		s.Delete = append(s.Delete, over[:max(len(over)-int(limit), 0)]...)
 	}
-	slices.SortFunc(s.Delete, func(a, b *batchv1.Job) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(over, func(a, b *batchv1.Job) int {
+		return cmp.Or(begin(a).Compare(begin(b)), cmp.Compare(a.Name, b.Name))
+	})
+	s.Delete = append(s.Delete, over[:max(len(over)-int(limit), 0)]...)
 }
 
 func begin(job *batchv1.Job) time.Time {
@@ -209,23 +209,30 @@ func (s *step) times() (due time.Time, missed int64, next time.Time) {
 	if first.IsZero() || first.After(now) {
 		return time.Time{}, 0, first
 	}
-	due, missed = first, 1
-	if second := s.Schedule.Next(first); !second.IsZero() && !second.After(now) {
-		// Most of a long time is passed over at once.
-		if between := second.Sub(first); between > 0 {
-			if skipped := int64(now.Sub(first)/between) - 1; skipped > 0 {
-				missed += skipped
-				if jump := s.Schedule.Next(first.Add(time.Duration(skipped-1) * between)); !jump.After(now) {
-					due = jump
-				}
-			}
-		}
-	}
+	due, missed = s.jump(first)
 	for next = s.Schedule.Next(due); !next.IsZero() && !next.After(now); next = s.Schedule.Next(due) {
 		due = next
 		missed++
 	}
 	return due, missed, next
+}
+
+// jump passes most of a long time that was missed over at once: it is a time near the latest
+// that was missed after first, and about how many there are up to it.
+func (s *step) jump(first time.Time) (near time.Time, missed int64) {
+	second := s.Schedule.Next(first)
+	between := second.Sub(first)
+	if second.IsZero() || between <= 0 {
+		return first, 1
+	}
+	skipped := int64(s.now.Sub(first)/between) - 1
+	if skipped <= 0 {
+		return first, 1
+	}
+	if near = s.Schedule.Next(first.Add(time.Duration(skipped-1) * between)); near.After(s.now) {
+		return first, 1
+	}
+	return near, 1 + skipped
 }
 
 // job is the Job of a time; one of that name exists once (getJobFromTemplate2).

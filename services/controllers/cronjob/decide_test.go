@@ -33,12 +33,15 @@ func tick(edits ...func(*batchv1.CronJob)) *batchv1.CronJob {
 func policy(p batchv1.ConcurrencyPolicy) func(*batchv1.CronJob) {
 	return func(c *batchv1.CronJob) { c.Spec.ConcurrencyPolicy = p }
 }
+
 func within(seconds int64) func(*batchv1.CronJob) {
 	return func(c *batchv1.CronJob) { c.Spec.StartingDeadlineSeconds = &seconds }
 }
+
 func last(text string) func(*batchv1.CronJob) {
 	return func(c *batchv1.CronJob) { c.Status.LastScheduleTime = new(metav1.NewTime(at(text))) }
 }
+
 func active(names ...string) func(*batchv1.CronJob) {
 	return func(c *batchv1.CronJob) {
 		for _, name := range names {
@@ -51,9 +54,11 @@ func deleted(c *batchv1.CronJob)   { c.DeletionTimestamp = new(metav1.NewTime(at
 func schedule(text string) func(*batchv1.CronJob) {
 	return func(c *batchv1.CronJob) { c.Spec.Schedule = text }
 }
+
 func zone(name string) func(*batchv1.CronJob) {
 	return func(c *batchv1.CronJob) { c.Spec.TimeZone = &name }
 }
+
 func limits(good, bad int32) func(c *batchv1.CronJob) {
 	return func(c *batchv1.CronJob) {
 		c.Spec.SuccessfulJobsHistoryLimit, c.Spec.FailedJobsHistoryLimit = &good, &bad

@@ -31,10 +31,13 @@ func rolling(surge, unavailable string) func(*appsv1.DaemonSet) {
 		s.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxSurge: &a, MaxUnavailable: &b}
 	}
 }
+
 func onDelete(s *appsv1.DaemonSet) { s.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType }
+
 func selecting(s *appsv1.DaemonSet) {
 	s.Spec.Template.Spec.NodeSelector = map[string]string{"disk": "ssd"}
 }
+
 func tolerating(s *appsv1.DaemonSet) {
 	s.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}
 }

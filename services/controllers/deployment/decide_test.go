@@ -130,7 +130,7 @@ func TestScale(t *testing.T) {
 		}
 		got := strings.Fields(sizes(Decide(v, now)))
 		want := map[string]bool{}
-		for _, word := range strings.Fields(c.want) {
+		for word := range strings.FieldsSeq(c.want) {
 			want[word] = true
 		}
 		for _, word := range got {
@@ -148,7 +148,7 @@ func TestScale(t *testing.T) {
 func TestRecreate(t *testing.T) {
 	recreate := d(2, -1, 0)
 	recreate.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType
-	pod := func(phase corev1.PodPhase, going bool) *corev1.Pod { //nolint:revive // a test's
+	pod := func(phase corev1.PodPhase, going bool) *corev1.Pod {
 		p := &corev1.Pod{Status: corev1.PodStatus{Phase: phase}}
 		if going {
 			p.DeletionTimestamp = &metav1.Time{Time: now}

@@ -285,15 +285,19 @@ func (s *step) rollBack() {
 			continue
 		}
 		if SameTemplate(&set.Spec.Template, &s.Deployment.Spec.Template) {
-			s.Tell = append(s.Tell, Event{corev1.EventTypeWarning, "DeploymentRollbackTemplateUnchanged",
-				fmt.Sprintf("The rollback revision contains the same template as current deployment %q", s.Deployment.Name)})
+			s.Tell = append(s.Tell, Event{
+				corev1.EventTypeWarning, "DeploymentRollbackTemplateUnchanged",
+				fmt.Sprintf("The rollback revision contains the same template as current deployment %q", s.Deployment.Name),
+			})
 			return
 		}
 		template := set.Spec.Template.DeepCopy()
 		delete(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
 		s.Deployment.Spec.Template = *template
-		s.Tell = append(s.Tell, Event{corev1.EventTypeNormal, "DeploymentRollback",
-			fmt.Sprintf("Rolled back deployment %q to revision %d", s.Deployment.Name, wanted)})
+		s.Tell = append(s.Tell, Event{
+			corev1.EventTypeNormal, "DeploymentRollback",
+			fmt.Sprintf("Rolled back deployment %q to revision %d", s.Deployment.Name, wanted),
+		})
 		return
 	}
 	s.Tell = append(s.Tell, Event{corev1.EventTypeWarning, "DeploymentRollbackRevisionNotFound", "Unable to find the revision to rollback to."})

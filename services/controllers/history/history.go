@@ -155,16 +155,15 @@ func Keep(ctx context.Context, writes control.Resource[*appsv1.ControllerRevisio
 	if err != nil {
 		return Kept{}, err
 	}
-	at := -1
-	for i, revision := range revisions {
-		if Equal(revision, wanted) {
-			at = i
-		}
+	last := len(revisions) - 1
+	at := last
+	for at >= 0 && !Equal(revisions[at], wanted) {
+		at--
 	}
-	switch {
-	case at >= 0 && at == len(revisions)-1:
+	if at >= 0 && at == last {
 		return Kept{Update: revisions[at], Revisions: revisions, Collisions: owner.Collisions}, nil
-	case at >= 0:
+	}
+	if at >= 0 {
 		raised := revisions[at].DeepCopy()
 		raised.Revision = wanted.Revision
 		if raised, err = writes.Update(ctx, raised); err != nil {
@@ -173,24 +172,32 @@ func Keep(ctx context.Context, writes control.Resource[*appsv1.ControllerRevisio
 		revisions = append(slices.Delete(slices.Clone(revisions), at, at+1), raised)
 		return Kept{Update: raised, Revisions: revisions, Collisions: owner.Collisions}, nil
 	}
+	made, err := store(ctx, writes, &owner, wanted)
+	if err != nil {
+		return Kept{}, err
+	}
+	return Kept{Update: made, Revisions: append(slices.Clone(revisions), made), Collisions: owner.Collisions}, nil
+}
+
+// store stores a new revision, under another name if its own is another template's, or finds
+// the very one, which the view does not show yet.
+func store(ctx context.Context, writes control.Resource[*appsv1.ControllerRevision], owner *Owner, wanted *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
 	for {
 		made, err := writes.Create(ctx, wanted)
-		if apierrors.IsAlreadyExists(err) {
-			made, err = writes.Get(ctx, wanted.Namespace, wanted.Name)
-			if err == nil && !Equal(made, wanted) {
-				var before int32
-				if owner.Collisions != nil {
-					before = *owner.Collisions
-				}
-				owner.Collisions = new(before + 1)
-				if wanted, err = New(owner, wanted.Revision); err == nil {
-					continue
-				}
-			}
+		if !apierrors.IsAlreadyExists(err) {
+			return made, err
 		}
-		if err != nil {
-			return Kept{}, err
+		made, err = writes.Get(ctx, wanted.Namespace, wanted.Name)
+		if err != nil || Equal(made, wanted) {
+			return made, err
 		}
-		return Kept{Update: made, Revisions: append(slices.Clone(revisions), made), Collisions: owner.Collisions}, nil
+		collisions := int32(1)
+		if owner.Collisions != nil {
+			collisions += *owner.Collisions
+		}
+		owner.Collisions = &collisions
+		if wanted, err = New(*owner, wanted.Revision); err != nil {
+			return nil, err
+		}
 	}
 }

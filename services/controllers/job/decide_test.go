@@ -36,6 +36,7 @@ func deleted(j *batchv1.Job)   { j.DeletionTimestamp = &metav1.Time{Time: now} }
 func limit(n int32) func(*batchv1.Job) {
 	return func(j *batchv1.Job) { j.Spec.BackoffLimit = &n }
 }
+
 func deadline(n int64) func(*batchv1.Job) {
 	return func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = &n }
 }
@@ -45,6 +46,7 @@ func counted(succeeded, failed int32, completed string) func(*batchv1.Job) {
 		j.Status.Succeeded, j.Status.Failed, j.Status.CompletedIndexes = succeeded, failed, completed
 	}
 }
+
 func rule(action batchv1.PodFailurePolicyAction, codes ...int32) func(*batchv1.Job) {
 	return func(j *batchv1.Job) {
 		if j.Spec.PodFailurePolicy == nil {

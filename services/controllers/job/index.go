@@ -59,10 +59,10 @@ func (ix indexes) String() string {
 		for j+1 < len(sorted) && sorted[j+1] == sorted[j]+1 {
 			j++
 		}
-		switch {
-		case j == i:
+		switch j {
+		case i:
 			parts = append(parts, strconv.Itoa(sorted[i]))
-		case j == i+1:
+		case i + 1:
 			parts = append(parts, strconv.Itoa(sorted[i]), strconv.Itoa(sorted[j]))
 		default:
 			parts = append(parts, fmt.Sprintf("%d-%d", sorted[i], sorted[j]))

@@ -15,7 +15,7 @@ func (s *step) policy(pod *corev1.Pod) (fails string, counts bool) {
 		return "", true
 	}
 	for i, rule := range s.Job.Spec.PodFailurePolicy.Rules {
-		what := ""
+		var what string
 		if rule.OnExitCodes != nil {
 			what = matchExit(pod, rule.OnExitCodes)
 		} else {

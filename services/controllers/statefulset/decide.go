@@ -237,18 +237,7 @@ func (r *round) firstSick() *corev1.Pod {
 // roll deletes pods of another revision than the one to roll to, the highest ordinal first,
 // down to the partition, and as many at once as may be missing.
 func (r *round) roll() {
-	least, budget := 0, 1
-	if rolling := r.Set.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
-		if rolling.Partition != nil {
-			least = int(*rolling.Partition)
-		}
-		if rolling.MaxUnavailable != nil {
-			if n, err := intstr.GetScaledValueFromIntOrPercent(rolling.MaxUnavailable, len(r.slots), true); err == nil {
-				budget = max(n, 1)
-			}
-		}
-	}
-	least = max(least-start(r.Set), 0)
+	least, budget := r.limits()
 	for i := least; i < len(r.slots); i++ {
 		if pod := r.slots[i]; pod == nil || !r.healthy(pod) {
 			budget--
@@ -268,6 +257,25 @@ func (r *round) roll() {
 		r.Delete = append(r.Delete, pod)
 		r.Status.CurrentReplicas--
 	}
+}
+
+// limits are the lowest slot that a rolling update comes to, and how many of the pods may be
+// missing.
+func (r *round) limits() (least, missing int) {
+	missing = 1
+	rolling := r.Set.Spec.UpdateStrategy.RollingUpdate
+	if rolling == nil {
+		return 0, missing
+	}
+	if rolling.Partition != nil {
+		least = max(int(*rolling.Partition)-start(r.Set), 0)
+	}
+	if rolling.MaxUnavailable != nil {
+		if n, err := intstr.GetScaledValueFromIntOrPercent(rolling.MaxUnavailable, len(r.slots), true); err == nil {
+			missing = max(n, 1)
+		}
+	}
+	return least, missing
 }
 
 // healthy reports whether a pod runs, is ready for long enough, and stays.

@@ -31,11 +31,13 @@ func parallel(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = appsv1.Paral
 func onDelete(s *appsv1.StatefulSet) {
 	s.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
 }
+
 func partition(n int32) func(*appsv1.StatefulSet) {
 	return func(s *appsv1.StatefulSet) {
 		s.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: &n}
 	}
 }
+
 func missing(n int32) func(*appsv1.StatefulSet) {
 	return func(s *appsv1.StatefulSet) {
 		s.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{MaxUnavailable: new(intstr.FromInt32(n))}
@@ -45,6 +47,7 @@ func deleting(s *appsv1.StatefulSet) { s.DeletionTimestamp = &metav1.Time{Time: 
 func from(n int32) func(*appsv1.StatefulSet) {
 	return func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: n} }
 }
+
 func claims(policy ...appsv1.PersistentVolumeClaimRetentionPolicyType) func(*appsv1.StatefulSet) {
 	return func(s *appsv1.StatefulSet) {
 		s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}

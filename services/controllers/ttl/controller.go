@@ -4,7 +4,6 @@ import (
 	"context"
 
 	batchv1 "k8s.io/api/batch/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podfall/podfall/internal/clock"
@@ -52,22 +51,21 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	if remove {
 		fresh, err := c.writes.Get(ctx, key.Namespace, key.Name)
 		if err != nil {
-			if apierrors.IsNotFound(err) {
-				return nil
-			}
-			return err
+			return ignoreGone(err)
 		}
 		if remove, wait = Decide(fresh, c.clock.Now()); remove {
-			foreground := metav1.DeletePropagationForeground
-			err := c.writes.Delete(ctx, fresh, metav1.DeleteOptions{PropagationPolicy: &foreground})
-			if control.Gone(err) {
-				return nil
-			}
-			return err
+			return ignoreGone(c.writes.Delete(ctx, fresh, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}))
 		}
 	}
 	if wait > 0 {
 		c.loop.AddAfter(key, wait)
 	}
 	return nil
+}
+
+func ignoreGone(err error) error {
+	if control.Gone(err) {
+		return nil
+	}
+	return err
 }

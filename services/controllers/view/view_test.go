@@ -63,7 +63,12 @@ func watching(t *testing.T, valve *Valve) (*Copy[*corev1.Pod], *feed, *[]string)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- set.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-ended })
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the set ended with %v", err)
+		}
+	})
 	synctest.Wait()
 	select {
 	case <-pods.Filled():

@@ -26,17 +26,21 @@ func on(node string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.Nod
 func phase(phase corev1.PodPhase) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Status.Phase = phase }
 }
+
 func cost(text string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.PodDeletionCost: text} }
 }
+
 func age(d time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(now.Add(-d)) }
 }
+
 func ready(d time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-d))}}
 	}
 }
+
 func restarts(n int32) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{{}, {RestartCount: n}} }
 }
