@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -32,7 +33,13 @@ func describeCommand(env Env) *cli.Command {
 	}
 }
 
+// errNothingToDescribe is kubectl's answer to a describe of nothing.
+var errNothingToDescribe = errors.New("You must specify the type of resource to describe. Use \"podfall api-resources\" for a complete list of supported resources.") //nolint:staticcheck // kubectl's text
+
 func runDescribe(ctx context.Context, c *call) error {
+	if files, err := c.filenames(); err == nil && len(files) == 0 && !c.flags.Args().Present() {
+		return errNothingToDescribe
+	}
 	want, err := c.wanted(ctx)
 	if err != nil {
 		return err
@@ -42,10 +49,10 @@ func runDescribe(ctx context.Context, c *call) error {
 		return err
 	}
 	groups, errs := want.fetch(ctx, api)
-	between := "\n\n"
+	between, after := "\n\n", ""
 	if args := c.flags.Args().Slice(); len(errs) == 1 && len(args) == 2 && apierrors.IsNotFound(errs[0]) {
 		groups, errs = c.byPrefix(ctx, api, want, errs)
-		between = "\n"
+		between, after = "", "\n"
 	}
 	d := &describer{call: c, api: api, events: c.flags.Bool("show-events")}
 	count := 0
@@ -65,6 +72,7 @@ func runDescribe(ctx context.Context, c *call) error {
 			if err := d.describe(ctx, g.kind, obj); err != nil {
 				errs = append(errs, err)
 			}
+			say(c.stdout, "%s", after)
 		}
 	}
 	if first && len(errs) == 0 {
@@ -74,8 +82,12 @@ func runDescribe(ctx context.Context, c *call) error {
 }
 
 // byPrefix is what "describe pod web" finds when no pod is called web: those whose
-// names begin with it.
+// names begin with it. Of "pod/a pod/b" kubectl takes the second for a beginning, too, and
+// finds nothing.
 func (c *call) byPrefix(ctx context.Context, api API, want wanted, notFound []error) ([]group, []error) {
+	if strings.Contains(c.flags.Args().First(), "/") {
+		return nil, notFound
+	}
 	named := want.targets[0].target
 	prefix := named.Name
 	named.Name = ""
