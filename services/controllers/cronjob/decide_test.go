@@ -104,7 +104,7 @@ func TestDecide(t *testing.T) {
 		{"in its place", tick(active("a"), policy(batchv1.ReplaceConcurrent)), "11:00:00", "a", "+11:00 -a again 1h0m0.1s"},
 		{"the other is over", tick(active("a"), policy(batchv1.ForbidConcurrent)), "11:00:00", "a:Complete", "+11:00 again 1h0m0.1s SawCompletedJob"},
 		{"one that is not ours to know", tick(), "10:59:00", "a", "again 1m0.1s UnexpectedJob"},
-		{"history", tick(limits(1, 0)), "10:59:00", "a:Complete b:Failed c:Complete d:Complete", "-a -b -c again 1m0.1s"},
+		{"history", tick(limits(1, 0)), "10:59:00", "a:Complete b:Failed c:Complete d:Complete", "-a -c -b again 1m0.1s"},
 		{"history when nothing is said", tick(), "10:59:00", "a:Complete b:Complete c:Complete d:Complete e:Failed f:Failed", "-a -e again 1m0.1s"},
 		{"no schedule", tick(schedule("every day")), "11:00:00", "", "UnparseableSchedule"},
 		{"no zone", tick(zone("Mars/Olympus")), "11:00:00", "", "UnknownTimeZone"},
