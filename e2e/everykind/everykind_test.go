@@ -5,11 +5,13 @@ package everykind
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,6 +31,9 @@ func TestEveryKind(t *testing.T) {
 		}
 		for number, kind := range served {
 			life := life{t: t, api: cluster.API(), kind: kind, name: fmt.Sprintf("x%d", number)}
+			if kind.Kind == "CustomResourceDefinition" {
+				life.name += ".example.com" // its name says what it defines
+			}
 			life.live()
 		}
 	})
@@ -115,6 +120,8 @@ func (l life) die(stream watch.Interface) {
 	switch l.kind.Resource {
 	case "pods":
 		l.expect(stream, watch.Modified, "strategic") // the mark (API-41)
+	case "customresourcedefinitions":
+		l.expect(stream, watch.Modified, "strategic") // its resources go first
 	case "namespaces":
 		l.expect(stream, watch.Modified, "strategic")
 		obj, err := l.api.Get(ctx, l.target(l.name), metav1.GetOptions{})
@@ -165,6 +172,8 @@ func (l life) build() kinds.Object {
 		l.t.Fatal(err)
 	}
 	switch typed := obj.(type) {
+	case *apiextensionsv1.CustomResourceDefinition:
+		typed.Spec.Names.Plural, typed.Spec.Group, _ = strings.Cut(l.name, ".")
 	case *corev1.Event:
 		typed.InvolvedObject = corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "p"}
 	case *eventsv1.Event:
@@ -195,6 +204,9 @@ func least(resource string) string {
 		return `{` + job + `}`
 	case "cronjobs.batch":
 		return `{"spec":{"schedule":"* * * * *","jobTemplate":{` + job + `}}}`
+	case "customresourcedefinitions.apiextensions.k8s.io":
+		return `{"spec":{"scope":"Cluster","names":{"kind":"X"},"versions":[{"name":"v1","served":true,"storage":true,
+			"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`
 	case "services":
 		return `{"spec":{"ports":[{"port":80}]}}`
 	case "endpointslices.discovery.k8s.io":

@@ -24,7 +24,7 @@ func TestParseManifests(t *testing.T) {
 		{"a document marker with text", "--- {apiVersion: v1, kind: Pod, metadata: {name: a}}", "pod/a", ""},
 		{"dashes within a text", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  x: |\n    ----\n    ---x\n", "configmap/a", ""},
 		{"Windows line ends", "apiVersion: v1\r\nkind: Pod\r\nmetadata: {name: a}\r\n---\r\napiVersion: v1\r\nkind: Pod\r\nmetadata: {name: b}\r\n", "pod/a pod/b", ""},
-		{"another version of a kind", "apiVersion: apps/v1beta2\nkind: Deployment\nmetadata: {name: a}\n", "deployment.apps/a", ""},
+		{"another version of a kind", "apiVersion: autoscaling/v1\nkind: HorizontalPodAutoscaler\nmetadata: {name: a}\n", "horizontalpodautoscaler.autoscaling/a", ""},
 		{"nothing", "", "", ""},
 		{"comments and markers", "# hello\n---\n\n---\n# bye\n", "", ""},
 		{"null", "null", "", ""},
