@@ -87,7 +87,7 @@ func (r *rig) evict(name string) error {
 func TestTRC17(t *testing.T) {
 	play(t, serve(), func(r *rig) {
 		for i := range 3 {
-			r.running(fmt.Sprintf("web-%d", i), "node-1", labelled)
+			r.running(fmt.Sprintf("web-%d", i), labelled)
 		}
 		r.create("poddisruptionbudgets.policy", budget("2"))
 		r.watch("poddisruptionbudgets.policy", tellBudget)
@@ -135,7 +135,7 @@ func TestDrain(t *testing.T) {
 			}
 			return count
 		}
-		r.until("three run", time.Minute, func() bool { return ready() == 3 })
+		r.until("three run", func() bool { return ready() == 3 })
 		for _, node := range []string{"node-1", "node-2"} {
 			r.patch("nodes "+node, map[string]any{"spec": map[string]any{"unschedulable": true}})
 		}
@@ -152,7 +152,7 @@ func TestDrain(t *testing.T) {
 				t.Errorf("%d pods are ready, and the budget wants 2", n)
 			}
 		}
-		r.until("three run on node-3", time.Minute, func() bool { return ready() == 3 })
+		r.until("three run on node-3", func() bool { return ready() == 3 })
 		for _, obj := range r.list("pods default/") {
 			if p, ok := obj.(*corev1.Pod); ok && p.DeletionTimestamp == nil && p.Spec.NodeName != "node-3" {
 				t.Errorf("%s is on %s", p.Name, p.Spec.NodeName)
@@ -188,7 +188,7 @@ func replicas(count int32) *appsv1.ReplicaSet {
 // pod for kept after two minutes (CTL-52).
 func TestBrokenPromise(t *testing.T) {
 	play(t, serve(), func(r *rig) {
-		r.running("web-0", "node-1", labelled)
+		r.running("web-0", labelled)
 		r.create("poddisruptionbudgets.policy", budget("0"))
 		r.watch("poddisruptionbudgets.policy", tellBudget)
 		r.watch("pods", tellPod)
@@ -219,7 +219,7 @@ func TestTRC18(t *testing.T) {
 	play(t, serve(), func(r *rig) {
 		r.create("services", service())
 		r.create("replicasets.apps", replicas(1))
-		r.until("it runs", time.Minute, func() bool {
+		r.until("it runs", func() bool {
 			pods := r.list("pods default/")
 			return len(pods) == 1 && strings.Contains(tellPod(pods[0], watch.Modified), "Ready=True")
 		})
@@ -247,7 +247,7 @@ func TestTRC19(t *testing.T) {
 		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
 		set.Spec.Selector, set.Spec.Template = replicas(1).Spec.Selector, replicas(1).Spec.Template
 		r.create("statefulsets.apps", set)
-		r.until("it runs", time.Minute, func() bool {
+		r.until("it runs", func() bool {
 			p := get[*corev1.Pod](r, "pods web-0")
 			return p != nil && strings.Contains(tellPod(p, watch.Modified), "Ready=True")
 		})

@@ -172,7 +172,7 @@ func TestThousandDependents(t *testing.T) {
 			r.owned(fmt.Sprintf("d-%d", i), owner)
 		}
 		r.delete("configmaps owner", metav1.DeleteOptions{})
-		took := r.until("all are gone", time.Minute, func() bool { return len(r.list("configmaps default/")) == 0 })
+		took := r.until("all are gone", func() bool { return len(r.list("configmaps default/")) == 0 })
 		if took > 10*time.Second {
 			t.Errorf("took %v", took)
 		}

@@ -52,11 +52,11 @@ func TestNamespaceWithAThousandObjects(t *testing.T) {
 		if n := len(r.list("configmaps shop/")); n != 241 {
 			t.Errorf("%d configmaps while pods remain, want all 241", n)
 		}
-		took := r.until("the pods are gone", time.Minute, func() bool { return len(r.list("pods shop/")) == 0 })
+		took := r.until("the pods are gone", func() bool { return len(r.list("pods shop/")) == 0 })
 		if took < 20*time.Second || took > 40*time.Second {
 			t.Errorf("the pods took %v more", took)
 		}
-		r.until("all but the finalizer is gone", time.Minute, func() bool { return len(r.list("configmaps shop/")) == 1 })
+		r.until("all but the finalizer is gone", func() bool { return len(r.list("configmaps shop/")) == 1 })
 		time.Sleep(100 * time.Millisecond)
 		r.condition("shop", corev1.NamespaceContentRemaining, "Some resources are remaining: configmaps. has 1 resource instances")
 		r.condition("shop", corev1.NamespaceFinalizersRemaining,
@@ -66,7 +66,7 @@ func TestNamespaceWithAThousandObjects(t *testing.T) {
 			t.Fatal("the namespace went while something was held in it")
 		}
 		r.patch("configmaps shop/x-1000", map[string]any{"metadata": map[string]any{"finalizers": nil}})
-		r.until("the namespace is gone", time.Minute, func() bool { return get[*corev1.Namespace](r, "namespaces shop") == nil })
+		r.until("the namespace is gone", func() bool { return get[*corev1.Namespace](r, "namespaces shop") == nil })
 		r.empty("shop")
 	})
 }

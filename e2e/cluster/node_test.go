@@ -67,11 +67,11 @@ func tellPod(obj kinds.Object, kind watch.EventType) string {
 	return text
 }
 
-// running creates a pod on a node and waits for it.
-func (r *rig) running(name, node string, change ...func(*corev1.Pod)) {
+// running creates a pod on node-1 and waits for it.
+func (r *rig) running(name string, change ...func(*corev1.Pod)) {
 	r.Helper()
-	r.create("pods", pod(name, node, change...))
-	r.until(name+" runs", time.Minute, func() bool { return get[*corev1.Pod](r, "pods "+name).Status.Phase == corev1.PodRunning })
+	r.create("pods", pod(name, "node-1", change...))
+	r.until(name+" runs", func() bool { return get[*corev1.Pod](r, "pods "+name).Status.Phase == corev1.PodRunning })
 }
 
 // silence stops a kubelet just after it has spoken, and sets the clock.
@@ -102,8 +102,8 @@ func renewed(r *rig, node string) int64 {
 // Terminating for ever, and go when the kubelet is back.
 func TestTRC14(t *testing.T) {
 	play(t, health(), func(r *rig) {
-		r.running("web", "node-1")
-		r.running("stoic", "node-1", func(p *corev1.Pod) {
+		r.running("web")
+		r.running("stoic", func(p *corev1.Pod) {
 			p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		})
 		r.silence("node-1")
@@ -140,7 +140,7 @@ func TestTRC14(t *testing.T) {
 // TestTRC15 has the Node object deleted while its kubelet is down: the pods go with it.
 func TestTRC15(t *testing.T) {
 	play(t, health(), func(r *rig) {
-		r.running("web", "node-1")
+		r.running("web")
 		r.silence("node-1")
 		r.delete("nodes node-1", metav1.DeleteOptions{})
 		time.Sleep(5 * time.Minute)
@@ -156,8 +156,8 @@ func TestTRC15(t *testing.T) {
 // TestTRC16 taints a silent node as out of service: its terminating pods go at once.
 func TestTRC16(t *testing.T) {
 	play(t, health(), func(r *rig) {
-		r.running("web", "node-1")
-		r.running("other", "node-1")
+		r.running("web")
+		r.running("other")
 		r.silence("node-1")
 		time.Sleep(time.Minute)
 		r.delete("pods web", metav1.DeleteOptions{})

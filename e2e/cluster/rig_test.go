@@ -21,14 +21,17 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/podfall/podfall/e2e/stage"
+	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/controllers/view"
 )
 
 // rig is a cluster and a person before it.
 type rig struct {
 	*testing.T
 	*stage.Cluster
+	valve    *view.Valve // of what the controllers see
 	began    time.Time
 	watchers sync.WaitGroup
 
@@ -46,7 +49,8 @@ type line struct {
 func play(t *testing.T, cfg stage.Config, test func(*rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{T: t, Cluster: stage.New(t, cfg)}
+		cfg.Valve = view.NewValve(clock.Clock{})
+		r := &rig{T: t, valve: cfg.Valve, Cluster: stage.New(t, cfg)}
 		t.Cleanup(r.watchers.Wait)
 		test(r)
 	})
@@ -127,9 +131,10 @@ func (r *rig) delete(what string, options metav1.DeleteOptions) {
 	}
 }
 
-// until waits for a condition, and says after how long it was so.
-func (r *rig) until(what string, limit time.Duration, holds func() bool) time.Duration {
+// until waits for a condition for a minute at most, and says after how long it was so.
+func (r *rig) until(what string, holds func() bool) time.Duration {
 	r.Helper()
+	const limit = time.Minute
 	began := time.Now()
 	for time.Since(began) < limit {
 		if r.Settle(); holds() {
@@ -150,7 +155,7 @@ func (r *rig) clock() {
 	r.began, r.seen = time.Now(), nil
 }
 
-var anyUID = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`) //nolint:gochecknoglobals // compiled once
+var anyUID = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
 func (r *rig) note(format string, args ...any) {
 	r.mu.Lock()

@@ -42,7 +42,7 @@ func TestPreemption(t *testing.T) {
 		node := get[*corev1.Node](r, "nodes node-1")
 		all := node.Status.Allocatable.Cpu().DeepCopy()
 		r.create("pods", pod("low", "", asks(all.String())))
-		r.until("low runs", time.Minute, func() bool { return get[*corev1.Pod](r, "pods low").Status.Phase == corev1.PodRunning })
+		r.until("low runs", func() bool { return get[*corev1.Pod](r, "pods low").Status.Phase == corev1.PodRunning })
 		r.watch("pods", tellPlace)
 		r.events("FailedScheduling", "Preempted", "Scheduled")
 		r.clock()
