@@ -1,0 +1,41 @@
+package gateway
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// FuzzRequest reads what strangers send in a request's head: nothing panics, a route has a
+// resource and a version, and what is negotiated has been offered.
+func FuzzRequest(f *testing.F) {
+	f.Add("/api/v1/namespaces/ns/pods/web/log", "watch=1&limit=5", "application/json;as=Table;v=v1;g=meta.k8s.io,*/*;q=0.1", "kubectl/v1")
+	f.Add("/apis/apps/v1/watch/deployments", "tailLines=-1&sinceTime=x", ",;q=,a/b;=", "")
+	f.Add("//api//v1//", "%zz", "application/*;q=NaN", "\x00/\xff")
+	f.Fuzz(func(t *testing.T, path, query, accept, agent string) {
+		if to, ok := routeOf(path); ok && (to.Version == "" && !strings.Contains(path, "//") || strings.Contains(to.name, "/")) {
+			t.Errorf("routeOf(%q): %+v", path, to)
+		}
+		values, err := url.ParseQuery(query)
+		if err != nil {
+			return
+		}
+		if opts, err := logOptionsIn(values); err == nil && opts.tail != nil && *opts.tail < 0 {
+			t.Errorf("a tail of %d lines", *opts.tail)
+		}
+		_, _ = listOptions(values)
+		_, _ = deleteOptions(values)
+		if name := manager("", agent); len(name) > 128 {
+			t.Errorf("a manager of %d bytes", len(name))
+		}
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("Accept", accept)
+		offer := offers{media: []string{mediaJSON, mediaYAML}, shapes: []shape{asTable}}
+		if chosen, err := negotiate(r, offer); err == nil && (!slices.Contains(offer.media, chosen.media) || chosen.as != asObject && chosen.as != asTable) {
+			t.Errorf("%q got %+v", accept, chosen)
+		}
+	})
+}
