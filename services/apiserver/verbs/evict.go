@@ -44,7 +44,10 @@ func (a *API) evict(ctx context.Context, req Request) (*proto.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(asked.DryRun) > 0 && plan.refusal == nil {
+		if len(asked.DryRun) > 0 {
+			if plan.refusal != nil {
+				return nil, plan.refusal
+			}
 			return success(http.StatusCreated, nil, warnings)
 		}
 		err = a.carryOutEviction(ctx, req, plan)

@@ -116,6 +116,10 @@ func TestEvictOptions(t *testing.T) {
 		dry := evict("a")
 		dry.options = &metav1.CreateOptions{DryRun: []string{"All"}}
 		r.ok(dry)
+		dryStale := with(metav1.DeleteOptions{DryRun: []string{"All"}, Preconditions: &metav1.Preconditions{ResourceVersion: new("1")}})
+		if got := r.do(evict("a", dryStale)); got.code != 409 {
+			t.Errorf("a dry run with a failed precondition: %d %s", got.code, got.message())
+		}
 		if r.revision() != before {
 			t.Error("a dry run wrote: " + r.since(before))
 		}
