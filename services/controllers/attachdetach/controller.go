@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -135,12 +136,7 @@ func (c *Controller) uses() []Use {
 }
 
 func (c *Controller) anyNeeds() bool {
-	for _, volume := range c.copies.volumes.All() {
-		if Needs(volume) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.copies.volumes.All(), Needs)
 }
 
 // attach makes an attachment and says that it is done, as a driver would.

@@ -22,10 +22,10 @@ func use(pod, node string, mode corev1.PersistentVolumeAccessMode) Use {
 	return u
 }
 
-func on(node string) *storagev1.VolumeAttachment {
-	return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "on-" + node}, Spec: storagev1.VolumeAttachmentSpec{
-		NodeName: node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("v")},
-	}}
+func onN1() []*storagev1.VolumeAttachment {
+	return []*storagev1.VolumeAttachment{{ObjectMeta: metav1.ObjectMeta{Name: "on-n1"}, Spec: storagev1.VolumeAttachmentSpec{
+		NodeName: "n1", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("v")},
+	}}}
 }
 
 func text(p Plan) string {
@@ -61,21 +61,21 @@ func TestDecide(t *testing.T) {
 		want   string
 	}{
 		{name: "first use", uses: []Use{use("a", "n1", once)}, n1: ready, want: "attach on n1"},
-		{name: "attached", uses: []Use{use("a", "n1", once)}, have: []*storagev1.VolumeAttachment{on("n1")}, n1: ready},
+		{name: "attached", uses: []Use{use("a", "n1", once)}, have: onN1(), n1: ready},
 		{
-			name: "used on two nodes", uses: []Use{use("a", "n1", once), use("b", "n2", once)}, have: []*storagev1.VolumeAttachment{on("n1")}, n1: ready,
+			name: "used on two nodes", uses: []Use{use("a", "n1", once), use("b", "n2", once)}, have: onN1(), n1: ready,
 			want: `b: Waiting for detach for volume "v" Volume is already used by pod(s) a`,
 		},
-		{name: "for many", uses: []Use{use("a", "n1", many), use("b", "n2", many)}, have: []*storagev1.VolumeAttachment{on("n1")}, n1: ready, want: "attach on n2"},
-		{name: "moves", uses: []Use{use("b", "n2", once)}, have: []*storagev1.VolumeAttachment{on("n1")}, n1: ready, want: "detach on-n1, attach on n2"},
+		{name: "for many", uses: []Use{use("a", "n1", many), use("b", "n2", many)}, have: onN1(), n1: ready, want: "attach on n2"},
+		{name: "moves", uses: []Use{use("b", "n2", once)}, have: onN1(), n1: ready, want: "detach on-n1, attach on n2"},
 		{
-			name: "its node is silent", uses: []Use{use("b", "n2", once)}, have: []*storagev1.VolumeAttachment{on("n1")}, n1: silent, unused: 5 * time.Minute,
+			name: "its node is silent", uses: []Use{use("b", "n2", once)}, have: onN1(), n1: silent, unused: 5 * time.Minute,
 			want: `b: Waiting for detach for volume "v" Volume is already exclusively attached to one node, ` +
 				`waiting on detach before it can be attached to another node`,
 		},
-		{name: "after six minutes", uses: []Use{use("b", "n2", once)}, have: []*storagev1.VolumeAttachment{on("n1")}, n1: silent, unused: 6 * time.Minute, want: "detach on-n1, attach on n2"},
-		{name: "out of service", uses: []Use{use("b", "n2", once)}, have: []*storagev1.VolumeAttachment{on("n1")}, n1: gone, want: "detach on-n1, attach on n2"},
-		{name: "no such node", have: []*storagev1.VolumeAttachment{on("n1")}, want: "detach on-n1"},
+		{name: "after six minutes", uses: []Use{use("b", "n2", once)}, have: onN1(), n1: silent, unused: 6 * time.Minute, want: "detach on-n1, attach on n2"},
+		{name: "out of service", uses: []Use{use("b", "n2", once)}, have: onN1(), n1: gone, want: "detach on-n1, attach on n2"},
+		{name: "no such node", have: onN1(), want: "detach on-n1"},
 	} {
 		view := View{Uses: row.uses, Attachments: row.have, Nodes: map[string]*corev1.Node{"n2": ready}, Unused: map[string]time.Time{}}
 		if row.n1 != nil {
@@ -104,7 +104,8 @@ func TestDone(t *testing.T) {
 			{ObjectMeta: deleted, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{ended}}},
 		},
 		false: {
-			{}, {ObjectMeta: deleted},
+			{},
+			{ObjectMeta: deleted},
 			{ObjectMeta: deleted, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{ended, running}}},
 		},
 	} {
