@@ -38,7 +38,9 @@ func newTelemetry() *telemetry {
 func (t *telemetry) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	for _, family := range []*metrics.Family{t.inflight, t.longrunning, t.durations, t.requests, t.events} {
-		family.Write(w)
+		if family.Write(w) != nil {
+			return // who asked has gone
+		}
 	}
 }
 

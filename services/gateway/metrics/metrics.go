@@ -4,6 +4,7 @@
 package metrics
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"maps"
@@ -99,8 +100,15 @@ func quoted(value string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(value) + `"`
 }
 
-// Write writes the family, its series in the order of their labels.
-func (f *Family) Write(w io.Writer) {
+// Write writes the family, its series in the order of their labels. Who reads slowly keeps
+// nobody from counting.
+func (f *Family) Write(w io.Writer) error {
+	_, err := w.Write(f.text())
+	return err
+}
+
+func (f *Family) text() []byte {
+	w := &bytes.Buffer{}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", f.name, f.help, f.name, f.kind)
@@ -117,6 +125,7 @@ func (f *Family) Write(w io.Writer) {
 		fmt.Fprintf(w, "%s_sum%s %s\n", f.name, braced(s.labels), number(s.value))
 		fmt.Fprintf(w, "%s_count%s %d\n", f.name, braced(s.labels), s.count)
 	}
+	return w.Bytes()
 }
 
 func braced(parts ...string) string {
