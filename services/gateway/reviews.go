@@ -96,7 +96,7 @@ func decoded(r *http.Request, kind schema.GroupVersionKind) (runtime.Object, err
 		return nil, err
 	}
 	var obj runtime.Object
-	gvk := &kind
+	gvk := &schema.GroupVersionKind{}
 	if media == mediaProtobuf {
 		obj, err = kinds.DecodeAny(body)
 		if err == nil {
