@@ -10,12 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/proto/kinds"
 )
 
 // framer makes the frames of one watch.
 type framer struct {
 	printer printer
+	// clock tells when an event is printed: ages in a Table are as of then.
+	clock clock.Clock
 	// bare leaves out the frame's length, for WebSockets, whose messages have one.
 	bare bool
 	// begun says that the columns of a Table have been sent (PRN-01).
@@ -44,7 +47,7 @@ func (c *call) framer() (*framer, error) {
 	}
 	as.pretty = false // a frame is a line
 	shaper, err := c.printer(as)
-	return &framer{printer: shaper, bare: webSocket(c.r)}, err
+	return &framer{printer: shaper, clock: c.cfg.Clock, bare: webSocket(c.r)}, err
 }
 
 // contentType is the answer's.
@@ -73,6 +76,7 @@ func (f *framer) encode(change watch.Event, columns bool) ([]byte, error) { //no
 	if err != nil {
 		return nil, err
 	}
+	f.printer.view.Now = f.clock.Now()
 	shaped := f.printer.one(obj)
 	if table, ok := shaped.(*metav1.Table); ok && !columns {
 		table.ColumnDefinitions = nil
