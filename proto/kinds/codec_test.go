@@ -9,6 +9,8 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	networkingv1beta1 "k8s.io/api/networking/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
@@ -171,18 +173,45 @@ func TestConvert(t *testing.T) {
 
 func TestConvertNamesWhatIsLost(t *testing.T) {
 	t.Parallel()
-	v1 := &autoscalingv1.HorizontalPodAutoscaler{Spec: autoscalingv1.HorizontalPodAutoscalerSpec{
-		MaxReplicas: 4, TargetCPUUtilizationPercentage: ptr.To[int32](80),
+	old := &networkingv1beta1.Ingress{Spec: networkingv1beta1.IngressSpec{
+		IngressClassName: new("nginx"), Backend: &networkingv1beta1.IngressBackend{ServiceName: "web"},
 	}}
-	converted, lost, err := kinds.Convert(v1, autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"))
+	converted, lost, err := kinds.Convert(old, networkingv1.SchemeGroupVersion.WithKind("Ingress"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v2, ok := converted.(*autoscalingv2.HorizontalPodAutoscaler); !ok || v2.Spec.MaxReplicas != 4 {
+	if now, ok := converted.(*networkingv1.Ingress); !ok || *now.Spec.IngressClassName != "nginx" {
 		t.Errorf("converted to %v", converted)
 	}
-	if want := []string{`unknown field "spec.targetCPUUtilizationPercentage"`}; !cmp.Equal(lost, want) {
+	if want := []string{`unknown field "spec.backend"`}; !cmp.Equal(lost, want) {
 		t.Errorf("lost %q, want %q", lost, want)
+	}
+}
+
+// TestConvertAutoscalers: what the first version says of the CPU is a metric of the second.
+func TestConvertAutoscalers(t *testing.T) {
+	t.Parallel()
+	gvk := autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler")
+	v1 := &autoscalingv1.HorizontalPodAutoscaler{
+		TypeMeta: metav1.TypeMeta{APIVersion: "autoscaling/v1", Kind: gvk.Kind},
+		Spec: autoscalingv1.HorizontalPodAutoscalerSpec{
+			ScaleTargetRef: autoscalingv1.CrossVersionObjectReference{Kind: "Deployment", Name: "web"},
+			MinReplicas:    ptr.To[int32](2), MaxReplicas: 4, TargetCPUUtilizationPercentage: ptr.To[int32](80),
+		},
+		Status: autoscalingv1.HorizontalPodAutoscalerStatus{CurrentReplicas: 3, CurrentCPUUtilizationPercentage: ptr.To[int32](70)},
+	}
+	converted, lost, err := kinds.Convert(v1, gvk)
+	v2, ok := converted.(*autoscalingv2.HorizontalPodAutoscaler)
+	if err != nil || len(lost) > 0 || !ok || *v2.Spec.Metrics[0].Resource.Target.AverageUtilization != 80 {
+		t.Fatalf("%+v, %q, %v", converted, lost, err)
+	}
+	back, lost, err := kinds.Convert(v2, v1.GroupVersionKind())
+	if diff := cmp.Diff(kinds.Object(v1), back); err != nil || len(lost) > 0 || diff != "" {
+		t.Errorf("and back: %q, %v (-sent +read):\n%s", lost, err, diff)
+	}
+	v2.Spec.Metrics = append(v2.Spec.Metrics, autoscalingv2.MetricSpec{Type: autoscalingv2.PodsMetricSourceType})
+	if _, lost, err := kinds.Convert(v2, v1.GroupVersionKind()); err != nil || !cmp.Equal(lost, []string{`unknown field "spec.metrics"`}) {
+		t.Errorf("more metrics: %q, %v", lost, err)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,8 +16,8 @@ import (
 // Convert is obj in another version of its kind. Fields are carried over by their JSON
 // names, which is right for every pair of versions that only added fields. Fields
 // without a namesake are dropped and returned in lost, as strict decoding words them:
-// thus autoscaling/v1's targetCPUUtilizationPercentage has no place in autoscaling/v2,
-// networking.k8s.io/v1beta1's serviceName none in v1.
+// thus networking.k8s.io/v1beta1's serviceName has no place in v1. Events and autoscalers
+// have fields that changed their names (event.go, autoscaler.go).
 //
 // obj is returned as it is when it already has the version. Versions of a custom resource
 // differ in nothing but their name, as under upstream's strategy None.
@@ -37,6 +39,15 @@ func Convert(obj Object, to schema.GroupVersionKind) (converted Object, lost []s
 		named := custom.DeepCopy()
 		named.SetGroupVersionKind(to)
 		return named, nil, nil
+	}
+	if isAutoscaler(from.GroupKind()) {
+		switch hpa := obj.(type) {
+		case *autoscalingv1.HorizontalPodAutoscaler:
+			return newerAutoscaler(hpa), nil, nil
+		case *autoscalingv2.HorizontalPodAutoscaler:
+			older, lost := olderAutoscaler(hpa)
+			return older, lost, nil
+		}
 	}
 	into, err := New(to)
 	if err != nil {

@@ -146,8 +146,13 @@ func TestDecodeBodyPrefers(t *testing.T) {
 	if hpa, ok := obj.(*autoscalingv2.HorizontalPodAutoscaler); !ok || hpa.Spec.MaxReplicas != 4 {
 		t.Errorf("got %v", obj)
 	}
-	if len(warnings) != 1 || !strings.Contains(warnings[0], "targetCPUUtilizationPercentage") {
+	if len(warnings) > 0 {
 		t.Errorf("warnings %q", warnings)
+	}
+	_, warnings, err = registry.DecodeBody(kindOf(t, "ingresses.v1beta1.networking.k8s.io"), asJSON,
+		[]byte(`{"apiVersion":"networking.k8s.io/v1beta1","kind":"Ingress","spec":{"backend":{"serviceName":"web"}}}`), strict)
+	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "spec.backend") {
+		t.Errorf("warnings %q, %v", warnings, err)
 	}
 	_, _, err = registry.DecodeBody(kindOf(t, "deployments.apps"), asJSON,
 		[]byte(`{"apiVersion":"extensions/v1beta1","kind":"Deployment"}`), strict)
