@@ -6,8 +6,12 @@ import (
 	"strconv"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/gateway/discovery"
 	"github.com/podfall/podfall/services/gateway/metrics"
 )
 
@@ -53,9 +57,27 @@ func (c *call) labels() []string {
 	case c.route.namespace != "":
 		scope = "namespace"
 	}
-	return []string{
-		c.method(), c.kind.Group, c.kind.Version, c.kind.Resource, c.route.subresource, scope, "apiserver",
+	sub := c.route.subresource
+	if sub != "" && !discovery.HasSubresource(c.kind, sub) {
+		sub = unheardOf
 	}
+	return []string{c.method(), c.kind.Group, c.kind.Version, c.kind.Resource, sub, scope, "apiserver"}
+}
+
+// unheardOf is the label of whatever a client has made up: counts are kept for ever, so a
+// client may not choose how many of them there are (T12).
+const unheardOf = "invalid"
+
+// dryRun is the label of a call that may write nothing (upstream's cleanDryRun).
+func (c *call) dryRun() string {
+	asked := c.query["dryRun"]
+	switch {
+	case len(asked) == 0:
+		return ""
+	case len(validation.ValidateDryRun(nil, asked)) > 0:
+		return unheardOf
+	}
+	return metav1.DryRunAll
 }
 
 // method is the call's verb as upstream counts it.
@@ -91,7 +113,7 @@ func (c *call) counted(do func() error) (err error) {
 	}
 	c.counts.inflight.Add(1, kind)
 	defer c.counts.inflight.Add(-1, kind)
-	dry := strings.Join(c.query["dryRun"], ",")
+	dry := c.dryRun()
 	defer func() {
 		code := c.w.code
 		if err != nil {

@@ -115,6 +115,11 @@ func subresources(kind kinds.Kind) []metav1.APIResource {
 	return doors
 }
 
+// HasSubresource reports whether a kind has a subresource of a name.
+func HasSubresource(kind kinds.Kind, name string) bool {
+	return slices.ContainsFunc(subresources(kind), func(door metav1.APIResource) bool { return door.Name == name })
+}
+
 func podSubresources() []metav1.APIResource {
 	return []metav1.APIResource{
 		of(door("attach", "create", "get"), "", "", "PodAttachOptions"),
