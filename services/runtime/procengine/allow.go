@@ -69,7 +69,7 @@ func (a Allowance) find(name string) (string, error) {
 		return path, err
 	}
 	for _, allowed := range a.paths {
-		if filepath.Base(allowed) == name {
+		if filepath.Base(allowed) == name && !isDirectory(allowed) {
 			return allowed, nil
 		}
 		path, err := filepath.EvalSymlinks(filepath.Join(allowed, name))
@@ -78,6 +78,11 @@ func (a Allowance) find(name string) (string, error) {
 		}
 	}
 	return "", a.refusal(name, name)
+}
+
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // Covers reports whether a path without symbolic links is allowed.

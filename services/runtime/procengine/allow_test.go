@@ -15,7 +15,11 @@ func TestAllowance(t *testing.T) {
 	dir := t.TempDir()
 	outside := filepath.Join(dir, "outside")
 	inside := filepath.Join(dir, "inside")
-	for _, path := range []string{outside, inside} {
+	namesake := filepath.Join(dir, "other", "server") // a directory that is called like a program
+	if err := os.Mkdir(filepath.Dir(namesake), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{outside, inside, namesake} {
 		if err := os.Mkdir(path, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +42,7 @@ func TestAllowance(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	allow, err := procengine.NewAllowance([]string{inside})
+	allow, err := procengine.NewAllowance([]string{namesake, inside})
 	if err != nil {
 		t.Fatal(err)
 	}
