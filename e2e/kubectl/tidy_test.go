@@ -20,7 +20,8 @@ var rewrites = []struct {
 	{regexp.MustCompile(`(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d \+0000`), "<time>"},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "127.0.0.1:<port>"},
 	{regexp.MustCompile(`\b10\.\d+\.\d+\.\d+\b`), "<ip>"},
-	{regexp.MustCompile(`(resourceVersion"?: ?)"\d+"`), `$1"<rv>"`},
+	{regexp.MustCompile(`([rR]esource ?[vV]ersion\\*"?: *\\*"?)\d+`), "$1<rv>"},
+	{regexp.MustCompile(`(Boot ID: +)\S+`), "$1<boot>"},
 	{regexp.MustCompile(`podfall://[0-9a-f]{16,}`), "podfall://<id>"},
 	// What kubectl's informers say about a wait that ran out depends on where they were.
 	{regexp.MustCompile(`(?m)^[IWE]\d{4} .*reflector\.go.*\n`), ""},
@@ -65,6 +66,7 @@ func TestTidiedKeepsWhatMatters(t *testing.T) {
 		"web-5d4f8c7b9-x2x4b   0/1":                                      "web-5d4f8c7b9-<5>  0/1",
 		"node.kubernetes.io/not-ready:NoExecute op=Exists for 300s":      "node.kubernetes.io/not-ready:NoExecute op=Exists for 300s",
 		`resourceVersion: "17"`:                                          `resourceVersion: "<rv>"`,
+		`\"resourceVersion\":\"145\"`:                                    `\"resourceVersion\":\"<rv>\"`,
 		"Status: Terminating (lasts 3s)":                                 "Status: Terminating (lasts <age>)",
 	} {
 		if got := p.tidied(text); got != want {
