@@ -3,6 +3,7 @@ package procengine
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,8 +14,14 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// maxBody is how much of an answer is read (upstream's maxRespBodyLength).
-const maxBody = 10 << 10
+const (
+	// maxBody is how much of an answer is read (upstream's maxRespBodyLength).
+	maxBody = 10 << 10
+	// maxRedirects are followed of one answer (upstream's RedirectChecker).
+	maxRedirects = 10
+)
+
+var errRedirects = errors.New("stopped after 10 redirects")
 
 // Reach implements [engine.Engine]. The programs are on this machine: they are asked on
 // loopback, and nothing else is, whatever host a manifest names.
@@ -80,9 +87,12 @@ func reachHTTP(ctx context.Context, address string, req *proto.ReachRequest) (*p
 			DisableKeepAlives: true,
 			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // upstream's rule for hooks and probes
 		},
-		CheckRedirect: func(next *http.Request, _ []*http.Request) error {
-			if next.URL.Host != address {
+		CheckRedirect: func(next *http.Request, before []*http.Request) error {
+			switch {
+			case next.URL.Host != address:
 				return http.ErrUseLastResponse
+			case len(before) >= maxRedirects:
+				return errRedirects
 			}
 			return nil
 		},
