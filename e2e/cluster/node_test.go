@@ -196,3 +196,23 @@ func TestTRC16(t *testing.T) {
 		)
 	})
 }
+
+// TestAllNodesSilent has every kubelet stop: the fault may be with the listener, so nobody is
+// evicted, however long it takes (CTL-03).
+func TestAllNodesSilent(t *testing.T) {
+	play(t, health(), func(r *rig) {
+		r.running("web")
+		for i := range 3 {
+			r.Stop(fmt.Sprintf("kubelet/node-%d", i+1))
+		}
+		time.Sleep(time.Hour)
+		if p := get[*corev1.Pod](r, "pods web"); p.DeletionTimestamp != nil {
+			t.Error("the pod is evicted")
+		}
+		for _, obj := range r.list("nodes") {
+			if text := tellNode(obj, watch.Modified); obj.GetName() == "node-1" && text != "node node-1 Ready=Unknown NodeStatusUnknown unreachable:NoSchedule" {
+				t.Error(text)
+			}
+		}
+	})
+}

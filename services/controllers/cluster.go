@@ -12,6 +12,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/persistentvolume"
 	"github.com/podfall/podfall/services/controllers/podgc"
 	"github.com/podfall/podfall/services/controllers/scheduler"
+	"github.com/podfall/podfall/services/controllers/serviceaccount"
 	"github.com/podfall/podfall/services/controllers/tainteviction"
 	"github.com/podfall/podfall/services/controllers/volumeprotection"
 )
@@ -35,6 +36,7 @@ func cluster() []row {
 		{"scheduler", "kube-scheduler", func(base control.Base) control.Controller {
 			return scheduler.New(base.API, base.Events("default-scheduler"), base.Clock, base.Log)
 		}},
+		{"serviceaccount-controller", "serviceaccount", func(base control.Base) control.Controller { return serviceaccount.New(base) }},
 		{"taint-eviction-controller", "tainteviction", func(base control.Base) control.Controller { return tainteviction.New(base) }},
 	}
 }

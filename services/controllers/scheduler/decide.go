@@ -52,7 +52,7 @@ type World struct {
 	Namespaces map[string]map[string]string
 	Storage    *Storage
 	// Budgets tell whom to spare.
-	Budgets []Budget
+	Budgets map[types.UID]Budget
 	// Nominated is the node on which room is being made for a pod, Going are the pods that
 	// were asked to make it; both by UID.
 	Nominated map[types.UID]string

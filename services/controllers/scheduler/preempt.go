@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Budget is a disruption budget as far as it says whom to spare.
@@ -111,16 +112,16 @@ func (a *ask) fits(world World, i int, node *NodeView) bool {
 }
 
 // sort divides pods into those that may go and those whose budget would be broken.
-func sort(pods []*corev1.Pod, budgets []Budget) (spared, broken []*corev1.Pod) {
-	allowed := make([]int32, len(budgets))
-	for i, budget := range budgets {
-		allowed[i] = budget.Allowed
+func sort(pods []*corev1.Pod, budgets map[types.UID]Budget) (spared, broken []*corev1.Pod) {
+	allowed := make(map[types.UID]int32, len(budgets))
+	for uid, budget := range budgets {
+		allowed[uid] = budget.Allowed
 	}
 	for _, pod := range pods {
 		breaks := false
-		for i, budget := range budgets {
+		for uid, budget := range budgets {
 			if budget.Namespace == pod.Namespace && budget.Selector.Matches(labels.Set(pod.Labels)) {
-				if allowed[i]--; allowed[i] < 0 {
+				if allowed[uid]--; allowed[uid] < 0 {
 					breaks = true
 				}
 			}

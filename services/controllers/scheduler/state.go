@@ -77,11 +77,8 @@ func NewState() *State {
 // changes.
 func (s *State) World() World {
 	world := World{
-		Nodes: s.Nodes(), Namespaces: s.around.namespaces, Storage: s.around.storage,
+		Nodes: s.Nodes(), Namespaces: s.around.namespaces, Storage: s.around.storage, Budgets: s.around.budgets,
 		Nominated: s.waiting.nominated, Going: s.waiting.going, From: s.from,
-	}
-	for _, uid := range slices.Sorted(maps.Keys(s.around.budgets)) {
-		world.Budgets = append(world.Budgets, s.around.budgets[uid])
 	}
 	if len(world.Nodes) > 0 {
 		s.from = (s.from + enough(len(world.Nodes))) % len(world.Nodes)
