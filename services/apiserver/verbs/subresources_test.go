@@ -185,6 +185,45 @@ func TestEvictRace(t *testing.T) {
 	})
 }
 
+// TestEvictUnready: a pod that is not ready passes its budget only as it was looked at, and
+// one that no budget counts is looked at again (API-83, API-85).
+func TestEvictUnready(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.allow("one", 0)
+		for _, c := range []struct {
+			name  string
+			phase corev1.PodPhase
+			code  int32
+		}{{"running", corev1.PodRunning, 429}, {"pending", corev1.PodPending, 201}} {
+			r.pod(c.name, guarded)
+			r.phase(c.name, c.phase)
+			changed := r.get(c.name).DeepCopy()
+			changed.Status.Message = "changed"
+			release := r.stall()
+			done, evicted := make(chan result), make(chan result)
+			go func() { done <- r.do(ask{verb: proto.VerbUpdate, name: c.name, sub: "status", body: changed}) }()
+			synctest.Wait()
+			go func() { evicted <- r.do(evict(c.name)) }()
+			synctest.Wait()
+			release()
+			<-done
+			got := <-evicted
+			if got.code != c.code {
+				t.Errorf("%s: %d %s", c.name, got.code, got.message())
+			}
+			if c.code == 429 && (got.status.Details.RetryAfterSeconds != 10 ||
+				got.status.Details.Causes[0].Message != "The disruption budget one is still being processed by the server.") {
+				t.Errorf("%s: %+v", c.name, got.status)
+			}
+		}
+		r.ok(evict("running"))
+		if left := r.budget("one").Status; left.DisruptionsAllowed != 0 || len(left.DisruptedPods) > 0 {
+			t.Errorf("%+v", left)
+		}
+	})
+}
+
 func deployment(name string) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
 	return &appsv1.Deployment{
