@@ -36,6 +36,9 @@ type container struct {
 // the container has ended or ctx has.
 func (e *Engine) attend(ctx context.Context, c *container, report engine.Report) {
 	child, err := e.connect(ctx, c, report)
+	if err != nil && c.refusal == nil && ctx.Err() != nil {
+		return // whether it runs is the next life's to find out
+	}
 	if err != nil {
 		e.ended(ctx, c, e.failure(c, err), report)
 		return
@@ -96,7 +99,11 @@ func (e *Engine) startShim(ctx context.Context, c *container) (started, error) {
 		return started{}, fmt.Errorf("start the shim: %w", err)
 	}
 	conn, status, err := shim.Dial(ctx, c.dir)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return started{}, err // it goes on without us
+	case err != nil:
+		_ = child.Process.Kill() // most have ended by themselves; another one is of no use, and its program goes with it
 		return started{}, errors.Join(fmt.Errorf("talk to the shim: %w", err), child.Wait())
 	}
 	return started{child, conn, status}, nil

@@ -2,7 +2,10 @@ package procengine_test
 
 import (
 	"context"
+	"net"
 	"os"
+	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/podfall/podfall/services/runtime/engine"
@@ -11,10 +14,17 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/shim"
 )
 
-// asShim is the argument that makes this test's binary a shim.
-const asShim = "be-a-shim"
+// The arguments that make this test's binary a shim, and one that says nothing.
+const (
+	asShim     = "be-a-shim"
+	asMuteShim = "be-a-mute-shim"
+)
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == asMuteShim {
+		beMute(os.Args[2])
+		return
+	}
 	if len(os.Args) == 3 && os.Args[1] == asShim {
 		ready := os.NewFile(3, "listening")
 		if err := shim.Run(context.Background(), os.Args[2], func() { ready.Close() }); err != nil {
@@ -23,6 +33,24 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Exit(m.Run())
+}
+
+// beMute takes a runtime's connections and says nothing, until somebody kills it.
+func beMute(dir string) {
+	var config net.ListenConfig
+	listener, err := config.Listen(context.Background(), "unix", filepath.Join(dir, "control"))
+	if err != nil {
+		panic(err)
+	}
+	os.NewFile(3, "listening").Close()
+	for {
+		if _, err := listener.Accept(); err != nil {
+			panic(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "asked"), nil, 0o600); err != nil {
+			panic(err)
+		}
+	}
 }
 
 func newEngine(t *testing.T, dir string) *procengine.Engine {
@@ -40,4 +68,37 @@ func newEngine(t *testing.T, dir string) *procengine.Engine {
 
 func TestConformance(t *testing.T) {
 	enginetest.Run(t, func(t *testing.T) engine.Engine { return newEngine(t, t.TempDir()) })
+}
+
+// TestEndBesideAMuteShim: a runtime that ends while a shim has said nothing yet waits for
+// nothing, and does not say that the container has ended: it may be about to run.
+func TestEndBesideAMuteShim(t *testing.T) {
+	s := newStand(t, func(cfg *procengine.Config) { cfg.Shim = []string{os.Args[0], asMuteShim} })
+	id := s.id("app")
+	s.load(s.request(id, "/bin/sh"))
+	if err := s.Start(t.Context(), id, testNow()); err != nil {
+		t.Fatal(err)
+	}
+	s.until("the shim has been asked", func() bool {
+		_, err := os.Stat(filepath.Join(s.cfg.Dir, id, "asked"))
+		return err == nil
+	})
+	pid := s.processWith(asMuteShim + " " + filepath.Join(s.cfg.Dir, id))
+	defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
+	s.stop()
+	if status, told := s.reports[id]; told {
+		t.Errorf("the runtime has told %+v", status)
+	}
+}
+
+// TestAShimThatCannotBeReached is a start that fails, and is not left behind.
+func TestAShimThatCannotBeReached(t *testing.T) {
+	const deaf = "exec 3>&-; exec sleep 1000"
+	s := newStand(t, func(cfg *procengine.Config) { cfg.Shim = []string{"/bin/sh", "-c", deaf} })
+	id := s.id("app")
+	s.load(s.request(id, "/bin/sh"))
+	if err := s.Start(t.Context(), id, testNow()); err != nil {
+		t.Fatal(err)
+	}
+	s.wantExit(id, engine.ExitStartError, engine.ReasonStartError)
 }

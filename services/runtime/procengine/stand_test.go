@@ -199,10 +199,15 @@ func (s *stand) shimOf(id string) int {
 }
 
 func (s *stand) shimOfOrZero(id string) int {
+	return s.processWith(asShim + " " + filepath.Join(s.cfg.Dir, id))
+}
+
+// processWith is a process whose command line ends so; 0 if there is none.
+func (s *stand) processWith(end string) int {
 	entries, _ := os.ReadDir("/proc")
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
-		if err == nil && strings.HasSuffix(strings.TrimSpace(commandLine(pid)), asShim+" "+filepath.Join(s.cfg.Dir, id)) {
+		if err == nil && strings.HasSuffix(strings.TrimSpace(commandLine(pid)), end) {
 			return pid
 		}
 	}
