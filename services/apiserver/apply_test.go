@@ -26,7 +26,7 @@ func TestApplyCustomResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		c := s.client("client:admin")
-		crd := c.define(widgets)
+		crd := c.define()
 		at := widget(t, crd, "v1", "a", "")
 		made, err := c.apply(at, "one", "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: a}\nspec: {size: 3}\n")
 		if err != nil {

@@ -54,9 +54,9 @@ func definitions(name string) podapi.Target {
 	return podapi.Target{Kind: kind, Name: name}
 }
 
-func (c *client) define(manifest string) *apiextensionsv1.CustomResourceDefinition {
+func (c *client) define() *apiextensionsv1.CustomResourceDefinition {
 	c.t.Helper()
-	data, err := yaml.YAMLToJSON([]byte(manifest))
+	data, err := yaml.YAMLToJSON([]byte(widgets))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestCustomResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		c := s.client("client:admin")
-		crd := c.define(widgets)
+		crd := c.define()
 		events, err := c.api.Watch(t.Context(), widget(t, crd, "v2", "", ""), metav1.ListOptions{FieldSelector: "spec.color=red"})
 		if err != nil {
 			t.Fatal(err)
@@ -172,7 +172,7 @@ func TestCustomResources(t *testing.T) {
 func TestDefinitionGoesAfterItsResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newStage(t).client("client:admin")
-		crd := c.define(widgets)
+		crd := c.define()
 		for _, name := range []string{"free", "held"} {
 			obj := newWidget("v1", name, nil)
 			if name == "held" {

@@ -216,7 +216,7 @@ func isCode(err error, code int32) bool {
 func TestWebhookMutates(t *testing.T) {
 	t.Parallel()
 	c := newStage(t).client("client:admin")
-	crd := c.define(widgets)
+	crd := c.define()
 	label := newJudge(t, func(q *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		if strings.Contains(string(q.Object.Raw), `"second":"yes"`) {
 			return patch(`[{"op":"add","path":"/metadata/labels/saw","value":"second"}]`)
