@@ -17,11 +17,15 @@ package registry
 import (
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -88,6 +92,9 @@ func For(kind kinds.Kind, compat proto.Compat) Strategy {
 	if strategy := plainStrategy(common); strategy != nil {
 		return strategy
 	}
+	if strategy := policyStrategy(common); strategy != nil {
+		return strategy
+	}
 	return common
 }
 
@@ -133,6 +140,25 @@ func plainStrategy(common generic) Strategy {
 		return ruled[*corev1.Secret]{common, secretRules()}
 	case "priorityclasses.scheduling.k8s.io":
 		return ruled[*schedulingv1.PriorityClass]{common, priorityClassRules()}
+	}
+	return nil
+}
+
+// policyStrategy is the strategy of the kinds that have defaults and nothing else.
+func policyStrategy(common generic) Strategy {
+	switch common.kind.GroupResource().String() {
+	case "networkpolicies.networking.k8s.io":
+		return ruled[*networkingv1.NetworkPolicy]{common, networkPolicyRules()}
+	case "rolebindings.rbac.authorization.k8s.io":
+		return ruled[*rbacv1.RoleBinding]{common, roleBindingRules()}
+	case "clusterrolebindings.rbac.authorization.k8s.io":
+		return ruled[*rbacv1.ClusterRoleBinding]{common, clusterRoleBindingRules()}
+	case "horizontalpodautoscalers.autoscaling":
+		return ruled[*autoscalingv2.HorizontalPodAutoscaler]{common, autoscalerRules()}
+	case "validatingwebhookconfigurations.admissionregistration.k8s.io":
+		return ruled[*admissionregistrationv1.ValidatingWebhookConfiguration]{common, validatingWebhookRules()}
+	case "mutatingwebhookconfigurations.admissionregistration.k8s.io":
+		return ruled[*admissionregistrationv1.MutatingWebhookConfiguration]{common, mutatingWebhookRules()}
 	}
 	return nil
 }
