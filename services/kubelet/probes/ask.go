@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -42,17 +44,31 @@ func (p *Prober) ask(ctx context.Context, object *corev1.Pod, spec *corev1.Conta
 	return Failure, fmt.Sprintf("missing probe handler for %s:%s", podstate.Key(object), spec.Name)
 }
 
+// maxOutput is how many bytes of what a command writes are told (upstream's
+// maxReadLength).
+const maxOutput = 10 << 10
+
+// askExec gives the runtime the timeout as well: only the runtime can end the command.
 func (p *Prober) askExec(ctx context.Context, id string, what *corev1.Probe) (Result, string) {
-	answer, err := p.cfg.Runtime.ExecSync(ctx, &proto.ExecSyncRequest{ContainerId: id, Command: what.Exec.Command})
+	answer, err := p.cfg.Runtime.ExecSync(ctx, &proto.ExecSyncRequest{
+		ContainerId: id, Command: what.Exec.Command, TimeoutSeconds: int64(Timeout(what) / time.Second),
+	})
 	switch {
-	case err != nil && ctx.Err() != nil:
+	case err != nil && (ctx.Err() != nil || timedOut(err)):
 		return Failure, fmt.Sprintf("command timed out: %q timed out after %v", strings.Join(what.Exec.Command, " "), Timeout(what))
 	case err != nil:
 		return Failure, err.Error()
 	case answer.GetExitCode() != 0:
-		return Failure, string(answer.GetStdout()) + string(answer.GetStderr())
+		output := slices.Concat(answer.GetStdout(), answer.GetStderr())
+		return Failure, string(output[:min(len(output), maxOutput)])
 	}
 	return Success, ""
+}
+
+// timedOut reports whether a runtime has ended a command because its time was up.
+func timedOut(err error) bool {
+	refused, ok := errors.AsType[*proto.RuntimeError](err)
+	return ok && refused.Code == proto.CodeDeadlineExceeded
 }
 
 func (p *Prober) askHTTP(ctx context.Context, host string, request *proto.ReachRequest) (Result, string) {
