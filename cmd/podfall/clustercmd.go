@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -134,16 +135,37 @@ func unlessSaid(c *cli.Context, asked, stored cluster.Options) cluster.Options {
 
 // makeKeys makes one key for each identity of the cluster, two for each node bus, and the
 // gateway's secrets.
+//
+// All at once: what takes time is to wait for the disk, once a file.
 func makeKeys(layout cluster.Layout, options cluster.Options) error {
+	makers := []func() error{
+		func() error { return layout.MakeDoor(clock.Clock{}.Now()) }, // clients compare certificates with the wall
+	}
+	for _, id := range network.Identities(options.Nodes) {
+		makers = append(makers, func() error { return makeKey(layout.Keys(), id) })
+	}
 	for _, node := range options.Nodes {
-		if _, err := bus.WriteCredentials(layout.NodeKeys(node), proto.Kubelet, proto.Runtime); err != nil {
-			return err
+		for _, id := range []proto.Identity{proto.Kubelet, proto.Runtime} {
+			makers = append(makers, func() error { return makeKey(layout.NodeKeys(node), id) })
 		}
 	}
-	if _, err := bus.WriteCredentials(layout.Keys(), network.Identities(options.Nodes)...); err != nil {
-		return err
+	failures := make([]error, len(makers))
+	turns := make(chan struct{}, 32) // each keeps a few files open
+	var making sync.WaitGroup
+	for i, maker := range makers {
+		turns <- struct{}{}
+		making.Go(func() {
+			failures[i] = maker()
+			<-turns
+		})
 	}
-	return layout.MakeDoor(clock.Clock{}.Now()) // clients compare certificates with the wall
+	making.Wait()
+	return errors.Join(failures...)
+}
+
+func makeKey(dir string, id proto.Identity) error {
+	_, err := bus.WriteCredentials(dir, id)
+	return err
 }
 
 // superviseCommand is what up --detach leaves behind.
