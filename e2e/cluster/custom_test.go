@@ -58,6 +58,6 @@ func TestCustomKinds(t *testing.T) {
 
 		r.delete("namespaces shop", metav1.DeleteOptions{})
 		time.Sleep(30 * time.Second)
-		r.condition("shop", corev1.NamespaceContentRemaining, "Some resources are remaining: widgets.example.com has 1 resource instances")
+		r.condition(corev1.NamespaceContentRemaining, "Some resources are remaining: widgets.example.com has 1 resource instances")
 	})
 }

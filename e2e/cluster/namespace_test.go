@@ -48,7 +48,7 @@ func TestNamespaceWithAThousandObjects(t *testing.T) {
 
 		r.delete("namespaces shop", metav1.DeleteOptions{})
 		time.Sleep(6 * time.Second)
-		r.condition("shop", corev1.NamespaceContentRemaining, "Some resources are remaining: pods. has 10 resource instances")
+		r.condition(corev1.NamespaceContentRemaining, "Some resources are remaining: pods. has 10 resource instances")
 		if n := len(r.list("configmaps shop/")); n != 241 {
 			t.Errorf("%d configmaps while pods remain, want all 241", n)
 		}
@@ -58,8 +58,8 @@ func TestNamespaceWithAThousandObjects(t *testing.T) {
 		}
 		r.until("all but the finalizer is gone", func() bool { return len(r.list("configmaps shop/")) == 1 })
 		time.Sleep(100 * time.Millisecond)
-		r.condition("shop", corev1.NamespaceContentRemaining, "Some resources are remaining: configmaps. has 1 resource instances")
-		r.condition("shop", corev1.NamespaceFinalizersRemaining,
+		r.condition(corev1.NamespaceContentRemaining, "Some resources are remaining: configmaps. has 1 resource instances")
+		r.condition(corev1.NamespaceFinalizersRemaining,
 			"Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances")
 		time.Sleep(5 * time.Minute)
 		if get[*corev1.Namespace](r, "namespaces shop") == nil {
@@ -67,13 +67,14 @@ func TestNamespaceWithAThousandObjects(t *testing.T) {
 		}
 		r.patch("configmaps shop/x-1000", map[string]any{"metadata": map[string]any{"finalizers": nil}})
 		r.until("the namespace is gone", func() bool { return get[*corev1.Namespace](r, "namespaces shop") == nil })
-		r.empty("shop")
+		r.empty()
 	})
 }
 
-func (r *rig) condition(namespace string, kind corev1.NamespaceConditionType, want string) {
+// condition checks what the namespace shop says of itself.
+func (r *rig) condition(kind corev1.NamespaceConditionType, want string) {
 	r.Helper()
-	ns := get[*corev1.Namespace](r, "namespaces "+namespace)
+	ns := get[*corev1.Namespace](r, "namespaces shop")
 	for _, c := range ns.Status.Conditions {
 		if c.Type == kind {
 			if c.Status != corev1.ConditionTrue || c.Message != want {
@@ -85,14 +86,14 @@ func (r *rig) condition(namespace string, kind corev1.NamespaceConditionType, wa
 	r.Errorf("no condition %s: %+v", kind, ns.Status)
 }
 
-// empty checks that no object of any kind but events is left.
-func (r *rig) empty(namespace string) {
+// empty checks that no object of any kind but events is left in the namespace shop.
+func (r *rig) empty() {
 	r.Helper()
 	for _, kind := range kinds.All() {
 		if !kind.Namespaced || kind.Resource == "events" {
 			continue
 		}
-		if left := r.list(kind.GroupResource().String() + " " + namespace + "/"); len(left) > 0 {
+		if left := r.list(kind.GroupResource().String() + " shop/"); len(left) > 0 {
 			r.Errorf("%d %s are left: %s", len(left), kind.Resource, left[0].GetName())
 		}
 	}
