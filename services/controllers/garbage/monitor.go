@@ -32,8 +32,8 @@ func monitored(all []kinds.Kind) map[schema.GroupResource]kinds.Kind {
 	return chosen
 }
 
-// Run collects until ctx ends. It begins when every kind has been listed once, because an
-// owner must not be let go before its dependents are known.
+// Run collects until ctx ends. It begins when every built-in kind has been listed once, because
+// an owner must not be let go before its dependents are known.
 func (c *Controller) Run(ctx context.Context) error {
 	var monitors sync.WaitGroup
 	defer monitors.Wait()
@@ -41,6 +41,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	changed := c.kinds.Changed()
 	c.resync(ctx, &monitors, running)
 	for _, resource := range slices.SortedFunc(maps.Keys(running), byName) {
+		if _, always := kinds.ByResource(resource.String()); !always {
+			continue // a definition may be on its way out, and its list never come
+		}
 		select {
 		case <-running[resource].listed:
 		case <-ctx.Done():
