@@ -5,11 +5,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -18,8 +16,8 @@ import (
 	"github.com/podfall/podfall/services/apiserver/registry"
 )
 
-// Strategy is that of a kind, which knows more of the two kinds of configurations than the
-// common one: upstream's defaults, and what upstream refuses.
+// Strategy is that of a kind, which knows of the two kinds of configurations what upstream
+// refuses; the common one has their defaults.
 func Strategy(kind kinds.Kind, common registry.Strategy) registry.Strategy {
 	switch kind.GroupResource().String() {
 	case MutatingResource, ValidatingResource:
@@ -30,64 +28,12 @@ func Strategy(kind kinds.Kind, common registry.Strategy) registry.Strategy {
 
 type configurations struct{ registry.Strategy }
 
-func (s configurations) PrepareForCreate(obj kinds.Object, now time.Time) {
-	setDefaults(obj)
-	s.Strategy.PrepareForCreate(obj, now)
-}
-
-func (s configurations) PrepareForUpdate(obj, old kinds.Object, subresource string) {
-	setDefaults(obj)
-	s.Strategy.PrepareForUpdate(obj, old, subresource)
-}
-
 func (s configurations) Validate(obj kinds.Object) field.ErrorList {
 	return append(s.Strategy.Validate(obj), validate(obj)...)
 }
 
 func (s configurations) ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList {
 	return append(s.Strategy.ValidateUpdate(obj, old, subresource), validate(obj)...)
-}
-
-// setDefaults is upstream's defaulting of admissionregistration.k8s.io/v1.
-func setDefaults(obj kinds.Object) {
-	switch configuration := obj.(type) {
-	case *admissionregistrationv1.ValidatingWebhookConfiguration:
-		for i := range configuration.Webhooks {
-			w := &configuration.Webhooks[i]
-			defaultTo(&w.FailurePolicy, admissionregistrationv1.Fail)
-			defaultTo(&w.MatchPolicy, admissionregistrationv1.Equivalent)
-			defaultTo(&w.NamespaceSelector, metav1.LabelSelector{})
-			defaultTo(&w.ObjectSelector, metav1.LabelSelector{})
-			defaultTo(&w.TimeoutSeconds, 10)
-			defaultParts(&w.ClientConfig, w.Rules)
-		}
-	case *admissionregistrationv1.MutatingWebhookConfiguration:
-		for i := range configuration.Webhooks {
-			w := &configuration.Webhooks[i]
-			defaultTo(&w.FailurePolicy, admissionregistrationv1.Fail)
-			defaultTo(&w.MatchPolicy, admissionregistrationv1.Equivalent)
-			defaultTo(&w.NamespaceSelector, metav1.LabelSelector{})
-			defaultTo(&w.ObjectSelector, metav1.LabelSelector{})
-			defaultTo(&w.TimeoutSeconds, 10)
-			defaultTo(&w.ReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy)
-			defaultParts(&w.ClientConfig, w.Rules)
-		}
-	}
-}
-
-func defaultTo[T any](into **T, value T) {
-	if *into == nil {
-		*into = &value
-	}
-}
-
-func defaultParts(client *admissionregistrationv1.WebhookClientConfig, rules []admissionregistrationv1.RuleWithOperations) {
-	if client.Service != nil {
-		defaultTo(&client.Service.Port, 443)
-	}
-	for i := range rules {
-		defaultTo(&rules[i].Scope, admissionregistrationv1.AllScopes)
-	}
 }
 
 // validate is everything wrong with the webhooks of a configuration, in upstream's words
