@@ -60,12 +60,14 @@ func (g *gateway) dispatch(w *response, r *http.Request) error {
 	if to, ok := routeOf(r.URL.Path); ok {
 		return g.resource(w, r, to)
 	}
-	if r.URL.Path == "/metrics" {
-		g.counts.ServeHTTP(w, r)
+	return g.load.seated(w, r, func() error {
+		if r.URL.Path == "/metrics" {
+			g.counts.ServeHTTP(w, r)
+		} else {
+			g.discovery.ServeHTTP(w, r)
+		}
 		return nil
-	}
-	g.discovery.ServeHTTP(w, r)
-	return nil
+	})
 }
 
 // response is a ResponseWriter that knows what has been sent.

@@ -22,10 +22,16 @@ type limits struct {
 	// streams are watches and logs that are followed, in all and of one client.
 	streams, perClient int
 	patience           time.Duration
+	// seated is how long a request that ends by itself may take, its client's sending and
+	// reading included: one who stalls gives the seat up.
+	seated time.Duration
 }
 
 func defaultLimits() limits {
-	return limits{reads: 400, writes: 200, streams: 20_000, perClient: 5_000, patience: 10 * time.Second}
+	return limits{
+		reads: 400, writes: 200, streams: 20_000, perClient: 5_000, patience: 10 * time.Second,
+		seated: requestTimeout + writeTimeout,
+	}
 }
 
 // load is what is going on. It is safe for concurrent use.
@@ -98,6 +104,19 @@ func (l *load) turn(r *http.Request) (done func(), err error) {
 	case <-ctx.Done():
 	}
 	return nil, tooMany()
+}
+
+// seated carries out a request that ends by itself, in its turn.
+func (l *load) seated(w http.ResponseWriter, r *http.Request, do func() error) error {
+	done, err := l.turn(r)
+	if err != nil {
+		return err
+	}
+	defer done()
+	client, limit := http.NewResponseController(w), clock.Clock{}.Now().Add(l.limits.seated)
+	_, _ = client.SetReadDeadline(limit), client.SetWriteDeadline(limit) // every connection can, but a test's
+	defer func() { _ = client.SetWriteDeadline(time.Time{}) }()          // the next request has its own
+	return do()
 }
 
 // stream counts a long-running request in; done counts it out.

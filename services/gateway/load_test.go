@@ -1,12 +1,19 @@
 package gateway
 
 import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/podfall/podfall/services/gateway/guard"
 )
 
 // TestTheCapsAreTold keeps a gateway from being overrun (T12): what is too much gets a 429
@@ -91,4 +98,43 @@ func TestTheEndWaitsForWhoIsIn(t *testing.T) {
 			t.Errorf("the end came after %v, want 1s", took)
 		}
 	})
+}
+
+// TestWhoStallsGivesTheSeatUp: a client that sends half a body, or reads half an answer,
+// keeps others out for a while and not for ever (T12).
+func TestWhoStallsGivesTheSeatUp(t *testing.T) {
+	ended := make(chan string, 2)
+	g := &gateway{
+		cfg:   Config{Log: slog.New(slog.DiscardHandler)},
+		guard: guard.New("127.0.0.1:1", "secret"), counts: newTelemetry(),
+		load: newLoad(limits{reads: 1, writes: 1, patience: time.Minute, seated: 50 * time.Millisecond}),
+		discovery: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, err := io.ReadAll(r.Body)
+			for r.Method == http.MethodGet && err == nil {
+				_, err = w.Write(make([]byte, 1<<16))
+			}
+			ended <- fmt.Sprintf("%s: %t", r.Method, err != nil)
+		}),
+	}
+	server := httptest.NewServer(g.handler())
+	defer server.Close()
+	for _, head := range []string{"GET / HTTP/1.1\r\n", "POST / HTTP/1.1\r\nContent-Length: 10\r\n"} {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, head+"Host: 127.0.0.1:1\r\nAuthorization: Bearer secret\r\n\r\nhalf"); err != nil {
+			t.Fatal(err)
+		}
+		method, _, _ := strings.Cut(head, " ")
+		select {
+		case got := <-ended:
+			if got != method+": true" {
+				t.Errorf("ended %s", got)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s has its seat for ever", method)
+		}
+	}
 }

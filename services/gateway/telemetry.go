@@ -96,33 +96,30 @@ func (c *call) method() string {
 }
 
 // counted carries a call out, waiting for its turn, and counts it.
-func (c *call) counted(do func() error) (err error) {
+func (c *call) counted(do func() error) error {
 	wall, labels := clock.Clock{}, c.labels()
 	began := wall.Now() // it is people's patience that is measured
 	if c.long() {
 		return c.countedStream(labels, do)
 	}
-	done, err := c.load.turn(c.r)
-	if err != nil {
-		return err
-	}
-	defer done()
-	kind := "mutating"
-	if c.r.Method == http.MethodGet {
-		kind = "readOnly"
-	}
-	c.counts.inflight.Add(1, kind)
-	defer c.counts.inflight.Add(-1, kind)
-	dry := c.dryRun()
-	defer func() {
-		code := c.w.code
-		if err != nil {
-			code = int(statusOf(err).Code)
+	return c.load.seated(c.w, c.r, func() (err error) {
+		kind := "mutating"
+		if c.r.Method == http.MethodGet {
+			kind = "readOnly"
 		}
-		c.counts.durations.Observe(wall.Since(began), append(labels, dry)...)
-		c.counts.requests.Add(1, append(labels, dry, strconv.Itoa(code))...)
-	}()
-	return do()
+		c.counts.inflight.Add(1, kind)
+		defer c.counts.inflight.Add(-1, kind)
+		dry := c.dryRun()
+		defer func() {
+			code := c.w.code
+			if err != nil {
+				code = int(statusOf(err).Code)
+			}
+			c.counts.durations.Observe(wall.Since(began), append(labels, dry)...)
+			c.counts.requests.Add(1, append(labels, dry, strconv.Itoa(code))...)
+		}()
+		return do()
+	})
 }
 
 // long reports whether a call lasts as long as its client likes.
