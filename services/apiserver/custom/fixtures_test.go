@@ -1,8 +1,8 @@
 package custom_test
 
 import (
-	"context"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -107,13 +107,12 @@ func catalogOf(t *testing.T, crds ...*apiextensionsv1.CustomResourceDefinition) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = disk.Run(ctx)
-	}()
-	t.Cleanup(func() { cancel(); <-done; _ = disk.Close() })
+	var running sync.WaitGroup
+	running.Go(func() { _ = disk.Run(t.Context()) }) // it ends with the test
+	t.Cleanup(func() {
+		running.Wait()
+		_ = disk.Close()
+	})
 	for _, crd := range crds {
 		strategy, _ := catalog.Strategy(definitionKind(t))
 		if err := registry.BeforeCreate(strategy, definitionKind(t), crd, now(), "u-1"); err != nil {
