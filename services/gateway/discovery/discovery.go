@@ -10,7 +10,7 @@
 //
 // # Blocking
 //
-// Nothing here waits for the cluster.
+// Nothing here waits for the cluster. Who asks for OpenAPI 2 waits for who has asked before.
 package discovery
 
 import (
@@ -41,7 +41,7 @@ type Directory interface {
 func New(dir Directory, compat proto.Compat) http.Handler {
 	h := &handler{
 		dir: dir, release: Release(compat), definitions: openapi.BuiltIn(), mux: http.NewServeMux(),
-		fingerprint: sync.OnceValue(fingerprint),
+		fingerprint: sync.OnceValue(fingerprint), making: make(chan struct{}, 1),
 	}
 	for path, answer := range map[string]func(*served, http.ResponseWriter, *http.Request){
 		"/{$}":                               h.root,
@@ -76,8 +76,10 @@ type handler struct {
 	release     string
 	definitions *openapi.Definitions
 	fingerprint func() string
-	mux         *http.ServeMux
-	last        atomic.Pointer[served]
+	// making holds a token while a document of OpenAPI 2 is made.
+	making chan struct{}
+	mux    *http.ServeMux
+	last   atomic.Pointer[served]
 }
 
 // served is what is announced between two changes of the directory; it is immutable.

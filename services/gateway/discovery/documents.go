@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"context"
 	"crypto/sha512"
 	"encoding/json"
 	"fmt"
@@ -40,34 +41,48 @@ func (s *served) describe(list metav1.APIResourceList) (openapi.Group, error) {
 }
 
 // openAPI2 is GET /openapi/v2. Clients that know OpenAPI 3 hardly ask for it. Making it takes
-// some eighty megabytes that nobody needs a moment later, so that they are given back.
+// some eighty megabytes that nobody needs a moment later, so that they are given back, and
+// one is made after the other.
 func (h *handler) openAPI2(now *served, w http.ResponseWriter, r *http.Request) {
 	media := chosen(r, mediaJSON, mediaOpenAPI2, mediaOpenAPI2Old)
 	if media == "" {
 		notAcceptable(w, mediaJSON, mediaOpenAPI2)
 		return
 	}
-	defer debug.FreeOSMemory()
-	var groups []openapi.Group
-	for _, list := range now.lists {
-		group, err := now.describe(list)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		groups = append(groups, group)
-	}
-	document, err := h.definitions.V2(h.release, groups)
-	if err == nil && media != mediaJSON {
+	if media != mediaJSON {
 		media = mediaOpenAPI2
-		document, err = inProtobuf(document)
 	}
+	document, err := h.makeOpenAPI2(r.Context(), now, media)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", media)
 	sendBytes(w, r, document)
+}
+
+// makeOpenAPI2 makes the document in a media type, when no other is being made.
+func (h *handler) makeOpenAPI2(ctx context.Context, now *served, media string) ([]byte, error) {
+	select {
+	case h.making <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-h.making }()
+	defer debug.FreeOSMemory()
+	var groups []openapi.Group
+	for _, list := range now.lists {
+		group, err := now.describe(list)
+		if err != nil {
+			return nil, err
+		}
+		groups = append(groups, group)
+	}
+	document, err := h.definitions.V2(h.release, groups)
+	if err == nil && media != mediaJSON {
+		document, err = inProtobuf(document)
+	}
+	return document, err
 }
 
 func inProtobuf(document []byte) ([]byte, error) {
