@@ -8,7 +8,7 @@ import (
 )
 
 // environment is what a container's program is to find in its environment. What refers to
-// other objects, ConfigMaps and Secrets, is left out.
+// other objects, ConfigMaps and Secrets, or to the container's resources, is left out.
 func environment(pod *corev1.Pod, spec *corev1.Container, podIP string) (map[string]string, error) {
 	if len(spec.Env) == 0 {
 		return nil, nil
@@ -16,7 +16,10 @@ func environment(pod *corev1.Pod, spec *corev1.Container, podIP string) (map[str
 	env := make(map[string]string, len(spec.Env))
 	for i, variable := range spec.Env {
 		value := expand(variable.Value, env)
-		if from := variable.ValueFrom; from != nil && from.FieldRef != nil {
+		if from := variable.ValueFrom; from != nil {
+			if from.FieldRef == nil {
+				continue
+			}
 			var err error
 			if value, err = podField(pod, from.FieldRef.FieldPath, podIP); err != nil {
 				return nil, fmt.Errorf("env[%d].valueFrom.fieldRef: %w", i, err)

@@ -25,6 +25,7 @@ func TestEnvironment(t *testing.T) {
 		{Name: "LABEL", ValueFrom: field("metadata.labels['app']")},
 		{Name: "NOTE", ValueFrom: field("metadata.annotations['a/b']")},
 		{Name: "NODE", ValueFrom: field("spec.nodeName")},
+		{Name: "SECRET", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{Key: "k"}}},
 	}}
 	want := map[string]string{
 		"PLAIN": "v", "BOTH": "v-$(LATER)-$(PLAIN)-$PLAIN-$(PLAIN", "LATER": "w", "NAME": "web", "IP": "10.0.0.1",
