@@ -119,3 +119,36 @@ func TestLogsThatAreFollowed(t *testing.T) {
 		t.Errorf("after the end: %q %v", rest, err)
 	}
 }
+
+// TestTheLastLines of a pod that is being deleted are sent before they go with it: its
+// follower asks when the pod changes, and often from the mark on.
+func TestTheLastLines(t *testing.T) {
+	r := newRig(t)
+	k := r.startKubelet("n")
+	k.write(time.Now(), "line 0")
+	r.made("POST "+pods, strings.Replace(podJSON("web"), `"spec":{`, `"spec":{"nodeName":"n",`, 1))
+	resp := r.stream(t.Context(), "GET "+pods+"/web/log?follow=true", "")
+	defer resp.close()
+	got := make([]byte, 7)
+	if _, err := io.ReadFull(resp.Body, got); err != nil {
+		t.Fatal(err)
+	}
+	r.made("DELETE "+pods+"/web", "")
+	before := k.times()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	began := time.Now()
+	for k.times() < before+3 {
+		<-tick.C
+	}
+	if took := time.Since(began); took > 1900*time.Millisecond {
+		t.Errorf("three questions of a pod that is to go took %v", took)
+	}
+	r.kill("web")
+}
+
+func (k *kubelet) times() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.asked)
+}

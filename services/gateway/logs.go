@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/podfall/podfall/proto"
 )
@@ -157,14 +158,32 @@ type tail struct {
 	begun bool
 	// shown is the log up to which the client has been given it.
 	shown []byte
+	// marked says that the pod is to go, and its log with it.
+	marked bool
 }
 
-// followEvery is how often, in cluster time, a container that is followed is asked again:
-// kubelets keep no streams.
-const followEvery = time.Second
+// Kubelets keep no streams: a container that is followed is asked again and again, at once
+// when its pod has changed.
+const (
+	// followEvery is how often, in cluster time.
+	followEvery = time.Second
+	// followMarked is how often, on the wall, once the pod is to go: its last lines go with it.
+	followMarked = 100 * time.Millisecond
+)
 
 // run sends the log, and what is added to it until the container has ended.
 func (t *tail) run(ctx context.Context) error {
+	var changes *reader
+	if t.opts.follow {
+		target := t.target()
+		byName := named("", target.Name)
+		target.Name, target.Subresource = "", ""
+		var err error
+		if changes, err = t.streams.join(ctx, target, metav1.ListOptions{FieldSelector: byName}); err != nil {
+			return err
+		}
+		defer changes.close()
+	}
 	for {
 		ended := !t.opts.follow || t.ended(ctx)
 		text, err := t.ask(ctx)
@@ -174,18 +193,37 @@ func (t *tail) run(ctx context.Context) error {
 			}
 			return err
 		}
-		if !t.send(text) || ended {
+		if !t.send(text) || ended || !t.wait(ctx, changes) {
 			return nil
 		}
-		wait := t.cfg.Clock.Timer(followEvery)
+	}
+}
+
+// wait returns when it is time to ask again; false when nobody wants to know any more.
+func (t *tail) wait(ctx context.Context, changes *reader) bool {
+	again := t.cfg.Clock.Timer(followEvery)
+	if t.marked {
+		again.Reset(min(followMarked, t.cfg.Clock.Wall(followEvery)))
+	}
+	defer again.Stop()
+	news := changes.ready()
+	for {
 		select {
 		case <-ctx.Done():
+			return false
 		case <-t.ending:
-		case <-wait.C:
-			continue
+			return false
+		case <-again.C:
+			return true
+		case <-news:
+			change := changes.next()
+			if change != nil && change.Type != watch.Bookmark {
+				return true
+			}
+			if news = changes.ready(); change == nil {
+				news = nil // the watch is over; there is still the time
+			}
 		}
-		wait.Stop()
-		return nil
 	}
 }
 
@@ -195,6 +233,7 @@ func (t *tail) ended(ctx context.Context) bool {
 	if err != nil {
 		return apierrors.IsNotFound(err) || ctx.Err() != nil
 	}
+	t.marked = pod.DeletionTimestamp != nil
 	if pod.UID != t.pod.UID || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return true
 	}
