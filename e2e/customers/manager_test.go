@@ -130,7 +130,10 @@ func (k *keeper) Reconcile(ctx context.Context, request reconcile.Request) (reco
 			Namespace: frog.Namespace, Name: "frog-" + frog.Name,
 			Annotations: map[string]string{"script.podfall.io/main": "on TERM exits 0 after 50ms"},
 		},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "frog:" + frog.Spec.Colour}}},
+		Spec: corev1.PodSpec{
+			TerminationGracePeriodSeconds: new(int64(1)), // half of it is what a namespace waits for before it looks again
+			Containers:                    []corev1.Container{{Name: "main", Image: "frog:" + frog.Spec.Colour}},
+		},
 	}
 	if !frog.DeletionTimestamp.IsZero() {
 		return k.finalize(ctx, frog, pod)
