@@ -33,9 +33,7 @@ func cluster() []row {
 		{"persistentvolume-protection-controller", "pv-protection", func(base control.Base) control.Controller { return volumeprotection.NewVolumes(base) }},
 		{"persistentvolumeclaim-protection-controller", "pvc-protection", func(base control.Base) control.Controller { return volumeprotection.NewClaims(base) }},
 		{"pod-garbage-collector-controller", "podgc", func(base control.Base) control.Controller { return podgc.New(base) }},
-		{"scheduler", "kube-scheduler", func(base control.Base) control.Controller {
-			return scheduler.New(base.API, base.Events("default-scheduler"), base.Clock, base.Log)
-		}},
+		{"scheduler", "kube-scheduler", func(base control.Base) control.Controller { return scheduler.New(base) }},
 		{"serviceaccount-controller", "serviceaccount", func(base control.Base) control.Controller { return serviceaccount.New(base) }},
 		{"taint-eviction-controller", "tainteviction", func(base control.Base) control.Controller { return tainteviction.New(base) }},
 	}

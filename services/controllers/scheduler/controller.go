@@ -8,39 +8,28 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/controllers/control"
 	"github.com/podfall/podfall/services/controllers/podcondition"
+	"github.com/podfall/podfall/services/controllers/view"
 )
-
-// API is what the scheduler asks of the cluster.
-type API interface {
-	Follow(ctx context.Context, target podapi.Target, options metav1.ListOptions, sink podapi.Sink) error
-	Create(ctx context.Context, target podapi.Target, obj kinds.Object, options metav1.CreateOptions) (kinds.Object, error)
-	Patch(ctx context.Context, target podapi.Target, kind types.PatchType, patch []byte, options metav1.PatchOptions) (kinds.Object, error)
-	Delete(ctx context.Context, target podapi.Target, options metav1.DeleteOptions) (runtime.Object, error)
-}
-
-// Recorder writes events about objects; it never waits for them to be stored.
-type Recorder interface {
-	Event(about kinds.Object, eventType, reason, message string)
-}
 
 // Controller keeps a State up to date, decides about every pod in it that has no node,
 // and binds.
 type Controller struct {
-	api      API
-	recorder Recorder
+	api      control.API
+	recorder control.Recorder
 	clock    clock.Clock
 	log      *slog.Logger
-	inbox    chan input
+	inbox    *mailbox
 	// outbox holds decisions that are to be carried out.
 	outbox chan verdict
 }
@@ -49,11 +38,31 @@ type Controller struct {
 const binders = 16
 
 // New is a scheduler that has not begun; see Run.
-func New(api API, recorder Recorder, clk clock.Clock, log *slog.Logger) *Controller {
-	return &Controller{
-		api: api, recorder: recorder, clock: clk, log: log,
-		inbox: make(chan input), outbox: make(chan verdict, binders),
+func New(base control.Base) *Controller {
+	c := &Controller{
+		api: base.API, recorder: base.Events("default-scheduler"), clock: base.Clock, log: base.Log,
+		inbox: newMailbox(), outbox: make(chan verdict, binders),
 	}
+	listen(c.inbox, view.Of[*corev1.Node](base.Views, "nodes"), (*State).SetNode, removeNode)
+	listen(c.inbox, view.Of[*corev1.Pod](base.Views, "pods"), (*State).SetPod, (*State).RemovePod)
+	listen(c.inbox, view.Of[*corev1.Namespace](base.Views, "namespaces"), setNamespace, removeNamespace)
+	listen(c.inbox, view.Of[*corev1.PersistentVolumeClaim](base.Views, "persistentvolumeclaims"), setClaim, removeClaim)
+	listen(c.inbox, view.Of[*corev1.PersistentVolume](base.Views, "persistentvolumes"), setVolume, removeVolume)
+	listen(c.inbox, view.Of[*storagev1.StorageClass](base.Views, "storageclasses.storage.k8s.io"), setClass, removeClass)
+	listen(c.inbox, view.Of[*policyv1.PodDisruptionBudget](base.Views, "poddisruptionbudgets.policy"), setBudget, removeBudget)
+	return c
+}
+
+// listen puts what becomes of a kind's objects into the mailbox.
+func listen[T kinds.Object](inbox *mailbox, from *view.Copy[T], set, remove func(*State, T)) {
+	from.On(func(old, now T) {
+		var none T
+		if any(now) == any(none) {
+			inbox.put(func(state *State) { remove(state, old) })
+			return
+		}
+		inbox.put(func(state *State) { set(state, now) })
+	})
 }
 
 // input changes what the scheduler believes.
@@ -69,9 +78,6 @@ type verdict struct {
 func (c *Controller) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	defer parts.Wait()
-	for kind, sink := range c.sinks(ctx) {
-		parts.Go(func() { _ = c.api.Follow(ctx, podapi.Target{Kind: kindOf(kind)}, metav1.ListOptions{}, sink) })
-	}
 	for range binders {
 		parts.Go(func() { c.carryOutAll(ctx) })
 	}
@@ -80,23 +86,12 @@ func (c *Controller) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case change := <-c.inbox:
-			change(state)
-			c.schedule(ctx, state)
+		case <-c.inbox.wake:
+			for change := c.inbox.next(); change != nil; change = c.inbox.next() {
+				change(state)
+				c.schedule(ctx, state)
+			}
 		}
-	}
-}
-
-// sinks are what the scheduler follows.
-func (c *Controller) sinks(ctx context.Context) map[string]podapi.Sink {
-	return map[string]podapi.Sink{
-		"nodes":                         sink[*corev1.Node]{ctx: ctx, inbox: c.inbox, replace: replaceNodes, set: (*State).SetNode, remove: removeNode},
-		"pods":                          sink[*corev1.Pod]{ctx: ctx, inbox: c.inbox, replace: replacePods, set: (*State).SetPod, remove: (*State).RemovePod},
-		"namespaces":                    plain(ctx, c.inbox, setNamespace, removeNamespace),
-		"persistentvolumeclaims":        plain(ctx, c.inbox, setClaim, removeClaim),
-		"persistentvolumes":             plain(ctx, c.inbox, setVolume, removeVolume),
-		"storageclasses.storage.k8s.io": plain(ctx, c.inbox, setClass, removeClass),
-		"poddisruptionbudgets.policy":   plain(ctx, c.inbox, setBudget, removeBudget),
 	}
 }
 
@@ -121,8 +116,8 @@ func (c *Controller) schedule(ctx context.Context, state *State) {
 			select {
 			case <-ctx.Done():
 				return
-			case change := <-c.inbox:
-				change(state)
+			case <-c.inbox.wake:
+				c.inbox.drain(state)
 			case c.outbox <- verdict{pod, decision}:
 				sent = true
 			}
@@ -186,7 +181,7 @@ func (c *Controller) preempt(ctx context.Context, next verdict) {
 		}
 		if err := c.evict(ctx, victim); err != nil && !apierrors.IsNotFound(err) {
 			c.log.WarnContext(ctx, "could not preempt a pod", "pod", victim.Namespace+"/"+victim.Name, "error", err)
-			c.sendBack(ctx, func(state *State) { state.Spare(victim.UID) })
+			c.inbox.put(func(state *State) { state.Spare(victim.UID) })
 			continue
 		}
 		c.recorder.Event(victim, corev1.EventTypeNormal, "Preempted", fmt.Sprintf("Preempted by pod %s on node %s", next.pod.UID, next.Node))
@@ -242,19 +237,12 @@ func (c *Controller) bind(ctx context.Context, pod *corev1.Pod, node string) {
 	}
 	c.log.WarnContext(ctx, "binding refused", "pod", name, "node", node, "error", err)
 	again := !apierrors.IsNotFound(err) && !apierrors.IsConflict(err)
-	c.sendBack(ctx, func(state *State) {
+	c.inbox.put(func(state *State) {
 		state.Free(pod.UID)
 		if again {
 			state.Reconsider(pod)
 		}
 	})
-}
-
-func (c *Controller) sendBack(ctx context.Context, change input) {
-	select {
-	case <-ctx.Done():
-	case c.inbox <- change:
-	}
 }
 
 func target(pod *corev1.Pod, subresource string) podapi.Target {
@@ -267,78 +255,4 @@ func kindOf(resource string) kinds.Kind {
 		panic("no kind " + resource) // the table of kinds has lost a row
 	}
 	return kind
-}
-
-// sink passes what a Follow sees to the scheduler's loop.
-type sink[T kinds.Object] struct {
-	ctx     context.Context //nolint:containedctx // Follow's, and ends with it
-	inbox   chan<- input
-	replace func(*State, []T)
-	set     func(*State, T)
-	remove  func(*State, T)
-}
-
-// Replace implements podapi.Sink.
-func (s sink[T]) Replace(items []kinds.Object, _ string) {
-	typed := make([]T, 0, len(items))
-	for _, item := range items {
-		if obj, ok := item.(T); ok {
-			typed = append(typed, obj)
-		}
-	}
-	s.send(func(state *State) { s.replace(state, typed) })
-}
-
-// Apply implements podapi.Sink.
-func (s sink[T]) Apply(event watch.Event) {
-	obj, ok := event.Object.(T)
-	if !ok {
-		return
-	}
-	switch event.Type {
-	case watch.Added, watch.Modified:
-		s.send(func(state *State) { s.set(state, obj) })
-	case watch.Deleted:
-		s.send(func(state *State) { s.remove(state, obj) })
-	case watch.Bookmark, watch.Error:
-	}
-}
-
-func (s sink[T]) send(change input) {
-	select {
-	case <-s.ctx.Done():
-	case s.inbox <- change:
-	}
-}
-
-// plain is a sink for a kind of which only the present state counts.
-func plain[T kinds.Object](ctx context.Context, inbox chan<- input, set, remove func(*State, T)) podapi.Sink {
-	known := map[types.NamespacedName]T{}
-	key := func(obj T) types.NamespacedName {
-		return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
-	}
-	return sink[T]{
-		ctx: ctx, inbox: inbox,
-		replace: func(state *State, items []T) {
-			listed := map[types.NamespacedName]T{}
-			for _, item := range items {
-				listed[key(item)] = item
-				set(state, item)
-			}
-			for where, item := range known {
-				if _, there := listed[where]; !there {
-					remove(state, item)
-				}
-			}
-			known = listed
-		},
-		set: func(state *State, obj T) {
-			known[key(obj)] = obj
-			set(state, obj)
-		},
-		remove: func(state *State, obj T) {
-			delete(known, key(obj))
-			remove(state, obj)
-		},
-	}
 }

@@ -18,19 +18,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/view"
 )
 
 // fakeAPI lets a test speak to the sinks, and notes what the scheduler asks for.
 type fakeAPI struct {
-	mu      sync.Mutex
-	sinks   map[string]podapi.Sink
-	bound   []string
-	patched []string
-	refuse  []error // of the next bindings
-	hang    bool    // every patch waits for its context
+	control.API // for what the scheduler does not ask
+	mu          sync.Mutex
+	sinks       map[string]podapi.Sink
+	bound       []string
+	patched     []string
+	refuse      []error // of the next bindings
+	hang        bool    // every patch waits for its context
 }
 
 func (f *fakeAPI) Follow(ctx context.Context, target podapi.Target, _ metav1.ListOptions, sink podapi.Sink) error {
@@ -70,7 +72,7 @@ func (f *fakeAPI) Delete(context.Context, podapi.Target, metav1.DeleteOptions) (
 	return nil, nil
 }
 
-// Event implements Recorder.
+// Event implements control.Recorder.
 func (f *fakeAPI) Event(kinds.Object, string, string, string) {}
 
 func (f *fakeAPI) expect(t *testing.T, want ...string) {
@@ -87,10 +89,16 @@ func (f *fakeAPI) expect(t *testing.T, want ...string) {
 func running(t *testing.T, api *fakeAPI) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	controller := New(api, api, clock.Clock{}, slog.New(slog.DiscardHandler))
+	views := view.NewSet(api, nil)
+	controller := New(control.Base{
+		API: api, Views: views, Log: slog.New(slog.DiscardHandler), Events: func(string) control.Recorder { return api },
+	})
+	var copies sync.WaitGroup
+	copies.Go(func() { _ = views.Run(ctx) })
 	go func() { ended <- controller.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
+		copies.Wait()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("the scheduler ended with %v", err)
 		}
@@ -140,6 +148,7 @@ func TestRefusalsDoNotHoldUpOthers(t *testing.T) {
 		}
 		// Room comes, and the waiting pod is decided about again.
 		api.sinks["nodes"].Apply(watch.Event{Type: watch.Modified, Object: node("n1", func(n *corev1.Node) {
+			n.ResourceVersion = "2"
 			n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("100")
 		})})
 		api.expect(t, "small on n1", "big on n1")

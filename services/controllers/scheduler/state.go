@@ -323,39 +323,4 @@ func resourcesEqual(a, b corev1.ResourceList) bool {
 	return true
 }
 
-// replaceNodes makes the known nodes exactly these.
-func replaceNodes(s *State, nodes []*corev1.Node) {
-	listed := map[string]bool{}
-	for _, node := range nodes {
-		listed[node.Name] = true
-		s.SetNode(node)
-	}
-	for name := range s.nodes {
-		if !listed[name] {
-			s.RemoveNode(name)
-		}
-	}
-}
-
 func removeNode(s *State, node *corev1.Node) { s.RemoveNode(node.Name) }
-
-// replacePods makes the known pods exactly these.
-func replacePods(s *State, pods []*corev1.Pod) {
-	listed := map[types.UID]bool{}
-	for _, pod := range pods {
-		listed[pod.UID] = true
-	}
-	for uid := range s.waiting.pods {
-		if !listed[uid] {
-			s.leave(uid)
-		}
-	}
-	for uid, pod := range s.placed {
-		if !listed[uid] {
-			s.RemovePod(pod)
-		}
-	}
-	for _, pod := range pods {
-		s.SetPod(pod)
-	}
-}
