@@ -55,7 +55,7 @@ func TestArticle000(t *testing.T) {
 		old := r.pods()[0].Name
 		time.Sleep(time.Minute)
 		r.cluster.Trace().Take()
-		r.remove("pods", old)
+		r.remove(old)
 		r.running(1)
 		fresh := r.pods()[0].Name
 		var seen []string
@@ -86,7 +86,7 @@ func TestArticle000(t *testing.T) {
 // (CTL-31).
 func TestRecreate(t *testing.T) {
 	bubble(t, stage.Config{Nodes: 2}, func(r *rig) {
-		d := deployment("web", 3)
+		d := deployment(3)
 		d.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType
 		d.Spec.Template.Annotations = map[string]string{"script.podfall.io/main": "on TERM exits 0 after 7s"}
 		r.create("deployments.apps", d)
@@ -115,7 +115,7 @@ func TestRecreate(t *testing.T) {
 // TestScaleDown takes away the pod of low cost, then those that are not ready.
 func TestScaleDown(t *testing.T) {
 	bubble(t, stage.Config{Nodes: 3}, func(r *rig) {
-		r.create("deployments.apps", deployment("web", 5))
+		r.create("deployments.apps", deployment(5))
 		r.running(5)
 		cheap := r.pods()[3].Name
 		r.merge("pods", cheap, `{"metadata":{"annotations":{"controller.kubernetes.io/pod-deletion-cost":"-100"}}}`)

@@ -17,7 +17,7 @@ import (
 // left, under way, and before its answer came. Each time they come back and converge.
 func TestCrashes(t *testing.T) {
 	bubble(t, stage.Config{Nodes: 3, Distance: time.Millisecond}, func(r *rig) {
-		r.create("deployments.apps", deployment("web", 3))
+		r.create("deployments.apps", deployment(3))
 		r.create("statefulsets.apps", statefulSet("db", 2))
 		r.running(5)
 		for k := range 24 {

@@ -30,7 +30,7 @@ func TestDaemonSet(t *testing.T) {
 			t.Errorf("pods on %v, want one on each of 3 nodes", nodes)
 		}
 		old := r.pods()[0]
-		r.remove("pods", old.Name)
+		r.remove(old.Name)
 		r.until("the old one is gone", func() bool {
 			gone := true
 			on := 0

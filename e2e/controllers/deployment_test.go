@@ -16,13 +16,13 @@ import (
 // with its end.
 func TestReplacementAtOnce(t *testing.T) {
 	bubble(t, stage.Config{Nodes: 1}, func(r *rig) {
-		r.create("deployments.apps", deployment("web", 1))
+		r.create("deployments.apps", deployment(1))
 		r.running(1)
 		old := r.pods()[0]
 		if !strings.HasPrefix(old.Name, "web-") || strings.Count(old.Name, "-") != 2 {
 			r.t.Errorf("a pod is called %s, want web-HASH-SUFFIX", old.Name)
 		}
-		r.remove("pods", old.Name)
+		r.remove(old.Name)
 		took := r.until("a second pod", func() bool { return len(r.pods()) == 2 })
 		if took > 100*time.Millisecond {
 			r.t.Errorf("the replacement took %v", took)
@@ -42,7 +42,7 @@ func TestReplacementAtOnce(t *testing.T) {
 // asked for.
 func TestRollingUpdate(t *testing.T) {
 	bubble(t, stage.Config{Nodes: 3}, func(r *rig) {
-		r.create("deployments.apps", deployment("web", 4))
+		r.create("deployments.apps", deployment(4))
 		r.running(4)
 		r.until("the rollout is said to be done", func() bool {
 			return reason(r, "web", appsv1.DeploymentProgressing) == "NewReplicaSetAvailable"

@@ -20,8 +20,9 @@ func job(name, script string, completions, parallelism int32) *batchv1.Job {
 	return j
 }
 
-func over(r *rig, name string) (batchv1.JobConditionType, string) {
-	for _, condition := range get[*batchv1.Job](r, "jobs.batch", name).Status.Conditions {
+// over is how the Job sum has ended, and why; empty while it has not.
+func over(r *rig) (batchv1.JobConditionType, string) {
+	for _, condition := range get[*batchv1.Job](r, "jobs.batch", "sum").Status.Conditions {
 		if condition.Type == batchv1.JobComplete || condition.Type == batchv1.JobFailed {
 			return condition.Type, condition.Reason
 		}
@@ -40,14 +41,14 @@ func TestJob(t *testing.T) {
 			if len(lost.Finalizers) != 1 || lost.Finalizers[0] != batchv1.JobTrackingFinalizer {
 				r.t.Errorf("finalizers %v", lost.Finalizers)
 			}
-			r.remove("pods", lost.Name)
+			r.remove(lost.Name)
 			r.until("complete", func() bool {
 				if crashes {
 					r.cluster.Stop("controllers")
 					r.cluster.Start("controllers")
 					time.Sleep(1100 * time.Millisecond)
 				}
-				kind, _ := over(r, "sum")
+				kind, _ := over(r)
 				return kind == batchv1.JobComplete
 			})
 			status := get[*batchv1.Job](r, "jobs.batch", "sum").Status
@@ -73,8 +74,8 @@ func TestJobFails(t *testing.T) {
 		failing := job("sum", "exits 3 after 1s", 1, 1)
 		failing.Spec.BackoffLimit = new(int32(2))
 		r.create("jobs.batch", failing)
-		took := r.until("failed", func() bool { kind, _ := over(r, "sum"); return kind == batchv1.JobFailed })
-		if _, reason := over(r, "sum"); reason != "BackoffLimitExceeded" || len(r.pods()) != 3 {
+		took := r.until("failed", func() bool { kind, _ := over(r); return kind == batchv1.JobFailed })
+		if _, reason := over(r); reason != "BackoffLimitExceeded" || len(r.pods()) != 3 {
 			r.t.Errorf("failed for %s with %d pods", reason, len(r.pods()))
 		}
 		if took < 33*time.Second || took > 45*time.Second {
@@ -91,7 +92,7 @@ func TestReplacePodsThatFailed(t *testing.T) {
 			j.Spec.PodReplacementPolicy = &policy
 			r.create("jobs.batch", j)
 			r.running(1)
-			r.remove("pods", r.pods()[0].Name)
+			r.remove(r.pods()[0].Name)
 			time.Sleep(18 * time.Second)
 			if n := len(r.pods()); n != most {
 				r.t.Errorf("%s: %d pods while the old one stops, want %d", policy, n, most)
@@ -107,7 +108,7 @@ func TestFinishedJobGoes(t *testing.T) {
 		j := job("sum", "exits 0 after 1s", 1, 1)
 		j.Spec.TTLSecondsAfterFinished = new(int32(100))
 		r.create("jobs.batch", j)
-		r.until("complete", func() bool { kind, _ := over(r, "sum"); return kind == batchv1.JobComplete })
+		r.until("complete", func() bool { kind, _ := over(r); return kind == batchv1.JobComplete })
 		time.Sleep(98 * time.Second)
 		if len(list[*batchv1.Job](r, "jobs.batch")) != 1 {
 			r.t.Error("gone too early")

@@ -16,7 +16,7 @@ import (
 func lose(t *testing.T, test func(r *rig, node string)) {
 	bubble(t, stage.Config{Nodes: 2, Controllers: []string{"*"}}, func(r *rig) {
 		r.patchNode("node-2", `{"spec":{"unschedulable":true}}`)
-		r.create("deployments.apps", deployment("web", 1))
+		r.create("deployments.apps", deployment(1))
 		r.create("statefulsets.apps", statefulSet("db", 1))
 		r.running(2)
 		r.patchNode("node-2", `{"spec":{"unschedulable":false}}`)

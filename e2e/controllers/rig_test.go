@@ -94,10 +94,10 @@ func (r *rig) merge(resource, name, patch string) {
 	}
 }
 
-// remove deletes an object with its own grace.
-func (r *rig) remove(resource, name string) {
+// remove deletes a pod with its own grace.
+func (r *rig) remove(name string) {
 	r.t.Helper()
-	if _, err := r.api.Delete(r.t.Context(), r.at(resource, name), metav1.DeleteOptions{}); err != nil {
+	if _, err := r.api.Delete(r.t.Context(), r.at("pods", name), metav1.DeleteOptions{}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -152,9 +152,9 @@ func (r *rig) until(what string, is func() bool) time.Duration {
 }
 
 // running waits until n pods are ready and there is no other.
-func (r *rig) running(n int) time.Duration {
+func (r *rig) running(n int) {
 	r.t.Helper()
-	return r.until(fmt.Sprintf("%d pods ready and no other", n), func() bool {
+	r.until(fmt.Sprintf("%d pods ready and no other", n), func() bool {
 		pods := r.pods()
 		for _, pod := range pods {
 			if !ready(pod) || pod.DeletionTimestamp != nil {
@@ -208,7 +208,9 @@ func selector(app string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 }
 
-func deployment(name string, replicas int32) *appsv1.Deployment {
+// deployment is the Deployment web.
+func deployment(replicas int32) *appsv1.Deployment {
+	const name = "web"
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: selector(name), Template: template(name, "")},

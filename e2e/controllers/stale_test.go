@@ -20,7 +20,7 @@ func TestStaleViews(t *testing.T) {
 	valve := func() *view.Valve { return view.NewValve(clock.Clock{}) }
 	t.Run("ReplicaSet", func(t *testing.T) {
 		valved(t, stage.Config{Nodes: 3}, valve, func(r *rig, v *view.Valve) {
-			r.create("deployments.apps", deployment("web", 2))
+			r.create("deployments.apps", deployment(2))
 			r.running(2)
 			set := list[*appsv1.ReplicaSet](r, "replicasets.apps")[0].Name
 			v.Close("pods")
@@ -39,7 +39,7 @@ func TestStaleViews(t *testing.T) {
 			// What happened meanwhile is never seen, only what is.
 			v.Close("pods")
 			for _, pod := range r.pods()[:2] {
-				r.remove("pods", pod.Name)
+				r.remove(pod.Name)
 			}
 			time.Sleep(time.Minute)
 			v.Skip("pods")
@@ -48,7 +48,7 @@ func TestStaleViews(t *testing.T) {
 	})
 	t.Run("Deployment", func(t *testing.T) {
 		valved(t, stage.Config{Nodes: 3}, valve, func(r *rig, v *view.Valve) {
-			r.create("deployments.apps", deployment("web", 2))
+			r.create("deployments.apps", deployment(2))
 			r.running(2)
 			v.Close("replicasets.apps")
 			r.merge("deployments.apps", "web", `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"registry.k8s.io/pause:3.9"}]}}}}`)
@@ -111,7 +111,7 @@ func TestStaleViews(t *testing.T) {
 					}
 				}
 				most = max(most, running)
-				kind, _ := over(r, "sum")
+				kind, _ := over(r)
 				return kind != ""
 			})
 			if n := len(r.pods()); n != 8 || most > 3 {

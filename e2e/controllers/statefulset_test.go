@@ -34,7 +34,7 @@ func TestOneOfEachName(t *testing.T) {
 			r.t.Errorf("made at %v, want one after the other", made)
 		}
 		old := get[*corev1.Pod](r, "pods", "web-0").UID
-		r.remove("pods", "web-0")
+		r.remove("web-0")
 		r.cluster.Trace().Take()
 		r.until("another web-0", func() bool {
 			for _, pod := range r.pods() {
@@ -95,7 +95,7 @@ func TestLostNode(t *testing.T) {
 		r.running(1)
 		first := r.pods()[0]
 		r.cluster.Cut(first.Spec.NodeName)
-		r.remove("pods", "web-0")
+		r.remove("web-0")
 		time.Sleep(30 * time.Minute)
 		if pods := r.pods(); len(pods) != 1 || pods[0].UID != first.UID {
 			r.t.Fatalf("without a forced delete there is another:\n%s", r.describe())
