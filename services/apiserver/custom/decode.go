@@ -69,6 +69,9 @@ func toJSON(contentType string, body []byte) ([]byte, error) {
 	case "", runtime.ContentTypeJSON:
 		return body, nil
 	case runtime.ContentTypeYAML:
+		if err := registry.CheckYAML(body); err != nil {
+			return nil, err
+		}
 		converted, err := yaml.YAMLToJSON(body)
 		if err != nil {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("error converting YAML to JSON: %v", err))

@@ -118,6 +118,9 @@ func decoderFor(contentType string, body []byte, fieldValidation FieldValidation
 		return json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme,
 			json.SerializerOptions{Strict: fieldValidation != metav1.FieldValidationIgnore}), nil
 	case runtime.ContentTypeYAML:
+		if err := CheckYAML(body); err != nil {
+			return nil, err
+		}
 		// What is no YAML is the decoder's to say.
 		if document, err := yaml.YAMLToJSON(body); err == nil && checkDepth(document) != nil {
 			return nil, apierrors.NewBadRequest(errTooDeep.Error())

@@ -45,6 +45,11 @@ func TestDecodeBodyRefuses(t *testing.T) {
 				`  line 6: key "name" already set in map, unknown field "spec.x"`,
 		},
 		{
+			"many aliases of a long text", "application/yaml",
+			"a: &a " + strings.Repeat("x", 10_000) + "\nb: [" + strings.Repeat("*a, ", 10_000) + "]", 413,
+			"Request entity too large: YAML with its aliases written out is too large: want at most 3145728 bytes",
+		},
+		{
 			"wrong case", asJSON, `{"apiVersion":"v1","kind":"Pod","Spec":{}}`, 400,
 			`Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "Spec"`,
 		},

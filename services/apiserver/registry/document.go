@@ -1,11 +1,15 @@
 package registry
 
 import (
+	"errors"
+	"fmt"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/podfall/podfall/internal/aliases"
 	"github.com/podfall/podfall/proto/kinds"
 )
 
@@ -42,6 +46,18 @@ func CheckJSON(body []byte) error {
 	}
 	if err := checkDepth(body); err != nil {
 		return apierrors.NewBadRequest(err.Error())
+	}
+	return nil
+}
+
+// CheckYAML refuses a body that would become too large with its aliases written out: 413; 400
+// for one with aliases that is no YAML.
+func CheckYAML(body []byte) error {
+	switch err := aliases.Check(body, MaxBody); {
+	case errors.Is(err, aliases.ErrTooLarge):
+		return apierrors.NewRequestEntityTooLargeError(err.Error())
+	case err != nil:
+		return apierrors.NewBadRequest(fmt.Sprintf("error converting YAML to JSON: %v", err))
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 // apply makes an object have what a manager wants it to have, and makes the object if there
 // is none. It is tried again when the object comes or goes meanwhile.
 func (a *API) apply(ctx context.Context, req Request, opts metav1.PatchOptions) (*proto.Response, error) {
-	if err := registry.CheckJSON(req.Envelope.GetBody()); err != nil {
+	if err := checkManifest(req); err != nil {
 		return nil, err
 	}
 	how := change{dryRun: len(opts.DryRun) > 0, by: author{manager: opts.FieldManager, applied: true}}
@@ -56,6 +56,14 @@ func (a *API) applyOnce(ctx context.Context, req Request, how change) (*proto.Re
 	return a.add(ctx, req, obj, addition{dryRun: how.dryRun, warnings: warnings, by: how.by})
 }
 
+// checkManifest refuses what would cost too much to read.
+func checkManifest(req Request) error {
+	if err := registry.CheckJSON(req.Envelope.GetBody()); err != nil {
+		return err
+	}
+	return registry.CheckYAML(req.Envelope.GetBody())
+}
+
 // manifest is what a request applies.
 func manifest(req Request, opts metav1.PatchOptions) fieldmanager.Patch {
 	return fieldmanager.Patch{
@@ -65,7 +73,7 @@ func manifest(req Request, opts metav1.PatchOptions) fieldmanager.Patch {
 
 // applyScale is apply for how many replicas an object has. It makes no object.
 func (a *API) applyScale(ctx context.Context, req Request, opts metav1.PatchOptions) (*proto.Response, error) {
-	if err := registry.CheckJSON(req.Envelope.GetBody()); err != nil {
+	if err := checkManifest(req); err != nil {
 		return nil, err
 	}
 	how := change{

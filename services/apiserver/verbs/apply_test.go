@@ -163,3 +163,16 @@ func TestApplyScale(t *testing.T) {
 		}
 	})
 }
+
+// TestApplyRefusesABomb: a manifest whose aliases would fill the memory is not read (T11).
+func TestApplyRefusesABomb(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		bomb := "a: &a " + strings.Repeat("x", 10_000) + "\nb: [" + strings.Repeat("*a, ", 10_000) + "]"
+		const want = "Request entity too large: YAML with its aliases written out is too large: want at most 3145728 bytes"
+		r.refused(applying("one", "web", bomb), 413, want)
+		scaled := applying("one", "web", bomb)
+		scaled.resource, scaled.sub = "deployments.apps", "scale"
+		r.refused(scaled, 413, want)
+	})
+}
