@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	"github.com/podfall/podfall/internal/aliases"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto/kinds"
 )
@@ -239,6 +240,9 @@ func parseDocument(document []byte) ([]map[string]any, error) {
 	if values == nil {
 		if nesting(document) > maxDepth {
 			return nil, fmt.Errorf("the document is nested more than %d deep", maxDepth)
+		}
+		if err := aliases.Check(document, maxDocument); err != nil {
+			return nil, fmt.Errorf("error converting YAML to JSON: %w", err)
 		}
 		converted, err := yaml.YAMLToJSONStrict(document)
 		if err != nil {

@@ -36,6 +36,7 @@ func TestParseManifests(t *testing.T) {
 		{"a key twice in YAML", "apiVersion: v1\nkind: Pod\nkind: Pod\n", "", "already set"},
 		{"a tab", "apiVersion: v1\n\tkind: Pod\n", "", "error converting YAML to JSON"},
 		{"too large", "apiVersion: v1\nkind: Pod\nmetadata: {name: " + strings.Repeat("a", maxDocument) + "}", "", "larger than"},
+		{"too many aliases", "a: &a " + strings.Repeat("x", 10_000) + "\nb: [" + strings.Repeat("*a, ", 10_000) + "]", "", "aliases written out is too large"},
 		{"too deep", "a: " + strings.Repeat("[", 9000), "", "nested more than"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
+
+	"github.com/podfall/podfall/internal/aliases"
 )
 
 func patchCommand(env Env) *cli.Command {
@@ -103,6 +105,9 @@ func (c *call) patch() (types.PatchType, []byte, error) {
 		if patch, err = os.ReadFile(file); err != nil {
 			return "", nil, fmt.Errorf("unable to read patch file: %w", err)
 		}
+	}
+	if err := aliases.Check(patch, maxDocument); err != nil {
+		return "", nil, fmt.Errorf("unable to parse %q: %w", text, err)
 	}
 	converted, err := yaml.YAMLToJSON(patch)
 	if err != nil {
