@@ -12,6 +12,8 @@ import (
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/podfall/podfall/internal/aliases"
 )
 
 // maxBody is the greatest size of a request's body in bytes.
@@ -53,8 +55,24 @@ func objectBody(r *http.Request) (media string, body []byte, err error) {
 	if media != mediaJSON && media != mediaYAML && media != mediaProtobuf {
 		return "", nil, unsupported(mediaJSON, mediaYAML, mediaProtobuf)
 	}
-	body, err = readBody(r)
-	return media, body, err
+	if body, err = readBody(r); err != nil {
+		return "", nil, err
+	}
+	return media, body, checkYAML(media, body)
+}
+
+// checkYAML refuses YAML that would become too large with its aliases written out.
+func checkYAML(media string, body []byte) error {
+	if media != mediaYAML {
+		return nil
+	}
+	switch err := aliases.Check(body, maxBody); {
+	case errors.Is(err, aliases.ErrTooLarge):
+		return apierrors.NewRequestEntityTooLargeError(err.Error())
+	case err != nil:
+		return apierrors.NewBadRequest(fmt.Sprintf("error converting YAML to JSON: %v", err))
+	}
+	return nil
 }
 
 func unsupported(accepted ...string) error {
@@ -78,6 +96,9 @@ func deleteBody(r *http.Request) (metav1.DeleteOptions, error) {
 	}
 	media, err := mediaOf(r)
 	if err != nil {
+		return metav1.DeleteOptions{}, err
+	}
+	if err := checkYAML(media, body); err != nil {
 		return metav1.DeleteOptions{}, err
 	}
 	info, ok := runtime.SerializerInfoForMediaType(metainternalversion.Codecs.SupportedMediaTypes(), media)

@@ -9,6 +9,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/podfall/podfall/proto/kinds"
@@ -47,5 +48,21 @@ func TestDecodedIsOfTheKind(t *testing.T) {
 		if !c.fits && (err == nil || !strings.Contains(err.Error(), `Pod in version "v1" cannot be handled as a SelfSubjectAccessReview`)) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestBodiesAreNoBombs: YAML whose aliases would fill the memory is not read (T11).
+func TestBodiesAreNoBombs(t *testing.T) {
+	bomb := "a: &a " + strings.Repeat("x", 10_000) + "\nb: [" + strings.Repeat("*a, ", 10_000) + "]"
+	request := func() *http.Request {
+		r := httptest.NewRequest(http.MethodDelete, "/", strings.NewReader(bomb))
+		r.Header.Set("Content-Type", mediaYAML)
+		return r
+	}
+	if _, _, err := objectBody(request()); !apierrors.IsRequestEntityTooLargeError(err) {
+		t.Errorf("an object: %v", err)
+	}
+	if _, err := deleteBody(request()); !apierrors.IsRequestEntityTooLargeError(err) {
+		t.Errorf("options: %v", err)
 	}
 }
