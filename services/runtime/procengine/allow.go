@@ -63,7 +63,7 @@ func (a Allowance) find(name string) (string, error) {
 			return "", fmt.Errorf("program %q: want an absolute path, or a name without a slash", name)
 		}
 		path, err := filepath.EvalSymlinks(name)
-		if err == nil && !a.Covers(path) {
+		if err == nil && !a.covers(path) {
 			err = a.refusal(name, path)
 		}
 		return path, err
@@ -73,7 +73,7 @@ func (a Allowance) find(name string) (string, error) {
 			return allowed, nil
 		}
 		path, err := filepath.EvalSymlinks(filepath.Join(allowed, name))
-		if err == nil && a.Covers(path) {
+		if err == nil && a.covers(path) {
 			return path, nil
 		}
 	}
@@ -85,8 +85,24 @@ func isDirectory(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// Covers reports whether a path without symbolic links is allowed.
-func (a Allowance) Covers(path string) bool {
+// Directory is the path, without symbolic links, of a directory in which a program may
+// be started: one that is allowed itself, or lies in one.
+func (a Allowance) Directory(name string) (string, error) {
+	if !filepath.IsAbs(name) {
+		return "", fmt.Errorf("directory %q: want an absolute path", name)
+	}
+	path, err := filepath.EvalSymlinks(name)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("directory %q: %w", name, err)
+	case !a.covers(path):
+		return "", a.refusal(name, path)
+	}
+	return path, nil
+}
+
+// covers reports whether a path without symbolic links is allowed.
+func (a Allowance) covers(path string) bool {
 	for _, allowed := range a.paths {
 		inside, err := filepath.Rel(allowed, path)
 		if err == nil && filepath.IsLocal(inside) {

@@ -74,6 +74,16 @@ func TestAllowance(t *testing.T) {
 			t.Errorf("Program(%q) = %q, %v; want %q", name, got, err, want)
 		}
 	}
+	if err := os.Symlink(outside, filepath.Join(inside, "out")); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		inside: inside, inside + "/../inside": inside, outside: "", inside + "/out": "", inside + "/..": "", "inside": "", "": "",
+	} {
+		if got, err := allow.Directory(name); got != want || (err == nil) != (want != "") {
+			t.Errorf("Directory(%q) = %q, %v; want %q", name, got, err, want)
+		}
+	}
 	if _, err := (procengine.Allowance{}).Program(inside + "/server"); !errors.Is(err, procengine.ErrNotAllowed) {
 		t.Errorf("without an allowance: %v", err)
 	}

@@ -24,11 +24,14 @@ func (e *Engine) spec(c engine.Container) (shim.Spec, error) {
 	if err != nil {
 		return shim.Spec{}, err
 	}
-	if dir := c.Request.WorkingDir; dir != "" && !e.cfg.Allow.Covers(dir) {
-		return shim.Spec{}, e.cfg.Allow.refusal(dir, dir)
+	dir := c.Request.WorkingDir
+	if dir != "" {
+		if dir, err = e.cfg.Allow.Directory(dir); err != nil {
+			return shim.Spec{}, err
+		}
 	}
 	return shim.Spec{
-		Program: program, Args: args, Dir: c.Request.WorkingDir, Init: e.cfg.Init,
+		Program: program, Args: args, Dir: dir, Init: e.cfg.Init,
 		Env: environment(c.ID, c.Request.Env),
 	}, nil
 }
