@@ -29,17 +29,17 @@ type wire struct {
 
 var errPulled = errors.New("the cable is pulled out")
 
-// errBroken is what is read from a connection that was broken. To an informer it is the
+// brokenError is what is read from a connection that was broken. To an informer it is the
 // end of a stream, or, of a request that was under way, a connection refused: for both it
 // goes on where it was, as it does with a server that restarts. Any other error would
 // make it list again, and then it may leave out what happened in between.
-type errBroken struct{}
+type brokenError struct{}
 
 // Error implements error, in the words by which client-go knows the end of a stream.
-func (errBroken) Error() string { return "connection reset by peer" }
+func (brokenError) Error() string { return "connection reset by peer" }
 
 // Unwrap implements what errors.As looks for.
-func (errBroken) Unwrap() error { return syscall.ECONNREFUSED }
+func (brokenError) Unwrap() error { return syscall.ECONNREFUSED }
 
 func (c *cable) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	c.mu.Lock()
@@ -76,7 +76,7 @@ func (w *wire) Write(data []byte) (int, error) {
 // blame says whose doing an error is.
 func (w *wire) blame(err error) error {
 	if err != nil && w.broken.Load() {
-		return errBroken{}
+		return brokenError{}
 	}
 	return err
 }

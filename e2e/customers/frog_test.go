@@ -12,9 +12,9 @@ import (
 // Frog is a kind that a customer has invented: it wants a pod, and leaves nothing behind.
 type Frog struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitzero"`
 	Spec              FrogSpec   `json:"spec"`
-	Status            FrogStatus `json:"status,omitempty"`
+	Status            FrogStatus `json:"status,omitzero"`
 }
 
 // FrogSpec is what a frog should be.
@@ -32,14 +32,14 @@ type FrogStatus struct {
 // FrogList is many.
 type FrogList struct {
 	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
+	metav1.ListMeta `json:"metadata,omitzero"`
 	Items           []Frog `json:"items"`
 }
 
 // DeepCopyObject implements [runtime.Object].
 func (f *Frog) DeepCopyObject() runtime.Object {
 	c := *f
-	c.ObjectMeta = *f.ObjectMeta.DeepCopy()
+	c.ObjectMeta = *f.DeepCopy()
 	c.Status.Conditions = append([]metav1.Condition(nil), f.Status.Conditions...)
 	return &c
 }

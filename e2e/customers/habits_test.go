@@ -56,9 +56,9 @@ func (c *caller) call(method, path, body string, headers ...string) answer {
 	}
 	response, err := c.client.Do(request)
 	must(c.T, err)
-	defer response.Body.Close()
 	data, err := io.ReadAll(response.Body)
 	must(c.T, err)
+	must(c.T, response.Body.Close())
 	return answer{response, string(data)}
 }
 
@@ -138,7 +138,7 @@ func TestRefusals(t *testing.T) {
 func TestUnknownGroup(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t, podfalltest.Start(t, podfalltest.Controllers("*", "-scheduler")).Config())
-	if got := c.call("GET", "/apis/example.com/v1/frogs", ""); got.StatusCode != 404 || got.body != "404 page not found\n" {
+	if got := c.call("GET", "/apis/example.com/v1/frogs", ""); got.StatusCode != http.StatusNotFound || got.body != "404 page not found\n" {
 		t.Errorf("got %d %q", got.StatusCode, got.body)
 	}
 }
@@ -167,7 +167,7 @@ func TestAccept(t *testing.T) {
 			headers = append(headers, "Accept: "+accept)
 		}
 		got := c.call("GET", pods, "", headers...)
-		if kind := got.Header.Get("Content-Type"); got.StatusCode != 200 || !strings.HasPrefix(kind, want[0]) || !strings.Contains(got.body, want[1]) {
+		if kind := got.Header.Get("Content-Type"); got.StatusCode != http.StatusOK || !strings.HasPrefix(kind, want[0]) || !strings.Contains(got.body, want[1]) {
 			t.Errorf("Accept: %s: got %d %s %.200q, want %s with %q", accept, got.StatusCode, kind, got.body, want[0], want[1])
 		}
 	}
@@ -189,7 +189,7 @@ func TestHeaders(t *testing.T) {
 	}
 	created := c.call("POST", pods, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"a","image":"b"}],"frog":1}}`,
 		"Content-Type: application/json")
-	if created.StatusCode != 201 || created.Header.Get("Warning") != `299 - "unknown field \"spec.frog\""` {
+	if created.StatusCode != http.StatusCreated || created.Header.Get("Warning") != `299 - "unknown field \"spec.frog\""` {
 		t.Errorf("a pod with an unknown field: %d, Warning: %s", created.StatusCode, created.Header.Get("Warning"))
 	}
 	if c.call("GET", pods, "", "Authorization: Bearer wrong").Header.Get("Audit-Id") == "" {
@@ -202,7 +202,7 @@ func TestGzip(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t, podfalltest.Start(t, podfalltest.Controllers("*", "-scheduler")).Config())
 	body := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"big"},"data":{"a":"` + strings.Repeat("x", 256<<10) + `"}}`
-	if got := c.call("POST", "/api/v1/namespaces/default/configmaps", body, "Content-Type: application/json"); got.StatusCode != 201 {
+	if got := c.call("POST", "/api/v1/namespaces/default/configmaps", body, "Content-Type: application/json"); got.StatusCode != http.StatusCreated {
 		t.Fatal(got.body)
 	}
 	got := c.call("GET", "/api/v1/namespaces/default/configmaps/big", "", "Accept-Encoding: gzip")
@@ -226,8 +226,8 @@ func TestProtocols(t *testing.T) {
 	t.Parallel()
 	config := podfalltest.Start(t, podfalltest.Controllers("*", "-scheduler")).Config()
 	old := rest.CopyConfig(config)
-	old.TLSClientConfig.NextProtos = []string{"http/1.1"}
-	if got := newCaller(t, old).call("GET", pods, ""); got.ProtoMajor != 1 || got.StatusCode != 200 {
+	old.NextProtos = []string{"http/1.1"}
+	if got := newCaller(t, old).call("GET", pods, ""); got.ProtoMajor != 1 || got.StatusCode != http.StatusOK {
 		t.Errorf("over HTTP/1.1: %s %d", got.Proto, got.StatusCode)
 	}
 
@@ -286,12 +286,12 @@ func TestWatchHabits(t *testing.T) {
 		t.Errorf("the watch of old: %v", events)
 	}
 	one := c.call("GET", pods+"/one?watch=true&timeoutSeconds=1", "")
-	if one.StatusCode != 200 || len(eventTypes(t, one.body)) != 1 {
+	if one.StatusCode != http.StatusOK || len(eventTypes(t, one.body)) != 1 {
 		t.Errorf("watch of one name: %d %s", one.StatusCode, one.body)
 	}
 
 	for _, query := range []string{"resourceVersion=0", "resourceVersion=0&resourceVersionMatch=NotOlderThan", "limit=500&resourceVersion=0"} {
-		if got := c.call("GET", pods+"?"+query, ""); got.StatusCode != 200 || !strings.Contains(got.body, `"one"`) {
+		if got := c.call("GET", pods+"?"+query, ""); got.StatusCode != http.StatusOK || !strings.Contains(got.body, `"one"`) {
 			t.Errorf("list with %s: %d %s", query, got.StatusCode, got.body)
 		}
 	}
