@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"runtime/debug"
 	"sync"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -169,11 +170,7 @@ func (d *Dispatcher) Validate(ctx context.Context, e Event) ([]string, error) {
 		}
 	}
 	verdicts, failures := make([]Verdict, len(matches)), make([]error, len(matches))
-	var asking sync.WaitGroup
-	for i, match := range matches {
-		asking.Go(func() { verdicts[i], failures[i] = d.ask(ctx, match, e) })
-	}
-	asking.Wait()
+	atOnce(len(matches), func(i int) { verdicts[i], failures[i] = d.ask(ctx, matches[i], e) })
 	var warnings []string
 	for i, match := range matches {
 		if err := d.settle(ctx, match.Hook, failures[i]); err != nil {
@@ -185,6 +182,29 @@ func (d *Dispatcher) Validate(ctx context.Context, e Event) ([]string, error) {
 		}
 	}
 	return warnings, nil
+}
+
+// atOnce does all of n things at once and waits for them. A panic is the caller's, whose
+// request it ends, and not the process's.
+func atOnce(n int, do func(i int)) {
+	var doing sync.WaitGroup
+	panics := make(chan string, n)
+	for i := range n {
+		doing.Go(func() {
+			defer func() {
+				if cause := recover(); cause != nil {
+					panics <- fmt.Sprintf("%v\n%s", cause, debug.Stack()) // there is room for each
+				}
+			}()
+			do(i)
+		})
+	}
+	doing.Wait()
+	select {
+	case cause := <-panics:
+		panic(cause)
+	default:
+	}
 }
 
 func (d *Dispatcher) versions(kind kinds.Kind) []kinds.Kind { return d.Versions(kind) }
