@@ -39,6 +39,9 @@ type Client struct {
 const (
 	// maxAnswer is how many bytes of an answer are read.
 	maxAnswer = 8 << 20
+	// maxComplaint is how many bytes of one that is no answer are told (upstream's
+	// maxUnstructuredResponseTextBytes).
+	maxComplaint = 2048
 	// maxKnown bounds the clients that are kept with their connections.
 	maxKnown = 64
 	// idle is how long, on the wall, a connection is kept for the next question.
@@ -84,8 +87,8 @@ func readAnswer(response *http.Response) (*admissionv1.AdmissionReview, error) {
 		return nil, err
 	}
 	if response.StatusCode < http.StatusOK || response.StatusCode >= http.StatusMultipleChoices {
-		return nil, apierrors.NewGenericServerResponse(
-			response.StatusCode, http.MethodPost, schema.GroupResource{}, "", strings.TrimSpace(string(data)), 0, true)
+		said := strings.TrimSpace(string(data[:min(len(data), maxComplaint)]))
+		return nil, apierrors.NewGenericServerResponse(response.StatusCode, http.MethodPost, schema.GroupResource{}, "", said, 0, true)
 	}
 	answer := &admissionv1.AdmissionReview{}
 	if err := json.Unmarshal(data, answer); err != nil {
