@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -16,8 +17,8 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// logLimit is how many bytes from its end a log is cut to, so that an answer fits into
-// one message.
+// logLimit is how many bytes from its end a log is cut to, in whole lines, so that an
+// answer fits into one message.
 const logLimit = 2 << 20
 
 // serveLogs answers requests for logs until ctx ends.
@@ -70,10 +71,20 @@ func (p *parts) logs(ctx context.Context, data []byte) (string, error) {
 	if err != nil {
 		return "", apierrors.NewInternalError(fmt.Errorf("logs of %s/%s: %w", request.Namespace, request.Pod, err))
 	}
-	if len(text) > logLimit {
-		text = text[len(text)-logLimit:]
+	return string(lastLines(text, logLimit)), nil
+}
+
+// lastLines is the end of a text, of at most so many bytes, from the beginning of a line on
+// if there is one.
+func lastLines(text []byte, most int) []byte {
+	if len(text) <= most {
+		return text
 	}
-	return string(text), nil
+	cut := len(text) - most
+	if line := bytes.IndexByte(text[cut-1:], '\n'); line >= 0 && cut+line < len(text) {
+		cut += line
+	}
+	return text[cut:]
 }
 
 // logged is the id of the container that a request means.
