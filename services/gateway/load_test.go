@@ -13,6 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/podfall/podfall/internal/directory"
 	"github.com/podfall/podfall/services/gateway/guard"
 )
 
@@ -136,5 +139,16 @@ func TestWhoStallsGivesTheSeatUp(t *testing.T) {
 		case <-time.After(10 * time.Second):
 			t.Fatalf("%s has its seat for ever", method)
 		}
+	}
+}
+
+// TestReviewsTakeASeatToo, as everything does that ends by itself.
+func TestReviewsTakeASeatToo(t *testing.T) {
+	g := &gateway{kinds: directory.New(), load: newLoad(limits{patience: time.Millisecond})} // no seats at all
+	r := httptest.NewRequest(http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", strings.NewReader("{}"))
+	to, _ := routeOf(r.URL.Path)
+	err := g.resource(&response{ResponseWriter: httptest.NewRecorder()}, r, to)
+	if !apierrors.IsTooManyRequests(err) {
+		t.Errorf("want a 429, have %v", err)
 	}
 }

@@ -35,7 +35,7 @@ type call struct {
 func (g *gateway) resource(w *response, r *http.Request, to route) error {
 	kind, ok := g.kinds.ByResource(to.GroupVersionResource)
 	if !ok || !discovery.Announced(kind) {
-		return g.otherResource(w, r, to)
+		return g.load.seated(w, r, func() error { return g.otherResource(w, r, to) })
 	}
 	c := &call{gateway: g, w: w, r: r, query: r.URL.Query(), route: to, kind: kind}
 	if !kind.Namespaced && to.namespace != "" {
