@@ -256,6 +256,10 @@ func (e *Engine) Exec(ctx context.Context, req *proto.ExecSyncRequest) (*proto.E
 	return &proto.ExecSyncResponse{Stdout: result.Stdout, Stderr: result.Stderr, ExitCode: result.Code}, nil
 }
 
+// maxLog is how many bytes of a log are read, so that an answer fits into one message of
+// the bus.
+const maxLog = 4 << 20
+
 // Logs implements [engine.Engine].
 func (e *Engine) Logs(_ context.Context, req *proto.ContainerLogsRequest) ([]byte, error) {
 	e.mu.Lock()
@@ -272,7 +276,7 @@ func (e *Engine) Logs(_ context.Context, req *proto.ContainerLogsRequest) ([]byt
 		return nil, err
 	}
 	defer logs.Close()
-	query := logfile.Query{Tail: req.TailLines, Timestamps: req.Timestamps}
+	query := logfile.Query{Tail: req.TailLines, Timestamps: req.Timestamps, Most: maxLog}
 	if req.SinceUnixNano > 0 {
 		query.Since = time.Unix(0, req.SinceUnixNano)
 	}

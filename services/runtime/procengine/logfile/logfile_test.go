@@ -113,3 +113,31 @@ func TestRecordsThatWereCutOff(t *testing.T) {
 		t.Errorf("the log is %q, %v", got, err)
 	}
 }
+
+// TestReadTheEndAlone: a log of many files is not read as a whole when its end will do.
+func TestReadTheEndAlone(t *testing.T) {
+	dir, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	const record = "2026-01-02T15:04:05Z stdout F %s\n"
+	for name, lines := range map[string][]string{"2.log": {"a", "b"}, "1.log": {"c", "d"}, "current.log": {"e", "f"}} {
+		var text strings.Builder
+		for _, line := range lines {
+			fmt.Fprintf(&text, record, line)
+		}
+		if err := dir.WriteFile(name, []byte(text.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	size := len(fmt.Sprintf(record, "a"))
+	for most, want := range map[int]string{
+		0: "a\nb\nc\nd\ne\nf\n", size: "f\n", 2*size - 1: "f\n", 2 * size: "e\nf\n", 3 * size: "d\ne\nf\n", 100 * size: "a\nb\nc\nd\ne\nf\n", 1: "",
+	} {
+		got, err := logfile.Read(dir, logfile.Query{Most: most})
+		if err != nil || string(got) != want {
+			t.Errorf("the last %d bytes: %q, %v; want %q", most, got, err, want)
+		}
+	}
+}

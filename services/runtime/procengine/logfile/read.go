@@ -18,13 +18,16 @@ type Query struct {
 	Since time.Time
 	// Timestamps puts each line's time in front of it.
 	Timestamps bool
+	// Most is how many bytes of the log are looked at, from its end; 0 means all.
+	Most int
 }
 
 // Read is the log in dir, oldest line first, both streams in the order in which they
 // were written. A log that nothing was written to is empty.
 func Read(dir *os.Root, query Query) ([]byte, error) {
-	var records []byte
-	for i := maxRead; i >= 0; i-- {
+	var parts [][]byte // the newest first
+	size := 0
+	for i := 0; i <= maxRead && (query.Most <= 0 || size < query.Most); i++ {
 		file := current
 		if i > 0 {
 			file = name(i)
@@ -33,9 +36,19 @@ func Read(dir *os.Root, query Query) ([]byte, error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("log: %w", err)
 		}
-		records = append(records, part...)
+		parts, size = append(parts, part), size+len(part)
 	}
-	return query.apply(records), nil
+	slices.Reverse(parts)
+	return query.apply(query.last(slices.Concat(parts...))), nil
+}
+
+// last is the end of records that may be looked at, in whole ones.
+func (q Query) last(records []byte) []byte {
+	if q.Most <= 0 || len(records) <= q.Most {
+		return records
+	}
+	_, records, _ = bytes.Cut(records[len(records)-q.Most-1:], []byte("\n"))
+	return records
 }
 
 // maxRead is the number of the oldest file that can be there.
