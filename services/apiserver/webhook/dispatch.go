@@ -145,6 +145,7 @@ func (d *Dispatcher) patched(match Match, e Event, patch []byte) (kinds.Object, 
 	}
 	kind := match.Kind
 	kind.GroupVersionKind = gvk
+	kind.Custom = kind.Custom && e.Body.Empty() // a custom kind's Scale is a Scale like any other
 	obj, err := d.Decode(kind, document)
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)

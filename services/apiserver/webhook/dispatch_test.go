@@ -8,6 +8,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	ar "k8s.io/api/admissionregistration/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/proto"
@@ -44,4 +45,26 @@ func TestAPanicIsTheRequests(t *testing.T) {
 	}()
 	_, err := d.Validate(t.Context(), event(t, proto.VerbCreate, "pods", ""))
 	t.Errorf("no panic, but %v", err)
+}
+
+// TestPatchedScale: the Scale of a custom resource is read as a Scale, not as one of the
+// resource's own kind.
+func TestPatchedScale(t *testing.T) {
+	t.Parallel()
+	e := event(t, proto.VerbUpdate, "deployments", "scale")
+	e.Kind.Custom = true
+	e.Body = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
+	scale := &autoscalingv1.Scale{}
+	scale.SetGroupVersionKind(e.Body)
+	e.Object = scale
+	d := &Dispatcher{Decode: func(kind kinds.Kind, document []byte) (kinds.Object, error) {
+		if kind.Custom || kind.GroupVersionKind != e.Body || !strings.Contains(string(document), `"replicas":3`) {
+			t.Errorf("%+v is to read %s", kind, document)
+		}
+		return scale, nil
+	}}
+	match := Match{Hook: &Hook{}, Kind: e.Kind}
+	if _, err := d.patched(match, e, []byte(`[{"op":"add","path":"/spec/replicas","value":3}]`)); err != nil {
+		t.Error(err)
+	}
 }
