@@ -185,6 +185,7 @@ func (c *Cluster) Start(ctx context.Context, name string) error {
 	case <-ready:
 		return nil
 	case <-p.ended:
+		_ = c.Stop(name) // it has ended, and may be started again
 		return fmt.Errorf("%s ended before it was ready: %w", name, cause(p.err))
 	case <-ctx.Done():
 		return fmt.Errorf("%s is not ready: %w", name, context.Cause(ctx))
