@@ -104,7 +104,7 @@ func (d *Dispatcher) mutateRound(
 
 // mutateBy asks one hook, and applies its patch.
 func (d *Dispatcher) mutateBy(ctx context.Context, h *Hook, e Event, outcome *Outcome) (changed bool, err error) {
-	match, ok, err := h.Matches(e, d.versions(e.Kind))
+	match, ok, err := h.Matches(e, d.Versions(e.Kind))
 	if err != nil || !ok {
 		return false, err
 	}
@@ -162,7 +162,7 @@ func (d *Dispatcher) Validate(ctx context.Context, e Event) ([]string, error) {
 	}
 	var matches []Match
 	for _, h := range d.Catalog.Validating() {
-		match, ok, err := h.Matches(e, d.versions(e.Kind))
+		match, ok, err := h.Matches(e, d.Versions(e.Kind))
 		if err != nil {
 			return nil, err
 		}
@@ -207,8 +207,6 @@ func atOnce(n int, do func(i int)) {
 	default:
 	}
 }
-
-func (d *Dispatcher) versions(kind kinds.Kind) []kinds.Kind { return d.Versions(kind) }
 
 // ask puts one question to one hook. A hook whose conditions do not hold allows everything.
 func (d *Dispatcher) ask(ctx context.Context, match Match, e Event) (Verdict, error) {
