@@ -51,7 +51,7 @@ type Config struct {
 	// Bus is the connection to the cluster, under the identity proto.Gateway. It stays
 	// the caller's.
 	Bus *bus.Conn
-	// Listener is where clients come in; Run closes it.
+	// Listener is where clients come in; Run closes it, unless it refuses the Config.
 	Listener net.Listener
 	// TLS holds the certificate that clients are shown; it is required.
 	TLS *tls.Config
