@@ -34,7 +34,7 @@ func describeCommand(env Env) *cli.Command {
 }
 
 // errNothingToDescribe is kubectl's answer to a describe of nothing.
-var errNothingToDescribe = errors.New("You must specify the type of resource to describe. Use \"podfall api-resources\" for a complete list of supported resources.") //nolint:staticcheck // kubectl's text
+var errNothingToDescribe = errors.New("You must specify the type of resource to describe. Use \"podfall api-resources\" for a complete list of supported resources.") //nolint:staticcheck,revive // kubectl's text
 
 func runDescribe(ctx context.Context, c *call) error {
 	if files, err := c.filenames(); err == nil && len(files) == 0 && !c.flags.Args().Present() {
@@ -59,26 +59,30 @@ func runDescribe(ctx context.Context, c *call) error {
 	for _, g := range groups {
 		count += len(g.objects)
 	}
+	if count == 0 && len(errs) == 0 {
+		return joined(c.show(want, nil, getOutput{}, nil))
+	}
 	if (count > 1 || len(errs) > 0) && !c.flags.IsSet("show-events") {
 		d.events = false // kubectl's way of keeping a long answer short
 	}
-	first := true
+	return joined(append(errs, d.describeAll(ctx, groups, between, after)...))
+}
+
+// describeAll writes every object out, with between between them and after after each.
+func (d *describer) describeAll(ctx context.Context, groups []group, between, after string) []error {
+	var errs []error
+	separator := ""
 	for _, g := range groups {
 		for _, obj := range g.objects {
-			if !first {
-				say(c.stdout, "%s", between)
-			}
-			first = false
+			say(d.stdout, "%s", separator)
+			separator = between
 			if err := d.describe(ctx, g.kind, obj); err != nil {
 				errs = append(errs, err)
 			}
-			say(c.stdout, "%s", after)
+			say(d.stdout, "%s", after)
 		}
 	}
-	if first && len(errs) == 0 {
-		return joined(c.show(want, nil, getOutput{}, nil))
-	}
-	return joined(errs)
+	return errs
 }
 
 // byPrefix is what "describe pod web" finds when no pod is called web: those whose
