@@ -57,16 +57,25 @@ func (e *engines) Run(ctx context.Context, report engine.Report) error {
 	return group.Wait()
 }
 
-// Load implements [engine.Engine].
+// Load implements [engine.Engine]. A container on record whose engine there is no more
+// has ended, nobody knows how (CRI-11): it must not keep the runtime from starting.
 func (e *engines) Load(ctx context.Context, c engine.Container) (engine.Status, error) {
 	one, known := e.byHandler[cmp.Or(c.Handler, HandlerScripted)] // old records have none
 	if !known {
-		return engine.Status{}, fmt.Errorf("container %s: no runtime for %q is configured", c.ID, c.Handler)
+		return engine.Status{
+			State: proto.ContainerState_CONTAINER_STATE_EXITED, StartedAt: c.Events.Start, FinishedAt: c.Events.Start,
+			ExitCode: engine.ExitUnknown, Reason: engine.ReasonUnknown,
+			Message: fmt.Sprintf("no runtime for %q is configured", c.Handler),
+		}, nil
+	}
+	status, err := one.Load(ctx, c)
+	if err != nil {
+		return status, err
 	}
 	e.mu.Lock()
 	e.byID[c.ID] = one
 	e.mu.Unlock()
-	return one.Load(ctx, c)
+	return status, nil
 }
 
 // of is the engine of a container.

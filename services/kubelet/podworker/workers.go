@@ -264,7 +264,10 @@ func (s *Workers) Forget(ctx context.Context, uid types.UID) {
 		return
 	}
 	w.tell(Forget{})
-	if w.machine.State() != Gone { // only Forget leads there, and only this calls it
+	w.mu.Lock()
+	state := w.machine.State()
+	w.mu.Unlock()
+	if state != Gone { // only Forget leads there, and only this calls it
 		return
 	}
 	delete(s.workers, uid)

@@ -2,6 +2,7 @@ package procengine_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -104,5 +105,33 @@ func TestNotAllowedIsAStartError(t *testing.T) {
 	}
 	if log := s.log(id); log != "" {
 		t.Errorf("it wrote %q", log)
+	}
+}
+
+// T8: a manifest cannot load a library into a program that is allowed.
+func TestLoaderVariablesAreRefused(t *testing.T) {
+	s := newStand(t, nil)
+	for _, name := range []string{"LD_PRELOAD", "LD_AUDIT", "GLIBC_TUNABLES", "GCONV_PATH"} {
+		c := s.request(s.id(name), "/bin/sh", "-c", "echo ran")
+		c.Request.Env = map[string]string{name: "/tmp/evil.so"}
+		s.load(c)
+		if err := s.Start(t.Context(), c.ID, testNow()); err != nil {
+			t.Fatal(err)
+		}
+		s.wantExit(c.ID, engine.ExitStartError, engine.ReasonStartError)
+		if log := s.log(c.ID); log != "" {
+			t.Errorf("with %s it wrote %q", name, log)
+		}
+	}
+}
+
+// A program inherits limits: no core file, and not every descriptor that there is.
+func TestLimits(t *testing.T) {
+	s := newStand(t, nil)
+	id := s.run("app", "ulimit -c; ulimit -n; echo ready")
+	s.wantExit(id, 0, engine.ReasonCompleted)
+	var core, files int
+	if _, err := fmt.Sscan(s.log(id), &core, &files); err != nil || core != 0 || files > 1<<16 {
+		t.Errorf("the limits are %q, %v", s.log(id), err)
 	}
 }

@@ -40,7 +40,7 @@ func (e *Engine) attend(ctx context.Context, c *container, report engine.Report)
 		return // whether it runs is the next life's to find out
 	}
 	if err != nil {
-		e.ended(ctx, c, e.failure(c, err), report)
+		e.ended(ctx, c, e.failure(ctx, c, err), report)
 		return
 	}
 	var last shim.Status
@@ -81,10 +81,13 @@ func (e *Engine) connect(ctx context.Context, c *container, report engine.Report
 	return fresh.child, nil
 }
 
-// failure is the end of a container that could not be started.
-func (e *Engine) failure(c *container, why error) shim.Status {
-	if status, err := shim.End(c.dir, c.id); err == nil && status.Failed != "" {
-		return status
+// failure is the end of a container to whose shim nobody could talk: it may have run and
+// ended before, or could not be started.
+func (e *Engine) failure(ctx context.Context, c *container, why error) shim.Status {
+	if c.refusal == nil {
+		if status := e.lookUp(ctx, c); !status.Lost {
+			return status
+		}
 	}
 	return shim.Status{Exited: true, Code: engine.ExitStartError, Failed: why.Error(), FinishedAt: clock.Clock{}.Now()}
 }

@@ -59,6 +59,11 @@ func newEngine(t *testing.T, dir string) *procengine.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // what a test leaves behind ends before its directory goes
+		if err := procengine.EndAll(context.WithoutCancel(t.Context()), dir); err != nil {
+			t.Error(err)
+		}
+	})
 	e, err := procengine.New(procengine.Config{Dir: dir, Shim: []string{os.Args[0], asShim}, Allow: allow})
 	if err != nil {
 		t.Fatal(err)

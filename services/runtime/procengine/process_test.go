@@ -1,6 +1,7 @@
 package procengine_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -221,5 +222,18 @@ func TestCRI07StopSignalOnceOverRestarts(t *testing.T) {
 	s.wantExit(id, 137, engine.ReasonError)
 	if log := s.log(id); log != "ready\nheard\n" {
 		t.Errorf("its log is %q", log)
+	}
+}
+
+// A program that has ended before anybody could ask its shim has run all the same.
+func TestExitAtOnce(t *testing.T) {
+	s := newStand(t, nil)
+	for i := range 40 {
+		id := s.id(fmt.Sprint("app", i))
+		s.load(s.request(id, "/bin/true"))
+		if err := s.Start(t.Context(), id, testNow()); err != nil {
+			t.Fatal(err)
+		}
+		s.wantExit(id, 0, engine.ReasonCompleted)
 	}
 }

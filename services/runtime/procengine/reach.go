@@ -41,8 +41,10 @@ func (e *Engine) Reach(ctx context.Context, req *proto.ReachRequest) (*proto.Rea
 		return reachTCP(ctx, address)
 	case "http", "https":
 		return reachHTTP(ctx, address, req)
+	case "grpc":
+		return reachGRPC(ctx, address, req.Service)
 	}
-	return nil, fmt.Errorf("scheme %q: want http, https or tcp", req.Scheme)
+	return nil, fmt.Errorf("scheme %q: want http, https, grpc or tcp", req.Scheme)
 }
 
 func loopback(host string, port int32) (string, error) {

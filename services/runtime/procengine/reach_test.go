@@ -57,7 +57,7 @@ func TestReach(t *testing.T) {
 		"a port":                {"tcp", "", "", 0, ""},
 		"another machine":       {"http", "192.0.2.1", "/", 0, "want an address of loopback"},
 		"a name":                {"tcp", "example.com", "/", 0, "want an address of loopback"},
-		"another scheme":        {"ftp", "", "/", 0, "want http, https or tcp"},
+		"another scheme":        {"ftp", "", "/", 0, "want http, https, grpc or tcp"},
 	} {
 		answer, err := s.Reach(t.Context(), &proto.ReachRequest{
 			ContainerId: id, Scheme: c.scheme, Host: c.host, Port: int32(port), Path: c.path,

@@ -2,6 +2,7 @@ package procengine
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -28,6 +29,11 @@ func (e *Engine) spec(c engine.Container) (shim.Spec, error) {
 	if dir != "" {
 		if dir, err = e.cfg.Allow.Directory(dir); err != nil {
 			return shim.Spec{}, err
+		}
+	}
+	for name := range c.Request.Env {
+		if strings.HasPrefix(name, "LD_") || name == "GLIBC_TUNABLES" || name == "GCONV_PATH" {
+			return shim.Spec{}, fmt.Errorf("variable %s is %w: it would make another program of the one that is", name, ErrNotAllowed)
 		}
 	}
 	return shim.Spec{

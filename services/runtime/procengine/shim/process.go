@@ -26,11 +26,6 @@ func (s *shim) start() error {
 	if err != nil {
 		return err
 	}
-	for resource, limit := range map[int]uint64{unix.RLIMIT_NOFILE: s.spec.OpenFiles, unix.RLIMIT_DATA: s.spec.Data} {
-		if limit > 0 {
-			_ = unix.Prlimit(s.main.Pid, resource, &unix.Rlimit{Cur: limit, Max: limit}, nil) // it may have exited
-		}
-	}
 	s.output.Go(func() { s.log.Copy("stdout", out.stdout) })
 	s.output.Go(func() { s.log.Copy("stderr", out.stderr) })
 	return nil

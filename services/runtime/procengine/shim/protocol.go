@@ -32,9 +32,6 @@ type Spec struct {
 	// Init means that a signal without a handler does not reach the program, as for
 	// process 1 of a container, except SIGKILL.
 	Init bool `json:"init,omitempty"`
-	// OpenFiles and Data (bytes) limit the program; 0 leaves the machine's limits.
-	OpenFiles uint64 `json:"openFiles,omitempty"`
-	Data      uint64 `json:"data,omitempty"`
 }
 
 // Status is what became of a program. The zero Status has not been started.

@@ -82,6 +82,9 @@ func Run(ctx context.Context, dir string, listening func()) error {
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("shim: %w", err)
 	}
+	if err := limit(); err != nil {
+		return fmt.Errorf("shim: %w", err)
+	}
 	// Taken and not looked at: to ignore them would make the program ignore them too.
 	others := make(chan os.Signal, 1)
 	signal.Notify(others, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
@@ -90,6 +93,24 @@ func Run(ctx context.Context, dir string, listening func()) error {
 	signal.Notify(s.deaths, syscall.SIGCHLD)
 	defer signal.Stop(s.deaths)
 	return s.run(ctx, listening)
+}
+
+// openFiles is how many files a program may have open.
+const openFiles = 1 << 16
+
+// limit bounds what the program may take of the machine, by the limits that it inherits:
+// no core file, which would hold its secrets, and not every descriptor that there is.
+func limit() error {
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		return err
+	}
+	files.Max = min(files.Max, openFiles)
+	files.Cur = min(files.Cur, files.Max)
+	return errors.Join(
+		syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files),
+		syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{}),
+	)
 }
 
 // claim locks a container's directory, or returns ErrClaimed.
