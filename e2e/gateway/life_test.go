@@ -15,6 +15,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
@@ -78,6 +79,16 @@ func TestReviews(t *testing.T) {
 	if who, err := eve.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}); err != nil ||
 		who.Status.UserInfo.Username != "eve" || len(who.Status.UserInfo.Groups) != 2 {
 		t.Errorf("%v %+v", err, who)
+	}
+	refused := `pods is forbidden: User "eve" cannot list resource "pods" in API group "" in the namespace "default"`
+	if _, err := eve.CoreV1().Pods("default").List(ctx, metav1.ListOptions{}); err == nil || err.Error() != refused {
+		t.Errorf("played by the admin: %v, want %s", err, refused)
+	}
+	if _, err := eve.CoreV1().Pods("default").Watch(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("played by the admin: a watch: %v", err)
+	}
+	if err := eve.CoreV1().Nodes().Delete(ctx, "node-1", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("played by the admin: a delete: %v", err)
 	}
 	rules, err := set.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{
 		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "default"},

@@ -41,6 +41,9 @@ func (g *gateway) resource(w *response, r *http.Request, to route) error {
 	if !kind.Namespaced && to.namespace != "" {
 		return notServed()
 	}
+	if err := c.refuseOthers(); err != nil {
+		return err
+	}
 	c.api = g.api.WithWarn(c.warn)
 	if text := deprecation(kind, g.kinds.CRD(kind.GroupResource()), g.cfg.Compat.Release); text != "" {
 		c.warn(text)
