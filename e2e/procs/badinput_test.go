@@ -156,7 +156,7 @@ func bodies() map[string]malformed {
 		"no JSON":             create(media, "{").is(400, "Pod"),
 		"random protobuf":     create(kinds.ContentTypeProtobuf, "k8s\x00\xff\xff\xff").is(400, "Pod"),
 		"another media type":  create("text/html", "<pod>").is(415, "application/json"),
-		"a YAML bomb":         create("application/yaml", bomb.String()).is(400, "excessive aliasing"),
+		"a YAML bomb":         create("application/yaml", bomb.String()).is(413, "aliases written out is too large"),
 		"a YAML bomb as JSON": create(media, bomb.String()).is(400, "must be of type Pod"),
 		"9,000 brackets":      create(media, strings.Repeat("[", 9000)).is(400, "nested more than 256 levels deep"),
 		"objects that are nested deep": create(media, pod(`,"annotations":`+strings.Repeat(`{"a":`, 5000)+"1"+strings.Repeat("}", 5000), "")).
