@@ -3,6 +3,7 @@ package proto
 import (
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -14,6 +15,16 @@ type Boot string
 // begin at the same instant.
 func NewBoot(now time.Time, entropy [4]byte) Boot {
 	return Boot(fmt.Sprintf("%016x-%s", uint64(now.UnixNano()), hex.EncodeToString(entropy[:])))
+}
+
+// Valid reports whether b has the form that [NewBoot] gives it.
+func (b Boot) Valid() bool {
+	began, entropy, found := strings.Cut(string(b), "-")
+	return found && isHex(began, 16) && isHex(entropy, 8)
+}
+
+func isHex(text string, digits int) bool {
+	return len(text) == digits && strings.Trim(text, "0123456789abcdef") == ""
 }
 
 // OlderThan reports whether b began before other.

@@ -30,6 +30,10 @@ type Compat struct {
 	// TracksGeneration starts a pod at generation 1 and lets the kubelet report
 	// observedGeneration (API-73; since 1.34).
 	TracksGeneration bool
+	// MultiAttachErrors says of a volume that is attached elsewhere `Multi-Attach error`
+	// instead of `Waiting for detach` (CTL-20; in older
+	// releases).
+	MultiAttachErrors bool
 	// PublishesTerminalPhase makes the kubelet store a terminal phase before its
 	// final delete (KBL-64; since 1.27).
 	PublishesTerminalPhase bool
@@ -47,6 +51,7 @@ func compat() []Compat {
 			NodeMonitorGrace:       50 * time.Second,
 			DeadlineMayPass:        false,
 			TracksGeneration:       true,
+			MultiAttachErrors:      false,
 			PublishesTerminalPhase: true,
 		},
 		{
@@ -57,6 +62,7 @@ func compat() []Compat {
 			NodeMonitorGrace:       40 * time.Second,
 			DeadlineMayPass:        true,
 			TracksGeneration:       false,
+			MultiAttachErrors:      true,
 			PublishesTerminalPhase: false,
 		},
 	}

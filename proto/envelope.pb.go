@@ -98,7 +98,7 @@ type Request struct {
 	Operation string `protobuf:"bytes,2,opt,name=operation,proto3" json:"operation,omitempty"`
 	// boot is the sender's incarnation; see Boot.
 	Boot string `protobuf:"bytes,3,opt,name=boot,proto3" json:"boot,omitempty"`
-	// deadline_unix_nano is when the sender stops waiting, on the cluster's clock.
+	// deadline_unix_nano is when the sender stops waiting, on the wall.
 	// A request that arrives later is refused and changes nothing. 0 means none.
 	DeadlineUnixNano int64 `protobuf:"varint,4,opt,name=deadline_unix_nano,json=deadlineUnixNano,proto3" json:"deadline_unix_nano,omitempty"`
 	// options is the verb's metav1 options message (CreateOptions, GetOptions,

@@ -131,7 +131,7 @@ type RuntimeRequest struct {
 	Boot string `protobuf:"bytes,2,opt,name=boot,proto3" json:"boot,omitempty"`
 	// body is the method's own request message.
 	Body []byte `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
-	// timeout_nano is how much longer the caller waits, on the wall; 0 means that it
+	// timeout_nano is how much longer the caller waits, on the cluster's clock; 0 means that it
 	// set no limit. The call ends on the runtime's side too when it has passed.
 	TimeoutNano int64 `protobuf:"varint,4,opt,name=timeout_nano,json=timeoutNano,proto3" json:"timeout_nano,omitempty"`
 	// call names the call among those of this boot, so that it can be given up.
@@ -222,7 +222,9 @@ type RuntimeResponse struct {
 	// message is the error's text when code is not OK.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// body is the method's own response message.
-	Body          []byte `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
+	Body []byte `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
+	// boot is the runtime's incarnation: of its calls no other answers any.
+	Boot          string `protobuf:"bytes,4,opt,name=boot,proto3" json:"boot,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -276,6 +278,13 @@ func (x *RuntimeResponse) GetBody() []byte {
 		return x.Body
 	}
 	return nil
+}
+
+func (x *RuntimeResponse) GetBoot() string {
+	if x != nil {
+		return x.Boot
+	}
+	return ""
 }
 
 type Sandbox struct {
@@ -416,10 +425,12 @@ type Container struct {
 	FinishedAtUnixNano int64                  `protobuf:"varint,9,opt,name=finished_at_unix_nano,json=finishedAtUnixNano,proto3" json:"finished_at_unix_nano,omitempty"`
 	ExitCode           int32                  `protobuf:"varint,10,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
 	// reason is Completed, Error, OOMKilled, StartError or Unknown once EXITED.
-	Reason        string            `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
-	Message       string            `protobuf:"bytes,12,opt,name=message,proto3" json:"message,omitempty"`
-	Labels        map[string]string `protobuf:"bytes,13,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Annotations   map[string]string `protobuf:"bytes,14,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Reason      string            `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message     string            `protobuf:"bytes,12,opt,name=message,proto3" json:"message,omitempty"`
+	Labels      map[string]string `protobuf:"bytes,13,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Annotations map[string]string `protobuf:"bytes,14,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// stop_signal is the one that StopContainer sends.
+	StopSignal    string `protobuf:"bytes,15,opt,name=stop_signal,json=stopSignal,proto3" json:"stop_signal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -550,6 +561,13 @@ func (x *Container) GetAnnotations() map[string]string {
 		return x.Annotations
 	}
 	return nil
+}
+
+func (x *Container) GetStopSignal() string {
+	if x != nil {
+		return x.StopSignal
+	}
+	return ""
 }
 
 type RunPodSandboxRequest struct {
@@ -1103,7 +1121,20 @@ type CreateContainerRequest struct {
 	Labels      map[string]string `protobuf:"bytes,11,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Annotations map[string]string `protobuf:"bytes,12,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// script is how a scripted container behaves; see the runtime's simengine.
-	Script        string `protobuf:"bytes,13,opt,name=script,proto3" json:"script,omitempty"`
+	Script string `protobuf:"bytes,13,opt,name=script,proto3" json:"script,omitempty"`
+	// resources bound what the container takes of the machine.
+	Resources *LinuxContainerResources `protobuf:"bytes,14,opt,name=resources,proto3" json:"resources,omitempty"`
+	// cgroup_parent is the pod's cgroup, as a kubelet names it, such as
+	// /kubepods/burstable/pod<uid>. CRI has it in the sandbox's configuration.
+	CgroupParent string `protobuf:"bytes,15,opt,name=cgroup_parent,json=cgroupParent,proto3" json:"cgroup_parent,omitempty"`
+	// stdin keeps the program's input open, for those who attach; stdin_once until the first
+	// of them has left.
+	Stdin     bool `protobuf:"varint,16,opt,name=stdin,proto3" json:"stdin,omitempty"`
+	StdinOnce bool `protobuf:"varint,17,opt,name=stdin_once,json=stdinOnce,proto3" json:"stdin_once,omitempty"`
+	// tty gives the program a terminal.
+	Tty bool `protobuf:"varint,18,opt,name=tty,proto3" json:"tty,omitempty"`
+	// ports are those of TCP that the containers of the pod declare.
+	Ports         []int32 `protobuf:"varint,19,rep,packed,name=ports,proto3" json:"ports,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1229,6 +1260,119 @@ func (x *CreateContainerRequest) GetScript() string {
 	return ""
 }
 
+func (x *CreateContainerRequest) GetResources() *LinuxContainerResources {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+func (x *CreateContainerRequest) GetCgroupParent() string {
+	if x != nil {
+		return x.CgroupParent
+	}
+	return ""
+}
+
+func (x *CreateContainerRequest) GetStdin() bool {
+	if x != nil {
+		return x.Stdin
+	}
+	return false
+}
+
+func (x *CreateContainerRequest) GetStdinOnce() bool {
+	if x != nil {
+		return x.StdinOnce
+	}
+	return false
+}
+
+func (x *CreateContainerRequest) GetTty() bool {
+	if x != nil {
+		return x.Tty
+	}
+	return false
+}
+
+func (x *CreateContainerRequest) GetPorts() []int32 {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+// LinuxContainerResources are CRI's, those of them that can be kept to; 0 means no limit.
+type LinuxContainerResources struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// cpu_quota is how many microseconds of processor time the container gets in each
+	// cpu_period.
+	CpuPeriod          int64 `protobuf:"varint,1,opt,name=cpu_period,json=cpuPeriod,proto3" json:"cpu_period,omitempty"`
+	CpuQuota           int64 `protobuf:"varint,2,opt,name=cpu_quota,json=cpuQuota,proto3" json:"cpu_quota,omitempty"`
+	CpuShares          int64 `protobuf:"varint,3,opt,name=cpu_shares,json=cpuShares,proto3" json:"cpu_shares,omitempty"`
+	MemoryLimitInBytes int64 `protobuf:"varint,4,opt,name=memory_limit_in_bytes,json=memoryLimitInBytes,proto3" json:"memory_limit_in_bytes,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *LinuxContainerResources) Reset() {
+	*x = LinuxContainerResources{}
+	mi := &file_runtime_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LinuxContainerResources) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LinuxContainerResources) ProtoMessage() {}
+
+func (x *LinuxContainerResources) ProtoReflect() protoreflect.Message {
+	mi := &file_runtime_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LinuxContainerResources.ProtoReflect.Descriptor instead.
+func (*LinuxContainerResources) Descriptor() ([]byte, []int) {
+	return file_runtime_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *LinuxContainerResources) GetCpuPeriod() int64 {
+	if x != nil {
+		return x.CpuPeriod
+	}
+	return 0
+}
+
+func (x *LinuxContainerResources) GetCpuQuota() int64 {
+	if x != nil {
+		return x.CpuQuota
+	}
+	return 0
+}
+
+func (x *LinuxContainerResources) GetCpuShares() int64 {
+	if x != nil {
+		return x.CpuShares
+	}
+	return 0
+}
+
+func (x *LinuxContainerResources) GetMemoryLimitInBytes() int64 {
+	if x != nil {
+		return x.MemoryLimitInBytes
+	}
+	return 0
+}
+
 type CreateContainerResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ContainerId   string                 `protobuf:"bytes,1,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
@@ -1238,7 +1382,7 @@ type CreateContainerResponse struct {
 
 func (x *CreateContainerResponse) Reset() {
 	*x = CreateContainerResponse{}
-	mi := &file_runtime_proto_msgTypes[16]
+	mi := &file_runtime_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1250,7 +1394,7 @@ func (x *CreateContainerResponse) String() string {
 func (*CreateContainerResponse) ProtoMessage() {}
 
 func (x *CreateContainerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[16]
+	mi := &file_runtime_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1263,7 +1407,7 @@ func (x *CreateContainerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateContainerResponse.ProtoReflect.Descriptor instead.
 func (*CreateContainerResponse) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{16}
+	return file_runtime_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CreateContainerResponse) GetContainerId() string {
@@ -1282,7 +1426,7 @@ type StartContainerRequest struct {
 
 func (x *StartContainerRequest) Reset() {
 	*x = StartContainerRequest{}
-	mi := &file_runtime_proto_msgTypes[17]
+	mi := &file_runtime_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1294,7 +1438,7 @@ func (x *StartContainerRequest) String() string {
 func (*StartContainerRequest) ProtoMessage() {}
 
 func (x *StartContainerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[17]
+	mi := &file_runtime_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1307,7 +1451,7 @@ func (x *StartContainerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartContainerRequest.ProtoReflect.Descriptor instead.
 func (*StartContainerRequest) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{17}
+	return file_runtime_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StartContainerRequest) GetContainerId() string {
@@ -1325,7 +1469,7 @@ type StartContainerResponse struct {
 
 func (x *StartContainerResponse) Reset() {
 	*x = StartContainerResponse{}
-	mi := &file_runtime_proto_msgTypes[18]
+	mi := &file_runtime_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1337,7 +1481,7 @@ func (x *StartContainerResponse) String() string {
 func (*StartContainerResponse) ProtoMessage() {}
 
 func (x *StartContainerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[18]
+	mi := &file_runtime_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1350,7 +1494,7 @@ func (x *StartContainerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartContainerResponse.ProtoReflect.Descriptor instead.
 func (*StartContainerResponse) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{18}
+	return file_runtime_proto_rawDescGZIP(), []int{19}
 }
 
 type StopContainerRequest struct {
@@ -1364,7 +1508,7 @@ type StopContainerRequest struct {
 
 func (x *StopContainerRequest) Reset() {
 	*x = StopContainerRequest{}
-	mi := &file_runtime_proto_msgTypes[19]
+	mi := &file_runtime_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1376,7 +1520,7 @@ func (x *StopContainerRequest) String() string {
 func (*StopContainerRequest) ProtoMessage() {}
 
 func (x *StopContainerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[19]
+	mi := &file_runtime_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1389,7 +1533,7 @@ func (x *StopContainerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopContainerRequest.ProtoReflect.Descriptor instead.
 func (*StopContainerRequest) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{19}
+	return file_runtime_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StopContainerRequest) GetContainerId() string {
@@ -1414,7 +1558,7 @@ type StopContainerResponse struct {
 
 func (x *StopContainerResponse) Reset() {
 	*x = StopContainerResponse{}
-	mi := &file_runtime_proto_msgTypes[20]
+	mi := &file_runtime_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1426,7 +1570,7 @@ func (x *StopContainerResponse) String() string {
 func (*StopContainerResponse) ProtoMessage() {}
 
 func (x *StopContainerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[20]
+	mi := &file_runtime_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1439,7 +1583,7 @@ func (x *StopContainerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopContainerResponse.ProtoReflect.Descriptor instead.
 func (*StopContainerResponse) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{20}
+	return file_runtime_proto_rawDescGZIP(), []int{21}
 }
 
 type RemoveContainerRequest struct {
@@ -1451,7 +1595,7 @@ type RemoveContainerRequest struct {
 
 func (x *RemoveContainerRequest) Reset() {
 	*x = RemoveContainerRequest{}
-	mi := &file_runtime_proto_msgTypes[21]
+	mi := &file_runtime_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1463,7 +1607,7 @@ func (x *RemoveContainerRequest) String() string {
 func (*RemoveContainerRequest) ProtoMessage() {}
 
 func (x *RemoveContainerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[21]
+	mi := &file_runtime_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1476,7 +1620,7 @@ func (x *RemoveContainerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveContainerRequest.ProtoReflect.Descriptor instead.
 func (*RemoveContainerRequest) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{21}
+	return file_runtime_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RemoveContainerRequest) GetContainerId() string {
@@ -1494,7 +1638,7 @@ type RemoveContainerResponse struct {
 
 func (x *RemoveContainerResponse) Reset() {
 	*x = RemoveContainerResponse{}
-	mi := &file_runtime_proto_msgTypes[22]
+	mi := &file_runtime_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1506,7 +1650,7 @@ func (x *RemoveContainerResponse) String() string {
 func (*RemoveContainerResponse) ProtoMessage() {}
 
 func (x *RemoveContainerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[22]
+	mi := &file_runtime_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1519,7 +1663,7 @@ func (x *RemoveContainerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveContainerResponse.ProtoReflect.Descriptor instead.
 func (*RemoveContainerResponse) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{22}
+	return file_runtime_proto_rawDescGZIP(), []int{23}
 }
 
 type ContainerStatusRequest struct {
@@ -1531,7 +1675,7 @@ type ContainerStatusRequest struct {
 
 func (x *ContainerStatusRequest) Reset() {
 	*x = ContainerStatusRequest{}
-	mi := &file_runtime_proto_msgTypes[23]
+	mi := &file_runtime_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1543,7 +1687,7 @@ func (x *ContainerStatusRequest) String() string {
 func (*ContainerStatusRequest) ProtoMessage() {}
 
 func (x *ContainerStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[23]
+	mi := &file_runtime_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1556,7 +1700,7 @@ func (x *ContainerStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerStatusRequest.ProtoReflect.Descriptor instead.
 func (*ContainerStatusRequest) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{23}
+	return file_runtime_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ContainerStatusRequest) GetContainerId() string {
@@ -1575,7 +1719,7 @@ type ContainerStatusResponse struct {
 
 func (x *ContainerStatusResponse) Reset() {
 	*x = ContainerStatusResponse{}
-	mi := &file_runtime_proto_msgTypes[24]
+	mi := &file_runtime_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1587,7 +1731,7 @@ func (x *ContainerStatusResponse) String() string {
 func (*ContainerStatusResponse) ProtoMessage() {}
 
 func (x *ContainerStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[24]
+	mi := &file_runtime_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1600,7 +1744,7 @@ func (x *ContainerStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerStatusResponse.ProtoReflect.Descriptor instead.
 func (*ContainerStatusResponse) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{24}
+	return file_runtime_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ContainerStatusResponse) GetContainer() *Container {
@@ -1619,7 +1763,7 @@ type ListContainersRequest struct {
 
 func (x *ListContainersRequest) Reset() {
 	*x = ListContainersRequest{}
-	mi := &file_runtime_proto_msgTypes[25]
+	mi := &file_runtime_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1631,7 +1775,7 @@ func (x *ListContainersRequest) String() string {
 func (*ListContainersRequest) ProtoMessage() {}
 
 func (x *ListContainersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[25]
+	mi := &file_runtime_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1644,7 +1788,7 @@ func (x *ListContainersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListContainersRequest.ProtoReflect.Descriptor instead.
 func (*ListContainersRequest) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{25}
+	return file_runtime_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListContainersRequest) GetPodUid() string {
@@ -1663,7 +1807,7 @@ type ListContainersResponse struct {
 
 func (x *ListContainersResponse) Reset() {
 	*x = ListContainersResponse{}
-	mi := &file_runtime_proto_msgTypes[26]
+	mi := &file_runtime_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1675,7 +1819,7 @@ func (x *ListContainersResponse) String() string {
 func (*ListContainersResponse) ProtoMessage() {}
 
 func (x *ListContainersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[26]
+	mi := &file_runtime_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1688,7 +1832,7 @@ func (x *ListContainersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListContainersResponse.ProtoReflect.Descriptor instead.
 func (*ListContainersResponse) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{26}
+	return file_runtime_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListContainersResponse) GetContainers() []*Container {
@@ -1710,7 +1854,7 @@ type ExecSyncRequest struct {
 
 func (x *ExecSyncRequest) Reset() {
 	*x = ExecSyncRequest{}
-	mi := &file_runtime_proto_msgTypes[27]
+	mi := &file_runtime_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1722,7 +1866,7 @@ func (x *ExecSyncRequest) String() string {
 func (*ExecSyncRequest) ProtoMessage() {}
 
 func (x *ExecSyncRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[27]
+	mi := &file_runtime_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1735,7 +1879,7 @@ func (x *ExecSyncRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecSyncRequest.ProtoReflect.Descriptor instead.
 func (*ExecSyncRequest) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{27}
+	return file_runtime_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExecSyncRequest) GetContainerId() string {
@@ -1770,7 +1914,7 @@ type ExecSyncResponse struct {
 
 func (x *ExecSyncResponse) Reset() {
 	*x = ExecSyncResponse{}
-	mi := &file_runtime_proto_msgTypes[28]
+	mi := &file_runtime_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1782,7 +1926,7 @@ func (x *ExecSyncResponse) String() string {
 func (*ExecSyncResponse) ProtoMessage() {}
 
 func (x *ExecSyncResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[28]
+	mi := &file_runtime_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1795,7 +1939,7 @@ func (x *ExecSyncResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecSyncResponse.ProtoReflect.Descriptor instead.
 func (*ExecSyncResponse) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{28}
+	return file_runtime_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExecSyncResponse) GetStdout() []byte {
@@ -1819,6 +1963,94 @@ func (x *ExecSyncResponse) GetExitCode() int32 {
 	return 0
 }
 
+// ContainerStreamRequest opens a conversation with a process in a container: CRI's Exec
+// and Attach. What is said in it are frames, as ChannelStdin and its neighbours say.
+type ContainerStreamRequest struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	ContainerId string                 `protobuf:"bytes,1,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
+	// command is run in the container; without one the container's own program is meant.
+	Command []string `protobuf:"bytes,2,rep,name=command,proto3" json:"command,omitempty"`
+	Stdin   bool     `protobuf:"varint,3,opt,name=stdin,proto3" json:"stdin,omitempty"`
+	Stdout  bool     `protobuf:"varint,4,opt,name=stdout,proto3" json:"stdout,omitempty"`
+	Stderr  bool     `protobuf:"varint,5,opt,name=stderr,proto3" json:"stderr,omitempty"`
+	// tty gives the command a terminal, which has no stderr of its own.
+	Tty           bool `protobuf:"varint,6,opt,name=tty,proto3" json:"tty,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContainerStreamRequest) Reset() {
+	*x = ContainerStreamRequest{}
+	mi := &file_runtime_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContainerStreamRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContainerStreamRequest) ProtoMessage() {}
+
+func (x *ContainerStreamRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_runtime_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContainerStreamRequest.ProtoReflect.Descriptor instead.
+func (*ContainerStreamRequest) Descriptor() ([]byte, []int) {
+	return file_runtime_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ContainerStreamRequest) GetContainerId() string {
+	if x != nil {
+		return x.ContainerId
+	}
+	return ""
+}
+
+func (x *ContainerStreamRequest) GetCommand() []string {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
+func (x *ContainerStreamRequest) GetStdin() bool {
+	if x != nil {
+		return x.Stdin
+	}
+	return false
+}
+
+func (x *ContainerStreamRequest) GetStdout() bool {
+	if x != nil {
+		return x.Stdout
+	}
+	return false
+}
+
+func (x *ContainerStreamRequest) GetStderr() bool {
+	if x != nil {
+		return x.Stderr
+	}
+	return false
+}
+
+func (x *ContainerStreamRequest) GetTty() bool {
+	if x != nil {
+		return x.Tty
+	}
+	return false
+}
+
 // ReachRequest asks a container over its network on behalf of a kubelet, for a hook or a
 // probe. It is podfall's own: a real kubelet dials the pod's address itself, which a
 // scripted container does not have.
@@ -1840,7 +2072,7 @@ type ReachRequest struct {
 
 func (x *ReachRequest) Reset() {
 	*x = ReachRequest{}
-	mi := &file_runtime_proto_msgTypes[29]
+	mi := &file_runtime_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1852,7 +2084,7 @@ func (x *ReachRequest) String() string {
 func (*ReachRequest) ProtoMessage() {}
 
 func (x *ReachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[29]
+	mi := &file_runtime_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1865,7 +2097,7 @@ func (x *ReachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReachRequest.ProtoReflect.Descriptor instead.
 func (*ReachRequest) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{29}
+	return file_runtime_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReachRequest) GetContainerId() string {
@@ -1927,7 +2159,7 @@ type Header struct {
 
 func (x *Header) Reset() {
 	*x = Header{}
-	mi := &file_runtime_proto_msgTypes[30]
+	mi := &file_runtime_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1939,7 +2171,7 @@ func (x *Header) String() string {
 func (*Header) ProtoMessage() {}
 
 func (x *Header) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[30]
+	mi := &file_runtime_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +2184,7 @@ func (x *Header) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Header.ProtoReflect.Descriptor instead.
 func (*Header) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{30}
+	return file_runtime_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Header) GetName() string {
@@ -1983,7 +2215,7 @@ type ReachResponse struct {
 
 func (x *ReachResponse) Reset() {
 	*x = ReachResponse{}
-	mi := &file_runtime_proto_msgTypes[31]
+	mi := &file_runtime_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1995,7 +2227,7 @@ func (x *ReachResponse) String() string {
 func (*ReachResponse) ProtoMessage() {}
 
 func (x *ReachResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[31]
+	mi := &file_runtime_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2008,7 +2240,7 @@ func (x *ReachResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReachResponse.ProtoReflect.Descriptor instead.
 func (*ReachResponse) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{31}
+	return file_runtime_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ReachResponse) GetCode() int32 {
@@ -2025,6 +2257,184 @@ func (x *ReachResponse) GetBody() []byte {
 	return nil
 }
 
+// ImageStatusRequest asks whether an image, as a pod names it, is on the node.
+type ImageStatusRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Image         string                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImageStatusRequest) Reset() {
+	*x = ImageStatusRequest{}
+	mi := &file_runtime_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImageStatusRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImageStatusRequest) ProtoMessage() {}
+
+func (x *ImageStatusRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_runtime_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImageStatusRequest.ProtoReflect.Descriptor instead.
+func (*ImageStatusRequest) Descriptor() ([]byte, []int) {
+	return file_runtime_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ImageStatusRequest) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+type ImageStatusResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Present       bool                   `protobuf:"varint,1,opt,name=present,proto3" json:"present,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImageStatusResponse) Reset() {
+	*x = ImageStatusResponse{}
+	mi := &file_runtime_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImageStatusResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImageStatusResponse) ProtoMessage() {}
+
+func (x *ImageStatusResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_runtime_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImageStatusResponse.ProtoReflect.Descriptor instead.
+func (*ImageStatusResponse) Descriptor() ([]byte, []int) {
+	return file_runtime_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ImageStatusResponse) GetPresent() bool {
+	if x != nil {
+		return x.Present
+	}
+	return false
+}
+
+type PullImageRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Image         string                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PullImageRequest) Reset() {
+	*x = PullImageRequest{}
+	mi := &file_runtime_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PullImageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PullImageRequest) ProtoMessage() {}
+
+func (x *PullImageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_runtime_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PullImageRequest.ProtoReflect.Descriptor instead.
+func (*PullImageRequest) Descriptor() ([]byte, []int) {
+	return file_runtime_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *PullImageRequest) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+type PullImageResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// size_bytes is how large the image is.
+	SizeBytes     int64 `protobuf:"varint,1,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PullImageResponse) Reset() {
+	*x = PullImageResponse{}
+	mi := &file_runtime_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PullImageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PullImageResponse) ProtoMessage() {}
+
+func (x *PullImageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_runtime_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PullImageResponse.ProtoReflect.Descriptor instead.
+func (*PullImageResponse) Descriptor() ([]byte, []int) {
+	return file_runtime_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *PullImageResponse) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
 type ContainerLogsRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	ContainerId string                 `protobuf:"bytes,1,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
@@ -2038,7 +2448,7 @@ type ContainerLogsRequest struct {
 
 func (x *ContainerLogsRequest) Reset() {
 	*x = ContainerLogsRequest{}
-	mi := &file_runtime_proto_msgTypes[32]
+	mi := &file_runtime_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2050,7 +2460,7 @@ func (x *ContainerLogsRequest) String() string {
 func (*ContainerLogsRequest) ProtoMessage() {}
 
 func (x *ContainerLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[32]
+	mi := &file_runtime_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2063,7 +2473,7 @@ func (x *ContainerLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerLogsRequest.ProtoReflect.Descriptor instead.
 func (*ContainerLogsRequest) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{32}
+	return file_runtime_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ContainerLogsRequest) GetContainerId() string {
@@ -2103,7 +2513,7 @@ type ContainerLogsResponse struct {
 
 func (x *ContainerLogsResponse) Reset() {
 	*x = ContainerLogsResponse{}
-	mi := &file_runtime_proto_msgTypes[33]
+	mi := &file_runtime_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2115,7 +2525,7 @@ func (x *ContainerLogsResponse) String() string {
 func (*ContainerLogsResponse) ProtoMessage() {}
 
 func (x *ContainerLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_proto_msgTypes[33]
+	mi := &file_runtime_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2128,7 +2538,7 @@ func (x *ContainerLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerLogsResponse.ProtoReflect.Descriptor instead.
 func (*ContainerLogsResponse) Descriptor() ([]byte, []int) {
-	return file_runtime_proto_rawDescGZIP(), []int{33}
+	return file_runtime_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ContainerLogsResponse) GetLog() []byte {
@@ -2150,11 +2560,12 @@ const file_runtime_proto_rawDesc = "" +
 	"\x04body\x18\x03 \x01(\fR\x04body\x12!\n" +
 	"\ftimeout_nano\x18\x04 \x01(\x03R\vtimeoutNano\x12\x12\n" +
 	"\x04call\x18\x05 \x01(\tR\x04call\x12\x16\n" +
-	"\x06caller\x18\x06 \x01(\tR\x06caller\"S\n" +
+	"\x06caller\x18\x06 \x01(\tR\x06caller\"g\n" +
 	"\x0fRuntimeResponse\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x12\n" +
-	"\x04body\x18\x03 \x01(\fR\x04body\"\xa2\x04\n" +
+	"\x04body\x18\x03 \x01(\fR\x04body\x12\x12\n" +
+	"\x04boot\x18\x04 \x01(\tR\x04boot\"\xa2\x04\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
 	"\bpod_name\x18\x02 \x01(\tR\apodName\x12#\n" +
@@ -2173,7 +2584,7 @@ const file_runtime_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x94\x05\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb5\x05\n" +
 	"\tContainer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -2190,7 +2601,9 @@ const file_runtime_proto_rawDesc = "" +
 	"\x06reason\x18\v \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\f \x01(\tR\amessage\x129\n" +
 	"\x06labels\x18\r \x03(\v2!.podfall.v1.Container.LabelsEntryR\x06labels\x12H\n" +
-	"\vannotations\x18\x0e \x03(\v2&.podfall.v1.Container.AnnotationsEntryR\vannotations\x1a9\n" +
+	"\vannotations\x18\x0e \x03(\v2&.podfall.v1.Container.AnnotationsEntryR\vannotations\x12\x1f\n" +
+	"\vstop_signal\x18\x0f \x01(\tR\n" +
+	"stopSignal\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
@@ -2233,7 +2646,7 @@ const file_runtime_proto_rawDesc = "" +
 	"\x05Mount\x12\x1b\n" +
 	"\thost_path\x18\x01 \x01(\tR\bhostPath\x12%\n" +
 	"\x0econtainer_path\x18\x02 \x01(\tR\rcontainerPath\x12\x1b\n" +
-	"\tread_only\x18\x03 \x01(\bR\breadOnly\"\xbf\x05\n" +
+	"\tread_only\x18\x03 \x01(\bR\breadOnly\"\x84\a\n" +
 	"\x16CreateContainerRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
@@ -2251,7 +2664,14 @@ const file_runtime_proto_rawDesc = "" +
 	"stopSignal\x12F\n" +
 	"\x06labels\x18\v \x03(\v2..podfall.v1.CreateContainerRequest.LabelsEntryR\x06labels\x12U\n" +
 	"\vannotations\x18\f \x03(\v23.podfall.v1.CreateContainerRequest.AnnotationsEntryR\vannotations\x12\x16\n" +
-	"\x06script\x18\r \x01(\tR\x06script\x1a6\n" +
+	"\x06script\x18\r \x01(\tR\x06script\x12A\n" +
+	"\tresources\x18\x0e \x01(\v2#.podfall.v1.LinuxContainerResourcesR\tresources\x12#\n" +
+	"\rcgroup_parent\x18\x0f \x01(\tR\fcgroupParent\x12\x14\n" +
+	"\x05stdin\x18\x10 \x01(\bR\x05stdin\x12\x1d\n" +
+	"\n" +
+	"stdin_once\x18\x11 \x01(\bR\tstdinOnce\x12\x10\n" +
+	"\x03tty\x18\x12 \x01(\bR\x03tty\x12\x14\n" +
+	"\x05ports\x18\x13 \x03(\x05R\x05ports\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -2260,7 +2680,14 @@ const file_runtime_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"<\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa7\x01\n" +
+	"\x17LinuxContainerResources\x12\x1d\n" +
+	"\n" +
+	"cpu_period\x18\x01 \x01(\x03R\tcpuPeriod\x12\x1b\n" +
+	"\tcpu_quota\x18\x02 \x01(\x03R\bcpuQuota\x12\x1d\n" +
+	"\n" +
+	"cpu_shares\x18\x03 \x01(\x03R\tcpuShares\x121\n" +
+	"\x15memory_limit_in_bytes\x18\x04 \x01(\x03R\x12memoryLimitInBytes\"<\n" +
 	"\x17CreateContainerResponse\x12!\n" +
 	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\":\n" +
 	"\x15StartContainerRequest\x12!\n" +
@@ -2290,7 +2717,14 @@ const file_runtime_proto_rawDesc = "" +
 	"\x10ExecSyncResponse\x12\x16\n" +
 	"\x06stdout\x18\x01 \x01(\fR\x06stdout\x12\x16\n" +
 	"\x06stderr\x18\x02 \x01(\fR\x06stderr\x12\x1b\n" +
-	"\texit_code\x18\x03 \x01(\x05R\bexitCode\"\xcd\x01\n" +
+	"\texit_code\x18\x03 \x01(\x05R\bexitCode\"\xad\x01\n" +
+	"\x16ContainerStreamRequest\x12!\n" +
+	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12\x18\n" +
+	"\acommand\x18\x02 \x03(\tR\acommand\x12\x14\n" +
+	"\x05stdin\x18\x03 \x01(\bR\x05stdin\x12\x16\n" +
+	"\x06stdout\x18\x04 \x01(\bR\x06stdout\x12\x16\n" +
+	"\x06stderr\x18\x05 \x01(\bR\x06stderr\x12\x10\n" +
+	"\x03tty\x18\x06 \x01(\bR\x03tty\"\xcd\x01\n" +
 	"\fReachRequest\x12!\n" +
 	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12\x16\n" +
 	"\x06scheme\x18\x02 \x01(\tR\x06scheme\x12\x12\n" +
@@ -2304,7 +2738,16 @@ const file_runtime_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"7\n" +
 	"\rReachResponse\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x12\n" +
-	"\x04body\x18\x02 \x01(\fR\x04body\"\xa0\x01\n" +
+	"\x04body\x18\x02 \x01(\fR\x04body\"*\n" +
+	"\x12ImageStatusRequest\x12\x14\n" +
+	"\x05image\x18\x01 \x01(\tR\x05image\"/\n" +
+	"\x13ImageStatusResponse\x12\x18\n" +
+	"\apresent\x18\x01 \x01(\bR\apresent\"(\n" +
+	"\x10PullImageRequest\x12\x14\n" +
+	"\x05image\x18\x01 \x01(\tR\x05image\"2\n" +
+	"\x11PullImageResponse\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x01 \x01(\x03R\tsizeBytes\"\xa0\x01\n" +
 	"\x14ContainerLogsRequest\x12!\n" +
 	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12\x1d\n" +
 	"\n" +
@@ -2337,7 +2780,7 @@ func file_runtime_proto_rawDescGZIP() []byte {
 }
 
 var file_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_runtime_proto_goTypes = []any{
 	(SandboxState)(0),                // 0: podfall.v1.SandboxState
 	(ContainerState)(0),              // 1: podfall.v1.ContainerState
@@ -2357,58 +2800,65 @@ var file_runtime_proto_goTypes = []any{
 	(*ListPodSandboxResponse)(nil),   // 15: podfall.v1.ListPodSandboxResponse
 	(*Mount)(nil),                    // 16: podfall.v1.Mount
 	(*CreateContainerRequest)(nil),   // 17: podfall.v1.CreateContainerRequest
-	(*CreateContainerResponse)(nil),  // 18: podfall.v1.CreateContainerResponse
-	(*StartContainerRequest)(nil),    // 19: podfall.v1.StartContainerRequest
-	(*StartContainerResponse)(nil),   // 20: podfall.v1.StartContainerResponse
-	(*StopContainerRequest)(nil),     // 21: podfall.v1.StopContainerRequest
-	(*StopContainerResponse)(nil),    // 22: podfall.v1.StopContainerResponse
-	(*RemoveContainerRequest)(nil),   // 23: podfall.v1.RemoveContainerRequest
-	(*RemoveContainerResponse)(nil),  // 24: podfall.v1.RemoveContainerResponse
-	(*ContainerStatusRequest)(nil),   // 25: podfall.v1.ContainerStatusRequest
-	(*ContainerStatusResponse)(nil),  // 26: podfall.v1.ContainerStatusResponse
-	(*ListContainersRequest)(nil),    // 27: podfall.v1.ListContainersRequest
-	(*ListContainersResponse)(nil),   // 28: podfall.v1.ListContainersResponse
-	(*ExecSyncRequest)(nil),          // 29: podfall.v1.ExecSyncRequest
-	(*ExecSyncResponse)(nil),         // 30: podfall.v1.ExecSyncResponse
-	(*ReachRequest)(nil),             // 31: podfall.v1.ReachRequest
-	(*Header)(nil),                   // 32: podfall.v1.Header
-	(*ReachResponse)(nil),            // 33: podfall.v1.ReachResponse
-	(*ContainerLogsRequest)(nil),     // 34: podfall.v1.ContainerLogsRequest
-	(*ContainerLogsResponse)(nil),    // 35: podfall.v1.ContainerLogsResponse
-	nil,                              // 36: podfall.v1.Sandbox.LabelsEntry
-	nil,                              // 37: podfall.v1.Sandbox.AnnotationsEntry
-	nil,                              // 38: podfall.v1.Container.LabelsEntry
-	nil,                              // 39: podfall.v1.Container.AnnotationsEntry
-	nil,                              // 40: podfall.v1.RunPodSandboxRequest.LabelsEntry
-	nil,                              // 41: podfall.v1.RunPodSandboxRequest.AnnotationsEntry
-	nil,                              // 42: podfall.v1.CreateContainerRequest.EnvEntry
-	nil,                              // 43: podfall.v1.CreateContainerRequest.LabelsEntry
-	nil,                              // 44: podfall.v1.CreateContainerRequest.AnnotationsEntry
+	(*LinuxContainerResources)(nil),  // 18: podfall.v1.LinuxContainerResources
+	(*CreateContainerResponse)(nil),  // 19: podfall.v1.CreateContainerResponse
+	(*StartContainerRequest)(nil),    // 20: podfall.v1.StartContainerRequest
+	(*StartContainerResponse)(nil),   // 21: podfall.v1.StartContainerResponse
+	(*StopContainerRequest)(nil),     // 22: podfall.v1.StopContainerRequest
+	(*StopContainerResponse)(nil),    // 23: podfall.v1.StopContainerResponse
+	(*RemoveContainerRequest)(nil),   // 24: podfall.v1.RemoveContainerRequest
+	(*RemoveContainerResponse)(nil),  // 25: podfall.v1.RemoveContainerResponse
+	(*ContainerStatusRequest)(nil),   // 26: podfall.v1.ContainerStatusRequest
+	(*ContainerStatusResponse)(nil),  // 27: podfall.v1.ContainerStatusResponse
+	(*ListContainersRequest)(nil),    // 28: podfall.v1.ListContainersRequest
+	(*ListContainersResponse)(nil),   // 29: podfall.v1.ListContainersResponse
+	(*ExecSyncRequest)(nil),          // 30: podfall.v1.ExecSyncRequest
+	(*ExecSyncResponse)(nil),         // 31: podfall.v1.ExecSyncResponse
+	(*ContainerStreamRequest)(nil),   // 32: podfall.v1.ContainerStreamRequest
+	(*ReachRequest)(nil),             // 33: podfall.v1.ReachRequest
+	(*Header)(nil),                   // 34: podfall.v1.Header
+	(*ReachResponse)(nil),            // 35: podfall.v1.ReachResponse
+	(*ImageStatusRequest)(nil),       // 36: podfall.v1.ImageStatusRequest
+	(*ImageStatusResponse)(nil),      // 37: podfall.v1.ImageStatusResponse
+	(*PullImageRequest)(nil),         // 38: podfall.v1.PullImageRequest
+	(*PullImageResponse)(nil),        // 39: podfall.v1.PullImageResponse
+	(*ContainerLogsRequest)(nil),     // 40: podfall.v1.ContainerLogsRequest
+	(*ContainerLogsResponse)(nil),    // 41: podfall.v1.ContainerLogsResponse
+	nil,                              // 42: podfall.v1.Sandbox.LabelsEntry
+	nil,                              // 43: podfall.v1.Sandbox.AnnotationsEntry
+	nil,                              // 44: podfall.v1.Container.LabelsEntry
+	nil,                              // 45: podfall.v1.Container.AnnotationsEntry
+	nil,                              // 46: podfall.v1.RunPodSandboxRequest.LabelsEntry
+	nil,                              // 47: podfall.v1.RunPodSandboxRequest.AnnotationsEntry
+	nil,                              // 48: podfall.v1.CreateContainerRequest.EnvEntry
+	nil,                              // 49: podfall.v1.CreateContainerRequest.LabelsEntry
+	nil,                              // 50: podfall.v1.CreateContainerRequest.AnnotationsEntry
 }
 var file_runtime_proto_depIdxs = []int32{
 	0,  // 0: podfall.v1.Sandbox.state:type_name -> podfall.v1.SandboxState
-	36, // 1: podfall.v1.Sandbox.labels:type_name -> podfall.v1.Sandbox.LabelsEntry
-	37, // 2: podfall.v1.Sandbox.annotations:type_name -> podfall.v1.Sandbox.AnnotationsEntry
+	42, // 1: podfall.v1.Sandbox.labels:type_name -> podfall.v1.Sandbox.LabelsEntry
+	43, // 2: podfall.v1.Sandbox.annotations:type_name -> podfall.v1.Sandbox.AnnotationsEntry
 	1,  // 3: podfall.v1.Container.state:type_name -> podfall.v1.ContainerState
-	38, // 4: podfall.v1.Container.labels:type_name -> podfall.v1.Container.LabelsEntry
-	39, // 5: podfall.v1.Container.annotations:type_name -> podfall.v1.Container.AnnotationsEntry
-	40, // 6: podfall.v1.RunPodSandboxRequest.labels:type_name -> podfall.v1.RunPodSandboxRequest.LabelsEntry
-	41, // 7: podfall.v1.RunPodSandboxRequest.annotations:type_name -> podfall.v1.RunPodSandboxRequest.AnnotationsEntry
+	44, // 4: podfall.v1.Container.labels:type_name -> podfall.v1.Container.LabelsEntry
+	45, // 5: podfall.v1.Container.annotations:type_name -> podfall.v1.Container.AnnotationsEntry
+	46, // 6: podfall.v1.RunPodSandboxRequest.labels:type_name -> podfall.v1.RunPodSandboxRequest.LabelsEntry
+	47, // 7: podfall.v1.RunPodSandboxRequest.annotations:type_name -> podfall.v1.RunPodSandboxRequest.AnnotationsEntry
 	4,  // 8: podfall.v1.RunPodSandboxResponse.sandbox:type_name -> podfall.v1.Sandbox
 	4,  // 9: podfall.v1.PodSandboxStatusResponse.sandbox:type_name -> podfall.v1.Sandbox
 	4,  // 10: podfall.v1.ListPodSandboxResponse.sandboxes:type_name -> podfall.v1.Sandbox
-	42, // 11: podfall.v1.CreateContainerRequest.env:type_name -> podfall.v1.CreateContainerRequest.EnvEntry
+	48, // 11: podfall.v1.CreateContainerRequest.env:type_name -> podfall.v1.CreateContainerRequest.EnvEntry
 	16, // 12: podfall.v1.CreateContainerRequest.mounts:type_name -> podfall.v1.Mount
-	43, // 13: podfall.v1.CreateContainerRequest.labels:type_name -> podfall.v1.CreateContainerRequest.LabelsEntry
-	44, // 14: podfall.v1.CreateContainerRequest.annotations:type_name -> podfall.v1.CreateContainerRequest.AnnotationsEntry
-	5,  // 15: podfall.v1.ContainerStatusResponse.container:type_name -> podfall.v1.Container
-	5,  // 16: podfall.v1.ListContainersResponse.containers:type_name -> podfall.v1.Container
-	32, // 17: podfall.v1.ReachRequest.headers:type_name -> podfall.v1.Header
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	49, // 13: podfall.v1.CreateContainerRequest.labels:type_name -> podfall.v1.CreateContainerRequest.LabelsEntry
+	50, // 14: podfall.v1.CreateContainerRequest.annotations:type_name -> podfall.v1.CreateContainerRequest.AnnotationsEntry
+	18, // 15: podfall.v1.CreateContainerRequest.resources:type_name -> podfall.v1.LinuxContainerResources
+	5,  // 16: podfall.v1.ContainerStatusResponse.container:type_name -> podfall.v1.Container
+	5,  // 17: podfall.v1.ListContainersResponse.containers:type_name -> podfall.v1.Container
+	34, // 18: podfall.v1.ReachRequest.headers:type_name -> podfall.v1.Header
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_runtime_proto_init() }
@@ -2422,7 +2872,7 @@ func file_runtime_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_runtime_proto_rawDesc), len(file_runtime_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   43,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

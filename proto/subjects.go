@@ -38,7 +38,8 @@ func Verbs() []Verb {
 //	watch.cluster.<group>  watch.node.<name>.<group>                       the live events of a watch group
 //	node.<name>.<verb>                                                     what a kubelet serves
 //	cri.<Method>                                                           what a runtime serves, on the node bus
-//	mgmt.>                                                                 faults and telemetry
+//	mgmt.board  mgmt.board.get  mgmt.board.set                             the board: what it says, asking it, changing it
+//	mgmt.inspect.<process>                                                 what a process knows, for who asks
 const (
 	RootAPI   = "api"
 	RootReply = "r"
@@ -133,6 +134,16 @@ func NodeSubject(node, verb string) string {
 
 // CRISubject is a method of the runtime on its node bus.
 func CRISubject(method string) string { return RootCRI + "." + method }
+
+// The subjects of the management plane that are not about one process.
+const (
+	MgmtBoard    = RootMgmt + ".board"
+	MgmtBoardGet = RootMgmt + ".board.get"
+	MgmtBoardSet = RootMgmt + ".board.set"
+)
+
+// MgmtInspect is where a process is asked what it knows.
+func MgmtInspect(process string) string { return RootMgmt + ".inspect." + escape(process) }
 
 // none stands for an empty part of a subject.
 const none = "_"
