@@ -3,11 +3,13 @@
 //
 //	bus -> server.go      reads a call: subject, envelope, deadline, boot
 //	       admission/     who may do what
+//	       nodegraph/     which objects concern a node
 //	       verbs/         a file per verb
 //	       registry/      what is special about a kind
 //	       custom/        kinds that users define
 //	       webhook/       those who want to be asked
 //	       deletion/      what a DELETE means: rounds 1 and 3
+//	       expiry/        the end of Events
 //	       store/         bbolt: one revision counter, one fsync per batch
 //	       watch/ -> bus  tells every reader after the fsync
 //
@@ -23,6 +25,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -31,10 +34,14 @@ import (
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/daemon"
+	"github.com/podfall/podfall/internal/fault"
+	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/apiserver/admission"
 	"github.com/podfall/podfall/services/apiserver/custom"
+	"github.com/podfall/podfall/services/apiserver/expiry"
+	"github.com/podfall/podfall/services/apiserver/nodegraph"
 	"github.com/podfall/podfall/services/apiserver/registry"
 	"github.com/podfall/podfall/services/apiserver/store"
 	"github.com/podfall/podfall/services/apiserver/verbs"
@@ -55,10 +62,14 @@ type Config struct {
 	Compat proto.Compat
 	// Boot is this incarnation.
 	Boot proto.Boot
-	// History is how many events the store keeps; 0 means 100,000.
-	History int
-	// DisablePlugins names admission plugins to leave out; see admission.Plugins.
+	// Keep is how many changes the store remembers; 0 means 100,000.
+	Keep int
+	// Observers are told of requests, commits and watches, and may ask what was refused.
+	inspect.Observers[inspect.APIServer]
+	// DisablePlugins names admission plugins to leave out; see [Plugins].
 	DisablePlugins []string
+	// Faults are what goes wrong on purpose; nil is nothing.
+	Faults *fault.Table
 	// NoSync leaves out the fsync, for tests that do not crash.
 	NoSync bool
 	// Log is nil for none.
@@ -78,29 +89,43 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	catalog, hooks := &custom.Catalog{}, &webhook.Catalog{}
+	enabled, err := Plugins(cfg.DisablePlugins)
+	if err != nil {
+		return fmt.Errorf("apiserver: %w", err)
+	}
+	catalog, hooks, graph := &custom.Catalog{}, &webhook.Catalog{}, &nodegraph.Graph{}
+	var kept *store.Store
 	var hub *watch.Hub // tells of commits, and reads the store that makes them
 	var janitor *custom.Janitor
-	kept, err := store.Open(ctx, store.Config{
+	var keeper *expiry.Keeper
+	kept, err = store.Open(ctx, store.Config{
 		Path: filepath.Join(cfg.DataDir, file), Clock: cfg.Clock, Log: cfg.Log,
-		History: cfg.History, NoSync: cfg.NoSync,
+		History: cfg.Keep, NoSync: cfg.NoSync, Faults: cfg.Faults,
 		OnCommit: func(snapshot *store.Snapshot, events []store.Event) {
+			recordCommit(cfg.History, snapshot, events, kept.Oldest()-1)
 			catalog.OnCommit(events)
 			hooks.OnCommit(events)
+			graph.OnCommit(events)
 			hub.OnCommit(snapshot, events)
 			janitor.OnCommit(events)
+			keeper.OnCommit(events)
 		},
 	})
 	if err != nil {
 		return fmt.Errorf("apiserver: %w", err)
 	}
 	defer func() { err = errors.Join(err, kept.Close()) }()
+	recordOpen(cfg.History, kept)
 	catalog.Load(kept.Snapshot())
 	hooks.Load(kept.Snapshot())
+	graph.Load(kept.Snapshot())
 	hub = watch.New(watch.Config{
-		Boot: cfg.Boot, Store: kept, Publish: cfg.Bus.Publish, Match: matcher(cfg.Compat, catalog), Clock: cfg.Clock, Log: cfg.Log,
+		Boot: cfg.Boot, Store: kept, Publish: watch.Encoded(cfg.Bus.Publish), Match: matcher(cfg.Compat, catalog), Clock: cfg.Clock,
+		Log: cfg.Log, History: cfg.History,
 	})
-	api := verbs.New(verbs.Config{Store: kept, Hub: hub, Clock: cfg.Clock, Compat: cfg.Compat, Custom: catalog, Plugins: plugins(cfg.DisablePlugins)})
+	api := verbs.New(verbs.Config{
+		Store: kept, Hub: hub, Clock: cfg.Clock, Compat: cfg.Compat, Custom: catalog, Graph: graph, Plugins: enabled,
+	})
 	caller := &webhook.Client{Resolve: func(service admissionregistrationv1.ServiceReference) (string, error) {
 		return webhook.Resolve(kept.Snapshot(), service)
 	}}
@@ -111,7 +136,14 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	janitor = custom.NewJanitor(custom.Janitor{
 		Catalog: catalog, Snapshot: kept.Snapshot, Writer: api.Definitions(), Forget: hub.Forget, Clock: cfg.Clock, Log: cfg.Log,
 	})
-	if err := daemon.Run(ctx, kept.Run, hub.Run, janitor.Run, newServer(cfg, api).run); err != nil {
+	keeper = expiry.New(expiry.Config{
+		Commit: kept.Commit, Clock: cfg.Clock, NewUID: api.NewUID, History: cfg.History, Log: cfg.Log,
+	})
+	keeper.Load(kept.Snapshot())
+	server := newServer(cfg, api)
+	server.fence.recall(kept.Snapshot())
+	cfg.Observers.Ready(server.tell)
+	if err := daemon.Run(ctx, recordingEnd(cfg.History, kept.Run), hub.Run, janitor.Run, keeper.Run, server.run); err != nil {
 		return fmt.Errorf("apiserver: %w", err)
 	}
 	return nil
@@ -138,9 +170,15 @@ func complete(cfg Config) (Config, error) {
 	return cfg, nil
 }
 
-// plugins are the admission plugins but those that are switched off.
-func plugins(off []string) []string {
-	return slices.DeleteFunc(admission.Plugins(), func(name string) bool { return slices.Contains(off, name) })
+// Plugins are the admission plugins but those that are switched off, by upstream's names.
+func Plugins(off []string) ([]string, error) {
+	all := admission.Plugins()
+	for _, name := range off {
+		if !slices.Contains(all, name) {
+			return nil, fmt.Errorf("disable-admission-plugins %q: want names of %s", name, strings.Join(all, ", "))
+		}
+	}
+	return slices.DeleteFunc(all, func(name string) bool { return slices.Contains(off, name) }), nil
 }
 
 // matcher is what selectors see of an object.

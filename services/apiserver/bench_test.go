@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/apiserver"
@@ -34,8 +35,20 @@ func BenchmarkForcedDelete(b *testing.B) {
 
 // BenchmarkLifecycle is all that the API sees of a pod's life: create, bind, Running,
 // DELETE, the terminal status, the final DELETE; and the kubelet's reads between them.
-func BenchmarkLifecycle(b *testing.B) {
-	s := newStage(b, func(cfg *apiserver.Config) { cfg.NoSync = false })
+func BenchmarkLifecycle(b *testing.B) { lifecycles(b, nil) }
+
+// BenchmarkRecorded is BenchmarkLifecycle with a history.
+func BenchmarkRecorded(b *testing.B) {
+	recorder, err := history.Open(history.Config{Dir: b.TempDir(), Process: "apiserver", Boot: "boot-1"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer recorder.Close()
+	lifecycles(b, recorder)
+}
+
+func lifecycles(b *testing.B, recorder *history.Recorder) {
+	s := newStage(b, func(cfg *apiserver.Config) { cfg.NoSync, cfg.History = false, recorder })
 	user := podapi.New(s.dial("client:bench"), podapi.Config{})
 	node := podapi.New(s.dial(proto.Node("n1")), podapi.Config{})
 	b.ResetTimer()

@@ -21,16 +21,36 @@ import (
 	"github.com/podfall/podfall/services/apiserver/verbs"
 )
 
+// message is a call as it came.
+type message struct {
+	subject string
+	data    []byte
+	// envelope is what is in data, when it was not encoded at all.
+	envelope *proto.Request
+}
+
+// open is the envelope. The error is a 400.
+func (m message) open() (*proto.Request, error) {
+	if m.envelope != nil {
+		return m.envelope, nil
+	}
+	envelope := &proto.Request{}
+	if err := protobuf.Unmarshal(m.data, envelope); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("envelope: want an encoded podfall.v1.Request: %v", err))
+	}
+	return envelope, nil
+}
+
 // read takes a call apart. Its errors are apierrors values that name the part that is
 // wrong and what would be right.
-func read(subject string, data []byte, now time.Time, catalog *custom.Catalog) (verbs.Request, error) {
-	parsed, err := proto.ParseAPISubject(subject)
+func read(call message, now time.Time, catalog *custom.Catalog) (verbs.Request, error) {
+	parsed, err := proto.ParseAPISubject(call.subject)
 	if err != nil {
 		return verbs.Request{}, apierrors.NewBadRequest("subject: " + err.Error())
 	}
-	envelope := &proto.Request{}
-	if err := protobuf.Unmarshal(data, envelope); err != nil {
-		return verbs.Request{}, apierrors.NewBadRequest(fmt.Sprintf("envelope: want an encoded podfall.v1.Request: %v", err))
+	envelope, err := call.open()
+	if err != nil {
+		return verbs.Request{}, err
 	}
 	if err := checkEnvelope(envelope); err != nil {
 		return verbs.Request{}, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	protobuf "google.golang.org/protobuf/proto"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/apiserver/store"
 	"github.com/podfall/podfall/services/apiserver/verbs"
@@ -26,13 +29,19 @@ type server struct {
 	clock clock.Clock
 	log   *slog.Logger
 	ready func()
-	fence fence
-	turns turns
+	// history is told of calls: of what may change something when it comes, of the others
+	// when they are answered.
+	history  *history.Recorder
+	strange  atomic.Uint64 // what came and was no request
+	refusals refusals
+	fence    fence
+	turns    turns
 }
 
 func newServer(cfg Config, api *verbs.API) *server {
 	return &server{
 		bus: cfg.Bus, api: api, boot: cfg.Boot, clock: cfg.Clock, log: cfg.Log, ready: cfg.Ready,
+		history: cfg.History, refusals: refusals{began: cfg.Clock.Now(), kept: map[string]inspect.Refusal{}},
 		fence: newFence(cfg.Clock),
 		turns: newTurns(),
 	}
@@ -63,7 +72,7 @@ func (s *server) answer(ctx context.Context, call *bus.Call) {
 		}
 		return call.Send(ctx, data, more)
 	}
-	err := verbs.Recovered(func() error { return s.carryOut(ctx, call, send) })
+	err := verbs.Recovered(func() error { return s.carryOut(ctx, message{subject: call.Subject, data: call.Data}, send) })
 	if crash, ok := errors.AsType[*verbs.PanicError](err); ok {
 		s.log.ErrorContext(ctx, "a request made the apiserver panic",
 			"subject", call.Subject, "cause", fmt.Sprint(crash.Cause), "stack", string(crash.Stack))
@@ -77,35 +86,45 @@ func (s *server) answer(ctx context.Context, call *bus.Call) {
 var errPanic = errors.New("this request made the apiserver panic; its log says how")
 
 // carryOut reads a call, waits for its turn, and hands it to the verbs.
-func (s *server) carryOut(ctx context.Context, call *bus.Call, send verbs.Send) error {
+func (s *server) carryOut(ctx context.Context, call message, send verbs.Send) error {
 	now := s.clock.Now()
-	req, err := read(call.Subject, call.Data, now, s.api.Custom)
+	req, err := read(call, now, s.api.Custom)
 	if err != nil {
+		s.unreadable(call, err)
 		return err
 	}
 	if err := s.fence.admit(req.Identity, proto.Boot(req.Envelope.GetBoot())); err != nil {
 		return err
 	}
 	if deadline := req.Envelope.GetDeadlineUnixNano(); deadline != 0 {
-		left := time.Unix(0, deadline).Sub(now)
+		wall := clock.Clock{}
+		left := wall.Until(time.Unix(0, deadline))
 		if left <= 0 {
 			return apierrors.NewTimeoutError(fmt.Sprintf(
 				"the request came %v after its deadline and has changed nothing", -left), 0)
 		}
-		limited, cancel := s.clock.Timeout(ctx, left)
+		limited, cancel := wall.Timeout(ctx, left)
 		defer cancel()
 		ctx = limited
 	}
 	if !writes(req.Verb) {
-		return s.api.Do(ctx, req, send)
+		return s.looked(req, send, func(send verbs.Send) error { return s.api.Do(ctx, req, send) })
 	}
+	if s.history != nil {
+		req.Meant = &verbs.Meant{}
+	}
+	return s.recorded(req, send, func(send verbs.Send) error { return s.change(ctx, call.subject, req, send) })
+}
+
+// change carries out a request that may change something, once and in its turn.
+func (s *server) change(ctx context.Context, subject string, req verbs.Request, send verbs.Send) error {
 	operation := string(req.Identity) + " " + req.Envelope.GetOperation()
 	done, err := s.turns.take(ctx, operation)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return s.turns.once(ctx, operation, request{call.Subject, req.Envelope}, send, func(send verbs.Send) error {
+	return s.turns.once(ctx, operation, request{subject, req.Envelope}, send, func(send verbs.Send) error {
 		return s.api.Do(ctx, req, send)
 	})
 }
@@ -129,6 +148,8 @@ func worded(err error) error {
 	switch {
 	case errors.As(err, &refused):
 		return err
+	case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, store.ErrWaited):
+		return apierrors.NewTimeoutError("the store has not written before the deadline of the request; it may have taken effect or not", 0)
 	case errors.Is(err, context.DeadlineExceeded):
 		return apierrors.NewTimeoutError("the deadline of the request has passed; it may have taken effect or not", 0)
 	case errors.As(err, new(*store.CommitError)):

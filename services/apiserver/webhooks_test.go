@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -90,11 +90,14 @@ func patch(operations string) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{Allowed: true, Patch: []byte(operations), PatchType: new(admissionv1.PatchTypeJSONPatch)}
 }
 
+// mostSeconds is the most that a webhook may take: the machine may be busy.
+const mostSeconds = 30
+
 // everything is a hook about everything in the namespace default, and about widgets.
 func everything(j *judge, change ...func(*admissionregistrationv1.ValidatingWebhook)) admissionregistrationv1.ValidatingWebhook {
 	hook := admissionregistrationv1.ValidatingWebhook{
 		Name: "judge.example.com", ClientConfig: j.client(), AdmissionReviewVersions: []string{"v1"},
-		SideEffects: new(admissionregistrationv1.SideEffectClassNone),
+		SideEffects: new(admissionregistrationv1.SideEffectClassNone), TimeoutSeconds: new(int32(mostSeconds)),
 		Rules: []admissionregistrationv1.RuleWithOperations{{
 			Operations: []admissionregistrationv1.OperationType{"*"},
 			Rule:       admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"}},
@@ -129,7 +132,7 @@ func (c *client) mutateWith(hooks ...admissionregistrationv1.MutatingWebhook) {
 func changer(name string, j *judge) admissionregistrationv1.MutatingWebhook {
 	return admissionregistrationv1.MutatingWebhook{
 		Name: name, ClientConfig: j.client(), AdmissionReviewVersions: []string{"v1"},
-		SideEffects: new(admissionregistrationv1.SideEffectClassNone),
+		SideEffects: new(admissionregistrationv1.SideEffectClassNone), TimeoutSeconds: new(int32(mostSeconds)),
 		Rules: []admissionregistrationv1.RuleWithOperations{{
 			Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE"},
 			Rule: admissionregistrationv1.Rule{
@@ -252,13 +255,28 @@ func TestWebhookMutates(t *testing.T) {
 	}
 }
 
+// nobody is an address where nobody listens, nor can until the test ends: it is the near end
+// of a connection.
+func nobody(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn.LocalAddr().String()
+}
+
 func TestWebhookThatFails(t *testing.T) {
 	t.Parallel()
 	broken := newJudge(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { return nil })
-	silent := httptest.NewTLSServer(nil)
-	closed := &judge{Server: silent}
-	config := closed.client()
-	silent.Close()
+	config := broken.client()
+	config.URL = new("https://" + nobody(t) + "/judge")
 	release := make(chan struct{})
 	slow := newJudge(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { <-release; return allow() })
 	t.Cleanup(func() { close(release) }) // after the subtests; the server closes behind it
@@ -267,7 +285,7 @@ func TestWebhookThatFails(t *testing.T) {
 		hook       admissionregistrationv1.ValidatingWebhook
 	}{
 		{"an error", `Internal error occurred: failed calling webhook "judge.example.com": failed to call webhook: an error on the server ("out of order") has prevented the request from succeeding`, everything(broken)},
-		{"nobody there", `Internal error occurred: failed calling webhook "judge.example.com": failed to call webhook: Post "` + *config.URL + `?timeout=10s": dial tcp`, everything(broken, func(h *admissionregistrationv1.ValidatingWebhook) { h.ClientConfig = config })},
+		{"nobody there", `Internal error occurred: failed calling webhook "judge.example.com": failed to call webhook: Post "` + *config.URL + `?timeout=30s": dial tcp`, everything(broken, func(h *admissionregistrationv1.ValidatingWebhook) { h.ClientConfig = config })},
 		{"another certificate", "x509: certificate signed by unknown authority", everything(broken, func(h *admissionregistrationv1.ValidatingWebhook) { h.ClientConfig.CABundle = nil })},
 		{"no answer", "context deadline exceeded", everything(slow, func(h *admissionregistrationv1.ValidatingWebhook) { h.TimeoutSeconds = new(int32(1)) })},
 		{"a service that is not there", `services "gone" not found`, everything(broken, func(h *admissionregistrationv1.ValidatingWebhook) {
@@ -296,26 +314,33 @@ func TestSlowWebhookHoldsUpNobodyElse(t *testing.T) {
 	s := newStage(t)
 	c := s.client("client:admin")
 	entered, release := make(chan struct{}), make(chan struct{})
+	letGo := sync.OnceFunc(func() { close(release) })
 	slow := newJudge(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		close(entered)
 		<-release
 		return allow()
 	})
+	t.Cleanup(letGo) // the server closes behind it
 	c.validateWith(everything(slow, func(h *admissionregistrationv1.ValidatingWebhook) {
 		h.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "slow", Expression: `object.metadata.name == "slow"`}}
 	}))
+	other, held := s.client("client:other"), make(chan struct{})
 	var waiting sync.WaitGroup
-	waiting.Go(func() { s.client("client:other").create(func(p *corev1.Pod) { p.Name = "slow" }) })
+	waiting.Go(func() {
+		defer close(held)
+		other.create(func(p *corev1.Pod) { p.Name = "slow" })
+	})
 	<-entered
-	begun := time.Now()
 	c.create()
-	if took := time.Since(begun); took > 5*time.Second {
-		t.Errorf("another create took %v", took)
+	select {
+	case <-held:
+		t.Error("another create has waited for the slow one")
+	default:
 	}
 	if n := len(slow.questions()); n != 1 {
 		t.Errorf("asked %d times, want once", n)
 	}
-	close(release)
+	letGo()
 	waiting.Wait()
 }
 
@@ -328,5 +353,57 @@ func TestDryRunAsksOnlyWhoAllowsIt(t *testing.T) {
 	_, err := c.api.Create(t.Context(), pods("", ""), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err == nil || err.Error() != `admission webhook "judge.example.com" denied the request without explanation` {
 		t.Errorf("a dry run: %v", err)
+	}
+}
+
+// TestWhatWebhooksMakeOfASubresourceIsChecked has a webhook that spoils what it is shown:
+// the checks of the apiserver come after it.
+func TestWhatWebhooksMakeOfASubresourceIsChecked(t *testing.T) {
+	t.Parallel()
+	c := newStage(t).client("client:admin")
+	accounts, _ := kinds.ByResource("serviceaccounts")
+	account := podapi.Target{Kind: accounts, Namespace: "default", Name: "builder"}
+	if _, err := c.api.Create(t.Context(), account, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "builder"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.create()
+	var spoil string
+	spoiler := newJudge(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { return patch(spoil) })
+	hook := changer("spoiler.example.com", spoiler)
+	hook.Rules[0].Rule = admissionregistrationv1.Rule{
+		APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"pods/binding", "pods/eviction", "serviceaccounts/token"},
+	}
+	c.mutateWith(hook)
+	account.Subresource = "token"
+	for name, row := range map[string]struct {
+		at          podapi.Target
+		body, spoil string
+		want        string
+	}{
+		"binding without a node": {
+			pods("p", "binding"), `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"p"},"target":{"name":"n1"}}`,
+			`[{"op":"remove","path":"/target/name"}]`, "target.name: Required value",
+		},
+		"eviction of another pod": {
+			pods("p", "eviction"), `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"p"}}`,
+			`[{"op":"replace","path":"/metadata/name","value":"q"}]`, "name in URL does not match name in Eviction object",
+		},
+		"token without an end": {
+			account, `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":3600}}`,
+			`[{"op":"remove","path":"/spec/expirationSeconds"}]`, "spec.expirationSeconds: Required value",
+		},
+		"token of a moment": {
+			account, `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":3600}}`,
+			`[{"op":"replace","path":"/spec/expirationSeconds","value":1}]`, "may not specify a duration less than 10 minutes",
+		},
+	} {
+		spoil = row.spoil
+		_, err := c.api.CreateRaw(t.Context(), row.at, kinds.ContentTypeJSON, []byte(row.body), metav1.CreateOptions{})
+		if err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: %v, want %q", name, err, row.want)
+		}
+	}
+	if pod := c.get(); pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
+		t.Errorf("the pod was bound to %q or deleted all the same", pod.Spec.NodeName)
 	}
 }

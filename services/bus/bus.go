@@ -1,13 +1,16 @@
 // Package bus is the cluster network as a process: a hub that everyone talks over, and
-// a [Link] for each node, which is the only way from that node to the hub.
+// a [Link] for everyone but the clients, which is the only way from that party to the hub.
 //
-//	apiserver  controllers  gateway  client
-//	     |          |          |        |
-//	     +----------+---hub----+--------+
-//	                |   |   |
-//	             link link link           a cut is made here
-//	                |   |   |
-//	            kubelets n1 n2 n3
+//	                client
+//	                  |
+//	  +------+-------hub-------+------+
+//	  |      |        |        |      |
+//	link   link     link     link   link      a cut is made here
+//	  |      |        |        |      |
+//	 n1     n2   apiserver controllers gateway
+//
+// Beside the network, and never cut, is the management plane: its board is kept here, in
+// the folder board.
 //
 // The hub is an embedded server that knows every identity and lets it do what
 // architecture.md section 6 allows, or any NATS server that runs already, which is then
@@ -24,21 +27,29 @@ import (
 	"strconv"
 
 	carrier "github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/daemon"
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/homeport"
+	"github.com/podfall/podfall/internal/mgmt"
+	"github.com/podfall/podfall/internal/partition"
+	"github.com/podfall/podfall/internal/trouble"
 	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/bus/board"
 )
 
 // Addresses is where a cluster network can be reached, as URLs for --bus.
 type Addresses struct {
-	// Hub is for everyone but nodes.
+	// Hub is for clients, and for the management of everyone.
 	Hub []string `json:"hub"`
-	// Links has the one URL of each node, by the node's name.
+	// Links has the one URL of each party, by its name: nodes, apiserver, controllers,
+	// gateway.
 	Links map[string]string `json:"links"`
 }
 
 // Config is a cluster network.
 type Config struct {
-	// Nodes are the names of the nodes that get a link.
+	// Nodes are the names of the nodes that get a link, as the other parties do.
 	Nodes []string
 	// Credentials is the directory of seeds. Those that [Identities] lists are made
 	// when they do not exist, and everyone with a seed may connect. Empty means an
@@ -49,24 +60,57 @@ type Config struct {
 	External []string
 	// Host is where hub and links listen; empty means 127.0.0.1.
 	Host string
-	// Pinned is where to listen again: what Ready told an earlier run. What it does
-	// not name gets a free port.
+	// Pinned is where to listen again: what Ready told an earlier run, or what others have
+	// been told beforehand. Its ports count, and its hosts are told as they are. What it
+	// does not name gets a free port.
 	Pinned Addresses
 	// MaxPayload of the hub in bytes; 0 means 8 MiB.
 	MaxPayload int32
+	// Board is the file in which the management's board is kept; empty keeps it in
+	// memory.
+	Board string
+	// Face is what the cluster's clock shows until the board is told otherwise; empty means
+	// the wall's time at speed 1.
+	Face clock.Face
+	// Boot is this incarnation.
+	Boot proto.Boot
+	// History is the directory in which to write down what is set; empty writes nothing.
+	History string
 	// Log is told of clients that were refused and links that broke; nil discards.
 	Log *slog.Logger
 	// Ready is called once, when everything listens.
 	Ready func(Addresses)
 }
 
+// under is a with the names that pinned has for the same ports: others may find this host
+// by another name than it does itself.
+func (a Addresses) under(pinned Addresses) Addresses {
+	if len(pinned.Hub) > 0 {
+		a.Hub = pinned.Hub
+	}
+	for party := range a.Links {
+		if at, ok := pinned.Links[party]; ok {
+			a.Links[party] = at
+		}
+	}
+	return a
+}
+
 // Identities are those of a cluster with these nodes.
 func Identities(nodes []string) []proto.Identity {
-	ids := []proto.Identity{proto.APIServer, proto.Controllers, proto.Gateway, proto.Bus, proto.Client("admin")}
+	ids := []proto.Identity{proto.Admin, mgmt.Keeper, proto.Bus}
+	for _, id := range []proto.Identity{proto.APIServer, proto.Controllers, proto.Gateway} {
+		ids = append(ids, id, proto.Mgmt(string(id)))
+	}
 	for _, node := range nodes {
-		ids = append(ids, proto.Node(node))
+		ids = append(ids, NodeIdentities(node)...)
 	}
 	return ids
+}
+
+// NodeIdentities are those of a node's two processes.
+func NodeIdentities(node string) []proto.Identity {
+	return []proto.Identity{proto.Node(node), proto.Mgmt("kubelet/" + node), proto.Mgmt("runtime/" + node)}
 }
 
 // Run is the bus process: it returns when ctx ends, after everyone was disconnected,
@@ -78,36 +122,126 @@ func Run(ctx context.Context, cfg Config) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	movement, err := moved(cfg.Face)
+	if err != nil {
+		return fmt.Errorf("bus: %w", err)
+	}
+	troubles, end, err := record(ctx, cfg, movement.Clock())
+	if err != nil {
+		return fmt.Errorf("bus: %w", err)
+	}
+	defer end()
 	hub, err := openHub(ctx, cfg)
 	if err != nil {
 		return fmt.Errorf("bus: %w", err)
 	}
 	defer hub.close()
-	links, err := listen(ctx, cfg, hub.urls[0])
+	doors, err := listen(ctx, cfg, hub.urls[0])
 	if err != nil {
 		return fmt.Errorf("bus: %w", err)
 	}
 	addresses := Addresses{Hub: hub.urls, Links: map[string]string{}}
-	parts := []func(context.Context) error{func(ctx context.Context) error {
-		if cfg.Ready != nil {
-			cfg.Ready(addresses)
-		}
-		<-ctx.Done()
-		return nil
-	}}
-	for _, at := range links {
-		addresses.Links[at.node] = at.url
-		link := NewLink(at.node, hub.dial, cfg.Log)
+	var links []*Link
+	var parts []func(context.Context) error
+	for _, at := range doors {
+		addresses.Links[at.party] = at.url
+		link := NewLink(LinkConfig{Party: at.party, Dial: hub.dial, Clock: movement.Clock(), Log: cfg.Log})
+		links = append(links, link)
 		parts = append(parts, link.Run, func(ctx context.Context) error { return link.Listen(ctx, at.listener) })
 	}
+	if len(cfg.External) == 0 {
+		addresses = addresses.under(cfg.Pinned)
+	}
+	switches := NewSwitchboard(links, movement.Clock())
+	parts = append(parts, switches.Run, func(ctx context.Context) error {
+		return manage(ctx, cfg, hub, managed{switches, movement, troubles}, func() {
+			if cfg.Ready != nil {
+				cfg.Ready(addresses)
+			}
+		})
+	})
 	return daemon.Run(ctx, parts...)
+}
+
+// moved drives the clock of this process, which shows face until the board is read.
+func moved(face clock.Face) (*clock.Movement, error) {
+	if len(face) > 0 {
+		return clock.NewMovement(face), face.Check()
+	}
+	face, err := clock.NewFace(clock.Clock{}.Now(), 1)
+	return clock.NewMovement(face), err
+}
+
+// managed is what the board is about in this process.
+type managed struct {
+	switches *Switchboard
+	movement *clock.Movement
+	troubles *trouble.Log
+}
+
+func (m managed) apply(b mgmt.Board) {
+	began := m.troubles.Began()
+	m.movement.Set(b.Clock)
+	m.switches.Set(b.Cuts)
+	m.troubles.Set(began, trouble.State{Clock: b.Clock, Parties: b.Parties, Faults: b.Faults, Cuts: b.Cuts})
+}
+
+// record begins to write down what is set, if there is where.
+func record(ctx context.Context, cfg Config, clock clock.Clock) (troubles *trouble.Log, end func(), err error) {
+	if cfg.History == "" {
+		return nil, func() {}, nil
+	}
+	recorder, err := history.Open(history.Config{
+		Dir: cfg.History, Process: string(proto.Bus), Boot: cfg.Boot, Clock: clock,
+		Warn: func(err error) { cfg.Log.WarnContext(ctx, "the history has a gap", "err", err) },
+	})
+	return trouble.NewLog(recorder, trouble.Board()...), recorder.Close, err
+}
+
+// manage keeps the board until ctx ends, on a connection of its own. A hub that somebody
+// else runs may not let us: there is no management then.
+func manage(ctx context.Context, cfg Config, hub hub, here managed, ready func()) error {
+	dial := carrier.Config{URLs: hub.urls, InProcess: hub.inProcess, Identity: mgmt.Keeper, Log: cfg.Log}
+	var err error
+	if cfg.Credentials != "" {
+		if dial.Seed, err = carrier.LoadSeed(cfg.Credentials, mgmt.Keeper); err != nil {
+			return err
+		}
+	}
+	conn, err := carrier.Dial(ctx, dial)
+	if errors.Is(err, carrier.ErrForbidden) {
+		cfg.Log.WarnContext(ctx, "no management: the hub does not know its keys; see NATSConfig", "identity", mgmt.Keeper, "err", err)
+		ready()
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	keeper, err := board.Open(ctx, board.Config{
+		Bus: conn, File: cfg.Board, Epoch: string(cfg.Boot), Parties: partition.Parties(cfg.Nodes), Log: cfg.Log,
+		Face: here.movement.Face(), Clock: here.movement.Clock(), Apply: here.apply,
+	})
+	if err != nil {
+		return err
+	}
+	inspected, err := mgmt.Inspected(ctx, mgmt.StationConfig{
+		Process: string(proto.Bus), Bus: conn, Inspect: here.inspecting(cfg.Boot), Log: cfg.Log,
+	})
+	if err != nil {
+		return err
+	}
+	return daemon.Run(ctx, inspected, func(ctx context.Context) error { return keeper.Run(ctx, ready) })
 }
 
 // hub is what the links lead to.
 type hub struct {
-	urls  []string
-	dial  func(context.Context) (net.Conn, error)
-	close func()
+	urls []string
+	dial func(context.Context) (net.Conn, error)
+	// inProcess opens a connection to a hub of our own; nil for another's.
+	inProcess func() (net.Conn, error)
+	close     func()
 }
 
 func openHub(ctx context.Context, cfg Config) (hub, error) {
@@ -140,13 +274,13 @@ func openHub(ctx context.Context, cfg Config) (hub, error) {
 	return hub{
 		urls:  []string{server.URL()},
 		dial:  func(context.Context) (net.Conn, error) { return server.InProcessConn() },
-		close: server.Close,
+		close: server.Close, inProcess: server.InProcessConn,
 	}, nil
 }
 
-// door is where a node's link listens.
+// door is where a party's link listens.
 type door struct {
-	node     string
+	party    string
 	listener net.Listener
 	url      string
 }
@@ -154,21 +288,21 @@ type door struct {
 // listen opens the doors of all links, or none.
 func listen(ctx context.Context, cfg Config, hubURL string) ([]door, error) {
 	var doors []door
-	for _, node := range cfg.Nodes {
-		at, err := openDoor(ctx, cfg, node, hubURL)
+	for _, party := range partition.Parties(cfg.Nodes) {
+		at, err := openDoor(ctx, cfg, party, hubURL)
 		if err != nil {
 			for _, opened := range doors {
 				err = errors.Join(err, opened.listener.Close())
 			}
-			return nil, fmt.Errorf("link of node %s: %w", node, err)
+			return nil, fmt.Errorf("link of %s: %w", party, err)
 		}
 		doors = append(doors, at)
 	}
 	return doors, nil
 }
 
-func openDoor(ctx context.Context, cfg Config, node, hubURL string) (door, error) {
-	port, err := pinnedPort(cfg.Pinned.Links[node])
+func openDoor(ctx context.Context, cfg Config, party, hubURL string) (door, error) {
+	port, err := pinnedPort(cfg.Pinned.Links[party])
 	if err != nil {
 		return door{}, err
 	}
@@ -176,14 +310,13 @@ func openDoor(ctx context.Context, cfg Config, node, hubURL string) (door, error
 	if err != nil {
 		return door{}, fmt.Errorf("read hub URL: %w", err)
 	}
-	var from net.ListenConfig
-	listener, err := from.Listen(ctx, "tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(port)))
+	listener, err := homeport.Listen(ctx, cfg.Host, port)
 	if err != nil {
 		return door{}, err
 	}
 	// The same scheme, user and password as the hub's, by another way.
 	address.Host = listener.Addr().String()
-	return door{node: node, listener: listener, url: address.String()}, nil
+	return door{party: party, listener: listener, url: address.String()}, nil
 }
 
 // pinnedPort is the port of an earlier URL; 0 without one.

@@ -7,19 +7,22 @@ import (
 	"net"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	carrier "github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/partition"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/bus"
 )
 
 func bounded(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -94,6 +97,10 @@ func ask(t *testing.T, conn *carrier.Conn) {
 		if !errors.Is(err, carrier.ErrNoResponder) && !errors.Is(err, carrier.ErrDisconnected) {
 			t.Fatalf("%s asks: %q, %v", conn.Identity(), got, err)
 		}
+		// Let time pass in a bubble: somebody may be waiting to connect.
+		if err := (clock.Clock{}).Sleep(ctx, time.Millisecond); err != nil {
+			t.Fatalf("%s asks: %v", conn.Identity(), err)
+		}
 	}
 }
 
@@ -110,19 +117,25 @@ func TestEveryNodeReachesTheHubThroughItsLink(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "credentials")
 	cfg := bus.Config{Nodes: []string{"n1", "n2", "n.3"}, Credentials: dir}
 	at, stop := start(t, cfg)
-	if len(at.Hub) != 1 || len(at.Links) != 3 {
-		t.Fatalf("Ready: %+v, want a hub and three links", at)
+	if len(at.Hub) != 1 || len(at.Links) != 6 {
+		t.Fatalf("Ready: %+v, want a hub and six links", at)
 	}
 	api := dial(t, carrier.Config{URLs: at.Hub, Identity: proto.APIServer, Seed: seed(t, dir, proto.APIServer)})
 	serve(t, api)
 	admin := dial(t, carrier.Config{URLs: at.Hub, Identity: proto.Client("admin"), Seed: seed(t, dir, proto.Client("admin"))})
 	ask(t, admin)
 	var nodes []*carrier.Conn
-	for node, url := range at.Links {
+	for party, url := range at.Links {
 		if !strings.HasPrefix(url, "nats://127.0.0.1:") {
-			t.Errorf("link of %s listens at %s, want loopback", node, url)
+			t.Errorf("link of %s listens at %s, want loopback", party, url)
 		}
-		conn := dial(t, carrier.Config{URLs: []string{url}, Identity: proto.Node(node), Seed: seed(t, dir, proto.Node(node))})
+		id := proto.Identity(party)
+		if slices.Contains(cfg.Nodes, party) {
+			id = proto.Node(party)
+		} else if party == partition.APIServer {
+			continue // it is the one who answers
+		}
+		conn := dial(t, carrier.Config{URLs: []string{url}, Identity: id, Seed: seed(t, dir, id)})
 		ask(t, conn)
 		nodes = append(nodes, conn)
 	}
@@ -139,21 +152,30 @@ func TestEveryNodeReachesTheHubThroughItsLink(t *testing.T) {
 	}
 }
 
+// nobody is an address where nobody listens, nor can until the test ends: it is the near end
+// of a connection.
+func nobody(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn.LocalAddr().String()
+}
+
 func TestLinksOfAnExistingServer(t *testing.T) {
 	server, err := carrier.StartServer(t.Context(), carrier.ServerConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
-	unused, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dead := "nats://" + unused.Addr().String()
-	if err := unused.Close(); err != nil {
-		t.Fatal(err)
-	}
-	external := []string{dead, server.URL()}
+	external := []string{"nats://" + nobody(t), server.URL()}
 	at, stop := start(t, bus.Config{Nodes: []string{"n1"}, External: external})
 	if !reflect.DeepEqual(at.Hub, external) {
 		t.Errorf("hub at %v, want %v", at.Hub, external)
@@ -187,7 +209,7 @@ func TestRunSaysWhatItCannotDo(t *testing.T) {
 		want string
 	}{
 		"hub port in use":  {bus.Config{Pinned: bus.Addresses{Hub: []string{used}}}, "address already in use"},
-		"link port in use": {bus.Config{Nodes: []string{"n0", "n1"}, Pinned: bus.Addresses{Links: map[string]string{"n1": used}}}, "link of node n1: "},
+		"link port in use": {bus.Config{Nodes: []string{"n0", "n1"}, Pinned: bus.Addresses{Links: map[string]string{"n1": used}}}, "link of n1: "},
 		"pinned nonsense":  {bus.Config{Pinned: bus.Addresses{Hub: []string{"nats://here"}}}, "nats://here"},
 		"not a URL":        {bus.Config{External: []string{"here"}}, `"here"`},
 		"exposed seeds":    {bus.Config{Credentials: "/"}, "open to other users"},
@@ -212,7 +234,7 @@ func TestLinkInABubble(t *testing.T) {
 		nodes := map[string]*carrier.Conn{}
 		for i := range 3 {
 			name := fmt.Sprintf("n%d", i)
-			link := bus.NewLink(name, hub, nil)
+			link := bus.NewLink(bus.LinkConfig{Party: name, Dial: hub})
 			ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 			ended := make(chan error, 1)
 			go func() { ended <- link.Run(ctx) }()
@@ -223,7 +245,7 @@ func TestLinkInABubble(t *testing.T) {
 				}
 			})
 			links[name] = cancel
-			nodes[name] = dial(t, carrier.Config{InProcess: link.InProcessConn, Identity: proto.Node(link.Node())})
+			nodes[name] = dial(t, carrier.Config{InProcess: link.InProcessConn, Identity: proto.Node(link.Party)})
 			ask(t, nodes[name])
 		}
 		links["n1"]()
@@ -240,7 +262,7 @@ func TestLinkInABubble(t *testing.T) {
 func TestLinkCarriesAllBytesBothWays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
-		link := bus.NewLink("n1", func(context.Context) (net.Conn, error) { return far, nil }, nil)
+		link := bus.NewLink(bus.LinkConfig{Party: "n1", Dial: func(context.Context) (net.Conn, error) { return far, nil }})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- link.Run(ctx) }()

@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	carrier "github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/partition"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/bus"
 )
@@ -31,12 +32,12 @@ type wire struct {
 func newWire(t testing.TB) *wire {
 	t.Helper()
 	w := &wire{hub: make(chan net.Conn, 100)}
-	w.Link = bus.NewLink("n1", func(context.Context) (net.Conn, error) {
+	w.Link = bus.NewLink(bus.LinkConfig{Party: "n1", Dial: func(context.Context) (net.Conn, error) {
 		near, far := net.Pipe()
 		w.dials.Add(1)
 		w.hub <- far
 		return near, nil
-	}, nil)
+	}})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -116,12 +117,12 @@ func say(t *testing.T, conn net.Conn, text string) {
 
 func TestAHeldLinkDeliversLater(t *testing.T) {
 	for name, row := range map[string]struct {
-		cut              bus.Cut
+		cut              partition.Condition
 		fromNode, toNode bool // what goes on
 	}{
-		"both":      {bus.CutBoth(), false, false},
-		"from node": {bus.Cut{FromNode: bus.Hold}, false, true},
-		"to node":   {bus.Cut{ToNode: bus.Hold}, true, false},
+		"both":      {partition.Held(), false, false},
+		"from node": {partition.Condition{FromNode: partition.Way{Manner: partition.Hold}}, false, true},
+		"to node":   {partition.Condition{ToNode: partition.Way{Manner: partition.Hold}}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -132,7 +133,7 @@ func TestAHeldLinkDeliversLater(t *testing.T) {
 				say(t, hub, "a")
 				atHub.want(t, "whole", "1", open)
 				atNode.want(t, "whole", "a", open)
-				w.Cut(row.cut)
+				w.Set(row.cut)
 				say(t, node, "2")
 				say(t, hub, "b")
 				got := func(now bool, before, after string) string {
@@ -143,7 +144,7 @@ func TestAHeldLinkDeliversLater(t *testing.T) {
 				}
 				atHub.want(t, "cut", got(row.fromNode, "1", "12"), open)
 				atNode.want(t, "cut", got(row.toNode, "a", "ab"), open)
-				w.Heal()
+				w.Set(partition.Condition{})
 				atHub.want(t, "healed", "12", open)
 				atNode.want(t, "healed", "ab", open)
 			})
@@ -154,20 +155,20 @@ func TestAHeldLinkDeliversLater(t *testing.T) {
 // TestTheEndOfAConnectionIsHeldToo lets one side hang up during a cut: the other side is
 // not told before the heal, not even by what it sends itself.
 func TestTheEndOfAConnectionIsHeldToo(t *testing.T) {
-	for name, cut := range map[string]bus.Cut{"both": bus.CutBoth(), "one way": {FromNode: bus.Hold}} {
+	for name, cut := range map[string]partition.Condition{"both": partition.Held(), "one way": {FromNode: partition.Way{Manner: partition.Hold}}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWire(t)
 				node, hub := w.connect(t)
 				atHub := listen(t, hub)
-				w.Cut(cut)
+				w.Set(cut)
 				say(t, node, "last words")
 				if err := node.Close(); err != nil {
 					t.Fatal(err)
 				}
 				say(t, hub, "are you there?")
 				atHub.want(t, "cut", "", open)
-				w.Heal()
+				w.Set(partition.Condition{})
 				if _, err := atHub.now(); err == nil {
 					t.Error("healed, and the hub has not heard that the node has hung up")
 				}
@@ -176,16 +177,32 @@ func TestTheEndOfAConnectionIsHeldToo(t *testing.T) {
 	}
 }
 
+// TestLastWordsAreHeard lets one side hang up right after it has spoken: what it has said
+// arrives, although nothing can be carried to it any more.
+func TestLastWordsAreHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(t)
+		node, hub := w.connect(t)
+		say(t, node, "last words")
+		if err := node.Close(); err != nil {
+			t.Fatal(err)
+		}
+		say(t, hub, "are you there?")
+		synctest.Wait()
+		listen(t, hub).want(t, "the node has hung up", "last words", ended)
+	})
+}
+
 func TestAResetLinkBreaksAndRefuses(t *testing.T) {
-	for name, cut := range map[string]bus.Cut{"both": {FromNode: bus.Reset, ToNode: bus.Reset}, "one way": {ToNode: bus.Reset}} {
+	for name, cut := range map[string]partition.Condition{"both": partition.Broken(), "one way": {ToNode: partition.Way{Manner: partition.Reset}}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWire(t)
 				node, hub := w.connect(t)
 				atNode, atHub := listen(t, node), listen(t, hub)
-				w.Cut(bus.CutBoth())
+				w.Set(partition.Held())
 				say(t, node, "held")
-				w.Cut(cut)
+				w.Set(cut)
 				atNode.want(t, "cut", "", ended)
 				atHub.want(t, "cut", "", ended)
 				node, err := w.InProcessConn()
@@ -196,7 +213,7 @@ func TestAResetLinkBreaksAndRefuses(t *testing.T) {
 				if w.dials.Load() != 1 {
 					t.Error("a connection through a link that is cut has reached the hub")
 				}
-				w.Heal()
+				w.Set(partition.Condition{})
 				node, hub = w.connect(t)
 				atHub = listen(t, hub)
 				say(t, node, "again")
@@ -211,7 +228,7 @@ func TestAResetLinkBreaksAndRefuses(t *testing.T) {
 func TestWhoGivesUpDuringACutIsNotHeardAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
-		w.Cut(bus.CutBoth())
+		w.Set(partition.Held())
 		for i := range 100 {
 			node, err := w.InProcessConn()
 			if err != nil {
@@ -232,7 +249,7 @@ func TestWhoGivesUpDuringACutIsNotHeardAfterIt(t *testing.T) {
 		atNode := listen(t, patient)
 		say(t, patient, "hello")
 		atNode.want(t, "cut", "", open)
-		w.Heal()
+		w.Set(partition.Condition{})
 		synctest.Wait()
 		// Those who had said something had sent their packets; only the silent are nobody.
 		if got := w.dials.Load(); got > 51 {
@@ -256,15 +273,15 @@ func TestWhoGivesUpDuringACutIsNotHeardAfterIt(t *testing.T) {
 
 // step is a cut, or something said by the node or by the hub.
 type step struct {
-	cut      *bus.Cut
+	cut      *partition.Condition
 	fromNode bool
 	data     []byte
 }
 
 func drawStep(t *rapid.T) step {
-	manner := rapid.SampledFrom([]bus.Manner{bus.Carry, bus.Hold})
+	manner := rapid.SampledFrom([]partition.Manner{"", partition.Hold})
 	if rapid.Bool().Draw(t, "cut") {
-		return step{cut: &bus.Cut{FromNode: manner.Draw(t, "from"), ToNode: manner.Draw(t, "to")}}
+		return step{cut: &partition.Condition{FromNode: partition.Way{Manner: manner.Draw(t, "from")}, ToNode: partition.Way{Manner: manner.Draw(t, "to")}}}
 	}
 	return step{fromNode: rapid.Bool().Draw(t, "who"), data: rapid.SliceOfN(rapid.Byte(), 1, 40_000).Draw(t, "data")}
 }
@@ -299,9 +316,9 @@ func play(t *testing.T, steps []step) string {
 			}
 		})
 	}
-	for i, step := range append(steps, step{cut: &bus.Cut{}}) {
+	for i, step := range append(steps, step{cut: &partition.Condition{}}) {
 		if step.cut != nil {
-			w.Cut(*step.cut)
+			w.Set(*step.cut)
 		} else {
 			sent[step.fromNode] = append(sent[step.fromNode], step.data...)
 			queue[step.fromNode] <- step.data
@@ -311,7 +328,7 @@ func play(t *testing.T, steps []step) string {
 			if err != nil || !strings.HasPrefix(string(sent[from]), data) {
 				return fmt.Sprintf("step %d: from the node: %v: heard something else than was said, or %v", i, from, err)
 			}
-			if w.IsCut().Whole() && len(data) != len(sent[from]) {
+			if w.Condition().Whole() && len(data) != len(sent[from]) {
 				return fmt.Sprintf("step %d: from the node: %v: a whole link has delivered %d of %d bytes", i, from, len(data), len(sent[from]))
 			}
 		}
@@ -333,7 +350,7 @@ func TestACutNodeComesBack(t *testing.T) {
 		}
 		t.Cleanup(server.Close)
 		serve(t, dial(t, carrier.Config{InProcess: server.InProcessConn, Identity: proto.APIServer}))
-		link := bus.NewLink("n1", func(context.Context) (net.Conn, error) { return server.InProcessConn() }, nil)
+		link := bus.NewLink(bus.LinkConfig{Party: "n1", Dial: func(context.Context) (net.Conn, error) { return server.InProcessConn() }})
 		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 		var running sync.WaitGroup
 		running.Go(func() { _ = link.Run(ctx) })
@@ -341,8 +358,8 @@ func TestACutNodeComesBack(t *testing.T) {
 		node := dial(t, carrier.Config{InProcess: link.InProcessConn, Identity: proto.Node("n1")})
 		ask(t, node)
 		subject := proto.APISubject{Identity: node.Identity(), Verb: proto.VerbGet, Resource: "pods"}.String()
-		for _, cut := range []bus.Cut{bus.CutBoth(), {FromNode: bus.Hold}, {ToNode: bus.Hold}, {FromNode: bus.Reset}} {
-			link.Cut(cut)
+		for _, cut := range []partition.Condition{partition.Held(), {FromNode: partition.Way{Manner: partition.Hold}}, {ToNode: partition.Way{Manner: partition.Hold}}, {FromNode: partition.Way{Manner: partition.Reset}}} {
+			link.Set(cut)
 			limited, stop := context.WithTimeout(t.Context(), 20*time.Second)
 			if _, err := node.Request(limited, proto.APIServer, subject, nil); err == nil {
 				t.Errorf("%+v: answered", cut)
@@ -352,7 +369,7 @@ func TestACutNodeComesBack(t *testing.T) {
 			if node.Connected() {
 				t.Errorf("%+v: connected after five minutes", cut)
 			}
-			link.Heal()
+			link.Set(partition.Condition{})
 			for !node.Connected() {
 				<-node.Changes()
 			}

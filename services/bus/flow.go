@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
+	"time"
 
 	"github.com/podfall/podfall/internal/daemon"
+	"github.com/podfall/podfall/internal/partition"
 )
 
 // connection is one that a link carries.
@@ -15,39 +18,57 @@ type connection struct {
 	link *Link
 	// parts are its goroutines; their end closes it on both sides.
 	parts *daemon.Group
+	// unheard is how many directions have lost their destination.
+	unheard *atomic.Int32
 }
 
-// flow moves the bytes of one direction, in order, until its source or its destination
-// ends. The news of an end passes the gate too: it travels with the bytes if the source
-// has ended, and against them if the destination has.
-func (c connection) flow(ctx context.Context, to io.Writer, from io.Reader, way Direction) error {
-	defer c.parts.Stop() // one direction is no connection
+// errUnheard means that the destination of a direction has ended.
+var errUnheard = errors.New("the other side has ended")
+
+// flow moves the bytes of one direction, in order, until its source ends, and the connection
+// with it. The news of that passes the gate too, behind the bytes. A destination that has ended
+// is the source of the other direction, and is heard there to its last word first.
+func (c connection) flow(ctx context.Context, to io.Writer, from io.Reader, way partition.Direction) error {
+	err := c.move(ctx, to, from, way)
+	if errors.Is(err, errUnheard) && c.unheard.Add(1) == 1 {
+		return nil
+	}
+	c.parts.Stop() // one direction is no connection
+	return err
+}
+
+func (c connection) move(ctx context.Context, to io.Writer, from io.Reader, way partition.Direction) error {
 	buffer := make([]byte, chunk)
 	for {
 		n, err := from.Read(buffer)
-		if c.link.IsCut().decide(way) != Carry {
-			return c.spool(ctx, to, from, way, packet{bytes.Clone(buffer[:n]), err})
+		if condition := c.link.Condition(); condition.Manner(way) != partition.Carry || condition.Way(way).Slow() {
+			return c.spool(ctx, to, from, way, c.packet(buffer[:n], err))
 		}
-		if done, err := c.deliver(ctx, to, way, packet{buffer[:n], err}); done || err != nil {
+		if done, err := c.deliver(ctx, to, way, packet{data: buffer[:n], err: err}); done || err != nil {
 			return err
 		}
 	}
 }
 
-// packet is what one read has brought.
+// packet is what one read has brought, and when.
 type packet struct {
 	data []byte
 	err  error
+	at   time.Time
+}
+
+func (c connection) packet(data []byte, err error) packet {
+	return packet{bytes.Clone(data), err, c.link.Clock.Steady()}
 }
 
 // deliver writes what a read has brought. Done means that the source has ended.
-func (c connection) deliver(ctx context.Context, to io.Writer, way Direction, p packet) (done bool, err error) {
+func (c connection) deliver(ctx context.Context, to io.Writer, way partition.Direction, p packet) (done bool, err error) {
 	if err := c.link.gate(ctx, way); err != nil {
 		return false, err
 	}
 	if len(p.data) > 0 {
 		if _, err := to.Write(p.data); err != nil {
-			return false, errors.Join(c.link.gate(ctx, way.back()), fmt.Errorf("carry to the other side: %w", err))
+			return false, fmt.Errorf("%w: %w", errUnheard, err)
 		}
 	}
 	if p.err == nil {
@@ -59,10 +80,9 @@ func (c connection) deliver(ctx context.Context, to io.Writer, way Direction, p 
 	return false, fmt.Errorf("carry from one side: %w", p.err)
 }
 
-// spool is flow for the rest of a connection that was cut while something was under way:
-// it goes on reading, as the buffers of a network do, so that a sender is not held up at
-// once.
-func (c connection) spool(ctx context.Context, to io.Writer, from io.Reader, way Direction, first packet) error {
+// spool is move for the rest of a connection that something has held up: it goes on
+// reading, as the buffers of a network do, so that a sender is not held up at once.
+func (c connection) spool(ctx context.Context, to io.Writer, from io.Reader, way partition.Direction, first packet) error {
 	packets := make(chan packet, spooled)
 	packets <- first
 	c.parts.Go(func(ctx context.Context) error {
@@ -71,20 +91,81 @@ func (c connection) spool(ctx context.Context, to io.Writer, from io.Reader, way
 			var n int
 			n, err = from.Read(buffer)
 			select {
-			case packets <- packet{bytes.Clone(buffer[:n]), err}:
+			case packets <- c.packet(buffer[:n], err):
 			case <-ctx.Done():
 				return ctx.Err()
 			}
 		}
 		return nil
 	})
-	for {
+	for nth := uint64(0); ; nth++ {
 		select {
 		case p := <-packets:
-			if done, err := c.deliver(ctx, to, way, p); done || err != nil {
+			if err := c.travel(ctx, way, nth, p.at); err != nil {
+				return err
+			}
+			if done, err := c.trickle(ctx, to, way, p); done || err != nil {
 				return err
 			}
 		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// travel waits for as long as a packet that came at an instant takes. When the link
+// becomes another, so does the wait.
+func (c connection) travel(ctx context.Context, way partition.Direction, nth uint64, at time.Time) error {
+	return c.until(ctx, func(condition partition.Condition) time.Time {
+		return at.Add(condition.Way(way).Delay(c.link.Party, nth))
+	})
+}
+
+// slices is into how many pieces a narrow link cuts the bytes of a second.
+const slices = 20
+
+// trickle delivers a packet piece by piece, where the link is narrow.
+func (c connection) trickle(ctx context.Context, to io.Writer, way partition.Direction, p packet) (done bool, err error) {
+	for {
+		bandwidth := c.link.Condition().Way(way).Bandwidth
+		piece := max(bandwidth/slices, 1)
+		if bandwidth == 0 || int64(len(p.data)) <= piece {
+			piece = int64(len(p.data))
+		}
+		rest := p.data[piece:]
+		last := packet{data: p.data[:piece]}
+		if len(rest) == 0 {
+			last.err = p.err
+		}
+		begun := c.link.Clock.Steady()
+		if done, err := c.deliver(ctx, to, way, last); done || err != nil {
+			return done, err
+		}
+		if err := c.until(ctx, func(condition partition.Condition) time.Time {
+			return begun.Add(condition.Way(way).Takes(piece))
+		}); err != nil || len(rest) == 0 {
+			return false, err
+		}
+		p.data = rest
+	}
+}
+
+// until waits for an instant of the cluster that depends on the link's condition.
+func (c connection) until(ctx context.Context, instant func(partition.Condition) time.Time) error {
+	for {
+		condition, changed := c.link.state()
+		wait := instant(condition).Sub(c.link.Clock.Steady())
+		if wait <= 0 {
+			return nil
+		}
+		timer := c.link.Clock.Timer(wait)
+		select {
+		case <-timer.C:
+			return nil
+		case <-changed:
+			timer.Stop()
+		case <-ctx.Done():
+			timer.Stop()
 			return ctx.Err()
 		}
 	}

@@ -10,10 +10,12 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/daemon"
+	"github.com/podfall/podfall/internal/partition"
 )
 
 const (
@@ -34,72 +36,83 @@ var (
 	errReset = errors.New("the link is cut")
 )
 
-// Link is the path between one node and the hub. Whatever connects to it is connected
-// to the hub, byte by byte, until either side ends it or Run returns.
+// Link is the path between one party, such as a node, and the hub. Whatever connects to it
+// is connected to the hub, byte by byte, until either side ends it or Run returns.
 //
-// All bytes of a node pass through flow, once in each direction, and past its gate: this
+// All bytes of a party pass through flow, once in each direction, and past its gate: this
 // is where a link is cut, so that neither side can tell it from a real network.
 type Link struct {
-	node string
-	dial func(context.Context) (net.Conn, error)
-	log  *slog.Logger
-	new  chan net.Conn
+	LinkConfig
+	new chan net.Conn
 
-	mu  sync.Mutex
-	cut Cut
-	// changed is closed when cut is another.
+	mu        sync.Mutex
+	condition partition.Condition
+	// silent is which direction carries nothing, in words, and since when.
+	silent string
+	since  time.Time
+	// changed is closed when the condition is another.
 	changed chan struct{}
 }
 
-// NewLink is a link that carries what connects to it over connections that dial opens.
-// It carries nothing before Run.
-func NewLink(node string, dial func(context.Context) (net.Conn, error), log *slog.Logger) *Link {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	return &Link{node: node, dial: dial, log: log, new: make(chan net.Conn, backlog), changed: make(chan struct{})}
+// LinkConfig is what a Link works with.
+type LinkConfig struct {
+	// Party is whose link it is.
+	Party string
+	// Dial opens a connection to the hub.
+	Dial func(context.Context) (net.Conn, error)
+	// Clock measures how slow the link is.
+	Clock clock.Clock
+	// Log is nil for none.
+	Log *slog.Logger
 }
 
-// Node is the name of the node.
-func (l *Link) Node() string { return l.node }
+// NewLink is a whole link. It carries nothing before Run.
+func NewLink(cfg LinkConfig) *Link {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Link{LinkConfig: cfg, new: make(chan net.Conn, backlog), changed: make(chan struct{})}
+}
 
-// Cut makes the link carry no more than the cut lets it, from now on; the cut before it
-// is over. Heal it.
-func (l *Link) Cut(cut Cut) {
+// Set makes the link carry no more than the condition lets it, from now on.
+func (l *Link) Set(condition partition.Condition) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.cut = cut
+	if l.condition == condition {
+		return
+	}
+	l.condition = condition
+	if silent := silence(condition); silent != l.silent {
+		l.silent, l.since = silent, l.Clock.Steady()
+	}
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-// Heal ends a cut. Healing a whole link does nothing.
-func (l *Link) Heal() { l.Cut(Cut{}) }
-
-// IsCut is the cut in force.
-func (l *Link) IsCut() Cut {
-	cut, _ := l.state()
-	return cut
+// Condition is the one in force.
+func (l *Link) Condition() partition.Condition {
+	condition, _ := l.state()
+	return condition
 }
 
-// state is the cut in force, and what is closed when it is over.
-func (l *Link) state() (Cut, <-chan struct{}) {
+// state is the condition in force, and what is closed when it is another.
+func (l *Link) state() (partition.Condition, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.cut, l.changed
+	return l.condition, l.changed
 }
 
 // gate lets something pass in a direction, now or when a cut has healed; errReset if
 // the connection is to be broken instead.
-func (l *Link) gate(ctx context.Context, way Direction) error {
+func (l *Link) gate(ctx context.Context, way partition.Direction) error {
 	for {
-		cut, changed := l.state()
-		switch cut.decide(way) {
-		case Carry:
+		condition, changed := l.state()
+		switch condition.Manner(way) {
+		case partition.Carry:
 			return nil
-		case Reset:
+		case partition.Reset:
 			return errReset
-		case Hold:
+		case partition.Hold:
 		}
 		select {
 		case <-changed:
@@ -109,7 +122,7 @@ func (l *Link) gate(ctx context.Context, way Direction) error {
 	}
 }
 
-// InProcessConn opens a connection through the link without a socket, for a node in
+// InProcessConn opens a connection through the link without a socket, for a party in
 // this process. Run carries it.
 func (l *Link) InProcessConn() (net.Conn, error) {
 	near, far := net.Pipe()
@@ -117,7 +130,7 @@ func (l *Link) InProcessConn() (net.Conn, error) {
 	case l.new <- far:
 		return near, nil
 	default:
-		return nil, errors.Join(fmt.Errorf("link of node %s: %w", l.node, errLinkFull), near.Close(), far.Close())
+		return nil, errors.Join(fmt.Errorf("link of %s: %w", l.Party, errLinkFull), near.Close(), far.Close())
 	}
 }
 
@@ -133,7 +146,7 @@ func (l *Link) Listen(ctx context.Context, listener net.Listener) error {
 				return nil
 			}
 			if err != nil { // such as too many open files, which may pass
-				l.log.WarnContext(ctx, "link could not accept", "node", l.node, "error", err)
+				l.Log.WarnContext(ctx, "link could not accept", "party", l.Party, "error", err)
 				if err := (clock.Clock{}).Sleep(ctx, acceptRetry); err != nil {
 					return err
 				}
@@ -179,30 +192,32 @@ func (l *Link) carry(ctx context.Context, near net.Conn) {
 	first, err := l.admit(ctx, near)
 	var far net.Conn
 	if err == nil {
-		far, err = l.dial(ctx)
+		far, err = l.Dial(ctx)
 	}
 	if err != nil {
-		l.log.InfoContext(ctx, "link does not reach the hub", "node", l.node, "error", err)
-		_ = near.Close() // the node sees an end, and tries again
+		l.Log.InfoContext(ctx, "link does not reach the hub", "party", l.Party, "error", err)
+		_ = near.Close() // the party sees an end, and tries again
 		return
 	}
-	c := connection{link: l, parts: daemon.NewGroup(ctx)}
-	c.parts.Go(func(ctx context.Context) error { return c.flow(ctx, far, io.MultiReader(first, near), FromNode) })
-	c.parts.Go(func(ctx context.Context) error { return c.flow(ctx, near, far, ToNode) })
+	c := connection{link: l, parts: daemon.NewGroup(ctx), unheard: &atomic.Int32{}}
+	c.parts.Go(func(ctx context.Context) error {
+		return c.flow(ctx, far, io.MultiReader(first, near), partition.FromNode)
+	})
+	c.parts.Go(func(ctx context.Context) error { return c.flow(ctx, near, far, partition.ToNode) })
 	c.parts.Go(l.reset)
 	c.parts.Go(func(ctx context.Context) error {
 		<-ctx.Done()
 		return errors.Join(near.Close(), far.Close())
 	})
 	err = c.parts.Wait()
-	l.log.DebugContext(ctx, "link connection ended", "node", l.node, "error", err)
+	l.Log.DebugContext(ctx, "link connection ended", "party", l.Party, "error", err)
 }
 
 // reset waits for a cut that breaks connections.
 func (l *Link) reset(ctx context.Context) error {
 	for {
-		cut, changed := l.state()
-		if cut.decide(FromNode) == Reset {
+		condition, changed := l.state()
+		if condition.Manner(partition.FromNode) == partition.Reset {
 			return errReset
 		}
 		select {
@@ -214,24 +229,24 @@ func (l *Link) reset(ctx context.Context) error {
 }
 
 // admit holds a new connection up while the hub cannot hear of it, and gives it up when
-// the node does, so that no cut ends with a crowd at the hub. It returns what the node
+// the party does, so that no cut ends with a crowd at the hub. It returns what the party
 // has said meanwhile.
 func (l *Link) admit(ctx context.Context, near net.Conn) (first io.Reader, err error) {
-	if l.IsCut().decide(FromNode) == Carry {
+	if l.Condition().Manner(partition.FromNode) == partition.Carry {
 		return bytes.NewReader(nil), nil
 	}
 	said := make([]byte, chunk)
 	n := 0
 	err = daemon.Run(ctx, func(ctx context.Context) error {
-		err := l.gate(ctx, FromNode)
+		err := l.gate(ctx, partition.FromNode)
 		// The reader is to stop, and what it has read is kept.
 		return errors.Join(err, near.SetReadDeadline(time.Unix(1, 0)))
 	}, func(ctx context.Context) error {
 		var err error
 		if n, err = near.Read(said); errors.Is(err, os.ErrDeadlineExceeded) || err == nil {
-			return l.gate(ctx, FromNode)
+			return l.gate(ctx, partition.FromNode)
 		}
-		return err // the node has hung up
+		return err // the party has hung up
 	})
 	if err != nil {
 		return nil, err

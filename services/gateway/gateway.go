@@ -40,6 +40,7 @@ import (
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/directory"
+	"github.com/podfall/podfall/internal/fault"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/gateway/discovery"
@@ -63,6 +64,10 @@ type Config struct {
 	Compat proto.Compat
 	// Boot is this incarnation.
 	Boot proto.Boot
+	// Processes are those whose metrics are told beside the gateway's own; nil for none.
+	Processes Processes
+	// Faults are what goes wrong on purpose; nil is nothing.
+	Faults *fault.Table
 	// Seed decides how long watches last that do not say.
 	Seed uint64
 	// Log is nil for none.
@@ -80,18 +85,18 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("gateway: %w", err)
 	}
 	api := podapi.New(cfg.Bus, podapi.Config{
-		Clock: cfg.Clock, Boot: cfg.Boot, Log: cfg.Log, Seed: cfg.Seed, Bookmark: progress,
+		Clock: cfg.Clock, Boot: cfg.Boot, Log: cfg.Log, Seed: cfg.Seed, Bookmark: progress, Faults: cfg.Faults,
 	})
 	served := directory.New()
 	g := &gateway{
-		cfg:       cfg,
-		api:       api,
-		kinds:     served,
-		discovery: discovery.New(served, cfg.Compat),
-		guard:     guard.New(cfg.Listener.Addr().String(), cfg.Token, openPaths()...),
-		load:      newLoad(defaultLimits()),
-		counts:    newTelemetry(),
+		cfg:    cfg,
+		api:    api,
+		kinds:  served,
+		guard:  guard.New(cfg.Listener.Addr().String(), cfg.Token, openPaths()...),
+		load:   newLoad(defaultLimits()),
+		counts: newTelemetry(),
 	}
+	g.discovery = g.telling(discovery.New(served, cfg.Compat))
 	if err := g.serve(ctx); err != nil {
 		return fmt.Errorf("gateway: %w", err)
 	}

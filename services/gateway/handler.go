@@ -7,9 +7,12 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/podfall/podfall/internal/podapi"
 )
 
 // handler is all of the gateway: who may come in, and what a path is.
@@ -52,20 +55,25 @@ func newAuditID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
+// speaker is who a request is from, as faults select clients: gateway/kubectl.
+func speaker(r *http.Request) string { return "gateway/" + manager("", r.UserAgent()) }
+
 // dispatch finds out what a path is.
 func (g *gateway) dispatch(w *response, r *http.Request) error {
 	if health(r.URL.Path) {
 		return g.health(w, r)
 	}
 	if to, ok := routeOf(r.URL.Path); ok {
-		return g.resource(w, r, to)
+		return g.resource(w, r.WithContext(podapi.Speaking(r.Context(), speaker(r))), to)
 	}
 	return g.load.seated(w, r, func() error {
-		if r.URL.Path == "/metrics" {
-			g.counts.ServeHTTP(w, r)
-		} else {
-			g.discovery.ServeHTTP(w, r)
+		if r.URL.Path == metricsPath || strings.HasPrefix(r.URL.Path, metricsPath+"/") {
+			return g.metrics(w, r)
 		}
+		if r.URL.Path == AskPath || strings.HasPrefix(r.URL.Path, AskPath+"/") {
+			return g.ask(w, r)
+		}
+		g.discovery.ServeHTTP(w, r)
 		return nil
 	})
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -24,11 +25,12 @@ func health(path string) bool {
 	})
 }
 
-// readyTimeout is how long, on the wall, the apiserver may take to say that it is there.
+// readyTimeout is how long, on the wall, the apiserver may take to say that it is there, and
+// which kinds are.
 const readyTimeout = 3 * time.Second
 
-// health answers whether the gateway lives, or, for readyz, whether it reaches the
-// apiserver.
+// health answers whether the gateway lives, or, for readyz, whether it reaches the apiserver
+// and has heard from it which kinds there are.
 func (g *gateway) health(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return notAllowed()
@@ -36,9 +38,8 @@ func (g *gateway) health(w http.ResponseWriter, r *http.Request) error {
 	endpoint, check, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	lines, verdict, code := "[+]ping ok\n", "ok", http.StatusOK
 	if endpoint == "readyz" && check != "ping" {
-		lines += "[+]apiserver ok\n"
-		if !g.ready(r) {
-			lines = "[+]ping ok\n[-]apiserver failed: it does not answer\n"
+		more, ready := g.ready(r.Context())
+		if lines += more; !ready {
 			verdict, code = lines+"readyz check failed", http.StatusInternalServerError
 		}
 	}
@@ -52,10 +53,16 @@ func (g *gateway) health(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (g *gateway) ready(r *http.Request) bool {
-	ctx, cancel := clock.Clock{}.Timeout(r.Context(), readyTimeout)
+// ready reports what the gateway is ready for, a line each, and whether that is all.
+func (g *gateway) ready(ctx context.Context) (lines string, all bool) {
+	ctx, cancel := clock.Clock{}.Timeout(ctx, readyTimeout)
 	defer cancel()
 	namespaces, _ := kinds.ByResource("namespaces")
-	_, err := g.api.Get(ctx, podapi.Target{Kind: namespaces, Name: corev1.NamespaceDefault}, metav1.GetOptions{})
-	return err == nil
+	if _, err := g.api.Get(ctx, podapi.Target{Kind: namespaces, Name: corev1.NamespaceDefault}, metav1.GetOptions{}); err != nil {
+		return "[-]apiserver failed: it does not answer\n", false
+	}
+	if !g.informed(ctx) {
+		return "[+]apiserver ok\n[-]kinds failed: those that are defined are not known yet\n", false
+	}
+	return "[+]apiserver ok\n[+]kinds ok\n", true
 }

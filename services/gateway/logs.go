@@ -1,15 +1,12 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/podlog"
 	"github.com/podfall/podfall/proto"
 )
 
@@ -99,13 +98,17 @@ func (c *call) log() error {
 		c.w.WriteHeader(http.StatusNoContent) // as upstream does for a pod that is nowhere
 		return nil
 	}
+	if opts.since != nil {
+		opts.sinceTime = c.cfg.Clock.Now().Add(-time.Duration(*opts.since) * time.Second)
+	}
 	t := &tail{call: c, pod: pod, opts: opts, left: -1}
 	if opts.limit != nil {
 		t.left = *opts.limit
 	}
-	if opts.since != nil {
-		t.opts.sinceTime = c.cfg.Clock.Now().Add(-time.Duration(*opts.since) * time.Second)
-	}
+	t.reader = podlog.NewReader(t.ask, proto.LogsRequest{
+		Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Container: opts.container,
+		Previous: opts.previous, SinceTime: opts.sinceTime, TailLines: opts.tail,
+	})
 	return t.run(c.r.Context())
 }
 
@@ -151,13 +154,12 @@ func containerOf(pod *corev1.Pod, asked string) (string, error) {
 // tail is a log that is being read.
 type tail struct {
 	*call
-	pod  *corev1.Pod
-	opts logOptions
+	pod    *corev1.Pod
+	opts   logOptions
+	reader *podlog.Reader
 	// left is how many bytes may still be sent; no limit when negative.
 	left  int64
 	begun bool
-	// shown is the log up to which the client has been given it.
-	shown []byte
 	// marked says that the pod is to go, and its log with it.
 	marked bool
 }
@@ -165,7 +167,8 @@ type tail struct {
 // Kubelets keep no streams: a container that is followed is asked again and again, at once
 // when its pod has changed.
 const (
-	// followEvery is how often, in cluster time.
+	// followEvery is how often, in cluster time, and no less often on the wall: a program
+	// writes on while the cluster's clock is slow or paused.
 	followEvery = time.Second
 	// followMarked is how often, on the wall, once the pod is to go: its last lines go with it.
 	followMarked = 100 * time.Millisecond
@@ -186,14 +189,14 @@ func (t *tail) run(ctx context.Context) error {
 	}
 	for {
 		ended := !t.opts.follow || t.ended(ctx)
-		text, err := t.ask(ctx)
+		lines, err := t.reader.Next(ctx, ended)
 		if err != nil {
 			if t.begun {
 				return nil // the log went with the container, or with its node
 			}
 			return err
 		}
-		if !t.send(text) || ended || !t.wait(ctx, changes) {
+		if !t.send(lines) || ended || !t.wait(ctx, changes) {
 			return nil
 		}
 	}
@@ -201,10 +204,11 @@ func (t *tail) run(ctx context.Context) error {
 
 // wait returns when it is time to ask again; false when nobody wants to know any more.
 func (t *tail) wait(ctx context.Context, changes *reader) bool {
-	again := t.cfg.Clock.Timer(followEvery)
+	every := t.cfg.Clock.WallWithin(0, followEvery)
 	if t.marked {
-		again.Reset(min(followMarked, t.cfg.Clock.Wall(followEvery)))
+		every = min(every, followMarked)
 	}
+	again := clock.Clock{}.Timer(every)
 	defer again.Stop()
 	news := changes.ready()
 	for {
@@ -234,88 +238,37 @@ func (t *tail) ended(ctx context.Context) bool {
 		return apierrors.IsNotFound(err) || ctx.Err() != nil
 	}
 	t.marked = pod.DeletionTimestamp != nil
-	if pod.UID != t.pod.UID || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-		return true
-	}
-	for _, status := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
-		if status.Name == t.opts.container {
-			return status.State.Terminated != nil && pod.Spec.RestartPolicy != corev1.RestartPolicyAlways
-		}
-	}
-	return false
+	return podlog.Ended(pod, t.pod.UID, t.opts.container)
 }
 
-// ask reads the whole log from the kubelet, each line behind its time.
-func (t *tail) ask(ctx context.Context) ([]byte, error) {
+// ask asks the kubelet for what it has of the log.
+func (t *tail) ask(ctx context.Context, request []byte) ([]byte, error) {
 	node := t.pod.Spec.NodeName
-	request, err := json.Marshal(proto.LogsRequest{
-		Namespace: t.pod.Namespace, Pod: t.pod.Name, UID: t.pod.UID, Container: t.opts.container,
-		Previous: t.opts.previous, Timestamps: true,
-	})
-	if err != nil {
-		return nil, err
-	}
-	answer, err := t.nodes(ctx, node, request)
+	ctx, cancel := clock.Clock{}.Timeout(ctx, nodeTimeout)
+	defer cancel()
+	answer, err := t.cfg.Bus.Request(ctx, proto.Node(node), proto.NodeSubject(node, "logs"), request)
 	if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("logs of pod %s: node %s does not answer: %w", t.pod.Name, node, err))
-	}
-	var status metav1.Status
-	if bytes.HasPrefix(answer, []byte("{")) && json.Unmarshal(answer, &status) == nil && status.Kind == "Status" {
-		return nil, proto.ErrorFrom(&status)
 	}
 	return answer, nil
 }
 
-// send gives the client what it has not seen of a log; false when it wants no more.
-func (t *tail) send(text []byte) bool {
-	fresh := added(t.shown, text)
-	t.shown = text
-	first := !t.begun
-	if first {
+// send gives the client what has been written; false when it wants no more.
+func (t *tail) send(lines []podlog.Line) bool {
+	if !t.begun {
 		t.begun = true
 		t.w.Header().Set("Content-Type", "text/plain")
 		t.w.WriteHeader(http.StatusOK)
 	}
-	lines := slices.Collect(bytes.Lines(fresh))
-	lines = slices.DeleteFunc(lines, func(line []byte) bool { return t.before(line) })
-	if first && t.opts.tail != nil {
-		lines = lines[max(0, len(lines)-int(min(*t.opts.tail, int64(len(lines))))):]
-	}
 	for _, line := range lines {
-		if !t.opts.timestamps {
-			_, line, _ = bytes.Cut(line, []byte(" "))
-		}
+		text := line.With(t.opts.timestamps)
 		if t.left >= 0 {
-			line = line[:min(int64(len(line)), t.left)]
-			t.left -= int64(len(line))
+			text = text[:min(int64(len(text)), t.left)]
+			t.left -= int64(len(text))
 		}
-		if _, err := t.w.Write(line); err != nil || t.left == 0 {
+		if _, err := t.w.Write(text); err != nil || t.left == 0 {
 			return false
 		}
 	}
 	return http.NewResponseController(t.w).Flush() == nil
-}
-
-// before reports whether a line was written before the client's interest begins.
-func (t *tail) before(line []byte) bool {
-	if t.opts.sinceTime.IsZero() {
-		return false
-	}
-	stamp, _, _ := strings.Cut(string(line), " ")
-	at, err := time.Parse(time.RFC3339Nano, stamp)
-	return err == nil && at.Before(t.opts.sinceTime)
-}
-
-// added is what text has beyond what was shown of it. A kubelet drops the beginning of a
-// long log; what shares nothing with what was shown is another instance's.
-func added(shown, text []byte) []byte {
-	if more, ok := bytes.CutPrefix(text, shown); ok {
-		return more
-	}
-	const enough = 4096
-	end := shown[max(len(shown)-enough, 0):]
-	if at := bytes.LastIndex(text, end); at >= 0 && len(end) == enough {
-		return text[at+len(end):]
-	}
-	return text
 }

@@ -1,15 +1,15 @@
 package gateway
 
 import (
-	"mime"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/podfall/podfall/services/gateway/accept"
 )
 
 // The media types that objects are read and written in, in the order of preference.
@@ -42,40 +42,6 @@ type form struct {
 // plain is the form of errors to clients that accept nothing that is served.
 func plain() form { return form{media: mediaJSON} }
 
-// clause is one media range of an Accept header.
-type clause struct {
-	media  string
-	params map[string]string
-	weight float64
-}
-
-// clauses are the ranges of an Accept header, the most wanted first. What cannot be read
-// is left out.
-func clauses(accept string) []clause {
-	var all []clause
-	for part := range strings.SplitSeq(accept, ",") {
-		media, params, err := mime.ParseMediaType(part)
-		if err != nil {
-			continue
-		}
-		weight := 1.0
-		if q, err := strconv.ParseFloat(params["q"], 64); err == nil {
-			weight = q
-		}
-		all = append(all, clause{media, params, weight})
-	}
-	slices.SortStableFunc(all, func(a, b clause) int {
-		switch {
-		case a.weight > b.weight:
-			return -1
-		case a.weight < b.weight:
-			return 1
-		}
-		return 0
-	})
-	return all
-}
-
 // offers are the forms in which an endpoint can answer.
 type offers struct {
 	media  []string
@@ -86,43 +52,31 @@ type offers struct {
 // NegotiateMediaTypeOptions); a 406 when there is none.
 func negotiate(r *http.Request, offer offers) (form, error) {
 	pretty := prettyFor(r)
-	accept := r.Header.Get("Accept")
-	if accept == "" {
-		return form{media: offer.media[0], pretty: pretty}, nil
-	}
-	for _, wanted := range clauses(accept) {
+	for _, wanted := range accept.Clauses(r) {
 		for _, media := range offer.media {
-			if !wanted.covers(media) {
+			if !wanted.Covers(media) {
 				continue
 			}
-			if chosen, ok := wanted.shaped(media, offer.shapes); ok {
-				chosen.pretty = pretty || wanted.params["pretty"] == "1"
+			if chosen, ok := shaped(wanted, media, offer.shapes); ok {
+				chosen.pretty = pretty || wanted.Params["pretty"] == "1"
 				return chosen, nil
 			}
 		}
 	}
 	return plain(), &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
-		Message: "only the following media types are accepted: " + strings.Join(offer.media, ", "),
+		Message: accept.Refusal(offer.media...),
 	}}
 }
 
-func (c clause) covers(media string) bool {
-	if c.media == "*/*" || c.media == media {
-		return true
-	}
-	kind, ok := strings.CutSuffix(c.media, "/*")
-	return ok && strings.HasPrefix(media, kind+"/")
-}
-
-// shaped is media in the shape that the clause asks for, if that can be had.
-func (c clause) shaped(media string, shapes []shape) (form, bool) {
-	as := shape(c.params["as"])
+// shaped is media in the shape that a clause asks for, if that can be had.
+func shaped(wanted accept.Clause, media string, shapes []shape) (form, bool) {
+	as := shape(wanted.Params["as"])
 	if as == asObject {
 		return form{media: media}, true
 	}
-	version := c.params["v"]
-	served := c.params["g"] == metav1.GroupName && (version == "v1" || version == "v1beta1")
+	version := wanted.Params["v"]
+	served := wanted.Params["g"] == metav1.GroupName && (version == "v1" || version == "v1beta1")
 	if !served || !slices.Contains(shapes, as) || as == asTable && media == mediaProtobuf {
 		return form{}, false
 	}

@@ -24,7 +24,7 @@ const gzipFrom = 128 << 10
 // part of it has gone out already: then its sender sees the connection break.
 func respond(w http.ResponseWriter, r *http.Request, code int, obj runtime.Object, f form) error {
 	w.Header().Set("Content-Type", f.media)
-	out := &deferred{w: w, code: code, gzip: strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")}
+	out := &deferred{w: w, code: code, gzip: readsGzip(r)}
 	if err := encode(out, obj, f); err != nil {
 		if out.begun {
 			panic(http.ErrAbortHandler)
@@ -33,6 +33,20 @@ func respond(w http.ResponseWriter, r *http.Request, code int, obj runtime.Objec
 	}
 	out.finish()
 	return nil
+}
+
+// readsGzip reports whether whoever asks can read what is compressed, and says so.
+func readsGzip(r *http.Request) bool {
+	for _, header := range r.Header.Values("Accept-Encoding") {
+		for coding := range strings.SplitSeq(header, ",") {
+			name, weight, _ := strings.Cut(coding, ";")
+			_, q, _ := strings.Cut(weight, "=")
+			if n, err := strconv.ParseFloat(strings.TrimSpace(q), 64); strings.TrimSpace(name) == "gzip" && (err != nil || n > 0) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // deferred begins an answer when it is large enough to be compressed, or at its end.

@@ -17,7 +17,6 @@ import (
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
-	"github.com/podfall/podfall/services/gateway/discovery"
 )
 
 // review is a resource that is asked and not stored.
@@ -64,7 +63,7 @@ func (g *gateway) otherResource(w http.ResponseWriter, r *http.Request, to route
 // custom one is not.
 func known(group string) bool {
 	return group == authorizationv1.GroupName || group == authenticationv1.GroupName ||
-		slices.ContainsFunc(kinds.All(), func(k kinds.Kind) bool { return k.Group == group && discovery.Announced(k) })
+		slices.ContainsFunc(kinds.All(), func(k kinds.Kind) bool { return k.Group == group && k.IsToday() })
 }
 
 func (g *gateway) review(w http.ResponseWriter, r *http.Request, to route, asked review) error {

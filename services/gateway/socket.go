@@ -11,17 +11,21 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// webSocket reports whether a client wants its watch as messages of a WebSocket.
+// webSocket reports whether a client wants a WebSocket of its connection.
 func webSocket(r *http.Request) bool {
 	return strings.EqualFold(r.Header.Get("Upgrade"), "websocket") &&
 		strings.Contains(strings.ToLower(r.Header.Get("Connection")), "upgrade")
 }
 
-// upgrade makes a WebSocket of the connection. The guard has seen its Origin, and let in
-// none but those without.
+// newUpgrader makes WebSockets that speak one of the subprotocols. The guard has seen the
+// Origin of a request, and let in none but those without.
+func newUpgrader(subprotocols ...string) *websocket.Upgrader {
+	return &websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }, Subprotocols: subprotocols}
+}
+
+// upgrade makes a WebSocket of the connection.
 func (c *call) upgrade(ctx context.Context, frames *framer) (sink, error) {
-	upgrader := websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }}
-	conn, err := upgrader.Upgrade(c.w, c.r, nil)
+	conn, err := newUpgrader().Upgrade(c.w, c.r, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -1,14 +1,20 @@
 package gateway
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/mgmt"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/gateway/guard"
 )
 
 // TestClientsDoNotChooseLabels: what a client makes up is counted as one thing, because
@@ -30,17 +36,63 @@ func TestClientsDoNotChooseLabels(t *testing.T) {
 		ask(fmt.Sprint("made-up-", i), fmt.Sprint("made-up-", i))
 	}
 	ask("status", "All")
-	var out strings.Builder
-	if err := g.counts.requests.Write(&out); err != nil {
-		t.Fatal(err)
-	}
+	text := string(g.counts.all.Text())
 	const labels = `apiserver_request_total{verb="GET",group="",version="v1",resource="pods",subresource=%q,scope="resource",component="apiserver",dry_run=%q,code="404"} %d`
 	for _, want := range []string{fmt.Sprintf(labels, "invalid", "invalid", 10), fmt.Sprintf(labels, "status", "All", 1)} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("want %s in:\n%s", want, out.String())
+		if !strings.Contains(text, want) {
+			t.Errorf("want %s in:\n%s", want, text)
 		}
 	}
-	if lines := strings.Count(out.String(), "\n"); lines != 4 {
-		t.Errorf("%d lines, want 4:\n%s", lines, out.String())
+	if lines := strings.Count(text, "\napiserver_request_total{"); lines != 2 {
+		t.Errorf("%d series, want 2:\n%s", lines, text)
+	}
+}
+
+// fakeProcesses are two others, of which one does not answer.
+type fakeProcesses struct{}
+
+func (fakeProcesses) Names() []string { return []string{"controllers", "gateway", "kubelet/node-1"} }
+
+func (fakeProcesses) Clock() clock.Face { return clock.Face{{Speed: 60}} }
+
+func (fakeProcesses) Ask(_ context.Context, process, question string) ([]byte, error) {
+	switch {
+	case process == "kubelet/node-1":
+		return nil, errors.New("it does not run")
+	case question != mgmt.AskMetrics:
+		return []byte("answer to " + question), nil
+	}
+	return []byte("# HELP workqueue_depth Waiting.\n# TYPE workqueue_depth gauge\nworkqueue_depth{name=\"job\"} 2\n"), nil
+}
+
+func TestMetricsOfProcesses(t *testing.T) {
+	for path, row := range map[string]struct {
+		code int
+		want string
+	}{
+		"/podfall/processes":                                {200, `{"processes":["controllers","kubelet/node-1"],"clock":[{"wall":"0001-01-01T00:00:00Z","shows":"0001-01-01T00:00:00Z","speed":60}]}`},
+		"/podfall/processes/controllers":                    {200, "answer to "},
+		"/podfall/processes/controllers?question=history+a": {200, "answer to history a"},
+		"/podfall/processes/kubelet/node-1":                 {503, "it does not run"},
+		"/podfall/processes/kubelet/node-9":                 {404, "not found"},
+		"/metrics":                                          {200, "apiserver_current_inflight_requests{request_kind=\"readOnly\"} 1\n"},
+		"/metrics/gateway":                                  {200, "apiserver_current_inflight_requests{request_kind=\"readOnly\"} 1\n"},
+		"/metrics/controllers":                              {200, "workqueue_depth{name=\"job\"} 2\n"},
+		"/metrics/kubelet/node-1":                           {503, "it does not run"},
+		"/metrics/kubelet/node-9":                           {404, "not found"},
+		"/metrics/all":                                      {200, "workqueue_depth{process=\"controllers\",name=\"job\"} 2\n"},
+	} {
+		g := &gateway{
+			guard: guard.New("127.0.0.1:1", "secret"), load: newLoad(defaultLimits()), counts: newTelemetry(),
+			cfg: Config{Processes: fakeProcesses{}, Log: slog.New(slog.DiscardHandler)},
+		}
+		g.counts.inflight.Add(1, "readOnly")
+		r := httptest.NewRequest(http.MethodGet, "https://127.0.0.1:1"+path, nil)
+		r.Header.Set("Authorization", "Bearer secret")
+		w := httptest.NewRecorder()
+		g.handler().ServeHTTP(w, r)
+		if w.Code != row.code || !strings.Contains(w.Body.String(), row.want) {
+			t.Errorf("%s: %d %s, want %d with %s", path, w.Code, w.Body, row.code, row.want)
+		}
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/podfall/podfall/internal/podview"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
-	"github.com/podfall/podfall/services/gateway/discovery"
 )
 
 // call is a request of the API that is being carried out.
@@ -34,7 +33,13 @@ type call struct {
 // resource carries out a request on a resource.
 func (g *gateway) resource(w *response, r *http.Request, to route) error {
 	kind, ok := g.kinds.ByResource(to.GroupVersionResource)
-	if !ok || !discovery.Announced(kind) {
+	if !ok && !known(to.Group) {
+		if !g.informed(r.Context()) {
+			return errUnfilled()
+		}
+		kind, ok = g.kinds.ByResource(to.GroupVersionResource)
+	}
+	if !ok || !kind.IsToday() {
 		return g.load.seated(w, r, func() error { return g.otherResource(w, r, to) })
 	}
 	c := &call{gateway: g, w: w, r: r, query: r.URL.Query(), route: to, kind: kind}

@@ -142,7 +142,16 @@ func (w *watching) pass(ctx context.Context, change *event) bool {
 		return true
 	}
 	w.at = change.revision
-	return w.send(ctx, change)
+	going := true
+	err := podapi.Deliver(ctx, w.cfg.Faults, speaker(w.r), w.target, change.Event, func(told watch.Event) error {
+		one := change
+		if told.Type == watch.Error {
+			one = &event{Event: told}
+		}
+		going = w.send(ctx, one) && told.Type != watch.Error
+		return nil
+	})
+	return going && err == nil
 }
 
 // due reports whether the client is to get a bookmark now.

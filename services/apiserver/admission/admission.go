@@ -4,7 +4,8 @@
 // on.
 //
 // Nodes get what NodeRestriction and the node authorizer give a kubelet (API-08): their
-// own pods, their own Node and Lease, and events. Every other identity that the bus
+// own pods and what those refer to, their own Node and Lease, services and events; see
+// related.go. Every other identity that the bus
 // lets through is an administrator. Nobody may put objects into a namespace that is
 // missing or being emptied; see namespace.go.
 package admission
@@ -31,9 +32,13 @@ type Attributes struct {
 	Name        string
 }
 
+// Related reports whether an object concerns a node: because a pod that is bound to it
+// refers to it, or leads to it.
+type Related func(node, resource, namespace, name string) bool
+
 // Authorize refuses what the sender may not ask for at all; fieldSelector is that of a
 // list or a watch. The error is a 403.
-func Authorize(a Attributes, fieldSelector string) error {
+func Authorize(a Attributes, fieldSelector string, related Related) error {
 	node, ok := a.Identity.NodeName()
 	if !ok {
 		return nil
@@ -45,6 +50,12 @@ func Authorize(a Attributes, fieldSelector string) error {
 		return authorizeNode(a, node)
 	case "leases.coordination.k8s.io":
 		return authorizeLease(a, node)
+	case "secrets", "configmaps", "persistentvolumeclaims", "persistentvolumes", "serviceaccounts", "volumeattachments.storage.k8s.io":
+		return authorizeRelated(a, node, fieldSelector, related)
+	case "services":
+		if a.Subresource == "" && slices.Contains([]proto.Verb{proto.VerbGet, proto.VerbList, proto.VerbWatch}, a.Verb) {
+			return nil
+		}
 	case "events", "events.events.k8s.io":
 		if a.Subresource == "" && slices.Contains(eventVerbs(), a.Verb) {
 			return nil

@@ -43,21 +43,23 @@ func TestAuthorize(t *testing.T) {
 		"get nodes status": true, "create nodes status": true, "update nodes status": true, "patch nodes status": true,
 		"get leases.coordination.k8s.io ": true, "create leases.coordination.k8s.io ": true,
 		"update leases.coordination.k8s.io ": true, "patch leases.coordination.k8s.io ": true,
+		"get services ": true, "list services ": true, "watch services ": true,
 	}
 	resources := []string{
 		"pods", "nodes", "events", "events.events.k8s.io", "leases.coordination.k8s.io",
-		"namespaces", "secrets", "configmaps", "deployments.apps", "services",
+		"namespaces", "secrets", "configmaps", "persistentvolumes", "persistentvolumeclaims", "serviceaccounts",
+		"volumeattachments.storage.k8s.io", "deployments.apps", "services",
 	}
 	for _, resource := range resources {
 		for _, sub := range []string{"", "status", "binding"} {
 			for _, verb := range proto.Verbs() {
 				what := string(verb) + " " + resource + " " + sub
 				a := attributes(t, verb, resource+"/"+sub, "n1")
-				if err := admission.Authorize(a, ""); (err == nil) != allowed[what] {
+				if err := admission.Authorize(a, "", nil); (err == nil) != allowed[what] {
 					t.Errorf("%s: %v", what, err)
 				}
 				a.Identity = proto.Client("me")
-				if err := admission.Authorize(a, ""); err != nil {
+				if err := admission.Authorize(a, "", nil); err != nil {
 					t.Errorf("client: %s: %v", what, err)
 				}
 			}
@@ -94,7 +96,7 @@ func TestAuthorizeNames(t *testing.T) {
 		},
 	}
 	for _, row := range rows {
-		err := admission.Authorize(row.a, row.selector)
+		err := admission.Authorize(row.a, row.selector, nil)
 		if got := text(err); got != row.want {
 			t.Errorf("%s:\n got %s\nwant %s", row.what, got, row.want)
 		}
@@ -104,7 +106,7 @@ func TestAuthorizeNames(t *testing.T) {
 	}
 	other := attributes(t, proto.VerbGet, "leases.coordination.k8s.io", "n1")
 	other.Namespace = "default"
-	if got, want := text(admission.Authorize(other, "")),
+	if got, want := text(admission.Authorize(other, "", nil)),
 		`leases.coordination.k8s.io "n1" is forbidden: can only access leases in the "kube-node-lease" system namespace`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

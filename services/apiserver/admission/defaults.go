@@ -8,6 +8,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/podfall/podfall/internal/storage"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 )
@@ -142,25 +143,12 @@ func classOf(name string, classes []*schedulingv1.PriorityClass) *schedulingv1.P
 	return found
 }
 
-// isDefault marks the class that claims get which name none.
-const isDefault = "storageclass.kubernetes.io/is-default-class"
-
-// classify gives a claim the default class; of several the newest, and of equally old ones
-// the first by name.
+// classify gives a claim that names no class the default one.
 func classify(claim *corev1.PersistentVolumeClaim, classes []*storagev1.StorageClass) {
-	if _, old := claim.Annotations[corev1.BetaStorageClassAnnotation]; old || claim.Spec.StorageClassName != nil {
+	if !storage.Classless(claim) {
 		return
 	}
-	var found *storagev1.StorageClass
-	for _, class := range classes {
-		if class.Annotations[isDefault] != "true" {
-			continue
-		}
-		if found == nil || found.CreationTimestamp.Before(&class.CreationTimestamp) {
-			found = class
-		}
-	}
-	if found != nil {
+	if found := storage.DefaultClass(classes); found != nil {
 		claim.Spec.StorageClassName = &found.Name
 	}
 }

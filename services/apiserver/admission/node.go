@@ -1,11 +1,15 @@
 package admission
 
 import (
+	"errors"
 	"fmt"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/podfall/podfall/internal/podrefs"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 )
@@ -47,6 +51,11 @@ func admitPod(a Attributes, node string, pod, old *corev1.Pod) error {
 		if !own(pod) {
 			return fmt.Errorf("node %q can only create pods with spec.nodeName set to itself", node)
 		}
+		for _, ref := range podrefs.Of(pod) {
+			if ref.Resource != podrefs.ServiceAccounts { // which are defaulted, and give a mirror pod nothing
+				return fmt.Errorf("node %q can not create pods that reference %s", node, ref.Resource)
+			}
+		}
 	case proto.VerbUpdate, proto.VerbPatch:
 		if !own(old) {
 			return fmt.Errorf("node %q can only update pod status for pods with spec.nodeName set to itself", node)
@@ -77,6 +86,37 @@ func admitNode(a Attributes, node string, obj, old kinds.Object) error {
 	stored, isStored := old.(*corev1.Node)
 	if isNode && isStored && !equality.Semantic.DeepEqual(updated.Spec.Taints, stored.Spec.Taints) {
 		return fmt.Errorf("node %q is not allowed to modify taints", node)
+	}
+	return nil
+}
+
+var (
+	errUnboundToken    = errors.New("node requested token not bound to a pod")
+	errTokenWithoutUID = errors.New("node requested token with a pod binding without a uid")
+	errForeignToken    = errors.New("node requested token bound to a pod scheduled on a different node")
+)
+
+// AdmitToken keeps a node to tokens that are bound to its own pods; pod is the stored one
+// that the request names, nil when there is none. The error is a 403, 404 or 409.
+func AdmitToken(a Attributes, wanted *authenticationv1.TokenRequest, pod *corev1.Pod) error {
+	node, is := a.Identity.NodeName()
+	if !is {
+		return nil
+	}
+	ref := wanted.Spec.BoundObjectRef
+	switch {
+	case ref == nil || ref.APIVersion != "v1" || ref.Kind != "Pod" || ref.Name == "":
+		return forbid(a, errUnboundToken)
+	case ref.UID == "":
+		return forbid(a, errTokenWithoutUID)
+	case pod == nil:
+		return apierrors.NewNotFound(corev1.Resource("pods"), ref.Name)
+	case pod.UID != ref.UID:
+		return apierrors.NewConflict(corev1.Resource("pods"), ref.Name, fmt.Errorf(
+			"the UID in the bound object reference (%s) does not match the UID in record. "+
+				"The object might have been deleted and then recreated", ref.UID))
+	case pod.Spec.NodeName != node:
+		return forbid(a, errForeignToken)
 	}
 	return nil
 }

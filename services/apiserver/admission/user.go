@@ -22,7 +22,7 @@ func UserOf(identity proto.Identity) authenticationv1.UserInfo {
 		return in("system:apiserver", "system:masters")
 	case proto.Controllers:
 		return in("system:kube-controller-manager")
-	case proto.Gateway, proto.Bus, proto.Kubelet, proto.Runtime:
+	case proto.Admin, proto.Gateway, proto.Bus, proto.Kubelet, proto.Runtime:
 	}
 	return in("kubernetes-admin", "system:masters")
 }

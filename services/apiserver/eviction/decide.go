@@ -23,6 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/podfall/podfall/internal/podcondition"
 )
 
 // Decision is the answer to one eviction of one version of a pod.
@@ -184,21 +186,8 @@ func spend(budget *policyv1.PodDisruptionBudget, pod string, now time.Time) *pol
 // withCondition is a copy of pod that says that it ends by an eviction.
 func withCondition(pod *corev1.Pod, now time.Time) *corev1.Pod {
 	target := pod.DeepCopy()
-	condition := corev1.PodCondition{
-		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, ObservedGeneration: pod.Generation,
-		Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting",
-		LastTransitionTime: metav1.Unix(now.Unix(), 0),
-	}
-	for i, was := range target.Status.Conditions {
-		if was.Type != condition.Type {
-			continue
-		}
-		if was.Status == condition.Status {
-			condition.LastTransitionTime = was.LastTransitionTime
-		}
-		target.Status.Conditions[i] = condition
-		return target
-	}
-	target.Status.Conditions = append(target.Status.Conditions, condition)
+	evicted := podcondition.Disruption("EvictionByEvictionAPI", "Eviction API: evicting")
+	evicted.ObservedGeneration = pod.Generation
+	podcondition.Set(target, evicted, now)
 	return target
 }

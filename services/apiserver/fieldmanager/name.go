@@ -13,7 +13,7 @@ func NameOf(identity proto.Identity) string {
 		return "kube-controller-manager"
 	case proto.APIServer, proto.Gateway:
 		return "kube-apiserver"
-	case proto.Bus, proto.Kubelet, proto.Runtime:
+	case proto.Admin, proto.Bus, proto.Kubelet, proto.Runtime:
 	}
 	return "podfall"
 }

@@ -142,16 +142,11 @@ func (f *findings) jobSpec(at *field.Path, spec *batchv1.JobSpec) {
 		namedNumber[int32]{"maxFailedIndexes", spec.MaxFailedIndexes})
 	if mode := spec.CompletionMode; mode != nil {
 		oneOf(f, at.Child("completionMode"), *mode, batchv1.IndexedCompletion, batchv1.NonIndexedCompletion)
-		if *mode == batchv1.IndexedCompletion && spec.Completions == nil {
-			f.required(at.Child("completions"), "when completion mode is Indexed")
-		}
 	}
-	if spec.BackoffLimitPerIndex != nil && (spec.CompletionMode == nil || *spec.CompletionMode != batchv1.IndexedCompletion) {
-		f.invalid(at.Child("backoffLimitPerIndex"), *spec.BackoffLimitPerIndex, "requires indexed completion mode")
-	}
-	if policy := spec.PodReplacementPolicy; policy != nil {
-		oneOf(f, at.Child("podReplacementPolicy"), *policy, batchv1.Failed, batchv1.TerminatingOrFailed)
-	}
+	f.indexedJob(at, spec)
+	f.managedBy(at.Child("managedBy"), spec.ManagedBy)
+	f.failurePolicy(at.Child("podFailurePolicy"), spec)
+	f.replacementPolicy(at.Child("podReplacementPolicy"), spec)
 	templateAt := at.Child("template")
 	f.template(templateAt, &spec.Template)
 	restart := templateAt.Child("spec", "restartPolicy")

@@ -255,3 +255,28 @@ func FuzzContinue(f *testing.F) {
 		}
 	})
 }
+
+// FuzzListOptions: selectors, resource versions and continue tokens of any form make a
+// plan, or are the client's fault.
+func FuzzListOptions(f *testing.F) {
+	pods := kindOf(f, "pods")
+	f.Add("app=web,tier in (a,b)", "spec.nodeName=n1", "12", "NotOlderThan", "", false, int64(0))
+	f.Add("!a", "metadata.name=a", "0", "", "", true, int64(5))
+	f.Add("", "spec.nodeName!=n1", "", "Exact", registry.EncodeContinue(pods, "ns", registry.Continue{Revision: 7, After: "ns/b"}), false, int64(500))
+	f.Add("a in (", "=", "-1", "x", "y", false, int64(-1))
+	f.Fuzz(func(t *testing.T, label, field, version, match, continued string, watch bool, limit int64) {
+		plan, err := registry.ParseListOptions(pods, "ns", metav1.ListOptions{
+			LabelSelector: label, FieldSelector: field, ResourceVersion: version,
+			ResourceVersionMatch: metav1.ResourceVersionMatch(match), Continue: continued, Watch: watch, Limit: limit,
+		})
+		if err != nil {
+			if code := codeOf(err); code < 400 || code > 499 {
+				t.Errorf("%v has code %d", err, code)
+			}
+			return
+		}
+		if plan.Labels == nil || plan.Fields == nil || plan.Limit < 0 || plan.Revision < -1 {
+			t.Errorf("plan %+v", plan)
+		}
+	})
+}

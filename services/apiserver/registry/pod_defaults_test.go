@@ -139,6 +139,15 @@ func TestPodWarnings(t *testing.T) {
 	if diff := cmp.Diff(want, got[1:]); diff != "" {
 		t.Error(diff)
 	}
+	grouped := storedPod(t)
+	grouped.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: new(int64(1000))}
+	if got := strategy(t, "pods").Warnings(grouped); len(got) != 0 {
+		t.Errorf("a scripted pod with an fsGroup: %q", got)
+	}
+	grouped.Spec.RuntimeClassName = new("process")
+	if got := strategy(t, "pods").Warnings(grouped); len(got) != 1 || !strings.HasPrefix(got[0], "spec.securityContext.fsGroup: podfall gives volumes to no group") {
+		t.Errorf("a pod with an fsGroup: %q", got)
+	}
 	if quiet := strategy(t, "pods").Warnings(storedPod(t)); quiet != nil {
 		t.Errorf("a plain pod: %q", quiet)
 	}

@@ -14,12 +14,16 @@ import (
 )
 
 // warnings are sentences for whoever creates an object, of upstream's, about what is rarely
-// meant.
+// meant; and podfall's own about what it does not do.
 type warnings []string
 
 func (w *warnings) say(at *field.Path, format string, args ...any) {
 	*w = append(*w, at.String()+": "+fmt.Sprintf(format, args...))
 }
+
+// realPrograms is the runtime class of pods whose containers are processes, which could tell
+// whose their files are; nothing in a script does.
+const realPrograms = "process"
 
 func podWarnings(pod *corev1.Pod) []string {
 	var w warnings
@@ -63,6 +67,9 @@ func (w *warnings) spec(at *field.Path, spec *corev1.PodSpec) {
 	}
 	if grace := spec.TerminationGracePeriodSeconds; grace != nil && *grace < 0 {
 		w.say(at.Child("terminationGracePeriodSeconds"), "must be >= 0; negative values are invalid and will be treated as 1")
+	}
+	if context, class := spec.SecurityContext, spec.RuntimeClassName; context != nil && context.FSGroup != nil && class != nil && *class == realPrograms {
+		w.say(at.Child("securityContext", "fsGroup"), "podfall gives volumes to no group: their files keep the owner that they have")
 	}
 	seen := map[string]bool{}
 	for i, secret := range spec.ImagePullSecrets {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/podfall/podfall/internal/fault"
 	"github.com/podfall/podfall/proto/kinds"
 )
 
@@ -17,6 +19,7 @@ type queue struct {
 	requests chan *request
 	// coming is how many calls are encoding what they will queue in a moment.
 	coming atomic.Int64
+	patience
 }
 
 // request is one call of Commit or Compact on its way through the queue.
@@ -26,6 +29,8 @@ type request struct {
 	cause  string
 	// compact is the revision to compact at; 0 for a Commit.
 	compact int64
+	// gone is the error of whoever waits no longer: nothing is done for it then.
+	gone func() error
 
 	events []Event
 	err    error
@@ -38,26 +43,53 @@ type request struct {
 //
 // Errors are a *ConflictError (the first write that was not as expected), ErrInvalid,
 // and ErrStopped with a *CommitError behind it when the disk failed. When ctx ends
-// first its cause is returned, and the writes may or may not happen.
+// first its cause is returned behind ErrWaited, and the writes may or may not happen; they
+// do not when it had ended before their transaction began. Who comes when ctx has ended
+// already has not waited for the store, and gets the cause alone.
 func (s *Store) Commit(ctx context.Context, commit Commit) ([]Event, error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("commit: %w", context.Cause(ctx))
+	}
+	events, err := s.commit(ctx, commit)
+	switch {
+	case err == nil:
+		return events, nil
+	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+		return nil, fmt.Errorf("commit: %w: %w", ErrWaited, err)
+	}
+	return nil, fmt.Errorf("commit: %w", err)
+}
+
+// commit is Commit; its errors do not say so.
+func (s *Store) commit(ctx context.Context, commit Commit) ([]Event, error) {
+	done := s.queue.wait(s.cfg.Clock.Now)
+	defer func() { done(ctx.Err()) }()
+	if len(commit.Writes) > 0 {
+		key := commit.Writes[0].Key
+		about := fault.About{Resource: key.Resource, Namespace: key.Namespace, Name: key.Name}
+		if err := s.cfg.Faults.Pass(ctx, fault.StoreCommit, about); err != nil {
+			return nil, fmt.Errorf("the store has not written: %w", err)
+		}
+	}
 	s.queue.coming.Add(1)
 	drafts, err := prepare(commit)
 	s.queue.coming.Add(-1)
 	if err != nil {
-		return nil, fmt.Errorf("commit: %w", err)
+		return nil, err
 	}
 	r := &request{
 		writes: commit.Writes, drafts: drafts, cause: commit.Cause,
 		done: make(chan struct{}),
 	}
 	if err := s.submit(ctx, r); err != nil {
-		return nil, fmt.Errorf("commit: %w", err)
+		return nil, err
 	}
 	return r.events, nil
 }
 
 // submit queues r and waits for its end.
 func (s *Store) submit(ctx context.Context, r *request) error {
+	r.gone = ctx.Err
 	select {
 	case s.queue.requests <- r:
 	case <-ctx.Done():

@@ -18,6 +18,9 @@ var (
 	ErrLocked = errors.New("another process has the store open")
 	// ErrStopped is what Commit, Compact and WaitFor answer once Run has returned.
 	ErrStopped = errors.New("the store has stopped")
+	// ErrWaited is what Commit answers, with the cause behind it, when its caller's time
+	// was over before the store had written.
+	ErrWaited = errors.New("the store has not written in time")
 	// ErrInvalid is what Commit answers to a write that no store can hold: a key with
 	// an empty or oversized part, an object beyond MaxObject, Previous without an
 	// earlier write.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
@@ -76,6 +77,9 @@ func options(cfg Config) *bbolt.Options {
 // so that a crash on the way leaves none, and nobody's file is written over.
 func create(cfg Config) error {
 	draft := cfg.Path + ".new"
+	if err := clearDraft(draft); err != nil {
+		return err
+	}
 	db, err := bbolt.Open(draft, 0o600, options(cfg))
 	if errors.Is(err, berrors.ErrTimeout) {
 		return ErrLocked
@@ -109,6 +113,27 @@ func create(cfg Config) error {
 		return err
 	}
 	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// clearDraft empties a draft that a crash has left half written, for bbolt would trust it.
+// Another process that is at it holds bbolt's lock, and leaves it whole.
+func clearDraft(draft string) error {
+	file, err := os.OpenFile(draft, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil
+	}
+	if err == nil && errors.As(boltfile.Check(draft), new(*DamageError)) {
+		err = file.Truncate(0)
+	}
+	return err
 }
 
 // furnish writes the empty store, unless another process has done so since the file was

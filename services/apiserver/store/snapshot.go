@@ -18,6 +18,7 @@ import (
 type Snapshot struct {
 	revision int64
 	tree     *tree
+	begun    int64
 }
 
 // tree holds the live records by key. Copies share what neither has changed. Copying
@@ -53,6 +54,13 @@ func gravestone(last *Record, revision int64) *Record {
 
 // Revision is the last write that the snapshot has.
 func (s *Snapshot) Revision() int64 { return s.revision }
+
+// Begun is when the transaction began that has made the snapshot, on the machine's
+// monotonic clock; 0 for one of an earlier process.
+func (s *Snapshot) Begun() int64 { return s.begun }
+
+// Len is how many objects there are.
+func (s *Snapshot) Len() int { return s.tree.Len() }
 
 // Get is the object of that key, nil when there is none.
 func (s *Snapshot) Get(key Key) *Record {

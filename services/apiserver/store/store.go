@@ -48,6 +48,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/fault"
 )
 
 // Config says where a store is and who listens to it.
@@ -73,6 +74,8 @@ type Config struct {
 	// Failpoint is called at the lines where a crash matters most, by name:
 	// "store.beforeCommit" and "store.afterCommit". nil means never.
 	Failpoint func(name string)
+	// Faults are asked at store.commit, store.sync and store.synced.
+	Faults *fault.Table
 }
 
 // MaxObject is how many bytes an encoded object may have, so that a message with one
@@ -93,6 +96,11 @@ type Store struct {
 	view   atomic.Pointer[view]
 
 	running atomic.Bool
+	ending
+}
+
+// ending is how Run ends.
+type ending struct {
 	// stopped is closed when Run has returned; failure is written before.
 	stopped chan struct{}
 	failure error
@@ -132,14 +140,14 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	s := &Store{
-		cfg:     cfg,
-		db:      db,
-		uid:     loaded.uid,
-		queue:   queue{requests: make(chan *request, 1024)},
-		writer:  writer{state: loaded.state, tree: loaded.tree},
-		causes:  loaded.causes,
-		fuse:    newFuse(),
-		stopped: make(chan struct{}),
+		cfg:    cfg,
+		db:     db,
+		uid:    loaded.uid,
+		queue:  queue{requests: make(chan *request, 1024)},
+		writer: writer{state: loaded.state, tree: loaded.tree},
+		causes: loaded.causes,
+		fuse:   newFuse(),
+		ending: ending{stopped: make(chan struct{})},
 	}
 	s.view.Store(&view{
 		snapshot:  &Snapshot{revision: loaded.state.revision, tree: loaded.tree.Copy()},
@@ -160,6 +168,43 @@ func (s *Store) Close() error {
 		return fmt.Errorf("close store: %w", err)
 	}
 	return nil
+}
+
+// patience knows how long commits have waited in vain.
+type patience struct {
+	mu      sync.Mutex
+	waiting int
+	since   time.Time
+}
+
+// wait notes one more commit that waits, until done is called; given up says that it
+// was not carried out.
+func (p *patience) wait(now func() time.Time) (done func(givenUp error)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiting == 0 {
+		p.since = now()
+	}
+	p.waiting++
+	return func(givenUp error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.waiting--
+		if givenUp == nil {
+			p.since = now()
+		}
+	}
+}
+
+// Writing is since when commits have waited and none has been carried out; zero when none
+// waits.
+func (s *Store) Writing() time.Time {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	if s.queue.waiting == 0 {
+		return time.Time{}
+	}
+	return s.queue.since
 }
 
 // ClusterUID is drawn when a store is created and stays the same ever after.

@@ -1,15 +1,16 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"runtime"
 	"slices"
 
-	"github.com/tidwall/btree"
 	"go.etcd.io/bbolt"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/fault"
 )
 
 const (
@@ -37,12 +38,12 @@ type writer struct {
 
 // batch is one transaction in the making.
 type batch struct {
+	plan
+
 	requests []*request
-	size     int // of their drafts, in bytes
-	events   []Event
-	drafts   []draft // of events, in the same order
+	size     int     // of their drafts, in bytes
 	forget   []Event // swept out of history: revision and cause
-	state    state
+	begun    int64   // on the machine's monotonic clock
 }
 
 // Run writes what is committed until ctx ends. It returns nil then, or a *CommitError
@@ -67,7 +68,7 @@ func (s *Store) write(ctx context.Context) error {
 		if !going {
 			return nil
 		}
-		if err := s.save(b); err != nil {
+		if err := s.save(ctx, b); err != nil {
 			return &CommitError{Revision: s.writer.state.revision, Err: err}
 		}
 		s.publish(b)
@@ -85,11 +86,11 @@ func (s *Store) write(ctx context.Context) error {
 // aside for those, so that they become part of this batch and not the reason for
 // another fsync; that takes microseconds, of which an fsync has hundreds.
 func (s *Store) collect(ctx context.Context) (*batch, bool) {
-	b := &batch{state: s.writer.state}
+	b := &batch{plan: plan{tree: s.writer.tree, state: s.writer.state}}
 	if b.state.swept == b.state.compacted {
 		select {
 		case r := <-s.queue.requests:
-			s.plan(b, r)
+			b.take(r)
 		case <-s.fuse.blown: // save will say why
 			return b, true
 		case <-ctx.Done():
@@ -99,7 +100,7 @@ func (s *Store) collect(ctx context.Context) (*batch, bool) {
 	for idle := 0; len(b.requests) < maxBatch && b.size < maxBatchBytes; {
 		select {
 		case r := <-s.queue.requests:
-			s.plan(b, r)
+			b.take(r)
 			idle = 0
 			continue
 		default:
@@ -115,88 +116,25 @@ func (s *Store) collect(ctx context.Context) (*batch, bool) {
 	return b, ctx.Err() == nil
 }
 
-// plan adds a request to the batch and its events to the tree, all of them or none.
-func (s *Store) plan(b *batch, r *request) {
+// take adds a request to the batch and its events to the tree, all of them or none.
+func (b *batch) take(r *request) {
 	b.requests = append(b.requests, r)
+	if r.err = r.gone(); r.err != nil {
+		return
+	}
 	for _, d := range r.drafts {
 		b.size += len(d.value)
 	}
 	if r.compact != 0 {
 		b.compact(r)
 	} else {
-		s.apply(b, r)
+		r.events, r.err = b.add(r.writes, r.drafts, r.cause)
 	}
-}
-
-// apply adds r's events to the batch, or r's error to r.
-func (s *Store) apply(b *batch, r *request) {
-	from, before := len(b.events), b.state
-	for i, write := range r.writes {
-		var place btree.PathHint
-		have, _ := s.writer.tree.GetHint(&Record{Key: write.Key}, &place)
-		if !expected(write.Expect, have) {
-			s.undo(b.events[from:])
-			b.events, b.drafts, b.state = b.events[:from], b.drafts[:from], before
-			r.err = &ConflictError{Key: write.Key, Expect: write.Expect, Have: have}
-			return
-		}
-		event, changes := change(write, r.drafts[i], have, b.state.revision+1)
-		if !changes {
-			continue
-		}
-		event.Cause = r.cause
-		b.events = append(b.events, event)
-		b.drafts = append(b.drafts, r.drafts[i])
-		b.state.count(event)
-		if event.Type == Deleted {
-			s.writer.tree.DeleteHint(event.Record, &place)
-		} else {
-			s.writer.tree.SetHint(event.Record, &place)
-		}
-	}
-	r.events = slices.Clone(b.events[from:])
-}
-
-// undo takes events out of the tree again.
-func (s *Store) undo(events []Event) {
-	for _, event := range slices.Backward(events) {
-		if event.Previous == nil {
-			s.writer.tree.Delete(event.Record)
-		} else {
-			s.writer.tree.Set(event.Previous)
-		}
-	}
-}
-
-func expected(expect int64, have *Record) bool {
-	switch expect {
-	case Any, Previous:
-		return true
-	case Absent:
-		return have == nil
-	}
-	return have != nil && have.Revision == expect
-}
-
-// change is what write does to have; false when that is nothing.
-func change(write Write, d draft, have *Record, revision int64) (Event, bool) {
-	switch {
-	case write.Object == nil && have == nil:
-		return Event{}, false
-	case write.Object == nil:
-		return Event{Revision: revision, Type: Deleted, Record: gravestone(have, revision), Previous: have}, true
-	case have == nil:
-		record := newRecord(write.Key, revision, write.Object, d.data)
-		return Event{Revision: revision, Type: Added, Record: record}, true
-	case bytes.Equal(have.Data, d.data):
-		return Event{}, false
-	}
-	record := newRecord(write.Key, revision, write.Object, d.data)
-	return Event{Revision: revision, Type: Modified, Record: record, Previous: have}, true
 }
 
 // save puts the batch on disk. There is nothing to undo when it fails: the store ends.
-func (s *Store) save(b *batch) error {
+func (s *Store) save(ctx context.Context, b *batch) error {
+	b.begun = clock.Monotonic()
 	return s.fuse.guard(s.cfg.Path, func() error {
 		if len(b.events) == 0 && b.state == s.writer.state && b.state.swept == b.state.compacted {
 			return nil
@@ -209,10 +147,15 @@ func (s *Store) save(b *batch) error {
 			return errors.Join(err, tx.Rollback())
 		}
 		s.failpoint("store.beforeCommit")
+		if err := s.cfg.Faults.Pass(ctx, fault.StoreSync, fault.About{}); err != nil {
+			return errors.Join(err, tx.Rollback())
+		}
 		if err := tx.Commit(); err != nil {
 			return err
 		}
 		s.failpoint("store.afterCommit")
+		// What it returns is the end of the process' own time: the change is on disk.
+		_ = s.cfg.Faults.Pass(ctx, fault.StoreSynced, fault.About{})
 		return nil
 	})
 }
@@ -253,7 +196,7 @@ func (s *Store) publish(b *batch) {
 		for _, event := range b.events {
 			s.causes.add(event.Cause, event.Revision)
 		}
-		now.snapshot = &Snapshot{revision: b.state.revision, tree: s.writer.tree.Copy()}
+		now.snapshot = &Snapshot{revision: b.state.revision, tree: s.writer.tree.Copy(), begun: b.begun}
 		now.recent = remember(before.recent, b.events)
 	}
 	s.view.Store(now)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/podfall/podfall/internal/podcondition"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/apiserver/registry"
@@ -35,6 +36,9 @@ func (a *API) bind(ctx context.Context, req Request) (*proto.Response, error) {
 	}
 	wanted, more, err := mayCreate(ctx, a, req, wanted, len(opts.DryRun) > 0)
 	if err != nil {
+		return nil, err
+	}
+	if err := bindable(req, wanted); err != nil {
 		return nil, err
 	}
 	warnings = append(warnings, more...)
@@ -77,13 +81,18 @@ func bindingIn(req Request, fieldValidation string) (*corev1.Binding, []string, 
 	if err := registry.MatchRequest(kind, wanted, req.Namespace, ""); err != nil {
 		return nil, nil, err
 	}
+	return wanted, warnings, nil
+}
+
+// bindable refuses a Binding, as webhooks have left it, that names another pod or no node.
+func bindable(req Request, wanted *corev1.Binding) error {
 	if wanted.Name != req.Name {
-		return nil, nil, apierrors.NewBadRequest("name in URL does not match name in Binding object")
+		return apierrors.NewBadRequest("name in URL does not match name in Binding object")
 	}
 	if errs := badTarget(wanted.Target); len(errs) > 0 {
-		return nil, nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Binding"}, wanted.Name, errs)
+		return apierrors.NewInvalid(schema.GroupKind{Kind: "Binding"}, wanted.Name, errs)
 	}
-	return wanted, warnings, nil
+	return nil
 }
 
 func badTarget(target corev1.ObjectReference) (errs field.ErrorList) {
@@ -149,15 +158,5 @@ func assignable(pod *corev1.Pod) error {
 
 // setScheduled makes the condition PodScheduled true, since now unless it was before.
 func setScheduled(pod *corev1.Pod, now metav1.Time) {
-	scheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: now}
-	for i, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled {
-			if condition.Status == corev1.ConditionTrue {
-				scheduled.LastTransitionTime = condition.LastTransitionTime
-			}
-			pod.Status.Conditions[i] = scheduled
-			return
-		}
-	}
-	pod.Status.Conditions = append(pod.Status.Conditions, scheduled)
+	podcondition.Set(pod, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, now.Time)
 }

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/apiserver/registry"
 )
@@ -20,6 +21,13 @@ func (a *API) body(req Request, fieldValidation string) (obj kinds.Object, warni
 	obj, warnings, err = decode(req.Kind, req.Envelope.GetContentType(), req.Envelope.GetBody(), fieldValidation)
 	if err != nil {
 		return nil, nil, err
+	}
+	switch {
+	case req.Meant == nil:
+	case req.Verb == proto.VerbUpdate:
+		*req.Meant = Meant{UID: string(obj.GetUID()), Revision: obj.GetResourceVersion()}
+	case req.Verb == proto.VerbCreate && req.Subresource == "":
+		*req.Meant = Meant{Name: obj.GetName()}
 	}
 	return obj, warnings, registry.MatchRequest(req.Kind, obj, req.Namespace, req.Name)
 }

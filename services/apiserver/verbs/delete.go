@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/podfall/podfall/internal/why"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/apiserver/admission"
@@ -38,30 +41,53 @@ func (a *API) deleteWith(ctx context.Context, req Request, opts metav1.DeleteOpt
 		if old == nil {
 			return a.alreadyGone(req, wanted)
 		}
-		if err := admission.Admit(req.Attributes, nil, old.Object); err != nil {
-			return nil, err
+		decision := deletion.Decide(a.found(req, old), a.policy(req.Kind), opts, req.Now)
+		if decision.Outcome == deletion.Refused { // by a precondition; admission is asked after that (API-07)
+			return nil, decision.Err
+		}
+		if decision.Outcome == deletion.Unchanged && wanted == nil { // upstream's short cut (API-23): nobody is asked
+			return unwritten(req, decision, opts)
 		}
 		warnings, err := a.mayDelete(ctx, req, old.Object, opts)
 		if err != nil {
 			return nil, err
 		}
-		decision := deletion.Decide(a.found(req, old), a.policy(req.Kind), opts, req.Now)
 		if wanted != nil && decision.Outcome == deletion.Unchanged {
 			decision.Object = wanted.Object // API-27
 		}
 		answer, err := a.carryOut(ctx, req, decision, old, opts)
 		conflict, lost := errors.AsType[*store.ConflictError](err)
 		if !lost {
-			if err == nil {
-				answer.Warnings = append(answer.Warnings, warnings...)
-			}
-			return answer, err
+			return warned(answer, slices.Concat(warnings, a.stays(req, old.Object, opts))), err
 		}
 		if decision.Outcome != deletion.Removed { // its object is its own, and the commit took this off
 			decision.Object.SetResourceVersion(old.Object.GetResourceVersion())
 		}
 		wanted, old = &decision, conflict.Have
 	}
+}
+
+// warned is an answer, nil for none, with more warnings.
+func warned(answer *proto.Response, warnings []string) *proto.Response {
+	if answer != nil {
+		answer.Warnings = append(answer.Warnings, warnings...)
+	}
+	return answer
+}
+
+// stays tells people who delete an object that it will stay, where that can be seen now.
+// Processes of the cluster are told nothing: they do not read.
+func (a *API) stays(req Request, obj kinds.Object, opts metav1.DeleteOptions) []string {
+	if obj.GetDeletionTimestamp() != nil || !req.Identity.Person() {
+		return nil
+	}
+	var node *corev1.Node
+	if pod, ok := obj.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
+		if record := a.Store.Snapshot().Get(store.Key{Resource: "nodes", Name: pod.Spec.NodeName}); record != nil {
+			node, _ = record.Object.(*corev1.Node)
+		}
+	}
+	return why.Warnings(obj, node, opts.GracePeriodSeconds != nil && *opts.GracePeriodSeconds == 0)
 }
 
 // found is the object as a delete finds it: some kinds hold their objects back.

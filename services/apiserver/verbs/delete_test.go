@@ -315,6 +315,21 @@ func TestRecreated(t *testing.T) {
 	})
 }
 
+// TestRecreatedElsewhere has the new pod on another node: the old one's kubelet is told that
+// it means another pod, and not that it may not delete this one (API-07, API-60).
+func TestRecreatedElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		renewed := r.pod("p")
+		old := types.UID("old")
+		final := deletePod("p", grace(0))
+		final.as = "node:another-" + renewed.Spec.NodeName
+		final.options.(*metav1.DeleteOptions).Preconditions = &metav1.Preconditions{UID: &old} //nolint:errcheck,forcetypeassert // ours
+		r.refused(final, 409, `Operation cannot be fulfilled on Pod "p": the UID in the precondition (old) does not match the UID in record (`+
+			string(renewed.UID)+`). The object might have been deleted and then recreated`)
+	})
+}
+
 func revisionOf(t testing.TB, obj metav1.Object) int64 {
 	t.Helper()
 	return must(parseRevision(obj.GetResourceVersion()))

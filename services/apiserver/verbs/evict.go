@@ -147,12 +147,12 @@ func (a *API) evictionIn(ctx context.Context, req Request, opts metav1.CreateOpt
 	if err := registry.MatchRequest(kind, obj, req.Namespace, ""); err != nil {
 		return metav1.DeleteOptions{}, nil, err
 	}
-	if obj.GetName() != req.Name {
-		return metav1.DeleteOptions{}, nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
-	}
 	obj, more, err := mayCreate(ctx, a, req, obj, len(opts.DryRun) > 0)
 	if err != nil {
 		return metav1.DeleteOptions{}, nil, err
+	}
+	if obj.GetName() != req.Name {
+		return metav1.DeleteOptions{}, nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
 	warnings = append(warnings, more...)
 	var wanted *metav1.DeleteOptions

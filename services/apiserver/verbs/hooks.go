@@ -10,6 +10,7 @@ import (
 
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/admission"
 	"github.com/podfall/podfall/services/apiserver/registry"
 	"github.com/podfall/podfall/services/apiserver/webhook"
 )
@@ -104,8 +105,11 @@ func (r Request) options() (any, error) {
 	return nil, nil
 }
 
-// mayDelete asks the webhooks about a DELETE, which they may refuse (API-07).
+// mayDelete asks who may delete what, and then the webhooks, which may refuse (API-07).
 func (a *API) mayDelete(ctx context.Context, req Request, old kinds.Object, opts metav1.DeleteOptions) ([]string, error) {
+	if err := admission.Admit(req.Attributes, nil, old); err != nil {
+		return nil, err
+	}
 	if a.Hooks.Idle(req.Identity) {
 		return nil, nil
 	}

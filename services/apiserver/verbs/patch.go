@@ -18,15 +18,8 @@ import (
 // patch changes an object by what is to become different. Unless the patch itself names
 // a version, it is applied again to whatever version is current (API-65).
 func (a *API) patch(ctx context.Context, req Request) (*proto.Response, error) {
-	opts, err := options[metav1.PatchOptions](req.Envelope.GetOptions())
+	opts, patchType, err := patchOptions(req)
 	if err != nil {
-		return nil, err
-	}
-	patchType, err := patchType(req)
-	if err != nil {
-		return nil, err
-	}
-	if err := invalid("PatchOptions", validation.ValidatePatchOptions(&opts, patchType)); err != nil {
 		return nil, err
 	}
 	if patchType == types.ApplyYAMLPatchType {
@@ -76,4 +69,17 @@ func unsupported(req Request, message string) error {
 		http.StatusUnsupportedMediaType, string(req.Verb), req.Kind.GroupResource(), req.Name, "", 0, false)
 	refused.ErrStatus.Message = message
 	return refused
+}
+
+// patchOptions are the options and the type of a patch, of an object or of its scale.
+func patchOptions(req Request) (metav1.PatchOptions, types.PatchType, error) {
+	opts, err := options[metav1.PatchOptions](req.Envelope.GetOptions())
+	if err != nil {
+		return opts, "", err
+	}
+	patchType, err := patchType(req)
+	if err != nil {
+		return opts, "", err
+	}
+	return opts, patchType, invalid("PatchOptions", validation.ValidatePatchOptions(&opts, patchType))
 }

@@ -47,7 +47,8 @@ func (a *API) replay(req Request) (*proto.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		return deleted(req, last, opts)
+		answer, err := deleted(req, last, opts)
+		return warned(answer, a.stays(req, events[0].Previous.Object, opts)), err
 	case last.Type == store.Added:
 		return stored(http.StatusCreated, req.Kind, last.Record, nil)
 	}

@@ -2,6 +2,7 @@ package verbs_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -69,6 +70,20 @@ func TestReplay(t *testing.T) {
 		same(t, "a repeated collection", names(r.ok(collection)), names(first))
 		if r.get("q") == nil {
 			t.Error("a repeated collection removed what came later")
+		}
+	})
+}
+
+// TestReplayWarns has somebody who forces a pod away from a node that is gone be told so by
+// the second answer too: the first may not have come.
+func TestReplayWarns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.pod("p")
+		a := deletePod("p", grace(0))
+		a.operation = "force"
+		if one, two := r.ok(a), r.ok(a); len(one.warnings) != 1 || !slices.Equal(one.warnings, two.warnings) {
+			t.Errorf("warned of %q, then of %q", one.warnings, two.warnings)
 		}
 	})
 }

@@ -56,7 +56,7 @@ func newRig(t testing.TB, change ...func(*verbs.Config, *store.Config)) *rig {
 		t.Fatal(err)
 	}
 	hub = watch.New(watch.Config{
-		Boot: "b", Store: r.store, Publish: func(string, []byte) error { return nil },
+		Boot: "b", Store: r.store, Publish: func(string, *proto.Frame) error { return nil },
 		Match: func(resource string, obj kinds.Object) (labels.Set, fields.Set) {
 			kind, _ := kinds.ByResource(resource)
 			return obj.GetLabels(), registry.For(kind, cfg.Compat).Fields(obj)

@@ -59,15 +59,8 @@ func (a *API) updateScale(ctx context.Context, req Request) (*proto.Response, er
 
 // patchScale is updateScale by what is to become different.
 func (a *API) patchScale(ctx context.Context, req Request) (*proto.Response, error) {
-	opts, err := options[metav1.PatchOptions](req.Envelope.GetOptions())
+	opts, patchType, err := patchOptions(req)
 	if err != nil {
-		return nil, err
-	}
-	patchType, err := patchType(req)
-	if err != nil {
-		return nil, err
-	}
-	if err := invalid("PatchOptions", validation.ValidatePatchOptions(&opts, patchType)); err != nil {
 		return nil, err
 	}
 	if patchType == types.ApplyYAMLPatchType {

@@ -9,15 +9,17 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/admission"
 	"github.com/podfall/podfall/services/apiserver/registry"
+	"github.com/podfall/podfall/services/apiserver/store"
 )
 
 // The lifetimes of a token, in seconds.
@@ -50,6 +52,12 @@ func (a *API) token(ctx context.Context, req Request) (*proto.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := admission.AdmitToken(req.Attributes, wanted, a.boundPod(wanted)); err != nil {
+		return nil, err
+	}
+	if err := tokenLifetime(req, wanted); err != nil {
+		return nil, err
+	}
 	warnings = append(warnings, more...)
 	wanted.CreationTimestamp = metav1.Unix(req.Now.Unix(), 0)
 	expires := req.Now.Add(time.Duration(*wanted.Spec.ExpirationSeconds) * time.Second)
@@ -59,6 +67,20 @@ func (a *API) token(ctx context.Context, req Request) (*proto.Response, error) {
 	}
 	wanted.Status = authenticationv1.TokenRequestStatus{Token: token, ExpirationTimestamp: metav1.Unix(expires.Unix(), 0)}
 	return unstored(http.StatusCreated, tokenKind(), wanted, warnings)
+}
+
+// boundPod is the pod that a token is to be bound to, nil when there is none.
+func (a *API) boundPod(wanted *authenticationv1.TokenRequest) *corev1.Pod {
+	ref := wanted.Spec.BoundObjectRef
+	if ref == nil {
+		return nil
+	}
+	record := a.Store.Snapshot().Get(store.Key{Resource: "pods", Namespace: wanted.Namespace, Name: ref.Name})
+	if record == nil {
+		return nil
+	}
+	pod, _ := record.Object.(*corev1.Pod)
+	return pod
 }
 
 func tokenKind() kinds.Kind {
@@ -88,8 +110,17 @@ func tokenRequestIn(req Request, fieldValidation string) (*authenticationv1.Toke
 	if wanted.Spec.ExpirationSeconds == nil {
 		wanted.Spec.ExpirationSeconds = new(int64(usualLifetime))
 	}
+	return wanted, warnings, nil
+}
+
+// tokenLifetime refuses a TokenRequest, as webhooks have left it, whose lifetime no token has.
+func tokenLifetime(req Request, wanted *authenticationv1.TokenRequest) error {
 	var errs field.ErrorList
 	at := field.NewPath("spec", "expirationSeconds")
+	if wanted.Spec.ExpirationSeconds == nil {
+		errs = append(errs, field.Required(at, ""))
+		return apierrors.NewInvalid(tokenKind().GroupKind(), req.Name, errs)
+	}
 	switch seconds := *wanted.Spec.ExpirationSeconds; {
 	case seconds < minLifetime:
 		errs = append(errs, field.Invalid(at, seconds, "may not specify a duration less than 10 minutes"))
@@ -97,9 +128,9 @@ func tokenRequestIn(req Request, fieldValidation string) (*authenticationv1.Toke
 		errs = append(errs, field.Invalid(at, seconds, "may not specify a duration larger than 2^32 seconds"))
 	}
 	if len(errs) > 0 {
-		return nil, nil, apierrors.NewInvalid(schema.GroupKind{Group: authenticationv1.GroupName, Kind: "TokenRequest"}, req.Name, errs)
+		return apierrors.NewInvalid(tokenKind().GroupKind(), req.Name, errs)
 	}
-	return wanted, warnings, nil
+	return nil
 }
 
 // inertToken is a JSON web token of the account with the algorithm "none".

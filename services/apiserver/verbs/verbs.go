@@ -50,6 +50,7 @@ import (
 	"github.com/podfall/podfall/services/apiserver/admission"
 	"github.com/podfall/podfall/services/apiserver/custom"
 	"github.com/podfall/podfall/services/apiserver/fieldmanager"
+	"github.com/podfall/podfall/services/apiserver/nodegraph"
 	"github.com/podfall/podfall/services/apiserver/registry"
 	"github.com/podfall/podfall/services/apiserver/store"
 	"github.com/podfall/podfall/services/apiserver/watch"
@@ -58,7 +59,7 @@ import (
 
 // Config says what the verbs work on.
 type Config struct {
-	Store *store.Store
+	Store Store
 	Hub   *watch.Hub
 	// Clock is the cluster's time.
 	Clock clock.Clock
@@ -68,6 +69,8 @@ type Config struct {
 	Plugins []string
 	// Custom are the kinds that definitions in the store add; nil means none.
 	Custom *custom.Catalog
+	// Graph knows what the pods of nodes refer to; nil means nothing.
+	Graph *nodegraph.Graph
 	// Hooks asks admission webhooks; nil asks none.
 	Hooks *webhook.Dispatcher
 	// Entropy is what UIDs and generated names are drawn from; it must be safe for
@@ -108,7 +111,14 @@ type Request struct {
 	Envelope *proto.Request
 	// Now is when the request came; it is read once, so that one request has one time.
 	Now time.Time
+	// Meant is filled with what an update's or a create's object says of itself; nil for
+	// nobody.
+	Meant *Meant
 }
+
+// Meant is the incarnation and the version that an update is about, as its sender says, or
+// the name that a create's object is to have; empty for one that is to be made up.
+type Meant struct{ UID, Revision, Name string }
 
 // Send takes one part of an answer; more says whether others follow.
 type Send func(ctx context.Context, part *proto.Response, more bool) error
@@ -200,7 +210,7 @@ func (a *API) authorize(req Request) error {
 		}
 		selector = opts.FieldSelector
 	}
-	return admission.Authorize(req.Attributes, selector)
+	return admission.Authorize(req.Attributes, selector, a.related)
 }
 
 func (r Request) key() store.Key {

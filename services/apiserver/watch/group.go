@@ -117,13 +117,14 @@ func (g *groups) add(added *group) {
 	of.byTerm[added.term] = append(of.byTerm[added.term], added)
 }
 
-// drop removes every group that nobody has renewed since.
-func (g *groups) drop(since time.Time) {
+// drop removes every group that nobody has renewed since, and returns their subjects in order.
+func (g *groups) drop(since time.Time) (dropped []string) {
 	for subject, old := range g.bySubject {
 		if !old.renewed.Before(since) {
 			continue
 		}
 		delete(g.bySubject, subject)
+		dropped = append(dropped, subject)
 		g.retired = max(g.retired, old.sequence)
 		of := g.byResource[old.scope.Resource]
 		without := func(all []*group) []*group {
@@ -138,6 +139,8 @@ func (g *groups) drop(since time.Time) {
 			delete(g.byResource, old.scope.Resource)
 		}
 	}
+	slices.Sort(dropped)
+	return dropped
 }
 
 // concerned calls each for every group that a change from one view to another may

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/apiserver/store"
@@ -54,7 +56,7 @@ func newHubRig(t testing.TB) *hubRig {
 	rig := &hubRig{revision: s.Snapshot().Revision()}
 	rig.Hub = New(Config{
 		Boot: "boot", Store: s,
-		Publish: func(string, []byte) error { return nil },
+		Publish: func(string, *proto.Frame) error { return nil },
 		Match: func(_ string, obj kinds.Object) (labels.Set, fields.Set) {
 			rig.matched++
 			p, ok := obj.(*corev1.Pod)
@@ -272,5 +274,45 @@ func BenchmarkMatch(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestWhatCouldNotBeSentEndsTheWatch has the history say what nobody was sent.
+func TestWhatCouldNotBeSentEndsTheWatch(t *testing.T) {
+	rig, dir := newHubRig(t), t.TempDir()
+	recorder, err := history.Open(history.Config{Dir: dir, Process: "apiserver", Boot: "boot"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rig.join(t, onNode("n1"))
+	rig.join(t, onNode("n2"))
+	lost := proto.WatchSubject("cluster", onNode("n2"))
+	rig.cfg.History, rig.cfg.Publish = recorder, func(subject string, _ *proto.Frame) error {
+		if subject == lost {
+			return errors.New("the connection is broken")
+		}
+		return nil
+	}
+	for i, node := range []string{"n1", "n2"} {
+		rig.OnCommit(rig.cfg.Store.Snapshot(), []store.Event{rig.bind(fmt.Sprint(i), node, nil)})
+	}
+	rig.publish(t.Context(), rig.next())
+	recorder.Close()
+	log, err := history.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, ended := map[string]int{}, map[string]int{}
+	for _, e := range log.Events {
+		switch fact := e.Fact.(type) {
+		case history.WatchEvent:
+			sent[fact.Watch]++
+		case history.WatchEnd:
+			ended[fact.Watch]++
+		}
+	}
+	whole := proto.WatchSubject("cluster", onNode("n1"))
+	if sent[whole] != 1 || sent[lost] != 0 || ended[whole] != 0 || ended[lost] != 1 {
+		t.Errorf("sent %v, ended %v; want %s sent and %s ended", sent, ended, whole, lost)
 	}
 }

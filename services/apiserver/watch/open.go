@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/apiserver/store"
@@ -92,6 +94,13 @@ func (h *Hub) position(subject string, selected selection) (*proto.Join, *store.
 	sequence := h.groups.join(subject, selected, clock.Clock{}.Now()).sequence
 	h.mu.Unlock()
 	snapshot := h.cfg.Store.Snapshot()
+	h.cfg.History.Note("", history.WatchOpen{
+		Watch: subject, Resource: selected.scope.Resource, Selector: strings.Trim(selected.scope.LabelSelector+","+selected.scope.FieldSelector, ","),
+		Revision: snapshot.Revision(),
+		Scope: &history.Scope{
+			Namespace: selected.scope.Namespace, Labels: selected.scope.LabelSelector, Fields: selected.scope.FieldSelector,
+		},
+	})
 	return &proto.Join{
 		Boot: string(h.cfg.Boot), Sequence: sequence, Revision: uint64(snapshot.Revision()),
 	}, snapshot

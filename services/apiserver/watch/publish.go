@@ -2,11 +2,16 @@ package watch
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	protobuf "google.golang.org/protobuf/proto"
 
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/apiserver/store"
 )
@@ -56,8 +61,7 @@ func (b *backlog) take() (events []store.Event, revision int64, overrun bool) {
 
 // Run publishes until ctx ends, and returns nil.
 func (h *Hub) Run(ctx context.Context) error {
-	wall := clock.Clock{}
-	beat := wall.Ticker(h.cfg.Clock.WallWithin(leastHeartbeat, h.cfg.Heartbeat))
+	beat := clock.Clock{}.Timer(h.heartbeat())
 	defer beat.Stop()
 	for {
 		select {
@@ -67,8 +71,15 @@ func (h *Hub) Run(ctx context.Context) error {
 			h.publish(ctx, h.next())
 		case <-beat.C:
 			h.publish(ctx, h.beat())
+			beat.Reset(h.heartbeat())
 		}
 	}
+}
+
+// heartbeat is the time to the next heartbeat, on the wall. When the cluster's clock becomes
+// faster this one comes late for readers, and idle ones resume.
+func (h *Hub) heartbeat() time.Duration {
+	return h.cfg.Clock.WallWithin(leastHeartbeat, h.cfg.Heartbeat)
 }
 
 // frame is one message with its address.
@@ -87,6 +98,7 @@ func (h *Hub) next() []frame {
 	if overrun {
 		for _, g := range h.groups.bySubject {
 			g.sequence++
+			h.cfg.History.Note("", history.WatchEnd{Watch: g.subject})
 		}
 	}
 	var touched []*group
@@ -127,9 +139,22 @@ func (h *Hub) match(event store.Event, touched []*group) []*group {
 				touched = append(touched, g)
 			}
 			g.pending = append(g.pending, news)
+			h.note(g, event, news)
 		}
 	})
 	return touched
+}
+
+// note is for the history: what a group is about to be sent.
+func (h *Hub) note(g *group, event store.Event, news *proto.Event) {
+	if h.cfg.History == nil {
+		return
+	}
+	typ, _ := strings.CutPrefix(news.GetType().String(), "EVENT_TYPE_")
+	h.sent = append(h.sent, history.Entry{Cause: event.Cause, Fact: history.WatchEvent{
+		Watch: g.subject, Type: typ, Revision: event.Revision,
+		UID: string(event.Record.Object.GetUID()), Object: history.Digest(news.GetObject()),
+	}})
 }
 
 // frames appends the frames of g's pending events.
@@ -162,28 +187,51 @@ func (h *Hub) beat() []frame {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	idle := h.cfg.Clock.WallWithin(leastGroupIdle, h.cfg.GroupIdle)
-	h.groups.drop(clock.Clock{}.Now().Add(-idle))
+	for _, dropped := range h.groups.drop(clock.Clock{}.Now().Add(-idle)) {
+		h.cfg.History.Note("", history.WatchEnd{Watch: dropped})
+	}
 	frames := make([]frame, 0, len(h.groups.bySubject))
 	for _, g := range h.groups.bySubject {
 		frames = append(frames, h.frame(g, h.revision, nil))
 	}
+	slices.SortFunc(frames, func(a, b frame) int { return strings.Compare(a.subject, b.subject) })
 	return frames
 }
 
-// publish encodes and sends. What cannot be sent is missing in its group's sequence,
-// and its readers resume.
-func (h *Hub) publish(ctx context.Context, frames []frame) {
-	var failed error
-	for _, f := range frames {
-		data, err := protobuf.Marshal(f.Frame)
-		if err == nil {
-			err = h.cfg.Publish(f.subject, data)
-		}
+// Encoded is a Config.Publish that sends frames as messages.
+func Encoded(send func(subject string, data []byte) error) func(string, *proto.Frame) error {
+	return func(subject string, frame *proto.Frame) error {
+		data, err := protobuf.Marshal(frame)
 		if err != nil {
-			failed = err
+			return err
+		}
+		return send(subject, data)
+	}
+}
+
+// publish sends. What cannot be sent is missing in its group's sequence, and its readers
+// resume.
+func (h *Hub) publish(ctx context.Context, frames []frame) {
+	var missing map[string]error // by subject; nil in nearly all rounds
+	began := h.cfg.History.Began()
+	for _, f := range frames {
+		if err := h.cfg.Publish(f.subject, f.Frame); err != nil {
+			if missing == nil {
+				missing = map[string]error{}
+			}
+			missing[f.subject] = err
 		}
 	}
-	if failed != nil {
-		h.cfg.Log.DebugContext(ctx, "watch events not sent", "cause", failed)
+	if len(missing) > 0 {
+		h.sent = slices.DeleteFunc(h.sent, func(e history.Entry) bool {
+			told, _ := e.Fact.(history.WatchEvent)
+			return missing[told.Watch] != nil
+		})
+	}
+	h.cfg.History.All(began, h.sent...)
+	h.sent = h.sent[:0]
+	for _, subject := range slices.Sorted(maps.Keys(missing)) {
+		h.cfg.Log.DebugContext(ctx, "watch events not sent", "watch", subject, "cause", missing[subject])
+		h.cfg.History.Note("", history.WatchEnd{Watch: subject})
 	}
 }

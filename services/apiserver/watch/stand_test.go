@@ -77,17 +77,13 @@ func (s *stand) start() {
 	conn := s.dial(proto.APIServer)
 	s.boots++
 	boot := proto.NewBoot(time.Now(), [4]byte{byte(s.boots)})
-	hub = watch.New(watch.Config{Boot: boot, Store: s.store, Match: match, Publish: func(subject string, data []byte) error {
+	hub = watch.New(watch.Config{Boot: boot, Store: s.store, Match: match, Publish: func(subject string, frame *proto.Frame) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		frame := &proto.Frame{}
-		if err := protobuf.Unmarshal(data, frame); err != nil {
-			return err
-		}
 		if s.lose != nil && s.lose(frame) {
 			return nil
 		}
-		return conn.Publish(subject, data)
+		return watch.Encoded(conn.Publish)(subject, frame)
 	}})
 	s.hub = hub
 	var parts sync.WaitGroup

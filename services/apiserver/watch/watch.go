@@ -37,6 +37,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/apiserver/store"
@@ -58,8 +59,9 @@ type Config struct {
 	Boot proto.Boot
 	// Store has its OnCommit set to the hub's.
 	Store Store
-	// Publish hands a message to the bus; it may fail, which readers notice.
-	Publish func(subject string, data []byte) error
+	// Publish hands a frame to the bus, as [Encoded] does; it may fail, which readers notice.
+	// The frame and its events are not changed any more.
+	Publish func(subject string, frame *proto.Frame) error
 	// Match is what selectors see of an object. Its results are not changed.
 	Match func(resource string, obj kinds.Object) (labels.Set, fields.Set)
 	// Clock is the cluster's time.
@@ -71,6 +73,8 @@ type Config struct {
 	GroupIdle time.Duration
 	// Log is nil for none.
 	Log *slog.Logger
+	// History is told which groups there are and what they were sent; nil for nobody.
+	History *history.Recorder
 }
 
 // The defaults of Config, and the least that each is on the wall, however fast the
@@ -93,6 +97,8 @@ type Hub struct {
 	// revision up to which every group's frames have their sequence.
 	revision int64
 	views    views
+	// sent is what History is to be told of the frames that are being made.
+	sent []history.Entry
 }
 
 // Request is one reader's wish.

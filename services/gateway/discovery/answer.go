@@ -4,7 +4,6 @@ import (
 	"crypto/sha512"
 	"encoding/json"
 	"fmt"
-	"mime"
 	"net/http"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/gateway/accept"
 )
 
 // The media types that are answered in.
@@ -24,20 +24,12 @@ const (
 // chosen is the first of the media types offered that a client accepts; empty when there is
 // none. Whoever accepts nothing in particular gets the first.
 func chosen(r *http.Request, offered ...string) string {
-	accept := r.Header.Get("Accept")
-	if accept == "" {
-		return offered[0]
-	}
-	for clause := range strings.SplitSeq(accept, ",") {
-		media, params, err := mime.ParseMediaType(clause)
-		if err != nil {
-			media = strings.TrimSpace(clause) // client-go's name of OpenAPI 2 is no media type
-		}
-		if params["as"] != "" {
+	for _, wanted := range accept.Clauses(r) {
+		if wanted.Params["as"] != "" {
 			continue
 		}
 		for _, offer := range offered {
-			if media == offer || media == "*/*" || strings.TrimSuffix(media, "*") == offer[:strings.IndexByte(offer, '/')+1] {
+			if wanted.Covers(offer) {
 				return offer
 			}
 		}
@@ -130,5 +122,5 @@ func answerJSON(w http.ResponseWriter, r *http.Request, value any) {
 }
 
 func notAcceptable(w http.ResponseWriter, offered ...string) {
-	http.Error(w, "only the following media types are accepted: "+strings.Join(offered, ", "), http.StatusNotAcceptable)
+	http.Error(w, accept.Refusal(offered...), http.StatusNotAcceptable)
 }

@@ -53,11 +53,6 @@ func Lists(all []kinds.Kind) []metav1.APIResourceList {
 	return lists
 }
 
-// Announced reports whether clients are told of a kind in a version. Old versions are for old
-// manifests: clients take a second version for a choice, and kubectl would warn that the short
-// name of a Deployment could also mean the extensions group's.
-func Announced(kind kinds.Kind) bool { return kind.IsToday() }
-
 // rank is the place of a group; those of the gateway's own come last, because kinds that are
 // stored are looked up first.
 func rank(groups []string, group string) int {

@@ -1,0 +1,133 @@
+// Package expiry removes Events an hour after their last write, as upstream's storage does
+// for --event-ttl: an Event is attached to a lease, Events that are written within a minute
+// share one, and when it ends they go together, in one commit. Whoever watches sees each
+// DELETED. Nobody is asked: no webhook, no finalizer, no admission.
+//
+//	leases.go  PURE: which Events end when
+//	expiry.go  Keeper, which is told of commits and makes those that remove
+//
+// Leases are in memory only. An apiserver that starts gives all that it finds a whole hour,
+// as etcd does under a new leader (docs/adr/0027-events-end.md).
+package expiry
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/apiserver/store"
+)
+
+// Resource is what expires.
+const Resource = "events"
+
+// Config is what a Keeper works with.
+type Config struct {
+	// Commit writes to the store.
+	Commit func(context.Context, store.Commit) ([]store.Event, error)
+	Clock  clock.Clock
+	// NewUID names an operation.
+	NewUID func() types.UID
+	// History is told of what is asked for, as of any other operation; nil for nobody.
+	History *history.Recorder
+	Log     *slog.Logger
+}
+
+// Keeper removes Events whose time is over. It is safe for concurrent use.
+type Keeper struct {
+	cfg Config
+	// wake holds one note that there is a lease.
+	wake chan struct{}
+
+	mu     sync.Mutex
+	leases leases
+}
+
+// New keeps nothing yet; Run does the work.
+func New(cfg Config) *Keeper {
+	return &Keeper{cfg: cfg, wake: make(chan struct{}, 1), leases: leases{of: map[store.Key]*lease{}}}
+}
+
+// Load takes up what is there.
+func (k *Keeper) Load(snapshot *store.Snapshot) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.cfg.Clock.Steady()
+	for record := range snapshot.Scan(Resource, "", "") {
+		k.leases.grant(record.Key, record.Revision, now)
+	}
+}
+
+// OnCommit is told of every committed batch, before those who asked for it. It never waits.
+func (k *Keeper) OnCommit(events []store.Event) {
+	now := k.cfg.Clock.Steady()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, event := range events {
+		switch key := event.Record.Key; {
+		case key.Resource != Resource:
+		case event.Type == store.Deleted:
+			k.leases.release(key)
+		default:
+			k.leases.grant(key, event.Revision, now)
+			select {
+			case k.wake <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// tryAgain is how long after a failure, in cluster time.
+const tryAgain = 5 * time.Second
+
+// Run removes what has expired until ctx ends, and returns nil.
+func (k *Keeper) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		k.mu.Lock()
+		ends, removal := k.leases.next()
+		k.mu.Unlock()
+		if len(removal) == 0 {
+			select {
+			case <-k.wake:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		left := ends.Sub(k.cfg.Clock.Steady())
+		if left <= 0 && !k.remove(ctx, removal) {
+			left = tryAgain
+		}
+		_ = k.cfg.Clock.Sleep(ctx, left) // its error is that ctx has ended
+	}
+	return nil
+}
+
+// remove makes the commit that removes what a lease has. False asks for another try: also
+// when one of them has been written or removed meanwhile, of which OnCommit knows by then.
+func (k *Keeper) remove(ctx context.Context, removal []store.Write) bool {
+	operation := "events-" + string(k.cfg.NewUID())
+	k.cfg.History.Note(operation, history.OpCall{
+		Who: string(proto.APIServer), Verb: string(proto.VerbDeleteCollection), Resource: Resource,
+	})
+	began, code := k.cfg.History.Began(), int32(http.StatusOK)
+	_, err := k.cfg.Commit(ctx, store.Commit{Writes: removal, Cause: operation})
+	if _, lost := errors.AsType[*store.ConflictError](err); lost {
+		code = http.StatusConflict
+	} else if err != nil {
+		code = http.StatusInternalServerError
+	}
+	if err != nil {
+		k.cfg.Log.InfoContext(ctx, "events are not removed yet", "events", len(removal), "cause", err)
+	}
+	k.cfg.History.Done(began, operation, history.OpReturn{Code: code})
+	return err == nil
+}

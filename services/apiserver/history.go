@@ -1,0 +1,149 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/apiserver/store"
+	"github.com/podfall/podfall/services/apiserver/verbs"
+)
+
+// recordOpen records what the store was found to hold.
+func recordOpen(recorder *history.Recorder, kept *store.Store) {
+	snapshot := kept.Snapshot()
+	recorder.Note("", history.StoreOpen{Revision: snapshot.Revision(), Objects: snapshot.Len(), Sound: true})
+}
+
+// recordCommit records a batch that is on disk, before anybody else is told of it, and the
+// oldest revision whose state can still be read.
+func recordCommit(recorder *history.Recorder, snapshot *store.Snapshot, events []store.Event, oldest int64) {
+	if recorder == nil {
+		return
+	}
+	entries := make([]history.Entry, 0, len(events)+1)
+	for _, event := range events {
+		entries = append(entries, history.Entry{Cause: event.Cause, Fact: event.Fact()})
+	}
+	entries = append(entries, history.Entry{Fact: history.Fsync{Revision: events[len(events)-1].Revision, Oldest: oldest}})
+	began := history.Moment(snapshot.Begun())
+	if began == 0 {
+		began = recorder.Began()
+	}
+	recorder.All(began, entries...)
+}
+
+// recordingEnd records why the store stopped, if its disk made it.
+func recordingEnd(recorder *history.Recorder, run func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := run(ctx)
+		if failed, ok := errors.AsType[*store.CommitError](err); ok {
+			recorder.Note("", history.StoreError{Kind: failed.Error()})
+		}
+		return err
+	}
+}
+
+// recorded carries out a request, and records it and how it is answered.
+func (s *server) recorded(req verbs.Request, send verbs.Send, do func(verbs.Send) error) error {
+	operation := req.Envelope.GetOperation()
+	if s.history != nil {
+		s.history.Note(operation, callOf(req))
+	}
+	began, answered := s.history.Began(), false
+	err := do(func(ctx context.Context, part *proto.Response, more bool) error {
+		if !more && s.history != nil {
+			s.history.Done(began, operation, returnOf(part, req.Meant))
+			answered = true
+		}
+		return send(ctx, part, more)
+	})
+	if refused := apierrors.APIStatus(nil); errors.As(worded(err), &refused) {
+		s.refusals.note(req, refused.Status(), s.clock.Now())
+		s.history.Done(began, operation, meaning(history.OpReturn{Code: refused.Status().Code}, req.Meant))
+	} else if err != nil && !answered { // it is answered as an internal error
+		s.history.Done(began, operation, meaning(history.OpReturn{Code: http.StatusInternalServerError}, req.Meant))
+	}
+	return err
+}
+
+func callOf(req verbs.Request) history.OpCall {
+	call := history.OpCall{
+		Who: string(req.Identity), Verb: string(req.Verb), Resource: req.Kind.GroupResource().String(),
+		Key: req.Name, Subresource: req.Subresource, Boot: req.Envelope.GetBoot(),
+	}
+	if req.Namespace != "" {
+		call.Key = req.Namespace + "/" + req.Name
+	}
+	if body := req.Envelope.GetBody(); len(body) > 0 {
+		call.Body = history.Digest(body)
+	}
+	if deadline := req.Envelope.GetDeadlineUnixNano(); deadline != 0 {
+		wall := clock.Clock{}
+		call.Left = new(wall.Until(time.Unix(0, deadline)).Milliseconds())
+	}
+	optionsOf(req, &call)
+	return call
+}
+
+// optionsOf adds what a request's options say. What cannot be read is refused later.
+func optionsOf(req verbs.Request, call *history.OpCall) {
+	data := req.Envelope.GetOptions()
+	if req.Verb != proto.VerbDelete && req.Verb != proto.VerbDeleteCollection {
+		var opts metav1.PatchOptions // in which dryRun has the number that it has in all others
+		call.DryRun = len(data) > 0 && opts.Unmarshal(data) == nil && len(opts.DryRun) > 0
+		return
+	}
+	var opts metav1.DeleteOptions
+	if opts.Unmarshal(data) != nil {
+		return
+	}
+	call.Grace, call.DryRun = opts.GracePeriodSeconds, len(opts.DryRun) > 0
+	if only := opts.Preconditions; only != nil {
+		call.PreUID, call.PreRevision = string(deref(only.UID)), deref(only.ResourceVersion)
+	}
+}
+
+func deref[T any](value *T) (none T) {
+	if value == nil {
+		return none
+	}
+	return *value
+}
+
+func returnOf(part *proto.Response, meant *verbs.Meant) history.OpReturn {
+	item := part.GetItem()
+	returned := history.OpReturn{Code: part.GetCode(), Revision: int64(item.GetRevision()), Warnings: len(part.GetWarnings())}
+	if len(item.GetObject()) > 0 {
+		returned.Object = history.Digest(item.GetObject())
+	}
+	return meaning(returned, meant)
+}
+
+// meaning is the answer with what the object of its request said of itself.
+func meaning(returned history.OpReturn, meant *verbs.Meant) history.OpReturn {
+	if meant != nil {
+		returned.MeantUID, returned.MeantRevision, returned.MeantName = meant.UID, meant.Revision, meant.Name
+	}
+	return returned
+}
+
+// Export reads what the store's file in a data directory remembers; see store.Export. No
+// apiserver may have it: store.ErrLocked otherwise.
+func Export(dataDir string) ([]history.Event, error) {
+	return store.Export(filepath.Join(dataDir, file))
+}
+
+// Verify puts the store's file in a data directory to all tests, without changing it; see
+// store.Verify.
+func Verify(ctx context.Context, dataDir string) (store.Verified, error) {
+	return store.Verify(ctx, filepath.Join(dataDir, file))
+}

@@ -1,0 +1,134 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"math/bits"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/registry"
+	"github.com/podfall/podfall/services/apiserver/verbs"
+)
+
+// looked answers a read, and records it when it has been answered: what it changes is
+// nothing, so that one which was never answered is of no interest.
+func (s *server) looked(req verbs.Request, send verbs.Send, do func(verbs.Send) error) error {
+	if s.history == nil || req.Subresource == proto.SubresourceRenew || req.Verb == proto.VerbGet && !s.history.Gets() {
+		return do(send)
+	}
+	look := look{}
+	began := s.history.Began()
+	err := do(func(ctx context.Context, part *proto.Response, more bool) error {
+		look.see(part)
+		if !more {
+			s.history.Done(began, req.Envelope.GetOperation(), look.told(req))
+		}
+		return send(ctx, part, more)
+	})
+	if refused := apierrors.APIStatus(nil); errors.As(worded(err), &refused) && look.Code == 0 {
+		look.Code = refused.Status().Code
+		s.history.Done(began, req.Envelope.GetOperation(), look.told(req))
+	}
+	return err
+}
+
+// look is what a read has been answered.
+type look struct {
+	history.Lookup
+	sum history.Sum
+}
+
+// see adds a part of the answer.
+func (l *look) see(part *proto.Response) {
+	l.Code = max(l.Code, part.GetCode())
+	if item := part.GetItem(); item != nil {
+		l.Revision = int64(item.GetRevision())
+	}
+	if list := part.GetList(); list != nil {
+		l.Revision, l.More = int64(list.GetRevision()), l.More || list.GetContinue() != ""
+		for _, item := range list.GetItems() {
+			l.sum.Add("", int64(item.GetRevision()))
+		}
+	}
+	for _, event := range part.GetEvents() {
+		l.event(event)
+	}
+	if join := part.GetJoin(); join != nil {
+		l.Revision = int64(join.GetRevision())
+	}
+}
+
+// event adds one of a watch's.
+func (l *look) event(event *proto.Event) {
+	switch event.GetType() {
+	case proto.EventType_EVENT_TYPE_BOOKMARK:
+		l.Marked = int64(event.GetRevision())
+	case proto.EventType_EVENT_TYPE_ERROR:
+		if status, err := kinds.DecodeAny(event.GetObject()); err == nil {
+			if said, is := status.(*metav1.Status); is {
+				l.Code = said.Code
+			}
+		}
+	case proto.EventType_EVENT_TYPE_ADDED, proto.EventType_EVENT_TYPE_MODIFIED, proto.EventType_EVENT_TYPE_DELETED:
+		l.sum.Add(strings.TrimPrefix(event.GetType().String(), "EVENT_TYPE_"), int64(event.GetRevision()))
+		l.Revision = int64(event.GetRevision())
+	case proto.EventType_EVENT_TYPE_UNSPECIFIED: // nobody makes one
+	}
+}
+
+// told is all of it.
+func (l *look) told(req verbs.Request) history.Lookup {
+	l.Who, l.Verb, l.Resource, l.Key = string(req.Identity), string(req.Verb), req.Kind.GroupResource().String(), req.Namespace
+	if req.Verb == proto.VerbGet {
+		l.Key = callOf(req).Key
+	}
+	l.Asked, l.Items, l.Digest = askedBy(req), l.sum.Count, l.sum.String()
+	return l.Lookup
+}
+
+// askedBy is what the options of a read ask for. What cannot be read was refused.
+func askedBy(req verbs.Request) history.Asked {
+	data := req.Envelope.GetOptions()
+	if req.Verb == proto.VerbGet {
+		var opts metav1.GetOptions
+		_ = opts.Unmarshal(data)
+		return history.Asked{Revision: opts.ResourceVersion}
+	}
+	var opts metav1.ListOptions
+	_ = opts.Unmarshal(data)
+	asked := history.Asked{
+		Revision: opts.ResourceVersion, Match: string(opts.ResourceVersionMatch), Labels: opts.LabelSelector, Fields: opts.FieldSelector,
+		Limit: opts.Limit, Initial: opts.SendInitialEvents, Marks: opts.AllowWatchBookmarks,
+	}
+	if opts.Continue != "" {
+		if at, err := registry.DecodeContinue(req.Kind, req.Namespace, opts.Continue); err == nil {
+			asked.After, asked.At = at.After, at.Revision
+		}
+	}
+	return asked
+}
+
+// oftenTold is how many of what came and was no request are recorded one by one.
+const oftenTold = 100
+
+// unreadable records what came and was no request, so that whoever sends many cannot push
+// everything else out of the history.
+func (s *server) unreadable(call message, err error) {
+	if s.history == nil {
+		return
+	}
+	code := int32(http.StatusInternalServerError) // as verbs.Refusal has it
+	if refused := apierrors.APIStatus(nil); errors.As(worded(err), &refused) {
+		code = refused.Status().Code
+	}
+	if n := s.strange.Add(1); n <= oftenTold || bits.OnesCount64(n) == 1 {
+		s.history.Note("", history.Refused{Subject: shorten(call.subject), Code: code, Count: n})
+	}
+}

@@ -1,0 +1,233 @@
+//go:build linux
+
+package store_test
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/maphash"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/podfall/podfall/internal/powercut"
+	"github.com/podfall/podfall/services/apiserver/store"
+)
+
+var (
+	imageCount = flag.Int("images", 40000, "power-cut images that TestPowerCuts opens")
+	imageSeed  = flag.Uint64("image-seed", 1, "what they are drawn from")
+)
+
+const (
+	cutEnv      = "STORE_TEST_CUT" // seed and path of the child of TestPowerCuts
+	recordings  = 4
+	cutsHistory = 40
+)
+
+// said is a line that the child of TestPowerCuts writes: one for what it is told when a
+// commit is on disk, before the reply, and one after each step.
+type said struct {
+	Shown    int64 // a revision; 0 in lines after a step
+	Contents string
+}
+
+// The power goes at any moment of a store's life, its creation and its compactions
+// included, and the disk keeps of each sector that is not synced what it likes. Then the
+// store opens with what it had after the last step that was acknowledged, or the step
+// that was under way; so no acknowledged write is lost, none happens by half, no revision
+// is given twice, and the objects are what the log adds up to (A1, A3, A9, A13).
+//
+// Each recording begins on a disk that the one before was cut from.
+func TestPowerCuts(t *testing.T) {
+	if child := os.Getenv(cutEnv); child != "" {
+		liveUntilTheCut(t, child)
+		return
+	}
+	t.Parallel()
+	dir := t.TempDir()
+	completed, different := 0, 0
+	for recording := range recordings {
+		log, err := powercut.Record(powercut.Command{
+			Args: []string{os.Args[0], "-test.run=^TestPowerCuts$"},
+			Env:  append(os.Environ(), fmt.Sprintf("%s=%d %s", cutEnv, *imageSeed+uint64(recording), filepath.Join(dir, "store.db"))),
+			Dir:  dir,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("recording %d: %d system calls, %d writes, %d syncs", recording, log.Len(), log.Writes(), log.Syncs())
+		steps, seed, seen := stepsOf(t, log.Said()), maphash.MakeSeed(), map[image]bool{}
+		for i := range *imageCount / recordings {
+			rng := rand.New(rand.NewPCG(*imageSeed, uint64(recording)<<32|uint64(i)))
+			moment := rng.IntN(log.Len() + 1)
+			if i%20 == 0 {
+				moment = rng.IntN(min(25, log.Len())) // while it is opened, or made
+			}
+			disk := log.Cut(moment, rng.IntN)
+			drawn := image{disk.Hash(seed), min(log.SaidBy(moment), len(steps))}
+			if _, again := seen[drawn]; !again {
+				if err := disk.Restore(dir); err != nil {
+					t.Fatal(err)
+				}
+				seen[drawn] = checkCut(t, dir, drawn.past, steps)
+			}
+			if seen[drawn] {
+				completed++
+			}
+			if t.Failed() {
+				t.Fatalf("recording %d, image %d, cut after %d of %d system calls", recording, i, moment, log.Len())
+			}
+		}
+		different += len(seen)
+	}
+	t.Logf("figures: %d images, %d of them different; in %d the step under way was complete", *imageCount, different, completed)
+	if completed == 0 || completed == *imageCount {
+		t.Error("the images do not differ in what a disk may keep")
+	}
+}
+
+// image is a disk, by its hash, and how many steps had been said: one that is drawn again
+// has been judged.
+type image struct {
+	disk uint64
+	past int
+}
+
+func stepsOf(t *testing.T, lines []string) (steps []said) {
+	t.Helper()
+	for _, line := range lines {
+		text, ours := strings.CutPrefix(line, "said ")
+		if !ours {
+			continue
+		}
+		var s said
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			t.Fatal(err)
+		}
+		steps = append(steps, s)
+	}
+	return steps
+}
+
+// checkCut opens a store after a power cut, when some of the steps had been said. It must
+// hold what it had after the last of them or after the next; true for the latter.
+func checkCut(t *testing.T, dir string, past int, steps []said) bool {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Config{Path: filepath.Join(dir, "store.db"), NoSync: true, History: cutsHistory})
+	if err != nil {
+		t.Errorf("a power cut damaged the file: %v", err)
+		return false
+	}
+	defer closeIt(t, s)
+	got, err := contents(s)
+	if err != nil {
+		t.Errorf("opened, but: %v", err)
+		return false
+	}
+	acknowledged, shown := "", int64(0)
+	for _, step := range steps[:past] {
+		if shown = max(shown, step.Shown); step.Shown == 0 {
+			acknowledged = step.Contents
+		}
+	}
+	if s.Snapshot().Revision() < shown {
+		t.Errorf("revision %d was shown, the store is back at %d", shown, s.Snapshot().Revision())
+	}
+	if got == acknowledged {
+		return false
+	}
+	for _, step := range steps[past:] {
+		if step.Shown != 0 {
+			continue
+		}
+		if past == 0 && isEmpty(got) && isEmpty(step.Contents) {
+			return false // its name was not on the disk yet, and it has got another UID
+		}
+		if got != step.Contents {
+			t.Errorf("neither the last acknowledged step:\n%s\nnor the next:\n%s\nbut\n%s", acknowledged, step.Contents, got)
+		}
+		return true
+	}
+	t.Errorf("not the last step:\n%s\nbut\n%s", acknowledged, got)
+	return false
+}
+
+// isEmpty says whether contents are those of a new store.
+func isEmpty(contents string) bool {
+	_, numbers, _ := strings.Cut(contents, " ")
+	return numbers == "2 1\n"
+}
+
+// liveUntilTheCut opens the store and takes some sixty steps, most of them commits.
+func liveUntilTheCut(t *testing.T, child string) {
+	var seed uint64
+	var path string
+	if _, err := fmt.Sscan(child, &seed, &path); err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(seed, 0))
+	cfg := store.Config{Path: path, History: cutsHistory}
+	cfg.OnCommit = func(_ *store.Snapshot, events []store.Event) {
+		say(t, said{Shown: events[len(events)-1].Revision})
+	}
+	s, stop := start(t, cfg)
+	defer stop()
+	for step := range 60 {
+		after, err := contents(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		say(t, said{Contents: after})
+		if step%9 == 8 {
+			oldest := s.Oldest() - 1
+			if err := s.Compact(t.Context(), oldest+rng.Int64N(s.Snapshot().Revision()-oldest+1)); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		commitSome(t, s, rng)
+	}
+	after, err := contents(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	say(t, said{Contents: after})
+}
+
+// commitSome writes one to four objects, a large one among them now and then.
+func commitSome(t *testing.T, s *store.Store, rng *rand.Rand) {
+	var writes []store.Write
+	for range 1 + rng.IntN(4) {
+		p := small(fmt.Sprintf("web-%d", rng.IntN(8)), fmt.Sprint(rng.IntN(1000)))
+		switch rng.IntN(8) {
+		case 0:
+			p.Annotations = map[string]string{"large": strings.Repeat(fmt.Sprint(rng.IntN(1000)), rng.IntN(4000))}
+		case 1:
+			p = podNamed(p.Name)
+		case 2, 3:
+			writes = append(writes, store.Write{Key: keyOf(p), Expect: store.Any})
+			continue
+		}
+		writes = append(writes, write(p, store.Any))
+	}
+	_, err := s.Commit(t.Context(), store.Commit{Writes: writes, Cause: fmt.Sprintf("op-%d", rng.IntN(1000))})
+	if err != nil && !errors.Is(err, store.ErrConflict) {
+		t.Fatal(err)
+	}
+}
+
+func say(t *testing.T, s said) {
+	t.Helper()
+	line, err := json.Marshal(s)
+	if err == nil {
+		_, err = fmt.Fprintf(os.Stdout, "said %s\n", line)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

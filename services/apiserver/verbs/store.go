@@ -1,0 +1,24 @@
+package verbs
+
+import (
+	"context"
+	"time"
+
+	"github.com/podfall/podfall/services/apiserver/store"
+)
+
+// Store is what the verbs read and write: a *store.Store, or a *store.Memory.
+type Store interface {
+	// Snapshot is the present state.
+	Snapshot() *store.Snapshot
+	// At is the state at a revision.
+	At(revision int64) (*store.Snapshot, error)
+	// WaitFor returns once the store has reached a revision.
+	WaitFor(ctx context.Context, revision int64) error
+	// CauseOf is what an operation has changed.
+	CauseOf(operation string) ([]store.Event, error)
+	// Commit writes.
+	Commit(ctx context.Context, commit store.Commit) ([]store.Event, error)
+	// Writing is since when commits have waited in vain.
+	Writing() time.Time
+}

@@ -1,0 +1,223 @@
+// Package board keeps the board of a cluster's management plane: what is broken on
+// purpose, and who is cut off. It is a file in the bus process' directory, published
+// whole at each change; what it means is internal/mgmt's.
+package board
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	carrier "github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/daemon"
+	"github.com/podfall/podfall/internal/mgmt"
+	"github.com/podfall/podfall/proto"
+)
+
+// Config is what a Keeper works with.
+type Config struct {
+	// Bus is the connection to the hub as [mgmt.Keeper]. It stays the caller's.
+	Bus *carrier.Conn
+	// File is where the board is kept; empty keeps it in memory.
+	File string
+	// Epoch names this life of the keeper; no other has had it.
+	Epoch string
+	// Parties are all that a cut can be about.
+	Parties []string
+	// Face is what the cluster's clock shows when the board does not say.
+	Face clock.Face
+	// Clock is the cluster's, which Apply gives the board's face: from then on it says what
+	// is over, and no step of the machine's own clock does.
+	Clock clock.Clock
+	// Apply is told of each new board, one after the other, before anybody else is.
+	Apply func(mgmt.Board)
+	Log   *slog.Logger
+}
+
+// Keeper keeps a board.
+type Keeper struct {
+	cfg     Config
+	changed chan struct{}
+
+	mu    sync.Mutex
+	board mgmt.Board
+}
+
+// Open reads the board as it was left. A file that cannot be read is put aside, and the
+// board is then empty: nothing is broken.
+func Open(ctx context.Context, cfg Config) (*Keeper, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	k := &Keeper{cfg: cfg, changed: make(chan struct{}, 1)}
+	board, err := load(cfg.File)
+	if damaged, ok := errors.AsType[*damageError](err); ok {
+		cfg.Log.WarnContext(ctx, "the board was damaged: nothing is broken or cut any more", "file", damaged.aside, "err", err)
+	} else if err != nil {
+		return nil, fmt.Errorf("open the board: %w", err)
+	}
+	board.Epoch, board.Parties = cfg.Epoch, cfg.Parties
+	if len(board.Clock) == 0 {
+		board.Clock = cfg.Face
+	}
+	wall := clock.Clock{}.Now()
+	k.board = board.Expired(mgmt.Moment{Wall: wall, Cluster: board.Clock.Of(wall)})
+	cfg.Apply(k.board)
+	return k, nil
+}
+
+// Run serves the board until ctx ends; ready is called when it is about to.
+func (k *Keeper) Run(ctx context.Context, ready func()) error {
+	get, err := k.cfg.Bus.Listen(ctx, proto.MgmtBoardGet)
+	if err != nil {
+		return fmt.Errorf("keep the board: %w", err)
+	}
+	set, err := k.cfg.Bus.Listen(ctx, proto.MgmtBoardSet)
+	if err != nil {
+		return fmt.Errorf("keep the board: %w", err)
+	}
+	ready()
+	return daemon.Run(ctx, k.expire, k.repeat,
+		func(ctx context.Context) error { return get.Serve(ctx, k.answer) },
+		func(ctx context.Context) error { return set.Serve(ctx, k.answer) },
+	)
+}
+
+// now is the moment on both clocks.
+func (k *Keeper) now() mgmt.Moment {
+	return mgmt.Moment{Wall: clock.Clock{}.Now(), Cluster: k.cfg.Clock.Now()}
+}
+
+// answer is what is said to a get or a set.
+func (k *Keeper) answer(ctx context.Context, call *carrier.Call) {
+	var answer mgmt.Answer
+	board, err := k.Board(), error(nil)
+	if call.Subject == proto.MgmtBoardSet {
+		board, err = k.change(call.Data)
+	}
+	switch {
+	case err != nil:
+		answer.Error, answer.NotFound = err.Error(), errors.Is(err, mgmt.ErrNotFound)
+	default:
+		answer.Board = &board
+	}
+	data, err := json.Marshal(answer)
+	if err == nil {
+		err = call.Send(ctx, data, false)
+	}
+	if err != nil {
+		k.cfg.Log.DebugContext(ctx, "the board's answer was not sent", "err", err)
+	}
+}
+
+// Board is the board as it is.
+func (k *Keeper) Board() mgmt.Board {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.board
+}
+
+// change carries out a request: the board is on disk, in force here and published when it
+// returns.
+func (k *Keeper) change(request []byte) (mgmt.Board, error) {
+	var change mgmt.Change
+	if err := json.Unmarshal(request, &change); err != nil {
+		return mgmt.Board{}, fmt.Errorf("unreadable change: %w", err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	next, err := k.board.Apply(change, k.now())
+	if err != nil {
+		return mgmt.Board{}, err
+	}
+	return next, k.put(next)
+}
+
+// put makes next the board; the caller holds the lock.
+func (k *Keeper) put(next mgmt.Board) error {
+	if err := save(k.cfg.File, next); err != nil {
+		return fmt.Errorf("write the board down: %w", err)
+	}
+	k.board = next
+	k.cfg.Apply(next)
+	select {
+	case k.changed <- struct{}{}:
+	default:
+	}
+	return k.publish()
+}
+
+func (k *Keeper) publish() error {
+	data, err := json.Marshal(k.board)
+	if err == nil {
+		err = k.cfg.Bus.Publish(proto.MgmtBoard, data)
+	}
+	if errors.Is(err, carrier.ErrDisconnected) {
+		return nil // it is published now and then
+	}
+	return err
+}
+
+// expire takes off the board what is over.
+func (k *Keeper) expire(ctx context.Context) error {
+	for {
+		if err := k.await(ctx, k.Board().Ends()); err != nil {
+			return err
+		}
+		if err := k.drop(); err != nil {
+			k.cfg.Log.ErrorContext(ctx, "what is over stays on the board", "err", err)
+		}
+	}
+}
+
+// await returns when the board has changed, or something on it is over.
+func (k *Keeper) await(ctx context.Context, ends mgmt.Moment) error {
+	var wall, cluster <-chan time.Time
+	if !ends.Wall.IsZero() {
+		timer := clock.Clock{}.Timer(max(clock.Clock{}.Until(ends.Wall), 0))
+		defer timer.Stop()
+		wall = timer.C
+	}
+	if !ends.Cluster.IsZero() {
+		timer := k.cfg.Clock.Timer(max(ends.Cluster.Sub(k.cfg.Clock.Steady()), 0))
+		defer timer.Stop()
+		cluster = timer.C
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-k.changed:
+	case <-wall:
+	case <-cluster:
+	}
+	return nil
+}
+
+func (k *Keeper) drop() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if next := k.board.Expired(k.now()); next.Revision != k.board.Revision {
+		return k.put(next)
+	}
+	return nil
+}
+
+// repeat publishes the board now and then, for those who have missed it.
+func (k *Keeper) repeat(ctx context.Context) error {
+	for {
+		k.mu.Lock()
+		err := k.publish()
+		k.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		if err := (clock.Clock{}).Sleep(ctx, mgmt.Every); err != nil {
+			return err
+		}
+	}
+}

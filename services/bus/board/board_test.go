@@ -1,0 +1,249 @@
+package board_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	carrier "github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/fault"
+	"github.com/podfall/podfall/internal/mgmt"
+	"github.com/podfall/podfall/internal/partition"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/bus/board"
+)
+
+// plane is a hub, and who keeps a board on it.
+type plane struct {
+	t      *testing.T
+	hub    *carrier.Server
+	file   string
+	clock  clock.Clock
+	stop   func()
+	client *mgmt.Client
+}
+
+func newPlane(t *testing.T) *plane {
+	t.Helper()
+	hub, err := carrier.StartServer(t.Context(), carrier.ServerConfig{Port: carrier.InProcessOnly})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(hub.Close)
+	p := &plane{t: t, hub: hub, file: filepath.Join(t.TempDir(), "run", "board.json")}
+	p.client = mgmt.NewClient(p.dial(proto.Admin))
+	p.start("first")
+	return p
+}
+
+func (p *plane) dial(id proto.Identity) *carrier.Conn {
+	p.t.Helper()
+	conn, err := carrier.Dial(p.t.Context(), carrier.Config{InProcess: p.hub.InProcessConn, Identity: id})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(conn.Close)
+	return conn
+}
+
+// run runs something until stop or the end of the test.
+func (p *plane) run(do func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(p.t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := do(ctx); err != nil && ctx.Err() == nil {
+			p.t.Errorf("ended: %v", err)
+		}
+	})
+	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	p.t.Cleanup(stop)
+	return stop
+}
+
+// start starts a life of the keeper.
+func (p *plane) start(epoch string) {
+	p.t.Helper()
+	face, err := clock.NewFace(time.Now(), 1)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	keeper, err := board.Open(p.t.Context(), board.Config{
+		Bus: p.dial(mgmt.Keeper), File: p.file, Epoch: epoch, Face: face, Clock: p.clock, Parties: partition.Parties([]string{"node-1"}), Apply: func(mgmt.Board) {},
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	ready := make(chan struct{})
+	p.stop = p.run(func(ctx context.Context) error { return keeper.Run(ctx, func() { close(ready) }) })
+	<-ready
+}
+
+func (p *plane) set(change mgmt.Change) {
+	p.t.Helper()
+	if _, err := p.client.Set(p.t.Context(), change); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func broken(name string, d time.Duration) mgmt.Change {
+	return mgmt.Change{AddFault: &mgmt.AddFault{Name: name, Spec: fault.Spec{
+		Point: fault.VolumeMount, Effect: fault.Effect{Kind: fault.Hang}, Duration: metav1.Duration{Duration: d},
+	}}}
+}
+
+// TestAProcessFollowsTheBoard: it has the board when it begins, each change at once, the
+// end of what ends by itself, and all of it again after the keeper was killed.
+func TestAProcessFollowsTheBoard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlane(t)
+		p.set(broken("before", 0))
+		var mu sync.Mutex
+		var seen []string
+		station := mgmt.NewStation(mgmt.StationConfig{Process: "kubelet/node-1", Bus: p.dial(proto.Mgmt("kubelet/node-1")), Apply: func(b mgmt.Board) {
+			mu.Lock()
+			defer mu.Unlock()
+			var names []string
+			for _, f := range b.Faults {
+				names = append(names, f.Name)
+			}
+			seen = append(seen, strings.Join(names, "+"))
+		}})
+		p.run(station.Run)
+		station.Wait(t.Context())
+		p.set(broken("short", time.Minute))
+		p.stop()
+		p.start("second")
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		got := strings.Join(seen, ", ")
+		if !strings.HasPrefix(got, "before, before+short, ") || !strings.HasSuffix(got, ", before") {
+			t.Errorf("the process has seen %q", got)
+		}
+	})
+}
+
+// TestALeaseEndsWithItsHolder: a cut that nobody renews is over after its term.
+func TestALeaseEndsWithItsHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlane(t)
+		p.set(mgmt.Change{Cut: &mgmt.AddCut{Name: "c", Holder: "me", Spec: partition.Spec{Parties: []string{"node-1"}}}})
+		for range 5 {
+			time.Sleep(mgmt.Term / 2)
+			p.set(mgmt.Change{Renew: "c"})
+		}
+		if now, err := p.client.Get(t.Context()); err != nil || len(now.Cuts) != 1 {
+			t.Errorf("renewed, and the cuts are %v, %v", now.Cuts, err)
+		}
+		time.Sleep(mgmt.Term + time.Millisecond)
+		if now, err := p.client.Get(t.Context()); err != nil || len(now.Cuts) != 0 {
+			t.Errorf("not renewed, and the cuts are %v, %v", now.Cuts, err)
+		}
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlane(t)
+		if _, err := p.client.Set(t.Context(), broken("A", 0)); !errors.Is(err, mgmt.ErrRefused) || !strings.Contains(err.Error(), "metadata.name") {
+			t.Errorf("a bad name: %v", err)
+		}
+		if _, err := p.client.Set(t.Context(), mgmt.Change{Heal: &mgmt.Selection{Names: []string{"x"}}}); !errors.Is(err, mgmt.ErrNotFound) {
+			t.Errorf("a cut that there is not: %v", err)
+		}
+	})
+}
+
+// TestTheMachinesClockIsSet: what is over is so by the cluster's clock, also when the wall has
+// been put back, so that the face that is written down shows less.
+func TestTheMachinesClockIsSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlane(t)
+		p.stop()
+		face, err := clock.NewFace(time.Now().Add(-time.Hour), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.clock = clock.NewMovement(face).Clock() // is an hour ahead by now
+		p.start("second")
+		p.set(broken("short", time.Minute))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if now, err := p.client.Get(t.Context()); err != nil || len(now.Faults) != 0 {
+			t.Errorf("a minute later the faults are %v, %v", now.Faults, err)
+		}
+	})
+}
+
+// TestAFullBoard takes no more, and is still told and mended.
+func TestAFullBoard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlane(t)
+		long := broken("first", 0)
+		long.AddFault.Spec.Effect = fault.Effect{Kind: fault.Error, Message: strings.Repeat("x", 600_000)}
+		p.set(long)
+		long.AddFault.Name = "second"
+		if _, err := p.client.Set(t.Context(), long); !errors.Is(err, mgmt.ErrRefused) || !strings.Contains(err.Error(), "want at most 1048576") {
+			t.Errorf("more than there is room for: %v", err)
+		}
+		time.Sleep(2 * mgmt.Every)
+		p.set(mgmt.Change{ClearFaults: &mgmt.Selection{All: true}})
+		p.set(long)
+	})
+}
+
+// TestTheFile is its owner's alone, and a damaged one breaks nothing.
+func TestTheFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlane(t)
+		p.set(broken("kept", 0))
+		if info, err := os.Stat(p.file); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("the file: %v, %v", info, err)
+		}
+		p.stop()
+		if err := os.WriteFile(p.file, []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p.start("second")
+		if now, err := p.client.Get(t.Context()); err != nil || len(now.Faults) != 0 || now.Epoch != "second" {
+			t.Errorf("after the damage the board is %+v, %v", now, err)
+		}
+	})
+}
+
+// TestTelemetry: who asks is answered.
+func TestTelemetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlane(t)
+		station := mgmt.NewStation(mgmt.StationConfig{
+			Process: "runtime/node-1", Bus: p.dial(proto.Mgmt("runtime/node-1")),
+			Inspect: func(_ context.Context, question []byte) ([]byte, error) {
+				if len(question) == 0 {
+					return nil, errors.New("ask something")
+				}
+				return append([]byte("you asked "), question...), nil
+			},
+		})
+		p.run(station.Run)
+		station.Wait(t.Context())
+		if got, err := p.client.Inspect(t.Context(), "runtime/node-1", []byte("this")); err != nil || string(got) != "you asked this" {
+			t.Errorf("Inspect: %q, %v", got, err)
+		}
+		if _, err := p.client.Inspect(t.Context(), "runtime/node-1", nil); err == nil || !strings.Contains(err.Error(), "ask something") {
+			t.Errorf("Inspect: %v", err)
+		}
+		if _, err := p.client.Inspect(t.Context(), "runtime/node-9", nil); !errors.Is(err, carrier.ErrNoResponder) {
+			t.Errorf("a process that does not run: %v", err)
+		}
+	})
+}

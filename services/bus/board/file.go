@@ -1,0 +1,75 @@
+package board
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/podfall/podfall/internal/mgmt"
+)
+
+// damageError says that the file held something else than a board.
+type damageError struct {
+	cause error
+	// aside is where it is now.
+	aside string
+}
+
+// Error implements error.
+func (e *damageError) Error() string { return e.cause.Error() }
+
+// load reads a board; an empty one from a file that is not there.
+func load(path string) (mgmt.Board, error) {
+	var board mgmt.Board
+	if path == "" {
+		return board, nil
+	}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return board, nil
+	}
+	if err != nil {
+		return board, err
+	}
+	err = json.Unmarshal(data, &board)
+	if err == nil && len(board.Clock) > 0 {
+		err = board.Clock.Check()
+	}
+	if err != nil {
+		aside := path + ".damaged"
+		if err := os.Rename(path, aside); err != nil {
+			return mgmt.Board{}, err
+		}
+		return mgmt.Board{}, &damageError{fmt.Errorf("%s: %w", path, err), aside}
+	}
+	return board, nil
+}
+
+// save replaces the file as a whole; others than its owner may not read it.
+func save(path string, board mgmt.Board) error {
+	if path == "" {
+		return nil
+	}
+	data, err := json.MarshalIndent(board, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	draft, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.new")
+	if err != nil {
+		return err
+	}
+	_, err = draft.Write(append(data, '\n'))
+	if err = errors.Join(err, draft.Sync(), draft.Close()); err == nil {
+		err = os.Rename(draft.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(draft.Name()))
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/podfall/podfall/internal/inspect"
+	"github.com/podfall/podfall/internal/partition"
+	"github.com/podfall/podfall/proto"
+)
+
+// Tell is what a link says of itself.
+func (l *Link) Tell() inspect.Link {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	told := inspect.Link{Party: l.Party, Silent: l.silent}
+	if l.silent != "" {
+		told.Since = l.since
+	}
+	return told
+}
+
+// silence is which direction of a link carries nothing, in words; empty for none.
+func silence(c partition.Condition) string {
+	out, in := c.Manner(partition.FromNode) != partition.Carry, c.Manner(partition.ToNode) != partition.Carry
+	switch {
+	case out && in:
+		return "either way"
+	case out:
+		return "from it"
+	case in:
+		return "to it"
+	}
+	return ""
+}
+
+// Tell is what the network says of itself.
+func (s *Switchboard) Tell() []inspect.Link {
+	told := make([]inspect.Link, 0, len(s.links))
+	for _, link := range s.links {
+		told = append(told, link.Tell())
+	}
+	return told
+}
+
+// inspecting answers who asks the bus process how it is.
+func (m managed) inspecting(boot proto.Boot) func(context.Context, []byte) ([]byte, error) {
+	began := m.movement.Clock().Now()
+	return func(context.Context, []byte) ([]byte, error) {
+		self := inspect.Self{Process: string(proto.Bus), Boot: boot, Began: began, Now: m.now()}
+		return json.Marshal(inspect.Bus{Self: self, Links: m.switches.Tell()})
+	}
+}
+
+func (m managed) now() time.Time { return m.movement.Clock().Now() }

@@ -1,0 +1,65 @@
+// Package accept reads what a client accepts as an answer.
+package accept
+
+import (
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Clause is one media range of an Accept header.
+type Clause struct {
+	// Media is a media type, or a range of them such as application/*.
+	Media string
+	// Params are its parameters, such as as=Table.
+	Params map[string]string
+	weight float64
+}
+
+// Clauses are the ranges that a request accepts, the most wanted first: everything, without
+// an Accept header. What is no media type stands for itself, because client-go's old name of
+// OpenAPI 2 is none.
+func Clauses(r *http.Request) []Clause {
+	header := r.Header.Get("Accept")
+	if header == "" {
+		return []Clause{{Media: "*/*"}}
+	}
+	var all []Clause
+	for part := range strings.SplitSeq(header, ",") {
+		media, params, err := mime.ParseMediaType(part)
+		if err != nil {
+			media = strings.TrimSpace(part)
+		}
+		weight := 1.0
+		if q, err := strconv.ParseFloat(params["q"], 64); err == nil {
+			weight = q
+		}
+		all = append(all, Clause{media, params, weight})
+	}
+	slices.SortStableFunc(all, func(a, b Clause) int {
+		switch {
+		case a.weight > b.weight:
+			return -1
+		case a.weight < b.weight:
+			return 1
+		}
+		return 0
+	})
+	return all
+}
+
+// Covers reports whether a media type is in the range.
+func (c Clause) Covers(media string) bool {
+	if c.Media == "*/*" || c.Media == media {
+		return true
+	}
+	kind, ok := strings.CutSuffix(c.Media, "/*")
+	return ok && strings.HasPrefix(media, kind+"/")
+}
+
+// Refusal is what a client is told that accepts none of the media types offered.
+func Refusal(offered ...string) string {
+	return "only the following media types are accepted: " + strings.Join(offered, ", ")
+}
