@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -83,18 +84,24 @@ func inOrder(lines []string) []string {
 }
 
 // fakeAPI is an apiserver as far as a kubelet notices: objects with revisions, a pod's
-// marks and removals, and one follower.
+// marks and removals, and followers.
 type fakeAPI struct {
 	trace *trace
 
 	mu       sync.Mutex
 	revision int64
 	objects  map[string]kinds.Object
-	events   []watch.Event
+	events   []change
 	changed  chan struct{}
 	cut      bool // the kubelet's link
-	relist   bool // a healed follower has to list again
+	relists  int  // how often healed followers had to list again
 	refuse   func(verb, key string) error
+}
+
+// change is an event of a resource that is followed.
+type change struct {
+	resource string
+	watch.Event
 }
 
 func newFakeAPI(t *trace) *fakeAPI {
@@ -123,12 +130,16 @@ func (a *fakeAPI) put(kind watch.EventType, key string, obj kinds.Object) {
 	if kind == watch.Deleted {
 		delete(a.objects, key)
 	}
-	if pod, ok := obj.(*corev1.Pod); ok {
-		a.events = append(a.events, watch.Event{Type: kind, Object: pod.DeepCopy()})
-		a.trace.add("watch", "%s %s", string(kind)[:1], describe(pod))
-		close(a.changed)
-		a.changed = make(chan struct{})
+	resource, _, _ := strings.Cut(key, "/")
+	if !slices.Contains([]string{"pods", "services", "configmaps", "secrets"}, resource) {
+		return // nobody follows it
 	}
+	a.events = append(a.events, change{resource, watch.Event{Type: kind, Object: clone(obj)}})
+	if pod, ok := obj.(*corev1.Pod); ok {
+		a.trace.add("watch", "%s %s", string(kind)[:1], describe(pod))
+	}
+	close(a.changed)
+	a.changed = make(chan struct{})
 }
 
 func clone(obj kinds.Object) kinds.Object {
@@ -291,25 +302,37 @@ func (a *fakeAPI) delete(t podapi.Target, opts metav1.DeleteOptions) (kruntime.O
 	return pod, nil
 }
 
-func (a *fakeAPI) Follow(ctx context.Context, _ podapi.Target, _ metav1.ListOptions, sink podapi.Sink) error {
+func (a *fakeAPI) Follow(ctx context.Context, t podapi.Target, opts metav1.ListOptions, sink podapi.Sink) error {
+	selector, err := fields.ParseSelector(opts.FieldSelector)
+	if err != nil {
+		return err
+	}
+	name, named := selector.RequiresExactMatch("metadata.name")
+	selects := func(resource string, obj kinds.Object) bool {
+		return resource == t.Kind.Resource && (t.Namespace == "" || obj.GetNamespace() == t.Namespace) && (!named || obj.GetName() == name)
+	}
 	next := -1 // of events; -1 before a list
+	lists := 0 // how often all had to list again
 	for {
 		a.mu.Lock()
 		changed := a.changed
 		switch {
 		case a.cut:
-		case next < 0 || a.relist:
+		case next < 0 || a.relists > lists:
 			var items []kinds.Object
 			for _, key := range slices.Sorted(maps.Keys(a.objects)) {
-				if pod, ok := a.objects[key].(*corev1.Pod); ok {
-					items = append(items, pod.DeepCopy())
+				if resource, _, _ := strings.Cut(key, "/"); selects(resource, a.objects[key]) {
+					items = append(items, clone(a.objects[key]))
 				}
 			}
 			sink.Replace(items, "")
-			next, a.relist = len(a.events), false
+			next, lists = len(a.events), a.relists
 		default:
 			for ; next < len(a.events); next++ {
-				sink.Apply(a.events[next])
+				obj, _ := a.events[next].Object.(kinds.Object)
+				if selects(a.events[next].resource, obj) {
+					sink.Apply(watch.Event{Type: a.events[next].Type, Object: clone(obj)})
+				}
 			}
 		}
 		a.mu.Unlock()

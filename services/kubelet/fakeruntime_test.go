@@ -23,7 +23,9 @@ type fakeRuntime struct {
 	sandboxErr error // of StopPodSandbox
 	sandboxes  []*proto.Sandbox
 	containers []*fakeContainer
-	next       int
+	// created is what was asked for, in order.
+	created []*proto.CreateContainerRequest
+	next    int
 }
 
 type fakeContainer struct {
@@ -152,6 +154,7 @@ func (r *fakeRuntime) CreateContainer(_ context.Context, req *proto.CreateContai
 		return "", &proto.RuntimeError{Code: proto.CodeInvalidArgument, Desc: "no such script"}
 	}
 	r.next++
+	r.created = append(r.created, req)
 	c := &fakeContainer{script: req.Script, Container: &proto.Container{
 		Id: fmt.Sprintf("c%d", r.next), SandboxId: req.SandboxId, Name: req.Name, Attempt: req.Attempt, Image: req.Image,
 		CreatedAtUnixNano: time.Now().UnixNano(), Labels: req.Labels,
@@ -298,3 +301,7 @@ func (r *fakeRuntime) ContainerLogs(_ context.Context, req *proto.ContainerLogsR
 	}
 	return []byte("hello\n"), nil
 }
+
+func (r *fakeRuntime) ImageStatus(context.Context, string) (bool, error) { return true, nil }
+
+func (r *fakeRuntime) PullImage(context.Context, string) (int64, error) { return 0, nil }

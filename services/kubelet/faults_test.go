@@ -1,12 +1,10 @@
 package kubelet
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,38 +13,25 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/podfall/podfall/internal/fault"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// faults fail the steps that they name.
-type faults struct {
-	mu   sync.Mutex
-	step string
-}
-
-func (f *faults) set(step string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.step = step
-}
-
-func (f *faults) fail(step string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.step == step {
-		return errors.New(step + " fails")
+// failing is one fault: the point fails for the pod p.
+func failing(t *testing.T, point fault.Point) []fault.Fault {
+	t.Helper()
+	f, err := fault.New("f", fault.Spec{
+		Point: point, Where: fault.About{Node: "n1", Namespace: "default", Pod: "p"},
+		Effect: fault.Effect{Kind: fault.Error, Message: string(point) + " fails"},
+	}, time.Now())
+	if err != nil {
+		t.Fatal(err)
 	}
-	return nil
+	return []fault.Fault{f}
 }
-
-func (f *faults) Mount(context.Context, types.UID, string) error   { return f.fail("mount") }
-func (f *faults) Unmount(context.Context, types.UID, string) error { return f.fail("unmount") }
-func (f *faults) RemoveDir(context.Context, types.UID) error       { return f.fail("remove") }
-func (f *faults) DestroyCgroup(context.Context, types.UID) error   { return f.fail("cgroup") }
 
 // withVolume gives the pod an emptyDir.
 func withVolume(pod *corev1.Pod) *corev1.Pod {
@@ -111,9 +96,9 @@ func TestStuck(t *testing.T) {
 			s.runtime.mu.Unlock()
 			time.Sleep(30 * time.Second)
 		},
-		"STK-15 TRC-22 a volume does not unmount": func(s *stage) { s.stuckAt("unmount", 5*time.Minute) },
-		"STK-17 a directory stays":                func(s *stage) { s.stuckAt("remove", time.Minute) },
-		"STK-18 a cgroup stays":                   func(s *stage) { s.stuckAt("cgroup", 30*time.Second) },
+		"STK-15 TRC-22 a volume does not unmount": func(s *stage) { s.stuckAt(fault.VolumeUnmount, 5*time.Minute) },
+		"STK-17 a directory stays":                func(s *stage) { s.stuckAt(fault.VolumeRemoveDir, time.Minute) },
+		"STK-18 a cgroup stays":                   func(s *stage) { s.stuckAt(fault.CgroupDestroy, 30*time.Second) },
 		"STK-23 the final delete is refused": func(s *stage) { // and TRC-23
 			s.running("on TERM exits 0 after 2s", 30)
 			s.api.mu.Lock()
@@ -158,10 +143,10 @@ func TestStuck(t *testing.T) {
 	}
 }
 
-// stuckAt deletes a pod with a volume whose end fails at a step for some time.
-func (s *stage) stuckAt(step string, length time.Duration) {
-	f := &faults{}
-	s.machine.Faults = f
+// stuckAt deletes a pod with a volume whose end fails at a point for some time.
+func (s *stage) stuckAt(point fault.Point, length time.Duration) {
+	table := fault.NewTable(fault.Config{Node: "n1"})
+	s.machine.Faults = table
 	s.boot()
 	s.create(withVolume(podOf("p", "on TERM exits 0 after 2s", 30)))
 	time.Sleep(10*time.Second + 500*time.Millisecond)
@@ -169,14 +154,14 @@ func (s *stage) stuckAt(step string, length time.Duration) {
 	if _, err := os.Stat(volume); err != nil {
 		s.t.Error(err)
 	}
-	f.set(step)
+	table.Set(failing(s.t, point))
 	s.trace.begin()
 	s.delete("p", -1)
 	time.Sleep(length + 30*time.Millisecond) // off every poll
 	if s.pod("p") == nil {
-		s.t.Errorf("the pod went while %s failed", step)
+		s.t.Errorf("the pod went while %s failed", point)
 	}
-	f.set("")
+	table.Set(nil)
 	time.Sleep(30 * time.Second)
 	if _, err := os.Stat(volume); !os.IsNotExist(err) {
 		s.t.Errorf("the volume is still there: %v", err)

@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/proto"
@@ -27,6 +25,7 @@ func (l *loop) housekeep(ctx context.Context) {
 		}
 	}
 	l.keepDirs(ctx)
+	l.keepMirrors()
 	l.keepKnown(ctx)
 	l.keepRuntime(ctx)
 	l.keepCgroups(ctx)
@@ -36,27 +35,34 @@ func (l *loop) housekeep(ctx context.Context) {
 // pushes the others that have left to their end (KBL-15, KBL-21).
 func (l *loop) keepWorkers(ctx context.Context) {
 	workers := l.parts.workers
-	for _, v := range workers.All() {
-		gone := l.pods[v.UID] == nil
-		switch {
-		case v.State == podworker.Confirming && (gone || v.Restart):
-			workers.Forget(ctx, v.UID)
-		case gone:
-			workers.Tell(ctx, v.UID, podworker.Removed{})
-			workers.Tell(ctx, v.UID, podworker.Due{})
+	views := workers.All()
+	for _, v := range views {
+		if v.State == podworker.Confirming {
+			l.static.turns.Done(v.UID)
 		}
+	}
+	forget, again := podworker.Keep(views, l.pods)
+	for _, uid := range forget {
+		workers.Forget(ctx, uid)
+	}
+	for _, uid := range again {
+		workers.Tell(ctx, uid, podworker.Removed{})
+		workers.Tell(ctx, uid, podworker.Due{})
 	}
 }
 
-// keepDirs removes the directories of pods that nobody knows.
+// keepDirs removes the directories of pods that nobody knows, and of which nothing runs:
+// no volume is taken from under an orphan before it has been killed.
 func (l *loop) keepDirs(ctx context.Context) {
 	for _, uid := range l.parts.volumes.Pods() {
-		if l.known(uid) {
+		if seen, listed := l.parts.relister.Last(uid); l.known(uid) || !listed || !seen.Idle() {
 			continue
 		}
-		if err := l.parts.volumes.RemovePod(ctx, uid); err != nil {
-			l.parts.cfg.Log.ErrorContext(ctx, "there are orphaned volumes", "uid", uid, "err", err) // (KBL-76)
-		}
+		l.parts.sweeps.begin(ctx, "volumes "+string(uid), func(ctx context.Context) {
+			if err := l.parts.volumes.RemovePod(ctx, uid); err != nil && ctx.Err() == nil {
+				l.parts.cfg.Log.ErrorContext(ctx, "there are orphaned volumes", "uid", uid, "err", err) // (KBL-76)
+			}
+		})
 	}
 }
 
@@ -81,15 +87,14 @@ func (l *loop) keepKnown(ctx context.Context) {
 
 // keepRuntime kills what runs and belongs to no worker (KBL-73).
 func (l *loop) keepRuntime(ctx context.Context) {
-	for _, seen := range l.parts.relister.All() {
-		if _, ok := l.parts.workers.Get(seen.UID); ok || seen.Idle() {
-			continue
-		}
-		if pod := l.pods[seen.UID]; pod != nil && !l.rejected[seen.UID] {
-			continue
-		}
+	worked := func(uid types.UID) bool {
+		_, ok := l.parts.workers.Get(uid)
+		return ok
+	}
+	expected := func(uid types.UID) bool { return l.pods[uid] != nil && !l.rejected[uid] }
+	for _, seen := range podworker.Strays(l.parts.relister.All(), worked, expected) {
 		l.parts.cfg.Log.InfoContext(ctx, "kill a pod that only the runtime has", "pod", seen.Namespace+"/"+seen.Name, "uid", seen.UID)
-		l.parts.workers.Tell(ctx, seen.UID, podworker.Orphan{Pod: synthesise(seen)})
+		l.parts.workers.Tell(ctx, seen.UID, podworker.Orphan{Pod: podworker.Synthesise(seen)})
 	}
 }
 
@@ -105,9 +110,11 @@ func (l *loop) keepCgroups(ctx context.Context) {
 		if l.known(uid) || slices.Contains(dirs, uid) {
 			continue
 		}
-		if err := l.parts.cgroups.Destroy(ctx, uid); err != nil {
-			l.parts.cfg.Log.ErrorContext(ctx, "destroy an orphaned cgroup", "uid", uid, "err", err)
-		}
+		l.parts.sweeps.begin(ctx, "cgroup "+string(uid), func(ctx context.Context) {
+			if err := l.parts.cgroups.Destroy(ctx, uid); err != nil && ctx.Err() == nil {
+				l.parts.cfg.Log.ErrorContext(ctx, "destroy an orphaned cgroup", "uid", uid, "err", err)
+			}
+		})
 	}
 }
 
@@ -117,18 +124,6 @@ func (l *loop) known(uid types.UID) bool {
 	}
 	_, ok := l.parts.workers.Get(uid)
 	return ok
-}
-
-// synthesise is a pod as far as a runtime can tell: names and images.
-func synthesise(seen podstate.Pod) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: seen.Namespace, Name: seen.Name, UID: seen.UID}}
-	for _, c := range seen.Containers {
-		last := len(pod.Spec.Containers) - 1
-		if last < 0 || pod.Spec.Containers[last].Name != c.GetName() {
-			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: c.GetName(), Image: c.GetImage()})
-		}
-	}
-	return pod
 }
 
 // collect removes dead containers and sandboxes from the runtime: all of a pod that is
@@ -150,8 +145,8 @@ func (p *parts) collect(ctx context.Context) error {
 
 func (p *parts) collectPod(ctx context.Context, seen podstate.Pod) {
 	_, worked := p.workers.Get(seen.UID)
-	known, ready := p.set.Get(seen.UID)
-	gone := ready && known == nil && !worked && seen.Idle()
+	known, ready := p.has(seen.UID)
+	gone := ready && !known && !worked && seen.Idle()
 	for _, c := range seen.Containers {
 		old := c != seen.Latest(c.GetName()) && c != seen.Previous(c.GetName())
 		if podstate.Alive(c) || (!gone && !old) {

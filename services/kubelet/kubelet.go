@@ -26,13 +26,12 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"runtime"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -40,18 +39,20 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/daemon"
 	"github.com/podfall/podfall/internal/events"
+	"github.com/podfall/podfall/internal/fault"
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/internal/runtimeapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
-	"github.com/podfall/podfall/services/kubelet/cgroup"
+	"github.com/podfall/podfall/services/kubelet/eviction"
 	"github.com/podfall/podfall/services/kubelet/node"
 	"github.com/podfall/podfall/services/kubelet/pleg"
-	"github.com/podfall/podfall/services/kubelet/podsource"
 	"github.com/podfall/podfall/services/kubelet/podworker"
 	"github.com/podfall/podfall/services/kubelet/probes"
+	"github.com/podfall/podfall/services/kubelet/pulls"
 	"github.com/podfall/podfall/services/kubelet/status"
-	"github.com/podfall/podfall/services/kubelet/volumes"
 )
 
 // Config says which node this is and what it stands on.
@@ -72,30 +73,42 @@ type Config struct {
 	Log  *slog.Logger // nil discards
 	// Timing is Default() if it is zero.
 	Timing Timing
-	// Ready is called once, when the node is registered and takes pods; it may be nil.
+	// Ready is called once, when the node is registered and takes pods, and clients reach it;
+	// it may be nil.
 	Ready func()
-	// Seed decides how retries are spread.
-	Seed uint64
 	// Machine is what the node pretends to be.
 	Machine Machine
+	// Observers are told what the kubelet does, and may ask how it is.
+	inspect.Observers[inspect.Kubelet]
 }
 
-// Machine is what a node pretends to be. Its zero value is 4 cpus, 8Gi and 110 pods,
-// without faults.
+// Machine is what a node pretends to be. Its zero value is [DefaultCapacity], and nothing is
+// broken.
 type Machine struct {
+	// Seed decides how retries are spread.
+	Seed     uint64
 	Capacity corev1.ResourceList
-	Faults   Faults
+	Faults   *fault.Table
+	// Storage is the directory of the cluster's persistent volumes, the same for all
+	// nodes; empty means one of the node's own, in DataDir.
+	Storage string
+	// HostPathRoot is the directory of this machine inside which hostPath volumes may be;
+	// empty allows none.
+	HostPathRoot string
+	// Manifests is the directory of the node's static pods; empty means manifests in
+	// DataDir.
+	Manifests string
+	// Eviction is when pods are evicted; without thresholds it has [eviction.Thresholds].
+	Eviction eviction.Limits
+	// ShutdownGrace is how long the node's pods have when it is shut down, and
+	// ShutdownGraceCritical how much of it is kept for critical pods; 30 s and 10 s when 0.
+	ShutdownGrace, ShutdownGraceCritical time.Duration
 }
 
-// Faults can make what the kubelet does on its node fail or hang.
-type Faults interface {
-	volumes.Faults
-	cgroup.Faults
-}
-
-// DefaultCapacity is 4 cpus, 8Gi of memory and 110 pods.
+// DefaultCapacity is 4 cpus, 8Gi of memory, 100Gi of disk and 110 pods.
 func DefaultCapacity() corev1.ResourceList {
-	capacity := make(corev1.ResourceList, 3)
+	capacity := make(corev1.ResourceList, 4)
+	capacity[corev1.ResourceEphemeralStorage] = resource.MustParse("100Gi")
 	capacity[corev1.ResourceCPU] = resource.MustParse("4")
 	capacity[corev1.ResourceMemory] = resource.MustParse("8Gi")
 	capacity[corev1.ResourcePods] = resource.MustParse("110")
@@ -114,11 +127,15 @@ type API interface {
 
 // Run is the kubelet of one node until ctx ends.
 func Run(ctx context.Context, cfg Config) error {
-	api := podapi.New(cfg.Bus, podapi.Config{Clock: cfg.Clock, Boot: cfg.Boot, Log: cfg.Log, Seed: cfg.Seed})
-	p, err := assemble(cfg, api, runtimeapi.NewClient(cfg.Runtime, cfg.Clock))
+	api := podapi.New(cfg.Bus, podapi.Config{Clock: cfg.Clock, Boot: cfg.Boot, Log: cfg.Log, Seed: cfg.Machine.Seed, Faults: cfg.Machine.Faults, History: cfg.History})
+	w := newWitness(cfg)
+	p, err := assemble(cfg, recording{api, w}, watched{runtimeapi.NewClient(cfg.Runtime, cfg.Clock), w})
 	if err != nil {
 		return fmt.Errorf("kubelet of %s: %w", cfg.Node, err)
 	}
+	w.last = p.relister.Last
+	cfg.Metrics.Before(func() { p.lookUp(w.counts) })
+	cfg.Observers.Ready(func(context.Context) inspect.Kubelet { return p.tell(w) })
 	return p.run(ctx)
 }
 
@@ -126,23 +143,22 @@ func Run(ctx context.Context, cfg Config) error {
 type parts struct {
 	cfg      Config
 	api      API
-	runtime  runtimeapi.Runtime
 	capacity corev1.ResourceList
-	set      *podsource.Set
-	relister *pleg.Relister
 	reporter *status.Reporter
 	recorder *events.Recorder
 	workers  *podworker.Workers
 	prober   *probes.Prober
+	kinds    table
+	engine
 	stores
-	kinds table
+	sources
+	guards
 }
 
-// stores are what a kubelet keeps on disk.
-type stores struct {
-	root    *os.Root
-	volumes *volumes.Manager
-	cgroups *cgroup.Manager
+// engine is the node's runtime, and what is seen of it.
+type engine struct {
+	runtime  runtimeapi.Runtime
+	relister *pleg.Relister
 }
 
 // table are the kinds that a kubelet speaks of.
@@ -162,77 +178,94 @@ func assemble(cfg Config, api API, rt runtimeapi.Runtime) (*parts, error) {
 			return nil, err
 		}
 	}
-	p := &parts{cfg: cfg, api: api, runtime: rt, set: podsource.New(), capacity: DefaultCapacity()}
+	p := &parts{cfg: cfg, api: api, capacity: DefaultCapacity()}
 	maps.Copy(p.capacity, cfg.Machine.Capacity)
 	if p.kinds, err = loadTable(); err != nil {
 		return nil, err
 	}
-	if p.stores, err = openStores(cfg); err != nil {
-		return nil, err
-	}
-	p.relister = pleg.New(rt, cfg.Clock, cfg.Timing.Relist, cfg.Log)
-	p.reporter = status.NewReporter(status.Config{
-		API: api, Copies: p.set, Clock: cfg.Clock, Timing: cfg.Timing.Status, Compat: cfg.Compat,
-		HostIP: node.HostIP, Pods: p.kinds.pods, Log: cfg.Log,
-	})
+	p.sources = p.openSources()
 	p.recorder = events.New(events.Config{
 		API: api, Clock: cfg.Clock, Timing: cfg.Timing.Events, Component: "kubelet", Host: cfg.Node, Log: cfg.Log,
+	})
+	if p.stores, err = p.openStores(); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	p.engine = engine{runtime: rt, relister: pleg.New(rt, cfg.Clock, cfg.Timing.Relist, cfg.Log)}
+	p.reporter = status.NewReporter(status.Config{
+		API: api, Copies: p.sources, Clock: cfg.Clock, Timing: cfg.Timing.Status, Compat: cfg.Compat,
+		HostIP: node.HostIP, Pods: p.kinds.pods, Log: cfg.Log,
 	})
 	p.prober = probes.New(probes.Config{
 		Runtime: rt, Cache: p.relister, Events: p.recorder, Clock: cfg.Clock, Log: cfg.Log,
 	})
 	p.workers = podworker.NewWorkers(podworker.Config{
-		Runtime: rt, Cache: p.relister, Status: p.reporter, Probes: p.prober, Volumes: p.volumes, Cgroups: p.cgroups, Events: p.recorder,
-		Clock: cfg.Clock, Timing: cfg.Timing.Worker, Compat: cfg.Compat, Log: cfg.Log, Seed: cfg.Seed,
+		Runtime: rt, Cache: p.relister, Status: p.reporter, Probes: p.prober, Events: p.recorder,
+		Host: podworker.Host{
+			Images: pulls.New(pulls.Config{
+				Images: rt, Events: p.recorder, Clock: cfg.Clock, Timing: cfg.Timing.Pulls, Faults: cfg.Machine.Faults,
+			}),
+			Volumes: mounting{p.volumes, cfg.History}, Cgroups: p.cgroups, Claims: claims{cfg.Machine.Faults}, Objects: p.objects, IP: node.HostIP, Allocatable: p.capacity,
+		},
+		Clock: cfg.Clock, Timing: cfg.Timing.Worker, Compat: cfg.Compat, Log: cfg.Log, Seed: cfg.Machine.Seed,
+		History: cfg.History,
 	})
+	p.guards = p.openGuards()
 	return p, nil
 }
 
 // run runs all parts until ctx ends and waits for them.
 func (p *parts) run(ctx context.Context) (err error) {
-	defer func() { err = errors.Join(err, p.root.Close()) }()
+	p.cfg.History.Note("", history.KubeletBoot{Node: p.cfg.Node})
+	defer func() { p.cfg.History.Note("", history.KubeletStop{Node: p.cfg.Node}) }()
+	defer func() { err = errors.Join(err, p.close()) }()
+	defer p.sweeps.wait()
 	all := []func(context.Context) error{
 		p.relister.Run,
+		p.objects.Run,
 		p.follow,
+		p.readFiles,
+		p.mirrors.Run,
 		newLoop(p).run,
 		p.workers.Run,
 		p.prober.Run,
 		p.reporter.Run,
 		p.recorder.Run,
-		p.speak,
 		p.collect,
+		p.evictor.Run,
+		p.leaving.Run,
 	}
-	if p.cfg.Bus != nil {
-		all = append(all, p.serveLogs)
+	doors := p.doors()
+	heard := make(chan struct{}, len(doors))
+	for verb, answer := range doors {
+		all = append(all, func(ctx context.Context) error { return p.serve(ctx, verb, answer, heard) })
 	}
+	all = append(all, func(ctx context.Context) error { return p.speak(ctx, heard) })
 	return daemon.Run(ctx, all...)
 }
 
-// follow keeps the set of the node's pods (KBL-01).
-func (p *parts) follow(ctx context.Context) error {
-	return p.api.Follow(ctx, podapi.Target{Kind: p.kinds.pods}, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", p.cfg.Node).String(),
-	}, p.set)
-}
-
 // speak registers the node and then speaks for it. The runtime is looked at first, if it
-// answers soon, so that a healthy node is Ready from its first status on.
-func (p *parts) speak(ctx context.Context) error {
-	n := node.New(node.Config{
-		API: p.api, Clock: p.cfg.Clock, Timing: p.cfg.Timing.Node, Name: p.cfg.Node, Labels: p.labels(), Capacity: p.capacity,
-		Boot: p.cfg.Boot, Problems: p.relister.Problems, Nodes: p.kinds.nodes, Leases: p.kinds.leases, Log: p.cfg.Log,
-	})
+// answers soon, so that a healthy node is Ready from its first status on. Each of the doors,
+// as many as heard has room for, says on it that clients reach it: the node takes pods, whose
+// logs somebody may want at once, when all have.
+func (p *parts) speak(ctx context.Context, heard <-chan struct{}) error {
 	soon, cancel := p.cfg.Clock.Timeout(ctx, p.cfg.Timing.Node.Retry)
 	p.relister.Wait(soon)
 	cancel()
-	if err := n.Register(ctx); err != nil {
+	if err := p.node.Register(ctx); err != nil {
 		return err
 	}
-	return daemon.Run(ctx, n.Run, func(ctx context.Context) error {
+	return daemon.Run(ctx, p.node.Run, func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-p.set.Synced():
+		}
+		for range cap(heard) {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-heard:
+			}
 		}
 		if p.cfg.Ready != nil {
 			p.cfg.Ready()
@@ -248,33 +281,6 @@ func (p *parts) labels() map[string]string {
 		corev1.LabelArchStable: runtime.GOARCH,
 		corev1.LabelOSStable:   runtime.GOOS,
 	}
-}
-
-func openStores(cfg Config) (stores, error) {
-	var s stores
-	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
-		return s, err
-	}
-	root, err := os.OpenRoot(cfg.DataDir)
-	if err != nil {
-		return s, err
-	}
-	s.root = root
-	var faults volumes.Faults
-	var cgroupFaults cgroup.Faults
-	if cfg.Machine.Faults != nil {
-		faults, cgroupFaults = cfg.Machine.Faults, cfg.Machine.Faults
-	}
-	s.volumes, err = volumes.New(volumes.Config{
-		Root: root, Clock: cfg.Clock, Timing: cfg.Timing.Volumes, Faults: faults, Log: cfg.Log,
-	})
-	if err == nil {
-		s.cgroups, err = cgroup.New(root, cgroupFaults)
-	}
-	if err != nil {
-		return s, errors.Join(err, root.Close())
-	}
-	return s, nil
 }
 
 func loadTable() (table, error) {

@@ -11,31 +11,30 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// logLimit is how many bytes from its end a log is cut to, in whole lines, so that an
-// answer fits into one message.
+// logLimit is how many bytes a log is cut to, in whole lines, so that an answer fits into
+// one message.
 const logLimit = 2 << 20
 
-// serveLogs answers requests for logs until ctx ends.
-func (p *parts) serveLogs(ctx context.Context) error {
-	return p.cfg.Bus.Serve(ctx, proto.NodeSubject(p.cfg.Node, "logs"), func(ctx context.Context, call *bus.Call) {
-		text, err := p.answerLogs(ctx, call.Data)
-		answer := []byte(text)
-		if err != nil {
-			if answer, err = json.Marshal(proto.StatusFrom(err)); err != nil {
-				p.cfg.Log.ErrorContext(ctx, "encode why there is no log", "err", err)
-				return
-			}
+// tellLogs answers a request for logs.
+func (p *parts) tellLogs(ctx context.Context, call *bus.Call) {
+	text, err := p.answerLogs(ctx, call.Data)
+	answer := []byte(text)
+	if err != nil {
+		if answer, err = json.Marshal(proto.StatusFrom(err)); err != nil {
+			p.cfg.Log.ErrorContext(ctx, "encode why there is no log", "err", err)
+			return
 		}
-		if err := call.Send(ctx, answer, false); err != nil && ctx.Err() == nil {
-			p.cfg.Log.WarnContext(ctx, "send a log", "err", err)
-		}
-	})
+	}
+	if err := call.Send(ctx, answer, false); err != nil && ctx.Err() == nil {
+		p.cfg.Log.WarnContext(ctx, "send a log", "err", err)
+	}
 }
 
 var errPanic = errors.New("this request made the kubelet panic; its log says how")
@@ -62,6 +61,11 @@ func (p *parts) logs(ctx context.Context, data []byte) (string, error) {
 		return "", err
 	}
 	call := &proto.ContainerLogsRequest{ContainerId: container, Timestamps: request.Timestamps}
+	cut := lastLines
+	if !request.SinceTime.IsZero() {
+		call.SinceUnixNano = request.SinceTime.UnixNano()
+		cut = firstLines
+	}
 	if request.TailLines != nil {
 		if call.TailLines = *request.TailLines; call.TailLines <= 0 {
 			return "", nil // to the runtime 0 would mean all
@@ -71,7 +75,19 @@ func (p *parts) logs(ctx context.Context, data []byte) (string, error) {
 	if err != nil {
 		return "", apierrors.NewInternalError(fmt.Errorf("logs of %s/%s: %w", request.Namespace, request.Pod, err))
 	}
-	return string(lastLines(text, logLimit)), nil
+	return string(cut(text, logLimit)), nil
+}
+
+// firstLines is the beginning of a text, of at most so many bytes, in whole lines if there
+// is one.
+func firstLines(text []byte, most int) []byte {
+	if len(text) <= most {
+		return text
+	}
+	if end := bytes.LastIndexByte(text[:most], '\n'); end >= 0 {
+		return text[:end+1]
+	}
+	return text[:most]
 }
 
 // lastLines is the end of a text, of at most so many bytes, from the beginning of a line on
@@ -89,7 +105,7 @@ func lastLines(text []byte, most int) []byte {
 
 // logged is the id of the container that a request means.
 func (p *parts) logged(request proto.LogsRequest) (string, error) {
-	pod, found := p.named(request)
+	pod, found := p.named(request.Namespace, request.Pod, request.UID)
 	if !found {
 		return "", apierrors.NewNotFound(p.kinds.pods.GroupResource(), request.Pod)
 	}
@@ -119,10 +135,10 @@ func (p *parts) logged(request proto.LogsRequest) (string, error) {
 }
 
 // named is the pod that a request means, the newest of the name unless it says the UID.
-func (p *parts) named(request proto.LogsRequest) (podstate.Pod, bool) {
+func (p *parts) named(namespace, name string, uid types.UID) (podstate.Pod, bool) {
 	var found []podstate.Pod
 	for _, pod := range p.relister.All() {
-		if pod.Namespace == request.Namespace && pod.Name == request.Pod && (request.UID == "" || request.UID == pod.UID) {
+		if pod.Namespace == namespace && pod.Name == name && (uid == "" || uid == pod.UID) {
 			found = append(found, pod)
 		}
 	}

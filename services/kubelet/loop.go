@@ -2,11 +2,15 @@ package kubelet
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/podfall/podfall/internal/fault"
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/services/kubelet/admission"
 	"github.com/podfall/podfall/services/kubelet/podset"
 	"github.com/podfall/podfall/services/kubelet/podstate"
 	"github.com/podfall/podfall/services/kubelet/podworker"
@@ -20,11 +24,12 @@ type loop struct {
 	// pods are the node's pods as the operations taken so far leave them.
 	pods     map[types.UID]*corev1.Pod
 	rejected map[types.UID]bool
+	static   statics
 	ready    bool
 }
 
 func newLoop(p *parts) *loop {
-	return &loop{parts: p, pods: map[types.UID]*corev1.Pod{}, rejected: map[types.UID]bool{}}
+	return &loop{parts: p, pods: map[types.UID]*corev1.Pod{}, rejected: map[types.UID]bool{}, static: newStatics()}
 }
 
 // run loops until ctx ends. It does nothing before the runtime has been listed once, so
@@ -54,6 +59,8 @@ func (l *loop) run(ctx context.Context) error {
 			return ctx.Err()
 		case <-p.set.Wake():
 			l.take(ctx)
+		case <-p.files.Wake():
+			l.take(ctx)
 		case <-p.relister.Changes():
 			for _, uid := range p.relister.Take() {
 				p.workers.Tell(ctx, uid, podworker.Changed{})
@@ -61,6 +68,10 @@ func (l *loop) run(ctx context.Context) error {
 		case <-p.prober.Changes():
 			for _, uid := range p.prober.Take() {
 				p.workers.Refresh(ctx, uid)
+			}
+		case <-p.objects.Changes():
+			for _, uid := range p.objects.Take() {
+				p.workers.Tell(ctx, uid, podworker.Changed{})
 			}
 		case <-tick.C:
 			p.workers.Due(ctx)
@@ -72,16 +83,24 @@ func (l *loop) run(ctx context.Context) error {
 }
 
 func (l *loop) take(ctx context.Context) {
-	ops, ready := l.parts.set.Take()
+	ops, ready := l.parts.take()
 	l.ready = ready
 	for _, op := range ops {
 		l.handle(ctx, op)
 	}
+	l.keepMirrors()
 }
 
 func (l *loop) handle(ctx context.Context, op podset.Op) {
 	p, pod := l.parts, op.Pod
 	p.cfg.Log.DebugContext(ctx, "sync loop", "op", op.Verb.String(), "pod", podstate.Key(pod), "uid", pod.UID)
+	p.cfg.History.Note("", history.KubeletSee{
+		Pod: podstate.Key(pod), UID: string(pod.UID), Op: op.Verb.String(), Revision: pod.ResourceVersion, Grace: pod.DeletionGracePeriodSeconds,
+	})
+	if podstate.Mirror(pod) {
+		l.mirror(op)
+		return
+	}
 	switch op.Verb {
 	case podset.Remove:
 		delete(l.pods, pod.UID)
@@ -89,17 +108,11 @@ func (l *loop) handle(ctx context.Context, op podset.Op) {
 		p.workers.Tell(ctx, pod.UID, podworker.Removed{})
 	case podset.Add:
 		l.pods[pod.UID] = pod
+		l.static.note(pod)
 		l.add(ctx, pod)
-	case podset.Update, podset.Delete:
+	case podset.Update, podset.Delete, podset.Reconcile:
 		l.pods[pod.UID] = pod
-		if !l.rejected[pod.UID] { // (KBL-08)
-			l.see(ctx, pod)
-		}
-		p.reporter.Refresh(pod)
-	case podset.Reconcile:
-		l.pods[pod.UID] = pod
-		// Somebody else ended it: the worker has to know (KBL-11).
-		if v, ok := p.workers.Get(pod.UID); ok && v.State == podworker.Syncing && podstate.Terminal(pod) {
+		if v, worked := p.workers.Get(pod.UID); podworker.Heeds(op, v.State, worked, l.rejected[pod.UID]) {
 			l.see(ctx, pod)
 		}
 		p.reporter.Refresh(pod)
@@ -113,14 +126,49 @@ func (l *loop) add(ctx context.Context, pod *corev1.Pod) {
 		l.see(ctx, pod)
 		return
 	}
-	v := admit(pod, l.using(pod.UID), p.labels(), p.capacity)
-	if v.admitted {
-		l.see(ctx, pod)
-		return
+	if podstate.Static(pod) && !l.static.turns.Ask(podstate.Key(pod), pod.UID, l.wanted) {
+		return // housekeeping asks again
 	}
-	l.rejected[pod.UID] = true
-	p.recorder.Event(pod, corev1.EventTypeWarning, v.reason, v.message)
-	p.reporter.Reject(pod, v.reason, v.message)
+	v := admission.Admit(pod, l.host(ctx, pod))
+	switch {
+	case len(v.Victims) > 0:
+		l.preempt(ctx, v.Victims)
+	case v.Admitted:
+		l.see(ctx, pod)
+	default:
+		l.rejected[pod.UID] = true
+		p.recorder.Event(pod, corev1.EventTypeWarning, v.Reason, v.Message)
+		p.reporter.Reject(pod, v.Reason, "Pod was rejected: "+v.Message)
+	}
+}
+
+// preempt ends pods to make room for a critical one, which is added once they have ended.
+func (l *loop) preempt(ctx context.Context, victims []*corev1.Pod) {
+	const message = "Preempted in order to admit critical pod"
+	for _, pod := range victims {
+		if v, known := l.parts.workers.Get(pod.UID); !known || v.Cause != nil {
+			continue
+		}
+		l.parts.recorder.Event(pod, corev1.EventTypeWarning, "Preempting", message)
+		l.parts.workers.Tell(ctx, pod.UID, podworker.Kill{
+			Grace: new(int64(0)), Cause: &podworker.Cause{Reason: "Preempting", Message: message, Disrupts: true},
+		})
+	}
+}
+
+// host is what a pod meets on the node.
+func (l *loop) host(ctx context.Context, pod *corev1.Pod) admission.Host {
+	p := l.parts
+	host := admission.Host{
+		Name: p.cfg.Node, Labels: p.labels(), Allocatable: p.capacity, Pods: l.using(pod.UID),
+		Pressures: p.Pressures(), Leaving: p.leaving.Going(),
+		Unexpected: p.cfg.Machine.Faults.Pass(ctx, fault.NodeAllocate, fault.About{Namespace: pod.Namespace, Pod: pod.Name}),
+	}
+	if now := p.node.Current(); now != nil {
+		maps.Copy(host.Labels, now.Labels)
+		host.Taints = now.Spec.Taints
+	}
+	return host
 }
 
 // using are the other pods that use the node's resources.

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/podfall/podfall/proto"
 )
 
@@ -100,5 +102,26 @@ func TestLogs(t *testing.T) {
 		if _, err := p.logs(ctx, []byte("{")); err == nil {
 			t.Error("a malformed request is answered")
 		}
+	})
+}
+
+// TestOrphansVolume is K13: what only the runtime has keeps its volumes for as long as it
+// runs.
+func TestOrphansVolume(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.put("configmaps/conf", &corev1.ConfigMap{Data: map[string]string{"a": "1"}})
+		s.boot()
+		s.create(withConfig(podOf("p", "ignores TERM", 30)))
+		time.Sleep(10 * time.Second)
+		s.stop()
+		s.delete("p", 0)
+		s.trace.begin()
+		s.boot()
+		time.Sleep(3500 * time.Millisecond) // housekeeping has found it, and its grace runs
+		if text := s.trace.String(); !strings.Contains(text, "StopContainer") || strings.Contains(text, "KILL") || s.mounted() != "1" {
+			t.Errorf("while it runs its volume says %q, after\n%s", s.mounted(), text)
+		}
+		time.Sleep(20 * time.Second)
+		s.gone()
 	})
 }

@@ -4,9 +4,11 @@ import (
 	"time"
 
 	"github.com/podfall/podfall/internal/events"
+	"github.com/podfall/podfall/services/kubelet/eviction"
 	"github.com/podfall/podfall/services/kubelet/node"
 	"github.com/podfall/podfall/services/kubelet/pleg"
 	"github.com/podfall/podfall/services/kubelet/podworker"
+	"github.com/podfall/podfall/services/kubelet/pulls"
 	"github.com/podfall/podfall/services/kubelet/status"
 	"github.com/podfall/podfall/services/kubelet/volumes"
 )
@@ -22,14 +24,17 @@ type Timing struct {
 	Volumes volumes.Timing
 	Node    node.Timing
 	Events  events.Timing
+	Pulls   pulls.Timing
+
+	Eviction eviction.Timing
 }
 
 // LoopTiming paces the sync loop.
 type LoopTiming struct {
 	// Tick is between two looks for retries that are due; Housekeeping is between two
 	// rounds of putting right what nobody asked for; Collect is between two removals
-	// of dead containers.
-	Tick, Housekeeping, Collect time.Duration
+	// of dead containers; Manifests is between two looks at the static pods' directory.
+	Tick, Housekeeping, Collect, Manifests time.Duration
 	// SkipFirst, doubled to SkipMost, is how long the loop stands still while the
 	// runtime is not well (KBL-07).
 	SkipFirst, SkipMost time.Duration
@@ -39,7 +44,7 @@ type LoopTiming struct {
 func Default() Timing {
 	return Timing{
 		Loop: LoopTiming{
-			Tick: time.Second, Housekeeping: 2 * time.Second, Collect: time.Minute,
+			Tick: time.Second, Housekeeping: 2 * time.Second, Collect: time.Minute, Manifests: time.Second,
 			SkipFirst: 100 * time.Millisecond, SkipMost: 5 * time.Second,
 		},
 		Relist: pleg.Timing{Period: time.Second, Threshold: 3 * time.Minute, Down: 30 * time.Second},
@@ -48,13 +53,19 @@ func Default() Timing {
 			Crash:    podworker.CrashTiming{Initial: 10 * time.Second, Max: 5 * time.Minute},
 			KillWait: 10 * time.Second,
 		},
-		Status:  status.Timing{Batch: 10 * time.Second, Lanes: 1},
-		Volumes: volumes.Timing{UnmountWait: 2*time.Minute + 3*time.Second, UnmountPoll: 300 * time.Millisecond, DirPoll: 100 * time.Millisecond},
+		Status: status.Timing{Batch: 10 * time.Second, Lanes: 1},
+		Volumes: volumes.Timing{
+			MountWait: 2*time.Minute + 3*time.Second, RetryFirst: 500 * time.Millisecond, RetryMost: 2*time.Minute + 2*time.Second,
+			AttachPoll: time.Second, UnmountWait: 2*time.Minute + 3*time.Second, UnmountPoll: 300 * time.Millisecond, DirPoll: 100 * time.Millisecond,
+		},
 		Node: node.Timing{
 			LeaseDuration: 40 * time.Second, LeaseRenew: 10 * time.Second,
 			Compute: 10 * time.Second, Report: 5 * time.Minute, Retry: time.Second,
 		},
 		Events: events.Default(),
+		Pulls:  pulls.Timing{Initial: 10 * time.Second, Max: 5 * time.Minute},
+
+		Eviction: eviction.Default(),
 	}
 }
 

@@ -177,14 +177,17 @@ func (s *stage) change(name string, edit func(*corev1.Pod)) {
 }
 
 // cut and heal are of the kubelet's link to the API.
-func (s *stage) cut() { s.link(true, false) }
+func (s *stage) cut() { s.link(true, 0) }
 
-func (s *stage) heal(relist bool) { s.link(false, relist) }
+func (s *stage) heal(relist bool) {
+	s.link(false, map[bool]int{true: 1}[relist])
+}
 
-func (s *stage) link(cut, relist bool) {
+func (s *stage) link(cut bool, relists int) {
 	s.api.mu.Lock()
 	defer s.api.mu.Unlock()
-	s.api.cut, s.api.relist = cut, relist
+	s.api.cut = cut
+	s.api.relists += relists
 	close(s.api.changed)
 	s.api.changed = make(chan struct{})
 }

@@ -12,26 +12,25 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/internal/fault"
 )
 
 const dir = "cgroups"
 
-// Faults can make a cgroup's end fail, as a process that will not leave does.
-type Faults interface {
-	DestroyCgroup(ctx context.Context, uid types.UID) error
-}
-
 // Manager creates and destroys records under Root.
 type Manager struct {
 	root   *os.Root
-	faults Faults
+	faults *fault.Table
 }
 
-// New makes the directory of all records; nil faults mean none.
-func New(root *os.Root, faults Faults) (*Manager, error) {
+// New makes the directory of all records. Faults are asked before a cgroup is destroyed:
+// cgroup.destroy, as a process that will not leave does.
+func New(root *os.Root, faults *fault.Table) (*Manager, error) {
 	if err := root.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the cgroups' directory: %w", err)
 	}
@@ -57,15 +56,24 @@ func (m *Manager) Create(pod *corev1.Pod) error {
 
 // Destroy removes the record; one that does not exist is destroyed.
 func (m *Manager) Destroy(ctx context.Context, uid types.UID) error {
-	if m.faults != nil {
-		if err := m.faults.DestroyCgroup(ctx, uid); err != nil {
-			return fmt.Errorf("destroy cgroup of pod %s: %w", uid, err)
-		}
+	name := path.Join(dir, string(uid))
+	if err := m.faults.Pass(ctx, fault.CgroupDestroy, m.about(name)); err != nil {
+		return fmt.Errorf("destroy cgroup of pod %s: %w", uid, err)
 	}
-	if err := m.root.Remove(path.Join(dir, string(uid))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := m.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("destroy cgroup of pod %s: %w", uid, err)
 	}
 	return nil
+}
+
+// about is whose the record is.
+func (m *Manager) about(record string) fault.About {
+	data, err := m.root.ReadFile(record)
+	if err != nil {
+		return fault.About{}
+	}
+	namespace, name, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(string(data)), "pod "), "/")
+	return fault.About{Namespace: namespace, Pod: name}
 }
 
 // Pods are the UIDs that have a record.

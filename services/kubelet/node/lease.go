@@ -6,6 +6,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -33,29 +34,35 @@ func (n *Node) renew(ctx context.Context) error {
 }
 
 func (n *Node) renewOnce(ctx context.Context) error {
-	now := &metav1.MicroTime{Time: n.cfg.Clock.Now().Truncate(time.Microsecond)}
-	seconds := int32(n.cfg.Timing.LeaseDuration / time.Second)
+	lease := n.cfg.Lease(n.lease, n.object, n.cfg.Clock.Now())
 	if n.lease == nil {
-		lease := &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: leaseNamespace, Name: n.cfg.Name},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &n.cfg.Name, LeaseDurationSeconds: &seconds, RenewTime: now},
-		}
-		if n.object != nil {
-			lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.object.Name, UID: n.object.UID}}
-		}
 		obj, err := n.cfg.API.Create(ctx, n.leaseTarget(""), lease, metav1.CreateOptions{})
 		if err != nil {
 			return fmt.Errorf("create lease of node %s: %w", n.cfg.Name, err)
 		}
 		return n.takeLease(obj)
 	}
-	lease := n.lease.DeepCopy()
-	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &n.cfg.Name, &seconds, now
 	obj, err := n.cfg.API.Update(ctx, n.leaseTarget(n.cfg.Name), lease, metav1.UpdateOptions{})
 	if err != nil {
 		return fmt.Errorf("renew lease of node %s: %w", n.cfg.Name, err)
 	}
 	return n.takeLease(obj)
+}
+
+// Lease is the node's lease as it is renewed now; old is nil when there is none, and owner
+// when the node's object is not known.
+func (cfg Config) Lease(old *coordinationv1.Lease, owner *corev1.Node, now time.Time) *coordinationv1.Lease {
+	seconds := int32(cfg.Timing.LeaseDuration / time.Second)
+	lease := old.DeepCopy()
+	if lease == nil {
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: leaseNamespace, Name: cfg.Name}}
+		if owner != nil {
+			lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: owner.Name, UID: owner.UID}}
+		}
+	}
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &cfg.Name, &seconds
+	lease.Spec.RenewTime = &metav1.MicroTime{Time: now.Truncate(time.Microsecond)}
+	return lease
 }
 
 func (n *Node) fetchLease(ctx context.Context) error {

@@ -6,7 +6,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -48,16 +50,36 @@ type Config struct {
 	Labels   map[string]string
 	Capacity corev1.ResourceList
 	Boot     proto.Boot
+	Health   Health
+	// Volumes are those that are attached to the node.
+	Volumes Volumes
+	Nodes   kinds.Kind
+	Leases  kinds.Kind
+	Log     *slog.Logger
+}
+
+// Volumes are the attachable volumes of the node's pods.
+type Volumes interface {
+	// InUse are those that must not be taken away; InUseChanges is readable when they
+	// have changed, and Reported says that the API knows of them.
+	InUse() []corev1.UniqueVolumeName
+	InUseChanges() <-chan struct{}
+	Reported(names []corev1.UniqueVolumeName)
+}
+
+// Health is how the node is.
+type Health interface {
 	// Problems is why the node is not ready; nothing when it is.
-	Problems func() []string
-	Nodes    kinds.Kind
-	Leases   kinds.Kind
-	Log      *slog.Logger
+	Problems() []string
+	// Pressures are those that the node is under.
+	Pressures() []corev1.NodeConditionType
 }
 
 // Node speaks for one node.
 type Node struct {
 	cfg      Config
+	hurry    chan struct{}
+	shown    atomic.Pointer[corev1.Node]
 	object   *corev1.Node
 	lease    *coordinationv1.Lease
 	reported time.Time
@@ -67,7 +89,19 @@ type Node struct {
 const leaseNamespace = "kube-node-lease"
 
 // New says nothing yet.
-func New(cfg Config) *Node { return &Node{cfg: cfg} }
+func New(cfg Config) *Node { return &Node{cfg: cfg, hurry: make(chan struct{}, 1)} }
+
+// Hurry has the status reported at once. It never blocks.
+func (n *Node) Hurry() {
+	select {
+	case n.hurry <- struct{}{}:
+	default:
+	}
+}
+
+// Current is the node as the API has last shown it; nil before it is registered. It may be
+// asked by anyone, and is not to be changed.
+func (n *Node) Current() *corev1.Node { return n.shown.Load() }
 
 // Register creates the Node object, or takes over the one that is there. It tries until
 // it has, or ctx ends.
@@ -85,7 +119,7 @@ func (n *Node) Register(ctx context.Context) error {
 }
 
 func (n *Node) register(ctx context.Context) error {
-	obj, err := n.cfg.API.Create(ctx, n.target(""), n.fresh(), metav1.CreateOptions{})
+	obj, err := n.cfg.API.Create(ctx, n.target(""), n.cfg.Fresh(n.cfg.Clock.Now()), metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		obj, err = n.cfg.API.Get(ctx, n.target(""), metav1.GetOptions{})
 	}
@@ -107,6 +141,10 @@ func (n *Node) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-n.hurry:
+			n.log(ctx, "report the node's status", n.Report(ctx))
+		case <-n.cfg.Volumes.InUseChanges():
+			n.log(ctx, "report the volumes in use", n.Report(ctx))
 		case <-compute.C:
 			err := n.look(ctx)
 			if err == nil {
@@ -144,8 +182,9 @@ func (n *Node) look(ctx context.Context) error {
 func (n *Node) Report(ctx context.Context) error {
 	now := n.cfg.Clock.Now()
 	for range 3 {
-		wanted, changed := n.status(n.object.Status, now)
+		wanted, changed := n.cfg.Status(n.object.Status, now)
 		if !changed && now.Sub(n.reported) < n.cfg.Timing.Report {
+			n.cfg.Volumes.Reported(n.object.Status.VolumesInUse)
 			return nil
 		}
 		update := *n.object
@@ -153,6 +192,7 @@ func (n *Node) Report(ctx context.Context) error {
 		obj, err := n.cfg.API.Update(ctx, n.target("status"), &update, metav1.UpdateOptions{})
 		if err == nil {
 			n.reported = now
+			n.cfg.Volumes.Reported(wanted.VolumesInUse)
 			return n.take(obj)
 		}
 		switch {
@@ -177,6 +217,7 @@ func (n *Node) take(obj kinds.Object) error {
 		return fmt.Errorf("node %s: the API answered with a %T", n.cfg.Name, obj)
 	}
 	n.object = node
+	n.shown.Store(node)
 	return nil
 }
 
@@ -184,30 +225,32 @@ func (n *Node) target(subresource string) podapi.Target {
 	return podapi.Target{Kind: n.cfg.Nodes, Name: n.cfg.Name, Subresource: subresource}
 }
 
-func (n *Node) fresh() *corev1.Node {
+// Fresh is the node as it registers itself.
+func (cfg Config) Fresh(now time.Time) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: n.cfg.Name, Labels: n.cfg.Labels,
+		Name: cfg.Name, Labels: cfg.Labels,
 	}}
-	node.Status, _ = n.status(corev1.NodeStatus{}, n.cfg.Clock.Now())
+	node.Status, _ = cfg.Status(corev1.NodeStatus{}, now)
 	return node
 }
 
-// status is the node's status now, and whether more than the heartbeat differs from
+// Status is the node's status now, and whether more than the heartbeat differs from
 // what the API has.
-func (n *Node) status(old corev1.NodeStatus, now time.Time) (corev1.NodeStatus, bool) {
+func (cfg Config) Status(old corev1.NodeStatus, now time.Time) (corev1.NodeStatus, bool) {
 	status := *old.DeepCopy()
-	status.Capacity = n.cfg.Capacity.DeepCopy()
-	status.Allocatable = n.cfg.Capacity.DeepCopy()
+	status.Capacity = cfg.Capacity.DeepCopy()
+	status.Allocatable = cfg.Capacity.DeepCopy()
 	status.Addresses = []corev1.NodeAddress{
 		{Type: corev1.NodeInternalIP, Address: HostIP},
-		{Type: corev1.NodeHostName, Address: n.cfg.Name},
+		{Type: corev1.NodeHostName, Address: cfg.Name},
 	}
 	status.NodeInfo = corev1.NodeSystemInfo{
-		BootID: string(n.cfg.Boot), KubeletVersion: "v1.37.0", ContainerRuntimeVersion: "podfall://1",
-		OSImage: "podfall", OperatingSystem: n.cfg.Labels[corev1.LabelOSStable], Architecture: n.cfg.Labels[corev1.LabelArchStable],
+		BootID: string(cfg.Boot), KubeletVersion: "v1.37.0", ContainerRuntimeVersion: "podfall://1",
+		OSImage: "podfall", OperatingSystem: cfg.Labels[corev1.LabelOSStable], Architecture: cfg.Labels[corev1.LabelArchStable],
 	}
+	status.VolumesInUse = cfg.Volumes.InUse()
 	status.Conditions = nil
-	for _, c := range append(pressures(), n.ready()) {
+	for _, c := range append(pressures(cfg.Health.Pressures()), cfg.ready()) {
 		status.Conditions = append(status.Conditions, carry(c, old.Conditions, now))
 	}
 	for _, c := range old.Conditions {
@@ -221,8 +264,8 @@ func (n *Node) status(old corev1.NodeStatus, now time.Time) (corev1.NodeStatus, 
 // HostIP is the address of every emulated node: they share one machine.
 const HostIP = "127.0.0.1"
 
-func (n *Node) ready() corev1.NodeCondition {
-	problems := n.cfg.Problems()
+func (cfg Config) ready() corev1.NodeCondition {
+	problems := cfg.Health.Problems()
 	switch len(problems) {
 	case 0:
 		return corev1.NodeCondition{
@@ -236,8 +279,9 @@ func (n *Node) ready() corev1.NodeCondition {
 	}
 }
 
-func pressures() []corev1.NodeCondition {
-	return []corev1.NodeCondition{
+// pressures are the three conditions of a node that can run short.
+func pressures(under []corev1.NodeConditionType) []corev1.NodeCondition {
+	conditions := []corev1.NodeCondition{
 		{
 			Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse,
 			Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available",
@@ -251,6 +295,17 @@ func pressures() []corev1.NodeCondition {
 			Reason: "KubeletHasSufficientPID", Message: "kubelet has sufficient PID available",
 		},
 	}
+	short := [][2]string{
+		{"KubeletHasInsufficientMemory", "kubelet has insufficient memory available"},
+		{"KubeletHasDiskPressure", "kubelet has disk pressure"},
+		{"KubeletHasInsufficientPID", "kubelet has insufficient PID available"},
+	}
+	for i := range conditions {
+		if c := &conditions[i]; slices.Contains(under, c.Type) {
+			c.Status, c.Reason, c.Message = corev1.ConditionTrue, short[i][0], short[i][1]
+		}
+	}
+	return conditions
 }
 
 // carry stamps a condition: the heartbeat is now, the transition the old one unless the

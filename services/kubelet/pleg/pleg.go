@@ -1,6 +1,7 @@
 // Package pleg knows what the runtime holds. It lists the whole node at a fixed period,
 // tells which pods' containers started or died, and keeps the newest view of each pod
-// for those who ask (CRI-13). It changes nothing in the runtime.
+// for those who ask (CRI-13). It changes nothing in the runtime. views.go is what it
+// makes of the answers, pure.
 //
 // # Order
 //
@@ -17,8 +18,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -52,28 +51,17 @@ type Relister struct {
 	timing  Timing
 	log     *slog.Logger
 
-	mu      sync.Mutex
-	views   map[types.UID]view
-	changed map[types.UID]bool
-	asked   uint64        // questions asked so far; a view remembers its question's number
-	listed  time.Time     // when the last good listing was begun; zero before the first
-	failing time.Time     // when listings began to fail; zero while they succeed
-	next    chan struct{} // closed at the next good listing
-	wake    chan struct{}
-}
-
-type view struct {
-	pod   podstate.Pod
-	asked uint64
-	at    time.Time
+	mu    sync.Mutex
+	views *Views
+	next  chan struct{} // closed at the next good listing
+	wake  chan struct{}
 }
 
 // New lists nothing yet.
 func New(runtime Runtime, clk clock.Clock, timing Timing, log *slog.Logger) *Relister {
 	return &Relister{
 		runtime: runtime, clock: clk, timing: timing, log: log,
-		views: map[types.UID]view{}, changed: map[types.UID]bool{},
-		next: make(chan struct{}), wake: make(chan struct{}, 1),
+		views: NewViews(), next: make(chan struct{}), wake: make(chan struct{}, 1),
 	}
 }
 
@@ -112,7 +100,7 @@ func (r *Relister) relistOrLog(ctx context.Context) {
 }
 
 func (r *Relister) relist(ctx context.Context) error {
-	asked, at := r.ask()
+	question := r.ask()
 	sandboxes, err := r.runtime.ListPodSandbox(ctx, "")
 	if err != nil {
 		r.fail()
@@ -123,129 +111,35 @@ func (r *Relister) relist(ctx context.Context) error {
 		r.fail()
 		return fmt.Errorf("list containers: %w", err)
 	}
-	fresh := group(sandboxes, containers)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, pod := range fresh {
-		r.keep(view{pod, asked, at})
-	}
-	for uid, old := range r.views {
-		if _, listed := fresh[uid]; !listed && old.asked < asked {
-			r.keep(view{podstate.Pod{UID: uid}, asked, at})
-			delete(r.views, uid)
-		}
-	}
-	r.listed, r.failing = at, time.Time{}
-	close(r.next)
-	r.next = make(chan struct{})
-	return nil
-}
-
-// keep replaces a view by a newer one and notes the pod if a container of it started or
-// died since. The caller holds the lock.
-func (r *Relister) keep(v view) {
-	old := r.views[v.pod.UID]
-	if old.asked >= v.asked {
-		return
-	}
-	r.views[v.pod.UID] = v
-	if Differs(old.pod, v.pod) {
-		r.changed[v.pod.UID] = true
+	if r.views.List(question, sandboxes, containers) {
 		select {
 		case r.wake <- struct{}{}:
 		default:
 		}
 	}
+	close(r.next)
+	r.next = make(chan struct{})
+	return nil
 }
 
-// Differs reports whether a container of a pod, or its sandbox, started or died between
-// two views. A removal is no news (CRI-13).
-func Differs(before, after podstate.Pod) bool {
-	type phase struct{ alive, ended bool }
-	known := make(map[string]phase, len(before.Containers)+len(before.Sandboxes))
-	for _, c := range before.Containers {
-		known[c.GetId()] = phase{podstate.Alive(c), ended(c)}
-	}
-	for _, s := range before.Sandboxes {
-		up := s.GetState() == proto.SandboxState_SANDBOX_STATE_READY
-		known[s.GetId()] = phase{up, !up}
-	}
-	for _, c := range after.Containers {
-		if now := (phase{podstate.Alive(c), ended(c)}); now != known[c.GetId()] {
-			return true
-		}
-		delete(known, c.GetId())
-	}
-	for _, s := range after.Sandboxes {
-		up := s.GetState() == proto.SandboxState_SANDBOX_STATE_READY
-		if known[s.GetId()] != (phase{up, !up}) {
-			return true
-		}
-		delete(known, s.GetId())
-	}
-	for _, was := range known {
-		if was.alive {
-			return true // vanished while it ran
-		}
-	}
-	return false
-}
-
-func ended(c *proto.Container) bool {
-	return c.GetState() == proto.ContainerState_CONTAINER_STATE_EXITED
-}
-
-func group(sandboxes []*proto.Sandbox, containers []*proto.Container) map[types.UID]podstate.Pod {
-	type lists struct {
-		sandboxes  []*proto.Sandbox
-		containers []*proto.Container
-	}
-	byUID := map[types.UID]*lists{}
-	of := func(uid types.UID) *lists {
-		if byUID[uid] == nil {
-			byUID[uid] = &lists{}
-		}
-		return byUID[uid]
-	}
-	owner := make(map[string]types.UID, len(sandboxes))
-	for _, s := range sandboxes {
-		uid := types.UID(s.GetPodUid())
-		owner[s.GetId()] = uid
-		of(uid).sandboxes = append(of(uid).sandboxes, s)
-	}
-	for _, c := range containers {
-		uid, ok := owner[c.GetSandboxId()]
-		if !ok {
-			uid = types.UID(c.GetLabels()[podstate.LabelPodUID])
-		}
-		of(uid).containers = append(of(uid).containers, c)
-	}
-	pods := make(map[types.UID]podstate.Pod, len(byUID))
-	for uid, l := range byUID {
-		pods[uid] = podstate.New(uid, l.sandboxes, l.containers)
-	}
-	return pods
-}
-
-func (r *Relister) ask() (uint64, time.Time) {
+func (r *Relister) ask() Question {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.asked++
-	return r.asked, r.clock.Now()
+	return r.views.Ask(r.clock.Steady())
 }
 
 func (r *Relister) fail() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.failing.IsZero() {
-		r.failing = r.clock.Now()
-	}
+	r.views.Fail(r.clock.Steady())
 }
 
 // Read asks the runtime about one pod now and keeps the answer. With known sandboxes,
 // of whose state the caller is sure, only the containers are asked for.
 func (r *Relister) Read(ctx context.Context, uid types.UID, known []*proto.Sandbox) (podstate.Pod, error) {
-	asked, at := r.ask()
+	question := r.ask()
 	if known == nil {
 		var err error
 		if known, err = r.runtime.ListPodSandbox(ctx, string(uid)); err != nil {
@@ -256,13 +150,9 @@ func (r *Relister) Read(ctx context.Context, uid types.UID, known []*proto.Sandb
 	if err != nil {
 		return podstate.Pod{}, fmt.Errorf("list containers of pod %s: %w", uid, err)
 	}
-	pod := podstate.New(uid, known, containers)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.views[uid].asked < asked {
-		r.views[uid] = view{pod, asked, at} // the asker knows: no event
-	}
-	return pod, nil
+	return r.views.Read(question, uid, known, containers), nil
 }
 
 // NewerThan waits until a listing has been begun after the given time, and returns what
@@ -271,12 +161,11 @@ func (r *Relister) Read(ctx context.Context, uid types.UID, known []*proto.Sandb
 func (r *Relister) NewerThan(ctx context.Context, uid types.UID, than time.Time) (podstate.Pod, error) {
 	for {
 		r.mu.Lock()
-		v, next := r.views[uid], r.next
-		fresh := !r.listed.IsZero() && (r.listed.After(than) || v.at.After(than))
+		next := r.next
+		pod, fresh := r.views.NewerThan(uid, than)
 		r.mu.Unlock()
 		if fresh {
-			v.pod.UID = uid
-			return v.pod, nil
+			return pod, nil
 		}
 		select {
 		case <-ctx.Done():
@@ -296,20 +185,14 @@ func (r *Relister) Wait(ctx context.Context) {
 func (r *Relister) Last(uid types.UID) (pod podstate.Pod, listed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	pod = r.views[uid].pod
-	pod.UID = uid
-	return pod, !r.listed.IsZero()
+	return r.views.Last(uid)
 }
 
 // All are the pods that the runtime held at the last listing, by UID.
 func (r *Relister) All() []podstate.Pod {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var pods []podstate.Pod
-	for _, uid := range slices.Sorted(maps.Keys(r.views)) {
-		pods = append(pods, r.views[uid].pod)
-	}
-	return pods
+	return r.views.All()
 }
 
 // Changes is readable when Take has something.
@@ -319,16 +202,14 @@ func (r *Relister) Changes() <-chan struct{} { return r.wake }
 func (r *Relister) Take() []types.UID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	uids := slices.Sorted(maps.Keys(r.changed))
-	clear(r.changed)
-	return uids
+	return r.views.Take()
 }
 
 // Forget drops the view of a pod that is gone for good.
 func (r *Relister) Forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.views, uid)
+	r.views.Forget(uid)
 }
 
 // Problems is why the runtime makes the node not ready (KBL-07); empty when it does
@@ -336,17 +217,5 @@ func (r *Relister) Forget(uid types.UID) {
 func (r *Relister) Problems() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := r.clock.Now()
-	var problems []string
-	if !r.failing.IsZero() && now.Sub(r.failing) >= r.timing.Down {
-		problems = append(problems, "container runtime is down")
-	}
-	switch age := now.Sub(r.listed); {
-	case r.listed.IsZero():
-		problems = append(problems, "PLEG is not healthy: pleg has yet to be successful")
-	case age > r.timing.Threshold:
-		problems = append(problems, fmt.Sprintf(
-			"PLEG is not healthy: pleg was last seen active %v ago; threshold is %v", age.Round(time.Millisecond), r.timing.Threshold))
-	}
-	return problems
+	return r.views.Problems(r.clock.Steady(), r.timing)
 }

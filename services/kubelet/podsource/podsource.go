@@ -34,6 +34,9 @@ type Set struct {
 	synced bool
 	wake   chan struct{}
 	first  chan struct{} // closed when the first list has come
+	// heard is the resourceVersion of what the API showed last, and taken what it was when
+	// the operations were taken last.
+	heard, taken string
 }
 
 // New is an empty set.
@@ -42,7 +45,7 @@ func New() *Set {
 }
 
 // Replace takes a complete list.
-func (s *Set) Replace(items []kinds.Object, _ string) {
+func (s *Set) Replace(items []kinds.Object, resourceVersion string) {
 	var after []*corev1.Pod
 	for _, item := range items {
 		if pod, ok := item.(*corev1.Pod); ok {
@@ -51,6 +54,7 @@ func (s *Set) Replace(items []kinds.Object, _ string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.heard = resourceVersion
 	ops := podset.Diff(s.pods, after)
 	clear(s.pods)
 	for _, pod := range after {
@@ -72,6 +76,9 @@ func (s *Set) Apply(event watch.Event) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if event.Type != watch.Error {
+		s.heard = pod.ResourceVersion
+	}
 	switch event.Type {
 	case watch.Added, watch.Modified:
 		s.upsert(pod)
@@ -151,8 +158,19 @@ func (s *Set) Synced() <-chan struct{} { return s.first }
 func (s *Set) Take() (ops []podset.Op, ready bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ops, s.ops = s.ops, nil
+	ops, s.ops, s.taken = s.ops, nil, s.heard
 	return ops, s.synced
+}
+
+// Taken is the resourceVersion up to which all operations have been taken; empty before the
+// first list. What was removed before it is no longer to come.
+func (s *Set) Taken() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.ops) == 0 {
+		return s.heard
+	}
+	return s.taken
 }
 
 // Get is the pod of the UID as the API last showed it. It reports false until the

@@ -82,3 +82,27 @@ func TestSet(t *testing.T) {
 		t.Error("the old UID is still there")
 	}
 }
+
+// TestTaken is how far a loop has come that looks late: not before it has taken all.
+func TestTaken(t *testing.T) {
+	s := New()
+	at := func(revision string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.ResourceVersion = revision } }
+	steps := []struct {
+		what string
+		do   func()
+		want string
+	}{
+		{"nothing", func() {}, ""},
+		{"a list", func() { s.Replace([]kinds.Object{pod("p", "1", at("3"))}, "5") }, ""},
+		{"a look", func() { s.Take() }, "5"},
+		{"a removal", func() { s.Apply(watch.Event{Type: watch.Deleted, Object: pod("p", "1", at("7"))}) }, "5"},
+		{"another look", func() { s.Take() }, "7"},
+		{"a bookmark", func() { s.Apply(watch.Event{Type: watch.Bookmark, Object: pod("", "", at("9"))}) }, "9"},
+		{"the end of a watch", func() { s.Apply(watch.Event{Type: watch.Error, Object: pod("", "")}) }, "9"},
+	}
+	for _, step := range steps {
+		if step.do(); s.Taken() != step.want {
+			t.Errorf("after %s it has come to %q, want %q", step.what, s.Taken(), step.want)
+		}
+	}
+}

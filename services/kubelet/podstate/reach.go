@@ -43,3 +43,16 @@ func Port(spec *corev1.Container, port intstr.IntOrString) (int32, error) {
 	}
 	return spec.Ports[named].ContainerPort, nil
 }
+
+// Ports are those of TCP that the containers of a pod declare.
+func Ports(pod *corev1.Pod) []int32 {
+	var ports []int32
+	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for _, port := range container.Ports {
+			if port.Protocol == corev1.ProtocolTCP || port.Protocol == "" {
+				ports = append(ports, port.ContainerPort)
+			}
+		}
+	}
+	return ports
+}

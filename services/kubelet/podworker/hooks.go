@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
@@ -21,15 +21,26 @@ type Inside interface {
 	Reach(ctx context.Context, req *proto.ReachRequest) (*proto.ReachResponse, error)
 }
 
+// preStopOf is a container's preStop hook; nil for none.
+func preStopOf(spec *corev1.Container) *corev1.LifecycleHandler {
+	if spec == nil || spec.Lifecycle == nil {
+		return nil
+	}
+	return spec.Lifecycle.PreStop
+}
+
 // preStop runs a container's preStop hook for at most grace seconds, and returns how long
 // it took. Time that is up ends the waiting and not the hook (KBL-40); a hook that fails
 // changes nothing but that it is told (KBL-43).
 func (w *worker) preStop(ctx context.Context, pod *corev1.Pod, stop ContainerStop) time.Duration {
-	began := w.cfg.Clock.Now()
+	began := w.cfg.Clock.Steady()
+	of := history.Of{Pod: podstate.Key(pod), UID: string(pod.UID), Container: stop.ID, Called: stop.Name}
+	w.cfg.History.Note("", history.PreStopBegin{Of: of})
+	defer w.cfg.History.Done(w.cfg.History.Began(), "", history.PreStopEnd{Of: of})
 	ctx, cancel := w.cfg.Clock.Timeout(ctx, time.Duration(stop.Grace)*time.Second)
 	defer cancel()
 	err := w.runHook(ctx, specOf(pod, stop.Name), stop.ID, stop.PreStop)
-	took := w.cfg.Clock.Since(began)
+	took := w.cfg.Clock.Steady().Sub(began)
 	about := []any{"pod", podstate.Key(pod), "uid", pod.UID, "container", stop.Name, "took", took, "round", 2}
 	switch {
 	case err == nil:
@@ -48,16 +59,19 @@ func (w *worker) postStart(ctx context.Context, pod *corev1.Pod, spec *corev1.Co
 	if spec.Lifecycle == nil || spec.Lifecycle.PostStart == nil {
 		return nil
 	}
+	of := history.Of{Pod: podstate.Key(pod), UID: string(pod.UID), Container: id, Called: spec.Name}
+	w.cfg.History.Note("", history.PostStartBegin{Of: of})
 	err := w.runHook(ctx, spec, id, spec.Lifecycle.PostStart)
+	w.cfg.History.Note("", history.PostStartEnd{Of: of})
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
 	w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed")
-	stop := ContainerStop{ID: id, Name: spec.Name, Grace: BaseGrace(pod, spec, ReasonPod), Why: "FailedPostStartHook"}
-	if spec.Lifecycle.PreStop != nil {
-		stop.PreStop = spec.Lifecycle.PreStop
+	stop := ContainerStop{
+		ID: id, Name: spec.Name, Grace: BaseGrace(pod, spec, ReasonPod), PreStop: preStopOf(spec), Why: "FailedPostStartHook",
 	}
-	if err := w.stopContainer(ctx, pod, stop, nil); err != nil {
+	w.announce(pod, stop)
+	if err := w.stopContainer(ctx, pod, stop); err != nil {
 		w.cfg.Log.ErrorContext(ctx, "could not stop a container whose postStart hook has failed",
 			"pod", podstate.Key(pod), "uid", pod.UID, "container", spec.Name, "err", err)
 	}
@@ -112,46 +126,4 @@ func turns(pod *corev1.Pod, running map[string]bool) map[string][]string {
 		before = append(before, sidecar.Name)
 	}
 	return after
-}
-
-// queue is where the containers of a pod that is stopped wait for their turn.
-type queue struct {
-	mu      sync.Mutex
-	stopped map[string]chan struct{}
-}
-
-func newQueue(stops []ContainerStop) *queue {
-	q := &queue{stopped: make(map[string]chan struct{}, len(stops))}
-	for _, stop := range stops {
-		q.stopped[stop.Name] = make(chan struct{})
-	}
-	return q
-}
-
-// leave says that a container has been stopped. One that could not be is never said to
-// be, and keeps its successors waiting (KBL-52).
-func (q *queue) leave(name string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if stopped := q.stopped[name]; stopped != nil {
-		close(stopped)
-		delete(q.stopped, name)
-	}
-}
-
-// wait waits until all of names have left, or ctx ends.
-func (q *queue) wait(ctx context.Context, names []string) {
-	for _, name := range names {
-		q.mu.Lock()
-		stopped := q.stopped[name]
-		q.mu.Unlock()
-		if stopped == nil {
-			continue
-		}
-		select {
-		case <-stopped:
-		case <-ctx.Done():
-			return
-		}
-	}
 }

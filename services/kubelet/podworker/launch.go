@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -14,7 +15,9 @@ import (
 
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/kubelet/podstate"
+	"github.com/podfall/podfall/services/kubelet/pulls"
 	"github.com/podfall/podfall/services/kubelet/status"
+	"github.com/podfall/podfall/services/kubelet/volumes"
 )
 
 // scriptAnnotation + a container's name says how a scripted container behaves.
@@ -57,10 +60,13 @@ func (w *worker) advance(ctx context.Context, pod *corev1.Pod) Synced {
 		return Synced{Err: err}
 	}
 	w.cfg.Probes.Watch(pod)
+	w.cfg.Objects.Register(ctx, pod)
 	plan := PlanStart(pod, Standing{
 		Seen: seen, Crashes: w.crashes, Failed: w.failedProbes(pod, seen), Now: w.cfg.Clock.Now(),
 	}, w.cfg.Timing.Crash)
-	plan.Waiting = w.waitingOf(plan)
+	held := plan.Waiting
+	w.tellHeld(pod, held)
+	plan.Waiting = w.waitingOf(held)
 	w.waitFor(plan.Waiting)
 	if len(plan.Kills) > 0 {
 		return w.killFailed(ctx, pod, seen, plan)
@@ -69,11 +75,17 @@ func (w *worker) advance(ctx context.Context, pod *corev1.Pod) Synced {
 	if !starts || w.cfg.Timing.AwaitRelist {
 		w.cfg.Status.Report(pod, seen, w.facts(pod, seen, status.Facts{Ended: plan.Ended, MayRun: true, Waiting: plan.Waiting}))
 	}
-	if plan.Ended || !starts {
-		return Synced{Ended: plan.Ended, After: plan.After}
+	if plan.Ended {
+		return Synced{Ended: true}
 	}
-	seen, err = w.launch(ctx, pod, seen, plan)
-	plan.Waiting = w.waitingOf(plan)
+	if err := w.prepare(ctx, pod); err != nil {
+		return w.unprepared(pod, seen, plan, err)
+	}
+	if !starts {
+		return Synced{After: plan.After}
+	}
+	seen, err = w.launch(ctx, pod, seen, &plan)
+	plan.Waiting = w.waitingOf(held)
 	w.waitFor(plan.Waiting)
 	if err != nil && !w.cfg.Timing.AwaitRelist {
 		w.cfg.Status.Report(pod, seen, w.facts(pod, seen, status.Facts{MayRun: true, Waiting: plan.Waiting}))
@@ -96,19 +108,19 @@ func (w *worker) reportLaunch(ctx context.Context, pod *corev1.Pod, seen podstat
 	}
 	w.cfg.Status.Report(pod, seen, w.facts(pod, seen, status.Facts{MayRun: true, Waiting: plan.Waiting}))
 	for _, start := range plan.Containers {
+		if _, refused := w.refused[start.Spec.Name]; refused {
+			continue
+		}
 		if podstate.Sidecar(start.Spec) || !podstate.Alive(seen.Latest(start.Spec.Name)) {
-			return Synced{After: time.Nanosecond}
+			return Synced{After: atOnce}
 		}
 	}
 	return Synced{After: plan.After}
 }
 
-// launch carries out a plan; it returns the pod with the sandboxes that it has now.
-func (w *worker) launch(ctx context.Context, pod *corev1.Pod, seen podstate.Pod, plan StartPlan) (podstate.Pod, error) {
-	if err := w.prepare(ctx, pod); err != nil {
-		w.cfg.Events.Event(pod, corev1.EventTypeWarning, "FailedMount", err.Error())
-		return seen, err
-	}
+// launch carries out a plan; it returns the pod with the sandboxes that it has now. A pull
+// that is held back is no error: the plan is to be looked at again when it may be tried.
+func (w *worker) launch(ctx context.Context, pod *corev1.Pod, seen podstate.Pod, plan *StartPlan) (podstate.Pod, error) {
 	if plan.Sandbox {
 		sandbox, err := w.cfg.Runtime.RunPodSandbox(ctx, &proto.RunPodSandboxRequest{
 			PodName: pod.Name, PodNamespace: pod.Namespace, PodUid: string(pod.UID), Attempt: plan.Attempt,
@@ -123,11 +135,26 @@ func (w *worker) launch(ctx context.Context, pod *corev1.Pod, seen podstate.Pod,
 	var errs []error
 	for _, start := range plan.Containers {
 		err := w.startContainer(ctx, pod, seen.Sandbox(), start)
+		was := w.refused[start.Spec.Name]
 		w.note(start.Spec.Name, err)
+		if pull, is := errors.AsType[*pulls.Error](err); is && pull.After > 0 {
+			plan.wait(pull.After)
+			if w.refused[start.Spec.Name] != was {
+				plan.wait(soon) // which reports it
+			}
+			continue
+		}
 		errs = append(errs, err)
 	}
 	return seen, bracketed(errs)
 }
+
+// soon is when a pod is looked at again to report what has been found.
+const soon = time.Second
+
+// atOnce is how soon a worker looks again at what it has changed itself: the least that is
+// sooner than the usual resync.
+const atOnce = time.Nanosecond
 
 // startError is a container that could not be started: the reason why it waits, and what
 // the runtime said.
@@ -153,18 +180,42 @@ func (w *worker) note(container string, err error) {
 	w.refused[container] = corev1.ContainerStateWaiting{Reason: refused.reason, Message: refused.err.Error()}
 }
 
+// tellHeld tells people which containers are held back after a crash, once for each time.
+func (w *worker) tellHeld(pod *corev1.Pod, held map[string]corev1.ContainerStateWaiting) {
+	for _, name := range slices.Sorted(maps.Keys(held)) {
+		if w.waiting[name] == held[name] { // only this goroutine writes it
+			continue
+		}
+		w.cfg.Events.Container(pod, name, corev1.EventTypeWarning, "BackOff",
+			fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)", name, pod.Name, pod.Namespace, pod.UID))
+	}
+}
+
 // waitingOf are the containers that do not run for a reason of the kubelet's: those held
 // back after a crash, and those that could not be started.
-func (w *worker) waitingOf(plan StartPlan) map[string]corev1.ContainerStateWaiting {
+func (w *worker) waitingOf(held map[string]corev1.ContainerStateWaiting) map[string]corev1.ContainerStateWaiting {
 	if len(w.refused) == 0 {
-		return plan.Waiting
+		return held
 	}
 	waiting := maps.Clone(w.refused)
-	maps.Copy(waiting, plan.Waiting)
+	maps.Copy(waiting, held)
 	return waiting
 }
 
-// prepare makes what the containers stand on. Only this can be interrupted (KBL-18).
+// unprepared reports a pod that waits for what its containers stand on.
+func (w *worker) unprepared(pod *corev1.Pod, seen podstate.Pod, plan StartPlan, err error) Synced {
+	if !w.cfg.Timing.AwaitRelist {
+		w.cfg.Status.Report(pod, seen, w.facts(pod, seen, status.Facts{MayRun: true, Waiting: plan.Waiting}))
+	}
+	answer := Synced{Err: err}
+	if missing, is := errors.AsType[*volumes.NotReadyError](err); is {
+		answer.After = missing.After
+	}
+	return answer
+}
+
+// prepare makes what the containers stand on, or brings it up to date. Only this can be
+// interrupted (KBL-18).
 func (w *worker) prepare(ctx context.Context, pod *corev1.Pod) error {
 	if err := w.cfg.Cgroups.Create(pod); err != nil {
 		return err
@@ -186,9 +237,10 @@ func (w *worker) prepare(ctx context.Context, pod *corev1.Pod) error {
 
 func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, sandbox *proto.Sandbox, start ContainerStart) error {
 	spec := start.Spec
-	w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeNormal, "Pulled",
-		fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", spec.Image))
-	request, err := w.createRequest(pod, sandbox, start)
+	if err := w.cfg.Images.Ensure(ctx, pod, spec); err != nil {
+		return w.withoutImage(pod, spec, err)
+	}
+	request, err := w.createRequest(ctx, pod, sandbox, start)
 	if err != nil {
 		w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
 		return &startError{"CreateContainerConfigError", spec.Name, err}
@@ -200,7 +252,7 @@ func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, sandbox *p
 	}
 	w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeNormal, "Created", "Container created")
 	if start.Again {
-		w.crashes[spec.Name] = w.crashes[spec.Name].next(start.Finished, w.cfg.Clock.Now(), w.cfg.Timing.Crash)
+		w.crashes.Restarted(start, w.cfg.Clock.Now(), w.cfg.Timing.Crash)
 	}
 	if err := w.cfg.Runtime.StartContainer(ctx, id); err != nil {
 		w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
@@ -210,9 +262,29 @@ func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, sandbox *p
 	return w.postStart(ctx, pod, spec, id)
 }
 
-func (w *worker) createRequest(pod *corev1.Pod, sandbox *proto.Sandbox, start ContainerStart) (*proto.CreateContainerRequest, error) {
+// withoutImage is a container whose image is not on the node.
+func (w *worker) withoutImage(pod *corev1.Pod, spec *corev1.Container, err error) error {
+	pull, is := errors.AsType[*pulls.Error](err)
+	if !is {
+		return err // the kubelet leaves
+	}
+	w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+pull.Reason)
+	return &startError{pull.Reason, spec.Name, err}
+}
+
+func (w *worker) createRequest(
+	ctx context.Context, pod *corev1.Pod, sandbox *proto.Sandbox, start ContainerStart,
+) (*proto.CreateContainerRequest, error) {
 	spec := start.Spec
-	env, err := environment(pod, spec, sandbox.GetIp())
+	env, err := w.variables(ctx, pod, spec, sandbox.GetIp())
+	if err != nil {
+		return nil, err
+	}
+	subPaths, err := subPathsOf(spec, env)
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := w.cfg.Volumes.Mounts(ctx, pod, spec, subPaths)
 	if err != nil {
 		return nil, err
 	}
@@ -222,21 +294,22 @@ func (w *worker) createRequest(pod *corev1.Pod, sandbox *proto.Sandbox, start Co
 	if grace := pod.Spec.TerminationGracePeriodSeconds; grace != nil {
 		annotations["io.kubernetes.pod.terminationGracePeriod"] = strconv.FormatInt(*grace, 10)
 	}
-	request := &proto.CreateContainerRequest{
+	return &proto.CreateContainerRequest{
 		SandboxId: sandbox.GetId(), Name: spec.Name, Attempt: start.Attempt, Image: spec.Image,
-		Command: expandAll(spec.Command, env), Args: expandAll(spec.Args, env), WorkingDir: spec.WorkingDir, Env: env,
+		Command: expandAll(spec.Command, env), Args: expandAll(spec.Args, env), WorkingDir: spec.WorkingDir, Env: env, Mounts: mounts,
 		Labels: labels, Annotations: annotations, Script: pod.Annotations[scriptAnnotation+spec.Name],
+		Resources: resourcesOf(spec), CgroupParent: cgroupOf(pod), StopSignal: stopSignalOf(spec),
+		Stdin: spec.Stdin, StdinOnce: spec.StdinOnce, Tty: spec.TTY, Ports: podstate.Ports(pod),
+	}, nil
+}
+
+// stopSignalOf is the stop signal that the pod asks for; empty leaves it to the image
+// (KBL-55). It is given when the container is created, and cannot change later.
+func stopSignalOf(spec *corev1.Container) string {
+	if spec.Lifecycle == nil || spec.Lifecycle.StopSignal == nil {
+		return ""
 	}
-	for _, mount := range spec.VolumeMounts {
-		for _, volume := range pod.Spec.Volumes {
-			if volume.Name == mount.Name {
-				request.Mounts = append(request.Mounts, &proto.Mount{
-					HostPath: w.cfg.Volumes.Path(pod.UID, volume), ContainerPath: mount.MountPath, ReadOnly: mount.ReadOnly,
-				})
-			}
-		}
-	}
-	return request, nil
+	return string(*spec.Lifecycle.StopSignal)
 }
 
 func podLabels(pod *corev1.Pod) map[string]string {

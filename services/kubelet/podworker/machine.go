@@ -1,7 +1,8 @@
 // Package podworker carries the pods of one node through their lives, a worker for each
 // UID. This file is the protocol of one pod, pure; grace.go says how long a stop may
-// take; round2_stop.go is the stop itself; start.go and launch.go make a pod run;
-// worker.go is the shell around the machine and workers.go keeps all of a node's.
+// take; attempt.go is the order of one attempt to stop, pure too, and round2_stop.go
+// carries it out; start.go and launch.go make a pod run; worker.go is the shell around
+// the machine and workers.go keeps all of a node's.
 //
 //	  Seen
 //	    │   (being deleted: to Stopping; ended, and the runtime idle: to Stopped)
@@ -124,7 +125,11 @@ func (Cleaned) isEvent() {}
 func (Forget) isEvent()  {}
 
 // Cause is why the node itself ends a pod; it becomes the pod's status (KBL-83).
-type Cause struct{ Reason, Message string }
+type Cause struct {
+	Reason, Message string
+	// Disrupts says that the end is none of the pod's own, which a condition of it tells.
+	Disrupts bool
+}
 
 // Action is what a machine wants done. Sync, Stop and Clean are answered by Synced,
 // Ended and Cleaned; never are two of them out at once.

@@ -2,7 +2,6 @@ package podworker
 
 import (
 	"context"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -75,10 +74,11 @@ func (w *worker) failedProbes(pod *corev1.Pod, seen podstate.Pod) map[string]pro
 func (w *worker) killFailed(ctx context.Context, pod *corev1.Pod, seen podstate.Pod, plan StartPlan) Synced {
 	w.cfg.Status.Report(pod, seen, w.facts(pod, seen, status.Facts{MayRun: true}))
 	for _, stop := range plan.Kills {
-		if err := w.stopContainer(ctx, pod, stop, nil); err != nil {
+		w.announce(pod, stop)
+		if err := w.stopContainer(ctx, pod, stop); err != nil {
 			return Synced{Err: err}
 		}
 	}
 	w.blind = true
-	return Synced{After: time.Nanosecond}
+	return Synced{After: atOnce}
 }

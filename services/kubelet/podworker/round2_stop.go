@@ -58,9 +58,7 @@ func PlanStop(pod *corev1.Pod, seen podstate.Pod, override *int64) StopPlan {
 		default:
 			stop.Grace = BaseGrace(pod, spec, ReasonPod)
 		}
-		if spec != nil && spec.Lifecycle != nil {
-			stop.PreStop = spec.Lifecycle.PreStop
-		}
+		stop.PreStop = preStopOf(spec)
 		plan.Containers = append(plan.Containers, stop)
 	}
 	for _, s := range seen.Sandboxes {
@@ -69,13 +67,10 @@ func PlanStop(pod *corev1.Pod, seen podstate.Pod, override *int64) StopPlan {
 	return plan
 }
 
+// specOf is that of any container of the pod, ephemeral ones included; nil for none.
 func specOf(pod *corev1.Pod, name string) *corev1.Container {
-	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
-		}
+	if spec := podstate.Container(pod, name); spec != nil {
+		return spec
 	}
 	for i := range pod.Spec.EphemeralContainers {
 		if e := &pod.Spec.EphemeralContainers[i]; e.Name == name {
@@ -87,70 +82,90 @@ func specOf(pod *corev1.Pod, name string) *corev1.Container {
 
 // stopPod carries out a plan. Its error is upstream's text of what went wrong (KBL-31).
 func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, plan StopPlan) error {
-	errs := make([]error, len(plan.Containers)+1) // the last is the sandboxes'
-	var rungs sync.WaitGroup
-	turn := newQueue(plan.Containers)
-	for i, stop := range plan.Containers {
-		rungs.Go(func() {
-			if err := w.stopContainer(ctx, pod, stop, turn); err != nil {
-				errs[i] = fmt.Errorf("failed to \"KillContainer\" for %q with KillContainerError: %q", stop.Name, err.Error())
-			}
-		})
+	var works sync.WaitGroup
+	defer works.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, stop := range plan.Containers {
+		w.announce(pod, stop)
 	}
-	rungs.Wait()
-	if err := ctx.Err(); err != nil {
-		return err // the kubelet leaves: what still runs lives on
-	}
-	var last error
-	for _, id := range plan.Sandboxes {
-		if err := w.cfg.Runtime.StopPodSandbox(ctx, id); err != nil && !proto.IsRuntimeCode(err, proto.CodeNotFound) {
-			last = err
+	outcomes := make(chan Outcome)
+	attempt := NewAttempt(plan, w.cfg.Clock.Steady())
+	for !attempt.Over() {
+		for _, work := range attempt.Work() {
+			works.Go(func() {
+				outcome := w.carryOutStop(ctx, pod, plan, work)
+				select {
+				case outcomes <- outcome:
+				case <-ctx.Done():
+				}
+			})
+		}
+		select {
+		case outcome := <-outcomes:
+			attempt.Step(outcome, w.cfg.Clock.Steady())
+		case <-ctx.Done():
+			return ctx.Err() // the kubelet leaves: what still runs lives on
 		}
 	}
-	if last != nil {
-		errs[len(plan.Containers)] = fmt.Errorf("failed to \"KillPodSandbox\" for %q with KillPodSandboxError: %q", string(pod.UID), last.Error())
-	}
-	return bracketed(errs)
+	return attempt.Err(string(pod.UID))
 }
 
-// stopContainer is one container's ladder: the event, the hook, the turn, and the stop
-// signal, which the runtime follows with SIGKILL (KBL-33).
-func (w *worker) stopContainer(ctx context.Context, pod *corev1.Pod, stop ContainerStop, turn *queue) error {
-	if stop.Err != nil {
-		return stop.Err
+// carryOutStop does one thing of an attempt.
+func (w *worker) carryOutStop(ctx context.Context, pod *corev1.Pod, plan StopPlan, work Work) Outcome {
+	switch work := work.(type) {
+	case Hook:
+		w.preStop(ctx, pod, plan.Containers[work.Container])
+		return HookOver(work)
+	case Await:
+		_ = w.cfg.Clock.Sleep(ctx, work.Until.Sub(w.cfg.Clock.Steady())) // ended early it is no outcome
+		return AwaitOver{work.Container}
+	case StopOne:
+		w.cfg.Log.DebugContext(ctx, "stop container", "pod", podstate.Key(pod), "uid", pod.UID,
+			"container", plan.Containers[work.Container].Name, "grace", work.Timeout, "round", 2)
+		return OneStopped{work.Container, w.cfg.Runtime.StopContainer(ctx, work.ID, work.Timeout)}
+	case StopBox:
+		return BoxStopped{w.cfg.Runtime.StopPodSandbox(ctx, work.ID)}
 	}
-	w.cfg.Events.Container(pod, stop.Name, corev1.EventTypeNormal, "Killing", cmp.Or(stop.Why, "Stopping container "+stop.Name))
-	timeout := w.beforeSignal(ctx, pod, stop, turn)
+	return nil
+}
+
+// announce tells people that a container is about to be stopped (KBL-33b).
+func (w *worker) announce(pod *corev1.Pod, stop ContainerStop) {
+	if stop.Err == nil {
+		w.cfg.Events.Container(pod, stop.Name, corev1.EventTypeNormal, "Killing", cmp.Or(stop.Why, "Stopping container "+stop.Name))
+	}
+}
+
+// stopContainer stops one container of a pod that goes on: the hook and the stop signal,
+// which the runtime follows with SIGKILL (KBL-33).
+func (w *worker) stopContainer(ctx context.Context, pod *corev1.Pod, stop ContainerStop) error {
+	var spent time.Duration
+	if stop.PreStop != nil && stop.Grace > 0 {
+		spent = w.preStop(ctx, pod, stop)
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	w.cfg.Log.DebugContext(ctx, "stop container", "pod", podstate.Key(pod), "uid", pod.UID, "container", stop.Name, "grace", timeout, "round", 2)
-	err := w.cfg.Runtime.StopContainer(ctx, stop.ID, timeout)
+	err := w.cfg.Runtime.StopContainer(ctx, stop.ID, StopTimeout(stop.Grace, nil, spent))
 	if proto.IsRuntimeCode(err, proto.CodeNotFound) {
 		err = nil
-	}
-	if err == nil && turn != nil {
-		turn.leave(stop.Name)
 	}
 	return err
 }
 
-// beforeSignal runs the hook and waits for the container's turn. It returns how many
-// seconds are left between the stop signal and SIGKILL.
-func (w *worker) beforeSignal(ctx context.Context, pod *corev1.Pod, stop ContainerStop, turn *queue) int64 {
-	var spent time.Duration
-	if stop.PreStop != nil && stop.Grace > 0 {
-		spent = w.preStop(ctx, pod, stop).Truncate(time.Second)
+// Violation is the error of a runtime that has answered every stop and still shows what
+// runs; nil when nothing does.
+func Violation(seen podstate.Pod) error {
+	running := seen.Running()
+	if len(running) == 0 {
+		return nil
 	}
-	left := time.Duration(stop.Grace)*time.Second - spent
-	if len(stop.After) > 0 && left > 0 {
-		began := w.cfg.Clock.Now()
-		waiting, cancel := w.cfg.Clock.Timeout(ctx, left)
-		turn.wait(waiting, stop.After)
-		cancel()
-		spent += w.cfg.Clock.Since(began).Truncate(time.Second)
+	ids := make([]string, 0, len(running))
+	for _, c := range running {
+		ids = append(ids, c.GetId())
 	}
-	return StopTimeout(stop.Grace, nil, spent)
+	return errors.New("detected running containers after a successful KillPod, CRI violation: [" + strings.Join(ids, " ") + "]")
 }
 
 // bracketed joins errors as upstream's aggregate prints them: one bare, several as a

@@ -111,14 +111,10 @@ func planKills(pod *corev1.Pod, standing Standing) []ContainerStop {
 		if kind == probes.Startup {
 			reason = ReasonStartupProbe
 		}
-		stop := ContainerStop{
-			ID: c.GetId(), Name: c.GetName(), Grace: BaseGrace(pod, spec, reason),
+		kills = append(kills, ContainerStop{
+			ID: c.GetId(), Name: c.GetName(), Grace: BaseGrace(pod, spec, reason), PreStop: preStopOf(spec),
 			Why: fmt.Sprintf("Container %s failed %s probe, will be restarted", spec.Name, strings.ToLower(kind.String())),
-		}
-		if spec.Lifecycle != nil {
-			stop.PreStop = spec.Lifecycle.PreStop
-		}
-		kills = append(kills, stop)
+		})
 	}
 	return kills
 }
@@ -163,7 +159,7 @@ func (p *planner) initialize() bool {
 				return false
 			}
 		case ended(last) && last.GetExitCode() == 0 && !sidecar:
-		case p.pod.Spec.RestartPolicy == corev1.RestartPolicyNever && !sidecar:
+		case !sidecar && ended(last) && !podstate.Restarts(p.pod, spec, last.GetExitCode()):
 			p.plan.Ended = true
 			return false
 		default:
@@ -182,25 +178,13 @@ func (p *planner) containers() {
 		last := p.seen.Latest(spec.Name)
 		switch {
 		case podstate.Alive(last) && last != nil:
-		case last != nil && ended(last) && !p.restarts(last):
+		case last != nil && ended(last) && !podstate.Restarts(p.pod, spec, last.GetExitCode()):
 			done++
 		default:
 			p.start(spec)
 		}
 	}
 	p.plan.Ended = done > 0 && done == len(p.pod.Spec.Containers)
-}
-
-func (p *planner) restarts(last *proto.Container) bool {
-	switch p.pod.Spec.RestartPolicy {
-	case corev1.RestartPolicyNever:
-		return false
-	case corev1.RestartPolicyOnFailure:
-		return last.GetExitCode() != 0
-	case corev1.RestartPolicyAlways:
-		return true
-	}
-	return true
 }
 
 // start plans a container's next run, or its wait.
@@ -223,11 +207,21 @@ func (p *planner) start(spec *corev1.Container) {
 		Message: fmt.Sprintf("back-off %v restarting failed container=%s pod=%s_%s(%s)",
 			p.crashes[spec.Name].Delay, spec.Name, p.pod.Name, p.pod.Namespace, p.pod.UID),
 	}
-	if p.plan.After == 0 || wait < p.plan.After {
-		p.plan.After = wait
+	p.plan.wait(wait)
+}
+
+// wait sees to it that the plan is made again after no more than that.
+func (p *StartPlan) wait(after time.Duration) {
+	if p.After == 0 || after < p.After {
+		p.After = after
 	}
 }
 
 func ended(c *proto.Container) bool {
 	return c.GetState() == proto.ContainerState_CONTAINER_STATE_EXITED
+}
+
+// Restarted notes that a container is started again at now.
+func (c Crashes) Restarted(start ContainerStart, now time.Time, t CrashTiming) {
+	c[start.Spec.Name] = c[start.Spec.Name].next(start.Finished, now, t)
 }

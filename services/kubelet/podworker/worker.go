@@ -2,9 +2,7 @@ package podworker
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/kubelet/podstate"
 	"github.com/podfall/podfall/services/kubelet/status"
@@ -33,7 +33,23 @@ type worker struct {
 	// waiting are the containers that wait to be restarted, as last planned.
 	waiting map[string]corev1.ContainerStateWaiting
 
+	progress
 	memory // of the goroutine alone
+}
+
+// progress is how far a worker is with what its machine wants; it is for who asks, and
+// decides nothing.
+type progress struct {
+	// Doing is the step that is under way, empty for none, and Since its beginning.
+	Doing string
+	Since time.Time
+	// Grace is what the last stop began with, in seconds.
+	Grace int64
+	// Err is why the last attempt failed, Failed how many have in a row, and First when
+	// the first of them did.
+	Err    string
+	Failed int
+	First  time.Time
 }
 
 // memory is what a worker's goroutine keeps from one action to the next.
@@ -90,7 +106,9 @@ func (w *worker) work(ctx context.Context) {
 		action := w.todo[0]
 		w.todo = w.todo[1:]
 		w.mu.Unlock()
-		if answer := w.carryOut(ctx, action); answer != nil && ctx.Err() == nil {
+		answer := w.carryOut(ctx, action)
+		w.at("")
+		if answer != nil && ctx.Err() == nil {
 			w.tell(answer)
 		}
 	}
@@ -100,10 +118,12 @@ func (w *worker) work(ctx context.Context) {
 func (w *worker) carryOut(ctx context.Context, action Action) Event {
 	switch a := action.(type) {
 	case Sync:
+		w.at(inspect.StepSync)
 		answer := w.sync(ctx, a.Pod)
 		w.synced(ctx, a.Pod, "sync pod", answer.Err)
 		return answer
 	case Stop:
+		w.at(inspect.StepStop)
 		err := w.stop(ctx, a)
 		w.synced(ctx, a.Pod, "stop pod", err)
 		return Ended{err}
@@ -123,10 +143,34 @@ func (w *worker) carryOut(ctx context.Context, action Action) Event {
 }
 
 func (w *worker) synced(ctx context.Context, pod *corev1.Pod, what string, err error) {
-	w.lastSync = w.cfg.Clock.Now()
+	w.lastSync = w.cfg.Clock.Steady()
+	w.came(err)
 	if err != nil && ctx.Err() == nil {
+		w.cfg.History.Note("", history.KubeletStuck{Pod: podstate.Key(pod), UID: string(pod.UID), Doing: what, Err: err.Error()})
 		w.cfg.Log.ErrorContext(ctx, "error syncing pod, skipping", "pod", podstate.Key(pod), "uid", pod.UID, "doing", what, "err", err)
 	}
+}
+
+// at notes the step that begins; empty for none.
+func (w *worker) at(step string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.Doing, w.Since = step, w.cfg.Clock.Now()
+}
+
+// came notes what an attempt came to.
+func (w *worker) came(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil {
+		w.Err, w.Failed, w.First = "", 0, time.Time{}
+		return
+	}
+	if w.Failed == 0 {
+		w.First = w.cfg.Clock.Now()
+	}
+	w.Err = err.Error()
+	w.Failed++
 }
 
 // look is what the runtime holds of the pod, as of later than the last sync where the
@@ -143,6 +187,10 @@ func (w *worker) look(ctx context.Context, uid types.UID) (podstate.Pod, error) 
 
 // stop is round 2 (KBL-30): say that the mark was seen, stop everything, make sure.
 func (w *worker) stop(ctx context.Context, a Stop) error {
+	w.cfg.History.Note("", history.KubeletTerm{Pod: podstate.Key(a.Pod), UID: string(a.Pod.UID), Grace: a.Grace})
+	w.mu.Lock()
+	w.Grace = a.Grace
+	w.mu.Unlock()
 	seen, err := w.look(ctx, a.Pod.UID)
 	if err != nil {
 		return err
@@ -160,18 +208,25 @@ func (w *worker) stop(ctx context.Context, a Stop) error {
 	}
 	w.cfg.Probes.Forget(a.Pod.UID)
 	if len(plan.Containers)+len(plan.Sandboxes) == 0 {
-		return nil
+		return w.unprepare(ctx, a.Pod)
 	}
 	seen, err = w.cfg.Cache.Read(ctx, a.Pod.UID, w.surely(seen.Sandboxes))
 	if err != nil {
 		return err
 	}
-	if running := seen.Running(); len(running) > 0 {
-		ids := make([]string, 0, len(running))
-		for _, c := range running {
-			ids = append(ids, c.GetId())
-		}
-		return errors.New("detected running containers after a successful KillPod, CRI violation: [" + strings.Join(ids, " ") + "]")
+	if err := Violation(seen); err != nil {
+		return err
+	}
+	return w.unprepare(ctx, a.Pod)
+}
+
+// unprepare gives back what the pod's resource claims hold on the node (KBL-30(6)).
+func (w *worker) unprepare(ctx context.Context, pod *corev1.Pod) error {
+	if len(pod.Spec.ResourceClaims) == 0 {
+		return nil
+	}
+	if err := w.cfg.Claims.Unprepare(ctx, pod); err != nil {
+		return fmt.Errorf("unprepare dynamic resources of pod %s: %w", podstate.Key(pod), err)
 	}
 	return nil
 }
@@ -205,7 +260,7 @@ func (w *worker) endFacts() status.Facts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if cause := w.machine.Cause(); cause != nil {
-		facts.Reason, facts.Message = cause.Reason, cause.Message
+		facts.Reason, facts.Message, facts.Disrupted = cause.Reason, cause.Message, cause.Disrupts
 	}
 	return facts
 }
@@ -219,12 +274,16 @@ func (w *worker) clean(ctx context.Context, pod *corev1.Pod) error {
 	if w.cfg.Timing.AwaitRelist || !w.reported {
 		w.cfg.Status.Report(pod, seen, w.endFacts())
 	}
-	if err := w.cfg.Volumes.Unmount(ctx, pod.UID); err != nil {
+	w.at(inspect.StepUnmount)
+	if err := w.cfg.Volumes.Unmount(ctx, pod); err != nil {
 		return fmt.Errorf("unmount volumes of pod %s: %w", podstate.Key(pod), err)
 	}
-	if err := w.cfg.Volumes.RemoveDirs(ctx, pod.UID); err != nil {
+	w.at(inspect.StepRemoveDirs)
+	if err := w.cfg.Volumes.RemoveDirs(ctx, pod); err != nil {
 		return fmt.Errorf("remove volumes of pod %s: %w", podstate.Key(pod), err)
 	}
+	w.cfg.Objects.Forget(pod.UID)
+	w.at(inspect.StepCgroup)
 	if err := w.cfg.Cgroups.Destroy(ctx, pod.UID); err != nil {
 		return err
 	}
@@ -252,22 +311,23 @@ func (w *worker) purge(ctx context.Context, seen podstate.Pod) error {
 	return nil
 }
 
-// again notes when the machine wants to be told Due. A back-off is spread over half its
-// length, so that a node's pods do not retry in step.
+// again notes when the machine wants to be told Due.
 func (w *worker) again(a Again) {
 	w.failures++
-	after := a.After
-	if after <= 0 {
-		after = w.cfg.Timing.Resync
-		if a.Failed {
-			after = w.cfg.Timing.Backoff
-		}
-		w.mu.Lock()
-		uid := w.machine.Pod().UID
-		w.mu.Unlock()
-		after += time.Duration(float64(after) * w.cfg.Timing.Jitter * fraction(w.cfg.Seed, uid, w.failures))
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.due = w.cfg.Clock.Now().Add(after)
+	w.due = w.cfg.Clock.Steady().Add(w.cfg.Timing.Pause(a, w.cfg.Seed, w.machine.Pod().UID, w.failures))
+}
+
+// Pause is how long until Due is told, for the n-th time to the machine of the UID. A
+// back-off is spread over half its length, so that a node's pods do not retry in step.
+func (t Timing) Pause(a Again, seed uint64, uid types.UID, n uint64) time.Duration {
+	if a.After > 0 {
+		return a.After
+	}
+	after := t.Resync
+	if a.Failed {
+		after = t.Backoff
+	}
+	return after + time.Duration(float64(after)*t.Jitter*fraction(seed, uid, n))
 }

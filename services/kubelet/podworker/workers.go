@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/kubelet/podstate"
@@ -59,18 +60,41 @@ type Probes interface {
 	Container(uid types.UID, name, id string) probes.State
 }
 
-// Volumes mounts and unmounts.
+// Volumes mounts and unmounts, and says what of it a container sees.
 type Volumes interface {
+	// Mount tries once, and returns a *volumes.NotReadyError when something lacks.
 	Mount(ctx context.Context, pod *corev1.Pod) error
-	Unmount(ctx context.Context, uid types.UID) error
-	RemoveDirs(ctx context.Context, uid types.UID) error
-	Path(uid types.UID, volume corev1.Volume) string
+	Unmount(ctx context.Context, pod *corev1.Pod) error
+	RemoveDirs(ctx context.Context, pod *corev1.Pod) error
+	Mounts(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, subPaths []string) ([]*proto.Mount, error)
+	EnvFile(pod *corev1.Pod, ref *corev1.FileKeySelector) (string, error)
+}
+
+// Images sees to it that containers' images are on the node.
+type Images interface {
+	// Ensure returns when the image is there, or a *pulls.Error.
+	Ensure(ctx context.Context, pod *corev1.Pod, spec *corev1.Container) error
+	Forget(uid types.UID)
+}
+
+// Objects are the copies of what pods refer to.
+type Objects interface {
+	Register(ctx context.Context, pod *corev1.Pod)
+	Forget(uid types.UID)
+	ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)
+	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
+	Services(ctx context.Context, namespace string) ([]*corev1.Service, error)
 }
 
 // Cgroups keeps the pods' cgroups.
 type Cgroups interface {
 	Create(pod *corev1.Pod) error
 	Destroy(ctx context.Context, uid types.UID) error
+}
+
+// Claims are what dynamic resources pods hold of the node.
+type Claims interface {
+	Unprepare(ctx context.Context, pod *corev1.Pod) error
 }
 
 // Events tells people; it never blocks.
@@ -102,14 +126,27 @@ type Config struct {
 	Cache   Cache
 	Status  Status
 	Probes  Probes
-	Volumes Volumes
-	Cgroups Cgroups
+	Host
 	Events  Events
 	Clock   clock.Clock
 	Timing  Timing
 	Compat  proto.Compat
 	Log     *slog.Logger
 	Seed    uint64
+	History *history.Recorder
+}
+
+// Host is what pods stand on.
+type Host struct {
+	Images  Images
+	Volumes Volumes
+	Cgroups Cgroups
+	Claims  Claims
+	Objects Objects
+	// IP is the node's address.
+	IP string
+	// Allocatable is what a container has whose limits say nothing.
+	Allocatable corev1.ResourceList
 }
 
 // Workers are a node's pod workers by UID.
@@ -172,7 +209,7 @@ func (s *Workers) Tell(ctx context.Context, uid types.UID, e Event) {
 
 // Due tells every worker whose retry or resync is due.
 func (s *Workers) Due(ctx context.Context) {
-	now := s.cfg.Clock.Now()
+	now := s.cfg.Clock.Steady()
 	for _, uid := range s.uids() {
 		s.mu.Lock()
 		w := s.workers[uid]
@@ -195,7 +232,7 @@ func (w *worker) isDue(now time.Time) bool {
 
 // Kill ends a pod for a reason of the node's and waits until its containers have
 // stopped, but no longer than one and a half times the grace (KBL-23). The worker goes
-// on in any case.
+// on in any case, until ctx ends: it is that of the kubelet.
 func (s *Workers) Kill(ctx context.Context, uid types.UID, kill Kill) error {
 	s.Tell(ctx, uid, kill)
 	s.mu.Lock()
@@ -228,6 +265,9 @@ type View struct {
 	Pod     *corev1.Pod
 	Removed bool
 	Restart bool
+	// Cause is why the node itself ends it; nil for other ends.
+	Cause *Cause
+	progress
 }
 
 // All are the workers, by UID.
@@ -252,7 +292,7 @@ func (s *Workers) Get(uid types.UID) (View, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m := w.machine
-	return View{UID: uid, State: m.State(), Pod: m.Pod(), Removed: m.Removed(), Restart: m.Restart()}, true
+	return View{UID: uid, State: m.State(), Pod: m.Pod(), Removed: m.Removed(), Restart: m.Restart(), Cause: m.Cause(), progress: w.progress}, true
 }
 
 // Forget lets a finished worker go, and removes what is left of its pod in the runtime.
@@ -271,7 +311,9 @@ func (s *Workers) Forget(ctx context.Context, uid types.UID) {
 		return
 	}
 	delete(s.workers, uid)
+	s.cfg.History.Note("", history.KubeletForget{UID: string(uid)})
 	s.cfg.Probes.Forget(uid)
+	s.cfg.Images.Forget(uid)
 	s.group.Go(func() { w.leave(ctx, uid) })
 }
 

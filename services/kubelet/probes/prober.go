@@ -115,7 +115,7 @@ func (p *Prober) Watch(object *corev1.Pod) {
 	defer p.mu.Unlock()
 	probed := p.pods[object.UID]
 	if probed == nil {
-		if !hasProbes(object) {
+		if !HasAny(object) {
 			return
 		}
 		probed = &pod{probes: map[key]*probe{}}
@@ -141,8 +141,8 @@ func (p *Prober) begin(probed *pod) {
 	if p.ctx == nil || p.ctx.Err() != nil {
 		return
 	}
-	for _, spec := range probedContainers(probed.object) {
-		for _, kind := range []Kind{Startup, Readiness, Liveness} {
+	for _, spec := range Probed(probed.object) {
+		for _, kind := range Kinds() {
 			at := key{spec.Name, kind}
 			if Of(spec, kind) == nil || probed.probes[at] != nil {
 				continue
@@ -169,41 +169,17 @@ func (p *Prober) Forget(uid types.UID) {
 	delete(p.pods, uid)
 }
 
-// State is what probes say of one container.
-type State struct {
-	// Started and Ready are true where there is no probe of the kind.
-	Started, Ready bool
-	// Failed is the probe for which the container is to be killed; nil if none is.
-	Failed *Kind
-}
-
 // Container is what is known of a running container.
 func (p *Prober) Container(uid types.UID, name, id string) State {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	state := State{Started: true, Ready: true}
 	probed := p.pods[uid]
-	if probed == nil {
-		return state
-	}
-	result := func(kind Kind) Result {
-		one := probed.probes[key{name, kind}]
-		switch {
-		case one == nil:
-			return Success
-		case one.tracker.Container() != id:
-			return kind.initial()
+	return StateOf(id, func(kind Kind) (Tracker, bool) {
+		if probed == nil || probed.probes[key{name, kind}] == nil {
+			return Tracker{}, false
 		}
-		return one.tracker.Result()
-	}
-	state.Started = result(Startup) == Success
-	state.Ready = state.Started && result(Readiness) == Success
-	for _, kind := range []Kind{Startup, Liveness} {
-		if result(kind) == Failure && state.Failed == nil {
-			state.Failed = new(kind)
-		}
-	}
-	return state
+		return probed.probes[key{name, kind}].tracker, true
+	})
 }
 
 // run is one probe's life.
@@ -213,7 +189,7 @@ func (p *Prober) run(ctx context.Context, uid types.UID, at key) {
 		if one == nil || ctx.Err() != nil {
 			return
 		}
-		spec := container(object, at.container)
+		spec := containerOf(object, at.container)
 		if spec == nil || Of(spec, at.kind) == nil {
 			return
 		}
@@ -280,15 +256,7 @@ func (p *Prober) tick(ctx context.Context, object *corev1.Pod, spec *corev1.Cont
 // target is a container as the runtime shows it now.
 func (p *Prober) target(object *corev1.Pod, spec *corev1.Container) Target {
 	seen, _ := p.cfg.Cache.Last(object.UID)
-	latest := seen.Latest(spec.Name)
-	if latest == nil {
-		return Target{}
-	}
-	up := Of(spec, Startup) == nil || p.Container(object.UID, spec.Name, latest.GetId()).Started
-	return Target{
-		ID: latest.GetId(), Running: podstate.Alive(latest), Started: time.Unix(0, latest.GetStartedAtUnixNano()),
-		Up: up, Deleted: object.DeletionTimestamp != nil,
-	}
+	return TargetOf(object, spec, seen.Latest(spec.Name), func(id string) State { return p.Container(object.UID, spec.Name, id) })
 }
 
 // change steps a tracker, and tells when its result is another one.
@@ -310,38 +278,4 @@ func (p *Prober) change(uid types.UID, at key, step func(Tracker) Tracker) {
 	case p.wake <- struct{}{}:
 	default:
 	}
-}
-
-func hasProbes(object *corev1.Pod) bool {
-	for _, spec := range probedContainers(object) {
-		for _, kind := range []Kind{Startup, Readiness, Liveness} {
-			if Of(spec, kind) != nil {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// probedContainers are the regular containers and the sidecars.
-func probedContainers(object *corev1.Pod) []*corev1.Container {
-	var found []*corev1.Container
-	for i := range object.Spec.InitContainers {
-		if c := &object.Spec.InitContainers[i]; podstate.Sidecar(c) {
-			found = append(found, c)
-		}
-	}
-	for i := range object.Spec.Containers {
-		found = append(found, &object.Spec.Containers[i])
-	}
-	return found
-}
-
-func container(object *corev1.Pod, name string) *corev1.Container {
-	for _, c := range probedContainers(object) {
-		if c.Name == name {
-			return c
-		}
-	}
-	return nil
 }

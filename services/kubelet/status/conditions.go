@@ -3,17 +3,16 @@ package status
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/podfall/podfall/internal/podcondition"
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
 const (
-	reasonCompleted      = "PodCompleted"
-	reasonFailed         = "PodFailed"
+	reasonCompleted      = podcondition.Completed
+	reasonFailed         = podcondition.Failed
 	reasonNotReady       = "ContainersNotReady"
 	reasonNotInitialized = "ContainersNotInitialized"
 )
@@ -32,11 +31,16 @@ func conditions(in Input, status *corev1.PodStatus) []corev1.PodCondition {
 		ready,
 		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
 	}
+	if in.Facts.Disrupted && in.Facts.Ended {
+		wanted = append(wanted, corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonTerminationByKubelet, Message: in.Facts.Message,
+		})
+	}
 	for i := range wanted {
 		if in.Compat.TracksGeneration {
 			wanted[i].ObservedGeneration = in.Pod.Generation
 		}
-		stamp(&wanted[i], condition(in.Old.Conditions, wanted[i].Type), in.Now)
+		podcondition.Stamp(&wanted[i], podcondition.In(in.Old.Conditions, wanted[i].Type), in.Now)
 	}
 	return wanted
 }
@@ -78,7 +82,7 @@ func gated(pod *corev1.Pod, containers corev1.PodCondition) corev1.PodCondition 
 	}
 	var unready []string
 	for _, gate := range pod.Spec.ReadinessGates {
-		c := condition(pod.Status.Conditions, gate.ConditionType)
+		c := podcondition.In(pod.Status.Conditions, gate.ConditionType)
 		switch {
 		case c == nil:
 			unready = append(unready, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", gate.ConditionType))
@@ -123,22 +127,4 @@ func readiness(pod *corev1.Pod, status *corev1.PodStatus) corev1.PodCondition {
 
 func unready(names []string) string {
 	return fmt.Sprintf("containers with unready status: [%s]", strings.Join(names, " "))
-}
-
-// stamp gives c its transition time: the old one if the status is the same.
-func stamp(c, old *corev1.PodCondition, now time.Time) {
-	if old != nil && old.Status == c.Status && !old.LastTransitionTime.IsZero() {
-		c.LastTransitionTime = old.LastTransitionTime
-		return
-	}
-	c.LastTransitionTime = metav1.Time{Time: now.Truncate(time.Second)}
-}
-
-func condition(conditions []corev1.PodCondition, kind corev1.PodConditionType) *corev1.PodCondition {
-	for i := range conditions {
-		if conditions[i].Type == kind {
-			return &conditions[i]
-		}
-	}
-	return nil
 }

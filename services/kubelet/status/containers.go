@@ -69,6 +69,9 @@ func containerStatus(in Input, spec corev1.Container, old *corev1.ContainerStatu
 		lost(&status, old, waiting)
 		return status
 	}
+	if spec.Lifecycle != nil && spec.Lifecycle.StopSignal != nil {
+		status.StopSignal = new(corev1.Signal(latest.GetStopSignal())) // who asks for none is not told (KBL-55)
+	}
 	status.ContainerID = scheme + latest.GetId()
 	status.ImageID = spec.Image
 	status.RestartCount = int32(latest.GetAttempt())

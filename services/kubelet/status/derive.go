@@ -1,7 +1,8 @@
 // Package status says what a pod's status is and gets the API to accept it. derive.go,
-// phase.go, containers.go, conditions.go and merge.go are pure; reporter.go reports
-// until the API has accepted, the latest status of a UID winning; round3_confirm.go is
-// the delete that ends the object. It does not decide when a pod stops: podworker does.
+// phase.go, containers.go, conditions.go and merge.go are pure, and so are book.go, which
+// keeps what is to be reported, the latest status of a UID winning, delivery.go, which gets
+// it accepted, and round3_confirm.go, the delete that ends the object. reporter.go makes
+// their requests. It does not decide when a pod stops: podworker does.
 package status
 
 import (
@@ -24,6 +25,8 @@ type Facts struct {
 	MayRun bool
 	// Reason and Message are of an end that the node itself decided (KBL-83).
 	Reason, Message string
+	// Disrupted says that such an end is none of the pod's own.
+	Disrupted bool
 	// Waiting are the containers that are not running for a reason of the kubelet's,
 	// such as CrashLoopBackOff, by name.
 	Waiting map[string]corev1.ContainerStateWaiting
@@ -122,7 +125,7 @@ func Terminate(pod *corev1.Pod, status corev1.PodStatus, compat proto.Compat) co
 	if !compat.PublishesTerminalPhase {
 		return status
 	}
-	if !isFinal(status.Phase) {
+	if !isFinal(status.Phase) && !podstate.Static(pod) {
 		status.Phase = corev1.PodFailed
 	}
 	return status

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/podfall/podfall/internal/podcondition"
 )
 
 // Merge is the status to store: the kubelet's, with the conditions that are not the
@@ -21,14 +23,14 @@ func Merge(pod *corev1.Pod, wanted corev1.PodStatus, facts Facts, now time.Time)
 		merged.Phase, merged.Reason, merged.Message = live.Phase, live.Reason, live.Message // never undone
 	}
 	for _, c := range live.Conditions {
-		if !owned(c.Type) {
+		if !owned(c.Type) && podcondition.In(merged.Conditions, c.Type) == nil {
 			merged.Conditions = append(merged.Conditions, c)
 		}
 	}
 	for i := range merged.Conditions {
 		// The API's transition time stands where the status is the API's.
 		c := &merged.Conditions[i]
-		stamp(c, condition(live.Conditions, c.Type), c.LastTransitionTime.Time)
+		podcondition.Stamp(c, podcondition.In(live.Conditions, c.Type), c.LastTransitionTime.Time)
 	}
 	if isFinal(merged.Phase) {
 		end(&merged, now)
@@ -67,7 +69,7 @@ func end(merged *corev1.PodStatus, now time.Time) {
 		}
 		old := *c
 		c.Status, c.Reason, c.Message = corev1.ConditionFalse, reason, ""
-		stamp(c, &old, now)
+		podcondition.Stamp(c, &old, now)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 // tally counts a pod's regular containers by what has become of them.
 type tally struct {
 	missing, waiting, running, stopped, succeeded int
+	again                                         bool // one that has stopped is to be restarted
 }
 
 // Phase is the phase of a pod from its containers' statuses (KBL-69, upstream's
@@ -18,7 +19,7 @@ type tally struct {
 // How a sidecar ends does not count (KBL-54), that it runs does.
 func Phase(pod *corev1.Pod, status corev1.PodStatus, ended bool) corev1.PodPhase {
 	pending, failed := initContainers(pod, status)
-	if failed && pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
+	if failed {
 		return corev1.PodFailed
 	}
 	var n tally
@@ -28,7 +29,11 @@ func Phase(pod *corev1.Pod, status corev1.PodStatus, ended bool) corev1.PodPhase
 		}
 	}
 	for _, c := range pod.Spec.Containers {
-		n.count(find(status.ContainerStatuses, c.Name))
+		s := find(status.ContainerStatuses, c.Name)
+		n.count(s)
+		if end := lastEnd(s); end != nil && podstate.Restarts(pod, &c, end.ExitCode) {
+			n.again = true
+		}
 	}
 	switch {
 	case pending || n.waiting > 0 || n.missing > 0:
@@ -38,7 +43,7 @@ func Phase(pod *corev1.Pod, status corev1.PodStatus, ended bool) corev1.PodPhase
 	case n.stopped == 0:
 		return corev1.PodPending
 	}
-	return n.ending(pod.Spec.RestartPolicy, ended)
+	return n.ending(ended)
 }
 
 func (n *tally) count(c *corev1.ContainerStatus) {
@@ -61,26 +66,31 @@ func (n *tally) count(c *corev1.ContainerStatus) {
 	}
 }
 
+// lastEnd is how a container has ended that does not run; nil for one that has not.
+func lastEnd(c *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+	switch {
+	case c == nil || c.State.Running != nil:
+		return nil
+	case c.State.Terminated != nil:
+		return c.State.Terminated
+	}
+	return c.LastTerminationState.Terminated
+}
+
 // ending is the phase of a pod none of whose containers runs.
-func (n *tally) ending(policy corev1.RestartPolicy, ended bool) corev1.PodPhase {
+func (n *tally) ending(ended bool) corev1.PodPhase {
 	succeeded := n.stopped == n.succeeded
 	switch {
-	case ended && succeeded:
-		return corev1.PodSucceeded
-	case ended:
-		return corev1.PodFailed
-	case policy == corev1.RestartPolicyAlways:
+	case !ended && n.again:
 		return corev1.PodRunning // about to be restarted
 	case succeeded:
 		return corev1.PodSucceeded
-	case policy == corev1.RestartPolicyNever:
-		return corev1.PodFailed
 	}
-	return corev1.PodRunning
+	return corev1.PodFailed
 }
 
 // initContainers says whether some init container has still to end, or a sidecar to
-// start, and whether one has failed.
+// start, and whether one has failed for good.
 func initContainers(pod *corev1.Pod, status corev1.PodStatus) (pending, failed bool) {
 	begun := anyStarted(status.ContainerStatuses)
 	for _, spec := range pod.Spec.InitContainers {
@@ -102,7 +112,7 @@ func initContainers(pod *corev1.Pod, status corev1.PodStatus) (pending, failed b
 		case end == nil:
 			pending = true
 		case end.ExitCode != 0:
-			failed, pending = true, true
+			failed, pending = failed || !podstate.Restarts(pod, &spec, end.ExitCode), true
 		}
 	}
 	return pending, failed

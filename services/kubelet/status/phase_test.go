@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/podfall/podfall/internal/podcondition"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
@@ -160,7 +161,7 @@ func TestTerminate(t *testing.T) {
 }
 
 func ready(status corev1.PodStatus) string {
-	c := condition(status.Conditions, corev1.PodReady)
+	c := podcondition.In(status.Conditions, corev1.PodReady)
 	if c == nil {
 		return "none"
 	}
@@ -189,7 +190,7 @@ func TestDerive(t *testing.T) {
 	if second.Phase != corev1.PodRunning || ready(second) != "True::" || second.PodIP != "10.0.0.1" || second.ObservedGeneration != 2 {
 		t.Errorf("while it runs it is %+v", second)
 	}
-	if at := condition(second.Conditions, corev1.PodScheduled).LastTransitionTime; !at.Equal(condition(first.Conditions, corev1.PodScheduled).LastTransitionTime.DeepCopy()) {
+	if at := podcondition.In(second.Conditions, corev1.PodScheduled).LastTransitionTime; !at.Equal(podcondition.In(first.Conditions, corev1.PodScheduled).LastTransitionTime.DeepCopy()) {
 		t.Error("a condition that did not change has a new transition time")
 	}
 	container = &proto.Container{
@@ -206,7 +207,7 @@ func TestDerive(t *testing.T) {
 	if third.PodIP != "10.0.0.1" || third.StartTime == nil || !third.StartTime.Equal(first.StartTime) {
 		t.Error("KBL-68: its address or its start time is lost")
 	}
-	if c := condition(third.Conditions, corev1.PodReadyToStartContainers); c.Status != corev1.ConditionFalse {
+	if c := podcondition.In(third.Conditions, corev1.PodReadyToStartContainers); c.Status != corev1.ConditionFalse {
 		t.Error("KBL-71: PodReadyToStartContainers stays True without a sandbox")
 	}
 	in.Old, in.Seen = second, podstate.Pod{}
@@ -237,7 +238,7 @@ func TestMerge(t *testing.T) {
 	if let.Phase != corev1.PodFailed || let.Reason != "Evicted" || ready(let) != "False:PodFailed:" {
 		t.Errorf("KBL-67: then it is %s %s, Ready %s", let.Phase, let.Reason, ready(let))
 	}
-	if condition(let.Conditions, corev1.DisruptionTarget) == nil {
+	if podcondition.In(let.Conditions, corev1.DisruptionTarget) == nil {
 		t.Error("KBL-67: a condition of others is lost")
 	}
 	live.Status.Phase = corev1.PodSucceeded

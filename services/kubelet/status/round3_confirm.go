@@ -1,7 +1,6 @@
 package status
 
 import (
-	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,23 +10,26 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
-// confirm is the final delete: grace 0, and only of the UID that this node has finished,
-// so that a pod which took the name meanwhile stays untouched. When it is answered, the
-// status is dropped, even if a finalizer keeps the object (KBL-66).
-func (r *Reporter) confirm(ctx context.Context, pod *corev1.Pod, e *entry, version uint64) error {
+// Confirmation is the final delete: grace 0, and only of the UID that this node has
+// finished, so that a pod which took the name meanwhile stays untouched.
+func Confirmation(pod *corev1.Pod) metav1.DeleteOptions {
 	uid := pod.UID
-	_, err := r.cfg.API.Delete(ctx, r.target(pod, ""), metav1.DeleteOptions{
+	return metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64(0)),
 		Preconditions:      &metav1.Preconditions{UID: &uid},
-	})
+	}
+}
+
+// confirmed takes the answer to the final delete. The status is dropped, even if a
+// finalizer keeps the object (KBL-66), and even if the watch has shown what the delete
+// changed before its answer came: nothing is left to be said about the pod.
+func (d *Delivery) confirmed(err error) {
+	d.request = None
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("delete pod %s: %w", podstate.Key(pod), err)
+		d.err = fmt.Errorf("delete pod %s: %w", podstate.Key(d.taken.answer), err)
+		return
 	}
-	r.cfg.Log.DebugContext(ctx, "confirmed that nothing of the pod is left", "pod", podstate.Key(pod), "uid", uid, "round", 3)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.entries[uid] == e && e.version == version {
-		delete(r.entries, uid)
+	if b := d.book; b.entries[d.uid] == d.entry {
+		delete(b.entries, d.uid)
 	}
-	return nil
 }

@@ -1,40 +1,53 @@
-// Package volumes keeps the volumes of a node's pods. An emptyDir is a real directory;
-// every mounted volume, of whatever kind, has a directory and a mount record. Nothing
-// here follows a path out of the kubelet's own directory. What is on disk:
+// Package volumes keeps the volumes of a node's pods: real directories with real files,
+// and a record of each mount. What is on disk:
 //
-//	pods/<uid>/volumes/<plugin>/<name>/    the volume
+//	pods/<uid>/volumes/<plugin>/<name>/    the volume, as kubelets lay it out
 //	pods/<uid>/mounts/<name>               the record that it is mounted
 //
-// Everything is by UID, so a new pod of the same name never meets the old one's files.
+// Everything is by UID, so a new pod of the same name never meets the old one's files. A
+// record is written when its volume is ready and removed when it is unmounted, each in
+// one step, so that a kubelet that was killed finds what there is.
+//
+//	volumes.go             mounts what a pod lacks, and freshens what may change
+//	retry.go               when a mount that failed is tried again, and what is still missing
+//	setup.go               what to mount a volume means, for each kind
+//	payload.go, atomic.go  files made of objects, and how they change all at once
+//	claim.go, inuse.go     claims, attachments, and what the node says it uses
+//	hostpath.go            the machine's own directories, where they are allowed
+//	container.go           what of it a container sees: subPaths
+//	unmount.go             the end
+//
+// No path that is made of somebody's words is followed out of the directory that it
+// belongs to: os.Root sees to that, and names are checked first.
 package volumes
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
-	"path"
-	"path/filepath"
-	"slices"
-	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/fault"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto/kinds"
 )
 
-const (
-	podsDir    = "pods"
-	volumesDir = "volumes"
-	mountsDir  = "mounts"
-)
-
-// Timing is how long a pod's end waits for its volumes.
+// Timing is how long a pod waits for its volumes, at both ends.
 type Timing struct {
+	// MountWait is the longest that one attempt may take.
+	MountWait time.Duration
+	// RetryFirst, doubled to RetryMost, is between two attempts to mount a volume.
+	RetryFirst, RetryMost time.Duration
+	// AttachPoll is between two looks whether a volume is attached.
+	AttachPoll time.Duration
 	// UnmountWait is the longest wait for all unmounts before an error.
 	UnmountWait time.Duration
 	// UnmountPoll is between two attempts to unmount.
@@ -43,195 +56,234 @@ type Timing struct {
 	DirPoll time.Duration
 }
 
-// Faults can make each step fail or hang; a nil error lets it pass.
-type Faults interface {
-	Mount(ctx context.Context, uid types.UID, volume string) error
-	Unmount(ctx context.Context, uid types.UID, volume string) error
-	RemoveDir(ctx context.Context, uid types.UID) error
+// API is what volumes ask of the apiserver.
+type API interface {
+	Get(ctx context.Context, target podapi.Target, opts metav1.GetOptions) (kinds.Object, error)
+	Create(ctx context.Context, target podapi.Target, obj kinds.Object, opts metav1.CreateOptions) (kinds.Object, error)
+}
+
+// Objects are the copies of what pods refer to.
+type Objects interface {
+	ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)
+	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
+}
+
+// Events tells people; it never blocks.
+type Events interface {
+	Event(about kinds.Object, kind, reason, message string)
 }
 
 // Config is what a Manager works with.
 type Config struct {
 	// Root is the kubelet's directory. The caller closes it.
-	Root   *os.Root
-	Clock  clock.Clock
-	Timing Timing
-	Faults Faults // nil: none
+	Root *os.Root
+	// Storage holds the persistent volumes of the cluster, which all nodes share. The
+	// caller closes it.
+	Storage *os.Root
+	// HostPaths is the directory of the machine inside which hostPath volumes may be;
+	// nil allows none. The caller closes it.
+	HostPaths *os.Root
+	Node      string
+	// Allocatable is what the node gives containers that have no limit.
+	Allocatable corev1.ResourceList
+	API         API
+	Objects     Objects
+	Events      Events
+	Clock       clock.Clock
+	Timing      Timing
+	// Faults break the points volume.*; nil breaks nothing.
+	Faults *fault.Table
 	Log    *slog.Logger
 }
 
-// Manager mounts and unmounts.
-type Manager struct{ Config }
+// Manager mounts and unmounts. It is safe for concurrent use, but one pod is mounted or
+// unmounted by one at a time.
+type Manager struct {
+	Config
+	kinds  table
+	inUse  *devices
+	tokens tokens
 
-// New makes the directory of all pods.
+	mu   sync.Mutex
+	pods map[types.UID]*podMemory
+}
+
+// podMemory is what this life of the kubelet knows of a pod's volumes.
+type podMemory struct {
+	namespace, name string
+	// mounted are the volumes that this kubelet holds to be mounted; false says that it
+	// has unmounted them.
+	mounted map[string]bool
+	// attempts are of the volumes that could not be mounted or freshened.
+	attempts map[string]Attempt
+	// stays is why the pod's directories could not be removed when that was last tried.
+	stays error
+}
+
+// New makes the directory of all pods, and finds what an earlier kubelet has mounted.
 func New(cfg Config) (*Manager, error) {
-	if cfg.Faults == nil {
-		cfg.Faults = none{}
-	}
 	if err := cfg.Root.MkdirAll(podsDir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the pods' directory: %w", err)
 	}
-	return &Manager{cfg}, nil
+	m := &Manager{Config: cfg, inUse: newDevices(), tokens: newTokens(), pods: map[types.UID]*podMemory{}}
+	var err error
+	if m.kinds, err = loadTable(); err != nil {
+		return nil, err
+	}
+	for _, uid := range m.Pods() {
+		for name, mounted := range m.records(uid) {
+			memory := m.memory(uid)
+			memory.namespace, memory.name = mounted.Namespace, mounted.Pod
+			if mounted.Device != "" {
+				m.inUse.add(mounted.Device, use{uid, name})
+			}
+		}
+	}
+	return m, nil
 }
 
-// Mount mounts all volumes of the pod; those already mounted stay as they are.
+// memory is what is known of the pod. The caller holds the lock, or is New.
+func (m *Manager) memory(uid types.UID) *podMemory {
+	known := m.pods[uid]
+	if known == nil {
+		known = &podMemory{mounted: map[string]bool{}, attempts: map[string]Attempt{}}
+		m.pods[uid] = known
+	}
+	return known
+}
+
+// meet remembers what a pod is called.
+func (m *Manager) meet(pod *corev1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	memory := m.memory(pod.UID)
+	memory.namespace, memory.name = pod.Namespace, pod.Name
+}
+
+// Mount mounts all volumes of the pod that are not, and brings the files of the others up
+// to date. It tries each once, all at the same time, and not before its turn after a
+// failure: a *NotReadyError says which are missing, and when to come again. To fail to freshen
+// what is mounted holds nothing up.
 func (m *Manager) Mount(ctx context.Context, pod *corev1.Pod) error {
-	for _, v := range pod.Spec.Volumes {
-		if err := m.mount(ctx, pod.UID, v); err != nil {
-			return fmt.Errorf("mount volume %q of pod %s/%s: %w", v.Name, pod.Namespace, pod.Name, err)
+	if len(pod.Spec.Volumes) == 0 {
+		return nil
+	}
+	if err := segment("metadata.uid", string(pod.UID)); err != nil {
+		return err
+	}
+	m.meet(pod)
+	ctx, cancel := m.Clock.Timeout(ctx, m.Timing.MountWait)
+	defer cancel()
+	errs := make([]error, len(pod.Spec.Volumes))
+	var all sync.WaitGroup
+	for i := range pod.Spec.Volumes {
+		volume := &pod.Spec.Volumes[i]
+		if m.settled(pod.UID, volume) {
+			continue
 		}
+		all.Go(func() { errs[i] = m.mount(ctx, pod, volume) })
+	}
+	all.Wait()
+	return m.summary(pod, errs)
+}
+
+// settled reports whether a volume is mounted for good.
+func (m *Manager) settled(uid types.UID, volume *corev1.Volume) bool {
+	if changing(volume) {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.memory(uid).mounted[volume.Name]
+}
+
+// summary is what a pod still lacks.
+func (m *Manager) summary(pod *corev1.Pod, errs []error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if missing := Lacking(pod, errs, m.memory(pod.UID).attempts, m.Clock.Steady()); missing != nil {
+		return missing
 	}
 	return nil
 }
 
-func (m *Manager) mount(ctx context.Context, uid types.UID, v corev1.Volume) error {
-	record := path.Join(podsDir, string(uid), mountsDir, v.Name)
-	if _, err := m.Root.Lstat(record); err == nil {
-		return nil
-	}
-	if err := m.Faults.Mount(ctx, uid, v.Name); err != nil {
+// mount mounts or freshens one volume.
+func (m *Manager) mount(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) error {
+	if err := segment("spec.volumes.name", volume.Name); err != nil {
 		return err
 	}
-	if err := m.Root.MkdirAll(path.Join(podsDir, string(uid), volumesDir, plugin(v), v.Name), 0o755); err != nil {
+	present, err := m.read(pod.UID, volume.Name)
+	if err != nil {
 		return err
 	}
-	if err := m.Root.MkdirAll(path.Dir(record), 0o755); err != nil {
-		return err
-	}
-	return m.Root.WriteFile(record, []byte(plugin(v)+"\n"), 0o644)
-}
-
-// Path is where a volume of the pod is on the machine.
-func (m *Manager) Path(uid types.UID, v corev1.Volume) string {
-	if v.HostPath != nil {
-		return v.HostPath.Path
-	}
-	return filepath.Join(m.Root.Name(), podsDir, string(uid), volumesDir, plugin(v), v.Name)
-}
-
-// Unmount unmounts all volumes of the pod, trying again until all are, or until the
-// wait is over; its error then names those left (KBL-60(2)).
-func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
-	begun := m.Clock.Now()
-	for {
-		left, err := m.unmount(ctx, uid)
-		if len(left) == 0 {
-			return err
-		}
-		if m.Clock.Since(begun)+m.Timing.UnmountPoll > m.Timing.UnmountWait {
-			return fmt.Errorf("mounted volumes=[%s]: %w", strings.Join(left, " "), err)
-		}
-		if err := m.Clock.Sleep(ctx, m.Timing.UnmountPoll); err != nil {
+	if present != nil {
+		if err := m.reconstruct(pod, volume, present); err != nil {
 			return err
 		}
 	}
-}
-
-func (m *Manager) unmount(ctx context.Context, uid types.UID) (left []string, last error) {
-	dir := path.Join(podsDir, string(uid), mountsDir)
-	for _, name := range m.names(dir) {
-		err := m.Faults.Unmount(ctx, uid, name)
-		if err == nil {
-			err = m.Root.Remove(path.Join(dir, name))
-		}
-		if err != nil {
-			left, last = append(left, name), err
-		}
-	}
-	return left, last
-}
-
-// RemoveDirs removes the pod's volume directories, trying until they are gone or ctx
-// ends (KBL-60(3)).
-func (m *Manager) RemoveDirs(ctx context.Context, uid types.UID) error {
-	for logged := false; ; {
-		err := m.removeDirs(ctx, uid)
-		if err == nil {
+	m.mu.Lock()
+	last := m.memory(pod.UID).attempts[volume.Name]
+	m.mu.Unlock()
+	if m.Clock.Steady().Before(last.Next) {
+		if present != nil {
 			return nil
 		}
-		if !logged {
-			m.Log.WarnContext(ctx, "a pod's volume directories stay", "uid", uid, "err", err)
-			logged = true
-		}
-		if err := m.Clock.Sleep(ctx, m.Timing.DirPoll); err != nil {
-			return err
-		}
+		return last.Err
 	}
-}
-
-func (m *Manager) removeDirs(ctx context.Context, uid types.UID) error {
-	if err := m.Faults.RemoveDir(ctx, uid); err != nil {
-		return err
+	if present != nil {
+		err = m.freshen(ctx, pod, volume)
+	} else {
+		err = m.setUp(ctx, pod, volume)
 	}
-	if left := m.names(path.Join(podsDir, string(uid), mountsDir)); len(left) > 0 {
-		return fmt.Errorf("volumes are mounted: [%s]", strings.Join(left, " "))
-	}
-	return m.Root.RemoveAll(path.Join(podsDir, string(uid), volumesDir))
-}
-
-// Pods are the UIDs that have a directory.
-func (m *Manager) Pods() []types.UID {
-	var uids []types.UID
-	for _, name := range m.names(podsDir) {
-		uids = append(uids, types.UID(name))
-	}
-	return uids
-}
-
-// RemovePod removes the directory of a pod that nobody knows any more, unless a volume
-// is still mounted in it (KBL-76). It tries once.
-func (m *Manager) RemovePod(ctx context.Context, uid types.UID) error {
-	left, err := m.unmount(ctx, uid)
-	if len(left) > 0 {
-		return fmt.Errorf("orphaned pod %q found, but error occurred when trying to remove the volumes dir: [%s]: %w",
-			uid, strings.Join(left, " "), err)
-	}
-	if err := m.removeDirs(ctx, uid); err != nil {
-		return fmt.Errorf("orphaned pod %q found, but failed to rmdir() volume at path %s: %w",
-			uid, path.Join(podsDir, string(uid), volumesDir), err)
-	}
-	return m.Root.RemoveAll(path.Join(podsDir, string(uid)))
-}
-
-func (m *Manager) names(dir string) []string {
-	f, err := m.Root.Open(dir)
-	if errors.Is(err, fs.ErrNotExist) {
+	m.note(ctx, pod, volume, err)
+	if present != nil {
 		return nil
 	}
-	if err != nil {
-		return []string{err.Error()} // what cannot be read is not known to be unmounted
-	}
-	defer f.Close()
-	names, err := f.Readdirnames(-1)
-	if err != nil {
-		return []string{err.Error()}
-	}
-	slices.Sort(names)
-	return names
+	return err
 }
 
-// plugin is the directory name of a volume's kind, as upstream names it.
-func plugin(v corev1.Volume) string {
-	kind := "other"
-	switch {
-	case v.EmptyDir != nil:
-		kind = "empty-dir"
-	case v.HostPath != nil:
-		kind = "host-path"
-	case v.ConfigMap != nil:
-		kind = "configmap"
-	case v.Secret != nil:
-		kind = "secret"
-	case v.Projected != nil:
-		kind = "projected"
-	case v.PersistentVolumeClaim != nil:
-		kind = "csi"
+// reconstruct takes over a mount that an earlier life of the kubelet has left. Here a
+// driver that is not idempotent mounts it once more (STK-16).
+func (m *Manager) reconstruct(pod *corev1.Pod, volume *corev1.Volume, present *record) error {
+	m.mu.Lock()
+	memory := m.memory(pod.UID)
+	known := memory.mounted[volume.Name]
+	memory.mounted[volume.Name] = true
+	m.mu.Unlock()
+	if known {
+		return nil
 	}
-	return "kubernetes.io~" + kind
+	if _, again := m.Faults.Find(fault.VolumeMount, about(pod.Namespace, pod.Name, volume.Name), fault.Duplicate); !again {
+		return nil
+	}
+	present.Mounts++
+	return m.write(pod.UID, volume.Name, present)
 }
 
-type none struct{}
+// note remembers a failure and says it, or forgets those before.
+func (m *Manager) note(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume, err error) {
+	m.mu.Lock()
+	memory := m.memory(pod.UID)
+	if err == nil {
+		memory.mounted[volume.Name] = true
+		delete(memory.attempts, volume.Name)
+		m.mu.Unlock()
+		return
+	}
+	memory.attempts[volume.Name] = memory.attempts[volume.Name].Failed(err, m.Clock.Steady(), m.Timing)
+	m.mu.Unlock()
+	if errors.Is(err, errUnattached) || ctx.Err() != nil {
+		return // the controller says why; a pod that is being stopped needs no volumes
+	}
+	message := fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", nameFor(volume, err), err)
+	if unprocessed, is := errors.AsType[*unprocessedError](err); is {
+		message = fmt.Sprintf("Unable to attach or mount volumes: unmounted volumes=[%s], unattached volumes=[], failed to process volumes=[%s]: %v",
+			volume.Name, volume.Name, unprocessed)
+	}
+	m.Events.Event(pod, corev1.EventTypeWarning, "FailedMount", message)
+}
 
-func (none) Mount(context.Context, types.UID, string) error   { return nil }
-func (none) Unmount(context.Context, types.UID, string) error { return nil }
-func (none) RemoveDir(context.Context, types.UID) error       { return nil }
+// about is what a fault is asked with.
+func about(namespace, pod, volume string) fault.About {
+	return fault.About{Namespace: namespace, Pod: pod, Volume: volume}
+}

@@ -1,0 +1,187 @@
+// Package admission decides whether a node takes a pod that has been bound to it (KBL-09),
+// and whom a critical pod may push out. All of it is pure; the kubelet's loop acts on it.
+package admission
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/podfall/podfall/services/kubelet/podstate"
+)
+
+// Host is what a pod meets on the node.
+type Host struct {
+	// Name is the node's; Labels and Taints are as the API has them.
+	Name   string
+	Labels map[string]string
+	Taints []corev1.Taint
+	// Allocatable is what the node has for pods.
+	Allocatable corev1.ResourceList
+	// Pods are the others that use it, deleted ones included until their containers have
+	// stopped.
+	Pods []*corev1.Pod
+	// Pressures are the pressures that the node reports.
+	Pressures []corev1.NodeConditionType
+	// Leaving says that the node is being shut down.
+	Leaving bool
+	// Unexpected is why the node could not give the pod what it has of its own, such as
+	// devices; nil when it could.
+	Unexpected error
+}
+
+// Verdict is whether the node takes a pod, and if not why not, in upstream's words.
+type Verdict struct {
+	Admitted        bool
+	Reason, Message string
+	// Victims are to be ended first to make room for a critical pod.
+	Victims []*corev1.Pod
+}
+
+// Admit decides whether the host takes the pod.
+func Admit(pod *corev1.Pod, host Host) Verdict {
+	for _, check := range []func(*corev1.Pod, Host) Verdict{leaving, pressed, unexpected, foreign, fits, placed, tolerated} {
+		if v := check(pod, host); !v.Admitted || len(v.Victims) > 0 {
+			return v
+		}
+	}
+	return Verdict{Admitted: true}
+}
+
+func refuse(reason, message string) Verdict { return Verdict{Reason: reason, Message: message} }
+
+func leaving(_ *corev1.Pod, host Host) Verdict {
+	if host.Leaving {
+		return refuse("NodeShutdown", "Pod was rejected as the node is shutting down.")
+	}
+	return Verdict{Admitted: true}
+}
+
+// pressed keeps pods away from a node under pressure; memory alone keeps only those away
+// that ask for none.
+func pressed(pod *corev1.Pod, host Host) Verdict {
+	if len(host.Pressures) == 0 || podstate.Critical(pod) {
+		return Verdict{Admitted: true}
+	}
+	if len(host.Pressures) == 1 && host.Pressures[0] == corev1.NodeMemoryPressure {
+		taint := corev1.Taint{Key: corev1.TaintNodeMemoryPressure, Effect: corev1.TaintEffectNoSchedule}
+		if podstate.QOS(pod) != corev1.PodQOSBestEffort || tolerates(pod, taint) {
+			return Verdict{Admitted: true}
+		}
+	}
+	return refuse("Evicted", fmt.Sprintf("The node had condition: %v. ", host.Pressures))
+}
+
+func unexpected(_ *corev1.Pod, host Host) Verdict {
+	if host.Unexpected != nil {
+		return refuse("UnexpectedAdmissionError", fmt.Sprintf("Allocate failed due to %v, which is unexpected", host.Unexpected))
+	}
+	return Verdict{Admitted: true}
+}
+
+// foreign refuses pods of another operating system.
+func foreign(pod *corev1.Pod, _ Host) Verdict {
+	if os := pod.Spec.OS; os != nil && os.Name != corev1.Linux {
+		return refuse("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
+	}
+	return Verdict{Admitted: true}
+}
+
+// placed holds a pod that names nodes to what it says, and to the ports that are free.
+func placed(pod *corev1.Pod, host Host) Verdict {
+	switch {
+	case !matchesNode(pod, host):
+		return failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+	case pod.Spec.NodeName != "" && pod.Spec.NodeName != host.Name:
+		return failed("NodeName", "node(s) didn't match the requested node name")
+	case portsTaken(pod, host.Pods):
+		return failed("NodePorts", "node(s) didn't have free ports for the requested pod ports")
+	}
+	return Verdict{Admitted: true}
+}
+
+func failed(predicate, text string) Verdict {
+	return refuse(predicate, fmt.Sprintf("Predicate %s failed: %s", predicate, text))
+}
+
+// tolerated refuses pods that would be evicted at once; static pods stay in any case.
+func tolerated(pod *corev1.Pod, host Host) Verdict {
+	if podstate.Static(pod) {
+		return Verdict{Admitted: true}
+	}
+	for _, taint := range host.Taints {
+		if taint.Effect == corev1.TaintEffectNoExecute && !tolerates(pod, taint) {
+			return failed("TaintToleration", "node(s) had untolerated taint(s)")
+		}
+	}
+	return Verdict{Admitted: true}
+}
+
+func tolerates(pod *corev1.Pod, taint corev1.Taint) bool {
+	for _, t := range pod.Spec.Tolerations {
+		if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
+			continue
+		}
+		if t.Operator == corev1.TolerationOpExists || (t.Operator == "" || t.Operator == corev1.TolerationOpEqual) && t.Key != "" && t.Value == taint.Value {
+			return true
+		}
+	}
+	return false
+}
+
+// portsTaken reports whether another pod has a port of the node that this one wants.
+func portsTaken(pod *corev1.Pod, others []*corev1.Pod) bool {
+	wanted := hostPorts(pod)
+	for _, other := range others {
+		for _, theirs := range hostPorts(other) {
+			for _, ours := range wanted {
+				if ours.clashes(theirs) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// hostPort is a port of the node.
+type hostPort struct {
+	ip       string
+	protocol corev1.Protocol
+	port     int32
+}
+
+// anyIP is every address of the node.
+const anyIP = "0.0.0.0"
+
+func (a hostPort) clashes(b hostPort) bool {
+	return a.port == b.port && a.protocol == b.protocol && (a.ip == b.ip || a.ip == anyIP || b.ip == anyIP)
+}
+
+func hostPorts(pod *corev1.Pod) []hostPort {
+	containers := pod.Spec.Containers
+	for _, c := range pod.Spec.InitContainers {
+		if podstate.Sidecar(&c) {
+			containers = append(slices.Clip(containers), c)
+		}
+	}
+	var ports []hostPort
+	for _, c := range containers {
+		for _, p := range c.Ports {
+			if p.HostPort == 0 {
+				continue
+			}
+			port := hostPort{ip: p.HostIP, protocol: p.Protocol, port: p.HostPort}
+			if port.ip == "" || strings.Trim(port.ip, ":") == "" {
+				port.ip = anyIP
+			}
+			if port.protocol == "" {
+				port.protocol = corev1.ProtocolTCP
+			}
+			ports = append(ports, port)
+		}
+	}
+	return ports
+}

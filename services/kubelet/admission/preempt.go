@@ -1,0 +1,83 @@
+package admission
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/podfall/podfall/services/kubelet/podstate"
+)
+
+// victimsFor are pods of less importance whose end makes room for a critical pod: as few and
+// as unimportant as will do, those that ask for the least guarantee first; none when not
+// even all of them would do.
+func victimsFor(pod *corev1.Pod, host Host, lacks []shortage) []*corev1.Pod {
+	candidates := slices.DeleteFunc(slices.Clone(host.Pods), func(other *corev1.Pod) bool {
+		return podstate.Critical(other) || podstate.Priority(other) >= podstate.Priority(pod) && !podstate.Static(pod)
+	})
+	slices.SortStableFunc(candidates, func(a, b *corev1.Pod) int {
+		return cmp.Or(
+			cmp.Compare(rank(a), rank(b)),
+			cmp.Compare(podstate.Priority(a), podstate.Priority(b)),
+			-cmp.Compare(relief(a, lacks), relief(b, lacks)),
+		)
+	})
+	var victims []*corev1.Pod
+	for i, candidate := range candidates {
+		victims = candidates[:i+1]
+		if enough(victims, lacks) {
+			return spare(victims, lacks, candidate)
+		}
+	}
+	return nil
+}
+
+// rank orders pods by what they are guaranteed.
+func rank(pod *corev1.Pod) int {
+	switch podstate.QOS(pod) {
+	case corev1.PodQOSBestEffort:
+		return 0
+	case corev1.PodQOSBurstable:
+		return 1
+	case corev1.PodQOSGuaranteed:
+	}
+	return 2
+}
+
+// relief is how many of the shortages the pod's end lessens.
+func relief(pod *corev1.Pod, lacks []shortage) int {
+	n := 0
+	for _, lack := range lacks {
+		if Request(pod, lack.name) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func enough(victims []*corev1.Pod, lacks []shortage) bool {
+	for _, lack := range lacks {
+		missing := lack.asked + lack.used - lack.capacity
+		for _, victim := range victims {
+			missing -= Request(victim, lack.name)
+		}
+		if missing > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// spare lets those of the victims go without whom there is enough as well. The last one is
+// needed.
+func spare(victims []*corev1.Pod, lacks []shortage, last *corev1.Pod) []*corev1.Pod {
+	needed := slices.Clone(victims)
+	for _, victim := range victims {
+		without := slices.DeleteFunc(slices.Clone(needed), func(p *corev1.Pod) bool { return p == victim })
+		if victim != last && enough(without, lacks) {
+			needed = without
+		}
+	}
+	return needed
+}

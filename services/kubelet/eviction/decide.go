@@ -1,0 +1,203 @@
+// Package eviction ends pods when their node runs out of memory, disk or process ids, or
+// when they use more than they may (KBL-83). decide.go, rank.go and usage.go are pure; the
+// shell, eviction.go, observes and kills. A node that runs short is a fault, node.pressure,
+// or pods that say that they use as much (see [Use]).
+package eviction
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Signal is something that a node can run out of.
+type Signal string
+
+// The signals.
+const (
+	MemoryAvailable Signal = "memory.available"
+	NodefsAvailable Signal = "nodefs.available"
+	PIDAvailable    Signal = "pid.available"
+)
+
+// signals are all of them, memory first: it is reclaimed first.
+func signals() []Signal { return []Signal{MemoryAvailable, NodefsAvailable, PIDAvailable} }
+
+// condition is the pressure that a node reports which runs short.
+func (s Signal) condition() corev1.NodeConditionType {
+	switch s {
+	case MemoryAvailable:
+		return corev1.NodeMemoryPressure
+	case NodefsAvailable:
+		return corev1.NodeDiskPressure
+	case PIDAvailable:
+	}
+	return corev1.NodePIDPressure
+}
+
+// resource is what an eviction wins back.
+func (s Signal) resource() corev1.ResourceName {
+	switch s {
+	case MemoryAvailable:
+		return corev1.ResourceMemory
+	case NodefsAvailable:
+		return corev1.ResourceEphemeralStorage
+	case PIDAvailable:
+	}
+	return "pids"
+}
+
+// Threshold is how little there may be of something.
+type Threshold struct {
+	Signal Signal
+	// Quantity is what must be available, or, if it is not set, Percent of what there is.
+	Quantity resource.Quantity
+	Percent  float64
+	// Grace is how long there may be less before pods are evicted. A threshold with one is
+	// soft: pods are ended with a grace. One without is hard: they are ended at once.
+	Grace time.Duration
+}
+
+// Config is when pods are evicted.
+type Config struct {
+	Limits
+	Timing
+}
+
+// Limits are how little a node may have left.
+type Limits struct {
+	Thresholds []Threshold
+	// MaxPodGrace is the most seconds that a pod gets which a soft threshold ends.
+	MaxPodGrace int64
+}
+
+// Timing is how a node looks after what it has.
+type Timing struct {
+	// Transition is how long a pressure is reported after it has last been seen.
+	Transition time.Duration
+	// Period is between two looks, and CleanUp the most that the next one waits for an
+	// evicted pod to be gone.
+	Period, CleanUp time.Duration
+}
+
+// Default is upstream's timing.
+func Default() Timing {
+	return Timing{Transition: 5 * time.Minute, Period: 10 * time.Second, CleanUp: 30 * time.Second}
+}
+
+// Thresholds are upstream's hard thresholds; it has none that are soft. That of pids is
+// podfall's own.
+func Thresholds() []Threshold {
+	return []Threshold{
+		{Signal: MemoryAvailable, Quantity: resource.MustParse("100Mi")},
+		{Signal: NodefsAvailable, Percent: 10},
+		{Signal: PIDAvailable, Percent: 5},
+	}
+}
+
+// Observation is how much there is of something, and how much is left.
+type Observation struct{ Available, Capacity int64 }
+
+// least is how much must be left.
+func (t Threshold) least(o Observation) int64 {
+	if t.Quantity.IsZero() {
+		return int64(t.Percent / 100 * float64(o.Capacity))
+	}
+	return t.Quantity.Value()
+}
+
+// State is what is remembered from one look to the next. It is a value: Look returns the
+// next one.
+type State struct {
+	// met is since when each threshold has been met, by its place.
+	met map[int]time.Time
+	// seen is when each pressure was seen last.
+	seen map[corev1.NodeConditionType]time.Time
+}
+
+// Finding is what a look has found.
+type Finding struct {
+	// Pressures are to be reported, in the order of their names.
+	Pressures []corev1.NodeConditionType
+	// Starved is the threshold for which a pod is to be evicted; nil for none.
+	Starved *Threshold
+	// Observed is of the starved signal.
+	Observed Observation
+}
+
+// Look is the state after an observation, and what is to be done.
+func (s State) Look(observed map[Signal]Observation, cfg Config, now time.Time) (State, Finding) {
+	next := State{met: map[int]time.Time{}, seen: maps.Clone(s.seen)}
+	if next.seen == nil {
+		next.seen = make(map[corev1.NodeConditionType]time.Time)
+	}
+	for i, t := range cfg.Thresholds {
+		o, known := observed[t.Signal]
+		if !known || o.Available >= t.least(o) {
+			continue
+		}
+		next.met[i] = now
+		if since, before := s.met[i]; before {
+			next.met[i] = since
+		}
+		next.seen[t.Signal.condition()] = now
+	}
+	var finding Finding
+	maps.DeleteFunc(next.seen, func(_ corev1.NodeConditionType, at time.Time) bool { return now.Sub(at) >= cfg.Transition && at != now })
+	finding.Pressures = slices.Sorted(maps.Keys(next.seen))
+	if i, starved := next.starved(cfg, now); starved {
+		finding.Starved, finding.Observed = &cfg.Thresholds[i], observed[cfg.Thresholds[i].Signal]
+	}
+	return next, finding
+}
+
+// starved is the threshold that has been met for its whole grace: memory before the others,
+// and hard before soft.
+func (s State) starved(cfg Config, now time.Time) (int, bool) {
+	best, found := 0, false
+	before := func(a, b Threshold) bool {
+		x, y := slices.Index(signals(), a.Signal), slices.Index(signals(), b.Signal)
+		return x < y || x == y && a.Grace < b.Grace
+	}
+	for i, since := range s.met {
+		if t := cfg.Thresholds[i]; now.Sub(since) >= t.Grace && (!found || before(t, cfg.Thresholds[best])) {
+			best, found = i, true
+		}
+	}
+	return best, found
+}
+
+// ImmediateGrace is, in seconds, what a pod gets which has to end at once.
+const ImmediateGrace int64 = 1
+
+// grace is how many seconds an evicted pod has.
+func (t Threshold) grace(pod *corev1.Pod, cfg Config) int64 {
+	if t.Grace == 0 {
+		return ImmediateGrace
+	}
+	if own := pod.Spec.TerminationGracePeriodSeconds; own != nil && *own < cfg.MaxPodGrace {
+		return *own
+	}
+	return cfg.MaxPodGrace
+}
+
+// message says for what a pod was evicted, in upstream's words.
+func message(f Finding, victim Pod) string {
+	name := f.Starved.Signal.resource()
+	least := resource.NewQuantity(f.Starved.least(f.Observed), resource.BinarySI)
+	left := resource.NewQuantity(f.Observed.Available, resource.BinarySI)
+	var text strings.Builder
+	fmt.Fprintf(&text, "The node was low on resource: %v. Threshold quantity: %v, available: %v. ", name, least, left)
+	for _, c := range slices.Concat(victim.Spec.Spec.InitContainers, victim.Spec.Spec.Containers) {
+		used, asked := victim.Uses[c.Name][name], c.Resources.Requests[name]
+		if used.Cmp(asked) > 0 {
+			fmt.Fprintf(&text, "Container %s was using %s, request is %s, has larger consumption of %v. ", c.Name, used.String(), asked.String(), name)
+		}
+	}
+	return text.String()
+}

@@ -1,0 +1,72 @@
+package eviction
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/podfall/podfall/services/kubelet/podstate"
+)
+
+// Pod is a pod that can be evicted, and what each of its containers uses.
+type Pod struct {
+	Spec *corev1.Pod
+	Uses map[string]corev1.ResourceList
+}
+
+// used is how much of the resource the pod uses.
+func (p Pod) used(name corev1.ResourceName) int64 {
+	var total int64
+	for _, uses := range p.Uses {
+		total += uses.Name(name, "").Value()
+	}
+	return total
+}
+
+// asked is how much of the resource the pod asks for.
+func (p Pod) asked(name corev1.ResourceName) int64 {
+	var total int64
+	for _, c := range p.Spec.Spec.Containers {
+		total += c.Resources.Requests.Name(name, "").Value()
+	}
+	return total
+}
+
+// exceeds is 0 for a pod that uses more than it asks for, which goes first, and else 1.
+func (p Pod) exceeds(name corev1.ResourceName) int {
+	if p.used(name) > p.asked(name) {
+		return 0
+	}
+	return 1
+}
+
+// Rank orders pods for eviction, those to be evicted first first (upstream's
+// rankMemoryPressure, rankDiskPressureFunc and rankPIDPressure): who uses more than he asks
+// for, then who matters less, then who exceeds by more. Pids are not asked for.
+func Rank(pods []Pod, signal Signal) []Pod {
+	name := signal.resource()
+	ranked := slices.Clone(pods)
+	slices.SortStableFunc(ranked, func(a, b Pod) int {
+		byExcess := cmp.Compare(a.exceeds(name), b.exceeds(name))
+		if signal == PIDAvailable {
+			byExcess = 0
+		}
+		return cmp.Or(
+			byExcess,
+			cmp.Compare(podstate.Priority(a.Spec), podstate.Priority(b.Spec)),
+			-cmp.Compare(a.used(name)-a.asked(name), b.used(name)-b.asked(name)),
+		)
+	})
+	return ranked
+}
+
+// victim is the first pod that may be evicted: one that the system needs may not.
+func victim(pods []Pod, signal Signal) (Pod, bool) {
+	for _, pod := range Rank(pods, signal) {
+		if !podstate.Critical(pod.Spec) {
+			return pod, true
+		}
+	}
+	return Pod{}, false
+}

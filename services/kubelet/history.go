@@ -1,0 +1,164 @@
+package kubelet
+
+import (
+	"context"
+	"iter"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/kubelet/volumes"
+)
+
+// recording is the API, with a history of what the kubelet told it and it took: leases,
+// the node's readiness, the pods' statuses and their final deletes.
+type recording struct {
+	API
+	*witness
+}
+
+// Create implements API.
+func (r recording) Create(ctx context.Context, target podapi.Target, obj kinds.Object, opts metav1.CreateOptions) (kinds.Object, error) {
+	began, answered := r.history.Began(), r.Asks(proto.VerbCreate, target, "")
+	made, err := r.API.Create(ctx, target, obj, opts)
+	if answered(err); err == nil {
+		r.told(began, target, obj)
+	}
+	return made, err
+}
+
+// Get implements API.
+func (r recording) Get(ctx context.Context, target podapi.Target, opts metav1.GetOptions) (kinds.Object, error) {
+	answered := r.Asks(proto.VerbGet, target, "")
+	obj, err := r.API.Get(ctx, target, opts)
+	answered(err)
+	return obj, err
+}
+
+// Update implements API.
+func (r recording) Update(ctx context.Context, target podapi.Target, obj kinds.Object, opts metav1.UpdateOptions) (kinds.Object, error) {
+	began, answered := r.history.Began(), r.Asks(proto.VerbUpdate, target, string(obj.GetUID()))
+	stored, err := r.API.Update(ctx, target, obj, opts)
+	if answered(err); err == nil {
+		r.told(began, target, obj)
+	}
+	return stored, err
+}
+
+// Delete implements API. Of a pod the kubelet only ever asks for the final delete.
+func (r recording) Delete(ctx context.Context, target podapi.Target, opts metav1.DeleteOptions) (kruntime.Object, error) {
+	uid := ""
+	if opts.Preconditions != nil && opts.Preconditions.UID != nil {
+		uid = string(*opts.Preconditions.UID)
+	}
+	began, answered := r.history.Began(), r.Asks(proto.VerbDelete, target, uid)
+	answer, err := r.API.Delete(ctx, target, opts)
+	answered(err)
+	if target.Kind.Resource == "pods" {
+		final := history.KubeletFinal{Pod: target.Namespace + "/" + target.Name, UID: uid}
+		if r.last != nil {
+			left, listed := r.last(types.UID(uid))
+			final.Listed, final.Left = &listed, len(left.Running())
+		}
+		if err != nil {
+			final.Err = err.Error()
+		}
+		r.history.Done(began, "", final)
+	}
+	return answer, err
+}
+
+// told records what the API has taken.
+func (r recording) told(began history.Moment, target podapi.Target, obj kinds.Object) {
+	switch obj := obj.(type) {
+	case *corev1.Pod:
+		r.history.Done(began, "", history.KubeletStatus{
+			Pod: obj.Namespace + "/" + obj.Name, UID: string(obj.UID), Phase: string(obj.Status.Phase), Containers: Said(&obj.Status),
+		})
+	case *corev1.Node:
+		for _, condition := range obj.Status.Conditions {
+			if condition.Type == corev1.NodeReady {
+				r.history.Done(began, "", history.Ready{Node: r.node, Value: string(condition.Status)})
+			}
+		}
+	default:
+		if target.Kind.Resource == "leases" {
+			r.history.Done(began, "", history.Lease{Node: r.node})
+		}
+	}
+}
+
+// mounting is the volumes' manager, with a history of what it has mounted and unmounted.
+type mounting struct {
+	*volumes.Manager
+	history *history.Recorder
+}
+
+// Mount implements podworker.Volumes.
+func (m mounting) Mount(ctx context.Context, pod *corev1.Pod) error {
+	began := m.history.Began()
+	err := m.Manager.Mount(ctx, pod)
+	if err != nil || m.history == nil {
+		return err
+	}
+	for name, place := range m.places(pod) {
+		m.history.Done(began, "", history.Mount{UID: string(pod.UID), Volume: name, Path: place})
+	}
+	return nil
+}
+
+// Unmount implements podworker.Volumes.
+func (m mounting) Unmount(ctx context.Context, pod *corev1.Pod) error {
+	if m.history == nil {
+		return m.Manager.Unmount(ctx, pod)
+	}
+	began := m.history.Began()
+	var done []history.Entry
+	for name, place := range m.places(pod) {
+		done = append(done, history.Entry{Fact: history.Unmount{UID: string(pod.UID), Volume: name, Path: place}})
+	}
+	err := m.Manager.Unmount(ctx, pod)
+	if err == nil {
+		m.history.All(began, done...)
+	}
+	return err
+}
+
+// places are the pod's volumes, in their order, and where each is.
+func (m mounting) places(pod *corev1.Pod) iter.Seq2[string, string] {
+	return func(yield func(volume, place string) bool) {
+		for i := range pod.Spec.Volumes {
+			if name := pod.Spec.Volumes[i].Name; !yield(name, m.Place(pod.UID, name)) {
+				return
+			}
+		}
+	}
+}
+
+// Said is what a status says of each container, as the history has it.
+func Said(status *corev1.PodStatus) (told []history.Told) {
+	for _, all := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
+		for i := range all {
+			_, id, made := strings.Cut(all[i].ContainerID, "://")
+			if !made {
+				continue
+			}
+			one := history.Told{Container: id, State: "waiting"}
+			switch state := all[i].State; {
+			case state.Running != nil:
+				one.State = "running"
+			case state.Terminated != nil:
+				one.State, one.Code = "terminated", state.Terminated.ExitCode
+			}
+			told = append(told, one)
+		}
+	}
+	return told
+}

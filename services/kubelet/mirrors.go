@@ -1,0 +1,75 @@
+package kubelet
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/services/kubelet/podset"
+	"github.com/podfall/podfall/services/kubelet/podstate"
+	"github.com/podfall/podfall/services/kubelet/podworker"
+	"github.com/podfall/podfall/services/kubelet/staticpod"
+)
+
+// statics are what the loop knows of static pods.
+type statics struct {
+	// pods are theirs as the files last showed them, until their workers are forgotten.
+	pods map[types.UID]*corev1.Pod
+	// mirrors stand for them in the API, by name.
+	mirrors map[string]*corev1.Pod
+	turns   staticpod.Turns
+}
+
+func newStatics() statics {
+	return statics{pods: map[types.UID]*corev1.Pod{}, mirrors: map[string]*corev1.Pod{}}
+}
+
+func (s statics) note(pod *corev1.Pod) {
+	if podstate.Static(pod) {
+		s.pods[pod.UID] = pod
+	}
+}
+
+// mirror takes what has happened to a mirror pod: nothing happens to the static pod, whose
+// status it is to show (KBL-82).
+func (l *loop) mirror(op podset.Op) {
+	name := podstate.Key(op.Pod)
+	if op.Verb != podset.Remove {
+		l.static.mirrors[name] = op.Pod
+	} else if was := l.static.mirrors[name]; was != nil && was.UID == op.Pod.UID {
+		delete(l.static.mirrors, name)
+	}
+	for _, pod := range l.static.pods {
+		if podstate.Key(pod) == name {
+			l.parts.reporter.Refresh(pod)
+		}
+	}
+}
+
+// wanted reports whether a pod is to run.
+func (l *loop) wanted(uid types.UID) bool { return l.pods[uid] != nil }
+
+// keepMirrors says what there is of static pods and mirrors. Where there are none of either,
+// there is nothing to say.
+func (l *loop) keepMirrors() {
+	if !l.ready || len(l.static.pods)+len(l.static.mirrors) == 0 {
+		return
+	}
+	view := staticpod.View{
+		Running: map[string]*corev1.Pod{}, Ending: map[string]bool{}, Mirrors: maps.Clone(l.static.mirrors), Node: l.parts.node.Current(),
+	}
+	for uid, pod := range l.static.pods {
+		v, worked := l.parts.workers.Get(uid)
+		switch {
+		case !worked && !l.wanted(uid):
+			delete(l.static.pods, uid)
+		case !worked:
+		case v.State == podworker.Syncing && l.wanted(uid):
+			view.Running[podstate.Key(pod)] = pod
+		case v.State < podworker.Confirming || l.wanted(uid):
+			view.Ending[podstate.Key(pod)] = true
+		}
+	}
+	l.parts.mirrors.Tell(view)
+}

@@ -1,0 +1,172 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// copied is one object, or that there is none. Its fields are guarded by the cache's lock
+// but for the first four, which never change.
+type copied struct {
+	cache *Cache
+	key   key
+	stop  context.CancelFunc
+	// listed is closed when the first list has come.
+	listed chan struct{}
+
+	users  map[types.UID]bool
+	known  bool
+	object kinds.Object
+}
+
+// Replace implements podapi.Sink.
+func (c *copied) Replace(items []kinds.Object, _ string) {
+	var found kinds.Object
+	for _, item := range items {
+		if item.GetName() == c.key.name {
+			found = item
+		}
+	}
+	c.set(found)
+}
+
+// Apply implements podapi.Sink.
+func (c *copied) Apply(event watch.Event) {
+	obj, ok := event.Object.(kinds.Object)
+	if !ok || obj.GetName() != c.key.name {
+		return
+	}
+	switch event.Type {
+	case watch.Added, watch.Modified:
+		c.set(obj)
+	case watch.Deleted:
+		c.set(nil)
+	case watch.Bookmark, watch.Error:
+	}
+}
+
+// set takes a version, and wakes the pods that use it. One that says it never changes is
+// no longer watched, as upstream does.
+func (c *copied) set(obj kinds.Object) {
+	c.cache.mu.Lock()
+	defer c.cache.mu.Unlock()
+	changed := c.known && revision(obj) != revision(c.object)
+	c.object = obj
+	if !c.known {
+		c.known = true
+		close(c.listed)
+	}
+	if immutable(obj) {
+		c.stop()
+	}
+	if !changed {
+		return
+	}
+	for uid := range c.users {
+		c.cache.changed[uid] = true
+	}
+	signal(c.cache.wake)
+}
+
+// revision tells versions apart; it is empty for no object.
+func revision(obj kinds.Object) string {
+	if obj == nil {
+		return ""
+	}
+	return string(obj.GetUID()) + "/" + obj.GetResourceVersion()
+}
+
+func immutable(obj kinds.Object) bool {
+	var is *bool
+	switch obj := obj.(type) {
+	case *corev1.ConfigMap:
+		is = obj.Immutable
+	case *corev1.Secret:
+		is = obj.Immutable
+	}
+	return is != nil && *is
+}
+
+func signal(wake chan struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
+}
+
+// errNoServices is upstream's text.
+var errNoServices = errors.New("services have not yet been read at least once, cannot construct envvars")
+
+// services is the copy of all Services.
+type services struct {
+	listed chan struct{}
+
+	mu    sync.Mutex
+	known map[types.NamespacedName]*corev1.Service
+}
+
+func newServices() *services {
+	return &services{listed: make(chan struct{}), known: map[types.NamespacedName]*corev1.Service{}}
+}
+
+// Replace implements podapi.Sink.
+func (s *services) Replace(items []kinds.Object, _ string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.known)
+	for _, item := range items {
+		s.put(item)
+	}
+	select {
+	case <-s.listed:
+	default:
+		close(s.listed)
+	}
+}
+
+// Apply implements podapi.Sink.
+func (s *services) Apply(event watch.Event) {
+	obj, ok := event.Object.(kinds.Object)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if event.Type == watch.Deleted {
+		delete(s.known, nameOf(obj))
+		return
+	}
+	s.put(obj)
+}
+
+func (s *services) put(obj kinds.Object) {
+	if service, ok := obj.(*corev1.Service); ok {
+		s.known[nameOf(obj)] = service
+	}
+}
+
+func nameOf(obj kinds.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+func (s *services) of(namespace string) []*corev1.Service {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []*corev1.Service
+	for name, service := range s.known {
+		if name.Namespace == namespace || name == (types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}) {
+			found = append(found, service)
+		}
+	}
+	slices.SortFunc(found, newer)
+	return found
+}

@@ -1,0 +1,218 @@
+package pleg
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/kubelet/podstate"
+)
+
+// Views are what is known of a runtime: the newest view of each pod, and which pods'
+// containers started or died. It is pure: who has it asks the runtime, and says when.
+// A Relister is one with a lock.
+type Views struct {
+	views   map[types.UID]view
+	changed map[types.UID]bool
+	asked   uint64    // questions asked so far; a view remembers its question's number
+	listed  time.Time // when the last good listing was begun; zero before the first
+	failing time.Time // when listings began to fail; zero while they succeed
+}
+
+type view struct {
+	pod   podstate.Pod
+	asked uint64
+	at    time.Time
+}
+
+// Question is one that the runtime is asked; answers are kept in the order of their
+// questions.
+type Question struct {
+	number uint64
+	at     time.Time
+}
+
+// NewViews knows nothing.
+func NewViews() *Views {
+	return &Views{views: map[types.UID]view{}, changed: map[types.UID]bool{}}
+}
+
+// Ask begins a question.
+func (v *Views) Ask(now time.Time) Question {
+	v.asked++
+	return Question{v.asked, now}
+}
+
+// List takes in the whole node's sandboxes and containers, and reports whether a
+// container of any pod has started or died since.
+func (v *Views) List(q Question, sandboxes []*proto.Sandbox, containers []*proto.Container) (news bool) {
+	fresh := group(sandboxes, containers)
+	for _, pod := range fresh {
+		news = v.keep(view{pod, q.number, q.at}) || news
+	}
+	for uid, old := range v.views {
+		if _, listed := fresh[uid]; !listed && old.asked < q.number {
+			news = v.keep(view{podstate.Pod{UID: uid}, q.number, q.at}) || news
+			delete(v.views, uid)
+		}
+	}
+	v.listed, v.failing = q.at, time.Time{}
+	return news
+}
+
+// keep replaces a view by a newer one and notes the pod if a container of it started or
+// died since, which it reports.
+func (v *Views) keep(now view) (news bool) {
+	old := v.views[now.pod.UID]
+	if old.asked >= now.asked {
+		return false
+	}
+	v.views[now.pod.UID] = now
+	if !Differs(old.pod, now.pod) {
+		return false
+	}
+	v.changed[now.pod.UID] = true
+	return true
+}
+
+// Fail takes in that a listing has failed.
+func (v *Views) Fail(now time.Time) {
+	if v.failing.IsZero() {
+		v.failing = now
+	}
+}
+
+// Read takes in one pod's sandboxes and containers, and returns them as a view. The
+// asker knows: it is no news.
+func (v *Views) Read(q Question, uid types.UID, sandboxes []*proto.Sandbox, containers []*proto.Container) podstate.Pod {
+	pod := podstate.New(uid, sandboxes, containers)
+	if v.views[uid].asked < q.number {
+		v.views[uid] = view{pod, q.number, q.at}
+	}
+	return pod
+}
+
+// NewerThan is what is known of a pod, if a listing or a look at it has been begun after
+// the given time (KBL-20); with the zero time any will do.
+func (v *Views) NewerThan(uid types.UID, than time.Time) (pod podstate.Pod, fresh bool) {
+	known := v.views[uid]
+	known.pod.UID = uid
+	return known.pod, !v.listed.IsZero() && (v.listed.After(than) || known.at.After(than))
+}
+
+// Last is the newest view of a pod, empty for one that the runtime does not hold; listed
+// is false before the first listing, when nothing is known of any pod.
+func (v *Views) Last(uid types.UID) (pod podstate.Pod, listed bool) {
+	pod = v.views[uid].pod
+	pod.UID = uid
+	return pod, !v.listed.IsZero()
+}
+
+// All are the pods that the runtime held at the last listing, by UID.
+func (v *Views) All() []podstate.Pod {
+	pods := make([]podstate.Pod, 0, len(v.views))
+	for _, uid := range slices.Sorted(maps.Keys(v.views)) {
+		pods = append(pods, v.views[uid].pod)
+	}
+	return pods
+}
+
+// Take are the pods of which a container started or died since the last Take.
+func (v *Views) Take() []types.UID {
+	uids := slices.Sorted(maps.Keys(v.changed))
+	clear(v.changed)
+	return uids
+}
+
+// Forget drops the view of a pod that is gone for good.
+func (v *Views) Forget(uid types.UID) { delete(v.views, uid) }
+
+// Problems is why the runtime makes the node not ready (KBL-07); empty when it does
+// not.
+func (v *Views) Problems(now time.Time, timing Timing) []string {
+	var problems []string
+	if !v.failing.IsZero() && now.Sub(v.failing) >= timing.Down {
+		problems = append(problems, "container runtime is down")
+	}
+	switch age := now.Sub(v.listed); {
+	case v.listed.IsZero():
+		problems = append(problems, "PLEG is not healthy: pleg has yet to be successful")
+	case age > timing.Threshold:
+		problems = append(problems, fmt.Sprintf(
+			"PLEG is not healthy: pleg was last seen active %v ago; threshold is %v", age.Round(time.Millisecond), timing.Threshold))
+	}
+	return problems
+}
+
+// Differs reports whether a container of a pod, or its sandbox, started or died between
+// two views. A removal is no news (CRI-13).
+func Differs(before, after podstate.Pod) bool {
+	type phase struct{ alive, ended bool }
+	known := make(map[string]phase, len(before.Containers)+len(before.Sandboxes))
+	for _, c := range before.Containers {
+		known[c.GetId()] = phase{podstate.Alive(c), ended(c)}
+	}
+	for _, s := range before.Sandboxes {
+		up := s.GetState() == proto.SandboxState_SANDBOX_STATE_READY
+		known[s.GetId()] = phase{up, !up}
+	}
+	for _, c := range after.Containers {
+		if now := (phase{podstate.Alive(c), ended(c)}); now != known[c.GetId()] {
+			return true
+		}
+		delete(known, c.GetId())
+	}
+	for _, s := range after.Sandboxes {
+		up := s.GetState() == proto.SandboxState_SANDBOX_STATE_READY
+		if known[s.GetId()] != (phase{up, !up}) {
+			return true
+		}
+		delete(known, s.GetId())
+	}
+	for _, was := range known {
+		if was.alive {
+			return true // vanished while it ran
+		}
+	}
+	return false
+}
+
+func ended(c *proto.Container) bool {
+	return c.GetState() == proto.ContainerState_CONTAINER_STATE_EXITED
+}
+
+func group(sandboxes []*proto.Sandbox, containers []*proto.Container) map[types.UID]podstate.Pod {
+	type lists struct {
+		sandboxes  []*proto.Sandbox
+		containers []*proto.Container
+	}
+	byUID := map[types.UID]*lists{}
+	of := func(uid types.UID) *lists {
+		if byUID[uid] == nil {
+			byUID[uid] = &lists{}
+		}
+		return byUID[uid]
+	}
+	owner := make(map[string]types.UID, len(sandboxes))
+	for _, s := range sandboxes {
+		uid := types.UID(s.GetPodUid())
+		owner[s.GetId()] = uid
+		of(uid).sandboxes = append(of(uid).sandboxes, s)
+	}
+	for _, c := range containers {
+		uid, ok := owner[c.GetSandboxId()]
+		if !ok {
+			uid = types.UID(c.GetLabels()[podstate.LabelPodUID])
+		}
+		of(uid).containers = append(of(uid).containers, c)
+	}
+	pods := make(map[types.UID]podstate.Pod, len(byUID))
+	for uid, l := range byUID {
+		pods[uid] = podstate.New(uid, l.sandboxes, l.containers)
+	}
+	return pods
+}

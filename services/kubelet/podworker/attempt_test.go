@@ -1,0 +1,101 @@
+package podworker
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/podfall/podfall/proto"
+)
+
+// Two sidecars wait for the main container, the first for the second as well; each uses up
+// the grace of those behind it (KBL-50), and one that could not be stopped keeps them
+// waiting (KBL-52).
+func TestAttempt(t *testing.T) {
+	plan := StopPlan{
+		Containers: []ContainerStop{
+			{ID: "1", Name: "main", Grace: 10, PreStop: &corev1.LifecycleHandler{}},
+			{ID: "2", Name: "s1", Grace: 10, After: []string{"main", "s2"}},
+			{ID: "3", Name: "s2", Grace: 10, After: []string{"main"}},
+			{ID: "4", Name: "stray", Err: errors.New("not in the spec")},
+		},
+		Sandboxes: []string{"b1", "b0"},
+	}
+	type move struct {
+		at      time.Duration
+		outcome Outcome
+		want    []Work
+	}
+	await := func(container int) Work { return Await{container, zero.Add(10 * time.Second)} }
+	for name, story := range map[string]struct {
+		moves []move
+		err   string
+	}{
+		"one after the other": {[]move{
+			{0, nil, []Work{Hook{0}, await(1), await(2)}},
+			{2500 * time.Millisecond, HookOver{0}, []Work{StopOne{0, "1", 8}}},
+			{4 * time.Second, OneStopped{0, nil}, []Work{StopOne{2, "3", 6}}},
+			{5 * time.Second, OneStopped{2, nil}, []Work{StopOne{1, "2", 5}}},
+			{10 * time.Second, AwaitOver{1}, nil},
+			{11 * time.Second, OneStopped{1, nil}, []Work{StopBox{"b1"}}},
+			{11 * time.Second, BoxStopped{nil}, []Work{StopBox{"b0"}}},
+			{11 * time.Second, BoxStopped{nil}, nil},
+		}, `failed to "KillContainer" for "stray" with KillContainerError: "not in the spec"`},
+		"one that cannot be stopped": {[]move{
+			{0, nil, []Work{Hook{0}, await(1), await(2)}},
+			{time.Second, HookOver{0}, []Work{StopOne{0, "1", 9}}},
+			{9 * time.Second, OneStopped{0, errors.New("it hangs")}, nil},
+			{10 * time.Second, AwaitOver{1}, []Work{StopOne{1, "2", 2}}},
+			{10 * time.Second, AwaitOver{2}, []Work{StopOne{2, "3", 2}}},
+			{11 * time.Second, OneStopped{1, nil}, nil},
+			{11 * time.Second, OneStopped{2, nil}, []Work{StopBox{"b1"}}},
+			{12 * time.Second, BoxStopped{errors.New("no network")}, []Work{StopBox{"b0"}}},
+			{12 * time.Second, BoxStopped{nil}, nil},
+		}, `[failed to "KillContainer" for "main" with KillContainerError: "it hangs", ` +
+			`failed to "KillContainer" for "stray" with KillContainerError: "not in the spec", ` +
+			`failed to "KillPodSandbox" for "u" with KillPodSandboxError: "no network"]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var a *Attempt
+			for _, m := range story.moves {
+				if a == nil {
+					a = NewAttempt(plan, zero)
+				} else if a.Over() {
+					t.Fatalf("it is over before %+v", m.outcome)
+				} else {
+					a.Step(m.outcome, zero.Add(m.at))
+				}
+				if diff := cmp.Diff(m.want, a.Work()); diff != "" {
+					t.Errorf("after %+v at %v (-want +got):\n%s", m.outcome, m.at, diff)
+				}
+			}
+			if got := fmt.Sprint(a.Err("u")); !a.Over() || got != story.err {
+				t.Errorf("it is over: %t, with\n%s\nwant\n%s", a.Over(), got, story.err)
+			}
+		})
+	}
+}
+
+// The sandbox is stopped after a container that could not be, unless the runtime is away:
+// the next one must not begin with SIGKILL.
+func TestAttemptWithoutRuntime(t *testing.T) {
+	plan := StopPlan{Containers: []ContainerStop{{ID: "1", Name: "a", Grace: 5}}, Sandboxes: []string{"b"}}
+	for code, want := range map[string][]Work{proto.CodeUnknown: {StopBox{"b"}}, proto.CodeDeadlineExceeded: {StopBox{"b"}}, proto.CodeUnavailable: nil} {
+		a := NewAttempt(plan, zero)
+		a.Work()
+		a.Step(OneStopped{0, &proto.RuntimeError{Code: code}}, zero)
+		if diff := cmp.Diff(want, a.Work()); diff != "" || a.Over() != (want == nil) || a.Err("u") == nil {
+			t.Errorf("after %s it is over: %t, with %v, and wants (-want +got):\n%s", code, a.Over(), a.Err("u"), diff)
+		}
+	}
+}
+
+func TestAttemptAtNothing(t *testing.T) {
+	if a := NewAttempt(StopPlan{}, zero); !a.Over() || len(a.Work()) > 0 || a.Err("u") != nil {
+		t.Errorf("an attempt at nothing is %+v", a)
+	}
+}

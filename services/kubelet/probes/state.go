@@ -1,0 +1,93 @@
+package probes
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/kubelet/podstate"
+)
+
+// State is what probes say of one container.
+type State struct {
+	// Started and Ready are true where there is no probe of the kind.
+	Started, Ready bool
+	// Failed is the probe for which the container is to be killed; nil if none is.
+	Failed *Kind
+}
+
+// StateOf is what the trackers of a container's probes say of its run with that id; find
+// reports false for a kind of which it has none.
+func StateOf(id string, find func(Kind) (Tracker, bool)) State {
+	result := func(kind Kind) Result {
+		tracker, there := find(kind)
+		switch {
+		case !there:
+			return Success
+		case tracker.Container() != id:
+			return kind.initial()
+		}
+		return tracker.Result()
+	}
+	state := State{Started: result(Startup) == Success}
+	state.Ready = state.Started && result(Readiness) == Success
+	for _, kind := range []Kind{Startup, Liveness} {
+		if result(kind) == Failure && state.Failed == nil {
+			state.Failed = new(kind)
+		}
+	}
+	return state
+}
+
+// TargetOf is a container of a pod as the runtime shows its latest run, nil for none; known
+// is what its probes say of the run with an id.
+func TargetOf(pod *corev1.Pod, spec *corev1.Container, latest *proto.Container, known func(id string) State) Target {
+	if latest == nil {
+		return Target{}
+	}
+	return Target{
+		ID: latest.GetId(), Running: podstate.Alive(latest), Started: time.Unix(0, latest.GetStartedAtUnixNano()),
+		Up: Of(spec, Startup) == nil || known(latest.GetId()).Started, Deleted: pod.DeletionTimestamp != nil,
+	}
+}
+
+// Kinds are all of them, in the order in which they begin.
+func Kinds() []Kind { return []Kind{Startup, Readiness, Liveness} }
+
+// HasAny reports whether a pod has a probe.
+func HasAny(pod *corev1.Pod) bool {
+	for _, spec := range Probed(pod) {
+		for _, kind := range Kinds() {
+			if Of(spec, kind) != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Probed are the containers of a pod that may have probes: the sidecars and the regular
+// ones.
+func Probed(pod *corev1.Pod) []*corev1.Container {
+	var found []*corev1.Container
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; podstate.Sidecar(c) {
+			found = append(found, c)
+		}
+	}
+	for i := range pod.Spec.Containers {
+		found = append(found, &pod.Spec.Containers[i])
+	}
+	return found
+}
+
+// containerOf is the one of that name; nil for none.
+func containerOf(pod *corev1.Pod, name string) *corev1.Container {
+	for _, c := range Probed(pod) {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}

@@ -1,0 +1,214 @@
+// Package pulls sees to it that a container's image is on the node before the container is
+// made: it asks the runtime, pulls, says so in events, and holds back pulls that have
+// failed. reference.go and backoff.go are pure; this file is the shell. What an image is,
+// the runtime knows.
+package pulls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/fault"
+)
+
+// The reasons for which a container waits for its image.
+const (
+	ReasonPull     = "ErrImagePull"
+	ReasonBackOff  = "ImagePullBackOff"
+	ReasonInvalid  = "InvalidImageName"
+	ReasonInspect  = "ImageInspectError"
+	ReasonNeverHad = "ErrImageNeverPull"
+)
+
+// Error says why a container's image is not there.
+type Error struct {
+	Reason, Message string
+	// After is how long until the next pull may be tried; 0 unless it is held back.
+	After time.Duration
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.Message }
+
+// Images is what is asked of the runtime.
+type Images interface {
+	ImageStatus(ctx context.Context, image string) (present bool, err error)
+	PullImage(ctx context.Context, image string) (size int64, err error)
+}
+
+// Events tells people; it never blocks.
+type Events interface {
+	Container(pod *corev1.Pod, container, kind, reason, message string)
+}
+
+// Config is what a Puller works with.
+type Config struct {
+	Images Images
+	Events Events
+	Clock  clock.Clock
+	Timing Timing
+	// Parallel is how many images are pulled at a time; 1 when it is 0, as upstream.
+	Parallel int
+	Faults   *fault.Table
+}
+
+// Puller brings images to the node. It is safe for concurrent use.
+type Puller struct {
+	cfg   Config
+	lanes chan struct{}
+
+	mu       sync.Mutex
+	backoffs map[key]backoff
+	// had are the images that are known to be on the node.
+	had map[string]bool
+}
+
+// key is what back-offs are told apart by.
+type key struct {
+	uid   types.UID
+	image string
+}
+
+// New has pulled nothing yet.
+func New(cfg Config) *Puller {
+	return &Puller{
+		cfg: cfg, lanes: make(chan struct{}, max(cfg.Parallel, 1)), backoffs: map[key]backoff{}, had: map[string]bool{},
+	}
+}
+
+// Ensure returns when the image of a container is on the node, or with an [*Error] that
+// says why it is not. It waits for as long as the pull takes.
+func (p *Puller) Ensure(ctx context.Context, pod *corev1.Pod, spec *corev1.Container) error {
+	image, err := complete(spec.Image)
+	if err != nil {
+		return p.refuse(pod, spec, ReasonInvalid, "InspectFailed", fmt.Sprintf("Failed to apply default image tag %q: %v", spec.Image, err))
+	}
+	present, err := p.present(ctx, pod, spec, image)
+	switch {
+	case err != nil:
+		return p.refuse(pod, spec, ReasonInspect, "InspectFailed", fmt.Sprintf("Failed to inspect image %q: %v", spec.Image, err))
+	case pullsFirst(spec.ImagePullPolicy, present):
+		return p.pull(ctx, pod, spec, image)
+	case !present:
+		return p.refuse(pod, spec, ReasonNeverHad, ReasonNeverHad,
+			fmt.Sprintf("Container image %q is not present with pull policy of Never", spec.Image))
+	}
+	p.cfg.Events.Container(pod, spec.Name, corev1.EventTypeNormal, "Pulled",
+		fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", spec.Image))
+	return nil
+}
+
+// refuse tells of an image that cannot be had, and says so.
+func (p *Puller) refuse(pod *corev1.Pod, spec *corev1.Container, reason, event, message string) error {
+	p.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, event, message)
+	return &Error{Reason: reason, Message: message}
+}
+
+// present reports whether the image is on the node. What this kubelet has once seen there
+// stays; what pulls of it are to suffer, has to be pulled first.
+func (p *Puller) present(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, image string) (bool, error) {
+	if p.has(image) {
+		return true, nil
+	}
+	if p.cfg.Faults.Concerns(fault.ImagePull, about(pod, spec)) {
+		return false, nil
+	}
+	present, err := p.cfg.Images.ImageStatus(ctx, image)
+	if present && err == nil {
+		p.keep(image)
+	}
+	return present, err
+}
+
+func about(pod *corev1.Pod, spec *corev1.Container) fault.About {
+	return fault.About{Namespace: pod.Namespace, Pod: pod.Name, Container: spec.Name, Image: spec.Image}
+}
+
+// pull pulls the image, unless that failed a short time ago.
+func (p *Puller) pull(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, image string) error {
+	k := key{pod.UID, image}
+	if last := p.backoff(k); last.left(p.cfg.Clock.Steady()) > 0 {
+		message := fmt.Sprintf("Back-off pulling image %q", spec.Image)
+		p.cfg.Events.Container(pod, spec.Name, corev1.EventTypeNormal, "BackOff", message)
+		return &Error{
+			Reason: ReasonBackOff, Message: fmt.Sprintf("%s: %s: %s", message, ReasonPull, last.why), After: last.left(p.cfg.Clock.Steady()),
+		}
+	}
+	p.cfg.Events.Container(pod, spec.Name, corev1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", spec.Image))
+	asked := p.cfg.Clock.Steady()
+	took, size, err := p.inTurn(ctx, pod, spec, image)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err() // the kubelet leaves
+		}
+		p.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "Failed", fmt.Sprintf("Failed to pull image %q: %v", spec.Image, err))
+		p.hold(k, err.Error())
+		return &Error{Reason: ReasonPull, Message: err.Error()}
+	}
+	p.keep(image)
+	p.cfg.Events.Container(pod, spec.Name, corev1.EventTypeNormal, "Pulled", fmt.Sprintf(
+		"Successfully pulled image %q in %v (%v including waiting). Image size: %v bytes.",
+		spec.Image, took.Truncate(time.Millisecond), p.cfg.Clock.Steady().Sub(asked).Truncate(time.Millisecond), size))
+	return nil
+}
+
+// inTurn pulls when it is this pull's turn, and says how long that took.
+func (p *Puller) inTurn(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, image string) (took time.Duration, size int64, err error) {
+	select {
+	case p.lanes <- struct{}{}:
+		defer func() { <-p.lanes }()
+	case <-ctx.Done():
+		return 0, 0, ctx.Err()
+	}
+	began := p.cfg.Clock.Steady()
+	if err := p.cfg.Faults.Pass(ctx, fault.ImagePull, about(pod, spec)); err != nil {
+		if _, injected := errors.AsType[*fault.Injected](err); injected {
+			err = fmt.Errorf("rpc error: code = Unknown desc = failed to pull and unpack image %q: %w", image, err)
+		}
+		return 0, 0, err
+	}
+	size, err = p.cfg.Images.PullImage(ctx, image)
+	return p.cfg.Clock.Steady().Sub(began), size, err
+}
+
+// Forget lets go of what a pod's pulls have come to.
+func (p *Puller) Forget(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for k := range p.backoffs {
+		if k.uid == uid {
+			delete(p.backoffs, k)
+		}
+	}
+}
+
+func (p *Puller) backoff(k key) backoff {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.backoffs[k]
+}
+
+func (p *Puller) hold(k key, why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.backoffs[k] = p.backoffs[k].next(p.cfg.Clock.Steady(), why, p.cfg.Timing)
+}
+
+func (p *Puller) keep(image string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.had[image] = true
+}
+
+func (p *Puller) has(image string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.had[image]
+}

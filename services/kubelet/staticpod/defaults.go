@@ -1,0 +1,86 @@
+package staticpod
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The defaults that the API gives a pod and a kubelet relies on.
+const defaultGrace int64 = 30
+
+// complete fills in what the API would: a static pod never comes by there.
+func complete(spec *corev1.PodSpec) {
+	fill(&spec.RestartPolicy, corev1.RestartPolicyAlways)
+	fill(&spec.DNSPolicy, corev1.DNSClusterFirst)
+	fill(&spec.SchedulerName, corev1.DefaultSchedulerName)
+	if spec.TerminationGracePeriodSeconds == nil {
+		spec.TerminationGracePeriodSeconds = new(defaultGrace)
+	}
+	if spec.Priority == nil {
+		spec.Priority = priorityOf(spec.PriorityClassName)
+	}
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			completeContainer(&containers[i])
+		}
+	}
+}
+
+// priorityOf is the priority of the two classes that every cluster has: a static pod is not
+// looked up in the API.
+func priorityOf(class string) *int32 {
+	switch class {
+	case "system-node-critical":
+		return new(int32(2_000_001_000))
+	case "system-cluster-critical":
+		return new(int32(2_000_000_000))
+	}
+	return nil
+}
+
+func completeContainer(c *corev1.Container) {
+	fill(&c.ImagePullPolicy, pullPolicy(c.Image))
+	fill(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
+	fill(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
+	for i := range c.Ports {
+		fill(&c.Ports[i].Protocol, corev1.ProtocolTCP)
+	}
+	for _, probe := range []*corev1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
+		if probe != nil {
+			completeProbe(probe)
+		}
+	}
+	if c.Resources.Requests == nil && len(c.Resources.Limits) > 0 {
+		c.Resources.Requests = c.Resources.Limits.DeepCopy()
+	}
+}
+
+func completeProbe(p *corev1.Probe) {
+	fill(&p.TimeoutSeconds, 1)
+	fill(&p.PeriodSeconds, 10)
+	fill(&p.SuccessThreshold, 1)
+	fill(&p.FailureThreshold, 3)
+	if p.HTTPGet != nil {
+		fill(&p.HTTPGet.Path, "/")
+		fill(&p.HTTPGet.Scheme, corev1.URISchemeHTTP)
+	}
+}
+
+// pullPolicy pulls an image of the tag latest each time, which an image without a tag has.
+func pullPolicy(image string) corev1.PullPolicy {
+	name, _, digested := strings.Cut(image, "@")
+	colon := strings.LastIndexByte(name, ':')
+	tagged := colon > strings.LastIndexByte(name, '/')
+	if !digested && (!tagged || name[colon+1:] == "latest") {
+		return corev1.PullAlways
+	}
+	return corev1.PullIfNotPresent
+}
+
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

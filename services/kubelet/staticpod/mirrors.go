@@ -1,0 +1,89 @@
+package staticpod
+
+import (
+	"context"
+	"log/slog"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/kubelet/podstate"
+)
+
+// API is what mirrors ask of the apiserver.
+type API interface {
+	Create(ctx context.Context, target podapi.Target, obj kinds.Object, opts metav1.CreateOptions) (kinds.Object, error)
+	Delete(ctx context.Context, target podapi.Target, opts metav1.DeleteOptions) (runtime.Object, error)
+}
+
+// Mirrors keeps the mirror pods. It waits for the API; whoever has news for it does not.
+type Mirrors struct {
+	api  API
+	pods kinds.Kind
+	log  *slog.Logger
+	news chan View
+}
+
+// NewMirrors keeps none until Run.
+func NewMirrors(api API, pods kinds.Kind, log *slog.Logger) *Mirrors {
+	return &Mirrors{api: api, pods: pods, log: log, news: make(chan View, 1)}
+}
+
+// Tell says what there is now. It never blocks: only the latest view counts. The caller is
+// one goroutine, and tells again now and then.
+func (m *Mirrors) Tell(view View) {
+	m.skip()
+	m.news <- view
+}
+
+// Run does what views ask for until ctx ends. What fails is done at the next view.
+func (m *Mirrors) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case view := <-m.news:
+			steps := Decide(view)
+			for _, step := range steps {
+				m.carryOut(ctx, step)
+			}
+			if len(steps) > 0 {
+				m.skip()
+			}
+		}
+	}
+}
+
+// skip drops a view from before something was done: the watch had not shown it yet.
+func (m *Mirrors) skip() {
+	select {
+	case <-m.news:
+	default:
+	}
+}
+
+func (m *Mirrors) carryOut(ctx context.Context, step Step) {
+	what, pod := "create", step.Create
+	var err error
+	if pod != nil {
+		_, err = m.api.Create(ctx, podapi.Target{Kind: m.pods, Namespace: pod.Namespace}, pod, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return // the watch will show it
+		}
+	} else {
+		what, pod = "delete", step.Delete
+		uid := pod.UID
+		_, err = m.api.Delete(ctx, podapi.Target{Kind: m.pods, Namespace: pod.Namespace, Name: pod.Name}, metav1.DeleteOptions{
+			GracePeriodSeconds: new(int64(0)), Preconditions: &metav1.Preconditions{UID: &uid},
+		})
+		if apierrors.IsNotFound(err) {
+			return
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		m.log.WarnContext(ctx, "a mirror pod is not as it should be; trying again", "doing", what, "pod", podstate.Key(pod), "err", err)
+	}
+}

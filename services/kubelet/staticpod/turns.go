@@ -1,0 +1,54 @@
+package staticpod
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Turns sees to it that of static pods of one name one runs at a time, and the others in
+// the order in which they came (KBL-22). Its zero value has nobody.
+type Turns struct {
+	running map[string]types.UID
+	waiting map[string][]types.UID
+}
+
+// Ask reports whether the static pod of the name may run now. If not, it has a place in the
+// queue. Wanted says whether a pod is to run at all; those that are not lose their places.
+func (t *Turns) Ask(name string, uid types.UID, wanted func(types.UID) bool) bool {
+	if !wanted(uid) {
+		return false
+	}
+	if t.running == nil {
+		t.running, t.waiting = map[string]types.UID{}, map[string][]types.UID{}
+	}
+	if running, taken := t.running[name]; taken {
+		if running != uid && !slices.Contains(t.waiting[name], uid) {
+			t.waiting[name] = append(t.waiting[name], uid)
+		}
+		return running == uid
+	}
+	queue := slices.DeleteFunc(t.waiting[name], func(waiting types.UID) bool { return !wanted(waiting) })
+	if len(queue) > 0 && queue[0] != uid {
+		if !slices.Contains(queue, uid) {
+			queue = append(queue, uid)
+		}
+		t.waiting[name] = queue
+		return false
+	}
+	delete(t.waiting, name)
+	if len(queue) > 1 {
+		t.waiting[name] = queue[1:]
+	}
+	t.running[name] = uid
+	return true
+}
+
+// Done says that the pod has ended and been cleaned up after.
+func (t *Turns) Done(uid types.UID) {
+	for name, running := range t.running {
+		if running == uid {
+			delete(t.running, name)
+		}
+	}
+}

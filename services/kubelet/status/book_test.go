@@ -1,0 +1,108 @@
+package status
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/kubelet/podstate"
+)
+
+// shown is what a watch has shown.
+type shown map[types.UID]*corev1.Pod
+
+func (c shown) Get(uid types.UID) (*corev1.Pod, bool) {
+	pod, known := c[uid]
+	return pod, known
+}
+
+// TestWhatOthersWroteIsPutRight has somebody else take a pod's readiness away while the API
+// cannot be reached: the kubelet says it again later.
+func TestWhatOthersWroteIsPutRight(t *testing.T) {
+	t.Parallel()
+	compat, err := proto.CompatFor("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, now := NewBook(compat, ""), time.Unix(1_700_000_000, 0)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "u", ResourceVersion: "1"}}
+	seen := shown{"u": pod}
+	b.Report(pod, podstate.Pod{}, Facts{}, now)
+	d := b.Next(seen)
+	request, update := d.Next(now)
+	if request != Store {
+		t.Fatalf("request %v, want Store", request)
+	}
+	taken := update.DeepCopy()
+	taken.ResourceVersion = "2"
+	d.Answered(taken, nil)
+	b.Done(d)
+	if b.Requeue(seen) {
+		t.Fatal("what the API has accepted is sent again")
+	}
+
+	other := taken.DeepCopy()
+	other.ResourceVersion, other.Status.Conditions = "3", nil
+	seen["u"] = other
+	b.Refresh(other)
+	d = b.Next(seen)
+	if request, _ := d.Next(now); request != Store {
+		t.Fatalf("request %v, want Store", request)
+	}
+	d.Answered(nil, errors.New("the API is not to be reached"))
+	b.Done(d)
+	if b.Settled(seen) || !b.Requeue(seen) {
+		t.Fatal("what others wrote is left")
+	}
+	d = b.Next(seen)
+	request, update = d.Next(now)
+	if request != Store || len(update.Status.Conditions) == 0 {
+		t.Fatalf("request %v with %d conditions, want Store with those of the kubelet", request, len(update.Status.Conditions))
+	}
+	update = update.DeepCopy()
+	update.ResourceVersion = "4"
+	d.Answered(update, nil)
+	b.Done(d)
+	if b.Requeue(seen) {
+		t.Error("what was put right is sent again")
+	}
+}
+
+// TestTheFinalDeleteIsSentOnce has the watch show the object that the final delete changed
+// before the answer to it comes, and a finalizer keep that object.
+func TestTheFinalDeleteIsSentOnce(t *testing.T) {
+	t.Parallel()
+	compat, err := proto.CompatFor("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, now := NewBook(compat, ""), time.Unix(1_700_000_000, 0)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: "p", Namespace: "default", UID: "u", ResourceVersion: "1",
+		DeletionTimestamp: &metav1.Time{Time: now}, Finalizers: []string{"ex.io/x"},
+	}}
+	seen := shown{"u": pod}
+	b.Finish(pod)
+	d := b.Next(seen)
+	_, update := d.Next(now)
+	stored := update.DeepCopy()
+	stored.ResourceVersion = "2"
+	d.Answered(stored, nil)
+	if request, _ := d.Next(now); request != Confirm {
+		t.Fatalf("request %v, want Confirm", request)
+	}
+	kept := stored.DeepCopy()
+	kept.ResourceVersion, kept.DeletionGracePeriodSeconds = "3", new(int64(0))
+	seen["u"] = kept
+	b.Refresh(kept)
+	d.Answered(kept, nil)
+	b.Done(d)
+	if d := b.Next(seen); d != nil || b.Requeue(seen) {
+		t.Error("the final delete is sent again")
+	}
+}

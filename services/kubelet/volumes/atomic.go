@@ -1,0 +1,156 @@
+package volumes
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A volume that is made of objects changes all at once, the way that upstream's kubelet
+// does it, so that a program may watch the link:
+//
+//	..2026_01_02_15_04_05.0/    the files
+//	..data -> ..2026_01_02_15_04_05.0
+//	key    -> ..data/key
+//
+// What a kubelet leaves that is killed in between is put right by the next write.
+const (
+	dataLink  = "..data"
+	draftLink = "..data_tmp"
+)
+
+// replace makes files the content of dir, unless it is that already.
+func replace(dir *os.Root, files payload, now time.Time) error {
+	current, err := dir.Readlink(dataLink)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if is, err := content(dir, current); current == "" || err != nil || !files.equal(is) {
+		if current, err = swap(dir, files, after(current), now); err != nil {
+			return fmt.Errorf("write the volume's files: %w", err)
+		}
+	}
+	return tidy(dir, files, current)
+}
+
+// content is the files below a directory.
+func content(dir *os.Root, below string) (payload, error) {
+	files := payload{}
+	err := fs.WalkDir(dir.FS(), below, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		data, err := dir.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		files[strings.TrimPrefix(name, below+"/")] = file{data, info.Mode().Perm()}
+		return nil
+	})
+	return files, err
+}
+
+// swap writes the files to a new directory, and has the link lead there. It returns the
+// directory's name.
+func swap(dir *os.Root, files payload, number int, now time.Time) (string, error) {
+	fresh, err := stamped(dir, number, now)
+	if err != nil {
+		return "", err
+	}
+	for name, f := range files {
+		at := path.Join(fresh, name)
+		err := mkdirAll(dir, path.Dir(at), 0o755)
+		if err == nil {
+			err = dir.WriteFile(at, f.data, 0o600)
+		}
+		if err == nil {
+			err = dir.Chmod(at, f.mode) // whatever the umask is
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	for top := range files.tops() {
+		if err := dir.Symlink(path.Join(dataLink, top), top); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", err
+		}
+	}
+	if err := dir.Remove(draftLink); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if err := dir.Symlink(fresh, draftLink); err != nil {
+		return "", err
+	}
+	return fresh, dir.Rename(draftLink, dataLink)
+}
+
+// after is the number behind that of a directory, so that none has the name of one that a
+// reader may still be at.
+func after(current string) int {
+	_, text, _ := strings.Cut(strings.TrimPrefix(current, ".."), ".")
+	number, err := strconv.Atoi(text)
+	if err != nil {
+		return 0
+	}
+	return number + 1
+}
+
+// stamped makes a directory called after the time, and numbered.
+func stamped(dir *os.Root, number int, now time.Time) (string, error) {
+	for n := number; ; n++ {
+		name := fmt.Sprintf("..%s.%d", now.UTC().Format("2006_01_02_15_04_05"), n)
+		if err := dir.Mkdir(name, 0o755); !errors.Is(err, fs.ErrExist) {
+			return name, errors.Join(err, dir.Chmod(name, 0o755))
+		}
+	}
+}
+
+// mkdirAll makes the directories of a path that are not there, with exactly that mode:
+// programs may run as other users than the kubelet, whose umask does not count.
+func mkdirAll(dir *os.Root, name string, mode fs.FileMode) error {
+	if _, err := dir.Stat(name); name == "." || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := mkdirAll(dir, path.Dir(name), mode); err != nil {
+		return err
+	}
+	if err := dir.Mkdir(name, mode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return dir.Chmod(name, mode)
+}
+
+// tidy makes the links that lack, and removes what no longer belongs.
+func tidy(dir *os.Root, files payload, current string) error {
+	entries, err := fs.ReadDir(dir.FS(), ".")
+	if err != nil {
+		return err
+	}
+	tops := files.tops()
+	var errs []error
+	for _, entry := range entries {
+		name := entry.Name()
+		switch {
+		case name == dataLink || name == current:
+		case tops[name]:
+			delete(tops, name)
+		case strings.HasPrefix(name, ".."):
+			errs = append(errs, dir.RemoveAll(name))
+		default:
+			errs = append(errs, dir.Remove(name))
+		}
+	}
+	for top := range tops {
+		errs = append(errs, dir.Symlink(path.Join(dataLink, top), top))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,133 @@
+package volumes
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	podsDir    = "pods"
+	volumesDir = "volumes"
+	mountsDir  = "mounts"
+)
+
+// record says that a volume is mounted. It is a file of its own.
+type record struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	// Plugin names the kind of volume, as its directory is called.
+	Plugin string `json:"plugin"`
+	// Path is where its files are; empty for the volume's own directory.
+	Path string `json:"path,omitempty"`
+	// ReadOnly says that no container may write to it.
+	ReadOnly bool `json:"readOnly,omitempty"`
+	// Device is what was attached to the node for it, if anything was.
+	Device corev1.UniqueVolumeName `json:"device,omitempty"`
+	// Medium is an emptyDir's, as it was asked for: both are directories here.
+	Medium corev1.StorageMedium `json:"medium,omitempty"`
+	// Mounts is how often it is mounted: once, but by a driver that is not idempotent.
+	Mounts int `json:"mounts"`
+}
+
+// segment refuses what cannot be one element of a path: field is what is to be named.
+func segment(field, name string) error {
+	if name == "" || name == "." || name == ".." || len(name) > 253 || strings.ContainsAny(name, "/\\\x00") {
+		return fmt.Errorf("%s: %q: want a name without slashes", field, name)
+	}
+	return nil
+}
+
+func podDir(uid types.UID) string { return path.Join(podsDir, string(uid)) }
+
+func recordPath(uid types.UID, volume string) string {
+	return path.Join(podDir(uid), mountsDir, volume)
+}
+
+func volumeDir(uid types.UID, plugin, volume string) string {
+	return path.Join(podDir(uid), volumesDir, plugin, volume)
+}
+
+// read is the record of a volume; nil when it is not mounted.
+func (m *Manager) read(uid types.UID, volume string) (*record, error) {
+	data, err := m.Root.ReadFile(recordPath(uid, volume))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the record of volume %q: %w", volume, err)
+	}
+	var r record
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, fmt.Errorf("read the record of volume %q: %w", volume, err)
+	}
+	return &r, nil
+}
+
+// write replaces a record as a whole.
+func (m *Manager) write(uid types.UID, volume string, r *record) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	target := recordPath(uid, volume)
+	if err := m.Root.MkdirAll(path.Dir(target), 0o755); err != nil {
+		return err
+	}
+	draft := path.Join(path.Dir(target), "."+volume+".new") // no record: see names
+	if err := m.Root.WriteFile(draft, append(data, '\n'), 0o644); err != nil {
+		return err
+	}
+	return m.Root.Rename(draft, target)
+}
+
+// records are all of a pod, by volume. One that cannot be read counts as a mount.
+func (m *Manager) records(uid types.UID) map[string]*record {
+	found := map[string]*record{}
+	for _, name := range m.names(path.Join(podDir(uid), mountsDir)) {
+		r, err := m.read(uid, name)
+		if err != nil {
+			r = &record{Mounts: 1}
+		}
+		if r != nil {
+			found[name] = r
+		}
+	}
+	return found
+}
+
+// Pods are the UIDs that have a directory.
+func (m *Manager) Pods() []types.UID {
+	var uids []types.UID
+	for _, name := range m.names(podsDir) {
+		uids = append(uids, types.UID(name))
+	}
+	return uids
+}
+
+// names are the entries of a directory but the drafts. What cannot be read is not known to
+// be empty: the error is a name.
+func (m *Manager) names(dir string) []string {
+	f, err := m.Root.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return []string{err.Error()}
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, ".") })
+	slices.Sort(names)
+	return names
+}

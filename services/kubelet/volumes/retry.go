@@ -1,0 +1,82 @@
+package volumes
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Attempt is the last failure to mount a volume, and when it is to be tried again. It is a
+// value; the zero one is of a volume that has not failed.
+type Attempt struct {
+	Err   error
+	Delay time.Duration
+	Next  time.Time
+}
+
+// Failed is the attempt that follows, after one that failed with err at now.
+func (a Attempt) Failed(err error, now time.Time, t Timing) Attempt {
+	next := Attempt{Err: err, Delay: t.RetryFirst}
+	switch {
+	case errors.Is(err, errUnattached):
+		next.Delay = t.AttachPoll
+	case a.Err != nil:
+		next.Delay = min(2*a.Delay, t.RetryMost)
+	}
+	next.Next = now.Add(next.Delay)
+	return next
+}
+
+// NotReadyError says that not all of a pod's volumes are mounted.
+type NotReadyError struct {
+	// Unmounted are the volumes that are not, and Unattached those of them that wait for
+	// the attach/detach controller.
+	Unmounted, Unattached []string
+	// After is when to try again.
+	After time.Duration
+	err   error
+}
+
+// Error implements error in upstream's words.
+func (e *NotReadyError) Error() string {
+	return fmt.Sprintf("unmounted volumes=[%s], unattached volumes=[%s], failed to process volumes=[]: %v",
+		strings.Join(e.Unmounted, " "), strings.Join(e.Unattached, " "), e.err)
+}
+
+func (e *NotReadyError) Unwrap() error { return e.err }
+
+// Lacking is what a pod lacks whose volumes came to these errors, in the order of its spec,
+// and have failed by these attempts; nil when it lacks nothing.
+func Lacking(pod *corev1.Pod, errs []error, attempts map[string]Attempt, now time.Time) *NotReadyError {
+	var missing NotReadyError
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		name := pod.Spec.Volumes[i].Name
+		missing.Unmounted = append(missing.Unmounted, name)
+		if errors.Is(err, errUnattached) {
+			missing.Unattached = append(missing.Unattached, name)
+		}
+		after := max(attempts[name].Next.Sub(now), time.Nanosecond)
+		if missing.err == nil || after < missing.After {
+			missing.After = after
+		}
+		missing.err = err
+	}
+	if missing.err == nil {
+		return nil
+	}
+	slices.Sort(missing.Unmounted)
+	return &missing
+}
+
+// LeftError is the error of a pod of which these volumes are still mounted when the wait for
+// their end is over.
+func LeftError(left []string, err error) error {
+	return fmt.Errorf("mounted volumes=[%s]: %w", strings.Join(left, " "), err)
+}
