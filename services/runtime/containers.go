@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/internal/runtimeapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/runtime/engine"
@@ -43,7 +44,7 @@ func (s *service) CreateContainer(ctx context.Context, req *proto.CreateContaine
 
 // fillIn adds what the container's image says and its pod does not.
 func (s *service) fillIn(req *proto.CreateContainerRequest) {
-	image := s.images.For(req.Image)
+	image := s.images.book.For(req.Image)
 	if len(req.Command) == 0 {
 		req.Command = image.Command
 		if len(req.Args) > 0 && len(image.Command) > 0 {
@@ -80,6 +81,7 @@ func (s *service) writeContainer(ctx context.Context, c *container) error {
 	}
 	s.mu.Unlock()
 	if !gone {
+		s.history.Note("", history.Create{Of: c.of(), Script: c.request.GetScript()})
 		return nil
 	}
 	s.engines.Remove(ctx, c.id)
@@ -130,7 +132,7 @@ func (s *service) StartContainer(ctx context.Context, id string) error {
 // claimStart makes the caller the only one who starts c. It is called under the lock.
 func (c *container) claimStart() error {
 	if c.status.State != proto.ContainerState_CONTAINER_STATE_CREATED {
-		return refuse(proto.CodeUnknown, "container is in %s state", stateName(c.status.State))
+		return refuse(proto.CodeUnknown, "container is in %s state", c.status.State)
 	}
 	if c.removing {
 		return refuse(proto.CodeUnknown, "container is in removing state, can't be started")
@@ -148,7 +150,7 @@ func (c *container) claimStart() error {
 // start puts the start on record, then makes it happen, unless the sandbox was stopped
 // in between.
 func (s *service) start(ctx context.Context, c *container) error {
-	at := s.clock.Now()
+	at := s.clock.Steady()
 	if err := s.commit(store.PutStart(c.id, at), s.note(c, store.Entry{What: store.Started}, at)); err != nil {
 		s.takeBack(&c.starting)
 		return err
@@ -158,9 +160,11 @@ func (s *service) start(ctx context.Context, c *container) error {
 	c.events.Start = at
 	stopped := c.sandbox.open() != nil
 	s.mu.Unlock()
+	began := s.history.Began()
 	if err := s.engines.Start(ctx, c.id, at); err != nil {
 		return refuse(proto.CodeUnknown, "%v", err)
 	}
+	s.history.Done(began, "", history.Start{Of: c.of(), Scripted: c.scripted()})
 	if stopped {
 		return s.kill(ctx, c)
 	}
@@ -212,6 +216,7 @@ func (s *service) forget(ctx context.Context, containers []*container, ops ...st
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range containers {
+		s.history.Note("", history.Remove{Of: c.of()})
 		s.engines.Remove(ctx, c.id)
 		delete(s.containers, c.id)
 		s.free(containerName(c.request, c.sandbox.born), c.id)
@@ -228,7 +233,7 @@ func (s *service) ContainerStatus(_ context.Context, id string) (*proto.Containe
 	if !ok {
 		return nil, notFound("container", id)
 	}
-	return c.view(), nil
+	return s.view(c), nil
 }
 
 // ListContainers implements runtimeapi.Containers.
@@ -242,19 +247,19 @@ func (s *service) ListContainers(_ context.Context, podUID string) ([]*proto.Con
 	slices.SortFunc(containers, func(a, b *container) int { return cmp.Compare(a.order, b.order) })
 	views := make([]*proto.Container, 0, len(containers))
 	for _, c := range containers {
-		views = append(views, c.view())
+		views = append(views, s.view(c))
 	}
 	return views, nil
 }
 
 // view is the container as CRI tells it (CRI-05). It is called under the lock.
-func (c *container) view() *proto.Container {
+func (s *service) view(c *container) *proto.Container {
 	return &proto.Container{
 		Id: c.id, SandboxId: c.request.SandboxId, Name: c.request.Name, Attempt: c.request.Attempt,
 		Image: c.request.Image, State: c.status.State,
-		CreatedAtUnixNano: c.created.UnixNano(), StartedAtUnixNano: nano(c.status.StartedAt),
-		FinishedAtUnixNano: nano(c.status.FinishedAt),
+		CreatedAtUnixNano: c.created.UnixNano(), StartedAtUnixNano: nano(s.clock.Read(c.status.StartedAt)),
+		FinishedAtUnixNano: nano(s.clock.Read(c.status.FinishedAt)),
 		ExitCode:           c.status.ExitCode, Reason: c.status.Reason, Message: c.status.Message,
-		Labels: c.request.Labels, Annotations: c.request.Annotations,
+		Labels: c.request.Labels, Annotations: c.request.Annotations, StopSignal: engine.StopSignal(c.request),
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/podfall/podfall/internal/daemon"
+	"github.com/podfall/podfall/internal/remote"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/runtime/engine"
 )
@@ -114,6 +115,15 @@ func (e *engines) Exec(ctx context.Context, req *proto.ExecSyncRequest) (*proto.
 		return nil, err
 	}
 	return one.Exec(ctx, req)
+}
+
+// Stream implements [engine.Engine].
+func (e *engines) Stream(ctx context.Context, req *proto.ContainerStreamRequest, client remote.Conn) error {
+	one, err := e.of(req.ContainerId)
+	if err != nil {
+		return err
+	}
+	return one.Stream(ctx, req, client)
 }
 
 // Reach implements [engine.Engine].

@@ -12,6 +12,9 @@ import (
 
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/fault"
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/internal/runtimeapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/runtime"
@@ -30,13 +33,19 @@ type node struct {
 	kube   *bus.Conn
 	cancel context.CancelFunc
 	ended  chan error
+	// recorder is where it writes down what it does; nil for nowhere.
+	recorder *history.Recorder
+	// clock is its own and its kubelet's.
+	clock clock.Clock
+	// faults are what is broken in it.
+	faults *fault.Table
 }
 
 // bubble runs test with a fresh node in a bubble.
 func bubble(t *testing.T, test func(t *testing.T, n *node)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		n := &node{t: t, dir: t.TempDir()}
+		n := &node{t: t, dir: t.TempDir(), faults: fault.NewTable(fault.Config{Process: "runtime/n", Node: "n"})}
 		n.start()
 		defer func() { n.stop() }()
 		test(t, n)
@@ -57,7 +66,7 @@ func (n *node) start() {
 	go func() {
 		n.ended <- runtime.Run(ctx, runtime.Config{
 			Bus: n.conn, DataDir: n.dir, Boot: proto.NewBoot(time.Now(), [4]byte{}),
-			PodCIDR: "10.1.2.0/24", NoSync: true, Ready: func() { close(ready) },
+			PodCIDR: "10.1.2.0/24", NoSync: true, Clock: n.clock, Faults: n.faults, Observers: inspect.Observers[inspect.Runtime]{History: n.recorder}, Ready: func() { close(ready) },
 		})
 	}()
 	select {
@@ -66,7 +75,7 @@ func (n *node) start() {
 		n.t.Fatal("the runtime ended:", err)
 	}
 	synctest.Wait()
-	n.Client = runtimeapi.NewClient(n.kube, clock.Clock{})
+	n.Client = runtimeapi.NewClient(n.kube, n.clock)
 }
 
 func (n *node) dial(id proto.Identity) *bus.Conn {
@@ -98,9 +107,12 @@ func (n *node) restart(after time.Duration) {
 	n.start()
 }
 
-// crash is a kill -9: the runtime starts again with what is on disk at this moment.
+// crash is a kill -9: the runtime starts again with what is on disk at this moment. Commits
+// that are under way are waited for: a file that is copied while it is written is none that a
+// kill leaves behind.
 func (n *node) crash(after time.Duration) {
 	n.t.Helper()
+	synctest.Wait()
 	left := n.t.TempDir()
 	from, err := os.Open(filepath.Join(n.dir, runtime.File))
 	if err != nil {

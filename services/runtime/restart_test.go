@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/runtime"
 	"github.com/podfall/podfall/services/runtime/store"
@@ -201,4 +202,46 @@ func TestRunRefusesDamage(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `pod CIDR "10.0.0.0/31": no room for a pod`) {
 		t.Errorf("run without room for a pod: %v", err)
 	}
+}
+
+// TestTakeUpsAreTold kills the runtime of a container that runs, of one that was never started
+// and of one that has ended: the next one tells of the first, and of when it was started.
+func TestTakeUpsAreTold(t *testing.T) {
+	bubble(t, func(t *testing.T, n *node) {
+		dir := t.TempDir()
+		record := func() *history.Recorder {
+			recorder, err := history.Open(history.Config{Dir: dir, Process: "runtime/n", Boot: proto.NewBoot(time.Now(), [4]byte{})})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return recorder
+		}
+		box := n.sandbox("web")
+		n.create(box, "idle", "")
+		over, runs := n.create(box, "over", "exits 0 after 1s"), n.create(box, "runs", "ignores TERM")
+		for _, id := range []string{over, runs} {
+			if err := n.StartContainer(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		started := time.Now()
+		time.Sleep(10 * time.Second)
+		n.recorder = record()
+		defer n.recorder.Close()
+		n.crash(time.Minute)
+		log, err := history.Read(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var told []history.TakeUp
+		for _, e := range log.Events {
+			if fact, ok := e.Fact.(history.TakeUp); ok {
+				told = append(told, fact)
+			}
+		}
+		want := []history.TakeUp{{Of: history.Of{Pod: "default/web", UID: "uid-web", Container: runs, Called: "runs"}, Started: started, Scripted: true}}
+		if diff := cmp.Diff(want, told); diff != "" {
+			t.Errorf("told when it began again (-want +got)\n%s", diff)
+		}
+	})
 }

@@ -3,7 +3,7 @@
 // record so that they outlive it, and leaves the running of processes to an engine.
 //
 //	runtimeapi ─ service ─┬─ sandboxes.go containers.go   what exists
-//	                      ├─ stop_plan.go                 PURE: the next step of a stop
+//	                      ├─ stop_plan.go stop_call.go    PURE: the next step of a stop
 //	                      ├─ stop.go                      carries the steps out
 //	                      ├─ engines.go                   which engine a container is for
 //	                      ├─ engine (simengine procengine)  processes
@@ -47,6 +47,8 @@ import (
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/daemon"
+	"github.com/podfall/podfall/internal/fault"
+	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/internal/runtimeapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/runtime/engine"
@@ -68,19 +70,31 @@ type Config struct {
 	// PodCIDR is what sandboxes get their addresses from, such as 10.0.3.0/24; empty
 	// means a part of 10.0.0.0/8 that follows from DataDir.
 	PodCIDR string
-	// Engines run the containers, by the handler that a sandbox asks for. Scripted ones
-	// are always there.
-	Engines map[string]engine.Engine
-	// Handler is that of the sandboxes that ask for none; empty means scripted.
-	Handler string
-	// Images is what stands for each image.
-	Images *images.Book
+	// Containers is what runs them.
+	Containers Containers
+	// Observers are told of every start, signal and exit, and may ask what there is.
+	inspect.Observers[inspect.Runtime]
+	// Faults are what goes wrong on purpose; nil is nothing.
+	Faults *fault.Table
 	// Log is told of every start, signal and exit; nil discards.
 	Log *slog.Logger
 	// Ready is called once, when everything on record has been taken up; may be nil.
 	Ready func()
 	// NoSync leaves out every fsync; for tests.
 	NoSync bool
+}
+
+// Containers is what runs containers.
+type Containers struct {
+	// Engines run them, by the handler that a sandbox asks for. Scripted ones are always
+	// there.
+	Engines map[string]engine.Engine
+	// Handler is that of the sandboxes that ask for none; empty means scripted.
+	Handler string
+	// Images is what stands for each image.
+	Images *images.Book
+	// Programs is told to who inspects the runtime: how real programs run here.
+	Programs string
 }
 
 // File is the name of the runtime's file in its DataDir.
@@ -94,12 +108,12 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Handler == "" {
-		cfg.Handler = HandlerScripted
+	if cfg.Containers.Handler == "" {
+		cfg.Containers.Handler = HandlerScripted
 	}
 	all := map[string]engine.Engine{HandlerScripted: simengine.New(cfg.Clock)}
-	maps.Copy(all, cfg.Engines)
-	cfg.Engines = all
+	maps.Copy(all, cfg.Containers.Engines)
+	cfg.Containers.Engines = all
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return fmt.Errorf("runtime: %w", err)
 	}
@@ -112,12 +126,15 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return fmt.Errorf("runtime: %w", err)
 	}
+	cfg.Observers.Ready(s.tell)
 	return daemon.Run(ctx,
 		records.Run,
 		func(ctx context.Context) error { return s.engines.Run(ctx, s.reporter(ctx)) },
 		func(ctx context.Context) error {
 			s.settle(ctx)
-			return runtimeapi.Serve(ctx, cfg.Bus, s, cfg.Log, cfg.Ready)
+			return runtimeapi.Serve(ctx, runtimeapi.Serving{
+				Bus: cfg.Bus, Runtime: s, Clock: cfg.Clock, Faults: cfg.Faults, About: s.asked, Log: cfg.Log, Ready: cfg.Ready,
+			})
 		},
 	)
 }

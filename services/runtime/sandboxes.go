@@ -8,6 +8,7 @@ import (
 
 	protobuf "google.golang.org/protobuf/proto"
 
+	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/internal/runtimeapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/runtime/store"
@@ -118,7 +119,7 @@ func (s *service) markStopped(box *sandbox) error {
 
 // tearDown releases the sandbox's address. Doing it again does no harm.
 func (s *service) tearDown(box *sandbox) error {
-	now := s.clock.Now()
+	now := s.clock.Steady()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if box.teardown.IsZero() {
@@ -128,6 +129,7 @@ func (s *service) tearDown(box *sandbox) error {
 		return refuse(proto.CodeUnknown, "failed to destroy network for sandbox %q: %s", box.record.Id, why)
 	}
 	if !box.released {
+		s.history.Note("", history.SandboxStop{Pod: box.born.PodNamespace + "/" + box.born.PodName, UID: box.born.PodUid})
 		box.released = true
 		s.network.giveBack(box.record.Ip)
 	}
@@ -154,6 +156,7 @@ func (s *service) RemovePodSandbox(ctx context.Context, id string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.history.Note("", history.SandboxRemove{Pod: box.born.PodNamespace + "/" + box.born.PodName, UID: box.born.PodUid})
 	delete(s.sandboxes, id)
 	s.free(sandboxName(box.born.PodName, box.born.PodNamespace, box.born.PodUid, box.born.Attempt), id)
 	return nil

@@ -14,21 +14,21 @@ import (
 	"time"
 
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/fault"
+	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/internal/runtimeapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/runtime/engine"
-	"github.com/podfall/podfall/services/runtime/images"
 	"github.com/podfall/podfall/services/runtime/store"
 )
 
 // service is the runtime: the sandboxes and containers that exist, and the calls
 // about them.
 type service struct {
-	clock   clock.Clock
-	log     *slog.Logger
-	boot    proto.Boot
+	surroundings
+	records
 	engines *engines
-	images  *images.Book
+	images  *shelf
 	store   *store.Store
 	network *network
 
@@ -40,7 +40,24 @@ type service struct {
 	made  uint64 // counts what was made, for the order of lists
 }
 
+// surroundings are what every part of the runtime goes by.
+type surroundings struct {
+	clock  clock.Clock
+	log    *slog.Logger
+	faults *fault.Table
+	// programs is how real programs run here, in words.
+	programs string
+}
+
 var _ runtimeapi.Runtime = (*service)(nil)
+
+// records is where it is written down what has happened: in the store, which the runtime
+// itself goes by, and in the history of the cluster.
+type records struct {
+	boot    proto.Boot
+	began   time.Time
+	history *history.Recorder
+}
 
 // sandbox is a sandbox that exists. Its fields are guarded by the service's lock, and
 // the first two never change.
@@ -78,14 +95,14 @@ type container struct {
 }
 
 // newService takes up what is on record.
-func newService(ctx context.Context, cfg Config, records *store.Store, contents *store.Contents) (*service, error) {
+func newService(ctx context.Context, cfg Config, kept *store.Store, contents *store.Contents) (*service, error) {
 	pool, err := newNetwork(cfg.PodCIDR, cfg.DataDir)
 	if err != nil {
 		return nil, err
 	}
 	s := &service{
-		clock: cfg.Clock, log: cfg.Log, boot: cfg.Boot, store: records, network: pool,
-		engines: newEngines(cfg.Engines, cfg.Handler), images: cfg.Images,
+		surroundings: surroundings{cfg.Clock, cfg.Log, cfg.Faults, cfg.Containers.Programs}, records: records{cfg.Boot, cfg.Clock.Now(), cfg.History}, store: kept, network: pool,
+		engines: newEngines(cfg.Containers.Engines, cfg.Containers.Handler), images: &shelf{book: cfg.Containers.Images, pulled: map[string]bool{}},
 		sandboxes: map[string]*sandbox{}, containers: map[string]*container{}, names: map[string]string{},
 	}
 	slices.SortFunc(contents.Sandboxes, func(a, b *proto.Sandbox) int {
@@ -128,14 +145,31 @@ func (s *service) takeUp(ctx context.Context, record *store.Container) error {
 		killed:   !record.Events.Kill.IsZero(),
 	}
 	s.addContainer(c, box)
+	if c.starting && record.Exit == nil {
+		s.history.Note("", history.TakeUp{Of: c.of(), Started: s.clock.Read(record.Events.Start), Scripted: c.scripted()})
+	}
 	switch {
 	case record.Exit != nil: // what was told once stays so
 		c.status = statusOf(record.Exit)
 	case exited(status):
 		s.recordExit(c, status)
 		s.logExit(ctx, c, status)
+	default:
+		s.noteProcess(c, status)
 	}
 	return nil
+}
+
+// noteProcess writes down which process a container that runs is.
+func (s *service) noteProcess(c *container, status engine.Status) {
+	if status.PID != 0 {
+		s.history.Note("", history.Process{Of: c.of(), PID: status.PID})
+	}
+}
+
+// scripted reports whether c follows a script, and so has no process.
+func (c *container) scripted() bool {
+	return cmp.Or(c.sandbox.born.RuntimeHandler, HandlerScripted) == HandlerScripted // old records have none
 }
 
 // settle finishes what a kill of the runtime has cut short: nothing may run in a
@@ -166,12 +200,16 @@ func (s *service) reporter(ctx context.Context) engine.Report {
 		if ok = ok && status.State > c.status.State; ok {
 			s.setStatus(c, status)
 		}
-		if ok = ok && exited(status); ok {
+		ended := ok && exited(status)
+		if ended {
 			s.recordExit(c, status) // before the lock lets a remover go on
 		}
 		s.mu.Unlock()
-		if ok {
+		switch {
+		case ended:
 			s.logExit(ctx, c, status)
+		case ok:
+			s.noteProcess(c, status)
 		}
 	}
 }
@@ -190,7 +228,7 @@ func (s *service) setStatus(c *container, status engine.Status) {
 func (s *service) await(ctx context.Context, c *container, state proto.ContainerState, until time.Time) {
 	var alarm <-chan time.Time
 	if !until.IsZero() {
-		timer := s.clock.Timer(s.clock.Until(until))
+		timer := s.clock.Timer(until.Sub(s.clock.Steady()))
 		defer timer.Stop()
 		alarm = timer.C
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/podfall/podfall/internal/fault"
+	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/internal/runtimeapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/runtime/engine"
@@ -31,29 +33,29 @@ func (s *service) kill(ctx context.Context, c *container) error { return s.climb
 
 // climb carries out the steps of one stop.
 func (s *service) climb(ctx context.Context, c *container, timeout time.Duration) error {
-	call := stand{timeout: timeout, began: s.clock.Now()}
+	call := stand{timeout: timeout, began: s.clock.Steady()}
 	for {
 		state := s.look(ctx, c, &call)
 		next, until := call.next()
 		var err error
 		switch next {
-		case stepDone:
+		case StepDone:
 			return nil
-		case stepSignal:
+		case StepSignal:
 			call.began, err = s.signal(ctx, c)
-		case stepWait:
+		case StepWait:
 			s.await(ctx, c, state, until)
-		case stepKill:
+		case StepKill:
 			if timeout > 0 && !runtimeapi.StillWanted(ctx) {
 				call.gone = true
 				continue
 			}
 			err, call.killed = s.sendKill(ctx, c), true
-		case stepWatch:
+		case StepWatch:
 			s.await(ctx, c, state, time.Time{})
-		case stepHang:
+		case StepHang:
 			<-ctx.Done()
-		case stepLeave:
+		case StepLeave:
 			return call.leave(ctx, c)
 		}
 		if err != nil {
@@ -70,7 +72,7 @@ func (s *service) look(ctx context.Context, c *container, call *stand) proto.Con
 	call.unreachable = c.status.Unreachable
 	call.signaled = c.signaled
 	call.gone = call.gone || ctx.Err() != nil
-	call.now = s.clock.Now()
+	call.now = s.clock.Steady()
 	return c.status.State
 }
 
@@ -89,7 +91,7 @@ func (s stand) leave(ctx context.Context, c *container) error {
 // signal sends the stop signal, if no other call has, and returns when this call begins
 // to wait for it to work.
 func (s *service) signal(ctx context.Context, c *container) (time.Time, error) {
-	at := s.clock.Now()
+	at := s.clock.Steady()
 	s.mu.Lock()
 	first := !c.signaled
 	c.signaled = true
@@ -106,13 +108,14 @@ func (s *service) signal(ctx context.Context, c *container) (time.Time, error) {
 	s.mu.Lock()
 	c.events.Stop = at
 	s.mu.Unlock()
-	return at, s.send(ctx, c, name, at)
+	err = s.send(ctx, c, name, at)
+	return s.clock.Steady(), err // to put it on record, and to send it, has taken time that is not the program's
 }
 
 // sendKill sends SIGKILL: each call does so once. Only the first is an event that must
 // be on record before it happens.
 func (s *service) sendKill(ctx context.Context, c *container) error {
-	at := s.clock.Now()
+	at := s.clock.Steady()
 	s.mu.Lock()
 	first, onRecord := !c.killed, !c.events.Kill.IsZero()
 	c.killed = true
@@ -138,9 +141,22 @@ func (s *service) sendKill(ctx context.Context, c *container) error {
 // send logs a signal and sends it.
 func (s *service) send(ctx context.Context, c *container, name string, at time.Time) error {
 	s.log.InfoContext(ctx, "signal sent", append(s.about(c), "signal", name)...)
+	s.history.Note("", history.Signaling{Of: c.of(), Signal: name})
+	about := c.named()
+	about.Verb = name
+	asked := s.clock.Steady()
+	if err := s.faults.Pass(ctx, fault.EngineSignal, about); err != nil {
+		return err
+	}
+	at = at.Add(s.clock.Steady().Sub(asked)) // what is delayed arrives late
+	if _, lost := s.faults.Find(fault.EngineSignal, about, fault.Drop); lost {
+		return nil
+	}
+	began := s.history.Began()
 	if err := s.engines.Signal(ctx, c.id, name, at); err != nil {
 		return refuse(proto.CodeUnknown, "failed to send %s to container %q: %v", name, c.id, err)
 	}
+	s.history.Done(began, "", history.Signal{Of: c.of(), Signal: name})
 	return nil
 }
 
@@ -154,6 +170,7 @@ func (s *service) recordExit(c *container, status engine.Status) {
 }
 
 func (s *service) logExit(ctx context.Context, c *container, status engine.Status) {
+	s.history.Note("", history.Exit{Of: c.of(), Code: status.ExitCode})
 	s.log.InfoContext(ctx, "container exited",
 		append(s.about(c), "code", status.ExitCode, "reason", status.Reason)...)
 }
@@ -165,6 +182,12 @@ func (s *service) note(c *container, entry store.Entry, at time.Time) store.Op {
 	entry.Container, entry.Name = c.id, c.request.Name
 	entry.Pod, entry.UID = box.PodNamespace+"/"+box.PodName, box.PodUid
 	return store.Note(entry)
+}
+
+// of is what every event of the history about c says.
+func (c *container) of() history.Of {
+	box := c.sandbox.born
+	return history.Of{Pod: box.PodNamespace + "/" + box.PodName, UID: box.PodUid, Container: c.id, Called: c.request.Name}
 }
 
 // about is what every log line about c says.

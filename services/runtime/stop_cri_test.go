@@ -19,6 +19,51 @@ func waitKilled(id string) string {
 	return fmt.Sprintf("an error occurs during waiting for container %q to be killed: wait container %q: context deadline exceeded", id, id)
 }
 
+// TestAWrongClockStopsInTime sets the clock of a node wrong while it stops a container, and right
+// again before or after its end: that changes neither how long the grace is, nor how long the kubelet waits.
+// A stop that looks at the wrong clock may look again and again without a pause, so that no time passes in the
+// bubble and the test would hang: somebody outside of it looks at the wall.
+func TestAWrongClockStopsInTime(t *testing.T) {
+	for name, row := range map[string]struct{ ahead, lasts time.Duration }{
+		"ahead for a while": {time.Hour, 10 * time.Second}, "ahead": {time.Hour, time.Minute},
+		"behind for a while": {-time.Hour, 10 * time.Second}, "behind": {-time.Hour, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spins := time.AfterFunc(5*time.Minute, func() { panic("a stop on a wrong clock spins: no time passes") })
+			defer spins.Stop()
+			bubble(t, func(t *testing.T, n *node) {
+				began := time.Now()
+				face, err := clock.NewFace(began, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				movement := clock.NewMovement(face)
+				n.clock = movement.Clock()
+				n.restart(0)
+				_, id := n.run("ignores TERM")
+				began = time.Now()
+				stopped := make(chan error, 1)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go func() { stopped <- n.StopContainer(ctx, id, 30) }()
+				time.Sleep(10 * time.Second)
+				movement.Mislead(clock.Error{Since: n.clock.Steady(), Ahead: row.ahead})
+				time.AfterFunc(row.lasts, movement.Right)
+				select {
+				case err := <-stopped:
+					wantError(t, "StopContainer", err, "")
+				case <-time.After(10 * time.Minute): // the clock is right again by then
+					movement.Right()
+					t.Error("StopContainer has not returned in ten minutes")
+				}
+				if took := time.Since(began); took != 30*time.Second {
+					t.Errorf("it took %v, want 30s", took)
+				}
+			})
+		})
+	}
+}
+
 func TestCRI02Idempotence(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		ctx := t.Context()
@@ -168,7 +213,7 @@ func TestCRI05States(t *testing.T) {
 		wantTook(t, "StartContainer", took, 10*time.Second)
 		want := &proto.Container{
 			Id: id, SandboxId: box.Id, Name: "app", Image: "busybox", State: running,
-			CreatedAtUnixNano: began.UnixNano(), StartedAtUnixNano: began.Add(11 * time.Second).UnixNano(),
+			CreatedAtUnixNano: began.UnixNano(), StartedAtUnixNano: began.Add(11 * time.Second).UnixNano(), StopSignal: "SIGTERM",
 		}
 		if got := n.status(id); got.String() != want.String() {
 			t.Errorf("running:\n got %v\nwant %v", got, want)

@@ -4,7 +4,8 @@ import (
 	"time"
 )
 
-// A stop of a container is a ladder, which each call climbs for itself (CRI-03, CRI-07):
+// Step is one rung of the ladder that a stop of a container is, which each call climbs for
+// itself (CRI-03, CRI-07):
 //
 //	signal   the stop signal, unless this or another call has sent it before
 //	wait     until the call's timeout has passed since it began to wait
@@ -14,27 +15,28 @@ import (
 // and leaves it, done, once the container has exited. A call without a timeout starts
 // at kill. Of two calls at the same time the one with the shorter timeout is the first
 // to kill, and both are done when the container exits (CRI-09).
-type step int
+type Step int
 
+// The steps.
 const (
-	// stepDone: the container does not run.
-	stepDone step = iota
-	// stepHang: the container cannot be reached; wait for the caller to give up.
-	stepHang
-	// stepSignal: send the stop signal.
-	stepSignal
-	// stepWait: wait for the exit until the instant that comes with the step.
-	stepWait
-	// stepKill: send SIGKILL.
-	stepKill
-	// stepWatch: wait for the exit without a limit of our own.
-	stepWatch
-	// stepLeave: the caller is gone.
-	stepLeave
+	// StepDone says that the container does not run.
+	StepDone Step = iota
+	// StepHang says that the container cannot be reached: wait for the caller to give up.
+	StepHang
+	// StepSignal is to send the stop signal.
+	StepSignal
+	// StepWait is to wait for the exit until the instant that comes with the step.
+	StepWait
+	// StepKill is to send SIGKILL.
+	StepKill
+	// StepWatch is to wait for the exit without a limit of our own.
+	StepWatch
+	// StepLeave says that the caller is gone.
+	StepLeave
 )
 
 // String is the step's name.
-func (s step) String() string {
+func (s Step) String() string {
 	return [...]string{"done", "hang", "signal", "wait", "kill", "watch", "leave"}[s]
 }
 
@@ -58,24 +60,24 @@ type stand struct {
 	now time.Time
 }
 
-// next is the next step of a call, and when a stepWait ends.
-func (s stand) next() (step, time.Time) {
+// next is the next step of a call, and when a StepWait ends.
+func (s stand) next() (Step, time.Time) {
 	killAt := s.began.Add(s.timeout)
 	switch {
 	case !s.alive:
-		return stepDone, time.Time{}
+		return StepDone, time.Time{}
 	case s.gone:
-		return stepLeave, time.Time{}
+		return StepLeave, time.Time{}
 	case s.unreachable:
-		return stepHang, time.Time{}
+		return StepHang, time.Time{}
 	case s.killed:
-		return stepWatch, time.Time{}
+		return StepWatch, time.Time{}
 	case s.timeout <= 0:
-		return stepKill, time.Time{}
+		return StepKill, time.Time{}
 	case !s.signaled:
-		return stepSignal, time.Time{}
+		return StepSignal, time.Time{}
 	case s.now.Before(killAt):
-		return stepWait, killAt
+		return StepWait, killAt
 	}
-	return stepKill, time.Time{}
+	return StepKill, time.Time{}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/podfall/podfall/internal/remote"
+	"github.com/podfall/podfall/internal/runtimeapi"
 	"github.com/podfall/podfall/proto"
 )
 
@@ -22,6 +24,31 @@ func (s *service) ExecSync(ctx context.Context, req *proto.ExecSyncRequest) (*pr
 		return nil, wrap(err, "failed to exec in container %q", req.ContainerId)
 	}
 	return answer, nil
+}
+
+// Stream implements runtimeapi.Streams. A conversation with a container ends with it.
+func (s *service) Stream(ctx context.Context, req *proto.ContainerStreamRequest, client remote.Conn) error {
+	what := "exec in"
+	if len(req.Command) == 0 {
+		what = "attach to"
+	}
+	if err := s.runs(what, req.ContainerId); err != nil {
+		return err
+	}
+	err := s.engines.Stream(ctx, req, client)
+	switch {
+	case proto.IsRuntimeCode(err, proto.CodeUnimplemented):
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		c := s.containers[req.ContainerId]
+		if c == nil {
+			return notFound("container", req.ContainerId)
+		}
+		return refuse(proto.CodeUnimplemented, "container %s of pod %s %s", c.request.Name, c.sandbox.born.PodName, runtimeapi.Refusal(err).Desc)
+	case err != nil:
+		return wrap(err, "failed to %s container %q", what, req.ContainerId)
+	}
+	return nil
 }
 
 // Reach implements runtimeapi.Tasks.
@@ -64,9 +91,6 @@ func (s *service) ContainerLogs(ctx context.Context, req *proto.ContainerLogsReq
 	}
 	return log, nil
 }
-
-// stateName is a state as a runtime's errors spell it.
-func stateName(state proto.ContainerState) string { return state.String() }
 
 // nano is at in ns since 1970; 0 for the zero time.
 func nano(at time.Time) int64 {

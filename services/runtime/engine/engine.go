@@ -16,7 +16,7 @@
 //
 // # Blocking
 //
-// No method but Run, Exec and Reach waits for a process. Run reports from one goroutine, and
+// No method but Run, Exec, Stream and Reach waits for a process. Run reports from one goroutine, and
 // holds no lock while it does: a report may call the engine.
 //
 // # Restart
@@ -30,6 +30,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/podfall/podfall/internal/remote"
 	"github.com/podfall/podfall/proto"
 )
 
@@ -46,7 +47,7 @@ type Engine interface {
 	// at. That it runs, or could not be started, is reported.
 	Start(ctx context.Context, id string, at time.Time) error
 	// Signal sends the process a signal by its name, such as SIGTERM, as of the instant
-	// at. It is no error when the process has exited, or the container been removed.
+	// at, and returns when it has been sent. It is no error when the process has exited, or the container been removed.
 	// What comes of it is reported.
 	Signal(ctx context.Context, id, signal string, at time.Time) error
 	// Remove forgets the container, its process and its logs. It may be called again.
@@ -58,6 +59,11 @@ type Engine interface {
 type Inside interface {
 	// Exec runs a command inside the container, and waits for it.
 	Exec(ctx context.Context, req *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error)
+	// Stream lets client talk with a command inside the container, or with the container's
+	// own program, until either side ends it. A command ends when its client has left. It
+	// fails when client has not been told how it ended; a *proto.RuntimeError with
+	// CodeUnimplemented says what the container is that it has no process.
+	Stream(ctx context.Context, req *proto.ContainerStreamRequest, client remote.Conn) error
 	// Reach asks the container over its network, and waits for the answer.
 	Reach(ctx context.Context, req *proto.ReachRequest) (*proto.ReachResponse, error)
 	// Logs is what the container has written.
@@ -90,6 +96,9 @@ type Events struct {
 // Status is what an engine says of a container. The zero Status is CREATED.
 type Status struct {
 	State proto.ContainerState
+	// PID is its process's on the machine while it is RUNNING; 0 for an engine that has no
+	// processes.
+	PID int
 	// StartedAt is when it began to run; zero if it never did.
 	StartedAt time.Time
 	// FinishedAt is when it exited; zero until then.

@@ -9,6 +9,10 @@
 //	  stopSignal: SIGQUIT                # SIGTERM without it
 //	- match: "*/nginx"
 //	  script: "on TERM exits 0 after 2s"
+//	- match: "example.com/shop/big"
+//	  pull: {takes: 20s, size: 1Gi}      # is not on the node until it has been pulled
+//	- match: "example.com/shop/gone"
+//	  pull: {error: "failed to pull and unpack image: not found"}
 //
 // Which engine runs a container is said by its pod's runtimeClassName, not here: a process
 // takes the command, a scripted container the script. The first entry that matches counts. What a pod says itself, its command or its script,
@@ -23,6 +27,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -36,6 +42,18 @@ type Image struct {
 	Script string `json:"script,omitempty"`
 	// StopSignal by name; empty means SIGTERM.
 	StopSignal string `json:"stopSignal,omitempty"`
+	// Pull is how the image comes to a node; nil for one that is on every node already.
+	Pull *Pull `json:"pull,omitempty"`
+}
+
+// Pull is how an image comes to a node.
+type Pull struct {
+	// Takes is how long, in cluster time.
+	Takes metav1.Duration `json:"takes,omitzero"`
+	// Size of the image.
+	Size resource.Quantity `json:"size,omitzero"`
+	// Error is what the pull ends with; empty for a pull that succeeds.
+	Error string `json:"error,omitempty"`
 }
 
 // Book is a list of images. The nil Book is empty.
@@ -78,6 +96,9 @@ func (i Image) check() error {
 	}
 	if _, err := path.Match(i.Match, ""); err != nil {
 		return fmt.Errorf("match: %q: %w", i.Match, err)
+	}
+	if i.Pull != nil && i.Pull.Takes.Duration < 0 {
+		return fmt.Errorf("pull.takes: %v: want a duration that is not negative, such as 20s", i.Pull.Takes.Duration)
 	}
 	if i.StopSignal != "" && unix.SignalNum(i.StopSignal) == 0 {
 		return fmt.Errorf("stopSignal: %q: want the name of a signal, such as SIGTERM", i.StopSignal)

@@ -46,6 +46,7 @@ func TestParseRefuses(t *testing.T) {
 		"images: [{script: exits 0}]":                    "images[0].match: want the name of an image, such as nginx or */nginx",
 		"images: [{match: a}, {match: '[', script: ''}]": `images[1].match: "[": syntax error in pattern`,
 		"images: [{match: a, stopSignal: TERM}]":         `images[0].stopSignal: "TERM": want the name of a signal, such as SIGTERM`,
+		"images: [{match: a, pull: {takes: -1s}}]":       `images[0].pull.takes: -1s: want a duration that is not negative, such as 20s`,
 		"images: [{match: a, comand: [x]}]":              `error unmarshaling JSON: while decoding JSON: json: unknown field "comand"`,
 		"image: []":                                      `error unmarshaling JSON: while decoding JSON: json: unknown field "image"`,
 	} {

@@ -13,7 +13,11 @@ import (
 // Allowance is which programs may be run: files and directories, as absolute paths
 // without symbolic links. A directory allows everything below it. The empty Allowance
 // allows nothing: what a manifest asks for is somebody else's wish.
-type Allowance struct{ paths []string }
+type Allowance struct {
+	paths []string
+	// named are the paths as they were given, whose last link is not followed.
+	named []string
+}
 
 // NewAllowance resolves paths; each must exist.
 func NewAllowance(paths []string) (Allowance, error) {
@@ -27,8 +31,24 @@ func NewAllowance(paths []string) (Allowance, error) {
 			return Allowance{}, fmt.Errorf("allowed program %q: %w", path, err)
 		}
 		a.paths = append(a.paths, absolute)
+		named, err := unfollowed(path)
+		if err != nil {
+			return Allowance{}, fmt.Errorf("allowed program %q: %w", path, err)
+		}
+		a.named = append(a.named, named)
 	}
 	return a, nil
+}
+
+// unfollowed is a path without symbolic links, but for its last element, which stays what it
+// is.
+func unfollowed(path string) (string, error) {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(absolute))
+	return filepath.Join(dir, filepath.Base(absolute)), err
 }
 
 // Paths are the files and directories that are allowed.
@@ -38,8 +58,10 @@ func (a Allowance) Paths() []string { return slices.Clone(a.paths) }
 var ErrNotAllowed = errors.New("not allowed")
 
 // Program is the path of a program that may be run. A name without a slash is looked for
-// among what is allowed: by the name of a file, and directly in a directory. A program
-// that would run with another user's rights is refused.
+// among what is allowed: by the name of a file, and directly in a directory. A link is
+// allowed where it lies, before it is followed, and where it leads: what is elsewhere can
+// neither become a program that is allowed, nor is it told whether it exists. A program that
+// would run with another user's rights is refused.
 func (a Allowance) Program(name string) (string, error) {
 	path, err := a.find(name)
 	if err != nil {
@@ -62,14 +84,20 @@ func (a Allowance) find(name string) (string, error) {
 		if !filepath.IsAbs(name) {
 			return "", fmt.Errorf("program %q: want an absolute path, or a name without a slash", name)
 		}
-		path, err := filepath.EvalSymlinks(name)
+		dir, base := filepath.Split(name) // not cleaned: what .. means depends on the links before it
+		dir, err := filepath.EvalSymlinks(dir)
+		lies := filepath.Join(dir, base)
+		if err != nil || base == "" || base == "." || base == ".." || !a.covers(lies) && !slices.Contains(a.named, lies) {
+			return "", a.refusal(name, filepath.Clean(name))
+		}
+		path, err := filepath.EvalSymlinks(lies)
 		if err == nil && !a.covers(path) {
 			err = a.refusal(name, path)
 		}
 		return path, err
 	}
-	for _, allowed := range a.paths {
-		if filepath.Base(allowed) == name && !isDirectory(allowed) {
+	for i, allowed := range a.paths {
+		if (filepath.Base(allowed) == name || filepath.Base(a.named[i]) == name) && !isDirectory(allowed) {
 			return allowed, nil
 		}
 		path, err := filepath.EvalSymlinks(filepath.Join(allowed, name))

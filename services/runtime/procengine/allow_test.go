@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/podfall/podfall/services/runtime/engine"
@@ -36,21 +37,32 @@ func TestAllowance(t *testing.T) {
 	write(filepath.Join(inside, "root"), 0o755|os.ModeSetuid)
 	write(filepath.Join(inside, "group"), 0o755|os.ModeSetgid)
 	write(filepath.Join(outside, "server"), 0o755)
+	write(dir+"/version", 0o755)
+	aliased := dir + "/alias"
 	write(dir+"/insideout", 0o755) // begins like the allowed directory
 	if err := errors.Join(
 		os.Symlink(filepath.Join(outside, "server"), filepath.Join(inside, "link")),
 		os.Symlink(filepath.Join(inside, "server"), filepath.Join(outside, "link")),
+		os.Symlink(inside, filepath.Join(dir, "door")), // as /bin leads to /usr/bin
+		os.Symlink("version", aliased),
 	); err != nil {
 		t.Fatal(err)
 	}
-	allow, err := procengine.NewAllowance([]string{namesake, inside})
+	allow, err := procengine.NewAllowance([]string{namesake, inside, aliased})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
 		inside + "/server":              inside + "/server",
 		"server":                        inside + "/server",
-		outside + "/link":               inside + "/server",
+		outside + "/link":               "",
+		aliased:                         dir + "/version",
+		"alias":                         dir + "/version",
+		dir + "/version":                dir + "/version",
+		dir + "/door/server":            inside + "/server",
+		dir + "/door/../inside/server":  inside + "/server",
+		inside + "/.":                   "",
+		inside + "/..":                  "",
 		inside + "/../inside/server":    inside + "/server",
 		inside + "/link":                "",
 		"link":                          "",
@@ -74,6 +86,11 @@ func TestAllowance(t *testing.T) {
 		if got != want && want != "" || (err == nil) != (want != "") {
 			t.Errorf("Program(%q) = %q, %v; want %q", name, got, err, want)
 		}
+	}
+	there, err := allow.Program(outside + "/server")
+	_, nowhere := allow.Program(outside + "/none/server")
+	if there != "" || strings.ReplaceAll(err.Error(), "outside/server", "") != strings.ReplaceAll(nowhere.Error(), "outside/none/server", "") {
+		t.Errorf("a refusal tells whether a file exists:\n%v\n%v", err, nowhere)
 	}
 	if err := os.Symlink(outside, filepath.Join(inside, "out")); err != nil {
 		t.Fatal(err)

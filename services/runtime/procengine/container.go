@@ -16,13 +16,15 @@ import (
 )
 
 // container is one container. Its fields are guarded by the engine's lock; the first
-// four never change.
+// five never change.
 type container struct {
 	id   string
 	dir  string
 	spec shim.Spec
 	// refusal is why there is no spec.
 	refusal error
+	// request is what it was made from.
+	request *proto.CreateContainerRequest
 
 	// conn is nil until its shim can be talked to.
 	conn *shim.Conn
@@ -70,14 +72,14 @@ func (e *Engine) connect(ctx context.Context, c *container, report engine.Report
 	if err != nil {
 		return nil, err
 	}
-	report(c.id, e.status(fresh.status))
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	c.conn = fresh.conn
+	c.conn = fresh.conn // before anyone hears that the container runs, and asks something of it
 	for _, signal := range c.signals {
-		c.conn.Signal(signal)
+		c.conn.Ask(signal)
 	}
 	c.signals = nil
+	e.mu.Unlock()
+	report(c.id, e.status(fresh.status))
 	return fresh.child, nil
 }
 
@@ -94,6 +96,9 @@ func (e *Engine) failure(ctx context.Context, c *container, why error) shim.Stat
 
 // startShim starts a container's shim, and connects to it.
 func (e *Engine) startShim(ctx context.Context, c *container) (started, error) {
+	if err := e.cfg.Cgroups.Make(c.spec.Limits.Cgroup, c.request.Resources); err != nil {
+		return started{}, err
+	}
 	if err := shim.Prepare(c.dir, c.spec); err != nil {
 		return started{}, err
 	}
@@ -131,6 +136,9 @@ func (e *Engine) spawn(c *container) (*exec.Cmd, error) {
 	child.Env = []string{"GOMAXPROCS=2"}
 	child.ExtraFiles = []*os.File{theirs}
 	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if e.cfg.Isolation.UserNamespace {
+		child.SysProcAttr = inUserNamespace(*child.SysProcAttr)
+	}
 	err = child.Start()
 	if err := errors.Join(err, theirs.Close()); err != nil {
 		return nil, err
@@ -172,7 +180,7 @@ func (e *Engine) status(s shim.Status) engine.Status {
 	status := engine.Status{StartedAt: e.cfg.Clock.Of(s.StartedAt)}
 	switch {
 	case s.Running:
-		status.State = proto.ContainerState_CONTAINER_STATE_RUNNING
+		status.State, status.PID = proto.ContainerState_CONTAINER_STATE_RUNNING, s.PID
 		return status
 	case !s.Exited:
 		return status
@@ -185,6 +193,8 @@ func (e *Engine) status(s shim.Status) engine.Status {
 		status.Message = "failed to start container: " + s.Failed
 	case s.Lost:
 		status.Reason = engine.ReasonUnknown
+	case s.OOMKilled && s.Code != 0:
+		status.Reason = engine.ReasonOOMKilled
 	default:
 		status.Reason = engine.ReasonFor(s.Code)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/services/runtime/engine"
@@ -17,19 +18,21 @@ func EndAll(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, entry := range entries {
-		errs = append(errs, end(ctx, filepath.Join(dir, entry.Name()), entry.Name()))
+	errs := make([]error, len(entries))
+	var ending sync.WaitGroup
+	for i, entry := range entries {
+		ending.Go(func() { errs[i] = end(ctx, filepath.Join(dir, entry.Name()), entry.Name()) })
 	}
+	ending.Wait()
 	return errors.Join(errs...)
 }
 
 // end kills one container and waits for its end.
 func end(ctx context.Context, dir, id string) error {
 	_, err := shim.End(dir, id)
-	for i := 0; i < tries && errors.Is(err, shim.ErrClaimed); i++ {
+	for i := 0; i < tries && (errors.Is(err, shim.ErrClaimed) || err == nil && !shim.Gone(dir)); i++ {
 		if conn, _, err := shim.Dial(ctx, dir); err == nil {
-			conn.Signal(engine.SIGKILL)
+			conn.Ask(engine.SIGKILL)
 			conn.Run(ctx, func(shim.Status) {})
 		}
 		if err := (clock.Clock{}).Sleep(ctx, pause); err != nil {

@@ -3,6 +3,9 @@
 // outlives the runtime; the engine starts shims, talks to them, and finds them again.
 //
 //	allow.go      which programs may run
+//	isolation.go  what keeps them apart on this machine
+//	cgroups       what bounds them, where there are cgroups of version 2
+//	launch        what a program's process does before it becomes the program
 //	spec.go       PURE: a container's request as what a shim is to run
 //	engine.go     the engine's methods
 //	container.go  one container: its shim, and what it tells
@@ -34,6 +37,7 @@ import (
 	"github.com/podfall/podfall/internal/daemon"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/runtime/engine"
+	"github.com/podfall/podfall/services/runtime/procengine/cgroups"
 	"github.com/podfall/podfall/services/runtime/procengine/logfile"
 	"github.com/podfall/podfall/services/runtime/procengine/shim"
 )
@@ -47,10 +51,20 @@ type Config struct {
 	// Shim is the command line that runs shim.Run on the directory that is added to it,
 	// and calls its listening by closing descriptor 3.
 	Shim []string
+	// Launch is the command line that runs launch.Run.
+	Launch []string
 	// Allow is what may be run.
 	Allow Allowance
-	// Init applies the rule of process 1: a signal without a handler is ignored.
+	// Isolation is what [Isolate] has found.
+	Isolation Isolation
+	// Cgroups holds the containers' cgroups; nil where there are none.
+	Cgroups *cgroups.Tree
+	// Init applies the rule of process 1 where there are no PID namespaces: a signal without
+	// a handler is ignored.
 	Init bool
+	// Journal is the file in which signals and commands are written down, before and after;
+	// empty means that they are not.
+	Journal string
 	// Log is told what goes wrong; nil discards.
 	Log *slog.Logger
 }
@@ -58,6 +72,8 @@ type Config struct {
 // Engine runs programs.
 type Engine struct {
 	cfg Config
+	// born is when this life began, on the wall.
+	born time.Time
 
 	mu         sync.Mutex
 	containers map[string]*container
@@ -76,13 +92,16 @@ func New(cfg Config) (*Engine, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("process engine: %w", err)
 	}
-	return &Engine{cfg: cfg, containers: map[string]*container{}, wake: make(chan struct{}, 1)}, nil
+	return &Engine{cfg: cfg, born: clock.Clock{}.Now(), containers: map[string]*container{}, wake: make(chan struct{}, 1)}, nil
 }
 
 // Run implements [engine.Engine]. When ctx ends, the programs run on.
 func (e *Engine) Run(ctx context.Context, report engine.Report) error {
 	group := daemon.NewGroup(ctx)
 	for {
+		if err := e.turnJournal(); err != nil {
+			e.cfg.Log.WarnContext(ctx, "the journal of signals cannot be put aside and goes on growing", "error", err)
+		}
 		for _, c := range e.takeDue() {
 			group.Go(func(ctx context.Context) error {
 				e.attend(ctx, c, report)
@@ -117,7 +136,10 @@ func (e *Engine) attendLater(c *container) {
 
 // Load implements [engine.Engine]. A program that may not run is a start that fails.
 func (e *Engine) Load(ctx context.Context, loaded engine.Container) (engine.Status, error) {
-	c := &container{id: loaded.ID, dir: filepath.Join(e.cfg.Dir, loaded.ID)}
+	if filepath.Base(loaded.ID) != loaded.ID || !filepath.IsLocal(loaded.ID) || loaded.ID == "." {
+		return engine.Status{}, fmt.Errorf("container id %q: want the name of a directory, without a slash", loaded.ID) // T10
+	}
+	c := &container{id: loaded.ID, dir: filepath.Join(e.cfg.Dir, loaded.ID), request: loaded.Request}
 	if loaded.Events.Start.IsZero() {
 		c.spec, c.refusal = e.spec(loaded)
 		e.add(c)
@@ -138,10 +160,10 @@ func (e *Engine) Load(ctx context.Context, loaded engine.Container) (engine.Stat
 // been sent before the runtime was killed; a shim that has sent them does not do so again.
 func (e *Engine) resume(c *container, loaded engine.Container) {
 	if !loaded.Events.Stop.IsZero() {
-		c.conn.Signal(engine.StopSignal(loaded.Request))
+		c.conn.Ask(engine.StopSignal(loaded.Request))
 	}
 	if !loaded.Events.Kill.IsZero() {
-		c.conn.Signal(engine.SIGKILL)
+		c.conn.Ask(engine.SIGKILL)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -161,7 +183,7 @@ func (e *Engine) find(ctx context.Context, c *container) (engine.Status, error) 
 		return engine.Status{}, err
 	}
 	c.started = true
-	for range tries {
+	for {
 		ended, err := shim.End(c.dir, c.id)
 		if err == nil {
 			c.exited = true
@@ -175,17 +197,20 @@ func (e *Engine) find(ctx context.Context, c *container) (engine.Status, error) 
 			c.conn = conn
 			return e.status(status), nil
 		}
+		if (clock.Clock{}).Since(e.born) > tries*pause {
+			return engine.Status{}, errMute
+		}
 		if err := (clock.Clock{}).Sleep(ctx, pause); err != nil {
 			return engine.Status{}, err
 		}
 	}
-	return engine.Status{}, errMute
 }
 
 // A shim that cannot be talked to has just begun, or is about to end. It is asked again
-// after a pause, some seconds in all.
+// after a pause, for a minute in all, because the machine may be stalled; when a runtime
+// starts, in all for all of its shims.
 const (
-	tries = 1000
+	tries = 12_000
 	pause = 5 * time.Millisecond
 )
 
@@ -208,18 +233,22 @@ func (e *Engine) Start(_ context.Context, id string, _ time.Time) error {
 
 // Signal implements [engine.Engine]. A signal to a container whose shim cannot be talked
 // to yet is sent as soon as it can.
-func (e *Engine) Signal(_ context.Context, id, signal string, _ time.Time) error {
+func (e *Engine) Signal(ctx context.Context, id, signal string, _ time.Time) error {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	c, ok := e.containers[id]
-	switch {
-	case !ok || c.exited:
-	case c.conn == nil:
-		c.signals = append(c.signals, signal)
-	default:
-		c.conn.Signal(signal)
+	if !ok || c.exited {
+		e.mu.Unlock()
+		return nil
 	}
-	return nil
+	conn := c.conn
+	if conn == nil {
+		c.signals = append(c.signals, signal)
+	}
+	e.mu.Unlock()
+	if conn == nil {
+		return nil
+	}
+	return conn.Signal(ctx, signal)
 }
 
 var errNotRunning = errors.New("the container does not run")
@@ -300,12 +329,13 @@ func (e *Engine) Remove(ctx context.Context, id string) {
 	case c.conn == nil:
 		c.signals = append(c.signals, engine.SIGKILL)
 	default:
-		c.conn.Signal(engine.SIGKILL)
+		c.conn.Ask(engine.SIGKILL)
 	}
 }
 
-// clear takes a container's directory away.
+// clear takes a container's directory and its cgroup away.
 func (e *Engine) clear(ctx context.Context, c *container) {
+	e.cfg.Cgroups.Remove(e.cfg.Cgroups.Path(c.request.CgroupParent, c.id))
 	if err := os.RemoveAll(c.dir); err != nil {
 		e.cfg.Log.ErrorContext(ctx, "a container's directory stays", "container", c.id, "err", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/podfall/podfall/services/runtime/engine"
 	"github.com/podfall/podfall/services/runtime/engine/enginetest"
 	"github.com/podfall/podfall/services/runtime/procengine"
+	"github.com/podfall/podfall/services/runtime/procengine/launch"
 	"github.com/podfall/podfall/services/runtime/procengine/shim"
 )
 
@@ -18,9 +19,18 @@ import (
 const (
 	asShim     = "be-a-shim"
 	asMuteShim = "be-a-mute-shim"
+	asLaunch   = "be-launched"
+	asFirst    = "be-the-first"
 )
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == asFirst {
+		os.Exit(reuse(os.Args[2]))
+	}
+	if len(os.Args) == 2 && os.Args[1] == asLaunch {
+		_ = launch.Run() // it has reported what went wrong
+		return
+	}
 	if len(os.Args) == 3 && os.Args[1] == asMuteShim {
 		beMute(os.Args[2])
 		return
@@ -53,7 +63,7 @@ func beMute(dir string) {
 	}
 }
 
-func newEngine(t *testing.T, dir string) *procengine.Engine {
+func newEngine(t *testing.T, dir string, isolation procengine.Isolation) *procengine.Engine {
 	t.Helper()
 	allow, err := procengine.NewAllowance([]string{"/bin/sh", "/bin"})
 	if err != nil {
@@ -64,15 +74,25 @@ func newEngine(t *testing.T, dir string) *procengine.Engine {
 			t.Error(err)
 		}
 	})
-	e, err := procengine.New(procengine.Config{Dir: dir, Shim: []string{os.Args[0], asShim}, Allow: allow})
+	e, err := procengine.New(procengine.Config{
+		Dir: dir, Shim: []string{os.Args[0], asShim}, Launch: launchCommand(), Allow: allow, Isolation: isolation,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return e
 }
 
+func launchCommand() []string { return []string{os.Args[0], asLaunch} }
+
+// TestConformance runs the suite in every way in which this machine lets this user keep
+// programs apart; see also TestAsNobody.
 func TestConformance(t *testing.T) {
-	enginetest.Run(t, func(t *testing.T) engine.Engine { return newEngine(t, t.TempDir()) })
+	for name, isolation := range isolations(t) {
+		t.Run(name, func(t *testing.T) {
+			enginetest.Run(t, func(t *testing.T) engine.Engine { return newEngine(t, t.TempDir(), isolation) })
+		})
+	}
 }
 
 // TestEndBesideAMuteShim: a runtime that ends while a shim has said nothing yet waits for

@@ -70,8 +70,8 @@ func TestCRI11InitRule(t *testing.T) {
 	s.wantExit(id, 137, engine.ReasonError)
 }
 
-// The program sees what its manifest gives it, and nothing of the runtime's.
-func TestEnvironmentAndDescriptors(t *testing.T) {
+// T8: the program sees what its manifest gives it, and nothing of the runtime's.
+func TestT8EnvironmentAndDescriptors(t *testing.T) {
 	t.Setenv("SECRET_OF_THE_RUNTIME", "canary")
 	inherited, err := os.Open(os.DevNull)
 	if err != nil {

@@ -24,16 +24,13 @@ const (
 var errRedirects = errors.New("stopped after 10 redirects")
 
 // Reach implements [engine.Engine]. The programs are on this machine: they are asked on
-// loopback, and nothing else is, whatever host a manifest names.
+// loopback, and nothing else is, whatever host and port a manifest names.
 func (e *Engine) Reach(ctx context.Context, req *proto.ReachRequest) (*proto.ReachResponse, error) {
-	e.mu.Lock()
-	_, ok := e.containers[req.ContainerId]
-	e.mu.Unlock()
-	if !ok {
-		return nil, notLoaded(req.ContainerId)
-	}
 	address, err := loopback(req.Host, req.Port)
 	if err != nil {
+		return nil, err
+	}
+	if err := e.mayReach(req.ContainerId, req.Port); err != nil {
 		return nil, err
 	}
 	switch req.Scheme {

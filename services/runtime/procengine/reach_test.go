@@ -44,7 +44,9 @@ func TestReach(t *testing.T) {
 	}
 	s := newStand(t, nil)
 	id := s.id("app")
-	s.load(s.request(id, "/bin/sh"))
+	container := s.request(id, "/bin/sh")
+	container.Request.Ports = []int32{int32(port)}
+	s.load(container)
 	for name, c := range map[string]struct {
 		scheme, host, path string
 		code               int32 // 0 when there is no answer
@@ -76,5 +78,35 @@ func TestReach(t *testing.T) {
 	}
 	if elsewhere.Load() != 0 {
 		t.Error("a redirect led to another server")
+	}
+}
+
+// TestReachOnlyWhatIsThePods: a probe reaches no other server of the machine (T8), but every
+// port on which the pod's own programs listen.
+func TestReachOnlyWhatIsThePods(t *testing.T) {
+	others := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("another's server was asked") }))
+	t.Cleanup(others.Close)
+	port := func(server *httptest.Server) int32 {
+		_, text, err := net.SplitHostPort(server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		number, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return int32(number)
+	}
+	s := newStand(t, nil)
+	id := s.id("app")
+	container := s.request(id, "/bin/sh")
+	container.Request.Ports = []int32{1, 2}
+	s.load(container)
+	for _, scheme := range []string{"http", "https", "tcp", "grpc"} {
+		_, err := s.Reach(t.Context(), &proto.ReachRequest{ContainerId: id, Scheme: scheme, Port: port(others), Path: "/"})
+		want := fmt.Sprintf("port %d is not allowed to this pod: it declares 1 2, and none of its processes listens there", port(others))
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", scheme, err, want)
+		}
 	}
 }

@@ -3,10 +3,14 @@ package procengine
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/runtime/engine"
+	"github.com/podfall/podfall/services/runtime/procengine/cgroups"
+	"github.com/podfall/podfall/services/runtime/procengine/launch"
 	"github.com/podfall/podfall/services/runtime/procengine/shim"
 )
 
@@ -26,7 +30,7 @@ func (e *Engine) spec(c engine.Container) (shim.Spec, error) {
 		return shim.Spec{}, err
 	}
 	dir := c.Request.WorkingDir
-	if dir != "" {
+	if dir != "" && !e.mounted(c.Request, dir) {
 		if dir, err = e.cfg.Allow.Directory(dir); err != nil {
 			return shim.Spec{}, err
 		}
@@ -36,10 +40,80 @@ func (e *Engine) spec(c engine.Container) (shim.Spec, error) {
 			return shim.Spec{}, fmt.Errorf("variable %s is %w: it would make another program of the one that is", name, ErrNotAllowed)
 		}
 	}
-	return shim.Spec{
-		Program: program, Args: args, Dir: dir, Init: e.cfg.Init,
-		Env: environment(c.ID, c.Request.Env),
-	}, nil
+	spec := shim.Spec{
+		Program: program, Args: args, Dir: dir, Env: environment(c.ID, c.Request.Env),
+		Launch: e.cfg.Launch, User: e.cfg.Isolation.User, Journal: e.cfg.Journal,
+		Limits: e.limits(c),
+		Stdio:  shim.Stdio{Stdin: c.Request.Stdin, StdinOnce: c.Request.StdinOnce, TTY: c.Request.Tty},
+	}
+	var mounts []launch.Mount
+	for _, mount := range c.Request.Mounts {
+		mounts = append(mounts, launch.Mount{Host: mount.HostPath, Container: mount.ContainerPath, ReadOnly: mount.ReadOnly})
+	}
+	switch {
+	case e.cfg.Isolation.Namespaces:
+		spec.Namespaces = &shim.Namespaces{Mounts: mounts, Protected: e.protected()}
+		return spec, nil
+	case e.cfg.Isolation.User != nil: // who cannot enter the kubelet's directories
+		spec.Volumes = mounts
+	default:
+		spec.Env = append(spec.Env, whereMounts(c.Request.Mounts)...)
+	}
+	spec.Init = e.cfg.Init
+	return spec, nil
+}
+
+// mounted reports whether a directory is, or lies in, what the container has mounted.
+func (e *Engine) mounted(req *proto.CreateContainerRequest, dir string) bool {
+	return e.cfg.Isolation.Namespaces && slices.ContainsFunc(req.Mounts, func(mount *proto.Mount) bool {
+		below, err := filepath.Rel(mount.ContainerPath, dir)
+		return err == nil && filepath.IsLocal(below)
+	})
+}
+
+// protected are what no mount may hide: it would make another program of one that is
+// allowed, or of what such a program loads.
+func (e *Engine) protected() []string {
+	return append(e.cfg.Allow.Paths(),
+		"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32",
+		"/usr/libexec", "/usr/local/bin", "/usr/local/sbin", "/usr/local/lib",
+		"/etc/ld.so.preload", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/proc", "/sys")
+}
+
+// whereMounts tells a program that can have nothing mounted, and whose user is the
+// runtime's, where it is all the same.
+func whereMounts(mounts []*proto.Mount) []string {
+	if len(mounts) == 0 {
+		return nil
+	}
+	var lines []string
+	for _, mount := range mounts {
+		lines = append(lines, mount.ContainerPath+"="+mount.HostPath)
+	}
+	return []string{launch.MountsVariable + "=" + strings.Join(lines, "\n")}
+}
+
+// The most processes that a container may have: one whose user is its namespace's alone,
+// and all programs together that run as one user of the machine.
+const (
+	mostProcesses = 1 << 12
+	mostOfUser    = 1 << 15
+)
+
+// limits are what the shim keeps a container to.
+func (e *Engine) limits(c engine.Container) shim.Limits {
+	var limits shim.Limits
+	switch {
+	case e.cfg.Isolation.UserNamespace:
+		limits.Processes = mostProcesses
+	case e.cfg.Isolation.User != nil:
+		limits.Processes = mostOfUser
+	}
+	limits.Cgroup = e.cfg.Cgroups.Path(c.Request.CgroupParent, c.ID)
+	if !e.cfg.Cgroups.Has(cgroups.Memory) {
+		limits.Memory = c.Request.Resources.GetMemoryLimitInBytes()
+	}
+	return limits
 }
 
 // environment is what the manifest gives and nothing of the runtime's own.
@@ -49,7 +123,7 @@ func environment(id string, given map[string]string) []string {
 		env = append(env, "PATH="+searchPath)
 	}
 	for name, value := range given {
-		if name != shim.Marker && !strings.ContainsAny(name, "=\x00") && !strings.Contains(value, "\x00") {
+		if name != shim.Marker && name != launch.MountsVariable && !strings.ContainsAny(name, "=\x00") && !strings.Contains(value, "\x00") {
 			env = append(env, name+"="+value)
 		}
 	}

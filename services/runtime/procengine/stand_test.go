@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -39,7 +40,7 @@ func newStand(t *testing.T, change func(*procengine.Config)) *stand {
 		t.Fatal(err)
 	}
 	s := &stand{
-		t: t, cfg: procengine.Config{Dir: t.TempDir(), Shim: []string{os.Args[0], asShim}, Allow: allow},
+		t: t, cfg: procengine.Config{Dir: t.TempDir(), Shim: []string{os.Args[0], asShim}, Launch: []string{os.Args[0], asLaunch}, Allow: allow},
 		reports: map[string]engine.Status{}, news: make(chan struct{}, 1),
 	}
 	if change != nil {
@@ -215,3 +216,24 @@ func (s *stand) processWith(end string) int {
 }
 
 func testNow() time.Time { return clock.Clock{}.Now() }
+
+func (s *stand) kill(pid int) {
+	s.t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// ready waits until a container has said that it is.
+func (s *stand) ready(id string) {
+	s.t.Helper()
+	s.until(id+" is ready", func() bool {
+		s.mu.Lock()
+		status := s.reports[id]
+		s.mu.Unlock()
+		if status.State == exited {
+			s.t.Fatalf("%s has ended with %+v, having said %q", id, status, s.log(id))
+		}
+		return status.State == proto.ContainerState_CONTAINER_STATE_RUNNING && strings.Contains(s.log(id), "ready")
+	})
+}

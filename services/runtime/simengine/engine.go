@@ -57,7 +57,7 @@ func (e *Engine) Run(ctx context.Context, report engine.Report) error {
 			}
 			continue
 		}
-		timer := e.clock.Timer(e.clock.Until(next))
+		timer := e.clock.Timer(next.Sub(e.clock.Steady()))
 		select {
 		case <-timer.C:
 		case <-e.wake:
@@ -79,7 +79,7 @@ type change struct {
 // something will.
 func (e *Engine) fire(report engine.Report) (next time.Time, ok bool) {
 	for {
-		changes, next, ok := e.due(e.clock.Now())
+		changes, next, ok := e.due(e.clock.Steady())
 		for _, c := range changes {
 			report(c.id, c.status)
 		}
@@ -134,7 +134,7 @@ func (e *Engine) Load(_ context.Context, loaded engine.Container) (engine.Status
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := asOf(loaded.Events, e.clock.Now())
+	now := asOf(loaded.Events, e.clock.Steady())
 	status := script.At(loaded.Events, now)
 	c := &container{script: &script, events: loaded.Events, state: status.State}
 	e.containers[loaded.ID] = c
@@ -213,7 +213,7 @@ func (e *Engine) Logs(_ context.Context, req *proto.ContainerLogsRequest) ([]byt
 		e.mu.Unlock()
 		return nil, notLoaded(req.ContainerId)
 	}
-	lines := c.script.lines(c.events, e.clock.Now())
+	lines := c.script.lines(c.events, e.clock.Steady())
 	e.mu.Unlock()
 
 	since := time.Unix(0, req.SinceUnixNano)

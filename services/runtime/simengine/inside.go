@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/podfall/podfall/internal/daemon"
+	"github.com/podfall/podfall/internal/remote"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/runtime/engine"
 )
@@ -19,10 +21,46 @@ func (e *Engine) Exec(ctx context.Context, req *proto.ExecSyncRequest) (*proto.E
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
+	if script.Exec == nil {
+		return &proto.ExecSyncResponse{}, nil
+	}
 	if err := e.clock.Sleep(ctx, script.Exec.After); err != nil {
 		return nil, err
 	}
 	return &proto.ExecSyncResponse{ExitCode: script.Exec.Code}, nil
+}
+
+// Stream implements [engine.Engine]: a command that nobody talks with ends as the script
+// says, if it says how. There is no process for anything else.
+func (e *Engine) Stream(ctx context.Context, req *proto.ContainerStreamRequest, client remote.Conn) error {
+	script, _, err := e.look(req.ContainerId)
+	switch {
+	case err != nil:
+		return err
+	case len(req.Command) == 0:
+		return &proto.RuntimeError{Code: proto.CodeUnimplemented, Desc: "is scripted: it has no process to attach to"}
+	case req.Stdin || req.Tty || (script.Exec == nil && !script.ExecHangs):
+		return &proto.RuntimeError{Code: proto.CodeUnimplemented, Desc: "is scripted: it has no process to run a command in"}
+	}
+	if err := remote.Offer(ctx, client); err != nil {
+		return err
+	}
+	return daemon.Run(ctx,
+		func(ctx context.Context) error {
+			answer, err := e.Exec(ctx, &proto.ExecSyncRequest{ContainerId: req.ContainerId, Command: req.Command})
+			if err != nil {
+				return err
+			}
+			return remote.Finish(ctx, client, proto.ExitStatus(answer.GetExitCode()))
+		},
+		func(ctx context.Context) error {
+			select {
+			case <-client.Done():
+			case <-ctx.Done():
+			}
+			return nil
+		},
+	)
 }
 
 var errNoAnswer = errors.New("connect: connection refused")
@@ -33,7 +71,7 @@ func (e *Engine) Reach(_ context.Context, req *proto.ReachRequest) (*proto.Reach
 	if err != nil {
 		return nil, err
 	}
-	if !script.Answers(events.Start.Add(script.StartAfter), e.clock.Now()) {
+	if !script.Answers(events.Start.Add(script.StartAfter), e.clock.Steady()) {
 		return nil, fmt.Errorf("dial port %d: %w", req.Port, errNoAnswer)
 	}
 	answer := &proto.ReachResponse{}

@@ -103,7 +103,8 @@ func (p *parser) read() (reason string) {
 func (p *parser) inside() (reason string) {
 	switch {
 	case p.take("exec", "exits"):
-		return p.once("exec", p.exit(&p.script.Exec))
+		p.script.Exec = &Exit{}
+		return p.once("exec", p.exit(p.script.Exec))
 	case p.take("exec", "hangs"):
 		p.script.ExecHangs = true
 		return p.once("exec", p.end())

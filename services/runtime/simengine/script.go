@@ -24,8 +24,9 @@ type Script struct {
 	KillTakes    time.Duration
 	// StopHangs means that no signal reaches it: the call never returns.
 	StopHangs bool
-	// Exec is how every command inside it ends; ExecHangs means that none does.
-	Exec      Exit
+	// Exec is how every command inside it ends, nil for with 0 at once; ExecHangs means
+	// that none does.
+	Exec      *Exit
 	ExecHangs bool
 	// AnswersAfter and AnswersUntil bound when it answers over its network, counted from
 	// when it began to run; an AnswersUntil of 0 means always.
@@ -189,6 +190,11 @@ func (s Script) lines(events engine.Events, now time.Time) []line {
 	killed := !events.Kill.IsZero() && !status.FinishedAt.Before(events.Kill)
 	if exited && !killed && status.Reason != engine.ReasonOOMKilled {
 		lines = append(lines, line{status.FinishedAt, fmt.Sprintf("exits %d", status.ExitCode)})
+	}
+	for i := 1; i < len(lines); i++ { // no two have the same time, so that a reader can go on after one
+		if before := lines[i-1].at; !lines[i].at.After(before) {
+			lines[i].at = before.Add(1)
+		}
 	}
 	return lines
 }

@@ -21,6 +21,8 @@ import (
 type behaviour struct {
 	script  string
 	command string
+	// memory is its limit in bytes; 0 sets none.
+	memory int64
 }
 
 func exits(code int) behaviour {
@@ -36,6 +38,13 @@ func heedsTerm(code int) behaviour {
 
 func ignoresTerm() behaviour {
 	return behaviour{script: "ignores TERM", command: "trap '' TERM; echo ready; while :; do sleep 1; done"}
+}
+
+func takesTooMuch() behaviour {
+	return behaviour{
+		script: "OOM after 100ms", memory: 32 << 20,
+		command: "x=$(head -c 60000000 /dev/zero | tr '\\0' x); sleep 1000",
+	}
 }
 
 func failsToStart() behaviour { return behaviour{script: "fails to start"} }
@@ -56,6 +65,7 @@ func Run(t *testing.T, build func(t *testing.T) engine.Engine) {
 		"TERM ends what heeds it":                    termEnds,
 		"TERM does not end what ignores it":          termIgnored,
 		"KILL ends what runs":                        killEnds,
+		"too much memory is 137 OOMKilled":           outOfMemory,
 		"signals to what has exited do no harm":      signalsAfterExit,
 		"signals to what was removed do no harm":     signalsAfterRemove,
 		"removing is idempotent and ends everything": removing,
@@ -158,6 +168,7 @@ func (s *stage) load(id string, b behaviour) {
 	}
 	status, err := s.Load(s.t.Context(), engine.Container{ID: id, Request: &proto.CreateContainerRequest{
 		SandboxId: "box", Name: "app", Image: "any", Script: b.script, Command: command,
+		Resources: &proto.LinuxContainerResources{MemoryLimitInBytes: b.memory},
 	}})
 	if err != nil {
 		s.t.Fatal("load:", err)
@@ -270,6 +281,12 @@ func killEnds(_ *testing.T, s *stage) {
 	s.run("a", heedsTerm(0))
 	s.signal("a", engine.SIGKILL)
 	s.wantExit(s.await("a", exited), engine.ExitKilled, engine.ReasonError)
+}
+
+func outOfMemory(_ *testing.T, s *stage) {
+	s.load("a", takesTooMuch())
+	s.start("a")
+	s.wantExit(s.await("a", exited), engine.ExitKilled, engine.ReasonOOMKilled)
 }
 
 func signalsAfterExit(t *testing.T, s *stage) {

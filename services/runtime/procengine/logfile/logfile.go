@@ -46,6 +46,7 @@ type Log struct {
 	mu   sync.Mutex
 	file *os.File
 	size int64
+	last time.Time // of the last record
 }
 
 // Open continues the log in dir, which must exist.
@@ -118,7 +119,7 @@ func (l *Log) lines(stream string, text []byte) []byte {
 func (l *Log) write(stream, tag string, line []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	record := fmt.Appendf(nil, "%s %s %s ", l.now().UTC().Format(time.RFC3339Nano), stream, tag)
+	record := fmt.Appendf(nil, "%s %s %s ", l.stamp().Format(time.RFC3339Nano), stream, tag)
 	record = append(append(record, line...), '\n')
 	if l.size > 0 && l.size+int64(len(record)) > l.limits.Size {
 		l.rotate()
@@ -127,14 +128,26 @@ func (l *Log) write(stream, tag string, line []byte) {
 	l.size += int64(n)
 }
 
-// rotate begins a new file. Where that fails the old one goes on.
+// stamp is the time of a new record: later than that of the one before, whatever becomes of
+// the clock, so that a reader can go on where it was.
+func (l *Log) stamp() time.Time {
+	now := l.now().UTC()
+	if !now.After(l.last) {
+		now = l.last.Add(1)
+	}
+	l.last = now
+	return now
+}
+
+// rotate begins a new file. Where that fails the old one goes on, and no older one is lost
+// by trying again.
 func (l *Log) rotate() {
-	for i := l.limits.Files - 1; i > 0; i-- {
+	for i := l.gap(); i > 0; i-- {
 		from := current
 		if i > 1 {
 			from = name(i - 1)
 		}
-		if err := l.dir.Rename(from, name(i)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if l.dir.Rename(from, name(i)) != nil {
 			return
 		}
 	}
@@ -144,7 +157,20 @@ func (l *Log) rotate() {
 	old := l.file
 	if l.open() == nil {
 		_ = old.Close()
+	} else if l.limits.Files > 1 {
+		_ = l.dir.Rename(name(1), current) // it still is the one that is written
 	}
+}
+
+// gap is the number up to which files have to be moved: the first that is free, because
+// an earlier rotation has failed or there have been few, or that of the oldest, which goes.
+func (l *Log) gap() int {
+	for i := 1; i < l.limits.Files-1; i++ {
+		if _, err := l.dir.Lstat(name(i)); errors.Is(err, fs.ErrNotExist) {
+			return i
+		}
+	}
+	return l.limits.Files - 1
 }
 
 func name(i int) string { return strconv.Itoa(i) + ".log" }

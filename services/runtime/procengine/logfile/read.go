@@ -18,13 +18,18 @@ type Query struct {
 	Since time.Time
 	// Timestamps puts each line's time in front of it.
 	Timestamps bool
-	// Most is how many bytes of the log are looked at, from its end; 0 means all.
+	// Most is how many bytes of the log are looked at, from its end, or from Since on when
+	// there is no Tail; 0 means all.
 	Most int
 }
 
 // Read is the log in dir, oldest line first, both streams in the order in which they
 // were written. A log that nothing was written to is empty.
 func Read(dir *os.Root, query Query) ([]byte, error) {
+	if !query.Since.IsZero() && query.Tail == 0 {
+		records, err := query.since(dir)
+		return query.apply(records), err
+	}
 	var parts [][]byte // the newest first
 	size := 0
 	for i := 0; i <= maxRead && (query.Most <= 0 || size < query.Most); i++ {

@@ -54,6 +54,21 @@ func End(dir, marker string) (Status, error) {
 	return status, writeJSON(root, fileExit, status)
 }
 
+// Gone reports whether the container in dir has no shim, not even one that is about to end.
+func Gone(dir string) bool {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return true
+	}
+	defer root.Close()
+	lock, err := claim(root)
+	if err != nil {
+		return false
+	}
+	lock.Close()
+	return true
+}
+
 // Logs is the directory of the container's log; fs.ErrNotExist when it never ran.
 func Logs(dir string) (*os.Root, error) {
 	root, err := os.OpenRoot(dir)
@@ -138,9 +153,24 @@ func (c *Conn) hangUp() {
 
 var errGone = errors.New("the shim has gone")
 
-// Signal asks for a signal, and waits for nothing. A program that has ended, or a shim
-// that has gone, is no error: its end is told elsewhere.
-func (c *Conn) Signal(name string) { _ = c.send(message{Signal: name}, nil) }
+// Ask asks for a signal, and waits for nothing. A program that has ended, or a shim that
+// has gone, is no error: its end is told elsewhere.
+func (c *Conn) Ask(name string) { _ = c.send(message{Signal: name}, nil) }
+
+// Signal asks for a signal, and waits until it has been sent, or cannot be any more. It
+// takes a [Conn.Run] that runs. An error is the context's.
+func (c *Conn) Signal(ctx context.Context, name string) error {
+	answer := make(chan message, 1)
+	if c.send(message{Signal: name}, answer) != nil {
+		return nil //nolint:nilerr // it has gone
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-answer:
+		return nil
+	}
+}
 
 // Exec runs a command and waits for its end.
 func (c *Conn) Exec(ctx context.Context, command Command) (Result, error) {

@@ -3,7 +3,9 @@ package shim
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -20,6 +22,8 @@ type request struct {
 
 	// expired is set instead of a message: its timeout has passed.
 	expired *command
+	// do is set instead of a message: something to be done in the shim's goroutine.
+	do func()
 	// answer sends the answer to whoever asked.
 	answer func(message)
 }
@@ -39,6 +43,23 @@ func (p *peer) send(m message) {
 	if p.out.Encode(m) != nil {
 		_ = p.conn.Close()
 	}
+}
+
+// frame says something in a conversation, and waits until the client takes it in; once its
+// time is over, no longer.
+func (p *peer) frame(frame []byte) error {
+	text, err := json.Marshal(message{Frame: frame})
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n, err := p.conn.Write(text)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = push(p.conn, text[n:])
+	}
+	return err
 }
 
 // serve takes connections until ctx ends or the listener is closed, and waits for all.
@@ -73,6 +94,10 @@ func (s *shim) attend(ctx context.Context, conn net.Conn) {
 		if in.Decode(&m) != nil {
 			return
 		}
+		if m.Stream != nil {
+			s.converse(ctx, p, in, *m.Stream)
+			return
+		}
 		asked := request{message: m, answer: func(answer message) {
 			answer.ID = m.ID
 			p.send(answer)
@@ -90,6 +115,30 @@ type audience struct {
 	mu    sync.Mutex
 	conns map[*peer]struct{}
 	told  *Status
+	// talking are those in a conversation: they are told nothing else, so that nobody waits
+	// for them, however slowly they read.
+	talking map[*peer]struct{}
+	// last is when they are to have heard everything, once the program has ended.
+	last time.Time
+}
+
+// talk makes a peer one that is in a conversation.
+func (a *audience) talk(p *peer) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.conns, p)
+	a.talking[p] = struct{}{}
+	_ = p.conn.SetWriteDeadline(a.last)
+}
+
+// hurry gives everyone who is in a conversation a moment to hear its end.
+func (a *audience) hurry() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.last = clock.Clock{}.Now().Add(farewell)
+	for p := range a.talking {
+		_ = p.conn.SetWriteDeadline(a.last)
+	}
 }
 
 // join tells a new peer the status, and lets it hear of each change.
@@ -106,6 +155,7 @@ func (a *audience) leave(p *peer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.conns, p)
+	delete(a.talking, p)
 	_ = p.conn.Close()
 }
 

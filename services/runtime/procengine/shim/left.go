@@ -19,9 +19,12 @@ const Marker = "PODFALL_CONTAINER"
 // so that the signal cannot reach another one that got its number.
 func killLeft(marker string) error {
 	for range passes {
-		found, err := left(marker)
-		if err != nil || len(found) == 0 {
+		found, unsure, err := left(marker)
+		if err != nil || len(found) == 0 && !unsure {
 			return err
+		}
+		if len(found) == 0 {
+			_, _ = unix.Poll(nil, between) // an exec is under way
 		}
 		for _, pidfd := range found {
 			err = errors.Join(err, end(pidfd))
@@ -34,19 +37,26 @@ func killLeft(marker string) error {
 }
 
 // passes are how often what is left is looked for: a process may start others before it
-// is killed.
-const passes = 100
+// is killed. The pause, in milliseconds, is for those that are about to become another program.
+const (
+	passes  = 1000
+	between = 1
+)
 
-// left are descriptors of the processes with the marker.
-func left(marker string) ([]int, error) {
+// left are descriptors of the processes with the marker, and whether there may be more: some
+// cannot be told yet.
+func left(marker string) (found []int, unsure bool, err error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var found []int
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
-		if err != nil || pid == os.Getpid() || !marked(pid, marker) {
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		if !marked(pid, marker) {
+			unsure = unsure || becoming(pid)
 			continue
 		}
 		pidfd, err := unix.PidfdOpen(pid, 0)
@@ -55,11 +65,30 @@ func left(marker string) ([]int, error) {
 		}
 		if !marked(pid, marker) {
 			_ = unix.Close(pidfd)
+			unsure = unsure || becoming(pid)
 			continue
 		}
 		found = append(found, pidfd)
 	}
-	return found, nil
+	return found, unsure, nil
+}
+
+// becoming reports whether a process is between two programs: for a moment it has neither an
+// environment nor arguments. So have zombies and the kernel's own threads, always.
+func becoming(pid int) bool {
+	for _, file := range []string{"environ", "cmdline"} {
+		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file)); err != nil || len(text) > 0 {
+			return false
+		}
+	}
+	const state, flags, kernelThread = 0, 6, 0x00200000
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if err != nil || len(fields) <= flags || bytes.ContainsAny(fields[state], "ZX") {
+		return false
+	}
+	bits, err := strconv.ParseUint(string(fields[flags]), 10, 64)
+	return err == nil && bits&kernelThread == 0
 }
 
 // marked reports whether a process that lives has the marker. A zombie has no environment

@@ -8,64 +8,11 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/podfall/podfall/internal/clock"
 )
-
-// start starts the program in a session of its own, with nothing to read and its output
-// in the log.
-func (s *shim) start() error {
-	out, err := newOutput()
-	if err != nil {
-		return err
-	}
-	s.main, err = s.spawn(s.spec.Program, s.spec.Args, out)
-	if err != nil {
-		return err
-	}
-	s.output.Go(func() { s.log.Copy("stdout", out.stdout) })
-	s.output.Go(func() { s.log.Copy("stderr", out.stderr) })
-	return nil
-}
-
-// spawn starts a process that dies with the shim. The write ends of out are closed in
-// any case, its read ends when it could not be started.
-func (s *shim) spawn(program string, args []string, out output) (*os.Process, error) {
-	defer out.closeWriters()
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		return nil, err
-	}
-	defer null.Close()
-	process, err := os.StartProcess(program, args, &os.ProcAttr{
-		Dir: s.work, Env: s.spec.Env, Files: []*os.File{null, out.outWriter, out.errWriter},
-		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
-	})
-	if err != nil {
-		out.closeReaders()
-		return nil, fmt.Errorf("exec: %w", err)
-	}
-	return process, nil
-}
-
-// output are the two pipes of a process.
-type output struct{ stdout, stderr, outWriter, errWriter *os.File }
-
-func newOutput() (out output, err error) {
-	if out.stdout, out.outWriter, err = os.Pipe(); err != nil {
-		return out, err
-	}
-	if out.stderr, out.errWriter, err = os.Pipe(); err != nil {
-		return out, errors.Join(err, out.stdout.Close(), out.outWriter.Close())
-	}
-	return out, nil
-}
-
-func (o output) closeWriters() { _, _ = o.outWriter.Close(), o.errWriter.Close() }
-func (o output) closeReaders() { _, _ = o.stdout.Close(), o.stderr.Close() }
 
 // alive reports whether anything that the shim started is left.
 func (s *shim) alive() bool { return !s.status.Exited }
@@ -88,6 +35,7 @@ func (s *shim) reap() {
 			return
 		case pid == s.main.Pid:
 			s.status.Code, s.status.FinishedAt = exitCode(status), clock.Clock{}.Now()
+			s.endCgroup()
 		default:
 			s.commandEnded(pid, status)
 		}
@@ -108,7 +56,12 @@ func (s *shim) kill() {
 // found when that is reaped. None of them is a stranger: only this goroutine reaps.
 func (s *shim) killChildren() {
 	for _, pid := range children() {
-		_ = unix.Kill(pid, unix.SIGKILL) // one that has exited since waits to be reaped
+		pidfd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue // out of descriptors: the next pass has some
+		}
+		_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0) // one that has exited since waits to be reaped
+		_ = unix.Close(pidfd)
 	}
 }
 

@@ -68,6 +68,10 @@ func Run(ctx context.Context, dir string, listening func()) error {
 		return fmt.Errorf("shim: %w", err)
 	}
 	defer lock.Close()
+	// Held until the process is no more, so that who gets the lock finds nothing of it.
+	if _, err := unix.FcntlInt(lock.Fd(), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+		return fmt.Errorf("shim: %w", err)
+	}
 	if _, err := root.Stat(fileExit); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("shim: %w", errors.Join(ErrClaimed, err))
 	}
@@ -129,8 +133,10 @@ func claim(root *os.Root) (*os.File, error) {
 type shim struct {
 	spec Spec
 	root *os.Root
-	log  *logfile.Log
-	work string
+	// console is what the program reads and writes.
+	console console
+	// view is the program's mount namespace; nil where it has none of its own.
+	view *os.File
 
 	requests chan request
 	deaths   chan os.Signal
@@ -138,7 +144,7 @@ type shim struct {
 	status   Status
 	// commands are those that run beside the program, by their process.
 	commands map[int]*command
-	sent     map[int]bool
+	signals  signals
 
 	output sync.WaitGroup // copies what processes write
 	peers  audience
@@ -151,7 +157,8 @@ func (s *shim) run(ctx context.Context, listening func()) error {
 		return fmt.Errorf("shim: %w", err)
 	}
 	listening()
-	s.commands, s.sent, s.peers.conns = map[int]*command{}, map[int]bool{}, map[*peer]struct{}{}
+	s.commands, s.peers.conns, s.peers.talking = map[int]*command{}, map[*peer]struct{}{}, map[*peer]struct{}{}
+	s.signals = signals{sent: map[int]bool{}, journal: journal{path: s.spec.Journal, container: filepath.Base(s.root.Name())}}
 	var serving sync.WaitGroup
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer serving.Wait()
@@ -163,15 +170,21 @@ func (s *shim) run(ctx context.Context, listening func()) error {
 	}
 	serving.Go(func() { s.serve(ctx, listener) })
 	s.peers.tell(s.status)
+	memory := s.watchMemory()
+	defer memory.Stop()
 	for s.alive() {
 		select {
 		case <-s.deaths:
 			s.reap()
 		case asked := <-s.requests:
 			s.carryOut(asked)
+		case <-memory.C:
+			s.weigh()
 		}
 	}
+	s.peers.hurry()
 	s.output.Wait()
+	s.console.end()
 	return s.finish()
 }
 
@@ -181,19 +194,21 @@ func (s *shim) begin() error {
 	if err != nil {
 		return err
 	}
-	if s.log, err = logfile.Open(logs, logfile.Limits{}, clock.Clock{}.Now); err != nil {
+	if s.console.log, err = logfile.Open(logs, logfile.Limits{}, clock.Clock{}.Now); err != nil {
 		return err
 	}
-	if s.work = s.spec.Dir; s.work == "" {
-		if _, err := s.dir(dirWork); err != nil {
+	if s.spec.Dir == "" {
+		if err := s.workHere(); err != nil {
 			return err
 		}
-		s.work = filepath.Join(s.root.Name(), dirWork)
+	}
+	if _, err := s.dir(dirRoot); err != nil {
+		return err
 	}
 	if err := s.start(); err != nil {
 		return err
 	}
-	s.status = Status{Running: true, StartedAt: clock.Clock{}.Now()}
+	s.status = Status{Running: true, PID: s.main.Pid, StartedAt: clock.Clock{}.Now()}
 	started, err := identify(s.main.Pid)
 	if err == nil {
 		err = writeJSON(s.root, fileProcess, started)
@@ -205,6 +220,22 @@ func (s *shim) begin() error {
 	return nil
 }
 
+// workHere makes a directory for the program, in which it may write.
+func (s *shim) workHere() error {
+	work, err := s.dir(dirWork)
+	if err != nil {
+		return err
+	}
+	defer work.Close()
+	s.spec.Dir = s.path(dirWork)
+	if user := s.spec.User; user != nil {
+		return work.Chown(".", user.UID, user.GID)
+	}
+	return nil
+}
+
+func (s *shim) path(name string) string { return filepath.Join(s.root.Name(), name) }
+
 func (s *shim) dir(name string) (*os.Root, error) {
 	if err := s.root.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
@@ -214,6 +245,7 @@ func (s *shim) dir(name string) (*os.Root, error) {
 
 // finish puts the end on disk, and then tells it.
 func (s *shim) finish() error {
+	s.leaveCgroup()
 	if err := writeJSON(s.root, fileExit, s.status); err != nil {
 		return fmt.Errorf("shim: %w", err)
 	}

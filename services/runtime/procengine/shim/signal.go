@@ -20,10 +20,21 @@ func (s *shim) signal(name string) error {
 	if number == 0 {
 		return fmt.Errorf("signal %q: want a name such as SIGTERM", name)
 	}
-	if number != unix.SIGKILL && s.sent[int(number)] {
+	if number != unix.SIGKILL && s.signals.sent[int(number)] {
 		return nil
 	}
-	s.sent[int(number)] = true
+	s.signals.sent[int(number)] = true
+	return s.signals.journal.around(Record{Signal: name}, func() error { return s.send(number) })
+}
+
+// signals are those that the program was sent.
+type signals struct {
+	sent    map[int]bool
+	journal journal
+}
+
+// send sends a signal by the process's descriptor, which never names another process.
+func (s *shim) send(number syscall.Signal) error {
 	if s.spec.Init && number != unix.SIGKILL && number != unix.SIGSTOP && !s.handles(number) {
 		return nil // process 1 of a container gets only the signals that it handles (CRI-11)
 	}

@@ -1,0 +1,44 @@
+package procengine
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestJournalIsBounded has a journal that has grown too large put aside, once, and one that
+// has not left alone.
+func TestJournalIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	e := &Engine{cfg: Config{Journal: filepath.Join(dir, "signals.ndjson")}}
+	sizes := func() (now, older int64) {
+		for path, size := range map[string]*int64{e.cfg.Journal: &now, e.cfg.Journal + ".1": &older} {
+			*size = -1
+			if info, err := os.Stat(path); err == nil {
+				*size = info.Size()
+			}
+		}
+		return now, older
+	}
+	for _, row := range []struct{ before, now, older int64 }{
+		{-1, -1, -1}, {5, 5, -1}, {mostJournal, -1, mostJournal}, {7, 7, mostJournal}, {mostJournal + 1, -1, mostJournal + 1},
+	} {
+		if row.before >= 0 {
+			if err := os.WriteFile(e.cfg.Journal, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Truncate(e.cfg.Journal, row.before); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := e.turnJournal(); err != nil {
+			t.Fatal(err)
+		}
+		if now, older := sizes(); now != row.now || older != row.older {
+			t.Errorf("of %d bytes: %d and %d, want %d and %d", row.before, now, older, row.now, row.older)
+		}
+	}
+	if err := (&Engine{}).turnJournal(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,144 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/services/runtime/procengine/launch"
+)
+
+// start starts the program in a session of its own, with its output in the log.
+func (s *shim) start() error {
+	files, err := openStdio(s.spec.Stdin, s.spec.TTY, s.spec.User)
+	if err != nil {
+		return err
+	}
+	limits := s.spec.Limits
+	plan := launch.Plan{
+		Program: s.spec.Program, Args: s.spec.Args, Env: s.spec.Env, Dir: s.spec.Dir,
+		Mounts: s.spec.Volumes, Root: s.path(dirRoot), User: s.spec.User, Processes: limits.Processes, Terminal: s.spec.TTY,
+	}
+	if own := s.spec.Namespaces; own != nil {
+		plan.First, plan.Mounts, plan.Protected = true, own.Mounts, own.Protected
+	}
+	if s.main, err = s.launch(plan, files); err != nil {
+		return err
+	}
+	s.console.begin(files)
+	for channel, from := range files.output {
+		s.output.Go(func() { s.console.copy(channel, from) })
+	}
+	return nil
+}
+
+// beside is the plan of a command that runs beside the program, and sees what it sees.
+func (s *shim) beside(program string, args []string) launch.Plan {
+	return launch.Plan{
+		Program: program, Args: args, Env: s.spec.Env, Dir: s.spec.Dir, Join: s.spec.Namespaces != nil,
+		Mounts: s.spec.Volumes, User: s.spec.User, Processes: s.spec.Limits.Processes,
+	}
+}
+
+// launching is how long a process may take to become its program, on a machine that may be
+// stalled.
+const launching = time.Minute
+
+// launch starts a process that becomes the program of a plan and dies with the shim, and
+// waits until it has. Its ends of files are closed here in any case, ours when it could not
+// be started.
+func (s *shim) launch(plan launch.Plan, files stdio) (_ *os.Process, err error) {
+	defer func() {
+		files.closeTheirs()
+		if err != nil {
+			files.closeOurs()
+		}
+	}()
+	written, err := plan.File()
+	if err != nil {
+		return nil, err
+	}
+	defer written.Close()
+	said, report, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer said.Close()
+	process, err := s.clone(plan, append(files.theirs, written, report))
+	if err := errors.Join(err, report.Close()); err != nil {
+		return nil, fmt.Errorf("start a process: %w", err)
+	}
+	_ = said.SetReadDeadline(clock.Clock{}.Now().Add(launching))
+	text, err := io.ReadAll(said)
+	if err == nil && len(text) > 0 {
+		err = errors.New(string(text)) //nolint:err113 // another process has said so
+	}
+	if err == nil {
+		return process, nil
+	}
+	_ = process.Kill() // most have ended by themselves
+	_, _ = process.Wait()
+	return nil, err
+}
+
+// clone starts the process itself, in the namespaces that its plan says.
+func (s *shim) clone(plan launch.Plan, files []*os.File) (*os.Process, error) {
+	attr := syscall.SysProcAttr{Setsid: true, Setctty: plan.Terminal} // launch ties it to the shim
+	if s.spec.Limits.Cgroup != "" {
+		group, err := os.Open(s.spec.Limits.Cgroup)
+		if err != nil {
+			return nil, err
+		}
+		defer group.Close()
+		attr.UseCgroupFD, attr.CgroupFD = true, int(group.Fd())
+	}
+	if plan.Join {
+		if s.view == nil {
+			return nil, errEnded
+		}
+		files = append(files, s.view)
+	}
+	if plan.First {
+		attr.Cloneflags = unix.CLONE_NEWPID | unix.CLONE_NEWNS
+	}
+	process, err := os.StartProcess(s.spec.Launch[0], s.spec.Launch, &os.ProcAttr{Dir: "/", Files: files, Sys: &attr})
+	if err != nil {
+		return nil, err
+	}
+	if plan.First {
+		err = s.follow(process.Pid)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // what has ended has no namespaces any more
+		_ = process.Kill()
+		_, _ = process.Wait()
+		return nil, err
+	}
+	return process, nil
+}
+
+// follow keeps the mount namespace of the program, and makes every further child of this
+// thread a member of its PID namespace. The thread is the shim's own (see Run), and the
+// process has not been reaped.
+func (s *shim) follow(pid int) error {
+	view, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid))
+	if err != nil {
+		return err
+	}
+	s.view = view
+	pids, err := os.Open(fmt.Sprintf("/proc/%d/ns/pid", pid))
+	if err != nil {
+		return err
+	}
+	defer pids.Close()
+	if err := unix.Setns(int(pids.Fd()), unix.CLONE_NEWPID); err != nil {
+		return fmt.Errorf("enter the PID namespace: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,417 @@
+package procengine_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/runtime/engine"
+	"github.com/podfall/podfall/services/runtime/procengine"
+)
+
+// client is one who talks with a process, in this process.
+type client struct {
+	t        *testing.T
+	up, down chan []byte
+	left     chan struct{}
+	ended    chan error
+	leaving  sync.Once
+
+	mu             sync.Mutex
+	stdout, stderr strings.Builder
+	status         *metav1.Status
+}
+
+// processSide is what the engine is given of a client.
+type processSide struct{ c *client }
+
+func (p processSide) Send(ctx context.Context, frame []byte) error {
+	select {
+	case p.c.down <- frame:
+		return nil
+	case <-p.c.left:
+		return io.EOF
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (p processSide) Receive(ctx context.Context) ([]byte, error) {
+	select {
+	case frame := <-p.c.up:
+		return frame, nil
+	case <-p.c.left:
+		return nil, io.EOF
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (p processSide) Done() <-chan struct{} { return p.c.left }
+
+// stream begins a conversation; its client reads nothing until listen.
+func (s *stand) stream(req *proto.ContainerStreamRequest) *client {
+	s.t.Helper()
+	c := &client{t: s.t, up: make(chan []byte), down: make(chan []byte), left: make(chan struct{}), ended: make(chan error, 1)}
+	go func() { c.ended <- s.Stream(context.Background(), req, processSide{c}) }()
+	s.t.Cleanup(c.leave)
+	return c
+}
+
+func (c *client) leave() { c.leaving.Do(func() { close(c.left) }) }
+
+func (c *client) say(channel proto.Channel, text string) {
+	c.t.Helper()
+	select {
+	case c.up <- proto.StreamFrame(channel, []byte(text)):
+	case err := <-c.ended:
+		c.t.Fatalf("the conversation has ended: %v", err)
+	}
+}
+
+// hear takes one frame in.
+func (c *client) hear(frame []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch channel, data, _ := proto.ParseStreamFrame(frame); channel {
+	case proto.ChannelStdout:
+		c.stdout.Write(data)
+	case proto.ChannelStderr:
+		c.stderr.Write(data)
+	case proto.ChannelError:
+		c.status = &metav1.Status{}
+		if err := json.Unmarshal(data, c.status); err != nil {
+			c.t.Error(err)
+		}
+	default:
+		c.t.Errorf("a frame on channel %d", channel)
+	}
+}
+
+// begin begins, and listens from then on.
+func (c *client) begin() {
+	c.t.Helper()
+	select {
+	case frame := <-c.down:
+		c.hear(frame)
+	case err := <-c.ended:
+		c.t.Fatalf("no offer: %v", err)
+	}
+	c.say(proto.ChannelStdin, "")
+	go func() {
+		for {
+			select {
+			case frame := <-c.down:
+				c.hear(frame)
+			case <-c.left:
+				return
+			}
+		}
+	}()
+}
+
+func (c *client) heard() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stdout.String()
+}
+
+// end waits for the end, and is what was heard of it.
+func (c *client) end() (stdout, stderr string, code int32) {
+	c.t.Helper()
+	if err := <-c.ended; err != nil {
+		c.t.Fatalf("the conversation broke: %v", err)
+	}
+	for told := false; !told; { // the last frame is taken in by another goroutine
+		if err := (clock.Clock{}).Sleep(c.t.Context(), time.Millisecond); err != nil {
+			c.t.Fatal("nobody has told how it ended")
+		}
+		c.mu.Lock()
+		told = c.status != nil
+		c.mu.Unlock()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	code, told := proto.ExitCode(c.status)
+	if !told {
+		c.t.Fatalf("no exit code: %+v", c.status)
+	}
+	return c.stdout.String(), c.stderr.String(), code
+}
+
+func execute(id string, command ...string) *proto.ContainerStreamRequest {
+	return &proto.ContainerStreamRequest{ContainerId: id, Command: command, Stdout: true, Stderr: true}
+}
+
+func shell(id, script string) *proto.ContainerStreamRequest {
+	return execute(id, "/bin/sh", "-c", script)
+}
+
+func TestStreamedExec(t *testing.T) {
+	linked := t.TempDir()
+	s := newStand(t, func(cfg *procengine.Config) {
+		var err error
+		if cfg.Allow, err = procengine.NewAllowance([]string{"/bin", linked}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	id := s.run("app", "echo ready; exec sleep 1000")
+	for _, row := range []struct {
+		script, stdout, stderr string
+		code                   int32
+	}{
+		{"echo out; echo err >&2; exit 3", "out\n", "err\n", 3},
+		{"true", "", "", 0},
+		{"kill -9 $$", "", "", 137},
+		{"head -c 1000000 /dev/zero | tr '\\0' x", strings.Repeat("x", 1_000_000), "", 0},
+		{"cat", "", "", 0},                 // there is nothing to read
+		{"sleep 1000 & exit 5", "", "", 5}, // it goes with the container
+	} {
+		c := s.stream(shell(id, row.script))
+		c.begin()
+		if stdout, stderr, code := c.end(); stdout != row.stdout || stderr != row.stderr || code != row.code {
+			t.Errorf("%s: %.40q (%d bytes), %q, %d", row.script, stdout, len(stdout), stderr, code)
+		}
+	}
+	out := filepath.Join(linked, "out")
+	if err := os.Symlink(os.Args[0], out); err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range []string{os.Args[0], out, "out"} {
+		if err := <-s.stream(execute(id, program)).ended; err == nil || !strings.Contains(err.Error(), "not allowed") {
+			t.Errorf("a program that is not allowed, as %s: %v", program, err)
+		}
+		if _, err := s.Exec(t.Context(), &proto.ExecSyncRequest{ContainerId: id, Command: []string{program}}); err == nil || !strings.Contains(err.Error(), "not allowed") {
+			t.Errorf("a program that is not allowed, as %s in a hook: %v", program, err)
+		}
+	}
+	s.signal(id, engine.SIGKILL)
+	s.wantExit(id, 137, engine.ReasonError)
+}
+
+// What a client says arrives, also that it says no more.
+func TestStreamedStdin(t *testing.T) {
+	s := newStand(t, nil)
+	id := s.run("app", "echo ready; exec sleep 1000")
+	req := execute(id, "/bin/cat")
+	req.Stdin = true
+	c := s.stream(req)
+	c.begin()
+	text := strings.Repeat("0123456789abcdef", 1<<16)
+	for rest := text; rest != ""; {
+		n := min(len(rest), proto.MaxStreamFrame)
+		c.say(proto.ChannelStdin, rest[:n])
+		rest = rest[n:]
+	}
+	c.say(proto.ChannelClose, string([]byte{byte(proto.ChannelStdin)}))
+	if stdout, stderr, code := c.end(); stdout != text || stderr != "" || code != 0 {
+		t.Errorf("%d bytes of %d came back, %q, %d", len(stdout), len(text), stderr, code)
+	}
+	s.signal(id, engine.SIGKILL)
+	s.wantExit(id, 137, engine.ReasonError)
+}
+
+// A command can have a terminal, of the client's size.
+func TestStreamedTerminal(t *testing.T) {
+	s := newStand(t, nil)
+	id := s.run("app", "echo ready; exec sleep 1000")
+	req := shell(id, `test -t 0 && test -t 1 && test -t 2 && echo "$TERM"; while read -r line; do echo "got $line at $(stty size)"; done; echo over`)
+	req.Stdin, req.Tty = true, true
+	c := s.stream(req)
+	c.begin()
+	s.until("it has a terminal", func() bool { return strings.Contains(c.heard(), "xterm\r\n") })
+	c.say(proto.ChannelResize, `{"Width":132,"Height":43}`)
+	c.say(proto.ChannelStdin, "a line\n")
+	s.until("it has read, and knows the size", func() bool { return strings.Contains(c.heard(), "got a line at 43 132") })
+	c.say(proto.ChannelClose, string([]byte{byte(proto.ChannelStdin)}))
+	if stdout, _, code := c.end(); !strings.HasSuffix(stdout, "over\r\n") || code != 0 {
+		t.Errorf("%q, %d", stdout, code)
+	}
+	s.signal(id, engine.SIGKILL)
+	s.wantExit(id, 137, engine.ReasonError)
+}
+
+// When a client leaves, or this process does, the command goes, and what it has started;
+// whatever the command is at, and whatever signals it ignores.
+func TestNothingIsLeftOfAConversation(t *testing.T) {
+	for name, script := range map[string]string{
+		"it sleeps":                 "echo begun; sleep 1000",
+		"it ignores signals":        "trap '' HUP TERM INT; echo begun; while :; do sleep 1000; done",
+		"it has children":           "echo begun; (sleep 1000; true) & (sleep 1000; true) & wait",
+		"it writes without end":     "echo begun; while :; do echo y; done",
+		"it reads nothing":          "echo begun; sleep 1000",
+		"it has closed its outputs": "echo begun; exec >&- 2>&-; sleep 1000",
+	} {
+		for _, tty := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				s := newStand(t, nil)
+				id := s.run("app", "echo ready; exec sleep 500")
+				s.until("it is alone", func() bool { return len(s.marked()) == 1 }) // none while one program becomes another
+				req := shell(id, script)
+				req.Stdin, req.Tty = true, tty
+				c := s.stream(req)
+				c.begin()
+				s.until("it has begun", func() bool { return strings.Contains(c.heard(), "begun") })
+				if name == "it reads nothing" {
+					go func() {
+						for {
+							select {
+							case c.up <- proto.StreamFrame(proto.ChannelStdin, make([]byte, proto.MaxStreamFrame)):
+							case <-c.left:
+								return
+							}
+						}
+					}()
+				}
+				c.leave()
+				if err := <-c.ended; err != nil && !errors.Is(err, io.EOF) {
+					t.Errorf("Stream: %v", err)
+				}
+				s.until("it has gone", func() bool { return len(s.marked()) == 1 })
+				s.signal(id, engine.SIGKILL)
+				s.wantExit(id, 137, engine.ReasonError)
+			})
+		}
+	}
+}
+
+// A client that reads slowly gets everything all the same, and the container's end waits
+// for it only a moment.
+func TestASlowClient(t *testing.T) {
+	s := newStand(t, nil)
+	id := s.run("app", "echo ready; exec sleep 1000")
+	c := s.stream(shell(id, "head -c 3000000 /dev/zero | tr '\\0' x"))
+	c.hear(<-c.down)
+	c.say(proto.ChannelStdin, "")
+	for {
+		frame := <-c.down
+		if c.hear(frame); proto.Channel(frame[0]) == proto.ChannelError {
+			break
+		}
+		_ = clock.Clock{}.Sleep(t.Context(), 3*time.Millisecond)
+	}
+	if stdout, _, code := c.end(); len(stdout) != 3_000_000 || code != 0 {
+		t.Errorf("%d bytes, %d", len(stdout), code)
+	}
+	stalled := s.stream(shell(id, "while :; do echo yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy; done"))
+	<-stalled.down
+	stalled.say(proto.ChannelStdin, "")
+	<-stalled.down
+	s.signal(id, engine.SIGKILL)
+	s.wantExit(id, 137, engine.ReasonError)
+}
+
+// Who writes on after its command has ended keeps nobody, however often it writes.
+func TestACommandThatLeavesAWriterBehind(t *testing.T) {
+	s := newStand(t, nil)
+	id := s.run("app", "echo ready; exec sleep 1000")
+	c := s.stream(shell(id, "(while :; do echo on; sleep 0.1; done) & exit 5"))
+	c.begin()
+	if _, _, code := c.end(); code != 5 {
+		t.Errorf("it ended with %d, want 5", code)
+	}
+	s.signal(id, engine.SIGKILL)
+	s.wantExit(id, 137, engine.ReasonError)
+}
+
+// A command ends with its container, and its client is told.
+func TestACommandEndsWithItsContainer(t *testing.T) {
+	s := newStand(t, nil)
+	id := s.run("app", "echo ready; exec sleep 1000")
+	c := s.stream(shell(id, "echo begun; sleep 1000"))
+	c.begin()
+	s.until("it has begun", func() bool { return c.heard() == "begun\n" })
+	s.signal(id, engine.SIGKILL)
+	if _, _, code := c.end(); code != 137 {
+		t.Errorf("the command ended with %d", code)
+	}
+	s.wantExit(id, 137, engine.ReasonError)
+	if err := <-s.stream(execute(id, "/bin/true")).ended; err == nil {
+		t.Error("a command ran in a container that had ended")
+	}
+}
+
+// Who is attached hears the program from then on, and can speak to one with a stdin.
+func TestAttach(t *testing.T) {
+	for name, row := range map[string]struct {
+		stdin, once, tty bool
+	}{
+		"nothing to read": {}, "stdin": {stdin: true}, "stdin once": {stdin: true, once: true}, "a terminal": {stdin: true, tty: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStand(t, nil)
+			id := s.id("app")
+			c := s.request(id, "/bin/sh", "-c", `echo ready; while read -r line; do echo "got $line"; done; echo over; while :; do echo tick; sleep 0.05; done`)
+			c.Request.Stdin, c.Request.StdinOnce, c.Request.Tty = row.stdin, row.once, row.tty
+			s.load(c)
+			if err := s.Start(t.Context(), id, testNow()); err != nil {
+				t.Fatal(err)
+			}
+			s.await(id, proto.ContainerState_CONTAINER_STATE_RUNNING)
+			s.until("it is ready", func() bool { return strings.Contains(s.log(id), "ready") })
+			attach := &proto.ContainerStreamRequest{ContainerId: id, Stdin: true, Stdout: true, Stderr: true}
+			first, second := s.stream(attach), s.stream(attach)
+			first.begin()
+			second.begin()
+			if row.stdin {
+				for _, c := range []*client{first, second} { // both are attached once they hear something
+					s.until("it answers", func() bool {
+						c.say(proto.ChannelStdin, "hello\n")
+						_ = clock.Clock{}.Sleep(t.Context(), 10*time.Millisecond)
+						return strings.Contains(c.heard(), "got hello")
+					})
+				}
+				if strings.Contains(first.heard(), "ready") {
+					t.Errorf("it heard what was written before: %q", first.heard())
+				}
+				first.say(proto.ChannelClose, string([]byte{byte(proto.ChannelStdin)}))
+				first.leave()
+				if err := <-first.ended; err != nil && !errors.Is(err, io.EOF) {
+					t.Error(err)
+				}
+				if row.once {
+					s.until("it reads the end", func() bool { return strings.Contains(second.heard(), "over") })
+				} else {
+					second.say(proto.ChannelStdin, "still there\n")
+					s.until("it answers", func() bool { return strings.Contains(second.heard(), "got still there") })
+				}
+			}
+			if !row.stdin {
+				s.until("it hears", func() bool { return strings.Contains(second.heard(), "tick") })
+			}
+			s.signal(id, engine.SIGKILL)
+			if _, _, code := second.end(); code != 0 {
+				t.Errorf("the attachment ended with %d", code)
+			}
+			s.wantExit(id, 137, engine.ReasonError)
+			if row.stdin && !strings.Contains(s.log(id), "got hello") {
+				t.Errorf("the log has not what was attached to: %q", s.log(id))
+			}
+		})
+	}
+}
+
+// When the shim is killed, everything goes with it, and the client hears that it broke.
+func TestAConversationBreaksWithItsShim(t *testing.T) {
+	s := newStand(t, nil)
+	id := s.run("app", "echo ready; exec sleep 1000")
+	c := s.stream(shell(id, "echo begun; sleep 1000"))
+	c.begin()
+	s.until("it has begun", func() bool { return c.heard() == "begun\n" })
+	s.kill(s.shimOf(id))
+	if err := <-c.ended; err == nil {
+		t.Error("the conversation ended in order")
+	}
+	s.wantExit(id, engine.ExitUnknown, engine.ReasonUnknown)
+}

@@ -1,0 +1,118 @@
+//go:build linux
+
+package store_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/podfall/podfall/internal/powercut"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/runtime/store"
+)
+
+var imageCount = flag.Int("images", 1000, "power-cut images that TestPowerCuts opens")
+
+const cutEnv = "RUNTIME_STORE_TEST_CUT" // path of the child of TestPowerCuts
+
+// The power goes at any moment of a store's life, its creation included: what was
+// committed is there, the step under way is there or not, and nothing else.
+func TestPowerCuts(t *testing.T) {
+	if path := os.Getenv(cutEnv); path != "" {
+		liveUntilTheCut(t, path)
+		return
+	}
+	dir := t.TempDir()
+	for recording := range 2 { // the second begins on a disk that the first was cut from
+		log, err := powercut.Record(powercut.Command{
+			Args: []string{os.Args[0], "-test.run=^TestPowerCuts$"}, Dir: dir,
+			Env: append(os.Environ(), cutEnv+"="+filepath.Join(dir, "runtime.db")),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("recording %d: %d system calls, %d writes, %d syncs", recording, log.Len(), log.Writes(), log.Syncs())
+		said := log.Said()
+		said = said[:len(said)-1] // which is what package testing says
+		for i := range *imageCount / 2 {
+			rng := rand.New(rand.NewPCG(uint64(recording), uint64(i)))
+			moment := rng.IntN(log.Len() + 1)
+			if i%20 == 0 {
+				moment = rng.IntN(min(25, log.Len())) // while it is opened, or made
+			}
+			if err := log.Cut(moment, rng.IntN).Restore(dir); err != nil {
+				t.Fatal(err)
+			}
+			s, contents, err := store.Open(store.Config{Path: filepath.Join(dir, "runtime.db"), NoSync: true})
+			if err != nil {
+				t.Fatalf("recording %d, image %d: a power cut damaged the file: %v", recording, i, err)
+			}
+			past := min(log.SaidBy(moment), len(said))
+			before, after := said[max(past-1, 0)], said[min(past, len(said)-1)]
+			if got := state(t, s, contents); got != before && got != after {
+				t.Errorf("recording %d, image %d, cut after %d of %d system calls:\n%swas committed, then\n%swas under way; there is\n%s",
+					recording, i, moment, log.Len(), before, after, got)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			if t.Failed() {
+				return
+			}
+		}
+	}
+}
+
+// state is what a store has on record, as a line.
+func state(t *testing.T, s *store.Store, contents *store.Contents) string {
+	t.Helper()
+	text, err := json.Marshal(contents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%s %s\n", text, whats(t, s))
+}
+
+// liveUntilTheCut takes thirty steps, and says after each what is on record: as the next
+// start finds it, in a copy.
+func liveUntilTheCut(t *testing.T, path string) {
+	s, _, end := openSynced(t, store.Config{Path: path})
+	say := func() {
+		copied := filepath.Join(t.TempDir(), "copy.db")
+		if err := os.WriteFile(copied, must[[]byte](t)(os.ReadFile(path)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		other, contents, err := store.Open(store.Config{Path: copied, NoSync: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := state(t, other, contents)
+		if err := other.Close(); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Print(line)
+	}
+	say()
+	box := &proto.Sandbox{Id: "box", PodUid: "uid", Ip: "10.0.0.1"}
+	commit(t, s, must[store.Op](t)(store.PutSandbox(box)))
+	say()
+	for i := range 10 {
+		id := fmt.Sprint("c", i%3)
+		c := store.Container{
+			ID: id, Created: at(int64(i)),
+			Request: &proto.CreateContainerRequest{SandboxId: "box", Name: "app", Script: fmt.Sprint("exits with ", i)},
+		}
+		commit(t, s, must[store.Op](t)(store.PutContainer(c)), note("create", id))
+		say()
+		commit(t, s, store.PutStart(id, at(int64(10+i))), note("start", id))
+		say()
+		commit(t, s, append(store.RemoveContainer(id), note("remove", id))...)
+		say()
+	}
+	end()
+}
