@@ -3,6 +3,8 @@ package client
 import (
 	"fmt"
 	"maps"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -20,15 +22,27 @@ func (e *UsageError) Error() string {
 	return fmt.Sprintf("%s\nSee 'podfall %s --help' for usage.", e.Text, e.Command)
 }
 
-// misused is a flag's value that cannot be read, in kubectl's words.
-func misused(c *cli.Context, err error, _ bool) error {
+// Misused is a flag's value that cannot be read, in kubectl's words.
+func Misused(c *cli.Context, err error, _ bool) error {
 	text := err.Error()
 	if rest, ok := strings.CutPrefix(text, "invalid value "); ok {
 		value, flag, _ := strings.Cut(rest, " for flag -")
 		name, reason, _ := strings.Cut(flag, ": ")
 		text = fmt.Sprintf("invalid argument %s for \"--%s\" flag: %s", value, name, reason)
 	}
-	return &UsageError{Command: c.Command.FullName(), Text: text}
+	return &UsageError{Command: nameOf(c), Text: text}
+}
+
+// nameOf is the command of a context, its parents in front.
+func nameOf(c *cli.Context) string {
+	var path []string
+	for _, above := range c.Lineage() {
+		if above.Command != nil && above.Command.Name != "" && above.App != nil && above.Command.Name != above.App.Name {
+			path = append(path, above.Command.Name)
+		}
+	}
+	slices.Reverse(path)
+	return strings.Join(path, " ")
 }
 
 // Arrange rewrites a command line, without the program's name, so that the flag parser
@@ -192,6 +206,9 @@ func (a arranger) arrange(named *command, words []string) ([]string, error) {
 	known := mergedFlags(a.globals, named.flags)
 	for i := 0; i < len(words); i++ {
 		if words[i] == "--" {
+			if dash, ok := named.flags[flagDash]; ok {
+				own = append(own, setFlag{name: dash.name, value: strconv.Itoa(len(args))}.String())
+			}
 			args = append(args, words[i+1:]...)
 			break
 		}
@@ -211,11 +228,11 @@ func (a arranger) arrange(named *command, words []string) ([]string, error) {
 			i++
 		}
 		for _, flag := range read {
+			kind := &global
 			if _, ok := named.flags[flag.name]; ok {
-				own = append(own, flag.String())
-			} else {
-				global = append(global, flag.String())
+				kind = &own
 			}
+			*kind = append(*kind, flag.String())
 		}
 	}
 	line := append(global, named.path...)

@@ -29,6 +29,7 @@ type call struct {
 // The exit codes of this package.
 const (
 	exitError       = 1
+	exitBlocked     = 3
 	exitInterrupted = 130
 )
 
@@ -45,14 +46,28 @@ func action(env Env, do func(context.Context, *call) error) cli.ActionFunc {
 		switch {
 		case err == nil:
 			return nil
+		case errors.As(err, new(*UsageError)):
+			return err
+		case errors.Is(err, errBlocked):
+			return cli.Exit("", exitBlocked)
 		case errors.Is(err, errInterruptedWait):
 			return cli.Exit("", exitError)
 		case errors.Is(err, context.Canceled) && flags.Err() != nil:
 			return cli.Exit("", exitInterrupted)
 		}
+		if code := endedError(0); errors.As(err, &code) {
+			say(c.stderr, "%s\n", err)
+			return cli.Exit("", int(code))
+		}
 		say(c.stderr, "%s\n", Explain(err))
 		return cli.Exit("", exitError)
 	}
+}
+
+// misused is a command line that a command of podfall's own cannot carry out. What kubectl has
+// too is refused as it refuses.
+func (c *call) misused(format string, args ...any) error {
+	return &UsageError{Command: nameOf(c.flags), Text: fmt.Sprintf(format, args...)}
 }
 
 // api connects at its first use, so that a mistake on the command line needs no

@@ -14,9 +14,9 @@
 //
 // # Exit codes
 //
-// As kubectl's: 0 when done, 1 for every error, a timeout and a condition that was not
-// met included, and also when a delete, a wait or a watch is interrupted (CLI-29). An
-// interrupt anywhere else is 130. A line that cannot be read, a [UsageError], is for the
+// As kubectl's: 0 when done, exec's command's own, 1 for every error, a timeout and a
+// condition that was not met included, and also when a delete, a wait or a watch is interrupted (CLI-29). An
+// interrupt anywhere else is 130. A why whose object is blocked is 3. A line that cannot be read, a [UsageError], is for the
 // caller of [Arrange] to report; podfall ends with 2 then, as its own commands do, which
 // distinguish more.
 //
@@ -56,6 +56,11 @@ type Env struct {
 	Compat proto.Compat
 	// TTY says that a person is at standard error who wants colour.
 	TTY bool
+	// Terminal is the one at standard input; nil when there is none.
+	Terminal Terminal
+	// History is the directory of what the cluster's processes have written down; empty
+	// when it is not on this machine.
+	History string
 }
 
 // Session is a connection to a cluster.
@@ -63,6 +68,11 @@ type Session struct {
 	API API
 	// Nodes reaches the kubelets; nil when there is no way to them.
 	Nodes Nodes
+	// Inspect asks a process by its name how it is, past every cut, and returns the JSON of
+	// what package inspect has for it; nil when there is no way to ask.
+	Inspect func(ctx context.Context, process string) ([]byte, error)
+	// Past is what the processes have written down; nil when there is no way to ask.
+	Past Past
 	// Close ends the connection; nil when there is nothing to end.
 	Close func()
 }
@@ -81,6 +91,8 @@ type API interface {
 type Nodes interface {
 	// Ask sends request to what the kubelet serves under verb: "logs".
 	Ask(ctx context.Context, node, verb string, request []byte) ([]byte, error)
+	// Open begins a conversation with what it serves under verb: "exec", "attach".
+	Open(ctx context.Context, node, verb string, request []byte) (Conversation, error)
 }
 
 // Commands are the commands of this package.
@@ -93,6 +105,8 @@ func Commands(env Env) []*cli.Command {
 		applyCommand(env),
 		patchCommand(env),
 		logsCommand(env),
+		execCommand(env),
+		attachCommand(env),
 		eventsCommand(env),
 		waitCommand(env),
 		cordonCommand(env),
@@ -100,9 +114,12 @@ func Commands(env Env) []*cli.Command {
 		versionCommand(env),
 		apiResourcesCommand(env),
 		explainCommand(env),
+		whyCommand(env),
+		timelineCommand(env),
+		truthCommand(env),
 	}
 	for _, c := range commands {
-		c.OnUsageError = misused
+		c.OnUsageError = Misused
 		c.HideHelpCommand = true
 	}
 	return commands

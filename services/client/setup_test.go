@@ -1,8 +1,6 @@
 package client_test
 
 import (
-	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -28,6 +26,8 @@ import (
 //	pod web-0 ns=other node=n1 phase=Running age=42h label.app=x stays gone=2s …
 //	node n1, namespace x, deployment d, event e reason=Killing …
 //	compat v1.22, stdin TEXT (with \n), offline, tty, refuse VERB REASON, logs TEXT
+//	process CODE TEXT (exec and attach: what it writes, after what it has read, and how
+//	it ends), process {a Status} (a refusal), terminal (at standard input)
 //	remove pod web-0, close (ends watches), tell (an ERROR to watchers)
 //	after 5s …: any of these, while the commands that follow run
 func (s *stage) set(line string) {
@@ -71,6 +71,10 @@ func (s *stage) set(line string) {
 		s.stdin = strings.ReplaceAll(rest, `\n`, "\n")
 	case "logs":
 		s.logs.Store(strings.ReplaceAll(rest, `\n`, "\n"))
+	case "process":
+		s.process.text = strings.ReplaceAll(rest, `\n`, "\n")
+	case "terminal":
+		s.terminal = true
 	case "tty":
 		s.tty = true
 	case "offline":
@@ -119,15 +123,6 @@ func (s *stage) refuse(verb, reason string) {
 			return apierrors.NewInternalError(textError("it is broken"))
 		}
 	}
-}
-
-// Ask is a kubelet: it answers with the logs, and writes what it was asked in front.
-func (s *stage) Ask(_ context.Context, node, verb string, request []byte) ([]byte, error) {
-	text := fmt.Sprint(s.logs.Load())
-	if strings.HasPrefix(text, "{") {
-		return []byte(text), nil
-	}
-	return fmt.Appendf(nil, "%s %s %s\n%s", node, verb, request, text), nil
 }
 
 type textError string
@@ -222,6 +217,13 @@ func pod(name string, o map[string]string) *corev1.Pod {
 		d := duration(grace)
 		p.DeletionTimestamp = new(metav1.NewTime(time.Now().Add(d)))
 		p.DeletionGracePeriodSeconds = new(int64(d / time.Second))
+	}
+	if since, ok := o["stuck"]; ok { // its node is done with it
+		p.DeletionTimestamp = new(metav1.NewTime(time.Now().Add(-duration(since))))
+		p.DeletionGracePeriodSeconds = new(int64(0))
+	}
+	if finalizer, ok := o["finalizer"]; ok {
+		p.Finalizers = []string{finalizer}
 	}
 	return p
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -97,6 +98,9 @@ type stage struct {
 	compat  proto.Compat
 	stdin   string
 	logs    atomic.Value // a string: what every container has written
+	process process
+	// terminal is at standard input.
+	terminal bool
 	// script is what will change while commands run; later carries it out.
 	script []scripted
 	later  sync.WaitGroup
@@ -133,7 +137,7 @@ func (s *stage) command(line string) []string {
 	start := time.Now()
 	stdout, stderr, code := s.run(ctx, split(line))
 	var out []string
-	for _, request := range s.cluster.Asked() {
+	for _, request := range slices.Concat(s.cluster.Asked(), s.process.heard()) {
 		out = append(out, "> "+request)
 	}
 	out = append(append(out, prefixed("| ", stdout)...), prefixed("! ", stderr)...)
@@ -198,6 +202,9 @@ func (s *stage) run(ctx context.Context, args []string) (stdout, stderr string, 
 			}
 			return &client.Session{API: s.cluster, Nodes: s}, nil
 		},
+	}
+	if s.terminal {
+		env.Terminal = screen{}
 	}
 	app := &cli.App{
 		Name:           "podfall",

@@ -6,6 +6,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/disruption"
 	"github.com/podfall/podfall/services/controllers/endpointslice"
 	"github.com/podfall/podfall/services/controllers/ephemeralvolume"
+	"github.com/podfall/podfall/services/controllers/explain"
 	"github.com/podfall/podfall/services/controllers/garbage"
 	"github.com/podfall/podfall/services/controllers/namespace"
 	"github.com/podfall/podfall/services/controllers/nodelifecycle"
@@ -26,6 +27,7 @@ func cluster() []row {
 		{"disruption-controller", "disruption", func(base control.Base) control.Controller { return disruption.New(base) }},
 		{"endpoints-controller", "endpoint", func(base control.Base) control.Controller { return endpointslice.NewEndpoints(base) }},
 		{"endpointslice-controller", "endpointslice", func(base control.Base) control.Controller { return endpointslice.New(base) }},
+		{"explain-controller", "explain", func(base control.Base) control.Controller { return explain.New(base) }},
 		{"garbage-collector-controller", "garbagecollector", func(base control.Base) control.Controller { return garbage.New(base) }},
 		{"namespace-controller", "namespace", func(base control.Base) control.Controller { return namespace.New(base) }},
 		{"node-lifecycle-controller", "nodelifecycle", func(base control.Base) control.Controller { return nodelifecycle.New(base) }},

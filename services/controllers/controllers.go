@@ -10,7 +10,7 @@
 //
 //	func New(base control.Base) *Controller {
 //		c := &Controller{pods: view.Of[*corev1.Pod](base.Views, "pods"), client: control.Of[*corev1.Pod](base.API, "pods")}
-//		c.loop = loop.New(loop.Config{Clock: base.Clock, Log: base.Log, Workers: 5}, c.sync)
+//		c.loop = loop.New(loop.Config{Name: "sample", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: 5}, c.sync)
 //		c.pods.On(func(old, now *corev1.Pod) { c.loop.Add(…) }) // nil is absent; must not block
 //		return c
 //	}
@@ -33,9 +33,11 @@ import (
 	"github.com/podfall/podfall/internal/daemon"
 	"github.com/podfall/podfall/internal/directory"
 	"github.com/podfall/podfall/internal/events"
+	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/faults"
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
@@ -50,6 +52,11 @@ type Config struct {
 	Select []string
 	// Valve holds up what the controllers see; nil, except in tests.
 	Valve *view.Valve
+	// Observers are told what the controllers decide, and may ask which run.
+	inspect.Observers[inspect.Controllers]
+	control.Machine
+	// Board is where Faults and Partitions take effect; without it they are not known.
+	Board faults.Board
 	// Ready is called once the controllers run.
 	Ready func()
 }
@@ -60,19 +67,32 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	api := podapi.New(cfg.Bus, podapi.Config{Clock: cfg.Clock, Boot: cfg.Boot, Log: cfg.Log})
+	api := podapi.New(cfg.Bus, podapi.Config{Clock: cfg.Clock, Boot: cfg.Boot, Log: cfg.Log, Faults: cfg.Faults, History: cfg.History})
 	speakers := &speakers{api: api, clock: cfg.Clock, log: cfg.Log}
 	kinds := &known{api: api}
 	base := control.Base{
-		API: api, Collections: api, Kinds: kinds.directory, Clock: cfg.Clock, Compat: cfg.Compat, Views: view.NewSet(api, cfg.Valve), Events: speakers.recorder,
+		API: api, Collections: api, Kinds: kinds.directory, Clock: cfg.Clock, Compat: cfg.Compat, Machine: cfg.Machine, Metrics: cfg.Metrics,
+		Views: view.NewSet(api, cfg.Valve), Events: speakers.recorder, History: cfg.History,
 	}
 	begin := make([]func(context.Context) error, 0, len(rows))
 	for _, row := range rows {
-		base.Log = cfg.Log.With("controller", row.name)
+		base.Log, base.API = cfg.Log.With("controller", row.name), control.Decided(api.As("controllers/"+row.name), cfg.History, row.name)
 		begin = append(begin, row.make(base).Run)
 	}
+	if cfg.Board != nil {
+		base.Log, base.API = cfg.Log.With("controller", "faults"), api.As("controllers/faults")
+		begin = append(begin, faults.New(base, cfg.Board).Run)
+	}
+	began := cfg.Clock.Now()
+	cfg.Observers.Ready(func(context.Context) inspect.Controllers {
+		self := inspect.Self{Process: "controllers", Boot: cfg.Boot, Began: began, Now: cfg.Clock.Now()}
+		return inspect.Controllers{Self: self, Running: names(rows)}
+	})
 	work := func(ctx context.Context) error {
 		if err := base.Views.Wait(ctx); err != nil {
+			return err
+		}
+		if err := kinds.wait(ctx); err != nil {
 			return err
 		}
 		if cfg.Ready != nil {
@@ -129,6 +149,20 @@ func (k *known) directory() *directory.Directory {
 		k.kept = directory.New()
 	}
 	return k.kept
+}
+
+// wait returns once the definitions have been read, or with the error of ctx: an owner of a
+// custom kind is not to be taken for one of no kind.
+func (k *known) wait(ctx context.Context) error {
+	if k.kept == nil {
+		return nil
+	}
+	select {
+	case <-k.kept.Filled():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (k *known) parts() []func(context.Context) error {

@@ -2,18 +2,21 @@ package attachdetach
 
 import (
 	"context"
-	"crypto/sha256"
-	"fmt"
-	"log/slog"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/daemon"
+	"github.com/podfall/podfall/internal/storage"
 	"github.com/podfall/podfall/services/controllers/control"
 	"github.com/podfall/podfall/services/controllers/loop"
 	"github.com/podfall/podfall/services/controllers/view"
@@ -23,12 +26,16 @@ import (
 type Controller struct {
 	clock    clock.Clock
 	recorder control.Recorder
-	log      *slog.Logger
 	copies   copies
 	client   control.Resource[*storagev1.VolumeAttachment]
+	nodes    control.Resource[*corev1.Node]
+	driver   *driver
 	// loop has one key: all is looked at together.
-	loop   *loop.Loop[string]
-	unused map[string]time.Time
+	loop     *loop.Loop[string]
+	unused   map[string]time.Time
+	waiting  map[waiter]bool
+	departed departed
+	oldWords bool
 }
 
 type copies struct {
@@ -39,12 +46,27 @@ type copies struct {
 	attachments *view.Copy[*storagev1.VolumeAttachment]
 }
 
-const everything = "volumes"
+// waiter is a pod that was told what it waits for: it is told once.
+type waiter struct {
+	pod     types.UID
+	message string
+}
+
+// departed are the nodes that are gone, as they were last seen.
+type departed struct {
+	mu    sync.Mutex
+	nodes map[string]*corev1.Node
+}
+
+const (
+	everything   = "volumes"
+	failedAttach = "FailedAttachVolume"
+)
 
 // New is a controller that has not begun.
 func New(base control.Base) *Controller {
 	c := &Controller{
-		clock: base.Clock, recorder: base.Events("attachdetach-controller"), log: base.Log,
+		clock: base.Clock, recorder: base.Events("attachdetach-controller"), oldWords: base.Compat.MultiAttachErrors,
 		copies: copies{
 			pods:        view.Of[*corev1.Pod](base.Views, "pods"),
 			nodes:       view.Of[*corev1.Node](base.Views, "nodes"),
@@ -52,45 +74,79 @@ func New(base control.Base) *Controller {
 			volumes:     view.Of[*corev1.PersistentVolume](base.Views, "persistentvolumes"),
 			attachments: view.Of[*storagev1.VolumeAttachment](base.Views, "volumeattachments.storage.k8s.io"),
 		},
-		client: control.Of[*storagev1.VolumeAttachment](base.API, "volumeattachments.storage.k8s.io"),
+		client:   control.Of[*storagev1.VolumeAttachment](base.API, "volumeattachments.storage.k8s.io"),
+		nodes:    control.Of[*corev1.Node](base.API, "nodes"),
+		departed: departed{nodes: map[string]*corev1.Node{}},
 	}
-	c.loop = loop.New(loop.Config{Clock: base.Clock, Log: base.Log}, c.sync)
+	c.driver = newDriver(base, c.copies.attachments, c.client)
+	c.loop = loop.New(loop.Config{Name: "attach_detach", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log}, c.sync)
 	c.copies.pods.On(func(old, now *corev1.Pod) {
-		if now == nil {
-			now = old
-		}
-		if len(now.Spec.Volumes) > 0 && now.Spec.NodeName != "" {
+		if pod := view.Either(old, now); len(pod.Spec.Volumes) > 0 && pod.Spec.NodeName != "" {
 			c.loop.Add(everything)
 		}
 	})
-	c.copies.nodes.On(func(old, now *corev1.Node) {
-		if len(c.copies.attachments.All()) > 0 || now == nil || old == nil {
-			c.loop.Add(everything)
-		}
-	})
-	c.copies.attachments.On(func(_, _ *storagev1.VolumeAttachment) { c.loop.Add(everything) })
+	c.copies.nodes.On(c.nodeChanged)
 	c.copies.claims.On(func(_, _ *corev1.PersistentVolumeClaim) { c.loop.Add(everything) })
+	c.copies.volumes.On(func(old, now *corev1.PersistentVolume) {
+		if Needs(view.Either(old, now)) {
+			c.loop.Add(everything)
+		}
+	})
+	c.copies.attachments.On(c.attachmentChanged)
 	return c
 }
 
 // Run attaches and detaches until ctx ends.
-func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
+func (c *Controller) Run(ctx context.Context) error {
+	return daemon.Run(ctx, c.loop.Run, c.driver.loop.Run)
+}
+
+// nodeChanged looks at what depends on a node; its heartbeats do not.
+func (c *Controller) nodeChanged(old, now *corev1.Node) {
+	c.departed.mu.Lock()
+	defer c.departed.mu.Unlock()
+	if now == nil {
+		c.departed.nodes[old.Name] = old
+	} else {
+		delete(c.departed.nodes, now.Name)
+	}
+	if old == nil || now == nil || healthy(old) != healthy(now) || outOfService(old) != outOfService(now) ||
+		!equality.Semantic.DeepEqual(old.Status.VolumesInUse, now.Status.VolumesInUse) ||
+		!equality.Semantic.DeepEqual(old.Status.VolumesAttached, now.Status.VolumesAttached) {
+		c.loop.Add(everything)
+	}
+}
+
+func (c *Controller) attachmentChanged(old, now *storagev1.VolumeAttachment) {
+	c.loop.Add(everything)
+	name := view.Either(old, now).Spec.Source.PersistentVolumeName
+	if name == nil {
+		return
+	}
+	tell := told(old, now, *name)
+	if tell == nil {
+		return
+	}
+	for _, use := range c.uses() {
+		if is(now, use) {
+			c.recorder.Event(use.Pod, tell.kind, tell.reason, tell.message)
+		}
+	}
+}
 
 func (c *Controller) sync(ctx context.Context, _ string) error {
-	looked := View{Uses: c.uses(), Attachments: c.copies.attachments.All(), Nodes: map[string]*corev1.Node{}, Unused: c.unused}
-	if len(looked.Uses)+len(looked.Attachments) == 0 {
+	looked := c.look()
+	if len(looked.Uses)+len(looked.Attachments)+len(c.unused) == 0 {
 		return nil
 	}
-	for _, node := range c.copies.nodes.All() {
-		looked.Nodes[node.Name] = node
-	}
-	plan := Decide(looked, c.clock.Now())
+	plan := Decide(looked, c.clock.Steady())
 	c.unused = plan.Unused
-	for _, blocked := range plan.Blocked {
-		c.recorder.Event(blocked.Pod, corev1.EventTypeWarning, "FailedAttachVolume", blocked.Message)
+	c.tell(plan.Blocked)
+	if !plan.Recheck.IsZero() {
+		c.loop.AddAfter(everything, plan.Recheck.Sub(c.clock.Steady()))
 	}
-	for _, attachment := range plan.Detach {
-		if err := c.client.Delete(ctx, attachment, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	for _, detach := range plan.Detach {
+		if err := c.detach(ctx, detach, looked); err != nil {
 			return err
 		}
 	}
@@ -99,18 +155,53 @@ func (c *Controller) sync(ctx context.Context, _ string) error {
 			return err
 		}
 	}
-	if !plan.Recheck.IsZero() {
-		c.loop.AddAfter(everything, c.clock.Until(plan.Recheck))
+	for _, node := range looked.Nodes {
+		if err := c.report(ctx, node, looked); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
+func (c *Controller) look() View {
+	c.departed.mu.Lock()
+	departed := maps.Clone(c.departed.nodes)
+	c.departed.mu.Unlock()
+	looked := View{
+		Uses: c.uses(), Attachments: c.copies.attachments.All(), Unused: c.unused, OldWords: c.oldWords,
+		Nodes: map[string]*corev1.Node{}, Departed: departed, Volumes: map[string]*corev1.PersistentVolume{},
+	}
+	for _, node := range c.copies.nodes.All() {
+		looked.Nodes[node.Name] = node
+	}
+	for _, attachment := range looked.Attachments {
+		if name := attachment.Spec.Source.PersistentVolumeName; name != nil {
+			if volume, ok := c.copies.volumes.Get(view.Key{Name: *name}); ok {
+				looked.Volumes[*name] = volume
+			}
+		}
+	}
+	return looked
+}
+
+// tell has an event about each pod that begins to wait.
+func (c *Controller) tell(blocked []Blocked) {
+	waiting := map[waiter]bool{}
+	for _, one := range blocked {
+		who := waiter{one.Pod.UID, one.Message}
+		if waiting[who] = true; !c.waiting[who] {
+			c.recorder.Event(one.Pod, corev1.EventTypeWarning, failedAttach, one.Message)
+		}
+	}
+	c.waiting = waiting
+}
+
 // uses are the pods with a node that use a volume which has to be attached.
 func (c *Controller) uses() []Use {
-	var found []Use
-	if !c.anyNeeds() {
+	if !slices.ContainsFunc(c.copies.volumes.All(), Needs) {
 		return nil
 	}
+	var found []Use
 	for _, pod := range c.copies.pods.All() {
 		if pod.Spec.NodeName == "" || Done(pod) {
 			continue
@@ -135,16 +226,14 @@ func (c *Controller) uses() []Use {
 	return Sorted(found)
 }
 
-func (c *Controller) anyNeeds() bool {
-	return slices.ContainsFunc(c.copies.volumes.All(), Needs)
-}
-
-// attach makes an attachment and says that it is done, as a driver would.
+// attach asks the driver for a volume on a node.
 func (c *Controller) attach(ctx context.Context, use Use) error {
 	csi := use.Volume.Spec.CSI
-	sum := sha256.Sum256([]byte(csi.VolumeHandle + csi.Driver + use.Pod.Spec.NodeName))
-	stored, err := c.client.Create(ctx, &storagev1.VolumeAttachment{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("csi-%x", sum)},
+	_, err := c.client.Create(ctx, &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:       storage.AttachmentName(csi, use.Pod.Spec.NodeName),
+			Finalizers: []string{Finalizer(csi.Driver)},
+		},
 		Spec: storagev1.VolumeAttachmentSpec{
 			Attacher: csi.Driver, NodeName: use.Pod.Spec.NodeName,
 			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &use.Volume.Name},
@@ -153,15 +242,48 @@ func (c *Controller) attach(ctx context.Context, use Use) error {
 	if apierrors.IsAlreadyExists(err) {
 		return nil // the view is late
 	}
-	if err != nil {
+	return err
+}
+
+// detach takes a volume off what its node is said to have, and then away from it. The node
+// itself is asked first whether it uses it, because the view may be late
+// (verifyVolumeIsSafeToDetach).
+func (c *Controller) detach(ctx context.Context, detach Detach, looked View) error {
+	attachment := detach.Attachment
+	node, err := c.nodes.Get(ctx, "", attachment.Spec.NodeName)
+	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	attached := stored.DeepCopy()
-	attached.Status.Attached = true
-	if _, err := c.client.UpdateStatus(ctx, attached); err != nil {
+	if err == nil {
+		if !detach.Forced && slices.Contains(node.Status.VolumesInUse, detach.Device) {
+			return nil // the view is late; the node's change brings it back
+		}
+		going := attachment.DeepCopy()
+		going.DeletionTimestamp = &metav1.Time{Time: c.clock.Now()}
+		for i, one := range looked.Attachments {
+			if one == attachment {
+				looked.Attachments[i] = going
+			}
+		}
+		if err := c.report(ctx, node, looked); err != nil {
+			return err
+		}
+	}
+	if err := c.client.Delete(ctx, attachment, metav1.DeleteOptions{}); err != nil && !control.Gone(err) {
 		return err
 	}
-	c.recorder.Event(use.Pod, corev1.EventTypeNormal, "SuccessfulAttachVolume",
-		fmt.Sprintf("AttachVolume.Attach succeeded for volume %q ", use.Volume.Name))
 	return nil
+}
+
+// report stores in a node's status what is attached to it.
+func (c *Controller) report(ctx context.Context, node *corev1.Node, looked View) error {
+	attached := Attached(node.Name, looked.Attachments, looked.Volumes)
+	if slices.Equal(attached, node.Status.VolumesAttached) {
+		return nil
+	}
+	_, err := c.nodes.Strategic(ctx, node, "status", map[string]any{"status": map[string]any{"volumesAttached": attached}})
+	if control.Gone(err) {
+		return nil
+	}
+	return err
 }

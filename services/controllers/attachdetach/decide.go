@@ -1,8 +1,12 @@
 // Package attachdetach attaches volumes that need it to the nodes of the pods that use them,
-// and detaches them when nobody does (CTL-20). Those are the CSI volumes; who would attach them
-// is emulated too. decide.go says what is where; controller.go reads and writes.
+// and detaches them when nobody does (CTL-20). Those are the CSI volumes, podfall's own among
+// them. decide.go says what is where; controller.go reads and writes; driver.go plays the part
+// of the driver, whose attacher upstream is a process of its own.
 //
-// Kubelets do not wait for it: an attachment tells the story, and holds nothing up on a node.
+// A kubelet mounts a volume only when its VolumeAttachment says that it is attached, after the
+// node has said in status.volumesInUse that it is going to. So a volume that is used is never
+// taken away from a node that can be heard, and one for a single node is never on two: but for
+// the forced detach.
 package attachdetach
 
 import (
@@ -14,10 +18,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/internal/storage"
 )
 
-// MaxWait is how long a node that cannot be heard keeps its volumes.
+// MaxWait is how long a node that cannot be heard keeps a volume that it may have mounted.
 const MaxWait = 6 * time.Minute
 
 // Use is a pod that uses an attachable volume on its node.
@@ -30,15 +35,20 @@ type Use struct {
 type View struct {
 	Uses        []Use
 	Attachments []*storagev1.VolumeAttachment
-	Nodes       map[string]*corev1.Node
+	// Volumes are those that are attached, by name; Nodes are those that there are, and Departed
+	// those that are gone, as they were last seen.
+	Volumes         map[string]*corev1.PersistentVolume
+	Nodes, Departed map[string]*corev1.Node
 	// Unused is since when nobody uses an attachment, by its name.
 	Unused map[string]time.Time
+	// OldWords says that a pod waits in the words of older releases.
+	OldWords bool
 }
 
 // Plan is what to do.
 type Plan struct {
 	Attach []Use
-	Detach []*storagev1.VolumeAttachment
+	Detach []Detach
 	// Blocked are pods that wait, with the message for each.
 	Blocked []Blocked
 	// Unused is View.Unused for the next time; Recheck is when the first of them is to be
@@ -47,100 +57,126 @@ type Plan struct {
 	Recheck time.Time
 }
 
+// Detach is a volume that is to leave its node. A forced one does not ask whether the node uses
+// it.
+type Detach struct {
+	Attachment *storagev1.VolumeAttachment
+	Device     corev1.UniqueVolumeName
+	Forced     bool
+}
+
 // Blocked is a pod whose volume is still attached elsewhere.
 type Blocked struct {
-	Pod     *corev1.Pod
+	Use
+
 	Message string
 }
 
 // Needs reports whether a volume has to be attached.
 func Needs(volume *corev1.PersistentVolume) bool { return volume != nil && volume.Spec.CSI != nil }
 
-// Done reports whether a pod no longer uses its volumes: it is terminal, or deleted and
-// nothing of it runs.
+// Device is the name of a volume in a node's status, empty when it has none.
+func Device(volume *corev1.PersistentVolume) corev1.UniqueVolumeName {
+	if !Needs(volume) {
+		return ""
+	}
+	return storage.Device(volume.Spec.CSI)
+}
+
+// Done reports whether a pod no longer uses its volumes: it is terminal, or deleted and nothing
+// of it runs (IsPodTerminated).
 func Done(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return true
 	}
-	running := slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
-		return c.State.Terminated == nil
+	return pod.DeletionTimestamp != nil && !slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.State.Terminated == nil && c.State.Waiting == nil
 	})
-	return pod.DeletionTimestamp != nil && len(pod.Status.ContainerStatuses) > 0 && !running
 }
 
 // Decide compares what is attached with what is used (reconcile).
 func Decide(view View, now time.Time) Plan {
 	plan := Plan{Unused: map[string]time.Time{}}
-	left := slices.DeleteFunc(slices.Clone(view.Attachments), func(attachment *storagev1.VolumeAttachment) bool {
-		return slices.ContainsFunc(view.Uses, func(use Use) bool { return is(attachment, use) })
-	})
-	detached := map[string]bool{}
-	for _, attachment := range left {
+	for _, attachment := range view.Attachments {
+		if attachment.DeletionTimestamp != nil || slices.ContainsFunc(view.Uses, func(use Use) bool { return is(attachment, use) }) {
+			continue
+		}
 		since, known := view.Unused[attachment.Name]
 		if !known {
 			since = now
 		}
-		if release(view.Nodes[attachment.Spec.NodeName], since, now) {
-			plan.Detach = append(plan.Detach, attachment)
-			detached[attachment.Name] = true
-			continue
-		}
-		plan.Unused[attachment.Name] = since
-		if due := since.Add(MaxWait); plan.Recheck.IsZero() || due.Before(plan.Recheck) {
+		if detach, free := view.release(attachment, now.Sub(since)); free {
+			plan.Detach = append(plan.Detach, detach)
+		} else if due := since.Add(MaxWait); due.After(now) && (plan.Recheck.IsZero() || due.Before(plan.Recheck)) {
 			plan.Recheck = due
 		}
+		plan.Unused[attachment.Name] = since
 	}
 	for _, use := range view.Uses {
-		plan.use(view, use, detached)
+		plan.use(view, use)
 	}
 	return plan
 }
 
 // is reports whether an attachment is what a use asks for.
 func is(attachment *storagev1.VolumeAttachment, use Use) bool {
-	name := attachment.Spec.Source.PersistentVolumeName
-	return name != nil && *name == use.Volume.Name && attachment.Spec.NodeName == use.Pod.Spec.NodeName
+	return of(attachment, use.Volume.Name) && attachment.Spec.NodeName == use.Pod.Spec.NodeName
 }
 
-// release reports whether a volume that nobody uses may leave its node: it has been unmounted
-// if the node can be heard, and it is taken away after 6 min if it cannot, or at once from a
-// node that is said not to come back.
-func release(node *corev1.Node, since, now time.Time) bool {
-	if node == nil || now.Sub(since) >= MaxWait {
-		return true
+// of reports whether an attachment is a volume's.
+func of(attachment *storagev1.VolumeAttachment, volume string) bool {
+	name := attachment.Spec.Source.PersistentVolumeName
+	return name != nil && *name == volume
+}
+
+// release reports whether a volume that nobody has used for a time may leave its node: when the
+// node does not use it either, after 6 min if the node is not well, or at once from a node that
+// is said not to come back. What is not known of a node is taken for used; a volume that is
+// gone is of no use to anybody.
+func (v View) release(attachment *storagev1.VolumeAttachment, unused time.Duration) (detach Detach, free bool) {
+	detach = Detach{Attachment: attachment}
+	if name := attachment.Spec.Source.PersistentVolumeName; name != nil {
+		detach.Device = Device(v.Volumes[*name])
 	}
-	if slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService }) {
-		return true
+	if detach.Device == "" {
+		return detach, true
 	}
+	node, there := v.Nodes[attachment.Spec.NodeName]
+	if !there {
+		node = v.Departed[attachment.Spec.NodeName]
+	}
+	if node != nil && !slices.Contains(node.Status.VolumesInUse, detach.Device) {
+		return detach, true
+	}
+	detach.Forced = (unused >= MaxWait && (!there || !healthy(node))) || (there && outOfService(node))
+	return detach, detach.Forced
+}
+
+func healthy(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-// use attaches a volume for a pod unless that is done, or it is elsewhere and may not be in two
-// places.
-func (p *Plan) use(view View, use Use, detached map[string]bool) {
-	for _, attachment := range view.Attachments {
-		if is(attachment, use) {
-			return
-		}
+func outOfService(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+}
+
+// use attaches a volume for a pod unless that is done, or it is elsewhere, or on its way from
+// there, and may not be in two places.
+func (p *Plan) use(view View, use Use) {
+	here := func(attachment *storagev1.VolumeAttachment) bool { return is(attachment, use) }
+	elsewhere := func(attachment *storagev1.VolumeAttachment) bool { return of(attachment, use.Volume.Name) }
+	asked := func(other Use) bool {
+		return other.Volume.Name == use.Volume.Name && (exclusive(use.Volume) || other.Pod.Spec.NodeName == use.Pod.Spec.NodeName)
 	}
-	if slices.ContainsFunc(p.Attach, func(other Use) bool {
-		return other.Volume.Name == use.Volume.Name && other.Pod.Spec.NodeName == use.Pod.Spec.NodeName
-	}) {
-		return
-	}
-	if !exclusive(use.Volume) {
+	switch {
+	case slices.ContainsFunc(view.Attachments, here):
+	case exclusive(use.Volume) && slices.ContainsFunc(view.Attachments, elsewhere):
+		p.Blocked = append(p.Blocked, Blocked{Use: use, Message: blockedMessage(view, use)})
+	case !slices.ContainsFunc(p.Attach, asked):
 		p.Attach = append(p.Attach, use)
-		return
 	}
-	for _, attachment := range view.Attachments {
-		if name := attachment.Spec.Source.PersistentVolumeName; name != nil && *name == use.Volume.Name && !detached[attachment.Name] {
-			p.Blocked = append(p.Blocked, Blocked{Pod: use.Pod, Message: blockedMessage(view, use)})
-			return
-		}
-	}
-	p.Attach = append(p.Attach, use)
 }
 
 // exclusive reports whether a volume may be on one node only.
@@ -163,7 +199,11 @@ func blockedMessage(view View, use Use) string {
 			others++
 		}
 	}
-	message := fmt.Sprintf("Waiting for detach for volume %q ", use.Volume.Name)
+	begin, end := "Waiting for detach", "Volume is already exclusively attached to one node, waiting on detach before it can be attached to another node"
+	if view.OldWords {
+		begin, end = "Multi-Attach error", "Volume is already exclusively attached to one node and can't be attached to another"
+	}
+	message := fmt.Sprintf("%s for volume %q ", begin, use.Volume.Name)
 	switch {
 	case len(names) > 0 && others > 0:
 		return message + fmt.Sprintf("Volume is already used by pod(s) %s and %d pod(s) in different namespaces", strings.Join(names, ", "), others)
@@ -172,15 +212,29 @@ func blockedMessage(view View, use Use) string {
 	case others > 0:
 		return message + fmt.Sprintf("Volume is already used by %d pod(s) in different namespaces", others)
 	}
-	return message + "Volume is already exclusively attached to one node, waiting on detach before it can be attached to another node"
+	return message + end
 }
 
 // Sorted puts uses in the order in which their pods came.
 func Sorted(uses []Use) []Use {
 	slices.SortFunc(uses, func(a, b Use) int {
-		return cmp.Or(a.Pod.CreationTimestamp.Compare(b.Pod.CreationTimestamp.Time), compare(a.Pod.UID, b.Pod.UID))
+		return cmp.Or(a.Pod.CreationTimestamp.Compare(b.Pod.CreationTimestamp.Time), cmp.Compare(a.Pod.UID, b.Pod.UID))
 	})
 	return uses
 }
 
-func compare(a, b types.UID) int { return cmp.Compare(a, b) }
+// Attached is what a node's status says is attached to it, in the order of the names.
+func Attached(node string, attachments []*storagev1.VolumeAttachment, volumes map[string]*corev1.PersistentVolume) []corev1.AttachedVolume {
+	var attached []corev1.AttachedVolume
+	for _, attachment := range attachments {
+		name := attachment.Spec.Source.PersistentVolumeName
+		if attachment.Spec.NodeName != node || !attachment.Status.Attached || attachment.DeletionTimestamp != nil || name == nil {
+			continue
+		}
+		if device := Device(volumes[*name]); device != "" {
+			attached = append(attached, corev1.AttachedVolume{Name: device})
+		}
+	}
+	slices.SortFunc(attached, func(a, b corev1.AttachedVolume) int { return cmp.Compare(a.Name, b.Name) })
+	return attached
+}

@@ -11,6 +11,9 @@ import (
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/directory"
+	"github.com/podfall/podfall/internal/fault"
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/metrics"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
@@ -37,7 +40,23 @@ type Base struct {
 	Views *view.Set
 	// Events gives a recorder that speaks in a component's name: "deployment-controller".
 	Events func(component string) Recorder
-	Log    *slog.Logger
+	Machine
+	// Metrics counts what the controllers do; nil counts nothing.
+	Metrics *metrics.Registry
+	Log     *slog.Logger
+	// History is told what is found out; nil for nobody.
+	History *history.Recorder
+}
+
+// Machine is what controllers reach past the API.
+type Machine struct {
+	// Faults are what goes wrong on purpose; nil is nothing.
+	Faults *fault.Table
+	// Ask asks a process of the cluster how it is, past every cut; nil when that cannot be.
+	Ask func(ctx context.Context, process string) ([]byte, error)
+	// Storage is the directory of the persistent volumes, which all nodes share; empty when
+	// it cannot be reached, and then no volume's files are removed.
+	Storage string
 }
 
 // API is what controllers ask of the cluster besides their views. *podapi.Client is one.

@@ -67,7 +67,7 @@ func (r Resource[T]) patch(ctx context.Context, obj T, subresource string, form 
 		var none T
 		return none, fmt.Errorf("patch %s: %w", r.at(obj, subresource), err)
 	}
-	return r.typed(r.api.Patch(ctx, r.at(obj, subresource), form, data, metav1.PatchOptions{}))
+	return r.typed(r.api.Patch(reading(ctx, obj), r.at(obj, subresource), form, data, metav1.PatchOptions{}))
 }
 
 // Delete asks for the very object obj to be deleted: another of its name is left alone, with
@@ -77,7 +77,7 @@ func (r Resource[T]) Delete(ctx context.Context, obj T, options metav1.DeleteOpt
 		uid := obj.GetUID()
 		options.Preconditions = &metav1.Preconditions{UID: &uid}
 	}
-	_, err := r.api.Delete(ctx, r.at(obj, ""), options)
+	_, err := r.api.Delete(reading(ctx, obj), r.at(obj, ""), options)
 	return err
 }
 

@@ -39,7 +39,7 @@ func New(base control.Base) *Controller {
 		jobWrites: control.Of[*batchv1.Job](base.API, "jobs.batch"),
 		events:    base.Events("cronjob-controller"), clock: base.Clock,
 	}
-	c.loop = loop.New(loop.Config{Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
+	c.loop = loop.New(loop.Config{Name: "cronjob", Metrics: base.Metrics, Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
 	c.cronJobs.On(func(old, now *batchv1.CronJob) { c.loop.Add(view.KeyOf(view.Either(old, now))) })
 	c.jobs.On(func(old, now *batchv1.Job) {
 		job := view.Either(old, now)

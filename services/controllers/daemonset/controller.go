@@ -26,19 +26,17 @@ import (
 type Controller struct {
 	sets      *view.Copy[*appsv1.DaemonSet]
 	nodes     *view.Copy[*corev1.Node]
-	pods      *view.Copy[*corev1.Pod]
+	owners    control.Owners[*appsv1.DaemonSet]
 	revisions *view.Copy[*appsv1.ControllerRevision]
 	writes    writes
 	events    control.Recorder
 	clock     clock.Clock
 	loop      *loop.Loop[view.Key]
-	expected  *workload.Expectations
 	failures  failures
 }
 
 type writes struct {
 	sets      control.Resource[*appsv1.DaemonSet]
-	pods      control.Pods
 	revisions control.Resource[*appsv1.ControllerRevision]
 }
 
@@ -50,20 +48,27 @@ func New(base control.Base) *Controller {
 	c := &Controller{
 		sets:      view.Of[*appsv1.DaemonSet](base.Views, "daemonsets.apps"),
 		nodes:     view.Of[*corev1.Node](base.Views, "nodes"),
-		pods:      view.Of[*corev1.Pod](base.Views, "pods"),
 		revisions: view.Of[*appsv1.ControllerRevision](base.Views, "controllerrevisions.apps"),
-		events:    events, clock: base.Clock, expected: workload.NewExpectations(),
+		events:    events, clock: base.Clock,
 		failures: failures{since: map[failure]held{}},
 		writes: writes{
 			sets:      control.Of[*appsv1.DaemonSet](base.API, "daemonsets.apps"),
-			pods:      control.Pods{Resource: control.Of[*corev1.Pod](base.API, "pods"), Events: events},
 			revisions: control.Of[*appsv1.ControllerRevision](base.API, "controllerrevisions.apps"),
 		},
 	}
-	c.loop = loop.New(loop.Config{Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
+	c.loop = loop.New(loop.Config{Name: "daemonset", Metrics: base.Metrics, Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
 	c.sets.On(func(old, now *appsv1.DaemonSet) { c.loop.Add(view.KeyOf(view.Either(old, now))) })
 	c.nodes.On(c.nodeChanged)
-	c.pods.On(c.podChanged)
+	c.owners = control.Owners[*appsv1.DaemonSet]{
+		Kind: c.sets.Kind().GroupVersionKind, Get: c.sets.Get, In: c.sets.In, Look: c.loop.AddAfter,
+		Selector: func(set *appsv1.DaemonSet) *metav1.LabelSelector { return set.Spec.Selector },
+		Fresh: func(ctx context.Context, key view.Key) (kinds.Object, error) {
+			return c.writes.sets.Get(ctx, key.Namespace, key.Name)
+		},
+		Pods: view.Of[*corev1.Pod](base.Views, "pods"), Clock: base.Clock, Expected: workload.NewExpectations(),
+		Writes: control.Pods{Resource: control.Of[*corev1.Pod](base.API, "pods"), Events: events},
+	}
+	c.owners.Pods.On(c.owners.PodChanged)
 	return c
 }
 
@@ -80,40 +85,11 @@ func (c *Controller) nodeChanged(old, now *corev1.Node) {
 	}
 }
 
-func (c *Controller) podChanged(old, now *corev1.Pod) {
-	touch := workload.Touched(c.sets.Kind().GroupVersionKind, old, now)
-	pod := view.Either(old, now)
-	if touch.Former != nil {
-		c.loop.Add(view.Key{Namespace: pod.Namespace, Name: touch.Former.Name})
-	}
-	if touch.Owner != nil {
-		key := view.Key{Namespace: pod.Namespace, Name: touch.Owner.Name}
-		if set, ok := c.sets.Get(key); ok && set.UID != touch.Owner.UID {
-			return // of an older set of this name
-		}
-		if touch.Came && !touch.Left {
-			c.expected.Created(key)
-		}
-		if touch.Left {
-			c.expected.Deleted(key, pod.UID)
-		}
-		c.loop.Add(key)
-	}
-	if !touch.Orphan {
-		return
-	}
-	for _, set := range c.sets.In(pod.Namespace) {
-		if selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector); err == nil && !selector.Empty() && selector.Matches(labels.Set(pod.Labels)) {
-			c.loop.Add(view.KeyOf(set))
-		}
-	}
-}
-
 // sync looks at one set.
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	set, ok := c.sets.Get(key)
 	if !ok {
-		c.expected.Forget(key)
+		c.owners.Expected.Forget(key)
 		return nil
 	}
 	if everything := (metav1.LabelSelector{}); equality.Semantic.DeepEqual(set.Spec.Selector, &everything) {
@@ -128,17 +104,14 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	if err != nil {
 		return err
 	}
-	pods, err := c.claim(ctx, set, selector)
+	now, stale := c.clock.Now(), c.owners.Stale(key)
+	pods, err := c.owners.Claim(ctx, set, selector, nil)
 	if err != nil {
 		return err
 	}
-	now := c.clock.Now()
 	v := View{
-		Set: set, Nodes: c.nodes.All(), Pods: pods, Hash: kept.Update.Labels[history.HashLabel], Stale: !c.expected.Met(key, now),
-		Hold: func(node string) time.Duration { return c.failures.hold(failure{set.UID, node}, now) },
-	}
-	if v.Stale {
-		c.loop.AddAfter(key, c.expected.Left(key, now)+time.Second)
+		Set: set, Nodes: c.nodes.All(), Pods: pods, Hash: kept.Update.Labels[history.HashLabel], Stale: stale,
+		Hold: func(node string) time.Duration { return c.failures.hold(failure{set.UID, node}, c.clock.Steady()) },
 	}
 	plan := Decide(v, now)
 	failed := c.carryOut(ctx, set, plan, v.Hash)
@@ -154,23 +127,10 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	return c.truncate(ctx, set, pods, kept)
 }
 
-func (c *Controller) fresh(set *appsv1.DaemonSet) func(context.Context) (kinds.Object, error) {
-	return func(ctx context.Context) (kinds.Object, error) {
-		return c.writes.sets.Get(ctx, set.Namespace, set.Name)
-	}
-}
-
-func (c *Controller) claim(ctx context.Context, set *appsv1.DaemonSet, selector labels.Selector) ([]*corev1.Pod, error) {
-	return control.Claimer[*corev1.Pod]{
-		Objects: c.writes.pods.Resource, Owner: set, OwnerKind: c.sets.Kind().GroupVersionKind, Selector: selector, Fresh: c.fresh(set),
-	}.Claim(ctx, append(c.pods.Controlled(set.UID), c.pods.Orphans(set.Namespace)...))
-}
-
 // keep stores a revision of the template.
 func (c *Controller) keep(ctx context.Context, set *appsv1.DaemonSet, selector labels.Selector) (history.Kept, error) {
-	revisions, err := control.Claimer[*appsv1.ControllerRevision]{
-		Objects: c.writes.revisions, Owner: set, OwnerKind: c.sets.Kind().GroupVersionKind, Selector: selector, Fresh: c.fresh(set),
-	}.Claim(ctx, append(c.revisions.Controlled(set.UID), c.revisions.Orphans(set.Namespace)...))
+	revisions, err := control.ClaimerOf(c.owners, c.writes.revisions, set, selector).
+		Claim(ctx, append(c.revisions.Controlled(set.UID), c.revisions.Orphans(set.Namespace)...))
 	if err != nil {
 		return history.Kept{}, err
 	}
@@ -182,41 +142,18 @@ func (c *Controller) keep(ctx context.Context, set *appsv1.DaemonSet, selector l
 
 // carryOut makes and deletes pods (syncNodes).
 func (c *Controller) carryOut(ctx context.Context, set *appsv1.DaemonSet, plan Plan, hash string) error {
-	key := view.KeyOf(set)
 	for _, event := range plan.Tell {
 		c.events.Event(set, event.Type, event.Reason, event.Message)
 	}
 	for _, node := range plan.Failed {
-		c.failures.more(failure{set.UID, node}, c.clock.Now())
+		c.failures.more(failure{set.UID, node}, c.clock.Steady())
 	}
-	if len(plan.Create) == 0 && len(plan.Delete) == 0 {
-		return nil
+	create := make([]*corev1.Pod, 0, len(plan.Create))
+	for _, node := range plan.Create {
+		create = append(create, PodFor(set, node, hash))
 	}
-	uids := make([]types.UID, 0, len(plan.Delete))
-	for _, pod := range plan.Delete {
-		uids = append(uids, pod.UID)
-	}
-	c.expected.Both(key, len(plan.Create), uids, c.clock.Now())
-	made, failed := control.SlowStart(len(plan.Create), func(i int) error {
-		_, err := c.writes.pods.Make(ctx, set, PodFor(set, plan.Create[i], hash))
-		return err
-	})
-	for range len(plan.Create) - made {
-		c.expected.Created(key)
-	}
-	if control.Closing(failed) {
-		failed = nil
-	}
-	return errors.Join(failed, control.AtOnce(len(plan.Delete), func(i int) error {
-		err := c.writes.pods.Remove(ctx, set, plan.Delete[i])
-		if err != nil {
-			c.expected.Deleted(key, plan.Delete[i].UID)
-		}
-		if control.Gone(err) {
-			return nil
-		}
-		return err
-	}, func() {}))
+	_, err := c.owners.Act(ctx, set, set, create, plan.Delete)
+	return err
 }
 
 // tell stores a status that says something new.
@@ -233,20 +170,12 @@ func (c *Controller) tell(ctx context.Context, set *appsv1.DaemonSet, plan Plan,
 
 // truncate deletes the oldest revisions that no pod has, beyond the limit of history.
 func (c *Controller) truncate(ctx context.Context, set *appsv1.DaemonSet, pods []*corev1.Pod, kept history.Kept) error {
-	limit := int32(10)
-	if set.Spec.RevisionHistoryLimit != nil {
-		limit = *set.Spec.RevisionHistoryLimit
-	}
 	used := map[string]bool{kept.Update.Labels[history.HashLabel]: true}
 	for _, pod := range pods {
 		used[hashOf(pod)] = true
 	}
-	for _, revision := range history.Excess(kept.Revisions, limit, func(r *appsv1.ControllerRevision) bool { return used[r.Labels[history.HashLabel]] }) {
-		if err := c.writes.revisions.Delete(ctx, revision, metav1.DeleteOptions{}); err != nil && !control.Gone(err) {
-			return err
-		}
-	}
-	return nil
+	return history.Truncate(ctx, c.writes.revisions, kept.Revisions, set.Spec.RevisionHistoryLimit,
+		func(r *appsv1.ControllerRevision) bool { return used[r.Labels[history.HashLabel]] })
 }
 
 // failures is how long the failed pods of a node are left alone, so that a pod that always

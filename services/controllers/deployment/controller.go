@@ -46,7 +46,7 @@ func New(base control.Base) *Controller {
 		setWrites:   control.Of[*appsv1.ReplicaSet](base.API, "replicasets.apps"),
 		events:      base.Events("deployment-controller"), clock: base.Clock,
 	}
-	c.loop = loop.New(loop.Config{Clock: base.Clock, Workers: workers, Retries: retries, Log: base.Log}, c.sync)
+	c.loop = loop.New(loop.Config{Name: "deployment", Metrics: base.Metrics, Clock: base.Clock, Workers: workers, Retries: retries, Log: base.Log}, c.sync)
 	c.deployments.On(func(old, now *appsv1.Deployment) { c.loop.Add(view.KeyOf(view.Either(old, now))) })
 	c.sets.On(c.setChanged)
 	c.pods.On(c.podChanged)

@@ -88,6 +88,7 @@ func TestRollingUpdate(t *testing.T) {
 		{"further when new ones are there", 10, 2, 0, []set{{"old", 10, 10}, {"new", 2, 2}}, "old=8"},
 		{"the sick ones first (cleanupUnhealthyReplicas)", 10, 0, 2, []set{{"older", 4, 0}, {"old", 8, 8}, {"new", 0, 0}}, "older=0"},
 		{"the oldest first", 10, 2, 2, []set{{"older", 3, 3}, {"old", 7, 7}, {"new", 2, 2}}, "older=0 old=6"},
+		{"none by counts that are older than the size", 4, 1, 1, []set{{"old", 2, 3}, {"new", 3, 2}}, ""},
 		{"one at least may be missing", 1, 0, 0, []set{{"old", 1, 1}, {"new", 0, 0}}, "old=0"},
 		{"done", 3, 1, 0, []set{{"old", 0, 0}, {"new", 3, 3}}, ""},
 	} {

@@ -69,7 +69,11 @@ func (s *step) down() bool {
 	for _, set := range olds {
 		have := replicasOf(set)
 		left[set.Name] = have
-		if sick := have - set.Status.AvailableReplicas; sick > 0 && gone < most {
+		sick := have - set.Status.AvailableReplicas
+		if sick < 0 && gone < most {
+			return false // its counts are older than its size: it will say what there is (cleanupUnhealthyReplicas refuses)
+		}
+		if sick > 0 && gone < most {
 			left[set.Name] = have - min(most-gone, sick)
 			gone += have - left[set.Name]
 		}

@@ -18,9 +18,9 @@ import (
 	"github.com/podfall/podfall/internal/daemon"
 	"github.com/podfall/podfall/internal/directory"
 	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/internal/podcondition"
 	"github.com/podfall/podfall/services/controllers/control"
 	"github.com/podfall/podfall/services/controllers/loop"
-	"github.com/podfall/podfall/services/controllers/podcondition"
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
@@ -60,8 +60,8 @@ func New(base control.Base) *Controller {
 		},
 		client: control.Of[*policyv1.PodDisruptionBudget](base.API, "poddisruptionbudgets.policy"),
 	}
-	c.budgets = loop.New(loop.Config{Clock: base.Clock, Log: base.Log}, c.sync)
-	c.stale = loop.New(loop.Config{Clock: base.Clock, Log: base.Log}, c.takeBack)
+	c.budgets = loop.New(loop.Config{Name: "disruption", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log}, c.sync)
+	c.stale = loop.New(loop.Config{Name: "stale_pod_disruption", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log}, c.takeBack)
 	c.copies.budgets.On(func(_, now *policyv1.PodDisruptionBudget) {
 		if now != nil {
 			c.budgets.Add(view.KeyOf(now))

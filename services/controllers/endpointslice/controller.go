@@ -92,7 +92,7 @@ func New(base control.Base) *Controller {
 		client:  control.Of[*discoveryv1.EndpointSlice](base.API, "endpointslices.discovery.k8s.io"),
 		written: map[view.Key]map[string]int64{},
 	}
-	c.loop = loop.New(loop.Config{Clock: base.Clock, Log: base.Log, Workers: workers}, c.sync)
+	c.loop = loop.New(loop.Config{Name: "endpoint_slice", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: workers}, c.sync)
 	c.seen = look(base, c.loop.Add)
 	c.slices.Index(byService, func(slice *discoveryv1.EndpointSlice) []string {
 		if slice.Labels[discoveryv1.LabelManagedBy] != ManagedBy {

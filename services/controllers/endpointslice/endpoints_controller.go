@@ -26,7 +26,7 @@ func NewEndpoints(base control.Base) *EndpointsController {
 		endpoints: view.Of[*corev1.Endpoints](base.Views, "endpoints"),  //nolint:staticcheck // as above
 		client:    control.Of[*corev1.Endpoints](base.API, "endpoints"), //nolint:staticcheck // as above
 	}
-	c.loop = loop.New(loop.Config{Clock: base.Clock, Log: base.Log, Workers: workers}, c.sync)
+	c.loop = loop.New(loop.Config{Name: "endpoint", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: workers}, c.sync)
 	c.seen = look(base, c.loop.Add)
 	c.endpoints.On(func(old, now *corev1.Endpoints) { //nolint:staticcheck // as above
 		if now == nil {

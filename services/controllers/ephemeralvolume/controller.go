@@ -28,7 +28,7 @@ func New(base control.Base) *Controller {
 		claims:   view.Of[*corev1.PersistentVolumeClaim](base.Views, "persistentvolumeclaims"),
 		client:   control.Of[*corev1.PersistentVolumeClaim](base.API, "persistentvolumeclaims"),
 	}
-	c.loop = loop.New(loop.Config{Clock: base.Clock, Log: base.Log, Workers: 2}, c.sync)
+	c.loop = loop.New(loop.Config{Name: "ephemeral_volume", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: 2}, c.sync)
 	c.pods.On(func(_, now *corev1.Pod) {
 		if now != nil && now.DeletionTimestamp == nil {
 			for _, volume := range now.Spec.Volumes {

@@ -44,8 +44,11 @@ func New(base control.Base) *Controller {
 		api: base.API, kinds: base.Kinds(), recorder: base.Events("garbage-collector-controller"), log: base.Log,
 		graph: NewGraph(), absent: map[types.UID]bool{},
 	}
-	config := loop.Config{Clock: base.Clock, Log: base.Log, Workers: workers}
+	config := loop.Config{
+		Name: "garbage_collector_attempt_to_delete", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: workers,
+	}
 	c.items = loop.New(config, c.look)
+	config.Name = "garbage_collector_attempt_to_orphan"
 	c.orphans = loop.New(config, c.orphan)
 	return c
 }

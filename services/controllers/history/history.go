@@ -1,5 +1,5 @@
 // Package history keeps the templates that a StatefulSet or a DaemonSet had, as
-// ControllerRevisions. It is pure but for [Keep].
+// ControllerRevisions. It is pure but for [Keep] and [Truncate].
 package history
 
 import (
@@ -200,4 +200,24 @@ func store(ctx context.Context, writes control.Resource[*appsv1.ControllerRevisi
 			return nil, err
 		}
 	}
+}
+
+// defaultLimit is how many old revisions stay when nothing is said.
+const defaultLimit = 10
+
+// Truncate deletes the oldest revisions that are not used, beyond a limit.
+func Truncate(
+	ctx context.Context, writes control.Resource[*appsv1.ControllerRevision], revisions []*appsv1.ControllerRevision, limit *int32,
+	used func(*appsv1.ControllerRevision) bool,
+) error {
+	keep := int32(defaultLimit)
+	if limit != nil {
+		keep = *limit
+	}
+	for _, revision := range Excess(revisions, keep, used) {
+		if err := writes.Delete(ctx, revision, metav1.DeleteOptions{}); err != nil && !control.Gone(err) {
+			return err
+		}
+	}
+	return nil
 }

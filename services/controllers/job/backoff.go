@@ -5,6 +5,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/podfall/podfall/services/controllers/workload"
 )
 
 // Failures is how often pods have failed since one succeeded last, and when the last did.
@@ -47,7 +49,8 @@ func (f Failures) with(ended []*corev1.Pod, now time.Time) Failures {
 	return f
 }
 
-// endOf is when a pod ended: its last container did, or it was deleted, or now.
+// endOf is when a pod ended: its last container did, or it was no longer ready, or it was
+// deleted, or else now (getFinishedTime, which takes the pod's creation for want of a better).
 func endOf(pod *corev1.Pod, now time.Time) time.Time {
 	var last time.Time
 	for _, status := range pod.Status.ContainerStatuses {
@@ -55,9 +58,11 @@ func endOf(pod *corev1.Pod, now time.Time) time.Time {
 			last = status.State.Terminated.FinishedAt.Time
 		}
 	}
-	switch {
+	switch unready := workload.UnreadySince(pod); {
 	case !last.IsZero():
 		return last
+	case !unready.IsZero():
+		return unready
 	case pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil:
 		return pod.DeletionTimestamp.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
 	}

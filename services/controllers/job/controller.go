@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/clock"
@@ -24,15 +23,14 @@ import (
 
 // Controller runs Jobs.
 type Controller struct {
-	jobs     *view.Copy[*batchv1.Job]
-	pods     *view.Copy[*corev1.Pod]
-	writes   control.Resource[*batchv1.Job]
-	podsOf   control.Pods
-	clock    clock.Clock
-	loop     *loop.Loop[view.Key]
-	orphans  *loop.Loop[view.Key]
-	expected *workload.Expectations
-	memory   memory
+	jobs    *view.Copy[*batchv1.Job]
+	writes  control.Resource[*batchv1.Job]
+	owners  control.Owners[*batchv1.Job]
+	clock   clock.Clock
+	loop    *loop.Loop[view.Key]
+	orphans *loop.Loop[view.Key]
+	memory  memory
+	counts  counts
 }
 
 // The workers are upstream's, as is how long a Job waits for more to happen to its pods.
@@ -45,15 +43,23 @@ const (
 func New(base control.Base) *Controller {
 	c := &Controller{
 		jobs:   view.Of[*batchv1.Job](base.Views, "jobs.batch"),
-		pods:   view.Of[*corev1.Pod](base.Views, "pods"),
 		writes: control.Of[*batchv1.Job](base.API, "jobs.batch"),
-		podsOf: control.Pods{Resource: control.Of[*corev1.Pod](base.API, "pods"), Events: base.Events("job-controller")},
-		clock:  base.Clock, expected: workload.NewExpectations(), memory: memory{known: map[view.Key]*recollection{}},
+		clock:  base.Clock, memory: memory{known: map[view.Key]*recollection{}}, counts: newCounts(base.Metrics),
 	}
-	c.loop = loop.New(loop.Config{Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
-	c.orphans = loop.New(loop.Config{Clock: base.Clock, Log: base.Log}, c.syncOrphan)
+	c.loop = loop.New(loop.Config{Name: "job", Metrics: base.Metrics, Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
+	c.orphans = loop.New(loop.Config{Name: "job_orphan_pod", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log}, c.syncOrphan)
+	c.owners = control.Owners[*batchv1.Job]{
+		Kind: c.jobs.Kind().GroupVersionKind, Get: c.jobs.Get, In: c.jobs.In, Look: c.loop.AddAfter, Batch: batch,
+		Selector: func(job *batchv1.Job) *metav1.LabelSelector { return job.Spec.Selector },
+		Fresh: func(ctx context.Context, key view.Key) (kinds.Object, error) {
+			return c.writes.Get(ctx, key.Namespace, key.Name)
+		},
+		Pods: view.Of[*corev1.Pod](base.Views, "pods"), Clock: base.Clock, Expected: workload.NewExpectations(),
+		Writes:     control.Pods{Resource: control.Of[*corev1.Pod](base.API, "pods"), Events: base.Events("job-controller")},
+		Finalizers: []string{Finalizer},
+	}
 	c.jobs.On(c.jobChanged)
-	c.pods.On(c.podChanged)
+	c.owners.Pods.On(c.podChanged)
 	return c
 }
 
@@ -66,7 +72,7 @@ func (c *Controller) jobChanged(old, now *batchv1.Job) {
 	key := view.KeyOf(view.Either(old, now))
 	switch {
 	case now == nil, Over(now):
-		for _, pod := range c.pods.Controlled(view.Either(old, now).UID) {
+		for _, pod := range c.owners.Pods.Controlled(view.Either(old, now).UID) {
 			if Orphaned(pod, now) {
 				c.orphans.Add(view.KeyOf(pod))
 			}
@@ -79,60 +85,29 @@ func (c *Controller) jobChanged(old, now *batchv1.Job) {
 	}
 }
 
+// podChanged has the Job looked at that a pod is of, and the pod itself if no Job will count it.
 func (c *Controller) podChanged(old, now *corev1.Pod) {
-	touch := workload.Touched(c.jobs.Kind().GroupVersionKind, old, now)
-	pod := view.Either(old, now)
-	if now != nil && Tracked(now) && touch.Owner == nil && touch.Former == nil && metav1.GetControllerOfNoCopy(now) == nil {
-		c.orphans.Add(view.KeyOf(now))
+	pod, owner := view.Either(old, now), metav1.GetControllerOfNoCopy(view.Either(old, now))
+	var key view.Key
+	if owner != nil && owner.Kind == c.owners.Kind.Kind {
+		key = view.Key{Namespace: pod.Namespace, Name: owner.Name}
 	}
-	if touch.Former != nil {
-		c.loop.AddAfter(view.Key{Namespace: pod.Namespace, Name: touch.Former.Name}, batch)
-	}
-	if touch.Owner != nil {
-		c.ownPodChanged(pod, now, touch)
-	}
-	if !touch.Orphan {
-		return
-	}
-	for _, job := range c.jobs.In(pod.Namespace) {
-		if selector, err := metav1.LabelSelectorAsSelector(job.Spec.Selector); err == nil && !selector.Empty() && selector.Matches(labels.Set(pod.Labels)) {
-			c.loop.Add(view.KeyOf(job))
-		}
-	}
-}
-
-// ownPodChanged is podChanged for a pod that says whose it is.
-func (c *Controller) ownPodChanged(pod, now *corev1.Pod, touch workload.Touch) {
-	key := view.Key{Namespace: pod.Namespace, Name: touch.Owner.Name}
-	job, ok := c.jobs.Get(key)
-	if !ok || job.UID != touch.Owner.UID {
-		if now != nil && Tracked(now) {
-			c.orphans.AddAfter(view.KeyOf(now), batch)
-		}
-		if ok {
-			return
-		}
-	}
-	if ok && now != nil && Orphaned(now, job) {
-		c.orphans.Add(view.KeyOf(now))
-	}
-	if touch.Came && !touch.Left {
-		c.expected.Created(key)
-	}
-	if touch.Left {
-		c.expected.Deleted(key, pod.UID)
-	}
-	if now == nil || !Tracked(now) {
+	switch job, ok := c.jobs.Get(key); {
+	case now == nil || !Tracked(now):
 		c.memory.seen(key, pod.UID)
+	case owner == nil || (ok && job.UID == owner.UID && Orphaned(now, job)):
+		c.orphans.Add(view.KeyOf(now))
+	case key.Name != "" && (!ok || job.UID != owner.UID):
+		c.orphans.AddAfter(view.KeyOf(now), batch)
 	}
-	c.loop.AddAfter(key, batch)
+	c.owners.PodChanged(old, now)
 }
 
 // sync looks at one Job.
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	job, ok := c.jobs.Get(key)
 	if !ok {
-		c.expected.Forget(key)
+		c.owners.Expected.Forget(key)
 		c.memory.forget(key)
 		return nil
 	}
@@ -140,11 +115,12 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 		return nil
 	}
 	now := c.clock.Now()
-	v := View{Job: job, Stale: !c.expected.Met(key, now)}
-	if v.Stale {
-		c.loop.AddAfter(key, c.expected.Left(key, now)+time.Second)
+	selector, err := metav1.LabelSelectorAsSelector(job.Spec.Selector)
+	if err != nil {
+		return err
 	}
-	pods, err := c.claim(ctx, job)
+	v := View{Job: job, Stale: c.owners.Stale(key)}
+	pods, err := c.owners.Claim(ctx, job, selector, nil)
 	if err != nil {
 		return err
 	}
@@ -152,70 +128,34 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	v.Failures, v.Freed = c.memory.of(key, job.UID)
 	plan := Decide(v, now)
 	for _, event := range plan.Tell {
-		c.podsOf.Events.Event(job, event.Type, event.Reason, event.Message)
+		c.owners.Writes.Events.Event(job, event.Type, event.Reason, event.Message)
 	}
-	failed := c.carryOut(ctx, job, &plan)
+	began := clock.Clock{}.Now()
+	err = c.act(ctx, job, &plan)
+	c.counts.synced(job, &plan, err, began)
+	return err
+}
+
+// act carries a plan out.
+func (c *Controller) act(ctx context.Context, job *batchv1.Job, plan *Plan) error {
+	failed := c.carryOut(ctx, job, plan)
 	if len(plan.Delete) > 0 && failed != nil {
 		return failed // a Job is not over while a pod could not be deleted
 	}
-	if err := c.count(ctx, job, plan); err != nil {
+	if err := c.count(ctx, job, *plan); err != nil {
 		return errors.Join(failed, err)
 	}
 	if plan.Again > 0 {
-		c.loop.AddAfter(key, plan.Again)
+		c.loop.AddAfter(view.KeyOf(job), plan.Again)
 	}
 	return failed
 }
 
-func (c *Controller) claim(ctx context.Context, job *batchv1.Job) ([]*corev1.Pod, error) {
-	selector, err := metav1.LabelSelectorAsSelector(job.Spec.Selector)
-	if err != nil {
-		return nil, err
-	}
-	return control.Claimer[*corev1.Pod]{
-		Objects: c.podsOf.Resource, Owner: job, OwnerKind: c.jobs.Kind().GroupVersionKind, Selector: selector,
-		Fresh:      func(ctx context.Context) (kinds.Object, error) { return c.writes.Get(ctx, job.Namespace, job.Name) },
-		Finalizers: []string{Finalizer},
-	}.Claim(ctx, append(c.pods.Controlled(job.UID), c.pods.Orphans(job.Namespace)...))
-}
-
 // carryOut makes and deletes pods. What could not be made does not run.
 func (c *Controller) carryOut(ctx context.Context, job *batchv1.Job, plan *Plan) error {
-	key := view.KeyOf(job)
-	switch {
-	case len(plan.Delete) > 0:
-		uids := make([]types.UID, 0, len(plan.Delete))
-		for _, pod := range plan.Delete {
-			uids = append(uids, pod.UID)
-		}
-		c.expected.Deletions(key, uids, c.clock.Now())
-		return control.AtOnce(len(plan.Delete), func(i int) error {
-			err := c.podsOf.Remove(ctx, job, plan.Delete[i])
-			if err != nil {
-				c.expected.Deleted(key, plan.Delete[i].UID)
-			}
-			if control.Gone(err) {
-				return nil
-			}
-			return err
-		}, func() {})
-	case len(plan.Create) > 0:
-		n := len(plan.Create)
-		c.expected.Creations(key, n, c.clock.Now())
-		made, err := control.SlowStart(n, func(i int) error {
-			_, err := c.podsOf.Make(ctx, job, plan.Create[i])
-			return err
-		})
-		for range n - made {
-			c.expected.Created(key)
-		}
-		plan.Status.Active -= int32(n - made)
-		if control.Closing(err) {
-			return nil
-		}
-		return err
-	}
-	return nil
+	made, err := c.owners.Act(ctx, job, job, plan.Create, plan.Delete)
+	plan.Status.Active -= int32(len(plan.Create) - made)
+	return err
 }
 
 // count stores what is to be counted, lets go of the pods, and stores the numbers.
@@ -241,11 +181,14 @@ func (c *Controller) count(ctx context.Context, job *batchv1.Job, plan Plan) err
 		return nil
 	}, func() {})
 	settled, event := Settle(plan, freed, c.clock.Now())
-	if _, err := c.store(ctx, stored, settled); err != nil {
+	over, err := c.store(ctx, stored, settled)
+	if err != nil {
 		return errors.Join(failed, err)
 	}
+	c.counts.freed(job, freed)
+	c.counts.finished(job, over)
 	if event.Reason != "" {
-		c.podsOf.Events.Event(job, event.Type, event.Reason, event.Message)
+		c.owners.Writes.Events.Event(job, event.Type, event.Reason, event.Message)
 	}
 	return failed
 }
@@ -262,7 +205,7 @@ func (c *Controller) store(ctx context.Context, job *batchv1.Job, status batchv1
 
 // free takes the finalizer off a pod.
 func (c *Controller) free(ctx context.Context, pod *corev1.Pod) error {
-	_, err := c.podsOf.Strategic(ctx, pod, "", map[string]any{"metadata": map[string]any{
+	_, err := c.owners.Writes.Strategic(ctx, pod, "", map[string]any{"metadata": map[string]any{
 		"uid": pod.UID, "$deleteFromPrimitiveList/finalizers": []string{Finalizer},
 	}})
 	return err
@@ -270,7 +213,7 @@ func (c *Controller) free(ctx context.Context, pod *corev1.Pod) error {
 
 // syncOrphan lets go of a pod that no Job will count.
 func (c *Controller) syncOrphan(ctx context.Context, key view.Key) error {
-	pod, ok := c.pods.Get(key)
+	pod, ok := c.owners.Pods.Get(key)
 	if !ok || !Tracked(pod) {
 		return nil
 	}

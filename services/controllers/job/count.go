@@ -42,12 +42,12 @@ func (s *step) tally() {
 			ended = append(ended, pod)
 			if !s.indexed() {
 				s.succeeded++
-			} else if index := Index(pod); index >= 0 && index < s.completions() {
-				s.done[index] = true
+			} else if s.inRange(pod) {
+				s.done[Index(pod)] = true
 			}
 		case s.hasFailed(pod):
 			ended = append(ended, pod)
-			if _, counts := s.policy(pod); counts {
+			if s.inRange(pod) && s.counts(pod) {
 				s.failed++
 			}
 		}
@@ -96,8 +96,8 @@ func (s *step) collect() {
 		if !tracked[pod.UID] || len(waiting.Succeeded)+len(waiting.Failed) >= most {
 			continue
 		}
-		over := s.Target != nil || s.Job.DeletionTimestamp != nil
-		if !over && !s.hasFailed(pod) && pod.Status.Phase != corev1.PodSucceeded {
+		over := s.Target != nil || s.Job.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded
+		if !over && (!s.hasFailed(pod) || s.holdsBack(pod)) {
 			continue
 		}
 		s.Free = append(s.Free, pod)
@@ -106,6 +106,9 @@ func (s *step) collect() {
 	if s.indexed() {
 		s.Status.CompletedIndexes = before.String()
 		s.Status.Succeeded = int32(len(before))
+	}
+	if s.perIndex() {
+		s.Status.FailedIndexes = new(s.lost.String())
 	}
 	s.Status.UncountedTerminatedPods = waiting
 }
@@ -116,18 +119,16 @@ func (s *step) wait(pod *corev1.Pod, waiting *batchv1.UncountedTerminatedPods, d
 	if slices.Contains(waiting.Succeeded, pod.UID) || slices.Contains(waiting.Failed, pod.UID) {
 		return
 	}
-	index := Index(pod)
-	inRange := !s.indexed() || (index >= 0 && index < s.completions())
 	switch {
 	case pod.Status.Phase == corev1.PodSucceeded && s.indexed():
-		if inRange {
-			done[index] = true
+		if s.inRange(pod) {
+			done[Index(pod)] = true
 		}
 	case pod.Status.Phase == corev1.PodSucceeded:
 		waiting.Succeeded = append(waiting.Succeeded, pod.UID)
-	case !inRange:
+	case !s.inRange(pod):
 	case s.hasFailed(pod) || (s.Target != nil && s.Target.Type == batchv1.JobFailureTarget):
-		if _, counts := s.policy(pod); counts {
+		if s.counts(pod) {
 			waiting.Failed = append(waiting.Failed, pod.UID)
 		}
 	}

@@ -1,6 +1,6 @@
 // Package job runs pods to their end for a Job (CTL-33). decide.go says what is to be done
 // about one Job: which pods to make and delete, which to count and let go of, and whether it
-// is over; count.go, over.go, policy.go, backoff.go and index.go are its parts and as pure as
+// is over; count.go, over.go, policy.go, backoff.go, index.go and perindex.go are its parts and as pure as
 // it is; controller.go watches, claims, asks and acts.
 //
 // Each pod holds the finalizer batch.kubernetes.io/job-tracking until it is counted, and goes
@@ -66,6 +66,9 @@ type step struct {
 	succeeded, failed int32
 	terminating       int32
 	done              indexes // that had succeeded before, and with the new ones
+	lost              indexes // that have failed for good; nil unless each index fails by itself
+	// held is the failed pod at an index that waits for its successor.
+	held map[int]*corev1.Pod
 }
 
 // Decide says what is to be done at now (syncJob). A Job that is over is left alone.
@@ -77,6 +80,7 @@ func Decide(v View, now time.Time) Plan {
 		return s.Plan
 	}
 	s.tally()
+	s.tallyIndexes()
 	if s.Status.StartTime == nil && !s.suspended() {
 		s.Status.StartTime = new(workload.Stamp(now))
 	}
@@ -127,7 +131,7 @@ func (s *step) manage() {
 	if missing <= 0 || s.suspended() {
 		return
 	}
-	if wait := s.Plan.Failures.left(s.now); wait > 0 {
+	if wait := s.Plan.Failures.left(s.now); wait > 0 && !s.perIndex() {
 		s.Again = shorter(s.Again, wait)
 		return
 	}
@@ -170,7 +174,7 @@ func (s *step) create(n int) {
 		}
 		return
 	}
-	for _, index := range s.pending(n) {
+	for _, index := range s.due(s.pending(n)) {
 		s.Create = append(s.Create, s.pod(index))
 	}
 }
@@ -226,7 +230,7 @@ func (s *step) drop(kind batchv1.JobConditionType) {
 	s.Status.Conditions = slices.DeleteFunc(slices.Clone(s.Status.Conditions), func(c batchv1.JobCondition) bool { return c.Type == kind })
 }
 
-func valueOr(value *int32, otherwise int32) int32 {
+func valueOr[T any](value *T, otherwise T) T {
 	if value == nil {
 		return otherwise
 	}

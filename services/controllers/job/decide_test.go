@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +63,40 @@ func rule(action batchv1.PodFailurePolicyAction, codes ...int32) func(*batchv1.J
 	}
 }
 
+// perIndex is an Indexed Job whose indexes may fail n times more each.
+func perIndex(n int32) func(*batchv1.Job) {
+	return func(j *batchv1.Job) {
+		indexed(j)
+		j.Spec.BackoffLimitPerIndex, j.Spec.BackoffLimit = &n, new(int32(math.MaxInt32))
+		j.Spec.PodReplacementPolicy = new(batchv1.TerminatingOrFailed)
+	}
+}
+
+func lostAtMost(n int32) func(*batchv1.Job) {
+	return func(j *batchv1.Job) { j.Spec.MaxFailedIndexes = &n }
+}
+
+func lostFirst(j *batchv1.Job) { j.Status.FailedIndexes = new("0") }
+
+// success is an Indexed Job with one more rule of a successPolicy: how many of which indexes;
+// of all if those are none, and all of them if the number is 0.
+func success(count int32, which string) func(*batchv1.Job) {
+	return func(j *batchv1.Job) {
+		indexed(j)
+		if j.Spec.SuccessPolicy == nil {
+			j.Spec.SuccessPolicy = &batchv1.SuccessPolicy{}
+		}
+		rule := batchv1.SuccessPolicyRule{}
+		if count > 0 {
+			rule.SucceededCount = &count
+		}
+		if which != "" {
+			rule.SucceededIndexes = &which
+		}
+		j.Spec.SuccessPolicy.Rules = append(j.Spec.SuccessPolicy.Rules, rule)
+	}
+}
+
 // pods reads "running pending succeeded:3 failed:x=42": phases, and after the colon an index
 // and what else is special, by commas.
 func pods(text string) []*corev1.Pod {
@@ -81,6 +116,8 @@ func pods(text string) []*corev1.Pod {
 				p.DeletionTimestamp = &metav1.Time{Time: now}
 			case what == "freed":
 				p.Finalizers = nil
+			case what == "long-ago":
+				p.Status.ContainerStatuses[0].State.Terminated.FinishedAt = metav1.NewTime(now.Add(-time.Hour))
 			case what == "disrupted":
 				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}
 			case strings.HasPrefix(what, "x="):
@@ -89,6 +126,8 @@ func pods(text string) []*corev1.Pod {
 				p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
 					Terminated: &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: metav1.NewTime(now.Add(-time.Second))},
 				}}}
+			case strings.HasPrefix(what, "n="): // failures before, at its index
+				p.Annotations[batchv1.JobIndexFailureCountAnnotation] = what[2:]
 			case strings.HasPrefix(what, "r="):
 				var count int32
 				_, _ = fmt.Sscan(what[2:], &count)
@@ -110,6 +149,9 @@ func done(plan Plan) string {
 		if index := Index(pod); index >= 0 {
 			word += fmt.Sprint(index)
 		}
+		if failures := allFailures(pod); failures > 0 {
+			word += fmt.Sprintf("(%d)", failures)
+		}
 		words = append(words, word)
 	}
 	for _, pod := range plan.Delete {
@@ -126,6 +168,9 @@ func done(plan Plan) string {
 	words = append(words, fmt.Sprintf("%d/%d/%d", status.Active, status.Succeeded, status.Failed))
 	if status.CompletedIndexes != "" {
 		words = append(words, "["+status.CompletedIndexes+"]")
+	}
+	if status.FailedIndexes != nil {
+		words = append(words, "lost ["+*status.FailedIndexes+"]")
 	}
 	if plan.Target != nil {
 		words = append(words, plan.Target.Reason)
@@ -181,6 +226,28 @@ func TestDecide(t *testing.T) {
 		{"another", job(1, 1, rule(batchv1.PodFailurePolicyActionFailJob, 42)), "failed:x=1", "free a 0/0/1"},
 		{"a disruption does not count", job(1, 1, limit(0), rule(batchv1.PodFailurePolicyActionIgnore)), "failed:disrupted", "free a 0/0/0"},
 		{"the first rule decides", job(1, 1, limit(0), rule(batchv1.PodFailurePolicyActionIgnore, 7), rule(batchv1.PodFailurePolicyActionFailJob, 7)), "failed:x=7", "free a 0/0/0"},
+		{"an exit code at an index that is not there", job(2, 2, indexed), "failed:7,x=1 running:0 running:1", "free a 2/0/0"},
+		// Failures by the index.
+		{"a failed one is held back for its pause", job(2, 2, perIndex(1)), "failed:0,x=1 running:1", "1/0/0 lost []"},
+		{"then it has a successor, which knows", job(2, 2, perIndex(3)), "failed:0,n=1,x=1,long-ago running:1", "+0(2) 2/0/0 lost []"},
+		{"and is let go of", job(2, 2, perIndex(3)), "failed:0,x=1,long-ago running:1 running:0,n=1", "free a 2/0/1 lost []"},
+		{"one index waits, another does not", job(3, 3, perIndex(3)), "failed:0,n=2,x=1 running:1", "+2 2/0/0 lost []"},
+		{"an index that fails too often", job(2, 2, perIndex(1)), "failed:0,n=1,x=1 running:1", "free a 1/0/1 lost [0]"},
+		{"is not tried again", job(3, 3, perIndex(1), lostFirst), "running:1", "+2 2/0/0 lost [0]"},
+		{"the others end", job(2, 2, perIndex(0), lostFirst, counted(0, 1, "")), "succeeded:1", "free a 0/1/1 [1] lost [0] FailedIndexes over"},
+		{"all are lost", job(2, 2, perIndex(0)), "failed:0 failed:1", "free ab 0/0/2 lost [0,1] FailedIndexes over"},
+		{"too many indexes are lost", job(4, 4, perIndex(0), lostAtMost(1), lostFirst), "failed:1 running:2 running:3", "-b -c free abc 0/0/3 lost [0,1] MaxFailedIndexesExceeded"},
+		{"as many as may be", job(4, 4, perIndex(0), lostAtMost(2), lostFirst), "failed:1 running:2 running:3", "free a 2/0/1 lost [0,1]"},
+		{"an exit code that fails the index", job(2, 2, perIndex(6), rule(batchv1.PodFailurePolicyActionFailIndex, 42)), "failed:0,x=42 running:1", "free a 1/0/1 lost [0]"},
+		{"an ignored one does not count for the index", job(2, 2, perIndex(0), rule(batchv1.PodFailurePolicyActionIgnore, 7)), "failed:0,x=7,long-ago running:1", "+0(1) 2/0/0 lost []"},
+		// Success by the rule.
+		{"enough of all", job(4, 4, success(2, "")), "succeeded:0 succeeded:3 running:1 running:2", "-c -d free abcd 0/2/0 [0,3] SuccessPolicy"},
+		{"not yet enough", job(4, 4, success(3, "")), "succeeded:0 succeeded:3 running:1 running:2", "free ab 2/2/0 [0,3]"},
+		{"all of those", job(4, 2, success(0, "0,2-3"), counted(2, 0, "2,3")), "succeeded:0 running:1", "-b free ab 0/3/0 [0,2,3] SuccessPolicy"},
+		{"not all of those", job(4, 2, success(0, "0,2-3"), counted(1, 0, "2")), "succeeded:0 running:1", "+3 free a 2/2/0 [0,2]"},
+		{"enough of those", job(4, 2, success(1, "2-3"), counted(1, 0, "0")), "succeeded:2 running:1", "-b free ab 0/2/0 [0,2] SuccessPolicy"},
+		{"the second rule", job(4, 2, success(4, ""), success(0, "1")), "succeeded:1 running:0", "-b free ab 0/1/0 [1] SuccessPolicy"},
+		{"too many failures come first", job(2, 2, success(1, ""), limit(0)), "succeeded:1 failed:0", "free ab 0/1/1 [1] BackoffLimitExceeded over"},
 	} {
 		plan := Decide(View{Job: c.job, Pods: pods(c.pods)}, now)
 		if got := done(plan); got != c.want {

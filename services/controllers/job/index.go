@@ -72,7 +72,7 @@ func (ix indexes) String() string {
 	return strings.Join(parts, ",")
 }
 
-// pending is the first n indexes that are neither done nor being done (firstPendingIndexes).
+// pending is the first n indexes that are neither done nor lost nor being done (firstPendingIndexes).
 func (s *step) pending(n int) []int {
 	busy := indexes{}
 	for _, pod := range s.active {
@@ -87,7 +87,7 @@ func (s *step) pending(n int) []int {
 	}
 	var first []int
 	for i := 0; i < s.completions() && len(first) < n; i++ {
-		if !s.done[i] && !busy[i] {
+		if !s.done[i] && !busy[i] && !s.lost[i] {
 			first = append(first, i)
 		}
 	}
@@ -136,6 +136,9 @@ func (s *step) pod(index int) *corev1.Pod {
 	}
 	pod.Annotations[batchv1.JobCompletionIndexAnnotation] = text
 	pod.Labels[batchv1.JobCompletionIndexAnnotation] = text
+	if s.perIndex() {
+		s.follow(pod, index)
+	}
 	pod.Spec.Hostname = s.Job.Name + "-" + text
 	pod.GenerateName = workload.Prefix(s.Job.Name + "-" + text)
 	source := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{

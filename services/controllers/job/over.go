@@ -9,8 +9,8 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// over is why the Job ends without being complete; nil if it does not. What was said once
-// stays.
+// over is why the Job ends now, with or without having done all it had to; nil if it does not.
+// What was said once stays.
 func (s *step) over() *batchv1.JobCondition {
 	for _, kind := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget} {
 		if said := find(s.Status.Conditions, kind); said != nil {
@@ -21,7 +21,7 @@ func (s *step) over() *batchv1.JobCondition {
 		if !s.hasFailed(pod) {
 			continue
 		}
-		if message, _ := s.policy(pod); message != "" {
+		if action, message := s.policy(pod); action == batchv1.PodFailurePolicyActionFailJob {
 			return s.fails(batchv1.JobReasonPodFailurePolicy, message)
 		}
 	}
@@ -33,7 +33,10 @@ func (s *step) over() *batchv1.JobCondition {
 	} else if left > 0 {
 		s.Again = shorter(s.Again, left)
 	}
-	return nil
+	if why := s.tooManyLost(); why != nil {
+		return why
+	}
+	return s.enough()
 }
 
 func (s *step) fails(reason, message string) *batchv1.JobCondition {

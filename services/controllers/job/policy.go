@@ -8,11 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// policy says what the podFailurePolicy makes of a failed pod: why the Job fails, if it does,
-// and whether the pod counts as a failure (matchPodFailurePolicy).
-func (s *step) policy(pod *corev1.Pod) (fails string, counts bool) {
+// policy is what the first rule of the podFailurePolicy that fits does about a failed pod, and
+// in which words the Job fails if that is it; Count when none fits (matchPodFailurePolicy).
+func (s *step) policy(pod *corev1.Pod) (action batchv1.PodFailurePolicyAction, why string) {
 	if s.Job.Spec.PodFailurePolicy == nil {
-		return "", true
+		return batchv1.PodFailurePolicyActionCount, ""
 	}
 	for i, rule := range s.Job.Spec.PodFailurePolicy.Rules {
 		var what string
@@ -21,19 +21,17 @@ func (s *step) policy(pod *corev1.Pod) (fails string, counts bool) {
 		} else {
 			what = matchCondition(pod, rule.OnPodConditions)
 		}
-		if what == "" {
-			continue
+		if what != "" {
+			return rule.Action, fmt.Sprintf("%s matching %v rule at index %d", what, rule.Action, i)
 		}
-		switch rule.Action {
-		case batchv1.PodFailurePolicyActionIgnore:
-			return "", false
-		case batchv1.PodFailurePolicyActionFailJob:
-			return fmt.Sprintf("%s matching %v rule at index %d", what, rule.Action, i), true
-		case batchv1.PodFailurePolicyActionCount, batchv1.PodFailurePolicyActionFailIndex:
-		}
-		return "", true
 	}
-	return "", true
+	return batchv1.PodFailurePolicyActionCount, ""
+}
+
+// counts reports whether a pod that has failed counts as a failure.
+func (s *step) counts(pod *corev1.Pod) bool {
+	action, _ := s.policy(pod)
+	return action != batchv1.PodFailurePolicyActionIgnore
 }
 
 // matchExit names the first container that ended as a rule says; empty when none did.

@@ -23,11 +23,16 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/metrics"
 )
 
 // Config is what a loop is made with.
 type Config struct {
-	Clock clock.Clock
+	// Name is the queue's in Metrics.
+	Name string
+	// Metrics counts what becomes of keys; nil counts nothing.
+	Metrics *metrics.Registry
+	Clock   clock.Clock
 	// Workers is how many keys are looked at at once; 1 when zero.
 	Workers int
 	// Retries is how often a key that fails is tried again before it is dropped; 0 is for
@@ -39,15 +44,16 @@ type Config struct {
 
 // Loop is a queue of keys and its workers.
 type Loop[K comparable] struct {
-	cfg  Config
-	sync func(context.Context, K) error
-	wake chan struct{}
-	work chan K
+	cfg    Config
+	sync   func(context.Context, K) error
+	wake   chan struct{}
+	work   chan K
+	counts counts
 
 	mu       sync.Mutex
-	waiting  []K // ready for a worker, oldest first
-	dirty    map[K]bool
-	busy     map[K]bool
+	waiting  []K             // ready for a worker, oldest first
+	dirty    map[K]time.Time // since when, on the wall
+	busy     map[K]time.Time // since when, on the wall
 	later    schedule[K]
 	failures map[K]int
 	bucket   *rate.Limiter
@@ -70,11 +76,13 @@ func New[K comparable](cfg Config, sync func(context.Context, K) error) *Loop[K]
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Workers = max(cfg.Workers, 1)
-	return &Loop[K]{
-		cfg: cfg, sync: sync, wake: make(chan struct{}, 1), work: make(chan K),
-		dirty: map[K]bool{}, busy: map[K]bool{}, later: schedule[K]{due: map[K]time.Time{}}, failures: map[K]int{},
+	l := &Loop[K]{
+		cfg: cfg, sync: sync, wake: make(chan struct{}, 1), work: make(chan K), counts: newCounts(cfg.Metrics, cfg.Name),
+		dirty: map[K]time.Time{}, busy: map[K]time.Time{}, later: schedule[K]{due: map[K]time.Time{}}, failures: map[K]int{},
 		bucket: rate.NewLimiter(perSecond, burst),
 	}
+	cfg.Metrics.Before(l.lookUp)
+	return l
 }
 
 // Add has a key looked at soon.
@@ -100,6 +108,7 @@ func (l *Loop[K]) AddAfter(key K, d time.Duration) {
 
 // Retry has a key looked at again after the pause that follows one more failure.
 func (l *Loop[K]) Retry(key K) {
+	l.counts.retries.Add(1, l.counts.name)
 	l.mu.Lock()
 	l.delay(key, l.backoff(key))
 	l.mu.Unlock()
@@ -122,17 +131,18 @@ func (l *Loop[K]) Len() int {
 
 // ready puts a key behind those that wait, unless it is one of them.
 func (l *Loop[K]) ready(key K) {
-	if l.dirty[key] {
+	if _, there := l.dirty[key]; there {
 		return
 	}
-	l.dirty[key] = true
-	if !l.busy[key] {
+	l.dirty[key] = clock.Clock{}.Now()
+	l.counts.adds.Add(1, l.counts.name)
+	if _, taken := l.busy[key]; !taken {
 		l.waiting = append(l.waiting, key)
 	}
 }
 
 func (l *Loop[K]) delay(key K, d time.Duration) {
-	l.later.add(key, l.cfg.Clock.Now().Add(d))
+	l.later.add(key, l.cfg.Clock.Steady().Add(d))
 }
 
 // backoff is the pause after one more failure of key.
@@ -142,7 +152,7 @@ func (l *Loop[K]) backoff(key K) time.Duration {
 	if n := l.failures[key] - 1; n < 18 {
 		own = min(firstBackoff<<n, mostBackoff)
 	}
-	now := l.cfg.Clock.Now()
+	now := l.cfg.Clock.Steady()
 	return max(own, l.bucket.ReserveN(now, 1).DelayFrom(now))
 }
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/podfall/podfall/internal/clock"
 )
 
 // Run looks at keys until ctx ends, whose error it returns.
@@ -56,12 +58,12 @@ func (l *Loop[K]) rest() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wakeUp()
-	return l.later.rest(l.cfg.Clock.Now())
+	return l.later.rest(l.cfg.Clock.Steady())
 }
 
 // wakeUp has the keys wait for a worker whose time has come.
 func (l *Loop[K]) wakeUp() {
-	for _, key := range l.later.take(l.cfg.Clock.Now()) {
+	for _, key := range l.later.take(l.cfg.Clock.Steady()) {
 		l.ready(key)
 	}
 }
@@ -83,8 +85,10 @@ func (l *Loop[K]) toil(ctx context.Context) {
 func (l *Loop[K]) take(key K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	now := clock.Clock{}.Now()
+	l.counts.waited.Observe(now.Sub(l.dirty[key]), l.counts.name)
 	delete(l.dirty, key)
-	l.busy[key] = true
+	l.busy[key] = now
 }
 
 // look carries out one key.
@@ -112,8 +116,9 @@ func (l *Loop[K]) failed(key K) int {
 // done takes a key from its worker, and has it wait again if it was added meanwhile.
 func (l *Loop[K]) done(key K) {
 	l.mu.Lock()
+	l.counts.worked.Observe(clock.Clock{}.Since(l.busy[key]), l.counts.name)
 	delete(l.busy, key)
-	if l.dirty[key] {
+	if _, again := l.dirty[key]; again {
 		l.waiting = append(l.waiting, key)
 	}
 	l.mu.Unlock()

@@ -43,7 +43,7 @@ func New(base control.Base) *Controller {
 		namespaces: view.Of[*corev1.Namespace](base.Views, "namespaces"),
 		client:     control.Of[*corev1.Namespace](base.API, "namespaces"),
 	}
-	c.loop = loop.New(loop.Config{Clock: base.Clock, Log: base.Log, Workers: workers}, c.sync)
+	c.loop = loop.New(loop.Config{Name: "namespace", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: workers}, c.sync)
 	c.namespaces.On(func(_, now *corev1.Namespace) {
 		if now != nil && now.DeletionTimestamp != nil {
 			c.loop.AddAfter(view.KeyOf(now), pause)

@@ -16,9 +16,9 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/daemon"
 	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/internal/podcondition"
 	"github.com/podfall/podfall/services/controllers/control"
 	"github.com/podfall/podfall/services/controllers/loop"
-	"github.com/podfall/podfall/services/controllers/podcondition"
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
@@ -35,16 +35,18 @@ type Controller struct {
 	log      *slog.Logger
 	copies   copies
 	client   control.Resource[*corev1.Node]
-	// changed are nodes whose conditions may ask for other NoSchedule taints, bound are
-	// pods that have just come to a node.
-	changed *loop.Loop[view.Key]
-	bound   *loop.Loop[view.Key]
-	zones   *Zones
-	timing  Timing
+	queues
+	zones  *Zones
+	timing Timing
+	counts counts
 	// again are nodes of whose pods some were not told that they are not ready.
 	again map[string]bool
 	ledger
 }
+
+// queues are of nodes whose conditions may ask for other NoSchedule taints, and of pods that
+// have just come to a node.
+type queues struct{ changed, bound *loop.Loop[view.Key] }
 
 // ledger is what has been heard of each node; nil until the first look.
 type ledger struct {
@@ -69,14 +71,15 @@ func New(base control.Base) *Controller {
 			leases: view.Of[*coordinationv1.Lease](base.Views, "leases.coordination.k8s.io"),
 		},
 		client: control.Of[*corev1.Node](base.API, "nodes"),
-		zones:  NewZones(), timing: Default(), again: map[string]bool{}, ledger: ledger{health: map[string]*Health{}},
+		zones:  NewZones(), timing: Default(), counts: newCounts(base.Metrics), again: map[string]bool{}, ledger: ledger{health: map[string]*Health{}},
 	}
 	if grace := base.Compat.NodeMonitorGrace; grace > 0 {
 		c.timing.Grace = grace
 	}
 	view.OnNode(c.copies.pods)
-	config := loop.Config{Clock: base.Clock, Log: base.Log, Workers: workers}
+	config := loop.Config{Name: "node_lifecycle_controller", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: workers}
 	c.changed = loop.New(config, c.schedulable)
+	config.Name = "node_lifecycle_controller_pods"
 	c.bound = loop.New(config, c.arrived)
 	c.copies.nodes.On(func(_, now *corev1.Node) {
 		if now != nil {
@@ -124,12 +127,12 @@ func (c *Controller) untilTurn() time.Duration {
 	if next.IsZero() {
 		return time.Hour
 	}
-	return max(c.clock.Until(next), 0)
+	return max(next.Sub(c.clock.Steady()), 0)
 }
 
 // lookAtAll is one pass over the nodes (monitorNodeHealth).
 func (c *Controller) lookAtAll(ctx context.Context) {
-	nodes := c.copies.nodes.All()
+	began, nodes := clock.Clock{}.Now(), c.copies.nodes.All()
 	c.registered(nodes)
 	census := map[string]Census{}
 	for _, node := range nodes {
@@ -151,6 +154,8 @@ func (c *Controller) lookAtAll(ctx context.Context) {
 			c.judge(ctx, node, finding)
 		}
 	}
+	c.counts.survey(census)
+	c.counts.passed(began)
 	change := c.zones.Survey(census)
 	if change.Reprieve {
 		for _, node := range nodes {
@@ -190,7 +195,7 @@ func (c *Controller) registered(nodes []*corev1.Node) {
 // look judges one node, and writes its conditions if it is silent.
 func (c *Controller) look(ctx context.Context, node *corev1.Node) (*corev1.Node, Finding, error) {
 	for attempt := 0; ; attempt++ {
-		finding := Look(c.healthOf(node.Name), node, c.renewed(node.Name), c.clock.Now(), c.timing)
+		finding := Look(c.healthOf(node.Name), node, c.renewed(node.Name), Instant{c.clock.Steady(), c.clock.Now()}, c.timing)
 		if finding.Conditions == nil {
 			c.setHealth(node.Name, &finding.Health)
 			return node, finding, nil
@@ -240,7 +245,7 @@ func (c *Controller) restart() {
 	for name, health := range c.health {
 		if health != nil {
 			renewed := *health
-			renewed.Probe = c.clock.Now()
+			renewed.Probe = c.clock.Steady()
 			c.health[name] = &renewed
 		}
 	}
@@ -276,13 +281,17 @@ func (c *Controller) judge(ctx context.Context, node *corev1.Node, finding Findi
 // giveUp taints the nodes whose turn it is, if they are still not ready
 // (doNoExecuteTaintingPass).
 func (c *Controller) giveUp(ctx context.Context) {
-	for _, name := range c.zones.Take(c.clock.Now()) {
+	for _, name := range c.zones.Take(c.clock.Steady()) {
 		c.taint(ctx, name, func(node *corev1.Node) ([]corev1.Taint, bool) {
 			ready := condition(node.Status.Conditions, corev1.NodeReady)
 			if ready == nil || ready.Status == corev1.ConditionTrue {
 				return nil, false
 			}
-			return Evicting(node, ready.Status, c.clock.Now())
+			taints, changed := Evicting(node, ready.Status, c.clock.Now())
+			if changed {
+				c.counts.evictions.Add(1, Zone(node))
+			}
+			return taints, changed
 		})
 	}
 }

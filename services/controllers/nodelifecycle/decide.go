@@ -27,7 +27,7 @@ func Default() Timing {
 
 // Health is what has been heard of a node.
 type Health struct {
-	// Probe is when it was last heard of, by the clock of whoever listens.
+	// Probe is when it was last heard of, by the steady clock of whoever listens.
 	Probe time.Time
 	// Ready is its condition Ready as last seen, nil when it had none.
 	Ready *corev1.NodeCondition
@@ -50,10 +50,15 @@ func (f Finding) BecameNotReady() bool {
 	return f.Observed == corev1.ConditionTrue && f.Current != corev1.ConditionTrue
 }
 
+// Instant is one moment on both faces of a clock: Steady is what silences are measured by, and
+// Shown, which is wrong when the clock is, is what is written into objects.
+type Instant struct{ Steady, Shown time.Time }
+
 // Look judges a node by its status and its lease's renewal, zero when it has none; known
 // is what the last look left, nil at the first (tryUpdateNodeHealth). A silence of
 // exactly the grace is too long: upstream's looks come a little later than every 5 s.
-func Look(known *Health, node *corev1.Node, renewed, now time.Time, timing Timing) Finding {
+func Look(known *Health, node *corev1.Node, renewed time.Time, at Instant, timing Timing) Finding {
+	now := at.Steady
 	ready := condition(node.Status.Conditions, corev1.NodeReady)
 	health := heard(known, node, ready, now)
 	if renewed.After(health.Renewed) {
@@ -69,7 +74,7 @@ func Look(known *Health, node *corev1.Node, renewed, now time.Time, timing Timin
 	if now.Sub(health.Probe) < grace {
 		return finding
 	}
-	if conditions, changed := silent(node, now); changed {
+	if conditions, changed := silent(node, at.Shown); changed {
 		finding.Conditions, finding.Current = conditions, corev1.ConditionUnknown
 		finding.Health.Ready = condition(conditions, corev1.NodeReady)
 	}

@@ -32,7 +32,7 @@ func TestSilence(t *testing.T) {
 	for second := 0; second <= 90; second += 5 {
 		now := origin.Add(time.Duration(second) * time.Second)
 		renewed := origin.Add(time.Duration(min(second, 20)/10*10) * time.Second)
-		finding := Look(health, n, renewed, now, Default())
+		finding := Look(health, n, renewed, at(now), Default())
 		health = &finding.Health
 		if got := finding.BecameNotReady(); got != (second == 70) {
 			t.Fatalf("at %d s: became not ready: %v", second, got)
@@ -51,7 +51,7 @@ func TestSilence(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	n.Status.Conditions = []corev1.NodeCondition{ready(corev1.ConditionTrue, 95*time.Second)}
-	if f := Look(health, n, time.Time{}, origin.Add(95*time.Second), Default()); f.Conditions != nil || f.Current != corev1.ConditionTrue {
+	if f := Look(health, n, time.Time{}, at(origin.Add(95*time.Second)), Default()); f.Conditions != nil || f.Current != corev1.ConditionTrue {
 		t.Errorf("back: %+v", f)
 	}
 }
@@ -60,7 +60,7 @@ func TestSilence(t *testing.T) {
 func TestNeverHeard(t *testing.T) {
 	var health *Health
 	for second, want := range map[int]bool{55: false, 60: true} {
-		finding := Look(health, node(), time.Time{}, origin.Add(time.Duration(second)*time.Second), Default())
+		finding := Look(health, node(), time.Time{}, at(origin.Add(time.Duration(second)*time.Second)), Default())
 		if got := finding.Conditions != nil; got != want {
 			t.Errorf("at %d s: %v", second, got)
 		}
@@ -174,3 +174,6 @@ func TestZones(t *testing.T) {
 	}
 	take(1000, "n7")
 }
+
+// at is an instant of a clock that is right.
+func at(now time.Time) Instant { return Instant{now, now} }

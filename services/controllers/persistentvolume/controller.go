@@ -3,6 +3,7 @@ package persistentvolume
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podfall/podfall/internal/daemon"
+	"github.com/podfall/podfall/internal/storage"
 	"github.com/podfall/podfall/services/controllers/control"
 	"github.com/podfall/podfall/services/controllers/loop"
 	"github.com/podfall/podfall/services/controllers/view"
@@ -23,6 +25,7 @@ type Controller struct {
 	log                 *slog.Logger
 	copies              copies
 	client              clients
+	machine             control.Machine
 	claims, volumes     *loop.Loop[view.Key]
 }
 
@@ -31,6 +34,8 @@ type copies struct {
 	volumes *view.Copy[*corev1.PersistentVolume]
 	classes *view.Copy[*storagev1.StorageClass]
 	nodes   *view.Copy[*corev1.Node]
+	// attachments say on which nodes volumes are.
+	attachments *view.Copy[*storagev1.VolumeAttachment]
 }
 
 type clients struct {
@@ -42,12 +47,14 @@ type clients struct {
 // New is a controller that has not begun.
 func New(base control.Base) *Controller {
 	c := &Controller{
-		binder: base.Events("persistentvolume-controller"), provisioner: base.Events(Provisioner), log: base.Log,
+		binder: base.Events("persistentvolume-controller"), provisioner: base.Events(Provisioner), log: base.Log, machine: base.Machine,
 		copies: copies{
 			claims:  view.Of[*corev1.PersistentVolumeClaim](base.Views, "persistentvolumeclaims"),
 			volumes: view.Of[*corev1.PersistentVolume](base.Views, "persistentvolumes"),
 			classes: view.Of[*storagev1.StorageClass](base.Views, "storageclasses.storage.k8s.io"),
 			nodes:   view.Of[*corev1.Node](base.Views, "nodes"),
+
+			attachments: view.Of[*storagev1.VolumeAttachment](base.Views, "volumeattachments.storage.k8s.io"),
 		},
 		client: clients{
 			claims:  control.Of[*corev1.PersistentVolumeClaim](base.API, "persistentvolumeclaims"),
@@ -55,35 +62,24 @@ func New(base control.Base) *Controller {
 			classes: control.Of[*storagev1.StorageClass](base.API, "storageclasses.storage.k8s.io"),
 		},
 	}
-	c.claims = loop.New(loop.Config{Clock: base.Clock, Log: base.Log, Workers: workers}, c.syncClaim)
-	c.volumes = loop.New(loop.Config{Clock: base.Clock, Log: base.Log, Workers: workers}, c.syncVolume)
+	c.claims = loop.New(loop.Config{Name: "claims", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: workers}, c.syncClaim)
+	c.volumes = loop.New(loop.Config{Name: "volumes", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: workers}, c.syncVolume)
 	c.listen()
 	return c
 }
 
 // listen queues what a change may be about.
 func (c *Controller) listen() {
-	c.copies.claims.On(func(old, now *corev1.PersistentVolumeClaim) {
-		if now != nil {
-			c.claims.Add(view.KeyOf(now))
-			return
-		}
-		if old.Spec.VolumeName != "" {
-			c.volumes.Add(view.Key{Name: old.Spec.VolumeName})
+	c.copies.claims.On(c.claimChanged)
+	c.copies.volumes.On(c.volumeChanged)
+	c.copies.attachments.On(func(_, now *storagev1.VolumeAttachment) {
+		if now == nil {
+			c.released()
 		}
 	})
-	c.copies.volumes.On(func(old, now *corev1.PersistentVolume) {
-		for _, volume := range []*corev1.PersistentVolume{old, now} {
-			if volume != nil && volume.Spec.ClaimRef != nil {
-				c.claims.Add(view.Key{Namespace: volume.Spec.ClaimRef.Namespace, Name: volume.Spec.ClaimRef.Name})
-			}
-		}
-		if now == nil {
-			return
-		}
-		c.volumes.Add(view.KeyOf(now))
-		if now.Spec.ClaimRef == nil && (old == nil || old.Status.Phase != now.Status.Phase || old.Spec.ClaimRef != nil) {
-			c.waiting()
+	c.copies.nodes.On(func(old, now *corev1.Node) {
+		if old != nil && (now == nil || !slices.Equal(old.Status.VolumesInUse, now.Status.VolumesInUse)) {
+			c.released()
 		}
 	})
 	c.copies.classes.On(func(_, now *storagev1.StorageClass) {
@@ -93,11 +89,47 @@ func (c *Controller) listen() {
 	})
 }
 
+// claimChanged queues the claim, or the volume of one that is gone.
+func (c *Controller) claimChanged(old, now *corev1.PersistentVolumeClaim) {
+	switch {
+	case now != nil:
+		c.claims.Add(view.KeyOf(now))
+	case old.Spec.VolumeName != "":
+		c.volumes.Add(view.Key{Name: old.Spec.VolumeName})
+	}
+}
+
+// volumeChanged queues the volume, the claims that it had and has, and when it has become
+// free those that wait for one.
+func (c *Controller) volumeChanged(old, now *corev1.PersistentVolume) {
+	for _, volume := range []*corev1.PersistentVolume{old, now} {
+		if volume != nil && volume.Spec.ClaimRef != nil {
+			c.claims.Add(view.Key{Namespace: volume.Spec.ClaimRef.Namespace, Name: volume.Spec.ClaimRef.Name})
+		}
+	}
+	if now == nil {
+		return
+	}
+	c.volumes.Add(view.KeyOf(now))
+	if now.Spec.ClaimRef == nil && (old == nil || old.Status.Phase != now.Status.Phase || old.Spec.ClaimRef != nil) {
+		c.waiting()
+	}
+}
+
 // waiting queues all claims that are not bound.
 func (c *Controller) waiting() {
 	for _, claim := range c.copies.claims.All() {
 		if claim.Status.Phase != corev1.ClaimBound {
 			c.claims.Add(view.KeyOf(claim))
+		}
+	}
+}
+
+// released queues all volumes that nobody claims any more: they may wait for a node.
+func (c *Controller) released() {
+	for _, volume := range c.copies.volumes.All() {
+		if volume.Status.Phase == corev1.VolumeReleased {
+			c.volumes.Add(view.KeyOf(volume))
 		}
 	}
 }
@@ -117,7 +149,7 @@ func (c *Controller) Run(ctx context.Context) error {
 func Standard() *storagev1.StorageClass {
 	return &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "standard", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"},
+			Name: "standard", Annotations: map[string]string{storage.DefaultAnnotation: "true"},
 		},
 		Provisioner: Provisioner, ReclaimPolicy: new(corev1.PersistentVolumeReclaimDelete),
 		VolumeBindingMode: new(storagev1.VolumeBindingImmediate),
@@ -131,6 +163,7 @@ func (c *Controller) syncClaim(ctx context.Context, key view.Key) error {
 	}
 	looked := View{Claim: claim, Volumes: c.copies.volumes.All()}
 	looked.Class, _ = c.copies.classes.Get(view.Key{Name: ClassOf(claim)})
+	looked.Default = storage.DefaultClass(c.copies.classes.All())
 	looked.Node, _ = c.copies.nodes.Get(view.Key{Name: claim.Annotations[SelectedNode]})
 	return c.carryOut(ctx, claim, Decide(looked))
 }
@@ -213,11 +246,11 @@ func (c *Controller) syncVolume(ctx context.Context, key view.Key) error {
 	decision := DecideVolume(volume, claim)
 	switch {
 	case decision.Delete:
-		err := c.client.volumes.Delete(ctx, volume, metav1.DeleteOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return err
+		return c.reclaim(ctx, volume)
+	case decision.Guard:
+		return c.guard(ctx, volume)
+	case decision.Release:
+		return c.release(ctx, volume)
 	case decision.Unbind:
 		updated := volume.DeepCopy()
 		updated.Spec.ClaimRef = nil

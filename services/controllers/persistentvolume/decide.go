@@ -1,6 +1,7 @@
 // Package persistentvolume binds claims to volumes, and makes volumes for claims whose class
 // says that podfall does. A volume of ours is a directory of the machine that all nodes
-// share. decide.go judges a claim, volume.go a volume; controller.go reads and writes.
+// share. decide.go judges a claim, volume.go a volume; controller.go reads and writes, and
+// reclaim.go takes a volume's directory away.
 package persistentvolume
 
 import (
@@ -12,6 +13,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/podfall/podfall/internal/storage"
 )
 
 // The annotations by which binder and provisioner agree, as upstream has them.
@@ -28,12 +31,18 @@ const (
 // Provisioner is the name by which a class asks podfall for directories.
 const Provisioner = "podfall.dev/directory"
 
+// Driver attaches those directories: they are disks to the cluster, on one node at a time
+// unless their claim asks for more.
+const Driver = "directory.podfall.dev"
+
 // View is a claim and what could be bound to it.
 type View struct {
 	Claim   *corev1.PersistentVolumeClaim
 	Volumes []*corev1.PersistentVolume
 	// Class is the claim's; nil when there is none of its name.
 	Class *storagev1.StorageClass
+	// Default is the class of claims that name none; nil when there is none.
+	Default *storagev1.StorageClass
 	// Node is that of the claim's first consumer, when it has been chosen and is there.
 	Node *corev1.Node
 }
@@ -73,6 +82,9 @@ func Decide(view View) Decision {
 	}
 	decision := Decision{Status: phase(claim, corev1.ClaimPending)}
 	switch {
+	case storage.Classless(claim) && view.Default != nil: // it came after the claim (assignDefaultStorageClass)
+		decision.Claim = claim.DeepCopy()
+		decision.Claim.Spec.StorageClassName = &view.Default.Name
 	case delayed(view):
 		decision.Event = normal("WaitForFirstConsumer", "waiting for first consumer to be created before binding")
 	case ClassOf(claim) == "":
@@ -117,7 +129,9 @@ func (d *Decision) provision(view View) {
 func volumeFor(view View) *corev1.PersistentVolume {
 	claim := view.Claim
 	volume := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "pvc-" + string(claim.UID), Annotations: map[string]string{provisionedBy: Provisioner}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "pvc-" + string(claim.UID), Annotations: map[string]string{provisionedBy: Provisioner},
+		},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity:                      claim.Spec.Resources.Requests.DeepCopy(),
 			AccessModes:                   claim.Spec.AccessModes,
@@ -125,13 +139,16 @@ func volumeFor(view View) *corev1.PersistentVolume {
 			StorageClassName:              ClassOf(claim),
 			VolumeMode:                    claim.Spec.VolumeMode,
 			ClaimRef:                      refTo(claim),
-			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{
-				Path: "/var/lib/podfall/volumes/pvc-" + string(claim.UID), Type: new(corev1.HostPathDirectoryOrCreate),
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver: Driver, VolumeHandle: "pvc-" + string(claim.UID),
 			}},
 		},
 	}
 	if policy := view.Class.ReclaimPolicy; policy != nil {
 		volume.Spec.PersistentVolumeReclaimPolicy = *policy
+	}
+	if volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
+		volume.Finalizers = []string{Finalizer}
 	}
 	return volume
 }

@@ -1,9 +1,13 @@
 package persistentvolume
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -75,6 +79,8 @@ func text(d Decision) string {
 
 func TestDecide(t *testing.T) {
 	ours := Standard()
+	preferred := Standard()
+	preferred.Name = "preferred"
 	late := Standard()
 	late.VolumeBindingMode = new(storagev1.VolumeBindingWaitForFirstConsumer)
 	theirs := Standard()
@@ -123,6 +129,102 @@ func TestDecide(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", row.name, got, row.want)
 		}
 	}
+	for _, row := range []struct {
+		name    string
+		claim   *corev1.PersistentVolumeClaim
+		volumes []*corev1.PersistentVolume
+		want    string
+	}{
+		{"none is named", claim(), nil, "preferred"},
+		{"the empty one is named", claim(class("")), nil, ""},
+		{"named as of old", claim(annotated(corev1.BetaStorageClassAnnotation, "")), nil, ""},
+		{"a volume without a class fits", claim(), []*corev1.PersistentVolume{volume("fits", "10Gi")}, ""},
+	} {
+		decision := Decide(View{Claim: row.claim, Default: preferred, Volumes: row.volumes})
+		got := ""
+		if decision.Claim != nil {
+			got = ClassOf(decision.Claim)
+		}
+		if got != row.want {
+			t.Errorf("%s, and there is a default: got class %q, want %q", row.name, got, row.want)
+		}
+	}
+}
+
+func TestHolder(t *testing.T) {
+	v := volume("v", "1Gi")
+	v.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: Driver, VolumeHandle: "h"}
+	attached := func(name string) *storagev1.VolumeAttachment {
+		a := &storagev1.VolumeAttachment{}
+		a.Spec.NodeName, a.Spec.Source.PersistentVolumeName = "n1", &name
+		return a
+	}
+	using := func(device corev1.UniqueVolumeName) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}
+		n.Status.VolumesInUse = []corev1.UniqueVolumeName{device}
+		return n
+	}
+	for _, row := range []struct {
+		attachment *storagev1.VolumeAttachment
+		node       *corev1.Node
+		want       string
+	}{
+		{attached("w"), using("kubernetes.io/csi/" + Driver + "^w"), ""},
+		{attached("v"), using(""), "persistentvolume v is still attached to node n1"},
+		{attached("w"), using("kubernetes.io/csi/" + Driver + "^h"), "persistentvolume v is still in use on node n2"},
+	} {
+		if got := Holder(v, []*storagev1.VolumeAttachment{row.attachment}, []*corev1.Node{row.node}); got != row.want {
+			t.Errorf("got %q, want %q", got, row.want)
+		}
+	}
+}
+
+// TestRemoveFiles takes a volume's directory and nothing else, wherever links in it lead.
+func TestRemoveFiles(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	kept := filepath.Join(other, "kept")
+	for _, path := range []string{filepath.Join(dir, Driver, "h", "deep", "file"), filepath.Join(dir, Driver, "i", "file"), kept} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(other, filepath.Join(dir, Driver, "h", "out")); err != nil {
+		t.Fatal(err)
+	}
+	of := func(driver, handle string) *corev1.PersistentVolume {
+		v := volume("v", "1Gi")
+		v.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: handle}
+		return v
+	}
+	for _, row := range []struct {
+		dir    string
+		volume *corev1.PersistentVolume
+		fails  bool
+	}{
+		{"", of(Driver, "h"), false},
+		{filepath.Join(dir, "absent"), of(Driver, "h"), false},
+		{dir, of("example.com", "h"), false},
+		{dir, volume("v", "1Gi"), false},
+		{dir, of(Driver, ""), true},
+		{dir, of(Driver, ".."), true},
+		{dir, of(Driver, "../../"+filepath.Base(other)), false},
+	} {
+		if err := removeFiles(row.dir, row.volume); (err != nil) != row.fails {
+			t.Errorf("%+v: %v", row.volume.Spec.CSI, err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, Driver, "h", "deep", "file")); err != nil {
+			t.Fatalf("%+v: %v", row.volume.Spec.CSI, err)
+		}
+	}
+	if err := removeFiles(dir, of(Driver, "h")); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, Driver, "*")); err != nil || len(left) != 1 || filepath.Base(left[0]) != "i" {
+		t.Errorf("left is %v, %v", left, err)
+	}
+	if _, err := os.Stat(kept); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestDecideVolume(t *testing.T) {
@@ -132,7 +234,14 @@ func TestDecideVolume(t *testing.T) {
 	policy := func(p corev1.PersistentVolumeReclaimPolicy) func(*corev1.PersistentVolume) {
 		return func(v *corev1.PersistentVolume) { v.Spec.PersistentVolumeReclaimPolicy = p }
 	}
-	made := func(v *corev1.PersistentVolume) { annotate(&v.ObjectMeta, provisionedBy, Provisioner) }
+	made := func(v *corev1.PersistentVolume) {
+		annotate(&v.ObjectMeta, provisionedBy, Provisioner)
+		if v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
+			v.Finalizers = []string{Finalizer}
+		}
+	}
+	bare := func(v *corev1.PersistentVolume) { v.Finalizers = nil }
+	marked := func(v *corev1.PersistentVolume) { v.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
 	mine := of("c", "u")
 	for _, row := range []struct {
 		name   string
@@ -145,6 +254,12 @@ func TestDecideVolume(t *testing.T) {
 		{"its claim is gone", volume("v", "1Gi", mine, phase(corev1.VolumeBound)), nil, VolumeDecision{Phase: corev1.VolumeReleased}},
 		{"retained", volume("v", "1Gi", mine, phase(corev1.VolumeReleased), policy(corev1.PersistentVolumeReclaimRetain), made), nil, VolumeDecision{}},
 		{"deleted", volume("v", "1Gi", mine, phase(corev1.VolumeReleased), policy(corev1.PersistentVolumeReclaimDelete), made), nil, VolumeDecision{Delete: true}},
+		{"deleted, marked", volume("v", "1Gi", mine, phase(corev1.VolumeReleased), policy(corev1.PersistentVolumeReclaimDelete), made, marked), nil, VolumeDecision{Delete: true}},
+		{"marked, its claim is there", volume("v", "1Gi", mine, phase(corev1.VolumeBound), policy(corev1.PersistentVolumeReclaimDelete), made, marked), claim(func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.VolumeName = "v"
+		}), VolumeDecision{}},
+		{"unguarded", volume("v", "1Gi", mine, phase(corev1.VolumeBound), policy(corev1.PersistentVolumeReclaimDelete), made, bare), nil, VolumeDecision{Guard: true}},
+		{"to be retained now", volume("v", "1Gi", mine, phase(corev1.VolumeReleased), policy(corev1.PersistentVolumeReclaimDelete), made, policy(corev1.PersistentVolumeReclaimRetain), marked), nil, VolumeDecision{Release: true}},
 		{"another's to delete", volume("v", "1Gi", mine, phase(corev1.VolumeReleased), policy(corev1.PersistentVolumeReclaimDelete)), nil, VolumeDecision{}},
 		{"bound", volume("v", "1Gi", mine), claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "v" }), VolumeDecision{Phase: corev1.VolumeBound}},
 		{"about to be bound", volume("v", "1Gi", mine), claim(), VolumeDecision{}},

@@ -12,8 +12,8 @@ import (
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/internal/podcondition"
 	"github.com/podfall/podfall/services/controllers/control"
-	"github.com/podfall/podfall/services/controllers/podcondition"
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
@@ -57,7 +57,7 @@ func (c *Controller) look(ctx context.Context) {
 	for _, node := range c.nodes.All() {
 		view.Nodes[node.Name] = node
 	}
-	plan := Decide(view, c.clock.Now())
+	plan := Decide(view, c.clock.Steady())
 	c.missed = plan.Missed
 	removals := append(plan.Removals, Orphans(view.Pods, c.gone(ctx, plan.Suspects))...)
 	for _, removal := range removals {

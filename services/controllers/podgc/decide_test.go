@@ -84,7 +84,9 @@ func TestTD112(t *testing.T) {
 	}
 }
 
-func TestOutOfService(t *testing.T) {
+// TestTD113OutOfService is upstream's TestGCTerminating: what is being deleted on a node that
+// is out of service goes (CTL-13).
+func TestTD113OutOfService(t *testing.T) {
 	taint := []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoSchedule, Value: "nodeshutdown"}}
 	ready := func(status corev1.ConditionStatus) corev1.NodeStatus {
 		return corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}}
@@ -107,8 +109,8 @@ func TestOutOfService(t *testing.T) {
 	}
 }
 
-// TestOrphans walks the looks after a node is gone (CTL-10).
-func TestOrphans(t *testing.T) {
+// TestTD111Orphans is upstream's TestGCOrphaned: it walks the looks after a node is gone (CTL-10).
+func TestTD111Orphans(t *testing.T) {
 	all := pods("aR bF")
 	all[1].DeletionTimestamp = &metav1.Time{Time: origin}
 	view := View{Pods: all, Nodes: map[string]*corev1.Node{}}

@@ -2,14 +2,12 @@ package replicaset
 
 import (
 	"context"
-	"time"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/proto/kinds"
@@ -21,12 +19,10 @@ import (
 
 // Controller keeps the sets of one kind.
 type Controller struct {
-	sets     Sets
-	pods     *view.Copy[*corev1.Pod]
-	writes   control.Pods
-	clock    clock.Clock
-	loop     *loop.Loop[view.Key]
-	expected *workload.Expectations
+	sets   Sets
+	owners control.Owners[*appsv1.ReplicaSet]
+	clock  clock.Clock
+	loop   *loop.Loop[view.Key]
 }
 
 // Sets are the ReplicaSets, or what is read and written as such.
@@ -75,12 +71,15 @@ func New(base control.Base) *Controller {
 
 // Over is a controller of sets of another kind, that speaks as component.
 func Over(base control.Base, component string, sets Sets) *Controller {
-	c := &Controller{
-		sets: sets, pods: view.Of[*corev1.Pod](base.Views, "pods"), clock: base.Clock, expected: workload.NewExpectations(),
-		writes: control.Pods{Resource: control.Of[*corev1.Pod](base.API, "pods"), Events: base.Events(component)},
+	c := &Controller{sets: sets, clock: base.Clock}
+	c.loop = loop.New(loop.Config{Name: strings.TrimSuffix(sets.Kind.Resource, "s"), Metrics: base.Metrics, Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
+	c.owners = control.Owners[*appsv1.ReplicaSet]{
+		Kind: sets.Kind.GroupVersionKind, Get: sets.Get, In: sets.In, Fresh: sets.Fresh, Look: c.loop.AddAfter,
+		Selector: func(set *appsv1.ReplicaSet) *metav1.LabelSelector { return set.Spec.Selector },
+		Pods:     view.Of[*corev1.Pod](base.Views, "pods"), Clock: base.Clock, Expected: workload.NewExpectations(),
+		Writes: control.Pods{Resource: control.Of[*corev1.Pod](base.API, "pods"), Events: base.Events(component)},
 	}
-	c.loop = loop.New(loop.Config{Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
-	c.pods.On(c.podChanged)
+	c.owners.Pods.On(c.owners.PodChanged)
 	return c
 }
 
@@ -90,41 +89,11 @@ func (c *Controller) Changed(set *appsv1.ReplicaSet) { c.loop.Add(view.KeyOf(set
 // Run keeps the sets until ctx ends.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
-// podChanged has the sets looked at that a change of a pod is about.
-func (c *Controller) podChanged(old, now *corev1.Pod) {
-	touch := workload.Touched(c.sets.Kind.GroupVersionKind, old, now)
-	pod := view.Either(old, now)
-	if touch.Former != nil {
-		c.loop.Add(view.Key{Namespace: pod.Namespace, Name: touch.Former.Name})
-	}
-	if touch.Owner != nil {
-		key := view.Key{Namespace: pod.Namespace, Name: touch.Owner.Name}
-		if set, ok := c.sets.Get(key); ok && set.UID != touch.Owner.UID {
-			return // of an older set of this name
-		}
-		if touch.Came && !touch.Left {
-			c.expected.Created(key)
-		}
-		if touch.Left {
-			c.expected.Deleted(key, pod.UID)
-		}
-		c.loop.Add(key)
-	}
-	if !touch.Orphan {
-		return
-	}
-	for _, set := range c.sets.In(pod.Namespace) {
-		if selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector); err == nil && !selector.Empty() && selector.Matches(labels.Set(pod.Labels)) {
-			c.loop.Add(view.KeyOf(set))
-		}
-	}
-}
-
 // sync looks at one set (syncReplicaSet).
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	set, ok := c.sets.Get(key)
 	if !ok {
-		c.expected.Forget(key)
+		c.owners.Expected.Forget(key)
 		return nil
 	}
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
@@ -132,11 +101,8 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 		return nil //nolint:nilerr // nothing to do about it until somebody changes the set
 	}
 	now := c.clock.Now()
-	v := View{Set: set, Stale: !c.expected.Met(key, now)}
-	if v.Stale {
-		c.loop.AddAfter(key, c.expected.Left(key, now)+time.Second)
-	}
-	pods, err := c.claim(ctx, set, selector)
+	v := View{Set: set, Stale: c.owners.Stale(key)}
+	pods, err := c.owners.Claim(ctx, set, selector, func(orphan *corev1.Pod) bool { return !workload.Finished(orphan) })
 	if err != nil {
 		return err
 	}
@@ -159,73 +125,26 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	return failed
 }
 
-// claim is the set's pods, after adoption and release. Finished pods are left where they are.
-func (c *Controller) claim(ctx context.Context, set *appsv1.ReplicaSet, selector labels.Selector) ([]*corev1.Pod, error) {
-	key := view.KeyOf(set)
-	candidates := c.pods.Controlled(set.UID)
-	for _, orphan := range c.pods.Orphans(set.Namespace) {
-		if !workload.Finished(orphan) {
-			candidates = append(candidates, orphan)
-		}
-	}
-	return control.Claimer[*corev1.Pod]{
-		Objects: c.writes.Resource, Owner: set, OwnerKind: c.sets.Kind.GroupVersionKind, Selector: selector,
-		Fresh: func(ctx context.Context) (kinds.Object, error) { return c.sets.Fresh(ctx, key) },
-	}.Claim(ctx, candidates)
-}
-
 // related is the pods of the set and of its siblings.
 func (c *Controller) related(set *appsv1.ReplicaSet) []*corev1.Pod {
 	siblings := c.sets.Siblings(set)
 	if len(siblings) == 0 {
-		return c.pods.Controlled(set.UID)
+		return c.owners.Pods.Controlled(set.UID)
 	}
 	var related []*corev1.Pod
 	for _, sibling := range siblings {
-		related = append(related, c.pods.Controlled(sibling.UID)...)
+		related = append(related, c.owners.Pods.Controlled(sibling.UID)...)
 	}
 	return related
 }
 
 // carryOut makes and deletes pods.
 func (c *Controller) carryOut(ctx context.Context, set *appsv1.ReplicaSet, plan Plan) error {
-	key := view.KeyOf(set)
-	switch {
-	case plan.Create > 0:
-		return c.create(ctx, set, plan.Create)
-	case len(plan.Delete) > 0:
-		uids := make([]types.UID, 0, len(plan.Delete))
-		for _, pod := range plan.Delete {
-			uids = append(uids, pod.UID)
-		}
-		c.expected.Deletions(key, uids, c.clock.Now())
-		return control.AtOnce(len(plan.Delete), func(i int) error {
-			err := c.writes.Remove(ctx, c.sets.Object(set), plan.Delete[i])
-			if err != nil {
-				c.expected.Deleted(key, plan.Delete[i].UID)
-			}
-			if control.Gone(err) {
-				return nil
-			}
-			return err
-		}, func() {})
+	create := make([]*corev1.Pod, plan.Create)
+	for i := range create {
+		create[i] = workload.PodOf(&set.Spec.Template, set, c.sets.Kind.GroupVersionKind)
 	}
-	return nil
-}
-
-func (c *Controller) create(ctx context.Context, set *appsv1.ReplicaSet, n int) error {
-	key := view.KeyOf(set)
-	c.expected.Creations(key, n, c.clock.Now())
-	made, err := control.SlowStart(n, func(int) error {
-		_, err := c.writes.Make(ctx, c.sets.Object(set), workload.PodOf(&set.Spec.Template, set, c.sets.Kind.GroupVersionKind))
-		return err
-	})
-	for range n - made {
-		c.expected.Created(key)
-	}
-	if control.Closing(err) {
-		return nil
-	}
+	_, err := c.owners.Act(ctx, set, c.sets.Object(set), create, plan.Delete)
 	return err
 }
 

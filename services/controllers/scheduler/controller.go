@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -16,9 +17,9 @@ import (
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/internal/podcondition"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/controllers/control"
-	"github.com/podfall/podfall/services/controllers/podcondition"
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
@@ -32,6 +33,7 @@ type Controller struct {
 	inbox    *mailbox
 	// outbox holds decisions that are to be carried out.
 	outbox chan verdict
+	counts counts
 }
 
 // binders is how many decisions may be carried out at once.
@@ -42,7 +44,9 @@ func New(base control.Base) *Controller {
 	c := &Controller{
 		api: base.API, recorder: base.Events("default-scheduler"), clock: base.Clock, log: base.Log,
 		inbox: newMailbox(), outbox: make(chan verdict, binders),
+		counts: newCounts(base.Metrics),
 	}
+	base.Metrics.Before(c.lookUp)
 	listen(c.inbox, view.Of[*corev1.Node](base.Views, "nodes"), (*State).SetNode, removeNode)
 	listen(c.inbox, view.Of[*corev1.Pod](base.Views, "pods"), (*State).SetPod, (*State).RemovePod)
 	listen(c.inbox, view.Of[*corev1.Namespace](base.Views, "namespaces"), setNamespace, removeNamespace)
@@ -51,6 +55,21 @@ func New(base control.Base) *Controller {
 	listen(c.inbox, view.Of[*storagev1.StorageClass](base.Views, "storageclasses.storage.k8s.io"), setClass, removeClass)
 	listen(c.inbox, view.Of[*policyv1.PodDisruptionBudget](base.Views, "poddisruptionbudgets.policy"), setBudget, removeBudget)
 	return c
+}
+
+// lookUp has the loop say how many pods wait, if it has time.
+func (c *Controller) lookUp() {
+	said := make(chan struct{})
+	c.inbox.put(func(state *State) {
+		c.counts.waits(state.Waiting())
+		close(said)
+	})
+	limit := clock.Clock{}.Timer(time.Second)
+	defer limit.Stop()
+	select {
+	case <-said:
+	case <-limit.C:
+	}
 }
 
 // listen puts what becomes of a kind's objects into the mailbox.
@@ -72,6 +91,10 @@ type input func(*State)
 type verdict struct {
 	pod *corev1.Pod
 	Decision
+	// tries is how often it was decided about the pod, began when it was the last time, on
+	// the wall.
+	tries int
+	began time.Time
 }
 
 // Run schedules until ctx ends.
@@ -99,6 +122,7 @@ func (c *Controller) Run(ctx context.Context) error {
 // busy it takes in what has changed.
 func (c *Controller) schedule(ctx context.Context, state *State) {
 	for pod := state.Next(); pod != nil; pod = state.Next() {
+		began, tries := clock.Clock{}.Now(), state.Tries(pod.UID)
 		decision := Decide(pod, state.World())
 		switch decision.Outcome {
 		case Bind:
@@ -118,7 +142,7 @@ func (c *Controller) schedule(ctx context.Context, state *State) {
 				return
 			case <-c.inbox.wake:
 				c.inbox.drain(state)
-			case c.outbox <- verdict{pod, decision}:
+			case c.outbox <- verdict{pod, decision, tries, began}:
 				sent = true
 			}
 		}
@@ -134,8 +158,9 @@ func (c *Controller) carryOutAll(ctx context.Context) {
 		case next := <-c.outbox:
 			switch next.Outcome {
 			case Bind:
-				c.bind(ctx, next.pod, next.Node)
+				c.bind(ctx, next)
 			case Wait:
+				c.counts.attempted(resultUnschedulable, next.began)
 				c.refused(ctx, next.pod, next.Message, "")
 			case Preempt:
 				c.preempt(ctx, next)
@@ -175,6 +200,8 @@ func (c *Controller) refused(ctx context.Context, pod *corev1.Pod, message, nomi
 
 // preempt asks the victims to go, as gracefully as they want to, and keeps the node.
 func (c *Controller) preempt(ctx context.Context, next verdict) {
+	c.counts.attempted(resultUnschedulable, next.began)
+	c.counts.preemptions.Add(1)
 	for _, victim := range next.Victims {
 		if victim.DeletionTimestamp != nil {
 			continue
@@ -184,6 +211,7 @@ func (c *Controller) preempt(ctx context.Context, next verdict) {
 			c.inbox.put(func(state *State) { state.Spare(victim.UID) })
 			continue
 		}
+		c.counts.victims.Add(1)
 		c.recorder.Event(victim, corev1.EventTypeNormal, "Preempted", fmt.Sprintf("Preempted by pod %s on node %s", next.pod.UID, next.Node))
 	}
 	c.refused(ctx, next.pod, next.Message, next.Node)
@@ -225,16 +253,20 @@ func (c *Controller) provision(ctx context.Context, next verdict) {
 
 // bind stores one decision. A refused one is taken back: a pod that is gone, deleting
 // or bound by someone else (API-80) is dropped, any other is decided about again.
-func (c *Controller) bind(ctx context.Context, pod *corev1.Pod, node string) {
+func (c *Controller) bind(ctx context.Context, next verdict) {
+	pod, node := next.pod, next.Node
 	_, err := c.api.Create(ctx, target(pod, "binding"), &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
 	}, metav1.CreateOptions{})
 	name := pod.Namespace + "/" + pod.Name
 	if err == nil {
+		c.counts.attempted(resultScheduled, next.began)
+		c.counts.bound(next.tries, c.clock.Since(pod.CreationTimestamp.Time))
 		c.recorder.Event(pod, corev1.EventTypeNormal, "Scheduled", "Successfully assigned "+name+" to "+node)
 		return
 	}
+	c.counts.attempted(resultError, next.began)
 	c.log.WarnContext(ctx, "binding refused", "pod", name, "node", node, "error", err)
 	again := !apierrors.IsNotFound(err) && !apierrors.IsConflict(err)
 	c.inbox.put(func(state *State) {

@@ -33,6 +33,8 @@ type waitingPods struct {
 	pods  map[types.UID]*pending
 	queue []ticket
 	last  int
+	// tries is how often each was decided about.
+	tries map[types.UID]int
 	// nominated is the node on which room is being made for a pod, going are those who were
 	// asked to make it.
 	nominated map[types.UID]string
@@ -65,7 +67,8 @@ func NewState() *State {
 		placed: map[types.UID]*corev1.Pod{},
 		on:     map[types.UID]string{},
 		waiting: waitingPods{
-			pods: map[types.UID]*pending{}, nominated: map[types.UID]string{}, going: map[types.UID]bool{},
+			pods: map[types.UID]*pending{}, tries: map[types.UID]int{},
+			nominated: map[types.UID]string{}, going: map[types.UID]bool{},
 		},
 		around: surroundings{
 			storage: NewStorage(), namespaces: map[string]map[string]string{}, budgets: map[types.UID]Budget{},
@@ -161,6 +164,7 @@ func ours(pod *corev1.Pod) bool {
 // leave takes a pod out of those that wait.
 func (s *State) leave(uid types.UID) {
 	delete(s.waiting.pods, uid)
+	delete(s.waiting.tries, uid)
 	if node := s.nodes[s.waiting.nominated[uid]]; node != nil {
 		delete(node.Nominated, uid)
 	}
@@ -277,10 +281,26 @@ func (s *State) Next() *corev1.Pod {
 		s.waiting.queue = s.waiting.queue[1:]
 		if next := s.waiting.pods[uid]; next != nil && next.queued {
 			delete(s.waiting.pods, uid)
+			s.waiting.tries[uid]++
 			return next.pod
 		}
 	}
 	return nil
+}
+
+// Tries is how often a pod that has no node yet was decided about.
+func (s *State) Tries(uid types.UID) int { return s.waiting.tries[uid] }
+
+// Waiting is how many pods are to be decided about, and how many wait for a change.
+func (s *State) Waiting() (active, refused int) {
+	for _, one := range s.waiting.pods {
+		if one.queued {
+			active++
+		} else {
+			refused++
+		}
+	}
+	return active, refused
 }
 
 // Wait keeps the pod until something changes that could help it.

@@ -26,7 +26,7 @@ func New(base control.Base) *Controller {
 		accounts:   view.Of[*corev1.ServiceAccount](base.Views, "serviceaccounts"),
 		client:     control.Of[*corev1.ServiceAccount](base.API, "serviceaccounts"),
 	}
-	c.loop = loop.New(loop.Config{Clock: base.Clock, Log: base.Log}, c.sync)
+	c.loop = loop.New(loop.Config{Name: "serviceaccount", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log}, c.sync)
 	c.namespaces.On(func(_, now *corev1.Namespace) {
 		if now != nil {
 			c.loop.Add(now.Name)

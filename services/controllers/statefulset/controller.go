@@ -25,7 +25,7 @@ import (
 // Controller keeps StatefulSets.
 type Controller struct {
 	sets      *view.Copy[*appsv1.StatefulSet]
-	pods      *view.Copy[*corev1.Pod]
+	owners    control.Owners[*appsv1.StatefulSet]
 	claims    *view.Copy[*corev1.PersistentVolumeClaim]
 	revisions *view.Copy[*appsv1.ControllerRevision]
 	writes    writes
@@ -36,7 +36,6 @@ type Controller struct {
 
 type writes struct {
 	sets      control.Resource[*appsv1.StatefulSet]
-	pods      control.Resource[*corev1.Pod]
 	claims    control.Resource[*corev1.PersistentVolumeClaim]
 	revisions control.Resource[*appsv1.ControllerRevision]
 }
@@ -47,43 +46,32 @@ const workers = 5
 func New(base control.Base) *Controller {
 	c := &Controller{
 		sets:      view.Of[*appsv1.StatefulSet](base.Views, "statefulsets.apps"),
-		pods:      view.Of[*corev1.Pod](base.Views, "pods"),
 		claims:    view.Of[*corev1.PersistentVolumeClaim](base.Views, "persistentvolumeclaims"),
 		revisions: view.Of[*appsv1.ControllerRevision](base.Views, "controllerrevisions.apps"),
 		events:    base.Events("statefulset-controller"), clock: base.Clock,
 		writes: writes{
 			sets:      control.Of[*appsv1.StatefulSet](base.API, "statefulsets.apps"),
-			pods:      control.Of[*corev1.Pod](base.API, "pods"),
 			claims:    control.Of[*corev1.PersistentVolumeClaim](base.API, "persistentvolumeclaims"),
 			revisions: control.Of[*appsv1.ControllerRevision](base.API, "controllerrevisions.apps"),
 		},
 	}
-	c.loop = loop.New(loop.Config{Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
+	c.loop = loop.New(loop.Config{Name: "statefulset", Metrics: base.Metrics, Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
 	c.sets.On(func(old, now *appsv1.StatefulSet) { c.loop.Add(view.KeyOf(view.Either(old, now))) })
-	c.pods.On(c.podChanged)
+	c.owners = control.Owners[*appsv1.StatefulSet]{
+		Kind: c.sets.Kind().GroupVersionKind, Get: c.sets.Get, In: c.sets.In, Look: c.loop.AddAfter,
+		Selector: func(set *appsv1.StatefulSet) *metav1.LabelSelector { return set.Spec.Selector },
+		Fresh: func(ctx context.Context, key view.Key) (kinds.Object, error) {
+			return c.writes.sets.Get(ctx, key.Namespace, key.Name)
+		},
+		Pods: view.Of[*corev1.Pod](base.Views, "pods"), Clock: base.Clock, Expected: workload.NewExpectations(),
+		Writes: control.Pods{Resource: control.Of[*corev1.Pod](base.API, "pods"), Events: c.events},
+	}
+	c.owners.Pods.On(c.owners.PodChanged)
 	return c
 }
 
 // Run keeps the sets until ctx ends.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
-
-func (c *Controller) podChanged(old, now *corev1.Pod) {
-	touch := workload.Touched(c.sets.Kind().GroupVersionKind, old, now)
-	pod := view.Either(old, now)
-	for _, owner := range []*metav1.OwnerReference{touch.Former, touch.Owner} {
-		if owner != nil {
-			c.loop.Add(view.Key{Namespace: pod.Namespace, Name: owner.Name})
-		}
-	}
-	if !touch.Orphan {
-		return
-	}
-	for _, set := range c.sets.In(pod.Namespace) {
-		if selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector); err == nil && !selector.Empty() && selector.Matches(labels.Set(pod.Labels)) {
-			c.loop.Add(view.KeyOf(set))
-		}
-	}
-}
 
 // sync does one round of one set.
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
@@ -95,7 +83,9 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	if err != nil {
 		return nil //nolint:nilerr // nothing to do about it until somebody changes the set
 	}
-	pods, err := c.claim(ctx, set, selector)
+	pods, err := c.owners.Claim(ctx, set, selector, func(orphan *corev1.Pod) bool {
+		return strings.HasPrefix(orphan.Name, set.Name+"-") && Ordinal(orphan, set) >= 0 // others have no name of the set
+	})
 	if err != nil {
 		return err
 	}
@@ -121,33 +111,11 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	return c.truncate(ctx, set, pods, kept)
 }
 
-// claim is the set's pods; only those that have a name of the set are adopted.
-func (c *Controller) claim(ctx context.Context, set *appsv1.StatefulSet, selector labels.Selector) ([]*corev1.Pod, error) {
-	candidates := c.pods.Controlled(set.UID)
-	for _, orphan := range c.pods.Orphans(set.Namespace) {
-		if strings.HasPrefix(orphan.Name, set.Name+"-") && Ordinal(orphan, set) >= 0 {
-			candidates = append(candidates, orphan)
-		}
-	}
-	return control.Claimer[*corev1.Pod]{
-		Objects: c.writes.pods, Owner: set, OwnerKind: c.sets.Kind().GroupVersionKind, Selector: selector,
-		Fresh: c.fresh(set),
-	}.Claim(ctx, candidates)
-}
-
-func (c *Controller) fresh(set *appsv1.StatefulSet) func(context.Context) (kinds.Object, error) {
-	return func(ctx context.Context) (kinds.Object, error) {
-		return c.writes.sets.Get(ctx, set.Namespace, set.Name)
-	}
-}
-
 // view is what is known of a set, after a revision of its template was stored.
 func (c *Controller) view(ctx context.Context, set *appsv1.StatefulSet, selector labels.Selector, pods []*corev1.Pod) (View, history.Kept, error) {
 	v := View{Set: set, Pods: pods, Claims: map[string]*corev1.PersistentVolumeClaim{}}
-	candidates := append(c.revisions.Controlled(set.UID), c.revisions.Orphans(set.Namespace)...)
-	revisions, err := control.Claimer[*appsv1.ControllerRevision]{
-		Objects: c.writes.revisions, Owner: set, OwnerKind: c.sets.Kind().GroupVersionKind, Selector: selector, Fresh: c.fresh(set),
-	}.Claim(ctx, candidates)
+	revisions, err := control.ClaimerOf(c.owners, c.writes.revisions, set, selector).
+		Claim(ctx, append(c.revisions.Controlled(set.UID), c.revisions.Orphans(set.Namespace)...))
 	if err != nil {
 		return v, history.Kept{}, err
 	}
@@ -186,19 +154,19 @@ func (c *Controller) carryOut(ctx context.Context, set *appsv1.StatefulSet, plan
 	}
 	_, failed := control.SlowStart(len(plan.Create), func(i int) error {
 		pod := plan.Create[i]
-		_, err := c.writes.pods.Create(ctx, pod)
+		_, err := c.owners.Writes.Create(ctx, pod)
 		if !apierrors.IsAlreadyExists(err) && !control.Closing(err) {
 			c.tell(set, "create", pod.Name, err)
 		}
 		return err
 	})
 	for _, pod := range plan.Repair {
-		_, err := c.writes.pods.Update(ctx, pod)
+		_, err := c.owners.Writes.Update(ctx, pod)
 		c.tell(set, "update", pod.Name, err)
 		failed = errors.Join(failed, err)
 	}
 	return errors.Join(failed, control.AtOnce(len(plan.Delete), func(i int) error {
-		err := c.writes.pods.Delete(ctx, plan.Delete[i], metav1.DeleteOptions{})
+		err := c.owners.Writes.Delete(ctx, plan.Delete[i], metav1.DeleteOptions{})
 		if control.Gone(err) {
 			return nil
 		}
@@ -251,18 +219,10 @@ func (c *Controller) tell(set *appsv1.StatefulSet, verb, pod string, err error) 
 
 // truncate deletes the oldest revisions that no pod has, beyond the limit of history.
 func (c *Controller) truncate(ctx context.Context, set *appsv1.StatefulSet, pods []*corev1.Pod, kept history.Kept) error {
-	limit := int32(10)
-	if set.Spec.RevisionHistoryLimit != nil {
-		limit = *set.Spec.RevisionHistoryLimit
-	}
 	used := map[string]bool{kept.Update.Name: true, set.Status.CurrentRevision: true, set.Status.UpdateRevision: true}
 	for _, pod := range pods {
 		used[revisionOf(pod)] = true
 	}
-	for _, revision := range history.Excess(kept.Revisions, limit, func(r *appsv1.ControllerRevision) bool { return used[r.Name] }) {
-		if err := c.writes.revisions.Delete(ctx, revision, metav1.DeleteOptions{}); err != nil && !control.Gone(err) {
-			return err
-		}
-	}
-	return nil
+	return history.Truncate(ctx, c.writes.revisions, kept.Revisions, set.Spec.RevisionHistoryLimit,
+		func(r *appsv1.ControllerRevision) bool { return used[r.Name] })
 }

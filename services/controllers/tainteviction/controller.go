@@ -15,9 +15,9 @@ import (
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/internal/podcondition"
 	"github.com/podfall/podfall/services/controllers/control"
 	"github.com/podfall/podfall/services/controllers/loop"
-	"github.com/podfall/podfall/services/controllers/podcondition"
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
@@ -37,6 +37,7 @@ type Controller struct {
 	pods     *view.Copy[*corev1.Pod]
 	nodes    *view.Copy[*corev1.Node]
 	loop     *loop.Loop[view.Key]
+	counts   counts
 
 	mu    sync.Mutex
 	plans map[view.Key]plan
@@ -55,10 +56,10 @@ func New(base control.Base) *Controller {
 		api: base.API, clock: base.Clock, recorder: base.Events("taint-eviction-controller"), log: base.Log,
 		pods:  view.Of[*corev1.Pod](base.Views, "pods"),
 		nodes: view.Of[*corev1.Node](base.Views, "nodes"),
-		plans: map[view.Key]plan{},
+		plans: map[view.Key]plan{}, counts: newCounts(base.Metrics),
 	}
 	view.OnNode(c.pods)
-	c.loop = loop.New(loop.Config{Clock: base.Clock, Log: base.Log, Workers: workers}, c.sync)
+	c.loop = loop.New(loop.Config{Name: "noexec_taint_pod", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: workers}, c.sync)
 	c.pods.On(c.podChanged)
 	c.nodes.On(c.nodeChanged)
 	return c
@@ -78,7 +79,10 @@ func (c *Controller) podChanged(old, now *corev1.Pod) {
 }
 
 func (c *Controller) nodeChanged(old, now *corev1.Node) {
-	if now == nil {
+	if now == nil { // one that gets its name later has not had its taints yet
+		for _, pod := range view.Bound(c.pods, old.Name) {
+			c.set(view.KeyOf(pod), plan{})
+		}
 		return
 	}
 	var before []corev1.Taint
@@ -95,7 +99,7 @@ func (c *Controller) nodeChanged(old, now *corev1.Node) {
 
 // sync decides about one pod, and deletes it when its time has come.
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
-	now := c.clock.Now()
+	now := c.clock.Steady()
 	pod, there := c.pods.Get(key)
 	if !there {
 		c.set(key, plan{})
@@ -104,6 +108,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	known := c.plan(key, pod.UID)
 	node, found := c.nodes.Get(view.Key{Name: pod.Spec.NodeName})
 	if !found {
+		c.set(key, plan{})
 		return nil
 	}
 	switch decision := Decide(pod.Spec.Tolerations, node.Spec.Taints, known.at, now); decision.Outcome {
@@ -131,7 +136,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	}
 	known.done = true
 	c.set(key, known)
-	c.evict(ctx, pod)
+	c.evict(ctx, pod, known.at)
 	return nil
 }
 
@@ -162,12 +167,16 @@ func (c *Controller) cancel(pod *corev1.Pod, known plan) {
 	}
 }
 
-// evict marks the pod as disrupted and asks for it to go, as anybody would (CTL-06).
-func (c *Controller) evict(ctx context.Context, pod *corev1.Pod) {
+// evict marks the pod as disrupted and asks for it to go, as anybody would (CTL-06), when
+// its time came at due.
+func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, due time.Time) {
 	c.recorder.Event(pod, corev1.EventTypeNormal, "TaintManagerEviction", "Marking for deletion Pod "+pod.Namespace+"/"+pod.Name)
 	var err error
 	for range tries {
 		if err = c.remove(ctx, pod); err == nil || apierrors.IsNotFound(err) {
+			if err == nil {
+				c.counts.deleted(c.clock.Steady().Sub(due))
+			}
 			return
 		}
 		if c.clock.Sleep(ctx, pause) != nil {

@@ -34,6 +34,33 @@ func TestTD114(t *testing.T) {
 	}
 }
 
+// TestTD115 has what upstream's TestUpdatePod and TestUpdateNode change under way: an eviction
+// that is scheduled goes away with its reason, comes sooner with another, and is not put off.
+func TestTD115(t *testing.T) {
+	noExecute := func(key string) corev1.Taint { return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute} }
+	for30 := corev1.Toleration{Key: "a", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(30))}
+	forever := corev1.Toleration{Operator: corev1.TolerationOpExists}
+	due := origin.Add(20 * time.Second) // that of for30, 10 s ago
+	for _, row := range []struct {
+		name        string
+		tolerations []corev1.Toleration
+		taints      []corev1.Taint
+		scheduled   time.Time
+		want        Decision
+	}{
+		{"the node gets a taint", []corev1.Toleration{for30}, []corev1.Taint{noExecute("a")}, time.Time{}, Decision{Outcome: Schedule, At: origin.Add(30 * time.Second)}},
+		{"the node says the same again", []corev1.Toleration{for30}, []corev1.Taint{noExecute("a")}, due, Decision{Outcome: Keep, At: due}},
+		{"the node gets another taint", []corev1.Toleration{for30}, []corev1.Taint{noExecute("a"), noExecute("b")}, due, Decision{Outcome: Schedule, At: origin}},
+		{"the node loses the taint", []corev1.Toleration{for30}, nil, due, Decision{}},
+		{"the pod tolerates it for ever", []corev1.Toleration{forever}, []corev1.Taint{noExecute("a")}, due, Decision{}},
+		{"the pod tolerates it no more", nil, []corev1.Taint{noExecute("a")}, due, Decision{Outcome: Schedule, At: origin}},
+	} {
+		if got := Decide(row.tolerations, row.taints, row.scheduled, origin); got != row.want {
+			t.Errorf("%s: %v, want %v", row.name, got, row.want)
+		}
+	}
+}
+
 // TestTD117 has the rows of upstream's e2e taints.go that are decisions.
 func TestTD117(t *testing.T) {
 	taint := func(key string, effect corev1.TaintEffect) corev1.Taint {

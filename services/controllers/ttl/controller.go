@@ -28,7 +28,7 @@ func New(base control.Base) *Controller {
 		jobs:   view.Of[*batchv1.Job](base.Views, "jobs.batch"),
 		writes: control.Of[*batchv1.Job](base.API, "jobs.batch"), clock: base.Clock,
 	}
-	c.loop = loop.New(loop.Config{Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
+	c.loop = loop.New(loop.Config{Name: "ttl_jobs_to_delete", Metrics: base.Metrics, Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
 	c.jobs.On(func(_, now *batchv1.Job) {
 		if now != nil && now.Spec.TTLSecondsAfterFinished != nil {
 			c.loop.Add(view.KeyOf(now))

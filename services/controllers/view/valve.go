@@ -101,7 +101,7 @@ func (v *Valve) run(ctx context.Context) error {
 		}
 		v.mu.Unlock()
 		for _, g := range gates {
-			wait = min(wait, g.pass(v.clock.Now()))
+			wait = min(wait, g.pass(v.clock.Steady()))
 		}
 		timer := v.clock.Timer(wait)
 		select {
@@ -163,7 +163,7 @@ func (g *gate) Replace(items []kinds.Object, revision string) {
 func (g *gate) Apply(event watch.Event) { g.hold(held{event: event}) }
 
 func (g *gate) hold(one held) {
-	one.came = g.valve.clock.Now()
+	one.came = g.valve.clock.Steady()
 	g.mu.Lock()
 	g.held = append(g.held, one)
 	g.mu.Unlock()

@@ -24,7 +24,7 @@ func NewClaims(base control.Base) *Controller {
 	claims := view.Of[*corev1.PersistentVolumeClaim](base.Views, "persistentvolumeclaims")
 	pods := view.Of[*corev1.Pod](base.Views, "pods")
 	client := control.Of[*corev1.PersistentVolumeClaim](base.API, "persistentvolumeclaims")
-	queue := loop.New(loop.Config{Clock: base.Clock, Log: base.Log, Workers: 2}, func(ctx context.Context, key view.Key) error {
+	queue := loop.New(loop.Config{Name: "pvcprotection", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: 2}, func(ctx context.Context, key view.Key) error {
 		claim, found := claims.Get(key)
 		if !found {
 			return nil
@@ -61,7 +61,7 @@ func NewClaims(base control.Base) *Controller {
 func NewVolumes(base control.Base) *Controller {
 	volumes := view.Of[*corev1.PersistentVolume](base.Views, "persistentvolumes")
 	client := control.Of[*corev1.PersistentVolume](base.API, "persistentvolumes")
-	queue := loop.New(loop.Config{Clock: base.Clock, Log: base.Log, Workers: 2}, func(ctx context.Context, key view.Key) error {
+	queue := loop.New(loop.Config{Name: "pvprotection", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: 2}, func(ctx context.Context, key view.Key) error {
 		volume, found := volumes.Get(key)
 		if !found {
 			return nil

@@ -38,6 +38,14 @@ func ReadySince(pod *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
+// UnreadySince is since when the pod's condition Ready is false; the zero time when it is not.
+func UnreadySince(pod *corev1.Pod) time.Time {
+	if condition := condition(pod, corev1.PodReady); condition != nil && condition.Status == corev1.ConditionFalse {
+		return condition.LastTransitionTime.Time
+	}
+	return time.Time{}
+}
+
 // AvailableIn is how long it takes at now until a ready pod has been ready for minReady
 // seconds; 0 when it has, and -1 when the pod is not ready.
 func AvailableIn(pod *corev1.Pod, minReady int32, now time.Time) time.Duration {

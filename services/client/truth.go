@@ -1,0 +1,322 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/history/windows"
+	"github.com/podfall/podfall/internal/inspect"
+	"github.com/podfall/podfall/internal/why"
+	"github.com/podfall/podfall/internal/why/gather"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+func truthCommand(env Env) *cli.Command {
+	return &cli.Command{
+		Name:      "truth",
+		Usage:     "show what the API says beside what the nodes say: orphans, and split-brain windows",
+		ArgsUsage: "[NODE…]",
+		Flags:     []cli.Flag{outputFlag("json")},
+		Action:    action(env, runTruth),
+	}
+}
+
+// Truth is what the API says of the pods on nodes beside what the nodes say.
+type Truth struct {
+	At   time.Time   `json:"at"`
+	Rows []TruthRow  `json:"pods"`
+	Seen []TruthNode `json:"nodes"`
+	// Windows are the split-brain windows, open and closed, as far back as the history
+	// goes, and Sources whose history that is.
+	Windows []windows.Window `json:"windows"`
+	Sources []why.Source     `json:"sources"`
+	// Blind is why windows are not known; empty when they are.
+	Blind string `json:"blind,omitempty"`
+}
+
+// TruthNode is one witness.
+type TruthNode struct {
+	Node string `json:"node"`
+	// AgeSeconds is how old the node's word is.
+	AgeSeconds float64 `json:"ageSeconds"`
+	Err        string  `json:"err,omitempty"`
+}
+
+// TruthRow is one incarnation of a pod.
+type TruthRow struct {
+	Node      string `json:"node"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	// API is how the API shows it: a phase, Terminating, or gone.
+	API string `json:"api"`
+	// There is what the node has: so many containers alive, or unknown.
+	Alive int `json:"alive"`
+	// PIDs are the processes of those on the node's machine, and Scripted says how many have none.
+	PIDs     []int  `json:"pids,omitempty"`
+	Scripted int    `json:"scripted,omitempty"`
+	There    string `json:"there"`
+	// Verdict is what that means where the two differ: orphan, not there.
+	Verdict string `json:"verdict,omitempty"`
+}
+
+func runTruth(ctx context.Context, c *call) error {
+	if format := c.flags.String(flagOutput); format != "" && format != "json" {
+		return c.misused("--output %q: want json, or nothing", format)
+	}
+	api, err := c.api(ctx)
+	if err != nil {
+		return err
+	}
+	pods, err := listAll(ctx, api, target(builtIn("pods"), "", ""), metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	known, err := nodeNames(ctx, api, pods.Items)
+	if err != nil {
+		return err
+	}
+	nodes := c.flags.Args().Slice()
+	for _, node := range nodes {
+		if !slices.Contains(known, node) {
+			return c.misused("NODE %q: there is none of this name: want one of %s", node, strings.Join(known, ", "))
+		}
+	}
+	if len(nodes) == 0 {
+		nodes = known
+	}
+	said := c.askRuntimes(ctx, nodes)
+	truth := Truth{At: c.env.Clock.Now(), Rows: []TruthRow{}, Windows: []windows.Window{}}
+	for i, node := range nodes {
+		truth.Seen = append(truth.Seen, TruthNode{Node: node, AgeSeconds: truth.At.Sub(said[i].At).Seconds(), Err: said[i].Err})
+		truth.Rows = append(truth.Rows, beside(node, podsOn(pods.Items, node), said[i])...)
+	}
+	past, err := c.past(ctx)
+	if err == nil {
+		err = past.read(ctx)
+	}
+	switch {
+	case errors.Is(err, errNoHistory):
+		truth.Blind = err.Error()
+	case err != nil:
+		return err
+	default:
+		truth.Windows, truth.Sources = append(truth.Windows, windows.Find(past.events, c.env.Clock.Now())...), past.sources()
+	}
+	if c.flags.String(flagOutput) == "json" {
+		return c.json(truth)
+	}
+	return c.truth(truth)
+}
+
+// askRuntimes asks all at once.
+func (c *call) askRuntimes(ctx context.Context, nodes []string) []inspect.Answer[inspect.Runtime] {
+	said := make([]inspect.Answer[inspect.Runtime], len(nodes))
+	ctx, cancel := clock.Clock{}.Timeout(ctx, gather.Patience)
+	defer cancel()
+	var all sync.WaitGroup
+	for i, node := range nodes {
+		all.Go(func() {
+			said[i].At, said[i].Err = c.env.Clock.Now(), "processes cannot be asked from here"
+			if c.session.Inspect == nil {
+				return
+			}
+			data, err := c.session.Inspect(ctx, "runtime/"+node)
+			said[i].At = c.env.Clock.Now()
+			runtime := &inspect.Runtime{}
+			if err == nil {
+				err = json.Unmarshal(data, runtime)
+			}
+			if err != nil {
+				said[i].Err = err.Error()
+				return
+			}
+			said[i].Said, said[i].Err = runtime, ""
+		})
+	}
+	all.Wait()
+	return said
+}
+
+// beside compares the two views of one node, by UID.
+func beside(node string, pods []*corev1.Pod, said inspect.Answer[inspect.Runtime]) []TruthRow {
+	rows := map[string]*TruthRow{}
+	for _, pod := range pods {
+		state := string(pod.Status.Phase)
+		if pod.DeletionTimestamp != nil {
+			state = "Terminating"
+		}
+		rows[string(pod.UID)] = &TruthRow{Node: node, Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), API: state}
+	}
+	if said.Said != nil {
+		for _, container := range said.Said.Containers {
+			if !container.Alive {
+				continue
+			}
+			row := rows[container.UID]
+			if row == nil {
+				row = &TruthRow{Node: node, Namespace: container.Namespace, Name: container.Pod, UID: container.UID, API: "gone"}
+				rows[container.UID] = row
+			}
+			row.Alive++
+			if container.PID != 0 {
+				row.PIDs = append(row.PIDs, container.PID)
+			}
+			if container.Scripted {
+				row.Scripted++
+			}
+		}
+	}
+	sorted := make([]TruthRow, 0, len(rows))
+	for _, row := range rows {
+		row.judge(said.Said != nil)
+		sorted = append(sorted, *row)
+	}
+	slices.SortFunc(sorted, func(a, b TruthRow) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
+	return sorted
+}
+
+func (r *TruthRow) judge(known bool) {
+	switch {
+	case !known:
+		r.There = "unknown"
+		return
+	case r.Alive == 0:
+		r.There = "nothing alive"
+	default:
+		r.There = fmt.Sprintf("%d alive", r.Alive) + processes(r.PIDs, r.Scripted)
+	}
+	switch {
+	case r.API == "gone" && r.Alive > 0:
+		r.Verdict = "orphan: the API has forgotten it"
+	case r.API == string(corev1.PodRunning) && r.Alive == 0:
+		r.Verdict = "the API thinks that it runs"
+	case r.API == "Terminating" && r.Alive == 0:
+		r.Verdict = "stopped, not confirmed"
+	}
+}
+
+// truth prints for people.
+func (c *call) truth(truth Truth) error {
+	table := printers.GetNewTabWriter(c.stdout)
+	say(table, "NODE\tNAMESPACE\tPOD\tUID\tAPI\tNODE SAYS\tVERDICT\n")
+	for _, row := range truth.Rows {
+		say(table, "%s\t%s\t%s\t%.8s\t%s\t%s\t%s\n", row.Node, row.Namespace, row.Name, row.UID, row.API, row.There, row.Verdict)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, node := range truth.Seen {
+		if node.Err != "" {
+			say(c.stdout, "\n%s says nothing: %s\n", node.Node, node.Err)
+		}
+	}
+	for _, w := range truth.Windows {
+		state := "was open"
+		if w.Open() {
+			state = "OPEN"
+		}
+		say(c.stdout, "\nsplit brain of %s %s for %.1fs, since %s\n", w.Identity, state, w.Took, w.Begin.UTC().Format(time.RFC3339))
+		for _, life := range w.Lives {
+			say(c.stdout, "  uid %s on %s: containers %s%s\n", life.UID, life.Node, short(life.Containers), processes(life.PIDs, life.Scripted))
+		}
+	}
+	switch {
+	case truth.Blind != "":
+		say(c.stdout, "\nWhether there was a split brain is not known: %s.\n", truth.Blind)
+		return nil
+	case len(truth.Windows) == 0:
+		say(c.stdout, "\nNo split brain.\n")
+	}
+	say(c.stdout, "\n%s\n", evidence(truth.witnesses()))
+	return nil
+}
+
+// witnesses are the runtimes as they were asked just now, and whoever else has told of the past.
+func (t Truth) witnesses() []why.Source {
+	all := make([]why.Source, 0, len(t.Seen)+len(t.Sources))
+	for _, node := range t.Seen {
+		all = append(all, why.Source{Name: "runtime/" + node.Node, AgeSeconds: node.AgeSeconds, Err: node.Err})
+	}
+	for _, s := range t.Sources {
+		if !slices.ContainsFunc(all, func(other why.Source) bool { return other.Name == s.Name }) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+func short(ids []string) string {
+	all := make([]string, 0, len(ids))
+	for _, id := range ids {
+		all = append(all, id[:min(len(id), 12)])
+	}
+	return strings.Join(all, " ")
+}
+
+// processes says which processes containers are, in parentheses; nothing when nobody knows.
+func processes(pids []int, scripted int) string {
+	var all []string
+	for _, pid := range pids {
+		all = append(all, fmt.Sprintf("pid %d", pid))
+	}
+	switch {
+	case scripted > 0 && len(all) == 0:
+		all = append(all, "scripted, no process")
+	case scripted > 0:
+		all = append(all, fmt.Sprintf("%d scripted", scripted))
+	case len(all) == 0:
+		return ""
+	}
+	return " (" + strings.Join(all, ", ") + ")"
+}
+
+// nodeNames are the nodes of the API, and those that pods are bound to besides.
+func nodeNames(ctx context.Context, api API, pods []kinds.Object) ([]string, error) {
+	nodes, err := listAll(ctx, api, target(builtIn("nodes"), "", ""), metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, node := range nodes.Items {
+		names = append(names, node.GetName())
+	}
+	for _, obj := range pods {
+		if pod, ok := obj.(*corev1.Pod); ok && pod.Spec.NodeName != "" && !slices.Contains(names, pod.Spec.NodeName) {
+			names = append(names, pod.Spec.NodeName)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func podsOn(pods []kinds.Object, node string) []*corev1.Pod {
+	var there []*corev1.Pod
+	for _, obj := range pods {
+		if pod, ok := obj.(*corev1.Pod); ok && pod.Spec.NodeName == node {
+			there = append(there, pod)
+		}
+	}
+	return there
+}
+
+// builtIn is a kind of the table.
+func builtIn(resource string) kinds.Kind {
+	kind, _ := kinds.ByResource(resource) // there is one
+	return kind
+}

@@ -1,0 +1,126 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/internal/why"
+	"github.com/podfall/podfall/internal/why/gather"
+)
+
+func whyCommand(env Env) *cli.Command {
+	return &cli.Command{
+		Name:      "why",
+		Usage:     "say why an object that is being deleted is still there; exit code 3 when it is blocked",
+		ArgsUsage: "(TYPE/NAME | TYPE NAME)",
+		Flags:     join(namespaceFlags(), []cli.Flag{outputFlag("json")}),
+		Action:    action(env, runWhy),
+	}
+}
+
+// errBlocked ends a why whose object is blocked.
+var errBlocked = errors.New("blocked")
+
+func runWhy(ctx context.Context, c *call) error {
+	if format := c.flags.String(flagOutput); format != "" && format != "json" {
+		return c.misused("--output %q: want json, or nothing", format)
+	}
+	about, err := c.about(ctx)
+	if err != nil {
+		return err
+	}
+	api, err := c.api(ctx)
+	if err != nil {
+		return err
+	}
+	report, err := gather.Observer{API: api, Ask: c.session.Inspect, Clock: c.env.Clock}.Why(ctx, about)
+	if err != nil {
+		return err
+	}
+	if c.flags.String(flagOutput) == "json" {
+		err = c.json(struct {
+			Schema string `json:"schema"`
+			why.Report
+			Blocked bool `json:"blocked"`
+		}{why.Schema, report, report.Blocked()})
+	} else {
+		c.explain(report)
+	}
+	if err == nil && report.Blocked() {
+		err = errBlocked
+	}
+	return err
+}
+
+// about is the one object that the arguments name: pod/web, or pod web.
+func (c *call) about(ctx context.Context) (podapi.Target, error) {
+	args := c.flags.Args().Slice()
+	if len(args) == 2 && !strings.Contains(args[0], "/") {
+		args = []string{args[0] + "/" + args[1]}
+	}
+	if len(args) != 1 || !strings.Contains(args[0], "/") {
+		return podapi.Target{}, c.misused("want one object, such as pod/web, not %q", args)
+	}
+	named, err := parsePairs(args, c.kinds(ctx))
+	if err != nil {
+		return podapi.Target{}, err
+	}
+	namespace, _ := c.namespace()
+	return target(named.objects[0].kind, namespace, named.objects[0].name), nil
+}
+
+// json prints a value for programs.
+func (c *call) json(value any) error {
+	encoder := json.NewEncoder(c.env.Stdout)
+	encoder.SetIndent("", "    ")
+	return encoder.Encode(value)
+}
+
+// explain prints a report for people.
+func (c *call) explain(report why.Report) {
+	where := ""
+	if report.Namespace != "" {
+		where = " in " + report.Namespace
+	}
+	say(c.stdout, "%s%s: %s\n", report.Object, where, report.State)
+	if len(report.Findings) == 0 && !report.Blocked() {
+		say(c.stdout, "Nothing is known to block it.\n")
+	}
+	for _, f := range report.Findings {
+		c.finding(f, report.At)
+	}
+	for _, below := range report.Below {
+		say(c.stdout, "\n%s: %s: %s\n", below.Object, below.State, strings.Join(below.IDs(), ", "))
+	}
+	say(c.stdout, "\n%s\n", evidence(report.Sources))
+}
+
+func (c *call) finding(f why.Finding, now time.Time) {
+	title := f.Name
+	if f.ID != "" {
+		title = f.ID + " " + title
+	}
+	if !f.Since.IsZero() {
+		title += fmt.Sprintf(", for %v", now.Sub(f.Since).Round(time.Second))
+	}
+	say(c.stdout, "\n%s\n  %s\n", title, f.Cause)
+	row := func(label, text string) { say(c.stdout, "  %-10s %s\n", label, text) }
+	label := "seen"
+	for _, text := range f.Evidence {
+		row(label, text)
+		label = ""
+	}
+	row("who acts", f.Who)
+	row("unblocks", f.Unblocks)
+	row("forcing", f.Forcing)
+	if len(f.Maybe) > 0 {
+		row("or maybe", strings.Join(f.Maybe, ", "))
+	}
+}

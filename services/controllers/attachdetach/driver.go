@@ -1,0 +1,118 @@
+package attachdetach
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/fault"
+	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/loop"
+	"github.com/podfall/podfall/services/controllers/view"
+)
+
+// driver does for every CSI driver what its attacher would do: it attaches what a
+// VolumeAttachment asks for and says so in its status, and lets it go, by its finalizer, once it
+// has detached. There is nothing behind it but a fault, where somebody wants one.
+type driver struct {
+	attachments *view.Copy[*storagev1.VolumeAttachment]
+	client      control.Resource[*storagev1.VolumeAttachment]
+	faults      *fault.Table
+	clock       clock.Clock
+	loop        *loop.Loop[view.Key]
+}
+
+// Finalizer keeps a VolumeAttachment until the driver has detached its volume.
+func Finalizer(driver string) string { return "external-attacher/" + driver }
+
+// driverWorkers is how many volumes are attached or detached at once.
+const driverWorkers = 10
+
+func newDriver(base control.Base, attachments *view.Copy[*storagev1.VolumeAttachment], client control.Resource[*storagev1.VolumeAttachment]) *driver {
+	d := &driver{attachments: attachments, client: client, faults: base.Faults, clock: base.Clock}
+	d.loop = loop.New(loop.Config{Name: "volume_driver", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: driverWorkers}, d.sync)
+	attachments.On(func(_, now *storagev1.VolumeAttachment) {
+		if now != nil && work(now) != "" {
+			d.loop.Add(view.KeyOf(now))
+		}
+	})
+	return d
+}
+
+// work is what the driver has to do about an attachment; empty for nothing.
+func work(attachment *storagev1.VolumeAttachment) fault.Point {
+	switch {
+	case attachment.DeletionTimestamp == nil && !attachment.Status.Attached:
+		return fault.VolumeAttach
+	case attachment.DeletionTimestamp != nil && slices.Contains(attachment.Finalizers, Finalizer(attachment.Spec.Attacher)):
+		return fault.VolumeDetach
+	}
+	return ""
+}
+
+func (d *driver) sync(ctx context.Context, key view.Key) error {
+	attachment, ok := d.attachments.Get(key)
+	if !ok || work(attachment) == "" {
+		return nil
+	}
+	point, changed := work(attachment), attachment.DeepCopy()
+	about := fault.About{Node: attachment.Spec.NodeName}
+	if name := attachment.Spec.Source.PersistentVolumeName; name != nil {
+		about.Volume = *name
+	}
+	if err := d.faults.Pass(ctx, point, about); err != nil {
+		return d.fails(ctx, changed, point, err)
+	}
+	var err error
+	if point == fault.VolumeAttach {
+		changed.Status = storagev1.VolumeAttachmentStatus{Attached: true}
+		_, err = d.client.UpdateStatus(ctx, changed)
+	} else {
+		changed.Finalizers = slices.DeleteFunc(changed.Finalizers, func(one string) bool { return one == Finalizer(attachment.Spec.Attacher) })
+		_, err = d.client.Update(ctx, changed)
+	}
+	if control.Gone(err) {
+		return nil // the view is late; what follows brings the key back
+	}
+	return err
+}
+
+// fails stores why a volume could not be attached or detached, and has it tried again.
+func (d *driver) fails(ctx context.Context, changed *storagev1.VolumeAttachment, point fault.Point, why error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	said := &storagev1.VolumeError{Time: metav1.NewTime(d.clock.Now()), Message: why.Error()}
+	have := &changed.Status.AttachError
+	if point == fault.VolumeDetach {
+		have = &changed.Status.DetachError
+	}
+	if *have == nil || (*have).Message != said.Message {
+		*have = said
+		if _, err := d.client.UpdateStatus(ctx, changed); err != nil && !control.Gone(err) {
+			return err
+		}
+	}
+	return fmt.Errorf("%s of %s on %s: %w", point, changed.Name, changed.Spec.NodeName, why)
+}
+
+// told is the event about an attachment that has changed, for the pods that wait for it; nil
+// when there is nothing to tell.
+func told(old, now *storagev1.VolumeAttachment, volume string) *note {
+	switch {
+	case now == nil || now.DeletionTimestamp != nil:
+	case now.Status.Attached && (old == nil || !old.Status.Attached):
+		return &note{corev1.EventTypeNormal, "SuccessfulAttachVolume", fmt.Sprintf("AttachVolume.Attach succeeded for volume %q ", volume)}
+	case now.Status.AttachError != nil && (old == nil || old.Status.AttachError == nil || old.Status.AttachError.Message != now.Status.AttachError.Message):
+		return &note{corev1.EventTypeWarning, failedAttach, fmt.Sprintf("AttachVolume.Attach failed for volume %q : %s", volume, now.Status.AttachError.Message)}
+	}
+	return nil
+}
+
+// note is the type, the reason and the message of an event.
+type note struct{ kind, reason, message string }

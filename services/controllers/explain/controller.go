@@ -1,0 +1,84 @@
+package explain
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/daemon"
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/why/gather"
+	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/view"
+)
+
+// Controller explains.
+type Controller struct {
+	*Rounds
+
+	pods  *view.Copy[*corev1.Pod]
+	clock clock.Clock
+}
+
+// New is a controller that has not begun.
+func New(base control.Base) *Controller {
+	events := base.Events("explain-controller")
+	c := &Controller{
+		Rounds: &Rounds{
+			Observer: gather.Observer{API: base.API, Ask: base.Ask, Clock: base.Clock},
+			Event: func(pod *corev1.Pod, text string) {
+				events.Event(pod, corev1.EventTypeWarning, "StuckTerminating", text)
+			},
+			Log: base.Log,
+		},
+		pods: view.Of[*corev1.Pod](base.Views, "pods"), clock: base.Clock,
+	}
+	if base.History != nil {
+		c.Note = func(fact history.Fact) { base.History.Note("", fact) }
+	}
+	c.pods.On(func(old, now *corev1.Pod) {
+		if old != nil && (now == nil || now.UID != old.UID) {
+			c.Left(old)
+		}
+	})
+	return c
+}
+
+// The paces of the controller, in cluster time.
+const (
+	// Explains is between two looks for pods that are overdue, and Haunts between two at what
+	// has become of those that left too early.
+	Explains = 5 * time.Second
+	Haunts   = time.Second
+)
+
+// Run explains until ctx ends.
+func (c *Controller) Run(ctx context.Context) error {
+	return daemon.Run(ctx,
+		func(ctx context.Context) error {
+			return c.every(ctx, Explains, func(ctx context.Context) { c.Explain(ctx, c.pods.All()) })
+		},
+		func(ctx context.Context) error {
+			return c.every(ctx, Haunts, func(ctx context.Context) {
+				c.Haunt(ctx, func(namespace, name string) (*corev1.Pod, bool) {
+					return c.pods.Get(view.Key{Namespace: namespace, Name: name})
+				})
+			})
+		},
+	)
+}
+
+func (c *Controller) every(ctx context.Context, period time.Duration, do func(context.Context)) error {
+	ticker := c.clock.Ticker(period)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+			do(ctx)
+		}
+	}
+}

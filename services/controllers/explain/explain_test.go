@@ -1,0 +1,267 @@
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/inspect"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func TestDue(t *testing.T) {
+	pod := func(deadline time.Duration) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: now.Add(deadline)}}}
+	}
+	for name, c := range map[string]struct {
+		pod  *corev1.Pod
+		said Said
+		want bool
+	}{
+		"not deleted":   {&corev1.Pod{}, Said{}, false},
+		"in its grace":  {pod(time.Minute), Said{}, false},
+		"just over":     {pod(-5 * time.Second), Said{}, false},
+		"overdue":       {pod(-11 * time.Second), Said{}, true},
+		"looked at":     {pod(-time.Minute), Said{Looked: now.Add(-5 * time.Second)}, false},
+		"looked before": {pod(-time.Minute), Said{Looked: now.Add(-15 * time.Second)}, true},
+	} {
+		if got := Due(c.pod, c.said, now); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+func TestNews(t *testing.T) {
+	names, texts := []string{"node-cut-off"}, []string{"cut"}
+	first, said := News(names, texts, Said{}, now)
+	if first != "Still terminating: cut; see podfall why" {
+		t.Errorf("said %q", first)
+	}
+	for name, c := range map[string]struct {
+		names []string
+		at    time.Time
+		says  bool
+	}{
+		"the same, soon":      {names, now.Add(time.Minute), false},
+		"the same, later":     {names, now.Add(6 * time.Minute), true},
+		"another, soon":       {[]string{"kubelet-down"}, now.Add(time.Minute), true},
+		"nothing":             {nil, now.Add(time.Hour), false},
+		"the same, at a time": {names, now, false},
+	} {
+		if got, _ := News(c.names, texts, said, c.at); (got != "") != c.says {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// TestLeft follows pods that have left the API, unless their node has said that they ended:
+// the pod garbage collector fails those of nodes that nobody hears of, and what was between
+// two runs starts again there.
+func TestLeft(t *testing.T) {
+	state := func(running bool) []corev1.ContainerStatus {
+		if running {
+			return []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		}
+		return []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
+	}
+	backsOff := []corev1.ContainerStatus{{
+		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+		LastTerminationState: state(false)[0].State,
+	}}
+	said := func(reason string) []corev1.PodCondition {
+		return []corev1.PodCondition{{Type: corev1.ContainersReady, Status: corev1.ConditionFalse, Reason: reason}}
+	}
+	for name, c := range map[string]struct {
+		node     string
+		status   corev1.PodStatus
+		followed bool
+	}{
+		"runs":                          {"n1", corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: state(true)}, true},
+		"completed":                     {"n1", corev1.PodStatus{Phase: corev1.PodSucceeded, ContainerStatuses: state(false), Conditions: said("PodCompleted")}, false},
+		"failed":                        {"n1", corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: state(false), Conditions: said("PodFailed")}, false},
+		"failed by others":              {"n1", corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: state(true), Conditions: said("PodFailed")}, true},
+		"failed, and a sidecar runs":    {"n1", corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: state(false), InitContainerStatuses: state(true), Conditions: said("PodFailed")}, true},
+		"failed before it was reported": {"n1", corev1.PodStatus{Phase: corev1.PodFailed}, true},
+		"failed while it backs off":     {"n1", corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: backsOff, Conditions: said("ContainersNotReady")}, true},
+		"failed before it starts again": {"n1", corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: state(false), Conditions: said("ContainersNotReady")}, true},
+		"without a node":                {"", corev1.PodStatus{Phase: corev1.PodPending}, false},
+	} {
+		r := &Rounds{Note: func(history.Fact) {}}
+		r.Observer.Ask = func(context.Context, string) ([]byte, error) { return nil, nil }
+		r.Left(&corev1.Pod{Spec: corev1.PodSpec{NodeName: c.node}, Status: c.status})
+		if r.Haunted() != c.followed {
+			t.Errorf("%s: followed is %v", name, r.Haunted())
+		}
+	}
+}
+
+// TestRestarts has a container of a pod that left the API run again after a break, as a
+// kubelet does that has not heard: the ghost stays, and a second window begins with the
+// second run. It goes when nothing of it is kept.
+func TestRestarts(t *testing.T) {
+	at := func(s int) time.Time { return now.Add(time.Duration(s) * time.Second) }
+	runtime := func(containers ...inspect.Times) *inspect.Runtime {
+		said := &inspect.Runtime{}
+		for _, c := range containers {
+			said.Containers = append(said.Containers, inspect.Container{UID: "old", Alive: c.Exited.IsZero(), Times: c})
+		}
+		return said
+	}
+	first, sidecar := inspect.Times{Started: at(-9), Exited: at(2)}, inspect.Times{Started: at(20), Exited: at(23)}
+	g, younger := &ghost{identity: "default/web-0", uid: "old"}, map[string]life{"new": {uid: "new", alive: true, from: at(1)}}
+	g.follow("new", "n2")
+	windows := func(begin int, end *time.Time) []history.Window {
+		return []history.Window{{Identity: "default/web-0", UIDs: []string{"old", "new"}, Begin: at(begin), End: end}}
+	}
+	for i, step := range []struct {
+		said *inspect.Runtime
+		now  time.Time
+		want []history.Window
+		over bool
+	}{
+		{runtime(inspect.Times{Started: at(-9)}), at(1), windows(1, nil), false},
+		{runtime(first), at(3), windows(1, new(at(2))), false},
+		{runtime(first), at(10), nil, false},
+		{runtime(first, sidecar, inspect.Times{Started: at(22)}), at(24), windows(20, nil), false},
+		{runtime(), at(30), windows(20, new(at(30))), true},
+	} {
+		told, over := g.step(lifeOf(step.said, "old"), younger, step.now)
+		if diff := cmp.Diff(step.want, told); diff != "" || over != step.over {
+			t.Errorf("step %d: over %v\n%s", i, over, diff)
+		}
+	}
+}
+
+// TestKnown keeps a ghost that its kubelet knows, or has not heard of yet, or that nobody can
+// be asked about.
+func TestKnown(t *testing.T) {
+	for said, want := range map[string]bool{
+		`{"pods":[{"uid":"old"}],"heard":"10"}`: true, `{"pods":[{"uid":"new"}],"heard":"10"}`: false,
+		`{"heard":"9"}`: true, `{"heard":"11"}`: false, `{}`: true, "": true,
+	} {
+		r := &Rounds{}
+		r.Observer.Ask = func(context.Context, string) ([]byte, error) { return []byte(said), nil }
+		if got := r.known(t.Context(), &ghost{uid: "old", revision: "10"}, asked{}); got != want {
+			t.Errorf("its kubelet says %q: %v, want %v", said, got, want)
+		}
+	}
+}
+
+// TestWindow opens a window when a successor starts, and another for another successor; each
+// is closed when the first of its two ends, and stays as it is while one cannot be seen.
+func TestWindow(t *testing.T) {
+	at := func(s int) time.Time { return now.Add(time.Duration(s) * time.Second) }
+	g := &ghost{identity: "default/web-0", uid: "old"}
+	g.follow("old", "n1")
+	g.follow("new", "n2")
+	g.follow("unbound", "")
+	g.follow("third", "n3")
+	window := func(uid string, begin int, end *time.Time) history.Window {
+		return history.Window{Identity: "default/web-0", UIDs: []string{"old", uid}, Begin: at(begin), End: end}
+	}
+	old := life{uid: "old", alive: true, from: at(-100)}
+	second, third := life{uid: "new", alive: true, from: at(3)}, life{uid: "third", alive: true, from: at(6)}
+	steps := []struct {
+		older   life
+		younger []life
+		now     time.Time
+		want    []history.Window
+		over    bool
+	}{
+		{old, nil, at(0), nil, false},
+		{old, []life{second}, at(4), []history.Window{window("new", 3, nil)}, false},
+		{old, []life{second}, at(5), nil, false},
+		{old, []life{third}, at(7), []history.Window{window("third", 6, nil)}, false}, // the second's runtime does not answer
+		{old, []life{{uid: "new", from: at(3), to: at(8)}, third}, at(9), []history.Window{window("new", 3, new(at(8)))}, false},
+		{life{uid: "old", from: at(-100), to: at(9)}, nil, at(10), []history.Window{window("third", 6, new(at(9)))}, true},
+	}
+	for i, s := range steps {
+		younger := map[string]life{}
+		for _, l := range s.younger {
+			younger[l.uid] = l
+		}
+		told, over := g.step(s.older, younger, s.now)
+		if diff := cmp.Diff(s.want, told); diff != "" || over != s.over {
+			t.Errorf("step %d: over %v, (-want +got)\n%s", i, over, diff)
+		}
+	}
+}
+
+// TestSilentNode has ten pods leave a node that does not answer: it is asked once in a round,
+// and who has their names meanwhile is followed all the same.
+func TestSilentNode(t *testing.T) {
+	counts := map[string]int{}
+	r := &Rounds{Note: func(history.Fact) {}}
+	r.Observer.Ask = func(_ context.Context, process string) ([]byte, error) {
+		counts[process]++
+		return nil, errors.New("no answer")
+	}
+	for i := range 10 {
+		r.Left(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("web-", i)}, Spec: corev1.PodSpec{NodeName: "n1"}})
+	}
+	r.Haunt(t.Context(), func(string, string) (*corev1.Pod, bool) {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "new"}, Spec: corev1.PodSpec{NodeName: "n2"}}, true
+	})
+	if counts["runtime/n1"] != 1 {
+		t.Errorf("asked %v", counts)
+	}
+	for _, g := range r.ghosts {
+		if len(g.successors) != 1 {
+			t.Errorf("%s is followed by %v", g.identity, g.successors)
+		}
+	}
+}
+
+// TestPassing has a pod come and go between two rounds: the one before it is followed by it
+// all the same.
+func TestPassing(t *testing.T) {
+	r := &Rounds{Note: func(history.Fact) {}}
+	r.Observer.Ask = func(context.Context, string) ([]byte, error) { return nil, errors.New("no answer") }
+	for _, left := range [][2]string{{"web-0", "first"}, {"web-1", "other"}, {"web-0", "second"}} {
+		r.Left(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: left[0], UID: types.UID(left[1])}, Spec: corev1.PodSpec{NodeName: "n1"}})
+	}
+	for i, want := range []string{"second", "", ""} {
+		var got string
+		for _, s := range r.ghosts[i].successors {
+			got += s.uid
+		}
+		if got != want {
+			t.Errorf("%s is followed by %q, want %q", r.ghosts[i].uid, got, want)
+		}
+	}
+}
+
+// TestUnseenBreak has the younger end and begin again between two looks: that is two windows.
+// One that has been alive all the time has but one, whatever else of it has ended.
+func TestUnseenBreak(t *testing.T) {
+	at := func(s int) time.Time { return now.Add(time.Duration(s) * time.Second) }
+	windows := func(begin int, end *time.Time) history.Window {
+		return history.Window{Identity: "default/web-0", UIDs: []string{"old", "new"}, Begin: at(begin), End: end}
+	}
+	for name, c := range map[string]struct {
+		then life
+		want []history.Window
+	}{
+		"a break":                {life{uid: "new", alive: true, from: at(30), to: at(20)}, []history.Window{windows(1, new(at(20))), windows(30, nil)}},
+		"ended before the look":  {life{uid: "new", alive: true, from: at(4), to: at(3)}, nil},
+		"another has ended":      {life{uid: "new", alive: true, from: at(1), to: at(20)}, nil},
+		"its first is forgotten": {life{uid: "new", alive: true, from: at(4)}, nil},
+	} {
+		g, old := &ghost{identity: "default/web-0", uid: "old"}, life{uid: "old", alive: true, from: at(-9)}
+		g.follow("new", "n2")
+		g.step(old, map[string]life{"new": {uid: "new", alive: true, from: at(1)}}, at(5))
+		told, _ := g.step(old, map[string]life{"new": c.then}, at(40))
+		if diff := cmp.Diff(c.want, told); diff != "" {
+			t.Errorf("%s\n%s", name, diff)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package explain
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/internal/why/gather"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// onePod is an API that has one pod, or none.
+type onePod struct{ pod atomic.Pointer[corev1.Pod] }
+
+func (a *onePod) Get(_ context.Context, target podapi.Target, _ metav1.GetOptions) (kinds.Object, error) {
+	if pod := a.pod.Load(); pod != nil && target.Kind.GroupResource().String() == "pods" {
+		return pod, nil
+	}
+	return nil, apierrors.NewNotFound(target.Kind.GroupResource(), target.Name)
+}
+
+func (a *onePod) List(context.Context, podapi.Target, metav1.ListOptions) (*podapi.List, error) {
+	return &podapi.List{}, nil
+}
+
+// TestGoneMeanwhile tells nothing of a pod that leaves while processes are asked about it.
+func TestGoneMeanwhile(t *testing.T) {
+	for _, leaves := range []bool{false, true} {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "web", Namespace: "default", UID: "u", Finalizers: []string{"example.com/backup"},
+				DeletionTimestamp: &metav1.Time{Time: time.Now().Add(-time.Hour)}, DeletionGracePeriodSeconds: new(int64(0)),
+			},
+			Spec: corev1.PodSpec{NodeName: "n1"}, Status: corev1.PodStatus{Phase: corev1.PodFailed},
+		}
+		api := &onePod{}
+		api.pod.Store(pod)
+		told := 0
+		r := &Rounds{
+			Observer: gather.Observer{API: api, Ask: func(context.Context, string) ([]byte, error) {
+				if leaves {
+					api.pod.Store(nil)
+				}
+				return nil, errors.New("it takes its time")
+			}},
+			Event: func(*corev1.Pod, string) {}, Note: func(history.Fact) { told++ }, Log: slog.New(slog.DiscardHandler),
+		}
+		r.Explain(t.Context(), []*corev1.Pod{pod})
+		if (told == 0) != leaves {
+			t.Errorf("it leaves: %v, and %d causes were told", leaves, told)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package job
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// A Job with a backoffLimitPerIndex counts failures for each index by itself, and the count has
+// no place in a status: it is an annotation of the index's next pod. The last pod that failed is
+// therefore let go of only after the next one is there, which reads its count.
+
+// perIndex reports whether each index has failures of its own.
+func (s *step) perIndex() bool { return s.indexed() && s.Job.Spec.BackoffLimitPerIndex != nil }
+
+// inRange reports whether a pod does what the Job asks for: any pod does, unless each has an
+// index.
+func (s *step) inRange(pod *corev1.Pod) bool {
+	index := Index(pod)
+	return !s.indexed() || (index >= 0 && index < s.completions())
+}
+
+// tallyIndexes finds the indexes that have failed for good, and the failed pods that are held
+// back for their successors (calculateFailedIndexes, getPodsWithDelayedDeletionPerIndex).
+func (s *step) tallyIndexes() {
+	if !s.perIndex() {
+		return
+	}
+	s.lost, s.held = parseIndexes(valueOr(s.Status.FailedIndexes, ""), s.completions()), map[int]*corev1.Pod{}
+	for _, pod := range s.Pods {
+		if Tracked(pod) && s.inRange(pod) && s.losesIndex(pod) {
+			s.lost[Index(pod)] = true
+		}
+	}
+	busy := indexes{}
+	for _, pod := range s.active {
+		busy[Index(pod)] = true
+	}
+	for _, pod := range s.Pods {
+		index := Index(pod)
+		if !Tracked(pod) || !s.inRange(pod) || !s.hasFailed(pod) || s.done[index] || s.lost[index] || busy[index] {
+			continue
+		}
+		if known := s.held[index]; known == nil || allFailures(known) <= allFailures(pod) {
+			s.held[index] = pod
+		}
+	}
+}
+
+// losesIndex reports whether nothing is tried any more at the index of a pod that has failed
+// (isIndexFailed).
+func (s *step) losesIndex(pod *corev1.Pod) bool {
+	if !s.hasFailed(pod) {
+		return false
+	}
+	switch action, _ := s.policy(pod); action {
+	case batchv1.PodFailurePolicyActionFailIndex:
+		return true
+	case batchv1.PodFailurePolicyActionIgnore:
+		return false
+	case batchv1.PodFailurePolicyActionFailJob, batchv1.PodFailurePolicyActionCount:
+	}
+	return failuresIn(pod, batchv1.JobIndexFailureCountAnnotation) >= *s.Job.Spec.BackoffLimitPerIndex
+}
+
+// tooManyLost is why the Job fails by the indexes that have failed; nil if it does not.
+func (s *step) tooManyLost() *batchv1.JobCondition {
+	switch limit := s.Job.Spec.MaxFailedIndexes; {
+	case !s.perIndex():
+	case limit != nil && len(s.lost) > int(*limit):
+		return s.fails(batchv1.JobReasonMaxFailedIndexesExceeded, "Job has exceeded the specified maximal number of failed indexes")
+	case len(s.lost) > 0 && len(s.lost)+len(s.done) >= s.completions():
+		return s.fails(batchv1.JobReasonFailedIndexes, "Job has failed indexes")
+	}
+	return nil
+}
+
+// due is those of the indexes whose pause after their last failure is over; if there is none,
+// the Job looks again when the first is (getPodCreationInfoForIndependentIndexes).
+func (s *step) due(wanted []int) []int {
+	var now []int
+	var next time.Duration
+	for _, index := range wanted {
+		last := s.held[index]
+		if last == nil {
+			now = append(now, index)
+			continue
+		}
+		wait := Failures{Count: int(allFailures(last)) + 1, Last: endOf(last, s.now)}.left(s.now)
+		if wait == 0 {
+			now = append(now, index)
+		} else {
+			next = shorter(next, wait)
+		}
+	}
+	if len(now) == 0 && next > 0 {
+		s.Again = shorter(s.Again, next)
+	}
+	return now
+}
+
+// follow has a new pod carry on the failures of its index (addIndexFailureCountAnnotation).
+func (s *step) follow(pod *corev1.Pod, index int) {
+	var counted, ignored int32
+	if last := s.held[index]; last != nil {
+		counted = failuresIn(last, batchv1.JobIndexFailureCountAnnotation)
+		ignored = failuresIn(last, batchv1.JobIndexIgnoredFailureCountAnnotation)
+		if s.counts(last) {
+			counted++
+		} else {
+			ignored++
+		}
+	}
+	notes := map[string]string{batchv1.JobIndexFailureCountAnnotation: strconv.Itoa(int(counted))}
+	if ignored > 0 {
+		notes[batchv1.JobIndexIgnoredFailureCountAnnotation] = strconv.Itoa(int(ignored))
+	}
+	maps.Copy(pod.Annotations, notes)
+}
+
+// holdsBack reports whether a pod waits for its successor before it is let go of.
+func (s *step) holdsBack(pod *corev1.Pod) bool {
+	held := s.held[Index(pod)]
+	return held != nil && held.UID == pod.UID
+}
+
+// allFailures is how often pods of an index failed before this one, the failures that do not
+// count among them.
+func allFailures(pod *corev1.Pod) int32 {
+	return failuresIn(pod, batchv1.JobIndexFailureCountAnnotation) + failuresIn(pod, batchv1.JobIndexIgnoredFailureCountAnnotation)
+}
+
+// failuresIn reads a count of failures; one that cannot be read is none.
+func failuresIn(pod *corev1.Pod, annotation string) int32 {
+	count, err := strconv.ParseInt(pod.Annotations[annotation], 10, 32)
+	if err != nil {
+		return 0
+	}
+	return max(int32(count), 0)
+}
+
+// enough is the condition of a Job whose successPolicy is satisfied by the indexes that are
+// done; nil if it is not, or if there is none (matchSuccessPolicy).
+func (s *step) enough() *batchv1.JobCondition {
+	if s.Job.Spec.SuccessPolicy == nil || !s.indexed() || len(s.done) == 0 {
+		return nil
+	}
+	i := slices.IndexFunc(s.Job.Spec.SuccessPolicy.Rules, func(rule batchv1.SuccessPolicyRule) bool { return rulePasses(rule, s.done, s.completions()) })
+	if i < 0 {
+		return nil
+	}
+	return new(s.condition(batchv1.JobSuccessCriteriaMet, batchv1.JobReasonSuccessPolicy, "Matched rules at index "+strconv.Itoa(i)))
+}
+
+// rulePasses reports whether the indexes that are done satisfy a rule: all that it names, or as
+// many of them as it says.
+func rulePasses(rule batchv1.SuccessPolicyRule, done indexes, completions int) bool {
+	if rule.SucceededIndexes == nil {
+		return rule.SucceededCount != nil && len(done) >= int(*rule.SucceededCount)
+	}
+	named := parseIndexes(*rule.SucceededIndexes, completions)
+	both := 0
+	for index := range named {
+		if done[index] {
+			both++
+		}
+	}
+	return len(named) > 0 && (both == len(named) || (rule.SucceededCount != nil && both >= int(*rule.SucceededCount)))
+}
