@@ -5,6 +5,9 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"time"
+
+	"github.com/podfall/podfall/internal/clock"
 )
 
 // door is the gateway's address, which outlives the gateway: a port that is given back
@@ -21,10 +24,15 @@ type door struct {
 	conns map[net.Conn]struct{}
 }
 
+// afterRefusal is how long to wait, on the wall, when the system has no connection to give:
+// it may be out of files.
+const afterRefusal = 5 * time.Millisecond
+
 // openPort is a door at a free port of loopback.
 func openPort(ctx context.Context) (*door, error) {
+	ctx = context.WithoutCancel(ctx)
 	var from net.ListenConfig
-	port, err := from.Listen(context.WithoutCancel(ctx), "tcp", "127.0.0.1:0")
+	port, err := from.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
@@ -33,10 +41,10 @@ func openPort(ctx context.Context) (*door, error) {
 		for {
 			conn, err := port.Accept()
 			switch {
-			case errors.Is(err, net.ErrClosed):
-				return
 			case err == nil:
 				d.admit(conn)
+			case errors.Is(err, net.ErrClosed), clock.Clock{}.Sleep(ctx, afterRefusal) != nil:
+				return
 			}
 		}
 	})

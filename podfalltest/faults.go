@@ -1,12 +1,10 @@
 package podfalltest
 
 import (
-	"context"
-	"errors"
 	"slices"
-	"sync"
+	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
+	"github.com/podfall/podfall/internal/fault"
 )
 
 // Step is something that a kubelet does for a pod on its node, and that can fail. What a
@@ -26,53 +24,88 @@ const (
 	DestroyCgroup
 )
 
+// points are where the steps are broken, in their order.
+func points() []fault.Point {
+	return []fault.Point{fault.VolumeMount, fault.VolumeUnmount, fault.VolumeRemoveDir, fault.CgroupDestroy}
+}
+
 // Break makes a step fail on a node, for all its pods, until Mend. The kubelet tries
-// again, as it always does.
+// again, as it always does. It is [Cluster.AddFault] for the usual case.
 func (c *Cluster) Break(node string, step Step) {
 	c.t.Helper()
-	c.link(node) // fails the test if there is none
-	c.broken[node].set(func(steps []Step) []Step { return append(steps, step) })
+	c.mustHave(node)
+	point := points()[step]
+	c.AddFault(brokenOn(node)+string(point), FaultSpec{
+		Point: point, Where: FaultAbout{Node: node}, Effect: FaultEffect{Kind: fault.Error, Message: "broken by the test"},
+	})
 }
 
-// Mend lets everything on the node succeed again.
+// Mend lets every step on the node succeed again.
 func (c *Cluster) Mend(node string) {
 	c.t.Helper()
-	c.link(node)
-	c.broken[node].set(func([]Step) []Step { return nil })
+	c.mustHave(node)
+	c.parts.Break(slices.DeleteFunc(c.parts.Broken(), func(f fault.Fault) bool {
+		return strings.HasPrefix(f.Name, brokenOn(node))
+	})...)
 }
 
-// broken is what fails on a node.
-type broken struct {
-	mu    sync.Mutex
-	steps []Step
-}
-
-// errBroken is why.
-var errBroken = errors.New("broken by the test")
-
-func (b *broken) set(change func([]Step) []Step) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.steps = change(b.steps)
-}
-
-func (b *broken) try(step Step) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if slices.Contains(b.steps, step) {
-		return errBroken
+// mustHave fails the test if there is no such node.
+func (c *Cluster) mustHave(node string) {
+	c.t.Helper()
+	if !slices.Contains(c.Nodes(), node) {
+		c.t.Fatalf("podfalltest: there is no node %q; want one of %v", node, c.Nodes())
 	}
-	return nil
 }
 
-// Mount implements kubelet.Faults.
-func (b *broken) Mount(context.Context, types.UID, string) error { return b.try(Mount) }
+// brokenOn begins the names of the faults that Break adds.
+func brokenOn(node string) string { return node + ".breaks." }
 
-// Unmount implements kubelet.Faults.
-func (b *broken) Unmount(context.Context, types.UID, string) error { return b.try(Unmount) }
+// FaultSpec is what goes wrong, where, and how often; docs/faults.md lists the points and
+// their effects.
+type FaultSpec = fault.Spec
 
-// RemoveDir implements kubelet.Faults.
-func (b *broken) RemoveDir(context.Context, types.UID) error { return b.try(RemoveDir) }
+// FaultAbout selects what is struck.
+type FaultAbout = fault.About
 
-// DestroyCgroup implements kubelet.Faults.
-func (b *broken) DestroyCgroup(context.Context, types.UID) error { return b.try(DestroyCgroup) }
+// FaultEffect is what happens instead.
+type FaultEffect = fault.Effect
+
+// FaultPoint is where something can go wrong: "volume.unmount", "cri.StopContainer".
+type FaultPoint = fault.Point
+
+// FaultKind is a kind of effect: "error", "hang".
+type FaultKind = fault.Kind
+
+// AddFault makes something go wrong from now on, under a name of the test's choice:
+//
+//	c.AddFault("csi", podfalltest.FaultSpec{
+//		Point:  "volume.unmount",
+//		Where:  podfalltest.FaultAbout{Node: "node-1", Pod: "web-*"},
+//		Effect: podfalltest.FaultEffect{Kind: "hang"},
+//		Count:  3,
+//	})
+//
+// A fault of that name is replaced. Durations and delays are in the cluster's time.
+func (c *Cluster) AddFault(name string, spec FaultSpec) {
+	c.t.Helper()
+	added, err := fault.New(name, spec, c.clock.Now())
+	if err != nil {
+		c.t.Fatalf("podfalltest: fault %q: %v", name, err)
+	}
+	c.parts.Break(append(without(c.parts.Broken(), name), added)...)
+}
+
+// ClearFault ends a fault; whatever hangs in it goes on.
+func (c *Cluster) ClearFault(name string) {
+	c.t.Helper()
+	before := c.parts.Broken()
+	after := without(before, name)
+	if len(after) == len(before) {
+		c.t.Fatalf("podfalltest: there is no fault %q", name)
+	}
+	c.parts.Break(after...)
+}
+
+func without(faults []fault.Fault, name string) []fault.Fault {
+	return slices.DeleteFunc(faults, func(f fault.Fault) bool { return f.Name == name })
+}

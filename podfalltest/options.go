@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"testing"
 
-	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/podfalltest/inprocess"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/kubelet"
@@ -68,7 +67,7 @@ func Logger(log *slog.Logger) Option { return func(s *settings) { s.log = log } 
 
 // InBubble is for a test inside a testing/synctest bubble: the cluster has no socket, and
 // clients must be made of [Cluster.Config], which connects them by pipes. Do not mix it
-// with Speed: the bubble's time takes none already.
+// with Speed: the bubble's time takes none already. (The clock can be moved all the same.)
 func InBubble() Option { return func(s *settings) { s.bubble = true } }
 
 func (s settings) names() []string {
@@ -82,16 +81,13 @@ func (s settings) names() []string {
 // complete is the cluster that the settings describe.
 func (s settings) complete(t testing.TB) (inprocess.Config, error) {
 	cfg := inprocess.Config{Boot: boot, Log: s.log}
-	cfg.Controllers.Select, cfg.APIServer.History = s.controllers, s.history
+	cfg.Controllers.Select, cfg.APIServer.Keep = s.controllers, s.history
 	if s.nodes < 1 || s.nodes > mostNodes {
 		return cfg, fmt.Errorf("Nodes(%d): want 1 to %d", s.nodes, mostNodes)
 	}
 	var err error
 	if cfg.Compat, err = proto.CompatFor(s.release); err != nil {
 		return cfg, fmt.Errorf("Compat: %w", err)
-	}
-	if cfg.Clock, err = clock.At(clock.Clock{}.Now(), s.speed); err != nil {
-		return cfg, fmt.Errorf("Speed: %w", err)
 	}
 	if cfg.Log == nil {
 		cfg.Log = logger(t)

@@ -9,9 +9,13 @@
 //		c := podfalltest.Start(t, podfalltest.Nodes(3))
 //		client := c.Client()           // or any client made of c.Config() or c.Kubeconfig()
 //		…
-//		c.Cut("node-1")                // nobody is told
+//		c.Cut("node-1")                // nobody is told; AddCut has one-way, slow and lossy cuts
+//		c.Heal("node-1")
 //		c.Crash("apiserver")           // kill -9
+//		c.Restart("apiserver")
 //		c.Break("node-2", podfalltest.Unmount)
+//		c.AddFault("slow", podfalltest.FaultSpec{…}) // any of docs/faults.md, until ClearFault
+//		c.Step(5 * time.Minute)        // the clock; also SetSpeed, Pause and Resume
 //	}
 //
 // A cluster takes some tens of milliseconds to start, needs no download, no root and no
@@ -27,9 +31,10 @@
 //
 // # Time
 //
-// Time is the wall's, times [Speed]. Inside a testing/synctest bubble it is the
-// bubble's: with the option [InBubble] an eviction of five minutes takes no time at
-// all, and every duration is exact.
+// Time is the wall's, times [Speed]. [Cluster.SetSpeed], [Cluster.Pause], [Cluster.Resume]
+// and [Cluster.Step] move it while the cluster runs, in all its parts at one instant.
+// Inside a testing/synctest bubble it is the bubble's: with the option [InBubble] an
+// eviction of five minutes takes no time at all, and every duration is exact.
 //
 // # Goroutines
 //
@@ -60,25 +65,24 @@ import (
 	"github.com/podfall/podfall/internal/pki"
 	"github.com/podfall/podfall/podfalltest/inprocess"
 	"github.com/podfall/podfall/proto"
-	network "github.com/podfall/podfall/services/bus"
 	"github.com/podfall/podfall/services/gateway"
 	"github.com/podfall/podfall/services/kubelet"
 )
 
-// patience is how long a part may take to be ready, on the wall.
-const patience = 20 * time.Second
+// patience is how long a part may take to be ready, on the wall of a machine that may be busy.
+const patience = 2 * time.Minute
 
 // Cluster is a running cluster.
 type Cluster struct {
-	t      testing.TB
-	cfg    settings
-	clock  clock.Clock
-	door   *door
-	access kubeconfig.Access
-	parts  *inprocess.Cluster
-	file   string
-	// broken is what fails on each node.
-	broken map[string]*broken
+	t   testing.TB
+	cfg settings
+	// movement drives clock.
+	movement *clock.Movement
+	clock    clock.Clock
+	door     *door
+	access   kubeconfig.Access
+	parts    *inprocess.Cluster
+	file     string
 }
 
 // Start starts a cluster and waits until all its nodes are Ready. It ends with the test,
@@ -93,7 +97,7 @@ func Start(t testing.TB, options ...Option) *Cluster {
 }
 
 func start(t testing.TB, options []Option) (*Cluster, error) {
-	c := &Cluster{t: t, cfg: defaults(), broken: map[string]*broken{}}
+	c := &Cluster{t: t, cfg: defaults()}
 	for _, option := range options {
 		option(&c.cfg)
 	}
@@ -101,12 +105,14 @@ func start(t testing.TB, options []Option) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.clock = composed.Clock
-	for _, node := range composed.Nodes {
-		c.broken[node] = &broken{}
+	face, err := clock.NewFace(clock.Clock{}.Now(), c.cfg.speed)
+	if err != nil {
+		return nil, fmt.Errorf("Speed: %w", err)
 	}
-	composed.Kubelet = func(node string) kubelet.Config {
-		return kubelet.Config{Timing: c.cfg.timing, Seed: seed(), Machine: kubelet.Machine{Faults: c.broken[node]}}
+	c.movement = clock.NewMovement(face)
+	c.clock, composed.Clock = c.movement.Clock(), c.movement.Clock()
+	composed.Kubelet = func(string) kubelet.Config {
+		return kubelet.Config{Timing: c.cfg.timing, Machine: kubelet.Machine{Seed: seed()}}
 	}
 	composed.Ended = func(name string, err error) { t.Errorf("podfalltest: %s has ended by itself: %v", name, err) }
 	if err := c.openDoor(&composed); err != nil {
@@ -116,11 +122,12 @@ func start(t testing.TB, options []Option) (*Cluster, error) {
 	if c.parts, err = inprocess.New(t.Context(), composed); err != nil {
 		return nil, err
 	}
+	c.parts.Moved(face)
 	t.Cleanup(c.end)
-	if err := c.startAll(); err != nil {
+	if err := errors.Join(c.startAll(), c.writeKubeconfig()); err != nil {
 		return nil, err
 	}
-	return c, c.writeKubeconfig()
+	return c, c.awaitNodes()
 }
 
 // openDoor makes the gateway's secrets and its listener.
@@ -254,17 +261,6 @@ func (c *Cluster) Parts() []string {
 	return parts
 }
 
-// Now is the cluster's time: the wall's, unless it has a [Speed].
-func (c *Cluster) Now() time.Time { return c.clock.Now() }
-
-// Sleep waits for d of the cluster's time.
-func (c *Cluster) Sleep(d time.Duration) {
-	c.t.Helper()
-	if err := c.clock.Sleep(c.t.Context(), d); err != nil {
-		c.t.Fatalf("podfalltest: %v", err)
-	}
-}
-
 // Crash ends a part as kill -9 would, and returns when it is gone. What it has on disk
 // stays.
 func (c *Cluster) Crash(part string) {
@@ -283,64 +279,6 @@ func (c *Cluster) Restart(part string) {
 	if err := c.startOne(part); err != nil {
 		c.t.Fatalf("podfalltest: restart: %v; want one of %v", err, c.Parts())
 	}
-}
-
-// Way is what a cut holds up.
-type Way int
-
-// The ways in which a node can be cut off.
-const (
-	// BothWays is silence: nothing arrives and nobody is told, as when a network drops
-	// packets.
-	BothWays Way = iota
-	// FromNode lets the node hear and not speak.
-	FromNode
-	// ToNode lets the node speak and not hear.
-	ToNode
-	// Rejected breaks connections and refuses new ones, so that both sides know at
-	// once.
-	Rejected
-)
-
-// Cut cuts a node's kubelet off from the cluster, both ways unless told otherwise; its
-// containers run on. Connections that were open notice after some seconds of the wall,
-// as real ones do, except with [Rejected]. Another Cut replaces it, Heal ends it.
-func (c *Cluster) Cut(node string, way ...Way) {
-	c.t.Helper()
-	link := c.link(node)
-	cut := network.CutBoth()
-	if len(way) > 0 {
-		switch way[0] {
-		case BothWays:
-		case FromNode:
-			cut = network.Cut{FromNode: network.Hold}
-		case ToNode:
-			cut = network.Cut{ToNode: network.Hold}
-		case Rejected:
-			cut = network.Cut{FromNode: network.Reset, ToNode: network.Reset}
-		}
-	}
-	link.Cut(cut)
-}
-
-// Heal ends a cut, and returns when the node is heard again.
-func (c *Cluster) Heal(node string) {
-	c.t.Helper()
-	c.link(node)
-	ctx, cancel := c.bounded()
-	defer cancel()
-	if err := c.parts.Heal(ctx, node); err != nil {
-		c.t.Fatalf("podfalltest: heal: %v", err)
-	}
-}
-
-func (c *Cluster) link(node string) *network.Link {
-	c.t.Helper()
-	link := c.parts.Link(node)
-	if link == nil {
-		c.t.Fatalf("podfalltest: there is no node %q; want one of %v", node, c.Nodes())
-	}
-	return link
 }
 
 func boot(string) proto.Boot {

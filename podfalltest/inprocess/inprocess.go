@@ -3,13 +3,13 @@
 // it through podfalltest, or through e2e/stage, which puts delays on the pipes and reads
 // what crosses them.
 //
-//	client  apiserver  controllers  gateway
-//	   |        |           |          |
-//	   +--------+----hub----+----------+
-//	                  |
-//	                link (Cut, Heal)
-//	                  |
-//	       kubelet/n1 --- node bus --- runtime/n1
+//	                   client
+//	                     |
+//	   +----------+-----hub-----+-----------+
+//	   |          |             |           |
+//	 link       link          link        link      Cut and Heal
+//	   |          |             |           |
+//	apiserver  controllers   gateway    kubelet/n1 --- node bus --- runtime/n1
 //
 // Parts are called apiserver, controllers, gateway, kubelet/<node> and runtime/<node>.
 // Each is started and stopped by itself; a stopped part keeps its disk. It works inside
@@ -23,13 +23,13 @@ import (
 	"log/slog"
 	"net"
 	"sync"
-	"time"
 
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/trouble"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/apiserver"
-	network "github.com/podfall/podfall/services/bus"
 	"github.com/podfall/podfall/services/controllers"
 	"github.com/podfall/podfall/services/gateway"
 	"github.com/podfall/podfall/services/kubelet"
@@ -42,7 +42,7 @@ type Config struct {
 	Dir string
 	// Nodes are the nodes' names.
 	Nodes []string
-	Clock clock.Clock
+	Clocks
 	// Compat is the release to imitate.
 	Compat proto.Compat
 	// Boot names an incarnation of a part, which is connected and about to run.
@@ -52,7 +52,7 @@ type Config struct {
 	Wire        func(name string, open Open) Open
 	APIServer   apiserver.Config
 	Controllers controllers.Config
-	// Kubelet is that of each node; nil for upstream's timing and no faults.
+	// Kubelet is that of each node; nil for upstream's timing.
 	Kubelet func(node string) kubelet.Config
 	// Gateway is nil for a cluster without one.
 	Gateway *Door
@@ -60,6 +60,14 @@ type Config struct {
 	// Ended is told when a part that was ready ends and was not stopped; it must not
 	// block.
 	Ended func(name string, err error)
+}
+
+// Clocks are what the parts take the time from.
+type Clocks struct {
+	// Clock is the cluster's; its zero value is the wall's.
+	Clock clock.Clock
+	// Wrong are those of parts that have another.
+	Wrong map[string]clock.Clock
 }
 
 // Door is what a gateway shows its clients, and where.
@@ -78,16 +86,18 @@ type Open func() (net.Conn, error)
 type Cluster struct {
 	cfg   Config
 	hub   *bus.Server
-	links map[string]*network.Link
 	nodes map[string]*bus.Server
-	// carriers run the links.
-	carriers sync.WaitGroup
-	cut      context.CancelFunc
+	network
 
 	mu    sync.Mutex
 	parts map[string]*part
-	// voices are the connections of the kubelets that run to the hub, by node.
+	// voices are the connections to the hub of the parts that run, by party.
 	voices map[string]*bus.Conn
+	faults
+	inspectors inspectors
+	// troubles is what is broken, as it is written down by the writer.
+	troubles *trouble.Log
+	writer   *history.Recorder
 }
 
 // part is one service of the cluster.
@@ -97,6 +107,8 @@ type part struct {
 	running sync.WaitGroup
 	ended   chan struct{}
 	err     error // when ended is closed
+	// down means that it ran, and was stopped.
+	down bool
 }
 
 // Errors of Start and Stop.
@@ -119,10 +131,10 @@ func New(ctx context.Context, cfg Config) (*Cluster, error) {
 		cfg.Kubelet = func(string) kubelet.Config { return kubelet.Config{} }
 	}
 	c := &Cluster{
-		cfg: cfg, links: map[string]*network.Link{}, nodes: map[string]*bus.Server{},
-		parts: map[string]*part{}, voices: map[string]*bus.Conn{}, cut: func() {},
+		cfg: cfg, network: network{end: func() {}}, nodes: map[string]*bus.Server{},
+		parts: map[string]*part{}, voices: map[string]*bus.Conn{},
 	}
-	if err := c.connect(ctx); err != nil {
+	if err := errors.Join(c.writeTroubles(), c.connect(ctx)); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -144,16 +156,12 @@ func (c *Cluster) connect(ctx context.Context) error {
 	if c.hub, err = bus.StartServer(ctx, bus.ServerConfig{Port: bus.InProcessOnly}); err != nil {
 		return fmt.Errorf("start the hub: %w", err)
 	}
-	carrying, cut := context.WithCancel(context.WithoutCancel(ctx))
-	c.cut = cut
 	for _, node := range c.cfg.Nodes {
 		if c.nodes[node], err = bus.StartServer(ctx, bus.ServerConfig{Port: bus.InProcessOnly}); err != nil {
 			return fmt.Errorf("start the bus of %s: %w", node, err)
 		}
-		link := network.NewLink(node, func(context.Context) (net.Conn, error) { return c.hub.InProcessConn() }, c.cfg.Log)
-		c.links[node] = link
-		c.carriers.Go(func() { _ = link.Run(carrying) }) // a link that is cut off ends without an error
 	}
+	c.network = newNetwork(ctx, c.cfg, c.hub)
 	return nil
 }
 
@@ -163,6 +171,7 @@ func (c *Cluster) add(name string, run func(context.Context, func()) error) {
 
 // Start starts a part and waits until it is ready, or ctx ends; it runs on then.
 func (c *Cluster) Start(ctx context.Context, name string) error {
+	began := c.troubles.Began()
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ready := make(chan struct{})
 	p, err := c.begin(name, stop)
@@ -170,8 +179,9 @@ func (c *Cluster) Start(ctx context.Context, name string) error {
 		stop()
 		return err
 	}
+	ended := p.ended
 	p.running.Go(func() {
-		defer close(p.ended)
+		defer close(ended)
 		p.err = p.run(running, sync.OnceFunc(func() { close(ready) }))
 		select {
 		case <-ready:
@@ -183,6 +193,7 @@ func (c *Cluster) Start(ctx context.Context, name string) error {
 	})
 	select {
 	case <-ready:
+		c.up(began, p, name)
 		return nil
 	case <-p.ended:
 		_ = c.Stop(name) // it has ended, and may be started again
@@ -201,14 +212,18 @@ func cause(err error) error {
 
 func (c *Cluster) begin(name string, stop context.CancelFunc) (*part, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	p := c.parts[name]
+	runs := p != nil && p.stop != nil
+	c.mu.Unlock()
 	switch {
 	case p == nil:
 		return nil, fmt.Errorf("%s: %w", name, ErrUnknown)
-	case p.stop != nil:
+	case runs:
 		return nil, fmt.Errorf("%s %w", name, ErrRuns)
 	}
+	p.running.Wait() // for the rest of one that a fault has crashed
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	p.stop, p.ended = stop, make(chan struct{})
 	return p, nil
 }
@@ -228,45 +243,15 @@ func (c *Cluster) Stop(name string) error {
 	case stop == nil:
 		return fmt.Errorf("%s %w", name, ErrStopped)
 	}
+	began := c.troubles.Began()
 	stop()
 	p.running.Wait()
+	c.mu.Lock()
+	p.down = true
+	c.mu.Unlock()
+	c.troubles.Begin(began, history.TroubleDown, name)
 	return nil
 }
-
-// Heal ends a cut of the node's link, and waits until the hub hears the node's kubelet, if
-// that runs, or ctx ends.
-func (c *Cluster) Heal(ctx context.Context, node string) error {
-	c.links[node].Heal()
-	for {
-		c.mu.Lock()
-		voice := c.voices[node]
-		c.mu.Unlock()
-		if voice == nil || voice.Flush(ctx) == nil {
-			return nil
-		}
-		if err := (clock.Clock{}).Sleep(ctx, heard); err != nil {
-			return fmt.Errorf("%s is not heard after its link has healed: %w", node, context.Cause(ctx))
-		}
-	}
-}
-
-// heard is between two looks whether a node is.
-const heard = 5 * time.Millisecond
-
-// speaks notes a kubelet's connection while it runs.
-func (c *Cluster) speaks(node string, conn *bus.Conn) (ends func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.voices[node] = conn
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.voices, node)
-	}
-}
-
-// Link is the node's link to the hub; nil for a node that there is not.
-func (c *Cluster) Link(node string) *network.Link { return c.links[node] }
 
 // Hub opens a connection to the hub, which asks nobody who they are.
 func (c *Cluster) Hub() (net.Conn, error) { return c.hub.InProcessConn() }
@@ -283,7 +268,7 @@ func (c *Cluster) Close() {
 		}
 		stopping.Wait()
 	}
-	c.cut()
+	c.end()
 	c.carriers.Wait()
 	for _, node := range c.nodes {
 		if node != nil {
@@ -293,6 +278,7 @@ func (c *Cluster) Close() {
 	if c.hub != nil {
 		c.hub.Close()
 	}
+	c.writer.Close()
 }
 
 // stages are the parts in the order in which they are stopped.

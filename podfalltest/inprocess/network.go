@@ -1,0 +1,95 @@
+package inprocess
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/partition"
+	carrier "github.com/podfall/podfall/services/bus"
+)
+
+// network is the links of a cluster, and what is wrong with them.
+type network struct {
+	parties  []string
+	links    map[string]*carrier.Link
+	switches *carrier.Switchboard
+	// carriers run the links; end ends them.
+	carriers *sync.WaitGroup
+	end      context.CancelFunc
+	cuts     []partition.Cut
+}
+
+// newNetwork makes the links of everyone but the clients, and runs them until end.
+func newNetwork(ctx context.Context, cfg Config, hub *bus.Server) network {
+	n := network{parties: partition.Parties(cfg.Nodes), links: map[string]*carrier.Link{}, carriers: &sync.WaitGroup{}}
+	carrying, end := context.WithCancel(context.WithoutCancel(ctx))
+	n.end = end
+	links := make([]*carrier.Link, 0, len(n.parties))
+	for _, party := range n.parties {
+		link := carrier.NewLink(carrier.LinkConfig{
+			Party: party, Dial: func(context.Context) (net.Conn, error) { return hub.InProcessConn() }, Clock: cfg.Clock, Log: cfg.Log,
+		})
+		n.links[party], links = link, append(links, link)
+		n.carriers.Go(func() { _ = link.Run(carrying) }) // a link that is cut off ends without an error
+	}
+	n.switches = carrier.NewSwitchboard(links, cfg.Clock)
+	n.carriers.Go(func() { _ = n.switches.Run(carrying) }) // nor does who cuts it
+	return n
+}
+
+// Parties are all that can be cut off: apiserver, controllers, gateway, and the nodes.
+func (c *Cluster) Parties() []string { return slices.Clone(c.parties) }
+
+// Cut makes cuts all that is wrong with the network; none heals everything.
+func (c *Cluster) Cut(cuts ...partition.Cut) {
+	c.faults.mu.Lock()
+	defer c.faults.mu.Unlock()
+	began := c.troubles.Began()
+	c.cuts = slices.Clone(cuts)
+	c.switches.Set(c.cuts)
+	c.setTables()
+	c.wrote(began)
+}
+
+// Cuts are those in force, or over by themselves.
+func (c *Cluster) Cuts() []partition.Cut {
+	c.faults.mu.Lock()
+	defer c.faults.mu.Unlock()
+	return slices.Clone(c.cuts)
+}
+
+// Await waits until the hub hears the party, if its part runs, or ctx ends.
+func (c *Cluster) Await(ctx context.Context, party string) error {
+	for {
+		c.mu.Lock()
+		voice := c.voices[party]
+		c.mu.Unlock()
+		if voice == nil || voice.Flush(ctx) == nil {
+			return nil
+		}
+		if err := (clock.Clock{}).Sleep(ctx, heard); err != nil {
+			return fmt.Errorf("%s is not heard after its link has healed: %w", party, context.Cause(ctx))
+		}
+	}
+}
+
+// heard is between two looks whether a party is.
+const heard = 5 * time.Millisecond
+
+// speaks notes a part's connection to the hub while it runs.
+func (c *Cluster) speaks(party string, conn *bus.Conn) (ends func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.voices[party] = conn
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.voices, party)
+	}
+}

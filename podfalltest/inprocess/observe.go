@@ -1,0 +1,80 @@
+package inprocess
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/inspect"
+	"github.com/podfall/podfall/internal/trouble"
+	"github.com/podfall/podfall/proto"
+)
+
+// History is the directory of what the parts write down.
+func (c *Cluster) History() string { return filepath.Join(c.cfg.Dir, "history") }
+
+// writeTroubles begins to write down what is broken.
+func (c *Cluster) writeTroubles() error {
+	var err error
+	c.writer, err = history.Open(history.Config{
+		Dir: c.History(), Process: "nemesis", Boot: proto.NewBoot(clock.Clock{}.Now(), [4]byte{}), Clock: c.cfg.Clock,
+	})
+	c.troubles = trouble.NewLog(c.writer)
+	return err
+}
+
+// up writes down that a part that was down is ready; its start began at the moment.
+func (c *Cluster) up(began history.Moment, p *part, name string) {
+	c.mu.Lock()
+	was := p.down
+	p.down = false
+	c.mu.Unlock()
+	if was {
+		c.troubles.End(began, history.TroubleDown, name)
+	}
+}
+
+// Inspect asks a part how it is: JSON of a type of package inspect. It works through
+// every cut, as the management connection does; one that does not run does not answer.
+func (c *Cluster) Inspect(ctx context.Context, part string) ([]byte, error) {
+	c.inspectors.mu.Lock()
+	ask := c.inspectors.ask[part]
+	c.inspectors.mu.Unlock()
+	if ask == nil {
+		return nil, fmt.Errorf("%s: %w", part, errSilent)
+	}
+	return json.Marshal(ask(ctx))
+}
+
+var errSilent = errors.New("does not answer")
+
+// inspectors are what answers for the parts that run.
+type inspectors struct {
+	mu  sync.Mutex
+	ask map[string]func(context.Context) any
+}
+
+// observe is who is told of one boot of a part and asks it, until done is called.
+func observe[T any](c *Cluster, part string, boot proto.Boot) (observers inspect.Observers[T], done func(), err error) {
+	observers.History, err = history.Open(history.Config{Dir: c.History(), Process: part, Boot: boot, Clock: c.cfg.Clock})
+	if err != nil {
+		return observers, nil, err
+	}
+	set := func(ask func(context.Context) any) {
+		c.inspectors.mu.Lock()
+		defer c.inspectors.mu.Unlock()
+		if c.inspectors.ask == nil {
+			c.inspectors.ask = map[string]func(context.Context) any{}
+		}
+		c.inspectors.ask[part] = ask
+	}
+	observers.Inspect = func(ask func(context.Context) T) {
+		set(func(ctx context.Context) any { return ask(ctx) })
+	}
+	return observers, func() { set(nil); observers.History.Close() }, nil
+}

@@ -1,0 +1,41 @@
+package podfalltest
+
+import (
+	"github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/internal/why"
+	"github.com/podfall/podfall/internal/why/gather"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// WhyReport is what keeps an object, or nothing; docs/why.md lists the causes.
+type WhyReport = why.Report
+
+// Why says why an object is still there, as `podfall why` does: by what the API shows, and
+// by what the parts say of themselves through every cut. The resource is such as pods or
+// deployments.apps.
+//
+//	report := c.Why("pods", "default", "web-0")
+//	report.Blocked()  // whether it waits for more than its grace
+//	report.IDs()      // stk-06, …
+func (c *Cluster) Why(resource, namespace, name string) WhyReport {
+	c.t.Helper()
+	kind, ok := kinds.ByResource(resource)
+	if !ok {
+		c.t.Fatalf("podfalltest: why: there is no resource %q; want one such as pods or deployments.apps", resource)
+	}
+	ctx, cancel := c.bounded()
+	defer cancel()
+	conn, err := bus.Dial(ctx, bus.Config{Identity: proto.Admin, InProcess: c.parts.Hub})
+	if err != nil {
+		c.t.Fatalf("podfalltest: why: %v", err)
+	}
+	defer conn.Close()
+	observer := gather.Observer{API: podapi.New(conn, podapi.Config{Clock: c.clock}), Ask: c.parts.Inspect, Clock: c.clock}
+	report, err := observer.Why(ctx, podapi.Target{Kind: kind, Namespace: namespace, Name: name})
+	if err != nil {
+		c.t.Fatalf("podfalltest: why %s %s/%s: %v", resource, namespace, name, err)
+	}
+	return report
+}
