@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/mgmt"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/client"
@@ -36,37 +38,76 @@ const (
 
 // newApp is every command there is, about the cluster in the layout.
 func newApp(p process, layout cluster.Layout) (*cli.App, error) {
-	env := client.Env{Stdin: p.in, Stdout: p.out, Stderr: p.errs, TTY: isTerminal(p.errs) && p.variable("NO_COLOR") == ""}
-	env.Dial = func(ctx context.Context) (*client.Session, error) { return dial(ctx, layout, env, p.errs) }
+	env := client.Env{
+		Stdin: p.in, Stdout: p.out, Stderr: p.errs,
+		TTY: isTerminal(p.errs) && p.variable("NO_COLOR") == "", Terminal: terminalOf(p.in),
+		History: layout.History(),
+	}
 	options, err := layout.Load()
 	switch {
 	case err == nil:
-		if env.Clock, err = options.Clock(); err != nil {
+		face, err := options.Face()
+		if err != nil {
 			return nil, err
 		}
+		movement := clock.NewMovement(face)
+		env.Clock = movement.Clock()
+		env.Dial = func(ctx context.Context) (*client.Session, error) { return dial(ctx, layout, movement, p.errs) }
 		if env.Compat, err = proto.CompatFor(options.Compat); err != nil {
 			return nil, err
 		}
 	case errors.Is(err, cluster.ErrNoCluster):
 		env.Compat, _ = proto.CompatFor("")
 		missing := err
-		env.Dial = func(context.Context) (*client.Session, error) { return nil, missing }
+		face, err := clock.NewFace(clock.Clock{}.Now(), 1)
+		if err != nil {
+			return nil, err
+		}
+		movement := clock.NewMovement(face)
+		env.Clock, env.History = movement.Clock(), ""
+		env.Dial = func(ctx context.Context) (*client.Session, error) { return dialFar(ctx, movement, missing) }
 	default:
 		return nil, err
 	}
-	commands := []*cli.Command{upCommand(layout), downCommand(layout), statusCommand(layout), kubeconfigCommand(layout), superviseCommand(layout)}
+	own := []*cli.Command{
+		upCommand(layout), downCommand(layout), statusCommand(layout), clockCommand(layout),
+		kubeconfigCommand(layout), superviseCommand(layout), prepareCommand(layout), memberCommand(layout),
+		runCommand(layout), cutCommand(layout), healCommand(layout), faultCommand(layout), verifyCommand(layout), reportCommand(layout),
+	}
+	own = slices.Concat(own, controlCommands(layout), serviceCommands())
+	strict("", own)
 	return &cli.App{
 		Name: "podfall", Usage: "a Kubernetes pod-deletion emulator", Version: version,
 		Flags: []cli.Flag{&cli.StringFlag{
 			Name: "data", EnvVars: []string{dataVariable}, Value: ".podfall", Usage: "the cluster's data `DIRECTORY`",
 		}},
-		Commands: append(append(commands, client.Commands(env)...), serviceCommands()...),
+		Commands: append(own, client.Commands(env)...),
 		Reader:   p.in, Writer: p.out, ErrWriter: p.errs,
 		HideHelpCommand: true,
 		Action:          unknown,
 		ExitErrHandler:  func(*cli.Context, error) {}, // run prints and decides
 		OnUsageError:    func(_ *cli.Context, err error, _ bool) error { return usage("%v", err) },
 	}, nil
+}
+
+// strict has the commands refuse, before they do anything, values that flags cannot have and
+// words where none is wanted. The commands are called by their names behind those of their parents.
+func strict(parents string, commands []*cli.Command) {
+	for _, command := range commands {
+		name := parents + command.Name
+		strict(name+" ", command.Subcommands)
+		command.OnUsageError = client.Misused
+		if command.ArgsUsage != "" {
+			continue
+		}
+		act := command.Action
+		command.Action = func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usage("%s %s: want no argument", name, strings.Join(c.Args().Slice(), " "))
+			}
+			return act(c)
+		}
+	}
 }
 
 // unknown answers a line without a command, or with one that does not exist.
@@ -82,27 +123,35 @@ func unknown(c *cli.Context) error {
 	return usage("%s", text)
 }
 
-// dial connects the command line to the cluster's apiserver and kubelets.
-func dial(ctx context.Context, layout cluster.Layout, env client.Env, errs io.Writer) (*client.Session, error) {
-	addresses, err := layout.Addresses()
+// dial connects the command line to the cluster's apiserver and kubelets, and the clock of
+// this process to the cluster's.
+func dial(ctx context.Context, layout cluster.Layout, movement *clock.Movement, errs io.Writer) (*client.Session, error) {
+	conn, err := dialHub(ctx, layout)
 	if err != nil {
-		return nil, fmt.Errorf("the cluster in %s is not up: %w", layout.Root, err)
-	}
-	config := bus.Config{URLs: addresses.Hub, Identity: proto.Client(admin)}
-	if config.Seed, err = bus.LoadSeed(layout.Keys(), config.Identity); err != nil {
 		return nil, err
 	}
-	ctx, cancel := clock.Clock{}.Timeout(ctx, dialLimit)
-	defer cancel()
-	conn, err := bus.Dial(ctx, config)
-	if err != nil {
-		return nil, fmt.Errorf("the cluster in %s does not answer; see podfall status: %w", layout.Root, err)
-	}
+	stop := follow(ctx, conn, movement)
 	return &client.Session{
-		API:   podapi.New(conn, podapi.Config{Clock: env.Clock, Warn: client.Warner(errs)}),
+		API:   podapi.New(conn, podapi.Config{Clock: movement.Clock(), Warn: client.Warner(errs)}),
 		Nodes: nodes{conn},
-		Close: conn.Close,
+		Inspect: func(ctx context.Context, process string) ([]byte, error) {
+			return mgmt.NewClient(conn).Inspect(ctx, process, nil)
+		},
+		Past: plane{mgmt.NewClient(conn)},
+		Close: func() {
+			stop()
+			conn.Close()
+		},
 	}, nil
+}
+
+// plane asks the processes over the bus.
+type plane struct{ *mgmt.Client }
+
+// Processes implements client.Past.
+func (p plane) Processes(ctx context.Context) ([]string, error) {
+	board, err := p.Get(ctx)
+	return processesOf(board), err
 }
 
 // nodes reaches the kubelets over the bus.
@@ -111,6 +160,11 @@ type nodes struct{ conn *bus.Conn }
 // Ask implements client.Nodes.
 func (n nodes) Ask(ctx context.Context, node, verb string, request []byte) ([]byte, error) {
 	return n.conn.Request(ctx, proto.Node(node), proto.NodeSubject(node, verb), request)
+}
+
+// Open implements client.Nodes.
+func (n nodes) Open(ctx context.Context, node, verb string, request []byte) (client.Conversation, error) {
+	return n.conn.Open(ctx, proto.Node(node), proto.NodeSubject(node, verb), request)
 }
 
 // layoutFor is the cluster that the command line is about: --data wherever it stands,

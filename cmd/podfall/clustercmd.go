@@ -1,9 +1,7 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
 
@@ -22,6 +19,7 @@ import (
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/apiserver"
 	network "github.com/podfall/podfall/services/bus"
 	"github.com/podfall/podfall/services/controllers"
 )
@@ -36,18 +34,7 @@ func upCommand(layout cluster.Layout) *cli.Command {
 		Usage: "start a cluster: every process, until all nodes are Ready",
 		Description: "Without --detach it stays, and stops the cluster on Ctrl-C. With --detach it leaves a supervisor.\n" +
 			"Run again on a cluster whose processes have ended, it starts those.",
-		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "name", Value: "podfall", Usage: "the cluster's `NAME`"},
-			&cli.IntFlag{Name: "nodes", Value: 3, Usage: "how many nodes, 1 to 200"},
-			&cli.Float64Flag{Name: "speed", Value: 1, Usage: "seconds of the cluster in one of the wall, 0.001 to 10000"},
-			&cli.StringFlag{Name: "compat", Value: proto.DefaultRelease, Usage: "the `RELEASE` to imitate: v1.37 or v1.22"},
-			&cli.StringFlag{Name: "timing", Value: "default", Usage: "the kubelets' ticks: default (upstream's) or fastest"},
-			&cli.StringSliceFlag{Name: "kubelet-arg", Usage: "give every kubelet this `ARGUMENT`, such as --relist-period=100ms"},
-			&cli.StringSliceFlag{Name: "controllers", Usage: "the `CONTROLLERS` to run: * for all, a name, or -name for all but that one"},
-			&cli.IntFlag{Name: "port", Usage: "the `PORT` of the Kubernetes API; 0 means a free one, the same after a restart"},
-			&cli.StringSliceFlag{Name: "bus", Usage: "use the NATS server at this `URL` instead of an own one"},
-			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "return when the cluster is ready"},
-		}, containerFlags()...),
+		Flags: append(clusterFlags(), &cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "return when the cluster is ready"}),
 		Action: func(c *cli.Context) error {
 			asked, err := asked(c)
 			if err != nil {
@@ -76,15 +63,36 @@ func upCommand(layout cluster.Layout) *cli.Command {
 	}
 }
 
+// clusterFlags describe a cluster.
+func clusterFlags() []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringFlag{Name: "name", Value: "podfall", Usage: "the cluster's `NAME`"},
+		&cli.IntFlag{Name: "nodes", Value: 3, Usage: "how many nodes, 1 to 200"},
+		&cli.Float64Flag{Name: "speed", Value: 1, Usage: "seconds of the cluster in one of the wall, 0.001 to 10000"},
+		&cli.StringFlag{Name: "compat", Value: proto.DefaultRelease, Usage: "the `RELEASE` to imitate: v1.37 or v1.22"},
+		&cli.StringFlag{Name: "timing", Value: "default", Usage: "the kubelets' ticks: default (upstream's) or fastest"},
+		&cli.StringSliceFlag{Name: "kubelet-arg", Usage: "give every kubelet this `ARGUMENT`, such as --relist-period=100ms"},
+		&cli.StringSliceFlag{Name: "controllers", Usage: "the `CONTROLLERS` to run: * for all, a name, or -name for all but that one"},
+		&cli.StringSliceFlag{Name: pluginsFlag, Usage: "the admission `PLUGINS` to leave out, such as DefaultTolerationSeconds"},
+		&cli.IntFlag{Name: "port", Usage: "the `PORT` of the Kubernetes API; 0 means a free one, the same after a restart"},
+		&cli.StringSliceFlag{Name: "bus", Usage: "use the NATS server at this `URL` instead of an own one"},
+		hostPathFlag(),
+	}, containerFlags()...)
+}
+
 // asked is the cluster that the command line describes.
 func asked(c *cli.Context) (cluster.Options, error) {
 	options := cluster.Options{
 		Name: c.String("name"), Speed: c.Float64("speed"), Origin: clock.Clock{}.Now(),
 		Compat: c.String("compat"), Timing: c.String("timing"), ExternalBus: c.StringSlice("bus"),
-		KubeletArguments: c.StringSlice("kubelet-arg"), Controllers: c.StringSlice("controllers"), Port: c.Int("port"),
+		KubeletArguments: c.StringSlice("kubelet-arg"), Port: c.Int("port"),
+		ControlPlane: cluster.ControlPlane{Controllers: c.StringSlice("controllers"), DisablePlugins: c.StringSlice(pluginsFlag)},
 	}
 	var err error
 	if options.Containers, err = containersOf(c); err != nil {
+		return options, err
+	}
+	if options.Containers.HostPathRoot, err = hostPathRootOf(c); err != nil {
 		return options, err
 	}
 	if options.Port < 0 || options.Port > 65535 {
@@ -93,13 +101,16 @@ func asked(c *cli.Context) (cluster.Options, error) {
 	if _, err := controllers.Select(options.Controllers); err != nil {
 		return options, usage("--%v", err)
 	}
+	if _, err := apiserver.Plugins(options.DisablePlugins); err != nil {
+		return options, usage("--%v", err)
+	}
 	if nodes := c.Int("nodes"); nodes < 1 || nodes > 200 {
 		return options, usage("--nodes %d: want 1 to 200", nodes)
 	}
 	for i := range c.Int("nodes") {
 		options.Nodes = append(options.Nodes, "node-"+strconv.Itoa(i+1))
 	}
-	if _, err := options.Clock(); err != nil {
+	if _, err := options.Face(); err != nil {
 		return options, usage("--%v", err)
 	}
 	if _, err := proto.CompatFor(options.Compat); err != nil {
@@ -115,16 +126,17 @@ func asked(c *cli.Context) (cluster.Options, error) {
 // stays as it was.
 func unlessSaid(c *cli.Context, asked, stored cluster.Options) cluster.Options {
 	for flags, keep := range map[string]func(){
-		"name":                          func() { asked.Name = stored.Name },
-		"nodes":                         func() { asked.Nodes = stored.Nodes },
-		"speed":                         func() { asked.Speed = stored.Speed },
-		"compat":                        func() { asked.Compat = stored.Compat },
-		"timing":                        func() { asked.Timing = stored.Timing },
-		"kubelet-arg":                   func() { asked.KubeletArguments = stored.KubeletArguments },
-		"controllers":                   func() { asked.Controllers = stored.Controllers },
-		"port":                          func() { asked.Port = stored.Port },
-		"bus":                           func() { asked.ExternalBus = stored.ExternalBus },
-		"allow-exec images engine pid1": func() { asked.Containers = stored.Containers },
+		"name":        func() { asked.Name = stored.Name },
+		"nodes":       func() { asked.Nodes = stored.Nodes },
+		"speed":       func() { asked.Speed = stored.Speed },
+		"compat":      func() { asked.Compat = stored.Compat },
+		"timing":      func() { asked.Timing = stored.Timing },
+		"kubelet-arg": func() { asked.KubeletArguments = stored.KubeletArguments },
+		"controllers": func() { asked.Controllers = stored.Controllers },
+		pluginsFlag:   func() { asked.DisablePlugins = stored.DisablePlugins },
+		"port":        func() { asked.Port = stored.Port },
+		"bus":         func() { asked.ExternalBus = stored.ExternalBus },
+		"allow-exec images engine pid1 isolation exec-user i-am-in-a-container host-path-root": func() { asked.Containers = stored.Containers },
 	} {
 		if !slices.ContainsFunc(strings.Fields(flags), c.IsSet) {
 			keep()
@@ -219,6 +231,11 @@ func announce(c *cli.Context, layout cluster.Layout, options cluster.Options) er
 	if err := layout.WriteKubeconfig(options); err != nil {
 		return fmt.Errorf("write kubeconfig: %w", err)
 	}
+	if len(options.Containers.AllowExec) > 0 {
+		if err := warnPrograms(c, layout, options); err != nil {
+			return err
+		}
+	}
 	fmt.Fprintln(c.App.ErrWriter, "the cluster is ready; podfall finds it here, and kubectl too, with:")
 	fmt.Fprintf(c.App.Writer, "export PODFALL_DATA=%s\nexport KUBECONFIG=%s\n", layout.Root, layout.Kubeconfig())
 	return nil
@@ -241,46 +258,6 @@ func downCommand(layout cluster.Layout) *cli.Command {
 			return nil
 		},
 	}
-}
-
-func statusCommand(layout cluster.Layout) *cli.Command {
-	return &cli.Command{
-		Name: "status", Usage: "list a cluster's processes",
-		Flags: []cli.Flag{&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "json, or a table"}},
-		Action: func(c *cli.Context) error {
-			options, err := layout.Load()
-			if err != nil {
-				return err
-			}
-			processes, err := layout.Status(options)
-			if err != nil {
-				return err
-			}
-			switch output := c.String("output"); output {
-			case "json":
-				encoder := json.NewEncoder(c.App.Writer)
-				encoder.SetIndent("", "  ")
-				return encoder.Encode(map[string]any{"cluster": options, "processes": processes})
-			case "":
-				return printStatus(c.App.Writer, processes)
-			default:
-				return usage("--output %q: want json", output)
-			}
-		},
-	}
-}
-
-func printStatus(out io.Writer, processes []cluster.Process) error {
-	table := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
-	fmt.Fprintln(table, "PROCESS\tSTATE\tPID\tADDRESS")
-	for _, process := range processes {
-		pid := "<none>"
-		if process.PID != 0 {
-			pid = strconv.Itoa(process.PID)
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", process.Name, process.State, pid, cmp.Or(process.Address, "<none>"))
-	}
-	return table.Flush()
 }
 
 func readyFlag() cli.Flag {

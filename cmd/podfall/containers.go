@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 
 	"github.com/urfave/cli/v2"
 
@@ -15,16 +16,15 @@ import (
 
 // containerFlags are those of up and of a runtime, about what pods run.
 func containerFlags() []cli.Flag {
-	return []cli.Flag{
+	return append(confinementFlags(),
 		&cli.StringSliceFlag{Name: "allow-exec", Usage: "let pods run the program at this `PATH`, or any program below it, on this machine"},
 		&cli.StringFlag{Name: "images", Usage: "the `FILE` that says which program or script stands for an image"},
 		&cli.StringFlag{Name: "engine", Usage: "what runs pods without a runtimeClassName: scripted or process"},
-		&cli.BoolFlag{Name: "pid1", Usage: "let processes ignore the signals for which they have no handler, as the first one of a container does"},
-	}
+		&cli.BoolFlag{Name: "pid1", Value: true, Usage: "let processes ignore the signals for which they have no handler, as the first one of a container does, where there are no PID namespaces"},
+	)
 }
 
-// containersOf is what the command line allows. Programs of manifests never run as root
-// of a machine that is anybody's own.
+// containersOf is what the command line allows.
 func containersOf(c *cli.Context) (cluster.Containers, error) {
 	what := cluster.Containers{Images: c.String("images"), Handler: c.String("engine"), Init: c.Bool("pid1")}
 	if what.Handler != "" && what.Handler != runtime.HandlerScripted && what.Handler != runtime.HandlerProcess {
@@ -35,6 +35,9 @@ func containersOf(c *cli.Context) (cluster.Containers, error) {
 		return what, usage("--allow-exec: %v", err)
 	}
 	what.AllowExec = allowance.Paths()
+	if what.Confinement, err = confinementOf(c, what.AllowExec); err != nil {
+		return what, err
+	}
 	if _, err := readImages(what.Images); err != nil {
 		return what, usage("--images: %v", err)
 	}
@@ -53,6 +56,8 @@ type containers struct {
 	engines map[string]engine.Engine
 	handler string
 	images  *images.Book
+	// programs says how real ones run; empty when none may.
+	programs string
 }
 
 func newContainers(c *cli.Context, s self) (containers, error) {
@@ -60,18 +65,7 @@ func newContainers(c *cli.Context, s self) (containers, error) {
 	if err != nil {
 		return containers{}, err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return containers{}, err
-	}
-	allowance, err := procengine.NewAllowance(what.AllowExec)
-	if err != nil {
-		return containers{}, err
-	}
-	processes, err := procengine.New(procengine.Config{
-		Clock: s.clock, Dir: cluster.Programs(c.String("data")), Shim: []string{self, "shim"}, Allow: allowance,
-		Init: what.Init, Log: s.log,
-	})
+	processes, how, err := newProcesses(c, s, what)
 	if err != nil {
 		return containers{}, err
 	}
@@ -80,8 +74,33 @@ func newContainers(c *cli.Context, s self) (containers, error) {
 		return containers{}, err
 	}
 	return containers{
-		engines: map[string]engine.Engine{runtime.HandlerProcess: processes}, handler: what.Handler, images: book,
+		engines: map[string]engine.Engine{runtime.HandlerProcess: processes}, handler: what.Handler, images: book, programs: how,
 	}, nil
+}
+
+// hostPathFlag is of up and of a kubelet.
+func hostPathFlag() cli.Flag {
+	return &cli.StringFlag{Name: "host-path-root", Usage: "let pods mount the `DIRECTORY`, and what is below it, as hostPath volumes"}
+}
+
+// hostPathRootOf is the directory that the command line allows, as an absolute path without
+// links; empty for none.
+func hostPathRootOf(c *cli.Context) (string, error) {
+	named := c.String("host-path-root")
+	if named == "" {
+		return "", nil
+	}
+	path, err := filepath.Abs(named)
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	if err != nil {
+		return "", usage("--host-path-root: %v", err)
+	}
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		return "", usage("--host-path-root %q: want a directory", named)
+	}
+	return path, nil
 }
 
 // shimCommand is the process between a runtime and a program.

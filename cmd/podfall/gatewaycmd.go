@@ -5,11 +5,12 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
-	"strconv"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/podfall/podfall/cmd/podfall/cluster"
+	"github.com/podfall/podfall/internal/homeport"
+	"github.com/podfall/podfall/internal/mgmt"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/gateway"
 )
@@ -18,14 +19,14 @@ func gatewayCommand() *cli.Command {
 	return &cli.Command{
 		Name: "gateway", Usage: "the Kubernetes API over HTTPS, for kubectl and other clients", Category: "processes",
 		Flags: serviceFlags(
-			busFlag(), keysFlag(),
+			busFlag(),
 			&cli.StringFlag{Name: "secrets", Required: true, Usage: "the `DIRECTORY` with tls.crt, tls.key and token"},
 			&cli.StringFlag{Name: "address", Usage: "the `FILE` to write the gateway's URL to; if it exists, listen there again"},
 			&cli.StringFlag{Name: "listen", Value: loopback, Usage: "the `ADDRESS` to listen on"},
 			&cli.IntFlag{Name: "port", Usage: "the `PORT` to listen on; 0 means that of --address, or a free one"},
 		),
 		Action: func(c *cli.Context) error {
-			s, err := newSelf(c)
+			s, err := newSelf(c, string(proto.Gateway))
 			if err != nil {
 				return err
 			}
@@ -46,12 +47,14 @@ func gatewayCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return writing(c.Context, c.String("address"), s, func(ctx context.Context, told func(any) error) error {
-				return gateway.Run(ctx, gateway.Config{
-					Bus: conn, Listener: listener, Token: door.Token, Clock: s.clock, Compat: s.compat, Boot: s.boot,
-					TLS:  &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
-					Seed: seed(), Log: s.log,
-					Ready: func(url string) { _ = told(urlAddress{URL: url}) },
+			return s.serve(c, func(ctx context.Context, station *mgmt.Station) error {
+				return writing(ctx, c.String("address"), s, func(ctx context.Context, told func(any) error) error {
+					return gateway.Run(ctx, gateway.Config{
+						Bus: conn, Listener: listener, Token: door.Token, Clock: s.clock, Compat: s.compat, Boot: s.boot,
+						TLS:  &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
+						Seed: seed(), Log: s.log, Faults: s.managed.faults, Processes: processes{station},
+						Ready: func(url string) { _ = told(lasting(c.String("address"), url)) },
+					})
 				})
 			})
 		},
@@ -77,6 +80,5 @@ func (s self) listen(c *cli.Context) (net.Listener, error) {
 	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
 		s.log.WarnContext(c.Context, "others than this machine may reach the gateway; whoever has the token may do everything", "listen", host)
 	}
-	var from net.ListenConfig
-	return from.Listen(c.Context, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	return homeport.Listen(c.Context, host, port)
 }

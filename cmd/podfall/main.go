@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -22,9 +23,18 @@ var version = "development"
 func main() {
 	syscall.Umask(0o077) // keys, objects and logs are their owner's alone
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, process{args: os.Args[1:], in: os.Stdin, out: os.Stdout, errs: os.Stderr, variable: os.Getenv})
+	code := run(ctx, process{args: line(os.Args), in: &keyboard{inherited: os.Stdin}, out: os.Stdout, errs: os.Stderr, variable: os.Getenv})
 	stop()
 	os.Exit(code)
+}
+
+// line is the command line without the program's name. Under the name kubectl-why podfall
+// is kubectl's plug-in for its why.
+func line(args []string) []string {
+	if filepath.Base(args[0]) == "kubectl-why" {
+		return append([]string{"why"}, args[1:]...)
+	}
+	return args[1:]
 }
 
 // run is podfall without a process around it; it returns the exit code.

@@ -10,9 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"net/url"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -23,25 +21,28 @@ import (
 	"github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/inspect"
+	"github.com/podfall/podfall/internal/mgmt"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/apiserver"
 	network "github.com/podfall/podfall/services/bus"
 	"github.com/podfall/podfall/services/controllers"
 	"github.com/podfall/podfall/services/kubelet"
-	"github.com/podfall/podfall/services/runtime"
 )
 
 // serviceCommands are the processes of a cluster.
 func serviceCommands() []*cli.Command {
-	return []*cli.Command{busCommand(), apiserverCommand(), controllersCommand(), gatewayCommand(), kubeletCommand(), runtimeCommand(), shimCommand()}
+	return []*cli.Command{busCommand(), apiserverCommand(), controllersCommand(), gatewayCommand(), kubeletCommand(), runtimeCommand(), shimCommand(), launchCommand()}
 }
 
 // self is what every service knows of itself.
 type self struct {
-	clock  clock.Clock
-	compat proto.Compat
-	boot   proto.Boot
-	log    *slog.Logger
+	managed *managed
+	clock   clock.Clock
+	compat  proto.Compat
+	boot    proto.Boot
+	log     *slog.Logger
 	// ready tells whoever started the process.
 	ready func()
 }
@@ -53,7 +54,8 @@ func serviceFlags(more ...cli.Flag) []cli.Flag {
 		&cli.TimestampFlag{Name: "origin", Layout: time.RFC3339Nano, Usage: "when the cluster's clock showed the wall's time"},
 		&cli.StringFlag{Name: "compat", Value: proto.DefaultRelease, Usage: "the `RELEASE` to imitate"},
 		&cli.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error"},
-		readyFlag(),
+		&cli.StringFlag{Name: "history", Usage: "the `DIRECTORY` in which to write down what this process does; none writes nothing"},
+		hubFlag(), keysFlag(), readyFlag(),
 	}, more...)
 }
 
@@ -65,16 +67,16 @@ func keysFlag() cli.Flag {
 	return &cli.StringFlag{Name: "keys", Usage: "the `DIRECTORY` with this process's nkey seed; none on an open bus"}
 }
 
-func newSelf(c *cli.Context) (self, error) {
+// newSelf is the process of that name.
+func newSelf(c *cli.Context, process string) (self, error) {
 	var s self
-	var err error
-	if origin := c.Timestamp("origin"); origin != nil {
-		if s.clock, err = clock.At(*origin, c.Float64("speed")); err != nil {
-			return s, usage("--%v", err)
-		}
-	} else if c.Float64("speed") != 1 {
-		return s, usage("--speed %v: want --origin too, the same for every process", c.Float64("speed"))
+	face, err := faceOf(c)
+	if err != nil {
+		return s, err
 	}
+	s.managed = newManaged(process, face)
+	s.managed.histories = c.String("history")
+	s.clock = s.managed.movement.Clock()
 	if s.compat, err = proto.CompatFor(c.String("compat")); err != nil {
 		return s, usage("--%v", err)
 	}
@@ -90,6 +92,38 @@ func newSelf(c *cli.Context) (self, error) {
 	s.boot = proto.NewBoot(clock.Clock{}.Now(), entropy)
 	s.ready = sayReady(c.Int("ready-fd"))
 	return s, nil
+}
+
+// faceOf is what the cluster's clock shows as long as the board has not been heard of.
+func faceOf(c *cli.Context) (clock.Face, error) {
+	origin, speed := clock.Clock{}.Now(), c.Float64("speed")
+	if given := c.Timestamp("origin"); given != nil {
+		origin = *given
+	} else if speed != 1 {
+		return nil, usage("--speed %v: want --origin too, the same for every process", speed)
+	}
+	face, err := clock.NewFace(origin, speed)
+	if err != nil {
+		return nil, usage("--%v", err)
+	}
+	return face, nil
+}
+
+// recordedGets is of how many gets one is written down: who asks for one object again and
+// again must not push what happens out of the history.
+const recordedGets = 16
+
+// record opens the history of this process, if it is to have one.
+func (s self) record(c *cli.Context) (*history.Recorder, error) {
+	if c.String("history") == "" {
+		return nil, nil //nolint:nilnil // a nil recorder records nothing
+	}
+	recorder, err := history.Open(history.Config{
+		Dir: c.String("history"), Process: s.managed.process, Boot: s.boot, Clock: s.clock, Gets: recordedGets,
+		Warn: func(err error) { s.log.WarnContext(c.Context, "the history has a gap", "err", err) },
+	})
+	s.managed.history.Store(recorder)
+	return recorder, err
 }
 
 // sayReady writes a line on the descriptor that the parent reads, if there is one.
@@ -141,14 +175,14 @@ func busCommand() *cli.Command {
 	return &cli.Command{
 		Name: "bus", Usage: "the cluster network: a hub and a link per node", Category: "processes",
 		Flags: serviceFlags(
-			keysFlag(),
 			&cli.StringSliceFlag{Name: "node", Usage: "make a link for the node of this `NAME`"},
 			&cli.StringFlag{Name: "addresses", Usage: "the `FILE` to write addresses to; if it exists, listen there again"},
+			&cli.StringFlag{Name: "board", Usage: "the `FILE` of what is set for the whole cluster: its clock, faults and cuts; none keeps it in memory"},
 			&cli.StringFlag{Name: "listen", Value: loopback, Usage: "the `ADDRESS` to listen on"},
 			&cli.StringSliceFlag{Name: "bus", Usage: "lead the links to the NATS server at this `URL` instead of an own hub"},
 		),
 		Action: func(c *cli.Context) error {
-			s, err := newSelf(c)
+			s, err := newSelf(c, string(proto.Bus))
 			if err != nil {
 				return err
 			}
@@ -163,7 +197,7 @@ func busCommand() *cli.Command {
 			return writing(c.Context, path, s, func(ctx context.Context, told func(any) error) error {
 				return network.Run(ctx, network.Config{
 					Nodes: c.StringSlice("node"), Credentials: c.String("keys"), External: c.StringSlice("bus"),
-					Host: c.String("listen"), Pinned: pinned, Log: s.log,
+					Host: c.String("listen"), Pinned: pinned, Board: c.String("board"), Face: s.managed.movement.Face(), Boot: s.boot, History: c.String("history"), Log: s.log,
 					Ready: func(at network.Addresses) { _ = told(at) },
 				})
 			})
@@ -216,12 +250,13 @@ func apiserverCommand() *cli.Command {
 	return &cli.Command{
 		Name: "apiserver", Usage: "the objects, their revisions and their watches", Category: "processes",
 		Flags: serviceFlags(
-			busFlag(), keysFlag(),
+			busFlag(),
 			&cli.StringFlag{Name: "data", Required: true, Usage: "the `DIRECTORY` of the database"},
-			&cli.IntFlag{Name: "history", Usage: "how many changes to remember; 0 means 100000"},
+			&cli.StringSliceFlag{Name: pluginsFlag, Usage: "the admission `PLUGINS` to leave out"},
+			&cli.IntFlag{Name: "keep", Usage: "how many changes to remember; 0 means 100000"},
 		),
 		Action: func(c *cli.Context) error {
-			s, err := newSelf(c)
+			s, err := newSelf(c, "apiserver")
 			if err != nil {
 				return err
 			}
@@ -230,23 +265,34 @@ func apiserverCommand() *cli.Command {
 				return err
 			}
 			defer conn.Close()
-			return apiserver.Run(c.Context, apiserver.Config{
-				Bus: conn, DataDir: c.String("data"), Clock: s.clock, Compat: s.compat, Boot: s.boot,
-				History: c.Int("history"), Log: s.log, Ready: s.ready,
+			recorder, err := s.record(c)
+			if err != nil {
+				return err
+			}
+			defer recorder.Close()
+			return s.serve(c, func(ctx context.Context, _ *mgmt.Station) error {
+				return apiserver.Run(ctx, apiserver.Config{
+					Bus: conn, Observers: observers[inspect.APIServer](s, recorder), Faults: s.managed.faults, DataDir: c.String("data"), Clock: s.clock, Compat: s.compat, Boot: s.boot,
+					DisablePlugins: c.StringSlice(pluginsFlag), Keep: c.Int("keep"), Log: s.log, Ready: s.ready,
+				})
 			})
 		},
 	}
 }
 
+// pluginsFlag is kube-apiserver's, here and at up.
+const pluginsFlag = "disable-admission-plugins"
+
 func controllersCommand() *cli.Command {
 	return &cli.Command{
 		Name: "controllers", Usage: "the controllers: " + strings.Join(controllers.Names(), ", "), Category: "processes",
 		Flags: serviceFlags(
-			busFlag(), keysFlag(),
+			busFlag(),
 			&cli.StringSliceFlag{Name: "controllers", Usage: "the `CONTROLLERS` to run: * for all, a name, or -name for all but that one"},
+			&cli.StringFlag{Name: "volumes", Usage: "the `DIRECTORY` of the persistent volumes, which all nodes share; none removes no volume's files"},
 		),
 		Action: func(c *cli.Context) error {
-			s, err := newSelf(c)
+			s, err := newSelf(c, "controllers")
 			if err != nil {
 				return err
 			}
@@ -255,8 +301,17 @@ func controllersCommand() *cli.Command {
 				return err
 			}
 			defer conn.Close()
-			return controllers.Run(c.Context, controllers.Config{
-				Bus: conn, Clock: s.clock, Boot: s.boot, Compat: s.compat, Log: s.log, Select: c.StringSlice("controllers"), Ready: s.ready,
+			recorder, err := s.record(c)
+			if err != nil {
+				return err
+			}
+			defer recorder.Close()
+			return s.serve(c, func(ctx context.Context, station *mgmt.Station) error {
+				cfg := controllers.Config{
+					Board: changing(station), Bus: conn, Observers: observers[inspect.Controllers](s, recorder), Clock: s.clock, Boot: s.boot, Compat: s.compat, Log: s.log, Select: c.StringSlice("controllers"), Ready: s.ready,
+				}
+				cfg.Ask, cfg.Faults, cfg.Storage = asking(station), s.managed.faults, c.String("volumes")
+				return controllers.Run(ctx, cfg)
 			})
 		},
 	}
@@ -265,17 +320,19 @@ func controllersCommand() *cli.Command {
 func kubeletCommand() *cli.Command {
 	return &cli.Command{
 		Name: "kubelet", Usage: "the pods of one node", Category: "processes",
-		Flags: serviceFlags(append(timingFlags(),
-			busFlag(), keysFlag(), nodeFlag(),
+		Flags: serviceFlags(append(append(timingFlags(), machineFlags()...),
+			busFlag(), nodeFlag(),
 			&cli.StringFlag{Name: "runtime", Required: true, Usage: "the `URL` of the node's private bus"},
 			&cli.StringFlag{Name: "node-keys", Usage: "the `DIRECTORY` of the seeds of the private bus"},
 			&cli.StringFlag{Name: "data", Required: true, Usage: "the `DIRECTORY` of volumes and records"},
+			&cli.StringFlag{Name: "volumes", Usage: "the `DIRECTORY` of the persistent volumes, which all nodes share; none means one below --data"},
+			hostPathFlag(),
 			&cli.StringFlag{Name: "cpu", Value: "4", Usage: "how many processors the node pretends to have"},
 			&cli.StringFlag{Name: "memory", Value: "8Gi", Usage: "how much memory the node pretends to have"},
 			&cli.StringFlag{Name: "max-pods", Value: "110", Usage: "how many pods the node takes"},
 		)...),
 		Action: func(c *cli.Context) error {
-			s, err := newSelf(c)
+			s, err := newSelf(c, "kubelet/"+c.String("node"))
 			if err != nil {
 				return err
 			}
@@ -283,10 +340,11 @@ func kubeletCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			capacity, err := capacityOf(c)
+			machine, err := machineOf(c)
 			if err != nil {
 				return err
 			}
+			machine.Faults = s.managed.faults
 			name := c.String("node")
 			conn, err := s.dial(c.Context, c.String("bus"), c.String("keys"), proto.Node(name))
 			if err != nil {
@@ -298,10 +356,17 @@ func kubeletCommand() *cli.Command {
 				return err
 			}
 			defer cri.Close()
-			return kubelet.Run(c.Context, kubelet.Config{
-				Node: name, Bus: conn, Runtime: cri, DataDir: c.String("data"), Clock: s.clock, Compat: s.compat,
-				Boot: s.boot, Log: s.log, Timing: timing, Ready: s.ready, Seed: seed(),
-				Machine: kubelet.Machine{Capacity: capacity},
+			recorder, err := s.record(c)
+			if err != nil {
+				return err
+			}
+			defer recorder.Close()
+			return s.serve(c, func(ctx context.Context, _ *mgmt.Station) error {
+				return kubelet.Run(ctx, kubelet.Config{
+					Node: name, Observers: observers[inspect.Kubelet](s, recorder), Bus: conn, Runtime: cri, DataDir: c.String("data"), Clock: s.clock, Compat: s.compat,
+					Boot: s.boot, Log: s.log, Timing: timing, Ready: s.ready,
+					Machine: machine,
+				})
 			})
 		},
 	}
@@ -331,84 +396,4 @@ func seed() uint64 {
 
 func nodeFlag() cli.Flag {
 	return &cli.StringFlag{Name: "node", Required: true, Usage: "the node's `NAME`"}
-}
-
-func runtimeCommand() *cli.Command {
-	return &cli.Command{
-		Name: "runtime", Usage: "the sandboxes and containers of one node, and its private bus", Category: "processes",
-		Flags: append(serviceFlags(
-			nodeFlag(),
-			&cli.StringFlag{Name: "node-keys", Usage: "the `DIRECTORY` of the seeds of the private bus; none for an open one"},
-			&cli.StringFlag{Name: "address", Usage: "the `FILE` to write the private bus's URL to; if it exists, listen there again"},
-			&cli.StringFlag{Name: "listen", Value: loopback, Usage: "the `ADDRESS` of the private bus"},
-			&cli.StringFlag{Name: "data", Required: true, Usage: "the `DIRECTORY` of the runtime's records"},
-			&cli.StringFlag{Name: "pod-cidr", Usage: "what sandboxes get addresses from, such as 10.244.0.0/24"},
-		), containerFlags()...),
-		Action: func(c *cli.Context) error {
-			s, err := newSelf(c)
-			if err != nil {
-				return err
-			}
-			what, err := newContainers(c, s)
-			if err != nil {
-				return err
-			}
-			server, err := startNodeBus(c, s)
-			if err != nil {
-				return err
-			}
-			defer server.Close()
-			conn, err := s.dial(c.Context, server.URL(), c.String("node-keys"), proto.Runtime)
-			if err != nil {
-				return err
-			}
-			defer conn.Close()
-			return writing(c.Context, c.String("address"), s, func(ctx context.Context, told func(any) error) error {
-				return runtime.Run(ctx, runtime.Config{
-					Bus: conn, DataDir: c.String("data"), Clock: s.clock, Log: s.log, Boot: s.boot,
-					PodCIDR: c.String("pod-cidr"), Engines: what.engines, Handler: what.handler, Images: what.images,
-					Ready: func() { _ = told(urlAddress{URL: server.URL()}) },
-				})
-			})
-		},
-	}
-}
-
-// urlAddress is what a runtime tells, where its kubelet finds it, and what the gateway
-// tells.
-type urlAddress struct {
-	URL string `json:"url"`
-}
-
-// startNodeBus starts the bus that stands where a node has its CRI socket, at the port
-// it had before, if it had one.
-func startNodeBus(c *cli.Context, s self) (*bus.Server, error) {
-	port, err := formerPort(c.String("address"))
-	if err != nil {
-		return nil, err
-	}
-	cfg := bus.ServerConfig{Host: c.String("listen"), Port: port, Log: s.log}
-	if keys := c.String("node-keys"); keys != "" {
-		if cfg.Users, err = bus.LoadUsers(keys); err != nil {
-			return nil, err
-		}
-	}
-	return bus.StartServer(c.Context, cfg)
-}
-
-// formerPort is the port that a file of an earlier run names; 0 without one.
-func formerPort(path string) (int, error) {
-	var former urlAddress
-	if err := readAddresses(path, &former); err != nil || former.URL == "" {
-		return 0, err
-	}
-	at, err := url.Parse(former.URL)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", path, err)
-	}
-	port, err := strconv.Atoi(at.Port())
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", path, err)
-	}
-	return port, nil
 }

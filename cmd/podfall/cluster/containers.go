@@ -21,8 +21,14 @@ type Containers struct {
 	// Handler is the engine of pods without a runtimeClassName: "scripted", which is also
 	// what nothing means, or "process".
 	Handler string `json:"handler,omitempty"`
-	// Init applies the rule of process 1: a signal without a handler is ignored.
+	// HostPathRoot is the directory of this machine inside which pods may mount hostPath
+	// volumes; empty allows none.
+	HostPathRoot string `json:"hostPathRoot,omitempty"`
+	// Init applies the rule of process 1 where there are no PID namespaces: a signal without
+	// a handler is ignored.
 	Init bool `json:"init,omitempty"`
+	// Confinement is what keeps programs from the machine.
+	Confinement Confinement `json:"confinement,omitzero"`
 }
 
 // arguments are those of a runtime.
@@ -37,8 +43,17 @@ func (c Containers) arguments() []string {
 	if c.Handler != "" {
 		args = append(args, "--engine", c.Handler)
 	}
-	if c.Init {
-		args = append(args, "--pid1")
+	if !c.Init {
+		args = append(args, "--pid1=false")
+	}
+	return append(args, c.Confinement.arguments()...)
+}
+
+// volumes are the arguments of a kubelet: where volumes are.
+func (c Containers) volumes(layout Layout) []string {
+	args := []string{"--volumes", layout.volumes()}
+	if c.HostPathRoot != "" {
+		args = append(args, "--host-path-root", c.HostPathRoot)
 	}
 	return args
 }
@@ -64,5 +79,6 @@ func (l Layout) endPrograms(ctx context.Context, progress func(string)) {
 		if err := procengine.EndAll(context.WithoutCancel(ctx), dir); err != nil {
 			progress(fmt.Sprintf("programs of %s: %v", node, err))
 		}
+		endCgroups(dir, progress)
 	}
 }

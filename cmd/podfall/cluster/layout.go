@@ -33,10 +33,13 @@ import (
 //	keys/                 one nkey seed per identity, 0600
 //	run/                  process records, addresses and the supervisor's lock
 //	log/<process>.log     what each process wrote
+//	board.json            what was changed while it ran: its clock, faults and cuts
+//	history/              what each process did, as internal/history writes it
 //	kubeconfig            how kubectl finds the gateway, 0600
 //	gateway/              the gateway's authority, certificate and token, 0600
 //	apiserver/            the cluster's objects
-//	nodes/<node>/         kubelet/ and runtime/ of a node
+//	volumes/              the persistent volumes, which all nodes share
+//	nodes/<node>/         kubelet/ and runtime/ of a node, and manifests/ for its static pods
 type Layout struct{ Root string }
 
 // Keys is the directory of the cluster's seeds.
@@ -45,14 +48,25 @@ func (l Layout) Keys() string { return filepath.Join(l.Root, "keys") }
 // Kubeconfig is the file with which kubectl finds the cluster.
 func (l Layout) Kubeconfig() string { return filepath.Join(l.Root, "kubeconfig") }
 
-func (l Layout) options() string         { return filepath.Join(l.Root, "cluster.json") }
-func (l Layout) run() string             { return filepath.Join(l.Root, "run") }
-func (l Layout) logs() string            { return filepath.Join(l.Root, "log") }
-func (l Layout) apiserver() string       { return filepath.Join(l.Root, "apiserver") }
-func (l Layout) door() string            { return filepath.Join(l.Root, "gateway") }
-func (l Layout) gatewayAddress() string  { return filepath.Join(l.run(), "gateway.json") }
-func (l Layout) lock() string            { return filepath.Join(l.run(), "supervisor.lock") }
+// History is the directory of what the processes have written down.
+func (l Layout) History() string { return filepath.Join(l.Root, "history") }
+
+// Store is the directory of the cluster's objects.
+func (l Layout) Store() string { return l.apiserver() }
+
+func (l Layout) options() string        { return filepath.Join(l.Root, "cluster.json") }
+func (l Layout) run() string            { return filepath.Join(l.Root, "run") }
+func (l Layout) logs() string           { return filepath.Join(l.Root, "log") }
+func (l Layout) apiserver() string      { return filepath.Join(l.Root, "apiserver") }
+func (l Layout) door() string           { return filepath.Join(l.Root, "gateway") }
+func (l Layout) gatewayAddress() string { return filepath.Join(l.run(), "gateway.json") }
+func (l Layout) lock() string           { return filepath.Join(l.run(), "supervisor.lock") }
+
+// board is what is set for the whole cluster: its clock, faults and cuts.
+func (l Layout) board() string { return filepath.Join(l.Root, "board.json") }
+
 func (l Layout) busAddresses() string    { return filepath.Join(l.run(), "bus.json") }
+func (l Layout) volumes() string         { return filepath.Join(l.Root, "volumes") }
 func (l Layout) node(name string) string { return filepath.Join(l.Root, "nodes", name) }
 
 func (l Layout) runtimeAddress(node string) string {
@@ -78,22 +92,31 @@ type Options struct {
 	Timing string `json:"timing"`
 	// KubeletArguments go to every kubelet as they are.
 	KubeletArguments []string `json:"kubeletArguments,omitempty"`
-	// Controllers says which controllers run, as upstream's --controllers; none means
-	// all.
-	Controllers []string `json:"controllers,omitempty"`
+	ControlPlane
 	// Port is the gateway's; 0 means a free one, which it then keeps.
 	Port int `json:"port,omitempty"`
 	// Containers is what the runtimes may run.
 	Containers Containers `json:"containers,omitzero"`
+	// Listen is the address that processes listen on; empty means the loopback's.
+	Listen string `json:"listen,omitempty"`
 	// ExternalBus lists the URLs of a NATS server to use instead of an own hub.
 	ExternalBus []string `json:"externalBus,omitempty"`
+}
+
+// ControlPlane is what of a control plane there is.
+type ControlPlane struct {
+	// Controllers says which controllers run, as upstream's --controllers; none means
+	// all.
+	Controllers []string `json:"controllers,omitempty"`
+	// DisablePlugins are the apiserver's admission plugins that are left out.
+	DisablePlugins []string `json:"disableAdmissionPlugins,omitempty"`
 }
 
 // ErrNoCluster says that the data directory holds no cluster.
 var ErrNoCluster = errors.New("no cluster here")
 
-// Clock is the cluster's.
-func (o Options) Clock() (clock.Clock, error) { return clock.At(o.Origin, o.Speed) }
+// Face is what the cluster's clock shows until it is changed.
+func (o Options) Face() (clock.Face, error) { return clock.NewFace(o.Origin, o.Speed) }
 
 // Load reads the options of the cluster in the directory; ErrNoCluster when there is
 // none.
@@ -152,9 +175,13 @@ func (l Layout) Addresses() (bus.Addresses, error) {
 
 // readURL reads the file in which a process tells its one URL.
 func readURL(path string) (string, error) {
-	var address struct {
-		URL string `json:"url"`
-	}
+	var address URLFile
 	err := readJSON(path, &address)
 	return address.URL, err
+}
+
+// URLFile is the file in which a process tells its one URL: a runtime that of its private bus,
+// and the gateway its own.
+type URLFile struct {
+	URL string `json:"url"`
 }

@@ -47,7 +47,7 @@ func (o Options) differs(asked Options) string {
 	case len(o.Nodes) != len(asked.Nodes):
 		return fmt.Sprintf("number of nodes (%d, not %d)", len(o.Nodes), len(asked.Nodes))
 	case o.Speed != asked.Speed:
-		return fmt.Sprintf("speed (%v, not %v)", o.Speed, asked.Speed)
+		return fmt.Sprintf("first speed (%v, not %v; `podfall clock --speed` changes it while the cluster runs)", o.Speed, asked.Speed)
 	case o.Compat != asked.Compat:
 		return fmt.Sprintf("release (%s, not %s)", o.Compat, asked.Compat)
 	case !reflect.DeepEqual(o.Containers, asked.Containers):
@@ -60,6 +60,8 @@ func (o Options) differs(asked Options) string {
 		return fmt.Sprintf("port (%s, not %d)", o.port(), asked.Port)
 	case !slices.Equal(o.Controllers, asked.Controllers):
 		return "set of controllers"
+	case !slices.Equal(o.DisablePlugins, asked.DisablePlugins):
+		return "set of admission plugins"
 	case !slices.Equal(o.ExternalBus, asked.ExternalBus):
 		return fmt.Sprintf("bus (%s, not %s)", o.bus(), asked.bus())
 	}
@@ -91,7 +93,7 @@ func (l Layout) Detach(ctx context.Context, progress func(string)) error {
 		return err
 	}
 	if supervisor.Alive() {
-		return l.startAgain(ctx, supervisor, progress)
+		return l.startAgain(ctx, supervisor, nil, progress)
 	}
 	command, output, err := l.launch(supervisorName, []string{"supervise", "--data", l.Root}, nil)
 	if err != nil {
@@ -145,8 +147,9 @@ func (l Layout) supervisor() (Record, error) {
 // SignalAgain asks a supervisor to start what has ended.
 const SignalAgain = syscall.SIGUSR1
 
-// startAgain asks the supervisor to start what has ended, and waits until all is ready.
-func (l Layout) startAgain(ctx context.Context, supervisor Record, progress func(string)) error {
+// startAgain asks the supervisor to start what has ended, and waits until those of the names
+// are ready; no names are all.
+func (l Layout) startAgain(ctx context.Context, supervisor Record, names []string, progress func(string)) error {
 	options, err := l.Load()
 	if err != nil {
 		return err
@@ -155,11 +158,17 @@ func (l Layout) startAgain(ctx context.Context, supervisor Record, progress func
 	if err != nil {
 		return err
 	}
+	if err := l.want(names); err != nil {
+		return err
+	}
 	if err := supervisor.Signal(SignalAgain); err != nil {
 		return err
 	}
 	for _, stage := range Plan(l, options) {
 		for _, member := range stage {
+			if len(names) > 0 && !slices.Contains(names, member.Name) {
+				continue
+			}
 			if err := l.awaitAgain(ctx, member, before[member.Name], supervisor); err != nil {
 				return err
 			}
@@ -236,7 +245,7 @@ func (l Layout) Purge() error {
 	if err != nil {
 		return err
 	}
-	ours := " cluster.json kubeconfig keys run log apiserver gateway nodes "
+	ours := " cluster.json board.json kubeconfig keys run log history apiserver gateway volumes nodes "
 	for _, entry := range entries {
 		if !strings.Contains(ours, " "+entry.Name()+" ") {
 			return fmt.Errorf("%s holds %s, which podfall did not make: nothing was removed", l.Root, entry.Name())
@@ -271,6 +280,9 @@ func (l Layout) Status(options Options) ([]Process, error) {
 		process := Process{Name: name, State: "stopped"}
 		if record, known := byName[name]; known && record.Alive() {
 			process.PID, process.State = record.PID, "running"
+			if record.paused() {
+				process.State = "paused"
+			}
 			process.Address = l.address(name)
 		} else if known {
 			process.State = "ended"

@@ -1,12 +1,12 @@
 package cluster
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/podfall/podfall/internal/podcidr"
 	"github.com/podfall/podfall/services/bus"
 )
 
@@ -39,6 +39,9 @@ type Addresses struct {
 	Runtimes map[string]string
 }
 
+// hub is where everybody's management goes.
+func (a Addresses) hub() string { return strings.Join(a.Bus.Hub, ",") }
+
 // Plan is the cluster's processes by stage: those of one stage need only those of the
 // stages before it.
 func Plan(layout Layout, options Options) [][]Member {
@@ -53,22 +56,27 @@ func Plan(layout Layout, options Options) [][]Member {
 }
 
 func network(layout Layout, options Options) Member {
-	args := []string{"bus", "--keys", layout.Keys(), "--addresses", layout.busAddresses()}
+	args := []string{"bus", "--keys", layout.Keys(), "--addresses", layout.busAddresses(), "--board", layout.board(), "--history", layout.History()}
 	for _, node := range options.Nodes {
 		args = append(args, "--node", node)
 	}
 	for _, url := range options.ExternalBus {
 		args = append(args, "--bus", url)
 	}
+	args = slices.Concat(args, options.listen(), timeArguments(options))
 	return Member{Name: "bus", Arguments: func(Addresses) []string { return args }}
 }
 
 func apiserver(layout Layout, options Options) Member {
+	var without []string
+	if len(options.DisablePlugins) > 0 {
+		without = []string{"--disable-admission-plugins=" + strings.Join(options.DisablePlugins, ",")}
+	}
 	return Member{Name: "apiserver", Arguments: func(at Addresses) []string {
 		return append([]string{
-			"apiserver", "--bus", strings.Join(at.Bus.Hub, ","), "--keys", layout.Keys(), "--data", layout.apiserver(),
+			"apiserver", "--bus", at.Bus.Links["apiserver"], "--hub", at.hub(), "--keys", layout.Keys(), "--data", layout.apiserver(), "--history", layout.History(),
 			"--compat", options.Compat,
-		}, timeArguments(options)...)
+		}, append(timeArguments(options), without...)...)
 	}}
 }
 
@@ -79,7 +87,8 @@ func controllers(layout Layout, options Options) Member {
 	}
 	return Member{Name: "controllers", Arguments: func(at Addresses) []string {
 		return append([]string{
-			"controllers", "--bus", strings.Join(at.Bus.Hub, ","), "--keys", layout.Keys(), "--compat", options.Compat,
+			"controllers", "--bus", at.Bus.Links["controllers"], "--hub", at.hub(), "--keys", layout.Keys(), "--history", layout.History(), "--compat", options.Compat,
+			"--volumes", layout.volumes(),
 		}, append(timeArguments(options), chosen...)...)
 	}}
 }
@@ -87,29 +96,52 @@ func controllers(layout Layout, options Options) Member {
 func gateway(layout Layout, options Options) Member {
 	return Member{Name: "gateway", Arguments: func(at Addresses) []string {
 		return append([]string{
-			"gateway", "--bus", strings.Join(at.Bus.Hub, ","), "--keys", layout.Keys(), "--compat", options.Compat,
+			"gateway", "--bus", at.Bus.Links["gateway"], "--hub", at.hub(), "--keys", layout.Keys(), "--compat", options.Compat,
 			"--secrets", layout.door(), "--address", layout.gatewayAddress(), "--port", strconv.Itoa(options.Port),
-		}, timeArguments(options)...)
+		}, append(timeArguments(options), options.listen()...)...)
 	}}
 }
 
 func runtime(layout Layout, options Options, node string, number int) Member {
-	return Member{Name: "runtime/" + node, Node: node, Arguments: func(Addresses) []string {
+	return Member{Name: "runtime/" + node, Node: node, Arguments: func(at Addresses) []string {
 		return slices.Concat([]string{
-			"runtime", "--node", node, "--node-keys", layout.NodeKeys(node), "--address", layout.runtimeAddress(node),
-			"--data", layout.runtime(node), "--pod-cidr", fmt.Sprintf("10.244.%d.0/24", number),
-		}, timeArguments(options), options.Containers.arguments())
+			"runtime", "--node", node, "--hub", at.hub(), "--keys", layout.Keys(), "--node-keys", layout.NodeKeys(node), "--address", layout.runtimeAddress(node),
+			"--data", layout.runtime(node), "--history", layout.History(), "--pod-cidr", podcidr.Of(number, options.maxPods()),
+		}, timeArguments(options), options.listen(), options.Containers.arguments())
 	}}
 }
 
 func kubelet(layout Layout, options Options, node string) Member {
 	return Member{Name: "kubelet/" + node, Node: node, Arguments: func(at Addresses) []string {
 		return slices.Concat([]string{
-			"kubelet", "--node", node, "--bus", at.Bus.Links[node], "--keys", layout.Keys(),
+			"kubelet", "--node", node, "--bus", at.Bus.Links[node], "--hub", at.hub(), "--keys", layout.Keys(),
 			"--runtime", at.Runtimes[node], "--node-keys", layout.NodeKeys(node),
-			"--data", layout.node(node) + "/kubelet", "--compat", options.Compat, "--timing", options.Timing,
-		}, timeArguments(options), options.KubeletArguments)
+			"--data", layout.node(node) + "/kubelet", "--pod-manifest-path", layout.node(node) + "/manifests", "--history", layout.History(), "--compat", options.Compat, "--timing", options.Timing,
+		}, options.Containers.volumes(layout), timeArguments(options), options.KubeletArguments)
 	}}
+}
+
+// maxPods is how many pods a node takes, where the kubelets are told; 0 for their default.
+func (o Options) maxPods() int {
+	pods := 0
+	for i, argument := range o.KubeletArguments {
+		name, value, _ := strings.Cut(argument, "=")
+		if value == "" && i+1 < len(o.KubeletArguments) {
+			value = o.KubeletArguments[i+1]
+		}
+		if strings.TrimLeft(name, "-") == "max-pods" {
+			pods, _ = strconv.Atoi(value) // the kubelet refuses what is not a number
+		}
+	}
+	return pods
+}
+
+// listen says where to listen, to those who do.
+func (o Options) listen() []string {
+	if o.Listen == "" {
+		return nil
+	}
+	return []string{"--listen", o.Listen}
 }
 
 // timeArguments give every process the same clock.

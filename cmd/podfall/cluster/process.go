@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/podfall/podfall/internal/clock"
 )
 
@@ -33,27 +35,40 @@ type Record struct {
 	Ready bool `json:"ready,omitempty"`
 }
 
-// startOf reads from the kernel when a pid was started, and whether it has ended since
-// and only waits for its parent to notice.
-func startOf(pid int) (start uint64, ended bool, err error) {
+// The states in which the kernel has a process that matter here.
+const (
+	// stateEnded is that of a process that only waits for its parent to notice.
+	stateEnded = "Z"
+	// stateStopped is that of one that SIGSTOP has stopped.
+	stateStopped = "T"
+)
+
+// startOf reads from the kernel when a pid was started, and its state.
+func startOf(pid int) (start uint64, state string, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0, false, err
+		return 0, "", err
 	}
 	// The second field is the command in parentheses and may hold anything.
 	_, rest, found := strings.Cut(string(data[bytes.LastIndexByte(data, ')'):]), ") ")
 	fields := strings.Fields(rest)
 	if !found || len(fields) < 20 {
-		return 0, false, fmt.Errorf("pid %d: unreadable stat", pid)
+		return 0, "", fmt.Errorf("pid %d: unreadable stat", pid)
 	}
 	start, err = strconv.ParseUint(fields[19], 10, 64)
-	return start, fields[0] == "Z", err
+	return start, fields[0], err
 }
 
 // Alive reports whether the very process that was recorded still runs.
 func (r Record) Alive() bool {
-	start, ended, err := startOf(r.PID)
-	return err == nil && !ended && start == r.Start
+	start, state, err := startOf(r.PID)
+	return err == nil && state != stateEnded && start == r.Start
+}
+
+// paused reports whether the process that was recorded has been stopped where it is.
+func (r Record) paused() bool {
+	start, state, err := startOf(r.PID)
+	return err == nil && state == stateStopped && start == r.Start
 }
 
 // Signal signals the very process that was recorded; os.ErrProcessDone when it is gone.
@@ -168,19 +183,49 @@ func (l Layout) start(member Member, at Addresses) (*child, *os.File, error) {
 	return &child{member: member, record: record, command: command, ended: make(chan struct{})}, ready, nil
 }
 
-// reap waits for the child's end.
-func (c *child) reap() {
+// What waitid(2) says of a child that was stopped, and of one that goes on.
+const (
+	childStopped   = 5
+	childContinued = 6
+)
+
+// reap waits for the child's end, and tells each time that it is stopped where it is and
+// goes on, whoever made it.
+func (c *child) reap(paused, resumed func()) {
+	const changes = unix.WSTOPPED | unix.WCONTINUED
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, c.command.Process.Pid, &info, unix.WEXITED|changes|unix.WNOWAIT, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || info.Code != childStopped && info.Code != childContinued {
+			break // it has ended
+		}
+		if info.Code == childStopped {
+			paused()
+		} else {
+			resumed()
+		}
+		_ = unix.Waitid(unix.P_PID, c.command.Process.Pid, &info, changes|unix.WNOHANG, nil) // what was told
+	}
 	_ = c.command.Wait() // how it ended is in the state
 	close(c.ended)
 }
 
+// running reports whether the child runs. One that was killed a moment ago does not, and has
+// been reaped when this returns.
 func (c *child) running() bool {
 	select {
 	case <-c.ended:
 		return false
 	default:
+	}
+	if c.record.Alive() {
 		return true
 	}
+	<-c.ended
+	return false
 }
 
 // stop asks the child to end, and after patience makes it.
@@ -189,6 +234,7 @@ func (c *child) stop(patience <-chan time.Time) {
 		return
 	}
 	_ = c.command.Process.Signal(syscall.SIGTERM)
+	_ = c.command.Process.Signal(syscall.SIGCONT) // who is paused hears of it then
 	select {
 	case <-c.ended:
 	case <-patience:

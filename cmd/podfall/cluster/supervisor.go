@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,9 @@ import (
 	"time"
 
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/trouble"
+	"github.com/podfall/podfall/proto"
 )
 
 // patience is how long a process may take to end before it is killed.
@@ -27,17 +31,26 @@ type Supervisor struct {
 	mu       sync.Mutex
 	children map[string]*child
 	reapers  sync.WaitGroup
+	// starting holds a token per process, which whoever starts it has meanwhile.
+	starting map[string]chan struct{}
+	// troubles is where processes that are down or paused are written down.
+	troubles *trouble.Log
 }
 
 // NewSupervisor is the owner of the cluster in the layout; progress is told each step
 // in a line of text, from several goroutines.
 func NewSupervisor(layout Layout, options Options, progress func(string)) *Supervisor {
-	return &Supervisor{layout: layout, options: options, progress: progress, children: map[string]*child{}}
+	s := &Supervisor{layout: layout, options: options, progress: progress, children: map[string]*child{}, starting: map[string]chan struct{}{}}
+	for _, name := range layout.Names(options) {
+		s.starting[name] = make(chan struct{}, 1)
+	}
+	return s
 }
 
 // Run starts every process, calls ready when all are, and stays until ctx ends; then it
-// stops them. It also starts again what has ended whenever again delivers. It leaves
-// nothing running, whatever it returns. ErrRunning when the cluster has a supervisor.
+// stops them. It also starts again what is wanted of what has ended, whenever again delivers:
+// a start that waits for another process holds up nobody but those who want the same process.
+// It leaves nothing running, whatever it returns. ErrRunning when the cluster has a supervisor.
 func (s *Supervisor) Run(ctx context.Context, again <-chan os.Signal, ready func()) error {
 	unlock, err := s.layout.acquire()
 	if err != nil {
@@ -47,30 +60,66 @@ func (s *Supervisor) Run(ctx context.Context, again <-chan os.Signal, ready func
 	if err := s.layout.StopLeftovers(ctx, s.progress); err != nil {
 		return err
 	}
+	end, err := s.write()
+	if err != nil {
+		return err
+	}
+	defer end()
 	defer s.layout.endPrograms(ctx, s.progress)
 	defer s.reapers.Wait()
 	defer s.stopAll()
-	if err := s.startMissing(ctx); err != nil {
+	if _, err := s.layout.takeWanted(); err != nil { // of an earlier supervisor: all is started now
+		return err
+	}
+	if err := s.startMissing(ctx, nil); err != nil {
 		return err
 	}
 	ready()
+	var starts sync.WaitGroup
+	defer starts.Wait()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-again:
-			if err := s.startMissing(ctx); err != nil {
+			wanted, err := s.layout.takeWanted()
+			if err != nil {
 				s.progress(err.Error())
+			}
+			for _, names := range wanted {
+				starts.Go(func() {
+					if err := s.startMissing(ctx, names); err != nil {
+						s.progress(err.Error())
+					}
+				})
 			}
 		}
 	}
 }
 
-// startMissing goes through the stages and starts what does not run.
-func (s *Supervisor) startMissing(ctx context.Context) error {
+// write begins to write down what becomes of the processes.
+func (s *Supervisor) write() (end func(), err error) {
+	face, err := s.options.Face()
+	if err != nil {
+		return nil, err
+	}
+	var entropy [4]byte
+	_, _ = rand.Read(entropy[:]) // never fails
+	recorder, err := history.Open(history.Config{
+		Dir: s.layout.History(), Process: supervisorName, Boot: proto.NewBoot(clock.Clock{}.Now(), entropy),
+		Clock: clock.NewMovement(face).Clock(), Warn: func(err error) { s.progress(err.Error()) },
+	})
+	s.troubles = trouble.NewLog(recorder, trouble.Processes()...)
+	return recorder.Close, err
+}
+
+// startMissing goes through the stages and starts what does not run, of the names if there
+// are any.
+func (s *Supervisor) startMissing(ctx context.Context, names []string) error {
 	at := Addresses{Runtimes: map[string]string{}}
 	for _, stage := range Plan(s.layout, s.options) {
-		if err := s.startStage(ctx, stage, at); err != nil {
+		missing := slices.DeleteFunc(slices.Clone(stage), func(m Member) bool { return len(names) > 0 && !slices.Contains(names, m.Name) })
+		if err := s.startStage(ctx, missing, at); err != nil {
 			return err
 		}
 		if err := s.layout.readAddresses(stage, &at); err != nil {
@@ -85,16 +134,29 @@ func (s *Supervisor) startStage(ctx context.Context, stage []Member, at Addresse
 	failures := make([]error, len(stage))
 	var starting sync.WaitGroup
 	for i, member := range stage {
-		if running := s.child(member.Name); running != nil && running.running() {
-			continue
-		}
-		starting.Go(func() { failures[i] = s.startOne(ctx, member, at) })
+		starting.Go(func() { failures[i] = s.startUnlessRunning(ctx, member, at) })
 	}
 	starting.Wait()
 	return errors.Join(failures...)
 }
 
+// startUnlessRunning waits for whoever is starting the member already, and starts it if it
+// does not run then.
+func (s *Supervisor) startUnlessRunning(ctx context.Context, member Member, at Addresses) error {
+	select {
+	case s.starting[member.Name] <- struct{}{}:
+		defer func() { <-s.starting[member.Name] }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if running := s.child(member.Name); running != nil && running.running() || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return s.startOne(ctx, member, at)
+}
+
 func (s *Supervisor) startOne(ctx context.Context, member Member, at Addresses) error {
+	began := s.troubles.Began()
 	started, ready, err := s.layout.start(member, at)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", member.Name, err)
@@ -104,7 +166,11 @@ func (s *Supervisor) startOne(ctx context.Context, member Member, at Addresses) 
 	s.children[member.Name] = started
 	s.mu.Unlock()
 	s.reapers.Go(func() {
-		started.reap()
+		started.reap(
+			func() { s.troubles.Begin(s.troubles.Began(), history.TroublePaused, member.Name) },
+			func() { s.troubles.End(s.troubles.Began(), history.TroublePaused, member.Name) },
+		)
+		s.troubles.Begin(s.troubles.Began(), history.TroubleDown, member.Name)
 		s.progress(fmt.Sprintf("%s ended: %s", member.Name, started.command.ProcessState))
 	})
 	if err := awaitReady(ctx, member, ready); err != nil {
@@ -115,6 +181,7 @@ func (s *Supervisor) startOne(ctx context.Context, member Member, at Addresses) 
 		return fmt.Errorf("%w; the end of %s:\n%s", err, s.layout.logFile(member.Name), strings.Join(lines, "\n"))
 	}
 	s.progress(fmt.Sprintf("%s ready (pid %d)", member.Name, started.record.PID))
+	s.troubles.End(began, history.TroubleDown, member.Name)
 	started.record.Ready = true
 	return s.layout.note(started.record)
 }
@@ -237,6 +304,7 @@ func (r Record) Stop(ctx context.Context, patience time.Duration) error {
 		case err != nil:
 			return err
 		}
+		_ = r.Signal(syscall.SIGCONT) // who is paused hears of it then
 		if r.gone(ctx, patience) {
 			return nil
 		}
@@ -246,12 +314,14 @@ func (r Record) Stop(ctx context.Context, patience time.Duration) error {
 
 // gone waits until the recorded process, which need not be a child, has ended.
 func (r Record) gone(ctx context.Context, patience time.Duration) bool {
+	return within(ctx, patience, func() bool { return !r.Alive() })
+}
+
+// within waits until what is asked is so, and reports whether it came to be.
+func within(ctx context.Context, patience time.Duration, is func() bool) bool {
 	var wall clock.Clock
-	for deadline := wall.Now().Add(patience); r.Alive(); {
-		if wall.Now().After(deadline) {
-			return false
-		}
-		if wall.Sleep(ctx, 10*time.Millisecond) != nil {
+	for deadline := wall.Now().Add(patience); !is(); {
+		if wall.Now().After(deadline) || wall.Sleep(ctx, 10*time.Millisecond) != nil {
 			return false
 		}
 	}

@@ -1,0 +1,172 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/podfall/podfall/internal/partition"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/bus"
+)
+
+// Hosts is where the processes of a cluster find each other that do not share a machine:
+// each listens on a port that is known beforehand, on every address of its own.
+type Hosts struct {
+	// Hub is the bus's name on the network of management, and Links the one on the
+	// cluster's.
+	Hub, Links string
+	// Runtime is the runtime's name on a node's own network.
+	Runtime func(node string) string
+}
+
+// The ports of a cluster whose processes do not share a machine. Links follow the hub's.
+const (
+	hubPort     = 4222
+	runtimePort = 4222
+)
+
+// Everywhere is every address of a host.
+const Everywhere = "0.0.0.0"
+
+// Prepare completes the data directory of a cluster whose processes will run each by itself,
+// as containers do: where they listen is written down before they do.
+func (l Layout) Prepare(options Options, hosts Hosts) error {
+	at := bus.Addresses{Hub: []string{address(hosts.Hub, hubPort)}, Links: map[string]string{}}
+	for i, party := range partition.Parties(options.Nodes) {
+		at.Links[party] = address(hosts.Links, hubPort+1+i)
+	}
+	files := map[string]any{
+		l.busAddresses():   at,
+		l.gatewayAddress(): URLFile{"https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(options.Port))},
+	}
+	for _, node := range options.Nodes {
+		files[l.runtimeAddress(node)] = URLFile{address(hosts.Runtime(node), runtimePort)}
+	}
+	for path, content := range files {
+		data, err := json.Marshal(content)
+		if err == nil {
+			err = WriteFile(path, data)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func address(host string, port int) string {
+	return "nats://" + net.JoinHostPort(host, strconv.Itoa(port))
+}
+
+// Share makes root the data directory of a node: it has what the node's two processes need
+// to know, and no key but theirs.
+func (l Layout) Share(options Options, node string, root Layout) error {
+	if err := root.create(options); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(root.NodeKeys(node), 0o700); err != nil {
+		return err
+	}
+	paths := []string{l.busAddresses(), l.runtimeAddress(node)}
+	for _, id := range bus.NodeIdentities(node) {
+		paths = append(paths, filepath.Join(l.Keys(), id.Token()+".nk"))
+	}
+	for _, id := range []proto.Identity{proto.Kubelet, proto.Runtime} {
+		paths = append(paths, filepath.Join(l.NodeKeys(node), id.Token()+".nk"))
+	}
+	for _, path := range paths {
+		if err := l.copy(path, root); err != nil {
+			return fmt.Errorf("share with %s: %w", node, err)
+		}
+	}
+	return nil
+}
+
+// copy puts one of the layout's files at its place in another.
+func (l Layout) copy(path string, to Layout) error {
+	inside, err := filepath.Rel(l.Root, path)
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return WriteFile(filepath.Join(to.Root, inside), data)
+}
+
+// Member is the process of that name, with the arguments that it is started with once the
+// members of earlier stages have said where they listen.
+func (l Layout) Member(options Options, name string) (Member, []string, error) {
+	members := slices.Concat(Plan(l, options)...)
+	i := slices.IndexFunc(members, func(m Member) bool { return m.Name == name })
+	if i < 0 {
+		return Member{}, nil, l.Known(options, name)
+	}
+	at, err := l.told(options)
+	return members[i], members[i].Arguments(at), err
+}
+
+// told is where the processes that this directory knows of listen.
+func (l Layout) told(options Options) (Addresses, error) {
+	at := Addresses{Runtimes: map[string]string{}}
+	var err error
+	if at.Bus, err = l.Addresses(); err != nil {
+		return at, err
+	}
+	for _, node := range options.Nodes {
+		url, err := readURL(l.runtimeAddress(node))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return at, err
+		}
+		at.Runtimes[node] = url
+	}
+	return at, nil
+}
+
+// Become runs the member in the place of this process: it keeps the pid and gets the signals.
+func (l Layout) Become(member Member, arguments []string) error {
+	executable, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(l.run(), 0o700); err != nil {
+		return err
+	}
+	told, err := os.OpenFile(l.readyFile(member), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	kept, err := syscall.Dup(int(told.Fd())) // what Go opens is closed by an exec, a copy is not
+	if err != nil {
+		return errors.Join(err, told.Close())
+	}
+	arguments = slices.Concat([]string{"podfall"}, arguments, []string{"--ready-fd", strconv.Itoa(kept)})
+	return syscall.Exec(executable, arguments, append(member.tuning(), os.Environ()...))
+}
+
+// Ready is nil when the member that Become ran last has said that it is ready.
+func (l Layout) Ready(member Member) error {
+	said, err := os.ReadFile(l.readyFile(member))
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(string(said)) != LineReady {
+		return fmt.Errorf("%s is not ready", member.Name)
+	}
+	return nil
+}
+
+// readyFile is where a member says that it is ready.
+func (l Layout) readyFile(member Member) string {
+	return filepath.Join(l.run(), strings.ReplaceAll(member.Name, "/", "-")+".ready")
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/podfall/podfall/cmd/podfall/cluster"
+)
+
+// controlCommands crash, pause, resume and start single processes.
+func controlCommands(layout cluster.Layout) []*cli.Command {
+	type act func(ctx context.Context, options cluster.Options, name string) error
+	command := func(name, usage, done string, act act) *cli.Command {
+		return &cli.Command{
+			Name: name, Usage: usage, ArgsUsage: "COMPONENT[/NODE]…",
+			Action: func(c *cli.Context) error {
+				return control(c, layout, name, func(options cluster.Options, component string) error {
+					if err := act(c.Context, options, component); err != nil {
+						return err
+					}
+					fmt.Fprintf(c.App.Writer, "%s %s\n", component, done)
+					return nil
+				})
+			},
+		}
+	}
+	start := &cli.Command{
+		Name: "start", Usage: "start processes that have ended, and wait until they are ready", ArgsUsage: "COMPONENT[/NODE]…",
+		Action: func(c *cli.Context) error {
+			options, err := layout.Load()
+			if err != nil {
+				return err
+			}
+			if !c.Args().Present() {
+				return usage("start: name what to start: %v", layout.Names(options))
+			}
+			if err := layout.Known(options, c.Args().Slice()...); err != nil {
+				return usage("start: %v", err)
+			}
+			return layout.Restart(c.Context, options, c.Args().Slice(), progress(c.App.Writer))
+		},
+	}
+	return []*cli.Command{
+		command("crash", "end processes as kill -9 does; start starts them again", "crashed", layout.Crash),
+		command("pause", "stop processes where they are (SIGSTOP), as a frozen machine does", "paused", layout.Pause),
+		command("resume", "let processes go on that were paused", "resumed", layout.Resume),
+		start,
+	}
+}
+
+// control does something to each process that the command line names.
+func control(c *cli.Context, layout cluster.Layout, verb string, act func(cluster.Options, string) error) error {
+	options, err := layout.Load()
+	if err != nil {
+		return err
+	}
+	if !c.Args().Present() {
+		return usage("%s: name one of %v", verb, layout.Names(options))
+	}
+	if err := layout.Known(options, c.Args().Slice()...); err != nil {
+		return usage("%s: %v", verb, err)
+	}
+	for _, name := range c.Args().Slice() {
+		if err := act(options, name); err != nil {
+			return fmt.Errorf("%s: %w", verb, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/mgmt"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/client"
+	"github.com/podfall/podfall/services/gateway"
+)
+
+// far is a cluster whose data directory is not at hand: its gateway, as a kubeconfig says
+// where that is. It reads, asks the processes, and changes nothing: for that there is
+// kubectl.
+type far struct {
+	http *http.Client
+	base string
+}
+
+// errFar answers what a far cluster is not asked to do.
+var errFar = errors.New("over a kubeconfig podfall reads and explains: use kubectl for this, or name the cluster's directory with --data")
+
+// dialFar connects to the cluster that the kubeconfig has as its current one, and this
+// process's clock to its clock. It fails with missing when there is no kubeconfig.
+func dialFar(ctx context.Context, movement *clock.Movement, missing error) (*client.Session, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, missing
+	case err != nil:
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	f := &far{base: strings.TrimSuffix(config.Host, "/")}
+	if f.http, err = rest.HTTPClientFor(config); err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	about, err := f.about(ctx)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("%w, and what the kubeconfig leads to, %s, is no podfall cluster", missing, f.base)
+	case err != nil:
+		return nil, fmt.Errorf("%w, and the gateway that the kubeconfig leads to, %s, does not answer: %w", missing, f.base, err)
+	}
+	if about.Clock.Check() == nil {
+		movement.Set(about.Clock)
+	}
+	return &client.Session{API: f, Inspect: f.Inspect, Past: f, Close: f.http.CloseIdleConnections}, nil
+}
+
+func (f *far) about(ctx context.Context) (about gateway.Asked, err error) {
+	data, _, err := f.read(ctx, gateway.AskPath, nil)
+	if err == nil {
+		err = json.Unmarshal(data, &about)
+	}
+	return about, err
+}
+
+// read gets a path; what is refused is the API's own error.
+func (f *far) read(ctx context.Context, path string, query url.Values) (data []byte, contentType string, err error) {
+	ctx, cancel := clock.Clock{}.Timeout(ctx, dialLimit)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.base+path+"?"+query.Encode(), nil)
+	if err != nil {
+		return nil, "", err
+	}
+	request.Header.Set("Accept", runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON)
+	response, err := f.http.Do(request)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() { _ = response.Body.Close() }() // it was only read
+	if data, err = io.ReadAll(response.Body); err != nil {
+		return nil, "", err
+	}
+	contentType = response.Header.Get("Content-Type")
+	if response.StatusCode >= http.StatusBadRequest {
+		return nil, "", f.refusal(response.StatusCode, data, contentType)
+	}
+	return data, contentType, nil
+}
+
+func (f *far) refusal(code int, data []byte, contentType string) error {
+	if decoded, err := decodeFar(data, contentType); err == nil {
+		if err := apierrors.FromObject(decoded); apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
+			return err
+		}
+	}
+	var status metav1.Status
+	if json.Unmarshal(data, &status) == nil && status.Code != 0 {
+		return &apierrors.StatusError{ErrStatus: status}
+	}
+	return fmt.Errorf("the gateway answers with %d: %.200s", code, data)
+}
+
+func decodeFar(data []byte, contentType string) (runtime.Object, error) {
+	if strings.HasPrefix(contentType, runtime.ContentTypeProtobuf) {
+		return kinds.DecodeAny(data)
+	}
+	decoded, _, err := unstructured.UnstructuredJSONScheme.Decode(data, nil, nil)
+	return decoded, err
+}
+
+// ask asks a process.
+func (f *far) ask(ctx context.Context, process, question string) ([]byte, error) {
+	data, _, err := f.read(ctx, gateway.AskPath+"/"+process, url.Values{"question": {question}})
+	return data, err
+}
+
+// Inspect is client.Session's.
+func (f *far) Inspect(ctx context.Context, process string) ([]byte, error) {
+	return f.ask(ctx, process, "")
+}
+
+// Processes implements client.Past.
+func (f *far) Processes(ctx context.Context) ([]string, error) {
+	about, err := f.about(ctx)
+	return about.Processes, err
+}
+
+// History implements client.Past.
+func (f *far) History(ctx context.Context, process string, from history.Place) (page history.Page, err error) {
+	place, err := json.Marshal(from)
+	if err != nil {
+		return page, err
+	}
+	data, err := f.ask(ctx, process, mgmt.AskHistory+" "+string(place))
+	if err == nil {
+		err = json.Unmarshal(data, &page)
+	}
+	return page, err
+}
+
+// pathOf is where the API serves an object or a collection.
+func pathOf(t podapi.Target) string {
+	path := "/apis/" + t.Kind.Group + "/" + t.Kind.Version
+	if t.Kind.Group == "" {
+		path = "/api/" + t.Kind.Version
+	}
+	if t.Namespace != "" {
+		path += "/namespaces/" + url.PathEscape(t.Namespace)
+	}
+	path += "/" + t.Kind.Resource
+	if t.Name != "" {
+		path += "/" + url.PathEscape(t.Name)
+	}
+	return path
+}
+
+// Get implements client.API.
+func (f *far) Get(ctx context.Context, t podapi.Target, _ metav1.GetOptions) (kinds.Object, error) {
+	data, contentType, err := f.read(ctx, pathOf(t), nil)
+	if err != nil {
+		return nil, err
+	}
+	decoded, err := decodeFar(data, contentType)
+	if err != nil {
+		return nil, err
+	}
+	return asObject(decoded, t)
+}
+
+func asObject(decoded runtime.Object, t podapi.Target) (kinds.Object, error) {
+	obj, ok := decoded.(kinds.Object)
+	if !ok {
+		return nil, fmt.Errorf("the answer is %T, want a %s", decoded, t.Kind.Kind)
+	}
+	obj.GetObjectKind().SetGroupVersionKind(t.Kind.GroupVersionKind)
+	return obj, nil
+}
+
+// List implements client.API.
+func (f *far) List(ctx context.Context, t podapi.Target, opts metav1.ListOptions) (*podapi.List, error) {
+	query := url.Values{}
+	for name, value := range map[string]string{
+		"continue": opts.Continue, "fieldSelector": opts.FieldSelector, "labelSelector": opts.LabelSelector, "resourceVersion": opts.ResourceVersion,
+	} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	if t.Name != "" {
+		query.Set("fieldSelector", "metadata.name="+t.Name)
+		t.Name = ""
+	}
+	data, contentType, err := f.read(ctx, pathOf(t), query)
+	if err != nil {
+		return nil, err
+	}
+	decoded, err := decodeFar(data, contentType)
+	if err != nil {
+		return nil, err
+	}
+	list, err := meta.ListAccessor(decoded)
+	if err != nil {
+		return nil, err
+	}
+	page := &podapi.List{ResourceVersion: list.GetResourceVersion(), Continue: list.GetContinue(), Remaining: list.GetRemainingItemCount()}
+	err = meta.EachListItem(decoded, func(item runtime.Object) error {
+		obj, err := asObject(item, t)
+		page.Items = append(page.Items, obj)
+		return err
+	})
+	return page, err
+}
+
+// CreateRaw implements client.API.
+func (*far) CreateRaw(context.Context, podapi.Target, string, []byte, metav1.CreateOptions) (kinds.Object, error) {
+	return nil, errFar
+}
+
+// Patch implements client.API.
+func (*far) Patch(context.Context, podapi.Target, types.PatchType, []byte, metav1.PatchOptions) (kinds.Object, error) {
+	return nil, errFar
+}
+
+// Delete implements client.API.
+func (*far) Delete(context.Context, podapi.Target, metav1.DeleteOptions) (runtime.Object, error) {
+	return nil, errFar
+}
+
+// Watch implements client.API.
+func (*far) Watch(context.Context, podapi.Target, metav1.ListOptions) (watch.Interface, error) {
+	return nil, errFar
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/metrics"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/daemon"
+	"github.com/podfall/podfall/internal/fault"
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/inspect"
+	counts "github.com/podfall/podfall/internal/metrics"
+	"github.com/podfall/podfall/internal/mgmt"
+	"github.com/podfall/podfall/internal/trouble"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/controllers/faults"
+)
+
+// managed is what a process of a cluster is told over its management connection, and what
+// it answers there.
+type managed struct {
+	process  string
+	movement *clock.Movement
+	faults   *fault.Table
+	counts   *counts.Registry
+	// histories is the directory in which the process writes its own; empty for none.
+	histories string
+	limits    limits
+	// ask is how the service says how it is, once it can.
+	ask atomic.Pointer[func(context.Context) any]
+	// history is where faults that strike are written down, once there is where.
+	history atomic.Pointer[history.Recorder]
+}
+
+func hubFlag() cli.Flag {
+	return &cli.StringFlag{Name: "hub", Usage: "the hub's `URL`s, separated by commas, for management; none for a process that nobody manages"}
+}
+
+// newManaged is not managed yet: its clock shows face and nothing is broken.
+func newManaged(process string, face clock.Face) *managed {
+	_, node, _ := strings.Cut(process, "/")
+	m := &managed{process: process, movement: clock.NewMovement(face), counts: counts.NewRegistry()}
+	m.faults = fault.NewTable(fault.Config{
+		Process: process, Node: node, Clock: m.movement.Clock(),
+		Crash: func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }, // as anybody may kill himself
+		Hit:   func(f fault.Fault, p fault.Point, a fault.About) { trouble.Hit(m.history.Load())(f, p, a) },
+	})
+	started := m.counts.Gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.")
+	started.Set(float64(clock.Clock{}.Now().UnixMilli()) / 1000)
+	goroutines := m.counts.Gauge("go_goroutines", "Number of goroutines that currently exist.")
+	memory := m.counts.Gauge("go_memory_classes_total_bytes", "All memory mapped by the Go runtime into the current process as read-write.")
+	m.counts.Before(func() {
+		read := []metrics.Sample{{Name: "/sched/goroutines:goroutines"}, {Name: "/memory/classes/total:bytes"}}
+		metrics.Read(read)
+		goroutines.Set(float64(read[0].Value.Uint64()))
+		memory.Set(float64(read[1].Value.Uint64()))
+	})
+	return m
+}
+
+// apply takes a board over.
+func (m *managed) apply(board mgmt.Board) {
+	m.faults.Set(board.AllFaults())
+	m.movement.Set(board.Clock)
+	if wrong, ok := m.faults.First(fault.ClockSkew, fault.About{}, fault.Value); ok {
+		if ahead, rate, err := fault.Skew(wrong.Spec.Effect.Value); err == nil {
+			m.movement.Mislead(clock.Error{Since: wrong.Since, Ahead: ahead, Rate: rate})
+		}
+	} else {
+		m.movement.Right()
+	}
+	m.limits.set(m.faults.Values(fault.ProcessLimit, fault.About{}))
+}
+
+// inspect answers who asks how the process is.
+func (m *managed) inspect(ctx context.Context, question []byte) ([]byte, error) {
+	switch kind, rest, _ := bytes.Cut(question, []byte(" ")); string(kind) {
+	case mgmt.AskMetrics:
+		return m.counts.Text(), nil
+	case mgmt.AskHistory:
+		return m.page(rest)
+	}
+	ask := m.ask.Load()
+	if ask == nil {
+		return nil, errors.New("it is not ready")
+	}
+	return json.Marshal((*ask)(ctx))
+}
+
+// page answers who asks for what the process has written down.
+func (m *managed) page(place []byte) ([]byte, error) {
+	if m.histories == "" {
+		return nil, errors.New("it writes no history")
+	}
+	var from history.Place
+	if len(place) > 0 {
+		if err := json.Unmarshal(place, &from); err != nil {
+			return nil, fmt.Errorf("place in a history: %w", err)
+		}
+	}
+	if from.Offset < 0 {
+		return nil, fmt.Errorf("place in a history: offset %d: want 0 or more", from.Offset)
+	}
+	page, err := history.ReadPage(m.histories, m.process, from, mostPage)
+	if err != nil {
+		return nil, err
+	}
+	page.At = m.movement.Clock().Now()
+	return json.Marshal(page)
+}
+
+// mostPage is how many bytes of a history one answer carries.
+const mostPage = 1 << 20
+
+// observers of a service are its history, and who asks it over the management connection.
+func observers[T any](s self, recorder *history.Recorder) inspect.Observers[T] {
+	return inspect.Observers[T]{History: recorder, Metrics: s.managed.counts, Inspect: func(ask func(context.Context) T) {
+		asked := func(ctx context.Context) any { return ask(ctx) }
+		s.managed.ask.Store(&asked)
+	}}
+}
+
+// asking is how a process asks others how they are; nil when nobody manages it.
+func asking(station *mgmt.Station) func(ctx context.Context, process string) ([]byte, error) {
+	if station == nil {
+		return nil
+	}
+	return func(ctx context.Context, process string) ([]byte, error) {
+		return station.Client().Inspect(ctx, process, nil)
+	}
+}
+
+// serve runs a service that is managed for as long: it begins with the board as it is. On a
+// bus that does not know our management's key it is managed by nobody.
+func (s self) serve(c *cli.Context, run func(ctx context.Context, station *mgmt.Station) error) error {
+	if c.String("hub") == "" {
+		return run(c.Context, nil)
+	}
+	conn, err := s.dial(c.Context, c.String("hub"), c.String("keys"), proto.Mgmt(s.managed.process))
+	if errors.Is(err, bus.ErrForbidden) {
+		s.log.WarnContext(c.Context, "no management: the hub does not know this process' key", "process", s.managed.process, "err", err)
+		return run(c.Context, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("management: %w", err)
+	}
+	defer conn.Close()
+	station := mgmt.NewStation(mgmt.StationConfig{
+		Process: s.managed.process, Bus: conn, Apply: s.managed.apply, Inspect: s.managed.inspect, Log: s.log,
+	})
+	return daemon.Run(c.Context, station.Run, func(ctx context.Context) error {
+		known, cancel := clock.Clock{}.Timeout(ctx, boardPatience)
+		station.Wait(known)
+		cancel()
+		return run(ctx, station)
+	})
+}
+
+// boardPatience is how long, on the wall, a process waits for the board before it begins
+// without.
+const boardPatience = mgmt.Every
+
+// processes are the cluster's, as the gateway asks them for what they count.
+type processes struct{ station *mgmt.Station }
+
+// Names implements gateway.Processes.
+func (p processes) Names() []string {
+	return processesOf(p.station.Board())
+}
+
+// processesOf are the processes of those that a board knows.
+func processesOf(board mgmt.Board) []string {
+	var names []string
+	for _, party := range board.Parties {
+		if slices.Contains([]proto.Identity{proto.APIServer, proto.Controllers, proto.Gateway}, proto.Identity(party)) {
+			names = append(names, party)
+		} else {
+			names = append(names, "kubelet/"+party, "runtime/"+party)
+		}
+	}
+	return names
+}
+
+// Ask implements gateway.Processes.
+func (p processes) Ask(ctx context.Context, process, question string) ([]byte, error) {
+	return p.station.Client().Inspect(ctx, process, []byte(question))
+}
+
+// Clock implements gateway.Processes.
+func (p processes) Clock() clock.Face { return p.station.Board().Clock }
+
+// changing is how the controllers put Faults and Partitions on the board; nil for a process
+// that is not managed.
+func changing(station *mgmt.Station) faults.Board {
+	if station == nil {
+		return nil
+	}
+	return station.Client()
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/podfall/podfall/cmd/podfall/cluster"
+	"github.com/podfall/podfall/services/runtime/procengine"
+	"github.com/podfall/podfall/services/runtime/procengine/cgroups"
+	"github.com/podfall/podfall/services/runtime/procengine/launch"
+)
+
+// confinementFlags are those of up and of a runtime, about what keeps real programs from
+// the machine.
+func confinementFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "isolation", Value: "auto", Usage: "auto gives programs PID and mount namespaces of their own where this machine lets its user; none does not"},
+		&cli.StringFlag{Name: "exec-user", Usage: "the `UID[:GID]` that programs get when podfall is root; 65534 unless said"},
+		&cli.BoolFlag{Name: "i-am-in-a-container", Usage: "let root run the programs of manifests, because this machine is nobody's own"},
+	}
+}
+
+// confinementOf is what the command line says. Programs of manifests never run under a
+// root of a machine that is somebody's own (T19).
+func confinementOf(c *cli.Context, allowed []string) (cluster.Confinement, error) {
+	what := cluster.Confinement{User: c.String("exec-user"), InContainer: c.Bool("i-am-in-a-container")}
+	switch isolation := c.String("isolation"); isolation {
+	case "auto":
+	case "none":
+		what.Isolation = isolation
+	default:
+		return what, usage("--isolation %q: want auto or none", isolation)
+	}
+	if _, err := programUser(what); err != nil {
+		return what, err
+	}
+	if len(allowed) > 0 && os.Geteuid() == 0 && !what.InContainer {
+		return what, usage("--allow-exec as root: programs of manifests would run beside those of everybody on this machine; " +
+			"start podfall as another user, or say --i-am-in-a-container where the machine is a container")
+	}
+	return what, nil
+}
+
+// programUser is who programs run as; nil means as podfall.
+func programUser(what cluster.Confinement) (*launch.User, error) {
+	if os.Geteuid() != 0 {
+		if what.User != "" {
+			return nil, usage("--exec-user %s: only root can run programs as another user", what.User)
+		}
+		return nil, nil
+	}
+	const nobody = 65534
+	user := launch.User{UID: nobody, GID: nobody}
+	if what.User == "" {
+		return &user, nil
+	}
+	uid, gid, both := strings.Cut(what.User, ":")
+	if !both {
+		gid = uid
+	}
+	for text, number := range map[*string]*int{&uid: &user.UID, &gid: &user.GID} {
+		parsed, err := strconv.ParseUint(*text, 10, 31)
+		if err != nil || parsed == 0 {
+			return nil, usage("--exec-user %q: want a UID or UID:GID, of numbers from 1", what.User)
+		}
+		*number = int(parsed)
+	}
+	return &user, nil
+}
+
+// newProcesses is the engine of real programs; how says in words how they run here, empty
+// when none may.
+func newProcesses(c *cli.Context, s self, what cluster.Containers) (programs *procengine.Engine, how string, err error) {
+	executable, err := os.Executable()
+	if err != nil {
+		return nil, "", err
+	}
+	allowance, err := procengine.NewAllowance(what.AllowExec)
+	if err != nil {
+		return nil, "", err
+	}
+	user, err := programUser(what.Confinement)
+	if err != nil {
+		return nil, "", err
+	}
+	data := c.String("data")
+	cfg := procengine.Config{
+		Clock: s.clock, Dir: cluster.Programs(data), Shim: []string{executable, "shim"}, Launch: []string{executable, "launch"},
+		Allow: allowance, Init: what.Init, Journal: filepath.Join(data, "signals.ndjson"), Log: s.log,
+		Isolation: procengine.Isolation{User: user, Refused: "--isolation none"},
+	}
+	if len(what.AllowExec) == 0 {
+		programs, err = procengine.New(cfg)
+		return programs, "", err
+	}
+	if what.Confinement.Isolation != "none" {
+		cfg.Isolation = procengine.Isolate(c.Context, cfg.Launch, user)
+	}
+	groups, err := cgroups.Open(cluster.Cgroup(cfg.Dir))
+	if err == nil {
+		cfg.Cgroups = groups
+	}
+	bounds := groups.String()
+	if err != nil {
+		bounds = fmt.Sprintf("none (%v)", err)
+	}
+	s.log.InfoContext(c.Context, "programs may run", "allowed", allowance.Paths(), "how", cfg.Isolation.String(), "cgroups", bounds)
+	programs, err = procengine.New(cfg)
+	return programs, cfg.Isolation.String() + "; cgroups: " + bounds, err
+}
+
+// launchCommand is what a program's process does before it becomes the program.
+func launchCommand() *cli.Command {
+	return &cli.Command{
+		Name: "launch", Usage: "become a program, for a shim", Hidden: true,
+		Action: func(*cli.Context) error { return launch.Run() },
+	}
+}

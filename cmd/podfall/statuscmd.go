@@ -1,0 +1,198 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/podfall/podfall/cmd/podfall/cluster"
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/inspect"
+	"github.com/podfall/podfall/internal/mgmt"
+	"github.com/podfall/podfall/internal/partition"
+)
+
+func statusCommand(layout cluster.Layout) *cli.Command {
+	return &cli.Command{
+		Name: "status", Usage: "list a cluster's processes, and what is cut or broken on purpose",
+		Flags: []cli.Flag{outputFlag()},
+		Action: func(c *cli.Context) error {
+			options, err := layout.Load()
+			if err != nil {
+				return err
+			}
+			processes, err := layout.Status(options)
+			if err != nil {
+				return err
+			}
+			found := managementOf(c.Context, layout, options, processes)
+			switch output := c.String("output"); output {
+			case "json":
+				return encodeStatus(c.App.Writer, options, processes, found)
+			case "":
+				if err := printStatus(c.App.Writer, processes); err != nil {
+					return err
+				}
+				printPrograms(c.App.Writer, found.programs)
+				if found.silent != "" {
+					_, err := fmt.Fprintf(c.App.Writer, "\nWhat is cut or broken is not known: %s\n", found.silent)
+					return err
+				}
+				return printBoard(c.App.Writer, found.board)
+			default:
+				return usage("--output %q: want json", output)
+			}
+		},
+	}
+}
+
+// managementLimit is how long status waits for what the processes say.
+const managementLimit = time.Second
+
+// management is what status learns over the management connection; nothing where the bus
+// does not run.
+type management struct {
+	board mgmt.Board
+	// silent is why a bus that has a process has not told the board.
+	silent string
+	// programs are how real programs run, by node, where any may.
+	programs map[string]string
+}
+
+func managementOf(ctx context.Context, layout cluster.Layout, options cluster.Options, processes []cluster.Process) (found management) {
+	silent := func(error) string { return "" } // a bus in a container, too, has no process here
+	if i := slices.IndexFunc(processes, func(p cluster.Process) bool { return p.Name == "bus" && p.PID != 0 }); i >= 0 {
+		silent = func(err error) string {
+			if errors.Is(err, context.DeadlineExceeded) {
+				return fmt.Sprintf("the bus, which is %s, has not told within %v", processes[i].State, managementLimit)
+			}
+			return fmt.Sprintf("the bus, which is %s, does not tell: %v", processes[i].State, err)
+		}
+	}
+	ctx, cancel := clock.Clock{}.Timeout(ctx, managementLimit)
+	defer cancel()
+	conn, err := dialHub(ctx, layout)
+	if err != nil {
+		return management{silent: silent(err)}
+	}
+	defer conn.Close()
+	client := mgmt.NewClient(conn)
+	if found.board, err = client.Get(ctx); err != nil {
+		found.silent = silent(err)
+	}
+	if len(options.Containers.AllowExec) == 0 {
+		return found
+	}
+	found.programs = map[string]string{}
+	for _, node := range options.Nodes {
+		var said inspect.Runtime
+		raw, err := client.Inspect(ctx, "runtime/"+node, nil)
+		if err == nil {
+			err = json.Unmarshal(raw, &said)
+		}
+		if found.programs[node] = said.Programs; err != nil {
+			found.programs[node] = "unknown: its runtime does not answer"
+		}
+	}
+	return found
+}
+
+// linkState is what status says of a party's link.
+type linkState struct {
+	Party string `json:"party"`
+	// State is whole, cut or slow.
+	State    string               `json:"state"`
+	FromNode partition.Manner     `json:"fromNode"`
+	ToNode   partition.Manner     `json:"toNode"`
+	Detail   *partition.Condition `json:"condition,omitempty"`
+}
+
+// links are the states of all links, at an instant of the wall.
+func links(board mgmt.Board, wall time.Time) []linkState {
+	states := make([]linkState, 0, len(board.Parties))
+	for _, party := range board.Parties {
+		condition, _ := partition.Of(board.Cuts, party, board.Parties, board.Clock.Of(wall))
+		state := linkState{Party: party, State: "whole", FromNode: condition.Manner(partition.FromNode), ToNode: condition.Manner(partition.ToNode)}
+		switch {
+		case state.FromNode != partition.Carry || state.ToNode != partition.Carry:
+			state.State = "cut"
+		case !condition.Whole():
+			state.State = "slow"
+		}
+		if !condition.Whole() {
+			state.Detail = &condition
+		}
+		states = append(states, state)
+	}
+	return states
+}
+
+func encodeStatus(out io.Writer, options cluster.Options, processes []cluster.Process, found management) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	status := map[string]any{"cluster": options, "processes": processes}
+	if board := found.board; board.Epoch != "" {
+		status["links"], status["cuts"], status["faults"] = links(board, clock.Clock{}.Now()), board.Cuts, board.Faults
+	}
+	if found.silent != "" {
+		status["unknown"] = "what is cut or broken: " + found.silent
+	}
+	if found.programs != nil {
+		status["programs"] = found.programs
+	}
+	return encoder.Encode(status)
+}
+
+// printPrograms says how real programs run, and what the machine refuses them.
+func printPrograms(out io.Writer, programs map[string]string) {
+	if len(programs) > 0 {
+		fmt.Fprintln(out)
+	}
+	for _, node := range slices.Sorted(maps.Keys(programs)) {
+		fmt.Fprintf(out, "Programs on %s run %s\n", node, programs[node])
+	}
+}
+
+func printStatus(out io.Writer, processes []cluster.Process) error {
+	table := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
+	fmt.Fprintln(table, "PROCESS\tSTATE\tPID\tADDRESS")
+	for _, process := range processes {
+		pid := "<none>"
+		if process.PID != 0 {
+			pid = strconv.Itoa(process.PID)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", process.Name, process.State, pid, cmp.Or(process.Address, "<none>"))
+	}
+	return table.Flush()
+}
+
+// printBoard writes what is cut and broken; nothing when nothing is.
+func printBoard(out io.Writer, board mgmt.Board) error {
+	if len(board.Cuts) > 0 {
+		fmt.Fprintln(out)
+		table := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
+		fmt.Fprintln(table, "CUT\tWHO\tHOW")
+		for _, cut := range board.Cuts {
+			fmt.Fprintf(table, "%s\t%s\t%s\n", cut.Name, strings.Join(cut.Spec.Off(board.Parties), ","), manner(cut.Spec)+ending(cut.Until, cut.Lease))
+		}
+		if err := table.Flush(); err != nil {
+			return err
+		}
+	}
+	if len(board.Faults) == 0 {
+		return nil
+	}
+	fmt.Fprintln(out)
+	return printFaults(out, board.Faults)
+}

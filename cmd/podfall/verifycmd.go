@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/podfall/podfall/cmd/podfall/cluster"
+	"github.com/podfall/podfall/internal/guarantees"
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/services/apiserver"
+	"github.com/podfall/podfall/services/apiserver/store"
+)
+
+// verifyCommand checks what a cluster has left behind.
+func verifyCommand(layout cluster.Layout) *cli.Command {
+	return &cli.Command{
+		Name: "verify", Usage: "check what a cluster has written down against what podfall promises; exit code 4 when a promise is broken", ArgsUsage: "[DIR]",
+		Description: "DIR is a cluster's data directory, --data by default: its histories are read, and its database, unless its apiserver runs.\n" +
+			"The properties are those of docs/guarantees.md.",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "tell only of what is broken"}},
+		Action: func(c *cli.Context) error {
+			if c.NArg() > 1 {
+				return usage("verify takes one directory, not %d", c.NArg())
+			}
+			if c.Args().Present() {
+				layout = cluster.Layout{Root: c.Args().First()}
+			}
+			if info, err := os.Stat(layout.History()); err != nil || !info.IsDir() {
+				return usage("verify DIR %q: it holds no histories: want a cluster's data directory, such as .podfall", layout.Root)
+			}
+			evidence, err := readEvidence(c.Context, layout, c.App.ErrWriter)
+			if err != nil {
+				return err
+			}
+			results, err := guarantees.Check(evidence)
+			if err != nil {
+				return fmt.Errorf("%s: %w", layout.Root, err)
+			}
+			if broken := tellResults(c.App.Writer, results, c.Bool("quiet")); broken > 0 {
+				return cli.Exit(fmt.Sprintf("%d of %d properties are broken", broken, len(results)), exitBroken)
+			}
+			return nil
+		},
+	}
+}
+
+// readEvidence reads a cluster's histories, and its database if no apiserver has it.
+func readEvidence(ctx context.Context, layout cluster.Layout, warnings io.Writer) (guarantees.Evidence, error) {
+	log, err := history.Read(layout.History())
+	if err != nil {
+		return guarantees.Evidence{}, err
+	}
+	evidence := guarantees.Evidence{Log: log}
+	found, err := apiserver.Verify(ctx, layout.Store())
+	evidence.Disk, err = guarantees.DiskOf(found.Revision, found.Objects, err)
+	if missing := withoutCommits(layout, evidence.Disk, err); missing != "" {
+		fmt.Fprintf(warnings, "%s: commits are taken from the apiserver's history only\n", missing)
+		return evidence, nil
+	}
+	if err != nil {
+		return evidence, err
+	}
+	evidence.Store, err = apiserver.Export(layout.Store())
+	return evidence, err
+}
+
+// withoutCommits is why a cluster can be checked without its database, of which a
+// verification has come to a disk or failed; empty when the database can be read, or nothing
+// is known of it.
+func withoutCommits(layout cluster.Layout, disk *guarantees.Disk, err error) string {
+	switch {
+	case errors.Is(err, store.ErrLocked):
+		return "the apiserver runs and has the database"
+	case errors.Is(err, fs.ErrNotExist):
+		return layout.Store() + " has no database"
+	case err == nil && disk.Damage != nil:
+		return disk.Damage.Error()
+	}
+	return ""
+}
+
+// tellResults writes what became of each property, and returns how many are broken.
+func tellResults(out io.Writer, results []guarantees.Result, quiet bool) (broken int) {
+	count := make(map[guarantees.Verdict]int)
+	for _, r := range results {
+		count[r.Verdict]++
+		switch {
+		case r.Verdict == guarantees.Broken:
+			fmt.Fprintf(out, "%-4s broken         %s (%d of %d cases)\n", r.ID, r.Promise, r.Times, r.Cases)
+			for _, line := range r.First.Lines() {
+				fmt.Fprintf(out, "       %s\n", line)
+			}
+		case quiet:
+		case r.Verdict == guarantees.Held:
+			fmt.Fprintf(out, "%-4s held           %s (%d cases)%s\n", r.ID, r.Promise, r.Cases, butNot(r.Partly))
+		default:
+			fmt.Fprintf(out, "%-4s not checkable  %s: %s\n", r.ID, r.Promise, r.Why)
+		}
+	}
+	fmt.Fprintln(out, strings.Join([]string{
+		fmt.Sprint(count[guarantees.Held], " held"), fmt.Sprint(count[guarantees.Broken], " broken"), fmt.Sprint(count[guarantees.NotCheckable], " not checkable"),
+	}, ", "))
+	return count[guarantees.Broken]
+}
+
+// butNot is what of a property was not checked.
+func butNot(partly string) string {
+	if partly == "" {
+		return ""
+	}
+	return "; " + partly
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/cmd/podfall/cluster"
+	"github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/fault"
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/inspect"
+	"github.com/podfall/podfall/internal/mgmt"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/internal/scenario"
+	"github.com/podfall/podfall/internal/why/gather"
+	"github.com/podfall/podfall/proto"
+)
+
+// world is a cluster of processes that a scenario plays in.
+type world struct {
+	*podapi.Client
+	layout   cluster.Layout
+	options  cluster.Options
+	compat   proto.Compat
+	movement *clock.Movement
+	plane    *mgmt.Client
+	// faults are those that this client itself suffers.
+	faults *fault.Table
+	close  func()
+}
+
+func openWorld(ctx context.Context, layout cluster.Layout) (*world, error) {
+	w := &world{layout: layout}
+	var err error
+	if w.options, err = layout.Load(); err != nil {
+		return nil, err
+	}
+	if w.compat, err = proto.CompatFor(w.options.Compat); err != nil {
+		return nil, err
+	}
+	face, err := w.options.Face()
+	if err != nil {
+		return nil, err
+	}
+	w.movement = clock.NewMovement(face)
+	conn, err := dialHub(ctx, layout)
+	if err != nil {
+		return nil, err
+	}
+	stop := follow(ctx, conn, w.movement)
+	w.close = func() { stop(); conn.Close() }
+	w.plane = mgmt.NewClient(conn)
+	w.faults = fault.NewTable(fault.Config{Process: string(proto.Admin), Clock: w.movement.Clock()})
+	w.Client = podapi.New(conn, podapi.Config{Clock: w.movement.Clock(), Faults: w.faults})
+	return w, nil
+}
+
+// Break implements scenario.Breaker.
+func (w *world) Break(ctx context.Context, what scenario.Break) error {
+	switch {
+	case what.Cut != nil:
+		return w.change(ctx, mgmt.Change{Cut: &mgmt.AddCut{Name: strings.Join(what.Cut.Parties, "."), Spec: *what.Cut}})
+	case what.Fault != nil:
+		return w.change(ctx, mgmt.Change{AddFault: &mgmt.AddFault{Name: what.Fault.Name, Spec: what.Fault.Spec}})
+	case what.Crash != "":
+		return w.layout.Crash(ctx, w.options, what.Crash)
+	}
+	return w.layout.Pause(ctx, w.options, what.Pause)
+}
+
+// Mend implements scenario.Breaker.
+func (w *world) Mend(ctx context.Context, what scenario.Mend) error {
+	switch {
+	case len(what.Heal) > 0:
+		return w.change(ctx, mgmt.Change{Heal: &mgmt.Selection{Parties: what.Heal}})
+	case what.Clear != "":
+		return w.change(ctx, mgmt.Change{ClearFaults: &mgmt.Selection{Names: []string{what.Clear}}})
+	case what.Start != "":
+		return w.layout.Restart(ctx, w.options, []string{what.Start}, func(string) {})
+	}
+	return w.layout.Resume(ctx, w.options, what.Resume)
+}
+
+// change changes the board, and what this client itself suffers.
+func (w *world) change(ctx context.Context, change mgmt.Change) error {
+	board, err := w.plane.Set(ctx, change)
+	if err == nil {
+		w.faults.Set(board.AllFaults())
+	}
+	return err
+}
+
+// Why implements scenario.Witness.
+func (w *world) Why(ctx context.Context, t podapi.Target) ([]string, error) {
+	ask := func(ctx context.Context, process string) ([]byte, error) { return w.plane.Inspect(ctx, process, nil) }
+	report, err := gather.Observer{API: w, Ask: ask, Clock: w.movement.Clock()}.Why(ctx, t)
+	return report.IDs(), err
+}
+
+// Alive implements scenario.Witness. It asks the runtimes, and where one is down, counts
+// what all have written down.
+func (w *world) Alive(ctx context.Context, uid types.UID) (int, error) {
+	alive := 0
+	for _, node := range w.options.Nodes {
+		raw, err := w.plane.Inspect(ctx, "runtime/"+node, nil)
+		if errors.Is(err, bus.ErrNoResponder) {
+			log, err := history.Read(w.layout.History())
+			return log.Alive(uid), err
+		}
+		if err != nil {
+			return 0, err
+		}
+		var answer inspect.Runtime
+		if err := json.Unmarshal(raw, &answer); err != nil {
+			return 0, err
+		}
+		for _, c := range answer.Containers {
+			if c.Alive && c.UID == string(uid) {
+				alive++
+			}
+		}
+	}
+	return alive, nil
+}
+
+// Signals implements scenario.Witness.
+func (w *world) Signals(_ context.Context, uid types.UID) ([]history.Event, error) {
+	log, err := history.Read(w.layout.History())
+	return log.Signals(uid), err
+}
