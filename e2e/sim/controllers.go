@@ -1,0 +1,274 @@
+package sim
+
+import (
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/controllers/nodelifecycle"
+	"github.com/podfall/podfall/services/controllers/podgc"
+	"github.com/podfall/podfall/services/controllers/scheduler"
+	"github.com/podfall/podfall/services/controllers/workload"
+)
+
+// Controllers is the name of the process of the controllers.
+const Controllers = "controllers"
+
+// controllers is that process: the views are followers', and what is done about them is
+// decided by the product's own Decide functions.
+//
+//	controllers_sets.go   ReplicaSets and StatefulSets
+//	controllers_pods.go   the scheduler, the pod garbage collector, taint eviction
+//	controllers_nodes.go  the node lifecycle
+//
+// A thing to look at is an alarm by the name of its controller and object. While a look is
+// under way, which takes requests, another one waits.
+type controllers struct {
+	client    Client
+	followers []*Follower
+	now       time.Time
+	out       Out
+
+	copies
+	looks
+	scheduling *scheduler.State
+	expected   *workload.Expectations
+	missed     map[string]time.Time // podgc's
+	lifecycle
+	evictions map[name]eviction
+	observing explaining
+}
+
+// copies are the views.
+type copies struct {
+	pods     *copyOf[*corev1.Pod]
+	nodes    *copyOf[*corev1.Node]
+	leases   *copyOf[*coordinationv1.Lease]
+	replicas *copyOf[*appsv1.ReplicaSet]
+	stateful *copyOf[*appsv1.StatefulSet]
+}
+
+// looks is what is being looked at.
+type looks struct {
+	busy, again map[string]bool
+	failures    map[string]int
+}
+
+type lifecycle struct {
+	health map[string]*nodelifecycle.Health
+	zones  *nodelifecycle.Zones
+	timing nodelifecycle.Timing
+}
+
+// newControllers is an incarnation of the controllers, which observe that world.
+func newControllers(w *World) *controllers {
+	c := &controllers{
+		looks:      looks{busy: map[string]bool{}, again: map[string]bool{}, failures: map[string]int{}},
+		scheduling: scheduler.NewState(), expected: workload.NewExpectations(), evictions: map[name]eviction{},
+		lifecycle: lifecycle{health: map[string]*nodelifecycle.Health{}, zones: nodelifecycle.NewZones(), timing: nodelifecycle.Default()},
+	}
+	c.observing.catchUp = w.catchUp
+	c.observing.rounds = w.explainer(func(fact history.Fact) { c.out.Note("", fact) })
+	c.pods, c.nodes = newCopy(c.podChanged), newCopy(c.nodeChanged)
+	c.leases = newCopy(func(_, _ *coordinationv1.Lease) {})
+	c.replicas = newCopy(func(old, now *appsv1.ReplicaSet) { c.look(lookReplicaSet, nameOf(either(old, now))) })
+	c.stateful = newCopy(func(old, now *appsv1.StatefulSet) { c.look(lookStatefulSet, nameOf(either(old, now))) })
+	return c
+}
+
+// either is the object of a change.
+func either[T any](old, now *T) *T {
+	if now != nil {
+		return now
+	}
+	return old
+}
+
+// The controllers' looks.
+const (
+	lookReplicaSet  = "replicaset"
+	lookStatefulSet = "statefulset"
+	lookEviction    = "tainteviction"
+	lookTaints      = "taints"
+	lookSchedule    = "schedule"
+	lookGarbage     = "podgc"
+	lookNodes       = "nodes"
+	lookTurn        = "turn"
+)
+
+func (c *controllers) Step(now time.Time, in Input, out Out) {
+	c.now, c.out = now, out
+	if c.client.Step(now, in, out) {
+		return
+	}
+	for _, f := range c.followers {
+		if f.Step(now, in, out) {
+			return
+		}
+	}
+	switch in := in.(type) {
+	case Boot:
+		c.begin(in)
+	case Alarm:
+		c.alarm(in.Key)
+	case Message, Called, Answered:
+	}
+}
+
+func (c *controllers) begin(in Boot) {
+	c.client = Client{Identity: proto.Controllers, Boot: in.Boot}
+	c.observing.began = c.now
+	for _, follow := range []struct {
+		resource string
+		sink     podapi.Sink
+	}{
+		{"nodes", c.nodes},
+		{"pods", c.pods},
+		{"leases.coordination.k8s.io", c.leases},
+		{"replicasets.apps", c.replicas},
+		{"statefulsets.apps", c.stateful},
+	} {
+		f := &Follower{Key: "copy of " + follow.resource, Client: &c.client, Target: podapi.Target{Kind: kindOfResource(follow.resource)}, Sink: follow.sink}
+		c.followers = append(c.followers, f)
+		f.Start(c.now, c.out)
+	}
+	c.out.Wake(lookGarbage, c.now)
+	c.out.Wake(lookNodes, c.now)
+}
+
+// synced reports whether all views are there: before, nothing is decided.
+func (c *controllers) synced() bool {
+	return c.pods.synced && c.nodes.synced && c.leases.synced && c.replicas.synced && c.stateful.synced
+}
+
+// look has an object looked at in a moment.
+func (c *controllers) look(what string, of name) { c.lookAfter(what, of, 0) }
+
+func (c *controllers) lookAfter(what string, of name, after time.Duration) {
+	c.out.Wake(what+" "+of.String(), c.now.Add(after))
+}
+
+// notYet is how long a look waits for the views.
+const notYet = 500 * time.Millisecond
+
+func (c *controllers) alarm(key string) {
+	what, rest, _ := strings.Cut(key, " ")
+	if !c.synced() {
+		c.out.Wake(key, c.now.Add(notYet))
+		return
+	}
+	if c.busy[key] {
+		c.again[key] = true
+		return
+	}
+	var of name
+	of.Namespace, of.Name, _ = strings.Cut(rest, "/")
+	switch what {
+	case lookReplicaSet:
+		c.syncReplicaSet(key, of)
+	case lookStatefulSet:
+		c.syncStatefulSet(key, of)
+	case lookEviction:
+		c.syncEviction(key, of)
+	case lookTaints:
+		c.syncTaints(key, of.Name)
+	case lookSchedule:
+		c.schedule()
+	case lookGarbage:
+		c.collect()
+		c.out.Wake(lookGarbage, c.now.Add(podgc.Period))
+	case lookNodes:
+		c.lookAtNodes()
+		c.out.Wake(lookNodes, c.now.Add(c.timing.Period))
+	case lookTurn:
+		c.giveUp()
+	case lookOverdue:
+		c.explain()
+	case lookGhosts:
+		c.haunt()
+	}
+}
+
+// begun marks a look as under way; the function that it returns ends it. One that failed
+// comes again, later each time.
+func (c *controllers) begun(key string) (done func(failed error)) {
+	c.busy[key] = true
+	return func(failed error) {
+		delete(c.busy, key)
+		switch {
+		case failed != nil:
+			c.failures[key]++
+			c.out.Wake(key, c.now.Add(min(time.Second<<min(c.failures[key]-1, 6), 30*time.Second)))
+		case c.again[key]:
+			c.out.Wake(key, c.now)
+		}
+		if failed == nil {
+			delete(c.failures, key)
+		}
+		delete(c.again, key)
+	}
+}
+
+// write carries out what a controller has decided, and notes that it has.
+func (c *controllers) write(controller string, ask Ask, read kinds.Object, then func(Got)) {
+	key := ask.Target.Name
+	if key == "" && ask.Object != nil {
+		key = ask.Object.GetName()
+	}
+	if ask.Target.Namespace != "" {
+		key = ask.Target.Namespace + "/" + key
+	}
+	decided := history.Decide{
+		Controller: controller, Action: string(ask.Verb), Resource: ask.Target.Kind.GroupResource().String(), Key: key,
+	}
+	if read != nil {
+		decided.ReadRevision = read.GetResourceVersion()
+	}
+	if ask.Verb != proto.VerbGet {
+		ask.Fact = decided
+	}
+	err := c.client.Do(c.now, c.out, ask, func(now time.Time, got Got, out Out) {
+		c.now, c.out = now, out
+		if then != nil {
+			then(got)
+		}
+	})
+	if err != nil {
+		panic("sim: a controller's request: " + err.Error()) // a mistake in the simulator
+	}
+}
+
+func targetOf(resource string, obj metav1.Object, subresource string) podapi.Target {
+	return podapi.Target{Kind: kindOfResource(resource), Namespace: obj.GetNamespace(), Name: obj.GetName(), Subresource: subresource}
+}
+
+// all calls then with the first error when n requests have been answered, at once when
+// there are none.
+func all(n int, then func(error)) (one func(error)) {
+	if n == 0 {
+		then(nil)
+		return nil
+	}
+	var first error
+	return func(err error) {
+		if first == nil {
+			first = err
+		}
+		if n--; n == 0 {
+			then(first)
+		}
+	}
+}
+
+func keyOf(obj metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}

@@ -1,0 +1,175 @@
+package sim
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/controllers/replicaset"
+	"github.com/podfall/podfall/services/controllers/statefulset"
+	"github.com/podfall/podfall/services/controllers/workload"
+)
+
+// ownerChanged has the owner of a pod looked at, and takes what was expected of it off the
+// ledger.
+func (c *controllers) ownerChanged(old, now *corev1.Pod) {
+	pod := either(old, now)
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil {
+		return
+	}
+	of := name{pod.Namespace, owner.Name}
+	if owner.Kind == "StatefulSet" {
+		c.look(lookStatefulSet, of)
+		return
+	}
+	if set, known := c.replicas.get(of); known && set.UID != owner.UID {
+		return
+	}
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}
+	if old == nil {
+		c.expected.Created(key)
+	}
+	if now == nil || now.DeletionTimestamp != nil {
+		c.expected.Deleted(key, pod.UID)
+	}
+	c.look(lookReplicaSet, of)
+}
+
+// owned are the pods of an owner, by name.
+func (c *controllers) owned(by metav1.Object) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, pod := range c.pods.all() {
+		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.UID == by.GetUID() {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+func (c *controllers) syncReplicaSet(key string, of name) {
+	set, known := c.replicas.get(of)
+	if !known {
+		c.expected.Forget(types.NamespacedName{Namespace: of.Namespace, Name: of.Name})
+		return
+	}
+	v := replicaset.View{Set: set}
+	if !c.expected.Met(keyOf(set), c.now) {
+		v.Stale = true
+		c.lookAfter(lookReplicaSet, of, c.expected.Left(keyOf(set), c.now)+notYet)
+	}
+	for _, pod := range c.owned(set) {
+		switch {
+		case workload.Active(pod):
+			v.Active = append(v.Active, pod)
+		case workload.Terminating(pod):
+			v.Terminating = append(v.Terminating, pod)
+		}
+	}
+	v.Related = func() []*corev1.Pod { return c.owned(set) }
+	done := c.begun(key)
+	plan, status := replicaset.Decide(v, c.now), replicaset.Status(v, nil, c.now)
+	c.actFor(set, plan, func(failed error) {
+		if failed != nil || equality.Semantic.DeepEqual(set.Status, status) {
+			done(failed)
+			return
+		}
+		changed := set.DeepCopy()
+		changed.Status = status
+		c.write("replicaset-controller", Ask{Verb: proto.VerbUpdate, Target: targetOf("replicasets.apps", set, "status"), Object: changed}, set, func(got Got) {
+			done(got.Err)
+		})
+	})
+}
+
+// actFor makes and deletes a ReplicaSet's pods.
+func (c *controllers) actFor(set *appsv1.ReplicaSet, plan replicaset.Plan, then func(error)) {
+	key := keyOf(set)
+	if plan.Create+len(plan.Delete) > 0 {
+		uids := make([]types.UID, 0, len(plan.Delete))
+		for _, pod := range plan.Delete {
+			uids = append(uids, pod.UID)
+		}
+		c.expected.Both(key, plan.Create, uids, c.now)
+	}
+	one := all(plan.Create+len(plan.Delete), then)
+	kind := appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
+	for range plan.Create {
+		pod := workload.PodOf(&set.Spec.Template, set, kind)
+		target := podapi.Target{Kind: kindOfResource("pods"), Namespace: set.Namespace}
+		c.write("replicaset-controller", Ask{Verb: proto.VerbCreate, Target: target, Object: pod}, nil, func(got Got) {
+			if got.Err != nil {
+				c.expected.Created(key)
+			}
+			one(got.Err)
+		})
+	}
+	for _, pod := range plan.Delete {
+		c.remove("replicaset-controller", pod, func(err error) {
+			if err != nil {
+				c.expected.Deleted(key, pod.UID)
+			}
+			one(err)
+		})
+	}
+}
+
+// remove deletes a pod of a set, gracefully and by its UID; one that is gone is no error.
+func (c *controllers) remove(controller string, pod *corev1.Pod, then func(error)) {
+	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}
+	c.write(controller, Ask{Verb: proto.VerbDelete, Target: targetOf("pods", pod, ""), Options: options}, pod, func(got Got) {
+		if apierrors.IsNotFound(got.Err) || apierrors.IsConflict(got.Err) {
+			got.Err = nil
+		}
+		then(got.Err)
+	})
+}
+
+// syncStatefulSet does one round of a set, whose template never changes here: it has one
+// revision.
+func (c *controllers) syncStatefulSet(key string, of name) {
+	set, known := c.stateful.get(of)
+	if !known {
+		return
+	}
+	revision := statefulset.Revision{Name: set.Name + "-1", Template: &set.Spec.Template}
+	plan := statefulset.Decide(statefulset.View{
+		Set: set, Pods: c.owned(set), Current: revision, Update: revision, Claims: map[string]*corev1.PersistentVolumeClaim{},
+	}, c.now)
+	done := c.begun(key)
+	finish := func(failed error) {
+		if failed != nil || equality.Semantic.DeepEqual(set.Status, plan.Status) {
+			done(failed)
+			return
+		}
+		changed := set.DeepCopy()
+		changed.Status = plan.Status
+		c.write("statefulset-controller", Ask{Verb: proto.VerbUpdate, Target: targetOf("statefulsets.apps", set, "status"), Object: changed}, set, func(got Got) {
+			done(got.Err)
+		})
+	}
+	if plan.Again > 0 {
+		c.lookAfter(lookStatefulSet, of, plan.Again)
+	}
+	one := all(len(plan.Create)+len(plan.Repair)+len(plan.Delete), finish)
+	for _, pod := range plan.Create {
+		target := podapi.Target{Kind: kindOfResource("pods"), Namespace: set.Namespace}
+		c.write("statefulset-controller", Ask{Verb: proto.VerbCreate, Target: target, Object: pod}, nil, func(got Got) {
+			if apierrors.IsAlreadyExists(got.Err) { // by now, or still
+				got.Err = nil
+			}
+			one(got.Err)
+		})
+	}
+	for _, pod := range plan.Repair {
+		c.write("statefulset-controller", Ask{Verb: proto.VerbUpdate, Target: targetOf("pods", pod, ""), Object: pod}, pod, func(got Got) { one(got.Err) })
+	}
+	for _, pod := range plan.Delete {
+		c.remove("statefulset-controller", pod, one)
+	}
+}

@@ -1,0 +1,53 @@
+// Package sim plays a whole cluster in one goroutine: the pure cores of apiserver,
+// kubelet, runtime and controllers, with virtual time and with a network, disks and
+// applications that break by seed. One seed is one life, bit for bit, on any machine.
+//
+//	process.go    what a process is, and what it can do
+//	messages.go   what processes say to the apiserver, and what applications do
+//	client.go     asks the apiserver         follow.go   keeps a copy of what it has
+//	world.go      time, crashes, the history and its hash    queue.go   what is coming
+//	acting.go     a process's hands          net.go      links that lose, repeat, delay and are cut
+//	apiserver.go  the product's apiserver behind a simulated disk
+//	controllers*.go, views.go   the controllers, and their copies
+//	user.go       does what a script says    script.go   all that decides a life
+//	draw.go       a script from a seed       lives.go    plays a script, and judges it
+//	right.go      how a life must end        watcher.go  watches from any revision
+//	shrink.go     makes a story of a life that broke something
+//	kernel.go     what of a node outlives its processes   app.go   what its applications do
+//	kubelet*.go   a node's kubelet         runtime*.go  its runtime
+//	shape.go      what pods have beside a container   break.go, twin.go   what else breaks
+//	observe.go    what is seen from outside: why, and split-brain windows   met.go   what a life has met
+//	matrix.go, phases.go   which faults have met which phases of a deletion
+//	explore.go    plays one story in every order          explore_plan.go   decides what comes next
+//
+// # To live
+//
+//	go test ./sim -run TestSeeds                        today's thousand lives, and those that are kept
+//	go test ./sim -run TestSeeds -seeds 1000 -from 1    others, each put to the test
+//	go test ./sim -run TestSeeds -seeds 1000 -quiet     lives in which nothing breaks
+//	go test ./sim -run TestReplay -seed 17              one of them, and its story
+//	go test ./sim -run xxx -bench Hour                  what an hour costs
+//
+// The first life that breaks something is shrunk, told in at most ten lines, and kept in
+// testdata/regressions, which TestRegressions plays from then on. Mistakes are planted by
+// package mutants, in an overlay, whose TestHunt has the lives of the same seeds find them. Lives of even seeds have
+// trouble to the end; in those of odd seeds it ends after three quarters, and then all has
+// to be calm and right.
+//
+// # To add a process
+//
+// Write a type with a Step, and have its place made by [World.Add] in the function that
+// builds a life (lives.go). In Boot it makes a [Client] with its identity and boot, and a
+// [Follower] for each kind of object that it wants to know of, and starts those. After that
+// it hands each input to its client, then to its followers, and looks at itself only what
+// none of them has taken. Its views are then the followers' sinks, and its writes
+// [Client.Do], whose continuation gets the answer. A crash is the end of all of it: what
+// has to be known afterwards is persisted.
+//
+// Links between processes whose names end in the same node (kubelet/node-1 and
+// runtime/node-1) are on one machine: 0.2 ms, nothing lost. All others go over the network.
+//
+// Names of calls and messages (the about of [Out.Call], and About() of a body that is sent)
+// must not contain UIDs or counters: the network decides by them, and a life that is
+// shrunk must keep its other decisions. Bodies with a Trace method take part in the hash.
+package sim

@@ -1,0 +1,392 @@
+package sim
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// chooser decides, in place of a world's heap, what happens next.
+type chooser struct {
+	world *World
+	// faults is how many there have been, of most.
+	faults, most int
+	// last is the process that was stepped last, when that may have changed it.
+	last string
+	// held are messages that a fault has made late: they come at their time.
+	held map[*event]bool
+	// logs is what each process has been given, notes what it has noted, and noted how far
+	// that has been taken.
+	logs    map[string]tale
+	notes   map[string]tale
+	noted   int
+	numbers map[string]uint64
+	// met are the messages that a fault could have hit already.
+	met map[*event]bool
+}
+
+// tale is what a process has been given, or has noted: in order, but for what is of one
+// instant. In which order that came shows in what the process says.
+type tale struct {
+	before digest
+	at     time.Duration
+	now    [2]uint64
+}
+
+type digest [16]byte
+
+// deed is what can be done at a point.
+type deed int
+
+const (
+	deliver deed = iota
+	lose
+	double
+	delay
+	crash
+	// pass has nothing arrive: the time goes on.
+	pass
+)
+
+// option is one thing that can happen next.
+type option struct {
+	do      deed
+	event   *event
+	process string
+}
+
+// How long a late message is late, and a process that has crashed down.
+const (
+	lateBy  = 12 * time.Second
+	downFor = 3 * time.Second
+)
+
+func (o option) String() string {
+	var what string
+	switch o.do {
+	case crash:
+		return o.process + " crashes"
+	case pass:
+		return "nothing comes"
+	case deliver:
+		what = "first comes"
+	case lose:
+		what = "is lost:"
+	case double:
+		what = "comes twice:"
+	case delay:
+		what = "is late:"
+	}
+	kind := strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", o.event.input), "sim."))
+	return fmt.Sprintf("%s %s %s to %s", what, kind, o.event.about, o.event.to)
+}
+
+func newChooser(w *World, most int) *chooser {
+	return &chooser{
+		world: w, most: most, held: map[*event]bool{}, met: map[*event]bool{},
+		logs: map[string]tale{}, notes: map[string]tale{}, numbers: map[string]uint64{},
+	}
+}
+
+// settle lets the time pass to the next thing to be decided; it reports false when there is
+// none any more.
+func (s *chooser) settle(lasts time.Duration) bool {
+	for {
+		s.sweep()
+		if len(s.world.coming) == 0 {
+			return false
+		}
+		if s.faults < s.most && s.last != "" || len(s.pending()) > 0 {
+			return true
+		}
+		if s.world.coming[0].at > lasts {
+			return false
+		}
+		s.next()
+	}
+}
+
+// next has happen what is due next.
+func (s *chooser) next() {
+	var due *event
+	for _, e := range s.world.coming {
+		if s.timed(e) && (due == nil || e.before(due)) {
+			due = e
+		}
+	}
+	if due == nil {
+		return
+	}
+	s.world.reach(due.at)
+	s.world.catchUp()
+	s.give(due)
+}
+
+// timed reports whether something comes at its time, and not when the explorer wants it.
+func (s *chooser) timed(e *event) bool {
+	switch in := e.input.(type) {
+	case Alarm:
+		return true
+	case Answered:
+		return s.held[e] || errors.Is(in.Err, ErrTimeout)
+	case Boot, Message, Called:
+		return s.held[e]
+	}
+	return e.do != nil
+}
+
+// sweep takes away what has become void.
+func (s *chooser) sweep() {
+	w := s.world
+	var void []*event
+	for _, e := range w.coming {
+		if e.do != nil {
+			continue
+		}
+		p := w.processes[e.to]
+		gone := p == nil || p.running == nil && !s.timed(e) || e.number != 0 && (p.running == nil || e.number != p.number)
+		switch in := e.input.(type) {
+		case Alarm:
+			gone = gone || p.alarms[in.Key] != e
+		case Answered:
+			gone = gone || w.wires.calls[in.Call] == nil
+		case Boot, Message, Called:
+		}
+		if gone {
+			void = append(void, e)
+		}
+	}
+	for _, e := range void {
+		s.drop(e)
+	}
+}
+
+func (s *chooser) drop(e *event) {
+	s.world.coming.remove(e)
+	delete(s.held, e)
+}
+
+// give takes an event from the heap, and has it happen.
+func (s *chooser) give(e *event) {
+	s.drop(e)
+	if e.do != nil {
+		e.do()
+		for name, p := range s.world.processes { // each by itself
+			if p.number != s.numbers[name] {
+				s.numbers[name] = p.number
+				s.tell(s.logs, name, func(w io.Writer) { _, _ = io.WriteString(w, "boot") })
+			}
+		}
+		return
+	}
+	s.tell(s.logs, e.to, func(w io.Writer) { traceEvent(w, e) })
+	s.last = ""
+	if relevant(e) {
+		s.last = e.to
+	}
+	s.world.Steps++
+	s.world.give(e)
+	s.takeNotes()
+}
+
+// relevant reports whether an event is about more than that everybody is alive.
+func relevant(e *event) bool {
+	switch in := e.input.(type) {
+	case Alarm:
+		return in.Key != wakeBeat && !strings.HasSuffix(in.Key, "/beat") && !strings.HasSuffix(in.Key, "/renew")
+	case Message:
+		frame, is := in.Body.(Frame)
+		return !is || len(frame.GetEvents()) > 0
+	case Called, Answered:
+		return !strings.Contains(e.about, "/renew")
+	case Boot:
+	}
+	return true
+}
+
+// takeNotes takes what processes have noted into their digests.
+func (s *chooser) takeNotes() {
+	for ; s.noted < len(s.world.record.events); s.noted++ {
+		e := s.world.record.events[s.noted]
+		s.tell(s.notes, e.Process, func(w io.Writer) { traceFact(w, e.Fact) })
+	}
+}
+
+// pending are the messages that can arrive now: of those that keep their order the first.
+// What stays on a machine comes before all else.
+func (s *chooser) pending() []*event {
+	var all []*event
+	for _, e := range s.world.coming {
+		if !s.timed(e) {
+			all = append(all, e)
+		}
+	}
+	slices.SortFunc(all, func(a, b *event) int { return cmp.Compare(a.order, b.order) })
+	var pending []*event
+	queued := map[Link]bool{}
+	for _, e := range all {
+		link := s.link(e)
+		if sameNode(link) {
+			return []*event{e}
+		}
+		if _, ordered := e.input.(Message); ordered {
+			if queued[link] {
+				continue
+			}
+			queued[link] = true
+		}
+		pending = append(pending, e)
+	}
+	return pending
+}
+
+func (s *chooser) link(e *event) Link {
+	switch in := e.input.(type) {
+	case Message:
+		return Link{in.From, e.to}
+	case Called:
+		return Link{in.From, e.to}
+	case Answered:
+		if c := s.world.wires.calls[in.Call]; c != nil {
+			return Link{c.to, e.to}
+		}
+	case Boot, Alarm:
+	}
+	return Link{e.to, e.to}
+}
+
+// options are what can happen now; the first is the default.
+func (s *chooser) options() []option {
+	pending := s.pending()
+	options := make([]option, 0, 4*len(pending)+1)
+	for _, e := range pending {
+		options = append(options, option{do: deliver, event: e})
+	}
+	if len(options) == 0 {
+		options = append(options, option{do: pass})
+	}
+	if s.faults == s.most {
+		return options
+	}
+	for _, e := range pending {
+		if sameNode(s.link(e)) || !relevant(e) || s.met[e] {
+			continue
+		}
+		s.met[e] = true // what happens to it later is the same: no time passes before it comes
+		options = append(options, option{do: lose, event: e})
+		if _, call := e.input.(Called); call {
+			options = append(options, option{do: double, event: e}, option{do: delay, event: e})
+		}
+	}
+	if p := s.world.processes[s.last]; p != nil && p.running != nil && s.last != User {
+		options = append(options, option{do: crash, process: s.last})
+	}
+	return options
+}
+
+// take has an option happen.
+func (s *chooser) take(o option) {
+	w := s.world
+	s.last = "" // it may crash here, or not; not later, before it is stepped again
+	if o.do != deliver && o.do != pass {
+		s.faults++
+	}
+	switch o.do {
+	case deliver:
+		s.give(o.event)
+	case pass:
+	case lose:
+		s.drop(o.event)
+	case double:
+		again := *o.event
+		w.push(&again)
+	case delay:
+		late := *o.event
+		late.at = w.Now() + lateBy
+		s.drop(o.event)
+		w.push(&late)
+		s.held[&late] = true
+	case crash:
+		w.Crash(o.process)
+		if len(w.processes[o.process].disk) == 0 { // all that is left of it is what it has said
+			s.logs[o.process] = s.notes[o.process]
+		}
+		s.tell(s.logs, o.process, func(w io.Writer) { _, _ = io.WriteString(w, "crash") })
+		w.push(&event{at: w.Now() + downFor, do: func() { w.Start(o.process) }})
+	}
+}
+
+// tell goes on with a process's tale.
+func (s *chooser) tell(tales map[string]tale, name string, write func(io.Writer)) {
+	l, one := tales[name], s.chain(digest{}, write)
+	if now := s.world.Now(); now != l.at {
+		was := l
+		l = tale{at: now, before: s.chain(was.before, func(w io.Writer) { _, _ = fmt.Fprint(w, was.at, was.now) })}
+	}
+	l.now[0] += binary.BigEndian.Uint64(one[:8])
+	l.now[1] += binary.BigEndian.Uint64(one[8:])
+	tales[name] = l
+}
+
+// chain is the digest of what was before, the time and what is new.
+func (s *chooser) chain(before digest, write func(io.Writer)) digest {
+	h := sha256.New()
+	h.Write(before[:])
+	h.Write(binary.BigEndian.AppendUint64(nil, uint64(s.world.Now())))
+	write(h)
+	return digest(h.Sum(nil)[:16])
+}
+
+// traceEvent writes what an event is, without the numbers of calls.
+func traceEvent(w io.Writer, e *event) {
+	_, _ = io.WriteString(w, e.to+" "+e.about)
+	switch in := e.input.(type) {
+	case Alarm:
+		_, _ = io.WriteString(w, "alarm "+in.Key)
+	case Message:
+		traceBody(w, in.Body)
+	case Called:
+		_, _ = io.WriteString(w, "call")
+		traceBody(w, in.Body)
+	case Answered:
+		_, _ = fmt.Fprint(w, "answer", in.Err)
+		traceBody(w, in.Body)
+	case Boot:
+	}
+}
+
+// digest is that of the state: what every process has been given, what is under way, and
+// how many faults there have been. What a process is follows from what it was given.
+func (s *chooser) digest() digest {
+	w := s.world
+	var parts []string
+	for name, log := range s.logs { // sorted below
+		held := ""
+		if keeper, is := w.processes[name].running.(interface{ Held() string }); is {
+			held = keeper.Held()
+		}
+		parts = append(parts, fmt.Sprint(name, log, s.notes[name], held))
+	}
+	for _, e := range w.coming {
+		one := s.chain(digest{}, func(w io.Writer) {
+			traceEvent(w, e)
+			if s.timed(e) {
+				_, _ = fmt.Fprint(w, e.at, e.do != nil)
+			}
+		})
+		parts = append(parts, string(one[:]))
+	}
+	slices.Sort(parts)
+	return s.chain(digest{}, func(w io.Writer) {
+		_, _ = fmt.Fprint(w, s.faults, s.last)
+		for _, part := range parts {
+			_, _ = io.WriteString(w, part)
+		}
+	})
+}

@@ -1,0 +1,100 @@
+package sim
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/podfall/podfall/internal/guarantees"
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/services/kubelet"
+)
+
+var (
+	exploredFaults = flag.Int("faults", 1, "how many faults a life of TestExplore has at most")
+	exploredLives  = flag.Int("lives", 0, "how many lives TestExplore plays at most; 0 means all")
+)
+
+// twice is the story that is explored: a pod is made, deleted, forced away, and made again
+// under its name.
+func twice() *World {
+	w, kernel, drive := NewWorld(NewNet(1, Trouble{}, 0)), NewKernel(), &Drive{seed: 1}
+	w.Add(APIServer, func() Process { return NewAPIServer(drive, func() {}) }, 0)
+	w.Add("runtime/node-1", func() Process { return newRuntime("node-1", kernel) }, time.Second)
+	w.Add("kubelet/node-1", func() Process {
+		k := newKubelet("node-1", kernel, kubelet.Default())
+		k.of.silent = true
+		return k
+	}, time.Second)
+	w.Add(User, func() Process {
+		return &player{acts: []act{
+			create(5*time.Second, "on TERM exits 0 after 2s"), remove(15300*time.Millisecond, 5), remove(22*time.Second, 0),
+			create(23*time.Second, "on TERM exits 0 after 1s"),
+		}}
+	}, 0)
+	return w
+}
+
+// unbroken checks what must hold at any time, and that no kubelet removes a pod that nobody
+// has marked.
+func unbroken(w *World) error {
+	log := w.History()
+	results, err := guarantees.Check(guarantees.Evidence{Log: log, Store: StoreLog(w.Kept(APIServer, diskStore))})
+	if err != nil && !errors.Is(err, guarantees.ErrNothing) {
+		return err
+	}
+	for _, r := range results {
+		if !strings.HasPrefix(r.ID, "L") && r.Err() != nil {
+			return r.Err()
+		}
+	}
+	return unmarked(log)
+}
+
+func unmarked(log history.Log) error {
+	asked, marked := map[string]string{}, map[string]string{}
+	for _, e := range log.Events {
+		switch fact := e.Fact.(type) {
+		case history.OpCall:
+			asked[e.Cause] = fact.Who
+		case history.Commit:
+			if fact.Resource != "pods" {
+				continue
+			}
+			if fact.Op == "DELETED" && strings.HasPrefix(asked[e.Cause], "node:") && marked[fact.UID] == "" {
+				return fmt.Errorf("a kubelet has removed pod %s of uid %s, which nobody had marked", fact.Key, fact.UID)
+			}
+			if fact.Deadline != nil && !strings.HasPrefix(asked[e.Cause], "node:") {
+				marked[fact.UID] = e.Cause
+			}
+		}
+	}
+	return nil
+}
+
+func explorer(t *testing.T, build func() *World, faults int, check func(*World) error) *Explorer {
+	return &Explorer{
+		Bubble: func(play func()) { synctest.Test(t, func(*testing.T) { play() }) },
+		Build:  build, Lasts: 45 * time.Second, Faults: faults, Check: check,
+	}
+}
+
+// TestExplore plays every order, and every fault in it.
+func TestExplore(t *testing.T) {
+	began := time.Now()
+	x := explorer(t, twice, *exploredFaults, unbroken)
+	x.Lives = *exploredLives
+	found := x.Explore()
+	t.Logf("figures: %d lives, %d to their end, %d states, at most %d choices deep, all of them: %t; in %v",
+		found.Lives, found.Ended, found.States, found.Depth, found.Whole, time.Since(began))
+	if found.Broken != nil {
+		t.Errorf("%v\n%s", found.Broken, strings.Join(found.Story, "\n"))
+	}
+	if found.States < 100 || *exploredLives == 0 && !found.Whole && found.Broken == nil {
+		t.Errorf("it has met %d states, all of them: %t: that is no exploration", found.States, found.Whole)
+	}
+}

@@ -1,0 +1,316 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/kubelet"
+	"github.com/podfall/podfall/services/kubelet/pleg"
+	"github.com/podfall/podfall/services/kubelet/podset"
+	"github.com/podfall/podfall/services/kubelet/podsource"
+	"github.com/podfall/podfall/services/kubelet/podstate"
+	"github.com/podfall/podfall/services/kubelet/podworker"
+	"github.com/podfall/podfall/services/kubelet/status"
+)
+
+// kubeletProcess is a node's kubelet: the product's podset, workers' machines, attempts to
+// stop, views of the runtime, book of statuses and housekeeping, driven by one goroutine.
+// It has no images, cgroups, static pods and admission.
+//
+// Where the product looks every second or two, this looks when there is something to be
+// seen, at the instant at which the product would.
+type kubeletProcess struct {
+	of       kubeletConfig
+	begun    begun
+	api      apiSide
+	runtime  runtimeSide
+	book     *status.Book
+	sending  int // deliveries under way
+	workers  map[types.UID]*podWorker
+	pods     map[types.UID]*corev1.Pod
+	ready    bool
+	speaker  speaker
+	timers   timers
+	untidied bool // housekeeping has something to look at
+}
+
+// kubeletConfig is what every incarnation of a kubelet has.
+type kubeletConfig struct {
+	node string
+	// runtime is the process that it asks; empty for none that answers.
+	runtime string
+	kernel  *Kernel
+	timing  kubelet.Timing
+	compat  proto.Compat
+	kinds   nodeKinds
+	// silent has it say nothing about its node.
+	silent bool
+}
+
+type nodeKinds struct{ pods, nodes, leases kinds.Kind }
+
+// begun is when and as which incarnation.
+type begun struct {
+	at   time.Time
+	boot proto.Boot
+	seed uint64
+	// now is when it was stepped last.
+	now time.Time
+}
+
+// apiSide is the way to the apiserver.
+type apiSide struct {
+	client   *Client
+	follower *Follower
+	set      *podsource.Set
+	contacts *kubelet.Contacts
+}
+
+// newKubelet is the next incarnation of a node's kubelet.
+func newKubelet(node string, kernel *Kernel, timing kubelet.Timing) *kubeletProcess {
+	compat, err := proto.CompatFor("")
+	if err != nil {
+		panic("sim: " + err.Error()) // a mistake in package proto
+	}
+	k := &kubeletProcess{
+		of: kubeletConfig{node: node, runtime: "runtime/" + node, kernel: kernel, timing: timing, compat: compat, kinds: nodeKinds{
+			pods: kindOfResource("pods"), nodes: kindOfResource("nodes"), leases: kindOfResource("leases.coordination.k8s.io"),
+		}},
+		book: status.NewBook(compat, ""), workers: map[types.UID]*podWorker{}, pods: map[types.UID]*corev1.Pod{},
+		runtime: runtimeSide{views: pleg.NewViews(), calls: map[CallID]*runtimeCall{}, probes: probed{}},
+	}
+	k.api.contacts = kubelet.NewContacts(func() time.Time { return k.begun.now })
+	return k
+}
+
+func kindOfResource(name string) kinds.Kind {
+	kind, ok := kinds.ByResource(name)
+	if !ok {
+		panic("sim: the table of kinds has no " + name)
+	}
+	return kind
+}
+
+// Held is which versions of pods it has, and what its workers are at: what does not follow
+// from what it was given when that came in another order.
+func (k *kubeletProcess) Held() string {
+	var text strings.Builder
+	for _, uid := range slices.Sorted(maps.Keys(k.pods)) {
+		_, _ = fmt.Fprint(&text, uid, k.pods[uid].ResourceVersion, k.workers[uid] != nil, k.sending, k.untidied, " ")
+	}
+	return text.String()
+}
+
+// End is called when the process crashes: the machine knows.
+func (k *kubeletProcess) End() {
+	if k.of.kernel.kubelet == k.begun.boot {
+		k.of.kernel.kubelet = ""
+	}
+}
+
+func (k *kubeletProcess) Step(now time.Time, in Input, out Out) {
+	if boot, is := in.(Boot); is {
+		k.begin(now, boot, out)
+		return
+	}
+	k.begun.now = now
+	switch {
+	case k.api.client.Step(now, in, out):
+	case k.api.follower.Step(now, in, out):
+	default:
+		switch in := in.(type) {
+		case Answered:
+			k.answered(now, in, out)
+		case Message:
+			if news, is := in.Body.(News); is {
+				k.noticed(now, news, out)
+			}
+		case Alarm:
+			k.timers.fire(now, in.Key, out)
+		case Boot, Called:
+		}
+	}
+	k.take(now, out)
+	k.deliver(now, out)
+	k.plan(now, out)
+}
+
+func (k *kubeletProcess) begin(now time.Time, boot Boot, out Out) {
+	k.begun = begun{now, boot.Boot, boot.Seed, now}
+	k.of.kernel.kubelet = boot.Boot
+	k.timers = timers{}
+	out.Note("", history.KubeletBoot{Node: k.of.node})
+	k.api.set = podsource.New()
+	k.api.client = &Client{Identity: proto.Node(k.of.node), Boot: boot.Boot}
+	k.api.follower = &Follower{
+		Key: "pods", Client: k.api.client, Target: podapi.Target{Kind: k.of.kinds.pods}, Sink: k.api.set,
+		Selector: fields.OneTermEqualSelector("spec.nodeName", k.of.node).String(),
+	}
+	k.api.follower.Start(now, out)
+	k.relist(now, out)
+	if !k.of.silent {
+		k.speak(now, out)
+	}
+	k.collectLater(now, out)
+	k.untidied = true
+	k.plan(now, out)
+}
+
+// boundary is the next tick of that period; they are counted from the beginning.
+func (k *kubeletProcess) boundary(now time.Time, period time.Duration) time.Time {
+	past := now.Sub(k.begun.at)
+	return now.Add(period - past%period)
+}
+
+// plan sets the alarms of what the product does at every tick, where there is something to
+// be done.
+func (k *kubeletProcess) plan(now time.Time, out Out) {
+	timing := k.of.timing
+	if k.runtime.wanted && !k.runtime.listing {
+		k.timers.soonest("relist", k.boundary(now, timing.Relist.Period), k.relist, out)
+	}
+	if k.untidied {
+		k.timers.soonest("keep", k.boundary(now, timing.Loop.Housekeeping), k.housekeep, out)
+	}
+	if !k.book.Settled(k.api.set) {
+		k.timers.soonest("batch", k.boundary(now, timing.Status.Batch), k.requeue, out)
+	}
+	var due time.Time
+	for _, w := range k.workers { // the earliest does not depend on the order
+		if !w.due.IsZero() && (due.IsZero() || w.due.Before(due)) {
+			due = w.due
+		}
+	}
+	if !due.IsZero() {
+		k.timers.soonest("tick", k.boundary(latestOf(now, due.Add(-1)), timing.Loop.Tick), k.tick, out)
+	}
+}
+
+func latestOf(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+func (k *kubeletProcess) requeue(time.Time, Out) { k.book.Requeue(k.api.set) }
+
+// tick tells every worker whose retry or resync is due.
+func (k *kubeletProcess) tick(now time.Time, out Out) {
+	for _, uid := range k.uids() {
+		if w := k.workers[uid]; w != nil && !w.due.IsZero() && !now.Before(w.due) {
+			w.due = time.Time{}
+			k.tell(now, uid, podworker.Due{}, out)
+		}
+	}
+}
+
+func (k *kubeletProcess) uids() []types.UID { return slices.Sorted(maps.Keys(k.workers)) }
+
+// well reports whether the loop does not stand still (KBL-07).
+func (k *kubeletProcess) well(now time.Time) bool {
+	return len(k.runtime.views.Problems(now, k.of.timing.Relist)) == 0
+}
+
+// take takes up what has changed in the API and in the runtime.
+func (k *kubeletProcess) take(now time.Time, out Out) {
+	if !k.well(now) {
+		return
+	}
+	ops, ready := k.api.set.Take()
+	if ready != k.ready || len(ops) > 0 {
+		k.ready, k.untidied = ready, true
+	}
+	for _, op := range ops {
+		k.handle(now, op, out)
+	}
+	for _, uid := range k.runtime.views.Take() {
+		k.untidied = true
+		k.tell(now, uid, podworker.Changed{}, out)
+	}
+}
+
+// handle passes an operation on (KBL-02).
+func (k *kubeletProcess) handle(now time.Time, op podset.Op, out Out) {
+	pod := op.Pod
+	out.Note("", history.KubeletSee{
+		Pod: podstate.Key(pod), UID: string(pod.UID), Op: op.Verb.String(), Revision: pod.ResourceVersion, Grace: pod.DeletionGracePeriodSeconds,
+	})
+	if op.Verb == podset.Remove {
+		delete(k.pods, pod.UID)
+		k.tell(now, pod.UID, podworker.Removed{}, out)
+		return
+	}
+	k.pods[pod.UID] = pod
+	var state podworker.State
+	w := k.workers[pod.UID]
+	if w != nil {
+		state = w.machine.State()
+	}
+	if podworker.Heeds(op, state, w != nil, false) {
+		k.see(now, pod, out)
+	}
+	if op.Verb != podset.Add {
+		k.book.Refresh(pod)
+	}
+}
+
+func (k *kubeletProcess) see(now time.Time, pod *corev1.Pod, out Out) {
+	seen, listed := k.runtime.views.Last(pod.UID)
+	k.tell(now, pod.UID, podworker.Seen{Pod: pod, Idle: listed && seen.Idle()}, out)
+}
+
+// housekeep puts right what no event says.
+func (k *kubeletProcess) housekeep(now time.Time, out Out) {
+	k.untidied = false
+	if !k.ready || !k.well(now) {
+		k.untidied = true
+		return
+	}
+	forget, again := podworker.Keep(k.views(), k.pods)
+	for _, uid := range forget {
+		k.forget(now, uid, out)
+	}
+	for _, uid := range again {
+		k.tell(now, uid, podworker.Removed{}, out)
+		k.tell(now, uid, podworker.Due{}, out)
+	}
+	for _, uid := range k.book.Known() {
+		if k.pods[uid] == nil {
+			k.book.Forget(uid)
+		}
+	}
+	k.sweep(now, out)
+	for _, uid := range slices.Sorted(maps.Keys(k.pods)) {
+		if k.workers[uid] == nil {
+			k.see(now, k.pods[uid], out)
+		}
+	}
+	worked := func(uid types.UID) bool { return k.workers[uid] != nil }
+	expected := func(uid types.UID) bool { return k.pods[uid] != nil }
+	for _, seen := range podworker.Strays(k.runtime.views.All(), worked, expected) {
+		k.tell(now, seen.UID, podworker.Orphan{Pod: podworker.Synthesise(seen)}, out)
+	}
+	k.untidied = k.untidied || len(forget)+len(again) > 0
+}
+
+// views are the workers as housekeeping sees them.
+func (k *kubeletProcess) views() []podworker.View {
+	views := make([]podworker.View, 0, len(k.workers))
+	for _, uid := range k.uids() {
+		m := k.workers[uid].machine
+		views = append(views, podworker.View{UID: uid, State: m.State(), Pod: m.Pod(), Removed: m.Removed(), Restart: m.Restart(), Cause: m.Cause()})
+	}
+	return views
+}

@@ -1,0 +1,137 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/kubelet/podstate"
+	"github.com/podfall/podfall/services/kubelet/podworker"
+	"github.com/podfall/podfall/services/kubelet/status"
+	"github.com/podfall/podfall/services/kubelet/volumes"
+)
+
+// synced is told what a sync came to.
+type synced func(now time.Time, answer podworker.Synced, out Out)
+
+// sync makes a pod run, or finds that it has ended.
+func (k *kubeletProcess) sync(now time.Time, w *podWorker, pod *corev1.Pod, out Out, then synced) {
+	timing := k.of.timing.Worker
+	k.look(now, w, out, func(now time.Time, seen podstate.Pod, out Out) {
+		k.probe(now, pod, out)
+		plan := podworker.PlanStart(pod, podworker.Standing{
+			Seen: seen, Crashes: w.crashes, Failed: k.failedProbes(pod, seen), Now: now,
+		}, timing.Crash)
+		w.waiting = plan.Waiting
+		if len(plan.Kills) > 0 {
+			k.killFailed(now, w, plan.Kills, out, then)
+			return
+		}
+		starts := len(plan.Containers) > 0
+		if !starts || timing.AwaitRelist {
+			k.book.Report(pod, seen, k.facts(pod, seen, status.Facts{Ended: plan.Ended, MayRun: true, Waiting: plan.Waiting}), now)
+		}
+		if plan.Ended {
+			then(now, podworker.Synced{Ended: true}, out)
+			return
+		}
+		k.prepare(now, w, pod, out, func(now time.Time, missing *volumes.NotReadyError, out Out) {
+			switch {
+			case missing != nil:
+				then(now, podworker.Synced{Err: missing, After: missing.After}, out)
+			case !starts:
+				then(now, podworker.Synced{After: plan.After}, out)
+			default:
+				l := &launch{k: k, w: w, pod: pod, plan: plan, box: seen.Sandbox()}
+				l.then = func(now time.Time, err error, out Out) {
+					w.blind = true // the next run waits for a later look
+					then(now, podworker.Synced{After: plan.After, Err: err}, out)
+				}
+				l.next(now, out)
+			}
+		})
+	})
+}
+
+// launch carries out a StartPlan, one call after the other.
+type launch struct {
+	k    *kubeletProcess
+	w    *podWorker
+	pod  *corev1.Pod
+	plan podworker.StartPlan
+	box  *proto.Sandbox
+	err  error
+	then func(time.Time, error, Out)
+}
+
+func (l *launch) next(now time.Time, out Out) {
+	switch {
+	case l.plan.Sandbox:
+		l.plan.Sandbox = false
+		request := &proto.RunPodSandboxRequest{
+			PodName: l.pod.Name, PodNamespace: l.pod.Namespace, PodUid: string(l.pod.UID), Attempt: l.plan.Attempt, Labels: podLabels(l.pod),
+		}
+		l.k.ask(now, RunSandbox{request}, runtimeTimeout, out, func(now time.Time, answer RuntimeResponse, out Out) {
+			made, ok := answer.Body.(*proto.Sandbox)
+			if answer.Err != nil || !ok {
+				l.then(now, fmt.Errorf("failed to \"CreatePodSandbox\" for %q with CreatePodSandboxError: %w", podstate.Key(l.pod), answer.Err), out)
+				return
+			}
+			l.box = made
+			l.next(now, out)
+		})
+	case len(l.plan.Containers) > 0:
+		start := l.plan.Containers[0]
+		l.plan.Containers = l.plan.Containers[1:]
+		l.create(now, start, out)
+	default:
+		l.then(now, l.err, out)
+	}
+}
+
+func (l *launch) create(now time.Time, start podworker.ContainerStart, out Out) {
+	failed := func(now time.Time, reason string, err error, out Out) {
+		l.err = fmt.Errorf("failed to \"StartContainer\" for %q with %s: %q", start.Spec.Name, reason, err.Error())
+		l.next(now, out)
+	}
+	labels := podLabels(l.pod)
+	labels[podstate.LabelContainerName] = start.Spec.Name
+	request := &proto.CreateContainerRequest{
+		SandboxId: l.box.GetId(), Name: start.Spec.Name, Attempt: start.Attempt, Image: start.Spec.Image,
+		Command: start.Spec.Command, Args: start.Spec.Args, Labels: labels, Script: l.pod.Annotations[scriptAnnotation+start.Spec.Name],
+	}
+	if start.Spec.Lifecycle != nil && start.Spec.Lifecycle.StopSignal != nil {
+		request.StopSignal = string(*start.Spec.Lifecycle.StopSignal)
+	}
+	l.k.ask(now, CreateContainer{request}, runtimeTimeout, out, func(now time.Time, answer RuntimeResponse, out Out) {
+		id, ok := answer.Body.(string)
+		if answer.Err != nil || !ok {
+			failed(now, "CreateContainerError", answer.Err, out)
+			return
+		}
+		if start.Again {
+			l.w.crashes.Restarted(start, now, l.k.of.timing.Worker.Crash)
+		}
+		l.k.ask(now, StartContainer{id}, runtimeTimeout, out, func(now time.Time, answer RuntimeResponse, out Out) {
+			if answer.Err != nil {
+				failed(now, "RunContainerError", answer.Err, out)
+				return
+			}
+			l.postStart(now, start.Spec, id, out, func(now time.Time, err error, out Out) {
+				if err != nil {
+					failed(now, "PostStartHookError", err, out)
+					return
+				}
+				l.next(now, out)
+			})
+		})
+	})
+}
+
+func podLabels(pod *corev1.Pod) map[string]string {
+	return map[string]string{
+		podstate.LabelPodName: pod.Name, podstate.LabelPodNamespace: pod.Namespace, podstate.LabelPodUID: string(pod.UID),
+	}
+}

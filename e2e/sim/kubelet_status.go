@@ -1,0 +1,290 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/kubelet"
+	"github.com/podfall/podfall/services/kubelet/node"
+	"github.com/podfall/podfall/services/kubelet/podstate"
+	"github.com/podfall/podfall/services/kubelet/status"
+)
+
+// deliver begins as many deliveries as may be under way at a time.
+func (k *kubeletProcess) deliver(now time.Time, out Out) {
+	for k.sending < max(k.of.timing.Status.Lanes, 1) {
+		d := k.book.Next(k.api.set)
+		if d == nil {
+			return
+		}
+		k.sending++
+		k.send(now, d, out)
+	}
+}
+
+// send makes a delivery's next request.
+func (k *kubeletProcess) send(now time.Time, d *status.Delivery, out Out) {
+	request, pod := d.Next(now)
+	target := podapi.Target{Kind: k.of.kinds.pods, Namespace: d.Pod().Namespace, Name: d.Pod().Name}
+	ask := Ask{Target: target}
+	switch request {
+	case status.None:
+		k.sending--
+		k.untidied = true
+		k.book.Done(d)
+		return
+	case status.Ask:
+		ask.Verb, ask.Options = proto.VerbGet, &metav1.GetOptions{}
+	case status.Store:
+		ask.Verb, ask.Object, ask.Options = proto.VerbUpdate, pod, &metav1.UpdateOptions{}
+		ask.Target.Subresource = "status"
+	case status.Confirm:
+		opts := status.Confirmation(pod)
+		ask.Verb, ask.Options = proto.VerbDelete, &opts
+	}
+	asked := now
+	k.do(now, ask, out, func(now time.Time, got Got, out Out) {
+		k.told(asked, request, pod, got.Err, out)
+		live, ok := got.Object.(*corev1.Pod)
+		if !ok && got.Err == nil && request != status.Confirm {
+			got.Err = fmt.Errorf("the API answered with a %T", got.Object)
+		}
+		d.Answered(live, got.Err)
+		k.send(now, d, out)
+	})
+}
+
+// do asks the apiserver.
+func (k *kubeletProcess) do(now time.Time, ask Ask, out Out, then Then) {
+	uid := ""
+	if ask.Object != nil {
+		uid = string(ask.Object.GetUID())
+	}
+	if opts, is := ask.Options.(*metav1.DeleteOptions); is && opts.Preconditions != nil && opts.Preconditions.UID != nil {
+		uid = string(*opts.Preconditions.UID)
+	}
+	answered := k.api.contacts.Asks(ask.Verb, ask.Target, uid)
+	err := k.api.client.Do(now, out, ask, func(now time.Time, got Got, out Out) {
+		answered(got.Err)
+		then(now, got, out)
+	})
+	if err != nil {
+		panic("sim: " + err.Error()) // a mistake in the simulator
+	}
+}
+
+// told notes what the API has taken, of a request that was made then.
+func (k *kubeletProcess) told(asked time.Time, request status.Request, pod *corev1.Pod, err error, out Out) {
+	switch request {
+	case status.Store:
+		if err == nil {
+			out.Note("", Lasted{history.KubeletStatus{
+				Pod: podstate.Key(pod), UID: string(pod.UID), Phase: string(pod.Status.Phase), Containers: kubelet.Said(&pod.Status),
+			}, asked})
+		}
+	case status.Confirm:
+		seen, listed := k.runtime.views.Last(pod.UID)
+		final := history.KubeletFinal{Pod: podstate.Key(pod), UID: string(pod.UID), Listed: &listed, Left: len(seen.Running())}
+		if err != nil {
+			final.Err = err.Error()
+		}
+		out.Note("", Lasted{final, asked})
+	case status.None, status.Ask:
+	}
+}
+
+// speaker speaks for the node: what it knows of its object and its lease.
+type speaker struct {
+	node.Config
+
+	object   *corev1.Node
+	lease    *coordinationv1.Lease
+	reported time.Time
+	// fine is the version of the object that says of a node without problems what there is to
+	// say.
+	fine string
+	// asked numbers what is said about each; an answer to an earlier one is of no interest.
+	askedNode, askedLease uint64
+}
+
+// nodeHealth is how the node is, for package node.
+type nodeHealth struct{ problems []string }
+
+func (h nodeHealth) Problems() []string                  { return h.problems }
+func (nodeHealth) Pressures() []corev1.NodeConditionType { return nil }
+
+// noVolumes: none is attached.
+type noVolumes struct{}
+
+func (noVolumes) InUse() []corev1.UniqueVolumeName     { return nil }
+func (noVolumes) InUseChanges() <-chan struct{}        { return nil }
+func (noVolumes) Reported(_ []corev1.UniqueVolumeName) {}
+
+// speak registers the node, and then speaks for it.
+func (k *kubeletProcess) speak(now time.Time, out Out) {
+	s := &k.speaker
+	s.Config = node.Config{
+		Name: k.of.node, Boot: k.begun.boot, Capacity: kubelet.DefaultCapacity(), Volumes: noVolumes{}, Timing: k.of.timing.Node,
+		Labels: map[string]string{corev1.LabelHostname: k.of.node},
+	}
+	k.after(now.Add(firstRelist), out, k.register)
+}
+
+func (k *kubeletProcess) nodeTarget(subresource string) podapi.Target {
+	return podapi.Target{Kind: k.of.kinds.nodes, Name: k.of.node, Subresource: subresource}
+}
+
+// current is the configuration with the node's present health.
+func (k *kubeletProcess) current(now time.Time) node.Config {
+	cfg := k.speaker.Config
+	cfg.Health = nodeHealth{k.runtime.views.Problems(now, k.of.timing.Relist)}
+	return cfg
+}
+
+// register makes the Node object, or takes over the one that is there.
+func (k *kubeletProcess) register(now time.Time, out Out) {
+	fresh := k.current(now).Fresh(now)
+	ask := Ask{Verb: proto.VerbCreate, Target: podapi.Target{Kind: k.of.kinds.nodes}, Object: fresh, Options: &metav1.CreateOptions{}}
+	k.do(now, ask, out, func(now time.Time, got Got, out Out) {
+		switch made, ok := got.Object.(*corev1.Node); {
+		case apierrors.IsAlreadyExists(got.Err):
+			k.fetch(now, out, k.introduce)
+		case got.Err != nil || !ok:
+			k.after(now.Add(k.of.timing.Node.Retry), out, k.register)
+		default:
+			k.speaker.object = made
+			k.introduce(now, out)
+		}
+	})
+}
+
+// fetch reads the node's object, and goes on; or registers when there is none.
+func (k *kubeletProcess) fetch(now time.Time, out Out, then func(time.Time, Out)) {
+	ask := Ask{Verb: proto.VerbGet, Target: k.nodeTarget(""), Options: &metav1.GetOptions{}}
+	k.do(now, ask, out, func(now time.Time, got Got, out Out) {
+		if found, ok := got.Object.(*corev1.Node); ok && got.Err == nil {
+			k.speaker.object = found
+			then(now, out)
+			return
+		}
+		if k.speaker.object == nil || apierrors.IsNotFound(got.Err) {
+			k.after(now.Add(k.of.timing.Node.Retry), out, k.register)
+		}
+	})
+}
+
+// introduce says how the node is for the first time, and then at every tick.
+func (k *kubeletProcess) introduce(now time.Time, out Out) {
+	if k.timers["lease"] == nil {
+		k.renewLater(now, out)
+		k.computeLater(now, out)
+		k.renew(now, out)
+	}
+	k.report(now, out)
+}
+
+func (k *kubeletProcess) renewLater(now time.Time, out Out) {
+	k.timers.set("lease", k.boundary(now, k.of.timing.Node.LeaseRenew), func(now time.Time, out Out) {
+		k.renewLater(now, out)
+		k.renew(now, out)
+	}, out)
+}
+
+func (k *kubeletProcess) computeLater(now time.Time, out Out) {
+	k.timers.set("compute", k.boundary(now, k.of.timing.Node.Compute), func(now time.Time, out Out) {
+		k.computeLater(now, out)
+		k.fetch(now, out, k.report)
+	}, out)
+}
+
+// report updates the node's status if it has changed, or has not been reported for long.
+func (k *kubeletProcess) report(now time.Time, out Out) {
+	s, cfg := &k.speaker, k.current(now)
+	well, early := len(cfg.Health.Problems()) == 0, now.Sub(s.reported) < k.of.timing.Node.Report
+	if well && early && s.fine == s.object.ResourceVersion {
+		return
+	}
+	wanted, changed := cfg.Status(s.object.Status, now)
+	if !changed && early {
+		if well {
+			s.fine = s.object.ResourceVersion
+		}
+		return
+	}
+	update := *s.object
+	update.Status = wanted
+	s.askedNode++
+	mine, asked := s.askedNode, now
+	ask := Ask{Verb: proto.VerbUpdate, Target: k.nodeTarget("status"), Object: &update, Options: &metav1.UpdateOptions{}}
+	k.do(now, ask, out, func(now time.Time, got Got, out Out) {
+		stored, ok := got.Object.(*corev1.Node)
+		switch {
+		case mine != s.askedNode:
+		case got.Err == nil && ok:
+			s.object, s.reported = stored, now
+			for _, c := range wanted.Conditions {
+				if c.Type == corev1.NodeReady {
+					out.Note("", Lasted{history.Ready{Node: k.of.node, Value: string(c.Status)}, asked})
+				}
+			}
+		case apierrors.IsNotFound(got.Err): // somebody deleted the node: it comes back
+			k.register(now, out)
+		case apierrors.IsConflict(got.Err):
+			k.fetch(now, out, k.report)
+		}
+	})
+}
+
+// renew says that the kubelet lives (KBL-80).
+func (k *kubeletProcess) renew(now time.Time, out Out) {
+	s := &k.speaker
+	lease := s.Lease(s.lease, s.object, now)
+	ask := Ask{Verb: proto.VerbUpdate, Object: lease, Options: &metav1.UpdateOptions{}, Target: podapi.Target{
+		Kind: k.of.kinds.leases, Namespace: lease.Namespace, Name: lease.Name,
+	}}
+	if s.lease == nil {
+		ask.Verb, ask.Options, ask.Target.Name = proto.VerbCreate, &metav1.CreateOptions{}, ""
+	}
+	s.askedLease++
+	mine, asked := s.askedLease, now
+	k.do(now, ask, out, func(now time.Time, got Got, out Out) {
+		if mine != s.askedLease {
+			return
+		}
+		stored, ok := got.Object.(*coordinationv1.Lease)
+		switch {
+		case got.Err == nil && ok:
+			s.lease = stored
+			out.Note("", Lasted{history.Lease{Node: k.of.node}, asked})
+		case apierrors.IsConflict(got.Err), apierrors.IsNotFound(got.Err), apierrors.IsAlreadyExists(got.Err):
+			k.fetchLease(now, lease, mine, out)
+		}
+	})
+}
+
+// fetchLease reads the lease that somebody else has written, and renews it.
+func (k *kubeletProcess) fetchLease(now time.Time, lease *coordinationv1.Lease, mine uint64, out Out) {
+	s := &k.speaker
+	s.lease = nil
+	ask := Ask{Verb: proto.VerbGet, Options: &metav1.GetOptions{}, Target: podapi.Target{
+		Kind: k.of.kinds.leases, Namespace: lease.Namespace, Name: lease.Name,
+	}}
+	k.do(now, ask, out, func(now time.Time, got Got, out Out) {
+		found, ok := got.Object.(*coordinationv1.Lease)
+		if mine != s.askedLease || got.Err != nil && !apierrors.IsNotFound(got.Err) {
+			return
+		}
+		if ok {
+			s.lease = found
+		}
+		k.renew(now, out)
+	})
+}

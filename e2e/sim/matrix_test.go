@@ -1,0 +1,93 @@
+package sim
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/podfall/podfall/internal/history"
+)
+
+// TestPhases reads a deletion that goes through all of its phases but the last, and one that
+// is forced.
+func TestPhases(t *testing.T) {
+	second, all := 0, history.Log{}
+	note := func(fact history.Fact) {
+		second++
+		at := time.Unix(int64(second), 0).UnixNano()
+		all.Events = append(all.Events, history.Event{Began: at, Ended: at, Cause: "op", Fact: fact})
+	}
+	one, grace := history.Of{Pod: "default/a", UID: "u", Container: "c"}, func(g int64) *int64 { return &g }
+	commit := func(op, phase string, seconds int64) history.Commit {
+		c := history.Commit{Resource: "pods", Key: "default/a", UID: "u", Op: op, Node: "node-1", Phase: phase, Grace: grace(seconds), Deadline: &time.Time{}}
+		c.Finalizers = []string{"ex.io/x"}
+		return c
+	}
+	note(history.Start{Of: one})
+	note(history.OpCall{Verb: "delete", Resource: "pods", Key: "default/a"})
+	note(commit("MODIFIED", "Running", 30))
+	note(history.OpReturn{})
+	note(history.KubeletSee{UID: "u", Grace: grace(30)})
+	note(history.PreStopBegin{Of: one})
+	note(history.PreStopEnd{Of: one})
+	note(history.Signal{Of: one, Signal: "SIGTERM"})
+	note(history.KubeletSee{UID: "u", Grace: grace(2)})
+	note(history.Signal{Of: one, Signal: "SIGKILL"})
+	note(history.Exit{Of: one})
+	note(commit("MODIFIED", "Failed", 2))
+	note(commit("MODIFIED", "Failed", 0))
+	all.Events = append(all.Events, history.Event{
+		Began: time.Unix(12, 0).UnixNano(), Ended: time.Unix(13, 0).UnixNano(), Fact: history.KubeletFinal{UID: "u"},
+	})
+	note(commit("DELETED", "Failed", 0))
+	note(history.Start{Of: history.Of{UID: "v", Container: "d"}})
+	note(history.Commit{Resource: "pods", Key: "default/b", UID: "v", Op: "DELETED"})
+	note(history.Exit{Of: history.Of{UID: "v", Container: "d"}})
+
+	var got []Phase
+	for _, s := range spellsOf(all) {
+		if !s.to.After(s.from) {
+			t.Errorf("%v lasts from %v to %v", s.phase, s.from, s.to)
+		}
+		got = append(got, s.phase)
+	}
+	want := []Phase{Asked, Marked, Heard, Hooked, Heard, Stopping, Hurried, Killed, Ended, Reported, Confirming, Held, Orphaned}
+	if !slices.Equal(got, want) {
+		t.Errorf("phases %v\nwant   %v", got, want)
+	}
+}
+
+// TestMatrix has a kubelet crash while a program ignores its stop signal, and a message
+// about another pod be lost: only the first meets the deletion.
+func TestMatrix(t *testing.T) {
+	start := time.Unix(100, 0)
+	log := history.Log{}
+	for i, fact := range []history.Fact{
+		history.Start{Of: history.Of{UID: "u", Container: "c"}},
+		history.Commit{Resource: "pods", Key: "default/a", UID: "u", Op: "MODIFIED", Node: "node-1", Grace: new(int64), Deadline: &start},
+		history.KubeletSee{UID: "u", Grace: new(int64)},
+		history.Signal{Of: history.Of{UID: "u", Container: "c"}, Signal: "SIGTERM"},
+		history.Exit{Of: history.Of{UID: "u", Container: "c"}},
+	} {
+		at := start.Add(time.Duration(i) * 10 * time.Second).UnixNano()
+		log.Events = append(log.Events, history.Event{Began: at, Ended: at, Fact: fact})
+	}
+	m := MatrixOf(Lived{
+		Log: log,
+		Script: Script{Deeds: []Deed{
+			{At: 32 * time.Second, Do: Crash, Name: "kubelet/node-1", For: time.Second},
+			{At: 32 * time.Second, Do: Crash, Name: "kubelet/node-2", For: time.Second},
+		}},
+		Deviations: []Deviation{{
+			Passage: Passage{Link: Link{"kubelet/node-1", APIServer}, Kind: "call", About: "update pods/status default/b", Second: 32},
+		}},
+	})
+	var want Matrix
+	want[Stopping][NoKubelet] = 1
+	if m != want {
+		t.Errorf("met\n%vwant\n%v", &m, &want)
+	}
+	if got := len(m.Empty()); got != int(phases)*int(classes)-1 {
+		t.Errorf("%d cells are empty", got)
+	}
+}

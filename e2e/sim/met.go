@@ -1,0 +1,36 @@
+package sim
+
+import (
+	"strings"
+
+	"github.com/podfall/podfall/internal/history"
+)
+
+// met is what a life has met, by what it is called: what its nodes have counted, and what
+// its history tells of.
+func (c *cluster) met() map[string]int {
+	all := met{}
+	for _, node := range c.script.NodeNames() {
+		for what, n := range c.kernels[node].met { // sums do not depend on the order
+			all[what] += n
+		}
+	}
+	for _, e := range c.record.events {
+		if at := c.processes[twinOf(strings.TrimPrefix(e.Process, kubeletPrefix))]; at != nil && e.Boot != "" && e.Boot == at.boot {
+			all.count("told by older kubelets: " + string(e.Fact.Name()))
+		}
+		switch fact := e.Fact.(type) {
+		case history.FaultHit:
+			all.count(fact.Point + " struck")
+		case history.Unmount:
+			all.count("volumes unmounted")
+		case history.Blocker:
+			all.count("said to wait for " + fact.Reason)
+		case history.Window:
+			all.count("windows told")
+		case history.PreStopBegin:
+			all.count("preStop hooks")
+		}
+	}
+	return all
+}

@@ -1,0 +1,241 @@
+package sim
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Link is one direction between two processes.
+type Link struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+// Fate is what the network does to one message.
+type Fate struct {
+	// Copies is how often it arrives: 0 when it is lost, 2 when it comes twice.
+	Copies int `json:"copies"`
+	// Delay is how long it takes; that of a second copy is a little longer.
+	Delay time.Duration `json:"delay"`
+}
+
+// Passage names one message of a life, whatever else happens in it: the n-th of its kind
+// and about, over a link in one second. So the fate of one does not depend on that of any
+// other (guarantees 4.5).
+type Passage struct {
+	Link
+
+	Kind   string `json:"kind"`
+	About  string `json:"about"`
+	Second int64  `json:"second"`
+	Nth    int    `json:"nth"`
+}
+
+// Deviation is a message to which something has happened.
+type Deviation struct {
+	Passage
+	Fate
+}
+
+// The network of a day without trouble, and the jitter of any other.
+const (
+	plainDelay  = 10 * time.Millisecond
+	leastDelay  = time.Millisecond
+	mostDelay   = 50 * time.Millisecond
+	localDelay  = 200 * time.Microsecond
+	window      = 5 * time.Minute
+	oneInMany   = 1 << 20
+	slowestLate = 4 * time.Second
+)
+
+// Trouble is how often what happens to a message that crosses hosts, in millionths.
+type Trouble struct {
+	Lost  uint64 `json:"lost,omitempty"`
+	Twice uint64 `json:"twice,omitempty"`
+	Late  uint64 `json:"late,omitempty"`
+}
+
+// Window is a link's jitter for [window] of time from the n-th on.
+type Window struct {
+	Link
+
+	N int64 `json:"n"`
+}
+
+// Net decides what becomes of messages. Each decision is a function of the seed and the
+// message's [Passage] alone, or is written down: then only those happen.
+type Net struct {
+	seed    uint64
+	trouble Trouble
+	// until is when trouble ends; zero for never.
+	until time.Duration
+	// written has the deviations of a life that is played again; nil when the seed decides.
+	written map[Passage]Fate
+	jitters map[Window]bool
+	// Deviations and Jitters are what has happened.
+	Deviations []Deviation
+	Jitters    []Window
+	seen       map[Window]bool
+
+	cuts   map[Link]int
+	second int64
+	nth    map[uint64]int // by all else that names a passage
+	local  func(Link) bool
+}
+
+// NewNet is a network whose trouble is decided by a seed, until a time after the beginning,
+// or for ever when that is zero.
+func NewNet(seed uint64, trouble Trouble, until time.Duration) *Net {
+	return &Net{
+		seed: seed, trouble: trouble, until: until,
+		cuts: map[Link]int{}, nth: map[uint64]int{}, seen: map[Window]bool{},
+		local: sameNode,
+	}
+}
+
+// Written has nothing happen but what is written.
+func (n *Net) Written(deviations []Deviation, jitters []Window) {
+	n.written, n.jitters = map[Passage]Fate{}, map[Window]bool{}
+	for _, d := range deviations {
+		n.written[d.Passage] = d.Fate
+	}
+	for _, w := range jitters {
+		n.jitters[w] = true
+	}
+}
+
+// sameNode reports whether a link stays on one machine, as that between a kubelet and its
+// runtime: nothing is lost there.
+func sameNode(link Link) bool {
+	return nodePart(link.From) != "" && nodePart(link.From) == nodePart(link.To) || link.From == link.To
+}
+
+func nodePart(process string) string {
+	for i := range len(process) {
+		if process[i] == '/' {
+			return process[i+1:]
+		}
+	}
+	return ""
+}
+
+// Cut has everything be lost over a link; Heal takes one cut of it back.
+func (n *Net) Cut(link Link) { n.cuts[link]++ }
+
+// Heal takes back one cut of a link.
+func (n *Net) Heal(link Link) { n.cuts[link] = max(n.cuts[link]-1, 0) }
+
+// fate decides about one message.
+func (n *Net) fate(now time.Duration, link Link, kind, about string) Fate {
+	if n.local(link) {
+		return Fate{Copies: 1, Delay: localDelay}
+	}
+	if second := int64(now / time.Second); second != n.second {
+		n.second = second
+		clear(n.nth)
+	}
+	p := Passage{Link: link, Kind: kind, About: about, Second: n.second}
+	sum := n.sum(p)
+	p.Nth = n.nth[sum]
+	n.nth[sum]++
+	if n.cuts[link] > 0 {
+		return Fate{}
+	}
+	fate := n.decide(now, p, next(mixNumber(sum, uint64(p.Nth))))
+	if n.until > 0 && now >= n.until {
+		return Fate{Copies: 1, Delay: min(fate.Delay, mostDelay)}
+	}
+	return fate
+}
+
+// sum is of all that names a passage but its number.
+func (n *Net) sum(p Passage) uint64 {
+	sum := mixText(mixText(mixed(n.seed), p.From), p.To)
+	return mixText(mixText(mixNumber(sum, uint64(p.Second)), p.Kind), p.About)
+}
+
+// decide is what becomes of a message; the roll is all its own.
+func (n *Net) decide(now time.Duration, p Passage, roll uint64) Fate {
+	delay := n.delay(now, p.Link, roll)
+	if n.written != nil {
+		if fate, ok := n.written[p]; ok {
+			return fate
+		}
+		return Fate{Copies: 1, Delay: delay}
+	}
+	fate, chance := Fate{Copies: 1, Delay: delay}, next(roll)%1_000_000
+	switch t := n.trouble; {
+	case n.until > 0 && now >= n.until:
+		return fate
+	case chance < t.Lost:
+		fate.Copies = 0
+	case chance < t.Lost+t.Twice && p.Kind != "answer":
+		fate.Copies = 2
+	case chance < t.Lost+t.Twice+t.Late:
+		fate.Delay += time.Duration(next(next(roll))%uint64(slowestLate/time.Millisecond)) * time.Millisecond
+	default:
+		return fate
+	}
+	n.Deviations = append(n.Deviations, Deviation{p, fate})
+	return fate
+}
+
+// delay is the jitter of a message, if its window has any.
+func (n *Net) delay(now time.Duration, link Link, roll uint64) time.Duration {
+	w := Window{link, int64(now / window)}
+	if n.written != nil && !n.jitters[w] {
+		return plainDelay
+	}
+	if !n.seen[w] {
+		n.seen[w] = true
+		n.Jitters = append(n.Jitters, w)
+	}
+	return leastDelay + time.Duration(next(next(next(roll)))%uint64((mostDelay-leastDelay)/time.Microsecond))*time.Microsecond
+}
+
+// SortDeviations puts deviations in order of time.
+func SortDeviations(all []Deviation) {
+	slices.SortStableFunc(all, func(a, b Deviation) int { return cmp.Compare(a.Second, b.Second) })
+}
+
+// mix is 64 bits that depend on all of its parts: texts and numbers.
+func mix(seed uint64, parts ...any) uint64 {
+	sum := mixed(seed)
+	for _, part := range parts {
+		switch part := part.(type) {
+		case string:
+			sum = mixText(sum, part)
+		case uint64:
+			sum = mixNumber(sum, part)
+		}
+	}
+	return next(sum)
+}
+
+// mixPrime and mixed, the beginning, are FNV-1a's.
+const mixPrime = 1099511628211
+
+func mixed(seed uint64) uint64 { return 14695981039346656037 ^ seed }
+
+func mixText(sum uint64, text string) uint64 {
+	for i := range len(text) {
+		sum = (sum ^ uint64(text[i])) * mixPrime
+	}
+	return (sum ^ 0xff) * mixPrime
+}
+
+func mixNumber(sum, number uint64) uint64 {
+	for i := range 8 {
+		sum = (sum ^ number>>(8*i)&0xff) * mixPrime
+	}
+	return (sum ^ 0xff) * mixPrime
+}
+
+// next is the number that follows another (SplitMix64).
+func next(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

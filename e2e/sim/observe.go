@@ -1,0 +1,225 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/inspect"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/internal/why/gather"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver/store"
+	"github.com/podfall/podfall/services/controllers/explain"
+	"github.com/podfall/podfall/services/kubelet"
+	"github.com/podfall/podfall/services/kubelet/podworker"
+)
+
+// What observers of a cluster are told. The management connection is no link of the network:
+// it is never cut, and takes no time here. Who is down, or stands still, does not answer.
+
+// inspected is a process that says how it is.
+type inspected interface{ inspect(now time.Time) any }
+
+var errSilent = errors.New("it does not answer")
+
+// manage is what a process says of itself, as JSON.
+func (w *World) manage(_ context.Context, process string) ([]byte, error) {
+	p := w.processes[process]
+	if p == nil || p.running == nil || p.paused {
+		return nil, errSilent
+	}
+	asked, is := p.running.(inspected)
+	if !is {
+		return nil, errSilent
+	}
+	return json.Marshal(asked.inspect(w.now))
+}
+
+// reading is the apiserver for observers: they read what is on its disk, while it answers.
+type reading struct{ *World }
+
+func (r reading) snapshot() (*store.Snapshot, error) {
+	if p := r.processes[APIServer]; p == nil || p.running == nil || p.paused {
+		return nil, ErrNoAnswer
+	}
+	kept, _ := r.Kept(APIServer, diskStore).(stored)
+	if kept.image == nil {
+		return nil, ErrNoAnswer
+	}
+	return kept.image.Snapshot(), nil
+}
+
+// Get implements gather.API.
+func (r reading) Get(_ context.Context, target podapi.Target, _ metav1.GetOptions) (kinds.Object, error) {
+	snapshot, err := r.snapshot()
+	if err != nil {
+		return nil, err
+	}
+	resource := target.Kind.GroupResource()
+	if record := snapshot.Get(store.Key{Resource: resource.String(), Namespace: target.Namespace, Name: target.Name}); record != nil {
+		return record.Object, nil
+	}
+	return nil, apierrors.NewNotFound(resource, target.Name)
+}
+
+// List implements gather.API.
+func (r reading) List(_ context.Context, target podapi.Target, _ metav1.ListOptions) (*podapi.List, error) {
+	snapshot, err := r.snapshot()
+	if err != nil {
+		return nil, err
+	}
+	list := &podapi.List{}
+	for record := range snapshot.Scan(target.Kind.GroupResource().String(), target.Namespace, "") {
+		list.Items = append(list.Items, record.Object)
+	}
+	return list, nil
+}
+
+// explaining is the explain controller's rounds, done by the controllers.
+type explaining struct {
+	rounds *explain.Rounds
+	began  time.Time
+	// catchUp has the bubble's time, which the rounds go by, be the world's.
+	catchUp func()
+}
+
+// The alarms of its rounds.
+const (
+	lookOverdue = "overdue"
+	lookGhosts  = "ghosts"
+)
+
+// explainer is the controllers' explain controller; it tells through note.
+func (w *World) explainer(note func(history.Fact)) *explain.Rounds {
+	return &explain.Rounds{
+		Observer: gather.Observer{API: reading{w}, Ask: w.manage, Clock: clock.Clock{}},
+		Event:    func(*corev1.Pod, string) {}, Note: note, Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+// tick is the next of an observer's ticks.
+func (e *explaining) tick(now time.Time, period time.Duration) time.Time {
+	return now.Add(period - now.Sub(e.began)%period)
+}
+
+// observe has the rounds be done while there is something to be seen.
+func (c *controllers) observe(old, now *corev1.Pod) {
+	e := &c.observing
+	if now == nil {
+		e.rounds.Left(old)
+	} else if now.DeletionTimestamp != nil {
+		c.out.Wake(lookOverdue, e.tick(c.now, explain.Explains))
+	}
+	if e.rounds.Haunted() {
+		c.out.Wake(lookGhosts, e.tick(c.now, explain.Haunts))
+	}
+}
+
+// explain looks at the pods that are overdue.
+func (c *controllers) explain() {
+	var marked []*corev1.Pod
+	for _, pod := range c.pods.all() {
+		if pod.DeletionTimestamp != nil {
+			marked = append(marked, pod)
+		}
+	}
+	c.observing.catchUp()
+	c.observing.rounds.Explain(unended(), marked)
+	if len(marked) > 0 {
+		c.out.Wake(lookOverdue, c.observing.tick(c.now, explain.Explains))
+	}
+}
+
+// haunt looks at what has become of the pods that left the API too early.
+func (c *controllers) haunt() {
+	rounds := c.observing.rounds
+	c.observing.catchUp()
+	rounds.Haunt(unended(), func(namespace, called string) (*corev1.Pod, bool) { return c.pods.get(name{namespace, called}) })
+	if rounds.Haunted() {
+		c.out.Wake(lookGhosts, c.observing.tick(c.now, explain.Haunts))
+	}
+}
+
+// controllersPlayed are the controllers that this process runs, by the names that the
+// product's have.
+func controllersPlayed() []string {
+	return []string{
+		"explain-controller", "node-lifecycle-controller", "pod-garbage-collector-controller", "replicaset-controller", "scheduler",
+		"statefulset-controller", "taint-eviction-controller",
+	}
+}
+
+func (c *controllers) inspect(now time.Time) any {
+	return inspect.Controllers{
+		Self:    inspect.Self{Process: Controllers, Boot: c.client.Boot, Began: c.observing.began, Now: now},
+		Running: controllersPlayed(),
+	}
+}
+
+func (p *apiserverProcess) inspect(now time.Time) any {
+	return inspect.APIServer{Self: inspect.Self{Process: APIServer, Now: now}, Revision: p.disk.synced}
+}
+
+func (r *runtimeProcess) inspect(now time.Time) any {
+	said := inspect.Runtime{Self: inspect.Self{Process: "runtime", Boot: r.boot, Now: now}}
+	for _, c := range r.containers {
+		box := c.box.record
+		said.Containers = append(said.Containers, inspect.Container{
+			ID: c.ID, Name: c.Request.Name, Namespace: box.PodNamespace, Pod: box.PodName, UID: box.PodUid,
+			Alive: c.alive(), Scripted: true, Code: c.status.ExitCode, Unreachable: c.status.Unreachable,
+			Times: inspect.Times{Started: c.Events.Start, Signaled: c.Events.Stop, Killed: c.Events.Kill, Exited: c.status.FinishedAt},
+		})
+	}
+	return said
+}
+
+func (k *kubeletProcess) inspect(now time.Time) any {
+	said := inspect.Kubelet{
+		Self: inspect.Self{Process: "kubelet/" + k.of.node, Boot: k.begun.boot, Began: k.begun.at, Now: now},
+		Node: k.of.node, Problems: k.runtime.views.Problems(now, k.of.timing.Relist), Heard: k.api.set.Taken(),
+	}
+	for _, uid := range k.uids() {
+		w := k.workers[uid]
+		m := w.machine
+		view := podworker.View{UID: uid, State: m.State(), Pod: m.Pod(), Removed: m.Removed(), Restart: m.Restart(), Cause: m.Cause()}
+		view.Doing, view.Since, view.Grace = w.work.Doing, w.work.Since, w.work.Grace
+		view.Err, view.Failed, view.First = w.work.Err, w.work.Failed, w.work.First
+		said.Pods = append(said.Pods, kubelet.WorkOf(view, w.stays))
+	}
+	k.api.contacts.Tell(&said)
+	return said
+}
+
+// methodOf is what CRI calls a request, and what it is about.
+func methodOf(do any) (method, id string) {
+	switch do := do.(type) {
+	case RunSandbox:
+		return "RunPodSandbox", ""
+	case StopSandbox:
+		return "StopPodSandbox", do.ID
+	case RemoveSandbox:
+		return "RemovePodSandbox", do.ID
+	case CreateContainer:
+		return "CreateContainer", ""
+	case StartContainer:
+		return "StartContainer", do.ID
+	case StopContainer:
+		return "StopContainer", do.ID
+	case RemoveContainer:
+		return "RemoveContainer", do.ID
+	case Exec:
+		return "ExecSync", do.ID
+	case Reach:
+		return "Reach", do.ID
+	}
+	return "ListPodSandbox", ""
+}

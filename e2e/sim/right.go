@@ -1,0 +1,90 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/services/apiserver/store"
+	"github.com/podfall/podfall/services/controllers/workload"
+	"github.com/podfall/podfall/services/kubelet/podstate"
+)
+
+// An end of a life that is not as it should be, long after all trouble.
+var (
+	ErrStuck    = errors.New("in the end a pod is still terminating")
+	ErrReplicas = errors.New("in the end a set has not what it asks for")
+	ErrOrphans  = errors.New("in the end nodes do not run what the API says")
+	ErrRestless = errors.New("in the end something is still changed")
+)
+
+// calmFor is how long before the end nothing may change any more.
+const calmFor = time.Minute
+
+// right looks at the end of a life whose trouble has been over for long: nothing is on its
+// way out, the sets have what they ask for, each node runs what the API says and nothing
+// else, and nobody changes anything.
+func (c *cluster) right() error {
+	kept, _ := c.Kept(APIServer, diskStore).(stored)
+	snapshot := store.NewMemory(kept.image, keptChanges, nil).Snapshot()
+	ready, runs, wrong := podsOf(snapshot)
+	for record := range snapshot.Scan("replicasets.apps", "", "") {
+		if set, ok := record.Object.(*appsv1.ReplicaSet); ok && ready[set.Name] != *set.Spec.Replicas {
+			wrong = append(wrong, fmt.Errorf("%w: replicaset %s has %d ready pods of %d", ErrReplicas, set.Name, ready[set.Name], *set.Spec.Replicas))
+		}
+	}
+	for record := range snapshot.Scan("statefulsets.apps", "", "") {
+		if set, ok := record.Object.(*appsv1.StatefulSet); ok && ready[set.Name] != *set.Spec.Replicas {
+			wrong = append(wrong, fmt.Errorf("%w: statefulset %s has %d ready pods of %d", ErrReplicas, set.Name, ready[set.Name], *set.Spec.Replicas))
+		}
+	}
+	for _, node := range c.script.NodeNames() {
+		if alive := len(c.kernels[node].Alive(c.now)); alive != runs[node] {
+			wrong = append(wrong, fmt.Errorf("%w: %d containers run on %s, and the API has pods of %d there", ErrOrphans, alive, node, runs[node]))
+		}
+	}
+	return errors.Join(append(wrong, restless(kept.log, c.now.Add(-calmFor))...)...)
+}
+
+// podsOf counts the pods that are ready by the name of their set, and the containers of
+// those that run by their node.
+func podsOf(snapshot *store.Snapshot) (ready map[string]int32, runs map[string]int, wrong []error) {
+	ready, runs = map[string]int32{}, map[string]int{}
+	for record := range snapshot.Scan("pods", "", "") {
+		pod, ok := record.Object.(*corev1.Pod)
+		if !ok {
+			continue
+		}
+		if pod.DeletionTimestamp != nil {
+			wrong = append(wrong, fmt.Errorf("%w: %s", ErrStuck, pod.Name))
+		}
+		if !workload.Active(pod) {
+			continue
+		}
+		runs[pod.Spec.NodeName] += len(pod.Spec.Containers)
+		for i := range pod.Spec.InitContainers {
+			if podstate.Sidecar(&pod.Spec.InitContainers[i]) {
+				runs[pod.Spec.NodeName]++
+			}
+		}
+		if workload.Ready(pod) && len(pod.OwnerReferences) > 0 {
+			ready[pod.OwnerReferences[0].Name]++
+		}
+	}
+	return ready, runs, wrong
+}
+
+// restless are the changes that somebody still makes, beside heartbeats.
+func restless(log []history.Event, since time.Time) []error {
+	for i := len(log) - 1; i >= 0 && log[i].Wall.After(since); i-- {
+		fact, _ := log[i].Fact.(history.Commit)
+		if fact.Resource != "leases.coordination.k8s.io" && fact.Resource != "nodes" {
+			return []error{fmt.Errorf("%w: %s %s is %s", ErrRestless, fact.Resource, fact.Key, fact.Op)}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,195 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// Shape is what pods have beside one container that runs; the zero one is nothing.
+type Shape struct {
+	// Volumes, Init and Sidecars are how many of each.
+	Volumes  int `json:"volumes,omitempty"`
+	Init     int `json:"init,omitempty"`
+	Sidecars int `json:"sidecars,omitempty"`
+	// PreStop and PostStart are hooks, and Liveness, Readiness and Startup probes, of the
+	// container main: "exec" or "http".
+	PreStop   string `json:"preStop,omitempty"`
+	PostStart string `json:"postStart,omitempty"`
+	Liveness  string `json:"liveness,omitempty"`
+	Readiness string `json:"readiness,omitempty"`
+	Startup   string `json:"startup,omitempty"`
+	// ProbeGrace is the liveness probe's own grace period, in seconds.
+	ProbeGrace *int64 `json:"probeGrace,omitempty"`
+	// Script is clauses of package simengine that are added to what the application does.
+	Script string `json:"script,omitempty"`
+	// Restarts has the containers of a user's pod be started again when they end.
+	Restarts bool `json:"restarts,omitempty"`
+}
+
+// String is the shape in a story; empty for none.
+func (s Shape) String() string {
+	if s == (Shape{}) {
+		return ""
+	}
+	data, err := json.Marshal(s)
+	if err != nil {
+		panic("sim: " + err.Error()) // plain values
+	}
+	return string(data)
+}
+
+// give gives a pod its shape.
+func (s Shape) give(template *corev1.PodTemplateSpec, app App) {
+	spec, main := &template.Spec, &template.Spec.Containers[0]
+	spec.Volumes = volumesOf(s.Volumes)
+	for i := range s.Init {
+		spec.InitContainers = append(spec.InitContainers, corev1.Container{
+			Name: "init-" + strconv.Itoa(i), Image: "scripted", Args: App{Runs: time.Duration(1+2*i) * time.Second}.Args(),
+		})
+	}
+	for i := range s.Sidecars {
+		spec.InitContainers = append(spec.InitContainers, corev1.Container{
+			Name: "sidecar-" + strconv.Itoa(i), Image: "scripted", RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
+			Args: App{IgnoresTerm: i > 0, Stops: 500 * time.Millisecond}.Args(),
+		})
+	}
+	if s.Script != "" {
+		template.Annotations = map[string]string{scriptAnnotation + main.Name: fmt.Sprintf("%v, %s", app.script(), s.Script)}
+	}
+	if main.Lifecycle == nil && s.PreStop+s.PostStart != "" {
+		main.Lifecycle = &corev1.Lifecycle{PreStop: hookOf(s.PreStop)}
+	}
+	if s.PostStart != "" {
+		main.Lifecycle.PostStart = hookOf(s.PostStart)
+	}
+	main.LivenessProbe, main.ReadinessProbe, main.StartupProbe = probeOf(s.Liveness), probeOf(s.Readiness), probeOf(s.Startup)
+	if main.LivenessProbe != nil {
+		main.LivenessProbe.TerminationGracePeriodSeconds, main.LivenessProbe.FailureThreshold = s.ProbeGrace, 2
+	}
+}
+
+// volumesOf are n volumes of a pod.
+func volumesOf(n int) []corev1.Volume {
+	var all []corev1.Volume
+	for i := range n {
+		all = append(all, corev1.Volume{Name: "data-" + strconv.Itoa(i), VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	}
+	return all
+}
+
+// The ways of hooks and probes, and what they ask.
+const (
+	byExec = "exec"
+	byHTTP = "http"
+)
+
+func execOf() *corev1.ExecAction { return &corev1.ExecAction{Command: []string{"look"}} }
+
+func httpOf() *corev1.HTTPGetAction {
+	return &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(80)}
+}
+
+func hookOf(way string) *corev1.LifecycleHandler {
+	switch way {
+	case byExec:
+		return &corev1.LifecycleHandler{Exec: execOf()}
+	case byHTTP:
+		return &corev1.LifecycleHandler{HTTPGet: httpOf()}
+	}
+	return nil
+}
+
+func probeOf(way string) *corev1.Probe {
+	probe := &corev1.Probe{PeriodSeconds: 10, TimeoutSeconds: 2, FailureThreshold: 6}
+	switch way {
+	case byExec:
+		probe.Exec = execOf()
+	case byHTTP:
+		probe.HTTPGet = httpOf()
+	default:
+		return nil
+	}
+	return probe
+}
+
+// retried is how much later than its deed a pod is there at most, whose user was not answered.
+const retried = 3 * defaultLimit
+
+// dress gives the pods of a life their shapes, and breaks nodes' volumes in a life that has
+// faults. It draws from dice of its own: what else is drawn stays as it is.
+func dress(s *Script, until time.Duration) {
+	if slices.ContainsFunc(s.Deeds, func(deed Deed) bool { return deed.Do.fault() }) {
+		s.Deeds = append(append(s.Deeds, breaksOf(s.Seed, s.NodeNames(), until)...), twinsOf(s.Seed, s.NodeNames(), until)...)
+	}
+	for i := range s.Deeds {
+		deed, d := &s.Deeds[i], diceOf(s.Seed, "shape", i)
+		if deed.Do == CreatePod {
+			deed.Shape = podShape(d, *deed)
+		}
+		if deed.Do == CreateReplicas || deed.Do == CreateStateful {
+			deed.Shape = setShape(d)
+		}
+	}
+	if s.Calm == 0 {
+		return
+	}
+	for _, name := range podNames() { // one that never does well would never be calm
+		s.Deeds = append(s.Deeds, Deed{At: until, Do: DeletePod, Name: name})
+		late := func(deed Deed) bool {
+			return deed.Do == CreatePod && deed.Name == name && deed.Shape.Restarts && deed.At > until-retried
+		}
+		if slices.ContainsFunc(s.Deeds, late) { // it may come after that, when its user was not answered
+			s.Deeds = append(s.Deeds, Deed{At: until + retried, Do: DeletePod, Name: name})
+		}
+	}
+}
+
+// podShape is that of the pod of a deed of a user.
+func podShape(d *dice, deed Deed) Shape {
+	if d.one(2) {
+		return Shape{}
+	}
+	s := Shape{Volumes: pick(d, 0, 1, 1, 2), Init: pick(d, 0, 0, 1, 2), Sidecars: pick(d, 0, 0, 0, 1, 2)}
+	if deed.PreStop == 0 {
+		s.PreStop = pick(d, "", "", byExec, byHTTP)
+	}
+	s.PostStart = pick(d, "", "", "", byExec, byHTTP)
+	switch {
+	case d.one(3):
+		s.Liveness, s.Restarts, s.ProbeGrace = byHTTP, d.one(2), pick(d, nil, grace(d))
+		s.Script = "stops answering after " + d.between(20*time.Second, 90*time.Second).String()
+	case d.one(4):
+		s.Readiness, s.Startup = byHTTP, pick(d, "", byHTTP)
+		s.Script = "answers after " + d.between(5*time.Second, 40*time.Second).String()
+	case s.PreStop == byExec || s.PostStart == byExec:
+		s.Script = pick(d, "exec exits 0 after 3s", "exec exits 1 after 1s", "exec exits 0 after 12s", "exec hangs")
+		if s.PostStart == byExec && s.Script == "exec hangs" {
+			s.PostStart = ""
+		}
+	}
+	if s.ProbeGrace != nil {
+		s.ProbeGrace = new(max(*s.ProbeGrace, 1)) // the API wants at least that
+	}
+	return s
+}
+
+// setShape is that of a set's pods: nothing that keeps one from doing well.
+func setShape(d *dice) Shape {
+	if d.one(2) {
+		return Shape{}
+	}
+	s := Shape{Volumes: pick(d, 0, 1), Init: pick(d, 0, 0, 1), Sidecars: pick(d, 0, 0, 1), PreStop: pick(d, "", byExec, byHTTP)}
+	if s.PreStop == byExec {
+		s.Script = pick(d, "exec exits 0 after 2s", "exec exits 1 after 1s", "exec hangs")
+	}
+	if d.one(3) {
+		s.Readiness = byHTTP
+	}
+	return s
+}

@@ -1,0 +1,120 @@
+package sim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// regression is a life that has shown a mistake.
+type regression struct {
+	// Broke is what it breaks when the mistake is there again.
+	Broke  string   `json:"broke"`
+	Story  []string `json:"story"`
+	Script Script   `json:"script"`
+}
+
+const regressions = "testdata/regressions"
+
+// judged plays a script and judges it.
+func judged(t *testing.T) func(Script) error {
+	t.Helper()
+	return func(script Script) error {
+		_, err := Judge(liveIn(t, script))
+		return err
+	}
+}
+
+// tell shrinks a life that broke something, and tells its story.
+func tell(t *testing.T, lived Lived, broken error) regression {
+	t.Helper()
+	const most = 300
+	small, lives := Shrink(lived, broken, most, judged(t))
+	err := judged(t)(small)
+	story := Story(small, err)
+	t.Logf("seed %d in short, after %d lives:\n%s", small.Seed, lives, strings.Join(story, "\n"))
+	return regression{Broke(err), story, small}
+}
+
+// keep has TestRegressions play a life.
+func keep(t *testing.T, r regression) {
+	t.Helper()
+	data, err := json.MarshalIndent(r, "", "\t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(regressions, fmt.Sprintf("%s-seed-%d.json", strings.ToLower(r.Broke), r.Script.Seed))
+	if err := errors.Join(os.MkdirAll(regressions, 0o750), os.WriteFile(file, append(data, '\n'), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("kept as %s", file)
+}
+
+// TestReplay lives one seed's life, and tells its story if it breaks anything. Written down
+// it is the same life.
+func TestReplay(t *testing.T) {
+	lived := liveIn(t, Draw(*seed, modeOf(*seed), lasts()))
+	results, err := Judge(lived)
+	t.Logf("hash %s, %d steps, %d events, %d deviations", lived.Hash, lived.Steps, len(lived.Log.Events), len(lived.Deviations))
+	for _, r := range results {
+		t.Logf("%s %s, %d cases", r.ID, r.Verdict, r.Cases)
+	}
+	if err != nil {
+		t.Error(err)
+		keep(t, tell(t, lived, err))
+		return
+	}
+	for _, deed := range lived.Script.Deeds {
+		t.Log(deed)
+	}
+	if again := liveIn(t, written(lived)); again.Hash != lived.Hash {
+		t.Errorf("written down it is another life, of hash %s", again.Hash)
+	}
+}
+
+// TestRegressions plays the lives that have shown mistakes, which are gone.
+func TestRegressions(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(regressions, "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var kept regression
+			if err := json.Unmarshal(data, &kept); err != nil {
+				t.Fatal(err)
+			}
+			if broken := judged(t)(kept.Script); broken != nil {
+				t.Errorf("it breaks %s again, which was %s: %v\n%s", Broke(broken), kept.Broke, broken, strings.Join(kept.Story, "\n"))
+			}
+		})
+	}
+}
+
+// TestMinimise leaves what is needed, and nothing else.
+func TestMinimise(t *testing.T) {
+	all := make([]int, 100)
+	for i := range all {
+		all[i] = i
+	}
+	tries := 0
+	got := minimise(all, func(part []int) bool {
+		tries++
+		return slices.Contains(part, 7) && slices.Contains(part, 61) && slices.Contains(part, 62)
+	})
+	if !slices.Equal(got, []int{7, 61, 62}) || tries > 100 {
+		t.Errorf("%v in %d tries, want 7, 61 and 62 in at most 100", got, tries)
+	}
+	if none := minimise(all, func([]int) bool { return true }); len(none) != 0 {
+		t.Errorf("%v is left of what is not needed", none)
+	}
+}

@@ -1,0 +1,130 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/podfall/podfall/internal/guarantees"
+	"github.com/podfall/podfall/internal/history"
+)
+
+var (
+	seeds = flag.Int("seeds", 0, "how many lives; 0 is the thousand of today and those that are kept, or with -short a few")
+	from  = flag.Uint64("from", 1, "the first seed, when there are -seeds")
+	hours = flag.Float64("hours", 1, "how long each life lasts")
+	quiet = flag.Bool("quiet", false, "nothing breaks")
+	seed  = flag.Uint64("seed", 17, "the seed of TestReplay")
+	short = flag.Bool("shrink", true, "tell in short why the first life failed, and keep it")
+)
+
+// TestMain leaves more garbage lying about than usual, because lives are short, but no more
+// than a small machine has room for; and lets others go first.
+func TestMain(m *testing.M) {
+	stepAside()
+	debug.SetGCPercent(800)
+	debug.SetMemoryLimit(1 << 30)
+	os.Exit(m.Run())
+}
+
+// stepAside lets the tests of real processes that run beside these have a processor when
+// they need one: no second of the wall counts in a life. Linux keeps a priority for each
+// thread; elsewhere nothing is changed.
+func stepAside() {
+	const nice = 10
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return
+	}
+	for _, task := range tasks {
+		if id, err := strconv.Atoi(task.Name()); err == nil {
+			_ = syscall.Setpriority(syscall.PRIO_PROCESS, id, nice) // at worst, it stays as it is
+		}
+	}
+}
+
+// liveIn plays a script in a bubble of its own.
+func liveIn(t *testing.T, script Script) (lived Lived) {
+	t.Helper()
+	synctest.Test(t, func(*testing.T) { lived = Live(script) })
+	return lived
+}
+
+// modeOf has every other seed end in peace.
+func modeOf(seed uint64) Mode { return Mode(seed % 2) }
+
+func lasts() time.Duration { return time.Duration(*hours * float64(time.Hour)) }
+
+// drawn is the life of a seed, as the flags want it.
+func drawn(seed uint64) Script {
+	script := Draw(seed, modeOf(seed), lasts())
+	if *quiet {
+		script = script.Quiet()
+	}
+	return script
+}
+
+// BenchmarkHour is one hour of a cluster of three nodes, and its judgement.
+func BenchmarkHour(b *testing.B) {
+	b.ReportAllocs()
+	before := cpu()
+	for b.Loop() {
+		ok := testing.RunTests(func(_, _ string) (bool, error) { return true, nil }, []testing.InternalTest{{
+			Name: "hour", F: func(t *testing.T) {
+				if _, err := Judge(liveIn(t, Draw(2, Safety, time.Hour))); err != nil {
+					t.Error(err)
+				}
+			},
+		}})
+		if !ok {
+			b.Fatal("the life was not lived")
+		}
+	}
+	b.ReportMetric(float64((cpu()-before).Milliseconds())/float64(b.N), "cpu-ms/op")
+}
+
+// eventful wants a life to have had enough in it to prove something.
+func eventful(lived Lived, results []guarantees.Result) error {
+	commits, kinds := 0, map[history.Name]int{}
+	for _, e := range lived.Log.Events {
+		kinds[e.Fact.Name()]++
+		if c, ok := e.Fact.(history.Commit); ok && c.Resource == "pods" {
+			commits++
+		}
+	}
+	held := 0
+	for _, r := range results {
+		if r.Verdict == guarantees.Held {
+			held++
+		}
+	}
+	for _, name := range []history.Name{
+		history.NameOpCall, history.NameWatchEvent, history.NameStart, history.NameSignal, history.NameKubeletFinal, history.NameDecide, history.NameLease,
+	} {
+		if kinds[name] == 0 && (name != history.NameSignal && name != history.NameKubeletFinal || !emptied(lived.Script)) {
+			return fmt.Errorf("%w: no %s", ErrVoid, name)
+		}
+	}
+	if minutes := lived.Script.Lasts.Minutes(); float64(commits) < minutes || held < 20 {
+		return fmt.Errorf("%w: %d commits of pods in %.0f minutes, %d properties held", ErrVoid, commits, minutes, held)
+	}
+	return nil
+}
+
+// emptied reports whether users take every node of a life out of service, where nothing may
+// be left to be stopped.
+func emptied(script Script) bool {
+	for _, node := range script.NodeNames() {
+		if !slices.ContainsFunc(script.Deeds, func(deed Deed) bool { return deed.Do == OutOfService && deed.Name == node }) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,81 @@
+package sim
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// visitor creates and deletes a pod, and follows all pods.
+type visitor struct {
+	client   Client
+	follower Follower
+	seen     []string
+}
+
+func (v *visitor) Replace(items []kinds.Object, _ string) {
+	for _, item := range items {
+		v.seen = append(v.seen, "LIST "+item.GetName())
+	}
+}
+
+func (v *visitor) Apply(event watch.Event) {
+	if obj, ok := event.Object.(kinds.Object); ok {
+		v.seen = append(v.seen, string(event.Type)+" "+obj.GetName())
+	}
+}
+
+func (v *visitor) Step(now time.Time, in Input, out Out) {
+	if v.client.Step(now, in, out) || v.follower.Step(now, in, out) {
+		return
+	}
+	boot, ok := in.(Boot)
+	if !ok {
+		return
+	}
+	pods, _ := kinds.ByResource("pods")
+	v.client = Client{Identity: proto.Admin, Boot: boot.Boot}
+	v.follower = Follower{Key: "pods", Client: &v.client, Target: podapi.Target{Kind: pods}, Sink: v}
+	v.follower.Start(now, out)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "scripted"}}}}
+	err := v.client.Do(now, out, Ask{Verb: proto.VerbCreate, Target: podapi.Target{Kind: pods, Namespace: "default"}, Object: pod}, func(now time.Time, got Got, out Out) {
+		if got.Err != nil {
+			v.seen = append(v.seen, got.Err.Error())
+			return
+		}
+		_ = v.client.Do(now, out, Ask{Verb: proto.VerbDelete, Target: podapi.Target{Kind: pods, Namespace: "default", Name: "p"}, Options: &metav1.DeleteOptions{}}, func(_ time.Time, got Got, _ Out) {
+			if got.Err != nil {
+				v.seen = append(v.seen, got.Err.Error())
+			}
+		})
+	})
+	if err != nil {
+		v.seen = append(v.seen, err.Error())
+	}
+}
+
+// TestSlice has one client and the apiserver.
+func TestSlice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := NewWorld(NewNet(1, Trouble{}, 0))
+		drive := &Drive{seed: 1}
+		v := &visitor{}
+		w.Add(APIServer, func() Process { return NewAPIServer(drive, func() {}) }, 0)
+		w.Add("user", func() Process { return v }, time.Second)
+		if err := w.Run(time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		t.Log(v.seen, w.Steps, len(w.record.events), w.Hash(), len(StoreLog(w.Kept(APIServer, diskStore))))
+		for _, e := range w.record.events {
+			t.Logf("%v %s %s %+v", e.Wall, e.Process, e.Fact.Name(), e.Fact)
+		}
+	})
+}

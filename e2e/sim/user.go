@@ -1,0 +1,182 @@
+package sim
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// User is the name of the process of all users.
+const User = "user"
+
+// user does what a script says that users do.
+type user struct {
+	client Client
+	script *Script
+}
+
+// NewUser does a script's deeds but its faults.
+func NewUser(script *Script) Process { return &user{script: script} }
+
+const (
+	namespace = metav1.NamespaceDefault
+	finalizer = "example.com/held"
+	wakeDeed  = "deed "
+	// A name that is taken is asked for again, so often.
+	retries    = 15
+	retryAfter = 3 * time.Second
+)
+
+func (u *user) Step(now time.Time, in Input, out Out) {
+	if u.client.Step(now, in, out) {
+		return
+	}
+	switch in := in.(type) {
+	case Boot:
+		u.client = Client{Identity: proto.Admin, Boot: in.Boot}
+		for i, deed := range u.script.Deeds {
+			if !deed.Do.fault() && deed.Do != Compact {
+				out.Wake(wakeDeed+strconv.Itoa(i)+" 0", now.Add(deed.At))
+			}
+		}
+	case Alarm:
+		rest, ok := strings.CutPrefix(in.Key, wakeDeed)
+		if !ok {
+			return
+		}
+		number, tries, _ := strings.Cut(rest, " ")
+		i, err := strconv.Atoi(number)
+		n, failed := strconv.Atoi(tries)
+		if err == nil && failed == nil {
+			u.do(now, out, i, n)
+		}
+	case Message, Called, Answered:
+	}
+}
+
+// do carries out a deed; tries is how often it has been refused because of its name.
+func (u *user) do(now time.Time, out Out, i, tries int) {
+	deed := u.script.Deeds[i]
+	u.ask(now, out, u.askOf(deed), func(now time.Time, got Got, out Out) {
+		taken := apierrors.IsAlreadyExists(got.Err) && deed.Do == CreatePod
+		if (taken || Unanswered(got.Err)) && tries < retries {
+			out.Wake(wakeDeed+strconv.Itoa(i)+" "+strconv.Itoa(tries+1), now.Add(retryAfter))
+		}
+	})
+}
+
+func (u *user) ask(now time.Time, out Out, ask Ask, then Then) {
+	if err := u.client.Do(now, out, ask, then); err != nil {
+		panic("sim: a user's request: " + err.Error()) // a mistake in the simulator
+	}
+}
+
+// askOf is the request that a deed is.
+func (u *user) askOf(deed Deed) Ask {
+	pod := podapi.Target{Kind: kindOfResource("pods"), Namespace: namespace, Name: deed.Name}
+	switch deed.Do {
+	case CreatePod:
+		pod.Name = ""
+		return Ask{Verb: proto.VerbCreate, Target: pod, Object: podFor(deed)}
+	case DeletePod:
+		return Ask{Verb: proto.VerbDelete, Target: pod, Options: &metav1.DeleteOptions{GracePeriodSeconds: deed.Grace}}
+	case ForceDelete:
+		return Ask{Verb: proto.VerbDelete, Target: pod, Options: metav1.NewDeleteOptions(0)}
+	case AddFinalizer:
+		return merge(pod, map[string]any{"metadata": map[string]any{"finalizers": []string{finalizer}}})
+	case RemoveFinalizer:
+		return merge(pod, map[string]any{"metadata": map[string]any{"finalizers": nil}})
+	case CreateReplicas:
+		return creation("replicasets.apps", &appsv1.ReplicaSet{
+			ObjectMeta: metav1.ObjectMeta{Name: deed.Name},
+			Spec:       appsv1.ReplicaSetSpec{Replicas: &deed.Count, Selector: selector(deed.Name), Template: templateFor(deed)},
+		})
+	case CreateStateful:
+		return creation("statefulsets.apps", &appsv1.StatefulSet{
+			ObjectMeta: metav1.ObjectMeta{Name: deed.Name},
+			Spec: appsv1.StatefulSetSpec{
+				Replicas: &deed.Count, Selector: selector(deed.Name), Template: templateFor(deed), ServiceName: deed.Name,
+			},
+		})
+	case ScaleReplicas, ScaleStateful:
+		resource := "replicasets.apps"
+		if deed.Do == ScaleStateful {
+			resource = "statefulsets.apps"
+		}
+		target := podapi.Target{Kind: kindOfResource(resource), Namespace: namespace, Name: deed.Name}
+		return merge(target, map[string]any{"spec": map[string]any{"replicas": deed.Count}})
+	case OutOfService, BackInService:
+		var taints any
+		if deed.Do == OutOfService {
+			taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}}
+		}
+		return merge(nodeTarget(deed.Name), map[string]any{"spec": map[string]any{"taints": taints}})
+	case DeleteNode:
+		return Ask{Verb: proto.VerbDelete, Target: nodeTarget(deed.Name), Options: &metav1.DeleteOptions{}}
+	case CutNode, Crash, Reboot, Pause, SlowDisk, DiskFail, Compact, BreakPoint, Twin:
+	}
+	panic("sim: no user does " + string(deed.Do))
+}
+
+func nodeTarget(node string) podapi.Target {
+	return podapi.Target{Kind: kindOfResource("nodes"), Name: node}
+}
+
+func creation(resource string, obj kinds.Object) Ask {
+	return Ask{Verb: proto.VerbCreate, Target: podapi.Target{Kind: kindOfResource(resource), Namespace: namespace}, Object: obj}
+}
+
+func merge(target podapi.Target, patch any) Ask {
+	data, err := json.Marshal(patch)
+	if err != nil {
+		panic("sim: " + err.Error()) // a mistake in the simulator
+	}
+	return Ask{Verb: proto.VerbPatch, Target: target, PatchType: types.MergePatchType, Patch: data}
+}
+
+func selector(app string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+}
+
+func podFor(deed Deed) *corev1.Pod {
+	template := templateFor(deed)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: deed.Name, Namespace: namespace, Labels: template.Labels}, Spec: template.Spec}
+	pod.Annotations, pod.Spec.RestartPolicy = template.Annotations, corev1.RestartPolicyNever
+	if deed.Shape.Restarts {
+		pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	}
+	if deed.Finalizer {
+		pod.Finalizers = []string{finalizer}
+	}
+	return pod
+}
+
+// templateFor is a pod of one container, and what its shape adds.
+func templateFor(deed Deed) corev1.PodTemplateSpec {
+	container := corev1.Container{Name: "main", Image: "scripted", Args: slices.Clone(deed.App.Args())}
+	if deed.PreStop > 0 {
+		container.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{
+			Sleep: &corev1.SleepAction{Seconds: int64(deed.PreStop / time.Second)},
+		}}
+	}
+	template := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": deed.Name}},
+		Spec:       corev1.PodSpec{TerminationGracePeriodSeconds: deed.Grace, Containers: []corev1.Container{container}},
+	}
+	if deed.Shape != (Shape{}) {
+		deed.Shape.give(&template, deed.App)
+	}
+	return template
+}

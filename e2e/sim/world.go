@@ -1,0 +1,341 @@
+package sim
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"maps"
+	"time"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/proto"
+)
+
+// World is the processes of one life, what is under way between them, and the time. It is
+// stepped by one goroutine inside a testing/synctest bubble: the bubble's clock follows the
+// world's, so that the cores that ask clock.Clock{} get virtual time, but what happens next
+// is the heap's to say.
+type World struct {
+	start, now time.Time
+	order      uint64
+	coming     queue
+	processes  map[string]*process
+	net        *Net
+	wires      wires
+	trace      trace
+	record     record
+	stop       error
+	// Steps counts what processes were given.
+	Steps int
+}
+
+// trace is all that has happened, on its way into a hash.
+type trace struct {
+	sum hash.Hash
+	*bufio.Writer
+}
+
+func newTrace() trace {
+	const room = 16 << 10
+	sum := sha256.New()
+	return trace{sum, bufio.NewWriterSize(sum, room)}
+}
+
+// wires is what is between processes.
+type wires struct {
+	calls       map[CallID]*call
+	lastCall    CallID
+	subscribers map[string][]string
+	// arrives is when the last message of a link that keeps order arrives.
+	arrives map[Link]time.Duration
+}
+
+// record is what the processes have noted.
+type record struct {
+	events []history.Event
+	counts map[incarnation]uint64
+}
+
+type incarnation struct {
+	process string
+	boot    proto.Boot
+}
+
+// process is a place for incarnations of one name.
+type process struct {
+	name  string
+	begin func() Process
+	disk  Disk
+	// running is nil while it is down; hands are its own, and clocked says that it reads the
+	// bubble's clock.
+	running Process
+	hands   *acting
+	clocked bool
+	number  uint64 // of incarnations so far
+	boot    proto.Boot
+	alarms  map[string]*event // by key
+	paused  bool
+	held    []*event // what comes while it is paused
+}
+
+// call is a request under way.
+type call struct {
+	from, to string
+	number   uint64 // the caller's incarnation
+	about    string
+	served   uint64 // the incarnation that was asked last
+	timeout  *event
+}
+
+// NewWorld is an empty world at the bubble's time.
+func NewWorld(net *Net) *World {
+	now := clock.Clock{}.Now()
+	return &World{
+		start: now, now: now, processes: map[string]*process{}, net: net, trace: newTrace(),
+		wires:  wires{calls: map[CallID]*call{}, subscribers: map[string][]string{}, arrives: map[Link]time.Duration{}},
+		record: record{counts: map[incarnation]uint64{}},
+	}
+}
+
+// Add makes a place for a process, and starts it at the given time after the beginning.
+func (w *World) Add(name string, begin func() Process, after time.Duration) {
+	w.processes[name] = &process{name: name, begin: begin, disk: Disk{}}
+	w.At(after, func() { w.Start(name) })
+}
+
+// At has the world do something at a time after the beginning.
+func (w *World) At(after time.Duration, do func()) {
+	w.push(&event{at: after, do: do})
+}
+
+// Now is the time since the beginning.
+func (w *World) Now() time.Duration { return w.now.Sub(w.start) }
+
+// Stop ends Run with an error.
+func (w *World) Stop(err error) { w.stop = errors.Join(w.stop, err) }
+
+// Running reports whether a process is up.
+func (w *World) Running(name string) bool {
+	p := w.processes[name]
+	return p != nil && p.running != nil
+}
+
+// Run lets the time pass until it is that much after the beginning. The error is what
+// [World.Stop] was given.
+func (w *World) Run(until time.Duration) error {
+	for len(w.coming) > 0 && w.stop == nil && w.coming[0].at <= until {
+		next := w.coming[0]
+		w.coming.remove(next)
+		w.reach(next.at)
+		if next.do != nil {
+			w.catchUp()
+			next.do()
+			continue
+		}
+		w.give(next)
+	}
+	return w.stop
+}
+
+// reach lets the time pass until it is that much after the beginning.
+func (w *World) reach(at time.Duration) {
+	if at > w.Now() {
+		w.now = w.start.Add(at)
+	}
+}
+
+// catchUp has the bubble's time be the world's, for who reads it: it costs more than most
+// steps.
+func (w *World) catchUp() {
+	if ahead := (clock.Clock{}).Until(w.now); ahead > 0 {
+		time.Sleep(ahead) //nolint:forbidigo // it is the world that has the bubble's time pass
+	}
+}
+
+func (w *World) push(e *event) {
+	w.order++
+	e.order = w.order
+	w.coming.push(e)
+}
+
+// give steps a process, unless what was for it has become void.
+func (w *World) give(e *event) {
+	p := w.processes[e.to]
+	if p == nil || p.running == nil || e.number != 0 && e.number != p.number {
+		return
+	}
+	if p.paused {
+		p.held = append(p.held, e)
+		return
+	}
+	switch in := e.input.(type) {
+	case Alarm:
+		if p.alarms[in.Key] != e {
+			return
+		}
+		delete(p.alarms, in.Key)
+	case Answered:
+		c := w.wires.calls[in.Call]
+		if c == nil {
+			return
+		}
+		w.coming.remove(c.timeout)
+		delete(w.wires.calls, in.Call)
+	case Called:
+		if c := w.wires.calls[in.Call]; c != nil {
+			c.served = p.number
+		}
+	case Boot, Message:
+	}
+	w.step(p, e.input, e.about)
+}
+
+func (w *World) step(p *process, in Input, about string) {
+	w.Steps++
+	w.mark(p.name, in, about)
+	if p.clocked {
+		w.catchUp()
+	}
+	p.running.Step(w.now, in, p.hands)
+}
+
+// mark puts an input into the trace.
+func (w *World) mark(name string, in Input, about string) {
+	traceNumber(w.trace, uint64(w.Now()))
+	_, _ = w.trace.WriteString(name)
+	_, _ = w.trace.WriteString(about)
+	switch in := in.(type) {
+	case Boot:
+		_, _ = w.trace.WriteString(string(in.Boot))
+	case Alarm:
+		_, _ = w.trace.WriteString(in.Key)
+	case Message:
+		traceBody(w.trace, in.Body)
+	case Called:
+		traceBody(w.trace, in.Body)
+	case Answered:
+		traceBody(w.trace, in.Body)
+	}
+}
+
+// Traced is a body of a message that says more to the trace than its type.
+type Traced interface{ Trace(trace io.Writer) }
+
+func traceBody(trace io.Writer, body any) {
+	if b, ok := body.(Traced); ok {
+		b.Trace(trace)
+		return
+	}
+	_, _ = fmt.Fprintf(trace, "%T", body)
+}
+
+// traceNumber puts a number into the trace.
+func traceNumber(to io.Writer, number uint64) {
+	var room []byte
+	if buffered, is := to.(interface{ AvailableBuffer() []byte }); is {
+		room = buffered.AvailableBuffer()
+	}
+	_, _ = to.Write(binary.BigEndian.AppendUint64(room, number))
+}
+
+// Hash is that of everything that has happened so far.
+func (w *World) Hash() string {
+	_ = w.trace.Flush() // a hash takes everything
+	return fmt.Sprintf("%x", w.trace.sum.Sum(nil))
+}
+
+// Start begins the next incarnation of a process, unless one is running.
+func (w *World) Start(name string) {
+	p := w.processes[name]
+	if p == nil || p.running != nil {
+		return
+	}
+	p.number++
+	seed := mix(w.net.seed, name, "boot", uint64(w.Now()/time.Second))
+	p.boot = proto.NewBoot(w.now, [4]byte(binary.BigEndian.AppendUint64(nil, seed)[:4]))
+	p.running, p.alarms, p.paused, p.held = p.begin(), map[string]*event{}, false, nil
+	p.hands = &acting{world: w, process: p, number: p.number}
+	_, p.clocked = p.running.(Clocked)
+	w.step(p, Boot{Boot: p.boot, Disk: maps.Clone(p.disk), Seed: seed}, "")
+}
+
+// Crash ends a process. One with an End method has it called, for what its machine sees of
+// the end; it can do nothing any more.
+func (w *World) Crash(name string) {
+	p := w.processes[name]
+	if p == nil || p.running == nil {
+		return
+	}
+	if ends, ok := p.running.(interface{ End() }); ok {
+		ends.End()
+	}
+	p.running, p.held, p.paused, p.alarms = nil, nil, false, map[string]*event{}
+	for subject, names := range w.wires.subscribers { // independent of each other
+		w.wires.subscribers[subject] = without(names, name)
+	}
+}
+
+func without(names []string, name string) []string {
+	kept := make([]string, 0, len(names))
+	for _, each := range names {
+		if each != name {
+			kept = append(kept, each)
+		}
+	}
+	return kept
+}
+
+// Pause has a process stand still: what comes for it waits.
+func (w *World) Pause(name string) {
+	if p := w.processes[name]; p != nil && p.running != nil {
+		p.paused = true
+	}
+}
+
+// Resume lets it go on, with all that has come for it.
+func (w *World) Resume(name string) {
+	p := w.processes[name]
+	if p == nil || !p.paused {
+		return
+	}
+	p.paused = false
+	held := p.held
+	p.held = nil
+	for _, e := range held {
+		e.at = w.Now()
+		w.push(e)
+	}
+}
+
+// Kept is the record that a process has on disk; nil for none.
+func (w *World) Kept(name, key string) any {
+	if p := w.processes[name]; p != nil {
+		return p.disk[key]
+	}
+	return nil
+}
+
+// Note writes an event into the history of a process that is no place of the world, such as
+// the network, which breaks things.
+func (w *World) Note(name string, fact history.Fact) { w.note(name, "world", "", w.now, fact) }
+
+func (w *World) note(name string, boot proto.Boot, cause string, began time.Time, fact history.Fact) {
+	who := incarnation{name, boot}
+	w.record.counts[who]++
+	e := history.Event{
+		Sequence: w.record.counts[who], Process: name, Boot: boot, Began: began.UnixNano(), Ended: w.now.UnixNano(), Wall: w.now.UTC(),
+		Cause: cause, Fact: fact,
+	}
+	w.record.events = append(w.record.events, e)
+	_, _ = w.trace.WriteString(name)
+	_, _ = w.trace.WriteString(cause)
+	traceFact(w.trace, fact)
+}
+
+// History is everything that was noted, in order.
+func (w *World) History() history.Log { return history.Log{Events: w.record.events} }
