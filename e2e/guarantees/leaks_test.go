@@ -1,0 +1,135 @@
+package guarantees_test
+
+import (
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// What a cluster in one process uses.
+type usage struct {
+	goroutines, descriptors int
+	// heap and files are in bytes: what is in use after a collection, and the databases.
+	heap, files int64
+}
+
+func (u usage) String() string {
+	return fmt.Sprintf("%d goroutines, %d descriptors, %.1f MiB of heap, %.1f MiB of databases",
+		u.goroutines, u.descriptors, float64(u.heap)/(1<<20), float64(u.files)/(1<<20))
+}
+
+// cycles is how many pods there are before what is used is measured first, and again until it
+// is measured again.
+var cycles = flag.Int("cycles", 1000, "how many pods TestLeaks makes before and after")
+
+// TestLeaks checks L10: a thousand pods that were made and deleted leave nothing behind.
+// The baseline is that of a cluster that has had as many: its database has room for their
+// events, and the apiserver remembers the answers that it remembers at most.
+func TestLeaks(t *testing.T) {
+	const together = 20
+	synctest.Test(t, func(t *testing.T) {
+		kept := &keeping{T: t, dir: t.TempDir(), history: 1000}
+		l := newLife(kept, 1)
+		l.cycle(*cycles, together)
+		baseline := measure(t, kept.dir)
+		l.cycle(*cycles, together)
+		after := measure(t, kept.dir)
+		t.Logf("before: %v", baseline)
+		t.Logf("after %d cycles: %v", *cycles, after)
+		for what, grown := range map[string]bool{
+			"goroutines":  grew(int64(baseline.goroutines), int64(after.goroutines)),
+			"descriptors": grew(int64(baseline.descriptors), int64(after.descriptors)),
+			"heap":        grew(baseline.heap+remembered, after.heap),
+			"databases":   after.files > baseline.files+int64(*cycles)*perPod,
+		} {
+			if grown {
+				t.Errorf("%s have grown by more than a tenth", what)
+			}
+		}
+	})
+}
+
+// remembered is what may be remembered of events, in bytes: each of the processes that write
+// them counts equal ones together, of the last 4096.
+const remembered = 16 << 20
+
+// perPod is how many bytes of the databases a pod that is gone may leave, at most: 2.8 KiB have
+// been measured. A runtime's history of what was done to containers is trimmed only later.
+const perPod = 4 << 10
+
+// grew reports whether more is used than a tenth above the baseline.
+func grew(baseline, now int64) bool { return now > baseline+baseline/10 }
+
+// cycle makes so many pods, some at a time, and deletes them, gracefully and by force.
+func (l *life) cycle(pods, together int) {
+	l.t.Helper()
+	api := l.client.CoreV1().Pods("default")
+	for made := 0; made < pods; made += together {
+		for i := range together {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("web-", i)}, Spec: corev1.PodSpec{
+				TerminationGracePeriodSeconds: new(int64(2)), Containers: []corev1.Container{{Name: "main", Image: "web"}},
+			}}
+			if _, err := api.Create(l.t.Context(), pod, metav1.CreateOptions{}); err != nil {
+				l.t.Fatal(err)
+			}
+		}
+		time.Sleep(5 * time.Second)
+		for i := range together {
+			opts := metav1.DeleteOptions{}
+			if i%4 == 0 {
+				opts.GracePeriodSeconds = new(int64(0))
+			}
+			if err := api.Delete(l.t.Context(), fmt.Sprint("web-", i), opts); err != nil {
+				l.t.Fatal(err)
+			}
+		}
+		time.Sleep(10 * time.Second)
+	}
+	list, err := api.List(l.t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) > 0 {
+		l.t.Fatalf("%d pods are still there, %v", len(list.Items), err)
+	}
+	time.Sleep(65 * time.Minute) // the Events go too, an hour after their last write
+	if left, err := l.client.CoreV1().Events("").List(l.t.Context(), metav1.ListOptions{}); err != nil || len(left.Items) > 0 {
+		l.t.Fatalf("%d events are still there, %v", len(left.Items), err)
+	}
+}
+
+// measure is what this process uses, once it rests.
+func measure(t *testing.T, dir string) usage {
+	t.Helper()
+	synctest.Wait()
+	runtime.GC()
+	runtime.GC() // what finalizers have let go
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	descriptors, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := usage{goroutines: runtime.NumGoroutine(), descriptors: len(descriptors), heap: int64(memory.HeapAlloc)} //nolint:gosec // far below
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".db") {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil {
+			u.files += info.Size()
+		}
+		return err
+	})
+	if err != nil || u.files == 0 {
+		t.Fatalf("databases: %d bytes, %v", u.files, err)
+	}
+	return u
+}

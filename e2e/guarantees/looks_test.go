@@ -1,0 +1,112 @@
+package guarantees_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// of is what is called after an app, and selects its pods.
+func of(app string) (metav1.ObjectMeta, *metav1.LabelSelector, corev1.PodTemplateSpec) {
+	labels := map[string]string{"app": app}
+	return metav1.ObjectMeta{Name: app, Labels: labels}, &metav1.LabelSelector{MatchLabels: labels}, corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "web"}}},
+	}
+}
+
+// copies makes a ReplicaSet of two pods.
+func (l *life) copies(ctx context.Context) error {
+	meta, selector, template := of("copies")
+	_, err := l.client.AppsV1().ReplicaSets("default").Create(ctx, &appsv1.ReplicaSet{
+		ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(2)), Selector: selector, Template: template},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// sets makes a ReplicaSet and a StatefulSet of two pods each.
+func (l *life) sets() {
+	if err := l.copies(l.t.Context()); err != nil {
+		l.t.Error(err)
+	}
+	meta, selector, template := of("turns")
+	_, err := l.client.AppsV1().StatefulSets("default").Create(l.t.Context(), &appsv1.StatefulSet{
+		ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(2)), Selector: selector, Template: template},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		l.t.Error(err)
+	}
+}
+
+// look reads in one way or another, or changes what changes others. What the API refuses, or
+// cannot be asked, is part of the life.
+func (l *life) look(i int) {
+	ctx, cancel := context.WithTimeout(l.t.Context(), 10*time.Second)
+	defer cancel()
+	pods := l.client.CoreV1().Pods("default")
+	switch i % 8 {
+	case 0:
+		patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, l.rand.IntN(4))
+		_, _ = l.client.AppsV1().ReplicaSets("default").Patch(ctx, "copies", "application/merge-patch+json", patch, metav1.PatchOptions{})
+	case 1:
+		page, err := pods.List(ctx, metav1.ListOptions{Limit: 2})
+		for err == nil && page.Continue != "" {
+			page, err = pods.List(ctx, metav1.ListOptions{Limit: 2, Continue: page.Continue})
+		}
+		if err == nil {
+			_, _ = pods.List(ctx, metav1.ListOptions{ResourceVersion: page.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact})
+		}
+	case 2:
+		_, _ = pods.List(ctx, metav1.ListOptions{LabelSelector: "app=copies", FieldSelector: "spec.nodeName=node-1"})
+		_, _ = pods.Get(ctx, "none", metav1.GetOptions{})
+	case 3:
+		l.watch(ctx, metav1.ListOptions{ResourceVersion: "1", LabelSelector: "app"})
+	case 4:
+		l.watch(ctx, metav1.ListOptions{AllowWatchBookmarks: true, SendInitialEvents: new(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
+	case 5:
+		l.watch(ctx, metav1.ListOptions{})
+		l.watch(ctx, metav1.ListOptions{ResourceVersion: "none"})
+		l.watch(ctx, metav1.ListOptions{ResourceVersion: "1000000"})
+	case 6:
+		_, _ = pods.Create(ctx, l.pod("dry"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_ = pods.Delete(ctx, "turns-0", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+	case 7:
+		_, _ = pods.Get(ctx, "no name", metav1.GetOptions{})
+		_ = pods.Delete(ctx, fmt.Sprint("turns-", l.rand.IntN(2)), metav1.DeleteOptions{})
+	}
+}
+
+// falls deletes what other things hang on: a namespace, and a ReplicaSet with its pods, which
+// comes again.
+func (l *life) falls(i int) {
+	ctx, cancel := context.WithTimeout(l.t.Context(), 10*time.Second)
+	defer cancel()
+	const shop = "shop"
+	switch i {
+	case 10, 11:
+		_, _ = l.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shop}}, metav1.CreateOptions{})
+	case 12, 13, 14:
+		pod := l.pod(fmt.Sprint("till-", i))
+		pod.Finalizers = nil
+		_, _ = l.client.CoreV1().Pods(shop).Create(ctx, pod, metav1.CreateOptions{})
+	case 18, 19:
+		_ = l.client.CoreV1().Namespaces().Delete(ctx, shop, metav1.DeleteOptions{})
+	case 22, 23:
+		_ = l.client.AppsV1().ReplicaSets("default").Delete(ctx, "copies", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
+	case 28, 29, 30, 31:
+		_ = l.copies(ctx)
+	}
+}
+
+// watch watches pods for a second.
+func (l *life) watch(ctx context.Context, opts metav1.ListOptions) {
+	watching, err := l.client.CoreV1().Pods("default").Watch(ctx, opts)
+	if err != nil {
+		return
+	}
+	time.Sleep(time.Second)
+	watching.Stop()
+}

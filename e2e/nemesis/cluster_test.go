@@ -1,0 +1,159 @@
+package nemesis
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	layouts "github.com/podfall/podfall/cmd/podfall/cluster"
+	"github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto"
+)
+
+// cluster is one of processes, which the test has brought up and takes away.
+type cluster struct {
+	t    *testing.T
+	data string
+}
+
+// up starts a cluster; the end of the test takes it down, and sees that nothing is left.
+func up(t *testing.T, arguments ...string) *cluster {
+	t.Helper()
+	c := &cluster{t: t, data: filepath.Join(t.TempDir(), "c")}
+	t.Cleanup(c.end)
+	if out, err := c.run(t.Context(), append([]string{"up", "--detach"}, arguments...)...); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return c
+}
+
+// end takes the cluster down if it is up.
+func (c *cluster) end() {
+	if out, err := c.run(context.Background(), "down"); err != nil {
+		c.t.Errorf("%v\n%s", err, out)
+	}
+	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range paths {
+		if line, err := os.ReadFile(path); err == nil && bytes.Contains(line, []byte(c.data)) {
+			c.t.Errorf("left behind: %s", bytes.ReplaceAll(line, []byte{0}, []byte{' '}))
+		}
+	}
+}
+
+// run runs a podfall command; its error has what the command wrote on standard error.
+func (c *cluster) run(ctx context.Context, arguments ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, podfall, append([]string{"--data", c.data}, arguments...)...)
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	if err := command.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("podfall %s: %w: %s", strings.Join(arguments, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return stdout.String(), nil
+}
+
+// processes are the cluster's, by state: running, paused or ended.
+func (c *cluster) processes(ctx context.Context) (map[string]string, error) {
+	out, err := c.run(ctx, "status", "-o", "json")
+	if err != nil {
+		return nil, err
+	}
+	var status struct{ Processes []layouts.Process }
+	if err := json.Unmarshal([]byte(out), &status); err != nil {
+		return nil, err
+	}
+	states := map[string]string{}
+	for _, p := range status.Processes {
+		states[p.Name] = p.State
+	}
+	return states, nil
+}
+
+// startEnded starts those of the processes that have ended.
+func (c *cluster) startEnded(ctx context.Context, names ...string) error {
+	states, err := c.processes(ctx)
+	if err != nil {
+		return err
+	}
+	ended := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return states[name] == "running" || states[name] == "paused" })
+	if len(ended) == 0 {
+		return nil
+	}
+	_, err = c.run(ctx, append([]string{"start"}, ended...)...)
+	return err
+}
+
+// now is the cluster's time.
+func (c *cluster) now(ctx context.Context) (time.Time, error) {
+	out, err := c.run(ctx, "clock", "-o", "json")
+	if err != nil {
+		return time.Time{}, err
+	}
+	var shown struct{ Time time.Time }
+	return shown.Time, json.Unmarshal([]byte(out), &shown)
+}
+
+// dial is a client of the cluster that outlives its processes.
+func (c *cluster) dial() *podapi.Client {
+	c.t.Helper()
+	layout := layouts.Layout{Root: c.data}
+	addresses, err := layout.Addresses()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	config := bus.Config{URLs: addresses.Hub, Identity: proto.Client("admin")}
+	if config.Seed, err = bus.LoadSeed(layout.Keys(), config.Identity); err != nil {
+		c.t.Fatal(err)
+	}
+	conn, err := bus.Dial(c.t.Context(), config)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(conn.Close)
+	return podapi.New(conn, podapi.Config{})
+}
+
+// eventually waits for a condition, and says at the end why it does not hold.
+func eventually(t *testing.T, what string, limit time.Duration, condition func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	for {
+		err := condition()
+		if err == nil {
+			return
+		}
+		if pause(ctx, 100*time.Millisecond) != nil {
+			t.Fatalf("after %v it is still not so that %s: %v", limit, what, err)
+		}
+	}
+}
+
+// pause lets time pass between two requests or two faults; nothing is expected of it.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+var errStill = errors.New("still")
+
+func still(format string, arguments ...any) error {
+	return fmt.Errorf("%w %s", errStill, fmt.Sprintf(format, arguments...))
+}

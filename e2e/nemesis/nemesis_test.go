@@ -1,0 +1,153 @@
+package nemesis
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	layouts "github.com/podfall/podfall/cmd/podfall/cluster"
+	"github.com/podfall/podfall/internal/guarantees"
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/services/apiserver"
+)
+
+var (
+	seed      = flag.Uint64("seed", 14, "the seed of faults and requests; 0 draws one")
+	faults    = flag.Int("faults", 60, "how many faults have to take effect")
+	reportDir = flag.String("report", "", "the directory to write the report to, also when nothing is wrong")
+)
+
+// podfall is the binary under test, built from this tree unless there is one.
+var podfall string
+
+var built = flag.String("podfall", "", "the podfall to test; none builds it from this tree")
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	if podfall = *built; podfall != "" {
+		return m.Run()
+	}
+	dir, err := os.MkdirTemp("", "podfall-nemesis-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	podfall = filepath.Join(dir, "podfall")
+	build := exec.Command("go", "build", "-o", podfall, "github.com/podfall/podfall/cmd/podfall")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// speed is the cluster's. An eviction of five minutes takes 15 s.
+const speed = 20.0
+
+// TestNemesis breaks a cluster of processes while clients use it, mends it, waits until it is
+// calm, and takes it down. Then no promise is broken, and every write that a client was told
+// of is there. A run in which too little was broken fails.
+func TestNemesis(t *testing.T) {
+	if *seed == 0 {
+		*seed = rand.Uint64N(1 << 32)
+	}
+	t.Logf("go test ./nemesis -run TestNemesis -seed %d -faults %d", *seed, *faults)
+	nodes, m := []string{"node-1", "node-2", "node-3"}, watchMachine(t)
+	c := up(t, "--nodes", "3", "--speed", fmt.Sprint(speed))
+	t.Cleanup(func() { keep(t, c) }) // before the end of the cluster
+
+	book := &Ledger{}
+	working := &load{api: c.dial(), ledger: book, seed: *seed, nodes: nodes}
+	ctx, cancel := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	clients.Go(func() { working.run(ctx) })
+	stop := sync.OnceFunc(func() { cancel(); clients.Wait() })
+	defer stop()
+
+	began := time.Now()
+	a := &attack{
+		cluster: c, reader: &history.Reader{Dir: layouts.Layout{Root: c.data}.History()},
+		drawer: &Drawer{Rand: rand.New(rand.NewPCG(*seed, 0)), Nodes: nodes, Speed: speed},
+	}
+	err := a.run(t.Context(), *faults)
+	t.Logf("figures: %d steps in %v", len(a.done), time.Since(began).Round(time.Millisecond))
+	stop()
+	if err := errors.Join(err, a.heal(t.Context(), speed)); err != nil {
+		t.Fatal(err)
+	}
+	working.calm(t, c)
+	t.Logf("calm after %v", time.Since(began).Round(time.Millisecond))
+	if out, err := c.run(t.Context(), "down"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	judge(t, c, book, a.done, m)
+}
+
+// judge holds what the cluster has left behind against the promises and the clients.
+func judge(t *testing.T, c *cluster, book *Ledger, steps []Step, m *machine) {
+	t.Helper()
+	evidence, err := evidenceOf(layouts.Layout{Root: c.data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(InForce(steps, evidence.Log.Events)); got < *faults {
+		t.Errorf("%d of %d faults took effect, want %d: the run proves too little", got, len(steps), *faults)
+	}
+	evidence.Log.Events = m.pauses(evidence.Log.Events)
+	results, err := guarantees.Check(evidence)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := 0
+	for _, r := range results {
+		if r.Err() != nil {
+			t.Error(r.Err())
+		}
+		if r.Verdict == guarantees.Held {
+			held++
+		}
+	}
+	t.Logf("figures: %d events, %d promises held", len(evidence.Log.Events), held)
+	var commits []history.Commit
+	for _, events := range [][]history.Event{evidence.Log.Events, evidence.Store} {
+		for _, e := range events {
+			if commit, ok := e.Fact.(history.Commit); ok {
+				commits = append(commits, commit)
+			}
+		}
+	}
+	if err := book.Check(commits); err != nil {
+		t.Error(err)
+	}
+	answered, failed := book.Counts()
+	t.Logf("figures: answered %v, not answered or refused %v", answered, failed)
+	for _, verb := range []string{"create", "delete", "patch", "evict"} {
+		if answered[verb] == 0 {
+			t.Errorf("no %s was answered: the run proves too little", verb)
+		}
+	}
+}
+
+// evidenceOf reads what a cluster that is down has left behind.
+func evidenceOf(layout layouts.Layout) (guarantees.Evidence, error) {
+	log, err := history.Read(layout.History())
+	if err != nil {
+		return guarantees.Evidence{}, err
+	}
+	store, err := apiserver.Export(layout.Store())
+	return guarantees.Evidence{Log: log, Store: store}, err
+}

@@ -1,0 +1,94 @@
+package nemesis
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// point has the step add a fault, and clear it.
+func (s *Step) point(arguments ...string) {
+	s.Begin = [][]string{append([]string{"fault", "add", s.Name}, arguments...)}
+	s.End = [][]string{{"fault", "clear", s.Name}}
+	s.Strikes = true
+}
+
+// row is a fault at a point: flags of `podfall fault add`.
+type row struct {
+	flags string
+	// crashes names the process that the fault ends; NODE in it, as in flags, is a node.
+	crashes string
+}
+
+// rows are faults of which the product has to make the best, with the rows of the
+// catalogue that they are. Those are left out that nobody can get over: a watch that loses
+// an event for good, and a runtime that lies.
+func rows() []row {
+	return []row{
+		// 9, 29, 31, 33: what crosses the bus is lost, late, there twice, or refused.
+		{flags: "--point api.request --effect drop --client node:NODE --probability 0.5"},
+		{flags: "--point api.request --effect drop --client controllers* --probability 0.3"},
+		{flags: "--point api.request --effect drop --client node:* --verb delete --count 2"},
+		{flags: "--point api.request --effect duplicate --client node:* --probability 0.5"},
+		{flags: "--point api.request --effect duplicate --client controllers* --probability 0.5"},
+		{flags: "--point api.request --effect error --code 503 --client node:NODE --probability 0.5"},
+		{flags: "--point api.request --effect error --code 409 --client node:NODE --subresource status --count 5"},
+		{flags: "--point api.request --effect error --code 500 --client controllers* --probability 0.3"},
+		{flags: "--point api.request --effect error --code 429 --client node:* --probability 0.3"},
+		{flags: "--point api.request --effect hang --client node:NODE --resource pods --verb delete"},
+		{flags: "--point api.request --effect hang --client controllers/statefulset"},
+		{flags: "--point api.request --effect delay --delay 5s --client node:NODE --resource pods"},
+		{flags: "--point watch.deliver --effect duplicate --client node:* --probability 0.5"},
+		{flags: "--point watch.deliver --effect duplicate --client controllers --probability 0.5"},
+		{flags: "--point watch.deliver --effect expire --client node:NODE --count 3"},
+		{flags: "--point watch.deliver --effect expire --client controllers --count 3"},
+		{flags: "--point watch.deliver --effect delay --delay 4s --client node:NODE --probability 0.3"},
+		{flags: "--point watch.deliver --effect hang --client controllers"},
+		// 16, 17, 18: the disk is slow, full, broken; 1: the apiserver ends at the worst lines.
+		{flags: "--point store.commit --effect error --probability 0.3"},
+		{flags: "--point store.commit --effect delay --delay 3s --probability 0.5"},
+		{flags: "--point store.sync --effect delay --delay 4s --probability 0.5"},
+		{flags: "--point store.sync --effect error --count 1", crashes: "apiserver"},
+		{flags: "--point store.sync --effect crash --skip 2 --count 1", crashes: "apiserver"},
+		{flags: "--point store.commit --effect crash --skip 3 --count 1", crashes: "apiserver"},
+		{flags: "--point store.synced --effect crash --skip 2 --count 1", crashes: "apiserver"},
+		// 1, 22, 24, 25, 27: the runtime fails, hangs, is slow, ends, and its answers are lost.
+		{flags: "--point cri.* --effect error --code Unavailable --node NODE --probability 0.3"},
+		{flags: "--point cri.StopContainer --effect hang --node NODE"},
+		{flags: "--point cri.StopContainer --effect drop --node NODE --probability 0.7"},
+		{flags: "--point cri.StopContainer --effect crash --node NODE --count 1", crashes: "runtime/NODE"},
+		{flags: "--point cri.RemoveContainer --effect error --code Unknown --node NODE"},
+		{flags: "--point cri.StopPodSandbox --effect error --code Unavailable --node NODE"},
+		{flags: "--point cri.RemovePodSandbox --effect drop --node NODE --probability 0.5"},
+		{flags: "--point cri.ListPodSandbox --effect delay --delay 5s --node NODE"},
+		{flags: "--point cri.ListContainers --effect error --code DeadlineExceeded --node NODE --probability 0.5"},
+		{flags: "--point cri.StartContainer --effect drop --node NODE --probability 0.5"},
+		{flags: "--point cri.CreateContainer --effect crash --node NODE --count 1", crashes: "runtime/NODE"},
+		{flags: "--point cri.RunPodSandbox --effect error --code Unknown --node NODE --probability 0.5"},
+		{flags: "--point engine.signal --effect drop --verb SIGKILL --node NODE"},
+		{flags: "--point engine.signal --effect delay --delay 3s --node NODE"},
+		{flags: "--point engine.signal --effect crash --verb SIGTERM --node NODE --count 1", crashes: "runtime/NODE"},
+		{flags: "--point engine.signal --effect crash --verb SIGKILL --node NODE --count 1", crashes: "runtime/NODE"},
+		{flags: "--point image.pull --effect error --node NODE"},
+		// 23: volumes.
+		{flags: "--point volume.mount --effect error --node NODE --probability 0.5"},
+		{flags: "--point volume.unmount --effect error --node NODE"},
+		{flags: "--point volume.unmount --effect hang --node NODE"},
+		{flags: "--point volume.unmount --effect crash --node NODE --count 1", crashes: "kubelet/NODE"},
+		{flags: "--point volume.remove-dir --effect error --node NODE"},
+		// 35: a node runs short.
+		{flags: "--point node.pressure --effect value --value memory --node NODE"},
+		{flags: "--point node.allocate --effect error --node NODE --probability 0.5"},
+	}
+}
+
+// point strikes at one of the points.
+func (d *Drawer) point(s *Step) {
+	chosen, node := pick(d.Rand, rows()), d.node()
+	arguments := strings.Fields(strings.ReplaceAll(chosen.flags, "NODE", node))
+	s.point(append(arguments, "--seed", fmt.Sprint(d.drawn))...)
+	if chosen.crashes != "" {
+		s.Down = []string{strings.ReplaceAll(chosen.crashes, "NODE", node)}
+	}
+	s.Lasts += time.Second // until something passes there
+}
