@@ -17,6 +17,7 @@ replace (
 )
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/go-logr/logr v1.4.4
 	github.com/google/go-cmp v0.7.0
 	github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674
@@ -30,6 +31,7 @@ require (
 	github.com/podfall/podfall/services/controllers v0.0.0-00010101000000-000000000000
 	github.com/podfall/podfall/services/gateway v0.0.0-00010101000000-000000000000
 	github.com/podfall/podfall/services/kubelet v0.0.0-00010101000000-000000000000
+	github.com/podfall/podfall/services/runtime v0.0.0-00010101000000-000000000000
 	golang.org/x/sys v0.49.0
 	google.golang.org/protobuf v1.36.12
 	k8s.io/api v0.37.2
@@ -103,7 +105,6 @@ require (
 	github.com/opencontainers/go-digest v1.0.0 // indirect
 	github.com/peterbourgon/diskv v2.0.1+incompatible // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
-	github.com/podfall/podfall/services/runtime v0.0.0-00010101000000-000000000000 // indirect
 	github.com/prometheus/client_golang v1.24.0 // indirect
 	github.com/prometheus/client_model v0.6.2 // indirect
 	github.com/prometheus/common v0.70.0 // indirect

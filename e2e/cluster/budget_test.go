@@ -99,7 +99,7 @@ func TestTRC17(t *testing.T) {
 		time.Sleep(time.Minute)
 		r.told(
 			`0s      budget allows 0: 2 healthy of 3, needs 2`,
-			`0s      budget allows 0: 2 healthy of 3, needs 2, expects web-0 to go`,
+			`? 0s      budget allows 0: 2 healthy of 3, needs 2, expects web-0 to go`,
 			`0s      budget allows 0: 3 healthy of 3, needs 2, expects web-0 to go`,
 			`0s      pod web-0 Running Ready=True DisruptionTarget=True EvictionByEvictionAPI`,
 			`0s      pod web-0 Running Ready=True DisruptionTarget=True EvictionByEvictionAPI terminating, grace 30`,

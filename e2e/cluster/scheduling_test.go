@@ -93,7 +93,7 @@ func tellVolume(obj kinds.Object, kind watch.EventType) string {
 func TestVolumes(t *testing.T) {
 	play(t, stage.Config{
 		Nodes:       1,
-		Controllers: []string{"scheduler", "persistentvolume-binder", "pv-protection", "pvc-protection"},
+		Controllers: []string{"scheduler", "persistentvolume-binder", "attachdetach", "pv-protection", "pvc-protection"},
 		Plugins:     []string{"DefaultStorageClass", "StorageObjectInUseProtection"},
 	}, func(r *rig) {
 		r.create("storageclasses.storage.k8s.io", &storagev1.StorageClass{
@@ -142,7 +142,7 @@ func TestVolumes(t *testing.T) {
 			`10s     pod web Pending on node-1`,
 			`10s     volume of late Bound`,
 			`10s     volume of late Pending`,
-			`10.8s   pod web Running Ready=True on node-1`,
+			`12.8s   pod web Running Ready=True on node-1`,
 			`20s     claim late Bound for node-1 terminating`,
 			`30s     pod web Running Ready=True terminating, grace 30 on node-1`,
 			`31s     pod web Succeeded Ready=False terminating, grace 30 on node-1`,

@@ -119,3 +119,94 @@ func TestFinishedJobGoes(t *testing.T) {
 		}
 	})
 }
+
+// TestIndexedJobs has Jobs end by what their indexes do: each fails for itself, or some of them
+// are enough.
+func TestIndexedJobs(t *testing.T) {
+	indexed := func(script string, completions, parallelism int32, change func(*batchv1.JobSpec)) *batchv1.Job {
+		j := job("sum", script, completions, parallelism)
+		j.Spec.CompletionMode = new(batchv1.IndexedCompletion)
+		change(&j.Spec)
+		return j
+	}
+	for _, c := range []struct {
+		name       string
+		job        *batchv1.Job
+		kind       batchv1.JobConditionType
+		reason     string
+		pods       int // that were made
+		done, lost string
+		took       time.Duration
+	}{
+		{
+			"each index fails twice, 10 s apart", indexed("exits 1 after 5s", 2, 2, func(s *batchv1.JobSpec) { s.BackoffLimitPerIndex = new(int32(1)) }),
+			batchv1.JobFailed, batchv1.JobReasonFailedIndexes, 4, "", "0,1", 22 * time.Second,
+		},
+		{
+			"the second index that fails is too much", indexed("exits 1 after 5s", 4, 1, func(s *batchv1.JobSpec) {
+				s.BackoffLimitPerIndex, s.MaxFailedIndexes = new(int32(0)), new(int32(1))
+			}),
+			batchv1.JobFailed, batchv1.JobReasonMaxFailedIndexesExceeded, 2, "", "0,1", 16 * time.Second,
+		},
+		{
+			"two of four are enough", indexed("exits 0 after 5s", 4, 1, func(s *batchv1.JobSpec) {
+				s.SuccessPolicy = &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{{SucceededCount: new(int32(2))}}}
+			}),
+			batchv1.JobComplete, batchv1.JobReasonSuccessPolicy, 2, "0,1", "", 16 * time.Second,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, stage.Config{Nodes: 2}, func(r *rig) {
+				r.create("jobs.batch", c.job)
+				took := r.until("over", func() bool { kind, _ := over(r); return kind != "" })
+				kind, reason := over(r)
+				status := get[*batchv1.Job](r, "jobs.batch", "sum").Status
+				lost := ""
+				if status.FailedIndexes != nil {
+					lost = *status.FailedIndexes
+				}
+				if kind != c.kind || reason != c.reason || status.CompletedIndexes != c.done || lost != c.lost || len(r.pods()) != c.pods {
+					r.t.Errorf("%s, %s, done %q, lost %q, %d pods; want %s, %s, %q, %q, %d", kind, reason, status.CompletedIndexes, lost, len(r.pods()),
+						c.kind, c.reason, c.done, c.lost, c.pods)
+				}
+				if took < c.took-3*time.Second || took > c.took+3*time.Second {
+					r.t.Errorf("it took %v, want about %v", took, c.took)
+				}
+				for _, pod := range r.pods() {
+					if len(pod.Finalizers) > 0 {
+						r.t.Errorf("%s keeps %v", pod.Name, pod.Finalizers)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestSuspendedJob runs nothing while it is suspended, and begins anew when it is not; a Job
+// that another controller manages is left alone.
+func TestSuspendedJob(t *testing.T) {
+	bubble(t, stage.Config{Nodes: 1}, func(r *rig) {
+		managed := job("others", "exits 0 after 1s", 1, 1)
+		managed.Spec.ManagedBy = new("example.com/queue")
+		r.create("jobs.batch", managed)
+		r.create("jobs.batch", job("sum", "exits 0 after 30s", 2, 2))
+		r.running(2)
+		begun := get[*batchv1.Job](r, "jobs.batch", "sum").Status.StartTime
+		r.merge("jobs.batch", "sum", `{"spec":{"suspend":true}}`)
+		r.until("its pods are gone", func() bool { return len(r.pods()) == 0 })
+		time.Sleep(time.Minute)
+		status := get[*batchv1.Job](r, "jobs.batch", "sum").Status
+		if c := status.Conditions; len(c) != 1 || c[0].Type != batchv1.JobSuspended || c[0].Status != corev1.ConditionTrue || c[0].Reason != "JobSuspended" || status.Active != 0 {
+			r.t.Errorf("suspended: %+v", status)
+		}
+		r.merge("jobs.batch", "sum", `{"spec":{"suspend":false}}`)
+		r.until("complete", func() bool { kind, _ := over(r); return kind == batchv1.JobComplete })
+		status = get[*batchv1.Job](r, "jobs.batch", "sum").Status
+		if !status.StartTime.After(begun.Add(time.Minute)) || status.Succeeded != 2 || status.Conditions[0].Reason != "JobResumed" {
+			r.t.Errorf("resumed: %+v", status)
+		}
+		if status := get[*batchv1.Job](r, "jobs.batch", "others").Status; status.StartTime != nil {
+			r.t.Errorf("another's Job: %+v", status)
+		}
+	})
+}

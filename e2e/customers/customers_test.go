@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a condition may take.
-const patience = 30 * time.Second
+const patience = 3 * time.Minute
 
 // clientFor is a client without a limit of its own to the rate of requests.
 func clientFor(t *testing.T, c *podfalltest.Cluster) kubernetes.Interface {
@@ -74,8 +74,9 @@ func every(done func() bool) {
 	}
 }
 
-// during runs work, and disturbs it every 300 ms until it is done.
-func during(t *testing.T, work func() error, disturb func()) {
+// during runs work, and disturbs it every 300 ms until it is done, but only when it is
+// ready to be.
+func during(t *testing.T, work func() error, ready func() bool, disturb func()) {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- work() }()
@@ -89,7 +90,9 @@ func during(t *testing.T, work func() error, disturb func()) {
 			}
 			return
 		case <-ticker.C:
-			disturb()
+			if ready() {
+				disturb()
+			}
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/features"
 	featurestesting "k8s.io/client-go/features/testing"
 	"k8s.io/client-go/informers"
@@ -41,11 +42,17 @@ func TestInformersMissNothing(t *testing.T) {
 			agree(t, "at first", a, w)
 
 			since := a.record.lengths()
-			during(t, func() error { return a.write(t.Context(), manyPods, 4, 2) }, line.jerk)
-			agree(t, "after broken connections", a, w)
-			if n := line.dialled(); n < 3 {
-				t.Errorf("the informer has dialled %d times: its connections were not broken", n)
+			// Client-go lists anew after a watch that has told nothing before it broke.
+			broken := a.revision(t)
+			told := func() bool { return w.newest.Load() > broken }
+			jerk := func() { line.jerk(); broken = a.revision(t) }
+			for seed := uint64(4); line.dialled() < 3; seed++ {
+				if seed > 20 {
+					t.Fatalf("the informer has dialled %d times: its connections were not broken", line.dialled())
+				}
+				during(t, func() error { return a.write(t.Context(), manyPods, 4, seed) }, told, jerk)
 			}
+			agree(t, "after broken connections", a, w)
 			c.Crash("apiserver")
 			c.Restart("apiserver")
 			must(t, a.write(t.Context(), manyPods, 1, 3))
@@ -93,13 +100,23 @@ func crowd(t *testing.T, options ...podfalltest.Option) (*podfalltest.Cluster, *
 	return c, a
 }
 
+// revision is that of the store now: what is of a later one comes later.
+func (a *author) revision(t *testing.T) uint64 {
+	t.Helper()
+	page, err := a.client.CoreV1().Pods(a.namespace).List(t.Context(), metav1.ListOptions{Limit: 1})
+	must(t, err)
+	return number(page.ResourceVersion)
+}
+
 // witness is what the handlers of an informer were told.
 type witness struct {
 	store cache.Store
 	lists *atomic.Int64 // how often it asked for everything
-	mu    sync.Mutex
-	told  map[string][]change
-	wrong []string
+	// newest is the greatest revision of an object that they were told of.
+	newest atomic.Uint64
+	mu     sync.Mutex
+	told   map[string][]change
+	wrong  []string
 }
 
 // inform starts an informer on the pods of a namespace.
@@ -149,6 +166,7 @@ func (w *witness) OnAdd(obj any, _ bool) {
 		w.wrong = append(w.wrong, fmt.Sprintf("added a %T", obj))
 		return
 	}
+	w.newest.Store(max(w.newest.Load(), number(pod.ResourceVersion)))
 	if past := w.told[pod.Name]; len(past) > 0 && !past[len(past)-1].removed {
 		w.wrong = append(w.wrong, fmt.Sprintf("%s was added twice", pod.Name))
 	}
@@ -171,6 +189,7 @@ func (w *witness) OnUpdate(before, after any) {
 	case number(was.ResourceVersion) > number(pod.ResourceVersion):
 		w.wrong = append(w.wrong, fmt.Sprintf("%s went back from %s to %s", pod.Name, was.ResourceVersion, pod.ResourceVersion))
 	default:
+		w.newest.Store(max(w.newest.Load(), number(pod.ResourceVersion)))
 		w.told[pod.Name] = append(w.told[pod.Name], change{uid: pod.UID, revision: pod.ResourceVersion})
 	}
 }

@@ -82,7 +82,7 @@ func reader(t *testing.T, config *rest.Config) client.Client {
 	return k
 }
 
-// install makes the CRD, and waits until it is established.
+// install makes the CRD, and waits until it is established and its kind is served.
 func install(t *testing.T, k client.Client) {
 	t.Helper()
 	definition := frogDefinition()
@@ -93,6 +93,7 @@ func install(t *testing.T, k client.Client) {
 			return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
 		})
 	})
+	eventually(t, "frogs are served", func() bool { return k.List(t.Context(), &FrogList{}) == nil })
 }
 
 // manage runs the customer's manager until the test ends.
@@ -100,7 +101,8 @@ func manage(t *testing.T, cfg *rest.Config) {
 	t.Helper()
 	m, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme(t), Metrics: metricsserver.Options{BindAddress: "0"},
-		Controller:     config.Controller{SkipNameValidation: new(true)},
+		Controller:    config.Controller{SkipNameValidation: new(true)},
+		LeaseDuration: new(patience), RenewDeadline: new(patience / 2), // a machine that is busy makes nobody lose the lead
 		LeaderElection: true, LeaderElectionID: "pond", LeaderElectionNamespace: "default", LeaderElectionReleaseOnCancel: true,
 	})
 	must(t, err)

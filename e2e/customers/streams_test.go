@@ -38,7 +38,7 @@ func TestWatcherSeesEveryChangeOnce(t *testing.T) {
 	}
 	defer watcher.Stop()
 
-	during(t, func() error { return a.write(t.Context(), pods, 20, 1) }, line.jerk)
+	during(t, func() error { return a.write(t.Context(), pods, 20, 1) }, func() bool { return true }, line.jerk)
 	c.Crash("apiserver")
 	c.Restart("apiserver")
 	if err := a.write(t.Context(), pods, 2, 2); err != nil {

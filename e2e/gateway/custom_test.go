@@ -28,7 +28,7 @@ const shirts = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDe
 func (r *rig) define(definition, path string) {
 	r.t.Helper()
 	r.made("POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
-	again, deadline := time.NewTicker(10*time.Millisecond), time.NewTimer(10*time.Second)
+	again, deadline := time.NewTicker(10*time.Millisecond), time.NewTimer(patience)
 	defer again.Stop()
 	defer deadline.Stop()
 	for {

@@ -283,9 +283,13 @@ func TestSubresources(t *testing.T) {
 	if err := set.CoreV1().Pods("default").EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}}); err != nil {
 		t.Errorf("evict: %v", err)
 	}
-	for _, verb := range []string{"exec?command=ls", "attach", "portforward"} {
+	for verb, want := range map[string]metav1.Status{
+		"exec?command=ls": {Code: http.StatusBadRequest, Message: "Upgrade request required"},
+		"attach":          {Code: http.StatusBadRequest, Message: "Upgrade request required"},
+		"portforward":     {Code: http.StatusNotImplemented, Message: "scripted"},
+	} {
 		resp, data := r.ask("POST "+pods+"/web/"+verb, "")
-		if status := statusIn(t, data); resp.StatusCode != http.StatusNotImplemented || !strings.Contains(status.Message, "scripted") {
+		if status := statusIn(t, data); resp.StatusCode != int(want.Code) || !strings.Contains(status.Message, want.Message) {
 			t.Errorf("%s: %s", verb, data)
 		}
 	}

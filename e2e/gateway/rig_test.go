@@ -30,6 +30,9 @@ import (
 
 const token = "open-sesame"
 
+// patience is how long a condition may take.
+const patience = 2 * time.Minute
+
 // rig is a bus, an apiserver that can be stopped, and a gateway on a port of its own.
 type rig struct {
 	t    testing.TB
@@ -97,7 +100,7 @@ func boot() proto.Boot { return proto.NewBoot(clock.Clock{}.Now(), [4]byte{1}) }
 func (r *rig) startAPI() {
 	conn := r.dial(proto.APIServer)
 	stop := r.begin(func(ctx context.Context, ready func()) error {
-		return apiserver.Run(ctx, apiserver.Config{Bus: conn, DataDir: r.dir, Boot: boot(), Log: r.log(), NoSync: true, Ready: ready, History: 200})
+		return apiserver.Run(ctx, apiserver.Config{Bus: conn, DataDir: r.dir, Boot: boot(), Log: r.log(), NoSync: true, Ready: ready, Keep: 200})
 	})
 	r.stopAPI = func() { stop(); conn.Close() }
 }

@@ -48,7 +48,7 @@ type stream struct {
 
 func (r *rig) watch(query string, headers ...string) stream {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(r.t.Context(), 2*patience)
 	resp := r.stream(ctx, "GET "+pods+"?watch=1&"+query, "", headers...)
 	r.t.Cleanup(func() { resp.close(); cancel() })
 	if resp.StatusCode != http.StatusOK {
@@ -116,7 +116,7 @@ func TestWatchStarts(t *testing.T) {
 	} {
 		t.Run(query, func(t *testing.T) {
 			r := &rig{t: t, url: r.url, http: r.http}
-			w := r.watch(query + "&timeoutSeconds=60")
+			w := r.watch(query + "&timeoutSeconds=600")
 			w.want(want...)
 			past := strings.HasPrefix(query, "resourceVersion=") && query != "resourceVersion=0" // what other cases do is news to it
 			if !strings.Contains(query, "Selector") && !past {
@@ -162,18 +162,37 @@ func TestWatchTooOld(t *testing.T) {
 	}
 }
 
+// TestWatchTimesOut: a watch ends in time, and shortly before it there is a bookmark
+// (WCH-24), unless the machine is at something else just then.
 func TestWatchTimesOut(t *testing.T) {
 	r := newRig(t)
-	began := time.Now()
-	w := r.watch("timeoutSeconds=3&allowWatchBookmarks=true&resourceVersion=1")
 	r.made("POST "+pods, podJSON("web"))
-	w.want("ADDED web", "BOOKMARK ") // the last comes shortly before the end (WCH-24)
-	if w.lines.Scan() || w.lines.Err() != nil {
-		t.Errorf("after the bookmark: %s, %v", w.lines.Text(), w.lines.Err())
+	for range 10 {
+		if r.shortWatch() {
+			return
+		}
 	}
-	if took := time.Since(began); took < 2*time.Second || took > 10*time.Second {
-		t.Errorf("the watch of 3 s took %v", took)
+	t.Error("none of ten watches had a bookmark before its end")
+}
+
+// shortWatch reports whether a watch of 10 s has had a bookmark.
+func (r *rig) shortWatch() (bookmarked bool) {
+	r.t.Helper()
+	began := time.Now()
+	w := r.watch("timeoutSeconds=10&allowWatchBookmarks=true&resourceVersion=1")
+	w.want("ADDED web")
+	if bookmarked = w.lines.Scan(); bookmarked {
+		if text := w.lines.Text(); !strings.HasPrefix(text, `{"type":"BOOKMARK"`) || w.lines.Scan() {
+			r.t.Errorf("after the pod: %s, %s", text, w.lines.Text())
+		}
 	}
+	if err := w.lines.Err(); err != nil {
+		r.t.Error(err)
+	}
+	if took := time.Since(began); took < 9*time.Second || took > patience {
+		r.t.Errorf("the watch of 10 s took %v", took)
+	}
+	return bookmarked
 }
 
 func TestWatchAsTable(t *testing.T) {
@@ -286,7 +305,7 @@ func TestManyWatchOne(t *testing.T) {
 	var reading sync.WaitGroup
 	var streams []stream
 	for range watches {
-		streams = append(streams, r.watch("resourceVersion=1&timeoutSeconds=60"))
+		streams = append(streams, r.watch("resourceVersion=1&timeoutSeconds=600"))
 	}
 	for i, s := range streams {
 		reading.Go(func() {

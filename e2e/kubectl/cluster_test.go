@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 )
 
 // cluster is one that `podfall up` has made.
@@ -36,7 +35,7 @@ func (c *cluster) down() error {
 }
 
 func (c *cluster) podfall(arguments ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, podfall, append([]string{"--data", c.data}, arguments...)...).CombinedOutput()
 	return string(out), err

@@ -19,10 +19,11 @@ import (
 )
 
 const (
-	// patience is how long a command may take, or a pattern may be waited for.
-	patience = time.Minute
+	// patience is how long a command may take, or a pattern may be waited for: longer
+	// than any --timeout that is to be met.
+	patience = 4 * time.Minute
 	// settling is how long a "?" command may print something else.
-	settling = 20 * time.Second
+	settling = 2 * time.Minute
 	// settled is how many times in a row a "?" command prints the same, when transcripts
 	// are written anew.
 	settled = 15
@@ -42,6 +43,8 @@ type player struct {
 type background struct {
 	command        *exec.Cmd
 	stdout, stderr *output
+	// isPipe and interrupted tell what its exit code depends on.
+	isPipe, interrupted bool
 }
 
 func newPlayer(t *testing.T, s *script, program string) *player {
@@ -70,6 +73,7 @@ func newPlayer(t *testing.T, s *script, program string) *player {
 		"PATH=" + filepath.Dir(programs[program]) + ":/usr/bin:/bin",
 		"TMPDIR=" + dir,
 		"FILES=" + dir, // for what a command writes
+		"GOGC=off",     // kubectl is soon gone, and collecting garbage is a third of its time
 	}
 	p.tidy = strings.NewReplacer(replacements(dir, c.data, p.namespace)...)
 	p.settle(c)
@@ -143,8 +147,7 @@ func (p *player) run(l *line) []string {
 func (p *player) until(l *line) []string {
 	limit := time.NewTimer(settling)
 	defer limit.Stop()
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
+	wait := 100 * time.Millisecond // and longer each time: every kubectl is work for the machine
 	var before []string
 	for same := 0; ; {
 		printed := p.once(l)
@@ -155,7 +158,8 @@ func (p *player) until(l *line) []string {
 			return printed
 		}
 		select {
-		case <-ticker.C:
+		case <-time.After(wait):
+			wait = min(wait*3/2, 800*time.Millisecond)
 		case <-limit.C:
 			return printed
 		}
@@ -182,7 +186,7 @@ func (p *player) shell(ctx context.Context, l *line, before string) *exec.Cmd {
 	command.Env = append([]string{}, p.env...)
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
-	command.WaitDelay = time.Second
+	command.WaitDelay = time.Minute // after its end, for who else holds what it writes to
 	command.Stdin = strings.NewReader(stdin(l))
 	return command
 }
@@ -231,7 +235,7 @@ var (
 // start starts a line in the background. Kubectl's watches are waited for, by what
 // kubectl logs, so that nothing that comes later is missed.
 func (p *player) start(l *line) {
-	b := &background{stdout: newOutput(), stderr: newOutput()}
+	b := &background{isPipe: strings.Contains(l.command(), " | "), stdout: newOutput(), stderr: newOutput()}
 	watching := p.program != own && watches.MatchString(l.command())
 	verbose := *l
 	if watching {
@@ -248,11 +252,15 @@ func (p *player) start(l *line) {
 	}
 }
 
-// printed waits until the output has the pattern.
+// printed waits until the output's whole lines have the pattern.
 func (p *player) printed(o *output, pattern *regexp.Regexp) bool {
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
-	for !pattern.MatchString(o.String()) {
+	for {
+		text := o.String()
+		if pattern.MatchString(text[:strings.LastIndexByte(text, '\n')+1]) {
+			return true
+		}
 		select {
 		case <-o.more:
 		case <-limit.C:
@@ -260,7 +268,6 @@ func (p *player) printed(o *output, pattern *regexp.Regexp) bool {
 			return false
 		}
 	}
-	return true
 }
 
 // last is the background command that was started last.
@@ -282,6 +289,7 @@ func (p *player) stop(pattern string) []string {
 	b := p.last()
 	if pattern != "" {
 		if p.seen(pattern) {
+			b.interrupted = true
 			_ = syscall.Kill(-b.command.Process.Pid, syscall.SIGINT) // in vain when it has ended
 		} else {
 			_ = b.command.Cancel()
@@ -291,12 +299,15 @@ func (p *player) stop(pattern string) []string {
 	return p.ended(b)
 }
 
+// ended is what a background command has printed, and its exit code. Of a pipe that was
+// interrupted it depends on who hears of that first whether the code is the signal's,
+// kubectl's, or that of a reader who has read all.
 func (p *player) ended(b *background) []string {
 	limit := time.AfterFunc(patience, func() { _ = b.command.Cancel() })
 	defer limit.Stop()
 	code := p.code(b.command.Wait())
-	if code == -1 || code == 130 {
-		code = 1 // it was interrupted a moment before it would have minded
+	if code == -1 || code == 130 || code == 0 && b.interrupted && b.isPipe {
+		code = 1
 	}
 	return p.lines(b.stdout.String(), logLine.ReplaceAllString(b.stderr.String(), ""), code)
 }

@@ -32,7 +32,7 @@ const (
 // Then there are commands, each a line of shell:
 //
 //	$ command      run it
-//	? command      run it until it prints what is written here, for at most 20 s
+//	? command      run it until it prints what is written here, for at most two minutes
 //	& command      start it and go on
 //	: pattern      wait until the one that was started last has printed the pattern
 //	^ pattern      wait until the one that was started last has printed the pattern, and interrupt it

@@ -193,7 +193,7 @@ func TestBadInputIsRefused(t *testing.T) {
 	c := up(t, "--nodes", "1")
 	c.pod("web", "ignores TERM", 1)
 	api := c.dial()
-	before, pids := inventory(t, api), c.pids()
+	before, pids := begun(t, api), c.pids()
 	keys, hub := c.address()
 	admin := intrude(t, hub, keys, proto.Client("admin"))
 	for group, rows := range map[string]map[string]malformed{"envelope": envelopes(t), "target": targets(), "body": bodies()} {
@@ -231,7 +231,7 @@ func TestBadManifests(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1")
 	api := c.dial()
-	before, pids := inventory(t, api), c.pids()
+	before, pids := begun(t, api), c.pids()
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "empty"), 0o700); err != nil {
 		t.Fatal(err)

@@ -146,6 +146,7 @@ func (l *ledger) check(t *testing.T, api client) {
 // acknowledged write is missing and the revision has not gone back; at the end every
 // pod that was asked to go is gone.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -174,7 +175,7 @@ func TestCrash(t *testing.T) {
 	cancel()
 	workers.Wait()
 	book.drain(t, api)
-	t.Logf("%d rounds, %d acknowledged writes, last revision %d", *rounds, book.writes, book.highest)
+	t.Logf("figures: %d rounds, %d acknowledged writes, last revision %d", *rounds, book.writes, book.highest)
 }
 
 // draw is one process, several or all.

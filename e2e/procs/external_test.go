@@ -3,17 +3,16 @@ package procs
 import (
 	"bufio"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
 	layouts "github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/homeport"
 	network "github.com/podfall/podfall/services/bus"
 )
 
@@ -36,19 +35,16 @@ type carrier struct {
 	output  *lines
 }
 
-// startCarrier runs a nats-server until the end of the test, on a port of its choice.
+// startCarrier runs a nats-server until the end of the test, on a port that it can have again.
 func startCarrier(t *testing.T, users []bus.User) *carrier {
 	t.Helper()
-	n := &carrier{t: t, cfg: bus.ServerConfig{Users: users}}
-	n.start()
-	t.Cleanup(n.stop)
-	_, port, err := net.SplitHostPort(n.address)
+	port, err := homeport.Free(t.Context(), "127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n.cfg.Port, err = strconv.Atoi(port); err != nil { // where it has to be after a restart
-		t.Fatal(err)
-	}
+	n := &carrier{t: t, cfg: bus.ServerConfig{Users: users, Port: port}}
+	n.start()
+	t.Cleanup(n.stop)
 	return n
 }
 
@@ -156,11 +152,10 @@ func TestExternalBusRestarts(t *testing.T) {
 // TestExternalBusRefuses brings clusters up over servers that cannot carry them.
 func TestExternalBusRefuses(t *testing.T) {
 	t.Parallel()
-	gone := startCarrier(t, nil)
-	gone.stop()
+	const gone = "nats://127.0.0.1:1" // where nobody listens, nor begins to
 	stranger := startCarrier(t, identities(t, filepath.Join(t.TempDir(), "other"), "node-1"))
 	for name, row := range map[string]struct{ url, want string }{
-		"nobody listens":         {gone.url(), "no servers available"},
+		"nobody listens":         {gone, "no servers available"},
 		"it knows other keys":    {stranger.url(), "forbidden to this identity"},
 		"it is not an URL":       {"nats://", "bus"},
 		"it is of another world": {"http://" + stranger.address, "bus"},

@@ -28,7 +28,7 @@ func TestTheBusRefuses(t *testing.T) {
 	c := up(t, "--nodes", "1")
 	c.pod("web", "ignores TERM", 1)
 	api := c.dial()
-	before, pids := inventory(t, api), c.pids()
+	before, pids := begun(t, api), c.pids()
 	keys, hub := c.address()
 	layout := layouts.Layout{Root: c.data}
 	private := nodeBus(t, c, "node-1")
@@ -46,7 +46,7 @@ func TestTheBusRefuses(t *testing.T) {
 					t.Errorf("%s was let in: %v", id, err)
 				}
 			}
-			if _, err := nats.Connect(at, nats.NoReconnect()); !errors.Is(err, nats.ErrAuthorization) {
+			if _, err := nats.Connect(at, nats.NoReconnect(), nats.Timeout(patience)); !errors.Is(err, nats.ErrAuthorization) {
 				t.Errorf("someone without a key was let in: %v", err)
 			}
 		}
@@ -159,7 +159,7 @@ func tooMuch(t *testing.T, at, subject string, honest *stranger) {
 		t.Fatal(err)
 	}
 	defer rude.Close()
-	if err := rude.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := rude.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	_, _ = fmt.Fprintf(rude, "CONNECT {\"verbose\":true}\r\nPUB %s %d\r\n", subject, huge)

@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,14 +22,31 @@ import (
 	layouts "github.com/podfall/podfall/cmd/podfall/cluster"
 )
 
-var rounds = flag.Int("rounds", 20, "how many rounds of kill -9")
+var rounds = flag.Int("rounds", 20, "how many rounds of kill -9, and how many random pods")
 
-// podfall is the binary under test, built from this tree.
-var podfall string
+// How long things may take: that only bounds a failure, and a busy machine takes its time.
+const (
+	patience     = 3 * time.Minute
+	commandLimit = 5 * time.Minute
+	// waits is the flag of podfall wait for that, in a cluster at the wall's pace.
+	waits = "--timeout=3m"
+)
+
+// podfall is the binary under test, built from this tree, and program this test's own where
+// every user of the machine can run it.
+var podfall, program string
 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == beAServer {
 		os.Exit(serve(os.Args[2]))
+	}
+	if len(os.Args) == 4 && os.Args[1] == beAWitness {
+		code, _ := strconv.Atoi(os.Args[3])
+		os.Exit(witness(os.Args[2], code))
+	}
+	if len(os.Args) == 4 && os.Args[1] == beAHook {
+		took, _ := time.ParseDuration(os.Args[3])
+		os.Exit(hook(os.Args[2], took))
 	}
 	flag.Parse()
 	os.Exit(run(m))
@@ -40,14 +59,33 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	podfall = filepath.Join(dir, "podfall")
+	podfall, program = filepath.Join(dir, "podfall"), filepath.Join(dir, "program")
+	if err := publish(program); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	build := exec.Command("go", "build", "-o", podfall, "github.com/podfall/podfall/cmd/podfall")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	if err := sideBySide(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	return m.Run()
+}
+
+// sideBySide lets more tests run at once than there are cores, unless -parallel says how
+// many: most of their time is waiting.
+func sideBySide() error {
+	set := false
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "test.parallel" })
+	if set {
+		return nil
+	}
+	return flag.Set("test.parallel", "5")
 }
 
 // cluster is one that `podfall up` has made.
@@ -111,14 +149,31 @@ type result struct {
 // run runs a podfall command about the cluster.
 func (c *cluster) run(arguments ...string) result {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), commandLimit)
 	defer cancel()
-	command := exec.CommandContext(ctx, podfall, append([]string{"--data", c.data}, arguments...)...)
+	return c.outcome(ctx, exec.CommandContext(ctx, podfall, append([]string{"--data", c.data}, arguments...)...))
+}
+
+// elsewhere is run for somebody who has the cluster's kubeconfig, and not its directory.
+func (c *cluster) elsewhere(arguments ...string) result {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), commandLimit)
+	defer cancel()
+	command := exec.CommandContext(ctx, podfall, arguments...)
+	command.Dir = c.t.TempDir()
+	command.Env = []string{"KUBECONFIG=" + filepath.Join(c.data, "kubeconfig")}
+	return c.outcome(ctx, command)
+}
+
+// outcome runs a command and is what came of it.
+func (c *cluster) outcome(ctx context.Context, command *exec.Cmd) result {
+	c.t.Helper()
+	arguments := command.Args[1:]
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
 	err := command.Run()
 	if ctx.Err() != nil {
-		c.t.Fatalf("podfall %s did not end in two minutes; it printed\n%s%s", strings.Join(arguments, " "), &stdout, &stderr)
+		c.t.Fatalf("podfall %s did not end in %v; it printed\n%s%s", strings.Join(arguments, " "), commandLimit, &stdout, &stderr)
 	}
 	if err != nil && command.ProcessState == nil {
 		c.t.Fatal(err)
@@ -157,21 +212,39 @@ func (c *cluster) status() []layouts.Process {
 	return status.Processes
 }
 
-// kill is kill -9 of one process of the cluster; it returns when the process is gone.
+// kill is kill -9 of some processes of the cluster; it returns when they are gone, and the
+// cluster says so.
 func (c *cluster) kill(names ...string) {
 	c.t.Helper()
+	running := map[string]int{}
+	for _, process := range c.status() {
+		if process.State == "running" {
+			running[process.Name] = process.PID
+		}
+	}
 	for _, name := range names {
-		pid := c.pid(name)
-		if pid == 0 {
+		if running[name] == 0 {
 			c.t.Fatalf("%s does not run", name)
 		}
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		if err := syscall.Kill(running[name], syscall.SIGKILL); err != nil {
 			c.t.Fatal(err)
 		}
 	}
 	for _, name := range names {
-		eventually(c.t, name+" is gone", func() bool { return c.pid(name) == 0 })
+		eventually(c.t, name+" is dead", func() bool { return dead(running[name]) })
 	}
+	eventually(c.t, fmt.Sprint(names, " are gone"), func() bool {
+		return !slices.ContainsFunc(c.status(), func(p layouts.Process) bool {
+			return p.State == "running" && p.PID == running[p.Name] && slices.Contains(names, p.Name)
+		})
+	})
+}
+
+// dead reports whether a process has ended; nobody may have asked for its exit code yet.
+func dead(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return err != nil || strings.HasPrefix(state, "Z")
 }
 
 // eventually waits for a condition.
@@ -179,13 +252,13 @@ func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
-	limit := time.NewTimer(time.Minute)
+	limit := time.NewTimer(patience)
 	defer limit.Stop()
 	for !condition() {
 		select {
 		case <-ticker.C:
 		case <-limit.C:
-			t.Fatalf("a minute later it is still not so that %s", what)
+			t.Fatalf("%v later it is still not so that %s", patience, what)
 		}
 	}
 }
@@ -194,7 +267,7 @@ func eventually(t testing.TB, what string, condition func() bool) {
 func (c *cluster) pod(name, script string, grace int) {
 	c.t.Helper()
 	c.apply(manifest(name, script, grace))
-	c.must("wait", "--for=condition=Ready", "pod/"+name, "--timeout=60s")
+	c.must("wait", "--for=condition=Ready", "pod/"+name, waits)
 }
 
 func manifest(name, script string, grace int) string {

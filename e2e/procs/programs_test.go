@@ -2,6 +2,7 @@ package procs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -89,17 +90,40 @@ spec:
   containers:
   - {name: main, image: none, command: [%s]}
 `, name, grace, strings.Join(quoted, ", ")))
-	c.must("wait", "--for=condition=Ready", "pod/"+name, "--timeout=60s")
+	c.must("wait", "--for=condition=Ready", "pod/"+name, waits)
 }
 
 // upWithPrograms is a cluster whose pods may run this test's binary and the shell.
-func upWithPrograms(t *testing.T) (*cluster, string) {
+func upWithPrograms(t *testing.T, more ...string) (*cluster, string) {
 	t.Helper()
+	arguments := []string{"--nodes", "1", "--timing", "fastest", "--allow-exec", program, "--allow-exec", "/bin", "--i-am-in-a-container"}
+	return up(t, append(arguments, more...)...), program
+}
+
+// publish puts a copy of this test's binary where every user of the machine can run it.
+func publish(path string) error {
 	self, err := os.Executable()
 	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(self)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, data, 0o700); err != nil {
+		return err
+	}
+	return errors.Join(os.Chmod(path, 0o755), os.Chmod(filepath.Dir(path), 0o755)) // whatever the umask is
+}
+
+// shared is a directory in which programs may write, whoever they run as.
+func shared(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o777)); err != nil {
 		t.Fatal(err)
 	}
-	return up(t, "--nodes", "1", "--timing", "fastest", "--allow-exec", self, "--allow-exec", "/bin"), self
+	return dir
 }
 
 // A server that drains: SIGTERM comes once, the request that is under way is answered, and
@@ -109,7 +133,7 @@ func TestProgramDrains(t *testing.T) {
 	t.Parallel()
 	c, self := upWithPrograms(t)
 	for _, restart := range [][]string{nil, {"runtime/node-1"}, {"runtime/node-1", "kubelet/node-1"}} {
-		path := filepath.Join(t.TempDir(), "diary")
+		path := filepath.Join(shared(t), "diary")
 		c.program("web", 30, self, beAServer, path)
 		var address string
 		eventually(t, "the server listens", func() bool {
@@ -182,7 +206,7 @@ func TestProgramIgnoresTerm(t *testing.T) {
 func TestDownEndsPrograms(t *testing.T) {
 	t.Parallel()
 	c, self := upWithPrograms(t)
-	path := filepath.Join(t.TempDir(), "diary")
+	path := filepath.Join(shared(t), "diary")
 	c.program("web", 30, self, beAServer, path)
 	eventually(t, "the server listens", func() bool { return strings.HasPrefix(diary(t, path)[0], "listens") })
 	c.kill("runtime/node-1")
@@ -199,7 +223,7 @@ func TestDownEndsPrograms(t *testing.T) {
 func TestProgramNotAllowed(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1", "--timing", "fastest")
-	path := filepath.Join(t.TempDir(), "diary")
+	path := filepath.Join(shared(t), "diary")
 	c.apply(fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
@@ -210,12 +234,34 @@ spec:
   containers:
   - {name: main, image: none, command: [/bin/sh, -c, "echo ran > %s"]}
 `, path))
-	c.must("wait", "--for=jsonpath={.status.phase}=Failed", "pod/web", "--timeout=60s")
+	c.must("wait", "--for=jsonpath={.status.phase}=Failed", "pod/web", waits)
 	state := c.must("get", "pod", "web", "-o", "jsonpath={.status.containerStatuses[0].state.terminated.message}")
 	if want := `program "/bin/sh" is not allowed: podfall runs no program of a manifest unless --allow-exec names it`; !strings.Contains(state, want) {
 		t.Errorf("the container says %q, want it to say %q", state, want)
 	}
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("it ran: %v", err)
+	}
+}
+
+// T19: root runs nothing from manifests, unless somebody says that the machine is nobody's;
+// who is not root may, and is told no lie about users.
+func TestT19RootRunsNoPrograms(t *testing.T) {
+	t.Parallel()
+	c := &cluster{t: t, data: filepath.Join(t.TempDir(), "c")}
+	arguments, want := []string{"up", "--detach", "--allow-exec", "/bin"}, "--allow-exec as root"
+	if os.Geteuid() != 0 {
+		arguments, want = append(arguments, "--exec-user", "1"), "only root can run programs as another user"
+	}
+	if out := c.run(arguments...); out.code == 0 || !strings.Contains(out.stderr, want) {
+		t.Errorf("podfall %v: %+v", arguments, out)
+	}
+	for _, user := range []string{"0", "root", "1:0", "-1", "1:2:3", "99999999999"} {
+		if out := c.run("up", "--allow-exec", "/bin", "--i-am-in-a-container", "--exec-user", user); out.code == 0 || !strings.Contains(out.stderr, "--exec-user") {
+			t.Errorf("--exec-user %s: %+v", user, out)
+		}
+	}
+	if _, err := os.Stat(c.data); !os.IsNotExist(err) {
+		t.Errorf("commands that were refused have made %s", c.data)
 	}
 }

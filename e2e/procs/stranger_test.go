@@ -7,12 +7,13 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	protobuf "google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -39,7 +40,7 @@ func knock(t *testing.T, at, keys string, id proto.Identity) (*stranger, error) 
 		t.Fatal(err)
 	}
 	s := &stranger{t: t, id: id, refused: make(chan error, 100)}
-	s.nc, err = nats.Connect(at, key, nats.NoReconnect(), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+	s.nc, err = nats.Connect(at, key, nats.NoReconnect(), nats.Timeout(patience), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		s.refused <- err
 	}))
 	if err == nil {
@@ -71,7 +72,7 @@ func (s *stranger) ask(to proto.Identity, subject string, data []byte) ([]byte, 
 	if err := s.nc.PublishRequest(subject, reply, data); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
 	msg, err := answers.NextMsgWithContext(ctx)
 	if err != nil {
@@ -124,7 +125,7 @@ func (s *stranger) expect(want string, do func() error) {
 }
 
 func (s *stranger) bounded() context.Context {
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	s.t.Cleanup(cancel)
 	return ctx
 }
@@ -163,7 +164,8 @@ func inventory(t *testing.T, api client) map[string]string {
 	found := map[string]string{}
 	for _, kind := range kinds.All() {
 		list, err := api.List(t.Context(), podapi.Target{Kind: kind}, metav1.ListOptions{})
-		if kind.Resource == "events" || kind.Resource == "storageclasses" || apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err) {
+		ownWork := []string{"events", "storageclasses", "customresourcedefinitions"} // controllers make these by themselves
+		if slices.Contains(ownWork, kind.Resource) || apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
@@ -177,6 +179,26 @@ func inventory(t *testing.T, api client) map[string]string {
 			found[kind.GroupResource().String()+" "+item.GetNamespace()+"/"+item.GetName()] = version
 		}
 	}
+	return found
+}
+
+// begun is the inventory of a cluster that has just been brought up, once all is there that
+// controllers and kubelets make at first: each namespace's account, and each node's lease.
+func begun(t *testing.T, api client) (found map[string]string) {
+	t.Helper()
+	eventually(t, "each namespace has its account, and each node its lease", func() bool {
+		found = inventory(t, api)
+		for name := range found {
+			_, namespace, _ := strings.Cut(name, "namespaces /")
+			_, node, _ := strings.Cut(name, "nodes /")
+			_, account := found["serviceaccounts "+namespace+"/default"]
+			_, lease := found["leases.coordination.k8s.io "+corev1.NamespaceNodeLease+"/"+node]
+			if namespace != "" && !account || node != "" && !lease {
+				return false
+			}
+		}
+		return true
+	})
 	return found
 }
 

@@ -35,9 +35,7 @@ func gracefulDelete(t *testing.T, c *cluster) {
 	if count := strings.Count(strings.Join(rows, "\n"), "MODIFIED web 0/1 Completed"); count < 2 {
 		t.Errorf("PRN-18: %d rows 0/1 Completed before DELETED, want 2: containers done, and grace 0", count)
 	}
-	if events := c.must("events", "--for", "pod/web"); !strings.Contains(events, "Killing") {
-		t.Errorf("no Killing among the events:\n%s", events)
-	}
+	eventually(t, "Killing is among the events", func() bool { return strings.Contains(c.must("events", "--for", "pod/web"), "Killing") })
 }
 
 // TestArticle000 shows the rows of the v1.22 article: three 0/1 Terminating at the end.

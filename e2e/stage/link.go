@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"bytes"
 	"errors"
 	"net"
 	"sync"
@@ -71,16 +72,16 @@ type packet struct {
 // carry moves bytes from one end to the other, each delay after it was sent, until
 // either end closes; then it closes both.
 func (l *link) carry(from, to net.Conn) {
-	packets := make(chan packet, 10_000)
+	packets := make(chan packet, 2000)
 	l.carriers.Go(func() {
 		defer close(packets)
+		buffer := make([]byte, 64<<10)
 		for {
-			buffer := make([]byte, 64<<10)
 			n, err := from.Read(buffer)
 			if err != nil {
 				return
 			}
-			packets <- packet{buffer[:n], time.Now().Add(l.delay)}
+			packets <- packet{bytes.Clone(buffer[:n]), time.Now().Add(l.delay)}
 		}
 	})
 	l.carriers.Go(func() {

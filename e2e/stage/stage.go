@@ -20,8 +20,11 @@ import (
 
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/partition"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/internal/runtimeapi"
+	"github.com/podfall/podfall/internal/trouble"
 	"github.com/podfall/podfall/podfalltest/inprocess"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/apiserver/admission"
@@ -49,6 +52,8 @@ type Config struct {
 	Valve *view.Valve
 	// Distance is how long a message to or from the controllers takes; none when zero.
 	Distance time.Duration
+	// Wrong are the clocks of parts that have another than the wall's.
+	Wrong map[string]clock.Clock
 	// Plugins are the apiserver's admission plugins that are on; when nil, those that complete
 	// pods.
 	Plugins []string
@@ -58,6 +63,7 @@ type Config struct {
 type Cluster struct {
 	t      testing.TB
 	cfg    Config
+	dir    string
 	parts  *inprocess.Cluster
 	client *bus.Conn
 	api    *podapi.Client
@@ -73,7 +79,7 @@ func New(t testing.TB, cfg Config) *Cluster {
 	if cfg.Nodes == 0 && !cfg.APIOnly {
 		cfg.Nodes = 3
 	}
-	c := &Cluster{t: t, cfg: cfg, links: map[string]*link{}}
+	c := &Cluster{t: t, cfg: cfg, dir: t.TempDir(), links: map[string]*link{}}
 	var err error
 	if c.parts, err = inprocess.New(t.Context(), c.compose()); err != nil {
 		t.Fatal(err)
@@ -103,11 +109,12 @@ func (c *Cluster) compose() inprocess.Config {
 		c.t.Fatal(err)
 	}
 	composed := inprocess.Config{
-		Dir: c.t.TempDir(), Nodes: c.nodes(), Compat: compat, Boot: c.boot, Wire: c.wire,
+		Clocks: inprocess.Clocks{Wrong: c.cfg.Wrong},
+		Dir:    c.dir, Nodes: c.nodes(), Compat: compat, Boot: c.boot, Wire: c.wire,
 		Log:   slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Ended: func(name string, err error) { c.t.Errorf("%s ended by itself: %v", name, err) },
 	}
-	composed.APIServer.History, composed.APIServer.DisablePlugins = c.cfg.History, c.pluginsOff()
+	composed.APIServer.Keep, composed.APIServer.DisablePlugins = c.cfg.History, c.pluginsOff()
 	composed.Controllers.Select, composed.Controllers.Valve = c.cfg.Controllers, c.cfg.Valve
 	if c.cfg.Controllers == nil {
 		composed.Controllers.Select = []string{"scheduler"}
@@ -172,10 +179,31 @@ func (c *Cluster) Stop(name string) {
 }
 
 // Cut holds the node's link to the cluster bus; Heal gives it back.
-func (c *Cluster) Cut(node string) { c.links["kubelet/"+node].cut() }
+func (c *Cluster) Cut(node string) {
+	began := c.parts.Troubles().Began()
+	c.links["kubelet/"+node].cut()
+	c.told(began, func(s *trouble.State) {
+		s.Parties = c.parts.Parties()
+		s.Cuts = append(without(s.Cuts, node), partition.Cut{Name: node, Spec: partition.Spec{Parties: []string{node}}, Since: time.Now()})
+	})
+}
 
 // Heal ends a cut.
-func (c *Cluster) Heal(node string) { c.links["kubelet/"+node].heal() }
+func (c *Cluster) Heal(node string) {
+	began := c.parts.Troubles().Began()
+	c.links["kubelet/"+node].heal()
+	c.told(began, func(s *trouble.State) { s.Cuts = without(s.Cuts, node) })
+}
+
+// told writes down what has been broken or mended since the moment.
+func (c *Cluster) told(began history.Moment, change func(*trouble.State)) {
+	c.parts.Troubles().Change(began, change)
+}
+
+// without leaves out the cut of a name.
+func without(cuts []partition.Cut, name string) []partition.Cut {
+	return slices.DeleteFunc(slices.Clone(cuts), func(c partition.Cut) bool { return c.Name == name })
+}
 
 // Align waits for the next instant that lies offset after a whole second. Kubelets
 // begin on whole seconds, so that their ticks fall on them whatever it took to connect.

@@ -42,11 +42,14 @@ type watcher struct {
 // do carries out one command and returns what happened, a line each.
 func (p *player) do(command string) string {
 	p.t.Helper()
-	name, args := split(p.t, command)
+	line, body, _ := strings.Cut(command, "\n")
+	name, args := split(p.t, line)
+	args.body = body
 	handle, known := map[string]func(arguments) string{
 		"cluster": p.make, "pod": p.pod, "delete": p.delete, "wait": p.wait, "stop": p.stop, "start": p.start,
 		"cut": p.cut, "heal": p.heal, "patch": p.patch, "churn": p.churn, "watch": p.watch, "read": p.read, "leave": p.leave,
-		"containers": p.containers,
+		"containers": p.containers, "create": p.create, "show": p.show, "node": p.node,
+		"break": p.breaks, "mend": p.mend, "manifest": p.manifest,
 	}[name]
 	if !known {
 		p.t.Fatalf("no command %q", name)
@@ -75,9 +78,13 @@ func masked(text string) string {
 	return regexp.MustCompile(`[0-9a-f]{64}`).ReplaceAllString(text, "ID")
 }
 
-// make starts the cluster: cluster [nodes=N] [compat=R] [timing=fastest] [history=N].
+// make starts the cluster: cluster [nodes=N] [compat=R] [timing=fastest] [history=N]
+// [controllers=A,B].
 func (p *player) make(args arguments) string {
 	config := stage.Config{Nodes: args.number("nodes", 1), Compat: args.named["compat"], History: args.number("history", 0)}
+	if names := args.named["controllers"]; names != "" {
+		config.Controllers = strings.Split(names, ",")
+	}
 	if args.named["timing"] == "fastest" {
 		fastest := kubelet.Fastest()
 		config.Timing = &fastest
@@ -309,6 +316,7 @@ type arguments struct {
 	t          *testing.T
 	name, word string
 	named      map[string]string
+	body       string // the lines after the first
 }
 
 // split reads a command line; values with spaces stand in double quotes.

@@ -1,0 +1,406 @@
+package procs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/services/runtime/procengine/shim"
+)
+
+// The arguments that make this test's binary a program for pods that writes down what
+// happens to it, and the hook of one.
+const (
+	beAWitness = "be-a-witness"
+	beAHook    = "be-a-hook"
+)
+
+// beat is how often a witness writes down that it lives.
+const beat = 50 * time.Millisecond
+
+// ample is the grace, in seconds, of a program that ends by itself when it is told to: on a
+// busy machine that takes it a while.
+const ample = 120
+
+// witness is that program: it ends with a code some time after SIGTERM, or, if the code is
+// negative, writes the signal down and goes on.
+func witness(path string, code int) int {
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	signals := make(chan os.Signal, 10)
+	signal.Notify(signals, syscall.SIGTERM)
+	fmt.Fprintln(file, "begins", monotonic())
+	alive := time.NewTicker(beat)
+	defer alive.Stop()
+	for {
+		select {
+		case <-alive.C:
+			fmt.Fprintln(file, "lives", monotonic())
+		case <-signals:
+			fmt.Fprintln(file, "TERM", monotonic())
+			if code < 0 {
+				continue
+			}
+			for linger := time.After(beat); ; { // another signal would come
+				select {
+				case <-signals:
+					fmt.Fprintln(file, "TERM", monotonic())
+				case <-linger:
+					return code
+				}
+			}
+		}
+	}
+}
+
+// hook is what runs before the stop of a witness.
+func hook(path string, took time.Duration) int {
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+	if err != nil {
+		return 1
+	}
+	fmt.Fprintln(file, "hook", monotonic())
+	<-time.After(took)
+	fmt.Fprintln(file, "hooked", monotonic())
+	return 0
+}
+
+// monotonic is CLOCK_MONOTONIC in ns, by which processes of one machine can be compared.
+func monotonic() int64 {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return 0
+	}
+	return now.Nano()
+}
+
+// subject is one random pod and what is known of it.
+type subject struct {
+	name, diary, token string
+	code               int // negative for one that ignores SIGTERM
+	grace              int64
+	hook               time.Duration // 0 for none
+	family             string        // what it has started besides
+	// deleted is when the delete was asked for, and killed when SIGKILL was on its way.
+	deleted, killed int64
+	// container is its id, and ended how the API says that it ended.
+	container string
+	ended     *corev1.ContainerStateTerminated
+}
+
+// families are what a program may have started: daemons that forked twice, children that
+// ignore signals, zombies, and sessions of their own.
+func families(token string) []string {
+	sleep := "sleep 1000." + token
+	return []string{
+		"",
+		"(setsid sh -c '" + sleep + " & " + sleep + "' &); ",
+		"(trap '' TERM INT HUP; setsid " + sleep + " &) ; " + sleep + " & ",
+		"(sh -c 'exit 3' &); (sleep 0.01 &); ",
+		"(setsid env -i setsid " + sleep + " &); (" + sleep + " &); ",
+	}
+}
+
+func newSubject(rng *rand.Rand, dir string, number int) *subject {
+	s := &subject{
+		name: fmt.Sprint("w", number), diary: filepath.Join(dir, fmt.Sprint(number)),
+		token: fmt.Sprintf("%d%05d", os.Getpid(), number), grace: 1 + rng.Int64N(3), code: rng.IntN(5),
+	}
+	if rng.IntN(3) == 0 {
+		s.code = -1
+	} else {
+		s.grace = ample
+	}
+	if rng.IntN(2) == 0 {
+		s.hook = time.Duration(50+rng.IntN(300)) * time.Millisecond
+	}
+	all := families(s.token)
+	s.family = all[rng.IntN(len(all))]
+	return s
+}
+
+func (s *subject) pod() *corev1.Pod {
+	process := "process"
+	main := corev1.Container{
+		Name: "main", Image: "none",
+		Command: []string{"sh", "-c", s.family + "exec " + program + " " + beAWitness + " " + s.diary + " " + strconv.Itoa(s.code)},
+	}
+	if s.hook > 0 {
+		main.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{
+			Command: []string{program, beAHook, s.diary, s.hook.String()},
+		}}}
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: s.name},
+		Spec: corev1.PodSpec{
+			RuntimeClassName: &process, RestartPolicy: corev1.RestartPolicyNever,
+			TerminationGracePeriodSeconds: &s.grace, Containers: []corev1.Container{main},
+		},
+	}
+}
+
+// live takes the pod through its life.
+func (s *subject) live(t *testing.T, api client, seen *sightings) {
+	if _, err := api.Create(t.Context(), pods(s.name), s.pod(), metav1.CreateOptions{}); err != nil {
+		t.Error(err)
+		return
+	}
+	eventually(t, s.name+" begins", func() bool { return s.when("begins") != nil })
+	s.deleted = monotonic()
+	if _, err := api.Delete(t.Context(), pods(s.name), metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	eventually(t, s.name+" is gone", func() bool {
+		_, err := api.Get(t.Context(), pods(s.name), metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	eventually(t, "its end was seen", func() bool {
+		s.container, s.ended = seen.of(s.name)
+		return s.ended != nil
+	})
+}
+
+// when are the instants at which the program says that something happened.
+func (s *subject) when(what string) (instants []int64) {
+	data, _ := os.ReadFile(s.diary)
+	for line := range strings.Lines(string(data)) {
+		word, number, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if instant, err := strconv.ParseInt(number, 10, 64); err == nil && word == what {
+			instants = append(instants, instant)
+		}
+	}
+	return instants
+}
+
+// sightings are the ends of containers as a watch has shown them.
+type sightings struct {
+	mu    sync.Mutex
+	ended map[string]corev1.ContainerStatus
+}
+
+func (c *cluster) sight(api client) *sightings {
+	c.t.Helper()
+	seen := &sightings{ended: map[string]corev1.ContainerStatus{}}
+	ctx, cancel := context.WithCancel(c.t.Context())
+	stream, err := api.Watch(ctx, pods(""), metav1.ListOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		for event := range stream.ResultChan() {
+			pod, ok := event.Object.(*corev1.Pod)
+			if !ok || len(pod.Status.ContainerStatuses) == 0 || pod.Status.ContainerStatuses[0].State.Terminated == nil {
+				continue
+			}
+			seen.mu.Lock()
+			seen.ended[pod.Name] = pod.Status.ContainerStatuses[0]
+			seen.mu.Unlock()
+		}
+	})
+	c.t.Cleanup(func() { cancel(); stream.Stop(); reader.Wait() })
+	return seen
+}
+
+func (s *sightings) of(name string) (string, *corev1.ContainerStateTerminated) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	status := s.ended[name]
+	_, id, _ := strings.Cut(status.ContainerID, "://")
+	return id, status.State.Terminated
+}
+
+// journal is what the shims say they have done, by container.
+func (c *cluster) journal() map[string][]shim.Record {
+	c.t.Helper()
+	data, err := os.ReadFile(filepath.Join(c.data, "nodes", "node-1", "runtime", "signals.ndjson"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	records := map[string][]shim.Record{}
+	for line := range bytes.Lines(data) {
+		var record shim.Record
+		if err := json.Unmarshal(line, &record); err != nil {
+			c.t.Fatalf("%q: %v", line, err)
+		}
+		records[record.Container] = append(records[record.Container], record)
+	}
+	return records
+}
+
+// asked are the instants before the shim has done something, and done those after.
+func asked(records []shim.Record, is func(shim.Record) bool) []int64 {
+	return instants(records, func(r shim.Record) bool { return !r.Done && is(r) })
+}
+
+func done(records []shim.Record, is func(shim.Record) bool) []int64 {
+	return instants(records, func(r shim.Record) bool { return r.Done && is(r) })
+}
+
+func instants(records []shim.Record, is func(shim.Record) bool) (found []int64) {
+	for _, record := range records {
+		if is(record) {
+			found = append(found, record.Mono)
+		}
+	}
+	return found
+}
+
+func term(r shim.Record) bool { return r.Signal == "SIGTERM" }
+func kill(r shim.Record) bool { return r.Signal == "SIGKILL" }
+func ran(r shim.Record) bool  { return r.Exec != "" }
+
+// agree checks one pod by its two witnesses, and returns by how much SIGKILL was late.
+func (s *subject) agree(t *testing.T, records []shim.Record, m *machine) (late time.Duration) {
+	t.Helper()
+	sent, delivered, heard := asked(records, term), done(records, term), s.when("TERM")
+	if len(sent) != 1 || len(delivered) != 1 || len(heard) != 1 && !s.unheard(records) {
+		t.Errorf("K6: %s was sent SIGTERM %d times and heard it %d times", s.name, len(sent), len(heard))
+		return 0
+	}
+	if len(heard) > 0 && heard[0] < sent[0] {
+		t.Errorf("%s heard SIGTERM before it was sent", s.name)
+	}
+	if hooks := s.when("hook"); s.hook > 0 && !s.usedUp(sent[0]) {
+		hooked, told := s.when("hooked"), done(records, ran)
+		if len(hooks) != 1 || len(hooked) != 1 || len(told) != 1 || hooked[0] > sent[0] || told[0] > sent[0] {
+			t.Errorf("K1: %s: SIGTERM at %d, hook from %v to %v, according to the shim until %v", s.name, sent[0], hooks, hooked, told)
+		}
+	}
+	killed, lives := asked(records, kill), append(s.when("begins"), s.when("lives")...)
+	if s.code >= 0 {
+		if len(killed) > 0 || s.ended.ExitCode != int32(s.code) {
+			t.Errorf("%s exits with %d after SIGTERM; it was killed at %v and ended with %d", s.name, s.code, killed, s.ended.ExitCode)
+		}
+		return 0
+	}
+	if len(killed) == 0 || killed[0] < sent[0] || s.ended.ExitCode != 137 {
+		t.Errorf("K2: %s ignores SIGTERM at %d; it was killed at %v and ended with %d", s.name, sent[0], killed, s.ended.ExitCode)
+		return 0
+	}
+	// The kubelet takes the whole seconds of the hook off the grace (KBL-33).
+	before := time.Duration(sent[0] - s.deleted).Truncate(time.Second)
+	bound := sent[0] + max(2*time.Second, time.Duration(s.grace)*time.Second-before).Nanoseconds()
+	if killed[0] < bound {
+		t.Errorf("K3: %s was killed %v too early", s.name, time.Duration(bound-killed[0]))
+	}
+	// Between its last beat and the signal it was silent for as long as anybody may be.
+	last, after := lives[len(lives)-1], done(records, kill)
+	if silent := time.Duration(killed[0] - last); silent > time.Second+m.late(last, killed[0]) || last > after[0]+beat.Nanoseconds() {
+		t.Errorf("%s was killed from %d to %d, and lived last at %d", s.name, killed[0], after[0], last)
+	}
+	s.killed = killed[0]
+	return time.Duration(killed[0]-sent[0]) - max(2*time.Second, time.Duration(s.grace)*time.Second-hooking(records))
+}
+
+// unheard reports whether a program that does not listen has got no processor between SIGTERM
+// and SIGKILL: then it has written down neither that it heard, nor that it lives.
+func (s *subject) unheard(records []shim.Record) bool {
+	told, killed := done(records, term), asked(records, kill)
+	if s.code >= 0 || len(told) == 0 || len(killed) == 0 || len(s.when("TERM")) > 0 {
+		return false
+	}
+	return !slices.ContainsFunc(s.when("lives"), func(at int64) bool { return at > told[0] && at < killed[0] })
+}
+
+// usedUp reports whether the grace was used up at an instant: then no hook is waited for.
+func (s *subject) usedUp(at int64) bool {
+	return at-s.deleted >= (time.Duration(s.grace) * time.Second).Nanoseconds()
+}
+
+// hooking is for how many whole seconds the hook ran, according to the shim.
+func hooking(records []shim.Record) time.Duration {
+	begun, ended := asked(records, ran), done(records, ran)
+	if len(begun) == 0 || len(ended) == 0 {
+		return 0
+	}
+	return time.Duration(ended[0] - begun[0]).Truncate(time.Second)
+}
+
+// TestWitnesses takes random programs through their lives: with daemons, zombies and
+// children that ignore signals, with hooks, with and without an ear for SIGTERM. What the
+// shims say they have done and what the programs say was done to them agree (K1 to K6), the
+// exit codes are theirs, and nothing of them is left.
+func TestWitnesses(t *testing.T) {
+	for _, isolation := range []string{"auto", "none"} {
+		t.Run("isolation="+isolation, func(t *testing.T) {
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			rng := rand.New(rand.NewPCG(seed, 0))
+			c, _ := upWithPrograms(t, "--isolation", isolation)
+			api, dir, machine := c.dial(), shared(t), watchMachine(t)
+			seen := c.sight(api)
+			subjects := make([]*subject, *rounds)
+			for i := range subjects {
+				subjects[i] = newSubject(rng, dir, i)
+			}
+			queue := make(chan *subject)
+			var running sync.WaitGroup
+			for range 8 {
+				running.Go(func() {
+					for s := range queue {
+						s.live(t, api, seen)
+					}
+				})
+			}
+			for _, s := range subjects {
+				queue <- s
+			}
+			close(queue)
+			running.Wait()
+			judge(t, subjects, c.journal(), machine)
+		})
+	}
+}
+
+// judge checks all subjects when they are gone.
+func judge(t *testing.T, subjects []*subject, records map[string][]shim.Record, m *machine) {
+	t.Helper()
+	for _, s := range subjects {
+		m.told(s.when("lives"))
+	}
+	var late []time.Duration
+	for _, s := range subjects {
+		if s.ended == nil {
+			t.Errorf("nobody has seen the end of %s", s.name)
+			continue
+		}
+		if by := s.agree(t, records[s.container], m); by > 0 {
+			s.punctual(t, by, m)
+			late = append(late, by)
+		}
+	}
+	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range paths {
+		line, _ := os.ReadFile(path)
+		for _, s := range subjects {
+			if bytes.Contains(line, []byte("1000."+s.token)) || bytes.Contains(line, []byte(s.diary+"\x00")) {
+				t.Errorf("%s is left of %s (%s): %q", path, s.name, s.family, line)
+			}
+		}
+	}
+	if slices.Sort(late); len(late) > 0 {
+		t.Logf("figures: %d pods, %d of them killed: late by %v at the median, %v for 95 of 100, %v at most",
+			len(subjects), len(late), late[len(late)/2], late[len(late)*95/100], late[len(late)-1])
+	}
+}

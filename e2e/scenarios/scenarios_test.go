@@ -1,0 +1,79 @@
+package scenarios
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/podfall/podfall/internal/scenario"
+	"github.com/podfall/podfall/proto"
+)
+
+// dir is where the scenarios are.
+const dir = "../../chaos/scenarios"
+
+// all reads every scenario, by its name.
+func all(t *testing.T) map[string]scenario.Scenario {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stories := map[string]scenario.Scenario{}
+	for _, path := range files {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		story, err := scenario.Parse(data)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		if want := strings.TrimSuffix(filepath.Base(path), ".yaml"); story.Name != want {
+			t.Errorf("%s is called %s", path, story.Name)
+		}
+		stories[story.Name] = story
+	}
+	return stories
+}
+
+func play(t *testing.T, story scenario.Scenario, harmless bool) (report scenario.Report) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		compat, err := proto.CompatFor("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		report = scenario.Play(t.Context(), story, scenario.Config{
+			World: newWorld(t, story.Cluster), Compat: compat, Harmless: harmless,
+		})
+	})
+	return report
+}
+
+func TestScenarios(t *testing.T) {
+	for name, story := range all(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			report := play(t, story, false)
+			if report.Err != nil {
+				t.Errorf("after %s: %v", report.Took, report.Err)
+			}
+		})
+	}
+}
+
+// TestNothingBroken plays each scenario with nothing broken: what it shows must be its
+// fault's doing.
+func TestNothingBroken(t *testing.T) {
+	for name, story := range all(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if report := play(t, story, true); report.Err == nil {
+				t.Errorf("goes as told with nothing broken: it shows nothing")
+			}
+		})
+	}
+}
