@@ -175,16 +175,24 @@ func (c *Conn) Publish(subject string, data []byte) error {
 }
 
 // Flush waits until the bus has taken note of everything that was sent and subscribed
-// on this Conn before.
+// on this Conn before. A bus that has not after 5 seconds is away: the connection is made
+// again.
 func (c *Conn) Flush(ctx context.Context) error {
-	ctx, cancel := clock.Clock{}.Timeout(ctx, sendTimeout)
+	limited, cancel := clock.Clock{}.Timeout(ctx, sendTimeout)
 	defer cancel()
 	s := c.current.Load()
-	if err := s.nc.FlushWithContext(ctx); err != nil {
-		return fmt.Errorf("flush: %w", c.cause(s, err, 0))
+	err := s.nc.FlushWithContext(limited)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		err = errSilent
+	}
+	return fmt.Errorf("flush: %w", c.cause(s, err, 0))
 }
+
+// errSilent is the cause of a connection that was given up because the bus said nothing.
+var errSilent = errors.New("the bus says nothing")
 
 // send hands one message to the connection's buffer.
 func (c *Conn) send(subject, reply string, data []byte) error {

@@ -143,17 +143,7 @@ func TestDeadPeerIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inProcess(t)
 		client := s.dial(ann)
-		connect := s.connect
-		var valve valve
-		s.connect = func(c bus.Config) bus.Config {
-			c = connect(c)
-			open := c.InProcess
-			c.InProcess = func() (net.Conn, error) {
-				conn, err := open()
-				return &valved{Conn: conn, valve: &valve}, err
-			}
-			return c
-		}
+		valve := s.valve()
 		cut := s.dial(node1)
 		valve.Store(true)
 		start := time.Now()
@@ -171,6 +161,22 @@ func TestDeadPeerIsNoticed(t *testing.T) {
 		if !client.Connected() {
 			t.Error("the other connection was lost, too")
 		}
+	})
+}
+
+// TestListenOnADeadConnection begins to listen just before anybody can know that the
+// connection is dead: it listens from the reconnect on, as if the bus were away.
+func TestListenOnADeadConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := inProcess(t)
+		client := s.dial(ann)
+		valve := s.valve()
+		api := s.dial(proto.APIServer)
+		valve.Store(true)
+		time.AfterFunc(time.Minute, func() { valve.Store(false) })
+		s.serve(api, func(context.Context, *bus.Call) {})
+		time.Sleep(2 * time.Minute)
+		s.await(client, askAsAnn)
 	})
 }
 

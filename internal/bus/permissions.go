@@ -19,6 +19,13 @@ type Permissions struct {
 //	kubelet        asks the runtime, on the node bus
 //	runtime        serves cri, on the node bus
 //
+// On the management plane, where nobody sees a request or an event of the cluster:
+//
+//	mgmt:<process> reads the board, tells its history, answers who inspects it
+//	mgmt:bus       keeps the board
+//	mgmt:controllers, client:admin   change the board
+//	they and mgmt:gateway            listen to histories, inspect processes
+//
 // No one may read an inbox but its owner, and nobody, the owner included, may answer
 // as somebody else.
 func PermissionsFor(id proto.Identity) Permissions {
@@ -26,6 +33,12 @@ func PermissionsFor(id proto.Identity) Permissions {
 	p := Permissions{
 		Publish:   []string{proto.RootReply + ".*." + self + ".>"},
 		Subscribe: []string{proto.RootReply + "." + self + ".>"},
+	}
+	if process, ok := id.Process(); ok {
+		return p.and(mgmtPermissions(process))
+	}
+	if id == proto.Admin {
+		p = p.and(overseer()).and(Permissions{Publish: []string{proto.MgmtBoardGet, proto.MgmtBoardSet}, Subscribe: []string{proto.MgmtBoard}})
 	}
 	if id == proto.Kubelet {
 		p.Publish = append(p.Publish, proto.RootCRI+".>")
@@ -48,4 +61,32 @@ func PermissionsFor(id proto.Identity) Permissions {
 		p.Publish = append(p.Publish, proto.RootNode+".>")
 	}
 	return p
+}
+
+// mgmtPermissions are a process's on the management plane.
+func mgmtPermissions(process string) Permissions {
+	p := Permissions{
+		Publish:   []string{proto.MgmtBoardGet},
+		Subscribe: []string{proto.MgmtBoard, proto.MgmtInspect(process)},
+	}
+	switch proto.Identity(process) {
+	case proto.Bus:
+		return p.and(Permissions{Publish: []string{proto.MgmtBoard}, Subscribe: []string{proto.MgmtBoardGet, proto.MgmtBoardSet}})
+	case proto.Controllers:
+		return p.and(overseer()).and(Permissions{Publish: []string{proto.MgmtBoardSet}})
+	case proto.Gateway:
+		return p.and(overseer())
+	case proto.APIServer, proto.Kubelet, proto.Runtime, proto.Admin: // as every process
+	}
+	return p
+}
+
+// overseer is who looks at all processes.
+func overseer() Permissions {
+	return Permissions{Publish: []string{proto.RootMgmt + ".inspect.*"}}
+}
+
+// and is both.
+func (p Permissions) and(more Permissions) Permissions {
+	return Permissions{Publish: append(p.Publish, more.Publish...), Subscribe: append(p.Subscribe, more.Subscribe...)}
 }

@@ -42,7 +42,19 @@ var subjects = []string{
 	"node.n2.logs",
 	"node.>",
 	"cri.StopContainer",
+	"mgmt.board",
+	"mgmt.board.get",
+	"mgmt.board.set",
+	"mgmt.listen",
+	"mgmt.history.kubelet%2Fn1",
+	"mgmt.history.apiserver",
+	"mgmt.history.*",
+	"mgmt.inspect.kubelet%2Fn1",
+	"mgmt.inspect.apiserver",
 	"mgmt.cut.n1",
+	"mgmt.>",
+	"r.mgmt:bus.client:admin.c.1",
+	"r.mgmt:kubelet%2Fn1.mgmt:bus.c.1",
 	"_INBOX.abc",
 	"$SYS.REQ.SERVER.PING",
 	"$JS.API.INFO",
@@ -87,6 +99,39 @@ var allowed = map[proto.Identity]struct{ publish, subscribe []string }{
 			"r.client:ann.node:n1.c.1",
 		},
 		subscribe: []string{"r.node:n1.apiserver.c.1", "r.node:n1.>", "watch.node.n1.g1", "node.n1.logs"},
+	},
+	proto.Admin: {
+		publish: []string{
+			"node.n1.logs", "node.n2.logs", "mgmt.board.get", "mgmt.board.set",
+			"mgmt.inspect.kubelet%2Fn1", "mgmt.inspect.apiserver", "r.mgmt:bus.client:admin.c.1",
+		},
+		subscribe: []string{
+			"watch.cluster.g1", "watch.cluster.>", "mgmt.board",
+		},
+	},
+	proto.Mgmt("kubelet/n1"): {
+		publish: []string{"mgmt.board.get"},
+		subscribe: []string{
+			"mgmt.board", "mgmt.inspect.kubelet%2Fn1", "r.mgmt:kubelet%2Fn1.mgmt:bus.c.1",
+		},
+	},
+	proto.Mgmt("bus"): {
+		publish:   []string{"mgmt.board", "mgmt.board.get", "r.mgmt:kubelet%2Fn1.mgmt:bus.c.1"},
+		subscribe: []string{"mgmt.board", "mgmt.board.get", "mgmt.board.set", "r.mgmt:bus.client:admin.c.1"},
+	},
+	proto.Mgmt("controllers"): {
+		publish: []string{
+			"mgmt.board.get", "mgmt.board.set", "mgmt.inspect.kubelet%2Fn1", "mgmt.inspect.apiserver",
+		},
+		subscribe: []string{"mgmt.board"},
+	},
+	proto.Mgmt("gateway"): {
+		publish:   []string{"mgmt.board.get", "mgmt.inspect.kubelet%2Fn1", "mgmt.inspect.apiserver"},
+		subscribe: []string{"mgmt.board"},
+	},
+	proto.Mgmt("apiserver"): {
+		publish:   []string{"mgmt.board.get"},
+		subscribe: []string{"mgmt.board", "mgmt.inspect.apiserver"},
 	},
 	proto.Kubelet: {
 		publish: []string{"cri.StopContainer"},

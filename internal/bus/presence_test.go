@@ -16,19 +16,8 @@ import (
 func TestCallPresent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		server, err := bus.StartServer(ctx, bus.ServerConfig{Port: bus.InProcessOnly})
-		if err != nil {
-			t.Fatal(err)
-		}
+		server, answerer, asker := pair(ctx, t)
 		defer server.Close()
-		dial := func(id proto.Identity) *bus.Conn {
-			conn, err := bus.Dial(ctx, bus.Config{Identity: id, InProcess: server.InProcessConn})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return conn
-		}
-		answerer, asker := dial(proto.Runtime), dial(proto.Kubelet)
 		defer answerer.Close()
 
 		ask, present := make(chan struct{}), make(chan bool)

@@ -44,6 +44,7 @@ type Call struct {
 	ended  bool
 	number uint64
 	credit *credit
+	pipe   *Pipe // nil unless accepted
 }
 
 // Serve is Listen and then Service.Serve.
@@ -223,6 +224,9 @@ func (call *Call) window() *credit {
 // end tells the requester of a call that was not answered to the end.
 func (call *Call) end(ctx context.Context) {
 	call.forget()
+	if call.pipe != nil {
+		call.pipe.Close()
+	}
 	if call.ended {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/podfall/podfall/internal/homeport"
 	"github.com/podfall/podfall/proto"
 )
 
@@ -25,7 +26,7 @@ type User struct {
 type ServerConfig struct {
 	// Host to listen on; empty means 127.0.0.1.
 	Host string
-	// Port to listen on; 0 picks a free one, -1 opens none: such a server is reached by
+	// Port to listen on; 0 picks a free home port, -1 opens none: such a server is reached by
 	// InProcessConn only, and works inside a testing/synctest bubble.
 	Port int
 	// Users may connect, each with the permissions of its identity. Without users the
@@ -43,7 +44,8 @@ const InProcessOnly = -1
 const (
 	defaultHost       = "127.0.0.1"
 	defaultMaxPayload = 8 << 20
-	startTimeout      = 10 * time.Second
+	startTimeout      = 2 * time.Minute // of a busy machine: a server that cannot start says so
+	authTimeout       = 10 * time.Second
 	startCheck        = 50 * time.Millisecond
 	writeDeadline     = 10 * time.Second
 	serverPing        = 30 * time.Second
@@ -63,6 +65,23 @@ var errNotReady = errors.New("not ready in time")
 // A reader that takes no bytes for 10 seconds is disconnected; one that lets 48 MiB
 // pile up before that loses messages, and slows nobody down.
 func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
+	cfg = cfg.withDefaults()
+	if cfg.Port != 0 {
+		return startAt(ctx, cfg)
+	}
+	for tries := 0; ; tries++ {
+		port, err := homeport.Free(ctx, cfg.Host)
+		if err != nil {
+			return nil, fmt.Errorf("start bus: %w", err)
+		}
+		cfg.Port = port
+		if s, err := startAt(ctx, cfg); err == nil || tries == mostTries {
+			return s, err // somebody may have taken the port meanwhile
+		}
+	}
+}
+
+func startAt(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	ns, err := server.NewServer(cfg.options())
 	if err != nil {
 		return nil, fmt.Errorf("start bus: %w", err)
@@ -77,6 +96,9 @@ func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	}
 	return &Server{nats: ns, listen: cfg.Port != InProcessOnly}, nil
 }
+
+// mostTries is how often another port is tried.
+const mostTries = 3
 
 // ready waits until the server takes connections, or has said why it never will.
 func ready(ctx context.Context, ns *server.Server, log *serverLog) error {
@@ -105,7 +127,6 @@ func (cfg ServerConfig) withDefaults() ServerConfig {
 }
 
 func (cfg ServerConfig) options() *server.Options {
-	cfg = cfg.withDefaults()
 	options := &server.Options{
 		ServerName:          "podfall",
 		Host:                cfg.Host,
@@ -117,11 +138,8 @@ func (cfg ServerConfig) options() *server.Options {
 		WriteDeadline:       writeDeadline,
 		PingInterval:        serverPing,
 		MaxPingsOut:         pingsMissed,
-		AuthTimeout:         startTimeout.Seconds(),
+		AuthTimeout:         authTimeout.Seconds(),
 		NoFastProducerStall: true,
-	}
-	if cfg.Port == 0 {
-		options.Port = server.RANDOM_PORT
 	}
 	for _, user := range cfg.Users {
 		may := PermissionsFor(user.Identity)

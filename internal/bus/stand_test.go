@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,7 +30,7 @@ var (
 // bounded ends a test that hangs; in a bubble it costs nothing.
 func bounded(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -169,49 +167,49 @@ func inProcess(t testing.TB) *stand {
 
 // overTCP is the embedded server with its socket.
 func overTCP(t testing.TB) *stand {
-	s := &stand{t: t, keys: newKeys(t)}
-	cfg := bus.ServerConfig{Users: s.keys.users}
-	server := startServer(t, cfg)
-	address, err := url.Parse(server.URL())
-	if err != nil {
-		t.Fatal(err)
+	s, door := &stand{t: t, keys: newKeys(t)}, openDoor(t)
+	s.connect = through(door)
+	var server *bus.Server
+	s.up = func() {
+		server = startServer(t, bus.ServerConfig{Users: s.keys.users})
+		door.lead(server.URL())
 	}
-	if cfg.Port, err = strconv.Atoi(address.Port()); err != nil {
-		t.Fatal(err)
+	s.down = func() {
+		door.shut()
+		server.Close()
 	}
-	s.connect = func(c bus.Config) bus.Config {
-		c.URLs = []string{address.String()}
+	s.up()
+	return s
+}
+
+// through connects by way of a door.
+func through(d *door) func(bus.Config) bus.Config {
+	return func(c bus.Config) bus.Config {
+		c.URLs = []string{d.url()}
 		return c
 	}
-	s.down = func() { server.Close() }
-	s.up = func() { server = startServer(t, cfg) }
-	return s
 }
 
 // byHand is a stock nats-server in a process of its own.
 func byHand(t testing.TB) *stand {
-	s := &stand{t: t, keys: newKeys(t)}
-	dir := t.TempDir()
-	binary := filepath.Join(dir, "nats-server")
+	s, door := &stand{t: t, keys: newKeys(t)}, openDoor(t)
+	binary := filepath.Join(t.TempDir(), "nats-server")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/nats-io/nats-server/v2")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build nats-server: %v\n%s", err, out)
 	}
-	cfg := bus.ServerConfig{Users: s.keys.users}
-	address, stop := startProcess(t, binary, cfg)
-	s.connect = func(c bus.Config) bus.Config {
-		c.URLs = []string{"nats://" + address}
-		return c
+	s.connect = through(door)
+	var stop func()
+	s.up = func() {
+		var address string
+		address, stop = startProcess(t, binary, bus.ServerConfig{Users: s.keys.users})
+		door.lead("nats://" + address)
 	}
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
+	s.down = func() {
+		door.shut()
+		stop()
 	}
-	if cfg.Port, err = strconv.Atoi(port); err != nil {
-		t.Fatal(err)
-	}
-	s.down = func() { stop() }
-	s.up = func() { _, stop = startProcess(t, binary, cfg) }
+	s.up()
 	return s
 }
 

@@ -3,6 +3,8 @@ package bus_test
 import (
 	"net"
 	"sync/atomic"
+
+	"github.com/podfall/podfall/internal/bus"
 )
 
 // valve is closed while it holds true.
@@ -19,4 +21,19 @@ func (v *valved) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	return v.Conn.Write(p)
+}
+
+// valve is one behind which all connections are that are dialled from now on.
+func (s *stand) valve() *valve {
+	v, connect := &valve{}, s.connect
+	s.connect = func(c bus.Config) bus.Config {
+		c = connect(c)
+		open := c.InProcess
+		c.InProcess = func() (net.Conn, error) {
+			conn, err := open()
+			return &valved{Conn: conn, valve: v}, err
+		}
+		return c
+	}
+	return v
 }

@@ -12,10 +12,7 @@ import (
 func TestFastClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		fast, err := At(begin, 60)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fast := at(t, begin, 60)
 		// Five minutes of the cluster are five seconds of the wall.
 		if err := fast.Sleep(t.Context(), 5*time.Minute); err != nil {
 			t.Fatal(err)
@@ -38,8 +35,8 @@ func TestZeroClockIsTheWall(t *testing.T) {
 		begin := wall.Now()
 		timer := wall.Timer(time.Second)
 		<-timer.C
-		if got := wall.Since(begin); got != time.Second || wall.Rate() != 1 {
-			t.Errorf("moved %v at rate %v, want 1s at 1", got, wall.Rate())
+		if got := wall.Since(begin); got != time.Second || wall.Segment().Speed != 1 {
+			t.Errorf("moved %v at speed %v, want 1s at 1", got, wall.Segment().Speed)
 		}
 	})
 }
@@ -57,10 +54,20 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestAtRefuses(t *testing.T) {
-	for _, rate := range []float64{0, -1, 0.0001, 20_000, math.NaN(), math.Inf(1)} {
-		if _, err := At(time.Time{}, rate); err == nil {
-			t.Errorf("At accepts rate %v", rate)
+// at is a clock that showed origin when the wall did, and runs at a speed.
+func at(t testing.TB, origin time.Time, speed float64) Clock {
+	t.Helper()
+	face, err := NewFace(origin, speed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewMovement(face).Clock()
+}
+
+func TestSpeedsAreRefused(t *testing.T) {
+	for _, speed := range []float64{0, -1, 0.0001, 20_000, math.NaN(), math.Inf(1)} {
+		if _, err := NewFace(time.Time{}, speed); err == nil {
+			t.Errorf("NewFace accepts speed %v", speed)
 		}
 	}
 }
@@ -68,10 +75,7 @@ func TestAtRefuses(t *testing.T) {
 // TestShortWaitsStayWaits checks that no rate makes a wait vanish: a ticker of zero
 // would panic.
 func TestShortWaitsStayWaits(t *testing.T) {
-	fast, err := At(time.Unix(0, 0), 10_000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fast := at(t, time.Unix(0, 0), 10_000)
 	if got := fast.Wall(time.Nanosecond); got != 1 {
 		t.Errorf("Wall(1ns) = %v, want 1ns", got)
 	}
@@ -79,10 +83,7 @@ func TestShortWaitsStayWaits(t *testing.T) {
 
 func TestWallWithin(t *testing.T) {
 	for rate, want := range map[float64]time.Duration{0.5: 10 * time.Second, 1: 10 * time.Second, 2: 5 * time.Second, 60: 2 * time.Second} {
-		clk, err := At(time.Unix(0, 0), rate)
-		if err != nil {
-			t.Fatal(err)
-		}
+		clk := at(t, time.Unix(0, 0), rate)
 		if got := clk.WallWithin(2*time.Second, 10*time.Second); got != want {
 			t.Errorf("at rate %v: %v, want %v", rate, got, want)
 		}

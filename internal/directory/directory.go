@@ -20,6 +20,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -43,12 +44,16 @@ type Follower interface {
 
 // Directory is safe for concurrent use. What it returns is shared: read it only.
 type Directory struct {
-	now atomic.Pointer[contents]
+	now    atomic.Pointer[contents]
+	filled chan struct{}
+	// fill closes filled.
+	fill func()
 }
 
 // New is a directory of the built-in kinds.
 func New() *Directory {
-	d := &Directory{}
+	filled := make(chan struct{})
+	d := &Directory{filled: filled, fill: sync.OnceFunc(func() { close(filled) })}
 	d.now.Store(index(nil))
 	return d
 }
@@ -83,6 +88,10 @@ func definitions() kinds.Kind {
 	kind, _ := kinds.ByResource("customresourcedefinitions.apiextensions.k8s.io")
 	return kind
 }
+
+// Filled is closed once the definitions have been read: before that, what is not built in
+// may be served all the same.
+func (d *Directory) Filled() <-chan struct{} { return d.filled }
 
 // Changed is closed at the next change. Take it before reading, and nothing is missed.
 func (d *Directory) Changed() <-chan struct{} { return d.now.Load().superseded }
@@ -172,6 +181,7 @@ func (s *sink) Replace(items []kinds.Object, _ string) {
 		}
 	}
 	s.publish(definitions)
+	s.fill()
 }
 
 func (s *sink) Apply(event watch.Event) {

@@ -162,9 +162,9 @@ func (r *Recorder) Run(ctx context.Context) error {
 		return ctx.Err()
 	}
 	pause := time.Second / time.Duration(r.cfg.Timing.PerSecond)
-	tokens, filled := r.cfg.Timing.Burst, r.cfg.Clock.Now()
+	tokens, filled := r.cfg.Timing.Burst, r.cfg.Clock.Steady()
 	for {
-		if gained := int(r.cfg.Clock.Since(filled) / pause); gained > 0 {
+		if gained := int(r.cfg.Clock.Steady().Sub(filled) / pause); gained > 0 {
 			tokens = min(tokens+gained, r.cfg.Timing.Burst)
 			filled = filled.Add(time.Duration(gained) * pause)
 		}
@@ -181,7 +181,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 			if err := r.cfg.Clock.Sleep(ctx, pause); err != nil {
 				return err
 			}
-			tokens, filled = 1, r.cfg.Clock.Now()
+			tokens, filled = 1, r.cfg.Clock.Steady()
 		}
 		tokens--
 		if err := send(ctx, event); err != nil && ctx.Err() == nil {

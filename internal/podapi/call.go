@@ -99,10 +99,12 @@ func (c *Client) attempts(ctx context.Context, what call, try attempt) error {
 		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
 	}
 	limit := c.limit()
-	data, err := c.envelope(what, within(ctx, limit))
+	operation := c.cfg.Operation()
+	data, err := c.envelope(what, operation, within(ctx, limit))
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
+	told(ctx, operation)
 	wall := clock.Clock{}
 	all, cancel := wall.Timeout(ctx, limit)
 	defer cancel()
@@ -111,7 +113,7 @@ func (c *Client) attempts(ctx context.Context, what call, try attempt) error {
 		patience = limit / 3
 	}
 	for pause := firstPause; ; pause = min(2*pause, longPause) {
-		err := try(all, patience, data)
+		err := c.suffer(all, what, patience, func() error { return try(all, patience, data) })
 		if err == nil || !transient(err) {
 			return named(what, err)
 		}
@@ -123,7 +125,7 @@ func (c *Client) attempts(ctx context.Context, what call, try attempt) error {
 
 // limit is how long on the wall a call may take.
 func (c *Client) limit() time.Duration {
-	return max(c.cfg.Clock.Wall(c.cfg.Timeout), min(c.cfg.Timeout, leastTimeout))
+	return c.cfg.Clock.WallWithin(min(c.cfg.Timeout, leastTimeout), c.cfg.Timeout)
 }
 
 // within is limit, or what is left until ctx ends.
@@ -137,7 +139,7 @@ func within(ctx context.Context, limit time.Duration) time.Duration {
 // envelope is the request as it goes onto the bus, unchanged however often. It always has
 // a deadline: without one the apiserver would carry it out however late it came, so what
 // has no time left is not sent.
-func (c *Client) envelope(what call, limit time.Duration) ([]byte, error) {
+func (c *Client) envelope(what call, operation string, limit time.Duration) ([]byte, error) {
 	if limit <= 0 {
 		return nil, context.DeadlineExceeded
 	}
@@ -145,13 +147,12 @@ func (c *Client) envelope(what call, limit time.Duration) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	cluster := time.Duration(float64(limit) * c.cfg.Clock.Rate())
 	request := &proto.Request{
-		Version: proto.Version, Operation: c.cfg.Operation(), Boot: string(c.cfg.Boot),
+		Version: proto.Version, Operation: operation, Boot: string(c.cfg.Boot),
 		Options: options, ContentType: what.contentType, Body: what.body,
 		ApiVersion: what.target.Kind.GroupVersion().String(),
 
-		DeadlineUnixNano: c.cfg.Clock.Now().Add(cluster).UnixNano(),
+		DeadlineUnixNano: clock.Clock{}.Now().Add(limit).UnixNano(),
 	}
 	if what.list != nil {
 		if request.ListOptions, err = what.list.Marshal(); err != nil {

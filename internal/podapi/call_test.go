@@ -131,10 +131,11 @@ func refusal(t *testing.T, err error) []*proto.Response {
 func TestARequestIsRepeatedUnderOneOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		fast, err := clock.At(began, 2)
+		face, err := clock.NewFace(began, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
+		fast := clock.NewMovement(face).Clock()
 		troubles := []error{bus.ErrNoResponder, bus.ErrDisconnected, bus.ErrAbandoned, errNever}
 		link := &scripted{answer: func(n int, _ proto.APISubject, _ *proto.Request) ([]*proto.Response, error) {
 			if n < len(troubles) {
@@ -160,8 +161,8 @@ func TestARequestIsRepeatedUnderOneOperation(t *testing.T) {
 			t.Errorf("asked %d times, first %v", len(link.asked), first)
 		}
 		// 30 s of cluster time, which are 15 s of the wall.
-		if deadline := time.Unix(0, first.GetDeadlineUnixNano()); !deadline.Equal(began.Add(30 * time.Second)) {
-			t.Errorf("deadline %s after the start, want 30s", deadline.Sub(began))
+		if deadline := time.Unix(0, first.GetDeadlineUnixNano()); !deadline.Equal(began.Add(15 * time.Second)) {
+			t.Errorf("deadline %s after the start, want 15s", deadline.Sub(began))
 		}
 		if want := "api.client:ann.get.pods.default.web"; link.subject[0] != want {
 			t.Errorf("asked on %s, want %s", link.subject[0], want)
@@ -230,6 +231,7 @@ func TestACallEnds(t *testing.T) {
 		"no answer":        {errNever, (*testing.T).Context, 1, apierrors.IsTimeout, 30 * time.Second},
 		"a fast cluster":   {errNever, (*testing.T).Context, 10, apierrors.IsTimeout, 3 * time.Second},
 		"a faster cluster": {errNever, (*testing.T).Context, 1000, apierrors.IsTimeout, leastTimeout},
+		"a slow cluster":   {errNever, (*testing.T).Context, 0.01, apierrors.IsTimeout, 30 * time.Second},
 		"the caller's end": {
 			bus.ErrNoResponder, cancelled, 1,
 			func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }, 3 * time.Second,
@@ -242,10 +244,11 @@ func TestACallEnds(t *testing.T) {
 			t.Run(fmt.Sprintf("%s streamed=%t", name, streamed), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					began := time.Now()
-					clk, err := clock.At(began, row.speed)
+					face, err := clock.NewFace(began, row.speed)
 					if err != nil {
 						t.Fatal(err)
 					}
+					clk := clock.NewMovement(face).Clock()
 					link := &scripted{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
 						return nil, row.trouble
 					}}

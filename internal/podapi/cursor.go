@@ -6,13 +6,13 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// cursor is where a watch stands in its group's live stream, and in the history. It
+// Cursor is where a watch stands in its group's live stream, and in the history. It
 // decides what to do with a frame; it is pure.
-type cursor struct {
+type Cursor struct {
 	boot     proto.Boot
 	sequence uint64
-	// revision up to which the consumer has been given everything.
-	revision uint64
+	// Revision up to which the consumer has been given everything.
+	Revision uint64
 }
 
 var (
@@ -20,18 +20,18 @@ var (
 	errBoot = errors.New("the apiserver has restarted")
 )
 
-// join places the cursor in the live stream after catching up.
-func (c *cursor) join(j *proto.Join) {
+// Join places the cursor in the live stream after catching up.
+func (c *Cursor) Join(j *proto.Join) {
 	c.boot, c.sequence = proto.Boot(j.GetBoot()), j.GetSequence()
-	c.reached(j.GetRevision())
+	c.Reached(j.GetRevision())
 }
 
-// reached records that everything up to revision has been delivered.
-func (c *cursor) reached(revision uint64) { c.revision = max(c.revision, revision) }
+// Reached records that everything up to revision has been delivered.
+func (c *Cursor) Reached(revision uint64) { c.Revision = max(c.Revision, revision) }
 
-// admit decides whether frame is the next one. A frame that was seen before, or comes
+// Admit decides whether frame is the next one. A frame that was seen before, or comes
 // from an incarnation that has ended, is not news, and false without an error.
-func (c *cursor) admit(frame *proto.Frame) (news bool, err error) {
+func (c *Cursor) Admit(frame *proto.Frame) (news bool, err error) {
 	boot := proto.Boot(frame.GetBoot())
 	switch {
 	case boot.OlderThan(c.boot):

@@ -1,17 +1,27 @@
 package podapi
 
 import (
+	"hash/fnv"
 	"sync"
 	"time"
 )
 
-// dice draws numbers that its seed decides (SplitMix64). One client's watches share it.
+// dice draws numbers that its seed decides (SplitMix64).
 type dice struct {
+	seed  uint64
 	mu    sync.Mutex
 	state uint64
 }
 
-func newDice(seed uint64) *dice { return &dice{state: seed} }
+func newDice(seed uint64) *dice { return &dice{seed: seed, state: seed} }
+
+// of is the dice of one part of what d is for, such as one copy: which of the parts draws
+// first changes nothing for the others.
+func (d *dice) of(part string) *dice {
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(part)) // never fails
+	return newDice(d.seed ^ sum.Sum64())
+}
 
 // fraction is a number from 0 up to, but not including, 1.
 func (d *dice) fraction() float64 {

@@ -2,12 +2,14 @@ package podapi
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/proto/kinds"
 )
 
@@ -27,7 +29,7 @@ type Sink interface {
 // the history has gone (WCH-31). Refusals are logged and tried again as well, because
 // what is forbidden now may be allowed later.
 func (c *Client) Follow(ctx context.Context, t Target, opts metav1.ListOptions, sink Sink) error {
-	f := &follower{client: c, target: t, options: opts, sink: sink, at: "0"}
+	f := &follower{client: c, target: t, options: opts, sink: sink, at: "0", dice: c.dice.of("copy of " + selected(t, opts))}
 	var pause backoff
 	for {
 		err := f.listAndWatch(ctx)
@@ -36,7 +38,7 @@ func (c *Client) Follow(ctx context.Context, t Target, opts metav1.ListOptions, 
 		}
 		c.cfg.Log.InfoContext(ctx, "copy lists again", "what", t.String(), "at", f.at, "cause", err)
 		var wait time.Duration
-		wait, pause = pause.after(c.cfg.Clock.Now(), c.dice.fraction())
+		wait, pause = pause.after(c.cfg.Clock.Steady(), f.dice.fraction())
 		if err := c.cfg.Clock.Sleep(ctx, wait); err != nil {
 			return err
 		}
@@ -52,6 +54,13 @@ type follower struct {
 	// at is the revision of the copy: the next list must not be older, so that
 	// the copy never goes back in time; empty after an answer that it is gone.
 	at string
+	// dice decide how long it waits and watches.
+	dice *dice
+}
+
+// selected names what t and the selectors of opts select.
+func selected(t Target, opts metav1.ListOptions) string {
+	return t.String() + "?" + opts.FieldSelector + "&" + opts.LabelSelector
 }
 
 // listAndWatch lists once and watches until that does not work any longer.
@@ -77,6 +86,11 @@ func (f *follower) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	from, _ := strconv.ParseInt(f.at, 10, 64)
+	to, _ := strconv.ParseInt(page.ResourceVersion, 10, 64)
+	f.client.cfg.History.Note("", history.Copied{
+		Resource: f.target.Kind.GroupResource().String(), Namespace: f.target.Namespace, From: from, To: to,
+	})
 	f.at = page.ResourceVersion
 	f.sink.Replace(page.Items, page.ResourceVersion)
 	return nil
@@ -91,7 +105,7 @@ func lost(err error) bool {
 // watch applies the events of one watch. It returns nil when the watch ended in peace.
 func (f *follower) watch(ctx context.Context) error {
 	opts := f.options
-	lasts := int64(f.client.dice.between(5*time.Minute, 10*time.Minute) / time.Second)
+	lasts := int64(f.dice.between(5*time.Minute, 10*time.Minute) / time.Second)
 	opts.ResourceVersion, opts.AllowWatchBookmarks, opts.TimeoutSeconds = f.at, true, &lasts
 	stream, err := f.client.Watch(ctx, f.target, opts)
 	if err != nil {

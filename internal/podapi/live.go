@@ -43,19 +43,19 @@ func (r *reader) receive(ctx context.Context, data []byte) error {
 	if err := protobuf.Unmarshal(data, frame); err != nil {
 		return fmt.Errorf("unreadable frame: %w", err)
 	}
-	if news, err := r.at.admit(frame); !news {
+	if news, err := r.at.Admit(frame); !news {
 		return err
 	}
 	for _, event := range frame.GetEvents() {
-		if event.GetRevision() <= r.at.revision {
+		if event.GetRevision() <= r.at.Revision {
 			continue // caught up with already
 		}
 		if err := r.pass(ctx, event); err != nil {
 			return err
 		}
-		r.at.reached(event.GetRevision())
+		r.at.Reached(event.GetRevision())
 	}
-	r.at.reached(frame.GetRevision())
+	r.at.Reached(frame.GetRevision())
 	return nil
 }
 
@@ -71,9 +71,14 @@ func (r *reader) pass(ctx context.Context, event *proto.Event) error {
 	if err != nil {
 		decoded = watch.Event{Type: watch.Error, Object: proto.StatusFrom(fmt.Errorf("watch %s: %w", r.target, err))}
 	}
-	if err := r.offer(ctx, decoded); err != nil {
+	deliver := r.deliver
+	if decoded.Type == watch.Bookmark || decoded.Type == watch.Error {
+		deliver = r.offer
+	}
+	if err := deliver(ctx, decoded); err != nil {
 		return err
 	}
+	r.handed.add(event, decoded)
 	if decoded.Type == watch.Error {
 		return errOver
 	}
@@ -93,16 +98,16 @@ func (r *reader) offer(ctx context.Context, event watch.Event) error {
 // attend sends the bookmark, when one is due: every Config.Bookmark, and just before the
 // end (WCH-24).
 func (r *reader) attend(ctx context.Context) error {
-	now := r.client.cfg.Clock.Now()
+	now := r.client.cfg.Clock.Steady()
 	due := r.bookmarked.Add(r.client.cfg.Bookmark)
 	if last := r.ends.Add(-lastBookmark); r.bookmarked.Before(last) && last.Before(due) {
 		due = last
 	}
-	if !r.options.AllowWatchBookmarks || r.at.revision == 0 || now.Before(due) {
+	if !r.options.AllowWatchBookmarks || r.at.Revision == 0 || now.Before(due) {
 		return nil
 	}
 	r.bookmarked = now
-	mark := &proto.Event{Type: proto.EventType_EVENT_TYPE_BOOKMARK, Revision: r.at.revision}
+	mark := &proto.Event{Type: proto.EventType_EVENT_TYPE_BOOKMARK, Revision: r.at.Revision}
 	event, err := decodeEvent(r.target.Kind, mark)
 	if err != nil {
 		return err
@@ -114,15 +119,15 @@ func (r *reader) attend(ctx context.Context) error {
 // reader. A renewal that is lost is made up for by the next, or by the silence that
 // follows.
 func (r *reader) renew(ctx context.Context) {
-	every := r.client.cfg.Clock.WallWithin(2*time.Second, renewEvery)
+	every := func() time.Duration { return r.client.cfg.Clock.WallWithin(2*time.Second, renewEvery) }
 	what := call{verb: proto.VerbWatch, target: r.target, options: &metav1.ListOptions{
 		LabelSelector: r.options.LabelSelector, FieldSelector: r.options.FieldSelector,
 	}}
 	what.target.Subresource = proto.SubresourceRenew
-	for (clock.Clock{}).Sleep(ctx, every) == nil {
-		data, err := r.client.envelope(what, every)
+	for (clock.Clock{}).Sleep(ctx, every()) == nil {
+		data, err := r.client.envelope(what, r.client.cfg.Operation(), every())
 		if err == nil {
-			err = r.tell(ctx, what, data, every)
+			err = r.tell(ctx, what, data, every())
 		}
 		if err != nil {
 			r.client.cfg.Log.DebugContext(ctx, "watch not renewed", "watch", r.scope.Resource, "cause", err)

@@ -29,10 +29,13 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/fault"
+	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 )
@@ -45,8 +48,8 @@ type Config struct {
 	// refuses an older one.
 	Boot proto.Boot
 	// Timeout is how long one call may take in cluster time, sending again
-	// included; 30 s when zero. It is never less than 2 s of the wall, however
-	// fast the cluster's clock runs.
+	// included; 30 s when zero. On the wall it is never more than that, however slow
+	// the cluster's clock, and never less than 2 s, however fast.
 	Timeout time.Duration
 	// Warn receives the warnings that come with an answer; nil drops them.
 	Warn func(text string)
@@ -64,6 +67,12 @@ type Config struct {
 	// Seed decides the client's own dice: how long a watch lasts and how a
 	// back-off is spread.
 	Seed uint64
+	// Faults are asked at api.request and watch.deliver, which know this client by the name
+	// of Speaker, or by its identity on the bus.
+	Faults  *fault.Table
+	Speaker string
+	// History is told what watches hand over; nil for nobody.
+	History *history.Recorder
 }
 
 // The defaults of Config.
@@ -83,6 +92,8 @@ type Client struct {
 	link link
 	cfg  Config
 	dice *dice
+	// watches counts those that were begun.
+	watches *atomic.Uint64
 }
 
 // New is a client over conn, which stays the caller's.
@@ -104,7 +115,14 @@ func newClient(l link, cfg Config) *Client {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Client{link: l, cfg: cfg, dice: newDice(cfg.Seed)}
+	return &Client{link: l, cfg: cfg, dice: newDice(cfg.Seed), watches: &atomic.Uint64{}}
+}
+
+// As is the client as another speaker: faults tell the two apart.
+func (c *Client) As(speaker string) *Client {
+	other := *c
+	other.cfg.Speaker = speaker
+	return &other
 }
 
 // Target is what a call is about: one object, or all of a kind.

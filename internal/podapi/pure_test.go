@@ -22,9 +22,9 @@ func TestCursorAdmits(t *testing.T) {
 		"a new boot":   {&proto.Frame{Boot: "c", Sequence: 8}, false, errBoot},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := cursor{}
-			c.join(&proto.Join{Boot: "b", Sequence: 7, Revision: 3})
-			news, err := c.admit(row.frame)
+			c := Cursor{}
+			c.Join(&proto.Join{Boot: "b", Sequence: 7, Revision: 3})
+			news, err := c.Admit(row.frame)
 			if news != row.news || !errors.Is(err, row.err) {
 				t.Errorf("got %t, %v", news, err)
 			}
@@ -36,10 +36,10 @@ func TestCursorAdmits(t *testing.T) {
 }
 
 func TestCursorNeverGoesBack(t *testing.T) {
-	c := cursor{revision: 9} // a watch from a revision that is still to come
-	c.join(&proto.Join{Boot: "b", Sequence: 7, Revision: 3})
-	if c.revision != 9 {
-		t.Errorf("went back to %d", c.revision)
+	c := Cursor{Revision: 9} // a watch from a revision that is still to come
+	c.Join(&proto.Join{Boot: "b", Sequence: 7, Revision: 3})
+	if c.Revision != 9 {
+		t.Errorf("went back to %d", c.Revision)
 	}
 }
 

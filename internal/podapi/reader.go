@@ -32,11 +32,15 @@ type reader struct {
 	scope   proto.WatchScope
 	out     chan watch.Event
 	ends    time.Time
-	at      cursor
+	at      Cursor
+	// dice decide how it comes back after a gap.
+	dice *dice
 	// marked says that the end of the initial events has been delivered.
 	marked bool
 	// bookmarked is when the consumer was last told of the revision.
 	bookmarked time.Time
+	// handed is what the history is still to be told of.
+	handed took
 }
 
 // The rhythm of a watch, in cluster time.
@@ -60,9 +64,10 @@ type round struct {
 
 // run goes in circles until the watch is over.
 func (r *reader) run(ctx context.Context, current *round) {
-	r.bookmarked = r.client.cfg.Clock.Now()
+	r.bookmarked = r.client.cfg.Clock.Steady()
 	for {
 		err := r.stay(ctx, current)
+		r.tellHistory()
 		current.live.Close()
 		switch {
 		case errors.Is(err, errOver), errors.Is(err, bus.ErrClosed), ctx.Err() != nil:
@@ -71,7 +76,7 @@ func (r *reader) run(ctx context.Context, current *round) {
 			r.refuse(ctx, apierrors.NewForbidden(r.target.Kind.GroupResource(), "", err))
 			return
 		}
-		r.client.cfg.Log.DebugContext(ctx, "watch resumes", "watch", r.scope.Resource, "revision", r.at.revision, "cause", err)
+		r.client.cfg.Log.DebugContext(ctx, "watch resumes", "watch", r.scope.Resource, "revision", r.at.Revision, "cause", err)
 		if current = r.again(ctx); current == nil {
 			return
 		}
@@ -115,7 +120,7 @@ func (r *reader) ask(ctx context.Context, current *round, opts metav1.ListOption
 // again enters until it succeeds; nil when the watch is over.
 func (r *reader) again(ctx context.Context) *round {
 	pause := time.Duration(0)
-	for clk := (clock.Clock{}); clk.Sleep(ctx, r.client.dice.between(pause/2, pause)) == nil; {
+	for clk := (clock.Clock{}); clk.Sleep(ctx, r.dice.between(pause/2, pause)) == nil; {
 		entered, err := r.enter(ctx, r.resumption())
 		if err == nil {
 			return entered
@@ -131,7 +136,10 @@ func (r *reader) again(ctx context.Context) *round {
 
 // refuse ends the watch with an ERROR (WCH-25), unless it ends before that.
 func (r *reader) refuse(ctx context.Context, err error) {
-	if r.offer(ctx, watch.Event{Type: watch.Error, Object: proto.StatusFrom(err)}) == nil {
+	status := proto.StatusFrom(err)
+	if r.offer(ctx, watch.Event{Type: watch.Error, Object: status}) == nil {
+		r.handed.code = status.Code
+		r.tellHistory()
 		r.client.cfg.Log.InfoContext(ctx, "watch refused", "watch", r.scope.Resource, "cause", err)
 	}
 }
@@ -152,20 +160,20 @@ func final(err error) bool {
 func (r *reader) resumption() metav1.ListOptions {
 	opts := r.options
 	opts.SendInitialEvents, opts.ResourceVersionMatch = nil, ""
-	opts.ResourceVersion = strconv.FormatUint(r.at.revision, 10)
+	opts.ResourceVersion = strconv.FormatUint(r.at.Revision, 10)
 	return opts
 }
 
 // stay delivers what a round has until it breaks.
 func (r *reader) stay(ctx context.Context, current *round) error {
 	for {
-		initial := r.at.revision == 0 // they come by key, so the cursor stays before them
+		initial := r.at.Revision == 0 // they come by key, so the cursor stays before them
 		for _, event := range current.missed {
 			if err := r.pass(ctx, event); err != nil {
 				return err
 			}
 			if !initial {
-				r.at.reached(event.GetRevision())
+				r.at.Reached(event.GetRevision())
 			}
 		}
 		if current.join != nil {
@@ -176,7 +184,8 @@ func (r *reader) stay(ctx context.Context, current *round) error {
 		}
 	}
 	current.missed = nil
-	r.at.join(current.join)
+	r.at.Join(current.join)
+	r.tellHistory()
 	for silent := 0; silent < silentBeats; silent++ {
 		heard, err := r.beat(ctx, current.live)
 		if err != nil {
@@ -185,6 +194,7 @@ func (r *reader) stay(ctx context.Context, current *round) error {
 		if heard {
 			silent = -1
 		}
+		r.tellHistory()
 		if err := r.attend(ctx); err != nil {
 			return err
 		}

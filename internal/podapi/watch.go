@@ -42,11 +42,12 @@ func (c *Client) Watch(ctx context.Context, t Target, opts metav1.ListOptions) (
 	lasts := c.WatchTime(opts.TimeoutSeconds)
 	ctx, cancel := c.cfg.Clock.Timeout(ctx, lasts)
 	r := &reader{
-		client: c, target: t, options: opts, scope: scope,
+		client: c, target: t, options: opts, scope: scope, dice: c.dice.of("watch of " + selected(t, opts)),
 		out:  make(chan watch.Event, buffered),
-		ends: c.cfg.Clock.Now().Add(lasts),
+		ends: c.cfg.Clock.Steady().Add(lasts),
 	}
-	r.at.revision = startsBehind(opts)
+	r.at.Revision = startsBehind(opts)
+	r.handed = took{watch: c.watches.Add(1), from: r.at.Revision}
 	entered, err := r.enter(ctx, opts)
 	if err != nil {
 		cancel()

@@ -5,6 +5,8 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/podfall/podfall/internal/storage"
 )
 
 // storageSheet prints the kinds that volumes come from.
@@ -40,12 +42,9 @@ func storageSheet(gvk schema.GroupVersionKind) (sheet, bool) {
 	return sheet{}, false
 }
 
-// defaultClass marks the class that claims get which name none.
-const defaultClass = "storageclass.kubernetes.io/is-default-class"
-
 func (v View) storageClass(class *storagev1.StorageClass) []any {
 	title := class.Name
-	if class.Annotations[defaultClass] == "true" || class.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true" {
+	if class.Annotations[storage.DefaultAnnotation] == "true" || class.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true" {
 		title += " (default)"
 	}
 	reclaim, binding := "Delete", "Immediate"

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/proto"
 )
 
@@ -17,11 +18,19 @@ type callKey struct {
 // waits for them any more.
 type calls struct {
 	mu   sync.Mutex
-	open map[callKey]context.CancelFunc
+	open map[callKey]*openCall
 	// current is the incarnation of each caller whose calls are made.
 	current map[string]incarnation
 	// early are cancellations that overtook their calls, oldest first.
 	early []callKey
+}
+
+// openCall is a call that is being made.
+type openCall struct {
+	end  context.CancelFunc
+	over chan struct{} // closed when it has returned
+	// stuck: it was told to end, and has not for long enough.
+	stuck bool
 }
 
 // incarnation is a caller since its start.
@@ -36,7 +45,7 @@ type incarnation struct {
 const earlyLimit = 256
 
 func newCalls() *calls {
-	return &calls{open: map[callKey]context.CancelFunc{}, current: map[string]incarnation{}}
+	return &calls{open: map[callKey]*openCall{}, current: map[string]incarnation{}}
 }
 
 func keyOf(envelope *proto.RuntimeRequest) callKey {
@@ -52,6 +61,9 @@ func (c *calls) begin(
 ) (context.Context, func()) {
 	key := keyOf(envelope)
 	taken := c.take(ctx, key.caller, incarnation{proto.Boot(envelope.Boot), present})
+	if taken {
+		c.outwait(ctx, key)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,12 +77,48 @@ func (c *calls) begin(
 			break
 		}
 	}
-	c.open[key] = cancel
+	call := &openCall{end: cancel, over: make(chan struct{})}
+	c.open[key] = call
 	return ctx, func() {
 		cancel()
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.open, key)
+		close(call.over)
+		if c.open[key] == call {
+			delete(c.open, key)
+		}
+	}
+}
+
+// outwait returns when the calls of the caller's other incarnations have: what they still do is
+// done before this one is told anything. Those that do not end for a second are left alone.
+func (c *calls) outwait(ctx context.Context, key callKey) {
+	var others []*openCall
+	c.mu.Lock()
+	for other, call := range c.open {
+		if other.caller == key.caller && other.boot != key.boot && !call.stuck {
+			others = append(others, call)
+		}
+	}
+	c.mu.Unlock()
+	if len(others) == 0 {
+		return
+	}
+	limit := clock.Clock{}.Timer(farewell)
+	defer limit.Stop()
+	for _, call := range others {
+		select {
+		case <-call.over:
+			continue
+		case <-limit.C:
+		case <-ctx.Done():
+		}
+		break
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, call := range others {
+		call.stuck = true
 	}
 }
 
@@ -102,9 +150,9 @@ func (c *calls) take(ctx context.Context, caller string, next incarnation) bool 
 // endOthers ends the open calls of the caller's other incarnations. It is called under
 // the lock.
 func (c *calls) endOthers(caller string, boot proto.Boot) {
-	for other, end := range c.open {
+	for other, call := range c.open {
 		if other.caller == caller && proto.Boot(other.boot) != boot {
-			end()
+			call.end()
 		}
 	}
 }
@@ -114,8 +162,8 @@ func (c *calls) giveUp(envelope *proto.RuntimeRequest) {
 	key := keyOf(envelope)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if end, ok := c.open[key]; ok {
-		end()
+	if call, ok := c.open[key]; ok {
+		call.end()
 		return
 	}
 	if len(c.early) == earlyLimit {

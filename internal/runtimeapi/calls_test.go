@@ -3,10 +3,13 @@ package runtimeapi_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/runtimeapi"
 	"github.com/podfall/podfall/proto"
@@ -47,6 +50,59 @@ func TestNewIncarnationEndsOldCalls(t *testing.T) {
 	})
 }
 
+// pair is a node bus, and a runtime and a kubelet on it.
+func pair(t *testing.T) (server *bus.Server, runtime, kubelet *bus.Conn) {
+	t.Helper()
+	server, err := bus.StartServer(t.Context(), bus.ServerConfig{Port: bus.InProcessOnly})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{t: t, server: server}
+	return server, n.dial(proto.Runtime), n.dial(proto.Kubelet)
+}
+
+// A call that is given up before the runtime has begun to make calls ends like any other, also
+// when it has no limit.
+func TestGivenUpBeforeItIsMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, runtime, kubelet := pair(t)
+		defer server.Close()
+		defer kubelet.Close()
+		defer runtime.Close()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		client, gaveUp, made := runtimeapi.NewClient(kubelet, clock.Clock{}), make(chan error, 1), make(chan error, 1)
+		serving := runtimeapi.Serving{Bus: runtime, About: about, Log: slog.New(slog.DiscardHandler), Runtime: fake{do: func(ctx context.Context, _ string) error {
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Hour):
+			}
+			made <- ctx.Err()
+			return ctx.Err()
+		}}}
+		serving.Ready = func() {
+			calling, giveUp := context.WithCancel(ctx)
+			go func() {
+				_, err := client.PullImage(calling, "huge")
+				gaveUp <- err
+			}()
+			synctest.Wait()
+			giveUp()
+			synctest.Wait()
+		}
+		served := make(chan error, 1)
+		go func() { served <- runtimeapi.Serve(ctx, serving) }()
+		if err := <-made; !errors.Is(err, context.Canceled) {
+			t.Errorf("the runtime has made it to its end: %v", err)
+		}
+		wantError(t, "PullImage", <-gaveUp, "rpc error: code = Canceled desc = context canceled")
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A clock that was set back between two starts of a caller makes the second look older.
 // It is refused as long as the first is there, and takes over when that has gone.
 func TestClockSetBackBetweenIncarnations(t *testing.T) {
@@ -59,10 +115,11 @@ func TestClockSetBackBetweenIncarnations(t *testing.T) {
 			}
 			return ctx.Err()
 		})
-		ahead, err := clock.At(time.Now().Add(-time.Hour), 2)
+		face, err := clock.NewFace(time.Now().Add(-time.Hour), 2)
 		if err != nil {
 			t.Fatal(err)
 		}
+		ahead := clock.NewMovement(face).Clock()
 		old := make(chan error, 1)
 		go func() { old <- runtimeapi.NewClient(n.kube, ahead).StopContainer(t.Context(), "c1", 30) }()
 		synctest.Wait()
@@ -113,5 +170,51 @@ func TestStillWanted(t *testing.T) {
 			t.Errorf("wanted %v while the caller is there and %v when it is gone", before, after)
 		}
 		n.kube = n.dial(proto.Kubelet)
+	})
+}
+
+// A new incarnation is told nothing before what the one before has begun is over, and waits
+// only once, for a second, for what does not end.
+func TestNewIncarnationOutwaitsOldCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := make(chan struct{})
+		defer close(hangs)
+		started := false
+		n := startNode(t, func(ctx context.Context, call string) error {
+			switch call {
+			case "StartContainer c1":
+				<-ctx.Done()
+				time.Sleep(300 * time.Millisecond) // it cannot be taken back any more
+				started = true
+			case "StartContainer c2":
+				<-hangs
+			}
+			return nil
+		})
+		list := func(client *runtimeapi.Client) (took time.Duration) {
+			began := time.Now()
+			if _, err := client.ListContainers(t.Context(), ""); err != nil {
+				t.Error(err)
+			}
+			return time.Since(began)
+		}
+		var calling sync.WaitGroup
+		defer calling.Wait()
+		for _, id := range []string{"c1", "c2"} {
+			calling.Go(func() {
+				_ = n.client.StartContainer(t.Context(), id) // its caller has left
+			})
+			time.Sleep(time.Second)
+			again := n.dial(proto.Kubelet)
+			defer again.Close()
+			n.client = runtimeapi.NewClient(again, clock.Clock{})
+			took := list(n.client)
+			if !started {
+				t.Error("the new incarnation was told what runs, and another container started after that")
+			}
+			if id == "c2" && (took != time.Second || list(n.client) != 0) {
+				t.Errorf("it waited for %v for a call that does not end, want a second, and no more after that", took)
+			}
+		}
 	})
 }

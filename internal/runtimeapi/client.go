@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,7 +28,51 @@ type Client struct {
 	boot    proto.Boot
 	methods map[string]method
 	calls   atomic.Uint64
+	patient patient
 }
+
+// patient are the calls without a limit. What an incarnation of the runtime was asked ends with
+// it, and only the next one's answers show that it has.
+type patient struct {
+	mu   sync.Mutex
+	boot string // of who has answered last
+	open map[uint64]context.CancelFunc
+	made uint64
+}
+
+// await has a call end when another incarnation answers than did before it; over lets go of it.
+func (p *patient) await(ctx context.Context) (waiting context.Context, over func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.made++
+	number := p.made
+	p.open[number] = cancel
+	return ctx, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.open, number)
+		cancel()
+	}
+}
+
+// heard takes note of who has answered.
+func (p *patient) heard(boot string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if boot == p.boot {
+		return
+	}
+	if p.boot != "" {
+		for _, cancel := range p.open {
+			cancel()
+		}
+	}
+	p.boot = boot
+}
+
+// errAnew is what becomes of a call whose runtime is gone.
+var errAnew = &proto.RuntimeError{Code: proto.CodeUnavailable, Desc: "the container runtime has begun anew"}
 
 var _ Runtime = (*Client)(nil)
 
@@ -35,7 +80,7 @@ var _ Runtime = (*Client)(nil)
 func NewClient(conn *bus.Conn, clk clock.Clock) *Client {
 	var entropy [4]byte
 	_, _ = rand.Read(entropy[:]) // never fails
-	return &Client{conn: conn, clock: clk, boot: proto.NewBoot(clk.Now(), entropy), methods: methods()}
+	return &Client{conn: conn, clock: clk, boot: proto.NewBoot(clk.Now(), entropy), methods: methods(), patient: patient{open: map[uint64]context.CancelFunc{}}}
 }
 
 // RunPodSandbox implements [Sandboxes].
@@ -131,13 +176,27 @@ func (c *Client) ContainerLogs(ctx context.Context, req *proto.ContainerLogsRequ
 	return answer.Log, err
 }
 
+// ImageStatus implements [Images].
+func (c *Client) ImageStatus(ctx context.Context, image string) (bool, error) {
+	var answer proto.ImageStatusResponse
+	err := c.call(ctx, imageStatus, &proto.ImageStatusRequest{Image: image}, &answer)
+	return answer.Present, err
+}
+
+// PullImage implements [Images].
+func (c *Client) PullImage(ctx context.Context, image string) (int64, error) {
+	var answer proto.PullImageResponse
+	err := c.call(ctx, pullImage, &proto.PullImageRequest{Image: image}, &answer)
+	return answer.SizeBytes, err
+}
+
 // call makes one call, within the method's deadline and ctx.
 func (c *Client) call(ctx context.Context, name string, req, answer protobuf.Message) error {
-	limit := c.limit(ctx, c.methods[name].limit(req))
+	own := c.methods[name].limit(req)
 	envelope := &proto.RuntimeRequest{
 		Version:     proto.Version,
 		Boot:        string(c.boot),
-		TimeoutNano: int64(limit),
+		TimeoutNano: int64(c.limit(ctx, own)),
 		Call:        strconv.FormatUint(c.calls.Add(1), 10),
 		Caller:      string(c.conn.Identity()),
 	}
@@ -145,32 +204,36 @@ func (c *Client) call(ctx context.Context, name string, req, answer protobuf.Mes
 	if envelope.Body, err = protobuf.Marshal(req); err != nil {
 		return Refusal(err)
 	}
-	waiting := ctx
-	if limit > 0 {
-		var stop context.CancelFunc
-		waiting, stop = context.WithTimeout(ctx, limit+patience)
-		defer stop()
+	var waiting context.Context
+	var over func()
+	if own == noLimit {
+		waiting, over = c.patient.await(ctx)
+	} else {
+		waiting, over = c.clock.Timeout(ctx, own+c.clock.Ahead(patience))
 	}
+	defer over()
 	data, err := c.ask(waiting, name, envelope)
-	if err != nil {
-		if ctx.Err() != nil {
-			c.giveUp(envelope)
-			return Refusal(ctx.Err())
-		}
-		if waiting.Err() != nil {
-			return Refusal(waiting.Err())
-		}
-		return Refusal(err)
+	switch {
+	case err == nil:
+		return c.open(data, answer)
+	case ctx.Err() != nil:
+		c.giveUp(envelope)
+		return Refusal(ctx.Err())
+	case waiting.Err() != nil && own == noLimit:
+		c.giveUp(envelope) // it may have been meant for the next one after all
+		return errAnew
+	case waiting.Err() != nil:
+		return Refusal(waiting.Err())
 	}
-	return open(data, answer)
+	return Refusal(err)
 }
 
-// limit is how long a call may take on the wall: its own deadline, or what is left of
-// its caller's; noLimit when it has neither.
+// limit is how long a call may take in cluster time: its own deadline, or what is left of
+// its caller's as things are; noLimit when it has neither.
 func (c *Client) limit(ctx context.Context, own time.Duration) time.Duration {
-	limit := c.clock.Wall(own)
+	limit := own
 	if deadline, ok := ctx.Deadline(); ok {
-		left := max(clock.Clock{}.Until(deadline), 1)
+		left := max(c.clock.Ahead(clock.Clock{}.Until(deadline)), 1)
 		if limit == noLimit || left < limit {
 			limit = left
 		}
@@ -210,11 +273,12 @@ func (c *Client) giveUp(envelope *proto.RuntimeRequest) {
 }
 
 // open reads an answer's envelope: the answer itself, or the refusal.
-func open(data []byte, answer protobuf.Message) error {
+func (c *Client) open(data []byte, answer protobuf.Message) error {
 	var envelope proto.RuntimeResponse
 	if err := protobuf.Unmarshal(data, &envelope); err != nil {
 		return Refusal(err)
 	}
+	c.patient.heard(envelope.Boot)
 	if envelope.Code != proto.CodeOK {
 		return &proto.RuntimeError{Code: envelope.Code, Desc: envelope.Message}
 	}

@@ -75,3 +75,11 @@ func (f fake) Reach(ctx context.Context, q *proto.ReachRequest) (*proto.ReachRes
 func (f fake) ContainerLogs(ctx context.Context, q *proto.ContainerLogsRequest) ([]byte, error) {
 	return []byte("a line\n"), f.do(ctx, "ContainerLogs "+q.ContainerId)
 }
+
+func (f fake) ImageStatus(ctx context.Context, image string) (bool, error) {
+	return true, f.do(ctx, "ImageStatus "+image)
+}
+
+func (f fake) PullImage(ctx context.Context, image string) (int64, error) {
+	return 42, f.do(ctx, "PullImage "+image)
+}

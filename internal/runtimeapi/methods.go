@@ -25,6 +25,8 @@ const (
 	execSync         = "ExecSync"
 	reach            = "Reach"
 	containerLogs    = "ContainerLogs"
+	imageStatus      = "ImageStatus"
+	pullImage        = "PullImage"
 
 	// cancel is no method: it is published, not asked, and names a call to end.
 	cancel = "Cancel"
@@ -42,6 +44,8 @@ const noLimit time.Duration = 0
 type method struct {
 	// request is an empty request of the method's own type.
 	request func() protobuf.Message
+	// answer is an empty answer, of the method's own type.
+	answer func() protobuf.Message
 	// limit is the call's deadline in cluster time; noLimit means none.
 	limit func(req protobuf.Message) time.Duration
 	// serve makes the call on rt.
@@ -100,6 +104,14 @@ func methods() map[string]method {
 			log, err := rt.ContainerLogs(ctx, q)
 			return &proto.ContainerLogsResponse{Log: log}, err
 		}),
+		imageStatus: row(usual, func(ctx context.Context, rt Runtime, q *proto.ImageStatusRequest) (*proto.ImageStatusResponse, error) {
+			present, err := rt.ImageStatus(ctx, q.Image)
+			return &proto.ImageStatusResponse{Present: present}, err
+		}),
+		pullImage: row(pulling, func(ctx context.Context, rt Runtime, q *proto.PullImageRequest) (*proto.PullImageResponse, error) {
+			size, err := rt.PullImage(ctx, q.Image)
+			return &proto.PullImageResponse{SizeBytes: size}, err
+		}),
 	}
 }
 
@@ -115,6 +127,7 @@ func row[Q, A any, PQ message[Q], PA message[A]](
 ) method {
 	return method{
 		request: func() protobuf.Message { return PQ(new(Q)) },
+		answer:  func() protobuf.Message { return PA(new(A)) },
 		limit: func(req protobuf.Message) time.Duration {
 			own, ok := req.(PQ)
 			if !ok {
@@ -135,6 +148,9 @@ func row[Q, A any, PQ message[Q], PA message[A]](
 		},
 	}
 }
+
+// pulling takes as long as it takes, as upstream's pulls do.
+func pulling(*proto.PullImageRequest) time.Duration { return noLimit }
 
 func usual[Q protobuf.Message](Q) time.Duration { return requestTimeout }
 

@@ -80,9 +80,20 @@ type Tasks interface {
 	ContainerLogs(ctx context.Context, req *proto.ContainerLogsRequest) ([]byte, error)
 }
 
+// Images are the calls about images, named as pods name them.
+type Images interface {
+	// ImageStatus reports whether the image is on the node.
+	ImageStatus(ctx context.Context, image string) (present bool, err error)
+	// PullImage brings the image to the node, however long that takes, and returns its
+	// size in bytes.
+	PullImage(ctx context.Context, image string) (size int64, err error)
+}
+
 // Runtime is a container runtime, as a kubelet sees it.
 type Runtime interface {
 	Sandboxes
 	Containers
 	Tasks
+	Streams
+	Images
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/fault"
 	"github.com/podfall/podfall/internal/runtimeapi"
 	"github.com/podfall/podfall/proto"
 )
@@ -31,6 +33,18 @@ type node struct {
 
 func startNode(t *testing.T, do func(ctx context.Context, call string) error) *node {
 	t.Helper()
+	return startNodeOn(t, clock.Clock{}, do)
+}
+
+// startNodeOn is startNode on another clock than the wall.
+func startNodeOn(t *testing.T, clk clock.Clock, do func(ctx context.Context, call string) error) *node {
+	t.Helper()
+	return startNodeWith(t, clk, nil, do)
+}
+
+// startNodeWith is startNodeOn with what goes wrong on purpose.
+func startNodeWith(t *testing.T, clk clock.Clock, faults *fault.Table, do func(ctx context.Context, call string) error) *node {
+	t.Helper()
 	n := &node{t: t}
 	var err error
 	if n.server, err = bus.StartServer(t.Context(), bus.ServerConfig{Port: bus.InProcessOnly}); err != nil {
@@ -39,7 +53,9 @@ func startNode(t *testing.T, do func(ctx context.Context, call string) error) *n
 	runtime := n.dial(proto.Runtime)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- runtimeapi.Serve(ctx, runtime, fake{do: do}, slog.New(slog.DiscardHandler), nil) }()
+	go func() {
+		served <- runtimeapi.Serve(ctx, runtimeapi.Serving{Bus: runtime, Runtime: fake{do: do}, Clock: clk, Faults: faults, About: about, Log: slog.New(slog.DiscardHandler)})
+	}()
 	n.stop = func() {
 		cancel()
 		if err := <-served; err != nil {
@@ -48,7 +64,7 @@ func startNode(t *testing.T, do func(ctx context.Context, call string) error) *n
 		n.stop = func() {}
 	}
 	n.kube = n.dial(proto.Kubelet)
-	n.client = runtimeapi.NewClient(n.kube, clock.Clock{})
+	n.client = runtimeapi.NewClient(n.kube, clk)
 	synctest.Wait()
 	t.Cleanup(func() {
 		n.kube.Close()
@@ -90,6 +106,8 @@ func calls(c *runtimeapi.Client) map[string]func(context.Context) (any, error) {
 		"ExecSync [true]": func(ctx context.Context) (any, error) {
 			return c.ExecSync(ctx, &proto.ExecSyncRequest{Command: []string{"true"}})
 		},
+		"ImageStatus nginx": func(ctx context.Context) (any, error) { return c.ImageStatus(ctx, "nginx") },
+		"PullImage nginx":   func(ctx context.Context) (any, error) { return c.PullImage(ctx, "nginx") },
 		"ContainerLogs c1": func(ctx context.Context) (any, error) {
 			return c.ContainerLogs(ctx, &proto.ContainerLogsRequest{ContainerId: "c1"})
 		},
@@ -110,6 +128,8 @@ func TestCRI01EveryCallCrosses(t *testing.T) {
 			"ContainerStatus c1":               &proto.Container{Id: "c1", ExitCode: 137},
 			"ExecSync [true]":                  &proto.ExecSyncResponse{ExitCode: 3},
 			"ContainerLogs c1":                 []byte("a line\n"),
+			"ImageStatus nginx":                true,
+			"PullImage nginx":                  int64(42),
 		}
 		want["ListContainers u"], _ = direct.ListContainers(t.Context(), "u")
 		for call, do := range calls(n.client) {
@@ -141,8 +161,8 @@ func TestCRI06Deadlines(t *testing.T) {
 			switch call {
 			case "StopContainer c1 30":
 				want = 2*time.Minute + 30*time.Second
-			case "ExecSync [true]":
-				continue // no deadline; see TestExecSync
+			case "ExecSync [true]", "PullImage nginx":
+				continue // no deadline; see TestCRI06ExecSync
 			}
 			began := time.Now()
 			_, err := do(t.Context())
@@ -200,16 +220,36 @@ func TestSilentRuntime(t *testing.T) {
 // The cluster's clock is what deadlines are measured on.
 func TestDeadlineOnClusterClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := startNode(t, func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() })
-		fast, err := clock.At(time.Now(), 60)
+		face, err := clock.NewFace(time.Now(), 60)
 		if err != nil {
 			t.Fatal(err)
 		}
+		fast := clock.NewMovement(face).Clock()
+		n := startNodeOn(t, fast, func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() })
 		began := time.Now()
-		err = runtimeapi.NewClient(n.kube, fast).StopContainer(t.Context(), "c1", 60)
+		err = n.client.StopContainer(t.Context(), "c1", 60)
 		wantError(t, "StopContainer", err, "rpc error: code = DeadlineExceeded desc = context deadline exceeded")
 		if took, want := time.Since(began), 3*time.Second; took != want {
 			t.Errorf("three minutes at rate 60 took %v, want %v", took, want)
+		}
+	})
+}
+
+// A call that is under way when the clock is paused ends when it has gone on for long enough.
+func TestAPauseHoldsACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		face, err := clock.NewFace(time.Now(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := clock.NewMovement(face)
+		n := startNodeOn(t, m.Clock(), func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() })
+		began := time.Now()
+		m.Set(face.PausedFrom(began.Add(time.Minute)).ResumedFrom(began.Add(time.Hour)))
+		err = n.client.StopContainer(t.Context(), "c1", 60)
+		wantError(t, "StopContainer", err, "rpc error: code = DeadlineExceeded desc = context deadline exceeded")
+		if took, want := time.Since(began), time.Hour+2*time.Minute; took != want {
+			t.Errorf("three minutes, with 59 min of pause in them, took %v, want %v", took, want)
 		}
 	})
 }
@@ -356,4 +396,66 @@ func wantError(t *testing.T, what string, err error, want string) {
 			t.Errorf("%s: %T is no RuntimeError", what, err)
 		}
 	}
+}
+
+// TestCallsEndWithTheirRuntime breaks calls off that have no limit, once another incarnation of
+// the runtime has answered: nobody else would ever end them.
+func TestCallsEndWithTheirRuntime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, err := bus.StartServer(t.Context(), bus.ServerConfig{Port: bus.InProcessOnly})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer server.Close()
+		n := &node{t: t, server: server}
+		begin := func(do func(ctx context.Context, call string) error) (crash func()) {
+			conn := n.dial(proto.Runtime)
+			var serving sync.WaitGroup
+			serving.Go(func() { // it fails when it crashes
+				_ = runtimeapi.Serve(t.Context(), runtimeapi.Serving{Bus: conn, Runtime: fake{do: do}, About: about, Log: slog.New(slog.DiscardHandler)})
+			})
+			synctest.Wait()
+			return func() { conn.Close(); serving.Wait() }
+		}
+		kubelet := n.dial(proto.Kubelet)
+		defer kubelet.Close()
+		client := runtimeapi.NewClient(kubelet, clock.Clock{})
+		list := func() {
+			if _, err := client.ListContainers(t.Context(), ""); err != nil {
+				t.Error(err)
+			}
+		}
+		crash := begin(func(ctx context.Context, call string) error {
+			if call == "PullImage huge" {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		})
+		list()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := client.PullImage(t.Context(), "huge")
+			ended <- err
+		}()
+		synctest.Wait()
+		crash()
+		time.Sleep(time.Hour)
+		if len(ended) > 0 {
+			t.Fatalf("nobody has answered the pull, and it has ended: %v", <-ended)
+		}
+		defer begin(func(context.Context, string) error { return nil })()
+		list()
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			if !proto.IsRuntimeCode(err, proto.CodeUnavailable) {
+				t.Errorf("the pull ended with %v, want Unavailable", err)
+			}
+		default:
+			t.Fatal("the pull waits for a runtime that is gone")
+		}
+		if _, err := client.PullImage(t.Context(), "huge"); err != nil {
+			t.Errorf("the next runtime pulls: %v", err)
+		}
+	})
 }

@@ -1,7 +1,9 @@
 package runtimeapi
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,7 +13,9 @@ import (
 	protobuf "google.golang.org/protobuf/proto"
 
 	"github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/daemon"
+	"github.com/podfall/podfall/internal/fault"
 	"github.com/podfall/podfall/proto"
 )
 
@@ -28,14 +32,40 @@ const (
 // errStopping ends the calls that are open when a runtime stops.
 var errStopping = &proto.RuntimeError{Code: proto.CodeUnavailable, Desc: "the container runtime is stopping"}
 
-// Serve answers the calls that arrive on conn's bus with rt, each in a goroutine of its
-// own, until ctx ends; it returns when all calls have. Calls that are open then are
-// answered Unavailable. A call that panics is answered Unknown, and logged. Serve calls
-// ready, if that is not nil, once calls reach it.
-func Serve(ctx context.Context, conn *bus.Conn, rt Runtime, log *slog.Logger, ready func()) error {
-	s := &server{runtime: rt, calls: newCalls(), log: log}
+// Serving is what it takes to serve a runtime. All but Ready are required, and the zero
+// Clock is one.
+type Serving struct {
+	// Bus is the node's, on which calls arrive.
+	Bus *bus.Conn
+	// Runtime makes the calls.
+	Runtime Runtime
+	// Clock is the cluster's, on which calls have their deadlines.
+	Clock clock.Clock
+	// Faults are asked at cri.<Method>, about what About says of a request.
+	Faults *fault.Table
+	About  func(request protobuf.Message) fault.About
+	Log    *slog.Logger
+	// Ready is called once calls reach the runtime.
+	Ready func()
+}
+
+// Serve answers the calls that arrive, each in a goroutine of its own, until ctx ends; it
+// returns when all calls have. Calls that are open then are answered Unavailable. A call
+// that panics is answered Unknown, and logged.
+func Serve(ctx context.Context, serving Serving) error {
+	conn, ready := serving.Bus, serving.Ready
+	s := &server{
+		boot: rand.Text(), runtime: serving.Runtime, calls: newCalls(), clock: serving.Clock,
+		log: serving.Log, faults: serving.Faults, about: serving.About,
+	}
+	// Before any call can come, or one that is given up at once would go on for ever.
+	given, err := conn.Subscribe(proto.CRISubject(cancel), cancels)
+	if err != nil {
+		return fmt.Errorf("runtime: hear of calls given up: %w", err)
+	}
+	defer given.Close()
 	parts := []func(context.Context) error{
-		func(ctx context.Context) error { return s.hear(ctx, conn) },
+		func(ctx context.Context) error { return s.hear(ctx, given) },
 	}
 	for name, m := range methods() {
 		service, err := conn.Listen(ctx, proto.CRISubject(name))
@@ -43,13 +73,18 @@ func Serve(ctx context.Context, conn *bus.Conn, rt Runtime, log *slog.Logger, re
 			return fmt.Errorf("runtime: %w", err)
 		}
 		parts = append(parts, func(ctx context.Context) error {
-			return service.Serve(ctx, func(ctx context.Context, call *bus.Call) { s.answer(ctx, call, m) })
+			return service.Serve(ctx, func(ctx context.Context, call *bus.Call) { s.answer(ctx, call, m, fault.CRI(name)) })
 		})
 	}
+	talks, err := conn.Listen(ctx, proto.CRISubject(stream))
+	if err != nil {
+		return fmt.Errorf("runtime: %w", err)
+	}
+	parts = append(parts, func(ctx context.Context) error { return talks.Serve(ctx, s.converse) })
 	if ready != nil {
 		ready()
 	}
-	err := daemon.Run(ctx, parts...)
+	err = daemon.Run(ctx, parts...)
 	// Once Serve has returned, the bus knows that nobody answers any more.
 	leaving, stop := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer stop()
@@ -58,18 +93,17 @@ func Serve(ctx context.Context, conn *bus.Conn, rt Runtime, log *slog.Logger, re
 }
 
 type server struct {
+	boot    string
 	runtime Runtime
 	calls   *calls
+	clock   clock.Clock
 	log     *slog.Logger
+	faults  *fault.Table
+	about   func(protobuf.Message) fault.About
 }
 
 // hear ends the calls that their callers have given up.
-func (s *server) hear(ctx context.Context, conn *bus.Conn) error {
-	given, err := conn.Subscribe(proto.CRISubject(cancel), cancels)
-	if err != nil {
-		return fmt.Errorf("runtime: hear of calls given up: %w", err)
-	}
-	defer given.Close()
+func (s *server) hear(ctx context.Context, given *bus.Subscription) error {
 	for {
 		data, err := given.Next(ctx)
 		switch {
@@ -86,16 +120,17 @@ func (s *server) hear(ctx context.Context, conn *bus.Conn) error {
 }
 
 // answer makes one call and sends what came of it.
-func (s *server) answer(ctx context.Context, call *bus.Call, m method) {
+func (s *server) answer(ctx context.Context, call *bus.Call, m method, point fault.Point) {
 	envelope := &proto.RuntimeResponse{Code: proto.CodeOK}
 	var err error
-	if envelope.Body, err = s.body(ctx, call, m); err != nil {
+	if envelope.Body, err = s.body(ctx, call, m, point); err != nil {
 		refused := Refusal(err)
 		if ctx.Err() != nil {
 			refused = errStopping
 		}
 		envelope = &proto.RuntimeResponse{Code: refused.Code, Message: refused.Desc}
 	}
+	envelope.Boot = s.boot
 	data, err := protobuf.Marshal(envelope)
 	if err != nil {
 		return // a response of plain fields always encodes
@@ -115,7 +150,7 @@ var errPanic = &proto.RuntimeError{Code: proto.CodeUnknown, Desc: "this call mad
 
 // body makes one call and encodes its answer. A panic becomes an error: no call ends the
 // process.
-func (s *server) body(ctx context.Context, call *bus.Call, m method) (body []byte, err error) {
+func (s *server) body(ctx context.Context, call *bus.Call, m method, point fault.Point) (body []byte, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			s.log.ErrorContext(ctx, "a call made the container runtime panic",
@@ -123,7 +158,7 @@ func (s *server) body(ctx context.Context, call *bus.Call, m method) (body []byt
 			body, err = nil, errPanic
 		}
 	}()
-	answer, err := s.make(ctx, call, m)
+	answer, err := s.make(ctx, call, m, point)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +166,7 @@ func (s *server) body(ctx context.Context, call *bus.Call, m method) (body []byt
 }
 
 // make reads the envelope and makes the call within the caller's deadline.
-func (s *server) make(ctx context.Context, call *bus.Call, m method) (protobuf.Message, error) {
+func (s *server) make(ctx context.Context, call *bus.Call, m method, point fault.Point) (protobuf.Message, error) {
 	var envelope proto.RuntimeRequest
 	if err := protobuf.Unmarshal(call.Data, &envelope); err != nil {
 		return nil, invalid("not a RuntimeRequest: %v", err)
@@ -147,10 +182,34 @@ func (s *server) make(ctx context.Context, call *bus.Call, m method) (protobuf.M
 	defer end()
 	if envelope.TimeoutNano > 0 {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, time.Duration(envelope.TimeoutNano))
+		ctx, stop = s.clock.Timeout(ctx, time.Duration(envelope.TimeoutNano))
 		defer stop()
 	}
-	return m.serve(ctx, s.runtime, req)
+	return s.suffer(ctx, m, point, req)
+}
+
+// suffer makes the call, with what goes wrong at its point: a lie is an empty answer, and
+// an answer that is lost is waited for in vain.
+func (s *server) suffer(ctx context.Context, m method, point fault.Point, req protobuf.Message) (protobuf.Message, error) {
+	if len(s.faults.Faults()) == 0 {
+		return m.serve(ctx, s.runtime, req)
+	}
+	about := s.about(req)
+	if err := s.faults.Pass(ctx, point, about); err != nil {
+		if injected, ok := errors.AsType[*fault.Injected](err); ok {
+			return nil, &proto.RuntimeError{Code: cmp.Or(injected.Code, proto.CodeUnknown), Desc: injected.Message}
+		}
+		return nil, err
+	}
+	if _, lie := s.faults.Find(point, about, fault.Lie); lie {
+		return m.answer(), nil
+	}
+	answer, err := m.serve(ctx, s.runtime, req)
+	if _, lost := s.faults.Find(point, about, fault.Drop); lost {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return answer, err
 }
 
 // callerKey is where a call's context keeps the bus.Call that it answers.

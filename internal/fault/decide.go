@@ -1,0 +1,99 @@
+package fault
+
+import (
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// passage is something that comes by a point.
+type passage struct {
+	point Point
+	about About
+	now   time.Time
+}
+
+// history is what a process remembers of one fault.
+type history struct {
+	// matched is how often something selected came by, and struck how often the fault
+	// struck.
+	matched, struck uint64
+	// nth is how often this very thing came by before.
+	nth uint64
+}
+
+// strikes reports whether the fault strikes what comes by. It is pure: time, chance and
+// the past are given to it.
+func (f Fault) strikes(p passage, past history) bool {
+	switch {
+	case f.Over(p.now), past.matched < f.Spec.Skip:
+		return false
+	case f.Spec.Count > 0 && past.struck >= f.Spec.Count:
+		return false
+	case f.Spec.Probability > 0 && f.draw(p, past.nth) >= f.Spec.Probability:
+		return false
+	}
+	return true
+}
+
+// Over reports whether the fault's time has passed.
+func (f Fault) Over(now time.Time) bool { return !f.Until.IsZero() && !now.Before(f.Until) }
+
+// selects reports whether the fault is about what comes by.
+func (f Fault) selects(p passage) bool {
+	return matches(string(f.Spec.Point), string(p.point)) && f.Spec.Where.selects(p.about)
+}
+
+// draw is a number from 0 up to 1 that depends on the seed, the fault, and which time the
+// very thing comes by, and on nothing else: not on what other goroutines do meanwhile.
+func (f Fault) draw(p passage, nth uint64) float64 {
+	return Chance(f.Spec.Seed, append([]string{f.Name, string(p.point), strconv.FormatUint(nth, 10)}, p.about.fields()...)...)
+}
+
+// Chance is a number from 0 up to 1 that the seed and the parts decide.
+func Chance(seed uint64, parts ...string) float64 {
+	sum := fnv.New64a()
+	for _, part := range append(parts, strconv.FormatUint(seed, 10)) {
+		_, _ = sum.Write([]byte(part))
+		_, _ = sum.Write([]byte{0})
+	}
+	// FNV's high bits differ little between short texts; a multiply and shift round mixes.
+	x := sum.Sum64()
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	x ^= x >> 31
+	const bits = 53
+	return float64(x>>(64-bits)) / (1 << bits)
+}
+
+// selects reports whether what is asked about is among what a selects.
+func (a About) selects(about About) bool {
+	of := about.fields()
+	for i, pattern := range a.fields() {
+		if pattern != "" && !matches(pattern, of[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// fields are the values of all fields, in the order of selectors.
+func (a About) fields() []string {
+	return []string{a.Process, a.Node, a.Namespace, a.Pod, a.Container, a.Volume, a.Image, a.Client, a.Verb, a.Resource, a.Subresource, a.Name}
+}
+
+// selectors are the names of About's fields, in their order.
+func selectors() []string {
+	return []string{"process", "node", "namespace", "pod", "container", "volume", "image", "client", "verb", "resource", "subresource", "name"}
+}
+
+// matches reports whether text is one of the alternatives in pattern.
+func matches(pattern, text string) bool {
+	for one := range strings.SplitSeq(pattern, ",") {
+		if start, ok := strings.CutSuffix(one, "*"); ok && strings.HasPrefix(text, start) || one == text {
+			return true
+		}
+	}
+	return false
+}

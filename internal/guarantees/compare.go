@@ -1,0 +1,83 @@
+package guarantees
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/podfall/podfall/internal/history"
+)
+
+// State is what a cluster has in the end, without what differs from one life to the next:
+// uids, times, revisions, and what only comes and goes (events, leases).
+type State map[string]string
+
+// End is the state that the commits of a history leave behind.
+func End(evidence Evidence) State {
+	p := newPast(evidence)
+	last := map[string]*commit{}
+	for _, c := range p.commits {
+		last[c.Resource+" "+c.Key] = c
+	}
+	names, pods := map[string]string{}, map[string]int{}
+	for key, c := range last {
+		names[c.UID] = key
+	}
+	state := State{}
+	for key, c := range last {
+		switch {
+		case c.Op == deleted || passing(c.Resource):
+		case c.Resource == podResource && names[c.Owner] != "": // whose names may be made up
+			pods["pods of "+names[c.Owner]+": "+lasting(c.Commit)]++
+		default:
+			state[key] = lasting(c.Commit)
+		}
+	}
+	for key, count := range pods {
+		state[key] = strconv.Itoa(count)
+	}
+	return state
+}
+
+// passing reports whether objects of the resource only say what happens.
+func passing(resource string) bool {
+	switch resource {
+	case "events", "events.events.k8s.io", "leases.coordination.k8s.io", "controllerrevisions.apps", "endpointslices.discovery.k8s.io":
+		return true
+	}
+	return false
+}
+
+// lasting is what a commit says of its object.
+func lasting(c history.Commit) string {
+	text := fmt.Sprintf("phase=%s going=%t finalizers=%v", c.Phase, c.Deadline != nil, c.Finalizers)
+	if c.Replicas != nil {
+		text += fmt.Sprintf(" replicas=%d", *c.Replicas)
+	}
+	if c.Resource == podResource {
+		text += fmt.Sprintf(" bound=%t ready=%t", c.Node != "", c.Ready)
+	}
+	return text
+}
+
+// Compare is how two end states differ (L11), a line each: which objects only one of them
+// has, and which differ. The first is that of the life without faults.
+func Compare(without, with State) []string {
+	var lines []string
+	for _, key := range slices.Sorted(maps.Keys(without)) {
+		other, there := with[key]
+		switch {
+		case !there:
+			lines = append(lines, "missing after faults: "+key)
+		case other != without[key]:
+			lines = append(lines, fmt.Sprintf("%s: %s, after faults %s", key, without[key], other))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(with)) {
+		if _, there := without[key]; !there {
+			lines = append(lines, "only after faults: "+key)
+		}
+	}
+	return lines
+}

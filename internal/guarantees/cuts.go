@@ -1,0 +1,137 @@
+package guarantees
+
+import (
+	"slices"
+	"time"
+
+	"github.com/podfall/podfall/internal/history"
+)
+
+// severed is a node that nothing came from and nothing reached, between two moments.
+type severed struct {
+	*ordeal
+
+	node string
+	// from and to are in monotonic time: what was under way has arrived or waits.
+	from, to int64
+}
+
+// underWay is how long what had passed the link before a cut may take to have its effect.
+const underWay = int64(2 * time.Second)
+
+// severed are all full cuts of nodes, without those during which the apiserver was late
+// itself: what has passed the link waits there.
+func (p *past) severed() []severed {
+	var all []severed
+	for _, o := range p.troubles {
+		if !o.full() {
+			continue
+		}
+		to := o.surelyUntil() - eps
+		if !o.cut.Until.IsZero() {
+			to = min(to, p.before(o.begin, o.cut.Until))
+		}
+		s := severed{ordeal: o, from: o.begin.Ended + underWay, to: to}
+		slow := slices.ContainsFunc(p.troubles, func(other *ordeal) bool {
+			return other != o && other.Kind != history.TroubleClock && other.touches(o.since()-underWay, s.from)
+		})
+		for _, party := range o.Off {
+			if p.kubelets[party] && !slow && s.from < s.to {
+				s.node = party
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}
+
+// before is when, in monotonic time, the cluster's clock surely showed less than that, after
+// an event.
+func (p *past) before(after *history.Event, shows time.Time) int64 {
+	at := after.Ended
+	for _, e := range p.ticks {
+		if !e.Wall.Before(shows) {
+			break
+		}
+		at = max(at, e.Began)
+	}
+	return at
+}
+
+// cutOff checks N3: nothing passes a full cut. A write of the node is one that reached the
+// apiserver; a commit that the kubelet sees was made behind it.
+func cutOff(p *past, t *trial) {
+	for _, s := range p.severed() {
+		t.cases++
+		for _, o := range p.operations {
+			if nodeOf(o.Who) != s.node {
+				continue
+			}
+			for _, call := range o.calls {
+				if call.Began > s.from && call.Ended < s.to {
+					t.expect(false, "a request came through a cut", s.begin, call, s.end)
+				}
+			}
+		}
+		p.heardThrough(t, s)
+	}
+}
+
+// heardThrough looks for what the node's kubelet heard of behind the cut.
+func (p *past) heardThrough(t *trial, s severed) {
+	for _, e := range p.events {
+		see, is := e.Fact.(history.KubeletSee)
+		if !is || nodeOf(e.Process) != s.node || e.Began < s.from || e.Ended > s.to {
+			continue
+		}
+		seen := p.byRevision[number(see.Revision)]
+		t.expect(seen == nil || seen.Began < s.from, "a kubelet heard of a commit through a cut", s.begin, eventOf(seen), e, s.end)
+	}
+}
+
+// steadfast checks K14: a kubelet that is cut off ends no pod because it hears nothing of it.
+func steadfast(p *past, t *trial) {
+	for _, s := range p.severed() {
+		for _, one := range p.lives() {
+			if one.node() != s.node || one.first() == nil || one.first().Began > s.begin.Began || one.gone() != nil && one.gone().Ended < s.from {
+				continue
+			}
+			t.cases++
+			for _, e := range one.seen {
+				see, _ := e.Fact.(history.KubeletSee)
+				if see.Op == "REMOVE" && e.Began > s.from && e.Ended < s.to {
+					t.expect(false, "a kubelet that was cut off took a pod for removed", s.begin, e, s.end)
+				}
+			}
+			p.unheard(t, s, one)
+		}
+	}
+}
+
+// unheard checks that a kubelet which began anew behind the cut ends nothing that it has not
+// heard of.
+func (p *past) unheard(t *trial, s severed, one *pod) {
+	known := slices.ContainsFunc(append(slices.Clone(one.terms), one.seen...), func(e *history.Event) bool {
+		see, is := e.Fact.(history.KubeletSee)
+		return e.Began <= s.from && (!is || see.Grace != nil || see.Op == "REMOVE" || see.Op == "DELETE")
+	})
+	for _, e := range one.terms {
+		reborn := p.bootOf(e)
+		if known || e.Began <= s.from || e.Ended >= s.to || reborn == nil || reborn.Began <= s.from {
+			continue
+		}
+		heard := slices.ContainsFunc(one.seen, func(seen *history.Event) bool { return seen.Boot == e.Boot && seen.Began < e.Began })
+		t.expect(heard, "a kubelet that began behind a cut ended a pod that it had not heard of", s.begin, reborn, e)
+	}
+}
+
+// bootOf is the beginning of the incarnation that has told of an event; nil when it is not
+// known.
+func (p *past) bootOf(e *history.Event) *history.Event {
+	for _, boot := range p.events {
+		if _, is := boot.Fact.(history.KubeletBoot); is && boot.Process == e.Process && boot.Boot == e.Boot {
+			return boot
+		}
+	}
+	return nil
+}

@@ -1,0 +1,378 @@
+package guarantees
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/internal/history"
+)
+
+// effect is what an operation did to one pod.
+type effect struct {
+	*operation
+
+	// prior is the pod before it; nil when that is not known.
+	prior *commit
+	// made are its commits of the pod, in order.
+	made []*commit
+}
+
+// removes reports whether the pod was removed.
+func (e effect) removes() bool { return e.made[len(e.made)-1].Op == deleted }
+
+func (e effect) against(more ...*history.Event) []*history.Event {
+	all := []*history.Event{eventOf(e.prior), e.calls[0]}
+	for _, c := range e.made {
+		all = append(all, c.Event)
+	}
+	return append(all, more...)
+}
+
+// effects are what operations did to pods that are known from their beginning.
+func (p *past) effects() []effect {
+	var all []effect
+	for _, one := range p.lives() {
+		for i := 0; i < len(one.commits); {
+			c := one.commits[i]
+			next := i + 1
+			for next < len(one.commits) && one.commits[next].Cause == c.Cause {
+				next++
+			}
+			if o := p.byID[c.Cause]; o != nil {
+				all = append(all, effect{o, c.before, one.commits[i:next]})
+			}
+			i = next
+		}
+	}
+	return all
+}
+
+// deletes are the effects of deletes of pods that existed.
+func (p *past) deletes() []effect {
+	var all []effect
+	for _, e := range p.effects() {
+		if e.Verb == "delete" && e.Resource == podResource && e.prior != nil {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+func ended(c *commit) bool { return rank(c.Phase) == terminal }
+
+// graceful checks D1: a graceful delete of a pod that runs somewhere only marks it.
+func graceful(p *past, t *trial) {
+	for _, e := range p.deletes() {
+		first := e.made[0]
+		if e.prior.Node == "" || ended(e.prior) || e.prior.Deadline != nil || first.Grace == nil || e.Grace != nil && *e.Grace == 0 {
+			continue
+		}
+		if e.ownGraceOfZero() {
+			continue
+		}
+		t.expect(!e.removes(), "a graceful delete removed a pod that may run", e.against()...)
+		if first.Deadline == nil || *first.Grace == 0 || p.skewed("apiserver", e.calls[0].Began, first.Ended) {
+			continue
+		}
+		// The call may have been written down later than its time was taken.
+		began, grace := e.calls[0].Wall.Add(time.Second-p.slack()), time.Duration(*first.Grace)*time.Second
+		if first.Wall.Before(began) {
+			continue // the clock was set back meanwhile
+		}
+		t.expect(!first.Deadline.Before(began.Add(grace-time.Second)) && !first.Deadline.After(first.Wall.Add(grace+time.Second)),
+			"a deletionTimestamp is not the time of the delete and the grace period", e.against()...)
+	}
+}
+
+// periods checks D2: which grace period holds.
+func periods(p *past, t *trial) {
+	for _, e := range p.deletes() {
+		first := e.made[0]
+		if e.prior.Deadline != nil || first.Grace == nil {
+			continue
+		}
+		switch {
+		case e.prior.Node == "" || ended(e.prior):
+			t.expect(*first.Grace == 0, "a pod that cannot run was given a grace period", e.against()...)
+		case e.Grace == nil && e.prior.OwnGrace == nil: // of a release that did not tell
+		case e.Grace == nil:
+			t.expect(*first.Grace == max(0, *e.prior.OwnGrace) || *e.prior.OwnGrace < 0, "another grace period holds than the pod's own", e.against()...)
+		case *e.Grace < 0:
+			t.expect(*first.Grace == 1, "a negative grace period is not one second", e.against()...)
+		default:
+			t.expect(*first.Grace == *e.Grace, "another grace period holds than was asked for", e.against()...)
+		}
+	}
+}
+
+// shortenOnly checks D3: a later delete can only shorten the grace period.
+func shortenOnly(p *past, t *trial) {
+	for _, e := range p.deletes() {
+		first := e.made[0]
+		if e.prior.Deadline == nil || e.prior.Grace == nil || first.Grace == nil || first.Deadline == nil || first.Op == deleted {
+			continue
+		}
+		t.expect(*first.Grace <= *e.prior.Grace, "a later delete made the grace period longer", e.against()...)
+		if p.skewed("apiserver", e.prior.Began, first.Ended) {
+			continue
+		}
+		moved := e.prior.Deadline.Add(time.Duration(*first.Grace-*e.prior.Grace) * time.Second)
+		past := first.Deadline.After(moved) && !first.Deadline.After(first.Wall.Add(time.Second))
+		t.expect(first.Deadline.Equal(moved) || past, "a shortened deletionTimestamp is neither the old one less the difference nor the present", e.against()...)
+	}
+}
+
+// finalized checks D4: finalizers hold an object, and none is added to one that is being
+// deleted.
+func finalized(p *past, t *trial) {
+	for i, c := range p.commits {
+		was := c.before
+		if was == nil || was.UID != c.UID {
+			continue
+		}
+		if c.Op == deleted {
+			if o := p.byID[c.Cause]; o != nil {
+				t.expect(len(was.Finalizers) == 0 || writes(o.Verb) || ofCascade(was.Finalizers), "an object was removed that had finalizers", was.Event, o.calls[0], c.Event)
+			}
+			continue
+		}
+		if was.Deadline != nil {
+			t.expect(subset(c.Finalizers, was.Finalizers), "a finalizer was added to an object that is being deleted", was.Event, c.Event)
+		}
+		if c.Resource == podResource && c.Deadline != nil && (c.Grace == nil || *c.Grace == 0) && len(c.Finalizers) == 0 && i+1 < len(p.commits) {
+			next := p.commits[i+1]
+			t.expect(next.Op == deleted && next.UID == c.UID, "a pod without grace and finalizers was not removed at once", c.Event, next.Event)
+		}
+	}
+}
+
+func subset(some, all []string) bool {
+	there := map[string]bool{}
+	for _, name := range all {
+		there[name] = true
+	}
+	for _, name := range some {
+		if !there[name] {
+			return false
+		}
+	}
+	return true
+}
+
+// writes reports whether a request of the verb can take a finalizer away. One that takes the
+// last is a single commit: that of the removal.
+func writes(verb string) bool { return verb == "update" || verb == "patch" || verb == "apply" }
+
+// ofCascade reports whether finalizers are those of the garbage collector: a delete that asks
+// for another propagation policy takes them away itself.
+func ofCascade(finalizers []string) bool {
+	return subset(finalizers, []string{metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents})
+}
+
+// remover checks D5: who may remove a pod.
+func remover(p *past, t *trial) {
+	for _, e := range p.effects() {
+		if !e.removes() || e.prior == nil || e.Verb == "deletecollection" && e.Left == nil { // of a release that did not tell of its grace period
+			continue
+		}
+		node := nodeOf(e.Who)
+		switch {
+		case e.Verb == "delete" && node != "":
+			t.expect(node == e.prior.Node && e.PreUID == e.prior.UID, "a kubelet removed a pod that is not its, or without naming its uid", e.against()...)
+		case e.Verb == "delete", e.Verb == "deletecollection", e.Subresource == "eviction":
+			forced := e.Grace != nil && *e.Grace == 0 || e.ownGraceOfZero()
+			t.expect(forced || e.prior.Node == "" || ended(e.prior), "somebody but its kubelet removed a pod without force", e.against()...)
+		default:
+			t.expect(e.prior.Deadline != nil && len(e.prior.Finalizers) > 0, "a pod was removed by what was neither a delete nor the end of its last finalizer", e.against()...)
+		}
+	}
+}
+
+// ownGraceOfZero reports whether a delete that asks for no grace period has forced a pod
+// whose own is 0, or may have where commits do not tell.
+func (e *effect) ownGraceOfZero() bool {
+	first := e.made[0]
+	if e.prior != nil && e.prior.OwnGrace != nil {
+		return e.Grace == nil && *e.prior.OwnGrace == 0
+	}
+	return e.Grace == nil && first.Grace != nil && *first.Grace == 0
+}
+
+// outlives checks D6: a pod's object outlives everything that its node has of it.
+func outlives(p *past, t *trial) {
+	for _, e := range p.deletes() {
+		if !e.removes() || nodeOf(e.Who) == "" || nodeOf(e.Who) != e.prior.Node {
+			continue
+		}
+		one := p.pods[e.prior.UID]
+		t.expect(ended(e.prior), "a kubelet removed a pod whose last phase is not terminal", e.against()...)
+		for _, c := range one.containers {
+			if len(c.started) > 0 {
+				t.expect(c.overBy(e.calls[0]), "a kubelet removed a pod of which a container had not ended", e.against(c.last())...)
+			}
+		}
+		for _, mounted := range one.mountedAt(e.calls[0]) {
+			t.expect(mounted == nil, "a kubelet removed a pod with a volume mounted", e.against(mounted)...)
+		}
+	}
+}
+
+// eps is how much later than its event something may be written down.
+const eps = int64(50 * time.Millisecond)
+
+// overBy reports whether the container may have ended before e was over.
+func (c *container) overBy(e *history.Event) bool {
+	for _, exit := range c.exits {
+		if exit.Began <= e.Ended+eps {
+			return true
+		}
+	}
+	return false
+}
+
+// last is the last that was told of the container's life.
+func (c *container) last() *history.Event {
+	for _, events := range [][]*history.Event{c.exits, c.signals, c.started} {
+		if len(events) > 0 {
+			return events[len(events)-1]
+		}
+	}
+	return nil
+}
+
+// mountedAt is, for each volume of the pod, the mount that was not undone by then; nil for
+// one that was.
+func (one *pod) mountedAt(e *history.Event) map[string]*history.Event {
+	volumes := map[string]*history.Event{}
+	for _, m := range one.mounts {
+		switch fact := m.Fact.(type) {
+		case history.Mount:
+			if before(m, e) {
+				volumes[fact.Volume] = m
+			}
+		case history.Unmount:
+			if m.Began <= e.Ended+eps {
+				volumes[fact.Volume] = nil
+			}
+		}
+	}
+	return volumes
+}
+
+// meant checks D7: a kubelet changes no incarnation of a pod that it has not seen.
+func meant(p *past, t *trial) {
+	tell := map[string]bool{} // the kubelets that tell what they see
+	for _, e := range p.events {
+		if _, is := e.Fact.(history.KubeletSee); is {
+			tell[nodeOf(e.Process)] = true
+		}
+	}
+	for _, e := range p.effects() {
+		node := nodeOf(e.Who)
+		if node == "" || e.prior == nil || !e.made[0].recorded { // of the file's own commits nobody knows when they were
+			continue
+		}
+		uid, _ := e.meant()
+		uid = cmp.Or(uid, e.PreUID, e.prior.UID)
+		t.expect(uid == e.prior.UID, "a kubelet changed another incarnation than it meant", e.against()...)
+		saw := p.pods[e.prior.UID].seen
+		if tell[node] || len(saw) > 0 {
+			seen := slices.ContainsFunc(saw, func(s *history.Event) bool { return nodeOf(s.Process) == node && s.Began <= e.made[0].Ended })
+			t.expect(seen, "a kubelet changed an incarnation that it had not seen", e.against()...)
+		}
+	}
+}
+
+// immediate checks D8: a force delete removes a pod that nothing holds in the same
+// operation.
+func immediate(p *past, t *trial) {
+	versions := p.versions()
+	for _, e := range p.deletes() {
+		if e.Grace != nil && *e.Grace == 0 && len(e.prior.Finalizers) == 0 && len(e.made[0].Finalizers) == 0 {
+			t.expect(e.removes(), "a force delete left the pod", e.against()...)
+			e.warned(versions, t)
+		}
+	}
+}
+
+// warned checks D8 for people: who forces a pod away from a node that is not ready is told
+// that its containers may run on.
+func (e effect) warned(all versions, t *trial) {
+	if !strings.HasPrefix(e.Who, "client:") || e.prior.Node == "" || ended(e.prior) || e.prior.Deadline != nil || len(e.returns) != 1 {
+		return
+	}
+	var node *commit
+	for _, c := range all["nodes "+e.prior.Node] {
+		if !c.recorded && c.Revision > e.made[0].Revision {
+			break // only the database has it, which does not tell when
+		}
+		if c.Ended+eps >= e.calls[0].Began && c.Began <= e.returns[0].Ended {
+			return // it may have been seen either way
+		}
+		if c.Ended < e.calls[0].Began {
+			node = c
+		}
+	}
+	if node == nil || node.Created == 0 || node.Ready && node.Op != deleted {
+		return
+	}
+	said, _ := e.returns[0].Fact.(history.OpReturn)
+	t.expect(!ok(said.Code) || said.Warnings > 0, "a pod was forced away from a node that is not ready, without a warning", e.against(node.Event, e.returns[0])...)
+}
+
+// idempotent checks D9: a pod is removed once, and a delete again is answered with 200,
+// 202, 404 or 409.
+func idempotent(p *past, t *trial) {
+	for _, one := range p.lives() {
+		var removed *commit
+		for _, c := range one.commits {
+			if c.Op == deleted {
+				t.expect(removed == nil, "a pod was removed twice", eventOf(removed), c.Event)
+				removed = c
+			}
+		}
+	}
+	answeredAgain(p, t)
+}
+
+// answeredAgain checks the answers of D9.
+func answeredAgain(p *past, t *trial) {
+	asked := map[string]*operation{}
+	for _, o := range p.operations {
+		if o.Verb != "delete" || o.Resource != podResource || o.Subresource != "" {
+			continue
+		}
+		who := o.Who + " " + o.Key
+		for _, answer := range o.returns {
+			said, _ := answer.Fact.(history.OpReturn)
+			if first := asked[who]; first != nil && said.Code < 500 && said.Code != 429 {
+				fine := said.Code == 200 || said.Code == 202 || said.Code == 404 || said.Code == 409
+				t.expect(fine, "a delete again was answered with another code than 200, 202, 404 and 409", first.calls[0], o.calls[0], answer)
+			}
+		}
+		if len(o.returns) > 0 {
+			if said, _ := o.returns[0].Fact.(history.OpReturn); ok(said.Code) {
+				asked[who] = o
+			}
+		}
+	}
+}
+
+// cascades checks D10: what the namespace controller and the garbage collector delete, they
+// only begin to delete.
+func cascades(p *past, t *trial) {
+	p.decidedDeletes(func(d history.Decide, decided *history.Event, o *operation) {
+		if d.Controller == "namespace-controller" || d.Controller == "garbage-collector-controller" {
+			t.expect(o.Grace == nil || *o.Grace != 0, "a cascade force-deleted a pod", decided, o.calls[0])
+		}
+	})
+	for _, o := range p.operations { // only the namespace controller deletes many at once
+		if o.Who == controllers && o.Verb == "deletecollection" && o.Resource == podResource {
+			t.expect(o.Grace == nil || *o.Grace != 0, "a cascade force-deleted the pods of a namespace", o.calls[0])
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package guarantees
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/podfall/podfall/internal/boltfile"
+	"github.com/podfall/podfall/internal/history"
+)
+
+// Disk is what came of reading the store's file from its first page to its last.
+type Disk struct {
+	// Revision is what the file's counter says, and Objects is how many live ones there are.
+	Revision int64
+	Objects  int
+	// Damage is what the file does not hold that was written to it; nil for nothing.
+	Damage *boltfile.DamageError
+}
+
+// DiskOf is what a verification of the file (the apiserver's store.Verify) has come to. Its
+// error, unless it is damage, is that nothing is known of the file.
+func DiskOf(revision int64, objects int, err error) (*Disk, error) {
+	if damage := new(boltfile.DamageError); errors.As(err, &damage) {
+		return &Disk{Damage: damage}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Disk{Revision: revision, Objects: objects}, nil
+}
+
+// contradictory is damage of a file each of whose records is as it was written: together
+// they are no state.
+func (d *Disk) contradictory() bool {
+	return d.Damage != nil && d.Damage.Bucket != "" && !strings.HasPrefix(d.Damage.Record, "page ") && !strings.Contains(d.Damage.What, "checksum")
+}
+
+// oneState checks A9 of the file as it is: its records add up to one state, and its counter is
+// the last one's revision. What power cuts leave is tried with the images of the store's
+// TestPowerCuts.
+func oneState(p *past, t *trial) {
+	switch {
+	case p.disk == nil || p.disk.Damage != nil && !p.disk.contradictory():
+		return
+	case p.disk.Damage != nil:
+		t.expect(false, "the store's file is no state: "+p.disk.Damage.Error())
+		return
+	}
+	t.cases++
+	if !p.stored {
+		return
+	}
+	live := map[string]bool{}
+	var last *commit
+	for _, c := range p.commits {
+		if !c.stored {
+			continue
+		}
+		live[c.Resource+" "+c.Key], last = c.Op != deleted, c
+	}
+	objects := 0
+	for _, there := range live {
+		if there {
+			objects++
+		}
+	}
+	t.expect(objects == p.disk.Objects, fmt.Sprintf("the log of the store's file leads to %d objects, and it has %d", objects, p.disk.Objects), eventOf(last))
+	t.expect(last == nil || last.Revision == p.disk.Revision, fmt.Sprintf("the counter of the store's file is %d", p.disk.Revision), eventOf(last))
+}
+
+// undamaged checks A10 of the file as it is: every page and record holds what was written.
+func undamaged(p *past, t *trial) {
+	if p.disk == nil || p.disk.contradictory() {
+		return
+	}
+	what := ""
+	if p.disk.Damage != nil {
+		what = "the store's file is damaged: " + p.disk.Damage.Error()
+	}
+	t.expect(p.disk.Damage == nil, what)
+	for _, e := range p.events {
+		if open, is := e.Fact.(history.StoreOpen); is {
+			t.expect(open.Sound, "an apiserver has served a file whose records it had not verified", e)
+		}
+	}
+}

@@ -1,0 +1,265 @@
+package guarantees
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/podfall/podfall/internal/fault"
+	"github.com/podfall/podfall/internal/history"
+)
+
+// The paces of explanations: a pod is overdue ten seconds after its grace period, and is
+// looked at every so often.
+const (
+	overdue   = 10 * time.Second
+	explained = 30 * time.Second
+	// fresh is how long after a trouble its cause may still be named: what a kubelet says of
+	// itself is as old as its last try.
+	fresh = 30 * time.Second
+)
+
+// explains checks L8: what users are told that a pod waits for is so, and of a pod that is
+// overdue because of something that was broken they are told.
+func explains(p *past, t *trial) {
+	for _, one := range p.lives() {
+		for _, e := range one.blockers {
+			fact, _ := e.Fact.(history.Blocker)
+			t.expect(p.waitsFor(one, fact.Reason, e), "a pod was said to wait for what it did not wait for", append(p.brokenAt(e), e)...)
+		}
+	}
+	p.silences(t)
+}
+
+// blocked is a moment at which a pod was said to be blocked.
+type blocked struct {
+	*past
+	*pod
+	*history.Event
+}
+
+// near reports whether a trouble was in force then, or a moment before.
+func (b blocked) near(is func(*ordeal) bool) bool {
+	return slices.ContainsFunc(b.troubles, func(o *ordeal) bool { return o.touches(b.Began-int64(fresh), b.Ended) && is(o) })
+}
+
+// process reports whether a process did not run.
+func (b blocked) process(name string) bool {
+	return b.near(func(o *ordeal) bool {
+		return (o.Kind == history.TroubleDown || o.Kind == history.TroublePaused) && o.What == name
+	})
+}
+
+// at reports whether a fault was at one of the points; one that ends in a dot is all that
+// begin so.
+func (b blocked) at(points ...fault.Point) bool {
+	return b.near(func(o *ordeal) bool {
+		return o.Kind == history.TroubleFault && slices.ContainsFunc(points, func(point fault.Point) bool {
+			asked := strings.TrimSuffix(string(o.fault.Spec.Point), "*")
+			return strings.HasPrefix(string(point), asked) || strings.HasPrefix(asked, string(point))
+		})
+	})
+}
+
+// away reports whether the node and the apiserver did not hear each other.
+func (b blocked) away() bool {
+	cut := b.near(func(o *ordeal) bool {
+		return o.Kind == history.TroubleCut && (slices.Contains(o.Off, b.node()) || slices.Contains(o.Off, "apiserver"))
+	})
+	return cut || b.process("kubelet/"+b.node()) || b.process("bus") || b.process("apiserver") || b.at(fault.APIRequest, fault.WatchDeliver)
+}
+
+// script reports whether the script of a container of the pod says so.
+func (b blocked) script(clauses ...string) bool {
+	return slices.ContainsFunc(b.pod.containers, func(c *container) bool {
+		return slices.ContainsFunc(c.created, func(e *history.Event) bool {
+			fact, _ := e.Fact.(history.Create)
+			return slices.ContainsFunc(clauses, func(clause string) bool { return strings.Contains(fact.Script, clause) })
+		})
+	})
+}
+
+// refused reports whether the API refused its kubelet something about the pod.
+func (b blocked) refused() bool {
+	return slices.ContainsFunc(b.operations, func(o *operation) bool {
+		return nodeOf(o.Who) == b.node() && slices.ContainsFunc(o.returns, func(e *history.Event) bool {
+			said, _ := e.Fact.(history.OpReturn)
+			return said.Code >= 400 && e.Ended <= b.Ended
+		})
+	})
+}
+
+// finalizers reports whether the pod had some, or had a moment before: what is said was seen
+// some time ago.
+func (b blocked) finalizers() bool {
+	for _, at := range []int64{b.Ended, b.Began - int64(answers)} {
+		if then := b.pod.at(at); then != nil && len(then.Finalizers) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// boots is how often the pod's kubelet had begun.
+func (b blocked) boots() int {
+	n := 0
+	for _, e := range b.events {
+		if fact, is := e.Fact.(history.KubeletBoot); is && fact.Node == b.node() && e.Began <= b.Ended {
+			n++
+		}
+	}
+	return n
+}
+
+// nodeless reports whether the pod's node was not in the API.
+func (b blocked) nodeless() bool {
+	gone := false
+	for _, c := range b.past.commits {
+		if c.Resource == "nodes" && c.Key == b.node() && c.Began <= b.Ended {
+			gone = c.Op == deleted || gone && c.Op != added
+		}
+	}
+	return gone
+}
+
+// waitsFor reports whether a pod waited for what it was said to wait for.
+func (p *past) waitsFor(one *pod, reason string, e *history.Event) bool {
+	b := blocked{p, one, e}
+	if is, known := reasons()[reason]; known {
+		return is(b)
+	}
+	return true
+}
+
+// reasons are, by the names of internal/why, what must be so when each is given. Those that
+// are not here name what is no trouble: an application that takes its time, another object.
+func reasons() map[string]func(blocked) bool {
+	at := func(points ...fault.Point) func(blocked) bool { return func(b blocked) bool { return b.at(points...) } }
+	away := func(b blocked) bool { return b.away() }
+	finalizers := func(b blocked) bool { return b.finalizers() }
+	runtime := func(points ...fault.Point) func(blocked) bool {
+		return func(b blocked) bool { return b.process("runtime/"+b.node()) || b.at(points...) }
+	}
+	return map[string]func(blocked) bool{
+		"finalizer-not-removed":     finalizers,
+		"finalizer-removal-refused": finalizers,
+		"garbage-collector-down":    finalizers,
+		"job-controller-down":       finalizers,
+		// To who is refused, or gets no answer in time, they look alike.
+		"store-does-not-write":       func(b blocked) bool { return b.at("store.") || b.away() },
+		"kubelet-down":               func(b blocked) bool { return b.process("kubelet/" + b.node()) },
+		"node-cut-off":               away,
+		"node-cut-off-after-cleanup": away,
+		"evicted-from-silent-node":   away,
+		// A kubelet whose runtime is away takes nothing up until a moment after.
+		"watch-silent":               func(b blocked) bool { return b.away() || runtime("cri.")(b) },
+		"runtime-down":               runtime("cri."),
+		"runtime-listing-hangs":      runtime("cri."),
+		"kubelet-unauthorised":       func(b blocked) bool { return b.away() || b.refused() },
+		"node-object-gone":           func(b blocked) bool { return b.nodeless() },
+		"kubelet-restarts":           func(b blocked) bool { return b.boots() > 1 },
+		"stop-hangs":                 func(b blocked) bool { return runtime("cri.")(b) || b.script("stop hangs") },
+		"process-unkillable":         func(b blocked) bool { return b.at("engine.signal") || b.script("survives KILL") },
+		"runtime-lies":               at("cri.StopContainer", "cri.RemoveContainer"),
+		"sandbox-teardown-fails":     runtime("cri."),
+		"device-unprepare-fails":     at("claim.unprepare"),
+		"volume-unmount-fails":       at("volume."),
+		"volume-mounted-twice":       at("volume."),
+		"volume-directory-not-empty": at("volume."),
+		"cgroup-busy":                at("cgroup.destroy"),
+		"webhook-refuses-kubelet":    func(b blocked) bool { return b.refused() },
+		"unexplained": func(b blocked) bool {
+			return b.near(func(*ordeal) bool { return true }) || b.script("hangs", "starts after")
+		},
+	}
+}
+
+// brokenAt are the beginnings of what was broken at an event, at most three.
+func (p *past) brokenAt(e *history.Event) (begins []*history.Event) {
+	for _, o := range p.troubles {
+		if o.touches(e.Began, e.Ended) && len(begins) < 3 {
+			begins = append(begins, o.begin)
+		}
+	}
+	return begins
+}
+
+// silences looks for pods that were overdue for long, because of the one thing that was
+// broken, and of which users were told nothing.
+func (p *past) silences(t *trial) {
+	end := p.last()
+	for _, one := range p.lives() {
+		marked, last := one.marked(), one.commits[len(one.commits)-1]
+		if marked == nil || !p.served(one) {
+			continue
+		}
+		for _, o := range p.troubles {
+			since := max(marked.Ended, o.begin.Ended)
+			until := o.surelyUntil()
+			if last.Op == deleted {
+				until = min(until, last.Began)
+			}
+			until = min(until, end)
+			if o.What == controllersIdentity || slices.Contains(o.Off, controllersIdentity) || !p.alone(o, since, until) || !p.blocks(o, one) {
+				continue
+			}
+			grace := max(seconds(marked.Grace), least)
+			if p.late(since, until, grace+overdue, explained+busy) && p.explaining(since, until) {
+				told := slices.ContainsFunc(one.blockers, func(e *history.Event) bool { return e.Began >= marked.Began && e.Began <= until })
+				t.expect(told, "nobody was told why a pod is still there", marked.Event, o.begin, o.end)
+			}
+		}
+	}
+}
+
+// marked is the commit with which the pod began to go; nil for none.
+func (one *pod) marked() *commit {
+	for _, c := range one.commits {
+		if c.Deadline != nil && c.Op != deleted {
+			return c
+		}
+	}
+	return nil
+}
+
+// last is when the history ends.
+func (p *past) last() int64 {
+	last := int64(0)
+	for _, e := range p.events {
+		last = max(last, e.Ended)
+	}
+	return last
+}
+
+// alone reports whether nothing else was broken meanwhile.
+func (p *past) alone(o *ordeal, from, to int64) bool {
+	return !slices.ContainsFunc(p.troubles, func(other *ordeal) bool { return other != o && other.touches(from-int64(fresh), to) })
+}
+
+// blocks reports whether the trouble surely keeps the pod where it is: its kubelet does not
+// run, or is cut off.
+func (p *past) blocks(o *ordeal, one *pod) bool {
+	switch o.Kind {
+	case history.TroubleCut:
+		return o.full() && slices.Contains(o.Off, one.node()) && !slices.Contains(o.Off, "apiserver")
+	case history.TroubleDown:
+		return o.What == "kubelet/"+one.node()
+	case history.TroublePaused, history.TroubleFault, history.TroubleClock:
+	}
+	return false
+}
+
+// explaining reports whether the controllers explain: the incarnation of them that runs has
+// explained something, or does so later.
+func (p *past) explaining(from, to int64) bool {
+	boots := map[string]bool{}
+	for _, e := range p.events {
+		if e.Process == controllersIdentity && e.Began <= to && e.Ended >= from {
+			boots[string(e.Boot)] = true
+		}
+	}
+	return slices.ContainsFunc(p.events, func(e *history.Event) bool {
+		_, is := e.Fact.(history.Blocker)
+		return is && boots[string(e.Boot)] && e.Process == controllersIdentity
+	})
+}

@@ -1,0 +1,119 @@
+package guarantees
+
+import (
+	"slices"
+	"time"
+
+	"github.com/podfall/podfall/internal/history"
+)
+
+// paused is a process that stands still.
+func paused(process string) history.Trouble {
+	return history.Trouble{Kind: history.TroublePaused, What: process}
+}
+
+// stoodStill is a request with so many seconds left when an apiserver looked that then stood
+// still for twenty.
+func stoodStill(left int64) *forge {
+	f := newForge().run().say("apiserver", "a", by(user, "update", func(o *history.OpCall) { o.Left = new(left * 1000) }))
+	f.breaks(paused("apiserver")).wait(20).mends(paused("apiserver")).commit("a", web(modified))
+	return f.say("apiserver", "a", history.OpReturn{Code: 200})
+}
+
+// unrecorded is a history that has lost what was told of one revision, which the store's file
+// still has.
+func (f *forge) unrecorded(revision int64) *forge {
+	f.file()
+	log := &f.evidence.Log
+	lost := slices.IndexFunc(log.Events, func(e history.Event) bool {
+		c, is := e.Fact.(history.Commit)
+		return is && c.Revision == revision
+	})
+	from := log.Events[lost]
+	log.Events = slices.Delete(log.Events, lost, lost+1)
+	for i := range log.Events {
+		if e := &log.Events[i]; e.Process == from.Process && e.Sequence > from.Sequence {
+			e.Sequence--
+		}
+	}
+	return f
+}
+
+// forgiven are histories that look like a broken promise, and keep it: each has sounded an
+// alarm in some life.
+func forgiven() map[string]*forge {
+	begun := history.PreStopBegin{Of: of()}
+	hooks := newForge().run().mark().say(kubelet, "", begun).restart(kubelet).signal("SIGTERM")
+	hooks.say(kubelet, "", begun).say(kubelet, "", history.PreStopEnd{Of: of()})
+
+	standing := watchedForge().run().mark().signal("SIGTERM").breaks(paused(runtime)).idles(60).mends(paused(runtime)).signal("SIGKILL").exit()
+
+	unstarted := newForge().create().say(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "ADD", Revision: "2"})
+	unstarted.say(runtime, "", history.Create{Of: of()}).status("running", 0).restart(runtime).say(runtime, "", history.TakeUp{Of: of(), Scripted: true}).exit()
+
+	reborn := watchedForge().run().breaks(down(kubelet)).forced().idles(10).restart(kubelet).say(kubelet, "", history.KubeletBoot{Node: "n1"})
+	reborn.mends(down(kubelet)).signal("SIGTERM").exit().idles(100)
+
+	written := newForge().run().say("apiserver", "a", by(user, "update", tenSecondsLeft))
+	written.wait(8).say("apiserver", "a", history.OpReturn{Code: 504}).wait(40).commit("a", web(modified))
+	written.long(50)
+
+	rejects := newForge().run().status("running", 0).restart(kubelet).say(kubelet, "", history.KubeletBoot{Node: "n1"})
+	rejects.say(kubelet, "", history.KubeletStatus{Pod: name, UID: uid, Phase: "Failed", Containers: []history.Told{{Container: ctr, State: "running"}}})
+
+	late := newForge().run()
+	late.say(controllers, "", history.Lease{})
+	late.ask("remove", by(user, "delete", grace(0)), 200, web(modified, marked(0, late.clock+2)), web(deleted, marked(0, late.clock+2)))
+	late.ask("create2", by(user, "create"), 201, web(added, pending, called(name, "u2")))
+	late.say("runtime/n2", "", history.Start{Of: history.Of{Pod: name, UID: "u2", Container: "c2"}})
+	begin := time.Unix(late.clock, 0)
+	late.breaks(paused(runtime)).wait(60).mends(paused(runtime)).exit()
+	late.say(controllers, "", history.Window{Identity: name, UIDs: []string{uid, "u2"}, Begin: begin, End: new(begin.Add(time.Second))})
+
+	held := newForge().run()
+	held.ask("hold", by(user, "update"), 200, web(modified, finalizers("a/b")))
+	held.ask("mark", by(user, "delete", grace(0)), 200, web(modified, finalizers("a/b"), marked(0, held.clock+2))).idles(30)
+	held.say(controllers, "", history.Blocker{UID: uid, Reason: "finalizer-not-removed"}).idles(30)
+	held.ask("free", by(user, "patch"), 200, web(modified, held.stillMarked(), finalizers())).idles(30)
+
+	away := history.Trouble{Kind: history.TroubleCut, What: "c", Off: []string{controllers}}
+	return map[string]*forge{
+		"K1: a hook of a kubelet that was killed, and that of the next one": hooks,
+		"K4: a runtime that is paused is late":                              standing,
+		"K10: a start that its runtime did not live to write down":          unstarted,
+		"C2: an end that its runtime was about to write when it was paused": late,
+		"K10: a kubelet that begins anew and does not take the pod":         rejects,
+		"L4: a kubelet that begins anew has never had what is gone":         reborn,
+		"N2: a change that is begun in time, and long in being written":     written,
+		"N2: an apiserver that is paused when it has looked":                stoodStill(10),
+		"D7: a change of which nobody knows when it was":                    newForge().run().unrecorded(3),
+		"L8: what it waited for ended at a time that nobody knows":          held.unrecorded(6),
+		"C6: controllers that were cut off":                                 watchedForge().breaks(away).lost(10, 300).mends(away),
+		"C6: controllers that stood still when a taint was taken off":       untainted(paused(controllers), 0, 0),
+		"C6: controllers that have not asked for everything yet":            untainted(down("apiserver"), 0, 20),
+		"C6: a node that is heard of again before somebody looks":           watchedForge().silent(50 * time.Second).returned(),
+		"C6: a node that is heard of late, by who has just come back":       watchedForge().silent(6 * time.Second).outage(10 * time.Second).returned(),
+	}
+}
+
+// silent is a node that is not heard of for a time after its first heartbeat.
+func (f *forge) silent(lasts time.Duration) *forge {
+	f.ask("node", by(node, "create"), 201, history.Commit{Resource: "nodes", Key: "n1", UID: "n1", Op: added, Content: history.Content{Created: 1}})
+	f.ask("lease", by(node, "create"), 201, history.Commit{Resource: "leases.coordination.k8s.io", Key: "kube-node-lease/n1", UID: "l1", Op: added})
+	return f.wait(int64(lasts / time.Second))
+}
+
+// outage has the apiserver be down for a time, and then be asked by nobody for ten seconds.
+func (f *forge) outage(lasts time.Duration) *forge {
+	f.breaks(down("apiserver")).wait(int64(lasts / time.Second)).mends(down("apiserver"))
+	return f.wait(10)
+}
+
+// returned has the node be heard of again, and be called unreachable right after.
+func (f *forge) returned() *forge {
+	f.ask("renewed", by(node, "update"), 200, history.Commit{Resource: "leases.coordination.k8s.io", Key: "kube-node-lease/n1", UID: "l1", Op: modified})
+	f.wait(10).ask("again", by(node, "update"), 200, history.Commit{Resource: "leases.coordination.k8s.io", Key: "kube-node-lease/n1", UID: "l1", Op: modified})
+	return f.ask("taint", by(controllers, "update"), 200, history.Commit{
+		Resource: "nodes", Key: "n1", UID: "n1", Op: modified, Content: history.Content{Created: 1, Evicting: []string{unreachable + "="}},
+	})
+}

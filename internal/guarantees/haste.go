@@ -1,0 +1,238 @@
+package guarantees
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/podfall/podfall/internal/history"
+)
+
+// leaseAge is the least time without a heartbeat after which a node may be called
+// unreachable: of all releases that are imitated the shortest.
+const leaseAge = 40 * time.Second
+
+// recovering is how long a node that is heard of again may still be called unreachable: its
+// status says so until its kubelet writes it anew, which may take several tries, and somebody
+// looks.
+const recovering = 40 * time.Second
+
+// relisting is how much later than it was controllers may hear of a heartbeat once they have
+// heard nothing for a while: they begin by asking for everything, and not at once.
+const relisting = 20 * time.Second
+
+// unreachable is the taint of a node that is not heard of.
+const unreachable = "node.kubernetes.io/unreachable"
+
+// deaf reports whether the controllers heard nothing between two events or shortly before, as
+// far as the machine's clock tells: they go by what they have heard, and take silence for the
+// node's.
+func (p *past) deaf(from, to *history.Event) bool {
+	const shortly = int64(5 * time.Second)
+	return slices.ContainsFunc(p.troubles, func(o *ordeal) bool { return o.deafens() && o.touches(from.Began-shortly, to.Ended) })
+}
+
+// deafens reports whether controllers hear nothing meanwhile.
+func (o *ordeal) deafens() bool {
+	about := func(name string) bool { return o.What == name || slices.Contains(o.Off, name) }
+	return o.Kind != history.TroubleFault && (about(controllersIdentity) || about("apiserver") || about("bus"))
+}
+
+// heartbeats are what was heard of nodes, by their names.
+type heartbeats struct {
+	last map[string]*commit
+	// broke are the last heartbeats that have broken a silence after which a node may be
+	// called unreachable, as the controllers have heard it.
+	broke map[string]*commit
+}
+
+// heartbeatOf is the node of which a commit is a heartbeat, empty for none: its own kubelet renews
+// its lease.
+func (p *past) heartbeatOf(c *commit) string {
+	if c.Resource != "leases.coordination.k8s.io" || c.Op == deleted {
+		return ""
+	}
+	namespace, node := splitKey(c.Key)
+	if o := p.byID[c.Cause]; namespace != "kube-node-lease" || o == nil || nodeOf(o.Who) != node {
+		return ""
+	}
+	return node
+}
+
+// hear takes a node's heartbeat.
+func (h heartbeats) hear(p *past, node string, c *commit) {
+	if last := h.last[node]; last != nil {
+		if _, silent := between(last.Event, c.Event); silent >= leaseAge || silent >= leaseAge-relisting && p.deaf(last.Event, c.Event) {
+			h.broke[node] = c
+		}
+	}
+	h.last[node] = c
+}
+
+// brokeLately reports whether a node has broken its silence so lately that its status may
+// still be the old one at an event.
+func (h heartbeats) brokeLately(node string, at *history.Event) bool {
+	first := h.broke[node]
+	if first == nil {
+		return false
+	}
+	_, since := between(first.Event, at)
+	return since <= recovering
+}
+
+// notInHaste checks C6: a node is called unreachable after it has not been heard of for long
+// enough, and a pod is evicted when what it tolerates is over, by the clock of the machine or
+// of the cluster.
+func notInHaste(p *past, t *trial) {
+	heard := heartbeats{last: map[string]*commit{}, broke: map[string]*commit{}}
+	tainted := map[string][]*commit{} // by node: the commits by which its NoExecute taints became others
+	for _, c := range p.commits {
+		switch {
+		case !c.recorded && c.Resource == "nodes": // when it was nobody knows, but it was
+			tainted[c.Key] = append(tainted[c.Key], c)
+		case !c.recorded || c.Began < p.from:
+		case c.Resource == "nodes":
+			p.silentLong(t, heard, c)
+			if c.before == nil || !slices.Equal(c.before.Evicting, c.Evicting) {
+				tainted[c.Key] = append(tainted[c.Key], c)
+			}
+		default:
+			if node := p.heartbeatOf(c); node != "" {
+				heard.hear(p, node, c)
+			}
+		}
+	}
+	p.evictions(t, tainted)
+}
+
+// silentLong checks a commit of a node, if it is the one that calls the node unreachable.
+func (p *past) silentLong(t *trial, heard heartbeats, c *commit) {
+	if !unreachableNow(c) || c.before != nil && unreachableNow(c.before) {
+		return
+	}
+	last := heard.last[c.Key]
+	if last == nil || p.skewed(controllers, last.Began, c.Ended) || p.deaf(last.Event, c.Event) {
+		return
+	}
+	_, silent := between(last.Event, c.Event)
+	t.expect(silent >= leaseAge || heard.brokeLately(c.Key, c.Event), "a node was called unreachable that had been heard of a moment ago", last.Event, c.Event)
+}
+
+func unreachableNow(node *commit) bool {
+	return slices.ContainsFunc(node.Evicting, func(taint string) bool { return strings.HasPrefix(taint, unreachable+"=") })
+}
+
+// evictions checks the deletes of the taint eviction controller.
+func (p *past) evictions(t *trial, tainted map[string][]*commit) {
+	p.decidedOperations(func(d history.Decide, decided *history.Event, o *operation) {
+		if d.Controller != "taint-eviction-controller" || d.Action != "delete" || d.Resource != podResource || len(o.commits) == 0 {
+			return
+		}
+		pod := o.commits[0].before
+		if pod == nil || pod.Created == 0 || pod.Node == "" || p.skewed(controllers, p.from, decided.Ended) || o.PreUID == "" && p.justMade(pod, decided) {
+			return
+		}
+		since, patience := p.evictedSince(tainted[pod.Node], pod, decided)
+		if since == nil {
+			t.expect(len(tainted[pod.Node]) == 0, "a pod was evicted from a node without a taint that evicts", pod.Event, decided)
+			return
+		}
+		_, waited := between(since.Event, o.calls[0])
+		t.expect(patience >= 0, "a pod was evicted that tolerates the taints of its node", since.Event, pod.Event, decided)
+		t.expect(waited+time.Second >= patience, "a pod was evicted before what it tolerates was over", since.Event, pod.Event, decided)
+	})
+}
+
+// retried is how long a client tries to have a request answered.
+const retried = 30 * time.Second
+
+// justMade reports whether another pod had a pod's name so shortly before a decision that it
+// may be about that one: the delete of an eviction names no uid, as upstream's (CTL-06).
+func (p *past) justMade(pod *commit, decided *history.Event) bool {
+	first := p.byUID[pod.UID][0]
+	if _, since := between(first.Event, decided); since > retried {
+		return false
+	}
+	return slices.ContainsFunc(p.commits, func(c *commit) bool {
+		return c.Resource == podResource && c.Key == pod.Key && c.UID != pod.UID && c.Revision < first.Revision
+	})
+}
+
+// untold is how long a controller may not have heard that a taint is gone.
+const untold = 10 * time.Second
+
+// unknowing reports whether controllers may not have heard of a commit when they decided: it was
+// a moment ago, or they heard nothing from before they had to have heard of it until a moment
+// ago. What has come due meanwhile they do before they hear of it; and unless they have only
+// stood still, they have to ask for everything first.
+func (p *past) unknowing(c *commit, decided *history.Event) bool {
+	since, limit := c.Began, untold
+	moment := func(until int64) bool { return max(time.Duration(until-since), p.passed(since, until)) <= limit }
+	for _, o := range p.troubles {
+		if o.deafens() && o.touches(since, decided.Ended) && moment(o.since()) {
+			since = max(since, o.until())
+			if o.Kind != history.TroublePaused || o.What != controllersIdentity {
+				limit = untold + relisting
+			}
+		}
+	}
+	return since >= decided.Ended || moment(decided.Ended)
+}
+
+// evictedSince is the commit since which a node had taints that evict when a pod of it was
+// evicted, or shortly before, and the shortest time for which the pod tolerates one; nil for
+// none.
+func (p *past) evictedSince(changes []*commit, pod *commit, decided *history.Event) (since *commit, patience time.Duration) {
+	patience = -1
+	for _, c := range changes {
+		switch {
+		case c.Began > decided.Ended:
+			return since, patience
+		case len(c.Evicting) > 0:
+			if since == nil {
+				since = c
+			}
+			if tolerated := pod.tolerates(c.Evicting); tolerated >= 0 && (patience < 0 || tolerated < patience) {
+				patience = tolerated
+			}
+		case since != nil && c.recorded && !p.unknowing(c, decided):
+			since, patience = nil, -1
+		}
+	}
+	return since, patience
+}
+
+// tolerates is for how long a pod tolerates taints; negative for ever.
+func (c *commit) tolerates(taints []string) time.Duration {
+	shortest := time.Duration(-1)
+	for _, taint := range taints {
+		patience := time.Duration(0)
+		for _, toleration := range c.Tolerates {
+			selector, seconds, _ := strings.Cut(toleration, ":")
+			key, _, _ := strings.Cut(taint, "=")
+			if selector != "" && selector != key && selector != taint {
+				continue
+			}
+			n, err := strconv.Atoi(seconds)
+			if err != nil {
+				n = -1
+			}
+			patience = time.Duration(n) * time.Second
+			break
+		}
+		if patience >= 0 && (shortest < 0 || patience < shortest) {
+			shortest = patience
+		}
+	}
+	return shortest
+}
+
+// decidedOperations visits what controllers decided, with the operation that did it.
+func (p *past) decidedOperations(visit func(history.Decide, *history.Event, *operation)) {
+	for _, e := range p.events {
+		if fact, is := e.Fact.(history.Decide); is && e.Cause != "" && p.byID[e.Cause] != nil {
+			visit(fact, e, p.byID[e.Cause])
+		}
+	}
+}

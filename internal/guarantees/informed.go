@@ -1,0 +1,104 @@
+package guarantees
+
+import (
+	"time"
+
+	"github.com/podfall/podfall/internal/history"
+)
+
+// abreast is how long a watcher may be behind the store.
+const abreast = 5 * time.Second
+
+// informed checks L4: in the end watchers equal the store. A watch has been sent the last
+// commit that its selector covers, and a kubelet has taken up which pods it has and which of
+// them are to end.
+func informed(p *past, t *trial) {
+	streams := p.streams()
+	for _, c := range p.calms() {
+		for _, s := range streams {
+			p.upToDate(t, s, c)
+		}
+		for _, one := range p.lives() {
+			p.heard(t, one, c)
+		}
+	}
+}
+
+// upToDate looks whether a watch was sent what was committed before and in the calm.
+func (p *past) upToDate(t *trial, s *stream, c calm) {
+	if !s.known || s.open.Ended > c.to || s.end != nil && s.end.Began < c.to || p.newer(s.open, c.to) {
+		return
+	}
+	sentAt := map[int64]*history.Event{}
+	for _, e := range s.events {
+		sentAt[sent(e).Revision] = e
+	}
+	for _, change := range p.commits {
+		if change.Revision <= s.Revision || !change.recorded || change.Began < s.open.Ended || change.Ended > c.to || s.expected(change) == "" {
+			continue
+		}
+		since, until := max(change.Ended, c.from), c.to
+		got := sentAt[change.Revision]
+		if got != nil {
+			until = min(until, got.Began)
+		}
+		late := p.late(since, until, 0, abreast)
+		if late || got != nil && got.Ended >= c.from {
+			t.expect(!late, "a watch was not sent a commit although all is well", s.open, change.Event, got)
+		}
+	}
+}
+
+// newer reports whether the process that told of an event began anew before a moment.
+func (p *past) newer(e *history.Event, until int64) bool {
+	for _, other := range p.events {
+		if other.Process == e.Process && other.Boot != e.Boot && other.Began > e.Began && other.Began < until {
+			return true
+		}
+	}
+	return false
+}
+
+// heard looks whether the pod's kubelet has taken up that it has the pod, that it is to end
+// it, and that it is gone.
+func (p *past) heard(t *trial, one *pod, c calm) {
+	if !p.served(one) {
+		return
+	}
+	told := one.news(c.to)
+	if told == nil || told.Op == deleted && (len(one.seen) == 0 || p.newer(one.seen[len(one.seen)-1], c.to)) {
+		return // a kubelet that has begun anew has never had it
+	}
+	var took *history.Event
+	for _, e := range one.seen {
+		see, _ := e.Fact.(history.KubeletSee)
+		gone := see.Op == "REMOVE"
+		if gone || told.Op != deleted && number(see.Revision) >= told.Revision {
+			took = e
+			break
+		}
+	}
+	since, until := max(told.Ended, c.from), c.to
+	if gone := one.commits[len(one.commits)-1]; told.Op != deleted && gone.Op == deleted && took == nil {
+		until = min(until, gone.Began)
+	}
+	if took != nil {
+		until = min(until, took.Began)
+	}
+	late := p.late(since, until, 0, abreast+settling)
+	if late || took != nil && took.Ended >= c.from && took.Ended <= c.to {
+		t.expect(!late, "a kubelet has not taken up what was committed about its pod", told.Event, took)
+	}
+}
+
+// news is the last commit before a moment that its kubelet has to take up: that it has the
+// pod, that it is to end it, and that it is gone.
+func (one *pod) news(until int64) (told *commit) {
+	for _, change := range one.commits {
+		news := change.before == nil || change.Node != change.before.Node || (change.Deadline == nil) != (change.before.Deadline == nil) || change.Op == deleted
+		if change.Node != "" && news && change.Ended <= until {
+			told = change
+		}
+	}
+	return told
+}

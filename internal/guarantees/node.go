@@ -1,0 +1,354 @@
+package guarantees
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/podfall/podfall/internal/history"
+)
+
+// least is the shortest grace period that a kubelet gives a container, and soon how much
+// later than it must SIGKILL may come.
+const (
+	least = 2 * time.Second
+	soon  = 2 * time.Second
+)
+
+// sortSignals are the container's stop signals and its SIGKILLs, as written before they were
+// sent.
+func (c *container) sortSignals() (stops, kills []*history.Event) {
+	for _, e := range c.signaling {
+		if fact, _ := e.Fact.(history.Signaling); fact.Signal == "SIGKILL" {
+			kills = append(kills, e)
+		} else {
+			stops = append(stops, e)
+		}
+	}
+	return stops, kills
+}
+
+// containers are those of the incarnations that are known from their beginning.
+func (p *past) containers() []*container {
+	var all []*container
+	for _, one := range p.lives() {
+		all = append(all, one.containers...)
+	}
+	return all
+}
+
+// hooked checks K1: the stop signal waits for the preStop hook, which runs once in each
+// attempt to stop the pod (KBL-35).
+func hooked(p *past, t *trial) {
+	for _, c := range p.containers() {
+		stops, _ := c.sortSignals()
+		for i, begun := range c.preStops {
+			if i > 0 {
+				before := c.preStops[i-1]
+				// To stop a container for a probe is an attempt, too: one that failed is told of.
+				again := slices.ContainsFunc(slices.Concat(c.pod.terms, c.pod.stuck), func(e *history.Event) bool {
+					return before.Began <= e.Began && e.Began <= begun.Began
+				})
+				t.expect(begun.Boot != before.Boot || again, "an attempt to stop a pod ran a preStop hook twice", before, begun)
+			}
+			if end := endOf(begun, c.preStopEnds); end != nil {
+				early := within(stops, begun, end)
+				t.expect(early == nil, "a container was signaled while its preStop hook had time left", begun, early, end)
+			}
+		}
+	}
+}
+
+// endOf is the end, among those of a container's runs of a hook, of one of them; nil when none
+// was told. Another attempt to stop may have another run.
+func endOf(begun *history.Event, ends []*history.Event) *history.Event {
+	for _, end := range ends {
+		if end.Boot == begun.Boot && end.Ended >= begun.Ended {
+			return end
+		}
+	}
+	return nil
+}
+
+// within is the last of events that lies between two others; nil for none.
+func within(events []*history.Event, from, to *history.Event) (last *history.Event) {
+	for _, e := range events {
+		if from.Ended+eps < e.Began && e.Ended+eps < to.Ended {
+			last = e
+		}
+	}
+	return last
+}
+
+// warned checks K2: SIGKILL is preceded by the stop signal.
+func warned(p *past, t *trial) {
+	for _, c := range p.containers() {
+		stops, kills := c.sortSignals()
+		if len(kills) == 0 {
+			continue
+		}
+		t.expect(len(stops) > 0 && stops[0].Began <= kills[0].Ended || c.startedLate(kills[0]),
+			"a container was killed without its stop signal", append(append(c.started, c.pod.terms...), kills...)...)
+	}
+}
+
+// startedLate reports whether the container's start was still under way when it was
+// killed: then nothing could take a signal.
+func (c *container) startedLate(kill *history.Event) bool {
+	return len(c.started) == 0 || kill.Began <= c.started[0].Ended+eps
+}
+
+// stop is a container that got its stop signal and SIGKILL from one runtime, after its
+// kubelet had begun to stop its pod.
+type stop struct {
+	*container
+
+	began, term, kill *history.Event
+	// shortest and longest are of the grace periods that the kubelet had seen before.
+	shortest, longest time.Duration
+}
+
+// between is how long it was from one event to another, by the clock of the machine or the
+// cluster by which it was shorter and by the one by which it was longer.
+func between(from, to *history.Event) (shorter, longer time.Duration) {
+	machine, cluster := time.Duration(to.Ended-from.Began), to.Wall.Sub(from.Wall)
+	return min(machine, cluster), max(machine, cluster)
+}
+
+func (s stop) against() []*history.Event {
+	return append(append(append([]*history.Event{}, s.pod.terms...), s.preStopEnds...), s.term, s.kill)
+}
+
+// stops are all of them.
+func (p *past) stops() []stop {
+	var all []stop
+	for _, c := range p.containers() {
+		terms, kills := c.sortSignals()
+		if len(c.pod.terms) == 0 || len(terms) == 0 || len(kills) == 0 || terms[0].Boot != kills[0].Boot || c.pod.terms[0].Began > terms[0].Ended {
+			continue // one that was signaled before its pod's end is stopped with a grace period that is not told
+		}
+		s := stop{container: c, began: c.pod.terms[0], term: terms[0], kill: kills[0], shortest: -1}
+		for _, e := range append(append([]*history.Event{}, c.pod.terms...), c.pod.seen...) {
+			if e.Began > s.kill.Ended {
+				continue
+			}
+			switch fact := e.Fact.(type) {
+			case history.KubeletTerm:
+				s.see(fact.Grace)
+			case history.KubeletSee:
+				if fact.Grace != nil {
+					s.see(*fact.Grace)
+				}
+			}
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// see takes a grace period, in seconds, into account.
+func (s *stop) see(seconds int64) {
+	grace := time.Duration(seconds) * time.Second
+	if s.shortest < 0 || grace < s.shortest {
+		s.shortest = grace
+	}
+	s.longest = max(s.longest, grace)
+}
+
+// patient checks K3: SIGKILL never comes early. The grace period runs from when the kubelet
+// begins to stop the pod: hooks, and containers that end before, use it up.
+func patient(p *past, t *trial) {
+	for _, s := range p.stops() {
+		_, ofPod := between(s.began, s.kill)
+		_, ofContainer := between(s.term, s.kill)
+		t.expect(ofPod+time.Duration(eps) >= s.shortest && ofContainer+time.Duration(eps) >= least,
+			"SIGKILL came before the grace period was over", s.against()...)
+	}
+}
+
+// punctual checks K4: SIGKILL comes when the grace period is over, unless the stop failed
+// or a process of the node began anew meanwhile.
+func punctual(p *past, t *trial) {
+	for _, s := range p.stops() {
+		if len(s.pod.stuck) > 0 || len(s.pod.terms) != 1 || p.heldUp(s) {
+			continue
+		}
+		took, _ := between(s.term, s.kill)
+		t.expect(took <= max(least, s.longest)+soon, "SIGKILL came late", s.against()...)
+	}
+}
+
+// heldUp reports whether a process of the stop's node may have been paused or down on the way:
+// then nobody could be on time.
+func (p *past) heldUp(s stop) bool {
+	_, node, _ := strings.Cut(s.kill.Process, "/")
+	return slices.ContainsFunc(p.troubles, func(o *ordeal) bool {
+		return (o.Kind == history.TroublePaused || o.Kind == history.TroubleDown) && strings.HasSuffix(o.What, "/"+node) &&
+			o.touches(s.began.Began, s.kill.Ended)
+	})
+}
+
+// onceSignaled checks K6: a runtime sends a container its stop signal once.
+func onceSignaled(p *past, t *trial) {
+	for _, c := range p.containers() {
+		var last *history.Event
+		for _, e := range c.signals {
+			if fact, _ := e.Fact.(history.Signal); fact.Signal == "SIGKILL" {
+				continue
+			}
+			t.expect(last == nil || last.Boot != e.Boot, "a container got its stop signal twice from one runtime", last, e)
+			last = e
+		}
+	}
+}
+
+// final checks K7: once a pod is being stopped nothing of it is started.
+func final(p *past, t *trial) {
+	for _, one := range p.lives() {
+		if len(one.terms) == 0 {
+			continue
+		}
+		var late *history.Event
+		for _, c := range one.containers {
+			for _, e := range append(append([]*history.Event{}, c.created...), c.started...) {
+				if e.Began > one.terms[0].Ended+eps {
+					late = e
+				}
+			}
+		}
+		t.expect(late == nil, "a container was made or started after its pod's end had begun", one.terms[0], late)
+	}
+}
+
+// dead checks K8: a pod that has ended never runs again. What others say of a pod whose
+// kubelet is cut off ends nothing: it goes on with what it knows until it hears (K14).
+func dead(p *past, t *trial) {
+	for _, one := range p.lives() {
+		end := one.end()
+		if end == nil {
+			continue
+		}
+		var late *history.Event
+		for _, c := range one.containers {
+			for _, e := range c.started {
+				if e.Began > end.Ended+eps && (!one.endedByOthers(p, e) || one.heard(end, e)) {
+					late = e
+				}
+			}
+		}
+		t.expect(late == nil, "a container was started after its pod had ended", end, late)
+	}
+}
+
+// heard reports whether the pod's kubelet had seen a commit, or a later one, before an event.
+func (one *pod) heard(end, by *history.Event) bool {
+	ended, _ := end.Fact.(history.Commit)
+	return slices.ContainsFunc(one.seen, func(e *history.Event) bool {
+		fact, _ := e.Fact.(history.KubeletSee)
+		return before(e, by) && (number(fact.Revision) >= ended.Revision || fact.Op == "REMOVE" && e.Began >= end.Began)
+	})
+}
+
+// end is the commit with which the pod's phase became terminal, or its final delete.
+func (one *pod) end() *history.Event {
+	for _, c := range one.commits {
+		if ended(c) && c.recorded {
+			return c.Event
+		}
+	}
+	if len(one.finals) > 0 {
+		return one.finals[0]
+	}
+	return nil
+}
+
+// oneNode checks K9: whatever runtimes tell of one uid, they tell on one node.
+func oneNode(p *past, t *trial) {
+	for _, one := range p.lives() {
+		var first *history.Event
+		for _, c := range one.containers {
+			for _, e := range append(append([]*history.Event{}, c.created...), c.started...) {
+				if first == nil {
+					first = e
+				}
+				t.expect(e.Process == first.Process, "one pod was on two nodes", first, e)
+			}
+		}
+	}
+}
+
+// truthful checks K10: a phase that ends a pod is not told while a container runs, and what is
+// told of each container is so.
+func truthful(p *past, t *trial) {
+	for _, one := range p.lives() {
+		one.statesTold(p, t)
+		for _, e := range one.statuses {
+			fact, _ := e.Fact.(history.KubeletStatus)
+			if rank(fact.Phase) != terminal {
+				continue
+			}
+			for _, c := range one.containers {
+				if len(c.started) > 0 && before(c.started[0], e) && !one.endedByOthers(p, e) && !one.rejected(e) {
+					t.expect(c.overBy(e), "a pod was said to have ended while a container of it ran", c.started[0], e, c.last())
+				}
+			}
+		}
+	}
+}
+
+// endedByOthers reports whether somebody but a kubelet had given the pod a phase that ends it,
+// such as the pod garbage collector for a node that is gone: its kubelet keeps that.
+func (one *pod) endedByOthers(p *past, by *history.Event) bool {
+	return slices.ContainsFunc(one.commits, func(c *commit) bool {
+		o := p.byID[c.Cause]
+		return rank(c.Phase) == terminal && (c.before == nil || rank(c.before.Phase) != terminal) &&
+			c.Began <= by.Ended && o != nil && nodeOf(o.Who) == ""
+	})
+}
+
+// rejected reports whether the first that a kubelet tells of a pod that it has from one before
+// it is a phase that ends it: it does not take the pod any more (KBL-09), and only then ends it.
+func (one *pod) rejected(by *history.Event) bool {
+	older := false
+	for _, e := range one.statuses {
+		fact, _ := e.Fact.(history.KubeletStatus)
+		if e.Boot == by.Boot {
+			return older && rank(fact.Phase) == terminal
+		}
+		older = older || e.Process == by.Process
+	}
+	return false
+}
+
+// tornDown checks K13: containers end before volumes and sandboxes are taken away, and the
+// last phase is told before the final delete.
+func tornDown(p *past, t *trial) {
+	for _, one := range p.lives() {
+		for _, c := range one.containers {
+			if len(c.started) > 0 && len(c.exits) > 0 {
+				c.undermined(t)
+			}
+		}
+		if len(one.finals) > 0 {
+			var told *history.Event
+			for _, e := range one.statuses {
+				if fact, _ := e.Fact.(history.KubeletStatus); rank(fact.Phase) == terminal && e.Began <= one.finals[0].Ended {
+					told = e
+				}
+			}
+			end := one.end()
+			t.expect(told != nil || end != nil && end.Began <= one.finals[0].Ended && end != one.finals[0],
+				"the final delete came before the last phase was told", one.finals[0])
+		}
+	}
+}
+
+// undermined checks that nothing was taken from under a container that has ended.
+func (c *container) undermined(t *trial) {
+	exit := c.exits[len(c.exits)-1]
+	for _, e := range append(append([]*history.Event{}, c.pod.mounts...), c.pod.sandboxes...) {
+		if _, mounted := e.Fact.(history.Mount); !mounted && before(c.started[0], e) {
+			t.expect(e.Ended+eps >= exit.Began, "a volume or a sandbox was taken from under a container", c.started[0], e, exit)
+		}
+	}
+}

@@ -1,0 +1,233 @@
+package guarantees
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/podfall/podfall/internal/history"
+)
+
+// lookup is a read, with its event.
+type lookup struct {
+	history.Lookup
+	*history.Event
+}
+
+// lookups are all reads of these verbs, by the revision that they were answered with.
+func (p *past) lookups(verbs ...string) []lookup {
+	var all []lookup
+	for _, e := range p.events {
+		if fact, is := e.Fact.(history.Lookup); is && slices.Contains(verbs, fact.Verb) {
+			all = append(all, lookup{fact, e})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b lookup) int { return cmp.Compare(a.Revision, b.Revision) })
+	return all
+}
+
+// newest reports whether a read asks for the newest state.
+func (l *lookup) newest() bool { return l.Asked.Revision == "" && l.At == 0 }
+
+// exact is the revision that a list asks for, or 0.
+func (l *lookup) exact() int64 {
+	switch {
+	case l.At > 0:
+		return l.At
+	case l.Match == "Exact" || l.Match == "" && l.Limit > 0 && l.After == "":
+		return number(l.Asked.Revision)
+	}
+	return 0
+}
+
+// shownAt is that the store was known to have come to a revision.
+type shownAt struct {
+	revision int64
+	by       *history.Event
+}
+
+// shownUp are all of them by time, each with the highest revision so far: of writes and
+// reads that were answered.
+func (p *past) shownUp() []shownAt {
+	var all []shownAt
+	for _, o := range p.operations {
+		if done := o.done(); done != nil && len(o.commits) > 0 && o.last().Began <= done.Ended {
+			all = append(all, shownAt{o.last().Revision, done})
+		}
+	}
+	for _, l := range p.lookups("get", "list") {
+		if ok(l.Code) {
+			all = append(all, shownAt{l.Revision, l.Event})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b shownAt) int { return cmp.Compare(a.by.Ended, b.by.Ended) })
+	for i := 1; i < len(all); i++ {
+		if all[i].revision < all[i-1].revision {
+			all[i].revision = all[i-1].revision
+		}
+	}
+	return all
+}
+
+// done is the first answer that says that the operation is done, or nil: one that was refused
+// may have been sent again, and be done later.
+func (o *operation) done() *history.Event {
+	at := slices.IndexFunc(o.returns, func(e *history.Event) bool {
+		said, _ := e.Fact.(history.OpReturn)
+		return ok(said.Code)
+	})
+	if at < 0 {
+		return nil
+	}
+	return o.returns[at]
+}
+
+// lowest is the revision that a read of the newest state must include, and what had shown it.
+func lowest(shown []shownAt, l *lookup) shownAt {
+	at, _ := slices.BinarySearchFunc(shown, l.Began, func(s shownAt, moment int64) int { return cmp.Compare(s.by.Ended, moment) })
+	if at == 0 {
+		return shownAt{}
+	}
+	return shown[at-1]
+}
+
+// readInOrder checks A4 for reads: one of the newest state includes what was answered before
+// it began, none is older than it asks for, and none shows what had not begun yet.
+func (p *past) readInOrder(t *trial) {
+	shown := p.shownUp()
+	versions := p.versions()
+	for _, l := range p.lookups("get", "list") {
+		low := lowest(shown, &l)
+		if ok(l.Code) {
+			c := p.byRevision[l.Revision]
+			t.expect(c == nil || !c.recorded || c.Began <= l.Ended, "a read shows what had not begun when it was answered", eventOf(c), l.Event)
+		}
+		switch {
+		case l.Verb == "list":
+			l.listsNoLess(low, t)
+		case l.newest():
+			l.getsNoLess(low, versions, t)
+		}
+	}
+}
+
+// listsNoLess checks that a list is of the revision that it asks for, and has at least what
+// was known before it began.
+func (l *lookup) listsNoLess(low shownAt, t *trial) {
+	if !ok(l.Code) {
+		return
+	}
+	exact := l.exact()
+	t.expect(exact <= 0 || l.Revision == exact, "a list is of another revision than it asks for", l.Event)
+	t.expect(exact > 0 || l.Revision >= number(l.Asked.Revision), "a list is older than it asks for", l.Event)
+	if l.newest() && l.After == "" {
+		t.expect(l.Revision >= low.revision, "a list does not have what was answered before it began", low.by, l.Event)
+	}
+}
+
+// getsNoLess checks that a get of the newest state has an object as it was known before the
+// get began, or a newer one.
+func (l *lookup) getsNoLess(low shownAt, versions versions, t *trial) {
+	was, gone := versions.last(l.Resource+" "+l.Key, low.revision, l.Ended)
+	switch {
+	case ok(l.Code):
+		t.expect(was == nil || l.Revision >= was.Revision, "a get returned an older version than was answered before it began", low.by, eventOf(was), l.Event)
+	case l.Code == 404:
+		t.expect(was == nil || was.Op == deleted || gone, "a get did not find what was answered before it began", low.by, eventOf(was), l.Event)
+	}
+}
+
+// versions are the commits of each object.
+type versions map[string][]*commit
+
+func (p *past) versions() versions {
+	all := versions{}
+	for _, c := range p.commits {
+		all[c.Resource+" "+c.Key] = append(all[c.Resource+" "+c.Key], c)
+	}
+	return all
+}
+
+// last is an object's last commit up to a revision, nil for none, and whether it may have
+// been removed after that until a moment.
+func (v versions) last(object string, revision, until int64) (was *commit, gone bool) {
+	for _, c := range v[object] {
+		if c.Revision <= revision {
+			was = c
+		} else if c.Op == deleted && c.Began <= until {
+			gone = true
+		}
+	}
+	return was, gone
+}
+
+// exactly checks A12: a page of a list is the state at its revision.
+func exactly(p *past, t *trial) {
+	known := p.record()
+	states := known.play()
+	for _, l := range p.lookups("list") {
+		of, understood := p.scopeOf(l.Resource, l.Key, l.Labels, l.Fields)
+		if !ok(l.Code) || !understood || !known.knows(l.Revision) {
+			continue
+		}
+		states.at(l.Revision)
+		sum, more := states.page(of, "", l.After, l.Limit)
+		t.expect(sum.Count == l.Items && sum.String() == l.Digest, "a list is not what was there at its revision", eventOf(p.byRevision[l.Revision]), l.Event)
+		t.expect(more == l.More, "a page says wrongly whether more follows", l.Event)
+	}
+}
+
+// forgetting is what was compacted, and when.
+func (p *past) forgetting() []shownAt {
+	var all []shownAt
+	for _, e := range p.events {
+		switch fact := e.Fact.(type) {
+		case history.Fsync:
+			if fact.Oldest > 0 && (len(all) == 0 || fact.Oldest > all[len(all)-1].revision) {
+				all = append(all, shownAt{fact.Oldest, e})
+			}
+		case history.Compact:
+			all = append(all, shownAt{fact.Revision, e})
+		}
+	}
+	return all
+}
+
+// honest checks A13: what was compacted is refused with 410, and nothing else is.
+func honest(p *past, t *trial) {
+	forgotten := p.forgetting()
+	if len(forgotten) == 0 {
+		return
+	}
+	for _, l := range p.lookups("list", "watch") {
+		asked := l.exact()
+		if l.Verb == "watch" {
+			asked = l.behind()
+		}
+		if asked <= 0 || !ok(l.Code) && l.Code != 410 || l.Began < p.from {
+			continue
+		}
+		surely, perhaps := l.forgotten(forgotten, asked)
+		if l.Code == 410 {
+			t.expect(perhaps != nil, "a revision was refused as too old that was not", forgotten[0].by, l.Event)
+		} else {
+			t.expect(surely == nil, "a revision was served that had been compacted", surely, l.Event)
+		}
+	}
+}
+
+// forgotten is what had surely forgotten a revision before a read of it began, and what may
+// have before it was answered; nil for nothing.
+func (l *lookup) forgotten(all []shownAt, asked int64) (surely, perhaps *history.Event) {
+	for _, f := range all {
+		if f.revision <= asked {
+			continue
+		}
+		if before(f.by, l.Event) && surely == nil {
+			surely = f.by
+		}
+		if f.by.Began <= l.Ended+eps {
+			perhaps = f.by
+		}
+	}
+	return surely, perhaps
+}

@@ -1,0 +1,148 @@
+package guarantees
+
+import (
+	"strconv"
+
+	"github.com/podfall/podfall/internal/history"
+)
+
+// behind is the revision behind which a watch asks to begin; 0 for one that begins with what
+// there is, or now.
+func (l *lookup) behind() int64 {
+	if l.Initial != nil && *l.Initial {
+		return 0
+	}
+	return number(l.Asked.Revision)
+}
+
+// openings are the openings of watches whose scope commits can tell of.
+func (p *past) openings(visit func(l *lookup, of scope)) {
+	for _, l := range p.lookups("watch") {
+		if of, understood := p.scopeOf(l.Resource, l.Key, l.Labels, l.Fields); understood {
+			visit(&l, of)
+		}
+	}
+}
+
+// caughtUp checks W4: a watch that resumes is first sent every change since, and is told 410
+// only where they are gone.
+func caughtUp(p *past, t *trial) {
+	known, forgotten := p.record(), p.forgetting()
+	p.openings(func(l *lookup, of scope) {
+		asked := l.behind()
+		switch {
+		case asked <= 0 || l.Began < p.from:
+		case l.Code == 410:
+			gone := len(forgotten) == 0 // of a release that did not tell
+			for _, f := range forgotten {
+				gone = gone || f.revision > asked && f.by.Began <= l.Ended+eps
+			}
+			t.expect(gone, "a watch was told that the changes since its revision are gone, which they were not", l.Event)
+		case ok(l.Code) && l.Revision < asked:
+			t.expect(l.Items == 0, "a watch was sent changes before the revision behind which it began", l.Event)
+		case ok(l.Code) && known.knows(asked) && known.knows(l.Revision):
+			sum := known.events(of, asked, l.Revision)
+			t.expect(sum.Count == l.Items && sum.String() == l.Digest, "a watch that resumed was not sent the changes since its revision",
+				eventOf(p.byRevision[l.Revision]), l.Event)
+		}
+	})
+}
+
+// truly checks W5: what a bookmark says has been sent: the end of the initial events comes
+// after what there was, and what a consumer has been given up to a revision is all.
+func truly(p *past, t *trial) {
+	known := p.record()
+	states := known.play()
+	p.openings(func(l *lookup, of scope) {
+		if l.Marked == 0 || !ok(l.Code) {
+			return
+		}
+		t.expect(l.Marked == l.Revision, "the bookmark at the end of the initial events is of another revision than they are", l.Event)
+		if known.knows(l.Marked) {
+			states.at(l.Marked)
+			sum, _ := states.page(of, added, "", 0)
+			t.expect(sum.Count == l.Items && sum.String() == l.Digest, "a bookmark came before all that was there had been sent", l.Event)
+		}
+	})
+	p.taken(func(took history.Took, e, last *history.Event) {
+		if last == nil {
+			return
+		}
+		was, _ := last.Fact.(history.Took)
+		t.expect(took.From == was.To, "a consumer was given changes twice, or not from where it had come to", last, e)
+	})
+}
+
+// taken visits what watches have handed to their consumers, with what they had before.
+func (p *past) taken(visit func(took history.Took, e, last *history.Event)) {
+	type watch struct {
+		process, boot string
+		number        uint64
+	}
+	last := map[watch]*history.Event{}
+	for _, e := range p.events {
+		if took, is := e.Fact.(history.Took); is {
+			which := watch{e.Process, string(e.Boot), took.Watch}
+			visit(took, e, last[which])
+			last[which] = e
+		}
+	}
+}
+
+// wholly checks W7: a consumer, however slow, is given every change or is told that its
+// watch has ended.
+func wholly(p *past, t *trial) {
+	known := p.record()
+	p.taken(func(took history.Took, e, _ *history.Event) {
+		of, understood := p.scopeOf(took.Resource, took.Namespace, took.Labels, took.Fields)
+		if !understood || took.From == 0 || !known.knows(took.From) || !known.knows(took.To) {
+			return
+		}
+		sum := known.events(of, took.From, took.To)
+		t.expect(sum.Count == took.Items && sum.String() == took.Digest, "a consumer was not given every change, and not told so",
+			eventOf(p.byRevision[took.From]), eventOf(p.byRevision[took.To]), e)
+	})
+}
+
+// documented checks W10: what a watch that begins at no, any, a present, a future and a false
+// revision is answered.
+func documented(p *past, t *trial) {
+	known := p.record()
+	states := known.play()
+	p.openings(func(l *lookup, of scope) {
+		asked, err := strconv.ParseInt("0"+l.Asked.Revision, 10, 64)
+		if err != nil {
+			t.expect(!ok(l.Code), "a watch from what is no revision was accepted", l.Event)
+			return
+		}
+		if !ok(l.Code) {
+			return
+		}
+		initial := asked == 0
+		if l.Initial != nil {
+			initial = *l.Initial
+		}
+		if c := p.byRevision[asked]; c != nil && c.recorded && initial && !l.More {
+			t.expect(c.Began <= l.Ended, "a watch was first sent what there was before a revision that was still to come", l.Event, c.Event)
+		}
+		switch {
+		case initial && known.knows(l.Revision):
+			states.at(l.Revision)
+			sum, _ := states.page(of, added, "", 0)
+			t.expect(sum.Count == l.Items && sum.String() == l.Digest, "a watch was not first sent what there was", l.Event)
+			t.expect(l.Revision >= asked, "a watch was first sent what there was before the revision that it asks for", l.Event)
+		case !initial && asked == 0:
+			t.expect(l.Items == 0, "a watch from now on was sent what had happened before", l.Event)
+		}
+	})
+}
+
+// copiedForward checks W8 for the copies of controllers and kubelets: a new list is not older
+// than the copy.
+func (p *past) copiedForward(t *trial) {
+	for _, e := range p.events {
+		if fact, is := e.Fact.(history.Copied); is && fact.From > 0 {
+			t.expect(fact.To >= fact.From, "a copy was replaced by an older state", e)
+		}
+	}
+}

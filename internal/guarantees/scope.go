@@ -1,0 +1,252 @@
+package guarantees
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/podfall/podfall/internal/history"
+)
+
+// scope is what a list or a watch selects, as far as commits can tell.
+type scope struct {
+	resource, namespace string
+	labels              labels.Selector
+	fields              fields.Selector
+}
+
+// scopeOf is the scope of these selectors; false when commits do not tell what they select
+// by.
+func (p *past) scopeOf(resource, namespace, byLabel, byField string) (scope, bool) {
+	s := scope{resource: resource, namespace: namespace}
+	var err error
+	if s.labels, err = labels.Parse(byLabel); err != nil {
+		return s, false
+	}
+	if s.fields, err = fields.ParseSelector(byField); err != nil {
+		return s, false
+	}
+	if !s.labels.Empty() && len(p.commits) > 0 && p.commits[0].Created == 0 {
+		return s, false // of an older release, which did not tell of labels
+	}
+	for _, required := range s.fields.Requirements() {
+		ofPod := required.Field == "spec.nodeName" || required.Field == "status.phase"
+		if !strings.HasPrefix(required.Field, "metadata.name") && (!ofPod || resource != podResource) {
+			return s, false
+		}
+	}
+	return s, true
+}
+
+// covers reports whether the object as it is committed is of the scope's collection.
+func (s scope) covers(c *commit) bool {
+	namespace, _ := splitKey(c.Key)
+	return c.Resource == s.resource && (s.namespace == "" || s.namespace == namespace)
+}
+
+// matches reports whether the selectors select it, too.
+func (s scope) matches(c *commit) bool {
+	if !s.labels.Empty() && !s.labels.Matches(labels.Set(c.Labels)) {
+		return false
+	}
+	if s.fields.Empty() {
+		return true
+	}
+	return s.fields.Matches((*selected)(c))
+}
+
+// selected is a commit as field selectors see it.
+type selected commit
+
+// Has implements fields.Fields: what a commit tells of it has, if only as nothing.
+func (s *selected) Has(field string) bool {
+	switch field {
+	case "metadata.name", "metadata.namespace", "spec.nodeName", "status.phase":
+		return true
+	}
+	return false
+}
+
+// Get implements fields.Fields.
+func (s *selected) Get(field string) string {
+	namespace, name := splitKey(s.Key)
+	switch field {
+	case "metadata.name":
+		return name
+	case "metadata.namespace":
+		return namespace
+	case "spec.nodeName":
+		return s.Node
+	case "status.phase":
+		return s.Phase
+	}
+	return ""
+}
+
+// expected is the type of the event that a commit is for a watch of the scope; empty for none.
+func (s scope) expected(c *commit) string {
+	if !s.covers(c) {
+		return ""
+	}
+	was := c.Op != added && c.before != nil && s.matches(c.before)
+	is := c.Op != deleted && s.matches(c)
+	switch {
+	case is && was:
+		return modified
+	case is:
+		return added
+	case was:
+		return deleted
+	}
+	return ""
+}
+
+// splitKey is the namespace, empty for none, and the name.
+func splitKey(key string) (namespace, name string) {
+	namespace, name, found := strings.Cut(key, "/")
+	if !found {
+		return "", namespace
+	}
+	return namespace, name
+}
+
+// record is a part of the history without gaps, which states can be made of.
+type record struct {
+	// from is the first revision of which the state is known, and to the last.
+	from, to int64
+	commits  []*commit // all that make up the state at from, and those up to to
+}
+
+// record is what is known of the store's states: all from its beginning, or what its file has.
+func (p *past) record() record {
+	var first *history.StoreOpen
+	for _, e := range p.events {
+		if open, is := e.Fact.(history.StoreOpen); is {
+			first = &open
+			break
+		}
+	}
+	r := record{commits: p.commits}
+	switch {
+	case first != nil && first.Objects == 0 && p.from == 0:
+		r.from = first.Revision
+	case p.stored:
+		r.from = p.compacted
+		r.commits = nil
+		for _, c := range p.commits {
+			if c.stored {
+				r.commits = append(r.commits, c)
+			}
+		}
+	default:
+		return record{from: 1, to: 0}
+	}
+	r.to = r.from
+	for i, c := range r.commits {
+		if c.Revision <= r.from {
+			continue
+		}
+		if c.Revision != r.to+1 {
+			r.commits = r.commits[:i]
+			break
+		}
+		r.to = c.Revision
+	}
+	return r
+}
+
+// knows reports whether the state at a revision is known.
+func (r *record) knows(revision int64) bool { return r.from <= revision && revision <= r.to }
+
+// changes are the commits after one revision up to another.
+func (r *record) changes(after, until int64) []*commit {
+	return r.commits[r.index(after):r.index(until)]
+}
+
+// index is how many commits there are up to a revision.
+func (r *record) index(revision int64) int {
+	at, found := slices.BinarySearchFunc(r.commits, revision, func(c *commit, revision int64) int { return int(c.Revision - revision) })
+	if found {
+		at++
+	}
+	return at
+}
+
+// events is the digest of what a watch of the scope is sent after one revision up to another.
+func (r *record) events(s scope, after, until int64) history.Sum {
+	var sum history.Sum
+	for _, c := range r.changes(after, until) {
+		if typ := s.expected(c); typ != "" {
+			sum.Add(typ, c.Revision)
+		}
+	}
+	return sum
+}
+
+// states plays a record from its beginning on, for questions in the order of revisions.
+type states struct {
+	*record
+	next    int
+	objects map[string]map[string]*commit // by resource and key
+	sorted  map[string][]*commit          // by resource, for those that have not changed since
+}
+
+func (r *record) play() *states {
+	return &states{record: r, objects: map[string]map[string]*commit{}, sorted: map[string][]*commit{}}
+}
+
+// at moves on to a revision.
+func (s *states) at(revision int64) {
+	for ; s.next < len(s.commits) && s.commits[s.next].Revision <= revision; s.next++ {
+		c := s.commits[s.next]
+		if s.objects[c.Resource] == nil {
+			s.objects[c.Resource] = map[string]*commit{}
+		}
+		if c.Op == deleted {
+			delete(s.objects[c.Resource], c.Key)
+		} else {
+			s.objects[c.Resource][c.Key] = c
+		}
+		delete(s.sorted, c.Resource)
+	}
+}
+
+// all are the objects of a resource, in the order of namespaces and names.
+func (s *states) all(resource string) []*commit {
+	if all, there := s.sorted[resource]; there {
+		return all
+	}
+	all := make([]*commit, 0, len(s.objects[resource]))
+	for _, c := range s.objects[resource] {
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b *commit) int { return compareKeys(a.Key, b.Key) })
+	s.sorted[resource] = all
+	return all
+}
+
+func compareKeys(a, b string) int {
+	namespaceA, nameA := splitKey(a)
+	namespaceB, nameB := splitKey(b)
+	if namespaceA != namespaceB {
+		return strings.Compare(namespaceA, namespaceB)
+	}
+	return strings.Compare(nameA, nameB)
+}
+
+// page is the digest of a page of the scope, and whether more follows: behind a key unless
+// that is empty, and of at most limit items unless that is 0.
+func (s *states) page(of scope, event, after string, limit int64) (sum history.Sum, more bool) {
+	for _, c := range s.all(of.resource) {
+		if !of.covers(c) || !of.matches(c) || after != "" && compareKeys(c.Key, after) <= 0 {
+			continue
+		}
+		if limit > 0 && int64(sum.Count) == limit {
+			return sum, true
+		}
+		sum.Add(event, c.Revision)
+	}
+	return sum, false
+}

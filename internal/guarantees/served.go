@@ -1,0 +1,91 @@
+package guarantees
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/podfall/podfall/internal/history"
+)
+
+// The bounds of requests, on the machine's clock.
+const (
+	// serves is how long an apiserver with many objects may take to begin anew, and busy how
+	// long the machine may take besides, to make a process and let it run.
+	serves = 2 * time.Second
+	many   = 10_000
+	busy   = 5 * time.Second
+	// answers is how much later than its deadline a request may be answered.
+	answers = time.Second
+)
+
+// serving checks L6: an apiserver that was killed serves again soon after it is started.
+func serving(p *past, t *trial) {
+	for _, o := range p.troubles {
+		if o.Kind != history.TroubleDown || o.What != "apiserver" || o.end == nil {
+			continue
+		}
+		alone := !slices.ContainsFunc(p.troubles, func(other *ordeal) bool { return other != o && other.touches(o.end.Began, o.end.Ended) })
+		opened, n := p.storeOpened(o.end)
+		if !alone || opened == nil {
+			continue
+		}
+		bound := time.Duration(float64(serves)*math.Max(1, float64(n)/many)) + busy
+		took := time.Duration(o.end.Ended - o.end.Began)
+		t.expect(took <= bound, "the apiserver took longer to serve again than it may", o.begin, opened, o.end)
+	}
+}
+
+// storeOpened is the store's opening within an event, and how many objects it had.
+func (p *past) storeOpened(during *history.Event) (*history.Event, int) {
+	for _, e := range p.events {
+		if fact, is := e.Fact.(history.StoreOpen); is && e.Began >= during.Began && e.Ended <= during.Ended {
+			return e, fact.Objects
+		}
+	}
+	return nil, 0
+}
+
+// prompt checks L7: a request that reached the apiserver is answered by its deadline, or
+// refused, whatever is broken, unless the apiserver itself does not run.
+func prompt(p *past, t *trial) {
+	ends := p.lastOf()
+	for _, o := range p.operations {
+		if o.Left == nil {
+			continue
+		}
+		left := time.Duration(*o.Left) * time.Millisecond
+		for _, call := range o.calls {
+			bound := call.Ended + int64(left+answers) + eps
+			var answer *history.Event
+			for _, e := range o.returns {
+				if e.Boot == call.Boot && e.Ended >= call.Began {
+					answer = e
+					break
+				}
+			}
+			if answer == nil && ends[string(call.Boot)] < bound+int64(busy) || p.still(call.Ended, bound) {
+				continue // nobody was there to answer
+			}
+			t.expect(answer != nil && answer.Ended <= bound, "a request was not answered by its deadline", call, answer)
+		}
+	}
+}
+
+// lastOf is when each incarnation of the apiserver has told something last.
+func (p *past) lastOf() map[string]int64 {
+	last := map[string]int64{}
+	for _, e := range p.events {
+		if e.Process == "apiserver" {
+			last[string(e.Boot)] = max(last[string(e.Boot)], e.Ended)
+		}
+	}
+	return last
+}
+
+// still reports whether the apiserver may have been paused between two moments.
+func (p *past) still(from, to int64) bool {
+	return slices.ContainsFunc(p.troubles, func(o *ordeal) bool {
+		return (o.Kind == history.TroublePaused || o.Kind == history.TroubleDown) && o.What == "apiserver" && o.touches(from, to)
+	})
+}

@@ -1,0 +1,179 @@
+package guarantees
+
+import (
+	"slices"
+	"time"
+
+	"github.com/podfall/podfall/internal/history"
+)
+
+// settled is how long after the last disturbance the desired state is reached, and how long
+// it stays at least.
+const settled = time.Minute
+
+// owner is a workload that says how many pods it is to have.
+type owner struct {
+	last *commit
+	pods []*pod
+}
+
+// controllerOf is who makes the pods of a resource.
+func controllerOf(resource string) string {
+	switch resource {
+	case "replicasets.apps":
+		return "replicaset-controller"
+	case "statefulsets.apps":
+		return "statefulset-controller"
+	}
+	return ""
+}
+
+// reached checks L5: in the end a workload has as many pods as it is to have, and keeps
+// them. A disturbance, such as a pod that somebody else deletes, gives it another minute.
+func reached(p *past, t *trial) {
+	for _, c := range p.calms() {
+		for _, o := range p.owners(c.to) {
+			p.desired(t, o, c)
+		}
+	}
+}
+
+// owners are the workloads that there are at a moment, with all pods that they had.
+func (p *past) owners(at int64) []*owner {
+	byUID := map[string]*owner{}
+	var all []*owner
+	for _, change := range p.commits {
+		if change.Ended > at || controllerOf(change.Resource) == "" {
+			continue
+		}
+		if byUID[change.UID] == nil {
+			byUID[change.UID] = &owner{}
+			all = append(all, byUID[change.UID])
+		}
+		byUID[change.UID].last = change
+	}
+	for _, one := range p.lives() {
+		if o := byUID[one.commits[len(one.commits)-1].Owner]; o != nil {
+			o.pods = append(o.pods, one)
+		}
+	}
+	return slices.DeleteFunc(all, func(o *owner) bool {
+		return o.last.Op == deleted || o.last.Deadline != nil || o.last.Replicas == nil || !o.last.recorded
+	})
+}
+
+// desired looks at one workload in one calm.
+func (p *past) desired(t *trial, o *owner, c calm) {
+	since, by := max(c.from+int64(settling), o.last.Ended), o.last.Event
+	for _, one := range o.pods {
+		for _, change := range one.commits {
+			cause := p.byID[change.Cause]
+			own := cause != nil && cause.Who == controllersIdentity && change.Op != deleted
+			if change.Ended <= c.to && !own && change.Ended > since && disturbs(change) {
+				since, by = change.Ended, change.Event
+			}
+		}
+	}
+	if since >= c.to || !p.late(since, c.to, 0, settled) || !p.works(controllerOf(o.last.Resource), c.to) || p.denied(since, c.to) {
+		return
+	}
+	if o.last.InOrder && slices.ContainsFunc(o.pods, func(one *pod) bool { return one.at(c.to) != nil && !one.at(c.to).Ready }) {
+		return // it waits for the one before
+	}
+	count := 0
+	for _, one := range o.pods {
+		if now := one.at(c.to); now != nil && now.Deadline == nil && !ended(now) {
+			count++
+		}
+	}
+	t.expect(count == int(*o.last.Replicas), "a workload has another number of pods than it is to have, a minute after the last disturbance", o.last.Event, by)
+}
+
+// controllersIdentity is that of the controllers, on the bus and as a process.
+const controllersIdentity = "controllers"
+
+// disturbs reports whether a commit changes how many pods a workload has.
+func disturbs(c *commit) bool {
+	was := c.before
+	return c.Op != modified || was == nil || (was.Deadline == nil) != (c.Deadline == nil) || ended(was) != ended(c) || was.Owner != c.Owner
+}
+
+// at is the pod as it was committed last before a moment; nil when it was not there.
+func (one *pod) at(moment int64) (last *commit) {
+	for _, c := range one.commits {
+		if c.Ended <= moment {
+			last = c
+		}
+	}
+	if last != nil && last.Op == deleted {
+		return nil
+	}
+	return last
+}
+
+// works reports whether a controller has decided anything before a moment: it may be
+// switched off.
+func (p *past) works(controller string, until int64) bool {
+	return slices.ContainsFunc(p.events, func(e *history.Event) bool {
+		fact, is := e.Fact.(history.Decide)
+		return is && fact.Controller == controller && e.Ended <= until
+	})
+}
+
+// denied reports whether the API has refused the controllers something.
+func (p *past) denied(from, to int64) bool {
+	return slices.ContainsFunc(p.operations, func(o *operation) bool {
+		return o.Who == controllersIdentity && slices.ContainsFunc(o.returns, func(e *history.Event) bool {
+			said, _ := e.Fact.(history.OpReturn)
+			return e.Ended >= from && e.Ended <= to && said.Code >= 400 && said.Code != 404 && said.Code != 409
+		})
+	})
+}
+
+// often is how often, at most, a controller decides the same about one object in the end.
+const often = 10 * time.Second
+
+// idle checks L9: in the end nothing is reconciled again and again. It looks at what comes a
+// minute after the last trouble and the last write that was neither a controller's nor a
+// kubelet's.
+func idle(p *past, t *trial) {
+	for _, c := range p.calms() {
+		since := c.from
+		for _, o := range p.operations {
+			for _, call := range o.calls {
+				if o.Who != controllersIdentity && nodeOf(o.Who) == "" && call.Ended <= c.to {
+					since = max(since, call.Ended)
+				}
+			}
+		}
+		if since >= c.to || !p.late(since, c.to, 0, 2*settled) {
+			continue
+		}
+		t.cases++
+		p.again(t, since, c.to)
+	}
+}
+
+// again looks for what is decided again and again, a minute after a moment.
+func (p *past) again(t *trial, since, until int64) {
+	decided := map[history.Decide][]*history.Event{}
+	var order []history.Decide
+	for _, e := range p.events {
+		fact, is := e.Fact.(history.Decide)
+		if !is || e.Began < since || e.Ended > until || !p.late(since, e.Began, 0, settled) {
+			continue
+		}
+		fact.ReadRevision = ""
+		if decided[fact] == nil {
+			order = append(order, fact)
+		}
+		decided[fact] = append(decided[fact], e)
+	}
+	for _, what := range order {
+		all := decided[what]
+		first, last := all[0], all[len(all)-1]
+		_, longer := between(first, last)
+		fine := len(all) <= 6 || longer >= time.Duration(len(all)-1)*often
+		t.expect(fine, "a controller decides the same again and again although nothing happens", first, last)
+	}
+}

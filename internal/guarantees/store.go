@@ -1,0 +1,274 @@
+package guarantees
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/podfall/podfall/internal/history"
+)
+
+// kept checks A1: every write that was answered with its revision is in the store, and so
+// is every commit that the apiserver has told of.
+func kept(p *past, t *trial) {
+	for _, o := range p.operations {
+		for _, answer := range o.returns {
+			said, _ := answer.Fact.(history.OpReturn)
+			if !ok(said.Code) || said.Revision == 0 || said.Revision <= p.compacted {
+				continue
+			}
+			c := p.byRevision[said.Revision]
+			t.expect(c != nil && (c.stored || !p.stored), "a write was answered with a revision that the store does not have", o.calls[0], answer)
+		}
+	}
+	for _, c := range p.commits {
+		if p.stored && c.recorded && c.Revision > p.compacted {
+			t.expect(c.stored && !c.differs, "the store's file has not the commit that was told of", c.Event)
+		}
+	}
+}
+
+// caused checks A2: every commit has an operation that was asked for before.
+func caused(p *past, t *trial) {
+	for _, c := range p.commits {
+		if !c.recorded || c.Began < p.from || c.Cause == bootstrap {
+			continue
+		}
+		o := p.byID[c.Cause]
+		t.expect(o != nil && o.calls[0].Began <= c.Ended, "a commit that nobody had asked for", c.Event)
+	}
+}
+
+// bootstrap is the cause of what the apiserver makes by itself when it first starts.
+const bootstrap = "bootstrap"
+
+// counted checks A3: revisions have no gaps, no two commits have the same, and after a
+// restart none is given again that was told of.
+func counted(p *past, t *trial) {
+	for i, c := range p.commits {
+		if i > 0 && (c.stored || !p.stored) && (p.stored || c.Began >= p.from) {
+			last := p.commits[i-1]
+			t.expect(c.Revision == last.Revision+1 && !c.differs, "a revision was left out or given twice", last.Event, c.Event)
+		}
+	}
+	told := int64(0)
+	var by *history.Event
+	for _, e := range p.events {
+		switch fact := e.Fact.(type) {
+		case history.StoreOpen:
+			t.expect(fact.Revision >= told, "after a restart the store is older than what it had told", by, e)
+		case history.Commit:
+			t.expect(fact.Revision > told, "a revision was given again", by, e)
+			told, by = max(told, fact.Revision), e
+		case history.OpReturn:
+			if fact.Revision > told {
+				told, by = fact.Revision, e
+			}
+		}
+	}
+}
+
+// ordered checks A4: a write that began after another was answered has the higher
+// revision. It is linear after sorting.
+func ordered(p *past, t *trial) {
+	var calls, answers []*operation
+	for _, o := range p.operations {
+		if len(o.commits) > 0 && len(o.calls) == 1 {
+			calls = append(calls, o)
+			if len(o.returns) == 1 {
+				answers = append(answers, o)
+			}
+		}
+	}
+	slices.SortFunc(calls, func(a, b *operation) int { return cmp.Compare(a.calls[0].Ended, b.calls[0].Ended) })
+	slices.SortFunc(answers, func(a, b *operation) int { return cmp.Compare(a.returns[0].Ended, b.returns[0].Ended) })
+	var highest *operation
+	next := 0
+	for _, o := range calls {
+		for next < len(answers) && before(answers[next].returns[0], o.calls[0]) {
+			if highest == nil || answers[next].last().Revision > highest.last().Revision {
+				highest = answers[next]
+			}
+			next++
+		}
+		if highest != nil {
+			t.expect(o.commits[0].Revision > highest.last().Revision, "a write has a lower revision than one that was answered before it began",
+				highest.returns[0], highest.last().Event, o.calls[0], o.commits[0].Event)
+		}
+	}
+	p.readInOrder(t)
+}
+
+func (o *operation) last() *commit { return o.commits[len(o.commits)-1] }
+
+// optimistic checks A5: what a write replaced was there, and a delete that asked for a
+// revision got that one.
+func optimistic(p *past, t *trial) {
+	last := map[string]*commit{}
+	for _, c := range p.commits {
+		key := c.Resource + " " + c.Key
+		if was := last[key]; was != nil {
+			want := was.Revision
+			if was.Op == deleted {
+				want = 0
+			}
+			t.expect(c.Previous == want, "a commit did not replace the revision that was there", was.Event, c.Event)
+		}
+		last[key] = c
+	}
+	for _, o := range p.operations {
+		_, meant := o.meant()
+		for _, c := range o.commits {
+			if c.Key != o.Key || c.Resource != o.Resource || c.before != nil && c.before.Cause == o.id {
+				continue
+			}
+			if o.PreRevision != "" {
+				t.expect(decimal(c.Previous) == o.PreRevision, "a delete was carried out on another revision than it asked for", o.calls[0], c.Event)
+			}
+			if meant != "" {
+				t.expect(decimal(c.Previous) == meant, "an update replaced another revision than it was made from", o.calls[0], c.Event, o.returns[0])
+			}
+		}
+	}
+}
+
+// meant is the uid and the revision that an update said it was about.
+func (o *operation) meant() (uid, revision string) {
+	for _, answer := range o.returns {
+		if said, _ := answer.Fact.(history.OpReturn); said.MeantUID != "" || said.MeantRevision != "" {
+			return said.MeantUID, said.MeantRevision
+		}
+	}
+	return "", ""
+}
+
+// exclusive checks A6: nothing is created over something that exists, and no uid is used
+// twice.
+func exclusive(p *past, t *trial) {
+	first := map[string]*commit{}
+	there := map[string]*commit{}
+	for _, c := range p.commits {
+		key := c.Resource + " " + c.Key
+		switch c.Op {
+		case added:
+			t.expect(there[key] == nil, "an object was created over one that exists", eventOf(there[key]), c.Event)
+			t.expect(first[c.UID] == nil, "a uid was given again", eventOf(first[c.UID]), c.Event)
+			first[c.UID], there[key] = c, c
+		case deleted:
+			delete(there, key)
+		default:
+			was := there[key]
+			t.expect(was == nil || was.UID == c.UID, "an object changed its uid", eventOf(was), c.Event)
+		}
+	}
+}
+
+func eventOf(c *commit) *history.Event {
+	if c == nil {
+		return nil
+	}
+	return c.Event
+}
+
+// preconditions checks A7: a delete that asked for a uid changed no other, nor did an update
+// of an object or its status that had one.
+func preconditions(p *past, t *trial) {
+	for _, o := range p.operations {
+		meant, _ := o.meant()
+		if meant == "" {
+			meant = o.PreUID
+		}
+		if meant == "" {
+			continue
+		}
+		for _, c := range o.commits {
+			if c.Key == o.Key && c.Resource == o.Resource {
+				t.expect(c.UID == meant, "a request was carried out on another uid than it was about", o.calls[0], c.Event)
+			}
+		}
+		for _, answer := range o.returns {
+			said, _ := answer.Fact.(history.OpReturn)
+			t.expect(!refused(said.Code) || len(o.returns) > 1 || len(o.commits) == 0, "a request was refused and carried out", o.calls[0], answer)
+		}
+	}
+}
+
+// monotone checks A8: an object's creation and generation, a pod's node and its phase, and
+// how an object is being deleted.
+func monotone(p *past, t *trial) {
+	for _, c := range p.commits {
+		was := c.before
+		if was == nil || c.Op == added || was.UID != c.UID {
+			continue
+		}
+		t.expect(was.Node == "" || c.Node == was.Node, "a pod changed its node", was.Event, c.Event)
+		if was.Created != 0 && c.Created != 0 {
+			t.expect(was.Created == c.Created, "an object changed its creationTimestamp", was.Event, c.Event)
+			t.expect(was.Generation <= c.Generation, "an object's generation fell", was.Event, c.Event)
+		}
+		if was.Deadline != nil {
+			// One that is past may become the present (API-25).
+			t.expect(c.Deadline != nil && (!c.Deadline.After(*was.Deadline) || !c.Deadline.After(c.Wall.Add(time.Second))),
+				"a deletionTimestamp was taken back or put off", was.Event, c.Event)
+			t.expect(c.Grace == nil || was.Grace == nil || *c.Grace <= *was.Grace, "a deletion's grace period grew", was.Event, c.Event)
+		}
+		t.expect(rank(was.Phase) <= rank(c.Phase) && (rank(was.Phase) < terminal || was.Phase == c.Phase),
+			"a pod's phase went back", was.Event, c.Event)
+	}
+}
+
+// terminal is the rank of the phases that nothing follows.
+const terminal = 3
+
+// rank orders phases.
+func rank(phase string) int {
+	switch phase {
+	case "Pending":
+		return 1
+	case "Running":
+		return 2
+	case "Succeeded", "Failed":
+		return terminal
+	}
+	return 0
+}
+
+// silent checks A11: after the disk has refused a commit, the same boot takes no write.
+func silent(p *past, t *trial) {
+	failed := map[string]*history.Event{}
+	for _, e := range p.events {
+		switch fact := e.Fact.(type) {
+		case history.StoreError:
+			failed[string(e.Boot)] = e
+			t.cases++
+		case history.OpReturn:
+			since, o := failed[string(e.Boot)], p.byID[e.Cause]
+			if since != nil && o != nil && ok(fact.Code) && before(since, o.calls[0]) && len(o.commits) > 0 {
+				t.expect(false, "a write was taken after the disk had refused one", since, o.calls[0], e)
+			}
+		}
+	}
+}
+
+// harmless checks A14: what was refused, or was a dry run, has changed nothing.
+func harmless(p *past, t *trial) {
+	for _, o := range p.operations {
+		if o.DryRun {
+			t.expect(len(o.commits) == 0, "a dry run changed something", append([]*history.Event{o.calls[0]}, o.changes()...)...)
+		}
+		if len(o.calls) != 1 || len(o.returns) != 1 {
+			continue // of several tries one may have been taken
+		}
+		if said, _ := o.returns[0].Fact.(history.OpReturn); refused(said.Code) {
+			t.expect(len(o.commits) == 0, "a request was refused and carried out", append([]*history.Event{o.calls[0], o.returns[0]}, o.changes()...)...)
+		}
+	}
+}
+
+func (o *operation) changes() []*history.Event {
+	events := make([]*history.Event, 0, len(o.commits))
+	for _, c := range o.commits {
+		events = append(events, c.Event)
+	}
+	return events
+}

@@ -1,0 +1,151 @@
+package guarantees
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/podfall/podfall/internal/history"
+)
+
+// stale is for how long a status may say that a container runs which has ended: until the
+// next listing, the pod's worker and the report have come to it.
+const stale = 30 * time.Second
+
+// statesTold checks K10 for containers: one is not said to have ended before it has, or with
+// another code, and not said to run before it was started, or long after it has ended.
+func (one *pod) statesTold(p *past, t *trial) {
+	for _, e := range one.statuses {
+		fact, _ := e.Fact.(history.KubeletStatus)
+		for _, said := range fact.Containers {
+			c := one.byID[said.Container]
+			switch {
+			case c == nil: // its making may have been lost with its runtime's history
+			case said.State == "terminated":
+				c.saidOver(said.Code, e, t)
+			case said.State == "running":
+				c.saidToRun(e, p, t)
+			}
+		}
+	}
+}
+
+// saidOver checks a status that says that the container has ended with a code.
+func (c *container) saidOver(as int32, status *history.Event, t *trial) {
+	t.expect(c.overBy(status) || len(c.started) == 0, "a container was said to have ended that had not", c.last(), status)
+	if exit := c.exit(); exit != nil {
+		fact, _ := exit.Fact.(history.Exit)
+		t.expect(fact.Code == as, "a container was said to have ended with another code", exit, status)
+	}
+}
+
+// saidToRun checks a status that says that the container runs.
+func (c *container) saidToRun(status *history.Event, p *past, t *trial) {
+	started := len(c.started) > 0 && c.started[0].Began <= status.Ended+eps
+	t.expect(started || len(c.created) == 0 || c.unheard(p, status), "a container was said to run that had not been started", c.last(), status)
+	if exit := c.exit(); exit != nil && p.calmBetween(exit.Began, status.Ended) {
+		t.expect(!p.late(exit.Ended, status.Began, stale, 0), "a container was said to run long after it had ended", exit, status)
+	}
+}
+
+// unheard reports whether the container's runtime has told nothing since a status: it may not
+// have lived to tell of a start.
+func (c *container) unheard(p *past, status *history.Event) bool {
+	return !slices.ContainsFunc(p.events, func(e *history.Event) bool {
+		return e.Process == c.created[0].Process && e.Began > status.Ended
+	})
+}
+
+// exit is the container's only exit; nil when there is not exactly one.
+func (c *container) exit() *history.Event {
+	if len(c.exits) != 1 {
+		return nil
+	}
+	return c.exits[0]
+}
+
+// calmBetween reports whether nothing was broken between two moments, as far as is known.
+func (p *past) calmBetween(from, to int64) bool {
+	_, all := p.watched()
+	return all && !slices.ContainsFunc(p.troubles, func(o *ordeal) bool { return o.touches(from, to) })
+}
+
+// asked checks K11: the final delete comes after the runtime was asked by this boot, which
+// had no container of the pod that ran.
+func asked(p *past, t *trial) {
+	for _, one := range p.lives() {
+		for _, e := range one.finals {
+			fact, _ := e.Fact.(history.KubeletFinal)
+			if fact.Listed != nil {
+				t.expect(*fact.Listed, "a kubelet removed a pod before it had asked its runtime", e)
+				t.expect(fact.Left == 0, "a kubelet removed a pod of which its runtime had a container that ran", e)
+			}
+		}
+	}
+}
+
+// apart checks K12: volumes are kept under the uid of their pod, and what is one pod's is no
+// other's: directories and containers, whose logs are under their ids.
+func apart(p *past, t *trial) {
+	owner := map[string]*history.Event{}
+	holds := func(e *history.Event, what, uid string) {
+		if first := owner[what]; first == nil {
+			owner[what] = e
+		} else {
+			t.expect(uidOf(first) == uid, "what is one pod's was another's", first, e)
+		}
+	}
+	for _, e := range p.events {
+		path, uid := "", uidOf(e)
+		switch fact := e.Fact.(type) {
+		case history.Mount:
+			path = fact.Path
+		case history.Unmount:
+			path = fact.Path
+		case history.Create:
+			holds(e, e.Process+" container "+fact.Container, uid)
+		}
+		if path != "" {
+			t.expect(slices.Contains(strings.Split(path, "/"), uid), "a volume is not kept under its pod's uid", e)
+			holds(e, nodeOf(e.Process)+" "+path, uid)
+		}
+	}
+}
+
+// uidOf is the incarnation that a mount or a container belongs to.
+func uidOf(e *history.Event) string {
+	switch fact := e.Fact.(type) {
+	case history.Mount:
+		return fact.UID
+	case history.Unmount:
+		return fact.UID
+	case history.Create:
+		return fact.UID
+	}
+	return ""
+}
+
+// honoured checks K5 as podfall promises it: a grace period that has become shorter holds
+// from the next attempt to stop the pod on (KBL-18).
+func honoured(p *past, t *trial) {
+	for _, one := range p.lives() {
+		for _, term := range one.terms {
+			shortest := int64(-1)
+			var seen *history.Event
+			for _, e := range one.seen {
+				fact, _ := e.Fact.(history.KubeletSee)
+				if fact.Grace == nil || !before(e, term) || e.Boot != term.Boot {
+					continue
+				}
+				if grace := max(1, *fact.Grace); shortest < 0 || grace < shortest {
+					shortest, seen = grace, e
+				}
+			}
+			if shortest < 0 {
+				continue
+			}
+			fact, _ := term.Fact.(history.KubeletTerm)
+			t.expect(fact.Grace <= shortest, "a pod was stopped with a longer grace period than its kubelet had seen", seen, term)
+		}
+	}
+}

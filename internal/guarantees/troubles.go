@@ -1,0 +1,223 @@
+package guarantees
+
+import (
+	"cmp"
+	"encoding/json"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/podfall/podfall/internal/fault"
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/partition"
+)
+
+// ordeal is a trouble, from its beginning to its end.
+type ordeal struct {
+	history.Trouble
+	begin *history.Event
+	// end is nil for one that was not over when the history ended.
+	end *history.Event
+	// fault and cut are what its arguments say.
+	fault fault.Fault
+	cut   partition.Cut
+}
+
+// since is when it may have been in force first, and until when it may have been last; both
+// in monotonic time.
+func (o *ordeal) since() int64 { return o.begin.Began }
+
+func (o *ordeal) until() int64 {
+	if o.end == nil {
+		return math.MaxInt64
+	}
+	return o.end.Ended
+}
+
+// surelyUntil is when it surely was not in force any more.
+func (o *ordeal) surelyUntil() int64 {
+	if o.end == nil {
+		return math.MaxInt64
+	}
+	return o.end.Began
+}
+
+// touches reports whether it may have been in force between two moments.
+func (o *ordeal) touches(from, to int64) bool { return o.since() <= to && o.until() >= from }
+
+// ordeals are all troubles of the history, by their beginnings.
+func (p *past) ordeals() []*ordeal {
+	var all, open []*ordeal
+	for _, e := range p.events {
+		switch fact := e.Fact.(type) {
+		case history.FaultWatch:
+			open = slices.DeleteFunc(open, func(o *ordeal) bool {
+				lost := slices.Contains(fact.Kinds, o.Kind) && o.begin.Boot != e.Boot
+				if lost {
+					o.end = e
+				}
+				return lost
+			})
+		case history.FaultBegin:
+			if !slices.ContainsFunc(open, func(o *ordeal) bool { return o.Is(fact.Trouble) }) {
+				open = append(open, understood(fact.Trouble, e))
+				all = append(all, open[len(open)-1])
+			}
+		case history.FaultEnd:
+			at := slices.IndexFunc(open, func(o *ordeal) bool { return o.Is(fact.Trouble) })
+			if at >= 0 {
+				open[at].end = e
+				open = slices.Delete(open, at, at+1)
+			}
+		}
+	}
+	return all
+}
+
+// understood reads a trouble's arguments; what cannot be read stays empty.
+func understood(t history.Trouble, begin *history.Event) *ordeal {
+	o := &ordeal{Trouble: t, begin: begin}
+	switch t.Kind {
+	case history.TroubleFault:
+		_ = json.Unmarshal(t.Arguments, &o.fault)
+	case history.TroubleCut:
+		_ = json.Unmarshal(t.Arguments, &o.cut)
+	case history.TroubleClock, history.TroubleDown, history.TroublePaused:
+	}
+	return o
+}
+
+// full reports whether it is a cut through which nothing passes, either way, all the time.
+func (o *ordeal) full() bool {
+	spec := o.cut.Spec
+	if o.Kind != history.TroubleCut || len(spec.Only) > 0 || spec.Flap != (partition.Flap{}) || spec.Manner == partition.Carry {
+		return false
+	}
+	if spec.Manner == partition.Reset {
+		return true
+	}
+	slow := spec.Latency.Duration > 0 || spec.Jitter.Duration > 0 || spec.Bandwidth > 0
+	return (spec.Direction == "" || spec.Direction == partition.Both) && (spec.Manner == partition.Hold || !slow)
+}
+
+// watched is the moment from which troubles of all kinds are written down; false when some
+// never are.
+func (p *past) watched() (from int64, all bool) {
+	since := make(map[history.TroubleKind]int64)
+	for _, e := range p.events {
+		fact, is := e.Fact.(history.FaultWatch)
+		if !is {
+			continue
+		}
+		for _, kind := range fact.Kinds {
+			if _, known := since[kind]; !known {
+				since[kind] = e.Ended
+			}
+		}
+	}
+	for _, at := range since {
+		from = max(from, at)
+	}
+	const kinds = 5
+	return max(from, p.from), len(since) == kinds
+}
+
+// calm is a time in which nothing is broken: a fair suffix, until it is broken again or the
+// history ends.
+type calm struct {
+	// from and to are in monotonic time.
+	from, to int64
+	// began is the event with which it began; nil for the beginning of the history.
+	began *history.Event
+}
+
+// calms are all of them, in order.
+func (p *past) calms() []calm {
+	from, all := p.watched()
+	if !all {
+		return nil
+	}
+	ordeals := p.ordeals()
+	slices.SortFunc(ordeals, func(a, b *ordeal) int { return cmp.Compare(a.since(), b.since()) })
+	var found []calm
+	var began *history.Event
+	for _, o := range ordeals {
+		if o.since()-eps > from {
+			found = append(found, calm{from, o.since() - eps, began})
+		}
+		if o.until() > from {
+			from, began = o.until(), o.end
+		}
+	}
+	last := int64(0)
+	for _, e := range p.events {
+		last = max(last, e.Ended)
+	}
+	if last > from {
+		found = append(found, calm{from, last, began})
+	}
+	return found
+}
+
+// skewed reports whether a process' clock may have been wrong between two moments.
+func (p *past) skewed(process string, from, to int64) bool {
+	return slices.ContainsFunc(p.troubles, func(o *ordeal) bool {
+		return o.Kind == history.TroubleFault && o.fault.Spec.Concerns(fault.ClockSkew, fault.About{Process: process, Node: nodeOf(process)}) &&
+			o.touches(from-int64(time.Second), to+int64(time.Second))
+	})
+}
+
+// late reports whether more than a grace period and some slack has passed between two
+// moments: by the cluster's clock, and the slack by the machine's too, which has to do the
+// work however fast the cluster's clock runs.
+func (p *past) late(from, to int64, grace, slack time.Duration) bool {
+	return to-from > int64(slack) && p.passed(from, to) > grace+slack
+}
+
+// passed is how much of the cluster's time has passed between two moments, at least.
+func (p *past) passed(from, to int64) time.Duration {
+	first, _ := slices.BinarySearchFunc(p.ticks, from, func(e *history.Event, at int64) int { return cmp.Compare(e.Ended, at) })
+	last, found := slices.BinarySearchFunc(p.ticks, to, func(e *history.Event, at int64) int { return cmp.Compare(e.Ended, at) })
+	if !found {
+		last--
+	}
+	if first > last || first >= len(p.ticks) {
+		return 0
+	}
+	return p.ticks[last].Wall.Sub(p.ticks[first].Wall)
+}
+
+// timekeeper is the events of processes whose clocks were right all the time.
+func (p *past) timekeeper() []*history.Event {
+	wrong := map[string]bool{"supervisor": true} // which does not hear of changes
+	for _, e := range p.events {
+		if _, known := wrong[e.Process]; !known {
+			wrong[e.Process] = p.skewed(e.Process, 0, math.MaxInt64-int64(time.Second))
+		}
+	}
+	ticks := slices.DeleteFunc(slices.Clone(p.events), func(e *history.Event) bool { return wrong[e.Process] })
+	slices.SortStableFunc(ticks, func(a, b *history.Event) int { return cmp.Compare(a.Ended, b.Ended) })
+	return ticks
+}
+
+// circumstances are what the cluster was like, as checkers look it up.
+type circumstances struct {
+	// troubles are all of the history.
+	troubles []*ordeal
+	// ticks tell the cluster's time, by their ends.
+	ticks []*history.Event
+	// kubelets are the nodes that have one.
+	kubelets map[string]bool
+}
+
+// look finds them.
+func (p *past) look() {
+	p.troubles = p.ordeals()
+	p.ticks = p.timekeeper()
+	p.kubelets = map[string]bool{}
+	for _, e := range p.events {
+		if boot, is := e.Fact.(history.KubeletBoot); is {
+			p.kubelets[boot.Node] = true
+		}
+	}
+}

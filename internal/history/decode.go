@@ -1,0 +1,75 @@
+package history
+
+import "encoding/json"
+
+// decode reads the fact of an event of this name.
+func decode(name Name, data []byte) (Fact, error) {
+	read := decoders()[name]
+	if read == nil {
+		return Other{name, data}, nil
+	}
+	return read(data)
+}
+
+// decoders read each kind of fact.
+func decoders() map[Name]func([]byte) (Fact, error) {
+	return map[Name]func([]byte) (Fact, error){
+		NameOpCall:         as[OpCall],
+		NameOpReturn:       as[OpReturn],
+		NameCommit:         as[Commit],
+		NameFsync:          as[Fsync],
+		NameCompact:        as[Compact],
+		NameStoreError:     as[StoreError],
+		NameStoreOpen:      as[StoreOpen],
+		NameWatchOpen:      as[WatchOpen],
+		NameWatchEvent:     as[WatchEvent],
+		NameWatchBookmark:  as[WatchBookmark],
+		NameWatchEnd:       as[WatchEnd],
+		NameKubeletBoot:    as[KubeletBoot],
+		NameKubeletStop:    as[KubeletStop],
+		NameKubeletSee:     as[KubeletSee],
+		NameKubeletTerm:    as[KubeletTerm],
+		NameKubeletStuck:   as[KubeletStuck],
+		NameKubeletStatus:  as[KubeletStatus],
+		NameKubeletFinal:   as[KubeletFinal],
+		NameKubeletForget:  as[KubeletForget],
+		NameCreate:         as[Create],
+		NameStart:          as[Start],
+		NameTakeUp:         as[TakeUp],
+		NameProcess:        as[Process],
+		NamePostStartBegin: as[PostStartBegin],
+		NamePostStartEnd:   as[PostStartEnd],
+		NamePreStopBegin:   as[PreStopBegin],
+		NamePreStopEnd:     as[PreStopEnd],
+		NameSignaling:      as[Signaling],
+		NameSignal:         as[Signal],
+		NameExit:           as[Exit],
+		NameRemove:         as[Remove],
+		NameSandboxStop:    as[SandboxStop],
+		NameSandboxRemove:  as[SandboxRemove],
+		NameMount:          as[Mount],
+		NameUnmount:        as[Unmount],
+		NameDecide:         as[Decide],
+		NameLease:          as[Lease],
+		NameReady:          as[Ready],
+		NameTaint:          as[Taint],
+		NameFaultBegin:     as[FaultBegin],
+		NameFaultEnd:       as[FaultEnd],
+		NameFaultHit:       as[FaultHit],
+		NameFaultWatch:     as[FaultWatch],
+		NameWindow:         as[Window],
+		NameBlocker:        as[Blocker],
+		NameLost:           as[Lost],
+		NameLookup:         as[Lookup],
+		NameRefused:        as[Refused],
+		NameTook:           as[Took],
+		NameCopied:         as[Copied],
+	}
+}
+
+// as reads one kind.
+func as[T Fact](data []byte) (Fact, error) {
+	var fact T
+	err := json.Unmarshal(data, &fact)
+	return fact, err
+}

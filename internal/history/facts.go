@@ -1,0 +1,162 @@
+package history
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Name is what an event is called.
+type Name string
+
+// The events.
+const (
+	NameOpCall         Name = "op.call"
+	NameOpReturn       Name = "op.ret"
+	NameCommit         Name = "commit"
+	NameFsync          Name = "fsync"
+	NameCompact        Name = "compact"
+	NameStoreError     Name = "store.err"
+	NameStoreOpen      Name = "store.open"
+	NameWatchOpen      Name = "w.open"
+	NameWatchEvent     Name = "w.ev"
+	NameWatchBookmark  Name = "w.bookmark"
+	NameWatchEnd       Name = "w.end"
+	NameKubeletBoot    Name = "k.boot"
+	NameKubeletStop    Name = "k.stop"
+	NameKubeletSee     Name = "k.see"
+	NameKubeletTerm    Name = "k.term"
+	NameKubeletStuck   Name = "k.stuck"
+	NameKubeletStatus  Name = "k.status"
+	NameKubeletFinal   Name = "k.final"
+	NameKubeletForget  Name = "k.forget"
+	NameCreate         Name = "rt.create"
+	NameStart          Name = "rt.start"
+	NameTakeUp         Name = "rt.takeup"
+	NameProcess        Name = "rt.pid"
+	NamePostStartBegin Name = "rt.poststart.begin"
+	NamePostStartEnd   Name = "rt.poststart.end"
+	NamePreStopBegin   Name = "rt.prestop.begin"
+	NamePreStopEnd     Name = "rt.prestop.end"
+	NameSignaling      Name = "rt.sig.begin"
+	NameSignal         Name = "rt.sig"
+	NameExit           Name = "rt.exit"
+	NameRemove         Name = "rt.rm"
+	NameSandboxStop    Name = "rt.sb.stop"
+	NameSandboxRemove  Name = "rt.sb.rm"
+	NameMount          Name = "rt.mount"
+	NameUnmount        Name = "rt.umount"
+	NameDecide         Name = "c.decide"
+	NameLease          Name = "n.lease"
+	NameReady          Name = "n.ready"
+	NameTaint          Name = "n.taint"
+	NameFaultBegin     Name = "f.begin"
+	NameFaultEnd       Name = "f.end"
+	NameFaultHit       Name = "f.hit"
+	NameFaultWatch     Name = "f.watch"
+	NameWindow         Name = "ui.window"
+	NameBlocker        Name = "ui.blocker"
+	NameLost           Name = "h.lost"
+)
+
+// Controllers and nodes.
+type (
+	// Decide is something that a controller has decided to do; the event's cause is the
+	// operation that does it.
+	Decide struct {
+		Controller string `json:"ctl"`
+		// ReadRevision is the resource version of the object that it decided on.
+		ReadRevision string `json:"read_rv,omitempty"`
+		// Action is the verb.
+		Action   string `json:"action"`
+		Resource string `json:"resource"`
+		Key      string `json:"key"`
+	}
+
+	// Lease is a node's lease that was renewed.
+	Lease struct {
+		Node string `json:"node"`
+	}
+
+	// Ready is a change of a node's Ready condition, as its writer wanted it.
+	Ready struct {
+		Node string `json:"node"`
+		// Value is True, False or Unknown.
+		Value string `json:"val"`
+	}
+
+	// Taint is a change of a node's taints.
+	Taint struct {
+		Node string `json:"node"`
+		// Key is what was added, or removed when it begins with a minus.
+		Key string `json:"key"`
+	}
+)
+
+// What users were told.
+type (
+	// Window is a time during which two incarnations of one identity were alive.
+	Window struct {
+		// Identity is namespace/name.
+		Identity string `json:"identity"`
+		// UIDs are the incarnations.
+		UIDs  []string  `json:"uids"`
+		Begin time.Time `json:"begin"`
+		// End is nil while it is open.
+		End *time.Time `json:"end,omitempty"`
+	}
+
+	// Blocker is what a pod was said to wait for.
+	Blocker struct {
+		UID string `json:"uid"`
+		// Reason is a machine name of package why.
+		Reason string `json:"reason"`
+	}
+)
+
+// The history itself.
+type (
+	// Lost says that events could not be written, and are not counted in the sequence.
+	Lost struct {
+		Count uint64 `json:"count"`
+		// Err is why the last was not.
+		Err string `json:"err"`
+	}
+)
+
+// Other is an event of a name that this release does not know.
+type Other struct {
+	Called Name
+	Fact   json.RawMessage
+}
+
+// Name implements Fact.
+func (o Other) Name() Name { return o.Called }
+
+// MarshalJSON is what was read.
+func (o Other) MarshalJSON() ([]byte, error) {
+	if len(o.Fact) == 0 {
+		return []byte("null"), nil
+	}
+	return o.Fact, nil
+}
+
+// Name implements Fact.
+func (Decide) Name() Name { return NameDecide }
+
+// Name implements Fact.
+func (Lease) Name() Name { return NameLease }
+
+// Name implements Fact.
+func (Ready) Name() Name { return NameReady }
+
+// Name implements Fact.
+func (Taint) Name() Name { return NameTaint }
+
+// Name implements Fact.
+func (Window) Name() Name { return NameWindow }
+
+// Name implements Fact.
+func (Blocker) Name() Name { return NameBlocker }
+
+// Name implements Fact.
+func (Lost) Name() Name { return NameLost }

@@ -1,0 +1,44 @@
+package history
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// FuzzRead: whatever is in a history file, each of its whole lines is an event or is
+// counted as torn, and an event that was read is written and read as the same again.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(`{"seq":1,"proc":"kubelet/n1","t0":1,"t1":2,"wall":"2026-01-02T03:04:05Z","event":"rt.sig","fact":{}}` + "\n"))
+	f.Add([]byte(`{"seq":1,"proc":"a","t0":1,"t1":2,"wall":"2026-01-02T03:04:05Z","event":"new","fact":[1]}` + "\n{\n\x00\nhalf"))
+	f.Add([]byte("\n\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "a"+extension), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		log, err := Read(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lines := bytes.Count(text, []byte("\n")); len(log.Events)+log.Torn > lines {
+			t.Errorf("%d events and %d torn of %d lines", len(log.Events), log.Torn, lines)
+		}
+		for _, event := range log.Events {
+			first, err := json.Marshal(event)
+			if err != nil {
+				t.Fatalf("read an event that cannot be written: %v", err)
+			}
+			var again Event
+			if err := json.Unmarshal(first, &again); err != nil {
+				t.Fatalf("wrote %s, which cannot be read: %v", first, err)
+			}
+			second, err := json.Marshal(again)
+			if err != nil || !bytes.Equal(first, second) {
+				t.Errorf("%s\nbecame\n%s", first, second)
+			}
+		}
+	})
+}

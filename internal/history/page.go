@@ -1,0 +1,145 @@
+package history
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Page is a piece of what one process has written, as it is told to who cannot read the
+// files.
+type Page struct {
+	// Lines are whole lines of the process's files, in order.
+	Lines string `json:"lines,omitempty"`
+	// Next is where the next page begins, and More says that there is one already.
+	Next Place `json:"next"`
+	More bool  `json:"more,omitempty"`
+	// At is when the page was read, on the cluster's clock.
+	At time.Time `json:"at"`
+}
+
+// Place is how far a process's history has been read. The zero Place is its beginning.
+type Place struct {
+	// File names a file by the [Digest] of its first line, which stays when the file gets
+	// another name.
+	File string `json:"file,omitempty"`
+	// Offset is in bytes.
+	Offset int64 `json:"offset,omitempty"`
+}
+
+// Has reports whether a process has written a history into a directory.
+func Has(dir, process string) bool {
+	_, err := os.Stat(fileOf(dir, process))
+	return err == nil
+}
+
+// fileOf is the file that a process writes; a slash in its name becomes a dash.
+func fileOf(dir, process string) string {
+	return filepath.Join(dir, strings.ReplaceAll(process, "/", "-")+extension)
+}
+
+// ReadPage reads what a process has written from a place on: at most so many bytes, but
+// always a line, and only of one file. A place in a file that has been let go is the
+// oldest file's beginning. A line that is still being written is left for the next page.
+func ReadPage(dir, process string, from Place, most int) (Page, error) {
+	files, err := openAll(fileOf(dir, process))
+	if err != nil {
+		return Page{}, err
+	}
+	defer func() {
+		for _, f := range files {
+			_ = f.Close() // it was only read
+		}
+	}()
+	for i, f := range files {
+		if f.first != from.File && from.File != "" && i < len(files)-1 {
+			continue
+		}
+		if f.first != from.File {
+			f, from = files[0], Place{File: files[0].first}
+			i = 0
+		}
+		return f.page(from, most, files[i+1:])
+	}
+	return Page{Next: from}, nil
+}
+
+// numbered is a file that is open, and by what it is known.
+type numbered struct {
+	*os.File
+
+	first string
+}
+
+// openAll opens a process's files that hold a whole line, the oldest first.
+func openAll(path string) (files []numbered, err error) {
+	for n := 0; ; n++ {
+		name := path
+		if n > 0 {
+			name += "." + strconv.Itoa(n)
+		}
+		file, err := os.Open(name)
+		if errors.Is(err, fs.ErrNotExist) && n > 0 {
+			return files, nil
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // nothing was written, or the file was given another name meanwhile
+		}
+		if err != nil {
+			return files, err
+		}
+		first, err := bufio.NewReader(file).ReadString('\n')
+		if err != nil {
+			_ = file.Close()
+			if errors.Is(err, io.EOF) {
+				continue
+			}
+			return files, err
+		}
+		files = append([]numbered{{file, Digest([]byte(first))}}, files...)
+	}
+}
+
+// page reads whole lines of a file, behind which there are newer ones.
+func (f numbered) page(from Place, most int, newer []numbered) (Page, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return Page{}, err
+	}
+	left := info.Size() - from.Offset
+	text := make([]byte, max(min(left, int64(most)), 0))
+	n, err := f.ReadAt(text, from.Offset)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return Page{}, err
+	}
+	text = text[:n]
+	whole := bytes.LastIndexByte(text, '\n') + 1
+	if whole == 0 && int64(n) < left { // one line is longer than a page
+		line, err := bufio.NewReader(io.NewSectionReader(f, from.Offset, left)).ReadBytes('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return Page{}, err
+		}
+		text, whole = line, bytes.LastIndexByte(line, '\n')+1
+	}
+	page := Page{Lines: string(text[:whole]), Next: Place{File: f.first, Offset: from.Offset + int64(whole)}}
+	page.More = whole > 0 && page.Next.Offset < info.Size()
+	if !page.More && len(newer) > 0 { // who writes has turned to a newer file for good
+		page.Next, page.More = Place{File: newer[0].first}, true
+	}
+	return page, nil
+}
+
+// Events are those of the page, and how many lines of it are torn.
+func (p Page) Events() (events []Event, torn int) {
+	for line := range strings.Lines(p.Lines) {
+		events, torn = take([]byte(line), events, torn)
+	}
+	return events, torn
+}

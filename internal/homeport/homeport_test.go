@@ -1,0 +1,63 @@
+package homeport
+
+import (
+	"errors"
+	"net"
+	"syscall"
+	"testing"
+)
+
+// TestHomePorts has ports that outgoing connections do not get, each once.
+func TestHomePorts(t *testing.T) {
+	t.Parallel()
+	if homes(outgoing()) == 0 {
+		t.Log("outgoing connections of this machine get home ports: any port will do")
+	}
+	seen := map[string]bool{}
+	for range 200 {
+		l, err := Listen(t.Context(), "127.0.0.1", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		address, ok := l.Addr().(*net.TCPAddr)
+		if !ok || seen[address.String()] {
+			t.Fatalf("%v was given twice", l.Addr())
+		}
+		seen[address.String()] = true
+		if homes(outgoing()) > 0 && (address.Port < first || address.Port > last) {
+			t.Errorf("port %d is not a home port", address.Port)
+		}
+	}
+}
+
+// TestFreePort can be listened on, and is refused while somebody does.
+func TestFreePort(t *testing.T) {
+	t.Parallel()
+	var port int
+	var l net.Listener
+	for err := error(syscall.EADDRINUSE); errors.Is(err, syscall.EADDRINUSE); { // others may take it at once
+		if port, err = Free(t.Context(), "127.0.0.1"); err != nil {
+			t.Fatal(err)
+		}
+		if l, err = Listen(t.Context(), "127.0.0.1", port); err != nil && !errors.Is(err, syscall.EADDRINUSE) {
+			t.Fatal(err)
+		}
+	}
+	if _, err := Listen(t.Context(), "127.0.0.1", port); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("a port that is taken: %v, want %v", err, syscall.EADDRINUSE)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNoHome leaves it to the system where outgoing connections get every port.
+func TestNoHome(t *testing.T) {
+	t.Parallel()
+	for low, want := range map[int]int{1024: 0, first: 0, last: 0, last + 1: tries, 32768: tries} {
+		if got := homes(low); got != want {
+			t.Errorf("outgoing connections from %d on: %d tries, want %d", low, got, want)
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package mgmt_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/fault"
+	"github.com/podfall/podfall/internal/mgmt"
+	"github.com/podfall/podfall/internal/partition"
+)
+
+// origin is when the boards of these tests begin, on both clocks.
+var origin = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// after is a moment on a cluster that is twice as fast as the wall.
+func after(wall time.Duration) mgmt.Moment {
+	return mgmt.Moment{Wall: origin.Add(wall), Cluster: origin.Add(2 * wall)}
+}
+
+func empty(t *testing.T) mgmt.Board {
+	t.Helper()
+	face, err := clock.NewFace(origin, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mgmt.Board{Epoch: "e", Clock: face, Parties: partition.Parties([]string{"node-1", "node-2"})}
+}
+
+func lasts(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
+
+func addFault(name string, d time.Duration, replace bool) mgmt.Change {
+	return mgmt.Change{AddFault: &mgmt.AddFault{Name: name, Replace: replace, Spec: fault.Spec{
+		Point: fault.VolumeMount, Effect: fault.Effect{Kind: fault.Hang}, Duration: lasts(d),
+	}}}
+}
+
+func addCut(name, party, holder string, only ...partition.Message) mgmt.Change {
+	return mgmt.Change{Cut: &mgmt.AddCut{Name: name, Holder: holder, Spec: partition.Spec{Parties: []string{party}, Only: only}}}
+}
+
+// names of what is on a board: faults, then cuts.
+func names(b mgmt.Board) string {
+	var all []string
+	for _, f := range b.Faults {
+		all = append(all, f.Name)
+	}
+	for _, c := range b.Cuts {
+		all = append(all, "cut:"+c.Name)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestApply(t *testing.T) {
+	type step struct {
+		at     time.Duration
+		change mgmt.Change
+		want   string
+		fails  error // or the text below
+		text   string
+	}
+	heal := func(s mgmt.Selection) mgmt.Change { return mgmt.Change{Heal: &s} }
+	for name, steps := range map[string][]step{
+		"faults": {
+			{0, addFault("a", 0, false), "a", nil, ""},
+			{0, addFault("b", time.Minute, false), "a b", nil, ""},
+			{0, addFault("a", 0, false), "a b", mgmt.ErrExists, ""},
+			{0, addFault("a", 0, true), "a b", nil, ""},
+			{0, addFault("A", 0, false), "a b", nil, "metadata.name"},
+			{0, mgmt.Change{ClearFaults: &mgmt.Selection{Names: []string{"a", "x"}}}, "a b", mgmt.ErrNotFound, `fault "x"`},
+			// A minute of the cluster is half a minute of the wall.
+			{31 * time.Second, addFault("c", 0, false), "a c", nil, ""},
+			{31 * time.Second, mgmt.Change{ClearFaults: &mgmt.Selection{Names: []string{"a"}}}, "c", nil, ""},
+			{31 * time.Second, mgmt.Change{ClearFaults: &mgmt.Selection{All: true}}, "", nil, ""},
+		},
+		"cuts": {
+			{0, addCut("one", "node-1", ""), "cut:one", nil, ""},
+			{0, addCut("two", "node-2", ""), "cut:one cut:two", nil, ""},
+			{0, addCut("x", "node-9", ""), "cut:one cut:two", nil, "spec.parties[0]"},
+			{0, heal(mgmt.Selection{Parties: []string{"gateway"}}), "cut:one cut:two", mgmt.ErrNotFound, ""},
+			{0, heal(mgmt.Selection{Parties: []string{"node-2"}}), "cut:one", nil, ""},
+			{0, heal(mgmt.Selection{All: true}), "", nil, ""},
+			{0, heal(mgmt.Selection{All: true}), "", nil, ""}, // nothing to heal is no error
+			{0, mgmt.Change{}, "", mgmt.ErrNoChange, ""},
+		},
+		"a lease": {
+			{0, addCut("held", "node-1", "somebody"), "cut:held", nil, ""},
+			{5 * time.Second, mgmt.Change{Renew: "held"}, "cut:held", nil, ""},
+			{10 * time.Second, mgmt.Change{Renew: "held"}, "cut:held", nil, ""},
+			{16 * time.Second, mgmt.Change{Renew: "held"}, "", mgmt.ErrNotFound, ""}, // Term is over
+		},
+		"no lease to renew": {
+			{0, addCut("free", "node-1", ""), "cut:free", nil, ""},
+			{0, mgmt.Change{Renew: "free"}, "cut:free", mgmt.ErrNotFound, ""},
+		},
+	} {
+		board := empty(t)
+		for i, s := range steps {
+			before := board
+			next, err := board.Apply(s.change, after(s.at))
+			switch {
+			case s.fails == nil && s.text == "" && err != nil, s.fails != nil && !errors.Is(err, s.fails),
+				s.text != "" && (err == nil || !strings.Contains(err.Error(), s.text)):
+				t.Errorf("%s, step %d: %v, want %v %q", name, i, err, s.fails, s.text)
+			case err == nil && !next.Newer(before):
+				t.Errorf("%s, step %d: revision %d after %d", name, i, next.Revision, before.Revision)
+			}
+			board = next
+			if got := names(board.Expired(after(s.at))); got != s.want {
+				t.Errorf("%s, step %d: on the board %q, want %q", name, i, got, s.want)
+			}
+		}
+	}
+}
+
+// TestEnds: the keeper knows when to look again, on each clock.
+func TestEnds(t *testing.T) {
+	board := empty(t)
+	for _, change := range []mgmt.Change{addFault("a", time.Hour, false), addFault("b", time.Minute, false), addCut("c", "node-1", "me"), addCut("d", "node-2", "")} {
+		var err error
+		if board, err = board.Apply(change, after(0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ends := board.Ends(); !ends.Cluster.Equal(origin.Add(time.Minute)) || !ends.Wall.Equal(origin.Add(mgmt.Term)) {
+		t.Errorf("ends %+v", ends)
+	}
+	if ends := empty(t).Ends(); !ends.Cluster.IsZero() || !ends.Wall.IsZero() {
+		t.Errorf("an empty board ends %+v", ends)
+	}
+}
+
+// TestAllFaults has the messages that a cut holds among the faults.
+func TestAllFaults(t *testing.T) {
+	board := empty(t)
+	for _, change := range []mgmt.Change{addFault("a", 0, false), addCut("c", "node-1", "", partition.Leases)} {
+		var err error
+		if board, err = board.Apply(change, after(0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := board.AllFaults()
+	if len(all) != 2 || all[1].Name != "c.node-1.lease" || all[1].Spec.Where.Process != "kubelet/node-1" {
+		t.Errorf("all faults are %+v", all)
+	}
+}

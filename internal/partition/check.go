@@ -1,0 +1,121 @@
+package partition
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Check names what is wrong with a cut of the name, field by field. Parties are all that
+// there are.
+func Check(name string, spec Spec, parties []string) error {
+	var wrong field.ErrorList
+	if name == "" {
+		wrong = append(wrong, field.Required(field.NewPath("metadata", "name"), ""))
+	} else {
+		for _, text := range validation.IsDNS1123Subdomain(name) {
+			wrong = append(wrong, field.Invalid(field.NewPath("metadata", "name"), name, text))
+		}
+	}
+	at := field.NewPath("spec")
+	wrong = append(wrong, spec.who(at, parties)...)
+	wrong = append(wrong, spec.how(at)...)
+	return append(wrong, spec.times(at)...).ToAggregate()
+}
+
+// who is what is wrong with the parties and groups.
+func (s Spec) who(at *field.Path, parties []string) field.ErrorList {
+	var wrong field.ErrorList
+	switch {
+	case len(s.Parties) == 0 && len(s.Groups) == 0:
+		return field.ErrorList{field.Required(at.Child("parties"), "name who is cut off, or groups")}
+	case len(s.Parties) > 0 && len(s.Groups) > 0:
+		wrong = append(wrong, field.Forbidden(at.Child("groups"), "must not be beside parties"))
+	}
+	named := map[string]bool{}
+	know := func(at *field.Path, party string) {
+		switch {
+		case !slices.Contains(parties, party):
+			wrong = append(wrong, field.NotSupported(at, party, parties))
+		case named[party]:
+			wrong = append(wrong, field.Duplicate(at, party))
+		}
+		named[party] = true
+	}
+	for i, party := range s.Parties {
+		know(at.Child("parties").Index(i), party)
+	}
+	for i, group := range s.Groups {
+		if len(group) == 0 {
+			wrong = append(wrong, field.Required(at.Child("groups").Index(i), "name at least one party"))
+		}
+		for j, party := range group {
+			know(at.Child("groups").Index(i).Index(j), party)
+		}
+	}
+	if len(wrong) == 0 && len(s.Off(parties)) == 0 {
+		wrong = append(wrong, field.Invalid(at.Child("groups"), s.Groups, "everyone is in the group of the apiserver: nobody is cut off"))
+	}
+	return wrong
+}
+
+// how is what is wrong with what the cut does.
+func (s Spec) how(at *field.Path) field.ErrorList {
+	var wrong field.ErrorList
+	if d := s.Direction; d != "" && d != Both && d != FromNode && d != ToNode {
+		wrong = append(wrong, field.NotSupported(at.Child("direction"), d, []Direction{Both, FromNode, ToNode}))
+	}
+	switch m := s.Manner; {
+	case m != "" && m != Hold && m != Reset && m != Carry:
+		wrong = append(wrong, field.NotSupported(at.Child("manner"), m, []Manner{Hold, Reset, Carry}))
+	case m == Reset && (s.Direction == FromNode || s.Direction == ToNode):
+		wrong = append(wrong, field.Invalid(at.Child("direction"), s.Direction, "a connection is reset in both directions"))
+	case m == Carry && !s.way().Slow():
+		wrong = append(wrong, field.Invalid(at.Child("manner"), m, "want a latency, a jitter or a bandwidth beside it"))
+	}
+	for i, message := range s.Only {
+		if !slices.Contains(Messages(), message) {
+			wrong = append(wrong, field.NotSupported(at.Child("only").Index(i), message, Messages()))
+		}
+	}
+	if len(s.Only) == 0 {
+		return wrong
+	}
+	if s.Direction != "" || s.Manner != "" || s.Flap != (Flap{}) || (Way{Latency: s.Latency.Duration, Jitter: s.Jitter.Duration, Bandwidth: s.Bandwidth}).Slow() {
+		wrong = append(wrong, field.Forbidden(at.Child("only"), "holds messages, each on its own way: no direction, manner, latency, jitter, bandwidth or flap beside it"))
+	}
+	if slices.Contains(s.Off([]string{APIServer}), APIServer) {
+		wrong = append(wrong, field.Invalid(at.Child("only"), s.Only, "the apiserver is asked and does not ask: hold the messages of those who do"))
+	}
+	return wrong
+}
+
+// times is what is wrong with amounts.
+func (s Spec) times(at *field.Path) field.ErrorList {
+	var wrong field.ErrorList
+	for _, amount := range []struct {
+		at    *field.Path
+		value int64
+		text  string
+	}{
+		{at.Child("latency"), int64(s.Latency.Duration), s.Latency.Duration.String()},
+		{at.Child("jitter"), int64(s.Jitter.Duration), s.Jitter.Duration.String()},
+		{at.Child("duration"), int64(s.Duration.Duration), s.Duration.Duration.String()},
+	} {
+		if amount.value < 0 {
+			wrong = append(wrong, field.Invalid(amount.at, amount.text, "must not be negative"))
+		}
+	}
+	if s.Bandwidth < 0 {
+		wrong = append(wrong, field.Invalid(at.Child("bandwidth"), s.Bandwidth, "must not be negative"))
+	}
+	if s.Flap != (Flap{}) {
+		for name, d := range map[string]int64{"down": int64(s.Flap.Down.Duration), "up": int64(s.Flap.Up.Duration)} {
+			if d <= 0 {
+				wrong = append(wrong, field.Invalid(at.Child("flap", name), d, "must be more than 0"))
+			}
+		}
+	}
+	return wrong
+}

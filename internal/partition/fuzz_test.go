@@ -1,0 +1,46 @@
+package partition_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/podfall/podfall/internal/partition"
+)
+
+// FuzzNew: a cut that is taken says at any time what it does to a link, and when that
+// changes next, which is later.
+func FuzzNew(f *testing.F) {
+	f.Add("a", []byte(`{"parties":["node-1"],"direction":"from-node","duration":"1m"}`), int64(30))
+	f.Add("b", []byte(`{"groups":[["node-1","apiserver"],["node-2"]],"manner":"reset"}`), int64(0))
+	f.Add("c", []byte(`{"parties":["node-1"],"flap":{"down":"1s","up":"2s"},"latency":"1s","jitter":"1ms","bandwidth":1000}`), int64(1<<40))
+	f.Add("d", []byte(`{"parties":["node-1"],"only":["exit"]}`), int64(-1))
+	f.Fuzz(func(t *testing.T, name string, text []byte, later int64) {
+		var spec partition.Spec
+		if json.Unmarshal(text, &spec) != nil {
+			return
+		}
+		cut, err := partition.New(name, spec, parties, since)
+		if err != nil {
+			return
+		}
+		now := since.Add(time.Duration(later))
+		for _, party := range parties {
+			_, next := partition.Of([]partition.Cut{cut}, party, parties, now)
+			if !next.IsZero() && !next.After(now) {
+				t.Errorf("%s: at %v the next change of %s is at %v", text, now, party, next)
+			}
+		}
+		again, err := json.Marshal(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read partition.Spec
+		if err := json.Unmarshal(again, &read); err != nil {
+			t.Fatalf("wrote %s, which cannot be read: %v", again, err)
+		}
+		if _, err := partition.New(name, read, parties, since); err != nil {
+			t.Errorf("took %s, and refuses it written as %s: %v", text, again, err)
+		}
+	})
+}

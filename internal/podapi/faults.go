@@ -1,0 +1,131 @@
+package podapi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/fault"
+)
+
+// speakerKey is where a context keeps for whom a client asks.
+type speakerKey struct{}
+
+// Speaking is a context for calls on somebody else's behalf: faults know the caller by
+// that name.
+func Speaking(ctx context.Context, client string) context.Context {
+	return context.WithValue(ctx, speakerKey{}, client)
+}
+
+// speaker is who asks.
+func (c *Client) speaker(ctx context.Context) string {
+	if client, ok := ctx.Value(speakerKey{}).(string); ok {
+		return client
+	}
+	return cmp.Or(c.cfg.Speaker, string(c.link.Identity()))
+}
+
+func (c *Client) about(ctx context.Context, what call) fault.About {
+	return fault.About{
+		Client: c.speaker(ctx), Verb: string(what.verb), Resource: what.target.Kind.GroupResource().String(),
+		Subresource: what.target.Subresource, Namespace: what.target.Namespace, Name: what.target.Name,
+	}
+}
+
+// suffer is try with what goes wrong at api.request: what is held is not sent until it is
+// let go, an answer that is lost is waited for in vain, and what is sent twice is one
+// operation.
+func (c *Client) suffer(ctx context.Context, what call, patience time.Duration, try func() error) error {
+	about := c.about(ctx, what)
+	if err := c.cfg.Faults.Pass(ctx, fault.APIRequest, about); err != nil {
+		if injected, ok := errors.AsType[*fault.Injected](err); ok {
+			return injectedStatus(injected)
+		}
+		return errHeld
+	}
+	if _, twice := c.cfg.Faults.Find(fault.APIRequest, about, fault.Duplicate); twice {
+		if err := try(); err != nil {
+			return err
+		}
+	}
+	err := try()
+	if err != nil {
+		return err
+	}
+	if _, lost := c.cfg.Faults.Find(fault.APIRequest, about, fault.Drop); lost {
+		_ = clock.Clock{}.Sleep(ctx, patience) // the caller's own end ends it sooner
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// errHeld means that a request was held up for longer than its call may take.
+var errHeld = fmt.Errorf("held up by a fault: %w", errSilent)
+
+// injectedStatus is the refusal that a fault asks for; a 500 without a code.
+func injectedStatus(injected *fault.Injected) error {
+	code, err := strconv.Atoi(injected.Code)
+	if err != nil {
+		code = http.StatusInternalServerError
+	}
+	reasons := map[int]metav1.StatusReason{
+		http.StatusBadRequest: metav1.StatusReasonBadRequest, http.StatusUnauthorized: metav1.StatusReasonUnauthorized,
+		http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusNotFound: metav1.StatusReasonNotFound,
+		http.StatusConflict: metav1.StatusReasonConflict, http.StatusGone: metav1.StatusReasonExpired,
+		http.StatusUnprocessableEntity: metav1.StatusReasonInvalid, http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests,
+		http.StatusInternalServerError: metav1.StatusReasonInternalError, http.StatusServiceUnavailable: metav1.StatusReasonServiceUnavailable,
+		http.StatusGatewayTimeout: metav1.StatusReasonTimeout,
+	}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: int32(code), Reason: reasons[code], Message: injected.Message,
+	}}
+}
+
+// deliver offers an event, with what goes wrong at watch.deliver.
+func (r *reader) deliver(ctx context.Context, event watch.Event) error {
+	c := r.client
+	return Deliver(ctx, c.cfg.Faults, c.speaker(ctx), r.target, event, func(event watch.Event) error {
+		if err := r.offer(ctx, event); err != nil || event.Type != watch.Error {
+			return err
+		}
+		return errOver
+	})
+}
+
+// Deliver offers an event of a watch to a client, with what goes wrong at watch.deliver:
+// later, never, twice, or an ERROR instead, after which the watch is over.
+func Deliver(ctx context.Context, faults *fault.Table, client string, of Target, event watch.Event, offer func(watch.Event) error) error { //nolint:revive // all that a delivery is
+	if len(faults.Faults()) == 0 {
+		return offer(event)
+	}
+	about := fault.About{Client: client, Verb: string(event.Type), Resource: of.Kind.GroupResource().String()}
+	if object, err := meta.Accessor(event.Object); err == nil {
+		about.Namespace, about.Name = object.GetNamespace(), object.GetName()
+	}
+	if _, gone := faults.Find(fault.WatchDeliver, about, fault.Expire); gone {
+		status := apierrors.NewResourceExpired("too old resource version: a fault has expired it").Status()
+		return offer(watch.Event{Type: watch.Error, Object: &status})
+	}
+	if err := faults.Pass(ctx, fault.WatchDeliver, about); err != nil {
+		return err
+	}
+	if _, lost := faults.Find(fault.WatchDeliver, about, fault.Drop); lost {
+		return nil
+	}
+	if _, twice := faults.Find(fault.WatchDeliver, about, fault.Duplicate); twice {
+		if err := offer(event); err != nil {
+			return err
+		}
+	}
+	return offer(event)
+}

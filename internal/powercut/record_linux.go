@@ -1,0 +1,341 @@
+package powercut
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"unsafe"
+)
+
+// What package syscall does not name of ptrace(2) and wait(2).
+const (
+	ptraceGetSyscallInfo = 0x420e
+	ptraceExitKill       = 0x100000
+	syscallStop          = syscall.SIGTRAP | 0x80
+	infoEntry            = 1
+	infoExit             = 2
+	threadsOfMine        = 0x20000000 // __WNOTHREAD
+)
+
+// Command is the process to record.
+type Command struct {
+	// Args are the program, by its path, and its arguments.
+	Args []string
+	Env  []string
+	// Dir is the directory whose files are recorded. The process must name it as it is
+	// written here, in absolute paths. Nobody else may write to it meanwhile.
+	Dir string
+}
+
+// call is a system call of a thread, from its entry to its exit.
+type call struct {
+	number uint64
+	args   [6]uint64
+	// at is how many operations there were at its entry.
+	at int
+}
+
+type recorder struct {
+	dir    string
+	memory *os.File
+	main   int
+	calls  map[int]call // by thread
+	// files are the numbers in the log of the inodes that have a name, by their own:
+	// a file system gives the number of a file that is gone to the next.
+	files map[uint64]uint64
+	names map[string]uint64 // inodes
+	log   *Log
+}
+
+// Record runs the command to its end, which must be a good one, and returns what it did
+// to the files of its directory. Its standard output is kept in the log.
+func Record(cmd Command) (log *Log, err error) {
+	before, err := read(cmd.Dir)
+	if err != nil {
+		return nil, err
+	}
+	// Only the thread that has started a process may trace it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	pid, err := syscall.ForkExec(cmd.Args[0], cmd.Args, &syscall.ProcAttr{
+		Env: cmd.Env, Files: []uintptr{null.Fd(), null.Fd(), os.Stderr.Fd()},
+		Sys: &syscall.SysProcAttr{Ptrace: true, Pdeathsig: syscall.SIGKILL},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", cmd.Args[0], err)
+	}
+	r := &recorder{
+		dir: cmd.Dir, main: pid, calls: map[int]call{},
+		files: map[uint64]uint64{}, names: before.clone().names, log: &Log{before: before},
+	}
+	for id := range before.files {
+		r.files[id] = id
+	}
+	defer func() { _ = r.memory.Close() }() // nil is closed with an error
+	if err = r.begin(); err == nil {
+		err = r.follow()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("trace %s: %w", cmd.Args[0], err), syscall.Kill(pid, syscall.SIGKILL))
+	}
+	return r.log, nil
+}
+
+// read is the directory as it is.
+func read(dir string) (Disk, error) {
+	disk := Disk{names: map[string]uint64{}}.clone()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return disk, err
+	}
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return disk, err
+		}
+		id, _, err := identity(path)
+		if err != nil {
+			return disk, err
+		}
+		disk.rename(operation{path: entry.Name(), file: id})
+		disk.file(id).write(0, data)
+	}
+	return disk, nil
+}
+
+// identity is a file's inode number, and whether it is a directory.
+func identity(path string) (uint64, bool, error) {
+	var stat syscall.Stat_t
+	if err := syscall.Stat(path, &stat); err != nil {
+		return 0, false, err
+	}
+	return stat.Ino, stat.Mode&syscall.S_IFMT == syscall.S_IFDIR, nil
+}
+
+// begin waits for the process to stop before its first instruction.
+func (r *recorder) begin() error {
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(r.main, &status, syscall.WALL, nil); err != nil {
+		return err
+	}
+	const options = syscall.PTRACE_O_TRACESYSGOOD | syscall.PTRACE_O_TRACECLONE | ptraceExitKill
+	if err := syscall.PtraceSetOptions(r.main, options); err != nil {
+		return err
+	}
+	memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", r.main))
+	if err != nil {
+		return err
+	}
+	r.memory = memory // closed when Record returns
+	return syscall.PtraceSyscall(r.main, 0)
+}
+
+// follow lets the threads go on, from each of their stops to the next.
+func (r *recorder) follow() error {
+	known := map[int]bool{r.main: true}
+	for {
+		var status syscall.WaitStatus
+		thread, err := syscall.Wait4(-1, &status, syscall.WALL|threadsOfMine, nil)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		switch ended := status.Exited() || status.Signaled(); {
+		case ended && thread == r.main && status.ExitStatus() != 0:
+			return fmt.Errorf("it ended with %d, signal %d", status.ExitStatus(), status.Signal())
+		case ended && thread == r.main:
+			return nil
+		case ended:
+			continue
+		}
+		if err := r.goOn(thread, status.StopSignal(), known[thread]); err != nil {
+			return err
+		}
+		known[thread] = true
+	}
+}
+
+// goOn lets a thread go on that has stopped, with the signal that it was stopped by
+// unless that is of the tracing itself.
+func (r *recorder) goOn(thread int, signal syscall.Signal, known bool) error {
+	switch {
+	case signal == syscallStop:
+		signal = 0
+		if err := r.stopped(thread); err != nil {
+			return err
+		}
+	case signal == syscall.SIGTRAP, signal == syscall.SIGSTOP && !known:
+		signal = 0
+	}
+	if err := syscall.PtraceSyscall(thread, int(signal)); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	return nil
+}
+
+// stopped notes the system call that a thread makes or has made.
+func (r *recorder) stopped(thread int) error {
+	var info [88]byte
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_PTRACE, ptraceGetSyscallInfo, uintptr(thread),
+		uintptr(len(info)), uintptr(unsafe.Pointer(&info)), 0, 0)
+	if errors.Is(errno, syscall.ESRCH) {
+		return nil
+	}
+	if errno != 0 {
+		return fmt.Errorf("ask for a system call: %w", errno)
+	}
+	word := func(n int) uint64 { return binary.NativeEndian.Uint64(info[24+8*n:]) }
+	switch info[0] {
+	case infoEntry:
+		c := call{number: word(0), at: len(r.log.operations)}
+		for i := range c.args {
+			c.args[i] = word(1 + i)
+		}
+		r.calls[thread] = c
+		return r.entered(c)
+	case infoExit:
+		c := r.calls[thread]
+		delete(r.calls, thread)
+		if failed := info[32] != 0; failed {
+			return nil
+		}
+		return r.left(c)
+	}
+	return nil
+}
+
+func (r *recorder) note(op operation) { r.log.operations = append(r.log.operations, op) }
+
+// entered notes what may have happened as soon as it was asked for.
+func (r *recorder) entered(c call) error {
+	switch c.number {
+	case syscall.SYS_WRITE, syscall.SYS_PWRITE64:
+		op := operation{kind: say, data: make([]byte, c.args[2])}
+		if c.number == syscall.SYS_PWRITE64 {
+			op.kind, op.offset = write, int64(c.args[3])
+			id, _, here := r.descriptor(c.args[0])
+			if !here {
+				return nil
+			}
+			op.file = id
+		} else if c.args[0] != 1 {
+			_, _, here := r.descriptor(c.args[0])
+			if here {
+				return errors.New("it writes to a file without a position, which is not understood")
+			}
+			return nil
+		}
+		if _, err := r.memory.ReadAt(op.data, int64(c.args[1])); err != nil {
+			return fmt.Errorf("read what it writes: %w", err)
+		}
+		r.note(op)
+	case syscall.SYS_FTRUNCATE:
+		if id, _, here := r.descriptor(c.args[0]); here {
+			r.note(operation{kind: resize, file: id, offset: int64(c.args[1])})
+		}
+	}
+	return nil
+}
+
+// left notes what is certain only once the call has returned.
+func (r *recorder) left(c call) error {
+	switch c.number {
+	case syscall.SYS_FSYNC, syscall.SYS_FDATASYNC:
+		id, dir, here := r.descriptor(c.args[0])
+		switch {
+		case dir && here:
+			r.note(operation{kind: syncDir, covers: c.at})
+		case here:
+			r.note(operation{kind: sync, file: id, covers: c.at})
+		}
+	case syscall.SYS_OPENAT:
+		if c.args[2]&syscall.O_CREAT != 0 {
+			return r.named(c.args[1])
+		}
+	case syscall.SYS_LINKAT:
+		return r.named(c.args[3])
+	case syscall.SYS_RENAMEAT:
+		return r.renamed(c.args[1], c.args[3])
+	case syscall.SYS_UNLINKAT:
+		return r.named(c.args[1])
+	}
+	return nil
+}
+
+// descriptor is the inode behind a descriptor of the process, whether it is a directory,
+// and whether it is in the directory that is recorded, or that itself.
+func (r *recorder) descriptor(number uint64) (id uint64, dir, here bool) {
+	link := fmt.Sprintf("/proc/%d/fd/%d", r.main, number)
+	path, err := os.Readlink(link)
+	if err != nil || path != r.dir && filepath.Dir(path) != r.dir {
+		return 0, false, false
+	}
+	id, dir, err = identity(link)
+	return r.files[id], dir, err == nil
+}
+
+// path is the text of a path at an address, below the directory; "" when it is elsewhere.
+func (r *recorder) path(address uint64) (string, error) {
+	text := make([]byte, 4096)
+	n, _ := r.memory.ReadAt(text, int64(address)) // it may end at the end of a mapping
+	path, _, ended := strings.Cut(string(text[:n]), "\x00")
+	if !ended {
+		return "", errors.New("read a path: it has no end")
+	}
+	if filepath.Dir(path) != r.dir {
+		return "", nil
+	}
+	return filepath.Base(path), nil
+}
+
+// named notes what a path, whose text is at the address, stands for by now.
+func (r *recorder) named(address uint64) error {
+	short, err := r.path(address)
+	if err != nil || short == "" {
+		return err
+	}
+	id, _, err := identity(filepath.Join(r.dir, short))
+	switch {
+	case errors.Is(err, syscall.ENOENT):
+		delete(r.names, short)
+		r.note(operation{kind: name, path: short})
+		return nil
+	case err != nil:
+		return err
+	}
+	if !slices.Contains(slices.Collect(maps.Values(r.names)), id) {
+		r.files[id] = id + uint64(len(r.log.operations)+1)<<48
+	}
+	r.names[short] = id
+	r.note(operation{kind: name, path: short, file: r.files[id]})
+	return nil
+}
+
+// renamed notes a file's new name, which takes the old one away at once.
+func (r *recorder) renamed(from, to uint64) error {
+	if err := r.named(to); err != nil {
+		return err
+	}
+	short, err := r.path(from)
+	if err != nil {
+		return err
+	}
+	delete(r.names, short)
+	r.log.operations[len(r.log.operations)-1].gone = short
+	return nil
+}

@@ -1,0 +1,131 @@
+package remote_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/podfall/podfall/internal/remote"
+	"github.com/podfall/podfall/proto"
+)
+
+// end is one end of a conversation in this process.
+type end struct {
+	in, out chan []byte
+	done    chan struct{} // the other end has closed
+	left    chan struct{} // this one has
+	broken  error         // instead of io.EOF
+}
+
+func conversation() (client, server *end) {
+	up, down := make(chan []byte), make(chan []byte)
+	clientLeft, serverLeft := make(chan struct{}), make(chan struct{})
+	return &end{in: down, out: up, done: serverLeft, left: clientLeft}, &end{in: up, out: down, done: clientLeft, left: serverLeft}
+}
+
+func (e *end) Send(ctx context.Context, frame []byte) error {
+	select {
+	case e.out <- frame:
+		return nil
+	case <-e.done:
+		return io.EOF
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (e *end) Receive(ctx context.Context) ([]byte, error) {
+	select {
+	case frame := <-e.in:
+		return frame, nil
+	case <-e.done:
+		if e.broken != nil {
+			return nil, e.broken
+		}
+		return nil, io.EOF
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (e *end) Done() <-chan struct{} { return e.done }
+
+func (e *end) close() { close(e.left) }
+
+func TestRelay(t *testing.T) {
+	broken := errors.New("broken")
+	for name, row := range map[string]struct {
+		end    func(client, process, relayed *end)
+		broken error
+		want   error
+	}{
+		"the process's side ends": {end: func(_, process, _ *end) { process.close() }},
+		"the process's side breaks": {
+			end: func(_, process, relayed *end) { relayed.broken = broken; process.close() }, want: broken,
+		},
+		"the client leaves": {end: func(client, _, _ *end) { client.close() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, near := conversation()
+				far, process := conversation()
+				ended := make(chan error, 1)
+				go func() { ended <- remote.Relay(t.Context(), near, far) }()
+				go func() {
+					if err := remote.Offer(t.Context(), process); err != nil {
+						t.Error(err)
+					}
+				}()
+				if err := remote.Await(t.Context(), client); err != nil {
+					t.Fatal(err)
+				}
+				if err := remote.Begin(t.Context(), client); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				row.end(client, process, far)
+				if err := <-ended; !errors.Is(err, row.want) || (err == nil) != (row.want == nil) {
+					t.Errorf("Relay: %v, want %v", err, row.want)
+				}
+			})
+		})
+	}
+}
+
+// A client that leaves is noticed also while the process reads nothing and says nothing.
+func TestRelayWhileStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, near := conversation()
+		far, _ := conversation()
+		ended := make(chan error, 1)
+		go func() { ended <- remote.Relay(t.Context(), near, far) }()
+		if err := client.Send(t.Context(), proto.StreamFrame(proto.ChannelStdin, []byte("x"))); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // the relay waits for the process to take it
+		client.close()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAwaitARefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, process := conversation()
+		go func() {
+			if err := remote.Finish(t.Context(), process, proto.NotImplemented("it is scripted")); err != nil {
+				t.Error(err)
+			}
+		}()
+		err := remote.Await(t.Context(), client)
+		var refused *apierrors.StatusError
+		if !errors.As(err, &refused) || refused.ErrStatus.Code != 501 || refused.ErrStatus.Message != "it is scripted" {
+			t.Errorf("Await: %v", err)
+		}
+	})
+}

@@ -1,0 +1,271 @@
+package report
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/podfall/podfall/internal/fault"
+	"github.com/podfall/podfall/internal/history"
+)
+
+// percent is a place or a width on the page's axis, 0 to 100.
+type percent float64
+
+// String is the number as SVG takes it, without the sign.
+func (p percent) String() string { return strconv.FormatFloat(float64(p), 'f', 3, 64) }
+
+// axis is where instants of the monotonic clock are, and what the cluster's clock shows.
+type axis struct {
+	knots   []knot
+	samples []sample
+}
+
+// knot is an instant's place. Between two of them time passes evenly.
+type knot struct {
+	at int64
+	x  float64
+	// idle says that nothing happens until the next, which is drawn nearer than it is.
+	idle bool
+}
+
+// sample is what the cluster's clock showed.
+type sample struct {
+	at    int64
+	shows time.Time
+}
+
+const (
+	// idleFrom is the share of the whole from which a stretch is idle, and idleAs how it is drawn.
+	idleFrom, idleAs = 0.08, 0.03
+	// margin is left empty on both sides.
+	margin = 0.01
+)
+
+// newAxis is the axis on which the instants are.
+func newAxis(events []history.Event, instants []int64) axis {
+	instants = slices.Compact(slices.Sorted(slices.Values(instants)))
+	first, last := instants[0], instants[len(instants)-1]
+	whole := max(float64(last-first), 1)
+	type stretch struct {
+		from, to int64
+		weight   float64
+		idle     bool
+	}
+	var stretches []stretch
+	begin := first
+	for i, at := range instants[1:] {
+		before := instants[i]
+		if float64(at-before) < idleFrom*whole {
+			continue
+		}
+		if before > begin {
+			stretches = append(stretches, stretch{begin, before, float64(before - begin), false})
+		}
+		stretches = append(stretches, stretch{before, at, idleAs * whole, true})
+		begin = at
+	}
+	if last > begin || len(stretches) == 0 {
+		stretches = append(stretches, stretch{begin, max(last, begin+1), max(float64(last-begin), 1), false})
+	}
+	total := 0.0
+	for _, s := range stretches {
+		total += s.weight
+	}
+	a := axis{samples: samples(events, first, last)}
+	x := margin
+	for _, s := range stretches {
+		a.knots = append(a.knots, knot{s.from, x, s.idle})
+		x += s.weight / total * (1 - 2*margin)
+	}
+	a.knots = append(a.knots, knot{stretches[len(stretches)-1].to, 1 - margin, false})
+	return a
+}
+
+// x is where an instant is. One before or behind all others is at the end.
+func (a axis) x(at int64) percent {
+	i, _ := slices.BinarySearchFunc(a.knots, at, func(k knot, at int64) int { return cmp.Compare(k.at, at) })
+	switch {
+	case i == 0:
+		return percent(100 * a.knots[0].x)
+	case i == len(a.knots):
+		return percent(100 * a.knots[i-1].x)
+	}
+	from, to := a.knots[i-1], a.knots[i]
+	share := float64(at-from.at) / float64(to.at-from.at)
+	return percent(100 * (from.x + share*(to.x-from.x)))
+}
+
+// span is a stretch of the axis; it is never too narrow to be seen.
+func (a axis) span(from, to int64) (x, width percent) {
+	x = a.x(from)
+	return x, max(a.x(to)-x, 0.04)
+}
+
+// samples are what the cluster's clock showed from time to time: the middle of what the
+// processes say, without those whose clocks were set wrong.
+func samples(events []history.Event, first, last int64) []sample {
+	const buckets = 240
+	said := make([]map[string]sample, buckets+1)
+	wrong := skewed(events)
+	for _, e := range events {
+		if e.Ended < first || e.Ended > last || e.Process == "" || wrong(e.Process) {
+			continue
+		}
+		i := int(float64(e.Ended-first) / max(float64(last-first), 1) * buckets)
+		if said[i] == nil {
+			said[i] = map[string]sample{}
+		}
+		if _, before := said[i][e.Process]; i > 0 || !before { // of the first bucket the first, so that the beginning is known
+			said[i][e.Process] = sample{e.Ended, e.Wall}
+		}
+	}
+	var all []sample
+	for _, bucket := range said {
+		if len(bucket) == 0 {
+			continue
+		}
+		var votes []sample
+		for _, vote := range bucket {
+			votes = append(votes, vote)
+		}
+		slices.SortFunc(votes, func(a, b sample) int {
+			return cmp.Or(a.shows.Add(-time.Duration(a.at)).Compare(b.shows.Add(-time.Duration(b.at))), cmp.Compare(a.at, b.at))
+		})
+		middle := votes[len(votes)/2]
+		if len(all) == 0 || middle.at > all[len(all)-1].at && !middle.shows.Before(all[len(all)-1].shows) {
+			all = append(all, middle)
+		}
+	}
+	return all
+}
+
+// skewed tells the processes that a fault gives a wrong clock at any time.
+func skewed(events []history.Event) func(process string) bool {
+	var patterns []string
+	for _, e := range events {
+		begin, ok := e.Fact.(history.FaultBegin)
+		var f fault.Fault
+		if ok && begin.Kind == history.TroubleFault && json.Unmarshal(begin.Arguments, &f) == nil && f.Spec.Point == fault.ClockSkew && f.Spec.Where.Process != "" {
+			patterns = append(patterns, strings.Split(f.Spec.Where.Process, ",")...)
+		}
+	}
+	return func(process string) bool {
+		return slices.ContainsFunc(patterns, func(pattern string) bool { return matches(pattern, process) })
+	}
+}
+
+// shows is what the cluster's clock showed at an instant.
+func (a axis) shows(at int64) time.Time {
+	if len(a.samples) == 0 {
+		return time.Time{}
+	}
+	i, _ := slices.BinarySearchFunc(a.samples, at, func(s sample, at int64) int { return cmp.Compare(s.at, at) })
+	if i == 0 || i == len(a.samples) {
+		return a.samples[max(i-1, 0)].shows
+	}
+	from, to := a.samples[i-1], a.samples[i]
+	share := float64(at-from.at) / float64(to.at-from.at)
+	return from.shows.Add(time.Duration(share * float64(to.shows.Sub(from.shows))))
+}
+
+// when is the instant at which the cluster's clock showed a time.
+func (a axis) when(shows time.Time) int64 {
+	i, _ := slices.BinarySearchFunc(a.samples, shows, func(s sample, shows time.Time) int { return s.shows.Compare(shows) })
+	if i == 0 || i == len(a.samples) {
+		return a.samples[max(i-1, 0)].at
+	}
+	from, to := a.samples[i-1], a.samples[i]
+	share := float64(shows.Sub(from.shows)) / float64(to.shows.Sub(from.shows))
+	return from.at + int64(share*float64(to.at-from.at))
+}
+
+// axisView is the axis as the page shows it.
+type axisView struct {
+	Began, Lasted string
+	Ticks         []tick
+	// Idle are stretches that are drawn short.
+	Idle []bar
+}
+
+// tick is a label of the cluster's clock.
+type tick struct {
+	X percent
+	// Level is 1 for those that are always shown, 2 and 3 for those of a closer look.
+	Level int
+	Text  string
+}
+
+func (a axis) view() axisView {
+	first, last := a.knots[0].at, a.knots[len(a.knots)-1].at
+	began, ended := a.shows(first), a.shows(last)
+	v := axisView{
+		Began:  began.UTC().Format("2006-01-02 15:04:05 UTC"),
+		Lasted: fmt.Sprintf("%s of the cluster, %s of the wall", brief(ended.Sub(began)), brief(time.Duration(last-first))),
+		Ticks:  a.ticks(began, ended),
+	}
+	for i, k := range a.knots {
+		if k.idle {
+			x, width := a.span(k.at, a.knots[i+1].at)
+			v.Idle = append(v.Idle, bar{Kind: "idle", X: x, Width: width, Text: "nothing happens for " + brief(a.shows(a.knots[i+1].at).Sub(a.shows(k.at)))})
+		}
+	}
+	return v
+}
+
+// ticks are at round times of the cluster's since the beginning, no two too near.
+func (a axis) ticks(began, ended time.Time) []tick {
+	var ticks []tick
+	for level, most := range []int{10, 40, 160} {
+		step := round(ended.Sub(began) / time.Duration(most))
+		for after := time.Duration(0); began.Add(after).Compare(ended) <= 0; after += step {
+			x := a.x(a.when(began.Add(after)))
+			near := func(t tick) bool { return max(t.X-x, x-t.X) < percent(80/float64(most)) }
+			if !slices.ContainsFunc(ticks, near) {
+				ticks = append(ticks, tick{x, level + 1, "+" + brief(after)})
+			}
+		}
+	}
+	return ticks
+}
+
+// round is the least round time that is not less.
+func round(d time.Duration) time.Duration {
+	const day = 24 * time.Hour
+	for _, step := range []time.Duration{
+		time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond,
+		100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond,
+		time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second,
+		time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute,
+		time.Hour, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour,
+	} {
+		if step >= d {
+			return step
+		}
+	}
+	return d.Truncate(day) + day
+}
+
+// brief is a duration with two digits of its smaller unit at most.
+func brief(d time.Duration) string {
+	switch {
+	case d >= time.Hour:
+		d = d.Round(time.Minute)
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	case d >= time.Minute:
+		d = d.Round(time.Second)
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case d >= 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(10 * time.Millisecond).String()
+}
+
+// samplesEnd is what the cluster's clock showed at last.
+func (a axis) samplesEnd() time.Time { return a.shows(a.knots[len(a.knots)-1].at) }
+
+func seconds64(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

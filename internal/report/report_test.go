@@ -1,0 +1,256 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podfall/podfall/internal/guarantees"
+	"github.com/podfall/podfall/internal/history"
+)
+
+var update = flag.Bool("update", false, "write the golden file")
+
+// tale is a history made by hand: every event a second after the one before it.
+type tale struct {
+	events []history.Event
+	at     int64
+	began  time.Time
+}
+
+func newTale() *tale { return &tale{began: time.Date(2030, 5, 1, 12, 0, 0, 0, time.UTC)} }
+
+func (h *tale) after(seconds int64) *tale { h.at += seconds; return h }
+
+func (h *tale) says(process, cause string, fact history.Fact) *tale {
+	h.at++
+	h.events = append(h.events, history.Event{
+		Sequence: uint64(len(h.events) + 1), Process: process, Cause: cause, Fact: fact,
+		Began: h.at*1e9 - 1e6, Ended: h.at * 1e9, Wall: h.began.Add(time.Duration(h.at) * time.Second),
+	})
+	return h
+}
+
+// life is a pod's from its creation to the end of its container, marked by the cause.
+func (h *tale) life(name, uid, node, cause string) *tale {
+	commit := func(op string, revision int64, grace *int64, phase string) history.Commit {
+		c := history.Commit{Revision: revision, Resource: "pods", Key: "default/" + name, UID: uid, Op: op, Grace: grace, Node: node, Phase: phase}
+		if grace != nil {
+			deadline := h.began.Add(time.Duration(h.at+*grace) * time.Second)
+			c.Deadline = &deadline
+		}
+		return c
+	}
+	of := history.Of{Pod: "default/" + name, UID: uid, Container: "c-" + uid, Called: "main"}
+	kubelet, runtime := "kubelet/"+node, "runtime/"+node
+	return h.says("apiserver", "create-"+uid, commit("ADDED", h.at, nil, "Pending")).
+		says(kubelet, "", history.KubeletSee{Pod: of.Pod, UID: uid, Op: "ADD"}).
+		says(kubelet, "", history.Mount{UID: uid, Volume: "data"}).
+		says(runtime, "", history.Start{Of: of, Scripted: true}).
+		says("apiserver", "", commit("MODIFIED", h.at, nil, "Running")).
+		after(3).
+		says("apiserver", cause, history.OpCall{Who: "client:admin", Verb: "delete", Resource: "pods", Key: of.Pod}).
+		says("apiserver", cause, commit("MODIFIED", h.at, new(int64(9)), "Running")).
+		says(kubelet, "", history.KubeletSee{Pod: of.Pod, UID: uid, Op: "UPDATE", Grace: new(int64(9))}).
+		says(kubelet, "", history.KubeletTerm{Pod: of.Pod, UID: uid, Grace: 9}).
+		says(runtime, "", history.PreStopBegin{Of: of}).
+		says(runtime, "", history.PreStopEnd{Of: of}).
+		says(runtime, "", history.Signal{Of: of, Signal: "SIGTERM"}).
+		after(6).
+		says(runtime, "", history.Signal{Of: of, Signal: "SIGKILL"}).
+		says(runtime, "", history.Exit{Of: of, Code: 137}).
+		says(kubelet, "", history.KubeletStuck{Pod: of.Pod, UID: uid, Doing: "unmount", Err: "busy"}).
+		says(kubelet, "", history.Unmount{UID: uid, Volume: "data"}).
+		says(runtime, "", history.SandboxStop{Pod: of.Pod, UID: uid}).
+		says(kubelet, "", history.KubeletStatus{Pod: of.Pod, UID: uid, Phase: "Failed"}).
+		says(kubelet, "", history.KubeletFinal{Pod: of.Pod, UID: uid}).
+		says("apiserver", "final-"+uid, commit("DELETED", h.at, new(int64(0)), "Failed"))
+}
+
+func (h *tale) input(t *testing.T) Input {
+	t.Helper()
+	return Input{Title: "A tale", Log: history.Merge(h.events, 1), Facts: []Fact{{"seed", "17"}}, Notes: []string{"the database was not read"}}
+}
+
+// whole is a tale with everything that a page can show.
+func whole(t *testing.T) Input {
+	t.Helper()
+	cut := json.RawMessage(`{"name":"n1","spec":{"parties":["node-1"],"direction":"from-node"}}`)
+	hang := json.RawMessage(`{"name":"n2","spec":{"point":"volume.unmount","effect":{"type":"hang"},"where":{"node":"node-1"}}}`)
+	h := newTale()
+	h.life("web", "uid-1", "node-1", "op-1")
+	h.says("bus", "", history.FaultBegin{Trouble: history.Trouble{Kind: history.TroubleCut, What: "n1", Off: []string{"node-1"}, Arguments: cut}}).
+		says("bus", "", history.FaultBegin{Trouble: history.Trouble{Kind: history.TroubleFault, What: "n2", Arguments: hang}}).
+		says("supervisor", "", history.FaultBegin{Trouble: history.Trouble{Kind: history.TroubleDown, What: "kubelet/node-2"}}).
+		says("kubelet/node-1", "", history.FaultHit{Fault: "n2", Point: "volume.unmount"})
+	h.life("web", "uid-2", "node-1", "op-2")
+	h.says("bus", "", history.FaultEnd{Trouble: history.Trouble{Kind: history.TroubleCut, What: "n1"}})
+	// db is forced away, and two of it run.
+	db := func(uid string) history.Of {
+		return history.Of{Pod: "default/db-0", UID: uid, Container: "c-" + uid, Called: "main"}
+	}
+	pod := func(uid, op, node string) history.Commit {
+		return history.Commit{Resource: "pods", Key: "default/db-0", UID: uid, Op: op, Node: node, Revision: h.at}
+	}
+	h.says("apiserver", "", pod("uid-3", "ADDED", "node-1")).says("runtime/node-1", "", history.Start{Of: db("uid-3")}).
+		says("apiserver", "op-3", pod("uid-3", "DELETED", "node-1")).
+		says("apiserver", "", pod("uid-4", "ADDED", "node-2")).says("runtime/node-2", "", history.Start{Of: db("uid-4")}).
+		after(4).says("runtime/node-1", "", history.Exit{Of: db("uid-3")}).
+		after(600).life("late", "uid-5", "node-2", "op-5")
+	in := h.input(t)
+	in.Results = []guarantees.Result{
+		{Property: guarantees.Property{ID: "A1", Promise: "no acknowledged write is lost"}, Verdict: guarantees.Held, Cases: 7},
+		{
+			Property: guarantees.Property{ID: "K3", Promise: "SIGKILL never comes early"}, Verdict: guarantees.Broken, Cases: 3, Times: 1,
+			First: &guarantees.Counterexample{What: "SIGKILL came early", Against: []history.Event{h.events[9], h.events[13], {Sequence: 1, Fact: h.events[6].Fact}}},
+		},
+		{Property: guarantees.Property{ID: "L11", Promise: "the end is the same"}, Verdict: guarantees.NotCheckable, Why: "needs two runs"},
+	}
+	return in
+}
+
+func page(t *testing.T, in Input) string {
+	t.Helper()
+	p, err := New(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := p.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// body is a page without what is the same in all.
+func body(html string) string {
+	html = html[strings.Index(html, "<body"):]
+	from, to := strings.Index(html, "<svg class=\"defs\""), strings.Index(html, "<div class=\"pane\"")
+	return html[:from] + html[to:strings.Index(html, "<script>")]
+}
+
+// TestGolden holds the page of a tale against the one that was looked at. -update writes it.
+func TestGolden(t *testing.T) {
+	got := body(page(t, whole(t)))
+	path := filepath.Join("testdata", "tale.html")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the page differs from %s:\n%s", path, firstDifference(got, string(want)))
+	}
+	if again := body(page(t, whole(t))); again != got {
+		t.Error("the same history made two pages")
+	}
+}
+
+func firstDifference(got, want string) string {
+	for i, line := range strings.Split(got, "\n") {
+		if lines := strings.Split(want, "\n"); i >= len(lines) || lines[i] != line {
+			return fmt.Sprintf("line %d: %.600s", i+1, line)
+		}
+	}
+	return "it ends early"
+}
+
+// TestFlagsAreInTheLanes: every event of a counter-example that is about a pod has a place to
+// go to.
+func TestFlagsAreInTheLanes(t *testing.T) {
+	html := page(t, whole(t))
+	for _, anchor := range []string{"K3-1", "K3-2", "K3-3"} {
+		if !strings.Contains(html, `href="#`+anchor+`"`) || !strings.Contains(html, `id="`+anchor+`"`) {
+			t.Errorf("%s leads nowhere", anchor)
+		}
+	}
+}
+
+// TestNothingFromElsewhere: the page loads nothing.
+func TestNothingFromElsewhere(t *testing.T) {
+	html := page(t, whole(t))
+	for _, word := range []string{"http:", "https:", "src=", "@import", "url(http", "<link"} {
+		if strings.Contains(html, word) {
+			t.Errorf("the page holds %q", word)
+		}
+	}
+}
+
+// TestHostileNames: a name that is markup stays a name.
+func TestHostileNames(t *testing.T) {
+	const evil = `"><script>alert(1)</script><svg onload='x'>`
+	h := newTale().life(evil, evil, evil, evil)
+	h.says("bus", "", history.FaultBegin{Trouble: history.Trouble{Kind: history.TroubleKind(evil), What: evil}})
+	h.life("other", "uid-2", "node-1", "op-2")
+	in := h.input(t)
+	in.Title, in.Facts, in.Notes, in.Unproven = evil, []Fact{{evil, evil}}, []string{evil}, errors.New(evil)
+	in.Results = []guarantees.Result{{
+		Property: guarantees.Property{ID: evil, Promise: evil}, Verdict: guarantees.Broken, Cases: 1, Times: 1,
+		First: &guarantees.Counterexample{What: evil, Against: h.events[:3]},
+	}}
+	html := page(t, in)
+	for _, word := range []string{"<script>alert", "<svg onload", `"><` + "script"} {
+		if strings.Contains(html, word) {
+			t.Errorf("the page holds %s", word)
+		}
+	}
+	if !strings.Contains(html, "&lt;script&gt;alert(1)") {
+		t.Error("the name is not on the page")
+	}
+}
+
+func TestNothingToShow(t *testing.T) {
+	_, err := New(Input{Log: history.Merge(newTale().says("bus", "", history.KubeletBoot{Node: "node-1"}).events, 0)})
+	if !errors.Is(err, ErrNothing) {
+		t.Errorf("%v, want %v", err, ErrNothing)
+	}
+}
+
+// TestVerdictsOfLanes: what is said of an incarnation is what became of it.
+func TestVerdictsOfLanes(t *testing.T) {
+	p, err := New(whole(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"uid-1": "gone", "uid-2": "gone", "uid-3": "forced", "uid-4": "running", "uid-5": "gone"}
+	for _, l := range p.Lanes {
+		if l.Word != want[l.UID] {
+			t.Errorf("%s is %s (%s), want %s", l.UID, l.Word, l.Verdict, want[l.UID])
+		}
+	}
+	if len(p.Splits) != 1 || p.Splits[0].Lanes != [2]string{"uid-3", "uid-4"} {
+		t.Errorf("split-brain windows %+v, want one of uid-3 and uid-4", p.Splits)
+	}
+	if len(p.Axis.Idle) != 1 {
+		t.Errorf("idle stretches %+v, want the one of ten minutes", p.Axis.Idle)
+	}
+}
+
+// TestAxis: what comes later is never further left, and a tick is where its time is.
+func TestAxis(t *testing.T) {
+	in := whole(t)
+	lanes := lanesOf(in.Log.Events)
+	a := newAxis(in.Log.Events, instants(lanes, nil))
+	last := percent(0)
+	for _, e := range in.Log.Events {
+		x := a.x(e.Ended)
+		if x < last || x < 0 || x > 100 {
+			t.Fatalf("%d is at %v, behind %v", e.Ended, x, last)
+		}
+		if off := a.shows(a.when(e.Wall)).Sub(e.Wall).Abs(); off > time.Second {
+			t.Fatalf("%v is found %v away", e.Wall, off)
+		}
+		last = x
+	}
+}

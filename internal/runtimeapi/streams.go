@@ -1,0 +1,106 @@
+package runtimeapi
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"strconv"
+
+	protobuf "google.golang.org/protobuf/proto"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/remote"
+	"github.com/podfall/podfall/proto"
+)
+
+// Streams is the call that is a conversation.
+type Streams interface {
+	// Stream lets client talk with a command in a running container, or with the
+	// container's own program, until either side ends it. It fails when client has not
+	// been told how it ended.
+	Stream(ctx context.Context, req *proto.ContainerStreamRequest, client remote.Conn) error
+}
+
+// stream is the method's name, beside those that are calls.
+const stream = "Stream"
+
+var _ Streams = (*Client)(nil)
+
+// Stream implements [Streams].
+func (c *Client) Stream(ctx context.Context, req *proto.ContainerStreamRequest, client remote.Conn) error {
+	envelope := &proto.RuntimeRequest{
+		Version: proto.Version, Boot: string(c.boot),
+		Call: strconv.FormatUint(c.calls.Add(1), 10), Caller: string(c.conn.Identity()),
+	}
+	var err error
+	if envelope.Body, err = protobuf.Marshal(req); err != nil {
+		return Refusal(err)
+	}
+	raw, err := protobuf.Marshal(envelope)
+	if err != nil {
+		return Refusal(err)
+	}
+	pipe, err := c.conn.Open(ctx, proto.Runtime, proto.CRISubject(stream), raw)
+	if err != nil {
+		return Refusal(err)
+	}
+	defer pipe.Close()
+	if err := remote.Relay(ctx, client, pipe); err != nil {
+		return Refusal(err)
+	}
+	return nil
+}
+
+// converse lets the caller of a bus call talk with a process. What it cannot is told as a
+// Status.
+func (s *server) converse(ctx context.Context, call *bus.Call) {
+	client, err := call.Accept(ctx)
+	if err != nil {
+		s.log.InfoContext(ctx, "a conversation with a process did not begin", "err", err)
+		return
+	}
+	if err := s.talk(ctx, call, client); err != nil {
+		refused := Refusal(err)
+		if ctx.Err() != nil {
+			refused = errStopping
+		}
+		leaving, stop := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+		defer stop()
+		_ = remote.Finish(leaving, client, StreamStatus(refused)) // it may have left
+	}
+}
+
+func (s *server) talk(ctx context.Context, call *bus.Call, client remote.Conn) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.log.ErrorContext(ctx, "a conversation made the container runtime panic",
+				"subject", call.Subject, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			err = errPanic
+		}
+	}()
+	var envelope proto.RuntimeRequest
+	if err := protobuf.Unmarshal(call.Data, &envelope); err != nil {
+		return invalid("not a RuntimeRequest: %v", err)
+	}
+	if envelope.Version != proto.Version {
+		return invalid("version %d: this runtime speaks version %d", envelope.Version, proto.Version)
+	}
+	var req proto.ContainerStreamRequest
+	if err := protobuf.Unmarshal(envelope.Body, &req); err != nil {
+		return invalid("not a ContainerStreamRequest: %v", err)
+	}
+	ctx, end := s.calls.begin(ctx, &envelope, call.Present)
+	defer end()
+	return s.runtime.Stream(ctx, &req, client)
+}
+
+// StreamStatus is how a client is told why its conversation with a process cannot be, or
+// broke off.
+func StreamStatus(err error) *metav1.Status {
+	if refused := Refusal(err); refused.Code == proto.CodeUnimplemented {
+		return proto.NotImplemented(refused.Desc)
+	}
+	return proto.StatusFrom(apierrors.NewInternalError(fmt.Errorf("error executing command in container: %w", err)))
+}

@@ -1,0 +1,136 @@
+package scenario
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// manager is who applies, in managedFields.
+const manager = "podfall-scenario"
+
+// apply makes the objects of a manifest what it says, one after the other.
+func (p *Player) apply(ctx context.Context, manifest string) error {
+	documents := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifest), len(manifest))
+	for {
+		var obj unstructured.Unstructured
+		err := documents.Decode(&obj.Object)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if len(obj.Object) == 0 {
+			continue
+		}
+		if err := p.applyOne(ctx, &obj); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *Player) applyOne(ctx context.Context, obj *unstructured.Unstructured) error {
+	gvk := obj.GroupVersionKind()
+	kind, ok := p.kinds.ByGVK(gvk)
+	if !ok {
+		if err := p.kinds.Load(ctx, p.cfg.World); err != nil {
+			return err
+		}
+		if kind, ok = p.kinds.ByGVK(gvk); !ok {
+			return fmt.Errorf("there is no kind %s", gvk)
+		}
+	}
+	target := podapi.Target{Kind: kind, Name: obj.GetName()}
+	if kind.Namespaced {
+		if target.Namespace = obj.GetNamespace(); target.Namespace == "" {
+			target.Namespace = metav1.NamespaceDefault
+		}
+	}
+	body, err := json.Marshal(obj.Object)
+	if err != nil {
+		return err
+	}
+	force := true
+	_, err = p.cfg.World.Patch(ctx, target, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: manager, Force: &force})
+	return err
+}
+
+func (p *Player) delete(ctx context.Context, d Delete) error {
+	target, err := p.target(ctx, d.Object)
+	if err != nil {
+		return err
+	}
+	opts := metav1.DeleteOptions{GracePeriodSeconds: d.Grace}
+	if d.Propagation != "" {
+		opts.PropagationPolicy = &d.Propagation
+	}
+	if d.Background {
+		p.behind.Go(func() { _, _ = p.cfg.World.Delete(ctx, target, opts) })
+		return nil
+	}
+	_, err = p.cfg.World.Delete(ctx, target, opts)
+	return wantedRefusal(d.Refused, err)
+}
+
+func (p *Player) evict(ctx context.Context, e Evict) error {
+	target, err := p.target(ctx, e.Object)
+	if err != nil {
+		return err
+	}
+	target.Subresource = "eviction"
+	body := fmt.Appendf(nil, `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q}}`, target.Name)
+	_, err = p.cfg.World.CreateRaw(ctx, target, kinds.ContentTypeJSON, body, metav1.CreateOptions{})
+	return wantedRefusal(e.Refused, err)
+}
+
+func (p *Player) patch(ctx context.Context, what Patch) error {
+	target, err := p.target(ctx, what.Object)
+	if err != nil {
+		return err
+	}
+	target.Subresource = what.Subresource
+	_, err = p.cfg.World.Patch(ctx, target, types.MergePatchType, bytes.TrimSpace(what.Merge), metav1.PatchOptions{FieldManager: manager})
+	return wantedRefusal(what.Refused, err)
+}
+
+// wantedRefusal compares what came of a request with the refusal that was wanted, if one was.
+func wantedRefusal(part string, err error) error {
+	switch {
+	case part == "":
+		return err
+	case err == nil:
+		return fmt.Errorf("it was done, want it refused with %q", part)
+	case !strings.Contains(err.Error(), part):
+		return fmt.Errorf("refused with %w, want %q in it", err, part)
+	}
+	return nil
+}
+
+// remember keeps the UIDs of objects.
+func (p *Player) remember(ctx context.Context, names map[Ref]string) error {
+	for ref, name := range names {
+		target, err := p.target(ctx, ref)
+		if err != nil {
+			return err
+		}
+		obj, err := p.cfg.World.Get(ctx, target, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		p.uids[name] = obj.GetUID()
+	}
+	return nil
+}

@@ -1,0 +1,235 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/internal/podview"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// expect waits until everything is as expected, and sees to it that it stays so.
+func (p *Player) expect(ctx context.Context, e Expect) error {
+	within := e.Within.Duration
+	if within == 0 {
+		within = usualWithin
+	}
+	look := func(ctx context.Context) error { return p.look(ctx, e) }
+	if err := p.until(ctx, within, look); err != nil {
+		return err
+	}
+	return p.throughout(ctx, e.Stays.Duration, look)
+}
+
+// look is what is not as expected now.
+func (p *Player) look(ctx context.Context, e Expect) error {
+	var wrong []error
+	if e.Object != "" {
+		wrong = append(wrong, p.lookAtObject(ctx, e))
+	}
+	if e.Node != nil {
+		wrong = append(wrong, p.lookAtNodes(ctx, *e.Node))
+	}
+	return errors.Join(wrong...)
+}
+
+func (p *Player) lookAtObject(ctx context.Context, e Expect) error {
+	target, err := p.target(ctx, e.Object)
+	if err != nil {
+		return err
+	}
+	obj, err := p.cfg.World.Get(ctx, target, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	wrong := []error{p.identity(e, obj)}
+	if obj != nil && !e.Gone {
+		wrong = append(wrong, p.unlike(e, obj), p.unshown(e, target.Kind, obj))
+	}
+	if e.Event != nil {
+		wrong = append(wrong, p.untold(ctx, *e.Event, target))
+	}
+	if e.Why != nil {
+		wrong = append(wrong, p.unexplained(ctx, *e.Why, target))
+	}
+	return errors.Join(wrong...)
+}
+
+// identity is whether there is an object, and whether it is the one.
+func (p *Player) identity(e Expect, obj kinds.Object) error {
+	other, not := strings.CutPrefix(e.UID, "!")
+	if e.UID == "" {
+		switch needed := e.Gone || len(e.Like) > 0 || len(e.Shows) > 0; {
+		case !needed || e.Gone == (obj == nil):
+			return nil
+		case e.Gone:
+			return fmt.Errorf("%s is still there", e.Object)
+		}
+		return fmt.Errorf("%s is not there", e.Object)
+	}
+	uid, err := p.uid(other)
+	if err != nil {
+		return err
+	}
+	is := obj != nil && obj.GetUID() == uid
+	switch {
+	case e.Gone && is:
+		return fmt.Errorf("%s is still there, and the same", e.Object)
+	case e.Gone:
+		return nil
+	case obj == nil:
+		return fmt.Errorf("%s is not there", e.Object)
+	case not && is:
+		return fmt.Errorf("%s is the one that was called %s, want another", e.Object, other)
+	case !not && !is:
+		return fmt.Errorf("%s is another than the one that was called %s", e.Object, other)
+	}
+	return nil
+}
+
+func (p *Player) unlike(e Expect, obj kinds.Object) error {
+	if len(e.Like) == 0 {
+		return nil
+	}
+	got, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return err
+	}
+	return join(e.Object, Like(e.Like, got))
+}
+
+// unshown compares columns with what kubectl get would print.
+func (p *Player) unshown(e Expect, kind kinds.Kind, obj kinds.Object) error {
+	if len(e.Shows) == 0 {
+		return nil
+	}
+	table := podview.View{Now: p.cfg.Clock.Now(), Compat: p.cfg.Compat}.Table(kind.GroupVersionKind, obj)
+	var wrong []string
+	for title, want := range e.Shows {
+		at := slices.IndexFunc(table.ColumnDefinitions, func(c metav1.TableColumnDefinition) bool { return strings.EqualFold(c.Name, title) })
+		if at < 0 {
+			return fmt.Errorf("shows: %s has no column %s", kind.Kind, title)
+		}
+		if got := fmt.Sprint(table.Rows[0].Cells[at]); len(Like(want, got)) > 0 {
+			wrong = append(wrong, fmt.Sprintf("%s shows %s, want %s", title, got, want))
+		}
+	}
+	slices.Sort(wrong)
+	return join(e.Object, wrong)
+}
+
+func join(ref Ref, wrong []string) error {
+	if len(wrong) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %s", ref, strings.Join(wrong, "; "))
+}
+
+// untold is whether there is no such event.
+func (p *Player) untold(ctx context.Context, want Event, about podapi.Target) error {
+	kind, _ := kinds.ByResource("events")
+	namespace := about.Namespace
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	list, err := p.cfg.World.List(ctx, podapi.Target{Kind: kind, Namespace: namespace}, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	var told []string
+	for _, item := range list.Items {
+		event, ok := item.(*corev1.Event)
+		if !ok || event.InvolvedObject.Kind != about.Kind.Kind || event.InvolvedObject.Name != about.Name {
+			continue
+		}
+		if event.Reason == want.Reason && strings.Contains(event.Message, want.Message) {
+			return nil
+		}
+		told = append(told, event.Reason+": "+event.Message)
+	}
+	return fmt.Errorf("%s %s has no event %s %q; it has %q", about.Kind.Kind, about.Name, want.Reason, want.Message, told)
+}
+
+// unexplained compares the blockers that are named.
+func (p *Player) unexplained(ctx context.Context, want []string, about podapi.Target) error {
+	got, err := p.cfg.World.Why(ctx, about)
+	if err != nil {
+		return fmt.Errorf("why: %w", err)
+	}
+	got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))
+	if !slices.Equal(got, want) {
+		return fmt.Errorf("why names %q, want %q", got, want)
+	}
+	return nil
+}
+
+func (p *Player) lookAtNodes(ctx context.Context, want Node) error {
+	uid, err := p.uid(want.Pod)
+	if err != nil {
+		return err
+	}
+	if want.Alive != nil {
+		alive, err := p.cfg.World.Alive(ctx, uid)
+		if err != nil {
+			return err
+		}
+		if alive != *want.Alive {
+			return fmt.Errorf("%d containers of %s run, want %d", alive, want.Pod, *want.Alive)
+		}
+	}
+	if want.Signals == nil && want.KilledAfter == nil {
+		return nil
+	}
+	sent, err := p.cfg.World.Signals(ctx, uid)
+	if err != nil {
+		return err
+	}
+	return wrongSignals(want, sent, p.cfg.Clock.Ahead(p.cfg.Late))
+}
+
+// sigkill is the signal that no program survives.
+const sigkill = "SIGKILL"
+
+// wrongSignals compares what was sent to a pod's containers, so late at most, with what was wanted.
+func wrongSignals(want Node, sent []history.Event, late time.Duration) error {
+	var names []string
+	var first, kill time.Time
+	for _, event := range sent {
+		signal, ok := event.Fact.(history.Signal)
+		if !ok {
+			continue
+		}
+		names = append(names, signal.Signal)
+		if first.IsZero() {
+			first = event.Wall
+		}
+		if kill.IsZero() && signal.Signal == sigkill {
+			kill = event.Wall
+		}
+	}
+	if want.Signals != nil && !slices.Equal(names, *want.Signals) {
+		return fmt.Errorf("%s was sent %v, want %v", want.Pod, names, *want.Signals)
+	}
+	if want.KilledAfter == nil {
+		return nil
+	}
+	if kill.IsZero() {
+		return fmt.Errorf("%s was sent %v, want SIGKILL among them", want.Pod, names)
+	}
+	if took := kill.Sub(first); took < want.KilledAfter.From.Duration || took > want.KilledAfter.To.Duration+late {
+		return fmt.Errorf("%s was killed after %s, want %s to %s",
+			want.Pod, took, want.KilledAfter.From.Duration, want.KilledAfter.To.Duration)
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package scenario
+
+import (
+	"encoding/xml"
+	"fmt"
+	"time"
+)
+
+// Report is what became of a scenario.
+type Report struct {
+	Scenario Scenario
+	// Steps are those that were played, the one that failed last.
+	Steps []Played
+	// Took is how long it was played, in the cluster's time.
+	Took time.Duration
+	// Err is why the scenario did not go as told; nil when it did.
+	Err error
+}
+
+// Played is a step that was played.
+type Played struct {
+	Step Step
+	Took time.Duration
+	Err  error
+}
+
+// Title is what a step does, in one line.
+func (s Step) Title() string {
+	if s.Say != "" {
+		return s.Say
+	}
+	switch {
+	case s.Delete != nil:
+		return "delete " + string(s.Delete.Object)
+	case s.Evict != nil:
+		return "evict " + string(s.Evict.Object)
+	case s.Patch != nil:
+		return "patch " + string(s.Patch.Object)
+	case s.Wait != nil:
+		return "wait " + s.Wait.Duration.String()
+	case s.Expect != nil && s.Expect.Object != "":
+		return "expect of " + string(s.Expect.Object)
+	}
+	return s.kind()
+}
+
+// suite is a JUnit file, as CI systems read it.
+type suite struct {
+	XMLName  xml.Name `xml:"testsuite"`
+	Name     string   `xml:"name,attr"`
+	Tests    int      `xml:"tests,attr"`
+	Failures int      `xml:"failures,attr"`
+	Seconds  string   `xml:"time,attr"`
+	Cases    []test   `xml:"testcase"`
+}
+
+type test struct {
+	Suite   string   `xml:"classname,attr"`
+	Name    string   `xml:"name,attr"`
+	Seconds string   `xml:"time,attr"`
+	Failure *failure `xml:"failure"`
+}
+
+type failure struct {
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+// JUnit is reports as a JUnit file: a test case for each scenario.
+func JUnit(reports []Report) ([]byte, error) {
+	all := suite{Name: "podfall"}
+	var took time.Duration
+	for _, r := range reports {
+		one := test{Suite: "podfall", Name: r.Scenario.Name + ": " + r.Scenario.Title, Seconds: seconds(r.Took)}
+		if r.Err != nil {
+			one.Failure = &failure{Message: firstLine(r.Err.Error()), Text: r.Err.Error()}
+			all.Failures++
+		}
+		all.Cases = append(all.Cases, one)
+		took += r.Took
+	}
+	all.Tests, all.Seconds = len(reports), seconds(took)
+	data, err := xml.MarshalIndent(all, "", "  ")
+	return append([]byte(xml.Header), append(data, '\n')...), err
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }
+
+func firstLine(text string) string {
+	for i, c := range text {
+		if c == '\n' {
+			return text[:i]
+		}
+	}
+	return text
+}

@@ -1,0 +1,278 @@
+package why
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/podfall/podfall/internal/inspect"
+)
+
+// heard is how long after its lease was renewed a node may be silent: it renews every
+// 10 s (KBL-80).
+const heard = 13 * time.Second
+
+// node asks what keeps the pod's node from confirming.
+func (p Pod) node(f *findings) {
+	if p.Node.Node == nil {
+		p.noNode(f)
+		return
+	}
+	if p.Kubelet.Said != nil && !cutOff(p.Node, p.Telemetry, p.Now) {
+		p.kubelet(f)
+		return
+	}
+	if p.Kubelet.Asked() || readyIs(p.Node.Node, corev1.ConditionUnknown) {
+		p.silent(f)
+		return
+	}
+	p.fromAPI(f)
+}
+
+// noNode is about a pod whose node the API does not have (CTL-20).
+func (p Pod) noNode(f *findings) {
+	evidence := "the API has no node " + p.Pod.Spec.NodeName
+	runs, known := p.runs(podCollector)
+	switch {
+	case known && !runs && p.Now.Sub(p.marked()) > patience:
+		f.add(cause("node-object-gone"), p.marked(), evidence, "the "+podCollector+" does not run")
+	case p.Now.Sub(p.marked()) > collects:
+		f.add(cause("node-object-gone"), p.marked(), evidence)
+	}
+}
+
+// silent is about a node that does not speak to the API: whether its kubelet runs, what
+// it knows, and what it has done.
+func (p Pod) silent(f *findings) {
+	w := p.work()
+	name := silentName(p.Telemetry)
+	evidence := silentEvidence(p.Node, p.Telemetry, p.Now)
+	if p.Kubelet.Said != nil && name == "node-cut-off" && (w == nil || w.Marked) && p.stoppedThere(w) {
+		name = "node-cut-off-after-cleanup"
+		evidence = append(evidence, "on the node nothing of the pod runs any more")
+	}
+	if p.Kubelet.Said == nil && p.Now.Sub(p.marked()) < patience {
+		return // it may have been asked in a bad moment
+	}
+	if evicted := evictedBy(p.Pod); evicted != "" && name != "node-cut-off-after-cleanup" {
+		f.add(cause("evicted-from-silent-node"), p.marked(), append([]string{evicted}, evidence...)...)
+		return
+	}
+	if name == "node-cut-off" && w != nil && w.Marked {
+		evidence = append(evidence, "the kubelet has seen the deletion and goes on with it")
+	}
+	finding := f.add(cause(name), silentSince(p.Node, p.Telemetry), evidence...)
+	if !p.Kubelet.Asked() {
+		finding.Maybe = []string{"STK-05", "STK-07"}
+	}
+}
+
+// stoppedThere reports whether the node holds nothing alive of the pod.
+func (p Pod) stoppedThere(w *inspect.Work) bool {
+	if all, known := p.containers(); known {
+		for _, c := range all {
+			if c.Alive {
+				return false
+			}
+		}
+		return w == nil || w.State != "Syncing"
+	}
+	return w == nil || w.State == "Confirming" || w.State == "Stopped"
+}
+
+// silence is about a node that its pods' owner asks about.
+func silence(f *findings, n Node, t Telemetry, now time.Time) {
+	switch {
+	case t.Kubelet.Silent(), cutOff(n, t, now):
+		f.add(cause(silentName(t)), silentSince(n, t), silentEvidence(n, t, now)...)
+	case t.Kubelet.Said != nil:
+		runtimeTrouble(f, t, now)
+		orphans(f, t.Kubelet.Said, now, func(inspect.Work) bool { return true })
+	case readyIs(n.Node, corev1.ConditionUnknown):
+		f.add(cause("node-cut-off"), silentSince(n, t), silentEvidence(n, t, now)...).Maybe = []string{"STK-05"}
+	}
+}
+
+// orphans are volumes of pods that the API has not any more.
+func orphans(f *findings, k *inspect.Kubelet, now time.Time, ours func(inspect.Work) bool) {
+	for _, w := range k.Pods {
+		tries := w.Doing == inspect.StepUnmount || words(w.Err, "unmount", "mounted volumes")
+		if ours(w) && w.Removed && tries && (w.Err != "" || now.Sub(w.Since) > patience) {
+			f.add(cause("orphaned-volume"), w.Since, strings.TrimSpace(fmt.Sprintf(
+				"the kubelet of %s cannot unmount the volumes of %s/%s, uid %s: %s", k.Node, w.Namespace, w.Name, w.UID, w.Err)))
+		}
+	}
+	for _, o := range k.Orphans {
+		if o.Err != "" {
+			f.add(cause("orphaned-volume"), time.Time{}, fmt.Sprintf("the kubelet of %s: %s", k.Node, o.Err))
+		}
+	}
+}
+
+// cutOff reports whether a kubelet that runs does not reach the API.
+func cutOff(n Node, t Telemetry, now time.Time) bool {
+	k := t.Kubelet.Said
+	if k == nil {
+		return false
+	}
+	if n.Node != nil && deadLink(t, n.Node.Name) != nil {
+		return true
+	}
+	if failing := k.API.Failing; !failing.IsZero() && now.Sub(failing) > patience {
+		return true
+	}
+	// A kubelet that waits for an answer has nothing to say of it yet.
+	stale := !k.API.Last.IsZero() && now.Sub(k.API.Last) > heard
+	return stale && (n.Lease == nil || n.Lease.Spec.RenewTime == nil || now.Sub(n.Lease.Spec.RenewTime.Time) > heard)
+}
+
+// deadLink is the link of a node, if the network says that it carries nothing; nil otherwise.
+func deadLink(t Telemetry, node string) *inspect.Link {
+	if t.Bus.Said == nil {
+		return nil
+	}
+	for i := range t.Bus.Said.Links {
+		if link := &t.Bus.Said.Links[i]; link.Party == node && link.Silent != "" {
+			return link
+		}
+	}
+	return nil
+}
+
+func silentName(t Telemetry) string {
+	if t.Kubelet.Silent() {
+		return "kubelet-down"
+	}
+	return "node-cut-off"
+}
+
+func silentSince(n Node, t Telemetry) time.Time {
+	if n.Node != nil && t.Kubelet.Said != nil {
+		if link := deadLink(t, n.Node.Name); link != nil {
+			return link.Since
+		}
+	}
+	if k := t.Kubelet.Said; k != nil && !k.API.Failing.IsZero() {
+		return k.API.Failing
+	}
+	if n.Lease != nil && n.Lease.Spec.RenewTime != nil {
+		return n.Lease.Spec.RenewTime.Time
+	}
+	return time.Time{}
+}
+
+func silentEvidence(n Node, t Telemetry, now time.Time) []string {
+	var evidence []string
+	if n.Node != nil {
+		if link := deadLink(t, n.Node.Name); link != nil {
+			evidence = append(evidence, fmt.Sprintf("its link has carried nothing %s %s", link.Silent, ago(now, link.Since)))
+		}
+	}
+	if n.Lease != nil && n.Lease.Spec.RenewTime != nil {
+		evidence = append(evidence, fmt.Sprintf("its lease was last renewed %v ago", now.Sub(n.Lease.Spec.RenewTime.Time).Round(time.Second)))
+	}
+	if c := readyCondition(n.Node); c != nil && c.Status != corev1.ConditionTrue {
+		evidence = append(evidence, fmt.Sprintf("node %s is Ready=%s %s: %s", n.Node.Name, c.Status, ago(now, c.LastTransitionTime.Time), c.Reason))
+	}
+	switch k := t.Kubelet.Said; {
+	case k != nil && k.API.Err == "":
+		evidence = append(evidence, fmt.Sprintf("its kubelet runs, and had its last answer of the API %v ago", now.Sub(k.API.Last).Round(time.Second)))
+	case k != nil:
+		evidence = append(evidence, fmt.Sprintf("its kubelet runs, and has had no answer of the API for %v: %s", now.Sub(k.API.Last).Round(time.Second), k.API.Err))
+	case t.Kubelet.Err != "":
+		evidence = append(evidence, "its kubelet does not answer on the management connection: "+t.Kubelet.Err)
+	}
+	if r := t.Runtime.Said; r != nil {
+		alive := 0
+		for _, c := range r.Containers {
+			if c.Alive {
+				alive++
+			}
+		}
+		evidence = append(evidence, fmt.Sprintf("its runtime has %d containers alive", alive))
+	}
+	return evidence
+}
+
+// evictedBy is the condition of a pod that was evicted by its node's taint.
+func evictedBy(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.DisruptionTarget && c.Reason == "DeletionByTaintManager" {
+			return "condition DisruptionTarget: " + c.Reason + ": " + c.Message
+		}
+	}
+	return ""
+}
+
+func readyCondition(node *corev1.Node) *corev1.NodeCondition {
+	if node == nil {
+		return nil
+	}
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == corev1.NodeReady {
+			return &node.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func readyIs(node *corev1.Node, status corev1.ConditionStatus) bool {
+	c := readyCondition(node)
+	return c != nil && c.Status == status
+}
+
+// runtimeTrouble is what a kubelet says of its runtime.
+func runtimeTrouble(f *findings, t Telemetry, now time.Time) bool {
+	k := t.Kubelet.Said
+	if since := waited(k, now); t.Runtime.Silent() && !since.IsZero() {
+		f.add(cause("runtime-down"), since, "the runtime does not answer: "+t.Runtime.Err, "nor does it answer the kubelet, "+ago(now, since))
+		return true
+	}
+	var evidence []string
+	for _, problem := range k.Problems {
+		evidence = append(evidence, "the kubelet says: "+problem)
+	}
+	for _, call := range k.Calls {
+		if listing(call.Method) && now.Sub(call.Since) > 2*patience {
+			f.add(cause("runtime-listing-hangs"), call.Since,
+				append(evidence, fmt.Sprintf("%s has not been answered %s", call.Method, ago(now, call.Since)))...)
+			return true
+		}
+	}
+	if failing := k.Runtime.Failing; !failing.IsZero() && now.Sub(failing) > patience {
+		f.add(cause("runtime-down"), failing, append(evidence, "no call of the runtime was answered "+ago(now, failing)+": "+k.Runtime.Err)...)
+		return true
+	}
+	if words(strings.Join(k.Problems, "\n"), "PLEG is not healthy") {
+		f.add(cause("runtime-listing-hangs"), time.Time{}, evidence...)
+		return true
+	}
+	if words(strings.Join(k.Problems, "\n"), "container runtime is down") {
+		f.add(cause("runtime-down"), time.Time{}, evidence...)
+		return true
+	}
+	return false
+}
+
+// waited is since when a kubelet has waited for its runtime in vain; zero when it has not
+// for long.
+func waited(k *inspect.Kubelet, now time.Time) time.Time {
+	since := k.Runtime.Failing
+	for _, call := range k.Calls {
+		if now.Sub(call.Since) > patience && (since.IsZero() || call.Since.Before(since)) {
+			since = call.Since
+		}
+	}
+	return since
+}
+
+// listing are the calls by which a kubelet finds out what runs.
+func listing(method string) bool {
+	switch method {
+	case "ListContainers", "ListPodSandbox", "ContainerStatus", "PodSandboxStatus":
+		return true
+	}
+	return false
+}

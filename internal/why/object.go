@@ -1,0 +1,247 @@
+package why
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// Object is what is known of an object that is no pod.
+type Object struct {
+	// Now is the observer's time, on the cluster's clock.
+	Now time.Time
+	// What is kind/name as people write it: namespace/shop.
+	What string
+	// Object is nil when the API has none.
+	Object kinds.Object
+	// Below are the reports of what the object may wait for: its pods, its dependents,
+	// what is in it.
+	Below []Report
+	// Node is what else is known if the object is one.
+	Node Node
+	Telemetry
+}
+
+// OfObject says what an object waits for.
+func OfObject(o Object) Report {
+	report := Report{Object: o.What, At: o.Now, Findings: []Finding{}, Sources: o.sources(o.Now)}
+	if o.Object == nil {
+		report.State = "the API has no such object"
+		return report
+	}
+	report.UID, report.Namespace = string(o.Object.GetUID()), o.Object.GetNamespace()
+	f := &findings{}
+	report.State = "it is not being deleted"
+	if deleted := o.Object.GetDeletionTimestamp(); deleted != nil {
+		report.Deleted, report.State = deleted.Time, "terminating "+ago(o.Now, deleted.Time)
+	}
+	_, namespace := o.Object.(*corev1.Namespace)
+	for _, below := range o.Below {
+		if below.Blocked() && (!namespace || !report.Deleted.IsZero()) { // a namespace that stays waits for nobody
+			report.Below = append(report.Below, below)
+		}
+	}
+	switch obj := o.Object.(type) {
+	case *corev1.Namespace:
+		o.namespace(f, obj, report.Below)
+	case *corev1.Node:
+		o.node(f, obj)
+		finalizers(f, obj, o.Now, o.Telemetry, obj.GetFinalizers())
+	case *corev1.PersistentVolumeClaim, *corev1.PersistentVolume:
+		o.storage(f)
+	default:
+		o.workload(f, report.Below)
+	}
+	report.Findings = append(report.Findings, f.all...)
+	return report
+}
+
+// namespace waits for its content; its conditions say what is left.
+func (o Object) namespace(f *findings, namespace *corev1.Namespace, below []Report) {
+	if namespace.DeletionTimestamp == nil {
+		return
+	}
+	var left []string
+	since := time.Time{}
+	for _, c := range namespace.Status.Conditions {
+		switch c.Type { //nolint:exhaustive // the others are about failures of discovery
+		case corev1.NamespaceContentRemaining, corev1.NamespaceFinalizersRemaining, corev1.NamespaceDeletionContentFailure:
+			if c.Status == corev1.ConditionTrue {
+				left, since = append(left, c.Message), c.LastTransitionTime.Time
+			}
+		}
+	}
+	for _, report := range below {
+		left = append(left, report.Object+": "+strings.Join(report.IDs(), ", "))
+	}
+	// Content that is merely on its way out blocks nothing out of the ordinary.
+	if len(left) > 0 && (len(below) > 0 || o.Now.Sub(namespace.DeletionTimestamp.Time) > usual) {
+		f.add(cause("namespace-content"), since, left...)
+	}
+}
+
+// storage waits for whoever uses it.
+func (o Object) storage(f *findings) {
+	deleted := o.Object.GetDeletionTimestamp()
+	if deleted == nil {
+		return
+	}
+	var other []string
+	for _, finalizer := range o.Object.GetFinalizers() {
+		switch finalizer {
+		case claimProtection:
+			evidence := []string{"finalizer " + finalizer}
+			for _, report := range o.Below {
+				evidence = append(evidence, "used by "+report.Object)
+			}
+			if o.Now.Sub(deleted.Time) > patience {
+				f.add(cause("claim-in-use"), deleted.Time, evidence...)
+			}
+		case volumeProtection:
+			if o.Now.Sub(deleted.Time) > patience {
+				f.add(cause("volume-bound"), deleted.Time, "finalizer "+finalizer)
+			}
+		default:
+			other = append(other, finalizer)
+		}
+	}
+	if len(other) > 0 {
+		finalizers(f, o.Object, o.Now, o.Telemetry, o.Object.GetFinalizers())
+	}
+}
+
+// workload waits for its pods, and in the foreground for all its dependents.
+func (o Object) workload(f *findings, below []Report) {
+	for _, report := range below { // what keeps its pods keeps it
+		for _, finding := range report.Findings {
+			if finding.Blocks {
+				f.add(cause(finding.Name), finding.Since, prefixed(report.Object+": ", finding.Evidence)...).Maybe = finding.Maybe
+			}
+		}
+	}
+	if o.Object.GetDeletionTimestamp() != nil && len(below) == 0 {
+		o.dependents(f)
+	}
+}
+
+func prefixed(prefix string, texts []string) []string {
+	all := make([]string, 0, len(texts))
+	for _, text := range texts {
+		all = append(all, prefix+text)
+	}
+	return all
+}
+
+// dependents asks whether an object that is deleted in the foreground still waits for
+// anybody.
+func (o Object) dependents(f *findings) {
+	for _, finalizer := range o.Object.GetFinalizers() {
+		if finalizer == metav1.FinalizerDeleteDependents && len(o.Below) > 0 {
+			if runs, known := o.runs(garbageCollector); runs || !known {
+				if o.Now.Sub(o.Object.GetDeletionTimestamp().Time) > usual {
+					f.add(cause("dependents-remain"), o.Object.GetDeletionTimestamp().Time, fmt.Sprintf("%d dependents are left", len(o.Below)))
+				}
+				return
+			}
+		}
+	}
+	finalizers(f, o.Object, o.Now, o.Telemetry, o.Object.GetFinalizers())
+}
+
+// node is about a Node object: what its silence means for the pods on it.
+func (o Object) node(f *findings, node *corev1.Node) {
+	o.Node.Node = node
+	silence(f, o.Node, o.Telemetry, o.Now)
+}
+
+// The controllers whose absence keeps objects.
+const (
+	garbageCollector = "garbage-collector-controller"
+	jobController    = "job-controller"
+	podCollector     = "pod-garbage-collector-controller"
+)
+
+// The finalizers of the cluster's own controllers.
+const (
+	jobTracking      = "batch.kubernetes.io/job-tracking"
+	claimProtection  = "kubernetes.io/pvc-protection"
+	volumeProtection = "kubernetes.io/pv-protection"
+)
+
+// controllerOf is the controller that removes a finalizer; empty for those of strangers.
+func controllerOf(finalizer string) string {
+	switch finalizer {
+	case metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents:
+		return garbageCollector
+	case jobTracking:
+		return jobController
+	}
+	return ""
+}
+
+// finalizers says whom some of an object's finalizers wait for.
+func finalizers(f *findings, obj kinds.Object, now time.Time, t Telemetry, these []string) {
+	deleted := obj.GetDeletionTimestamp()
+	if deleted == nil || now.Sub(deleted.Time) < patience {
+		return
+	}
+	for _, finalizer := range these {
+		evidence := "finalizer " + finalizer
+		switch controllerOf(finalizer) {
+		case garbageCollector:
+			t.absent(f.add(cause("garbage-collector-down"), deleted.Time, evidence), garbageCollector)
+		case jobController:
+			t.absent(f.add(cause("job-controller-down"), deleted.Time, evidence), jobController)
+		default:
+			if refused := t.refusals(obj); len(refused) > 0 {
+				f.add(cause("finalizer-removal-refused"), deleted.Time, append([]string{evidence}, refused...)...)
+				continue
+			}
+			f.add(cause("finalizer-not-removed"), deleted.Time, evidence, "no write that would remove it was refused")
+		}
+	}
+}
+
+// absent is by what the only controller that removes a finalizer is found not to do its
+// work.
+func (t Telemetry) absent(finding *Finding, controller string) {
+	runs, known := t.runs(controller)
+	switch {
+	case !known:
+		finding.Maybe = []string{"STK-02"}
+	case !runs && t.Controllers.Silent():
+		finding.Evidence = append(finding.Evidence, "the controllers' process does not answer: "+t.Controllers.Err)
+	case !runs:
+		finding.Evidence = append(finding.Evidence, "the "+controller+" is not among the controllers that run")
+	default:
+		finding.Evidence = append(finding.Evidence, "the "+controller+" is started, and has not done its work")
+	}
+}
+
+// refusals are the writes of this object that the apiserver has refused lately, but for
+// the kubelet's.
+func (t Telemetry) refusals(obj kinds.Object) []string {
+	if t.APIServer.Said == nil {
+		return nil
+	}
+	key := obj.GetName()
+	if obj.GetNamespace() != "" {
+		key = obj.GetNamespace() + "/" + key
+	}
+	var found []string
+	for _, r := range t.APIServer.Said.Refused {
+		if r.Key != key || (r.Verb != "update" && r.Verb != "patch") || r.UID != "" && r.UID != string(obj.GetUID()) || strings.HasPrefix(r.Who, "node:") {
+			continue
+		}
+		if r.Last.Before(obj.GetDeletionTimestamp().Add(-time.Second)) && obj.GetDeletionGracePeriodSeconds() != nil {
+			continue
+		}
+		found = append(found, fmt.Sprintf("%s: %s %s was refused %d times: %d %s", r.Who, r.Verb, r.Resource, r.Count, r.Code, r.Message))
+	}
+	return found
+}

@@ -1,0 +1,382 @@
+package why
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/internal/inspect"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// stuck is the evidence of a pod with a grace of 30 s whose deletion was asked for at a
+// moment before now, on a node where all is well and the stop has just been heard of.
+func stuck(ago time.Duration, change ...func(*Pod)) Pod {
+	marked := now.Add(-ago)
+	p := Pod{
+		Now: now, Namespace: "default", Name: "web",
+		Pod: &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "default", Name: "web", UID: "u1", Generation: 2, CreationTimestamp: metav1.NewTime(marked.Add(-time.Hour)),
+				DeletionTimestamp: &metav1.Time{Time: marked.Add(30 * time.Second)}, DeletionGracePeriodSeconds: new(int64(30)),
+			},
+			Spec:   corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "main"}}},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning, ObservedGeneration: 2},
+		},
+		Node: Node{Node: node(corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status"), Lease: lease(5 * time.Second)},
+	}
+	p.Kubelet = inspect.Answer[inspect.Kubelet]{At: now, Said: &inspect.Kubelet{
+		Self: inspect.Self{Began: marked.Add(-time.Hour), Now: now}, Node: "node-1",
+		API: inspect.Contact{Last: now.Add(-time.Second)}, Runtime: inspect.Contact{Last: now},
+		Pods: []inspect.Work{{Namespace: "default", Name: "web", UID: "u1", State: "Stopping", Marked: true, Grace: 30, Doing: inspect.StepStop, Since: marked}},
+	}}
+	p.Runtime = inspect.Answer[inspect.Runtime]{At: now, Said: &inspect.Runtime{
+		Self: inspect.Self{Now: now}, Node: "node-1",
+		Containers: []inspect.Container{{ID: "c1", Name: "main", Namespace: "default", Pod: "web", UID: "u1", Alive: true, Times: inspect.Times{Started: marked.Add(-time.Hour), Signaled: marked}}},
+	}}
+	p.Controllers = inspect.Answer[inspect.Controllers]{At: now, Said: &inspect.Controllers{Running: []string{garbageCollector, jobController, podCollector}}}
+	p.APIServer = inspect.Answer[inspect.APIServer]{At: now, Said: &inspect.APIServer{Self: inspect.Self{Now: now}}}
+	for _, f := range change {
+		f(&p)
+	}
+	return p
+}
+
+func node(ready corev1.ConditionStatus, reason, message string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "node-1"},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{
+			Type: corev1.NodeReady, Status: ready, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(now.Add(-time.Minute)),
+		}}},
+	}
+}
+
+func lease(ago time.Duration) *coordinationv1.Lease {
+	return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: now.Add(-ago)}}}
+}
+
+// The changes that cases are made of.
+
+func finished(p *Pod) {
+	p.Pod.DeletionGracePeriodSeconds, p.Pod.Status.Phase = new(int64(0)), corev1.PodSucceeded
+	p.Pod.DeletionTimestamp = &metav1.Time{Time: now.Add(-20 * time.Second)}
+	ended(p)
+	p.Kubelet.Said.Pods = nil
+}
+
+func ended(p *Pod) {
+	p.Runtime.Said.Containers[0].Alive, p.Runtime.Said.Containers[0].Exited = false, now.Add(-30*time.Second)
+}
+
+func cleaning(step, failure string) func(*Pod) {
+	return func(p *Pod) {
+		ended(p)
+		p.Pod.Status.Phase = corev1.PodSucceeded
+		w := &p.Kubelet.Said.Pods[0]
+		w.State, w.Doing, w.Since, w.Err = "Stopped", step, now.Add(-30*time.Second), failure
+	}
+}
+
+func finalizer(name string) func(*Pod) { return func(p *Pod) { p.Pod.Finalizers = []string{name} } }
+
+func silentNode(p *Pod) {
+	p.Node.Node = node(corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status.")
+	p.Node.Lease = lease(90 * time.Second)
+}
+
+func cut(p *Pod) {
+	silentNode(p)
+	p.Kubelet.Said.API = inspect.Contact{Last: now.Add(-90 * time.Second), Failing: now.Add(-80 * time.Second), Err: "no answer"}
+}
+
+func unheard(p *Pod) {
+	p.Kubelet.Said.Pods[0].Marked, p.Kubelet.Said.Pods[0].State, p.Kubelet.Said.Pods[0].Doing = false, "Syncing", ""
+	p.Runtime.Said.Containers[0].Signaled = time.Time{}
+}
+
+// deadLinkOf has the network say that a node's link carries nothing, for a second now.
+func deadLinkOf(node string) func(*Pod) {
+	return func(p *Pod) {
+		p.Bus = inspect.Answer[inspect.Bus]{At: now, Said: &inspect.Bus{Links: []inspect.Link{
+			{Party: "apiserver"}, {Party: node, Silent: "either way", Since: now.Add(-time.Second)},
+		}}}
+	}
+}
+
+func kubeletDown(p *Pod) {
+	silentNode(p)
+	p.Kubelet = inspect.Answer[inspect.Kubelet]{At: now, Err: "no responder"}
+}
+
+func failing(text string) func(*Pod) {
+	return func(p *Pod) {
+		w := &p.Kubelet.Said.Pods[0]
+		w.Err, w.Failed, w.First, w.Doing = text, 2, now.Add(-20*time.Second), ""
+	}
+}
+
+func refused(code int32, message string) func(*Pod) {
+	return func(p *Pod) {
+		p.Kubelet.Said.Refused = []inspect.Refusal{{
+			Verb: "delete", Resource: "pods", Key: "default/web", UID: "u1", Code: code, Message: message,
+			First: now.Add(-20 * time.Second), Last: now.Add(-2 * time.Second), Count: 3,
+		}}
+		p.Kubelet.Said.Pods[0].State, p.Kubelet.Said.Pods[0].Doing = "Confirming", ""
+		ended(p)
+	}
+}
+
+func event(reason, message string) func(*Pod) {
+	return func(p *Pod) {
+		p.Events = append(p.Events, corev1.Event{Reason: reason, Message: message, LastTimestamp: metav1.NewTime(now), InvolvedObject: corev1.ObjectReference{UID: "u1"}})
+	}
+}
+
+func untold(p *Pod) { p.Telemetry = Telemetry{} }
+
+// TestEveryCause has, for each row of the catalogue about pods, evidence from which
+// exactly that cause is named.
+func TestEveryCause(t *testing.T) {
+	minute := time.Minute
+	cases := []struct {
+		id, name string
+		evidence Pod
+	}{
+		{"STK-01", "finalizer-not-removed", stuck(minute, finished, finalizer("ex.io/x"))},
+		{"STK-02", "finalizer-removal-refused", stuck(minute, finished, finalizer("ex.io/x"), func(p *Pod) {
+			p.APIServer.Said.Refused = []inspect.Refusal{{Who: "client:operator", Verb: "patch", Resource: "pods", Key: "default/web", Code: 403, Message: "forbidden", Last: now, Count: 4}}
+		})},
+		{"STK-03", "garbage-collector-down", stuck(minute, finished, finalizer("foregroundDeletion"), func(p *Pod) { p.Controllers.Said.Running = []string{jobController} })},
+		{"STK-03", "garbage-collector-down", stuck(minute, finished, finalizer("orphan"))},
+		{"STK-04", "job-controller-down", stuck(minute, finished, finalizer("batch.kubernetes.io/job-tracking"), func(p *Pod) {
+			p.Controllers = inspect.Answer[inspect.Controllers]{At: now, Err: "no responder"}
+		})},
+		{"STK-05", "kubelet-down", stuck(minute, kubeletDown)},
+		{"STK-06", "node-cut-off", stuck(minute, cut, unheard)},
+		{"STK-06", "node-cut-off", stuck(minute, silentNode, untold)},
+		{"STK-06", "node-cut-off", stuck(time.Second, unheard, deadLinkOf("node-1"))},
+		{"STK-06", "node-cut-off", stuck(10*time.Second, deadLinkOf("node-1"))},
+		{"STK-07", "node-cut-off-after-cleanup", stuck(time.Second, ended, deadLinkOf("node-1"))},
+		{"STK-07", "node-cut-off-after-cleanup", stuck(minute, cut, ended)},
+		{"STK-08", "evicted-from-silent-node", stuck(minute, cut, unheard, func(p *Pod) {
+			p.Pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager"}}
+		})},
+		{"STK-09", "runtime-down", stuck(minute, func(p *Pod) {
+			p.Kubelet.Said.Runtime = inspect.Contact{Failing: now.Add(-20 * time.Second), Err: "Unavailable"}
+		})},
+		{"STK-09", "runtime-down", stuck(minute, untold, func(p *Pod) {
+			p.Node.Node = node(corev1.ConditionFalse, "KubeletNotReady", "container runtime is down")
+		})},
+		{"STK-09", "runtime-down", stuck(minute, func(p *Pod) {
+			p.Runtime = inspect.Answer[inspect.Runtime]{At: now, Err: "no responder"}
+			p.Kubelet.Said.Calls = []inspect.Call{{Method: "ListContainers", Since: now.Add(-20 * time.Second)}}
+		})},
+		{"STK-10", "runtime-listing-hangs", stuck(5*minute, func(p *Pod) {
+			p.Kubelet.Said.Calls = []inspect.Call{{Method: "ListContainers", Since: now.Add(-4 * minute)}}
+			p.Kubelet.Said.Problems = []string{"PLEG is not healthy: pleg was last seen active 4m0s ago"}
+		})},
+		{"STK-11", "stop-hangs", stuck(minute, func(p *Pod) {
+			p.Kubelet.Said.Calls = []inspect.Call{{Method: "StopContainer", ID: "c1", Since: now.Add(-minute)}}
+			p.Runtime.Said.Containers[0].Signaled = time.Time{}
+		})},
+		{"STK-11", "stop-hangs", stuck(5*minute, failing(`failed to "KillContainer" for "main" with KillContainerError: "rpc error: code = DeadlineExceeded desc = context deadline exceeded"`))},
+		{"STK-12", "process-unkillable", stuck(minute, func(p *Pod) { p.Runtime.Said.Containers[0].Killed = now.Add(-28 * time.Second) })},
+		{"STK-12", "process-unkillable", stuck(5*minute, failing(`[failed to "KillContainer" for "main" with KillContainerError: "an error occurs during waiting for container c1 to be killed", failed to "KillPodSandbox" for "u1" with KillPodSandboxError: "failed to stop container c1"]`))},
+		{"STK-13", "runtime-lies", stuck(minute, failing("detected running containers after a successful KillPod, CRI violation: [c1]"))},
+		{"STK-14", "sandbox-teardown-fails", stuck(minute, ended, failing(`failed to "KillPodSandbox" for "u1" with KillPodSandboxError: "failed to destroy network for sandbox"`))},
+		{"STK-14", "sandbox-teardown-fails", stuck(minute, ended, func(p *Pod) {
+			p.Kubelet.Said.Calls = []inspect.Call{{Method: "StopPodSandbox", ID: "s1", Since: now.Add(-20 * time.Second)}}
+		})},
+		{"STK-15", "volume-unmount-fails", stuck(minute, cleaning(inspect.StepUnmount, ""))},
+		{"STK-15", "volume-unmount-fails", stuck(5*minute, cleaning("", "unmount volumes of pod default/web: mounted volumes=[data]: busy"))},
+		{"STK-16", "volume-mounted-twice", stuck(minute, cleaning("", "unmount volumes of pod default/web: volume data is mounted twice"))},
+		{"STK-17", "volume-directory-not-empty", stuck(minute, cleaning(inspect.StepRemoveDirs, ""))},
+		{"STK-18", "cgroup-busy", stuck(minute, cleaning("", "destroy cgroup of pod u1: device or resource busy"))},
+		{"STK-19", "device-unprepare-fails", stuck(minute, ended, failing("unprepare dynamic resources: driver error"))},
+		{"STK-20", "long-grace", stuck(10*minute, func(p *Pod) {
+			p.Pod.DeletionTimestamp, p.Pod.DeletionGracePeriodSeconds = &metav1.Time{Time: now.Add(50 * minute)}, new(int64(3600))
+			p.Kubelet.Said.Pods[0].Grace = 3600
+		})},
+		{"STK-21", "shorter-grace-ignored", stuck(minute, func(p *Pod) {
+			p.Kubelet.Said.Pods[0].Grace = 600
+		})},
+		{"STK-22", "start-in-progress", stuck(minute, func(p *Pod) {
+			p.Pod.Status.Phase, p.Kubelet.Said.Pods[0].Doing, p.Runtime.Said.Containers = corev1.PodPending, inspect.StepSync, nil
+		}, event("Pulling", `Pulling image "huge"`))},
+		{"STK-23", "webhook-refuses-kubelet", stuck(minute, refused(500, `failed calling webhook "pods.example.com": timeout`))},
+		{"STK-24", "kubelet-unauthorised", stuck(minute, refused(401, "Unauthorized"))},
+		{"STK-25", "node-object-gone", stuck(minute, func(p *Pod) {
+			p.Node, p.Kubelet, p.Controllers.Said.Running = Node{}, inspect.Answer[inspect.Kubelet]{}, nil
+		})},
+		{"STK-25", "node-object-gone", stuck(2*minute, untold, func(p *Pod) { p.Node = Node{} })},
+		{"STK-26", "kubelet-restarts", stuck(minute, func(p *Pod) { p.Kubelet.Said.Began = now.Add(-5 * time.Second) })},
+		{"STK-27", "store-does-not-write", stuck(minute, func(p *Pod) { p.APIServer.Said.Writing = now.Add(-30 * time.Second) })},
+		{"STK-27", "store-does-not-write", stuck(minute, refused(504, "the store has not written before the deadline of the request; it may have taken effect or not"))},
+		{"STK-27", "store-does-not-write", stuck(minute, refused(503, "the apiserver is ending, because its disk did not take a commit; the request may have taken effect or not"))},
+		{"requests-late", "requests-late", stuck(minute, refused(504, "the deadline of the request has passed; it may have taken effect or not"))},
+		{"requests-late", "requests-late", stuck(minute, refused(504, "the request came 12s after its deadline and has changed nothing"))},
+		{"apiserver-fails", "apiserver-fails", stuck(minute, refused(500, "this request made the apiserver panic; its log says how"))},
+		{"STK-28", "sidecar-does-not-stop", stuck(20*time.Second, func(p *Pod) {
+			always := corev1.ContainerRestartPolicyAlways
+			p.Pod.Spec.InitContainers = []corev1.Container{{Name: "proxy", RestartPolicy: &always}}
+			side := p.Runtime.Said.Containers[0]
+			side.ID, side.Name = "c2", "proxy"
+			ended(p)
+			p.Runtime.Said.Containers[0].Exited = now.Add(-15 * time.Second)
+			p.Runtime.Said.Containers = append(p.Runtime.Said.Containers, side)
+		})},
+		{"STK-29", "clock-skew", stuck(5*time.Second, func(p *Pod) { p.APIServer.Said.Now = now.Add(-time.Hour) })},
+		{"STK-30", "created-again", stuck(0, func(p *Pod) {
+			p.Pod.DeletionTimestamp, p.Pod.DeletionGracePeriodSeconds, p.Pod.UID = nil, nil, "u2"
+			p.Pod.OwnerReferences = []metav1.OwnerReference{{Controller: new(true), Name: "web"}}
+		})},
+		{"STK-32", "orphaned-volume", stuck(minute, func(p *Pod) {
+			cleaning(inspect.StepUnmount, "")(p)
+			p.Kubelet.Said.Pods[0].Removed, p.Pod = true, nil
+		})},
+		{"STK-33", "watch-silent", stuck(minute, unheard)},
+		{"STK-34", "rejected-pod", stuck(20*time.Second, func(p *Pod) {
+			p.Kubelet.Said.Pods, p.Runtime.Said.Containers = nil, nil
+			p.Pod.Status.Phase, p.Pod.Status.Reason = corev1.PodFailed, "OutOfcpu"
+		})},
+	}
+	seen := map[string]bool{"STK-31": true} // TestNamespace
+	for _, c := range cases {
+		seen[c.id] = true
+		report := OfPod(c.evidence)
+		if got := report.IDs(); !slices.Equal(got, []string{strings.ToLower(c.id)}) {
+			t.Errorf("%s: named %v: %+v", c.id, got, report.Findings)
+			continue
+		}
+		f := report.Findings[0]
+		if f.Name != c.name || len(f.Evidence) == 0 || f.Who == "" || f.Unblocks == "" || f.Forcing == "" {
+			t.Errorf("%s: want %s with evidence, who, unblocks and forcing: %+v", c.id, c.name, f)
+		}
+		if want := c.id != "STK-29" && c.id != "STK-30"; report.Blocked() != want {
+			t.Errorf("%s: blocked is %v, want %v", c.id, report.Blocked(), want)
+		}
+	}
+	for _, c := range Causes() {
+		if c.ID != "" && !seen[c.ID] {
+			t.Errorf("%s has no case", c.ID)
+		}
+	}
+}
+
+// TestHealthy has no finding at any moment of a deletion that goes as it should, nor
+// without telemetry.
+func TestHealthy(t *testing.T) {
+	for name, p := range map[string]Pod{
+		"another node's link":       stuck(10*time.Second, deadLinkOf("node-2")),
+		"just marked, unheard":      stuck(time.Second, unheard),
+		"unheard, and silent since": stuck(6*time.Second, unheard, func(p *Pod) { p.Kubelet.Said.API.Last = now.Add(-8 * time.Second) }),
+		"stopping":                  stuck(10 * time.Second),
+		"at the end of its grace":   stuck(31 * time.Second),
+		"just killed":               stuck(32*time.Second, func(p *Pod) { p.Runtime.Said.Containers[0].Killed = now.Add(-time.Second) }),
+		"cleaning":                  stuck(5*time.Second, cleaning(inspect.StepUnmount, ""), func(p *Pod) { p.Kubelet.Said.Pods[0].Since = now.Add(-time.Second) }),
+		"confirming":                stuck(6*time.Second, ended, func(p *Pod) { p.Kubelet.Said.Pods[0].State, p.Kubelet.Said.Pods[0].Doing = "Confirming", "" }),
+		"finalizer just now":        stuck(6*time.Second, finished, finalizer("batch.kubernetes.io/job-tracking"), func(p *Pod) { p.Pod.DeletionTimestamp = &metav1.Time{Time: now} }),
+		"finalizer while it stops":  stuck(20*time.Second, finalizer("ex.io/x")),
+		"not deleted":               stuck(0, func(p *Pod) { p.Pod.DeletionTimestamp, p.Pod.DeletionGracePeriodSeconds = nil, nil }),
+		"gone":                      stuck(0, func(p *Pod) { p.Pod = nil; p.Kubelet.Said.Pods = nil; p.Runtime.Said.Containers = nil }),
+		"stopping after a cut": stuck(10*time.Minute, func(p *Pod) {
+			p.Kubelet.Said.Pods[0].Since, p.Runtime.Said.Containers[0].Signaled = now.Add(-25*time.Second), now.Add(-25*time.Second)
+		}),
+		"confirming after a cut": stuck(10*time.Minute, ended, func(p *Pod) {
+			p.Kubelet.Said.Pods[0].State, p.Kubelet.Said.Pods[0].Doing, p.Kubelet.Said.Pods[0].Since = "Confirming", "", now.Add(-2*time.Second)
+		}),
+		"apiserver heard late": stuck(5*time.Second, func(p *Pod) {
+			p.APIServer.Said.Now, p.APIServer.Took = now.Add(-12*time.Second), 8*time.Second
+		}),
+		"nothing told":            stuck(20*time.Second, untold),
+		"sidecar stops":           stuck(3*time.Second, ended),
+		"starting a moment":       stuck(2*time.Second, func(p *Pod) { p.Kubelet.Said.Pods[0].Doing = inspect.StepSync }),
+		"node gone, collector on": stuck(30*time.Second, func(p *Pod) { p.Node, p.Kubelet = Node{}, inspect.Answer[inspect.Kubelet]{} }),
+	} {
+		if report := OfPod(p); len(report.Findings) > 0 || report.Blocked() {
+			t.Errorf("%s: %+v", name, report.Findings)
+		}
+	}
+}
+
+// TestUnexplained says so when nothing is known that would explain it.
+func TestUnexplained(t *testing.T) {
+	report := OfPod(stuck(5*time.Minute, ended, func(p *Pod) { p.Kubelet.Said.Pods[0].State = "Confirming" }))
+	if got := report.IDs(); !slices.Equal(got, []string{"unexplained"}) {
+		t.Errorf("named %v, want unexplained", got)
+	}
+}
+
+// TestObjects asks about what is no pod.
+func TestObjects(t *testing.T) {
+	deleted := metav1.ObjectMeta{Name: "x", UID: "x", DeletionTimestamp: &metav1.Time{Time: now.Add(-time.Minute)}}
+	with := func(finalizers ...string) metav1.ObjectMeta {
+		meta := deleted
+		meta.Finalizers = finalizers
+		return meta
+	}
+	pod := OfPod(stuck(time.Minute, cut, unheard))
+	fine := Report{Object: "pod/web"}
+	for _, c := range []struct {
+		name     string
+		evidence Object
+		ids      []string
+	}{
+		{"namespace", Object{Object: &corev1.Namespace{ObjectMeta: deleted, Status: corev1.NamespaceStatus{Conditions: []corev1.NamespaceCondition{
+			{Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue, Message: "Some resources are remaining: pods. has 1 resource instances"},
+		}}}, Below: []Report{pod}}, []string{"stk-31"}},
+		{"namespace whose content is on its way out", Object{Object: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: now.Add(-5 * time.Second)}}, Status: corev1.NamespaceStatus{Conditions: []corev1.NamespaceCondition{
+			{Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue, Message: "pods"},
+		}}}, Below: []Report{fine}}, nil},
+		{"claim", Object{Object: &corev1.PersistentVolumeClaim{ObjectMeta: with("kubernetes.io/pvc-protection")}, Below: []Report{fine}}, []string{"claim-in-use"}},
+		{"volume", Object{Object: &corev1.PersistentVolume{ObjectMeta: with("kubernetes.io/pv-protection")}}, []string{"volume-bound"}},
+		{"workload", Object{Object: &corev1.ReplicationController{}, Below: []Report{pod}}, []string{"stk-06"}},
+		{"workload in the foreground", Object{Object: &corev1.ReplicationController{ObjectMeta: with("foregroundDeletion")}, Below: []Report{fine}, Telemetry: stuck(0).Telemetry}, []string{"dependents-remain"}},
+		{"workload without a collector", Object{Object: &corev1.ReplicationController{ObjectMeta: with("foregroundDeletion")}}, []string{"stk-03"}},
+		{"node", Object{Object: node(corev1.ConditionUnknown, "NodeStatusUnknown", ""), Telemetry: stuck(time.Minute, kubeletDown).Telemetry, Below: []Report{pod}}, []string{"stk-05"}},
+		{"node with orphans", Object{Object: node(corev1.ConditionTrue, "", ""), Node: Node{Lease: lease(time.Second)}, Telemetry: stuck(time.Minute, cleaning(inspect.StepUnmount, ""), func(p *Pod) {
+			p.Kubelet.Said.Pods[0].Removed = true
+		}).Telemetry}, []string{"stk-32"}},
+		{"healthy node", Object{Object: node(corev1.ConditionTrue, "", ""), Node: Node{Lease: lease(time.Second)}, Telemetry: stuck(0).Telemetry}, nil},
+		{"nothing", Object{}, nil},
+	} {
+		c.evidence.Now = now
+		if got := OfObject(c.evidence).IDs(); !slices.Equal(got, c.ids) {
+			t.Errorf("%s: named %v, want %v", c.name, got, c.ids)
+		}
+	}
+}
+
+// TestWarnings tells whoever deletes what will stay, and nothing of what will not.
+func TestWarnings(t *testing.T) {
+	pod := func(finalizers ...string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Finalizers: finalizers}, Spec: corev1.PodSpec{NodeName: "node-1"}}
+	}
+	ready, silent := node(corev1.ConditionTrue, "KubeletReady", ""), node(corev1.ConditionUnknown, "NodeStatusUnknown", "")
+	for _, c := range []struct {
+		name  string
+		pod   *corev1.Pod
+		node  *corev1.Node
+		force bool
+		want  []string
+	}{
+		{"healthy", pod(), ready, false, nil},
+		{"healthy, forced", pod(), ready, true, nil},
+		{"finalizer", pod("ex.io/x"), ready, true, []string{"it stays until its finalizers are removed, forced or not: ex.io/x"}},
+		{"silent node", pod(), silent, false, []string{"node node-1 is not ready (NodeStatusUnknown): the pod stays until the node is back; see podfall why pod/web"}},
+		{"silent node, forced", pod(), silent, true, []string{"node node-1 is not ready (NodeStatusUnknown): the object goes, and its containers may run on there; see podfall truth"}},
+		{"no node", pod(), nil, false, []string{"node node-1 is not in the API any more: the pod stays until the node is back; see podfall why pod/web"}},
+		{"unscheduled", &corev1.Pod{}, nil, false, nil},
+		{"ended", &corev1.Pod{Spec: corev1.PodSpec{NodeName: "node-1"}, Status: corev1.PodStatus{Phase: corev1.PodFailed}}, silent, false, nil},
+	} {
+		if got := Warnings(c.pod, c.node, c.force); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
