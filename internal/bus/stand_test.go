@@ -123,6 +123,10 @@ func (s *stand) serve(conn *bus.Conn, h bus.Handler) {
 		if err := <-ended; err != nil {
 			s.t.Errorf("Serve: %v", err)
 		}
+		// A bus that does not know it yet would lose here what the next test asks.
+		if err := conn.Flush(context.WithoutCancel(s.t.Context())); err != nil && !errors.Is(err, bus.ErrDisconnected) {
+			s.t.Errorf("Flush: %v", err)
+		}
 	})
 }
 
