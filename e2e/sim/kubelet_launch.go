@@ -85,17 +85,23 @@ func (l *launch) next(now time.Time, out Out) {
 	case len(l.plan.Containers) > 0:
 		start := l.plan.Containers[0]
 		l.plan.Containers = l.plan.Containers[1:]
-		l.create(now, start, out)
+		if start.Made == "" {
+			l.create(now, start, out)
+			return
+		}
+		l.begin(now, start, start.Made, out)
 	default:
 		l.then(now, l.err, out)
 	}
 }
 
+// failed remembers why a container does not run, and goes on with the next.
+func (l *launch) failed(now time.Time, start podworker.ContainerStart, reason string, err error, out Out) {
+	l.err = fmt.Errorf("failed to \"StartContainer\" for %q with %s: %q", start.Spec.Name, reason, err.Error())
+	l.next(now, out)
+}
+
 func (l *launch) create(now time.Time, start podworker.ContainerStart, out Out) {
-	failed := func(now time.Time, reason string, err error, out Out) {
-		l.err = fmt.Errorf("failed to \"StartContainer\" for %q with %s: %q", start.Spec.Name, reason, err.Error())
-		l.next(now, out)
-	}
 	labels := podLabels(l.pod)
 	labels[podstate.LabelContainerName] = start.Spec.Name
 	request := &proto.CreateContainerRequest{
@@ -108,24 +114,29 @@ func (l *launch) create(now time.Time, start podworker.ContainerStart, out Out) 
 	l.k.ask(now, CreateContainer{request}, runtimeTimeout, out, func(now time.Time, answer RuntimeResponse, out Out) {
 		id, ok := answer.Body.(string)
 		if answer.Err != nil || !ok {
-			failed(now, "CreateContainerError", answer.Err, out)
+			l.failed(now, start, "CreateContainerError", answer.Err, out)
 			return
 		}
 		if start.Again {
 			l.w.crashes.Restarted(start, now, l.k.of.timing.Worker.Crash)
 		}
-		l.k.ask(now, StartContainer{id}, runtimeTimeout, out, func(now time.Time, answer RuntimeResponse, out Out) {
-			if answer.Err != nil {
-				failed(now, "RunContainerError", answer.Err, out)
+		l.begin(now, start, id, out)
+	})
+}
+
+// begin starts a container that has been made.
+func (l *launch) begin(now time.Time, start podworker.ContainerStart, id string, out Out) {
+	l.k.ask(now, StartContainer{id}, runtimeTimeout, out, func(now time.Time, answer RuntimeResponse, out Out) {
+		if answer.Err != nil {
+			l.failed(now, start, "RunContainerError", answer.Err, out)
+			return
+		}
+		l.postStart(now, start.Spec, id, out, func(now time.Time, err error, out Out) {
+			if err != nil {
+				l.failed(now, start, "PostStartHookError", err, out)
 				return
 			}
-			l.postStart(now, start.Spec, id, out, func(now time.Time, err error, out Out) {
-				if err != nil {
-					failed(now, "PostStartHookError", err, out)
-					return
-				}
-				l.next(now, out)
-			})
+			l.next(now, out)
 		})
 	})
 }

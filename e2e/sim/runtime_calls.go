@@ -179,8 +179,8 @@ func (r *runtimeProcess) start(now time.Time, c *held, id string, out Out) error
 		return refuse(proto.CodeUnknown, "container is in %s state", c.status.State)
 	case c.removing:
 		return refuse(proto.CodeUnknown, "container is in removing state, can't be started")
-	case c.starting:
-		return refuse(proto.CodeUnknown, "container is already in starting state")
+	case c.starting: // who has asked for it waits with whoever asks again
+		return nil
 	}
 	if err := c.box.open(); err != nil {
 		return err

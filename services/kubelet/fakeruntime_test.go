@@ -32,6 +32,7 @@ type fakeContainer struct {
 	*proto.Container
 	script   string
 	signaled time.Time
+	begun    bool // of startsLate alone
 }
 
 // panics is how many lines of a log make the runtime panic.
@@ -172,17 +173,31 @@ func (r *fakeRuntime) find(id string) *fakeContainer {
 	return nil
 }
 
-func (r *fakeRuntime) StartContainer(_ context.Context, id string) error {
+// startsLate is the script of a container whose start outlives the kubelet that asked for
+// it, and which runs the moment that another asks.
+const startsLate = "starts late"
+
+func (r *fakeRuntime) StartContainer(ctx context.Context, id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.find(id)
 	r.trace.add("runtime", "StartContainer %s", c.Name)
+	if c.script == startsLate && !c.begun {
+		c.begun = true
+		r.mu.Unlock()
+		<-ctx.Done()
+		r.mu.Lock()
+		return ctx.Err()
+	}
 	if c.script == "fails to start" {
 		c.end(time.Now(), 128)
 		c.Reason = "StartError"
 		return &proto.RuntimeError{Code: proto.CodeUnknown, Desc: "failed to start container"}
 	}
 	c.State, c.StartedAtUnixNano = proto.ContainerState_CONTAINER_STATE_RUNNING, time.Now().UnixNano()
+	if c.begun {
+		return &proto.RuntimeError{Code: proto.CodeUnknown, Desc: "container is in CONTAINER_RUNNING state"}
+	}
 	return nil
 }
 

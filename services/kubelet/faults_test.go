@@ -428,6 +428,25 @@ func TestRestartOfTheKubelet(t *testing.T) {
 	})
 }
 
+// TestRestartDuringAStart: what one kubelet has asked the runtime to start, the next takes
+// up, and starts nothing beside it.
+func TestRestartDuringAStart(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.trace.begin()
+		s.boot()
+		s.create(podOf("p", startsLate, 30))
+		time.Sleep(5 * time.Second)
+		s.boot()
+		time.Sleep(3 * time.Second)
+		if text := s.trace.String(); strings.Count(text, "CreateContainer c") != 1 || strings.Contains(text, "Failed") {
+			t.Errorf("the kubelet took part in this:\n%s", text)
+		}
+		if got := describe(s.pod("p")); got != "p gen=1/1 Running ready=True c=running" {
+			t.Errorf("the pod is %s", got)
+		}
+	})
+}
+
 // TestTwoEndings: a kubelet that leaves stops nothing.
 func TestTwoEndings(t *testing.T) {
 	onStage(t, func(s *stage) {

@@ -101,20 +101,22 @@ func (box *sandbox) open() error {
 }
 
 // StartContainer implements runtimeapi.Containers. Its caller may give up while the
-// start takes its time; the start goes on.
+// start takes its time; the start goes on, and who asks for it again waits for it too.
 func (s *service) StartContainer(ctx context.Context, id string) error {
 	s.mu.Lock()
 	c, ok := s.containers[id]
-	err := notFound("container", id)
+	begun, err := false, notFound("container", id)
 	if ok {
-		err = c.claimStart()
+		begun, err = c.claimStart()
 	}
 	s.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	if err := s.start(ctx, c); err != nil {
-		return err
+	if !begun {
+		if err := s.start(ctx, c); err != nil {
+			return err
+		}
 	}
 	s.await(ctx, c, proto.ContainerState_CONTAINER_STATE_CREATED, time.Time{})
 	s.mu.Lock()
@@ -129,22 +131,26 @@ func (s *service) StartContainer(ctx context.Context, id string) error {
 	return nil
 }
 
-// claimStart makes the caller the only one who starts c. It is called under the lock.
-func (c *container) claimStart() error {
+// claimStart makes the caller the only one who starts c, unless somebody has begun to. It
+// is called under the lock.
+func (c *container) claimStart() (begun bool, err error) {
 	if c.status.State != proto.ContainerState_CONTAINER_STATE_CREATED {
-		return refuse(proto.CodeUnknown, "container is in %s state", c.status.State)
+		return false, refuse(proto.CodeUnknown, "container is in %s state", c.status.State)
 	}
 	if c.removing {
-		return refuse(proto.CodeUnknown, "container is in removing state, can't be started")
+		return false, refuse(proto.CodeUnknown, "container is in removing state, can't be started")
+	}
+	if c.starting && !c.events.Start.IsZero() {
+		return true, nil
 	}
 	if c.starting {
-		return refuse(proto.CodeUnknown, "container is already in starting state")
+		return false, refuse(proto.CodeUnknown, "container is already in starting state")
 	}
 	if err := c.sandbox.open(); err != nil {
-		return err
+		return false, err
 	}
 	c.starting = true
-	return nil
+	return false, nil
 }
 
 // start puts the start on record, then makes it happen, unless the sandbox was stopped

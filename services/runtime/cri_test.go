@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -223,6 +224,22 @@ func TestStopDuringStart(t *testing.T) {
 			"rpc error: code = Unknown desc = failed to start container: killed before it had started")
 		time.Sleep(time.Minute)
 		n.wantExit(id, began, 5*time.Second, 128, "StartError")
+	})
+}
+
+// A start that its caller has given up goes on, and who asks for it again waits for it too.
+func TestStartTakenUp(t *testing.T) {
+	bubble(t, func(t *testing.T, n *node) {
+		id := n.create(n.sandbox("web"), "app", "starts after 20s")
+		impatient, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		wantError(t, "StartContainer", n.StartContainer(impatient, id), "rpc error: code = DeadlineExceeded desc = context deadline exceeded")
+		took, err := timed(func() error { return n.StartContainer(t.Context(), id) })
+		wantError(t, "StartContainer again", err, "")
+		wantTook(t, "StartContainer again", took, 15*time.Second)
+		n.wantState(id, running)
+		wantError(t, "StartContainer of what runs", n.StartContainer(t.Context(), id),
+			"rpc error: code = Unknown desc = container is in CONTAINER_STATE_RUNNING state")
 	})
 }
 

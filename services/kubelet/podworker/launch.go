@@ -64,6 +64,7 @@ func (w *worker) advance(ctx context.Context, pod *corev1.Pod) Synced {
 	plan := PlanStart(pod, Standing{
 		Seen: seen, Crashes: w.crashes, Failed: w.failedProbes(pod, seen), Now: w.cfg.Clock.Now(),
 	}, w.cfg.Timing.Crash)
+	maps.DeleteFunc(w.refused, func(name string, _ corev1.ContainerStateWaiting) bool { return podstate.Alive(seen.Latest(name)) })
 	held := plan.Waiting
 	w.tellHeld(pod, held)
 	plan.Waiting = w.waitingOf(held)
@@ -236,30 +237,53 @@ func (w *worker) prepare(ctx context.Context, pod *corev1.Pod) error {
 }
 
 func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, sandbox *proto.Sandbox, start ContainerStart) error {
-	spec := start.Spec
-	if err := w.cfg.Images.Ensure(ctx, pod, spec); err != nil {
-		return w.withoutImage(pod, spec, err)
+	spec, id := start.Spec, start.Made
+	if id == "" {
+		var err error
+		if id, err = w.createContainer(ctx, pod, sandbox, start); err != nil {
+			return err
+		}
 	}
-	request, err := w.createRequest(ctx, pod, sandbox, start)
-	if err != nil {
-		w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
-		return &startError{"CreateContainerConfigError", spec.Name, err}
-	}
-	id, err := w.cfg.Runtime.CreateContainer(ctx, request)
-	if err != nil {
-		w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
-		return &startError{"CreateContainerError", spec.Name, err}
-	}
-	w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeNormal, "Created", "Container created")
-	if start.Again {
-		w.crashes.Restarted(start, w.cfg.Clock.Now(), w.cfg.Timing.Crash)
-	}
-	if err := w.cfg.Runtime.StartContainer(ctx, id); err != nil {
+	if err := w.cfg.Runtime.StartContainer(ctx, id); err != nil && !w.hasBegun(ctx, pod, start) {
 		w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
 		return &startError{"RunContainerError", spec.Name, err}
 	}
 	w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeNormal, "Started", "Container started")
 	return w.postStart(ctx, pod, spec, id)
+}
+
+// hasBegun reports whether a container that had been made runs since it was last looked at.
+func (w *worker) hasBegun(ctx context.Context, pod *corev1.Pod, start ContainerStart) bool {
+	if start.Made == "" {
+		return false
+	}
+	seen, err := w.cfg.Cache.Read(ctx, pod.UID, nil)
+	return err == nil && podstate.Alive(seen.Latest(start.Spec.Name))
+}
+
+// createContainer makes a container with its image and returns its id.
+func (w *worker) createContainer(
+	ctx context.Context, pod *corev1.Pod, sandbox *proto.Sandbox, start ContainerStart,
+) (string, error) {
+	spec := start.Spec
+	if err := w.cfg.Images.Ensure(ctx, pod, spec); err != nil {
+		return "", w.withoutImage(pod, spec, err)
+	}
+	request, err := w.createRequest(ctx, pod, sandbox, start)
+	if err != nil {
+		w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
+		return "", &startError{"CreateContainerConfigError", spec.Name, err}
+	}
+	id, err := w.cfg.Runtime.CreateContainer(ctx, request)
+	if err != nil {
+		w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
+		return "", &startError{"CreateContainerError", spec.Name, err}
+	}
+	w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeNormal, "Created", "Container created")
+	if start.Again {
+		w.crashes.Restarted(start, w.cfg.Clock.Now(), w.cfg.Timing.Crash)
+	}
+	return id, nil
 }
 
 // withoutImage is a container whose image is not on the node.

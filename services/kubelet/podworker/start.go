@@ -31,8 +31,11 @@ type StartPlan struct {
 
 // ContainerStart is one container to start. Again says that it has run before.
 type ContainerStart struct {
-	Spec     *corev1.Container
-	Attempt  uint32
+	Spec    *corev1.Container
+	Attempt uint32
+	// Made is the id of one that has been made already, and may be about to run because an
+	// earlier kubelet has asked for it; empty for none. Upstream makes another beside it.
+	Made     string
 	Again    bool
 	Finished time.Time // of its last run
 }
@@ -133,7 +136,7 @@ type planner struct {
 func (p *planner) ephemeral() {
 	for i := range p.pod.Spec.EphemeralContainers {
 		spec := (*corev1.Container)(&p.pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
-		if p.seen.Latest(spec.Name) == nil {
+		if last := p.seen.Latest(spec.Name); last == nil || p.made(last) {
 			p.start(spec)
 		}
 	}
@@ -190,7 +193,11 @@ func (p *planner) containers() {
 // start plans a container's next run, or its wait.
 func (p *planner) start(spec *corev1.Container) {
 	start := ContainerStart{Spec: spec}
-	if last := p.seen.Latest(spec.Name); last != nil {
+	switch last := p.seen.Latest(spec.Name); {
+	case last == nil:
+	case p.made(last):
+		start.Attempt, start.Made = last.GetAttempt(), last.GetId()
+	default:
 		start.Attempt, start.Again = last.GetAttempt()+1, ended(last)
 		start.Finished = time.Unix(0, last.GetFinishedAtUnixNano())
 	}
@@ -208,6 +215,11 @@ func (p *planner) start(spec *corev1.Container) {
 			p.crashes[spec.Name].Delay, spec.Name, p.pod.Name, p.pod.Namespace, p.pod.UID),
 	}
 	p.plan.wait(wait)
+}
+
+// made reports whether a container can still be started.
+func (p *planner) made(c *proto.Container) bool {
+	return c.GetState() == proto.ContainerState_CONTAINER_STATE_CREATED && c.GetSandboxId() == p.seen.Sandbox().GetId()
 }
 
 // wait sees to it that the plan is made again after no more than that.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -117,5 +118,25 @@ func TestPlanStart(t *testing.T) {
 				t.Errorf("it makes a sandbox: %t", plan.Sandbox)
 			}
 		})
+	}
+}
+
+// TestPlanStartOfWhatIsMade: a container that was made and has not run is started, unless
+// its sandbox is no longer the pod's.
+func TestPlanStartOfWhatIsMade(t *testing.T) {
+	pod := graced(30, -1)
+	pod.Spec.Containers = []corev1.Container{{Name: "a"}, {Name: "b"}}
+	made := func(id, name, sandbox string) *proto.Container {
+		return &proto.Container{Id: id, Name: name, Attempt: 2, State: created, SandboxId: sandbox}
+	}
+	seen := podstate.New("u", []*proto.Sandbox{{Id: "new", Attempt: 1}, {Id: "old"}}, []*proto.Container{
+		made("1", "a", "new"), made("2", "b", "old"),
+	})
+	want := []ContainerStart{
+		{Spec: &pod.Spec.Containers[0], Attempt: 2, Made: "1"},
+		{Spec: &pod.Spec.Containers[1], Attempt: 3, Finished: time.Unix(0, 0)},
+	}
+	if diff := cmp.Diff(want, PlanStart(pod, Standing{Seen: seen, Now: zero}, CrashTiming{}).Containers); diff != "" {
+		t.Errorf("it starts (-want +got):\n%s", diff)
 	}
 }
