@@ -65,11 +65,11 @@ func (k *kubeletProcess) ask(now time.Time, do any, timeout time.Duration, out O
 	}}
 }
 
-// inside reports whether a call asks a container, which may take as long as it likes: that it
-// is not answered says nothing about the runtime.
+// inside reports whether a call waits for a container, which may take as long as it likes:
+// that it is not answered says nothing about the runtime.
 func inside(do any) bool {
 	switch do.(type) {
-	case Exec, Reach:
+	case StartContainer, Exec, Reach:
 		return true
 	}
 	return false

@@ -185,7 +185,7 @@ func (r *runtimeProcess) catchUp(c *held, out Out) {
 func (r *runtimeProcess) exited(c *held, out Out) {
 	c.Exit = new(c.status)
 	out.Persist(containerKey+c.ID, c.containerRecord)
-	out.Note("", history.Exit{Of: c.of(), Code: c.status.ExitCode})
+	out.Note("", history.Exit{Of: c.of(), Code: c.status.ExitCode, Unstarted: c.status.Reason == engine.ReasonStartError})
 	r.news = true
 }
 

@@ -131,6 +131,9 @@ func dress(s *Script, until time.Duration) {
 		deed, d := &s.Deeds[i], diceOf(s.Seed, "shape", i)
 		if deed.Do == CreatePod {
 			deed.Shape = podShape(d, *deed)
+			if late := diceOf(s.Seed, "start", i); deed.Shape.Script == "" && late.one(6) {
+				deed.Shape.Script = "starts after " + pick(late, late.between(time.Second, 40*time.Second), longStart).String()
+			}
 		}
 		if deed.Do == CreateReplicas || deed.Do == CreateStateful {
 			deed.Shape = setShape(d)
@@ -149,6 +152,9 @@ func dress(s *Script, until time.Duration) {
 		}
 	}
 }
+
+// longStart is one that a kubelet does not wait for to the end.
+const longStart = runtimeTimeout + 30*time.Second
 
 // podShape is that of the pod of a deed of a user.
 func podShape(d *dice, deed Deed) Shape {

@@ -1,6 +1,7 @@
 package guarantees
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -87,7 +88,7 @@ func warned(p *past, t *trial) {
 		if len(kills) == 0 {
 			continue
 		}
-		t.expect(len(stops) > 0 && stops[0].Began <= kills[0].Ended || c.startedLate(kills[0]),
+		t.expect(len(stops) > 0 && stops[0].Began <= kills[0].Ended || c.startedLate(kills[0]) || c.ranLate(kills[0]),
 			"a container was killed without its stop signal", append(append(c.started, c.pod.terms...), kills...)...)
 	}
 }
@@ -95,7 +96,39 @@ func warned(p *past, t *trial) {
 // startedLate reports whether the container's start was still under way when it was
 // killed: then nothing could take a signal.
 func (c *container) startedLate(kill *history.Event) bool {
-	return len(c.started) == 0 || kill.Began <= c.started[0].Ended+eps
+	return len(c.started) == 0 || slices.ContainsFunc(c.exits, unstarted) || kill.Began <= c.started[0].Ended+eps
+}
+
+// ranLate reports whether the container began to run when the stop of its pod in which it was
+// killed had been planned: a start that was then under way is not waited for (CRI-07).
+func (c *container) ranLate(kill *history.Event) bool {
+	var plan *history.Event
+	for _, e := range c.pod.terms {
+		if e.Began <= kill.Began {
+			plan = e
+		}
+	}
+	takes := c.startTakes()
+	return plan != nil && takes > 0 && c.started[0].Began+int64(takes+soon) > plan.Began
+}
+
+// startTakes is how long the container's script holds up its start.
+func (c *container) startTakes() time.Duration {
+	for _, e := range c.created {
+		fact, _ := e.Fact.(history.Create)
+		_, rest, _ := strings.Cut(fact.Script, "starts after ")
+		clause, _, _ := strings.Cut(rest, ",")
+		if takes, err := time.ParseDuration(clause); err == nil {
+			return takes
+		}
+	}
+	return 0
+}
+
+// unstarted reports whether an exit is that of a container that never ran.
+func unstarted(exit *history.Event) bool {
+	fact, _ := exit.Fact.(history.Exit)
+	return fact.Unstarted
 }
 
 // stop is a container that got its stop signal and SIGKILL from one runtime, after its
@@ -275,6 +308,27 @@ func oneNode(p *past, t *trial) {
 			}
 		}
 	}
+}
+
+// oneRun checks K15: a container is started again only when its last run has ended.
+func oneRun(p *past, t *trial) {
+	for _, one := range p.lives() {
+		last := map[string]*container{}
+		for _, c := range one.inOrder() {
+			if before := last[c.Called]; before != nil {
+				ended := len(before.exits) > 0 && before.exits[0].Began <= c.started[0].Ended+eps
+				t.expect(ended, "a container was started beside one of its name that ran", before.started[0], c.started[0])
+			}
+			last[c.Called] = c
+		}
+	}
+}
+
+// inOrder are the pod's containers that were started, first come first.
+func (one *pod) inOrder() []*container {
+	started := slices.DeleteFunc(slices.Clone(one.containers), func(c *container) bool { return len(c.started) == 0 })
+	slices.SortStableFunc(started, func(a, b *container) int { return cmp.Compare(a.started[0].Began, b.started[0].Began) })
+	return started
 }
 
 // truthful checks K10: a phase that ends a pod is not told while a container runs, and what is

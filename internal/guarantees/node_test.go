@@ -17,7 +17,7 @@ func brokenNodes() []forged {
 		events[len(events)-1].Began = events[len(events)-4].Began
 		return f
 	}
-	elsewhere := run().say("runtime/n2", "", history.Start{Of: history.Of{Pod: name, UID: uid, Container: "c2"}})
+	elsewhere := run().say("runtime/n2", "", history.Start{Of: secondRun()})
 	under := run().mark().signal("SIGTERM").say(runtime, "", history.SandboxStop{UID: uid}).exit()
 	untold := run().mark().signal("SIGTERM").exit().ask("final", by(node, "delete", grace(0), meaning(uid)), 200, web(deleted))
 	untold.say(kubelet, "", history.KubeletFinal{Pod: name, UID: uid})
@@ -25,6 +25,7 @@ func brokenNodes() []forged {
 		{"K1", "a signal during the hook", long(hook(run().mark()).signal("SIGTERM"))},
 		{"K1", "a hook that runs twice", ended(hook(ended(hook(run().mark()))))},
 		{"K2", "SIGKILL alone", run().mark().wait(30).signal("SIGKILL").exit()},
+		{"K2", "SIGKILL alone, after a start that took its time", startsAfter("3s").wait(5).mark().wait(30).signal("SIGKILL").exit()},
 		{"K3", "SIGKILL early", run().mark().signal("SIGTERM").wait(5).signal("SIGKILL").exit()},
 		{"K4", "SIGKILL late", run().mark().signal("SIGTERM").wait(60).signal("SIGKILL").exit()},
 		{"K6", "SIGTERM twice", run().mark().signal("SIGTERM").signal("SIGTERM").exit()},
@@ -32,6 +33,7 @@ func brokenNodes() []forged {
 		{"K8", "a start after the end", run().mark().signal("SIGTERM").exit().told().say(runtime, "", start)},
 		{"K9", "two nodes", elsewhere},
 		{"K10", "an end that is told while it runs", run().mark().say(kubelet, "", history.KubeletStatus{UID: uid, Phase: "Failed"})},
+		{"K15", "a second run beside the first", run().say(runtime, "", history.Start{Of: secondRun()})},
 		{"K13", "a sandbox stopped under a container", under},
 		{"K13", "a final delete without a last phase", untold},
 	}

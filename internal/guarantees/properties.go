@@ -113,7 +113,7 @@ func nodeProperties() []Property {
 	starts := []history.Name{history.NameCreate, history.NameStart, history.NameExit}
 	return []Property{
 		{ID: "K1", Promise: "the stop signal waits for the preStop hook, which runs once in each attempt", From: append(signals, history.NameKubeletTerm, history.NamePreStopBegin, history.NamePreStopEnd), check: hooked},
-		{ID: "K2", Promise: "SIGKILL is preceded by the stop signal", From: signals, check: warned},
+		{ID: "K2", Promise: "SIGKILL is preceded by the stop signal", From: append(signals, history.NameCreate, history.NameStart, history.NameKubeletTerm), Partly: "of what ran when the stop of its pod was planned", check: warned},
 		{ID: "K3", Promise: "SIGKILL never comes early", From: stops, Partly: "of pods that are stopped; the grace period of a failed probe is not recorded", check: patient},
 		{ID: "K4", Promise: "SIGKILL does not come late", From: append(stops, history.NameKubeletStuck), Partly: "of stops that did not fail", check: punctual},
 		{
@@ -138,6 +138,7 @@ func nodeProperties() []Property {
 			ID: "K14", Promise: "a kubelet that is cut off keeps running what it knows", check: steadfast,
 			From: []history.Name{history.NameFaultBegin, history.NameFaultEnd, history.NameKubeletSee, history.NameKubeletTerm, history.NameKubeletBoot, history.NameStart, history.NameExit},
 		},
+		{ID: "K15", Promise: "of a container of a pod one run at a time is alive", From: starts, check: oneRun},
 	}
 }
 

@@ -181,8 +181,22 @@ func telling() map[string]*forge {
 		"own grace of 0": ownGrace(0, 0), "collection": collection, "warned": forcedOff(1), "statuses": ends, "finished": finished(true, 0),
 		"volumes": volume(volume(newForge().run(), uid, "pods/u1/volumes/v"), "u2", "pods/u2/volumes/v"), "shortened": shortened(5),
 		"replicas": replicas("a", "b"), "ordered": inTurn(true), "own writes": twice("4"), "evicted": lost(50, 300), "in time": limitedTo(0), "strange": strange(400),
+		"never ran":    newForge().run().mark().signal("SIGKILL").say(runtime, "", history.Exit{Of: of(), Code: 128, Unstarted: true}),
+		"ran too late": startsAfter("60s").mark().wait(60).signal("SIGKILL").exit(),
+		"restarted":    newForge().run().exit().say(runtime, "", history.Start{Of: secondRun()}),
 	}
 }
+
+// startsAfter is a pod whose container's script holds up its start.
+func startsAfter(takes string) *forge {
+	f := newForge().create().say(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "ADD", Revision: "2"})
+	f.say(runtime, "", history.Create{Of: of(), Script: "exits 0, starts after " + takes + ", ignores TERM"})
+	f.say(runtime, "", history.Start{Of: of()})
+	return f.ask("runs", by(node, "update"), 200, web(modified))
+}
+
+// secondRun is the container that the pod's restarts as.
+func secondRun() history.Of { return history.Of{Pod: name, UID: uid, Container: "c2"} }
 
 func brokenTellings() []forged {
 	created := newForge().create().ask("a", by(user, "update"), 200, web(modified, its(history.Content{Created: 5, Generation: 2})))

@@ -165,6 +165,8 @@ type (
 
 		// Code is 0 to 255.
 		Code int32 `json:"code"`
+		// Unstarted says that it could not be started, or was killed before it had been.
+		Unstarted bool `json:"unstarted,omitempty"`
 	}
 
 	// Remove is a container that was removed.

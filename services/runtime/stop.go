@@ -170,7 +170,7 @@ func (s *service) recordExit(c *container, status engine.Status) {
 }
 
 func (s *service) logExit(ctx context.Context, c *container, status engine.Status) {
-	s.history.Note("", history.Exit{Of: c.of(), Code: status.ExitCode})
+	s.history.Note("", history.Exit{Of: c.of(), Code: status.ExitCode, Unstarted: status.Reason == engine.ReasonStartError})
 	s.log.InfoContext(ctx, "container exited",
 		append(s.about(c), "code", status.ExitCode, "reason", status.Reason)...)
 }
