@@ -134,8 +134,9 @@ func create(cfg Config) error {
 				return err
 			}
 		}
-		format := put(bucketMeta, keyFormat, binary.BigEndian.AppendUint64(nil, formatVersion))
-		return tx.Bucket([]byte(bucketMeta)).Put([]byte(format.key), format.value)
+		meta := tx.Bucket([]byte(bucketMeta))
+		format, whole := put(bucketMeta, keyFormat, binary.BigEndian.AppendUint64(nil, formatVersion)), whole(tx.ID(), 0)
+		return errors.Join(meta.Put([]byte(format.key), format.value), meta.Put([]byte(whole.key), whole.value))
 	})
 	if err := errors.Join(err, db.Close()); err != nil {
 		return err
@@ -153,8 +154,9 @@ func create(cfg Config) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// verify reads every record.
+// verify reads every record, and sees that they are all there.
 func verify(tx *bbolt.Tx, path string, contents *Contents) error {
+	var all tally
 	for _, name := range buckets() {
 		bucket := tx.Bucket([]byte(name))
 		if bucket == nil {
@@ -169,10 +171,20 @@ func verify(tx *bbolt.Tx, path string, contents *Contents) error {
 			if err := contents.read(name, string(key), value); err != nil {
 				return &DamageError{Path: path, Record: name + " " + printable(name, key), What: err.Error()}
 			}
+			if name != bucketMeta {
+				all.add(value)
+			}
 			return nil
 		}); err != nil {
 			return err
 		}
+	}
+	transaction, want, err := readWhole(tx.Bucket([]byte(bucketMeta)).Get([]byte(keyWhole)))
+	if err == nil && (transaction != tx.ID() || want != all) {
+		err = errWhole
+	}
+	if err != nil {
+		return &DamageError{Path: path, Record: "the file", What: err.Error()}
 	}
 	return nil
 }

@@ -15,12 +15,13 @@ import (
 	"github.com/podfall/podfall/services/runtime/engine"
 )
 
-// The file, in format version 1. It is a bbolt file with five buckets; be64 is a
+// The file, in format version 2. It is a bbolt file with five buckets; be64 is a
 // big-endian number of eight bytes, crc the CRC-32C of the bucket's name, the key and
 // all of the value behind it; times are in ns since 1970.
 //
 //	meta
 //	  format                    : crc · be64 version
+//	  whole                     : crc · be64 transaction · be64 sum of the crc of all records
 //	sandboxes
 //	  sandbox id                : crc · Sandbox, as proto encodes it
 //	containers
@@ -36,7 +37,10 @@ import (
 // A container's record never changes: what happens to it is added as events, so that a
 // start or a signal writes a few bytes. There is no event without its container: they
 // are removed together, and an event that comes later is left out.
-const formatVersion = 1
+//
+// A record's own checksum does not tell that there was another, or a newer one: meta whole
+// does, which every transaction writes.
+const formatVersion = 2
 
 const (
 	bucketMeta       = "meta"
@@ -46,6 +50,7 @@ const (
 	bucketHistory    = "history"
 
 	keyFormat = "format"
+	keyWhole  = "whole"
 
 	eventStart = "start"
 	eventStop  = "stop"
@@ -65,6 +70,7 @@ var (
 	errChecksum = errors.New("checksum mismatch")
 	errShape    = errors.New("not of the form its bucket wants")
 	errOrphan   = errors.New("belongs to nothing")
+	errWhole    = errors.New("records are missing, or old")
 )
 
 // Container is a container as it is on record.
@@ -210,6 +216,36 @@ func checksum(bucket, key string, body []byte) uint32 {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	sum := crc32.Update(0, table, []byte(bucket+separator+key+separator))
 	return crc32.Update(sum, table, body)
+}
+
+// tally is the sum of all records' checksums. It is kept up to date with each change.
+type tally uint64
+
+func (t *tally) add(value []byte) { *t += tally(binary.BigEndian.Uint32(value)) }
+
+// drop takes out a record that is removed, or replaced; nil is none.
+func (t *tally) drop(value []byte) {
+	if value != nil {
+		*t -= tally(binary.BigEndian.Uint32(value))
+	}
+}
+
+// whole is the record of a transaction's tally.
+func whole(transaction int, t tally) Op {
+	body := binary.BigEndian.AppendUint64(nil, uint64(transaction))
+	return put(bucketMeta, keyWhole, binary.BigEndian.AppendUint64(body, uint64(t)))
+}
+
+// readWhole is what whole has written.
+func readWhole(value []byte) (transaction int, t tally, err error) {
+	body, err := unseal(bucketMeta, keyWhole, value)
+	if err == nil && len(body) != 16 {
+		err = errShape
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	return int(binary.BigEndian.Uint64(body)), tally(binary.BigEndian.Uint64(body[8:])), nil
 }
 
 func historyKey(sequence uint64) string {

@@ -211,23 +211,33 @@ func release(waiting []chan error, err error) {
 }
 
 func (s *Store) apply(tx *bbolt.Tx, ops []Op) error {
+	meta := tx.Bucket([]byte(bucketMeta))
+	_, all, err := readWhole(meta.Get([]byte(keyWhole)))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", bucketMeta, err)
+	}
 	for _, op := range ops {
 		bucket := tx.Bucket([]byte(op.bucket))
 		var err error
 		switch {
 		case op.note:
-			err = s.note(bucket, op.value)
+			err = s.note(bucket, op.value, &all)
 		case op.value == nil:
-			err = remove(bucket, op.key)
+			err = remove(bucket, op.key, &all)
 		case op.bucket == bucketEvents && orphan(tx, op.key):
 		default:
+			all.drop(bucket.Get([]byte(op.key)))
+			all.add(op.value)
 			err = bucket.Put([]byte(op.key), op.value)
 		}
 		if err != nil {
 			return fmt.Errorf("write %s: %w", op.bucket, err)
 		}
 	}
-	return s.trim(tx.Bucket([]byte(bucketHistory)))
+	if err := s.trim(tx.Bucket([]byte(bucketHistory)), &all); err != nil {
+		return fmt.Errorf("write %s: %w", bucketHistory, err)
+	}
+	return meta.Put([]byte(keyWhole), whole(tx.ID(), all).value)
 }
 
 // orphan reports whether the container of an event is gone.
@@ -237,23 +247,25 @@ func orphan(tx *bbolt.Tx, event string) bool {
 }
 
 // note appends an entry to the history.
-func (s *Store) note(history *bbolt.Bucket, value []byte) error {
+func (s *Store) note(history *bbolt.Bucket, value []byte, all *tally) error {
 	sequence, err := history.NextSequence()
 	if err != nil {
 		return err
 	}
 	key := historyKey(sequence)
 	seal(bucketHistory, key, value)
+	all.add(value)
 	return history.Put([]byte(key), value)
 }
 
 // trim forgets the oldest entries beyond those that are kept.
-func (s *Store) trim(history *bbolt.Bucket) error {
+func (s *Store) trim(history *bbolt.Bucket, all *tally) error {
 	cursor := history.Cursor()
-	for key, _ := cursor.First(); key != nil; key, _ = cursor.First() {
+	for key, value := cursor.First(); key != nil; key, value = cursor.First() {
 		if binary.BigEndian.Uint64(key)+uint64(s.history) > history.Sequence() {
 			return nil
 		}
+		all.drop(value)
 		if err := cursor.Delete(); err != nil {
 			return err
 		}
@@ -262,13 +274,14 @@ func (s *Store) trim(history *bbolt.Bucket) error {
 }
 
 // remove deletes the key and those that begin with it and a separator.
-func remove(bucket *bbolt.Bucket, key string) error {
+func remove(bucket *bbolt.Bucket, key string, all *tally) error {
 	cursor := bucket.Cursor()
 	prefix := []byte(key + separator)
-	for k, _ := cursor.Seek([]byte(key)); k != nil; k, _ = cursor.Seek([]byte(key)) {
+	for k, value := cursor.Seek([]byte(key)); k != nil; k, value = cursor.Seek([]byte(key)) {
 		if string(k) != key && !bytes.HasPrefix(k, prefix) {
 			return nil
 		}
+		all.drop(value)
 		if err := cursor.Delete(); err != nil {
 			return err
 		}

@@ -281,8 +281,8 @@ func TestOtherVersion(t *testing.T) {
 	})
 	_, _, err := store.Open(store.Config{Path: path})
 	var other *store.FormatError
-	if !errors.As(err, &other) || other.Found != 7 || other.Wanted != 1 {
-		t.Errorf("open: %v, want a FormatError of 7 and 1", err)
+	if !errors.As(err, &other) || other.Found != 7 || other.Wanted != 2 {
+		t.Errorf("open: %v, want a FormatError of 7 and 2", err)
 	}
 }
 
