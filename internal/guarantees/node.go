@@ -315,13 +315,19 @@ func oneRun(p *past, t *trial) {
 	for _, one := range p.lives() {
 		last := map[string]*container{}
 		for _, c := range one.inOrder() {
-			if before := last[c.Called]; before != nil {
-				ended := len(before.exits) > 0 && before.exits[0].Began <= c.started[0].Ended+eps
-				t.expect(ended, "a container was started beside one of its name that ran", before.started[0], c.started[0])
-			}
+			before := last[c.Called]
+			alone := before == nil || len(before.exits) > 0 && before.exits[0].Began <= c.started[0].Ended+eps
+			t.expect(alone, "a container was started beside one of its name that ran", append(startsOf(before), c.started[0])...)
 			last[c.Called] = c
 		}
 	}
+}
+
+func startsOf(c *container) []*history.Event {
+	if c == nil {
+		return nil
+	}
+	return slices.Clone(c.started)
 }
 
 // inOrder are the pod's containers that were started, first come first.

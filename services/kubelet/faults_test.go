@@ -442,7 +442,7 @@ func TestRestartDuringAStart(t *testing.T) {
 			t.Errorf("the kubelet took part in this:\n%s", text)
 		}
 		if got := describe(s.pod("p")); got != "p gen=1/1 Running ready=True c=running" {
-			t.Errorf("the pod is %s", got)
+			t.Errorf("the pod is %s after\n%s", got, s.trace)
 		}
 	})
 }

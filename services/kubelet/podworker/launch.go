@@ -252,12 +252,13 @@ func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, sandbox *p
 	return w.postStart(ctx, pod, spec, id)
 }
 
-// hasBegun reports whether a container that had been made runs since it was last looked at.
+// hasBegun reports whether a container that had been made runs since it was last looked at. It
+// waits for the next listing, whose news has the pod looked at again.
 func (w *worker) hasBegun(ctx context.Context, pod *corev1.Pod, start ContainerStart) bool {
 	if start.Made == "" {
 		return false
 	}
-	seen, err := w.cfg.Cache.Read(ctx, pod.UID, nil)
+	seen, err := w.cfg.Cache.NewerThan(ctx, pod.UID, w.cfg.Clock.Steady())
 	return err == nil && podstate.Alive(seen.Latest(start.Spec.Name))
 }
 
