@@ -1,0 +1,54 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/services/apiserver/store"
+	"github.com/podfall/podfall/services/controllers/daemonset"
+	"github.com/podfall/podfall/services/controllers/workload"
+)
+
+// rightSets looks at how the sets have ended that only some lives have.
+func rightSets(snapshot *store.Snapshot) []error { return rightDaemons(snapshot) }
+
+// rightDaemons wants one pod of a DaemonSet, which is ready, on each node that is to have
+// one, and none anywhere else.
+func rightDaemons(snapshot *store.Snapshot) (wrong []error) {
+	pods, nodes := objectsOf[*corev1.Pod](snapshot, "pods"), objectsOf[*corev1.Node](snapshot, "nodes")
+	for _, set := range objectsOf[*appsv1.DaemonSet](snapshot, "daemonsets.apps") {
+		var wanted, there []string
+		for _, node := range nodes {
+			if should, _ := daemonset.Wanted(set, node); should {
+				wanted = append(wanted, node.Name)
+			}
+		}
+		for _, pod := range pods {
+			if metav1.IsControlledBy(pod, set) && workload.Ready(pod) {
+				there = append(there, pod.Spec.NodeName)
+			} else if metav1.IsControlledBy(pod, set) {
+				there = append(there, pod.Spec.NodeName+" (not ready)")
+			}
+		}
+		slices.Sort(wanted)
+		slices.Sort(there)
+		if !slices.Equal(wanted, there) {
+			wrong = append(wrong, fmt.Errorf("%w: daemonset %s has pods on %v, and wants them on %v", ErrReplicas, set.Name, there, wanted))
+		}
+	}
+	return wrong
+}
+
+// objectsOf are all objects of a resource.
+func objectsOf[T any](snapshot *store.Snapshot, resource string) (all []T) {
+	for record := range snapshot.Scan(resource, "", "") {
+		if obj, ok := record.Object.(T); ok {
+			all = append(all, obj)
+		}
+	}
+	return all
+}
