@@ -31,6 +31,8 @@ func (c *controllers) ownerChanged(old, now *corev1.Pod) {
 	case "DaemonSet":
 		c.daemonPodChanged(of, old, now)
 		return
+	case "Job":
+		return
 	}
 	if set, known := c.replicas.get(of); known && set.UID != owner.UID {
 		return

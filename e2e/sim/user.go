@@ -70,12 +70,12 @@ func (u *user) Step(now time.Time, in Input, out Out) {
 func (u *user) do(now time.Time, out Out, i, tries int) {
 	deed := u.script.Deeds[i]
 	then := func(now time.Time, got Got, out Out) {
-		taken := apierrors.IsAlreadyExists(got.Err) && deed.Do == CreatePod
+		taken := apierrors.IsAlreadyExists(got.Err) && deed.Do == CreatePod || apierrors.IsTooManyRequests(got.Err) && deed.Do == EvictOneOf
 		if (taken || Unanswered(got.Err)) && tries < retries {
 			out.Wake(wakeDeed+strconv.Itoa(i)+" "+strconv.Itoa(tries+1), now.Add(retryAfter))
 		}
 	}
-	if deed.Do == DeleteOneOf {
+	if deed.Do == DeleteOneOf || deed.Do == EvictOneOf {
 		u.doToOne(now, out, deed, then)
 		return
 	}
@@ -117,6 +117,13 @@ func (u *user) askOf(deed Deed) Ask {
 		})
 	case CreateDaemons:
 		return creation("daemonsets.apps", daemonsFor(deed))
+	case CreateBudget:
+		return creation("poddisruptionbudgets.policy", budgetFor(deed))
+	case CreateJob:
+		return creation("jobs.batch", jobFor(deed))
+	case DeleteJob:
+		target := podapi.Target{Kind: kindOfResource("jobs.batch"), Namespace: namespace, Name: deed.Name}
+		return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}}
 	case ScaleReplicas, ScaleStateful:
 		resource := "replicasets.apps"
 		if deed.Do == ScaleStateful {
@@ -133,7 +140,7 @@ func (u *user) askOf(deed Deed) Ask {
 	case DeleteNode:
 		return Ask{Verb: proto.VerbDelete, Target: nodeTarget(deed.Name), Options: &metav1.DeleteOptions{}}
 	case CutNode, Crash, Reboot, Pause, SlowDisk, DiskFail, Compact, BreakPoint, Twin,
-		DeleteOneOf:
+		DeleteOneOf, EvictOneOf:
 	}
 	panic("sim: no user does " + string(deed.Do))
 }

@@ -32,11 +32,11 @@ type Controller struct {
 	counts  counts
 }
 
-// The workers are upstream's, as is how long a Job waits for more to happen to its pods.
-const (
-	workers = 5
-	batch   = time.Second
-)
+// workers are upstream's.
+const workers = 5
+
+// Batch is how long a Job waits for more to happen to its pods, as upstream.
+const Batch = time.Second
 
 // New is the controller of Jobs.
 func New(base control.Base) *Controller {
@@ -48,7 +48,7 @@ func New(base control.Base) *Controller {
 	c.loop = loop.New(loop.Config{Name: "job", Metrics: base.Metrics, Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
 	c.orphans = loop.New(loop.Config{Name: "job_orphan_pod", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log}, c.syncOrphan)
 	c.owners = control.Owners[*batchv1.Job]{
-		Kind: c.jobs.Kind().GroupVersionKind, Get: c.jobs.Get, In: c.jobs.In, Look: c.loop.AddAfter, Batch: batch,
+		Kind: c.jobs.Kind().GroupVersionKind, Get: c.jobs.Get, In: c.jobs.In, Look: c.loop.AddAfter, Batch: Batch,
 		Selector: func(job *batchv1.Job) *metav1.LabelSelector { return job.Spec.Selector },
 		Fresh: func(ctx context.Context, key view.Key) (kinds.Object, error) {
 			return c.writes.Get(ctx, key.Namespace, key.Name)
@@ -78,7 +78,7 @@ func (c *Controller) jobChanged(old, now *batchv1.Job) {
 		}
 		c.loop.Add(key)
 	case old != nil && old.Generation == now.Generation:
-		c.loop.AddAfter(key, batch)
+		c.loop.AddAfter(key, Batch)
 	default:
 		c.loop.Add(key)
 	}
@@ -97,7 +97,7 @@ func (c *Controller) podChanged(old, now *corev1.Pod) {
 	case owner == nil || (ok && job.UID == owner.UID && Orphaned(now, job)):
 		c.orphans.Add(view.KeyOf(now))
 	case key.Name != "" && (!ok || job.UID != owner.UID):
-		c.orphans.AddAfter(view.KeyOf(now), batch)
+		c.orphans.AddAfter(view.KeyOf(now), Batch)
 	}
 	c.owners.PodChanged(old, now)
 }
