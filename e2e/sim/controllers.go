@@ -30,9 +30,9 @@ const Controllers = "controllers"
 //	controllers_sets.go   ReplicaSets and StatefulSets
 //	controllers_pods.go   the scheduler, the pod garbage collector, taint eviction
 //	controllers_nodes.go  the node lifecycle
-//	controllers_daemons.go   DaemonSets
-//	controllers_jobs.go      Jobs
-//	controllers_budgets.go   PodDisruptionBudgets
+//	controllers_daemons.go  DaemonSets
+//	controllers_jobs.go   Jobs
+//	controllers_budgets.go  PodDisruptionBudgets
 //
 // A thing to look at is an alarm by the name of its controller and object. While a look is
 // under way, which takes requests, another one waits.
