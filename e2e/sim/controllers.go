@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -29,6 +30,9 @@ const Controllers = "controllers"
 //	controllers_sets.go   ReplicaSets and StatefulSets
 //	controllers_pods.go   the scheduler, the pod garbage collector, taint eviction
 //	controllers_nodes.go  the node lifecycle
+//	controllers_daemons.go  DaemonSets
+//	controllers_jobs.go   Jobs
+//	controllers_budgets.go  PodDisruptionBudgets
 //
 // A thing to look at is an alarm by the name of its controller and object. While a look is
 // under way, which takes requests, another one waits.
@@ -55,6 +59,9 @@ type copies struct {
 	leases   *copyOf[*coordinationv1.Lease]
 	replicas *copyOf[*appsv1.ReplicaSet]
 	stateful *copyOf[*appsv1.StatefulSet]
+	daemons  daemons
+	jobs     jobs
+	budgets  *copyOf[*policyv1.PodDisruptionBudget]
 }
 
 // looks is what is being looked at.
@@ -81,6 +88,9 @@ func newControllers(w *World) *controllers {
 	c.pods, c.nodes = newCopy(c.podChanged), newCopy(c.nodeChanged)
 	c.leases = newCopy(func(_, _ *coordinationv1.Lease) {})
 	c.replicas = newCopy(func(old, now *appsv1.ReplicaSet) { c.look(lookReplicaSet, nameOf(either(old, now))) })
+	c.daemons = c.newDaemons()
+	c.jobs = c.newJobs()
+	c.budgets = c.newBudgets()
 	c.stateful = newCopy(func(old, now *appsv1.StatefulSet) { c.look(lookStatefulSet, nameOf(either(old, now))) })
 	return c
 }
@@ -136,6 +146,9 @@ func (c *controllers) begin(in Boot) {
 		{"leases.coordination.k8s.io", c.leases},
 		{"replicasets.apps", c.replicas},
 		{"statefulsets.apps", c.stateful},
+		{"daemonsets.apps", c.daemons.sets},
+		{"jobs.batch", c.jobs.objects},
+		{"poddisruptionbudgets.policy", c.budgets},
 	} {
 		f := &Follower{Key: "copy of " + follow.resource, Client: &c.client, Target: podapi.Target{Kind: kindOfResource(follow.resource)}, Sink: follow.sink}
 		c.followers = append(c.followers, f)
@@ -147,7 +160,8 @@ func (c *controllers) begin(in Boot) {
 
 // synced reports whether all views are there: before, nothing is decided.
 func (c *controllers) synced() bool {
-	return c.pods.synced && c.nodes.synced && c.leases.synced && c.replicas.synced && c.stateful.synced
+	return c.pods.synced && c.nodes.synced && c.leases.synced && c.replicas.synced && c.stateful.synced &&
+		c.daemons.sets.synced && c.jobs.objects.synced && c.budgets.synced
 }
 
 // look has an object looked at in a moment.
@@ -177,6 +191,16 @@ func (c *controllers) alarm(key string) {
 		c.syncReplicaSet(key, of)
 	case lookStatefulSet:
 		c.syncStatefulSet(key, of)
+	case lookDaemonSet:
+		c.syncDaemonSet(key, of)
+	case lookJob:
+		c.syncJob(key, of)
+	case lookUncounted:
+		c.syncUncounted(key, of)
+	case lookBudget:
+		c.syncBudget(key, of)
+	case lookDisrupted:
+		c.syncDisrupted(key, of)
 	case lookEviction:
 		c.syncEviction(key, of)
 	case lookTaints:

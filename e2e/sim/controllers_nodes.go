@@ -18,6 +18,7 @@ import (
 const nodeLeases = "kube-node-lease"
 
 func (c *controllers) nodeChanged(old, now *corev1.Node) {
+	c.daemonNodeChanged(old, now)
 	if now == nil {
 		c.scheduling.RemoveNode(old.Name)
 		for _, pod := range c.pods.all() {

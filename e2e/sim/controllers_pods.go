@@ -26,6 +26,8 @@ type eviction struct {
 
 func (c *controllers) podChanged(old, now *corev1.Pod) {
 	c.ownerChanged(old, now)
+	c.jobPodChanged(old, now)
+	c.disruptedPodChanged(old, now)
 	c.observe(old, now)
 	if now == nil {
 		c.scheduling.RemovePod(old)

@@ -24,8 +24,14 @@ func (c *controllers) ownerChanged(old, now *corev1.Pod) {
 		return
 	}
 	of := name{pod.Namespace, owner.Name}
-	if owner.Kind == "StatefulSet" {
+	switch owner.Kind {
+	case "StatefulSet":
 		c.look(lookStatefulSet, of)
+		return
+	case "DaemonSet":
+		c.daemonPodChanged(of, old, now)
+		return
+	case "Job":
 		return
 	}
 	if set, known := c.replicas.get(of); known && set.UID != owner.UID {

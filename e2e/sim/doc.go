@@ -9,6 +9,9 @@
 //	acting.go     a process's hands          net.go      links that lose, repeat, delay and are cut
 //	apiserver.go  the product's apiserver behind a simulated disk
 //	controllers*.go, views.go   the controllers, and their copies
+//	controllers_daemons.go, controllers_jobs.go, controllers_budgets.go   those of sets and
+//	              budgets that only some lives have; draw_sets.go, user_sets.go, right_sets.go
+//	              draw them, make them, and say how they must end
 //	user.go       does what a script says    script.go   all that decides a life
 //	draw.go       a script from a seed       lives.go    plays a script, and judges it
 //	right.go      how a life must end        watcher.go  watches from any revision

@@ -153,6 +153,7 @@ func (c *controllers) haunt() {
 // product's have.
 func controllersPlayed() []string {
 	return []string{
+		"daemonset-controller", "disruption-controller", "job-controller",
 		"explain-controller", "node-lifecycle-controller", "pod-garbage-collector-controller", "replicaset-controller", "scheduler",
 		"statefulset-controller", "taint-eviction-controller",
 	}

@@ -42,6 +42,7 @@ func (c *cluster) right() error {
 			wrong = append(wrong, fmt.Errorf("%w: statefulset %s has %d ready pods of %d", ErrReplicas, set.Name, ready[set.Name], *set.Spec.Replicas))
 		}
 	}
+	wrong = append(wrong, rightSets(snapshot)...)
 	for _, node := range c.script.NodeNames() {
 		if alive := len(c.kernels[node].Alive(c.now)); alive != runs[node] {
 			wrong = append(wrong, fmt.Errorf("%w: %d containers run on %s, and the API has pods of %d there", ErrOrphans, alive, node, runs[node]))

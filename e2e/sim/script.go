@@ -94,7 +94,13 @@ func (d Deed) String() string {
 	if d.Do == Compact {
 		return text + fmt.Sprintf("but for the last %d changes", d.Count)
 	}
-	if d.Count > 0 {
+	if d.Do == DeleteOneOf || d.Do == EvictOneOf {
+		text += fmt.Sprintf(", number %d", d.Count)
+	} else if d.Do == CreateBudget {
+		text += fmt.Sprintf(", at least %d", d.Count)
+	} else if d.Do == CreateJob {
+		text += fmt.Sprintf(", %d completions", d.Count)
+	} else if d.Count > 0 {
 		text += fmt.Sprintf(", %d replicas", d.Count)
 	}
 	if d.Ways != "" && d.Do == CutNode {

@@ -69,12 +69,17 @@ func (u *user) Step(now time.Time, in Input, out Out) {
 // do carries out a deed; tries is how often it has been refused because of its name.
 func (u *user) do(now time.Time, out Out, i, tries int) {
 	deed := u.script.Deeds[i]
-	u.ask(now, out, u.askOf(deed), func(now time.Time, got Got, out Out) {
-		taken := apierrors.IsAlreadyExists(got.Err) && deed.Do == CreatePod
+	then := func(now time.Time, got Got, out Out) {
+		taken := apierrors.IsAlreadyExists(got.Err) && deed.Do == CreatePod || apierrors.IsTooManyRequests(got.Err) && deed.Do == EvictOneOf
 		if (taken || Unanswered(got.Err)) && tries < retries {
 			out.Wake(wakeDeed+strconv.Itoa(i)+" "+strconv.Itoa(tries+1), now.Add(retryAfter))
 		}
-	})
+	}
+	if deed.Do == DeleteOneOf || deed.Do == EvictOneOf {
+		u.doToOne(now, out, deed, then)
+		return
+	}
+	u.ask(now, out, u.askOf(deed), then)
 }
 
 func (u *user) ask(now time.Time, out Out, ask Ask, then Then) {
@@ -110,6 +115,15 @@ func (u *user) askOf(deed Deed) Ask {
 				Replicas: &deed.Count, Selector: selector(deed.Name), Template: templateFor(deed), ServiceName: deed.Name,
 			},
 		})
+	case CreateDaemons:
+		return creation("daemonsets.apps", daemonsFor(deed))
+	case CreateBudget:
+		return creation("poddisruptionbudgets.policy", budgetFor(deed))
+	case CreateJob:
+		return creation("jobs.batch", jobFor(deed))
+	case DeleteJob:
+		target := podapi.Target{Kind: kindOfResource("jobs.batch"), Namespace: namespace, Name: deed.Name}
+		return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}}
 	case ScaleReplicas, ScaleStateful:
 		resource := "replicasets.apps"
 		if deed.Do == ScaleStateful {
@@ -125,7 +139,8 @@ func (u *user) askOf(deed Deed) Ask {
 		return merge(nodeTarget(deed.Name), map[string]any{"spec": map[string]any{"taints": taints}})
 	case DeleteNode:
 		return Ask{Verb: proto.VerbDelete, Target: nodeTarget(deed.Name), Options: &metav1.DeleteOptions{}}
-	case CutNode, Crash, Reboot, Pause, SlowDisk, DiskFail, Compact, BreakPoint, Twin:
+	case CutNode, Crash, Reboot, Pause, SlowDisk, DiskFail, Compact, BreakPoint, Twin,
+		DeleteOneOf, EvictOneOf:
 	}
 	panic("sim: no user does " + string(deed.Do))
 }

@@ -42,6 +42,7 @@ func brokenDeletions() []forged {
 		{"D4", "a pod that stays without any", stays},
 		{"D5", "another node's kubelet", asked(by("node:n2", "delete", grace(0), meaning(uid)), web(deleted))},
 		{"D5", "a user without force", asked(by(user, "delete"), web(deleted))},
+		{"D5", "an eviction without force", asked(by(user, "create", grace(30), evicting), web(modified), web(modified, marked(0, 22)), web(deleted, marked(0, 22)))},
 		{"D5", "an update", asked(by(user, "update"), web(deleted))},
 		{"D6", "a container that runs", run().mark().told().remove()},
 		{"D6", "a volume that is mounted", mounted},

@@ -126,6 +126,8 @@ func by(who, verb string, change ...func(*history.OpCall)) history.OpCall {
 	return call
 }
 
+func evicting(o *history.OpCall) { o.Subresource = "eviction" }
+
 func grace(seconds int64) func(*history.OpCall) {
 	return func(o *history.OpCall) { o.Grace = &seconds }
 }

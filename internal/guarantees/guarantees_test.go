@@ -144,7 +144,10 @@ func whole() map[string]*forge {
 	lease := newForge().run().say(kubelet, "", history.Lease{Node: "n1"}).restart(kubelet).say(kubelet, "", history.Lease{Node: "n1"}).say(kubelet, "", history.Lease{Node: "n1"})
 	cascade := newForge().run().say("controllers", "", history.Decide{Controller: "namespace-controller", Action: "delete", Resource: podResource, Key: name})
 	cascade.ask("mark", by("controllers", "delete"), 200, web(modified, marked(30, cascade.clock+32)))
+	evicted := newForge().run()
+	evicted.ask("evict", by(user, "create", grace(0), evicting), 201, web(modified), web(modified, marked(0, evicted.clock+4)), web(deleted, marked(0, evicted.clock+4)))
 	return map[string]*forge{
+		"evicted": evicted,
 		"plain": plain.file(), "hooked": hooked.file(), "retried": retried.file(), "precondition": preconditions, "finalizer": held.file(), "disk": failed,
 		"boots": lease, "cascade": cascade, "watched": watched(sendAll), "split brain": splitBrain(by(user, "delete", grace(0)), history.Window{}),
 	}

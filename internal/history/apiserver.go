@@ -18,7 +18,7 @@ type (
 		// PreUID and PreRevision are a delete's preconditions.
 		PreUID      string `json:"pre.uid,omitempty"`
 		PreRevision string `json:"pre.rv,omitempty"`
-		// Grace is the grace period in seconds that a delete, of one or of many, asks for.
+		// Grace is the grace period in seconds that a delete, of one or of many, or an eviction asks for.
 		Grace *int64 `json:"grace,omitempty"`
 		// Body is a digest of the body.
 		Body string `json:"body,omitempty"`

@@ -100,13 +100,15 @@ func optionsOf(req verbs.Request, call *history.OpCall) {
 	if req.Verb != proto.VerbDelete && req.Verb != proto.VerbDeleteCollection {
 		var opts metav1.PatchOptions // in which dryRun has the number that it has in all others
 		call.DryRun = len(data) > 0 && opts.Unmarshal(data) == nil && len(opts.DryRun) > 0
+		if !verbs.Evicts(req) {
+			return
+		}
+	}
+	opts, err := verbs.Deletion(req)
+	if err != nil {
 		return
 	}
-	var opts metav1.DeleteOptions
-	if opts.Unmarshal(data) != nil {
-		return
-	}
-	call.Grace, call.DryRun = opts.GracePeriodSeconds, len(opts.DryRun) > 0
+	call.Grace, call.DryRun = opts.GracePeriodSeconds, call.DryRun || len(opts.DryRun) > 0
 	if only := opts.Preconditions; only != nil {
 		call.PreUID, call.PreRevision = string(deref(only.UID)), deref(only.ResourceVersion)
 	}

@@ -137,9 +137,7 @@ func budgetsIn(snapshot *store.Snapshot, namespace string) ([]*policyv1.PodDisru
 
 // evictionIn is how the Eviction that a request carries wants the pod deleted.
 func (a *API) evictionIn(ctx context.Context, req Request, opts metav1.CreateOptions) (metav1.DeleteOptions, []string, error) {
-	kind := kinds.Kind{
-		GroupVersionKind: policyv1.SchemeGroupVersion.WithKind("Eviction"), Resource: "evictions", Namespaced: true,
-	}
+	kind := evictions()
 	obj, warnings, err := registry.DecodeBody(kind, req.Envelope.GetContentType(), req.Envelope.GetBody(), opts.FieldValidation)
 	if err != nil {
 		return metav1.DeleteOptions{}, nil, err
@@ -155,20 +153,45 @@ func (a *API) evictionIn(ctx context.Context, req Request, opts metav1.CreateOpt
 		return metav1.DeleteOptions{}, nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
 	warnings = append(warnings, more...)
-	var wanted *metav1.DeleteOptions
-	switch asked := obj.(type) {
-	case *policyv1.Eviction:
-		wanted = asked.DeleteOptions
-	case *policyv1beta1.Eviction:
-		wanted = asked.DeleteOptions
-	}
-	if wanted == nil {
-		wanted = &metav1.DeleteOptions{}
-	}
+	wanted := deletionBy(obj)
 	if len(wanted.DryRun) == 0 {
 		wanted.DryRun = opts.DryRun
 	}
-	return *wanted, warnings, nil
+	return wanted, warnings, nil
+}
+
+func evictions() kinds.Kind {
+	return kinds.Kind{GroupVersionKind: policyv1.SchemeGroupVersion.WithKind("Eviction"), Resource: "evictions", Namespaced: true}
+}
+
+// deletionBy is how an Eviction wants its pod deleted.
+func deletionBy(obj kinds.Object) (wanted metav1.DeleteOptions) {
+	var said *metav1.DeleteOptions
+	switch asked := obj.(type) {
+	case *policyv1.Eviction:
+		said = asked.DeleteOptions
+	case *policyv1beta1.Eviction:
+		said = asked.DeleteOptions
+	}
+	if said != nil {
+		wanted = *said
+	}
+	return wanted
+}
+
+// Evicts reports whether a request asks for an eviction.
+func Evicts(req Request) bool { return req.Verb == proto.VerbCreate && req.Subresource == evicts }
+
+// Deletion is how a delete or an eviction wants its object deleted, as far as that can be read.
+func Deletion(req Request) (metav1.DeleteOptions, error) {
+	if !Evicts(req) {
+		return options[metav1.DeleteOptions](req.Envelope.GetOptions())
+	}
+	obj, _, err := registry.DecodeBody(evictions(), req.Envelope.GetContentType(), req.Envelope.GetBody(), "")
+	if err != nil {
+		return metav1.DeleteOptions{}, err
+	}
+	return deletionBy(obj), nil
 }
 
 // versionOf is the version of the object that a delete asks for, nil for whichever.

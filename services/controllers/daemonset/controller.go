@@ -3,7 +3,6 @@ package daemonset
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -11,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/proto/kinds"
@@ -32,7 +30,7 @@ type Controller struct {
 	events    control.Recorder
 	clock     clock.Clock
 	loop      *loop.Loop[view.Key]
-	failures  failures
+	failures  *Failures
 }
 
 type writes struct {
@@ -50,7 +48,7 @@ func New(base control.Base) *Controller {
 		nodes:     view.Of[*corev1.Node](base.Views, "nodes"),
 		revisions: view.Of[*appsv1.ControllerRevision](base.Views, "controllerrevisions.apps"),
 		events:    events, clock: base.Clock,
-		failures: failures{since: map[failure]held{}},
+		failures: NewFailures(),
 		writes: writes{
 			sets:      control.Of[*appsv1.DaemonSet](base.API, "daemonsets.apps"),
 			revisions: control.Of[*appsv1.ControllerRevision](base.API, "controllerrevisions.apps"),
@@ -77,7 +75,7 @@ func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
 // nodeChanged has all sets looked at when a node came, went, or is another to choose from.
 func (c *Controller) nodeChanged(old, now *corev1.Node) {
-	if old != nil && now != nil && equality.Semantic.DeepEqual(old.Labels, now.Labels) && equality.Semantic.DeepEqual(old.Spec, now.Spec) {
+	if !Another(old, now) {
 		return
 	}
 	for _, set := range c.sets.All() {
@@ -111,7 +109,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	}
 	v := View{
 		Set: set, Nodes: c.nodes.All(), Pods: pods, Hash: kept.Update.Labels[history.HashLabel], Stale: stale,
-		Hold: func(node string) time.Duration { return c.failures.hold(failure{set.UID, node}, c.clock.Steady()) },
+		Hold: func(node string) time.Duration { return c.failures.Hold(set.UID, node, c.clock.Steady()) },
 	}
 	plan := Decide(v, now)
 	failed := c.carryOut(ctx, set, plan, v.Hash)
@@ -146,7 +144,7 @@ func (c *Controller) carryOut(ctx context.Context, set *appsv1.DaemonSet, plan P
 		c.events.Event(set, event.Type, event.Reason, event.Message)
 	}
 	for _, node := range plan.Failed {
-		c.failures.more(failure{set.UID, node}, c.clock.Steady())
+		c.failures.More(set.UID, node, c.clock.Steady())
 	}
 	create := make([]*corev1.Pod, 0, len(plan.Create))
 	for _, node := range plan.Create {
@@ -176,49 +174,4 @@ func (c *Controller) truncate(ctx context.Context, set *appsv1.DaemonSet, pods [
 	}
 	return history.Truncate(ctx, c.writes.revisions, kept.Revisions, set.Spec.RevisionHistoryLimit,
 		func(r *appsv1.ControllerRevision) bool { return used[r.Labels[history.HashLabel]] })
-}
-
-// failures is how long the failed pods of a node are left alone, so that a pod that always
-// fails is not made again at once: 1 s, twice as long each time, up to 15 min.
-type failures struct {
-	mu    sync.Mutex
-	since map[failure]held
-}
-
-type failure struct {
-	set  types.UID
-	node string
-}
-
-type held struct {
-	last time.Time
-	wait time.Duration
-}
-
-const (
-	firstHold = time.Second
-	mostHold  = 15 * time.Minute
-)
-
-// hold is how long it still takes at now; it is forgotten after a long time of peace.
-func (f *failures) hold(of failure, now time.Time) time.Duration {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	known, there := f.since[of]
-	if !there {
-		return 0
-	}
-	if now.Sub(known.last) > 2*mostHold {
-		delete(f.since, of)
-		return 0
-	}
-	return max(known.last.Add(known.wait).Sub(now), 0)
-}
-
-// more notes one more failure.
-func (f *failures) more(of failure, now time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	known := f.since[of]
-	f.since[of] = held{last: now, wait: min(max(2*known.wait, firstHold), mostHold)}
 }

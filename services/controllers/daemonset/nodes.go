@@ -6,6 +6,7 @@ import (
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -109,4 +110,10 @@ func Target(pod *corev1.Pod) string {
 		}
 	}
 	return ""
+}
+
+// Another reports whether a node came, went, or is another to choose from; of a new one old
+// is nil, of one that is gone now is nil.
+func Another(old, now *corev1.Node) bool {
+	return old == nil || now == nil || !equality.Semantic.DeepEqual(old.Labels, now.Labels) || !equality.Semantic.DeepEqual(old.Spec, now.Spec)
 }

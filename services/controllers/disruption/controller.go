@@ -10,7 +10,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -82,7 +81,7 @@ func (c *Controller) podChanged(old, now *corev1.Pod) {
 			continue
 		}
 		for _, budget := range c.copies.budgets.In(pod.Namespace) {
-			if selects(budget, pod) {
+			if Selects(budget, pod) {
 				c.budgets.Add(view.KeyOf(budget))
 			}
 		}
@@ -93,11 +92,6 @@ func (c *Controller) podChanged(old, now *corev1.Pod) {
 	if due := Stale(now); !due.IsZero() {
 		c.stale.AddAfter(view.KeyOf(now), c.clock.Until(due))
 	}
-}
-
-func selects(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
-	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
-	return err == nil && selector.Matches(labels.Set(pod.Labels))
 }
 
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
@@ -136,7 +130,7 @@ func (c *Controller) tell(budget *policyv1.PodDisruptionBudget, decision Decisio
 func (c *Controller) see(ctx context.Context, budget *policyv1.PodDisruptionBudget) View {
 	seen := View{Budget: budget, Scales: map[types.UID]Scale{}}
 	for _, pod := range c.copies.pods.In(budget.Namespace) {
-		if selects(budget, pod) {
+		if Selects(budget, pod) {
 			seen.Pods = append(seen.Pods, pod)
 		}
 	}

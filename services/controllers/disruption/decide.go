@@ -11,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/component-helpers/apps/poddisruptionbudget"
@@ -111,6 +112,12 @@ func failed(budget *policyv1.PodDisruptionBudget, err error, now time.Time) Deci
 	return Decision{
 		Status: updated.Status, Changed: !equality.Semantic.DeepEqual(budget.Status, updated.Status), Err: err,
 	}
+}
+
+// Selects reports whether a budget is about a pod of its namespace.
+func Selects(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
+	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+	return err == nil && selector.Matches(labels.Set(pod.Labels))
 }
 
 // Expectation is how many pods there should be, and how many of them must be healthy

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/daemon"
@@ -29,27 +28,27 @@ type Controller struct {
 	clock   clock.Clock
 	loop    *loop.Loop[view.Key]
 	orphans *loop.Loop[view.Key]
-	memory  memory
+	memory  *Memory
 	counts  counts
 }
 
-// The workers are upstream's, as is how long a Job waits for more to happen to its pods.
-const (
-	workers = 5
-	batch   = time.Second
-)
+// workers are upstream's.
+const workers = 5
+
+// Batch is how long a Job waits for more to happen to its pods, as upstream.
+const Batch = time.Second
 
 // New is the controller of Jobs.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		jobs:   view.Of[*batchv1.Job](base.Views, "jobs.batch"),
 		writes: control.Of[*batchv1.Job](base.API, "jobs.batch"),
-		clock:  base.Clock, memory: memory{known: map[view.Key]*recollection{}}, counts: newCounts(base.Metrics),
+		clock:  base.Clock, memory: NewMemory(), counts: newCounts(base.Metrics),
 	}
 	c.loop = loop.New(loop.Config{Name: "job", Metrics: base.Metrics, Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
 	c.orphans = loop.New(loop.Config{Name: "job_orphan_pod", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log}, c.syncOrphan)
 	c.owners = control.Owners[*batchv1.Job]{
-		Kind: c.jobs.Kind().GroupVersionKind, Get: c.jobs.Get, In: c.jobs.In, Look: c.loop.AddAfter, Batch: batch,
+		Kind: c.jobs.Kind().GroupVersionKind, Get: c.jobs.Get, In: c.jobs.In, Look: c.loop.AddAfter, Batch: Batch,
 		Selector: func(job *batchv1.Job) *metav1.LabelSelector { return job.Spec.Selector },
 		Fresh: func(ctx context.Context, key view.Key) (kinds.Object, error) {
 			return c.writes.Get(ctx, key.Namespace, key.Name)
@@ -79,7 +78,7 @@ func (c *Controller) jobChanged(old, now *batchv1.Job) {
 		}
 		c.loop.Add(key)
 	case old != nil && old.Generation == now.Generation:
-		c.loop.AddAfter(key, batch)
+		c.loop.AddAfter(key, Batch)
 	default:
 		c.loop.Add(key)
 	}
@@ -94,11 +93,11 @@ func (c *Controller) podChanged(old, now *corev1.Pod) {
 	}
 	switch job, ok := c.jobs.Get(key); {
 	case now == nil || !Tracked(now):
-		c.memory.seen(key, pod.UID)
+		c.memory.Seen(key, pod.UID)
 	case owner == nil || (ok && job.UID == owner.UID && Orphaned(now, job)):
 		c.orphans.Add(view.KeyOf(now))
 	case key.Name != "" && (!ok || job.UID != owner.UID):
-		c.orphans.AddAfter(view.KeyOf(now), batch)
+		c.orphans.AddAfter(view.KeyOf(now), Batch)
 	}
 	c.owners.PodChanged(old, now)
 }
@@ -108,7 +107,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	job, ok := c.jobs.Get(key)
 	if !ok {
 		c.owners.Expected.Forget(key)
-		c.memory.forget(key)
+		c.memory.Forget(key)
 		return nil
 	}
 	if Over(job) || (job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName) {
@@ -125,7 +124,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 		return err
 	}
 	v.Pods = pods
-	v.Failures, v.Freed = c.memory.of(key, job.UID)
+	v.Failures, v.Freed = c.memory.Of(key, job.UID)
 	plan := Decide(v, now)
 	for _, event := range plan.Tell {
 		c.owners.Writes.Events.Event(job, event.Type, event.Reason, event.Message)
@@ -165,14 +164,14 @@ func (c *Controller) count(ctx context.Context, job *batchv1.Job, plan Plan) err
 	if err != nil {
 		return err
 	}
-	c.memory.remember(key, job.UID, plan.Failures)
+	c.memory.Remember(key, job.UID, plan.Failures)
 	var mu sync.Mutex
 	var freed []*corev1.Pod
 	failed := control.AtOnce(len(plan.Free), func(i int) error {
 		pod := plan.Free[i]
-		c.memory.free(key, job.UID, pod.UID)
+		c.memory.Free(key, job.UID, pod.UID)
 		if err := c.free(ctx, pod); err != nil && !control.Gone(err) {
-			c.memory.seen(key, pod.UID)
+			c.memory.Seen(key, pod.UID)
 			return err
 		}
 		mu.Lock()
@@ -214,14 +213,8 @@ func (c *Controller) free(ctx context.Context, pod *corev1.Pod) error {
 // syncOrphan lets go of a pod that no Job will count.
 func (c *Controller) syncOrphan(ctx context.Context, key view.Key) error {
 	pod, ok := c.owners.Pods.Get(key)
-	if !ok || !Tracked(pod) {
+	if !ok || !Uncounted(pod, c.under(pod)) {
 		return nil
-	}
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "Job" {
-		job, there := c.jobs.Get(view.Key{Namespace: pod.Namespace, Name: owner.Name})
-		if there && job.UID == owner.UID && !Orphaned(pod, job) {
-			return nil
-		}
 	}
 	if err := c.free(ctx, pod); err != nil && !control.Gone(err) {
 		return err
@@ -229,61 +222,12 @@ func (c *Controller) syncOrphan(ctx context.Context, key view.Key) error {
 	return nil
 }
 
-// memory is what is known of Jobs and in no object: the failures of their pods, and the pods
-// that were let go of and are still in the view with their finalizer.
-type memory struct {
-	mu    sync.Mutex
-	known map[view.Key]*recollection
-}
-
-type recollection struct {
-	job      types.UID
-	failures Failures
-	freed    map[types.UID]bool
-}
-
-func (m *memory) at(key view.Key, job types.UID) *recollection {
-	if m.known[key] == nil || m.known[key].job != job {
-		m.known[key] = &recollection{job: job, freed: map[types.UID]bool{}}
+// under is the Job in the view that has the name of a pod's owner; nil when there is none.
+func (c *Controller) under(pod *corev1.Pod) *batchv1.Job {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return nil
 	}
-	return m.known[key]
-}
-
-func (m *memory) of(key view.Key, job types.UID) (Failures, map[types.UID]bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.at(key, job)
-	freed := make(map[types.UID]bool, len(known.freed))
-	for uid := range known.freed {
-		freed[uid] = true
-	}
-	return known.failures, freed
-}
-
-func (m *memory) remember(key view.Key, job types.UID, failures Failures) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.at(key, job).failures = failures
-}
-
-func (m *memory) free(key view.Key, job, pod types.UID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.at(key, job).freed[pod] = true
-}
-
-// seen notes that the view shows a pod without its finalizer, or no more, or that it has kept
-// it.
-func (m *memory) seen(key view.Key, pod types.UID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if known := m.known[key]; known != nil {
-		delete(known.freed, pod)
-	}
-}
-
-func (m *memory) forget(key view.Key) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.known, key)
+	job, _ := c.jobs.Get(view.Key{Namespace: pod.Namespace, Name: owner.Name})
+	return job
 }

@@ -5,6 +5,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podfall/podfall/services/controllers/workload"
 )
@@ -98,4 +99,14 @@ func (s *step) interim() {
 // nobody will count it.
 func Orphaned(pod *corev1.Pod, job *batchv1.Job) bool {
 	return Tracked(pod) && (job == nil || (Over(job) && workload.Finished(pod)))
+}
+
+// Uncounted reports whether a pod holds the finalizer and no Job will count it; job is the one
+// that has the name of the pod's owner, nil when there is none.
+func Uncounted(pod *corev1.Pod, job *batchv1.Job) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if !Tracked(pod) || owner == nil || owner.Kind != "Job" {
+		return Tracked(pod)
+	}
+	return job == nil || job.UID != owner.UID || Orphaned(pod, job)
 }

@@ -1,0 +1,132 @@
+package sim
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/controllers/disruption"
+)
+
+const (
+	budgetController = "disruption-controller"
+	lookBudget       = "budget"
+	// lookDisrupted is about a pod whose disruption has perhaps not come true.
+	lookDisrupted = "disrupted"
+)
+
+func (c *controllers) newBudgets() *copyOf[*policyv1.PodDisruptionBudget] {
+	return newCopy(func(_, now *policyv1.PodDisruptionBudget) {
+		if now != nil {
+			c.look(lookBudget, nameOf(now))
+		}
+	})
+}
+
+// disruptedPodChanged has the budgets looked at that a pod is or was about, and the pod
+// itself when its time is up.
+func (c *controllers) disruptedPodChanged(old, now *corev1.Pod) {
+	for _, budget := range c.budgets.all() {
+		if selected(budget, old) || selected(budget, now) {
+			c.look(lookBudget, nameOf(budget))
+		}
+	}
+	if now == nil {
+		return
+	}
+	if due := disruption.Stale(now); !due.IsZero() {
+		c.lookAfter(lookDisrupted, nameOf(now), max(due.Sub(c.now), 0))
+	}
+}
+
+// selected reports whether a budget is about a pod, which may be none.
+func selected(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
+	return pod != nil && pod.Namespace == budget.Namespace && disruption.Selects(budget, pod)
+}
+
+func (c *controllers) syncBudget(key string, of name) {
+	budget, known := c.budgets.get(of)
+	if !known {
+		return
+	}
+	decision := disruption.Decide(c.guarded(budget), c.now)
+	if !decision.Recheck.IsZero() {
+		c.lookAfter(lookBudget, of, max(decision.Recheck.Sub(c.now), 0)+time.Nanosecond)
+	}
+	done := c.begun(key)
+	if !decision.Changed {
+		done(decision.Err)
+		return
+	}
+	changed := budget.DeepCopy()
+	changed.Status = decision.Status
+	c.write(budgetController, Ask{Verb: proto.VerbUpdate, Target: targetOf("poddisruptionbudgets.policy", budget, "status"), Object: changed}, budget, func(got Got) {
+		if got.Err != nil && !apierrors.IsNotFound(got.Err) {
+			done(got.Err)
+			return
+		}
+		done(decision.Err)
+	})
+}
+
+// guarded is what a budget is about.
+func (c *controllers) guarded(budget *policyv1.PodDisruptionBudget) disruption.View {
+	seen := disruption.View{Budget: budget, Scales: map[types.UID]disruption.Scale{}}
+	for _, pod := range c.pods.all() {
+		if !selected(budget, pod) {
+			continue
+		}
+		seen.Pods = append(seen.Pods, pod)
+		owner := metav1.GetControllerOfNoCopy(pod)
+		if owner == nil {
+			continue
+		}
+		if scale, found := c.scaleOf(pod.Namespace, owner); found {
+			seen.Scales[pod.UID] = scale
+		} else {
+			seen.Unknown = append(seen.Unknown, pod.Name)
+		}
+	}
+	return seen
+}
+
+// scaleOf is what the controller of a pod wants.
+func (c *controllers) scaleOf(namespace string, owner *metav1.OwnerReference) (disruption.Scale, bool) {
+	of := name{namespace, owner.Name}
+	if set, known := c.replicas.get(of); known && set.UID == owner.UID {
+		return disruption.Scale{Controller: owner.UID, Replicas: *set.Spec.Replicas}, true
+	}
+	if set, known := c.stateful.get(of); known && set.UID == owner.UID {
+		return disruption.Scale{Controller: owner.UID, Replicas: *set.Spec.Replicas}, true
+	}
+	return disruption.Scale{}, false
+}
+
+// syncDisrupted takes a disruption back that did not come true.
+func (c *controllers) syncDisrupted(key string, of name) {
+	pod, known := c.pods.get(of)
+	if !known {
+		return
+	}
+	due := disruption.Stale(pod)
+	if due.IsZero() {
+		return
+	}
+	if wait := due.Sub(c.now); wait > 0 {
+		c.lookAfter(lookDisrupted, of, wait)
+		return
+	}
+	done := c.begun(key)
+	over := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse}
+	c.patchPod(budgetController, pod, "", &over, func(err error) {
+		if apierrors.IsNotFound(err) {
+			err = nil
+		}
+		done(err)
+	})
+}

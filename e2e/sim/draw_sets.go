@@ -1,0 +1,85 @@
+package sim
+
+import (
+	"slices"
+	"strconv"
+	"time"
+)
+
+// daemonName is that of a DaemonSet.
+const daemonName = "agent"
+
+// moreSets are the deeds about sets that only some lives have.
+func moreSets(seed uint64, until time.Duration) []Deed {
+	return slices.Concat(daemonDeeds(seed, until), jobDeeds(seed, until), budgetDeeds(seed, until))
+}
+
+// daemonDeeds make a DaemonSet in every other life, and take pods from it.
+func daemonDeeds(seed uint64, until time.Duration) []Deed {
+	d := diceOf(seed, "daemons", 0)
+	if !d.one(2) {
+		return nil
+	}
+	all := []Deed{{At: 10 * time.Second, Do: CreateDaemons, Name: daemonName, Grace: grace(d), App: app(d), Shape: setShape(d)}}
+	for n := range 2 + d.below(5) {
+		all = append(all, taken(diceOf(seed, "daemon", n), daemonName, time.Minute, until-time.Minute))
+	}
+	return all
+}
+
+// jobPause is how long it takes from one Job to the next.
+const jobPause = 10 * time.Minute
+
+// jobDeeds make Jobs in every other life, and take pods from them, or the Job from its pods.
+func jobDeeds(seed uint64, until time.Duration) (all []Deed) {
+	if !diceOf(seed, "jobs", 0).one(2) {
+		return nil
+	}
+	for n := 1; time.Duration(n)*jobPause <= until-time.Minute; n++ {
+		d := diceOf(seed, "job", n)
+		made := Deed{
+			At: time.Duration(n-1)*jobPause + d.between(15*time.Second, jobPause/2), Do: CreateJob, Name: "task-" + strconv.Itoa(n),
+			Count: int32(1 + d.below(5)), Grace: grace(d), App: app(d), Shape: setShape(d),
+		}
+		made.App.Runs, made.App.Code = d.between(time.Second, time.Minute), 0
+		all = append(all, made)
+		for range d.below(5) {
+			all = append(all, taken(d, made.Name, made.At+time.Second, made.At+jobPause/3))
+		}
+		if d.one(4) {
+			all = append(all, Deed{At: made.At + d.between(0, jobPause/3), Do: DeleteJob, Name: made.Name})
+		}
+	}
+	return all
+}
+
+// budgetDeeds give sets a budget in every other life, and evict their pods.
+func budgetDeeds(seed uint64, until time.Duration) (all []Deed) {
+	d := diceOf(seed, "budgets", 0)
+	if !d.one(2) {
+		return nil
+	}
+	for _, set := range []string{replicaName, statefulName} {
+		if !d.one(4) { // without one, nothing refuses an eviction
+			all = append(all, Deed{At: 11 * time.Second, Do: CreateBudget, Name: set, Count: int32(d.below(3))})
+		}
+		for range d.below(8) {
+			evicted := taken(d, set, 15*time.Second, until-time.Minute)
+			evicted.Do = EvictOneOf
+			all = append(all, evicted)
+			if d.one(2) { // and another right after that
+				evicted.At, evicted.Count = evicted.At+d.between(0, time.Second), evicted.Count+1
+				all = append(all, evicted)
+			}
+		}
+	}
+	return all
+}
+
+// taken is a pod that a user takes from a set, now and then by force.
+func taken(d *dice, set string, from, until time.Duration) Deed {
+	return Deed{
+		At: d.between(from, until), Do: DeleteOneOf, Name: set, Count: int32(d.below(3)),
+		Grace: pick(d, nil, nil, grace(d), new(int64(0))),
+	}
+}
