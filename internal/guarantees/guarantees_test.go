@@ -139,13 +139,16 @@ func whole() map[string]*forge {
 	held := newForge().ask("create", by(user, "create"), 201, web(added, pending, finalizers("a")))
 	held.ask("mark", by(user, "delete"), 200, web(modified, pending, finalizers("a"), marked(0, held.clock+4)))
 	held.ask("free", by(user, "patch"), 200, web(deleted, pending, finalizers("a"), marked(0, held.clock)))
+	policies := newForge().run()
+	policies.ask("mark", by(user, "delete"), 200, web(modified, finalizers("foregroundDeletion"), marked(30, policies.clock+32)))
+	policies.ask("again", by(user, "delete"), 200, web(modified, policies.stillMarked(), finalizers("orphan")))
 	failed := newForge().run()
 	failed.say("apiserver", "", history.StoreError{Kind: "no space"}).restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 3, Sound: true}).mark()
 	lease := newForge().run().say(kubelet, "", history.Lease{Node: "n1"}).restart(kubelet).say(kubelet, "", history.Lease{Node: "n1"}).say(kubelet, "", history.Lease{Node: "n1"})
 	cascade := newForge().run().say("controllers", "", history.Decide{Controller: "namespace-controller", Action: "delete", Resource: podResource, Key: name})
 	cascade.ask("mark", by("controllers", "delete"), 200, web(modified, marked(30, cascade.clock+32)))
 	return map[string]*forge{
-		"plain": plain.file(), "hooked": hooked.file(), "retried": retried.file(), "precondition": preconditions, "finalizer": held.file(), "disk": failed,
+		"plain": plain.file(), "hooked": hooked.file(), "retried": retried.file(), "precondition": preconditions, "finalizer": held.file(), "policies": policies, "disk": failed,
 		"boots": lease, "cascade": cascade, "watched": watched(sendAll), "split brain": splitBrain(by(user, "delete", grace(0)), history.Window{}),
 	}
 }
