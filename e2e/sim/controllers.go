@@ -14,6 +14,7 @@ import (
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/controllers/garbage"
 	"github.com/podfall/podfall/services/controllers/nodelifecycle"
 	"github.com/podfall/podfall/services/controllers/podgc"
 	"github.com/podfall/podfall/services/controllers/scheduler"
@@ -29,6 +30,8 @@ const Controllers = "controllers"
 //	controllers_sets.go   ReplicaSets and StatefulSets
 //	controllers_pods.go   the scheduler, the pod garbage collector, taint eviction
 //	controllers_nodes.go  the node lifecycle
+//	controllers_claims.go  whose pods are whose
+//	controllers_garbage.go  the garbage collector
 //
 // A thing to look at is an alarm by the name of its controller and object. While a look is
 // under way, which takes requests, another one waits.
@@ -55,6 +58,8 @@ type copies struct {
 	leases   *copyOf[*coordinationv1.Lease]
 	replicas *copyOf[*appsv1.ReplicaSet]
 	stateful *copyOf[*appsv1.StatefulSet]
+	// graph is who depends on whom among all of them.
+	graph *garbage.Graph
 }
 
 // looks is what is being looked at.
@@ -76,6 +81,7 @@ func newControllers(w *World) *controllers {
 		scheduling: scheduler.NewState(), expected: workload.NewExpectations(), evictions: map[name]eviction{},
 		lifecycle: lifecycle{health: map[string]*nodelifecycle.Health{}, zones: nodelifecycle.NewZones(), timing: nodelifecycle.Default()},
 	}
+	c.graph = garbage.NewGraph()
 	c.observing.catchUp = w.catchUp
 	c.observing.rounds = w.explainer(func(fact history.Fact) { c.out.Note("", fact) })
 	c.pods, c.nodes = newCopy(c.podChanged), newCopy(c.nodeChanged)
@@ -103,6 +109,8 @@ const (
 	lookGarbage     = "podgc"
 	lookNodes       = "nodes"
 	lookTurn        = "turn"
+	lookDependent   = "dependent"
+	lookOrphans     = "orphans"
 )
 
 func (c *controllers) Step(now time.Time, in Input, out Out) {
@@ -138,11 +146,17 @@ func (c *controllers) begin(in Boot) {
 		{"statefulsets.apps", c.stateful},
 	} {
 		f := &Follower{Key: "copy of " + follow.resource, Client: &c.client, Target: podapi.Target{Kind: kindOfResource(follow.resource)}, Sink: follow.sink}
+		f.Sink = c.monitored(f)
 		c.followers = append(c.followers, f)
 		f.Start(c.now, c.out)
 	}
 	c.out.Wake(lookGarbage, c.now)
 	c.out.Wake(lookNodes, c.now)
+}
+
+// resources are all that the controllers follow.
+func resources() []string {
+	return []string{"nodes", "pods", "leases.coordination.k8s.io", "replicasets.apps", "statefulsets.apps"}
 }
 
 // synced reports whether all views are there: before, nothing is decided.
@@ -191,6 +205,10 @@ func (c *controllers) alarm(key string) {
 		c.out.Wake(lookNodes, c.now.Add(c.timing.Period))
 	case lookTurn:
 		c.giveUp()
+	case lookDependent:
+		c.syncDependent(key, types.UID(of.Name))
+	case lookOrphans:
+		c.syncOrphans(key, types.UID(of.Name))
 	case lookOverdue:
 		c.explain()
 	case lookGhosts:

@@ -66,6 +66,7 @@ func Draw(seed uint64, mode Mode, lasts time.Duration) Script {
 		s.Deeds = append(s.Deeds, amends(s.Deeds, s.Calm)...)
 	}
 	dress(&s, until)
+	s.Deeds = append(s.Deeds, cascades(seed, until)...)
 	s.sort()
 	return s
 }

@@ -28,6 +28,10 @@ func Broke(err error) string {
 		return "orphans"
 	case errors.Is(err, ErrRestless):
 		return "restless"
+	case errors.Is(err, ErrLeft):
+		return "left"
+	case errors.Is(err, ErrHeld):
+		return "held"
 	}
 	return "run"
 }

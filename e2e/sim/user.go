@@ -70,7 +70,7 @@ func (u *user) Step(now time.Time, in Input, out Out) {
 func (u *user) do(now time.Time, out Out, i, tries int) {
 	deed := u.script.Deeds[i]
 	u.ask(now, out, u.askOf(deed), func(now time.Time, got Got, out Out) {
-		taken := apierrors.IsAlreadyExists(got.Err) && deed.Do == CreatePod
+		taken := apierrors.IsAlreadyExists(got.Err)
 		if (taken || Unanswered(got.Err)) && tries < retries {
 			out.Wake(wakeDeed+strconv.Itoa(i)+" "+strconv.Itoa(tries+1), now.Add(retryAfter))
 		}
@@ -110,6 +110,10 @@ func (u *user) askOf(deed Deed) Ask {
 				Replicas: &deed.Count, Selector: selector(deed.Name), Template: templateFor(deed), ServiceName: deed.Name,
 			},
 		})
+	case DeleteReplicas:
+		return removal("replicasets.apps", deed)
+	case DeleteStateful:
+		return removal("statefulsets.apps", deed)
 	case ScaleReplicas, ScaleStateful:
 		resource := "replicasets.apps"
 		if deed.Do == ScaleStateful {
@@ -136,6 +140,11 @@ func nodeTarget(node string) podapi.Target {
 
 func creation(resource string, obj kinds.Object) Ask {
 	return Ask{Verb: proto.VerbCreate, Target: podapi.Target{Kind: kindOfResource(resource), Namespace: namespace}, Object: obj}
+}
+
+func removal(resource string, deed Deed) Ask {
+	target := podapi.Target{Kind: kindOfResource(resource), Namespace: namespace, Name: deed.Name}
+	return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{PropagationPolicy: &deed.Policy}}
 }
 
 func merge(target podapi.Target, patch any) Ask {
