@@ -32,6 +32,7 @@ const Controllers = "controllers"
 //	controllers_nodes.go  the node lifecycle
 //	controllers_claims.go  whose pods are whose
 //	controllers_garbage.go  the garbage collector
+//	controllers_namespaces.go  the end of namespaces
 //
 // A thing to look at is an alarm by the name of its controller and object. While a look is
 // under way, which takes requests, another one waits.
@@ -53,11 +54,12 @@ type controllers struct {
 
 // copies are the views.
 type copies struct {
-	pods     *copyOf[*corev1.Pod]
-	nodes    *copyOf[*corev1.Node]
-	leases   *copyOf[*coordinationv1.Lease]
-	replicas *copyOf[*appsv1.ReplicaSet]
-	stateful *copyOf[*appsv1.StatefulSet]
+	pods       *copyOf[*corev1.Pod]
+	nodes      *copyOf[*corev1.Node]
+	leases     *copyOf[*coordinationv1.Lease]
+	replicas   *copyOf[*appsv1.ReplicaSet]
+	stateful   *copyOf[*appsv1.StatefulSet]
+	namespaces *copyOf[*corev1.Namespace]
 	// graph is who depends on whom among all of them.
 	graph *garbage.Graph
 }
@@ -81,7 +83,7 @@ func newControllers(w *World) *controllers {
 		scheduling: scheduler.NewState(), expected: workload.NewExpectations(), evictions: map[name]eviction{},
 		lifecycle: lifecycle{health: map[string]*nodelifecycle.Health{}, zones: nodelifecycle.NewZones(), timing: nodelifecycle.Default()},
 	}
-	c.graph = garbage.NewGraph()
+	c.graph, c.namespaces = garbage.NewGraph(), newCopy(c.namespaceChanged)
 	c.observing.catchUp = w.catchUp
 	c.observing.rounds = w.explainer(func(fact history.Fact) { c.out.Note("", fact) })
 	c.pods, c.nodes = newCopy(c.podChanged), newCopy(c.nodeChanged)
@@ -111,6 +113,7 @@ const (
 	lookTurn        = "turn"
 	lookDependent   = "dependent"
 	lookOrphans     = "orphans"
+	lookNamespace   = "namespace"
 )
 
 func (c *controllers) Step(now time.Time, in Input, out Out) {
@@ -144,6 +147,7 @@ func (c *controllers) begin(in Boot) {
 		{"leases.coordination.k8s.io", c.leases},
 		{"replicasets.apps", c.replicas},
 		{"statefulsets.apps", c.stateful},
+		{"namespaces", c.namespaces},
 	} {
 		f := &Follower{Key: "copy of " + follow.resource, Client: &c.client, Target: podapi.Target{Kind: kindOfResource(follow.resource)}, Sink: follow.sink}
 		f.Sink = c.monitored(f)
@@ -156,12 +160,13 @@ func (c *controllers) begin(in Boot) {
 
 // resources are all that the controllers follow.
 func resources() []string {
-	return []string{"nodes", "pods", "leases.coordination.k8s.io", "replicasets.apps", "statefulsets.apps"}
+	return []string{"nodes", "pods", "leases.coordination.k8s.io", "replicasets.apps", "statefulsets.apps", "namespaces"}
 }
 
 // synced reports whether all views are there: before, nothing is decided.
 func (c *controllers) synced() bool {
-	return c.pods.synced && c.nodes.synced && c.leases.synced && c.replicas.synced && c.stateful.synced
+	return c.pods.synced && c.nodes.synced && c.leases.synced && c.replicas.synced && c.stateful.synced &&
+		c.namespaces.synced
 }
 
 // look has an object looked at in a moment.
@@ -209,6 +214,8 @@ func (c *controllers) alarm(key string) {
 		c.syncDependent(key, types.UID(of.Name))
 	case lookOrphans:
 		c.syncOrphans(key, types.UID(of.Name))
+	case lookNamespace:
+		c.syncNamespace(key, of)
 	case lookOverdue:
 		c.explain()
 	case lookGhosts:
@@ -251,7 +258,7 @@ func (c *controllers) write(controller string, ask Ask, read kinds.Object, then 
 	if read != nil {
 		decided.ReadRevision = read.GetResourceVersion()
 	}
-	if ask.Verb != proto.VerbGet {
+	if ask.Verb != proto.VerbGet && ask.Verb != proto.VerbList {
 		ask.Fact = decided
 	}
 	err := c.client.Do(c.now, c.out, ask, func(now time.Time, got Got, out Out) {

@@ -67,6 +67,7 @@ func Draw(seed uint64, mode Mode, lasts time.Duration) Script {
 	}
 	dress(&s, until)
 	s.Deeds = append(s.Deeds, cascades(seed, until)...)
+	s.Deeds = append(s.Deeds, shops(seed, until, mode)...)
 	s.sort()
 	return s
 }

@@ -26,7 +26,7 @@ func (c *cluster) met() map[string]int {
 		case history.Unmount:
 			all.count("volumes unmounted")
 		case history.Decide:
-			if fact.Controller == garbageCollector {
+			if fact.Controller == garbageCollector || fact.Controller == namespaceController {
 				all.count(fmt.Sprintf("cascades: %s %s", fact.Action, fact.Resource))
 			}
 		case history.Blocker:

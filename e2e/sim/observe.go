@@ -153,7 +153,7 @@ func (c *controllers) haunt() {
 // product's have.
 func controllersPlayed() []string {
 	return []string{
-		"explain-controller", "garbage-collector-controller", "node-lifecycle-controller", "pod-garbage-collector-controller", "replicaset-controller", "scheduler",
+		"explain-controller", "garbage-collector-controller", "namespace-controller", "node-lifecycle-controller", "pod-garbage-collector-controller", "replicaset-controller", "scheduler",
 		"statefulset-controller", "taint-eviction-controller",
 	}
 }

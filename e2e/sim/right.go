@@ -3,10 +3,12 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/history"
@@ -22,6 +24,7 @@ var (
 	ErrOrphans  = errors.New("in the end nodes do not run what the API says")
 	ErrRestless = errors.New("in the end something is still changed")
 	ErrLeft     = errors.New("in the end something is there whose owner is gone")
+	ErrNowhere  = errors.New("in the end something is there whose namespace is gone")
 	ErrHeld     = errors.New("in the end something is still being deleted")
 )
 
@@ -54,25 +57,30 @@ func (c *cluster) right() error {
 	return errors.Join(append(wrong, restless(kept.log, c.now.Add(-calmFor))...)...)
 }
 
-// left are the objects whose owners are gone, and those that are no pods and are still on
-// their way out.
+// left are the objects whose owners or namespaces are gone, and those that are no pods and are
+// still on their way out.
 func left(snapshot *store.Snapshot) (wrong []error) {
-	there := map[types.UID]bool{}
+	owners, within := map[types.UID]bool{}, map[string]bool{"": true}
 	for _, resource := range resources() {
 		for record := range snapshot.Scan(resource, "", "") {
-			there[record.Object.GetUID()] = true
+			owners[record.Object.GetUID()] = true
+			if resource == "namespaces" {
+				within[record.Object.GetName()] = true
+			}
 		}
 	}
 	for _, resource := range resources() {
 		for record := range snapshot.Scan(resource, "", "") {
 			obj := record.Object
-			for _, ref := range obj.GetOwnerReferences() {
-				if !there[ref.UID] {
-					wrong = append(wrong, fmt.Errorf("%w: %s %s of %s %s", ErrLeft, resource, obj.GetName(), ref.Kind, ref.Name))
-				}
+			what := fmt.Sprintf("%s %s/%s", resource, obj.GetNamespace(), obj.GetName())
+			if slices.ContainsFunc(obj.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return !owners[ref.UID] }) {
+				wrong = append(wrong, fmt.Errorf("%w: %s", ErrLeft, what))
+			}
+			if !within[obj.GetNamespace()] {
+				wrong = append(wrong, fmt.Errorf("%w: %s", ErrNowhere, what))
 			}
 			if resource != "pods" && obj.GetDeletionTimestamp() != nil {
-				wrong = append(wrong, fmt.Errorf("%w: %s %s, with the finalizers %v", ErrHeld, resource, obj.GetName(), obj.GetFinalizers()))
+				wrong = append(wrong, fmt.Errorf("%w: %s, with the finalizers %v", ErrHeld, what, obj.GetFinalizers()))
 			}
 		}
 	}

@@ -30,6 +30,8 @@ func Broke(err error) string {
 		return "restless"
 	case errors.Is(err, ErrLeft):
 		return "left"
+	case errors.Is(err, ErrNowhere):
+		return "nowhere"
 	case errors.Is(err, ErrHeld):
 		return "held"
 	}

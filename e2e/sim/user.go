@@ -85,11 +85,13 @@ func (u *user) ask(now time.Time, out Out, ask Ask, then Then) {
 
 // askOf is the request that a deed is.
 func (u *user) askOf(deed Deed) Ask {
-	pod := podapi.Target{Kind: kindOfResource("pods"), Namespace: namespace, Name: deed.Name}
+	within, called := deed.place()
+	deed.Name = called
+	pod := podapi.Target{Kind: kindOfResource("pods"), Namespace: within, Name: called}
 	switch deed.Do {
 	case CreatePod:
 		pod.Name = ""
-		return Ask{Verb: proto.VerbCreate, Target: pod, Object: podFor(deed)}
+		return Ask{Verb: proto.VerbCreate, Target: pod, Object: podFor(deed, within)}
 	case DeletePod:
 		return Ask{Verb: proto.VerbDelete, Target: pod, Options: &metav1.DeleteOptions{GracePeriodSeconds: deed.Grace}}
 	case ForceDelete:
@@ -99,17 +101,22 @@ func (u *user) askOf(deed Deed) Ask {
 	case RemoveFinalizer:
 		return merge(pod, map[string]any{"metadata": map[string]any{"finalizers": nil}})
 	case CreateReplicas:
-		return creation("replicasets.apps", &appsv1.ReplicaSet{
+		return creation("replicasets.apps", within, &appsv1.ReplicaSet{
 			ObjectMeta: metav1.ObjectMeta{Name: deed.Name},
 			Spec:       appsv1.ReplicaSetSpec{Replicas: &deed.Count, Selector: selector(deed.Name), Template: templateFor(deed)},
 		})
 	case CreateStateful:
-		return creation("statefulsets.apps", &appsv1.StatefulSet{
+		return creation("statefulsets.apps", within, &appsv1.StatefulSet{
 			ObjectMeta: metav1.ObjectMeta{Name: deed.Name},
 			Spec: appsv1.StatefulSetSpec{
 				Replicas: &deed.Count, Selector: selector(deed.Name), Template: templateFor(deed), ServiceName: deed.Name,
 			},
 		})
+	case CreateNamespace:
+		return creation("namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: deed.Name}})
+	case DeleteNamespace:
+		target := podapi.Target{Kind: kindOfResource("namespaces"), Name: deed.Name}
+		return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{}}
 	case DeleteReplicas:
 		return removal("replicasets.apps", deed)
 	case DeleteStateful:
@@ -138,8 +145,8 @@ func nodeTarget(node string) podapi.Target {
 	return podapi.Target{Kind: kindOfResource("nodes"), Name: node}
 }
 
-func creation(resource string, obj kinds.Object) Ask {
-	return Ask{Verb: proto.VerbCreate, Target: podapi.Target{Kind: kindOfResource(resource), Namespace: namespace}, Object: obj}
+func creation(resource, within string, obj kinds.Object) Ask {
+	return Ask{Verb: proto.VerbCreate, Target: podapi.Target{Kind: kindOfResource(resource), Namespace: within}, Object: obj}
 }
 
 func removal(resource string, deed Deed) Ask {
@@ -159,9 +166,9 @@ func selector(app string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 }
 
-func podFor(deed Deed) *corev1.Pod {
+func podFor(deed Deed, within string) *corev1.Pod {
 	template := templateFor(deed)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: deed.Name, Namespace: namespace, Labels: template.Labels}, Spec: template.Spec}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: deed.Name, Namespace: within, Labels: template.Labels}, Spec: template.Spec}
 	pod.Annotations, pod.Spec.RestartPolicy = template.Annotations, corev1.RestartPolicyNever
 	if deed.Shape.Restarts {
 		pod.Spec.RestartPolicy = corev1.RestartPolicyAlways

@@ -141,17 +141,22 @@ func finalized(p *past, t *trial) {
 			continue
 		}
 		if was.Deadline != nil {
-			may := was.Finalizers
-			if o := p.byID[c.Cause]; o == nil || strings.HasPrefix(o.Verb, "delete") {
-				may = slices.Concat(may, collectors()) // a delete with another propagation policy has its own
-			}
-			t.expect(subset(c.Finalizers, may), "a finalizer was added to an object that is being deleted", was.Event, c.Event)
+			t.expect(subset(c.Finalizers, p.mayHold(was, c)), "a finalizer was added to an object that is being deleted", was.Event, c.Event)
 		}
 		if c.Resource == podResource && c.Deadline != nil && (c.Grace == nil || *c.Grace == 0) && len(c.Finalizers) == 0 && i+1 < len(p.commits) {
 			next := p.commits[i+1]
 			t.expect(next.Op == deleted && next.UID == c.UID, "a pod without grace and finalizers was not removed at once", c.Event, next.Event)
 		}
 	}
+}
+
+// mayHold are the finalizers that an object may have that is being deleted and was so: a delete
+// that asks for another propagation policy has the garbage collector's.
+func (p *past) mayHold(was, now *commit) []string {
+	if o := p.byID[now.Cause]; o == nil || strings.HasPrefix(o.Verb, "delete") {
+		return slices.Concat(was.Finalizers, collectors())
+	}
+	return was.Finalizers
 }
 
 func subset(some, all []string) bool {
