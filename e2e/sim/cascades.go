@@ -28,8 +28,10 @@ const (
 )
 
 // cascades are the sets that users of two lives of three delete, with what depends on them or
-// without, and make again under their names. It draws from dice of its own.
-func cascades(seed uint64, until time.Duration) []Deed {
+// without, and make again under their names; where anything breaks, some of them while the
+// controllers are down, which then know the owner from its dependents only. It draws from dice
+// of its own.
+func cascades(seed uint64, until time.Duration, breaks bool) []Deed {
 	if diceOf(seed, "cascades", 0).one(3) {
 		return nil
 	}
@@ -47,6 +49,9 @@ func cascades(seed uint64, until time.Duration) []Deed {
 		}
 		made.At = at + pick(d, d.between(0, 500*time.Millisecond), d.between(0, 15*time.Second), d.between(15*time.Second, 90*time.Second))
 		all = append(all, gone, made)
+		if breaks && d.one(3) {
+			all = append(all, Deed{At: at + d.between(-time.Second, time.Second), Do: Crash, Name: Controllers, For: d.between(time.Second, 20*time.Second)})
+		}
 	}
 }
 

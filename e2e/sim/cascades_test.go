@@ -55,3 +55,18 @@ func TestCascades(t *testing.T) {
 		})
 	}
 }
+
+// TestMadeAgain deletes a set whose pods are still being made, and makes it again at once: the
+// new one does not wait for what was expected for the old.
+func TestMadeAgain(t *testing.T) {
+	at := 10 * time.Second
+	lived := liveIn(t, Script{Written: true, Nodes: 1, Lasts: 4 * time.Minute, Calm: 2 * time.Minute, Deeds: []Deed{
+		{At: at - time.Second, Do: SlowDisk, Name: APIServer, For: 400 * time.Millisecond},
+		{At: at, Do: CreateReplicas, Name: replicaName, Count: 3, Grace: new(int64(1))},
+		{At: at + 200*time.Millisecond, Do: DeleteReplicas, Name: replicaName, Policy: metav1.DeletePropagationBackground},
+		{At: at + 210*time.Millisecond, Do: CreateReplicas, Name: replicaName, Count: 2, Grace: new(int64(1))},
+	}})
+	if _, err := Judge(lived); err != nil {
+		t.Error(err)
+	}
+}

@@ -88,7 +88,7 @@ func newControllers(w *World) *controllers {
 	c.observing.rounds = w.explainer(func(fact history.Fact) { c.out.Note("", fact) })
 	c.pods, c.nodes = newCopy(c.podChanged), newCopy(c.nodeChanged)
 	c.leases = newCopy(func(_, _ *coordinationv1.Lease) {})
-	c.replicas = newCopy(func(old, now *appsv1.ReplicaSet) { c.look(lookReplicaSet, nameOf(either(old, now))) })
+	c.replicas = newCopy(func(old, now *appsv1.ReplicaSet) { c.ofReplicaSets().Changed(either(old, now), now == nil) })
 	c.stateful = newCopy(func(old, now *appsv1.StatefulSet) { c.look(lookStatefulSet, nameOf(either(old, now))) })
 	return c
 }

@@ -23,8 +23,12 @@ import (
 // ownerChanged has the owners looked at that a change of a pod is about, and takes what was
 // expected of them off the ledger.
 func (c *controllers) ownerChanged(old, now *corev1.Pod) {
-	owners(c, lookReplicaSet, c.replicas, func(set *appsv1.ReplicaSet) *metav1.LabelSelector { return set.Spec.Selector }).PodChanged(old, now)
+	c.ofReplicaSets().PodChanged(old, now)
 	owners(c, lookStatefulSet, c.stateful, func(set *appsv1.StatefulSet) *metav1.LabelSelector { return set.Spec.Selector }).PodChanged(old, now)
+}
+
+func (c *controllers) ofReplicaSets() control.Owners[*appsv1.ReplicaSet] {
+	return owners(c, lookReplicaSet, c.replicas, func(set *appsv1.ReplicaSet) *metav1.LabelSelector { return set.Spec.Selector })
 }
 
 // owners are the owners of a kind, as the product has them.
