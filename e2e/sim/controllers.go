@@ -15,6 +15,7 @@ import (
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/controllers/garbage"
 	"github.com/podfall/podfall/services/controllers/nodelifecycle"
 	"github.com/podfall/podfall/services/controllers/podgc"
 	"github.com/podfall/podfall/services/controllers/scheduler"
@@ -33,6 +34,9 @@ const Controllers = "controllers"
 //	controllers_daemons.go  DaemonSets
 //	controllers_jobs.go   Jobs
 //	controllers_budgets.go  PodDisruptionBudgets
+//	controllers_claims.go  whose pods are whose
+//	controllers_garbage.go  the garbage collector
+//	controllers_namespaces.go  the end of namespaces
 //
 // A thing to look at is an alarm by the name of its controller and object. While a look is
 // under way, which takes requests, another one waits.
@@ -54,14 +58,17 @@ type controllers struct {
 
 // copies are the views.
 type copies struct {
-	pods     *copyOf[*corev1.Pod]
-	nodes    *copyOf[*corev1.Node]
-	leases   *copyOf[*coordinationv1.Lease]
-	replicas *copyOf[*appsv1.ReplicaSet]
-	stateful *copyOf[*appsv1.StatefulSet]
-	daemons  daemons
-	jobs     jobs
-	budgets  *copyOf[*policyv1.PodDisruptionBudget]
+	pods       *copyOf[*corev1.Pod]
+	nodes      *copyOf[*corev1.Node]
+	leases     *copyOf[*coordinationv1.Lease]
+	replicas   *copyOf[*appsv1.ReplicaSet]
+	stateful   *copyOf[*appsv1.StatefulSet]
+	daemons    daemons
+	jobs       jobs
+	budgets    *copyOf[*policyv1.PodDisruptionBudget]
+	namespaces *copyOf[*corev1.Namespace]
+	// graph is who depends on whom among all of them.
+	graph *garbage.Graph
 }
 
 // looks is what is being looked at.
@@ -83,11 +90,12 @@ func newControllers(w *World) *controllers {
 		scheduling: scheduler.NewState(), expected: workload.NewExpectations(), evictions: map[name]eviction{},
 		lifecycle: lifecycle{health: map[string]*nodelifecycle.Health{}, zones: nodelifecycle.NewZones(), timing: nodelifecycle.Default()},
 	}
+	c.graph, c.namespaces = garbage.NewGraph(), newCopy(c.namespaceChanged)
 	c.observing.catchUp = w.catchUp
 	c.observing.rounds = w.explainer(func(fact history.Fact) { c.out.Note("", fact) })
 	c.pods, c.nodes = newCopy(c.podChanged), newCopy(c.nodeChanged)
 	c.leases = newCopy(func(_, _ *coordinationv1.Lease) {})
-	c.replicas = newCopy(func(old, now *appsv1.ReplicaSet) { c.look(lookReplicaSet, nameOf(either(old, now))) })
+	c.replicas = newCopy(func(old, now *appsv1.ReplicaSet) { c.ofReplicaSets().Changed(either(old, now), now == nil) })
 	c.daemons = c.newDaemons()
 	c.jobs = c.newJobs()
 	c.budgets = c.newBudgets()
@@ -113,6 +121,9 @@ const (
 	lookGarbage     = "podgc"
 	lookNodes       = "nodes"
 	lookTurn        = "turn"
+	lookDependent   = "dependent"
+	lookOrphans     = "orphans"
+	lookNamespace   = "namespace"
 )
 
 func (c *controllers) Step(now time.Time, in Input, out Out) {
@@ -149,8 +160,10 @@ func (c *controllers) begin(in Boot) {
 		{"daemonsets.apps", c.daemons.sets},
 		{"jobs.batch", c.jobs.objects},
 		{"poddisruptionbudgets.policy", c.budgets},
+		{"namespaces", c.namespaces},
 	} {
 		f := &Follower{Key: "copy of " + follow.resource, Client: &c.client, Target: podapi.Target{Kind: kindOfResource(follow.resource)}, Sink: follow.sink}
+		f.Sink = c.monitored(f)
 		c.followers = append(c.followers, f)
 		f.Start(c.now, c.out)
 	}
@@ -158,10 +171,15 @@ func (c *controllers) begin(in Boot) {
 	c.out.Wake(lookNodes, c.now)
 }
 
+// resources are all that the controllers follow.
+func resources() []string {
+	return []string{"nodes", "pods", "leases.coordination.k8s.io", "replicasets.apps", "statefulsets.apps", "namespaces"}
+}
+
 // synced reports whether all views are there: before, nothing is decided.
 func (c *controllers) synced() bool {
 	return c.pods.synced && c.nodes.synced && c.leases.synced && c.replicas.synced && c.stateful.synced &&
-		c.daemons.sets.synced && c.jobs.objects.synced && c.budgets.synced
+		c.daemons.sets.synced && c.jobs.objects.synced && c.budgets.synced && c.namespaces.synced
 }
 
 // look has an object looked at in a moment.
@@ -215,6 +233,12 @@ func (c *controllers) alarm(key string) {
 		c.out.Wake(lookNodes, c.now.Add(c.timing.Period))
 	case lookTurn:
 		c.giveUp()
+	case lookDependent:
+		c.syncDependent(key, types.UID(of.Name))
+	case lookOrphans:
+		c.syncOrphans(key, types.UID(of.Name))
+	case lookNamespace:
+		c.syncNamespace(key, of)
 	case lookOverdue:
 		c.explain()
 	case lookGhosts:
@@ -257,7 +281,7 @@ func (c *controllers) write(controller string, ask Ask, read kinds.Object, then 
 	if read != nil {
 		decided.ReadRevision = read.GetResourceVersion()
 	}
-	if ask.Verb != proto.VerbGet {
+	if ask.Verb != proto.VerbGet && ask.Verb != proto.VerbList {
 		ask.Fact = decided
 	}
 	err := c.client.Do(c.now, c.out, ask, func(now time.Time, got Got, out Out) {

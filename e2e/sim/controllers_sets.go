@@ -10,42 +10,11 @@ import (
 
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/controllers/control"
 	"github.com/podfall/podfall/services/controllers/replicaset"
 	"github.com/podfall/podfall/services/controllers/statefulset"
 	"github.com/podfall/podfall/services/controllers/workload"
 )
-
-// ownerChanged has the owner of a pod looked at, and takes what was expected of it off the
-// ledger.
-func (c *controllers) ownerChanged(old, now *corev1.Pod) {
-	pod := either(old, now)
-	owner := metav1.GetControllerOf(pod)
-	if owner == nil {
-		return
-	}
-	of := name{pod.Namespace, owner.Name}
-	switch owner.Kind {
-	case "StatefulSet":
-		c.look(lookStatefulSet, of)
-		return
-	case "DaemonSet":
-		c.daemonPodChanged(of, old, now)
-		return
-	case "Job":
-		return
-	}
-	if set, known := c.replicas.get(of); known && set.UID != owner.UID {
-		return
-	}
-	key := types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}
-	if old == nil {
-		c.expected.Created(key)
-	}
-	if now == nil || now.DeletionTimestamp != nil {
-		c.expected.Deleted(key, pod.UID)
-	}
-	c.look(lookReplicaSet, of)
-}
 
 // owned are the pods of an owner, by name.
 func (c *controllers) owned(by metav1.Object) []*corev1.Pod {
@@ -69,7 +38,20 @@ func (c *controllers) syncReplicaSet(key string, of name) {
 		v.Stale = true
 		c.lookAfter(lookReplicaSet, of, c.expected.Left(keyOf(set), c.now)+notYet)
 	}
-	for _, pod := range c.owned(set) {
+	done := c.begun(key)
+	c.claim(claimsOfReplicaSet(set), func(pods []*corev1.Pod, err error) {
+		if err != nil {
+			done(err)
+			return
+		}
+		c.keepReplicas(v, pods, done)
+	})
+}
+
+// keepReplicas does what a set needs of which these are the pods.
+func (c *controllers) keepReplicas(v replicaset.View, pods []*corev1.Pod, done func(error)) {
+	set := v.Set
+	for _, pod := range pods {
 		switch {
 		case workload.Active(pod):
 			v.Active = append(v.Active, pod)
@@ -78,7 +60,6 @@ func (c *controllers) syncReplicaSet(key string, of name) {
 		}
 	}
 	v.Related = func() []*corev1.Pod { return c.owned(set) }
-	done := c.begun(key)
 	plan, status := replicaset.Decide(v, c.now), replicaset.Status(v, nil, c.now)
 	c.actFor(set, plan, func(failed error) {
 		if failed != nil || equality.Semantic.DeepEqual(set.Status, status) {
@@ -112,7 +93,7 @@ func (c *controllers) actFor(set *appsv1.ReplicaSet, plan replicaset.Plan, then 
 			if got.Err != nil {
 				c.expected.Created(key)
 			}
-			one(got.Err)
+			one(lest(control.Closing, got.Err))
 		})
 	}
 	for _, pod := range plan.Delete {
@@ -143,11 +124,22 @@ func (c *controllers) syncStatefulSet(key string, of name) {
 	if !known {
 		return
 	}
+	done := c.begun(key)
+	c.claim(claimsOfStatefulSet(set), func(pods []*corev1.Pod, err error) {
+		if err != nil {
+			done(err)
+			return
+		}
+		c.keepStateful(set, pods, done)
+	})
+}
+
+// keepStateful does one round of a set of which these are the pods.
+func (c *controllers) keepStateful(set *appsv1.StatefulSet, pods []*corev1.Pod, done func(error)) {
 	revision := statefulset.Revision{Name: set.Name + "-1", Template: &set.Spec.Template}
 	plan := statefulset.Decide(statefulset.View{
-		Set: set, Pods: c.owned(set), Current: revision, Update: revision, Claims: map[string]*corev1.PersistentVolumeClaim{},
+		Set: set, Pods: pods, Current: revision, Update: revision, Claims: map[string]*corev1.PersistentVolumeClaim{},
 	}, c.now)
-	done := c.begun(key)
 	finish := func(failed error) {
 		if failed != nil || equality.Semantic.DeepEqual(set.Status, plan.Status) {
 			done(failed)
@@ -160,17 +152,12 @@ func (c *controllers) syncStatefulSet(key string, of name) {
 		})
 	}
 	if plan.Again > 0 {
-		c.lookAfter(lookStatefulSet, of, plan.Again)
+		c.lookAfter(lookStatefulSet, nameOf(set), plan.Again)
 	}
 	one := all(len(plan.Create)+len(plan.Repair)+len(plan.Delete), finish)
 	for _, pod := range plan.Create {
 		target := podapi.Target{Kind: kindOfResource("pods"), Namespace: set.Namespace}
-		c.write("statefulset-controller", Ask{Verb: proto.VerbCreate, Target: target, Object: pod}, nil, func(got Got) {
-			if apierrors.IsAlreadyExists(got.Err) { // by now, or still
-				got.Err = nil
-			}
-			one(got.Err)
-		})
+		c.write("statefulset-controller", Ask{Verb: proto.VerbCreate, Target: target, Object: pod}, nil, func(got Got) { one(got.Err) })
 	}
 	for _, pod := range plan.Repair {
 		c.write("statefulset-controller", Ask{Verb: proto.VerbUpdate, Target: targetOf("pods", pod, ""), Object: pod}, pod, func(got Got) { one(got.Err) })

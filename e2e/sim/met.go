@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/podfall/podfall/internal/history"
@@ -24,6 +25,10 @@ func (c *cluster) met() map[string]int {
 			all.count(fact.Point + " struck")
 		case history.Unmount:
 			all.count("volumes unmounted")
+		case history.Decide:
+			if fact.Controller == garbageCollector || fact.Controller == namespaceController {
+				all.count(fmt.Sprintf("cascades: %s %s", fact.Action, fact.Resource))
+			}
 		case history.Blocker:
 			all.count("said to wait for " + fact.Reason)
 		case history.Window:

@@ -153,8 +153,8 @@ func (c *controllers) haunt() {
 // product's have.
 func controllersPlayed() []string {
 	return []string{
-		"daemonset-controller", "disruption-controller", "job-controller",
-		"explain-controller", "node-lifecycle-controller", "pod-garbage-collector-controller", "replicaset-controller", "scheduler",
+		"daemonset-controller", "disruption-controller", "explain-controller", "garbage-collector-controller", "job-controller", "namespace-controller",
+		"node-lifecycle-controller", "pod-garbage-collector-controller", "replicaset-controller", "scheduler",
 		"statefulset-controller", "taint-eviction-controller",
 	}
 }

@@ -3,10 +3,13 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/services/apiserver/store"
@@ -20,6 +23,9 @@ var (
 	ErrReplicas = errors.New("in the end a set has not what it asks for")
 	ErrOrphans  = errors.New("in the end nodes do not run what the API says")
 	ErrRestless = errors.New("in the end something is still changed")
+	ErrLeft     = errors.New("in the end something is there whose owner is gone")
+	ErrNowhere  = errors.New("in the end something is there whose namespace is gone")
+	ErrHeld     = errors.New("in the end something is still being deleted")
 )
 
 // calmFor is how long before the end nothing may change any more.
@@ -33,13 +39,13 @@ func (c *cluster) right() error {
 	snapshot := store.NewMemory(kept.image, keptChanges, nil).Snapshot()
 	ready, runs, wrong := podsOf(snapshot)
 	for record := range snapshot.Scan("replicasets.apps", "", "") {
-		if set, ok := record.Object.(*appsv1.ReplicaSet); ok && ready[set.Name] != *set.Spec.Replicas {
-			wrong = append(wrong, fmt.Errorf("%w: replicaset %s has %d ready pods of %d", ErrReplicas, set.Name, ready[set.Name], *set.Spec.Replicas))
+		if set, ok := record.Object.(*appsv1.ReplicaSet); ok && ready[set.UID] != *set.Spec.Replicas {
+			wrong = append(wrong, fmt.Errorf("%w: replicaset %s has %d ready pods of %d", ErrReplicas, set.Name, ready[set.UID], *set.Spec.Replicas))
 		}
 	}
 	for record := range snapshot.Scan("statefulsets.apps", "", "") {
-		if set, ok := record.Object.(*appsv1.StatefulSet); ok && ready[set.Name] != *set.Spec.Replicas {
-			wrong = append(wrong, fmt.Errorf("%w: statefulset %s has %d ready pods of %d", ErrReplicas, set.Name, ready[set.Name], *set.Spec.Replicas))
+		if set, ok := record.Object.(*appsv1.StatefulSet); ok && ready[set.UID] != *set.Spec.Replicas {
+			wrong = append(wrong, fmt.Errorf("%w: statefulset %s has %d ready pods of %d", ErrReplicas, set.Name, ready[set.UID], *set.Spec.Replicas))
 		}
 	}
 	wrong = append(wrong, rightSets(snapshot)...)
@@ -48,13 +54,44 @@ func (c *cluster) right() error {
 			wrong = append(wrong, fmt.Errorf("%w: %d containers run on %s, and the API has pods of %d there", ErrOrphans, alive, node, runs[node]))
 		}
 	}
+	wrong = append(wrong, left(snapshot)...)
 	return errors.Join(append(wrong, restless(kept.log, c.now.Add(-calmFor))...)...)
 }
 
-// podsOf counts the pods that are ready by the name of their set, and the containers of
+// left are the objects whose owners or namespaces are gone, and those that are no pods and are
+// still on their way out.
+func left(snapshot *store.Snapshot) (wrong []error) {
+	owners, within := map[types.UID]bool{}, map[string]bool{"": true}
+	for _, resource := range resources() {
+		for record := range snapshot.Scan(resource, "", "") {
+			owners[record.Object.GetUID()] = true
+			if resource == "namespaces" {
+				within[record.Object.GetName()] = true
+			}
+		}
+	}
+	for _, resource := range resources() {
+		for record := range snapshot.Scan(resource, "", "") {
+			obj := record.Object
+			what := fmt.Sprintf("%s %s/%s", resource, obj.GetNamespace(), obj.GetName())
+			if slices.ContainsFunc(obj.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return !owners[ref.UID] }) {
+				wrong = append(wrong, fmt.Errorf("%w: %s", ErrLeft, what))
+			}
+			if !within[obj.GetNamespace()] {
+				wrong = append(wrong, fmt.Errorf("%w: %s", ErrNowhere, what))
+			}
+			if resource != "pods" && obj.GetDeletionTimestamp() != nil {
+				wrong = append(wrong, fmt.Errorf("%w: %s, with the finalizers %v", ErrHeld, what, obj.GetFinalizers()))
+			}
+		}
+	}
+	return wrong
+}
+
+// podsOf counts the pods that are ready by the UID of their set, and the containers of
 // those that run by their node.
-func podsOf(snapshot *store.Snapshot) (ready map[string]int32, runs map[string]int, wrong []error) {
-	ready, runs = map[string]int32{}, map[string]int{}
+func podsOf(snapshot *store.Snapshot) (ready map[types.UID]int32, runs map[string]int, wrong []error) {
+	ready, runs = map[types.UID]int32{}, map[string]int{}
 	for record := range snapshot.Scan("pods", "", "") {
 		pod, ok := record.Object.(*corev1.Pod)
 		if !ok {
@@ -73,7 +110,7 @@ func podsOf(snapshot *store.Snapshot) (ready map[string]int32, runs map[string]i
 			}
 		}
 		if workload.Ready(pod) && len(pod.OwnerReferences) > 0 {
-			ready[pod.OwnerReferences[0].Name]++
+			ready[pod.OwnerReferences[0].UID]++
 		}
 	}
 	return ready, runs, wrong

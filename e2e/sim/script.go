@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Script is all that decides a life. One that is drawn from a seed has the network decide
@@ -46,6 +48,8 @@ type Deed struct {
 	Ways string `json:"ways,omitempty"`
 	// Shape is what else the pods have.
 	Shape Shape `json:"shape,omitzero"`
+	// Policy is what becomes of what depends on what is deleted.
+	Policy metav1.DeletionPropagation `json:"policy,omitempty"`
 }
 
 // What is a kind of deed.
@@ -90,6 +94,9 @@ func (d Deed) String() string {
 	text := fmt.Sprintf("%s: %s %s", clockOf(d.At), d.Do, d.Name)
 	if d.Grace != nil {
 		text += fmt.Sprintf(", grace %d s", *d.Grace)
+	}
+	if d.Policy != "" {
+		text += ", " + string(d.Policy)
 	}
 	if d.Do == Compact {
 		return text + fmt.Sprintf("but for the last %d changes", d.Count)

@@ -28,6 +28,12 @@ func Broke(err error) string {
 		return "orphans"
 	case errors.Is(err, ErrRestless):
 		return "restless"
+	case errors.Is(err, ErrLeft):
+		return "left"
+	case errors.Is(err, ErrNowhere):
+		return "nowhere"
+	case errors.Is(err, ErrHeld):
+		return "held"
 	}
 	return "run"
 }

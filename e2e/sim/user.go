@@ -70,7 +70,7 @@ func (u *user) Step(now time.Time, in Input, out Out) {
 func (u *user) do(now time.Time, out Out, i, tries int) {
 	deed := u.script.Deeds[i]
 	then := func(now time.Time, got Got, out Out) {
-		taken := apierrors.IsAlreadyExists(got.Err) && deed.Do == CreatePod || apierrors.IsTooManyRequests(got.Err) && deed.Do == EvictOneOf
+		taken := apierrors.IsAlreadyExists(got.Err) || apierrors.IsTooManyRequests(got.Err) && deed.Do == EvictOneOf
 		if (taken || Unanswered(got.Err)) && tries < retries {
 			out.Wake(wakeDeed+strconv.Itoa(i)+" "+strconv.Itoa(tries+1), now.Add(retryAfter))
 		}
@@ -90,11 +90,13 @@ func (u *user) ask(now time.Time, out Out, ask Ask, then Then) {
 
 // askOf is the request that a deed is.
 func (u *user) askOf(deed Deed) Ask {
-	pod := podapi.Target{Kind: kindOfResource("pods"), Namespace: namespace, Name: deed.Name}
+	within, called := deed.place()
+	deed.Name = called
+	pod := podapi.Target{Kind: kindOfResource("pods"), Namespace: within, Name: called}
 	switch deed.Do {
 	case CreatePod:
 		pod.Name = ""
-		return Ask{Verb: proto.VerbCreate, Target: pod, Object: podFor(deed)}
+		return Ask{Verb: proto.VerbCreate, Target: pod, Object: podFor(deed, within)}
 	case DeletePod:
 		return Ask{Verb: proto.VerbDelete, Target: pod, Options: &metav1.DeleteOptions{GracePeriodSeconds: deed.Grace}}
 	case ForceDelete:
@@ -104,26 +106,35 @@ func (u *user) askOf(deed Deed) Ask {
 	case RemoveFinalizer:
 		return merge(pod, map[string]any{"metadata": map[string]any{"finalizers": nil}})
 	case CreateReplicas:
-		return creation("replicasets.apps", &appsv1.ReplicaSet{
+		return creation("replicasets.apps", within, &appsv1.ReplicaSet{
 			ObjectMeta: metav1.ObjectMeta{Name: deed.Name},
 			Spec:       appsv1.ReplicaSetSpec{Replicas: &deed.Count, Selector: selector(deed.Name), Template: templateFor(deed)},
 		})
 	case CreateStateful:
-		return creation("statefulsets.apps", &appsv1.StatefulSet{
+		return creation("statefulsets.apps", within, &appsv1.StatefulSet{
 			ObjectMeta: metav1.ObjectMeta{Name: deed.Name},
 			Spec: appsv1.StatefulSetSpec{
 				Replicas: &deed.Count, Selector: selector(deed.Name), Template: templateFor(deed), ServiceName: deed.Name,
 			},
 		})
 	case CreateDaemons:
-		return creation("daemonsets.apps", daemonsFor(deed))
+		return creation("daemonsets.apps", within, daemonsFor(deed))
 	case CreateBudget:
-		return creation("poddisruptionbudgets.policy", budgetFor(deed))
+		return creation("poddisruptionbudgets.policy", within, budgetFor(deed))
 	case CreateJob:
-		return creation("jobs.batch", jobFor(deed))
+		return creation("jobs.batch", within, jobFor(deed))
 	case DeleteJob:
 		target := podapi.Target{Kind: kindOfResource("jobs.batch"), Namespace: namespace, Name: deed.Name}
 		return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}}
+	case CreateNamespace:
+		return creation("namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: deed.Name}})
+	case DeleteNamespace:
+		target := podapi.Target{Kind: kindOfResource("namespaces"), Name: deed.Name}
+		return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{}}
+	case DeleteReplicas:
+		return removal("replicasets.apps", deed)
+	case DeleteStateful:
+		return removal("statefulsets.apps", deed)
 	case ScaleReplicas, ScaleStateful:
 		resource := "replicasets.apps"
 		if deed.Do == ScaleStateful {
@@ -149,8 +160,13 @@ func nodeTarget(node string) podapi.Target {
 	return podapi.Target{Kind: kindOfResource("nodes"), Name: node}
 }
 
-func creation(resource string, obj kinds.Object) Ask {
-	return Ask{Verb: proto.VerbCreate, Target: podapi.Target{Kind: kindOfResource(resource), Namespace: namespace}, Object: obj}
+func creation(resource, within string, obj kinds.Object) Ask {
+	return Ask{Verb: proto.VerbCreate, Target: podapi.Target{Kind: kindOfResource(resource), Namespace: within}, Object: obj}
+}
+
+func removal(resource string, deed Deed) Ask {
+	target := podapi.Target{Kind: kindOfResource(resource), Namespace: namespace, Name: deed.Name}
+	return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{PropagationPolicy: &deed.Policy}}
 }
 
 func merge(target podapi.Target, patch any) Ask {
@@ -165,9 +181,9 @@ func selector(app string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 }
 
-func podFor(deed Deed) *corev1.Pod {
+func podFor(deed Deed, within string) *corev1.Pod {
 	template := templateFor(deed)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: deed.Name, Namespace: namespace, Labels: template.Labels}, Spec: template.Spec}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: deed.Name, Namespace: within, Labels: template.Labels}, Spec: template.Spec}
 	pod.Annotations, pod.Spec.RestartPolicy = template.Annotations, corev1.RestartPolicyNever
 	if deed.Shape.Restarts {
 		pod.Spec.RestartPolicy = corev1.RestartPolicyAlways

@@ -141,13 +141,22 @@ func finalized(p *past, t *trial) {
 			continue
 		}
 		if was.Deadline != nil {
-			t.expect(subset(c.Finalizers, was.Finalizers), "a finalizer was added to an object that is being deleted", was.Event, c.Event)
+			t.expect(subset(c.Finalizers, p.mayHold(was, c)), "a finalizer was added to an object that is being deleted", was.Event, c.Event)
 		}
 		if c.Resource == podResource && c.Deadline != nil && (c.Grace == nil || *c.Grace == 0) && len(c.Finalizers) == 0 && i+1 < len(p.commits) {
 			next := p.commits[i+1]
 			t.expect(next.Op == deleted && next.UID == c.UID, "a pod without grace and finalizers was not removed at once", c.Event, next.Event)
 		}
 	}
+}
+
+// mayHold are the finalizers that an object may have that is being deleted and was so: a delete
+// that asks for another propagation policy has the garbage collector's.
+func (p *past) mayHold(was, now *commit) []string {
+	if o := p.byID[now.Cause]; o == nil || strings.HasPrefix(o.Verb, "delete") {
+		return slices.Concat(was.Finalizers, collectors())
+	}
+	return was.Finalizers
 }
 
 func subset(some, all []string) bool {
@@ -169,8 +178,11 @@ func writes(verb string) bool { return verb == "update" || verb == "patch" || ve
 
 // ofCascade reports whether finalizers are those of the garbage collector: a delete that asks
 // for another propagation policy takes them away itself.
-func ofCascade(finalizers []string) bool {
-	return subset(finalizers, []string{metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents})
+func ofCascade(finalizers []string) bool { return subset(finalizers, collectors()) }
+
+// collectors are the finalizers of the garbage collector.
+func collectors() []string {
+	return []string{metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents}
 }
 
 // remover checks D5: who may remove a pod.

@@ -15,6 +15,8 @@ func brokenDeletions() []forged {
 	held.ask("a", by(user, "delete"), 200, web(modified, pending, finalizers("a"), marked(0, 8)), web(deleted, pending, finalizers("a"), marked(0, 8)))
 	late := run().mark()
 	late.ask("a", by(user, "update"), 200, web(modified, late.stillMarked(), finalizers("b")))
+	foreground := run().mark()
+	foreground.ask("a", by(user, "update"), 200, web(modified, foreground.stillMarked(), finalizers("foregroundDeletion")))
 	stays := run().mark().signal("SIGTERM").exit().told()
 	stays.ask("a", by(node, "delete", grace(0), meaning(uid)), 200, web(modified, succeeded, marked(0, stays.clock+2)))
 	stays.ask("other", by(user, "create"), 201, web(added, called("default/other", "u2")))
@@ -39,6 +41,7 @@ func brokenDeletions() []forged {
 		{"D3", "a deadline out of nowhere", shortened},
 		{"D4", "a removal in spite of a finalizer", held},
 		{"D4", "a finalizer that is late", late},
+		{"D4", "a cascade's finalizer that no delete adds", foreground},
 		{"D4", "a pod that stays without any", stays},
 		{"D5", "another node's kubelet", asked(by("node:n2", "delete", grace(0), meaning(uid)), web(deleted))},
 		{"D5", "a user without force", asked(by(user, "delete"), web(deleted))},

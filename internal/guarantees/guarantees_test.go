@@ -139,6 +139,9 @@ func whole() map[string]*forge {
 	held := newForge().ask("create", by(user, "create"), 201, web(added, pending, finalizers("a")))
 	held.ask("mark", by(user, "delete"), 200, web(modified, pending, finalizers("a"), marked(0, held.clock+4)))
 	held.ask("free", by(user, "patch"), 200, web(deleted, pending, finalizers("a"), marked(0, held.clock)))
+	policies := newForge().run()
+	policies.ask("mark", by(user, "delete"), 200, web(modified, finalizers("foregroundDeletion"), marked(30, policies.clock+32)))
+	policies.ask("again", by(user, "delete"), 200, web(modified, policies.stillMarked(), finalizers("orphan")))
 	failed := newForge().run()
 	failed.say("apiserver", "", history.StoreError{Kind: "no space"}).restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 3, Sound: true}).mark()
 	lease := newForge().run().say(kubelet, "", history.Lease{Node: "n1"}).restart(kubelet).say(kubelet, "", history.Lease{Node: "n1"}).say(kubelet, "", history.Lease{Node: "n1"})
@@ -148,7 +151,7 @@ func whole() map[string]*forge {
 	evicted.ask("evict", by(user, "create", grace(0), evicting), 201, web(modified), web(modified, marked(0, evicted.clock+4)), web(deleted, marked(0, evicted.clock+4)))
 	return map[string]*forge{
 		"evicted": evicted,
-		"plain": plain.file(), "hooked": hooked.file(), "retried": retried.file(), "precondition": preconditions, "finalizer": held.file(), "disk": failed,
+		"plain":   plain.file(), "hooked": hooked.file(), "retried": retried.file(), "precondition": preconditions, "finalizer": held.file(), "policies": policies, "disk": failed,
 		"boots": lease, "cascade": cascade, "watched": watched(sendAll), "split brain": splitBrain(by(user, "delete", grace(0)), history.Window{}),
 	}
 }

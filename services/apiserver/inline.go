@@ -64,6 +64,7 @@ func NewInline(ctx context.Context, cfg InlineConfig) (*Inline, error) {
 	})
 	api := verbs.New(verbs.Config{
 		Store: i.kept, Hub: i.hub, Compat: cfg.Compat, Custom: catalog, Graph: graph, Plugins: enabled, Entropy: cfg.Entropy,
+		Deleters: 1, // one after the other, so that a call does the same each time
 	})
 	own := Config{Boot: cfg.Boot, Log: slog.New(slog.DiscardHandler)}
 	own.History = cfg.History

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -14,8 +15,8 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// deleters is how many deletes of one collection run beside each other.
-const deleters = 64
+// manyDeleters is how many deletes of one collection run beside each other.
+const manyDeleters = 64
 
 // deleteCollection lists, and then asks for each object found to go, as it would alone.
 // It is not atomic: the first refusal is answered when all others are done. The answer
@@ -65,6 +66,7 @@ func (a *API) collection(ctx context.Context, req Request, selection metav1.List
 
 // deleteAll asks for each, and returns the first refusal when all have been asked for.
 func (a *API) deleteAll(ctx context.Context, req Request, opts metav1.DeleteOptions, records []*store.Record) error {
+	deleters := cmp.Or(a.Deleters, manyDeleters)
 	var running sync.WaitGroup
 	todo, failures := make(chan *store.Record), make(chan error, deleters)
 	for range min(deleters, len(records)) {

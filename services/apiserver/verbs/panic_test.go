@@ -13,7 +13,7 @@ import (
 // TestPanicInACollection is a mistake of ours on a goroutine that deletes one of many: the
 // request fails, and the process goes on.
 func TestPanicInACollection(t *testing.T) {
-	broken := make([]*store.Record, 3*deleters) // nil
+	broken := make([]*store.Record, 3*manyDeleters) // nil
 	err := New(Config{}).deleteAll(t.Context(), Request{}, metav1.DeleteOptions{}, broken)
 	crash, ok := errors.AsType[*PanicError](err)
 	if !ok || !strings.Contains(string(crash.Stack), "deleteOne") {

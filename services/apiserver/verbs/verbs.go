@@ -76,6 +76,8 @@ type Config struct {
 	// Entropy is what UIDs and generated names are drawn from; it must be safe for
 	// concurrent use. nil means the system's.
 	Entropy io.Reader
+	// Deleters is how many deletes of one collection run beside each other; 0 is many.
+	Deleters int
 }
 
 // API carries out requests. It is safe for concurrent use and holds no state of its own.

@@ -41,13 +41,14 @@ func (c Claimer[T]) Claim(ctx context.Context, objects []T) ([]T, error) {
 		case workload.Mine:
 			mine = append(mine, obj)
 		case workload.Adopt:
+			var adopted T
 			err := may()
 			if err == nil {
-				err = c.adopt(ctx, obj)
+				adopted, err = c.adopt(ctx, obj)
 			}
 			switch {
 			case err == nil:
-				mine = append(mine, obj)
+				mine = append(mine, adopted)
 			case !apierrors.IsNotFound(err):
 				failed = errors.Join(failed, err)
 			}
@@ -61,28 +62,38 @@ func (c Claimer[T]) Claim(ctx context.Context, objects []T) ([]T, error) {
 
 func (c Claimer[T]) mayAdopt(ctx context.Context) error {
 	fresh, err := c.Fresh(ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("can't adopt: %w", err)
-	case fresh.GetUID() != c.Owner.GetUID():
-		return fmt.Errorf("can't adopt: original %s %s/%s is gone: got uid %s, wanted %s",
-			c.OwnerKind.Kind, c.Owner.GetNamespace(), c.Owner.GetName(), fresh.GetUID(), c.Owner.GetUID())
+	}
+	return MayAdopt(c.Owner, fresh)
+}
+
+// MayAdopt is why an owner, that is known to the API as fresh, adopts nothing; nil when it may.
+func MayAdopt(owner, fresh kinds.Object) error {
+	switch {
+	case fresh.GetUID() != owner.GetUID():
+		return fmt.Errorf("can't adopt: original %s/%s is gone: got uid %s, wanted %s",
+			owner.GetNamespace(), owner.GetName(), fresh.GetUID(), owner.GetUID())
 	case fresh.GetDeletionTimestamp() != nil:
-		return fmt.Errorf("can't adopt: %s/%s has just been deleted at %v", c.Owner.GetNamespace(), c.Owner.GetName(), fresh.GetDeletionTimestamp())
+		return fmt.Errorf("can't adopt: %s/%s has just been deleted at %v", owner.GetNamespace(), owner.GetName(), fresh.GetDeletionTimestamp())
 	}
 	return nil
 }
 
-// adopt makes the owner an object's controller.
-func (c Claimer[T]) adopt(ctx context.Context, obj T) error {
-	meta := map[string]any{
-		"uid": obj.GetUID(), "ownerReferences": []metav1.OwnerReference{*metav1.NewControllerRef(c.Owner, c.OwnerKind)},
+// adopt makes the owner an object's controller, and returns the object as it is since: who goes
+// on with an older one decides on what was before its own write.
+func (c Claimer[T]) adopt(ctx context.Context, obj T) (T, error) {
+	return c.Objects.Strategic(ctx, obj, "", Adoption(c.Owner, c.OwnerKind, obj, c.Finalizers))
+}
+
+// Adoption is the strategic merge patch that makes an owner of a kind the controller of an
+// object, and puts finalizers on it.
+func Adoption(owner kinds.Object, kind schema.GroupVersionKind, obj kinds.Object, finalizers []string) any {
+	meta := map[string]any{"uid": obj.GetUID(), "ownerReferences": []metav1.OwnerReference{*metav1.NewControllerRef(owner, kind)}}
+	if len(finalizers) > 0 {
+		meta["finalizers"] = finalizers
 	}
-	if len(c.Finalizers) > 0 {
-		meta["finalizers"] = c.Finalizers
-	}
-	_, err := c.Objects.Strategic(ctx, obj, "", map[string]any{"metadata": meta})
-	return err
+	return map[string]any{"metadata": meta}
 }
 
 // release takes the owner off an object. One that is gone, or another by now, needs none of it.

@@ -26,8 +26,11 @@ type fakeAPI struct {
 
 func (f *fakeAPI) Patch(_ context.Context, _ podapi.Target, _ types.PatchType, patch []byte, _ metav1.PatchOptions) (kinds.Object, error) {
 	f.patches = append(f.patches, string(patch))
-	return &corev1.Pod{}, nil
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: patched}}, nil
 }
+
+// patched is the resource version of what was patched.
+const patched = "7"
 
 func (f *fakeAPI) Delete(_ context.Context, _ podapi.Target, options metav1.DeleteOptions) (runtime.Object, error) {
 	f.deletes = append(f.deletes, options)
@@ -108,6 +111,9 @@ func TestClaimer(t *testing.T) {
 		}.Claim(t.Context(), pods)
 		if len(mine) != c.claimed || (err != nil) != c.fails || !slices.Equal(api.patches, c.patches) {
 			t.Errorf("%s: %d pods, %v, patches %q; want %d, %q", c.name, len(mine), err, api.patches, c.claimed, c.patches)
+		}
+		if !c.fails && mine[1].ResourceVersion != patched {
+			t.Errorf("%s: it goes on with the version %q of what it has adopted, not with that which it has written", c.name, mine[1].ResourceVersion)
 		}
 	}
 }

@@ -40,6 +40,17 @@ type Owners[T kinds.Object] struct {
 	Expected   *workload.Expectations
 }
 
+// Changed has an owner looked at that has changed, or is gone. Of one that is gone nothing is
+// expected any more: another of its name, that is there before it is looked at, would wait for
+// that in vain.
+func (o Owners[T]) Changed(owner metav1.Object, gone bool) {
+	key := view.KeyOf(owner)
+	if gone {
+		o.Expected.Forget(key)
+	}
+	o.Look(key, 0)
+}
+
 // PodChanged has the owners looked at that a change of a pod is about; of a new pod old is nil,
 // of one that is gone now is nil.
 func (o Owners[T]) PodChanged(old, now *corev1.Pod) {

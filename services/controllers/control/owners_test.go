@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/clock"
@@ -39,5 +40,23 @@ func TestExpectationsOnAWrongClock(t *testing.T) {
 				t.Errorf("%v ahead: still stale after %v", ahead, again)
 			}
 		})
+	}
+}
+
+// TestOwnerMadeAgain has an owner go, of which something is still expected: another of its name
+// does not wait for that.
+func TestOwnerMadeAgain(t *testing.T) {
+	set := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
+	var looks []view.Key
+	owners := Owners[*corev1.Pod]{
+		Expected: workload.NewExpectations(), Look: func(key view.Key, _ time.Duration) { looks = append(looks, key) },
+	}
+	owners.Expected.Both(view.KeyOf(set), 1, nil, owners.Clock.Steady())
+	for _, gone := range []bool{false, true} {
+		looks = nil
+		owners.Changed(set, gone)
+		if len(looks) != 1 || owners.Stale(view.KeyOf(set)) == gone {
+			t.Errorf("gone is %v: stale is %v, looked at %v", gone, !gone, looks)
+		}
 	}
 }

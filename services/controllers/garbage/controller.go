@@ -31,18 +31,15 @@ type Controller struct {
 	items    *loop.Loop[types.UID]
 	orphans  *loop.Loop[types.UID]
 
-	mu     sync.Mutex
-	graph  *Graph
-	absent map[types.UID]bool // owners that were found to be gone, at most mostAbsent
+	mu    sync.Mutex
+	graph *Graph
 }
-
-const mostAbsent = 500
 
 // New is a controller that has not begun.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		api: base.API, kinds: base.Kinds(), recorder: base.Events("garbage-collector-controller"), log: base.Log,
-		graph: NewGraph(), absent: map[types.UID]bool{},
+		graph: NewGraph(),
 	}
 	config := loop.Config{
 		Name: "garbage_collector_attempt_to_delete", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: workers,
@@ -77,11 +74,18 @@ func (c *Controller) known(uid types.UID) (item Item, dependents []Item, known b
 	return item, c.graph.Dependents(uid), known
 }
 
+// unseen is [Graph.Unseen].
+func (c *Controller) unseen(uid types.UID) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.graph.Unseen(uid)
+}
+
 // look decides about one item, by what the API itself says of it and of its owners
 // (attemptToDeleteItem).
 func (c *Controller) look(ctx context.Context, uid types.UID) error {
 	item, dependents, known := c.known(uid)
-	if !known || item.Deleting && !item.WaitsForDependents() {
+	if !known || item.Goes() {
 		return nil
 	}
 	latest, err := c.read(ctx, item)
@@ -100,7 +104,10 @@ func (c *Controller) look(ctx context.Context, uid types.UID) error {
 		}
 		owners = append(owners, state)
 	}
-	return c.carryOut(ctx, *latest, Decide(*latest, owners, dependents))
+	if err := c.carryOut(ctx, *latest, Decide(*latest, owners, dependents)); err != nil {
+		return err
+	}
+	return c.unseen(uid)
 }
 
 // gone takes in that an item does not exist.
@@ -111,12 +118,12 @@ func (c *Controller) gone(uid types.UID) {
 // owner asks the API about one reference.
 func (c *Controller) owner(ctx context.Context, item Item, ref metav1.OwnerReference) (Owner, error) {
 	c.mu.Lock()
-	absent := c.absent[ref.UID]
+	absent := c.graph.Absent(ref.UID)
 	c.mu.Unlock()
 	if absent {
 		return Absent, nil
 	}
-	owner := ownerOf(item, ref)
+	owner := OwnerOf(item, ref)
 	kind, ok := c.kinds.ByGVK(owner.Kind)
 	switch {
 	case !ok:
@@ -136,17 +143,11 @@ func (c *Controller) owner(ctx context.Context, item Item, ref metav1.OwnerRefer
 	return state, nil
 }
 
-// forget remembers that an owner is gone; UIDs are never used twice.
+// forget remembers that an owner is gone.
 func (c *Controller) forget(uid types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, unseen, known := c.graph.Get(uid); known && !unseen {
-		return // it is there, but not where this reference says
-	}
-	if len(c.absent) >= mostAbsent {
-		clear(c.absent)
-	}
-	c.absent[uid] = true
+	c.graph.Forget(uid)
 }
 
 func (c *Controller) carryOut(ctx context.Context, item Item, decision Decision) error {
@@ -171,9 +172,7 @@ func (c *Controller) carryOut(ctx context.Context, item Item, decision Decision)
 	if err != nil {
 		return err
 	}
-	_, err = c.api.Delete(ctx, target, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &item.UID}, PropagationPolicy: &decision.Policy,
-	})
+	_, err = c.api.Delete(ctx, target, decision.Options(item))
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -243,7 +242,7 @@ func (c *Controller) read(ctx context.Context, item Item) (*Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	return new(itemOf(target.Kind, obj)), nil
+	return new(ItemOf(target.Kind, obj)), nil
 }
 
 func (c *Controller) target(item Item) (podapi.Target, error) {
@@ -256,16 +255,6 @@ func (c *Controller) target(item Item) (podapi.Target, error) {
 		target.Namespace = item.Namespace
 	}
 	return target, nil
-}
-
-func ownerOf(item Item, ref metav1.OwnerReference) Item { return virtual(item.Namespace, ref) }
-
-func itemOf(kind kinds.Kind, obj kinds.Object) Item {
-	return Item{
-		Kind: kind.GroupVersionKind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
-		Version: obj.GetResourceVersion(), Owners: obj.GetOwnerReferences(), Finalizers: obj.GetFinalizers(),
-		Deleting: obj.GetDeletionTimestamp() != nil,
-	}
 }
 
 // objectOf is an object for an event to be about.

@@ -66,6 +66,11 @@ type Decision struct {
 	Look []types.UID
 }
 
+// Options are those of the delete of an item that was decided on: of this very one, gracefully.
+func (d Decision) Options(item Item) metav1.DeleteOptions {
+	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &item.UID}, PropagationPolicy: &d.Policy}
+}
+
 // Decide says what becomes of an item as it was just read; owners are the states of its
 // references, in their order (attemptToDeleteItem).
 func Decide(latest Item, owners []Owner, dependents []Item) Decision {

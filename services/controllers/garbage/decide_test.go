@@ -137,6 +137,30 @@ func TestGraph(t *testing.T) {
 	look("a list without the owner", work, "d")
 }
 
+func TestGone(t *testing.T) {
+	g := NewGraph()
+	g.Set(item("a", "o"))
+	if g.Unseen("o") == nil || g.Unseen("a") != nil || g.Unseen("nobody") != nil {
+		t.Error("only the owner was never seen")
+	}
+	g.Forget("a")
+	g.Forget("o")
+	if g.Absent("a") || !g.Absent("o") {
+		t.Error("what is there was taken for gone, or what is gone was not")
+	}
+	g.Set(item("o"))
+	if g.Unseen("o") != nil {
+		t.Error("the owner was seen")
+	}
+}
+
+func TestOptions(t *testing.T) {
+	options := Decision{Policy: metav1.DeletePropagationForeground}.Options(item("a"))
+	if *options.Preconditions.UID != "a" || *options.PropagationPolicy != metav1.DeletePropagationForeground || options.GracePeriodSeconds != nil {
+		t.Errorf("options %v", options)
+	}
+}
+
 func TestPatches(t *testing.T) {
 	i := item("a", "o")
 	i.Version = "7"

@@ -1,11 +1,14 @@
 package garbage
 
 import (
+	"errors"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/proto/kinds"
 )
 
 // Item is what the collector knows of an object: metadata only.
@@ -19,6 +22,21 @@ type Item struct {
 	Finalizers []string
 	Deleting   bool
 }
+
+// ItemOf is what the collector wants to know of an object.
+func ItemOf(kind kinds.Kind, obj kinds.Object) Item {
+	return Item{
+		Kind: kind.GroupVersionKind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
+		Version: obj.GetResourceVersion(), Owners: obj.GetOwnerReferences(), Finalizers: obj.GetFinalizers(),
+		Deleting: obj.GetDeletionTimestamp() != nil,
+	}
+}
+
+// OwnerOf is an owner as its dependent says it is.
+func OwnerOf(item Item, ref metav1.OwnerReference) Item { return virtual(item.Namespace, ref) }
+
+// Goes reports whether the item is being deleted, and there is nothing to decide about it.
+func (i Item) Goes() bool { return i.Deleting && !i.WaitsForDependents() }
 
 // WaitsForDependents reports whether the item is being deleted in the foreground.
 func (i Item) WaitsForDependents() bool {
@@ -37,8 +55,11 @@ func (i Item) WaitsForOrphans() bool {
 // absent. Owners are compared by UID alone here; whether one is where its dependent says
 // is asked of the API, not of the graph.
 type Graph struct {
-	nodes map[types.UID]*node
+	nodes  map[types.UID]*node
+	absent map[types.UID]bool // owners that were found to be gone, at most mostAbsent
 }
+
+const mostAbsent = 500
 
 type node struct {
 	item       Item
@@ -47,7 +68,9 @@ type node struct {
 }
 
 // NewGraph is empty.
-func NewGraph() *Graph { return &Graph{nodes: map[types.UID]*node{}} }
+func NewGraph() *Graph {
+	return &Graph{nodes: map[types.UID]*node{}, absent: map[types.UID]bool{}}
+}
 
 // Work is what a change of the graph makes worth looking at.
 type Work struct {
@@ -231,6 +254,33 @@ func (g *Graph) Replace(kind schema.GroupKind, items []Item) Work {
 	}
 	return work
 }
+
+// ErrUnseen has an item looked at again that is there, but that nothing has shown yet.
+var ErrUnseen = errors.New("no list and no event has shown it yet")
+
+// Unseen is an error for an item that no list and no event has shown, although it is there:
+// when it comes and goes between two lists nothing ever does, and the dependents of one that
+// is not asked about again would stay for ever (kubernetes#56121).
+func (g *Graph) Unseen(uid types.UID) error {
+	if n := g.nodes[uid]; n != nil && n.virtual {
+		return ErrUnseen
+	}
+	return nil
+}
+
+// Forget remembers that an owner is gone; UIDs are never used twice.
+func (g *Graph) Forget(uid types.UID) {
+	if _, unseen, known := g.Get(uid); known && !unseen {
+		return // it is there, but not where this reference says
+	}
+	if len(g.absent) >= mostAbsent {
+		clear(g.absent)
+	}
+	g.absent[uid] = true
+}
+
+// Absent reports whether an owner is known to be gone.
+func (g *Graph) Absent(uid types.UID) bool { return g.absent[uid] }
 
 func (w *Work) join(other Work) {
 	w.Look = append(w.Look, other.Look...)

@@ -111,7 +111,7 @@ type monitor struct {
 func (m *monitor) Replace(objects []kinds.Object, _ string) {
 	items := make([]Item, 0, len(objects))
 	for _, obj := range objects {
-		items = append(items, itemOf(m.kind, obj))
+		items = append(items, ItemOf(m.kind, obj))
 	}
 	m.controller.change(func(g *Graph) Work { return g.Replace(m.kind.GroupKind(), items) })
 	m.once.Do(func() { close(m.listed) })
@@ -123,7 +123,7 @@ func (m *monitor) Apply(event watch.Event) {
 	if !ok {
 		return
 	}
-	item := itemOf(m.kind, obj)
+	item := ItemOf(m.kind, obj)
 	switch event.Type {
 	case watch.Added, watch.Modified:
 		m.controller.change(func(g *Graph) Work { return g.Set(item) })

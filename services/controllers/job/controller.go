@@ -69,6 +69,9 @@ func (c *Controller) Run(ctx context.Context) error {
 
 func (c *Controller) jobChanged(old, now *batchv1.Job) {
 	key := view.KeyOf(view.Either(old, now))
+	if now == nil {
+		c.owners.Expected.Forget(key) // another of its name expects nothing of that
+	}
 	switch {
 	case now == nil, Over(now):
 		for _, pod := range c.owners.Pods.Controlled(view.Either(old, now).UID) {

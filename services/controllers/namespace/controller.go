@@ -3,7 +3,6 @@ package namespace
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,10 +16,6 @@ import (
 	"github.com/podfall/podfall/services/controllers/loop"
 	"github.com/podfall/podfall/services/controllers/view"
 )
-
-// pause is how long after a change of a namespace it is looked at, so that what was
-// created at the last moment is seen.
-const pause = 5 * time.Second
 
 // workers is how many namespaces are emptied at once.
 const workers = 10
@@ -46,7 +41,7 @@ func New(base control.Base) *Controller {
 	c.loop = loop.New(loop.Config{Name: "namespace", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: workers}, c.sync)
 	c.namespaces.On(func(_, now *corev1.Namespace) {
 		if now != nil && now.DeletionTimestamp != nil {
-			c.loop.AddAfter(view.KeyOf(now), pause)
+			c.loop.AddAfter(view.KeyOf(now), Pause)
 		}
 	})
 	return c
@@ -71,9 +66,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	case Nothing:
 		return nil
 	case MarkPhase:
-		marked := ns.DeepCopy()
-		marked.Status.Phase = corev1.NamespaceTerminating
-		if ns, err = c.client.UpdateStatus(ctx, marked); err != nil {
+		if ns, err = c.client.UpdateStatus(ctx, Marked(ns)); err != nil {
 			return err
 		}
 	case Empty:
@@ -115,7 +108,7 @@ func (c *Controller) sweep(ctx context.Context, ns *corev1.Namespace) Sweep {
 	pods, others := Content(known.All())
 	left := c.empty(ctx, ns, pods)
 	sweep.Left = []Left{left}
-	if left.Count > 0 || left.Err != nil {
+	if left.Remains() {
 		return sweep
 	}
 	for _, kind := range others {
@@ -132,16 +125,9 @@ func (c *Controller) empty(ctx context.Context, ns *corev1.Namespace, kind kinds
 	if err != nil || len(before) == 0 {
 		return Left{Resource: resource, Err: err}
 	}
-	var pods []*corev1.Pod
-	for _, item := range before {
-		if pod, is := item.(*corev1.Pod); is {
-			pods = append(pods, pod)
-		}
-	}
-	grace := PodGrace(pods, ns.DeletionTimestamp.Time, c.clock.Now())
+	grace := PodGrace(before, ns.DeletionTimestamp.Time, c.clock.Now())
 	target := podapi.Target{Kind: kind, Namespace: ns.Name}
-	background := metav1.DeletePropagationBackground
-	_, err = c.collections.DeleteCollection(ctx, target, metav1.DeleteOptions{PropagationPolicy: &background}, metav1.ListOptions{})
+	_, err = c.collections.DeleteCollection(ctx, target, Options(), metav1.ListOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return Left{Resource: resource, Count: len(before), Err: err}
 	}

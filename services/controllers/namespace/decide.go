@@ -43,6 +43,23 @@ func Next(ns *corev1.Namespace) Step {
 	return Empty
 }
 
+// Pause is how long after a change of a namespace it is looked at, so that what was
+// created at the last moment is seen.
+const Pause = 5 * time.Second
+
+// Marked is the namespace with the phase Terminating.
+func Marked(ns *corev1.Namespace) *corev1.Namespace {
+	marked := ns.DeepCopy()
+	marked.Status.Phase = corev1.NamespaceTerminating
+	return marked
+}
+
+// Options are those of the deletes of what is inside: each object goes as its own grace
+// period says.
+func Options() metav1.DeleteOptions {
+	return metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
+}
+
 // Content is the kinds to empty a namespace of, each once: the pods, which go alone,
 // and what follows when no pod is left.
 func Content(all []kinds.Kind) (pods kinds.Kind, others []kinds.Kind) {
@@ -71,6 +88,9 @@ type Left struct {
 	Err      error
 }
 
+// Remains reports whether the kind has not gone, so that the next has to wait.
+func (l Left) Remains() bool { return l.Count > 0 || l.Err != nil }
+
 // finalizerEstimate is the time, in seconds, that others get for their finalizers.
 const finalizerEstimate = 15
 
@@ -96,12 +116,13 @@ func Remainder(namespace string, resource schema.GroupVersionResource, items []k
 	return left
 }
 
-// PodGrace is how many seconds the pods may still need: the longest grace of those that
-// are not terminal, less what has passed since the namespace was deleted.
-func PodGrace(pods []*corev1.Pod, deleted, now time.Time) int64 {
+// PodGrace is how many seconds the pods among objects may still need: the longest grace of
+// those that are not terminal, less what has passed since the namespace was deleted.
+func PodGrace(objects []kinds.Object, deleted, now time.Time) int64 {
 	var longest int64
-	for _, pod := range pods {
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	for _, obj := range objects {
+		pod, is := obj.(*corev1.Pod)
+		if !is || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue
 		}
 		if grace := pod.Spec.TerminationGracePeriodSeconds; grace != nil {

@@ -56,10 +56,10 @@ func TestContentIsEachKindOnceAndPodsAlone(t *testing.T) {
 }
 
 func TestPodGrace(t *testing.T) {
-	pod := func(grace int64, phase corev1.PodPhase) *corev1.Pod {
+	pod := func(grace int64, phase corev1.PodPhase) kinds.Object {
 		return &corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &grace}, Status: corev1.PodStatus{Phase: phase}}
 	}
-	pods := []*corev1.Pod{pod(30, corev1.PodRunning), pod(600, corev1.PodFailed), pod(60, corev1.PodPending)}
+	pods := []kinds.Object{&corev1.ConfigMap{}, pod(30, corev1.PodRunning), pod(600, corev1.PodFailed), pod(60, corev1.PodPending)}
 	for after, want := range map[time.Duration]int64{0: 60, 16 * time.Second: 44, time.Hour: 0} {
 		if got := PodGrace(pods, origin, origin.Add(after)); got != want {
 			t.Errorf("after %v: %d, want %d", after, got, want)

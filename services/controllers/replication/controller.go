@@ -57,7 +57,7 @@ func New(base control.Base) *replicaset.Controller {
 			return about
 		},
 	})
-	copies.On(func(old, now *corev1.ReplicationController) { c.Changed(AsSet(view.Either(old, now))) })
+	copies.On(func(old, now *corev1.ReplicationController) { c.Changed(AsSet(view.Either(old, now)), now == nil) })
 	return c
 }
 
