@@ -27,12 +27,12 @@ const (
 	lastCascade = 3 * time.Minute
 )
 
-// cascades are the sets that users of two lives of three delete, with what depends on them or
+// cascades are the sets that users of every other life delete, with what depends on them or
 // without, and make again under their names; where anything breaks, some of them while the
 // controllers are down, which then know the owner from its dependents only. It draws from dice
 // of its own.
 func cascades(seed uint64, until time.Duration, breaks bool) []Deed {
-	if diceOf(seed, "cascades", 0).one(3) {
+	if diceOf(seed, "cascades", 0).one(2) {
 		return nil
 	}
 	var all []Deed
@@ -73,11 +73,11 @@ const (
 	lastShop = 6 * time.Minute
 )
 
-// shops is the second namespace of every other life: pods and a set are made in it, some of
+// shops is the second namespace of a life of three: pods and a set are made in it, some of
 // them held, and it is deleted while there is still something made in it. It draws from dice
 // of its own.
 func shops(seed uint64, until time.Duration, mode Mode) []Deed {
-	if diceOf(seed, "shops", 0).one(2) {
+	if !diceOf(seed, "shops", 0).one(3) {
 		return nil
 	}
 	var all []Deed

@@ -173,7 +173,10 @@ func (c *controllers) begin(in Boot) {
 
 // resources are all that the controllers follow.
 func resources() []string {
-	return []string{"nodes", "pods", "leases.coordination.k8s.io", "replicasets.apps", "statefulsets.apps", "namespaces"}
+	return []string{
+		"nodes", "pods", "leases.coordination.k8s.io", "replicasets.apps", "statefulsets.apps", "namespaces",
+		"daemonsets.apps", "jobs.batch", "poddisruptionbudgets.policy",
+	}
 }
 
 // synced reports whether all views are there: before, nothing is decided.

@@ -14,10 +14,10 @@ func moreSets(seed uint64, until time.Duration) []Deed {
 	return slices.Concat(daemonDeeds(seed, until), jobDeeds(seed, until), budgetDeeds(seed, until))
 }
 
-// daemonDeeds make a DaemonSet in every other life, and take pods from it.
+// daemonDeeds make a DaemonSet in a life of three, and take pods from it.
 func daemonDeeds(seed uint64, until time.Duration) []Deed {
 	d := diceOf(seed, "daemons", 0)
-	if !d.one(2) {
+	if !d.one(3) {
 		return nil
 	}
 	all := []Deed{{At: 10 * time.Second, Do: CreateDaemons, Name: daemonName, Grace: grace(d), App: app(d), Shape: setShape(d)}}
@@ -30,9 +30,9 @@ func daemonDeeds(seed uint64, until time.Duration) []Deed {
 // jobPause is how long it takes from one Job to the next.
 const jobPause = 10 * time.Minute
 
-// jobDeeds make Jobs in every other life, and take pods from them, or the Job from its pods.
+// jobDeeds make Jobs in a life of three, and take pods from them, or the Job from its pods.
 func jobDeeds(seed uint64, until time.Duration) (all []Deed) {
-	if !diceOf(seed, "jobs", 0).one(2) {
+	if !diceOf(seed, "jobs", 0).one(3) {
 		return nil
 	}
 	for n := 1; time.Duration(n)*jobPause <= until-time.Minute; n++ {
@@ -53,10 +53,10 @@ func jobDeeds(seed uint64, until time.Duration) (all []Deed) {
 	return all
 }
 
-// budgetDeeds give sets a budget in every other life, and evict their pods.
+// budgetDeeds give sets a budget in a life of three, and evict their pods.
 func budgetDeeds(seed uint64, until time.Duration) (all []Deed) {
 	d := diceOf(seed, "budgets", 0)
-	if !d.one(2) {
+	if !d.one(3) {
 		return nil
 	}
 	for _, set := range []string{replicaName, statefulName} {

@@ -88,6 +88,7 @@ func forgiven() map[string]*forge {
 		"N2: an apiserver that is paused when it has looked":                stoodStill(10),
 		"D7: a change of which nobody knows when it was":                    newForge().run().unrecorded(3),
 		"L8: what it waited for ended at a time that nobody knows":          held.unrecorded(6),
+		"C6: an eviction that had begun when the taint was taken off":       interrupted(15),
 		"C6: controllers that were cut off":                                 watchedForge().breaks(away).lost(10, 300).mends(away),
 		"C6: controllers that stood still when a taint was taken off":       untainted(paused(controllers), 0, 0),
 		"C6: controllers that have not asked for everything yet":            untainted(down("apiserver"), 0, 20),

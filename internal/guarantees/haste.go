@@ -133,7 +133,7 @@ func (p *past) evictions(t *trial, tainted map[string][]*commit) {
 		if pod == nil || pod.Created == 0 || pod.Node == "" || p.skewed(controllers, p.from, decided.Ended) || o.PreUID == "" && p.justMade(pod, decided) {
 			return
 		}
-		since, patience := p.evictedSince(tainted[pod.Node], pod, decided)
+		since, patience := p.evictedSince(tainted[pod.Node], pod, p.setOut(d, decided, pod))
 		if since == nil {
 			t.expect(len(tainted[pod.Node]) == 0, "a pod was evicted from a node without a taint that evicts", pod.Event, decided)
 			return
@@ -157,6 +157,25 @@ func (p *past) justMade(pod *commit, decided *history.Event) bool {
 	return slices.ContainsFunc(p.commits, func(c *commit) bool {
 		return c.Resource == podResource && c.Key == pod.Key && c.UID != pod.UID && c.Revision < first.Revision
 	})
+}
+
+// setOut is when an eviction was decided on: who evicts a pod writes its condition first, goes
+// on when that is answered, which may take as long as a client tries, and does not look at the
+// node again, as upstream.
+func (p *past) setOut(d history.Decide, decided *history.Event, pod *commit) *history.Event {
+	first := decided
+	for _, e := range p.events {
+		mark, is := e.Fact.(history.Decide)
+		if !is || e.Boot != decided.Boot || mark.Controller != d.Controller || mark.Action != "patch" || mark.Key != d.Key || !before(e, decided) {
+			continue
+		}
+		o := p.byID[e.Cause]
+		_, ago := between(e, decided)
+		if o != nil && ago <= retried && slices.ContainsFunc(o.commits, func(c *commit) bool { return c.UID == pod.UID }) {
+			first = e
+		}
+	}
+	return first
 }
 
 // untold is how long a controller may not have heard that a taint is gone.

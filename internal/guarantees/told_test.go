@@ -118,6 +118,16 @@ func untainted(deaf history.Trouble, before, after int64) *forge {
 	return f.wait(after).evicted()
 }
 
+// interrupted is a lost node whose taint is taken off when the condition of its pod has been
+// written, and so many seconds before the pod is evicted.
+func interrupted(seconds int64) *forge {
+	f := watchedForge().tainted(50, 300)
+	f.say(controllers, "mark", history.Decide{Controller: "taint-eviction-controller", Action: "patch", Resource: podResource, Key: name})
+	f.ask("mark", by(controllers, "patch"), 200, web(modified, its(f.there[podResource+" "+name].Content)))
+	f.ask("untaint", by(user, "patch"), 200, history.Commit{Resource: "nodes", Key: "n1", UID: "n1", Op: modified, Content: history.Content{Created: 1}})
+	return f.wait(seconds).evicted()
+}
+
 // status is what the kubelet tells of the container.
 func (f *forge) status(state string, code int32) *forge {
 	return f.say(kubelet, "", history.KubeletStatus{Pod: name, UID: uid, Phase: "Running", Containers: []history.Told{{Container: ctr, State: state, Code: code}}})
@@ -239,6 +249,7 @@ func brokenTellings() []forged {
 		{"C5", "an older version than its own write", twice("3")},
 		{"C6", "a node that was just heard of", lost(10, 300)},
 		{"C6", "an eviction that is early", lost(50, 100)},
+		{"C6", "an eviction that goes on long after the taint is gone", interrupted(60)},
 		{"C6", "controllers that had long heard that the taint is gone when they stood still", untainted(paused(controllers), 20, 0)},
 		{"C6", "controllers that have gone on for long since the taint is gone", untainted(paused(controllers), 0, 20)},
 		{"C6", "controllers that have long asked for everything since the taint is gone", untainted(down("apiserver"), 0, 40)},
