@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -31,7 +32,8 @@ const (
 // without, and make again under their names; where anything breaks, some of them while the
 // controllers are down, which then know the owner from its dependents only. It draws from dice
 // of its own.
-func cascades(seed uint64, until time.Duration, breaks bool) []Deed {
+func cascades(seed uint64, until time.Duration, deeds []Deed) []Deed {
+	breaks := slices.ContainsFunc(deeds, func(deed Deed) bool { return deed.Do.fault() })
 	if diceOf(seed, "cascades", 0).one(2) {
 		return nil
 	}

@@ -195,17 +195,24 @@ func (c *controllers) lookAfter(what string, of name, after time.Duration) {
 // notYet is how long a look waits for the views.
 const notYet = 500 * time.Millisecond
 
-func (c *controllers) alarm(key string) {
-	what, rest, _ := strings.Cut(key, " ")
+// waits puts a look off for which it is too early.
+func (c *controllers) waits(key string) bool {
 	if !c.synced() {
 		c.out.Wake(key, c.now.Add(notYet))
-		return
+		return true
 	}
 	if c.busy[key] {
 		c.again[key] = true
+	}
+	return c.busy[key]
+}
+
+func (c *controllers) alarm(key string) {
+	if c.waits(key) {
 		return
 	}
 	var of name
+	what, rest, _ := strings.Cut(key, " ")
 	of.Namespace, of.Name, _ = strings.Cut(rest, "/")
 	switch what {
 	case lookReplicaSet:

@@ -67,8 +67,7 @@ func Draw(seed uint64, mode Mode, lasts time.Duration) Script {
 	}
 	dress(&s, until)
 	s.Deeds = append(s.Deeds, moreSets(seed, until)...)
-	breaks := slices.ContainsFunc(s.Deeds, func(deed Deed) bool { return deed.Do.fault() })
-	s.Deeds = append(s.Deeds, cascades(seed, until, breaks)...)
+	s.Deeds = append(s.Deeds, cascades(seed, until, s.Deeds)...)
 	s.Deeds = append(s.Deeds, shops(seed, until, mode)...)
 	s.sort()
 	return s

@@ -124,8 +124,8 @@ func (u *user) askOf(deed Deed) Ask {
 	case CreateJob:
 		return creation("jobs.batch", within, jobFor(deed))
 	case DeleteJob:
-		target := podapi.Target{Kind: kindOfResource("jobs.batch"), Namespace: namespace, Name: deed.Name}
-		return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}}
+		deed.Policy = metav1.DeletePropagationBackground
+		return removal("jobs.batch", deed)
 	case CreateNamespace:
 		return creation("namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: deed.Name}})
 	case DeleteNamespace:
@@ -136,24 +136,33 @@ func (u *user) askOf(deed Deed) Ask {
 	case DeleteStateful:
 		return removal("statefulsets.apps", deed)
 	case ScaleReplicas, ScaleStateful:
-		resource := "replicasets.apps"
-		if deed.Do == ScaleStateful {
-			resource = "statefulsets.apps"
-		}
-		target := podapi.Target{Kind: kindOfResource(resource), Namespace: namespace, Name: deed.Name}
-		return merge(target, map[string]any{"spec": map[string]any{"replicas": deed.Count}})
+		return scaling(deed)
 	case OutOfService, BackInService:
-		var taints any
-		if deed.Do == OutOfService {
-			taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}}
-		}
-		return merge(nodeTarget(deed.Name), map[string]any{"spec": map[string]any{"taints": taints}})
+		return tainting(deed)
 	case DeleteNode:
 		return Ask{Verb: proto.VerbDelete, Target: nodeTarget(deed.Name), Options: &metav1.DeleteOptions{}}
 	case CutNode, Crash, Reboot, Pause, SlowDisk, DiskFail, Compact, BreakPoint, Twin,
 		DeleteOneOf, EvictOneOf:
 	}
 	panic("sim: no user does " + string(deed.Do))
+}
+
+func scaling(deed Deed) Ask {
+	resource := "replicasets.apps"
+	if deed.Do == ScaleStateful {
+		resource = "statefulsets.apps"
+	}
+	target := podapi.Target{Kind: kindOfResource(resource), Namespace: namespace, Name: deed.Name}
+	return merge(target, map[string]any{"spec": map[string]any{"replicas": deed.Count}})
+}
+
+// tainting takes a node out of service, or brings it back.
+func tainting(deed Deed) Ask {
+	var taints any
+	if deed.Do == OutOfService {
+		taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}}
+	}
+	return merge(nodeTarget(deed.Name), map[string]any{"spec": map[string]any{"taints": taints}})
 }
 
 func nodeTarget(node string) podapi.Target {

@@ -217,9 +217,14 @@ func (one *pod) leaves(by *history.Event) *history.Event {
 }
 
 // unseen reports whether the runtime of one of two incarnations could not be asked at some
-// time of a stretch: what cannot be seen is not told.
+// time of a stretch, or the controllers stood still from its very beginning to its end: what
+// cannot be seen is not told.
 func (p *past) unseen(o overlap, s stretch) bool {
 	return slices.ContainsFunc(p.troubles, func(trouble *ordeal) bool {
+		stood := trouble.Kind == history.TroublePaused && trouble.What == controllers
+		if stood && trouble.since() <= s.from.Ended+int64(2*p.slack()) && trouble.until() >= s.to.Began {
+			return true
+		}
 		away := trouble.Kind == history.TroubleDown || trouble.Kind == history.TroublePaused
 		return away && (trouble.What == "runtime/"+o.older.node() || trouble.What == "runtime/"+o.younger.node()) && trouble.touches(s.from.Began, s.to.Ended)
 	})

@@ -151,7 +151,7 @@ func whole() map[string]*forge {
 	evicted.ask("evict", by(user, "create", grace(0), evicting), 201, web(modified), web(modified, marked(0, evicted.clock+4)), web(deleted, marked(0, evicted.clock+4)))
 	return map[string]*forge{
 		"evicted": evicted,
-		"plain":   plain.file(), "hooked": hooked.file(), "retried": retried.file(), "precondition": preconditions, "finalizer": held.file(), "policies": policies, "disk": failed,
+		"plain":   plain.file(), "hooked": hooked.file(), "retried": retried.file(), "precondition": preconditions, "finalizer": held.file(), "policies": policies, "standing still": standStill(0), "disk": failed,
 		"boots": lease, "cascade": cascade, "watched": watched(sendAll), "split brain": splitBrain(by(user, "delete", grace(0)), history.Window{}),
 	}
 }

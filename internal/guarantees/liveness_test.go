@@ -122,6 +122,8 @@ func lively() map[string]*forge {
 	sent := streaming()
 	sent.say("apiserver", "", history.WatchEvent{Watch: allPods, Type: added, Revision: 1, UID: uid}).idles(60)
 	owns := watchedForge().set().ask("pod", by("controllers", "create"), 201, web(added, pending, owned)).idles(300)
+	adopted := watchedForge().set().ask("pod", by("controllers", "create"), 201, web(added, pending, owned)).idles(300).breaks(cutting())
+	adopted.ask("adopt", by("controllers", "patch"), 200, web(modified, pending, func(c *history.Commit) { c.Owner = "other" }))
 	killed := watchedForge().run().breaks(down("apiserver")).restart("apiserver")
 	killed.say("apiserver", "", history.StoreOpen{Revision: 3, Sound: true}).mends(down("apiserver")).long(3).idles(10)
 	explained := watchedForge().run().breaks(down(kubelet)).asked().idles(100).blames(uid, "kubelet-down").idles(100)
@@ -132,7 +134,7 @@ func lively() map[string]*forge {
 		"a hook":                 watchedForge().hooks().heard().signal("SIGTERM").exit().told().remove().idles(10),
 		"a hook that fails":      watchedForge().hooks().signal("SIGTERM").idles(100).signal("SIGKILL").exit().heard().told().remove().idles(10),
 		"a hook that never ends": watchedForge().idles(60).run().say(kubelet, "", history.PostStartBegin{Of: of()}).asked().heard().idles(1000),
-		"unblocked":              watchedForge().idles(60).whole().idles(10), "healed": healed, "a kubelet waits before it lists again": waits, "orphan": orphan, "sent": sent, "owns": owns,
+		"unblocked":              watchedForge().idles(60).whole().idles(10), "healed": healed, "a kubelet waits before it lists again": waits, "orphan": orphan, "sent": sent, "owns": owns, "adopted later": adopted,
 		"killed": killed, "explained": explained, "skewed": skewed, "in time": quick, "idle": watchedForge().ask("create", by(user, "create"), 201, web(added, pending)).idles(300),
 	}
 }
@@ -140,6 +142,8 @@ func lively() map[string]*forge {
 func brokenLiveness() []forged {
 	run := func() *forge { return watchedForge().run() }
 	orphan := run().breaks(cutting()).forced().idles(20).mends(cutting()).missing().idles(300)
+	strayed := watchedForge().set().ask("pod", by("controllers", "create"), 201, web(added, pending, owned))
+	strayed.ask("adopt", by("controllers", "patch"), 200, web(modified, pending, func(c *history.Commit) { c.Owner = "other" })).idles(300)
 	slow := run().breaks(down("apiserver")).restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 3, Sound: true}).mends(down("apiserver")).long(60)
 	hangs := newForge().run().say("apiserver", "hangs", by(user, "patch", left(5000))).wait(60).say("apiserver", "hangs", history.OpReturn{Code: 500})
 	silent := run().breaks(down(kubelet)).asked().idles(200).blames("another", "kubelet-down").idles(20)
@@ -160,6 +164,7 @@ func brokenLiveness() []forged {
 		{"L4", "a watch that is not sent a commit", streaming().idles(100)},
 		{"L4", "a kubelet that hears nothing", watchedForge().create().idles(100)},
 		{"L5", "a set without its pod", watchedForge().set().idles(300)},
+		{"L5", "a set whose pod is another's", strayed},
 		{"L6", "an apiserver that takes a minute", slow},
 		{"L7", "a request that hangs", hangs},
 		{"L8", "a kubelet that is blamed and runs", run().asked().idles(50).blames(uid, "kubelet-down")},

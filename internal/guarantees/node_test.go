@@ -57,6 +57,7 @@ func brokenOthers() []forged {
 		{"C1", "two at once without force", splitBrain(by(node, "delete", grace(0), meaning(uid)), history.Window{})},
 		{"C2", "a window that was none", newForge().run().say("controllers", "", history.Window{Identity: name, UIDs: []string{uid, "u2"}})},
 		{"C2", "another end", splitBrain(by(user, "delete", grace(0)), history.Window{End: new(time.Unix(500, 0))})},
+		{"C2", "a window whose beginning the controllers have seen", standStill(20)},
 		{"C2", "a window that nobody was told of", splitBrain(by(user, "delete", grace(0)), history.Window{UIDs: []string{"other", "still other"}})},
 		{"C3", "two of one name", over},
 		{"C7", "a controller with force", forced},
@@ -94,6 +95,21 @@ func splitBrain(removal history.OpCall, told history.Window) *forge {
 		told.End = new(time.Unix(f.clock, 0))
 	}
 	return f.say("controllers", "", told)
+}
+
+// standStill is a split-brain window of which nobody was told: the controllers stood still from
+// so many seconds after its beginning to its end.
+func standStill(after int64) *forge {
+	f := newForge().run()
+	f.say(controllers, "", history.Lease{})
+	f.ask("remove", by(user, "delete", grace(0)), 200, web(modified, marked(0, f.clock+2)), web(deleted, marked(0, f.clock+2)))
+	f.ask("create2", by(user, "create"), 201, web(added, pending, called(name, "u2")))
+	f.say("runtime/n2", "", history.Start{Of: history.Of{Pod: name, UID: "u2", Container: "c2"}})
+	if after > 0 {
+		f.wait(after)
+	}
+	f.breaks(paused(controllers)).wait(60).exit().mends(paused(controllers))
+	return f.say(controllers, "", history.Window{Identity: "default/other", UIDs: []string{"other", "still other"}})
 }
 
 // watched is a pod's life, with a watch of all pods and one of its node's, each of which is

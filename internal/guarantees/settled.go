@@ -53,13 +53,22 @@ func (p *past) owners(at int64) []*owner {
 		byUID[change.UID].last = change
 	}
 	for _, one := range p.lives() {
-		if o := byUID[one.commits[len(one.commits)-1].Owner]; o != nil {
-			o.pods = append(o.pods, one)
+		for i, change := range one.commits { // it may be released, and adopted by another
+			again := slices.ContainsFunc(one.commits[:i], func(c *commit) bool { return c.Owner == change.Owner })
+			if o := byUID[change.Owner]; o != nil && !again {
+				o.pods = append(o.pods, one)
+			}
 		}
 	}
 	return slices.DeleteFunc(all, func(o *owner) bool {
 		return o.last.Op == deleted || o.last.Deadline != nil || o.last.Replicas == nil || !o.last.recorded
 	})
+}
+
+// has reports whether a pod is there at a moment, and the workload's.
+func (o *owner) has(one *pod, moment int64) bool {
+	now := one.at(moment)
+	return now != nil && now.Owner == o.last.UID
 }
 
 // desired looks at one workload in one calm.
@@ -77,12 +86,12 @@ func (p *past) desired(t *trial, o *owner, c calm) {
 	if since >= c.to || !p.late(since, c.to, 0, settled) || !p.works(controllerOf(o.last.Resource), c.to) || p.denied(since, c.to) {
 		return
 	}
-	if o.last.InOrder && slices.ContainsFunc(o.pods, func(one *pod) bool { return one.at(c.to) != nil && !one.at(c.to).Ready }) {
+	if o.last.InOrder && slices.ContainsFunc(o.pods, func(one *pod) bool { return o.has(one, c.to) && !one.at(c.to).Ready }) {
 		return // it waits for the one before
 	}
 	count := 0
 	for _, one := range o.pods {
-		if now := one.at(c.to); now != nil && now.Deadline == nil && !ended(now) {
+		if now := one.at(c.to); o.has(one, c.to) && now.Deadline == nil && !ended(now) {
 			count++
 		}
 	}
