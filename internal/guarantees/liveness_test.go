@@ -101,6 +101,14 @@ func (f *forge) set() *forge {
 	return f.say("controllers", "", history.Decide{Controller: "replicaset-controller", Action: "create", Resource: podResource, Key: name})
 }
 
+// ends has a namespace be made, and deleted.
+func (f *forge) ends(namespace string) *forge {
+	made := history.Commit{Resource: "namespaces", Key: namespace, UID: "ns", Op: added}
+	f.ask("namespace", history.OpCall{Who: user, Verb: "create", Resource: "namespaces", Key: namespace}, 201, made)
+	made.Op, made.Deadline = modified, new(time.Unix(f.clock+2, 0))
+	return f.ask("end", history.OpCall{Who: user, Verb: "delete", Resource: "namespaces", Key: namespace}, 200, made)
+}
+
 func owned(c *history.Commit) { c.Owner = "rs" }
 
 // left is a request that has so many milliseconds.
@@ -130,7 +138,9 @@ func lively() map[string]*forge {
 	skewed := watchedForge().run().breaks(skewing())
 	skewed.ask("mark", by(user, "delete", grace(30)), 200, web(modified, marked(30, skewed.clock+3632)))
 	quick := newForge().run().ask("in time", by(user, "patch", left(20000)), 200, web(modified))
+	ending := watchedForge().ends("default").set().idles(300)
 	return map[string]*forge{
+		"a namespace that ends":  ending,
 		"a hook":                 watchedForge().hooks().heard().signal("SIGTERM").exit().told().remove().idles(10),
 		"a hook that fails":      watchedForge().hooks().signal("SIGTERM").idles(100).signal("SIGKILL").exit().heard().told().remove().idles(10),
 		"a hook that never ends": watchedForge().idles(60).run().say(kubelet, "", history.PostStartBegin{Of: of()}).asked().heard().idles(1000),
@@ -163,6 +173,7 @@ func brokenLiveness() []forged {
 		{"L3", "an orphan that nobody ends", orphan},
 		{"L4", "a watch that is not sent a commit", streaming().idles(100)},
 		{"L4", "a kubelet that hears nothing", watchedForge().create().idles(100)},
+		{"L5", "a set without its pod beside a namespace that ends", watchedForge().ends("other").set().idles(300)},
 		{"L5", "a set without its pod", watchedForge().set().idles(300)},
 		{"L5", "a set whose pod is another's", strayed},
 		{"L6", "an apiserver that takes a minute", slow},

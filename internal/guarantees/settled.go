@@ -2,6 +2,7 @@ package guarantees
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/podfall/podfall/internal/history"
@@ -61,8 +62,21 @@ func (p *past) owners(at int64) []*owner {
 		}
 	}
 	return slices.DeleteFunc(all, func(o *owner) bool {
-		return o.last.Op == deleted || o.last.Deadline != nil || o.last.Replicas == nil || !o.last.recorded
+		return o.last.Op == deleted || o.last.Deadline != nil || o.last.Replicas == nil || !o.last.recorded || p.ending(o.last, at)
 	})
+}
+
+// ending reports whether the namespace of what was changed is on its way out at a moment: nothing
+// is made in it any more.
+func (p *past) ending(change *commit, at int64) bool {
+	within, _, _ := strings.Cut(change.Key, "/")
+	var last *commit
+	for _, c := range p.commits {
+		if c.Resource == "namespaces" && c.Key == within && c.Ended <= at {
+			last = c
+		}
+	}
+	return last != nil && last.Deadline != nil
 }
 
 // has reports whether a pod is there at a moment, and the workload's.
