@@ -95,7 +95,7 @@ func newControllers(w *World) *controllers {
 	c.observing.rounds = w.explainer(func(fact history.Fact) { c.out.Note("", fact) })
 	c.pods, c.nodes = newCopy(c.podChanged), newCopy(c.nodeChanged)
 	c.leases = newCopy(func(_, _ *coordinationv1.Lease) {})
-	c.replicas = newCopy(func(old, now *appsv1.ReplicaSet) { c.ofReplicaSets().Changed(either(old, now), now == nil) })
+	c.replicas = newCopy(c.replicaSetChanged)
 	c.daemons = c.newDaemons()
 	c.jobs = c.newJobs()
 	c.budgets = c.newBudgets()

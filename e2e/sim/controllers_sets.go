@@ -27,6 +27,14 @@ func (c *controllers) owned(by metav1.Object) []*corev1.Pod {
 	return pods
 }
 
+func (c *controllers) replicaSetChanged(old, now *appsv1.ReplicaSet) {
+	if now == nil {
+		c.ofReplicaSets().Gone(old)
+		return
+	}
+	c.ofReplicaSets().Changed(now)
+}
+
 func (c *controllers) syncReplicaSet(key string, of name) {
 	set, known := c.replicas.get(of)
 	if !known {

@@ -40,15 +40,14 @@ type Owners[T kinds.Object] struct {
 	Expected   *workload.Expectations
 }
 
-// Changed has an owner looked at that has changed, or is gone. Of one that is gone nothing is
-// expected any more: another of its name, that is there before it is looked at, would wait for
-// that in vain.
-func (o Owners[T]) Changed(owner metav1.Object, gone bool) {
-	key := view.KeyOf(owner)
-	if gone {
-		o.Expected.Forget(key)
-	}
-	o.Look(key, 0)
+// Changed has an owner looked at that is new, or has changed.
+func (o Owners[T]) Changed(owner metav1.Object) { o.Look(view.KeyOf(owner), 0) }
+
+// Gone has an owner looked at that is gone. Nothing is expected of it any more: another of its
+// name, that is there before it is looked at, would wait for that in vain.
+func (o Owners[T]) Gone(owner metav1.Object) {
+	o.Expected.Forget(view.KeyOf(owner))
+	o.Look(view.KeyOf(owner), 0)
 }
 
 // PodChanged has the owners looked at that a change of a pod is about; of a new pod old is nil,

@@ -52,11 +52,13 @@ func TestOwnerMadeAgain(t *testing.T) {
 		Expected: workload.NewExpectations(), Look: func(key view.Key, _ time.Duration) { looks = append(looks, key) },
 	}
 	owners.Expected.Both(view.KeyOf(set), 1, nil, owners.Clock.Steady())
-	for _, gone := range []bool{false, true} {
-		looks = nil
-		owners.Changed(set, gone)
-		if len(looks) != 1 || owners.Stale(view.KeyOf(set)) == gone {
-			t.Errorf("gone is %v: stale is %v, looked at %v", gone, !gone, looks)
-		}
+	owners.Changed(set)
+	if len(looks) != 1 || !owners.Stale(view.KeyOf(set)) {
+		t.Errorf("of one that has changed nothing is expected; looked at %v", looks)
+	}
+	looks = nil
+	owners.Gone(set)
+	if len(looks) != 1 || owners.Stale(view.KeyOf(set)) {
+		t.Errorf("of one that is gone something is expected; looked at %v", looks)
 	}
 }

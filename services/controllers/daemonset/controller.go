@@ -55,7 +55,13 @@ func New(base control.Base) *Controller {
 		},
 	}
 	c.loop = loop.New(loop.Config{Name: "daemonset", Metrics: base.Metrics, Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
-	c.sets.On(func(old, now *appsv1.DaemonSet) { c.owners.Changed(view.Either(old, now), now == nil) })
+	c.sets.On(func(old, now *appsv1.DaemonSet) {
+		if now == nil {
+			c.owners.Gone(old)
+			return
+		}
+		c.owners.Changed(now)
+	})
 	c.nodes.On(c.nodeChanged)
 	c.owners = control.Owners[*appsv1.DaemonSet]{
 		Kind: c.sets.Kind().GroupVersionKind, Get: c.sets.Get, In: c.sets.In, Look: c.loop.AddAfter,

@@ -65,7 +65,7 @@ func New(base control.Base) *Controller {
 		},
 		Object: func(set *appsv1.ReplicaSet) kinds.Object { return set },
 	})
-	copies.On(func(old, now *appsv1.ReplicaSet) { c.Changed(view.Either(old, now), now == nil) })
+	copies.On(c.Changed)
 	return c
 }
 
@@ -83,8 +83,14 @@ func Over(base control.Base, component string, sets Sets) *Controller {
 	return c
 }
 
-// Changed has a set looked at that has changed, or is gone.
-func (c *Controller) Changed(set *appsv1.ReplicaSet, gone bool) { c.owners.Changed(set, gone) }
+// Changed has a set looked at; of one that is gone now is nil, and only then old matters.
+func (c *Controller) Changed(old, now *appsv1.ReplicaSet) {
+	if now == nil {
+		c.owners.Gone(old)
+		return
+	}
+	c.owners.Changed(now)
+}
 
 // Run keeps the sets until ctx ends.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }

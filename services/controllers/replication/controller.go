@@ -57,7 +57,13 @@ func New(base control.Base) *replicaset.Controller {
 			return about
 		},
 	})
-	copies.On(func(old, now *corev1.ReplicationController) { c.Changed(AsSet(view.Either(old, now)), now == nil) })
+	copies.On(func(old, now *corev1.ReplicationController) {
+		if now == nil {
+			c.Changed(AsSet(old), nil)
+			return
+		}
+		c.Changed(nil, AsSet(now))
+	})
 	return c
 }
 
