@@ -273,10 +273,11 @@ func (l *life) do(s step) {
 	case keepFrames:
 		l.losing(nil)
 	case compact:
-		l.compacted = l.store.Snapshot().Revision() - int64(s.N)
-		if err := l.store.Compact(l.t.Context(), l.compacted); err != nil {
+		revision := l.store.Snapshot().Revision() - int64(s.N) // which may be compacted already
+		if err := l.store.Compact(l.t.Context(), revision); err != nil {
 			l.t.Fatal(err)
 		}
+		l.compacted = max(l.compacted, revision)
 	case pass, actions:
 		time.Sleep(time.Duration(s.N) * 700 * time.Millisecond)
 	}
