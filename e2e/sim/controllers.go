@@ -35,6 +35,7 @@ const Controllers = "controllers"
 //	controllers_jobs.go   Jobs
 //	controllers_budgets.go  PodDisruptionBudgets
 //	controllers_claims.go  whose pods are whose
+//	controllers_writes.go  what those of sets write alike
 //	controllers_garbage.go  the garbage collector
 //	controllers_namespaces.go  the end of namespaces
 //

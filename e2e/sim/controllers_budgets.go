@@ -66,8 +66,8 @@ func (c *controllers) syncBudget(key string, of name) {
 	changed := budget.DeepCopy()
 	changed.Status = decision.Status
 	c.write(budgetController, Ask{Verb: proto.VerbUpdate, Target: targetOf("poddisruptionbudgets.policy", budget, "status"), Object: changed}, budget, func(got Got) {
-		if got.Err != nil && !apierrors.IsNotFound(got.Err) {
-			done(got.Err)
+		if err := lest(apierrors.IsNotFound, got.Err); err != nil {
+			done(err)
 			return
 		}
 		done(decision.Err)
@@ -123,10 +123,5 @@ func (c *controllers) syncDisrupted(key string, of name) {
 	}
 	done := c.begun(key)
 	over := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse}
-	c.patchPod(budgetController, pod, "", &over, func(err error) {
-		if apierrors.IsNotFound(err) {
-			err = nil
-		}
-		done(err)
-	})
+	c.patchPod(budgetController, pod, "", &over, func(err error) { done(lest(apierrors.IsNotFound, err)) })
 }

@@ -9,9 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
-	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/controllers/daemonset"
 	"github.com/podfall/podfall/services/controllers/workload"
 )
@@ -63,16 +61,6 @@ func noticed(expected *workload.Expectations, of name, old, now *corev1.Pod) {
 	}
 }
 
-// stale reports whether what was asked for an owner last is not in the view yet; the owner is
-// looked at again when the view is to be trusted all the same.
-func (c *controllers) stale(what string, expected *workload.Expectations, owner kinds.Object) bool {
-	if expected.Met(keyOf(owner), c.now) {
-		return false
-	}
-	c.lookAfter(what, nameOf(owner), expected.Left(keyOf(owner), c.now)+notYet)
-	return true
-}
-
 func (c *controllers) syncDaemonSet(key string, of name) {
 	set, known := c.daemons.sets.get(of)
 	if !known {
@@ -110,43 +98,4 @@ func (c *controllers) syncDaemonSet(key string, of name) {
 			done(failed)
 		})
 	})
-}
-
-// maker is a controller that makes and deletes pods for an owner.
-type maker struct {
-	controller string
-	expected   *workload.Expectations
-	owner      metav1.Object
-}
-
-// act makes and deletes pods, and says how many were made.
-func (c *controllers) act(by maker, create, remove []*corev1.Pod, then func(made int, failed error)) {
-	key, made := keyOf(by.owner), 0
-	if len(create)+len(remove) > 0 {
-		uids := make([]types.UID, 0, len(remove))
-		for _, pod := range remove {
-			uids = append(uids, pod.UID)
-		}
-		by.expected.Both(key, len(create), uids, c.now)
-	}
-	one := all(len(create)+len(remove), func(failed error) { then(made, failed) })
-	target := podapi.Target{Kind: kindOfResource("pods"), Namespace: by.owner.GetNamespace()}
-	for _, pod := range create {
-		c.write(by.controller, Ask{Verb: proto.VerbCreate, Target: target, Object: pod}, nil, func(got Got) {
-			if got.Err != nil {
-				by.expected.Created(key)
-			} else {
-				made++
-			}
-			one(got.Err)
-		})
-	}
-	for _, pod := range remove {
-		c.remove(by.controller, pod, func(err error) {
-			if err != nil {
-				by.expected.Deleted(key, pod.UID)
-			}
-			one(err)
-		})
-	}
 }

@@ -6,7 +6,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -171,12 +170,7 @@ func (c *controllers) free(pod *corev1.Pod, then func(error)) {
 		return
 	}
 	ask := Ask{Verb: proto.VerbPatch, Target: targetOf("pods", pod, ""), PatchType: types.StrategicMergePatchType, Patch: patch}
-	c.write(jobController, ask, pod, func(got Got) {
-		if apierrors.IsNotFound(got.Err) || apierrors.IsConflict(got.Err) {
-			got.Err = nil
-		}
-		then(got.Err)
-	})
+	c.write(jobController, ask, pod, func(got Got) { then(lest(goneOrAnother, got.Err)) })
 }
 
 // syncUncounted lets go of a pod that no Job will count.

@@ -4,13 +4,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
-	"github.com/podfall/podfall/services/controllers/control"
 	"github.com/podfall/podfall/services/controllers/replicaset"
 	"github.com/podfall/podfall/services/controllers/statefulset"
 	"github.com/podfall/podfall/services/controllers/workload"
@@ -41,11 +39,7 @@ func (c *controllers) syncReplicaSet(key string, of name) {
 		c.expected.Forget(types.NamespacedName{Namespace: of.Namespace, Name: of.Name})
 		return
 	}
-	v := replicaset.View{Set: set}
-	if !c.expected.Met(keyOf(set), c.now) {
-		v.Stale = true
-		c.lookAfter(lookReplicaSet, of, c.expected.Left(keyOf(set), c.now)+notYet)
-	}
+	v := replicaset.View{Set: set, Stale: c.stale(lookReplicaSet, c.expected, set)}
 	done := c.begun(key)
 	c.claim(claimsOfReplicaSet(set), func(pods []*corev1.Pod, err error) {
 		if err != nil {
@@ -69,7 +63,11 @@ func (c *controllers) keepReplicas(v replicaset.View, pods []*corev1.Pod, done f
 	}
 	v.Related = func() []*corev1.Pod { return c.owned(set) }
 	plan, status := replicaset.Decide(v, c.now), replicaset.Status(v, nil, c.now)
-	c.actFor(set, plan, func(failed error) {
+	create := make([]*corev1.Pod, 0, plan.Create)
+	for range plan.Create {
+		create = append(create, workload.PodOf(&set.Spec.Template, set, kindOfSet(lookReplicaSet)))
+	}
+	c.act(maker{"replicaset-controller", c.expected, set}, create, plan.Delete, func(_ int, failed error) {
 		if failed != nil || equality.Semantic.DeepEqual(set.Status, status) {
 			done(failed)
 			return
@@ -79,49 +77,6 @@ func (c *controllers) keepReplicas(v replicaset.View, pods []*corev1.Pod, done f
 		c.write("replicaset-controller", Ask{Verb: proto.VerbUpdate, Target: targetOf("replicasets.apps", set, "status"), Object: changed}, set, func(got Got) {
 			done(got.Err)
 		})
-	})
-}
-
-// actFor makes and deletes a ReplicaSet's pods.
-func (c *controllers) actFor(set *appsv1.ReplicaSet, plan replicaset.Plan, then func(error)) {
-	key := keyOf(set)
-	if plan.Create+len(plan.Delete) > 0 {
-		uids := make([]types.UID, 0, len(plan.Delete))
-		for _, pod := range plan.Delete {
-			uids = append(uids, pod.UID)
-		}
-		c.expected.Both(key, plan.Create, uids, c.now)
-	}
-	one := all(plan.Create+len(plan.Delete), then)
-	kind := appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
-	for range plan.Create {
-		pod := workload.PodOf(&set.Spec.Template, set, kind)
-		target := podapi.Target{Kind: kindOfResource("pods"), Namespace: set.Namespace}
-		c.write("replicaset-controller", Ask{Verb: proto.VerbCreate, Target: target, Object: pod}, nil, func(got Got) {
-			if got.Err != nil {
-				c.expected.Created(key)
-			}
-			one(lest(control.Closing, got.Err))
-		})
-	}
-	for _, pod := range plan.Delete {
-		c.remove("replicaset-controller", pod, func(err error) {
-			if err != nil {
-				c.expected.Deleted(key, pod.UID)
-			}
-			one(err)
-		})
-	}
-}
-
-// remove deletes a pod of a set, gracefully and by its UID; one that is gone is no error.
-func (c *controllers) remove(controller string, pod *corev1.Pod, then func(error)) {
-	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}
-	c.write(controller, Ask{Verb: proto.VerbDelete, Target: targetOf("pods", pod, ""), Options: options}, pod, func(got Got) {
-		if apierrors.IsNotFound(got.Err) || apierrors.IsConflict(got.Err) {
-			got.Err = nil
-		}
-		then(got.Err)
 	})
 }
 

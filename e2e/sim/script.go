@@ -101,13 +101,14 @@ func (d Deed) String() string {
 	if d.Do == Compact {
 		return text + fmt.Sprintf("but for the last %d changes", d.Count)
 	}
-	if d.Do == DeleteOneOf || d.Do == EvictOneOf {
+	switch {
+	case d.Do == DeleteOneOf, d.Do == EvictOneOf:
 		text += fmt.Sprintf(", number %d", d.Count)
-	} else if d.Do == CreateBudget {
+	case d.Do == CreateBudget:
 		text += fmt.Sprintf(", at least %d", d.Count)
-	} else if d.Do == CreateJob {
+	case d.Do == CreateJob:
 		text += fmt.Sprintf(", %d completions", d.Count)
-	} else if d.Count > 0 {
+	case d.Count > 0:
 		text += fmt.Sprintf(", %d replicas", d.Count)
 	}
 	if d.Ways != "" && d.Do == CutNode {

@@ -42,8 +42,12 @@ func reached(p *past, t *trial) {
 // owners are the workloads that there are at a moment, with all pods that they had.
 func (p *past) owners(at int64) []*owner {
 	byUID := map[string]*owner{}
+	ending := map[string]bool{} // namespaces in which nothing is made any more
 	var all []*owner
 	for _, change := range p.commits {
+		if change.Ended <= at && change.Resource == "namespaces" {
+			ending[change.Key] = change.Deadline != nil
+		}
 		if change.Ended > at || controllerOf(change.Resource) == "" {
 			continue
 		}
@@ -62,21 +66,9 @@ func (p *past) owners(at int64) []*owner {
 		}
 	}
 	return slices.DeleteFunc(all, func(o *owner) bool {
-		return o.last.Op == deleted || o.last.Deadline != nil || o.last.Replicas == nil || !o.last.recorded || p.ending(o.last, at)
+		within, _, _ := strings.Cut(o.last.Key, "/")
+		return o.last.Op == deleted || o.last.Deadline != nil || o.last.Replicas == nil || !o.last.recorded || ending[within]
 	})
-}
-
-// ending reports whether the namespace of what was changed is on its way out at a moment: nothing
-// is made in it any more.
-func (p *past) ending(change *commit, at int64) bool {
-	within, _, _ := strings.Cut(change.Key, "/")
-	var last *commit
-	for _, c := range p.commits {
-		if c.Resource == "namespaces" && c.Key == within && c.Ended <= at {
-			last = c
-		}
-	}
-	return last != nil && last.Deadline != nil
 }
 
 // has reports whether a pod is there at a moment, and the workload's.
