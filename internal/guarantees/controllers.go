@@ -13,7 +13,7 @@ import (
 // what the runtimes have written down.
 type overlap struct {
 	older, younger *pod
-	// begin is the younger's first start, and end the first exit after it that left one of
+	// begin is the later of their first starts, and end the first exit after it that left one of
 	// the two without a container; nil when the history ends before.
 	begin, end *history.Event
 }
@@ -50,8 +50,9 @@ func (one *pod) gone() (last *history.Event) {
 	return last
 }
 
-// overlaps sweeps over the lives of each identity. It also returns how many successors
-// there were.
+// overlaps sweeps over the lives of each identity, which are in the order in which they were
+// made: the older may be started last, where its kubelet hears of it late. It also returns how
+// many successors there were.
 func (p *past) overlaps() (found []overlap, successors int) {
 	byName := map[string][]*pod{}
 	for _, one := range p.lives() {
@@ -60,7 +61,6 @@ func (p *past) overlaps() (found []overlap, successors int) {
 		}
 	}
 	for _, lives := range byName {
-		slices.SortFunc(lives, func(a, b *pod) int { return int(a.first().Began - b.first().Began) })
 		for i, older := range lives {
 			for _, younger := range lives[i+1:] {
 				successors++
@@ -75,13 +75,15 @@ func (p *past) overlaps() (found []overlap, successors int) {
 
 // overlap is when both of two incarnations ran.
 func (p *past) overlap(older, younger *pod) (overlap, bool) {
-	begin, gone := younger.first(), older.gone()
-	if gone == nil && !p.alive(older, begin) || gone != nil && gone.Began <= begin.Ended+eps {
-		return overlap{}, false
-	}
-	o := overlap{older: older, younger: younger, begin: begin, end: gone}
-	if other := younger.gone(); other != nil && (gone == nil || other.Ended < gone.Ended) {
-		o.end = other
+	o := overlap{older: older, younger: younger, begin: later(older.first(), younger.first())}
+	for _, one := range []*pod{older, younger} {
+		gone := one.gone()
+		if gone == nil && one.first() != o.begin && !p.alive(one, o.begin) || gone != nil && gone.Began <= o.begin.Ended+eps {
+			return overlap{}, false
+		}
+		if o.end == nil || gone != nil && gone.Ended < o.end.Ended {
+			o.end = gone
+		}
 	}
 	return o, true
 }
@@ -105,9 +107,7 @@ func atMostOne(p *past, t *trial) {
 	t.cases += successors - len(found)
 	for _, o := range found {
 		last := o.older.commits[len(o.older.commits)-1]
-		// Of two pods the one that was made first may be the one that was started last, where
-		// its kubelet heard of it late.
-		t.expect(p.forcedBefore(o.older, o.begin) || p.forcedBefore(o.younger, o.begin), "two incarnations ran at the same time, and nobody had forced the older away", o.against(last.Event)...)
+		t.expect(p.forcedBefore(o.older, o.begin), "two incarnations ran at the same time, and nobody had forced the older away", o.against(last.Event)...)
 	}
 }
 
@@ -264,11 +264,14 @@ func (p *past) rightly(o overlap, told history.Window, e *history.Event, t *tria
 // be told apart.
 func (p *past) nearly(pair [2]string) bool {
 	older, younger := p.pods[pair[0]], p.pods[pair[1]]
-	if older == nil || younger == nil || younger.first() == nil {
+	if older == nil || younger == nil || older.first() == nil || younger.first() == nil {
 		return false
 	}
-	gone := older.gone()
-	return gone == nil || gone.Ended+eps >= younger.first().Began
+	begin := later(older.first(), younger.first())
+	return !slices.ContainsFunc([]*pod{older, younger}, func(one *pod) bool {
+		gone := one.gone()
+		return gone != nil && gone.Ended+eps < begin.Began
+	})
 }
 
 // controlled reports whether the controllers, which tell of windows, ran all the time: one
@@ -325,12 +328,15 @@ func nameLocked(p *past, t *trial) {
 	p.oneAfterTheOther(t)
 }
 
+// podCollector is the name of the pod garbage collector, as its decisions have it.
+const podCollector = "pod-garbage-collector-controller"
+
 // begins checks C7: controllers only begin deletion; only the pod garbage collector
 // force-deletes.
 func begins(p *past, t *trial) {
 	p.decidedDeletes(func(d history.Decide, decided *history.Event, o *operation) {
 		forced := o.Grace != nil && *o.Grace == 0
-		t.expect(!forced || d.Controller == "pod-garbage-collector-controller", "a controller force-deleted a pod", decided, o.calls[0])
+		t.expect(!forced || d.Controller == podCollector, "a controller force-deleted a pod", decided, o.calls[0])
 	})
 }
 

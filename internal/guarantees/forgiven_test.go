@@ -76,8 +76,12 @@ func forgiven() map[string]*forge {
 	held.say(controllers, "", history.Blocker{UID: uid, Reason: "finalizer-not-removed"}).idles(30)
 	held.ask("free", by(user, "patch"), 200, web(modified, held.stillMarked(), finalizers())).idles(30)
 
+	collected := outdone(by(controllers, "patch"), history.Decide{Controller: podCollector, Action: "patch", Resource: podResource, Key: name})
+
 	away := history.Trouble{Kind: history.TroubleCut, What: "c", Off: []string{controllers}}
 	return map[string]*forge{
+		"A8: a success that the pod garbage collector has not seen":         collected,
+		"C2: a pod that was forced away, and starts after its successor":    startsLate(uid, "u2"),
 		"K1: a hook of a kubelet that was killed, and that of the next one": hooks,
 		"K4: a runtime that is paused is late":                              standing,
 		"K10: a start that its runtime did not live to write down":          unstarted,

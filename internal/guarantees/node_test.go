@@ -56,6 +56,7 @@ func brokenOthers() []forged {
 	return []forged{
 		{"C1", "two at once without force", splitBrain(by(node, "delete", grace(0), meaning(uid)), history.Window{})},
 		{"C2", "a window that was none", newForge().run().say("controllers", "", history.Window{Identity: name, UIDs: []string{uid, "u2"}})},
+		{"C2", "a window of a pod that starts after its successor, and nobody was told", startsLate("other", "still other")},
 		{"C2", "another end", splitBrain(by(user, "delete", grace(0)), history.Window{End: new(time.Unix(500, 0))})},
 		{"C2", "a window whose beginning the controllers have seen", standStill(20)},
 		{"C2", "a window that nobody was told of", splitBrain(by(user, "delete", grace(0)), history.Window{UIDs: []string{"other", "still other"}})},
@@ -95,6 +96,21 @@ func splitBrain(removal history.OpCall, told history.Window) *forge {
 		told.End = new(time.Unix(f.clock, 0))
 	}
 	return f.say("controllers", "", told)
+}
+
+// startsLate forces a pod away before its node has heard of it: it starts when its successor runs
+// already, on another node. Users are told of a window of the incarnations told, in this order.
+func startsLate(told ...string) *forge {
+	f := newForge().create().say(controllers, "", history.Lease{})
+	f.ask("remove", by(user, "delete", grace(0)), 200, web(modified, marked(0, f.clock+2)), web(deleted, marked(0, f.clock+2)))
+	f.ask("create2", by(user, "create"), 201, web(added, pending, called(name, "u2")))
+	other := history.Of{Pod: name, UID: "u2", Container: "c2"}
+	f.say("runtime/n2", "", history.Start{Of: other}).wait(10)
+	f.say(runtime, "", history.Create{Of: of()}).say(runtime, "", history.Start{Of: of()})
+	begin := time.Unix(f.clock, 0)
+	f.wait(60).exit()
+	window := history.Window{Identity: name, UIDs: told, Begin: begin, End: new(time.Unix(f.clock, 0))}
+	return f.say("runtime/n2", "", history.Exit{Of: other}).say(controllers, "", window)
 }
 
 // standStill is a split-brain window of which nobody was told: the controllers stood still from

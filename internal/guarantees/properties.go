@@ -48,7 +48,11 @@ func storeProperties() []Property {
 		{ID: "A5", Promise: "a write replaces the revision that it was made for", From: operations(), check: optimistic},
 		{ID: "A6", Promise: "a create is exclusive and a uid is never used twice", From: commits(), check: exclusive},
 		{ID: "A7", Promise: "an operation that means one uid changes no other", From: operations(), check: preconditions},
-		{ID: "A8", Promise: "creationTimestamp and nodeName stay, and generation, deletionTimestamp, grace period and phase only go one way", From: commits(), check: monotone},
+		{
+			ID: "A8", Promise: "creationTimestamp and nodeName stay, and generation, deletionTimestamp, grace period and phase only go one way",
+			From: []history.Name{history.NameCommit, history.NameDecide}, check: monotone,
+			Partly: "the pod garbage collector may fail a pod whose success it has not seen, as upstream's",
+		},
 		{
 			ID: "A9", Promise: "what is on disk is one state, whatever moment the power failed", From: []history.Name{history.NameStoreOpen, history.NameCommit}, check: oneState,
 			Partly: "of the file as it is; images of the disk at every moment are tried by TestPowerCuts of services/apiserver/store",

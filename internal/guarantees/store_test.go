@@ -2,6 +2,12 @@ package guarantees
 
 import "github.com/podfall/podfall/internal/history"
 
+// outdone is a pod that has succeeded, and that somebody who decided on it before calls failed.
+func outdone(call history.OpCall, decided history.Decide) *forge {
+	f := newForge().run().ask("ends", by(node, "update"), 200, web(modified, succeeded))
+	return f.say(controllers, "fails", decided).ask("fails", call, 200, web(modified, func(c *history.Commit) { c.Phase = "Failed" }))
+}
+
 func brokenStore() []forged {
 	answered := newForge().run()
 	answered.say("apiserver", "ghost", by(user, "update")).say("apiserver", "ghost", history.OpReturn{Code: 200, Revision: 9})
@@ -23,6 +29,7 @@ func brokenStore() []forged {
 	refusedUID := newForge().run().ask("a", by(user, "delete", meaning(uid)), 409, web(modified, marked(30, 52)))
 	moved := newForge().run().ask("a", by(user, "update"), 200, web(modified, func(c *history.Commit) { c.Node = "n2" }))
 	back := newForge().run().ask("a", by(user, "update"), 200, web(modified, func(c *history.Commit) { c.Phase = "Pending" }))
+	failed := outdone(by(controllers, "patch"), history.Decide{Controller: "job-controller", Action: "patch", Resource: podResource, Key: name})
 	undone := newForge().run().mark().ask("a", by(user, "update"), 200, web(modified))
 	later := newForge().run().mark().ask("a", by(user, "update"), 200, web(modified, marked(30, 999)))
 	taken := newForge().run().say("apiserver", "", history.StoreError{Kind: "no space"}).mark()
@@ -43,6 +50,7 @@ func brokenStore() []forged {
 		{"A7", "a delete that was refused", refusedUID},
 		{"A8", "another node", moved},
 		{"A8", "a phase that goes back", back},
+		{"A8", "a success that somebody else than the pod garbage collector calls a failure", failed},
 		{"A8", "a deletion undone", undone},
 		{"A8", "a deletion put off", later},
 		{"A11", "a write after the disk has failed", taken},
