@@ -52,7 +52,7 @@ func (e effect) allowed(t *trial, budgets [][]*commit) {
 		looked, whole := reigning(versions, e.calls[0], e.made[0].Revision)
 		if whole && !slices.ContainsFunc(looked, func(v *commit) bool { return !v.guards(e.prior) }) {
 			guards = append(guards, looked[len(looked)-1])
-			passes = passes || slices.ContainsFunc(looked, func(v *commit) bool { return v.passes(e.prior) })
+			passes = slices.ContainsFunc(looked, func(v *commit) bool { return v.passes(e.prior) })
 		}
 	}
 	if len(guards) > 1 {

@@ -2,6 +2,7 @@ package guarantees
 
 import (
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -12,10 +13,9 @@ import (
 // garbageCollector is the controller that lets owners go.
 const garbageCollector = "garbage-collector-controller"
 
-// unmonitored is how long the garbage collector may not have heard of a dependent: it looks at
-// what it knows, asks for the owner and for the owner's own, each for as long as a client
-// tries, and decides only then.
-const unmonitored = 2 * retried
+// unmonitored is how long the garbage collector may not have heard of a dependent: a connection that
+// is made anew, with its back-offs, may take as long.
+const unmonitored = time.Minute
 
 // blockers are the dependents that block the deletion of owners: by the owner's uid and their
 // own the commit since which they do. An owner that had some stays in it.
