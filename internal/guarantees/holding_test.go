@@ -107,13 +107,13 @@ func pdb(op, key string, generation int64, budget history.Budget) history.Commit
 
 const pdbKey = "default/web"
 
-// allows is a budget of web that was counted for a generation and allows so many disruptions.
-func allows(observed int64, disruptions int32) history.Budget {
-	return history.Budget{Selector: "app=web", Observed: observed, Allowed: disruptions, Healthy: 1 + disruptions, Desired: 2}
+// allows is a budget of web that was counted for generation 1 and allows so many disruptions.
+func allows(disruptions int32) history.Budget {
+	return history.Budget{Selector: "app=web", Observed: 1, Allowed: disruptions, Healthy: 1 + disruptions, Desired: 2}
 }
 
 // covered is the pod that runs, and is ready or not, and a budget that has been counted.
-func covered(ready bool, generation int64, budget history.Budget) *forge { //nolint:revive // what the pod is
+func covered(ready bool, generation int64, budget history.Budget) *forge {
 	f := newForge().run().ask("ready", by(node, "update"), 200, web(modified, labeled(ready)))
 	f.ask("budget", by(user, "create"), 201, pdb(added, pdbKey, generation, history.Budget{Selector: budget.Selector}))
 	return f.ask("count", by(controllers, "update"), 200, pdb(modified, pdbKey, generation, budget))
@@ -136,16 +136,16 @@ func (f *forge) evicts(budgets ...history.Commit) *forge {
 }
 
 func brokenBudgets() []forged {
-	two := covered(true, 1, allows(1, 1)).ask("second", by(user, "create"), 201, pdb(added, "default/other", 1, allows(1, 1)))
-	other := covered(true, 1, allows(1, 1))
+	two := covered(true, 1, allows(1)).ask("second", by(user, "create"), 201, pdb(added, "default/other", 1, allows(1)))
+	other := covered(true, 1, allows(1))
 	other.ask("second", by(user, "create"), 201, pdb(added, "default/other", 1, history.Budget{Selector: "app=other", Observed: 1, Allowed: 1}))
 	few := history.Budget{Selector: "app=web", Observed: 1, Healthy: 1, Desired: 2}
 	return []forged{
-		{"C9", "a budget that allows none", covered(true, 1, allows(1, 0)).evicts(pdb(modified, pdbKey, 1, allows(1, -1)))},
-		{"C9", "a budget that was changed", covered(true, 2, allows(1, 1)).evicts(pdb(modified, pdbKey, 2, allows(1, 0)))},
-		{"C9", "a budget that stays as it is", covered(true, 1, allows(1, 1)).evicts()},
-		{"C9", "a budget that is spent twice", covered(true, 1, allows(1, 2)).evicts(pdb(modified, pdbKey, 1, allows(1, 0)))},
-		{"C9", "two budgets", two.evicts(pdb(modified, pdbKey, 1, allows(1, 0)))},
+		{"C9", "a budget that allows none", covered(true, 1, allows(0)).evicts(pdb(modified, pdbKey, 1, allows(-1)))},
+		{"C9", "a budget that was changed", covered(true, 2, allows(1)).evicts(pdb(modified, pdbKey, 2, allows(0)))},
+		{"C9", "a budget that stays as it is", covered(true, 1, allows(1)).evicts()},
+		{"C9", "a budget that is spent twice", covered(true, 1, allows(2)).evicts(pdb(modified, pdbKey, 1, allows(0)))},
+		{"C9", "two budgets", two.evicts(pdb(modified, pdbKey, 1, allows(0)))},
 		{"C9", "another pod's budget", other.evicts(pdb(modified, "default/other", 1, history.Budget{Selector: "app=other", Observed: 1}))},
 		{"C9", "a pod that is not ready, of too few", covered(false, 1, few).evicts()},
 		{"C9", "a pod that is ready, where others would pass", covered(true, 1, history.Budget{Selector: "app=web", AlwaysAllow: true}).evicts()},
@@ -156,19 +156,19 @@ func brokenBudgets() []forged {
 func budgets() map[string]*forge {
 	meanwhile := newForge().run().ask("ready", by(node, "update"), 200, web(modified, labeled(true)))
 	meanwhile.say("apiserver", "evict", by(user, "create", evicting))
-	meanwhile.ask("budget", by(user, "create"), 201, pdb(added, pdbKey, 1, allows(1, 0)))
+	meanwhile.ask("budget", by(user, "create"), 201, pdb(added, pdbKey, 1, allows(0)))
 	meanwhile.commit("evict", web(modified, labeled(true)))
 	meanwhile.commit("evict", web(modified, labeled(true), marked(30, meanwhile.clock+32)))
 	meanwhile.say("apiserver", "evict", history.OpReturn{Code: 201})
 	healthy := history.Budget{Selector: "app=web", Observed: 1, Healthy: 2, Desired: 2}
-	ended := covered(true, 1, allows(1, 0)).ask("ends", by(node, "update"), 200, web(modified, succeeded, labeled(false)))
-	ends := covered(true, 1, allows(1, 0))
+	ended := covered(true, 1, allows(0)).ask("ends", by(node, "update"), 200, web(modified, succeeded, labeled(false)))
+	ends := covered(true, 1, allows(0))
 	ends.ask("delete", by(user, "delete", grace(60)), 200, web(modified, labeled(true), marked(60, ends.clock+62)))
 	empty := covered(true, 1, history.Budget{})
-	removed := covered(true, 1, allows(1, 0)).ask("remove", by(user, "delete"), 200, pdb(deleted, pdbKey, 1, allows(1, 0)))
+	removed := covered(true, 1, allows(0)).ask("remove", by(user, "delete"), 200, pdb(deleted, pdbKey, 1, allows(0)))
 	silent := newForge().run().ask("budget", by(user, "create"), 201, history.Commit{Resource: budgetResource, Key: pdbKey, UID: "b", Op: added})
 	return map[string]*forge{
-		"C9: a budget that allows it":                    covered(true, 1, allows(1, 1)).evicts(pdb(modified, pdbKey, 1, allows(1, 0))),
+		"C9: a budget that allows it":                    covered(true, 1, allows(1)).evicts(pdb(modified, pdbKey, 1, allows(0))),
 		"C9: a pod that is not ready, and others are":    covered(false, 1, healthy).evicts(),
 		"C9: a pod that is not ready, and always may":    covered(false, 2, history.Budget{Selector: "app=web", AlwaysAllow: true}).evicts(),
 		"C9: a budget that is made meanwhile":            meanwhile,
