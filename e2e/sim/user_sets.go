@@ -70,8 +70,17 @@ func budgetFor(deed Deed) *policyv1.PodDisruptionBudget {
 	return budget
 }
 
-// changing is another Count, and in its Ways another policy for pods that are not ready.
-func changing(deed Deed) Ask {
+// budgeting makes a budget, deletes it, or gives it another Count, and in Ways another policy for
+// pods that are not ready.
+func budgeting(deed Deed, within string) Ask {
+	const budgets = "poddisruptionbudgets.policy"
+	if deed.Do == CreateBudget {
+		return creation(budgets, within, budgetFor(deed))
+	}
+	if deed.Do == DeleteBudget {
+		deed.Policy = metav1.DeletePropagationBackground
+		return removal(budgets, deed)
+	}
 	spec := map[string]any{"minAvailable": nil, "maxUnavailable": 1, "unhealthyPodEvictionPolicy": nil}
 	if deed.Count > 0 {
 		spec["minAvailable"], spec["maxUnavailable"] = deed.Count, nil
@@ -79,7 +88,7 @@ func changing(deed Deed) Ask {
 	if deed.Ways != "" {
 		spec["unhealthyPodEvictionPolicy"] = deed.Ways
 	}
-	target := podapi.Target{Kind: kindOfResource("poddisruptionbudgets.policy"), Namespace: namespace, Name: deed.Name}
+	target := podapi.Target{Kind: kindOfResource(budgets), Namespace: namespace, Name: deed.Name}
 	return merge(target, map[string]any{"spec": spec})
 }
 
