@@ -7,7 +7,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // of is what is called after an app, and selects its pods.
@@ -79,13 +81,21 @@ func (l *life) look(i int) {
 	}
 }
 
-// falls deletes what other things hang on: a namespace, and a ReplicaSet with its pods, which
-// comes again.
+// falls deletes what other things hang on: a namespace, and a ReplicaSet with its pods, in the
+// foreground and in the background, which comes again; and it evicts pods that have a budget.
 func (l *life) falls(i int) {
 	ctx, cancel := context.WithTimeout(l.t.Context(), 10*time.Second)
 	defer cancel()
 	const shop = "shop"
 	switch i {
+	case 7:
+		_ = l.guard(ctx)
+	case 9:
+		_ = l.client.AppsV1().ReplicaSets("default").Delete(ctx, "copies", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)})
+	case 15, 16, 17:
+		_ = l.copies(ctx)
+	case 20, 21, 26, 33:
+		_ = l.client.PolicyV1().Evictions("default").Evict(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "turns-1"}})
 	case 10, 11:
 		_, _ = l.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shop}}, metav1.CreateOptions{})
 	case 12, 13, 14:
@@ -99,6 +109,15 @@ func (l *life) falls(i int) {
 	case 28, 29, 30, 31:
 		_ = l.copies(ctx)
 	}
+}
+
+// guard gives the StatefulSet a budget, by which one pod may be missing.
+func (l *life) guard(ctx context.Context) error {
+	meta, selector, _ := of("turns")
+	_, err := l.client.PolicyV1().PodDisruptionBudgets("default").Create(ctx, &policyv1.PodDisruptionBudget{
+		ObjectMeta: meta, Spec: policyv1.PodDisruptionBudgetSpec{Selector: selector, MaxUnavailable: new(intstr.FromInt32(1))},
+	}, metav1.CreateOptions{})
+	return err
 }
 
 // watch watches pods for a second.

@@ -66,7 +66,7 @@ func (c *controllers) syncDependent(key string, uid types.UID) {
 	if !known || item.Goes() {
 		return
 	}
-	dependents, done := c.graph.Dependents(uid), c.begun(key)
+	done := c.begun(key)
 	c.read(item, func(latest *garbage.Item, err error) {
 		switch {
 		case err != nil:
@@ -80,7 +80,7 @@ func (c *controllers) syncDependent(key string, uid types.UID) {
 					done(err)
 					return
 				}
-				c.cascade(*latest, garbage.Decide(*latest, owners, dependents), func(err error) {
+				c.cascade(*latest, garbage.Decide(*latest, owners, c.graph.Dependents(uid)), func(err error) {
 					if err == nil {
 						err = c.graph.Unseen(uid)
 					}

@@ -11,7 +11,7 @@ const daemonName = "agent"
 
 // moreSets are the deeds about sets that only some lives have.
 func moreSets(seed uint64, until time.Duration) []Deed {
-	return slices.Concat(daemonDeeds(seed, until), jobDeeds(seed, until), budgetDeeds(seed, until))
+	return slices.Concat(daemonDeeds(seed, until), jobDeeds(seed, until), budgetDeeds(seed, until), guardDeeds(seed, until))
 }
 
 // daemonDeeds make a DaemonSet in a life of three, and take pods from it.
@@ -74,6 +74,41 @@ func budgetDeeds(seed uint64, until time.Duration) (all []Deed) {
 		}
 	}
 	return all
+}
+
+// secondFor is how long a set has two budgets.
+const secondFor = time.Minute
+
+// guardDeeds change the budgets of the lives that have some, and evict pods right after that, when
+// nobody has counted yet; and they give some sets a second one for a time, in which no pod may
+// be evicted. They draw from dice of their own.
+func guardDeeds(seed uint64, until time.Duration) (all []Deed) {
+	if !diceOf(seed, "budgets", 0).one(3) {
+		return nil
+	}
+	for n, set := range []string{replicaName, statefulName} {
+		d := diceOf(seed, "guards", n)
+		for range d.below(5) {
+			changed := Deed{
+				At: d.between(time.Minute, until-2*time.Minute), Do: ChangeBudget, Name: set, Count: int32(d.below(3)),
+				Ways: pick(d, "", "AlwaysAllow", "IfHealthyBudget"),
+			}
+			all = append(all, changed, evictedSoon(d, changed.At, set, 300*time.Millisecond), evictedSoon(d, changed.At, set, secondFor))
+		}
+		if d.one(2) {
+			made := Deed{At: d.between(time.Minute, until-2*time.Minute), Do: CreateBudget, Name: set + second, Count: int32(d.below(3))}
+			gone := Deed{At: made.At + secondFor, Do: DeleteBudget, Name: made.Name}
+			all = append(all, made, evictedSoon(d, made.At, set, secondFor), evictedSoon(d, made.At, set, secondFor), gone)
+		}
+	}
+	return all
+}
+
+// evictedSoon is a pod of a set that is evicted within some time.
+func evictedSoon(d *dice, from time.Duration, set string, within time.Duration) Deed {
+	evicted := taken(d, set, from, from+within)
+	evicted.Do = EvictOneOf
+	return evicted
 }
 
 // taken is a pod that a user takes from a set, now and then by force.

@@ -27,10 +27,10 @@ func rightBudgets(snapshot *store.Snapshot) (wrong []error) {
 	for _, budget := range objectsOf[*policyv1.PodDisruptionBudget](snapshot, "poddisruptionbudgets.policy") {
 		var there, healthy int32
 		for _, pod := range objectsOf[*corev1.Pod](snapshot, "pods") {
-			if pod.Labels["app"] == budget.Name {
+			if pod.Labels["app"] == guardedBy(budget.Name) {
 				there++
 			}
-			if pod.Labels["app"] == budget.Name && workload.Ready(pod) {
+			if pod.Labels["app"] == guardedBy(budget.Name) && workload.Ready(pod) {
 				healthy++
 			}
 		}

@@ -44,7 +44,8 @@ type Deed struct {
 	App       App           `json:"app,omitzero"`
 	PreStop   time.Duration `json:"preStop,omitempty"`
 	Finalizer bool          `json:"finalizer,omitempty"`
-	// Ways are the directions of a cut: "in", "out" or both when empty.
+	// Ways are the directions of a cut, "in", "out" or both when empty, or the
+	// unhealthyPodEvictionPolicy of a budget.
 	Ways string `json:"ways,omitempty"`
 	// Shape is what else the pods have.
 	Shape Shape `json:"shape,omitzero"`
@@ -104,7 +105,7 @@ func (d Deed) String() string {
 	switch {
 	case d.Do == DeleteOneOf, d.Do == EvictOneOf:
 		text += fmt.Sprintf(", number %d", d.Count)
-	case d.Do == CreateBudget:
+	case d.Do == CreateBudget, d.Do == ChangeBudget:
 		text += fmt.Sprintf(", at least %d", d.Count)
 	case d.Do == CreateJob:
 		text += fmt.Sprintf(", %d completions", d.Count)

@@ -119,8 +119,8 @@ func (u *user) askOf(deed Deed) Ask {
 		})
 	case CreateDaemons:
 		return creation("daemonsets.apps", within, daemonsFor(deed))
-	case CreateBudget:
-		return creation("poddisruptionbudgets.policy", within, budgetFor(deed))
+	case CreateBudget, ChangeBudget, DeleteBudget:
+		return budgeting(deed, within)
 	case CreateJob:
 		return creation("jobs.batch", within, jobFor(deed))
 	case DeleteJob:

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -21,6 +22,8 @@ const (
 	CreateJob     What = "create job"
 	DeleteJob     What = "delete job"
 	CreateBudget  What = "create budget"
+	ChangeBudget  What = "change budget"
+	DeleteBudget  What = "delete budget"
 	// DeleteOneOf deletes the pod of a set that is the Count-th by name, as far as there are
 	// so many.
 	DeleteOneOf What = "delete pod of"
@@ -47,11 +50,17 @@ func jobFor(deed Deed) *batchv1.Job {
 	}
 }
 
+// second is what the name of a set's second budget ends in.
+const second = "-too"
+
+// guardedBy is the set whose pods a budget of that name is about.
+func guardedBy(budget string) string { return strings.TrimSuffix(budget, second) }
+
 // budgetFor is the budget of a set, of which Count pods at least are to be healthy, or all
 // but one when that is zero.
 func budgetFor(deed Deed) *policyv1.PodDisruptionBudget {
 	budget := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Name: deed.Name}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: selector(deed.Name)},
+		ObjectMeta: metav1.ObjectMeta{Name: deed.Name}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: selector(guardedBy(deed.Name))},
 	}
 	if deed.Count > 0 {
 		budget.Spec.MinAvailable = new(intstr.FromInt32(deed.Count))
@@ -59,6 +68,28 @@ func budgetFor(deed Deed) *policyv1.PodDisruptionBudget {
 		budget.Spec.MaxUnavailable = new(intstr.FromInt32(1))
 	}
 	return budget
+}
+
+// budgeting makes a budget, deletes it, or gives it another Count, and in Ways another policy for
+// pods that are not ready.
+func budgeting(deed Deed, within string) Ask {
+	const budgets = "poddisruptionbudgets.policy"
+	if deed.Do == CreateBudget {
+		return creation(budgets, within, budgetFor(deed))
+	}
+	if deed.Do == DeleteBudget {
+		deed.Policy = metav1.DeletePropagationBackground
+		return removal(budgets, deed)
+	}
+	spec := map[string]any{"minAvailable": nil, "maxUnavailable": 1, "unhealthyPodEvictionPolicy": nil}
+	if deed.Count > 0 {
+		spec["minAvailable"], spec["maxUnavailable"] = deed.Count, nil
+	}
+	if deed.Ways != "" {
+		spec["unhealthyPodEvictionPolicy"] = deed.Ways
+	}
+	target := podapi.Target{Kind: kindOfResource(budgets), Namespace: namespace, Name: deed.Name}
+	return merge(target, map[string]any{"spec": spec})
 }
 
 // doToOne asks which pods a set has, and does to one of them what a deed says.

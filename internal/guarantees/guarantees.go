@@ -9,6 +9,7 @@
 //	deletion.go      D: deletion in the API  node.go         K: kubelet and runtime
 //	controllers.go   C: controllers          messages.go     N: messages
 //	liveness.go      L: what must happen in the end
+//	dependents.go    D11: who depends on whom        budgets.go       C9: disruption budgets
 //
 // # No false alarms
 //

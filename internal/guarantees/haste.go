@@ -181,18 +181,18 @@ func (p *past) setOut(d history.Decide, decided *history.Event, pod *commit) *hi
 // untold is how long a controller may not have heard that a taint is gone.
 const untold = 10 * time.Second
 
-// unknowing reports whether controllers may not have heard of a commit when they decided: it was
-// a moment ago, or they heard nothing from before they had to have heard of it until a moment
-// ago. What has come due meanwhile they do before they hear of it; and unless they have only
-// stood still, they have to ask for everything first.
-func (p *past) unknowing(c *commit, decided *history.Event) bool {
-	since, limit := c.Began, untold
+// unknowing reports whether controllers may not have heard of a commit when they decided, for which
+// they have that long: it was a moment ago, or they heard nothing from before they had to have heard
+// of it until a moment ago. What has come due meanwhile they do before they hear of it; and unless
+// they have only stood still, they have to ask for everything first.
+func (p *past) unknowing(c *commit, decided *history.Event, moments time.Duration) bool {
+	since, limit := c.Began, moments
 	moment := func(until int64) bool { return max(time.Duration(until-since), p.passed(since, until)) <= limit }
 	for _, o := range p.troubles {
 		if o.deafens() && o.touches(since, decided.Ended) && moment(o.since()) {
 			since = max(since, o.until())
 			if o.Kind != history.TroublePaused || o.What != controllersIdentity {
-				limit = untold + relisting
+				limit = moments + relisting
 			}
 		}
 	}
@@ -215,7 +215,7 @@ func (p *past) evictedSince(changes []*commit, pod *commit, decided *history.Eve
 			if tolerated := pod.tolerates(c.Evicting); tolerated >= 0 && (patience < 0 || tolerated < patience) {
 				patience = tolerated
 			}
-		case since != nil && c.recorded && !p.unknowing(c, decided):
+		case since != nil && c.recorded && !p.unknowing(c, decided, untold):
 			since, patience = nil, -1
 		}
 	}

@@ -108,6 +108,10 @@ func deletionProperties() []Property {
 		{ID: "D8", Promise: "a force delete is immediate, and people are warned where it leaves something behind", From: operations(), Partly: "windows are C2's", check: immediate},
 		{ID: "D9", Promise: "deletes are idempotent", From: operations(), check: idempotent},
 		{ID: "D10", Promise: "a cascade never force-deletes", From: operations(history.NameDecide), check: cascades},
+		{
+			ID: "D11", Promise: "an owner that is deleted in the foreground goes after those of its dependents that block its deletion", From: operations(history.NameDecide), check: ownersLast,
+			Partly: "of owners that the garbage collector lets go, and dependents of built-in kinds of which it could have heard for a minute",
+		},
 	}
 }
 
@@ -166,6 +170,7 @@ func controllerProperties() []Property {
 		},
 		{ID: "C7", Promise: "controllers only begin deletion", From: operations(history.NameDecide), check: begins},
 		{ID: "C8", Promise: "a pod is bound once, and not while it is being deleted", From: commits(), check: boundOnce},
+		{ID: "C9", Promise: "an eviction is allowed only within its budget", From: operations(), check: withinBudget},
 	}
 }
 

@@ -97,6 +97,30 @@ type (
 		InOrder  bool   `json:"inOrder,omitempty"`
 		// Evicting are a node's NoExecute taints: key=value.
 		Evicting []string `json:"evicting,omitempty"`
+		Holding
+	}
+
+	// Holding is what an object keeps from going.
+	Holding struct {
+		// Blocks are the uids of the owners whose foreground deletion waits for it, in the order
+		// of its references to them.
+		Blocks []string `json:"blocks,omitempty"`
+		// Budget is a PodDisruptionBudget's; nil for anything else.
+		Budget *Budget `json:"budget,omitempty"`
+	}
+
+	// Budget is which pods may be evicted, and how many of them.
+	Budget struct {
+		// Selector is by labels; empty for one that finds no pod.
+		Selector string `json:"selector,omitempty"`
+		// AlwaysAllow has the unhealthyPodEvictionPolicy be that, and not IfHealthyBudget.
+		AlwaysAllow bool `json:"alwaysAllow,omitempty"`
+		// Observed is the generation that Allowed, Healthy and Desired were counted for:
+		// disruptionsAllowed, currentHealthy and desiredHealthy.
+		Observed int64 `json:"observed,omitempty"`
+		Allowed  int32 `json:"allowed,omitempty"`
+		Healthy  int32 `json:"healthy,omitempty"`
+		Desired  int32 `json:"desired,omitempty"`
 	}
 
 	// Fsync is a transaction that has reached the disk.

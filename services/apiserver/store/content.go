@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podfall/podfall/internal/history"
@@ -20,6 +21,11 @@ func contentOf(obj kinds.Object) history.Content {
 	}
 	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
 		content.Owner = string(owner.UID)
+	}
+	for _, ref := range obj.GetOwnerReferences() {
+		if ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion {
+			content.Blocks = append(content.Blocks, string(ref.UID))
+		}
 	}
 	switch obj := obj.(type) {
 	case *corev1.Pod:
@@ -38,8 +44,25 @@ func contentOf(obj kinds.Object) history.Content {
 		content.Replicas = obj.Spec.Replicas
 	case *appsv1.StatefulSet:
 		content.Replicas, content.InOrder = obj.Spec.Replicas, obj.Spec.PodManagementPolicy != appsv1.ParallelPodManagement
+	case *policyv1.PodDisruptionBudget:
+		content.Budget = budgetOf(obj)
 	}
 	return content
+}
+
+// budgetOf is what an eviction goes by.
+func budgetOf(obj *policyv1.PodDisruptionBudget) *history.Budget {
+	budget := &history.Budget{
+		Observed: obj.Status.ObservedGeneration, Allowed: obj.Status.DisruptionsAllowed,
+		Healthy: obj.Status.CurrentHealthy, Desired: obj.Status.DesiredHealthy,
+	}
+	if policy := obj.Spec.UnhealthyPodEvictionPolicy; policy != nil {
+		budget.AlwaysAllow = *policy == policyv1.AlwaysAllow
+	}
+	if selector, err := metav1.LabelSelectorAsSelector(obj.Spec.Selector); err == nil {
+		budget.Selector = selector.String()
+	}
+	return budget
 }
 
 func ready(pod *corev1.Pod) bool {

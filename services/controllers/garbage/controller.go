@@ -81,10 +81,10 @@ func (c *Controller) unseen(uid types.UID) error {
 	return c.graph.Unseen(uid)
 }
 
-// look decides about one item, by what the API itself says of it and of its owners
-// (attemptToDeleteItem).
+// look decides about one item, by what the API itself says of it and of its owners, and by what
+// is known of its dependents when that has been said (attemptToDeleteItem).
 func (c *Controller) look(ctx context.Context, uid types.UID) error {
-	item, dependents, known := c.known(uid)
+	item, _, known := c.known(uid)
 	if !known || item.Goes() {
 		return nil
 	}
@@ -104,6 +104,7 @@ func (c *Controller) look(ctx context.Context, uid types.UID) error {
 		}
 		owners = append(owners, state)
 	}
+	_, dependents, _ := c.known(uid)
 	if err := c.carryOut(ctx, *latest, Decide(*latest, owners, dependents)); err != nil {
 		return err
 	}
