@@ -19,6 +19,7 @@ func TestForged(t *testing.T) {
 	maps.Copy(keeping, reading())
 	maps.Copy(keeping, telling())
 	maps.Copy(keeping, forgiven())
+	maps.Copy(keeping, disks())
 	for what, f := range keeping {
 		for _, r := range check(t, f) {
 			if r.Err() != nil {
@@ -30,7 +31,7 @@ func TestForged(t *testing.T) {
 		}
 	}
 	broken := map[string]bool{}
-	for _, c := range slices.Concat(brokenStore(), brokenWatches(), brokenDeletions(), brokenNodes(), brokenOthers(), brokenLiveness(), brokenReads(), brokenTellings()) {
+	for _, c := range slices.Concat(brokenStore(), brokenWatches(), brokenDeletions(), brokenNodes(), brokenOthers(), brokenLiveness(), brokenReads(), brokenTellings(), brokenDisks()) {
 		t.Run(c.id+" "+c.what, func(t *testing.T) {
 			r := result(check(t, c.history), c.id)
 			if r.Verdict != Broken {
@@ -62,13 +63,13 @@ type forged struct {
 }
 
 // TestCounts has the table be that of guarantees.md, 62 properties of safety and 11 of
-// liveness, and K15, which is podfall's own.
+// liveness, and K15 and K16, which are podfall's own.
 func TestCounts(t *testing.T) {
 	count := map[byte]int{}
 	for _, p := range Properties() {
 		count[p.ID[0]]++
 	}
-	for letter, want := range map[byte]int{'A': 14, 'W': 10, 'D': 10, 'K': 15, 'C': 8, 'N': 6, 'L': 11} {
+	for letter, want := range map[byte]int{'A': 14, 'W': 10, 'D': 10, 'K': 16, 'C': 8, 'N': 6, 'L': 11} {
 		if count[letter] != want {
 			t.Errorf("%c: %d properties, want %d", letter, count[letter], want)
 		}
