@@ -38,6 +38,8 @@ const Controllers = "controllers"
 //	controllers_writes.go  what those of sets write alike
 //	controllers_garbage.go  the garbage collector
 //	controllers_namespaces.go  the end of namespaces
+//	controllers_binder.go  whose volume is whose
+//	controllers_disks.go  what is attached where
 //
 // A thing to look at is an alarm by the name of its controller and object. While a look is
 // under way, which takes requests, another one waits.
@@ -68,6 +70,7 @@ type copies struct {
 	jobs       jobs
 	budgets    *copyOf[*policyv1.PodDisruptionBudget]
 	namespaces *copyOf[*corev1.Namespace]
+	disks      disks
 	// graph is who depends on whom among all of them.
 	graph *garbage.Graph
 }
@@ -100,6 +103,7 @@ func newControllers(w *World) *controllers {
 	c.daemons = c.newDaemons()
 	c.jobs = c.newJobs()
 	c.budgets = c.newBudgets()
+	c.disks = c.newDisks()
 	c.stateful = newCopy(func(old, now *appsv1.StatefulSet) { c.look(lookStatefulSet, nameOf(either(old, now))) })
 	return c
 }
@@ -162,6 +166,9 @@ func (c *controllers) begin(in Boot) {
 		{"jobs.batch", c.jobs.objects},
 		{"poddisruptionbudgets.policy", c.budgets},
 		{"namespaces", c.namespaces},
+		{claimsResource, c.disks.claims},
+		{volumesResource, c.disks.volumes},
+		{attachmentsResource, c.disks.attachments},
 	} {
 		f := &Follower{Key: "copy of " + follow.resource, Client: &c.client, Target: podapi.Target{Kind: kindOfResource(follow.resource)}, Sink: follow.sink}
 		f.Sink = c.monitored(f)
@@ -177,13 +184,15 @@ func resources() []string {
 	return []string{
 		"nodes", "pods", "leases.coordination.k8s.io", "replicasets.apps", "statefulsets.apps", "namespaces",
 		"daemonsets.apps", "jobs.batch", "poddisruptionbudgets.policy",
+		claimsResource, volumesResource, attachmentsResource,
 	}
 }
 
 // synced reports whether all views are there: before, nothing is decided.
 func (c *controllers) synced() bool {
 	return c.pods.synced && c.nodes.synced && c.leases.synced && c.replicas.synced && c.stateful.synced &&
-		c.daemons.sets.synced && c.jobs.objects.synced && c.budgets.synced && c.namespaces.synced
+		c.daemons.sets.synced && c.jobs.objects.synced && c.budgets.synced && c.namespaces.synced &&
+		c.disks.claims.synced && c.disks.volumes.synced && c.disks.attachments.synced
 }
 
 // look has an object looked at in a moment.
@@ -250,10 +259,10 @@ func (c *controllers) alarm(key string) {
 		c.syncOrphans(key, types.UID(of.Name))
 	case lookNamespace:
 		c.syncNamespace(key, of)
-	case lookOverdue:
-		c.explain()
-	case lookGhosts:
-		c.haunt()
+	case lookOverdue, lookGhosts:
+		c.watchOver(what)
+	case lookClaim, lookAttach, lookDriver:
+		c.syncDisks(what, key, of)
 	}
 }
 

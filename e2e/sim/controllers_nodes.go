@@ -19,6 +19,7 @@ const nodeLeases = "kube-node-lease"
 
 func (c *controllers) nodeChanged(old, now *corev1.Node) {
 	c.daemonNodeChanged(old, now)
+	c.diskNodeChanged(old, now)
 	if now == nil {
 		c.scheduling.RemoveNode(old.Name)
 		for _, pod := range c.pods.all() {

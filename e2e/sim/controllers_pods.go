@@ -28,6 +28,7 @@ func (c *controllers) podChanged(old, now *corev1.Pod) {
 	c.ownerChanged(old, now)
 	c.jobPodChanged(old, now)
 	c.disruptedPodChanged(old, now)
+	c.diskPodChanged(old, now)
 	c.observe(old, now)
 	if now == nil {
 		c.scheduling.RemovePod(old)

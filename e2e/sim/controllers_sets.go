@@ -4,6 +4,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -100,9 +101,13 @@ func (c *controllers) syncStatefulSet(key string, of name) {
 // keepStateful does one round of a set of which these are the pods.
 func (c *controllers) keepStateful(set *appsv1.StatefulSet, pods []*corev1.Pod, done func(error)) {
 	revision := statefulset.Revision{Name: set.Name + "-1", Template: &set.Spec.Template}
-	plan := statefulset.Decide(statefulset.View{
-		Set: set, Pods: pods, Current: revision, Update: revision, Claims: map[string]*corev1.PersistentVolumeClaim{},
-	}, c.now)
+	view := statefulset.View{Set: set, Pods: pods, Current: revision, Update: revision, Claims: map[string]*corev1.PersistentVolumeClaim{}}
+	for _, claim := range c.disks.claims.all() {
+		if claim.Namespace == set.Namespace {
+			view.Claims[claim.Name] = claim
+		}
+	}
+	plan := statefulset.Decide(view, c.now)
 	finish := func(failed error) {
 		if failed != nil || equality.Semantic.DeepEqual(set.Status, plan.Status) {
 			done(failed)
@@ -117,7 +122,13 @@ func (c *controllers) keepStateful(set *appsv1.StatefulSet, pods []*corev1.Pod, 
 	if plan.Again > 0 {
 		c.lookAfter(lookStatefulSet, nameOf(set), plan.Again)
 	}
-	one := all(len(plan.Create)+len(plan.Repair)+len(plan.Delete), finish)
+	one := all(len(plan.Make)+len(plan.Create)+len(plan.Repair)+len(plan.Delete), finish)
+	for _, claim := range plan.Make { // a pod that is there before its claim waits for it
+		target := podapi.Target{Kind: kindOfResource(claimsResource), Namespace: set.Namespace}
+		c.write("statefulset-controller", Ask{Verb: proto.VerbCreate, Target: target, Object: claim}, nil, func(got Got) {
+			one(lest(apierrors.IsAlreadyExists, got.Err))
+		})
+	}
 	for _, pod := range plan.Create {
 		target := podapi.Target{Kind: kindOfResource("pods"), Namespace: set.Namespace}
 		c.write("statefulset-controller", Ask{Verb: proto.VerbCreate, Target: target, Object: pod}, nil, func(got Got) { one(got.Err) })

@@ -72,3 +72,8 @@ func (c *controllers) remove(controller string, pod *corev1.Pod, then func(error
 
 // goneOrAnother says that an object is gone, or another by now, which needs no more.
 func goneOrAnother(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
+
+// updating asks for an object to be stored.
+func updating(resource string, obj kinds.Object, subresource string) Ask {
+	return Ask{Verb: proto.VerbUpdate, Target: targetOf(resource, obj, subresource), Object: obj}
+}

@@ -12,6 +12,9 @@
 //	controllers_daemons.go, controllers_jobs.go, controllers_budgets.go   those of sets and
 //	              budgets that only some lives have; draw_sets.go, user_sets.go, right_sets.go
 //	              draw them, make them, and say how they must end
+//	controllers_binder.go, controllers_disks.go, kubelet_disks.go   volumes that have to be attached,
+//	              which every other life has; draw_disks.go, user_disks.go, right_disks.go, met_disks.go
+//	              draw them, make them, say how they must end, and count what became of them
 //	user.go       does what a script says    script.go   all that decides a life
 //	draw.go       a script from a seed       lives.go    plays a script, and judges it
 //	cascades.go   what users delete with all that hangs on it

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/fault"
@@ -34,8 +35,12 @@ type met map[string]int
 
 func (m met) count(what string) { m[what]++ }
 
-// mount is a volume that is mounted.
-type mount struct{ pod, volume, path string }
+// mount is a volume that is mounted; device is what was attached to the node for it, if
+// anything was.
+type mount struct {
+	pod, volume, path string
+	device            corev1.UniqueVolumeName
+}
 
 // program is a container's process: what it does follows from its script and from what
 // has been done to it.
@@ -47,6 +52,28 @@ type program struct {
 // NewKernel has just been started.
 func NewKernel() *Kernel {
 	return &Kernel{programs: map[string]*program{}, mounts: map[types.UID][]mount{}, faults: fault.NewTable(fault.Config{}), met: met{}}
+}
+
+// devices are what of what was attached to the node is mounted, in order.
+func (k *Kernel) devices() []corev1.UniqueVolumeName {
+	found := map[corev1.UniqueVolumeName]bool{}
+	for _, mounts := range k.mounts { // a set does not depend on the order
+		for _, m := range mounts {
+			if m.device != "" {
+				found[m.device] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// copied is a machine that has the same on its disk.
+func (k *Kernel) copied() *Kernel {
+	other := NewKernel()
+	for uid, mounts := range k.mounts {
+		other.mounts[uid] = slices.Clone(mounts)
+	}
+	return other
 }
 
 // Reboot ends everything that runs.

@@ -143,6 +143,7 @@ func (k *kubeletProcess) Step(now time.Time, in Input, out Out) {
 	}
 	k.take(now, out)
 	k.deliver(now, out)
+	k.tellInUse(now, out)
 	k.plan(now, out)
 }
 
@@ -151,6 +152,7 @@ func (k *kubeletProcess) begin(now time.Time, boot Boot, out Out) {
 	k.of.kernel.kubelet = boot.Boot
 	k.timers = timers{}
 	out.Note("", history.KubeletBoot{Node: k.of.node})
+	k.resumeDevices()
 	k.api.set = podsource.New()
 	k.api.client = &Client{Identity: proto.Node(k.of.node), Boot: boot.Boot}
 	k.api.follower = &Follower{

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -16,6 +17,7 @@ import (
 	"github.com/podfall/podfall/services/kubelet/node"
 	"github.com/podfall/podfall/services/kubelet/podstate"
 	"github.com/podfall/podfall/services/kubelet/status"
+	"github.com/podfall/podfall/services/kubelet/volumes"
 )
 
 // deliver begins as many deliveries as may be under way at a time.
@@ -111,6 +113,10 @@ type speaker struct {
 	// fine is the version of the object that says of a node without problems what there is to
 	// say.
 	fine string
+	// devices are the volumes that it uses.
+	devices *volumes.Devices
+	// reporting is how many reports of its status have not been answered.
+	reporting int
 	// asked numbers what is said about each; an answer to an earlier one is of no interest.
 	askedNode, askedLease uint64
 }
@@ -121,18 +127,11 @@ type nodeHealth struct{ problems []string }
 func (h nodeHealth) Problems() []string                  { return h.problems }
 func (nodeHealth) Pressures() []corev1.NodeConditionType { return nil }
 
-// noVolumes: none is attached.
-type noVolumes struct{}
-
-func (noVolumes) InUse() []corev1.UniqueVolumeName     { return nil }
-func (noVolumes) InUseChanges() <-chan struct{}        { return nil }
-func (noVolumes) Reported(_ []corev1.UniqueVolumeName) {}
-
 // speak registers the node, and then speaks for it.
 func (k *kubeletProcess) speak(now time.Time, out Out) {
 	s := &k.speaker
 	s.Config = node.Config{
-		Name: k.of.node, Boot: k.begun.boot, Capacity: kubelet.DefaultCapacity(), Volumes: noVolumes{}, Timing: k.of.timing.Node,
+		Name: k.of.node, Boot: k.begun.boot, Capacity: kubelet.DefaultCapacity(), Volumes: s.devices, Timing: k.of.timing.Node,
 		Labels: map[string]string{corev1.LabelHostname: k.of.node},
 	}
 	k.after(now.Add(firstRelist), out, k.register)
@@ -209,7 +208,9 @@ func (k *kubeletProcess) computeLater(now time.Time, out Out) {
 func (k *kubeletProcess) report(now time.Time, out Out) {
 	s, cfg := &k.speaker, k.current(now)
 	well, early := len(cfg.Health.Problems()) == 0, now.Sub(s.reported) < k.of.timing.Node.Report
-	if well && early && s.fine == s.object.ResourceVersion {
+	used := s.object.Status.VolumesInUse
+	if well && early && s.fine == s.object.ResourceVersion && slices.Equal(used, s.devices.InUse()) {
+		s.took(used)
 		return
 	}
 	wanted, changed := cfg.Status(s.object.Status, now)
@@ -217,19 +218,23 @@ func (k *kubeletProcess) report(now time.Time, out Out) {
 		if well {
 			s.fine = s.object.ResourceVersion
 		}
+		s.took(used)
 		return
 	}
 	update := *s.object
 	update.Status = wanted
 	s.askedNode++
+	s.reporting++
 	mine, asked := s.askedNode, now
 	ask := Ask{Verb: proto.VerbUpdate, Target: k.nodeTarget("status"), Object: &update, Options: &metav1.UpdateOptions{}}
 	k.do(now, ask, out, func(now time.Time, got Got, out Out) {
 		stored, ok := got.Object.(*corev1.Node)
+		s.reporting--
 		switch {
 		case mine != s.askedNode:
 		case got.Err == nil && ok:
 			s.object, s.reported = stored, now
+			s.devices.Reported(wanted.VolumesInUse)
 			for _, c := range wanted.Conditions {
 				if c.Type == corev1.NodeReady {
 					out.Note("", Lasted{history.Ready{Node: k.of.node, Value: string(c.Status)}, asked})
@@ -241,6 +246,14 @@ func (k *kubeletProcess) report(now time.Time, out Out) {
 			k.fetch(now, out, k.report)
 		}
 	})
+}
+
+// took notes that the API has these volumes in the node's status, unless it is being told
+// others.
+func (s *speaker) took(used []corev1.UniqueVolumeName) {
+	if s.reporting == 0 {
+		s.devices.Reported(used)
+	}
 }
 
 // renew says that the kubelet lives (KBL-80).

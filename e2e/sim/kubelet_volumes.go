@@ -18,8 +18,7 @@ import (
 	"github.com/podfall/podfall/services/kubelet/volumes"
 )
 
-// emptyDirs is where a pod's volumes are, as package volumes lays them out: they are all
-// emptyDirs here.
+// emptyDirs is where a pod's emptyDirs are, as package volumes lays them out.
 const emptyDirs = "volumes/kubernetes.io~empty-dir"
 
 // broken is what a fault does to a step of a volume: it fails, or takes until a time.
@@ -62,11 +61,15 @@ type mounting struct {
 	w    *podWorker
 	pod  *corev1.Pod
 	errs []error
-	// hangs are the volumes that hang, by their place in the spec, and until when.
+	// hangs are the volumes that hang, by their place in the spec, and until when; asks those
+	// of which is asked whether they are attached.
 	hangs map[int]time.Time
-	limit time.Time
-	timer string
-	then  func(now time.Time, missing *volumes.NotReadyError, out Out)
+	asks  map[int]bool
+	// devices are what is attached to the node for them.
+	devices map[int]corev1.UniqueVolumeName
+	limit   time.Time
+	timer   string
+	then    func(now time.Time, missing *volumes.NotReadyError, out Out)
 }
 
 // prepare mounts what a pod lacks.
@@ -79,7 +82,7 @@ func (k *kubeletProcess) prepare(
 	}
 	m := &mounting{
 		k: k, w: w, pod: pod, errs: make([]error, len(pod.Spec.Volumes)), hangs: map[int]time.Time{},
-		limit: now.Add(k.of.timing.Volumes.MountWait), then: then,
+		asks: map[int]bool{}, devices: map[int]corev1.UniqueVolumeName{}, limit: now.Add(k.of.timing.Volumes.MountWait), then: then,
 	}
 	for i := range pod.Spec.Volumes {
 		volume := pod.Spec.Volumes[i].Name
@@ -89,21 +92,28 @@ func (k *kubeletProcess) prepare(
 			m.errs[i] = last.Err
 			continue
 		}
-		switch b := k.struck(fault.VolumeMount, pod.Name, volume, out); {
-		case b.err != nil:
-			m.failed(now, i, b.err)
-		case now.Before(b.until):
-			m.hangs[i] = b.until
-		default:
-			m.mount(i, out)
+		if !m.attach(now, i, out) {
+			m.begin(now, i, out)
 		}
 	}
 	w.interrupt = m.interrupted
-	if len(m.hangs) > 0 && w.machine.State() != podworker.Syncing { // it is being stopped already
+	if len(m.hangs)+len(m.asks) > 0 && w.machine.State() != podworker.Syncing { // it is being stopped already
 		m.interrupted(now, out)
 		return
 	}
 	m.wait(now, out)
+}
+
+// begin mounts one volume, unless that is broken.
+func (m *mounting) begin(now time.Time, i int, out Out) {
+	switch b := m.k.struck(fault.VolumeMount, m.pod.Name, m.pod.Spec.Volumes[i].Name, out); {
+	case b.err != nil:
+		m.failed(now, i, b.err)
+	case now.Before(b.until):
+		m.hangs[i] = b.until
+	default:
+		m.mount(i, out)
+	}
 }
 
 func (m *mounting) failed(now time.Time, i int, err error) {
@@ -115,14 +125,17 @@ func (m *mounting) failed(now time.Time, i int, err error) {
 func (m *mounting) mount(i int, out Out) {
 	uid, volume := m.pod.UID, m.pod.Spec.Volumes[i].Name
 	made := mount{pod: m.pod.Name, volume: volume, path: path.Join("pods", string(uid), emptyDirs, volume)}
+	if made.device = m.devices[i]; made.device != "" {
+		made.path = "" // it is elsewhere
+	}
 	m.k.of.kernel.mounts[uid] = append(m.k.of.kernel.mounts[uid], made)
 	delete(m.w.attempts, volume)
-	out.Note("", history.Mount{UID: string(uid), Volume: volume, Path: made.path})
+	out.Note("", history.Mount{UID: string(uid), Volume: volume, Path: made.path, Device: string(made.device)})
 }
 
 // wait goes on when the next volume that hangs does not any more, or the time is up.
 func (m *mounting) wait(now time.Time, out Out) {
-	if len(m.hangs) == 0 {
+	if len(m.hangs)+len(m.asks) == 0 {
 		m.w.interrupt = nil
 		m.then(now, volumes.Lacking(m.pod, m.errs, m.w.attempts, now), out)
 		return
@@ -143,6 +156,9 @@ func (m *mounting) wait(now time.Time, out Out) {
 				delete(m.hangs, i)
 			}
 		}
+		if !now.Before(m.limit) {
+			m.breakOff(now, context.DeadlineExceeded)
+		}
 		m.wait(now, out)
 	})
 }
@@ -154,7 +170,16 @@ func (m *mounting) interrupted(now time.Time, out Out) {
 		m.failed(now, i, context.Canceled)
 	}
 	m.hangs = nil
+	m.breakOff(now, context.Canceled)
 	m.wait(now, out)
+}
+
+// breakOff waits for no answer any more.
+func (m *mounting) breakOff(now time.Time, err error) {
+	for _, i := range slices.Sorted(maps.Keys(m.asks)) {
+		m.failed(now, i, err)
+	}
+	clear(m.asks)
 }
 
 // release unmounts a pod's volumes and removes their directories (KBL-60).
@@ -196,6 +221,7 @@ func (k *kubeletProcess) unmount(uid types.UID, out Out) (left []string, until t
 		b := k.struck(fault.VolumeUnmount, m.pod, m.volume, out)
 		if b.until.IsZero() {
 			out.Note("", history.Unmount{UID: string(uid), Volume: m.volume, Path: m.path})
+			k.speaker.devices.Remove(uid, m.volume)
 			continue
 		}
 		if last = b.err; last == nil { // it hangs
@@ -205,6 +231,7 @@ func (k *kubeletProcess) unmount(uid types.UID, out Out) (left []string, until t
 	}
 	if k.of.kernel.mounts[uid] = kept; len(kept) == 0 {
 		delete(k.of.kernel.mounts, uid)
+		k.speaker.devices.Remove(uid) // those too that were never mounted
 	}
 	return left, until, last
 }

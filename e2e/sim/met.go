@@ -16,6 +16,7 @@ func (c *cluster) met() map[string]int {
 			all[what] += n
 		}
 	}
+	disks := newDiskHistory()
 	for _, e := range c.record.events {
 		if at := c.processes[twinOf(strings.TrimPrefix(e.Process, kubeletPrefix))]; at != nil && e.Boot != "" && e.Boot == at.boot {
 			all.count("told by older kubelets: " + string(e.Fact.Name()))
@@ -23,6 +24,8 @@ func (c *cluster) met() map[string]int {
 		switch fact := e.Fact.(type) {
 		case history.FaultHit:
 			all.count(fact.Point + " struck")
+		case history.Commit:
+			disks.take(fact, all)
 		case history.Unmount:
 			all.count("volumes unmounted")
 		case history.Decide:

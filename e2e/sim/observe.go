@@ -124,6 +124,15 @@ func (c *controllers) observe(old, now *corev1.Pod) {
 	}
 }
 
+// watchOver does one of the rounds.
+func (c *controllers) watchOver(what string) {
+	if what == lookOverdue {
+		c.explain()
+		return
+	}
+	c.haunt()
+}
+
 // explain looks at the pods that are overdue.
 func (c *controllers) explain() {
 	var marked []*corev1.Pod
@@ -154,7 +163,7 @@ func (c *controllers) haunt() {
 func controllersPlayed() []string {
 	return []string{
 		"daemonset-controller", "disruption-controller", "explain-controller", "garbage-collector-controller", "job-controller", "namespace-controller",
-		"node-lifecycle-controller", "pod-garbage-collector-controller", "replicaset-controller", "scheduler",
+		"node-lifecycle-controller", attachController, binderController, "pod-garbage-collector-controller", "replicaset-controller", "scheduler",
 		"statefulset-controller", "taint-eviction-controller",
 	}
 }

@@ -30,6 +30,8 @@ type Shape struct {
 	Script string `json:"script,omitempty"`
 	// Restarts has the containers of a user's pod be started again when they end.
 	Restarts bool `json:"restarts,omitempty"`
+	// Disk is the claim of a user's pod, or what the claims of a set's pods are called.
+	Disk string `json:"disk,omitempty"`
 }
 
 // String is the shape in a story; empty for none.

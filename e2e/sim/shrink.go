@@ -34,6 +34,8 @@ func Broke(err error) string {
 		return "nowhere"
 	case errors.Is(err, ErrHeld):
 		return "held"
+	case errors.Is(err, ErrDisks):
+		return "disks"
 	}
 	return "run"
 }

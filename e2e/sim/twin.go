@@ -38,7 +38,7 @@ func (c *cluster) beTwins() {
 	for _, node := range c.script.NodeNames() {
 		name := twinOf(node)
 		c.processes[name] = &process{name: name, disk: Disk{}, begin: func() Process {
-			k := newKubelet(node, NewKernel(), kubelet.Default())
+			k := newKubelet(node, c.kernels[node].copied(), kubelet.Default())
 			k.of.runtime = ""
 			return k
 		}}

@@ -115,6 +115,7 @@ func (u *user) askOf(deed Deed) Ask {
 			ObjectMeta: metav1.ObjectMeta{Name: deed.Name},
 			Spec: appsv1.StatefulSetSpec{
 				Replicas: &deed.Count, Selector: selector(deed.Name), Template: templateFor(deed), ServiceName: deed.Name,
+				VolumeClaimTemplates: templatesFor(deed.Shape),
 			},
 		})
 	case CreateDaemons:
@@ -126,11 +127,8 @@ func (u *user) askOf(deed Deed) Ask {
 	case DeleteJob:
 		deed.Policy = metav1.DeletePropagationBackground
 		return removal("jobs.batch", deed)
-	case CreateNamespace:
-		return creation("namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: deed.Name}})
-	case DeleteNamespace:
-		target := podapi.Target{Kind: kindOfResource("namespaces"), Name: deed.Name}
-		return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{}}
+	case CreateVolume, CreateClaim, CreateNamespace, DeleteNamespace:
+		return provision(deed, within)
 	case DeleteReplicas:
 		return removal("replicasets.apps", deed)
 	case DeleteStateful:
@@ -145,6 +143,21 @@ func (u *user) askOf(deed Deed) Ask {
 		DeleteOneOf, EvictOneOf:
 	}
 	panic("sim: no user does " + string(deed.Do))
+}
+
+// provision makes what others are in or have, or takes it away.
+func provision(deed Deed, within string) Ask {
+	if deed.Do == CreateVolume {
+		return creation(volumesResource, "", volumeFor(deed.Name))
+	}
+	if deed.Do == CreateClaim {
+		return creation(claimsResource, within, claimFor(deed.Name, deed.Name))
+	}
+	if deed.Do == CreateNamespace {
+		return creation("namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: deed.Name}})
+	}
+	target := podapi.Target{Kind: kindOfResource("namespaces"), Name: deed.Name}
+	return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{}}
 }
 
 func scaling(deed Deed) Ask {
@@ -196,6 +209,9 @@ func podFor(deed Deed, within string) *corev1.Pod {
 	pod.Annotations, pod.Spec.RestartPolicy = template.Annotations, corev1.RestartPolicyNever
 	if deed.Shape.Restarts {
 		pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	}
+	if deed.Shape.Disk != "" {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, withDisk(deed.Shape.Disk))
 	}
 	if deed.Finalizer {
 		pod.Finalizers = []string{finalizer}

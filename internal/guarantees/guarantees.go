@@ -6,7 +6,7 @@
 //	past.go          what has happened, as checkers look it up
 //	assume.go        what must be so before anything is checked
 //	store.go         A: the store            watch.go        W: watches
-//	deletion.go      D: deletion in the API  node.go         K: kubelet and runtime
+//	deletion.go      D: deletion in the API  node.go, attached.go   K: kubelet, runtime and volumes
 //	controllers.go   C: controllers          messages.go     N: messages
 //	liveness.go      L: what must happen in the end
 //	dependents.go    D11: who depends on whom        budgets.go       C9: disruption budgets

@@ -21,6 +21,7 @@ func TestForged(t *testing.T) {
 	maps.Copy(keeping, forgiven())
 	maps.Copy(keeping, dependents())
 	maps.Copy(keeping, budgets())
+	maps.Copy(keeping, disks())
 	for what, f := range keeping {
 		for _, r := range check(t, f) {
 			if r.Err() != nil {
@@ -32,7 +33,7 @@ func TestForged(t *testing.T) {
 		}
 	}
 	broken := map[string]bool{}
-	for _, c := range slices.Concat(brokenStore(), brokenWatches(), brokenDeletions(), brokenNodes(), brokenOthers(), brokenLiveness(), brokenReads(), brokenTellings(), brokenDependents(), brokenBudgets()) {
+	for _, c := range slices.Concat(brokenStore(), brokenWatches(), brokenDeletions(), brokenNodes(), brokenOthers(), brokenLiveness(), brokenReads(), brokenTellings(), brokenDependents(), brokenBudgets(), brokenDisks()) {
 		t.Run(c.id+" "+c.what, func(t *testing.T) {
 			r := result(check(t, c.history), c.id)
 			if r.Verdict != Broken {
@@ -64,13 +65,13 @@ type forged struct {
 }
 
 // TestCounts has the table be that of guarantees.md, 62 properties of safety and 11 of
-// liveness, and D11, K15 and C9, which are podfall's own.
+// liveness, and D11, K15, K16 and C9, which are podfall's own.
 func TestCounts(t *testing.T) {
 	count := map[byte]int{}
 	for _, p := range Properties() {
 		count[p.ID[0]]++
 	}
-	for letter, want := range map[byte]int{'A': 14, 'W': 10, 'D': 11, 'K': 15, 'C': 9, 'N': 6, 'L': 11} {
+	for letter, want := range map[byte]int{'A': 14, 'W': 10, 'D': 11, 'K': 16, 'C': 9, 'N': 6, 'L': 11} {
 		if count[letter] != want {
 			t.Errorf("%c: %d properties, want %d", letter, count[letter], want)
 		}

@@ -147,6 +147,10 @@ func nodeProperties() []Property {
 			From: []history.Name{history.NameFaultBegin, history.NameFaultEnd, history.NameKubeletSee, history.NameKubeletTerm, history.NameKubeletBoot, history.NameStart, history.NameExit},
 		},
 		{ID: "K15", Promise: "of a container of a pod one run at a time is alive", From: starts, check: oneRun},
+		{
+			ID: "K16", Promise: "a volume for one node is attached to one and mounted where it is attached, and leaves a node that has it mounted only if that is gone, out of service, or not well and without a use for it for 6 min",
+			From: operations(history.NameMount, history.NameUnmount), check: attachedOnce, Partly: "of CSI volumes that are attached by the controllers",
+		},
 	}
 }
 

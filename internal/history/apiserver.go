@@ -98,6 +98,7 @@ type (
 		// Evicting are a node's NoExecute taints: key=value.
 		Evicting []string `json:"evicting,omitempty"`
 		Holding
+		Disks
 	}
 
 	// Holding is what an object keeps from going.
@@ -121,6 +122,22 @@ type (
 		Allowed  int32 `json:"allowed,omitempty"`
 		Healthy  int32 `json:"healthy,omitempty"`
 		Desired  int32 `json:"desired,omitempty"`
+	}
+
+	// Disks is what a commit tells of volumes that have to be attached.
+	Disks struct {
+		// Device is what nodes call a PersistentVolume that has to be attached, and Shared one
+		// that may be on several nodes at once.
+		Device string `json:"device,omitempty"`
+		Shared bool   `json:"shared,omitempty"`
+		// Volume and Host are the PersistentVolume and the node of a VolumeAttachment, and
+		// Attached what its driver says.
+		Volume   string `json:"volume,omitempty"`
+		Host     string `json:"host,omitempty"`
+		Attached bool   `json:"attached,omitempty"`
+		// InUse are the devices that a node says it uses, and OutOfService its taint.
+		InUse        []string `json:"inUse,omitempty"`
+		OutOfService bool     `json:"outOfService,omitempty"`
 	}
 
 	// Fsync is a transaction that has reached the disk.

@@ -191,6 +191,9 @@ type (
 		// Path is where, below the kubelet's directory; empty for what is elsewhere, such as a
 		// hostPath, and belongs to no pod.
 		Path string `json:"path,omitempty"`
+		// Device is what was attached to the node for it; empty for nothing, and in histories
+		// that do not tell.
+		Device string `json:"device,omitempty"`
 	}
 
 	// Unmount is a volume that was unmounted.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,13 @@ import (
 // Device is the unique name of a CSI volume in a node's status.
 func Device(source *corev1.CSIPersistentVolumeSource) corev1.UniqueVolumeName {
 	return corev1.UniqueVolumeName("kubernetes.io/csi/" + source.Driver + "^" + source.VolumeHandle)
+}
+
+// Shared reports whether a volume may be on several nodes at once.
+func Shared(volume *corev1.PersistentVolume) bool {
+	return slices.ContainsFunc(volume.Spec.AccessModes, func(mode corev1.PersistentVolumeAccessMode) bool {
+		return mode == corev1.ReadWriteMany || mode == corev1.ReadOnlyMany
+	})
 }
 
 // AttachmentName is what the attachment of a CSI volume to a node is called.

@@ -109,7 +109,7 @@ func (m mounting) Mount(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	for name, place := range m.places(pod) {
-		m.history.Done(began, "", history.Mount{UID: string(pod.UID), Volume: name, Path: place})
+		m.history.Done(began, "", history.Mount{UID: string(pod.UID), Volume: name, Path: place, Device: string(m.Device(pod.UID, name))})
 	}
 	return nil
 }
@@ -125,6 +125,23 @@ func (m mounting) Unmount(ctx context.Context, pod *corev1.Pod) error {
 		done = append(done, history.Entry{Fact: history.Unmount{UID: string(pod.UID), Volume: name, Path: place}})
 	}
 	err := m.Manager.Unmount(ctx, pod)
+	if err == nil {
+		m.history.All(began, done...)
+	}
+	return err
+}
+
+// RemovePod is [volumes.Manager.RemovePod].
+func (m mounting) RemovePod(ctx context.Context, uid types.UID) error {
+	if m.history == nil {
+		return m.Manager.RemovePod(ctx, uid)
+	}
+	began := m.history.Began()
+	var done []history.Entry
+	for _, name := range m.Mounted(uid) {
+		done = append(done, history.Entry{Fact: history.Unmount{UID: string(uid), Volume: name, Path: m.Place(uid, name)}})
+	}
+	err := m.Manager.RemovePod(ctx, uid)
 	if err == nil {
 		m.history.All(began, done...)
 	}

@@ -59,7 +59,7 @@ func (l *loop) keepDirs(ctx context.Context) {
 			continue
 		}
 		l.parts.sweeps.begin(ctx, "volumes "+string(uid), func(ctx context.Context) {
-			if err := l.parts.volumes.RemovePod(ctx, uid); err != nil && ctx.Err() == nil {
+			if err := (mounting{l.parts.volumes, l.parts.cfg.History}).RemovePod(ctx, uid); err != nil && ctx.Err() == nil {
 				l.parts.cfg.Log.ErrorContext(ctx, "there are orphaned volumes", "uid", uid, "err", err) // (KBL-76)
 			}
 		})

@@ -359,4 +359,7 @@ func (s *stage) attach(driver, handle string) {
 	attachment := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	attachment.Status.Attached = true
 	s.api.put(watch.Added, "volumeattachments//"+name, attachment)
+	node, _ := s.api.objects["nodes//n1"].DeepCopyObject().(*corev1.Node)
+	node.Status.VolumesAttached = []corev1.AttachedVolume{{Name: node.Status.VolumesInUse[0]}}
+	s.api.put(watch.Modified, "nodes//n1", node)
 }

@@ -7,9 +7,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/storage"
 	"github.com/podfall/podfall/proto/kinds"
 )
 
@@ -47,6 +49,7 @@ func contentOf(obj kinds.Object) history.Content {
 	case *policyv1.PodDisruptionBudget:
 		content.Budget = budgetOf(obj)
 	}
+	content.Disks = disksOf(obj)
 	return content
 }
 
@@ -63,6 +66,28 @@ func budgetOf(obj *policyv1.PodDisruptionBudget) *history.Budget {
 		budget.Selector = selector.String()
 	}
 	return budget
+}
+
+// disksOf is what the history tells of volumes that have to be attached.
+func disksOf(obj kinds.Object) (disks history.Disks) {
+	switch obj := obj.(type) {
+	case *corev1.PersistentVolume:
+		if obj.Spec.CSI != nil {
+			disks.Device = string(storage.Device(obj.Spec.CSI))
+			disks.Shared = storage.Shared(obj)
+		}
+	case *storagev1.VolumeAttachment:
+		disks.Host, disks.Attached = obj.Spec.NodeName, obj.Status.Attached
+		if volume := obj.Spec.Source.PersistentVolumeName; volume != nil {
+			disks.Volume = *volume
+		}
+	case *corev1.Node:
+		for _, device := range obj.Status.VolumesInUse {
+			disks.InUse = append(disks.InUse, string(device))
+		}
+		disks.OutOfService = slices.ContainsFunc(obj.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+	}
+	return disks
 }
 
 func ready(pod *corev1.Pod) bool {

@@ -9,14 +9,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/daemon"
-	"github.com/podfall/podfall/internal/storage"
 	"github.com/podfall/podfall/services/controllers/control"
 	"github.com/podfall/podfall/services/controllers/loop"
 	"github.com/podfall/podfall/services/controllers/view"
@@ -35,7 +33,14 @@ type Controller struct {
 	unused   map[string]time.Time
 	waiting  map[waiter]bool
 	departed departed
+	own      *own
 	oldWords bool
+}
+
+// own is what the API has answered writes with that the views may not show yet.
+type own struct {
+	nodes       Written[corev1.Node, *corev1.Node]
+	attachments Written[storagev1.VolumeAttachment, *storagev1.VolumeAttachment]
 }
 
 type copies struct {
@@ -76,9 +81,9 @@ func New(base control.Base) *Controller {
 		},
 		client:   control.Of[*storagev1.VolumeAttachment](base.API, "volumeattachments.storage.k8s.io"),
 		nodes:    control.Of[*corev1.Node](base.API, "nodes"),
-		departed: departed{nodes: map[string]*corev1.Node{}},
+		departed: departed{nodes: map[string]*corev1.Node{}}, own: &own{},
 	}
-	c.driver = newDriver(base, c.copies.attachments, c.client)
+	c.driver = newDriver(base, c.copies.attachments)
 	c.loop = loop.New(loop.Config{Name: "attach_detach", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log}, c.sync)
 	c.copies.pods.On(func(old, now *corev1.Pod) {
 		if pod := view.Either(old, now); len(pod.Spec.Volumes) > 0 && pod.Spec.NodeName != "" {
@@ -103,6 +108,7 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // nodeChanged looks at what depends on a node; its heartbeats do not.
 func (c *Controller) nodeChanged(old, now *corev1.Node) {
+	c.own.nodes.Shown(old, now)
 	c.departed.mu.Lock()
 	defer c.departed.mu.Unlock()
 	if now == nil {
@@ -110,14 +116,13 @@ func (c *Controller) nodeChanged(old, now *corev1.Node) {
 	} else {
 		delete(c.departed.nodes, now.Name)
 	}
-	if old == nil || now == nil || healthy(old) != healthy(now) || outOfService(old) != outOfService(now) ||
-		!equality.Semantic.DeepEqual(old.Status.VolumesInUse, now.Status.VolumesInUse) ||
-		!equality.Semantic.DeepEqual(old.Status.VolumesAttached, now.Status.VolumesAttached) {
+	if Concerns(old, now) {
 		c.loop.Add(everything)
 	}
 }
 
 func (c *Controller) attachmentChanged(old, now *storagev1.VolumeAttachment) {
+	c.own.attachments.Shown(old, now)
 	c.loop.Add(everything)
 	name := view.Either(old, now).Spec.Source.PersistentVolumeName
 	if name == nil {
@@ -168,10 +173,10 @@ func (c *Controller) look() View {
 	departed := maps.Clone(c.departed.nodes)
 	c.departed.mu.Unlock()
 	looked := View{
-		Uses: c.uses(), Attachments: c.copies.attachments.All(), Unused: c.unused, OldWords: c.oldWords,
+		Uses: c.uses(), Attachments: c.own.attachments.Over(c.copies.attachments.All(), c.clock.Steady()), Unused: c.unused, OldWords: c.oldWords,
 		Nodes: map[string]*corev1.Node{}, Departed: departed, Volumes: map[string]*corev1.PersistentVolume{},
 	}
-	for _, node := range c.copies.nodes.All() {
+	for _, node := range c.own.nodes.Over(c.copies.nodes.All(), c.clock.Steady()) {
 		looked.Nodes[node.Name] = node
 	}
 	for _, attachment := range looked.Attachments {
@@ -201,73 +206,48 @@ func (c *Controller) uses() []Use {
 	if !slices.ContainsFunc(c.copies.volumes.All(), Needs) {
 		return nil
 	}
-	var found []Use
-	for _, pod := range c.copies.pods.All() {
-		if pod.Spec.NodeName == "" || Done(pod) {
-			continue
-		}
-		for _, volume := range pod.Spec.Volumes {
-			name := ""
-			switch {
-			case volume.PersistentVolumeClaim != nil:
-				name = volume.PersistentVolumeClaim.ClaimName
-			case volume.Ephemeral != nil:
-				name = pod.Name + "-" + volume.Name
-			}
-			claim, ok := c.copies.claims.Get(view.Key{Namespace: pod.Namespace, Name: name})
-			if !ok || claim.Spec.VolumeName == "" {
-				continue
-			}
-			if bound, ok := c.copies.volumes.Get(view.Key{Name: claim.Spec.VolumeName}); ok && Needs(bound) {
-				found = append(found, Use{Pod: pod, Volume: bound})
-			}
-		}
-	}
-	return Sorted(found)
+	return UsesOf(c.copies.pods.All(), Lookup{
+		Claim: func(namespace, name string) (*corev1.PersistentVolumeClaim, bool) {
+			return c.copies.claims.Get(view.Key{Namespace: namespace, Name: name})
+		},
+		Volume: func(name string) (*corev1.PersistentVolume, bool) { return c.copies.volumes.Get(view.Key{Name: name}) },
+	})
 }
 
 // attach asks the driver for a volume on a node.
 func (c *Controller) attach(ctx context.Context, use Use) error {
-	csi := use.Volume.Spec.CSI
-	_, err := c.client.Create(ctx, &storagev1.VolumeAttachment{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:       storage.AttachmentName(csi, use.Pod.Spec.NodeName),
-			Finalizers: []string{Finalizer(csi.Driver)},
-		},
-		Spec: storagev1.VolumeAttachmentSpec{
-			Attacher: csi.Driver, NodeName: use.Pod.Spec.NodeName,
-			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &use.Volume.Name},
-		},
-	})
+	made, err := c.client.Create(ctx, AttachmentFor(use))
 	if apierrors.IsAlreadyExists(err) {
 		return nil // the view is late
+	}
+	if err == nil {
+		c.own.attachments.Put(made, c.clock.Steady())
 	}
 	return err
 }
 
-// detach takes a volume off what its node is said to have, and then away from it. The node
-// itself is asked first whether it uses it, because the view may be late
-// (verifyVolumeIsSafeToDetach).
+// detach takes a volume off what its node is said to have, and then away from it. In between
+// the node itself is asked whether it uses it (verifyVolumeIsSafeToDetach): a kubelet says so
+// first, and mounts only what its node is said to have after that.
 func (c *Controller) detach(ctx context.Context, detach Detach, looked View) error {
 	attachment := detach.Attachment
-	node, err := c.nodes.Get(ctx, "", attachment.Spec.NodeName)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return err
+	looked.Leaving(attachment, c.clock.Now())
+	node, known := looked.Nodes[attachment.Spec.NodeName]
+	var err error
+	if !known {
+		node, err = c.nodes.Get(ctx, "", attachment.Spec.NodeName)
 	}
 	if err == nil {
-		if !detach.Forced && slices.Contains(node.Status.VolumesInUse, detach.Device) {
-			return nil // the view is late; the node's change brings it back
-		}
-		going := attachment.DeepCopy()
-		going.DeletionTimestamp = &metav1.Time{Time: c.clock.Now()}
-		for i, one := range looked.Attachments {
-			if one == attachment {
-				looked.Attachments[i] = going
-			}
-		}
 		if err := c.report(ctx, node, looked); err != nil {
 			return err
 		}
+		node, err = c.nodes.Get(ctx, "", attachment.Spec.NodeName)
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	if err == nil && detach.Held(node) {
+		return nil // the view is late; the node's change brings it back, and what it has is said again
 	}
 	if err := c.client.Delete(ctx, attachment, metav1.DeleteOptions{}); err != nil && !control.Gone(err) {
 		return err
@@ -281,9 +261,13 @@ func (c *Controller) report(ctx context.Context, node *corev1.Node, looked View)
 	if slices.Equal(attached, node.Status.VolumesAttached) {
 		return nil
 	}
-	_, err := c.nodes.Strategic(ctx, node, "status", map[string]any{"status": map[string]any{"volumesAttached": attached}})
+	stored, err := c.nodes.Strategic(ctx, node, "status", map[string]any{"status": map[string]any{"volumesAttached": attached}})
 	if control.Gone(err) {
 		return nil
+	}
+	if err == nil {
+		c.own.nodes.Put(stored, c.clock.Steady())
+		looked.Nodes[node.Name] = stored
 	}
 	return err
 }

@@ -180,11 +180,7 @@ func (p *Plan) use(view View, use Use) {
 }
 
 // exclusive reports whether a volume may be on one node only.
-func exclusive(volume *corev1.PersistentVolume) bool {
-	return !slices.ContainsFunc(volume.Spec.AccessModes, func(mode corev1.PersistentVolumeAccessMode) bool {
-		return mode == corev1.ReadWriteMany || mode == corev1.ReadOnlyMany
-	})
-}
+func exclusive(volume *corev1.PersistentVolume) bool { return !storage.Shared(volume) }
 
 // blockedMessage names the pods in the way, if there are any (reportMultiAttachError).
 func blockedMessage(view View, use Use) string {

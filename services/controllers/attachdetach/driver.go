@@ -3,7 +3,6 @@ package attachdetach
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -28,53 +27,44 @@ type driver struct {
 }
 
 // Finalizer keeps a VolumeAttachment until the driver has detached its volume.
-func Finalizer(driver string) string { return "external-attacher/" + driver }
+func Finalizer(driver string) string { return Attacher + "/" + driver }
 
 // driverWorkers is how many volumes are attached or detached at once.
 const driverWorkers = 10
 
-func newDriver(base control.Base, attachments *view.Copy[*storagev1.VolumeAttachment], client control.Resource[*storagev1.VolumeAttachment]) *driver {
+// Attacher is the name in which the driver decides: upstream it is a process of its own.
+const Attacher = "external-attacher"
+
+func newDriver(base control.Base, attachments *view.Copy[*storagev1.VolumeAttachment]) *driver {
+	client := control.Of[*storagev1.VolumeAttachment](control.As(base.API, Attacher), "volumeattachments.storage.k8s.io")
 	d := &driver{attachments: attachments, client: client, faults: base.Faults, clock: base.Clock}
 	d.loop = loop.New(loop.Config{Name: "volume_driver", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: driverWorkers}, d.sync)
 	attachments.On(func(_, now *storagev1.VolumeAttachment) {
-		if now != nil && work(now) != "" {
+		if now != nil && Work(now) != "" {
 			d.loop.Add(view.KeyOf(now))
 		}
 	})
 	return d
 }
 
-// work is what the driver has to do about an attachment; empty for nothing.
-func work(attachment *storagev1.VolumeAttachment) fault.Point {
-	switch {
-	case attachment.DeletionTimestamp == nil && !attachment.Status.Attached:
-		return fault.VolumeAttach
-	case attachment.DeletionTimestamp != nil && slices.Contains(attachment.Finalizers, Finalizer(attachment.Spec.Attacher)):
-		return fault.VolumeDetach
-	}
-	return ""
-}
-
 func (d *driver) sync(ctx context.Context, key view.Key) error {
 	attachment, ok := d.attachments.Get(key)
-	if !ok || work(attachment) == "" {
+	if !ok || Work(attachment) == "" {
 		return nil
 	}
-	point, changed := work(attachment), attachment.DeepCopy()
+	point := Work(attachment)
 	about := fault.About{Node: attachment.Spec.NodeName}
 	if name := attachment.Spec.Source.PersistentVolumeName; name != nil {
 		about.Volume = *name
 	}
 	if err := d.faults.Pass(ctx, point, about); err != nil {
-		return d.fails(ctx, changed, point, err)
+		return d.fails(ctx, attachment.DeepCopy(), point, err)
 	}
 	var err error
 	if point == fault.VolumeAttach {
-		changed.Status = storagev1.VolumeAttachmentStatus{Attached: true}
-		_, err = d.client.UpdateStatus(ctx, changed)
+		_, err = d.client.UpdateStatus(ctx, Worked(attachment))
 	} else {
-		changed.Finalizers = slices.DeleteFunc(changed.Finalizers, func(one string) bool { return one == Finalizer(attachment.Spec.Attacher) })
-		_, err = d.client.Update(ctx, changed)
+		_, err = d.client.Update(ctx, Worked(attachment))
 	}
 	if control.Gone(err) {
 		return nil // the view is late; what follows brings the key back

@@ -23,6 +23,15 @@ func Decided(api API, recorder *history.Recorder, controller string) API {
 	return deciding{API: api, history: recorder, controller: controller}
 }
 
+// As is the API for a part of a controller that decides in a name of its own.
+func As(api API, name string) API {
+	if d, is := api.(deciding); is {
+		d.controller = name
+		return d
+	}
+	return api
+}
+
 type deciding struct {
 	API
 	history    *history.Recorder

@@ -13,21 +13,25 @@ import (
 
 func usesVolumes(pod *corev1.Pod) bool { return len(pod.Spec.Volumes) > 0 }
 
-func setClaim(s *State, claim *corev1.PersistentVolumeClaim) {
+// SetClaim takes up a claim that is new or has changed.
+func (s *State) SetClaim(claim *corev1.PersistentVolumeClaim) {
 	s.around.storage.Claims[types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}] = claim
 	s.retry(usesVolumes)
 }
 
-func removeClaim(s *State, claim *corev1.PersistentVolumeClaim) {
+// RemoveClaim forgets one that is gone.
+func (s *State) RemoveClaim(claim *corev1.PersistentVolumeClaim) {
 	delete(s.around.storage.Claims, types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name})
 }
 
-func setVolume(s *State, volume *corev1.PersistentVolume) {
+// SetVolume takes up a volume that is new or has changed.
+func (s *State) SetVolume(volume *corev1.PersistentVolume) {
 	s.around.storage.Volumes[volume.Name] = volume
 	s.retry(usesVolumes)
 }
 
-func removeVolume(s *State, volume *corev1.PersistentVolume) {
+// RemoveVolume forgets one that is gone.
+func (s *State) RemoveVolume(volume *corev1.PersistentVolume) {
 	delete(s.around.storage.Volumes, volume.Name)
 }
 

@@ -50,8 +50,8 @@ func New(base control.Base) *Controller {
 	listen(c.inbox, view.Of[*corev1.Node](base.Views, "nodes"), (*State).SetNode, removeNode)
 	listen(c.inbox, view.Of[*corev1.Pod](base.Views, "pods"), (*State).SetPod, (*State).RemovePod)
 	listen(c.inbox, view.Of[*corev1.Namespace](base.Views, "namespaces"), setNamespace, removeNamespace)
-	listen(c.inbox, view.Of[*corev1.PersistentVolumeClaim](base.Views, "persistentvolumeclaims"), setClaim, removeClaim)
-	listen(c.inbox, view.Of[*corev1.PersistentVolume](base.Views, "persistentvolumes"), setVolume, removeVolume)
+	listen(c.inbox, view.Of[*corev1.PersistentVolumeClaim](base.Views, "persistentvolumeclaims"), (*State).SetClaim, (*State).RemoveClaim)
+	listen(c.inbox, view.Of[*corev1.PersistentVolume](base.Views, "persistentvolumes"), (*State).SetVolume, (*State).RemoveVolume)
 	listen(c.inbox, view.Of[*storagev1.StorageClass](base.Views, "storageclasses.storage.k8s.io"), setClass, removeClass)
 	listen(c.inbox, view.Of[*policyv1.PodDisruptionBudget](base.Views, "poddisruptionbudgets.policy"), setBudget, removeBudget)
 	return c

@@ -67,7 +67,7 @@ func storage(s *State) {
 	claim := func(name string, change func(*corev1.PersistentVolumeClaim)) {
 		c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 		change(c)
-		setClaim(s, c)
+		s.SetClaim(c)
 	}
 	bound := func(volume string) func(*corev1.PersistentVolumeClaim) {
 		return func(c *corev1.PersistentVolumeClaim) {
@@ -84,12 +84,12 @@ func storage(s *State) {
 	setClass(s, &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "late"}, Provisioner: "p", VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
 	})
-	setVolume(s, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "shared"}})
+	s.SetVolume(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "shared"}})
 	local := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "local"}}
 	local.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "kubernetes.io/hostname", Operator: corev1.NodeSelectorOpIn, Values: []string{"n2"}}},
 	}}}}
-	setVolume(s, local)
+	s.SetVolume(local)
 }
 
 // TestFilters has three nodes, of which n1 and n2 are in zone a and n3 in b. want is a node, or

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -17,13 +18,13 @@ import (
 )
 
 // table are the kinds that volumes speak of.
-type table struct{ claims, volumes, attachments, accounts kinds.Kind }
+type table struct{ claims, volumes, attachments, nodes, accounts kinds.Kind }
 
 func loadTable() (table, error) {
 	var t table
 	for name, into := range map[string]*kinds.Kind{
 		"persistentvolumeclaims": &t.claims, "persistentvolumes": &t.volumes,
-		"volumeattachments.storage.k8s.io": &t.attachments, "serviceaccounts": &t.accounts,
+		"volumeattachments.storage.k8s.io": &t.attachments, "nodes": &t.nodes, "serviceaccounts": &t.accounts,
 	} {
 		kind, ok := kinds.ByResource(name)
 		if !ok {
@@ -50,6 +51,9 @@ func (e *unprocessedError) Unwrap() error { return e.err }
 // errUnattached says that a volume is not attached to the node yet.
 var errUnattached = errors.New("volume is not attached to the node")
 
+// ErrUnreported says that the node has not said yet that it uses a volume.
+var ErrUnreported = fmt.Errorf("%w: it is not in the node's volumesInUse", errUnattached)
+
 // attach follows a claim to its volume and waits for that to be attached, if it needs to:
 // the node says first that it uses it, so that it is not taken away again, and mounts it
 // when the attachment says so (CTL-20).
@@ -67,20 +71,58 @@ func (m *Manager) attach(
 		return bound, nil
 	}
 	r.Device = storage.Device(bound.Spec.CSI)
-	if reported := m.inUse.add(r.Device, use{pod.UID, v.Name}); !reported {
-		return nil, fmt.Errorf("%w: it is not in the node's volumesInUse", errUnattached)
+	if reported := m.inUse.Add(r.Device, pod.UID, v.Name); !reported {
+		return nil, ErrUnreported
 	}
-	obj, err := m.API.Get(ctx, podapi.Target{Kind: m.kinds.attachments, Name: storage.AttachmentName(bound.Spec.CSI, m.Node)}, metav1.GetOptions{})
-	attachment, is := obj.(*storagev1.VolumeAttachment)
-	switch {
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("%w: there is no VolumeAttachment", errUnattached)
-	case err != nil:
+	obj, err := m.API.Get(ctx, podapi.Target{Kind: m.kinds.nodes, Name: m.Node}, metav1.GetOptions{})
+	if err != nil {
 		return nil, &boundError{bound.Name, err}
-	case !is || !attachment.Status.Attached || attachment.DeletionTimestamp != nil:
-		return nil, fmt.Errorf("%w: VolumeAttachment %s does not say so", errUnattached, obj.GetName())
+	}
+	node, _ := obj.(*corev1.Node)
+	if err := Told(node, r.Device); err != nil {
+		return nil, err
+	}
+	obj, err = m.API.Get(ctx, podapi.Target{Kind: m.kinds.attachments, Name: storage.AttachmentName(bound.Spec.CSI, m.Node)}, metav1.GetOptions{})
+	attachment, _ := obj.(*storagev1.VolumeAttachment)
+	if err := Attached(attachment, err); err != nil {
+		if errors.Is(err, errUnattached) {
+			return nil, err
+		}
+		return nil, &boundError{bound.Name, err}
 	}
 	return bound, nil
+}
+
+// Told says what keeps a volume from being mounted by what the API has of the node: it has to
+// say that it uses the volume, and to be told at the same time or later that it has it. Who
+// detaches takes the second away first, and then looks at the first: one of the two sees the
+// other (verifyControllerAttachedVolume). It is nil for nothing.
+func Told(node *corev1.Node, device corev1.UniqueVolumeName) error {
+	switch {
+	case node == nil:
+		return fmt.Errorf("%w: the API answered with something else", errUnattached)
+	case !slices.Contains(node.Status.VolumesInUse, device):
+		return ErrUnreported
+	case !slices.ContainsFunc(node.Status.VolumesAttached, func(v corev1.AttachedVolume) bool { return v.Name == device }):
+		return fmt.Errorf("%w: it is not in the node's volumesAttached", errUnattached)
+	}
+	return nil
+}
+
+// Attached says what keeps a volume from being mounted by what the API answered when it was
+// asked for the attachment to the node; nil for nothing.
+func Attached(attachment *storagev1.VolumeAttachment, err error) error {
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return fmt.Errorf("%w: there is no VolumeAttachment", errUnattached)
+	case err != nil:
+		return err
+	case attachment == nil:
+		return fmt.Errorf("%w: the API answered with something else", errUnattached)
+	case !attachment.Status.Attached || attachment.DeletionTimestamp != nil:
+		return fmt.Errorf("%w: VolumeAttachment %s does not say so", errUnattached, attachment.Name)
+	}
+	return nil
 }
 
 // boundTo is the volume that a claim is bound to.
@@ -90,15 +132,11 @@ func (m *Manager) boundTo(ctx context.Context, pod *corev1.Pod, v *corev1.Volume
 		return nil, fmt.Errorf("failed to fetch PVC from API server: %w", err)
 	}
 	claim, is := obj.(*corev1.PersistentVolumeClaim)
-	switch {
-	case !is:
+	if !is {
 		return nil, fmt.Errorf("the API answered with a %T", obj)
-	case v.Ephemeral != nil && !metav1.IsControlledBy(claim, pod):
-		return nil, fmt.Errorf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", claim.Namespace, claim.Name, pod.Namespace, pod.Name)
-	case claim.DeletionTimestamp != nil:
-		return nil, errors.New("PVC is being deleted")
-	case claim.Status.Phase != corev1.ClaimBound || claim.Spec.VolumeName == "":
-		return nil, errors.New("PVC is not bound")
+	}
+	if err := Usable(pod, v, claim); err != nil {
+		return nil, err
 	}
 	obj, err = m.API.Get(ctx, podapi.Target{Kind: m.kinds.volumes, Name: claim.Spec.VolumeName}, metav1.GetOptions{})
 	if err != nil {
@@ -108,13 +146,31 @@ func (m *Manager) boundTo(ctx context.Context, pod *corev1.Pod, v *corev1.Volume
 	if !is {
 		return nil, fmt.Errorf("the API answered with a %T", obj)
 	}
+	return volume, BoundTo(volume, claim)
+}
+
+// Usable says why a pod cannot have a volume by a claim; nil when it can.
+func Usable(pod *corev1.Pod, v *corev1.Volume, claim *corev1.PersistentVolumeClaim) error {
+	switch {
+	case v.Ephemeral != nil && !metav1.IsControlledBy(claim, pod):
+		return fmt.Errorf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", claim.Namespace, claim.Name, pod.Namespace, pod.Name)
+	case claim.DeletionTimestamp != nil:
+		return errors.New("PVC is being deleted")
+	case claim.Status.Phase != corev1.ClaimBound || claim.Spec.VolumeName == "":
+		return errors.New("PVC is not bound")
+	}
+	return nil
+}
+
+// BoundTo says why a volume is not the one of a claim that names it; nil when it is.
+func BoundTo(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) error {
 	if ref := volume.Spec.ClaimRef; ref == nil || ref.UID != claim.UID {
-		return nil, fmt.Errorf("PV %s is not bound to this PVC", volume.Name)
+		return fmt.Errorf("PV %s is not bound to this PVC", volume.Name)
 	}
 	if mode := volume.Spec.VolumeMode; mode != nil && *mode == corev1.PersistentVolumeBlock {
-		return nil, fmt.Errorf("PV %s has volumeMode Block: podfall mounts filesystems alone", volume.Name)
+		return fmt.Errorf("PV %s has volumeMode Block: podfall mounts filesystems alone", volume.Name)
 	}
-	return volume, nil
+	return nil
 }
 
 // storage is where the files of a persistent volume are. What a CSI driver would serve from

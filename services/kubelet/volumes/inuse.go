@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// devices are the attachable volumes that pods of the node use, or are about to. A
+// Devices are the attachable volumes that pods of the node use, or are about to. A
 // volume is mounted only when the node has said so in its status, and is no longer said
-// to be used only when it is unmounted.
-type devices struct {
+// to be used only when it is unmounted. It is safe for concurrent use.
+type Devices struct {
 	mu    sync.Mutex
 	known map[corev1.UniqueVolumeName]*device
 	wake  chan struct{}
@@ -29,14 +29,17 @@ type use struct {
 	volume string
 }
 
-func newDevices() *devices {
-	return &devices{known: map[corev1.UniqueVolumeName]*device{}, wake: make(chan struct{}, 1)}
+// NewDevices are none.
+func NewDevices() *Devices {
+	return &Devices{known: map[corev1.UniqueVolumeName]*device{}, wake: make(chan struct{}, 1)}
 }
 
-// add notes a use; reported says whether the node's status has it.
-func (d *devices) add(name corev1.UniqueVolumeName, by use) (reported bool) {
+// Add notes that a pod uses a device as one of its volumes; reported says whether the node's
+// status has it.
+func (d *Devices) Add(name corev1.UniqueVolumeName, uid types.UID, volume string) (reported bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	by := use{uid, volume}
 	if d.known[name] == nil {
 		d.known[name] = &device{users: map[use]bool{}}
 		d.signal()
@@ -45,8 +48,8 @@ func (d *devices) add(name corev1.UniqueVolumeName, by use) (reported bool) {
 	return d.known[name].reported
 }
 
-// remove drops all uses of a pod, or those of one volume of it.
-func (d *devices) remove(uid types.UID, volumes ...string) {
+// Remove drops all uses of a pod, or those of one volume of it.
+func (d *Devices) Remove(uid types.UID, volumes ...string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for name, known := range d.known {
@@ -60,7 +63,7 @@ func (d *devices) remove(uid types.UID, volumes ...string) {
 	}
 }
 
-func (d *devices) signal() {
+func (d *Devices) signal() {
 	select {
 	case d.wake <- struct{}{}:
 	default:
@@ -68,20 +71,29 @@ func (d *devices) signal() {
 }
 
 // InUse are the attachable volumes that the node uses, for its status.
-func (m *Manager) InUse() []corev1.UniqueVolumeName {
-	m.inUse.mu.Lock()
-	defer m.inUse.mu.Unlock()
-	return slices.Sorted(maps.Keys(m.inUse.known))
+func (d *Devices) InUse() []corev1.UniqueVolumeName {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Sorted(maps.Keys(d.known))
 }
 
 // InUseChanges is readable when InUse differs from what it was.
-func (m *Manager) InUseChanges() <-chan struct{} { return m.inUse.wake }
+func (d *Devices) InUseChanges() <-chan struct{} { return d.wake }
 
 // Reported says that the API has names in the node's status: they may be mounted.
-func (m *Manager) Reported(names []corev1.UniqueVolumeName) {
-	m.inUse.mu.Lock()
-	defer m.inUse.mu.Unlock()
-	for name, known := range m.inUse.known {
+func (d *Devices) Reported(names []corev1.UniqueVolumeName) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, known := range d.known {
 		known.reported = slices.Contains(names, name)
 	}
 }
+
+// InUse are the attachable volumes that the node uses, for its status.
+func (m *Manager) InUse() []corev1.UniqueVolumeName { return m.inUse.InUse() }
+
+// InUseChanges is readable when InUse differs from what it was.
+func (m *Manager) InUseChanges() <-chan struct{} { return m.inUse.InUseChanges() }
+
+// Reported says that the API has names in the node's status: they may be mounted.
+func (m *Manager) Reported(names []corev1.UniqueVolumeName) { m.inUse.Reported(names) }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -120,3 +122,16 @@ func (m *Manager) Place(uid types.UID, volume string) string {
 	}
 	return volumeDir(uid, r.Plugin, volume)
 }
+
+// Device is what was attached to the node for a mounted volume; empty for nothing, and when it
+// is not mounted.
+func (m *Manager) Device(uid types.UID, volume string) corev1.UniqueVolumeName {
+	r, err := m.read(uid, volume)
+	if err != nil || r == nil {
+		return ""
+	}
+	return r.Device
+}
+
+// Mounted are a pod's mounted volumes, by name.
+func (m *Manager) Mounted(uid types.UID) []string { return slices.Sorted(maps.Keys(m.records(uid))) }

@@ -29,7 +29,7 @@ func (m *Manager) Unmount(ctx context.Context, pod *corev1.Pod) error {
 	for {
 		left, err := m.unmount(waiting, uid)
 		if len(left) == 0 {
-			m.inUse.remove(uid) // those too that were never mounted
+			m.inUse.Remove(uid) // those too that were never mounted
 			return nil
 		}
 		if m.Clock.Sleep(waiting, m.Timing.UnmountPoll) == nil {
@@ -86,7 +86,7 @@ func (m *Manager) tearDown(ctx context.Context, uid types.UID, name string, r *r
 	m.mu.Lock()
 	m.memory(uid).mounted[name] = false
 	m.mu.Unlock()
-	m.inUse.remove(uid, name)
+	m.inUse.Remove(uid, name)
 	return nil
 }
 
@@ -167,5 +167,5 @@ func (m *Manager) forget(uid types.UID) {
 	delete(m.pods, uid)
 	m.mu.Unlock()
 	m.tokens.forget(uid)
-	m.inUse.remove(uid)
+	m.inUse.Remove(uid)
 }

@@ -101,7 +101,7 @@ type Config struct {
 type Manager struct {
 	Config
 	kinds  table
-	inUse  *devices
+	inUse  *Devices
 	tokens tokens
 
 	mu   sync.Mutex
@@ -125,7 +125,7 @@ func New(cfg Config) (*Manager, error) {
 	if err := cfg.Root.MkdirAll(podsDir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the pods' directory: %w", err)
 	}
-	m := &Manager{Config: cfg, inUse: newDevices(), tokens: newTokens(), pods: map[types.UID]*podMemory{}}
+	m := &Manager{Config: cfg, inUse: NewDevices(), tokens: newTokens(), pods: map[types.UID]*podMemory{}}
 	var err error
 	if m.kinds, err = loadTable(); err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func New(cfg Config) (*Manager, error) {
 			memory := m.memory(uid)
 			memory.namespace, memory.name = mounted.Namespace, mounted.Pod
 			if mounted.Device != "" {
-				m.inUse.add(mounted.Device, use{uid, name})
+				m.inUse.Add(mounted.Device, uid, name)
 			}
 		}
 	}

@@ -197,8 +197,18 @@ func (s *stand) attached(source *corev1.CSIPersistentVolumeSource) {
 	attachment := &storagev1.VolumeAttachment{}
 	attachment.Status.Attached = true
 	s.put("volumeattachments//"+storage.AttachmentName(source, "n1"), attachment)
-	s.inUse.add(storage.Device(source), use{"another", "v"})
+	s.inUse.Add(storage.Device(source), "another", "v")
 	s.Reported(s.InUse())
+	s.node(s.InUse(), storage.Device(source))
+}
+
+// node is this one's object, which says what it uses and is told what it has.
+func (s *stand) node(inUse []corev1.UniqueVolumeName, attached ...corev1.UniqueVolumeName) {
+	node := &corev1.Node{Status: corev1.NodeStatus{VolumesInUse: inUse}}
+	for _, device := range attached {
+		node.Status.VolumesAttached = append(node.Status.VolumesAttached, corev1.AttachedVolume{Name: device})
+	}
+	s.put("nodes//n1", node)
 }
 
 // TestAttach is CTL-20 on the node: it says that it uses a volume before it mounts it,
@@ -232,6 +242,11 @@ func TestAttach(t *testing.T) {
 			t.Errorf("in use: %v", got)
 		}
 		s.Reported(s.InUse())
+		s.node(nil, storage.Device(source))
+		unattached("reported, it was taken back")
+		s.node(s.InUse())
+		unattached("the node is not told that it has it")
+		s.node(s.InUse(), storage.Device(source))
 		attach(false)
 		unattached("attaching")
 		s.drop("volumeattachments//" + storage.AttachmentName(source, "n1"))

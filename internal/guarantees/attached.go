@@ -1,0 +1,234 @@
+package guarantees
+
+import (
+	"slices"
+	"time"
+
+	"github.com/podfall/podfall/internal/history"
+)
+
+// The resources of volumes that have to be attached.
+const (
+	volumeResource     = "persistentvolumes"
+	attachmentResource = "volumeattachments.storage.k8s.io"
+	nodeResource       = "nodes"
+)
+
+const (
+	// longUnused is how long nobody has used a volume that is taken by force from a node that
+	// is not well (CTL-20), but for a second of timers.
+	longUnused = 6*time.Minute - time.Second
+	// lately is how old what a controller knows of a node may be when it acts.
+	lately = 2 * time.Minute
+)
+
+// mounted is a volume that a kubelet has mounted, from its first mount to its unmount.
+type mounted struct {
+	by           *pod
+	node, device string
+	begin        *history.Event
+	// end is nil for one that was not unmounted.
+	end *history.Event
+}
+
+// sure reports whether it surely was mounted when something happened.
+func (m *mounted) sure(at *history.Event) bool {
+	return before(m.begin, at) && (m.end == nil || m.end.Began > at.Ended)
+}
+
+// storage is all that has become of volumes that have to be attached.
+type storage struct {
+	*past
+
+	// devices are the names by which nodes know volumes, and shared those that may be on several.
+	devices map[string]string
+	shared  map[string]bool
+	// attachments are all, in the order in which they were made.
+	attachments []*attachment
+	mounts      []*mounted
+	nodes       map[string][]*commit
+}
+
+// attachment is one VolumeAttachment.
+type attachment struct {
+	made *commit
+	// attached is when it was said to be, leaves when it began to go, and gone when it was; nil
+	// for never.
+	attached, leaves, gone *commit
+}
+
+func (a *attachment) is(device, node string, s *storage) bool {
+	return a.made.Host == node && s.devices[a.made.Volume] == device
+}
+
+// disks reads what there is of volumes.
+func (p *past) disks() *storage {
+	s := &storage{past: p, devices: map[string]string{}, shared: map[string]bool{}, nodes: map[string][]*commit{}}
+	there := map[string]*attachment{}
+	for _, c := range p.commits {
+		switch c.Resource {
+		case volumeResource:
+			s.devices[c.Key] = c.Device
+			s.shared[c.Key] = s.shared[c.Key] || c.Shared
+		case nodeResource:
+			s.nodes[c.Key] = append(s.nodes[c.Key], c)
+		case attachmentResource:
+			if c.Op == added {
+				there[c.Key] = &attachment{made: c}
+				s.attachments = append(s.attachments, there[c.Key])
+			}
+			if there[c.Key] != nil {
+				there[c.Key].take(c)
+			}
+		}
+	}
+	for _, one := range p.lives() {
+		s.mounts = append(s.mounts, one.disks()...)
+	}
+	return s
+}
+
+// take takes up a commit of an attachment.
+func (a *attachment) take(c *commit) {
+	if c.Attached && c.Deadline == nil && c.Op != deleted && a.attached == nil {
+		a.attached = c
+	}
+	if (c.Deadline != nil || c.Op == deleted) && a.leaves == nil {
+		a.leaves = c
+	}
+	if c.Op == deleted {
+		a.gone = c
+	}
+}
+
+// disks are a pod's mounts of what was attached.
+func (one *pod) disks() []*mounted {
+	var all []*mounted
+	open := map[string]*mounted{}
+	for _, e := range one.mounts {
+		switch fact := e.Fact.(type) {
+		case history.Mount:
+			if fact.Device != "" && open[fact.Volume] == nil {
+				open[fact.Volume] = &mounted{by: one, node: nodeOf(e.Process), device: fact.Device, begin: e}
+				all = append(all, open[fact.Volume])
+			}
+		case history.Unmount:
+			if m := open[fact.Volume]; m != nil {
+				m.end = e
+				delete(open, fact.Volume)
+			}
+		}
+	}
+	return all
+}
+
+// attachedOnce checks K16: a volume for one node is never attached to two, is not taken from
+// under a mount but by force, and is mounted only where it is said to be attached.
+func attachedOnce(p *past, t *trial) {
+	s := p.disks()
+	for i, a := range s.attachments {
+		if s.exclusive(a) && p.decidedOn(a.made) {
+			t.expect(s.alone(a, i) == nil, "a volume for one node was attached to a second", eventOf(s.alone(a, i)), a.made.Event)
+		}
+		if a.leaves != nil && s.exclusive(a) && p.decidedOn(a.leaves) {
+			s.mayLeave(t, a)
+		}
+	}
+	for _, m := range s.mounts {
+		t.expect(s.wasAttached(m), "a volume was mounted that nobody had said to be attached to the node", m.begin)
+		s.mountedAlone(t, m)
+	}
+}
+
+// exclusive reports whether an attachment is of a volume that is known to be for one node.
+func (s *storage) exclusive(a *attachment) bool {
+	return s.devices[a.made.Volume] != "" && !s.shared[a.made.Volume]
+}
+
+// decidedOn reports whether the controllers have made a commit that is not too old.
+func (p *past) decidedOn(c *commit) bool {
+	o := p.byID[c.Cause]
+	return c.recorded && c.Began >= p.from && o != nil && o.Who == controllersIdentity
+}
+
+// alone is the attachment of the same volume to another node that was there when the i-th was
+// made; nil for none.
+func (s *storage) alone(a *attachment, i int) *commit {
+	for _, other := range s.attachments[:i] {
+		if other.made.Volume == a.made.Volume && other.made.Host != a.made.Host && (other.gone == nil || other.gone.Revision > a.made.Revision) {
+			return other.made
+		}
+	}
+	return nil
+}
+
+// mayLeave checks that an attachment goes only from a node that has not mounted the volume, or
+// by force.
+func (s *storage) mayLeave(t *trial, a *attachment) {
+	device := s.devices[a.made.Volume]
+	t.cases++
+	for _, m := range s.mounts {
+		if m.device == device && m.node == a.made.Host && m.sure(a.leaves.Event) {
+			t.expect(s.forced(a.leaves, m), "a volume was detached from a node that had it mounted, and that was there, in service, and well or in use until then",
+				m.begin, a.leaves.Event)
+		}
+	}
+}
+
+// forced reports whether a volume may have been detached although it was mounted: its node was
+// gone, out of service, or not well after nobody had used it for long.
+func (s *storage) forced(leaves *commit, m *mounted) bool {
+	var last *commit
+	for _, c := range s.nodes[m.node] {
+		if c.Began > leaves.Ended {
+			break
+		}
+		if last != nil && c.Ended >= s.asked(leaves)-int64(lately) && s.lets(last, leaves, m) {
+			return true
+		}
+		last = c
+	}
+	return last == nil || s.lets(last, leaves, m)
+}
+
+// lets reports whether a node in this state lets a volume that it has mounted be taken from it.
+func (s *storage) lets(node, leaves *commit, m *mounted) bool {
+	if node.Op == deleted || node.OutOfService {
+		return true
+	}
+	var end *commit
+	for _, c := range m.by.commits {
+		if c.Op == deleted || c.Deadline != nil || ended(c) {
+			end = c
+			break
+		}
+	}
+	if node.Ready || end == nil {
+		return false
+	}
+	_, unused := between(end.Event, leaves.Event)
+	return unused >= longUnused || s.skewed("apiserver", end.Began, leaves.Ended) || s.skewed(controllers, end.Began, leaves.Ended)
+}
+
+// wasAttached reports whether a volume may have been said to be attached to the node at some
+// time since there was the pod that has it mounted.
+func (s *storage) wasAttached(m *mounted) bool {
+	return slices.ContainsFunc(s.attachments, func(a *attachment) bool {
+		return a.is(m.device, m.node, s) && a.attached != nil && a.attached.Began <= m.begin.Ended &&
+			(a.leaves == nil || a.leaves.Ended >= m.by.commits[0].Began)
+	})
+}
+
+// mountedAlone checks that a volume for one node is not mounted on another, unless it was taken
+// from that by force.
+func (s *storage) mountedAlone(t *trial, m *mounted) {
+	for _, other := range s.mounts {
+		if other.device != m.device || other.node == m.node || !other.sure(m.begin) {
+			continue
+		}
+		t.expect(slices.ContainsFunc(s.attachments, func(a *attachment) bool {
+			return a.is(m.device, other.node, s) && (s.shared[a.made.Volume] ||
+				a.leaves != nil && before(other.begin, a.leaves.Event) && a.leaves.Began <= m.begin.Ended && s.forced(a.leaves, other))
+		}), "a volume for one node was mounted on two", other.begin, m.begin)
+	}
+}

@@ -1,0 +1,111 @@
+package attachdetach
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/internal/fault"
+	"github.com/podfall/podfall/internal/storage"
+)
+
+// Lookup finds claims and volumes.
+type Lookup struct {
+	Claim  func(namespace, name string) (*corev1.PersistentVolumeClaim, bool)
+	Volume func(name string) (*corev1.PersistentVolume, bool)
+}
+
+// UsesOf are those of the pods that have a node and use a volume which has to be attached, in
+// the order in which they came.
+func UsesOf(pods []*corev1.Pod, find Lookup) []Use {
+	var found []Use
+	for _, pod := range pods {
+		if pod.Spec.NodeName == "" || Done(pod) {
+			continue
+		}
+		for _, volume := range pod.Spec.Volumes {
+			name := ""
+			switch {
+			case volume.PersistentVolumeClaim != nil:
+				name = volume.PersistentVolumeClaim.ClaimName
+			case volume.Ephemeral != nil:
+				name = pod.Name + "-" + volume.Name
+			}
+			claim, ok := find.Claim(pod.Namespace, name)
+			if !ok || claim.Spec.VolumeName == "" {
+				continue
+			}
+			if bound, ok := find.Volume(claim.Spec.VolumeName); ok && Needs(bound) {
+				found = append(found, Use{Pod: pod, Volume: bound})
+			}
+		}
+	}
+	return Sorted(found)
+}
+
+// AttachmentFor asks the driver for a volume on a node.
+func AttachmentFor(use Use) *storagev1.VolumeAttachment {
+	csi := use.Volume.Spec.CSI
+	return &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:       storage.AttachmentName(csi, use.Pod.Spec.NodeName),
+			Finalizers: []string{Finalizer(csi.Driver)},
+		},
+		Spec: storagev1.VolumeAttachmentSpec{
+			Attacher: csi.Driver, NodeName: use.Pod.Spec.NodeName,
+			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &use.Volume.Name},
+		},
+	}
+}
+
+// Concerns reports whether a change of a node matters to what is attached to it: its
+// heartbeats do not.
+func Concerns(old, now *corev1.Node) bool {
+	return old == nil || now == nil || healthy(old) != healthy(now) || outOfService(old) != outOfService(now) ||
+		!equality.Semantic.DeepEqual(old.Status.VolumesInUse, now.Status.VolumesInUse) ||
+		!equality.Semantic.DeepEqual(old.Status.VolumesAttached, now.Status.VolumesAttached)
+}
+
+// Held reports whether the node as the API has it now keeps a volume from being detached: the
+// view may be late (verifyVolumeIsSafeToDetach).
+func (d Detach) Held(node *corev1.Node) bool {
+	return !d.Forced && slices.Contains(node.Status.VolumesInUse, d.Device)
+}
+
+// Leaving has the view show an attachment as one that goes.
+func (v View) Leaving(attachment *storagev1.VolumeAttachment, now time.Time) {
+	going := attachment.DeepCopy()
+	going.DeletionTimestamp = &metav1.Time{Time: now}
+	for i, one := range v.Attachments {
+		if one == attachment {
+			v.Attachments[i] = going
+		}
+	}
+}
+
+// Work is what the driver has to do about an attachment; empty for nothing.
+func Work(attachment *storagev1.VolumeAttachment) fault.Point {
+	switch {
+	case attachment.DeletionTimestamp == nil && !attachment.Status.Attached:
+		return fault.VolumeAttach
+	case attachment.DeletionTimestamp != nil && slices.Contains(attachment.Finalizers, Finalizer(attachment.Spec.Attacher)):
+		return fault.VolumeDetach
+	}
+	return ""
+}
+
+// Worked is an attachment as the driver stores it after its work: its status when it has
+// attached, and itself when it has detached.
+func Worked(attachment *storagev1.VolumeAttachment) *storagev1.VolumeAttachment {
+	changed := attachment.DeepCopy()
+	if attachment.DeletionTimestamp == nil {
+		changed.Status = storagev1.VolumeAttachmentStatus{Attached: true}
+		return changed
+	}
+	changed.Finalizers = slices.DeleteFunc(changed.Finalizers, func(one string) bool { return one == Finalizer(attachment.Spec.Attacher) })
+	return changed
+}

@@ -1,0 +1,86 @@
+package attachdetach
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// latest is how late a view may be before it is trusted all the same, as upstream's expectations
+// have it (ExpectationsTimeout).
+const latest = 5 * time.Minute
+
+// Written are objects as the API has answered one's own writes with, for as long as the view
+// does not show that: what was just attached to a node must not be attached to another because
+// the view is late. It is safe for concurrent use.
+type Written[X any, T interface {
+	*X
+	kinds.Object
+}] struct {
+	mu      sync.Mutex
+	objects map[string]written[X]
+}
+
+type written[X any] struct {
+	object *X
+	at     time.Time
+}
+
+// Put takes up what the API has answered at now. What the view does not show for long is
+// forgotten.
+func (w *Written[X, T]) Put(stored T, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.objects == nil {
+		w.objects = map[string]written[X]{}
+	}
+	if have, known := w.objects[stored.GetName()]; !known || revision(stored) > revision(T(have.object)) {
+		w.objects[stored.GetName()] = written[X]{stored, now}
+	}
+}
+
+// Shown takes up a change of the view; now is nil for an object that is gone.
+func (w *Written[X, T]) Shown(old, now T) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	shown := now
+	if now == nil {
+		shown = old
+	}
+	have, known := w.objects[shown.GetName()]
+	if known && (revision(shown) >= revision(T(have.object)) || now == nil && shown.GetUID() == T(have.object).GetUID()) {
+		delete(w.objects, shown.GetName())
+	}
+}
+
+// Over is what the view shows, with what is newer, by name.
+func (w *Written[X, T]) Over(view []T, now time.Time) []T {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	seen, newest := map[string]bool{}, slices.Clone(view)
+	for i, object := range newest {
+		seen[object.GetName()] = true
+		if have, known := w.objects[object.GetName()]; known && revision(T(have.object)) > revision(object) {
+			newest[i] = have.object
+		}
+	}
+	for name, have := range w.objects { // sorted below
+		switch {
+		case now.Sub(have.at) > latest:
+			delete(w.objects, name)
+		case !seen[name]:
+			newest = append(newest, have.object)
+		}
+	}
+	slices.SortFunc(newest, func(a, b T) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	return newest
+}
+
+func revision(of kinds.Object) int64 {
+	n, _ := strconv.ParseInt(of.GetResourceVersion(), 10, 64)
+	return n
+}

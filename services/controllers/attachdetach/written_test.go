@@ -1,0 +1,121 @@
+package attachdetach
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/controllers/control"
+)
+
+// at is an attachment in one version.
+func at(name, revision string) *storagev1.VolumeAttachment {
+	return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid of " + name), ResourceVersion: revision}}
+}
+
+// TestWritten has a view that is late show what was written, and nothing that was seen to go.
+func TestWritten(t *testing.T) {
+	var w Written[storagev1.VolumeAttachment, *storagev1.VolumeAttachment]
+	view := []*storagev1.VolumeAttachment{at("b", "5")}
+	expect := func(what, want string, after time.Duration) {
+		t.Helper()
+		var said []string
+		for _, one := range w.Over(view, origin.Add(after)) {
+			said = append(said, one.Name+one.ResourceVersion)
+		}
+		if got := strings.Join(said, " "); got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	expect("nothing was written", "b5", 0)
+	w.Put(at("b", "9"), origin)
+	w.Put(at("b", "7"), origin) // its answer came late
+	w.Put(at("a", "8"), origin)
+	expect("the view is late", "a8 b9", 0)
+	w.Shown(nil, at("a", "8"))
+	w.Shown(at("b", "5"), at("b", "6"))
+	expect("it has shown the first, and an older version of the second", "b9", 0)
+	view = nil
+	w.Shown(at("b", "6"), nil)
+	expect("it has shown that the second is gone", "", 0)
+	w.Put(at("c", "12"), origin)
+	expect("it never shows the third", "c12", latest)
+	expect("it never shows the third", "", latest+time.Second)
+}
+
+// asked is an API that notes what it is asked, and has one node.
+type asked struct {
+	control.API
+
+	node  *corev1.Node
+	calls []string
+	// between happens once what the node is said to have is stored.
+	between func()
+}
+
+func (a *asked) Get(context.Context, podapi.Target, metav1.GetOptions) (kinds.Object, error) {
+	a.calls = append(a.calls, "get")
+	return a.node.DeepCopy(), nil
+}
+
+func (a *asked) Patch(_ context.Context, _ podapi.Target, _ types.PatchType, patch []byte, _ metav1.PatchOptions) (kinds.Object, error) {
+	a.calls = append(a.calls, "patch "+string(patch))
+	a.between()
+	return a.node.DeepCopy(), nil
+}
+
+func (a *asked) Delete(_ context.Context, target podapi.Target, _ metav1.DeleteOptions) (runtime.Object, error) {
+	a.calls = append(a.calls, "delete "+target.Name)
+	return &metav1.Status{}, nil
+}
+
+// TestDetachAsksLast has a node be asked whether it uses a volume after it was told that it has
+// it no more, by which its kubelet goes, and the volume stay when it does.
+func TestDetachAsksLast(t *testing.T) {
+	const told = `patch {"status":{"volumesAttached":null}}`
+	for _, known := range []bool{true, false} {
+		for _, uses := range []bool{true, false} {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+			node.Status.VolumesAttached = []corev1.AttachedVolume{{Name: device}}
+			api := &asked{node: node}
+			api.between = func() {
+				if uses {
+					node.Status.VolumesInUse = []corev1.UniqueVolumeName{device}
+				}
+			}
+			c := &Controller{
+				client: control.Of[*storagev1.VolumeAttachment](api, "volumeattachments.storage.k8s.io"),
+				nodes:  control.Of[*corev1.Node](api, "nodes"), own: &own{},
+			}
+			looked := View{
+				Attachments: onN1(), Nodes: map[string]*corev1.Node{},
+				Volumes: map[string]*corev1.PersistentVolume{"v": volume(corev1.ReadWriteOnce)},
+			}
+			looked.Attachments[0].Status.Attached = true
+			want := []string{told, "get"}
+			if known {
+				looked.Nodes["n1"] = node.DeepCopy()
+			} else {
+				want = []string{"get", told, "get"}
+			}
+			if !uses {
+				want = append(want, "delete on-n1")
+			}
+			err := c.detach(t.Context(), Detach{Attachment: looked.Attachments[0], Device: device}, looked)
+			if err != nil || !slices.Equal(api.calls, want) {
+				t.Errorf("%s: %v %v, want %v", fmt.Sprint(known, uses), err, api.calls, want)
+			}
+		}
+	}
+}
