@@ -8,35 +8,39 @@ import (
 )
 
 // Cluster is what several processes have written, by their names, as one text: every
-// series has the label process with its process' name, and every family is there once.
+// series has the label process with its process' name, and every family is there once, as
+// the first has described it. What is cut off, at the end of a text, is left out.
 func Cluster(texts map[string][]byte) []byte {
 	type family struct {
-		head   string
-		series []string
+		help, kind string
+		series     []string
 	}
 	families := map[string]*family{}
 	for _, process := range slices.Sorted(maps.Keys(texts)) {
 		var current *family
 		for line := range strings.Lines(string(texts[process])) {
+			if !strings.HasSuffix(line, "\n") {
+				break
+			}
 			if about, ok := strings.CutPrefix(line, "# HELP "); ok {
 				name, _, _ := strings.Cut(about, " ")
 				if current = families[name]; current == nil {
-					current = &family{}
+					current = &family{help: line}
 					families[name] = current
 				}
 			}
 			switch {
 			case current == nil: // not ours
-			case !strings.HasPrefix(line, "#"):
+			case strings.HasPrefix(line, "# TYPE ") && current.kind == "":
+				current.kind = line
+			case !strings.HasPrefix(line, "#") && strings.Contains(line, " "):
 				current.series = append(current.series, labelled(line, "process="+quoted(process)))
-			case !strings.Contains(current.head, line):
-				current.head += line
 			}
 		}
 	}
 	var out bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(families)) {
-		out.WriteString(families[name].head)
+		out.WriteString(families[name].help + families[name].kind)
 		for _, line := range families[name].series {
 			out.WriteString(line)
 		}
