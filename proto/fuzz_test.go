@@ -2,9 +2,13 @@ package proto
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
+	"fmt"
+	"math"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -82,6 +86,32 @@ func FuzzScope(f *testing.F) {
 		}
 		if subject := WatchSubject("cluster", first); strings.ContainsAny(subject, "*> \t\r\n\x00") {
 			t.Errorf("%q is no plain subject", subject)
+		}
+	})
+}
+
+// FuzzBoot: what is valid is the boot of a process that begins at the time it says, and boots
+// are in the order of their times.
+func FuzzBoot(f *testing.F) {
+	f.Fuzz(func(t *testing.T, text string, began int64, entropy uint32) {
+		made := NewBoot(time.Unix(0, began), [4]byte(binary.BigEndian.AppendUint32(nil, entropy)))
+		if !made.Valid() {
+			t.Errorf("%s is made and not valid", made)
+		}
+		boot := Boot(text)
+		if !boot.Valid() {
+			return
+		}
+		var nanos uint64
+		var rest uint32
+		if _, err := fmt.Sscanf(text, "%016x-%08x", &nanos, &rest); err != nil {
+			t.Fatalf("%q is valid, and cannot be read: %v", text, err)
+		}
+		if again := NewBoot(time.Unix(0, int64(nanos)), [4]byte(binary.BigEndian.AppendUint32(nil, rest))); again != boot {
+			t.Errorf("%q is valid, and made again it is %q", text, again)
+		}
+		if began >= 0 && nanos <= math.MaxInt64 && nanos != uint64(began) && made.OlderThan(boot) != (uint64(began) < nanos) {
+			t.Errorf("%s is older than %s: %v", made, boot, made.OlderThan(boot))
 		}
 	})
 }
