@@ -69,16 +69,16 @@ func subPathsOf(spec *corev1.Container, known map[string]string) ([]string, erro
 		if mount.SubPathExpr == "" {
 			continue
 		}
-		missing := ""
+		var missing *string
 		paths[i] = expand(mount.SubPathExpr, func(name string) (string, bool) {
 			value, is := known[name]
 			if !is {
-				missing = name
+				missing = &name
 			}
 			return value, is
 		})
-		if missing != "" {
-			return nil, fmt.Errorf("missing value for %q", missing)
+		if missing != nil {
+			return nil, fmt.Errorf("missing value for %q", *missing)
 		}
 	}
 	return paths, nil
