@@ -19,8 +19,6 @@ func FuzzStreamFrame(f *testing.F) {
 	f.Add(StreamFrame(ChannelStdin, []byte("ls\n")))
 	f.Add(StatusFrame(ExitStatus(137)))
 	f.Add(StatusFrame(&metav1.Status{Status: metav1.StatusFailure, Reason: ReasonNonZeroExitCode}))
-	f.Add([]byte{})
-	f.Add([]byte{0xff})
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		channel, data, err := ParseStreamFrame(frame)
 		if (err == nil) != (len(frame) > 0) {
@@ -44,12 +42,6 @@ func FuzzStreamFrame(f *testing.F) {
 
 // FuzzIdentity: a token is one identity's, and a subject of a process is that process's.
 func FuzzIdentity(f *testing.F) {
-	f.Add("node:node-1")
-	f.Add("client:admin@example.com")
-	f.Add("mgmt:kubelet/node-1")
-	f.Add("_")
-	f.Add("%5F")
-	f.Add("a.*.>")
 	f.Fuzz(func(t *testing.T, text string) {
 		if id, err := ParseIdentity(text); err == nil {
 			again, err := ParseIdentity(id.Token())
@@ -71,10 +63,6 @@ func FuzzIdentity(f *testing.F) {
 // FuzzScope: selectors in canonical form are selectors, in canonical form, of the same
 // scope, so that watcher and apiserver meet on one subject.
 func FuzzScope(f *testing.F) {
-	f.Add("app=web,tier in (a,b)", "spec.nodeName=n1")
-	f.Add("!a,b notin (c,),d", "metadata.name!=a,b=c")
-	f.Add("a>5", `a=b\,c`)
-	f.Add("a in (", "=")
 	f.Fuzz(func(t *testing.T, label, field string) {
 		first, err := ScopeFor("pods", "default", &metav1.ListOptions{LabelSelector: label, FieldSelector: field})
 		if err != nil {
