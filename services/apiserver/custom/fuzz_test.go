@@ -14,9 +14,9 @@ import (
 // FuzzDecode: a custom resource that is read has been pruned and has its defaults, so that it
 // is read again as it is, without a warning; what is refused is the sender's fault.
 func FuzzDecode(f *testing.F) {
+	catalog := catalogOf(f, definition(f))
+	kind := cronKind(f, catalog)
 	f.Fuzz(func(t *testing.T, contentType string, body []byte, validation uint8) {
-		catalog := catalogOf(t, definition(t))
-		kind := cronKind(t, catalog)
 		said := []registry.FieldValidation{"", metav1.FieldValidationIgnore, metav1.FieldValidationWarn, metav1.FieldValidationStrict}[validation%4]
 		obj, warnings, err := catalog.Decode(kind, contentType, body, said)
 		if err != nil {

@@ -16,8 +16,10 @@ import (
 // what is refused is refused in the API's words; and who applies the same again changes
 // nothing.
 func FuzzApply(f *testing.F) {
+	fields := fieldmanager.New(nil)
 	f.Fuzz(func(t *testing.T, patch []byte, force bool, validation uint8) {
 		r := newRig(t, "deployments.apps")
+		r.fields = fields
 		r.must(r.apply("first", deployment))
 		door := fieldmanager.Door{Kind: r.kind, Manager: "second"}
 		said := fieldmanager.Patch{Data: patch, Force: force, FieldValidation: []string{"", "Ignore", "Warn", "Strict"}[validation%4]}
