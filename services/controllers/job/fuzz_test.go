@@ -42,7 +42,7 @@ func FuzzIndexes(f *testing.F) {
 
 // covers reports whether a list names an index.
 func covers(list string, index int) bool {
-	for _, word := range strings.Split(list, ",") {
+	for word := range strings.SplitSeq(list, ",") {
 		if number, err := strconv.Atoi(word); err == nil && number == index {
 			return true
 		}

@@ -52,7 +52,7 @@ func FuzzField(f *testing.F) {
 // FuzzResource: what is shown is the least whole number of divisors that is no less than the
 // amount.
 func FuzzResource(f *testing.F) {
-	f.Fuzz(func(t *testing.T, name string, amount, divisor string) {
+	f.Fuzz(func(t *testing.T, name, amount, divisor string) {
 		has, err := resource.ParseQuantity(amount)
 		by, wrong := resource.ParseQuantity(divisor)
 		if err != nil || wrong != nil || has.Sign() < 0 || by.Sign() < 0 {

@@ -60,7 +60,7 @@ func FuzzReplace(f *testing.F) {
 // possible reports whether a file system can have files of both names.
 func possible(names ...string) bool {
 	for i, name := range names {
-		for _, part := range strings.Split(name, "/") {
+		for part := range strings.SplitSeq(name, "/") {
 			if len(part) > 255 {
 				return false
 			}
