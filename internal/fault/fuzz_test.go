@@ -8,9 +8,6 @@ import (
 
 // FuzzNew: a fault that is taken can be asked, written, and taken again.
 func FuzzNew(f *testing.F) {
-	f.Add("f", []byte(`{"point":"volume.unmount","where":{"pod":"web*"},"effect":{"type":"error","message":"busy"}}`))
-	f.Add("slow", []byte(`{"point":"cri.StopContainer","effect":{"type":"delay","delay":"5s"},"probability":0.5,"seed":1,"count":3,"duration":"1m"}`))
-	f.Add("", []byte(`{"point":"","effect":{}}`))
 	f.Fuzz(func(t *testing.T, name string, text []byte) {
 		var spec Spec
 		if json.Unmarshal(text, &spec) != nil {

@@ -50,14 +50,14 @@ func fileOf(dir, process string) string {
 // oldest file's beginning. A line that is still being written is left for the next page.
 func ReadPage(dir, process string, from Place, most int) (Page, error) {
 	files, err := openAll(fileOf(dir, process))
-	if err != nil {
-		return Page{}, err
-	}
 	defer func() {
 		for _, f := range files {
 			_ = f.Close() // it was only read
 		}
 	}()
+	if err != nil {
+		return Page{}, err
+	}
 	for i, f := range files {
 		if f.first != from.File && from.File != "" && i < len(files)-1 {
 			continue

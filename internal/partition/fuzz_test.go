@@ -11,10 +11,6 @@ import (
 // FuzzNew: a cut that is taken says at any time what it does to a link, and when that
 // changes next, which is later.
 func FuzzNew(f *testing.F) {
-	f.Add("a", []byte(`{"parties":["node-1"],"direction":"from-node","duration":"1m"}`), int64(30))
-	f.Add("b", []byte(`{"groups":[["node-1","apiserver"],["node-2"]],"manner":"reset"}`), int64(0))
-	f.Add("c", []byte(`{"parties":["node-1"],"flap":{"down":"1s","up":"2s"},"latency":"1s","jitter":"1ms","bandwidth":1000}`), int64(1<<40))
-	f.Add("d", []byte(`{"parties":["node-1"],"only":["exit"]}`), int64(-1))
 	f.Fuzz(func(t *testing.T, name string, text []byte, later int64) {
 		var spec partition.Spec
 		if json.Unmarshal(text, &spec) != nil {

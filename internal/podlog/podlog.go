@@ -101,12 +101,10 @@ func (r *Reader) next(ctx context.Context, ended bool) (lines []Line, size int, 
 		var line Line
 		line.Stamp, line.Text, _ = bytes.Cut(raw, []byte(" "))
 		at, err := time.Parse(time.RFC3339Nano, string(line.Stamp))
-		if err == nil && (!at.After(r.last) || at.Before(r.request.SinceTime)) {
-			continue
+		if err != nil || !at.After(r.last) || at.Before(r.request.SinceTime) {
+			continue // a line without a time would come again each time
 		}
-		if err == nil {
-			r.last = at
-		}
+		r.last = at
 		lines = append(lines, line)
 	}
 	if !r.last.IsZero() {

@@ -132,7 +132,6 @@ func FuzzDecode(f *testing.F) {
 		f.Add(data)
 		f.Add(data[:len(data)/2])
 	}
-	f.Add([]byte("k8s\x00\x0a\xff\xff\xff\xff\x0f"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		obj, err := kinds.Decode(data)
 		if err != nil {

@@ -56,9 +56,6 @@ func TestParseManifests(t *testing.T) {
 
 // FuzzParseManifests: whatever is in a file, it is objects with a kind, or errors.
 func FuzzParseManifests(f *testing.F) {
-	f.Add("{apiVersion: v1, kind: Pod, metadata: {name: a}}\n---\n[]")
-	f.Add("a: &a [*a, *a]")
-	f.Add("{\"kind\":\"List\",\"apiVersion\":\"v1\",\"items\":[{}]}")
 	f.Fuzz(func(t *testing.T, text string) {
 		found, _ := parseManifests("file", []byte(text), manifestScope{namespace: "default", find: &finder{}})
 		for _, m := range found {

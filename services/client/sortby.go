@@ -47,7 +47,8 @@ func sortGroups(groups []group, expression string) error {
 	return nil
 }
 
-// compareValues orders numbers, quantities and text; nothing comes before something.
+// compareValues orders numbers, quantities and text, in which numbers count as such, as
+// kubectl does; nothing comes before something.
 func compareValues(a, b any) int {
 	if a == nil || b == nil {
 		return cmp.Compare(present(a), present(b))
@@ -57,7 +58,37 @@ func compareValues(a, b any) int {
 	if xErr == nil && yErr == nil {
 		return x.Cmp(y)
 	}
-	return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
+	return compareNatural(fmt.Sprint(a), fmt.Sprint(b))
+}
+
+// compareNatural orders texts by their letters, and by the numbers in them, so that web-9 is
+// before web-10; of the same number, that with fewer zeros in front comes first.
+func compareNatural(a, b string) int {
+	zeros := 0
+	for a != "" && b != "" {
+		x, restA := number(a)
+		y, restB := number(b)
+		if x == "" || y == "" {
+			if a[0] != b[0] {
+				return cmp.Compare(a[0], b[0])
+			}
+			a, b = a[1:], b[1:]
+			continue
+		}
+		bare, other := strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
+		if order := cmp.Or(cmp.Compare(len(bare), len(other)), strings.Compare(bare, other)); order != 0 {
+			return order
+		}
+		zeros = cmp.Or(zeros, cmp.Compare(len(x), len(y)))
+		a, b = restA, restB
+	}
+	return cmp.Or(cmp.Compare(len(a), len(b)), zeros)
+}
+
+// number is the digits that a text begins with, and what follows.
+func number(text string) (digits, rest string) {
+	rest = strings.TrimLeft(text, "0123456789")
+	return text[:len(text)-len(rest)], rest
 }
 
 func present(value any) int {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -69,7 +70,7 @@ func (l Layout) MakeDoor(now time.Time) error {
 	switch token, err := readSecret(dir, tokenFile); {
 	case err != nil:
 		return err
-	case len(token) == 0:
+	case len(bytes.TrimSpace(token)) == 0:
 		return WriteFile(filepath.Join(dir, tokenFile), []byte(rand.Text()+rand.Text()+"\n"))
 	}
 	return nil

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/podfall/podfall/internal/podcidr"
 	"github.com/podfall/podfall/services/bus"
 )
@@ -121,7 +123,8 @@ func kubelet(layout Layout, options Options, node string) Member {
 	}}
 }
 
-// maxPods is how many pods a node takes, where the kubelets are told; 0 for their default.
+// maxPods is how many pods a node takes, where the kubelets are told; 0 for their default,
+// and for what a kubelet refuses.
 func (o Options) maxPods() int {
 	pods := 0
 	for i, argument := range o.KubeletArguments {
@@ -129,8 +132,12 @@ func (o Options) maxPods() int {
 		if value == "" && i+1 < len(o.KubeletArguments) {
 			value = o.KubeletArguments[i+1]
 		}
-		if strings.TrimLeft(name, "-") == "max-pods" {
-			pods, _ = strconv.Atoi(value) // the kubelet refuses what is not a number
+		if strings.TrimLeft(name, "-") != "max-pods" {
+			continue
+		}
+		pods = 0
+		if amount, err := resource.ParseQuantity(value); err == nil { // as a kubelet reads it
+			pods = int(max(amount.Value(), 0))
 		}
 	}
 	return pods

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -49,11 +50,21 @@ func startOf(pid int) (start uint64, state string, err error) {
 	if err != nil {
 		return 0, "", err
 	}
-	// The second field is the command in parentheses and may hold anything.
-	_, rest, found := strings.Cut(string(data[bytes.LastIndexByte(data, ')'):]), ") ")
-	fields := strings.Fields(rest)
-	if !found || len(fields) < 20 {
-		return 0, "", fmt.Errorf("pid %d: unreadable stat", pid)
+	if start, state, err = parseStat(data); err != nil {
+		err = fmt.Errorf("pid %d: %w", pid, err)
+	}
+	return start, state, err
+}
+
+// errStat says that the kernel's account of a process has another form than proc(5) says.
+var errStat = errors.New("unreadable stat")
+
+// parseStat reads the start and the state in a /proc/PID/stat, whose second field is the
+// command in parentheses and may hold anything.
+func parseStat(stat []byte) (start uint64, state string, err error) {
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 20 {
+		return 0, "", errStat
 	}
 	start, err = strconv.ParseUint(fields[19], 10, 64)
 	return start, fields[0], err
@@ -254,13 +265,22 @@ func (l Layout) lastLines(name string, count int) []string {
 		return nil
 	}
 	defer file.Close()
+	return lastLines(file, count)
+}
+
+// lastLines are the last of a text, whole or not, however long they are.
+func lastLines(text io.Reader, count int) []string {
 	var lines []string
-	for scanner := bufio.NewScanner(file); scanner.Scan(); {
-		if lines = append(lines, scanner.Text()); len(lines) > count {
-			lines = lines[1:]
+	for in := bufio.NewReader(text); ; {
+		line, err := in.ReadString('\n')
+		if line != "" {
+			lines = append(lines, strings.TrimRight(line, "\r\n"))
+			lines = lines[max(len(lines)-count, 0):]
+		}
+		if err != nil {
+			return lines
 		}
 	}
-	return lines
 }
 
 // startLimit is how long a process may take to be ready.

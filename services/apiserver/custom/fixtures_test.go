@@ -75,7 +75,7 @@ spec:
 func now() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
 // definition reads a definition, after changing what edit changes.
-func definition(t *testing.T, edit ...func(*apiextensionsv1.CustomResourceDefinition)) *apiextensionsv1.CustomResourceDefinition {
+func definition(t testing.TB, edit ...func(*apiextensionsv1.CustomResourceDefinition)) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if err := yaml.UnmarshalStrict([]byte(crontabs), crd); err != nil {
@@ -87,7 +87,7 @@ func definition(t *testing.T, edit ...func(*apiextensionsv1.CustomResourceDefini
 	return crd
 }
 
-func definitionKind(t *testing.T) kinds.Kind {
+func definitionKind(t testing.TB) kinds.Kind {
 	t.Helper()
 	kind, ok := kinds.ByResource(custom.Resource)
 	if !ok {
@@ -97,7 +97,7 @@ func definitionKind(t *testing.T) kinds.Kind {
 }
 
 // catalogOf is a catalog of definitions that have been created one after the other.
-func catalogOf(t *testing.T, crds ...*apiextensionsv1.CustomResourceDefinition) *custom.Catalog {
+func catalogOf(t testing.TB, crds ...*apiextensionsv1.CustomResourceDefinition) *custom.Catalog {
 	t.Helper()
 	catalog := &custom.Catalog{}
 	disk, err := store.Open(t.Context(), store.Config{
@@ -140,7 +140,7 @@ func crontab(t *testing.T, text string) *unstructured.Unstructured {
 	return obj
 }
 
-func cronKind(t *testing.T, catalog *custom.Catalog) kinds.Kind {
+func cronKind(t testing.TB, catalog *custom.Catalog) kinds.Kind {
 	t.Helper()
 	kind, ok := catalog.Kind("crontabs.stable.example.com", "")
 	if !ok {

@@ -27,8 +27,6 @@ func FuzzOpen(f *testing.F) {
 		f.Fatal(err)
 	}
 	sound = sound[:used(sound)]
-	f.Add(uint32(0), []byte{})
-	f.Add(uint32(16+40), []byte{0xff})
 	f.Add(uint32(4*os.Getpagesize()+8), []byte{2, 0, 1, 0})
 	f.Add(uint32(5*os.Getpagesize()+12), []byte{0xff, 0xff, 0xff, 0xff})
 	cfg.LockTimeout = time.Second

@@ -156,7 +156,8 @@ func refusal(name string, result *metav1.Status) error {
 	if result != nil {
 		status = *result
 	}
-	if status.Code < http.StatusBadRequest {
+	const codes = 1000 // HTTP has three digits for them, and no server writes more
+	if status.Code < http.StatusBadRequest || status.Code >= codes {
 		status.Code = http.StatusBadRequest
 	}
 	if status.Status == "" || status.Status == metav1.StatusSuccess {

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/podfall/podfall/services/controllers/control"
@@ -47,7 +48,7 @@ func Data(template *corev1.PodTemplateSpec) ([]byte, error) {
 		return nil, err
 	}
 	var content map[string]any
-	if err := json.Unmarshal(encoded, &content); err != nil {
+	if err := utiljson.Unmarshal(encoded, &content); err != nil { // keeps integers whole
 		return nil, err
 	}
 	content["$patch"] = "replace"
@@ -111,7 +112,7 @@ func Equal(a, b *appsv1.ControllerRevision) bool {
 		return true
 	}
 	var left, right any
-	if json.Unmarshal(a.Data.Raw, &left) != nil || json.Unmarshal(b.Data.Raw, &right) != nil {
+	if utiljson.Unmarshal(a.Data.Raw, &left) != nil || utiljson.Unmarshal(b.Data.Raw, &right) != nil {
 		return false
 	}
 	x, _ := json.Marshal(left)

@@ -2,6 +2,7 @@
 package accept
 
 import (
+	"math"
 	"mime"
 	"net/http"
 	"slices"
@@ -33,7 +34,7 @@ func Clauses(r *http.Request) []Clause {
 			media = strings.TrimSpace(part)
 		}
 		weight := 1.0
-		if q, err := strconv.ParseFloat(params["q"], 64); err == nil {
+		if q, err := strconv.ParseFloat(params["q"], 64); err == nil && !math.IsNaN(q) { // which has no order
 			weight = q
 		}
 		all = append(all, Clause{media, params, weight})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,7 +85,7 @@ func Resource(pod *corev1.Pod, own *corev1.Container, selector *corev1.ResourceF
 		divisor = *resource.NewQuantity(1, resource.DecimalSI)
 	}
 	if corev1.ResourceName(name) == corev1.ResourceCPU {
-		return ratio(amount.MilliValue(), divisor.MilliValue()), nil
+		return ratio(milli(amount), milli(divisor)), nil
 	}
 	return ratio(amount.Value(), divisor.Value()), nil
 }
@@ -106,6 +107,15 @@ func amountOf(own *corev1.Container, kind string, name corev1.ResourceName, allo
 		return allocatable[name], nil
 	}
 	return resource.Quantity{}, errUnsupported
+}
+
+// milli is a quantity in thousandths, or the most there can be.
+func milli(quantity resource.Quantity) int64 {
+	const most = math.MaxInt64 / 1000
+	if quantity.CmpInt64(most) > 0 {
+		return math.MaxInt64
+	}
+	return quantity.MilliValue()
 }
 
 // ratio rounds up.

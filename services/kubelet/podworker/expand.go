@@ -7,7 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// expand replaces each $(NAME) that is known; $$ is a dollar (upstream's
+// expand replaces each $(NAME) that is known; $$ is a dollar. What is not known stays as it
+// is, and what is within its brackets too: a program may know it (upstream's
 // expansion.Expand).
 func expand(text string, lookup func(string) (string, bool)) string {
 	if !strings.Contains(text, "$") {
@@ -21,18 +22,18 @@ func expand(text string, lookup func(string) (string, bool)) string {
 			return out.String()
 		}
 		name, rest, closed := strings.Cut(strings.TrimPrefix(after, "("), ")")
-		value, is := "", false
-		if strings.HasPrefix(after, "(") && closed {
-			value, is = lookup(name)
-		}
 		switch {
 		case strings.HasPrefix(after, "$"):
 			out.WriteString("$")
 			text = after[1:]
-		case is:
+		case strings.HasPrefix(after, "(") && closed:
+			value, is := lookup(name)
+			if !is {
+				value = "$(" + name + ")"
+			}
 			out.WriteString(value)
 			text = rest
-		default: // as it is: a program may know it
+		default:
 			out.WriteString("$")
 			text = after
 		}
@@ -68,16 +69,16 @@ func subPathsOf(spec *corev1.Container, known map[string]string) ([]string, erro
 		if mount.SubPathExpr == "" {
 			continue
 		}
-		missing := ""
+		var missing *string
 		paths[i] = expand(mount.SubPathExpr, func(name string) (string, bool) {
 			value, is := known[name]
 			if !is {
-				missing = name
+				missing = &name
 			}
 			return value, is
 		})
-		if missing != "" {
-			return nil, fmt.Errorf("missing value for %q", missing)
+		if missing != nil {
+			return nil, fmt.Errorf("missing value for %q", *missing)
 		}
 	}
 	return paths, nil

@@ -24,6 +24,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/podfall/podfall/internal/aliases"
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
@@ -31,6 +32,9 @@ import (
 // a UID that changes when the file does.
 func Parse(file string, data []byte, node string) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
+	if err := aliases.Check(data, largest); err != nil {
+		return nil, err
+	}
 	text, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
 		return nil, err

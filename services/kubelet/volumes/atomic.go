@@ -30,6 +30,9 @@ func replace(dir *os.Root, files payload, now time.Time) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	if !strings.HasPrefix(current, "..") || strings.Contains(current, "/") {
+		current = "" // none of ours
+	}
 	if is, err := content(dir, current); current == "" || err != nil || !files.equal(is) {
 		if current, err = swap(dir, files, after(current), now); err != nil {
 			return fmt.Errorf("write the volume's files: %w", err)
@@ -141,7 +144,7 @@ func tidy(dir *os.Root, files payload, current string) error {
 		name := entry.Name()
 		switch {
 		case name == dataLink || name == current:
-		case tops[name]:
+		case tops[name] && leads(dir, name):
 			delete(tops, name)
 		case strings.HasPrefix(name, ".."):
 			errs = append(errs, dir.RemoveAll(name))
@@ -153,4 +156,10 @@ func tidy(dir *os.Root, files payload, current string) error {
 		errs = append(errs, dir.Symlink(path.Join(dataLink, top), top))
 	}
 	return errors.Join(errs...)
+}
+
+// leads reports whether a name is the link to the file of that name.
+func leads(dir *os.Root, name string) bool {
+	to, err := dir.Readlink(name)
+	return err == nil && to == path.Join(dataLink, name)
 }

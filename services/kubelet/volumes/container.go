@@ -117,13 +117,18 @@ func (m *Manager) EnvFile(pod *corev1.Pod, ref *corev1.FileKeySelector) (string,
 	if err != nil {
 		return "", errEnvFile
 	}
-	for line := range strings.Lines(string(data)) {
+	return variable(data, ref.Key), nil
+}
+
+// variable is the first value of a key in a file of variables.
+func variable(file []byte, wanted string) string {
+	for line := range strings.Lines(string(file)) {
 		line, _, _ = strings.Cut(strings.TrimRight(line, "\r\n"), "#")
-		if key, value, found := strings.Cut(line, "="); found && key == ref.Key {
-			return value, nil
+		if key, value, found := strings.Cut(line, "="); found && key == wanted {
+			return value
 		}
 	}
-	return "", nil
+	return ""
 }
 
 // errEnvFile is upstream's text, which says nothing of the file.

@@ -65,10 +65,22 @@ func (m *Manager) read(uid types.UID, volume string) (*record, error) {
 		return nil, fmt.Errorf("read the record of volume %q: %w", volume, err)
 	}
 	var r record
-	if err := json.Unmarshal(data, &r); err != nil {
+	err = json.Unmarshal(data, &r)
+	if err == nil {
+		err = r.check()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read the record of volume %q: %w", volume, err)
 	}
 	return &r, nil
+}
+
+// check refuses a record by which files would be looked for where none are a volume's.
+func (r *record) check() error {
+	if r.Path != "" && !path.IsAbs(r.Path) {
+		return fmt.Errorf("path: %q: want an absolute one", r.Path)
+	}
+	return segment("plugin", r.Plugin)
 }
 
 // write replaces a record as a whole.

@@ -79,22 +79,26 @@ func hasMarker(process string, markers []string) bool {
 
 // listeners are the sockets that listen on a port, as the links to them read.
 func listeners(port int32) []string {
-	const listening, state, address, inode = "0A", 3, 1, 9 // fields of /proc/net/tcp
 	var sockets []string
 	for _, table := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
-		data, err := os.ReadFile(table)
-		if err != nil {
-			continue // without IPv6 there is no such table
+		data, _ := os.ReadFile(table) // without IPv6 there is no such table
+		sockets = append(sockets, listening(data, port)...)
+	}
+	return sockets
+}
+
+// listening are those of a table as /proc/net/tcp has it.
+func listening(table []byte, port int32) []string {
+	const listens, state, address, inode = "0A", 3, 1, 9 // fields
+	var sockets []string
+	for line := range bytes.Lines(table) {
+		fields := strings.Fields(string(line))
+		if len(fields) <= inode || fields[state] != listens {
+			continue
 		}
-		for line := range bytes.Lines(data) {
-			fields := strings.Fields(string(line))
-			if len(fields) <= inode || fields[state] != listening {
-				continue
-			}
-			_, hex, _ := strings.Cut(fields[address], ":")
-			if number, err := strconv.ParseInt(hex, 16, 32); err == nil && int32(number) == port {
-				sockets = append(sockets, "socket:["+fields[inode]+"]")
-			}
+		_, hex, _ := strings.Cut(fields[address], ":")
+		if number, err := strconv.ParseInt(hex, 16, 32); err == nil && int32(number) == port {
+			sockets = append(sockets, "socket:["+fields[inode]+"]")
 		}
 	}
 	return sockets

@@ -25,14 +25,14 @@ import (
 
 // open opens the store at path, without fsyncs, and runs it until the returned function
 // is called.
-func open(t *testing.T, cfg store.Config) (*store.Store, *store.Contents, func()) {
+func open(t testing.TB, cfg store.Config) (*store.Store, *store.Contents, func()) {
 	t.Helper()
 	cfg.NoSync = true
 	return openSynced(t, cfg)
 }
 
 // openSynced is open as cfg has it.
-func openSynced(t *testing.T, cfg store.Config) (*store.Store, *store.Contents, func()) {
+func openSynced(t testing.TB, cfg store.Config) (*store.Store, *store.Contents, func()) {
 	t.Helper()
 	s, contents, err := store.Open(cfg)
 	if err != nil {
@@ -52,7 +52,7 @@ func openSynced(t *testing.T, cfg store.Config) (*store.Store, *store.Contents, 
 
 func at(s int64) time.Time { return time.Unix(s, 0) }
 
-func must[T any](t *testing.T) func(T, error) T {
+func must[T any](t testing.TB) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
 		if err != nil {
@@ -64,7 +64,7 @@ func must[T any](t *testing.T) func(T, error) T {
 
 // fill writes two sandboxes and three containers with events, and is what of them is
 // left.
-func fill(t *testing.T, s *store.Store) *store.Contents {
+func fill(t testing.TB, s *store.Store) *store.Contents {
 	t.Helper()
 	var want store.Contents
 	for i := range 2 {
@@ -95,7 +95,7 @@ func note(what, container string) store.Op {
 	return store.Note(store.Entry{What: what, Container: container, At: 5, Pod: "default/web", UID: "u"})
 }
 
-func commit(t *testing.T, s *store.Store, ops ...store.Op) {
+func commit(t testing.TB, s *store.Store, ops ...store.Op) {
 	t.Helper()
 	if err := s.Commit(ops...); err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func diff(want, got *store.Contents) string {
 	return cmp.Diff(want, got, protocmp.Transform(), cmpopts.IgnoreUnexported(store.Contents{}), cmpopts.EquateEmpty())
 }
 
-func whats(t *testing.T, s *store.Store) string {
+func whats(t testing.TB, s *store.Store) string {
 	t.Helper()
 	var text []string
 	for _, entry := range must[[]store.Entry](t)(s.History(0, 1000)) {

@@ -42,16 +42,21 @@ func Mount(mountinfo string) string {
 		before, after, _ := strings.Cut(line, " - ")
 		fields, kind := strings.Fields(before), strings.Fields(after)
 		if len(fields) > 4 && len(kind) > 0 && kind[0] == "cgroup2" {
-			return fields[4]
+			return unescape(fields[4])
 		}
 	}
 	return ""
 }
 
+// unescape is a path as it is: mountinfo has octal numbers for what would end a field.
+func unescape(path string) string {
+	return strings.NewReplacer(`\011`, "\t", `\012`, "\n", `\040`, " ", `\134`, `\`, `\043`, "#").Replace(path)
+}
+
 // Own is the cgroup of version 2 of this process, according to /proc/self/cgroup.
 func Own(cgroup string) string {
 	for line := range strings.Lines(cgroup) {
-		if path, found := strings.CutPrefix(strings.TrimSpace(line), "0::"); found {
+		if path, found := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); found {
 			return path
 		}
 	}

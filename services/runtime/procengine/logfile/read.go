@@ -62,6 +62,7 @@ const maxRead = 99
 // line is one record of a log, taken apart.
 type line struct {
 	stamp, text []byte
+	at          time.Time
 	whole       bool
 }
 
@@ -72,7 +73,7 @@ func (q Query) apply(records []byte) []byte {
 		if !ok {
 			continue // cut off by a full disk
 		}
-		if at, err := time.Parse(time.RFC3339Nano, string(parsed.stamp)); err == nil && at.Before(q.Since) {
+		if parsed.at.Before(q.Since) {
 			continue
 		}
 		chosen = append(chosen, parsed)
@@ -109,10 +110,13 @@ func fromEnd(lines []line, n int64) int {
 	return 0
 }
 
+// parse takes a record apart. One without a time is none: who follows a log would be given
+// it again and again.
 func parse(record []byte) (line, bool) {
 	record, ended := bytes.CutSuffix(record, []byte("\n"))
 	stamp, rest, ok1 := bytes.Cut(record, []byte(" "))
 	_, rest, ok2 := bytes.Cut(rest, []byte(" "))
 	tag, text, ok3 := bytes.Cut(rest, []byte(" "))
-	return line{stamp: stamp, text: text, whole: string(tag) == "F"}, ended && ok1 && ok2 && ok3
+	at, err := time.Parse(time.RFC3339Nano, string(stamp))
+	return line{stamp: stamp, text: text, at: at, whole: string(tag) == "F"}, ended && ok1 && ok2 && ok3 && err == nil
 }

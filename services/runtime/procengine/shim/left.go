@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -81,13 +82,12 @@ func becoming(pid int) bool {
 			return false
 		}
 	}
-	const state, flags, kernelThread = 0, 6, 0x00200000
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if err != nil || len(fields) <= flags || bytes.ContainsAny(fields[state], "ZX") {
+	const state, flags, kernelThread = 2, 8, 0x00200000
+	fields, err := stat(pid)
+	if err != nil || strings.ContainsAny(fields[state], "ZX") {
 		return false
 	}
-	bits, err := strconv.ParseUint(string(fields[flags]), 10, 64)
+	bits, err := strconv.ParseUint(fields[flags], 10, 64)
 	return err == nil && bits&kernelThread == 0
 }
 

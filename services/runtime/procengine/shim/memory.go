@@ -60,13 +60,22 @@ func private(pid int) int64 {
 	if err != nil {
 		return 0
 	}
-	fields := strings.Fields(string(data))
+	return privatePages(data) * int64(os.Getpagesize())
+}
+
+// privatePages are those of a statm: all that are in memory but the shared ones.
+func privatePages(statm []byte) int64 {
+	fields := strings.Fields(string(statm))
 	if len(fields) < 3 {
 		return 0
 	}
-	all, _ := strconv.ParseInt(fields[1], 10, 64)
-	shared, _ := strconv.ParseInt(fields[2], 10, 64)
-	return (all - shared) * int64(os.Getpagesize())
+	const bits = 48 // so that the bytes are a number too
+	all, err := strconv.ParseUint(fields[1], 10, bits)
+	shared, wrong := strconv.ParseUint(fields[2], 10, bits)
+	if err != nil || wrong != nil || shared > all {
+		return 0
+	}
+	return int64(all - shared)
 }
 
 // endCgroup kills whatever is left in the program's cgroup, wherever it has gone, and

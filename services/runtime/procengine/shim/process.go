@@ -85,18 +85,22 @@ func children() []int {
 	return found
 }
 
-// stat is /proc/PID/stat, a field each, numbered as in proc(5) from 0: the name of the
-// program may hold spaces and brackets.
+// stat is /proc/PID/stat, a field each, numbered as in proc(5) from 0.
 func stat(pid int) ([]string, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return nil, err
 	}
+	return statFields(data)
+}
+
+// statFields takes a stat apart: the name of the program may hold spaces and brackets.
+func statFields(data []byte) ([]string, error) {
 	open, end := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')')
 	if open < 0 || end < open {
 		return nil, io.ErrUnexpectedEOF
 	}
-	fields := append([]string{strconv.Itoa(pid), string(data[open+1 : end])}, strings.Fields(string(data[end+1:]))...)
+	fields := append([]string{strings.TrimSpace(string(data[:open])), string(data[open+1 : end])}, strings.Fields(string(data[end+1:]))...)
 	if len(fields) < 22 {
 		return nil, io.ErrUnexpectedEOF
 	}

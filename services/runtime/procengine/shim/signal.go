@@ -51,6 +51,11 @@ func (s *shim) handles(number syscall.Signal) bool {
 	if err != nil {
 		return true // it has exited
 	}
+	return catches(status, number)
+}
+
+// catches reports whether a process's status says that it has a handler for a signal.
+func catches(status []byte, number syscall.Signal) bool {
 	for line := range bytes.Lines(status) {
 		mask, found := strings.CutPrefix(string(line), "SigCgt:")
 		if !found {

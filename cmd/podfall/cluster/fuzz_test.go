@@ -1,0 +1,183 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podfall/podfall/internal/pki"
+	"github.com/podfall/podfall/services/bus"
+)
+
+// FuzzParseStat: whatever a program calls itself, what the kernel says of it is found behind
+// its name; and what is no stat is refused.
+func FuzzParseStat(f *testing.F) {
+	f.Fuzz(func(t *testing.T, name string, started uint64, other []byte) {
+		text := fmt.Appendf(nil, "12 (%s) T 1 7 8 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 %d 100 200\n", name, started)
+		if start, state, err := parseStat(text); err != nil || start != started || state != stateStopped {
+			t.Errorf("%q: %d %q (%v)", text, start, state, err)
+		}
+		if start, state, err := parseStat(other); err == nil && (len(strings.Fields(string(other))) < 20 || !strings.Contains(string(other), strconv.FormatUint(start, 10))) {
+			t.Errorf("%q: %d %q", other, start, state)
+		}
+	})
+}
+
+// FuzzLoad: whatever is in the files of a cluster's directory, they are named when they are
+// refused; options that are taken are kept and loaded as the same, and each process that
+// they make can be told its arguments.
+func FuzzLoad(f *testing.F) {
+	f.Fuzz(func(t *testing.T, text []byte) {
+		l := Layout{Root: t.TempDir()}
+		if err := l.create(Options{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{l.options(), l.busAddresses(), l.gatewayAddress(), l.recordFile("kubelet/n")} {
+			if err := os.WriteFile(path, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		options, err := l.Load()
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), l.options()+": ") {
+				t.Errorf("%q: %v, want the file's name", text, err)
+			}
+			return
+		}
+		if _, err := options.Face(); err != nil && err.Error() == "" {
+			t.Error("refused without a word")
+		}
+		again := loaded(t, options)
+		if first, second := encoded(t, options), encoded(t, again); first != second {
+			t.Errorf("kept %s, loaded %s", first, second)
+		}
+		if records, err := l.Records(); err == nil && records[0].Alive() && records[0].Start == 0 {
+			t.Errorf("%q names a process that runs: %+v", text, records[0])
+		}
+		if len(options.Nodes) < 100 {
+			checkPlan(t, l, options)
+		}
+	})
+}
+
+// loaded is what another cluster is loaded as that was made with the options.
+func loaded(t *testing.T, options Options) Options {
+	t.Helper()
+	other := Layout{Root: t.TempDir()}
+	if err := other.create(options); err != nil {
+		t.Fatal(err)
+	}
+	again, err := other.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return again
+}
+
+// checkPlan has every process of a plan told its arguments.
+func checkPlan(t *testing.T, l Layout, options Options) {
+	t.Helper()
+	members := slices.Concat(Plan(l, options)...)
+	if want := 4 + 2*len(options.Nodes); len(members) != want {
+		t.Errorf("%d processes, want %d", len(members), want)
+	}
+	for _, member := range members {
+		arguments := member.Arguments(Addresses{Bus: bus.Addresses{}})
+		at := slices.Index(arguments, "--pod-cidr")
+		if at < 0 || member.Node == "" {
+			continue
+		}
+		if network, err := netip.ParsePrefix(arguments[at+1]); err != nil || !network.IsValid() {
+			t.Errorf("%s of %d pods a node: %v", member.Name, options.maxPods(), err)
+		}
+	}
+}
+
+func encoded(t *testing.T, value any) string {
+	t.Helper()
+	data, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// FuzzLastLines: the last lines of a log are its last, however long they are and whatever is
+// in them, and no more than was asked for.
+func FuzzLastLines(f *testing.F) {
+	f.Fuzz(func(t *testing.T, text string, length uint16, count uint8) {
+		text += strings.Repeat("x", 4*int(length))
+		want := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+		if text == "" {
+			want = nil
+		}
+		want = want[max(len(want)-int(count), 0):]
+		got := lastLines(strings.NewReader(text), int(count))
+		if len(got) != len(want) {
+			t.Fatalf("%d lines of %q, want %d", len(got), text, len(want))
+		}
+		for i := range got {
+			if got[i] != strings.TrimRight(want[i], "\r") {
+				t.Errorf("%q, want %q", got[i], want[i])
+			}
+		}
+	})
+}
+
+// FuzzMakeDoor: whatever was left of the gateway's secrets, they can be used once they have
+// been made again, and stay as they are then.
+func FuzzMakeDoor(f *testing.F) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	sound := Layout{Root: f.TempDir()}
+	if err := sound.MakeDoor(now); err != nil {
+		f.Fatal(err)
+	}
+	files := []string{authorityCertificate, authorityKey, serverCertificate, serverKey, tokenFile}
+	f.Fuzz(func(t *testing.T, changed uint8, at uint16, text []byte, years uint8) {
+		l := Layout{Root: t.TempDir()}
+		if err := os.MkdirAll(l.door(), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for i, name := range files {
+			data, err := os.ReadFile(filepath.Join(sound.door(), name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case int(changed)%(len(files)+1) != i:
+			case at == 0:
+				data = text
+			default:
+				copy(data[int(at)%len(data):], text)
+			}
+			if err := os.WriteFile(filepath.Join(l.door(), name), data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		now := now.AddDate(int(years), 0, 0)
+		if err := l.MakeDoor(now); err != nil {
+			t.Fatal(err)
+		}
+		door, err := ReadDoor(l.door())
+		if err != nil {
+			t.Fatal(err)
+		}
+		authority, err := readPair(l.door(), authorityCertificate, authorityKey)
+		if err != nil || authority.Good(now) != nil || authority.Check(door.Server, pki.Loopback(), now) != nil {
+			t.Errorf("made again, and not good: %v, %v, %v", err, authority.Good(now), authority.Check(door.Server, pki.Loopback(), now))
+		}
+		if err := l.MakeDoor(now); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := ReadDoor(l.door()); err != nil || again.Token != door.Token || string(again.Server.Certificate) != string(door.Server.Certificate) {
+			t.Errorf("made again although it was good (%v)", err)
+		}
+	})
+}

@@ -1,0 +1,56 @@
+package board
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podfall/podfall/internal/mgmt"
+)
+
+// FuzzLoad: whatever is in the file, it is a board, which is saved and loaded as the same
+// again; or it is put aside as it is, and the file named.
+func FuzzLoad(f *testing.F) {
+	f.Fuzz(func(t *testing.T, text []byte) {
+		path := filepath.Join(t.TempDir(), "board.json")
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		board, err := load(path)
+		if err != nil {
+			damaged, ok := errors.AsType[*damageError](err)
+			if !ok || !strings.HasPrefix(damaged.Error(), path+": ") {
+				t.Fatalf("%q: %v", text, err)
+			}
+			if aside, err := os.ReadFile(damaged.aside); err != nil || string(aside) != string(text) {
+				t.Errorf("%q was put aside as %q (%v)", text, aside, err)
+			}
+			if again, err := load(path); err != nil || written(t, again) != written(t, mgmt.Board{}) {
+				t.Errorf("after that there is %s (%v)", written(t, again), err)
+			}
+			return
+		}
+		if err := save(path, board); err != nil {
+			t.Fatalf("%q was loaded and cannot be saved: %v", text, err)
+		}
+		if again, err := load(path); err != nil || written(t, again) != written(t, board) {
+			t.Errorf("saved %s, loaded %s (%v)", written(t, board), written(t, again), err)
+		}
+		now := time.Unix(1_800_000_000, 0)
+		board.Parties = []string{"node-1", "apiserver"}
+		board.Expired(mgmt.Moment{Wall: now, Cluster: now}).AllFaults()
+	})
+}
+
+func written(t *testing.T, board mgmt.Board) string {
+	t.Helper()
+	data, err := json.Marshal(board)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
