@@ -11,6 +11,8 @@ func says(answer history.HookAnswer, change ...func(*history.Consulted)) history
 	return said
 }
 
+func ofAll(o *history.OpCall) { o.Key = "default/" }
+
 func mayFail(c *history.Consulted) { c.Ignore = true }
 
 // consult is a request of which webhooks are asked before it is carried out.
@@ -39,8 +41,10 @@ func webhooks() *forge {
 	f.ask("marks", by(user, "delete", grace(30)), 200, web(modified, marked(30, f.clock+32)))
 	f.consult("no", by(user, "delete"), says(history.HookDenied)).finish("no", 403)
 	f.consult("fails", by(user, "delete"), says(history.HookFailed)).finish("fails", 500)
-	f.consult("many", by(user, "deletecollection", func(o *history.OpCall) { o.Key = "default/" }), says(history.HookDenied)).finish("many", 200)
-	f.consult("dies", by(user, "delete"), says(history.HookDenied)).restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 4, Sound: true})
+	f.ask("other", by(user, "create", func(o *history.OpCall) { o.Key = "default/" }), 201, web(added, pending, called("default/other", "u2")))
+	f.consult("many", by(user, "deletecollection", ofAll), says(history.HookDenied))
+	f.finish("many", 403, web(modified, pending, called("default/other", "u2"), marked(0, f.clock+2)), web(deleted, pending, called("default/other", "u2"), marked(0, f.clock+2)))
+	f.consult("dies", by(user, "delete"), says(history.HookDenied)).restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 7, Sound: true})
 	f.consult("passed", by(user, "patch"), says(history.HookFailed, mayFail), says(history.HookAllowed)).finish("passed", 200, web(modified, f.stillMarked()))
 	f.consult("again", by(user, "patch"), says(history.HookFailed)).finish("again", 500)
 	f.consult("again", by(user, "patch"), says(history.HookAllowed))
@@ -53,7 +57,11 @@ func brokenWebhooks() []forged {
 	second := newForge().run().consult("a", by(user, "patch"), says(history.HookAllowed)).finish("a", 409)
 	answered := newForge().run().consult("a", by(user, "patch"), says(history.HookDenied)).finish("a", 200)
 	passed := newForge().run().consult("a", by(user, "patch"), says(history.HookFailed, mayFail)).finish("a", 500)
+	many := newForge().run().consult("a", by(user, "deletecollection", ofAll), says(history.HookDenied))
+	refused := newForge().run().consult("a", by(user, "deletecollection", ofAll), says(history.HookAllowed))
 	return []forged{
+		{"A14", "a delete of many that nobody has refused", refused.finish("a", 403, web(modified, marked(30, refused.clock+32)))},
+		{"A15", "one of many that was refused", many.finish("a", 403, web(modified, marked(30, many.clock+32)))},
 		{"A15", "what one of two webhooks has refused", done.finish("a", 200, web(modified))},
 		{"A15", "what a webhook that failed was to allow", failed.finish("a", 500, web(modified))},
 		{"A15", "what was refused at the second try", second.consult("a", by(user, "patch"), says(history.HookDenied)).finish("a", 200, web(modified))},
