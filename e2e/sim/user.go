@@ -47,7 +47,7 @@ func (u *user) Step(now time.Time, in Input, out Out) {
 	case Boot:
 		u.client = Client{Identity: proto.Admin, Boot: in.Boot}
 		for i, deed := range u.script.Deeds {
-			if !deed.Do.fault() && deed.Do != Compact {
+			if !deed.Do.fault() && deed.Do != Compact && deed.Do != HookDenies {
 				out.Wake(wakeDeed+strconv.Itoa(i)+" 0", now.Add(deed.At))
 			}
 		}
@@ -131,6 +131,8 @@ func (u *user) askOf(deed Deed) Ask {
 	case DeleteNamespace:
 		target := podapi.Target{Kind: kindOfResource("namespaces"), Name: deed.Name}
 		return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{}}
+	case CreateHook, DeleteHook:
+		return hooking(deed)
 	case DeleteReplicas:
 		return removal("replicasets.apps", deed)
 	case DeleteStateful:
@@ -142,7 +144,7 @@ func (u *user) askOf(deed Deed) Ask {
 	case DeleteNode:
 		return Ask{Verb: proto.VerbDelete, Target: nodeTarget(deed.Name), Options: &metav1.DeleteOptions{}}
 	case CutNode, Crash, Reboot, Pause, SlowDisk, DiskFail, Compact, BreakPoint, Twin,
-		DeleteOneOf, EvictOneOf:
+		DeleteOneOf, EvictOneOf, HookDenies, HookBreaks:
 	}
 	panic("sim: no user does " + string(deed.Do))
 }
