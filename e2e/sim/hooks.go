@@ -95,7 +95,8 @@ func labelled(question *admissionv1.AdmissionRequest) (map[string]string, error)
 	return about.Metadata.Labels, err
 }
 
-// painted is how the names of webhooks begin: the first label of one is the label that it gives
+// painted is how the names of webhooks begin: up to its first dot, the name of one is the label
+// that it gives.
 const painted = "painted"
 
 // allowing is the answer of a webhook that is in no mood: one that mutates labels new pods,

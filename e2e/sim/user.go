@@ -126,11 +126,8 @@ func (u *user) askOf(deed Deed) Ask {
 	case DeleteJob:
 		deed.Policy = metav1.DeletePropagationBackground
 		return removal("jobs.batch", deed)
-	case CreateNamespace:
-		return creation("namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: deed.Name}})
-	case DeleteNamespace:
-		target := podapi.Target{Kind: kindOfResource("namespaces"), Name: deed.Name}
-		return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{}}
+	case CreateNamespace, DeleteNamespace:
+		return spacing(deed)
 	case CreateHook, DeleteHook:
 		return hooking(deed)
 	case DeleteReplicas:
@@ -156,6 +153,15 @@ func scaling(deed Deed) Ask {
 	}
 	target := podapi.Target{Kind: kindOfResource(resource), Namespace: namespace, Name: deed.Name}
 	return merge(target, map[string]any{"spec": map[string]any{"replicas": deed.Count}})
+}
+
+// spacing makes a namespace, or deletes it.
+func spacing(deed Deed) Ask {
+	if deed.Do == CreateNamespace {
+		return creation("namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: deed.Name}})
+	}
+	target := podapi.Target{Kind: kindOfResource("namespaces"), Name: deed.Name}
+	return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{}}
 }
 
 // tainting takes a node out of service, or brings it back.
