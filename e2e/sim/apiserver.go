@@ -14,6 +14,7 @@ import (
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/apiserver"
 	"github.com/podfall/podfall/services/apiserver/store"
+	"github.com/podfall/podfall/services/apiserver/webhook"
 )
 
 // Heartbeat is how often the apiserver speaks on an idle watch.
@@ -46,6 +47,7 @@ func (d *Drive) takes() time.Duration {
 // says waits until what it has committed is on disk.
 type apiserverProcess struct {
 	drive *Drive
+	hooks webhook.Caller
 	// exit ends the process, as a failed fsync does.
 	exit func()
 
@@ -104,9 +106,10 @@ const (
 	wakeBeat  = "beat"
 )
 
-// NewAPIServer is an incarnation of the apiserver.
-func NewAPIServer(drive *Drive, exit func()) Process {
-	return &apiserverProcess{drive: drive, exit: exit, names: map[string]string{}}
+// NewAPIServer is an incarnation of the apiserver. hooks asks admission webhooks; nil asks
+// none.
+func NewAPIServer(drive *Drive, hooks webhook.Caller, exit func()) Process {
+	return &apiserverProcess{drive: drive, hooks: hooks, exit: exit, names: map[string]string{}}
 }
 
 // ReadsClock implements [Clocked]: deadlines and timestamps are the product's.
@@ -150,7 +153,7 @@ func (p *apiserverProcess) begin(now time.Time, in Boot, out Out) {
 	}
 	p.inline, err = apiserver.NewInline(unended(), apiserver.InlineConfig{
 		Boot: in.Boot, Compat: compat, Image: kept.image, Keep: keptChanges, Entropy: &entropy{seed: in.Seed},
-		Publish: p.publish, History: recorder,
+		Hooks: p.hooks, Publish: p.publish, History: recorder,
 	})
 	if err != nil {
 		panic(fmt.Sprintf("sim: the apiserver does not start: %v", err))

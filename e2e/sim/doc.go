@@ -17,6 +17,7 @@
 //	              draw them, make them, say how they must end, and count what became of them
 //	user.go       does what a script says    script.go   all that decides a life
 //	draw.go       a script from a seed       lives.go    plays a script, and judges it
+//	hooks.go, user_hooks.go   webhooks, and who makes them
 //	cascades.go   what users delete with all that hangs on it
 //	right.go      how a life must end        watcher.go  watches from any revision
 //	shrink.go     makes a story of a life that broke something

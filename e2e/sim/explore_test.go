@@ -23,7 +23,7 @@ var (
 // under its name.
 func twice() *World {
 	w, kernel, drive := NewWorld(NewNet(1, Trouble{}, 0)), NewKernel(), &Drive{seed: 1}
-	w.Add(APIServer, func() Process { return NewAPIServer(drive, func() {}) }, 0)
+	w.Add(APIServer, func() Process { return NewAPIServer(drive, nil, func() {}) }, 0)
 	w.Add("runtime/node-1", func() Process { return newRuntime("node-1", kernel) }, time.Second)
 	w.Add("kubelet/node-1", func() Process {
 		k := newKubelet("node-1", kernel, kubelet.Default())

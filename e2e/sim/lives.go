@@ -66,7 +66,7 @@ func Live(script Script) Lived {
 
 // populate makes the processes.
 func (c *cluster) populate() {
-	c.Add(APIServer, func() Process { return NewAPIServer(c.drive, c.exit) }, 0)
+	c.Add(APIServer, func() Process { return NewAPIServer(c.drive, c.hooks(), c.exit) }, 0)
 	c.Add(Controllers, func() Process { return newControllers(c.World) }, time.Second)
 	for _, node := range c.script.NodeNames() {
 		kernel := NewKernel()
@@ -212,9 +212,12 @@ func (c *cluster) fault(deed Deed) (begin, end func(), kind history.TroubleKind)
 				c.give(APIServer)
 			}
 		}, history.TroubleFault
+	case HookBreaks: // the webhook knows by itself
+		return func() {}, func() {}, history.TroubleFault
 	case CreatePod, DeletePod, ForceDelete, AddFinalizer, RemoveFinalizer, CreateReplicas, CreateStateful, ScaleReplicas,
 		ScaleStateful, DeleteReplicas, DeleteStateful, CreateNamespace, DeleteNamespace, OutOfService, BackInService, DeleteNode, Compact, BreakPoint, Twin,
-		CreateDaemons, CreateJob, DeleteJob, DeleteOneOf, CreateBudget, ChangeBudget, DeleteBudget, EvictOneOf, CreateVolume, CreateClaim:
+		CreateDaemons, CreateJob, DeleteJob, DeleteOneOf, CreateBudget, ChangeBudget, DeleteBudget, EvictOneOf, CreateVolume, CreateClaim,
+		CreateHook, DeleteHook, HookDenies:
 	}
 	panic("sim: nothing breaks by " + string(deed.Do)) // a mistake in the simulator
 }

@@ -32,6 +32,8 @@ func (c *cluster) met() map[string]int {
 			if fact.Controller == garbageCollector || fact.Controller == namespaceController {
 				all.count(fmt.Sprintf("cascades: %s %s", fact.Action, fact.Resource))
 			}
+		case history.Consulted:
+			all.count("webhooks: " + string(fact.Answer))
 		case history.Blocker:
 			all.count("said to wait for " + fact.Reason)
 		case history.Window:

@@ -101,7 +101,7 @@ func play(t *testing.T, acts []act, arrange, check func(l *life)) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &life{World: NewWorld(NewNet(1, Trouble{}, 0)), kernel: NewKernel(), user: &player{acts: acts}}
 		drive := &Drive{seed: 1}
-		l.Add(APIServer, func() Process { return NewAPIServer(drive, func() {}) }, 0)
+		l.Add(APIServer, func() Process { return NewAPIServer(drive, nil, func() {}) }, 0)
 		l.Add("runtime/node-1", func() Process { return newRuntime("node-1", l.kernel) }, time.Second)
 		l.Add("kubelet/node-1", func() Process { return newKubelet("node-1", l.kernel, kubelet.Default()) }, time.Second)
 		l.Add("user", func() Process { return l.user }, 0)

@@ -36,7 +36,8 @@ type Deed struct {
 	Name string `json:"name"`
 	// Grace is a pod's own grace period, or that of a delete; in seconds.
 	Grace *int64 `json:"grace,omitempty"`
-	// Count is how many pods a set is to have, or how many changes a compaction leaves.
+	// Count is how many pods a set is to have, how many changes a compaction leaves, how many
+	// webhooks there are, or the code that one denies with.
 	Count int32 `json:"count,omitempty"`
 	// For is how long it stays broken, or how slow a disk is.
 	For time.Duration `json:"for,omitempty"`
@@ -44,8 +45,8 @@ type Deed struct {
 	App       App           `json:"app,omitzero"`
 	PreStop   time.Duration `json:"preStop,omitempty"`
 	Finalizer bool          `json:"finalizer,omitempty"`
-	// Ways are the directions of a cut, "in", "out" or both when empty, or the
-	// unhealthyPodEvictionPolicy of a budget.
+	// Ways are the directions of a cut: "in", "out" or both when empty; or what else there is
+	// to say of a kind of deed.
 	Ways string `json:"ways,omitempty"`
 	// Shape is what else the pods have.
 	Shape Shape `json:"shape,omitzero"`
@@ -87,7 +88,7 @@ const (
 
 // fault reports whether a deed breaks something.
 func (w What) fault() bool {
-	return slices.Contains([]What{CutNode, Crash, Reboot, Pause, SlowDisk, DiskFail, BreakPoint, Twin}, w)
+	return slices.Contains([]What{CutNode, Crash, Reboot, Pause, SlowDisk, DiskFail, BreakPoint, Twin, HookBreaks}, w)
 }
 
 // String is the deed in a story.
@@ -109,6 +110,10 @@ func (d Deed) String() string {
 		text += fmt.Sprintf(", at least %d", d.Count)
 	case d.Do == CreateJob:
 		text += fmt.Sprintf(", %d completions", d.Count)
+	case d.Do == CreateHook:
+		text += fmt.Sprintf(", %d webhooks", d.Count)
+	case d.Do == HookDenies && d.Count > 0:
+		text += fmt.Sprintf(", with code %d", d.Count)
 	case d.Count > 0:
 		text += fmt.Sprintf(", %d replicas", d.Count)
 	}

@@ -68,7 +68,7 @@ func TestSlice(t *testing.T) {
 		w := NewWorld(NewNet(1, Trouble{}, 0))
 		drive := &Drive{seed: 1}
 		v := &visitor{}
-		w.Add(APIServer, func() Process { return NewAPIServer(drive, func() {}) }, 0)
+		w.Add(APIServer, func() Process { return NewAPIServer(drive, nil, func() {}) }, 0)
 		w.Add("user", func() Process { return v }, time.Second)
 		if err := w.Run(time.Minute); err != nil {
 			t.Fatal(err)

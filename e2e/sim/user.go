@@ -47,7 +47,7 @@ func (u *user) Step(now time.Time, in Input, out Out) {
 	case Boot:
 		u.client = Client{Identity: proto.Admin, Boot: in.Boot}
 		for i, deed := range u.script.Deeds {
-			if !deed.Do.fault() && deed.Do != Compact {
+			if !deed.Do.fault() && deed.Do != Compact && deed.Do != HookDenies {
 				out.Wake(wakeDeed+strconv.Itoa(i)+" 0", now.Add(deed.At))
 			}
 		}
@@ -129,6 +129,8 @@ func (u *user) askOf(deed Deed) Ask {
 		return removal("jobs.batch", deed)
 	case CreateVolume, CreateClaim, CreateNamespace, DeleteNamespace:
 		return provision(deed, within)
+	case CreateHook, DeleteHook:
+		return hooking(deed)
 	case DeleteReplicas:
 		return removal("replicasets.apps", deed)
 	case DeleteStateful:
@@ -140,7 +142,7 @@ func (u *user) askOf(deed Deed) Ask {
 	case DeleteNode:
 		return Ask{Verb: proto.VerbDelete, Target: nodeTarget(deed.Name), Options: &metav1.DeleteOptions{}}
 	case CutNode, Crash, Reboot, Pause, SlowDisk, DiskFail, Compact, BreakPoint, Twin,
-		DeleteOneOf, EvictOneOf:
+		DeleteOneOf, EvictOneOf, HookDenies, HookBreaks:
 	}
 	panic("sim: no user does " + string(deed.Do))
 }
@@ -167,6 +169,15 @@ func scaling(deed Deed) Ask {
 	}
 	target := podapi.Target{Kind: kindOfResource(resource), Namespace: namespace, Name: deed.Name}
 	return merge(target, map[string]any{"spec": map[string]any{"replicas": deed.Count}})
+}
+
+// spacing makes a namespace, or deletes it.
+func spacing(deed Deed) Ask {
+	if deed.Do == CreateNamespace {
+		return creation("namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: deed.Name}})
+	}
+	target := podapi.Target{Kind: kindOfResource("namespaces"), Name: deed.Name}
+	return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{}}
 }
 
 // tainting takes a node out of service, or brings it back.

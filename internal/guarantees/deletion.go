@@ -355,7 +355,7 @@ func idempotent(p *past, t *trial) {
 func answeredAgain(p *past, t *trial) {
 	asked := map[string]*operation{}
 	for _, o := range p.operations {
-		if o.Verb != "delete" || o.Resource != podResource || o.Subresource != "" {
+		if o.Verb != "delete" || o.Resource != podResource || o.Subresource != "" || o.denied() {
 			continue
 		}
 		who := o.Who + " " + o.Key

@@ -89,6 +89,19 @@ func (b blocked) refused() bool {
 	})
 }
 
+// refusedByWebhook reports whether a webhook refused its kubelet something about the pod or its
+// node; neither histories of older releases nor injected refusals tell who refused.
+func (b blocked) refusedByWebhook() bool {
+	told := slices.ContainsFunc(b.operations, func(o *operation) bool { return len(o.webhooks) > 0 })
+	if !told || b.at(fault.APIRequest) {
+		return b.refused()
+	}
+	return slices.ContainsFunc(b.operations, func(o *operation) bool {
+		about := o.Resource == podResource && o.Key == b.name || o.Resource == "nodes" && o.Key == b.node() || strings.HasSuffix(o.Key, "/"+b.node())
+		return nodeOf(o.Who) == b.node() && about && o.denied() && o.calls[0].Began <= b.Ended
+	})
+}
+
 // finalizers reports whether the pod had some, or had a moment before: what is said was seen
 // some time ago.
 func (b blocked) finalizers() bool {
@@ -167,7 +180,7 @@ func reasons() map[string]func(blocked) bool {
 		"volume-mounted-twice":       at("volume."),
 		"volume-directory-not-empty": at("volume."),
 		"cgroup-busy":                at("cgroup.destroy"),
-		"webhook-refuses-kubelet":    func(b blocked) bool { return b.refused() },
+		"webhook-refuses-kubelet":    func(b blocked) bool { return b.refusedByWebhook() },
 		"unexplained": func(b blocked) bool {
 			return b.near(func(*ordeal) bool { return true }) || b.script("hangs", "starts after")
 		},

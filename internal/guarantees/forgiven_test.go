@@ -80,24 +80,25 @@ func forgiven() map[string]*forge {
 
 	away := history.Trouble{Kind: history.TroubleCut, What: "c", Off: []string{controllers}}
 	return map[string]*forge{
-		"A8: a success that the pod garbage collector has not seen":         collected,
-		"C2: a pod that was forced away, and starts after its successor":    startsLate(uid, "u2"),
-		"K1: a hook of a kubelet that was killed, and that of the next one": hooks,
-		"K4: a runtime that is paused is late":                              standing,
-		"K10: a start that its runtime did not live to write down":          unstarted,
-		"C2: an end that its runtime was about to write when it was paused": late,
-		"K10: a kubelet that begins anew and does not take the pod":         rejects,
-		"L4: a kubelet that begins anew has never had what is gone":         reborn,
-		"N2: a change that is begun in time, and long in being written":     written,
-		"N2: an apiserver that is paused when it has looked":                stoodStill(10),
-		"D7: a change of which nobody knows when it was":                    newForge().run().unrecorded(3),
-		"L8: what it waited for ended at a time that nobody knows":          held.unrecorded(6),
-		"C6: an eviction that had begun when the taint was taken off":       interrupted(15),
-		"C6: controllers that were cut off":                                 watchedForge().breaks(away).lost(10, 300).mends(away),
-		"C6: controllers that stood still when a taint was taken off":       untainted(paused(controllers), 0, 0),
-		"C6: controllers that have not asked for everything yet":            untainted(down("apiserver"), 0, 20),
-		"C6: a node that is heard of again before somebody looks":           watchedForge().silent(50 * time.Second).returned(),
-		"C6: a node that is heard of late, by who has just come back":       watchedForge().silent(6 * time.Second).outage(10 * time.Second).returned(),
+		"A8: a success that the pod garbage collector has not seen":           collected,
+		"C2: a pod that was forced away, and starts after its successor":      startsLate(uid, "u2"),
+		"K1: a hook of a kubelet that was killed, and that of the next one":   hooks,
+		"K4: a runtime that is paused is late":                                standing,
+		"K10: a start that its runtime did not live to write down":            unstarted,
+		"C2: an end that its runtime was about to write when it was paused":   late,
+		"K10: a kubelet that begins anew and does not take the pod":           rejects,
+		"L4: a kubelet that begins anew has never had what is gone":           reborn,
+		"N2: a change that is begun in time, and long in being written":       written,
+		"N2: an apiserver that is paused when it has looked":                  stoodStill(10),
+		"D7: a change of which nobody knows when it was":                      newForge().run().unrecorded(3),
+		"L8: what it waited for ended at a time that nobody knows":            held.unrecorded(6),
+		"C6: an eviction that had begun when the taint was taken off":         interrupted(15),
+		"C6: controllers that were cut off":                                   watchedForge().breaks(away).lost(10, 300).mends(away),
+		"C6: controllers that stood still when a taint was taken off":         untainted(paused(controllers), 0, 0),
+		"C6: controllers that have not asked for everything yet":              untainted(down("apiserver"), 0, 20),
+		"C6: a node that is heard of again before somebody looks":             watchedForge().silent(50 * time.Second).returned(),
+		"C6: a node that is heard of late, by who has just come back":         watchedForge().silent(6 * time.Second).outage(10 * time.Second).returned(),
+		"C6: a node that is heard of late, by who was not sent its heartbeat": watchedForge().silent(22 * time.Second).asksAnew(0),
 	}
 }
 
@@ -112,6 +113,17 @@ func (f *forge) silent(lasts time.Duration) *forge {
 func (f *forge) outage(lasts time.Duration) *forge {
 	f.breaks(down("apiserver")).wait(int64(lasts / time.Second)).mends(down("apiserver"))
 	return f.wait(10)
+}
+
+// asksAnew has the node be heard of, but by its controllers only when they ask for what came
+// after a revision, so many before or after the last that they had; then it is returned.
+func (f *forge) asksAnew(after int64) *forge {
+	had := f.revision + after
+	f.ask("heard", by(node, "update"), 200, history.Commit{Resource: "leases.coordination.k8s.io", Key: "kube-node-lease/n1", UID: "l1", Op: modified})
+	f.wait(15).say("apiserver", "watch", history.Lookup{
+		Who: controllers, Verb: "watch", Resource: "leases.coordination.k8s.io", Code: 410, Asked: history.Asked{Revision: decimal(had)},
+	})
+	return f.returned()
 }
 
 // returned has the node be heard of again, and be called unreachable right after.

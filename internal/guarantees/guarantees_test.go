@@ -33,7 +33,7 @@ func TestForged(t *testing.T) {
 		}
 	}
 	broken := map[string]bool{}
-	for _, c := range slices.Concat(brokenStore(), brokenWatches(), brokenDeletions(), brokenNodes(), brokenOthers(), brokenLiveness(), brokenReads(), brokenTellings(), brokenDependents(), brokenBudgets(), brokenDisks()) {
+	for _, c := range slices.Concat(brokenStore(), brokenWebhooks(), brokenWatches(), brokenDeletions(), brokenNodes(), brokenOthers(), brokenLiveness(), brokenReads(), brokenTellings(), brokenDependents(), brokenBudgets(), brokenDisks()) {
 		t.Run(c.id+" "+c.what, func(t *testing.T) {
 			r := result(check(t, c.history), c.id)
 			if r.Verdict != Broken {
@@ -65,13 +65,13 @@ type forged struct {
 }
 
 // TestCounts has the table be that of guarantees.md, 62 properties of safety and 11 of
-// liveness, and D11, K15, K16 and C9, which are podfall's own.
+// liveness, and A15, D11, K15, K16 and C9, which are podfall's own.
 func TestCounts(t *testing.T) {
 	count := map[byte]int{}
 	for _, p := range Properties() {
 		count[p.ID[0]]++
 	}
-	for letter, want := range map[byte]int{'A': 14, 'W': 10, 'D': 11, 'K': 16, 'C': 9, 'N': 6, 'L': 11} {
+	for letter, want := range map[byte]int{'A': 15, 'W': 10, 'D': 11, 'K': 16, 'C': 9, 'N': 6, 'L': 11} {
 		if count[letter] != want {
 			t.Errorf("%c: %d properties, want %d", letter, count[letter], want)
 		}
@@ -153,8 +153,8 @@ func whole() map[string]*forge {
 	evicted := newForge().run()
 	evicted.ask("evict", by(user, "create", grace(0), evicting), 201, web(modified), web(modified, marked(0, evicted.clock+4)), web(deleted, marked(0, evicted.clock+4)))
 	return map[string]*forge{
-		"evicted": evicted,
-		"plain":   plain.file(), "hooked": hooked.file(), "retried": retried.file(), "precondition": preconditions, "finalizer": held.file(), "policies": policies, "standing still": standStill(0), "disk": failed,
+		"evicted": evicted, "webhooks": webhooks(),
+		"plain": plain.file(), "hooked": hooked.file(), "retried": retried.file(), "precondition": preconditions, "finalizer": held.file(), "policies": policies, "standing still": standStill(0), "disk": failed,
 		"boots": lease, "cascade": cascade, "watched": watched(sendAll), "split brain": splitBrain(by(user, "delete", grace(0)), history.Window{}),
 	}
 }

@@ -39,12 +39,31 @@ func (o *ordeal) deafens() bool {
 	return o.Kind != history.TroubleFault && (about(controllersIdentity) || about("apiserver") || about("bus"))
 }
 
+// toldLate is how the controllers were told of a heartbeat when its node could be called
+// unreachable already: they asked for what came after an older revision, and were answered only
+// then, such as when what they had been sent was lost. It is nil when they were not.
+func (p *past) toldLate(last, c *commit) *history.Event {
+	late := slices.IndexFunc(p.events, func(e *history.Event) bool {
+		asked, is := e.Fact.(history.Lookup)
+		if !is || asked.Who != controllersIdentity || asked.Resource != c.Resource || e.Began < c.Ended {
+			return false
+		}
+		after := number(asked.Asked.Revision)
+		_, silent := between(last.Event, e)
+		return after > 0 && after < c.Revision && silent >= leaseAge
+	})
+	if late < 0 {
+		return nil
+	}
+	return p.events[late]
+}
+
 // heartbeats are what was heard of nodes, by their names.
 type heartbeats struct {
 	last map[string]*commit
 	// broke are the last heartbeats that have broken a silence after which a node may be
 	// called unreachable, as the controllers have heard it.
-	broke map[string]*commit
+	broke map[string]*history.Event
 }
 
 // heartbeatOf is the node of which a commit is a heartbeat, empty for none: its own kubelet renews
@@ -63,8 +82,14 @@ func (p *past) heartbeatOf(c *commit) string {
 // hear takes a node's heartbeat.
 func (h heartbeats) hear(p *past, node string, c *commit) {
 	if last := h.last[node]; last != nil {
-		if _, silent := between(last.Event, c.Event); silent >= leaseAge || silent >= leaseAge-relisting && p.deaf(last.Event, c.Event) {
-			h.broke[node] = c
+		_, silent := between(last.Event, c.Event)
+		switch {
+		case silent >= leaseAge || silent >= leaseAge-relisting && p.deaf(last.Event, c.Event):
+			h.broke[node] = c.Event
+		case silent >= leaseAge-relisting:
+			if told := p.toldLate(last, c); told != nil {
+				h.broke[node] = told
+			}
 		}
 	}
 	h.last[node] = c
@@ -77,7 +102,7 @@ func (h heartbeats) brokeLately(node string, at *history.Event) bool {
 	if first == nil {
 		return false
 	}
-	_, since := between(first.Event, at)
+	_, since := between(first, at)
 	return since <= recovering
 }
 
@@ -85,7 +110,7 @@ func (h heartbeats) brokeLately(node string, at *history.Event) bool {
 // enough, and a pod is evicted when what it tolerates is over, by the clock of the machine or
 // of the cluster.
 func notInHaste(p *past, t *trial) {
-	heard := heartbeats{last: map[string]*commit{}, broke: map[string]*commit{}}
+	heard := heartbeats{last: map[string]*commit{}, broke: map[string]*history.Event{}}
 	tainted := map[string][]*commit{} // by node: the commits by which its NoExecute taints became others
 	for _, c := range p.commits {
 		switch {

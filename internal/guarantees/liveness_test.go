@@ -138,9 +138,11 @@ func lively() map[string]*forge {
 	skewed := watchedForge().run().breaks(skewing())
 	skewed.ask("mark", by(user, "delete", grace(30)), 200, web(modified, marked(30, skewed.clock+3632)))
 	quick := newForge().run().ask("in time", by(user, "patch", left(20000)), 200, web(modified))
+	refused := watchedForge().run().asked().consult("no", by(node, "update"), says(history.HookDenied)).finish("no", 403).idles(50).blames(uid, "webhook-refuses-kubelet")
 	ending := watchedForge().ends("default").set().idles(300)
 	return map[string]*forge{
 		"a namespace that ends":  ending,
+		"a webhook":              refused,
 		"a hook":                 watchedForge().hooks().heard().signal("SIGTERM").exit().told().remove().idles(10),
 		"a hook that fails":      watchedForge().hooks().signal("SIGTERM").idles(100).signal("SIGKILL").exit().heard().told().remove().idles(10),
 		"a hook that never ends": watchedForge().idles(60).run().say(kubelet, "", history.PostStartBegin{Of: of()}).asked().heard().idles(1000),
@@ -157,6 +159,8 @@ func brokenLiveness() []forged {
 	slow := run().breaks(down("apiserver")).restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 3, Sound: true}).mends(down("apiserver")).long(60)
 	hangs := newForge().run().say("apiserver", "hangs", by(user, "patch", left(5000))).wait(60).say("apiserver", "hangs", history.OpReturn{Code: 500})
 	silent := run().breaks(down(kubelet)).asked().idles(200).blames("another", "kubelet-down").idles(20)
+	blamed := run().consult("user", by(user, "patch"), says(history.HookDenied)).finish("user", 403).asked().ask("no", by(node, "update"), 403)
+	blamed.idles(50).blames(uid, "webhook-refuses-kubelet")
 	loops := watchedForge().create().idles(100)
 	for range 20 {
 		loops.say("controllers", "", history.Decide{Controller: "x", Action: "update", Resource: podResource, Key: name})
@@ -179,6 +183,7 @@ func brokenLiveness() []forged {
 		{"L6", "an apiserver that takes a minute", slow},
 		{"L7", "a request that hangs", hangs},
 		{"L8", "a kubelet that is blamed and runs", run().asked().idles(50).blames(uid, "kubelet-down")},
+		{"L8", "a webhook that is blamed, and was asked by others", blamed},
 		{"L8", "a pod that nobody explains", silent},
 		{"L9", "a controller that decides all the time", loops},
 		{"N3", "a request through a cut", through},

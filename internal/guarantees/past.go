@@ -57,6 +57,7 @@ type operation struct {
 	history.OpCall
 	id             string
 	calls, returns []*history.Event
+	webhooks       []*history.Event
 	commits        []*commit
 }
 
@@ -125,6 +126,10 @@ func (p *past) take(e *history.Event) {
 	case history.OpReturn:
 		if o := p.byID[e.Cause]; o != nil {
 			o.returns = append(o.returns, e)
+		}
+	case history.Consulted:
+		if o := p.byID[e.Cause]; o != nil {
+			o.webhooks = append(o.webhooks, e)
 		}
 	case history.Commit:
 		if p.byRevision[fact.Revision] == nil {

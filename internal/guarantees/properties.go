@@ -68,6 +68,10 @@ func storeProperties() []Property {
 		},
 		{ID: "A13", Promise: "what was compacted is refused with 410, and nothing else is", From: []history.Name{history.NameLookup, history.NameFsync}, check: honest},
 		{ID: "A14", Promise: "what was refused, or was a dry run, changes nothing", From: operations(), check: harmless},
+		{
+			ID: "A15", Promise: "what a webhook has refused does not happen, and one that may be passed over refuses nothing by its failure",
+			From: operations(history.NameConsulted), check: consulted,
+		},
 	}
 }
 

@@ -1,6 +1,8 @@
 package guarantees
 
 import (
+	"time"
+
 	"github.com/podfall/podfall/internal/boltfile"
 	"github.com/podfall/podfall/internal/history"
 )
@@ -249,6 +251,7 @@ func brokenTellings() []forged {
 		{"C5", "an older version than its own write", twice("3")},
 		{"C6", "a node that was just heard of", lost(10, 300)},
 		{"C6", "an eviction that is early", lost(50, 100)},
+		{"C6", "a node whose heartbeat was sent to who asks for more", watchedForge().silent(22 * time.Second).asksAnew(1)},
 		{"C6", "an eviction that goes on long after the taint is gone", interrupted(60)},
 		{"C6", "controllers that had long heard that the taint is gone when they stood still", untainted(paused(controllers), 20, 0)},
 		{"C6", "controllers that have gone on for long since the taint is gone", untainted(paused(controllers), 0, 20)},

@@ -49,6 +49,34 @@ type (
 	}
 )
 
+// Webhooks.
+type (
+	// Consulted is an admission webhook that was asked about an object, and its answer; the
+	// event's cause is the operation.
+	Consulted struct {
+		// Hook is configuration/webhook.
+		Hook string `json:"hook"`
+		// Resource is the group resource: deployments.apps.
+		Resource string `json:"resource"`
+		// Key is namespace/name, or name.
+		Key    string     `json:"key"`
+		Answer HookAnswer `json:"answer"`
+		// Ignore says that the webhook's failurePolicy lets a failure be passed over.
+		Ignore bool `json:"ignore,omitempty"`
+	}
+
+	// HookAnswer is what became of a question.
+	HookAnswer string
+)
+
+// The answers of webhooks.
+const (
+	HookAllowed HookAnswer = "allowed"
+	HookDenied  HookAnswer = "denied"
+	// HookFailed is a webhook that was not reached, or has not answered as it should.
+	HookFailed HookAnswer = "failed"
+)
+
 // The store.
 type (
 	// Commit is a change of an object, written in the transaction that made it; the event's cause is its operation.
@@ -220,6 +248,9 @@ func (OpCall) Name() Name { return NameOpCall }
 
 // Name implements Fact.
 func (OpReturn) Name() Name { return NameOpReturn }
+
+// Name implements Fact.
+func (Consulted) Name() Name { return NameConsulted }
 
 // Name implements Fact.
 func (Commit) Name() Name { return NameCommit }

@@ -16,6 +16,7 @@ func decoders() map[Name]func([]byte) (Fact, error) {
 	return map[Name]func([]byte) (Fact, error){
 		NameOpCall:         as[OpCall],
 		NameOpReturn:       as[OpReturn],
+		NameConsulted:      as[Consulted],
 		NameCommit:         as[Commit],
 		NameFsync:          as[Fsync],
 		NameCompact:        as[Compact],

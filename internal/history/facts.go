@@ -12,6 +12,7 @@ type Name string
 const (
 	NameOpCall         Name = "op.call"
 	NameOpReturn       Name = "op.ret"
+	NameConsulted      Name = "op.hook"
 	NameCommit         Name = "commit"
 	NameFsync          Name = "fsync"
 	NameCompact        Name = "compact"

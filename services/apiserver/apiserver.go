@@ -131,7 +131,8 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}}
 	defer caller.Close()
 	api.Hooks = &webhook.Dispatcher{
-		Catalog: hooks, Caller: caller, Versions: api.Versions, Decode: api.DecodeStored, NewUID: api.NewUID, Log: cfg.Log,
+		Catalog: hooks, Caller: caller, Versions: api.Versions, Decode: api.DecodeStored, NewUID: api.NewUID,
+		History: cfg.History, Log: cfg.Log,
 	}
 	janitor = custom.NewJanitor(custom.Janitor{
 		Catalog: catalog, Snapshot: kept.Snapshot, Writer: api.Definitions(), Forget: hub.Forget, Clock: cfg.Clock, Log: cfg.Log,

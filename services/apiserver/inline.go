@@ -12,6 +12,7 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 	"github.com/podfall/podfall/services/apiserver/verbs"
 	"github.com/podfall/podfall/services/apiserver/watch"
+	"github.com/podfall/podfall/services/apiserver/webhook"
 )
 
 // InlineConfig is what an [Inline] is made of.
@@ -24,6 +25,8 @@ type InlineConfig struct {
 	Keep int
 	// Entropy is what UIDs are drawn from.
 	Entropy io.Reader
+	// Hooks asks admission webhooks, and may not wait; nil asks none, whatever is stored.
+	Hooks webhook.Caller
 	// Publish hands a frame to those who watch its subject. Nobody changes it any more.
 	Publish func(subject string, frame *proto.Frame) error
 	// History is told of requests, commits and watches.
@@ -35,7 +38,7 @@ type InlineConfig struct {
 // the wall's, or that of the bubble that it is in.
 //
 // What it answers, publishes and records may go out once [Inline.Image] is on disk. It has
-// no custom kinds and asks no webhooks.
+// no custom kinds.
 type Inline struct {
 	server *server
 	hub    *watch.Hub
@@ -50,14 +53,16 @@ func NewInline(ctx context.Context, cfg InlineConfig) (*Inline, error) {
 	if err != nil {
 		return nil, err
 	}
-	catalog, graph := &custom.Catalog{}, &nodegraph.Graph{}
+	catalog, hooks, graph := &custom.Catalog{}, &webhook.Catalog{}, &nodegraph.Graph{}
 	i.kept = store.NewMemory(cfg.Image, cfg.Keep, func(snapshot *store.Snapshot, events []store.Event) {
 		recordCommit(cfg.History, snapshot, events, i.kept.Oldest()-1)
+		hooks.OnCommit(events)
 		graph.OnCommit(events)
 		i.hub.OnCommit(snapshot, events)
 	})
 	snapshot := i.kept.Snapshot()
 	cfg.History.Note("", history.StoreOpen{Revision: snapshot.Revision(), Objects: snapshot.Len(), Sound: true})
+	hooks.Load(snapshot)
 	graph.Load(snapshot)
 	i.hub = watch.New(watch.Config{
 		Boot: cfg.Boot, Store: i.kept, Publish: cfg.Publish, Match: matcher(cfg.Compat, catalog), History: cfg.History,
@@ -67,6 +72,12 @@ func NewInline(ctx context.Context, cfg InlineConfig) (*Inline, error) {
 		Deleters: 1, // one after the other, so that a call does the same each time
 	})
 	own := Config{Boot: cfg.Boot, Log: slog.New(slog.DiscardHandler)}
+	if cfg.Hooks != nil {
+		api.Hooks = &webhook.Dispatcher{
+			Catalog: hooks, Caller: cfg.Hooks, Versions: api.Versions, Decode: api.DecodeStored, NewUID: api.NewUID,
+			History: cfg.History, Log: own.Log,
+		}
+	}
 	own.History = cfg.History
 	i.server = newServer(own, api)
 	i.server.fence.recall(snapshot)

@@ -70,7 +70,7 @@ func (a *API) consult(ctx context.Context, w *write) error {
 // event is a write as webhooks are told of it: of a scale subresource they see the Scale.
 func (a *API) event(w *write) (webhook.Event, error) {
 	event := webhook.Event{
-		Attributes: w.Attributes, Object: w.obj, Old: w.old, DryRun: w.dryRun, Within: namespaceIn(w.snapshot, w.Namespace),
+		Attributes: w.Attributes, Operation: w.Envelope.GetOperation(), Object: w.obj, Old: w.old, DryRun: w.dryRun, Within: namespaceIn(w.snapshot, w.Namespace),
 	}
 	event.Name = w.obj.GetName()
 	var err error
@@ -114,7 +114,7 @@ func (a *API) mayDelete(ctx context.Context, req Request, old kinds.Object, opts
 		return nil, nil
 	}
 	event := webhook.Event{
-		Attributes: req.Attributes, Old: old, Options: opts, DryRun: len(opts.DryRun) > 0,
+		Attributes: req.Attributes, Operation: req.Envelope.GetOperation(), Old: old, Options: opts, DryRun: len(opts.DryRun) > 0,
 		Within: namespaceIn(a.Store.Snapshot(), req.Namespace),
 	}
 	outcome, err := a.Hooks.Mutate(ctx, event)
@@ -136,7 +136,7 @@ func mayCreate[T kinds.Object](ctx context.Context, a *API, req Request, body T,
 		return body, nil, err
 	}
 	event := webhook.Event{
-		Attributes: req.Attributes, Body: gvk, Object: body, DryRun: dryRun,
+		Attributes: req.Attributes, Operation: req.Envelope.GetOperation(), Body: gvk, Object: body, DryRun: dryRun,
 		Within: namespaceIn(a.Store.Snapshot(), req.Namespace),
 	}
 	if event.Options, err = req.options(); err != nil {

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/apiserver/registry"
@@ -35,7 +36,9 @@ type Dispatcher struct {
 	Decode func(kind kinds.Kind, document []byte) (kinds.Object, error)
 	// NewUID names a question.
 	NewUID func() types.UID
-	Log    *slog.Logger
+	// History is told of every hook that was asked, and of its answer; nil tells nobody.
+	History *history.Recorder
+	Log     *slog.Logger
 }
 
 // Outcome is what hooks have made of an event.
@@ -108,7 +111,8 @@ func (d *Dispatcher) mutateBy(ctx context.Context, h *Hook, e Event, outcome *Ou
 	if err != nil || !ok {
 		return false, err
 	}
-	verdict, err := d.ask(ctx, match, e)
+	verdict, err := d.ask(ctx, match, e, d.NewUID())
+	d.note(e, h, verdict, err)
 	if err != nil {
 		return false, d.settle(ctx, h, err)
 	}
@@ -170,8 +174,14 @@ func (d *Dispatcher) Validate(ctx context.Context, e Event) ([]string, error) {
 			matches = append(matches, match)
 		}
 	}
-	verdicts, failures := make([]Verdict, len(matches)), make([]error, len(matches))
-	atOnce(len(matches), func(i int) { verdicts[i], failures[i] = d.ask(ctx, matches[i], e) })
+	verdicts, failures, uids := make([]Verdict, len(matches)), make([]error, len(matches)), make([]types.UID, len(matches))
+	for i := range uids { // in order, whoever is asked first
+		uids[i] = d.NewUID()
+	}
+	atOnce(len(matches), func(i int) { verdicts[i], failures[i] = d.ask(ctx, matches[i], e, uids[i]) })
+	for i, match := range matches {
+		d.note(e, match.Hook, verdicts[i], failures[i])
+	}
 	var warnings []string
 	for i, match := range matches {
 		if err := d.settle(ctx, match.Hook, failures[i]); err != nil {
@@ -208,9 +218,9 @@ func atOnce(n int, do func(i int)) {
 	}
 }
 
-// ask puts one question to one hook. A hook whose conditions do not hold allows everything.
-func (d *Dispatcher) ask(ctx context.Context, match Match, e Event) (Verdict, error) {
-	uid := d.NewUID()
+// ask puts one question, which uid names, to one hook. A hook whose conditions do not hold
+// allows everything.
+func (d *Dispatcher) ask(ctx context.Context, match Match, e Event, uid types.UID) (Verdict, error) {
 	review, err := match.review(e, uid)
 	if err != nil {
 		return Verdict{}, apierrors.NewInternalError(err)
@@ -227,16 +237,38 @@ func (d *Dispatcher) ask(ctx context.Context, match Match, e Event) (Verdict, er
 	}
 	answer, err := d.Caller.Ask(ctx, match.Hook, review)
 	if err != nil {
-		return Verdict{}, &CallError{Webhook: match.Name, Err: fmt.Errorf("failed to call webhook: %w", err)}
+		return Verdict{asked: true}, &CallError{Webhook: match.Name, Err: fmt.Errorf("failed to call webhook: %w", err)}
 	}
 	verdict, err := match.read(uid, answer)
+	verdict.asked = true
 	if err != nil {
-		return Verdict{}, &CallError{Webhook: match.Name, Err: fmt.Errorf("received invalid webhook response: %w", err)}
+		return verdict, &CallError{Webhook: match.Name, Err: fmt.Errorf("received invalid webhook response: %w", err)}
 	}
 	if len(verdict.Patch) > 0 && !json.Valid(verdict.Patch) {
-		return Verdict{}, &CallError{Webhook: match.Name, Err: errBadPatch}
+		return verdict, &CallError{Webhook: match.Name, Err: errBadPatch}
 	}
 	return verdict, nil
+}
+
+// note tells the history what a hook has answered; one that was not asked has not.
+func (d *Dispatcher) note(e Event, h *Hook, verdict Verdict, failed error) {
+	if !verdict.asked {
+		return
+	}
+	said := history.Consulted{
+		Hook: h.Configuration + "/" + h.Name, Resource: e.Kind.GroupResource().String(), Key: e.Name,
+		Answer: history.HookAllowed, Ignore: h.ignores(),
+	}
+	if e.Namespace != "" {
+		said.Key = e.Namespace + "/" + e.Name
+	}
+	switch {
+	case failed != nil:
+		said.Answer = history.HookFailed
+	case verdict.Refused != nil:
+		said.Answer = history.HookDenied
+	}
+	d.History.Note(e.Operation, said)
 }
 
 var errBadPatch = errors.New("received undecodable patch in webhook response: it is not JSON")

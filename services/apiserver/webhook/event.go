@@ -18,6 +18,8 @@ import (
 type Event struct {
 	admission.Attributes
 
+	// Operation is the id of the request.
+	Operation string
 	// Body is the kind of Object where a subresource has one of its own, such as Binding;
 	// empty means that of the attributes.
 	Body schema.GroupVersionKind
@@ -32,8 +34,8 @@ type Event struct {
 	Within *corev1.Namespace
 }
 
-// operation is the verb in admission's terms: every create through a subresource is one.
-func (e Event) operation() admissionv1.Operation {
+// doing is the verb in admission's terms: every create through a subresource is one.
+func (e Event) doing() admissionv1.Operation {
 	switch e.Verb {
 	case proto.VerbCreate:
 		return admissionv1.Create

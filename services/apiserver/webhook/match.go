@@ -76,7 +76,7 @@ func (h *Hook) rule(e Event, versions []kinds.Kind) (kinds.Kind, bool) {
 
 // applies is upstream's rules.Matcher.
 func applies(r *admissionregistrationv1.RuleWithOperations, e Event, kind kinds.Kind) bool {
-	operation := admissionregistrationv1.OperationType(e.operation())
+	operation := admissionregistrationv1.OperationType(e.doing())
 	return inScope(r.Scope, e) &&
 		(slices.Contains(r.Operations, admissionregistrationv1.OperationAll) || slices.Contains(r.Operations, operation)) &&
 		exactOrAny(r.APIGroups, kind.Group) && exactOrAny(r.APIVersions, kind.Version) &&

@@ -32,7 +32,7 @@ func (m Match) review(e Event, uid types.UID) (*admissionv1.AdmissionReview, err
 		RequestSubResource: e.Subresource,
 		Name:               e.Name,
 		Namespace:          e.Namespace,
-		Operation:          e.operation(),
+		Operation:          e.doing(),
 		UserInfo:           admission.UserOf(e.Identity),
 		DryRun:             new(e.DryRun),
 	}
@@ -98,6 +98,9 @@ type Verdict struct {
 	Warnings []string
 	// Refused is the hook's refusal, nil when it allows the event.
 	Refused error
+
+	// asked says that the hook was asked at all.
+	asked bool
 }
 
 var (

@@ -1,0 +1,92 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	ar "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/apiserver/webhook"
+)
+
+// What users do with admission webhooks.
+const (
+	// CreateHook makes a configuration of Count webhooks. Its Ways are their failurePolicy,
+	// their operations and their resources, and whom they spare: "Fail CREATE,DELETE pods/*
+	// spares-nodes".
+	CreateHook What = "create webhook"
+	DeleteHook What = "delete webhook"
+)
+
+// The beginnings of names: those of configurations of webhooks that validate, and that mutate.
+const (
+	guards   = "guard"
+	painters = "painter"
+)
+
+// Whom a webhook spares.
+const (
+	hookSparesNodes = "spares-nodes"
+	hookOnlyWeb     = "only-web"
+)
+
+// hookResource is the resource of a configuration, by its name.
+func hookResource(name string) string {
+	if strings.HasPrefix(name, painters) {
+		return webhook.MutatingResource
+	}
+	return webhook.ValidatingResource
+}
+
+// hooking is what a user asks for about webhooks.
+func hooking(deed Deed) Ask {
+	resource := hookResource(deed.Name)
+	if deed.Do == DeleteHook {
+		return Ask{Verb: proto.VerbDelete, Target: podapi.Target{Kind: kindOfResource(resource), Name: deed.Name}, Options: &metav1.DeleteOptions{}}
+	}
+	meta := metav1.ObjectMeta{Name: deed.Name}
+	if resource == webhook.ValidatingResource {
+		return creation(resource, "", &ar.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: hooksFor(deed)})
+	}
+	made := &ar.MutatingWebhookConfiguration{ObjectMeta: meta}
+	for _, w := range hooksFor(deed) {
+		made.Webhooks = append(made.Webhooks, ar.MutatingWebhook{
+			Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy, ObjectSelector: w.ObjectSelector,
+			SideEffects: w.SideEffects, TimeoutSeconds: w.TimeoutSeconds, AdmissionReviewVersions: w.AdmissionReviewVersions,
+			MatchConditions: w.MatchConditions, ReinvocationPolicy: new(ar.IfNeededReinvocationPolicy),
+		})
+	}
+	return creation(resource, "", made)
+}
+
+// hooksFor are the webhooks of a configuration.
+func hooksFor(deed Deed) (all []ar.ValidatingWebhook) {
+	says := append(strings.Fields(deed.Ways), "", "", "", "")
+	var operations []ar.OperationType
+	for one := range strings.SplitSeq(says[1], ",") {
+		operations = append(operations, ar.OperationType(one))
+	}
+	for i := range max(deed.Count, 1) {
+		one := ar.ValidatingWebhook{
+			Name: fmt.Sprintf("%s%d.example.com", painted, i), FailurePolicy: new(ar.FailurePolicyType(says[0])),
+			ClientConfig: ar.WebhookClientConfig{URL: new("https://127.0.0.1:9443/" + deed.Name)}, SideEffects: new(ar.SideEffectClassNone),
+			TimeoutSeconds: new(int32(2)), AdmissionReviewVersions: []string{"v1"},
+			Rules: []ar.RuleWithOperations{{Operations: operations, Rule: ar.Rule{
+				APIGroups: []string{corev1.GroupName}, APIVersions: []string{"v1"}, Resources: slices.Collect(strings.SplitSeq(says[2], ",")),
+			}}},
+		}
+		switch says[3] {
+		case hookSparesNodes:
+			one.MatchConditions = []ar.MatchCondition{{Name: hookSparesNodes, Expression: `!("system:nodes" in request.userInfo.groups)`}}
+		case hookOnlyWeb:
+			one.ObjectSelector = selector(replicaName)
+		}
+		all = append(all, one)
+	}
+	return all
+}
