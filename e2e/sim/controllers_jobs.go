@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"encoding/json"
-
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -10,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/controllers/control"
 	"github.com/podfall/podfall/services/controllers/job"
 	"github.com/podfall/podfall/services/controllers/workload"
 )
@@ -34,6 +33,9 @@ func (c *controllers) newJobs() jobs {
 
 func (c *controllers) jobChanged(old, now *batchv1.Job) {
 	of := nameOf(either(old, now))
+	if now == nil {
+		c.jobs.expected.Forget(keyOf(old)) // another of its name expects nothing of that
+	}
 	switch {
 	case now == nil, job.Over(now):
 		for _, pod := range c.owned(either(old, now)) {
@@ -49,35 +51,30 @@ func (c *controllers) jobChanged(old, now *batchv1.Job) {
 	}
 }
 
-// jobPodChanged has the Job looked at that a pod is of, and the pod itself if no Job will
-// count it.
+// jobPodChanged has a pod looked at that perhaps no Job will count.
 func (c *controllers) jobPodChanged(old, now *corev1.Pod) {
 	pod := either(old, now)
-	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner != nil && owner.Kind != "Job" {
-		return
-	}
-	if owner == nil {
-		if now != nil && job.Tracked(now) {
-			c.look(lookUncounted, nameOf(now))
+	switch job.HoldOf(now, c.jobOver(pod)) {
+	case job.Loose:
+		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+			c.jobs.memory.Seen(types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}, pod.UID)
 		}
-		return
-	}
-	of := name{pod.Namespace, owner.Name}
-	its, known := c.jobs.objects.get(of)
-	known = known && its.UID == owner.UID
-	switch {
-	case now == nil || !job.Tracked(now):
-		c.jobs.memory.Seen(types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, pod.UID)
-	case !known:
-		c.lookAfter(lookUncounted, nameOf(now), job.Batch)
-	case job.Orphaned(now, its):
+	case job.Forgotten:
 		c.look(lookUncounted, nameOf(now))
+	case job.Doubtful:
+		c.lookAfter(lookUncounted, nameOf(now), job.Batch)
+	case job.Held:
 	}
-	if known || its == nil {
-		noticed(c.jobs.expected, of, old, now)
-		c.lookAfter(lookJob, of, job.Batch)
+}
+
+// jobOver is the Job that has the name of a pod's owner; nil when there is none.
+func (c *controllers) jobOver(pod *corev1.Pod) *batchv1.Job {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return nil
 	}
+	its, _ := c.jobs.objects.get(name{pod.Namespace, owner.Name})
+	return its
 }
 
 func (c *controllers) syncJob(key string, of name) {
@@ -91,10 +88,22 @@ func (c *controllers) syncJob(key string, of name) {
 	if job.Over(its) {
 		return
 	}
-	v := job.View{Job: its, Pods: c.owned(its), Stale: c.stale(lookJob, c.jobs.expected, its)}
-	v.Failures, v.Freed = c.jobs.memory.Of(keyOf(its), its.UID)
-	plan := job.Decide(v, c.now)
+	v := job.View{Job: its, Stale: c.stale(lookJob, c.jobs.expected, its)}
+	v.Failures, v.Freed = c.jobs.memory.Of(keyOf(its), its.UID) // before the pods are read
 	done := c.begun(key)
+	c.claim(claimsOfJob(its), func(pods []*corev1.Pod, err error) {
+		if err != nil {
+			done(err)
+			return
+		}
+		v.Pods = pods
+		c.runJob(v, done)
+	})
+}
+
+// runJob does what a Job needs of which this is known.
+func (c *controllers) runJob(v job.View, done func(error)) {
+	its, plan := v.Job, job.Decide(v, c.now)
 	c.act(maker{jobController, c.jobs.expected, its}, plan.Create, plan.Delete, func(made int, failed error) {
 		plan.Status.Active -= int32(len(plan.Create) - made) // what could not be made does not run
 		if len(plan.Delete) > 0 && failed != nil {
@@ -103,7 +112,7 @@ func (c *controllers) syncJob(key string, of name) {
 		}
 		c.count(its, plan, func(err error) {
 			if err == nil && plan.Again > 0 {
-				c.lookAfter(lookJob, of, plan.Again)
+				c.lookAfter(lookJob, nameOf(its), plan.Again)
 			}
 			if failed == nil {
 				failed = err
@@ -162,28 +171,12 @@ func (c *controllers) storeJob(its *batchv1.Job, status batchv1.JobStatus, then 
 
 // free takes the tracking finalizer off a pod; one that is gone needs none of it.
 func (c *controllers) free(pod *corev1.Pod, then func(error)) {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": pod.UID, "$deleteFromPrimitiveList/finalizers": []string{job.Finalizer},
-	}})
-	if err != nil {
-		then(err)
-		return
-	}
-	ask := Ask{Verb: proto.VerbPatch, Target: targetOf("pods", pod, ""), PatchType: types.StrategicMergePatchType, Patch: patch}
-	c.write(jobController, ask, pod, func(got Got) { then(lest(goneOrAnother, got.Err)) })
+	c.patch(jobController, pod, job.Freeing(pod), func(got Got) { then(lest(control.Gone, got.Err)) })
 }
 
 // syncUncounted lets go of a pod that no Job will count.
 func (c *controllers) syncUncounted(key string, of name) {
-	pod, known := c.pods.get(of)
-	if !known {
-		return
-	}
-	var its *batchv1.Job
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-		its, _ = c.jobs.objects.get(name{pod.Namespace, owner.Name})
-	}
-	if job.Uncounted(pod, its) {
+	if pod, known := c.pods.get(of); known && job.Uncounted(pod, c.jobOver(pod)) {
 		c.free(pod, c.begun(key))
 	}
 }

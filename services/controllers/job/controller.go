@@ -94,13 +94,14 @@ func (c *Controller) podChanged(old, now *corev1.Pod) {
 	if owner != nil && owner.Kind == c.owners.Kind.Kind {
 		key = view.Key{Namespace: pod.Namespace, Name: owner.Name}
 	}
-	switch job, ok := c.jobs.Get(key); {
-	case now == nil || !Tracked(now):
+	switch HoldOf(now, c.under(pod)) {
+	case Loose:
 		c.memory.Seen(key, pod.UID)
-	case owner == nil || (ok && job.UID == owner.UID && Orphaned(now, job)):
+	case Forgotten:
 		c.orphans.Add(view.KeyOf(now))
-	case key.Name != "" && (!ok || job.UID != owner.UID):
+	case Doubtful:
 		c.orphans.AddAfter(view.KeyOf(now), Batch)
+	case Held:
 	}
 	c.owners.PodChanged(old, now)
 }
@@ -122,12 +123,12 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 		return err
 	}
 	v := View{Job: job, Stale: c.owners.Stale(key)}
-	pods, err := c.owners.Claim(ctx, job, selector, nil)
-	if err != nil {
+	// Before the pods are read: one that the view has kept with its finalizer until then, and
+	// that the memory has forgotten since, would be counted twice.
+	v.Failures, v.Freed = c.memory.Of(key, job.UID)
+	if v.Pods, err = c.owners.Claim(ctx, job, selector, nil); err != nil {
 		return err
 	}
-	v.Pods = pods
-	v.Failures, v.Freed = c.memory.Of(key, job.UID)
 	plan := Decide(v, now)
 	for _, event := range plan.Tell {
 		c.owners.Writes.Events.Event(job, event.Type, event.Reason, event.Message)
@@ -207,9 +208,7 @@ func (c *Controller) store(ctx context.Context, job *batchv1.Job, status batchv1
 
 // free takes the finalizer off a pod.
 func (c *Controller) free(ctx context.Context, pod *corev1.Pod) error {
-	_, err := c.owners.Writes.Strategic(ctx, pod, "", map[string]any{"metadata": map[string]any{
-		"uid": pod.UID, "$deleteFromPrimitiveList/finalizers": []string{Finalizer},
-	}})
+	_, err := c.owners.Writes.Strategic(ctx, pod, "", Freeing(pod))
 	return err
 }
 
