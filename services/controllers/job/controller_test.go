@@ -1,0 +1,89 @@
+package job
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/view"
+)
+
+// fakeAPI has one Job, and keeps the statuses that it is given.
+type fakeAPI struct {
+	control.API
+
+	job *batchv1.Job
+	// asked is called when the Job is read.
+	asked  func()
+	stored []batchv1.JobStatus
+}
+
+func (f *fakeAPI) Get(context.Context, podapi.Target, metav1.GetOptions) (kinds.Object, error) {
+	f.asked()
+	return f.job, nil
+}
+
+func (f *fakeAPI) Create(_ context.Context, _ podapi.Target, obj kinds.Object, _ metav1.CreateOptions) (kinds.Object, error) {
+	return obj, nil
+}
+
+func (f *fakeAPI) Update(_ context.Context, _ podapi.Target, obj kinds.Object, _ metav1.UpdateOptions) (kinds.Object, error) {
+	if job, is := obj.(*batchv1.Job); is {
+		f.stored = append(f.stored, job.Status)
+	}
+	return obj, nil
+}
+
+func (f *fakeAPI) Patch(context.Context, podapi.Target, types.PatchType, []byte, metav1.PatchOptions) (kinds.Object, error) {
+	return &corev1.Pod{}, nil
+}
+
+// Event implements control.Recorder.
+func (f *fakeAPI) Event(kinds.Object, string, string, string) {}
+
+// TestCountedOnce has the view lose the finalizer of a pod that is counted while a Job is looked
+// at, after its pods were read: it is not counted again.
+func TestCountedOnce(t *testing.T) {
+	its := job(3, 1, counted(1, 0, ""), func(j *batchv1.Job) {
+		j.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "sum"}}
+	})
+	api := &fakeAPI{job: its}
+	c := New(control.Base{
+		API: api, Views: view.NewSet(nil, nil), Log: slog.New(slog.DiscardHandler), Events: func(string) control.Recorder { return api },
+	})
+	c.jobs.Apply(watch.Event{Type: watch.Added, Object: its})
+	done := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: its.Namespace, Name: "done", UID: "done", Finalizers: []string{Finalizer}, Labels: its.Spec.Selector.MatchLabels,
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(its, batchv1.SchemeGroupVersion.WithKind("Job"))},
+	}}
+	done.Status.Phase = corev1.PodSucceeded
+	c.owners.Pods.Apply(watch.Event{Type: watch.Added, Object: done})
+	c.owners.Pods.Apply(watch.Event{Type: watch.Added, Object: &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: its.Namespace, Name: "orphan", UID: "orphan", Labels: its.Spec.Selector.MatchLabels},
+	}})
+	c.memory.Free(view.KeyOf(its), its.UID, done.UID)
+	free := done.DeepCopy()
+	free.ResourceVersion, free.Finalizers = "2", nil
+	api.asked = func() { c.owners.Pods.Apply(watch.Event{Type: watch.Modified, Object: free}) }
+
+	if err := c.sync(t.Context(), view.KeyOf(its)); err != nil {
+		t.Fatal(err)
+	}
+	if len(api.stored) == 0 {
+		t.Error("the adopted pod is in no status")
+	}
+	for _, status := range api.stored {
+		if waiting := status.UncountedTerminatedPods; status.Succeeded != 1 || (waiting != nil && len(waiting.Succeeded) > 0) {
+			t.Errorf("%d are counted, and %v wait: one is counted twice", status.Succeeded, waiting)
+		}
+	}
+}
