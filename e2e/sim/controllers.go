@@ -224,6 +224,8 @@ func (c *controllers) alarm(key string) {
 		c.syncDaemonSet(key, of)
 	case lookJob:
 		c.syncJob(key, of)
+	case lookOutlived:
+		c.syncOutlived(key, of)
 	case lookUncounted:
 		c.syncUncounted(key, of)
 	case lookBudget:

@@ -181,13 +181,20 @@ func lest(fine func(error) bool, err error) error {
 	return err
 }
 
-// patch changes a pod by a strategic merge patch.
+// patch changes a pod by a strategic merge patch that was decided by what was read of it, and
+// patchAnyway by one for which that does not matter.
 func (c *controllers) patch(controller string, pod *corev1.Pod, change any, then func(Got)) {
+	c.write(controller, patchOf(pod, change), pod, then)
+}
+
+func (c *controllers) patchAnyway(controller string, pod *corev1.Pod, change any, then func(Got)) {
+	c.write(controller, patchOf(pod, change), nil, then)
+}
+
+func patchOf(pod *corev1.Pod, change any) Ask {
 	patch, err := json.Marshal(change)
 	if err != nil {
 		panic("sim: " + err.Error()) // plain values
 	}
-	c.write(controller, Ask{
-		Verb: proto.VerbPatch, Target: targetOf("pods", pod, ""), PatchType: types.StrategicMergePatchType, Patch: patch,
-	}, pod, then)
+	return Ask{Verb: proto.VerbPatch, Target: targetOf("pods", pod, ""), PatchType: types.StrategicMergePatchType, Patch: patch}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/controllers/control"
 	"github.com/podfall/podfall/services/controllers/job"
+	"github.com/podfall/podfall/services/controllers/ttl"
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
@@ -25,6 +26,9 @@ const (
 	lookJob       = "job"
 	// lookUncounted is about a pod that perhaps no Job will count.
 	lookUncounted = "uncounted"
+	// lookOutlived is about a Job whose time after its end is perhaps over.
+	lookOutlived  = "outlived"
+	ttlController = "ttl-after-finished-controller"
 )
 
 func (c *controllers) newJobs() jobs {
@@ -35,6 +39,9 @@ func (c *controllers) jobChanged(old, now *batchv1.Job) {
 	of := nameOf(either(old, now))
 	if now == nil {
 		c.jobs.expected.Forget(keyOf(old)) // another of its name expects nothing of that
+	}
+	if now != nil && now.Spec.TTLSecondsAfterFinished != nil {
+		c.look(lookOutlived, of)
 	}
 	switch {
 	case now == nil, job.Over(now):
@@ -171,12 +178,49 @@ func (c *controllers) storeJob(its *batchv1.Job, status batchv1.JobStatus, then 
 
 // free takes the tracking finalizer off a pod; one that is gone needs none of it.
 func (c *controllers) free(pod *corev1.Pod, then func(error)) {
-	c.patch(jobController, pod, job.Freeing(pod), func(got Got) { then(lest(control.Gone, got.Err)) })
+	c.patchAnyway(jobController, pod, job.Freeing(pod), func(got Got) { then(lest(control.Gone, got.Err)) })
 }
 
 // syncUncounted lets go of a pod that no Job will count.
 func (c *controllers) syncUncounted(key string, of name) {
 	if pod, known := c.pods.get(of); known && job.Uncounted(pod, c.jobOver(pod)) {
-		c.free(pod, c.begun(key))
+		done := c.begun(key)
+		c.patch(jobController, pod, job.Forgetting(pod), func(got Got) { done(lest(control.Gone, got.Err)) })
 	}
+}
+
+// syncOutlived deletes a Job so long after its end as it says. Before that it is read from the
+// API.
+func (c *controllers) syncOutlived(key string, of name) {
+	its, known := c.jobs.objects.get(of)
+	if !known {
+		return
+	}
+	remove, wait := ttl.Decide(its, c.now)
+	if wait > 0 {
+		c.lookAfter(lookOutlived, of, wait)
+	}
+	if !remove {
+		return
+	}
+	done := c.begun(key)
+	c.write(ttlController, Ask{Verb: proto.VerbGet, Target: targetOf("jobs.batch", its, "")}, nil, func(got Got) {
+		fresh, is := got.Object.(*batchv1.Job)
+		if got.Err != nil || !is {
+			done(lest(control.Gone, got.Err))
+			return
+		}
+		if remove, wait := ttl.Decide(fresh, c.now); !remove {
+			if done(nil); wait > 0 {
+				c.lookAfter(lookOutlived, of, wait)
+			}
+			return
+		}
+		options := &metav1.DeleteOptions{
+			PropagationPolicy: new(metav1.DeletePropagationForeground), Preconditions: &metav1.Preconditions{UID: &fresh.UID},
+		}
+		c.write(ttlController, Ask{Verb: proto.VerbDelete, Target: targetOf("jobs.batch", its, ""), Options: options}, fresh, func(got Got) {
+			done(lest(control.Gone, got.Err))
+		})
+	})
 }

@@ -69,6 +69,7 @@ func Draw(seed uint64, mode Mode, lasts time.Duration) Script {
 	s.Deeds = append(s.Deeds, moreSets(seed, until)...)
 	s.Deeds = append(s.Deeds, cascades(seed, until, s.Deeds)...)
 	s.Deeds = append(s.Deeds, shops(seed, until, mode)...)
+	s.Deeds = append(s.Deeds, claimDeeds(seed, until, mode)...)
 	s.sort()
 	return s
 }

@@ -214,7 +214,7 @@ func (c *cluster) fault(deed Deed) (begin, end func(), kind history.TroubleKind)
 		}, history.TroubleFault
 	case CreatePod, DeletePod, ForceDelete, AddFinalizer, RemoveFinalizer, CreateReplicas, CreateStateful, ScaleReplicas,
 		ScaleStateful, DeleteReplicas, DeleteStateful, CreateNamespace, DeleteNamespace, OutOfService, BackInService, DeleteNode, Compact, BreakPoint, Twin,
-		CreateDaemons, CreateJob, DeleteJob, DeleteOneOf, CreateBudget, EvictOneOf:
+		CreateDaemons, DeleteDaemons, CreateJob, DeleteJob, SuspendJob, ResumeJob, DeleteOneOf, CreateBudget, EvictOneOf, Unlabel, Relabel:
 	}
 	panic("sim: nothing breaks by " + string(deed.Do)) // a mistake in the simulator
 }

@@ -30,6 +30,8 @@ type Shape struct {
 	Script string `json:"script,omitempty"`
 	// Restarts has the containers of a user's pod be started again when they end.
 	Restarts bool `json:"restarts,omitempty"`
+	// Task is what a Job asks of the pods.
+	Task Task `json:"task,omitzero"`
 }
 
 // String is the shape in a story; empty for none.

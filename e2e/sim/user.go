@@ -75,8 +75,8 @@ func (u *user) do(now time.Time, out Out, i, tries int) {
 			out.Wake(wakeDeed+strconv.Itoa(i)+" "+strconv.Itoa(tries+1), now.Add(retryAfter))
 		}
 	}
-	if deed.Do == DeleteOneOf || deed.Do == EvictOneOf {
-		u.doToOne(now, out, deed, then)
+	if slices.Contains([]What{DeleteOneOf, EvictOneOf, Unlabel, Relabel}, deed.Do) {
+		u.doToPods(now, out, deed, then)
 		return
 	}
 	u.ask(now, out, u.askOf(deed), then)
@@ -124,35 +124,42 @@ func (u *user) askOf(deed Deed) Ask {
 	case CreateJob:
 		return creation("jobs.batch", within, jobFor(deed))
 	case DeleteJob:
-		deed.Policy = metav1.DeletePropagationBackground
-		return removal("jobs.batch", deed)
+		if deed.Policy == "" {
+			deed.Policy = metav1.DeletePropagationBackground
+		}
+		return removal("jobs.batch", within, deed)
 	case CreateNamespace:
 		return creation("namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: deed.Name}})
 	case DeleteNamespace:
 		target := podapi.Target{Kind: kindOfResource("namespaces"), Name: deed.Name}
 		return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{}}
+	case DeleteDaemons:
+		return removal("daemonsets.apps", within, deed)
+	case SuspendJob, ResumeJob:
+		its := podapi.Target{Kind: kindOfResource("jobs.batch"), Namespace: within, Name: deed.Name}
+		return merge(its, map[string]any{"spec": map[string]any{"suspend": deed.Do == SuspendJob}})
 	case DeleteReplicas:
-		return removal("replicasets.apps", deed)
+		return removal("replicasets.apps", within, deed)
 	case DeleteStateful:
-		return removal("statefulsets.apps", deed)
+		return removal("statefulsets.apps", within, deed)
 	case ScaleReplicas, ScaleStateful:
-		return scaling(deed)
+		return scaling(within, deed)
 	case OutOfService, BackInService:
 		return tainting(deed)
 	case DeleteNode:
 		return Ask{Verb: proto.VerbDelete, Target: nodeTarget(deed.Name), Options: &metav1.DeleteOptions{}}
 	case CutNode, Crash, Reboot, Pause, SlowDisk, DiskFail, Compact, BreakPoint, Twin,
-		DeleteOneOf, EvictOneOf:
+		DeleteOneOf, EvictOneOf, Unlabel, Relabel:
 	}
 	panic("sim: no user does " + string(deed.Do))
 }
 
-func scaling(deed Deed) Ask {
+func scaling(within string, deed Deed) Ask {
 	resource := "replicasets.apps"
 	if deed.Do == ScaleStateful {
 		resource = "statefulsets.apps"
 	}
-	target := podapi.Target{Kind: kindOfResource(resource), Namespace: namespace, Name: deed.Name}
+	target := podapi.Target{Kind: kindOfResource(resource), Namespace: within, Name: deed.Name}
 	return merge(target, map[string]any{"spec": map[string]any{"replicas": deed.Count}})
 }
 
@@ -173,8 +180,8 @@ func creation(resource, within string, obj kinds.Object) Ask {
 	return Ask{Verb: proto.VerbCreate, Target: podapi.Target{Kind: kindOfResource(resource), Namespace: within}, Object: obj}
 }
 
-func removal(resource string, deed Deed) Ask {
-	target := podapi.Target{Kind: kindOfResource(resource), Namespace: namespace, Name: deed.Name}
+func removal(resource, within string, deed Deed) Ask {
+	target := podapi.Target{Kind: kindOfResource(resource), Namespace: within, Name: deed.Name}
 	return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{PropagationPolicy: &deed.Policy}}
 }
 

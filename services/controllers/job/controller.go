@@ -174,7 +174,7 @@ func (c *Controller) count(ctx context.Context, job *batchv1.Job, plan Plan) err
 	failed := control.AtOnce(len(plan.Free), func(i int) error {
 		pod := plan.Free[i]
 		c.memory.Free(key, job.UID, pod.UID)
-		if err := c.free(ctx, pod); err != nil && !control.Gone(err) {
+		if _, err := c.owners.Writes.Regardless(ctx, pod, Freeing(pod)); err != nil && !control.Gone(err) {
 			c.memory.Seen(key, pod.UID)
 			return err
 		}
@@ -206,19 +206,13 @@ func (c *Controller) store(ctx context.Context, job *batchv1.Job, status batchv1
 	return c.writes.UpdateStatus(ctx, changed)
 }
 
-// free takes the finalizer off a pod.
-func (c *Controller) free(ctx context.Context, pod *corev1.Pod) error {
-	_, err := c.owners.Writes.Strategic(ctx, pod, "", Freeing(pod))
-	return err
-}
-
 // syncOrphan lets go of a pod that no Job will count.
 func (c *Controller) syncOrphan(ctx context.Context, key view.Key) error {
 	pod, ok := c.owners.Pods.Get(key)
 	if !ok || !Uncounted(pod, c.under(pod)) {
 		return nil
 	}
-	if err := c.free(ctx, pod); err != nil && !control.Gone(err) {
+	if _, err := c.owners.Writes.Strategic(ctx, pod, "", Forgetting(pod)); err != nil && !control.Gone(err) {
 		return err
 	}
 	return nil

@@ -23,8 +23,9 @@ type fakeAPI struct {
 
 	job *batchv1.Job
 	// asked is called when the Job is read.
-	asked  func()
-	stored []batchv1.JobStatus
+	asked   func()
+	stored  []batchv1.JobStatus
+	patches []string
 }
 
 func (f *fakeAPI) Get(context.Context, podapi.Target, metav1.GetOptions) (kinds.Object, error) {
@@ -43,7 +44,8 @@ func (f *fakeAPI) Update(_ context.Context, _ podapi.Target, obj kinds.Object, _
 	return obj, nil
 }
 
-func (f *fakeAPI) Patch(context.Context, podapi.Target, types.PatchType, []byte, metav1.PatchOptions) (kinds.Object, error) {
+func (f *fakeAPI) Patch(_ context.Context, _ podapi.Target, _ types.PatchType, patch []byte, _ metav1.PatchOptions) (kinds.Object, error) {
+	f.patches = append(f.patches, string(patch))
 	return &corev1.Pod{}, nil
 }
 
@@ -85,5 +87,23 @@ func TestCountedOnce(t *testing.T) {
 		if waiting := status.UncountedTerminatedPods; status.Succeeded != 1 || (waiting != nil && len(waiting.Succeeded) > 0) {
 			t.Errorf("%d are counted, and %v wait: one is counted twice", status.Succeeded, waiting)
 		}
+	}
+}
+
+// TestForgottenAsItWas lets go of a pod that no Job will count, in the version that was read: a
+// Job may have adopted the next, and count it.
+func TestForgottenAsItWas(t *testing.T) {
+	api := &fakeAPI{}
+	c := New(control.Base{
+		API: api, Views: view.NewSet(nil, nil), Log: slog.New(slog.DiscardHandler), Events: func(string) control.Recorder { return api },
+	})
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "a", ResourceVersion: "7", Finalizers: []string{Finalizer}}}
+	c.owners.Pods.Apply(watch.Event{Type: watch.Added, Object: pod})
+	if err := c.syncOrphan(t.Context(), view.KeyOf(pod)); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"metadata":{"$deleteFromPrimitiveList/finalizers":["batch.kubernetes.io/job-tracking"],"resourceVersion":"7","uid":"a"}}`
+	if len(api.patches) != 1 || api.patches[0] != want {
+		t.Errorf("asked for %q, want %s", api.patches, want)
 	}
 }

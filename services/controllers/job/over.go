@@ -111,9 +111,18 @@ func Uncounted(pod *corev1.Pod, job *batchv1.Job) bool {
 	return job == nil || job.UID != owner.UID || Orphaned(pod, job)
 }
 
-// Freeing is the strategic merge patch that takes the finalizer off a pod.
-func Freeing(pod *corev1.Pod) any {
+// Freeing is the strategic merge patch that takes the finalizer off a pod that is counted,
+// whatever has become of it since: its Job may have just deleted it.
+func Freeing(pod *corev1.Pod) map[string]any {
 	return map[string]any{"metadata": map[string]any{"uid": pod.UID, "$deleteFromPrimitiveList/finalizers": []string{Finalizer}}}
+}
+
+// Forgetting is Freeing for a pod that no Job will count. It is about this version of it alone: by
+// the next a Job may have adopted it, and count it.
+func Forgetting(pod *corev1.Pod) map[string]any {
+	return map[string]any{"metadata": map[string]any{
+		"uid": pod.UID, "resourceVersion": pod.ResourceVersion, "$deleteFromPrimitiveList/finalizers": []string{Finalizer},
+	}}
 }
 
 // Hold is what a changed pod's finalizer means.
