@@ -107,3 +107,38 @@ func TestForgottenAsItWas(t *testing.T) {
 		t.Errorf("asked for %q, want %s", api.patches, want)
 	}
 }
+
+// TestHoldOf has a pod's finalizer read by who its owner is, and whether that still counts.
+func TestHoldOf(t *testing.T) {
+	its, over := job(1, 1), job(1, 1, func(j *batchv1.Job) {
+		j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+	})
+	another := job(1, 1, func(j *batchv1.Job) { j.UID = "another" })
+	pod := func(kind string, phase corev1.PodPhase, finalizers ...string) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Finalizers: finalizers}, Status: corev1.PodStatus{Phase: phase}}
+		if kind != "" {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: its.Name, UID: its.UID, Controller: new(true)}}
+		}
+		return p
+	}
+	for _, c := range []struct {
+		what  string
+		pod   *corev1.Pod
+		under *batchv1.Job
+		want  Hold
+	}{
+		{"gone", nil, its, Loose},
+		{"without it", pod("Job", corev1.PodRunning), its, Loose},
+		{"its Job's", pod("Job", corev1.PodRunning, Finalizer), its, Held},
+		{"nobody's", pod("", corev1.PodRunning, Finalizer), nil, Forgotten},
+		{"a ReplicaSet's", pod("ReplicaSet", corev1.PodRunning, Finalizer), nil, Held},
+		{"of a Job that is not there", pod("Job", corev1.PodRunning, Finalizer), nil, Doubtful},
+		{"of a Job before", pod("Job", corev1.PodRunning, Finalizer), another, Doubtful},
+		{"ended, of a Job that is over", pod("Job", corev1.PodFailed, Finalizer), over, Forgotten},
+		{"running, of a Job that is over", pod("Job", corev1.PodRunning, Finalizer), over, Held},
+	} {
+		if got := HoldOf(c.pod, c.under); got != c.want {
+			t.Errorf("%s: %v, want %v", c.what, got, c.want)
+		}
+	}
+}
