@@ -84,6 +84,18 @@ func (c *controllers) jobOver(pod *corev1.Pod) *batchv1.Job {
 	return its
 }
 
+// alarmOfJob is a look that is about a Job, or about a pod of one.
+func (c *controllers) alarmOfJob(what, key string, of name) {
+	switch what {
+	case lookJob:
+		c.syncJob(key, of)
+	case lookOutlived:
+		c.syncOutlived(key, of)
+	case lookUncounted:
+		c.syncUncounted(key, of)
+	}
+}
+
 func (c *controllers) syncJob(key string, of name) {
 	its, known := c.jobs.objects.get(of)
 	if !known {
@@ -96,6 +108,9 @@ func (c *controllers) syncJob(key string, of name) {
 		return
 	}
 	v := job.View{Job: its, Stale: c.stale(lookJob, c.jobs.expected, its)}
+	if within, there := c.namespaces.get(name{"", of.Namespace}); there {
+		v.Ending = within.DeletionTimestamp != nil
+	}
 	v.Failures, v.Freed = c.jobs.memory.Of(keyOf(its), its.UID) // before the pods are read
 	done := c.begun(key)
 	c.claim(claimsOfJob(its), func(pods []*corev1.Pod, err error) {

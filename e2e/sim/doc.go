@@ -11,10 +11,10 @@
 //	controllers*.go, views.go   the controllers, and their copies
 //	controllers_daemons.go, controllers_jobs.go, controllers_budgets.go   those of sets and
 //	              budgets that only some lives have; draw_sets.go, user_sets.go, right_sets.go
-//	              draw them, make them, and say how they must end
+//	              draw them, make them, and say how they must end; draw_jobs.go, right_jobs.go those of Jobs
 //	user.go       does what a script says    script.go   all that decides a life
 //	draw.go       a script from a seed       lives.go    plays a script, and judges it
-//	cascades.go   what users delete with all that hangs on it
+//	cascades.go   what users delete with all that hangs on it    draw_claims.go   pods that change hands
 //	right.go      how a life must end        watcher.go  watches from any revision
 //	shrink.go     makes a story of a life that broke something
 //	kernel.go     what of a node outlives its processes   app.go   what its applications do

@@ -26,10 +26,10 @@ func rightBudgets(snapshot *store.Snapshot) (wrong []error) {
 	for _, budget := range objectsOf[*policyv1.PodDisruptionBudget](snapshot, "poddisruptionbudgets.policy") {
 		var there, healthy int32
 		for _, pod := range objectsOf[*corev1.Pod](snapshot, "pods") {
-			if pod.Labels["app"] == budget.Name {
-				there++
+			if pod.Namespace != budget.Namespace || pod.Labels[labelApp] != budget.Name {
+				continue
 			}
-			if pod.Labels["app"] == budget.Name && workload.Ready(pod) {
+			if there++; workload.Ready(pod) {
 				healthy++
 			}
 		}

@@ -117,27 +117,13 @@ func (u *user) askOf(deed Deed) Ask {
 				Replicas: &deed.Count, Selector: selector(deed.Name), Template: templateFor(deed), ServiceName: deed.Name,
 			},
 		})
-	case CreateDaemons:
-		return creation("daemonsets.apps", within, daemonsFor(deed))
-	case CreateBudget:
-		return creation("poddisruptionbudgets.policy", within, budgetFor(deed))
-	case CreateJob:
-		return creation("jobs.batch", within, jobFor(deed))
-	case DeleteJob:
-		if deed.Policy == "" {
-			deed.Policy = metav1.DeletePropagationBackground
-		}
-		return removal("jobs.batch", within, deed)
+	case CreateDaemons, DeleteDaemons, CreateBudget, CreateJob, DeleteJob, SuspendJob, ResumeJob:
+		return askOfSet(deed, within)
 	case CreateNamespace:
 		return creation("namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: deed.Name}})
 	case DeleteNamespace:
 		target := podapi.Target{Kind: kindOfResource("namespaces"), Name: deed.Name}
 		return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{}}
-	case DeleteDaemons:
-		return removal("daemonsets.apps", within, deed)
-	case SuspendJob, ResumeJob:
-		its := podapi.Target{Kind: kindOfResource("jobs.batch"), Namespace: within, Name: deed.Name}
-		return merge(its, map[string]any{"spec": map[string]any{"suspend": deed.Do == SuspendJob}})
 	case DeleteReplicas:
 		return removal("replicasets.apps", within, deed)
 	case DeleteStateful:

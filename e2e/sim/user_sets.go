@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -32,6 +33,28 @@ func daemonsFor(deed Deed) *appsv1.DaemonSet {
 		ObjectMeta: metav1.ObjectMeta{Name: deed.Name},
 		Spec:       appsv1.DaemonSetSpec{Selector: selector(deed.Name), Template: templateFor(deed)},
 	}
+}
+
+// askOfSet is what a deed is about one of those sets.
+func askOfSet(deed Deed, within string) Ask {
+	if deed.Do == CreateDaemons {
+		return creation("daemonsets.apps", within, daemonsFor(deed))
+	}
+	if deed.Do == DeleteDaemons {
+		return removal("daemonsets.apps", within, deed)
+	}
+	if deed.Do == CreateBudget {
+		return creation("poddisruptionbudgets.policy", within, budgetFor(deed))
+	}
+	if deed.Do == CreateJob {
+		return creation("jobs.batch", within, jobFor(deed))
+	}
+	if deed.Do == DeleteJob {
+		deed.Policy = cmp.Or(deed.Policy, metav1.DeletePropagationBackground)
+		return removal("jobs.batch", within, deed)
+	}
+	its := podapi.Target{Kind: kindOfResource("jobs.batch"), Namespace: within, Name: deed.Name}
+	return merge(its, map[string]any{"spec": map[string]any{"suspend": deed.Do == SuspendJob}})
 }
 
 // jobFor is a Job of Count completions, of which half are tried at once.
@@ -96,12 +119,13 @@ func askOfPod(deed Deed, pod podapi.Target, set string) Ask {
 	labels := func(app, was any) Ask {
 		return merge(pod, map[string]any{"metadata": map[string]any{"labels": map[string]any{labelApp: app, labelWas: was}}})
 	}
-	switch {
-	case deed.Do == Unlabel:
+	if deed.Do == Unlabel {
 		return labels(nil, set)
-	case deed.Do == Relabel:
+	}
+	if deed.Do == Relabel {
 		return labels(set, nil)
-	case deed.Do == EvictOneOf:
+	}
+	if deed.Do == EvictOneOf {
 		pod.Subresource = "eviction"
 		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, DeleteOptions: options}
 		return Ask{Verb: proto.VerbCreate, Target: pod, Object: eviction}

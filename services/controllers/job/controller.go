@@ -23,6 +23,7 @@ import (
 // Controller runs Jobs.
 type Controller struct {
 	jobs    *view.Copy[*batchv1.Job]
+	within  *view.Copy[*corev1.Namespace]
 	writes  control.Resource[*batchv1.Job]
 	owners  control.Owners[*batchv1.Job]
 	clock   clock.Clock
@@ -42,6 +43,7 @@ const Batch = time.Second
 func New(base control.Base) *Controller {
 	c := &Controller{
 		jobs:   view.Of[*batchv1.Job](base.Views, "jobs.batch"),
+		within: view.Of[*corev1.Namespace](base.Views, "namespaces"),
 		writes: control.Of[*batchv1.Job](base.API, "jobs.batch"),
 		clock:  base.Clock, memory: NewMemory(), counts: newCounts(base.Metrics),
 	}
@@ -58,6 +60,7 @@ func New(base control.Base) *Controller {
 		Finalizers: []string{Finalizer},
 	}
 	c.jobs.On(c.jobChanged)
+	c.within.On(c.namespaceChanged)
 	c.owners.Pods.On(c.podChanged)
 	return c
 }
@@ -84,6 +87,17 @@ func (c *Controller) jobChanged(old, now *batchv1.Job) {
 		c.loop.AddAfter(key, Batch)
 	default:
 		c.loop.Add(key)
+	}
+}
+
+// namespaceChanged has the Jobs looked at of a namespace that is being deleted: nothing else may
+// happen to them.
+func (c *Controller) namespaceChanged(old, now *corev1.Namespace) {
+	if !Ends(old, now) {
+		return
+	}
+	for _, job := range c.jobs.In(now.Name) {
+		c.loop.Add(view.KeyOf(job))
 	}
 }
 
@@ -123,6 +137,9 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 		return err
 	}
 	v := View{Job: job, Stale: c.owners.Stale(key)}
+	if ns, there := c.within.Get(view.Key{Name: key.Namespace}); there {
+		v.Ending = ns.DeletionTimestamp != nil
+	}
 	// Before the pods are read: one that the view has kept with its finalizer until then, and
 	// that the memory has forgotten since, would be counted twice.
 	v.Failures, v.Freed = c.memory.Of(key, job.UID)

@@ -158,3 +158,9 @@ func HoldOf(pod *corev1.Pod, under *batchv1.Job) Hold {
 	}
 	return Held
 }
+
+// Ends reports whether a change of a namespace is that it is being deleted from now on; of a new
+// one old is nil, of one that is gone now is nil.
+func Ends(old, now *corev1.Namespace) bool {
+	return now != nil && now.DeletionTimestamp != nil && (old == nil || old.DeletionTimestamp == nil)
+}
