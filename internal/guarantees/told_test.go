@@ -78,14 +78,12 @@ func indexes(phase string, numbers ...string) *forge {
 }
 
 // counts is a Job that counts so many pods, one after the other, of which the first of two has
-// failed; if it is adopted again it is let go of before that.
-func counts(counted int32, adopted bool) *forge {
+// failed, and has had other owners since.
+func counts(counted int32, owners ...string) *forge {
 	f := indexes("Failed", "0", "1")
-	if adopted {
-		for _, owner := range []string{"", "job"} {
-			f.ask("hand over to "+owner, by(controllers, "patch"), 200, web(modified, called("default/sum-0", "sum-0"), its(history.Content{Owner: owner}),
-				func(c *history.Commit) { c.Phase = "Failed" }))
-		}
+	for _, owner := range owners {
+		f.ask("hand over to "+owner, by(controllers, "patch"), 200, web(modified, called("default/sum-0", "sum-0"), its(history.Content{Owner: owner}),
+			func(c *history.Commit) { c.Phase = "Failed" }))
 	}
 	for i := range counted {
 		f.ask("count "+strconv.Itoa(int(i)), by(controllers, "update"), 200, history.Commit{
@@ -227,7 +225,7 @@ func telling() map[string]*forge {
 		"meant revision": meansRevision("3"), "meant uid": meansUID(uid), "verified": newForge().run().verified(3, 1), "dry": dryRun, "own grace": ownGrace(20, 20),
 		"own grace of 0": ownGrace(0, 0), "collection": collection, "warned": forcedOff(1), "statuses": ends, "finished": finished(true, 0),
 		"volumes": volume(volume(newForge().run(), uid, "pods/u1/volumes/v"), "u2", "pods/u2/volumes/v"), "shortened": shortened(5),
-		"replicas": replicas("a", "b"), "indexes": indexes("Failed", "0", "1", "0"), "counted": counts(1, false), "counted again": counts(2, true), "ordered": inTurn(true), "own writes": twice("4"), "evicted": lost(50, 300), "in time": limitedTo(0), "strange": strange(400),
+		"replicas": replicas("a", "b"), "indexes": indexes("Failed", "0", "1", "0"), "counted": counts(1), "counted again": counts(2, "", "job"), "ordered": inTurn(true), "own writes": twice("4"), "evicted": lost(50, 300), "in time": limitedTo(0), "strange": strange(400),
 		"never ran":    newForge().run().mark().signal("SIGKILL").say(runtime, "", history.Exit{Of: of(), Code: 128, Unstarted: true}),
 		"ran too late": startsAfter("60s").mark().wait(60).signal("SIGKILL").exit(),
 		"restarted":    newForge().run().exit().say(runtime, "", history.Start{Of: secondRun()}),
@@ -285,7 +283,7 @@ func brokenTellings() []forged {
 		{"C4", "three of two", replicas("a", "b", "c")},
 		{"C5", "an older version than its own write", twice("3")},
 		{"C9", "an index of two", indexes("", "0", "1", "0")},
-		{"C10", "a pod that is counted twice", counts(2, false)},
+		{"C10", "a pod that is counted twice", counts(2)},
 		{"C6", "a node that was just heard of", lost(10, 300)},
 		{"C6", "an eviction that is early", lost(50, 100)},
 		{"C6", "an eviction that goes on long after the taint is gone", interrupted(60)},
