@@ -12,13 +12,31 @@ import (
 // of package simengine; without it the container's arguments do, as an [App].
 const scriptAnnotation = "script.podfall.io/"
 
-// scriptOf is what a container that is created so does.
-func scriptOf(request *proto.CreateContainerRequest) (simengine.Script, error) {
-	if request.GetScript() != "" {
-		return simengine.Parse(request.GetScript())
-	}
+// scriptOf is what a container does that is created so, at a time.
+func scriptOf(request *proto.CreateContainerRequest, created time.Time) (simengine.Script, error) {
 	app, err := ParseApp(request.GetArgs())
-	return app.script(), err
+	if err != nil {
+		return simengine.Script{}, err
+	}
+	app.Code = app.codeOf(created)
+	if request.GetScript() == "" {
+		return app.script(), nil
+	}
+	script, err := simengine.Parse(request.GetScript())
+	if app.Fails > 0 && script.Own != nil {
+		script.Own = app.script().Own
+	}
+	return script, err
+}
+
+// codeOf is the exit code of a container that was created at a time: whether it fails, and how,
+// goes by the second, so that a life that is shrunk keeps it.
+func (a App) codeOf(created time.Time) int32 {
+	draw := mix(uint64(created.Unix()), "exit code", uint64(a.Fails))
+	if draw%100 >= uint64(a.Fails) {
+		return a.Code
+	}
+	return []int32{codeFails, codeFails, codeIgnored, codeFatal}[draw/100%4]
 }
 
 func (a App) script() simengine.Script {

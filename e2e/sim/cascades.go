@@ -89,7 +89,8 @@ func shops(seed uint64, until time.Duration, mode Mode) []Deed {
 		if opens > until-lastShop {
 			break
 		}
-		all = append(all, shopFor(d, opens)...)
+		made := shopFor(d, opens)
+		all = append(append(all, made...), setsInShop(diceOf(seed, "sets in shop", n), made)...)
 	}
 	for _, at := range []time.Duration{until, until + retried} { // a pod may come late, when its user was not answered
 		for _, pod := range podNames() {
@@ -99,6 +100,42 @@ func shops(seed uint64, until time.Duration, mode Mode) []Deed {
 		}
 	}
 	return all
+}
+
+// setsInShop are the sets that one time of it has beside a ReplicaSet; pods are taken from them,
+// some are deleted before it is, and some come too late.
+func setsInShop(d *dice, made []Deed) (all []Deed) {
+	opens := made[slices.IndexFunc(made, func(deed Deed) bool { return deed.Do == CreateNamespace })].At
+	closes := made[slices.IndexFunc(made, func(deed Deed) bool { return deed.Do == DeleteNamespace })].At
+	within := func() time.Duration { return d.between(opens, closes+5*time.Second) }
+	for _, kind := range []struct {
+		set  Deed
+		gone What
+	}{
+		{Deed{Do: CreateStateful, Name: statefulName, Count: int32(1 + d.below(3))}, DeleteStateful},
+		{Deed{Do: CreateDaemons, Name: daemonName}, DeleteDaemons},
+		{Deed{Do: CreateJob, Name: "task", Count: int32(1 + d.below(5))}, DeleteJob},
+	} {
+		set := kind.set
+		if d.one(3) {
+			continue
+		}
+		set.At, set.Name, set.Grace, set.App, set.Shape = within(), shop+"/"+set.Name, grace(d), app(d), setShape(d)
+		if set.Do == CreateJob {
+			set.App.Runs, set.App.Code = d.between(time.Second, time.Minute), 0
+			demand(d, &set)
+		}
+		all = append(all, set)
+		for range d.below(3) {
+			one := taken(d, set.Name, opens, closes+5*time.Second)
+			one.Do = pick(d, DeleteOneOf, DeleteOneOf, Unlabel)
+			all = append(all, one)
+		}
+		if d.one(3) {
+			all = append(all, Deed{At: within(), Do: kind.gone, Name: set.Name, Policy: pick(d, policies()...)})
+		}
+	}
+	return append(all, Deed{At: within(), Do: ScaleStateful, Name: shop + "/" + statefulName, Count: int32(d.below(4))})
 }
 
 // shopFor is one time of it, of four minutes at most.

@@ -231,10 +231,8 @@ func (c *controllers) alarm(key string) {
 		c.syncStatefulSet(key, of)
 	case lookDaemonSet:
 		c.syncDaemonSet(key, of)
-	case lookJob:
-		c.syncJob(key, of)
-	case lookUncounted:
-		c.syncUncounted(key, of)
+	case lookJob, lookOutlived, lookUncounted:
+		c.alarmOfJob(what, key, of)
 	case lookBudget:
 		c.syncBudget(key, of)
 	case lookDisrupted:

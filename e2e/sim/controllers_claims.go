@@ -5,6 +5,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/job"
 	"github.com/podfall/podfall/services/controllers/statefulset"
 	"github.com/podfall/podfall/services/controllers/view"
 	"github.com/podfall/podfall/services/controllers/workload"
@@ -25,24 +27,32 @@ import (
 func (c *controllers) ownerChanged(old, now *corev1.Pod) {
 	c.ofReplicaSets().PodChanged(old, now)
 	owners(c, lookStatefulSet, c.stateful, func(set *appsv1.StatefulSet) *metav1.LabelSelector { return set.Spec.Selector }).PodChanged(old, now)
-	pod := either(old, now)
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "DaemonSet" {
-		c.daemonPodChanged(name{pod.Namespace, owner.Name}, old, now)
-	}
+	c.ofDaemonSets().PodChanged(old, now)
+	c.ofJobs().PodChanged(old, now)
 }
 
 func (c *controllers) ofReplicaSets() control.Owners[*appsv1.ReplicaSet] {
-	return owners(c, lookReplicaSet, c.replicas, func(set *appsv1.ReplicaSet) *metav1.LabelSelector { return set.Spec.Selector })
+	of := owners(c, lookReplicaSet, c.replicas, func(set *appsv1.ReplicaSet) *metav1.LabelSelector { return set.Spec.Selector })
+	of.Expected = c.expected
+	return of
 }
 
-// owners are the owners of a kind, as the product has them.
+func (c *controllers) ofDaemonSets() control.Owners[*appsv1.DaemonSet] {
+	of := owners(c, lookDaemonSet, c.daemons.sets, func(set *appsv1.DaemonSet) *metav1.LabelSelector { return set.Spec.Selector })
+	of.Expected = c.daemons.expected
+	return of
+}
+
+func (c *controllers) ofJobs() control.Owners[*batchv1.Job] {
+	of := owners(c, lookJob, c.jobs.objects, func(its *batchv1.Job) *metav1.LabelSelector { return its.Spec.Selector })
+	of.Expected, of.Batch = c.jobs.expected, job.Batch
+	return of
+}
+
+// owners are the owners of a kind, as the product has them. Nothing is expected of them.
 func owners[T kinds.Object](c *controllers, look string, of *copyOf[T], selector func(T) *metav1.LabelSelector) control.Owners[T] {
-	expected := c.expected
-	if look != lookReplicaSet {
-		expected = workload.NewExpectations() // the others expect nothing
-	}
 	return control.Owners[T]{
-		Kind: kindOfSet(look), Selector: selector, Expected: expected,
+		Kind: kindOfOwner(look), Selector: selector, Expected: workload.NewExpectations(),
 		Get: func(key view.Key) (T, bool) { return of.get(name{key.Namespace, key.Name}) },
 		In: func(namespace string) (all []T) {
 			for _, set := range of.all() {
@@ -56,10 +66,15 @@ func owners[T kinds.Object](c *controllers, look string, of *copyOf[T], selector
 	}
 }
 
-// kindOfSet is the kind of what a look looks at.
-func kindOfSet(look string) schema.GroupVersionKind {
-	if look == lookStatefulSet {
+// kindOfOwner is the kind of what a look looks at.
+func kindOfOwner(look string) schema.GroupVersionKind {
+	switch look {
+	case lookStatefulSet:
 		return appsv1.SchemeGroupVersion.WithKind("StatefulSet")
+	case lookDaemonSet:
+		return appsv1.SchemeGroupVersion.WithKind("DaemonSet")
+	case lookJob:
+		return batchv1.SchemeGroupVersion.WithKind("Job")
 	}
 	return appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
 }
@@ -70,65 +85,91 @@ type claims struct {
 	owner                kinds.Object
 	kind                 schema.GroupVersionKind
 	selector             *metav1.LabelSelector
-	// fits says which of those that are nobody's may be adopted.
+	// fits says which of those that are nobody's may be adopted; nil is all.
 	fits func(*corev1.Pod) bool
+	// finalizers are on those that are adopted.
+	finalizers []string
 }
 
 func claimsOfReplicaSet(set *appsv1.ReplicaSet) claims {
 	return claims{
-		controller: "replicaset-controller", resource: "replicasets.apps", owner: set, kind: kindOfSet(lookReplicaSet),
+		controller: "replicaset-controller", resource: "replicasets.apps", owner: set, kind: kindOfOwner(lookReplicaSet),
 		selector: set.Spec.Selector, fits: func(pod *corev1.Pod) bool { return !workload.Finished(pod) },
 	}
 }
 
 func claimsOfStatefulSet(set *appsv1.StatefulSet) claims {
 	return claims{
-		controller: "statefulset-controller", resource: "statefulsets.apps", owner: set, kind: kindOfSet(lookStatefulSet),
+		controller: "statefulset-controller", resource: "statefulsets.apps", owner: set, kind: kindOfOwner(lookStatefulSet),
 		selector: set.Spec.Selector, fits: func(pod *corev1.Pod) bool { return statefulset.Ordinal(pod, set) >= 0 },
 	}
 }
 
-// claim finds an owner's pods, after those that it may adopt were adopted (control.Claimer).
-// The labels of a pod never change here: none is released.
+func claimsOfDaemonSet(set *appsv1.DaemonSet) claims {
+	return claims{
+		controller: daemonController, resource: "daemonsets.apps", owner: set, kind: kindOfOwner(lookDaemonSet), selector: set.Spec.Selector,
+	}
+}
+
+func claimsOfJob(its *batchv1.Job) claims {
+	return claims{
+		controller: jobController, resource: "jobs.batch", owner: its, kind: kindOfOwner(lookJob), selector: its.Spec.Selector,
+		finalizers: []string{job.Finalizer},
+	}
+}
+
+// claim finds an owner's pods, after those that it may adopt were adopted, and those that it
+// does not select any more were released (control.Claimer).
 func (c *controllers) claim(by claims, then func([]*corev1.Pod, error)) {
 	selector, err := metav1.LabelSelectorAsSelector(by.selector)
 	if err != nil {
 		then(nil, err)
 		return
 	}
-	var mine, orphans []*corev1.Pod
+	var mine, orphans, strangers []*corev1.Pod
 	for _, pod := range c.pods.all() {
 		switch workload.Claim(by.owner, pod, func() bool { return selector.Matches(labels.Set(pod.Labels)) }) {
 		case workload.Mine:
 			mine = append(mine, pod)
 		case workload.Adopt:
-			if by.fits(pod) {
+			if by.fits == nil || by.fits(pod) {
 				orphans = append(orphans, pod)
 			}
-		case workload.NotMine, workload.Release:
+		case workload.Release:
+			strangers = append(strangers, pod)
+		case workload.NotMine:
 		}
+	}
+	one := all(len(orphans)+len(strangers), func(failed error) { then(mine, failed) })
+	for _, pod := range strangers {
+		c.patch(by.controller, pod, control.Disowning(pod, by.owner.GetUID(), by.finalizers), func(got Got) { one(lest(control.Ownerless, got.Err)) })
 	}
 	if len(orphans) == 0 {
-		then(mine, nil)
 		return
 	}
-	c.write(by.controller, Ask{Verb: proto.VerbGet, Target: targetOf(by.resource, by.owner, "")}, nil, func(got Got) {
-		if fresh, is := got.Object.(kinds.Object); is && got.Err == nil {
-			got.Err = control.MayAdopt(by.owner, fresh)
-		}
-		if got.Err != nil {
-			then(mine, lest(apierrors.IsNotFound, got.Err))
-			return
-		}
-		one := all(len(orphans), func(failed error) { then(mine, failed) })
+	c.mayAdopt(by, func(err error) {
 		for _, pod := range orphans {
-			c.adopt(by, pod, func(got Got) {
+			if err != nil {
+				one(lest(apierrors.IsNotFound, err))
+				continue
+			}
+			c.patch(by.controller, pod, control.Adoption(by.owner, by.kind, pod, by.finalizers), func(got Got) {
 				if adopted, is := got.Object.(*corev1.Pod); is && got.Err == nil {
 					mine = append(mine, adopted)
 				}
 				one(lest(apierrors.IsNotFound, got.Err))
 			})
 		}
+	})
+}
+
+// mayAdopt asks the API whether an owner may adopt anything, and says why not.
+func (c *controllers) mayAdopt(by claims, then func(error)) {
+	c.write(by.controller, Ask{Verb: proto.VerbGet, Target: targetOf(by.resource, by.owner, "")}, nil, func(got Got) {
+		if fresh, is := got.Object.(kinds.Object); is && got.Err == nil {
+			got.Err = control.MayAdopt(by.owner, fresh)
+		}
+		then(got.Err)
 	})
 }
 
@@ -140,13 +181,20 @@ func lest(fine func(error) bool, err error) error {
 	return err
 }
 
-// adopt makes an owner a pod's controller.
-func (c *controllers) adopt(by claims, pod *corev1.Pod, then func(Got)) {
-	patch, err := json.Marshal(control.Adoption(by.owner, by.kind, pod, nil))
+// patch changes a pod by a strategic merge patch that was decided by what was read of it, and
+// patchAnyway by one for which that does not matter.
+func (c *controllers) patch(controller string, pod *corev1.Pod, change any, then func(Got)) {
+	c.write(controller, patchOf(pod, change), pod, then)
+}
+
+func (c *controllers) patchAnyway(controller string, pod *corev1.Pod, change any, then func(Got)) {
+	c.write(controller, patchOf(pod, change), nil, then)
+}
+
+func patchOf(pod *corev1.Pod, change any) Ask {
+	patch, err := json.Marshal(change)
 	if err != nil {
 		panic("sim: " + err.Error()) // plain values
 	}
-	c.write(by.controller, Ask{
-		Verb: proto.VerbPatch, Target: targetOf("pods", pod, ""), PatchType: types.StrategicMergePatchType, Patch: patch,
-	}, pod, then)
+	return Ask{Verb: proto.VerbPatch, Target: targetOf("pods", pod, ""), PatchType: types.StrategicMergePatchType, Patch: patch}
 }

@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"encoding/json"
-
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -10,7 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/controllers/control"
 	"github.com/podfall/podfall/services/controllers/job"
+	"github.com/podfall/podfall/services/controllers/ttl"
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
@@ -26,6 +26,9 @@ const (
 	lookJob       = "job"
 	// lookUncounted is about a pod that perhaps no Job will count.
 	lookUncounted = "uncounted"
+	// lookOutlived is about a Job whose time after its end is perhaps over.
+	lookOutlived  = "outlived"
+	ttlController = "ttl-after-finished-controller"
 )
 
 func (c *controllers) newJobs() jobs {
@@ -34,6 +37,12 @@ func (c *controllers) newJobs() jobs {
 
 func (c *controllers) jobChanged(old, now *batchv1.Job) {
 	of := nameOf(either(old, now))
+	if now == nil {
+		c.jobs.expected.Forget(keyOf(old)) // another of its name expects nothing of that
+	}
+	if now != nil && now.Spec.TTLSecondsAfterFinished != nil {
+		c.look(lookOutlived, of)
+	}
 	switch {
 	case now == nil, job.Over(now):
 		for _, pod := range c.owned(either(old, now)) {
@@ -49,34 +58,41 @@ func (c *controllers) jobChanged(old, now *batchv1.Job) {
 	}
 }
 
-// jobPodChanged has the Job looked at that a pod is of, and the pod itself if no Job will
-// count it.
+// jobPodChanged has a pod looked at that perhaps no Job will count.
 func (c *controllers) jobPodChanged(old, now *corev1.Pod) {
 	pod := either(old, now)
-	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner != nil && owner.Kind != "Job" {
-		return
-	}
-	if owner == nil {
-		if now != nil && job.Tracked(now) {
-			c.look(lookUncounted, nameOf(now))
+	switch job.HoldOf(now, c.jobOver(pod)) {
+	case job.Loose:
+		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+			c.jobs.memory.Seen(types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}, pod.UID)
 		}
-		return
-	}
-	of := name{pod.Namespace, owner.Name}
-	its, known := c.jobs.objects.get(of)
-	known = known && its.UID == owner.UID
-	switch {
-	case now == nil || !job.Tracked(now):
-		c.jobs.memory.Seen(types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, pod.UID)
-	case !known:
-		c.lookAfter(lookUncounted, nameOf(now), job.Batch)
-	case job.Orphaned(now, its):
+	case job.Forgotten:
 		c.look(lookUncounted, nameOf(now))
+	case job.Doubtful:
+		c.lookAfter(lookUncounted, nameOf(now), job.Batch)
+	case job.Held:
 	}
-	if known || its == nil {
-		noticed(c.jobs.expected, of, old, now)
-		c.lookAfter(lookJob, of, job.Batch)
+}
+
+// jobOver is the Job that has the name of a pod's owner; nil when there is none.
+func (c *controllers) jobOver(pod *corev1.Pod) *batchv1.Job {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return nil
+	}
+	its, _ := c.jobs.objects.get(name{pod.Namespace, owner.Name})
+	return its
+}
+
+// alarmOfJob is a look that is about a Job, or about a pod of one.
+func (c *controllers) alarmOfJob(what, key string, of name) {
+	switch what {
+	case lookJob:
+		c.syncJob(key, of)
+	case lookOutlived:
+		c.syncOutlived(key, of)
+	case lookUncounted:
+		c.syncUncounted(key, of)
 	}
 }
 
@@ -91,10 +107,25 @@ func (c *controllers) syncJob(key string, of name) {
 	if job.Over(its) {
 		return
 	}
-	v := job.View{Job: its, Pods: c.owned(its), Stale: c.stale(lookJob, c.jobs.expected, its)}
-	v.Failures, v.Freed = c.jobs.memory.Of(keyOf(its), its.UID)
-	plan := job.Decide(v, c.now)
+	v := job.View{Job: its, Stale: c.stale(lookJob, c.jobs.expected, its)}
+	if within, there := c.namespaces.get(name{"", of.Namespace}); there {
+		v.Ending = within.DeletionTimestamp != nil
+	}
+	v.Failures, v.Freed = c.jobs.memory.Of(keyOf(its), its.UID) // before the pods are read
 	done := c.begun(key)
+	c.claim(claimsOfJob(its), func(pods []*corev1.Pod, err error) {
+		if err != nil {
+			done(err)
+			return
+		}
+		v.Pods = pods
+		c.runJob(v, done)
+	})
+}
+
+// runJob does what a Job needs of which this is known.
+func (c *controllers) runJob(v job.View, done func(error)) {
+	its, plan := v.Job, job.Decide(v, c.now)
 	c.act(maker{jobController, c.jobs.expected, its}, plan.Create, plan.Delete, func(made int, failed error) {
 		plan.Status.Active -= int32(len(plan.Create) - made) // what could not be made does not run
 		if len(plan.Delete) > 0 && failed != nil {
@@ -103,7 +134,7 @@ func (c *controllers) syncJob(key string, of name) {
 		}
 		c.count(its, plan, func(err error) {
 			if err == nil && plan.Again > 0 {
-				c.lookAfter(lookJob, of, plan.Again)
+				c.lookAfter(lookJob, nameOf(its), plan.Again)
 			}
 			if failed == nil {
 				failed = err
@@ -162,28 +193,49 @@ func (c *controllers) storeJob(its *batchv1.Job, status batchv1.JobStatus, then 
 
 // free takes the tracking finalizer off a pod; one that is gone needs none of it.
 func (c *controllers) free(pod *corev1.Pod, then func(error)) {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": pod.UID, "$deleteFromPrimitiveList/finalizers": []string{job.Finalizer},
-	}})
-	if err != nil {
-		then(err)
-		return
-	}
-	ask := Ask{Verb: proto.VerbPatch, Target: targetOf("pods", pod, ""), PatchType: types.StrategicMergePatchType, Patch: patch}
-	c.write(jobController, ask, pod, func(got Got) { then(lest(goneOrAnother, got.Err)) })
+	c.patchAnyway(jobController, pod, job.Freeing(pod), func(got Got) { then(lest(control.Gone, got.Err)) })
 }
 
 // syncUncounted lets go of a pod that no Job will count.
 func (c *controllers) syncUncounted(key string, of name) {
-	pod, known := c.pods.get(of)
+	if pod, known := c.pods.get(of); known && job.Uncounted(pod, c.jobOver(pod)) {
+		done := c.begun(key)
+		c.patch(jobController, pod, job.Forgetting(pod), func(got Got) { done(lest(control.Gone, got.Err)) })
+	}
+}
+
+// syncOutlived deletes a Job so long after its end as it says. Before that it is read from the
+// API.
+func (c *controllers) syncOutlived(key string, of name) {
+	its, known := c.jobs.objects.get(of)
 	if !known {
 		return
 	}
-	var its *batchv1.Job
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-		its, _ = c.jobs.objects.get(name{pod.Namespace, owner.Name})
+	remove, wait := ttl.Decide(its, c.now)
+	if wait > 0 {
+		c.lookAfter(lookOutlived, of, wait)
 	}
-	if job.Uncounted(pod, its) {
-		c.free(pod, c.begun(key))
+	if !remove {
+		return
 	}
+	done := c.begun(key)
+	c.write(ttlController, Ask{Verb: proto.VerbGet, Target: targetOf("jobs.batch", its, "")}, nil, func(got Got) {
+		fresh, is := got.Object.(*batchv1.Job)
+		if got.Err != nil || !is {
+			done(lest(control.Gone, got.Err))
+			return
+		}
+		if remove, wait := ttl.Decide(fresh, c.now); !remove {
+			if done(nil); wait > 0 {
+				c.lookAfter(lookOutlived, of, wait)
+			}
+			return
+		}
+		options := &metav1.DeleteOptions{
+			PropagationPolicy: new(metav1.DeletePropagationForeground), Preconditions: &metav1.Preconditions{UID: &fresh.UID},
+		}
+		c.write(ttlController, Ask{Verb: proto.VerbDelete, Target: targetOf("jobs.batch", its, ""), Options: options}, fresh, func(got Got) {
+			done(lest(control.Gone, got.Err))
+		})
+	})
 }

@@ -8,13 +8,21 @@ import (
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/controllers/job"
 	namespaces "github.com/podfall/podfall/services/controllers/namespace"
 )
 
 const namespaceController = "namespace-controller"
 
 // namespaceChanged has a namespace looked at that is being deleted.
-func (c *controllers) namespaceChanged(_, now *corev1.Namespace) {
+func (c *controllers) namespaceChanged(old, now *corev1.Namespace) {
+	if job.Ends(old, now) {
+		for _, its := range c.jobs.objects.all() {
+			if its.Namespace == now.Name {
+				c.look(lookJob, nameOf(its))
+			}
+		}
+	}
 	if now != nil && now.DeletionTimestamp != nil {
 		c.lookAfter(lookNamespace, nameOf(now), namespaces.Pause)
 	}

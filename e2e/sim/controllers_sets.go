@@ -66,7 +66,7 @@ func (c *controllers) keepReplicas(v replicaset.View, pods []*corev1.Pod, done f
 	plan, status := replicaset.Decide(v, c.now), replicaset.Status(v, nil, c.now)
 	create := make([]*corev1.Pod, 0, plan.Create)
 	for range plan.Create {
-		create = append(create, workload.PodOf(&set.Spec.Template, set, kindOfSet(lookReplicaSet)))
+		create = append(create, workload.PodOf(&set.Spec.Template, set, kindOfOwner(lookReplicaSet)))
 	}
 	c.act(maker{"replicaset-controller", c.expected, set}, create, plan.Delete, func(_ int, failed error) {
 		if failed != nil || equality.Semantic.DeepEqual(set.Status, status) {

@@ -2,7 +2,6 @@ package sim
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -66,12 +65,9 @@ func (c *controllers) act(by maker, create, remove []*corev1.Pod, then func(made
 func (c *controllers) remove(controller string, pod *corev1.Pod, then func(error)) {
 	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}
 	c.write(controller, Ask{Verb: proto.VerbDelete, Target: targetOf("pods", pod, ""), Options: options}, pod, func(got Got) {
-		then(lest(goneOrAnother, got.Err))
+		then(lest(control.Gone, got.Err))
 	})
 }
-
-// goneOrAnother says that an object is gone, or another by now, which needs no more.
-func goneOrAnother(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
 // updating asks for an object to be stored.
 func updating(resource string, obj kinds.Object, subresource string) Ask {

@@ -11,14 +11,14 @@
 //	controllers*.go, views.go   the controllers, and their copies
 //	controllers_daemons.go, controllers_jobs.go, controllers_budgets.go   those of sets and
 //	              budgets that only some lives have; draw_sets.go, user_sets.go, right_sets.go
-//	              draw them, make them, and say how they must end
+//	              draw them, make them, and say how they must end; draw_jobs.go, right_jobs.go those of Jobs
 //	controllers_binder.go, controllers_disks.go, kubelet_disks.go   volumes that have to be attached,
 //	              which every other life has; draw_disks.go, user_disks.go, right_disks.go, met_disks.go
 //	              draw them, make them, say how they must end, and count what became of them
 //	user.go       does what a script says    script.go   all that decides a life
 //	draw.go       a script from a seed       lives.go    plays a script, and judges it
 //	hooks.go, user_hooks.go   webhooks, and who makes them
-//	cascades.go   what users delete with all that hangs on it
+//	cascades.go   what users delete with all that hangs on it    draw_claims.go   pods that change hands
 //	right.go      how a life must end        watcher.go  watches from any revision
 //	shrink.go     makes a story of a life that broke something
 //	kernel.go     what of a node outlives its processes   app.go   what its applications do

@@ -70,6 +70,7 @@ func Draw(seed uint64, mode Mode, lasts time.Duration) Script {
 	s.Deeds = append(s.Deeds, cascades(seed, until, s.Deeds)...)
 	s.Deeds = append(s.Deeds, shops(seed, until, mode)...)
 	s.Deeds = append(s.Deeds, hookDeeds(seed, until, s.Deeds)...)
+	s.Deeds = append(s.Deeds, claimDeeds(seed, until, mode)...)
 	diskDeeds(&s, until, mode)
 	s.sort()
 	return s

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"slices"
-	"strconv"
 	"time"
 )
 
@@ -23,32 +22,6 @@ func daemonDeeds(seed uint64, until time.Duration) []Deed {
 	all := []Deed{{At: 10 * time.Second, Do: CreateDaemons, Name: daemonName, Grace: grace(d), App: app(d), Shape: setShape(d)}}
 	for n := range 2 + d.below(5) {
 		all = append(all, taken(diceOf(seed, "daemon", n), daemonName, time.Minute, until-time.Minute))
-	}
-	return all
-}
-
-// jobPause is how long it takes from one Job to the next.
-const jobPause = 10 * time.Minute
-
-// jobDeeds make Jobs in a life of three, and take pods from them, or the Job from its pods.
-func jobDeeds(seed uint64, until time.Duration) (all []Deed) {
-	if !diceOf(seed, "jobs", 0).one(3) {
-		return nil
-	}
-	for n := 1; time.Duration(n)*jobPause <= until-time.Minute; n++ {
-		d := diceOf(seed, "job", n)
-		made := Deed{
-			At: time.Duration(n-1)*jobPause + d.between(15*time.Second, jobPause/2), Do: CreateJob, Name: "task-" + strconv.Itoa(n),
-			Count: int32(1 + d.below(5)), Grace: grace(d), App: app(d), Shape: setShape(d),
-		}
-		made.App.Runs, made.App.Code = d.between(time.Second, time.Minute), 0
-		all = append(all, made)
-		for range d.below(5) {
-			all = append(all, taken(d, made.Name, made.At+time.Second, made.At+jobPause/3))
-		}
-		if d.one(4) {
-			all = append(all, Deed{At: made.At + d.between(0, jobPause/3), Do: DeleteJob, Name: made.Name})
-		}
 	}
 	return all
 }

@@ -216,8 +216,8 @@ func (c *cluster) fault(deed Deed) (begin, end func(), kind history.TroubleKind)
 		return func() {}, func() {}, history.TroubleFault
 	case CreatePod, DeletePod, ForceDelete, AddFinalizer, RemoveFinalizer, CreateReplicas, CreateStateful, ScaleReplicas,
 		ScaleStateful, DeleteReplicas, DeleteStateful, CreateNamespace, DeleteNamespace, OutOfService, BackInService, DeleteNode, Compact, BreakPoint, Twin,
-		CreateDaemons, CreateJob, DeleteJob, DeleteOneOf, CreateBudget, ChangeBudget, DeleteBudget, EvictOneOf, CreateVolume, CreateClaim,
-		CreateHook, DeleteHook, HookDenies:
+		CreateDaemons, DeleteDaemons, CreateJob, DeleteJob, SuspendJob, ResumeJob, DeleteOneOf, CreateBudget, ChangeBudget, DeleteBudget, EvictOneOf,
+		Unlabel, Relabel, CreateVolume, CreateClaim, CreateHook, DeleteHook, HookDenies:
 	}
 	panic("sim: nothing breaks by " + string(deed.Do)) // a mistake in the simulator
 }

@@ -47,6 +47,8 @@ type App struct {
 	Runs time.Duration
 	// Code is its exit code when it ends by itself or after SIGTERM.
 	Code int32
+	// Fails is how many of a hundred containers end with another code than that.
+	Fails int32
 }
 
 // The arguments of a container.
@@ -55,6 +57,7 @@ const (
 	argStops       = "--stops="
 	argRuns        = "--runs="
 	argCode        = "--code="
+	argFails       = "--fails="
 )
 
 // Args are the container arguments that ParseApp reads.
@@ -72,6 +75,9 @@ func (a App) Args() []string {
 	if a.Code != 0 {
 		args = append(args, argCode+strconv.Itoa(int(a.Code)))
 	}
+	if a.Fails != 0 {
+		args = append(args, argFails+strconv.Itoa(int(a.Fails)))
+	}
 	return args
 }
 
@@ -86,13 +92,18 @@ func ParseApp(args []string) (app App, err error) {
 		case argRuns:
 			app.Runs, err = time.ParseDuration(value)
 		case argCode:
-			var code int64
-			code, err = strconv.ParseInt(value, 10, 32)
-			app.Code = int32(code)
+			app.Code, err = parseNumber(value)
+		case argFails:
+			app.Fails, err = parseNumber(value)
 		}
 		if err != nil {
 			return App{}, fmt.Errorf("argument %s: %w", arg, err)
 		}
 	}
 	return app, nil
+}
+
+func parseNumber(text string) (int32, error) {
+	number, err := strconv.ParseInt(text, 10, 32)
+	return int32(number), err
 }

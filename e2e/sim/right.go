@@ -48,7 +48,7 @@ func (c *cluster) right() error {
 			wrong = append(wrong, fmt.Errorf("%w: statefulset %s has %d ready pods of %d", ErrReplicas, set.Name, ready[set.UID], *set.Spec.Replicas))
 		}
 	}
-	wrong = append(append(wrong, rightSets(snapshot)...), c.rightDisks(snapshot)...)
+	wrong = append(append(wrong, rightSets(snapshot, c.now)...), c.rightDisks(snapshot)...)
 	for _, node := range c.script.NodeNames() {
 		if alive := len(c.kernels[node].Alive(c.now)); alive != runs[node] {
 			wrong = append(wrong, fmt.Errorf("%w: %d containers run on %s, and the API has pods of %d there", ErrOrphans, alive, node, runs[node]))

@@ -3,22 +3,21 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podfall/podfall/services/apiserver/store"
 	"github.com/podfall/podfall/services/controllers/daemonset"
-	"github.com/podfall/podfall/services/controllers/job"
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
 // rightSets looks at how the sets have ended that only some lives have.
-func rightSets(snapshot *store.Snapshot) []error {
-	return slices.Concat(rightDaemons(snapshot), rightJobs(snapshot), rightBudgets(snapshot))
+func rightSets(snapshot *store.Snapshot, now time.Time) []error {
+	return slices.Concat(rightDaemons(snapshot), rightJobs(snapshot, now), rightBudgets(snapshot))
 }
 
 // rightBudgets wants every budget to count the pods that there are, and to allow no more
@@ -27,10 +26,10 @@ func rightBudgets(snapshot *store.Snapshot) (wrong []error) {
 	for _, budget := range objectsOf[*policyv1.PodDisruptionBudget](snapshot, "poddisruptionbudgets.policy") {
 		var there, healthy int32
 		for _, pod := range objectsOf[*corev1.Pod](snapshot, "pods") {
-			if pod.Labels["app"] == guardedBy(budget.Name) {
-				there++
+			if pod.Namespace != budget.Namespace || pod.Labels[labelApp] != guardedBy(budget.Name) {
+				continue
 			}
-			if pod.Labels["app"] == guardedBy(budget.Name) && workload.Ready(pod) {
+			if there++; workload.Ready(pod) {
 				healthy++
 			}
 		}
@@ -42,27 +41,6 @@ func rightBudgets(snapshot *store.Snapshot) (wrong []error) {
 			status.DisruptionsAllowed != max(healthy-max(least, 0), 0) || len(status.DisruptedPods) > 0 {
 			wrong = append(wrong, fmt.Errorf("%w: budget %s has %d pods, of which %d are ready, and counts %d and %d, allows %d and waits for %v",
 				ErrReplicas, budget.Name, there, healthy, status.ExpectedPods, status.CurrentHealthy, status.DisruptionsAllowed, status.DisruptedPods))
-		}
-	}
-	return wrong
-}
-
-// rightJobs wants every Job to be complete, by as many pods as it asks for at least (one that
-// was taken from it may succeed all the same), and no pod to be held by what says that it is to
-// be counted.
-func rightJobs(snapshot *store.Snapshot) (wrong []error) {
-	for _, its := range objectsOf[*batchv1.Job](snapshot, "jobs.batch") {
-		complete := slices.ContainsFunc(its.Status.Conditions, func(c batchv1.JobCondition) bool {
-			return c.Type == batchv1.JobComplete && c.Status == corev1.ConditionTrue
-		})
-		if !complete || its.Status.Succeeded < *its.Spec.Completions || its.Status.Active != 0 {
-			wrong = append(wrong, fmt.Errorf("%w: job %s has %d completions of %d, %d pods run, and it is complete: %t",
-				ErrReplicas, its.Name, its.Status.Succeeded, *its.Spec.Completions, its.Status.Active, complete))
-		}
-	}
-	for _, pod := range objectsOf[*corev1.Pod](snapshot, "pods") {
-		if job.Tracked(pod) {
-			wrong = append(wrong, fmt.Errorf("%w: nobody has counted %s", ErrStuck, pod.Name))
 		}
 	}
 	return wrong

@@ -136,7 +136,7 @@ func (r *runtimeProcess) takeUp(now time.Time, record containerRecord, out Out) 
 		out.Persist(containerKey+record.ID, nil) // made while its sandbox was removed, and never told of
 		return
 	}
-	script, err := scriptOf(record.Request)
+	script, err := scriptOf(record.Request, record.Created)
 	if err != nil {
 		panic("sim: a container was made whose script cannot be read: " + err.Error())
 	}

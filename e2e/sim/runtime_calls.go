@@ -156,7 +156,7 @@ func (r *runtimeProcess) create(now time.Time, request *proto.CreateContainerReq
 			return nil, refuse(proto.CodeUnknown, "failed to reserve container name %q: it is reserved for %q", request.Name, c.ID)
 		}
 	}
-	script, err := scriptOf(request)
+	script, err := scriptOf(request, now)
 	if err != nil {
 		return nil, refuse(proto.CodeInvalidArgument, "%v", err)
 	}

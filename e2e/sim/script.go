@@ -104,7 +104,7 @@ func (d Deed) String() string {
 		return text + fmt.Sprintf("but for the last %d changes", d.Count)
 	}
 	switch {
-	case d.Do == DeleteOneOf, d.Do == EvictOneOf:
+	case d.Do == DeleteOneOf, d.Do == EvictOneOf, d.Do == Unlabel:
 		text += fmt.Sprintf(", number %d", d.Count)
 	case d.Do == CreateBudget, d.Do == ChangeBudget:
 		text += fmt.Sprintf(", at least %d", d.Count)

@@ -32,6 +32,8 @@ type Shape struct {
 	Restarts bool `json:"restarts,omitempty"`
 	// Disk is the claim of a user's pod, or what the claims of a set's pods are called.
 	Disk string `json:"disk,omitempty"`
+	// Task is what a Job asks of the pods.
+	Task Task `json:"task,omitzero"`
 }
 
 // String is the shape in a story; empty for none.

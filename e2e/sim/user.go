@@ -75,8 +75,8 @@ func (u *user) do(now time.Time, out Out, i, tries int) {
 			out.Wake(wakeDeed+strconv.Itoa(i)+" "+strconv.Itoa(tries+1), now.Add(retryAfter))
 		}
 	}
-	if deed.Do == DeleteOneOf || deed.Do == EvictOneOf {
-		u.doToOne(now, out, deed, then)
+	if slices.Contains([]What{DeleteOneOf, EvictOneOf, Unlabel, Relabel}, deed.Do) {
+		u.doToPods(now, out, deed, then)
 		return
 	}
 	u.ask(now, out, u.askOf(deed), then)
@@ -118,31 +118,26 @@ func (u *user) askOf(deed Deed) Ask {
 				VolumeClaimTemplates: templatesFor(deed.Shape),
 			},
 		})
-	case CreateDaemons:
-		return creation("daemonsets.apps", within, daemonsFor(deed))
+	case CreateDaemons, DeleteDaemons, CreateJob, DeleteJob, SuspendJob, ResumeJob:
+		return askOfSet(deed, within)
 	case CreateBudget, ChangeBudget, DeleteBudget:
 		return budgeting(deed, within)
-	case CreateJob:
-		return creation("jobs.batch", within, jobFor(deed))
-	case DeleteJob:
-		deed.Policy = metav1.DeletePropagationBackground
-		return removal("jobs.batch", deed)
 	case CreateVolume, CreateClaim, CreateNamespace, DeleteNamespace:
 		return provision(deed, within)
 	case CreateHook, DeleteHook:
 		return hooking(deed)
 	case DeleteReplicas:
-		return removal("replicasets.apps", deed)
+		return removal("replicasets.apps", within, deed)
 	case DeleteStateful:
-		return removal("statefulsets.apps", deed)
+		return removal("statefulsets.apps", within, deed)
 	case ScaleReplicas, ScaleStateful:
-		return scaling(deed)
+		return scaling(within, deed)
 	case OutOfService, BackInService:
 		return tainting(deed)
 	case DeleteNode:
 		return Ask{Verb: proto.VerbDelete, Target: nodeTarget(deed.Name), Options: &metav1.DeleteOptions{}}
 	case CutNode, Crash, Reboot, Pause, SlowDisk, DiskFail, Compact, BreakPoint, Twin,
-		DeleteOneOf, EvictOneOf, HookDenies, HookBreaks:
+		DeleteOneOf, EvictOneOf, Unlabel, Relabel, HookDenies, HookBreaks:
 	}
 	panic("sim: no user does " + string(deed.Do))
 }
@@ -162,12 +157,12 @@ func provision(deed Deed, within string) Ask {
 	return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{}}
 }
 
-func scaling(deed Deed) Ask {
+func scaling(within string, deed Deed) Ask {
 	resource := "replicasets.apps"
 	if deed.Do == ScaleStateful {
 		resource = "statefulsets.apps"
 	}
-	target := podapi.Target{Kind: kindOfResource(resource), Namespace: namespace, Name: deed.Name}
+	target := podapi.Target{Kind: kindOfResource(resource), Namespace: within, Name: deed.Name}
 	return merge(target, map[string]any{"spec": map[string]any{"replicas": deed.Count}})
 }
 
@@ -197,8 +192,8 @@ func creation(resource, within string, obj kinds.Object) Ask {
 	return Ask{Verb: proto.VerbCreate, Target: podapi.Target{Kind: kindOfResource(resource), Namespace: within}, Object: obj}
 }
 
-func removal(resource string, deed Deed) Ask {
-	target := podapi.Target{Kind: kindOfResource(resource), Namespace: namespace, Name: deed.Name}
+func removal(resource, within string, deed Deed) Ask {
+	target := podapi.Target{Kind: kindOfResource(resource), Namespace: within, Name: deed.Name}
 	return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{PropagationPolicy: &deed.Policy}}
 }
 

@@ -1,13 +1,12 @@
 package sim
 
 import (
-	"math"
+	"cmp"
 	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -21,6 +20,8 @@ const (
 	CreateDaemons What = "create daemonset"
 	CreateJob     What = "create job"
 	DeleteJob     What = "delete job"
+	SuspendJob    What = "suspend job"
+	ResumeJob     What = "resume job"
 	CreateBudget  What = "create budget"
 	ChangeBudget  What = "change budget"
 	DeleteBudget  What = "delete budget"
@@ -37,17 +38,33 @@ func daemonsFor(deed Deed) *appsv1.DaemonSet {
 	}
 }
 
-// jobFor is a Job of Count completions, of which half are tried at once. It goes on however
-// often its pods are taken from it.
-func jobFor(deed Deed) *batchv1.Job {
-	template := templateFor(deed)
-	template.Spec.RestartPolicy = corev1.RestartPolicyNever
-	return &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Name: deed.Name},
-		Spec: batchv1.JobSpec{
-			Completions: new(deed.Count), Parallelism: new((deed.Count + 1) / 2), BackoffLimit: new(int32(math.MaxInt32)), Template: template,
-		},
+// askOfSet is what a deed is about one of those sets.
+func askOfSet(deed Deed, within string) Ask {
+	if deed.Do == CreateDaemons {
+		return creation("daemonsets.apps", within, daemonsFor(deed))
 	}
+	if deed.Do == DeleteDaemons {
+		return removal("daemonsets.apps", within, deed)
+	}
+	if deed.Do == CreateJob {
+		return creation("jobs.batch", within, jobFor(deed))
+	}
+	if deed.Do == DeleteJob {
+		deed.Policy = cmp.Or(deed.Policy, metav1.DeletePropagationBackground)
+		return removal("jobs.batch", within, deed)
+	}
+	its := podapi.Target{Kind: kindOfResource("jobs.batch"), Namespace: within, Name: deed.Name}
+	return merge(its, map[string]any{"spec": map[string]any{"suspend": deed.Do == SuspendJob}})
+}
+
+// jobFor is a Job of Count completions, of which half are tried at once.
+func jobFor(deed Deed) *batchv1.Job {
+	its := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: deed.Name},
+		Spec:       batchv1.JobSpec{Completions: new(deed.Count), Parallelism: new((deed.Count + 1) / 2), Template: templateFor(deed)},
+	}
+	deed.Shape.Task.give(&its.Spec, deed.Name)
+	return its
 }
 
 // second is what the name of a set's second budget ends in.
@@ -79,7 +96,7 @@ func budgeting(deed Deed, within string) Ask {
 	}
 	if deed.Do == DeleteBudget {
 		deed.Policy = metav1.DeletePropagationBackground
-		return removal(budgets, deed)
+		return removal(budgets, within, deed)
 	}
 	spec := map[string]any{"minAvailable": nil, "maxUnavailable": 1, "unhealthyPodEvictionPolicy": nil}
 	if deed.Count > 0 {
@@ -88,28 +105,58 @@ func budgeting(deed Deed, within string) Ask {
 	if deed.Ways != "" {
 		spec["unhealthyPodEvictionPolicy"] = deed.Ways
 	}
-	target := podapi.Target{Kind: kindOfResource(budgets), Namespace: namespace, Name: deed.Name}
+	target := podapi.Target{Kind: kindOfResource(budgets), Namespace: within, Name: deed.Name}
 	return merge(target, map[string]any{"spec": spec})
 }
 
-// doToOne asks which pods a set has, and does to one of them what a deed says.
-func (u *user) doToOne(now time.Time, out Out, deed Deed, then Then) {
-	pods := podapi.Target{Kind: kindOfResource("pods"), Namespace: namespace}
-	list := Ask{Verb: proto.VerbList, Target: pods, Options: &metav1.ListOptions{LabelSelector: "app=" + deed.Name}}
+// labelApp is what sets select their pods by, and labelWas has its value where it was taken off.
+const (
+	labelApp = "app"
+	labelWas = "was"
+)
+
+// doToPods asks which pods a set has, and does to one of them what a deed says, or to all that
+// it once had.
+func (u *user) doToPods(now time.Time, out Out, deed Deed, then Then) {
+	within, set := deed.place()
+	pods := podapi.Target{Kind: kindOfResource("pods"), Namespace: within}
+	of := labelApp + "=" + set
+	if deed.Do == Relabel {
+		of = labelWas + "=" + set
+	}
+	list := Ask{Verb: proto.VerbList, Target: pods, Options: &metav1.ListOptions{LabelSelector: of}}
 	u.ask(now, out, list, func(now time.Time, got Got, out Out) {
 		found, _, err := itemsOf(got)
 		if got.Err != nil || err != nil || len(found) == 0 {
 			then(now, got, out)
 			return
 		}
-		pods.Name = found[int(deed.Count)%len(found)].GetName()
-		options := &metav1.DeleteOptions{GracePeriodSeconds: deed.Grace}
-		if deed.Do == DeleteOneOf {
-			u.ask(now, out, Ask{Verb: proto.VerbDelete, Target: pods, Options: options}, then)
-			return
+		if deed.Do != Relabel {
+			found = found[int(deed.Count)%len(found):][:1]
 		}
-		pods.Subresource = "eviction"
-		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pods.Name}, DeleteOptions: options}
-		u.ask(now, out, Ask{Verb: proto.VerbCreate, Target: pods, Object: eviction}, then)
+		for _, pod := range found {
+			pods.Name = pod.GetName()
+			u.ask(now, out, askOfPod(deed, pods, set), then)
+		}
 	})
+}
+
+// askOfPod is what a deed is about one pod of a set.
+func askOfPod(deed Deed, pod podapi.Target, set string) Ask {
+	options := &metav1.DeleteOptions{GracePeriodSeconds: deed.Grace}
+	labels := func(app, was any) Ask {
+		return merge(pod, map[string]any{"metadata": map[string]any{"labels": map[string]any{labelApp: app, labelWas: was}}})
+	}
+	if deed.Do == Unlabel {
+		return labels(nil, set)
+	}
+	if deed.Do == Relabel {
+		return labels(set, nil)
+	}
+	if deed.Do == EvictOneOf {
+		pod.Subresource = "eviction"
+		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, DeleteOptions: options}
+		return Ask{Verb: proto.VerbCreate, Target: pod, Object: eviction}
+	}
+	return Ask{Verb: proto.VerbDelete, Target: pod, Options: options}
 }

@@ -67,8 +67,7 @@ func (of *family) underWay(p *past, c *commit) (count int) {
 		if other == c {
 			continue
 		}
-		o := p.byID[other.Cause]
-		if o == nil || len(o.returns) == 0 || o.returns[0].Ended+int64(time.Second) >= p.asked(c) {
+		if p.unanswered(other, c) {
 			count++
 		}
 	}

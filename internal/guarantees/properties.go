@@ -179,6 +179,11 @@ func controllerProperties() []Property {
 		{ID: "C7", Promise: "controllers only begin deletion", From: operations(history.NameDecide), check: begins},
 		{ID: "C8", Promise: "a pod is bound once, and not while it is being deleted", From: commits(), check: boundOnce},
 		{ID: "C9", Promise: "an eviction is allowed only within its budget", From: operations(), check: withinBudget},
+		{
+			ID: "C10", Promise: "no index of a Job is given to a pod while another pod does it", From: operations(), check: onePerIndex,
+			Partly: "as C4",
+		},
+		{ID: "C11", Promise: "a Job counts none of its pods twice", From: commits(), check: countedOnce},
 	}
 }
 

@@ -1,6 +1,7 @@
 package guarantees
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/podfall/podfall/internal/boltfile"
@@ -56,6 +57,39 @@ func replicas(pods ...string) *forge {
 	f.say(controllers, "", history.Lease{}).wait(120)
 	for _, one := range pods {
 		f.wait(5).ask("make "+one, by(controllers, "create"), 201, web(added, pending, called("default/"+one, one), its(history.Content{Owner: "rs"})))
+	}
+	return f
+}
+
+// indexes are pods of an Indexed Job, each made for an index after the one before it was answered;
+// the first has ended before, if it says so.
+func indexes(phase string, numbers ...string) *forge {
+	f := newForge().ask("job", by(user, "create"), 201, history.Commit{
+		Resource: "jobs.batch", Key: "default/sum", UID: "job", Op: added, Content: history.Content{Counted: new(int32(0))},
+	})
+	f.say(controllers, "", history.Lease{}).wait(120)
+	for i, number := range numbers {
+		one, content := "sum-"+strconv.Itoa(i), history.Content{Owner: "job", Labels: map[string]string{indexLabel: number}}
+		f.wait(5).ask("make "+one, by(controllers, "create"), 201, web(added, pending, called("default/"+one, one), its(content)))
+		if i == 0 && phase != "" {
+			f.ask("ends", by(node, "update"), 200, web(modified, called("default/"+one, one), its(content), func(c *history.Commit) { c.Phase = phase }))
+		}
+	}
+	return f
+}
+
+// counts is a Job that counts so many pods, one after the other, of which the first of two has
+// failed, and has had other owners since.
+func counts(counted int32, owners ...string) *forge {
+	f := indexes("Failed", "0", "1")
+	for _, owner := range owners {
+		f.ask("hand over to "+owner, by(controllers, "patch"), 200, web(modified, called("default/sum-0", "sum-0"), its(history.Content{Owner: owner}),
+			func(c *history.Commit) { c.Phase = "Failed" }))
+	}
+	for i := range counted {
+		f.ask("count "+strconv.Itoa(int(i)), by(controllers, "update"), 200, history.Commit{
+			Resource: "jobs.batch", Key: "default/sum", UID: "job", Op: modified, Content: history.Content{Counted: new(i + 1)},
+		})
 	}
 	return f
 }
@@ -192,7 +226,7 @@ func telling() map[string]*forge {
 		"meant revision": meansRevision("3"), "meant uid": meansUID(uid), "verified": newForge().run().verified(3, 1), "dry": dryRun, "own grace": ownGrace(20, 20),
 		"own grace of 0": ownGrace(0, 0), "collection": collection, "warned": forcedOff(1), "statuses": ends, "finished": finished(true, 0),
 		"volumes": volume(volume(newForge().run(), uid, "pods/u1/volumes/v"), "u2", "pods/u2/volumes/v"), "shortened": shortened(5),
-		"replicas": replicas("a", "b"), "ordered": inTurn(true), "own writes": twice("4"), "evicted": lost(50, 300), "in time": limitedTo(0), "strange": strange(400),
+		"replicas": replicas("a", "b"), "indexes": indexes("Failed", "0", "1", "0"), "counted": counts(1), "counted again": counts(2, "", "job"), "ordered": inTurn(true), "own writes": twice("4"), "evicted": lost(50, 300), "in time": limitedTo(0), "strange": strange(400),
 		"never ran":    newForge().run().mark().signal("SIGKILL").say(runtime, "", history.Exit{Of: of(), Code: 128, Unstarted: true}),
 		"ran too late": startsAfter("60s").mark().wait(60).signal("SIGKILL").exit(),
 		"restarted":    newForge().run().exit().say(runtime, "", history.Start{Of: secondRun()}),
@@ -249,6 +283,8 @@ func brokenTellings() []forged {
 		{"C3", "a pod before the one before it is ready", inTurn(false)},
 		{"C4", "three of two", replicas("a", "b", "c")},
 		{"C5", "an older version than its own write", twice("3")},
+		{"C10", "an index of two", indexes("", "0", "1", "0")},
+		{"C11", "a pod that is counted twice", counts(2)},
 		{"C6", "a node that was just heard of", lost(10, 300)},
 		{"C6", "an eviction that is early", lost(50, 100)},
 		{"C6", "a node whose heartbeat was sent to who asks for more", watchedForge().silent(22 * time.Second).asksAnew(1)},

@@ -123,6 +123,8 @@ type (
 		// StatefulSet that makes one after the other.
 		Replicas *int32 `json:"replicas,omitempty"`
 		InOrder  bool   `json:"inOrder,omitempty"`
+		// Counted is how many pods a Job has counted: as succeeded, as failed, or soon.
+		Counted *int32 `json:"counted,omitempty"`
 		// Evicting are a node's NoExecute taints: key=value.
 		Evicting []string `json:"evicting,omitempty"`
 		Holding

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -44,6 +45,12 @@ func contentOf(obj kinds.Object) history.Content {
 		}
 	case *appsv1.ReplicaSet:
 		content.Replicas = obj.Spec.Replicas
+	case *batchv1.Job:
+		counted := obj.Status.Succeeded + obj.Status.Failed
+		if waiting := obj.Status.UncountedTerminatedPods; waiting != nil {
+			counted += int32(len(waiting.Succeeded) + len(waiting.Failed))
+		}
+		content.Counted = &counted
 	case *appsv1.StatefulSet:
 		content.Replicas, content.InOrder = obj.Spec.Replicas, obj.Spec.PodManagementPolicy != appsv1.ParallelPodManagement
 	case *policyv1.PodDisruptionBudget:

@@ -99,20 +99,30 @@ func Adoption(owner kinds.Object, kind schema.GroupVersionKind, obj kinds.Object
 // release takes the owner off an object. One that is gone, or another by now, needs none of it.
 func (c Claimer[T]) release(ctx context.Context, obj T) error {
 	err := Disown(ctx, c.Objects, obj, c.Owner.GetUID(), c.Finalizers)
-	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+	if Ownerless(err) {
 		return nil
 	}
 	return err
 }
 
+// Ownerless says that an object that was to be released is gone, or another by now, or has no
+// such owner.
+func Ownerless(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsInvalid(err) }
+
 // Disown takes an owner reference, and finalizers, off an object.
 func Disown[T kinds.Object](ctx context.Context, objects Resource[T], obj T, owner types.UID, finalizers []string) error {
+	_, err := objects.Strategic(ctx, obj, "", Disowning(obj, owner, finalizers))
+	return err
+}
+
+// Disowning is the strategic merge patch that takes an owner reference, and finalizers, off an
+// object.
+func Disowning(obj kinds.Object, owner types.UID, finalizers []string) any {
 	meta := map[string]any{
 		"uid": obj.GetUID(), "ownerReferences": []map[string]any{{"$patch": "delete", "uid": owner}},
 	}
 	if len(finalizers) > 0 {
 		meta["$deleteFromPrimitiveList/finalizers"] = finalizers
 	}
-	_, err := objects.Strategic(ctx, obj, "", map[string]any{"metadata": meta})
-	return err
+	return map[string]any{"metadata": meta}
 }

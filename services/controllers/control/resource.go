@@ -53,12 +53,17 @@ func (r Resource[T]) UpdateStatus(ctx context.Context, obj T) (T, error) {
 
 // Merge changes obj by a JSON merge patch of what JSON makes of patch.
 func (r Resource[T]) Merge(ctx context.Context, obj T, patch any) (T, error) {
-	return r.patch(ctx, obj, "", types.MergePatchType, patch)
+	return r.patch(reading(ctx, obj), obj, "", types.MergePatchType, patch)
 }
 
 // Strategic is Merge with a strategic merge patch, of a subresource if one is named.
 func (r Resource[T]) Strategic(ctx context.Context, obj T, subresource string, patch any) (T, error) {
-	return r.patch(ctx, obj, subresource, types.StrategicMergePatchType, patch)
+	return r.patch(reading(ctx, obj), obj, subresource, types.StrategicMergePatchType, patch)
+}
+
+// Regardless is Strategic for what was decided whatever has become of obj since.
+func (r Resource[T]) Regardless(ctx context.Context, obj T, patch any) (T, error) {
+	return r.patch(ctx, obj, "", types.StrategicMergePatchType, patch)
 }
 
 func (r Resource[T]) patch(ctx context.Context, obj T, subresource string, form types.PatchType, patch any) (T, error) {
@@ -67,7 +72,7 @@ func (r Resource[T]) patch(ctx context.Context, obj T, subresource string, form 
 		var none T
 		return none, fmt.Errorf("patch %s: %w", r.at(obj, subresource), err)
 	}
-	return r.typed(r.api.Patch(reading(ctx, obj), r.at(obj, subresource), form, data, metav1.PatchOptions{}))
+	return r.typed(r.api.Patch(ctx, r.at(obj, subresource), form, data, metav1.PatchOptions{}))
 }
 
 // Delete asks for the very object obj to be deleted: another of its name is left alone, with

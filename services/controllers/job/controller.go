@@ -23,6 +23,7 @@ import (
 // Controller runs Jobs.
 type Controller struct {
 	jobs    *view.Copy[*batchv1.Job]
+	within  *view.Copy[*corev1.Namespace]
 	writes  control.Resource[*batchv1.Job]
 	owners  control.Owners[*batchv1.Job]
 	clock   clock.Clock
@@ -42,6 +43,7 @@ const Batch = time.Second
 func New(base control.Base) *Controller {
 	c := &Controller{
 		jobs:   view.Of[*batchv1.Job](base.Views, "jobs.batch"),
+		within: view.Of[*corev1.Namespace](base.Views, "namespaces"),
 		writes: control.Of[*batchv1.Job](base.API, "jobs.batch"),
 		clock:  base.Clock, memory: NewMemory(), counts: newCounts(base.Metrics),
 	}
@@ -58,6 +60,7 @@ func New(base control.Base) *Controller {
 		Finalizers: []string{Finalizer},
 	}
 	c.jobs.On(c.jobChanged)
+	c.within.On(c.namespaceChanged)
 	c.owners.Pods.On(c.podChanged)
 	return c
 }
@@ -87,6 +90,17 @@ func (c *Controller) jobChanged(old, now *batchv1.Job) {
 	}
 }
 
+// namespaceChanged has the Jobs looked at of a namespace that is being deleted: nothing else may
+// happen to them.
+func (c *Controller) namespaceChanged(old, now *corev1.Namespace) {
+	if !Ends(old, now) {
+		return
+	}
+	for _, job := range c.jobs.In(now.Name) {
+		c.loop.Add(view.KeyOf(job))
+	}
+}
+
 // podChanged has the Job looked at that a pod is of, and the pod itself if no Job will count it.
 func (c *Controller) podChanged(old, now *corev1.Pod) {
 	pod, owner := view.Either(old, now), metav1.GetControllerOfNoCopy(view.Either(old, now))
@@ -94,13 +108,14 @@ func (c *Controller) podChanged(old, now *corev1.Pod) {
 	if owner != nil && owner.Kind == c.owners.Kind.Kind {
 		key = view.Key{Namespace: pod.Namespace, Name: owner.Name}
 	}
-	switch job, ok := c.jobs.Get(key); {
-	case now == nil || !Tracked(now):
+	switch HoldOf(now, c.under(pod)) {
+	case Loose:
 		c.memory.Seen(key, pod.UID)
-	case owner == nil || (ok && job.UID == owner.UID && Orphaned(now, job)):
+	case Forgotten:
 		c.orphans.Add(view.KeyOf(now))
-	case key.Name != "" && (!ok || job.UID != owner.UID):
+	case Doubtful:
 		c.orphans.AddAfter(view.KeyOf(now), Batch)
+	case Held:
 	}
 	c.owners.PodChanged(old, now)
 }
@@ -122,12 +137,15 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 		return err
 	}
 	v := View{Job: job, Stale: c.owners.Stale(key)}
-	pods, err := c.owners.Claim(ctx, job, selector, nil)
-	if err != nil {
+	if ns, there := c.within.Get(view.Key{Name: key.Namespace}); there {
+		v.Ending = ns.DeletionTimestamp != nil
+	}
+	// Before the pods are read: one that the view has kept with its finalizer until then, and
+	// that the memory has forgotten since, would be counted twice.
+	v.Failures, v.Freed = c.memory.Of(key, job.UID)
+	if v.Pods, err = c.owners.Claim(ctx, job, selector, nil); err != nil {
 		return err
 	}
-	v.Pods = pods
-	v.Failures, v.Freed = c.memory.Of(key, job.UID)
 	plan := Decide(v, now)
 	for _, event := range plan.Tell {
 		c.owners.Writes.Events.Event(job, event.Type, event.Reason, event.Message)
@@ -173,7 +191,7 @@ func (c *Controller) count(ctx context.Context, job *batchv1.Job, plan Plan) err
 	failed := control.AtOnce(len(plan.Free), func(i int) error {
 		pod := plan.Free[i]
 		c.memory.Free(key, job.UID, pod.UID)
-		if err := c.free(ctx, pod); err != nil && !control.Gone(err) {
+		if _, err := c.owners.Writes.Regardless(ctx, pod, Freeing(pod)); err != nil && !control.Gone(err) {
 			c.memory.Seen(key, pod.UID)
 			return err
 		}
@@ -205,21 +223,13 @@ func (c *Controller) store(ctx context.Context, job *batchv1.Job, status batchv1
 	return c.writes.UpdateStatus(ctx, changed)
 }
 
-// free takes the finalizer off a pod.
-func (c *Controller) free(ctx context.Context, pod *corev1.Pod) error {
-	_, err := c.owners.Writes.Strategic(ctx, pod, "", map[string]any{"metadata": map[string]any{
-		"uid": pod.UID, "$deleteFromPrimitiveList/finalizers": []string{Finalizer},
-	}})
-	return err
-}
-
 // syncOrphan lets go of a pod that no Job will count.
 func (c *Controller) syncOrphan(ctx context.Context, key view.Key) error {
 	pod, ok := c.owners.Pods.Get(key)
 	if !ok || !Uncounted(pod, c.under(pod)) {
 		return nil
 	}
-	if err := c.free(ctx, pod); err != nil && !control.Gone(err) {
+	if _, err := c.owners.Writes.Strategic(ctx, pod, "", Forgetting(pod)); err != nil && !control.Gone(err) {
 		return err
 	}
 	return nil

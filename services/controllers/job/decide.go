@@ -29,6 +29,8 @@ type View struct {
 	Pods []*corev1.Pod
 	// Stale says that what was asked for last is not in the view yet.
 	Stale bool
+	// Ending says that the namespace is being deleted: no pod has a successor any more.
+	Ending bool
 	// Freed are pods that were let go of already, though the view still shows the finalizer.
 	Freed map[types.UID]bool
 	// Failures are those since the last success that were counted before.

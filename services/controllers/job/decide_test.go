@@ -349,3 +349,18 @@ func TestIndexes(t *testing.T) {
 		t.Errorf("a pod of index 0: %+v", pod)
 	}
 }
+
+// TestEndingNamespace has a pod wait for its successor, but not where there will be none.
+func TestEndingNamespace(t *testing.T) {
+	for _, ending := range []bool{false, true} {
+		plan := Decide(View{Job: job(2, 2, perIndex(3)), Pods: pods("failed:0,x=1 running:1"), Ending: ending}, now)
+		if let := len(plan.Free) == 1; let != ending {
+			t.Errorf("the namespace ends: %v; let go of: %v", ending, plan.Free)
+		}
+	}
+	at := &metav1.Time{Time: now}
+	open, ends := &corev1.Namespace{}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: at}}
+	if Ends(nil, open) || !Ends(nil, ends) || !Ends(open, ends) || Ends(ends, ends) || Ends(ends, nil) {
+		t.Error("a namespace ends when it begins to be deleted, and then only")
+	}
+}

@@ -110,3 +110,57 @@ func Uncounted(pod *corev1.Pod, job *batchv1.Job) bool {
 	}
 	return job == nil || job.UID != owner.UID || Orphaned(pod, job)
 }
+
+// Freeing is the strategic merge patch that takes the finalizer off a pod that is counted,
+// whatever has become of it since: its Job may have just deleted it.
+func Freeing(pod *corev1.Pod) map[string]any {
+	return map[string]any{"metadata": map[string]any{"uid": pod.UID, "$deleteFromPrimitiveList/finalizers": []string{Finalizer}}}
+}
+
+// Forgetting is Freeing for a pod that no Job will count. It is about this version of it alone: by
+// the next a Job may have adopted it, and count it.
+func Forgetting(pod *corev1.Pod) map[string]any {
+	return map[string]any{"metadata": map[string]any{
+		"uid": pod.UID, "resourceVersion": pod.ResourceVersion, "$deleteFromPrimitiveList/finalizers": []string{Finalizer},
+	}}
+}
+
+// Hold is what a changed pod's finalizer means.
+type Hold int
+
+// What it means.
+const (
+	// Held is for its Job to count, or for a kind of owner that is nobody's here.
+	Held Hold = iota
+	// Loose has no finalizer, or is gone.
+	Loose
+	// Forgotten is what no Job will count, and Doubtful what perhaps none will: the Job may be
+	// one that is not in the view yet.
+	Forgotten
+	Doubtful
+)
+
+// HoldOf reads a pod's finalizer; a pod that is gone is nil, and under is the Job that has the
+// name of its owner, nil when there is none.
+func HoldOf(pod *corev1.Pod, under *batchv1.Job) Hold {
+	if pod == nil || !Tracked(pod) {
+		return Loose
+	}
+	switch owner := metav1.GetControllerOfNoCopy(pod); {
+	case owner == nil:
+		return Forgotten
+	case owner.Kind != "Job":
+		return Held
+	case under == nil || under.UID != owner.UID:
+		return Doubtful
+	case Orphaned(pod, under):
+		return Forgotten
+	}
+	return Held
+}
+
+// Ends reports whether a change of a namespace is that it is being deleted from now on; of a new
+// one old is nil, of one that is gone now is nil.
+func Ends(old, now *corev1.Namespace) bool {
+	return now != nil && now.DeletionTimestamp != nil && (old == nil || old.DeletionTimestamp == nil)
+}

@@ -122,10 +122,11 @@ func (s *step) follow(pod *corev1.Pod, index int) {
 	maps.Copy(pod.Annotations, notes)
 }
 
-// holdsBack reports whether a pod waits for its successor before it is let go of.
+// holdsBack reports whether a pod waits for its successor before it is let go of. In a namespace
+// that ends it would wait for ever, and the namespace for it.
 func (s *step) holdsBack(pod *corev1.Pod) bool {
 	held := s.held[Index(pod)]
-	return held != nil && held.UID == pod.UID
+	return held != nil && held.UID == pod.UID && !s.Ending
 }
 
 // allFailures is how often pods of an index failed before this one, the failures that do not

@@ -1,0 +1,133 @@
+package sim
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/services/apiserver/store"
+	"github.com/podfall/podfall/services/controllers/job"
+	"github.com/podfall/podfall/services/controllers/ttl"
+	"github.com/podfall/podfall/services/controllers/workload"
+)
+
+// rightJobs wants every Job to be over that is not held up, for a reason that there is, with
+// all its pods counted and none that runs, and to be gone when its time is up; and no pod to be
+// held by what says that it is to be counted.
+func rightJobs(snapshot *store.Snapshot, now time.Time) (wrong []error) {
+	pods := objectsOf[*corev1.Pod](snapshot, "pods")
+	for _, its := range objectsOf[*batchv1.Job](snapshot, "jobs.batch") {
+		running := 0
+		for _, pod := range pods {
+			if metav1.IsControlledBy(pod, its) && workload.Active(pod) {
+				running++
+			}
+		}
+		if what := wrongJob(its, running, now); what != "" {
+			wrong = append(wrong, fmt.Errorf("%w: job %s %s; %d of its pods run, and of its status it is %+v", ErrReplicas, its.Name, what, running, its.Status))
+		}
+	}
+	for _, pod := range pods {
+		if job.Tracked(pod) {
+			wrong = append(wrong, fmt.Errorf("%w: nobody has counted %s", ErrStuck, pod.Name))
+		}
+	}
+	return wrong
+}
+
+// wrongJob is what is wrong with the end of a Job of which so many pods run; empty for nothing.
+func wrongJob(its *batchv1.Job, running int, now time.Time) string {
+	status := &its.Status
+	waiting := status.UncountedTerminatedPods
+	switch remove, _ := ttl.Decide(its, now.Add(-calmFor)); {
+	case remove:
+		return "should have gone"
+	case !job.Over(its) && !*its.Spec.Suspend:
+		return "is not over"
+	case running > 0, status.Active != 0, status.Terminating != nil && *status.Terminating != 0:
+		return "has pods that run"
+	case waiting != nil && len(waiting.Succeeded)+len(waiting.Failed) > 0:
+		return "has pods that are not counted"
+	}
+	for _, condition := range status.Conditions {
+		switch {
+		case condition.Status != corev1.ConditionTrue:
+		case condition.Type == batchv1.JobComplete:
+			return wrongSuccess(its)
+		case condition.Type == batchv1.JobFailed:
+			return wrongFailure(its, condition)
+		}
+	}
+	return ""
+}
+
+// wrongSuccess is why a Job that is complete should not be. It may have more completions than it
+// asked for: a pod that was taken from it may succeed all the same.
+func wrongSuccess(its *batchv1.Job) string {
+	wants := *its.Spec.Completions
+	if its.Spec.SuccessPolicy != nil {
+		wants = *its.Spec.SuccessPolicy.Rules[0].SucceededCount
+	}
+	switch {
+	case its.Status.Succeeded < wants:
+		return "is complete too early"
+	case *its.Spec.CompletionMode == batchv1.IndexedCompletion && indexesIn(its.Status.CompletedIndexes) != int(its.Status.Succeeded):
+		return "has not completed as many indexes as it says"
+	case *its.Spec.CompletionMode == batchv1.IndexedCompletion && its.Status.Succeeded > *its.Spec.Completions:
+		return "has completed an index twice"
+	}
+	return ""
+}
+
+// wrongFailure is why a Job that has failed should not have, for that reason.
+func wrongFailure(its *batchv1.Job, why batchv1.JobCondition) string {
+	spec, status := &its.Spec, &its.Status
+	lost := 0
+	if status.FailedIndexes != nil {
+		lost = indexesIn(*status.FailedIndexes)
+	}
+	restarted := spec.Template.Spec.RestartPolicy == corev1.RestartPolicyOnFailure // in place, which nobody counts
+	good := false
+	switch why.Reason {
+	case batchv1.JobReasonBackoffLimitExceeded:
+		good = status.Failed > *spec.BackoffLimit || restarted
+	case batchv1.JobReasonDeadlineExceeded:
+		good = spec.ActiveDeadlineSeconds != nil &&
+			why.LastTransitionTime.Sub(status.StartTime.Time) >= time.Duration(*spec.ActiveDeadlineSeconds)*time.Second
+	case batchv1.JobReasonPodFailurePolicy:
+		good = spec.PodFailurePolicy != nil && spec.PodFailurePolicy.Rules[0].Action == batchv1.PodFailurePolicyActionFailJob
+	case batchv1.JobReasonFailedIndexes:
+		good = spec.BackoffLimitPerIndex != nil && lost > 0 && lost+indexesIn(status.CompletedIndexes) == int(*spec.Completions)
+	case batchv1.JobReasonMaxFailedIndexesExceeded:
+		good = spec.MaxFailedIndexes != nil && lost > int(*spec.MaxFailedIndexes)
+	}
+	if !good {
+		return "has failed for no reason"
+	}
+	return ""
+}
+
+// indexesIn is how many indexes a text like "1,3-5" has; -1 for one that cannot be read.
+func indexesIn(text string) (count int) {
+	if text == "" {
+		return 0
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		from, err := strconv.Atoi(first)
+		to := from
+		if isRange && err == nil {
+			to, err = strconv.Atoi(last)
+		}
+		if err != nil {
+			return -1
+		}
+		count += to - from + 1
+	}
+	return count
+}

@@ -1,0 +1,83 @@
+package guarantees
+
+import "time"
+
+// indexLabel is on each pod of an Indexed Job.
+const indexLabel = "batch.kubernetes.io/job-completion-index"
+
+// index is one of the indexes of a Job.
+type index struct{ job, number string }
+
+// onePerIndex checks C10: the controllers make no pod for an index of a Job of which another pod is
+// there that neither ends nor has ended, but for one that they may not have known yet.
+func onePerIndex(p *past, t *trial) {
+	starts := p.starts(controllers)
+	there, came := map[index]*commit{}, map[string]*commit{}
+	for _, c := range p.commits {
+		if c.Resource != podResource || c.Labels[indexLabel] == "" {
+			continue
+		}
+		if c.before == nil || c.before.Owner != c.Owner {
+			came[c.UID] = c
+			if c.before != nil {
+				leaves(there, c.before)
+			}
+		}
+		if c.Op == deleted || c.Deadline != nil || ended(c) || c.Owner == "" {
+			leaves(there, c)
+			continue
+		}
+		at := index{c.Owner, c.Labels[indexLabel]}
+		other := there[at]
+		there[at] = c
+		o := p.byID[c.Cause]
+		if c.Op != added || !c.recorded || c.Began < p.from || o == nil || o.Who != controllers || begunAnew(starts, c) {
+			continue
+		}
+		if other == nil {
+			t.expect(true, "")
+			continue
+		}
+		t.expect(p.unanswered(came[other.UID], c), "an index of a Job was given to a pod while another pod had it", came[other.UID].Event, c.Event)
+	}
+}
+
+// leaves notes that a pod does its index no more.
+func leaves(there map[index]*commit, c *commit) {
+	at := index{c.Owner, c.Labels[indexLabel]}
+	if known := there[at]; known != nil && known.UID == c.UID {
+		delete(there, at)
+	}
+}
+
+// unanswered reports whether who asked for a commit may not have known of an earlier one, that was
+// not answered yet, or only a moment before.
+func (p *past) unanswered(earlier, c *commit) bool {
+	o := p.byID[earlier.Cause]
+	return o == nil || len(o.returns) == 0 || o.returns[0].Ended+int64(time.Second) >= p.asked(c)
+}
+
+// countedOnce checks C11: a Job has never counted more pods than have ended, or have begun to, since
+// they became its own. One that it released and adopted again it may count again.
+func countedOnce(p *past, t *trial) {
+	began := map[string]*commit{} // the Jobs that were made while somebody wrote it down
+	left := map[string]int{}      // how many pods of an owner have ended, or have begun to
+	gone := map[string]bool{}     // the pods of which left knows, since they are their owner's
+	for _, c := range p.commits {
+		switch {
+		case c.Resource == podResource:
+			if c.before == nil || c.before.Owner != c.Owner {
+				delete(gone, c.UID)
+			}
+			if !gone[c.UID] && (c.Op == deleted || c.Deadline != nil || ended(c)) {
+				gone[c.UID] = true
+				left[c.Owner]++
+			}
+		case c.Counted == nil:
+		case c.Op == added && c.recorded && c.Began >= p.from:
+			began[c.UID] = c
+		case began[c.UID] != nil && c.Op == modified:
+			t.expect(int(*c.Counted) <= left[c.UID], "a Job has counted more pods than have ended", began[c.UID].Event, c.Event)
+		}
+	}
+}

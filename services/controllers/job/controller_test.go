@@ -1,0 +1,144 @@
+package job
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/view"
+)
+
+// fakeAPI has one Job, and keeps the statuses that it is given.
+type fakeAPI struct {
+	control.API
+
+	job *batchv1.Job
+	// asked is called when the Job is read.
+	asked   func()
+	stored  []batchv1.JobStatus
+	patches []string
+}
+
+func (f *fakeAPI) Get(context.Context, podapi.Target, metav1.GetOptions) (kinds.Object, error) {
+	f.asked()
+	return f.job, nil
+}
+
+func (f *fakeAPI) Create(_ context.Context, _ podapi.Target, obj kinds.Object, _ metav1.CreateOptions) (kinds.Object, error) {
+	return obj, nil
+}
+
+func (f *fakeAPI) Update(_ context.Context, _ podapi.Target, obj kinds.Object, _ metav1.UpdateOptions) (kinds.Object, error) {
+	if job, is := obj.(*batchv1.Job); is {
+		f.stored = append(f.stored, job.Status)
+	}
+	return obj, nil
+}
+
+func (f *fakeAPI) Patch(_ context.Context, _ podapi.Target, _ types.PatchType, patch []byte, _ metav1.PatchOptions) (kinds.Object, error) {
+	f.patches = append(f.patches, string(patch))
+	return &corev1.Pod{}, nil
+}
+
+// Event implements control.Recorder.
+func (f *fakeAPI) Event(kinds.Object, string, string, string) {}
+
+// TestCountedOnce has the view lose the finalizer of a pod that is counted while a Job is looked
+// at, after its pods were read: it is not counted again.
+func TestCountedOnce(t *testing.T) {
+	its := job(3, 1, counted(1, 0, ""), func(j *batchv1.Job) {
+		j.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "sum"}}
+	})
+	api := &fakeAPI{job: its}
+	c := New(control.Base{
+		API: api, Views: view.NewSet(nil, nil), Log: slog.New(slog.DiscardHandler), Events: func(string) control.Recorder { return api },
+	})
+	c.jobs.Apply(watch.Event{Type: watch.Added, Object: its})
+	done := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: its.Namespace, Name: "done", UID: "done", Finalizers: []string{Finalizer}, Labels: its.Spec.Selector.MatchLabels,
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(its, batchv1.SchemeGroupVersion.WithKind("Job"))},
+	}}
+	done.Status.Phase = corev1.PodSucceeded
+	c.owners.Pods.Apply(watch.Event{Type: watch.Added, Object: done})
+	c.owners.Pods.Apply(watch.Event{Type: watch.Added, Object: &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: its.Namespace, Name: "orphan", UID: "orphan", Labels: its.Spec.Selector.MatchLabels},
+	}})
+	c.memory.Free(view.KeyOf(its), its.UID, done.UID)
+	free := done.DeepCopy()
+	free.ResourceVersion, free.Finalizers = "2", nil
+	api.asked = func() { c.owners.Pods.Apply(watch.Event{Type: watch.Modified, Object: free}) }
+
+	if err := c.sync(t.Context(), view.KeyOf(its)); err != nil {
+		t.Fatal(err)
+	}
+	if len(api.stored) == 0 {
+		t.Error("the adopted pod is in no status")
+	}
+	for _, status := range api.stored {
+		if waiting := status.UncountedTerminatedPods; status.Succeeded != 1 || (waiting != nil && len(waiting.Succeeded) > 0) {
+			t.Errorf("%d are counted, and %v wait: one is counted twice", status.Succeeded, waiting)
+		}
+	}
+}
+
+// TestForgottenAsItWas lets go of a pod that no Job will count, in the version that was read: a
+// Job may have adopted the next, and count it.
+func TestForgottenAsItWas(t *testing.T) {
+	api := &fakeAPI{}
+	c := New(control.Base{
+		API: api, Views: view.NewSet(nil, nil), Log: slog.New(slog.DiscardHandler), Events: func(string) control.Recorder { return api },
+	})
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "a", ResourceVersion: "7", Finalizers: []string{Finalizer}}}
+	c.owners.Pods.Apply(watch.Event{Type: watch.Added, Object: pod})
+	if err := c.syncOrphan(t.Context(), view.KeyOf(pod)); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"metadata":{"$deleteFromPrimitiveList/finalizers":["batch.kubernetes.io/job-tracking"],"resourceVersion":"7","uid":"a"}}`
+	if len(api.patches) != 1 || api.patches[0] != want {
+		t.Errorf("asked for %q, want %s", api.patches, want)
+	}
+}
+
+// TestHoldOf has a pod's finalizer read by who its owner is, and whether that still counts.
+func TestHoldOf(t *testing.T) {
+	its, over := job(1, 1), job(1, 1, func(j *batchv1.Job) {
+		j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+	})
+	another := job(1, 1, func(j *batchv1.Job) { j.UID = "another" })
+	pod := func(kind string, phase corev1.PodPhase, finalizers ...string) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Finalizers: finalizers}, Status: corev1.PodStatus{Phase: phase}}
+		if kind != "" {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: its.Name, UID: its.UID, Controller: new(true)}}
+		}
+		return p
+	}
+	for _, c := range []struct {
+		what  string
+		pod   *corev1.Pod
+		under *batchv1.Job
+		want  Hold
+	}{
+		{"gone", nil, its, Loose},
+		{"without it", pod("Job", corev1.PodRunning), its, Loose},
+		{"its Job's", pod("Job", corev1.PodRunning, Finalizer), its, Held},
+		{"nobody's", pod("", corev1.PodRunning, Finalizer), nil, Forgotten},
+		{"a ReplicaSet's", pod("ReplicaSet", corev1.PodRunning, Finalizer), nil, Held},
+		{"of a Job that is not there", pod("Job", corev1.PodRunning, Finalizer), nil, Doubtful},
+		{"of a Job before", pod("Job", corev1.PodRunning, Finalizer), another, Doubtful},
+		{"ended, of a Job that is over", pod("Job", corev1.PodFailed, Finalizer), over, Forgotten},
+		{"running, of a Job that is over", pod("Job", corev1.PodRunning, Finalizer), over, Held},
+	} {
+		if got := HoldOf(c.pod, c.under); got != c.want {
+			t.Errorf("%s: %v, want %v", c.what, got, c.want)
+		}
+	}
+}
