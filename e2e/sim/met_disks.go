@@ -35,8 +35,10 @@ func (h diskHistory) take(c history.Commit, all met) {
 			all.count("disks detached by force, node gone")
 		case node.OutOfService:
 			all.count("disks detached by force, node out of service")
-		default:
+		case !node.Ready:
 			all.count("disks detached by force, node silent")
+		default:
+			all.count("disks detached, and wanted there again at that moment")
 		}
 	}
 }

@@ -39,7 +39,7 @@ func claimFor(called, disk string) *corev1.PersistentVolumeClaim {
 }
 
 func diskSize() corev1.ResourceList {
-	size := corev1.ResourceList{}
+	size := make(corev1.ResourceList)
 	size[corev1.ResourceStorage] = resource.MustParse("1Gi")
 	return size
 }

@@ -46,8 +46,9 @@ func (f *forge) attach(host string) *forge {
 	return f.ask("attached "+host, asks(controllers, "update", there), 200, there)
 }
 
-// detach has somebody detach it.
-func (f *forge) detach(who, host string) *forge {
+// detach has somebody detach it from n1.
+func (f *forge) detach(who string) *forge {
+	const host = "n1"
 	going := attachmentTo(host, modified, attached, marked(0, f.clock+2))
 	f.ask("detach "+host, asks(who, "delete", going), 200, going)
 	gone := attachmentTo(host, deleted, marked(0, f.clock+2))
@@ -89,16 +90,16 @@ func (f *forge) elsewhere() *forge {
 // disks are histories that keep K16.
 func disks() map[string]*forge {
 	orderly := disk().mount(uid, "n1").mark().signal("SIGTERM").exit()
-	orderly.say(kubelet, "", history.Unmount{UID: uid, Volume: "data"}).told().remove().detach(controllers, "n1").elsewhere()
+	orderly.say(kubelet, "", history.Unmount{UID: uid, Volume: "data"}).told().remove().detach(controllers).elsewhere()
 	shared := disk()
 	shared.ask("share", asks(user, "update", volumeV(modified)), 200, func() history.Commit { c := volumeV(modified); sharedByAll(&c); return c }())
 	return map[string]*forge{
 		"attached disk": orderly, "shared disk": shared.mount(uid, "n1").elsewhere(),
-		"disk of a silent node":       lostDisk().becomes(modified, notReady).wait(360).detach(controllers, "n1").elsewhere(),
-		"disk of one that came back":  lostDisk().becomes(modified, notReady).wait(360).becomes(modified).detach(controllers, "n1").elsewhere(),
-		"disk of one out of service":  lostDisk().becomes(modified, outService).detach(controllers, "n1").elsewhere(),
-		"disk of a node that is gone": lostDisk().becomes(deleted).detach(controllers, "n1").elsewhere(),
-		"disk detached by hand":       disk().mount(uid, "n1").detach(user, "n1"),
+		"disk of a silent node":       lostDisk().becomes(modified, notReady).wait(360).detach(controllers).elsewhere(),
+		"disk of one that came back":  lostDisk().becomes(modified, notReady).wait(360).becomes(modified).detach(controllers).elsewhere(),
+		"disk of one out of service":  lostDisk().becomes(modified, outService).detach(controllers).elsewhere(),
+		"disk of a node that is gone": lostDisk().becomes(deleted).detach(controllers).elsewhere(),
+		"disk detached by hand":       disk().mount(uid, "n1").detach(user),
 	}
 }
 
@@ -109,11 +110,11 @@ func brokenDisks() []forged {
 	inUse := disk().mount(uid, "n1").becomes(modified, notReady).wait(400)
 	return []forged{
 		{"K16", "a volume on two nodes", disk().attach("n2")},
-		{"K16", "a volume that is taken from a node that is well", lostDisk().wait(400).detach(controllers, "n1")},
-		{"K16", "a volume that is taken from a silent node too early", lostDisk().becomes(modified, notReady).wait(300).detach(controllers, "n1")},
-		{"K16", "a volume that is taken from a silent node whose pod is there", inUse.detach(controllers, "n1")},
-		{"K16", "a volume that is taken from a node that was out of service long ago", lostDisk().becomes(modified, outService).becomes(modified).wait(150).detach(controllers, "n1")},
+		{"K16", "a volume that is taken from a node that is well", lostDisk().wait(400).detach(controllers)},
+		{"K16", "a volume that is taken from a silent node too early", lostDisk().becomes(modified, notReady).wait(300).detach(controllers)},
+		{"K16", "a volume that is taken from a silent node whose pod is there", inUse.detach(controllers)},
+		{"K16", "a volume that is taken from a node that was out of service long ago", lostDisk().becomes(modified, outService).becomes(modified).wait(150).detach(controllers)},
 		{"K16", "a mount of what is not attached yet", unattached},
-		{"K16", "a mount of what is attached elsewhere", disk().mount(uid, "n1").detach(user, "n1").elsewhere()},
+		{"K16", "a mount of what is attached elsewhere", disk().mount(uid, "n1").detach(user).elsewhere()},
 	}
 }
