@@ -17,7 +17,8 @@ const (
 )
 
 // diskDeeds gives some pods of every other life, and its StatefulSet, disks that have to be
-// attached, and has nodes be lost that have some. It draws from dice of its own.
+// attached, and has nodes be lost that have some. It draws from dice of its own. The second
+// namespace has none: nobody here plays who lets claims go that are deleted.
 func diskDeeds(s *Script, until time.Duration, mode Mode) {
 	if diceOf(s.Seed, "disks", 0).one(2) {
 		return
@@ -28,10 +29,12 @@ func diskDeeds(s *Script, until time.Duration, mode Mode) {
 	}
 	for i := range s.Deeds {
 		deed, d := &s.Deeds[i], diceOf(s.Seed, "disk", i)
+		within, _ := deed.place()
 		switch {
+		case within != namespace:
 		case deed.Do == CreateStateful:
 			deed.Shape.Disk = disk
-		case deed.Do == CreatePod && !strings.Contains(deed.Name, "/") && !d.one(3):
+		case deed.Do == CreatePod && !d.one(3):
 			deed.Shape.Disk = diskOf(deed.Name)
 			if d.one(4) { // another pod's, that it has to wait for
 				deed.Shape.Disk = diskOf(pick(d, podNames()...))
