@@ -31,7 +31,7 @@ const upstream = "testdata/upstream"
 
 // The bounds of a hunt.
 const (
-	mostLives     = 60 // of an hour each
+	mostLives     = 60 // of an hour each, or less where the bug says so
 	mostDecisions = 10
 	mostShrinking = 1500 // lives, of which most are short
 )
@@ -183,7 +183,7 @@ func hunt(t *testing.T, name string) {
 
 // search plays lives until one breaks a promise of the bug, and makes it small.
 func search(t *testing.T, m Mutant) trophy {
-	const life = time.Hour
+	life := lasts(t, m)
 	found, began := trophy{Bug: m.Name}, cost{}.spent()
 	for found.Lives < mostLives && (*within == 0 || began.spent().CPU < *within) {
 		found.Lives++
@@ -206,6 +206,21 @@ func search(t *testing.T, m Mutant) trophy {
 		return found
 	}
 	return found
+}
+
+// lasts is how long the lives are that meet a bug: an hour, or what its suite is given.
+func lasts(t *testing.T, m Mutant) time.Duration {
+	t.Helper()
+	for _, arg := range m.Args {
+		if hours, is := strings.CutPrefix(arg, "-hours="); is {
+			parsed, err := time.ParseDuration(hours + "h")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return parsed
+		}
+	}
+	return time.Hour
 }
 
 // live plays a script in a bubble of its own.

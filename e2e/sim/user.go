@@ -150,11 +150,7 @@ func provision(deed Deed, within string) Ask {
 	if deed.Do == CreateClaim {
 		return creation(claimsResource, within, claimFor(deed.Name, deed.Name))
 	}
-	if deed.Do == CreateNamespace {
-		return creation("namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: deed.Name}})
-	}
-	target := podapi.Target{Kind: kindOfResource("namespaces"), Name: deed.Name}
-	return Ask{Verb: proto.VerbDelete, Target: target, Options: &metav1.DeleteOptions{}}
+	return spacing(deed)
 }
 
 func scaling(within string, deed Deed) Ask {
