@@ -101,8 +101,9 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	kept, err = store.Open(ctx, store.Config{
 		Path: filepath.Join(cfg.DataDir, file), Clock: cfg.Clock, Log: cfg.Log,
 		History: cfg.Keep, NoSync: cfg.NoSync, Faults: cfg.Faults,
+		OnDurable: func(snapshot *store.Snapshot, events []store.Event) { recordCommits(cfg.History, snapshot, events) },
 		OnCommit: func(snapshot *store.Snapshot, events []store.Event) {
-			recordCommit(cfg.History, snapshot, events, kept.Oldest()-1)
+			recordSync(cfg.History, snapshot, kept.Oldest()-1)
 			catalog.OnCommit(events)
 			hooks.OnCommit(events)
 			graph.OnCommit(events)

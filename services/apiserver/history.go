@@ -23,22 +23,32 @@ func recordOpen(recorder *history.Recorder, kept *store.Store) {
 	recorder.Note("", history.StoreOpen{Revision: snapshot.Revision(), Objects: snapshot.Len(), Sound: true})
 }
 
-// recordCommit records a batch that is on disk, before anybody else is told of it, and the
-// oldest revision whose state can still be read.
-func recordCommit(recorder *history.Recorder, snapshot *store.Snapshot, events []store.Event, oldest int64) {
+// recordCommits records a batch that is on disk, before anybody is told of it, or can read it.
+func recordCommits(recorder *history.Recorder, snapshot *store.Snapshot, events []store.Event) {
 	if recorder == nil {
 		return
 	}
-	entries := make([]history.Entry, 0, len(events)+1)
+	entries := make([]history.Entry, 0, len(events))
 	for _, event := range events {
 		entries = append(entries, history.Entry{Cause: event.Cause, Fact: event.Fact()})
 	}
-	entries = append(entries, history.Entry{Fact: history.Fsync{Revision: events[len(events)-1].Revision, Oldest: oldest}})
-	began := history.Moment(snapshot.Begun())
-	if began == 0 {
-		began = recorder.Began()
+	recorder.All(begun(recorder, snapshot), entries...)
+}
+
+// recordSync records that a batch is on disk, when it can be read, with the oldest revision whose
+// state can be, too.
+func recordSync(recorder *history.Recorder, snapshot *store.Snapshot, oldest int64) {
+	if recorder != nil {
+		recorder.All(begun(recorder, snapshot), history.Entry{Fact: history.Fsync{Revision: snapshot.Revision(), Oldest: oldest}})
 	}
-	recorder.All(began, entries...)
+}
+
+// begun is when a batch was begun to be written, as far as its store tells.
+func begun(recorder *history.Recorder, snapshot *store.Snapshot) history.Moment {
+	if began := history.Moment(snapshot.Begun()); began != 0 {
+		return began
+	}
+	return recorder.Began()
 }
 
 // recordingEnd records why the store stopped, if its disk made it.

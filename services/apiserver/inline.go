@@ -55,7 +55,8 @@ func NewInline(ctx context.Context, cfg InlineConfig) (*Inline, error) {
 	}
 	catalog, hooks, graph := &custom.Catalog{}, &webhook.Catalog{}, &nodegraph.Graph{}
 	i.kept = store.NewMemory(cfg.Image, cfg.Keep, func(snapshot *store.Snapshot, events []store.Event) {
-		recordCommit(cfg.History, snapshot, events, i.kept.Oldest()-1)
+		recordCommits(cfg.History, snapshot, events)
+		recordSync(cfg.History, snapshot, i.kept.Oldest()-1)
 		hooks.OnCommit(events)
 		graph.OnCommit(events)
 		i.hub.OnCommit(snapshot, events)

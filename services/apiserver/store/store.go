@@ -6,18 +6,18 @@
 // an immutable tree in memory; reads take the tree, and the file only for history that
 // is no longer in memory.
 //
-//	Commit ─┐                 writer.go, one goroutine            ┌─ replies
-//	Commit ─┼─ queue ─ check expectations ─ bbolt ─ fsync ─ publish ─ OnCommit
-//	Commit ─┘                                          │
-//	Snapshot, Since, At, WaitFor ──────────────────────┘
+//	Commit ─┐                 writer.go, one goroutine                        ┌─ replies
+//	Commit ─┼─ queue ─ check expectations ─ bbolt ─ fsync ─ OnDurable ─ publish ─ OnCommit
+//	Commit ─┘                                                              │
+//	Snapshot, Since, At, WaitFor ──────────────────────────────────────────┘
 //
 // # Order
 //
 // There is one counter of revisions, and each write gets the next: no gaps, no
 // repeats, also across crashes (WCH-01). Commits take effect in the order in which
 // their callers were served, and a caller that has its answer sees its write in each
-// later Snapshot. OnCommit is told of every event in revision order, after it is on
-// disk and before anybody else is told.
+// later Snapshot. OnDurable is told of every event in revision order, after it is on disk
+// and before anybody can read it; OnCommit next, before anybody else is told.
 //
 // # Blocking
 //
@@ -68,8 +68,10 @@ type Config struct {
 	// LockTimeout is how long Open waits for another process to let go of the file; 0
 	// means 1 s.
 	LockTimeout time.Duration
-	// OnCommit is told of every committed batch, in order, on the writer's goroutine,
-	// after the fsync and before any reply. It must not block.
+	// OnDurable is told of every committed batch, in order, on the writer's goroutine, after the
+	// fsync and before a reader can see it. It must not block.
+	OnDurable func(*Snapshot, []Event)
+	// OnCommit is told of it next, when readers see it, and before any reply. It must not block.
 	OnCommit func(*Snapshot, []Event)
 	// Failpoint is called at the lines where a crash matters most, by name:
 	// "store.beforeCommit" and "store.afterCommit". nil means never.

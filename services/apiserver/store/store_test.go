@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -143,6 +144,23 @@ func TestConcurrentWriters(t *testing.T) {
 		}
 	}
 	t.Logf("%d events in %d batches", len(told), batches)
+}
+
+// TestDurableIsToldFirst has those who record what is on disk be told before anybody can read it,
+// and answer by it.
+func TestDurableIsToldFirst(t *testing.T) {
+	cfg := config(t)
+	var s *store.Store
+	var unread []int64 // how many revisions readers lack
+	tell := func(snapshot *store.Snapshot, _ []store.Event) {
+		unread = append(unread, snapshot.Revision()-s.Snapshot().Revision())
+	}
+	cfg.OnDurable, cfg.OnCommit = tell, tell
+	s = open(t, cfg)
+	put(t, s, write(small("web", "n1"), store.Absent))
+	if !slices.Equal(unread, []int64{1, 0}) {
+		t.Errorf("readers lack %v revisions when OnDurable and OnCommit are told, want 1 and 0", unread)
+	}
 }
 
 func increment(t *testing.T, s *store.Store, key store.Key) {

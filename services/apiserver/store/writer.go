@@ -179,7 +179,8 @@ func (s *Store) fill(tx *bbolt.Tx, b *batch) error {
 	return tx.Bucket([]byte(bucketMeta)).Put([]byte(keyState), b.state.value())
 }
 
-// publish shows the batch, which is on disk, to readers and then to the listener.
+// publish shows the batch, which is on disk, to readers, and tells those who listen before and
+// after.
 func (s *Store) publish(b *batch) {
 	s.writer.state = b.state
 	for _, event := range b.forget {
@@ -198,6 +199,9 @@ func (s *Store) publish(b *batch) {
 		}
 		now.snapshot = &Snapshot{revision: b.state.revision, tree: s.writer.tree.Copy(), begun: b.begun}
 		now.recent = remember(before.recent, b.events)
+		if s.cfg.OnDurable != nil {
+			s.cfg.OnDurable(now.snapshot, b.events)
+		}
 	}
 	s.view.Store(now)
 	close(before.next)
