@@ -101,10 +101,10 @@ func (c *controllers) attached() attachdetach.View {
 			},
 			Volume: func(called string) (*corev1.PersistentVolume, bool) { return c.disks.volumes.get(name{"", called}) },
 		}),
-		Attachments: c.disks.own.attachments.Over(c.disks.attachments.all(), c.now), Unused: c.disks.unused,
+		Attachments: c.disks.own.attachments.Over(c.disks.attachments.all, c.now), Unused: c.disks.unused,
 		Nodes: map[string]*corev1.Node{}, Departed: maps.Clone(c.disks.departed), Volumes: map[string]*corev1.PersistentVolume{},
 	}
-	for _, node := range c.disks.own.nodes.Over(c.nodes.all(), c.now) {
+	for _, node := range c.disks.own.nodes.Over(c.nodes.all, c.now) {
 		view.Nodes[node.Name] = node
 	}
 	for _, attachment := range view.Attachments {

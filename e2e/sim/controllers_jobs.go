@@ -61,7 +61,7 @@ func (c *controllers) jobChanged(old, now *batchv1.Job) {
 // jobPodChanged has a pod looked at that perhaps no Job will count.
 func (c *controllers) jobPodChanged(old, now *corev1.Pod) {
 	pod := either(old, now)
-	switch job.HoldOf(now, c.jobOver(pod)) {
+	switch job.HoldOf(now, c.jobUnder(pod)) {
 	case job.Loose:
 		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 			c.jobs.memory.Seen(types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}, pod.UID)
@@ -74,8 +74,8 @@ func (c *controllers) jobPodChanged(old, now *corev1.Pod) {
 	}
 }
 
-// jobOver is the Job that has the name of a pod's owner; nil when there is none.
-func (c *controllers) jobOver(pod *corev1.Pod) *batchv1.Job {
+// jobUnder is the Job that has the name of a pod's owner; nil when there is none.
+func (c *controllers) jobUnder(pod *corev1.Pod) *batchv1.Job {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
 		return nil
@@ -198,7 +198,7 @@ func (c *controllers) free(pod *corev1.Pod, then func(error)) {
 
 // syncUncounted lets go of a pod that no Job will count.
 func (c *controllers) syncUncounted(key string, of name) {
-	if pod, known := c.pods.get(of); known && job.Uncounted(pod, c.jobOver(pod)) {
+	if pod, known := c.pods.get(of); known && job.Uncounted(pod, c.jobUnder(pod)) {
 		done := c.begun(key)
 		c.patch(jobController, pod, job.Forgetting(pod), func(got Got) { done(lest(control.Gone, got.Err)) })
 	}

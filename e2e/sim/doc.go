@@ -1,4 +1,5 @@
-// Package sim plays a whole cluster in one goroutine: the pure cores of apiserver,
+// Package sim plays a whole cluster in one goroutine, but for the webhooks of one request, which are
+// asked at once and only look: the pure cores of apiserver,
 // kubelet, runtime and controllers, with virtual time and with a network, disks and
 // applications that break by seed. One seed is one life, bit for bit, on any machine.
 //

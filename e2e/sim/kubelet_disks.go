@@ -75,7 +75,7 @@ func (a attaching) claimed(now time.Time, got Got, out Out) {
 	if is && got.Err == nil {
 		got.Err = volumes.Usable(a.pod, a.volume, claim)
 	}
-	if got.Err != nil || !is {
+	if got.Err != nil {
 		a.over(now, got.Err, out)
 		return
 	}
@@ -85,7 +85,7 @@ func (a attaching) claimed(now time.Time, got Got, out Out) {
 		if is && got.Err == nil {
 			got.Err = volumes.BoundTo(bound, claim)
 		}
-		if got.Err != nil || !is {
+		if got.Err != nil {
 			a.over(now, got.Err, out)
 			return
 		}

@@ -40,9 +40,11 @@ func (m *mounted) sure(at *history.Event) bool {
 type storage struct {
 	*past
 
-	// devices are the names by which nodes know volumes, and shared those that may be on several.
+	// devices are the names by which nodes know volumes, and shared those that may be on several;
+	// whole are the devices of which everything is in the history.
 	devices map[string]string
 	shared  map[string]bool
+	whole   map[string]bool
 	// attachments are all, in the order in which they were made.
 	attachments []*attachment
 	mounts      []*mounted
@@ -51,30 +53,30 @@ type storage struct {
 
 // attachment is one VolumeAttachment.
 type attachment struct {
-	made *commit
+	made   *commit
+	device string
 	// attached is when it was said to be, leaves when it began to go, and gone when it was; nil
 	// for never.
 	attached, leaves, gone *commit
 }
 
-func (a *attachment) is(device, node string, s *storage) bool {
-	return a.made.Host == node && s.devices[a.made.Volume] == device
-}
+func (a *attachment) is(device, node string) bool { return a.made.Host == node && a.device == device }
 
 // disks reads what there is of volumes.
 func (p *past) disks() *storage {
-	s := &storage{past: p, devices: map[string]string{}, shared: map[string]bool{}, nodes: map[string][]*commit{}}
+	s := &storage{past: p, devices: map[string]string{}, shared: map[string]bool{}, whole: map[string]bool{}, nodes: map[string][]*commit{}}
 	there := map[string]*attachment{}
 	for _, c := range p.commits {
 		switch c.Resource {
 		case volumeResource:
 			s.devices[c.Key] = c.Device
+			s.whole[c.Device] = s.whole[c.Device] || c.Op == added && c.recorded && c.Began >= p.from
 			s.shared[c.Key] = s.shared[c.Key] || c.Shared
 		case nodeResource:
 			s.nodes[c.Key] = append(s.nodes[c.Key], c)
 		case attachmentResource:
 			if c.Op == added {
-				there[c.Key] = &attachment{made: c}
+				there[c.Key] = &attachment{made: c, device: s.devices[c.Volume]}
 				s.attachments = append(s.attachments, there[c.Key])
 			}
 			if there[c.Key] != nil {
@@ -128,13 +130,17 @@ func attachedOnce(p *past, t *trial) {
 	s := p.disks()
 	for i, a := range s.attachments {
 		if s.exclusive(a) && p.decidedOn(a.made) {
-			t.expect(s.alone(a, i) == nil, "a volume for one node was attached to a second", eventOf(s.alone(a, i)), a.made.Event)
+			other := s.rival(a, i)
+			t.expect(other == nil, "a volume for one node was attached to a second", eventOf(other), a.made.Event)
 		}
 		if a.leaves != nil && s.exclusive(a) && p.decidedOn(a.leaves) {
 			s.mayLeave(t, a)
 		}
 	}
 	for _, m := range s.mounts {
+		if !s.whole[m.device] {
+			continue
+		}
 		t.expect(s.wasAttached(m), "a volume was mounted that nobody had said to be attached to the node", m.begin)
 		s.mountedAlone(t, m)
 	}
@@ -142,7 +148,7 @@ func attachedOnce(p *past, t *trial) {
 
 // exclusive reports whether an attachment is of a volume that is known to be for one node.
 func (s *storage) exclusive(a *attachment) bool {
-	return s.devices[a.made.Volume] != "" && !s.shared[a.made.Volume]
+	return a.device != "" && !s.shared[a.made.Volume]
 }
 
 // decidedOn reports whether the controllers have made a commit that is not too old.
@@ -151,9 +157,9 @@ func (p *past) decidedOn(c *commit) bool {
 	return c.recorded && c.Began >= p.from && o != nil && o.Who == controllersIdentity
 }
 
-// alone is the attachment of the same volume to another node that was there when the i-th was
+// rival is the attachment of the same volume to another node that was there when the i-th was
 // made; nil for none.
-func (s *storage) alone(a *attachment, i int) *commit {
+func (s *storage) rival(a *attachment, i int) *commit {
 	for _, other := range s.attachments[:i] {
 		if other.made.Volume == a.made.Volume && other.made.Host != a.made.Host && (other.gone == nil || other.gone.Revision > a.made.Revision) {
 			return other.made
@@ -165,10 +171,9 @@ func (s *storage) alone(a *attachment, i int) *commit {
 // mayLeave checks that an attachment goes only from a node that has not mounted the volume, or
 // by force.
 func (s *storage) mayLeave(t *trial, a *attachment) {
-	device := s.devices[a.made.Volume]
 	t.cases++
 	for _, m := range s.mounts {
-		if m.device == device && m.node == a.made.Host && m.sure(a.leaves.Event) {
+		if m.device == a.device && m.node == a.made.Host && m.sure(a.leaves.Event) {
 			t.expect(s.forced(a.leaves, m), "a volume was detached from a node that had it mounted, and that was there, in service, and well or in use until then",
 				m.begin, a.leaves.Event)
 		}
@@ -214,7 +219,7 @@ func (s *storage) lets(node, leaves *commit, m *mounted) bool {
 // time since there was the pod that has it mounted.
 func (s *storage) wasAttached(m *mounted) bool {
 	return slices.ContainsFunc(s.attachments, func(a *attachment) bool {
-		return a.is(m.device, m.node, s) && a.attached != nil && a.attached.Began <= m.begin.Ended &&
+		return a.is(m.device, m.node) && a.attached != nil && a.attached.Began <= m.begin.Ended &&
 			(a.leaves == nil || a.leaves.Ended >= m.by.commits[0].Began)
 	})
 }
@@ -227,7 +232,7 @@ func (s *storage) mountedAlone(t *trial, m *mounted) {
 			continue
 		}
 		t.expect(slices.ContainsFunc(s.attachments, func(a *attachment) bool {
-			return a.is(m.device, other.node, s) && (s.shared[a.made.Volume] ||
+			return a.is(m.device, other.node) && (s.shared[a.made.Volume] ||
 				a.leaves != nil && before(other.begin, a.leaves.Event) && a.leaves.Began <= m.begin.Ended && s.forced(a.leaves, other))
 		}), "a volume for one node was mounted on two", other.begin, m.begin)
 	}

@@ -9,7 +9,8 @@
 //	deletion.go      D: deletion in the API  node.go, attached.go   K: kubelet, runtime and volumes
 //	controllers.go   C: controllers          messages.go     N: messages
 //	liveness.go      L: what must happen in the end
-//	dependents.go    D11: who depends on whom        budgets.go       C9: disruption budgets
+//	webhooks.go      A15: webhooks           dependents.go   D11: who depends on whom
+//	budgets.go       C9: disruption budgets  jobs.go         C10, C11: Jobs
 //
 // # No false alarms
 //

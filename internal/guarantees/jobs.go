@@ -14,16 +14,16 @@ func onePerIndex(p *past, t *trial) {
 	starts := p.starts(controllers)
 	there, came := map[index]*commit{}, map[string]*commit{}
 	for _, c := range p.commits {
-		if c.Resource != podResource || c.Labels[indexLabel] == "" {
+		if c.Resource != podResource {
 			continue
 		}
-		if c.before == nil || c.before.Owner != c.Owner {
+		if c.before == nil || c.before.Owner != c.Owner || c.before.Labels[indexLabel] != c.Labels[indexLabel] {
 			came[c.UID] = c
 			if c.before != nil {
 				leaves(there, c.before)
 			}
 		}
-		if c.Op == deleted || c.Deadline != nil || ended(c) || c.Owner == "" {
+		if c.Op == deleted || c.Deadline != nil || ended(c) || c.Owner == "" || c.Labels[indexLabel] == "" {
 			leaves(there, c)
 			continue
 		}

@@ -8,6 +8,7 @@ replace (
 )
 
 require (
+	github.com/fvbommel/sortorder v1.1.0
 	github.com/google/go-cmp v0.7.0
 	github.com/mitchellh/go-wordwrap v1.0.1
 	github.com/podfall/podfall/internal v0.0.0-00010101000000-000000000000

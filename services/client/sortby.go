@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
+	"github.com/fvbommel/sortorder"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -61,34 +61,15 @@ func compareValues(a, b any) int {
 	return compareNatural(fmt.Sprint(a), fmt.Sprint(b))
 }
 
-// compareNatural orders texts by their letters, and by the numbers in them, so that web-9 is
-// before web-10; of the same number, that with fewer zeros in front comes first.
+// compareNatural orders texts by their letters, and by the numbers in them: web-9 is before web-10.
 func compareNatural(a, b string) int {
-	zeros := 0
-	for a != "" && b != "" {
-		x, restA := number(a)
-		y, restB := number(b)
-		if x == "" || y == "" {
-			if a[0] != b[0] {
-				return cmp.Compare(a[0], b[0])
-			}
-			a, b = a[1:], b[1:]
-			continue
-		}
-		bare, other := strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
-		if order := cmp.Or(cmp.Compare(len(bare), len(other)), strings.Compare(bare, other)); order != 0 {
-			return order
-		}
-		zeros = cmp.Or(zeros, cmp.Compare(len(x), len(y)))
-		a, b = restA, restB
+	switch {
+	case a == b:
+		return 0
+	case sortorder.NaturalLess(a, b):
+		return -1
 	}
-	return cmp.Or(cmp.Compare(len(a), len(b)), zeros)
-}
-
-// number is the digits that a text begins with, and what follows.
-func number(text string) (digits, rest string) {
-	rest = strings.TrimLeft(text, "0123456789")
-	return text[:len(text)-len(rest)], rest
+	return 1
 }
 
 func present(value any) int {

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"iter"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -136,15 +137,20 @@ func (m mounting) RemovePod(ctx context.Context, uid types.UID) error {
 	if m.history == nil {
 		return m.Manager.RemovePod(ctx, uid)
 	}
-	began := m.history.Began()
-	var done []history.Entry
-	for _, name := range m.Mounted(uid) {
-		done = append(done, history.Entry{Fact: history.Unmount{UID: string(uid), Volume: name, Path: m.Place(uid, name)}})
+	began, mounted := m.history.Began(), m.Mounted(uid)
+	places := map[string]string{}
+	for _, name := range mounted {
+		places[name] = m.Place(uid, name)
 	}
 	err := m.Manager.RemovePod(ctx, uid)
-	if err == nil {
-		m.history.All(began, done...)
+	left := m.Mounted(uid) // the others are not tried again
+	var done []history.Entry
+	for _, name := range mounted {
+		if !slices.Contains(left, name) {
+			done = append(done, history.Entry{Fact: history.Unmount{UID: string(uid), Volume: name, Path: places[name]}})
+		}
 	}
+	m.history.All(began, done...)
 	return err
 }
 

@@ -60,7 +60,13 @@ func (p *parts) openStores() (s stores, err error) {
 	return s, err
 }
 
+// openRoot opens a directory, which is made if need be, by its absolute path: what is kept in it
+// names others so.
 func openRoot(dir string) (*os.Root, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}

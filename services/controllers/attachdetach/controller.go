@@ -173,10 +173,10 @@ func (c *Controller) look() View {
 	departed := maps.Clone(c.departed.nodes)
 	c.departed.mu.Unlock()
 	looked := View{
-		Uses: c.uses(), Attachments: c.own.attachments.Over(c.copies.attachments.All(), c.clock.Steady()), Unused: c.unused, OldWords: c.oldWords,
+		Uses: c.uses(), Attachments: c.own.attachments.Over(c.copies.attachments.All, c.clock.Steady()), Unused: c.unused, OldWords: c.oldWords,
 		Nodes: map[string]*corev1.Node{}, Departed: departed, Volumes: map[string]*corev1.PersistentVolume{},
 	}
-	for _, node := range c.own.nodes.Over(c.copies.nodes.All(), c.clock.Steady()) {
+	for _, node := range c.own.nodes.Over(c.copies.nodes.All, c.clock.Steady()) {
 		looked.Nodes[node.Name] = node
 	}
 	for _, attachment := range looked.Attachments {
@@ -222,6 +222,7 @@ func (c *Controller) attach(ctx context.Context, use Use) error {
 	}
 	if err == nil {
 		c.own.attachments.Put(made, c.clock.Steady())
+		c.loop.AddAfter(everything, latest)
 	}
 	return err
 }
@@ -249,10 +250,14 @@ func (c *Controller) detach(ctx context.Context, detach Detach, looked View) err
 	if err == nil && detach.Held(node) {
 		return nil // the view is late; the node's change brings it back, and what it has is said again
 	}
-	if err := c.client.Delete(ctx, attachment, metav1.DeleteOptions{}); err != nil && !control.Gone(err) {
-		return err
+	err = c.client.Delete(ctx, attachment, metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		c.own.attachments.Gone(attachment.Name)
 	}
-	return nil
+	if control.Gone(err) {
+		return nil
+	}
+	return err
 }
 
 // report stores in a node's status what is attached to it.

@@ -3,8 +3,9 @@
 // them. decide.go says what is where; controller.go reads and writes; driver.go plays the part
 // of the driver, whose attacher upstream is a process of its own.
 //
-// A kubelet mounts a volume only when its VolumeAttachment says that it is attached, after the
-// node has said in status.volumesInUse that it is going to. So a volume that is used is never
+// A kubelet mounts a volume only when its VolumeAttachment says that it is attached, and one read
+// of its node says in status.volumesInUse that it is going to, and in status.volumesAttached that
+// it may. So a volume that is used is never
 // taken away from a node that can be heard, and one for a single node is never on two: but for
 // the forced detach.
 package attachdetach

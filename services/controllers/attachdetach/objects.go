@@ -70,10 +70,11 @@ func Concerns(old, now *corev1.Node) bool {
 		!equality.Semantic.DeepEqual(old.Status.VolumesAttached, now.Status.VolumesAttached)
 }
 
-// Held reports whether the node as the API has it now keeps a volume from being detached: the
-// view may be late (verifyVolumeIsSafeToDetach).
+// Held reports whether the node as the API has it now keeps a volume from being detached, by what
+// it uses or may go on to use: the view may be late (verifyVolumeIsSafeToDetach).
 func (d Detach) Held(node *corev1.Node) bool {
-	return !d.Forced && slices.Contains(node.Status.VolumesInUse, d.Device)
+	attached := func(one corev1.AttachedVolume) bool { return one.Name == d.Device }
+	return !d.Forced && (slices.Contains(node.Status.VolumesInUse, d.Device) || slices.ContainsFunc(node.Status.VolumesAttached, attached))
 }
 
 // Leaving has the view show an attachment as one that goes.

@@ -57,11 +57,19 @@ func (w *Written[X, T]) Shown(old, now T) {
 	}
 }
 
-// Over is what the view shows, with what is newer, by name.
-func (w *Written[X, T]) Over(view []T, now time.Time) []T {
+// Gone forgets an object of which the API says that it is not there.
+func (w *Written[X, T]) Gone(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	seen, newest := map[string]bool{}, slices.Clone(view)
+	delete(w.objects, name)
+}
+
+// Over is what the view shows, with what is newer, by name. The view is read while nothing can be
+// shown: what it has taken in since would be in neither.
+func (w *Written[X, T]) Over(view func() []T, now time.Time) []T {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	seen, newest := map[string]bool{}, slices.Clone(view())
 	for i, object := range newest {
 		seen[object.GetName()] = true
 		if have, known := w.objects[object.GetName()]; known && revision(T(have.object)) > revision(object) {

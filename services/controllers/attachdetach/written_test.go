@@ -31,7 +31,7 @@ func TestWritten(t *testing.T) {
 	expect := func(what, want string, after time.Duration) {
 		t.Helper()
 		var said []string
-		for _, one := range w.Over(view, origin.Add(after)) {
+		for _, one := range w.Over(func() []*storagev1.VolumeAttachment { return view }, origin.Add(after)) {
 			said = append(said, one.Name+one.ResourceVersion)
 		}
 		if got := strings.Join(said, " "); got != want {
@@ -71,6 +71,7 @@ func (a *asked) Get(context.Context, podapi.Target, metav1.GetOptions) (kinds.Ob
 
 func (a *asked) Patch(_ context.Context, _ podapi.Target, _ types.PatchType, patch []byte, _ metav1.PatchOptions) (kinds.Object, error) {
 	a.calls = append(a.calls, "patch "+string(patch))
+	a.node.Status.VolumesAttached = nil
 	a.between()
 	return a.node.DeepCopy(), nil
 }
@@ -116,6 +117,29 @@ func TestDetachAsksLast(t *testing.T) {
 			if err != nil || !slices.Equal(api.calls, want) {
 				t.Errorf("%s: %v %v, want %v", fmt.Sprint(known, uses), err, api.calls, want)
 			}
+		}
+	}
+}
+
+// TestDetachOfALateView has a volume stay that the node is still said to have, which a late view
+// does not show: its kubelet may be about to mount it.
+func TestDetachOfALateView(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	late := node.DeepCopy()
+	node.Status.VolumesAttached = []corev1.AttachedVolume{{Name: device}}
+	for _, forced := range []bool{false, true} {
+		api := &asked{node: node}
+		c := &Controller{
+			client: control.Of[*storagev1.VolumeAttachment](api, "volumeattachments.storage.k8s.io"),
+			nodes:  control.Of[*corev1.Node](api, "nodes"), own: &own{},
+		}
+		looked := View{
+			Attachments: onN1(), Nodes: map[string]*corev1.Node{"n1": late},
+			Volumes: map[string]*corev1.PersistentVolume{"v": volume(corev1.ReadWriteOnce)},
+		}
+		err := c.detach(t.Context(), Detach{Attachment: looked.Attachments[0], Device: device, Forced: forced}, looked)
+		if detached := slices.Contains(api.calls, "delete on-n1"); err != nil || detached != forced {
+			t.Errorf("by force: %t: %v %v", forced, err, api.calls)
 		}
 	}
 }
