@@ -173,6 +173,23 @@ func TestAChangeAfterTheSnapshotComesAfterTheJoin(t *testing.T) {
 	}
 }
 
+// circling is a store whose history does not go on.
+type circling struct{ Store }
+
+func (circling) SinceAtMost(int64, int) ([]store.Event, error) {
+	return []store.Event{{Revision: 7, Record: &store.Record{}}}, nil
+}
+
+// TestAHistoryThatDoesNotGoOn has a watch of one end, where it would be read for ever.
+func TestAHistoryThatDoesNotGoOn(t *testing.T) {
+	rig := newHubRig(t)
+	rig.cfg.Store = circling{rig.cfg.Store}
+	reading := &parts{hub: rig.Hub}
+	if _, err := reading.history(t.Context(), selection{}, 7, 9); err == nil {
+		t.Error("it has come to an end")
+	}
+}
+
 func TestABatchIsOneFrameForAGroup(t *testing.T) {
 	rig := newHubRig(t)
 	join := rig.join(t, proto.WatchScope{Resource: "pods"})

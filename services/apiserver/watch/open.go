@@ -164,6 +164,9 @@ func (p *parts) history(ctx context.Context, selected selection, behind, until i
 			if event.Revision > until {
 				break
 			}
+			if event.Revision <= behind {
+				return false, fmt.Errorf("history after revision %d has %d again: want it to go on", behind, event.Revision)
+			}
 			behind = event.Revision
 			if err := p.change(ctx, selected, &seen, event); err != nil {
 				return false, err
