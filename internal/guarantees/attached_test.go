@@ -99,6 +99,7 @@ func disks() map[string]*forge {
 		"disk of one that came back":  lostDisk().becomes(modified, notReady).wait(360).becomes(modified).detach(controllers).elsewhere(),
 		"disk of one out of service":  lostDisk().becomes(modified, outService).detach(controllers).elsewhere(),
 		"disk of a node that is gone": lostDisk().becomes(deleted).detach(controllers).elsewhere(),
+		"disk of before the history":  newForge().run().mount(uid, "n1").idles(30),
 		"disk detached by hand":       disk().mount(uid, "n1").detach(user),
 	}
 }

@@ -78,6 +78,18 @@ func indexes(phase string, numbers ...string) *forge {
 	return f
 }
 
+// indexedLater is a pod of an Indexed Job that is given its index after it was made, and another
+// that is made for the index number.
+func indexedLater(number string) *forge {
+	f := indexes("")
+	late := history.Content{Owner: "job"}
+	f.ask("make", by(controllers, "create"), 201, web(added, pending, called("default/sum-l", "sum-l"), its(late))).wait(5)
+	late.Labels = map[string]string{indexLabel: "0"}
+	f.ask("label", by(user, "patch"), 200, web(modified, pending, called("default/sum-l", "sum-l"), its(late))).wait(5)
+	one := history.Content{Owner: "job", Labels: map[string]string{indexLabel: number}}
+	return f.ask("make another", by(controllers, "create"), 201, web(added, pending, called("default/sum-m", "sum-m"), its(one)))
+}
+
 // counts is a Job that counts so many pods, one after the other, of which the first of two has
 // failed, and has had other owners since.
 func counts(counted int32, owners ...string) *forge {
@@ -226,7 +238,7 @@ func telling() map[string]*forge {
 		"meant revision": meansRevision("3"), "meant uid": meansUID(uid), "verified": newForge().run().verified(3, 1), "dry": dryRun, "own grace": ownGrace(20, 20),
 		"own grace of 0": ownGrace(0, 0), "collection": collection, "warned": forcedOff(1), "statuses": ends, "finished": finished(true, 0),
 		"volumes": volume(volume(newForge().run(), uid, "pods/u1/volumes/v"), "u2", "pods/u2/volumes/v"), "shortened": shortened(5),
-		"replicas": replicas("a", "b"), "indexes": indexes("Failed", "0", "1", "0"), "counted": counts(1), "counted again": counts(2, "", "job"), "ordered": inTurn(true), "own writes": twice("4"), "evicted": lost(50, 300), "in time": limitedTo(0), "strange": strange(400),
+		"replicas": replicas("a", "b"), "indexes": indexes("Failed", "0", "1", "0"), "indexed later": indexedLater("1"), "counted": counts(1), "counted again": counts(2, "", "job"), "ordered": inTurn(true), "own writes": twice("4"), "evicted": lost(50, 300), "in time": limitedTo(0), "strange": strange(400),
 		"never ran":    newForge().run().mark().signal("SIGKILL").say(runtime, "", history.Exit{Of: of(), Code: 128, Unstarted: true}),
 		"ran too late": startsAfter("60s").mark().wait(60).signal("SIGKILL").exit(),
 		"restarted":    newForge().run().exit().say(runtime, "", history.Start{Of: secondRun()}),
@@ -284,6 +296,7 @@ func brokenTellings() []forged {
 		{"C4", "three of two", replicas("a", "b", "c")},
 		{"C5", "an older version than its own write", twice("3")},
 		{"C10", "an index of two", indexes("", "0", "1", "0")},
+		{"C10", "an index of two, of which one has it later", indexedLater("0")},
 		{"C11", "a pod that is counted twice", counts(2)},
 		{"C6", "a node that was just heard of", lost(10, 300)},
 		{"C6", "an eviction that is early", lost(50, 100)},

@@ -46,6 +46,7 @@ func webhooks() *forge {
 	f.finish("many", 403, web(modified, pending, called("default/other", "u2"), marked(0, f.clock+2)), web(deleted, pending, called("default/other", "u2"), marked(0, f.clock+2)))
 	f.consult("dies", by(user, "delete"), says(history.HookDenied)).restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 7, Sound: true})
 	f.consult("passed", by(user, "patch"), says(history.HookFailed, mayFail), says(history.HookAllowed)).finish("passed", 200, web(modified, f.stillMarked()))
+	f.consult("patched", by(user, "patch"), says(history.HookFailed, mayFail), says(history.HookAllowed)).finish("patched", 500)
 	f.consult("evict", by(user, "create", evicting), says(history.HookFailed, mayFail)).finish("evict", 500)
 	f.consult("again", by(user, "patch"), says(history.HookFailed)).finish("again", 500)
 	f.consult("again", by(user, "patch"), says(history.HookAllowed))
