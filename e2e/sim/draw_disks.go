@@ -18,9 +18,11 @@ const (
 
 // diskDeeds gives some pods of every other life, and its StatefulSet, disks that have to be
 // attached, and has nodes be lost that have some. It draws from dice of its own. The second
-// namespace has none: nobody here plays who lets claims go that are deleted.
+// namespace has none: nobody here plays who lets claims go that are deleted. And where two kubelets
+// say what one node uses, nothing is promised of its disks.
 func diskDeeds(s *Script, until time.Duration, mode Mode) {
-	if diceOf(s.Seed, "disks", 0).one(2) {
+	two := slices.ContainsFunc(s.Deeds, func(deed Deed) bool { return deed.Do == Twin })
+	if two || diceOf(s.Seed, "disks", 0).one(2) {
 		return
 	}
 	breaks := slices.ContainsFunc(s.Deeds, func(deed Deed) bool { return deed.Do.fault() })

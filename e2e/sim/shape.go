@@ -30,6 +30,11 @@ type Shape struct {
 	Script string `json:"script,omitempty"`
 	// Restarts has the containers of a user's pod be started again when they end.
 	Restarts bool `json:"restarts,omitempty"`
+	Place
+}
+
+// Place is what pods are for.
+type Place struct {
 	// Disk is the claim of a user's pod, or what the claims of a set's pods are called.
 	Disk string `json:"disk,omitempty"`
 	// Task is what a Job asks of the pods.

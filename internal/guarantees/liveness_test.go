@@ -97,7 +97,7 @@ func (f *forge) long(seconds int64) *forge {
 // set is a ReplicaSet that is to have one pod, and a controller that has seen it.
 func (f *forge) set() *forge {
 	f.ask("set", history.OpCall{Who: user, Verb: "create", Resource: "replicasets.apps", Key: "default/rs"}, 201,
-		history.Commit{Resource: "replicasets.apps", Key: "default/rs", UID: "rs", Op: added, Content: history.Content{Replicas: new(int32(1))}})
+		history.Commit{Resource: "replicasets.apps", Key: "default/rs", UID: "rs", Op: added, Content: history.Content{Wanted: history.Wanted{Replicas: new(int32(1))}}})
 	return f.say("controllers", "", history.Decide{Controller: "replicaset-controller", Action: "create", Resource: podResource, Key: name})
 }
 

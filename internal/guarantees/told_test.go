@@ -52,7 +52,7 @@ func damaged(bucket, record, what string) *forge {
 // answered.
 func replicas(pods ...string) *forge {
 	f := newForge().ask("set", by(user, "create"), 201, history.Commit{
-		Resource: "replicasets.apps", Key: "default/rs", UID: "rs", Op: added, Content: history.Content{Replicas: new(int32(2))},
+		Resource: "replicasets.apps", Key: "default/rs", UID: "rs", Op: added, Content: history.Content{Wanted: history.Wanted{Replicas: new(int32(2))}},
 	})
 	f.say(controllers, "", history.Lease{}).wait(120)
 	for _, one := range pods {
@@ -65,7 +65,7 @@ func replicas(pods ...string) *forge {
 // the first has ended before, if it says so.
 func indexes(phase string, numbers ...string) *forge {
 	f := newForge().ask("job", by(user, "create"), 201, history.Commit{
-		Resource: "jobs.batch", Key: "default/sum", UID: "job", Op: added, Content: history.Content{Counted: new(int32(0))},
+		Resource: "jobs.batch", Key: "default/sum", UID: "job", Op: added, Content: history.Content{Wanted: history.Wanted{Counted: new(int32(0))}},
 	})
 	f.say(controllers, "", history.Lease{}).wait(120)
 	for i, number := range numbers {
@@ -100,7 +100,7 @@ func counts(counted int32, owners ...string) *forge {
 	}
 	for i := range counted {
 		f.ask("count "+strconv.Itoa(int(i)), by(controllers, "update"), 200, history.Commit{
-			Resource: "jobs.batch", Key: "default/sum", UID: "job", Op: modified, Content: history.Content{Counted: new(i + 1)},
+			Resource: "jobs.batch", Key: "default/sum", UID: "job", Op: modified, Content: history.Content{Wanted: history.Wanted{Counted: new(i + 1)}},
 		})
 	}
 	return f
@@ -109,7 +109,7 @@ func counts(counted int32, owners ...string) *forge {
 // inTurn is a StatefulSet with two pods, the first of which is ready or not.
 func inTurn(ready bool) *forge {
 	f := newForge().ask("set", by(user, "create"), 201, history.Commit{
-		Resource: "statefulsets.apps", Key: "default/set", UID: "set", Op: added, Content: history.Content{Replicas: new(int32(2)), InOrder: true},
+		Resource: "statefulsets.apps", Key: "default/set", UID: "set", Op: added, Content: history.Content{Wanted: history.Wanted{Replicas: new(int32(2)), InOrder: true}},
 	})
 	f.ask("zero", by(controllers, "create"), 201, web(added, pending, called("default/set-0", "u0"), its(history.Content{Owner: "set"})))
 	f.ask("ready", by(node, "update"), 200, web(modified, called("default/set-0", "u0"), its(history.Content{Owner: "set", Ready: ready})))
@@ -119,14 +119,17 @@ func inTurn(ready bool) *forge {
 // twice is a controller that changes a pod two times, the second time by a version that it
 // has read.
 func twice(read string) *forge {
-	f := newForge().run()
-	decides := func(cause, read string) {
-		f.say(controllers, cause, history.Decide{Controller: "c", ReadRevision: read, Action: "update", Resource: podResource, Key: name})
-		f.ask(cause, by(controllers, "update"), 200, web(modified))
+	return newForge().run().decides("c", "update", "3").decides("c", "update", read)
+}
+
+// decides has a controller change the pod by a version that it has read.
+func (f *forge) decides(controller, verb, read string) *forge {
+	cause := verb + " by " + read
+	f.say(controllers, cause, history.Decide{Controller: controller, ReadRevision: read, Action: verb, Resource: podResource, Key: name})
+	if verb == "delete" {
+		return f.ask(cause, by(controllers, verb), 200, web(modified, marked(30, f.clock+32)))
 	}
-	decides("first", "3")
-	decides("second", read)
-	return f
+	return f.ask(cause, by(controllers, verb), 200, web(modified))
 }
 
 // lost is a node that is not heard of for so many seconds before it is called unreachable, and
@@ -238,7 +241,7 @@ func telling() map[string]*forge {
 		"meant revision": meansRevision("3"), "meant uid": meansUID(uid), "verified": newForge().run().verified(3, 1), "dry": dryRun, "own grace": ownGrace(20, 20),
 		"own grace of 0": ownGrace(0, 0), "collection": collection, "warned": forcedOff(1), "statuses": ends, "finished": finished(true, 0),
 		"volumes": volume(volume(newForge().run(), uid, "pods/u1/volumes/v"), "u2", "pods/u2/volumes/v"), "shortened": shortened(5),
-		"replicas": replicas("a", "b"), "indexes": indexes("Failed", "0", "1", "0"), "indexed later": indexedLater("1"), "counted": counts(1), "counted again": counts(2, "", "job"), "ordered": inTurn(true), "own writes": twice("4"), "evicted": lost(50, 300), "in time": limitedTo(0), "strange": strange(400),
+		"replicas": replicas("a", "b"), "indexes": indexes("Failed", "0", "1", "0"), "indexed later": indexedLater("1"), "counted": counts(1), "counted again": counts(2, "", "job"), "ordered": inTurn(true), "own writes": twice("4"), "pods freed meanwhile": newForge().run().decides(jobController, "patch", "3").decides(jobController, "delete", "2"), "evicted": lost(50, 300), "in time": limitedTo(0), "strange": strange(400),
 		"never ran":    newForge().run().mark().signal("SIGKILL").say(runtime, "", history.Exit{Of: of(), Code: 128, Unstarted: true}),
 		"ran too late": startsAfter("60s").mark().wait(60).signal("SIGKILL").exit(),
 		"restarted":    newForge().run().exit().say(runtime, "", history.Start{Of: secondRun()}),
@@ -294,7 +297,8 @@ func brokenTellings() []forged {
 		{"K12", "a container of two", shared},
 		{"C3", "a pod before the one before it is ready", inTurn(false)},
 		{"C4", "three of two", replicas("a", "b", "c")},
-		{"C5", "an older version than its own write", twice("3")},
+		{"C5", "an older version than its own write", twice("2")},
+		{"C5", "a Job that changes a pod by an older version than its own write", newForge().run().decides(jobController, "patch", "3").decides(jobController, "patch", "2")},
 		{"C10", "an index of two", indexes("", "0", "1", "0")},
 		{"C10", "an index of two, of which one has it later", indexedLater("0")},
 		{"C11", "a pod that is counted twice", counts(2)},

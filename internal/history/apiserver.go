@@ -119,16 +119,21 @@ type (
 		// Tolerates are a pod's tolerations of NoExecute taints: key=value:seconds, an empty
 		// key for all, no value for any, and no seconds for ever.
 		Tolerates []string `json:"tolerates,omitempty"`
+		Wanted
+		// Evicting are a node's NoExecute taints: key=value.
+		Evicting []string `json:"evicting,omitempty"`
+		Holding
+		Disks
+	}
+
+	// Wanted is what a commit tells of those that have pods made.
+	Wanted struct {
 		// Replicas is how many pods a ReplicaSet or a StatefulSet is to have, and InOrder a
 		// StatefulSet that makes one after the other.
 		Replicas *int32 `json:"replicas,omitempty"`
 		InOrder  bool   `json:"inOrder,omitempty"`
 		// Counted is how many pods a Job has counted: as succeeded, as failed, or soon.
 		Counted *int32 `json:"counted,omitempty"`
-		// Evicting are a node's NoExecute taints: key=value.
-		Evicting []string `json:"evicting,omitempty"`
-		Holding
-		Disks
 	}
 
 	// Holding is what an object keeps from going.
