@@ -153,7 +153,7 @@ func (p *parts) mark(ctx context.Context, revision uint64) error {
 func (p *parts) history(ctx context.Context, selected selection, behind, until int64) (caughtUp bool, err error) {
 	seen := views{match: p.hub.cfg.Match, kept: map[store.Key]view{}}
 	for behind < until {
-		events, err := p.hub.cfg.Store.SinceAtMost(behind, historyStep)
+		events, err := p.hub.after(behind)
 		if errors.Is(err, store.ErrCompacted) {
 			return false, p.fail(ctx, TooOld(behind, p.hub.cfg.Store.Oldest()))
 		}
@@ -163,9 +163,6 @@ func (p *parts) history(ctx context.Context, selected selection, behind, until i
 		for _, event := range events {
 			if event.Revision > until {
 				break
-			}
-			if event.Revision <= behind {
-				return false, fmt.Errorf("history after revision %d has %d again: want it to go on", behind, event.Revision)
 			}
 			behind = event.Revision
 			if err := p.change(ctx, selected, &seen, event); err != nil {
@@ -180,6 +177,16 @@ func (p *parts) history(ctx context.Context, selected selection, behind, until i
 		}
 	}
 	return true, nil
+}
+
+// after is a step of the history after a revision. One that does not go on is an error: it would be
+// read for ever.
+func (h *Hub) after(revision int64) ([]store.Event, error) {
+	events, err := h.cfg.Store.SinceAtMost(revision, historyStep)
+	if err == nil && len(events) > 0 && events[0].Revision <= revision {
+		return nil, fmt.Errorf("history after revision %d has %d again: want it to go on", revision, events[0].Revision)
+	}
+	return events, err
 }
 
 // change sends one event of history, if the selection is told of it.
