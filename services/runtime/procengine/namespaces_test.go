@@ -74,7 +74,7 @@ func TestNamespacesMounts(t *testing.T) {
 	existing := open(t)
 	id := s.id("app")
 	c := s.request(id, "/bin/sh", "-c", "cat /podfall-data/file /podfall-data/nested/file /etc/podfall-test/deep/conf "+existing+"/file; "+
-		"echo new > /podfall-data/written; echo no > "+existing+"/refused; echo ready; exec sleep 1000")
+		"echo new > /podfall-data/written; { echo no > "+existing+"/refused; } 2>&1; echo ready; exec sleep 1000")
 	c.Request.Mounts = []*proto.Mount{
 		{HostPath: other, ContainerPath: "/podfall-data/nested"},
 		{HostPath: volume, ContainerPath: "/podfall-data"},
