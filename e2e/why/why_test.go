@@ -204,13 +204,13 @@ func (r *round) ids() []string { return r.Why("pods", "default", "web").IDs() }
 
 func (r *round) until(what string, is func() bool) {
 	r.t.Helper()
-	for range 3600 {
+	for range 4500 {
 		if is() {
 			return
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
-	r.t.Fatalf("in twelve minutes it is not so: %s", what)
+	r.t.Fatalf("in fifteen minutes it is not so: %s", what)
 }
 
 // statefulSet is the one of a real manifest.
