@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/controllers/disruption"
 )
 
@@ -65,7 +64,7 @@ func (c *controllers) syncBudget(key string, of name) {
 	}
 	changed := budget.DeepCopy()
 	changed.Status = decision.Status
-	c.write(budgetController, Ask{Verb: proto.VerbUpdate, Target: targetOf("poddisruptionbudgets.policy", budget, "status"), Object: changed}, budget, func(got Got) {
+	c.write(budgetController, updating("poddisruptionbudgets.policy", changed, "status"), budget, func(got Got) {
 		if err := lest(apierrors.IsNotFound, got.Err); err != nil {
 			done(err)
 			return

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/controllers/daemonset"
 	"github.com/podfall/podfall/services/controllers/workload"
 )
@@ -92,7 +91,7 @@ func (c *controllers) keepDaemons(v daemonset.View, done func(error)) {
 		}
 		changed := set.DeepCopy()
 		changed.Status = plan.Status
-		c.write(by.controller, Ask{Verb: proto.VerbUpdate, Target: targetOf("daemonsets.apps", set, "status"), Object: changed}, set, func(got Got) {
+		c.write(by.controller, updating("daemonsets.apps", changed, "status"), set, func(got Got) {
 			if failed == nil {
 				failed = got.Err
 			}

@@ -94,25 +94,19 @@ func (c *controllers) syncDisks(what, key string, of name) {
 
 // attached is what the attach/detach controller looks at.
 func (c *controllers) attached() attachdetach.View {
+	find := attachdetach.Lookup{
+		Claim: func(namespace, called string) (*corev1.PersistentVolumeClaim, bool) {
+			return c.disks.claims.get(name{namespace, called})
+		},
+		Volume: func(called string) (*corev1.PersistentVolume, bool) { return c.disks.volumes.get(name{"", called}) },
+	}
+	attachments := c.disks.own.attachments.Over(c.disks.attachments.all, c.now)
 	view := attachdetach.View{
-		Uses: attachdetach.UsesOf(c.pods.all(), attachdetach.Lookup{
-			Claim: func(namespace, called string) (*corev1.PersistentVolumeClaim, bool) {
-				return c.disks.claims.get(name{namespace, called})
-			},
-			Volume: func(called string) (*corev1.PersistentVolume, bool) { return c.disks.volumes.get(name{"", called}) },
-		}),
-		Attachments: c.disks.own.attachments.Over(c.disks.attachments.all, c.now), Unused: c.disks.unused,
-		Nodes: map[string]*corev1.Node{}, Departed: maps.Clone(c.disks.departed), Volumes: map[string]*corev1.PersistentVolume{},
+		Uses: attachdetach.UsesOf(c.pods.all(), find), Attachments: attachments, Volumes: attachdetach.VolumesOf(attachments, find),
+		Nodes: map[string]*corev1.Node{}, Departed: maps.Clone(c.disks.departed), Unused: c.disks.unused,
 	}
 	for _, node := range c.disks.own.nodes.Over(c.nodes.all, c.now) {
 		view.Nodes[node.Name] = node
-	}
-	for _, attachment := range view.Attachments {
-		if called := attachment.Spec.Source.PersistentVolumeName; called != nil {
-			if volume, known := c.disks.volumes.get(name{"", *called}); known {
-				view.Volumes[*called] = volume
-			}
-		}
 	}
 	return view
 }
@@ -251,6 +245,6 @@ func (c *controllers) syncDriver(key string, of name) {
 		subresource = ""
 	}
 	done := c.begun(key)
-	ask := Ask{Verb: proto.VerbUpdate, Target: targetOf(attachmentsResource, attachment, subresource), Object: attachdetach.Worked(attachment)}
+	ask := updating(attachmentsResource, attachdetach.Worked(attachment), subresource)
 	c.write(attachdetach.Attacher, ask, attachment, func(got Got) { done(lest(control.Gone, got.Err)) })
 }

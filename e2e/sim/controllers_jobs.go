@@ -185,7 +185,7 @@ func (c *controllers) storeJob(its *batchv1.Job, status batchv1.JobStatus, then 
 	}
 	changed := its.DeepCopy()
 	changed.Status = status
-	c.write(jobController, Ask{Verb: proto.VerbUpdate, Target: targetOf("jobs.batch", its, "status"), Object: changed}, its, func(got Got) {
+	c.write(jobController, updating("jobs.batch", changed, "status"), its, func(got Got) {
 		stored, _ := got.Object.(*batchv1.Job)
 		then(stored, got.Err)
 	})

@@ -52,7 +52,7 @@ func (c *controllers) syncNamespace(key string, of name) {
 
 // updateNamespace changes a namespace; then is told what it is since, and done of a failure.
 func (c *controllers) updateNamespace(read, changed *corev1.Namespace, subresource string, done func(error), then func(*corev1.Namespace)) {
-	ask := Ask{Verb: proto.VerbUpdate, Target: targetOf("namespaces", read, subresource), Object: changed}
+	ask := updating("namespaces", changed, subresource)
 	c.write(namespaceController, ask, read, func(got Got) {
 		stored, is := got.Object.(*corev1.Namespace)
 		if got.Err != nil || !is {

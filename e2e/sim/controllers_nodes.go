@@ -102,7 +102,7 @@ func (c *controllers) lookAtNode(node *corev1.Node, finding nodelifecycle.Findin
 	}
 	updated := node.DeepCopy()
 	updated.Status.Conditions = finding.Conditions
-	c.write("node-lifecycle-controller", Ask{Verb: proto.VerbUpdate, Target: targetOf("nodes", node, "status"), Object: updated}, node, func(got Got) {
+	c.write("node-lifecycle-controller", updating("nodes", updated, "status"), node, func(got Got) {
 		stored, ok := got.Object.(*corev1.Node)
 		if got.Err != nil || !ok {
 			return // the next look tries again

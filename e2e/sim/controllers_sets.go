@@ -75,7 +75,7 @@ func (c *controllers) keepReplicas(v replicaset.View, pods []*corev1.Pod, done f
 		}
 		changed := set.DeepCopy()
 		changed.Status = status
-		c.write("replicaset-controller", Ask{Verb: proto.VerbUpdate, Target: targetOf("replicasets.apps", set, "status"), Object: changed}, set, func(got Got) {
+		c.write("replicaset-controller", updating("replicasets.apps", changed, "status"), set, func(got Got) {
 			done(got.Err)
 		})
 	})
@@ -115,7 +115,7 @@ func (c *controllers) keepStateful(set *appsv1.StatefulSet, pods []*corev1.Pod, 
 		}
 		changed := set.DeepCopy()
 		changed.Status = plan.Status
-		c.write("statefulset-controller", Ask{Verb: proto.VerbUpdate, Target: targetOf("statefulsets.apps", set, "status"), Object: changed}, set, func(got Got) {
+		c.write("statefulset-controller", updating("statefulsets.apps", changed, "status"), set, func(got Got) {
 			done(got.Err)
 		})
 	}
@@ -134,7 +134,7 @@ func (c *controllers) keepStateful(set *appsv1.StatefulSet, pods []*corev1.Pod, 
 		c.write("statefulset-controller", Ask{Verb: proto.VerbCreate, Target: target, Object: pod}, nil, func(got Got) { one(got.Err) })
 	}
 	for _, pod := range plan.Repair {
-		c.write("statefulset-controller", Ask{Verb: proto.VerbUpdate, Target: targetOf("pods", pod, ""), Object: pod}, pod, func(got Got) { one(got.Err) })
+		c.write("statefulset-controller", updating("pods", pod, ""), pod, func(got Got) { one(got.Err) })
 	}
 	for _, pod := range plan.Delete {
 		c.remove("statefulset-controller", pod, one)

@@ -154,7 +154,7 @@ func (s *storage) exclusive(a *attachment) bool {
 // decidedOn reports whether the controllers have made a commit that is not too old.
 func (p *past) decidedOn(c *commit) bool {
 	o := p.byID[c.Cause]
-	return c.recorded && c.Began >= p.from && o != nil && o.Who == controllersIdentity
+	return c.recorded && c.Began >= p.from && o != nil && o.Who == controllers
 }
 
 // rival is the attachment of the same volume to another node that was there when the i-th was

@@ -281,10 +281,10 @@ func (p *past) controlled(from, to *history.Event) bool {
 	for _, e := range p.events {
 		_, window := e.Fact.(history.Window)
 		windows = windows || window
-		if e.Process == "controllers" && before(e, from) {
+		if e.Process == controllers && before(e, from) {
 			boots[string(e.Boot)] |= 1
 		}
-		if e.Process == "controllers" && before(to, e) {
+		if e.Process == controllers && before(to, e) {
 			boots[string(e.Boot)] |= 2
 		}
 	}
@@ -353,7 +353,7 @@ func (p *past) decidedDeletes(visit func(history.Decide, *history.Event, *operat
 		}
 	}
 	for _, o := range p.operations {
-		if o.Who != "controllers" || o.Verb != "delete" || o.Resource != podResource || len(decided[o.Key]) != 1 {
+		if o.Who != controllers || o.Verb != "delete" || o.Resource != podResource || len(decided[o.Key]) != 1 {
 			continue
 		}
 		for _, e := range decided[o.Key] {

@@ -378,7 +378,7 @@ func answeredAgain(p *past, t *trial) {
 // only begin to delete.
 func cascades(p *past, t *trial) {
 	p.decidedDeletes(func(d history.Decide, decided *history.Event, o *operation) {
-		if d.Controller == "namespace-controller" || d.Controller == "garbage-collector-controller" {
+		if d.Controller == "namespace-controller" || d.Controller == garbageCollector {
 			t.expect(o.Grace == nil || *o.Grace != 0, "a cascade force-deleted a pod", decided, o.calls[0])
 		}
 	})

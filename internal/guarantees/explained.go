@@ -213,7 +213,7 @@ func (p *past) silences(t *trial) {
 				until = min(until, last.Began)
 			}
 			until = min(until, end)
-			if o.What == controllersIdentity || slices.Contains(o.Off, controllersIdentity) || !p.alone(o, since, until) || !p.blocks(o, one) {
+			if o.What == controllers || slices.Contains(o.Off, controllers) || !p.alone(o, since, until) || !p.blocks(o, one) {
 				continue
 			}
 			grace := max(seconds(marked.Grace), least)
@@ -267,12 +267,12 @@ func (p *past) blocks(o *ordeal, one *pod) bool {
 func (p *past) explaining(from, to int64) bool {
 	boots := map[string]bool{}
 	for _, e := range p.events {
-		if e.Process == controllersIdentity && e.Began <= to && e.Ended >= from {
+		if e.Process == controllers && e.Began <= to && e.Ended >= from {
 			boots[string(e.Boot)] = true
 		}
 	}
 	return slices.ContainsFunc(p.events, func(e *history.Event) bool {
 		_, is := e.Fact.(history.Blocker)
-		return is && boots[string(e.Boot)] && e.Process == controllersIdentity
+		return is && boots[string(e.Boot)] && e.Process == controllers
 	})
 }

@@ -36,7 +36,7 @@ func (p *past) deaf(from, to *history.Event) bool {
 // deafens reports whether controllers hear nothing meanwhile.
 func (o *ordeal) deafens() bool {
 	about := func(name string) bool { return o.What == name || slices.Contains(o.Off, name) }
-	return o.Kind != history.TroubleFault && (about(controllersIdentity) || about("apiserver") || about("bus"))
+	return o.Kind != history.TroubleFault && (about(controllers) || about("apiserver") || about("bus"))
 }
 
 // toldLate is how the controllers were told of a heartbeat when its node could be called
@@ -45,7 +45,7 @@ func (o *ordeal) deafens() bool {
 func (p *past) toldLate(last, c *commit) *history.Event {
 	late := slices.IndexFunc(p.events, func(e *history.Event) bool {
 		asked, is := e.Fact.(history.Lookup)
-		if !is || asked.Who != controllersIdentity || asked.Resource != c.Resource || e.Began < c.Ended {
+		if !is || asked.Who != controllers || asked.Resource != c.Resource || e.Began < c.Ended {
 			return false
 		}
 		after := number(asked.Asked.Revision)
@@ -216,7 +216,7 @@ func (p *past) unknowing(c *commit, decided *history.Event, moments time.Duratio
 	for _, o := range p.troubles {
 		if o.deafens() && o.touches(since, decided.Ended) && moment(o.since()) {
 			since = max(since, o.until())
-			if o.Kind != history.TroublePaused || o.What != controllersIdentity {
+			if o.Kind != history.TroublePaused || o.What != controllers {
 				limit = moments + relisting
 			}
 		}

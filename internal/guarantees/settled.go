@@ -83,7 +83,7 @@ func (p *past) desired(t *trial, o *owner, c calm) {
 	for _, one := range o.pods {
 		for _, change := range one.commits {
 			cause := p.byID[change.Cause]
-			own := cause != nil && cause.Who == controllersIdentity && change.Op != deleted
+			own := cause != nil && cause.Who == controllers && change.Op != deleted
 			if change.Ended <= c.to && !own && change.Ended > since && disturbs(change) {
 				since, by = change.Ended, change.Event
 			}
@@ -103,9 +103,6 @@ func (p *past) desired(t *trial, o *owner, c calm) {
 	}
 	t.expect(count == int(*o.last.Replicas), "a workload has another number of pods than it is to have, a minute after the last disturbance", o.last.Event, by)
 }
-
-// controllersIdentity is that of the controllers, on the bus and as a process.
-const controllersIdentity = "controllers"
 
 // disturbs reports whether a commit changes how many pods a workload has.
 func disturbs(c *commit) bool {
@@ -138,7 +135,7 @@ func (p *past) works(controller string, until int64) bool {
 // denied reports whether the API has refused the controllers something.
 func (p *past) denied(from, to int64) bool {
 	return slices.ContainsFunc(p.operations, func(o *operation) bool {
-		return o.Who == controllersIdentity && slices.ContainsFunc(o.returns, func(e *history.Event) bool {
+		return o.Who == controllers && slices.ContainsFunc(o.returns, func(e *history.Event) bool {
 			said, _ := e.Fact.(history.OpReturn)
 			return e.Ended >= from && e.Ended <= to && said.Code >= 400 && said.Code != 404 && said.Code != 409
 		})
@@ -156,7 +153,7 @@ func idle(p *past, t *trial) {
 		since := c.from
 		for _, o := range p.operations {
 			for _, call := range o.calls {
-				if o.Who != controllersIdentity && nodeOf(o.Who) == "" && call.Ended <= c.to {
+				if o.Who != controllers && nodeOf(o.Who) == "" && call.Ended <= c.to {
 					since = max(since, call.Ended)
 				}
 			}

@@ -174,17 +174,11 @@ func (c *Controller) look() View {
 	c.departed.mu.Unlock()
 	looked := View{
 		Uses: c.uses(), Attachments: c.own.attachments.Over(c.copies.attachments.All, c.clock.Steady()), Unused: c.unused, OldWords: c.oldWords,
-		Nodes: map[string]*corev1.Node{}, Departed: departed, Volumes: map[string]*corev1.PersistentVolume{},
+		Nodes: map[string]*corev1.Node{}, Departed: departed,
 	}
+	looked.Volumes = VolumesOf(looked.Attachments, c.lookup())
 	for _, node := range c.own.nodes.Over(c.copies.nodes.All, c.clock.Steady()) {
 		looked.Nodes[node.Name] = node
-	}
-	for _, attachment := range looked.Attachments {
-		if name := attachment.Spec.Source.PersistentVolumeName; name != nil {
-			if volume, ok := c.copies.volumes.Get(view.Key{Name: *name}); ok {
-				looked.Volumes[*name] = volume
-			}
-		}
 	}
 	return looked
 }
@@ -206,12 +200,16 @@ func (c *Controller) uses() []Use {
 	if !slices.ContainsFunc(c.copies.volumes.All(), Needs) {
 		return nil
 	}
-	return UsesOf(c.copies.pods.All(), Lookup{
+	return UsesOf(c.copies.pods.All(), c.lookup())
+}
+
+func (c *Controller) lookup() Lookup {
+	return Lookup{
 		Claim: func(namespace, name string) (*corev1.PersistentVolumeClaim, bool) {
 			return c.copies.claims.Get(view.Key{Namespace: namespace, Name: name})
 		},
 		Volume: func(name string) (*corev1.PersistentVolume, bool) { return c.copies.volumes.Get(view.Key{Name: name}) },
-	})
+	}
 }
 
 // attach asks the driver for a volume on a node.

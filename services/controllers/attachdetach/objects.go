@@ -47,6 +47,19 @@ func UsesOf(pods []*corev1.Pod, find Lookup) []Use {
 	return Sorted(found)
 }
 
+// VolumesOf are the volumes that attachments are of, by name, as far as there are any.
+func VolumesOf(attachments []*storagev1.VolumeAttachment, find Lookup) map[string]*corev1.PersistentVolume {
+	volumes := map[string]*corev1.PersistentVolume{}
+	for _, attachment := range attachments {
+		if name := attachment.Spec.Source.PersistentVolumeName; name != nil {
+			if volume, ok := find.Volume(*name); ok {
+				volumes[*name] = volume
+			}
+		}
+	}
+	return volumes
+}
+
 // AttachmentFor asks the driver for a volume on a node.
 func AttachmentFor(use Use) *storagev1.VolumeAttachment {
 	csi := use.Volume.Spec.CSI

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/controllers/view"
 )
 
 // latest is how late a view may be before it is trusted all the same, as upstream's expectations
@@ -47,10 +48,7 @@ func (w *Written[X, T]) Put(stored T, now time.Time) {
 func (w *Written[X, T]) Shown(old, now T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	shown := now
-	if now == nil {
-		shown = old
-	}
+	shown := T(view.Either[X](old, now))
 	have, known := w.objects[shown.GetName()]
 	if known && (revision(shown) >= revision(T(have.object)) || now == nil && shown.GetUID() == T(have.object).GetUID()) {
 		delete(w.objects, shown.GetName())
@@ -66,10 +64,10 @@ func (w *Written[X, T]) Gone(name string) {
 
 // Over is what the view shows, with what is newer, by name. The view is read while nothing can be
 // shown: what it has taken in since would be in neither.
-func (w *Written[X, T]) Over(view func() []T, now time.Time) []T {
+func (w *Written[X, T]) Over(shown func() []T, now time.Time) []T {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	seen, newest := map[string]bool{}, slices.Clone(view())
+	seen, newest := map[string]bool{}, slices.Clone(shown())
 	for i, object := range newest {
 		seen[object.GetName()] = true
 		if have, known := w.objects[object.GetName()]; known && revision(T(have.object)) > revision(object) {

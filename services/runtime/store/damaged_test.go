@@ -46,15 +46,7 @@ func TestDamagedFiles(t *testing.T) {
 			refused++
 			continue
 		}
-		if diff := diff(want, contents); diff != "" {
-			t.Errorf("contents (-want +got):\n%s", diff)
-		}
-		if got := whats(t, s); got != history {
-			t.Errorf("history %q, want %q", got, history)
-		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		kept(t, s, contents, want, history)
 		if t.Failed() {
 			t.Fatalf("file %d: %s", i, what)
 		}

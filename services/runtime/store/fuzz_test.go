@@ -39,14 +39,6 @@ func FuzzOpen(f *testing.F) {
 			}
 			return
 		}
-		if diff := diff(want, contents); diff != "" {
-			t.Errorf("contents (-want +got):\n%s", diff)
-		}
-		if got := whats(t, s); got != history {
-			t.Errorf("history %q, want %q", got, history)
-		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		kept(t, s, contents, want, history)
 	})
 }

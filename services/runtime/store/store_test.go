@@ -113,6 +113,20 @@ func diff(want, got *store.Contents) string {
 	return cmp.Diff(want, got, protocmp.Transform(), cmpopts.IgnoreUnexported(store.Contents{}), cmpopts.EquateEmpty())
 }
 
+// kept checks that an opened store has what it should, and closes it.
+func kept(t testing.TB, s *store.Store, contents, want *store.Contents, history string) {
+	t.Helper()
+	if diff := diff(want, contents); diff != "" {
+		t.Errorf("contents (-want +got):\n%s", diff)
+	}
+	if got := whats(t, s); got != history {
+		t.Errorf("history %q, want %q", got, history)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func whats(t testing.TB, s *store.Store) string {
 	t.Helper()
 	var text []string
