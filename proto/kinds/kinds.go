@@ -68,6 +68,11 @@ func All() []Kind { return slices.Clone(loadIndex().preferred) }
 // Served is every kind in every version, the preferred one first.
 func Served() []Kind { return slices.Clone(loadIndex().served) }
 
+// Versions is the kind of a group resource in every version in which it is served.
+func Versions(resource schema.GroupResource) []Kind {
+	return slices.Clone(loadIndex().versions[resource])
+}
+
 // Today is every built-in kind in the versions that an API server of the newest release
 // serves unless it is told otherwise: the stable ones. The others are for those who come
 // with an old manifest.
@@ -150,6 +155,7 @@ type index struct {
 	preferred  []Kind
 	served     []Kind
 	byResource map[string]Kind
+	versions   map[schema.GroupResource][]Kind
 	byGVK      map[schema.GroupVersionKind]Kind
 	byAlias    map[string][]Kind
 }
@@ -158,6 +164,7 @@ type index struct {
 var loadIndex = sync.OnceValue(func() *index {
 	ix := &index{
 		byResource: map[string]Kind{},
+		versions:   map[schema.GroupResource][]Kind{},
 		byGVK:      map[schema.GroupVersionKind]Kind{},
 		byAlias:    map[string][]Kind{},
 	}
@@ -189,6 +196,7 @@ func (ix *index) add(group string, row []string) {
 			StorageVersion:   row[5],
 		}
 		ix.served = append(ix.served, k)
+		ix.versions[k.GroupResource()] = append(ix.versions[k.GroupResource()], k)
 		ix.byGVK[k.GroupVersionKind] = k
 		if i == 0 {
 			ix.preferred = append(ix.preferred, k)

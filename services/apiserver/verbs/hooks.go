@@ -170,11 +170,5 @@ func (a *API) Versions(kind kinds.Kind) []kinds.Kind {
 	if kind.Custom {
 		return a.Custom.Versions(kind.GroupResource().String())
 	}
-	var versions []kinds.Kind
-	for _, served := range kinds.Served() {
-		if served.GroupResource() == kind.GroupResource() {
-			versions = append(versions, served)
-		}
-	}
-	return versions
+	return kinds.Versions(kind.GroupResource())
 }
