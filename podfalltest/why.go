@@ -32,7 +32,7 @@ func (c *Cluster) Why(resource, namespace, name string) WhyReport {
 		c.t.Fatalf("podfalltest: why: %v", err)
 	}
 	defer conn.Close()
-	observer := gather.Observer{API: podapi.New(conn, podapi.Config{Clock: c.clock}), Ask: c.parts.Inspect, Clock: c.clock}
+	observer := gather.Observer{API: podapi.New(conn, podapi.Config{Clock: c.clock}), Ask: gather.JSON(c.parts.Inspect), Clock: c.clock}
 	report, err := observer.Why(ctx, podapi.Target{Kind: kind, Namespace: namespace, Name: name})
 	if err != nil {
 		c.t.Fatalf("podfalltest: why %s %s/%s: %v", resource, namespace, name, err)

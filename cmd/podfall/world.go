@@ -98,7 +98,7 @@ func (w *world) change(ctx context.Context, change mgmt.Change) error {
 // Why implements scenario.Witness.
 func (w *world) Why(ctx context.Context, t podapi.Target) ([]string, error) {
 	ask := func(ctx context.Context, process string) ([]byte, error) { return w.plane.Inspect(ctx, process, nil) }
-	report, err := gather.Observer{API: w, Ask: ask, Clock: w.movement.Clock()}.Why(ctx, t)
+	report, err := gather.Observer{API: w, Ask: gather.JSON(ask), Clock: w.movement.Clock()}.Why(ctx, t)
 	return report.IDs(), err
 }
 

@@ -162,7 +162,7 @@ func (w *world) heal(ctx context.Context, parties []string) error {
 
 // Why implements scenario.Witness.
 func (w *world) Why(ctx context.Context, t podapi.Target) ([]string, error) {
-	report, err := gather.Observer{API: w, Ask: w.parts.Inspect}.Why(ctx, t)
+	report, err := gather.Observer{API: w, Ask: gather.JSON(w.parts.Inspect)}.Why(ctx, t)
 	return report.IDs(), err
 }
 

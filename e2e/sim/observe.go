@@ -2,9 +2,9 @@ package sim
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
+	"reflect"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,17 +31,18 @@ type inspected interface{ inspect(now time.Time) any }
 
 var errSilent = errors.New("it does not answer")
 
-// manage is what a process says of itself, as JSON.
-func (w *World) manage(_ context.Context, process string) ([]byte, error) {
+// manage fills in what a process says of itself: the management connection, without JSON.
+func (w *World) manage(_ context.Context, process string, said any) error {
 	p := w.processes[process]
 	if p == nil || p.running == nil || p.paused {
-		return nil, errSilent
+		return errSilent
 	}
 	asked, is := p.running.(inspected)
 	if !is {
-		return nil, errSilent
+		return errSilent
 	}
-	return json.Marshal(asked.inspect(w.now))
+	reflect.ValueOf(said).Elem().Set(reflect.ValueOf(asked.inspect(w.now)))
+	return nil
 }
 
 // reading is the apiserver for observers: they read what is on its disk, while it answers.
@@ -181,6 +182,7 @@ func (p *apiserverProcess) inspect(now time.Time) any {
 
 func (r *runtimeProcess) inspect(now time.Time) any {
 	said := inspect.Runtime{Self: inspect.Self{Process: "runtime", Boot: r.boot, Now: now}}
+	said.Containers = make([]inspect.Container, 0, len(r.containers))
 	for _, c := range r.containers {
 		box := c.box.record
 		said.Containers = append(said.Containers, inspect.Container{

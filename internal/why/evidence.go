@@ -44,6 +44,11 @@ type Telemetry struct {
 	Bus         inspect.Answer[inspect.Bus]
 }
 
+// Unheard reports whether not one process has answered.
+func (t Telemetry) Unheard() bool {
+	return t.Kubelet.Said == nil && t.Runtime.Said == nil && t.Controllers.Said == nil && t.APIServer.Said == nil && t.Bus.Said == nil
+}
+
 // sources are the witnesses and how old their words are.
 func (t Telemetry) sources(now time.Time) []Source {
 	sources := []Source{{Name: "API"}}

@@ -40,7 +40,7 @@ func runWhy(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	report, err := gather.Observer{API: api, Ask: c.session.Inspect, Clock: c.env.Clock}.Why(ctx, about)
+	report, err := gather.Observer{API: api, Ask: gather.JSON(c.session.Inspect), Clock: c.env.Clock}.Why(ctx, about)
 	if err != nil {
 		return err
 	}

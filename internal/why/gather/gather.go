@@ -37,12 +37,29 @@ type API interface {
 	List(ctx context.Context, target podapi.Target, opts metav1.ListOptions) (*podapi.List, error)
 }
 
+// Ask asks a process by its name how it is, and fills in said, a pointer to what package
+// inspect has for it.
+type Ask func(ctx context.Context, process string, said any) error
+
+// JSON is an [Ask] of processes that answer in JSON; that of nil is nil.
+func JSON(ask func(ctx context.Context, process string) ([]byte, error)) Ask {
+	if ask == nil {
+		return nil
+	}
+	return func(ctx context.Context, process string, said any) error {
+		data, err := ask(ctx, process)
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(data, said)
+	}
+}
+
 // Observer asks a cluster why.
 type Observer struct {
 	API API
-	// Ask asks a process by its name how it is, and returns the JSON of what package
-	// inspect has for it; nil when processes cannot be asked.
-	Ask func(ctx context.Context, process string) ([]byte, error)
+	// Ask is nil when processes cannot be asked.
+	Ask Ask
 	// Clock is the cluster's.
 	Clock clock.Clock
 }
@@ -166,18 +183,18 @@ func (o Observer) telemetry(ctx context.Context, node string) why.Telemetry {
 	all.Go(func() { t.Controllers = answer[inspect.Controllers](ctx, o, "controllers") })
 	all.Go(func() { t.APIServer = answer[inspect.APIServer](ctx, o, "apiserver") })
 	all.Wait()
+	if t.Unheard() {
+		return why.Telemetry{} // it is the way to them that is broken: their silence says nothing
+	}
 	return t
 }
 
 // answer is what one process says.
 func answer[T any](ctx context.Context, o Observer, process string) inspect.Answer[T] {
 	began := o.Clock.Steady()
-	data, err := o.Ask(ctx, process)
-	heard := inspect.Answer[T]{At: o.Clock.Now(), Took: o.Clock.Steady().Sub(began)}
 	said := new(T)
-	if err == nil {
-		err = json.Unmarshal(data, said)
-	}
+	err := o.Ask(ctx, process, said)
+	heard := inspect.Answer[T]{At: o.Clock.Now(), Took: o.Clock.Steady().Sub(began)}
 	if err != nil {
 		heard.Err = err.Error()
 	} else {

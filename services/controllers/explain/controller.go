@@ -27,7 +27,7 @@ func New(base control.Base) *Controller {
 	events := base.Events("explain-controller")
 	c := &Controller{
 		Rounds: &Rounds{
-			Observer: gather.Observer{API: base.API, Ask: base.Ask, Clock: base.Clock},
+			Observer: gather.Observer{API: base.API, Ask: gather.JSON(base.Ask), Clock: base.Clock},
 			Event: func(pod *corev1.Pod, text string) {
 				events.Event(pod, corev1.EventTypeWarning, "StuckTerminating", text)
 			},

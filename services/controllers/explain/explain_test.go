@@ -14,6 +14,7 @@ import (
 
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/internal/inspect"
+	"github.com/podfall/podfall/internal/why/gather"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -96,7 +97,7 @@ func TestLeft(t *testing.T) {
 		"without a node":                {"", corev1.PodStatus{Phase: corev1.PodPending}, false},
 	} {
 		r := &Rounds{Note: func(history.Fact) {}}
-		r.Observer.Ask = func(context.Context, string) ([]byte, error) { return nil, nil }
+		r.Observer.Ask = func(context.Context, string, any) error { return nil }
 		r.Left(&corev1.Pod{Spec: corev1.PodSpec{NodeName: c.node}, Status: c.status})
 		if r.Haunted() != c.followed {
 			t.Errorf("%s: followed is %v", name, r.Haunted())
@@ -149,7 +150,7 @@ func TestKnown(t *testing.T) {
 		`{"heard":"9"}`: true, `{"heard":"11"}`: false, `{}`: true, "": true,
 	} {
 		r := &Rounds{}
-		r.Observer.Ask = func(context.Context, string) ([]byte, error) { return []byte(said), nil }
+		r.Observer.Ask = gather.JSON(func(context.Context, string) ([]byte, error) { return []byte(said), nil })
 		if got := r.known(t.Context(), &ghost{uid: "old", revision: "10"}, asked{}); got != want {
 			t.Errorf("its kubelet says %q: %v, want %v", said, got, want)
 		}
@@ -201,9 +202,9 @@ func TestWindow(t *testing.T) {
 func TestSilentNode(t *testing.T) {
 	counts := map[string]int{}
 	r := &Rounds{Note: func(history.Fact) {}}
-	r.Observer.Ask = func(_ context.Context, process string) ([]byte, error) {
+	r.Observer.Ask = func(_ context.Context, process string, _ any) error {
 		counts[process]++
-		return nil, errors.New("no answer")
+		return errors.New("no answer")
 	}
 	for i := range 10 {
 		r.Left(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("web-", i)}, Spec: corev1.PodSpec{NodeName: "n1"}})
@@ -225,7 +226,7 @@ func TestSilentNode(t *testing.T) {
 // all the same.
 func TestPassing(t *testing.T) {
 	r := &Rounds{Note: func(history.Fact) {}}
-	r.Observer.Ask = func(context.Context, string) ([]byte, error) { return nil, errors.New("no answer") }
+	r.Observer.Ask = func(context.Context, string, any) error { return errors.New("no answer") }
 	for _, left := range [][2]string{{"web-0", "first"}, {"web-1", "other"}, {"web-0", "second"}} {
 		r.Left(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: left[0], UID: types.UID(left[1])}, Spec: corev1.PodSpec{NodeName: "n1"}})
 	}

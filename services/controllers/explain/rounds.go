@@ -2,7 +2,6 @@ package explain
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"slices"
 	"strings"
@@ -218,11 +217,7 @@ func ask[T any](ctx context.Context, r *Rounds, process string, before asked) (*
 	ctx, cancel := clock.Clock{}.Timeout(ctx, gather.Patience)
 	defer cancel()
 	said := new(T)
-	data, err := r.Observer.Ask(ctx, process)
-	if err == nil {
-		err = json.Unmarshal(data, said)
-	}
-	if err != nil {
+	if err := r.Observer.Ask(ctx, process, said); err != nil {
 		before[process] = err
 		return nil, err
 	}

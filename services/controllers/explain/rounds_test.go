@@ -46,11 +46,11 @@ func TestGoneMeanwhile(t *testing.T) {
 		api.pod.Store(pod)
 		told := 0
 		r := &Rounds{
-			Observer: gather.Observer{API: api, Ask: func(context.Context, string) ([]byte, error) {
+			Observer: gather.Observer{API: api, Ask: func(context.Context, string, any) error {
 				if leaves {
 					api.pod.Store(nil)
 				}
-				return nil, errors.New("it takes its time")
+				return errors.New("it takes its time")
 			}},
 			Event: func(*corev1.Pod, string) {}, Note: func(history.Fact) { told++ }, Log: slog.New(slog.DiscardHandler),
 		}
