@@ -151,7 +151,7 @@ func (c *controllers) Step(now time.Time, in Input, out Out) {
 }
 
 func (c *controllers) begin(in Boot) {
-	c.client = Client{Identity: proto.Controllers, Boot: in.Boot}
+	c.client = Client{Identity: proto.Controllers, Boot: in.Boot, Decoded: in.Decoded}
 	c.observing.began = c.now
 	for _, follow := range []struct {
 		resource string

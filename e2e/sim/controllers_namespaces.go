@@ -127,7 +127,7 @@ func (c *controllers) inside(ns *corev1.Namespace, kind kinds.Kind, then func([]
 			then(nil, got.Err)
 			return
 		}
-		items, _, err := itemsOf(got)
+		items, _, err := itemsOf(got, c.client.Decoded)
 		then(items, err)
 	})
 }

@@ -112,7 +112,7 @@ func (f *Follower) list(now time.Time, out Out) {
 			f.failed(now, got.Err, out)
 			return
 		}
-		items, revision, err := itemsOf(got)
+		items, revision, err := itemsOf(got, f.Client.Decoded)
 		if err != nil {
 			f.failed(now, err, out)
 			return
@@ -124,15 +124,15 @@ func (f *Follower) list(now time.Time, out Out) {
 }
 
 // itemsOf is a list.
-func itemsOf(got Got) (items []kinds.Object, revision uint64, err error) {
+func itemsOf(got Got, decoded *Decoded) (items []kinds.Object, revision uint64, err error) {
 	for _, part := range got.Parts {
 		revision = part.GetList().GetRevision()
 		for _, item := range part.GetList().GetItems() {
-			decoded, err := decode(item.GetObject(), item.GetRevision())
+			obj, err := decoded.object(item.GetObject(), item.GetRevision())
 			if err != nil {
 				return nil, 0, err
 			}
-			if obj, ok := decoded.(kinds.Object); ok {
+			if obj, ok := obj.(kinds.Object); ok {
 				items = append(items, obj)
 			}
 		}
@@ -296,10 +296,10 @@ func (f *Follower) pass(event *proto.Event) error {
 		}
 		return apierrors.FromObject(decoded)
 	}
-	decoded, err := decode(event.GetObject(), event.GetRevision())
+	obj, err := f.Client.Decoded.object(event.GetObject(), event.GetRevision())
 	if err != nil {
 		return err
 	}
-	f.Sink.Apply(watch.Event{Type: typ, Object: decoded})
+	f.Sink.Apply(watch.Event{Type: typ, Object: obj})
 	return nil
 }

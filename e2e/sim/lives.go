@@ -39,6 +39,9 @@ type cluster struct {
 	exited  bool
 }
 
+// anHour is more than the events that most hours have.
+const anHour = 25_000
+
 // Live plays a script. It must be called in a testing/synctest bubble whose time nobody
 // else needs.
 func Live(script Script) Lived {
@@ -51,6 +54,7 @@ func Live(script Script) Lived {
 		World: NewWorld(net), script: &script, drive: &Drive{seed: script.Seed},
 		kernels: map[string]*Kernel{}, down: map[string]int{},
 	}
+	c.record.events = make([]history.Event, 0, int(anHour*script.Lasts.Hours()))
 	c.populate()
 	c.trouble()
 	err := c.Run(script.Lasts)

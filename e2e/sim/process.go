@@ -38,6 +38,8 @@ type (
 		Disk Disk
 		// Seed is the incarnation's own chance; a Boot's entropy is drawn from it.
 		Seed uint64
+		// Decoded is shared by all processes of the world.
+		Decoded *Decoded
 	}
 	// Message is what another process has sent.
 	Message struct {

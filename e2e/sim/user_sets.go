@@ -126,7 +126,7 @@ func (u *user) doToPods(now time.Time, out Out, deed Deed, then Then) {
 	}
 	list := Ask{Verb: proto.VerbList, Target: pods, Options: &metav1.ListOptions{LabelSelector: of}}
 	u.ask(now, out, list, func(now time.Time, got Got, out Out) {
-		found, _, err := itemsOf(got)
+		found, _, err := itemsOf(got, u.client.Decoded)
 		if got.Err != nil || err != nil || len(found) == 0 {
 			then(now, got, out)
 			return

@@ -29,6 +29,7 @@ type World struct {
 	wires      wires
 	trace      trace
 	record     record
+	decoded    Decoded
 	stop       error
 	// Steps counts what processes were given.
 	Steps int
@@ -261,7 +262,7 @@ func (w *World) Start(name string) {
 	p.running, p.alarms, p.paused, p.held = p.begin(), map[string]*event{}, false, nil
 	p.hands = &acting{world: w, process: p, number: p.number}
 	_, p.clocked = p.running.(Clocked)
-	w.step(p, Boot{Boot: p.boot, Disk: maps.Clone(p.disk), Seed: seed}, "")
+	w.step(p, Boot{Boot: p.boot, Disk: maps.Clone(p.disk), Seed: seed, Decoded: &w.decoded}, "")
 }
 
 // Crash ends a process. One with an End method has it called, for what its machine sees of
