@@ -2,6 +2,7 @@
 # The long run: tools/nightly.sh LIVES. Every part is tried, also after one that failed; its
 # figures are printed, and how long it took.
 set -u
+export GOGC=400 # as make test
 lives=$1
 failed=0
 log=$(mktemp)
