@@ -24,6 +24,7 @@ require (
 	github.com/podfall/podfall/services/gateway v0.0.0-00010101000000-000000000000
 	github.com/podfall/podfall/services/kubelet v0.0.0-00010101000000-000000000000
 	github.com/podfall/podfall/services/runtime v0.0.0-00010101000000-000000000000
+	github.com/prometheus/procfs v0.21.1
 	github.com/urfave/cli/v2 v2.27.7
 	golang.org/x/sys v0.49.0
 	k8s.io/api v0.37.2

@@ -2,12 +2,10 @@ package cluster
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,20 +13,6 @@ import (
 	"github.com/podfall/podfall/internal/pki"
 	"github.com/podfall/podfall/services/bus"
 )
-
-// FuzzParseStat: whatever a program calls itself, what the kernel says of it is found behind
-// its name; and what is no stat is refused.
-func FuzzParseStat(f *testing.F) {
-	f.Fuzz(func(t *testing.T, name string, started uint64, other []byte) {
-		text := fmt.Appendf(nil, "12 (%s) T 1 7 8 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 %d 100 200\n", name, started)
-		if start, state, err := parseStat(text); err != nil || start != started || state != stateStopped {
-			t.Errorf("%q: %d %q (%v)", text, start, state, err)
-		}
-		if start, state, err := parseStat(other); err == nil && (len(strings.Fields(string(other))) < 20 || !strings.Contains(string(other), strconv.FormatUint(start, 10))) {
-			t.Errorf("%q: %d %q", other, start, state)
-		}
-	})
-}
 
 // FuzzLoad: whatever is in the files of a cluster's directory, they are named when they are
 // refused; options that are taken are kept and loaded as the same, and each process that

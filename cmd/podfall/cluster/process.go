@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
 	"github.com/podfall/podfall/internal/clock"
@@ -44,30 +44,17 @@ const (
 	stateStopped = "T"
 )
 
-// startOf reads from the kernel when a pid was started, and its state.
+// startOf asks the kernel when a pid was started, and for its state.
 func startOf(pid int) (start uint64, state string, err error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	process, err := procfs.NewProc(pid)
 	if err != nil {
 		return 0, "", err
 	}
-	if start, state, err = parseStat(data); err != nil {
-		err = fmt.Errorf("pid %d: %w", pid, err)
+	said, err := process.Stat()
+	if err != nil {
+		return 0, "", fmt.Errorf("pid %d: %w", pid, err)
 	}
-	return start, state, err
-}
-
-// errStat says that the kernel's account of a process has another form than proc(5) says.
-var errStat = errors.New("unreadable stat")
-
-// parseStat reads the start and the state in a /proc/PID/stat, whose second field is the
-// command in parentheses and may hold anything.
-func parseStat(stat []byte) (start uint64, state string, err error) {
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < 20 {
-		return 0, "", errStat
-	}
-	start, err = strconv.ParseUint(fields[19], 10, 64)
-	return start, fields[0], err
+	return said.Starttime, said.State, nil
 }
 
 // Alive reports whether the very process that was recorded still runs.

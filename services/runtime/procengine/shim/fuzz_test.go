@@ -11,18 +11,13 @@ import (
 	"testing"
 )
 
-// FuzzStat: whatever a program calls itself, what the kernel says of it is found behind its
-// name; and what is no stat is refused.
-func FuzzStat(f *testing.F) {
-	f.Fuzz(func(t *testing.T, name string, parent int32, start uint64, other []byte) {
-		text := fmt.Appendf(nil, "12 (%s) S %d 7 8 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 %d 100 200\n", name, parent, start)
-		fields, err := statFields(text)
-		if err != nil || fields[0] != "12" || fields[1] != name || fields[2] != "S" || fields[3] != fmt.Sprint(parent) ||
-			fields[5] != "8" || fields[8] != "4194560" || fields[21] != fmt.Sprint(start) {
-			t.Errorf("%q: %q (%v)", text, fields, err)
-		}
-		if fields, err := statFields(other); err == nil && (len(fields) < 22 || !bytes.Contains(other, []byte("("+fields[1]+")"))) {
-			t.Errorf("%q: %q", other, fields)
+// FuzzPrivatePages: what the kernel says of a program's memory is the difference of two numbers,
+// which as bytes is a number too; what is no statm is of no pages.
+func FuzzPrivatePages(f *testing.F) {
+	f.Fuzz(func(t *testing.T, all, shared uint32, other []byte) {
+		text := fmt.Appendf(nil, "4294967295 %d %d 12 0 34 0\n", all, shared)
+		if pages := privatePages(text); pages != max(int64(all)-int64(shared), 0) {
+			t.Errorf("%q: %d pages", text, pages)
 		}
 		if pages := privatePages(other); pages < 0 || pages > 0 && pages*int64(os.Getpagesize()) < pages {
 			t.Errorf("%q: %d pages", other, pages)

@@ -82,13 +82,9 @@ func becoming(pid int) bool {
 			return false
 		}
 	}
-	const state, flags, kernelThread = 2, 8, 0x00200000
-	fields, err := stat(pid)
-	if err != nil || strings.ContainsAny(fields[state], "ZX") {
-		return false
-	}
-	bits, err := strconv.ParseUint(fields[flags], 10, 64)
-	return err == nil && bits&kernelThread == 0
+	const kernelThread = 0x00200000
+	said, err := stat(pid)
+	return err == nil && !strings.ContainsAny(said.State, "ZX") && said.Flags&kernelThread == 0
 }
 
 // marked reports whether a process that lives has the marker. A zombie has no environment

@@ -1,14 +1,11 @@
 package shim
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"strconv"
-	"strings"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
 	"github.com/podfall/podfall/internal/clock"
@@ -78,43 +75,26 @@ func children() []int {
 		if err != nil {
 			continue
 		}
-		if fields, err := stat(pid); err == nil && fields[3] == strconv.Itoa(self) {
+		if said, err := stat(pid); err == nil && said.PPID == self {
 			found = append(found, pid)
 		}
 	}
 	return found
 }
 
-// stat is /proc/PID/stat, a field each, numbered as in proc(5) from 0.
-func stat(pid int) ([]string, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+// stat is what the kernel says of a process.
+func stat(pid int) (procfs.ProcStat, error) {
+	process, err := procfs.NewProc(pid)
 	if err != nil {
-		return nil, err
+		return procfs.ProcStat{}, err
 	}
-	return statFields(data)
-}
-
-// statFields takes a stat apart: the name of the program may hold spaces and brackets.
-func statFields(data []byte) ([]string, error) {
-	open, end := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')')
-	if open < 0 || end < open {
-		return nil, io.ErrUnexpectedEOF
-	}
-	fields := append([]string{strings.TrimSpace(string(data[:open])), string(data[open+1 : end])}, strings.Fields(string(data[end+1:]))...)
-	if len(fields) < 22 {
-		return nil, io.ErrUnexpectedEOF
-	}
-	return fields, nil
+	return process.Stat()
 }
 
 // identify is a process's number and start.
 func identify(pid int) (Process, error) {
-	fields, err := stat(pid)
-	if err != nil {
-		return Process{}, err
-	}
-	start, err := strconv.ParseUint(fields[21], 10, 64)
-	return Process{PID: pid, Start: start}, err
+	said, err := stat(pid)
+	return Process{PID: pid, Start: said.Starttime}, err
 }
 
 // exitCode is how a shell and Kubernetes number an end: 128 and the signal's number for

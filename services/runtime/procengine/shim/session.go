@@ -43,9 +43,8 @@ func killOnce(leader int) bool {
 	return found
 }
 
-// inSession reports whether a process lives and belongs to a session: the sixth field of
-// its stat, and no zombie.
+// inSession reports whether a process lives and belongs to a session.
 func inSession(pid, leader int) bool {
-	fields, err := stat(pid)
-	return err == nil && fields[5] == strconv.Itoa(leader) && fields[2] != "Z"
+	said, err := stat(pid)
+	return err == nil && said.Session == leader && said.State != "Z"
 }
