@@ -19,6 +19,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/nodelifecycle"
 	"github.com/podfall/podfall/services/controllers/podgc"
 	"github.com/podfall/podfall/services/controllers/scheduler"
+	"github.com/podfall/podfall/services/controllers/view"
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
@@ -104,16 +105,8 @@ func newControllers(w *World) *controllers {
 	c.jobs = c.newJobs()
 	c.budgets = c.newBudgets()
 	c.disks = c.newDisks()
-	c.stateful = newCopy(func(old, now *appsv1.StatefulSet) { c.look(lookStatefulSet, nameOf(either(old, now))) })
+	c.stateful = newCopy(func(old, now *appsv1.StatefulSet) { c.look(lookStatefulSet, nameOf(view.Either(old, now))) })
 	return c
-}
-
-// either is the object of a change.
-func either[T any](old, now *T) *T {
-	if now != nil {
-		return now
-	}
-	return old
 }
 
 // The controllers' looks.

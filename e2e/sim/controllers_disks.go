@@ -16,6 +16,7 @@ import (
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/controllers/attachdetach"
 	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/view"
 )
 
 // The attach/detach controller and the driver of its volumes.
@@ -64,7 +65,7 @@ func (c *controllers) attachmentChanged(old, now *storagev1.VolumeAttachment) {
 
 // diskPodChanged and diskNodeChanged have looked at what is attached, when it may matter.
 func (c *controllers) diskPodChanged(old, now *corev1.Pod) {
-	if pod := either(old, now); len(pod.Spec.Volumes) > 0 && pod.Spec.NodeName != "" {
+	if pod := view.Either(old, now); len(pod.Spec.Volumes) > 0 && pod.Spec.NodeName != "" {
 		c.out.Wake(lookAttach, c.now)
 	}
 }
@@ -101,36 +102,36 @@ func (c *controllers) attached() attachdetach.View {
 		Volume: func(called string) (*corev1.PersistentVolume, bool) { return c.disks.volumes.get(name{"", called}) },
 	}
 	attachments := c.disks.own.attachments.Over(c.disks.attachments.all, c.now)
-	view := attachdetach.View{
+	looked := attachdetach.View{
 		Uses: attachdetach.UsesOf(c.pods.all(), find), Attachments: attachments, Volumes: attachdetach.VolumesOf(attachments, find),
 		Nodes: map[string]*corev1.Node{}, Departed: maps.Clone(c.disks.departed), Unused: c.disks.unused,
 	}
 	for _, node := range c.disks.own.nodes.Over(c.nodes.all, c.now) {
-		view.Nodes[node.Name] = node
+		looked.Nodes[node.Name] = node
 	}
-	return view
+	return looked
 }
 
 // syncAttach does one round: it detaches, attaches, and says of nodes what is attached to them.
 func (c *controllers) syncAttach(key string) {
-	view := c.attached()
-	if len(view.Uses)+len(view.Attachments)+len(c.disks.unused) == 0 {
+	looked := c.attached()
+	if len(looked.Uses)+len(looked.Attachments)+len(c.disks.unused) == 0 {
 		return
 	}
-	plan := attachdetach.Decide(view, c.now)
+	plan := attachdetach.Decide(looked, c.now)
 	c.disks.unused = plan.Unused
 	if !plan.Recheck.IsZero() {
 		c.out.Wake(lookAttach, plan.Recheck)
 	}
 	var steps []func(func(error))
 	for _, detach := range plan.Detach {
-		steps = append(steps, func(then func(error)) { c.detach(detach, view, then) })
+		steps = append(steps, func(then func(error)) { c.detach(detach, looked, then) })
 	}
 	for _, use := range plan.Attach {
 		steps = append(steps, func(then func(error)) { c.attach(use, then) })
 	}
-	for _, node := range slices.Sorted(maps.Keys(view.Nodes)) {
-		steps = append(steps, func(then func(error)) { c.tellAttached(view.Nodes[node], view, then) })
+	for _, node := range slices.Sorted(maps.Keys(looked.Nodes)) {
+		steps = append(steps, func(then func(error)) { c.tellAttached(looked.Nodes[node], looked, then) })
 	}
 	inOrder(steps, c.begun(key))
 }
@@ -161,11 +162,11 @@ func (c *controllers) attach(use attachdetach.Use, then func(error)) {
 }
 
 // detach takes a volume off what its node is said to have, asks the node, and takes it away.
-func (c *controllers) detach(detach attachdetach.Detach, view attachdetach.View, then func(error)) {
+func (c *controllers) detach(detach attachdetach.Detach, looked attachdetach.View, then func(error)) {
 	attachment := detach.Attachment
-	view.Leaving(attachment, c.now)
-	if node := view.Nodes[attachment.Spec.NodeName]; node != nil {
-		c.tellAttached(node, view, func(err error) {
+	looked.Leaving(attachment, c.now)
+	if node := looked.Nodes[attachment.Spec.NodeName]; node != nil {
+		c.tellAttached(node, looked, func(err error) {
 			if err != nil {
 				then(err)
 				return
@@ -181,8 +182,8 @@ func (c *controllers) detach(detach attachdetach.Detach, view attachdetach.View,
 		case node == nil:
 			c.away(attachment, then)
 		default:
-			view.Nodes[node.Name] = node
-			c.detach(detach, view, then)
+			looked.Nodes[node.Name] = node
+			c.detach(detach, looked, then)
 		}
 	})
 }
@@ -213,8 +214,8 @@ func (c *controllers) away(attachment *storagev1.VolumeAttachment, then func(err
 }
 
 // tellAttached stores in a node's status what is attached to it.
-func (c *controllers) tellAttached(node *corev1.Node, view attachdetach.View, then func(error)) {
-	attached := attachdetach.Attached(node.Name, view.Attachments, view.Volumes)
+func (c *controllers) tellAttached(node *corev1.Node, looked attachdetach.View, then func(error)) {
+	attached := attachdetach.Attached(node.Name, looked.Attachments, looked.Volumes)
 	if slices.Equal(attached, node.Status.VolumesAttached) {
 		then(nil)
 		return
@@ -228,7 +229,7 @@ func (c *controllers) tellAttached(node *corev1.Node, view attachdetach.View, th
 	}, node, func(got Got) {
 		if stored, is := got.Object.(*corev1.Node); is && got.Err == nil {
 			c.disks.own.nodes.Put(stored, c.now)
-			view.Nodes[node.Name] = stored
+			looked.Nodes[node.Name] = stored
 		}
 		then(lest(control.Gone, got.Err))
 	})

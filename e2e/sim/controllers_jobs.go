@@ -11,6 +11,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/control"
 	"github.com/podfall/podfall/services/controllers/job"
 	"github.com/podfall/podfall/services/controllers/ttl"
+	"github.com/podfall/podfall/services/controllers/view"
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
@@ -36,7 +37,7 @@ func (c *controllers) newJobs() jobs {
 }
 
 func (c *controllers) jobChanged(old, now *batchv1.Job) {
-	of := nameOf(either(old, now))
+	of := nameOf(view.Either(old, now))
 	if now == nil {
 		c.jobs.expected.Forget(keyOf(old)) // another of its name expects nothing of that
 	}
@@ -45,7 +46,7 @@ func (c *controllers) jobChanged(old, now *batchv1.Job) {
 	}
 	switch {
 	case now == nil, job.Over(now):
-		for _, pod := range c.owned(either(old, now)) {
+		for _, pod := range c.owned(view.Either(old, now)) {
 			if job.Orphaned(pod, now) {
 				c.look(lookUncounted, nameOf(pod))
 			}
@@ -60,7 +61,7 @@ func (c *controllers) jobChanged(old, now *batchv1.Job) {
 
 // jobPodChanged has a pod looked at that perhaps no Job will count.
 func (c *controllers) jobPodChanged(old, now *corev1.Pod) {
-	pod := either(old, now)
+	pod := view.Either(old, now)
 	switch job.HoldOf(now, c.jobUnder(pod)) {
 	case job.Loose:
 		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {

@@ -36,7 +36,7 @@ const driverWorkers = 10
 const Attacher = "external-attacher"
 
 func newDriver(base control.Base, attachments *view.Copy[*storagev1.VolumeAttachment]) *driver {
-	client := control.Of[*storagev1.VolumeAttachment](control.As(base.API, Attacher), "volumeattachments.storage.k8s.io")
+	client := control.Of[*storagev1.VolumeAttachment](control.DecidedBy(base.API, Attacher), "volumeattachments.storage.k8s.io")
 	d := &driver{attachments: attachments, client: client, faults: base.Faults, clock: base.Clock}
 	d.loop = loop.New(loop.Config{Name: "volume_driver", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: driverWorkers}, d.sync)
 	attachments.On(func(_, now *storagev1.VolumeAttachment) {

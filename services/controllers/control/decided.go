@@ -23,8 +23,8 @@ func Decided(api API, recorder *history.Recorder, controller string) API {
 	return deciding{API: api, history: recorder, controller: controller}
 }
 
-// As is the API for a part of a controller that decides in a name of its own.
-func As(api API, name string) API {
+// DecidedBy is the API for a part of a controller that decides in a name of its own.
+func DecidedBy(api API, name string) API {
 	if d, is := api.(deciding); is {
 		d.controller = name
 		return d
