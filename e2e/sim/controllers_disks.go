@@ -161,31 +161,42 @@ func (c *controllers) attach(use attachdetach.Use, then func(error)) {
 	})
 }
 
-// detach takes a volume off what its node is said to have, asks the node, and takes it away.
+// detach takes a volume off its node, step by step.
 func (c *controllers) detach(detach attachdetach.Detach, looked attachdetach.View, then func(error)) {
-	attachment := detach.Attachment
-	looked.Leaving(attachment, c.now)
-	if node := looked.Nodes[attachment.Spec.NodeName]; node != nil {
-		c.tellAttached(node, looked, func(err error) {
-			if err != nil {
-				then(err)
-				return
-			}
-			c.detachUnlessHeld(detach, then)
-		})
-		return
-	}
-	c.nodeNow(attachment.Spec.NodeName, func(node *corev1.Node, err error) {
-		switch {
-		case err != nil:
-			then(err)
-		case node == nil:
-			c.away(attachment, then)
-		default:
-			looked.Nodes[node.Name] = node
-			c.detach(detach, looked, then)
+	looked.Leaving(detach.Attachment, c.now)
+	node := looked.Nodes[detach.Attachment.Spec.NodeName]
+	leave := leaving{c, detach, looked, then}
+	leave.step(detach.First(node), node)
+}
+
+// leaving is a volume on its way off a node.
+type leaving struct {
+	*controllers
+
+	detach attachdetach.Detach
+	looked attachdetach.View
+	then   func(error)
+}
+
+// step does a step, and what follows; node is the node as it was last read.
+func (l leaving) step(step attachdetach.Step, node *corev1.Node) {
+	next := func(node *corev1.Node, err error) {
+		if err != nil {
+			l.then(err)
+			return
 		}
-	})
+		l.step(l.detach.After(step, node), node)
+	}
+	switch step {
+	case attachdetach.FindNode, attachdetach.AskNode:
+		l.nodeNow(l.detach.Attachment.Spec.NodeName, next)
+	case attachdetach.TellNode:
+		l.tellAttached(node, l.looked, func(err error) { next(node, err) })
+	case attachdetach.TakeAway:
+		l.away(l.detach.Attachment, l.then)
+	case attachdetach.LeaveBe:
+		l.then(nil)
+	}
 }
 
 // nodeNow is a node as the API has it; nil when it has none.
@@ -196,19 +207,12 @@ func (c *controllers) nodeNow(called string, then func(*corev1.Node, error)) {
 	})
 }
 
-func (c *controllers) detachUnlessHeld(detach attachdetach.Detach, then func(error)) {
-	c.nodeNow(detach.Attachment.Spec.NodeName, func(node *corev1.Node, err error) {
-		if err != nil || node != nil && detach.Held(node) {
-			then(err) // the view is late; the node's change brings it back
-			return
-		}
-		c.away(detach.Attachment, then)
-	})
-}
-
 func (c *controllers) away(attachment *storagev1.VolumeAttachment, then func(error)) {
 	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &attachment.UID}}
 	c.write(attachController, Ask{Verb: proto.VerbDelete, Target: targetOf(attachmentsResource, attachment, ""), Options: options}, attachment, func(got Got) {
+		if apierrors.IsNotFound(got.Err) {
+			c.disks.own.attachments.Gone(attachment.Name)
+		}
 		then(lest(control.Gone, got.Err))
 	})
 }

@@ -225,30 +225,40 @@ func (c *Controller) attach(ctx context.Context, use Use) error {
 	return err
 }
 
-// detach takes a volume off what its node is said to have, and then away from it. In between
-// the node itself is asked whether it uses it (verifyVolumeIsSafeToDetach): a kubelet says so
-// first, and mounts only what its node is said to have after that.
+// detach takes a volume off its node, step by step.
 func (c *Controller) detach(ctx context.Context, detach Detach, looked View) error {
 	attachment := detach.Attachment
 	looked.Leaving(attachment, c.clock.Now())
-	node, known := looked.Nodes[attachment.Spec.NodeName]
-	var err error
-	if !known {
-		node, err = c.nodes.Get(ctx, "", attachment.Spec.NodeName)
-	}
-	if err == nil {
-		if err := c.report(ctx, node, looked); err != nil {
+	node := looked.Nodes[attachment.Spec.NodeName]
+	for step := detach.First(node); ; step = detach.After(step, node) {
+		var err error
+		switch step {
+		case FindNode, AskNode:
+			node, err = c.nodeNow(ctx, attachment.Spec.NodeName)
+		case TellNode:
+			err = c.report(ctx, node, looked)
+		case TakeAway:
+			return c.takeAway(ctx, attachment)
+		case LeaveBe:
+			return nil
+		}
+		if err != nil {
 			return err
 		}
-		node, err = c.nodes.Get(ctx, "", attachment.Spec.NodeName)
 	}
-	if err != nil && !apierrors.IsNotFound(err) {
-		return err
+}
+
+// nodeNow is a node as the API has it; nil when it has none.
+func (c *Controller) nodeNow(ctx context.Context, name string) (*corev1.Node, error) {
+	node, err := c.nodes.Get(ctx, "", name)
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // no node is an answer
 	}
-	if err == nil && detach.Held(node) {
-		return nil // the view is late; the node's change brings it back, and what it has is said again
-	}
-	err = c.client.Delete(ctx, attachment, metav1.DeleteOptions{})
+	return node, err
+}
+
+func (c *Controller) takeAway(ctx context.Context, attachment *storagev1.VolumeAttachment) error {
+	err := c.client.Delete(ctx, attachment, metav1.DeleteOptions{})
 	if apierrors.IsNotFound(err) {
 		c.own.attachments.Gone(attachment.Name)
 	}

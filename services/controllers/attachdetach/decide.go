@@ -1,13 +1,13 @@
 // Package attachdetach attaches volumes that need it to the nodes of the pods that use them,
 // and detaches them when nobody does (CTL-20). Those are the CSI volumes, podfall's own among
-// them. decide.go says what is where; controller.go reads and writes; driver.go plays the part
-// of the driver, whose attacher upstream is a process of its own.
+// them. decide.go says what is to be where, and detach.go in which steps a volume leaves its
+// node; controller.go reads and writes; driver.go plays the part of the driver, whose attacher
+// upstream is a process of its own.
 //
 // A kubelet mounts a volume only when its VolumeAttachment says that it is attached, and one read
 // of its node says in status.volumesInUse that it is going to, and in status.volumesAttached that
-// it may. So a volume that is used is never
-// taken away from a node that can be heard, and one for a single node is never on two: but for
-// the forced detach.
+// it may. So a volume that is used is never taken away from a node that can be heard, and one for
+// a single node is never on two: but for the forced detach.
 package attachdetach
 
 import (
@@ -56,14 +56,6 @@ type Plan struct {
 	// detached all the same, zero for never.
 	Unused  map[string]time.Time
 	Recheck time.Time
-}
-
-// Detach is a volume that is to leave its node. A forced one does not ask whether the node uses
-// it.
-type Detach struct {
-	Attachment *storagev1.VolumeAttachment
-	Device     corev1.UniqueVolumeName
-	Forced     bool
 }
 
 // Blocked is a pod whose volume is still attached elsewhere.

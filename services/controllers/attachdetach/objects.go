@@ -2,7 +2,6 @@ package attachdetach
 
 import (
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -81,24 +80,6 @@ func Concerns(old, now *corev1.Node) bool {
 	return old == nil || now == nil || healthy(old) != healthy(now) || outOfService(old) != outOfService(now) ||
 		!equality.Semantic.DeepEqual(old.Status.VolumesInUse, now.Status.VolumesInUse) ||
 		!equality.Semantic.DeepEqual(old.Status.VolumesAttached, now.Status.VolumesAttached)
-}
-
-// Held reports whether the node as the API has it now keeps a volume from being detached, by what
-// it uses or may go on to use: the view may be late (verifyVolumeIsSafeToDetach).
-func (d Detach) Held(node *corev1.Node) bool {
-	attached := func(one corev1.AttachedVolume) bool { return one.Name == d.Device }
-	return !d.Forced && (slices.Contains(node.Status.VolumesInUse, d.Device) || slices.ContainsFunc(node.Status.VolumesAttached, attached))
-}
-
-// Leaving has the view show an attachment as one that goes.
-func (v View) Leaving(attachment *storagev1.VolumeAttachment, now time.Time) {
-	going := attachment.DeepCopy()
-	going.DeletionTimestamp = &metav1.Time{Time: now}
-	for i, one := range v.Attachments {
-		if one == attachment {
-			v.Attachments[i] = going
-		}
-	}
 }
 
 // Work is what the driver has to do about an attachment; empty for nothing.
