@@ -111,6 +111,19 @@ func (f *forge) ends(namespace string) *forge {
 
 func owned(c *history.Commit) { c.Owner = "rs" }
 
+// inOrder is a StatefulSet that is to have one pod, which it has made and had to let go of.
+func (f *forge) inOrder() *forge {
+	set := history.Commit{
+		Resource: "statefulsets.apps", Key: "default/db", UID: "set", Op: added,
+		Content: history.Content{Wanted: history.Wanted{Replicas: new(int32(1)), InOrder: true}},
+	}
+	f.ask("set", history.OpCall{Who: user, Verb: "create", Resource: set.Resource, Key: set.Key}, 201, set)
+	f.say("controllers", "", history.Decide{Controller: "statefulset-controller", Action: "create", Resource: podResource, Key: "default/db-0"})
+	first := called("default/db-0", uid)
+	f.ask("pod", by("controllers", "create"), 201, web(added, pending, first, func(c *history.Commit) { c.Owner = "set" })).idles(5)
+	return f.ask("unlabel", by("controllers", "patch"), 200, web(modified, pending, first)).idles(300)
+}
+
 // left is a request that has so many milliseconds.
 func left(milliseconds int64) func(*history.OpCall) {
 	return func(o *history.OpCall) { o.Left = &milliseconds }
@@ -141,6 +154,7 @@ func lively() map[string]*forge {
 	refused := watchedForge().run().asked().consult("no", by(node, "update"), says(history.HookDenied)).finish("no", 403).idles(50).blames(uid, "webhook-refuses-kubelet")
 	ending := watchedForge().ends("default").set().idles(300)
 	return map[string]*forge{
+		"a pod in the way":       watchedForge().inOrder(),
 		"a namespace that ends":  ending,
 		"a webhook":              refused,
 		"a hook":                 watchedForge().hooks().heard().signal("SIGTERM").exit().told().remove().idles(10),
@@ -156,6 +170,8 @@ func brokenLiveness() []forged {
 	orphan := run().breaks(cutting()).forced().idles(20).mends(cutting()).missing().idles(300)
 	strayed := watchedForge().set().ask("pod", by("controllers", "create"), 201, web(added, pending, owned))
 	strayed.ask("adopt", by("controllers", "patch"), 200, web(modified, pending, func(c *history.Commit) { c.Owner = "other" })).idles(300)
+	unhindered := watchedForge().inOrder()
+	unhindered.ask("away", by(user, "delete", grace(0)), 200, web(deleted, pending, called("default/db-0", uid), marked(0, unhindered.clock+2))).idles(300)
 	slow := run().breaks(down("apiserver")).restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 3, Sound: true}).mends(down("apiserver")).long(60)
 	hangs := newForge().run().say("apiserver", "hangs", by(user, "patch", left(5000))).wait(60).say("apiserver", "hangs", history.OpReturn{Code: 500})
 	silent := run().breaks(down(kubelet)).asked().idles(200).blames("another", "kubelet-down").idles(20)
@@ -180,6 +196,7 @@ func brokenLiveness() []forged {
 		{"L5", "a set without its pod beside a namespace that ends", watchedForge().ends("other").set().idles(300)},
 		{"L5", "a set without its pod", watchedForge().set().idles(300)},
 		{"L5", "a set whose pod is another's", strayed},
+		{"L5", "a set without a pod in its way", unhindered},
 		{"L6", "an apiserver that takes a minute", slow},
 		{"L7", "a request that hangs", hangs},
 		{"L8", "a kubelet that is blamed and runs", run().asked().idles(50).blames(uid, "kubelet-down")},

@@ -2,6 +2,7 @@ package guarantees
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -95,6 +96,9 @@ func (p *past) desired(t *trial, o *owner, c calm) {
 	if o.last.InOrder && slices.ContainsFunc(o.pods, func(one *pod) bool { return o.has(one, c.to) && !one.at(c.to).Ready }) {
 		return // it waits for the one before
 	}
+	if p.inItsWay(o, c.to) {
+		return
+	}
 	count := 0
 	for _, one := range o.pods {
 		if now := one.at(c.to); o.has(one, c.to) && now.Deadline == nil && !ended(now) {
@@ -102,6 +106,16 @@ func (p *past) desired(t *trial, o *owner, c calm) {
 		}
 	}
 	t.expect(count == int(*o.last.Replicas), "a workload has another number of pods than it is to have, a minute after the last disturbance", o.last.Event, by)
+}
+
+// inItsWay reports whether a pod that is not the StatefulSet's has a name that its pods are to have:
+// one that it was told to let go of stays in its way.
+func (p *past) inItsWay(o *owner, at int64) bool {
+	return o.last.Resource == "statefulsets.apps" && slices.ContainsFunc(p.lives(), func(one *pod) bool {
+		number, is := strings.CutPrefix(one.name, o.last.Key+"-")
+		_, err := strconv.Atoi(number)
+		return is && err == nil && one.at(at) != nil && !o.has(one, at)
+	})
 }
 
 // disturbs reports whether a commit changes how many pods a workload has.

@@ -270,6 +270,7 @@ func brokenTellings() []forged {
 	early := newForge().run().mark().status("terminated", 0).signal("SIGTERM").exit()
 	unstarted := newForge().create().say(runtime, "", history.Create{Of: of()}).status("running", 0).restart(runtime).exit()
 	late := watchedForge().run().mark().signal("SIGTERM").exit().idles(60).status("running", 0)
+	others := watchedForge().run().mark().signal("SIGTERM").exit().consult("no", by(user, "update"), says(history.HookDenied)).finish("no", 403)
 	return []forged{
 		{"A5", "an update of another version", meansRevision("2")},
 		{"A7", "a status of another uid", meansUID("u0")},
@@ -290,6 +291,7 @@ func brokenTellings() []forged {
 		{"K10", "a start that never was", unstarted},
 		{"K10", "another code", newForge().run().mark().signal("SIGTERM").exit().status("terminated", 1)},
 		{"K10", "a container that has ended runs", late},
+		{"K10", "a container that has ended runs, and a user is refused", others.idles(60).status("running", 0)},
 		{"K11", "a runtime that was not asked", finished(false, 0)},
 		{"K11", "a container that runs", finished(true, 1)},
 		{"K12", "a volume under no uid", volume(newForge().run(), uid, "pods/v")},
