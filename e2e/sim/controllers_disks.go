@@ -161,12 +161,12 @@ func (c *controllers) attach(use attachdetach.Use, then func(error)) {
 	})
 }
 
-// detach takes a volume off its node, step by step.
+// detach takes a volume off its node, move by move.
 func (c *controllers) detach(detach attachdetach.Detach, looked attachdetach.View, then func(error)) {
 	looked.Leaving(detach.Attachment, c.now)
 	node := looked.Nodes[detach.Attachment.Spec.NodeName]
 	leave := leaving{c, detach, looked, then}
-	leave.step(detach.First(node), node)
+	leave.move(detach.First(node), node)
 }
 
 // leaving is a volume on its way off a node.
@@ -178,16 +178,16 @@ type leaving struct {
 	then   func(error)
 }
 
-// step does a step, and what follows; node is the node as it was last read.
-func (l leaving) step(step attachdetach.Step, node *corev1.Node) {
+// move does a move, and what follows; node is the node as it was last read.
+func (l leaving) move(move attachdetach.Move, node *corev1.Node) {
 	next := func(node *corev1.Node, err error) {
 		if err != nil {
 			l.then(err)
 			return
 		}
-		l.step(l.detach.After(step, node), node)
+		l.move(l.detach.After(move, node), node)
 	}
-	switch step {
+	switch move {
 	case attachdetach.FindNode, attachdetach.AskNode:
 		l.nodeNow(l.detach.Attachment.Spec.NodeName, next)
 	case attachdetach.TellNode:

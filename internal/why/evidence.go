@@ -44,14 +44,18 @@ type Telemetry struct {
 	Bus         inspect.Answer[inspect.Bus]
 }
 
-// Unheard reports whether not one process has answered.
-func (t Telemetry) Unheard() bool {
-	return t.Kubelet.Said == nil && t.Runtime.Said == nil && t.Controllers.Said == nil && t.APIServer.Said == nil && t.Bus.Said == nil
+// believed is what can be concluded from: where not one process has answered it is the way to
+// them that is broken, and their silence says nothing.
+func (t Telemetry) believed() Telemetry {
+	if t.Kubelet.Said == nil && t.Runtime.Said == nil && t.Controllers.Said == nil && t.APIServer.Said == nil && t.Bus.Said == nil {
+		return Telemetry{}
+	}
+	return t
 }
 
 // sources are the witnesses and how old their words are.
 func (t Telemetry) sources(now time.Time) []Source {
-	sources := []Source{{Name: "API"}}
+	sources := []Source{{Name: api}}
 	add := func(name string, asked bool, at time.Time, err string) {
 		if asked {
 			sources = append(sources, Source{Name: name, AgeSeconds: max(now.Sub(at), 0).Seconds(), Err: err})

@@ -65,7 +65,10 @@ type Finding struct {
 	Maybe []string `json:"maybe,omitempty"`
 }
 
-// Source is one witness.
+// api is the witness that is always heard: a report without it is an error.
+const api = "API"
+
+// Source is one witness: the API, or a process.
 type Source struct {
 	Name string `json:"name"`
 	// AgeSeconds is how old its word is, in cluster time.
@@ -78,6 +81,13 @@ type Source struct {
 func (r Report) Blocked() bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Blocks }) ||
 		slices.ContainsFunc(r.Below, Report.Blocked)
+}
+
+// Unheard reports whether processes were asked and none has answered: then the API alone has
+// spoken.
+func (r Report) Unheard() bool {
+	silent := func(s Source) bool { return s.Name == api || s.Err != "" }
+	return len(r.Sources) > 1 && !slices.ContainsFunc(r.Sources, func(s Source) bool { return !silent(s) })
 }
 
 // IDs are those of the findings, as scenarios write them: stk-06. A finding that is in no

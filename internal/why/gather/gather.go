@@ -183,9 +183,6 @@ func (o Observer) telemetry(ctx context.Context, node string) why.Telemetry {
 	all.Go(func() { t.Controllers = answer[inspect.Controllers](ctx, o, "controllers") })
 	all.Go(func() { t.APIServer = answer[inspect.APIServer](ctx, o, "apiserver") })
 	all.Wait()
-	if t.Unheard() {
-		return why.Telemetry{} // it is the way to them that is broken: their silence says nothing
-	}
 	return t
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/internal/why"
 	"github.com/podfall/podfall/internal/why/gather"
 	"github.com/podfall/podfall/proto/kinds"
 )
@@ -78,8 +79,9 @@ func TestSilence(t *testing.T) {
 				}),
 			}
 			report, err := o.Why(t.Context(), podapi.Target{Kind: pods, Namespace: "default", Name: "web"})
-			if err != nil || !slices.Contains(report.IDs(), c.want) {
-				t.Errorf("%q answers: %v, %v; want %s", c.answers, report.IDs(), err, c.want)
+			silent := slices.ContainsFunc(report.Sources, func(s why.Source) bool { return s.Name == "kubelet" && s.Err != "" })
+			if err != nil || !slices.Contains(report.IDs(), c.want) || !silent || report.Unheard() != (c.answers == "") {
+				t.Errorf("%q answers: %v, %v of %v; want %s", c.answers, err, report.IDs(), report.Sources, c.want)
 			}
 		}
 	})

@@ -225,14 +225,14 @@ func (c *Controller) attach(ctx context.Context, use Use) error {
 	return err
 }
 
-// detach takes a volume off its node, step by step.
+// detach takes a volume off its node, move by move.
 func (c *Controller) detach(ctx context.Context, detach Detach, looked View) error {
 	attachment := detach.Attachment
 	looked.Leaving(attachment, c.clock.Now())
 	node := looked.Nodes[attachment.Spec.NodeName]
-	for step := detach.First(node); ; step = detach.After(step, node) {
+	for move := detach.First(node); ; move = detach.After(move, node) {
 		var err error
-		switch step {
+		switch move {
 		case FindNode, AskNode:
 			node, err = c.nodeNow(ctx, attachment.Spec.NodeName)
 		case TellNode:

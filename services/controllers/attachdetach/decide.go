@@ -1,6 +1,6 @@
 // Package attachdetach attaches volumes that need it to the nodes of the pods that use them,
 // and detaches them when nobody does (CTL-20). Those are the CSI volumes, podfall's own among
-// them. decide.go says what is to be where, and detach.go in which steps a volume leaves its
+// them. decide.go says what is to be where, and detach.go by which moves a volume leaves its
 // node; controller.go reads and writes; driver.go plays the part of the driver, whose attacher
 // upstream is a process of its own.
 //

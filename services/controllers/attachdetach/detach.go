@@ -1,6 +1,7 @@
 package attachdetach
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -17,12 +18,12 @@ type Detach struct {
 	Forced     bool
 }
 
-// Step is one of those by which a volume leaves its node.
-type Step int
+// Move is one of those by which a volume leaves its node.
+type Move int
 
 const (
 	// FindNode reads the node, which no view shows, from the API.
-	FindNode Step = iota
+	FindNode Move = iota
 	// TellNode has the node's status say that the volume is not attached any more: a kubelet
 	// mounts only what its node is said to have.
 	TellNode
@@ -36,16 +37,17 @@ const (
 	LeaveBe
 )
 
-// First is the first step; node is what the view has of the node, nil for nothing.
-func (d Detach) First(node *corev1.Node) Step {
+// First is the first move; node is what the view has of the node, nil for nothing.
+func (d Detach) First(node *corev1.Node) Move {
 	if node == nil {
 		return FindNode
 	}
 	return TellNode
 }
 
-// After is what follows a step; node is the node as it was last read, nil when the API has none.
-func (d Detach) After(done Step, node *corev1.Node) Step {
+// After is what follows a move; node is the node as it was last read, nil when the API has none.
+// It panics after the last ones, which nothing follows.
+func (d Detach) After(done Move, node *corev1.Node) Move {
 	switch {
 	case done == FindNode && node != nil:
 		return TellNode
@@ -53,8 +55,10 @@ func (d Detach) After(done Step, node *corev1.Node) Step {
 		return AskNode
 	case done == AskNode && node != nil && d.held(node):
 		return LeaveBe
+	case done == FindNode, done == AskNode:
+		return TakeAway
 	}
-	return TakeAway
+	panic(fmt.Sprintf("attachdetach: nothing follows move %d", done))
 }
 
 // held reports whether the node as the API has it now keeps a volume from being detached, by what

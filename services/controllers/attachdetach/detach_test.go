@@ -111,6 +111,33 @@ func TestDetachOfALateView(t *testing.T) {
 	}
 }
 
+// TestMoves is every way that a volume can take off its node.
+func TestMoves(t *testing.T) {
+	idle, using := &corev1.Node{}, &corev1.Node{}
+	using.Status.VolumesInUse = []corev1.UniqueVolumeName{device}
+	for name, c := range map[string]struct {
+		view, api *corev1.Node
+		forced    bool
+		want      []Move
+	}{
+		"not in use":                      {idle, idle, false, []Move{TellNode, AskNode, TakeAway}},
+		"in use":                          {idle, using, false, []Move{TellNode, AskNode, LeaveBe}},
+		"in use, by force":                {idle, using, true, []Move{TellNode, AskNode, TakeAway}},
+		"the view does not have the node": {nil, using, false, []Move{FindNode, TellNode, AskNode, LeaveBe}},
+		"there is no such node":           {nil, nil, false, []Move{FindNode, TakeAway}},
+		"the node has just gone":          {idle, nil, false, []Move{TellNode, AskNode, TakeAway}},
+	} {
+		d := Detach{Device: device, Forced: c.forced}
+		got := []Move{d.First(c.view)}
+		for last := got[0]; last != TakeAway && last != LeaveBe; got = append(got, last) {
+			last = d.After(last, c.api)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 // TestDetachFromNowhere takes a volume away at once that is attached to a node that there is not.
 func TestDetachFromNowhere(t *testing.T) {
 	api := &asked{}

@@ -113,8 +113,8 @@ func (r *Rounds) one(ctx context.Context, pod *corev1.Pod) {
 		r.Log.DebugContext(ctx, "could not find out why a pod is still there", "pod", pod.Namespace+"/"+pod.Name, "err", err)
 		return
 	}
-	if report.UID != string(pod.UID) {
-		return
+	if report.UID != string(pod.UID) || report.Unheard() {
+		return // the next round may hear more
 	}
 	var names, texts []string
 	for _, f := range report.Findings {

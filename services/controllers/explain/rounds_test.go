@@ -32,23 +32,52 @@ func (a *onePod) List(context.Context, podapi.Target, metav1.ListOptions) (*poda
 	return &podapi.List{}, nil
 }
 
+// TestUnheard tells nothing while nobody answers who is asked, and all of it when somebody does.
+func TestUnheard(t *testing.T) {
+	api := &onePod{}
+	api.pod.Store(stuck())
+	told, silent := 0, true
+	r := &Rounds{
+		Observer: gather.Observer{API: api, Ask: func(context.Context, string, any) error {
+			if silent {
+				return errors.New("no answer")
+			}
+			return nil
+		}},
+		Event: func(*corev1.Pod, string) {}, Note: func(history.Fact) { told++ }, Log: slog.New(slog.DiscardHandler),
+	}
+	for _, silent = range []bool{true, false} {
+		r.Explain(t.Context(), []*corev1.Pod{stuck()})
+		if (told == 0) != silent {
+			t.Errorf("all are silent: %t, and %d causes were told", silent, told)
+		}
+	}
+}
+
+// stuck is a pod that its node has long stopped, and that a finalizer keeps.
+func stuck() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web", Namespace: "default", UID: "u", Finalizers: []string{"example.com/backup"},
+			DeletionTimestamp: &metav1.Time{Time: time.Now().Add(-time.Hour)}, DeletionGracePeriodSeconds: new(int64(0)),
+		},
+		Spec: corev1.PodSpec{NodeName: "n1"}, Status: corev1.PodStatus{Phase: corev1.PodFailed},
+	}
+}
+
 // TestGoneMeanwhile tells nothing of a pod that leaves while processes are asked about it.
 func TestGoneMeanwhile(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
-		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{
-				Name: "web", Namespace: "default", UID: "u", Finalizers: []string{"example.com/backup"},
-				DeletionTimestamp: &metav1.Time{Time: time.Now().Add(-time.Hour)}, DeletionGracePeriodSeconds: new(int64(0)),
-			},
-			Spec: corev1.PodSpec{NodeName: "n1"}, Status: corev1.PodStatus{Phase: corev1.PodFailed},
-		}
-		api := &onePod{}
+		pod, api := stuck(), &onePod{}
 		api.pod.Store(pod)
 		told := 0
 		r := &Rounds{
-			Observer: gather.Observer{API: api, Ask: func(context.Context, string, any) error {
+			Observer: gather.Observer{API: api, Ask: func(_ context.Context, process string, _ any) error {
 				if leaves {
 					api.pod.Store(nil)
+				}
+				if process == "apiserver" {
+					return nil
 				}
 				return errors.New("it takes its time")
 			}},
