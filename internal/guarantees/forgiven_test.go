@@ -78,7 +78,7 @@ func forgiven() map[string]*forge {
 
 	collected := outdone(by(controllers, "patch"), history.Decide{Controller: podCollector, Action: "patch", Resource: podResource, Key: name})
 
-	refused := watchedForge().run().mark().signal("SIGTERM").exit().consult("no", by(node, "update"), says(history.HookDenied)).finish("no", 403)
+	refused := watchedForge().run().mark().signal("SIGTERM").exit().idles(50).refused(node).idles(10).status("running", 0)
 
 	away := history.Trouble{Kind: history.TroubleCut, What: "c", Off: []string{controllers}}
 	return map[string]*forge{
@@ -88,7 +88,7 @@ func forgiven() map[string]*forge {
 		"K4: a runtime that is paused is late":                                standing,
 		"K10: a start that its runtime did not live to write down":            unstarted,
 		"C2: an end that its runtime was about to write when it was paused":   late,
-		"K10: what a webhook refused until then":                              refused.idles(60).status("running", 0),
+		"K10: what a webhook refused until then":                              refused,
 		"K10: a kubelet that begins anew and does not take the pod":           rejects,
 		"L4: a kubelet that begins anew has never had what is gone":           reborn,
 		"N2: a change that is begun in time, and long in being written":       written,

@@ -111,17 +111,22 @@ func (f *forge) ends(namespace string) *forge {
 
 func owned(c *history.Commit) { c.Owner = "rs" }
 
-// inOrder is a StatefulSet that is to have one pod, which it has made and had to let go of.
-func (f *forge) inOrder() *forge {
+// inOrder is a StatefulSet that is to have one pod, which it has made under some name and had to
+// let go of, because its labels were changed or in spite of those that it has.
+func (f *forge) inOrder(pod string, after map[string]string) *forge {
 	set := history.Commit{
 		Resource: "statefulsets.apps", Key: "default/db", UID: "set", Op: added,
 		Content: history.Content{Wanted: history.Wanted{Replicas: new(int32(1)), InOrder: true}},
 	}
 	f.ask("set", history.OpCall{Who: user, Verb: "create", Resource: set.Resource, Key: set.Key}, 201, set)
-	f.say("controllers", "", history.Decide{Controller: "statefulset-controller", Action: "create", Resource: podResource, Key: "default/db-0"})
-	first := called("default/db-0", uid)
-	f.ask("pod", by("controllers", "create"), 201, web(added, pending, first, func(c *history.Commit) { c.Owner = "set" })).idles(5)
-	return f.ask("unlabel", by("controllers", "patch"), 200, web(modified, pending, first)).idles(300)
+	f.say("controllers", "", history.Decide{Controller: "statefulset-controller", Action: "create", Resource: podResource, Key: pod})
+	its := its(history.Content{Owner: "set", Labels: map[string]string{"app": "db"}})
+	f.ask("pod", by("controllers", "create"), 201, web(added, pending, its, called(pod, uid))).idles(5)
+	return f.ask("free", by("controllers", "patch"), 200, web(modified, pending, called(pod, uid), labelled(after))).idles(300)
+}
+
+func labelled(labels map[string]string) func(*history.Commit) {
+	return func(c *history.Commit) { c.Labels = labels }
 }
 
 // left is a request that has so many milliseconds.
@@ -154,7 +159,7 @@ func lively() map[string]*forge {
 	refused := watchedForge().run().asked().consult("no", by(node, "update"), says(history.HookDenied)).finish("no", 403).idles(50).blames(uid, "webhook-refuses-kubelet")
 	ending := watchedForge().ends("default").set().idles(300)
 	return map[string]*forge{
-		"a pod in the way":       watchedForge().inOrder(),
+		"a pod in the way":       watchedForge().inOrder("default/db-0", nil),
 		"a namespace that ends":  ending,
 		"a webhook":              refused,
 		"a hook":                 watchedForge().hooks().heard().signal("SIGTERM").exit().told().remove().idles(10),
@@ -170,7 +175,7 @@ func brokenLiveness() []forged {
 	orphan := run().breaks(cutting()).forced().idles(20).mends(cutting()).missing().idles(300)
 	strayed := watchedForge().set().ask("pod", by("controllers", "create"), 201, web(added, pending, owned))
 	strayed.ask("adopt", by("controllers", "patch"), 200, web(modified, pending, func(c *history.Commit) { c.Owner = "other" })).idles(300)
-	unhindered := watchedForge().inOrder()
+	unhindered := watchedForge().inOrder("default/db-0", nil)
 	unhindered.ask("away", by(user, "delete", grace(0)), 200, web(deleted, pending, called("default/db-0", uid), marked(0, unhindered.clock+2))).idles(300)
 	slow := run().breaks(down("apiserver")).restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 3, Sound: true}).mends(down("apiserver")).long(60)
 	hangs := newForge().run().say("apiserver", "hangs", by(user, "patch", left(5000))).wait(60).say("apiserver", "hangs", history.OpReturn{Code: 500})
@@ -197,6 +202,8 @@ func brokenLiveness() []forged {
 		{"L5", "a set without its pod", watchedForge().set().idles(300)},
 		{"L5", "a set whose pod is another's", strayed},
 		{"L5", "a set without a pod in its way", unhindered},
+		{"L5", "a set with a pod in the way of none of its own", watchedForge().inOrder("default/db-1", nil)},
+		{"L5", "a set that lets go of what is its own", watchedForge().inOrder("default/db-0", map[string]string{"app": "db"})},
 		{"L6", "an apiserver that takes a minute", slow},
 		{"L7", "a request that hangs", hangs},
 		{"L8", "a kubelet that is blamed and runs", run().asked().idles(50).blames(uid, "kubelet-down")},

@@ -28,7 +28,7 @@ func livenessProperties() []Property {
 		},
 		{
 			ID: "L5", Promise: "the desired state is reached and stays", check: reached,
-			From: fair(history.NameCommit, history.NameOpReturn, history.NameDecide), Partly: "of ReplicaSets and StatefulSets, by their number of pods",
+			From: fair(history.NameCommit, history.NameOpReturn, history.NameDecide), Partly: "of ReplicaSets and StatefulSets, by their number of pods; not while a pod of others has the name of the next",
 		},
 		{
 			ID: "L6", Promise: "the apiserver serves soon after a kill", check: serving,

@@ -1,6 +1,7 @@
 package guarantees
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,26 +97,38 @@ func (p *past) desired(t *trial, o *owner, c calm) {
 	if o.last.InOrder && slices.ContainsFunc(o.pods, func(one *pod) bool { return o.has(one, c.to) && !one.at(c.to).Ready }) {
 		return // it waits for the one before
 	}
-	if p.inItsWay(o, c.to) {
-		return
-	}
 	count := 0
 	for _, one := range o.pods {
 		if now := one.at(c.to); o.has(one, c.to) && now.Deadline == nil && !ended(now) {
 			count++
 		}
 	}
-	t.expect(count == int(*o.last.Replicas), "a workload has another number of pods than it is to have, a minute after the last disturbance", o.last.Event, by)
+	fine := count == int(*o.last.Replicas) || count < int(*o.last.Replicas) && p.inItsWay(o, c.to)
+	t.expect(fine, "a workload has another number of pods than it is to have, a minute after the last disturbance", o.last.Event, by)
 }
 
-// inItsWay reports whether a pod that is not the StatefulSet's has a name that its pods are to have:
-// one that it was told to let go of stays in its way.
+// inItsWay reports whether a pod of others has a name that one of the StatefulSet's is to have. One
+// that it has let go of does while its labels are not those with which it became the set's.
 func (p *past) inItsWay(o *owner, at int64) bool {
 	return o.last.Resource == "statefulsets.apps" && slices.ContainsFunc(p.lives(), func(one *pod) bool {
 		number, is := strings.CutPrefix(one.name, o.last.Key+"-")
-		_, err := strconv.Atoi(number)
-		return is && err == nil && one.at(at) != nil && !o.has(one, at)
+		ordinal, err := strconv.Atoi(number)
+		if !is || err != nil || strconv.Itoa(ordinal) != number || ordinal < 0 || ordinal >= int(*o.last.Replicas) {
+			return false
+		}
+		now, its := one.at(at), one.firstOf(o)
+		return now != nil && now.Owner != o.last.UID && (its == nil || !maps.Equal(its.Labels, now.Labels))
 	})
+}
+
+// firstOf is the first commit with which a pod was a workload's; nil for none.
+func (one *pod) firstOf(o *owner) *commit {
+	for _, c := range one.commits {
+		if c.Owner == o.last.UID {
+			return c
+		}
+	}
+	return nil
 }
 
 // disturbs reports whether a commit changes how many pods a workload has.

@@ -43,18 +43,26 @@ func (c *container) saidOver(as int32, status *history.Event, t *trial) {
 func (c *container) saidToRun(status *history.Event, p *past, t *trial) {
 	started := len(c.started) > 0 && c.started[0].Began <= status.Ended+eps
 	t.expect(started || len(c.created) == 0 || c.unheard(p, status), "a container was said to run that had not been started", c.last(), status)
-	if exit := c.exit(); exit != nil && p.calmBetween(exit.Began, status.Ended) && !c.pod.turnedAway(p, exit.Began, status.Began) {
-		t.expect(!p.late(exit.Ended, status.Began, stale, 0), "a container was said to run long after it had ended", exit, status)
+	if exit := c.exit(); exit != nil && p.calmBetween(exit.Began, status.Ended) {
+		since := max(exit.Ended, c.pod.refusedUntil(p, status))
+		t.expect(!p.late(since, status.Began, stale, 0), "a container was said to run long after it had ended", exit, status)
 	}
 }
 
-// turnedAway reports whether a webhook has refused between two moments what a kubelet told of the
-// pod: what it tells then may be what it had to tell before.
-func (one *pod) turnedAway(p *past, from, to int64) bool {
-	return slices.ContainsFunc(p.operations, func(o *operation) bool {
-		return nodeOf(o.Who) != "" && o.Resource == podResource && o.Key == one.name && o.denied() &&
-			o.calls[0].Began >= from && o.calls[0].Ended <= to
-	})
+// refusedUntil is when a webhook last refused the kubelet's status of the pod before one that was
+// taken: that may be what it had to tell all the time. It is 0 for never.
+func (one *pod) refusedUntil(p *past, status *history.Event) int64 {
+	until, who := int64(0), "node:"+strings.TrimPrefix(status.Process, "kubelet/")
+	for _, o := range p.operations {
+		if o.Who == who && o.Resource == podResource && o.Subresource == "status" && o.Key == one.name && o.denied() {
+			for _, answer := range o.returns {
+				if answer.Ended <= status.Began {
+					until = max(until, answer.Ended)
+				}
+			}
+		}
+	}
+	return until
 }
 
 // unheard reports whether the container's runtime has told nothing since a status: it may not

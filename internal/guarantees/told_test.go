@@ -184,6 +184,13 @@ func (f *forge) status(state string, code int32) *forge {
 	return f.say(kubelet, "", history.KubeletStatus{Pod: name, UID: uid, Phase: "Running", Containers: []history.Told{{Container: ctr, State: state, Code: code}}})
 }
 
+func ofStatus(o *history.OpCall) { o.Subresource = "status" }
+
+// refused is a status of the pod that a webhook denies.
+func (f *forge) refused(who string) *forge {
+	return f.consult("denied", by(who, "update", ofStatus), says(history.HookDenied)).finish("denied", 403)
+}
+
 // ownGrace is a pod with a grace period of its own that is deleted without one.
 func ownGrace(own, holds int64) *forge {
 	f := newForge().create()
@@ -270,7 +277,7 @@ func brokenTellings() []forged {
 	early := newForge().run().mark().status("terminated", 0).signal("SIGTERM").exit()
 	unstarted := newForge().create().say(runtime, "", history.Create{Of: of()}).status("running", 0).restart(runtime).exit()
 	late := watchedForge().run().mark().signal("SIGTERM").exit().idles(60).status("running", 0)
-	others := watchedForge().run().mark().signal("SIGTERM").exit().consult("no", by(user, "update"), says(history.HookDenied)).finish("no", 403)
+	others, refused := watchedForge().run().mark().signal("SIGTERM").exit(), watchedForge().run().mark().signal("SIGTERM").exit().refused(node)
 	return []forged{
 		{"A5", "an update of another version", meansRevision("2")},
 		{"A7", "a status of another uid", meansUID("u0")},
@@ -291,7 +298,8 @@ func brokenTellings() []forged {
 		{"K10", "a start that never was", unstarted},
 		{"K10", "another code", newForge().run().mark().signal("SIGTERM").exit().status("terminated", 1)},
 		{"K10", "a container that has ended runs", late},
-		{"K10", "a container that has ended runs, and a user is refused", others.idles(60).status("running", 0)},
+		{"K10", "a container that has ended runs, and a user is refused", others.idles(50).refused(user).idles(10).status("running", 0)},
+		{"K10", "a container that has ended runs, which was refused long ago", refused.idles(60).status("running", 0)},
 		{"K11", "a runtime that was not asked", finished(false, 0)},
 		{"K11", "a container that runs", finished(true, 1)},
 		{"K12", "a volume under no uid", volume(newForge().run(), uid, "pods/v")},
