@@ -31,7 +31,7 @@ func slower() map[string]float64 {
 		"stk-07": 1, // 20 s for a cut while a program ends
 		"stk-26": 1, // 10 s for a crash before the grace is over
 		"stk-28": 1, // 12 s to look at a pod before it is killed
-		"stk-33": 1, // 6 s without a word, and a kubelet asks anew what it has missed
+		"stk-33": 1, // 3 s without a word, and a kubelet asks anew for what it has missed
 	}
 }
 

@@ -30,7 +30,7 @@ type Client struct {
 	// Limit is how long a request may take, sending again included; 30 s when zero. A try
 	// has a third of it.
 	Limit time.Duration
-	// Decoded is the world's, for who follows.
+	// Decoded is the world's, for lists and watches.
 	Decoded *Decoded
 
 	asked   uint64

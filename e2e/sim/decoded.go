@@ -6,13 +6,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Decoded is what the followers of a world have decoded lately. Who follows changes nothing
-// that it is given, so that one object does for all to whom the apiserver has sent the same
-// bytes.
-type Decoded struct{ young, old map[encoded]runtime.Object }
+// Decoded is what the processes of a world have decoded lately of lists and watches. They change
+// nothing that these give them, so that one object does for all to whom the apiserver has sent
+// the same bytes.
+type Decoded struct{ young, old map[encoded]decodedAs }
+
+// decodedAs is an object, beside the bytes that it was made from.
+type decodedAs struct {
+	object runtime.Object
+	data   []byte
+}
 
 // encoded is an object's bytes, by where they are: those of a record are never written to,
-// and do not go while it is remembered where they are.
+// and do not go while they are remembered.
 type encoded struct {
 	data     *byte
 	revision uint64
@@ -24,19 +30,20 @@ const remembered = 256
 // object is the object of some bytes at a revision; it is not the receiver's own.
 func (d *Decoded) object(data []byte, revision uint64) (runtime.Object, error) {
 	key := encoded{unsafe.SliceData(data), revision}
-	if obj, known := d.young[key]; known {
-		return obj, nil
+	if as, known := d.young[key]; known {
+		return as.object, nil
 	}
-	obj, known := d.old[key]
+	as, known := d.old[key]
 	if !known {
-		var err error
-		if obj, err = decode(data, revision); err != nil {
+		obj, err := decode(data, revision)
+		if err != nil {
 			return nil, err
 		}
+		as = decodedAs{obj, data}
 	}
 	if d.young == nil || len(d.young) == remembered {
-		d.young, d.old = make(map[encoded]runtime.Object, remembered), d.young
+		d.young, d.old = make(map[encoded]decodedAs, remembered), d.young
 	}
-	d.young[key] = obj
-	return obj, nil
+	d.young[key] = as
+	return as.object, nil
 }

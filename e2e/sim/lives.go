@@ -39,12 +39,26 @@ type cluster struct {
 	exited  bool
 }
 
-// anHour is more than the events that most hours have.
-const anHour = 25_000
+// eventsAnHour is more than most lives have.
+const eventsAnHour = 25_000
 
 // Live plays a script. It must be called in a testing/synctest bubble whose time nobody
 // else needs.
 func Live(script Script) Lived {
+	c := begin(script)
+	err := c.Run(script.Lasts)
+	store := StoreLog(c.Kept(APIServer, diskStore))
+	if err == nil && script.Calm > 0 {
+		err = c.right()
+	}
+	return Lived{
+		Script: *c.script, Hash: c.Hash(), Steps: c.Steps, Log: c.History(), Store: store,
+		Deviations: c.net.Deviations, Jitters: c.net.Jitters, Met: c.met(), Err: err,
+	}
+}
+
+// begin is a cluster at the beginning of a script.
+func begin(script Script) *cluster {
 	script.sort()
 	net := NewNet(script.Seed, script.Trouble, script.Calm)
 	if script.Written {
@@ -54,18 +68,10 @@ func Live(script Script) Lived {
 		World: NewWorld(net), script: &script, drive: &Drive{seed: script.Seed},
 		kernels: map[string]*Kernel{}, down: map[string]int{},
 	}
-	c.record.events = make([]history.Event, 0, int(anHour*script.Lasts.Hours()))
+	c.record.events = make([]history.Event, 0, int(eventsAnHour*script.Lasts.Hours()))
 	c.populate()
 	c.trouble()
-	err := c.Run(script.Lasts)
-	store := StoreLog(c.Kept(APIServer, diskStore))
-	if err == nil && script.Calm > 0 {
-		err = c.right()
-	}
-	return Lived{
-		Script: script, Hash: c.Hash(), Steps: c.Steps, Log: c.History(), Store: store,
-		Deviations: net.Deviations, Jitters: net.Jitters, Met: c.met(), Err: err,
-	}
+	return c
 }
 
 // populate makes the processes.

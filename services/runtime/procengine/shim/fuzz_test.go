@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// FuzzPrivatePages: what the kernel says of a program's memory is the difference of two numbers,
-// which as bytes is a number too; what is no statm is of no pages.
+// FuzzPrivatePages: a program's own pages are the difference of two numbers of its statm, or none,
+// and so many bytes still fit an int64; what is no statm is of no pages.
 func FuzzPrivatePages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, all, shared uint32, other []byte) {
 		text := fmt.Appendf(nil, "4294967295 %d %d 12 0 34 0\n", all, shared)
