@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -115,9 +116,10 @@ type trophy struct {
 	Bug string
 	// Broke is the promise that was found broken, empty for none.
 	Broke string
-	// Lives is how many were played, the last with the seed of that number; Simulated is how
-	// much time passed in them.
+	// Lives is how many were played, the last with Seed; Simulated is how much time passed in
+	// them.
 	Lives     int
+	Seed      uint64
 	Simulated time.Duration
 	// Decisions are left after that many lives more.
 	Decisions, Shrinking int
@@ -183,12 +185,12 @@ func hunt(t *testing.T, name string) {
 
 // search plays lives until one breaks a promise of the bug, and makes it small.
 func search(t *testing.T, m Mutant) trophy {
-	life := lasts(t, m)
+	first, life := livesOf(t, m)
 	found, began := trophy{Bug: m.Name}, cost{}.spent()
 	for found.Lives < mostLives && (*within == 0 || began.spent().CPU < *within) {
+		found.Seed = first + uint64(found.Lives)
 		found.Lives++
-		seed := uint64(found.Lives)
-		lived := live(t, sim.Draw(seed, sim.Mode(seed%2), life))
+		lived := live(t, sim.Draw(found.Seed, sim.Mode(found.Seed%2), life))
 		broken := breaks(lived, m.Promises)
 		found.Search = began.spent()
 		if broken == nil {
@@ -208,19 +210,24 @@ func search(t *testing.T, m Mutant) trophy {
 	return found
 }
 
-// lasts is how long the lives are that meet a bug: an hour, or what its suite is given.
-func lasts(t *testing.T, m Mutant) time.Duration {
+// livesOf are the lives that meet a bug: the seed of the first, and how long each lasts. They are
+// those from seed 1 on, of an hour, or what its suite is given.
+func livesOf(t *testing.T, m Mutant) (first uint64, lasts time.Duration) {
 	t.Helper()
+	first, lasts = 1, time.Hour
 	for _, arg := range m.Args {
+		var err error
+		if from, is := strings.CutPrefix(arg, "-from="); is {
+			first, err = strconv.ParseUint(from, 10, 64)
+		}
 		if hours, is := strings.CutPrefix(arg, "-hours="); is {
-			parsed, err := time.ParseDuration(hours + "h")
-			if err != nil {
-				t.Fatal(err)
-			}
-			return parsed
+			lasts, err = time.ParseDuration(hours + "h")
+		}
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
-	return time.Hour
+	return first, lasts
 }
 
 // live plays a script in a bubble of its own.
@@ -261,7 +268,7 @@ func tell(table []trophy) string {
 			broke = "nothing"
 		}
 		fmt.Fprintf(&text, "| %s | %s | %d | %.0f s | %s | %d | %d | %s |\n",
-			f.Bug, broke, f.Lives, f.Simulated.Seconds(), f.Search, f.Decisions, f.Shrinking, f.Shrink)
+			f.Bug, broke, f.Seed, f.Simulated.Seconds(), f.Search, f.Decisions, f.Shrinking, f.Shrink)
 	}
 	for _, f := range table {
 		fmt.Fprintf(&text, "\n%s\n%s\n", f.Bug, strings.Join(f.Story, "\n"))
