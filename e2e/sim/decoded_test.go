@@ -32,7 +32,8 @@ func TestDecodedOnce(t *testing.T) {
 			t.Fatalf("the same bytes: %v, the same object: %t", err, again == first)
 		}
 	}
-	if later, err := d.object(data, 2); err != nil || later == first || later.(*corev1.Pod).ResourceVersion != "2" {
+	later, err := d.object(data, 2)
+	if pod, is := later.(*corev1.Pod); err != nil || !is || later == first || pod.ResourceVersion != "2" {
 		t.Errorf("another revision: %v, %v", later, err)
 	}
 	if _, err := d.object([]byte("no object"), 3); err == nil {
