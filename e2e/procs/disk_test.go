@@ -66,8 +66,9 @@ func TestFullDiskUnderTheApiserver(t *testing.T) {
 	c.ended("apiserver", "commit after revision", "file too large")
 
 	c.must("up", "--detach", "--nodes", "1")
+	patient := client{podapi.New(c.connect(), podapi.Config{Timeout: 2 * time.Minute})} // a timeout breaks no promise
 	for name, uid := range acknowledged {
-		kept, err := api.Get(t.Context(), configMap(name), metav1.GetOptions{})
+		kept, err := patient.Get(t.Context(), configMap(name), metav1.GetOptions{})
 		if err != nil || string(kept.GetUID()) != uid {
 			t.Errorf("broke A1: the create of %s was acknowledged, and now: %v", name, err)
 		}
