@@ -110,14 +110,16 @@ func (p *past) desired(t *trial, o *owner, c calm) {
 // inItsWay reports whether a pod of others has a name that one of the StatefulSet's is to have. One
 // that it has let go of does while its labels are not those with which it became the set's.
 func (p *past) inItsWay(o *owner, at int64) bool {
-	return o.last.Resource == "statefulsets.apps" && slices.ContainsFunc(p.lives(), func(one *pod) bool {
-		number, is := strings.CutPrefix(one.name, o.last.Key+"-")
-		ordinal, err := strconv.Atoi(number)
-		if !is || err != nil || strconv.Itoa(ordinal) != number || ordinal < 0 || ordinal >= int(*o.last.Replicas) {
-			return false
-		}
+	if o.last.Resource != "statefulsets.apps" {
+		return false
+	}
+	var names []string
+	for ordinal := range int(*o.last.Replicas) {
+		names = append(names, o.last.Key+"-"+strconv.Itoa(ordinal))
+	}
+	return slices.ContainsFunc(p.lives(), func(one *pod) bool {
 		now, its := one.at(at), one.firstOf(o)
-		return now != nil && now.Owner != o.last.UID && (its == nil || !maps.Equal(its.Labels, now.Labels))
+		return slices.Contains(names, one.name) && now != nil && !o.has(one, at) && (its == nil || !maps.Equal(its.Labels, now.Labels))
 	})
 }
 

@@ -52,9 +52,9 @@ func (c *container) saidToRun(status *history.Event, p *past, t *trial) {
 // refusedUntil is when a webhook last refused the kubelet's status of the pod before one that was
 // taken: that may be what it had to tell all the time. It is 0 for never.
 func (one *pod) refusedUntil(p *past, status *history.Event) int64 {
-	until, who := int64(0), "node:"+strings.TrimPrefix(status.Process, "kubelet/")
+	until := int64(0)
 	for _, o := range p.operations {
-		if o.Who == who && o.Resource == podResource && o.Subresource == "status" && o.Key == one.name && o.denied() {
+		if nodeOf(o.Who) == nodeOf(status.Process) && o.Resource == podResource && o.Subresource == "status" && o.Key == one.name && o.denied() {
 			for _, answer := range o.returns {
 				if answer.Ended <= status.Began {
 					until = max(until, answer.Ended)

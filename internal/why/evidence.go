@@ -44,15 +44,6 @@ type Telemetry struct {
 	Bus         inspect.Answer[inspect.Bus]
 }
 
-// believed is what can be concluded from: where not one process has answered it is the way to
-// them that is broken, and their silence says nothing.
-func (t Telemetry) believed() Telemetry {
-	if t.Kubelet.Said == nil && t.Runtime.Said == nil && t.Controllers.Said == nil && t.APIServer.Said == nil && t.Bus.Said == nil {
-		return Telemetry{}
-	}
-	return t
-}
-
 // sources are the witnesses and how old their words are.
 func (t Telemetry) sources(now time.Time) []Source {
 	sources := []Source{{Name: api}}

@@ -30,7 +30,9 @@ type Object struct {
 // OfObject says what an object waits for.
 func OfObject(o Object) Report {
 	report := Report{Object: o.What, At: o.Now, Findings: []Finding{}, Sources: o.sources(o.Now)}
-	o.Telemetry = o.believed()
+	if report.Unheard() {
+		o.Telemetry = Telemetry{}
+	}
 	if o.Object == nil {
 		report.State = "the API has no such object"
 		return report

@@ -32,7 +32,9 @@ func OfPod(p Pod) Report {
 	report := Report{
 		Object: "pod/" + p.Name, Namespace: p.Namespace, At: p.Now, Findings: []Finding{}, Sources: p.sources(p.Now),
 	}
-	p.Telemetry = p.believed()
+	if report.Unheard() {
+		p.Telemetry = Telemetry{}
+	}
 	f := &findings{}
 	if p.Pod == nil {
 		report.State = p.gone(f)

@@ -83,11 +83,11 @@ func (r Report) Blocked() bool {
 		slices.ContainsFunc(r.Below, Report.Blocked)
 }
 
-// Unheard reports whether processes were asked and none has answered: then the API alone has
-// spoken.
+// Unheard reports whether processes were asked and none has answered: it is the way to them that
+// is broken, and their silence says nothing.
 func (r Report) Unheard() bool {
-	silent := func(s Source) bool { return s.Name == api || s.Err != "" }
-	return len(r.Sources) > 1 && !slices.ContainsFunc(r.Sources, func(s Source) bool { return !silent(s) })
+	heard := func(s Source) bool { return s.Name != api && s.Err == "" }
+	return len(r.Sources) > 1 && !slices.ContainsFunc(r.Sources, heard)
 }
 
 // IDs are those of the findings, as scenarios write them: stk-06. A finding that is in no

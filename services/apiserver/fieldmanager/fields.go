@@ -62,10 +62,8 @@ func (f *Fields) versionsOf(kind kinds.Kind) []schema.GroupVersion {
 		}
 		return found
 	}
-	for _, served := range kinds.Served() {
-		if served.GroupKind() == kind.GroupKind() {
-			found = append(found, served.GroupVersion())
-		}
+	for _, served := range kinds.Versions(kind.GroupResource()) {
+		found = append(found, served.GroupVersion())
 	}
 	return found
 }
