@@ -38,6 +38,11 @@ type Client struct {
 	waiting map[string]*asking
 }
 
+// newClient is the client of an incarnation that has just begun.
+func newClient(identity proto.Identity, boot Boot) Client {
+	return Client{Identity: identity, Boot: boot.Boot, Decoded: boot.Decoded}
+}
+
 // Ask is a request.
 type Ask struct {
 	Verb   proto.Verb

@@ -144,7 +144,7 @@ func (c *controllers) Step(now time.Time, in Input, out Out) {
 }
 
 func (c *controllers) begin(in Boot) {
-	c.client = Client{Identity: proto.Controllers, Boot: in.Boot, Decoded: in.Decoded}
+	c.client = newClient(proto.Controllers, in)
 	c.observing.began = c.now
 	for _, follow := range []struct {
 		resource string

@@ -154,7 +154,7 @@ func (k *kubeletProcess) begin(now time.Time, boot Boot, out Out) {
 	out.Note("", history.KubeletBoot{Node: k.of.node})
 	k.resumeDevices()
 	k.api.set = podsource.New()
-	k.api.client = &Client{Identity: proto.Node(k.of.node), Boot: boot.Boot, Decoded: boot.Decoded}
+	k.api.client = new(newClient(proto.Node(k.of.node), boot))
 	k.api.follower = &Follower{
 		Key: "pods", Client: k.api.client, Target: podapi.Target{Kind: k.of.kinds.pods}, Sink: k.api.set,
 		Selector: fields.OneTermEqualSelector("spec.nodeName", k.of.node).String(),

@@ -34,7 +34,7 @@ type player struct {
 
 func (u *player) Step(now time.Time, in Input, out Out) {
 	if boot, is := in.(Boot); is {
-		u.client = Client{Identity: proto.Admin, Boot: boot.Boot}
+		u.client = newClient(proto.Admin, boot)
 		u.pods, _ = kinds.ByResource("pods")
 		for i, a := range u.acts {
 			out.Wake(fmt.Sprint("act", i), now.Add(a.at))

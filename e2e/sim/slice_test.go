@@ -42,7 +42,7 @@ func (v *visitor) Step(now time.Time, in Input, out Out) {
 		return
 	}
 	pods, _ := kinds.ByResource("pods")
-	v.client = Client{Identity: proto.Admin, Boot: boot.Boot, Decoded: boot.Decoded}
+	v.client = newClient(proto.Admin, boot)
 	v.follower = Follower{Key: "pods", Client: &v.client, Target: podapi.Target{Kind: pods}, Sink: v}
 	v.follower.Start(now, out)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "scripted"}}}}

@@ -45,7 +45,7 @@ func (u *user) Step(now time.Time, in Input, out Out) {
 	}
 	switch in := in.(type) {
 	case Boot:
-		u.client = Client{Identity: proto.Admin, Boot: in.Boot, Decoded: in.Decoded}
+		u.client = newClient(proto.Admin, in)
 		for i, deed := range u.script.Deeds {
 			if !deed.Do.fault() && deed.Do != Compact && deed.Do != HookDenies {
 				out.Wake(wakeDeed+strconv.Itoa(i)+" 0", now.Add(deed.At))

@@ -51,7 +51,7 @@ const (
 func (w *watcher) Step(now time.Time, in Input, out Out) {
 	switch in := in.(type) {
 	case Boot:
-		w.client = Client{Identity: proto.Admin, Boot: in.Boot, Decoded: in.Decoded}
+		w.client = newClient(proto.Admin, in)
 		out.Wake(wakeNext, now.Add(watchFor/2))
 	case Alarm:
 		if in.Key == wakeNext {
