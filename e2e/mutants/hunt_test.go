@@ -233,7 +233,7 @@ func livesOf(t *testing.T, m Mutant) (first uint64, lasts time.Duration) {
 // live plays a script in a bubble of its own.
 func live(t *testing.T, script sim.Script) (lived sim.Lived) {
 	t.Helper()
-	synctest.Test(t, func(*testing.T) { lived = sim.Live(script) })
+	synctest.Test(t, func(*testing.T) { lived = sim.Live(script, nil) })
 	return lived
 }
 

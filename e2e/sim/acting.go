@@ -1,9 +1,7 @@
 package sim
 
 import (
-	"encoding/json"
 	"errors"
-	"io"
 	"slices"
 	"time"
 
@@ -122,12 +120,4 @@ func (w *World) answer(c *call, in Answered) {
 		return
 	}
 	w.push(&event{at: w.Now() + fate.Delay, to: c.from, number: c.number, input: in, about: c.about})
-}
-
-// traceFact puts a fact into the trace.
-func traceFact(trace io.Writer, fact history.Fact) {
-	_, _ = io.WriteString(trace, string(fact.Name()))
-	if err := json.NewEncoder(trace).Encode(fact); err != nil {
-		panic("sim: a fact without JSON: " + err.Error()) // a mistake in package history
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/podfall/podfall/internal/guarantees"
@@ -14,8 +15,6 @@ import (
 // Lived is what became of a life.
 type Lived struct {
 	Script Script
-	// Hash is the trace's: of every event, bit for bit.
-	Hash string
 	// Steps is how many inputs processes were given.
 	Steps int
 	Log   history.Log
@@ -43,16 +42,18 @@ type cluster struct {
 const eventsAnHour = 25_000
 
 // Live plays a script. It must be called in a testing/synctest bubble whose time nobody
-// else needs.
-func Live(script Script) Lived {
+// else needs. All that happens is written into trace, unless that is nil: the same bits for
+// the same script.
+func Live(script Script, trace io.Writer) Lived {
 	c := begin(script)
-	err := c.Run(script.Lasts)
+	c.trace = newTrace(trace)
+	err := errors.Join(c.Run(script.Lasts), c.trace.end())
 	store := StoreLog(c.Kept(APIServer, diskStore))
 	if err == nil && script.Calm > 0 {
 		err = c.right()
 	}
 	return Lived{
-		Script: *c.script, Hash: c.Hash(), Steps: c.Steps, Log: c.History(), Store: store,
+		Script: *c.script, Steps: c.Steps, Log: c.History(), Store: store,
 		Deviations: c.net.Deviations, Jitters: c.net.Jitters, Met: c.met(), Err: err,
 	}
 }

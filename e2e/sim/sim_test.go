@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"flag"
 	"fmt"
 	"os"
@@ -22,6 +24,7 @@ var (
 	hours = flag.Float64("hours", 1, "how long each life lasts")
 	quiet = flag.Bool("quiet", false, "nothing breaks")
 	seed  = flag.Uint64("seed", 17, "the seed of TestReplay")
+	hash  = flag.Bool("hash", false, "hash every life, not only those that are lived twice")
 	short = flag.Bool("shrink", true, "tell in short why the first life failed, and keep it")
 )
 
@@ -53,8 +56,16 @@ func stepAside() {
 // liveIn plays a script in a bubble of its own.
 func liveIn(t *testing.T, script Script) (lived Lived) {
 	t.Helper()
-	synctest.Test(t, func(*testing.T) { lived = Live(script) })
+	synctest.Test(t, func(*testing.T) { lived = Live(script, nil) })
 	return lived
+}
+
+// hashedIn is liveIn with a hash of all that has happened, bit for bit.
+func hashedIn(t *testing.T, script Script) (lived Lived, hash string) {
+	t.Helper()
+	sum := sha256.New()
+	synctest.Test(t, func(*testing.T) { lived = Live(script, sum) })
+	return lived, hex.EncodeToString(sum.Sum(nil))
 }
 
 // modeOf has every other seed end in peace.

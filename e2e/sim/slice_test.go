@@ -73,7 +73,7 @@ func TestSlice(t *testing.T) {
 		if err := w.Run(time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		t.Log(v.seen, w.Steps, len(w.record.events), w.Hash(), len(StoreLog(w.Kept(APIServer, diskStore))))
+		t.Log(v.seen, w.Steps, len(w.record.events), len(StoreLog(w.Kept(APIServer, diskStore))))
 		for _, e := range w.record.events {
 			t.Logf("%v %s %s %+v", e.Wall, e.Process, e.Fact.Name(), e.Fact)
 		}

@@ -1,13 +1,8 @@
 package sim
 
 import (
-	"bufio"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
-	"fmt"
-	"hash"
-	"io"
 	"maps"
 	"time"
 
@@ -27,24 +22,12 @@ type World struct {
 	processes  map[string]*process
 	net        *Net
 	wires      wires
-	trace      trace
+	trace      *trace
 	record     record
 	decoded    Decoded
 	stop       error
 	// Steps counts what processes were given.
 	Steps int
-}
-
-// trace is all that has happened, on its way into a hash.
-type trace struct {
-	sum hash.Hash
-	*bufio.Writer
-}
-
-func newTrace() trace {
-	const room = 16 << 10
-	sum := sha256.New()
-	return trace{sum, bufio.NewWriterSize(sum, room)}
 }
 
 // wires is what is between processes.
@@ -97,7 +80,7 @@ type call struct {
 func NewWorld(net *Net) *World {
 	now := clock.Clock{}.Now()
 	return &World{
-		start: now, now: now, processes: map[string]*process{}, net: net, trace: newTrace(),
+		start: now, now: now, processes: map[string]*process{}, net: net,
 		wires:  wires{calls: map[CallID]*call{}, subscribers: map[string][]string{}, arrives: map[Link]time.Duration{}},
 		record: record{counts: map[incarnation]uint64{}},
 	}
@@ -198,56 +181,11 @@ func (w *World) give(e *event) {
 
 func (w *World) step(p *process, in Input, about string) {
 	w.Steps++
-	w.mark(p.name, in, about)
+	w.trace.step(w.Now(), p.name, about, in)
 	if p.clocked {
 		w.catchUp()
 	}
 	p.running.Step(w.now, in, p.hands)
-}
-
-// mark puts an input into the trace.
-func (w *World) mark(name string, in Input, about string) {
-	traceNumber(w.trace, uint64(w.Now()))
-	_, _ = w.trace.WriteString(name)
-	_, _ = w.trace.WriteString(about)
-	switch in := in.(type) {
-	case Boot:
-		_, _ = w.trace.WriteString(string(in.Boot))
-	case Alarm:
-		_, _ = w.trace.WriteString(in.Key)
-	case Message:
-		traceBody(w.trace, in.Body)
-	case Called:
-		traceBody(w.trace, in.Body)
-	case Answered:
-		traceBody(w.trace, in.Body)
-	}
-}
-
-// Traced is a body of a message that says more to the trace than its type.
-type Traced interface{ Trace(trace io.Writer) }
-
-func traceBody(trace io.Writer, body any) {
-	if b, ok := body.(Traced); ok {
-		b.Trace(trace)
-		return
-	}
-	_, _ = fmt.Fprintf(trace, "%T", body)
-}
-
-// traceNumber puts a number into the trace.
-func traceNumber(to io.Writer, number uint64) {
-	var room []byte
-	if buffered, is := to.(interface{ AvailableBuffer() []byte }); is {
-		room = buffered.AvailableBuffer()
-	}
-	_, _ = to.Write(binary.BigEndian.AppendUint64(room, number))
-}
-
-// Hash is that of everything that has happened so far.
-func (w *World) Hash() string {
-	_ = w.trace.Flush() // a hash takes everything
-	return fmt.Sprintf("%x", w.trace.sum.Sum(nil))
 }
 
 // Start begins the next incarnation of a process, unless one is running.
@@ -333,9 +271,7 @@ func (w *World) note(name string, boot proto.Boot, cause string, began time.Time
 		Cause: cause, Fact: fact,
 	}
 	w.record.events = append(w.record.events, e)
-	_, _ = w.trace.WriteString(name)
-	_, _ = w.trace.WriteString(cause)
-	traceFact(w.trace, fact)
+	w.trace.note(name, cause, fact)
 }
 
 // History is everything that was noted, in order.
