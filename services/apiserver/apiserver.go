@@ -135,14 +135,14 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		Catalog: hooks, Caller: caller, Versions: api.Versions, Decode: api.DecodeStored, NewUID: api.NewUID,
 		History: cfg.History, Log: cfg.Log,
 	}
+	server := newServer(cfg, api)
 	janitor = custom.NewJanitor(custom.Janitor{
-		Catalog: catalog, Snapshot: kept.Snapshot, Writer: api.Definitions(), Forget: hub.Forget, Clock: cfg.Clock, Log: cfg.Log,
+		Catalog: catalog, Snapshot: kept.Snapshot, Writer: definitions{server}, Forget: hub.Forget, Clock: cfg.Clock, Log: cfg.Log,
 	})
 	keeper = expiry.New(expiry.Config{
 		Commit: kept.Commit, Clock: cfg.Clock, NewUID: api.NewUID, History: cfg.History, Log: cfg.Log,
 	})
 	keeper.Load(kept.Snapshot())
-	server := newServer(cfg, api)
 	server.fence.recall(kept.Snapshot())
 	cfg.Observers.Ready(server.tell)
 	if err := daemon.Run(ctx, recordingEnd(cfg.History, kept.Run), hub.Run, janitor.Run, keeper.Run, server.run); err != nil {

@@ -14,9 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/yaml"
 
+	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/apiserver"
 )
 
 const widgets = `
@@ -169,9 +171,34 @@ func TestCustomResources(t *testing.T) {
 	})
 }
 
+// expectAllAsked wants each commit to have been asked for by who is written down, also those of
+// the apiserver's own (A2).
+func expectAllAsked(t *testing.T, life []history.Event) {
+	t.Helper()
+	asked, own := map[string]bool{"bootstrap": true}, 0
+	for _, e := range life {
+		switch fact := e.Fact.(type) {
+		case history.OpCall:
+			asked[e.Cause] = true
+			if fact.Who == string(proto.APIServer) {
+				own++
+			}
+		case history.Commit:
+			if !asked[e.Cause] {
+				t.Errorf("nobody had asked for the commit of %s %s", fact.Resource, fact.Key)
+			}
+		}
+	}
+	if own == 0 {
+		t.Error("the apiserver has asked for nothing")
+	}
+}
+
 func TestDefinitionGoesAfterItsResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newStage(t).client("client:admin")
+		recorder, life := recording(t)
+		c := newStage(t, func(cfg *apiserver.Config) { cfg.History = recorder }).client("client:admin")
+		defer func() { expectAllAsked(t, life()) }()
 		crd := c.define()
 		for _, name := range []string{"free", "held"} {
 			obj := newWidget("v1", name, nil)

@@ -2,6 +2,7 @@ package apiserver_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -96,16 +97,7 @@ func (c *client) follow(target podapi.Target, revision string) func() (watch.Eve
 // after its last write, and those of one minute go together.
 func TestEventsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		var life []history.Event
-		recorder, err := history.Open(history.Config{Process: "apiserver", Boot: "boot-1", Listen: func(e history.Event) {
-			mu.Lock()
-			defer mu.Unlock()
-			life = append(life, e)
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		recorder, life := recording(t)
 		s := newStage(t, func(cfg *apiserver.Config) { cfg.History = recorder })
 		c := s.client("client:admin")
 		began := time.Now()
@@ -136,8 +128,28 @@ func TestEventsExpire(t *testing.T) {
 			t.Errorf("seen\n%s\nwant\n%s", strings.Join(seen, "\n"), strings.Join(want, "\n"))
 		}
 		s.halt()
-		expectExpired(t, life, "default/first", "default/second default/third")
+		expectExpired(t, life(), "default/first", "default/second default/third")
 	})
+}
+
+// recording is a history for an apiserver, and what it has been told so far.
+func recording(t *testing.T) (recorder *history.Recorder, life func() []history.Event) {
+	t.Helper()
+	var mu sync.Mutex
+	var told []history.Event
+	recorder, err := history.Open(history.Config{Process: "apiserver", Boot: "boot-1", Listen: func(e history.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, e)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return recorder, func() []history.Event {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(told)
+	}
 }
 
 // expectExpired checks what the apiserver's own commits have removed: one line a commit, each
