@@ -6,7 +6,7 @@
 //	process.go    what a process is, and what it can do
 //	messages.go   what processes say to the apiserver, and what applications do
 //	client.go     asks the apiserver         follow.go   keeps a copy of what it has
-//	world.go      time, crashes, the history and its hash    queue.go   what is coming
+//	world.go      time, crashes, the history    queue.go   what is coming    trace.go   all of it, to be hashed
 //	acting.go     a process's hands          net.go      links that lose, repeat, delay and are cut
 //	apiserver.go  the product's apiserver behind a simulated disk
 //	controllers*.go, views.go   the controllers, and their copies
@@ -34,7 +34,7 @@
 //	go test ./sim -run TestSeeds                        today's thousand lives, and those that are kept
 //	go test ./sim -run TestSeeds -seeds 1000 -from 1    others, each put to the test
 //	go test ./sim -run TestSeeds -seeds 1000 -quiet     lives in which nothing breaks
-//	go test ./sim -run TestReplay -seed 17              one of them, and its story
+//	go test ./sim -run TestReplay -seed 17              one of them, and its story; -out DIR leaves its history
 //	go test ./sim -run xxx -bench Hour                  what an hour costs
 //
 // The first life that breaks something is shrunk, told in at most ten lines, and kept in

@@ -9,6 +9,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podfall/podfall/internal/guarantees"
+	"github.com/podfall/podfall/internal/history"
 )
 
 // regression is a life that has shown a mistake.
@@ -58,11 +64,17 @@ func keep(t *testing.T, r regression) {
 // TestReplay lives one seed's life, and tells its story if it breaks anything. Written down
 // it is the same life.
 func TestReplay(t *testing.T) {
-	lived, hash := hashedIn(t, Draw(*seed, modeOf(*seed), lasts()))
+	lived, hash := hashedIn(t, drawn(*seed))
 	results, err := Judge(lived)
-	t.Logf("hash %s, %d steps, %d events, %d deviations", hash, lived.Steps, len(lived.Log.Events), len(lived.Deviations))
-	for _, r := range results {
-		t.Logf("%s %s, %d cases", r.ID, r.Verdict, r.Cases)
+	defer t.Logf("%d steps, %d events, %d deviations, hash %s", lived.Steps, len(lived.Log.Events), len(lived.Deviations), hash)
+	for _, verdict := range verdicts(results) {
+		t.Log(verdict)
+	}
+	if *out != "" {
+		if err := lived.Log.Write(filepath.Join(*out, "history")); err != nil {
+			t.Error(err)
+		}
+		t.Logf("what was written down: podfall verify %s, podfall report %s", *out, *out)
 	}
 	if err != nil {
 		t.Error(err)
@@ -75,6 +87,36 @@ func TestReplay(t *testing.T) {
 	if _, again := hashedIn(t, written(lived)); again != hash {
 		t.Errorf("written down it is another life, of hash %s", again)
 	}
+}
+
+// TestWrittenDown has what a life has written down be judged the same when it is read from
+// files, which have an order of their own.
+func TestWrittenDown(t *testing.T) {
+	lived := liveIn(t, Draw(*seed, modeOf(*seed), 20*time.Minute))
+	here, err := Judge(lived)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := lived.Log.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	if lived.Log, err = history.Read(dir); err != nil {
+		t.Fatal(err)
+	}
+	there, err := Judge(lived)
+	if diff := cmp.Diff(verdicts(here), verdicts(there)); diff != "" || err != nil {
+		t.Errorf("%v; (-as it was lived +as it was read)\n%s", err, diff)
+	}
+}
+
+// verdicts are the lines of what became of the promises.
+func verdicts(results []guarantees.Result) []string {
+	var lines []string
+	for _, r := range results {
+		lines = append(lines, fmt.Sprintf("%s %s, %d cases", r.ID, r.Verdict, r.Cases))
+	}
+	return lines
 }
 
 // TestRegressions plays the lives that have shown mistakes, which are gone.

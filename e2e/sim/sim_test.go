@@ -24,6 +24,7 @@ var (
 	hours = flag.Float64("hours", 1, "how long each life lasts")
 	quiet = flag.Bool("quiet", false, "nothing breaks")
 	seed  = flag.Uint64("seed", 17, "the seed of TestReplay")
+	out   = flag.String("out", "", "the directory in which TestReplay leaves what was written down, as a cluster does")
 	hash  = flag.Bool("hash", false, "hash every life, not only those that are lived twice")
 	short = flag.Bool("shrink", true, "tell in short why the first life failed, and keep it")
 )

@@ -9,6 +9,7 @@
 //	trouble.go    those of what is broken on purpose
 //	decode.go     which type each name has
 //	recorder.go   a process writes its events, one JSON object a line
+//	writer.go     writes what several processes have noted elsewhere, as a simulated life
 //	reader.go     reads what processes have written, and puts it in one order
 //	page.go       reads what one process has written, a piece at a time
 //

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/proto"
 )
 
 // TestEveryFactSurvives writes one event of each kind, with every field set, and reads
@@ -336,4 +337,36 @@ func BenchmarkNote(b *testing.B) {
 		r.Note("", fact)
 	}
 	r.Close()
+}
+
+// TestWrite writes a log, and reads the same again; what was there before is gone.
+func TestWrite(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "history")
+	wall := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	event := func(process, boot string, sequence uint64, ended int64) Event {
+		return Event{
+			Sequence: sequence, Process: process, Boot: proto.Boot(boot), Began: ended - 1, Ended: ended, Wall: wall,
+			Cause: "op \"1\"", Fact: Lost{Count: sequence, Err: "disk full"},
+		}
+	}
+	for _, want := range []Log{
+		{Events: []Event{event("runtime/node-1", "c", 1, 9)}},
+		{Events: []Event{
+			event("kubelet/node-1", "a", 1, 10), event("apiserver", "b", 1, 11), event("kubelet/node-1", "a", 2, 12), event("kubelet/node-1", "d", 1, 13),
+			event("runtime/node-1", "c", 1, 14),
+		}},
+	} {
+		if err := want.Write(dir); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, read(t, dir)); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+	}
+	if err := os.WriteFile(dir+"-file", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := (Log{Events: []Event{event("apiserver", "b", 1, 11)}}).Write(dir + "-file"); err == nil {
+		t.Error("a file was taken for a directory")
+	}
 }
