@@ -142,16 +142,21 @@ func asking(station *mgmt.Station) func(ctx context.Context, process string) ([]
 	}
 }
 
-// serve runs a service that is managed for as long: it begins with the board as it is. On a
-// bus that does not know our management's key it is managed by nobody.
+// serve runs a service that is managed for as long, and writes down when it stands still.
 func (s self) serve(c *cli.Context, run func(ctx context.Context, station *mgmt.Station) error) error {
+	return daemon.Run(c.Context, s.managed.history.Load().Beat, func(ctx context.Context) error { return s.manage(ctx, c, run) })
+}
+
+// manage begins with the board as it is. On a bus that does not know our management's key a
+// service is managed by nobody.
+func (s self) manage(ctx context.Context, c *cli.Context, run func(ctx context.Context, station *mgmt.Station) error) error {
 	if c.String("hub") == "" {
-		return run(c.Context, nil)
+		return run(ctx, nil)
 	}
-	conn, err := s.dial(c.Context, c.String("hub"), c.String("keys"), proto.Mgmt(s.managed.process))
+	conn, err := s.dial(ctx, c.String("hub"), c.String("keys"), proto.Mgmt(s.managed.process))
 	if errors.Is(err, bus.ErrForbidden) {
-		s.log.WarnContext(c.Context, "no management: the hub does not know this process' key", "process", s.managed.process, "err", err)
-		return run(c.Context, nil)
+		s.log.WarnContext(ctx, "no management: the hub does not know this process' key", "process", s.managed.process, "err", err)
+		return run(ctx, nil)
 	}
 	if err != nil {
 		return fmt.Errorf("management: %w", err)
@@ -160,7 +165,7 @@ func (s self) serve(c *cli.Context, run func(ctx context.Context, station *mgmt.
 	station := mgmt.NewStation(mgmt.StationConfig{
 		Process: s.managed.process, Bus: conn, Apply: s.managed.apply, Inspect: s.managed.inspect, Log: s.log,
 	})
-	return daemon.Run(c.Context, station.Run, func(ctx context.Context) error {
+	return daemon.Run(ctx, station.Run, func(ctx context.Context) error {
 		known, cancel := clock.Clock{}.Timeout(ctx, boardPatience)
 		station.Wait(known)
 		cancel()

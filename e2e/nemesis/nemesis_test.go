@@ -66,7 +66,7 @@ func TestNemesis(t *testing.T) {
 		*seed = rand.Uint64N(1 << 32)
 	}
 	t.Logf("go test ./nemesis -run TestNemesis -seed %d -faults %d", *seed, *faults)
-	nodes, m := []string{"node-1", "node-2", "node-3"}, watchMachine(t)
+	nodes := []string{"node-1", "node-2", "node-3"}
 	c := up(t, "--nodes", "3", "--speed", fmt.Sprint(speed))
 	t.Cleanup(func() { keep(t, c) }) // before the end of the cluster
 
@@ -94,11 +94,11 @@ func TestNemesis(t *testing.T) {
 	if out, err := c.run(t.Context(), "down"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	judge(t, c, book, a.done, m)
+	judge(t, c, book, a.done)
 }
 
 // judge holds what the cluster has left behind against the promises and the clients.
-func judge(t *testing.T, c *cluster, book *Ledger, steps []Step, m *machine) {
+func judge(t *testing.T, c *cluster, book *Ledger, steps []Step) {
 	t.Helper()
 	evidence, err := evidenceOf(layouts.Layout{Root: c.data})
 	if err != nil {
@@ -107,7 +107,6 @@ func judge(t *testing.T, c *cluster, book *Ledger, steps []Step, m *machine) {
 	if got := len(InForce(steps, evidence.Log.Events)); got < *faults {
 		t.Errorf("%d of %d faults took effect, want %d: the run proves too little", got, len(steps), *faults)
 	}
-	evidence.Log.Events = m.pauses(evidence.Log.Events)
 	results, err := guarantees.Check(evidence)
 	if err != nil {
 		t.Fatal(err)

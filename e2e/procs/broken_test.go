@@ -6,8 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	layouts "github.com/podfall/podfall/cmd/podfall/cluster"
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/history"
 )
 
 // ready is a node's STATUS.
@@ -143,4 +148,28 @@ func TestEveryProcessIsCrashedAndPaused(t *testing.T) {
 	c.pod("web", "on TERM exits 0 after 0s", 5)
 	c.must("delete", "pod", "web")
 	c.must("pause", "kubelet/node-1") // down ends it too
+}
+
+// TestAProcessNoticesThatItStoodStill pauses a kubelet until its node is not ready: that is what
+// a machine that has no processor for it does to it, without anybody who tells of it.
+func TestAProcessNoticesThatItStoodStill(t *testing.T) {
+	t.Parallel()
+	c := up(t, "--nodes", "1", "--speed", "20")
+	const name = "kubelet/node-1"
+	eventually(t, "the node is ready", func() bool { return c.ready("node-1") == "Ready" })
+	before := clock.Monotonic()
+	c.must("pause", name)
+	eventually(t, "the node is not ready", func() bool { return c.ready("node-1") == "NotReady" })
+	after := clock.Monotonic()
+	c.must("resume", name)
+	eventually(t, "it says that it stood still", func() bool {
+		log, err := history.Read(layouts.Layout{Root: c.data}.History())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(log.Events, func(e history.Event) bool {
+			_, still := e.Fact.(history.Still)
+			return still && e.Process == name && e.Began < after && e.Ended > before && e.Ended-e.Began > (after-before)/2
+		})
+	})
 }

@@ -48,6 +48,13 @@ func (f *forge) wait(seconds int64) *forge {
 	return f
 }
 
+// stands is a process that stands still for a time, and notices it afterwards.
+func (f *forge) stands(process string, seconds int64) *forge {
+	f.wait(seconds).say(process, "", history.Still{})
+	f.evidence.Log.Events[len(f.evidence.Log.Events)-1].Began -= seconds * int64(time.Second)
+	return f
+}
+
 // ask is a request that is answered with a code, after the changes that it makes.
 func (f *forge) ask(cause string, call history.OpCall, code int32, changes ...history.Commit) *forge {
 	f.say("apiserver", cause, call)

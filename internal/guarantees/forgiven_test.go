@@ -20,6 +20,14 @@ func stoodStill(left int64) *forge {
 	return f.say("apiserver", "a", history.OpReturn{Code: 200})
 }
 
+// starved is a request with ten seconds left that takes effect after twenty, in which the
+// machine has no processor for a process.
+func starved(process string) *forge {
+	f := newForge().run().say("apiserver", "a", by(user, "update", tenSecondsLeft)).stands(process, 20)
+	f.commit("a", web(modified))
+	return f.say("apiserver", "a", history.OpReturn{Code: 200})
+}
+
 // unrecorded is a history that has lost what was told of one revision, which the store's file
 // still has.
 func (f *forge) unrecorded(revision int64) *forge {
@@ -92,6 +100,7 @@ func forgiven() map[string]*forge {
 		"K10: a kubelet that begins anew and does not take the pod":           rejects,
 		"L4: a kubelet that begins anew has never had what is gone":           reborn,
 		"N2: a change that is begun in time, and long in being written":       written,
+		"N2: an apiserver that stands still when it has looked":               starved("apiserver"),
 		"N2: an apiserver that is paused when it has looked":                  stoodStill(10),
 		"D7: a change of which nobody knows when it was":                      newForge().run().unrecorded(3),
 		"L8: what it waited for ended at a time that nobody knows":            held.unrecorded(6),

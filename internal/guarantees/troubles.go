@@ -69,9 +69,23 @@ func (p *past) ordeals() []*ordeal {
 				open[at].end = e
 				open = slices.Delete(open, at, at+1)
 			}
+		case history.Still:
+			all = stood(all, e)
 		}
 	}
 	return all
+}
+
+// stood adds that a process has stood still, which is to all others as if somebody had paused
+// it. If somebody has, that is known.
+func stood(all []*ordeal, e *history.Event) []*ordeal {
+	still := &ordeal{Trouble: history.Trouble{Kind: history.TroublePaused, What: e.Process}, begin: e, end: e}
+	if slices.ContainsFunc(all, func(o *ordeal) bool {
+		return o.Kind == still.Kind && o.What == still.What && o.touches(still.since(), still.until())
+	}) {
+		return all
+	}
+	return append(all, still)
 }
 
 // understood reads a trouble's arguments; what cannot be read stays empty.

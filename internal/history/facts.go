@@ -57,6 +57,7 @@ const (
 	NameWindow         Name = "ui.window"
 	NameBlocker        Name = "ui.blocker"
 	NameLost           Name = "h.lost"
+	NameStill          Name = "p.still"
 )
 
 // Controllers and nodes.

@@ -51,6 +51,10 @@ func troublesOf(events []history.Event, lanes []*lane) []*trouble {
 			if t := newest(all, func(t *trouble) bool { return t.Kind == history.TroubleFault && t.What == f.Fault }); t != nil {
 				t.hits = append(t.hits, e.Ended)
 			}
+		case history.Still:
+			t := newTrouble(history.Trouble{Kind: history.TroublePaused, What: e.Process}, e.Began)
+			t.ended, t.text = e.Ended, e.Process+" stood still: the machine had no processor for it"
+			all = append(all, t)
 		}
 	}
 	for _, t := range all {

@@ -126,11 +126,11 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("bus: %w", err)
 	}
-	troubles, end, err := record(ctx, cfg, movement.Clock())
+	recorder, err := record(ctx, cfg, movement.Clock())
 	if err != nil {
 		return fmt.Errorf("bus: %w", err)
 	}
-	defer end()
+	defer recorder.Close()
 	hub, err := openHub(ctx, cfg)
 	if err != nil {
 		return fmt.Errorf("bus: %w", err)
@@ -153,8 +153,8 @@ func Run(ctx context.Context, cfg Config) error {
 		addresses = addresses.under(cfg.Pinned)
 	}
 	switches := NewSwitchboard(links, movement.Clock())
-	parts = append(parts, switches.Run, func(ctx context.Context) error {
-		return manage(ctx, cfg, hub, managed{switches, movement, troubles}, func() {
+	parts = append(parts, recorder.Beat, switches.Run, func(ctx context.Context) error {
+		return manage(ctx, cfg, hub, managed{switches, movement, trouble.NewLog(recorder, trouble.Board()...)}, func() {
 			if cfg.Ready != nil {
 				cfg.Ready(addresses)
 			}
@@ -186,16 +186,15 @@ func (m managed) apply(b mgmt.Board) {
 	m.troubles.Set(began, trouble.State{Clock: b.Clock, Parties: b.Parties, Faults: b.Faults, Cuts: b.Cuts})
 }
 
-// record begins to write down what is set, if there is where.
-func record(ctx context.Context, cfg Config, clock clock.Clock) (troubles *trouble.Log, end func(), err error) {
+// record opens the history of this process; nil when there is nowhere to write it.
+func record(ctx context.Context, cfg Config, clock clock.Clock) (*history.Recorder, error) {
 	if cfg.History == "" {
-		return nil, func() {}, nil
+		return nil, nil //nolint:nilnil // a nil recorder records nothing
 	}
-	recorder, err := history.Open(history.Config{
+	return history.Open(history.Config{
 		Dir: cfg.History, Process: string(proto.Bus), Boot: cfg.Boot, Clock: clock,
 		Warn: func(err error) { cfg.Log.WarnContext(ctx, "the history has a gap", "err", err) },
 	})
-	return trouble.NewLog(recorder, trouble.Board()...), recorder.Close, err
 }
 
 // manage keeps the board until ctx ends, on a connection of its own. A hub that somebody
