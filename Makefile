@@ -35,9 +35,9 @@ test-race: ## the pure cores, the shells and the story files, 20 times, with the
 
 SEED  := 17
 HOURS := 1
-OUT   := bin/sim-$(SEED)
-sim: ## the simulated life of SEED, for HOURS: its story, verdicts and hash; podfall verify and podfall report read what it leaves in OUT
-	go test ./e2e/sim -run 'TestReplay$$' -seed $(SEED) -hours $(HOURS) -out $(abspath $(OUT)) -count 1 -v
+sim: ## the simulated life of SEED, for HOURS: its story, verdicts and hash; podfall verify and podfall report read what it leaves in bin/sim-SEED
+	rm -rf $(CURDIR)/bin/sim-$(SEED)
+	go test ./e2e/sim -run 'TestReplay$$' -seed $(SEED) -hours $(HOURS) -out $(CURDIR)/bin/sim-$(SEED) -count 1 -v
 
 LIVES := 10000
 nightly: build ## the long run: LIVES simulated hours, power cuts, damage, kill -9, faults over processes, every planted bug; prints figures

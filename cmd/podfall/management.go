@@ -142,9 +142,14 @@ func asking(station *mgmt.Station) func(ctx context.Context, process string) ([]
 	}
 }
 
-// serve runs a service that is managed for as long, and writes down when it stands still.
+// serve runs a service that is managed for as long.
 func (s self) serve(c *cli.Context, run func(ctx context.Context, station *mgmt.Station) error) error {
-	return daemon.Run(c.Context, s.managed.history.Load().Beat, func(ctx context.Context) error { return s.manage(ctx, c, run) })
+	return s.watched(c.Context, func(ctx context.Context) error { return s.manage(ctx, c, run) })
+}
+
+// watched runs a service, and has it write down when it stalls, if it writes a history.
+func (s self) watched(ctx context.Context, run func(context.Context) error) error {
+	return daemon.Run(ctx, s.managed.history.Load().WatchStalls, run)
 }
 
 // manage begins with the board as it is. On a bus that does not know our management's key a

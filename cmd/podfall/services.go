@@ -194,11 +194,18 @@ func busCommand() *cli.Command {
 			if err := readAddresses(path, &pinned); err != nil {
 				return err
 			}
-			return writing(c.Context, path, s, func(ctx context.Context, told func(any) error) error {
-				return network.Run(ctx, network.Config{
-					Nodes: c.StringSlice("node"), Credentials: c.String("keys"), External: c.StringSlice("bus"),
-					Host: c.String("listen"), Pinned: pinned, Board: c.String("board"), Face: s.managed.movement.Face(), Boot: s.boot, History: c.String("history"), Log: s.log,
-					Ready: func(at network.Addresses) { _ = told(at) },
+			recorder, err := s.record(c)
+			if err != nil {
+				return err
+			}
+			defer recorder.Close()
+			return s.watched(c.Context, func(ctx context.Context) error {
+				return writing(ctx, path, s, func(ctx context.Context, told func(any) error) error {
+					return network.Run(ctx, network.Config{
+						Nodes: c.StringSlice("node"), Credentials: c.String("keys"), External: c.StringSlice("bus"),
+						Host: c.String("listen"), Pinned: pinned, Board: c.String("board"), Clock: s.managed.movement, Boot: s.boot, History: recorder, Log: s.log,
+						Ready: func(at network.Addresses) { _ = told(at) },
+					})
 				})
 			})
 		},

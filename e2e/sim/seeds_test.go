@@ -143,7 +143,7 @@ func TestSeeds(t *testing.T) {
 	numbers := chosen(t)
 	all := &tally{hashes: map[uint64]string{}, broken: map[string]int{}, met: met{}}
 	for i, number := range numbers {
-		if *hash || i%oneIn == 0 {
+		if *hashAll || i%oneIn == 0 {
 			all.hashes[number] = ""
 		}
 	}

@@ -108,6 +108,10 @@ func TestWrittenDown(t *testing.T) {
 	if diff := cmp.Diff(verdicts(here), verdicts(there)); diff != "" || err != nil {
 		t.Errorf("%v; (-as it was lived +as it was read)\n%s", err, diff)
 	}
+	lived.Store = nil // as podfall verify has it, which finds no database
+	if _, err := Judge(lived); err != nil {
+		t.Error(err)
+	}
 }
 
 // verdicts are the lines of what became of the promises.

@@ -19,14 +19,14 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 0, "how many lives; 0 is the thousand of today and those that are kept, or with -short a few")
-	from  = flag.Uint64("from", 1, "the first seed, when there are -seeds")
-	hours = flag.Float64("hours", 1, "how long each life lasts")
-	quiet = flag.Bool("quiet", false, "nothing breaks")
-	seed  = flag.Uint64("seed", 17, "the seed of TestReplay")
-	out   = flag.String("out", "", "the directory in which TestReplay leaves what was written down, as a cluster does")
-	hash  = flag.Bool("hash", false, "hash every life, not only those that are lived twice")
-	short = flag.Bool("shrink", true, "tell in short why the first life failed, and keep it")
+	seeds   = flag.Int("seeds", 0, "how many lives; 0 is the thousand of today and those that are kept, or with -short a few")
+	from    = flag.Uint64("from", 1, "the first seed, when there are -seeds")
+	hours   = flag.Float64("hours", 1, "how long each life lasts")
+	quiet   = flag.Bool("quiet", false, "nothing breaks")
+	seed    = flag.Uint64("seed", 17, "the seed of TestReplay")
+	out     = flag.String("out", "", "the directory in which TestReplay leaves what was written down, as a cluster does")
+	hashAll = flag.Bool("hash", false, "hash every life, not only those that are lived twice")
+	short   = flag.Bool("shrink", true, "tell in short why the first life failed, and keep it")
 )
 
 // TestMain leaves more garbage lying about than usual, because lives are short, but no more

@@ -70,27 +70,27 @@ func (t *trace) end() error {
 // Traced is a body of a message that says more to the trace than its type.
 type Traced interface{ Trace(trace io.Writer) }
 
-func traceBody(trace io.Writer, body any) {
+func traceBody(w io.Writer, body any) {
 	if b, ok := body.(Traced); ok {
-		b.Trace(trace)
+		b.Trace(w)
 		return
 	}
-	_, _ = fmt.Fprintf(trace, "%T", body)
+	_, _ = fmt.Fprintf(w, "%T", body)
 }
 
 // traceNumber puts a number into the trace.
-func traceNumber(to io.Writer, number uint64) {
+func traceNumber(w io.Writer, number uint64) {
 	var room []byte
-	if buffered, is := to.(interface{ AvailableBuffer() []byte }); is {
+	if buffered, is := w.(interface{ AvailableBuffer() []byte }); is {
 		room = buffered.AvailableBuffer()
 	}
-	_, _ = to.Write(binary.BigEndian.AppendUint64(room, number))
+	_, _ = w.Write(binary.BigEndian.AppendUint64(room, number))
 }
 
 // traceFact puts a fact into the trace.
-func traceFact(trace io.Writer, fact history.Fact) {
-	_, _ = io.WriteString(trace, string(fact.Name()))
-	if err := json.NewEncoder(trace).Encode(fact); err != nil {
+func traceFact(w io.Writer, fact history.Fact) {
+	_, _ = io.WriteString(w, string(fact.Name()))
+	if err := json.NewEncoder(w).Encode(fact); err != nil {
 		panic("sim: a fact without JSON: " + err.Error()) // a mistake in package history
 	}
 }

@@ -48,11 +48,10 @@ func (f *forge) wait(seconds int64) *forge {
 	return f
 }
 
-// stands is a process that stands still for a time, and notices it afterwards.
-func (f *forge) stands(process string, seconds int64) *forge {
-	f.wait(seconds).say(process, "", history.Still{})
+// stalls is a process that notices that it has stood still for a time.
+func (f *forge) stalls(process string, seconds int64) {
+	f.say(process, "", history.Stall{})
 	f.evidence.Log.Events[len(f.evidence.Log.Events)-1].Began -= seconds * int64(time.Second)
-	return f
 }
 
 // ask is a request that is answered with a code, after the changes that it makes.

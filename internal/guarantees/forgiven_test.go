@@ -20,10 +20,11 @@ func stoodStill(left int64) *forge {
 	return f.say("apiserver", "a", history.OpReturn{Code: 200})
 }
 
-// starved is a request with ten seconds left that takes effect after twenty, in which the
-// machine has no processor for a process.
-func starved(process string) *forge {
-	f := newForge().run().say("apiserver", "a", by(user, "update", tenSecondsLeft)).stands(process, 20)
+// starved is a request with ten seconds left that takes effect after those, when this has
+// befallen the apiserver.
+func starved(befalls func(f *forge)) *forge {
+	f := newForge().run().say("apiserver", "a", by(user, "update", tenSecondsLeft))
+	befalls(f)
 	f.commit("a", web(modified))
 	return f.say("apiserver", "a", history.OpReturn{Code: 200})
 }
@@ -90,17 +91,23 @@ func forgiven() map[string]*forge {
 
 	away := history.Trouble{Kind: history.TroubleCut, What: "c", Off: []string{controllers}}
 	return map[string]*forge{
-		"A8: a success that the pod garbage collector has not seen":           collected,
-		"C2: a pod that was forced away, and starts after its successor":      startsLate(uid, "u2"),
-		"K1: a hook of a kubelet that was killed, and that of the next one":   hooks,
-		"K4: a runtime that is paused is late":                                standing,
-		"K10: a start that its runtime did not live to write down":            unstarted,
-		"C2: an end that its runtime was about to write when it was paused":   late,
-		"K10: what a webhook refused until then":                              refused,
-		"K10: a kubelet that begins anew and does not take the pod":           rejects,
-		"L4: a kubelet that begins anew has never had what is gone":           reborn,
-		"N2: a change that is begun in time, and long in being written":       written,
-		"N2: an apiserver that stands still when it has looked":               starved("apiserver"),
+		"A8: a success that the pod garbage collector has not seen":         collected,
+		"C2: a pod that was forced away, and starts after its successor":    startsLate(uid, "u2"),
+		"K1: a hook of a kubelet that was killed, and that of the next one": hooks,
+		"K4: a runtime that is paused is late":                              standing,
+		"K10: a start that its runtime did not live to write down":          unstarted,
+		"C2: an end that its runtime was about to write when it was paused": late,
+		"K10: what a webhook refused until then":                            refused,
+		"K10: a kubelet that begins anew and does not take the pod":         rejects,
+		"L4: a kubelet that begins anew has never had what is gone":         reborn,
+		"N2: a change that is begun in time, and long in being written":     written,
+		"N2: an apiserver that stands still when it has looked":             starved(func(f *forge) { f.wait(20).stalls("apiserver", 20) }),
+		"N2: an apiserver that is paused, and then stands still": starved(func(f *forge) {
+			f.breaks(paused("apiserver")).wait(20).mends(paused("apiserver")).wait(20).stalls("apiserver", 20)
+		}),
+		"N2: an apiserver that stands still, and is paused meanwhile": starved(func(f *forge) {
+			f.wait(4).breaks(paused("apiserver")).wait(2).mends(paused("apiserver")).wait(20).stalls("apiserver", 32)
+		}),
 		"N2: an apiserver that is paused when it has looked":                  stoodStill(10),
 		"D7: a change of which nobody knows when it was":                      newForge().run().unrecorded(3),
 		"L8: what it waited for ended at a time that nobody knows":            held.unrecorded(6),

@@ -105,7 +105,7 @@ func (p *past) letIn(t *trial) {
 	newest := map[string]*history.Event{} // by who, and the apiserver that heard it
 	for _, e := range p.events {
 		call, is := e.Fact.(history.OpCall)
-		if !is || nodeOf(call.Who) == "" || call.Boot == "" || p.still(e.Began-int64(time.Second), e.Ended) {
+		if !is || nodeOf(call.Who) == "" || call.Boot == "" || p.apiserverAway(e.Began-int64(time.Second), e.Ended) {
 			continue
 		}
 		key := call.Who + " " + string(e.Boot)

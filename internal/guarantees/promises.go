@@ -5,7 +5,7 @@ import "github.com/podfall/podfall/internal/history"
 // livenessProperties are what must happen in the end: while nothing is broken, counted from
 // when the last was mended.
 func livenessProperties() []Property {
-	troubles := []history.Name{history.NameFaultWatch, history.NameFaultBegin, history.NameFaultEnd}
+	troubles := []history.Name{history.NameFaultWatch, history.NameFaultBegin, history.NameFaultEnd, history.NameStall}
 	fair := func(more ...history.Name) []history.Name {
 		return append(append([]history.Name{}, troubles...), more...)
 	}

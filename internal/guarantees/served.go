@@ -64,7 +64,7 @@ func prompt(p *past, t *trial) {
 					break
 				}
 			}
-			if answer == nil && ends[string(call.Boot)] < bound+int64(busy) || p.still(call.Ended, bound) {
+			if answer == nil && ends[string(call.Boot)] < bound+int64(busy) || p.apiserverAway(call.Ended, bound) {
 				continue // nobody was there to answer
 			}
 			t.expect(answer != nil && answer.Ended <= bound, "a request was not answered by its deadline", call, answer)
@@ -83,8 +83,8 @@ func (p *past) lastOf() map[string]int64 {
 	return last
 }
 
-// still reports whether the apiserver may have been paused between two moments.
-func (p *past) still(from, to int64) bool {
+// apiserverAway reports whether the apiserver may have been paused or down between two moments.
+func (p *past) apiserverAway(from, to int64) bool {
 	return slices.ContainsFunc(p.troubles, func(o *ordeal) bool {
 		return (o.Kind == history.TroublePaused || o.Kind == history.TroubleDown) && o.What == "apiserver" && o.touches(from, to)
 	})

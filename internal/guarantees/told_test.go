@@ -321,7 +321,7 @@ func brokenTellings() []forged {
 		{"C6", "controllers that have long asked for everything since the taint is gone", untainted(down("apiserver"), 0, 40)},
 		{"N2", "a change after the deadline", limitedTo(20)},
 		{"N2", "a pause of who knew that it is late", stoodStill(-1)},
-		{"N2", "a change after the deadline while others stood still", starved(controllers)},
+		{"N2", "a change after the deadline while others stood still", starved(func(f *forge) { f.wait(20).stalls(controllers, 20) })},
 		{"N5", "an error of its own", strange(500)},
 	}
 }

@@ -45,7 +45,8 @@ func (o *ordeal) surelyUntil() int64 {
 // touches reports whether it may have been in force between two moments.
 func (o *ordeal) touches(from, to int64) bool { return o.since() <= to && o.until() >= from }
 
-// ordeals are all troubles of the history, by their beginnings.
+// ordeals are all troubles of the history, by their beginnings. A pause may be among them twice:
+// as it was asked for, and as its process has noticed it.
 func (p *past) ordeals() []*ordeal {
 	var all, open []*ordeal
 	for _, e := range p.events {
@@ -69,23 +70,12 @@ func (p *past) ordeals() []*ordeal {
 				open[at].end = e
 				open = slices.Delete(open, at, at+1)
 			}
-		case history.Still:
-			all = stood(all, e)
+		case history.Stall: // to all others as if somebody had paused it
+			all = append(all, &ordeal{Trouble: history.Trouble{Kind: history.TroublePaused, What: e.Process}, begin: e, end: e})
 		}
 	}
+	slices.SortStableFunc(all, func(a, b *ordeal) int { return cmp.Compare(a.since(), b.since()) })
 	return all
-}
-
-// stood adds that a process has stood still, which is to all others as if somebody had paused
-// it. If somebody has, that is known.
-func stood(all []*ordeal, e *history.Event) []*ordeal {
-	still := &ordeal{Trouble: history.Trouble{Kind: history.TroublePaused, What: e.Process}, begin: e, end: e}
-	if slices.ContainsFunc(all, func(o *ordeal) bool {
-		return o.Kind == still.Kind && o.What == still.What && o.touches(still.since(), still.until())
-	}) {
-		return all
-	}
-	return append(all, still)
 }
 
 // understood reads a trouble's arguments; what cannot be read stays empty.
@@ -151,11 +141,9 @@ func (p *past) calms() []calm {
 	if !all {
 		return nil
 	}
-	ordeals := p.ordeals()
-	slices.SortFunc(ordeals, func(a, b *ordeal) int { return cmp.Compare(a.since(), b.since()) })
 	var found []calm
 	var began *history.Event
-	for _, o := range ordeals {
+	for _, o := range p.ordeals() {
 		if o.since()-eps > from {
 			found = append(found, calm{from, o.since() - eps, began})
 		}

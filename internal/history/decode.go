@@ -61,7 +61,7 @@ func decoders() map[Name]func([]byte) (Fact, error) {
 		NameWindow:         as[Window],
 		NameBlocker:        as[Blocker],
 		NameLost:           as[Lost],
-		NameStill:          as[Still],
+		NameStall:          as[Stall],
 		NameLookup:         as[Lookup],
 		NameRefused:        as[Refused],
 		NameTook:           as[Took],

@@ -57,7 +57,7 @@ const (
 	NameWindow         Name = "ui.window"
 	NameBlocker        Name = "ui.blocker"
 	NameLost           Name = "h.lost"
-	NameStill          Name = "p.still"
+	NameStall          Name = "p.stall"
 )
 
 // Controllers and nodes.

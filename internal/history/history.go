@@ -7,7 +7,7 @@
 //	reads.go      those of reads and of copies
 //	node.go       those of kubelets and runtimes
 //	trouble.go    those of what is broken on purpose
-//	still.go      that of a process that stood still, and who notices
+//	stall.go      that of a process that stood still, and who notices
 //	decode.go     which type each name has
 //	recorder.go   a process writes its events, one JSON object a line
 //	writer.go     writes what several processes have noted elsewhere, as a simulated life

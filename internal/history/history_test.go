@@ -2,6 +2,7 @@ package history
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -339,34 +340,30 @@ func BenchmarkNote(b *testing.B) {
 	r.Close()
 }
 
-// TestWrite writes a log, and reads the same again; what was there before is gone.
+// TestWrite writes a log, and reads the same again. Where there are histories it writes none.
 func TestWrite(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "history")
-	wall := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	event := func(process, boot string, sequence uint64, ended int64) Event {
 		return Event{
-			Sequence: sequence, Process: process, Boot: proto.Boot(boot), Began: ended - 1, Ended: ended, Wall: wall,
+			Sequence: sequence, Process: process, Boot: proto.Boot(boot), Began: ended - 1, Ended: ended, Wall: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
 			Cause: "op \"1\"", Fact: Lost{Count: sequence, Err: "disk full"},
 		}
 	}
-	for _, want := range []Log{
-		{Events: []Event{event("runtime/node-1", "c", 1, 9)}},
-		{Events: []Event{
-			event("kubelet/node-1", "a", 1, 10), event("apiserver", "b", 1, 11), event("kubelet/node-1", "a", 2, 12), event("kubelet/node-1", "d", 1, 13),
-			event("runtime/node-1", "c", 1, 14),
-		}},
-	} {
-		if err := want.Write(dir); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, read(t, dir)); diff != "" {
-			t.Errorf("(-want +got)\n%s", diff)
-		}
-	}
-	if err := os.WriteFile(dir+"-file", nil, 0o600); err != nil {
+	want := Log{Events: []Event{
+		event("kubelet/node-1", "a", 1, 10), event("apiserver", "b", 1, 11), event("kubelet/node-1", "a", 2, 12), event("kubelet/node-1", "d", 1, 13),
+		event("runtime/node-1", "c", 1, 14),
+	}}
+	if err := want.Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := (Log{Events: []Event{event("apiserver", "b", 1, 11)}}).Write(dir + "-file"); err == nil {
+	other := Log{Events: []Event{event("gateway", "e", 1, 15)}}
+	if err := other.Write(dir); !errors.Is(err, ErrHistories) {
+		t.Errorf("another life in the same directory: %v, want %v", err, ErrHistories)
+	}
+	if diff := cmp.Diff(want, read(t, dir)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if err := other.Write(filepath.Join(dir, "apiserver.ndjson")); err == nil {
 		t.Error("a file was taken for a directory")
 	}
 }

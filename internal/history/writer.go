@@ -1,40 +1,40 @@
 package history
 
 import (
-	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 )
 
+// ErrHistories says that a directory already holds histories, which another would mix with.
+var ErrHistories = errors.New("it holds histories already")
+
 // Write writes a log as its processes themselves would have: into a directory, which is
-// made when missing, with a file for each that [Read] reads. What the files had is gone.
-func (l Log) Write(dir string) (err error) {
+// made when missing and must hold no histories ([ErrHistories]), with a file for each
+// process. [Read] reads it.
+func (l Log) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
-	files := map[string]*bufio.Writer{}
+	if found, err := filepath.Glob(filepath.Join(dir, "*"+extension+"*")); err != nil || len(found) > 0 {
+		return fmt.Errorf("history: %s: %w", dir, cmp.Or(err, ErrHistories))
+	}
+	lines := map[string][]byte{}
 	for _, e := range l.Events {
-		into := files[e.Process]
-		if into == nil {
-			file, err := os.OpenFile(fileOf(dir, e.Process), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-			if err != nil {
-				return fmt.Errorf("history: %w", err)
-			}
-			defer func() { err = errors.Join(err, file.Close()) }()
-			into = bufio.NewWriter(file)
-			files[e.Process] = into
-		}
-		line, err := e.append(into.AvailableBuffer())
+		line, err := e.append(lines[e.Process])
 		if err != nil {
 			return fmt.Errorf("history: %s %d of %s: %w", e.Fact.Name(), e.Sequence, e.Process, err)
 		}
-		_, _ = into.Write(append(line, '\n')) // the end tells
+		lines[e.Process] = append(line, '\n')
 	}
-	for process, into := range files { // each is on its own
-		if flushed := into.Flush(); flushed != nil {
-			err = errors.Join(err, fmt.Errorf("history: what %s has written: %w", process, flushed))
+	for _, process := range slices.Sorted(maps.Keys(lines)) {
+		if err := os.WriteFile(fileOf(dir, process), lines[process], 0o600); err != nil {
+			return fmt.Errorf("history: %w", err)
 		}
 	}
-	return err
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -252,5 +253,24 @@ func TestAxis(t *testing.T) {
 			t.Fatalf("%v is found %v away", e.Wall, off)
 		}
 		last = x
+	}
+}
+
+// TestStalls shows a process that stood still, and one that was paused meanwhile only as that.
+func TestStalls(t *testing.T) {
+	paused := history.Trouble{Kind: history.TroublePaused, What: "kubelet/node-1"}
+	h := newTale().life("web", "uid-1", "node-1", "op-1")
+	h.after(5).says("apiserver", "", history.Stall{})
+	h.events[len(h.events)-1].Began -= 4 * int64(time.Second)
+	h.says("supervisor", "", history.FaultBegin{Trouble: paused}).after(5).says("supervisor", "", history.FaultEnd{Trouble: paused})
+	h.says("kubelet/node-1", "", history.Stall{})
+	h.events[len(h.events)-1].Began -= 6 * int64(time.Second)
+	h.life("web", "uid-2", "node-1", "op-2")
+	var told []string
+	for _, trouble := range troublesOf(h.input(t).Log.Events, lanesOf(h.input(t).Log.Events)) {
+		told = append(told, trouble.text)
+	}
+	if want := []string{"apiserver stood still", "kubelet/node-1 paused"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/podfall/podfall/internal/partition"
 )
 
-// trouble is something that was broken on purpose.
+// trouble is something that was broken on purpose, or a process that stood still.
 type trouble struct {
 	history.Trouble
 
@@ -51,16 +51,28 @@ func troublesOf(events []history.Event, lanes []*lane) []*trouble {
 			if t := newest(all, func(t *trouble) bool { return t.Kind == history.TroubleFault && t.What == f.Fault }); t != nil {
 				t.hits = append(t.hits, e.Ended)
 			}
-		case history.Still:
-			t := newTrouble(history.Trouble{Kind: history.TroublePaused, What: e.Process}, e.Began)
-			t.ended, t.text = e.Ended, e.Process+" stood still: the machine had no processor for it"
-			all = append(all, t)
+		case history.Stall:
+			all = stalled(all, e)
 		}
 	}
+	slices.SortStableFunc(all, func(a, b *trouble) int { return cmp.Compare(a.began, b.began) })
 	for _, t := range all {
 		t.ended = cmp.Or(t.ended, max(last, t.began))
 	}
 	return all
+}
+
+// stalled adds a process that stood still, unless it is known that it was paused then.
+func stalled(all []*trouble, e history.Event) []*trouble {
+	paused := func(t *trouble) bool {
+		return t.Kind == history.TroublePaused && t.What == e.Process && t.began <= e.Ended && (t.ended == 0 || t.ended >= e.Began)
+	}
+	if slices.ContainsFunc(all, paused) {
+		return all
+	}
+	t := newTrouble(history.Trouble{Kind: history.TroublePaused, What: e.Process}, e.Began)
+	t.ended, t.text = e.Ended, e.Process+" stood still"
+	return append(all, t)
 }
 
 // newest is the last that is so; nil for none.

@@ -13,8 +13,7 @@ import (
 	"github.com/podfall/podfall/services/apiserver/verbs"
 )
 
-// definitions asks for what the janitor of CustomResourceDefinitions does: requests of the
-// apiserver itself, which are carried out and recorded as any other's.
+// definitions asks for what the janitor of CustomResourceDefinitions does.
 type definitions struct{ server *server }
 
 // UpdateDefinition implements [custom.Writer].
@@ -39,11 +38,10 @@ func (d definitions) DeleteInstances(ctx context.Context, kind kinds.Kind) error
 
 func (d definitions) do(ctx context.Context, what admission.Attributes, body []byte) error {
 	what.Identity = proto.APIServer
-	req := verbs.Request{
-		Attributes: what, Now: d.server.clock.Now(), Meant: &verbs.Meant{},
-		// The operation is a new one, so that nothing is taken for a repetition.
-		Envelope: &proto.Request{Operation: "definitions-" + string(d.server.api.NewUID()), ContentType: kinds.ContentTypeOf(body), Body: body},
-	}
-	unheard := func(context.Context, *proto.Response, bool) error { return nil }
-	return d.server.recorded(req, unheard, func(send verbs.Send) error { return d.server.api.Do(ctx, req, send) })
+	// The operation is a new one, so that nothing is taken for a repetition.
+	operation := "definitions-" + string(d.server.api.NewUID())
+	return d.server.own(ctx, verbs.Request{
+		Attributes: what, Now: d.server.clock.Now(),
+		Envelope: &proto.Request{Operation: operation, ContentType: kinds.ContentTypeOf(body), Body: body},
+	})
 }

@@ -117,6 +117,16 @@ func (s *server) carryOut(ctx context.Context, call message, send verbs.Send) er
 }
 
 // change carries out a request that may change something, once and in its turn.
+// own carries out a write of the apiserver itself. It is recorded as any other, and a panic is
+// the end of that request only.
+func (s *server) own(ctx context.Context, req verbs.Request) error {
+	req.Meant = &verbs.Meant{}
+	unheard := func(context.Context, *proto.Response, bool) error { return nil }
+	return verbs.Recovered(func() error {
+		return s.recorded(req, unheard, func(send verbs.Send) error { return s.api.Do(ctx, req, send) })
+	})
+}
+
 func (s *server) change(ctx context.Context, subject string, req verbs.Request, send verbs.Send) error {
 	operation := string(req.Identity) + " " + req.Envelope.GetOperation()
 	done, err := s.turns.take(ctx, operation)

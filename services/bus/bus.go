@@ -69,13 +69,13 @@ type Config struct {
 	// Board is the file in which the management's board is kept; empty keeps it in
 	// memory.
 	Board string
-	// Face is what the cluster's clock shows until the board is told otherwise; empty means
-	// the wall's time at speed 1.
-	Face clock.Face
+	// Clock is the cluster's in this process, and moves as the board says; nil is one that shows
+	// the wall's time until then.
+	Clock *clock.Movement
 	// Boot is this incarnation.
 	Boot proto.Boot
-	// History is the directory in which to write down what is set; empty writes nothing.
-	History string
+	// History is where to write down what is set; nil writes nothing.
+	History *history.Recorder
 	// Log is told of clients that were refused and links that broke; nil discards.
 	Log *slog.Logger
 	// Ready is called once, when everything listens.
@@ -122,15 +122,13 @@ func Run(ctx context.Context, cfg Config) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	movement, err := moved(cfg.Face)
-	if err != nil {
-		return fmt.Errorf("bus: %w", err)
+	if cfg.Clock == nil {
+		face, err := clock.NewFace(clock.Clock{}.Now(), 1)
+		if err != nil {
+			return fmt.Errorf("bus: %w", err)
+		}
+		cfg.Clock = clock.NewMovement(face)
 	}
-	recorder, err := record(ctx, cfg, movement.Clock())
-	if err != nil {
-		return fmt.Errorf("bus: %w", err)
-	}
-	defer recorder.Close()
 	hub, err := openHub(ctx, cfg)
 	if err != nil {
 		return fmt.Errorf("bus: %w", err)
@@ -145,31 +143,22 @@ func Run(ctx context.Context, cfg Config) error {
 	var parts []func(context.Context) error
 	for _, at := range doors {
 		addresses.Links[at.party] = at.url
-		link := NewLink(LinkConfig{Party: at.party, Dial: hub.dial, Clock: movement.Clock(), Log: cfg.Log})
+		link := NewLink(LinkConfig{Party: at.party, Dial: hub.dial, Clock: cfg.Clock.Clock(), Log: cfg.Log})
 		links = append(links, link)
 		parts = append(parts, link.Run, func(ctx context.Context) error { return link.Listen(ctx, at.listener) })
 	}
 	if len(cfg.External) == 0 {
 		addresses = addresses.under(cfg.Pinned)
 	}
-	switches := NewSwitchboard(links, movement.Clock())
-	parts = append(parts, recorder.Beat, switches.Run, func(ctx context.Context) error {
-		return manage(ctx, cfg, hub, managed{switches, movement, trouble.NewLog(recorder, trouble.Board()...)}, func() {
+	switches := NewSwitchboard(links, cfg.Clock.Clock())
+	parts = append(parts, switches.Run, func(ctx context.Context) error {
+		return manage(ctx, cfg, hub, managed{switches, cfg.Clock, trouble.NewLog(cfg.History, trouble.Board()...)}, func() {
 			if cfg.Ready != nil {
 				cfg.Ready(addresses)
 			}
 		})
 	})
 	return daemon.Run(ctx, parts...)
-}
-
-// moved drives the clock of this process, which shows face until the board is read.
-func moved(face clock.Face) (*clock.Movement, error) {
-	if len(face) > 0 {
-		return clock.NewMovement(face), face.Check()
-	}
-	face, err := clock.NewFace(clock.Clock{}.Now(), 1)
-	return clock.NewMovement(face), err
 }
 
 // managed is what the board is about in this process.
@@ -184,17 +173,6 @@ func (m managed) apply(b mgmt.Board) {
 	m.movement.Set(b.Clock)
 	m.switches.Set(b.Cuts)
 	m.troubles.Set(began, trouble.State{Clock: b.Clock, Parties: b.Parties, Faults: b.Faults, Cuts: b.Cuts})
-}
-
-// record opens the history of this process; nil when there is nowhere to write it.
-func record(ctx context.Context, cfg Config, clock clock.Clock) (*history.Recorder, error) {
-	if cfg.History == "" {
-		return nil, nil //nolint:nilnil // a nil recorder records nothing
-	}
-	return history.Open(history.Config{
-		Dir: cfg.History, Process: string(proto.Bus), Boot: cfg.Boot, Clock: clock,
-		Warn: func(err error) { cfg.Log.WarnContext(ctx, "the history has a gap", "err", err) },
-	})
 }
 
 // manage keeps the board until ctx ends, on a connection of its own. A hub that somebody

@@ -1,0 +1,54 @@
+package history
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestStalled is for a process that does not run for half a second, and has not had a
+// processor meanwhile. Half a second without both is shown over processes.
+func TestStalled(t *testing.T) {
+	for _, c := range []struct {
+		took, used time.Duration
+		want       bool
+	}{
+		{200 * time.Millisecond, 0, false},
+		{499 * time.Millisecond, 0, false},
+		{500 * time.Millisecond, 0, true},
+		{500 * time.Millisecond, 124 * time.Millisecond, true},
+		{500 * time.Millisecond, 125 * time.Millisecond, false},
+		{time.Minute, time.Second, true},
+		{time.Minute, 2 * time.Minute, false},
+	} {
+		from := pulse{at: 7, used: time.Hour}
+		if got := stalled(from, pulse{from.at + Moment(c.took), from.used + c.used}); got != c.want {
+			t.Errorf("%v with a processor for %v: %v, want %v", c.took, c.used, got, c.want)
+		}
+	}
+}
+
+// TestNoStall has nothing recorded of a process that runs whenever it wants to, nor by nobody.
+func TestNoStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		r := open(t, Config{Dir: dir, Process: "p"})
+		ctx, cancel := context.WithCancel(t.Context())
+		var watching sync.WaitGroup
+		for _, recorder := range []*Recorder{r, nil} {
+			watching.Go(func() {
+				if err := recorder.WatchStalls(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(time.Hour)
+		cancel()
+		watching.Wait()
+		if log := read(t, dir); len(log.Events) != 0 {
+			t.Errorf("%+v", log.Events)
+		}
+	})
+}
