@@ -85,6 +85,10 @@ func forgiven() map[string]*forge {
 	held.say(controllers, "", history.Blocker{UID: uid, Reason: "finalizer-not-removed"}).idles(30)
 	held.ask("free", by(user, "patch"), 200, web(modified, held.stillMarked(), finalizers())).idles(30)
 
+	unheard := watchedForge().tainted(50, 300).untaint().wait(20).breaks(down("apiserver")).wait(20)
+	unheard.stalls(controllers, 46)
+	unheard.wait(20).mends(down("apiserver")).evicted()
+
 	collected := outdone(by(controllers, "patch"), history.Decide{Controller: podCollector, Action: "patch", Resource: podResource, Key: name})
 
 	refused := watchedForge().run().mark().signal("SIGTERM").exit().idles(50).refused(node).idles(10).status("running", 0)
@@ -113,6 +117,7 @@ func forgiven() map[string]*forge {
 		"L8: what it waited for ended at a time that nobody knows":            held.unrecorded(6),
 		"C6: an eviction that had begun when the taint was taken off":         interrupted(15),
 		"C6: controllers that were cut off":                                   watchedForge().breaks(away).lost(10, 300).mends(away),
+		"C6: controllers that stood still until the apiserver was down":       unheard,
 		"C6: controllers that stood still when a taint was taken off":         untainted(paused(controllers), 0, 0),
 		"C6: controllers that have not asked for everything yet":              untainted(down("apiserver"), 0, 20),
 		"C6: a node that is heard of again before somebody looks":             watchedForge().silent(50 * time.Second).returned(),

@@ -163,10 +163,14 @@ func (f *forge) evicted() *forge {
 // seconds after that its controllers hear nothing for a minute, and evict the pod so many
 // seconds after it.
 func untainted(deaf history.Trouble, before, after int64) *forge {
-	f := watchedForge().tainted(50, 300)
-	f.ask("untaint", by(user, "patch"), 200, history.Commit{Resource: "nodes", Key: "n1", UID: "n1", Op: modified, Content: history.Content{Created: 1}})
+	f := watchedForge().tainted(50, 300).untaint()
 	f.wait(before).breaks(deaf).wait(60).mends(deaf)
 	return f.wait(after).evicted()
+}
+
+// untaint takes the taints of a node off.
+func (f *forge) untaint() *forge {
+	return f.ask("untaint", by(user, "patch"), 200, history.Commit{Resource: "nodes", Key: "n1", UID: "n1", Op: modified, Content: history.Content{Created: 1}})
 }
 
 // interrupted is a lost node whose taint is taken off when the condition of its pod has been
@@ -175,8 +179,7 @@ func interrupted(seconds int64) *forge {
 	f := watchedForge().tainted(50, 300)
 	f.say(controllers, "mark", history.Decide{Controller: "taint-eviction-controller", Action: "patch", Resource: podResource, Key: name})
 	f.ask("mark", by(controllers, "patch"), 200, web(modified, its(f.there[podResource+" "+name].Content)))
-	f.ask("untaint", by(user, "patch"), 200, history.Commit{Resource: "nodes", Key: "n1", UID: "n1", Op: modified, Content: history.Content{Created: 1}})
-	return f.wait(seconds).evicted()
+	return f.untaint().wait(seconds).evicted()
 }
 
 // status is what the kubelet tells of the container.
