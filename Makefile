@@ -12,7 +12,7 @@ VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unk
 
 export CGO_ENABLED := 0
 
-.PHONY: all lint vet build test test-race sim nightly mutants fuzz bench compose compose-test demo generate fmt tidy
+.PHONY: all lint vet build test test-race nightly mutants fuzz bench compose compose-test demo generate fmt tidy
 
 all: lint vet build test ## what CI runs: format and lint, vet, build, tests
 
@@ -32,12 +32,6 @@ test: build ## every test; the ones over processes use bin/podfall, of which go 
 test-race: ## the pure cores, the shells and the story files, 20 times, with the race detector
 	CGO_ENABLED=1 go test -race -short $(PACKAGES)
 	CGO_ENABLED=1 go test -race -count=20 ./e2e/stories/...
-
-SEED  := 17
-HOURS := 1
-sim: ## the simulated life of SEED, for HOURS: its story, verdicts and hash; podfall verify and podfall report read what it leaves in bin/sim-SEED
-	rm -rf $(CURDIR)/bin/sim-$(SEED)
-	go test ./e2e/sim -run 'TestReplay$$' -seed $(SEED) -hours $(HOURS) -out $(CURDIR)/bin/sim-$(SEED) -count 1 -v
 
 LIVES := 10000
 nightly: build ## the long run: LIVES simulated hours, power cuts, damage, kill -9, faults over processes, every planted bug; prints figures
