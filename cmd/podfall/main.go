@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	_ "time/tzdata" // CronJobs have time zones, and an image from scratch has none
 
 	"github.com/urfave/cli/v2"
 

@@ -12,6 +12,7 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/podfall/podfall/internal v0.0.0-00010101000000-000000000000
 	github.com/podfall/podfall/proto v0.0.0-00010101000000-000000000000
+	github.com/robfig/cron/v3 v3.0.1
 	github.com/tidwall/btree v1.8.2
 	go.etcd.io/bbolt v1.5.0
 	google.golang.org/protobuf v1.36.12

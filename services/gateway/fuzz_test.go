@@ -36,3 +36,22 @@ func FuzzRequest(f *testing.F) {
 		}
 	})
 }
+
+// FuzzReadsGzip: who names gzip in any part of what he reads gets it, unless he gives it no weight.
+func FuzzReadsGzip(f *testing.F) {
+	f.Fuzz(func(t *testing.T, header string) {
+		reads := func(headers ...string) bool {
+			return readsGzip(&http.Request{Header: http.Header{"Accept-Encoding": headers}})
+		}
+		parts := strings.Split(header, ",")
+		if got, want := reads(header), slices.ContainsFunc(parts, func(part string) bool { return reads(part) }); got != want || got != reads(parts...) {
+			t.Errorf("%q: %v, but of its parts %v", header, got, want)
+		}
+		if !strings.Contains(header, "gzip") && reads(header) {
+			t.Errorf("%q names no gzip", header)
+		}
+		if reads(header) && !reads(header+", gzip;q=0") {
+			t.Errorf("%q is read no more when something is added", header)
+		}
+	})
+}

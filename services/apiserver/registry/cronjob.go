@@ -1,10 +1,11 @@
 package registry
 
 import (
-	"fmt"
-	"strconv"
+	"regexp"
 	"strings"
+	"time"
 
+	"github.com/robfig/cron/v3"
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -30,12 +31,12 @@ func validateCronJob(job *batchv1.CronJob) field.ErrorList {
 	at, spec := field.NewPath("spec"), &job.Spec
 	if spec.Schedule == "" {
 		f.required(at.Child("schedule"), "")
-	} else if err := parseSchedule(spec.Schedule); err != nil {
-		f.invalid(at.Child("schedule"), spec.Schedule, err.Error())
+	} else {
+		f.schedule(at.Child("schedule"), spec.Schedule)
 	}
 	notNegatives(f, at, namedNumber[int64]{"startingDeadlineSeconds", spec.StartingDeadlineSeconds})
-	if zone := spec.TimeZone; zone != nil && *zone == "" {
-		f.invalid(at.Child("timeZone"), *zone, "timeZone must be nil or non-empty string")
+	if spec.TimeZone != nil {
+		f.timeZone(at.Child("timeZone"), *spec.TimeZone)
 	}
 	oneOf(f, at.Child("concurrencyPolicy"), spec.ConcurrencyPolicy,
 		batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent)
@@ -52,102 +53,37 @@ func validateCronJob(job *batchv1.CronJob) field.ErrorList {
 	return f.errs
 }
 
-// parseSchedule reads a line of a crontab, and says what is wrong with it in the words of
-// the parser that Kubernetes uses.
-func parseSchedule(schedule string) error {
-	for _, prefix := range []string{"TZ=", "CRON_TZ="} {
-		if strings.HasPrefix(schedule, prefix) {
-			return fmt.Errorf("cannot use TZ or CRON_TZ in schedule, use timeZone field instead")
-		}
+// schedule checks when a CronJob is due (validateScheduleFormat). What names a zone is not
+// read: cron.ParseStandard panics for some of it.
+func (f *findings) schedule(at *field.Path, schedule string) {
+	if strings.Contains(schedule, "TZ") {
+		f.invalid(at, schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")
+		return
 	}
-	if strings.HasPrefix(schedule, "@") {
-		return parseDescriptor(schedule)
-	}
-	fields := strings.Fields(schedule)
-	if len(fields) != len(cronFields()) {
-		return fmt.Errorf("expected exactly 5 fields, found %d: %s", len(fields), fields)
-	}
-	for i, limits := range cronFields() {
-		for part := range strings.SplitSeq(fields[i], ",") {
-			if err := limits.check(part); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func parseDescriptor(schedule string) error {
-	switch schedule {
-	case "@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly":
-		return nil
-	}
-	if strings.HasPrefix(schedule, "@every ") {
-		return nil
-	}
-	return fmt.Errorf("unrecognized descriptor: %s", schedule)
-}
-
-// cronField are the numbers, and the names for them, that one place of a crontab takes.
-type cronField struct {
-	min, max int
-	names    []string // of min and the following
-}
-
-func cronFields() []cronField {
-	return []cronField{
-		{0, 59, nil},
-		{0, 23, nil},
-		{1, 31, nil},
-		{1, 12, []string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"}},
-		{0, 6, []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}},
+	if _, err := cron.ParseStandard(schedule); err != nil {
+		f.invalid(at, schedule, err.Error())
 	}
 }
 
-// check reads one "*", "?", number, range or step.
-func (c cronField) check(part string) error {
-	span, step, stepped := strings.Cut(part, "/")
-	if stepped {
-		if n, err := strconv.Atoi(step); err != nil {
-			return fmt.Errorf("failed to parse int from %s: %w", step, err)
-		} else if n == 0 {
-			return fmt.Errorf("step of range should be a positive number: %s", part)
-		}
-	}
-	if span == "*" || span == "?" {
-		return nil
-	}
-	low, high, ranged := strings.Cut(span, "-")
-	first, err := c.number(low)
-	if err != nil {
-		return err
-	}
-	last := first
-	if ranged {
-		if last, err = c.number(high); err != nil {
-			return err
-		}
-	}
-	switch {
-	case first < c.min:
-		return fmt.Errorf("beginning of range (%d) below minimum (%d): %s", first, c.min, part)
-	case last > c.max:
-		return fmt.Errorf("end of range (%d) above maximum (%d): %s", last, c.max, part)
-	case first > last:
-		return fmt.Errorf("beginning of range (%d) beyond end of range (%d): %s", first, last, part)
-	}
-	return nil
-}
+// zonePart is one part of a time zone's name, in which slashes divide parts.
+var zonePart = regexp.MustCompile(`^[A-Za-z._0-9+][-A-Za-z._0-9+]{0,13}$`)
 
-func (c cronField) number(text string) (int, error) {
-	for i, name := range c.names {
-		if strings.EqualFold(text, name) {
-			return c.min + i, nil
+// timeZone checks a zone's name, and that there is one (validateTimeZone).
+func (f *findings) timeZone(at *field.Path, zone string) {
+	if zone == "" {
+		f.invalid(at, zone, "timeZone must be nil or non-empty string")
+		return
+	}
+	for part := range strings.SplitSeq(zone, "/") {
+		if part == "." || part == ".." || !zonePart.MatchString(part) {
+			f.invalid(at, zone, "unknown time zone "+zone)
+			return
 		}
 	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		return 0, fmt.Errorf("failed to parse int from %s: %w", text, err)
+	if strings.EqualFold(zone, "Local") {
+		f.invalid(at, zone, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones")
 	}
-	return n, nil
+	if _, err := time.LoadLocation(zone); err != nil {
+		f.invalid(at, zone, err.Error())
+	}
 }
