@@ -40,7 +40,8 @@ type managed struct {
 	limits    limits
 	// ask is how the service says how it is, once it can.
 	ask atomic.Pointer[func(context.Context) any]
-	// history is where faults that strike are written down, once there is where.
+	// history is where faults that strike, and stalls, are written down, once [self.record] has
+	// opened it.
 	history atomic.Pointer[history.Recorder]
 }
 

@@ -246,10 +246,7 @@ func (p *past) last() int64 {
 
 // alone reports whether nothing else was broken meanwhile.
 func (p *past) alone(o *ordeal, from, to int64) bool {
-	return !slices.ContainsFunc(p.troubles, func(other *ordeal) bool {
-		same := other.Kind == o.Kind && other.What == o.What
-		return !same && other.touches(from-int64(fresh), to)
-	})
+	return !slices.ContainsFunc(p.troubles, func(other *ordeal) bool { return other != o && other.touches(from-int64(fresh), to) })
 }
 
 // blocks reports whether the trouble surely keeps the pod where it is: its kubelet does not

@@ -37,14 +37,15 @@ func stalled(from, to pulse) bool {
 	return took >= late && to.used-from.used < took/4
 }
 
-// WatchStalls records each stall of the process until ctx ends, and returns nil.
+// WatchStalls records each stall of the process until ctx ends, and returns nil. What a write
+// of its own takes is no stall.
 func (r *Recorder) WatchStalls(ctx context.Context) error {
 	if r == nil {
 		<-ctx.Done()
 		return nil
 	}
-	wall := clock.Clock{}
-	for last := r.pulse(); wall.Sleep(ctx, everyPulse) == nil; last = r.pulse() {
+	for last := r.pulse(); ctx.Err() == nil; last = r.pulse() {
+		_ = clock.Clock{}.Sleep(ctx, everyPulse) // its error is that ctx has ended
 		if stalled(last, r.pulse()) {
 			r.Done(last.at, "", Stall{})
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // TestStalled is for a process that does not run for half a second, and has not had a
-// processor meanwhile. Half a second without both is shown over processes.
+// processor meanwhile. That a real one records it shows in e2e/procs.
 func TestStalled(t *testing.T) {
 	for _, c := range []struct {
 		took, used time.Duration

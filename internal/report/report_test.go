@@ -256,7 +256,7 @@ func TestAxis(t *testing.T) {
 	}
 }
 
-// TestStalls shows a process that stood still, and one that was paused meanwhile only as that.
+// TestStalls shows a process that stood still, and one that was paused for as long only as that.
 func TestStalls(t *testing.T) {
 	paused := history.Trouble{Kind: history.TroublePaused, What: "kubelet/node-1"}
 	h := newTale().life("web", "uid-1", "node-1", "op-1")
@@ -264,13 +264,17 @@ func TestStalls(t *testing.T) {
 	h.events[len(h.events)-1].Began -= 4 * int64(time.Second)
 	h.says("supervisor", "", history.FaultBegin{Trouble: paused}).after(5).says("supervisor", "", history.FaultEnd{Trouble: paused})
 	h.says("kubelet/node-1", "", history.Stall{})
-	h.events[len(h.events)-1].Began -= 6 * int64(time.Second)
+	h.events[len(h.events)-1].Began -= 7 * int64(time.Second)
+	h.events[len(h.events)-1].Ended -= int64(time.Second) / 2
+	h.says("supervisor", "", history.FaultBegin{Trouble: paused}).says("supervisor", "", history.FaultEnd{Trouble: paused})
+	h.after(9).says("kubelet/node-1", "", history.Stall{})
+	h.events[len(h.events)-1].Began -= 20 * int64(time.Second)
 	h.life("web", "uid-2", "node-1", "op-2")
 	var told []string
 	for _, trouble := range troublesOf(h.input(t).Log.Events, lanesOf(h.input(t).Log.Events)) {
 		told = append(told, trouble.text)
 	}
-	if want := []string{"apiserver stood still", "kubelet/node-1 paused"}; !slices.Equal(told, want) {
+	if want := []string{"apiserver stood still", "kubelet/node-1 stood still", "kubelet/node-1 paused", "kubelet/node-1 paused"}; !slices.Equal(told, want) {
 		t.Errorf("told %q, want %q", told, want)
 	}
 }

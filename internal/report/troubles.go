@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/fault"
@@ -62,10 +63,12 @@ func troublesOf(events []history.Event, lanes []*lane) []*trouble {
 	return all
 }
 
-// stalled adds a process that stood still, unless it is known that it was paused then.
+// stalled adds a process that stood still, unless it is known that it was paused for all of
+// that time, but for a second at either end.
 func stalled(all []*trouble, e history.Event) []*trouble {
+	const slack = int64(time.Second)
 	paused := func(t *trouble) bool {
-		return t.Kind == history.TroublePaused && t.What == e.Process && t.began <= e.Ended && (t.ended == 0 || t.ended >= e.Began)
+		return t.Kind == history.TroublePaused && t.What == e.Process && t.began <= e.Began+slack && (t.ended == 0 || t.ended >= e.Ended-slack)
 	}
 	if slices.ContainsFunc(all, paused) {
 		return all

@@ -72,15 +72,21 @@ func (s *server) answer(ctx context.Context, call *bus.Call) {
 		}
 		return call.Send(ctx, data, more)
 	}
-	err := verbs.Recovered(func() error { return s.carryOut(ctx, message{subject: call.Subject, data: call.Data}, send) })
-	if crash, ok := errors.AsType[*verbs.PanicError](err); ok {
-		s.log.ErrorContext(ctx, "a request made the apiserver panic",
-			"subject", call.Subject, "cause", fmt.Sprint(crash.Cause), "stack", string(crash.Stack))
-		err = apierrors.NewInternalError(errPanic)
-	}
+	err := s.survive(ctx, call.Subject, func() error { return s.carryOut(ctx, message{subject: call.Subject, data: call.Data}, send) })
 	if err != nil {
 		s.refuse(ctx, call, send, err)
 	}
+}
+
+// survive is do, whose panic is logged, and the end of that request only.
+func (s *server) survive(ctx context.Context, subject string, do func() error) error {
+	err := verbs.Recovered(do)
+	if crash, ok := errors.AsType[*verbs.PanicError](err); ok {
+		s.log.ErrorContext(ctx, "a request made the apiserver panic",
+			"subject", subject, "cause", fmt.Sprint(crash.Cause), "stack", string(crash.Stack))
+		return apierrors.NewInternalError(errPanic)
+	}
+	return err
 }
 
 var errPanic = errors.New("this request made the apiserver panic; its log says how")
@@ -116,17 +122,18 @@ func (s *server) carryOut(ctx context.Context, call message, send verbs.Send) er
 	return s.recorded(req, send, func(send verbs.Send) error { return s.change(ctx, call.subject, req, send) })
 }
 
-// change carries out a request that may change something, once and in its turn.
-// own carries out a write of the apiserver itself. It is recorded as any other, and a panic is
-// the end of that request only.
+// own carries out a write of the apiserver itself, recorded as any other.
 func (s *server) own(ctx context.Context, req verbs.Request) error {
-	req.Meant = &verbs.Meant{}
+	if s.history != nil {
+		req.Meant = &verbs.Meant{}
+	}
 	unheard := func(context.Context, *proto.Response, bool) error { return nil }
-	return verbs.Recovered(func() error {
+	return s.survive(ctx, req.Envelope.GetOperation(), func() error {
 		return s.recorded(req, unheard, func(send verbs.Send) error { return s.api.Do(ctx, req, send) })
 	})
 }
 
+// change carries out a request that may change something, once and in its turn.
 func (s *server) change(ctx context.Context, subject string, req verbs.Request, send verbs.Send) error {
 	operation := string(req.Identity) + " " + req.Envelope.GetOperation()
 	done, err := s.turns.take(ctx, operation)

@@ -63,8 +63,13 @@ func (n *network) give() (string, error) {
 func (n *network) take(ip string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if addr, err := netip.ParseAddr(ip); err == nil && n.prefix.Contains(addr) {
-		n.used[addr], n.last = true, addr
+	addr, err := netip.ParseAddr(ip)
+	if err != nil || !n.prefix.Contains(addr) {
+		return
+	}
+	n.used[addr] = true
+	if gateway := n.prefix.Addr().Next(); gateway.Less(addr) {
+		n.last = addr
 	}
 }
 

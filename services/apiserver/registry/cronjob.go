@@ -7,6 +7,7 @@ import (
 
 	"github.com/robfig/cron/v3"
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -19,14 +20,16 @@ func cronJobRules() rules[*batchv1.CronJob] {
 			fillPointer(&job.Spec.SuccessfulJobsHistoryLimit, 3)
 			fillPointer(&job.Spec.FailedJobsHistoryLimit, 1)
 		},
-		validate: validateCronJob,
+		validateCreate: func(job *batchv1.CronJob) field.ErrorList { return validateCronJob(job, &batchv1.CronJob{}) },
+		validateUpdate: validateCronJob,
 	}
 }
 
 // maxCronJobName leaves room for what the names of its Jobs end in.
 const maxCronJobName = 52
 
-func validateCronJob(job *batchv1.CronJob) field.ErrorList {
+// validateCronJob is what is wrong with a CronJob that follows old, which is empty for a new one.
+func validateCronJob(job, old *batchv1.CronJob) field.ErrorList {
 	f := &findings{}
 	at, spec := field.NewPath("spec"), &job.Spec
 	if spec.Schedule == "" {
@@ -35,8 +38,8 @@ func validateCronJob(job *batchv1.CronJob) field.ErrorList {
 		f.schedule(at.Child("schedule"), spec.Schedule)
 	}
 	notNegatives(f, at, namedNumber[int64]{"startingDeadlineSeconds", spec.StartingDeadlineSeconds})
-	if spec.TimeZone != nil {
-		f.timeZone(at.Child("timeZone"), *spec.TimeZone)
+	if !equality.Semantic.DeepEqual(spec.TimeZone, old.Spec.TimeZone) { // of what was there before there may be no zone any more
+		f.timeZone(at.Child("timeZone"), spec.TimeZone)
 	}
 	oneOf(f, at.Child("concurrencyPolicy"), spec.ConcurrencyPolicy,
 		batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent)
@@ -69,7 +72,11 @@ func (f *findings) schedule(at *field.Path, schedule string) {
 var zonePart = regexp.MustCompile(`^[A-Za-z._0-9+][-A-Za-z._0-9+]{0,13}$`)
 
 // timeZone checks a zone's name, and that there is one (validateTimeZone).
-func (f *findings) timeZone(at *field.Path, zone string) {
+func (f *findings) timeZone(at *field.Path, named *string) {
+	if named == nil {
+		return
+	}
+	zone := *named
 	if zone == "" {
 		f.invalid(at, zone, "timeZone must be nil or non-empty string")
 		return

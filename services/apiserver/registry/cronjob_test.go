@@ -1,10 +1,12 @@
 package registry
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 func TestWhenCronJobsAreDue(t *testing.T) {
@@ -28,13 +30,28 @@ func TestWhenCronJobsAreDue(t *testing.T) {
 		job := &batchv1.CronJob{}
 		job.Spec.Schedule, job.Spec.TimeZone = tt.schedule, &tt.zone
 		var got []string
-		for _, err := range validateCronJob(job) {
+		for _, err := range validateCronJob(job, &batchv1.CronJob{}) {
 			if strings.HasPrefix(err.Field, "spec.schedule") || strings.HasPrefix(err.Field, "spec.timeZone") {
 				got = append(got, err.Error())
 			}
 		}
 		if told := strings.Join(got, "; "); len(got) > 1 || !strings.Contains(told, tt.want) || (tt.want == "") != (told == "") {
 			t.Errorf("%q in %q: %q, want %q", tt.schedule, tt.zone, told, tt.want)
+		}
+	}
+}
+
+// TestAZoneThatIsGone may stay with a CronJob, and may not be given to another.
+func TestAZoneThatIsGone(t *testing.T) {
+	t.Parallel()
+	gone := &batchv1.CronJob{}
+	gone.Spec.Schedule, gone.Spec.TimeZone = "@daily", new("Europe/Atlantis")
+	other := gone.DeepCopy()
+	other.Spec.TimeZone = new("UTC")
+	for old, want := range map[*batchv1.CronJob]bool{gone: false, other: true, {}: true} {
+		told := slices.ContainsFunc(validateCronJob(gone, old), func(err *field.Error) bool { return err.Field == "spec.timeZone" })
+		if told != want {
+			t.Errorf("behind %+v: refused %v, want %v", old.Spec.TimeZone, told, want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -10,14 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// FuzzCronJob: a schedule and a zone that are taken can be read by those who go by them; what is
-// refused names its field.
+// FuzzCronJob: a schedule that is taken is due later, or never, and its zone is one.
 func FuzzCronJob(f *testing.F) {
 	f.Fuzz(func(t *testing.T, schedule, zone string) {
 		job := &batchv1.CronJob{}
 		job.Spec.Schedule, job.Spec.TimeZone = schedule, &zone
 		refused := map[string]*field.Error{}
-		for _, err := range validateCronJob(job) {
+		for _, err := range validateCronJob(job, &batchv1.CronJob{}) {
 			refused[err.Field] = err
 		}
 		if refused["spec.schedule"] == nil {
@@ -37,26 +37,29 @@ func FuzzCronJob(f *testing.F) {
 	})
 }
 
-// FuzzCountIndexes: indexes that are taken rise below the limit, and are as many as are written.
+// FuzzCountIndexes: indexes that are taken rise, stay below the limit, and are as many as are
+// written.
 func FuzzCountIndexes(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, limit uint16) {
 		count, err := countIndexes(text, int32(limit))
-		if err != nil {
+		if err != nil || text == "" {
+			if count != 0 {
+				t.Errorf("%q is %d indexes: %v", text, count, err)
+			}
 			return
 		}
-		if count < 0 || count > int32(limit) || (count == 0) != (text == "") {
-			t.Errorf("%q below %d is %d indexes", text, limit, count)
-		}
-		all := int32(0)
+		all, last := int32(0), -1
 		for part := range strings.SplitSeq(text, ",") {
-			if text == "" {
-				break
+			first, end, ranged := strings.Cut(part, "-")
+			from, err := strconv.Atoi(first)
+			to := from
+			if ranged && err == nil {
+				to, err = strconv.Atoi(end)
 			}
-			one, err := countIndexes(part, int32(limit))
-			if err != nil || one == 0 {
-				t.Errorf("%q was taken, but %q is %d: %v", text, part, one, err)
+			if err != nil || from <= last || to < from || to >= int(limit) {
+				t.Fatalf("%q below %d was taken, with %q behind %d: %v", text, limit, part, last, err)
 			}
-			all += one
+			all, last = all+int32(to-from)+1, to
 		}
 		if all != count {
 			t.Errorf("%q is %d indexes, its parts are %d", text, count, all)

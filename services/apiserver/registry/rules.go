@@ -24,6 +24,8 @@ type rules[T kinds.Object] struct {
 	keep func(obj, old T)
 	// validate is what is wrong with an object besides its metadata.
 	validate func(obj T) field.ErrorList
+	// validateCreate is what may not be made, besides what validate says.
+	validateCreate func(obj T) field.ErrorList
 	// validateUpdate is what may not follow old, besides what validate says.
 	validateUpdate func(obj, old T) field.ErrorList
 	// validateStatus is what is wrong with a status that shall follow old's.
@@ -52,6 +54,9 @@ func (s ruled[T]) Validate(obj kinds.Object) field.ErrorList {
 	errs := ValidateMeta(s.kind, obj)
 	if s.rules.validate != nil {
 		errs = append(errs, s.rules.validate(as[T](obj))...)
+	}
+	if s.rules.validateCreate != nil {
+		errs = append(errs, s.rules.validateCreate(as[T](obj))...)
 	}
 	return errs
 }
