@@ -62,14 +62,15 @@ func recordingEnd(recorder *history.Recorder, run func(context.Context) error) f
 	}
 }
 
-// recorded carries out a request, and records it and how it is answered.
-func (s *server) recorded(req verbs.Request, send verbs.Send, do func(verbs.Send) error) error {
+// recorded carries out a request, and records it, what it meant, and how it is answered.
+func (s *server) recorded(req verbs.Request, send verbs.Send, do func(verbs.Request, verbs.Send) error) error {
 	operation := req.Envelope.GetOperation()
 	if s.history != nil {
+		req.Meant = &verbs.Meant{}
 		s.history.Note(operation, callOf(req))
 	}
 	began, answered := s.history.Began(), false
-	err := do(func(ctx context.Context, part *proto.Response, more bool) error {
+	err := do(req, func(ctx context.Context, part *proto.Response, more bool) error {
 		if !more && s.history != nil {
 			s.history.Done(began, operation, returnOf(part, req.Meant))
 			answered = true

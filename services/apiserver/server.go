@@ -116,20 +116,14 @@ func (s *server) carryOut(ctx context.Context, call message, send verbs.Send) er
 	if !writes(req.Verb) {
 		return s.looked(req, send, func(send verbs.Send) error { return s.api.Do(ctx, req, send) })
 	}
-	if s.history != nil {
-		req.Meant = &verbs.Meant{}
-	}
-	return s.recorded(req, send, func(send verbs.Send) error { return s.change(ctx, call.subject, req, send) })
+	return s.recorded(req, send, func(req verbs.Request, send verbs.Send) error { return s.change(ctx, call.subject, req, send) })
 }
 
 // own carries out a write of the apiserver itself, recorded as any other.
 func (s *server) own(ctx context.Context, req verbs.Request) error {
-	if s.history != nil {
-		req.Meant = &verbs.Meant{}
-	}
 	unheard := func(context.Context, *proto.Response, bool) error { return nil }
 	return s.survive(ctx, req.Envelope.GetOperation(), func() error {
-		return s.recorded(req, unheard, func(send verbs.Send) error { return s.api.Do(ctx, req, send) })
+		return s.recorded(req, unheard, func(req verbs.Request, send verbs.Send) error { return s.api.Do(ctx, req, send) })
 	})
 }
 
