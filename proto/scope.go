@@ -14,6 +14,9 @@ import (
 // Watcher and apiserver both derive it, so that they meet on one subject. Its errors
 // are those of a bad request.
 func ScopeFor(resource, namespace string, options *metav1.ListOptions) (WatchScope, error) {
+	if options.LabelSelector == "" && options.FieldSelector == "" {
+		return WatchScope{Resource: resource, Namespace: namespace}, nil
+	}
 	byLabel, err := labels.Parse(options.LabelSelector)
 	if err != nil {
 		return WatchScope{}, apierrors.NewBadRequest(fmt.Sprintf("unable to parse labelSelector %q: %v", options.LabelSelector, err))

@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strconv"
+	"net/url"
 	"strings"
 )
 
@@ -157,20 +157,25 @@ func escape(text string) string {
 	if text != none && !strings.ContainsFunc(text, special) {
 		return text
 	}
-	var b strings.Builder
+	const digits = "0123456789ABCDEF"
+	escaped := make([]byte, 0, 2*len(text)+1)
 	for _, c := range []byte(text) {
 		if special(rune(c)) || text == none {
-			fmt.Fprintf(&b, "%%%02X", c)
+			escaped = append(escaped, '%', digits[c>>4], digits[c&0xf])
 		} else {
-			b.WriteByte(c)
+			escaped = append(escaped, c)
 		}
 	}
-	return b.String()
+	return string(escaped)
 }
 
 // special reports whether NATS or escape itself gives r a meaning.
 func special(r rune) bool {
-	return r <= ' ' || r >= 0x7f || strings.ContainsRune(".*>%/", r)
+	switch r {
+	case '.', '*', '>', '%', '/':
+		return true
+	}
+	return r <= ' ' || r >= 0x7f
 }
 
 var errEscape = errors.New("a percent sign must be followed by two hexadecimal digits")
@@ -179,24 +184,9 @@ func unescape(token string) (string, error) {
 	if token == none {
 		return "", nil
 	}
-	if !strings.Contains(token, "%") {
-		return token, nil
+	text, err := url.PathUnescape(token)
+	if err != nil {
+		return "", errEscape
 	}
-	var b strings.Builder
-	for i := 0; i < len(token); i++ {
-		if token[i] != '%' {
-			b.WriteByte(token[i])
-			continue
-		}
-		if i+2 >= len(token) {
-			return "", errEscape
-		}
-		c, err := strconv.ParseUint(token[i+1:i+3], 16, 8)
-		if err != nil {
-			return "", errEscape
-		}
-		b.WriteByte(byte(c))
-		i += 2
-	}
-	return b.String(), nil
+	return text, nil
 }
