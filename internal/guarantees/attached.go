@@ -153,8 +153,7 @@ func (s *storage) exclusive(a *attachment) bool {
 
 // decidedOn reports whether the controllers have made a commit that is not too old.
 func (p *past) decidedOn(c *commit) bool {
-	o := p.byID[c.Cause]
-	return c.recorded && c.Began >= p.from && o != nil && o.Who == controllers
+	return c.recorded && c.Began >= p.from && c.by != nil && c.by.Who == controllers
 }
 
 // rival is the attachment of the same volume to another node that was there when the i-th was
@@ -188,7 +187,7 @@ func (s *storage) forced(leaves *commit, m *mounted) bool {
 		if c.Began > leaves.Ended {
 			break
 		}
-		if last != nil && c.Ended >= s.asked(leaves)-int64(lately) && s.lets(last, leaves, m) {
+		if last != nil && c.Ended >= leaves.asked()-int64(lately) && s.lets(last, leaves, m) {
 			return true
 		}
 		last = c

@@ -1,8 +1,8 @@
 package guarantees
 
 import (
-	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -16,13 +16,14 @@ const budgetResource = "poddisruptionbudgets.policy"
 // ready; and none is evicted that two budgets cover. Of a pod that has not begun, that has
 // ended, or that is being deleted no budget is asked.
 func withinBudget(p *past, t *trial) {
-	budgets := map[string][][]*commit{} // by namespace, each with its versions
-	all := p.versions()
-	for _, object := range slices.Sorted(maps.Keys(all)) {
-		if versions := all[object]; versions[0].Resource == budgetResource {
-			namespace, _ := splitKey(versions[0].Key)
-			budgets[namespace] = append(budgets[namespace], versions)
+	budgets := map[string][]*object{} // by namespace, and by name
+	for of, one := range p.objects {
+		if of.resource == budgetResource {
+			budgets[one.namespace] = append(budgets[one.namespace], one)
 		}
+	}
+	for _, all := range budgets {
+		slices.SortFunc(all, func(a, b *object) int { return strings.Compare(a.called, b.called) })
 	}
 	for _, e := range p.effects() {
 		if e.Verb != "create" || e.Subresource != "eviction" || e.prior == nil || e.prior.Deadline != nil || !e.begins() {
@@ -32,8 +33,7 @@ func withinBudget(p *past, t *trial) {
 		case "Pending", "Succeeded", "Failed":
 			continue
 		}
-		namespace, _ := splitKey(e.prior.Key)
-		e.allowed(t, budgets[namespace])
+		e.allowed(t, budgets[e.prior.namespace])
 	}
 }
 
@@ -45,11 +45,11 @@ func (e effect) begins() bool {
 // allowed checks the eviction of a pod against the budgets of its namespace. That which is
 // spent was not changed between being looked at and being written; of others, all versions
 // may have been looked at that there were since the request came.
-func (e effect) allowed(t *trial, budgets [][]*commit) {
+func (e effect) allowed(t *trial, budgets []*object) {
 	var guards []*commit
 	passes := false
-	for _, versions := range budgets {
-		looked, whole := reigning(versions, e.calls[0], e.made[0].Revision)
+	for _, one := range budgets {
+		looked, whole := reigning(one.versions, e.calls[0], e.made[0].Revision)
 		if whole && !slices.ContainsFunc(looked, func(v *commit) bool { return !v.guards(e.prior) }) {
 			guards = append(guards, looked[len(looked)-1])
 			passes = slices.ContainsFunc(looked, func(v *commit) bool { return v.passes(e.prior) })

@@ -114,8 +114,7 @@ func atMostOne(p *past, t *trial) {
 // forcedBefore reports whether somebody but its kubelet had removed a pod by then.
 func (p *past) forcedBefore(one *pod, e *history.Event) bool {
 	last := one.commits[len(one.commits)-1]
-	by := p.byID[last.Cause]
-	return last.Op == deleted && last.Began <= e.Ended+eps && by != nil && nodeOf(by.Who) == ""
+	return last.Op == deleted && last.Began <= e.Ended+eps && last.by != nil && last.by.node == ""
 }
 
 // stretch is a time, from one event to another; to nil when the history ends before.
@@ -178,9 +177,8 @@ func (o overlap) together() []stretch {
 func shown(p *past, t *trial) {
 	found, _ := p.overlaps()
 	told := map[[2]string][]history.Window{}
-	for _, e := range p.events {
-		fact, is := e.Fact.(history.Window)
-		if !is || len(fact.UIDs) != 2 || p.pods[fact.UIDs[0]] == nil || !p.whole(p.pods[fact.UIDs[0]]) {
+	for e, fact := range factsOf[history.Window](p) {
+		if len(fact.UIDs) != 2 || p.pods[fact.UIDs[0]] == nil || !p.whole(p.pods[fact.UIDs[0]]) {
 			continue
 		}
 		pair := [2]string{fact.UIDs[0], fact.UIDs[1]}
@@ -344,8 +342,8 @@ func begins(p *past, t *trial) {
 // operation. Where two controllers deleted one name nothing is said of it.
 func (p *past) decidedDeletes(visit func(history.Decide, *history.Event, *operation)) {
 	decided := map[string]map[string]*history.Event{}
-	for _, e := range p.events {
-		if fact, is := e.Fact.(history.Decide); is && fact.Action == "delete" && fact.Resource == podResource {
+	for e, fact := range factsOf[history.Decide](p) {
+		if fact.Action == "delete" && fact.Resource == podResource {
 			if decided[fact.Key] == nil {
 				decided[fact.Key] = map[string]*history.Event{}
 			}

@@ -64,7 +64,7 @@ func cutOff(p *past, t *trial) {
 	for _, s := range p.severed() {
 		t.cases++
 		for _, o := range p.operations {
-			if nodeOf(o.Who) != s.node {
+			if o.node != s.node {
 				continue
 			}
 			for _, call := range o.calls {
@@ -79,9 +79,8 @@ func cutOff(p *past, t *trial) {
 
 // heardThrough looks for what the node's kubelet heard of behind the cut.
 func (p *past) heardThrough(t *trial, s severed) {
-	for _, e := range p.events {
-		see, is := e.Fact.(history.KubeletSee)
-		if !is || nodeOf(e.Process) != s.node || e.Began < s.from || e.Ended > s.to {
+	for e, see := range factsOf[history.KubeletSee](p) {
+		if nodeOf(e.Process) != s.node || e.Began < s.from || e.Ended > s.to {
 			continue
 		}
 		seen := p.byRevision[number(see.Revision)]
@@ -128,8 +127,8 @@ func (p *past) unheard(t *trial, s severed, one *pod) {
 // bootOf is the beginning of the incarnation that has told of an event; nil when it is not
 // known.
 func (p *past) bootOf(e *history.Event) *history.Event {
-	for _, boot := range p.events {
-		if _, is := boot.Fact.(history.KubeletBoot); is && boot.Process == e.Process && boot.Boot == e.Boot {
+	for boot := range factsOf[history.KubeletBoot](p) {
+		if boot.Process == e.Process && boot.Boot == e.Boot {
 			return boot
 		}
 	}

@@ -32,8 +32,8 @@ func (e effect) against(more ...*history.Event) []*history.Event {
 	return append(all, more...)
 }
 
-// effects are what operations did to pods that are known from their beginning.
-func (p *past) effects() []effect {
+// findEffects finds what operations did to pods that are known from their beginning.
+func (p *past) findEffects() []effect {
 	var all []effect
 	for _, one := range p.lives() {
 		for i := 0; i < len(one.commits); {
@@ -42,8 +42,8 @@ func (p *past) effects() []effect {
 			for next < len(one.commits) && one.commits[next].Cause == c.Cause {
 				next++
 			}
-			if o := p.byID[c.Cause]; o != nil {
-				all = append(all, effect{o, c.before, one.commits[i:next]})
+			if c.by != nil {
+				all = append(all, effect{c.by, c.before, one.commits[i:next]})
 			}
 			i = next
 		}
@@ -135,13 +135,13 @@ func finalized(p *past, t *trial) {
 			continue
 		}
 		if c.Op == deleted {
-			if o := p.byID[c.Cause]; o != nil {
+			if o := c.by; o != nil {
 				t.expect(len(was.Finalizers) == 0 || writes(o.Verb) || ofCascade(was.Finalizers), "an object was removed that had finalizers", was.Event, o.calls[0], c.Event)
 			}
 			continue
 		}
 		if was.Deadline != nil {
-			t.expect(subset(c.Finalizers, p.mayHold(was, c)), "a finalizer was added to an object that is being deleted", was.Event, c.Event)
+			t.expect(subset(c.Finalizers, mayHold(was, c)), "a finalizer was added to an object that is being deleted", was.Event, c.Event)
 		}
 		if c.Resource == podResource && c.Deadline != nil && (c.Grace == nil || *c.Grace == 0) && len(c.Finalizers) == 0 && i+1 < len(p.commits) {
 			next := p.commits[i+1]
@@ -152,8 +152,8 @@ func finalized(p *past, t *trial) {
 
 // mayHold are the finalizers that an object may have that is being deleted and was so: a delete
 // that asks for another propagation policy has the garbage collector's.
-func (p *past) mayHold(was, now *commit) []string {
-	if o := p.byID[now.Cause]; o == nil || strings.HasPrefix(o.Verb, "delete") {
+func mayHold(was, now *commit) []string {
+	if now.by == nil || strings.HasPrefix(now.by.Verb, "delete") {
 		return slices.Concat(was.Finalizers, collectors())
 	}
 	return was.Finalizers
@@ -191,7 +191,7 @@ func remover(p *past, t *trial) {
 		if !e.removes() || e.prior == nil || e.Verb == "deletecollection" && e.Left == nil { // of a release that did not tell of its grace period
 			continue
 		}
-		node := nodeOf(e.Who)
+		node := e.node
 		switch {
 		case e.Verb == "delete" && node != "":
 			t.expect(node == e.prior.Node && e.PreUID == e.prior.UID, "a kubelet removed a pod that is not its, or without naming its uid", e.against()...)
@@ -217,10 +217,10 @@ func (e *effect) ownGraceOfZero() bool {
 // outlives checks D6: a pod's object outlives everything that its node has of it.
 func outlives(p *past, t *trial) {
 	for _, e := range p.deletes() {
-		if !e.removes() || nodeOf(e.Who) == "" || nodeOf(e.Who) != e.prior.Node {
+		if !e.removes() || e.node == "" || e.node != e.prior.Node {
 			continue
 		}
-		one := p.pods[e.prior.UID]
+		one := p.known(e.prior.UID)
 		t.expect(ended(e.prior), "a kubelet removed a pod whose last phase is not terminal", e.against()...)
 		for _, c := range one.containers {
 			if len(c.started) > 0 {
@@ -278,20 +278,18 @@ func (one *pod) mountedAt(e *history.Event) map[string]*history.Event {
 // meant checks D7: a kubelet changes no incarnation of a pod that it has not seen.
 func meant(p *past, t *trial) {
 	tell := map[string]bool{} // the kubelets that tell what they see
-	for _, e := range p.events {
-		if _, is := e.Fact.(history.KubeletSee); is {
-			tell[nodeOf(e.Process)] = true
-		}
+	for e := range factsOf[history.KubeletSee](p) {
+		tell[nodeOf(e.Process)] = true
 	}
 	for _, e := range p.effects() {
-		node := nodeOf(e.Who)
+		node := e.node
 		if node == "" || e.prior == nil || !e.made[0].recorded { // of the file's own commits nobody knows when they were
 			continue
 		}
 		uid, _ := e.meant()
 		uid = cmp.Or(uid, e.PreUID, e.prior.UID)
 		t.expect(uid == e.prior.UID, "a kubelet changed another incarnation than it meant", e.against()...)
-		saw := p.pods[e.prior.UID].seen
+		saw := p.known(e.prior.UID).seen
 		if tell[node] || len(saw) > 0 {
 			seen := slices.ContainsFunc(saw, func(s *history.Event) bool { return nodeOf(s.Process) == node && s.Began <= e.made[0].Ended })
 			t.expect(seen, "a kubelet changed an incarnation that it had not seen", e.against()...)
@@ -302,23 +300,22 @@ func meant(p *past, t *trial) {
 // immediate checks D8: a force delete removes a pod that nothing holds in the same
 // operation.
 func immediate(p *past, t *trial) {
-	versions := p.versions()
 	for _, e := range p.deletes() {
 		if e.Grace != nil && *e.Grace == 0 && len(e.prior.Finalizers) == 0 && len(e.made[0].Finalizers) == 0 {
 			t.expect(e.removes(), "a force delete left the pod", e.against()...)
-			e.warned(versions, t)
+			e.warned(p, t)
 		}
 	}
 }
 
 // warned checks D8 for people: who forces a pod away from a node that is not ready is told
 // that its containers may run on.
-func (e effect) warned(all versions, t *trial) {
+func (e effect) warned(p *past, t *trial) {
 	if !strings.HasPrefix(e.Who, "client:") || e.prior.Node == "" || ended(e.prior) || e.prior.Deadline != nil || len(e.returns) != 1 {
 		return
 	}
 	var node *commit
-	for _, c := range all["nodes "+e.prior.Node] {
+	for _, c := range p.versions(nodeResource, e.prior.Node) {
 		if !c.recorded && c.Revision > e.made[0].Revision {
 			break // only the database has it, which does not tell when
 		}
@@ -387,4 +384,13 @@ func cascades(p *past, t *trial) {
 			t.expect(o.Grace == nil || *o.Grace != 0, "a cascade force-deleted the pods of a namespace", o.calls[0])
 		}
 	}
+}
+
+// known is the incarnation of a uid; nothing has happened to one that the history does not tell
+// of, as a damaged one may not.
+func (p *past) known(uid string) *pod {
+	if one := p.pods[uid]; one != nil {
+		return one
+	}
+	return &pod{uid: uid}
 }

@@ -89,8 +89,6 @@ func (p *past) goesLast(t *trial, owner *commit, decided *history.Event, depende
 // owner: kinds that are defined by users it follows some time after they are defined, and an owner
 // in another namespace is none.
 func (p *past) collects(owner, dependent *commit) bool {
-	within, _ := splitKey(owner.Key)
-	its, _ := splitKey(dependent.Key)
 	_, builtIn := kinds.ByResource(dependent.Resource)
-	return builtIn && (within == "" || within == its) && dependent.recorded && dependent.Began >= p.from
+	return builtIn && (owner.namespace == "" || owner.namespace == dependent.namespace) && dependent.recorded && dependent.Began >= p.from
 }

@@ -51,13 +51,13 @@ func oneState(p *past, t *trial) {
 	if !p.stored {
 		return
 	}
-	live := map[string]bool{}
+	live := map[*object]bool{}
 	var last *commit
 	for _, c := range p.commits {
 		if !c.stored {
 			continue
 		}
-		live[c.Resource+" "+c.Key], last = c.Op != deleted, c
+		live[c.object], last = c.Op != deleted, c
 	}
 	objects := 0
 	for _, there := range live {
@@ -79,9 +79,7 @@ func undamaged(p *past, t *trial) {
 		what = "the store's file is damaged: " + p.disk.Damage.Error()
 	}
 	t.expect(p.disk.Damage == nil, what)
-	for _, e := range p.events {
-		if open, is := e.Fact.(history.StoreOpen); is {
-			t.expect(open.Sound, "an apiserver has served a file whose records it had not verified", e)
-		}
+	for e, open := range factsOf[history.StoreOpen](p) {
+		t.expect(open.Sound, "an apiserver has served a file whose records it had not verified", e)
 	}
 }

@@ -82,7 +82,7 @@ func (b blocked) script(clauses ...string) bool {
 // refused reports whether the API refused its kubelet something about the pod.
 func (b blocked) refused() bool {
 	return slices.ContainsFunc(b.operations, func(o *operation) bool {
-		return nodeOf(o.Who) == b.node() && slices.ContainsFunc(o.returns, func(e *history.Event) bool {
+		return o.node == b.node() && slices.ContainsFunc(o.returns, func(e *history.Event) bool {
 			said, _ := e.Fact.(history.OpReturn)
 			return said.Code >= 400 && e.Ended <= b.Ended
 		})
@@ -98,7 +98,7 @@ func (b blocked) refusedByWebhook() bool {
 	}
 	return slices.ContainsFunc(b.operations, func(o *operation) bool {
 		about := o.Resource == podResource && o.Key == b.name || o.Resource == "nodes" && o.Key == b.node() || strings.HasSuffix(o.Key, "/"+b.node())
-		return nodeOf(o.Who) == b.node() && about && o.denied() && o.calls[0].Began <= b.Ended
+		return o.node == b.node() && about && o.denied() && o.calls[0].Began <= b.Ended
 	})
 }
 
@@ -116,8 +116,8 @@ func (b blocked) finalizers() bool {
 // boots is how often the pod's kubelet had begun.
 func (b blocked) boots() int {
 	n := 0
-	for _, e := range b.events {
-		if fact, is := e.Fact.(history.KubeletBoot); is && fact.Node == b.node() && e.Began <= b.Ended {
+	for e, fact := range factsOf[history.KubeletBoot](b.past) {
+		if fact.Node == b.node() && e.Began <= b.Ended {
 			n++
 		}
 	}
@@ -200,7 +200,6 @@ func (p *past) brokenAt(e *history.Event) (begins []*history.Event) {
 // silences looks for pods that were overdue for long, because of the one thing that was
 // broken, and of which users were told nothing.
 func (p *past) silences(t *trial) {
-	end := p.last()
 	for _, one := range p.lives() {
 		marked, last := one.marked(), one.commits[len(one.commits)-1]
 		if marked == nil || !p.served(one) {
@@ -212,7 +211,7 @@ func (p *past) silences(t *trial) {
 			if last.Op == deleted {
 				until = min(until, last.Began)
 			}
-			until = min(until, end)
+			until = min(until, p.latest)
 			if o.What == controllers || slices.Contains(o.Off, controllers) || !p.alone(o, since, until) || !p.blocks(o, one) {
 				continue
 			}
@@ -233,15 +232,6 @@ func (one *pod) marked() *commit {
 		}
 	}
 	return nil
-}
-
-// last is when the history ends.
-func (p *past) last() int64 {
-	last := int64(0)
-	for _, e := range p.events {
-		last = max(last, e.Ended)
-	}
-	return last
 }
 
 // alone reports whether nothing else was broken meanwhile.
@@ -271,8 +261,10 @@ func (p *past) explaining(from, to int64) bool {
 			boots[string(e.Boot)] = true
 		}
 	}
-	return slices.ContainsFunc(p.events, func(e *history.Event) bool {
-		_, is := e.Fact.(history.Blocker)
-		return is && boots[string(e.Boot)] && e.Process == controllers
-	})
+	for e := range factsOf[history.Blocker](p) {
+		if boots[string(e.Boot)] && e.Process == controllers {
+			return true
+		}
+	}
+	return false
 }

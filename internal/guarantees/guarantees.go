@@ -4,6 +4,8 @@
 //
 //	properties.go    the table: each property's promise, its events, its checker or why it has none
 //	past.go          what has happened, as checkers look it up
+//	timeline.go      its events by what they tell, and what several checkers ask for
+//	objects.go       its objects
 //	assume.go        what must be so before anything is checked
 //	store.go         A: the store            watch.go        W: watches
 //	deletion.go      D: deletion in the API  node.go, attached.go   K: kubelet, runtime and volumes

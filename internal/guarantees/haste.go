@@ -43,19 +43,17 @@ func (o *ordeal) deafens() bool {
 // unreachable already: they asked for what came after an older revision, and were answered only
 // then, such as when what they had been sent was lost. It is nil when they were not.
 func (p *past) toldLate(last, c *commit) *history.Event {
-	late := slices.IndexFunc(p.events, func(e *history.Event) bool {
-		asked, is := e.Fact.(history.Lookup)
-		if !is || asked.Who != controllers || asked.Resource != c.Resource || e.Began < c.Ended {
-			return false
+	for e, asked := range factsOf[history.Lookup](p) {
+		if asked.Who != controllers || asked.Resource != c.Resource || e.Began < c.Ended {
+			continue
 		}
 		after := number(asked.Asked.Revision)
 		_, silent := between(last.Event, e)
-		return after > 0 && after < c.Revision && silent >= leaseAge
-	})
-	if late < 0 {
-		return nil
+		if after > 0 && after < c.Revision && silent >= leaseAge {
+			return e
+		}
 	}
-	return p.events[late]
+	return nil
 }
 
 // heartbeats are what was heard of nodes, by their names.
@@ -68,15 +66,14 @@ type heartbeats struct {
 
 // heartbeatOf is the node of which a commit is a heartbeat, empty for none: its own kubelet renews
 // its lease.
-func (p *past) heartbeatOf(c *commit) string {
+func heartbeatOf(c *commit) string {
 	if c.Resource != "leases.coordination.k8s.io" || c.Op == deleted {
 		return ""
 	}
-	namespace, node := splitKey(c.Key)
-	if o := p.byID[c.Cause]; namespace != "kube-node-lease" || o == nil || nodeOf(o.Who) != node {
+	if c.namespace != "kube-node-lease" || c.by == nil || c.by.node != c.called {
 		return ""
 	}
-	return node
+	return c.called
 }
 
 // hear takes a node's heartbeat.
@@ -123,7 +120,7 @@ func notInHaste(p *past, t *trial) {
 				tainted[c.Key] = append(tainted[c.Key], c)
 			}
 		default:
-			if node := p.heartbeatOf(c); node != "" {
+			if node := heartbeatOf(c); node != "" {
 				heard.hear(p, node, c)
 			}
 		}
@@ -189,9 +186,8 @@ func (p *past) justMade(pod *commit, decided *history.Event) bool {
 // node again, as upstream.
 func (p *past) setOut(d history.Decide, decided *history.Event, pod *commit) *history.Event {
 	first := decided
-	for _, e := range p.events {
-		mark, is := e.Fact.(history.Decide)
-		if !is || e.Boot != decided.Boot || mark.Controller != d.Controller || mark.Action != "patch" || mark.Key != d.Key || !before(e, decided) {
+	for e, mark := range factsOf[history.Decide](p) {
+		if e.Boot != decided.Boot || mark.Controller != d.Controller || mark.Action != "patch" || mark.Key != d.Key || !before(e, decided) {
 			continue
 		}
 		o := p.byID[e.Cause]
@@ -274,9 +270,9 @@ func (c *commit) tolerates(taints []string) time.Duration {
 
 // decidedOperations visits what controllers decided, with the operation that did it.
 func (p *past) decidedOperations(visit func(history.Decide, *history.Event, *operation)) {
-	for _, e := range p.events {
-		if fact, is := e.Fact.(history.Decide); is && e.Cause != "" && p.byID[e.Cause] != nil {
-			visit(fact, e, p.byID[e.Cause])
+	for e, fact := range factsOf[history.Decide](p) {
+		if o := p.byID[e.Cause]; o != nil && e.Cause != "" {
+			visit(fact, e, o)
 		}
 	}
 }

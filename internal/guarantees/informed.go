@@ -1,6 +1,7 @@
 package guarantees
 
 import (
+	"slices"
 	"time"
 
 	"github.com/podfall/podfall/internal/history"
@@ -29,16 +30,12 @@ func (p *past) upToDate(t *trial, s *stream, c calm) {
 	if !s.known || s.open.Ended > c.to || s.end != nil && s.end.Began < c.to || p.newer(s.open, c.to) {
 		return
 	}
-	sentAt := map[int64]*history.Event{}
-	for _, e := range s.events {
-		sentAt[sent(e).Revision] = e
-	}
-	for _, change := range p.commits {
-		if change.Revision <= s.Revision || !change.recorded || change.Began < s.open.Ended || change.Ended > c.to || s.expected(change) == "" {
+	for _, change := range p.after(s.Revision) {
+		if !change.recorded || change.Began < s.open.Ended || change.Ended > c.to || s.expected(change) == "" {
 			continue
 		}
 		since, until := max(change.Ended, c.from), c.to
-		got := sentAt[change.Revision]
+		got := s.sent[change.Revision]
 		if got != nil {
 			until = min(until, got.Began)
 		}
@@ -51,12 +48,10 @@ func (p *past) upToDate(t *trial, s *stream, c calm) {
 
 // newer reports whether the process that told of an event began anew before a moment.
 func (p *past) newer(e *history.Event, until int64) bool {
-	for _, other := range p.events {
-		if other.Process == e.Process && other.Boot != e.Boot && other.Began > e.Began && other.Began < until {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.incarnations[e.Process], func(i *incarnation) bool {
+		return i.boot != e.Boot && i.to > e.Began && i.from < until &&
+			slices.ContainsFunc(i.events, func(other *history.Event) bool { return other.Began > e.Began && other.Began < until })
+	})
 }
 
 // heard looks whether the pod's kubelet has taken up that it has the pod, that it is to end

@@ -30,7 +30,7 @@ func onePerIndex(p *past, t *trial) {
 		at := index{c.Owner, c.Labels[indexLabel]}
 		other := there[at]
 		there[at] = c
-		o := p.byID[c.Cause]
+		o := c.by
 		if c.Op != added || !c.recorded || c.Began < p.from || o == nil || o.Who != controllers || begunAnew(starts, c) {
 			continue
 		}
@@ -38,7 +38,7 @@ func onePerIndex(p *past, t *trial) {
 			t.expect(true, "")
 			continue
 		}
-		t.expect(p.unanswered(came[other.UID], c), "an index of a Job was given to a pod while another pod had it", came[other.UID].Event, c.Event)
+		t.expect(unanswered(came[other.UID], c), "an index of a Job was given to a pod while another pod had it", came[other.UID].Event, c.Event)
 	}
 }
 
@@ -52,9 +52,9 @@ func leaves(there map[index]*commit, c *commit) {
 
 // unanswered reports whether who asked for a commit may not have known of an earlier one, that was
 // not answered yet, or only a moment before.
-func (p *past) unanswered(earlier, c *commit) bool {
-	o := p.byID[earlier.Cause]
-	return o == nil || len(o.returns) == 0 || o.returns[0].Ended+int64(time.Second) >= p.asked(c)
+func unanswered(earlier, c *commit) bool {
+	o := earlier.by
+	return o == nil || len(o.returns) == 0 || o.returns[0].Ended+int64(time.Second) >= c.asked()
 }
 
 // countedOnce checks C11: a Job has never counted more pods than have ended, or have begun to, since

@@ -51,9 +51,9 @@ func (w *wait) expect(p *past, t *trial, slack time.Duration, what string) {
 	}
 }
 
-// waits are all pods that are to go while all is calm, without those that something in the
+// findWaits finds all pods that are to go while all is calm, without those that something in the
 // cluster still blocks.
-func (p *past) waits() []*wait {
+func (p *past) findWaits() []*wait {
 	var all []*wait
 	for _, c := range p.calms() {
 		for _, one := range p.lives() {
@@ -147,8 +147,8 @@ func seconds(n *int64) time.Duration {
 // served reports whether a kubelet has the pod, and had it from the API: what a kubelet has
 // made itself mirrors a static pod.
 func (p *past) served(one *pod) bool {
-	made := p.byID[one.commits[0].Cause]
-	if made == nil || nodeOf(made.Who) != "" {
+	made := one.commits[0].by
+	if made == nil || made.node != "" {
 		return false
 	}
 	node := one.node()
@@ -184,7 +184,7 @@ func (one *pod) staysUp() bool {
 func (p *past) refusals(w *wait) {
 	node := w.node()
 	for _, o := range p.operations {
-		if nodeOf(o.Who) != node || o.Resource != podResource || o.Key != w.name {
+		if o.node != node || o.Resource != podResource || o.Key != w.name {
 			continue
 		}
 		for _, answer := range o.returns {

@@ -11,19 +11,24 @@ import (
 
 // onceDone checks N1: an operation takes effect once, however often it is sent.
 func onceDone(p *past, t *trial) {
-	type what struct{ cause, resource, key, op string }
+	type what struct {
+		cause, resource string
+		*object
+
+		op string
+	}
 	first, evicted := map[what]*commit{}, map[what]bool{}
 	for _, c := range p.commits {
 		if c.Cause == "" || c.Cause == bootstrap {
 			continue
 		}
-		key := what{c.Cause, c.Resource, c.Key, c.Op}
-		if o := p.byID[c.Cause]; o != nil && o.Subresource == "eviction" && c.Op == modified && !evicted[key] {
+		key := what{c.Cause, c.Resource, c.object, c.Op}
+		if c.Op == modified && c.by != nil && c.by.Subresource == "eviction" && !evicted[key] {
 			evicted[key] = true
 			continue // an eviction writes the pod's condition before it marks the pod
 		}
 		if c.Op == added {
-			key.key = "" // what is created again may be given another name
+			key.object = nil // what is created again may be given another name
 		}
 		t.expect(first[key] == nil, "an operation took effect twice", eventOf(first[key]), c.Event)
 		first[key] = c
@@ -33,7 +38,7 @@ func onceDone(p *past, t *trial) {
 // identified checks N4: a kubelet changes what is on its node.
 func identified(p *past, t *trial) {
 	for _, o := range p.operations {
-		node := nodeOf(o.Who)
+		node := o.node
 		if node == "" {
 			continue
 		}
@@ -102,13 +107,16 @@ const keepsOut = int64(4 * time.Second)
 // incarnation it lets none of an older in, as long as it runs itself. What came at the same
 // time may have passed the other on its way.
 func (p *past) letIn(t *trial) {
-	newest := map[string]*history.Event{} // by who, and the apiserver that heard it
-	for _, e := range p.events {
-		call, is := e.Fact.(history.OpCall)
-		if !is || nodeOf(call.Who) == "" || call.Boot == "" || p.apiserverAway(e.Began-int64(time.Second), e.Ended) {
+	type link struct {
+		who string
+		to  proto.Boot
+	}
+	newest := map[link]*history.Event{} // by who, and the apiserver that heard it
+	for e, call := range factsOf[history.OpCall](p) {
+		if nodeOf(call.Who) == "" || call.Boot == "" || p.apiserverAway(e.Began-int64(time.Second), e.Ended) {
 			continue
 		}
-		key := call.Who + " " + string(e.Boot)
+		key := link{call.Who, e.Boot}
 		last := newest[key]
 		if last == nil {
 			newest[key] = e
@@ -167,16 +175,10 @@ func (p *past) goesOn(from, until int64) int64 {
 // unimpressed checks N5: what is no request is refused with a code of 400 or more but below
 // 500, and who refuses it goes on.
 func unimpressed(p *past, t *trial) {
-	last := map[string]*history.Event{}
-	for _, e := range p.events {
-		last[e.Process+" "+string(e.Boot)] = e
-	}
-	for _, e := range p.events {
-		if fact, is := e.Fact.(history.Refused); is {
-			t.expect(refused(fact.Code), "what is no request was not refused as such", e)
-			if last[e.Process+" "+string(e.Boot)] != e {
-				t.cases++ // who goes on has something to tell
-			}
+	for e, fact := range factsOf[history.Refused](p) {
+		t.expect(refused(fact.Code), "what is no request was not refused as such", e)
+		if told := p.incarnation(e).events; told[len(told)-1] != e {
+			t.cases++ // who goes on has something to tell
 		}
 	}
 }

@@ -264,7 +264,7 @@ func dead(p *past, t *trial) {
 		var late *history.Event
 		for _, c := range one.containers {
 			for _, e := range c.started {
-				if e.Began > end.Ended+eps && (!one.endedByOthers(p, e) || one.heard(end, e)) {
+				if e.Began > end.Ended+eps && (!one.endedByOthers(e) || one.heard(end, e)) {
 					late = e
 				}
 			}
@@ -348,7 +348,7 @@ func truthful(p *past, t *trial) {
 				continue
 			}
 			for _, c := range one.containers {
-				if len(c.started) > 0 && before(c.started[0], e) && !one.endedByOthers(p, e) && !one.rejected(e) {
+				if len(c.started) > 0 && before(c.started[0], e) && !one.endedByOthers(e) && !one.rejected(e) {
 					t.expect(c.overBy(e), "a pod was said to have ended while a container of it ran", c.started[0], e, c.last())
 				}
 			}
@@ -358,11 +358,10 @@ func truthful(p *past, t *trial) {
 
 // endedByOthers reports whether somebody but a kubelet had given the pod a phase that ends it,
 // such as the pod garbage collector for a node that is gone: its kubelet keeps that.
-func (one *pod) endedByOthers(p *past, by *history.Event) bool {
+func (one *pod) endedByOthers(by *history.Event) bool {
 	return slices.ContainsFunc(one.commits, func(c *commit) bool {
-		o := p.byID[c.Cause]
 		return rank(c.Phase) == terminal && (c.before == nil || rank(c.before.Phase) != terminal) &&
-			c.Began <= by.Ended && o != nil && nodeOf(o.Who) == ""
+			c.Began <= by.Ended && c.by != nil && c.by.node == ""
 	})
 }
 

@@ -62,12 +62,12 @@ func (of *family) most(c *commit) (most int) {
 
 // underWay is how many other creations may not have been known when one was decided on: what
 // was not answered, or only a moment before.
-func (of *family) underWay(p *past, c *commit) (count int) {
+func (of *family) underWay(c *commit) (count int) {
 	for _, other := range of.made {
 		if other == c {
 			continue
 		}
-		if p.unanswered(other, c) {
+		if unanswered(other, c) {
 			count++
 		}
 	}
@@ -75,9 +75,9 @@ func (of *family) underWay(p *past, c *commit) (count int) {
 }
 
 // asked is when the operation of a commit came.
-func (p *past) asked(c *commit) int64 {
-	if o := p.byID[c.Cause]; o != nil {
-		return o.calls[0].Began
+func (c *commit) asked() int64 {
+	if c.by != nil {
+		return c.by.calls[0].Began
 	}
 	return c.Began
 }
@@ -87,11 +87,11 @@ func (p *past) asked(c *commit) int64 {
 func notTooMany(p *past, t *trial) {
 	starts := p.starts(controllers)
 	p.followOwners("replicasets.apps", func(of *family, c *commit) {
-		o := p.byID[c.Cause]
+		o := c.by
 		if !c.recorded || c.Began < p.from || o == nil || o.Who != controllers || begunAnew(starts, c) {
 			return
 		}
-		t.expect(len(of.active) <= of.most(c)+of.underWay(p, c), "a ReplicaSet has more pods than it should",
+		t.expect(len(of.active) <= of.most(c)+of.underWay(c), "a ReplicaSet has more pods than it should",
 			of.wanted[len(of.wanted)-1].Event, o.calls[0], c.Event)
 	})
 }
@@ -102,12 +102,8 @@ const controllers = "controllers"
 // starts are the first events of each boot of a process.
 func (p *past) starts(process string) []*history.Event {
 	var first []*history.Event
-	seen := map[string]bool{}
-	for _, e := range p.events {
-		if e.Process == process && !seen[string(e.Boot)] {
-			seen[string(e.Boot)] = true
-			first = append(first, e)
-		}
+	for _, i := range p.incarnations[process] {
+		first = append(first, i.events[0])
 	}
 	return first
 }
@@ -172,19 +168,14 @@ const jobController = "job-controller"
 // decide on a version older than what it has written itself and been told of. A Job decides on
 // its deletes together, and its pods are freed one by one meanwhile; they name a uid, as upstream's.
 func upToDate(p *past, t *trial) {
-	type object struct{ boot, controller, resource, key string }
+	type subject struct{ boot, controller, resource, key string }
 	type write struct {
 		revision int64
 		by       *history.Event
 	}
-	written := map[object][]write{}
-	for _, e := range p.events {
-		decided, is := e.Fact.(history.Decide)
-		o := p.byID[e.Cause]
-		if !is || o == nil || e.Cause == "" {
-			continue
-		}
-		of := object{string(e.Boot), decided.Controller, decided.Resource, decided.Key}
+	written := map[subject][]write{}
+	p.decidedOperations(func(decided history.Decide, e *history.Event, o *operation) {
+		of := subject{string(e.Boot), decided.Controller, decided.Resource, decided.Key}
 		read := number(decided.ReadRevision)
 		for _, w := range written[of] {
 			together := decided.Controller == jobController && decided.Action == "delete"
@@ -197,5 +188,5 @@ func upToDate(p *past, t *trial) {
 				written[of] = []write{{last.Revision, o.returns[0]}}
 			}
 		}
-	}
+	})
 }

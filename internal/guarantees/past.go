@@ -12,22 +12,20 @@ import (
 
 // past is what has happened, as checkers look it up. Events are in their order.
 type past struct {
-	events []*history.Event
-	log    history.Log
+	timeline
+	log history.Log
 	file
-	// from is the monotonic time before which old files may have been let go; what began
-	// before it is not judged.
-	from int64
 
 	commits    []*commit // by revision
 	byRevision map[int64]*commit
-	byCause    map[string][]*commit
 	byUID      map[string][]*commit
+	objects    map[reference]*object
 	operations []*operation // by their first call
 	byID       map[string]*operation
 	pods       map[string]*pod
 
 	circumstances
+	found
 }
 
 // file is what is known of the store's file.
@@ -44,6 +42,9 @@ type file struct {
 type commit struct {
 	history.Commit
 	*history.Event
+	*object
+	// by is the request that made it; nil when it is not known.
+	by *operation
 	// before is what was there; nil for nothing, or when it is not known.
 	before *commit
 	// recorded and stored say where it is: in the apiserver's history, in the store's file.
@@ -55,7 +56,9 @@ type commit struct {
 // operation is a request, with all its tries: each has the same id.
 type operation struct {
 	history.OpCall
-	id             string
+	id string
+	// node is the one that asks; empty for others.
+	node           string
 	calls, returns []*history.Event
 	webhooks       []*history.Event
 	commits        []*commit
@@ -95,10 +98,12 @@ type container struct {
 
 func newPast(evidence Evidence) *past {
 	p := &past{
-		log: evidence.Log, file: file{stored: evidence.Store != nil, disk: evidence.Disk},
-		byRevision: map[int64]*commit{}, byCause: map[string][]*commit{}, byUID: map[string][]*commit{},
+		timeline: newTimeline(len(evidence.Log.Events)),
+		log:      evidence.Log, file: file{stored: evidence.Store != nil, disk: evidence.Disk},
+		byRevision: map[int64]*commit{}, byUID: map[string][]*commit{}, objects: map[reference]*object{},
 		byID: map[string]*operation{}, pods: map[string]*pod{},
 	}
+	p.found = p.find()
 	for i := range evidence.Log.Events {
 		p.take(&evidence.Log.Events[i])
 	}
@@ -113,12 +118,12 @@ func newPast(evidence Evidence) *past {
 
 // take takes up an event of a process.
 func (p *past) take(e *history.Event) {
-	p.events = append(p.events, e)
+	p.add(e)
 	switch fact := e.Fact.(type) {
 	case history.OpCall:
 		o := p.byID[e.Cause]
 		if o == nil {
-			o = &operation{OpCall: fact, id: e.Cause}
+			o = &operation{OpCall: fact, id: e.Cause, node: nodeOf(fact.Who)}
 			p.byID[e.Cause] = o
 			p.operations = append(p.operations, o)
 		}
@@ -170,18 +175,28 @@ func (p *past) chain() {
 	p.place()
 	for _, c := range p.commits {
 		c.before = p.byRevision[c.Previous]
+		c.object = p.object(reference{c.Resource, c.Key})
+		c.versions = append(c.versions, c)
 		p.byUID[c.UID] = append(p.byUID[c.UID], c)
-		if c.Cause != "" {
-			p.byCause[c.Cause] = append(p.byCause[c.Cause], c)
-		}
-		if o := p.byID[c.Cause]; o != nil {
-			o.commits = append(o.commits, c)
+		if c.by = p.byID[c.Cause]; c.by != nil {
+			c.by.commits = append(c.by.commits, c)
 		}
 		if c.Resource == podResource {
 			one := p.pod(c.UID, c.Key)
 			one.commits = append(one.commits, c)
 		}
 	}
+}
+
+// after are the commits behind a revision.
+func (p *past) after(revision int64) []*commit {
+	at, _ := slices.BinarySearchFunc(p.commits, revision, func(c *commit, revision int64) int {
+		if c.Revision <= revision {
+			return -1
+		}
+		return 1
+	})
+	return p.commits[at:]
 }
 
 // place says of commits that only the store's file has when they were at the earliest and at
@@ -197,7 +212,7 @@ func (p *past) place() {
 		e := *c.Event
 		e.Began, c.Event = began, &e
 	}
-	ended := p.last()
+	ended := p.latest
 	for _, c := range slices.Backward(p.commits) {
 		if c.recorded {
 			ended = min(ended, c.Ended)
@@ -231,8 +246,8 @@ func (p *past) whole(one *pod) bool {
 	return len(one.commits) > 0 && one.commits[0].Op == added && one.commits[0].recorded && one.commits[0].Began >= p.from
 }
 
-// lives are the incarnations of which everything is in the history, in order.
-func (p *past) lives() []*pod {
+// findLives finds the incarnations of which everything is in the history, in order.
+func (p *past) findLives() []*pod {
 	lives := make([]*pod, 0, len(p.pods))
 	for _, one := range p.pods {
 		if p.whole(one) {

@@ -11,19 +11,27 @@ import (
 type lookup struct {
 	history.Lookup
 	*history.Event
+	// of is what a list or a watch selects, if it is known.
+	of    scope
+	known bool
 }
 
-// lookups are all reads of these verbs, by the revision that they were answered with.
-func (p *past) lookups(verbs ...string) []lookup {
-	var all []lookup
-	for _, e := range p.events {
-		if fact, is := e.Fact.(history.Lookup); is && slices.Contains(verbs, fact.Verb) {
-			all = append(all, lookup{fact, e})
+// findLookups finds all reads, by the revision that they were answered with.
+func (p *past) findLookups() []*lookup {
+	var all []*lookup
+	for e, fact := range factsOf[history.Lookup](p) {
+		l := &lookup{Lookup: fact, Event: e}
+		if fact.Verb != "get" {
+			l.of, l.known = p.scopeOf(l.Resource, l.Key, l.Labels, l.Fields)
 		}
+		all = append(all, l)
 	}
-	slices.SortStableFunc(all, func(a, b lookup) int { return cmp.Compare(a.Revision, b.Revision) })
+	slices.SortStableFunc(all, func(a, b *lookup) int { return cmp.Compare(a.Revision, b.Revision) })
 	return all
 }
+
+// reads reports whether it is answered once, and then over.
+func (l *lookup) reads() bool { return l.Verb == "get" || l.Verb == "list" }
 
 // newest reports whether a read asks for the newest state.
 func (l *lookup) newest() bool { return l.Asked.Revision == "" && l.At == 0 }
@@ -54,8 +62,8 @@ func (p *past) shownUp() []shownAt {
 			all = append(all, shownAt{o.last().Revision, done})
 		}
 	}
-	for _, l := range p.lookups("get", "list") {
-		if ok(l.Code) {
+	for _, l := range p.lookups() {
+		if l.reads() && ok(l.Code) {
 			all = append(all, shownAt{l.Revision, l.Event})
 		}
 	}
@@ -94,9 +102,11 @@ func lowest(shown []shownAt, l *lookup) shownAt {
 // it began, none is older than it asks for, and none shows what had not begun yet.
 func (p *past) readInOrder(t *trial) {
 	shown := p.shownUp()
-	versions := p.versions()
-	for _, l := range p.lookups("get", "list") {
-		low := lowest(shown, &l)
+	for _, l := range p.lookups() {
+		if !l.reads() {
+			continue
+		}
+		low := lowest(shown, l)
 		if ok(l.Code) {
 			c := p.byRevision[l.Revision]
 			t.expect(c == nil || !c.recorded || c.Began <= l.Ended, "a read shows what had not begun when it was answered", eventOf(c), l.Event)
@@ -105,7 +115,7 @@ func (p *past) readInOrder(t *trial) {
 		case l.Verb == "list":
 			l.listsNoLess(low, t)
 		case l.newest():
-			l.getsNoLess(low, versions, t)
+			l.getsNoLess(low, p, t)
 		}
 	}
 }
@@ -126,8 +136,8 @@ func (l *lookup) listsNoLess(low shownAt, t *trial) {
 
 // getsNoLess checks that a get of the newest state has an object as it was known before the
 // get began, or a newer one.
-func (l *lookup) getsNoLess(low shownAt, versions versions, t *trial) {
-	was, gone := versions.last(l.Resource+" "+l.Key, low.revision, l.Ended)
+func (l *lookup) getsNoLess(low shownAt, p *past, t *trial) {
+	was, gone := lastOf(p.versions(l.Resource, l.Key), low.revision, l.Ended)
 	switch {
 	case ok(l.Code):
 		t.expect(was == nil || l.Revision >= was.Revision, "a get returned an older version than was answered before it began", low.by, eventOf(was), l.Event)
@@ -136,21 +146,10 @@ func (l *lookup) getsNoLess(low shownAt, versions versions, t *trial) {
 	}
 }
 
-// versions are the commits of each object.
-type versions map[string][]*commit
-
-func (p *past) versions() versions {
-	all := versions{}
-	for _, c := range p.commits {
-		all[c.Resource+" "+c.Key] = append(all[c.Resource+" "+c.Key], c)
-	}
-	return all
-}
-
-// last is an object's last commit up to a revision, nil for none, and whether it may have
-// been removed after that until a moment.
-func (v versions) last(object string, revision, until int64) (was *commit, gone bool) {
-	for _, c := range v[object] {
+// lastOf is the last of an object's versions up to a revision, nil for none, and whether it may
+// have been removed after that until a moment.
+func lastOf(versions []*commit, revision, until int64) (was *commit, gone bool) {
+	for _, c := range versions {
 		if c.Revision <= revision {
 			was = c
 		} else if c.Op == deleted && c.Began <= until {
@@ -164,13 +163,12 @@ func (v versions) last(object string, revision, until int64) (was *commit, gone 
 func exactly(p *past, t *trial) {
 	known := p.record()
 	states := known.play()
-	for _, l := range p.lookups("list") {
-		of, understood := p.scopeOf(l.Resource, l.Key, l.Labels, l.Fields)
-		if !ok(l.Code) || !understood || !known.knows(l.Revision) {
+	for _, l := range p.lookups() {
+		if l.Verb != "list" || !ok(l.Code) || !l.known || !known.knows(l.Revision) {
 			continue
 		}
 		states.at(l.Revision)
-		sum, more := states.page(of, "", l.After, l.Limit)
+		sum, more := states.page(l.of, "", l.After, l.Limit)
 		t.expect(sum.Count == l.Items && sum.String() == l.Digest, "a list is not what was there at its revision", eventOf(p.byRevision[l.Revision]), l.Event)
 		t.expect(more == l.More, "a page says wrongly whether more follows", l.Event)
 	}
@@ -198,9 +196,12 @@ func honest(p *past, t *trial) {
 	if len(forgotten) == 0 {
 		return
 	}
-	for _, l := range p.lookups("list", "watch") {
-		asked := l.exact()
-		if l.Verb == "watch" {
+	for _, l := range p.lookups() {
+		asked := int64(0)
+		switch l.Verb {
+		case "list":
+			asked = l.exact()
+		case "watch":
 			asked = l.behind()
 		}
 		if asked <= 0 || !ok(l.Code) && l.Code != 410 || l.Began < p.from {

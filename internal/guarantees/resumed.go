@@ -17,9 +17,9 @@ func (l *lookup) behind() int64 {
 
 // openings are the openings of watches whose scope commits can tell of.
 func (p *past) openings(visit func(l *lookup, of scope)) {
-	for _, l := range p.lookups("watch") {
-		if of, understood := p.scopeOf(l.Resource, l.Key, l.Labels, l.Fields); understood {
-			visit(&l, of)
+	for _, l := range p.lookups() {
+		if l.Verb == "watch" && l.known {
+			visit(l, l.of)
 		}
 	}
 }
@@ -80,12 +80,10 @@ func (p *past) taken(visit func(took history.Took, e, last *history.Event)) {
 		number        uint64
 	}
 	last := map[watch]*history.Event{}
-	for _, e := range p.events {
-		if took, is := e.Fact.(history.Took); is {
-			which := watch{e.Process, string(e.Boot), took.Watch}
-			visit(took, e, last[which])
-			last[which] = e
-		}
+	for e, took := range factsOf[history.Took](p) {
+		which := watch{e.Process, string(e.Boot), took.Watch}
+		visit(took, e, last[which])
+		last[which] = e
 	}
 }
 
@@ -140,8 +138,8 @@ func documented(p *past, t *trial) {
 // copiedForward checks W8 for the copies of controllers and kubelets: a new list is not older
 // than the copy.
 func (p *past) copiedForward(t *trial) {
-	for _, e := range p.events {
-		if fact, is := e.Fact.(history.Copied); is && fact.From > 0 {
+	for e, fact := range factsOf[history.Copied](p) {
+		if fact.From > 0 {
 			t.expect(fact.To >= fact.From, "a copy was replaced by an older state", e)
 		}
 	}

@@ -42,8 +42,7 @@ func (p *past) scopeOf(resource, namespace, byLabel, byField string) (scope, boo
 
 // covers reports whether the object as it is committed is of the scope's collection.
 func (s scope) covers(c *commit) bool {
-	namespace, _ := splitKey(c.Key)
-	return c.Resource == s.resource && (s.namespace == "" || s.namespace == namespace)
+	return c.Resource == s.resource && (s.namespace == "" || s.namespace == c.namespace)
 }
 
 // matches reports whether the selectors select it, too.
@@ -71,12 +70,11 @@ func (s *selected) Has(field string) bool {
 
 // Get implements fields.Fields.
 func (s *selected) Get(field string) string {
-	namespace, name := splitKey(s.Key)
 	switch field {
 	case "metadata.name":
-		return name
+		return s.called
 	case "metadata.namespace":
-		return namespace
+		return s.namespace
 	case "spec.nodeName":
 		return s.Node
 	case "status.phase":
@@ -103,15 +101,6 @@ func (s scope) expected(c *commit) string {
 	return ""
 }
 
-// splitKey is the namespace, empty for none, and the name.
-func splitKey(key string) (namespace, name string) {
-	namespace, name, found := strings.Cut(key, "/")
-	if !found {
-		return "", namespace
-	}
-	return namespace, name
-}
-
 // record is a part of the history without gaps, which states can be made of.
 type record struct {
 	// from is the first revision of which the state is known, and to the last.
@@ -119,14 +108,12 @@ type record struct {
 	commits  []*commit // all that make up the state at from, and those up to to
 }
 
-// record is what is known of the store's states: all from its beginning, or what its file has.
-func (p *past) record() record {
+// findRecord finds what is known of the store's states: all from its beginning, or what its file has.
+func (p *past) findRecord() record {
 	var first *history.StoreOpen
-	for _, e := range p.events {
-		if open, is := e.Fact.(history.StoreOpen); is {
-			first = &open
-			break
-		}
+	for _, open := range factsOf[history.StoreOpen](p) {
+		first = &open
+		break
 	}
 	r := record{commits: p.commits}
 	switch {
@@ -222,25 +209,17 @@ func (s *states) all(resource string) []*commit {
 	for _, c := range s.objects[resource] {
 		all = append(all, c)
 	}
-	slices.SortFunc(all, func(a, b *commit) int { return compareKeys(a.Key, b.Key) })
+	slices.SortFunc(all, func(a, b *commit) int { return a.compare(b.namespace, b.called) })
 	s.sorted[resource] = all
 	return all
-}
-
-func compareKeys(a, b string) int {
-	namespaceA, nameA := splitKey(a)
-	namespaceB, nameB := splitKey(b)
-	if namespaceA != namespaceB {
-		return strings.Compare(namespaceA, namespaceB)
-	}
-	return strings.Compare(nameA, nameB)
 }
 
 // page is the digest of a page of the scope, and whether more follows: behind a key unless
 // that is empty, and of at most limit items unless that is 0.
 func (s *states) page(of scope, event, after string, limit int64) (sum history.Sum, more bool) {
+	namespace, called := splitKey(after)
 	for _, c := range s.all(of.resource) {
-		if !of.covers(c) || !of.matches(c) || after != "" && compareKeys(c.Key, after) <= 0 {
+		if !of.covers(c) || !of.matches(c) || after != "" && c.compare(namespace, called) <= 0 {
 			continue
 		}
 		if limit > 0 && int64(sum.Count) == limit {

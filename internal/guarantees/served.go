@@ -38,8 +38,8 @@ func serving(p *past, t *trial) {
 
 // storeOpened is the store's opening within an event, and how many objects it had.
 func (p *past) storeOpened(during *history.Event) (*history.Event, int) {
-	for _, e := range p.events {
-		if fact, is := e.Fact.(history.StoreOpen); is && e.Began >= during.Began && e.Ended <= during.Ended {
+	for e, fact := range factsOf[history.StoreOpen](p) {
+		if e.Began >= during.Began && e.Ended <= during.Ended {
 			return e, fact.Objects
 		}
 	}
@@ -49,7 +49,7 @@ func (p *past) storeOpened(during *history.Event) (*history.Event, int) {
 // prompt checks L7: a request that reached the apiserver is answered by its deadline, or
 // refused, whatever is broken, unless the apiserver itself does not run.
 func prompt(p *past, t *trial) {
-	ends := p.lastOf()
+	ends := p.ends()
 	for _, o := range p.operations {
 		if o.Left == nil {
 			continue
@@ -72,13 +72,11 @@ func prompt(p *past, t *trial) {
 	}
 }
 
-// lastOf is when each incarnation of the apiserver has told something last.
-func (p *past) lastOf() map[string]int64 {
+// ends are when each incarnation of the apiserver has told something last.
+func (p *past) ends() map[string]int64 {
 	last := map[string]int64{}
-	for _, e := range p.events {
-		if e.Process == "apiserver" {
-			last[string(e.Boot)] = max(last[string(e.Boot)], e.Ended)
-		}
+	for _, i := range p.incarnations["apiserver"] {
+		last[string(i.boot)] = i.ended
 	}
 	return last
 }

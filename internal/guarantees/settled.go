@@ -84,7 +84,7 @@ func (p *past) desired(t *trial, o *owner, c calm) {
 	since, by := max(c.from+int64(settling), o.last.Ended), o.last.Event
 	for _, one := range o.pods {
 		for _, change := range one.commits {
-			cause := p.byID[change.Cause]
+			cause := change.by
 			own := cause != nil && cause.Who == controllers && change.Op != deleted
 			if change.Ended <= c.to && !own && change.Ended > since && disturbs(change) {
 				since, by = change.Ended, change.Event
@@ -155,10 +155,12 @@ func (one *pod) at(moment int64) (last *commit) {
 // works reports whether a controller has decided anything before a moment: it may be
 // switched off.
 func (p *past) works(controller string, until int64) bool {
-	return slices.ContainsFunc(p.events, func(e *history.Event) bool {
-		fact, is := e.Fact.(history.Decide)
-		return is && fact.Controller == controller && e.Ended <= until
-	})
+	for e, fact := range factsOf[history.Decide](p) {
+		if fact.Controller == controller && e.Ended <= until {
+			return true
+		}
+	}
+	return false
 }
 
 // denied reports whether the API has refused the controllers something.
@@ -182,7 +184,7 @@ func idle(p *past, t *trial) {
 		since := c.from
 		for _, o := range p.operations {
 			for _, call := range o.calls {
-				if o.Who != controllers && nodeOf(o.Who) == "" && call.Ended <= c.to {
+				if o.Who != controllers && o.node == "" && call.Ended <= c.to {
 					since = max(since, call.Ended)
 				}
 			}
@@ -199,9 +201,8 @@ func idle(p *past, t *trial) {
 func (p *past) again(t *trial, since, until int64) {
 	decided := map[history.Decide][]*history.Event{}
 	var order []history.Decide
-	for _, e := range p.events {
-		fact, is := e.Fact.(history.Decide)
-		if !is || e.Began < since || e.Ended > until || !p.late(since, e.Began, 0, settled) {
+	for e, fact := range factsOf[history.Decide](p) {
+		if e.Began < since || e.Ended > until || !p.late(since, e.Began, 0, settled) {
 			continue
 		}
 		fact.ReadRevision = ""

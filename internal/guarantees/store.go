@@ -35,7 +35,7 @@ func caused(p *past, t *trial) {
 		if !c.recorded || c.Began < p.from || c.Cause == bootstrap {
 			continue
 		}
-		o := p.byID[c.Cause]
+		o := c.by
 		t.expect(o != nil && o.calls[0].Began <= c.Ended, "a commit that nobody had asked for", c.Event)
 	}
 }
@@ -105,22 +105,21 @@ func (o *operation) last() *commit { return o.commits[len(o.commits)-1] }
 // optimistic checks A5: what a write replaced was there, and a delete that asked for a
 // revision got that one.
 func optimistic(p *past, t *trial) {
-	last := map[string]*commit{}
+	last := map[*object]*commit{}
 	for _, c := range p.commits {
-		key := c.Resource + " " + c.Key
-		if was := last[key]; was != nil {
+		if was := last[c.object]; was != nil {
 			want := was.Revision
 			if was.Op == deleted {
 				want = 0
 			}
 			t.expect(c.Previous == want, "a commit did not replace the revision that was there", was.Event, c.Event)
 		}
-		last[key] = c
+		last[c.object] = c
 	}
 	for _, o := range p.operations {
 		_, meant := o.meant()
 		for _, c := range o.commits {
-			if c.Key != o.Key || c.Resource != o.Resource || c.before != nil && c.before.Cause == o.id {
+			if c.Key != o.Key || c.Resource != o.Resource || c.before != nil && c.before.by == o {
 				continue
 			}
 			if o.PreRevision != "" {
@@ -147,18 +146,17 @@ func (o *operation) meant() (uid, revision string) {
 // twice.
 func exclusive(p *past, t *trial) {
 	first := map[string]*commit{}
-	there := map[string]*commit{}
+	there := map[*object]*commit{}
 	for _, c := range p.commits {
-		key := c.Resource + " " + c.Key
 		switch c.Op {
 		case added:
-			t.expect(there[key] == nil, "an object was created over one that exists", eventOf(there[key]), c.Event)
+			t.expect(there[c.object] == nil, "an object was created over one that exists", eventOf(there[c.object]), c.Event)
 			t.expect(first[c.UID] == nil, "a uid was given again", eventOf(first[c.UID]), c.Event)
-			first[c.UID], there[key] = c, c
+			first[c.UID], there[c.object] = c, c
 		case deleted:
-			delete(there, key)
+			delete(there, c.object)
 		default:
-			was := there[key]
+			was := there[c.object]
 			t.expect(was == nil || was.UID == c.UID, "an object changed its uid", eventOf(was), c.Event)
 		}
 	}
@@ -249,8 +247,11 @@ func silent(p *past, t *trial) {
 			failed[string(e.Boot)] = e
 			t.cases++
 		case history.OpReturn:
-			since, o := failed[string(e.Boot)], p.byID[e.Cause]
-			if since != nil && o != nil && ok(fact.Code) && before(since, o.calls[0]) && len(o.commits) > 0 {
+			since := failed[string(e.Boot)]
+			if since == nil {
+				continue
+			}
+			if o := p.byID[e.Cause]; o != nil && ok(fact.Code) && before(since, o.calls[0]) && len(o.commits) > 0 {
 				t.expect(false, "a write was taken after the disk had refused one", since, o.calls[0], e)
 			}
 		}

@@ -53,8 +53,9 @@ func (c *container) saidToRun(status *history.Event, p *past, t *trial) {
 // taken: that may be what it had to tell all the time. It is 0 for never.
 func (one *pod) refusedUntil(p *past, status *history.Event) int64 {
 	until := int64(0)
+	node := nodeOf(status.Process)
 	for _, o := range p.operations {
-		if nodeOf(o.Who) == nodeOf(status.Process) && o.Resource == podResource && o.Subresource == "status" && o.Key == one.name && o.denied() {
+		if o.node == node && o.Resource == podResource && o.Subresource == "status" && o.Key == one.name && o.denied() {
 			for _, answer := range o.returns {
 				if answer.Ended <= status.Began {
 					until = max(until, answer.Ended)
@@ -68,9 +69,7 @@ func (one *pod) refusedUntil(p *past, status *history.Event) int64 {
 // unheard reports whether the container's runtime has told nothing since a status: it may not
 // have lived to tell of a start.
 func (c *container) unheard(p *past, status *history.Event) bool {
-	return !slices.ContainsFunc(p.events, func(e *history.Event) bool {
-		return e.Process == c.created[0].Process && e.Began > status.Ended
-	})
+	return !slices.ContainsFunc(p.incarnations[c.created[0].Process], func(i *incarnation) bool { return i.to > status.Ended })
 }
 
 // exit is the container's only exit; nil when there is not exactly one.

@@ -104,15 +104,11 @@ func (o *ordeal) full() bool {
 	return (spec.Direction == "" || spec.Direction == partition.Both) && (spec.Manner == partition.Hold || !slow)
 }
 
-// watched is the moment from which troubles of all kinds are written down; false when some
+// findWatched finds the moment from which troubles of all kinds are written down; false when some
 // never are.
-func (p *past) watched() (from int64, all bool) {
+func (p *past) findWatched() (from int64, all bool) {
 	since := make(map[history.TroubleKind]int64)
-	for _, e := range p.events {
-		fact, is := e.Fact.(history.FaultWatch)
-		if !is {
-			continue
-		}
+	for e, fact := range factsOf[history.FaultWatch](p) {
 		for _, kind := range fact.Kinds {
 			if _, known := since[kind]; !known {
 				since[kind] = e.Ended
@@ -135,15 +131,15 @@ type calm struct {
 	began *history.Event
 }
 
-// calms are all of them, in order.
-func (p *past) calms() []calm {
+// findCalms finds all of them, in order.
+func (p *past) findCalms() []calm {
 	from, all := p.watched()
 	if !all {
 		return nil
 	}
 	var found []calm
 	var began *history.Event
-	for _, o := range p.ordeals() {
+	for _, o := range p.troubles {
 		if o.since()-eps > from {
 			found = append(found, calm{from, o.since() - eps, began})
 		}
@@ -151,12 +147,8 @@ func (p *past) calms() []calm {
 			from, began = o.until(), o.end
 		}
 	}
-	last := int64(0)
-	for _, e := range p.events {
-		last = max(last, e.Ended)
-	}
-	if last > from {
-		found = append(found, calm{from, last, began})
+	if p.latest > from {
+		found = append(found, calm{from, p.latest, began})
 	}
 	return found
 }
@@ -192,10 +184,8 @@ func (p *past) passed(from, to int64) time.Duration {
 // timekeeper is the events of processes whose clocks were right all the time.
 func (p *past) timekeeper() []*history.Event {
 	wrong := map[string]bool{"supervisor": true} // which does not hear of changes
-	for _, e := range p.events {
-		if _, known := wrong[e.Process]; !known {
-			wrong[e.Process] = p.skewed(e.Process, 0, math.MaxInt64-int64(time.Second))
-		}
+	for process := range p.incarnations {
+		wrong[process] = wrong[process] || p.skewed(process, 0, math.MaxInt64-int64(time.Second))
 	}
 	ticks := slices.DeleteFunc(slices.Clone(p.events), func(e *history.Event) bool { return wrong[e.Process] })
 	slices.SortStableFunc(ticks, func(a, b *history.Event) int { return cmp.Compare(a.Ended, b.Ended) })
@@ -217,9 +207,7 @@ func (p *past) look() {
 	p.troubles = p.ordeals()
 	p.ticks = p.timekeeper()
 	p.kubelets = map[string]bool{}
-	for _, e := range p.events {
-		if boot, is := e.Fact.(history.KubeletBoot); is {
-			p.kubelets[boot.Node] = true
-		}
+	for _, boot := range factsOf[history.KubeletBoot](p) {
+		p.kubelets[boot.Node] = true
 	}
 }

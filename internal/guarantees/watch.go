@@ -13,28 +13,38 @@ type stream struct {
 	history.WatchOpen
 	open   *history.Event
 	events []*history.Event
+	// sent are the last of each revision.
+	sent map[int64]*history.Event
 	// end is nil for one that has not ended.
 	end *history.Event
-	// scope is what must be sent, if it is known.
+	// scope is what must be sent, if it is known, and replayed what was beside it.
 	scope
-	known bool
+	known    bool
+	replayed []replayed
 }
 
-// streams are all groups of watches, in the order in which they began.
-func (p *past) streams() []*stream {
+// replayed is a commit, the type of event that it is for a watch, and what the watch was sent. Of
+// commit and event one is nil where only the other is there.
+type replayed struct {
+	of   *commit
+	want string
+	got  *history.Event
+}
+
+// findStreams finds all groups of watches, in the order in which they began.
+func (p *past) findStreams() []*stream {
 	type name struct{ boot, watch string }
 	running := map[name]*stream{}
 	// early are events of a group whose opening was not yet written down.
 	early := map[name][]*history.Event{}
 	var all []*stream
-	namespaces := p.namespaces()
 	for _, e := range p.events {
 		switch fact := e.Fact.(type) {
 		case history.WatchOpen:
 			key := name{string(e.Boot), fact.Watch}
 			if running[key] == nil {
 				running[key] = &stream{WatchOpen: fact, open: e}
-				running[key].scope, running[key].known = p.understand(fact, namespaces)
+				running[key].scope, running[key].known = p.understand(fact)
 				all = append(all, running[key])
 				running[key].events = slices.DeleteFunc(early[key], func(sent *history.Event) bool { return sent.Ended < e.Began })
 				delete(early, key)
@@ -53,16 +63,19 @@ func (p *past) streams() []*stream {
 			delete(running, name{string(e.Boot), fact.Watch})
 		}
 	}
+	for _, s := range all {
+		s.replay(p)
+	}
 	return all
 }
 
-// namespaces are those of all commits, and none.
-func (p *past) namespaces() []string {
+// findNamespaces finds those of all commits, and none.
+func (p *past) findNamespaces() []string {
 	all, seen := []string{""}, map[string]bool{}
 	for _, c := range p.commits {
-		if namespace, _, found := strings.Cut(c.Key, "/"); found && !seen[namespace] {
-			seen[namespace] = true
-			all = append(all, namespace)
+		if strings.Contains(c.Key, "/") && !seen[c.namespace] {
+			seen[c.namespace] = true
+			all = append(all, c.namespace)
 		}
 	}
 	return all
@@ -70,7 +83,7 @@ func (p *past) namespaces() []string {
 
 // understand finds the scope of a group; that of an older release has it in the hash that it is
 // named after.
-func (p *past) understand(open history.WatchOpen, namespaces []string) (scope, bool) {
+func (p *past) understand(open history.WatchOpen) (scope, bool) {
 	if of := open.Scope; of != nil {
 		return p.scopeOf(open.Resource, of.Namespace, of.Labels, of.Fields)
 	}
@@ -78,7 +91,7 @@ func (p *past) understand(open history.WatchOpen, namespaces []string) (scope, b
 		return scope{}, false
 	}
 	hash := open.Watch[strings.LastIndexByte(open.Watch, '.')+1:]
-	for _, namespace := range namespaces {
+	for _, namespace := range p.namespaces() {
 		subject := proto.WatchSubject("any", proto.WatchScope{Resource: open.Resource, Namespace: namespace, FieldSelector: open.Selector})
 		if strings.HasSuffix(subject, "."+hash) {
 			return p.scopeOf(open.Resource, namespace, "", open.Selector)
@@ -112,13 +125,13 @@ func once(p *past, t *trial) {
 // sent every one that its selector covers.
 func gapless(p *past, t *trial) {
 	for _, s := range p.streams() {
-		s.replay(p, func(c *commit, e *history.Event) {
-			if e == nil {
-				t.expect(false, "a watch was not sent a commit that its selector covers", s.open, c.Event, s.events[len(s.events)-1])
+		for _, r := range s.replayed {
+			if r.got == nil {
+				t.expect(false, "a watch was not sent a commit that its selector covers", s.open, r.of.Event, s.events[len(s.events)-1])
 			} else {
-				t.expect(c != nil, "a watch was sent what its selector does not cover, or what was never committed", s.open, e)
+				t.expect(r.of != nil, "a watch was sent what its selector does not cover, or what was never committed", s.open, r.got)
 			}
-		})
+		}
 	}
 }
 
@@ -126,49 +139,53 @@ func gapless(p *past, t *trial) {
 // object and the uid of its commit.
 func typed(p *past, t *trial) {
 	for _, s := range p.streams() {
-		s.replay(p, func(c *commit, e *history.Event) {
-			if c == nil || e == nil {
-				return
+		for _, r := range s.replayed {
+			if r.of != nil && r.got != nil {
+				r.typed(t, s)
 			}
-			event := sent(e)
-			t.expect(event.Type == s.expected(c), "a watch was sent another type than "+s.expected(c), s.open, eventOf(c.before), c.Event, e)
-			t.expect(event.UID == c.UID, "a watch was sent another uid than was committed", c.Event, e)
-			t.expect(c.Op == deleted || event.Type == deleted || event.Object == c.Object, "a watch was sent another object than was committed", c.Event, e)
-		})
+		}
 	}
 }
 
+func (r replayed) typed(t *trial, s *stream) {
+	c, event := r.of, sent(r.got)
+	if event.Type == r.want {
+		t.cases++
+	} else {
+		t.expect(false, "a watch was sent another type than "+r.want, s.open, eventOf(c.before), c.Event, r.got)
+	}
+	t.expect(event.UID == c.UID, "a watch was sent another uid than was committed", c.Event, r.got)
+	t.expect(c.Op == deleted || event.Type == deleted || event.Object == c.Object, "a watch was sent another object than was committed", c.Event, r.got)
+}
+
 // replay walks through what a watch must have been sent and what it was, in the order of
-// revisions. One of the two is nil where only the other is there.
-func (s *stream) replay(p *past, visit func(*commit, *history.Event)) {
+// revisions.
+func (s *stream) replay(p *past) {
+	s.sent = make(map[int64]*history.Event, len(s.events))
+	first, last := s.Revision+1, int64(0)
+	for _, e := range s.events {
+		revision := sent(e).Revision
+		s.sent[revision] = e
+		first, last = min(first, revision), max(last, revision)
+	}
 	if !s.known || len(s.events) == 0 || s.open.Began < p.from {
 		return
 	}
-	got := map[int64]*history.Event{}
-	until := int64(0)
-	for _, e := range s.events {
-		revision := sent(e).Revision
-		got[revision], until = e, max(until, revision)
-	}
-	for _, c := range p.commits {
-		if c.Revision > until {
+	for _, c := range p.after(first - 1) {
+		if c.Revision > last {
 			break
 		}
-		e := got[c.Revision]
-		delete(got, c.Revision)
-		covered := s.expected(c) != ""
+		want, e := s.expected(c), s.sent[c.Revision]
 		switch {
-		case covered && e != nil:
-			visit(c, e)
-		case covered && c.Revision > s.Revision && c.Revision > p.compacted:
-			visit(c, nil)
-		case e != nil && !covered:
-			visit(nil, e)
+		case want == "" && e != nil:
+			s.replayed = append(s.replayed, replayed{got: e})
+		case want != "" && (e != nil || c.Revision > s.Revision && c.Revision > p.compacted):
+			s.replayed = append(s.replayed, replayed{c, want, e})
 		}
 	}
 	for _, e := range s.events {
-		if got[sent(e).Revision] != nil && sent(e).Revision > p.compacted {
-			visit(nil, e)
+		if revision := sent(e).Revision; revision > p.compacted && p.byRevision[revision] == nil {
+			s.replayed = append(s.replayed, replayed{got: e})
 		}
 	}
 }
@@ -178,9 +195,8 @@ func (s *stream) replay(p *past, visit func(*commit, *history.Event)) {
 func forward(p *past, t *trial) {
 	type what struct{ process, key string }
 	last := map[what]*history.Event{}
-	for _, e := range p.events {
-		fact, is := e.Fact.(history.KubeletSee)
-		if !is || number(fact.Revision) == 0 {
+	for e, fact := range factsOf[history.KubeletSee](p) {
+		if number(fact.Revision) == 0 {
 			continue
 		}
 		key := what{e.Process, fact.UID}
@@ -200,11 +216,7 @@ func agreed(p *past, t *trial) {
 		typ      string
 	}
 	first := map[what]*history.Event{}
-	for _, e := range p.events {
-		event, is := e.Fact.(history.WatchEvent)
-		if !is {
-			continue
-		}
+	for e, event := range factsOf[history.WatchEvent](p) {
 		key := what{event.Revision, event.Type}
 		was := first[key]
 		if was == nil {

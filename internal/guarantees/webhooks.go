@@ -46,13 +46,11 @@ func (p *past) consultations() []*consultation {
 		}
 	}
 	for _, e := range p.events {
-		w := known[where{string(e.Boot), e.Cause}]
-		if w == nil {
-			continue
-		}
 		switch e.Fact.(type) {
 		case history.Consulted, history.OpReturn, history.Commit:
-			w.events = append(w.events, e)
+			if w := known[where{string(e.Boot), e.Cause}]; w != nil {
+				w.events = append(w.events, e)
+			}
 		}
 	}
 	return all

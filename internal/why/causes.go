@@ -1,6 +1,9 @@
 package why
 
-import "slices"
+import (
+	"slices"
+	"sync"
+)
 
 // Cause is a row of the catalogue of what keeps objects (pod-deletion.md 8.1).
 type Cause struct {
@@ -24,14 +27,17 @@ const (
 )
 
 // Causes is the catalogue, by ID and then by name.
-func Causes() []Cause {
+func Causes() []Cause { return slices.Clone(catalogue()) }
+
+//nolint:gochecknoglobals // built once, on first use; nothing changes it
+var catalogue = sync.OnceValue(func() []Cause {
 	return slices.Concat(objectCauses(), nodeCauses(), stopCauses(), cleanCauses(), otherCauses())
-}
+})
 
 // cause is the one with this name. It panics when there is none: a mistake in this
 // package.
 func cause(name string) Cause {
-	all := Causes()
+	all := catalogue()
 	i := slices.IndexFunc(all, func(c Cause) bool { return c.Name == name })
 	if i < 0 {
 		panic("why: no cause " + name)
