@@ -185,11 +185,11 @@ func Plugins(off []string) ([]string, error) {
 
 // matcher is what selectors see of an object.
 func matcher(compat proto.Compat, catalog *custom.Catalog) func(resource string, obj kinds.Object) (labels.Set, fields.Set) {
+	builtIn := registry.Strategies(compat)
 	return func(resource string, obj kinds.Object) (labels.Set, fields.Set) {
-		kind, ok := kinds.ByResource(resource)
-		if !ok {
-			return labels.Set(obj.GetLabels()), catalog.Fields(resource, obj)
+		if strategy, ok := builtIn[resource]; ok {
+			return labels.Set(obj.GetLabels()), strategy.Fields(obj)
 		}
-		return labels.Set(obj.GetLabels()), registry.For(kind, compat).Fields(obj)
+		return labels.Set(obj.GetLabels()), catalog.Fields(resource, obj)
 	}
 }

@@ -63,14 +63,14 @@ func recordingEnd(recorder *history.Recorder, run func(context.Context) error) f
 }
 
 // recorded carries out a request, and records it, what it meant, and how it is answered.
-func (s *server) recorded(req verbs.Request, send verbs.Send, do func(verbs.Request, verbs.Send) error) error {
+func (s *server) recorded(req *verbs.Request, send verbs.Send, do func(verbs.Send) error) error {
 	operation := req.Envelope.GetOperation()
 	if s.history != nil {
 		req.Meant = &verbs.Meant{}
 		s.history.Note(operation, callOf(req))
 	}
 	began, answered := s.history.Began(), false
-	err := do(req, func(ctx context.Context, part *proto.Response, more bool) error {
+	err := do(func(ctx context.Context, part *proto.Response, more bool) error {
 		if !more && s.history != nil {
 			s.history.Done(began, operation, returnOf(part, req.Meant))
 			answered = true
@@ -86,13 +86,10 @@ func (s *server) recorded(req verbs.Request, send verbs.Send, do func(verbs.Requ
 	return err
 }
 
-func callOf(req verbs.Request) history.OpCall {
+func callOf(req *verbs.Request) history.OpCall {
 	call := history.OpCall{
 		Who: string(req.Identity), Verb: string(req.Verb), Resource: req.Kind.GroupResource().String(),
-		Key: req.Name, Subresource: req.Subresource, Boot: req.Envelope.GetBoot(),
-	}
-	if req.Namespace != "" {
-		call.Key = req.Namespace + "/" + req.Name
+		Key: keyOf(req), Subresource: req.Subresource, Boot: req.Envelope.GetBoot(),
 	}
 	if body := req.Envelope.GetBody(); len(body) > 0 {
 		call.Body = history.Digest(body)
@@ -105,17 +102,26 @@ func callOf(req verbs.Request) history.OpCall {
 	return call
 }
 
+// keyOf names the object that a request is about, as the history does.
+func keyOf(req *verbs.Request) string {
+	if req.Namespace == "" {
+		return req.Name
+	}
+	return req.Namespace + "/" + req.Name
+}
+
 // optionsOf adds what a request's options say. What cannot be read is refused later.
-func optionsOf(req verbs.Request, call *history.OpCall) {
-	data := req.Envelope.GetOptions()
+func optionsOf(req *verbs.Request, call *history.OpCall) {
 	if req.Verb != proto.VerbDelete && req.Verb != proto.VerbDeleteCollection {
-		var opts metav1.PatchOptions // in which dryRun has the number that it has in all others
-		call.DryRun = len(data) > 0 && opts.Unmarshal(data) == nil && len(opts.DryRun) > 0
-		if !verbs.Evicts(req) {
+		if data := req.Envelope.GetOptions(); len(data) > 0 {
+			var opts metav1.PatchOptions // in which dryRun has the number that it has in all others
+			call.DryRun = opts.Unmarshal(data) == nil && len(opts.DryRun) > 0
+		}
+		if !verbs.Evicts(*req) {
 			return
 		}
 	}
-	opts, err := verbs.Deletion(req)
+	opts, err := verbs.Deletion(*req)
 	if err != nil {
 		return
 	}

@@ -25,16 +25,13 @@ type refusals struct {
 // mostRefusals is how many kinds are kept; the oldest goes first.
 const mostRefusals = 512
 
-func (r *refusals) note(req verbs.Request, status metav1.Status, now time.Time) {
+func (r *refusals) note(req *verbs.Request, status metav1.Status, now time.Time) {
 	refused := inspect.Refusal{
-		Who: string(req.Identity), Verb: string(req.Verb), Resource: req.Kind.GroupResource().String(), Key: req.Name,
+		Who: string(req.Identity), Verb: string(req.Verb), Resource: req.Kind.GroupResource().String(), Key: keyOf(req),
 		Code: status.Code, Message: status.Message, First: now, Last: now, Count: 1,
 	}
 	if req.Subresource != "" {
 		refused.Resource += "/" + req.Subresource
-	}
-	if req.Namespace != "" {
-		refused.Key = req.Namespace + "/" + req.Name
 	}
 	key := refused.Who + " " + refused.Verb + " " + refused.Resource + " " + refused.Key + " " + strconv.Itoa(int(refused.Code))
 	r.mu.Lock()

@@ -19,7 +19,7 @@ import (
 
 // looked answers a read, and records it when it has been answered: what it changes is
 // nothing, so that one which was never answered is of no interest.
-func (s *server) looked(req verbs.Request, send verbs.Send, do func(verbs.Send) error) error {
+func (s *server) looked(req *verbs.Request, send verbs.Send, do func(verbs.Send) error) error {
 	if s.history == nil || req.Subresource == proto.SubresourceRenew || req.Verb == proto.VerbGet && !s.history.Gets() {
 		return do(send)
 	}
@@ -84,18 +84,21 @@ func (l *look) event(event *proto.Event) {
 }
 
 // told is all of it.
-func (l *look) told(req verbs.Request) history.Lookup {
+func (l *look) told(req *verbs.Request) history.Lookup {
 	l.Who, l.Verb, l.Resource, l.Key = string(req.Identity), string(req.Verb), req.Kind.GroupResource().String(), req.Namespace
 	if req.Verb == proto.VerbGet {
-		l.Key = callOf(req).Key
+		l.Key = keyOf(req)
 	}
 	l.Asked, l.Items, l.Digest = askedBy(req), l.sum.Count, l.sum.String()
 	return l.Lookup
 }
 
 // askedBy is what the options of a read ask for. What cannot be read was refused.
-func askedBy(req verbs.Request) history.Asked {
+func askedBy(req *verbs.Request) history.Asked {
 	data := req.Envelope.GetOptions()
+	if len(data) == 0 {
+		return history.Asked{}
+	}
 	if req.Verb == proto.VerbGet {
 		var opts metav1.GetOptions
 		_ = opts.Unmarshal(data)

@@ -43,30 +43,30 @@ func (m message) open() (*proto.Request, error) {
 
 // read takes a call apart. Its errors are apierrors values that name the part that is
 // wrong and what would be right.
-func read(call message, now time.Time, catalog *custom.Catalog) (verbs.Request, error) {
+func read(call message, now time.Time, catalog *custom.Catalog) (*verbs.Request, error) {
 	parsed, err := proto.ParseAPISubject(call.subject)
 	if err != nil {
-		return verbs.Request{}, apierrors.NewBadRequest("subject: " + err.Error())
+		return nil, apierrors.NewBadRequest("subject: " + err.Error())
 	}
 	envelope, err := call.open()
 	if err != nil {
-		return verbs.Request{}, err
+		return nil, err
 	}
 	if err := checkEnvelope(envelope); err != nil {
-		return verbs.Request{}, err
+		return nil, err
 	}
 	kind, err := kindOf(parsed.Resource, envelope.GetApiVersion(), catalog)
 	if err != nil {
-		return verbs.Request{}, err
+		return nil, err
 	}
-	req := verbs.Request{
+	req := &verbs.Request{
 		Attributes: admission.Attributes{
 			Identity: parsed.Identity, Verb: parsed.Verb, Kind: kind, Subresource: parsed.Subresource,
 			Namespace: parsed.Namespace, Name: parsed.Name,
 		},
 		Envelope: envelope, Now: now,
 	}
-	return req, checkTarget(req.Attributes)
+	return req, checkTarget(&req.Attributes)
 }
 
 const (
@@ -139,7 +139,7 @@ func notServed(detail string) error {
 }
 
 // checkTarget asks whether the verb goes with what it is aimed at.
-func checkTarget(a admission.Attributes) error {
+func checkTarget(a *admission.Attributes) error {
 	if a.Identity == proto.Kubelet || a.Identity == proto.Runtime {
 		return apierrors.NewForbidden(a.Kind.GroupResource(), a.Name, fmt.Errorf("identity %q belongs on a node bus", a.Identity))
 	}
@@ -171,7 +171,7 @@ func checkTarget(a admission.Attributes) error {
 }
 
 // checkSubresource lets through what the verbs serve.
-func checkSubresource(a admission.Attributes) error {
+func checkSubresource(a *admission.Attributes) error {
 	var verbs []proto.Verb
 	switch a.Subresource {
 	case "":

@@ -114,29 +114,28 @@ func (s *server) carryOut(ctx context.Context, call message, send verbs.Send) er
 		ctx = limited
 	}
 	if !writes(req.Verb) {
-		return s.looked(req, send, func(send verbs.Send) error { return s.api.Do(ctx, req, send) })
+		return s.looked(req, send, func(send verbs.Send) error { return s.api.Do(ctx, *req, send) })
 	}
-	return s.recorded(req, send, func(req verbs.Request, send verbs.Send) error { return s.change(ctx, call.subject, req, send) })
+	return s.recorded(req, send, func(send verbs.Send) error { return s.change(ctx, call.subject, req, send) })
 }
 
 // own carries out a write of the apiserver itself, recorded as any other.
 func (s *server) own(ctx context.Context, req verbs.Request) error {
 	unheard := func(context.Context, *proto.Response, bool) error { return nil }
 	return s.survive(ctx, req.Envelope.GetOperation(), func() error {
-		return s.recorded(req, unheard, func(req verbs.Request, send verbs.Send) error { return s.api.Do(ctx, req, send) })
+		return s.recorded(&req, unheard, func(send verbs.Send) error { return s.api.Do(ctx, req, send) })
 	})
 }
 
 // change carries out a request that may change something, once and in its turn.
-func (s *server) change(ctx context.Context, subject string, req verbs.Request, send verbs.Send) error {
+func (s *server) change(ctx context.Context, subject string, req *verbs.Request, send verbs.Send) error {
 	operation := string(req.Identity) + " " + req.Envelope.GetOperation()
-	done, err := s.turns.take(ctx, operation)
-	if err != nil {
+	if err := s.turns.take(ctx, operation); err != nil {
 		return err
 	}
-	defer done()
+	defer s.turns.pass(operation)
 	return s.turns.once(ctx, operation, request{subject, req.Envelope}, send, func(send verbs.Send) error {
-		return s.api.Do(ctx, req, send)
+		return s.api.Do(ctx, *req, send)
 	})
 }
 

@@ -2,9 +2,9 @@ package apiserver
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
+	"hash/maphash"
+	"slices"
 	"sync"
 
 	protobuf "google.golang.org/protobuf/proto"
@@ -23,22 +23,21 @@ import (
 // The memory ends with the process, and is bounded. What is older is known from history
 // alone.
 type turns struct {
-	mu    sync.Mutex
-	taken map[string]*turn
+	seed maphash.Seed // of digests
+
+	mu sync.Mutex
+	// taken are the operations of which one request has the turn, each with those that wait
+	// for theirs. Each is told by the end of its channel.
+	taken map[string][]chan struct{}
 	// answered is by operation, and order has its keys from the oldest on.
 	answered map[string]answered
 	order    []string
 	size     int // of all answers, in bytes
 }
 
-type turn struct {
-	free    chan struct{} // holds one token while nobody has the turn
-	waiting int
-}
-
 // answered is a request that succeeded.
 type answered struct {
-	asked [sha256.Size]byte
+	asked digest
 	parts []*proto.Response
 	size  int
 }
@@ -49,37 +48,56 @@ const (
 	maxAnsweredBytes = 16 << 20
 )
 
-func newTurns() turns { return turns{taken: map[string]*turn{}, answered: map[string]answered{}} }
+func newTurns() turns {
+	return turns{seed: maphash.MakeSeed(), taken: map[string][]chan struct{}{}, answered: map[string]answered{}}
+}
 
-// take waits for the turn of an operation; done gives it to the next.
-func (t *turns) take(ctx context.Context, operation string) (done func(), err error) {
+// take waits for the turn of an operation. Whoever has it passes it on.
+func (t *turns) take(ctx context.Context, operation string) error {
 	t.mu.Lock()
-	own := t.taken[operation]
-	if own == nil {
-		own = &turn{free: make(chan struct{}, 1)}
-		own.free <- struct{}{}
-		t.taken[operation] = own
+	waiting, taken := t.taken[operation]
+	if !taken {
+		t.taken[operation] = nil
+		t.mu.Unlock()
+		return nil
 	}
-	own.waiting++
+	own := make(chan struct{})
+	t.taken[operation] = append(waiting, own)
 	t.mu.Unlock()
-
-	leave := func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if own.waiting--; own.waiting == 0 {
-			delete(t.taken, operation)
-		}
-	}
 	select {
-	case <-own.free:
+	case <-own:
+		return nil
 	case <-ctx.Done():
-		leave()
-		return nil, context.Cause(ctx)
+		t.leave(operation, own)
+		return context.Cause(ctx)
 	}
-	return func() {
-		own.free <- struct{}{}
-		leave()
-	}, nil
+}
+
+// pass gives the turn to the next.
+func (t *turns) pass(operation string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	waiting := t.taken[operation]
+	if len(waiting) == 0 {
+		delete(t.taken, operation)
+		return
+	}
+	t.taken[operation] = waiting[1:]
+	close(waiting[0])
+}
+
+// leave is of one that waits no longer: it passes on a turn that it was given meanwhile.
+func (t *turns) leave(operation string, own chan struct{}) {
+	t.mu.Lock()
+	waiting := t.taken[operation]
+	place := slices.Index(waiting, own)
+	if place >= 0 {
+		t.taken[operation] = slices.Delete(waiting, place, place+1)
+	}
+	t.mu.Unlock()
+	if place < 0 {
+		t.pass(operation)
+	}
 }
 
 // once carries out a request by do, unless the same has succeeded before: then it gets the
@@ -87,7 +105,7 @@ func (t *turns) take(ctx context.Context, operation string) (done func(), err er
 func (t *turns) once(
 	ctx context.Context, operation string, req request, send verbs.Send, do func(verbs.Send) error,
 ) error {
-	own := answered{asked: req.digest()}
+	own := answered{asked: req.digest(t.seed)}
 	t.mu.Lock()
 	before, again := t.answered[operation]
 	t.mu.Unlock()
@@ -133,17 +151,15 @@ type request struct {
 	envelope *proto.Request
 }
 
-// digest tells requests apart by all that decides what they do. The deadline and the boot
-// may be another's: a process that begins again may finish what it was about.
-func (r request) digest() [sha256.Size]byte {
+// digest tells requests apart by all that decides what they do, a part of them each.
+type digest [6]uint64
+
+// digest leaves out the deadline and the boot, which may be another's: a process that begins
+// again may finish what it was about.
+func (r request) digest(seed maphash.Seed) digest {
 	e := r.envelope
-	sum := sha256.New()
-	for _, part := range [][]byte{
-		[]byte(r.subject), []byte(e.GetApiVersion()), []byte(e.GetContentType()),
-		e.GetOptions(), e.GetListOptions(), e.GetBody(),
-	} {
-		sum.Write(binary.AppendUvarint(nil, uint64(len(part))))
-		sum.Write(part)
+	return digest{
+		maphash.String(seed, r.subject), maphash.String(seed, e.GetApiVersion()), maphash.String(seed, e.GetContentType()),
+		maphash.Bytes(seed, e.GetOptions()), maphash.Bytes(seed, e.GetListOptions()), maphash.Bytes(seed, e.GetBody()),
 	}
-	return [sha256.Size]byte(sum.Sum(nil))
 }

@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -136,7 +135,7 @@ func contentChanged(now, before map[string]any) bool {
 	return false
 }
 
-func (s resources) ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList {
+func (s resources) ValidateUpdate(obj, old kinds.Object, subresource string, meta field.ErrorList) field.ErrorList {
 	now, errs := s.shape(obj)
 	if len(errs) > 0 {
 		return errs
@@ -145,7 +144,7 @@ func (s resources) ValidateUpdate(obj, old kinds.Object, subresource string) fie
 	if before == nil {
 		return errs
 	}
-	errs = validation.ValidateObjectMetaAccessorUpdate(obj, old, field.NewPath("metadata"))
+	errs = slices.Clone(meta)
 	if subresource == "status" {
 		if status, ok := now.Object["status"]; ok {
 			errs = append(errs, validateChange(s.schema.status, status, before.Object["status"], field.NewPath("status"))...)

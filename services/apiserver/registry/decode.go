@@ -106,11 +106,7 @@ func resourceOf(gvk schema.GroupVersionKind) string {
 // decoderFor picks the decoder of a content type.
 func decoderFor(contentType string, body []byte, fieldValidation FieldValidation) (runtime.Decoder, error) {
 	scheme := kinds.Scheme()
-	media := contentType
-	if parsed, _, err := mime.ParseMediaType(contentType); err == nil {
-		media = parsed
-	}
-	switch media {
+	switch mediaType(contentType) {
 	case "", kinds.ContentTypeJSON:
 		if err := checkDepth(body); err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
@@ -131,6 +127,18 @@ func decoderFor(contentType string, body []byte, fieldValidation FieldValidation
 		return protobuf.NewSerializer(scheme, scheme), nil
 	}
 	return nil, unsupported(kinds.ContentTypeJSON, runtime.ContentTypeYAML, kinds.ContentTypeProtobuf)
+}
+
+// mediaType is a content type without its parameters. Most come without any.
+func mediaType(contentType string) string {
+	switch contentType {
+	case "", kinds.ContentTypeJSON, runtime.ContentTypeYAML, kinds.ContentTypeProtobuf:
+		return contentType
+	}
+	if parsed, _, err := mime.ParseMediaType(contentType); err == nil {
+		return parsed
+	}
+	return contentType
 }
 
 // undecodable words what is wrong with a body as upstream does.

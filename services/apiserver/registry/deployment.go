@@ -29,7 +29,7 @@ func (s deploymentStrategy) PrepareForUpdate(obj, old kinds.Object, subresource 
 	s.ruled.PrepareForUpdate(obj, old, subresource)
 	switch {
 	case subresource == statusSubresource:
-		obj.SetLabels(copyOf(old).GetLabels())
+		obj.SetLabels(old.GetLabels())
 	case !equality.Semantic.DeepEqual(obj.GetAnnotations(), old.GetAnnotations()):
 		obj.SetGeneration(old.GetGeneration() + 1)
 	}

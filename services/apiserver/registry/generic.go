@@ -45,7 +45,7 @@ func (s generic) PrepareForUpdate(obj, old kinds.Object, subresource string) {
 		return
 	}
 	if status := member(obj, "Status"); status.IsValid() {
-		status.Set(member(copyOf(old), "Status"))
+		status.Set(member(old, "Status"))
 	}
 	defaultTemplates(obj)
 	if countsGeneration(s.kind) && contentChanged(obj, old) {
@@ -53,8 +53,8 @@ func (s generic) PrepareForUpdate(obj, old kinds.Object, subresource string) {
 	}
 }
 
-func (s generic) ValidateUpdate(obj, old kinds.Object, _ string) field.ErrorList {
-	return kindMetaUpdate(obj, old)
+func (s generic) ValidateUpdate(obj, _ kinds.Object, _ string, meta field.ErrorList) field.ErrorList {
+	return kindMetaUpdate(obj, meta)
 }
 
 func (generic) Warnings(obj kinds.Object) []string { return templateWarnings(obj) }
@@ -73,30 +73,40 @@ func (generic) Graceful(kinds.Object, *int64) (int64, bool) { return 0, false }
 // keepAllButStatus leaves of obj its status, and of its metadata what a status update may
 // change: labels, annotations and finalizers pass, owners and the deletion do not.
 func keepAllButStatus(obj, old kinds.Object) {
-	kept := copyOf(old)
-	into, from := reflect.ValueOf(obj).Elem(), reflect.ValueOf(kept).Elem()
+	into, from := reflect.ValueOf(obj).Elem(), reflect.ValueOf(old).Elem()
 	for i := range into.NumField() {
-		switch into.Type().Field(i).Name {
-		case "TypeMeta", "ObjectMeta", "Status":
-		default:
+		if isContent(into.Type().Field(i).Name) {
 			into.Field(i).Set(from.Field(i))
 		}
 	}
 	obj.SetDeletionTimestamp(nil)
-	obj.SetOwnerReferences(kept.GetOwnerReferences())
+	obj.SetOwnerReferences(old.GetOwnerReferences())
 }
 
 // contentChanged reports whether anything but metadata and status differs.
 func contentChanged(obj, old kinds.Object) bool {
-	now, before := copyOf(obj), copyOf(old)
-	for _, o := range []kinds.Object{now, before} {
-		member(o, "TypeMeta").SetZero()
-		member(o, "ObjectMeta").SetZero()
-		if status := member(o, "Status"); status.IsValid() {
-			status.SetZero()
+	now, before := reflect.ValueOf(obj).Elem(), reflect.ValueOf(old).Elem()
+	for i := range now.NumField() {
+		if isContent(now.Type().Field(i).Name) &&
+			!equality.Semantic.DeepEqual(now.Field(i).Addr().Interface(), before.Field(i).Addr().Interface()) {
+			return true
 		}
 	}
-	return !equality.Semantic.DeepEqual(now, before)
+	return false
+}
+
+// isContent is about the fields of an object's Go struct: true for all but metadata and status.
+func isContent(name string) bool {
+	return name != "TypeMeta" && name != "ObjectMeta" && name != "Status"
+}
+
+// emptied is an object of obj's Go type with nothing in it.
+func emptied(obj kinds.Object) kinds.Object {
+	empty, ok := reflect.TypeAssert[kinds.Object](reflect.New(reflect.TypeOf(obj).Elem()))
+	if !ok {
+		panic("an object's Go type is that of no object") // a mistake in a Go type
+	}
+	return empty
 }
 
 // copyOf is a deep copy of obj.

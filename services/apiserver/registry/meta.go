@@ -65,20 +65,18 @@ func ValidateMeta(kind kinds.Kind, obj kinds.Object) field.ErrorList {
 	return append(steady(errs), finalizerNames(obj, at)...)
 }
 
-// ValidateMetaUpdate is every way in which the metadata of obj may not follow that of old:
-// identity, the deadline and the grace are fixed, and an object that is being deleted
-// takes no new finalizers (API-55, API-56).
-func ValidateMetaUpdate(kind kinds.Kind, obj, old kinds.Object) field.ErrorList {
-	at := field.NewPath("metadata")
-	errs := validation.ValidateObjectMetaAccessor(obj, kind.Namespaced, pathSegment, at)
-	return steady(append(errs, validation.ValidateObjectMetaAccessorUpdate(obj, old, at)...))
+// validateMetaUpdate is everything wrong with the metadata of obj, and with its following that
+// of the old object, which has been found before: identity, the deadline and the grace are
+// fixed, and an object that is being deleted takes no new finalizers (API-55, API-56).
+func validateMetaUpdate(kind kinds.Kind, obj kinds.Object, found field.ErrorList) field.ErrorList {
+	errs := validation.ValidateObjectMetaAccessor(obj, kind.Namespaced, pathSegment, field.NewPath("metadata"))
+	return steady(append(errs, found...))
 }
 
-// kindMetaUpdate is what each kind asks once more of metadata, after [ValidateMetaUpdate].
-func kindMetaUpdate(obj, old kinds.Object) field.ErrorList {
-	at := field.NewPath("metadata")
-	errs := validation.ValidateObjectMetaAccessorUpdate(obj, old, at)
-	return append(steady(errs), finalizerNames(obj, at)...)
+// kindMetaUpdate is what each kind says of metadata, after [validateMetaUpdate]: once more what
+// has been found.
+func kindMetaUpdate(obj kinds.Object, found field.ErrorList) field.ErrorList {
+	return slices.Concat(found, finalizerNames(obj, field.NewPath("metadata")))
 }
 
 // steady puts neighbours that are about one field in order, because the library finds what

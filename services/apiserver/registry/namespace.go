@@ -43,7 +43,7 @@ func (s namespaceStrategy) Validate(obj kinds.Object) field.ErrorList {
 }
 
 func (s namespaceStrategy) PrepareForUpdate(obj, old kinds.Object, subresource string) {
-	ns, before := as[*corev1.Namespace](obj), copyOf(as[*corev1.Namespace](old))
+	ns, before := as[*corev1.Namespace](obj), as[*corev1.Namespace](old)
 	labelWithName(ns)
 	switch subresource {
 	case "status":
@@ -57,9 +57,9 @@ func (s namespaceStrategy) PrepareForUpdate(obj, old kinds.Object, subresource s
 	}
 }
 
-func (s namespaceStrategy) ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList {
+func (s namespaceStrategy) ValidateUpdate(obj, _ kinds.Object, subresource string, meta field.ErrorList) field.ErrorList {
 	ns := as[*corev1.Namespace](obj)
-	f := &findings{errs: kindMetaUpdate(obj, old)}
+	f := &findings{errs: kindMetaUpdate(obj, meta)}
 	f.add(validateNamespaceFinalizers(ns)...)
 	if subresource == "status" {
 		at := field.NewPath("status", "Phase")

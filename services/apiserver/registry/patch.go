@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"strings"
 	"sync"
 
@@ -237,13 +236,6 @@ func patchStrategic(old kinds.Object, patch []byte) (patchResult, error) {
 		return patchResult{}, unfit(shown, err)
 	}
 	return patchResult{obj: obj, shown: shown, unknown: unknown}, nil
-}
-
-// emptied is an object of old's Go type with nothing in it.
-func emptied(old kinds.Object) kinds.Object {
-	empty := copyOf(old)
-	reflect.ValueOf(empty).Elem().SetZero()
-	return empty
 }
 
 // strategicError tells a patch that is malformed from one that does not fit, and from what

@@ -47,7 +47,7 @@ func (s podStrategy) Validate(obj kinds.Object) field.ErrorList {
 }
 
 func (s podStrategy) PrepareForUpdate(obj, old kinds.Object, subresource string) {
-	pod, before := as[*corev1.Pod](obj), copyOf(as[*corev1.Pod](old))
+	pod, before := as[*corev1.Pod](obj), as[*corev1.Pod](old)
 	switch subresource {
 	case "status":
 		keepAllButStatus(pod, before)
@@ -62,20 +62,16 @@ func (s podStrategy) PrepareForUpdate(obj, old kinds.Object, subresource string)
 	}
 	pod.Status = before.Status
 	defaultPod(pod)
-	if pod.Spec.Priority == nil {
-		pod.Spec.Priority = before.Spec.Priority
-	}
-	if pod.Spec.PreemptionPolicy == nil {
-		pod.Spec.PreemptionPolicy = before.Spec.PreemptionPolicy
-	}
+	fill(&pod.Spec.Priority, before.Spec.Priority)
+	fill(&pod.Spec.PreemptionPolicy, before.Spec.PreemptionPolicy)
 	if s.compat.TracksGeneration && !equality.Semantic.DeepEqual(pod.Spec, before.Spec) {
 		pod.Generation++
 	}
 }
 
-func (s podStrategy) ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList {
+func (s podStrategy) ValidateUpdate(obj, old kinds.Object, subresource string, meta field.ErrorList) field.ErrorList {
 	pod, before := as[*corev1.Pod](obj), as[*corev1.Pod](old)
-	errs := kindMetaUpdate(pod, before)
+	errs := kindMetaUpdate(pod, meta)
 	if subresource == "status" {
 		return append(errs, validatePodStatusUpdate(pod, before)...)
 	}

@@ -38,7 +38,7 @@ import (
 
 // Strategy is what one kind has to say about its objects. Objects come in the kind's
 // preferred version; the methods that prepare change obj and nothing else, and old is
-// never changed.
+// never changed: what obj takes over from it, the two share.
 type Strategy interface {
 	// PrepareForCreate drops what a client may not set and fills in the defaults. Doing
 	// it twice changes nothing more.
@@ -48,8 +48,9 @@ type Strategy interface {
 	// PrepareForUpdate puts back what this subresource ("" is the object itself) may not
 	// change, and fills in the defaults.
 	PrepareForUpdate(obj, old kinds.Object, subresource string)
-	// ValidateUpdate is everything that keeps a prepared object from replacing old.
-	ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList
+	// ValidateUpdate is everything that keeps a prepared object from replacing old. What keeps
+	// its metadata from following old's has been found before, and most kinds say it again.
+	ValidateUpdate(obj, old kinds.Object, subresource string, meta field.ErrorList) field.ErrorList
 	// Warnings are sentences for whoever creates obj.
 	Warnings(obj kinds.Object) []string
 	// Fields are the values that field selectors see. Every kind has metadata.name, and
@@ -68,8 +69,18 @@ type Holder interface {
 	PrepareForDelete(obj kinds.Object, now time.Time) kinds.Object
 }
 
-// For is the strategy of a kind in the release that compat imitates. Calling it is
-// cheap, and its result may be kept and shared.
+// Strategies are those of all built-in kinds in the release that compat imitates, by their
+// keys in the store.
+func Strategies(compat proto.Compat) map[string]Strategy {
+	all := map[string]Strategy{}
+	for _, kind := range kinds.All() {
+		all[kind.GroupResource().String()] = For(kind, compat)
+	}
+	return all
+}
+
+// For is the strategy of a kind in the release that compat imitates. Its result may be kept
+// and shared.
 func For(kind kinds.Kind, compat proto.Compat) Strategy {
 	common := generic{kind: kinds.Preferred(kind)}
 	switch kind.GroupKind() {

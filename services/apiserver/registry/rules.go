@@ -65,7 +65,7 @@ func (s ruled[T]) PrepareForUpdate(obj, old kinds.Object, subresource string) {
 	if subresource != statusSubresource {
 		typed := as[T](obj)
 		if s.rules.keep != nil {
-			s.rules.keep(typed, copyOf(as[T](old)))
+			s.rules.keep(typed, as[T](old))
 		}
 		if s.rules.defaults != nil {
 			s.rules.defaults(typed)
@@ -74,8 +74,8 @@ func (s ruled[T]) PrepareForUpdate(obj, old kinds.Object, subresource string) {
 	s.generic.PrepareForUpdate(obj, old, subresource)
 }
 
-func (s ruled[T]) ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList {
-	errs := kindMetaUpdate(obj, old)
+func (s ruled[T]) ValidateUpdate(obj, old kinds.Object, subresource string, meta field.ErrorList) field.ErrorList {
+	errs := kindMetaUpdate(obj, meta)
 	now, before := as[T](obj), as[T](old)
 	if subresource == statusSubresource {
 		if s.rules.validateStatus != nil {

@@ -77,8 +77,12 @@ func Subresources(kind kinds.Kind) []string {
 // hasStatus reports whether objects of the kind have a status of their own, to be
 // written through the status subresource only.
 func hasStatus(kind kinds.Kind) bool {
-	obj, err := kinds.New(kind.GroupVersionKind)
-	return err == nil && member(obj, "Status").IsValid()
+	made, known := kinds.Scheme().AllKnownTypes()[kind.GroupVersionKind]
+	if !known {
+		return false
+	}
+	_, has := made.FieldByName("Status")
+	return has
 }
 
 // countsGeneration reports whether metadata.generation counts the changes of the kind's

@@ -3,10 +3,12 @@ package registry
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -59,11 +61,11 @@ func PrepareUpdate(strategy Strategy, obj, old kinds.Object, subresource string)
 
 // ValidateUpdate is what keeps a prepared object from replacing old. The error is a 422.
 //
-// The metadata rules are asked here and once more by each kind, as upstream does, so that
-// the causes of a refusal name them twice and its message once (API-55, API-56).
+// What the metadata rules find is said here and once more by each kind, as upstream does, so
+// that the causes of a refusal name it twice and its message once (API-55, API-56).
 func ValidateUpdate(strategy Strategy, kind kinds.Kind, obj, old kinds.Object, subresource string) error {
-	errs := ValidateMetaUpdate(kind, obj, old)
-	errs = append(errs, strategy.ValidateUpdate(obj, old, subresource)...)
+	meta := steady(validation.ValidateObjectMetaAccessorUpdate(obj, old, field.NewPath("metadata")))
+	errs := slices.Concat(validateMetaUpdate(kind, obj, meta), strategy.ValidateUpdate(obj, old, subresource, meta))
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(kind.GroupKind(), obj.GetName(), errs)
 	}

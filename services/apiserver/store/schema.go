@@ -188,7 +188,7 @@ func newDraft(key Key, cause string, obj kinds.Object) (draft, error) {
 	for _, part := range parts {
 		size += binary.MaxVarintLen16 + len(part)
 	}
-	value := make([]byte, fixedSize, size+typicalObject)
+	value := make([]byte, fixedSize, size)
 	for _, part := range parts {
 		value = binary.AppendUvarint(value, uint64(len(part)))
 		value = append(value, part...)

@@ -23,8 +23,6 @@ const (
 	// recentEvents is how many events are kept in memory at least; watches that resume
 	// after a short break need no more.
 	recentEvents = 2048
-	// typicalObject is the room that a draft has for its object at first.
-	typicalObject = 1536
 )
 
 // writer is what only Run's goroutine touches.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -79,11 +80,24 @@ func revisionOf(obj metav1.Object) (int64, error) {
 
 // success answers with a Status that says so; details may be nil.
 func success(code int32, details *metav1.StatusDetails, warnings []string) (*proto.Response, error) {
-	return status(&metav1.Status{
+	if details == nil {
+		data, err := bareSuccess()
+		return &proto.Response{Code: code, Item: &proto.Item{Object: data}, Warnings: warnings}, err
+	}
+	return status(successful(code, details), warnings)
+}
+
+func successful(code int32, details *metav1.StatusDetails) *metav1.Status {
+	return &metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusSuccess, Code: code, Details: details,
-	}, warnings)
+	}
 }
+
+// bareSuccess is a success without details on the wire, where it has no code.
+//
+//nolint:gochecknoglobals // built once, on first use; nothing changes it
+var bareSuccess = sync.OnceValues(func() ([]byte, error) { return kinds.Encode(successful(0, nil)) })
 
 // Refusal is the answer to a request that err refused.
 func Refusal(err error) (*proto.Response, error) { return status(proto.StatusFrom(err), nil) }

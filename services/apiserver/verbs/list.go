@@ -18,11 +18,7 @@ import (
 )
 
 // list answers with a page of a collection, all of it at one revision (WCH-02 to WCH-06).
-func (a *API) list(ctx context.Context, req Request, send Send) error {
-	opts, err := listOptions(req.Envelope.GetOptions())
-	if err != nil {
-		return err
-	}
+func (a *API) list(ctx context.Context, req Request, opts metav1.ListOptions, send Send) error {
 	found, err := a.find(ctx, req, opts)
 	if err != nil {
 		return err

@@ -42,6 +42,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/podfall/podfall/internal/clock"
@@ -84,6 +85,8 @@ type Config struct {
 type API struct {
 	Config
 
+	// builtIn are the strategies of the built-in kinds, by their keys in the store.
+	builtIn map[string]registry.Strategy
 	// fields knows how the fields of objects merge.
 	fields *fieldmanager.Fields
 	// addressing is held while a Service is judged and stored.
@@ -95,7 +98,7 @@ func New(cfg Config) *API {
 	if cfg.Entropy == nil {
 		cfg.Entropy = rand.Reader
 	}
-	return &API{Config: cfg, fields: fieldmanager.New(cfg.definition)}
+	return &API{Config: cfg, builtIn: registry.Strategies(cfg.Compat), fields: fieldmanager.New(cfg.definition)}
 }
 
 // definition is what defines a custom kind; nil when nothing does.
@@ -128,14 +131,21 @@ type Send func(ctx context.Context, part *proto.Response, more bool) error
 // Do carries out one request and sends its answer. Its error is what to answer with
 // instead, unless parts of an answer have been sent: then it is send's own.
 func (a *API) Do(ctx context.Context, req Request, send Send) error {
-	if err := a.authorize(req); err != nil {
+	var opts metav1.ListOptions
+	if req.Verb == proto.VerbList || req.Verb == proto.VerbWatch {
+		var err error
+		if opts, err = listOptions(req.Envelope.GetOptions()); err != nil {
+			return err
+		}
+	}
+	if err := admission.Authorize(req.Attributes, opts.FieldSelector, a.related); err != nil {
 		return err
 	}
 	switch req.Verb {
 	case proto.VerbList:
-		return a.list(ctx, req, send)
+		return a.list(ctx, req, opts, send)
 	case proto.VerbWatch:
-		return a.watch(ctx, req, send)
+		return a.watch(ctx, req, opts, send)
 	case proto.VerbDeleteCollection:
 		return a.deleteCollection(ctx, req, send)
 	case proto.VerbGet, proto.VerbCreate, proto.VerbUpdate, proto.VerbPatch, proto.VerbDelete:
@@ -202,19 +212,6 @@ func (a *API) door(verb proto.Verb, subresource string) func(context.Context, Re
 	return nil
 }
 
-// authorize asks what can be asked before anything is read.
-func (a *API) authorize(req Request) error {
-	var selector string
-	if req.Verb == proto.VerbList || req.Verb == proto.VerbWatch {
-		opts, err := listOptions(req.Envelope.GetOptions())
-		if err != nil {
-			return err
-		}
-		selector = opts.FieldSelector
-	}
-	return admission.Authorize(req.Attributes, selector, a.related)
-}
-
 func (r Request) key() store.Key {
 	return store.Key{Resource: r.Kind.GroupResource().String(), Namespace: r.Namespace, Name: r.Name}
 }
@@ -225,7 +222,7 @@ func (a *API) strategy(kind kinds.Kind) registry.Strategy {
 	if strategy, ok := a.Custom.Strategy(kind); ok {
 		return strategy
 	}
-	return webhook.Strategy(kind, registry.For(kind, a.Compat))
+	return webhook.Strategy(kind, a.builtIn[kind.GroupResource().String()])
 }
 
 // optionsOf is what an options message of a request has to be able to do.
@@ -236,6 +233,9 @@ type optionsOf[T any] interface {
 
 // options reads a verb's metav1 options.
 func options[T any, P optionsOf[T]](data []byte) (T, error) {
+	if len(data) == 0 {
+		return *new(T), nil
+	}
 	var opts T
 	if err := P(&opts).Unmarshal(data); err != nil {
 		return opts, apierrors.NewBadRequest(fmt.Sprintf("options: want an encoded %T: %v", opts, err))

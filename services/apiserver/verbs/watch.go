@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/apiserver/registry"
@@ -12,11 +13,7 @@ import (
 )
 
 // watch hands a reader over to the hub, or tells the hub that a reader is still there.
-func (a *API) watch(ctx context.Context, req Request, send Send) error {
-	opts, err := listOptions(req.Envelope.GetOptions())
-	if err != nil {
-		return err
-	}
+func (a *API) watch(ctx context.Context, req Request, opts metav1.ListOptions, send Send) error {
 	opts.Watch = true
 	if _, err := registry.ParseListOptions(req.Kind, req.Namespace, opts); err != nil {
 		return err

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
@@ -59,6 +60,7 @@ func (s selection) covers(key store.Key) bool {
 // group is all readers of one class and one selection.
 type group struct {
 	selection
+	readers readers
 	subject string
 	// sequence of the last frame.
 	sequence uint64
@@ -74,29 +76,38 @@ type index struct {
 	byTerm  map[term][]*group
 }
 
+// readers are those who share a group.
+type readers struct {
+	class string
+	scope proto.WatchScope
+}
+
 // groups is every group.
 type groups struct {
-	bySubject  map[string]*group
+	byReaders map[readers]*group
+	// inOrder are the groups by their subjects.
+	inOrder    []*group
 	byResource map[string]*index
 	// retired is the highest sequence of a group that has been dropped. A group made
 	// later begins beyond it, so that a reader who was not told of the drop sees a gap.
 	retired uint64
 }
 
-// join is the group of subject, made if need be.
-func (g *groups) join(subject string, s selection, at time.Time) *group {
-	joined := g.bySubject[subject]
+// join is the group of a class and a selection, made if need be.
+func (g *groups) join(class string, s selection, at time.Time) *group {
+	of := readers{class, s.scope}
+	joined := g.byReaders[of]
 	if joined == nil {
-		joined = &group{selection: s, subject: subject, sequence: g.retired + 1}
-		g.bySubject[subject] = joined
+		joined = &group{selection: s, readers: of, subject: proto.WatchSubject(class, s.scope), sequence: g.retired + 1}
+		g.byReaders[of] = joined
 		g.add(joined)
 	}
 	joined.renewed = at
 	return joined
 }
 
-func (g *groups) renew(subject string, at time.Time) bool {
-	renewed := g.bySubject[subject]
+func (g *groups) renew(of readers, at time.Time) bool {
+	renewed := g.byReaders[of]
 	if renewed == nil {
 		return false
 	}
@@ -105,6 +116,8 @@ func (g *groups) renew(subject string, at time.Time) bool {
 }
 
 func (g *groups) add(added *group) {
+	place, _ := slices.BinarySearchFunc(g.inOrder, added, func(a, b *group) int { return strings.Compare(a.subject, b.subject) })
+	g.inOrder = slices.Insert(g.inOrder, place, added)
 	of := g.byResource[added.scope.Resource]
 	if of == nil {
 		of = &index{byTerm: map[term][]*group{}}
@@ -119,28 +132,33 @@ func (g *groups) add(added *group) {
 
 // drop removes every group that nobody has renewed since, and returns their subjects in order.
 func (g *groups) drop(since time.Time) (dropped []string) {
-	for subject, old := range g.bySubject {
+	g.inOrder = slices.DeleteFunc(g.inOrder, func(old *group) bool {
 		if !old.renewed.Before(since) {
-			continue
+			return false
 		}
-		delete(g.bySubject, subject)
-		dropped = append(dropped, subject)
-		g.retired = max(g.retired, old.sequence)
-		of := g.byResource[old.scope.Resource]
-		without := func(all []*group) []*group {
-			return slices.DeleteFunc(all, func(each *group) bool { return each == old })
-		}
-		of.scanned = without(of.scanned)
-		of.byTerm[old.term] = without(of.byTerm[old.term])
-		if len(of.byTerm[old.term]) == 0 {
-			delete(of.byTerm, old.term)
-		}
-		if len(of.scanned)+len(of.byTerm) == 0 {
-			delete(g.byResource, old.scope.Resource)
-		}
-	}
-	slices.Sort(dropped)
+		g.remove(old)
+		dropped = append(dropped, old.subject)
+		return true
+	})
 	return dropped
+}
+
+// remove forgets a group, but for its place in the order.
+func (g *groups) remove(old *group) {
+	delete(g.byReaders, old.readers)
+	g.retired = max(g.retired, old.sequence)
+	of := g.byResource[old.scope.Resource]
+	without := func(all []*group) []*group {
+		return slices.DeleteFunc(all, func(each *group) bool { return each == old })
+	}
+	of.scanned = without(of.scanned)
+	of.byTerm[old.term] = without(of.byTerm[old.term])
+	if len(of.byTerm[old.term]) == 0 {
+		delete(of.byTerm, old.term)
+	}
+	if len(of.scanned)+len(of.byTerm) == 0 {
+		delete(g.byResource, old.scope.Resource)
+	}
 }
 
 // concerned calls each for every group that a change from one view to another may

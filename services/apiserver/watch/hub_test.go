@@ -76,7 +76,7 @@ func (r *hubRig) join(t testing.TB, scope proto.WatchScope) *proto.Join {
 	if err != nil {
 		t.Fatal(err)
 	}
-	join, _ := r.position(proto.WatchSubject("cluster", scope), selected)
+	join, _ := r.position("cluster", selected)
 	return join
 }
 

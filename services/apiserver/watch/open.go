@@ -52,7 +52,7 @@ func (h *Hub) Open(ctx context.Context, req Request, send Send) error {
 	if err := h.reach(ctx, begin.atLeast); err != nil {
 		return err
 	}
-	join, snapshot := h.position(proto.WatchSubject(req.Class, req.Scope), selected)
+	join, snapshot := h.position(req.Class, selected)
 	parts := &parts{hub: h, send: send}
 	caughtUp := true
 	switch {
@@ -87,11 +87,12 @@ func (h *Hub) reach(ctx context.Context, revision int64) error {
 	return err
 }
 
-// position is a place in the live stream, and a state of the store that includes
+// position is a place in the live stream of a class, and a state of the store that includes
 // everything up to there.
-func (h *Hub) position(subject string, selected selection) (*proto.Join, *store.Snapshot) {
+func (h *Hub) position(class string, selected selection) (*proto.Join, *store.Snapshot) {
 	h.mu.Lock()
-	sequence := h.groups.join(subject, selected, clock.Clock{}.Now()).sequence
+	joined := h.groups.join(class, selected, clock.Clock{}.Now())
+	subject, sequence := joined.subject, joined.sequence
 	h.mu.Unlock()
 	snapshot := h.cfg.Store.Snapshot()
 	h.cfg.History.Note("", history.WatchOpen{

@@ -96,7 +96,7 @@ func (h *Hub) next() []frame {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if overrun {
-		for _, g := range h.groups.bySubject {
+		for _, g := range h.groups.inOrder {
 			g.sequence++
 			h.cfg.History.Note("", history.WatchEnd{Watch: g.subject})
 		}
@@ -190,11 +190,10 @@ func (h *Hub) beat() []frame {
 	for _, dropped := range h.groups.drop(clock.Clock{}.Now().Add(-idle)) {
 		h.cfg.History.Note("", history.WatchEnd{Watch: dropped})
 	}
-	frames := make([]frame, 0, len(h.groups.bySubject))
-	for _, g := range h.groups.bySubject {
+	frames := make([]frame, 0, len(h.groups.inOrder))
+	for _, g := range h.groups.inOrder {
 		frames = append(frames, h.frame(g, h.revision, nil))
 	}
-	slices.SortFunc(frames, func(a, b frame) int { return strings.Compare(a.subject, b.subject) })
 	return frames
 }
 
@@ -230,6 +229,9 @@ func (h *Hub) publish(ctx context.Context, frames []frame) {
 	}
 	h.cfg.History.All(began, h.sent...)
 	h.sent = h.sent[:0]
+	if len(missing) == 0 {
+		return
+	}
 	for _, subject := range slices.Sorted(maps.Keys(missing)) {
 		h.cfg.Log.DebugContext(ctx, "watch events not sent", "watch", subject, "cause", missing[subject])
 		h.cfg.History.Note("", history.WatchEnd{Watch: subject})

@@ -125,7 +125,7 @@ func New(cfg Config) *Hub {
 	return &Hub{
 		cfg:      cfg,
 		backlog:  backlog{wake: make(chan struct{}, 1)},
-		groups:   groups{bySubject: map[string]*group{}, byResource: map[string]*index{}},
+		groups:   groups{byReaders: map[readers]*group{}, byResource: map[string]*index{}},
 		revision: cfg.Store.Snapshot().Revision(),
 		views:    views{match: cfg.Match, kept: map[store.Key]view{}},
 	}
@@ -142,7 +142,7 @@ func (h *Hub) OnCommit(snapshot *store.Snapshot, events []store.Event) {
 func (h *Hub) Forget(resource string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, g := range h.groups.bySubject {
+	for _, g := range h.groups.inOrder {
 		if g.scope.Resource == resource {
 			g.renewed = time.Time{}
 		}
@@ -153,5 +153,5 @@ func (h *Hub) Forget(resource string) {
 func (h *Hub) Renew(class string, scope proto.WatchScope) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.groups.renew(proto.WatchSubject(class, scope), clock.Clock{}.Now())
+	return h.groups.renew(readers{class, scope}, clock.Clock{}.Now())
 }
