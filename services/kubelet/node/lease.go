@@ -53,9 +53,11 @@ func (n *Node) renewOnce(ctx context.Context) error {
 // when the node's object is not known.
 func (cfg Config) Lease(old *coordinationv1.Lease, owner *corev1.Node, now time.Time) *coordinationv1.Lease {
 	seconds := int32(cfg.Timing.LeaseDuration / time.Second)
-	lease := old.DeepCopy()
-	if lease == nil {
-		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: leaseNamespace, Name: cfg.Name}}
+	lease := &coordinationv1.Lease{}
+	if old != nil {
+		*lease = *old // what is not set below is shared, and only read
+	} else {
+		lease.Namespace, lease.Name = leaseNamespace, cfg.Name
 		if owner != nil {
 			lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: owner.Name, UID: owner.UID}}
 		}

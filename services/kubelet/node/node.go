@@ -13,7 +13,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -258,7 +257,7 @@ func (cfg Config) Status(old corev1.NodeStatus, now time.Time) (corev1.NodeStatu
 			status.Conditions = append(status.Conditions, c)
 		}
 	}
-	return status, !apiequality.Semantic.DeepEqual(quiet(old), quiet(status))
+	return status, !kinds.Equal(quiet(old), quiet(status))
 }
 
 // HostIP is the address of every emulated node: they share one machine.
@@ -330,7 +329,7 @@ func find(conditions []corev1.NodeCondition, kind corev1.NodeConditionType) *cor
 
 // quiet is a status without its heartbeats.
 func quiet(status corev1.NodeStatus) corev1.NodeStatus {
-	status = *status.DeepCopy()
+	status.Conditions = slices.Clone(status.Conditions)
 	for i := range status.Conditions {
 		status.Conditions[i].LastHeartbeatTime = metav1.Time{}
 	}

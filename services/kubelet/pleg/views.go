@@ -51,8 +51,8 @@ func (v *Views) Ask(now time.Time) Question {
 // container of any pod has started or died since.
 func (v *Views) List(q Question, sandboxes []*proto.Sandbox, containers []*proto.Container) (news bool) {
 	fresh := group(sandboxes, containers)
-	for _, pod := range fresh {
-		news = v.keep(view{pod, q.number, q.at}) || news
+	for uid, held := range fresh {
+		news = v.keep(view{podstate.New(uid, held.sandboxes, held.containers), q.number, q.at}) || news
 	}
 	for uid, old := range v.views {
 		if _, listed := fresh[uid]; !listed && old.asked < q.number {
@@ -123,6 +123,9 @@ func (v *Views) All() []podstate.Pod {
 
 // Take are the pods of which a container started or died since the last Take.
 func (v *Views) Take() []types.UID {
+	if len(v.changed) == 0 {
+		return nil
+	}
 	uids := slices.Sorted(maps.Keys(v.changed))
 	clear(v.changed)
 	return uids
@@ -148,27 +151,39 @@ func (v *Views) Problems(now time.Time, timing Timing) []string {
 	return problems
 }
 
+// phase is what of the state of a container, or of a sandbox, is news.
+type phase struct{ alive, ended bool }
+
+func phaseOf(c *proto.Container) phase {
+	return phase{podstate.Alive(c), c.GetState() == proto.ContainerState_CONTAINER_STATE_EXITED}
+}
+
+func phaseOfSandbox(s *proto.Sandbox) phase {
+	up := s.GetState() == proto.SandboxState_SANDBOX_STATE_READY
+	return phase{up, !up}
+}
+
 // Differs reports whether a container of a pod, or its sandbox, started or died between
 // two views. A removal is no news (CRI-13).
 func Differs(before, after podstate.Pod) bool {
-	type phase struct{ alive, ended bool }
+	if unchanged(before, after) {
+		return false
+	}
 	known := make(map[string]phase, len(before.Containers)+len(before.Sandboxes))
 	for _, c := range before.Containers {
-		known[c.GetId()] = phase{podstate.Alive(c), ended(c)}
+		known[c.GetId()] = phaseOf(c)
 	}
 	for _, s := range before.Sandboxes {
-		up := s.GetState() == proto.SandboxState_SANDBOX_STATE_READY
-		known[s.GetId()] = phase{up, !up}
+		known[s.GetId()] = phaseOfSandbox(s)
 	}
 	for _, c := range after.Containers {
-		if now := (phase{podstate.Alive(c), ended(c)}); now != known[c.GetId()] {
+		if phaseOf(c) != known[c.GetId()] {
 			return true
 		}
 		delete(known, c.GetId())
 	}
 	for _, s := range after.Sandboxes {
-		up := s.GetState() == proto.SandboxState_SANDBOX_STATE_READY
-		if known[s.GetId()] != (phase{up, !up}) {
+		if phaseOfSandbox(s) != known[s.GetId()] {
 			return true
 		}
 		delete(known, s.GetId())
@@ -181,38 +196,44 @@ func Differs(before, after podstate.Pod) bool {
 	return false
 }
 
-func ended(c *proto.Container) bool {
-	return c.GetState() == proto.ContainerState_CONTAINER_STATE_EXITED
+// unchanged reports whether two views are of the same containers and sandboxes in the same
+// phases, as most are.
+func unchanged(before, after podstate.Pod) bool {
+	return slices.EqualFunc(before.Containers, after.Containers, func(a, b *proto.Container) bool {
+		return a.GetId() == b.GetId() && phaseOf(a) == phaseOf(b)
+	}) && slices.EqualFunc(before.Sandboxes, after.Sandboxes, func(a, b *proto.Sandbox) bool {
+		return a.GetId() == b.GetId() && phaseOfSandbox(a) == phaseOfSandbox(b)
+	})
 }
 
-func group(sandboxes []*proto.Sandbox, containers []*proto.Container) map[types.UID]podstate.Pod {
-	type lists struct {
-		sandboxes  []*proto.Sandbox
-		containers []*proto.Container
-	}
-	byUID := map[types.UID]*lists{}
+// lists are what a runtime has listed of one pod.
+type lists struct {
+	sandboxes  []*proto.Sandbox
+	containers []*proto.Container
+}
+
+func group(sandboxes []*proto.Sandbox, containers []*proto.Container) map[types.UID]*lists {
+	byUID := make(map[types.UID]*lists, len(sandboxes))
 	of := func(uid types.UID) *lists {
-		if byUID[uid] == nil {
-			byUID[uid] = &lists{}
+		l := byUID[uid]
+		if l == nil {
+			l = &lists{}
+			byUID[uid] = l
 		}
-		return byUID[uid]
+		return l
 	}
-	owner := make(map[string]types.UID, len(sandboxes))
+	owner := make(map[string]*lists, len(sandboxes))
 	for _, s := range sandboxes {
-		uid := types.UID(s.GetPodUid())
-		owner[s.GetId()] = uid
-		of(uid).sandboxes = append(of(uid).sandboxes, s)
+		l := of(types.UID(s.GetPodUid()))
+		owner[s.GetId()] = l
+		l.sandboxes = append(l.sandboxes, s)
 	}
 	for _, c := range containers {
-		uid, ok := owner[c.GetSandboxId()]
-		if !ok {
-			uid = types.UID(c.GetLabels()[podstate.LabelPodUID])
+		l := owner[c.GetSandboxId()]
+		if l == nil {
+			l = of(types.UID(c.GetLabels()[podstate.LabelPodUID]))
 		}
-		of(uid).containers = append(of(uid).containers, c)
+		l.containers = append(l.containers, c)
 	}
-	pods := make(map[types.UID]podstate.Pod, len(byUID))
-	for uid, l := range byUID {
-		pods[uid] = podstate.New(uid, l.sandboxes, l.containers)
-	}
-	return pods
+	return byUID
 }

@@ -9,8 +9,9 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/proto/kinds"
 )
 
 // Verb says what happened to a pod of the node.
@@ -88,7 +89,7 @@ func Change(before, after *corev1.Pod) (Op, bool) {
 		return Op{Delete, after}, true
 	case differs(before, after):
 		return Op{Update, after}, true
-	case !apiequality.Semantic.DeepEqual(before.Status, after.Status):
+	case !kinds.Equal(before.Status, after.Status):
 		return Op{Reconcile, after}, true
 	}
 	return Op{}, false
@@ -97,7 +98,7 @@ func Change(before, after *corev1.Pod) (Op, bool) {
 // differs reports whether a worker has to know of the change.
 func differs(before, after *corev1.Pod) bool {
 	return !before.DeletionTimestamp.Equal(after.DeletionTimestamp) ||
-		!apiequality.Semantic.DeepEqual(before.DeletionGracePeriodSeconds, after.DeletionGracePeriodSeconds) ||
+		!kinds.Equal(before.DeletionGracePeriodSeconds, after.DeletionGracePeriodSeconds) ||
 		!maps.Equal(before.Labels, after.Labels) ||
 		!maps.Equal(before.Annotations, after.Annotations) ||
 		!sameSpec(before, after)
@@ -108,7 +109,7 @@ func sameSpec(before, after *corev1.Pod) bool {
 	if before.Generation != 0 && before.Generation == after.Generation {
 		return true
 	}
-	return apiequality.Semantic.DeepEqual(before.Spec, after.Spec)
+	return kinds.Equal(before.Spec, after.Spec)
 }
 
 // Sorted are the pods by creation time, namespace, name and UID.

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/kubelet/podset"
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
@@ -117,7 +117,11 @@ func (b *Book) Settled(copies Copies) bool {
 	return true
 }
 
+// due reports whether a pod may go that is finished, and has been marked since.
 func (b *Book) due(uid types.UID, e *entry, copies Copies) bool {
+	if !e.finished {
+		return false
+	}
 	copied, _ := copies.Get(uid)
 	live := podset.Newer(copied, e.answer)
 	return live != nil && Deletable(live, e.finished, b.compat.PublishesTerminalPhase)
@@ -160,7 +164,7 @@ func (b *Book) entry(pod *corev1.Pod) *entry {
 
 func (b *Book) set(e *entry, pod *corev1.Pod, status corev1.PodStatus, facts Facts) {
 	e.pod = pod
-	if e.version > 0 && e.facts.MayRun == facts.MayRun && apiequality.Semantic.DeepEqual(e.status, status) {
+	if e.version > 0 && e.facts.MayRun == facts.MayRun && kinds.Equal(e.status, status) {
 		return
 	}
 	e.status, e.facts = status, facts

@@ -5,10 +5,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/kubelet/podset"
 	"github.com/podfall/podfall/services/kubelet/podstate"
 )
@@ -81,7 +81,7 @@ func (d *Delivery) Next(now time.Time) (Request, *corev1.Pod) {
 	}
 	live := d.taken.answer
 	merged := Merge(live, d.taken.status, d.taken.facts, now)
-	if apiequality.Semantic.DeepEqual(live.Status, merged) {
+	if kinds.Equal(live.Status, merged) {
 		d.accept(live)
 		return d.request, d.taken.answer
 	}

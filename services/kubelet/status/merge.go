@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/podfall/podfall/internal/podcondition"
+	"github.com/podfall/podfall/services/kubelet/podstate"
 )
 
 // Merge is the status to store: the kubelet's, with the conditions that are not the
@@ -93,6 +94,5 @@ func owned(kind corev1.PodConditionType) bool {
 // a static pod's mirror, the API shows a final phase, and the worker has finished
 // (KBL-64).
 func Deletable(pod *corev1.Pod, finished, publishesPhase bool) bool {
-	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	return pod.DeletionTimestamp != nil && !mirror && finished && (!publishesPhase || isFinal(pod.Status.Phase))
+	return finished && pod.DeletionTimestamp != nil && (!publishesPhase || isFinal(pod.Status.Phase)) && !podstate.Mirror(pod)
 }
