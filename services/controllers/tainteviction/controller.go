@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -72,8 +71,7 @@ func (c *Controller) podChanged(old, now *corev1.Pod) {
 	switch {
 	case now == nil:
 		c.loop.Add(view.KeyOf(old))
-	case old == nil || old.Spec.NodeName != now.Spec.NodeName ||
-		!equality.Semantic.DeepEqual(old.Spec.Tolerations, now.Spec.Tolerations):
+	case Concerns(old, now):
 		c.loop.Add(view.KeyOf(now))
 	}
 }

@@ -4,6 +4,7 @@
 package tainteviction
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,20 @@ func NoExecute(taints []corev1.Taint) []corev1.Taint {
 		}
 	}
 	return found
+}
+
+// Concerns reports whether a change of a pod is about how long it may stay on its node; of a
+// new one old is nil.
+func Concerns(old, now *corev1.Pod) bool {
+	return old == nil || old.Spec.NodeName != now.Spec.NodeName || !slices.EqualFunc(old.Spec.Tolerations, now.Spec.Tolerations, same)
+}
+
+// same reports whether two tolerations are of the same, for the same time.
+func same(a, b corev1.Toleration) bool {
+	if a.TolerationSeconds == nil || b.TolerationSeconds == nil {
+		return a.MatchToleration(&b) && a.TolerationSeconds == b.TolerationSeconds
+	}
+	return a.MatchToleration(&b) && *a.TolerationSeconds == *b.TolerationSeconds
 }
 
 // Outcome is what becomes of a pod's scheduled deletion.

@@ -34,6 +34,34 @@ func TestTD114(t *testing.T) {
 	}
 }
 
+// TestConcerns has a pod looked at that is new, that has got its node or that tolerates something
+// else, or for another time, and no other.
+func TestConcerns(t *testing.T) {
+	pod := func(node string, tolerations ...corev1.Toleration) *corev1.Pod {
+		return &corev1.Pod{Spec: corev1.PodSpec{NodeName: node, Tolerations: tolerations}}
+	}
+	toleration := func(key string, seconds *int64) corev1.Toleration {
+		return corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, TolerationSeconds: seconds}
+	}
+	for _, row := range []struct {
+		name     string
+		old, now *corev1.Pod
+		want     bool
+	}{
+		{"a new one", nil, pod("a"), true},
+		{"it is bound", pod(""), pod("a"), true},
+		{"nothing has changed", pod("a", toleration("x", new(int64(3)))), pod("a", toleration("x", new(int64(3)))), false},
+		{"it tolerates more", pod("a"), pod("a", toleration("x", nil)), true},
+		{"it tolerates another", pod("a", toleration("x", nil)), pod("a", toleration("y", nil)), true},
+		{"it tolerates it for longer", pod("a", toleration("x", new(int64(3)))), pod("a", toleration("x", new(int64(4)))), true},
+		{"it tolerates it for ever", pod("a", toleration("x", new(int64(3)))), pod("a", toleration("x", nil)), true},
+	} {
+		if got := Concerns(row.old, row.now); got != row.want {
+			t.Errorf("%s: %t, want %t", row.name, got, row.want)
+		}
+	}
+}
+
 // TestTD115 has what upstream's TestUpdatePod and TestUpdateNode change under way: an eviction
 // that is scheduled goes away with its reason, comes sooner with another, and is not put off.
 func TestTD115(t *testing.T) {

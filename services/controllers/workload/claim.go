@@ -1,8 +1,9 @@
 package workload
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -59,16 +60,15 @@ func Touched(gvk schema.GroupVersionKind, old, now *corev1.Pod) Touch {
 	touch.Owner = controllerOf(gvk, now)
 	touch.Came = old == nil
 	touch.Left = now.DeletionTimestamp != nil
-	moved := old == nil
 	if old != nil {
 		before := controllerOf(gvk, old)
 		if before != nil && (touch.Owner == nil || touch.Owner.UID != before.UID) {
 			touch.Former = before
 		}
-		moved = !equality.Semantic.DeepEqual(metav1.GetControllerOfNoCopy(old), metav1.GetControllerOfNoCopy(now)) ||
-			!equality.Semantic.DeepEqual(old.Labels, now.Labels)
 	}
-	touch.Orphan = moved && now.DeletionTimestamp == nil && metav1.GetControllerOfNoCopy(now) == nil
+	if now.DeletionTimestamp == nil && metav1.GetControllerOfNoCopy(now) == nil {
+		touch.Orphan = old == nil || metav1.GetControllerOfNoCopy(old) != nil || !maps.Equal(old.Labels, now.Labels)
+	}
 	return touch
 }
 
