@@ -31,8 +31,9 @@ func kindOf(body any) string {
 }
 
 func (a *acting) Publish(subject, about string, body any) {
+	var in Input = Message{From: a.process.name, Body: body}
 	for _, to := range a.world.wires.subscribers[subject] {
-		a.world.carry(Link{a.process.name, to}, "frame", about, Message{From: a.process.name, Body: body})
+		a.world.carry(Link{a.process.name, to}, "frame", about, in)
 	}
 }
 
@@ -48,12 +49,12 @@ func (a *acting) Call(to, about string, body any, timeout time.Duration) CallID 
 	w.wires.lastCall++
 	id := w.wires.lastCall
 	w.carry(Link{a.process.name, to}, "call", about, Called{From: a.process.name, Call: id, Body: body})
-	silence := &event{
+	c := &call{to: to, timeout: event{
 		at: w.Now() + timeout, to: a.process.name, number: a.number, about: about,
 		input: Answered{Call: id, Err: ErrTimeout},
-	}
-	w.push(silence)
-	w.wires.calls[id] = &call{from: a.process.name, to: to, number: a.number, about: about, timeout: silence}
+	}}
+	w.push(&c.timeout)
+	w.wires.calls[id] = c
 	return id
 }
 
@@ -93,18 +94,22 @@ func (a *acting) Note(cause string, fact history.Fact) {
 	if lasted, is := fact.(Lasted); is {
 		began, fact = lasted.Began, lasted.Fact
 	}
-	a.world.note(toldAs(a.process.name), a.process.boot, cause, began, fact)
+	p := a.process
+	p.noted++
+	a.world.note(history.Event{
+		Sequence: p.noted, Process: toldAs(p.name), Boot: p.boot, Began: began.UnixNano(), Cause: cause, Fact: fact,
+	})
 }
 
 // carry takes something over a link, as the network decides.
 func (w *World) carry(link Link, kind, about string, in Input) {
-	ordered := kind != "call"
-	fate := w.net.fate(w.Now(), link, kind, about)
+	ordered, road := kind != "call", w.net.road(link)
+	fate := w.net.fate(w.Now(), road, kind, about)
 	for i := range fate.Copies {
 		at := w.Now() + fate.Delay + time.Duration(i)*duplicateAfter
 		if ordered && i == 0 {
-			at = max(at, w.wires.arrives[link])
-			w.wires.arrives[link] = at
+			at = max(at, road.arrives)
+			road.arrives = at
 		}
 		w.push(&event{at: at, to: link.To, input: in, about: about})
 	}
@@ -115,9 +120,10 @@ const duplicateAfter = 7 * time.Millisecond
 
 // answer takes an answer back.
 func (w *World) answer(c *call, in Answered) {
-	fate := w.net.fate(w.Now(), Link{c.to, c.from}, "answer", c.about)
+	e := c.timeout // it goes where the silence would
+	fate := w.net.fate(w.Now(), w.net.road(Link{c.to, e.to}), "answer", e.about)
 	if fate.Copies == 0 {
 		return
 	}
-	w.push(&event{at: w.Now() + fate.Delay, to: c.from, number: c.number, input: in, about: c.about})
+	w.push(&event{at: w.Now() + fate.Delay, to: e.to, number: e.number, input: in, about: e.about})
 }

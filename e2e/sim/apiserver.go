@@ -164,14 +164,11 @@ func (p *apiserverProcess) begin(now time.Time, in Boot, out Out) {
 // hear takes what the apiserver records: a request when it comes, all else once it is true.
 func (p *apiserverProcess) hear(e history.Event) {
 	switch fact := e.Fact.(type) {
-	case history.OpCall:
-		p.out.Note(e.Cause, fact)
-		return
-	case history.StoreOpen:
+	case history.OpCall, history.StoreOpen:
 		p.out.Note(e.Cause, e.Fact)
 		return
 	case history.Commit:
-		p.disk.fresh = append(p.disk.fresh, history.Event{Wall: e.Wall, Cause: e.Cause, Fact: fact})
+		p.disk.fresh = append(p.disk.fresh, history.Event{Wall: e.Wall, Cause: e.Cause, Fact: e.Fact})
 	case history.WatchOpen:
 		p.names[fact.Watch] = fact.Resource + fact.Selector
 	}

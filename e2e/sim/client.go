@@ -30,7 +30,7 @@ type Client struct {
 	// Limit is how long a request may take, sending again included; 30 s when zero. A try
 	// has a third of it.
 	Limit time.Duration
-	// Decoded is the world's, for lists and watches.
+	// Decoded is the world's.
 	Decoded *Decoded
 
 	asked   uint64
@@ -61,7 +61,7 @@ type Ask struct {
 // Got is what became of a request.
 type Got struct {
 	// Object is what the answer holds: the object or a *metav1.Status; nil for a list, a
-	// watch and after an error. It is the receiver's own.
+	// watch and after an error. It is shared with other processes and must not be changed.
 	Object runtime.Object
 	// Parts is the whole answer.
 	Parts []*proto.Response
@@ -77,13 +77,18 @@ var ErrNoAnswer = errors.New("no answer from the apiserver")
 type Then func(now time.Time, got Got, out Out)
 
 type asking struct {
+	number  uint64 // among those of its incarnation
 	about   string
 	request Request
 	until   time.Time
 	pause   time.Duration
-	key     string
 	then    Then
 }
+
+// again is the alarm by which it is sent again.
+func (a *asking) again() string { return clientAlarm + strconv.FormatUint(a.number, 10) }
+
+const clientAlarm = "client/"
 
 // The rhythm of tries, as podapi's.
 const (
@@ -116,8 +121,8 @@ func (c *Client) Do(now time.Time, out Out, ask Ask, then Then) error {
 		Namespace: t.Namespace, Name: t.Name,
 	}
 	a := &asking{
-		about: string(ask.Verb) + " " + t.String(), request: Request{Subject: subject.String(), Envelope: envelope},
-		until: now.Add(limit), pause: firstPause, key: "client/" + strconv.FormatUint(c.asked, 10), then: then,
+		number: c.asked, about: string(ask.Verb) + " " + t.String(), request: Request{Subject: subject.String(), Envelope: envelope},
+		until: now.Add(limit), pause: firstPause, then: then,
 	}
 	if ask.Fact != nil {
 		out.Note(operation, ask.Fact)
@@ -159,7 +164,7 @@ func (c *Client) Step(now time.Time, in Input, out Out) bool {
 	case Alarm:
 		a := c.waiting[in.Key]
 		if a == nil {
-			return strings.HasPrefix(in.Key, "client/")
+			return strings.HasPrefix(in.Key, clientAlarm)
 		}
 		delete(c.waiting, in.Key)
 		limit := c.Limit
@@ -174,32 +179,26 @@ func (c *Client) Step(now time.Time, in Input, out Out) bool {
 }
 
 func (c *Client) answered(now time.Time, a *asking, in Answered, out Out) {
-	if in.Err != nil {
-		if at := now.Add(a.pause); at.Before(a.until) {
-			a.pause = min(2*a.pause, longPause)
-			c.waiting[a.key] = a
-			out.Wake(a.key, at)
-			return
-		}
-		a.tell(now, Got{Err: fmt.Errorf("%s: %w: %w", a.about, ErrNoAnswer, in.Err)}, out)
+	if at := now.Add(a.pause); in.Err != nil && at.Before(a.until) {
+		a.pause = min(2*a.pause, longPause)
+		c.waiting[a.again()] = a
+		out.Wake(a.again(), at)
 		return
 	}
-	answer, ok := in.Body.(Response)
-	if !ok {
-		a.tell(now, Got{Err: fmt.Errorf("%s: answered with %T", a.about, in.Body)}, out)
-		return
-	}
-	a.tell(now, read(answer), out)
-}
-
-func (a *asking) tell(now time.Time, got Got, out Out) {
 	if a.then != nil {
-		a.then(now, got, out)
+		a.then(now, c.read(a.about, in), out)
 	}
 }
 
 // read takes an answer apart.
-func read(answer Response) Got {
+func (c *Client) read(about string, in Answered) Got {
+	if in.Err != nil {
+		return Got{Err: fmt.Errorf("%s: %w: %w", about, ErrNoAnswer, in.Err)}
+	}
+	answer, ok := in.Body.(Response)
+	if !ok {
+		return Got{Err: fmt.Errorf("%s: answered with %T", about, in.Body)}
+	}
 	got := Got{Parts: answer.Parts}
 	if len(answer.Parts) == 0 {
 		got.Err = fmt.Errorf("%w: it is empty", ErrNoAnswer)
@@ -207,7 +206,7 @@ func read(answer Response) Got {
 	}
 	last := answer.Parts[len(answer.Parts)-1]
 	if item := last.GetItem(); item != nil {
-		got.Object, got.Err = decode(item.GetObject(), item.GetRevision())
+		got.Object, got.Err = c.Decoded.object(item.GetObject(), item.GetRevision())
 	}
 	if last.GetCode() < http.StatusBadRequest || got.Err != nil {
 		return got

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,7 +34,7 @@ func (c *controllers) podChanged(old, now *corev1.Pod) {
 		delete(c.evictions, nameOf(old))
 	} else {
 		c.scheduling.SetPod(now)
-		if old == nil || old.Spec.NodeName != now.Spec.NodeName || !equality.Semantic.DeepEqual(old.Spec.Tolerations, now.Spec.Tolerations) {
+		if tainteviction.Concerns(old, now) {
 			c.look(lookEviction, nameOf(now))
 		}
 	}

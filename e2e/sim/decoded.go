@@ -6,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Decoded is what the processes of a world have decoded lately of lists and watches. They change
-// nothing that these give them, so that one object does for all to whom the apiserver has sent
-// the same bytes.
+// Decoded is what the processes of a world have decoded lately. They change nothing of it, so that
+// one object does for all to whom the apiserver has sent the same bytes: those who watch, and those
+// who have asked.
 type Decoded struct{ young, old map[encoded]decodedAs }
 
 // decodedAs is an object, beside the bytes that it was made from.
@@ -29,6 +29,9 @@ const remembered = 256
 
 // object is the object of some bytes at a revision; it is not the receiver's own.
 func (d *Decoded) object(data []byte, revision uint64) (runtime.Object, error) {
+	if revision == 0 { // a status, which nobody else is sent
+		return decode(data, revision)
+	}
 	key := encoded{unsafe.SliceData(data), revision}
 	if as, known := d.young[key]; known {
 		return as.object, nil

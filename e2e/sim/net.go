@@ -76,12 +76,26 @@ type Net struct {
 	// Deviations and Jitters are what has happened.
 	Deviations []Deviation
 	Jitters    []Window
-	seen       map[Window]bool
 
-	cuts   map[Link]int
+	roads  map[Link]*road
 	second int64
 	nth    map[uint64]int // by all else that names a passage
-	local  func(Link) bool
+}
+
+// road is what there is to know of a link.
+type road struct {
+	Link
+
+	// local says that it stays on one machine.
+	local bool
+	cuts  int
+	// names is the beginning of the sum of all its messages, and begun of those of a second.
+	names, begun uint64
+	second       int64
+	// window is the last that has had its jitter noted.
+	window int64
+	// arrives is when the last message that keeps order arrives.
+	arrives time.Duration
 }
 
 // NewNet is a network whose trouble is decided by a seed, until a time after the beginning,
@@ -89,9 +103,19 @@ type Net struct {
 func NewNet(seed uint64, trouble Trouble, until time.Duration) *Net {
 	return &Net{
 		seed: seed, trouble: trouble, until: until,
-		cuts: map[Link]int{}, nth: map[uint64]int{}, seen: map[Window]bool{},
-		local: sameNode,
+		roads: map[Link]*road{}, nth: map[uint64]int{},
 	}
+}
+
+// road is that of a link.
+func (n *Net) road(link Link) *road {
+	if known := n.roads[link]; known != nil {
+		return known
+	}
+	names := mixText(mixText(mixed(n.seed), link.From), link.To)
+	made := &road{Link: link, local: sameNode(link), names: names, second: -1, window: -1}
+	n.roads[link] = made
+	return made
 }
 
 // Written has nothing happen but what is written.
@@ -121,43 +145,48 @@ func nodePart(process string) string {
 }
 
 // Cut has everything be lost over a link; Heal takes one cut of it back.
-func (n *Net) Cut(link Link) { n.cuts[link]++ }
+func (n *Net) Cut(link Link) { n.road(link).cuts++ }
 
 // Heal takes back one cut of a link.
-func (n *Net) Heal(link Link) { n.cuts[link] = max(n.cuts[link]-1, 0) }
+func (n *Net) Heal(link Link) {
+	r := n.road(link)
+	r.cuts = max(r.cuts-1, 0)
+}
 
 // fate decides about one message.
-func (n *Net) fate(now time.Duration, link Link, kind, about string) Fate {
-	if n.local(link) {
+func (n *Net) fate(now time.Duration, r *road, kind, about string) Fate {
+	if r.local {
 		return Fate{Copies: 1, Delay: localDelay}
 	}
 	if second := int64(now / time.Second); second != n.second {
 		n.second = second
 		clear(n.nth)
 	}
-	p := Passage{Link: link, Kind: kind, About: about, Second: n.second}
-	sum := n.sum(p)
-	p.Nth = n.nth[sum]
-	n.nth[sum]++
-	if n.cuts[link] > 0 {
+	sum := mixText(mixText(r.begin(n.second), kind), about)
+	nth := n.nth[sum]
+	n.nth[sum] = nth + 1
+	if r.cuts > 0 {
 		return Fate{}
 	}
-	fate := n.decide(now, p, next(mixNumber(sum, uint64(p.Nth))))
+	p := Passage{Link: r.Link, Kind: kind, About: about, Second: n.second, Nth: nth}
+	fate := n.decide(now, r, p, next(mixNumber(sum, uint64(nth))))
 	if n.until > 0 && now >= n.until {
 		return Fate{Copies: 1, Delay: min(fate.Delay, mostDelay)}
 	}
 	return fate
 }
 
-// sum is of all that names a passage but its number.
-func (n *Net) sum(p Passage) uint64 {
-	sum := mixText(mixText(mixed(n.seed), p.From), p.To)
-	return mixText(mixText(mixNumber(sum, uint64(p.Second)), p.Kind), p.About)
+// begin is the sum of all that names a message of this second but its kind and about.
+func (r *road) begin(second int64) uint64 {
+	if second != r.second {
+		r.second, r.begun = second, mixNumber(r.names, uint64(second))
+	}
+	return r.begun
 }
 
 // decide is what becomes of a message; the roll is all its own.
-func (n *Net) decide(now time.Duration, p Passage, roll uint64) Fate {
-	delay := n.delay(now, p.Link, roll)
+func (n *Net) decide(now time.Duration, r *road, p Passage, roll uint64) Fate {
+	delay := n.delay(now, r, roll)
 	if n.written != nil {
 		if fate, ok := n.written[p]; ok {
 			return fate
@@ -182,13 +211,13 @@ func (n *Net) decide(now time.Duration, p Passage, roll uint64) Fate {
 }
 
 // delay is the jitter of a message, if its window has any.
-func (n *Net) delay(now time.Duration, link Link, roll uint64) time.Duration {
-	w := Window{link, int64(now / window)}
+func (n *Net) delay(now time.Duration, r *road, roll uint64) time.Duration {
+	w := Window{r.Link, int64(now / window)}
 	if n.written != nil && !n.jitters[w] {
 		return plainDelay
 	}
-	if !n.seen[w] {
-		n.seen[w] = true
+	if w.N != r.window {
+		r.window = w.N
 		n.Jitters = append(n.Jitters, w)
 	}
 	return leastDelay + time.Duration(next(next(next(roll)))%uint64((mostDelay-leastDelay)/time.Microsecond))*time.Microsecond

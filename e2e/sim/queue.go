@@ -44,7 +44,6 @@ func (q *queue) remove(e *event) {
 	if i < last {
 		(*q)[i] = moved
 		q.down(i)
-		q.up(moved.place - 1)
 	}
 }
 
@@ -65,7 +64,8 @@ func (q *queue) up(i int) {
 	e.place = i + 1
 }
 
-// down brings the event at i to its place, when that is behind one of its children.
+// down puts the event at i at the bottom, and brings it up from there to its place: what takes
+// the place of another was last, and belongs near the bottom.
 func (q *queue) down(i int) {
 	all := *q
 	e := all[i]
@@ -77,13 +77,10 @@ func (q *queue) down(i int) {
 		if right := child + 1; right < len(all) && all[right].before(all[child]) {
 			child = right
 		}
-		if !all[child].before(e) {
-			break
-		}
 		all[i] = all[child]
 		all[i].place = i + 1
 		i = child
 	}
 	all[i] = e
-	e.place = i + 1
+	q.up(i)
 }

@@ -88,18 +88,33 @@ func BenchmarkHour(b *testing.B) {
 	b.ReportAllocs()
 	before := cpu()
 	for b.Loop() {
-		ok := testing.RunTests(func(_, _ string) (bool, error) { return true, nil }, []testing.InternalTest{{
-			Name: "hour", F: func(t *testing.T) {
-				if _, err := Judge(liveIn(t, Draw(2, Safety, time.Hour))); err != nil {
-					t.Error(err)
-				}
-			},
-		}})
-		if !ok {
-			b.Fatal("the life was not lived")
+		if _, err := Judge(hour(b)); err != nil {
+			b.Error(err)
 		}
 	}
 	b.ReportMetric(float64((cpu()-before).Milliseconds())/float64(b.N), "cpu-ms/op")
+}
+
+// BenchmarkJudge is the judgement of such an hour alone.
+func BenchmarkJudge(b *testing.B) {
+	lived := hour(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Judge(lived); err != nil {
+			b.Error(err)
+		}
+	}
+}
+
+// hour is an hour's life for a benchmark, which has no bubble of its own.
+func hour(b *testing.B) (lived Lived) {
+	b.Helper()
+	if !testing.RunTests(func(_, _ string) (bool, error) { return true, nil }, []testing.InternalTest{{
+		Name: "hour", F: func(t *testing.T) { lived = liveIn(t, Draw(2, Safety, time.Hour)) },
+	}}) {
+		b.Fatal("the life was not lived")
+	}
+	return lived
 }
 
 // eventful wants a life to have had enough in it to prove something.

@@ -16,18 +16,24 @@ import (
 // world's, so that the cores that ask clock.Clock{} get virtual time, but what happens next
 // is the heap's to say.
 type World struct {
-	start, now time.Time
-	order      uint64
-	coming     queue
-	processes  map[string]*process
-	net        *Net
-	wires      wires
-	trace      *trace
-	record     record
-	decoded    Decoded
-	stop       error
+	times
+	order     uint64
+	coming    queue
+	processes map[string]*process
+	net       *Net
+	wires     wires
+	trace     *trace
+	record    record
+	decoded   Decoded
+	stop      error
 	// Steps counts what processes were given.
 	Steps int
+}
+
+// times are those of a world.
+type times struct {
+	start, now time.Time
+	elapsed    time.Duration // from start to now
 }
 
 // wires is what is between processes.
@@ -35,19 +41,12 @@ type wires struct {
 	calls       map[CallID]*call
 	lastCall    CallID
 	subscribers map[string][]string
-	// arrives is when the last message of a link that keeps order arrives.
-	arrives map[Link]time.Duration
 }
 
 // record is what the processes have noted.
 type record struct {
 	events []history.Event
-	counts map[incarnation]uint64
-}
-
-type incarnation struct {
-	process string
-	boot    proto.Boot
+	noted  map[string]uint64 // so many by each that is no process of the world
 }
 
 // process is a place for incarnations of one name.
@@ -62,6 +61,7 @@ type process struct {
 	clocked bool
 	number  uint64 // of incarnations so far
 	boot    proto.Boot
+	noted   uint64            // so many events by the boot
 	alarms  map[string]*event // by key
 	paused  bool
 	held    []*event // what comes while it is paused
@@ -69,20 +69,18 @@ type process struct {
 
 // call is a request under way.
 type call struct {
-	from, to string
-	number   uint64 // the caller's incarnation
-	about    string
-	served   uint64 // the incarnation that was asked last
-	timeout  *event
+	to string
+	// timeout is what comes to the caller when nobody answers.
+	timeout event
 }
 
 // NewWorld is an empty world at the bubble's time.
 func NewWorld(net *Net) *World {
 	now := clock.Clock{}.Now()
 	return &World{
-		start: now, now: now, processes: map[string]*process{}, net: net,
-		wires:  wires{calls: map[CallID]*call{}, subscribers: map[string][]string{}, arrives: map[Link]time.Duration{}},
-		record: record{counts: map[incarnation]uint64{}},
+		times: times{start: now, now: now}, processes: map[string]*process{}, net: net,
+		wires:  wires{calls: map[CallID]*call{}, subscribers: map[string][]string{}},
+		record: record{noted: map[string]uint64{}},
 	}
 }
 
@@ -98,7 +96,7 @@ func (w *World) At(after time.Duration, do func()) {
 }
 
 // Now is the time since the beginning.
-func (w *World) Now() time.Duration { return w.now.Sub(w.start) }
+func (w *World) Now() time.Duration { return w.elapsed }
 
 // Stop ends Run with an error.
 func (w *World) Stop(err error) { w.stop = errors.Join(w.stop, err) }
@@ -128,8 +126,8 @@ func (w *World) Run(until time.Duration) error {
 
 // reach lets the time pass until it is that much after the beginning.
 func (w *World) reach(at time.Duration) {
-	if at > w.Now() {
-		w.now = w.start.Add(at)
+	if at > w.elapsed {
+		w.now, w.elapsed = w.start.Add(at), at
 	}
 }
 
@@ -168,13 +166,9 @@ func (w *World) give(e *event) {
 		if c == nil {
 			return
 		}
-		w.coming.remove(c.timeout)
+		w.coming.remove(&c.timeout)
 		delete(w.wires.calls, in.Call)
-	case Called:
-		if c := w.wires.calls[in.Call]; c != nil {
-			c.served = p.number
-		}
-	case Boot, Message:
+	case Boot, Message, Called:
 	}
 	w.step(p, e.input, e.about)
 }
@@ -196,7 +190,9 @@ func (w *World) Start(name string) {
 	}
 	p.number++
 	seed := mix(w.net.seed, name, "boot", uint64(w.Now()/time.Second))
-	p.boot = proto.NewBoot(w.now, [4]byte(binary.BigEndian.AppendUint64(nil, seed)[:4]))
+	if boot := proto.NewBoot(w.now, [4]byte(binary.BigEndian.AppendUint64(nil, seed)[:4])); boot != p.boot {
+		p.boot, p.noted = boot, 0
+	}
 	p.running, p.alarms, p.paused, p.held = p.begin(), map[string]*event{}, false, nil
 	p.hands = &acting{world: w, process: p, number: p.number}
 	_, p.clocked = p.running.(Clocked)
@@ -261,17 +257,18 @@ func (w *World) Kept(name, key string) any {
 
 // Note writes an event into the history of a process that is no place of the world, such as
 // the network, which breaks things.
-func (w *World) Note(name string, fact history.Fact) { w.note(name, "world", "", w.now, fact) }
+func (w *World) Note(name string, fact history.Fact) {
+	w.record.noted[name]++
+	w.note(history.Event{
+		Sequence: w.record.noted[name], Process: name, Boot: "world", Began: w.now.UnixNano(), Fact: fact,
+	})
+}
 
-func (w *World) note(name string, boot proto.Boot, cause string, began time.Time, fact history.Fact) {
-	who := incarnation{name, boot}
-	w.record.counts[who]++
-	e := history.Event{
-		Sequence: w.record.counts[who], Process: name, Boot: boot, Began: began.UnixNano(), Ended: w.now.UnixNano(), Wall: w.now.UTC(),
-		Cause: cause, Fact: fact,
-	}
+// note writes an event that ends now.
+func (w *World) note(e history.Event) {
+	e.Ended, e.Wall = w.now.UnixNano(), w.now.UTC()
 	w.record.events = append(w.record.events, e)
-	w.trace.note(name, cause, fact)
+	w.trace.note(e.Process, e.Cause, e.Fact)
 }
 
 // History is everything that was noted, in order.
