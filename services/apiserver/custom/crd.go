@@ -80,13 +80,13 @@ func (s definitionStrategy) PrepareForUpdate(obj, old kinds.Object, subresource 
 	}
 }
 
-func (s definitionStrategy) ValidateUpdate(obj, old kinds.Object, subresource string, meta field.ErrorList) field.ErrorList {
+func (s definitionStrategy) ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	before, had := old.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok || !had {
 		return notDefinition(obj)
 	}
-	errs := slices.Clone(meta)
+	errs := registry.ValidateMetaUpdate(obj, old)
 	if subresource == "status" {
 		return append(errs, validateNames(&crd.Status.AcceptedNames, field.NewPath("status", "acceptedNames"))...)
 	}

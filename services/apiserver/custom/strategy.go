@@ -135,7 +135,7 @@ func contentChanged(now, before map[string]any) bool {
 	return false
 }
 
-func (s resources) ValidateUpdate(obj, old kinds.Object, subresource string, meta field.ErrorList) field.ErrorList {
+func (s resources) ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList {
 	now, errs := s.shape(obj)
 	if len(errs) > 0 {
 		return errs
@@ -144,7 +144,7 @@ func (s resources) ValidateUpdate(obj, old kinds.Object, subresource string, met
 	if before == nil {
 		return errs
 	}
-	errs = slices.Clone(meta)
+	errs = registry.ValidateMetaUpdate(obj, old)
 	if subresource == "status" {
 		if status, ok := now.Object["status"]; ok {
 			errs = append(errs, validateChange(s.schema.status, status, before.Object["status"], field.NewPath("status"))...)

@@ -25,7 +25,7 @@ func (s eventStrategy) Validate(obj kinds.Object) field.ErrorList {
 	return append(ValidateMeta(s.kind, obj), validateEvent(obj)...)
 }
 
-func (s eventStrategy) ValidateUpdate(obj, _ kinds.Object, _ string, _ field.ErrorList) field.ErrorList {
+func (s eventStrategy) ValidateUpdate(obj, _ kinds.Object, _ string) field.ErrorList {
 	return validateEvent(obj)
 }
 

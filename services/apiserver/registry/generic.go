@@ -53,8 +53,8 @@ func (s generic) PrepareForUpdate(obj, old kinds.Object, subresource string) {
 	}
 }
 
-func (s generic) ValidateUpdate(obj, _ kinds.Object, _ string, meta field.ErrorList) field.ErrorList {
-	return kindMetaUpdate(obj, meta)
+func (s generic) ValidateUpdate(obj, old kinds.Object, _ string) field.ErrorList {
+	return kindMetaUpdate(obj, old)
 }
 
 func (generic) Warnings(obj kinds.Object) []string { return templateWarnings(obj) }

@@ -31,8 +31,8 @@ func (s leaseStrategy) Validate(obj kinds.Object) field.ErrorList {
 	return append(ValidateMeta(s.kind, obj), validateLease(as[*coordinationv1.Lease](obj))...)
 }
 
-func (s leaseStrategy) ValidateUpdate(obj, _ kinds.Object, _ string, meta field.ErrorList) field.ErrorList {
-	return append(kindMetaUpdate(obj, meta), validateLease(as[*coordinationv1.Lease](obj))...)
+func (s leaseStrategy) ValidateUpdate(obj, old kinds.Object, _ string) field.ErrorList {
+	return append(kindMetaUpdate(obj, old), validateLease(as[*coordinationv1.Lease](obj))...)
 }
 
 // validateLease is what is wrong with a Lease besides its metadata. The time of renewal

@@ -65,18 +65,16 @@ func ValidateMeta(kind kinds.Kind, obj kinds.Object) field.ErrorList {
 	return append(steady(errs), finalizerNames(obj, at)...)
 }
 
-// validateMetaUpdate is everything wrong with the metadata of obj, and with its following that
-// of the old object, which has been found before: identity, the deadline and the grace are
-// fixed, and an object that is being deleted takes no new finalizers (API-55, API-56).
-func validateMetaUpdate(kind kinds.Kind, obj kinds.Object, found field.ErrorList) field.ErrorList {
-	errs := validation.ValidateObjectMetaAccessor(obj, kind.Namespaced, pathSegment, field.NewPath("metadata"))
-	return steady(append(errs, found...))
+// ValidateMetaUpdate is everything that keeps the metadata of obj from following that of old:
+// identity, the deadline and the grace are fixed, and an object that is being deleted takes no
+// new finalizers (API-55, API-56).
+func ValidateMetaUpdate(obj, old kinds.Object) field.ErrorList {
+	return steady(validation.ValidateObjectMetaAccessorUpdate(obj, old, field.NewPath("metadata")))
 }
 
-// kindMetaUpdate is what each kind says of metadata, after [validateMetaUpdate]: once more what
-// has been found.
-func kindMetaUpdate(obj kinds.Object, found field.ErrorList) field.ErrorList {
-	return slices.Concat(found, finalizerNames(obj, field.NewPath("metadata")))
+// kindMetaUpdate is what each built-in kind asks of metadata: once more how it follows old's.
+func kindMetaUpdate(obj, old kinds.Object) field.ErrorList {
+	return append(ValidateMetaUpdate(obj, old), finalizerNames(obj, field.NewPath("metadata"))...)
 }
 
 // steady puts neighbours that are about one field in order, because the library finds what

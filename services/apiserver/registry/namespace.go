@@ -57,9 +57,9 @@ func (s namespaceStrategy) PrepareForUpdate(obj, old kinds.Object, subresource s
 	}
 }
 
-func (s namespaceStrategy) ValidateUpdate(obj, _ kinds.Object, subresource string, meta field.ErrorList) field.ErrorList {
+func (s namespaceStrategy) ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList {
 	ns := as[*corev1.Namespace](obj)
-	f := &findings{errs: kindMetaUpdate(obj, meta)}
+	f := &findings{errs: kindMetaUpdate(obj, old)}
 	f.add(validateNamespaceFinalizers(ns)...)
 	if subresource == "status" {
 		at := field.NewPath("status", "Phase")

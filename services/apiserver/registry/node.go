@@ -43,9 +43,9 @@ func (s nodeStrategy) PrepareForUpdate(obj, old kinds.Object, subresource string
 	defaultNode(as[*corev1.Node](obj))
 }
 
-func (s nodeStrategy) ValidateUpdate(obj, old kinds.Object, _ string, meta field.ErrorList) field.ErrorList {
+func (s nodeStrategy) ValidateUpdate(obj, old kinds.Object, _ string) field.ErrorList {
 	node, before := as[*corev1.Node](obj), as[*corev1.Node](old)
-	errs := append(kindMetaUpdate(obj, meta), validateNode(node)...)
+	errs := append(kindMetaUpdate(obj, old), validateNode(node)...)
 	f := &findings{errs: errs}
 	seen := map[corev1.NodeAddress]bool{}
 	for i, address := range node.Status.Addresses {

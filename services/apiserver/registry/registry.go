@@ -48,9 +48,8 @@ type Strategy interface {
 	// PrepareForUpdate puts back what this subresource ("" is the object itself) may not
 	// change, and fills in the defaults.
 	PrepareForUpdate(obj, old kinds.Object, subresource string)
-	// ValidateUpdate is everything that keeps a prepared object from replacing old. What keeps
-	// its metadata from following old's has been found before, and most kinds say it again.
-	ValidateUpdate(obj, old kinds.Object, subresource string, meta field.ErrorList) field.ErrorList
+	// ValidateUpdate is everything that keeps a prepared object from replacing old.
+	ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList
 	// Warnings are sentences for whoever creates obj.
 	Warnings(obj kinds.Object) []string
 	// Fields are the values that field selectors see. Every kind has metadata.name, and

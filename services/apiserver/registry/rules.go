@@ -74,8 +74,8 @@ func (s ruled[T]) PrepareForUpdate(obj, old kinds.Object, subresource string) {
 	s.generic.PrepareForUpdate(obj, old, subresource)
 }
 
-func (s ruled[T]) ValidateUpdate(obj, old kinds.Object, subresource string, meta field.ErrorList) field.ErrorList {
-	errs := kindMetaUpdate(obj, meta)
+func (s ruled[T]) ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList {
+	errs := kindMetaUpdate(obj, old)
 	now, before := as[T](obj), as[T](old)
 	if subresource == statusSubresource {
 		if s.rules.validateStatus != nil {

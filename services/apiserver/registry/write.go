@@ -3,7 +3,6 @@ package registry
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -61,11 +60,12 @@ func PrepareUpdate(strategy Strategy, obj, old kinds.Object, subresource string)
 
 // ValidateUpdate is what keeps a prepared object from replacing old. The error is a 422.
 //
-// What the metadata rules find is said here and once more by each kind, as upstream does, so
-// that the causes of a refusal name it twice and its message once (API-55, API-56).
+// The metadata rules are asked here and once more by each kind, as upstream does, so that
+// the causes of a refusal name what they find twice and its message once (API-55, API-56).
 func ValidateUpdate(strategy Strategy, kind kinds.Kind, obj, old kinds.Object, subresource string) error {
-	meta := steady(validation.ValidateObjectMetaAccessorUpdate(obj, old, field.NewPath("metadata")))
-	errs := slices.Concat(validateMetaUpdate(kind, obj, meta), strategy.ValidateUpdate(obj, old, subresource, meta))
+	errs := validation.ValidateObjectMetaAccessor(obj, kind.Namespaced, pathSegment, field.NewPath("metadata"))
+	errs = steady(append(errs, ValidateMetaUpdate(obj, old)...))
+	errs = append(errs, strategy.ValidateUpdate(obj, old, subresource)...)
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(kind.GroupKind(), obj.GetName(), errs)
 	}

@@ -32,8 +32,8 @@ func (s configurations) Validate(obj kinds.Object) field.ErrorList {
 	return append(s.Strategy.Validate(obj), validate(obj)...)
 }
 
-func (s configurations) ValidateUpdate(obj, old kinds.Object, subresource string, meta field.ErrorList) field.ErrorList {
-	return append(s.Strategy.ValidateUpdate(obj, old, subresource, meta), validate(obj)...)
+func (s configurations) ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList {
+	return append(s.Strategy.ValidateUpdate(obj, old, subresource), validate(obj)...)
 }
 
 // validate is everything wrong with the webhooks of a configuration, in upstream's words
