@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -113,11 +114,17 @@ func is[T kinds.Object](t failer, obj kinds.Object) T {
 	return typed
 }
 
-// update carries an update out as the verbs do.
+// update carries an update out as the verbs do, which prepare it twice when a webhook has
+// changed it. The two share what obj takes over from old, which stays as it is.
 func update(t testing.TB, alias string, obj, old kinds.Object, subresource string) error {
 	t.Helper()
-	kind := kindOf(t, alias)
-	return registry.BeforeUpdate(strategy(t, alias), kind, obj, old, subresource)
+	kind, before := kindOf(t, alias), old.DeepCopyObject()
+	registry.PrepareUpdate(strategy(t, alias), obj, old, subresource)
+	err := registry.BeforeUpdate(strategy(t, alias), kind, obj, old, subresource)
+	if !reflect.DeepEqual(old, before) {
+		t.Errorf("an update of %s %q changed what it replaces:\n was %+v\n  is %+v", alias, subresource, before, old)
+	}
+	return err
 }
 
 // causes are the details of a refusal, a line each.

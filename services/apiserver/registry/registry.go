@@ -38,7 +38,8 @@ import (
 
 // Strategy is what one kind has to say about its objects. Objects come in the kind's
 // preferred version; the methods that prepare change obj and nothing else, and old is
-// never changed: what obj takes over from it, the two share.
+// never changed: what obj takes over from it, the two share. Nothing that is done to obj
+// later may write to that, also not its encoding (the store sees to that).
 type Strategy interface {
 	// PrepareForCreate drops what a client may not set and fills in the defaults. Doing
 	// it twice changes nothing more.

@@ -269,12 +269,16 @@ func (e entry) check() error {
 	return nil
 }
 
-// record decodes the entry's object.
+// record decodes the entry's object, which nothing writes to from now on: a
+// resource.Quantity, which notes its text when it is first encoded, has noted it.
 func (e entry) record() (*Record, error) {
 	data := bytes.Clone(e.data)
 	obj, err := kinds.Decode(data)
 	if err != nil {
 		return nil, err
+	}
+	if encodes, ok := obj.(interface{ Size() int }); ok {
+		encodes.Size()
 	}
 	return newRecord(e.key, e.revision, obj, data), nil
 }
