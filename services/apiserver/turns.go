@@ -151,7 +151,8 @@ type request struct {
 	envelope *proto.Request
 }
 
-// digest tells requests apart by all that decides what they do, a part of them each.
+// digest tells requests of one operation apart by all that decides what they do: 64 bits of
+// each part, which are the same by chance for one in 2^64 that differ there.
 type digest [6]uint64
 
 // digest leaves out the deadline and the boot, which may be another's: a process that begins

@@ -2,8 +2,10 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/apiserver/verbs"
@@ -43,5 +45,69 @@ func TestTheMemoryIsBounded(t *testing.T) {
 		if done != row.answers {
 			t.Errorf("%d that are remembered were carried out again", done-row.answers)
 		}
+	}
+}
+
+// TestTurnsArePassedOn: who waits for a turn gets it in order, who has given up does not hold
+// up those behind, and in the end nothing is remembered of who had it.
+func TestTurnsArePassedOn(t *testing.T) {
+	const operation = "a"
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurns()
+		if err := turns.take(t.Context(), operation); err != nil {
+			t.Fatal(err)
+		}
+		gone, hangUp := context.WithCancelCause(t.Context())
+		waits := func(ctx context.Context) <-chan error {
+			given := make(chan error, 1)
+			go func() { given <- turns.take(ctx, operation) }()
+			synctest.Wait()
+			return given
+		}
+		first, second, third := waits(gone), waits(t.Context()), waits(t.Context())
+		over := errors.New("over")
+		hangUp(over)
+		if err := <-first; !errors.Is(err, over) {
+			t.Errorf("one that has given up was told %v", err)
+		}
+		for _, next := range []<-chan error{second, third} {
+			select {
+			case err := <-next:
+				t.Errorf("two have the turn: %v", err)
+			default:
+			}
+			turns.pass(operation)
+			synctest.Wait()
+			select {
+			case err := <-next:
+				if err != nil {
+					t.Error(err)
+				}
+			default:
+				t.Fatal("the turn was passed to nobody")
+			}
+		}
+		turns.pass(operation)
+		if len(turns.taken) != 0 {
+			t.Errorf("nobody wants the turn, and %v have it", turns.taken)
+		}
+	})
+}
+
+// TestATurnThatComesTooLateGoesOn: it was given while its taker gave up.
+func TestATurnThatComesTooLateGoesOn(t *testing.T) {
+	const operation = "a"
+	turns := newTurns()
+	if err := turns.take(t.Context(), operation); err != nil {
+		t.Fatal(err)
+	}
+	late, next := make(chan struct{}), make(chan struct{})
+	turns.taken[operation] = []chan struct{}{late, next}
+	turns.pass(operation)
+	turns.leave(operation, late)
+	select {
+	case <-next:
+	default:
+		t.Error("the turn stayed with one that had left")
 	}
 }
