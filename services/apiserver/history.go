@@ -62,7 +62,8 @@ func recordingEnd(recorder *history.Recorder, run func(context.Context) error) f
 	}
 }
 
-// recorded carries out a request, and records it, what it meant, and how it is answered.
+// recorded carries out a request, and records it, what it meant, and how it is answered. Where
+// there is a history, do finds in req.Meant what it is to fill in.
 func (s *server) recorded(req *verbs.Request, send verbs.Send, do func(verbs.Send) error) error {
 	operation := req.Envelope.GetOperation()
 	if s.history != nil {

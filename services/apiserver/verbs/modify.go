@@ -44,7 +44,7 @@ func (a *API) modify(ctx context.Context, req Request, change change) (*proto.Re
 		var now *store.Record // nothing, after a dry run
 		err = a.addressed(w, func() (err error) {
 			if !w.dryRun {
-				now, err = a.replace(ctx, w.Request, w.obj, old)
+				now, err = a.replace(ctx, req, w.obj, old)
 			}
 			return err
 		})

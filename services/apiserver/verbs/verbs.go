@@ -233,10 +233,10 @@ type optionsOf[T any] interface {
 
 // options reads a verb's metav1 options.
 func options[T any, P optionsOf[T]](data []byte) (T, error) {
-	if len(data) == 0 {
-		return *new(T), nil
-	}
 	var opts T
+	if len(data) == 0 {
+		return opts, nil
+	}
 	if err := P(&opts).Unmarshal(data); err != nil {
 		return opts, apierrors.NewBadRequest(fmt.Sprintf("options: want an encoded %T: %v", opts, err))
 	}

@@ -60,7 +60,7 @@ func (s selection) covers(key store.Key) bool {
 // group is all readers of one class and one selection.
 type group struct {
 	selection
-	readers readers
+	class   string
 	subject string
 	// sequence of the last frame.
 	sequence uint64
@@ -98,7 +98,7 @@ func (g *groups) join(class string, s selection, at time.Time) *group {
 	of := readers{class, s.scope}
 	joined := g.byReaders[of]
 	if joined == nil {
-		joined = &group{selection: s, readers: of, subject: proto.WatchSubject(class, s.scope), sequence: g.retired + 1}
+		joined = &group{selection: s, class: class, subject: proto.WatchSubject(class, s.scope), sequence: g.retired + 1}
 		g.byReaders[of] = joined
 		g.add(joined)
 	}
@@ -145,7 +145,7 @@ func (g *groups) drop(since time.Time) (dropped []string) {
 
 // remove forgets a group, but for its place in the order.
 func (g *groups) remove(old *group) {
-	delete(g.byReaders, old.readers)
+	delete(g.byReaders, readers{old.class, old.scope})
 	g.retired = max(g.retired, old.sequence)
 	of := g.byResource[old.scope.Resource]
 	without := func(all []*group) []*group {
