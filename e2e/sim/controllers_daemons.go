@@ -17,13 +17,6 @@ type daemons struct {
 	sets     *copyOf[*appsv1.DaemonSet]
 	expected *workload.Expectations
 	failures *daemonset.Failures
-	hashes   map[types.UID]templateHash
-}
-
-// templateHash is that of a set's template at a generation.
-type templateHash struct {
-	generation int64
-	hash       string
 }
 
 const (
@@ -32,25 +25,11 @@ const (
 )
 
 func (c *controllers) newDaemons() daemons {
-	return daemons{
-		sets: newCopy(c.daemonSetChanged), expected: workload.NewExpectations(), failures: daemonset.NewFailures(),
-		hashes: map[types.UID]templateHash{},
-	}
-}
-
-// hashOf is the hash of a set's template, which changes only with its generation.
-func (d *daemons) hashOf(set *appsv1.DaemonSet) string {
-	last, known := d.hashes[set.UID]
-	if !known || last.generation != set.Generation {
-		last = templateHash{set.Generation, workload.TemplateHash(&set.Spec.Template, nil)}
-		d.hashes[set.UID] = last
-	}
-	return last.hash
+	return daemons{sets: newCopy(c.daemonSetChanged), expected: workload.NewExpectations(), failures: daemonset.NewFailures()}
 }
 
 func (c *controllers) daemonSetChanged(old, now *appsv1.DaemonSet) {
 	if now == nil {
-		delete(c.daemons.hashes, old.UID)
 		c.ofDaemonSets().Gone(old)
 		return
 	}
@@ -77,7 +56,7 @@ func (c *controllers) syncDaemonSet(key string, of name) {
 		return
 	}
 	v := daemonset.View{
-		Set: set, Hash: c.daemons.hashOf(set), Stale: c.stale(lookDaemonSet, c.daemons.expected, set),
+		Set: set, Hash: workload.TemplateHash(&set.Spec.Template, nil), Stale: c.stale(lookDaemonSet, c.daemons.expected, set),
 		Hold: func(node string) time.Duration { return c.daemons.failures.Hold(set.UID, node, c.now) },
 	}
 	done := c.begun(key)

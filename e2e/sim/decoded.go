@@ -29,7 +29,7 @@ const remembered = 256
 
 // object is the object of some bytes at a revision; it is not the receiver's own.
 func (d *Decoded) object(data []byte, revision uint64) (runtime.Object, error) {
-	if revision == 0 { // a status, which nobody else is sent
+	if revision == 0 { // of no revision of the store: a status, or the outcome of a dry run
 		return decode(data, revision)
 	}
 	key := encoded{unsafe.SliceData(data), revision}
