@@ -120,10 +120,10 @@ const duplicateAfter = 7 * time.Millisecond
 
 // answer takes an answer back.
 func (w *World) answer(c *call, in Answered) {
-	e := c.timeout // it goes where the silence would
-	fate := w.net.fate(w.Now(), w.net.road(Link{c.to, e.to}), "answer", e.about)
+	silence := &c.timeout // goes where the answer does
+	fate := w.net.fate(w.Now(), w.net.road(Link{c.to, silence.to}), "answer", silence.about)
 	if fate.Copies == 0 {
 		return
 	}
-	w.push(&event{at: w.Now() + fate.Delay, to: e.to, number: e.number, input: in, about: e.about})
+	w.push(&event{at: w.Now() + fate.Delay, to: silence.to, number: silence.number, input: in, about: silence.about})
 }
