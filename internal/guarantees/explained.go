@@ -212,7 +212,7 @@ func (p *past) silences(t *trial) {
 				until = min(until, last.Began)
 			}
 			until = min(until, p.latest)
-			if o.What == controllers || slices.Contains(o.Off, controllers) || !p.alone(o, since, until) || !p.blocks(o, one) {
+			if o.What == controllers || slices.Contains(o.Off, controllers) || !p.blocks(o, one) || !p.alone(o, since, until) {
 				continue
 			}
 			grace := max(seconds(marked.Grace), least)

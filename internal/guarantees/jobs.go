@@ -17,7 +17,7 @@ func onePerIndex(p *past, t *trial) {
 		if c.Resource != podResource {
 			continue
 		}
-		if c.before == nil || c.before.Owner != c.Owner || c.before.Labels[indexLabel] != c.Labels[indexLabel] {
+		if c.before == nil || c.before.UID != c.UID || c.before.Owner != c.Owner || c.before.Labels[indexLabel] != c.Labels[indexLabel] {
 			came[c.UID] = c
 			if c.before != nil {
 				leaves(there, c.before)

@@ -174,8 +174,10 @@ func (p *past) chain() {
 	slices.SortFunc(p.commits, func(a, b *commit) int { return cmp.Compare(a.Revision, b.Revision) })
 	p.place()
 	for _, c := range p.commits {
-		c.before = p.byRevision[c.Previous]
 		c.object = p.object(reference{c.Resource, c.Key})
+		if was := p.byRevision[c.Previous]; was != nil && was.object == c.object && was.Revision < c.Revision {
+			c.before = was // a damaged history may name any
+		}
 		c.versions = append(c.versions, c)
 		p.byUID[c.UID] = append(p.byUID[c.UID], c)
 		if c.by = p.byID[c.Cause]; c.by != nil {

@@ -1,6 +1,7 @@
 package guarantees
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -147,14 +148,15 @@ func (p *past) findRecord() record {
 // knows reports whether the state at a revision is known.
 func (r *record) knows(revision int64) bool { return r.from <= revision && revision <= r.to }
 
-// changes are the commits after one revision up to another.
+// changes are the commits after one revision up to another; none when that is older.
 func (r *record) changes(after, until int64) []*commit {
-	return r.commits[r.index(after):r.index(until)]
+	from := r.index(after)
+	return r.commits[from:max(from, r.index(until))]
 }
 
 // index is how many commits there are up to a revision.
 func (r *record) index(revision int64) int {
-	at, found := slices.BinarySearchFunc(r.commits, revision, func(c *commit, revision int64) int { return int(c.Revision - revision) })
+	at, found := slices.BinarySearchFunc(r.commits, revision, func(c *commit, revision int64) int { return cmp.Compare(c.Revision, revision) })
 	if found {
 		at++
 	}

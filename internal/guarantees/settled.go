@@ -113,14 +113,17 @@ func (p *past) inItsWay(o *owner, at int64) bool {
 	if o.last.Resource != "statefulsets.apps" {
 		return false
 	}
-	var names []string
-	for ordinal := range int(*o.last.Replicas) {
-		names = append(names, o.last.Key+"-"+strconv.Itoa(ordinal))
-	}
 	return slices.ContainsFunc(p.lives(), func(one *pod) bool {
 		now, its := one.at(at), one.firstOf(o)
-		return slices.Contains(names, one.name) && now != nil && !o.has(one, at) && (its == nil || !maps.Equal(its.Labels, now.Labels))
+		return o.names(one.name) && now != nil && !o.has(one, at) && (its == nil || !maps.Equal(its.Labels, now.Labels))
 	})
+}
+
+// names reports whether a pod of a StatefulSet is to have a name.
+func (o *owner) names(pod string) bool {
+	ordinal, numbered := strings.CutPrefix(pod, o.last.Key+"-")
+	n, err := strconv.Atoi(ordinal)
+	return numbered && err == nil && strconv.Itoa(n) == ordinal && 0 <= n && n < int(*o.last.Replicas)
 }
 
 // firstOf is the first commit with which a pod was a workload's; nil for none.

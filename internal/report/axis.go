@@ -44,13 +44,15 @@ const (
 	idleFrom, idleAs = 0.08, 0.03
 	// margin is left empty on both sides.
 	margin = 0.01
+	// longest is what is said of what lasted longer, in nanoseconds.
+	longest = float64(1 << 62)
 )
 
 // newAxis is the axis on which the instants are.
 func newAxis(events []history.Event, instants []int64) axis {
 	instants = slices.Compact(slices.Sorted(slices.Values(instants)))
 	first, last := instants[0], instants[len(instants)-1]
-	whole := max(float64(last-first), 1)
+	whole := max(passed(first, last), 1)
 	type stretch struct {
 		from, to int64
 		weight   float64
@@ -60,23 +62,26 @@ func newAxis(events []history.Event, instants []int64) axis {
 	begin := first
 	for i, at := range instants[1:] {
 		before := instants[i]
-		if float64(at-before) < idleFrom*whole {
+		if passed(before, at) < idleFrom*whole {
 			continue
 		}
 		if before > begin {
-			stretches = append(stretches, stretch{begin, before, float64(before - begin), false})
+			stretches = append(stretches, stretch{begin, before, passed(begin, before), false})
 		}
 		stretches = append(stretches, stretch{before, at, idleAs * whole, true})
 		begin = at
 	}
 	if last > begin || len(stretches) == 0 {
-		stretches = append(stretches, stretch{begin, max(last, begin+1), max(float64(last-begin), 1), false})
+		stretches = append(stretches, stretch{begin, max(last, begin+1), max(passed(begin, last), 1), false})
 	}
 	total := 0.0
 	for _, s := range stretches {
 		total += s.weight
 	}
-	a := axis{samples: samples(events, first, last)}
+	a := axis{samples: samples(events, first, last, skewed(events))}
+	if len(a.samples) == 0 { // no clock was right: what they showed is all that is known
+		a.samples = samples(events, first, last, func(string) bool { return false })
+	}
 	x := margin
 	for _, s := range stretches {
 		a.knots = append(a.knots, knot{s.from, x, s.idle})
@@ -84,6 +89,15 @@ func newAxis(events []history.Event, instants []int64) axis {
 	}
 	a.knots = append(a.knots, knot{stretches[len(stretches)-1].to, 1 - margin, false})
 	return a
+}
+
+// passed is how many nanoseconds are between an instant and a later one, which in a damaged history
+// may be more than an integer holds.
+func passed(from, to int64) float64 {
+	if between := to - from; between >= 0 {
+		return float64(between)
+	}
+	return float64(to) - float64(from)
 }
 
 // x is where an instant is. One before or behind all others is at the end.
@@ -96,7 +110,7 @@ func (a axis) x(at int64) percent {
 		return percent(100 * a.knots[i-1].x)
 	}
 	from, to := a.knots[i-1], a.knots[i]
-	share := float64(at-from.at) / float64(to.at-from.at)
+	share := passed(from.at, at) / passed(from.at, to.at)
 	return percent(100 * (from.x + share*(to.x-from.x)))
 }
 
@@ -108,15 +122,14 @@ func (a axis) span(from, to int64) (x, width percent) {
 
 // samples are what the cluster's clock showed from time to time: the middle of what the
 // processes say, without those whose clocks were set wrong.
-func samples(events []history.Event, first, last int64) []sample {
+func samples(events []history.Event, first, last int64, wrong func(process string) bool) []sample {
 	const buckets = 240
 	said := make([]map[string]sample, buckets+1)
-	wrong := skewed(events)
 	for _, e := range events {
 		if e.Ended < first || e.Ended > last || e.Process == "" || wrong(e.Process) {
 			continue
 		}
-		i := int(float64(e.Ended-first) / max(float64(last-first), 1) * buckets)
+		i := int(passed(first, e.Ended) / max(passed(first, last), 1) * buckets)
 		if said[i] == nil {
 			said[i] = map[string]sample{}
 		}
@@ -169,19 +182,22 @@ func (a axis) shows(at int64) time.Time {
 		return a.samples[max(i-1, 0)].shows
 	}
 	from, to := a.samples[i-1], a.samples[i]
-	share := float64(at-from.at) / float64(to.at-from.at)
+	share := passed(from.at, at) / passed(from.at, to.at)
 	return from.shows.Add(time.Duration(share * float64(to.shows.Sub(from.shows))))
 }
 
-// when is the instant at which the cluster's clock showed a time.
+// when is the instant at which the cluster's clock showed a time; the beginning when nothing is known.
 func (a axis) when(shows time.Time) int64 {
+	if len(a.samples) == 0 {
+		return a.knots[0].at
+	}
 	i, _ := slices.BinarySearchFunc(a.samples, shows, func(s sample, shows time.Time) int { return s.shows.Compare(shows) })
 	if i == 0 || i == len(a.samples) {
 		return a.samples[max(i-1, 0)].at
 	}
 	from, to := a.samples[i-1], a.samples[i]
 	share := float64(shows.Sub(from.shows)) / float64(to.shows.Sub(from.shows))
-	return from.at + int64(share*float64(to.at-from.at))
+	return from.at + int64(share*passed(from.at, to.at))
 }
 
 // axisView is the axis as the page shows it.
@@ -205,7 +221,7 @@ func (a axis) view() axisView {
 	began, ended := a.shows(first), a.shows(last)
 	v := axisView{
 		Began:  began.UTC().Format("2006-01-02 15:04:05 UTC"),
-		Lasted: fmt.Sprintf("%s of the cluster, %s of the wall", brief(ended.Sub(began)), brief(time.Duration(last-first))),
+		Lasted: fmt.Sprintf("%s of the cluster, %s of the wall", brief(ended.Sub(began)), brief(time.Duration(min(passed(first, last), longest)))),
 		Ticks:  a.ticks(began, ended),
 	}
 	for i, k := range a.knots {
@@ -221,8 +237,9 @@ func (a axis) view() axisView {
 func (a axis) ticks(began, ended time.Time) []tick {
 	var ticks []tick
 	for level, most := range []int{10, 40, 160} {
-		step := round(ended.Sub(began) / time.Duration(most))
-		for after := time.Duration(0); began.Add(after).Compare(ended) <= 0; after += step {
+		lasted := ended.Sub(began)
+		step := round(lasted / time.Duration(most))
+		for after := time.Duration(0); 0 <= after && after <= lasted; after += step { // until it is over, or longer than a duration can be
 			x := a.x(a.when(began.Add(after)))
 			near := func(t tick) bool { return max(t.X-x, x-t.X) < percent(80/float64(most)) }
 			if !slices.ContainsFunc(ticks, near) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -175,6 +176,39 @@ func TestFlagsAreInTheLanes(t *testing.T) {
 		if !strings.Contains(html, `href="#`+anchor+`"`) || !strings.Contains(html, `id="`+anchor+`"`) {
 			t.Errorf("%s leads nowhere", anchor)
 		}
+	}
+}
+
+// TestAbsurdTimes: a history whose times are further apart than a number can tell, or a duration,
+// has a page.
+func TestAbsurdTimes(t *testing.T) {
+	first, last := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+	for what, change := range map[string]func(begin, end *history.Event){
+		"clocks of the machine": func(begin, end *history.Event) { begin.Ended, end.Ended = math.MinInt64, math.MaxInt64 },
+		"the last instant":      func(begin, end *history.Event) { begin.Ended, end.Ended = math.MaxInt64, math.MaxInt64 },
+		"clocks of the cluster": func(begin, end *history.Event) { begin.Wall, end.Wall = first, last },
+		"both": func(begin, end *history.Event) {
+			*begin, *end = history.Event{Sequence: 1, Process: begin.Process, Fact: begin.Fact, Began: math.MinInt64, Ended: math.MinInt64, Wall: first},
+				history.Event{Sequence: 9, Process: end.Process, Fact: end.Fact, Began: math.MaxInt64, Ended: math.MaxInt64, Wall: last}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			h := newTale().life("web", "uid-1", "node-1", "op-1")
+			change(&h.events[0], &h.events[len(h.events)-1])
+			if html := page(t, h.input(t)); strings.Contains(html, "NaN") || strings.Contains(html, "Inf") {
+				t.Error("a place on the page is no number")
+			}
+		})
+	}
+}
+
+// TestNoClockIsRight: a history in which every clock was set wrong is drawn by what they showed.
+func TestNoClockIsRight(t *testing.T) {
+	skew := json.RawMessage(`{"name":"s","spec":{"point":"clock.skew","effect":{"type":"value","value":"1h"},"where":{"process":"*"}}}`)
+	h := newTale().says("bus", "", history.FaultBegin{Trouble: history.Trouble{Kind: history.TroubleFault, What: "s", Arguments: skew}}).
+		life("web", "uid-1", "node-1", "op-1")
+	if html := page(t, h.input(t)); !strings.Contains(html, "2030-05-01") {
+		t.Error("want what the clocks showed")
 	}
 }
 

@@ -91,7 +91,8 @@ func overlap(older, younger *life, now time.Time) (Window, bool) {
 	return w, true
 }
 
-// lives are the incarnations that the runtimes have written down.
+// lives are the incarnations that the runtimes have written down, as they are first told of: what
+// is found started was born before.
 func lives(events []history.Event) []*life {
 	byUID := map[string]*life{}
 	var all []*life
@@ -113,7 +114,6 @@ func lives(events []history.Event) []*life {
 				continue // its start was told of
 			}
 			begin(e, fact.Of, fact.Started).begin(history.Start{Of: fact.Of, Scripted: fact.Scripted})
-			slices.SortStableFunc(all, func(a, b *life) int { return a.born.Compare(b.born) })
 		case history.Process:
 			if l := byUID[fact.UID]; l != nil && !slices.Contains(l.PIDs, fact.PID) {
 				l.PIDs = append(l.PIDs, fact.PID)
