@@ -23,7 +23,7 @@ func withinBudget(p *past, t *trial) {
 		}
 	}
 	for _, all := range budgets {
-		slices.SortFunc(all, func(a, b *object) int { return strings.Compare(a.called, b.called) })
+		slices.SortFunc(all, func(a, b *object) int { return strings.Compare(a.name, b.name) })
 	}
 	for _, e := range p.effects() {
 		if e.Verb != "create" || e.Subresource != "eviction" || e.prior == nil || e.prior.Deadline != nil || !e.begins() {
@@ -33,7 +33,7 @@ func withinBudget(p *past, t *trial) {
 		case "Pending", "Succeeded", "Failed":
 			continue
 		}
-		e.allowed(t, budgets[e.prior.namespace])
+		e.allowed(t, budgets[e.prior.of.namespace])
 	}
 }
 

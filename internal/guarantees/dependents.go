@@ -90,5 +90,5 @@ func (p *past) goesLast(t *trial, owner *commit, decided *history.Event, depende
 // in another namespace is none.
 func (p *past) collects(owner, dependent *commit) bool {
 	_, builtIn := kinds.ByResource(dependent.Resource)
-	return builtIn && (owner.namespace == "" || owner.namespace == dependent.namespace) && dependent.recorded && dependent.Began >= p.from
+	return builtIn && (owner.of.namespace == "" || owner.of.namespace == dependent.of.namespace) && dependent.recorded && dependent.Began >= p.from
 }

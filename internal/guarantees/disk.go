@@ -57,7 +57,7 @@ func oneState(p *past, t *trial) {
 		if !c.stored {
 			continue
 		}
-		live[c.object], last = c.Op != deleted, c
+		live[c.of], last = c.Op != deleted, c
 	}
 	objects := 0
 	for _, there := range live {

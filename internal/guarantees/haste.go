@@ -70,10 +70,10 @@ func heartbeatOf(c *commit) string {
 	if c.Resource != "leases.coordination.k8s.io" || c.Op == deleted {
 		return ""
 	}
-	if c.namespace != "kube-node-lease" || c.by == nil || c.by.node != c.called {
+	if c.of.namespace != "kube-node-lease" || c.by == nil || c.by.node != c.of.name {
 		return ""
 	}
-	return c.called
+	return c.of.name
 }
 
 // hear takes a node's heartbeat.

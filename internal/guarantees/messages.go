@@ -12,23 +12,23 @@ import (
 // onceDone checks N1: an operation takes effect once, however often it is sent.
 func onceDone(p *past, t *trial) {
 	type what struct {
-		cause, resource string
-		*object
-
-		op string
+		cause, op string
+		of        *object
+		// resource is of's, where there is one.
+		resource string
 	}
 	first, evicted := map[what]*commit{}, map[what]bool{}
 	for _, c := range p.commits {
 		if c.Cause == "" || c.Cause == bootstrap {
 			continue
 		}
-		key := what{c.Cause, c.Resource, c.object, c.Op}
+		key := what{c.Cause, c.Op, c.of, c.Resource}
 		if c.Op == modified && c.by != nil && c.by.Subresource == "eviction" && !evicted[key] {
 			evicted[key] = true
 			continue // an eviction writes the pod's condition before it marks the pod
 		}
 		if c.Op == added {
-			key.object = nil // what is created again may be given another name
+			key.of = nil // what is created again may be given another name
 		}
 		t.expect(first[key] == nil, "an operation took effect twice", eventOf(first[key]), c.Event)
 		first[key] = c

@@ -8,8 +8,8 @@ import (
 // object is what a resource and a key name, in all its incarnations.
 type object struct {
 	// namespace is empty for none.
-	namespace, called string
-	versions          []*commit
+	namespace, name string
+	versions        []*commit
 }
 
 // reference is a resource and a key.
@@ -29,7 +29,7 @@ func (p *past) object(of reference) *object {
 	one := p.objects[of]
 	if one == nil {
 		one = &object{}
-		one.namespace, one.called = splitKey(of.key)
+		one.namespace, one.name = splitKey(of.key)
 		p.objects[of] = one
 	}
 	return one
@@ -44,6 +44,6 @@ func (p *past) versions(resource, key string) []*commit {
 }
 
 // compare has objects be in the order of namespaces and names.
-func (o *object) compare(namespace, called string) int {
-	return cmp.Or(strings.Compare(o.namespace, namespace), strings.Compare(o.called, called))
+func (o *object) compare(namespace, name string) int {
+	return cmp.Or(strings.Compare(o.namespace, namespace), strings.Compare(o.name, name))
 }

@@ -42,7 +42,8 @@ type file struct {
 type commit struct {
 	history.Commit
 	*history.Event
-	*object
+	// of is what it changed.
+	of *object
 	// by is the request that made it; nil when it is not known.
 	by *operation
 	// before is what was there; nil for nothing, or when it is not known.
@@ -174,11 +175,11 @@ func (p *past) chain() {
 	slices.SortFunc(p.commits, func(a, b *commit) int { return cmp.Compare(a.Revision, b.Revision) })
 	p.place()
 	for _, c := range p.commits {
-		c.object = p.object(reference{c.Resource, c.Key})
-		if was := p.byRevision[c.Previous]; was != nil && was.object == c.object && was.Revision < c.Revision {
+		c.of = p.object(reference{c.Resource, c.Key})
+		if was := p.byRevision[c.Previous]; was != nil && was.of == c.of && was.Revision < c.Revision {
 			c.before = was // a damaged history may name any
 		}
-		c.versions = append(c.versions, c)
+		c.of.versions = append(c.of.versions, c)
 		p.byUID[c.UID] = append(p.byUID[c.UID], c)
 		if c.by = p.byID[c.Cause]; c.by != nil {
 			c.by.commits = append(c.by.commits, c)

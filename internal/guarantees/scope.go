@@ -43,7 +43,7 @@ func (p *past) scopeOf(resource, namespace, byLabel, byField string) (scope, boo
 
 // covers reports whether the object as it is committed is of the scope's collection.
 func (s scope) covers(c *commit) bool {
-	return c.Resource == s.resource && (s.namespace == "" || s.namespace == c.namespace)
+	return c.Resource == s.resource && (s.namespace == "" || s.namespace == c.of.namespace)
 }
 
 // matches reports whether the selectors select it, too.
@@ -73,9 +73,9 @@ func (s *selected) Has(field string) bool {
 func (s *selected) Get(field string) string {
 	switch field {
 	case "metadata.name":
-		return s.called
+		return s.of.name
 	case "metadata.namespace":
-		return s.namespace
+		return s.of.namespace
 	case "spec.nodeName":
 		return s.Node
 	case "status.phase":
@@ -211,7 +211,7 @@ func (s *states) all(resource string) []*commit {
 	for _, c := range s.objects[resource] {
 		all = append(all, c)
 	}
-	slices.SortFunc(all, func(a, b *commit) int { return a.compare(b.namespace, b.called) })
+	slices.SortFunc(all, func(a, b *commit) int { return a.of.compare(b.of.namespace, b.of.name) })
 	s.sorted[resource] = all
 	return all
 }
@@ -219,9 +219,9 @@ func (s *states) all(resource string) []*commit {
 // page is the digest of a page of the scope, and whether more follows: behind a key unless
 // that is empty, and of at most limit items unless that is 0.
 func (s *states) page(of scope, event, after string, limit int64) (sum history.Sum, more bool) {
-	namespace, called := splitKey(after)
+	namespace, name := splitKey(after)
 	for _, c := range s.all(of.resource) {
-		if !of.covers(c) || !of.matches(c) || after != "" && c.compare(namespace, called) <= 0 {
+		if !of.covers(c) || !of.matches(c) || after != "" && c.of.compare(namespace, name) <= 0 {
 			continue
 		}
 		if limit > 0 && int64(sum.Count) == limit {

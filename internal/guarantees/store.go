@@ -107,14 +107,14 @@ func (o *operation) last() *commit { return o.commits[len(o.commits)-1] }
 func optimistic(p *past, t *trial) {
 	last := map[*object]*commit{}
 	for _, c := range p.commits {
-		if was := last[c.object]; was != nil {
+		if was := last[c.of]; was != nil {
 			want := was.Revision
 			if was.Op == deleted {
 				want = 0
 			}
 			t.expect(c.Previous == want, "a commit did not replace the revision that was there", was.Event, c.Event)
 		}
-		last[c.object] = c
+		last[c.of] = c
 	}
 	for _, o := range p.operations {
 		_, meant := o.meant()
@@ -150,13 +150,13 @@ func exclusive(p *past, t *trial) {
 	for _, c := range p.commits {
 		switch c.Op {
 		case added:
-			t.expect(there[c.object] == nil, "an object was created over one that exists", eventOf(there[c.object]), c.Event)
+			t.expect(there[c.of] == nil, "an object was created over one that exists", eventOf(there[c.of]), c.Event)
 			t.expect(first[c.UID] == nil, "a uid was given again", eventOf(first[c.UID]), c.Event)
-			first[c.UID], there[c.object] = c, c
+			first[c.UID], there[c.of] = c, c
 		case deleted:
-			delete(there, c.object)
+			delete(there, c.of)
 		default:
-			was := there[c.object]
+			was := there[c.of]
 			t.expect(was == nil || was.UID == c.UID, "an object changed its uid", eventOf(was), c.Event)
 		}
 	}
