@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/services/controllers/control"
@@ -43,8 +42,8 @@ func New(base control.Base) *Controller {
 	c.cronJobs.On(func(old, now *batchv1.CronJob) { c.loop.Add(view.KeyOf(view.Either(old, now))) })
 	c.jobs.On(func(old, now *batchv1.Job) {
 		job := view.Either(old, now)
-		if owner := metav1.GetControllerOfNoCopy(job); owner != nil && owner.Kind == "CronJob" {
-			c.loop.Add(view.Key{Namespace: job.Namespace, Name: owner.Name})
+		if maker := Maker(job); maker != "" {
+			c.loop.Add(view.Key{Namespace: job.Namespace, Name: maker})
 		}
 	})
 	return c
@@ -59,10 +58,12 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	if !ok {
 		return nil
 	}
-	v := View{CronJob: cronJob, Jobs: c.jobs.Controlled(cronJob.UID), Missing: map[types.UID]bool{}}
-	v.Schedule, v.Zone, v.Problem = read(cronJob)
-	if err := c.findMissing(ctx, &v); err != nil {
-		return err
+	v := ViewOf(cronJob, c.jobs.Controlled(cronJob.UID))
+	for _, ref := range v.Unseen() {
+		job, err := c.jobWrites.Get(ctx, cronJob.Namespace, ref.Name)
+		if err := v.Learn(ref, job, err); err != nil {
+			return err
+		}
 	}
 	plan := Decide(v, c.clock.Now())
 	for _, event := range plan.Tell {
@@ -80,27 +81,6 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	}
 	if plan.Again > 0 {
 		c.loop.AddAfter(key, plan.Again)
-	}
-	return nil
-}
-
-// findMissing asks the API about active Jobs that the view does not show.
-func (c *Controller) findMissing(ctx context.Context, v *View) error {
-	shown := map[types.UID]bool{}
-	for _, job := range v.Jobs {
-		shown[job.UID] = true
-	}
-	for _, ref := range v.CronJob.Status.Active {
-		if shown[ref.UID] {
-			continue
-		}
-		job, err := c.jobWrites.Get(ctx, v.CronJob.Namespace, ref.Name)
-		switch {
-		case apierrors.IsNotFound(err), err == nil && job.UID != ref.UID:
-			v.Missing[ref.UID] = true
-		case err != nil:
-			return err
-		}
 	}
 	return nil
 }
@@ -123,11 +103,8 @@ func (c *Controller) carryOut(ctx context.Context, cronJob *batchv1.CronJob, pla
 		if made, err = c.jobWrites.Get(ctx, plan.Create.Namespace, plan.Create.Name); err != nil {
 			return err
 		}
-		if !metav1.IsControlledBy(made, cronJob) {
-			return fmt.Errorf("job %s/%s: want it to be of CronJob %s, but it is another's", made.Namespace, made.Name, cronJob.Name)
-		}
-		if ended(made) != "" {
-			return nil
+		if runs, err := Runs(cronJob, made); !runs {
+			return err
 		}
 	case control.Closing(err):
 		return nil
