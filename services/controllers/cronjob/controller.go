@@ -22,6 +22,7 @@ type Controller struct {
 	jobs      *view.Copy[*batchv1.Job]
 	writes    control.Resource[*batchv1.CronJob]
 	jobWrites control.Resource[*batchv1.Job]
+	memory    *Memory
 	events    control.Recorder
 	clock     clock.Clock
 	loop      *loop.Loop[view.Key]
@@ -36,10 +37,15 @@ func New(base control.Base) *Controller {
 		jobs:      view.Of[*batchv1.Job](base.Views, "jobs.batch"),
 		writes:    control.Of[*batchv1.CronJob](base.API, "cronjobs.batch"),
 		jobWrites: control.Of[*batchv1.Job](base.API, "jobs.batch"),
-		events:    base.Events("cronjob-controller"), clock: base.Clock,
+		memory:    NewMemory(), events: base.Events("cronjob-controller"), clock: base.Clock,
 	}
 	c.loop = loop.New(loop.Config{Name: "cronjob", Metrics: base.Metrics, Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
-	c.cronJobs.On(func(old, now *batchv1.CronJob) { c.loop.Add(view.KeyOf(view.Either(old, now))) })
+	c.cronJobs.On(func(old, now *batchv1.CronJob) {
+		if old != nil && (now == nil || now.UID != old.UID) {
+			c.memory.Forget(old.UID)
+		}
+		c.loop.Add(view.KeyOf(view.Either(old, now)))
+	})
 	c.jobs.On(func(old, now *batchv1.Job) {
 		job := view.Either(old, now)
 		if maker := Maker(job); maker != "" {
@@ -59,6 +65,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 		return nil
 	}
 	v := ViewOf(cronJob, c.jobs.Controlled(cronJob.UID))
+	v.Last = c.memory.Last(cronJob.UID)
 	for _, ref := range v.Unseen() {
 		job, err := c.jobWrites.Get(ctx, cronJob.Namespace, ref.Name)
 		if err := v.Learn(ref, job, err); err != nil {
@@ -78,6 +85,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 		if _, err := c.writes.UpdateStatus(ctx, changed); err != nil {
 			return err
 		}
+		c.memory.Stored(cronJob.UID, plan.Status)
 	}
 	if plan.Again > 0 {
 		c.loop.AddAfter(key, plan.Again)

@@ -30,6 +30,9 @@ type View struct {
 	Jobs []*batchv1.Job
 	// Missing are active Jobs that the API says are gone.
 	Missing map[types.UID]bool
+	// Last is the last time for which a Job is known to have been made: the CronJob may be shown
+	// as it was before, and the Job be gone by now.
+	Last time.Time
 	// Schedule is nil when the CronJob's cannot be read; Problem says why.
 	Schedule Schedule
 	Problem  Event
@@ -234,6 +237,9 @@ func (s *step) times() (due time.Time, missed int64, next time.Time) {
 	from := s.CronJob.CreationTimestamp.Time
 	if last := s.CronJob.Status.LastScheduleTime; last != nil {
 		from = last.Time
+	}
+	if s.Last.After(from) {
+		from = s.Last
 	}
 	if limit := s.CronJob.Spec.StartingDeadlineSeconds; limit != nil {
 		if earliest := s.now.Add(-time.Duration(*limit) * time.Second); earliest.After(from) {

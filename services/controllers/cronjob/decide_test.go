@@ -170,6 +170,30 @@ func TestViewLearnsOfJobsItDoesNotShow(t *testing.T) {
 	}
 }
 
+// TestOnceForATime has a CronJob be shown as it was before its Job was made, when that is over and
+// gone: the controller remembers.
+func TestOnceForATime(t *testing.T) {
+	memory, shown := NewMemory(), tick()
+	shown.UID = "tick"
+	first := Decide(ViewOf(shown, nil), at("11:00:00"))
+	if first.Create == nil {
+		t.Fatal("no Job is made")
+	}
+	memory.Stored(shown.UID, first.Status)
+	v := ViewOf(shown, nil)
+	v.Last = memory.Last(shown.UID)
+	if again := Decide(v, at("11:00:30")); again.Create != nil || again.Again == 0 {
+		t.Errorf("the Job is made again: %+v", again)
+	}
+	if next := Decide(v, at("12:00:00")); next.Create == nil {
+		t.Error("the next Job is not made")
+	}
+	memory.Forget(shown.UID)
+	if last := memory.Last(shown.UID); !last.IsZero() {
+		t.Errorf("one that is gone is remembered: %v", last)
+	}
+}
+
 func TestRuns(t *testing.T) {
 	its, over := jobs("a")[0], jobs("a:Failed")[0]
 	owner := tick()
