@@ -159,7 +159,7 @@ func lively() map[string]*forge {
 	refused := watchedForge().run().asked().consult("no", by(node, "update"), says(history.HookDenied)).finish("no", 403).idles(50).blames(uid, "webhook-refuses-kubelet")
 	ending := watchedForge().ends("default").set().idles(300)
 	return map[string]*forge{
-		"a Job of a CronJob":     watchedForge().ask("create", by(user, "create"), 201, web(added, pending)).idles(100).begins("sum", "tick").loops("jobs.batch", "default/sum"),
+		"a Job of a CronJob":     watchedForge().ask("create", by(user, "create"), 201, web(added, pending)).idles(100).begins("tick").loops("jobs.batch", "default/sum"),
 		"a pod in the way":       watchedForge().inOrder("default/db-0", nil),
 		"a namespace that ends":  ending,
 		"a webhook":              refused,
@@ -171,10 +171,10 @@ func lively() map[string]*forge {
 	}
 }
 
-// begins has the controllers make a Job, of an owner or of none.
-func (f *forge) begins(called, owner string) *forge {
-	return f.ask("begin "+called, by(controllers, "create"), 201, history.Commit{
-		Resource: "jobs.batch", Key: "default/" + called, UID: called, Op: added, Content: history.Content{Owner: owner},
+// begins has the controllers make the Job sum, of an owner or of none.
+func (f *forge) begins(owner string) *forge {
+	return f.ask("begin", by(controllers, "create"), 201, history.Commit{
+		Resource: "jobs.batch", Key: "default/sum", UID: "sum", Op: added, Content: history.Content{Owner: owner},
 	})
 }
 
@@ -222,9 +222,9 @@ func brokenLiveness() []forged {
 		{"L8", "a webhook that is blamed, and was asked by others", blamed},
 		{"L8", "a pod that nobody explains", silent},
 		{"L9", "a controller that decides all the time", loops},
-		{"L9", "about a Job that no CronJob has made", watchedForge().create().idles(100).begins("sum", "").loops("jobs.batch", "default/sum")},
-		{"L9", "about a Job that was made before", watchedForge().begins("sum", "tick").create().idles(100).loops("jobs.batch", "default/sum")},
-		{"L9", "about another Job", watchedForge().create().idles(100).begins("sum", "tick").loops("jobs.batch", "default/other")},
+		{"L9", "about a Job that no CronJob has made", watchedForge().create().idles(100).begins("").loops("jobs.batch", "default/sum")},
+		{"L9", "about a Job that was made before", watchedForge().begins("tick").create().idles(100).loops("jobs.batch", "default/sum")},
+		{"L9", "about another Job", watchedForge().create().idles(100).begins("tick").loops("jobs.batch", "default/other")},
 		{"N3", "a request through a cut", through},
 		{"N3", "a commit that is heard of through a cut", hears},
 		{"K14", "a pod that is taken for removed", run().breaks(cutting()).idles(20).missing().idles(5).mends(cutting())},
