@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -34,6 +35,7 @@ const Controllers = "controllers"
 //	controllers_nodes.go  the node lifecycle
 //	controllers_daemons.go  DaemonSets
 //	controllers_jobs.go   Jobs
+//	controllers_cronjobs.go  CronJobs
 //	controllers_budgets.go  PodDisruptionBudgets
 //	controllers_claims.go  whose pods are whose
 //	controllers_writes.go  what those of sets write alike
@@ -72,6 +74,8 @@ type copies struct {
 	budgets    *copyOf[*policyv1.PodDisruptionBudget]
 	namespaces *copyOf[*corev1.Namespace]
 	disks      disks
+	// followed are the resources of which there are views.
+	followed []string
 	// graph is who depends on whom among all of them.
 	graph *garbage.Graph
 }
@@ -88,13 +92,15 @@ type lifecycle struct {
 	timing nodelifecycle.Timing
 }
 
-// newControllers is an incarnation of the controllers, which observe that world.
-func newControllers(w *World) *controllers {
+// newControllers is an incarnation of the controllers, which observe that world and follow those
+// resources.
+func newControllers(w *World, followed []string) *controllers {
 	c := &controllers{
 		looks:      looks{busy: map[string]bool{}, again: map[string]bool{}, failures: map[string]int{}},
 		scheduling: scheduler.NewState(), expected: workload.NewExpectations(), evictions: map[name]eviction{},
 		lifecycle: lifecycle{health: map[string]*nodelifecycle.Health{}, zones: nodelifecycle.NewZones(), timing: nodelifecycle.Default()},
 	}
+	c.followed = followed
 	c.graph, c.namespaces = garbage.NewGraph(), newCopy(c.namespaceChanged)
 	c.observing.catchUp = w.catchUp
 	c.observing.rounds = w.explainer(func(fact history.Fact) { c.out.Note("", fact) })
@@ -157,12 +163,16 @@ func (c *controllers) begin(in Boot) {
 		{"statefulsets.apps", c.stateful},
 		{"daemonsets.apps", c.daemons.sets},
 		{"jobs.batch", c.jobs.objects},
+		{cronJobsResource, c.jobs.cron},
 		{"poddisruptionbudgets.policy", c.budgets},
 		{"namespaces", c.namespaces},
 		{claimsResource, c.disks.claims},
 		{volumesResource, c.disks.volumes},
 		{attachmentsResource, c.disks.attachments},
 	} {
+		if !slices.Contains(c.followed, follow.resource) {
+			continue
+		}
 		f := &Follower{Key: "copy of " + follow.resource, Client: &c.client, Target: podapi.Target{Kind: kindOfResource(follow.resource)}, Sink: follow.sink}
 		f.Sink = c.monitored(f)
 		c.followers = append(c.followers, f)
@@ -172,19 +182,24 @@ func (c *controllers) begin(in Boot) {
 	c.out.Wake(lookNodes, c.now)
 }
 
-// resources are all that the controllers follow.
-func resources() []string {
-	return []string{
+// resources are all that the controllers of a life follow: of what only some lives have, nobody
+// asks in the others.
+func (s *Script) resources() []string {
+	all := []string{
 		"nodes", "pods", "leases.coordination.k8s.io", "replicasets.apps", "statefulsets.apps", "namespaces",
 		"daemonsets.apps", "jobs.batch", "poddisruptionbudgets.policy",
 		claimsResource, volumesResource, attachmentsResource,
 	}
+	if slices.ContainsFunc(s.Deeds, func(deed Deed) bool { return deed.Do == CreateCronJob }) {
+		all = append(all, cronJobsResource)
+	}
+	return all
 }
 
 // synced reports whether all views are there: before, nothing is decided.
 func (c *controllers) synced() bool {
 	return c.pods.synced && c.nodes.synced && c.leases.synced && c.replicas.synced && c.stateful.synced &&
-		c.daemons.sets.synced && c.jobs.objects.synced && c.budgets.synced && c.namespaces.synced &&
+		c.daemons.sets.synced && c.jobs.objects.synced && c.jobs.cron.synced && c.budgets.synced && c.namespaces.synced &&
 		c.disks.claims.synced && c.disks.volumes.synced && c.disks.attachments.synced
 }
 
@@ -224,7 +239,7 @@ func (c *controllers) alarm(key string) {
 		c.syncStatefulSet(key, of)
 	case lookDaemonSet:
 		c.syncDaemonSet(key, of)
-	case lookJob, lookOutlived, lookUncounted:
+	case lookJob, lookOutlived, lookUncounted, lookCronJob:
 		c.alarmOfJob(what, key, of)
 	case lookBudget:
 		c.syncBudget(key, of)

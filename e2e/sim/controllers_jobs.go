@@ -9,17 +9,20 @@ import (
 
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/cronjob"
 	"github.com/podfall/podfall/services/controllers/job"
 	"github.com/podfall/podfall/services/controllers/ttl"
 	"github.com/podfall/podfall/services/controllers/view"
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// jobs is what is known of Jobs.
+// jobs is what is known of Jobs, and of the CronJobs that have them made.
 type jobs struct {
 	objects  *copyOf[*batchv1.Job]
+	cron     *copyOf[*batchv1.CronJob]
 	expected *workload.Expectations
 	memory   *job.Memory
+	told     *cronjob.Memory
 }
 
 const (
@@ -33,11 +36,12 @@ const (
 )
 
 func (c *controllers) newJobs() jobs {
-	return jobs{objects: newCopy(c.jobChanged), expected: workload.NewExpectations(), memory: job.NewMemory()}
+	return jobs{objects: newCopy(c.jobChanged), cron: c.newCronJobs(), expected: workload.NewExpectations(), memory: job.NewMemory(), told: cronjob.NewMemory()}
 }
 
 func (c *controllers) jobChanged(old, now *batchv1.Job) {
 	of := nameOf(view.Either(old, now))
+	c.madeJobChanged(view.Either(old, now))
 	if now == nil {
 		c.jobs.expected.Forget(keyOf(old)) // another of its name expects nothing of that
 	}
@@ -85,7 +89,7 @@ func (c *controllers) jobUnder(pod *corev1.Pod) *batchv1.Job {
 	return its
 }
 
-// alarmOfJob is a look that is about a Job, or about a pod of one.
+// alarmOfJob is a look that is about a Job, about a pod of one, or about a CronJob.
 func (c *controllers) alarmOfJob(what, key string, of name) {
 	switch what {
 	case lookJob:
@@ -94,6 +98,8 @@ func (c *controllers) alarmOfJob(what, key string, of name) {
 		c.syncOutlived(key, of)
 	case lookUncounted:
 		c.syncUncounted(key, of)
+	case lookCronJob:
+		c.syncCronJob(key, of)
 	}
 }
 

@@ -108,7 +108,7 @@ func (d Deed) String() string {
 		text += fmt.Sprintf(", number %d", d.Count)
 	case d.Do == CreateBudget, d.Do == ChangeBudget:
 		text += fmt.Sprintf(", at least %d", d.Count)
-	case d.Do == CreateJob:
+	case d.Do == CreateJob, d.Do == CreateCronJob:
 		text += fmt.Sprintf(", %d completions", d.Count)
 	case d.Do == CreateHook:
 		text += fmt.Sprintf(", %d webhooks", d.Count)

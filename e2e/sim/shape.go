@@ -37,8 +37,9 @@ type Shape struct {
 type Place struct {
 	// Disk is the claim of a user's pod, or what the claims of a set's pods are called.
 	Disk string `json:"disk,omitempty"`
-	// Task is what a Job asks of the pods.
-	Task Task `json:"task,omitzero"`
+	// Task is what a Job asks of the pods, and Times when a CronJob makes such Jobs.
+	Task  Task  `json:"task,omitzero"`
+	Times Times `json:"times,omitzero"`
 }
 
 // String is the shape in a story; empty for none.

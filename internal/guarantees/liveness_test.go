@@ -159,6 +159,7 @@ func lively() map[string]*forge {
 	refused := watchedForge().run().asked().consult("no", by(node, "update"), says(history.HookDenied)).finish("no", 403).idles(50).blames(uid, "webhook-refuses-kubelet")
 	ending := watchedForge().ends("default").set().idles(300)
 	return map[string]*forge{
+		"a Job of a CronJob":     watchedForge().ask("create", by(user, "create"), 201, web(added, pending)).idles(100).begins("tick").loops("jobs.batch", "default/sum"),
 		"a pod in the way":       watchedForge().inOrder("default/db-0", nil),
 		"a namespace that ends":  ending,
 		"a webhook":              refused,
@@ -168,6 +169,21 @@ func lively() map[string]*forge {
 		"unblocked":              watchedForge().idles(60).whole().idles(10), "healed": healed, "a kubelet waits before it lists again": waits, "orphan": orphan, "sent": sent, "owns": owns, "adopted later": adopted,
 		"killed": killed, "explained": explained, "skewed": skewed, "in time": quick, "idle": watchedForge().ask("create", by(user, "create"), 201, web(added, pending)).idles(300),
 	}
+}
+
+// begins has the controllers make the Job sum, of an owner or of none.
+func (f *forge) begins(owner string) *forge {
+	return f.ask("begin", by(controllers, "create"), 201, history.Commit{
+		Resource: "jobs.batch", Key: "default/sum", UID: "sum", Op: added, Content: history.Content{Owner: owner},
+	})
+}
+
+// loops has a controller decide the same about an object all the time.
+func (f *forge) loops(resource, key string) *forge {
+	for range 20 {
+		f.say("controllers", "", history.Decide{Controller: "x", Action: "update", Resource: resource, Key: key})
+	}
+	return f.idles(60)
 }
 
 func brokenLiveness() []forged {
@@ -182,11 +198,7 @@ func brokenLiveness() []forged {
 	silent := run().breaks(down(kubelet)).asked().idles(200).blames("another", "kubelet-down").idles(20)
 	blamed := run().consult("user", by(user, "patch"), says(history.HookDenied)).finish("user", 403).asked().ask("no", by(node, "update"), 403)
 	blamed.idles(50).blames(uid, "webhook-refuses-kubelet")
-	loops := watchedForge().create().idles(100)
-	for range 20 {
-		loops.say("controllers", "", history.Decide{Controller: "x", Action: "update", Resource: podResource, Key: name})
-	}
-	loops.idles(60)
+	loops := watchedForge().create().idles(100).loops(podResource, name)
 	through := run().breaks(cutting()).idles(20).ask("zombie", by(node, "update"), 200, web(modified)).idles(5).mends(cutting())
 	hears := run().breaks(cutting()).idles(20).asked().heard().idles(5).mends(cutting())
 	reborn := run().breaks(cutting()).idles(20).restart(kubelet).say(kubelet, "", history.KubeletBoot{Node: "n1"})
@@ -210,6 +222,9 @@ func brokenLiveness() []forged {
 		{"L8", "a webhook that is blamed, and was asked by others", blamed},
 		{"L8", "a pod that nobody explains", silent},
 		{"L9", "a controller that decides all the time", loops},
+		{"L9", "about a Job that no CronJob has made", watchedForge().create().idles(100).begins("").loops("jobs.batch", "default/sum")},
+		{"L9", "about a Job that was made before", watchedForge().begins("tick").create().idles(100).loops("jobs.batch", "default/sum")},
+		{"L9", "about another Job", watchedForge().create().idles(100).begins("tick").loops("jobs.batch", "default/other")},
 		{"N3", "a request through a cut", through},
 		{"N3", "a commit that is heard of through a cut", hears},
 		{"K14", "a pod that is taken for removed", run().breaks(cutting()).idles(20).missing().idles(5).mends(cutting())},

@@ -200,12 +200,25 @@ func idle(p *past, t *trial) {
 	}
 }
 
+// begunSince are the Jobs that a CronJob has made since a moment, by their keys: what is decided
+// about one follows what its pods do.
+func (p *past) begunSince(moment int64) map[string]bool {
+	begun := map[string]bool{}
+	for _, c := range p.commits {
+		if c.Resource == "jobs.batch" && c.Op == added && c.Owner != "" && c.Ended > moment {
+			begun[c.Key] = true
+		}
+	}
+	return begun
+}
+
 // again looks for what is decided again and again, a minute after a moment.
 func (p *past) again(t *trial, since, until int64) {
+	begun := p.begunSince(since)
 	decided := map[history.Decide][]*history.Event{}
 	var order []history.Decide
 	for e, fact := range factsOf[history.Decide](p) {
-		if e.Began < since || e.Ended > until || !p.late(since, e.Began, 0, settled) {
+		if e.Began < since || e.Ended > until || !p.late(since, e.Began, 0, settled) || fact.Resource == "jobs.batch" && begun[fact.Key] {
 			continue
 		}
 		fact.ReadRevision = ""

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/services/controllers/control"
@@ -23,6 +22,7 @@ type Controller struct {
 	jobs      *view.Copy[*batchv1.Job]
 	writes    control.Resource[*batchv1.CronJob]
 	jobWrites control.Resource[*batchv1.Job]
+	memory    *Memory
 	events    control.Recorder
 	clock     clock.Clock
 	loop      *loop.Loop[view.Key]
@@ -37,14 +37,19 @@ func New(base control.Base) *Controller {
 		jobs:      view.Of[*batchv1.Job](base.Views, "jobs.batch"),
 		writes:    control.Of[*batchv1.CronJob](base.API, "cronjobs.batch"),
 		jobWrites: control.Of[*batchv1.Job](base.API, "jobs.batch"),
-		events:    base.Events("cronjob-controller"), clock: base.Clock,
+		memory:    NewMemory(), events: base.Events("cronjob-controller"), clock: base.Clock,
 	}
 	c.loop = loop.New(loop.Config{Name: "cronjob", Metrics: base.Metrics, Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
-	c.cronJobs.On(func(old, now *batchv1.CronJob) { c.loop.Add(view.KeyOf(view.Either(old, now))) })
+	c.cronJobs.On(func(old, now *batchv1.CronJob) {
+		if old != nil && (now == nil || now.UID != old.UID) {
+			c.memory.Forget(old.UID)
+		}
+		c.loop.Add(view.KeyOf(view.Either(old, now)))
+	})
 	c.jobs.On(func(old, now *batchv1.Job) {
 		job := view.Either(old, now)
-		if owner := metav1.GetControllerOfNoCopy(job); owner != nil && owner.Kind == "CronJob" {
-			c.loop.Add(view.Key{Namespace: job.Namespace, Name: owner.Name})
+		if maker := Maker(job); maker != "" {
+			c.loop.Add(view.Key{Namespace: job.Namespace, Name: maker})
 		}
 	})
 	return c
@@ -59,10 +64,13 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	if !ok {
 		return nil
 	}
-	v := View{CronJob: cronJob, Jobs: c.jobs.Controlled(cronJob.UID), Missing: map[types.UID]bool{}}
-	v.Schedule, v.Zone, v.Problem = read(cronJob)
-	if err := c.findMissing(ctx, &v); err != nil {
-		return err
+	v := ViewOf(cronJob, c.jobs.Controlled(cronJob.UID))
+	v.Last = c.memory.Last(cronJob.UID)
+	for _, ref := range v.Unseen() {
+		job, err := c.jobWrites.Get(ctx, cronJob.Namespace, ref.Name)
+		if err := v.Learn(ref, job, err); err != nil {
+			return err
+		}
 	}
 	plan := Decide(v, c.clock.Now())
 	for _, event := range plan.Tell {
@@ -77,30 +85,10 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 		if _, err := c.writes.UpdateStatus(ctx, changed); err != nil {
 			return err
 		}
+		c.memory.Stored(cronJob.UID, plan.Status)
 	}
 	if plan.Again > 0 {
 		c.loop.AddAfter(key, plan.Again)
-	}
-	return nil
-}
-
-// findMissing asks the API about active Jobs that the view does not show.
-func (c *Controller) findMissing(ctx context.Context, v *View) error {
-	shown := map[types.UID]bool{}
-	for _, job := range v.Jobs {
-		shown[job.UID] = true
-	}
-	for _, ref := range v.CronJob.Status.Active {
-		if shown[ref.UID] {
-			continue
-		}
-		job, err := c.jobWrites.Get(ctx, v.CronJob.Namespace, ref.Name)
-		switch {
-		case apierrors.IsNotFound(err), err == nil && job.UID != ref.UID:
-			v.Missing[ref.UID] = true
-		case err != nil:
-			return err
-		}
 	}
 	return nil
 }
@@ -123,11 +111,8 @@ func (c *Controller) carryOut(ctx context.Context, cronJob *batchv1.CronJob, pla
 		if made, err = c.jobWrites.Get(ctx, plan.Create.Namespace, plan.Create.Name); err != nil {
 			return err
 		}
-		if !metav1.IsControlledBy(made, cronJob) {
-			return fmt.Errorf("job %s/%s: want it to be of CronJob %s, but it is another's", made.Namespace, made.Name, cronJob.Name)
-		}
-		if ended(made) != "" {
-			return nil
+		if runs, err := Runs(cronJob, made); !runs {
+			return err
 		}
 	case control.Closing(err):
 		return nil

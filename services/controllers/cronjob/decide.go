@@ -12,6 +12,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -29,10 +30,48 @@ type View struct {
 	Jobs []*batchv1.Job
 	// Missing are active Jobs that the API says are gone.
 	Missing map[types.UID]bool
+	// Last is the last time for which a Job is known to have been made: the CronJob may be shown
+	// as it was before, and the Job be gone by now.
+	Last time.Time
 	// Schedule is nil when the CronJob's cannot be read; Problem says why.
 	Schedule Schedule
 	Problem  Event
 	Zone     *time.Location
+}
+
+// Maker is the name of the CronJob that controls a Job; empty when none does.
+func Maker(job *batchv1.Job) string {
+	if owner := metav1.GetControllerOfNoCopy(job); owner != nil && owner.Kind == "CronJob" {
+		return owner.Name
+	}
+	return ""
+}
+
+// ViewOf is what is known of a CronJob that controls these Jobs.
+func ViewOf(cronJob *batchv1.CronJob, jobs []*batchv1.Job) View {
+	v := View{CronJob: cronJob, Jobs: jobs, Missing: map[types.UID]bool{}}
+	v.Schedule, v.Zone, v.Problem = read(cronJob)
+	return v
+}
+
+// Unseen are the active Jobs that the view does not show: the API is to be asked about them.
+func (v *View) Unseen() (unseen []corev1.ObjectReference) {
+	for _, ref := range v.CronJob.Status.Active {
+		if !slices.ContainsFunc(v.Jobs, func(job *batchv1.Job) bool { return job.UID == ref.UID }) {
+			unseen = append(unseen, ref)
+		}
+	}
+	return unseen
+}
+
+// Learn takes the API's answer about an active Job; the error is of one that says nothing.
+func (v *View) Learn(ref corev1.ObjectReference, job *batchv1.Job, err error) error {
+	switch {
+	case apierrors.IsNotFound(err), err == nil && job.UID != ref.UID:
+		v.Missing[ref.UID] = true
+		return nil
+	}
+	return err
 }
 
 // Plan is what to do, in this order.
@@ -199,6 +238,9 @@ func (s *step) times() (due time.Time, missed int64, next time.Time) {
 	if last := s.CronJob.Status.LastScheduleTime; last != nil {
 		from = last.Time
 	}
+	if s.Last.After(from) {
+		from = s.Last
+	}
 	if limit := s.CronJob.Spec.StartingDeadlineSeconds; limit != nil {
 		if earliest := s.now.Add(-time.Duration(*limit) * time.Second); earliest.After(from) {
 			from = earliest
@@ -259,6 +301,15 @@ func Started(status batchv1.CronJobStatus, job *batchv1.Job) batchv1.CronJobStat
 		APIVersion: "batch/v1", Kind: "Job", Namespace: job.Namespace, Name: job.Name, UID: job.UID, ResourceVersion: job.ResourceVersion,
 	})
 	return status
+}
+
+// Runs reports whether the Job that has the name of one that was to be made is that one, made
+// before, and not over; the error is another's.
+func Runs(cronJob *batchv1.CronJob, job *batchv1.Job) (bool, error) {
+	if !metav1.IsControlledBy(job, cronJob) {
+		return false, fmt.Errorf("job %s/%s: want it to be of CronJob %s, but it is another's", job.Namespace, job.Name, cronJob.Name)
+	}
+	return ended(job) == "", nil
 }
 
 func (s *step) say(kind, reason, message string) {

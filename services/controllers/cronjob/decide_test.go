@@ -8,6 +8,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -113,9 +114,7 @@ func TestDecide(t *testing.T) {
 		{"many were missed", tick(schedule("* * * * *")), "14:20:30", "", "+14:20 again 30.1s TooManyMissedTimes"},
 		{"never", tick(schedule("0 0 31 2 *")), "11:00:00", "", ""},
 	} {
-		v := View{CronJob: c.tick, Jobs: jobs(c.jobs)}
-		v.Schedule, v.Zone, v.Problem = read(c.tick)
-		plan := Decide(v, at(c.now))
+		plan := Decide(ViewOf(c.tick, jobs(c.jobs)), at(c.now))
 		var words []string
 		if plan.Create != nil {
 			words = append(words, "+"+plan.Status.LastScheduleTime.UTC().Format("15:04"))
@@ -142,5 +141,73 @@ func TestDecide(t *testing.T) {
 	gone := Decide(View{CronJob: tick(suspended, active("a", "b")), Missing: map[types.UID]bool{"a": true}}, at("10:30:00"))
 	if len(gone.Status.Active) != 1 || gone.Tell[0].Reason != "MissingJob" {
 		t.Errorf("a Job that is missing: %+v", gone)
+	}
+}
+
+func TestViewLearnsOfJobsItDoesNotShow(t *testing.T) {
+	v := ViewOf(tick(active("a", "b", "c")), jobs("a"))
+	var unseen []string
+	for _, ref := range v.Unseen() {
+		unseen = append(unseen, ref.Name)
+	}
+	if got := strings.Join(unseen, " "); got != "b c" {
+		t.Errorf("unseen: %q", got)
+	}
+	ref, there := v.CronJob.Status.Active[1], jobs("b")[0]
+	if err := v.Learn(ref, there, nil); err != nil || v.Missing["b"] {
+		t.Errorf("a Job that is there: %v, missing %v", err, v.Missing)
+	}
+	if err := v.Learn(ref, nil, apierrors.NewServiceUnavailable("down")); err == nil || v.Missing["b"] {
+		t.Errorf("no answer: %v, missing %v", err, v.Missing)
+	}
+	there.UID = "another"
+	if err := v.Learn(ref, there, nil); err != nil || !v.Missing["b"] {
+		t.Errorf("another of its name: %v, missing %v", err, v.Missing)
+	}
+	gone := apierrors.NewNotFound(batchv1.Resource("jobs"), "c")
+	if err := v.Learn(v.CronJob.Status.Active[2], nil, gone); err != nil || !v.Missing["c"] {
+		t.Errorf("none: %v, missing %v", err, v.Missing)
+	}
+}
+
+// TestOnceForATime has a CronJob be shown as it was before its Job was made, when that is over and
+// gone: the controller remembers.
+func TestOnceForATime(t *testing.T) {
+	memory, shown := NewMemory(), tick()
+	shown.UID = "tick"
+	first := Decide(ViewOf(shown, nil), at("11:00:00"))
+	if first.Create == nil {
+		t.Fatal("no Job is made")
+	}
+	memory.Stored(shown.UID, first.Status)
+	v := ViewOf(shown, nil)
+	v.Last = memory.Last(shown.UID)
+	if again := Decide(v, at("11:00:30")); again.Create != nil || again.Again == 0 {
+		t.Errorf("the Job is made again: %+v", again)
+	}
+	if next := Decide(v, at("12:00:00")); next.Create == nil {
+		t.Error("the next Job is not made")
+	}
+	memory.Forget(shown.UID)
+	if last := memory.Last(shown.UID); !last.IsZero() {
+		t.Errorf("one that is gone is remembered: %v", last)
+	}
+}
+
+func TestRuns(t *testing.T) {
+	its, over := jobs("a")[0], jobs("a:Failed")[0]
+	owner := tick()
+	owner.UID = "tick"
+	for _, job := range []*batchv1.Job{its, over} {
+		job.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, batchv1.SchemeGroupVersion.WithKind("CronJob"))}
+	}
+	if runs, err := Runs(owner, its); !runs || err != nil {
+		t.Errorf("its own: %v, %v", runs, err)
+	}
+	if runs, err := Runs(owner, over); runs || err != nil {
+		t.Errorf("one that is over: %v, %v", runs, err)
+	}
+	if runs, err := Runs(owner, jobs("a")[0]); runs || err == nil {
+		t.Errorf("another's: %v, %v", runs, err)
 	}
 }

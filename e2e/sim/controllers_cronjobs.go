@@ -1,0 +1,160 @@
+package sim
+
+import (
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/cronjob"
+)
+
+const (
+	cronJobsResource  = "cronjobs.batch"
+	cronJobController = "cronjob-controller"
+	lookCronJob       = "cronjob"
+)
+
+// newCronJobs is the copy of CronJobs, which is whole from the beginning in a life in which
+// nobody follows them.
+func (c *controllers) newCronJobs() *copyOf[*batchv1.CronJob] {
+	cronJobs := newCopy(func(old, now *batchv1.CronJob) {
+		if now == nil {
+			c.jobs.told.Forget(old.UID)
+			return
+		}
+		c.look(lookCronJob, nameOf(now))
+	})
+	cronJobs.synced = !slices.Contains(c.followed, cronJobsResource)
+	return cronJobs
+}
+
+// madeJobChanged has the CronJob looked at that a Job is of.
+func (c *controllers) madeJobChanged(its *batchv1.Job) {
+	if maker := cronjob.Maker(its); maker != "" {
+		c.look(lookCronJob, name{its.Namespace, maker})
+	}
+}
+
+func (c *controllers) syncCronJob(key string, of name) {
+	its, known := c.jobs.cron.get(of)
+	if !known {
+		return
+	}
+	var mine []*batchv1.Job
+	for _, made := range c.jobs.objects.all() {
+		if metav1.IsControlledBy(made, its) {
+			mine = append(mine, made)
+		}
+	}
+	done, v := c.begun(key), cronjob.ViewOf(its, mine)
+	v.Last = c.jobs.told.Last(its.UID)
+	unseen := v.Unseen()
+	one := all(len(unseen), func(failed error) {
+		if failed != nil {
+			done(failed)
+			return
+		}
+		c.runCronJob(v, done)
+	})
+	for _, ref := range unseen {
+		target := podapi.Target{Kind: kindOfResource("jobs.batch"), Namespace: its.Namespace, Name: ref.Name}
+		c.write(cronJobController, Ask{Verb: proto.VerbGet, Target: target}, nil, func(got Got) {
+			found, _ := got.Object.(*batchv1.Job)
+			one(v.Learn(ref, found, got.Err))
+		})
+	}
+}
+
+// runCronJob does what a CronJob needs of which this is known: Jobs go, one is made, and the
+// status says so.
+func (c *controllers) runCronJob(v cronjob.View, done func(error)) {
+	its, plan := v.CronJob, cronjob.Decide(v, c.now)
+	finish := func(failed error) {
+		if failed != nil {
+			done(failed)
+			return
+		}
+		c.storeCronJob(its, plan.Status, func(err error) {
+			if err == nil && plan.Again > 0 {
+				c.lookAfter(lookCronJob, nameOf(its), plan.Again)
+			}
+			done(err)
+		})
+	}
+	c.dismiss(slices.Concat(plan.Delete, plan.Replace), func(failed error) {
+		if failed != nil || plan.Create == nil {
+			finish(failed)
+			return
+		}
+		c.makeJob(its, plan.Create, func(made *batchv1.Job, err error) {
+			if made != nil {
+				plan.Status = cronjob.Started(plan.Status, made)
+			}
+			finish(err)
+		})
+	})
+}
+
+// dismiss deletes Jobs and, in the background, their pods.
+func (c *controllers) dismiss(jobs []*batchv1.Job, then func(error)) {
+	one := all(len(jobs), then)
+	for _, its := range jobs {
+		options := &metav1.DeleteOptions{
+			PropagationPolicy: new(metav1.DeletePropagationBackground), Preconditions: &metav1.Preconditions{UID: &its.UID},
+		}
+		c.write(cronJobController, Ask{Verb: proto.VerbDelete, Target: targetOf("jobs.batch", its, ""), Options: options}, its, func(got Got) {
+			one(lest(control.Gone, got.Err))
+		})
+	}
+}
+
+// makeJob makes the Job of a time; then is told of it as long as it runs, also of one that was
+// made before.
+func (c *controllers) makeJob(by *batchv1.CronJob, wanted *batchv1.Job, then func(*batchv1.Job, error)) {
+	c.write(cronJobController, creation("jobs.batch", wanted.Namespace, wanted), nil, func(got Got) {
+		made, _ := got.Object.(*batchv1.Job)
+		switch {
+		case got.Err == nil:
+			then(made, nil)
+		case control.Closing(got.Err):
+			then(nil, nil)
+		case !apierrors.IsAlreadyExists(got.Err):
+			then(nil, got.Err)
+		default:
+			c.write(cronJobController, Ask{Verb: proto.VerbGet, Target: targetOf("jobs.batch", wanted, "")}, nil, func(got Got) {
+				before, is := got.Object.(*batchv1.Job)
+				if got.Err != nil || !is {
+					then(nil, got.Err)
+					return
+				}
+				runs, err := cronjob.Runs(by, before)
+				if !runs {
+					before = nil
+				}
+				then(before, err)
+			})
+		}
+	})
+}
+
+// storeCronJob stores a status that says something new.
+func (c *controllers) storeCronJob(its *batchv1.CronJob, status batchv1.CronJobStatus, then func(error)) {
+	if equality.Semantic.DeepEqual(its.Status, status) {
+		then(nil)
+		return
+	}
+	changed := its.DeepCopy()
+	changed.Status = status
+	c.write(cronJobController, updating(cronJobsResource, changed, "status"), its, func(got Got) {
+		if got.Err == nil {
+			c.jobs.told.Stored(its.UID, status)
+		}
+		then(got.Err)
+	})
+}

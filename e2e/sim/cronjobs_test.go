@@ -1,0 +1,38 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestCronJobs has Jobs that take longer than the time to the next be made under each policy, and
+// their CronJob be held up, deleted and made again: in the end everything is right.
+func TestCronJobs(t *testing.T) {
+	for policy, wanted := range map[batchv1.ConcurrencyPolicy]int{
+		batchv1.AllowConcurrent: 12, batchv1.ForbidConcurrent: 8, batchv1.ReplaceConcurrent: 12,
+	} {
+		t.Run(string(policy), func(t *testing.T) {
+			tick := Deed{Do: CreateCronJob, Name: cronJobName, Count: 1, Grace: new(int64(1)), App: App{Runs: 90 * time.Second}}
+			tick.Shape.Times = Times{Schedule: "0-13 0 * * *", Policy: policy, Good: new(int32(4))}
+			tick.At = 10 * time.Second
+			again := tick
+			again.At = 6*time.Minute + 30*time.Second
+			lived := liveIn(t, Script{Written: true, Nodes: 1, Lasts: 18 * time.Minute, Calm: 7 * time.Minute, Deeds: []Deed{
+				tick,
+				{At: 3*time.Minute + 30*time.Second, Do: SuspendCronJob, Name: cronJobName},
+				{At: 5*time.Minute + 30*time.Second, Do: ResumeCronJob, Name: cronJobName},
+				{At: 6*time.Minute + 10*time.Second, Do: DeleteCronJob, Name: cronJobName, Policy: metav1.DeletePropagationOrphan},
+				again,
+			}})
+			if _, err := Judge(lived); err != nil {
+				t.Fatal(err)
+			}
+			if made := lived.Met["cronjobs: create jobs.batch"]; made != wanted {
+				t.Errorf("%d Jobs were made, want %d: %v", made, wanted, lived.Met)
+			}
+		})
+	}
+}

@@ -1,0 +1,52 @@
+package sim
+
+import (
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/internal/podapi"
+)
+
+// What users do with CronJobs.
+const (
+	CreateCronJob  What = "create cronjob"
+	DeleteCronJob  What = "delete cronjob"
+	SuspendCronJob What = "suspend cronjob"
+	ResumeCronJob  What = "resume cronjob"
+)
+
+// Times are when a CronJob makes Jobs, and how many of them there may be.
+type Times struct {
+	Schedule string                    `json:"schedule,omitempty"`
+	Policy   batchv1.ConcurrencyPolicy `json:"policy,omitempty"`
+	// Good and Bad are its history limits.
+	Good *int32 `json:"good,omitempty"`
+	Bad  *int32 `json:"bad,omitempty"`
+	// Late is its startingDeadlineSeconds.
+	Late *int64 `json:"late,omitempty"`
+}
+
+// askOfCronJob is what a deed is about a CronJob.
+func askOfCronJob(deed Deed, within string) Ask {
+	if deed.Do == CreateCronJob {
+		return creation(cronJobsResource, within, cronJobFor(deed))
+	}
+	if deed.Do == DeleteCronJob {
+		return removal(cronJobsResource, within, deed)
+	}
+	its := podapi.Target{Kind: kindOfResource(cronJobsResource), Namespace: within, Name: deed.Name}
+	return merge(its, map[string]any{"spec": map[string]any{"suspend": deed.Do == SuspendCronJob}})
+}
+
+// cronJobFor has the Job of a deed be made at its times.
+func cronJobFor(deed Deed) *batchv1.CronJob {
+	times := deed.Shape.Times
+	return &batchv1.CronJob{
+		ObjectMeta: metav1.ObjectMeta{Name: deed.Name},
+		Spec: batchv1.CronJobSpec{
+			Schedule: times.Schedule, ConcurrencyPolicy: times.Policy, StartingDeadlineSeconds: times.Late,
+			SuccessfulJobsHistoryLimit: times.Good, FailedJobsHistoryLimit: times.Bad,
+			JobTemplate: batchv1.JobTemplateSpec{Spec: jobFor(deed).Spec},
+		},
+	}
+}
