@@ -127,6 +127,12 @@ func Refused(v View, set *appsv1.ReplicaSet, cause error, now time.Time) (*appsv
 	return s.Deployment, Event{corev1.EventTypeWarning, "ReplicaSetCreateError", message}
 }
 
+// Its reports whether a set that has the name of the one to be made is that very one, which the
+// view does not show yet.
+func Its(d *appsv1.Deployment, there *appsv1.ReplicaSet) bool {
+	return metav1.IsControlledBy(there, d) && SameTemplate(&there.Spec.Template, &d.Spec.Template)
+}
+
 // Collided is the Deployment after the name of its set was found to be taken by another.
 func Collided(d *appsv1.Deployment) *appsv1.Deployment {
 	d = d.DeepCopy()
