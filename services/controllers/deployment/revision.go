@@ -256,7 +256,8 @@ func number(set *appsv1.ReplicaSet, annotation string) (int32, bool) {
 }
 
 // cleanUp plans to delete the oldest of the sets that ask for nothing, beyond the limit of
-// history (cleanupDeployment).
+// history (cleanupDeployment); but none that this very step has scaled, as upstream's does when a
+// Deployment is paused, has no pods, and is scaled.
 func (s *step) cleanUp() {
 	limit := *s.Deployment.Spec.RevisionHistoryLimit
 	if limit == math.MaxInt32 {
@@ -269,7 +270,7 @@ func (s *step) cleanUp() {
 	}
 	slices.SortStableFunc(alive, func(a, b *appsv1.ReplicaSet) int { return cmp.Compare(revision(a), revision(b)) })
 	for _, set := range alive[:excess] {
-		if set.Status.Replicas == 0 && replicasOf(set) == 0 && set.Generation <= set.Status.ObservedGeneration {
+		if set.Status.Replicas == 0 && replicasOf(set) == 0 && set.Generation <= set.Status.ObservedGeneration && s.scaling(set) < 0 {
 			s.Delete = append(s.Delete, set)
 		}
 	}
