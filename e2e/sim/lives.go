@@ -78,7 +78,7 @@ func begin(script Script) *cluster {
 // populate makes the processes.
 func (c *cluster) populate() {
 	c.Add(APIServer, func() Process { return NewAPIServer(c.drive, c.hooks(), c.exit) }, 0)
-	c.Add(Controllers, func() Process { return newControllers(c.World) }, time.Second)
+	c.Add(Controllers, func() Process { return newControllers(c.World, c.script.resources()) }, time.Second)
 	for _, node := range c.script.NodeNames() {
 		kernel := NewKernel()
 		kernel.catchUp = c.catchUp
@@ -228,7 +228,8 @@ func (c *cluster) fault(deed Deed) (begin, end func(), kind history.TroubleKind)
 	case CreatePod, DeletePod, ForceDelete, AddFinalizer, RemoveFinalizer, CreateReplicas, CreateStateful, ScaleReplicas,
 		ScaleStateful, DeleteReplicas, DeleteStateful, CreateNamespace, DeleteNamespace, OutOfService, BackInService, DeleteNode, Compact, BreakPoint, Twin,
 		CreateDaemons, DeleteDaemons, CreateJob, DeleteJob, SuspendJob, ResumeJob, DeleteOneOf, CreateBudget, ChangeBudget, DeleteBudget, EvictOneOf,
-		Unlabel, Relabel, CreateVolume, CreateClaim, CreateHook, DeleteHook, HookDenies:
+		Unlabel, Relabel, CreateVolume, CreateClaim, CreateHook, DeleteHook, HookDenies,
+		CreateDeployment, DeleteDeployment, ScaleDeployment, RollOut, RollBack, PauseRollout, ResumeRollout:
 	}
 	panic("sim: nothing breaks by " + string(deed.Do)) // a mistake in the simulator
 }

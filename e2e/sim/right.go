@@ -54,15 +54,15 @@ func (c *cluster) right() error {
 			wrong = append(wrong, fmt.Errorf("%w: %d containers run on %s, and the API has pods of %d there", ErrOrphans, alive, node, runs[node]))
 		}
 	}
-	wrong = append(wrong, left(snapshot)...)
+	wrong = append(wrong, left(snapshot, c.script.resources())...)
 	return errors.Join(append(wrong, restless(kept.log, c.now.Add(-calmFor))...)...)
 }
 
-// left are the objects whose owners or namespaces are gone, and those that are no pods and are
-// still on their way out.
-func left(snapshot *store.Snapshot) (wrong []error) {
+// left are the objects of resources whose owners or namespaces are gone, and those that are no pods
+// and are still on their way out.
+func left(snapshot *store.Snapshot, resources []string) (wrong []error) {
 	owners, within := map[types.UID]bool{}, map[string]bool{"": true}
-	for _, resource := range resources() {
+	for _, resource := range resources {
 		for record := range snapshot.Scan(resource, "", "") {
 			owners[record.Object.GetUID()] = true
 			if resource == "namespaces" {
@@ -70,7 +70,7 @@ func left(snapshot *store.Snapshot) (wrong []error) {
 			}
 		}
 	}
-	for _, resource := range resources() {
+	for _, resource := range resources {
 		for record := range snapshot.Scan(resource, "", "") {
 			obj := record.Object
 			what := fmt.Sprintf("%s %s/%s", resource, obj.GetNamespace(), obj.GetName())

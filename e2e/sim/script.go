@@ -158,6 +158,19 @@ func (s *Script) NodeNames() []string {
 	return names
 }
 
+// resources are all that the controllers follow in a life: Deployments only where there are some.
+func (s *Script) resources() []string {
+	all := []string{
+		"nodes", "pods", "leases.coordination.k8s.io", "replicasets.apps", "statefulsets.apps", "namespaces",
+		"daemonsets.apps", "jobs.batch", "poddisruptionbudgets.policy",
+		claimsResource, volumesResource, attachmentsResource,
+	}
+	if slices.ContainsFunc(s.Deeds, func(deed Deed) bool { return deed.Do == CreateDeployment }) {
+		all = append(all, deploymentsResource)
+	}
+	return all
+}
+
 // Quiet is the same life when nothing breaks, and nobody says of a node that it is broken.
 func (s Script) Quiet() Script {
 	s.Trouble = Trouble{}

@@ -39,6 +39,8 @@ type Place struct {
 	Disk string `json:"disk,omitempty"`
 	// Task is what a Job asks of the pods.
 	Task Task `json:"task,omitzero"`
+	// Rollout is how a Deployment changes the pods.
+	Rollout Rollout `json:"rollout,omitzero"`
 }
 
 // String is the shape in a story; empty for none.

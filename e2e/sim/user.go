@@ -120,6 +120,8 @@ func (u *user) askOf(deed Deed) Ask {
 		})
 	case CreateDaemons, DeleteDaemons, CreateJob, DeleteJob, SuspendJob, ResumeJob:
 		return askOfSet(deed, within)
+	case CreateDeployment, DeleteDeployment, ScaleDeployment, RollOut, RollBack, PauseRollout, ResumeRollout:
+		return rolling(deed, within)
 	case CreateBudget, ChangeBudget, DeleteBudget:
 		return budgeting(deed, within)
 	case CreateVolume, CreateClaim, CreateNamespace, DeleteNamespace:
