@@ -11,7 +11,7 @@ const (
 	// versions are how many templates it has one after the other: it comes back to old ones.
 	versions = 5
 	// rolloutPause is between two things that users do to it.
-	rolloutPause = 90 * time.Second
+	rolloutPause = 3 * time.Minute
 	// pausedFrom is how long after all trouble one is paused for good.
 	pausedFrom = 5 * time.Minute
 )
@@ -99,9 +99,7 @@ func rolloutDeeds(d *dice, seed uint64, at time.Duration) []Deed {
 	case roll < 70:
 		return []Deed{scaled}
 	case roll < 80:
-		rolled.At, scaled.At = soon, soon+d.between(0, time.Second)
-		held := Deed{At: at, Do: PauseRollout, Name: deploymentName}
-		return []Deed{held, rolled, scaled, {At: at + whileAway(d), Do: ResumeRollout, Name: deploymentName}}
+		return heldDeeds(d, rolled, scaled, soon)
 	case roll < 85:
 		return []Deed{{At: at, Do: RollBack, Name: deploymentName}}
 	case roll < 92, frail(seed):
@@ -112,6 +110,18 @@ func rolloutDeeds(d *dice, seed uint64, at time.Duration) []Deed {
 	}
 	off := Deed{At: at, Do: Unlabel, Name: deploymentName, Count: int32(d.below(3))}
 	return []Deed{rolled, off, {At: at + whileAway(d), Do: Relabel, Name: deploymentName}}
+}
+
+// heldDeeds pause a Deployment, some after all its pods were taken from it, roll it out and scale it soon
+// after that, and let it go on.
+func heldDeeds(d *dice, rolled, scaled Deed, soon time.Duration) []Deed {
+	held := Deed{At: rolled.At, Do: PauseRollout, Name: deploymentName}
+	all := []Deed{held, {At: held.At + whileAway(d), Do: ResumeRollout, Name: deploymentName}}
+	rolled.At, scaled.At = soon, soon+d.between(0, time.Second)
+	if d.one(2) {
+		all = append(all, Deed{At: held.At - d.between(0, 15*time.Second), Do: ScaleDeployment, Name: deploymentName})
+	}
+	return append(all, rolled, scaled)
 }
 
 // rolloutsInShop are the Deployments of the namespace that comes and goes.
@@ -131,7 +141,8 @@ func rolloutsInShop(seed uint64, deeds []Deed) (all []Deed) {
 }
 
 // lastRollout brings a Deployment to a good end. Some are paused later, and a version that comes
-// then has to wait.
+// then has to wait, unless there are no pods: its set is the one that is scaled then, if it is there
+// from before, so it must be fine.
 func lastRollout(seed uint64, until time.Duration) (all []Deed) {
 	for _, at := range []time.Duration{until, until + retried} { // it may come late, when its user was not answered
 		good := versionOf(seed, 0)
@@ -139,7 +150,7 @@ func lastRollout(seed uint64, until time.Duration) (all []Deed) {
 		all = append(all, good, Deed{At: at, Do: ResumeRollout, Name: deploymentName}, Deed{At: at, Do: Relabel, Name: deploymentName})
 	}
 	d := diceOf(seed, "last rollout", 0)
-	if until/3 < 2*pausedFrom || !d.one(3) {
+	if until/3 < 2*pausedFrom || frail(seed) || d.one(3) {
 		return all
 	}
 	waits := versionOf(seed, 1+d.below(versions-1))
