@@ -34,6 +34,7 @@ const Controllers = "controllers"
 //	controllers_pods.go   the scheduler, the pod garbage collector, taint eviction
 //	controllers_nodes.go  the node lifecycle
 //	controllers_daemons.go  DaemonSets
+//	controllers_deployments.go  Deployments
 //	controllers_jobs.go   Jobs
 //	controllers_cronjobs.go  CronJobs
 //	controllers_budgets.go  PodDisruptionBudgets
@@ -47,11 +48,11 @@ const Controllers = "controllers"
 // A thing to look at is an alarm by the name of its controller and object. While a look is
 // under way, which takes requests, another one waits.
 type controllers struct {
-	client    Client
-	followers []*Follower
-	now       time.Time
-	out       Out
+	client Client
+	now    time.Time
+	out    Out
 
+	following
 	copies
 	looks
 	scheduling *scheduler.State
@@ -62,6 +63,14 @@ type controllers struct {
 	observing explaining
 }
 
+// following is who follows which resources.
+type following struct {
+	resources []string
+	followers []*Follower
+}
+
+func (f following) includes(resource string) bool { return slices.Contains(f.resources, resource) }
+
 // copies are the views.
 type copies struct {
 	pods       *copyOf[*corev1.Pod]
@@ -70,12 +79,11 @@ type copies struct {
 	replicas   *copyOf[*appsv1.ReplicaSet]
 	stateful   *copyOf[*appsv1.StatefulSet]
 	daemons    daemons
+	rollouts   *copyOf[*appsv1.Deployment]
 	jobs       jobs
 	budgets    *copyOf[*policyv1.PodDisruptionBudget]
 	namespaces *copyOf[*corev1.Namespace]
 	disks      disks
-	// followed are the resources of which there are views.
-	followed []string
 	// graph is who depends on whom among all of them.
 	graph *garbage.Graph
 }
@@ -92,15 +100,15 @@ type lifecycle struct {
 	timing nodelifecycle.Timing
 }
 
-// newControllers is an incarnation of the controllers, which observe that world and follow those
+// newControllers is an incarnation of the controllers, which observe that world, and follow those
 // resources.
-func newControllers(w *World, followed []string) *controllers {
+func newControllers(w *World, resources []string) *controllers {
 	c := &controllers{
+		following:  following{resources: resources},
 		looks:      looks{busy: map[string]bool{}, again: map[string]bool{}, failures: map[string]int{}},
 		scheduling: scheduler.NewState(), expected: workload.NewExpectations(), evictions: map[name]eviction{},
 		lifecycle: lifecycle{health: map[string]*nodelifecycle.Health{}, zones: nodelifecycle.NewZones(), timing: nodelifecycle.Default()},
 	}
-	c.followed = followed
 	c.graph, c.namespaces = garbage.NewGraph(), newCopy(c.namespaceChanged)
 	c.observing.catchUp = w.catchUp
 	c.observing.rounds = w.explainer(func(fact history.Fact) { c.out.Note("", fact) })
@@ -108,6 +116,7 @@ func newControllers(w *World, followed []string) *controllers {
 	c.leases = newCopy(func(_, _ *coordinationv1.Lease) {})
 	c.replicas = newCopy(c.replicaSetChanged)
 	c.daemons = c.newDaemons()
+	c.rollouts = c.newRollouts()
 	c.jobs = c.newJobs()
 	c.budgets = c.newBudgets()
 	c.disks = c.newDisks()
@@ -169,8 +178,9 @@ func (c *controllers) begin(in Boot) {
 		{claimsResource, c.disks.claims},
 		{volumesResource, c.disks.volumes},
 		{attachmentsResource, c.disks.attachments},
+		{deploymentsResource, c.rollouts},
 	} {
-		if !slices.Contains(c.followed, follow.resource) {
+		if !c.includes(follow.resource) {
 			continue
 		}
 		f := &Follower{Key: "copy of " + follow.resource, Client: &c.client, Target: podapi.Target{Kind: kindOfResource(follow.resource)}, Sink: follow.sink}
@@ -182,24 +192,10 @@ func (c *controllers) begin(in Boot) {
 	c.out.Wake(lookNodes, c.now)
 }
 
-// resources are all that the controllers of a life follow: of what only some lives have, nobody
-// asks in the others.
-func (s *Script) resources() []string {
-	all := []string{
-		"nodes", "pods", "leases.coordination.k8s.io", "replicasets.apps", "statefulsets.apps", "namespaces",
-		"daemonsets.apps", "jobs.batch", "poddisruptionbudgets.policy",
-		claimsResource, volumesResource, attachmentsResource,
-	}
-	if slices.ContainsFunc(s.Deeds, func(deed Deed) bool { return deed.Do == CreateCronJob }) {
-		all = append(all, cronJobsResource)
-	}
-	return all
-}
-
 // synced reports whether all views are there: before, nothing is decided.
 func (c *controllers) synced() bool {
 	return c.pods.synced && c.nodes.synced && c.leases.synced && c.replicas.synced && c.stateful.synced &&
-		c.daemons.sets.synced && c.jobs.objects.synced && c.jobs.cron.synced && c.budgets.synced && c.namespaces.synced &&
+		c.daemons.sets.synced && c.jobs.objects.synced && c.jobs.cron.synced && c.budgets.synced && c.namespaces.synced && c.rollouts.synced &&
 		c.disks.claims.synced && c.disks.volumes.synced && c.disks.attachments.synced
 }
 
@@ -239,6 +235,8 @@ func (c *controllers) alarm(key string) {
 		c.syncStatefulSet(key, of)
 	case lookDaemonSet:
 		c.syncDaemonSet(key, of)
+	case lookDeployment:
+		c.syncDeployment(key, of)
 	case lookJob, lookOutlived, lookUncounted, lookCronJob:
 		c.alarmOfJob(what, key, of)
 	case lookBudget:

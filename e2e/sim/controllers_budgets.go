@@ -98,7 +98,15 @@ func (c *controllers) guarded(budget *policyv1.PodDisruptionBudget) disruption.V
 func (c *controllers) scaleOf(namespace string, owner *metav1.OwnerReference) (disruption.Scale, bool) {
 	of := name{namespace, owner.Name}
 	if set, known := c.replicas.get(of); known && set.UID == owner.UID {
-		return disruption.Scale{Controller: owner.UID, Replicas: *set.Spec.Replicas}, true
+		above := metav1.GetControllerOfNoCopy(set)
+		if above == nil {
+			return disruption.Scale{Controller: owner.UID, Replicas: *set.Spec.Replicas}, true
+		}
+		its, known := c.rollouts.get(name{namespace, above.Name})
+		if !known || its.UID != above.UID {
+			return disruption.Scale{}, false
+		}
+		return disruption.Scale{Controller: above.UID, Replicas: *its.Spec.Replicas}, true
 	}
 	if set, known := c.stateful.get(of); known && set.UID == owner.UID {
 		return disruption.Scale{Controller: owner.UID, Replicas: *set.Spec.Replicas}, true

@@ -29,6 +29,7 @@ func (c *controllers) ownerChanged(old, now *corev1.Pod) {
 	owners(c, lookStatefulSet, c.stateful, func(set *appsv1.StatefulSet) *metav1.LabelSelector { return set.Spec.Selector }).PodChanged(old, now)
 	c.ofDaemonSets().PodChanged(old, now)
 	c.ofJobs().PodChanged(old, now)
+	c.ofDeployments().PodChanged(old, now)
 }
 
 func (c *controllers) ofReplicaSets() control.Owners[*appsv1.ReplicaSet] {
@@ -73,13 +74,15 @@ func kindOfOwner(look string) schema.GroupVersionKind {
 		return appsv1.SchemeGroupVersion.WithKind("StatefulSet")
 	case lookDaemonSet:
 		return appsv1.SchemeGroupVersion.WithKind("DaemonSet")
+	case lookDeployment:
+		return appsv1.SchemeGroupVersion.WithKind("Deployment")
 	case lookJob:
 		return batchv1.SchemeGroupVersion.WithKind("Job")
 	}
 	return appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
 }
 
-// claims is who takes pods into possession.
+// claims is who takes pods into possession, or sets.
 type claims struct {
 	controller, resource string
 	owner                kinds.Object
@@ -118,49 +121,66 @@ func claimsOfJob(its *batchv1.Job) claims {
 	}
 }
 
-// claim finds an owner's pods, after those that it may adopt were adopted, and those that it
-// does not select any more were released (control.Claimer).
+func claimsOfDeployment(its *appsv1.Deployment) claims {
+	return claims{
+		controller: deploymentController, resource: deploymentsResource, owner: its, kind: kindOfOwner(lookDeployment), selector: its.Spec.Selector,
+	}
+}
+
+// claim finds an owner's pods, as claimFrom does.
 func (c *controllers) claim(by claims, then func([]*corev1.Pod, error)) {
+	claimFrom(c, by, c.pods.all(), then)
+}
+
+// claimFrom finds what is an owner's of all there is, after that which it may adopt was adopted,
+// and that which it does not select any more was released (control.Claimer).
+func claimFrom[T kinds.Object](c *controllers, by claims, there []T, then func([]T, error)) {
 	selector, err := metav1.LabelSelectorAsSelector(by.selector)
 	if err != nil {
 		then(nil, err)
 		return
 	}
-	var mine, orphans, strangers []*corev1.Pod
-	for _, pod := range c.pods.all() {
-		switch workload.Claim(by.owner, pod, func() bool { return selector.Matches(labels.Set(pod.Labels)) }) {
+	var mine, orphans, strangers []T
+	for _, obj := range there {
+		switch workload.Claim(by.owner, obj, func() bool { return selector.Matches(labels.Set(obj.GetLabels())) }) {
 		case workload.Mine:
-			mine = append(mine, pod)
+			mine = append(mine, obj)
 		case workload.Adopt:
-			if by.fits == nil || by.fits(pod) {
-				orphans = append(orphans, pod)
+			if by.mayHave(obj) {
+				orphans = append(orphans, obj)
 			}
 		case workload.Release:
-			strangers = append(strangers, pod)
+			strangers = append(strangers, obj)
 		case workload.NotMine:
 		}
 	}
 	one := all(len(orphans)+len(strangers), func(failed error) { then(mine, failed) })
-	for _, pod := range strangers {
-		c.patch(by.controller, pod, control.Disowning(pod, by.owner.GetUID(), by.finalizers), func(got Got) { one(lest(control.Ownerless, got.Err)) })
+	for _, obj := range strangers {
+		c.patch(by.controller, obj, control.Disowning(obj, by.owner.GetUID(), by.finalizers), func(got Got) { one(lest(control.Ownerless, got.Err)) })
 	}
 	if len(orphans) == 0 {
 		return
 	}
 	c.mayAdopt(by, func(err error) {
-		for _, pod := range orphans {
+		for _, obj := range orphans {
 			if err != nil {
 				one(lest(apierrors.IsNotFound, err))
 				continue
 			}
-			c.patch(by.controller, pod, control.Adoption(by.owner, by.kind, pod, by.finalizers), func(got Got) {
-				if adopted, is := got.Object.(*corev1.Pod); is && got.Err == nil {
+			c.patch(by.controller, obj, control.Adoption(by.owner, by.kind, obj, by.finalizers), func(got Got) {
+				if adopted, is := got.Object.(T); is && got.Err == nil {
 					mine = append(mine, adopted)
 				}
 				one(lest(apierrors.IsNotFound, got.Err))
 			})
 		}
 	})
+}
+
+// mayHave reports whether what is nobody's may be adopted.
+func (by claims) mayHave(obj kinds.Object) bool {
+	pod, is := obj.(*corev1.Pod)
+	return !is || by.fits == nil || by.fits(pod)
 }
 
 // mayAdopt asks the API whether an owner may adopt anything, and says why not.
@@ -181,20 +201,24 @@ func lest(fine func(error) bool, err error) error {
 	return err
 }
 
-// patch changes a pod by a strategic merge patch that was decided by what was read of it, and
-// patchAnyway by one for which that does not matter.
-func (c *controllers) patch(controller string, pod *corev1.Pod, change any, then func(Got)) {
-	c.write(controller, patchOf(pod, change), pod, then)
+// patch changes a pod, or a set, by a strategic merge patch that was decided by what was read of
+// it, and patchAnyway by one for which that does not matter.
+func (c *controllers) patch(controller string, obj kinds.Object, change any, then func(Got)) {
+	c.write(controller, patchOf(obj, change), obj, then)
 }
 
-func (c *controllers) patchAnyway(controller string, pod *corev1.Pod, change any, then func(Got)) {
-	c.write(controller, patchOf(pod, change), nil, then)
+func (c *controllers) patchAnyway(controller string, obj kinds.Object, change any, then func(Got)) {
+	c.write(controller, patchOf(obj, change), nil, then)
 }
 
-func patchOf(pod *corev1.Pod, change any) Ask {
+func patchOf(obj kinds.Object, change any) Ask {
 	patch, err := json.Marshal(change)
 	if err != nil {
 		panic("sim: " + err.Error()) // plain values
 	}
-	return Ask{Verb: proto.VerbPatch, Target: targetOf("pods", pod, ""), PatchType: types.StrategicMergePatchType, Patch: patch}
+	resource := "pods"
+	if _, is := obj.(*appsv1.ReplicaSet); is {
+		resource = "replicasets.apps"
+	}
+	return Ask{Verb: proto.VerbPatch, Target: targetOf(resource, obj, ""), PatchType: types.StrategicMergePatchType, Patch: patch}
 }

@@ -30,7 +30,7 @@ func (c *controllers) newCronJobs() *copyOf[*batchv1.CronJob] {
 		}
 		c.look(lookCronJob, nameOf(now))
 	})
-	cronJobs.synced = !slices.Contains(c.followed, cronJobsResource)
+	cronJobs.synced = !c.includes(cronJobsResource)
 	return cronJobs
 }
 

@@ -66,7 +66,7 @@ func (c *controllers) updateNamespace(read, changed *corev1.Namespace, subresour
 // sweep asks for everything in a namespace to go, the pods before all else.
 func (c *controllers) sweep(ns *corev1.Namespace, done func(error)) {
 	var served []kinds.Kind
-	for _, resource := range c.followed {
+	for _, resource := range c.resources {
 		served = append(served, kindOfResource(resource))
 	}
 	pods, others := namespaces.Content(served)

@@ -27,11 +27,27 @@ func (c *controllers) owned(by metav1.Object) []*corev1.Pod {
 }
 
 func (c *controllers) replicaSetChanged(old, now *appsv1.ReplicaSet) {
+	c.ofDeployments().SetChanged(old, now)
 	if now == nil {
 		c.ofReplicaSets().Gone(old)
 		return
 	}
 	c.ofReplicaSets().Changed(now)
+}
+
+// siblings are the pods of a set, and of the others of its Deployment.
+func (c *controllers) siblings(set *appsv1.ReplicaSet) []*corev1.Pod {
+	above := metav1.GetControllerOfNoCopy(set)
+	if above == nil {
+		return c.owned(set)
+	}
+	var pods []*corev1.Pod
+	for _, other := range c.replicas.all() {
+		if owner := metav1.GetControllerOfNoCopy(other); owner != nil && owner.UID == above.UID {
+			pods = append(pods, c.owned(other)...)
+		}
+	}
+	return pods
 }
 
 func (c *controllers) syncReplicaSet(key string, of name) {
@@ -62,8 +78,11 @@ func (c *controllers) keepReplicas(v replicaset.View, pods []*corev1.Pod, done f
 			v.Terminating = append(v.Terminating, pod)
 		}
 	}
-	v.Related = func() []*corev1.Pod { return c.owned(set) }
+	v.Related = func() []*corev1.Pod { return c.siblings(set) }
 	plan, status := replicaset.Decide(v, c.now), replicaset.Status(v, nil, c.now)
+	if wait := replicaset.Recheck(v, c.now); wait > 0 {
+		c.lookAfter(lookReplicaSet, nameOf(set), wait)
+	}
 	create := make([]*corev1.Pod, 0, plan.Create)
 	for range plan.Create {
 		create = append(create, workload.PodOf(&set.Spec.Template, set, kindOfOwner(lookReplicaSet)))

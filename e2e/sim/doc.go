@@ -15,6 +15,8 @@
 //	              draw them, make them, and say how they must end; draw_jobs.go, right_jobs.go those of Jobs
 //	controllers_cronjobs.go, draw_cronjobs.go, user_cronjobs.go, right_cronjobs.go   CronJobs, which one
 //	              life in five has; nobody follows them in the others
+//	controllers_deployments.go, draw_deployments.go, user_deployments.go, right_deployments.go
+//	              Deployments, which every fourth life has, and nobody follows in the others
 //	controllers_binder.go, controllers_disks.go, kubelet_disks.go   volumes that have to be attached,
 //	              which every other life has; draw_disks.go, user_disks.go, right_disks.go, met_disks.go
 //	              draw them, make them, say how they must end, and count what became of them

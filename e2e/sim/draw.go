@@ -73,6 +73,7 @@ func Draw(seed uint64, mode Mode, lasts time.Duration) Script {
 	s.Deeds = append(s.Deeds, claimDeeds(seed, until, mode)...)
 	diskDeeds(&s, until, mode)
 	s.Deeds = append(s.Deeds, cronJobDeeds(seed, until, s.Deeds)...)
+	s.Deeds = append(s.Deeds, deploymentDeeds(seed, until, mode, s.Deeds)...)
 	s.sort()
 	return s
 }

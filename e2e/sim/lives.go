@@ -229,6 +229,7 @@ func (c *cluster) fault(deed Deed) (begin, end func(), kind history.TroubleKind)
 		ScaleStateful, DeleteReplicas, DeleteStateful, CreateNamespace, DeleteNamespace, OutOfService, BackInService, DeleteNode, Compact, BreakPoint, Twin,
 		CreateDaemons, DeleteDaemons, CreateJob, DeleteJob, SuspendJob, ResumeJob, DeleteOneOf, CreateBudget, ChangeBudget, DeleteBudget, EvictOneOf,
 		Unlabel, Relabel, CreateVolume, CreateClaim, CreateHook, DeleteHook, HookDenies,
+		CreateDeployment, DeleteDeployment, ScaleDeployment, RollOut, RollBack, PauseRollout, ResumeRollout,
 		CreateCronJob, DeleteCronJob, SuspendCronJob, ResumeCronJob:
 	}
 	panic("sim: nothing breaks by " + string(deed.Do)) // a mistake in the simulator

@@ -33,6 +33,8 @@ func (c *cluster) met() map[string]int {
 				all.count(fmt.Sprintf("cascades: %s %s", fact.Action, fact.Resource))
 			} else if fact.Controller == cronJobController {
 				all.count(fmt.Sprintf("cronjobs: %s %s", fact.Action, fact.Resource))
+			} else if fact.Controller == deploymentController {
+				all.count(fmt.Sprintf("rollouts: %s %s", fact.Action, fact.Resource))
 			} else if fact.Action == "patch" && fact.Resource == "pods" && fact.ReadRevision != "" {
 				all.count("pods claimed or released by the " + fact.Controller)
 			}

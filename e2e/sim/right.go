@@ -59,8 +59,8 @@ func (c *cluster) right() error {
 	return errors.Join(append(wrong, restless(kept.log, c.now.Add(-calmFor))...)...)
 }
 
-// left are the objects whose owners or namespaces are gone, and those that are no pods and are
-// still on their way out.
+// left are the objects of resources whose owners or namespaces are gone, and those that are no pods
+// and are still on their way out.
 func left(snapshot *store.Snapshot, resources []string) (wrong []error) {
 	owners, within := map[types.UID]bool{}, map[string]bool{"": true}
 	for _, resource := range resources {

@@ -17,7 +17,7 @@ import (
 
 // rightSets looks at how the sets have ended that only some lives have.
 func rightSets(snapshot *store.Snapshot, now time.Time) []error {
-	return slices.Concat(rightDaemons(snapshot), rightJobs(snapshot, now), rightBudgets(snapshot))
+	return slices.Concat(rightDaemons(snapshot), rightRollouts(snapshot), rightJobs(snapshot, now), rightBudgets(snapshot))
 }
 
 // rightBudgets wants every budget to count the pods that there are, and to allow no more

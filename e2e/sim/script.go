@@ -158,6 +158,24 @@ func (s *Script) NodeNames() []string {
 	return names
 }
 
+// resources are all that the controllers follow in a life: Deployments only where there are some.
+func (s *Script) resources() []string {
+	all := []string{
+		"nodes", "pods", "leases.coordination.k8s.io", "replicasets.apps", "statefulsets.apps", "namespaces",
+		"daemonsets.apps", "jobs.batch", "poddisruptionbudgets.policy",
+		claimsResource, volumesResource, attachmentsResource,
+	}
+	for _, sometimes := range []struct {
+		made     What
+		resource string
+	}{{CreateDeployment, deploymentsResource}, {CreateCronJob, cronJobsResource}} {
+		if slices.ContainsFunc(s.Deeds, func(deed Deed) bool { return deed.Do == sometimes.made }) {
+			all = append(all, sometimes.resource)
+		}
+	}
+	return all
+}
+
 // Quiet is the same life when nothing breaks, and nobody says of a node that it is broken.
 func (s Script) Quiet() Script {
 	s.Trouble = Trouble{}

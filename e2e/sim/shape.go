@@ -40,6 +40,8 @@ type Place struct {
 	// Task is what a Job asks of the pods, and Times when a CronJob makes such Jobs.
 	Task  Task  `json:"task,omitzero"`
 	Times Times `json:"times,omitzero"`
+	// Rollout is how a Deployment changes the pods.
+	Rollout Rollout `json:"rollout,omitzero"`
 }
 
 // String is the shape in a story; empty for none.

@@ -122,6 +122,8 @@ func (u *user) askOf(deed Deed) Ask {
 		return askOfSet(deed, within)
 	case CreateCronJob, DeleteCronJob, SuspendCronJob, ResumeCronJob:
 		return askOfCronJob(deed, within)
+	case CreateDeployment, DeleteDeployment, ScaleDeployment, RollOut, RollBack, PauseRollout, ResumeRollout:
+		return rolling(deed, within)
 	case CreateBudget, ChangeBudget, DeleteBudget:
 		return budgeting(deed, within)
 	case CreateVolume, CreateClaim, CreateNamespace, DeleteNamespace:

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/clock"
@@ -48,59 +47,14 @@ func New(base control.Base) *Controller {
 	}
 	c.loop = loop.New(loop.Config{Name: "deployment", Metrics: base.Metrics, Clock: base.Clock, Workers: workers, Retries: retries, Log: base.Log}, c.sync)
 	c.deployments.On(func(old, now *appsv1.Deployment) { c.loop.Add(view.KeyOf(view.Either(old, now))) })
-	c.sets.On(c.setChanged)
-	c.pods.On(c.podChanged)
+	watch := Watch{Get: c.deployments.Get, In: c.deployments.In, Set: c.sets.Get, Look: c.loop.Add}
+	c.sets.On(watch.SetChanged)
+	c.pods.On(watch.PodChanged)
 	return c
 }
 
 // Run rolls out until ctx ends.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
-
-// setChanged has the Deployments looked at that a ReplicaSet is about.
-func (c *Controller) setChanged(old, now *appsv1.ReplicaSet) {
-	owned := false
-	for _, set := range []*appsv1.ReplicaSet{old, now} {
-		if set == nil {
-			continue
-		}
-		if owner := metav1.GetControllerOfNoCopy(set); owner != nil {
-			owned = true
-			if owner.Kind == "Deployment" {
-				c.loop.Add(view.Key{Namespace: set.Namespace, Name: owner.Name})
-			}
-		}
-	}
-	if owned || now == nil {
-		return
-	}
-	for _, deployment := range c.deployments.In(now.Namespace) {
-		selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
-		if err == nil && !selector.Empty() && selector.Matches(labels.Set(now.Labels)) {
-			c.loop.Add(view.KeyOf(deployment))
-		}
-	}
-}
-
-// podChanged has a Deployment looked at that waits until all its old pods have gone.
-func (c *Controller) podChanged(old, now *corev1.Pod) {
-	if now != nil && (old == nil || old.Status.Phase == now.Status.Phase) {
-		return
-	}
-	owner := metav1.GetControllerOfNoCopy(old)
-	if owner == nil || owner.Kind != "ReplicaSet" {
-		return
-	}
-	set, ok := c.sets.Get(view.Key{Namespace: old.Namespace, Name: owner.Name})
-	if !ok {
-		return
-	}
-	if above := metav1.GetControllerOfNoCopy(set); above != nil && above.Kind == "Deployment" {
-		key := view.Key{Namespace: old.Namespace, Name: above.Name}
-		if d, ok := c.deployments.Get(key); ok && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
-			c.loop.Add(key)
-		}
-	}
-}
 
 // sync takes steps for one Deployment until one makes no ReplicaSet.
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
@@ -175,8 +129,7 @@ func (c *Controller) taken(ctx context.Context, v View, set *appsv1.ReplicaSet) 
 	if err != nil {
 		return nil, err
 	}
-	owner := metav1.GetControllerOfNoCopy(there)
-	if owner != nil && owner.UID == v.Deployment.UID && SameTemplate(&there.Spec.Template, &v.Deployment.Spec.Template) {
+	if Its(v.Deployment, there) {
 		return there, nil
 	}
 	_, err = c.writes.UpdateStatus(ctx, Collided(v.Deployment))

@@ -1,7 +1,8 @@
 // Package deployment rolls a Deployment's template out through ReplicaSets. decide.go says
 // what the next step is: which ReplicaSet to make, which to scale, what the status says;
-// rollout.go, scale.go, revision.go and status.go are its parts and as pure as it is;
-// controller.go watches, claims, asks it, and acts.
+// rollout.go, scale.go, revision.go and status.go are its parts and as pure as it is; watch.go
+// says whom a change of something else is about; controller.go watches, claims, asks them, and
+// acts.
 package deployment
 
 import (

@@ -194,6 +194,17 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// TestScaledIsKept has a Deployment that was paused without pods, given another template, and scaled:
+// the only set that there is has the pods, and is no history.
+func TestScaledIsKept(t *testing.T) {
+	deployment := d(2, 1, 0)
+	deployment.Spec.Paused, deployment.Spec.RevisionHistoryLimit = true, new(int32(0))
+	v := View{Deployment: deployment, Sets: []*appsv1.ReplicaSet{rs(deployment, "old", 2, 0, 0), rs(deployment, "older", 1, 0, 0)}}
+	if got := sizes(Decide(v, now)); got != "old=2 -older" {
+		t.Errorf("%q, want old to be scaled, and kept", got)
+	}
+}
+
 func TestRevisions(t *testing.T) {
 	deployment := d(1, 1, 0)
 	deployment.Annotations["note"] = "x"

@@ -127,6 +127,12 @@ func Refused(v View, set *appsv1.ReplicaSet, cause error, now time.Time) (*appsv
 	return s.Deployment, Event{corev1.EventTypeWarning, "ReplicaSetCreateError", message}
 }
 
+// Its reports whether a set that has the name of the one to be made is that very one, which the
+// view does not show yet.
+func Its(d *appsv1.Deployment, there *appsv1.ReplicaSet) bool {
+	return metav1.IsControlledBy(there, d) && SameTemplate(&there.Spec.Template, &d.Spec.Template)
+}
+
 // Collided is the Deployment after the name of its set was found to be taken by another.
 func Collided(d *appsv1.Deployment) *appsv1.Deployment {
 	d = d.DeepCopy()
@@ -250,7 +256,8 @@ func number(set *appsv1.ReplicaSet, annotation string) (int32, bool) {
 }
 
 // cleanUp plans to delete the oldest of the sets that ask for nothing, beyond the limit of
-// history (cleanupDeployment).
+// history (cleanupDeployment); but none that this very step has scaled, as upstream's does when a
+// Deployment is paused, has no pods, and is scaled.
 func (s *step) cleanUp() {
 	limit := *s.Deployment.Spec.RevisionHistoryLimit
 	if limit == math.MaxInt32 {
@@ -263,7 +270,7 @@ func (s *step) cleanUp() {
 	}
 	slices.SortStableFunc(alive, func(a, b *appsv1.ReplicaSet) int { return cmp.Compare(revision(a), revision(b)) })
 	for _, set := range alive[:excess] {
-		if set.Status.Replicas == 0 && replicasOf(set) == 0 && set.Generation <= set.Status.ObservedGeneration {
+		if set.Status.Replicas == 0 && replicasOf(set) == 0 && set.Generation <= set.Status.ObservedGeneration && s.scaling(set) < 0 {
 			s.Delete = append(s.Delete, set)
 		}
 	}

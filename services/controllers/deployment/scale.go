@@ -129,13 +129,17 @@ func (s *step) resize(set *appsv1.ReplicaSet, n int32) bool {
 	if have != n {
 		event = scaledMessage(set, have, n)
 	}
-	i := slices.IndexFunc(s.Scale, func(one Scaling) bool { return one.Set.UID == set.UID && one.Set.Name == set.Name })
-	if i >= 0 {
+	if i := s.scaling(set); i >= 0 {
 		s.Scale[i] = Scaling{Set: changed, Event: event}
 	} else {
 		s.Scale = append(s.Scale, Scaling{Set: changed, Event: event})
 	}
 	return have != n
+}
+
+// scaling is the place of a set among those that this step changes; -1 for none.
+func (s *step) scaling(set *appsv1.ReplicaSet) int {
+	return slices.IndexFunc(s.Scale, func(one Scaling) bool { return one.Set.UID == set.UID && one.Set.Name == set.Name })
 }
 
 // scaledMessage is the event ScalingReplicaSet.

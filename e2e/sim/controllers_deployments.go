@@ -1,0 +1,144 @@
+package sim
+
+import (
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/deployment"
+	"github.com/podfall/podfall/services/controllers/view"
+)
+
+const (
+	deploymentController = "deployment-controller"
+	deploymentsResource  = "deployments.apps"
+	setsResource         = "replicasets.apps"
+	lookDeployment       = "deployment"
+)
+
+// newRollouts is the copy of Deployments. Nobody waits for one that is not followed.
+func (c *controllers) newRollouts() *copyOf[*appsv1.Deployment] {
+	all := newCopy(func(old, now *appsv1.Deployment) { c.look(lookDeployment, nameOf(view.Either(old, now))) })
+	all.synced = !c.includes(deploymentsResource)
+	return all
+}
+
+// ofDeployments has Deployments looked at, as the product has them.
+func (c *controllers) ofDeployments() deployment.Watch {
+	return deployment.Watch{
+		Get: func(key view.Key) (*appsv1.Deployment, bool) { return c.rollouts.get(name{key.Namespace, key.Name}) },
+		In: func(namespace string) (all []*appsv1.Deployment) {
+			for _, its := range c.rollouts.all() {
+				if its.Namespace == namespace {
+					all = append(all, its)
+				}
+			}
+			return all
+		},
+		Set:  func(key view.Key) (*appsv1.ReplicaSet, bool) { return c.replicas.get(name{key.Namespace, key.Name}) },
+		Look: func(key view.Key) { c.look(lookDeployment, name{key.Namespace, key.Name}) },
+	}
+}
+
+// syncDeployment takes steps for a Deployment until one makes no ReplicaSet.
+func (c *controllers) syncDeployment(key string, of name) {
+	its, known := c.rollouts.get(of)
+	if !known {
+		return
+	}
+	done := c.begun(key)
+	claimFrom(c, claimsOfDeployment(its), c.replicas.all(), func(sets []*appsv1.ReplicaSet, err error) {
+		if err != nil {
+			done(err)
+			return
+		}
+		v := deployment.View{Deployment: its, Sets: sets, Pods: map[types.UID][]*corev1.Pod{}}
+		for _, set := range sets {
+			v.Pods[set.UID] = c.owned(set)
+		}
+		c.rollOut(v, done)
+	})
+}
+
+// rollOut takes the next step for a Deployment of which this is known.
+func (c *controllers) rollOut(v deployment.View, done func(error)) {
+	plan := deployment.Decide(v, c.now)
+	if plan.Create == nil {
+		c.carryOut(v.Deployment, plan, done)
+		return
+	}
+	c.write(deploymentController, creation(setsResource, plan.Create.Namespace, plan.Create), nil, func(got Got) {
+		made, is := got.Object.(*appsv1.ReplicaSet)
+		switch {
+		case got.Err == nil && is:
+			c.rollOut(deployment.Made(v, made, c.now), done)
+		case apierrors.IsAlreadyExists(got.Err):
+			c.taken(v, plan.Create, done)
+		case control.Closing(got.Err):
+			done(got.Err)
+		default:
+			stored, _ := deployment.Refused(v, plan.Create, got.Err, c.now)
+			c.storeRollout(v.Deployment, stored, func(error) { done(got.Err) })
+		}
+	})
+}
+
+// taken reads the ReplicaSet that has the name of one that was to be made.
+func (c *controllers) taken(v deployment.View, set *appsv1.ReplicaSet, done func(error)) {
+	c.write(deploymentController, Ask{Verb: proto.VerbGet, Target: targetOf(setsResource, set, "")}, nil, func(got Got) {
+		there, is := got.Object.(*appsv1.ReplicaSet)
+		switch {
+		case got.Err != nil || !is:
+			done(got.Err)
+		case deployment.Its(v.Deployment, there):
+			c.rollOut(deployment.Made(v, there, c.now), done)
+		default:
+			c.storeRollout(v.Deployment, deployment.Collided(v.Deployment), done)
+		}
+	})
+}
+
+// carryOut stores what a plan says, one after the other, and the status last.
+func (c *controllers) carryOut(its *appsv1.Deployment, plan deployment.Plan, done func(error)) {
+	if plan.Rewrite != nil {
+		c.write(deploymentController, updating(deploymentsResource, plan.Rewrite, ""), its, func(got Got) { done(got.Err) })
+		return
+	}
+	var next func(error)
+	next = func(failed error) {
+		switch {
+		case failed != nil:
+			done(failed)
+		case len(plan.Scale) > 0:
+			set := plan.Scale[0].Set
+			plan.Scale = plan.Scale[1:]
+			c.write(deploymentController, updating(setsResource, set, ""), set, func(got Got) { next(got.Err) })
+		case len(plan.Delete) > 0:
+			set := plan.Delete[0]
+			plan.Delete = plan.Delete[1:]
+			options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &set.UID}}
+			ask := Ask{Verb: proto.VerbDelete, Target: targetOf(setsResource, set, ""), Options: options}
+			c.write(deploymentController, ask, set, func(got Got) { next(lest(control.Gone, got.Err)) })
+		case plan.Store != nil:
+			stored := plan.Store
+			plan.Store = nil
+			c.storeRollout(its, stored, next)
+		default:
+			if plan.Again > 0 {
+				c.lookAfter(lookDeployment, nameOf(its), plan.Again)
+			}
+			done(nil)
+		}
+	}
+	next(nil)
+}
+
+// storeRollout stores the status of a Deployment.
+func (c *controllers) storeRollout(its, changed *appsv1.Deployment, then func(error)) {
+	c.write(deploymentController, updating(deploymentsResource, changed, "status"), its, func(got Got) { then(got.Err) })
+}

@@ -1,0 +1,67 @@
+package deployment
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/podfall/podfall/services/controllers/view"
+)
+
+// Watch has the Deployments looked at that a change of something else is about.
+type Watch struct {
+	// Get and In find Deployments in the view, and Set finds a ReplicaSet.
+	Get func(view.Key) (*appsv1.Deployment, bool)
+	In  func(namespace string) []*appsv1.Deployment
+	Set func(view.Key) (*appsv1.ReplicaSet, bool)
+	// Look has a Deployment looked at.
+	Look func(view.Key)
+}
+
+// SetChanged has the Deployments looked at that a ReplicaSet is about; of a new one old is nil,
+// of one that is gone now is nil.
+func (w Watch) SetChanged(old, now *appsv1.ReplicaSet) {
+	owned := false
+	for _, set := range []*appsv1.ReplicaSet{old, now} {
+		if set == nil {
+			continue
+		}
+		if owner := metav1.GetControllerOfNoCopy(set); owner != nil {
+			owned = true
+			if owner.Kind == "Deployment" {
+				w.Look(view.Key{Namespace: set.Namespace, Name: owner.Name})
+			}
+		}
+	}
+	if owned || now == nil {
+		return
+	}
+	for _, deployment := range w.In(now.Namespace) {
+		selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
+		if err == nil && !selector.Empty() && selector.Matches(labels.Set(now.Labels)) {
+			w.Look(view.KeyOf(deployment))
+		}
+	}
+}
+
+// PodChanged has a Deployment looked at that waits until all its old pods have gone.
+func (w Watch) PodChanged(old, now *corev1.Pod) {
+	if now != nil && (old == nil || old.Status.Phase == now.Status.Phase) {
+		return
+	}
+	owner := metav1.GetControllerOfNoCopy(old)
+	if owner == nil || owner.Kind != "ReplicaSet" {
+		return
+	}
+	set, ok := w.Set(view.Key{Namespace: old.Namespace, Name: owner.Name})
+	if !ok {
+		return
+	}
+	if above := metav1.GetControllerOfNoCopy(set); above != nil && above.Kind == "Deployment" {
+		key := view.Key{Namespace: old.Namespace, Name: above.Name}
+		if d, ok := w.Get(key); ok && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+			w.Look(key)
+		}
+	}
+}
