@@ -4,12 +4,12 @@ import (
 	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/controllers/control"
 	"github.com/podfall/podfall/services/controllers/cronjob"
 )
@@ -145,7 +145,7 @@ func (c *controllers) makeJob(by *batchv1.CronJob, wanted *batchv1.Job, then fun
 
 // storeCronJob stores a status that says something new.
 func (c *controllers) storeCronJob(its *batchv1.CronJob, status batchv1.CronJobStatus, then func(error)) {
-	if equality.Semantic.DeepEqual(its.Status, status) {
+	if kinds.Equal(its.Status, status) {
 		then(nil)
 		return
 	}

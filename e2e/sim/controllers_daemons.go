@@ -5,9 +5,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/controllers/daemonset"
 	"github.com/podfall/podfall/services/controllers/workload"
 )
@@ -85,7 +85,7 @@ func (c *controllers) keepDaemons(v daemonset.View, done func(error)) {
 	}
 	by := maker{controller: daemonController, expected: c.daemons.expected, owner: set}
 	c.act(by, create, plan.Delete, func(_ int, failed error) {
-		if equality.Semantic.DeepEqual(set.Status, plan.Status) {
+		if kinds.Equal(set.Status, plan.Status) {
 			done(failed)
 			return
 		}

@@ -3,11 +3,11 @@ package sim
 import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/controllers/control"
 	"github.com/podfall/podfall/services/controllers/cronjob"
 	"github.com/podfall/podfall/services/controllers/job"
@@ -186,7 +186,7 @@ func (c *controllers) count(its *batchv1.Job, plan job.Plan, then func(error)) {
 
 // storeJob stores a status that says something new.
 func (c *controllers) storeJob(its *batchv1.Job, status batchv1.JobStatus, then func(*batchv1.Job, error)) {
-	if equality.Semantic.DeepEqual(its.Status, status) {
+	if kinds.Equal(its.Status, status) {
 		then(its, nil)
 		return
 	}

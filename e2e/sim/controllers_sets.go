@@ -3,13 +3,13 @@ package sim
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/controllers/replicaset"
 	"github.com/podfall/podfall/services/controllers/statefulset"
 	"github.com/podfall/podfall/services/controllers/workload"
@@ -88,7 +88,7 @@ func (c *controllers) keepReplicas(v replicaset.View, pods []*corev1.Pod, done f
 		create = append(create, workload.PodOf(&set.Spec.Template, set, kindOfOwner(lookReplicaSet)))
 	}
 	c.act(maker{"replicaset-controller", c.expected, set}, create, plan.Delete, func(_ int, failed error) {
-		if failed != nil || equality.Semantic.DeepEqual(set.Status, status) {
+		if failed != nil || kinds.Equal(set.Status, status) {
 			done(failed)
 			return
 		}
@@ -128,7 +128,7 @@ func (c *controllers) keepStateful(set *appsv1.StatefulSet, pods []*corev1.Pod, 
 	}
 	plan := statefulset.Decide(view, c.now)
 	finish := func(failed error) {
-		if failed != nil || equality.Semantic.DeepEqual(set.Status, plan.Status) {
+		if failed != nil || kinds.Equal(set.Status, plan.Status) {
 			done(failed)
 			return
 		}

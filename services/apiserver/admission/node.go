@@ -6,7 +6,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/podfall/podfall/internal/podrefs"
@@ -60,7 +59,7 @@ func admitPod(a Attributes, node string, pod, old *corev1.Pod) error {
 		if !own(old) {
 			return fmt.Errorf("node %q can only update pod status for pods with spec.nodeName set to itself", node)
 		}
-		if !equality.Semantic.DeepEqual(pod.Labels, old.Labels) {
+		if !kinds.Equal(pod.Labels, old.Labels) {
 			return fmt.Errorf("node %q cannot update labels through pod status", node)
 		}
 	case proto.VerbDelete, proto.VerbDeleteCollection:
@@ -84,7 +83,7 @@ func admitNode(a Attributes, node string, obj, old kinds.Object) error {
 	}
 	updated, isNode := obj.(*corev1.Node)
 	stored, isStored := old.(*corev1.Node)
-	if isNode && isStored && !equality.Semantic.DeepEqual(updated.Spec.Taints, stored.Spec.Taints) {
+	if isNode && isStored && !kinds.Equal(updated.Spec.Taints, stored.Spec.Taints) {
 		return fmt.Errorf("node %q is not allowed to modify taints", node)
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podfall/podfall/proto/kinds"
@@ -80,7 +79,7 @@ func finished(crd *apiextensionsv1.CustomResourceDefinition, reason, message str
 // changed stores next, if it says anything new.
 func changed(crd, next *apiextensionsv1.CustomResourceDefinition) Step {
 	step := Step{}
-	if !equality.Semantic.DeepEqual(crd.Status, next.Status) {
+	if !kinds.Equal(crd.Status, next.Status) {
 		step.Definition = next
 	}
 	return step

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -70,7 +69,7 @@ func (s definitionStrategy) PrepareForUpdate(obj, old kinds.Object, subresource 
 	}
 	crd.Status = *before.Status.DeepCopy()
 	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(crd)
-	if !equality.Semantic.DeepEqual(crd.Spec, before.Spec) {
+	if !kinds.Equal(crd.Spec, before.Spec) {
 		crd.Generation = before.Generation + 1
 	}
 	for _, v := range crd.Spec.Versions {

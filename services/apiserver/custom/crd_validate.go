@@ -8,10 +8,11 @@ import (
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/podfall/podfall/proto/kinds"
 )
 
 // validateDefinition is everything wrong with a definition but its metadata, in upstream's
@@ -139,7 +140,7 @@ func spot(
 ) (where *field.Path, once bool) {
 	first := part(crd.Spec.Versions[0])
 	for _, v := range crd.Spec.Versions {
-		if !equality.Semantic.DeepEqual(part(v), first) {
+		if !kinds.Equal(part(v), first) {
 			return version, false
 		}
 	}
@@ -150,7 +151,7 @@ func spot(
 func sharedSchema(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	first := crd.Spec.Versions[0].Schema
 	return first != nil && !slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
-		return v.Schema == nil || !equality.Semantic.DeepEqual(v.Schema, first)
+		return v.Schema == nil || !kinds.Equal(v.Schema, first)
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -127,7 +126,7 @@ func contentChanged(now, before map[string]any) bool {
 			if name == "metadata" || name == "apiVersion" {
 				continue
 			}
-			if other, ok := pair[1][name]; !ok || !equality.Semantic.DeepEqual(value, other) {
+			if other, ok := pair[1][name]; !ok || !kinds.Equal(value, other) {
 				return true
 			}
 		}

@@ -10,11 +10,12 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	openapierrors "k8s.io/kube-openapi/pkg/validation/errors"
 	"k8s.io/kube-openapi/pkg/validation/validate"
+
+	"github.com/podfall/podfall/proto/kinds"
 )
 
 // validateValue is everything that a schema finds wrong with a value, in the order of the
@@ -90,7 +91,7 @@ func validateChange(schema *validate.SchemaValidator, now, before any, at *field
 		}
 		have, ok := valueAt(now, where)
 		had, was := valueAt(before, where)
-		return ok && was && equality.Semantic.DeepEqual(have, had)
+		return ok && was && kinds.Equal(have, had)
 	})
 }
 

@@ -28,7 +28,6 @@ import (
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -225,7 +224,7 @@ func Settle(obj, old kinds.Object, now time.Time) {
 // sameEntry reports whether two entries are one manager's, with the same fields.
 func sameEntry(a, b metav1.ManagedFieldsEntry) bool {
 	a.Time, b.Time = nil, nil
-	return equality.Semantic.DeepEqual(a, b)
+	return kinds.Equal(a, b)
 }
 
 // byTime is the order in which entries are listed: appliers, then the others, each by time.
@@ -264,7 +263,7 @@ func onlyManagedFieldsDiffer(obj, old kinds.Object) bool {
 		o.SetManagedFields(nil)
 		o.SetResourceVersion("")
 	}
-	return equality.Semantic.DeepEqual(now, before)
+	return kinds.Equal(now, before)
 }
 
 // manager is the library's for a door.

@@ -8,9 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/podfall/podfall/proto/kinds"
 )
 
 // maxConfig is how many bytes the values of a ConfigMap or a Secret may have together.
@@ -61,7 +62,7 @@ func (f *findings) staysImmutable(immutable *bool) {
 }
 
 func (f *findings) fixed(name string, now, was any) {
-	if !equality.Semantic.DeepEqual(now, was) {
+	if !kinds.Equal(now, was) {
 		f.forbidden(field.NewPath(name), fixedWhenImmutable)
 	}
 }

@@ -7,8 +7,9 @@ import (
 
 	"github.com/robfig/cron/v3"
 	batchv1 "k8s.io/api/batch/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/podfall/podfall/proto/kinds"
 )
 
 // cronJobRules are those of CronJobs.
@@ -38,7 +39,7 @@ func validateCronJob(job, old *batchv1.CronJob) field.ErrorList {
 		f.schedule(at.Child("schedule"), spec.Schedule)
 	}
 	notNegatives(f, at, namedNumber[int64]{"startingDeadlineSeconds", spec.StartingDeadlineSeconds})
-	if !equality.Semantic.DeepEqual(spec.TimeZone, old.Spec.TimeZone) { // of what was there before there may be no zone any more
+	if !kinds.Equal(spec.TimeZone, old.Spec.TimeZone) { // of what was there before there may be no zone any more
 		f.timeZone(at.Child("timeZone"), spec.TimeZone)
 	}
 	oneOf(f, at.Child("concurrencyPolicy"), spec.ConcurrencyPolicy,

@@ -4,11 +4,12 @@ import (
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/podfall/podfall/proto/kinds"
 )
 
 // daemonSetRules are those of DaemonSets.
@@ -19,7 +20,7 @@ func daemonSetRules() rules[*appsv1.DaemonSet] {
 		keep: func(ds, old *appsv1.DaemonSet) {
 			defaultPodSpec(&ds.Spec.Template.Spec)
 			count, _ := strconv.ParseInt(old.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64)
-			if !equality.Semantic.DeepEqual(ds.Spec.Template, old.Spec.Template) {
+			if !kinds.Equal(ds.Spec.Template, old.Spec.Template) {
 				count++
 			}
 			setTemplateGeneration(ds, count)

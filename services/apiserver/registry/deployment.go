@@ -2,7 +2,6 @@ package registry
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -30,7 +29,7 @@ func (s deploymentStrategy) PrepareForUpdate(obj, old kinds.Object, subresource 
 	switch {
 	case subresource == statusSubresource:
 		obj.SetLabels(old.GetLabels())
-	case !equality.Semantic.DeepEqual(obj.GetAnnotations(), old.GetAnnotations()):
+	case !kinds.Equal(obj.GetAnnotations(), old.GetAnnotations()):
 		obj.SetGeneration(old.GetGeneration() + 1)
 	}
 }

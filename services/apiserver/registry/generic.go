@@ -5,7 +5,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -88,7 +87,7 @@ func contentChanged(obj, old kinds.Object) bool {
 	now, before := reflect.ValueOf(obj).Elem(), reflect.ValueOf(old).Elem()
 	for i := range now.NumField() {
 		if isContent(now.Type().Field(i).Name) &&
-			!equality.Semantic.DeepEqual(now.Field(i).Addr().Interface(), before.Field(i).Addr().Interface()) {
+			!kinds.Equal(now.Field(i).Addr().Interface(), before.Field(i).Addr().Interface()) {
 			return true
 		}
 	}

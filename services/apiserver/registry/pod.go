@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -64,7 +63,7 @@ func (s podStrategy) PrepareForUpdate(obj, old kinds.Object, subresource string)
 	defaultPod(pod)
 	fill(&pod.Spec.Priority, before.Spec.Priority)
 	fill(&pod.Spec.PreemptionPolicy, before.Spec.PreemptionPolicy)
-	if s.compat.TracksGeneration && !equality.Semantic.DeepEqual(pod.Spec, before.Spec) {
+	if s.compat.TracksGeneration && !kinds.Equal(pod.Spec, before.Spec) {
 		pod.Generation++
 	}
 }

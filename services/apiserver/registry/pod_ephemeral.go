@@ -5,9 +5,10 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/podfall/podfall/proto/kinds"
 )
 
 // The subresource ephemeralcontainers adds containers to a Pod that runs, for people who
@@ -19,7 +20,7 @@ func keepAllButEphemeral(pod, old *corev1.Pod) {
 	keepIdentity(pod, old)
 	pod.Spec.EphemeralContainers = asked
 	defaultPodSpec(&pod.Spec)
-	if !equality.Semantic.DeepEqual(pod.Spec.EphemeralContainers, old.Spec.EphemeralContainers) {
+	if !kinds.Equal(pod.Spec.EphemeralContainers, old.Spec.EphemeralContainers) {
 		countUp(pod, old)
 	}
 }
@@ -52,7 +53,7 @@ func validateEphemeralUpdate(pod, old *corev1.Pod) field.ErrorList {
 			f.forbidden(at, fmt.Sprintf("existing ephemeral containers %q may not be removed\n", was.Name))
 			continue
 		}
-		if now := pod.Spec.EphemeralContainers[i]; !equality.Semantic.DeepEqual(was, now) {
+		if now := pod.Spec.EphemeralContainers[i]; !kinds.Equal(was, now) {
 			f.forbidden(at, fmt.Sprintf("existing ephemeral containers %q may not be changed\n%v", was.Name, diff.Diff(was, now)))
 		}
 	}

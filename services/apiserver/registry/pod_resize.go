@@ -4,8 +4,9 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/podfall/podfall/proto/kinds"
 )
 
 // The subresource resize changes what the containers of a Pod that runs may use.
@@ -20,7 +21,7 @@ func keepAllButResources(pod, old *corev1.Pod) {
 	}
 	keepIdentity(pod, old)
 	pod.Spec = *spec
-	if !equality.Semantic.DeepEqual(pod.Spec, old.Spec) {
+	if !kinds.Equal(pod.Spec, old.Spec) {
 		countUp(pod, old)
 	}
 }
@@ -61,7 +62,7 @@ func validateResize(pod, old *corev1.Pod) field.ErrorList {
 			keepCPUAndMemory(&list[0][i], &list[1][i])
 		}
 	}
-	if !equality.Semantic.DeepEqual(*rest, old.Spec) {
+	if !kinds.Equal(*rest, old.Spec) {
 		f.forbidden(at, "only cpu and memory resources are mutable")
 	}
 	return f.errs

@@ -7,10 +7,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/podfall/podfall/proto/kinds"
 )
 
 // validatePodUpdate is every way in which the spec of a Pod may not become another
@@ -41,14 +42,14 @@ func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 	}
 	f.tolerationUpdate(pod.Spec.Tolerations, old.Spec.Tolerations, at.Child("tolerations"))
 	f.gateUpdate(pod.Spec.SchedulingGates, old.Spec.SchedulingGates, at.Child("schedulingGates"))
-	if equality.Semantic.DeepEqual(pod.Spec, old.Spec) {
+	if kinds.Equal(pod.Spec, old.Spec) {
 		return f.errs
 	}
 	rest := withoutChangeable(&pod.Spec, &old.Spec)
 	if len(old.Spec.SchedulingGates) > 0 {
 		f.gatedUpdate(rest, &old.Spec, at)
 	}
-	if !equality.Semantic.DeepEqual(*rest, old.Spec) {
+	if !kinds.Equal(*rest, old.Spec) {
 		f.forbidden(at, fmt.Sprintf("pod updates may not change fields other than %s\n%v",
 			strings.Join(changeable(), ","), diff.Diff(old.Spec, *rest)))
 	}

@@ -3,10 +3,11 @@ package registry
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/podfall/podfall/proto/kinds"
 )
 
 // statefulSetRules are those of StatefulSets.
@@ -131,7 +132,7 @@ func validateStatefulSetUpdate(set, old *appsv1.StatefulSet) field.ErrorList {
 	rest.Ordinals = old.Spec.Ordinals
 	rest.RevisionHistoryLimit = old.Spec.RevisionHistoryLimit
 	rest.PersistentVolumeClaimRetentionPolicy = old.Spec.PersistentVolumeClaimRetentionPolicy
-	if equality.Semantic.DeepEqual(*rest, old.Spec) {
+	if kinds.Equal(*rest, old.Spec) {
 		return nil
 	}
 	return field.ErrorList{field.Forbidden(field.NewPath("spec"), "updates to statefulset spec for fields other than "+

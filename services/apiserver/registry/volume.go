@@ -8,10 +8,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/podfall/podfall/proto/kinds"
 )
 
 // volumeRules are those of PersistentVolumes.
@@ -29,7 +30,7 @@ func volumeRules() rules[*corev1.PersistentVolume] {
 		validateUpdate: func(pv, old *corev1.PersistentVolume) field.ErrorList {
 			f := &findings{}
 			at := field.NewPath("spec")
-			if !equality.Semantic.DeepEqual(pv.Spec.PersistentVolumeSource, old.Spec.PersistentVolumeSource) {
+			if !kinds.Equal(pv.Spec.PersistentVolumeSource, old.Spec.PersistentVolumeSource) {
 				f.forbidden(at.Child("persistentvolumesource"), "spec.persistentvolumesource is immutable after creation\n"+
 					diff.Diff(pv.Spec.PersistentVolumeSource, old.Spec.PersistentVolumeSource))
 			}
@@ -171,7 +172,7 @@ func validateClaimUpdate(claim, old *corev1.PersistentVolumeClaim) field.ErrorLi
 		}
 		rest.VolumeAttributesClassName = old.Spec.VolumeAttributesClassName
 	}
-	if !equality.Semantic.DeepEqual(*rest, old.Spec) {
+	if !kinds.Equal(*rest, old.Spec) {
 		f.forbidden(at, fmt.Sprintf("spec is immutable after creation except resources.requests and "+
 			"volumeAttributesClassName for bound claims\n%v", diff.Diff(old.Spec, *rest)))
 	}
@@ -206,7 +207,7 @@ func storageClassRules() rules[*storagev1.StorageClass] {
 				{"provisioner", class.Provisioner, old.Provisioner},
 				{"reclaimPolicy", class.ReclaimPolicy, old.ReclaimPolicy},
 			} {
-				if !equality.Semantic.DeepEqual(fixed.now, fixed.was) {
+				if !kinds.Equal(fixed.now, fixed.was) {
 					f.forbidden(field.NewPath(fixed.name), "updates to "+fixed.name+" are forbidden.")
 				}
 			}

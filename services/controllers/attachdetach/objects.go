@@ -5,11 +5,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podfall/podfall/internal/fault"
 	"github.com/podfall/podfall/internal/storage"
+	"github.com/podfall/podfall/proto/kinds"
 )
 
 // Lookup finds claims and volumes.
@@ -78,8 +78,8 @@ func AttachmentFor(use Use) *storagev1.VolumeAttachment {
 // heartbeats do not.
 func Concerns(old, now *corev1.Node) bool {
 	return old == nil || now == nil || healthy(old) != healthy(now) || outOfService(old) != outOfService(now) ||
-		!equality.Semantic.DeepEqual(old.Status.VolumesInUse, now.Status.VolumesInUse) ||
-		!equality.Semantic.DeepEqual(old.Status.VolumesAttached, now.Status.VolumesAttached)
+		!kinds.Equal(old.Status.VolumesInUse, now.Status.VolumesInUse) ||
+		!kinds.Equal(old.Status.VolumesAttached, now.Status.VolumesAttached)
 }
 
 // Work is what the driver has to do about an attachment; empty for nothing.

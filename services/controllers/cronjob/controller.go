@@ -6,11 +6,11 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/controllers/control"
 	"github.com/podfall/podfall/services/controllers/loop"
 	"github.com/podfall/podfall/services/controllers/view"
@@ -79,7 +79,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	if err := c.carryOut(ctx, cronJob, &plan); err != nil {
 		return err
 	}
-	if !equality.Semantic.DeepEqual(cronJob.Status, plan.Status) {
+	if !kinds.Equal(cronJob.Status, plan.Status) {
 		changed := cronJob.DeepCopy()
 		changed.Status = plan.Status
 		if _, err := c.writes.UpdateStatus(ctx, changed); err != nil {

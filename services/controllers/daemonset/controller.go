@@ -7,7 +7,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -96,7 +95,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 		c.owners.Expected.Forget(key)
 		return nil
 	}
-	if everything := (metav1.LabelSelector{}); equality.Semantic.DeepEqual(set.Spec.Selector, &everything) {
+	if everything := (metav1.LabelSelector{}); kinds.Equal(set.Spec.Selector, &everything) {
 		c.events.Event(set, corev1.EventTypeWarning, "SelectingAll", "This daemon set is selecting all pods. A non-empty selector is required.")
 		return nil
 	}
@@ -163,7 +162,7 @@ func (c *Controller) carryOut(ctx context.Context, set *appsv1.DaemonSet, plan P
 // tell stores a status that says something new.
 func (c *Controller) tell(ctx context.Context, set *appsv1.DaemonSet, plan Plan, kept history.Kept) error {
 	plan.Status.CollisionCount = kept.Collisions
-	if equality.Semantic.DeepEqual(set.Status, plan.Status) {
+	if kinds.Equal(set.Status, plan.Status) {
 		return nil
 	}
 	changed := set.DeepCopy()

@@ -6,11 +6,11 @@ import (
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
+	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
@@ -115,5 +115,5 @@ func Target(pod *corev1.Pod) string {
 // Another reports whether a node came, went, or is another to choose from; of a new one old
 // is nil, of one that is gone now is nil.
 func Another(old, now *corev1.Node) bool {
-	return old == nil || now == nil || !equality.Semantic.DeepEqual(old.Labels, now.Labels) || !equality.Semantic.DeepEqual(old.Spec, now.Spec)
+	return old == nil || now == nil || !kinds.Equal(old.Labels, now.Labels) || !kinds.Equal(old.Spec, now.Spec)
 }

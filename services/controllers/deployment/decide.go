@@ -10,9 +10,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/proto/kinds"
 )
 
 // View is what is known of one Deployment.
@@ -74,7 +75,7 @@ func Decide(v View, now time.Time) Plan {
 	s.Deployment = v.Deployment.DeepCopy()
 	s.defaults()
 	s.sort()
-	if all := (metav1.LabelSelector{}); equality.Semantic.DeepEqual(s.Deployment.Spec.Selector, &all) {
+	if all := (metav1.LabelSelector{}); kinds.Equal(s.Deployment.Spec.Selector, &all) {
 		s.Tell = append(s.Tell, Event{corev1.EventTypeWarning, "SelectingAll", "This deployment is selecting all pods. A non-empty selector is required."})
 		s.Deployment.Status.ObservedGeneration = s.Deployment.Generation
 		return s.finish()
@@ -123,8 +124,8 @@ func (s *step) defaults() {
 
 // finish is the plan, with the Deployment in it if it has become another.
 func (s *step) finish() Plan {
-	if s.Create == nil && (!equality.Semantic.DeepEqual(s.before.Status, s.Deployment.Status) ||
-		!equality.Semantic.DeepEqual(s.before.Annotations, s.Deployment.Annotations)) {
+	if s.Create == nil && (!kinds.Equal(s.before.Status, s.Deployment.Status) ||
+		!kinds.Equal(s.before.Annotations, s.Deployment.Annotations)) {
 		s.Store = s.Deployment
 	}
 	return s.Plan

@@ -9,12 +9,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/component-helpers/apps/poddisruptionbudget"
+
+	"github.com/podfall/podfall/proto/kinds"
 )
 
 // DeletionTimeout is how long an evicted pod may stay before the budget takes it for
@@ -77,7 +78,7 @@ func Decide(view View, now time.Time) Decision {
 	poddisruptionbudget.UpdateDisruptionAllowedCondition(updated)
 	stamp(updated.Status.Conditions, before.Status.Conditions, now)
 	decision.Status = updated.Status
-	decision.Changed = !equality.Semantic.DeepEqual(budget.Status, updated.Status)
+	decision.Changed = !kinds.Equal(budget.Status, updated.Status)
 	return decision
 }
 
@@ -110,7 +111,7 @@ func failed(budget *policyv1.PodDisruptionBudget, err error, now time.Time) Deci
 	updated.Status.Conditions = append(kept, condition)
 	stamp(updated.Status.Conditions, budget.Status.Conditions, now)
 	return Decision{
-		Status: updated.Status, Changed: !equality.Semantic.DeepEqual(budget.Status, updated.Status), Err: err,
+		Status: updated.Status, Changed: !kinds.Equal(budget.Status, updated.Status), Err: err,
 	}
 }
 

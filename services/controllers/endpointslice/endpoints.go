@@ -8,8 +8,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/proto/kinds"
 )
 
 // endpointsManagedBy marks the Endpoints that this controller writes, and mostAddresses is
@@ -42,7 +43,7 @@ func DecideEndpoints(view View, have *corev1.Endpoints) *corev1.Endpoints { //no
 	}
 	wanted.Subsets = subsets(view)
 	over(wanted)
-	if have != nil && equality.Semantic.DeepEqual(have, wanted) {
+	if have != nil && kinds.Equal(have, wanted) {
 		return nil
 	}
 	return wanted

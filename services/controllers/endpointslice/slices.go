@@ -6,9 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/proto/kinds"
 )
 
 // Plan is what to write. Creates have no name but a prefix for one.
@@ -96,7 +97,7 @@ func (p *Plan) update(service *corev1.Service, slice *discoveryv1.EndpointSlice,
 	updated.Labels = labelsOf(service)
 	updated.OwnerReferences = []metav1.OwnerReference{ownerOf(service)}
 	updated.Endpoints = endpoints
-	if !equality.Semantic.DeepEqual(slice, updated) {
+	if !kinds.Equal(slice, updated) {
 		p.Updates = append(p.Updates, updated)
 	}
 }

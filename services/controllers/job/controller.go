@@ -8,7 +8,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podfall/podfall/internal/clock"
@@ -215,7 +214,7 @@ func (c *Controller) count(ctx context.Context, job *batchv1.Job, plan Plan) err
 
 // store stores a status that says something new.
 func (c *Controller) store(ctx context.Context, job *batchv1.Job, status batchv1.JobStatus) (*batchv1.Job, error) {
-	if equality.Semantic.DeepEqual(job.Status, status) {
+	if kinds.Equal(job.Status, status) {
 		return job, nil
 	}
 	changed := job.DeepCopy()

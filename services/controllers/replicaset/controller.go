@@ -6,7 +6,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podfall/podfall/internal/clock"
@@ -159,7 +158,7 @@ func (c *Controller) tell(ctx context.Context, set *appsv1.ReplicaSet, status ap
 	if c.sets.Uncounted {
 		status.TerminatingReplicas = nil
 	}
-	if equality.Semantic.DeepEqual(set.Status, status) {
+	if kinds.Equal(set.Status, status) {
 		return nil
 	}
 	changed := set.DeepCopy()

@@ -6,8 +6,9 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/proto/kinds"
 )
 
 // State is what the scheduler believes: the nodes with what is taken of them, and the
@@ -195,7 +196,7 @@ func (s *State) Spare(uid types.UID) { delete(s.waiting.going, uid) }
 // what this scheduler wrote itself.
 func sameWish(a, b *corev1.Pod) bool {
 	return a != b && maps.Equal(a.Labels, b.Labels) && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
-		equality.Semantic.DeepEqual(a.Spec, b.Spec)
+		kinds.Equal(a.Spec, b.Spec)
 }
 
 func (s *State) enqueue(pod *corev1.Pod) {

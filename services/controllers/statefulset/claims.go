@@ -7,8 +7,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/proto/kinds"
 )
 
 // claimName is the name of the claim that a pod has of a template.
@@ -111,7 +112,7 @@ func (r *round) own(pod *corev1.Pod, fate fate) {
 			continue
 		}
 		owners := r.owners(claim, pod, fate)
-		if equality.Semantic.DeepEqual(owners, claim.OwnerReferences) {
+		if kinds.Equal(owners, claim.OwnerReferences) {
 			continue
 		}
 		changed := claim.DeepCopy()

@@ -8,7 +8,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -95,7 +94,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	}
 	plan := Decide(v, c.clock.Now())
 	failed := c.carryOut(ctx, set, &plan)
-	if !equality.Semantic.DeepEqual(set.Status, plan.Status) {
+	if !kinds.Equal(set.Status, plan.Status) {
 		changed := set.DeepCopy()
 		changed.Status = plan.Status
 		if _, err := c.writes.sets.UpdateStatus(ctx, changed); err != nil {
