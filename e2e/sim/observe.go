@@ -163,7 +163,7 @@ func (c *controllers) haunt() {
 // product's have.
 func controllersPlayed() []string {
 	return []string{
-		"daemonset-controller", deploymentController, "disruption-controller", "explain-controller", "garbage-collector-controller", "job-controller", "namespace-controller",
+		cronJobController, daemonController, deploymentController, "disruption-controller", "explain-controller", "garbage-collector-controller", "job-controller", "namespace-controller",
 		"node-lifecycle-controller", attachController, binderController, "pod-garbage-collector-controller", "replicaset-controller", "scheduler",
 		"statefulset-controller", "taint-eviction-controller", "ttl-after-finished-controller",
 	}
