@@ -14,7 +14,7 @@ import (
 
 // keep leaves the report directory behind: of a run that failed, or when -report asks for it.
 // It is laid out as a cluster's own, so that podfall reads it again.
-func keep(t *testing.T, c *cluster) {
+func keep(t *testing.T, c *cluster, seed uint64) {
 	t.Helper()
 	dir := *reportDir
 	if dir == "" {
@@ -27,14 +27,14 @@ func keep(t *testing.T, c *cluster) {
 			return
 		}
 	}
-	if err := keepIn(t, c, dir); err != nil {
+	if err := keepIn(t, c, dir, seed); err != nil {
 		t.Errorf("the report in %s is not whole: %v", dir, err)
 		return
 	}
 	t.Logf("report in %s", dir)
 }
 
-func keepIn(t *testing.T, c *cluster, dir string) error {
+func keepIn(t *testing.T, c *cluster, dir string, seed uint64) error {
 	t.Helper()
 	for _, part := range []string{"history", "apiserver", "log"} {
 		if err := os.RemoveAll(filepath.Join(dir, part)); err != nil {
@@ -44,24 +44,24 @@ func keepIn(t *testing.T, c *cluster, dir string) error {
 			return err
 		}
 	}
-	again := fmt.Sprintf("go test ./nemesis -run TestNemesis -seed %d -faults %d", *seed, *faults)
+	again := fmt.Sprintf("go test ./nemesis -run TestNemesis -seed %d -faults %d", seed, *faults)
 	for name, text := range map[string]string{
-		"seed.json": fmt.Sprintf("{\"seed\": %d, \"faults\": %d}\n", *seed, *faults),
+		"seed.json": fmt.Sprintf("{\"seed\": %d, \"faults\": %d}\n", seed, *faults),
 		"replay.sh": "#!/bin/sh\n# What this run was: (cd e2e && " + again + ")\n# What it has left behind, judged and drawn again:\ncd \"$(dirname \"$0\")\"\n" +
-			"podfall verify . ; podfall report . --out report.html --title \"Nemesis, seed " + fmt.Sprint(*seed) + "\"\n",
+			"podfall verify . ; podfall report . --out report.html --title \"Nemesis, seed " + fmt.Sprint(seed) + "\"\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil { //nolint:gosec // a script is to be run
 			return err
 		}
 	}
-	return draw(dir, again)
+	return draw(dir, again, seed)
 }
 
 // draw writes the page of what is in the directory, as podfall report does.
-func draw(dir, again string) error {
+func draw(dir, again string, seed uint64) error {
 	evidence, err := evidenceOf(layouts.Layout{Root: dir})
 	in := report.Input{
-		Title: fmt.Sprintf("Nemesis, seed %d", *seed), Facts: []report.Fact{{Name: "again", Value: again}}, Log: evidence.Log,
+		Title: fmt.Sprintf("Nemesis, seed %d", seed), Facts: []report.Fact{{Name: "again", Value: again}}, Log: evidence.Log,
 	}
 	if err != nil { // of a cluster that is up the copy of a database may be of no moment
 		in.Notes = []string{err.Error()}

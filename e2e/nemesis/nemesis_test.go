@@ -62,16 +62,17 @@ const speed = 20.0
 // calm, and takes it down. Then no promise is broken, and every write that a client was told
 // of is there. A run in which too little was broken fails.
 func TestNemesis(t *testing.T) {
-	if *seed == 0 {
-		*seed = rand.Uint64N(1 << 32)
+	seed := *seed
+	if seed == 0 { // anew in each run that -count asks for
+		seed = rand.Uint64N(1 << 32)
 	}
-	t.Logf("go test ./nemesis -run TestNemesis -seed %d -faults %d", *seed, *faults)
+	t.Logf("go test ./nemesis -run TestNemesis -seed %d -faults %d", seed, *faults)
 	nodes := []string{"node-1", "node-2", "node-3"}
 	c := up(t, "--nodes", "3", "--speed", fmt.Sprint(speed))
-	t.Cleanup(func() { keep(t, c) }) // before the end of the cluster
+	t.Cleanup(func() { keep(t, c, seed) }) // before the end of the cluster
 
 	book := &Ledger{}
-	working := &load{api: c.dial(), ledger: book, seed: *seed, nodes: nodes}
+	working := &load{api: c.dial(), ledger: book, seed: seed, nodes: nodes}
 	ctx, cancel := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
 	clients.Go(func() { working.run(ctx) })
@@ -81,7 +82,7 @@ func TestNemesis(t *testing.T) {
 	began := time.Now()
 	a := &attack{
 		cluster: c, reader: &history.Reader{Dir: layouts.Layout{Root: c.data}.History()},
-		drawer: &Drawer{Rand: rand.New(rand.NewPCG(*seed, 0)), Nodes: nodes, Speed: speed},
+		drawer: &Drawer{Rand: rand.New(rand.NewPCG(seed, 0)), Nodes: nodes, Speed: speed},
 	}
 	err := a.run(t.Context(), *faults)
 	t.Logf("figures: %d steps in %v", len(a.done), time.Since(began).Round(time.Millisecond))

@@ -43,7 +43,7 @@ func End(evidence Evidence) State {
 // passing reports whether objects of the resource only say what happens.
 func passing(resource string) bool {
 	switch resource {
-	case "events", "events.events.k8s.io", "leases.coordination.k8s.io", "controllerrevisions.apps", "endpointslices.discovery.k8s.io":
+	case "events", "events.events.k8s.io", leaseResource, "controllerrevisions.apps", "endpointslices.discovery.k8s.io":
 		return true
 	}
 	return false

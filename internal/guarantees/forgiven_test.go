@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podfall/podfall/internal/fault"
 	"github.com/podfall/podfall/internal/history"
 )
 
@@ -116,6 +117,8 @@ func forgiven() map[string]*forge {
 		"D7: a change of which nobody knows when it was":                      newForge().run().unrecorded(3),
 		"L8: what it waited for ended at a time that nobody knows":            held.unrecorded(6),
 		"C6: an eviction that had begun when the taint was taken off":         interrupted(15),
+		"C6: controllers whose watches deliver nothing":                       undelivered(fault.Hang),
+		"K3: a kubelet whose clock was ahead when it began":                   ahead(30),
 		"C6: controllers that were cut off":                                   watchedForge().breaks(away).lost(10, 300).mends(away),
 		"C6: controllers that stood still until the apiserver was down":       unheard,
 		"C6: controllers that stood still when a taint was taken off":         untainted(paused(controllers), 0, 0),
@@ -124,6 +127,28 @@ func forgiven() map[string]*forge {
 		"C6: a node that is heard of late, by who has just come back":         watchedForge().silent(6 * time.Second).outage(10 * time.Second).returned(),
 		"C6: a node that is heard of late, by who was not sent its heartbeat": watchedForge().silent(22 * time.Second).asksAnew(0),
 	}
+}
+
+// undelivered is a node that is called unreachable although it is heard of, while what watches deliver to
+// controllers meets a fault.
+func undelivered(effect fault.Kind) *forge {
+	broken := faulty(fault.WatchDeliver, fault.About{Client: controllers}, fault.Effect{Kind: effect})
+	return watchedForge().breaks(broken).lost(10, 300).mends(broken)
+}
+
+// ahead is a pod whose kubelet begins to stop it with a clock that is 20 s ahead until then, and
+// which is killed after so many seconds; all that in a cluster whose clock runs fast.
+func ahead(seconds int64) *forge {
+	wrong := faulty(fault.ClockSkew, fault.About{Process: kubelet}, fault.Effect{Kind: fault.Value, Value: "20s"})
+	f := newForge().run().breaks(wrong).mark().mends(wrong).signal("SIGTERM").wait(seconds).signal("SIGKILL").exit()
+	for i := range f.evidence.Log.Events {
+		e := &f.evidence.Log.Events[i]
+		if _, begins := e.Fact.(history.KubeletTerm); begins {
+			e.Wall = e.Wall.Add(20 * time.Second)
+		}
+		e.Began, e.Ended = e.Began/20, e.Ended/20
+	}
+	return f
 }
 
 // silent is a node that is not heard of for a time after its first heartbeat.

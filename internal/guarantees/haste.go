@@ -6,8 +6,14 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/podfall/podfall/internal/fault"
 	"github.com/podfall/podfall/internal/history"
 )
+
+const leaseResource = "leases.coordination.k8s.io"
 
 // leaseAge is the least time without a heartbeat after which a node may be called
 // unreachable: of all releases that are imitated the shortest.
@@ -33,10 +39,16 @@ func (p *past) deaf(from, to *history.Event) bool {
 	return slices.ContainsFunc(p.troubles, func(o *ordeal) bool { return o.deafens() && o.touches(from.Began-shortly, to.Ended) })
 }
 
-// deafens reports whether controllers hear nothing meanwhile.
+// deafens reports whether controllers hear nothing of heartbeats meanwhile, or not all.
 func (o *ordeal) deafens() bool {
+	if o.Kind == history.TroubleFault {
+		heartbeat := fault.About{
+			Process: controllers, Client: controllers, Verb: string(watch.Modified), Resource: leaseResource, Namespace: corev1.NamespaceNodeLease,
+		}
+		return o.fault.Spec.Concerns(fault.WatchDeliver, heartbeat) && o.fault.Spec.Effect.Kind != fault.Duplicate
+	}
 	about := func(name string) bool { return o.What == name || slices.Contains(o.Off, name) }
-	return o.Kind != history.TroubleFault && (about(controllers) || about("apiserver") || about("bus"))
+	return about(controllers) || about("apiserver") || about("bus")
 }
 
 // toldLate is how the controllers were told of a heartbeat when its node could be called
@@ -67,10 +79,10 @@ type heartbeats struct {
 // heartbeatOf is the node of which a commit is a heartbeat, empty for none: its own kubelet renews
 // its lease.
 func heartbeatOf(c *commit) string {
-	if c.Resource != "leases.coordination.k8s.io" || c.Op == deleted {
+	if c.Resource != leaseResource || c.Op == deleted {
 		return ""
 	}
-	if c.of.namespace != "kube-node-lease" || c.by == nil || c.by.node != c.of.name {
+	if c.of.namespace != corev1.NamespaceNodeLease || c.by == nil || c.by.node != c.of.name {
 		return ""
 	}
 	return c.of.name

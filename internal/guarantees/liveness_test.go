@@ -51,10 +51,13 @@ func cutting() history.Trouble {
 
 // skewing is an apiserver's clock that is an hour ahead.
 func skewing() history.Trouble {
-	data, _ := json.Marshal(fault.Fault{Name: "skew", Spec: fault.Spec{
-		Point: fault.ClockSkew, Where: fault.About{Process: "apiserver"}, Effect: fault.Effect{Kind: fault.Value, Value: "1h"},
-	}})
-	return history.Trouble{Kind: history.TroubleFault, What: "skew", Arguments: data}
+	return faulty(fault.ClockSkew, fault.About{Process: "apiserver"}, fault.Effect{Kind: fault.Value, Value: "1h"})
+}
+
+// faulty is a fault at a point.
+func faulty(point fault.Point, where fault.About, effect fault.Effect) history.Trouble {
+	data, _ := json.Marshal(fault.Fault{Name: "f", Spec: fault.Spec{Point: point, Where: where, Effect: effect}})
+	return history.Trouble{Kind: history.TroubleFault, What: "f", Arguments: data}
 }
 
 // asked is the pod's mark, of which its node has not heard.

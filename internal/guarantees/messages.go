@@ -48,7 +48,7 @@ func identified(p *past, t *trial) {
 				t.expect(c.Node == node, "a kubelet changed a pod of another node", o.calls[0], c.Event)
 			case "nodes":
 				t.expect(c.Key == node, "a kubelet changed another node", o.calls[0], c.Event)
-			case "leases.coordination.k8s.io":
+			case leaseResource:
 				t.expect(c.Key == "kube-node-lease/"+node, "a kubelet changed another node's lease", o.calls[0], c.Event)
 			}
 		}

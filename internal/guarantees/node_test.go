@@ -27,6 +27,7 @@ func brokenNodes() []forged {
 		{"K2", "SIGKILL alone", run().mark().wait(30).signal("SIGKILL").exit()},
 		{"K2", "SIGKILL alone, after a start that took its time", startsAfter("3s").wait(5).mark().wait(30).signal("SIGKILL").exit()},
 		{"K3", "SIGKILL early", run().mark().signal("SIGTERM").wait(5).signal("SIGKILL").exit()},
+		{"K3", "SIGKILL early, by a kubelet whose clock was ahead", ahead(5)},
 		{"K4", "SIGKILL late", run().mark().signal("SIGTERM").wait(60).signal("SIGKILL").exit()},
 		{"K6", "SIGTERM twice", run().mark().signal("SIGTERM").signal("SIGTERM").exit()},
 		{"K7", "a start after the end has begun", run().mark().say(runtime, "", start)},

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/podfall/podfall/internal/boltfile"
+	"github.com/podfall/podfall/internal/fault"
 	"github.com/podfall/podfall/internal/history"
 )
 
@@ -316,6 +317,7 @@ func brokenTellings() []forged {
 		{"C10", "an index of two, of which one has it later", indexedLater("0")},
 		{"C11", "a pod that is counted twice", counts(2)},
 		{"C6", "a node that was just heard of", lost(10, 300)},
+		{"C6", "a node that was just heard of twice", undelivered(fault.Duplicate)},
 		{"C6", "an eviction that is early", lost(50, 100)},
 		{"C6", "a node whose heartbeat was sent to who asks for more", watchedForge().silent(22 * time.Second).asksAnew(1)},
 		{"C6", "an eviction that goes on long after the taint is gone", interrupted(60)},

@@ -181,6 +181,19 @@ func (p *past) passed(from, to int64) time.Duration {
 	return p.ticks[last].Wall.Sub(p.ticks[first].Wall)
 }
 
+// passedAtMost is how much of the cluster's time has passed between two moments, at most.
+func (p *past) passedAtMost(from, to int64) time.Duration {
+	first, found := slices.BinarySearchFunc(p.ticks, from, func(e *history.Event, at int64) int { return cmp.Compare(e.Ended, at) })
+	if !found {
+		first--
+	}
+	last, _ := slices.BinarySearchFunc(p.ticks, to, func(e *history.Event, at int64) int { return cmp.Compare(e.Ended, at) })
+	if first < 0 || last >= len(p.ticks) {
+		return math.MaxInt64
+	}
+	return p.ticks[last].Wall.Sub(p.ticks[first].Wall)
+}
+
 // timekeeper is the events of processes whose clocks were right all the time.
 func (p *past) timekeeper() []*history.Event {
 	wrong := map[string]bool{"supervisor": true} // which does not hear of changes
