@@ -53,7 +53,7 @@ func deploymentOf(seed uint64, n int) Deed {
 	its.Ready = pick[int32](d, 0, 0, 3)
 	its.History = pick(d, nil, new(int32(0)), new(int32(1)), new(int32(3)))
 	its.Deadline = pick(d, nil, new(int32(20)), new(int32(60)))
-	if its.Recreate = d.one(4); its.Recreate {
+	if its.Recreate = recreates(seed); its.Recreate {
 		return made
 	}
 	its.Surge, its.Unavailable = pick(d, "", "0", "1", "2", "50%", "100%"), pick(d, "", "1", "1", "2", "50%")
@@ -66,6 +66,11 @@ func deploymentOf(seed uint64, n int) Deed {
 // frail reports whether some versions of a life's Deployment are of an application that ends again
 // and again. In the other lives its pods change hands: one that nobody takes back would end for ever.
 func frail(seed uint64) bool { return diceOf(seed, "deployments", 1).one(2) }
+
+// recreates reports whether the Deployments of a life are of the strategy Recreate. One of that strategy
+// that adopts two sets with pods, of one of the other, and is of another size than they were made for,
+// waits for ever: nobody scales them, and until somebody does nothing is rolled out, as upstream.
+func recreates(seed uint64) bool { return diceOf(seed, "deployments", 2).one(4) }
 
 // versionOf has a Deployment be of a version. The first is fine.
 func versionOf(seed uint64, version int) Deed {
