@@ -118,6 +118,7 @@ func forgiven() map[string]*forge {
 		"L8: what it waited for ended at a time that nobody knows":            held.unrecorded(6),
 		"C6: an eviction that had begun when the taint was taken off":         interrupted(15),
 		"C6: controllers whose watches deliver nothing":                       undelivered(fault.Hang),
+		"N6: an older kubelet that asks in a silence, and is told late":       waited(10),
 		"K3: a kubelet whose clock was ahead when it began":                   ahead(30),
 		"C6: controllers that were cut off":                                   watchedForge().breaks(away).lost(10, 300).mends(away),
 		"C6: controllers that stood still until the apiserver was down":       unheard,
@@ -127,6 +128,17 @@ func forgiven() map[string]*forge {
 		"C6: a node that is heard of late, by who has just come back":         watchedForge().silent(6 * time.Second).outage(10 * time.Second).returned(),
 		"C6: a node that is heard of late, by who was not sent its heartbeat": watchedForge().silent(22 * time.Second).asksAnew(0),
 	}
+}
+
+// waited is an older incarnation of a kubelet that asks when the newer has been silent for so many
+// seconds, and is answered only after that has been heard again.
+func waited(silent int64) *forge {
+	f := newForge().run().say(kubelet, "", history.Lease{}).restart(kubelet).say(kubelet, "", history.Lease{}).wait(silent).say(kubelet, "", history.Lease{})
+	f.boot[kubelet] = ""
+	f.sequence[kubelet] = 3
+	f.say(kubelet, "", history.Lease{})
+	f.evidence.Log.Events[len(f.evidence.Log.Events)-1].Began -= 3 * int64(time.Second)
+	return f
 }
 
 // undelivered is a node that is called unreachable although it is heard of, while what watches deliver to

@@ -1,8 +1,10 @@
 package guarantees
 
 import (
+	"cmp"
 	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/podfall/podfall/internal/history"
@@ -58,9 +60,9 @@ func identified(p *past, t *trial) {
 // fenced checks N6: once a kubelet's new incarnation has been answered, an older one is
 // not.
 func fenced(p *past, t *trial) {
-	// newest has the first words of the newest incarnations that were answered, and heard their
-	// last: one that is silent for long may be replaced by an older one.
-	newest, heard := map[string]*history.Event{}, map[string]*history.Event{}
+	// newest has the first words of the newest incarnations that were answered, and heard all of
+	// them: one that is silent for long may be replaced by an older one.
+	newest, heard := map[string]*history.Event{}, map[string][]*history.Event{}
 	written := map[string]proto.Boot{} // what their nodes say
 	for _, e := range p.events {
 		switch fact := e.Fact.(type) {
@@ -75,7 +77,7 @@ func fenced(p *past, t *trial) {
 		case history.StoreOpen: // an apiserver that begins anew knows what nodes say
 			maps.DeleteFunc(newest, func(kubelet string, last *history.Event) bool { return written[kubelet] != last.Boot })
 			for kubelet := range newest {
-				heard[kubelet] = e
+				heard[kubelet] = append(heard[kubelet], e)
 			}
 			continue
 		default:
@@ -88,12 +90,13 @@ func fenced(p *past, t *trial) {
 			if last != nil {
 				t.cases++
 			}
-			newest[e.Process], heard[e.Process] = e, e
+			newest[e.Process], heard[e.Process] = e, []*history.Event{e}
 		case e.Boot.OlderThan(last.Boot): // it may be told of late what it was answered before
-			silent := e.Began-heard[e.Process].Ended > keepsOut
+			before, _ := slices.BinarySearchFunc(heard[e.Process], e.Began, func(h *history.Event, at int64) int { return cmp.Compare(h.Ended, at) })
+			silent := before > 0 && e.Began-heard[e.Process][before-1].Ended > keepsOut
 			t.expect(e.Began <= last.Ended || silent, "an older incarnation was answered after a newer one", last, e)
 		default:
-			heard[e.Process] = e
+			heard[e.Process] = append(heard[e.Process], e)
 		}
 	}
 	p.letIn(t)

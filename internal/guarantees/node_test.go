@@ -68,6 +68,7 @@ func brokenOthers() []forged {
 		{"N1", "a create that makes two", twice},
 		{"N4", "a kubelet on another node", foreign},
 		{"N6", "an answer to an older incarnation", zombie},
+		{"N6", "an older kubelet that asks after a short silence, and is told late", waited(2)},
 		{"N6", "a request of an older incarnation", older},
 	}
 }
