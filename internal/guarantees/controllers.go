@@ -131,6 +131,9 @@ func (one *pod) stretches() []stretch {
 		if len(c.exits) > 0 {
 			ran.to = c.exits[len(c.exits)-1]
 		}
+		if ran.to != nil && unstarted(ran.to) {
+			continue
+		}
 		all = append(all, ran)
 	}
 	slices.SortFunc(all, func(a, b stretch) int { return cmp.Compare(a.from.Began, b.from.Began) })

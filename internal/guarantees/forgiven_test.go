@@ -98,6 +98,7 @@ func forgiven() map[string]*forge {
 	return map[string]*forge{
 		"A8: a success that the pod garbage collector has not seen":         collected,
 		"C2: a pod that was forced away, and starts after its successor":    startsLate(uid, "u2"),
+		"C2: a pod that was forced away while its container was starting":   unshown(history.Exit{Of: of(), Code: 128, Unstarted: true}),
 		"K1: a hook of a kubelet that was killed, and that of the next one": hooks,
 		"K4: a runtime that is paused is late":                              standing,
 		"K10: a start that its runtime did not live to write down":          unstarted,
@@ -128,6 +129,17 @@ func forgiven() map[string]*forge {
 		"C6: a node that is heard of late, by who has just come back":         watchedForge().silent(6 * time.Second).outage(10 * time.Second).returned(),
 		"C6: a node that is heard of late, by who was not sent its heartbeat": watchedForge().silent(22 * time.Second).asksAnew(0),
 	}
+}
+
+// unshown is a pod that is forced away, and whose container comes to an end long after its
+// successor's has begun, of which users are told nothing.
+func unshown(end history.Exit) *forge {
+	f := newForge().run().idles(10)
+	f.ask("remove", by(user, "delete", grace(0)), 200, web(modified, marked(0, f.clock+2)), web(deleted, marked(0, f.clock+2)))
+	f.ask("create2", by(user, "create"), 201, web(added, pending, called(name, "u2")))
+	f.say("runtime/n2", "", history.Start{Of: history.Of{Pod: name, UID: "u2", Container: "c2"}})
+	f.idles(100).say(runtime, "", end).idles(20)
+	return f.say(controllers, "", history.Window{Identity: "default/other", UIDs: []string{"u3", "u4"}})
 }
 
 // waited is an older incarnation of a kubelet that asks when the newer has been silent for so many
