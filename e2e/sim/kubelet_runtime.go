@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -130,7 +131,7 @@ func (k *kubeletProcess) relist(now time.Time, out Out) {
 			}
 			return
 		}
-		k.runtime.last = listing
+		k.runtime.last, k.runtime.boot = listing, cmp.Or(k.runtime.boot, listing.Boot)
 		if k.runtime.views.List(question, listing.Sandboxes, listing.Containers) {
 			k.untidied = true
 		}

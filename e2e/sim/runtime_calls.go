@@ -102,7 +102,7 @@ func (r *runtimeProcess) in(b *box) []*held {
 }
 
 func (r *runtimeProcess) list(uid string) Listing {
-	var listing Listing
+	listing := Listing{Boot: r.boot}
 	for _, b := range r.boxes {
 		if uid == "" || b.record.PodUid == uid {
 			listing.Sandboxes = append(listing.Sandboxes, b.record)

@@ -51,6 +51,7 @@ type (
 
 	// Listing is what a runtime holds.
 	Listing struct {
+		Boot       proto.Boot
 		Sandboxes  []*proto.Sandbox
 		Containers []*proto.Container
 	}

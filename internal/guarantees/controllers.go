@@ -120,19 +120,24 @@ func (p *past) forcedBefore(one *pod, e *history.Event) bool {
 // stretch is a time, from one event to another; to nil when the history ends before.
 type stretch struct{ from, to *history.Event }
 
-// stretches are the times during which a container of the pod ran.
-func (one *pod) stretches() []stretch {
+// surelyRan are the containers of a pod but those whose start had not ended when they were killed: to
+// some they are alive, to others not.
+func (one *pod) surelyRan() []*container {
+	return slices.DeleteFunc(slices.Clone(one.containers), func(c *container) bool {
+		return len(c.exits) > 0 && unstarted(c.exits[len(c.exits)-1])
+	})
+}
+
+// stretchesOf are the times during which one of the containers ran, or was being started.
+func stretchesOf(containers []*container) []stretch {
 	var all []stretch
-	for _, c := range one.containers {
+	for _, c := range containers {
 		if len(c.started) == 0 {
 			continue
 		}
 		ran := stretch{from: c.started[0]}
 		if len(c.exits) > 0 {
 			ran.to = c.exits[len(c.exits)-1]
-		}
-		if ran.to != nil && unstarted(ran.to) {
-			continue
 		}
 		all = append(all, ran)
 	}
@@ -159,11 +164,21 @@ func later(a, b *history.Event) *history.Event {
 	return b
 }
 
-// together are the times during which containers of both ran.
+// together are the times during which containers of both ran, or were being started.
 func (o overlap) together() []stretch {
+	return common(stretchesOf(o.older.containers), stretchesOf(o.younger.containers))
+}
+
+// surelyTogether are the times during which containers of both ran.
+func (o overlap) surelyTogether() []stretch {
+	return common(stretchesOf(o.older.surelyRan()), stretchesOf(o.younger.surelyRan()))
+}
+
+// common are the times that are in both.
+func common(older, younger []stretch) []stretch {
 	var both []stretch
-	for _, a := range o.older.stretches() {
-		for _, b := range o.younger.stretches() {
+	for _, a := range older {
+		for _, b := range younger {
 			s := stretch{from: later(a.from, b.from), to: a.to}
 			if s.to == nil || b.to != nil && b.to.Began < s.to.Began {
 				s.to = b.to
@@ -196,7 +211,7 @@ func shown(p *past, t *trial) {
 		}
 	}
 	for _, o := range found {
-		for _, s := range p.unbroken(o.together()) {
+		for _, s := range p.unbroken(o.surelyTogether()) {
 			if s.to == nil || s.to.Wall.Sub(s.from.Wall) < 10*p.slack() || !p.controlled(o.older.leaves(s.from), s.to) || p.unseen(o, s) {
 				continue
 			}
