@@ -114,6 +114,9 @@ func kubeletDown(p *Pod) {
 	p.Kubelet = inspect.Answer[inspect.Kubelet]{At: now, Err: "no responder"}
 }
 
+// hungUp is what a kubelet says whose runtime has ended while it stopped a container.
+const hungUp = `failed to "KillContainer" for "main" with KillContainerError: "rpc error: code = Unavailable desc = the runtime does not answer"`
+
 func failing(text string) func(*Pod) {
 	return func(p *Pod) {
 		w := &p.Kubelet.Said.Pods[0]
@@ -177,6 +180,7 @@ func TestEveryCause(t *testing.T) {
 			p.Runtime = inspect.Answer[inspect.Runtime]{At: now, Err: "no responder"}
 			p.Kubelet.Said.Calls = []inspect.Call{{Method: "ListContainers", Since: now.Add(-20 * time.Second)}}
 		})},
+		{"STK-09", "runtime-down", stuck(minute, failing(hungUp))},
 		{"STK-10", "runtime-listing-hangs", stuck(5*minute, func(p *Pod) {
 			p.Kubelet.Said.Calls = []inspect.Call{{Method: "ListContainers", Since: now.Add(-4 * minute)}}
 			p.Kubelet.Said.Problems = []string{"PLEG is not healthy: pleg was last seen active 4m0s ago"}
@@ -285,6 +289,11 @@ func TestHealthy(t *testing.T) {
 		"finalizer while it stops":  stuck(20*time.Second, finalizer("ex.io/x")),
 		"not deleted":               stuck(0, func(p *Pod) { p.Pod.DeletionTimestamp, p.Pod.DeletionGracePeriodSeconds = nil, nil }),
 		"gone":                      stuck(0, func(p *Pod) { p.Pod = nil; p.Kubelet.Said.Pods = nil; p.Runtime.Said.Containers = nil }),
+		"stopping anew, by a runtime that is back": stuck(time.Minute, failing(hungUp), func(p *Pod) {
+			p.Kubelet.Said.Pods[0].Doing, p.Kubelet.Said.Pods[0].Since = inspect.StepStop, now.Add(-20*time.Second)
+			p.Runtime.Said.Containers[0].Signaled = now.Add(-20 * time.Second)
+			p.Kubelet.Said.Calls = []inspect.Call{{Method: "StopContainer", ID: "c1", Since: now.Add(-20 * time.Second)}}
+		}),
 		"stopping after a cut": stuck(10*time.Minute, func(p *Pod) {
 			p.Kubelet.Said.Pods[0].Since, p.Runtime.Said.Containers[0].Signaled = now.Add(-25*time.Second), now.Add(-25*time.Second)
 		}),

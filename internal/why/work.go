@@ -134,6 +134,9 @@ func (p Pod) stopFailed(f *findings, w *inspect.Work) bool {
 				return true
 			}
 		}
+		if words(text, "Unavailable") && p.call("StopContainer") != nil {
+			return false // it answers again, and stops the container anew
+		}
 		if words(text, "Unavailable") {
 			f.add(cause("runtime-down"), since, evidence...)
 		} else {
