@@ -119,6 +119,7 @@ func forgiven() map[string]*forge {
 		"L8: what it waited for ended at a time that nobody knows":            held.unrecorded(6),
 		"C6: an eviction that had begun when the taint was taken off":         interrupted(15),
 		"C6: controllers whose watches deliver nothing":                       undelivered(fault.Hang),
+		"C5: a pod that is let go of before its own delete is heard of":       released(),
 		"N6: an older kubelet that asks in a silence, and is told late":       waited(10),
 		"K3: a kubelet whose clock was ahead when it began":                   ahead(30),
 		"C6: controllers that were cut off":                                   watchedForge().breaks(away).lost(10, 300).mends(away),
@@ -140,6 +141,17 @@ func unshown(end history.Exit) *forge {
 	f.say("runtime/n2", "", history.Start{Of: history.Of{Pod: name, UID: "u2", Container: "c2"}})
 	f.idles(100).say(runtime, "", end).idles(20)
 	return f.say(controllers, "", history.Window{Identity: "default/other", UIDs: []string{"u3", "u4"}})
+}
+
+// released is a pod that a ReplicaSet deletes, and lets go of by the version before.
+func released() *forge {
+	const of = "replicaset-controller"
+	f := newForge().run()
+	f.ask("own", by(controllers, "patch"), 200, web(modified, owned))
+	f.say(controllers, "delete", history.Decide{Controller: of, ReadRevision: "4", Action: "delete", Resource: podResource, Key: name})
+	f.ask("delete", by(controllers, "delete"), 200, web(modified, owned, marked(30, f.clock+32)))
+	f.say(controllers, "let go", history.Decide{Controller: of, ReadRevision: "4", Action: "patch", Resource: podResource, Key: name})
+	return f.ask("let go", by(controllers, "patch"), 200, web(modified, f.stillMarked()))
 }
 
 // waited is an older incarnation of a kubelet that asks when the newer has been silent for so many
