@@ -33,7 +33,7 @@ const (
 // controllers are down, which then know the owner from its dependents only. It draws from dice
 // of its own.
 func cascades(seed uint64, until time.Duration, deeds []Deed) []Deed {
-	breaks := slices.ContainsFunc(deeds, func(deed Deed) bool { return deed.Do.fault() })
+	breaks := troubled(deeds)
 	if diceOf(seed, "cascades", 0).one(2) {
 		return nil
 	}

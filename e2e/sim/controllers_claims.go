@@ -218,7 +218,7 @@ func patchOf(obj kinds.Object, change any) Ask {
 	}
 	resource := "pods"
 	if _, is := obj.(*appsv1.ReplicaSet); is {
-		resource = "replicasets.apps"
+		resource = setsResource
 	}
 	return Ask{Verb: proto.VerbPatch, Target: targetOf(resource, obj, ""), PatchType: types.StrategicMergePatchType, Patch: patch}
 }

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -24,7 +23,7 @@ func cronJobDeeds(seed uint64, until time.Duration, deeds []Deed) (all []Deed) {
 	if !diceOf(seed, "cronjobs", 0).one(5) {
 		return nil
 	}
-	breaks := slices.ContainsFunc(deeds, func(deed Deed) bool { return deed.Do.fault() })
+	breaks := troubled(deeds)
 	for n, at := 0, 12*time.Second; at < until-lastCronJob; n++ {
 		d := diceOf(seed, "cronjob", n)
 		made, gone := ticking(d, until), Deed{At: at + d.between(6*time.Minute, 25*time.Minute), Do: DeleteCronJob, Name: cronJobName}

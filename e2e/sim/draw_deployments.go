@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"slices"
 	"time"
 )
 
@@ -22,7 +21,7 @@ func deploymentDeeds(seed uint64, until time.Duration, mode Mode, deeds []Deed) 
 	if !diceOf(seed, "deployments", 0).one(4) {
 		return nil
 	}
-	breaks := slices.ContainsFunc(deeds, func(deed Deed) bool { return deed.Do.fault() })
+	breaks := troubled(deeds)
 	made := deploymentOf(seed, 0)
 	made.At = 12 * time.Second
 	all := []Deed{made}

@@ -25,7 +25,7 @@ func diskDeeds(s *Script, until time.Duration, mode Mode) {
 	if two || diceOf(s.Seed, "disks", 0).one(2) {
 		return
 	}
-	breaks := slices.ContainsFunc(s.Deeds, func(deed Deed) bool { return deed.Do.fault() })
+	breaks := troubled(s.Deeds)
 	if breaks {
 		s.Deeds = append(s.Deeds, losses(s.Seed, s.NodeNames(), until)...)
 	}

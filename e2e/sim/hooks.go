@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -163,7 +162,7 @@ func hookDeeds(seed uint64, until time.Duration, deeds []Deed) (all []Deed) {
 	if diceOf(seed, "hooks", 0).below(5) > 1 {
 		return nil
 	}
-	breaks := slices.ContainsFunc(deeds, func(deed Deed) bool { return deed.Do.fault() })
+	breaks := troubled(deeds)
 	for n := 1; ; n++ {
 		d := diceOf(seed, "hook", n)
 		made := Deed{At: 20*time.Second + time.Duration(n-1)*hookPause + d.between(0, hookPause-hookStays), Do: CreateHook}

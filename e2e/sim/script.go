@@ -158,7 +158,13 @@ func (s *Script) NodeNames() []string {
 	return names
 }
 
-// resources are all that the controllers follow in a life: Deployments only where there are some.
+// troubled reports whether something breaks among the deeds.
+func troubled(deeds []Deed) bool {
+	return slices.ContainsFunc(deeds, func(deed Deed) bool { return deed.Do.fault() })
+}
+
+// resources are all that the controllers follow in a life: Deployments and CronJobs only where
+// some are made.
 func (s *Script) resources() []string {
 	all := []string{
 		"nodes", "pods", "leases.coordination.k8s.io", "replicasets.apps", "statefulsets.apps", "namespaces",

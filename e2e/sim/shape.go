@@ -136,7 +136,7 @@ const retried = 3 * defaultLimit
 // dress gives the pods of a life their shapes, and breaks nodes' volumes in a life that has
 // faults. It draws from dice of its own: what else is drawn stays as it is.
 func dress(s *Script, until time.Duration) {
-	if slices.ContainsFunc(s.Deeds, func(deed Deed) bool { return deed.Do.fault() }) {
+	if troubled(s.Deeds) {
 		s.Deeds = append(append(s.Deeds, breaksOf(s.Seed, s.NodeNames(), until)...), twinsOf(s.Seed, s.NodeNames(), until)...)
 	}
 	for i := range s.Deeds {
