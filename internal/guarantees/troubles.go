@@ -170,8 +170,8 @@ func (p *past) late(from, to int64, grace, slack time.Duration) bool {
 
 // passed is how much of the cluster's time has passed between two moments, at least.
 func (p *past) passed(from, to int64) time.Duration {
-	first, _ := slices.BinarySearchFunc(p.ticks, from, func(e *history.Event, at int64) int { return cmp.Compare(e.Ended, at) })
-	last, found := slices.BinarySearchFunc(p.ticks, to, func(e *history.Event, at int64) int { return cmp.Compare(e.Ended, at) })
+	first, _ := p.tick(from)
+	last, found := p.tick(to)
 	if !found {
 		last--
 	}
@@ -183,15 +183,20 @@ func (p *past) passed(from, to int64) time.Duration {
 
 // passedAtMost is how much of the cluster's time has passed between two moments, at most.
 func (p *past) passedAtMost(from, to int64) time.Duration {
-	first, found := slices.BinarySearchFunc(p.ticks, from, func(e *history.Event, at int64) int { return cmp.Compare(e.Ended, at) })
+	first, found := p.tick(from)
 	if !found {
 		first--
 	}
-	last, _ := slices.BinarySearchFunc(p.ticks, to, func(e *history.Event, at int64) int { return cmp.Compare(e.Ended, at) })
+	last, _ := p.tick(to)
 	if first < 0 || last >= len(p.ticks) {
 		return math.MaxInt64
 	}
 	return p.ticks[last].Wall.Sub(p.ticks[first].Wall)
+}
+
+// tick is the place of the first tick from a moment on, and whether it is of that very moment.
+func (p *past) tick(at int64) (place int, exact bool) {
+	return slices.BinarySearchFunc(p.ticks, at, func(e *history.Event, at int64) int { return cmp.Compare(e.Ended, at) })
 }
 
 // timekeeper is the events of processes whose clocks were right all the time.
