@@ -134,13 +134,13 @@ func (p Pod) stopFailed(f *findings, w *inspect.Work) bool {
 				return true
 			}
 		}
-		if words(text, "Unavailable") && p.call("StopContainer") != nil {
-			return false // it answers again, and stops the container anew
-		}
-		if words(text, "Unavailable") {
-			f.add(cause("runtime-down"), since, evidence...)
-		} else {
+		switch {
+		case !words(text, "Unavailable"):
 			f.add(cause("stop-hangs"), since, evidence...)
+		case p.call("StopContainer") != nil: // it answers again, and stops the container anew
+			return false
+		default:
+			f.add(cause("runtime-down"), since, evidence...)
 		}
 	case words(text, "KillPodSandbox", "destroy network"): // of containers that have ended
 		f.add(cause("sandbox-teardown-fails"), since, evidence...)
