@@ -22,6 +22,7 @@ import (
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/homeport"
 	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/internal/mgmt"
 	"github.com/podfall/podfall/proto"
@@ -244,6 +245,9 @@ func writing(ctx context.Context, path string, s self, run func(context.Context,
 			cancel(err)
 			return err
 		}
+		if path != "" {
+			s.keep(ctx, path)
+		}
 		s.ready()
 		return nil
 	})
@@ -251,6 +255,13 @@ func writing(ctx context.Context, path string, s self, run func(context.Context,
 		return cause
 	}
 	return err
+}
+
+// keep has others leave the ports alone that path names, while this process is away.
+func (s self) keep(ctx context.Context, path string) {
+	if err := homeport.Keep(path); err != nil {
+		s.log.WarnContext(ctx, "other clusters may take these ports while this process is away", "file", path, "err", err)
+	}
 }
 
 func apiserverCommand() *cli.Command {

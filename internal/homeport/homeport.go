@@ -32,8 +32,8 @@ const ephemeral = "/proc/sys/net/ipv4/ip_local_port_range"
 // tries is how many ports are tried before the system picks one.
 const tries = 100
 
-// Listen listens on a port of host; port 0 picks a home port that nobody listens on, and
-// where there is none, any. Errors are those of [net.ListenConfig.Listen].
+// Listen listens on a port of host; port 0 picks a home port that nobody listens on and
+// nobody may come back to ([Keep]), and where there is none, any. Errors are those of [net.ListenConfig.Listen].
 func Listen(ctx context.Context, host string, port int) (net.Listener, error) {
 	var from net.ListenConfig
 	at := func(port int) (net.Listener, error) {
@@ -46,6 +46,9 @@ func Listen(ctx context.Context, host string, port int) (net.Listener, error) {
 		port, err := draw()
 		if err != nil {
 			return nil, err
+		}
+		if noted().kept(port) {
+			continue
 		}
 		listener, err := at(port)
 		if !errors.Is(err, syscall.EADDRINUSE) {
