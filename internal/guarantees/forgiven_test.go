@@ -128,7 +128,8 @@ func forgiven() map[string]*forge {
 		"C6: controllers that have not asked for everything yet":              untainted(down("apiserver"), 0, 20),
 		"C6: a node that is heard of again before somebody looks":             watchedForge().silent(50 * time.Second).returned(),
 		"C6: a node that is heard of late, by who has just come back":         watchedForge().silent(6 * time.Second).outage(10 * time.Second).returned(),
-		"C6: a node that is heard of late, by who was not sent its heartbeat": watchedForge().silent(22 * time.Second).asksAnew(0),
+		"C6: a node that is heard of late, by who was not sent its heartbeat": watchedForge().silent(31*time.Second).asksAnew(0, 200),
+		"C6: a node that is not heard of by who has to ask for everything":    watchedForge().silent(10*time.Second).asksAnew(0, 410),
 	}
 }
 
@@ -201,12 +202,13 @@ func (f *forge) outage(lasts time.Duration) *forge {
 }
 
 // asksAnew has the node be heard of, but by its controllers only when they ask for what came
-// after a revision, so many before or after the last that they had; then it is returned.
-func (f *forge) asksAnew(after int64) *forge {
+// after a revision, so many after the last that they had, and are answered with a code; then it
+// is returned.
+func (f *forge) asksAnew(after int64, code int32) *forge {
 	had := f.revision + after
 	f.ask("heard", by(node, "update"), 200, history.Commit{Resource: "leases.coordination.k8s.io", Key: "kube-node-lease/n1", UID: "l1", Op: modified})
-	f.wait(15).say("apiserver", "watch", history.Lookup{
-		Who: controllers, Verb: "watch", Resource: "leases.coordination.k8s.io", Code: 410, Asked: history.Asked{Revision: decimal(had)},
+	f.wait(6).say("apiserver", "watch", history.Lookup{
+		Who: controllers, Verb: "watch", Resource: "leases.coordination.k8s.io", Code: code, Asked: history.Asked{Revision: decimal(had)},
 	})
 	return f.returned()
 }

@@ -1,7 +1,9 @@
 package guarantees
 
 import (
+	"net/http"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -51,29 +53,44 @@ func (o *ordeal) deafens() bool {
 	return about(controllers) || about("apiserver") || about("bus")
 }
 
-// toldLate is how the controllers were told of a heartbeat when its node could be called
-// unreachable already: they asked for what came after an older revision, and were answered only
-// then, such as when what they had been sent was lost. It is nil when they were not.
-func (p *past) toldLate(last, c *commit) *history.Event {
-	for e, asked := range factsOf[history.Lookup](p) {
-		if asked.Who != controllers || asked.Resource != c.Resource || e.Began < c.Ended {
-			continue
-		}
-		after := number(asked.Asked.Revision)
-		_, silent := between(last.Event, e)
-		if after > 0 && after < c.Revision && silent >= leaseAge {
-			return e
-		}
-	}
-	return nil
+// question is what the controllers have asked about heartbeats.
+type question struct {
+	*history.Event
+	// after is the revision after which they know of none; 0 when they ask for all there are.
+	after int64
+	// refused is a question that was not answered.
+	refused bool
 }
 
-// heartbeats are what was heard of nodes, by their names.
+// questions are all, in order.
+func (p *past) questions() []question {
+	var all []question
+	for e, of := range factsOf[history.Lookup](p) {
+		if of.Who == controllers && of.Resource == leaseResource {
+			all = append(all, question{Event: e, after: number(of.Asked.Revision), refused: of.Code != http.StatusOK})
+		}
+	}
+	return all
+}
+
+// heartbeats are what the controllers heard of nodes.
 type heartbeats struct {
-	last map[string]*commit
-	// broke are the last heartbeats that have broken a silence after which a node may be
-	// called unreachable, as the controllers have heard it.
+	questions []question
+	// of are those of a node.
+	of map[string][]heartbeat
+	// broke are, by node, the last heartbeats that have broken a silence after which it may be
+	// called unreachable.
 	broke map[string]*history.Event
+}
+
+// heartbeat is one that the controllers heard.
+type heartbeat struct {
+	*commit
+	heard *history.Event
+}
+
+func (p *past) heartbeats() heartbeats {
+	return heartbeats{questions: p.questions(), of: map[string][]heartbeat{}, broke: map[string]*history.Event{}}
 }
 
 // heartbeatOf is the node of which a commit is a heartbeat, empty for none: its own kubelet renews
@@ -88,20 +105,56 @@ func heartbeatOf(c *commit) string {
 	return c.of.name
 }
 
-// hear takes a node's heartbeat.
-func (h heartbeats) hear(p *past, node string, c *commit) {
-	if last := h.last[node]; last != nil {
-		_, silent := between(last.Event, c.Event)
-		switch {
-		case silent >= leaseAge || silent >= leaseAge-relisting && p.deaf(last.Event, c.Event):
-			h.broke[node] = c.Event
-		case silent >= leaseAge-relisting:
-			if told := p.toldLate(last, c); told != nil {
-				h.broke[node] = told
-			}
+// heard is how the controllers heard of a heartbeat: of its commit, unless their next question is
+// for what came after an older revision, as when what they had been sent was lost; or they were
+// refused that before. Then it is the first answer. It is nil when there was none.
+func (h heartbeats) heard(c *commit) *history.Event {
+	next := sort.Search(len(h.questions), func(i int) bool { return h.questions[i].Began >= c.Ended })
+	missed := false
+	for _, q := range slices.Backward(h.questions[:next]) {
+		if missed = q.refused && q.after > 0; missed || !q.refused {
+			break
 		}
 	}
-	h.last[node] = c
+	for _, q := range h.questions[next:] {
+		missed = missed || q.after > 0 && q.after < c.Revision
+		switch {
+		case missed && !q.refused:
+			return q.Event
+		case !missed && (!q.refused || q.after > 0):
+			return c.Event
+		}
+	}
+	if missed {
+		return nil
+	}
+	return c.Event
+}
+
+// hear takes a node's heartbeat.
+func (h heartbeats) hear(p *past, node string, c *commit) {
+	heard := h.heard(c)
+	if heard == nil {
+		return
+	}
+	if all := h.of[node]; len(all) > 0 {
+		last := all[len(all)-1].heard
+		_, silent := between(last, heard)
+		if silent >= leaseAge || silent >= leaseAge-relisting && p.deaf(last, heard) {
+			h.broke[node] = heard
+		}
+	}
+	h.of[node] = append(h.of[node], heartbeat{commit: c, heard: heard})
+}
+
+// last is the last heartbeat of a node that was heard before an event; nil for none.
+func (h heartbeats) last(node string, at *history.Event) *history.Event {
+	for _, b := range slices.Backward(h.of[node]) {
+		if before(b.heard, at) {
+			return b.Event
+		}
+	}
+	return nil
 }
 
 // brokeLately reports whether a node has broken its silence so lately that its status may
@@ -119,7 +172,7 @@ func (h heartbeats) brokeLately(node string, at *history.Event) bool {
 // enough, and a pod is evicted when what it tolerates is over, by the clock of the machine or
 // of the cluster.
 func notInHaste(p *past, t *trial) {
-	heard := heartbeats{last: map[string]*commit{}, broke: map[string]*history.Event{}}
+	heard := p.heartbeats()
 	tainted := map[string][]*commit{} // by node: the commits by which its NoExecute taints became others
 	for _, c := range p.commits {
 		switch {
@@ -145,12 +198,12 @@ func (p *past) silentLong(t *trial, heard heartbeats, c *commit) {
 	if !unreachableNow(c) || c.before != nil && unreachableNow(c.before) {
 		return
 	}
-	last := heard.last[c.Key]
-	if last == nil || p.skewed(controllers, last.Began, c.Ended) || p.deaf(last.Event, c.Event) {
+	last := heard.last(c.Key, c.Event)
+	if last == nil || p.skewed(controllers, last.Began, c.Ended) || p.deaf(last, c.Event) {
 		return
 	}
-	_, silent := between(last.Event, c.Event)
-	t.expect(silent >= leaseAge || heard.brokeLately(c.Key, c.Event), "a node was called unreachable that had been heard of a moment ago", last.Event, c.Event)
+	_, silent := between(last, c.Event)
+	t.expect(silent >= leaseAge || heard.brokeLately(c.Key, c.Event), "a node was called unreachable that had been heard of a moment ago", last, c.Event)
 }
 
 func unreachableNow(node *commit) bool {
