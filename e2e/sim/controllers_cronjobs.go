@@ -52,8 +52,7 @@ func (c *controllers) syncCronJob(key string, of name) {
 			mine = append(mine, made)
 		}
 	}
-	done, v := c.begun(key), cronjob.ViewOf(its, mine)
-	v.Last = c.jobs.told.Last(its.UID)
+	done, v := c.begun(key), c.jobs.told.ViewOf(its, mine)
 	unseen := v.Unseen()
 	one := all(len(unseen), func(failed error) {
 		if failed != nil {
@@ -80,7 +79,7 @@ func (c *controllers) runCronJob(v cronjob.View, done func(error)) {
 			done(failed)
 			return
 		}
-		c.storeCronJob(its, plan.Status, func(err error) {
+		c.storeCronJob(v, plan.Status, func(err error) {
 			if err == nil && plan.Again > 0 {
 				c.lookAfter(lookCronJob, nameOf(its), plan.Again)
 			}
@@ -95,6 +94,9 @@ func (c *controllers) runCronJob(v cronjob.View, done func(error)) {
 		c.makeJob(its, plan.Create, func(made *batchv1.Job, err error) {
 			if made != nil {
 				plan.Status = cronjob.Started(plan.Status, made)
+			}
+			if err == nil {
+				c.jobs.told.Made(its.UID, plan.Status)
 			}
 			finish(err)
 		})
@@ -144,11 +146,12 @@ func (c *controllers) makeJob(by *batchv1.CronJob, wanted *batchv1.Job, then fun
 }
 
 // storeCronJob stores a status that says something new.
-func (c *controllers) storeCronJob(its *batchv1.CronJob, status batchv1.CronJobStatus, then func(error)) {
-	if kinds.Equal(its.Status, status) {
+func (c *controllers) storeCronJob(v cronjob.View, status batchv1.CronJobStatus, then func(error)) {
+	if kinds.Equal(v.Said, status) {
 		then(nil)
 		return
 	}
+	its := v.CronJob
 	changed := its.DeepCopy()
 	changed.Status = status
 	c.write(cronJobController, updating(cronJobsResource, changed, "status"), its, func(got Got) {

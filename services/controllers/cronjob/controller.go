@@ -60,12 +60,12 @@ func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
 // sync looks at one CronJob.
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
-	cronJob, ok := c.cronJobs.Get(key)
+	shown, ok := c.cronJobs.Get(key)
 	if !ok {
 		return nil
 	}
-	v := ViewOf(cronJob, c.jobs.Controlled(cronJob.UID))
-	v.Last = c.memory.Last(cronJob.UID)
+	v := c.memory.ViewOf(shown, c.jobs.Controlled(shown.UID))
+	cronJob := v.CronJob
 	for _, ref := range v.Unseen() {
 		job, err := c.jobWrites.Get(ctx, cronJob.Namespace, ref.Name)
 		if err := v.Learn(ref, job, err); err != nil {
@@ -79,7 +79,10 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	if err := c.carryOut(ctx, cronJob, &plan); err != nil {
 		return err
 	}
-	if !kinds.Equal(cronJob.Status, plan.Status) {
+	if plan.Create != nil {
+		c.memory.Made(cronJob.UID, plan.Status)
+	}
+	if !kinds.Equal(v.Said, plan.Status) {
 		changed := cronJob.DeepCopy()
 		changed.Status = plan.Status
 		if _, err := c.writes.UpdateStatus(ctx, changed); err != nil {

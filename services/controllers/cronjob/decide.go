@@ -30,9 +30,8 @@ type View struct {
 	Jobs []*batchv1.Job
 	// Missing are active Jobs that the API says are gone.
 	Missing map[types.UID]bool
-	// Last is the last time for which a Job is known to have been made: the CronJob may be shown
-	// as it was before, and the Job be gone by now.
-	Last time.Time
+	// Said is the status that the API has, as far as is known: the CronJob's, or an older one.
+	Said batchv1.CronJobStatus
 	// Schedule is nil when the CronJob's cannot be read; Problem says why.
 	Schedule Schedule
 	Problem  Event
@@ -49,7 +48,7 @@ func Maker(job *batchv1.Job) string {
 
 // ViewOf is what is known of a CronJob that controls these Jobs.
 func ViewOf(cronJob *batchv1.CronJob, jobs []*batchv1.Job) View {
-	v := View{CronJob: cronJob, Jobs: jobs, Missing: map[types.UID]bool{}}
+	v := View{CronJob: cronJob, Jobs: jobs, Missing: map[types.UID]bool{}, Said: cronJob.Status}
 	v.Schedule, v.Zone, v.Problem = read(cronJob)
 	return v
 }
@@ -237,9 +236,6 @@ func (s *step) times() (due time.Time, missed int64, next time.Time) {
 	from := s.CronJob.CreationTimestamp.Time
 	if last := s.CronJob.Status.LastScheduleTime; last != nil {
 		from = last.Time
-	}
-	if s.Last.After(from) {
-		from = s.Last
 	}
 	if limit := s.CronJob.Spec.StartingDeadlineSeconds; limit != nil {
 		if earliest := s.now.Add(-time.Duration(*limit) * time.Second); earliest.After(from) {

@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/proto/kinds"
 )
 
 func at(text string) time.Time {
@@ -171,26 +173,50 @@ func TestViewLearnsOfJobsItDoesNotShow(t *testing.T) {
 }
 
 // TestOnceForATime has a CronJob be shown as it was before its Job was made, when that is over and
-// gone: the controller remembers.
+// gone: the controller remembers, also when the API has not taken what the CronJob is to say.
 func TestOnceForATime(t *testing.T) {
 	memory, shown := NewMemory(), tick()
 	shown.UID = "tick"
-	first := Decide(ViewOf(shown, nil), at("11:00:00"))
+	first := Decide(memory.ViewOf(shown, nil), at("11:00:00"))
 	if first.Create == nil {
 		t.Fatal("no Job is made")
 	}
-	memory.Stored(shown.UID, first.Status)
-	v := ViewOf(shown, nil)
-	v.Last = memory.Last(shown.UID)
-	if again := Decide(v, at("11:00:30")); again.Create != nil || again.Again == 0 {
-		t.Errorf("the Job is made again: %+v", again)
-	}
-	if next := Decide(v, at("12:00:00")); next.Create == nil {
-		t.Error("the next Job is not made")
+	for name, note := range map[string]func(types.UID, batchv1.CronJobStatus){"made": memory.Made, "stored": memory.Stored} {
+		note(shown.UID, first.Status)
+		v := memory.ViewOf(shown, nil)
+		again := Decide(v, at("11:00:30"))
+		if again.Create != nil || again.Again == 0 {
+			t.Errorf("%s: the Job is made again: %+v", name, again)
+		}
+		if says := kinds.Equal(v.Said, again.Status); says != (name == "stored") {
+			t.Errorf("%s: that the API has the status already is %t", name, says)
+		}
+		if next := Decide(v, at("12:00:00")); next.Create == nil {
+			t.Errorf("%s: the next Job is not made", name)
+		}
 	}
 	memory.Forget(shown.UID)
-	if last := memory.Last(shown.UID); !last.IsZero() {
+	if last := memory.ViewOf(shown, nil).CronJob.Status.LastScheduleTime; last != nil {
 		t.Errorf("one that is gone is remembered: %v", last)
+	}
+}
+
+// TestForbiddenBesideAJobNotShown has the Job before the next run when the CronJob is shown as it
+// was before that one was made, and then as it became since.
+func TestForbiddenBesideAJobNotShown(t *testing.T) {
+	memory, shown := NewMemory(), tick(policy(batchv1.ForbidConcurrent))
+	shown.UID = "tick"
+	plan := Decide(memory.ViewOf(shown, nil), at("11:59:59"))
+	memory.Made(shown.UID, Started(plan.Status, jobs("a")[0]))
+	if next := Decide(memory.ViewOf(shown, jobs("a")), at("12:00:00")); next.Create != nil {
+		t.Errorf("a Job is made beside the one before: %+v", next)
+	}
+	if next := Decide(memory.ViewOf(shown, jobs("a:Complete")), at("12:00:00")); next.Create == nil || len(next.Status.Active) != 0 {
+		t.Errorf("the one before is over, but none is made: %+v", next)
+	}
+	shown.Status = plan.Status
+	if next := Decide(memory.ViewOf(shown, nil), at("12:00:00")); next.Create == nil {
+		t.Errorf("the API says that none runs, but none is made: %+v", next)
 	}
 }
 

@@ -1,0 +1,66 @@
+package cronjob
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/view"
+)
+
+// fakeAPI counts the Jobs that are made, which are gone at once, and takes no status.
+type fakeAPI struct {
+	control.API
+
+	made, refused int
+}
+
+func (f *fakeAPI) Create(_ context.Context, _ podapi.Target, obj kinds.Object, _ metav1.CreateOptions) (kinds.Object, error) {
+	f.made++
+	obj.SetUID("made")
+	return obj, nil
+}
+
+func (f *fakeAPI) Get(_ context.Context, target podapi.Target, _ metav1.GetOptions) (kinds.Object, error) {
+	return nil, apierrors.NewNotFound(batchv1.Resource("jobs"), target.Name)
+}
+
+func (f *fakeAPI) Update(_ context.Context, target podapi.Target, _ kinds.Object, _ metav1.UpdateOptions) (kinds.Object, error) {
+	f.refused++
+	return nil, apierrors.NewConflict(batchv1.Resource("cronjobs"), target.Name, nil)
+}
+
+// Event implements control.Recorder.
+func (f *fakeAPI) Event(kinds.Object, string, string, string) {}
+
+// TestMadeOnce has the API not take what a CronJob is to say of its Job, which is gone then: it is
+// not made again, and the status is still to be stored.
+func TestMadeOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := &fakeAPI{}
+		c := New(control.Base{
+			API: api, Views: view.NewSet(nil, nil), Log: slog.New(slog.DiscardHandler), Events: func(string) control.Recorder { return api },
+		})
+		its := tick()
+		its.UID, its.CreationTimestamp = "tick", metav1.NewTime(time.Now().Add(-time.Minute)) // it is midnight in a bubble
+		c.cronJobs.Apply(watch.Event{Type: watch.Added, Object: its})
+		for range 2 {
+			if err := c.sync(t.Context(), view.KeyOf(its)); !apierrors.IsConflict(err) {
+				t.Errorf("a status that was refused: %v", err)
+			}
+		}
+		if api.made != 1 || api.refused != 2 {
+			t.Errorf("%d Jobs were made, and %d times the status was to be stored, want 1 and 2", api.made, api.refused)
+		}
+	})
+}
