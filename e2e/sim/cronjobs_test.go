@@ -36,3 +36,26 @@ func TestCronJobs(t *testing.T) {
 		})
 	}
 }
+
+// TestHeldBy has a Job keep the next from being made: it is one of an earlier time, is there when
+// that is due, and runs until it is too late.
+func TestHeldBy(t *testing.T) {
+	due := minuteOf("tick-1001")
+	for _, c := range []struct {
+		name        string
+		made        string
+		after, runs time.Duration
+		want        bool
+	}{
+		{"made long before", "tick-1000", -time.Minute, 2 * time.Minute, true},
+		{"late, and asked for just before the next was due", "tick-1000", 0, time.Minute, true},
+		{"so late that the next had been due already", "tick-1000", time.Second, time.Minute, false},
+		{"of a later time", "tick-1002", 0, time.Minute, false},
+		{"over too soon", "tick-1000", -time.Minute, 90 * time.Second, false},
+	} {
+		from := due.Add(c.after)
+		if got := heldBy([]run{{name: c.made, from: from, to: from.Add(c.runs)}}, due, due.Add(time.Minute)); got != c.want {
+			t.Errorf("%s: %t, want %t", c.name, got, c.want)
+		}
+	}
+}

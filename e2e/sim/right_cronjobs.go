@@ -184,9 +184,12 @@ func wrongTimes(its *batchv1.CronJob, runs []run, since, until time.Time) string
 	return ""
 }
 
-// heldBy reports whether a Job kept another from being made the whole time from when it was due.
+// heldBy reports whether the Job of an earlier time kept another from being made the whole time
+// from when it was due. It may have been made in the second after that: it was decided on before.
 func heldBy(runs []run, due, until time.Time) bool {
-	return slices.ContainsFunc(runs, func(r run) bool { return r.from.Before(due) && !r.to.Add(time.Second).Before(until) })
+	return slices.ContainsFunc(runs, func(r run) bool {
+		return minuteOf(r.name).Before(due) && !r.from.After(due) && !r.to.Add(time.Second).Before(until)
+	})
 }
 
 // minuteOf is when a Job was due, by its name; zero for one whose name does not say so.
