@@ -120,6 +120,7 @@ func forgiven() map[string]*forge {
 		"C6: an eviction that had begun when the taint was taken off":         interrupted(15),
 		"C6: controllers whose watches deliver nothing":                       undelivered(fault.Hang),
 		"C5: a pod that is let go of before its own delete is heard of":       released(),
+		"C11: a pod that is taken from a Job before its own delete":           takenAway(jobController, "4", 2),
 		"N6: an older kubelet that asks in a silence, and is told late":       waited(10),
 		"K3: a kubelet whose clock was ahead when it began":                   ahead(30),
 		"C6: controllers that were cut off":                                   watchedForge().breaks(away).lost(10, 300).mends(away),
@@ -153,6 +154,16 @@ func released() *forge {
 	f.ask("delete", by(controllers, "delete"), 200, web(modified, owned, marked(30, f.clock+32)))
 	f.say(controllers, "let go", history.Decide{Controller: of, ReadRevision: "4", Action: "patch", Resource: podResource, Key: name})
 	return f.ask("let go", by(controllers, "patch"), 200, web(modified, f.stillMarked()))
+}
+
+// takenAway is a Job of two pods, of which the first has failed and the second is taken from it; a
+// controller deletes that by a version that it has read, and the Job counts so many.
+func takenAway(controller, read string, counted int32) *forge {
+	f, pod := indexes("Failed", "0", "1"), called("default/sum-1", "sum-1")
+	f.ask("take", by(controllers, "patch"), 200, web(modified, pending, pod))
+	f.say(controllers, "delete", history.Decide{Controller: controller, ReadRevision: read, Action: "delete", Resource: podResource, Key: "default/sum-1"})
+	f.ask("delete", by(controllers, "delete"), 200, web(deleted, pending, pod, marked(0, f.clock+2)))
+	return f.counting(counted)
 }
 
 // waited is an older incarnation of a kubelet that asks when the newer has been silent for so many

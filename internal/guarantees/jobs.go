@@ -1,6 +1,10 @@
 package guarantees
 
-import "time"
+import (
+	"time"
+
+	"github.com/podfall/podfall/internal/history"
+)
 
 // indexLabel is on each pod of an Indexed Job.
 const indexLabel = "batch.kubernetes.io/job-completion-index"
@@ -58,26 +62,62 @@ func unanswered(earlier, c *commit) bool {
 }
 
 // countedOnce checks C11: a Job has never counted more pods than have ended, or have begun to, since
-// they became its own. One that it released and adopted again it may count again.
+// they became its own, or by its own delete, which it decided on before it heard that they were taken
+// from it. One that it released and adopted again it may count again.
 func countedOnce(p *past, t *trial) {
 	began := map[string]*commit{} // the Jobs that were made while somebody wrote it down
-	left := map[string]int{}      // how many pods of an owner have ended, or have begun to
-	gone := map[string]bool{}     // the pods of which left knows, since they are their owner's
+	pods := ends{left: map[string]int{}, gone: map[string]bool{}, taken: map[string]string{}, deletes: p.deletesOfJobs()}
 	for _, c := range p.commits {
 		switch {
 		case c.Resource == podResource:
-			if c.before == nil || c.before.Owner != c.Owner {
-				delete(gone, c.UID)
-			}
-			if !gone[c.UID] && (c.Op == deleted || c.Deadline != nil || ended(c)) {
-				gone[c.UID] = true
-				left[c.Owner]++
-			}
+			pods.follow(c)
 		case c.Counted == nil:
 		case c.Op == added && c.recorded && c.Began >= p.from:
 			began[c.UID] = c
 		case began[c.UID] != nil && c.Op == modified:
-			t.expect(int(*c.Counted) <= left[c.UID], "a Job has counted more pods than have ended", began[c.UID].Event, c.Event)
+			t.expect(int(*c.Counted) <= pods.left[c.UID], "a Job has counted more pods than have ended", began[c.UID].Event, c.Event)
 		}
+	}
+}
+
+// deletesOfJobs are the deletes of pods that Jobs decided on, each with the owner that its pod had in
+// the version that was read.
+func (p *past) deletesOfJobs() map[*operation]string {
+	all := map[*operation]string{}
+	p.decidedOperations(func(d history.Decide, _ *history.Event, o *operation) {
+		if d.Controller != jobController || d.Action != "delete" || d.Resource != podResource {
+			return
+		}
+		if read := p.byRevision[number(d.ReadRevision)]; read != nil && read.Key == d.Key {
+			all[o] = read.Owner
+		}
+	})
+	return all
+}
+
+// ends is which pods have ended, or have begun to, as those who own them may count them.
+type ends struct {
+	left  map[string]int    // how many pods of an owner
+	gone  map[string]bool   // the pods of which left knows, since they are their owner's
+	taken map[string]string // by pod, the owner from which it was taken before it ended
+	// deletes are the deletes that Jobs decided on, and for which owner.
+	deletes map[*operation]string
+}
+
+// follow takes up a change of a pod.
+func (e ends) follow(c *commit) {
+	if c.before == nil || c.before.Owner != c.Owner {
+		if c.before != nil && !e.gone[c.UID] {
+			e.taken[c.UID] = c.before.Owner
+		}
+		delete(e.gone, c.UID)
+	}
+	if !e.gone[c.UID] && (c.Op == deleted || c.Deadline != nil || ended(c)) {
+		e.gone[c.UID] = true
+		e.left[c.Owner]++
+	}
+	if owner := e.deletes[c.by]; owner != "" && owner == e.taken[c.UID] {
+		delete(e.taken, c.UID)
+		e.left[owner]++
 	}
 }

@@ -183,7 +183,7 @@ func controllerProperties() []Property {
 			ID: "C10", Promise: "no index of a Job is given to a pod while another pod does it", From: operations(), check: onePerIndex,
 			Partly: "as C4",
 		},
-		{ID: "C11", Promise: "a Job counts none of its pods twice", From: commits(), check: countedOnce},
+		{ID: "C11", Promise: "a Job counts none of its pods twice", From: operations(history.NameDecide), check: countedOnce},
 	}
 }
 

@@ -99,6 +99,11 @@ func counts(counted int32, owners ...string) *forge {
 		f.ask("hand over to "+owner, by(controllers, "patch"), 200, web(modified, called("default/sum-0", "sum-0"), its(history.Content{Owner: owner}),
 			func(c *history.Commit) { c.Phase = "Failed" }))
 	}
+	return f.counting(counted)
+}
+
+// counting is a Job that counts so many pods, one after the other.
+func (f *forge) counting(counted int32) *forge {
 	for i := range counted {
 		f.ask("count "+strconv.Itoa(int(i)), by(controllers, "update"), 200, history.Commit{
 			Resource: "jobs.batch", Key: "default/sum", UID: "job", Op: modified, Content: history.Content{Wanted: history.Wanted{Counted: new(i + 1)}},
@@ -316,6 +321,9 @@ func brokenTellings() []forged {
 		{"C10", "an index of two", indexes("", "0", "1", "0")},
 		{"C10", "an index of two, of which one has it later", indexedLater("0")},
 		{"C11", "a pod that is counted twice", counts(2)},
+		{"C11", "a pod that was taken from a Job, and is counted twice", takenAway(jobController, "4", 3)},
+		{"C11", "a pod that was taken from a Job before it looked", takenAway(jobController, "5", 2)},
+		{"C11", "a pod that was taken from a Job, and that others delete", takenAway(garbageCollector, "4", 2)},
 		{"C6", "a node that was just heard of", lost(10, 300)},
 		{"C6", "a node that was just heard of twice", undelivered(fault.Duplicate)},
 		{"C6", "an eviction that is early", lost(50, 100)},
