@@ -93,12 +93,13 @@ func left(snapshot *store.Snapshot, resources []string) (wrong []error) {
 // those that run by their node.
 func podsOf(snapshot *store.Snapshot) (ready map[types.UID]int32, runs map[string]int, wrong []error) {
 	ready, runs = map[types.UID]int32{}, map[string]int{}
+	held := heldBack(snapshot)
 	for record := range snapshot.Scan("pods", "", "") {
 		pod, ok := record.Object.(*corev1.Pod)
 		if !ok {
 			continue
 		}
-		if pod.DeletionTimestamp != nil {
+		if pod.DeletionTimestamp != nil && !held[pod.UID] {
 			wrong = append(wrong, fmt.Errorf("%w: %s", ErrStuck, pod.Name))
 		}
 		if !workload.Active(pod) {

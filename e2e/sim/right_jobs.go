@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/services/apiserver/store"
 	"github.com/podfall/podfall/services/controllers/job"
@@ -18,7 +20,7 @@ import (
 
 // rightJobs wants every Job to be over that is not held up, for a reason that there is, with
 // all its pods counted and none that runs, and to be gone when its time is up; and no pod to be
-// held by what says that it is to be counted.
+// held by what says that it is to be counted, unless it waits for its successor.
 func rightJobs(snapshot *store.Snapshot, now time.Time) (wrong []error) {
 	pods := objectsOf[*corev1.Pod](snapshot, "pods")
 	for _, its := range objectsOf[*batchv1.Job](snapshot, "jobs.batch") {
@@ -32,12 +34,44 @@ func rightJobs(snapshot *store.Snapshot, now time.Time) (wrong []error) {
 			wrong = append(wrong, fmt.Errorf("%w: job %s %s; %d of its pods run, and of its status it is %+v", ErrReplicas, its.Name, what, running, its.Status))
 		}
 	}
+	held := heldBack(snapshot)
 	for _, pod := range pods {
-		if job.Tracked(pod) {
+		if job.Tracked(pod) && !held[pod.UID] {
 			wrong = append(wrong, fmt.Errorf("%w: nobody has counted %s", ErrStuck, pod.Name))
 		}
 	}
 	return wrong
+}
+
+// heldBack are the pods that wait for their successors until their Jobs go on.
+func heldBack(snapshot *store.Snapshot) map[types.UID]bool {
+	held, pods := map[types.UID]bool{}, objectsOf[*corev1.Pod](snapshot, "pods")
+	for _, its := range objectsOf[*batchv1.Job](snapshot, "jobs.batch") {
+		for _, pod := range keptBy(its, pods) {
+			held[pod.UID] = true
+		}
+	}
+	return held
+}
+
+// keptBy are the pods, by index, that a Job keeps for as long as it is suspended, as upstream's: one
+// that has failed at an index which is still to be done has the count for the next one there.
+func keptBy(its *batchv1.Job, pods []*corev1.Pod) map[int]*corev1.Pod {
+	if !*its.Spec.Suspend || its.Spec.BackoffLimitPerIndex == nil || its.DeletionTimestamp != nil || job.Over(its) {
+		return nil
+	}
+	over := its.Status.CompletedIndexes
+	if its.Status.FailedIndexes != nil {
+		over += "," + *its.Status.FailedIndexes
+	}
+	held := map[int]*corev1.Pod{}
+	for _, pod := range pods {
+		index := job.Index(pod)
+		if metav1.IsControlledBy(pod, its) && pod.Status.Phase == corev1.PodFailed && index >= 0 && index < int(*its.Spec.Completions) && !hasIndex(over, index) {
+			held[index] = pod
+		}
+	}
+	return held
 }
 
 // wrongJob is what is wrong with the end of a Job of which so many pods run; empty for nothing.
@@ -114,20 +148,42 @@ func wrongFailure(its *batchv1.Job, why batchv1.JobCondition) string {
 
 // indexesIn is how many indexes a text like "1,3-5" has; -1 for one that cannot be read.
 func indexesIn(text string) (count int) {
-	if text == "" {
-		return 0
+	spans, err := spansIn(text)
+	if err != nil {
+		return -1
 	}
-	for part := range strings.SplitSeq(text, ",") {
-		first, last, isRange := strings.Cut(part, "-")
-		from, err := strconv.Atoi(first)
-		to := from
-		if isRange && err == nil {
-			to, err = strconv.Atoi(last)
-		}
-		if err != nil {
-			return -1
-		}
-		count += to - from + 1
+	for _, s := range spans {
+		count += s.last - s.first + 1
 	}
 	return count
+}
+
+// hasIndex reports whether a text like "1,3-5" has an index.
+func hasIndex(text string, index int) bool {
+	spans, _ := spansIn(text)
+	return slices.ContainsFunc(spans, func(s span) bool { return s.first <= index && index <= s.last })
+}
+
+// span is a part of a text of indexes.
+type span struct{ first, last int }
+
+// spansIn reads a text like "1,3-5".
+func spansIn(text string) (spans []span, err error) {
+	for part := range strings.SplitSeq(text, ",") {
+		if part == "" {
+			continue
+		}
+		from, to, isRange := strings.Cut(part, "-")
+		var s span
+		if s.first, err = strconv.Atoi(from); err != nil {
+			return nil, err
+		}
+		if s.last = s.first; isRange {
+			if s.last, err = strconv.Atoi(to); err != nil {
+				return nil, err
+			}
+		}
+		spans = append(spans, s)
+	}
+	return spans, nil
 }

@@ -231,6 +231,7 @@ func TestDecide(t *testing.T) {
 		{"a failed one is held back for its pause", job(2, 2, perIndex(1)), "failed:0,x=1 running:1", "1/0/0 lost []"},
 		{"then it has a successor, which knows", job(2, 2, perIndex(3)), "failed:0,n=1,x=1,long-ago running:1", "+0(2) 2/0/0 lost []"},
 		{"and is let go of", job(2, 2, perIndex(3)), "failed:0,x=1,long-ago running:1 running:0,n=1", "free a 2/0/1 lost []"},
+		{"it waits until the Job goes on", job(2, 2, perIndex(3), suspended), "failed:0,x=1,long-ago", "0/0/0 lost []"},
 		{"one index waits, another does not", job(3, 3, perIndex(3)), "failed:0,n=2,x=1 running:1", "+2 2/0/0 lost []"},
 		{"an index that fails too often", job(2, 2, perIndex(1)), "failed:0,n=1,x=1 running:1", "free a 1/0/1 lost [0]"},
 		{"is not tried again", job(3, 3, perIndex(1), lostFirst), "running:1", "+2 2/0/0 lost [0]"},

@@ -122,8 +122,8 @@ func (s *step) follow(pod *corev1.Pod, index int) {
 	maps.Copy(pod.Annotations, notes)
 }
 
-// holdsBack reports whether a pod waits for its successor before it is let go of. In a namespace
-// that ends it would wait for ever, and the namespace for it.
+// holdsBack reports whether a pod waits for its successor before it is let go of, while the Job is
+// suspended too. In a namespace that ends it would wait for ever, and the namespace for it.
 func (s *step) holdsBack(pod *corev1.Pod) bool {
 	held := s.held[Index(pod)]
 	return held != nil && held.UID == pod.UID && !s.Ending
