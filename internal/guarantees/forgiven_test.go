@@ -104,6 +104,7 @@ func forgiven() map[string]*forge {
 		"K10: a start that its runtime did not live to write down":          unstarted,
 		"C2: an end that its runtime was about to write when it was paused": late,
 		"K10: what a webhook refused until then":                            refused,
+		"K10: what was seen when a stop began that still goes on":           accompanied().mark().signal("SIGTERM").exit().idles(50).status("running", 0),
 		"K10: a kubelet that begins anew and does not take the pod":         rejects,
 		"L4: a kubelet that begins anew has never had what is gone":         reborn,
 		"N2: a change that is begun in time, and long in being written":     written,

@@ -136,7 +136,7 @@ func nodeProperties() []Property {
 		{ID: "K7", Promise: "nothing is started once a pod's end has begun", From: append(starts, history.NameKubeletTerm), check: final},
 		{ID: "K8", Promise: "a pod that has ended never runs again", From: append(starts, history.NameCommit, history.NameKubeletFinal), check: dead},
 		{ID: "K9", Promise: "a pod is on one node", From: starts, check: oneNode},
-		{ID: "K10", Promise: "what a kubelet tells is true", From: append(starts, history.NameKubeletStatus), Partly: "that one runs which has ended is only a lie where nothing is broken, after 30 s, and not before a webhook lets it be said", check: truthful},
+		{ID: "K10", Promise: "what a kubelet tells is true", From: append(starts, history.NameKubeletStatus), Partly: "that one runs which has ended is only a lie where nothing is broken, after 30 s, and not before a webhook lets it be said or the stop of its pod is over", check: truthful},
 		{ID: "K11", Promise: "the final delete comes after the runtime was asked", From: []history.Name{history.NameKubeletFinal}, check: asked},
 		{
 			ID: "K12", Promise: "directories, volumes and logs belong to one uid", From: []history.Name{history.NameMount, history.NameUnmount, history.NameCreate}, check: apart,

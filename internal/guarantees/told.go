@@ -44,7 +44,7 @@ func (c *container) saidToRun(status *history.Event, p *past, t *trial) {
 	started := len(c.started) > 0 && c.started[0].Began <= status.Ended+eps
 	t.expect(started || len(c.created) == 0 || c.unheard(p, status), "a container was said to run that had not been started", c.last(), status)
 	if exit := c.exit(); exit != nil && p.calmBetween(exit.Began, status.Ended) {
-		since := max(exit.Ended, c.pod.refusedUntil(p, status))
+		since := max(exit.Ended, c.pod.refusedUntil(p, status), c.stoppedUntil(p, status))
 		t.expect(!p.late(since, status.Began, stale, 0), "a container was said to run long after it had ended", exit, status)
 	}
 }
@@ -64,6 +64,26 @@ func (one *pod) refusedUntil(p *past, status *history.Event) int64 {
 		}
 	}
 	return until
+}
+
+// stoppedUntil is until when the pod's kubelet may have been at the stop of the pod that it was at
+// when it told a status: it looks at the containers when it begins, and tells what it saw until the
+// last of them has ended (KBL-30). It is 0 where the container had ended too long before for that.
+func (c *container) stoppedUntil(p *past, status *history.Event) int64 {
+	var began *history.Event
+	for _, e := range c.pod.terms {
+		if e.Boot == status.Boot && e.Began <= status.Began {
+			began = e
+		}
+	}
+	last := c.pod.gone()
+	switch {
+	case began == nil || p.late(c.exit().Ended, began.Began, stale, 0):
+		return 0
+	case last == nil:
+		return status.Began
+	}
+	return last.Ended
 }
 
 // unheard reports whether the container's runtime has told nothing since a status: it may not

@@ -200,6 +200,16 @@ func (f *forge) refused(who string) *forge {
 	return f.consult("denied", by(who, "update", ofStatus), says(history.HookDenied)).finish("denied", 403)
 }
 
+// sidecar is a container that runs beside the first.
+func sidecar() history.Of {
+	return history.Of{Pod: name, UID: uid, Container: "c2", Called: "sidecar"}
+}
+
+// accompanied is a pod that runs with a sidecar.
+func accompanied() *forge {
+	return watchedForge().run().say(runtime, "", history.Create{Of: sidecar()}).say(runtime, "", history.Start{Of: sidecar()})
+}
+
 // ownGrace is a pod with a grace period of its own that is deleted without one.
 func ownGrace(own, holds int64) *forge {
 	f := newForge().create()
@@ -287,6 +297,8 @@ func brokenTellings() []forged {
 	unstarted := newForge().create().say(runtime, "", history.Create{Of: of()}).status("running", 0).restart(runtime).exit()
 	late := watchedForge().run().mark().signal("SIGTERM").exit().idles(60).status("running", 0)
 	others, refused := watchedForge().run().mark().signal("SIGTERM").exit(), watchedForge().run().mark().signal("SIGTERM").exit().refused(node)
+	stopped := accompanied().mark().signal("SIGTERM").exit().idles(10).say(runtime, "", history.Exit{Of: sidecar()}).idles(40)
+	again := accompanied().mark().signal("SIGTERM").exit().idles(40).say(kubelet, "", history.KubeletTerm{Pod: name, UID: uid, Grace: 30})
 	return []forged{
 		{"A5", "an update of another version", meansRevision("2")},
 		{"A7", "a status of another uid", meansUID("u0")},
@@ -309,6 +321,10 @@ func brokenTellings() []forged {
 		{"K10", "a container that has ended runs", late},
 		{"K10", "a container that has ended runs, and a user is refused", others.idles(50).refused(user).idles(10).status("running", 0)},
 		{"K10", "a container that has ended runs, which was refused long ago", refused.idles(60).status("running", 0)},
+		{"K10", "a container that has ended runs, long after its pod's last", stopped.status("running", 0)},
+		{"K10", "a container that had ended long before its pod was stopped runs", accompanied().exit().idles(40).mark().status("running", 0)},
+		{"K10", "a container that had ended long before its pod was stopped again runs", again.status("running", 0)},
+		{"K10", "a container that has ended runs, to a kubelet that does not stop it", accompanied().mark().exit().restart(kubelet).idles(50).status("running", 0)},
 		{"K11", "a runtime that was not asked", finished(false, 0)},
 		{"K11", "a container that runs", finished(true, 1)},
 		{"K12", "a volume under no uid", volume(newForge().run(), uid, "pods/v")},
