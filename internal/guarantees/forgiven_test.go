@@ -106,6 +106,8 @@ func forgiven() map[string]*forge {
 		"K10: what a webhook refused until then":                            refused,
 		"K10: what was seen when a stop began that still goes on":           accompanied().mark().signal("SIGTERM").exit().idles(50).status("running", 0),
 		"K10: a kubelet that begins anew and does not take the pod":         rejects,
+		"L5: a pod of a set of which nobody wrote down that it was made":    watchedForge().set().makes(name).unrecorded(2),
+		"L5: one in the way of a set of which nobody wrote it down":         watchedForge().inOrder("default/db-0", nil).unrecorded(2),
 		"L4: a kubelet that begins anew has never had what is gone":         reborn,
 		"N2: a change that is begun in time, and long in being written":     written,
 		"N2: an apiserver that stands still when it has looked":             starved(func(f *forge) { f.wait(20).stalls("apiserver", 20) }),

@@ -105,6 +105,15 @@ func (f *forge) set() *forge {
 	return f.say("controllers", "", history.Decide{Controller: "replicaset-controller", Action: "create", Resource: podResource, Key: name})
 }
 
+// makes has a ReplicaSet make pods, and write down something of each.
+func (f *forge) makes(pods ...string) *forge {
+	for _, one := range pods {
+		f.ask("make "+one, by("controllers", "create"), 201, web(added, pending, owned, called(one, one)))
+		f.ask("change "+one, by("controllers", "patch"), 200, web(modified, pending, owned, called(one, one)))
+	}
+	return f.idles(300)
+}
+
 // ends has a namespace be made, and deleted.
 func (f *forge) ends(namespace string) *forge {
 	made := history.Commit{Resource: "namespaces", Key: namespace, UID: "ns", Op: added}
@@ -226,6 +235,7 @@ func brokenLiveness() []forged {
 		{"L5", "a set without its pod beside a namespace that ends", watchedForge().ends("other").set().idles(300)},
 		{"L5", "a set without its pod", watchedForge().set().idles(300)},
 		{"L5", "a set whose pod is another's", strayed},
+		{"L5", "a set with a pod too many, of which nobody wrote down that it was made", watchedForge().set().makes(name, "default/more").unrecorded(4)},
 		{"L5", "a set without a pod in its way", unhindered},
 		{"L5", "a set with a pod in the way of none of its own", watchedForge().inOrder("default/db-1", nil)},
 		{"L5", "a set that lets go of what is its own", watchedForge().inOrder("default/db-0", map[string]string{"app": "db"})},

@@ -59,12 +59,13 @@ func (p *past) owners(at int64) []*owner {
 		}
 		byUID[change.UID].last = change
 	}
-	for _, one := range p.lives() {
-		for i, change := range one.commits { // it may be released, and adopted by another
-			again := slices.ContainsFunc(one.commits[:i], func(c *commit) bool { return c.Owner == change.Owner })
-			if o := byUID[change.Owner]; o != nil && !again {
-				o.pods = append(o.pods, one)
-			}
+	for _, change := range p.commits { // a pod's first may have been lost: its others tell of it, too
+		o := byUID[change.Owner]
+		if o == nil || change.Resource != podResource {
+			continue
+		}
+		if one := p.pods[change.UID]; one.firstOf(o) == change { // it may be released, and adopted by another
+			o.pods = append(o.pods, one)
 		}
 	}
 	return slices.DeleteFunc(all, func(o *owner) bool {
@@ -113,10 +114,13 @@ func (p *past) inItsWay(o *owner, at int64) bool {
 	if o.last.Resource != "statefulsets.apps" {
 		return false
 	}
-	return slices.ContainsFunc(p.lives(), func(one *pod) bool {
+	for _, one := range p.pods {
 		now, its := one.at(at), one.firstOf(o)
-		return o.names(one.name) && now != nil && !o.has(one, at) && (its == nil || !maps.Equal(its.Labels, now.Labels))
-	})
+		if o.names(one.name) && now != nil && !o.has(one, at) && (its == nil || !maps.Equal(its.Labels, now.Labels)) {
+			return true
+		}
+	}
+	return false
 }
 
 // names reports whether a pod of a StatefulSet is to have a name.
