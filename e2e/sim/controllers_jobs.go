@@ -114,12 +114,16 @@ func (c *controllers) syncJob(key string, of name) {
 	if job.Over(its) {
 		return
 	}
+	done := c.begun(key)
+	if err := c.jobs.memory.Ready(its, c.podAt); err != nil {
+		done(err)
+		return
+	}
 	v := job.View{Job: its, Stale: c.stale(lookJob, c.jobs.expected, its)}
 	if within, there := c.namespaces.get(name{"", of.Namespace}); there {
 		v.Ending = within.DeletionTimestamp != nil
 	}
 	v.Failures, v.Freed = c.jobs.memory.Of(keyOf(its), its.UID) // before the pods are read
-	done := c.begun(key)
 	c.claim(claimsOfJob(its), func(pods []*corev1.Pod, err error) {
 		if err != nil {
 			done(err)
@@ -172,7 +176,7 @@ func (c *controllers) count(its *batchv1.Job, plan job.Plan, then func(error)) {
 		})
 		for _, pod := range plan.Free {
 			memory.Free(key, its.UID, pod.UID)
-			c.free(pod, func(err error) {
+			c.free(its, pod, func(err error) {
 				if err != nil {
 					memory.Seen(key, pod.UID)
 				} else {
@@ -193,14 +197,27 @@ func (c *controllers) storeJob(its *batchv1.Job, status batchv1.JobStatus, then 
 	changed := its.DeepCopy()
 	changed.Status = status
 	c.write(jobController, updating("jobs.batch", changed, "status"), its, func(got Got) {
-		stored, _ := got.Object.(*batchv1.Job)
+		stored, is := got.Object.(*batchv1.Job)
+		if is && got.Err == nil {
+			c.jobs.memory.Stored(stored)
+		}
 		then(stored, got.Err)
 	})
 }
 
-// free takes the tracking finalizer off a pod; one that is gone needs none of it.
-func (c *controllers) free(pod *corev1.Pod, then func(error)) {
-	c.patchAnyway(jobController, pod, job.Freeing(pod), func(got Got) { then(lest(control.Gone, got.Err)) })
+// free takes the tracking finalizer off a pod of a Job; one that is gone needs none of it.
+func (c *controllers) free(its *batchv1.Job, pod *corev1.Pod, then func(error)) {
+	c.patchAnyway(jobController, pod, job.Freeing(pod), func(got Got) {
+		if let, is := got.Object.(*corev1.Pod); is && got.Err == nil {
+			c.jobs.memory.Let(keyOf(its), its.UID, let)
+		}
+		then(lest(control.Gone, got.Err))
+	})
+}
+
+// podAt finds a pod in the view.
+func (c *controllers) podAt(key view.Key) (*corev1.Pod, bool) {
+	return c.pods.get(name{key.Namespace, key.Name})
 }
 
 // syncUncounted lets go of a pod that no Job will count.

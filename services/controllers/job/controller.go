@@ -130,6 +130,9 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	if Over(job) || (job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName) {
 		return nil
 	}
+	if err := c.memory.Ready(job, c.owners.Pods.Get); err != nil {
+		return err
+	}
 	now := c.clock.Now()
 	selector, err := metav1.LabelSelectorAsSelector(job.Spec.Selector)
 	if err != nil {
@@ -190,7 +193,10 @@ func (c *Controller) count(ctx context.Context, job *batchv1.Job, plan Plan) err
 	failed := control.AtOnce(len(plan.Free), func(i int) error {
 		pod := plan.Free[i]
 		c.memory.Free(key, job.UID, pod.UID)
-		if _, err := c.owners.Writes.Regardless(ctx, pod, Freeing(pod)); err != nil && !control.Gone(err) {
+		switch let, err := c.owners.Writes.Regardless(ctx, pod, Freeing(pod)); {
+		case err == nil:
+			c.memory.Let(key, job.UID, let)
+		case !control.Gone(err):
 			c.memory.Seen(key, pod.UID)
 			return err
 		}
@@ -219,7 +225,11 @@ func (c *Controller) store(ctx context.Context, job *batchv1.Job, status batchv1
 	}
 	changed := job.DeepCopy()
 	changed.Status = status
-	return c.writes.UpdateStatus(ctx, changed)
+	stored, err := c.writes.UpdateStatus(ctx, changed)
+	if err == nil {
+		c.memory.Stored(stored)
+	}
+	return stored, err
 }
 
 // syncOrphan lets go of a pod that no Job will count.

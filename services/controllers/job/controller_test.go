@@ -2,7 +2,9 @@ package job
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"strconv"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -17,15 +19,22 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// fakeAPI has one Job, and keeps the statuses that it is given.
+// fakeAPI has one Job, and keeps the statuses that it is given. Each of its answers has a revision
+// that is higher by one.
 type fakeAPI struct {
 	control.API
 
 	job *batchv1.Job
 	// asked is called when the Job is read.
-	asked   func()
-	stored  []batchv1.JobStatus
-	patches []string
+	asked    func()
+	stored   []batchv1.JobStatus
+	patches  []string
+	revision int
+}
+
+func (f *fakeAPI) next() string {
+	f.revision++
+	return strconv.Itoa(f.revision)
 }
 
 func (f *fakeAPI) Get(context.Context, podapi.Target, metav1.GetOptions) (kinds.Object, error) {
@@ -38,36 +47,56 @@ func (f *fakeAPI) Create(_ context.Context, _ podapi.Target, obj kinds.Object, _
 }
 
 func (f *fakeAPI) Update(_ context.Context, _ podapi.Target, obj kinds.Object, _ metav1.UpdateOptions) (kinds.Object, error) {
-	if job, is := obj.(*batchv1.Job); is {
-		f.stored = append(f.stored, job.Status)
+	job, is := obj.(*batchv1.Job)
+	if !is {
+		return obj, nil
 	}
-	return obj, nil
+	f.stored = append(f.stored, job.Status)
+	stored := job.DeepCopy()
+	stored.ResourceVersion = f.next()
+	return stored, nil
 }
 
-func (f *fakeAPI) Patch(_ context.Context, _ podapi.Target, _ types.PatchType, patch []byte, _ metav1.PatchOptions) (kinds.Object, error) {
+func (f *fakeAPI) Patch(_ context.Context, target podapi.Target, _ types.PatchType, patch []byte, _ metav1.PatchOptions) (kinds.Object, error) {
 	f.patches = append(f.patches, string(patch))
-	return &corev1.Pod{}, nil
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: target.Namespace, Name: target.Name, UID: types.UID(target.Name), ResourceVersion: f.next(),
+	}}, nil
 }
 
 // Event implements control.Recorder.
 func (f *fakeAPI) Event(kinds.Object, string, string, string) {}
 
+// asking is a controller that nothing runs.
+func asking(api *fakeAPI) *Controller {
+	return New(control.Base{
+		API: api, Views: view.NewSet(nil, nil), Log: slog.New(slog.DiscardHandler), Events: func(string) control.Recorder { return api },
+	})
+}
+
+func selecting(j *batchv1.Job) {
+	j.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "sum"}}
+}
+
+// succeededOf is a pod of a Job that has succeeded, and is not let go of.
+func succeededOf(its *batchv1.Job) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: its.Namespace, Name: "done", UID: "done", Finalizers: []string{Finalizer}, Labels: its.Spec.Selector.MatchLabels,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(its, batchv1.SchemeGroupVersion.WithKind("Job"))},
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodSucceeded},
+	}
+}
+
 // TestCountedOnce has the view lose the finalizer of a pod that is counted while a Job is looked
 // at, after its pods were read: it is not counted again.
 func TestCountedOnce(t *testing.T) {
-	its := job(3, 1, counted(1, 0, ""), func(j *batchv1.Job) {
-		j.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "sum"}}
-	})
+	its := job(3, 1, counted(1, 0, ""), selecting)
 	api := &fakeAPI{job: its}
-	c := New(control.Base{
-		API: api, Views: view.NewSet(nil, nil), Log: slog.New(slog.DiscardHandler), Events: func(string) control.Recorder { return api },
-	})
+	c := asking(api)
 	c.jobs.Apply(watch.Event{Type: watch.Added, Object: its})
-	done := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: its.Namespace, Name: "done", UID: "done", Finalizers: []string{Finalizer}, Labels: its.Spec.Selector.MatchLabels,
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(its, batchv1.SchemeGroupVersion.WithKind("Job"))},
-	}}
-	done.Status.Phase = corev1.PodSucceeded
+	done := succeededOf(its)
 	c.owners.Pods.Apply(watch.Event{Type: watch.Added, Object: done})
 	c.owners.Pods.Apply(watch.Event{Type: watch.Added, Object: &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: its.Namespace, Name: "orphan", UID: "orphan", Labels: its.Spec.Selector.MatchLabels},
@@ -90,13 +119,54 @@ func TestCountedOnce(t *testing.T) {
 	}
 }
 
+// TestOldView has a Job left alone while the view is older than what was written for it, of the
+// Job or of one of its pods: what was counted would be made again.
+func TestOldView(t *testing.T) {
+	its := job(3, 1, selecting)
+	api := &fakeAPI{job: its}
+	c := asking(api)
+	shows := func(revision string) {
+		shown := its.DeepCopy()
+		shown.ResourceVersion = revision
+		c.jobs.Apply(watch.Event{Type: watch.Modified, Object: shown})
+	}
+	look := func(want error, what string) {
+		t.Helper()
+		stored, patches := len(api.stored), len(api.patches)
+		if err := c.sync(t.Context(), view.KeyOf(its)); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", what, err, want)
+		}
+		if want != nil && len(api.stored)+len(api.patches) > stored+patches {
+			t.Errorf("%s: writes all the same", what)
+		}
+	}
+	shows("0")
+	done := succeededOf(its)
+	c.owners.Pods.Apply(watch.Event{Type: watch.Added, Object: done})
+
+	look(nil, "a first look")
+	if len(api.stored) != 2 || len(api.patches) != 1 {
+		t.Fatalf("stored %d times, and patched %d, want one pod counted", len(api.stored), len(api.patches))
+	}
+	its.Status = api.stored[1]
+	look(errOldView, "nothing is shown")
+	shows("1")
+	look(errOldView, "a status before the last, and a pod as it was")
+	shows("3")
+	look(errOldView, "a pod as it was")
+	free := done.DeepCopy()
+	free.ResourceVersion, free.Finalizers = "2", nil
+	c.owners.Pods.Apply(watch.Event{Type: watch.Modified, Object: free})
+	look(nil, "all is shown")
+	shows("1")
+	look(errOldView, "a status before the last")
+}
+
 // TestForgottenAsItWas lets go of a pod that no Job will count, in the version that was read: a
 // Job may have adopted the next, and count it.
 func TestForgottenAsItWas(t *testing.T) {
 	api := &fakeAPI{}
-	c := New(control.Base{
-		API: api, Views: view.NewSet(nil, nil), Log: slog.New(slog.DiscardHandler), Events: func(string) control.Recorder { return api },
-	})
+	c := asking(api)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "a", ResourceVersion: "7", Finalizers: []string{Finalizer}}}
 	c.owners.Pods.Apply(watch.Event{Type: watch.Added, Object: pod})
 	if err := c.syncOrphan(t.Context(), view.KeyOf(pod)); err != nil {
