@@ -134,6 +134,7 @@ func forgiven() map[string]*forge {
 		"C6: a node that is heard of late, by who has just come back":         watchedForge().silent(6 * time.Second).outage(10 * time.Second).returned(),
 		"C6: a node that is heard of late, by who was not sent its heartbeat": watchedForge().silent(31*time.Second).asksAnew(0, 200),
 		"C6: a node that is not heard of by who has to ask for everything":    watchedForge().silent(10*time.Second).asksAnew(0, 410),
+		"C6: a node that is not heard of by who asks of a namespace only":     watchedForge().silent(10*time.Second).renews("heard").wait(6).asksAfter(2, 410).asksOf("shop").returned(),
 	}
 }
 
@@ -220,17 +221,31 @@ func (f *forge) outage(lasts time.Duration) *forge {
 // is returned.
 func (f *forge) asksAnew(after int64, code int32) *forge {
 	had := f.revision + after
-	f.ask("heard", by(node, "update"), 200, history.Commit{Resource: "leases.coordination.k8s.io", Key: "kube-node-lease/n1", UID: "l1", Op: modified})
-	f.wait(6).say("apiserver", "watch", history.Lookup{
-		Who: controllers, Verb: "watch", Resource: "leases.coordination.k8s.io", Code: code, Asked: history.Asked{Revision: decimal(had)},
+	return f.renews("heard").wait(6).asksAfter(had, code).returned()
+}
+
+// asksAfter has the controllers ask for the heartbeats that came after a revision.
+func (f *forge) asksAfter(revision int64, code int32) *forge {
+	return f.say("apiserver", "watch", history.Lookup{
+		Who: controllers, Verb: "watch", Resource: leaseResource, Code: code, Asked: history.Asked{Revision: decimal(revision)},
 	})
-	return f.returned()
+}
+
+// asksOf has the controllers list the leases of one namespace.
+func (f *forge) asksOf(namespace string) *forge {
+	return f.say("apiserver", "list", history.Lookup{Who: controllers, Verb: "list", Resource: leaseResource, Key: namespace, Code: 200, Revision: f.revision})
+}
+
+// renews is a heartbeat.
+func (f *forge) renews(operation string) *forge {
+	return f.ask(operation, by(node, "update"), 200, history.Commit{Resource: leaseResource, Key: "kube-node-lease/n1", UID: "l1", Op: modified})
 }
 
 // returned has the node be heard of again, and be called unreachable right after.
-func (f *forge) returned() *forge {
-	f.ask("renewed", by(node, "update"), 200, history.Commit{Resource: "leases.coordination.k8s.io", Key: "kube-node-lease/n1", UID: "l1", Op: modified})
-	f.wait(10).ask("again", by(node, "update"), 200, history.Commit{Resource: "leases.coordination.k8s.io", Key: "kube-node-lease/n1", UID: "l1", Op: modified})
+func (f *forge) returned() *forge { return f.renews("renewed").wait(10).renews("again").unheardOf() }
+
+// unheardOf has the controllers call the node unreachable.
+func (f *forge) unheardOf() *forge {
 	return f.ask("taint", by(controllers, "update"), 200, history.Commit{
 		Resource: "nodes", Key: "n1", UID: "n1", Op: modified, Content: history.Content{Created: 1, Evicting: []string{unreachable + "="}},
 	})

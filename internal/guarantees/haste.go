@@ -1,7 +1,7 @@
 package guarantees
 
 import (
-	"net/http"
+	"cmp"
 	"slices"
 	"sort"
 	"strconv"
@@ -62,14 +62,15 @@ type question struct {
 	refused bool
 }
 
-// questions are all, in order.
+// questions are all, in the order in which they were asked.
 func (p *past) questions() []question {
 	var all []question
 	for e, of := range factsOf[history.Lookup](p) {
-		if of.Who == controllers && of.Resource == leaseResource {
-			all = append(all, question{Event: e, after: number(of.Asked.Revision), refused: of.Code != http.StatusOK})
+		if of.Who == controllers && of.Resource == leaseResource && of.Verb != "get" && of.Key == "" { // of all namespaces
+			all = append(all, question{Event: e, after: number(of.Asked.Revision), refused: !ok(of.Code)})
 		}
 	}
+	slices.SortStableFunc(all, func(a, b question) int { return cmp.Compare(a.Began, b.Began) })
 	return all
 }
 
@@ -78,19 +79,18 @@ type heartbeats struct {
 	questions []question
 	// of are those of a node.
 	of map[string][]heartbeat
-	// broke are, by node, the last heartbeats that have broken a silence after which it may be
-	// called unreachable.
-	broke map[string]*history.Event
 }
 
 // heartbeat is one that the controllers heard.
 type heartbeat struct {
 	*commit
 	heard *history.Event
+	// broke is whether it broke a silence after which a node may be called unreachable.
+	broke bool
 }
 
 func (p *past) heartbeats() heartbeats {
-	return heartbeats{questions: p.questions(), of: map[string][]heartbeat{}, broke: map[string]*history.Event{}}
+	return heartbeats{questions: p.questions(), of: map[string][]heartbeat{}}
 }
 
 // heartbeatOf is the node of which a commit is a heartbeat, empty for none: its own kubelet renews
@@ -137,35 +137,31 @@ func (h heartbeats) hear(p *past, node string, c *commit) {
 	if heard == nil {
 		return
 	}
+	beat := heartbeat{commit: c, heard: heard}
 	if all := h.of[node]; len(all) > 0 {
 		last := all[len(all)-1].heard
 		_, silent := between(last, heard)
-		if silent >= leaseAge || silent >= leaseAge-relisting && p.deaf(last, heard) {
-			h.broke[node] = heard
-		}
+		beat.broke = silent >= leaseAge || silent >= leaseAge-relisting && p.deaf(last, heard)
 	}
-	h.of[node] = append(h.of[node], heartbeat{commit: c, heard: heard})
+	h.of[node] = append(h.of[node], beat)
 }
 
-// last is the last heartbeat of a node that was heard before an event; nil for none.
-func (h heartbeats) last(node string, at *history.Event) *history.Event {
-	for _, b := range slices.Backward(h.of[node]) {
-		if before(b.heard, at) {
-			return b.Event
+// last is the last heartbeat of a node that was heard before an event, nil for none; lately is
+// whether one has broken its silence so shortly before that its status may still be the old one.
+func (h heartbeats) last(node string, at *history.Event) (last *history.Event, lately bool) {
+	for _, beat := range slices.Backward(h.of[node]) {
+		if !before(beat.heard, at) {
+			continue
+		}
+		if last == nil {
+			last = beat.Event
+		}
+		if beat.broke {
+			_, since := between(beat.heard, at)
+			return last, since <= recovering
 		}
 	}
-	return nil
-}
-
-// brokeLately reports whether a node has broken its silence so lately that its status may
-// still be the old one at an event.
-func (h heartbeats) brokeLately(node string, at *history.Event) bool {
-	first := h.broke[node]
-	if first == nil {
-		return false
-	}
-	_, since := between(first, at)
-	return since <= recovering
+	return last, false
 }
 
 // notInHaste checks C6: a node is called unreachable after it has not been heard of for long
@@ -198,12 +194,12 @@ func (p *past) silentLong(t *trial, heard heartbeats, c *commit) {
 	if !unreachableNow(c) || c.before != nil && unreachableNow(c.before) {
 		return
 	}
-	last := heard.last(c.Key, c.Event)
+	last, lately := heard.last(c.Key, c.Event)
 	if last == nil || p.skewed(controllers, last.Began, c.Ended) || p.deaf(last, c.Event) {
 		return
 	}
 	_, silent := between(last, c.Event)
-	t.expect(silent >= leaseAge || heard.brokeLately(c.Key, c.Event), "a node was called unreachable that had been heard of a moment ago", last, c.Event)
+	t.expect(silent >= leaseAge || lately, "a node was called unreachable that had been heard of a moment ago", last, c.Event)
 }
 
 func unreachableNow(node *commit) bool {

@@ -7,6 +7,8 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
+const jobResource = "jobs.batch"
+
 // often is how often, at most, a controller decides the same about one object in the end.
 const often = 10 * time.Second
 
@@ -31,13 +33,12 @@ func idle(p *past, t *trial) {
 	}
 }
 
-// dependents are when the pods of each owner have changed, by its resource and key.
-func (p *past) dependents() map[reference][]int64 {
-	changed := map[reference][]int64{}
+// podsOfJobs are when the pods of each Job have changed, by its key.
+func (p *past) podsOfJobs() map[string][]int64 {
+	changed := map[string][]int64{}
 	for _, c := range p.commits {
-		if owner := p.byUID[c.Owner]; c.Resource == podResource && c.Owner != "" && len(owner) > 0 {
-			of := reference{owner[0].Resource, owner[0].Key}
-			changed[of] = append(changed[of], c.Ended)
+		if owner := p.byUID[c.Owner]; c.Resource == podResource && c.Owner != "" && len(owner) > 0 && owner[0].Resource == jobResource {
+			changed[owner[0].Key] = append(changed[owner[0].Key], c.Ended)
 		}
 	}
 	return changed
@@ -45,7 +46,7 @@ func (p *past) dependents() map[reference][]int64 {
 
 // again looks for what is decided again and again, a minute after a moment.
 func (p *past) again(t *trial, since, until int64) {
-	changed := p.dependents()
+	changed := p.podsOfJobs()
 	all := map[history.Decide]*repeats{}
 	var order []*repeats
 	for e, what := range factsOf[history.Decide](p) {
@@ -57,7 +58,11 @@ func (p *past) again(t *trial, since, until int64) {
 			all[what] = &repeats{first: e}
 			order = append(order, all[what])
 		}
-		all[what].add(e, changed[reference{what.Resource, what.Key}])
+		var pods []int64
+		if what.Resource == jobResource {
+			pods = changed[what.Key]
+		}
+		all[what].add(e, pods)
 	}
 	for _, r := range order {
 		_, lasted := between(r.first, r.last)
@@ -69,12 +74,12 @@ func (p *past) again(t *trial, since, until int64) {
 // repeats are decisions that are the same.
 type repeats struct {
 	first, last *history.Event
-	// times is how many there are for nothing: what follows a change of a pod of the object's is
-	// not, since a Job that begins late may yet have much to do.
+	// times is how many there are for nothing: what follows a change of a Job's pod is not, since
+	// one that begins late may yet have much to do.
 	times int
 }
 
-// add counts one that was made after the pods had changed at these times.
+// add counts one about an object whose pods have changed at these times.
 func (r *repeats) add(e *history.Event, changed []int64) {
 	if r.last == nil || !slices.ContainsFunc(changed, func(at int64) bool { return r.last.Ended < at && at < e.Began }) {
 		r.times++

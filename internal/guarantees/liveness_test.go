@@ -172,7 +172,7 @@ func lively() map[string]*forge {
 	refused := watchedForge().run().asked().consult("no", by(node, "update"), says(history.HookDenied)).finish("no", 403).idles(50).blames(uid, "webhook-refuses-kubelet")
 	ending := watchedForge().ends("default").set().idles(300)
 	return map[string]*forge{
-		"a Job that goes on":     watchedForge().ask("create", by(user, "create"), 201, web(added, pending)).idles(100).begins().goesOn("sum"),
+		"a Job that goes on":     watchedForge().ask("create", by(user, "create"), 201, web(added, pending)).idles(100).begins(jobResource).goesOn(jobResource, "sum"),
 		"a pod in the way":       watchedForge().inOrder("default/db-0", nil),
 		"a namespace that ends":  ending,
 		"a webhook":              refused,
@@ -184,18 +184,17 @@ func lively() map[string]*forge {
 	}
 }
 
-// begins has the controllers make the Job sum.
-func (f *forge) begins() *forge {
-	return f.ask("begin", by(controllers, "create"), 201, history.Commit{Resource: "jobs.batch", Key: "default/sum", UID: "sum", Op: added})
+// begins has the controllers make an owner, sum.
+func (f *forge) begins(resource string) *forge {
+	return f.ask("begin", by(controllers, "create"), 201, history.Commit{Resource: resource, Key: "default/sum", UID: "sum", Op: added})
 }
 
-// goesOn has a controller decide the same about the Job sum each time that an owner has
-// got another pod.
-func (f *forge) goesOn(owner string) *forge {
+// goesOn has a controller decide the same about sum each time that an owner has got another pod.
+func (f *forge) goesOn(resource, owner string) *forge {
 	for i := range 20 {
 		pod := fmt.Sprintf("sum-%d", i)
 		f.ask(pod, by(controllers, "create"), 201, history.Commit{Resource: podResource, Key: "default/" + pod, UID: pod, Op: added, Content: history.Content{Owner: owner}})
-		f.say("controllers", "", history.Decide{Controller: "x", Action: "update", Resource: "jobs.batch", Key: "default/sum"})
+		f.say("controllers", "", history.Decide{Controller: "x", Action: "update", Resource: resource, Key: "default/sum"})
 	}
 	return f.idles(60)
 }
@@ -245,8 +244,9 @@ func brokenLiveness() []forged {
 		{"L8", "a webhook that is blamed, and was asked by others", blamed},
 		{"L8", "a pod that nobody explains", silent},
 		{"L9", "a controller that decides all the time", loops},
-		{"L9", "about a Job of which no pod changes", watchedForge().create().idles(100).begins().loops("jobs.batch", "default/sum")},
-		{"L9", "about a Job while another's pods change", watchedForge().create().idles(100).begins().goesOn("other")},
+		{"L9", "about a Job of which no pod changes", watchedForge().create().idles(100).begins(jobResource).loops(jobResource, "default/sum")},
+		{"L9", "about a Job while another's pods change", watchedForge().create().idles(100).begins(jobResource).goesOn(jobResource, "other")},
+		{"L9", "about an owner that makes pods all the time", watchedForge().create().idles(100).begins("daemonsets.apps").goesOn("daemonsets.apps", "sum")},
 		{"N3", "a request through a cut", through},
 		{"N3", "a commit that is heard of through a cut", hears},
 		{"K14", "a pod that is taken for removed", run().breaks(cutting()).idles(20).missing().idles(5).mends(cutting())},

@@ -42,7 +42,7 @@ func livenessProperties() []Property {
 			ID: "L8", Promise: "the explanation is right", From: fair(history.NameBlocker, history.NameCommit, history.NameCreate, history.NameKubeletBoot), check: explains,
 			Partly: "that something is said is checked of kubelets that are down or cut off",
 		},
-		{ID: "L9", Promise: "in the end nothing is reconciled", From: fair(history.NameDecide, history.NameOpCall), Partly: "queues are not recorded", check: idle},
+		{ID: "L9", Promise: "in the end nothing is reconciled", From: fair(history.NameDecide, history.NameOpCall), Partly: "queues are not recorded; what is decided about a Job follows its pods", check: idle},
 		{ID: "L10", Promise: "nothing leaks", Unchecked: "a history does not show it; TestLeaks of e2e/guarantees measures it"},
 		{ID: "L11", Promise: "the end is the same with and without faults", Unchecked: "needs two histories; TestSameEnd of e2e/guarantees compares them"},
 	}

@@ -136,7 +136,7 @@ func nodeProperties() []Property {
 		{ID: "K7", Promise: "nothing is started once a pod's end has begun", From: append(starts, history.NameKubeletTerm), check: final},
 		{ID: "K8", Promise: "a pod that has ended never runs again", From: append(starts, history.NameCommit, history.NameKubeletFinal), check: dead},
 		{ID: "K9", Promise: "a pod is on one node", From: starts, check: oneNode},
-		{ID: "K10", Promise: "what a kubelet tells is true", From: append(starts, history.NameKubeletStatus), Partly: "that one runs which has ended is only a lie where nothing is broken, after 30 s, and not before a webhook lets it be said or the stop of its pod is over", check: truthful},
+		{ID: "K10", Promise: "what a kubelet tells is true", From: append(starts, history.NameKubeletStatus, history.NameKubeletTerm), Partly: "that one runs which has ended is only a lie where nothing is broken, after 30 s, and not before a webhook lets it be said or the stop of its pod is over", check: truthful},
 		{ID: "K11", Promise: "the final delete comes after the runtime was asked", From: []history.Name{history.NameKubeletFinal}, check: asked},
 		{
 			ID: "K12", Promise: "directories, volumes and logs belong to one uid", From: []history.Name{history.NameMount, history.NameUnmount, history.NameCreate}, check: apart,
@@ -173,7 +173,7 @@ func controllerProperties() []Property {
 		},
 		{ID: "C5", Promise: "a controller reads its own writes before it changes an object again", From: operations(history.NameDecide), check: upToDate},
 		{
-			ID: "C6", Promise: "no pod is evicted in haste", From: operations(history.NameDecide), check: notInHaste,
+			ID: "C6", Promise: "no pod is evicted in haste", From: operations(history.NameDecide, history.NameLookup), check: notInHaste,
 			Partly: "a node may be called unreachable after 40 s, the shortest of the releases; what a skewed clock does is not judged",
 		},
 		{ID: "C7", Promise: "controllers only begin deletion", From: operations(history.NameDecide), check: begins},

@@ -345,6 +345,7 @@ func brokenTellings() []forged {
 		{"C6", "an eviction that is early", lost(50, 100)},
 		{"C6", "a node whose heartbeat was sent to who asks for more", watchedForge().silent(31*time.Second).asksAnew(1, 200)},
 		{"C6", "a node whose heartbeat was sent to who then has to ask for everything", watchedForge().silent(10*time.Second).asksAnew(1, 410)},
+		{"C6", "a node that was heard of a while ago, and is heard of late after that", watchedForge().silent(10*time.Second).renews("heard").wait(6).unheardOf().wait(20).asksAfter(2, 200)},
 		{"C6", "a node that is heard of by who has asked for everything", watchedForge().silent(10*time.Second).asksAnew(0, 200)},
 		{"C6", "an eviction that goes on long after the taint is gone", interrupted(60)},
 		{"C6", "controllers that had long heard that the taint is gone when they stood still", untainted(paused(controllers), 20, 0)},
