@@ -4,7 +4,8 @@
 // picks by itself is of the range from which it also gives every outgoing connection one,
 // so that a connection of anybody's may sit on it when the process comes back, which then
 // cannot listen. Home ports are below that range, and below those that Kubernetes gives to
-// Services of type NodePort.
+// Services of type NodePort. Processes of one user do not take each other's: which files name
+// their ports is noted in a directory of the user's among the temporary files.
 package homeport
 
 import (
@@ -32,8 +33,9 @@ const ephemeral = "/proc/sys/net/ipv4/ip_local_port_range"
 // tries is how many ports are tried before the system picks one.
 const tries = 100
 
-// Listen listens on a port of host; port 0 picks a home port that nobody listens on and
-// nobody may come back to ([Keep]), and where there is none, any. Errors are those of [net.ListenConfig.Listen].
+// Listen listens on a port of host; port 0 picks a home port that nobody listens on and nobody
+// may come back to ([Keep]), and where there is none, any. Errors are those of
+// [net.ListenConfig.Listen].
 func Listen(ctx context.Context, host string, port int) (net.Listener, error) {
 	var from net.ListenConfig
 	at := func(port int) (net.Listener, error) {
@@ -42,12 +44,13 @@ func Listen(ctx context.Context, host string, port int) (net.Listener, error) {
 	if port != 0 {
 		return at(port)
 	}
+	kept := noted().kept()
 	for range homes(outgoing()) {
 		port, err := draw()
 		if err != nil {
 			return nil, err
 		}
-		if noted().kept(port) {
+		if kept[port] {
 			continue
 		}
 		listener, err := at(port)

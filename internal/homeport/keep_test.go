@@ -1,9 +1,9 @@
 package homeport
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 )
 
@@ -23,14 +23,14 @@ func TestKeptPorts(t *testing.T) {
 	}
 	kept := func(want ...int) {
 		t.Helper()
-		for _, port := range []int{4222, 20001, 20002, 29999, 30000} {
-			wanted := false
-			for _, w := range want {
-				wanted = wanted || w == port
+		got := n.kept()
+		for _, port := range want {
+			if !got[port] {
+				t.Errorf("port %d is not kept", port)
 			}
-			if n.kept(port) != wanted {
-				t.Errorf("port %d is kept: %v, want %v", port, !wanted, wanted)
-			}
+		}
+		if len(got) != len(want) {
+			t.Errorf("kept are %v, want %v", got, want)
 		}
 	}
 	kept()
@@ -44,21 +44,23 @@ func TestKeptPorts(t *testing.T) {
 	kept()
 }
 
-// TestNotesAreSwept as soon as another port is noted.
+// TestNotesAreSwept as soon as another file is noted, which is noted once.
 func TestNotesAreSwept(t *testing.T) {
 	t.Parallel()
 	n := notes(filepath.Join(t.TempDir(), "notes"))
-	for port := 20000; port < 20010; port++ {
+	for range 10 {
 		file := filepath.Join(t.TempDir(), "address.json")
-		if err := os.WriteFile(file, []byte(`{"url":"nats://127.0.0.1:`+strconv.Itoa(port)+`"}`), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(`{"url":"nats://127.0.0.1:20001"}`), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := n.keep(file); err != nil {
-			t.Fatal(err)
+		for range 2 {
+			if err := n.keep(file); err != nil {
+				t.Fatal(err)
+			}
 		}
-		links, err := os.ReadDir(string(n))
-		if err != nil || len(links) != 1 || links[0].Name() != strconv.Itoa(port) {
-			t.Errorf("noted are %v (%v), want %d alone", links, err, port)
+		links, err := n.links()
+		if err != nil || len(links) != 1 {
+			t.Errorf("noted are %v (%v), want one", links, err)
 		}
 		if err := os.Remove(file); err != nil {
 			t.Fatal(err)
@@ -66,7 +68,7 @@ func TestNotesAreSwept(t *testing.T) {
 	}
 }
 
-// TestNothingToKeep leaves no directory behind, and what cannot be noted is an error.
+// TestNothingToKeep leaves no directory behind, and a file that is not there is an error.
 func TestNothingToKeep(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "address.json")
@@ -85,10 +87,29 @@ func TestNothingToKeep(t *testing.T) {
 			t.Errorf("something was noted of %q", text)
 		}
 	}
+}
+
+// TestNotesOfOthers are neither read nor written: they may lead anywhere.
+func TestNotesOfOthers(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "address.json")
 	if err := os.WriteFile(file, []byte(`{"url":"https://127.0.0.1:20001"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := notes(file).keep(file); err == nil {
-		t.Error("a note was made in a file")
+	open := filepath.Join(t.TempDir(), "open")
+	if err := errors.Join(os.Mkdir(open, 0o700), os.Symlink(file, filepath.Join(open, "a")), os.Chmod(open, 0o777)); err != nil { //nolint:gosec // what is not to be trusted
+		t.Fatal(err)
+	}
+	led := filepath.Join(t.TempDir(), "led")
+	if err := os.Symlink(t.TempDir(), led); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{open, led, file} {
+		if err := notes(at).keep(file); err == nil {
+			t.Errorf("%s: a note was made", at)
+		}
+		if kept := notes(at).kept(); len(kept) > 0 {
+			t.Errorf("%s: kept are %v", at, kept)
+		}
 	}
 }
