@@ -2,6 +2,7 @@ package guarantees
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/podfall/podfall/internal/fault"
@@ -123,7 +124,10 @@ func forgiven() map[string]*forge {
 		"C6: an eviction that had begun when the taint was taken off":         interrupted(15),
 		"C6: controllers whose watches deliver nothing":                       undelivered(fault.Hang),
 		"C5: a pod that is let go of before its own delete is heard of":       released(),
-		"C11: a pod that is taken from a Job before its own delete":           takenAway(jobController, "4", 2),
+		"C11: a pod that is taken from a Job before its own delete":           takenAway(jobController, "4", 2, ownedBy("")),
+		"C11: a pod that is let go of, and taken, before its own delete":      takenAway(jobController, "4", 2, ownedBy(""), ownedBy("other")),
+		"C11: a pod that is taken from a Job, and from who took it":           takenAway(jobController, "4", 2, ownedBy("other"), ownedBy("third")),
+		"C11: a pod that is given back before its own delete":                 takenAway(jobController, "4", 2, ownedBy("other"), ownedBy("job")),
 		"N6: an older kubelet that asks in a silence, and is told late":       waited(10),
 		"K3: a kubelet whose clock was ahead when it began":                   ahead(30),
 		"C6: controllers that were cut off":                                   watchedForge().breaks(away).lost(10, 300).mends(away),
@@ -160,14 +164,26 @@ func released() *forge {
 	return f.ask("let go", by(controllers, "patch"), 200, web(modified, f.stillMarked()))
 }
 
-// takenAway is a Job of two pods, of which the first has failed and the second is taken from it; a
+// takenAway is a Job of two pods, of which the first has failed and the second passes through hands; a
 // controller deletes that by a version that it has read, and the Job counts so many.
-func takenAway(controller, read string, counted int32) *forge {
+func takenAway(controller, read string, counted int32, hands ...func(*history.Commit)) *forge {
 	f, pod := indexes("Failed", "0", "1"), called("default/sum-1", "sum-1")
-	f.ask("take", by(controllers, "patch"), 200, web(modified, pending, pod))
+	for i, hand := range hands {
+		f.ask("take "+strconv.Itoa(i), by(controllers, "patch"), 200, web(modified, pending, pod, hand))
+	}
 	f.say(controllers, "delete", history.Decide{Controller: controller, ReadRevision: read, Action: "delete", Resource: podResource, Key: "default/sum-1"})
-	f.ask("delete", by(controllers, "delete"), 200, web(deleted, pending, pod, marked(0, f.clock+2)))
+	f.ask("delete", by(controllers, "delete"), 200, web(deleted, pending, pod, hands[len(hands)-1], marked(0, f.clock+2)))
 	return f.counting(counted)
+}
+
+// ownedBy is a pod of an owner, or of nobody.
+func ownedBy(owner string) func(*history.Commit) {
+	return func(c *history.Commit) { c.Owner = owner }
+}
+
+// failedUnder is a pod of an owner that has failed.
+func failedUnder(owner string) func(*history.Commit) {
+	return func(c *history.Commit) { c.Owner, c.Phase = owner, "Failed" }
 }
 
 // waited is an older incarnation of a kubelet that asks when the newer has been silent for so many

@@ -66,7 +66,7 @@ func unanswered(earlier, c *commit) bool {
 // from it. One that it released and adopted again it may count again.
 func countedOnce(p *past, t *trial) {
 	began := map[string]*commit{} // the Jobs that were made while somebody wrote it down
-	pods := ends{left: map[string]int{}, gone: map[string]bool{}, taken: map[string]string{}, deletes: p.deletesOfJobs()}
+	pods := ends{left: map[string]int{}, gone: map[string]bool{}, taken: map[possession]bool{}, deletes: p.deletesOfJobs()}
 	for _, c := range p.commits {
 		switch {
 		case c.Resource == podResource:
@@ -95,11 +95,14 @@ func (p *past) deletesOfJobs() map[*operation]string {
 	return all
 }
 
+// possession is an owner, and a pod that is or was its own.
+type possession struct{ owner, pod string }
+
 // ends is which pods have ended, or have begun to, as those who own them may count them.
 type ends struct {
-	left  map[string]int    // how many pods of an owner
-	gone  map[string]bool   // the pods of which left knows, since they are their owner's
-	taken map[string]string // by pod, the owner from which it was taken before it ended
+	left  map[string]int      // how many pods of an owner
+	gone  map[string]bool     // the pods of which left knows, since they are their owner's
+	taken map[possession]bool // what was taken from its owner before it ended, and not given back
 	// deletes are the deletes that Jobs decided on, and for which owner.
 	deletes map[*operation]string
 }
@@ -107,17 +110,18 @@ type ends struct {
 // follow takes up a change of a pod.
 func (e ends) follow(c *commit) {
 	if c.before == nil || c.before.Owner != c.Owner {
-		if c.before != nil && !e.gone[c.UID] {
-			e.taken[c.UID] = c.before.Owner
+		if c.before != nil && c.before.Owner != "" && !e.gone[c.UID] {
+			e.taken[possession{c.before.Owner, c.UID}] = true
 		}
+		delete(e.taken, possession{c.Owner, c.UID})
 		delete(e.gone, c.UID)
 	}
 	if !e.gone[c.UID] && (c.Op == deleted || c.Deadline != nil || ended(c)) {
 		e.gone[c.UID] = true
 		e.left[c.Owner]++
 	}
-	if owner := e.deletes[c.by]; owner != "" && owner == e.taken[c.UID] {
-		delete(e.taken, c.UID)
-		e.left[owner]++
+	if its := (possession{e.deletes[c.by], c.UID}); e.taken[its] {
+		delete(e.taken, its)
+		e.left[its.owner]++
 	}
 }
