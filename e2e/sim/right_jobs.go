@@ -55,23 +55,30 @@ func heldBack(snapshot *store.Snapshot) map[types.UID]bool {
 }
 
 // keptBy are the pods, by index, that a Job keeps for as long as it is suspended, as upstream's: one
-// that has failed at an index which is still to be done has the count for the next one there.
+// that has failed at an index which is still to be done has the count for the next one there. Of two
+// it is the one that has seen more failures.
 func keptBy(its *batchv1.Job, pods []*corev1.Pod) map[int]*corev1.Pod {
 	if !*its.Spec.Suspend || its.Spec.BackoffLimitPerIndex == nil || its.DeletionTimestamp != nil || job.Over(its) {
 		return nil
 	}
-	over := its.Status.CompletedIndexes
-	if its.Status.FailedIndexes != nil {
-		over += "," + *its.Status.FailedIndexes
-	}
 	held := map[int]*corev1.Pod{}
 	for _, pod := range pods {
 		index := job.Index(pod)
-		if metav1.IsControlledBy(pod, its) && pod.Status.Phase == corev1.PodFailed && index >= 0 && index < int(*its.Spec.Completions) && !hasIndex(over, index) {
+		if !job.Tracked(pod) || !metav1.IsControlledBy(pod, its) || pod.Status.Phase != corev1.PodFailed || !toDo(its, index) {
+			continue
+		}
+		if known := held[index]; known == nil || job.AllFailures(known) <= job.AllFailures(pod) {
 			held[index] = pod
 		}
 	}
 	return held
+}
+
+// toDo reports whether an index is one of a Job's, and is still to be done.
+func toDo(its *batchv1.Job, index int) bool {
+	failed := its.Status.FailedIndexes
+	return index >= 0 && index < int(*its.Spec.Completions) &&
+		!hasIndex(its.Status.CompletedIndexes, index) && (failed == nil || !hasIndex(*failed, index))
 }
 
 // wrongJob is what is wrong with the end of a Job of which so many pods run; empty for nothing.
@@ -158,21 +165,21 @@ func indexesIn(text string) (count int) {
 	return count
 }
 
-// hasIndex reports whether a text like "1,3-5" has an index.
+// hasIndex reports whether a text like "1,3-5" has an index; one that cannot be read may have any.
 func hasIndex(text string, index int) bool {
-	spans, _ := spansIn(text)
-	return slices.ContainsFunc(spans, func(s span) bool { return s.first <= index && index <= s.last })
+	spans, err := spansIn(text)
+	return err != nil || slices.ContainsFunc(spans, func(s span) bool { return s.first <= index && index <= s.last })
 }
 
 // span is a part of a text of indexes.
 type span struct{ first, last int }
 
-// spansIn reads a text like "1,3-5".
+// spansIn reads a text like "1,3-5"; an empty one has none.
 func spansIn(text string) (spans []span, err error) {
+	if text == "" {
+		return nil, nil
+	}
 	for part := range strings.SplitSeq(text, ",") {
-		if part == "" {
-			continue
-		}
 		from, to, isRange := strings.Cut(part, "-")
 		var s span
 		if s.first, err = strconv.Atoi(from); err != nil {

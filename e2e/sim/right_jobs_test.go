@@ -8,6 +8,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podfall/podfall/services/controllers/job"
 )
 
 // TestSuspendedForGood has the failed pods of a Job that is never resumed wait for their successors.
@@ -48,10 +50,14 @@ func TestKeptBy(t *testing.T) {
 		}, []func(*corev1.Pod){failed}, 0},
 		{"whose index is done", func(its *batchv1.Job) { its.Status.CompletedIndexes = "0,2-4" }, []func(*corev1.Pod){failed}, 0},
 		{"whose index has failed", func(its *batchv1.Job) { its.Status.FailedIndexes = new("3") }, []func(*corev1.Pod){failed}, 0},
+		{"whose completed indexes cannot be read", func(its *batchv1.Job) { its.Status.CompletedIndexes = "1,,2" }, []func(*corev1.Pod){failed}, 0},
+		{"whose failed indexes cannot be read", func(its *batchv1.Job) { its.Status.FailedIndexes = new(",") }, []func(*corev1.Pod){failed}, 0},
+		{"of which no index has failed", func(its *batchv1.Job) { its.Status.FailedIndexes = new("") }, []func(*corev1.Pod){failed}, 1},
 		{"whose other indexes are over", func(its *batchv1.Job) {
 			its.Status.CompletedIndexes, its.Status.FailedIndexes = "0-2", new("4")
 		}, []func(*corev1.Pod){failed}, 1},
 		{"two of an index", nil, []func(*corev1.Pod){failed, failed}, 1},
+		{"a pod that is counted", nil, []func(*corev1.Pod){func(pod *corev1.Pod) { failed(pod); pod.Finalizers = nil }}, 0},
 		{"a pod that ends", nil, []func(*corev1.Pod){func(*corev1.Pod) {}}, 0},
 		{"a pod of no index", nil, []func(*corev1.Pod){func(pod *corev1.Pod) { failed(pod); at("")(pod) }}, 0},
 		{"a pod of an index that there is not", nil, []func(*corev1.Pod){func(pod *corev1.Pod) { failed(pod); at("5")(pod) }}, 0},
@@ -64,16 +70,52 @@ func TestKeptBy(t *testing.T) {
 		}
 		var pods []*corev1.Pod
 		for _, change := range c.pods {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(its, batchv1.SchemeGroupVersion.WithKind("Job"))}, Annotations: map[string]string{},
-			}}
-			at("3")(pod)
+			pod := podAt(its, "3")
 			change(pod)
 			pods = append(pods, pod)
 		}
 		held := keptBy(its, pods)
 		if len(held) != c.want || c.want > 0 && !slices.Contains(pods, held[3]) {
 			t.Errorf("%s: %d pods are held, want %d", c.name, len(held), c.want)
+		}
+	}
+}
+
+// podAt is a pod of a Job at an index, which is to be counted.
+func podAt(its *batchv1.Job, index string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(its, batchv1.SchemeGroupVersion.WithKind("Job"))},
+		Finalizers:      []string{job.Finalizer}, Annotations: map[string]string{batchv1.JobCompletionIndexAnnotation: index},
+	}}
+}
+
+// TestKeptOfTwo has a Job keep that of two failed pods of an index which has seen more failures.
+func TestKeptOfTwo(t *testing.T) {
+	perIndex := Deed{Do: CreateJob, Name: "task-1", Count: 1}
+	perIndex.Shape.Task = Task{Indexed: true, PerIndex: new(int32(3))}
+	its := jobFor(perIndex)
+	its.UID, its.Spec.Suspend = "job", new(true)
+	pod := func(failures string) *corev1.Pod {
+		one := podAt(its, "0")
+		one.Status.Phase, one.Annotations[batchv1.JobIndexFailureCountAnnotation] = corev1.PodFailed, failures
+		return one
+	}
+	for _, c := range []struct {
+		failures []string
+		want     int
+	}{{[]string{"1", "0"}, 0}, {[]string{"0", "1"}, 1}, {[]string{"1", "1"}, 1}} {
+		pods := []*corev1.Pod{pod(c.failures[0]), pod(c.failures[1])}
+		if held := keptBy(its, pods); len(held) != 1 || held[0] != pods[c.want] {
+			t.Errorf("after %v failures: %d pods are held, and not that alone which has seen more", c.failures, len(held))
+		}
+	}
+}
+
+// TestIndexesIn reads texts of indexes, and refuses what no controller should store.
+func TestIndexesIn(t *testing.T) {
+	for text, want := range map[string]int{"": 0, "0": 1, "1,3-5": 4, ",": -1, "1,,3": -1, "1,": -1, "1-": -1, "x": -1} {
+		if got := indexesIn(text); got != want {
+			t.Errorf("%q: %d indexes, want %d", text, got, want)
 		}
 	}
 }

@@ -149,7 +149,7 @@ func done(plan Plan) string {
 		if index := Index(pod); index >= 0 {
 			word += fmt.Sprint(index)
 		}
-		if failures := allFailures(pod); failures > 0 {
+		if failures := AllFailures(pod); failures > 0 {
 			word += fmt.Sprintf("(%d)", failures)
 		}
 		words = append(words, word)

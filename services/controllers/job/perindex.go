@@ -45,7 +45,7 @@ func (s *step) tallyIndexes() {
 		if !Tracked(pod) || !s.inRange(pod) || !s.hasFailed(pod) || s.done[index] || s.lost[index] || busy[index] {
 			continue
 		}
-		if known := s.held[index]; known == nil || allFailures(known) <= allFailures(pod) {
+		if known := s.held[index]; known == nil || AllFailures(known) <= AllFailures(pod) {
 			s.held[index] = pod
 		}
 	}
@@ -90,7 +90,7 @@ func (s *step) due(wanted []int) []int {
 			now = append(now, index)
 			continue
 		}
-		wait := Failures{Count: int(allFailures(last)) + 1, Last: endOf(last, s.now)}.left(s.now)
+		wait := Failures{Count: int(AllFailures(last)) + 1, Last: endOf(last, s.now)}.left(s.now)
 		if wait == 0 {
 			now = append(now, index)
 		} else {
@@ -129,9 +129,9 @@ func (s *step) holdsBack(pod *corev1.Pod) bool {
 	return held != nil && held.UID == pod.UID && !s.Ending
 }
 
-// allFailures is how often pods of an index failed before this one, the failures that do not
+// AllFailures is how often pods of an index failed before this one, the failures that do not
 // count among them.
-func allFailures(pod *corev1.Pod) int32 {
+func AllFailures(pod *corev1.Pod) int32 {
 	return failuresIn(pod, batchv1.JobIndexFailureCountAnnotation) + failuresIn(pod, batchv1.JobIndexIgnoredFailureCountAnnotation)
 }
 
