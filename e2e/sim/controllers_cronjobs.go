@@ -6,12 +6,14 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/controllers/control"
 	"github.com/podfall/podfall/services/controllers/cronjob"
+	"github.com/podfall/podfall/services/controllers/view"
 )
 
 const (
@@ -24,11 +26,7 @@ const (
 // nobody follows them.
 func (c *controllers) newCronJobs() *copyOf[*batchv1.CronJob] {
 	cronJobs := newCopy(func(old, now *batchv1.CronJob) {
-		if now == nil {
-			c.jobs.told.Forget(old.UID)
-			return
-		}
-		c.look(lookCronJob, nameOf(now))
+		c.look(lookCronJob, nameOf(view.Either(old, now)))
 	})
 	cronJobs.synced = !c.includes(cronJobsResource)
 	return cronJobs
@@ -44,6 +42,7 @@ func (c *controllers) madeJobChanged(its *batchv1.Job) {
 func (c *controllers) syncCronJob(key string, of name) {
 	its, known := c.jobs.cron.get(of)
 	if !known {
+		c.jobs.told.Forget(types.NamespacedName{Namespace: of.Namespace, Name: of.Name})
 		return
 	}
 	var mine []*batchv1.Job
@@ -96,7 +95,7 @@ func (c *controllers) runCronJob(v cronjob.View, done func(error)) {
 				plan.Status = cronjob.Started(plan.Status, made)
 			}
 			if err == nil {
-				c.jobs.told.Made(its.UID, plan.Status)
+				c.jobs.told.Handled(its, plan.Status)
 			}
 			finish(err)
 		})
@@ -155,8 +154,8 @@ func (c *controllers) storeCronJob(v cronjob.View, status batchv1.CronJobStatus,
 	changed := its.DeepCopy()
 	changed.Status = status
 	c.write(cronJobController, updating(cronJobsResource, changed, "status"), its, func(got Got) {
-		if got.Err == nil {
-			c.jobs.told.Stored(its.UID, status)
+		if stored, is := got.Object.(*batchv1.CronJob); is && got.Err == nil {
+			c.jobs.told.Stored(stored)
 		}
 		then(got.Err)
 	})

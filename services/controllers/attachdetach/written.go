@@ -3,7 +3,6 @@ package attachdetach
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -39,7 +38,7 @@ func (w *Written[X, T]) Put(stored T, now time.Time) {
 	if w.objects == nil {
 		w.objects = map[string]written[X]{}
 	}
-	if have, known := w.objects[stored.GetName()]; !known || revision(stored) > revision(T(have.object)) {
+	if have, known := w.objects[stored.GetName()]; !known || view.Revision(stored) > view.Revision(T(have.object)) {
 		w.objects[stored.GetName()] = written[X]{stored, now}
 	}
 }
@@ -50,7 +49,7 @@ func (w *Written[X, T]) Shown(old, now T) {
 	defer w.mu.Unlock()
 	shown := T(view.Either[X](old, now))
 	have, known := w.objects[shown.GetName()]
-	if known && (revision(shown) >= revision(T(have.object)) || now == nil && shown.GetUID() == T(have.object).GetUID()) {
+	if known && (view.Revision(shown) >= view.Revision(T(have.object)) || now == nil && shown.GetUID() == T(have.object).GetUID()) {
 		delete(w.objects, shown.GetName())
 	}
 }
@@ -70,7 +69,7 @@ func (w *Written[X, T]) Over(shown func() []T, now time.Time) []T {
 	seen, newest := map[string]bool{}, slices.Clone(shown())
 	for i, object := range newest {
 		seen[object.GetName()] = true
-		if have, known := w.objects[object.GetName()]; known && revision(T(have.object)) > revision(object) {
+		if have, known := w.objects[object.GetName()]; known && view.Revision(T(have.object)) > view.Revision(object) {
 			newest[i] = have.object
 		}
 	}
@@ -84,9 +83,4 @@ func (w *Written[X, T]) Over(shown func() []T, now time.Time) []T {
 	}
 	slices.SortFunc(newest, func(a, b T) int { return cmp.Compare(a.GetName(), b.GetName()) })
 	return newest
-}
-
-func revision(of kinds.Object) int64 {
-	n, _ := strconv.ParseInt(of.GetResourceVersion(), 10, 64)
-	return n
 }

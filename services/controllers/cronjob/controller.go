@@ -41,9 +41,6 @@ func New(base control.Base) *Controller {
 	}
 	c.loop = loop.New(loop.Config{Name: "cronjob", Metrics: base.Metrics, Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
 	c.cronJobs.On(func(old, now *batchv1.CronJob) {
-		if old != nil && (now == nil || now.UID != old.UID) {
-			c.memory.Forget(old.UID)
-		}
 		c.loop.Add(view.KeyOf(view.Either(old, now)))
 	})
 	c.jobs.On(func(old, now *batchv1.Job) {
@@ -62,6 +59,7 @@ func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	shown, ok := c.cronJobs.Get(key)
 	if !ok {
+		c.memory.Forget(key)
 		return nil
 	}
 	v := c.memory.ViewOf(shown, c.jobs.Controlled(shown.UID))
@@ -80,15 +78,16 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 		return err
 	}
 	if plan.Create != nil {
-		c.memory.Made(cronJob.UID, plan.Status)
+		c.memory.Handled(cronJob, plan.Status)
 	}
 	if !kinds.Equal(v.Said, plan.Status) {
 		changed := cronJob.DeepCopy()
 		changed.Status = plan.Status
-		if _, err := c.writes.UpdateStatus(ctx, changed); err != nil {
+		stored, err := c.writes.UpdateStatus(ctx, changed)
+		if err != nil {
 			return err
 		}
-		c.memory.Stored(cronJob.UID, plan.Status)
+		c.memory.Stored(stored)
 	}
 	if plan.Again > 0 {
 		c.loop.AddAfter(key, plan.Again)

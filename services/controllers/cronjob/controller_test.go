@@ -22,11 +22,14 @@ import (
 type fakeAPI struct {
 	control.API
 
+	// making is called while a Job is made.
+	making        func()
 	made, refused int
 }
 
 func (f *fakeAPI) Create(_ context.Context, _ podapi.Target, obj kinds.Object, _ metav1.CreateOptions) (kinds.Object, error) {
 	f.made++
+	f.making()
 	obj.SetUID("made")
 	return obj, nil
 }
@@ -43,17 +46,23 @@ func (f *fakeAPI) Update(_ context.Context, target podapi.Target, _ kinds.Object
 // Event implements control.Recorder.
 func (f *fakeAPI) Event(kinds.Object, string, string, string) {}
 
+// due is a controller that nothing runs, of one CronJob whose time it is: midnight, in a bubble.
+func due(api *fakeAPI) (*Controller, *batchv1.CronJob) {
+	c := New(control.Base{
+		API: api, Views: view.NewSet(nil, nil), Log: slog.New(slog.DiscardHandler), Events: func(string) control.Recorder { return api },
+	})
+	its := tick()
+	its.UID, its.CreationTimestamp = "tick", metav1.NewTime(time.Now().Add(-time.Minute))
+	c.cronJobs.Apply(watch.Event{Type: watch.Added, Object: its})
+	return c, its
+}
+
 // TestMadeOnce has the API not take what a CronJob is to say of its Job, which is gone then: it is
 // not made again, and the status is still to be stored.
 func TestMadeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := &fakeAPI{}
-		c := New(control.Base{
-			API: api, Views: view.NewSet(nil, nil), Log: slog.New(slog.DiscardHandler), Events: func(string) control.Recorder { return api },
-		})
-		its := tick()
-		its.UID, its.CreationTimestamp = "tick", metav1.NewTime(time.Now().Add(-time.Minute)) // it is midnight in a bubble
-		c.cronJobs.Apply(watch.Event{Type: watch.Added, Object: its})
+		api := &fakeAPI{making: func() {}}
+		c, its := due(api)
 		for range 2 {
 			if err := c.sync(t.Context(), view.KeyOf(its)); !apierrors.IsConflict(err) {
 				t.Errorf("a status that was refused: %v", err)
@@ -61,6 +70,21 @@ func TestMadeOnce(t *testing.T) {
 		}
 		if api.made != 1 || api.refused != 2 {
 			t.Errorf("%d Jobs were made, and %d times the status was to be stored, want 1 and 2", api.made, api.refused)
+		}
+	})
+}
+
+// TestGoneMeanwhile has a CronJob go while its Job is made: nothing is remembered of it.
+func TestGoneMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := &fakeAPI{}
+		c, its := due(api)
+		api.making = func() { c.cronJobs.Apply(watch.Event{Type: watch.Deleted, Object: its}) }
+		for range 2 { // the second time since it has failed, and gone
+			_ = c.sync(t.Context(), view.KeyOf(its))
+		}
+		if len(c.memory.last) > 0 {
+			t.Errorf("%v is remembered for ever", c.memory.last)
 		}
 	})
 }

@@ -30,7 +30,7 @@ type View struct {
 	Jobs []*batchv1.Job
 	// Missing are active Jobs that the API says are gone.
 	Missing map[types.UID]bool
-	// Said is the status that the API has, as far as is known: the CronJob's, or an older one.
+	// Said is the status that the API is known to have; CronJob.Status is what it ought to have.
 	Said batchv1.CronJobStatus
 	// Schedule is nil when the CronJob's cannot be read; Problem says why.
 	Schedule Schedule

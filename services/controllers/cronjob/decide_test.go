@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/controllers/view"
 )
 
 func at(text string) time.Time {
@@ -181,8 +182,12 @@ func TestOnceForATime(t *testing.T) {
 	if first.Create == nil {
 		t.Fatal("no Job is made")
 	}
-	for name, note := range map[string]func(types.UID, batchv1.CronJobStatus){"made": memory.Made, "stored": memory.Stored} {
-		note(shown.UID, first.Status)
+	stored := shown.DeepCopy()
+	stored.Status, shown.ResourceVersion, stored.ResourceVersion = first.Status, "1", "2"
+	for name, note := range map[string]func(){
+		"handled": func() { memory.Handled(shown, first.Status) }, "stored": func() { memory.Stored(stored) },
+	} {
+		note()
 		v := memory.ViewOf(shown, nil)
 		again := Decide(v, at("11:00:30"))
 		if again.Create != nil || again.Again == 0 {
@@ -195,9 +200,40 @@ func TestOnceForATime(t *testing.T) {
 			t.Errorf("%s: the next Job is not made", name)
 		}
 	}
-	memory.Forget(shown.UID)
+	another := shown.DeepCopy()
+	another.UID = "another"
+	if last := memory.ViewOf(another, nil).CronJob.Status.LastScheduleTime; last != nil {
+		t.Errorf("another of its name has to say the same: %v", last)
+	}
+	memory.Stored(stored)
+	memory.Forget(view.KeyOf(shown))
 	if last := memory.ViewOf(shown, nil).CronJob.Status.LastScheduleTime; last != nil {
 		t.Errorf("one that is gone is remembered: %v", last)
+	}
+}
+
+// TestShownIsMeant has the view show what a CronJob has to say, with or without an answer of the
+// API, and then a time before that, or none, which somebody has written since: it is believed.
+func TestShownIsMeant(t *testing.T) {
+	shown, known := tick(last("10:00:00")), tick(last("11:00:00"))
+	shown.UID, known.UID = "tick", "tick"
+	shown.ResourceVersion, known.ResourceVersion = "1", "2"
+	for _, written := range []*batchv1.CronJob{tick(last("09:00:00")), tick()} {
+		written.UID, written.ResourceVersion = "tick", "3"
+		memory := NewMemory()
+		memory.Stored(known)
+		if v := memory.ViewOf(shown, nil); !kinds.Equal(v.CronJob.Status, known.Status) {
+			t.Errorf("shown as it was before it was stored: %+v", v.CronJob.Status)
+		}
+		if v := memory.ViewOf(written, nil); !kinds.Equal(v.CronJob.Status, written.Status) || !kinds.Equal(v.Said, written.Status) {
+			t.Errorf("shown as it became since: %+v, want %+v", v.CronJob.Status, written.Status)
+		}
+		memory.Handled(shown, known.Status)
+		for _, next := range []*batchv1.CronJob{known, written} {
+			if v := memory.ViewOf(next, nil); !kinds.Equal(v.CronJob.Status, next.Status) {
+				t.Errorf("no answer, and shown after that: %+v, want %+v", v.CronJob.Status, next.Status)
+			}
+		}
 	}
 }
 
@@ -207,7 +243,7 @@ func TestForbiddenBesideAJobNotShown(t *testing.T) {
 	memory, shown := NewMemory(), tick(policy(batchv1.ForbidConcurrent))
 	shown.UID = "tick"
 	plan := Decide(memory.ViewOf(shown, nil), at("11:59:59"))
-	memory.Made(shown.UID, Started(plan.Status, jobs("a")[0]))
+	memory.Handled(shown, Started(plan.Status, jobs("a")[0]))
 	if next := Decide(memory.ViewOf(shown, jobs("a")), at("12:00:00")); next.Create != nil {
 		t.Errorf("a Job is made beside the one before: %+v", next)
 	}

@@ -23,6 +23,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strconv"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +40,12 @@ type Key = types.NamespacedName
 // KeyOf is the key of an object.
 func KeyOf(obj metav1.Object) Key {
 	return Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+// Revision is an object's resourceVersion as a number; 0 when it has none.
+func Revision(obj metav1.Object) int64 {
+	n, _ := strconv.ParseInt(obj.GetResourceVersion(), 10, 64)
+	return n
 }
 
 // Copy is a local copy of one kind. It is safe for concurrent use.
