@@ -65,17 +65,12 @@ func (c *controllers) jobChanged(old, now *batchv1.Job) {
 
 // jobPodChanged has a pod looked at that perhaps no Job will count.
 func (c *controllers) jobPodChanged(old, now *corev1.Pod) {
-	pod := view.Either(old, now)
-	switch job.HoldOf(now, c.jobUnder(pod)) {
-	case job.Loose:
-		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-			c.jobs.memory.Seen(types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}, pod.UID)
-		}
+	switch job.HoldOf(now, c.jobUnder(view.Either(old, now))) {
 	case job.Forgotten:
 		c.look(lookUncounted, nameOf(now))
 	case job.Doubtful:
 		c.lookAfter(lookUncounted, nameOf(now), job.Batch)
-	case job.Held:
+	case job.Held, job.Loose:
 	}
 }
 
@@ -112,6 +107,7 @@ func (c *controllers) syncJob(key string, of name) {
 		return
 	}
 	if job.Over(its) {
+		c.jobs.memory.Forget(keyOf(its))
 		return
 	}
 	done := c.begun(key)
@@ -123,7 +119,7 @@ func (c *controllers) syncJob(key string, of name) {
 	if within, there := c.namespaces.get(name{"", of.Namespace}); there {
 		v.Ending = within.DeletionTimestamp != nil
 	}
-	v.Failures, v.Freed = c.jobs.memory.Of(keyOf(its), its.UID) // before the pods are read
+	v.Failures, v.Freed = c.jobs.memory.Of(keyOf(its), its.UID)
 	c.claim(claimsOfJob(its), func(pods []*corev1.Pod, err error) {
 		if err != nil {
 			done(err)
@@ -162,8 +158,7 @@ func (c *controllers) count(its *batchv1.Job, plan job.Plan, then func(error)) {
 			then(err)
 			return
 		}
-		key, memory := keyOf(its), c.jobs.memory
-		memory.Remember(key, its.UID, plan.Failures)
+		c.jobs.memory.Remember(keyOf(its), its.UID, plan.Failures)
 		var freed []*corev1.Pod
 		one := all(len(plan.Free), func(failed error) {
 			settled, _ := job.Settle(plan, freed, c.now)
@@ -175,11 +170,8 @@ func (c *controllers) count(its *batchv1.Job, plan job.Plan, then func(error)) {
 			})
 		})
 		for _, pod := range plan.Free {
-			memory.Free(key, its.UID, pod.UID)
 			c.free(its, pod, func(err error) {
-				if err != nil {
-					memory.Seen(key, pod.UID)
-				} else {
+				if err == nil {
 					freed = append(freed, pod)
 				}
 				one(err)
@@ -209,7 +201,9 @@ func (c *controllers) storeJob(its *batchv1.Job, status batchv1.JobStatus, then 
 func (c *controllers) free(its *batchv1.Job, pod *corev1.Pod, then func(error)) {
 	c.patchAnyway(jobController, pod, job.Freeing(pod), func(got Got) {
 		if let, is := got.Object.(*corev1.Pod); is && got.Err == nil {
-			c.jobs.memory.Let(keyOf(its), its.UID, let)
+			c.jobs.memory.Free(its, pod, view.Revision(let))
+		} else if control.Gone(got.Err) {
+			c.jobs.memory.Free(its, pod, 0)
 		}
 		then(lest(control.Gone, got.Err))
 	})

@@ -102,19 +102,12 @@ func (c *Controller) namespaceChanged(old, now *corev1.Namespace) {
 
 // podChanged has the Job looked at that a pod is of, and the pod itself if no Job will count it.
 func (c *Controller) podChanged(old, now *corev1.Pod) {
-	pod, owner := view.Either(old, now), metav1.GetControllerOfNoCopy(view.Either(old, now))
-	var key view.Key
-	if owner != nil && owner.Kind == c.owners.Kind.Kind {
-		key = view.Key{Namespace: pod.Namespace, Name: owner.Name}
-	}
-	switch HoldOf(now, c.under(pod)) {
-	case Loose:
-		c.memory.Seen(key, pod.UID)
+	switch HoldOf(now, c.under(view.Either(old, now))) {
 	case Forgotten:
 		c.orphans.Add(view.KeyOf(now))
 	case Doubtful:
 		c.orphans.AddAfter(view.KeyOf(now), Batch)
-	case Held:
+	case Held, Loose:
 	}
 	c.owners.PodChanged(old, now)
 }
@@ -127,7 +120,11 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 		c.memory.Forget(key)
 		return nil
 	}
-	if Over(job) || (job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName) {
+	if Over(job) {
+		c.memory.Forget(key)
+		return nil
+	}
+	if job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName {
 		return nil
 	}
 	if err := c.memory.Ready(job, c.owners.Pods.Get); err != nil {
@@ -142,8 +139,6 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	if ns, there := c.within.Get(view.Key{Name: key.Namespace}); there {
 		v.Ending = ns.DeletionTimestamp != nil
 	}
-	// Before the pods are read: one that the view has kept with its finalizer until then, and
-	// that the memory has forgotten since, would be counted twice.
 	v.Failures, v.Freed = c.memory.Of(key, job.UID)
 	if v.Pods, err = c.owners.Claim(ctx, job, selector, nil); err != nil {
 		return err
@@ -182,22 +177,21 @@ func (c *Controller) carryOut(ctx context.Context, job *batchv1.Job, plan *Plan)
 
 // count stores what is to be counted, lets go of the pods, and stores the numbers.
 func (c *Controller) count(ctx context.Context, job *batchv1.Job, plan Plan) error {
-	key := view.KeyOf(job)
 	stored, err := c.store(ctx, job, plan.Status)
 	if err != nil {
 		return err
 	}
-	c.memory.Remember(key, job.UID, plan.Failures)
+	c.memory.Remember(view.KeyOf(job), job.UID, plan.Failures)
 	var mu sync.Mutex
 	var freed []*corev1.Pod
 	failed := control.AtOnce(len(plan.Free), func(i int) error {
 		pod := plan.Free[i]
-		c.memory.Free(key, job.UID, pod.UID)
 		switch let, err := c.owners.Writes.Regardless(ctx, pod, Freeing(pod)); {
 		case err == nil:
-			c.memory.Let(key, job.UID, let)
-		case !control.Gone(err):
-			c.memory.Seen(key, pod.UID)
+			c.memory.Free(job, pod, view.Revision(let))
+		case control.Gone(err):
+			c.memory.Free(job, pod, 0)
+		default:
 			return err
 		}
 		mu.Lock()

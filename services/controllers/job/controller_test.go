@@ -101,7 +101,7 @@ func TestCountedOnce(t *testing.T) {
 	c.owners.Pods.Apply(watch.Event{Type: watch.Added, Object: &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: its.Namespace, Name: "orphan", UID: "orphan", Labels: its.Spec.Selector.MatchLabels},
 	}})
-	c.memory.Free(view.KeyOf(its), its.UID, done.UID)
+	c.memory.Free(its, done, 0)
 	free := done.DeepCopy()
 	free.ResourceVersion, free.Finalizers = "2", nil
 	api.asked = func() { c.owners.Pods.Apply(watch.Event{Type: watch.Modified, Object: free}) }
@@ -155,11 +155,56 @@ func TestOldView(t *testing.T) {
 	shows("3")
 	look(errOldView, "a pod as it was")
 	free := done.DeepCopy()
+	free.ResourceVersion, free.Finalizers = "1", nil
+	c.owners.Pods.Apply(watch.Event{Type: watch.Modified, Object: free})
+	look(errOldView, "a pod as it was before it had the finalizer")
+	free = done.DeepCopy()
 	free.ResourceVersion, free.Finalizers = "2", nil
 	c.owners.Pods.Apply(watch.Event{Type: watch.Modified, Object: free})
 	look(nil, "all is shown")
 	shows("1")
 	look(errOldView, "a status before the last")
+	its.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}
+	shows("4")
+	look(nil, "a Job that is over")
+	if len(c.memory.known) > 0 {
+		t.Errorf("%v is known of a Job that is over", c.memory.known)
+	}
+}
+
+// TestFreedUntilShown has a pod be let go of: it is known as long as the view does not show that.
+func TestFreedUntilShown(t *testing.T) {
+	its := job(3, 1, selecting)
+	done := succeededOf(its)
+	done.ResourceVersion = "1"
+	as := func(revision string, uid types.UID, finalizers ...string) *corev1.Pod {
+		now := done.DeepCopy()
+		now.ResourceVersion, now.UID, now.Finalizers = revision, uid, finalizers
+		return now
+	}
+	for _, c := range []struct {
+		what  string
+		since int64
+		shown *corev1.Pod
+		want  bool
+		err   error
+	}{
+		{"let go of, and shown as it was", 3, done, true, errOldView},
+		{"let go of, and shown without the finalizer", 3, as("3", "done"), false, nil},
+		{"let go of, and adopted again since", 3, as("4", "done", Finalizer), false, nil},
+		{"let go of, and shown no more", 3, nil, false, nil},
+		{"gone, and shown as it was", 0, done, true, nil},
+		{"gone, and shown without the finalizer", 0, as("2", "done"), false, nil},
+		{"gone, and another is shown", 0, as("2", "another", Finalizer), false, nil},
+		{"gone, and shown no more", 0, nil, false, nil},
+	} {
+		memory := NewMemory()
+		memory.Free(its, done, c.since)
+		err := memory.Ready(its, func(view.Key) (*corev1.Pod, bool) { return c.shown, c.shown != nil })
+		if _, freed := memory.Of(view.KeyOf(its), its.UID); freed[done.UID] != c.want || !errors.Is(err, c.err) {
+			t.Errorf("%s: freed is %v, and the view %v, want %t and %v", c.what, freed, err, c.want, c.err)
+		}
+	}
 }
 
 // TestForgottenAsItWas lets go of a pod that no Job will count, in the version that was read: a

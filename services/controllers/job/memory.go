@@ -2,19 +2,17 @@ package job
 
 import (
 	"errors"
-	"strconv"
 	"sync"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// Memory is what is known of Jobs and in no object: the failures of their pods, the pods
-// that were let go of and are still in the view with their finalizer, and what was written last.
+// Memory is what is known of Jobs and in no object: the failures of their pods, and what was
+// written for them that the view may not show yet.
 type Memory struct {
 	mu    sync.Mutex
 	known map[view.Key]*recollection
@@ -23,11 +21,17 @@ type Memory struct {
 type recollection struct {
 	job      types.UID
 	failures Failures
-	freed    map[types.UID]bool
-	// stored is the revision of the Job as its status was stored last, and let are the pods as
-	// they were let go of.
+	// stored is the revision of the Job as its status was stored last, and freed are the pods that
+	// were let go of, until the view shows that.
 	stored int64
-	let    map[types.UID]*corev1.Pod
+	freed  map[types.UID]freed
+}
+
+// freed is a pod that was let go of.
+type freed struct {
+	key view.Key
+	// revision is the pod's since then; 0 of one of which the API has answered that it is gone.
+	revision int64
 }
 
 // NewMemory is an empty one.
@@ -35,12 +39,13 @@ func NewMemory() *Memory { return &Memory{known: map[view.Key]*recollection{}} }
 
 func (m *Memory) at(key view.Key, job types.UID) *recollection {
 	if m.known[key] == nil || m.known[key].job != job {
-		m.known[key] = &recollection{job: job, freed: map[types.UID]bool{}, let: map[types.UID]*corev1.Pod{}}
+		m.known[key] = &recollection{job: job, freed: map[types.UID]freed{}}
 	}
 	return m.known[key]
 }
 
-// Of is what is known of a Job, which may be another than the one that had its name before.
+// Of is what is known of a Job, which may be another than the one that had its name before: its
+// failures, and the pods that were let go of, though the view may show the finalizer.
 func (m *Memory) Of(key view.Key, job types.UID) (Failures, map[types.UID]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -59,35 +64,19 @@ func (m *Memory) Remember(key view.Key, job types.UID, failures Failures) {
 	m.at(key, job).failures = failures
 }
 
-// Free notes that a pod is let go of.
-func (m *Memory) Free(key view.Key, job, pod types.UID) {
+// Free notes that a pod is let go of, and its revision since then; 0 when the API has answered that
+// it is gone.
+func (m *Memory) Free(job *batchv1.Job, pod *corev1.Pod, revision int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.at(key, job).freed[pod] = true
-}
-
-// Seen notes that the view shows a pod without its finalizer, or no more, or that it has kept
-// it.
-func (m *Memory) Seen(key view.Key, pod types.UID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if known := m.known[key]; known != nil {
-		delete(known.freed, pod)
-	}
+	m.at(view.KeyOf(job), job.UID).freed[pod.UID] = freed{view.KeyOf(pod), revision}
 }
 
 // Stored notes a Job as the API has answered that its status is stored.
 func (m *Memory) Stored(job *batchv1.Job) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.at(view.KeyOf(job), job.UID).stored = revision(job)
-}
-
-// Let notes a pod as the API has answered that it is let go of.
-func (m *Memory) Let(key view.Key, job types.UID, pod *corev1.Pod) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.at(key, job).let[pod.UID] = pod
+	m.at(view.KeyOf(job), job.UID).stored = view.Revision(job)
 }
 
 var errOldView = errors.New("the view is older than what was written for the Job")
@@ -99,24 +88,29 @@ func (m *Memory) Ready(job *batchv1.Job, shown func(view.Key) (*corev1.Pod, bool
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.at(view.KeyOf(job), job.UID)
-	for uid, pod := range known.let {
-		if now, there := shown(view.KeyOf(pod)); there && now.UID == uid && revision(now) < revision(pod) {
+	for uid, pod := range known.freed {
+		switch now, there := shown(pod.key); {
+		case !there, now.UID != uid, pod.shownBy(now):
+			delete(known.freed, uid)
+		case pod.revision > 0:
 			return errOldView
 		}
-		delete(known.let, uid)
 	}
-	if revision(job) < known.stored {
+	if view.Revision(job) < known.stored {
 		return errOldView
 	}
 	return nil
 }
 
-func revision(of metav1.Object) int64 {
-	n, _ := strconv.ParseInt(of.GetResourceVersion(), 10, 64)
-	return n
+// shownBy reports whether the view, which shows the pod as it is now, shows that it was let go of.
+func (f freed) shownBy(now *corev1.Pod) bool {
+	if f.revision == 0 {
+		return !Tracked(now)
+	}
+	return view.Revision(now) >= f.revision
 }
 
-// Forget drops all that is known of a Job that is gone.
+// Forget drops all that is known of a Job that is gone, or over: nothing of it will be counted.
 func (m *Memory) Forget(key view.Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
