@@ -210,7 +210,11 @@ func shown(p *past, t *trial) {
 			p.rightly(found[at], fact, e, t)
 		}
 	}
+	asked := p.questions(podResource)
 	for _, o := range found {
+		if asked.unplaced(o.older) {
+			continue
+		}
 		for _, s := range p.unbroken(o.surelyTogether()) {
 			if s.to == nil || s.to.Wall.Sub(s.from.Wall) < 10*p.slack() || !p.controlled(o.older.leaves(s.from), s.to) || p.unseen(o, s) {
 				continue

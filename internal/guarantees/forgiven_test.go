@@ -103,6 +103,7 @@ func forgiven() map[string]*forge {
 		"K1: a hook of a kubelet that was killed, and that of the next one": hooks,
 		"K4: a runtime that is paused is late":                              standing,
 		"K10: a start that its runtime did not live to write down":          unstarted,
+		"C2: a pod that was bound and gone when pods were listed":           unshownTo(history.Exit{Of: of()}, relists(1)),
 		"C2: an end that its runtime was about to write when it was paused": late,
 		"K10: what a webhook refused until then":                            refused,
 		"K10: what was seen when a stop began that still goes on":           accompanied().mark().signal("SIGTERM").exit().idles(50).status("running", 0),
@@ -144,13 +145,27 @@ func forgiven() map[string]*forge {
 
 // unshown is a pod that is forced away, and whose container comes to an end long after its
 // successor's has begun, of which users are told nothing.
-func unshown(end history.Exit) *forge {
+func unshown(end history.Exit) *forge { return unshownTo(end, nil) }
+
+// unshownTo has the controllers hear of pods in a way of their own when the first is gone.
+func unshownTo(end history.Exit, hears func(*forge)) *forge {
 	f := newForge().run().idles(10)
 	f.ask("remove", by(user, "delete", grace(0)), 200, web(modified, marked(0, f.clock+2)), web(deleted, marked(0, f.clock+2)))
+	if hears != nil {
+		hears(f)
+	}
 	f.ask("create2", by(user, "create"), 201, web(added, pending, called(name, "u2")))
 	f.say("runtime/n2", "", history.Start{Of: history.Of{Pod: name, UID: "u2", Container: "c2"}})
 	f.idles(100).say(runtime, "", end).idles(20)
 	return f.say(controllers, "", history.Window{Identity: "default/other", UIDs: []string{"u3", "u4"}})
+}
+
+// relists has the controllers be refused what came after a revision, and list all pods.
+func relists(after int64) func(*forge) {
+	return func(f *forge) {
+		f.say("apiserver", "watch", history.Lookup{Who: controllers, Verb: "watch", Resource: podResource, Code: 410, Asked: history.Asked{Revision: decimal(after)}})
+		f.say("apiserver", "list", history.Lookup{Who: controllers, Verb: "list", Resource: podResource, Code: 200, Revision: f.revision})
+	}
 }
 
 // released is a pod that a ReplicaSet deletes, and lets go of by the version before.

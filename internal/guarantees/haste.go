@@ -1,9 +1,7 @@
 package guarantees
 
 import (
-	"cmp"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -53,30 +51,9 @@ func (o *ordeal) deafens() bool {
 	return about(controllers) || about("apiserver") || about("bus")
 }
 
-// question is what the controllers have asked about heartbeats.
-type question struct {
-	*history.Event
-	// after is the revision after which they know of none; 0 when they ask for all there are.
-	after int64
-	// refused is a question that was not answered.
-	refused bool
-}
-
-// questions are all, in the order in which they were asked.
-func (p *past) questions() []question {
-	var all []question
-	for e, of := range factsOf[history.Lookup](p) {
-		if of.Who == controllers && of.Resource == leaseResource && of.Verb != "get" && of.Key == "" { // of all namespaces
-			all = append(all, question{Event: e, after: number(of.Asked.Revision), refused: !ok(of.Code)})
-		}
-	}
-	slices.SortStableFunc(all, func(a, b question) int { return cmp.Compare(a.Began, b.Began) })
-	return all
-}
-
 // heartbeats are what the controllers heard of nodes.
 type heartbeats struct {
-	questions []question
+	asked questions
 	// of are those of a node.
 	of map[string][]heartbeat
 }
@@ -90,7 +67,7 @@ type heartbeat struct {
 }
 
 func (p *past) heartbeats() heartbeats {
-	return heartbeats{questions: p.questions(), of: map[string][]heartbeat{}}
+	return heartbeats{asked: p.questions(leaseResource), of: map[string][]heartbeat{}}
 }
 
 // heartbeatOf is the node of which a commit is a heartbeat, empty for none: its own kubelet renews
@@ -105,43 +82,17 @@ func heartbeatOf(c *commit) string {
 	return c.of.name
 }
 
-// heard is how the controllers heard of a heartbeat: of its commit, unless their next question is
-// for what came after an older revision, as when what they had been sent was lost; or they were
-// refused that before. Then it is the first answer. It is nil when there was none.
-func (h heartbeats) heard(c *commit) *history.Event {
-	next := sort.Search(len(h.questions), func(i int) bool { return h.questions[i].Began >= c.Ended })
-	missed := false
-	for _, q := range slices.Backward(h.questions[:next]) {
-		if missed = q.refused && q.after > 0; missed || !q.refused {
-			break
-		}
-	}
-	for _, q := range h.questions[next:] {
-		missed = missed || q.after > 0 && q.after < c.Revision
-		switch {
-		case missed && !q.refused:
-			return q.Event
-		case !missed && (!q.refused || q.after > 0):
-			return c.Event
-		}
-	}
-	if missed {
-		return nil
-	}
-	return c.Event
-}
-
 // hear takes a node's heartbeat.
 func (h heartbeats) hear(p *past, node string, c *commit) {
-	heard := h.heard(c)
-	if heard == nil {
+	how, answered := h.asked.heard(c)
+	if !answered {
 		return
 	}
-	beat := heartbeat{commit: c, heard: heard}
+	beat := heartbeat{commit: c, heard: how.Event}
 	if all := h.of[node]; len(all) > 0 {
 		last := all[len(all)-1].heard
-		_, silent := between(last, heard)
-		beat.broke = silent >= leaseAge || silent >= leaseAge-relisting && p.deaf(last, heard)
+		_, silent := between(last, beat.heard)
+		beat.broke = silent >= leaseAge || silent >= leaseAge-relisting && p.deaf(last, beat.heard)
 	}
 	h.of[node] = append(h.of[node], beat)
 }
