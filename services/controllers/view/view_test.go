@@ -42,9 +42,30 @@ func pod(name, uid, revision, owner, node string) *corev1.Pod {
 	return p
 }
 
+// tale is what a handler was told.
+type tale struct {
+	mu   sync.Mutex
+	told []string
+}
+
+func (a *tale) add(text string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.told = append(a.told, text)
+}
+
+// take is what was told since it was taken last.
+func (a *tale) take() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	told := a.told
+	a.told = nil
+	return told
+}
+
 // watching is a copy of pods that is fed by the test, and what its handler was told.
-func watching(t *testing.T, valve *Valve) (*Copy[*corev1.Pod], *feed, *[]string) {
-	f, told := &feed{}, &[]string{}
+func watching(t *testing.T, valve *Valve) (*Copy[*corev1.Pod], *feed, *tale) {
+	f, told := &feed{}, &tale{}
 	set := NewSet(f, valve)
 	pods := Of[*corev1.Pod](set, "pods")
 	OnNode(pods)
@@ -58,7 +79,7 @@ func watching(t *testing.T, valve *Valve) (*Copy[*corev1.Pod], *feed, *[]string)
 			}
 			return string(p.UID) + "@" + p.ResourceVersion
 		}
-		*told = append(*told, say(old)+">"+say(now))
+		told.add(say(old) + ">" + say(now))
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -119,8 +140,8 @@ func TestCopy(t *testing.T) {
 		check("all", names(pods.All()), "")
 		check("orphans", names(pods.Orphans("default")), "")
 		want := []string{"->2@1", "->1@1", "2@1>2@2", "2@2>-", "->3@5", "1@1>1@6", "1@6>-", "3@10>-"}
-		if !slices.Equal(*told, want) {
-			t.Errorf("told %v, want %v", *told, want)
+		if got := told.take(); !slices.Equal(got, want) {
+			t.Errorf("told %v, want %v", got, want)
 		}
 	})
 }
@@ -135,10 +156,9 @@ func TestValve(t *testing.T) {
 		expect := func(what string, want ...string) {
 			t.Helper()
 			synctest.Wait()
-			if !slices.Equal(*told, want) {
-				t.Errorf("%s: told %v, want %v", what, *told, want)
+			if got := told.take(); !slices.Equal(got, want) {
+				t.Errorf("%s: told %v, want %v", what, got, want)
 			}
-			*told = nil
 		}
 		valve.Close("pods")
 		f.apply(watch.Added, pod("a", "1", "1", "", ""))
