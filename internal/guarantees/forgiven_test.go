@@ -122,6 +122,7 @@ func forgiven() map[string]*forge {
 		"N2: an apiserver that is paused when it has looked":                  stoodStill(10),
 		"D7: a change of which nobody knows when it was":                      newForge().run().unrecorded(3),
 		"L8: what it waited for ended at a time that nobody knows":            held.unrecorded(6),
+		"C4: a pod whose answer was lost":                                     cutShort("bus", 1),
 		"C6: an eviction that had begun when the taint was taken off":         interrupted(15),
 		"C6: controllers whose watches deliver nothing":                       undelivered(fault.Hang),
 		"C5: a pod that is let go of before its own delete is heard of":       released(),

@@ -168,7 +168,7 @@ func controllerProperties() []Property {
 		},
 		{ID: "C3", Promise: "a name is taken until its object is gone, and an ordered StatefulSet makes its pods in order", From: commits(), check: nameLocked},
 		{
-			ID: "C4", Promise: "a ReplicaSet never has more pods than it should, but for the creates of one sync", From: operations(), check: notTooMany,
+			ID: "C4", Promise: "a ReplicaSet never has more pods than it should, but for the creates of one sync", From: operations(history.NameLookup), check: notTooMany,
 			Partly: "not within a minute of a start of the controllers",
 		},
 		{ID: "C5", Promise: "a controller reads its own writes before it changes an object again", From: operations(history.NameDecide), check: upToDate},

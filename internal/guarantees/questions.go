@@ -66,3 +66,18 @@ func (all questions) unplaced(one *pod) bool {
 	how, answered := all.heard(one.commits[at])
 	return !answered || how.after == 0 && before(last.Event, how.Event)
 }
+
+// unaware reports whether the controllers may not have known of an earlier commit of theirs when
+// they asked for one: it was not answered yet, or only a moment before; or the answer may have been
+// lost on its way, and nothing else had told them.
+func (p *past) unaware(all questions, earlier, c *commit) bool {
+	if unanswered(earlier, c) {
+		return true
+	}
+	answer := earlier.by.returns[0]
+	lost := slices.ContainsFunc(p.troubles, func(o *ordeal) bool {
+		return o.Kind != history.TroubleFault && o.deafens() && o.touches(answer.Began, answer.Ended+underWay)
+	})
+	how, answered := all.heard(earlier)
+	return lost && (!answered || how.Began >= c.asked())
+}

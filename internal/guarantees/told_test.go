@@ -51,15 +51,28 @@ func damaged(bucket, record, what string) *forge {
 
 // replicas are a ReplicaSet of two and some pods of it, each made after the one before it was
 // answered.
-func replicas(pods ...string) *forge {
-	f := newForge().ask("set", by(user, "create"), 201, history.Commit{
-		Resource: "replicasets.apps", Key: "default/rs", UID: "rs", Op: added, Content: history.Content{Wanted: history.Wanted{Replicas: new(int32(2))}},
+func replicas(pods ...string) *forge { return newForge().replicas(2, pods...) }
+
+func (f *forge) replicas(wanted int32, pods ...string) *forge {
+	f.ask("set", by(user, "create"), 201, history.Commit{
+		Resource: "replicasets.apps", Key: "default/rs", UID: "rs", Op: added, Content: history.Content{Wanted: history.Wanted{Replicas: new(wanted)}},
 	})
-	f.say(controllers, "", history.Lease{}).wait(120)
+	return f.say(controllers, "", history.Lease{}).wait(120).replica(pods...)
+}
+
+// replica makes further ones.
+func (f *forge) replica(pods ...string) *forge {
 	for _, one := range pods {
 		f.wait(5).ask("make "+one, by(controllers, "create"), 201, web(added, pending, called("default/"+one, one), its(history.Content{Owner: "rs"})))
 	}
 	return f
+}
+
+// cutShort has something go down right after the only pod of a ReplicaSet was made, which makes
+// another and then asks for what came after a revision.
+func cutShort(what string, after int64) *forge {
+	f := watchedForge().replicas(1, "a").breaks(down(what)).wait(40).mends(down(what)).replica("b")
+	return f.say("apiserver", "watch", history.Lookup{Who: controllers, Verb: "watch", Resource: podResource, Code: 200, Asked: history.Asked{Revision: decimal(after)}})
 }
 
 // indexes are pods of an Indexed Job, each made for an index after the one before it was answered;
@@ -331,6 +344,8 @@ func brokenTellings() []forged {
 		{"K12", "a volume of two", volume(volume(newForge().run(), uid, "pods/u1/u2/v"), "u2", "pods/u1/u2/v")},
 		{"K12", "a container of two", shared},
 		{"C3", "a pod before the one before it is ready", inTurn(false)},
+		{"C4", "two of one, where the answer was heard", cutShort("runtime/n1", 1)},
+		{"C4", "two of one, of which the controllers were told", cutShort("bus", 2)},
 		{"C4", "three of two", replicas("a", "b", "c")},
 		{"C5", "an older version than its own write", twice("2")},
 		{"C5", "a Job that changes a pod by an older version than its own write", newForge().run().decides(jobController, "patch", "3").decides(jobController, "patch", "2")},
