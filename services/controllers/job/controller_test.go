@@ -190,6 +190,7 @@ func TestFreedUntilShown(t *testing.T) {
 		err   error
 	}{
 		{"let go of, and shown as it was", 3, done, true, errOldView},
+		{"let go of, and gone with that, and shown as it was", 1, done, true, errOldView},
 		{"let go of, and shown without the finalizer", 3, as("3", "done"), false, nil},
 		{"let go of, and adopted again since", 3, as("4", "done", Finalizer), false, nil},
 		{"let go of, and shown no more", 3, nil, false, nil},

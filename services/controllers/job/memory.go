@@ -103,11 +103,10 @@ func (m *Memory) Ready(job *batchv1.Job, shown func(view.Key) (*corev1.Pod, bool
 }
 
 // shownBy reports whether the view, which shows the pod as it is now, shows that it was let go of.
+// What had been deleted is gone with its last finalizer, and was answered in the version before.
 func (f freed) shownBy(now *corev1.Pod) bool {
-	if f.revision == 0 {
-		return !Tracked(now)
-	}
-	return view.Revision(now) >= f.revision
+	at := view.Revision(now)
+	return !Tracked(now) && at >= f.revision || f.revision > 0 && at > f.revision
 }
 
 // Forget drops all that is known of a Job that is gone, or over: nothing of it will be counted.
