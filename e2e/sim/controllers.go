@@ -340,7 +340,3 @@ func all(n int, then func(error)) (one func(error)) {
 		}
 	}
 }
-
-func keyOf(obj metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
-}

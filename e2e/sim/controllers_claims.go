@@ -54,7 +54,7 @@ func (c *controllers) ofJobs() control.Owners[*batchv1.Job] {
 func owners[T kinds.Object](c *controllers, look string, of *copyOf[T], selector func(T) *metav1.LabelSelector) control.Owners[T] {
 	return control.Owners[T]{
 		Kind: kindOfOwner(look), Selector: selector, Expected: workload.NewExpectations(),
-		Get: func(key view.Key) (T, bool) { return of.get(name{key.Namespace, key.Name}) },
+		Get: func(key view.Key) (T, bool) { return of.get(name(key)) },
 		In: func(namespace string) (all []T) {
 			for _, set := range of.all() {
 				if set.GetNamespace() == namespace {
@@ -63,7 +63,7 @@ func owners[T kinds.Object](c *controllers, look string, of *copyOf[T], selector
 			}
 			return all
 		},
-		Look: func(key view.Key, after time.Duration) { c.lookAfter(look, name{key.Namespace, key.Name}, after) },
+		Look: func(key view.Key, after time.Duration) { c.lookAfter(look, name(key), after) },
 	}
 }
 

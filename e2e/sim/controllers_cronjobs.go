@@ -6,7 +6,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
@@ -42,7 +41,7 @@ func (c *controllers) madeJobChanged(its *batchv1.Job) {
 func (c *controllers) syncCronJob(key string, of name) {
 	its, known := c.jobs.cron.get(of)
 	if !known {
-		c.jobs.told.Forget(types.NamespacedName{Namespace: of.Namespace, Name: of.Name})
+		c.jobs.told.Forget(view.Key(of))
 		return
 	}
 	var mine []*batchv1.Job

@@ -5,10 +5,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/controllers/daemonset"
+	"github.com/podfall/podfall/services/controllers/view"
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
@@ -49,7 +49,7 @@ func (c *controllers) daemonNodeChanged(old, now *corev1.Node) {
 func (c *controllers) syncDaemonSet(key string, of name) {
 	set, known := c.daemons.sets.get(of)
 	if !known {
-		c.daemons.expected.Forget(types.NamespacedName{Namespace: of.Namespace, Name: of.Name})
+		c.daemons.expected.Forget(view.Key(of))
 		return
 	}
 	if set.DeletionTimestamp != nil {

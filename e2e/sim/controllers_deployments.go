@@ -30,7 +30,7 @@ func (c *controllers) newRollouts() *copyOf[*appsv1.Deployment] {
 // ofDeployments has Deployments looked at, as the product has them.
 func (c *controllers) ofDeployments() deployment.Watch {
 	return deployment.Watch{
-		Get: func(key view.Key) (*appsv1.Deployment, bool) { return c.rollouts.get(name{key.Namespace, key.Name}) },
+		Get: func(key view.Key) (*appsv1.Deployment, bool) { return c.rollouts.get(name(key)) },
 		In: func(namespace string) (all []*appsv1.Deployment) {
 			for _, its := range c.rollouts.all() {
 				if its.Namespace == namespace {
@@ -39,8 +39,8 @@ func (c *controllers) ofDeployments() deployment.Watch {
 			}
 			return all
 		},
-		Set:  func(key view.Key) (*appsv1.ReplicaSet, bool) { return c.replicas.get(name{key.Namespace, key.Name}) },
-		Look: func(key view.Key) { c.look(lookDeployment, name{key.Namespace, key.Name}) },
+		Set:  func(key view.Key) (*appsv1.ReplicaSet, bool) { return c.replicas.get(name(key)) },
+		Look: func(key view.Key) { c.look(lookDeployment, name(key)) },
 	}
 }
 

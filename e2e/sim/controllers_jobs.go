@@ -4,7 +4,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
@@ -43,7 +42,7 @@ func (c *controllers) jobChanged(old, now *batchv1.Job) {
 	of := nameOf(view.Either(old, now))
 	c.madeJobChanged(view.Either(old, now))
 	if now == nil {
-		c.jobs.expected.Forget(keyOf(old)) // another of its name expects nothing of that
+		c.jobs.expected.Forget(view.KeyOf(old)) // another of its name expects nothing of that
 	}
 	if now != nil && now.Spec.TTLSecondsAfterFinished != nil {
 		c.look(lookOutlived, of)
@@ -101,13 +100,13 @@ func (c *controllers) alarmOfJob(what, key string, of name) {
 func (c *controllers) syncJob(key string, of name) {
 	its, known := c.jobs.objects.get(of)
 	if !known {
-		gone := types.NamespacedName{Namespace: of.Namespace, Name: of.Name}
+		gone := view.Key(of)
 		c.jobs.expected.Forget(gone)
 		c.jobs.memory.Forget(gone)
 		return
 	}
 	if job.Over(its) {
-		c.jobs.memory.Forget(keyOf(its))
+		c.jobs.memory.Forget(view.KeyOf(its))
 		return
 	}
 	done := c.begun(key)
@@ -119,7 +118,7 @@ func (c *controllers) syncJob(key string, of name) {
 	if within, there := c.namespaces.get(name{"", of.Namespace}); there {
 		v.Ending = within.DeletionTimestamp != nil
 	}
-	v.Failures, v.Freed = c.jobs.memory.Of(keyOf(its), its.UID)
+	v.Failures, v.Freed = c.jobs.memory.Of(view.KeyOf(its), its.UID)
 	c.claim(claimsOfJob(its), func(pods []*corev1.Pod, err error) {
 		if err != nil {
 			done(err)
@@ -158,7 +157,7 @@ func (c *controllers) count(its *batchv1.Job, plan job.Plan, then func(error)) {
 			then(err)
 			return
 		}
-		c.jobs.memory.Remember(keyOf(its), its.UID, plan.Failures)
+		c.jobs.memory.Remember(view.KeyOf(its), its.UID, plan.Failures)
 		var freed []*corev1.Pod
 		one := all(len(plan.Free), func(failed error) {
 			settled, _ := job.Settle(plan, freed, c.now)
@@ -211,7 +210,7 @@ func (c *controllers) free(its *batchv1.Job, pod *corev1.Pod, then func(error)) 
 
 // podAt finds a pod in the view.
 func (c *controllers) podAt(key view.Key) (*corev1.Pod, bool) {
-	return c.pods.get(name{key.Namespace, key.Name})
+	return c.pods.get(name(key))
 }
 
 // syncUncounted lets go of a pod that no Job will count.

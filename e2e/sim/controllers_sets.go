@@ -5,13 +5,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/controllers/replicaset"
 	"github.com/podfall/podfall/services/controllers/statefulset"
+	"github.com/podfall/podfall/services/controllers/view"
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
@@ -53,7 +53,7 @@ func (c *controllers) siblings(set *appsv1.ReplicaSet) []*corev1.Pod {
 func (c *controllers) syncReplicaSet(key string, of name) {
 	set, known := c.replicas.get(of)
 	if !known {
-		c.expected.Forget(types.NamespacedName{Namespace: of.Namespace, Name: of.Name})
+		c.expected.Forget(view.Key(of))
 		return
 	}
 	v := replicaset.View{Set: set, Stale: c.stale(lookReplicaSet, c.expected, set)}

@@ -9,16 +9,17 @@ import (
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/controllers/control"
+	"github.com/podfall/podfall/services/controllers/view"
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
 // stale reports whether what was asked for an owner last is not in the view yet; the owner is
 // looked at again when the view is to be trusted all the same.
 func (c *controllers) stale(what string, expected *workload.Expectations, owner kinds.Object) bool {
-	if expected.Met(keyOf(owner), c.now) {
+	if expected.Met(view.KeyOf(owner), c.now) {
 		return false
 	}
-	c.lookAfter(what, nameOf(owner), expected.Left(keyOf(owner), c.now)+notYet)
+	c.lookAfter(what, nameOf(owner), expected.Left(view.KeyOf(owner), c.now)+notYet)
 	return true
 }
 
@@ -31,7 +32,7 @@ type maker struct {
 
 // act makes and deletes pods, and says how many were made.
 func (c *controllers) act(by maker, create, remove []*corev1.Pod, then func(made int, failed error)) {
-	key, made := keyOf(by.owner), 0
+	key, made := view.KeyOf(by.owner), 0
 	if len(create)+len(remove) > 0 {
 		uids := make([]types.UID, 0, len(remove))
 		for _, pod := range remove {

@@ -13,6 +13,7 @@ import (
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/controllers/view"
 )
 
 // Watcher is the name of the process that watches from wherever a watch can begin.
@@ -143,8 +144,7 @@ func (w *watcher) Replace(_ []kinds.Object, revision string) {
 // Apply implements podapi.Sink.
 func (w *watcher) Apply(event watch.Event) {
 	if obj, ok := event.Object.(kinds.Object); ok {
-		revision, _ := strconv.ParseInt(obj.GetResourceVersion(), 10, 64)
-		w.sum.Add(string(event.Type), revision)
+		w.sum.Add(string(event.Type), view.Revision(obj))
 	}
 }
 
