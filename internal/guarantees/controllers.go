@@ -210,9 +210,8 @@ func shown(p *past, t *trial) {
 			p.rightly(found[at], fact, e, t)
 		}
 	}
-	asked := p.questions(podResource)
 	for _, o := range found {
-		if asked.unplaced(o.older) {
+		if p.unplaced(o.older) {
 			continue
 		}
 		for _, s := range p.unbroken(o.surelyTogether()) {

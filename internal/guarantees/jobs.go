@@ -15,7 +15,7 @@ type index struct{ job, number string }
 // onePerIndex checks C10: the controllers make no pod for an index of a Job of which another pod is
 // there that neither ends nor has ended, but for one that they may not have known yet.
 func onePerIndex(p *past, t *trial) {
-	starts, asked := p.starts(controllers), p.questions(podResource)
+	starts := p.starts(controllers)
 	there, came := map[index]*commit{}, map[string]*commit{}
 	for _, c := range p.commits {
 		if c.Resource != podResource {
@@ -42,7 +42,7 @@ func onePerIndex(p *past, t *trial) {
 			t.expect(true, "")
 			continue
 		}
-		t.expect(p.unaware(asked, came[other.UID], c), "an index of a Job was given to a pod while another pod had it", came[other.UID].Event, c.Event)
+		t.expect(p.unaware(came[other.UID], c), "an index of a Job was given to a pod while another pod had it", came[other.UID].Event, c.Event)
 	}
 }
 

@@ -61,9 +61,9 @@ func (of *family) most(c *commit) (most int) {
 }
 
 // unknown is how many other creations may not have been known when one was decided on.
-func (of *family) unknown(p *past, asked questions, c *commit) (count int) {
+func (of *family) unknown(p *past, c *commit) (count int) {
 	for _, other := range of.made {
-		if other != c && p.unaware(asked, other, c) {
+		if other != c && p.unaware(other, c) {
 			count++
 		}
 	}
@@ -81,13 +81,13 @@ func (c *commit) asked() int64 {
 // notTooMany checks C4: a ReplicaSet's pods that do not end are never more than it wants,
 // but for the creations of one sync.
 func notTooMany(p *past, t *trial) {
-	starts, asked := p.starts(controllers), p.questions(podResource)
+	starts := p.starts(controllers)
 	p.followOwners("replicasets.apps", func(of *family, c *commit) {
 		o := c.by
 		if !c.recorded || c.Began < p.from || o == nil || o.Who != controllers || begunAnew(starts, c) {
 			return
 		}
-		t.expect(len(of.active) <= of.most(c)+of.unknown(p, asked, c), "a ReplicaSet has more pods than it should",
+		t.expect(len(of.active) <= of.most(c)+of.unknown(p, c), "a ReplicaSet has more pods than it should",
 			of.wanted[len(of.wanted)-1].Event, o.calls[0], c.Event)
 	})
 }

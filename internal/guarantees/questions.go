@@ -57,20 +57,20 @@ func (all questions) heard(c *commit) (how question, answered bool) {
 
 // unplaced reports whether the controllers never heard on which node a pod was: they listed all
 // pods when it was gone, and had not been told before that it was bound.
-func (all questions) unplaced(one *pod) bool {
+func (p *past) unplaced(one *pod) bool {
 	at := slices.IndexFunc(one.commits, func(c *commit) bool { return c.Node != "" })
 	last := one.commits[len(one.commits)-1]
 	if at < 0 || last.Op != deleted {
 		return false
 	}
-	how, answered := all.heard(one.commits[at])
+	how, answered := p.asked().heard(one.commits[at])
 	return !answered || how.after == 0 && before(last.Event, how.Event)
 }
 
 // unaware reports whether the controllers may not have known of an earlier commit of theirs when
 // they asked for one: it was not answered yet, or only a moment before; or the answer may have been
 // lost on its way, and nothing else had told them.
-func (p *past) unaware(all questions, earlier, c *commit) bool {
+func (p *past) unaware(earlier, c *commit) bool {
 	if unanswered(earlier, c) {
 		return true
 	}
@@ -78,6 +78,6 @@ func (p *past) unaware(all questions, earlier, c *commit) bool {
 	lost := slices.ContainsFunc(p.troubles, func(o *ordeal) bool {
 		return o.Kind != history.TroubleFault && o.deafens() && o.touches(answer.Began, answer.Ended+underWay)
 	})
-	how, answered := all.heard(earlier)
+	how, answered := p.asked().heard(earlier)
 	return lost && (!answered || how.Began >= c.asked())
 }

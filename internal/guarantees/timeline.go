@@ -89,6 +89,7 @@ type found struct {
 	watched    func() (from int64, all bool)
 	calms      func() []calm
 	waits      func() []*wait
+	asked      func() questions // about pods
 }
 
 func (p *past) find() found {
@@ -102,5 +103,6 @@ func (p *past) find() found {
 		watched:    sync.OnceValues(p.findWatched),
 		calms:      sync.OnceValue(p.findCalms),
 		waits:      sync.OnceValue(p.findWaits),
+		asked:      sync.OnceValue(func() questions { return p.questions(podResource) }),
 	}
 }
