@@ -215,11 +215,13 @@ func shown(p *past, t *trial) {
 			continue
 		}
 		for _, s := range p.unbroken(o.surelyTogether()) {
-			if s.to == nil || s.to.Wall.Sub(s.from.Wall) < 10*p.slack() || !p.controlled(o.older.leaves(s.from), s.to) || p.unseen(o, s) {
+			if s.to == nil || p.apart(s.from, s.to) < 10*p.slack() || !p.controlled(o.older.leaves(s.from), s.to) || p.unseen(o, s) {
 				continue
 			}
 			was := slices.ContainsFunc(told[[2]string{o.older.uid, o.younger.uid}], func(w history.Window) bool {
-				return !w.Begin.Before(s.from.Wall.Add(-p.slack())) && w.Begin.Before(s.to.Wall)
+				first, _ := p.shows(s.from)
+				_, last := p.shows(s.to)
+				return !w.Begin.Before(first.Add(-p.slack())) && w.Begin.Before(last)
 			})
 			t.expect(was, "users were not told of a split-brain window", o.against(s.from, s.to)...)
 		}
@@ -254,7 +256,7 @@ func (p *past) unseen(o overlap, s stretch) bool {
 func (p *past) unbroken(all []stretch) []stretch {
 	var merged []stretch
 	for _, s := range all {
-		if n := len(merged); n > 0 && merged[n-1].to != nil && s.from.Wall.Sub(merged[n-1].to.Wall) <= 2*p.slack() {
+		if n := len(merged); n > 0 && merged[n-1].to != nil && p.apart(merged[n-1].to, s.from) <= 2*p.slack() {
 			merged[n-1].to = later(merged[n-1].to, s.to)
 			continue
 		}
@@ -267,10 +269,10 @@ func (p *past) unbroken(all []stretch) []stretch {
 func (p *past) rightly(o overlap, told history.Window, e *history.Event, t *trial) {
 	begins, ends := false, told.End == nil
 	for _, s := range o.together() {
-		begins = begins || near(told.Begin, s.from.Wall, p.slack())
+		begins = begins || p.near(told.Begin, s.from)
 		// Who is paused, or hears nothing, notices an end later than it was; and what a runtime
 		// was about to do when it was paused it does right after, and holds for done before.
-		ends = ends || s.to == nil || near(*told.End, s.to.Wall, p.slack()) ||
+		ends = ends || s.to == nil || p.near(*told.End, s.to) ||
 			slices.ContainsFunc(p.troubles, func(trouble *ordeal) bool {
 				return trouble.touches(s.to.Began-int64(time.Second), e.Ended)
 			})
@@ -315,12 +317,19 @@ func (p *past) controlled(from, to *history.Event) bool {
 	return false
 }
 
-func near(a, b time.Time, slack time.Duration) bool { return a.Sub(b).Abs() <= slack }
+// near reports whether the cluster's clock may have shown that when an event was over.
+func (p *past) near(shows time.Time, e *history.Event) bool {
+	first, last := p.shows(e)
+	return !shows.Before(first.Add(-p.slack())) && !shows.After(last.Add(p.slack()))
+}
 
 // slack is how exact times in the cluster's clock are: a second, and what it does in half
 // a second of the machine's.
 func (p *past) slack() time.Duration {
-	first, last := p.events[0], p.events[len(p.events)-1]
+	if len(p.ticks) == 0 {
+		return time.Second
+	}
+	first, last := p.ticks[0], p.ticks[len(p.ticks)-1]
 	machine, cluster := last.Ended-first.Ended, last.Wall.Sub(first.Wall)
 	if machine <= 0 {
 		return time.Second

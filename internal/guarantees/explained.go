@@ -53,11 +53,14 @@ func (b blocked) process(name string) bool {
 // at reports whether a fault was at one of the points; one that ends in a dot is all that
 // begin so.
 func (b blocked) at(points ...fault.Point) bool {
-	return b.near(func(o *ordeal) bool {
-		return o.Kind == history.TroubleFault && slices.ContainsFunc(points, func(point fault.Point) bool {
-			asked := strings.TrimSuffix(string(o.fault.Spec.Point), "*")
-			return strings.HasPrefix(string(point), asked) || strings.HasPrefix(asked, string(point))
-		})
+	return b.near(func(o *ordeal) bool { return o.at(points...) })
+}
+
+// at reports whether it is a fault at one of the points.
+func (o *ordeal) at(points ...fault.Point) bool {
+	return o.Kind == history.TroubleFault && slices.ContainsFunc(points, func(point fault.Point) bool {
+		asked := strings.TrimSuffix(string(o.fault.Spec.Point), "*")
+		return strings.HasPrefix(string(point), asked) || strings.HasPrefix(asked, string(point))
 	})
 }
 
@@ -102,17 +105,6 @@ func (b blocked) refusedByWebhook() bool {
 	})
 }
 
-// finalizers reports whether the pod had some, or had a moment before: what is said was seen
-// some time ago.
-func (b blocked) finalizers() bool {
-	for _, at := range []int64{b.Ended, b.Began - int64(answers)} {
-		if then := b.pod.at(at); then != nil && len(then.Finalizers) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // boots is how often the pod's kubelet had begun.
 func (b blocked) boots() int {
 	n := 0
@@ -149,15 +141,20 @@ func (p *past) waitsFor(one *pod, reason string, e *history.Event) bool {
 func reasons() map[string]func(blocked) bool {
 	at := func(points ...fault.Point) func(blocked) bool { return func(b blocked) bool { return b.at(points...) } }
 	away := func(b blocked) bool { return b.away() }
-	finalizers := func(b blocked) bool { return b.finalizers() }
+	never := func(blocked) bool { return false }
 	runtime := func(points ...fault.Point) func(blocked) bool {
 		return func(b blocked) bool { return b.process("runtime/"+b.node()) || b.at(points...) }
 	}
 	return map[string]func(blocked) bool{
-		"finalizer-not-removed":     finalizers,
-		"finalizer-removal-refused": finalizers,
-		"garbage-collector-down":    finalizers,
-		"job-controller-down":       finalizers,
+		"finalizer-not-removed":     func(b blocked) bool { return b.holds(b.strange) },
+		"finalizer-removal-refused": func(b blocked) bool { return b.holds(b.strange) },
+		"garbage-collector-down":    func(b blocked) bool { return b.holds(collected) && b.hampered() },
+		"job-controller-down":       func(b blocked) bool { return b.holds(tracked) && b.hampered() },
+		"job-keeps-pod":             func(b blocked) bool { return b.holds(b.kept) },
+		// These are said of what is no pod, of a pod that is gone, or beside a cause.
+		"clock-skew": never, "created-again": never, "namespace-content": never, "orphaned-volume": never,
+		"claim-in-use": never, "volume-bound": never, "dependents-remain": never,
+		"apiserver-fails": func(b blocked) bool { return b.failed() },
 		// To who is refused, or gets no answer in time, they look alike.
 		"store-does-not-write":       func(b blocked) bool { return b.at("store.") || b.away() },
 		"kubelet-down":               func(b blocked) bool { return b.process("kubelet/" + b.node()) },

@@ -15,13 +15,13 @@ import (
 func Made() []Evidence {
 	made := []Evidence{everything().evidence}
 	keeping := whole()
-	for _, more := range []map[string]*forge{lively(), reading(), telling(), forgiven(), dependents(), budgets(), disks()} {
+	for _, more := range []map[string]*forge{lively(), reading(), telling(), forgiven(), explaining(), dependents(), budgets(), disks()} {
 		maps.Copy(keeping, more)
 	}
 	for _, what := range slices.Sorted(maps.Keys(keeping)) {
 		made = append(made, keeping[what].evidence)
 	}
-	for _, c := range slices.Concat(brokenStore(), brokenWebhooks(), brokenWatches(), brokenDeletions(), brokenNodes(), brokenOthers(), brokenLiveness(), brokenReads(), brokenTellings(), brokenDependents(), brokenBudgets(), brokenDisks()) {
+	for _, c := range slices.Concat(brokenStore(), brokenWebhooks(), brokenWatches(), brokenDeletions(), brokenNodes(), brokenOthers(), brokenLiveness(), brokenExplanations(), brokenReads(), brokenTellings(), brokenDependents(), brokenBudgets(), brokenDisks()) {
 		made = append(made, c.history.evidence)
 	}
 	return made

@@ -95,10 +95,18 @@ func forgiven() map[string]*forge {
 
 	refused := watchedForge().run().mark().signal("SIGTERM").exit().idles(50).refused(node).idles(10).status("running", 0)
 
+	heldOn := newForge().run()
+	heldOn.ask("hold", by(user, "update"), 200, web(modified, finalizers("a/b"))).breaks(skewing())
+	heldOn.ask("mark", by(user, "delete", grace(0)), 200, web(modified, finalizers("a/b"), marked(0, heldOn.clock+2+3600))).mends(skewing()).wait(10)
+	heldOn.ask("confirm", by(node, "delete", grace(0), meaning(uid)), 200, web(modified, finalizers("a/b"), marked(0, heldOn.clock+2)))
+
 	away := history.Trouble{Kind: history.TroubleCut, What: "c", Off: []string{controllers}}
 	return map[string]*forge{
+		"A8: the present, by a clock that is set meanwhile":                 broughtUp(skewing(), -1),
 		"A8: a success that the pod garbage collector has not seen":         collected,
 		"C2: a pod that was forced away, and starts after its successor":    startsLate(uid, "u2"),
+		"C2: a window of a pod whose runtime has a clock that is behind":    misledRuntime(0),
+		"D3: the present, where a clock that was ahead had set a deadline":  heldOn,
 		"C2: a pod that was forced away while its container was starting":   unshown(history.Exit{Of: of(), Code: 128, Unstarted: true}),
 		"K1: a hook of a kubelet that was killed, and that of the next one": hooks,
 		"K4: a runtime that is paused is late":                              standing,
@@ -231,6 +239,24 @@ func ahead(seconds int64) *forge {
 			e.Wall = e.Wall.Add(20 * time.Second)
 		}
 		e.Began, e.Ended = e.Began/20, e.Ended/20
+	}
+	return f
+}
+
+// misledRuntime is a split-brain window that a runtime whose clock is an hour behind has begun; users are
+// told of its beginning, so many seconds off.
+func misledRuntime(off int64) *forge {
+	wrong := faulty(fault.ClockSkew, fault.About{Process: "runtime/n2"}, fault.Effect{Kind: fault.Value, Value: "-1h"})
+	f := newForge().breaks(wrong).splitBrain(by(user, "delete", grace(0)), history.Window{})
+	events := f.evidence.Log.Events
+	for i := range events {
+		window, is := events[i].Fact.(history.Window)
+		if is {
+			window.Begin = window.Begin.Add(time.Duration(off) * time.Second)
+			events[i].Fact = window
+		} else if events[i].Process == "runtime/n2" {
+			events[i].Wall = events[i].Wall.Add(-time.Hour)
+		}
 	}
 	return f
 }

@@ -19,7 +19,7 @@ func FuzzCheck(f *testing.F) {
 	for _, what := range slices.Sorted(maps.Keys(keeping)) {
 		f.Add(written(f, keeping[what]))
 	}
-	for _, c := range slices.Concat(brokenStore(), brokenWatches(), brokenDeletions(), brokenNodes(), brokenOthers(), brokenLiveness(), brokenReads(), brokenTellings()) {
+	for _, c := range slices.Concat(brokenStore(), brokenWatches(), brokenDeletions(), brokenNodes(), brokenOthers(), brokenLiveness(), brokenExplanations(), brokenReads(), brokenTellings()) {
 		f.Add(written(f, c.history))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

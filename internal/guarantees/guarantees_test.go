@@ -19,6 +19,7 @@ func TestForged(t *testing.T) {
 	maps.Copy(keeping, reading())
 	maps.Copy(keeping, telling())
 	maps.Copy(keeping, forgiven())
+	maps.Copy(keeping, explaining())
 	maps.Copy(keeping, dependents())
 	maps.Copy(keeping, budgets())
 	maps.Copy(keeping, disks())
@@ -33,7 +34,7 @@ func TestForged(t *testing.T) {
 		}
 	}
 	broken := map[string]bool{}
-	for _, c := range slices.Concat(brokenStore(), brokenWebhooks(), brokenWatches(), brokenDeletions(), brokenNodes(), brokenOthers(), brokenLiveness(), brokenReads(), brokenTellings(), brokenDependents(), brokenBudgets(), brokenDisks()) {
+	for _, c := range slices.Concat(brokenStore(), brokenWebhooks(), brokenWatches(), brokenDeletions(), brokenNodes(), brokenOthers(), brokenLiveness(), brokenExplanations(), brokenReads(), brokenTellings(), brokenDependents(), brokenBudgets(), brokenDisks()) {
 		t.Run(c.id+" "+c.what, func(t *testing.T) {
 			r := result(check(t, c.history), c.id)
 			if r.Verdict != Broken {
@@ -147,6 +148,7 @@ func whole() map[string]*forge {
 	policies.ask("again", by(user, "delete"), 200, web(modified, policies.stillMarked(), finalizers("orphan")))
 	failed := newForge().run()
 	failed.say("apiserver", "", history.StoreError{Kind: "no space"}).restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 3, Sound: true}).mark()
+	reopened := newForge().run().shown(3).restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 3, Sound: true}).mark()
 	lease := newForge().run().say(kubelet, "", history.Lease{Node: "n1"}).restart(kubelet).say(kubelet, "", history.Lease{Node: "n1"}).say(kubelet, "", history.Lease{Node: "n1"})
 	cascade := newForge().run().say("controllers", "", history.Decide{Controller: "namespace-controller", Action: "delete", Resource: podResource, Key: name})
 	cascade.ask("mark", by("controllers", "delete"), 200, web(modified, marked(30, cascade.clock+32)))
@@ -154,7 +156,7 @@ func whole() map[string]*forge {
 	evicted.ask("evict", by(user, "create", grace(0), evicting), 201, web(modified), web(modified, marked(0, evicted.clock+4)), web(deleted, marked(0, evicted.clock+4)))
 	return map[string]*forge{
 		"evicted": evicted, "webhooks": webhooks(),
-		"plain": plain.file(), "hooked": hooked.file(), "retried": retried.file(), "precondition": preconditions, "finalizer": held.file(), "policies": policies, "standing still": standStill(0), "disk": failed,
+		"plain": plain.file(), "hooked": hooked.file(), "retried": retried.file(), "precondition": preconditions, "finalizer": held.file(), "policies": policies, "standing still": standStill(0), "disk": failed, "opened again": reopened,
 		"boots": lease, "cascade": cascade, "watched": watched(sendAll), "split brain": splitBrain(by(user, "delete", grace(0)), history.Window{}),
 	}
 }

@@ -61,6 +61,7 @@ func brokenOthers() []forged {
 		{"C2", "a window that was none", newForge().run().say("controllers", "", history.Window{Identity: name, UIDs: []string{uid, "u2"}})},
 		{"C2", "a window of a pod that starts after its successor, and nobody was told", startsLate("other", "still other")},
 		{"C2", "another end", splitBrain(by(user, "delete", grace(0)), history.Window{End: new(time.Unix(500, 0))})},
+		{"C2", "another beginning, by a runtime whose clock is wrong", misledRuntime(-20)},
 		{"C2", "a window whose beginning the controllers have seen", standStill(20)},
 		{"C2", "a window that nobody was told of", splitBrain(by(user, "delete", grace(0)), history.Window{UIDs: []string{"other", "still other"}})},
 		{"C3", "two of one name", over},
@@ -85,7 +86,11 @@ func booted(boot string) history.OpCall {
 // splitBrain forces a pod away whose node goes on running it, while its successor runs on
 // another. What is not said of the window that users are told of is as it was.
 func splitBrain(removal history.OpCall, told history.Window) *forge {
-	f := newForge().run()
+	return newForge().splitBrain(removal, told)
+}
+
+func (f *forge) splitBrain(removal history.OpCall, told history.Window) *forge {
+	f.run()
 	f.say("controllers", "", history.Lease{})
 	f.ask("remove", removal, 200, web(modified, marked(0, f.clock+2)), web(deleted, marked(0, f.clock+2)))
 	f.ask("create2", by(user, "create"), 201, web(added, pending, called(name, "u2")))

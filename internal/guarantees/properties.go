@@ -29,6 +29,14 @@ func Properties() []Property {
 		controllerProperties(), messageProperties(), livenessProperties())
 }
 
+// Words are how the break of a promise begins to be told: its id, and what it promises. A test
+// of what no history shows says the same.
+func Words(id string) string {
+	all := Properties()
+	p := all[slices.IndexFunc(all, func(p Property) bool { return p.ID == id })]
+	return p.ID + ": " + p.Promise
+}
+
 // The events of groups of properties.
 func operations(more ...history.Name) []history.Name {
 	return append([]history.Name{history.NameOpCall, history.NameOpReturn, history.NameCommit}, more...)
@@ -40,7 +48,7 @@ func storeProperties() []Property {
 	return []Property{
 		{ID: "A1", Promise: "no acknowledged write is lost", From: operations(), check: kept},
 		{ID: "A2", Promise: "nothing is invented: every commit was asked for", From: operations(), check: caused},
-		{ID: "A3", Promise: "revisions rise by one and are never given again", From: operations(history.NameStoreOpen), check: counted},
+		{ID: "A3", Promise: "revisions rise by one and are never given again", From: operations(history.NameStoreOpen, history.NameWatchEvent), check: counted},
 		{
 			ID: "A4", Promise: "a write or a read that begins after another was answered comes after it", From: operations(history.NameLookup),
 			Partly: "lists that ask for any revision may be older", check: ordered,

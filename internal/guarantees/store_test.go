@@ -1,11 +1,20 @@
 package guarantees
 
-import "github.com/podfall/podfall/internal/history"
+import (
+	"time"
+
+	"github.com/podfall/podfall/internal/history"
+)
 
 // outdone is a pod that has succeeded, and that somebody who decided on it before calls failed.
 func outdone(call history.OpCall, decided history.Decide) *forge {
 	f := newForge().run().ask("ends", by(node, "update"), 200, web(modified, succeeded))
 	return f.say(controllers, "fails", decided).ask("fails", call, 200, web(modified, func(c *history.Commit) { c.Phase = "Failed" }))
+}
+
+// shown is a watcher that is shown a revision.
+func (f *forge) shown(revision int64) *forge {
+	return f.say("apiserver", "", history.WatchEvent{Watch: allPods, Type: modified, Revision: revision, UID: uid})
 }
 
 func brokenStore() []forged {
@@ -20,6 +29,7 @@ func brokenStore() []forged {
 	skipped := newForge().run().ask("a", by(user, "update"), 200, web(modified, revision(5)))
 	twice := newForge().run().ask("a", by(user, "update"), 200, web(modified, revision(3)))
 	older := newForge().run().restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 2, Sound: true})
+	shown := newForge().run().shown(4).restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 3, Sound: true})
 	disordered := newForge().create().ask("a", by(user, "update"), 200, web(modified, revision(4))).ask("b", by(user, "update"), 200, web(modified, revision(3)))
 	stale := newForge().run().ask("a", by(user, "update"), 200, web(modified, previous(1)))
 	meantRevision := newForge().run().ask("a", by(user, "delete", func(o *history.OpCall) { o.PreRevision = "2" }), 200, web(modified, marked(30, 52)))
@@ -41,6 +51,7 @@ func brokenStore() []forged {
 		{"A3", "a revision left out", skipped},
 		{"A3", "a revision given twice", twice},
 		{"A3", "a store that is older after a restart", older},
+		{"A3", "a store that is older after a restart than what a watcher was shown", shown},
 		{"A4", "a later write with a lower revision", disordered},
 		{"A5", "a write over another revision", stale},
 		{"A5", "a delete of another revision", meantRevision},
@@ -53,9 +64,31 @@ func brokenStore() []forged {
 		{"A8", "a success that somebody else than the pod garbage collector calls a failure", failed},
 		{"A8", "a deletion undone", undone},
 		{"A8", "a deletion put off", later},
+		{"A8", "a deletion put off, by a clock that is an hour behind all the time", broughtUp(skewing(), 10)},
 		{"A11", "a write after the disk has failed", taken},
 		{"A14", "a refused write", newForge().run().ask("a", by(user, "update"), 422, web(modified))},
 	}
+}
+
+// broughtUp is a pod whose deadline, which is past, becomes the present by the clock with which the request
+// comes; the clock that its commit shows is an hour behind. The trouble begins so long before the request,
+// or, at -1, while it is carried out.
+func broughtUp(trouble history.Trouble, before int64) *forge {
+	f := newForge().run()
+	f.ask("hold", by(user, "update"), 200, web(modified, finalizers("a/b")))
+	f.ask("mark", by(user, "delete"), 200, web(modified, finalizers("a/b"), marked(30, f.clock+32))).wait(60)
+	if before >= 0 {
+		f.breaks(trouble).wait(before)
+	}
+	f.say("apiserver", "again", by(user, "delete", grace(1)))
+	present := f.clock
+	if before < 0 {
+		f.breaks(trouble)
+	}
+	f.commit("again", web(modified, finalizers("a/b"), marked(1, present)))
+	last := &f.evidence.Log.Events[len(f.evidence.Log.Events)-1]
+	last.Wall = last.Wall.Add(-time.Hour)
+	return f.say("apiserver", "again", history.OpReturn{Code: 200, Revision: f.revision})
 }
 
 // sendAll sends what is committed as it is.

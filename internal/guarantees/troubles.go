@@ -153,12 +153,22 @@ func (p *past) findCalms() []calm {
 	return found
 }
 
+// clockSet reports whether a process' clock may have begun to be wrong, or right again, between two moments.
+func (p *past) clockSet(process string, from, to int64) bool {
+	between := func(at int64) bool { return from-int64(time.Second) <= at && at <= to+int64(time.Second) }
+	return slices.ContainsFunc(p.troubles, func(o *ordeal) bool { return o.misleads(process) && (between(o.since()) || between(o.until())) })
+}
+
 // skewed reports whether a process' clock may have been wrong between two moments.
 func (p *past) skewed(process string, from, to int64) bool {
 	return slices.ContainsFunc(p.troubles, func(o *ordeal) bool {
-		return o.Kind == history.TroubleFault && o.fault.Spec.Concerns(fault.ClockSkew, fault.About{Process: process, Node: nodeOf(process)}) &&
-			o.touches(from-int64(time.Second), to+int64(time.Second))
+		return o.misleads(process) && o.touches(from-int64(time.Second), to+int64(time.Second))
 	})
+}
+
+// misleads reports whether it is that a process' clock is wrong.
+func (o *ordeal) misleads(process string) bool {
+	return o.Kind == history.TroubleFault && o.fault.Spec.Concerns(fault.ClockSkew, fault.About{Process: process, Node: nodeOf(process)})
 }
 
 // late reports whether more than a grace period and some slack has passed between two
@@ -192,6 +202,33 @@ func (p *past) passedAtMost(from, to int64) time.Duration {
 		return math.MaxInt64
 	}
 	return p.ticks[last].Wall.Sub(p.ticks[first].Wall)
+}
+
+// shows is what the cluster's clock showed when an event was over, at the earliest and at the
+// latest: what its process says, unless its clock may have been wrong.
+func (p *past) shows(e *history.Event) (first, last time.Time) {
+	if !p.skewed(e.Process, e.Began, e.Ended) {
+		return e.Wall, e.Wall
+	}
+	at, exact := p.tick(e.Ended)
+	last = time.Unix(math.MaxInt32, 0)
+	if at < len(p.ticks) {
+		last = p.ticks[at].Wall
+	}
+	switch {
+	case exact:
+		first = last
+	case at > 0:
+		first = p.ticks[at-1].Wall
+	}
+	return first, last
+}
+
+// apart is how much of the cluster's time has passed from one event to another, at least.
+func (p *past) apart(from, to *history.Event) time.Duration {
+	_, first := p.shows(from)
+	last, _ := p.shows(to)
+	return last.Sub(first)
 }
 
 // tick is the place of the first tick from a moment on, and whether it is of that very moment.

@@ -45,6 +45,9 @@ type Self struct {
 	Now time.Time `json:"now"`
 }
 
+// Shown is what the process's clock showed when it said so; the zero time is of one that does not tell.
+func (s Self) Shown() time.Time { return s.Now }
+
 // Contact is how a process gets on with another that it depends on.
 type Contact struct {
 	// Last is when an answer came, a refusal included.
