@@ -65,6 +65,10 @@ func objectCauses() []Cause {
 			"whoever runs the controllers", "start or mend the job controller; " + strip, noHelp,
 		},
 		{
+			"", "job-keeps-pod", false, "a Job keeps its pod for now: until it has ended, or, where failures are counted by index, until the next pod reads them",
+			"nobody, unless the Job is suspended", "the pod ends; the Job is resumed, or its pause after a failure, of at most 10 min, is over; or delete the Job", noHelp,
+		},
+		{
 			"STK-27", "store-does-not-write", false, "the apiserver cannot write: its store is stuck or without quorum",
 			"whoever runs the apiserver's storage", "the store takes writes again", "a forced delete is a write too, and fails",
 		},

@@ -1,9 +1,11 @@
 package why
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -20,6 +22,10 @@ type Pod struct {
 	Namespace, Name string
 	// Events are those about the pod, in any order.
 	Events []corev1.Event
+	// Job is the one whose finalizer the pod has; nil when it has none, or the Job is gone.
+	Job *batchv1.Job
+	// JobErr is why the Job could not be read; empty when it could.
+	JobErr string
 	Node   Node
 	Telemetry
 }
@@ -42,6 +48,15 @@ type Telemetry struct {
 	Controllers inspect.Answer[inspect.Controllers]
 	APIServer   inspect.Answer[inspect.APIServer]
 	Bus         inspect.Answer[inspect.Bus]
+}
+
+// clockOf is what the clock of a process showed when it answered, by which is all that it tells: its own
+// may be wrong, or the observer's. For one that has not answered, or does not say, it is the observer's now.
+func clockOf[T interface{ Shown() time.Time }](answer inspect.Answer[T], now time.Time) time.Time {
+	if answer.Said == nil {
+		return now
+	}
+	return cmp.Or((*answer.Said).Shown(), now)
 }
 
 // sources are the witnesses and how old their words are.
@@ -70,6 +85,12 @@ func (t Telemetry) runs(controller string) (runs, known bool) {
 	}
 	return false, false
 }
+
+// kubeletClock and runtimeClock are what those of the pod's node showed: the steps of a worker, and when
+// containers were stopped and ended, are by them.
+func (p Pod) kubeletClock() time.Time { return clockOf(p.Kubelet, p.Now) }
+
+func (p Pod) runtimeClock() time.Time { return clockOf(p.Runtime, p.Now) }
 
 // marked is when the deletion of a pod was asked for.
 func (p Pod) marked() time.Time {

@@ -33,6 +33,7 @@ func OfObject(o Object) Report {
 	if report.Unheard() {
 		o.Telemetry = Telemetry{}
 	}
+	o.Now = clockOf(o.APIServer, o.Now) // whose the times in objects are
 	if o.Object == nil {
 		report.State = "the API has no such object"
 		return report
@@ -201,13 +202,19 @@ func finalizers(f *findings, obj kinds.Object, now time.Time, t Telemetry, these
 		case jobController:
 			t.absent(f.add(cause("job-controller-down"), deleted.Time, evidence), jobController)
 		default:
-			if refused := t.refusals(obj); len(refused) > 0 {
-				f.add(cause("finalizer-removal-refused"), deleted.Time, append([]string{evidence}, refused...)...)
-				continue
-			}
-			f.add(cause("finalizer-not-removed"), deleted.Time, evidence, "no write that would remove it was refused")
+			t.stranger(f, obj, evidence)
 		}
 	}
+}
+
+// stranger is about a finalizer of whom the cluster knows nothing: only that its owner was refused.
+func (t Telemetry) stranger(f *findings, obj kinds.Object, evidence string) {
+	since := obj.GetDeletionTimestamp().Time
+	if refused := t.refusals(obj); len(refused) > 0 {
+		f.add(cause("finalizer-removal-refused"), since, append([]string{evidence}, refused...)...)
+		return
+	}
+	f.add(cause("finalizer-not-removed"), since, evidence, "no write that would remove it was refused")
 }
 
 // absent is by what the only controller that removes a finalizer is found not to do its

@@ -35,6 +35,7 @@ func OfPod(p Pod) Report {
 	if report.Unheard() {
 		p.Telemetry = Telemetry{}
 	}
+	p.Now = clockOf(p.APIServer, p.Now) // whose the times in objects are
 	f := &findings{}
 	if p.Pod == nil {
 		report.State = p.gone(f)
@@ -57,9 +58,16 @@ func OfPod(p Pod) Report {
 		p.node(f)
 		p.late(f)
 		p.besides(f)
+	case p.managed():
+		p.manager(f)
+		finalizers(f, p.Pod, p.Now, p.Telemetry, without(p.Pod.Finalizers, jobTracking))
+	case p.kept():
+		p.keeper(f)
+		finalizers(f, p.Pod, p.Now, p.Telemetry, without(p.Pod.Finalizers, jobTracking))
 	default:
 		finalizers(f, p.Pod, p.Now, p.Telemetry, p.Pod.Finalizers)
 	}
+	p.unread(f)
 	p.skew(f)
 	report.Findings = append(report.Findings, f.all...)
 	return report
@@ -93,7 +101,7 @@ func (p Pod) gone(f *findings) string {
 	if p.Kubelet.Said == nil {
 		return state
 	}
-	orphans(f, p.Kubelet.Said, p.Now, func(w inspect.Work) bool { return w.Namespace == p.Namespace && w.Name == p.Name })
+	orphans(f, p.Kubelet.Said, p.kubeletClock(), func(w inspect.Work) bool { return w.Namespace == p.Namespace && w.Name == p.Name })
 	return state
 }
 
@@ -168,7 +176,7 @@ func (p Pod) besides(f *findings) {
 	finalizers(f, p.Pod, p.Now, p.Telemetry, slices.DeleteFunc(slices.Clone(p.Pod.Finalizers), func(finalizer string) bool {
 		controller := controllerOf(finalizer)
 		runs, known := p.runs(controller)
-		return controller != "" && (runs || !known)
+		return controller != "" && (runs || !known || controller == jobController && p.managed())
 	}))
 }
 
@@ -177,13 +185,13 @@ func (p Pod) besides(f *findings) {
 func (p Pod) moves() bool {
 	w := p.work()
 	if w == nil {
-		return p.Kubelet.Said != nil && p.Now.Sub(p.Kubelet.Said.Began) < overdue
+		return p.Kubelet.Said != nil && p.kubeletClock().Sub(p.Kubelet.Said.Began) < overdue
 	}
 	allowed := overdue
 	if w.Doing == inspect.StepStop {
 		allowed += time.Duration(max(w.Grace, 2)) * time.Second
 	}
-	return p.Now.Sub(w.Since) < allowed
+	return p.kubeletClock().Sub(w.Since) < allowed
 }
 
 // terminal reports whether the pod's phase is an end.

@@ -8,6 +8,7 @@
 //	pod.go        the order of the questions for a pod: finalizers, node, kubelet, runtime
 //	node.go       what a node's silence means
 //	work.go       what a kubelet that answers is at
+//	job.go        what a Job keeps its failed pods for
 //	object.go     namespaces, claims, nodes and workloads
 //	gather/       collects evidence from a cluster
 package why
@@ -64,6 +65,9 @@ type Finding struct {
 	// Maybe are the IDs of other causes that the evidence does not rule out.
 	Maybe []string `json:"maybe,omitempty"`
 }
+
+// Title is how people are told of it: by its ID, if it has one, and its name.
+func (f Finding) Title() string { return strings.TrimSpace(f.ID + " " + f.Name) }
 
 // api is the witness that is always heard: a report without it is an error.
 const api = "API"

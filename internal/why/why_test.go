@@ -236,6 +236,11 @@ func TestEveryCause(t *testing.T) {
 			p.Runtime.Said.Containers = append(p.Runtime.Said.Containers, side)
 		})},
 		{"STK-29", "clock-skew", stuck(5*time.Second, func(p *Pod) { p.APIServer.Said.Now = now.Add(-time.Hour) })},
+		{"STK-29", "clock-skew", stuck(0, func(p *Pod) { // by who explains: the node is not cut off
+			p.Now, p.Node.Lease = now.Add(time.Hour), lease(5*time.Second)
+			p.Pod.DeletionTimestamp = &metav1.Time{Time: p.Now.Add(30 * time.Second)}
+			p.APIServer.At = p.Now
+		})},
 		{"STK-30", "created-again", stuck(0, func(p *Pod) {
 			p.Pod.DeletionTimestamp, p.Pod.DeletionGracePeriodSeconds, p.Pod.UID = nil, nil, "u2"
 			p.Pod.OwnerReferences = []metav1.OwnerReference{{Controller: new(true), Name: "web"}}
@@ -253,6 +258,7 @@ func TestEveryCause(t *testing.T) {
 	seen := map[string]bool{"STK-31": true} // TestNamespace
 	for _, c := range cases {
 		seen[c.id] = true
+		byAnotherClock(t, c.id+" "+c.name, c.evidence)
 		report := OfPod(c.evidence)
 		if got := report.IDs(); !slices.Equal(got, []string{strings.ToLower(c.id)}) {
 			t.Errorf("%s: named %v: %+v", c.id, got, report.Findings)
@@ -308,6 +314,7 @@ func TestHealthy(t *testing.T) {
 		"starting a moment":       stuck(2*time.Second, func(p *Pod) { p.Kubelet.Said.Pods[0].Doing = inspect.StepSync }),
 		"node gone, collector on": stuck(30*time.Second, func(p *Pod) { p.Node, p.Kubelet = Node{}, inspect.Answer[inspect.Kubelet]{} }),
 	} {
+		byAnotherClock(t, name, p)
 		if report := OfPod(p); len(report.Findings) > 0 || report.Blocked() {
 			t.Errorf("%s: %+v", name, report.Findings)
 		}

@@ -103,10 +103,7 @@ func (c *call) explain(report why.Report) {
 }
 
 func (c *call) finding(f why.Finding, now time.Time) {
-	title := f.Name
-	if f.ID != "" {
-		title = f.ID + " " + title
-	}
+	title := f.Title()
 	if !f.Since.IsZero() {
 		title += fmt.Sprintf(", for %v", now.Sub(f.Since).Round(time.Second))
 	}

@@ -10,10 +10,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -91,12 +93,31 @@ func (o Observer) pod(ctx context.Context, target podapi.Target, pod *corev1.Pod
 	if e.Events, err = o.events(ctx, target.Namespace, target.Name); err != nil {
 		return why.Report{}, err
 	}
+	if e.Job, err = o.job(ctx, pod); err != nil { // the rest is worth saying without it
+		e.JobErr = err.Error()
+	}
 	if e.Node, err = o.node(ctx, pod.Spec.NodeName); err != nil {
 		return why.Report{}, err
 	}
 	e.Telemetry = o.telemetry(ctx, pod.Spec.NodeName)
 	e.Now = o.Clock.Now()
 	return why.OfPod(e), nil
+}
+
+// job is the Job that a deleted pod holds a finalizer for; nil when there is none.
+func (o Observer) job(ctx context.Context, pod *corev1.Pod) (*batchv1.Job, error) {
+	owner := metav1.GetControllerOf(pod)
+	if pod.DeletionTimestamp == nil || owner == nil || owner.Kind != "Job" || !slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer) {
+		return nil, nil //nolint:nilnil // none is no mistake
+	}
+	obj, err := o.API.Get(ctx, podapi.Target{Kind: kind("jobs.batch"), Namespace: pod.Namespace, Name: owner.Name}, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	if its, is := obj.(*batchv1.Job); is && its.UID == owner.UID {
+		return its, nil
+	}
+	return nil, nil //nolint:nilnil // it is gone, or another's
 }
 
 // gonePod looks on every node for what may be left of a pod.

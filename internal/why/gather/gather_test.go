@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/podapi"
@@ -19,10 +22,13 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// cluster is one pod on one node.
+// cluster is one pod on one node, perhaps of a Job.
 type cluster struct {
 	pod  *corev1.Pod
 	node *corev1.Node
+	job  *batchv1.Job
+	// refuses is what the API says to who asks for the Job.
+	refuses error
 }
 
 func (c cluster) Get(_ context.Context, target podapi.Target, _ metav1.GetOptions) (kinds.Object, error) {
@@ -31,6 +37,13 @@ func (c cluster) Get(_ context.Context, target podapi.Target, _ metav1.GetOption
 		return c.pod, nil
 	case "nodes":
 		return c.node, nil
+	case "jobs":
+		if c.refuses != nil {
+			return nil, c.refuses
+		}
+		if c.job != nil {
+			return c.job, nil
+		}
 	}
 	return nil, apierrors.NewNotFound(target.Kind.GroupResource(), target.Name)
 }
@@ -82,6 +95,52 @@ func TestSilence(t *testing.T) {
 			silent := slices.ContainsFunc(report.Sources, func(s why.Source) bool { return s.Name == "kubelet" && s.Err != "" })
 			if err != nil || !slices.Contains(report.IDs(), c.want) || !silent || report.Unheard() != (c.answers == "") {
 				t.Errorf("%q answers: %v, %v of %v; want %s", c.answers, err, report.IDs(), report.Sources, c.want)
+			}
+		}
+	})
+}
+
+// kept has a failed pod that is there for a Job's finalizer alone.
+func kept(now time.Time, its *batchv1.Job) cluster {
+	api := overdue(now)
+	api.pod.DeletionGracePeriodSeconds, api.pod.Status.Phase = new(int64(0)), corev1.PodFailed
+	api.pod.Finalizers = []string{batchv1.JobTrackingFinalizer}
+	api.pod.Annotations = map[string]string{batchv1.JobCompletionIndexAnnotation: "0"}
+	api.pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: its.Name, UID: its.UID, Controller: new(true)}}
+	return api
+}
+
+// TestJob asks for the Job that a deleted pod is kept for, and knows it from another of its name. It
+// goes on without one that cannot be read, and says so.
+func TestJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pods, _ := kinds.ByResource("pods")
+		its := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "index", UID: "its"}, Spec: batchv1.JobSpec{BackoffLimitPerIndex: new(int32(3))}}
+		another := its.DeepCopy()
+		another.UID = "another"
+		jobs := schema.GroupResource{Group: "batch", Resource: "jobs"}
+		for _, c := range []struct {
+			what    string
+			job     *batchv1.Job
+			refuses error
+			want    string
+		}{
+			{"its Job", its, nil, "job-keeps-pod"},
+			{"another Job", another, nil, "stk-04"},
+			{"no Job", nil, nil, "stk-04"},
+			{"a Job that nobody may read", its, apierrors.NewForbidden(jobs, "index", errors.New("no right")), "stk-04"},
+			{"a Job that is read for too long", its, context.DeadlineExceeded, "stk-04"},
+		} {
+			api := kept(time.Now(), its)
+			api.job, api.refuses = c.job, c.refuses
+			report, err := gather.Observer{API: api, Clock: clock.Clock{}}.Why(t.Context(), podapi.Target{Kind: pods, Namespace: "default", Name: "web"})
+			if err != nil || !slices.Equal(report.IDs(), []string{c.want}) {
+				t.Errorf("%s: %v, %v; want %s", c.what, err, report.IDs(), c.want)
+				continue
+			}
+			said := c.refuses == nil || strings.Contains(strings.Join(report.Findings[0].Evidence, "; "), c.refuses.Error())
+			if !said || report.Unheard() {
+				t.Errorf("%s: the evidence is %q of %v, want what has refused it", c.what, report.Findings[0].Evidence, report.Sources)
 			}
 		}
 	})
