@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 
+	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/apiserver/custom"
@@ -19,6 +20,8 @@ import (
 type InlineConfig struct {
 	Boot   proto.Boot
 	Compat proto.Compat
+	// Clock is what it reads; the zero one is the wall's, or that of the bubble that it is in.
+	Clock clock.Clock
 	// Image is what its disk has kept; nil for an empty one.
 	Image *store.Image
 	// Keep is how many changes the store remembers at least.
@@ -34,8 +37,8 @@ type InlineConfig struct {
 }
 
 // Inline is an apiserver without a bus, a disk and goroutines: the same parts behind the
-// same doors, for whoever plays the rest and hands it one call after the other. Its time is
-// the wall's, or that of the bubble that it is in.
+// same doors, for whoever plays the rest and hands it one call after the other. It waits
+// for nothing, and asks its clock for the time.
 //
 // What it answers, publishes and records may go out once [Inline.Image] is on disk. It has
 // no custom kinds.
@@ -66,13 +69,13 @@ func NewInline(ctx context.Context, cfg InlineConfig) (*Inline, error) {
 	hooks.Load(snapshot)
 	graph.Load(snapshot)
 	i.hub = watch.New(watch.Config{
-		Boot: cfg.Boot, Store: i.kept, Publish: cfg.Publish, Match: matcher(cfg.Compat, catalog), History: cfg.History,
+		Boot: cfg.Boot, Store: i.kept, Publish: cfg.Publish, Match: matcher(cfg.Compat, catalog), Clock: cfg.Clock, History: cfg.History,
 	})
 	api := verbs.New(verbs.Config{
-		Store: i.kept, Hub: i.hub, Compat: cfg.Compat, Custom: catalog, Graph: graph, Plugins: enabled, Entropy: cfg.Entropy,
+		Store: i.kept, Hub: i.hub, Clock: cfg.Clock, Compat: cfg.Compat, Custom: catalog, Graph: graph, Plugins: enabled, Entropy: cfg.Entropy,
 		Deleters: 1, // one after the other, so that a call does the same each time
 	})
-	own := Config{Boot: cfg.Boot, Log: slog.New(slog.DiscardHandler)}
+	own := Config{Boot: cfg.Boot, Clock: cfg.Clock, Log: slog.New(slog.DiscardHandler)}
 	if cfg.Hooks != nil {
 		api.Hooks = &webhook.Dispatcher{
 			Catalog: hooks, Caller: cfg.Hooks, Versions: api.Versions, Decode: api.DecodeStored, NewUID: api.NewUID,

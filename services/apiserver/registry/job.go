@@ -25,12 +25,7 @@ func jobRules() rules[*batchv1.Job] {
 		create:         selectOwnPods,
 		validate:       validateJob,
 		validateUpdate: validateJobUpdate,
-		validateStatus: func(job, _ *batchv1.Job) field.ErrorList {
-			f := &findings{}
-			notNegatives(f, field.NewPath("status"), number("active", job.Status.Active), number("succeeded", job.Status.Succeeded),
-				number("failed", job.Status.Failed), namedNumber[int32]{"ready", job.Status.Ready})
-			return f.errs
-		},
+		validateStatus: validateJobStatus,
 	}
 }
 

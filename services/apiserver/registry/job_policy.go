@@ -184,11 +184,26 @@ func (f *findings) successPolicy(at *field.Path, rules []batchv1.SuccessPolicyRu
 	}
 }
 
-// countIndexes is how many indexes "1,3-5" is; they rise, and stay below the limit.
+// indexSpan is some indexes of a Job, one after another.
+type indexSpan struct{ first, last int32 }
+
+// countIndexes is how many indexes "1,3-5" is.
 func countIndexes(text string, limit int32) (int32, error) {
-	total, last := int32(0), int32(-1)
+	spans, err := parseSpans(text, limit)
+	total := int32(0)
+	for _, s := range spans {
+		total += s.last - s.first + 1
+	}
+	return total, err
+}
+
+// parseSpans reads "1,3-5": indexes rise, and stay below the limit. Of what is wrong there is
+// nothing.
+func parseSpans(text string, limit int32) ([]indexSpan, error) {
+	var spans []indexSpan
+	last := int32(-1)
 	if text == "" {
-		return 0, nil
+		return nil, nil
 	}
 	for part := range strings.SplitSeq(text, ",") {
 		first, end, ranged := strings.Cut(part, "-")
@@ -197,22 +212,39 @@ func countIndexes(text string, limit int32) (int32, error) {
 		}
 		from, err := strconv.ParseInt(first, 10, 32)
 		if err != nil {
-			return 0, fmt.Errorf("cannot convert string to integer for index: %q", first)
+			return nil, fmt.Errorf("cannot convert string to integer for index: %q", first)
 		}
 		to, err := strconv.ParseInt(end, 10, 32)
 		switch {
 		case err != nil:
-			return 0, fmt.Errorf("cannot convert string to integer for index: %q", end)
+			return nil, fmt.Errorf("cannot convert string to integer for index: %q", end)
 		case int32(from) <= last:
-			return 0, fmt.Errorf("non-increasing order, previous: %d, current: %d", last, from)
+			return nil, fmt.Errorf("non-increasing order, previous: %d, current: %d", last, from)
 		case ranged && to <= from:
-			return 0, fmt.Errorf("non-increasing order, previous: %d, current: %d", from, to)
+			return nil, fmt.Errorf("non-increasing order, previous: %d, current: %d", from, to)
 		case int32(to) >= limit:
-			return 0, fmt.Errorf("too large index: %q", end)
+			return nil, fmt.Errorf("too large index: %q", end)
 		}
-		total, last = total+int32(to-from)+1, int32(to)
+		last = int32(to)
+		spans = append(spans, indexSpan{int32(from), last})
 	}
-	return total, nil
+	return spans, nil
+}
+
+// firstInBoth is the least index that two lists have.
+func firstInBoth(these, those []indexSpan) (index int32, both bool) {
+	for len(these) > 0 && len(those) > 0 {
+		first := max(these[0].first, those[0].first)
+		switch {
+		case first <= min(these[0].last, those[0].last):
+			return first, true
+		case these[0].last < those[0].last:
+			these = these[1:]
+		default:
+			those = those[1:]
+		}
+	}
+	return 0, false
 }
 
 func containerNames(spec *corev1.PodSpec) []string {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/podfall/podfall/internal/guarantees"
 	"github.com/podfall/podfall/internal/powercut"
 	"github.com/podfall/podfall/services/apiserver/store"
 )
@@ -39,7 +40,7 @@ func TestDamagedFiles(t *testing.T) {
 			refused++
 		}
 		if t.Failed() {
-			t.Fatalf("file %d: %s", i, what)
+			t.Fatalf("%s: file %d: %s", guarantees.Words("A10"), i, what)
 		}
 	}
 	t.Logf("figures: %d of %d files refused", refused, *damagedCount)

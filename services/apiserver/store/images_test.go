@@ -11,9 +11,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/podfall/podfall/internal/guarantees"
 	"github.com/podfall/podfall/internal/powercut"
 	"github.com/podfall/podfall/services/apiserver/store"
 )
@@ -120,7 +123,7 @@ func checkCut(t *testing.T, dir string, past int, steps []said) bool {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Config{Path: filepath.Join(dir, "store.db"), NoSync: true, History: cutsHistory})
 	if err != nil {
-		t.Errorf("a power cut damaged the file: %v", err)
+		t.Errorf("%s: a power cut damaged the file: %v", guarantees.Words("A9"), err)
 		return false
 	}
 	defer closeIt(t, s)
@@ -136,7 +139,7 @@ func checkCut(t *testing.T, dir string, past int, steps []said) bool {
 		}
 	}
 	if s.Snapshot().Revision() < shown {
-		t.Errorf("revision %d was shown, the store is back at %d", shown, s.Snapshot().Revision())
+		t.Errorf("%s: revision %d was shown, the store is back at %d", guarantees.Words("A1"), shown, s.Snapshot().Revision())
 	}
 	if got == acknowledged {
 		return false
@@ -149,12 +152,36 @@ func checkCut(t *testing.T, dir string, past int, steps []said) bool {
 			return false // its name was not on the disk yet, and it has got another UID
 		}
 		if got != step.Contents {
-			t.Errorf("neither the last acknowledged step:\n%s\nnor the next:\n%s\nbut\n%s", acknowledged, step.Contents, got)
+			t.Errorf("%s: neither the last acknowledged step:\n%s\nnor the next:\n%s\nbut\n%s", broken(got, steps[:past], acknowledged, step.Contents), acknowledged, step.Contents, got)
 		}
 		return true
 	}
-	t.Errorf("not the last step:\n%s\nbut\n%s", acknowledged, got)
+	t.Errorf("%s: not the last step:\n%s\nbut\n%s", broken(got, steps, acknowledged), acknowledged, got)
 	return false
+}
+
+// changes are what a store tells of its history, behind what it holds: a line each.
+var changes = regexp.MustCompile(`(?m)^\d+ [A-Z]+ `)
+
+// broken are the words of the promise that is broken by what a store has, which is none of what
+// it could have: it is what it had before, or it is right but for the changes that led to it, of
+// which who resumes a watch is told, or it is no state.
+func broken(got string, earlier []said, could ...string) string {
+	if slices.ContainsFunc(earlier, func(s said) bool { return s.Contents == got }) {
+		return guarantees.Words("A1")
+	}
+	holds := func(contents string) string {
+		if at := changes.FindStringIndex(contents); at != nil {
+			return contents[:at[0]]
+		}
+		return contents
+	}
+	for _, one := range could {
+		if holds(got) == holds(one) {
+			return guarantees.Words("W4")
+		}
+	}
+	return guarantees.Words("A9")
 }
 
 // isEmpty says whether contents are those of a new store.

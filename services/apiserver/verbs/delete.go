@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,7 +42,8 @@ func (a *API) deleteWith(ctx context.Context, req Request, opts metav1.DeleteOpt
 		if old == nil {
 			return a.alreadyGone(req, wanted)
 		}
-		decision := deletion.Decide(a.found(req, old), a.policy(req.Kind), opts, req.Now)
+		now := a.Clock.Now() // of this attempt: what it found may have been made since the request came
+		decision := deletion.Decide(a.found(req, old, now), a.policy(req.Kind), opts, now)
 		if decision.Outcome == deletion.Refused { // by a precondition; admission is asked after that (API-07)
 			return nil, decision.Err
 		}
@@ -91,9 +93,9 @@ func (a *API) stays(req Request, obj kinds.Object, opts metav1.DeleteOptions) []
 }
 
 // found is the object as a delete finds it: some kinds hold their objects back.
-func (a *API) found(req Request, old *store.Record) kinds.Object {
+func (a *API) found(req Request, old *store.Record, now time.Time) kinds.Object {
 	if holds, ok := a.strategy(req.Kind).(registry.Holder); ok {
-		return holds.PrepareForDelete(old.Object, req.Now)
+		return holds.PrepareForDelete(old.Object, now)
 	}
 	return old.Object
 }

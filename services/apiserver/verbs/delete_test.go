@@ -2,11 +2,14 @@ package verbs_test
 
 import (
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -275,6 +278,34 @@ func TestDeleteRaces(t *testing.T) {
 			same(t, "events", r.since(before), "MODIFIED p gen=1")
 		})
 	})
+}
+
+// TestDeleteThatWaited: a delete that found something else than it was decided on is of the time
+// of its next attempt, and not of when the request came.
+func TestDeleteThatWaited(t *testing.T) {
+	for name, late := range map[string]ask{
+		"delete":   deletePod("p", grace(16)),
+		"eviction": evict("p", func(e *policyv1.Eviction) { e.DeleteOptions = grace(16) }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				held := r.pod("p").DeepCopy()
+				held.Finalizers = []string{"a.b/c"}
+				before := r.revision()
+				release := r.stall()
+				var clients sync.WaitGroup
+				clients.Go(func() { r.do(ask{verb: proto.VerbUpdate, name: "p", body: held}) })
+				synctest.Wait()
+				clients.Go(func() { r.do(late) })
+				time.Sleep(20 * time.Second)
+				release()
+				clients.Wait()
+				events := strings.Split(r.since(before), "\n")
+				same(t, "the last", events[len(events)-1], "MODIFIED p +16s grace=16 gen=2 [a.b/c]")
+			})
+		})
+	}
 }
 
 func TestShortenAfterTheDeadline(t *testing.T) {

@@ -80,6 +80,7 @@ type evictionPlan struct {
 // planEviction decides on the store as it is.
 func (a *API) planEviction(req Request, opts metav1.DeleteOptions) (evictionPlan, error) {
 	snapshot := a.Store.Snapshot()
+	now := a.Clock.Now() // of what is in it, at the earliest
 	old := snapshot.Get(req.key())
 	if old == nil {
 		return evictionPlan{}, req.notFound()
@@ -89,7 +90,7 @@ func (a *API) planEviction(req Request, opts metav1.DeleteOptions) (evictionPlan
 		return evictionPlan{}, apierrors.NewInternalError(fmt.Errorf("%s is a %T", old.Key, old.Object))
 	}
 	guards, revisions := budgetsIn(snapshot, req.Namespace)
-	decision := eviction.Decide(pod, guards, req.Now)
+	decision := eviction.Decide(pod, guards, now)
 	if decision.Err != nil {
 		return evictionPlan{}, decision.Err
 	}
@@ -98,7 +99,7 @@ func (a *API) planEviction(req Request, opts metav1.DeleteOptions) (evictionPlan
 		key := store.Key{Resource: budgets, Namespace: spent.Namespace, Name: spent.Name}
 		plan.budget = []store.Write{{Key: key, Expect: revisions[spent.Name], Object: spent}}
 	}
-	deleted := deletion.Decide(decision.Pod, a.policy(req.Kind), opts, req.Now)
+	deleted := deletion.Decide(decision.Pod, a.policy(req.Kind), opts, now)
 	if deleted.Outcome == deletion.Refused {
 		plan.refusal = deleted.Err
 		return plan, nil

@@ -114,7 +114,8 @@ type Request struct {
 	admission.Attributes
 	// Envelope holds the options and the body, still encoded.
 	Envelope *proto.Request
-	// Now is when the request came; it is read once, so that one request has one time.
+	// Now is when the request came. Each attempt of a delete or an eviction has a time of its own,
+	// as upstream's has: what it finds may have been marked since then.
 	Now time.Time
 	// Meant is filled with what an update's or a create's object says of itself; nil for
 	// nobody.

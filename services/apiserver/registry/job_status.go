@@ -1,0 +1,221 @@
+package registry
+
+import (
+	"fmt"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// jobStatusUpdate is a status of a Job that shall follow another. Most of what may be wrong with
+// it is asked only when what it is about changes, so that a status which has become wrong with the
+// spec can be mended bit by bit (ValidateJobUpdateStatus, getStatusValidationOptions).
+type jobStatusUpdate struct {
+	*findings
+
+	job, old *batchv1.Job
+	at       *field.Path
+}
+
+func validateJobStatus(job, old *batchv1.Job) field.ErrorList {
+	u := jobStatusUpdate{&findings{}, job, old, field.NewPath("status")}
+	u.numbers()
+	u.uncounted()
+	u.conditions()
+	u.times()
+	u.finished()
+	u.indexes()
+	u.ready()
+	u.monotonic()
+	return u.errs
+}
+
+// jobIs reports whether a condition of a Job is true.
+func jobIs(job *batchv1.Job, kind batchv1.JobConditionType) bool {
+	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return c.Type == kind && c.Status == corev1.ConditionTrue
+	})
+}
+
+func finishedJob(job *batchv1.Job) bool {
+	return jobIs(job, batchv1.JobComplete) || jobIs(job, batchv1.JobFailed)
+}
+
+// turns reports whether a condition becomes true, or stops to be.
+func (u jobStatusUpdate) turns(conditions ...batchv1.JobConditionType) bool {
+	return slices.ContainsFunc(conditions, func(kind batchv1.JobConditionType) bool { return jobIs(u.job, kind) != jobIs(u.old, kind) })
+}
+
+func (u jobStatusUpdate) condition(message string) {
+	u.invalid(u.at.Child("conditions"), field.OmitValueType{}, message)
+}
+
+func (u jobStatusUpdate) numbers() {
+	status := &u.job.Status
+	notNegatives(u.findings, u.at, number("active", status.Active), number("succeeded", status.Succeeded), number("failed", status.Failed),
+		namedNumber[int32]{"ready", status.Ready}, namedNumber[int32]{"terminating", status.Terminating})
+}
+
+// uncounted names each pod once.
+func (u jobStatusUpdate) uncounted() {
+	waiting := u.job.Status.UncountedTerminatedPods
+	if waiting == nil {
+		return
+	}
+	seen, at := map[types.UID]bool{}, u.at.Child("uncountedTerminatedPods")
+	for _, list := range []struct {
+		name string
+		uids []types.UID
+	}{{"succeeded", waiting.Succeeded}, {"failed", waiting.Failed}} {
+		for i, uid := range list.uids {
+			switch at := at.Child(list.name).Index(i); {
+			case uid == "":
+				u.invalid(at, uid, "must not be empty")
+			case seen[uid]:
+				u.add(field.Duplicate(at, uid))
+			}
+			seen[uid] = true
+		}
+	}
+}
+
+// conditions hold the way to an end: what announces it stays, and no Job ends both ways.
+func (u jobStatusUpdate) conditions() {
+	const complete, failed, fails, succeeds = batchv1.JobComplete, batchv1.JobFailed, batchv1.JobFailureTarget, batchv1.JobSuccessCriteriaMet
+	job, old := u.job, u.old
+	for _, rule := range []struct {
+		wrong   bool
+		message string
+	}{
+		{u.turns(complete, failed) && jobIs(job, complete) && jobIs(job, failed), "cannot set Complete=True and Failed=true conditions"},
+		{u.turns(complete, fails) && jobIs(job, complete) && jobIs(job, fails), "cannot set Complete=True and FailureTarget=true conditions"},
+		{u.turns(failed, fails) && jobIs(job, failed) && !jobIs(job, fails), "cannot set Failed=True condition without the FailureTarget=true condition"},
+		{
+			u.turns(complete, succeeds) && jobIs(job, complete) && !jobIs(job, succeeds),
+			"cannot set Complete=True condition without the SuccessCriteriaMet=true condition",
+		},
+		{jobIs(job, succeeds) && jobIs(job, failed), "cannot set SuccessCriteriaMet=True and Failed=true conditions"},
+		{jobIs(job, succeeds) && jobIs(job, fails), "cannot set SuccessCriteriaMet=True and FailureTarget=true conditions"},
+		{
+			job.Spec.SuccessPolicy != nil && jobIs(job, complete) && !jobIs(job, succeeds),
+			"cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True",
+		},
+		{jobIs(old, failed) && !jobIs(job, failed), "cannot disable the terminal Failed=True condition"},
+		{jobIs(old, complete) && !jobIs(job, complete), "cannot disable the terminal Complete=True condition"},
+		{jobIs(old, fails) && !jobIs(job, fails), "cannot disable the terminal FailureTarget=True condition"},
+		{jobIs(old, succeeds) && !jobIs(job, succeeds), "cannot disable the SuccessCriteriaMet=True condition"},
+		{
+			jobIs(old, complete) && !jobIs(old, succeeds) && jobIs(job, succeeds),
+			"cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions",
+		},
+	} {
+		if rule.wrong {
+			u.condition(rule.message)
+		}
+	}
+}
+
+// times are those of the Job's beginning and end.
+func (u jobStatusUpdate) times() {
+	now, was := &u.job.Status, &u.old.Status
+	starts, completes := !kinds.Equal(now.StartTime, was.StartTime), !kinds.Equal(now.CompletionTime, was.CompletionTime)
+	at, complete := u.at.Child("completionTime"), jobIs(u.job, batchv1.JobComplete)
+	if completes || u.turns(batchv1.JobComplete) {
+		switch {
+		case now.CompletionTime != nil && !complete:
+			u.invalid(at, now.CompletionTime, "cannot set completionTime when there is no Complete=True condition")
+		case now.CompletionTime == nil && complete:
+			u.required(at, "completionTime is required for Complete jobs")
+		}
+	}
+	if (starts || completes) && now.StartTime != nil && now.CompletionTime != nil && now.CompletionTime.Before(now.StartTime) {
+		u.invalid(at, now.CompletionTime, "completionTime cannot be set before startTime")
+	}
+	if completes && now.CompletionTime != nil && was.CompletionTime != nil {
+		u.invalid(at, now.CompletionTime, "completionTime cannot be mutated")
+	}
+	suspended := u.job.Spec.Suspend != nil && *u.job.Spec.Suspend
+	resumes := jobIs(u.old, batchv1.JobSuspended) && !jobIs(u.job, batchv1.JobSuspended)
+	if starts && was.StartTime != nil && !suspended && !resumes {
+		u.required(u.at.Child("startTime"), "startTime cannot be removed for unsuspended job")
+	}
+}
+
+// finished has nothing left to do for a Job that is over.
+func (u jobStatusUpdate) finished() {
+	now, was := &u.job.Status, &u.old.Status
+	if !finishedJob(u.job) {
+		return
+	}
+	ends := !finishedJob(u.old)
+	if (ends || now.Active != was.Active) && now.Active > 0 {
+		u.invalid(u.at.Child("active"), now.Active, "active>0 is invalid for finished job")
+	}
+	if (ends || !kinds.Equal(now.StartTime, was.StartTime)) && now.StartTime == nil {
+		u.required(u.at.Child("startTime"), "startTime is required for finished job")
+	}
+	if waiting := now.UncountedTerminatedPods; (ends || !kinds.Equal(waiting, was.UncountedTerminatedPods)) &&
+		waiting != nil && len(waiting.Succeeded)+len(waiting.Failed) > 0 {
+		u.invalid(u.at.Child("uncountedTerminatedPods"), waiting, "uncountedTerminatedPods needs to be empty for finished job")
+	}
+	if (ends || !kinds.Equal(now.Terminating, was.Terminating)) && now.Terminating != nil && *now.Terminating > 0 {
+		u.invalid(u.at.Child("terminating"), *now.Terminating, "terminating>0 is invalid for finished job")
+	}
+}
+
+// indexes end once, and only a Job that has indexes lists them.
+func (u jobStatusUpdate) indexes() {
+	now, spec := &u.job.Status, &u.job.Spec
+	done := now.CompletedIndexes != u.old.Status.CompletedIndexes
+	lost := !kinds.Equal(now.FailedIndexes, u.old.Status.FailedIndexes)
+	atDone, atLost := u.at.Child("completedIndexes"), u.at.Child("failedIndexes")
+	if done && now.CompletedIndexes != "" && (spec.CompletionMode == nil || *spec.CompletionMode != batchv1.IndexedCompletion) {
+		u.invalid(atDone, now.CompletedIndexes, "cannot set non-empty completedIndexes when non-indexed completion mode")
+	}
+	if lost && now.FailedIndexes != nil && spec.BackoffLimitPerIndex == nil {
+		u.invalid(atLost, *now.FailedIndexes, "cannot set non-null failedIndexes when backoffLimitPerIndex is null")
+	}
+	if spec.Completions == nil {
+		return
+	}
+	succeeded, err := parseSpans(now.CompletedIndexes, *spec.Completions)
+	if done && err != nil {
+		u.invalid(atDone, now.CompletedIndexes, "error parsing completedIndexes: "+err.Error())
+	}
+	if now.FailedIndexes == nil {
+		return
+	}
+	failed, err := parseSpans(*now.FailedIndexes, *spec.Completions)
+	if lost && err != nil && spec.BackoffLimitPerIndex != nil {
+		u.invalid(atLost, *now.FailedIndexes, "error parsing failedIndexes: "+err.Error())
+	}
+	if index, both := firstInBoth(succeeded, failed); both && (done || lost) {
+		u.invalid(atLost, *now.FailedIndexes, fmt.Sprintf("failedIndexes and completedIndexes overlap at index: %d", index))
+	}
+}
+
+// ready are some of the active ones.
+func (u jobStatusUpdate) ready() {
+	now, was := &u.job.Status, &u.old.Status
+	changes := now.Active != was.Active || !kinds.Equal(now.Ready, was.Ready)
+	if changes && now.Ready != nil && *now.Ready > now.Active {
+		u.invalid(u.at.Child("ready"), *now.Ready, "cannot set more ready pods than active")
+	}
+}
+
+// monotonic numbers never fall, but for the successes of a Job that can be made smaller.
+func (u jobStatusUpdate) monotonic() {
+	now, was, spec := &u.job.Status, &u.old.Status, &u.job.Spec
+	if now.Failed < was.Failed {
+		u.invalid(u.at.Child("failed"), now.Failed, "cannot decrease the failed counter")
+	}
+	elastic := spec.CompletionMode != nil && *spec.CompletionMode == batchv1.IndexedCompletion && kinds.Equal(spec.Completions, spec.Parallelism)
+	if now.Succeeded < was.Succeeded && !elastic {
+		u.invalid(u.at.Child("succeeded"), now.Succeeded, "cannot decrease the succeeded counter")
+	}
+}
