@@ -2,6 +2,7 @@ package cronjob
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -74,10 +75,11 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	for _, event := range plan.Tell {
 		c.events.Event(cronJob, event.Type, event.Reason, event.Message)
 	}
-	if err := c.carryOut(ctx, cronJob, &plan); err != nil {
-		return err
-	}
-	if plan.Create != nil {
+	failed := c.carryOut(ctx, cronJob, &plan)
+	switch {
+	case failed != nil: // it still says which Jobs have ended, as upstream's
+		plan.Status, plan.Again = plan.Seen, 0
+	case plan.Create != nil:
 		c.memory.Handled(cronJob, plan.Status)
 	}
 	if !kinds.Equal(v.Said, plan.Status) {
@@ -85,14 +87,14 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 		changed.Status = plan.Status
 		stored, err := c.writes.UpdateStatus(ctx, changed)
 		if err != nil {
-			return err
+			return errors.Join(failed, err)
 		}
 		c.memory.Stored(stored)
 	}
 	if plan.Again > 0 {
 		c.loop.AddAfter(key, plan.Again)
 	}
-	return nil
+	return failed
 }
 
 // carryOut deletes and makes Jobs.

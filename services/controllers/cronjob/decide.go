@@ -80,7 +80,8 @@ type Plan struct {
 	// need any more.
 	Replace, Delete []*batchv1.Job
 	Create          *batchv1.Job
-	Status          batchv1.CronJobStatus
+	// Status is what it is to say when this is done, Seen when something of it cannot be.
+	Status, Seen batchv1.CronJobStatus
 	// Again is how long to wait before the next look; 0 is until something changes.
 	Again time.Duration
 }
@@ -107,6 +108,7 @@ func Decide(v View, now time.Time) Plan {
 	s.Status = *v.CronJob.Status.DeepCopy()
 	s.lookAtJobs()
 	s.trim()
+	s.Seen = *s.Status.DeepCopy()
 	switch {
 	case s.CronJob.DeletionTimestamp != nil, s.CronJob.Spec.Suspend != nil && *s.CronJob.Spec.Suspend:
 	case s.Schedule == nil:

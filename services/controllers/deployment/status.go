@@ -112,7 +112,12 @@ func (s *step) timedOut() bool {
 }
 
 func (s *step) due(known *appsv1.DeploymentCondition) time.Time {
-	return known.LastUpdateTime.Add(time.Duration(*s.Deployment.Spec.ProgressDeadlineSeconds) * time.Second)
+	return known.LastUpdateTime.Add(s.limit())
+}
+
+// limit is how long a rollout may make no progress.
+func (s *step) limit() time.Duration {
+	return time.Duration(*s.Deployment.Spec.ProgressDeadlineSeconds) * time.Second
 }
 
 // deadline is how long it takes until the rollout is too slow (requeueStuckDeployment).
@@ -121,7 +126,7 @@ func (s *step) deadline() time.Duration {
 	if !s.limited() || known == nil || s.complete(s.Deployment.Status) || known.Reason == "ProgressDeadlineExceeded" {
 		return 0
 	}
-	return max(s.due(known).Sub(s.now), 0) + time.Second
+	return workload.Left(known.LastUpdateTime.Time, s.limit(), s.now) + time.Second
 }
 
 // limited reports whether the rollout has a deadline.

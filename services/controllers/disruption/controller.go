@@ -90,7 +90,7 @@ func (c *Controller) podChanged(old, now *corev1.Pod) {
 		return
 	}
 	if due := Stale(now); !due.IsZero() {
-		c.stale.AddAfter(view.KeyOf(now), c.clock.Until(due))
+		c.stale.AddAfter(view.KeyOf(now), min(c.clock.Until(due), StaleTimeout))
 	}
 }
 
@@ -109,7 +109,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 		}
 	}
 	if !decision.Recheck.IsZero() {
-		c.budgets.AddAfter(key, c.clock.Until(decision.Recheck)+1)
+		c.budgets.AddAfter(key, min(c.clock.Until(decision.Recheck), DeletionTimeout)+1)
 	}
 	return decision.Err
 }
@@ -226,7 +226,7 @@ func (c *Controller) takeBack(ctx context.Context, key view.Key) error {
 		return nil
 	}
 	if wait := c.clock.Until(due); wait > 0 {
-		c.stale.AddAfter(key, wait)
+		c.stale.AddAfter(key, min(wait, StaleTimeout)) // it is longer where a clock is or was wrong
 		return nil
 	}
 	over := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse}

@@ -164,7 +164,8 @@ func scale(view View) (int32, error) {
 	return sum, nil
 }
 
-// disrupted are the evictions that are still to come true (buildDisruptedPodMap).
+// disrupted are the evictions that are still to come true (buildDisruptedPodMap). None was later
+// than now: by upstream's, one of a clock that was a day ahead holds its pod for a day.
 func (d *Decision) disrupted(view View, now time.Time) map[string]metav1.Time {
 	entries := view.Budget.Status.DisruptedPods
 	if len(entries) == 0 {
@@ -175,6 +176,9 @@ func (d *Decision) disrupted(view View, now time.Time) map[string]metav1.Time {
 		since, found := entries[pod.Name]
 		if !found || pod.DeletionTimestamp != nil {
 			continue
+		}
+		if since.After(now) {
+			since = metav1.NewTime(now)
 		}
 		due := since.Add(DeletionTimeout)
 		if due.Before(now) {

@@ -62,6 +62,10 @@ func TestDecide(t *testing.T) {
 			pods: "a b c", minimum: "1", evicted: map[string]time.Duration{"a": -121 * time.Second, "b": -60 * time.Second},
 			want: "allowed=1 healthy=2 desired=1 expected=3 disrupted=b", kept: "a", rechecks: "1m0s",
 		},
+		{
+			pods: "a b c", minimum: "1", evicted: map[string]time.Duration{"b": 24 * time.Hour},
+			want: "allowed=1 healthy=2 desired=1 expected=3 disrupted=b", rechecks: "2m0s",
+		},
 		{pods: "a~ b c", minimum: "1", evicted: map[string]time.Duration{"a": 0}, want: "allowed=1 healthy=2 desired=1 expected=3"},
 	} {
 		budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b", Generation: 3}}

@@ -248,21 +248,45 @@ func TestUnseenBreak(t *testing.T) {
 	windows := func(begin int, end *time.Time) history.Window {
 		return history.Window{Identity: "default/web-0", UIDs: []string{"old", "new"}, Begin: at(begin), End: end}
 	}
+	first := life{uid: "new", alive: true, from: at(1)}
+	again := life{uid: "new", alive: true, from: at(4), to: at(3)}
 	for name, c := range map[string]struct {
-		then life
-		want []history.Window
+		seen, then life
+		want       []history.Window
 	}{
-		"a break":                {life{uid: "new", alive: true, from: at(30), to: at(20)}, []history.Window{windows(1, new(at(20))), windows(30, nil)}},
-		"ended before the look":  {life{uid: "new", alive: true, from: at(4), to: at(3)}, nil},
-		"another has ended":      {life{uid: "new", alive: true, from: at(1), to: at(20)}, nil},
-		"its first is forgotten": {life{uid: "new", alive: true, from: at(4)}, nil},
+		"a break":                {first, life{uid: "new", alive: true, from: at(30), to: at(20)}, []history.Window{windows(1, new(at(20))), windows(30, nil)}},
+		"ended before the look":  {again, again, nil},
+		"another has ended":      {first, life{uid: "new", alive: true, from: at(1), to: at(20)}, nil},
+		"its first is forgotten": {first, life{uid: "new", alive: true, from: at(4)}, nil},
 	} {
 		g, old := &ghost{identity: "default/web-0", uid: "old"}, life{uid: "old", alive: true, from: at(-9)}
 		g.follow("new", "n2")
-		g.step(old, map[string]life{"new": {uid: "new", alive: true, from: at(1)}}, at(5))
+		g.step(old, map[string]life{"new": c.seen}, at(5))
 		told, _ := g.step(old, map[string]life{"new": c.then}, at(40))
 		if diff := cmp.Diff(c.want, told); diff != "" {
 			t.Errorf("%s\n%s", name, diff)
+		}
+	}
+}
+
+// TestWindowByAWrongClock has somebody look whose clock is an hour behind: what runs on, after its init
+// container has ended, was not interrupted, and a window ends when its runtime says so. That one's clock
+// may have been set back as well.
+func TestWindowByAWrongClock(t *testing.T) {
+	at := func(s int) time.Time { return now.Add(time.Duration(s) * time.Second) }
+	g := &ghost{identity: "default/web-0", uid: "old"}
+	g.follow("new", "n2")
+	window := history.Window{Identity: "default/web-0", UIDs: []string{"old", "new"}, Begin: at(3)}
+	ended := window
+	ended.End = new(at(6))
+	for i, want := range [][]history.Window{{window}, nil, {ended}} {
+		old := life{uid: "old", alive: true, from: at(2), to: at(1)}
+		if i == 2 {
+			old.alive, old.to = false, at(6)
+		}
+		told, _ := g.step(old, map[string]life{"new": {uid: "new", alive: true, from: at(3)}}, at(4+i-3600))
+		if diff := cmp.Diff(want, told); diff != "" {
+			t.Errorf("step %d: (-want +got)\n%s", i, diff)
 		}
 	}
 }

@@ -119,7 +119,7 @@ func (r *Rounds) one(ctx context.Context, pod *corev1.Pod) {
 	var names, texts []string
 	for _, f := range report.Findings {
 		if f.Blocks {
-			names, texts = append(names, f.Name), append(texts, f.ID+" "+f.Name+": "+f.Cause+" ("+f.Who+" must act)")
+			names, texts = append(names, f.Name), append(texts, f.Title()+": "+f.Cause+" (who acts: "+f.Who+")")
 		}
 	}
 	text, next := News(names, texts, r.said[pod.UID], report.At)

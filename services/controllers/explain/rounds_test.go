@@ -36,7 +36,7 @@ func (a *onePod) List(context.Context, podapi.Target, metav1.ListOptions) (*poda
 func TestUnheard(t *testing.T) {
 	api := &onePod{}
 	api.pod.Store(stuck())
-	told, silent := 0, true
+	told, text, silent := 0, "", true
 	r := &Rounds{
 		Observer: gather.Observer{API: api, Ask: func(context.Context, string, any) error {
 			if silent {
@@ -44,13 +44,17 @@ func TestUnheard(t *testing.T) {
 			}
 			return nil
 		}},
-		Event: func(*corev1.Pod, string) {}, Note: func(history.Fact) { told++ }, Log: slog.New(slog.DiscardHandler),
+		Event: func(_ *corev1.Pod, said string) { text = said }, Note: func(history.Fact) { told++ }, Log: slog.New(slog.DiscardHandler),
 	}
 	for _, silent = range []bool{true, false} {
 		r.Explain(t.Context(), []*corev1.Pod{stuck()})
 		if (told == 0) != silent {
 			t.Errorf("all are silent: %t, and %d causes were told", silent, told)
 		}
+	}
+	const want = "Still terminating: STK-01 finalizer-not-removed: a finalizer is still there, and nobody has tried to remove it (who acts: the controller that set the finalizer); see podfall why"
+	if text != want {
+		t.Errorf("the event says %q, want %q", text, want)
 	}
 }
 

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -22,10 +23,10 @@ type ghost struct {
 // successor is a later incarnation of a ghost's name.
 type successor struct {
 	uid, node string
-	// window is open while both are alive; zero while they are not. seen is when both were seen
-	// alive last.
+	// window is open while both are alive; zero while they are not.
 	window history.Window
-	seen   time.Time
+	// older and younger are what both were when they were seen alive last.
+	older, younger life
 }
 
 // unheard reports whether a kubelet that has heard of pods up to a resourceVersion may not have
@@ -99,7 +100,7 @@ func (g *ghost) step(older life, younger map[string]life, now time.Time) (told [
 			continue // what cannot be seen is not over
 		}
 		both := older.alive && other.alive
-		if s.window.Identity != "" && (!both || s.broke(older) || s.broke(other)) {
+		if s.window.Identity != "" && (!both || older.brokeSince(s.older) || other.brokeSince(s.younger)) {
 			ended := s.window
 			ended.End = new(s.endOf(older, other, now))
 			told, s.window = append(told, ended), history.Window{}
@@ -107,7 +108,7 @@ func (g *ghost) step(older life, younger map[string]life, now time.Time) (told [
 		if !both {
 			continue
 		}
-		if s.seen = now; s.window.Identity == "" {
+		if s.older, s.younger = older, other; s.window.Identity == "" {
 			begin := other.from
 			if older.from.After(begin) {
 				begin = older.from
@@ -119,19 +120,20 @@ func (g *ghost) step(older life, younger map[string]life, now time.Time) (told [
 	return told, !older.alive && !older.kept
 }
 
-// broke reports whether an incarnation that is alive was not for a while since both were seen
-// alive.
-func (s *successor) broke(l life) bool {
-	return l.alive && l.to.After(s.seen) && l.from.After(l.to)
+// brokeSince reports whether an incarnation that is alive was not for a while since it was seen like
+// this: another of its containers has ended since then, and one has begun after that. No clock is asked.
+func (l life) brokeSince(seen life) bool {
+	return l.alive && l.to.After(seen.to) && l.from.After(l.to)
 }
 
 // endOf is when the first of two ended, as far as their runtimes still know.
 func (s *successor) endOf(older, younger life, now time.Time) time.Time {
-	end := now
-	for _, l := range []life{older, younger} {
-		if (!l.alive || s.broke(l)) && !l.to.IsZero() && l.to.Before(end) {
-			end = l.to
+	var end time.Time
+	for _, is := range []struct{ now, seen life }{{older, s.older}, {younger, s.younger}} {
+		ended := !is.now.alive || is.now.brokeSince(is.seen)
+		if ended && !is.now.to.IsZero() && (end.IsZero() || is.now.to.Before(end)) {
+			end = is.now.to
 		}
 	}
-	return end
+	return cmp.Or(end, now)
 }

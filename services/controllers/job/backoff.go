@@ -32,10 +32,11 @@ func (f Failures) left(now time.Time) time.Duration {
 			break
 		}
 	}
-	return max(f.Last.Add(pause).Sub(now), 0)
+	return workload.Left(f.Last, pause, now)
 }
 
-// with is the failures after more pods have ended, in the order of their ends.
+// with is the failures after more pods have ended, in the order of their ends. None ends later
+// than now, however far ahead the clock was that said so: upstream's waits until it is so late.
 func (f Failures) with(ended []*corev1.Pod, now time.Time) Failures {
 	ended = slices.Clone(ended)
 	slices.SortStableFunc(ended, func(a, b *corev1.Pod) int { return endOf(a, now).Compare(endOf(b, now)) })
@@ -44,9 +45,16 @@ func (f Failures) with(ended []*corev1.Pod, now time.Time) Failures {
 			f = Failures{}
 			continue
 		}
-		f = Failures{Count: f.Count + 1, Last: endOf(pod, now)}
+		f = Failures{Count: f.Count + 1, Last: earlier(endOf(pod, now), now)}
 	}
 	return f
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // endOf is when a pod ended: its last container did, or it was no longer ready, or it was

@@ -75,7 +75,7 @@ func (c *Controller) jobChanged(old, now *batchv1.Job) {
 		c.owners.Expected.Forget(key) // another of its name expects nothing of that
 	}
 	switch {
-	case now == nil, Over(now):
+	case now == nil, Over(now), now.DeletionTimestamp != nil:
 		for _, pod := range c.owners.Pods.Controlled(view.Either(old, now).UID) {
 			if Orphaned(pod, now) {
 				c.orphans.Add(view.KeyOf(pod))
@@ -107,7 +107,7 @@ func (c *Controller) podChanged(old, now *corev1.Pod) {
 		c.orphans.Add(view.KeyOf(now))
 	case Doubtful:
 		c.orphans.AddAfter(view.KeyOf(now), Batch)
-	case Held, Loose:
+	case Settled:
 	}
 	c.owners.PodChanged(old, now)
 }

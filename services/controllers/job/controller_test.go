@@ -230,6 +230,13 @@ func TestHoldOf(t *testing.T) {
 		j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
 	})
 	another := job(1, 1, func(j *batchv1.Job) { j.UID = "another" })
+	its.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "sum"}}
+	goes := its.DeepCopy()
+	goes.DeletionTimestamp = &metav1.Time{}
+	selected := func(pod *corev1.Pod) *corev1.Pod {
+		pod.Labels = its.Spec.Selector.MatchLabels
+		return pod
+	}
 	pod := func(kind string, phase corev1.PodPhase, finalizers ...string) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Finalizers: finalizers}, Status: corev1.PodStatus{Phase: phase}}
 		if kind != "" {
@@ -243,15 +250,18 @@ func TestHoldOf(t *testing.T) {
 		under *batchv1.Job
 		want  Hold
 	}{
-		{"gone", nil, its, Loose},
-		{"without it", pod("Job", corev1.PodRunning), its, Loose},
-		{"its Job's", pod("Job", corev1.PodRunning, Finalizer), its, Held},
+		{"gone", nil, its, Settled},
+		{"without it", pod("Job", corev1.PodRunning), its, Settled},
+		{"its Job's", pod("Job", corev1.PodRunning, Finalizer), its, Settled},
 		{"nobody's", pod("", corev1.PodRunning, Finalizer), nil, Forgotten},
-		{"a ReplicaSet's", pod("ReplicaSet", corev1.PodRunning, Finalizer), nil, Held},
+		{"a ReplicaSet's", pod("ReplicaSet", corev1.PodRunning, Finalizer), nil, Settled},
 		{"of a Job that is not there", pod("Job", corev1.PodRunning, Finalizer), nil, Doubtful},
 		{"of a Job before", pod("Job", corev1.PodRunning, Finalizer), another, Doubtful},
+		{"of a Job that goes", selected(pod("Job", corev1.PodRunning, Finalizer)), goes, Settled},
+		{"of a Job that goes and does not select it", pod("Job", corev1.PodRunning, Finalizer), goes, Forgotten},
+		{"of a Job that stays and does not select it", pod("Job", corev1.PodRunning, Finalizer), its, Settled},
 		{"ended, of a Job that is over", pod("Job", corev1.PodFailed, Finalizer), over, Forgotten},
-		{"running, of a Job that is over", pod("Job", corev1.PodRunning, Finalizer), over, Held},
+		{"running, of a Job that is over", pod("Job", corev1.PodRunning, Finalizer), over, Settled},
 	} {
 		if got := HoldOf(c.pod, c.under); got != c.want {
 			t.Errorf("%s: %v, want %v", c.what, got, c.want)

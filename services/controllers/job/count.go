@@ -1,6 +1,7 @@
 package job
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -23,6 +24,10 @@ func Tracked(pod *corev1.Pod) bool { return slices.Contains(pod.Finalizers, Fina
 // tally counts pods, and the failures among them that are new.
 func (s *step) tally() {
 	s.done = parseIndexes(s.Status.CompletedIndexes, s.completions())
+	if s.perIndex() {
+		s.lost = parseIndexes(valueOr(s.Status.FailedIndexes, ""), s.completions())
+		maps.DeleteFunc(s.lost, func(index int, _ bool) bool { return s.done[index] })
+	}
 	waiting := uncounted(&s.Status)
 	s.succeeded = s.Status.Succeeded + int32(len(waiting.Succeeded))
 	s.failed = s.Status.Failed + int32(len(waiting.Failed))
@@ -42,7 +47,7 @@ func (s *step) tally() {
 			ended = append(ended, pod)
 			if !s.indexed() {
 				s.succeeded++
-			} else if s.inRange(pod) {
+			} else if s.inRange(pod) && !s.lost[Index(pod)] {
 				s.done[Index(pod)] = true
 			}
 		case s.hasFailed(pod):
@@ -121,7 +126,7 @@ func (s *step) wait(pod *corev1.Pod, waiting *batchv1.UncountedTerminatedPods, d
 	}
 	switch {
 	case pod.Status.Phase == corev1.PodSucceeded && s.indexed():
-		if s.inRange(pod) {
+		if s.done[Index(pod)] {
 			done[Index(pod)] = true
 		}
 	case pod.Status.Phase == corev1.PodSucceeded:
@@ -171,9 +176,15 @@ func Settle(plan Plan, freed []*corev1.Pod, now time.Time) (status batchv1.JobSt
 	last := *plan.Target
 	last.LastProbeTime, last.LastTransitionTime = workload.Stamp(now), workload.Stamp(now)
 	event = Event{corev1.EventTypeWarning, last.Reason, last.Message}
+	if status.StartTime == nil { // it was suspended all the time; the API takes no end without a beginning
+		status.StartTime = new(last.LastTransitionTime)
+	}
 	if last.Type == batchv1.JobSuccessCriteriaMet {
 		last.Type = batchv1.JobComplete
 		status.CompletionTime = &last.LastTransitionTime
+		if status.CompletionTime.Before(status.StartTime) {
+			status.CompletionTime = status.StartTime // by a clock that was ahead; the API takes no end before a beginning
+		}
 		event = Event{corev1.EventTypeNormal, "Completed", "Job completed"}
 	} else {
 		last.Type = batchv1.JobFailed

@@ -239,6 +239,10 @@ func TestDecide(t *testing.T) {
 		{"all are lost", job(2, 2, perIndex(0)), "failed:0 failed:1", "free ab 0/0/2 lost [0,1] FailedIndexes over"},
 		{"too many indexes are lost", job(4, 4, perIndex(0), lostAtMost(1), lostFirst), "failed:1 running:2 running:3", "-b -c free abc 0/0/3 lost [0,1] MaxFailedIndexesExceeded"},
 		{"as many as may be", job(4, 4, perIndex(0), lostAtMost(2), lostFirst), "failed:1 running:2 running:3", "free a 2/0/1 lost [0,1]"},
+		{"done, and another pod of it fails", job(2, 1, perIndex(0), counted(1, 0, "0")), "failed:0", "+1 free a 1/1/1 [0] lost []"},
+		{"done, while another pod of it goes", job(2, 1, perIndex(0)), "succeeded:0 running:0,going", "+1 free ab 1/1/1 [0] lost []"},
+		{"lost, and another pod of it succeeds", job(2, 1, perIndex(0), lostFirst), "succeeded:0", "+1 free a 1/0/0 lost [0]"},
+		{"done and lost in a status from before", job(2, 1, perIndex(0), counted(1, 1, "0"), lostFirst), "", "+1 1/1/1 [0] lost []"},
 		{"an exit code that fails the index", job(2, 2, perIndex(6), rule(batchv1.PodFailurePolicyActionFailIndex, 42)), "failed:0,x=42 running:1", "free a 1/0/1 lost [0]"},
 		{"an ignored one does not count for the index", job(2, 2, perIndex(0), rule(batchv1.PodFailurePolicyActionIgnore, 7)), "failed:0,x=7,long-ago running:1", "+0(1) 2/0/0 lost []"},
 		// Success by the rule.
@@ -363,5 +367,31 @@ func TestEndingNamespace(t *testing.T) {
 	open, ends := &corev1.Namespace{}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: at}}
 	if Ends(nil, open) || !Ends(nil, ends) || !Ends(open, ends) || Ends(ends, ends) || Ends(ends, nil) {
 		t.Error("a namespace ends when it begins to be deleted, and then only")
+	}
+}
+
+// TestCompleteBeforeTheStart has a Job be complete by a clock that was a day ahead when it started:
+// the API refuses an end before the beginning.
+func TestCompleteBeforeTheStart(t *testing.T) {
+	for ahead, want := range map[time.Duration]time.Time{0: now, -time.Hour: now, 24 * time.Hour: now.Add(24 * time.Hour)} {
+		its := job(1, 1)
+		its.Status.StartTime = new(metav1.NewTime(now.Add(ahead)))
+		plan := Decide(View{Job: its, Pods: pods("succeeded")}, now)
+		status, _ := Settle(plan, plan.Free, now)
+		if find(status.Conditions, batchv1.JobComplete) == nil || !status.CompletionTime.Time.Equal(want) {
+			t.Errorf("started %v ahead: complete at %v, want %v", ahead, status.CompletionTime, want)
+		}
+	}
+}
+
+// TestEndsUnstarted has a Job end that was suspended all the time, with a pod that it adopted: it
+// began when it ended.
+func TestEndsUnstarted(t *testing.T) {
+	its := job(1, 1, suspended)
+	its.Status.StartTime = nil
+	plan := Decide(View{Job: its, Pods: pods("succeeded")}, now)
+	status, _ := Settle(plan, plan.Free, now)
+	if find(status.Conditions, batchv1.JobComplete) == nil || status.StartTime == nil || !status.StartTime.Time.Equal(now) {
+		t.Errorf("%+v", status)
 	}
 }

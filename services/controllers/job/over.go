@@ -6,6 +6,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/podfall/podfall/services/controllers/workload"
 )
@@ -70,7 +71,7 @@ func (s *step) deadline() time.Duration {
 	if s.Job.Spec.ActiveDeadlineSeconds == nil || s.Status.StartTime == nil || s.suspended() {
 		return -1
 	}
-	return max(s.Status.StartTime.Add(time.Duration(*s.Job.Spec.ActiveDeadlineSeconds)*time.Second).Sub(s.now), 0)
+	return workload.Left(s.Status.StartTime.Time, time.Duration(*s.Job.Spec.ActiveDeadlineSeconds)*time.Second, s.now)
 }
 
 // completed is the condition of a Job that has done all it had to; nil if it has not.
@@ -95,10 +96,16 @@ func (s *step) interim() {
 	}
 }
 
-// Orphaned reports whether a pod holds the finalizer for a Job that is gone, or that is over:
-// nobody will count it.
+// Orphaned reports whether a pod holds the finalizer for a Job that is gone, or that is over, or
+// that goes and does not select it: nobody will count it. Upstream's Job that is deleted in the
+// foreground waits for ever for a pod that it does not select, and the pod for the Job.
 func Orphaned(pod *corev1.Pod, job *batchv1.Job) bool {
-	return Tracked(pod) && (job == nil || (Over(job) && workload.Finished(pod)))
+	return Tracked(pod) && (job == nil || (Over(job) && workload.Finished(pod)) || (job.DeletionTimestamp != nil && !selects(job, pod)))
+}
+
+func selects(job *batchv1.Job, pod *corev1.Pod) bool {
+	selector, err := metav1.LabelSelectorAsSelector(job.Spec.Selector)
+	return err == nil && selector.Matches(labels.Set(pod.Labels))
 }
 
 // Uncounted reports whether a pod holds the finalizer and no Job will count it; job is the one
@@ -130,10 +137,9 @@ type Hold int
 
 // What it means.
 const (
-	// Held is for its Job to count, or for a kind of owner that is nobody's here.
-	Held Hold = iota
-	// Loose has no finalizer, or is gone.
-	Loose
+	// Settled asks nothing of anybody: there is no finalizer, its Job counts the pod, or its owner
+	// is of a kind that counts none.
+	Settled Hold = iota
 	// Forgotten is what no Job will count, and Doubtful what perhaps none will: the Job may be
 	// one that is not in the view yet.
 	Forgotten
@@ -144,19 +150,19 @@ const (
 // name of its owner, nil when there is none.
 func HoldOf(pod *corev1.Pod, under *batchv1.Job) Hold {
 	if pod == nil || !Tracked(pod) {
-		return Loose
+		return Settled
 	}
 	switch owner := metav1.GetControllerOfNoCopy(pod); {
 	case owner == nil:
 		return Forgotten
 	case owner.Kind != "Job":
-		return Held
+		return Settled
 	case under == nil || under.UID != owner.UID:
 		return Doubtful
 	case Orphaned(pod, under):
 		return Forgotten
 	}
-	return Held
+	return Settled
 }
 
 // Ends reports whether a change of a namespace is that it is being deleted from now on; of a new

@@ -25,17 +25,20 @@ func (s *step) inRange(pod *corev1.Pod) bool {
 }
 
 // tallyIndexes finds the indexes that have failed for good, and the failed pods that are held
-// back for their successors (calculateFailedIndexes, getPodsWithDelayedDeletionPerIndex).
+// back for their successors (calculateFailedIndexes, getPodsWithDelayedDeletionPerIndex). An index
+// ends once: of two pods that ended at it, as when one was adopted, the first that is counted says
+// how, and of two at once the one that succeeded. Upstream's has such an index in both lists, which
+// its API refuses and which ends the Job before the other indexes were tried.
 func (s *step) tallyIndexes() {
 	if !s.perIndex() {
 		return
 	}
-	s.lost, s.held = parseIndexes(valueOr(s.Status.FailedIndexes, ""), s.completions()), map[int]*corev1.Pod{}
 	for _, pod := range s.Pods {
-		if Tracked(pod) && s.inRange(pod) && s.losesIndex(pod) {
+		if Tracked(pod) && s.inRange(pod) && !s.done[Index(pod)] && s.losesIndex(pod) {
 			s.lost[Index(pod)] = true
 		}
 	}
+	s.held = map[int]*corev1.Pod{}
 	busy := indexes{}
 	for _, pod := range s.active {
 		busy[Index(pod)] = true
@@ -86,7 +89,7 @@ func (s *step) due(wanted []int) []int {
 	var next time.Duration
 	for _, index := range wanted {
 		last := s.held[index]
-		if last == nil {
+		if last == nil || endOf(last, s.now).After(s.now) { // nobody knows when, by a clock that was ahead
 			now = append(now, index)
 			continue
 		}

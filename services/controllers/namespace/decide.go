@@ -117,7 +117,8 @@ func Remainder(namespace string, resource schema.GroupVersionResource, items []k
 }
 
 // PodGrace is how many seconds the pods among objects may still need: the longest grace of
-// those that are not terminal, less what has passed since the namespace was deleted.
+// those that are not terminal, less what has passed since the namespace was deleted. A clock that
+// was ahead when it was makes nobody wait longer.
 func PodGrace(objects []kinds.Object, deleted, now time.Time) int64 {
 	var longest int64
 	for _, obj := range objects {
@@ -129,7 +130,7 @@ func PodGrace(objects []kinds.Object, deleted, now time.Time) int64 {
 			longest = max(longest, *grace)
 		}
 	}
-	return max(longest-int64(now.Sub(deleted)/time.Second), 0)
+	return max(longest-max(int64(now.Sub(deleted)/time.Second), 0), 0)
 }
 
 // Sweep is what one attempt to empty a namespace found.

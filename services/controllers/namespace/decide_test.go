@@ -60,7 +60,7 @@ func TestPodGrace(t *testing.T) {
 		return &corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &grace}, Status: corev1.PodStatus{Phase: phase}}
 	}
 	pods := []kinds.Object{&corev1.ConfigMap{}, pod(30, corev1.PodRunning), pod(600, corev1.PodFailed), pod(60, corev1.PodPending)}
-	for after, want := range map[time.Duration]int64{0: 60, 16 * time.Second: 44, time.Hour: 0} {
+	for after, want := range map[time.Duration]int64{-24 * time.Hour: 60, 0: 60, 16 * time.Second: 44, time.Hour: 0} {
 		if got := PodGrace(pods, origin, origin.Add(after)); got != want {
 			t.Errorf("after %v: %d, want %d", after, got, want)
 		}

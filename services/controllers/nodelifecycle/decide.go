@@ -61,7 +61,7 @@ func Look(known *Health, node *corev1.Node, renewed time.Time, at Instant, timin
 	now := at.Steady
 	ready := condition(node.Status.Conditions, corev1.NodeReady)
 	health := heard(known, node, ready, now)
-	if renewed.After(health.Renewed) {
+	if !renewed.IsZero() && !renewed.Equal(health.Renewed) { // upstream asks for a later time: it takes a clock that was set back for silence
 		health.Probe, health.Renewed = now, renewed
 	}
 	grace, observed := timing.Grace, corev1.ConditionUnknown

@@ -56,6 +56,26 @@ func TestSilence(t *testing.T) {
 	}
 }
 
+// TestClockOfANode has a node whose clock is set back by a day and then ahead by two: it renews its
+// lease all the time, and is not silent.
+func TestClockOfANode(t *testing.T) {
+	var health *Health
+	for second := 0; second <= 300; second += 5 {
+		passed := time.Duration(second) * time.Second
+		renewed := origin.Add(passed.Truncate(10 * time.Second))
+		if second >= 200 {
+			renewed = renewed.Add(24 * time.Hour)
+		} else if second >= 100 {
+			renewed = renewed.Add(-24 * time.Hour)
+		}
+		finding := Look(health, node(ready(corev1.ConditionTrue, 0)), renewed, at(origin.Add(passed)), Default())
+		health = &finding.Health
+		if finding.BecameNotReady() {
+			t.Fatalf("at %d s it is taken for silent", second)
+		}
+	}
+}
+
 // TestNeverHeard has a node without a status: it gets a minute (CTL-01).
 func TestNeverHeard(t *testing.T) {
 	var health *Health

@@ -27,6 +27,8 @@ type Controller struct {
 	client              clients
 	machine             control.Machine
 	claims, volumes     *loop.Loop[view.Key]
+	// classes has the class that a cluster without any is to get.
+	classes *loop.Loop[view.Key]
 }
 
 type copies struct {
@@ -64,6 +66,7 @@ func New(base control.Base) *Controller {
 	}
 	c.claims = loop.New(loop.Config{Name: "claims", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: workers}, c.syncClaim)
 	c.volumes = loop.New(loop.Config{Name: "volumes", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: workers}, c.syncVolume)
+	c.classes = loop.New(loop.Config{Name: "classes", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log}, c.firstClass)
 	c.listen()
 	return c
 }
@@ -134,14 +137,26 @@ func (c *Controller) released() {
 	}
 }
 
-// Run binds until ctx ends. A cluster without any class gets one for directories first.
+// Run binds until ctx ends. A cluster without any class gets one for directories first, or as
+// soon as the API takes it.
 func (c *Controller) Run(ctx context.Context) error {
-	if len(c.copies.classes.All()) == 0 {
-		if _, err := c.client.classes.Create(ctx, Standard()); err != nil && !apierrors.IsAlreadyExists(err) {
-			c.log.WarnContext(ctx, "could not create the default storage class", "error", err)
-		}
+	standard := view.KeyOf(Standard())
+	if err := c.firstClass(ctx, standard); err != nil {
+		c.log.WarnContext(ctx, "could not create the default storage class", "error", err)
+		c.classes.Retry(standard)
 	}
-	return daemon.Run(ctx, c.claims.Run, c.volumes.Run)
+	return daemon.Run(ctx, c.claims.Run, c.volumes.Run, c.classes.Run)
+}
+
+// firstClass creates the default class in a cluster without any.
+func (c *Controller) firstClass(ctx context.Context, _ view.Key) error {
+	if len(c.copies.classes.All()) > 0 {
+		return nil
+	}
+	if _, err := c.client.classes.Create(ctx, Standard()); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return nil
 }
 
 // Standard is the default class: directories, which every node reaches, so that there is no

@@ -21,9 +21,9 @@ func Decide(job *batchv1.Job, now time.Time) (remove bool, wait time.Duration) {
 		if condition.LastTransitionTime.IsZero() {
 			return false, 0
 		}
-		ends := condition.LastTransitionTime.Add(time.Duration(*job.Spec.TTLSecondsAfterFinished) * time.Second)
-		if left := ends.Sub(now); left > 0 {
-			return false, left
+		ttl := time.Duration(*job.Spec.TTLSecondsAfterFinished) * time.Second
+		if left := condition.LastTransitionTime.Add(ttl).Sub(now); left > 0 {
+			return false, min(left, max(ttl, time.Second)) // more is left where a clock is or was wrong
 		}
 		return true, 0
 	}

@@ -30,6 +30,8 @@ func TestDecide(t *testing.T) {
 	}{
 		{"complete, in time", job(10, batchv1.JobComplete, 4*time.Second), false, 6 * time.Second},
 		{"complete, over", job(10, batchv1.JobComplete, 10*time.Second), true, 0},
+		{"by a clock that is a day behind", job(10, batchv1.JobComplete, -24*time.Hour), false, 10 * time.Second},
+		{"at once, by a clock that is a day behind", job(0, batchv1.JobComplete, -24*time.Hour), false, time.Second},
 		{"failed, at once", job(0, batchv1.JobFailed, 0), true, 0},
 		{"runs", job(0, batchv1.JobSuspended, time.Hour), false, 0},
 		{"nothing is said", job(-1, batchv1.JobComplete, time.Hour), false, 0},

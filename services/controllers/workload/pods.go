@@ -59,7 +59,13 @@ func AvailableIn(pod *corev1.Pod, minReady int32, now time.Time) time.Duration {
 	if since.IsZero() {
 		return -1
 	}
-	return max(since.Add(time.Duration(minReady)*time.Second).Sub(now), 0)
+	return Left(since, time.Duration(minReady)*time.Second, now)
+}
+
+// Left is what is left at now of a wait that began at since, as an object has it: never more than
+// the whole, however wrong a clock is or was.
+func Left(since time.Time, whole time.Duration, now time.Time) time.Duration {
+	return min(max(since.Add(whole).Sub(now), 0), whole)
 }
 
 // Available reports whether the pod has been ready for minReady seconds (IsPodAvailable).

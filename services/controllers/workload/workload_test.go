@@ -97,6 +97,7 @@ func TestAvailable(t *testing.T) {
 		{pod("a", ready(0)), 0, 0},
 		{pod("a", ready(0)), 5, 5 * time.Second},
 		{pod("a", ready(5*time.Second)), 5, 0},
+		{pod("a", ready(-24*time.Hour)), 5, 5 * time.Second}, // by a clock that is a day behind
 		{pod("a", func(p *corev1.Pod) { ready(0)(p); p.Status.Conditions[0].LastTransitionTime = metav1.Time{} }), 5, -1},
 	} {
 		if got := AvailableIn(c.pod, c.minReady, now); got != c.want {
