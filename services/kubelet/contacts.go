@@ -37,7 +37,7 @@ type open struct {
 	asking map[uint64]time.Time    // requests of the API
 }
 
-// NewContacts has asked nobody anything; now is the kubelet's clock.
+// NewContacts has asked nobody anything; now is the time that passes, [clock.Clock.Steady].
 func NewContacts(now func() time.Time) *Contacts {
 	return &Contacts{
 		now: now, open: open{calls: map[uint64]inspect.Call{}, asking: map[uint64]time.Time{}}, refused: map[string]inspect.Refusal{},
@@ -140,19 +140,38 @@ func (c *Contacts) Calls(method, id string) (answered func(error)) {
 	}
 }
 
-// Tell fills in what a kubelet says of them.
+// Tell fills in what a kubelet says of them: as long before said.Now as it was, whatever the clock
+// showed then.
 func (c *Contacts) Tell(said *inspect.Kubelet) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	said.API, said.Runtime = c.api, c.runtime
+	off := said.Now.Sub(c.now())
+	said.API, said.Runtime = moved(c.api, off), moved(c.runtime, off)
 	for _, began := range c.asking { // one that waits for long is as good as failed
-		if said.Now.Sub(began) > longWait && (said.API.Failing.IsZero() || began.Before(said.API.Failing)) {
+		if began = began.Add(off); said.Now.Sub(began) > longWait && (said.API.Failing.IsZero() || began.Before(said.API.Failing)) {
 			said.API.Failing = began
 			said.API.Err = cmp.Or(said.API.Err, "a request has not been answered yet")
 		}
 	}
 	said.Calls = slices.SortedFunc(maps.Values(c.calls), func(a, b inspect.Call) int { return a.Since.Compare(b.Since) })
+	for i := range said.Calls {
+		said.Calls[i].Since = said.Calls[i].Since.Add(off)
+	}
 	said.Refused = slices.SortedFunc(maps.Values(c.refused), func(a, b inspect.Refusal) int { return a.First.Compare(b.First) })
+	for i := range said.Refused {
+		said.Refused[i].First, said.Refused[i].Last = said.Refused[i].First.Add(off), said.Refused[i].Last.Add(off)
+	}
+}
+
+// moved is a contact as another clock shows it.
+func moved(c inspect.Contact, by time.Duration) inspect.Contact {
+	if !c.Last.IsZero() {
+		c.Last = c.Last.Add(by)
+	}
+	if !c.Failing.IsZero() {
+		c.Failing = c.Failing.Add(by)
+	}
+	return c
 }
 
 // longWait is how long the API may take to answer before the kubelet worries.

@@ -28,7 +28,7 @@ type witness struct {
 
 func newWitness(cfg Config) *witness {
 	return &witness{
-		Contacts: NewContacts(cfg.Clock.Now), history: cfg.History, node: cfg.Node, began: cfg.Clock.Now(), counts: newCounts(cfg.Metrics, cfg.Node),
+		Contacts: NewContacts(cfg.Clock.Steady), history: cfg.History, node: cfg.Node, began: cfg.Clock.Now(), counts: newCounts(cfg.Metrics, cfg.Node),
 	}
 }
 
@@ -44,7 +44,7 @@ func (w *witness) call(method, id string) (answered func(error)) {
 // tell is what the kubelet says of its insides.
 func (p *parts) tell(w *witness) inspect.Kubelet {
 	said := inspect.Kubelet{
-		Self: inspect.Self{Process: "kubelet/" + p.cfg.Node, Boot: p.cfg.Boot, Began: w.began, Now: w.now()},
+		Self: inspect.Self{Process: "kubelet/" + p.cfg.Node, Boot: p.cfg.Boot, Began: w.began, Now: p.cfg.Clock.Now()},
 		Node: p.cfg.Node, Problems: p.relister.Problems(),
 	}
 	said.Heard = p.set.Taken() // before the workers are looked at: what it has, they have

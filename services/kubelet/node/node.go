@@ -179,9 +179,9 @@ func (n *Node) look(ctx context.Context) error {
 // Report updates the node's status if it has changed, or if it has not been reported
 // for long.
 func (n *Node) Report(ctx context.Context) error {
-	now := n.cfg.Clock.Now()
+	now := n.cfg.Clock.Steady()
 	for range 3 {
-		wanted, changed := n.cfg.Status(n.object.Status, now)
+		wanted, changed := n.cfg.Status(n.object.Status, n.cfg.Clock.Read(now))
 		if !changed && now.Sub(n.reported) < n.cfg.Timing.Report {
 			n.cfg.Volumes.Reported(n.object.Status.VolumesInUse)
 			return nil

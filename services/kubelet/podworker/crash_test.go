@@ -49,6 +49,13 @@ func TestCrashLoop(t *testing.T) {
 		crashes["a"] = crashes["a"].next(plan.Containers[0].Finished, now, timing)
 		attempt++
 	}
+	// A clock that is a day behind makes no wait longer.
+	again := box("1", "a", attempt, exited)
+	again.FinishedAtUnixNano = now.UnixNano()
+	early := Standing{Seen: podstate.New("u", nil, []*proto.Container{again}), Crashes: crashes, Now: now.Add(-24 * time.Hour)}
+	if plan := PlanStart(pod, early, timing); plan.After != timing.Max {
+		t.Errorf("by a clock that is a day behind the restart waits %v", plan.After)
+	}
 	// A run of more than twice the longest wait is forgiven.
 	dead := box("1", "a", attempt, exited)
 	now = now.Add(11 * time.Minute)

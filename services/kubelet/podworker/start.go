@@ -57,7 +57,7 @@ func (c Crash) wait(finished, now time.Time, t CrashTiming) time.Duration {
 	if c.Delay == 0 || now.Sub(c.At) > 2*t.Max {
 		return 0
 	}
-	return max(c.Delay-now.Sub(finished), 0)
+	return min(max(c.Delay-now.Sub(finished), 0), c.Delay) // more is left where a clock is or was wrong
 }
 
 // next is the back-off after a restart at now of a container that ended at finished.

@@ -1,0 +1,34 @@
+package kubelet
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/podfall/podfall/internal/inspect"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto"
+)
+
+// TestTellByAnotherClock has a kubelet's clock set ahead and back: what it says of its contacts is as
+// long ago as it was.
+func TestTellByAnotherClock(t *testing.T) {
+	passes := time.Unix(1_700_000_000, 0)
+	c := NewContacts(func() time.Time { return passes })
+	c.Asks(proto.VerbGet, podapi.Target{}, "")(nil)
+	passes = passes.Add(5 * time.Second)
+	c.Asks(proto.VerbGet, podapi.Target{}, "")(errors.New("no answer"))
+	c.Calls("StopContainer", "c1")
+	passes = passes.Add(2 * time.Second)
+	for _, off := range []time.Duration{0, -17 * time.Second, 24 * time.Hour} {
+		said := inspect.Kubelet{Self: inspect.Self{Now: passes.Add(off)}}
+		c.Tell(&said)
+		ago := [3]time.Duration{said.Now.Sub(said.API.Last), said.Now.Sub(said.API.Failing), said.Now.Sub(said.Calls[0].Since)}
+		if want := [3]time.Duration{7 * time.Second, 2 * time.Second, 2 * time.Second}; ago != want {
+			t.Errorf("a clock that is %v off: heard, failed and called %v ago, want %v", off, ago, want)
+		}
+		if !said.Runtime.Last.IsZero() {
+			t.Errorf("a runtime that was never asked answered at %v", said.Runtime.Last)
+		}
+	}
+}
