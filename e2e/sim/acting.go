@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/history"
 )
 
@@ -98,8 +99,12 @@ func (a *acting) Note(cause string, fact history.Fact) {
 	p.noted++
 	a.world.note(history.Event{
 		Sequence: p.noted, Process: toldAs(p.name), Boot: p.boot, Began: began.UnixNano(), Cause: cause, Fact: fact,
-	})
+	}, p.clock)
 }
+
+func (a *acting) Shows(at time.Time) time.Time { return a.process.clock.Read(at) }
+
+func (a *acting) Clock() clock.Clock { return a.process.clock }
 
 // carry takes something over a link, as the network decides.
 func (w *World) carry(link Link, kind, about string, in Input) {

@@ -147,13 +147,13 @@ func (p *apiserverProcess) begin(now time.Time, in Boot, out Out) {
 	if err != nil {
 		panic(fmt.Sprintf("sim: %v", err)) // the default release is always there
 	}
-	recorder, err := history.Open(history.Config{Process: APIServer, Boot: in.Boot, Listen: p.hear})
+	recorder, err := history.Open(history.Config{Process: APIServer, Boot: in.Boot, Clock: out.Clock(), Listen: p.hear})
 	if err != nil {
 		panic(fmt.Sprintf("sim: %v", err)) // it writes no file
 	}
 	p.inline, err = apiserver.NewInline(unended(), apiserver.InlineConfig{
 		Boot: in.Boot, Compat: compat, Image: kept.image, Keep: keptChanges, Entropy: &entropy{seed: in.Seed},
-		Hooks: p.hooks, Publish: p.publish, History: recorder,
+		Hooks: p.hooks, Publish: p.publish, History: recorder, Clock: out.Clock(),
 	})
 	if err != nil {
 		panic(fmt.Sprintf("sim: the apiserver does not start: %v", err))
@@ -175,7 +175,7 @@ func (p *apiserverProcess) hear(e history.Event) {
 	fact := e.Fact
 	switch fact.(type) {
 	case history.Commit, history.Fsync: // told when it is on disk, as what began when it was decided
-		fact = Lasted{fact, e.Wall}
+		fact = Lasted{fact, p.out.Clock().Steady()}
 	}
 	p.waiting = append(p.waiting, saying{about: e.Cause, fact: fact})
 }

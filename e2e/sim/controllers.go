@@ -158,6 +158,9 @@ func (c *controllers) Step(now time.Time, in Input, out Out) {
 	}
 }
 
+// shown is what its clock shows: what goes into objects and is compared with what is in them.
+func (c *controllers) shown() time.Time { return c.out.Shows(c.now) }
+
 func (c *controllers) begin(in Boot) {
 	c.client = newClient(proto.Controllers, in)
 	c.observing.began = c.now

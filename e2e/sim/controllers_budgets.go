@@ -39,7 +39,7 @@ func (c *controllers) disruptedPodChanged(old, now *corev1.Pod) {
 		return
 	}
 	if due := disruption.Stale(now); !due.IsZero() {
-		c.lookAfter(lookDisrupted, nameOf(now), max(due.Sub(c.now), 0))
+		c.lookAfter(lookDisrupted, nameOf(now), min(max(due.Sub(c.shown()), 0), disruption.StaleTimeout))
 	}
 }
 
@@ -53,9 +53,9 @@ func (c *controllers) syncBudget(key string, of name) {
 	if !known {
 		return
 	}
-	decision := disruption.Decide(c.guarded(budget), c.now)
+	decision := disruption.Decide(c.guarded(budget), c.shown())
 	if !decision.Recheck.IsZero() {
-		c.lookAfter(lookBudget, of, max(decision.Recheck.Sub(c.now), 0)+time.Nanosecond)
+		c.lookAfter(lookBudget, of, min(max(decision.Recheck.Sub(c.shown()), 0), disruption.DeletionTimeout)+time.Nanosecond)
 	}
 	done := c.begun(key)
 	if !decision.Changed {
@@ -124,8 +124,8 @@ func (c *controllers) syncDisrupted(key string, of name) {
 	if due.IsZero() {
 		return
 	}
-	if wait := due.Sub(c.now); wait > 0 {
-		c.lookAfter(lookDisrupted, of, wait)
+	if wait := due.Sub(c.shown()); wait > 0 {
+		c.lookAfter(lookDisrupted, of, min(wait, disruption.StaleTimeout))
 		return
 	}
 	done := c.begun(key)

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -71,17 +72,16 @@ func (c *controllers) syncCronJob(key string, of name) {
 // runCronJob does what a CronJob needs of which this is known: Jobs go, one is made, and the
 // status says so.
 func (c *controllers) runCronJob(v cronjob.View, done func(error)) {
-	its, plan := v.CronJob, cronjob.Decide(v, c.now)
+	its, plan := v.CronJob, cronjob.Decide(v, c.shown())
 	finish := func(failed error) {
 		if failed != nil {
-			done(failed)
-			return
+			plan.Status, plan.Again = plan.Seen, 0
 		}
 		c.storeCronJob(v, plan.Status, func(err error) {
 			if err == nil && plan.Again > 0 {
 				c.lookAfter(lookCronJob, nameOf(its), plan.Again)
 			}
-			done(err)
+			done(errors.Join(failed, err))
 		})
 	}
 	c.dismiss(slices.Concat(plan.Delete, plan.Replace), func(failed error) {

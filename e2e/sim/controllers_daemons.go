@@ -72,7 +72,7 @@ func (c *controllers) syncDaemonSet(key string, of name) {
 
 // keepDaemons does what a set needs of which this is known.
 func (c *controllers) keepDaemons(v daemonset.View, done func(error)) {
-	set, plan := v.Set, daemonset.Decide(v, c.now)
+	set, plan := v.Set, daemonset.Decide(v, c.shown())
 	for _, node := range plan.Failed {
 		c.daemons.failures.More(set.UID, node, c.now)
 	}

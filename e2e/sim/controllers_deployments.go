@@ -66,7 +66,7 @@ func (c *controllers) syncDeployment(key string, of name) {
 
 // rollOut takes the next step for a Deployment of which this is known.
 func (c *controllers) rollOut(v deployment.View, done func(error)) {
-	plan := deployment.Decide(v, c.now)
+	plan := deployment.Decide(v, c.shown())
 	if plan.Create == nil {
 		c.carryOut(v.Deployment, plan, done)
 		return
@@ -75,13 +75,13 @@ func (c *controllers) rollOut(v deployment.View, done func(error)) {
 		made, is := got.Object.(*appsv1.ReplicaSet)
 		switch {
 		case got.Err == nil && is:
-			c.rollOut(deployment.Made(v, made, c.now), done)
+			c.rollOut(deployment.Made(v, made, c.shown()), done)
 		case apierrors.IsAlreadyExists(got.Err):
 			c.taken(v, plan.Create, done)
 		case control.Closing(got.Err):
 			done(got.Err)
 		default:
-			stored, _ := deployment.Refused(v, plan.Create, got.Err, c.now)
+			stored, _ := deployment.Refused(v, plan.Create, got.Err, c.shown())
 			c.storeRollout(v.Deployment, stored, func(error) { done(got.Err) })
 		}
 	})
@@ -95,7 +95,7 @@ func (c *controllers) taken(v deployment.View, set *appsv1.ReplicaSet, done func
 		case got.Err != nil || !is:
 			done(got.Err)
 		case deployment.Its(v.Deployment, there):
-			c.rollOut(deployment.Made(v, there, c.now), done)
+			c.rollOut(deployment.Made(v, there, c.shown()), done)
 		default:
 			c.storeRollout(v.Deployment, deployment.Collided(v.Deployment), done)
 		}

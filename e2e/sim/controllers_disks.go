@@ -163,7 +163,7 @@ func (c *controllers) attach(use attachdetach.Use, then func(error)) {
 
 // detach takes a volume off its node, move by move.
 func (c *controllers) detach(detach attachdetach.Detach, looked attachdetach.View, then func(error)) {
-	looked.Leaving(detach.Attachment, c.now)
+	looked.Leaving(detach.Attachment, c.shown())
 	node := looked.Nodes[detach.Attachment.Spec.NodeName]
 	leave := leaving{c, detach, looked, then}
 	leave.move(detach.First(node), node)

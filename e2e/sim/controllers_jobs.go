@@ -48,7 +48,7 @@ func (c *controllers) jobChanged(old, now *batchv1.Job) {
 		c.look(lookOutlived, of)
 	}
 	switch {
-	case now == nil, job.Over(now):
+	case now == nil, job.Over(now), now.DeletionTimestamp != nil:
 		for _, pod := range c.owned(view.Either(old, now)) {
 			if job.Orphaned(pod, now) {
 				c.look(lookUncounted, nameOf(pod))
@@ -69,7 +69,7 @@ func (c *controllers) jobPodChanged(old, now *corev1.Pod) {
 		c.look(lookUncounted, nameOf(now))
 	case job.Doubtful:
 		c.lookAfter(lookUncounted, nameOf(now), job.Batch)
-	case job.Held, job.Loose:
+	case job.Settled:
 	}
 }
 
@@ -131,7 +131,7 @@ func (c *controllers) syncJob(key string, of name) {
 
 // runJob does what a Job needs of which this is known.
 func (c *controllers) runJob(v job.View, done func(error)) {
-	its, plan := v.Job, job.Decide(v, c.now)
+	its, plan := v.Job, job.Decide(v, c.shown())
 	c.act(maker{jobController, c.jobs.expected, its}, plan.Create, plan.Delete, func(made int, failed error) {
 		plan.Status.Active -= int32(len(plan.Create) - made) // what could not be made does not run
 		if len(plan.Delete) > 0 && failed != nil {
@@ -160,7 +160,7 @@ func (c *controllers) count(its *batchv1.Job, plan job.Plan, then func(error)) {
 		c.jobs.memory.Remember(view.KeyOf(its), its.UID, plan.Failures)
 		var freed []*corev1.Pod
 		one := all(len(plan.Free), func(failed error) {
-			settled, _ := job.Settle(plan, freed, c.now)
+			settled, _ := job.Settle(plan, freed, c.shown())
 			c.storeJob(stored, settled, func(_ *batchv1.Job, err error) {
 				if failed == nil {
 					failed = err
@@ -228,7 +228,7 @@ func (c *controllers) syncOutlived(key string, of name) {
 	if !known {
 		return
 	}
-	remove, wait := ttl.Decide(its, c.now)
+	remove, wait := ttl.Decide(its, c.shown())
 	if wait > 0 {
 		c.lookAfter(lookOutlived, of, wait)
 	}
@@ -242,7 +242,7 @@ func (c *controllers) syncOutlived(key string, of name) {
 			done(lest(control.Gone, got.Err))
 			return
 		}
-		if remove, wait := ttl.Decide(fresh, c.now); !remove {
+		if remove, wait := ttl.Decide(fresh, c.shown()); !remove {
 			if done(nil); wait > 0 {
 				c.lookAfter(lookOutlived, of, wait)
 			}

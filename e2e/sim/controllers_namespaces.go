@@ -100,7 +100,7 @@ func (c *controllers) empty(ns *corev1.Namespace, kind kinds.Kind, then func(nam
 			then(namespaces.Left{Resource: resource, Err: err})
 			return
 		}
-		grace := namespaces.PodGrace(before, ns.DeletionTimestamp.Time, c.now)
+		grace := namespaces.PodGrace(before, ns.DeletionTimestamp.Time, c.shown())
 		options := namespaces.Options()
 		ask := Ask{Verb: proto.VerbDeleteCollection, Target: podapi.Target{Kind: kind, Namespace: ns.Name}, Options: &options}
 		c.write(namespaceController, ask, nil, func(got Got) {
@@ -134,7 +134,7 @@ func (c *controllers) inside(ns *corev1.Namespace, kind kinds.Kind, then func([]
 
 // swept does what a sweep asks for.
 func (c *controllers) swept(ns *corev1.Namespace, sweep namespaces.Sweep, done func(error)) {
-	verdict := namespaces.Judge(ns, sweep, c.now)
+	verdict := namespaces.Judge(ns, sweep, c.shown())
 	if !verdict.Changed {
 		c.concluded(ns, verdict, done)
 		return

@@ -52,7 +52,7 @@ func (c *controllers) lookAtNodes() {
 	census := map[string]nodelifecycle.Census{}
 	for _, node := range nodes {
 		there[node.Name] = true
-		finding := nodelifecycle.Look(c.health[node.Name], node, c.renewed(node.Name), nodelifecycle.Instant{Steady: c.now, Shown: c.now}, c.timing)
+		finding := nodelifecycle.Look(c.health[node.Name], node, c.renewed(node.Name), nodelifecycle.Instant{Steady: c.now, Shown: c.shown()}, c.timing)
 		one := census[nodelifecycle.Zone(node)]
 		if finding.Current == corev1.ConditionTrue {
 			one.Ready++
@@ -73,7 +73,7 @@ func (c *controllers) lookAtNodes() {
 		if change.Reprieve {
 			c.zones.Drop(node.Name)
 			c.taint(node.Name, func(n *corev1.Node) ([]corev1.Taint, bool) {
-				return nodelifecycle.Evicting(n, corev1.ConditionTrue, c.now)
+				return nodelifecycle.Evicting(n, corev1.ConditionTrue, c.shown())
 			}, nil)
 		}
 		if health := c.health[node.Name]; change.Restart && health != nil {
@@ -118,7 +118,7 @@ func (c *controllers) judge(node *corev1.Node, finding nodelifecycle.Finding) {
 		return
 	}
 	evicting := func(n *corev1.Node) ([]corev1.Taint, bool) {
-		return nodelifecycle.Evicting(n, finding.Observed, c.now)
+		return nodelifecycle.Evicting(n, finding.Observed, c.shown())
 	}
 	if _, changed := evicting(node); finding.Observed == corev1.ConditionTrue {
 		c.zones.Drop(node.Name)
@@ -157,7 +157,7 @@ func (c *controllers) giveUp() {
 			if ready == nil || ready.Status == corev1.ConditionTrue {
 				return nil, false
 			}
-			return nodelifecycle.Evicting(node, ready.Status, c.now)
+			return nodelifecycle.Evicting(node, ready.Status, c.shown())
 		}, nil)
 	}
 	if next := c.zones.Next(); !next.IsZero() {
@@ -171,7 +171,7 @@ func (c *controllers) syncTaints(key, node string) {
 	if !found {
 		return
 	}
-	wanted := func(n *corev1.Node) ([]corev1.Taint, bool) { return nodelifecycle.Unschedulable(n, c.now) }
+	wanted := func(n *corev1.Node) ([]corev1.Taint, bool) { return nodelifecycle.Unschedulable(n, c.shown()) }
 	if _, changed := wanted(known); changed {
 		c.taint(node, wanted, c.begun(key))
 	}

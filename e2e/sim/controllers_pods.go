@@ -139,7 +139,7 @@ func (c *controllers) discard(removal podgc.Removal) {
 
 // patchPod gives a pod a phase and a condition, unless it has both.
 func (c *controllers) patchPod(controller string, pod *corev1.Pod, phase corev1.PodPhase, condition *corev1.PodCondition, then func(error)) {
-	patch, err := podcondition.Patch(pod, phase, condition, c.now)
+	patch, err := podcondition.Patch(pod, phase, condition, c.shown())
 	if err != nil || patch == nil {
 		then(err)
 		return

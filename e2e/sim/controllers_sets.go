@@ -79,8 +79,8 @@ func (c *controllers) keepReplicas(v replicaset.View, pods []*corev1.Pod, done f
 		}
 	}
 	v.Related = func() []*corev1.Pod { return c.siblings(set) }
-	plan, status := replicaset.Decide(v, c.now), replicaset.Status(v, nil, c.now)
-	if wait := replicaset.Recheck(v, c.now); wait > 0 {
+	plan, status := replicaset.Decide(v, c.shown()), replicaset.Status(v, nil, c.shown())
+	if wait := replicaset.Recheck(v, c.shown()); wait > 0 {
 		c.lookAfter(lookReplicaSet, nameOf(set), wait)
 	}
 	create := make([]*corev1.Pod, 0, plan.Create)
@@ -126,7 +126,7 @@ func (c *controllers) keepStateful(set *appsv1.StatefulSet, pods []*corev1.Pod, 
 			view.Claims[claim.Name] = claim
 		}
 	}
-	plan := statefulset.Decide(view, c.now)
+	plan := statefulset.Decide(view, c.shown())
 	finish := func(failed error) {
 		if failed != nil || kinds.Equal(set.Status, plan.Status) {
 			done(failed)

@@ -59,3 +59,29 @@ func TestHeldBy(t *testing.T) {
 		}
 	}
 }
+
+// TestNameTaken has the name of a Job be another's when it is due: that of a CronJob of the same name,
+// made before, and there until it is too late.
+func TestNameTaken(t *testing.T) {
+	its := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "tick", UID: "now"}}
+	due := minuteOf("tick-1001")
+	until := due.Add(time.Minute)
+	for name, c := range map[string]struct {
+		owner string
+		made  run
+		want  bool
+	}{
+		"left behind":              {"before", run{name: "default/tick-1001", from: due.Add(-time.Hour), there: true}, true},
+		"left behind, and over":    {"before", run{name: "default/tick-1001", from: due.Add(-time.Hour), to: due.Add(-time.Minute), there: true}, true},
+		"gone when it is too late": {"before", run{name: "default/tick-1001", from: due.Add(-time.Hour), to: until}, true},
+		"gone before":              {"before", run{name: "default/tick-1001", from: due.Add(-time.Hour), to: due.Add(30 * time.Second)}, false},
+		"its own":                  {"now", run{name: "default/tick-1001", from: due.Add(-time.Hour), there: true}, false},
+		"of another time":          {"before", run{name: "default/tick-1002", from: due.Add(-time.Hour), there: true}, false},
+		"of another name":          {"before", run{name: "default/tock-1001", from: due.Add(-time.Hour), there: true}, false},
+		"made later":               {"before", run{name: "default/tick-1001", from: due.Add(time.Second), there: true}, false},
+	} {
+		if got := nameTaken(map[string][]run{c.owner: {c.made}}, its, due, until); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+	}
+}

@@ -1,6 +1,6 @@
 // Package sim plays a whole cluster in one goroutine, but for the webhooks of one request, which are
 // asked at once and only look: the pure cores of apiserver,
-// kubelet, runtime and controllers, with virtual time and with a network, disks and
+// kubelet, runtime and controllers, with virtual time and with a network, disks, clocks and
 // applications that break by seed. One seed is one life, bit for bit, on any machine.
 //
 //	process.go    what a process is, and what it can do
@@ -29,9 +29,17 @@
 //	kernel.go     what of a node outlives its processes   app.go   what its applications do
 //	kubelet*.go   a node's kubelet         runtime*.go  its runtime
 //	shape.go      what pods have beside a container   break.go, twin.go   what else breaks
+//	clocks.go     clocks that read wrong, in every fourth life
 //	observe.go    what is seen from outside: why, and split-brain windows   met.go   what a life has met
 //	matrix.go, phases.go   which faults have met which phases of a deletion
 //	explore.go    plays one story in every order          explore_plan.go   decides what comes next
+//
+// # Time
+//
+// A Step is given the time itself: alarms and waits go by it. What goes into an object, or is
+// compared with what is in one, a driver takes from [Clocks.Shows], which is what the process'
+// clock shows, right or wrong. Which of both a core gets is what the product's shell gives it:
+// clock.Clock's Steady or Now.
 //
 // # To live
 //

@@ -74,6 +74,10 @@ func Draw(seed uint64, mode Mode, lasts time.Duration) Script {
 	diskDeeds(&s, until, mode)
 	s.Deeds = append(s.Deeds, cronJobDeeds(seed, until, s.Deeds)...)
 	s.Deeds = append(s.Deeds, deploymentDeeds(seed, until, mode, s.Deeds)...)
+	s.Deeds = append(s.Deeds, clockDeeds(seed, s.NodeNames(), until, s.Deeds)...)
+	if mode == Liveness {
+		s.Deeds = append(s.Deeds, clockAmends(until, s.Deeds)...)
+	}
 	s.sort()
 	return s
 }

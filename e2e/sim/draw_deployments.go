@@ -2,6 +2,8 @@ package sim
 
 import (
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (
@@ -67,8 +69,9 @@ func deploymentOf(seed uint64, n int) Deed {
 func frail(seed uint64) bool { return diceOf(seed, "deployments", 1).one(2) }
 
 // recreates reports whether the Deployments of a life are of the strategy Recreate. One of that strategy
-// that adopts two sets with pods, of one of the other, and is of another size than they were made for,
-// waits for ever: nobody scales them, and until somebody does nothing is rolled out, as upstream.
+// that has two sets with pods, and is of another size than they were made for, waits for ever: nobody
+// scales them, and until somebody does nothing is rolled out, as upstream. So none of the other strategy
+// is before it, and none leaves a set behind, which the next may adopt after it has made its own.
 func recreates(seed uint64) bool { return diceOf(seed, "deployments", 2).one(4) }
 
 // versionOf has a Deployment be of a version. The first is fine.
@@ -108,6 +111,9 @@ func rolloutDeeds(d *dice, seed uint64, at time.Duration) []Deed {
 		return []Deed{{At: at, Do: RollBack, Name: deploymentName}}
 	case roll < 92, frail(seed):
 		gone := Deed{At: at, Do: DeleteDeployment, Name: deploymentName, Policy: pick(d, policies()...)}
+		if gone.Policy == metav1.DeletePropagationOrphan && recreates(seed) {
+			gone.Policy = metav1.DeletePropagationBackground
+		}
 		again := deploymentOf(seed, 1+d.below(3))
 		again.At = at + whileAway(d)
 		return []Deed{gone, again}

@@ -111,7 +111,7 @@ func (k *kubeletProcess) stopOne(now time.Time, pod *corev1.Pod, stop podworker.
 func (k *kubeletProcess) killFailed(now time.Time, w *podWorker, kills []podworker.ContainerStop, out Out, then synced) {
 	pod := w.machine.Pod()
 	seen, _ := k.runtime.views.Last(pod.UID)
-	k.book.Report(pod, seen, k.facts(pod, seen, status.Facts{MayRun: true}), now)
+	k.book.Report(pod, seen, k.facts(pod, seen, status.Facts{MayRun: true}), out.Shows(now))
 	var next func(now time.Time, left []podworker.ContainerStop, out Out)
 	next = func(now time.Time, left []podworker.ContainerStop, out Out) {
 		if len(left) == 0 {

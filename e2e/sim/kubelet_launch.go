@@ -22,7 +22,7 @@ func (k *kubeletProcess) sync(now time.Time, w *podWorker, pod *corev1.Pod, out 
 	k.look(now, w, out, func(now time.Time, seen podstate.Pod, out Out) {
 		k.probe(now, pod, out)
 		plan := podworker.PlanStart(pod, podworker.Standing{
-			Seen: seen, Crashes: w.crashes, Failed: k.failedProbes(pod, seen), Now: now,
+			Seen: seen, Crashes: w.crashes, Failed: k.failedProbes(pod, seen), Now: out.Shows(now),
 		}, timing.Crash)
 		w.waiting = plan.Waiting
 		if len(plan.Kills) > 0 {
@@ -31,7 +31,7 @@ func (k *kubeletProcess) sync(now time.Time, w *podWorker, pod *corev1.Pod, out 
 		}
 		starts := len(plan.Containers) > 0
 		if !starts || timing.AwaitRelist {
-			k.book.Report(pod, seen, k.facts(pod, seen, status.Facts{Ended: plan.Ended, MayRun: true, Waiting: plan.Waiting}), now)
+			k.book.Report(pod, seen, k.facts(pod, seen, status.Facts{Ended: plan.Ended, MayRun: true, Waiting: plan.Waiting}), out.Shows(now))
 		}
 		if plan.Ended {
 			then(now, podworker.Synced{Ended: true}, out)
@@ -118,7 +118,7 @@ func (l *launch) create(now time.Time, start podworker.ContainerStart, out Out) 
 			return
 		}
 		if start.Again {
-			l.w.crashes.Restarted(start, now, l.k.of.timing.Worker.Crash)
+			l.w.crashes.Restarted(start, out.Shows(now), l.k.of.timing.Worker.Crash)
 		}
 		l.begin(now, start, id, out)
 	})

@@ -102,7 +102,7 @@ func (k *kubeletProcess) probeNow(now time.Time, uid types.UID, at probeKey, out
 	target := probes.TargetOf(p.pod, spec, seen.Latest(spec.Name), func(id string) probes.State { return k.probeState(uid, spec.Name, id) })
 	var decision probes.Decision
 	k.change(now, uid, one, out, func(t probes.Tracker) (next probes.Tracker) {
-		next, decision = t.Tick(target, what, now)
+		next, decision = t.Tick(target, what, out.Shows(now))
 		return next
 	})
 	again := func(now time.Time, out Out) { k.probeAt(now.Add(probes.Period(what)), uid, at, out) }
@@ -148,7 +148,7 @@ func (k *kubeletProcess) refresh(now time.Time, uid types.UID, out Out) {
 		return
 	}
 	pod := w.machine.Pod()
-	k.book.Report(pod, seen, k.facts(pod, seen, status.Facts{MayRun: true, Waiting: w.waiting}), now)
+	k.book.Report(pod, seen, k.facts(pod, seen, status.Facts{MayRun: true, Waiting: w.waiting}), out.Shows(now))
 	if w.machine.State() == podworker.Syncing && len(k.failedProbes(pod, seen)) > 0 {
 		k.tell(now, uid, podworker.Changed{}, out)
 	}

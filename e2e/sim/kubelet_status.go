@@ -34,7 +34,7 @@ func (k *kubeletProcess) deliver(now time.Time, out Out) {
 
 // send makes a delivery's next request.
 func (k *kubeletProcess) send(now time.Time, d *status.Delivery, out Out) {
-	request, pod := d.Next(now)
+	request, pod := d.Next(out.Shows(now))
 	target := podapi.Target{Kind: k.of.kinds.pods, Namespace: d.Pod().Namespace, Name: d.Pod().Name}
 	ask := Ask{Target: target}
 	switch request {
@@ -150,7 +150,7 @@ func (k *kubeletProcess) current(now time.Time) node.Config {
 
 // register makes the Node object, or takes over the one that is there.
 func (k *kubeletProcess) register(now time.Time, out Out) {
-	fresh := k.current(now).Fresh(now)
+	fresh := k.current(now).Fresh(out.Shows(now))
 	ask := Ask{Verb: proto.VerbCreate, Target: podapi.Target{Kind: k.of.kinds.nodes}, Object: fresh, Options: &metav1.CreateOptions{}}
 	k.do(now, ask, out, func(now time.Time, got Got, out Out) {
 		switch made, ok := got.Object.(*corev1.Node); {
@@ -213,7 +213,7 @@ func (k *kubeletProcess) report(now time.Time, out Out) {
 		s.took(used)
 		return
 	}
-	wanted, changed := cfg.Status(s.object.Status, now)
+	wanted, changed := cfg.Status(s.object.Status, out.Shows(now))
 	if !changed && early {
 		if well {
 			s.fine = s.object.ResourceVersion
@@ -259,7 +259,7 @@ func (s *speaker) took(used []corev1.UniqueVolumeName) {
 // renew says that the kubelet lives (KBL-80).
 func (k *kubeletProcess) renew(now time.Time, out Out) {
 	s := &k.speaker
-	lease := s.Lease(s.lease, s.object, now)
+	lease := s.Lease(s.lease, s.object, out.Shows(now))
 	ask := Ask{Verb: proto.VerbUpdate, Object: lease, Options: &metav1.UpdateOptions{}, Target: podapi.Target{
 		Kind: k.of.kinds.leases, Namespace: lease.Namespace, Name: lease.Name,
 	}}

@@ -16,7 +16,7 @@ func (k *kubeletProcess) stop(now time.Time, w *podWorker, a podworker.Stop, out
 	out.Note("", history.KubeletTerm{Pod: podstate.Key(a.Pod), UID: string(a.Pod.UID), Grace: a.Grace})
 	k.look(now, w, out, func(now time.Time, seen podstate.Pod, out Out) {
 		if a.Known {
-			k.book.Report(a.Pod, seen, k.facts(a.Pod, seen, status.Facts{MayRun: true}), now)
+			k.book.Report(a.Pod, seen, k.facts(a.Pod, seen, status.Facts{MayRun: true}), out.Shows(now))
 			k.probe(now, a.Pod, out) // only readiness is asked for from now on
 		}
 		plan := podworker.PlanStop(a.Pod, seen, &a.Grace)

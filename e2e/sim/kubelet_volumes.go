@@ -184,13 +184,13 @@ func (m *mounting) breakOff(now time.Time, err error) {
 
 // release unmounts a pod's volumes and removes their directories (KBL-60).
 func (k *kubeletProcess) release(now time.Time, w *podWorker, out Out, then func(time.Time, error, Out)) {
-	w.at(inspect.StepUnmount, now)
+	w.at(inspect.StepUnmount, out.Shows(now))
 	k.unmountAll(now, w.uid, now.Add(k.of.timing.Volumes.UnmountWait), out, func(now time.Time, err error, out Out) {
 		if err != nil {
 			then(now, err, out)
 			return
 		}
-		w.at(inspect.StepRemoveDirs, now)
+		w.at(inspect.StepRemoveDirs, out.Shows(now))
 		k.removeDirs(now, w, out, func(now time.Time, out Out) { then(now, nil, out) })
 	})
 }

@@ -88,7 +88,7 @@ func (k *kubeletProcess) work(now time.Time, w *podWorker, out Out) {
 	action := w.todo[0]
 	w.todo = w.todo[1:]
 	k.carryOut(now, w, action, out, func(now time.Time, answer podworker.Event, out Out) {
-		w.at("", now)
+		w.at("", out.Shows(now))
 		if answer != nil {
 			k.step(now, w, answer, out)
 		}
@@ -102,13 +102,13 @@ type answering func(now time.Time, answer podworker.Event, out Out)
 func (k *kubeletProcess) carryOut(now time.Time, w *podWorker, action podworker.Action, out Out, then answering) {
 	switch a := action.(type) {
 	case podworker.Sync:
-		w.at(inspect.StepSync, now)
+		w.at(inspect.StepSync, out.Shows(now))
 		k.sync(now, w, a.Pod, out, func(now time.Time, answer podworker.Synced, out Out) {
 			k.came(now, w, "sync pod", answer.Err, out)
 			then(now, answer, out)
 		})
 	case podworker.Stop:
-		w.at(inspect.StepStop, now)
+		w.at(inspect.StepStop, out.Shows(now))
 		w.work.Grace = a.Grace
 		k.stop(now, w, a, out, func(now time.Time, err error, out Out) {
 			k.came(now, w, "stop pod", err, out)
@@ -117,7 +117,7 @@ func (k *kubeletProcess) carryOut(now time.Time, w *podWorker, action podworker.
 	case podworker.ReportEnd:
 		seen, _ := k.runtime.views.Last(w.uid)
 		w.reported = true
-		k.book.Report(a.Pod, seen, w.endFacts(), now)
+		k.book.Report(a.Pod, seen, w.endFacts(), out.Shows(now))
 		then(now, nil, out)
 	case podworker.Clean:
 		k.clean(now, w, a.Pod, out, func(now time.Time, err error, out Out) {
@@ -143,7 +143,7 @@ func (k *kubeletProcess) came(now time.Time, w *podWorker, doing string, err err
 		return
 	}
 	if w.work.Failed == 0 {
-		w.work.First = now
+		w.work.First = out.Shows(now)
 	}
 	w.work.Err = err.Error()
 	w.work.Failed++
@@ -176,7 +176,7 @@ func (k *kubeletProcess) look(now time.Time, w *podWorker, out Out, then func(ti
 func (k *kubeletProcess) clean(now time.Time, w *podWorker, pod *corev1.Pod, out Out, then func(time.Time, error, Out)) {
 	k.look(now, w, out, func(now time.Time, seen podstate.Pod, out Out) {
 		if k.of.timing.Worker.AwaitRelist || !w.reported {
-			k.book.Report(pod, seen, w.endFacts(), now)
+			k.book.Report(pod, seen, w.endFacts(), out.Shows(now))
 		}
 		k.release(now, w, out, then)
 	})

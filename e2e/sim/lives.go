@@ -131,11 +131,12 @@ func (c *cluster) trouble() {
 	}
 	c.breaks()
 	c.twins()
+	c.misleads()
 	for i, deed := range c.script.Deeds {
 		if deed.Do == Compact {
 			c.At(deed.At, func() { c.drive.Compact = new(int(deed.Count)) })
 		}
-		if !deed.Do.fault() || deed.Do == BreakPoint || deed.Do == Twin {
+		if !deed.Do.fault() || deed.Do == BreakPoint || deed.Do == Twin || deed.Do == Mislead {
 			continue
 		}
 		begin, end, kind := c.fault(deed)
@@ -226,9 +227,9 @@ func (c *cluster) fault(deed Deed) (begin, end func(), kind history.TroubleKind)
 	case HookBreaks: // the webhook knows by itself
 		return func() {}, func() {}, history.TroubleFault
 	case CreatePod, DeletePod, ForceDelete, AddFinalizer, RemoveFinalizer, CreateReplicas, CreateStateful, ScaleReplicas,
-		ScaleStateful, DeleteReplicas, DeleteStateful, CreateNamespace, DeleteNamespace, OutOfService, BackInService, DeleteNode, Compact, BreakPoint, Twin,
+		ScaleStateful, DeleteReplicas, DeleteStateful, CreateNamespace, DeleteNamespace, OutOfService, BackInService, DeleteNode, Compact, BreakPoint, Twin, Mislead,
 		CreateDaemons, DeleteDaemons, CreateJob, DeleteJob, SuspendJob, ResumeJob, DeleteOneOf, CreateBudget, ChangeBudget, DeleteBudget, EvictOneOf,
-		Unlabel, Relabel, CreateVolume, CreateClaim, CreateHook, DeleteHook, HookDenies,
+		Unlabel, Relabel, DeleteAhead, CreateVolume, CreateClaim, CreateHook, DeleteHook, HookDenies,
 		CreateDeployment, DeleteDeployment, ScaleDeployment, RollOut, RollBack, PauseRollout, ResumeRollout,
 		CreateCronJob, DeleteCronJob, SuspendCronJob, ResumeCronJob:
 	}
@@ -250,5 +251,5 @@ func Judge(lived Lived) ([]guarantees.Result, error) {
 			return results, err
 		}
 	}
-	return results, nil
+	return results, properly(lived.Log.Events)
 }

@@ -23,13 +23,14 @@ const (
 	Rebooting                // the node is
 	StandsStill              // a process stands still
 	BadDisk                  // the apiserver's disk is slow, or fails
+	WrongClock               // a process's clock is wrong
 	classes                  // how many there are
 )
 
 // String is the class's name.
 func (c Class) String() string {
 	return [classes]string{
-		"lost", "twice", "late", "cut", "half cut", "no api", "no control", "no kubelet", "no runtime", "reboot", "pause", "disk",
+		"lost", "twice", "late", "cut", "half cut", "no api", "no control", "no kubelet", "no runtime", "reboot", "pause", "disk", "clock",
 	}[c]
 }
 
@@ -145,6 +146,8 @@ func classOf(deed Deed) (class Class, broken bool) {
 		return StandsStill, true
 	case deed.Do == SlowDisk, deed.Do == DiskFail:
 		return BadDisk, true
+	case deed.Do == Mislead:
+		return WrongClock, true
 	}
 	return 0, false
 }

@@ -57,8 +57,8 @@ func TestPhases(t *testing.T) {
 	}
 }
 
-// TestMatrix has a kubelet crash while a program ignores its stop signal, and a message
-// about another pod be lost: only the first meets the deletion.
+// TestMatrix has a kubelet crash, and the apiserver's clock be wrong, while a program ignores its
+// stop signal: both meet the deletion, and what befalls another node or another pod does not.
 func TestMatrix(t *testing.T) {
 	start := time.Unix(100, 0)
 	log := history.Log{}
@@ -77,17 +77,19 @@ func TestMatrix(t *testing.T) {
 		Script: Script{Deeds: []Deed{
 			{At: 32 * time.Second, Do: Crash, Name: "kubelet/node-1", For: time.Second},
 			{At: 32 * time.Second, Do: Crash, Name: "kubelet/node-2", For: time.Second},
+			{At: 32 * time.Second, Do: Mislead, Name: APIServer, Ways: "1h0m0s", For: time.Second},
+			{At: 32 * time.Second, Do: Mislead, Name: "kubelet/node-2", Ways: "1h0m0s", For: time.Second},
 		}},
 		Deviations: []Deviation{{
 			Passage: Passage{Link: Link{"kubelet/node-1", APIServer}, Kind: "call", About: "update pods/status default/b", Second: 32},
 		}},
 	})
 	var want Matrix
-	want[Stopping][NoKubelet] = 1
+	want[Stopping][NoKubelet], want[Stopping][WrongClock] = 1, 1
 	if m != want {
 		t.Errorf("met\n%vwant\n%v", &m, &want)
 	}
-	if got := len(m.Empty()); got != int(phases)*int(classes)-1 {
+	if got := len(m.Empty()); got != int(phases)*int(classes)-2 {
 		t.Errorf("%d cells are empty", got)
 	}
 }

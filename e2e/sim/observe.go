@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/internal/podapi"
@@ -27,7 +26,10 @@ import (
 // it is never cut, and takes no time here. Who is down, or stands still, does not answer.
 
 // inspected is a process that says how it is.
-type inspected interface{ inspect(now time.Time) any }
+type inspected interface {
+	// inspect is told the time, and what its clock shows.
+	inspect(now, shown time.Time) any
+}
 
 var errSilent = errors.New("it does not answer")
 
@@ -41,7 +43,7 @@ func (w *World) manage(_ context.Context, process string, said any) error {
 	if !is {
 		return errSilent
 	}
-	reflect.ValueOf(said).Elem().Set(reflect.ValueOf(asked.inspect(w.now)))
+	reflect.ValueOf(said).Elem().Set(reflect.ValueOf(asked.inspect(w.now, p.clock.Read(w.now))))
 	return nil
 }
 
@@ -102,7 +104,7 @@ const (
 // explainer is the controllers' explain controller; it tells through note.
 func (w *World) explainer(note func(history.Fact)) *explain.Rounds {
 	return &explain.Rounds{
-		Observer: gather.Observer{API: reading{w}, Ask: w.manage, Clock: clock.Clock{}},
+		Observer: gather.Observer{API: reading{w}, Ask: w.manage, Clock: w.processes[Controllers].clock},
 		Event:    func(*corev1.Pod, string) {}, Note: note, Log: slog.New(slog.DiscardHandler),
 	}
 }
@@ -169,19 +171,19 @@ func controllersPlayed() []string {
 	}
 }
 
-func (c *controllers) inspect(now time.Time) any {
+func (c *controllers) inspect(_, shown time.Time) any {
 	return inspect.Controllers{
-		Self:    inspect.Self{Process: Controllers, Boot: c.client.Boot, Began: c.observing.began, Now: now},
+		Self:    inspect.Self{Process: Controllers, Boot: c.client.Boot, Began: c.out.Shows(c.observing.began), Now: shown},
 		Running: controllersPlayed(),
 	}
 }
 
-func (p *apiserverProcess) inspect(now time.Time) any {
-	return inspect.APIServer{Self: inspect.Self{Process: APIServer, Now: now}, Revision: p.disk.synced}
+func (p *apiserverProcess) inspect(_, shown time.Time) any {
+	return inspect.APIServer{Self: inspect.Self{Process: APIServer, Now: shown}, Revision: p.disk.synced}
 }
 
-func (r *runtimeProcess) inspect(now time.Time) any {
-	said := inspect.Runtime{Self: inspect.Self{Process: "runtime", Boot: r.boot, Now: now}}
+func (r *runtimeProcess) inspect(_, shown time.Time) any {
+	said := inspect.Runtime{Self: inspect.Self{Process: "runtime", Boot: r.boot, Now: shown}}
 	said.Containers = make([]inspect.Container, 0, len(r.containers))
 	for _, c := range r.containers {
 		box := c.box.record
@@ -194,9 +196,9 @@ func (r *runtimeProcess) inspect(now time.Time) any {
 	return said
 }
 
-func (k *kubeletProcess) inspect(now time.Time) any {
+func (k *kubeletProcess) inspect(now, shown time.Time) any {
 	said := inspect.Kubelet{
-		Self: inspect.Self{Process: "kubelet/" + k.of.node, Boot: k.begun.boot, Began: k.begun.at, Now: now},
+		Self: inspect.Self{Process: "kubelet/" + k.of.node, Boot: k.begun.boot, Began: k.begun.shows(k.begun.at), Now: shown},
 		Node: k.of.node, Problems: k.runtime.views.Problems(now, k.of.timing.Relist), Heard: k.api.set.Taken(),
 	}
 	for _, uid := range k.uids() {

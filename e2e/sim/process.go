@@ -3,6 +3,7 @@ package sim
 import (
 	"time"
 
+	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/proto"
 )
@@ -92,13 +93,23 @@ type Out interface {
 	Call(to, about string, body any, timeout time.Duration) CallID
 	// Answer answers a Called; the second answer to one is dropped.
 	Answer(call CallID, body any, err error)
-	// Wake sets the alarm of that key, in place of the one that there was; the zero time
-	// takes it away.
-	Wake(key string, at time.Time)
+	Clocks
 	// Persist puts a record on disk; a nil record takes it away.
 	Persist(key string, record any)
 	// Note writes an event into the history of the process.
 	Note(cause string, fact history.Fact)
+}
+
+// Clocks are what a process has of the time.
+type Clocks interface {
+	// Wake sets the alarm of that key, in place of the one that there was; the zero time
+	// takes it away.
+	Wake(key string, at time.Time)
+	// Shows is what the process' clock shows at a time, right or wrong: what goes into objects,
+	// and is compared with what is in them. Waits go by the time itself.
+	Shows(at time.Time) time.Time
+	// Clock is that clock, for what asks one; it goes by the bubble's time.
+	Clock() clock.Clock
 }
 
 // Lasted is what a process notes of what has taken time, such as a write to a disk.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,6 +22,9 @@ import (
 var (
 	ErrStuck    = errors.New("in the end a pod is still terminating")
 	ErrReplicas = errors.New("in the end a set has not what it asks for")
+	ErrRollouts = errors.New("in the end a deployment is not rolled out")
+	ErrJobs     = errors.New("in the end a job is not what it should be")
+	ErrCronJobs = errors.New("in the end a cronjob has not made the jobs that it should have")
 	ErrOrphans  = errors.New("in the end nodes do not run what the API says")
 	ErrRestless = errors.New("in the end something is still changed")
 	ErrLeft     = errors.New("in the end something is there whose owner is gone")
@@ -116,6 +120,15 @@ func podsOf(snapshot *store.Snapshot) (ready map[types.UID]int32, runs map[strin
 		}
 	}
 	return ready, runs, wrong
+}
+
+// asJSON is how a status is told: no addresses, and what is not set left out.
+func asJSON(status any) string {
+	data, err := json.Marshal(status)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
 }
 
 // restless are the changes that somebody still makes, beside heartbeats.

@@ -21,8 +21,8 @@ func rightRollouts(snapshot *store.Snapshot) (wrong []error) {
 			}
 		}
 		if what := wrongRollout(its, sets); what != "" {
-			wrong = append(wrong, fmt.Errorf("%w: deployment %s %s: it asks for %d pods with %d sets, and of its status it is %+v",
-				ErrReplicas, its.Name, what, *its.Spec.Replicas, len(sets), its.Status))
+			wrong = append(wrong, fmt.Errorf("%w: deployment %s %s: it asks for %d pods with %d sets, and of its status it is %s",
+				ErrRollouts, its.Name, what, *its.Spec.Replicas, len(sets), asJSON(its.Status)))
 		}
 	}
 	return wrong

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -31,7 +32,7 @@ func rightJobs(snapshot *store.Snapshot, now time.Time) (wrong []error) {
 			}
 		}
 		if what := wrongJob(its, running, now); what != "" {
-			wrong = append(wrong, fmt.Errorf("%w: job %s %s; %d of its pods run, and of its status it is %+v", ErrReplicas, its.Name, what, running, its.Status))
+			wrong = append(wrong, fmt.Errorf("%w: job %s %s; %d of its pods run, and of its status it is %s", ErrJobs, its.Name, what, running, asJSON(its.Status)))
 		}
 	}
 	held := heldBack(snapshot)
@@ -94,6 +95,8 @@ func wrongJob(its *batchv1.Job, running int, now time.Time) string {
 		return "has pods that run"
 	case waiting != nil && len(waiting.Succeeded)+len(waiting.Failed) > 0:
 		return "has pods that are not counted"
+	case endsTwice(its):
+		return "has an index that has succeeded and failed, or that nobody can read"
 	}
 	for _, condition := range status.Conditions {
 		switch {
@@ -105,6 +108,19 @@ func wrongJob(its *batchv1.Job, running int, now time.Time) string {
 		}
 	}
 	return ""
+}
+
+// endsTwice reports whether an index of a Job is among those that have succeeded and those that have
+// failed, which upstream's API refuses (RejectFailedIndexesOverlappingCompleted).
+func endsTwice(its *batchv1.Job) bool {
+	if its.Status.FailedIndexes == nil {
+		return false
+	}
+	done, errDone := spansIn(its.Status.CompletedIndexes)
+	lost, errLost := spansIn(*its.Status.FailedIndexes)
+	return errDone != nil || errLost != nil || slices.ContainsFunc(done, func(d span) bool {
+		return slices.ContainsFunc(lost, func(l span) bool { return d.first <= l.last && l.first <= d.last })
+	})
 }
 
 // wrongSuccess is why a Job that is complete should not be. It may have more completions than it
@@ -125,6 +141,23 @@ func wrongSuccess(its *batchv1.Job) string {
 	return ""
 }
 
+// doomed is when it was decided that a Job has failed: it says so only when its pods are gone, which may
+// be by another clock.
+func doomed(its *batchv1.Job, failed batchv1.JobCondition) time.Time {
+	return cmp.Or(trueSince(its, batchv1.JobFailureTarget), failed.LastTransitionTime.Time)
+}
+
+// trueSince is since when the first of a Job's conditions has been true that is of one of these types;
+// zero when none is.
+func trueSince(its *batchv1.Job, types ...batchv1.JobConditionType) time.Time {
+	for _, condition := range its.Status.Conditions {
+		if condition.Status == corev1.ConditionTrue && slices.Contains(types, condition.Type) {
+			return condition.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
+}
+
 // wrongFailure is why a Job that has failed should not have, for that reason.
 func wrongFailure(its *batchv1.Job, why batchv1.JobCondition) string {
 	spec, status := &its.Spec, &its.Status
@@ -139,7 +172,7 @@ func wrongFailure(its *batchv1.Job, why batchv1.JobCondition) string {
 		good = status.Failed > *spec.BackoffLimit || restarted
 	case batchv1.JobReasonDeadlineExceeded:
 		good = spec.ActiveDeadlineSeconds != nil &&
-			why.LastTransitionTime.Sub(status.StartTime.Time) >= time.Duration(*spec.ActiveDeadlineSeconds)*time.Second
+			doomed(its, why).Sub(status.StartTime.Time) >= time.Duration(*spec.ActiveDeadlineSeconds)*time.Second
 	case batchv1.JobReasonPodFailurePolicy:
 		good = spec.PodFailurePolicy != nil && spec.PodFailurePolicy.Rules[0].Action == batchv1.PodFailurePolicyActionFailJob
 	case batchv1.JobReasonFailedIndexes:

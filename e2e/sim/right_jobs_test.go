@@ -22,7 +22,7 @@ func TestSuspendedForGood(t *testing.T) {
 	if _, err := Judge(lived); err != nil {
 		t.Fatal(err)
 	}
-	if lived.Met["said to wait for job-controller-down"] == 0 {
+	if lived.Met["said to wait for job-keeps-pod"] == 0 {
 		t.Errorf("no pod waited: %v", lived.Met)
 	}
 }
@@ -111,11 +111,62 @@ func TestKeptOfTwo(t *testing.T) {
 	}
 }
 
+// TestEndsTwice has Jobs whose indexes end once, and Jobs of which one ends both ways.
+func TestEndsTwice(t *testing.T) {
+	for _, c := range []struct {
+		done, lost string
+		want       bool
+	}{
+		{"", "", false},
+		{"0-2,5", "", false},
+		{"", "1", false},
+		{"0-2,5", "3-4,6", false},
+		{"0-2,5", "2", true},
+		{"1", "0-3", true},
+		{"0,4-6", "1,6-7", true},
+		{"1", ",", true},
+		{"1,", "2", true},
+	} {
+		its := &batchv1.Job{Status: batchv1.JobStatus{CompletedIndexes: c.done, FailedIndexes: new(c.lost)}}
+		if got := endsTwice(its); got != c.want {
+			t.Errorf("%q succeeded and %q failed: %v, want %v", c.done, c.lost, got, c.want)
+		}
+	}
+	if endsTwice(&batchv1.Job{Status: batchv1.JobStatus{CompletedIndexes: "0"}}) {
+		t.Error("a Job without a limit for each index ends twice")
+	}
+}
+
 // TestIndexesIn reads texts of indexes, and refuses what no controller should store.
 func TestIndexesIn(t *testing.T) {
 	for text, want := range map[string]int{"": 0, "0": 1, "1,3-5": 4, ",": -1, "1,,3": -1, "1,": -1, "1-": -1, "x": -1} {
 		if got := indexesIn(text); got != want {
 			t.Errorf("%q: %d indexes, want %d", text, got, want)
+		}
+	}
+}
+
+// TestDeadlineExceeded has a Job be over by its deadline of ten seconds: when that was decided counts, and
+// not when it is said, by a clock that may be another.
+func TestDeadlineExceeded(t *testing.T) {
+	start := time.Unix(1000, 0)
+	says := func(kind batchv1.JobConditionType, after time.Duration) batchv1.JobCondition {
+		return batchv1.JobCondition{
+			Type: kind, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonDeadlineExceeded, LastTransitionTime: metav1.NewTime(start.Add(after)),
+		}
+	}
+	for name, c := range map[string]struct {
+		conditions []batchv1.JobCondition
+		want       string
+	}{
+		"in time":                        {[]batchv1.JobCondition{says(batchv1.JobFailureTarget, 10*time.Second), says(batchv1.JobFailed, 12*time.Second)}, ""},
+		"said by a clock that is behind": {[]batchv1.JobCondition{says(batchv1.JobFailureTarget, 10*time.Second), says(batchv1.JobFailed, -time.Hour)}, ""},
+		"decided and said at once":       {[]batchv1.JobCondition{says(batchv1.JobFailed, 10*time.Second)}, ""},
+		"decided too early":              {[]batchv1.JobCondition{says(batchv1.JobFailureTarget, 9*time.Second), says(batchv1.JobFailed, 12*time.Second)}, "has failed for no reason"},
+	} {
+		its := &batchv1.Job{Spec: batchv1.JobSpec{ActiveDeadlineSeconds: new(int64(10))}, Status: batchv1.JobStatus{StartTime: &metav1.Time{Time: start}, Conditions: c.conditions}}
+		if got := wrongFailure(its, c.conditions[len(c.conditions)-1]); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }

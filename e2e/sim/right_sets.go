@@ -23,27 +23,49 @@ func rightSets(snapshot *store.Snapshot, now time.Time) []error {
 // rightBudgets wants every budget to count the pods that there are, and to allow no more
 // than it can.
 func rightBudgets(snapshot *store.Snapshot) (wrong []error) {
+	pods := objectsOf[*corev1.Pod](snapshot, "pods")
 	for _, budget := range objectsOf[*policyv1.PodDisruptionBudget](snapshot, "poddisruptionbudgets.policy") {
-		var there, healthy int32
-		for _, pod := range objectsOf[*corev1.Pod](snapshot, "pods") {
-			if pod.Namespace != budget.Namespace || pod.Labels[labelApp] != guardedBy(budget.Name) {
-				continue
-			}
-			if there++; workload.Ready(pod) {
-				healthy++
-			}
-		}
-		least := there - 1
-		if budget.Spec.MinAvailable != nil {
-			least = budget.Spec.MinAvailable.IntVal
-		}
-		if status := budget.Status; status.CurrentHealthy != healthy || status.ExpectedPods != there ||
-			status.DisruptionsAllowed != max(healthy-max(least, 0), 0) || len(status.DisruptedPods) > 0 {
-			wrong = append(wrong, fmt.Errorf("%w: budget %s has %d pods, of which %d are ready, and counts %d and %d, allows %d and waits for %v",
-				ErrReplicas, budget.Name, there, healthy, status.ExpectedPods, status.CurrentHealthy, status.DisruptionsAllowed, status.DisruptedPods))
+		guarded := slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
+			return pod.Namespace != budget.Namespace || pod.Labels[labelApp] != guardedBy(budget.Name)
+		})
+		if reason := wrongBudget(budget, guarded); reason != "" {
+			wrong = append(wrong, fmt.Errorf("%w: budget %s %s", ErrReplicas, budget.Name, reason))
 		}
 	}
 	return wrong
+}
+
+// wrongBudget is what is wrong with how a budget counts the pods that it guards, at the end of a life.
+func wrongBudget(budget *policyv1.PodDisruptionBudget, guarded []*corev1.Pod) string {
+	var there, healthy int32
+	for _, pod := range guarded {
+		if budget.Spec.MinAvailable != nil || metav1.GetControllerOf(pod) != nil { // upstream counts no others (getExpectedScale)
+			there++
+		}
+		if workload.Ready(pod) {
+			healthy++
+		}
+	}
+	least := there - 1
+	if budget.Spec.MinAvailable != nil {
+		least = budget.Spec.MinAvailable.IntVal
+	}
+	status := budget.Status
+	if status.CurrentHealthy == healthy && status.ExpectedPods == there &&
+		status.DisruptionsAllowed == allowedOf(there, healthy, least) && len(status.DisruptedPods) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("has %d pods, of which %d are ready, and counts %d and %d, allows %d and waits for %v",
+		there, healthy, status.ExpectedPods, status.CurrentHealthy, status.DisruptionsAllowed, status.DisruptedPods)
+}
+
+// allowedOf is how many of the pods that are healthy may be disrupted when so many are to be there, and
+// this many of them at least healthy.
+func allowedOf(there, healthy, least int32) int32 {
+	if there == 0 {
+		return 0
+	}
+	return max(healthy-max(least, 0), 0)
 }
 
 // rightDaemons wants one pod of a DaemonSet, which is ready, on each node that is to have

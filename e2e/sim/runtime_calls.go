@@ -123,6 +123,7 @@ func (r *runtimeProcess) runSandbox(now time.Time, request *proto.RunPodSandboxR
 			return nil, refuse(proto.CodeUnknown, "failed to reserve sandbox name %q: name %q is reserved for %q", name, name, b.record.Id)
 		}
 	}
+	now = out.Shows(now)
 	id := newID(name, now)
 	record := &proto.Sandbox{
 		Id: id, PodName: request.PodName, PodNamespace: request.PodNamespace, PodUid: request.PodUid, Attempt: request.Attempt,
@@ -156,6 +157,7 @@ func (r *runtimeProcess) create(now time.Time, request *proto.CreateContainerReq
 			return nil, refuse(proto.CodeUnknown, "failed to reserve container name %q: it is reserved for %q", request.Name, c.ID)
 		}
 	}
+	now = out.Shows(now)
 	script, err := scriptOf(request, now)
 	if err != nil {
 		return nil, refuse(proto.CodeInvalidArgument, "%v", err)

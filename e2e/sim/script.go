@@ -88,7 +88,7 @@ const (
 
 // fault reports whether a deed breaks something.
 func (w What) fault() bool {
-	return slices.Contains([]What{CutNode, Crash, Reboot, Pause, SlowDisk, DiskFail, BreakPoint, Twin, HookBreaks}, w)
+	return slices.Contains([]What{CutNode, Crash, Reboot, Pause, SlowDisk, DiskFail, BreakPoint, Twin, HookBreaks, Mislead}, w)
 }
 
 // String is the deed in a story.

@@ -20,22 +20,27 @@ func Broke(err error) string {
 		return ""
 	case errors.As(err, &broken):
 		return broken.ID
-	case errors.Is(err, ErrStuck):
-		return "stuck"
-	case errors.Is(err, ErrReplicas):
-		return "replicas"
-	case errors.Is(err, ErrOrphans):
-		return "orphans"
-	case errors.Is(err, ErrRestless):
-		return "restless"
-	case errors.Is(err, ErrLeft):
-		return "left"
-	case errors.Is(err, ErrNowhere):
-		return "nowhere"
-	case errors.Is(err, ErrHeld):
-		return "held"
-	case errors.Is(err, ErrDisks):
-		return "disks"
+	}
+	for _, end := range []struct {
+		is   error
+		name string
+	}{
+		{ErrStuck, "stuck"},
+		{ErrReplicas, "replicas"},
+		{ErrRollouts, "rollouts"},
+		{ErrJobs, "jobs"},
+		{ErrCronJobs, "cronjobs"},
+		{ErrOrphans, "orphans"},
+		{ErrRestless, "restless"},
+		{ErrLeft, "left"},
+		{ErrNowhere, "nowhere"},
+		{ErrHeld, "held"},
+		{ErrDisks, "disks"},
+		{ErrImproper, "improper"},
+	} {
+		if errors.Is(err, end.is) {
+			return end.name
+		}
 	}
 	return "run"
 }
@@ -96,8 +101,8 @@ func (s *shrinker) shorten(lived Lived, broken error) {
 	if !errors.As(broken, &shown) || len(shown.Against) == 0 || len(lived.Log.Events) == 0 {
 		return
 	}
-	last := shown.Against[len(shown.Against)-1].Wall
-	seen := last.Sub(lived.Log.Events[0].Wall)
+	last := shown.Against[len(shown.Against)-1]
+	seen := time.Duration(last.Ended - lived.Log.Events[0].Began) // whatever the clocks showed
 	for _, more := range []time.Duration{5 * time.Second, time.Minute, 4 * time.Minute} {
 		if seen+more >= s.best.Lasts {
 			return
@@ -207,6 +212,9 @@ func (d Deed) plainer() []Deed {
 	}
 	if d.Grace != nil && *d.Grace > 1 {
 		with(func(p *Deed) { p.Grace = new(int64(1)) })
+	}
+	for _, ways := range d.plainerClocks() {
+		with(func(p *Deed) { p.Ways = ways })
 	}
 	for _, shorter := range []time.Duration{time.Second, d.For / 4, d.For / 2} {
 		if shorter > 0 && shorter < d.For {

@@ -164,3 +164,22 @@ func TestMinimise(t *testing.T) {
 		t.Errorf("%v is left of what is not needed", none)
 	}
 }
+
+// TestShortenWithAWrongClock has the clock that a broken promise shows be a day behind: the life ends
+// soon after it was broken all the same.
+func TestShortenWithAWrongClock(t *testing.T) {
+	const seen = 20 * time.Minute
+	start := time.Unix(0, 0)
+	begin := history.Event{Wall: start}
+	late := history.Event{Began: int64(seen), Ended: int64(seen), Wall: start.Add(seen - 24*time.Hour)}
+	broken := &guarantees.BrokenError{ID: "A8", Counterexample: guarantees.Counterexample{Against: []history.Event{late}}}
+	var lasted []time.Duration
+	lived := Lived{Script: Script{Lasts: time.Hour}, Log: history.Log{Events: []history.Event{begin, late}}}
+	Shrink(lived, broken, 10, func(script Script) error {
+		lasted = append(lasted, script.Lasts)
+		return broken
+	})
+	if want := []time.Duration{time.Hour, seen + 5*time.Second}; len(lasted) < 2 || !slices.Equal(lasted[:2], want) {
+		t.Errorf("lives of %v, want them to begin with %v", lasted, want)
+	}
+}

@@ -25,6 +25,7 @@ const User = "user"
 type user struct {
 	client Client
 	script *Script
+	calm   time.Time
 }
 
 // NewUser does a script's deeds but its faults.
@@ -37,6 +38,8 @@ const (
 	// A name that is taken is asked for again, so often.
 	retries    = 15
 	retryAfter = 3 * time.Second
+	// onItsWay is how long a request may be.
+	onItsWay = time.Minute
 )
 
 func (u *user) Step(now time.Time, in Input, out Out) {
@@ -45,7 +48,7 @@ func (u *user) Step(now time.Time, in Input, out Out) {
 	}
 	switch in := in.(type) {
 	case Boot:
-		u.client = newClient(proto.Admin, in)
+		u.client, u.calm = newClient(proto.Admin, in), now.Add(u.script.Calm)
 		for i, deed := range u.script.Deeds {
 			if !deed.Do.fault() && deed.Do != Compact && deed.Do != HookDenies {
 				out.Wake(wakeDeed+strconv.Itoa(i)+" 0", now.Add(deed.At))
@@ -69,13 +72,19 @@ func (u *user) Step(now time.Time, in Input, out Out) {
 // do carries out a deed; tries is how often it has been refused because of its name.
 func (u *user) do(now time.Time, out Out, i, tries int) {
 	deed := u.script.Deeds[i]
+	if tries > 0 && now.After(u.calm.Add(-onItsWay)) { // amends are made once, and may come before it
+		if slices.Contains([]What{AddFinalizer, OutOfService, DeleteNode}, deed.Do) {
+			return
+		}
+		deed.Finalizer = false
+	}
 	then := func(now time.Time, got Got, out Out) {
 		taken := apierrors.IsAlreadyExists(got.Err) || apierrors.IsTooManyRequests(got.Err) && deed.Do == EvictOneOf
 		if (taken || Unanswered(got.Err)) && tries < retries {
 			out.Wake(wakeDeed+strconv.Itoa(i)+" "+strconv.Itoa(tries+1), now.Add(retryAfter))
 		}
 	}
-	if slices.Contains([]What{DeleteOneOf, EvictOneOf, Unlabel, Relabel}, deed.Do) {
+	if slices.Contains([]What{DeleteOneOf, DeleteAhead, EvictOneOf, Unlabel, Relabel}, deed.Do) {
 		u.doToPods(now, out, deed, then)
 		return
 	}
@@ -140,8 +149,8 @@ func (u *user) askOf(deed Deed) Ask {
 		return tainting(deed)
 	case DeleteNode:
 		return Ask{Verb: proto.VerbDelete, Target: nodeTarget(deed.Name), Options: &metav1.DeleteOptions{}}
-	case CutNode, Crash, Reboot, Pause, SlowDisk, DiskFail, Compact, BreakPoint, Twin,
-		DeleteOneOf, EvictOneOf, Unlabel, Relabel, HookDenies, HookBreaks:
+	case CutNode, Crash, Reboot, Pause, SlowDisk, DiskFail, Compact, BreakPoint, Twin, Mislead,
+		DeleteOneOf, DeleteAhead, EvictOneOf, Unlabel, Relabel, HookDenies, HookBreaks:
 	}
 	panic("sim: no user does " + string(deed.Do))
 }

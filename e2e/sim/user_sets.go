@@ -131,7 +131,9 @@ func (u *user) doToPods(now time.Time, out Out, deed Deed, then Then) {
 			then(now, got, out)
 			return
 		}
-		if deed.Do != Relabel {
+		if deed.Do == DeleteAhead {
+			found = readyAhead(found, now)
+		} else if deed.Do != Relabel {
 			found = found[int(deed.Count)%len(found):][:1]
 		}
 		for _, pod := range found {

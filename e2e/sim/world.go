@@ -54,17 +54,23 @@ type process struct {
 	name  string
 	begin func() Process
 	disk  Disk
-	// running is nil while it is down; hands are its own, and clocked says that it reads the
-	// bubble's clock.
+	// running is nil while it is down; hands are its own.
 	running Process
 	hands   *acting
+	timepiece
+	number uint64 // of incarnations so far
+	boot   proto.Boot
+	noted  uint64            // so many events by the boot
+	alarms map[string]*event // by key
+	paused bool
+	held   []*event // what comes while it is paused
+}
+
+// timepiece is what a process reads: its clock, the right one unless somebody has misled it, and
+// whether it reads the bubble's by itself.
+type timepiece struct {
+	clock   clock.Clock
 	clocked bool
-	number  uint64 // of incarnations so far
-	boot    proto.Boot
-	noted   uint64            // so many events by the boot
-	alarms  map[string]*event // by key
-	paused  bool
-	held    []*event // what comes while it is paused
 }
 
 // call is a request under way.
@@ -261,12 +267,12 @@ func (w *World) Note(name string, fact history.Fact) {
 	w.record.noted[name]++
 	w.note(history.Event{
 		Sequence: w.record.noted[name], Process: name, Boot: "world", Began: w.now.UnixNano(), Fact: fact,
-	})
+	}, clock.Clock{})
 }
 
-// note writes an event that ends now.
-func (w *World) note(e history.Event) {
-	e.Ended, e.Wall = w.now.UnixNano(), w.now.UTC()
+// note writes an event that ends now, of a process whose clock that is.
+func (w *World) note(e history.Event, by clock.Clock) {
+	e.Ended, e.Wall = w.now.UnixNano(), by.Read(w.now).UTC()
 	w.record.events = append(w.record.events, e)
 	w.trace.note(e.Process, e.Cause, e.Fact)
 }

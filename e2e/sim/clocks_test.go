@@ -1,0 +1,157 @@
+package sim
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podfall/podfall/internal/guarantees"
+	"github.com/podfall/podfall/internal/history"
+)
+
+// wrongClock sets a process' clock a day ahead at 40 s, and a day behind at 62 s, until 3 min.
+func wrongClock(process string) []Deed {
+	return []Deed{
+		{At: 40 * time.Second, Do: Mislead, Name: process, Ways: "24h0m0s", For: 22 * time.Second},
+		{At: 62 * time.Second, Do: Mislead, Name: process, Ways: "-24h0m0s", For: 118 * time.Second},
+	}
+}
+
+// TestGraceWithAWrongClock has pods that ignore their stop signal be deleted while their kubelet's
+// clock is a day ahead, and a day behind; it jumps while the first one's hook runs. Each has its
+// grace period, to the second, and goes.
+func TestGraceWithAWrongClock(t *testing.T) {
+	pod := Deed{At: 10 * time.Second, Do: CreatePod, Name: "ant", Grace: new(int64(10)), App: App{IgnoresTerm: true}, PreStop: 3 * time.Second}
+	other := pod
+	other.Name, other.PreStop = "bee", 0
+	deeds := append(wrongClock("kubelet/node-1"), pod, other,
+		Deed{At: time.Minute, Do: DeletePod, Name: "ant"}, Deed{At: 90 * time.Second, Do: DeletePod, Name: "bee"})
+	lived := liveIn(t, Script{Written: true, Nodes: 1, Lasts: 4 * time.Minute, Deeds: deeds})
+	results, err := Judge(lived)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		if (r.ID == "K3" || r.ID == "K4") && r.Verdict != guarantees.Held {
+			t.Errorf("%s %s", r.ID, r.Verdict)
+		}
+	}
+	asked, killed, gone := map[string]int64{}, map[string]int64{}, map[string]int64{}
+	for _, e := range lived.Log.Events {
+		switch fact := e.Fact.(type) {
+		case history.KubeletTerm:
+			asked[fact.Pod] = e.Began
+		case history.Signal:
+			if fact.Signal == "SIGKILL" {
+				killed[fact.Pod] = e.Began
+			}
+		case history.Commit:
+			if fact.Op == "DELETED" {
+				gone[fact.Key] = e.Began
+			}
+		}
+	}
+	for _, called := range []string{"default/ant", "default/bee"} {
+		if took := time.Duration(killed[called] - asked[called]); took < 10*time.Second || took > 10*time.Second+50*time.Millisecond {
+			t.Errorf("%s was killed after %v", called, took)
+		}
+		if took := time.Duration(gone[called] - killed[called]); took < 0 || took > 5*time.Second {
+			t.Errorf("%s has gone %v after it was killed", called, took)
+		}
+	}
+}
+
+// TestNoNodeIsSilentByAClock sets the clock of the controllers wrong, or that of a kubelet: they
+// hear of each other all the time, and no node is said to be silent.
+func TestNoNodeIsSilentByAClock(t *testing.T) {
+	for _, process := range []string{Controllers, "kubelet/node-1", APIServer} {
+		lived := liveIn(t, Script{Written: true, Nodes: 2, Lasts: 6 * time.Minute, Deeds: wrongClock(process)})
+		if _, err := Judge(lived); err != nil {
+			t.Errorf("%s: %v", process, err)
+		}
+		silent := slices.ContainsFunc(lived.Log.Events, func(e history.Event) bool {
+			decided, is := e.Fact.(history.Decide)
+			return is && decided.Controller == "node-lifecycle-controller" && decided.Resource == "nodes" && decided.Action == "update"
+		})
+		if silent {
+			t.Errorf("%s has a clock that is wrong, and a node was taken for silent", process)
+		}
+	}
+}
+
+// TestClockIsMisled looks at what the history says of a clock that is wrong: the product's fault,
+// and times of the one process that are off, in the order in which all happened.
+func TestClockIsMisled(t *testing.T) {
+	lived := liveIn(t, Script{Written: true, Nodes: 1, Lasts: 2 * time.Minute, Deeds: []Deed{
+		{At: 30 * time.Second, Do: Mislead, Name: "kubelet/node-1", Ways: "-1h0m0s", For: time.Minute},
+	}})
+	var off int
+	for _, e := range lived.Log.Events {
+		switch wrong := e.Wall.Sub(time.Unix(0, e.Ended)); {
+		case wrong == 0:
+		case wrong == -time.Hour && e.Process == "kubelet/node-1":
+			off++
+		default:
+			t.Errorf("%s %s is %v off", e.Process, e.Fact.Name(), wrong)
+		}
+	}
+	if off == 0 {
+		t.Error("the kubelet's times are right")
+	}
+}
+
+// TestDrawnClocks draws lives: a quarter of those in which anything breaks has clocks that are wrong,
+// each of which is right again when all has to be calm, and without trouble none is. A clock that is
+// wrong is written down, and is told in a story.
+func TestDrawnClocks(t *testing.T) {
+	misled := 0
+	for seed := range uint64(400) {
+		script := Draw(seed, modeOf(seed), time.Hour)
+		last, found := script.Lasts, false
+		if script.Calm > 0 {
+			last = script.Calm
+		}
+		for _, deed := range script.Deeds {
+			if deed.Do != Mislead {
+				continue
+			}
+			found = true
+			if deed.At+deed.For >= last || skewOf(deed, 0, time.Unix(0, 0)).Spec.Where.Process != deed.Name {
+				t.Errorf("seed %d: %v", seed, deed)
+			}
+			if !strings.Contains(deed.String(), "mislead the clock of "+deed.Name+", "+deed.Ways+", for ") {
+				t.Errorf("its story is %q", deed)
+			}
+		}
+		if found {
+			misled++
+		}
+		if slices.ContainsFunc(script.Quiet().Deeds, func(deed Deed) bool { return deed.Do == Mislead }) {
+			t.Errorf("seed %d: a clock is wrong in a quiet life", seed)
+		}
+	}
+	if misled < 60 || misled > 120 {
+		t.Errorf("%d of 400 lives have clocks that are wrong", misled)
+	}
+}
+
+// TestReadyAhead has the pods of a Deployment be called ready by a kubelet whose clock is a day ahead: it
+// is rolled out when users have deleted them, and not before.
+func TestReadyAhead(t *testing.T) {
+	const calm = 5 * time.Minute
+	made := Deed{At: 50 * time.Second, Do: CreateDeployment, Name: deploymentName, Count: 2, Grace: new(int64(1))}
+	made.Shape.Rollout.Ready = 3
+	deeds := append(wrongClock("kubelet/node-1"), made)
+	end := func(more ...Deed) error {
+		_, err := Judge(liveIn(t, Script{Written: true, Nodes: 1, Lasts: 12 * time.Minute, Calm: calm, Deeds: slices.Concat(deeds, more)}))
+		return err
+	}
+	if err := end(); !errors.Is(err, ErrRollouts) {
+		t.Errorf("without amends: %v, want %v", err, ErrRollouts)
+	}
+	if err := end(clockAmends(calm, deeds)...); err != nil {
+		t.Error(err)
+	}
+}
