@@ -24,7 +24,7 @@ import (
 	"github.com/podfall/podfall/internal/guarantees"
 )
 
-var within = flag.Duration("within", 0, "how long TestHunt may search for one bug, of processor time; 0 means for as many lives as it has")
+var within = flag.Duration("within", time.Minute, "how long TestHunt may search for one bug, of processor time; 0 means for as many lives as it has")
 
 // upstream has the bugs that are ported from the history of etcd, Kubernetes, containerd and
 // NATS, each named after where it was reported.
@@ -38,9 +38,10 @@ const (
 )
 
 // TestHunt lets the simulator loose on planted bugs: it plays life after life until the
-// promise of the bug is broken, and makes a story of at most ten decisions of it. By default
-// it hunts for two of the bugs from upstream's history, which change from day to day; -all
-// hunts for all of them, and for those of testdata that are the simulator's.
+// promise of the bug is broken, which must be within a minute of the hunting process's CPU,
+// and makes a story of at most ten decisions of it. By default it hunts for two of the bugs
+// from upstream's history, which change from day to day; -all hunts for all of them, and for
+// those of testdata that are the simulator's.
 func TestHunt(t *testing.T) {
 	if hunted := os.Getenv(Switch); hunted != "" {
 		hunt(t, hunted)
@@ -72,6 +73,8 @@ func TestHunt(t *testing.T) {
 			switch {
 			case found.Broke == "":
 				t.Errorf("%s\nnot found in %d lives and %v", m.What, found.Lives, found.Search)
+			case *within != 0 && found.Search.CPU > *within:
+				t.Errorf("%s\nfound after %v (CPU, wall), want %v of CPU", m.What, found.Search, *within)
 			case found.Decisions > mostDecisions:
 				t.Errorf("%d decisions are left, want at most %d:\n%s", found.Decisions, mostDecisions, strings.Join(found.Story, "\n"))
 			}
