@@ -135,6 +135,8 @@ func TestReclaimOrders(t *testing.T) {
 func TestLateDefaultClass(t *testing.T) {
 	play(t, claims(), func(r *rig) {
 		r.delete("storageclasses.storage.k8s.io standard", metav1.DeleteOptions{})
+		// A controller that has not heard of it yet may still give claims that class.
+		r.Settle()
 		none := claim("none")
 		none.Spec.StorageClassName = new("")
 		r.create("persistentvolumeclaims", claim("data"))

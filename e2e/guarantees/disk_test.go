@@ -1,13 +1,17 @@
 package guarantees_test
 
 import (
+	"bytes"
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/podfall/podfall/e2e/guarantees"
 	promises "github.com/podfall/podfall/internal/guarantees"
 	"github.com/podfall/podfall/podfalltest"
 )
@@ -41,6 +45,44 @@ func TestFailingDisk(t *testing.T) {
 		if r.Cases == 0 && slices.Contains([]string{"A11", "L6"}, r.ID) {
 			t.Errorf("no case of %s, %s", r.ID, r.Promise)
 		}
+	}
+}
+
+// TestDamagedDatabase damages the database that a cluster has left behind: the file is judged
+// with the histories beside it (A9, A10), whoever reads them by EvidenceOf.
+func TestDamagedDatabase(t *testing.T) {
+	kept := &keeping{T: t, dir: t.TempDir()}
+	synctest.Test(t, func(t *testing.T) {
+		kept := *kept
+		kept.T = t
+		newLife(&kept, 1).sets()
+		time.Sleep(time.Minute)
+	})
+	left := filepath.Join(kept.dir, "1")
+	judged := func() map[string]promises.Verdict {
+		results, err := guarantees.Check(t.Context(), left)
+		if err != nil {
+			t.Fatal(err)
+		}
+		verdicts := map[string]promises.Verdict{}
+		for _, r := range results {
+			verdicts[r.ID] = r.Verdict
+		}
+		return verdicts
+	}
+	if got := judged(); got["A9"] != promises.Held || got["A10"] != promises.Held {
+		t.Errorf("as it was left: A9 is %s, A10 %s, want that both are held", got["A9"], got["A10"])
+	}
+	file := filepath.Join(left, "apiserver", "apiserver.db")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, bytes.ReplaceAll(data, []byte("turns-0"), []byte("turns-8")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := judged(); got["A10"] != promises.Broken {
+		t.Errorf("with other bytes than were written: A10 is %s", got["A10"])
 	}
 }
 

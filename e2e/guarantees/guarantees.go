@@ -14,20 +14,26 @@ import (
 // Check checks what a cluster in one process has left in its directory; nothing of it may
 // run any more.
 func Check(ctx context.Context, dir string) ([]guarantees.Result, error) {
-	log, err := history.Read(filepath.Join(dir, "history"))
+	evidence, err := EvidenceOf(ctx, dir)
 	if err != nil {
 		return nil, err
-	}
-	found, err := apiserver.Verify(ctx, filepath.Join(dir, "apiserver"))
-	disk, err := guarantees.DiskOf(found.Revision, found.Objects, err)
-	if err != nil {
-		return nil, err
-	}
-	evidence := guarantees.Evidence{Log: log, Disk: disk}
-	if disk.Damage == nil {
-		if evidence.Store, err = apiserver.Export(filepath.Join(dir, "apiserver")); err != nil {
-			return nil, err
-		}
 	}
 	return guarantees.Check(evidence)
+}
+
+// EvidenceOf is what a cluster has left in its directory: its histories, and its database as
+// it is found, of which an apiserver that runs lets nobody know. With an error it is the
+// histories alone.
+func EvidenceOf(ctx context.Context, dir string) (guarantees.Evidence, error) {
+	log, err := history.Read(filepath.Join(dir, "history"))
+	evidence := guarantees.Evidence{Log: log}
+	if err != nil {
+		return evidence, err
+	}
+	found, err := apiserver.Verify(ctx, filepath.Join(dir, "apiserver"))
+	if evidence.Disk, err = guarantees.DiskOf(found.Revision, found.Objects, err); err != nil || evidence.Disk.Damage != nil {
+		return evidence, err
+	}
+	evidence.Store, err = apiserver.Export(filepath.Join(dir, "apiserver"))
+	return evidence, err
 }

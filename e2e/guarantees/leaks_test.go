@@ -14,6 +14,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	promises "github.com/podfall/podfall/internal/guarantees"
 )
 
 // What a cluster in one process uses.
@@ -46,14 +48,14 @@ func TestLeaks(t *testing.T) {
 		after := measure(t, kept.dir)
 		t.Logf("before: %v", baseline)
 		t.Logf("after %d cycles: %v", *cycles, after)
-		for what, grown := range map[string]bool{
-			"goroutines":  grew(int64(baseline.goroutines), int64(after.goroutines)),
-			"descriptors": grew(int64(baseline.descriptors), int64(after.descriptors)),
-			"heap":        grew(baseline.heap+remembered, after.heap),
-			"databases":   after.files > baseline.files+int64(*cycles)*perPod,
+		for what, used := range map[string]struct{ most, now int64 }{
+			"goroutines":         {tenthAbove(int64(baseline.goroutines)), int64(after.goroutines)},
+			"descriptors":        {tenthAbove(int64(baseline.descriptors)), int64(after.descriptors)},
+			"bytes of heap":      {tenthAbove(baseline.heap + remembered), after.heap},
+			"bytes of databases": {baseline.files + int64(*cycles)*perPod, after.files},
 		} {
-			if grown {
-				t.Errorf("%s have grown by more than a tenth", what)
+			if used.now > used.most {
+				t.Errorf("%s: %d %s, want %d at most", promises.Words("L10"), used.now, what, used.most)
 			}
 		}
 	})
@@ -67,8 +69,8 @@ const remembered = 16 << 20
 // been measured. A runtime's history of what was done to containers is trimmed only later.
 const perPod = 4 << 10
 
-// grew reports whether more is used than a tenth above the baseline.
-func grew(baseline, now int64) bool { return now > baseline+baseline/10 }
+// tenthAbove is a tenth more than the baseline.
+func tenthAbove(baseline int64) int64 { return baseline + baseline/10 }
 
 // cycle makes so many pods, some at a time, and deletes them, gracefully and by force.
 func (l *life) cycle(pods, together int) {

@@ -1,14 +1,15 @@
 package nemesis
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
-	layouts "github.com/podfall/podfall/cmd/podfall/cluster"
-	"github.com/podfall/podfall/internal/guarantees"
+	"github.com/podfall/podfall/e2e/guarantees"
+	promises "github.com/podfall/podfall/internal/guarantees"
 	"github.com/podfall/podfall/internal/report"
 )
 
@@ -54,24 +55,24 @@ func keepIn(t *testing.T, c *cluster, dir string, seed uint64) error {
 			return err
 		}
 	}
-	return draw(dir, again, seed)
-}
-
-// draw writes the page of what is in the directory, as podfall report does.
-func draw(dir, again string, seed uint64) error {
-	evidence, err := evidenceOf(layouts.Layout{Root: dir})
+	evidence, err := guarantees.EvidenceOf(context.WithoutCancel(t.Context()), c.data)
 	in := report.Input{
 		Title: fmt.Sprintf("Nemesis, seed %d", seed), Facts: []report.Fact{{Name: "again", Value: again}}, Log: evidence.Log,
 	}
-	if err != nil { // of a cluster that is up the copy of a database may be of no moment
+	if err != nil { // of a cluster that is up the apiserver has the database
 		in.Notes = []string{err.Error()}
 	}
-	in.Results, in.Unproven = guarantees.Check(evidence)
+	in.Results, in.Unproven = promises.Check(evidence)
+	return draw(in, filepath.Join(dir, "report.html"))
+}
+
+// draw writes a page, as podfall report does.
+func draw(in report.Input, path string) error {
 	page, err := report.New(in)
 	if err != nil {
 		return err
 	}
-	file, err := os.Create(filepath.Join(dir, "report.html"))
+	file, err := os.Create(path)
 	if err != nil {
 		return err
 	}

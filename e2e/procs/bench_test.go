@@ -71,6 +71,13 @@ func (c *cluster) cpu() map[string]time.Duration {
 
 // all does one thing to every pod of the herd, from many writers.
 func all(b *testing.B, what string, do func(ctx context.Context, name string) error) {
+	b.Helper()
+	each(b, herd, what, do)
+}
+
+// each does one thing to so many pods, from many writers.
+func each(b *testing.B, many int, what string, do func(ctx context.Context, name string) error) {
+	b.Helper()
 	numbers := make(chan int)
 	var running sync.WaitGroup
 	for range writers {
@@ -82,7 +89,7 @@ func all(b *testing.B, what string, do func(ctx context.Context, name string) er
 			}
 		})
 	}
-	for number := range herd {
+	for number := range many {
 		numbers <- number
 	}
 	close(numbers)
@@ -220,6 +227,36 @@ func BenchmarkUp(b *testing.B) {
 	}
 	b.ReportMetric(float64(total.Milliseconds())/float64(b.N), "ms/up")
 	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkServesAgain is the time from the start of an apiserver that was killed to its answer
+// to a get, with few objects and with the 10,000 of L6: pods that nobody schedules.
+func BenchmarkServesAgain(b *testing.B) {
+	for _, many := range []int{100, 10_000} {
+		b.Run("pods="+strconv.Itoa(many), func(b *testing.B) {
+			c := up(b, "--nodes", "1")
+			api := c.dial()
+			each(b, many, "create", func(ctx context.Context, name string) error {
+				_, err := api.Create(ctx, pods(name), &corev1.Pod{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+					Spec:       corev1.PodSpec{SchedulerName: "nobody", Containers: []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}}},
+				}, metav1.CreateOptions{})
+				return err
+			})
+			var total time.Duration
+			for b.Loop() {
+				c.must("crash", "apiserver")
+				begin := time.Now()
+				c.must("start", "apiserver")
+				if _, err := api.Get(b.Context(), pods("pod-0"), metav1.GetOptions{}); err != nil {
+					b.Fatal(err)
+				}
+				total += time.Since(begin)
+			}
+			b.ReportMetric(float64(total.Microseconds())/1000/float64(b.N), "ms/again")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
 }
 
 // proportional is the proportional set size of a process in MiB.
