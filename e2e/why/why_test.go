@@ -258,6 +258,7 @@ func TestSplitBrain(t *testing.T) {
 		if _, err := r.client.CoreV1().Nodes().Patch(t.Context(), first.Spec.NodeName, "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // the scheduler has seen the cordon: it binds the successor elsewhere
 		r.Cut(first.Spec.NodeName)
 		if err := pods.Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
 			t.Fatal(err)
