@@ -137,7 +137,7 @@ func TestDrain(t *testing.T) {
 		}
 		r.until("three run", func() bool { return ready() == 3 })
 		for _, node := range []string{"node-1", "node-2"} {
-			r.patch("nodes "+node, map[string]any{"spec": map[string]any{"unschedulable": true}})
+			r.cordon(node)
 		}
 		refused := 0
 		for _, obj := range r.list("pods default/") {

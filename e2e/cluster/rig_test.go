@@ -124,6 +124,13 @@ func (r *rig) patch(what string, change any) {
 	}
 }
 
+// cordon returns when the scheduler has seen it: what is bound next goes elsewhere.
+func (r *rig) cordon(node string) {
+	r.Helper()
+	r.patch("nodes "+node, map[string]any{"spec": map[string]any{"unschedulable": true}})
+	r.Settle()
+}
+
 func (r *rig) delete(what string, options metav1.DeleteOptions) {
 	r.Helper()
 	if _, err := r.API().Delete(r.Context(), r.target(what), options); err != nil {

@@ -68,7 +68,7 @@ func (r *rig) whole(n int) map[string]*corev1.Pod {
 // drain evicts what is on a node; what the budget refuses is tried again 5 s later.
 func (r *rig) drain(node string, least int) (refused int) {
 	r.Helper()
-	r.patch("nodes "+node, map[string]any{"spec": map[string]any{"unschedulable": true}})
+	r.cordon(node)
 	ready, _ := r.alive()
 	for _, name := range slices.Sorted(maps.Keys(ready)) {
 		if ready[name].Spec.NodeName != node {

@@ -25,12 +25,14 @@ func lose(t *testing.T, test func(r *rig, node string)) {
 	})
 }
 
+// patchNode returns when the controllers have seen the change: what is created next is bound by it.
 func (r *rig) patchNode(node, patch string) {
 	r.t.Helper()
 	target := podapi.Target{Kind: r.kind("nodes"), Name: node}
 	if _, err := r.api.Patch(r.t.Context(), target, "application/merge-patch+json", []byte(patch), metav1.PatchOptions{}); err != nil {
 		r.t.Fatal(err)
 	}
+	r.cluster.Settle()
 }
 
 // find is the pods of an app: those that stay and those that terminate.
