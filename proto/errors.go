@@ -39,6 +39,9 @@ type RuntimeError struct {
 	Code string
 	// Desc says what went wrong.
 	Desc string
+	// Unanswered says that these are the caller's own words: the runtime has said nothing in
+	// time, and may do what it was asked to later.
+	Unanswered bool
 }
 
 // The gRPC codes that a runtime answers with.
@@ -62,4 +65,11 @@ func (e *RuntimeError) Error() string {
 func IsRuntimeCode(err error, code string) bool {
 	var refused *RuntimeError
 	return errors.As(err, &refused) && refused.Code == code
+}
+
+// IsRuntimeAway reports whether err is, or wraps, a RuntimeError that is no answer of the
+// runtime's: it was not to be reached, or said nothing in time.
+func IsRuntimeAway(err error) bool {
+	var refused *RuntimeError
+	return errors.As(err, &refused) && (refused.Unanswered || refused.Code == CodeUnavailable)
 }

@@ -61,46 +61,58 @@ func pair(t *testing.T) (server *bus.Server, runtime, kubelet *bus.Conn) {
 	return server, n.dial(proto.Runtime), n.dial(proto.Kubelet)
 }
 
-// A call that is given up before the runtime has begun to make calls ends like any other, also
-// when it has no limit.
+// A call that is given up, or whose deadline is over, before the runtime has begun to make calls
+// ends like any other, also when it has no limit.
 func TestGivenUpBeforeItIsMade(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server, runtime, kubelet := pair(t)
-		defer server.Close()
-		defer kubelet.Close()
-		defer runtime.Close()
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		client, gaveUp, made := runtimeapi.NewClient(kubelet, clock.Clock{}), make(chan error, 1), make(chan error, 1)
-		serving := runtimeapi.Serving{Bus: runtime, About: about, Log: slog.New(slog.DiscardHandler), Runtime: fake{do: func(ctx context.Context, _ string) error {
-			select {
-			case <-ctx.Done():
-			case <-time.After(time.Hour):
-			}
-			made <- ctx.Err()
-			return ctx.Err()
-		}}}
-		serving.Ready = func() {
-			calling, giveUp := context.WithCancel(ctx)
-			go func() {
-				_, err := client.PullImage(calling, "huge")
-				gaveUp <- err
-			}()
-			synctest.Wait()
-			giveUp()
-			synctest.Wait()
-		}
-		served := make(chan error, 1)
-		go func() { served <- runtimeapi.Serve(ctx, serving) }()
-		if err := <-made; !errors.Is(err, context.Canceled) {
-			t.Errorf("the runtime has made it to its end: %v", err)
-		}
-		wantError(t, "PullImage", <-gaveUp, "rpc error: code = Canceled desc = context canceled")
-		stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
+	for name, row := range map[string]struct {
+		call func(calling, ctx context.Context, client *runtimeapi.Client) error
+		want string
+	}{
+		"given up": {func(calling, _ context.Context, client *runtimeapi.Client) error {
+			_, err := client.PullImage(calling, "huge")
+			return err
+		}, "rpc error: code = Canceled desc = context canceled"},
+		"unanswered": {func(_, ctx context.Context, client *runtimeapi.Client) error {
+			return client.StopContainer(ctx, "c1", 30)
+		}, "rpc error: code = DeadlineExceeded desc = context deadline exceeded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server, runtime, kubelet := pair(t)
+				defer server.Close()
+				defer kubelet.Close()
+				defer runtime.Close()
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				client, ended, made := runtimeapi.NewClient(kubelet, clock.Clock{}), make(chan error, 1), make(chan error, 1)
+				serving := runtimeapi.Serving{Bus: runtime, About: about, Log: slog.New(slog.DiscardHandler), Runtime: fake{do: func(ctx context.Context, _ string) error {
+					select {
+					case <-ctx.Done():
+					case <-time.After(time.Minute):
+					}
+					made <- ctx.Err()
+					return ctx.Err()
+				}}}
+				serving.Ready = func() {
+					calling, giveUp := context.WithCancel(ctx)
+					go func() { ended <- row.call(calling, ctx, client) }()
+					time.Sleep(5 * time.Minute) // more than a stop may take
+					giveUp()
+					synctest.Wait()
+				}
+				served := make(chan error, 1)
+				go func() { served <- runtimeapi.Serve(ctx, serving) }()
+				if err := <-made; !errors.Is(err, context.Canceled) {
+					t.Errorf("the runtime has made it to its end: %v", err)
+				}
+				wantError(t, "the call", <-ended, row.want)
+				stop()
+				if err := <-served; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 // A clock that was set back between two starts of a caller makes the second look older.

@@ -223,7 +223,8 @@ func (c *Client) call(ctx context.Context, name string, req, answer protobuf.Mes
 		c.giveUp(envelope) // it may have been meant for the next one after all
 		return errAnew
 	case waiting.Err() != nil:
-		return Refusal(waiting.Err())
+		c.giveUp(envelope) // a runtime that stood still finds the call and this together
+		return &proto.RuntimeError{Code: proto.CodeDeadlineExceeded, Desc: context.DeadlineExceeded.Error(), Unanswered: true}
 	}
 	return Refusal(err)
 }

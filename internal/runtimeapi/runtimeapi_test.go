@@ -167,6 +167,9 @@ func TestCRI06Deadlines(t *testing.T) {
 			began := time.Now()
 			_, err := do(t.Context())
 			wantError(t, call, err, "rpc error: code = DeadlineExceeded desc = context deadline exceeded")
+			if proto.IsRuntimeAway(err) {
+				t.Errorf("%s: the runtime has said that the deadline was over, and is taken to be away", call)
+			}
 			if took := time.Since(began); took != want {
 				t.Errorf("%s ended after %v, want %v", call, took, want)
 			}
@@ -210,6 +213,9 @@ func TestSilentRuntime(t *testing.T) {
 		began := time.Now()
 		err := n.client.StopPodSandbox(t.Context(), "s1")
 		wantError(t, "StopPodSandbox", err, "rpc error: code = DeadlineExceeded desc = context deadline exceeded")
+		if !proto.IsRuntimeAway(err) {
+			t.Error("a runtime that says nothing is not taken to be away")
+		}
 		if took, want := time.Since(began), 2*time.Minute+100*time.Millisecond; took != want {
 			t.Errorf("ended after %v, want %v", took, want)
 		}

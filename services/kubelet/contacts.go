@@ -132,7 +132,7 @@ func (c *Contacts) Calls(method, id string) (answered func(error)) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.calls, number)
-		if proto.IsRuntimeCode(err, proto.CodeUnavailable) {
+		if proto.IsRuntimeAway(err) {
 			failed(&c.runtime, began, err)
 		} else if err == nil || !proto.IsRuntimeCode(err, proto.CodeDeadlineExceeded) {
 			c.runtime = inspect.Contact{Last: c.now()}

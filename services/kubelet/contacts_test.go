@@ -32,3 +32,31 @@ func TestTellByAnotherClock(t *testing.T) {
 		}
 	}
 }
+
+// TestContactWithTheRuntime tells what an error says about the runtime: that it has answered, that it is
+// away, or, when a call's deadline was over in the runtime's own words, nothing.
+func TestContactWithTheRuntime(t *testing.T) {
+	began := time.Unix(1_700_000_000, 0)
+	over := began.Add(time.Minute)
+	for name, row := range map[string]struct {
+		err  error
+		want inspect.Contact
+	}{
+		"done":       {nil, inspect.Contact{Last: over}},
+		"refused":    {&proto.RuntimeError{Code: proto.CodeNotFound}, inspect.Contact{Last: over}},
+		"slow":       {&proto.RuntimeError{Code: proto.CodeDeadlineExceeded}, inspect.Contact{}},
+		"unanswered": {&proto.RuntimeError{Code: proto.CodeDeadlineExceeded, Unanswered: true}, inspect.Contact{Failing: began, Err: "rpc error: code = DeadlineExceeded desc = "}},
+		"away":       {&proto.RuntimeError{Code: proto.CodeUnavailable}, inspect.Contact{Failing: began, Err: "rpc error: code = Unavailable desc = "}},
+	} {
+		passes := began
+		c := NewContacts(func() time.Time { return passes })
+		answered := c.Calls("StopContainer", "c1")
+		passes = over
+		answered(row.err)
+		said := inspect.Kubelet{Self: inspect.Self{Now: over}}
+		c.Tell(&said)
+		if said.Runtime != row.want {
+			t.Errorf("%s: %+v, want %+v", name, said.Runtime, row.want)
+		}
+	}
+}

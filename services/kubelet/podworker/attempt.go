@@ -13,8 +13,8 @@ import (
 //	each container    Hook ──▶ Await its turn ──▶ StopContainer     what it does not need is left out
 //	then each sandbox StopBox                                       in turn, even if a container failed (KBL-32)
 //
-// When it is because the runtime is away that a container could not be stopped, the attempt
-// ends there. A runtime that comes back just then would otherwise be asked to stop the
+// When it is because the runtime is away, or says nothing, that a container could not be stopped,
+// the attempt ends there. A runtime that comes back just then would otherwise be asked to stop the
 // sandbox first, and end what runs in it by SIGKILL without a stop signal (K2).
 type Attempt struct {
 	rungs     []rung
@@ -228,7 +228,7 @@ func (a *Attempt) proceed() {
 		if a.rungs[i].at < stopped {
 			return
 		}
-		away = away || proto.IsRuntimeCode(a.rungs[i].err, proto.CodeUnavailable)
+		away = away || proto.IsRuntimeAway(a.rungs[i].err)
 	}
 	if away || len(a.sandboxes) == 0 {
 		a.over = true

@@ -84,12 +84,17 @@ func TestAttempt(t *testing.T) {
 // the next one must not begin with SIGKILL.
 func TestAttemptWithoutRuntime(t *testing.T) {
 	plan := StopPlan{Containers: []ContainerStop{{ID: "1", Name: "a", Grace: 5}}, Sandboxes: []string{"b"}}
-	for code, want := range map[string][]Work{proto.CodeUnknown: {StopBox{"b"}}, proto.CodeDeadlineExceeded: {StopBox{"b"}}, proto.CodeUnavailable: nil} {
+	for refused, want := range map[proto.RuntimeError][]Work{
+		{Code: proto.CodeUnknown}:                            {StopBox{"b"}},
+		{Code: proto.CodeDeadlineExceeded}:                   {StopBox{"b"}},
+		{Code: proto.CodeDeadlineExceeded, Unanswered: true}: nil,
+		{Code: proto.CodeUnavailable}:                        nil,
+	} {
 		a := NewAttempt(plan, zero)
 		a.Work()
-		a.Step(OneStopped{0, &proto.RuntimeError{Code: code}}, zero)
+		a.Step(OneStopped{0, &refused}, zero)
 		if diff := cmp.Diff(want, a.Work()); diff != "" || a.Over() != (want == nil) || a.Err("u") == nil {
-			t.Errorf("after %s it is over: %t, with %v, and wants (-want +got):\n%s", code, a.Over(), a.Err("u"), diff)
+			t.Errorf("after %+v it is over: %t, with %v, and wants (-want +got):\n%s", refused, a.Over(), a.Err("u"), diff)
 		}
 	}
 }
