@@ -200,7 +200,7 @@ func stdin(l *line) string {
 }
 
 var (
-	namespaced = regexp.MustCompile(`kubectl (get|describe|delete|create|apply|patch|logs|events|wait)\b`)
+	namespaced = regexp.MustCompile(`kubectl (get|describe|delete|create|apply|patch|logs|exec|events|wait)\b`)
 	elsewhere  = regexp.MustCompile(` (-n|-A|--namespace|--all-namespaces)\b`)
 )
 

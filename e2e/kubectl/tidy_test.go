@@ -28,9 +28,6 @@ var rewrites = []struct {
 	{regexp.MustCompile(`(?m)^I\d{4} .*client-side throttling.*\n`), ""},
 	// What kubectl's informers say about a wait that ran out depends on where they were.
 	{regexp.MustCompile(`(?m)^[IWE]\d{4} .*reflector\.go.*\n`), ""},
-	// An old kubectl listens to a conversation before it has made its streams, and may hear the
-	// server's greeting, which is empty, too early.
-	{regexp.MustCompile(`(?m)^E\d{4} .*websocket\.go:\d+\] Unknown stream id 1, discarding message\n?`), ""},
 	{regexp.MustCompile(`(?m)^([IWE])\d{4} [0-9:.]+ +\d+ (\w+\.go):\d+\]`), "$1<log> $2]"},
 	{regexp.MustCompile(`(quick|web-\d)\.[0-9a-f]{16}`), "$1.<event>"},
 	{regexp.MustCompile(`\b([0-9]+:)3[0-2]\d{3}/(TCP|UDP)`), "$1<port>/$2"},
@@ -80,7 +77,6 @@ func TestTidiedKeepsWhatMatters(t *testing.T) {
 		`\"resourceVersion\":\"145\"`:                                    `\"resourceVersion\":\"<rv>\"`,
 		"  Normal  Pulled  1s  kubelet  b\n  Normal  Scheduled  1s  default-scheduler  a\n  Normal  Started  1s  kubelet  c\n": "  Normal  Scheduled  <age>  default-scheduler  a\n  Normal  Pulled  <age>  kubelet  b\n  Normal  Started  <age>  kubelet  c\n",
 		"2s  Normal  Pulled  Pod/quick  b\n3s  Normal  Scheduled  Pod/quick  a\n":                                              "<age>  Normal  Scheduled  Pod/quick  a\n<age>  Normal  Pulled  Pod/quick  b\n",
-		"hello\nE1122 17:19:58.331000  812 websocket.go:300] Unknown stream id 1, discarding message\n":                        "hello\n",
 		"Status: Terminating (lasts 3s)": "Status: Terminating (lasts <age>)",
 		"Waiting for deployment spec update to be observed...\nWaiting for deployment \"web\" rollout to finish: 0 of 2 updated replicas are available...\ndone\n":          "done\n",
 		"I1122 13:50:00.000000       7 request.go:752] \"Waited before sending request\" delay=\"1.2s\" reason=\"client-side throttling, not priority and fairness\"\nok\n": "ok\n",

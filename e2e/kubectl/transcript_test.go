@@ -189,12 +189,6 @@ func (s *script) String() string {
 	return out.String()
 }
 
-// discarded reports whether a kubectl has thrown away what it was told over a websocket before
-// its streams were there, for which later ones wait.
-func discarded(printed []string) bool {
-	return slices.ContainsFunc(printed, func(line string) bool { return strings.Contains(line, "Unknown stream id") })
-}
-
 // play runs the commands of a transcript in turn.
 func play(t *testing.T, s *script, program string) {
 	p := newPlayer(t, s, program)
@@ -203,9 +197,6 @@ func play(t *testing.T, s *script, program string) {
 			continue
 		}
 		printed := p.run(l)
-		for tries := 0; program == installed && discarded(printed) && tries < 5; tries++ {
-			printed = p.run(l)
-		}
 		if *update {
 			l.learn(program, printed)
 			continue
