@@ -23,6 +23,7 @@ func TestForged(t *testing.T) {
 	maps.Copy(keeping, dependents())
 	maps.Copy(keeping, budgets())
 	maps.Copy(keeping, disks())
+	maps.Copy(keeping, sidecars())
 	for what, f := range keeping {
 		for _, r := range check(t, f) {
 			if r.Err() != nil {
@@ -34,7 +35,7 @@ func TestForged(t *testing.T) {
 		}
 	}
 	broken := map[string]bool{}
-	for _, c := range slices.Concat(brokenStore(), brokenWebhooks(), brokenWatches(), brokenDeletions(), brokenNodes(), brokenOthers(), brokenLiveness(), brokenExplanations(), brokenReads(), brokenTellings(), brokenDependents(), brokenBudgets(), brokenDisks()) {
+	for _, c := range slices.Concat(brokenStore(), brokenWebhooks(), brokenWatches(), brokenDeletions(), brokenNodes(), brokenOthers(), brokenLiveness(), brokenExplanations(), brokenReads(), brokenTellings(), brokenDependents(), brokenBudgets(), brokenDisks(), brokenSidecars()) {
 		t.Run(c.id+" "+c.what, func(t *testing.T) {
 			r := result(check(t, c.history), c.id)
 			if r.Verdict != Broken {

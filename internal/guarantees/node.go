@@ -389,10 +389,11 @@ func (one *pod) rejected(by *history.Event) bool {
 	return false
 }
 
-// tornDown checks K13: containers end before volumes and sandboxes are taken away, and the
-// last phase is told before the final delete.
+// tornDown checks K13: containers end before sidecars are stopped, and before volumes and
+// sandboxes are taken away, and the last phase is told before the final delete.
 func tornDown(p *past, t *trial) {
 	for _, one := range p.lives() {
+		one.sidecarsLast(p, t)
 		for _, c := range one.containers {
 			if len(c.started) > 0 && len(c.exits) > 0 {
 				c.undermined(t)

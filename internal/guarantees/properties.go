@@ -151,8 +151,9 @@ func nodeProperties() []Property {
 			Partly: "logs are kept under their container's id, which is never another pod's",
 		},
 		{
-			ID: "K13", Promise: "containers end before volumes and sandboxes are taken away, and the last phase is told before the final delete", check: tornDown,
-			From: append(starts, history.NameUnmount, history.NameSandboxStop, history.NameKubeletStatus, history.NameKubeletFinal),
+			ID: "K13", Promise: "containers end before sidecars are stopped, and before volumes and sandboxes are taken away, and the last phase is told before the final delete", check: tornDown,
+			From:   append(starts, history.NameUnmount, history.NameSandboxStop, history.NameKubeletStatus, history.NameKubeletFinal, history.NameCommit, history.NameKubeletTerm, history.NameSignaling),
+			Partly: "of sidecars that are stopped with their pod, before its grace period is used up",
 		},
 		{
 			ID: "K14", Promise: "a kubelet that is cut off keeps running what it knows", check: steadfast,

@@ -160,7 +160,7 @@ func (f *forge) lost(silent, tolerated int64) *forge { return f.tainted(silent, 
 // tainted is one whose pod has not been evicted yet.
 func (f *forge) tainted(silent, tolerated int64) *forge {
 	f.ask("node", by(node, "create"), 201, history.Commit{Resource: "nodes", Key: "n1", UID: "n1", Op: added, Content: history.Content{Created: 1}})
-	content := its(history.Content{Created: 1, Tolerates: []string{"node.kubernetes.io/not-ready:300", "node.kubernetes.io/unreachable:300"}})
+	content := its(history.Content{Created: 1, PodSpec: history.PodSpec{Tolerates: []string{"node.kubernetes.io/not-ready:300", "node.kubernetes.io/unreachable:300"}}})
 	f.ask("create", by(user, "create"), 201, web(added, pending, content))
 	f.ask("bind", by(controllers, "create"), 201, web(modified, content))
 	f.say(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "ADD", Revision: "3"})

@@ -116,14 +116,23 @@ type (
 		OwnGrace *int64 `json:"ownGrace,omitempty"`
 		// Ready is a pod's or a node's condition.
 		Ready bool `json:"ready,omitempty"`
-		// Tolerates are a pod's tolerations of NoExecute taints: key=value:seconds, an empty
-		// key for all, no value for any, and no seconds for ever.
-		Tolerates []string `json:"tolerates,omitempty"`
+		PodSpec
 		Wanted
 		// Evicting are a node's NoExecute taints: key=value.
 		Evicting []string `json:"evicting,omitempty"`
 		Holding
 		Disks
+	}
+
+	// PodSpec is what a commit tells of a pod's spec.
+	PodSpec struct {
+		// Tolerates are a pod's tolerations of NoExecute taints: key=value:seconds, an empty
+		// key for all, no value for any, and no seconds for ever.
+		Tolerates []string `json:"tolerates,omitempty"`
+		// Sidecars are a pod's restartable init containers, as they are defined, and Regular the
+		// containers that they are to outlive: none of a pod without sidecars.
+		Sidecars []string `json:"sidecars,omitempty"`
+		Regular  []string `json:"regular,omitempty"`
 	}
 
 	// Wanted is what a commit tells of those that have pods made.

@@ -33,7 +33,7 @@ func contentOf(obj kinds.Object) history.Content {
 	switch obj := obj.(type) {
 	case *corev1.Pod:
 		content.OwnGrace = obj.Spec.TerminationGracePeriodSeconds
-		content.Ready, content.Tolerates = ready(obj), tolerated(obj.Spec.Tolerations)
+		content.Ready, content.PodSpec = ready(obj), specOf(&obj.Spec)
 	case *corev1.Node:
 		content.Ready = slices.ContainsFunc(obj.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
@@ -58,6 +58,23 @@ func contentOf(obj kinds.Object) history.Content {
 	}
 	content.Disks = disksOf(obj)
 	return content
+}
+
+// specOf is what the history tells of a pod's spec.
+func specOf(spec *corev1.PodSpec) history.PodSpec {
+	told := history.PodSpec{Tolerates: tolerated(spec.Tolerations)}
+	for i := range spec.InitContainers {
+		if policy := spec.InitContainers[i].RestartPolicy; policy != nil && *policy == corev1.ContainerRestartPolicyAlways {
+			told.Sidecars = append(told.Sidecars, spec.InitContainers[i].Name)
+		}
+	}
+	if len(told.Sidecars) == 0 {
+		return told
+	}
+	for i := range spec.Containers {
+		told.Regular = append(told.Regular, spec.Containers[i].Name)
+	}
+	return told
 }
 
 // budgetOf is what an eviction goes by.

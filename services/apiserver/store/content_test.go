@@ -1,8 +1,10 @@
 package store_test
 
 import (
+	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -45,5 +47,26 @@ func TestCommitsTellWhatHolds(t *testing.T) {
 		if told == nil || *told != c.want {
 			t.Errorf("%s: %+v, want %+v", name, told, c.want)
 		}
+	}
+}
+
+// TestCommitsTellOfSidecars has a commit tell which containers a pod's sidecars are to outlive.
+// Ordinary init containers are neither.
+func TestCommitsTellOfSidecars(t *testing.T) {
+	s := open(t, config(t))
+	pod := small("web", "n1")
+	pod.Spec.Containers = []corev1.Container{{Name: "main"}, {Name: "other"}}
+	pod.Spec.InitContainers = []corev1.Container{{Name: "init"}}
+	if told := put(t, s, write(pod, store.Absent))[0].Fact(); told.Sidecars != nil || told.Regular != nil {
+		t.Errorf("a pod without sidecars has %v, which are to outlive %v", told.Sidecars, told.Regular)
+	}
+	pod = small("mesh", "n1")
+	pod.Spec.Containers = []corev1.Container{{Name: "main"}, {Name: "other"}}
+	pod.Spec.InitContainers = []corev1.Container{
+		{Name: "first", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}, {Name: "init"}, {Name: "second", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)},
+	}
+	told := put(t, s, write(pod, store.Absent))[0].Fact()
+	if !slices.Equal(told.Sidecars, []string{"first", "second"}) || !slices.Equal(told.Regular, []string{"main", "other"}) {
+		t.Errorf("the sidecars %v are to outlive %v, want first and second to outlive main and other", told.Sidecars, told.Regular)
 	}
 }
