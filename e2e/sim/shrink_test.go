@@ -123,7 +123,8 @@ func verdicts(results []guarantees.Result) []string {
 	return lines
 }
 
-// TestRegressions plays the lives that have shown mistakes, which are gone.
+// TestRegressions plays the lives that have shown mistakes, which are gone. Each still puts to
+// the test what it has once broken.
 func TestRegressions(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(regressions, "*.json"))
 	if err != nil {
@@ -139,11 +140,32 @@ func TestRegressions(t *testing.T) {
 			if err := json.Unmarshal(data, &kept); err != nil {
 				t.Fatal(err)
 			}
-			if broken := judged(t)(kept.Script); broken != nil {
+			lived := liveIn(t, kept.Script)
+			results, broken := Judge(lived)
+			if broken != nil {
 				t.Errorf("it breaks %s again, which was %s: %v\n%s", Broke(broken), kept.Broke, broken, strings.Join(kept.Story, "\n"))
+			}
+			if cases(kept.Broke, lived, results) == 0 {
+				t.Errorf("it meets no case of %s any more: it proves nothing", kept.Broke)
 			}
 		})
 	}
+}
+
+// cases are how often a life has put to the test what was once broken: a promise, or for the
+// end of something how often that was written.
+func cases(broke string, lived Lived, results []guarantees.Result) int {
+	if i := slices.IndexFunc(results, func(r guarantees.Result) bool { return r.ID == broke }); i >= 0 {
+		return results[i].Cases
+	}
+	resource := map[string]string{"replicas": "replicasets.apps", "rollouts": "deployments.apps", "jobs": "jobs.batch", "cronjobs": "cronjobs.batch"}[broke]
+	written := 0
+	for _, e := range lived.Log.Events {
+		if c, ok := e.Fact.(history.Commit); ok && (resource == "" || c.Resource == resource) {
+			written++
+		}
+	}
+	return written
 }
 
 // TestMinimise leaves what is needed, and nothing else.

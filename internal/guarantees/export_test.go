@@ -42,9 +42,9 @@ func everything() *forge {
 
 // names are those of all facts but of what ends a history, h.lost.
 const names = `op.call op.ret op.hook op.read op.refused commit fsync compact store.err store.open
-	w.open w.ev w.bookmark w.end w.took w.list k.boot k.stop k.see k.term k.stuck k.status k.final k.forget
+	w.open w.ev w.end w.took w.list k.boot k.stop k.see k.term k.stuck k.status k.final k.forget
 	rt.create rt.start rt.takeup rt.pid rt.poststart.begin rt.poststart.end rt.prestop.begin rt.prestop.end
-	rt.sig.begin rt.sig rt.exit rt.rm rt.sb.stop rt.sb.rm rt.mount rt.umount c.decide n.lease n.ready n.taint
+	rt.sig.begin rt.sig rt.exit rt.rm rt.sb.stop rt.sb.rm rt.mount rt.umount c.decide n.lease n.ready
 	f.begin f.end f.hit f.watch ui.window ui.blocker p.stall`
 
 // factOf is a fact of a name that has all fields.

@@ -244,12 +244,6 @@ type (
 		Object string `json:"obj,omitempty"`
 	}
 
-	// WatchBookmark says that all events up to a revision were sent.
-	WatchBookmark struct {
-		Watch    string `json:"w"`
-		Revision int64  `json:"rv"`
-	}
-
 	// WatchEnd is a watch that ends, or that could not be sent something: whoever reads it notices
 	// the gap, and opens it anew.
 	WatchEnd struct {
@@ -288,9 +282,6 @@ func (WatchOpen) Name() Name { return NameWatchOpen }
 
 // Name implements Fact.
 func (WatchEvent) Name() Name { return NameWatchEvent }
-
-// Name implements Fact.
-func (WatchBookmark) Name() Name { return NameWatchBookmark }
 
 // Name implements Fact.
 func (WatchEnd) Name() Name { return NameWatchEnd }

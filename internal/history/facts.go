@@ -20,7 +20,6 @@ const (
 	NameStoreOpen      Name = "store.open"
 	NameWatchOpen      Name = "w.open"
 	NameWatchEvent     Name = "w.ev"
-	NameWatchBookmark  Name = "w.bookmark"
 	NameWatchEnd       Name = "w.end"
 	NameKubeletBoot    Name = "k.boot"
 	NameKubeletStop    Name = "k.stop"
@@ -49,7 +48,6 @@ const (
 	NameDecide         Name = "c.decide"
 	NameLease          Name = "n.lease"
 	NameReady          Name = "n.ready"
-	NameTaint          Name = "n.taint"
 	NameFaultBegin     Name = "f.begin"
 	NameFaultEnd       Name = "f.end"
 	NameFaultHit       Name = "f.hit"
@@ -84,13 +82,6 @@ type (
 		Node string `json:"node"`
 		// Value is True, False or Unknown.
 		Value string `json:"val"`
-	}
-
-	// Taint is a change of a node's taints.
-	Taint struct {
-		Node string `json:"node"`
-		// Key is what was added, or removed when it begins with a minus.
-		Key string `json:"key"`
 	}
 )
 
@@ -150,9 +141,6 @@ func (Lease) Name() Name { return NameLease }
 
 // Name implements Fact.
 func (Ready) Name() Name { return NameReady }
-
-// Name implements Fact.
-func (Taint) Name() Name { return NameTaint }
 
 // Name implements Fact.
 func (Window) Name() Name { return NameWindow }
