@@ -97,7 +97,7 @@ func watchProperties() []Property {
 		{ID: "W6", Promise: "the type of an event is relative to the selector, and its object is the commit's", From: replayed, Partly: scopes, check: typed},
 		{
 			ID: "W7", Promise: "a slow consumer is told everything or its end, and holds nobody up", From: []history.Name{history.NameTook, history.NameCommit}, check: wholly,
-			Partly: "of the consumers in controllers and kubelets; that a slow one holds nobody up is tried by the tests of services/bus",
+			Partly: "of the consumers in controllers and kubelets; that a slow one holds nobody up is tried by TestTD048AStuckReaderDelaysNobody of services/apiserver/watch",
 		},
 		{ID: "W8", Promise: "no client goes back in time, over reconnects and restarts", From: []history.Name{history.NameKubeletSee, history.NameCopied}, Partly: "of clients kubelets and controllers", check: forward},
 		{ID: "W9", Promise: "all watches agree at equal revisions", From: sends, check: agreed},
