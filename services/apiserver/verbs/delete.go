@@ -54,6 +54,8 @@ func (a *API) deleteWith(ctx context.Context, req Request, opts metav1.DeleteOpt
 		if err != nil {
 			return nil, err
 		}
+		now = a.Clock.Now() // webhooks may have taken their time, and upstream decides after them
+		decision = deletion.Decide(a.found(req, old, now), a.policy(req.Kind), opts, now)
 		if wanted != nil && decision.Outcome == deletion.Unchanged {
 			decision.Object = wanted.Object // API-27
 		}
