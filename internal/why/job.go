@@ -64,10 +64,9 @@ func listed(text string, index uint64) bool {
 	return false
 }
 
-// managed reports whether another controller counts the pod: the one that its Job names, until the
-// Job is over. Of a Job that is over the job controller lets all pods go.
+// managed reports whether another controller counts the pod: the one that its Job names.
 func (p Pod) managed() bool {
-	if p.Job == nil || !slices.Contains(p.Pod.Finalizers, jobTracking) || over(p.Job) {
+	if p.Job == nil || !slices.Contains(p.Pod.Finalizers, jobTracking) {
 		return false
 	}
 	by := p.Job.Spec.ManagedBy

@@ -88,7 +88,7 @@ func TestJobKeepsItsPod(t *testing.T) {
 		"managed by another":           {counted(managed("ex.io/queue")), []string{"stk-01"}, "job index is managed by ex.io/queue"},
 		"managed, and refused":         {counted(managed("ex.io/queue"), refused), []string{"stk-02"}, "job index is managed by ex.io/queue"},
 		"managed, just deleted":        {counted(managed("ex.io/queue"), func(p *Pod) { p.Pod.DeletionTimestamp = &metav1.Time{Time: now} }), nil, ""},
-		"managed, and over":            {counted(managed("ex.io/queue"), is(batchv1.JobFailed)), []string{"stk-04"}, ""},
+		"managed, and over":            {counted(managed("ex.io/queue"), is(batchv1.JobFailed)), []string{"stk-01"}, "job index is managed by ex.io/queue"},
 		"managed, and held by another": {counted(managed("ex.io/queue"), func(p *Pod) { p.Pod.Finalizers = append(p.Pod.Finalizers, metav1.FinalizerOrphanDependents) }), []string{"stk-01", "stk-03"}, "managed"},
 		"not read":                     {counted(func(p *Pod) { p.Job, p.JobErr = nil, "forbidden" }), []string{"stk-04"}, "its job, which may keep it, could not be read: forbidden"},
 	} {

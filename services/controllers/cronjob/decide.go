@@ -194,6 +194,11 @@ func (s *step) start() {
 	if !next.IsZero() {
 		s.Again = max(next.Add(margin).Sub(s.now), 0)
 	}
+	// A clock that is behind the last time takes the next for far away, and nothing says when it is
+	// right again.
+	if soon := s.Schedule.Next(s.now.In(s.Zone)); !soon.IsZero() {
+		s.Again = min(s.Again, soon.Add(margin).Sub(s.now))
+	}
 	if due.IsZero() || (s.Status.LastScheduleTime != nil && s.Status.LastScheduleTime.Time.Equal(due)) {
 		return
 	}

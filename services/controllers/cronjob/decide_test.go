@@ -273,3 +273,14 @@ func TestRuns(t *testing.T) {
 		t.Errorf("another's: %v, %v", runs, err)
 	}
 }
+
+// TestLookAgainByAClockBehind: a clock that is a day behind the last time has it look again when a time
+// of its own comes, and not after the day.
+func TestLookAgainByAClockBehind(t *testing.T) {
+	c := tick()
+	c.Status.LastScheduleTime = &metav1.Time{Time: at("11:00:00").Add(24 * time.Hour)}
+	plan := Decide(ViewOf(c, nil), at("11:30:00"))
+	if want := 30*time.Minute + margin; plan.Create != nil || plan.Again != want {
+		t.Errorf("makes %v, and looks again after %v, want nothing and %v", plan.Create, plan.Again, want)
+	}
+}

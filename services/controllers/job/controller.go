@@ -124,7 +124,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 		c.memory.Forget(key)
 		return nil
 	}
-	if job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName {
+	if elsewhere(job) {
 		return nil
 	}
 	if err := c.memory.Ready(job, c.owners.Pods.Get); err != nil {

@@ -233,6 +233,8 @@ func TestHoldOf(t *testing.T) {
 	its.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "sum"}}
 	goes := its.DeepCopy()
 	goes.DeletionTimestamp = &metav1.Time{}
+	managed, managedOver := goes.DeepCopy(), over.DeepCopy()
+	managed.Spec.ManagedBy, managedOver.Spec.ManagedBy = new("ex.io/queue"), new("ex.io/queue")
 	selected := func(pod *corev1.Pod) *corev1.Pod {
 		pod.Labels = its.Spec.Selector.MatchLabels
 		return pod
@@ -262,6 +264,8 @@ func TestHoldOf(t *testing.T) {
 		{"of a Job that stays and does not select it", pod("Job", corev1.PodRunning, Finalizer), its, Settled},
 		{"ended, of a Job that is over", pod("Job", corev1.PodFailed, Finalizer), over, Forgotten},
 		{"running, of a Job that is over", pod("Job", corev1.PodRunning, Finalizer), over, Settled},
+		{"of a Job that goes and is managed by another", pod("Job", corev1.PodRunning, Finalizer), managed, Settled},
+		{"of a Job that is over and is managed by another", pod("Job", corev1.PodFailed, Finalizer), managedOver, Settled},
 	} {
 		if got := HoldOf(c.pod, c.under); got != c.want {
 			t.Errorf("%s: %v, want %v", c.what, got, c.want)

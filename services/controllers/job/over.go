@@ -99,8 +99,17 @@ func (s *step) interim() {
 // Orphaned reports whether a pod holds the finalizer for a Job that is gone, or that is over, or
 // that goes and does not select it: nobody will count it. Upstream's Job that is deleted in the
 // foreground waits for ever for a pod that it does not select, and the pod for the Job.
+// The pods of a Job that another controller manages are that one's (syncOrphanPod).
 func Orphaned(pod *corev1.Pod, job *batchv1.Job) bool {
-	return Tracked(pod) && (job == nil || (Over(job) && workload.Finished(pod)) || (job.DeletionTimestamp != nil && !selects(job, pod)))
+	if job == nil || elsewhere(job) {
+		return job == nil && Tracked(pod)
+	}
+	return Tracked(pod) && (Over(job) && workload.Finished(pod) || job.DeletionTimestamp != nil && !selects(job, pod))
+}
+
+// elsewhere reports whether another controller manages a Job (KEP-4368).
+func elsewhere(job *batchv1.Job) bool {
+	return job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName
 }
 
 func selects(job *batchv1.Job, pod *corev1.Pod) bool {
