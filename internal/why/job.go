@@ -118,13 +118,6 @@ func ends(job *batchv1.Job) bool {
 	})
 }
 
-// over reports whether a Job has ended.
-func over(job *batchv1.Job) bool {
-	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
-		return (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue
-	})
-}
-
 // without is a list but for one of its words.
 func without(all []string, word string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return s == word })
