@@ -147,8 +147,7 @@ func (l *ledger) check(t *testing.T, api client) {
 // pod that was asked to go is gone.
 func TestCrash(t *testing.T) {
 	t.Parallel()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seeded(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	c := up(t, "--nodes", "2", "--timing", "fastest")
 	api := c.dial()

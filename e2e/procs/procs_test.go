@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,7 +23,22 @@ import (
 	layouts "github.com/podfall/podfall/cmd/podfall/cluster"
 )
 
-var rounds = flag.Int("rounds", 20, "how many rounds of kill -9, and how many random pods")
+var (
+	rounds = flag.Int("rounds", 20, "how many rounds of kill -9, and how many random pods")
+	seed   = flag.Uint64("seed", 0, "what they are drawn from; 0 draws one")
+)
+
+// seeded is the seed that was asked for, or one that is drawn for this run, and says how the test
+// is given it again.
+func seeded(t *testing.T) uint64 {
+	t.Helper()
+	seed := *seed
+	if seed == 0 { // anew in each run that -count asks for
+		seed = rand.Uint64()
+	}
+	t.Logf("go test ./procs -run '%s' -seed %d -rounds %d", t.Name(), seed, *rounds)
+	return seed
+}
 
 // How long things may take: that only bounds a failure, and a busy machine takes its time.
 const (

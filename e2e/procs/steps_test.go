@@ -64,9 +64,7 @@ func steps(engine string) []step {
 // nothing began again after it, and nothing is left.
 func TestKilledAtEveryStep(t *testing.T) {
 	t.Parallel()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := rand.New(rand.NewPCG(seeded(t), 0))
 	c, _ := upWithPrograms(t)
 	api, dir, number := c.dial(), shared(t), 0
 	for _, engine := range []string{"process", "scripted"} {

@@ -344,9 +344,7 @@ func hooking(records []shim.Record) time.Duration {
 func TestWitnesses(t *testing.T) {
 	for _, isolation := range []string{"auto", "none"} {
 		t.Run("isolation="+isolation, func(t *testing.T) {
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
-			rng := rand.New(rand.NewPCG(seed, 0))
+			rng := rand.New(rand.NewPCG(seeded(t), 0))
 			c, _ := upWithPrograms(t, "--isolation", isolation)
 			api, dir, machine := c.dial(), shared(t), watchMachine(t)
 			seen := c.sight(api)

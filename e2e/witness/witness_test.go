@@ -23,7 +23,10 @@ import (
 	"github.com/podfall/podfall/services/runtime/store"
 )
 
-var number = flag.Int("pods", 100, "how many random pods")
+var (
+	number = flag.Int("pods", 100, "how many random pods")
+	seed   = flag.Uint64("seed", 0, "what they are drawn from; 0 draws one")
+)
 
 // herd is how many pods live at the same time.
 const herd = 50
@@ -74,8 +77,12 @@ func pods(name string) podapi.Target {
 // the same time, and no other; the hook comes before SIGTERM, SIGTERM before SIGKILL, and
 // SIGKILL never early (K1 to K6).
 func TestWitnesses(t *testing.T) {
-	seed := rand.Uint64()
+	seed := *seed
+	if seed == 0 { // anew in each run that -count asks for
+		seed = rand.Uint64()
+	}
 	t.Logf("figures: %d pods, seed %d", *number, seed)
+	t.Logf("go test ./witness -run TestWitnesses -seed %d -pods %d", seed, *number)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for first := 0; first < *number; first += herd {
 		subjects := map[string]*subject{}

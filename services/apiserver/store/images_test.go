@@ -22,13 +22,14 @@ import (
 )
 
 var (
-	imageCount = flag.Int("images", 40000, "power-cut images that TestPowerCuts opens")
+	imageCount = flag.Int("images", 40000, "different power-cut images that TestPowerCuts opens")
 	imageSeed  = flag.Uint64("image-seed", 1, "what they are drawn from")
 )
 
 const (
 	cutEnv      = "STORE_TEST_CUT" // seed and path of the child of TestPowerCuts
-	recordings  = 4
+	recordings  = 4                // at least
+	drawsEach   = 10000            // of one recording at most: the more, the fewer of them are new
 	cutsHistory = 40
 )
 
@@ -52,45 +53,67 @@ func TestPowerCuts(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	dir := t.TempDir()
-	completed, different := 0, 0
-	for recording := range recordings {
-		log, err := powercut.Record(powercut.Command{
-			Args: []string{os.Args[0], "-test.run=^TestPowerCuts$"},
-			Env:  append(os.Environ(), fmt.Sprintf("%s=%d %s", cutEnv, *imageSeed+uint64(recording), filepath.Join(dir, "store.db"))),
-			Dir:  dir,
-		})
-		if err != nil {
+	var tally cuts
+	each := max(min(*imageCount/recordings, drawsEach), 1)
+	bound := recordings + 4**imageCount/each
+	for recording := 0; tally.different < *imageCount; recording++ {
+		if recording == bound {
+			t.Fatalf("%d recordings, %d images drawn: only %d of the %d asked for differ", bound, tally.drawn, tally.different, *imageCount)
+		}
+		tally.cut(t, recording, each)
+	}
+	t.Logf("figures: %d different images, of %d drawn; in %d the step under way was complete", tally.different, tally.drawn, tally.completed)
+	if tally.completed == 0 || tally.completed == tally.different {
+		t.Error("the images do not differ in what a disk may keep")
+	}
+}
+
+// cuts are the images so far, of all recordings: how many were drawn, how many of them differ
+// and have been opened, and in how many of those the step under way was complete.
+type cuts struct {
+	dir                         string
+	drawn, different, completed int
+}
+
+// cut records one life, and opens what differs among its next images.
+func (c *cuts) cut(t *testing.T, recording, draws int) {
+	t.Helper()
+	if c.dir == "" {
+		c.dir = t.TempDir()
+	}
+	log, err := powercut.Record(powercut.Command{
+		Args: []string{os.Args[0], "-test.run=^TestPowerCuts$"},
+		Env:  append(os.Environ(), fmt.Sprintf("%s=%d %s", cutEnv, *imageSeed+uint64(recording), filepath.Join(c.dir, "store.db"))),
+		Dir:  c.dir,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("recording %d: %d system calls, %d writes, %d syncs", recording, log.Len(), log.Writes(), log.Syncs())
+	steps, seed, seen := stepsOf(t, log.Said()), maphash.MakeSeed(), map[image]bool{}
+	for i := 0; i < draws && c.different < *imageCount; i++ {
+		rng := rand.New(rand.NewPCG(*imageSeed, uint64(recording)<<32|uint64(i)))
+		moment := rng.IntN(log.Len() + 1)
+		if i%20 == 0 {
+			moment = rng.IntN(min(25, log.Len())) // while it is opened, or made
+		}
+		disk := log.Cut(moment, rng.IntN)
+		drawn := image{disk.Hash(seed), min(log.SaidBy(moment), len(steps))}
+		c.drawn++
+		if seen[drawn] {
+			continue
+		}
+		seen[drawn] = true
+		c.different++
+		if err := disk.Restore(c.dir); err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("recording %d: %d system calls, %d writes, %d syncs", recording, log.Len(), log.Writes(), log.Syncs())
-		steps, seed, seen := stepsOf(t, log.Said()), maphash.MakeSeed(), map[image]bool{}
-		for i := range *imageCount / recordings {
-			rng := rand.New(rand.NewPCG(*imageSeed, uint64(recording)<<32|uint64(i)))
-			moment := rng.IntN(log.Len() + 1)
-			if i%20 == 0 {
-				moment = rng.IntN(min(25, log.Len())) // while it is opened, or made
-			}
-			disk := log.Cut(moment, rng.IntN)
-			drawn := image{disk.Hash(seed), min(log.SaidBy(moment), len(steps))}
-			if _, again := seen[drawn]; !again {
-				if err := disk.Restore(dir); err != nil {
-					t.Fatal(err)
-				}
-				seen[drawn] = checkCut(t, dir, drawn.past, steps)
-			}
-			if seen[drawn] {
-				completed++
-			}
-			if t.Failed() {
-				t.Fatalf("recording %d, image %d, cut after %d of %d system calls", recording, i, moment, log.Len())
-			}
+		if checkCut(t, c.dir, drawn.past, steps) {
+			c.completed++
 		}
-		different += len(seen)
-	}
-	t.Logf("figures: %d images, %d of them different; in %d the step under way was complete", *imageCount, different, completed)
-	if completed == 0 || completed == *imageCount {
-		t.Error("the images do not differ in what a disk may keep")
+		if t.Failed() {
+			t.Fatalf("recording %d, image %d, cut after %d of %d system calls", recording, i, moment, log.Len())
+		}
 	}
 }
 

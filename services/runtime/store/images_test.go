@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"hash/maphash"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -16,7 +17,7 @@ import (
 	"github.com/podfall/podfall/services/runtime/store"
 )
 
-var imageCount = flag.Int("images", 1000, "power-cut images that TestPowerCuts opens")
+var imageCount = flag.Int("images", 1000, "different power-cut images that TestPowerCuts opens")
 
 const cutEnv = "RUNTIME_STORE_TEST_CUT" // path of the child of TestPowerCuts
 
@@ -27,8 +28,13 @@ func TestPowerCuts(t *testing.T) {
 		liveUntilTheCut(t, path)
 		return
 	}
-	dir := t.TempDir()
-	for recording := range 2 { // the second begins on a disk that the first was cut from
+	dir, drawn, different := t.TempDir(), 0, 0
+	each := max(min(*imageCount/2, 10000), 1)
+	bound := 2 + 8**imageCount/each
+	for recording := 0; different < *imageCount; recording++ { // each begins on a disk that the one before was cut from
+		if recording == bound {
+			t.Fatalf("%d recordings, %d images drawn: only %d of the %d asked for differ", bound, drawn, different, *imageCount)
+		}
 		log, err := powercut.Record(powercut.Command{
 			Args: []string{os.Args[0], "-test.run=^TestPowerCuts$"}, Dir: dir,
 			Env: append(os.Environ(), cutEnv+"="+filepath.Join(dir, "runtime.db")),
@@ -39,32 +45,55 @@ func TestPowerCuts(t *testing.T) {
 		t.Logf("recording %d: %d system calls, %d writes, %d syncs", recording, log.Len(), log.Writes(), log.Syncs())
 		said := log.Said()
 		said = said[:len(said)-1] // which is what package testing says
-		for i := range *imageCount / 2 {
+		seed, seen := maphash.MakeSeed(), map[image]bool{}
+		for i := 0; i < each && different < *imageCount; i++ {
 			rng := rand.New(rand.NewPCG(uint64(recording), uint64(i)))
 			moment := rng.IntN(log.Len() + 1)
 			if i%20 == 0 {
 				moment = rng.IntN(min(25, log.Len())) // while it is opened, or made
 			}
-			if err := log.Cut(moment, rng.IntN).Restore(dir); err != nil {
+			disk := log.Cut(moment, rng.IntN)
+			it := image{disk.Hash(seed), min(log.SaidBy(moment), len(said))}
+			drawn++
+			if seen[it] {
+				continue
+			}
+			seen[it] = true
+			different++
+			if err := disk.Restore(dir); err != nil {
 				t.Fatal(err)
 			}
-			s, contents, err := store.Open(store.Config{Path: filepath.Join(dir, "runtime.db"), NoSync: true})
-			if err != nil {
-				t.Fatalf("recording %d, image %d: a power cut damaged the file: %v", recording, i, err)
-			}
-			past := min(log.SaidBy(moment), len(said))
-			before, after := said[max(past-1, 0)], said[min(past, len(said)-1)]
-			if got := state(t, s, contents); got != before && got != after {
-				t.Errorf("recording %d, image %d, cut after %d of %d system calls:\n%swas committed, then\n%swas under way; there is\n%s",
-					recording, i, moment, log.Len(), before, after, got)
-			}
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
+			checkCut(t, dir, said, it.past)
 			if t.Failed() {
-				return
+				t.Fatalf("recording %d, image %d, cut after %d of %d system calls", recording, i, moment, log.Len())
 			}
 		}
+	}
+	t.Logf("figures: %d different images, of %d drawn", different, drawn)
+}
+
+// image is a disk, by its hash, and how many steps had been said: one that is drawn again
+// has been judged.
+type image struct {
+	disk uint64
+	past int
+}
+
+// checkCut opens a store after a power cut, when so many of the steps had been said: it holds
+// what it had after the last of them, or after the next.
+func checkCut(t *testing.T, dir string, said []string, past int) {
+	t.Helper()
+	s, contents, err := store.Open(store.Config{Path: filepath.Join(dir, "runtime.db"), NoSync: true})
+	if err != nil {
+		t.Errorf("a power cut damaged the file: %v", err)
+		return
+	}
+	before, after := said[max(past-1, 0)], said[min(past, len(said)-1)]
+	if got := state(t, s, contents); got != before && got != after {
+		t.Errorf("%swas committed, then\n%swas under way; there is\n%s", before, after, got)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
