@@ -21,3 +21,14 @@ func TestInterruptedOnce(t *testing.T) {
 		t.Errorf("interrupted %d times, and to do is %v", interrupts, w.todo)
 	}
 }
+
+// KBL-18: an attempt that has not begun takes up a grace that has become shorter meanwhile.
+func TestAStopBeginsWithTheShortestGrace(t *testing.T) {
+	w := newWorker(Config{})
+	w.tell(Seen{Pod: graced(30, 10)})
+	w.tell(Seen{Pod: graced(30, 0)}) // before its goroutine came to anything
+	stop, ok := w.take(t.Context()).(Stop)
+	if !ok || stop.Grace != MinimumGrace {
+		t.Errorf("begins with %+v, want a stop with a grace of %d", stop, MinimumGrace)
+	}
+}

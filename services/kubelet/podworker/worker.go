@@ -97,21 +97,34 @@ func (w *worker) tell(e Event) (start bool) {
 // work carries out actions until none is left or ctx ends.
 func (w *worker) work(ctx context.Context) {
 	for {
-		w.mu.Lock()
-		if len(w.todo) == 0 || ctx.Err() != nil {
-			w.running = false
-			w.mu.Unlock()
+		action := w.take(ctx)
+		if action == nil {
 			return
 		}
-		action := w.todo[0]
-		w.todo = w.todo[1:]
-		w.mu.Unlock()
 		answer := w.carryOut(ctx, action)
 		w.at("")
 		if answer != nil && ctx.Err() == nil {
 			w.tell(answer)
 		}
 	}
+}
+
+// take is the next action; nil when none is left or ctx has ended. A stop takes up the grace of
+// when it begins: it may have become shorter since the machine asked for the stop (KBL-18).
+func (w *worker) take(ctx context.Context) Action {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.todo) == 0 || ctx.Err() != nil {
+		w.running = false
+		return nil
+	}
+	action := w.todo[0]
+	w.todo = w.todo[1:]
+	if stop, ok := action.(Stop); ok {
+		stop.Grace = w.machine.Grace()
+		return stop
+	}
+	return action
 }
 
 // carryOut does what the machine wants and returns the event that answers it, if any.
