@@ -22,7 +22,7 @@ func (n *Node) renew(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
+		if !overtaken(err) {
 			return err
 		}
 		n.lease = nil
@@ -31,6 +31,13 @@ func (n *Node) renew(ctx context.Context) error {
 		}
 	}
 	return fmt.Errorf("renew lease of node %s: somebody else writes it", n.cfg.Name)
+}
+
+// overtaken reports whether the lease may be another than the kubelet knows. Of one that went with
+// its node, an update with a resourceVersion is an InternalError, as upstream's: updates create
+// leases, but not with that. Upstream's kubelet looks again after any failure (retryUpdateLease).
+func overtaken(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) || apierrors.IsInternalError(err)
 }
 
 func (n *Node) renewOnce(ctx context.Context) error {

@@ -1,0 +1,65 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/proto/kinds"
+)
+
+// leases has the node's lease, as an apiserver does; nil is none.
+type leases struct {
+	api
+
+	held *coordinationv1.Lease
+}
+
+func (l *leases) Create(_ context.Context, _ podapi.Target, obj kinds.Object, _ metav1.CreateOptions) (kinds.Object, error) {
+	l.held, _ = obj.DeepCopyObject().(*coordinationv1.Lease)
+	l.held.ResourceVersion = "7"
+	return l.held, nil
+}
+
+func (l *leases) Get(_ context.Context, t podapi.Target, _ metav1.GetOptions) (kinds.Object, error) {
+	if l.held == nil {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "leases"}, t.Name)
+	}
+	return l.held, nil
+}
+
+func (l *leases) Update(_ context.Context, _ podapi.Target, obj kinds.Object, _ metav1.UpdateOptions) (kinds.Object, error) {
+	if l.held == nil && obj.GetResourceVersion() != "" {
+		return nil, apierrors.NewInternalError(errors.New("resourceVersion should not be set on objects to be created"))
+	}
+	return obj, nil
+}
+
+// TestALeaseThatWentIsMadeAgain: the garbage collector takes a lease away with its node, and the
+// kubelet, which lives on, makes another with the next renewal.
+func TestALeaseThatWentIsMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leases{}
+		n := New(Config{API: l, Timing: Timing{LeaseRenew: 10 * time.Second, LeaseDuration: 40 * time.Second}, Name: "n", Health: well{}, Volumes: well{}})
+		for range 2 {
+			if err := n.renew(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.held = nil
+		if err := n.renew(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if l.held == nil {
+			t.Error("the lease was not made again")
+		}
+	})
+}
