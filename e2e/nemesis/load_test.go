@@ -42,7 +42,7 @@ func (l *load) run(ctx context.Context) {
 	var clients sync.WaitGroup
 	defer clients.Wait()
 	roles := []func(*client, context.Context){
-		(*client).pods, (*client).pods, (*client).pods, (*client).finalizers, (*client).sets, (*client).drains,
+		(*client).pods, (*client).pods, (*client).pods, (*client).finalizers, (*client).sets, (*client).drains, (*client).sweeps,
 	}
 	for number, role := range roles {
 		c := &client{load: l, number: number, rand: rand.New(rand.NewPCG(l.seed, uint64(number)+1))}

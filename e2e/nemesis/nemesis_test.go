@@ -145,7 +145,7 @@ func judge(t *testing.T, c *cluster, book *Ledger, steps []Step) {
 	}
 	answered, failed := book.Counts()
 	t.Logf("figures: answered %v, not answered or refused %v", answered, failed)
-	for _, verb := range []string{"create", "delete", "patch", "evict"} {
+	for _, verb := range []string{"create", "delete", "patch", "evict", "deletecollection"} {
 		if answered[verb] == 0 {
 			t.Errorf("no %s was answered: the run proves too little", verb)
 		}
