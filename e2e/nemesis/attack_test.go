@@ -75,7 +75,7 @@ func (a *attack) inForce() (int, error) {
 // begin breaks something. That what it is about is broken already is no error.
 func (a *attack) begin(ctx context.Context, s Step) error {
 	for _, command := range s.Begin {
-		_, err := a.cluster.run(ctx, command...)
+		err := a.carryOut(ctx, command)
 		if err != nil && strings.Contains(err.Error(), "does not run") {
 			return a.mend(ctx, s) // of several some may have been ended
 		}
@@ -90,6 +90,14 @@ func (a *attack) begin(ctx context.Context, s Step) error {
 	}
 	a.broken = append(a.broken, broken{s, time.Now().Add(s.Lasts)})
 	return nil
+}
+
+func (a *attack) carryOut(ctx context.Context, command []string) error {
+	if command[0] == terminate {
+		return a.terminate(ctx, command[1])
+	}
+	_, err := a.cluster.run(ctx, command...)
+	return err
 }
 
 // wait mends what is due for a while, and whatever is too much.

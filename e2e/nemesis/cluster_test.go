@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -65,19 +66,53 @@ func (c *cluster) run(ctx context.Context, arguments ...string) (string, error) 
 
 // processes are the cluster's, by state: running, paused or ended.
 func (c *cluster) processes(ctx context.Context) (map[string]string, error) {
+	status, err := c.status(ctx)
+	states := map[string]string{}
+	for _, p := range status {
+		states[p.Name] = p.State
+	}
+	return states, err
+}
+
+func (c *cluster) status(ctx context.Context) ([]layouts.Process, error) {
 	out, err := c.run(ctx, "status", "-o", "json")
 	if err != nil {
 		return nil, err
 	}
 	var status struct{ Processes []layouts.Process }
-	if err := json.Unmarshal([]byte(out), &status); err != nil {
-		return nil, err
+	return status.Processes, json.Unmarshal([]byte(out), &status)
+}
+
+// terminate is the command of a step that asks a process to end.
+const terminate = "terminate"
+
+// terminate asks a process of the cluster to end, and waits until it has; one that is
+// paused hears of it later, and is left alone.
+func (c *cluster) terminate(ctx context.Context, name string) error {
+	pid := 0
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		status, err := c.status(ctx)
+		if err != nil {
+			return err
+		}
+		at := slices.IndexFunc(status, func(p layouts.Process) bool { return p.Name == name && p.State == "running" })
+		switch {
+		case at < 0 && pid == 0:
+			return fmt.Errorf("%s does not run", name)
+		case at < 0 || pid != 0 && status[at].PID != pid:
+			return nil
+		case pid == 0:
+			pid = status[at].PID
+			if err := syscall.Kill(pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return err
+			}
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return fmt.Errorf("%s, which was asked to end, has not: %w", name, err)
+		}
 	}
-	states := map[string]string{}
-	for _, p := range status.Processes {
-		states[p.Name] = p.State
-	}
-	return states, nil
 }
 
 // startEnded starts those of the processes that have ended.

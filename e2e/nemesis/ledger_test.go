@@ -125,7 +125,7 @@ func InForce(steps []Step, events []history.Event) []Step {
 			return !struck[s.Name]
 		case verb == "clock":
 			return !began["clock"]
-		case verb == "crash", verb == "pause":
+		case verb == "crash", verb == "pause", verb == terminate:
 			return !began[s.Begin[0][1]]
 		default:
 			return !began[s.Name]

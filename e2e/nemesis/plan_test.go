@@ -39,7 +39,7 @@ func TestASeedDrawsTheSameSteps(t *testing.T) {
 	if slices.Equal(first[:20], drawn(drawer(8), 20)) {
 		t.Error("two seeds drew the same")
 	}
-	if len(verbs) != 5 || len(points) < 35 {
+	if len(verbs) != 6 || len(points) < 35 {
 		t.Errorf("2,000 steps had the commands %v and %d sorts of faults", verbs, len(points))
 	}
 }

@@ -20,6 +20,20 @@ type row struct {
 	crashes string
 }
 
+// Rows of the catalogue that no seed draws here, and why:
+//
+//	13, 14  a slow or silent watcher: the load has no watchers; the processes' own are slowed by
+//	        watch.deliver, latency, bandwidth and pauses
+//	30, 31  malformed messages, unauthorised publishers: no command of podfall's sends them;
+//	        rogue_test.go of e2e/procs and badinput_test.go of e2e/gateway do
+//	32      a second kubelet of one name: no command starts one; e2e/sim does (twin.go)
+//	34      compaction and restore: no command does that; e2e/sim compacts
+//	36      a node deleted or out of service: K8 still sounds where a pod is failed while its
+//	        kubelet, which has just heard of it, starts it; e2e/sim does both
+//
+// Of row 3, terminate is the restart; an upgrade needs a second binary. Row 37 is sweeps, of a
+// dozen pods and not of 10,000.
+
 // rows are faults of which the product has to make the best, with the rows of the
 // catalogue that they are. Those are left out that nobody can get over: a watch that loses
 // an event for good, and a runtime that lies.

@@ -6,6 +6,7 @@
 //	points_test.go   those at the points of docs/faults.md
 //	attack_test.go   carries them out
 //	load_test.go     the clients
+//	crowds_test.go   those that delete many pods at once
 //	calm_test.go     what must be so once everything is mended
 //	ledger_test.go   what clients were told, against what was committed
 //
@@ -26,7 +27,8 @@ type Step struct {
 	// Name is the fault's or the cut's; of a process that is crashed or paused it is the
 	// step's alone.
 	Name string
-	// Begin and End are arguments of podfall, command by command.
+	// Begin and End are arguments of podfall, command by command; terminate, which podfall
+	// does not have, is SIGTERM to a process.
 	Begin, End [][]string
 	// Down are processes that may have ended; who mends starts those that have.
 	Down []string
@@ -99,6 +101,7 @@ func (d *Drawer) kinds() []kind {
 		{12, d.point},
 		{2, d.clock},
 		{1, d.skew},
+		{3, d.terminate},
 	}
 }
 
@@ -173,6 +176,12 @@ func (d *Drawer) groups(s *Step) {
 func (d *Drawer) crash(s *Step) {
 	name := d.process()
 	s.Begin, s.Down = [][]string{{"crash", name}}, []string{name}
+}
+
+// terminate has a process end as it does at a restart: it is asked to.
+func (d *Drawer) terminate(s *Step) {
+	name := d.process()
+	s.Begin, s.Down = [][]string{{terminate, name}}, []string{name}
 }
 
 func (d *Drawer) pause(s *Step) {
