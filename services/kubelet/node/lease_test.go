@@ -18,8 +18,6 @@ import (
 
 // leases has the node's lease, as an apiserver does; nil is none.
 type leases struct {
-	api
-
 	held *coordinationv1.Lease
 }
 
