@@ -80,7 +80,8 @@ func (c *cluster) status(ctx context.Context) ([]layouts.Process, error) {
 		return nil, err
 	}
 	var status struct{ Processes []layouts.Process }
-	return status.Processes, json.Unmarshal([]byte(out), &status)
+	err = json.Unmarshal([]byte(out), &status)
+	return status.Processes, err
 }
 
 // terminate is the command of a step that asks a process to end.

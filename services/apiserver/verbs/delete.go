@@ -42,8 +42,7 @@ func (a *API) deleteWith(ctx context.Context, req Request, opts metav1.DeleteOpt
 		if old == nil {
 			return a.alreadyGone(req, wanted)
 		}
-		now := a.Clock.Now() // of this attempt: what it found may have been made since the request came
-		decision := deletion.Decide(a.found(req, old, now), a.policy(req.Kind), opts, now)
+		decision := a.decide(req, old, opts)
 		if decision.Outcome == deletion.Refused { // by a precondition; admission is asked after that (API-07)
 			return nil, decision.Err
 		}
@@ -54,8 +53,9 @@ func (a *API) deleteWith(ctx context.Context, req Request, opts metav1.DeleteOpt
 		if err != nil {
 			return nil, err
 		}
-		now = a.Clock.Now() // webhooks may have taken their time, and upstream decides after them
-		decision = deletion.Decide(a.found(req, old, now), a.policy(req.Kind), opts, now)
+		if !a.Hooks.Idle(req.Identity) { // they may have taken their time, and upstream decides after them
+			decision = a.decide(req, old, opts)
+		}
 		if wanted != nil && decision.Outcome == deletion.Unchanged {
 			decision.Object = wanted.Object // API-27
 		}
@@ -92,6 +92,13 @@ func (a *API) stays(req Request, obj kinds.Object, opts metav1.DeleteOptions) []
 		}
 	}
 	return why.Warnings(obj, node, opts.GracePeriodSeconds != nil && *opts.GracePeriodSeconds == 0)
+}
+
+// decide is what a delete of what it has found means now: that may have been made since the
+// request came.
+func (a *API) decide(req Request, old *store.Record, opts metav1.DeleteOptions) deletion.Decision {
+	now := a.Clock.Now()
+	return deletion.Decide(a.found(req, old, now), a.policy(req.Kind), opts, now)
 }
 
 // found is the object as a delete finds it: some kinds hold their objects back.

@@ -101,10 +101,15 @@ func (s *step) interim() {
 // foreground waits for ever for a pod that it does not select, and the pod for the Job.
 // The pods of a Job that another controller manages are that one's (syncOrphanPod).
 func Orphaned(pod *corev1.Pod, job *batchv1.Job) bool {
-	if job == nil || elsewhere(job) {
-		return job == nil && Tracked(pod)
+	switch {
+	case !Tracked(pod):
+		return false
+	case job == nil:
+		return true
+	case elsewhere(job):
+		return false
 	}
-	return Tracked(pod) && (Over(job) && workload.Finished(pod) || job.DeletionTimestamp != nil && !selects(job, pod))
+	return Over(job) && workload.Finished(pod) || job.DeletionTimestamp != nil && !selects(job, pod)
 }
 
 // elsewhere reports whether another controller manages a Job (KEP-4368).
