@@ -22,8 +22,9 @@ const (
 // further, or not even that far (WCH-10). The error is a *CompactedError, or a
 // *DamageError when the file has gone bad.
 //
-// Events that are not among the last few thousand are read from the file and decoded:
-// SinceAtMost bounds what that takes.
+// Events that are not among the last few thousand, or are of an earlier process, are read from
+// the file, and versions that are not current any more decoded: SinceAtMost bounds what that
+// takes.
 func (s *Store) Since(revision int64) ([]Event, error) {
 	return s.SinceAtMost(revision, int(^uint(0)>>1))
 }
@@ -39,7 +40,7 @@ func (s *Store) SinceAtMost(revision int64, limit int) ([]Event, error) {
 		last = revision + int64(limit)
 	}
 	var events []Event
-	err := s.read(revision, min(last, now.before()), func(r *reader, at int64) error {
+	err := s.read(now, revision, min(last, now.before()), func(r *reader, at int64) error {
 		event, err := r.event(at)
 		events = append(events, event)
 		return err
@@ -94,7 +95,7 @@ func (s *Store) rewind(now *view, revision int64) (*Snapshot, error) {
 			before[key] = v
 		}
 	}
-	err := s.read(revision, min(now.snapshot.revision, now.before()), func(r *reader, at int64) error {
+	err := s.read(now, revision, min(now.snapshot.revision, now.before()), func(r *reader, at int64) error {
 		e, err := r.entry(at)
 		if err != nil {
 			return err
@@ -154,14 +155,17 @@ func (v *view) between(from, to int64) []Event {
 type reader struct {
 	path    string
 	history *bbolt.Bucket
+	// current has objects that need no decoding: when an apiserver has begun anew, every watch
+	// resumes, and most of what has happened since is still so.
+	current *Snapshot
 	// records have been decoded already: an event's previous version often is the
 	// event before.
 	records map[int64]*Record
 }
 
 // read calls each for every revision after from up to and including to, in short
-// transactions.
-func (s *Store) read(from, to int64, each func(*reader, int64) error) error {
+// transactions. What is current now is not decoded.
+func (s *Store) read(now *view, from, to int64, each func(*reader, int64) error) error {
 	records := map[int64]*Record{}
 	for from < to {
 		until := min(from+readChunk, to)
@@ -172,7 +176,7 @@ func (s *Store) read(from, to int64, each func(*reader, int64) error) error {
 				}
 				r := &reader{
 					path: s.cfg.Path, history: tx.Bucket([]byte(bucketHistory)),
-					records: records,
+					current: now.snapshot, records: records,
 				}
 				for at := from + 1; at <= until; at++ {
 					if err := each(r, at); err != nil {
@@ -226,6 +230,9 @@ func (r *reader) record(revision int64) (*Record, error) {
 	}
 	if e.typ == Deleted {
 		return nil, damaged(r.path, revision, errShape)
+	}
+	if now := r.current.Get(e.key); now != nil && now.Revision == revision {
+		return now, nil
 	}
 	record, err := e.record()
 	if err != nil {

@@ -39,3 +39,29 @@ func TestEncodingChangesNothingThatIsShared(t *testing.T) {
 		t.Error("the quantity was written to when its pod was encoded")
 	}
 }
+
+// TestCurrentObjectsAreNotDecodedAgain: every watch resumes when an apiserver has begun anew, and
+// all of them would decode what the store has in memory.
+func TestCurrentObjectsAreNotDecodedAgain(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	s, stop := start(t, cfg)
+	made := put(t, s, write(small("stays", "n1"), store.Absent), write(small("changes", "n1"), store.Absent))
+	put(t, s, write(small("changes", "n2"), made[1].Revision))
+	stop()
+
+	s = open(t, cfg)
+	events, err := s.Since(made[0].Revision - 1)
+	if err != nil || len(events) != 3 {
+		t.Fatalf("%d events, error %v, want 3", len(events), err)
+	}
+	for i, isCurrent := range []bool{true, false, true} {
+		now := s.Snapshot().Get(events[i].Record.Key)
+		if (events[i].Record == now) != isCurrent || (events[i].Record.Revision == now.Revision) != isCurrent {
+			t.Errorf("event %d has %s decoded anew, or not what it was: want the current record %t", i, now.Key, isCurrent)
+		}
+	}
+	if events[2].Previous != events[1].Record {
+		t.Error("what the second version replaced was decoded twice")
+	}
+}
