@@ -67,8 +67,6 @@ type begun struct {
 	seed uint64
 	// now is when it was stepped last.
 	now time.Time
-	// shows is what its clock does.
-	shows func(time.Time) time.Time
 }
 
 // apiSide is the way to the apiserver.
@@ -150,7 +148,7 @@ func (k *kubeletProcess) Step(now time.Time, in Input, out Out) {
 }
 
 func (k *kubeletProcess) begin(now time.Time, boot Boot, out Out) {
-	k.begun = begun{now, boot.Boot, boot.Seed, now, out.Shows}
+	k.begun = begun{now, boot.Boot, boot.Seed, now}
 	k.of.kernel.kubelet = boot.Boot
 	k.timers = timers{}
 	out.Note("", history.KubeletBoot{Node: k.of.node})

@@ -143,7 +143,7 @@ func (k *kubeletProcess) came(now time.Time, w *podWorker, doing string, err err
 		return
 	}
 	if w.work.Failed == 0 {
-		w.work.First = out.Shows(now)
+		w.work.First = now
 	}
 	w.work.Err = err.Error()
 	w.work.Failed++

@@ -182,7 +182,14 @@ func (p *apiserverProcess) inspect(_, shown time.Time) any {
 	return inspect.APIServer{Self: inspect.Self{Process: APIServer, Now: shown}, Revision: p.disk.synced}
 }
 
-func (r *runtimeProcess) inspect(_, shown time.Time) any {
+func (r *runtimeProcess) inspect(now, shown time.Time) any {
+	off := shown.Sub(now)
+	told := func(at time.Time) time.Time {
+		if at.IsZero() {
+			return at
+		}
+		return at.Add(off)
+	}
 	said := inspect.Runtime{Self: inspect.Self{Process: "runtime", Boot: r.boot, Now: shown}}
 	said.Containers = make([]inspect.Container, 0, len(r.containers))
 	for _, c := range r.containers {
@@ -190,7 +197,9 @@ func (r *runtimeProcess) inspect(_, shown time.Time) any {
 		said.Containers = append(said.Containers, inspect.Container{
 			ID: c.ID, Name: c.Request.Name, Namespace: box.PodNamespace, Pod: box.PodName, UID: box.PodUid,
 			Alive: c.alive(), Scripted: true, Code: c.status.ExitCode, Unreachable: c.status.Unreachable,
-			Times: inspect.Times{Started: c.Events.Start, Signaled: c.Events.Stop, Killed: c.Events.Kill, Exited: c.status.FinishedAt},
+			Times: inspect.Times{
+				Started: told(c.Events.Start), Signaled: told(c.Events.Stop), Killed: told(c.Events.Kill), Exited: told(c.status.FinishedAt),
+			},
 		})
 	}
 	return said
@@ -198,7 +207,7 @@ func (r *runtimeProcess) inspect(_, shown time.Time) any {
 
 func (k *kubeletProcess) inspect(now, shown time.Time) any {
 	said := inspect.Kubelet{
-		Self: inspect.Self{Process: "kubelet/" + k.of.node, Boot: k.begun.boot, Began: k.begun.shows(k.begun.at), Now: shown},
+		Self: inspect.Self{Process: "kubelet/" + k.of.node, Boot: k.begun.boot, Began: k.begun.at, Now: shown},
 		Node: k.of.node, Problems: k.runtime.views.Problems(now, k.of.timing.Relist), Heard: k.api.set.Taken(),
 	}
 	for _, uid := range k.uids() {

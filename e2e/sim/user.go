@@ -72,7 +72,7 @@ func (u *user) Step(now time.Time, in Input, out Out) {
 // do carries out a deed; tries is how often it has been refused because of its name.
 func (u *user) do(now time.Time, out Out, i, tries int) {
 	deed := u.script.Deeds[i]
-	if tries > 0 && now.After(u.calm.Add(-onItsWay)) { // amends are made once, and may come before it
+	if tries > 0 && u.script.Calm > 0 && now.After(u.calm.Add(-onItsWay)) { // amends are made once, and may come before it
 		if slices.Contains([]What{AddFinalizer, OutOfService, DeleteNode}, deed.Do) {
 			return
 		}

@@ -141,12 +141,16 @@ func (c *Contacts) Calls(method, id string) (answered func(error)) {
 }
 
 // Tell fills in what a kubelet says of them: as long before said.Now as it was, whatever the clock
-// showed then.
+// showed then. So is the rest of what it says, which goes by the contacts' clock until here.
 func (c *Contacts) Tell(said *inspect.Kubelet) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	off := said.Now.Sub(c.now())
-	said.API, said.Runtime = moved(c.api, off), moved(c.runtime, off)
+	said.Began = said.Began.Add(off)
+	for i := range said.Pods {
+		said.Pods[i].Since, said.Pods[i].First = moved(said.Pods[i].Since, off), moved(said.Pods[i].First, off)
+	}
+	said.API, said.Runtime = shown(c.api, off), shown(c.runtime, off)
 	for _, began := range c.asking { // one that waits for long is as good as failed
 		if began = began.Add(off); said.Now.Sub(began) > longWait && (said.API.Failing.IsZero() || began.Before(said.API.Failing)) {
 			said.API.Failing = began
@@ -163,15 +167,18 @@ func (c *Contacts) Tell(said *inspect.Kubelet) {
 	}
 }
 
-// moved is a contact as another clock shows it.
-func moved(c inspect.Contact, by time.Duration) inspect.Contact {
-	if !c.Last.IsZero() {
-		c.Last = c.Last.Add(by)
-	}
-	if !c.Failing.IsZero() {
-		c.Failing = c.Failing.Add(by)
-	}
+// shown is a contact as another clock shows it.
+func shown(c inspect.Contact, off time.Duration) inspect.Contact {
+	c.Last, c.Failing = moved(c.Last, off), moved(c.Failing, off)
 	return c
+}
+
+// moved is an instant as another clock shows it; the zero time is none.
+func moved(at time.Time, off time.Duration) time.Time {
+	if at.IsZero() {
+		return at
+	}
+	return at.Add(off)
 }
 
 // longWait is how long the API may take to answer before the kubelet worries.

@@ -10,10 +10,11 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// TestTellByAnotherClock has a kubelet's clock set ahead and back: what it says of its contacts is as
-// long ago as it was.
+// TestTellByAnotherClock has a kubelet's clock set ahead and back: what it says of its contacts and
+// of its work is as long ago as it was.
 func TestTellByAnotherClock(t *testing.T) {
-	passes := time.Unix(1_700_000_000, 0)
+	began := time.Unix(1_700_000_000, 0)
+	passes := began
 	c := NewContacts(func() time.Time { return passes })
 	c.Asks(proto.VerbGet, podapi.Target{}, "")(nil)
 	passes = passes.Add(5 * time.Second)
@@ -21,8 +22,17 @@ func TestTellByAnotherClock(t *testing.T) {
 	c.Calls("StopContainer", "c1")
 	passes = passes.Add(2 * time.Second)
 	for _, off := range []time.Duration{0, -17 * time.Second, 24 * time.Hour} {
-		said := inspect.Kubelet{Self: inspect.Self{Now: passes.Add(off)}}
+		said := inspect.Kubelet{
+			Self: inspect.Self{Began: began, Now: passes.Add(off)}, Pods: []inspect.Work{{Since: began, First: passes}, {}},
+		}
 		c.Tell(&said)
+		work := [3]time.Duration{said.Now.Sub(said.Began), said.Now.Sub(said.Pods[0].Since), said.Now.Sub(said.Pods[0].First)}
+		if want := [3]time.Duration{7 * time.Second, 7 * time.Second, 0}; work != want {
+			t.Errorf("a clock that is %v off: it began, and a pod's step and failure did, %v ago, want %v", off, work, want)
+		}
+		if idle := said.Pods[1]; !idle.Since.IsZero() || !idle.First.IsZero() {
+			t.Errorf("a pod at which nothing is done or fails has %v and %v", idle.Since, idle.First)
+		}
 		ago := [3]time.Duration{said.Now.Sub(said.API.Last), said.Now.Sub(said.API.Failing), said.Now.Sub(said.Calls[0].Since)}
 		if want := [3]time.Duration{7 * time.Second, 2 * time.Second, 2 * time.Second}; ago != want {
 			t.Errorf("a clock that is %v off: heard, failed and called %v ago, want %v", off, ago, want)

@@ -28,7 +28,7 @@ type witness struct {
 
 func newWitness(cfg Config) *witness {
 	return &witness{
-		Contacts: NewContacts(cfg.Clock.Steady), history: cfg.History, node: cfg.Node, began: cfg.Clock.Now(), counts: newCounts(cfg.Metrics, cfg.Node),
+		Contacts: NewContacts(cfg.Clock.Steady), history: cfg.History, node: cfg.Node, began: cfg.Clock.Steady(), counts: newCounts(cfg.Metrics, cfg.Node),
 	}
 }
 

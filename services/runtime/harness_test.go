@@ -37,6 +37,8 @@ type node struct {
 	recorder *history.Recorder
 	// clock is its own and its kubelet's.
 	clock clock.Clock
+	// ask has it tell of its insides.
+	ask func(context.Context) inspect.Runtime
 	// faults are what is broken in it.
 	faults *fault.Table
 }
@@ -66,7 +68,9 @@ func (n *node) start() {
 	go func() {
 		n.ended <- runtime.Run(ctx, runtime.Config{
 			Bus: n.conn, DataDir: n.dir, Boot: proto.NewBoot(time.Now(), [4]byte{}),
-			PodCIDR: "10.1.2.0/24", NoSync: true, Clock: n.clock, Faults: n.faults, Observers: inspect.Observers[inspect.Runtime]{History: n.recorder}, Ready: func() { close(ready) },
+			PodCIDR: "10.1.2.0/24", NoSync: true, Clock: n.clock, Faults: n.faults, Observers: inspect.Observers[inspect.Runtime]{
+				History: n.recorder, Inspect: func(ask func(context.Context) inspect.Runtime) { n.ask = ask },
+			}, Ready: func() { close(ready) },
 		})
 	}()
 	select {

@@ -12,7 +12,7 @@ import (
 func (s *service) tell(context.Context) inspect.Runtime {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	said := inspect.Runtime{Self: inspect.Self{Process: "runtime", Boot: s.boot, Began: s.began, Now: s.clock.Now()}, Programs: s.programs}
+	said := inspect.Runtime{Self: inspect.Self{Process: "runtime", Boot: s.boot, Began: s.clock.Told(s.began), Now: s.clock.Now()}, Programs: s.programs}
 	all := make([]*container, 0, len(s.containers))
 	for _, c := range s.containers {
 		all = append(all, c)
@@ -23,7 +23,10 @@ func (s *service) tell(context.Context) inspect.Runtime {
 		said.Containers = append(said.Containers, inspect.Container{
 			ID: c.id, Name: c.request.Name, Namespace: box.PodNamespace, Pod: box.PodName, UID: box.PodUid,
 			Alive: c.alive(), PID: c.status.PID, Scripted: c.scripted(), Code: c.status.ExitCode, Unreachable: c.status.Unreachable,
-			Times: inspect.Times{Started: s.clock.Read(c.events.Start), Signaled: s.clock.Read(c.events.Stop), Killed: s.clock.Read(c.events.Kill), Exited: s.clock.Read(c.status.FinishedAt)},
+			Times: inspect.Times{
+				Started: s.clock.Told(c.events.Start), Signaled: s.clock.Told(c.events.Stop),
+				Killed: s.clock.Told(c.events.Kill), Exited: s.clock.Told(c.status.FinishedAt),
+			},
 		})
 	}
 	return said

@@ -101,7 +101,7 @@ func newService(ctx context.Context, cfg Config, kept *store.Store, contents *st
 		return nil, err
 	}
 	s := &service{
-		surroundings: surroundings{cfg.Clock, cfg.Log, cfg.Faults, cfg.Containers.Programs}, records: records{cfg.Boot, cfg.Clock.Now(), cfg.History}, store: kept, network: pool,
+		surroundings: surroundings{cfg.Clock, cfg.Log, cfg.Faults, cfg.Containers.Programs}, records: records{cfg.Boot, cfg.Clock.Steady(), cfg.History}, store: kept, network: pool,
 		engines: newEngines(cfg.Containers.Engines, cfg.Containers.Handler), images: &shelf{book: cfg.Containers.Images, pulled: map[string]bool{}},
 		sandboxes: map[string]*sandbox{}, containers: map[string]*container{}, names: map[string]string{},
 	}

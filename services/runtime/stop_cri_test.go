@@ -64,6 +64,40 @@ func TestAWrongClockStopsInTime(t *testing.T) {
 	}
 }
 
+// TestTellsByTheClockItShows: a signal is told of as long ago as it was, also by a clock that was
+// set wrong meanwhile: whether a process is unkillable is told by that.
+func TestTellsByTheClockItShows(t *testing.T) {
+	bubble(t, func(t *testing.T, n *node) {
+		face, err := clock.NewFace(time.Now(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		movement := clock.NewMovement(face)
+		n.clock = movement.Clock()
+		movement.Mislead(clock.Error{Since: n.clock.Steady(), Ahead: -time.Hour})
+		n.restart(0)
+		movement.Right()
+		_, id := n.run("ignores TERM")
+		ctx, cancel := context.WithCancel(t.Context())
+		stopped := make(chan error, 1)
+		go func() { stopped <- n.StopContainer(ctx, id, 30) }()
+		time.Sleep(10 * time.Second)
+		movement.Mislead(clock.Error{Since: n.clock.Steady(), Ahead: 24 * time.Hour})
+		time.Sleep(2 * time.Second)
+
+		said := n.ask(t.Context())
+		told := said.Containers[0]
+		ago := [3]time.Duration{said.Now.Sub(said.Began), said.Now.Sub(told.Started), said.Now.Sub(told.Signaled)}
+		if want := [3]time.Duration{12 * time.Second, 12 * time.Second, 12 * time.Second}; ago != want || !told.Killed.IsZero() {
+			t.Errorf("it began, its container did and was signaled %v ago, want %v; killed at %v", ago, want, told.Killed)
+		}
+		cancel()
+		if err := <-stopped; err == nil {
+			t.Error("a stop that was given up has succeeded")
+		}
+	})
+}
+
 func TestCRI02Idempotence(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		ctx := t.Context()

@@ -24,18 +24,19 @@ const (
 
 // Said is what was last said of a pod.
 type Said struct {
-	// Looked is when it was last looked at, At when something was last said.
+	// Looked is when it was last looked at, At when something was last said, both by a clock that
+	// nobody sets wrong: no pod is passed over for a day because of one that was a day ahead.
 	Looked, At time.Time
 	Names      []string
 }
 
-// Due reports whether a pod is to be looked at.
-func Due(pod *corev1.Pod, said Said, now time.Time) bool {
-	return pod.DeletionTimestamp != nil && now.Sub(pod.DeletionTimestamp.Time) > overdue && now.Sub(said.Looked) >= again
+// Due reports whether a pod is to be looked at, when a clock shows that, and the steady one now.
+func Due(pod *corev1.Pod, said Said, shown, now time.Time) bool {
+	return pod.DeletionTimestamp != nil && shown.Sub(pod.DeletionTimestamp.Time) > overdue && now.Sub(said.Looked) >= again
 }
 
 // News is what is to be said of a pod whose blockers have these names; empty when they
-// have been said lately, or there are none.
+// have been said lately, or there are none. Now is the steady clock's.
 func News(names, texts []string, said Said, now time.Time) (text string, next Said) {
 	next = Said{Looked: now, At: said.At, Names: said.Names}
 	if len(names) == 0 || slices.Equal(names, said.Names) && now.Sub(said.At) < repeat {

@@ -35,7 +35,7 @@ func TestDue(t *testing.T) {
 		"looked at":     {pod(-time.Minute), Said{Looked: now.Add(-5 * time.Second)}, false},
 		"looked before": {pod(-time.Minute), Said{Looked: now.Add(-15 * time.Second)}, true},
 	} {
-		if got := Due(c.pod, c.said, now); got != c.want {
+		if got := Due(c.pod, c.said, now, now); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}

@@ -95,7 +95,7 @@ func (r *Rounds) Explain(ctx context.Context, pods []*corev1.Pod) {
 			continue
 		}
 		there[pod.UID] = true
-		if Due(pod, r.said[pod.UID], r.Observer.Clock.Now()) {
+		if Due(pod, r.said[pod.UID], r.Observer.Clock.Now(), r.Observer.Clock.Steady()) {
 			r.one(ctx, pod)
 		}
 	}
@@ -108,6 +108,7 @@ func (r *Rounds) Explain(ctx context.Context, pods []*corev1.Pod) {
 
 func (r *Rounds) one(ctx context.Context, pod *corev1.Pod) {
 	target := podapi.Target{Kind: kindOfPods(), Namespace: pod.Namespace, Name: pod.Name}
+	looked := r.Observer.Clock.Steady()
 	report, err := r.Observer.Why(ctx, target)
 	if err != nil {
 		r.Log.DebugContext(ctx, "could not find out why a pod is still there", "pod", pod.Namespace+"/"+pod.Name, "err", err)
@@ -122,7 +123,7 @@ func (r *Rounds) one(ctx context.Context, pod *corev1.Pod) {
 			names, texts = append(names, f.Name), append(texts, f.Title()+": "+f.Cause+" (who acts: "+f.Who+")")
 		}
 	}
-	text, next := News(names, texts, r.said[pod.UID], report.At)
+	text, next := News(names, texts, r.said[pod.UID], looked)
 	r.said[pod.UID] = next
 	if text == "" || r.gone(ctx, target, pod.UID) {
 		return

@@ -6,12 +6,14 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/internal/why/gather"
@@ -92,4 +94,30 @@ func TestGoneMeanwhile(t *testing.T) {
 			t.Errorf("it leaves: %v, and %d causes were told", leaves, told)
 		}
 	}
+}
+
+// TestByClocksThatAreWrong: what was said is said again when its time has come, and not a day later,
+// whatever the clock shows then.
+func TestByClocksThatAreWrong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		face, err := clock.NewFace(time.Now(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		movement, api := clock.NewMovement(face), &onePod{}
+		api.pod.Store(stuck())
+		told := 0
+		r := &Rounds{
+			Observer: gather.Observer{API: api, Ask: func(context.Context, string, any) error { return nil }, Clock: movement.Clock()},
+			Event:    func(*corev1.Pod, string) { told++ }, Log: slog.New(slog.DiscardHandler),
+		}
+		for i, ahead := range []time.Duration{24 * time.Hour, 0, -30 * time.Minute} {
+			movement.Mislead(clock.Error{Since: movement.Clock().Steady(), Ahead: ahead})
+			r.Explain(t.Context(), []*corev1.Pod{stuck()})
+			if told != i+1 {
+				t.Errorf("by a clock that is %v ahead: told %d times, want %d", ahead, told, i+1)
+			}
+			time.Sleep(6 * time.Minute)
+		}
+	})
 }

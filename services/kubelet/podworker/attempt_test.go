@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/proto"
 )
 
@@ -103,4 +105,24 @@ func TestAttemptAtNothing(t *testing.T) {
 	if a := NewAttempt(StopPlan{}, zero); !a.Over() || len(a.Work()) > 0 || a.Err("u") != nil {
 		t.Errorf("an attempt at nothing is %+v", a)
 	}
+}
+
+// TestWorkByTheSteadyClock: since when a step lasts and an attempt fails is noted by a clock that
+// nobody sets wrong.
+func TestWorkByTheSteadyClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		face, err := clock.NewFace(time.Now(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		movement := clock.NewMovement(face)
+		now := movement.Clock().Steady()
+		movement.Mislead(clock.Error{Since: now, Ahead: -time.Hour})
+		w := newWorker(Config{Clock: movement.Clock()})
+		w.at("stop pod")
+		w.came(errors.New("no answer"))
+		if !w.Since.Equal(now) || !w.First.Equal(now) {
+			t.Errorf("the step is since %v and the failure since %v, want %v", w.Since, w.First, now)
+		}
+	})
 }

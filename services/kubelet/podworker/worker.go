@@ -168,7 +168,7 @@ func (w *worker) synced(ctx context.Context, pod *corev1.Pod, what string, err e
 func (w *worker) at(step string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.Doing, w.Since = step, w.cfg.Clock.Now()
+	w.Doing, w.Since = step, w.cfg.Clock.Steady()
 }
 
 // came notes what an attempt came to.
@@ -180,7 +180,7 @@ func (w *worker) came(err error) {
 		return
 	}
 	if w.Failed == 0 {
-		w.First = w.cfg.Clock.Now()
+		w.First = w.cfg.Clock.Steady()
 	}
 	w.Err = err.Error()
 	w.Failed++
