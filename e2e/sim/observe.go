@@ -190,7 +190,7 @@ func (r *runtimeProcess) inspect(now, shown time.Time) any {
 		}
 		return at.Add(off)
 	}
-	said := inspect.Runtime{Self: inspect.Self{Process: "runtime", Boot: r.boot, Now: shown}}
+	said := inspect.Runtime{Self: inspect.Self{Process: "runtime", Boot: r.boot, Now: shown}, Ahead: off}
 	said.Containers = make([]inspect.Container, 0, len(r.containers))
 	for _, c := range r.containers {
 		box := c.box.record

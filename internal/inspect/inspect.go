@@ -147,6 +147,9 @@ type Orphan struct {
 // Runtime is what a container runtime says.
 type Runtime struct {
 	Self
+	// Ahead is by how much its clock, which Now and the containers' times go by, is ahead of the
+	// cluster's.
+	Ahead time.Duration `json:"ahead,omitempty"`
 	Node string `json:"node"`
 	// Programs is how real programs run on this machine, and what it refuses them, in words;
 	// empty when none may run.

@@ -12,7 +12,11 @@ import (
 func (s *service) tell(context.Context) inspect.Runtime {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	said := inspect.Runtime{Self: inspect.Self{Process: "runtime", Boot: s.boot, Began: s.clock.Told(s.began), Now: s.clock.Now()}, Programs: s.programs}
+	now := s.clock.Steady()
+	said := inspect.Runtime{
+		Self:  inspect.Self{Process: "runtime", Boot: s.boot, Began: s.clock.Told(s.began), Now: s.clock.Read(now)},
+		Ahead: s.clock.Read(now).Sub(now), Programs: s.programs,
+	}
 	all := make([]*container, 0, len(s.containers))
 	for _, c := range s.containers {
 		all = append(all, c)

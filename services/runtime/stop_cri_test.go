@@ -88,6 +88,9 @@ func TestTellsByTheClockItShows(t *testing.T) {
 		said := n.ask(t.Context())
 		told := said.Containers[0]
 		ago := [3]time.Duration{said.Now.Sub(said.Began), said.Now.Sub(told.Started), said.Now.Sub(told.Signaled)}
+		if said.Ahead != 24*time.Hour {
+			t.Errorf("it says that its clock is %v ahead, want 24h", said.Ahead)
+		}
 		if want := [3]time.Duration{12 * time.Second, 12 * time.Second, 12 * time.Second}; ago != want || !told.Killed.IsZero() {
 			t.Errorf("it began, its container did and was signaled %v ago, want %v; killed at %v", ago, want, told.Killed)
 		}

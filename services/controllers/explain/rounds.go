@@ -172,7 +172,7 @@ func (r *Rounds) Haunt(ctx context.Context, get func(namespace, name string) (*c
 		older := lifeOf(there, g.uid)
 		older.kept = older.kept || r.known(ctx, g, said)
 		r.mu.Lock()
-		windows, over := g.step(older, younger, r.Observer.Clock.Now())
+		windows, over := g.step(older, younger, r.Observer.Clock.Steady())
 		r.mu.Unlock()
 		for _, w := range windows {
 			r.note(w)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/internal/why/gather"
 	"github.com/podfall/podfall/proto/kinds"
@@ -120,4 +121,19 @@ func TestByClocksThatAreWrong(t *testing.T) {
 			time.Sleep(6 * time.Minute)
 		}
 	})
+}
+
+// TestLivesInTheTimeOfTheCluster: containers are told of by the clock of their runtime, which may be
+// wrong, and windows are not.
+func TestLivesInTheTimeOfTheCluster(t *testing.T) {
+	began, ended := now, now.Add(time.Minute)
+	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
+		said := &inspect.Runtime{Ahead: ahead, Containers: []inspect.Container{
+			{UID: "u", Times: inspect.Times{Started: began.Add(ahead), Exited: ended.Add(ahead)}},
+			{UID: "u", Alive: true, Times: inspect.Times{Started: ended.Add(ahead)}},
+		}}
+		if got, want := lifeOf(said, "u"), (life{uid: "u", kept: true, alive: true, from: began, to: ended}); got != want {
+			t.Errorf("a clock that is %v ahead: %+v, want %+v", ahead, got, want)
+		}
+	}
 }

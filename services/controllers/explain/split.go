@@ -58,7 +58,7 @@ type life struct {
 	from, to time.Time
 }
 
-// lifeOf sums the containers of a uid up.
+// lifeOf sums the containers of a uid up, in the cluster's time.
 func lifeOf(said *inspect.Runtime, uid string) life {
 	l := life{uid: uid}
 	if said == nil {
@@ -72,6 +72,10 @@ func lifeOf(said *inspect.Runtime, uid string) life {
 		l.kept = true
 		if c.Started.IsZero() {
 			continue
+		}
+		c.Started = c.Started.Add(-said.Ahead)
+		if !c.Exited.IsZero() {
+			c.Exited = c.Exited.Add(-said.Ahead)
 		}
 		ran = append(ran, c.Times)
 		if c.Alive && (!l.alive || c.Started.Before(l.from)) {
