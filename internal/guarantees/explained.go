@@ -130,14 +130,30 @@ func (b blocked) nodeless() bool {
 // waitsFor reports whether a pod waited for what it was said to wait for.
 func (p *past) waitsFor(one *pod, reason string, e *history.Event) bool {
 	b := blocked{p, one, e}
-	if is, known := reasons()[reason]; known {
+	if is, judged := reasons()[reason]; judged {
 		return is(b)
 	}
-	return true
+	return untroubled()[reason]
 }
 
-// reasons are, by the names of internal/why, what must be so when each is given. Those that
-// are not here name what is no trouble: an application that takes its time, another object.
+// untroubled are the causes for which nothing has to be broken, or nothing that a history tells of.
+func untroubled() map[string]bool {
+	return map[string]bool{
+		// An application takes its time; how much it says nowhere but in its script.
+		"long-grace": true, "sidecar-does-not-stop": true,
+		// A stop goes on as it has begun, as upstream (KBL-18).
+		"shorter-grace-ignored": true,
+		// Images that are pulled, and kubelets that are at a start, are not written down.
+		"start-in-progress": true,
+		// Why a kubelet has no worker for a pod it does not write down.
+		"rejected-pod": true,
+		// A message whose time is over is not written down, nor are those that are late.
+		"requests-late": true,
+	}
+}
+
+// reasons are, by the names of internal/why, what must be so when each is given; the others
+// are untroubled.
 func reasons() map[string]func(blocked) bool {
 	at := func(points ...fault.Point) func(blocked) bool { return func(b blocked) bool { return b.at(points...) } }
 	away := func(b blocked) bool { return b.away() }
@@ -147,7 +163,7 @@ func reasons() map[string]func(blocked) bool {
 	}
 	return map[string]func(blocked) bool{
 		"finalizer-not-removed":     func(b blocked) bool { return b.holds(b.strange) },
-		"finalizer-removal-refused": func(b blocked) bool { return b.holds(b.strange) },
+		"finalizer-removal-refused": func(b blocked) bool { return b.holds(b.strange) && b.keepsItsFinalizers() },
 		"garbage-collector-down":    func(b blocked) bool { return b.holds(collected) && b.hampered() },
 		"job-controller-down":       func(b blocked) bool { return b.holds(tracked) && b.hampered() },
 		"job-keeps-pod":             func(b blocked) bool { return b.holds(b.kept) },

@@ -11,22 +11,6 @@ import (
 	"github.com/podfall/podfall/internal/why"
 )
 
-// untroubled are the causes for which nothing has to be broken, or nothing that a history tells of.
-func untroubled() map[string]bool {
-	return map[string]bool{
-		// An application takes its time; how much it says nowhere but in its script.
-		"long-grace": true, "sidecar-does-not-stop": true,
-		// A stop goes on as it has begun, as upstream (KBL-18).
-		"shorter-grace-ignored": true,
-		// Images that are pulled, and kubelets that are at a start, are not written down.
-		"start-in-progress": true,
-		// Why a kubelet has no worker for a pod it does not write down.
-		"rejected-pod": true,
-		// A message whose time is over is not written down, nor are those that are late.
-		"requests-late": true,
-	}
-}
-
 // TestEveryCauseIsJudged has who adds a cause say when it is right.
 func TestEveryCauseIsJudged(t *testing.T) {
 	judged, left := reasons(), untroubled()
@@ -114,7 +98,7 @@ func brokenExplanations() []forged {
 		blames("a stranger for what the job controller has to remove", "finalizer-not-removed", owes("job", tracking).reconciled()),
 		blames("a stranger for what the job controller has to remove of no Job", "finalizer-not-removed", owes("rs", tracking)),
 		blames("a stranger for what the garbage collector has to remove", "finalizer-not-removed", owes("", foreground, orphaning)),
-		blames("who refuses the job controller for who refuses a stranger", "finalizer-removal-refused", owes("job", tracking).reconciled()),
+		blames("who refuses the job controller for who refuses a stranger", "finalizer-removal-refused", owes("job", tracking).reconciled().ask("no", by(controllers, "patch"), 403)),
 		blames("a garbage collector that runs", "garbage-collector-down", owes("", orphaning)),
 		blames("a garbage collector for another's finalizer", "garbage-collector-down", away(owes("job", "a/b", tracking))),
 		blames("a job controller that runs", "job-controller-down", owes("job", tracking).reconciled()),
@@ -135,6 +119,10 @@ func brokenExplanations() []forged {
 		blames("a Job for a pod that has succeeded", "job-keeps-pod", owes("job", tracking).changes(succeeded).idles(20)),
 		blames("a Job that goes", "job-keeps-pod", owes("job", tracking).jobMarked().idles(20)),
 		blames("a Job that is gone", "job-keeps-pod", owes("job", tracking).jobGoes().idles(20)),
+		blames("a refusal that nobody got", "finalizer-removal-refused", owes("", "a/b").ask("yes", by(user, "patch"), 200)),
+		blames("the refusal of another pod's", "finalizer-removal-refused", owes("", "a/b").ask("no", by(user, "patch", func(o *history.OpCall) { o.Key = "default/other" }), 403)),
+		blames("the refusal of a node's own", "finalizer-removal-refused", owes("", "a/b").ask("no", by(node, "patch"), 403)),
+		blames("what nobody knows", "the-weather", owes("")),
 		blames("a claim", "claim-in-use", owes("", "a/b")),
 		blames("an apiserver that answers", "apiserver-fails", watchedForge().run().asked().ask("no", by(node, "update"), 403).idles(50)),
 	}
@@ -154,7 +142,7 @@ func explaining() map[string]*forge {
 		"a stranger's finalizer":                  {"finalizer-not-removed", owes("job", tracking, "a/b").reconciled()},
 		"one that was removed a moment ago":       {"finalizer-not-removed", owes("rs", "a/b", tracking).changes(finalizers(tracking))},
 		"one of a Job that nobody looks at":       {"finalizer-not-removed", owes("job", tracking)},
-		"one whose owner is refused":              {"finalizer-removal-refused", owes("", "a/b")},
+		"one whose owner is refused":              {"finalizer-removal-refused", owes("", "a/b").ask("no", by(user, "patch"), 403)},
 		"a garbage collector that is down":        {"garbage-collector-down", owes("", foreground).breaks(down(controllers))},
 		"one that is down and lets others go":     {"garbage-collector-down", owes("", orphaning).breaks(down(controllers))},
 		"a job controller that is down":           {"job-controller-down", owes("job", tracking).breaks(down(controllers))},

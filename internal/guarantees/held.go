@@ -149,6 +149,17 @@ func (b blocked) refusedControllers() bool {
 	})
 }
 
+// keepsItsFinalizers reports whether somebody was refused a change of the pod, but its node.
+func (b blocked) keepsItsFinalizers() bool {
+	return slices.ContainsFunc(b.operations, func(o *operation) bool {
+		changes := o.Resource == podResource && o.Key == b.name && (o.Verb == "update" || o.Verb == "patch")
+		return changes && o.node == "" && slices.ContainsFunc(o.returns, func(e *history.Event) bool {
+			said, _ := e.Fact.(history.OpReturn)
+			return said.Code >= 400 && e.Ended <= b.Ended
+		})
+	})
+}
+
 // failed reports whether the API answered the pod's kubelet with an error of its own: one that
 // was written down, or one that something broken may be the reason of.
 func (b blocked) failed() bool {
