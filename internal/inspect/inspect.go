@@ -150,7 +150,7 @@ type Runtime struct {
 	// Ahead is by how much its clock, which Now and the containers' times go by, is ahead of the
 	// cluster's.
 	Ahead time.Duration `json:"ahead,omitempty"`
-	Node string `json:"node"`
+	Node  string        `json:"node"`
 	// Programs is how real programs run on this machine, and what it refuses them, in words;
 	// empty when none may run.
 	Programs   string      `json:"programs,omitempty"`

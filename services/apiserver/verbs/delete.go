@@ -49,12 +49,9 @@ func (a *API) deleteWith(ctx context.Context, req Request, opts metav1.DeleteOpt
 		if decision.Outcome == deletion.Unchanged && wanted == nil { // upstream's short cut (API-23): nobody is asked
 			return unwritten(req, decision, opts)
 		}
-		warnings, err := a.mayDelete(ctx, req, old.Object, opts)
+		decision, warnings, err := a.admitted(ctx, req, old, opts, decision)
 		if err != nil {
 			return nil, err
-		}
-		if !a.Hooks.Idle(req.Identity) { // they may have taken their time, and upstream decides after them
-			decision = a.decide(req, old, opts)
 		}
 		if wanted != nil && decision.Outcome == deletion.Unchanged {
 			decision.Object = wanted.Object // API-27
@@ -69,6 +66,18 @@ func (a *API) deleteWith(ctx context.Context, req Request, opts metav1.DeleteOpt
 		}
 		wanted, old = &decision, conflict.Have
 	}
+}
+
+// admitted is the decision after admission has let the delete pass, with its warnings: made anew
+// where webhooks may have taken their time, for upstream decides after them.
+func (a *API) admitted(
+	ctx context.Context, req Request, old *store.Record, opts metav1.DeleteOptions, decision deletion.Decision,
+) (deletion.Decision, []string, error) {
+	warnings, err := a.mayDelete(ctx, req, old.Object, opts)
+	if err == nil && !a.Hooks.Idle(req.Identity) {
+		decision = a.decide(req, old, opts)
+	}
+	return decision, warnings, err
 }
 
 // warned is an answer, nil for none, with more warnings.
