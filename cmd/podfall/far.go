@@ -199,7 +199,7 @@ func asObject(decoded runtime.Object, t podapi.Target) (kinds.Object, error) {
 	switch gvk, err := kinds.GVK(obj); {
 	case err != nil:
 		return nil, fmt.Errorf("the answer is no %s: %w", t.Kind.Kind, err)
-	case gvk.GroupKind() != t.Kind.GroupVersionKind.GroupKind():
+	case gvk.GroupKind() != t.Kind.GroupKind():
 		return nil, fmt.Errorf("the answer is a %s, want a %s", gvk.Kind, t.Kind.Kind)
 	}
 	obj.GetObjectKind().SetGroupVersionKind(t.Kind.GroupVersionKind)

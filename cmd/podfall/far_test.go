@@ -50,7 +50,7 @@ func FuzzFar(f *testing.F) {
 		f.Add(true, uint16(http.StatusNotFound), data)
 		f.Add(true, uint16(http.StatusOK), data[:len(data)/2])
 	}
-	f.Fuzz(func(t *testing.T, binary bool, code uint16, data []byte) { //nolint:revive // an input
+	f.Fuzz(func(t *testing.T, binary bool, code uint16, data []byte) {
 		answer := answers{int(code), runtime.ContentTypeJSON, data}
 		if binary {
 			answer.contentType = runtime.ContentTypeProtobuf

@@ -121,7 +121,7 @@ func FuzzLogs(f *testing.F) {
 // refused says why.
 func FuzzStream(f *testing.F) {
 	p, runtime := ofPods(f)
-	f.Fuzz(func(t *testing.T, attach bool, data []byte) { //nolint:revive // an input, which steers nothing but the verb
+	f.Fuzz(func(t *testing.T, attach bool, data []byte) {
 		verb := "exec"
 		if attach {
 			verb = "attach"
