@@ -100,17 +100,28 @@ func (f *far) read(ctx context.Context, path string, query url.Values) (data []b
 	return data, contentType, nil
 }
 
+// refusal is the API's own error; without one in the answer, or without words, it has the code.
 func (f *far) refusal(code int, data []byte, contentType string) error {
+	status, is := statusIn(data, contentType)
+	switch {
+	case !is || status.Status == metav1.StatusSuccess:
+		return fmt.Errorf("the gateway answers with %d: %.200s", code, data)
+	case status.Message == "":
+		status.Message = fmt.Sprintf("the gateway answers with %d: %s", code, status.Reason)
+	}
+	return &apierrors.StatusError{ErrStatus: status}
+}
+
+// statusIn is the status that an answer is, if it is one.
+func statusIn(data []byte, contentType string) (status metav1.Status, is bool) {
 	if decoded, err := decodeFar(data, contentType); err == nil {
-		if err := apierrors.FromObject(decoded); apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
-			return err
+		known, is := errors.AsType[*apierrors.StatusError](apierrors.FromObject(decoded))
+		if is && known.ErrStatus.Reason != metav1.StatusReasonUnknown {
+			return known.ErrStatus, true
 		}
 	}
-	var status metav1.Status
-	if json.Unmarshal(data, &status) == nil && status.Code != 0 {
-		return &apierrors.StatusError{ErrStatus: status}
-	}
-	return fmt.Errorf("the gateway answers with %d: %.200s", code, data)
+	err := json.Unmarshal(data, &status)
+	return status, err == nil && status.Code != 0
 }
 
 func decodeFar(data []byte, contentType string) (runtime.Object, error) {
@@ -184,6 +195,12 @@ func asObject(decoded runtime.Object, t podapi.Target) (kinds.Object, error) {
 	obj, ok := decoded.(kinds.Object)
 	if !ok {
 		return nil, fmt.Errorf("the answer is %T, want a %s", decoded, t.Kind.Kind)
+	}
+	switch gvk, err := kinds.GVK(obj); {
+	case err != nil:
+		return nil, fmt.Errorf("the answer is no %s: %w", t.Kind.Kind, err)
+	case gvk.GroupKind() != t.Kind.GroupKind():
+		return nil, fmt.Errorf("the answer is a %s, want a %s", gvk.Kind, t.Kind.Kind)
 	}
 	obj.GetObjectKind().SetGroupVersionKind(t.Kind.GroupVersionKind)
 	return obj, nil

@@ -125,8 +125,14 @@ func (p Pair) Good(now time.Time) error {
 		return fmt.Errorf("%w: its key cannot sign for it", ErrNotOurs)
 	case now.After(certificate.NotAfter):
 		return fmt.Errorf("%w: it has expired at %v", ErrNotOurs, certificate.NotAfter)
+	case now.Before(certificate.NotBefore):
+		return fmt.Errorf("%w: it is good from %v on, and now is %v", ErrNotOurs, certificate.NotBefore, now)
 	}
-	return nil
+	server, err := p.Server("trial", Loopback(), now)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNotOurs, err)
+	}
+	return p.Check(server, Loopback(), now)
 }
 
 func template(name string, now time.Time, life time.Duration) *x509.Certificate {
@@ -163,7 +169,11 @@ func (p Pair) certificate() (*x509.Certificate, error) {
 	if block == nil || block.Type != "CERTIFICATE" {
 		return nil, fmt.Errorf("certificate: %w", errUnreadable)
 	}
-	return x509.ParseCertificate(block.Bytes)
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	return certificate, nil
 }
 
 func (p Pair) key() (*ecdsa.PrivateKey, error) {

@@ -116,6 +116,7 @@ func TestGood(t *testing.T) {
 	}{
 		"good":          {authority, now.Add(9 * year), true},
 		"expired":       {authority, now.Add(11 * year), false},
+		"not yet":       {authority, now.Add(-2 * time.Hour), false},
 		"a server":      {server, now, false},
 		"nothing":       {pki.Pair{}, now, false},
 		"another's key": {pki.Pair{Certificate: authority.Certificate, Key: server.Key}, now, false},

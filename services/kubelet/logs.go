@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -63,7 +65,7 @@ func (p *parts) logs(ctx context.Context, data []byte) (string, error) {
 	call := &proto.ContainerLogsRequest{ContainerId: container, Timestamps: request.Timestamps}
 	cut := lastLines
 	if !request.SinceTime.IsZero() {
-		call.SinceUnixNano = request.SinceTime.UnixNano()
+		call.SinceUnixNano = nanos(request.SinceTime)
 		cut = firstLines
 	}
 	if request.TailLines != nil {
@@ -76,6 +78,18 @@ func (p *parts) logs(ctx context.Context, data []byte) (string, error) {
 		return "", apierrors.NewInternalError(fmt.Errorf("logs of %s/%s: %w", request.Namespace, request.Pod, err))
 	}
 	return string(cut(text, logLimit)), nil
+}
+
+// nanos is a time as the runtime counts it; one that is further off than can be counted is the
+// first or the last that can.
+func nanos(at time.Time) int64 {
+	switch {
+	case at.Before(time.Unix(0, math.MinInt64)):
+		return math.MinInt64
+	case at.After(time.Unix(0, math.MaxInt64)):
+		return math.MaxInt64
+	}
+	return at.UnixNano()
 }
 
 // firstLines is the beginning of a text, of at most so many bytes, in whole lines if there

@@ -93,10 +93,11 @@ func (p *parts) stream(ctx context.Context, verb string, data []byte, client rem
 	}, client)
 }
 
-// wrongStream is upstream's refusal of a request that asks for nothing.
+// wrongStream is upstream's refusal of a request that asks for nothing. The stderr of a
+// terminal is nothing, as in its remotecommand.NewOptions.
 func wrongStream(verb string, request proto.StreamRequest) error {
 	switch {
-	case !request.Stdin && !request.Stdout && !request.Stderr:
+	case !request.Stdin && !request.Stdout && (!request.Stderr || request.TTY):
 		return apierrors.NewBadRequest("you must specify at least 1 of stdin, stdout, stderr")
 	case verb == "exec" && len(request.Command) == 0:
 		return apierrors.NewBadRequest("you must specify at least one command for the container")

@@ -18,6 +18,7 @@ func TestWrongStream(t *testing.T) {
 		{"exec", proto.StreamRequest{Command: []string{"ls"}, Stdout: true}, ""},
 		{"attach", proto.StreamRequest{Stdin: true}, ""},
 		{"exec", proto.StreamRequest{Command: []string{"ls"}}, "you must specify at least 1 of stdin, stdout, stderr"},
+		{"exec", proto.StreamRequest{Command: []string{"ls"}, Stderr: true, TTY: true}, "you must specify at least 1 of stdin, stdout, stderr"},
 		{"exec", proto.StreamRequest{Stdout: true}, "you must specify at least one command for the container"},
 		{"attach", proto.StreamRequest{Command: []string{"ls"}, Stdout: true}, "attach takes no command"},
 	} {
