@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -99,7 +100,7 @@ func (c *call) log() error {
 		return nil
 	}
 	if opts.since != nil {
-		opts.sinceTime = c.cfg.Clock.Now().Add(-time.Duration(*opts.since) * time.Second)
+		opts.sinceTime = ago(c.cfg.Clock.Now(), *opts.since)
 	}
 	t := &tail{call: c, pod: pod, opts: opts, left: -1}
 	if opts.limit != nil {
@@ -110,6 +111,11 @@ func (c *call) log() error {
 		Previous: opts.previous, SinceTime: opts.sinceTime, TailLines: opts.tail,
 	})
 	return t.run(c.r.Context())
+}
+
+// ago is so many seconds before now; as long ago as a duration is at most where that is less.
+func ago(now time.Time, seconds int64) time.Time {
+	return now.Add(-time.Duration(min(seconds, math.MaxInt64/int64(time.Second))) * time.Second)
 }
 
 func (c *call) pod(ctx context.Context) (*corev1.Pod, error) {
