@@ -181,6 +181,18 @@ func TestTakeUpLater(t *testing.T) {
 	}
 }
 
+// TestAskedOnce has a node that is yet to tell be asked again, but not the API about who is a ghost.
+func TestAskedOnce(t *testing.T) {
+	n := &node{runs: []string{"old"}, heard: "9"}
+	r := n.rounds(new([]history.Window))
+	for range 2 {
+		r.takeUp(t.Context(), n.views(), asked{})
+	}
+	if n.gets != 1 {
+		t.Errorf("the API was asked %d times", n.gets)
+	}
+}
+
 // TestTakenUpBefore has a pod that was taken up be older than one whose leaving was seen, and no
 // ghost twice; and a static pod, whose mirror comes late, be none any more.
 func TestTakenUpBefore(t *testing.T) {
