@@ -3,8 +3,10 @@ package guarantees
 import (
 	"math"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/podfall/podfall/internal/fault"
 	"github.com/podfall/podfall/internal/history"
 )
 
@@ -82,7 +84,10 @@ func (p *past) registered(node string, from, until int64) int64 {
 // hear what is.
 func (o *ordeal) hinders(node string) bool {
 	if o.Kind == history.TroubleFault {
-		return !o.misleads(controllers)
+		point := o.fault.Spec.Point
+		return strings.HasSuffix(string(point), "*") || slices.Contains([]fault.Point{
+			fault.APIRequest, fault.WatchDeliver, fault.StoreCommit, fault.StoreSync, fault.StoreSynced, fault.ProcessLimit,
+		}, point)
 	}
 	about := func(name string) bool { return o.What == name || slices.Contains(o.Off, name) }
 	return o.Kind == history.TroubleClock || about(controllers) || about("apiserver") || about("bus") || about("runtime/"+node)
