@@ -32,6 +32,9 @@ func (c *controllers) nodeChanged(old, now *corev1.Node) {
 	c.scheduling.SetNode(now)
 	c.out.Wake(lookSchedule, c.now)
 	c.look(lookTaints, nameOf(now))
+	if old == nil {
+		c.watchGhosts()
+	}
 	var before []corev1.Taint
 	if old != nil {
 		before = tainteviction.NoExecute(old.Spec.Taints)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"reflect"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -80,7 +81,7 @@ func (r reading) List(_ context.Context, target podapi.Target, _ metav1.ListOpti
 	if err != nil {
 		return nil, err
 	}
-	list := &podapi.List{}
+	list := &podapi.List{ResourceVersion: strconv.FormatInt(snapshot.Revision(), 10)}
 	for record := range snapshot.Scan(target.Kind.GroupResource().String(), target.Namespace, "") {
 		list.Items = append(list.Items, record.Object)
 	}
@@ -122,9 +123,23 @@ func (c *controllers) observe(old, now *corev1.Pod) {
 	} else if now.DeletionTimestamp != nil {
 		c.out.Wake(lookOverdue, e.tick(c.now, explain.Explains))
 	}
-	if e.rounds.Haunted() {
-		c.out.Wake(lookGhosts, e.tick(c.now, explain.Haunts))
+	c.watchGhosts()
+}
+
+// watchGhosts has the next round be done, if there is anything to haunt.
+func (c *controllers) watchGhosts() {
+	if c.observing.rounds.Haunted(c.nodeNames()) {
+		c.out.Wake(lookGhosts, c.observing.tick(c.now, explain.Haunts))
 	}
+}
+
+// nodeNames are the names of all nodes that it knows.
+func (c *controllers) nodeNames() []string {
+	var names []string
+	for _, node := range c.nodes.all() {
+		names = append(names, node.Name)
+	}
+	return names
 }
 
 // watchOver does one of the rounds.
@@ -153,12 +168,12 @@ func (c *controllers) explain() {
 
 // haunt looks at what has become of the pods that left the API too early.
 func (c *controllers) haunt() {
-	rounds := c.observing.rounds
 	c.observing.catchUp()
-	rounds.Haunt(unended(), func(namespace, called string) (*corev1.Pod, bool) { return c.pods.get(name{namespace, called}) })
-	if rounds.Haunted() {
-		c.out.Wake(lookGhosts, c.observing.tick(c.now, explain.Haunts))
-	}
+	c.observing.rounds.Haunt(unended(), explain.Views{
+		Pod:   func(namespace, called string) (*corev1.Pod, bool) { return c.pods.get(name{namespace, called}) },
+		Nodes: c.nodeNames,
+	})
+	c.watchGhosts()
 }
 
 // controllersPlayed are the controllers that this process runs, by the names that the

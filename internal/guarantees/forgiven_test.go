@@ -112,6 +112,11 @@ func forgiven() map[string]*forge {
 		"K4: a runtime that is paused is late":                              standing,
 		"K10: a start that its runtime did not live to write down":          unstarted,
 		"C2: a pod that was bound and gone when pods were listed":           unshownTo(history.Exit{Of: of()}, relists(1)),
+		"C2: a pod that had left before controllers began anew, which tell": beganAnew(nil, []string{uid, "u2"}),
+		"C2: one that had left, of controllers whose apiserver is down":     beganAnew(func(f *forge) { f.breaks(down("apiserver")) }, nil),
+		"C2: one that had left a node that is not in the API any more": beganAnew(func(f *forge) {
+			f.ask("node", by(user, "delete"), 200, history.Commit{Resource: nodeResource, Key: "n1", UID: "n", Op: deleted})
+		}, nil),
 		"C2: an end that its runtime was about to write when it was paused": late,
 		"K10: what a webhook refused until then":                            refused,
 		"K10: what was seen when a stop began that still goes on":           accompanied().mark().signal("SIGTERM").exit().idles(50).status("running", 0),
@@ -167,6 +172,30 @@ func unshownTo(end history.Exit, hears func(*forge)) *forge {
 	f.say("runtime/n2", "", history.Start{Of: history.Of{Pod: name, UID: "u2", Container: "c2"}})
 	f.idles(100).say(runtime, "", end).idles(20)
 	return f.say(controllers, "", history.Window{Identity: "default/other", UIDs: []string{"u3", "u4"}})
+}
+
+// beganAnew is a pod that is forced away, goes on, and is not known to the controllers that begin anew
+// before its successor runs; something befalls them, and they tell users of the window of these uids.
+func beganAnew(befalls func(*forge), told []string) *forge {
+	f := newForge().run().idles(10).say(controllers, "", history.Lease{})
+	f.ask("remove", by(user, "delete", grace(0)), 200, web(modified, marked(0, f.clock+2)), web(deleted, marked(0, f.clock+2)))
+	f.restart(controllers)
+	for _, resource := range []string{nodeResource, podResource} {
+		f.say("apiserver", "list "+resource, history.Lookup{Who: controllers, Verb: "list", Resource: resource, Code: 200, Revision: f.revision})
+	}
+	f.say(controllers, "", history.Lease{})
+	f.ask("create2", by(user, "create"), 201, web(added, pending, called(name, "u2")))
+	if befalls != nil {
+		befalls(f)
+	}
+	f.say("runtime/n2", "", history.Start{Of: history.Of{Pod: name, UID: "u2", Container: "c2"}})
+	window := history.Window{Identity: name, UIDs: told, Begin: time.Unix(f.clock, 0)}
+	f.idles(100).say(runtime, "", history.Exit{Of: of()})
+	window.End = new(time.Unix(f.clock, 0))
+	if told == nil {
+		window = history.Window{Identity: "default/other", UIDs: []string{"u3", "u4"}}
+	}
+	return f.idles(20).say(controllers, "", window)
 }
 
 // relists has the controllers be refused what came after a revision, and list all pods.

@@ -10,6 +10,7 @@
 //	store.go         A: the store            watch.go        W: watches
 //	deletion.go      D: deletion in the API  node.go, attached.go   K: kubelet, runtime and volumes
 //	controllers.go   C: controllers          messages.go     N: messages
+//	overlaps.go      C1: incarnations        shown.go, anew.go   C2: their windows
 //	liveness.go      L: what must happen in the end
 //	webhooks.go      A15: webhooks           dependents.go   D11: who depends on whom
 //	budgets.go       C9: disruption budgets  jobs.go         C10, C11: Jobs

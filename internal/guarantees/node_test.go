@@ -58,6 +58,7 @@ func brokenOthers() []forged {
 		{"C1", "two at once without force", splitBrain(by(node, "delete", grace(0), meaning(uid)), history.Window{})},
 		{"C2", "a window of which nobody was told", unshown(history.Exit{Of: of()})},
 		{"C2", "a window of a pod that was known to be bound when pods were listed", unshownTo(history.Exit{Of: of()}, relists(2))},
+		{"C2", "a window of a pod that had left before controllers began anew", beganAnew(nil, nil)},
 		{"C2", "a window that was none", newForge().run().say("controllers", "", history.Window{Identity: name, UIDs: []string{uid, "u2"}})},
 		{"C2", "a window of a pod that starts after its successor, and nobody was told", startsLate("other", "still other")},
 		{"C2", "another end", splitBrain(by(user, "delete", grace(0)), history.Window{End: new(time.Unix(500, 0))})},

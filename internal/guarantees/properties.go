@@ -173,7 +173,7 @@ func controllerProperties() []Property {
 		{ID: "C1", Promise: "at most one incarnation of an identity runs, unless the older was forced away", From: lives, check: atMostOne},
 		{
 			ID: "C2", Promise: "split-brain windows are shown exactly", From: append(lives, history.NameWindow, history.NameLookup), check: shown,
-			Partly: "of pods that left the API while the controllers ran and knew them bound, on nodes whose runtimes answered",
+			Partly: "of pods that controllers saw leave the API and knew bound, or that had left before they began and could be found in time, on nodes whose runtimes answered",
 		},
 		{ID: "C3", Promise: "a name is taken until its object is gone, and an ordered StatefulSet makes its pods in order", From: commits(), check: nameLocked},
 		{

@@ -19,6 +19,7 @@ type Controller struct {
 	*Rounds
 
 	pods  *view.Copy[*corev1.Pod]
+	nodes *view.Copy[*corev1.Node]
 	clock clock.Clock
 }
 
@@ -33,7 +34,7 @@ func New(base control.Base) *Controller {
 			},
 			Log: base.Log,
 		},
-		pods: view.Of[*corev1.Pod](base.Views, "pods"), clock: base.Clock,
+		pods: view.Of[*corev1.Pod](base.Views, "pods"), nodes: view.Of[*corev1.Node](base.Views, "nodes"), clock: base.Clock,
 	}
 	if base.History != nil {
 		c.Note = func(fact history.Fact) { base.History.Note("", fact) }
@@ -61,13 +62,24 @@ func (c *Controller) Run(ctx context.Context) error {
 			return c.every(ctx, Explains, func(ctx context.Context) { c.Explain(ctx, c.pods.All()) })
 		},
 		func(ctx context.Context) error {
-			return c.every(ctx, Haunts, func(ctx context.Context) {
-				c.Haunt(ctx, func(namespace, name string) (*corev1.Pod, bool) {
-					return c.pods.Get(view.Key{Namespace: namespace, Name: name})
-				})
-			})
+			return c.every(ctx, Haunts, func(ctx context.Context) { c.Haunt(ctx, c.views()) })
 		},
 	)
+}
+
+// views are what its copies have.
+func (c *Controller) views() Views {
+	return Views{
+		Pod: func(namespace, name string) (*corev1.Pod, bool) {
+			return c.pods.Get(view.Key{Namespace: namespace, Name: name})
+		},
+		Nodes: func() (names []string) {
+			for _, node := range c.nodes.All() {
+				names = append(names, node.Name)
+			}
+			return names
+		},
+	}
 }
 
 func (c *Controller) every(ctx context.Context, period time.Duration, do func(context.Context)) error {

@@ -99,8 +99,8 @@ func TestLeft(t *testing.T) {
 		r := &Rounds{Note: func(history.Fact) {}}
 		r.Observer.Ask = func(context.Context, string, any) error { return nil }
 		r.Left(&corev1.Pod{Spec: corev1.PodSpec{NodeName: c.node}, Status: c.status})
-		if r.Haunted() != c.followed {
-			t.Errorf("%s: followed is %v", name, r.Haunted())
+		if r.Haunted(nil) != c.followed {
+			t.Errorf("%s: followed is %v", name, r.Haunted(nil))
 		}
 	}
 }
@@ -207,10 +207,13 @@ func TestSilentNode(t *testing.T) {
 		return errors.New("no answer")
 	}
 	for i := range 10 {
-		r.Left(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("web-", i)}, Spec: corev1.PodSpec{NodeName: "n1"}})
+		r.Left(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("web-", i), UID: types.UID(fmt.Sprint("old-", i))}, Spec: corev1.PodSpec{NodeName: "n1"}})
 	}
-	r.Haunt(t.Context(), func(string, string) (*corev1.Pod, bool) {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "new"}, Spec: corev1.PodSpec{NodeName: "n2"}}, true
+	r.Haunt(t.Context(), Views{
+		Pod: func(string, string) (*corev1.Pod, bool) {
+			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "new"}, Spec: corev1.PodSpec{NodeName: "n2"}}, true
+		},
+		Nodes: func() []string { return nil },
 	})
 	if counts["runtime/n1"] != 1 {
 		t.Errorf("asked %v", counts)

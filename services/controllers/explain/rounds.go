@@ -34,6 +34,7 @@ type Rounds struct {
 
 	mu     sync.Mutex
 	ghosts []*ghost
+	taking takingUp
 }
 
 func (r *Rounds) note(fact history.Fact) {
@@ -56,15 +57,7 @@ func (r *Rounds) Left(pod *corev1.Pod) {
 	if r.Observer.Ask == nil || r.Note == nil || pod.Spec.NodeName == "" || ended(pod) {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	left := &ghost{identity: pod.Namespace + "/" + pod.Name, uid: string(pod.UID), node: pod.Spec.NodeName, revision: pod.ResourceVersion}
-	for _, g := range r.ghosts { // it may have come and gone between two rounds
-		if g.identity == left.identity {
-			g.follow(left.uid, left.node)
-		}
-	}
-	r.ghosts = append(r.ghosts, left)
+	r.enter(&ghost{identity: pod.Namespace + "/" + pod.Name, uid: string(pod.UID), node: pod.Spec.NodeName, revision: pod.ResourceVersion})
 }
 
 // ended reports whether the pod's node has said that nothing of it runs any more, nor will. A
@@ -141,23 +134,28 @@ func (r *Rounds) gone(ctx context.Context, target podapi.Target, uid types.UID) 
 	return apierrors.IsNotFound(err) || err == nil && now.GetUID() != uid
 }
 
-// Haunted reports whether there is anything to haunt.
-func (r *Rounds) Haunted() bool {
+// Haunted reports whether there is anything to haunt: a pod that has left, or a node that is yet
+// to tell which it has.
+func (r *Rounds) Haunted(nodes []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.ghosts) > 0
+	return len(r.ghosts) > 0 || len(r.taking.pending(nodes)) > 0
 }
 
-// Haunt looks at what has become of the pods that left the API too early; get finds the pod
-// that has a name now.
-func (r *Rounds) Haunt(ctx context.Context, get func(namespace, name string) (*corev1.Pod, bool)) {
+// Haunt looks at what has become of the pods that left the API too early.
+func (r *Rounds) Haunt(ctx context.Context, views Views) {
+	said := asked{}
+	r.takeUp(ctx, views, said)
 	r.mu.Lock()
 	ghosts := slices.Clone(r.ghosts)
 	r.mu.Unlock()
-	said := asked{}
 	for _, g := range ghosts {
 		namespace, name, _ := strings.Cut(g.identity, "/")
-		now, _ := get(namespace, name)
+		now := views.pod(namespace, name)
+		if stands(now, g.uid) { // a static pod whose mirror has come
+			r.forget(g)
+			continue
+		}
 		successors := r.successors(g, now)
 		there, err := ask[inspect.Runtime](ctx, r, "runtime/"+g.node, said)
 		if err != nil {
@@ -178,11 +176,16 @@ func (r *Rounds) Haunt(ctx context.Context, get func(namespace, name string) (*c
 			r.note(w)
 		}
 		if over {
-			r.mu.Lock()
-			r.ghosts = slices.DeleteFunc(r.ghosts, func(other *ghost) bool { return other == g })
-			r.mu.Unlock()
+			r.forget(g)
 		}
 	}
+}
+
+// forget is the end of a ghost.
+func (r *Rounds) forget(g *ghost) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ghosts = slices.DeleteFunc(r.ghosts, func(other *ghost) bool { return other == g })
 }
 
 // successors are those of a ghost, with the pod that has its name now; nil for none.

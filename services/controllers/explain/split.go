@@ -16,8 +16,18 @@ type ghost struct {
 	identity, uid, node string
 	// revision is the resourceVersion that was seen of it last.
 	revision string
+	// takenUp is one that had left before anybody looked, and began when the first of its
+	// containers that were still kept did.
+	takenUp bool
+	began   time.Time
 	// successors are the incarnations that came after it, as far as they were seen.
 	successors []*successor
+}
+
+// before reports whether a ghost was there before another of its name, which is known already:
+// those that had left before anybody looked were, and among them whose containers began first.
+func (g *ghost) before(other *ghost) bool {
+	return g.takenUp && (!other.takenUp || !g.began.IsZero() && (other.began.IsZero() || g.began.Before(other.began)))
 }
 
 // successor is a later incarnation of a ghost's name.
@@ -31,11 +41,15 @@ type successor struct {
 
 // unheard reports whether a kubelet that has heard of pods up to a resourceVersion may not have
 // heard yet that the ghost was there. What cannot be compared is taken for heard.
-func (g *ghost) unheard(heard string) bool {
+func (g *ghost) unheard(heard string) bool { return unheard(heard, g.revision) }
+
+// unheard reports whether who has heard of pods up to a resourceVersion may not have heard of
+// another yet. What cannot be compared is taken for heard.
+func unheard(heard, of string) bool {
 	if heard == "" {
 		return true
 	}
-	order, err := resourceversion.CompareResourceVersion(heard, g.revision)
+	order, err := resourceversion.CompareResourceVersion(heard, of)
 	return err == nil && order < 0
 }
 

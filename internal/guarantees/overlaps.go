@@ -1,0 +1,190 @@
+package guarantees
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/podfall/podfall/internal/history"
+)
+
+// overlap is a time during which containers of two incarnations of one identity ran, by
+// what the runtimes have written down.
+type overlap struct {
+	older, younger *pod
+	// begin is the later of their first starts, and end the first exit after it that left one of
+	// the two without a container; nil when the history ends before.
+	begin, end *history.Event
+}
+
+func (o overlap) against(more ...*history.Event) []*history.Event {
+	return append([]*history.Event{o.older.first(), o.begin, o.end}, more...)
+}
+
+// first is the first start of a container of the pod.
+func (one *pod) first() (first *history.Event) {
+	for _, c := range one.containers {
+		for _, e := range c.started {
+			if first == nil || e.Began < first.Began {
+				first = e
+			}
+		}
+	}
+	return first
+}
+
+// gone is the exit after which none of the pod's containers ran; nil when there is none.
+func (one *pod) gone() (last *history.Event) {
+	for _, c := range one.containers {
+		if len(c.started) == 0 {
+			continue
+		}
+		if len(c.exits) == 0 {
+			return nil
+		}
+		if exit := c.exits[len(c.exits)-1]; last == nil || exit.Began > last.Began {
+			last = exit
+		}
+	}
+	return last
+}
+
+// overlaps sweeps over the lives of each identity, which are in the order in which they were
+// made: the older may be started last, where its kubelet hears of it late. It also returns how
+// many successors there were.
+func (p *past) overlaps() (found []overlap, successors int) {
+	byName := map[string][]*pod{}
+	for _, one := range p.lives() {
+		if one.first() != nil {
+			byName[one.name] = append(byName[one.name], one)
+		}
+	}
+	for _, lives := range byName {
+		for i, older := range lives {
+			for _, younger := range lives[i+1:] {
+				successors++
+				if o, both := p.overlap(older, younger); both {
+					found = append(found, o)
+				}
+			}
+		}
+	}
+	return found, successors
+}
+
+// overlap is when both of two incarnations ran.
+func (p *past) overlap(older, younger *pod) (overlap, bool) {
+	o := overlap{older: older, younger: younger, begin: later(older.first(), younger.first())}
+	for _, one := range []*pod{older, younger} {
+		gone := one.gone()
+		if gone == nil && one.first() != o.begin && !p.alive(one, o.begin) || gone != nil && gone.Began <= o.begin.Ended+eps {
+			return overlap{}, false
+		}
+		if o.end == nil || gone != nil && gone.Ended < o.end.Ended {
+			o.end = gone
+		}
+	}
+	return o, true
+}
+
+// alive reports whether the runtime of a pod that has told of no exit has told anything
+// after a moment.
+func (p *past) alive(one *pod, at *history.Event) bool {
+	process := one.first().Process
+	for _, e := range slices.Backward(p.events) {
+		if e.Process == process {
+			return before(at, e)
+		}
+	}
+	return false
+}
+
+// atMostOne checks C1: two incarnations of one identity run at the same time only where
+// somebody but its kubelet had removed the older.
+func atMostOne(p *past, t *trial) {
+	found, successors := p.overlaps()
+	t.cases += successors - len(found)
+	for _, o := range found {
+		last := o.older.commits[len(o.older.commits)-1]
+		t.expect(p.forcedBefore(o.older, o.begin), "two incarnations ran at the same time, and nobody had forced the older away", o.against(last.Event)...)
+	}
+}
+
+// forcedBefore reports whether somebody but its kubelet had removed a pod by then.
+func (p *past) forcedBefore(one *pod, e *history.Event) bool {
+	last := one.commits[len(one.commits)-1]
+	return last.Op == deleted && last.Began <= e.Ended+eps && last.by != nil && last.by.node == ""
+}
+
+// stretch is a time, from one event to another; to nil when the history ends before.
+type stretch struct{ from, to *history.Event }
+
+// surelyRan are the containers of a pod but those whose start had not ended when they were killed: to
+// some they are alive, to others not.
+func (one *pod) surelyRan() []*container {
+	return slices.DeleteFunc(slices.Clone(one.containers), func(c *container) bool {
+		return len(c.exits) > 0 && unstarted(c.exits[len(c.exits)-1])
+	})
+}
+
+// stretchesOf are the times during which one of the containers ran, or was being started.
+func stretchesOf(containers []*container) []stretch {
+	var all []stretch
+	for _, c := range containers {
+		if len(c.started) == 0 {
+			continue
+		}
+		ran := stretch{from: c.started[0]}
+		if len(c.exits) > 0 {
+			ran.to = c.exits[len(c.exits)-1]
+		}
+		all = append(all, ran)
+	}
+	slices.SortFunc(all, func(a, b stretch) int { return cmp.Compare(a.from.Began, b.from.Began) })
+	var merged []stretch
+	for _, ran := range all {
+		if n := len(merged); n > 0 && (merged[n-1].to == nil || ran.from.Began <= merged[n-1].to.Ended) {
+			merged[n-1].to = later(merged[n-1].to, ran.to)
+			continue
+		}
+		merged = append(merged, ran)
+	}
+	return merged
+}
+
+// later is the later of two ends; nil is the last.
+func later(a, b *history.Event) *history.Event {
+	if a == nil || b == nil {
+		return nil
+	}
+	if a.Began > b.Began {
+		return a
+	}
+	return b
+}
+
+// together are the times during which containers of both ran, or were being started.
+func (o overlap) together() []stretch {
+	return common(stretchesOf(o.older.containers), stretchesOf(o.younger.containers))
+}
+
+// surelyTogether are the times during which containers of both ran.
+func (o overlap) surelyTogether() []stretch {
+	return common(stretchesOf(o.older.surelyRan()), stretchesOf(o.younger.surelyRan()))
+}
+
+// common are the times that are in both.
+func common(older, younger []stretch) []stretch {
+	var both []stretch
+	for _, a := range older {
+		for _, b := range younger {
+			s := stretch{from: later(a.from, b.from), to: a.to}
+			if s.to == nil || b.to != nil && b.to.Began < s.to.Began {
+				s.to = b.to
+			}
+			if s.to == nil || s.from.Ended < s.to.Began {
+				both = append(both, s)
+			}
+		}
+	}
+	return both
+}
