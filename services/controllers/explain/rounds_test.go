@@ -135,5 +135,8 @@ func TestLivesInTheTimeOfTheCluster(t *testing.T) {
 		if got, want := lifeOf(said, "u"), (life{uid: "u", kept: true, alive: true, from: began, to: ended}); got != want {
 			t.Errorf("a clock that is %v ahead: %+v, want %+v", ahead, got, want)
 		}
+		if got := incarnations(said, nil)[0].began; !got.Equal(began) {
+			t.Errorf("a clock that is %v ahead: it began at %v, want %v", ahead, got, began)
+		}
 	}
 }

@@ -52,7 +52,8 @@ func (t takingUp) pending(nodes []string) (pending []string) {
 // incarnation is a pod that a node has.
 type incarnation struct {
 	namespace, name, uid string
-	// began is when the first of its containers that are kept did; zero for one that has none.
+	// began is when the first of its containers that are kept did, in the cluster's time; zero for
+	// one that has none.
 	began time.Time
 }
 
@@ -68,8 +69,11 @@ func incarnations(runtime *inspect.Runtime, kubelet *inspect.Kubelet) (all []inc
 	}
 	for _, c := range runtime.Containers {
 		one := find(c.Namespace, c.Pod, c.UID)
-		if !c.Started.IsZero() && (one.began.IsZero() || c.Started.Before(one.began)) {
-			one.began = c.Started
+		if c.Started.IsZero() {
+			continue
+		}
+		if began := c.Started.Add(-runtime.Ahead); one.began.IsZero() || began.Before(one.began) {
+			one.began = began
 		}
 	}
 	if kubelet != nil {
