@@ -92,6 +92,7 @@ type copies struct {
 type looks struct {
 	busy, again map[string]bool
 	failures    map[string]int
+	due         map[string]time.Time
 }
 
 type lifecycle struct {
@@ -105,7 +106,7 @@ type lifecycle struct {
 func newControllers(w *World, resources []string) *controllers {
 	c := &controllers{
 		following:  following{resources: resources},
-		looks:      looks{busy: map[string]bool{}, again: map[string]bool{}, failures: map[string]int{}},
+		looks:      looks{busy: map[string]bool{}, again: map[string]bool{}, failures: map[string]int{}, due: map[string]time.Time{}},
 		scheduling: scheduler.NewState(), expected: workload.NewExpectations(), evictions: map[name]eviction{},
 		lifecycle: lifecycle{health: map[string]*nodelifecycle.Health{}, zones: nodelifecycle.NewZones(), timing: nodelifecycle.Default()},
 	}
@@ -206,7 +207,17 @@ func (c *controllers) synced() bool {
 func (c *controllers) look(what string, of name) { c.lookAfter(what, of, 0) }
 
 func (c *controllers) lookAfter(what string, of name, after time.Duration) {
-	c.out.Wake(what+" "+of.String(), c.now.Add(after))
+	c.wake(what+" "+of.String(), c.now.Add(after))
+}
+
+// wake has a key looked at, at an instant or at the earlier one for which it waits, as the
+// product's loops do.
+func (c *controllers) wake(key string, at time.Time) {
+	if due, waits := c.due[key]; waits && due.Before(at) {
+		return
+	}
+	c.due[key] = at
+	c.out.Wake(key, at)
 }
 
 // notYet is how long a look waits for the views.
@@ -215,7 +226,7 @@ const notYet = 500 * time.Millisecond
 // waits puts a look off for which it is too early.
 func (c *controllers) waits(key string) bool {
 	if !c.synced() {
-		c.out.Wake(key, c.now.Add(notYet))
+		c.wake(key, c.now.Add(notYet))
 		return true
 	}
 	if c.busy[key] {
@@ -225,6 +236,7 @@ func (c *controllers) waits(key string) bool {
 }
 
 func (c *controllers) alarm(key string) {
+	delete(c.due, key)
 	if c.waits(key) {
 		return
 	}
@@ -282,9 +294,9 @@ func (c *controllers) begun(key string) (done func(failed error)) {
 		switch {
 		case failed != nil:
 			c.failures[key]++
-			c.out.Wake(key, c.now.Add(min(time.Second<<min(c.failures[key]-1, 6), 30*time.Second)))
+			c.wake(key, c.now.Add(min(time.Second<<min(c.failures[key]-1, 6), 30*time.Second)))
 		case c.again[key]:
-			c.out.Wake(key, c.now)
+			c.wake(key, c.now)
 		}
 		if failed == nil {
 			delete(c.failures, key)
