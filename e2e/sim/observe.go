@@ -198,23 +198,15 @@ func (p *apiserverProcess) inspect(_, shown time.Time) any {
 }
 
 func (r *runtimeProcess) inspect(now, shown time.Time) any {
-	off := shown.Sub(now)
-	told := func(at time.Time) time.Time {
-		if at.IsZero() {
-			return at
-		}
-		return at.Add(off)
-	}
-	said := inspect.Runtime{Self: inspect.Self{Process: "runtime", Boot: r.boot, Now: shown}, Ahead: off}
+	ahead := shown.Sub(now)
+	said := inspect.Runtime{Self: inspect.Self{Process: "runtime", Boot: r.boot, Now: shown}, Ahead: ahead}
 	said.Containers = make([]inspect.Container, 0, len(r.containers))
 	for _, c := range r.containers {
 		box := c.box.record
 		said.Containers = append(said.Containers, inspect.Container{
 			ID: c.ID, Name: c.Request.Name, Namespace: box.PodNamespace, Pod: box.PodName, UID: box.PodUid,
 			Alive: c.alive(), Scripted: true, Code: c.status.ExitCode, Unreachable: c.status.Unreachable,
-			Times: inspect.Times{
-				Started: told(c.Events.Start), Signaled: told(c.Events.Stop), Killed: told(c.Events.Kill), Exited: told(c.status.FinishedAt),
-			},
+			Times: inspect.Times{Started: c.Events.Start, Signaled: c.Events.Stop, Killed: c.Events.Kill, Exited: c.status.FinishedAt}.Moved(ahead),
 		})
 	}
 	return said

@@ -72,16 +72,6 @@ func (m *Movement) errors() errs {
 	return nil
 }
 
-// Told is an instant as a process tells of it beside what its clock shows now: as long ago as it
-// was, whatever the clock read then. The zero time stays zero.
-func (c Clock) Told(steady time.Time) time.Time {
-	if c.movement == nil || steady.IsZero() {
-		return steady
-	}
-	now := c.Steady()
-	return c.Read(now).Add(steady.Sub(now))
-}
-
 // Read is what the clock read, right or wrong, when [Clock.Steady] was that. The zero time
 // stays zero.
 func (c Clock) Read(steady time.Time) time.Time {

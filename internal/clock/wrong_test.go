@@ -84,33 +84,3 @@ func TestAWrongClockReadsWrong(t *testing.T) {
 		})
 	}
 }
-
-// TestToldAsLongAgo: what has happened before a clock is set wrong, or while it is, is told as long
-// ago as it was.
-func TestToldAsLongAgo(t *testing.T) {
-	for name, wrong := range wrongs {
-		t.Run(name, func(t *testing.T) {
-			bubbled(t, func(t *testing.T, m *Movement, clk Clock) {
-				before := clk.Steady()
-				time.Sleep(10 * time.Second)
-				wrong.Since = clk.Steady()
-				m.Mislead(wrong)
-				during := clk.Steady()
-				time.Sleep(10 * time.Second)
-				told := func(what string) {
-					t.Helper()
-					now := clk.Now()
-					if a, b := now.Sub(clk.Told(before)), now.Sub(clk.Told(during)); a != 20*time.Second || b != 10*time.Second {
-						t.Errorf("%s: told %v and %v ago, want 20s and 10s", what, a, b)
-					}
-				}
-				told("wrong")
-				m.Right()
-				told("right again")
-				if at := clk.Told(time.Time{}); !at.IsZero() {
-					t.Errorf("what has not happened is told as of %v", at)
-				}
-			})
-		})
-	}
-}

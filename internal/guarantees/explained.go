@@ -1,6 +1,7 @@
 package guarantees
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -85,10 +86,7 @@ func (b blocked) script(clauses ...string) bool {
 // refused reports whether the API refused its kubelet something about the pod.
 func (b blocked) refused() bool {
 	return slices.ContainsFunc(b.operations, func(o *operation) bool {
-		return o.node == b.node() && slices.ContainsFunc(o.returns, func(e *history.Event) bool {
-			said, _ := e.Fact.(history.OpReturn)
-			return said.Code >= 400 && e.Ended <= b.Ended
-		})
+		return o.node == b.node() && o.answered(math.MinInt64, b.Ended, refusal)
 	})
 }
 

@@ -1,6 +1,7 @@
 package guarantees
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -141,11 +142,7 @@ func (b blocked) refusedControllers() bool {
 		}
 	}
 	return slices.ContainsFunc(b.operations, func(o *operation) bool {
-		return o.Who == controllers && about[o.Key] && slices.ContainsFunc(o.returns, func(e *history.Event) bool {
-			said, _ := e.Fact.(history.OpReturn)
-			lately := e.Ended <= b.Ended && e.Ended >= b.Began-int64(slowest+settling)
-			return lately && said.Code >= 400 && said.Code != 404 && said.Code != 409
-		})
+		return o.Who == controllers && about[o.Key] && o.answered(b.Began-int64(slowest+settling), b.Ended, turndown)
 	})
 }
 
@@ -153,10 +150,7 @@ func (b blocked) refusedControllers() bool {
 func (b blocked) keepsItsFinalizers() bool {
 	return slices.ContainsFunc(b.operations, func(o *operation) bool {
 		changes := o.Resource == podResource && o.Key == b.name && (o.Verb == "update" || o.Verb == "patch")
-		return changes && o.node == "" && slices.ContainsFunc(o.returns, func(e *history.Event) bool {
-			said, _ := e.Fact.(history.OpReturn)
-			return said.Code >= 400 && e.Ended <= b.Ended
-		})
+		return changes && o.node == "" && o.answered(math.MinInt64, b.Ended, refusal)
 	})
 }
 
@@ -164,9 +158,6 @@ func (b blocked) keepsItsFinalizers() bool {
 // was written down, or one that something broken may be the reason of.
 func (b blocked) failed() bool {
 	return b.near(func(*ordeal) bool { return true }) || slices.ContainsFunc(b.operations, func(o *operation) bool {
-		return o.node == b.node() && slices.ContainsFunc(o.returns, func(e *history.Event) bool {
-			said, _ := e.Fact.(history.OpReturn)
-			return said.Code >= 500 && e.Ended <= b.Ended
-		})
+		return o.node == b.node() && o.answered(math.MinInt64, b.Ended, func(code int32) bool { return code >= 500 })
 	})
 }

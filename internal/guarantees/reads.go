@@ -76,6 +76,20 @@ func (p *past) shownUp() []shownAt {
 	return all
 }
 
+// answered reports whether the operation was answered with such a code, between two moments.
+func (o *operation) answered(from, to int64, with func(code int32) bool) bool {
+	return slices.ContainsFunc(o.returns, func(e *history.Event) bool {
+		said, _ := e.Fact.(history.OpReturn)
+		return e.Ended >= from && e.Ended <= to && with(said.Code)
+	})
+}
+
+// refusal is a code that says that something was not done.
+func refusal(code int32) bool { return code >= 400 }
+
+// turndown is a refusal, but of what has gone or has changed meanwhile.
+func turndown(code int32) bool { return refusal(code) && code != 404 && code != 409 }
+
 // done is the first answer that says that the operation is done, or nil: one that was refused
 // may have been sent again, and be done later.
 func (o *operation) done() *history.Event {

@@ -173,9 +173,6 @@ func (p *past) works(controller string, until int64) bool {
 // denied reports whether the API has refused the controllers something.
 func (p *past) denied(from, to int64) bool {
 	return slices.ContainsFunc(p.operations, func(o *operation) bool {
-		return o.Who == controllers && slices.ContainsFunc(o.returns, func(e *history.Event) bool {
-			said, _ := e.Fact.(history.OpReturn)
-			return e.Ended >= from && e.Ended <= to && said.Code >= 400 && said.Code != 404 && said.Code != 409
-		})
+		return o.Who == controllers && o.answered(from, to, turndown)
 	})
 }

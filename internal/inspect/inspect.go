@@ -186,6 +186,23 @@ type Times struct {
 	Exited   time.Time `json:"exited,omitzero"`
 }
 
+// Moved is the same as a clock shows it that is so far ahead of the one that it is by.
+func (t Times) Moved(ahead time.Duration) Times {
+	return Times{
+		Started: Moved(t.Started, ahead), Signaled: Moved(t.Signaled, ahead), Killed: Moved(t.Killed, ahead), Exited: Moved(t.Exited, ahead),
+	}
+}
+
+// Moved is an instant as a clock shows it that is so far ahead of the one that it is by: what a
+// process tells is as long before what its clock shows as it was, whatever that showed then. The
+// zero time, of what has not happened, stays zero.
+func Moved(at time.Time, ahead time.Duration) time.Time {
+	if at.IsZero() {
+		return at
+	}
+	return at.Add(ahead)
+}
+
 // Controllers is what the process of the controllers says.
 type Controllers struct {
 	Self

@@ -146,9 +146,9 @@ func (c *Contacts) Tell(said *inspect.Kubelet) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	off := said.Now.Sub(c.now())
-	said.Began = said.Began.Add(off)
+	said.Began = inspect.Moved(said.Began, off)
 	for i := range said.Pods {
-		said.Pods[i].Since, said.Pods[i].First = moved(said.Pods[i].Since, off), moved(said.Pods[i].First, off)
+		said.Pods[i].Since, said.Pods[i].First = inspect.Moved(said.Pods[i].Since, off), inspect.Moved(said.Pods[i].First, off)
 	}
 	said.API, said.Runtime = shown(c.api, off), shown(c.runtime, off)
 	for _, began := range c.asking { // one that waits for long is as good as failed
@@ -169,16 +169,8 @@ func (c *Contacts) Tell(said *inspect.Kubelet) {
 
 // shown is a contact as another clock shows it.
 func shown(c inspect.Contact, off time.Duration) inspect.Contact {
-	c.Last, c.Failing = moved(c.Last, off), moved(c.Failing, off)
+	c.Last, c.Failing = inspect.Moved(c.Last, off), inspect.Moved(c.Failing, off)
 	return c
-}
-
-// moved is an instant as another clock shows it; the zero time is none.
-func moved(at time.Time, off time.Duration) time.Time {
-	if at.IsZero() {
-		return at
-	}
-	return at.Add(off)
 }
 
 // longWait is how long the API may take to answer before the kubelet worries.

@@ -13,9 +13,11 @@ func (s *service) tell(context.Context) inspect.Runtime {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Steady()
+	shown := s.clock.Read(now)
+	ahead := shown.Sub(now)
 	said := inspect.Runtime{
-		Self:  inspect.Self{Process: "runtime", Boot: s.boot, Began: s.clock.Told(s.began), Now: s.clock.Read(now)},
-		Ahead: s.clock.Read(now).Sub(now), Programs: s.programs,
+		Self:  inspect.Self{Process: "runtime", Boot: s.boot, Began: inspect.Moved(s.began, ahead), Now: shown},
+		Ahead: ahead, Programs: s.programs,
 	}
 	all := make([]*container, 0, len(s.containers))
 	for _, c := range s.containers {
@@ -27,10 +29,7 @@ func (s *service) tell(context.Context) inspect.Runtime {
 		said.Containers = append(said.Containers, inspect.Container{
 			ID: c.id, Name: c.request.Name, Namespace: box.PodNamespace, Pod: box.PodName, UID: box.PodUid,
 			Alive: c.alive(), PID: c.status.PID, Scripted: c.scripted(), Code: c.status.ExitCode, Unreachable: c.status.Unreachable,
-			Times: inspect.Times{
-				Started: s.clock.Told(c.events.Start), Signaled: s.clock.Told(c.events.Stop),
-				Killed: s.clock.Told(c.events.Kill), Exited: s.clock.Told(c.status.FinishedAt),
-			},
+			Times: inspect.Times{Started: c.events.Start, Signaled: c.events.Stop, Killed: c.events.Kill, Exited: c.status.FinishedAt}.Moved(ahead),
 		})
 	}
 	return said

@@ -87,10 +87,7 @@ func lifeOf(said *inspect.Runtime, uid string) life {
 		if c.Started.IsZero() {
 			continue
 		}
-		c.Started = c.Started.Add(-said.Ahead)
-		if !c.Exited.IsZero() {
-			c.Exited = c.Exited.Add(-said.Ahead)
-		}
+		c.Times = c.Moved(-said.Ahead)
 		ran = append(ran, c.Times)
 		if c.Alive && (!l.alive || c.Started.Before(l.from)) {
 			l.from, l.alive = c.Started, true

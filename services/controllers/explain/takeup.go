@@ -72,7 +72,7 @@ func incarnations(runtime *inspect.Runtime, kubelet *inspect.Kubelet) (all []inc
 		if c.Started.IsZero() {
 			continue
 		}
-		if began := c.Started.Add(-runtime.Ahead); one.began.IsZero() || began.Before(one.began) {
+		if began := inspect.Moved(c.Started, -runtime.Ahead); one.began.IsZero() || began.Before(one.began) {
 			one.began = began
 		}
 	}
