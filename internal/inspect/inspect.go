@@ -9,6 +9,7 @@ package inspect
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/podfall/podfall/internal/history"
@@ -48,6 +49,12 @@ type Self struct {
 // Shown is what the process's clock showed when it said so; the zero time is of one that does not tell.
 func (s Self) Shown() time.Time { return s.Now }
 
+// Moved is the same as a clock shows it that is so far ahead of the process's.
+func (s Self) Moved(ahead time.Duration) Self {
+	s.Began, s.Now = Moved(s.Began, ahead), Moved(s.Now, ahead)
+	return s
+}
+
 // Contact is how a process gets on with another that it depends on.
 type Contact struct {
 	// Last is when an answer came, a refusal included.
@@ -56,6 +63,12 @@ type Contact struct {
 	Failing time.Time `json:"failing,omitzero"`
 	// Err is what the last request that was not answered came to.
 	Err string `json:"err,omitempty"`
+}
+
+// Moved is the same as a clock shows it that is so far ahead of the one that it is by.
+func (c Contact) Moved(ahead time.Duration) Contact {
+	c.Last, c.Failing = Moved(c.Last, ahead), Moved(c.Failing, ahead)
+	return c
 }
 
 // Kubelet is what a kubelet says.
@@ -76,6 +89,22 @@ type Kubelet struct {
 	Refused []Refusal `json:"refused,omitempty"`
 	// Orphans are leftovers of pods that nobody knows.
 	Orphans []Orphan `json:"orphans,omitempty"`
+}
+
+// Moved is the same as a clock shows it that is so far ahead of the kubelet's.
+func (k Kubelet) Moved(ahead time.Duration) Kubelet {
+	k.Self, k.API, k.Runtime = k.Self.Moved(ahead), k.API.Moved(ahead), k.Runtime.Moved(ahead)
+	k.Pods, k.Calls, k.Refused = slices.Clone(k.Pods), slices.Clone(k.Calls), slices.Clone(k.Refused)
+	for i, w := range k.Pods {
+		k.Pods[i].Since, k.Pods[i].First = Moved(w.Since, ahead), Moved(w.First, ahead)
+	}
+	for i, c := range k.Calls {
+		k.Calls[i].Since = Moved(c.Since, ahead)
+	}
+	for i, r := range k.Refused {
+		k.Refused[i].First, k.Refused[i].Last = Moved(r.First, ahead), Moved(r.Last, ahead)
+	}
+	return k
 }
 
 // Work is what the worker of one pod is at.
@@ -157,6 +186,15 @@ type Runtime struct {
 	Containers []Container `json:"containers,omitempty"`
 }
 
+// Moved is the same as a clock shows it that is so far ahead of the runtime's.
+func (r Runtime) Moved(ahead time.Duration) Runtime {
+	r.Self, r.Ahead, r.Containers = r.Self.Moved(ahead), r.Ahead+ahead, slices.Clone(r.Containers)
+	for i, c := range r.Containers {
+		r.Containers[i].Times = c.Times.Moved(ahead)
+	}
+	return r
+}
+
 // Container is one that exists.
 type Container struct {
 	ID        string `json:"id"`
@@ -224,6 +262,15 @@ type APIServer struct {
 type Bus struct {
 	Self
 	Links []Link `json:"links"`
+}
+
+// Moved is the same as a clock shows it that is so far ahead of the network's.
+func (b Bus) Moved(ahead time.Duration) Bus {
+	b.Self, b.Links = b.Self.Moved(ahead), slices.Clone(b.Links)
+	for i, l := range b.Links {
+		b.Links[i].Since = Moved(l.Since, ahead)
+	}
+	return b
 }
 
 // Link is the way between one party and all others.

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,11 +48,60 @@ func TestToldAsLongAgo(t *testing.T) {
 	}
 }
 
-// TestMovedTimes moves each of a container's times, and none that it does not have.
-func TestMovedTimes(t *testing.T) {
+// TestEveryInstantIsMoved fills in all instants that a process can tell of, and wants each to be moved,
+// none to appear where there was none, and what was told to stay as it was.
+func TestEveryInstantIsMoved(t *testing.T) {
+	everyInstantIsMoved[Kubelet](t)
+	everyInstantIsMoved[Runtime](t)
+	everyInstantIsMoved[Bus](t)
+}
+
+func everyInstantIsMoved[T interface{ Moved(ahead time.Duration) T }](t *testing.T) {
+	t.Helper()
+	var none, all T
+	instants(reflect.ValueOf(&none).Elem(), func(*time.Time) {})
 	at := time.Unix(1_700_000_000, 0)
-	got := Times{Started: at, Signaled: at.Add(1), Killed: at.Add(2)}.Moved(time.Hour)
-	if want := (Times{Started: at.Add(time.Hour), Signaled: at.Add(time.Hour + 1), Killed: at.Add(time.Hour + 2)}); got != want {
-		t.Errorf("moved to %+v, want %+v", got, want)
+	instants(reflect.ValueOf(&all).Elem(), func(i *time.Time) {
+		at = at.Add(time.Second)
+		*i = at
+	})
+	moved, still := all.Moved(time.Hour), none.Moved(time.Hour)
+	at = time.Unix(1_700_000_000, 0)
+	instants(reflect.ValueOf(&all).Elem(), func(i *time.Time) {
+		at = at.Add(time.Second)
+		if !i.Equal(at) {
+			t.Errorf("%T: what was told is changed: %+v", all, all)
+		}
+	})
+	instants(reflect.ValueOf(&moved).Elem(), func(i *time.Time) { *i = i.Add(-time.Hour) })
+	if r, is := any(&moved).(*Runtime); is { // which says how far it is ahead
+		r.Ahead -= time.Hour
+	}
+	if !reflect.DeepEqual(moved, all) {
+		t.Errorf("%T: moved to %+v, want an hour later than %+v", all, moved, all)
+	}
+	instants(reflect.ValueOf(&still).Elem(), func(i *time.Time) {
+		if !i.IsZero() {
+			t.Errorf("%T: what has not happened is told as of %v", still, i)
+		}
+	})
+}
+
+// instants calls with for each instant in a value, whose empty slices get one element.
+func instants(v reflect.Value, with func(*time.Time)) {
+	switch {
+	case v.Type() == reflect.TypeFor[time.Time]():
+		with(v.Addr().Interface().(*time.Time))
+	case v.Kind() == reflect.Struct:
+		for _, field := range v.Fields() {
+			instants(field, with)
+		}
+	case v.Kind() == reflect.Slice:
+		if v.Len() == 0 {
+			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		}
+		for i := range v.Len() {
+			instants(v.Index(i), with)
+		}
 	}
 }

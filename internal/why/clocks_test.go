@@ -8,7 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// byAnotherClock has somebody ask whose clock is wrong, which nothing but the cause clock-skew may show.
+// byAnotherClock has somebody ask whose clock is wrong, and somebody tell whose clock is, which nothing
+// but the cause clock-skew may show.
 func byAnotherClock(t *testing.T, name string, p Pod) {
 	t.Helper()
 	if p.APIServer.Said == nil {
@@ -19,12 +20,29 @@ func byAnotherClock(t *testing.T, name string, p Pod) {
 	}
 	want := findings(p)
 	for _, off := range []time.Duration{-time.Hour, 13 * time.Second, 24 * time.Hour} {
-		other := p
-		for _, at := range []*time.Time{&other.Now, &other.Kubelet.At, &other.Runtime.At, &other.Controllers.At, &other.APIServer.At, &other.Bus.At} {
+		observer := p
+		for _, at := range []*time.Time{&observer.Now, &observer.Kubelet.At, &observer.Runtime.At, &observer.Controllers.At, &observer.APIServer.At, &observer.Bus.At} {
 			*at = at.Add(off)
 		}
-		if diff := cmp.Diff(want, findings(other)); diff != "" {
-			t.Errorf("%s, asked by a clock that is %v off: %s", name, off, diff)
+		kubelet, runtime, bus := p, p, p
+		kubelet.Kubelet.Said, runtime.Runtime.Said, bus.Bus.Said = moved(p.Kubelet.Said, off), moved(p.Runtime.Said, off), moved(p.Bus.Said, off)
+		if lease := p.Node.Lease; lease != nil && p.Kubelet.Said != nil {
+			kubelet.Node.Lease = lease.DeepCopy()
+			kubelet.Node.Lease.Spec.RenewTime.Time = lease.Spec.RenewTime.Add(off)
+		}
+		for whose, other := range map[string]Pod{"the observer": observer, "the kubelet": kubelet, "the runtime": runtime, "the bus": bus} {
+			if diff := cmp.Diff(want, findings(other)); diff != "" {
+				t.Errorf("%s, with the clock of %s %v off: %s", name, whose, off, diff)
+			}
 		}
 	}
+}
+
+// moved is what a process says whose clock is so far off; nil of one that says nothing.
+func moved[T interface{ Moved(ahead time.Duration) T }](said *T, off time.Duration) *T {
+	if said == nil {
+		return nil
+	}
+	by := (*said).Moved(off)
+	return &by
 }

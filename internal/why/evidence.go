@@ -1,7 +1,6 @@
 package why
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -50,13 +49,33 @@ type Telemetry struct {
 	Bus         inspect.Answer[inspect.Bus]
 }
 
-// clockOf is what the clock of a process showed when it answered, by which is all that it tells: its own
-// may be wrong, or the observer's. For one that has not answered, or does not say, it is the observer's now.
-func clockOf[T interface{ Shown() time.Time }](answer inspect.Answer[T], now time.Time) time.Time {
-	if answer.Said == nil {
-		return now
+// settled is the same by one clock, whose the times in objects are, and what that shows now: what the
+// apiserver says it does, or else what the observer's does. What a process tells, and the lease that a
+// kubelet renews, are as long ago as its own clock has them, which may be wrong.
+func (t Telemetry) settled(n Node, observed time.Time) (Telemetry, Node, time.Time) {
+	now := observed
+	if api := t.APIServer.Said; api != nil && !api.Now.IsZero() {
+		now = api.Now
 	}
-	return cmp.Or((*answer.Said).Shown(), now)
+	if k := t.Kubelet.Said; k != nil && !k.Now.IsZero() && n.Lease != nil && n.Lease.Spec.RenewTime != nil {
+		n.Lease = n.Lease.DeepCopy()
+		n.Lease.Spec.RenewTime.Time = inspect.Moved(n.Lease.Spec.RenewTime.Time, now.Sub(k.Now))
+	}
+	t.Kubelet, t.Runtime, t.Bus = toldAt(t.Kubelet, now), toldAt(t.Runtime, now), toldAt(t.Bus, now)
+	return t, n, now
+}
+
+// toldAt is an answer by a clock that shows now. One that does not say what its own shows stays as it is.
+func toldAt[T interface {
+	Shown() time.Time
+	Moved(ahead time.Duration) T
+}](answer inspect.Answer[T], now time.Time) inspect.Answer[T] {
+	if answer.Said == nil || (*answer.Said).Shown().IsZero() {
+		return answer
+	}
+	moved := (*answer.Said).Moved(now.Sub((*answer.Said).Shown()))
+	answer.Said = &moved
+	return answer
 }
 
 // sources are the witnesses and how old their words are.
@@ -85,12 +104,6 @@ func (t Telemetry) runs(controller string) (runs, known bool) {
 	}
 	return false, false
 }
-
-// kubeletClock and runtimeClock are what those of the pod's node showed: the steps of a worker, and when
-// containers were stopped and ended, are by them.
-func (p Pod) kubeletClock() time.Time { return clockOf(p.Kubelet, p.Now) }
-
-func (p Pod) runtimeClock() time.Time { return clockOf(p.Runtime, p.Now) }
 
 // marked is when the deletion of a pod was asked for.
 func (p Pod) marked() time.Time {

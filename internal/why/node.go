@@ -89,7 +89,7 @@ func silence(f *findings, n Node, t Telemetry, now time.Time) {
 		f.add(cause(silentName(t)), silentSince(n, t), silentEvidence(n, t, now)...)
 	case t.Kubelet.Said != nil:
 		runtimeTrouble(f, t, now)
-		orphans(f, t.Kubelet.Said, clockOf(t.Kubelet, now), func(inspect.Work) bool { return true })
+		orphans(f, t.Kubelet.Said, now, func(inspect.Work) bool { return true })
 	case readyIs(n.Node, corev1.ConditionUnknown):
 		f.add(cause("node-cut-off"), silentSince(n, t), silentEvidence(n, t, now)...).Maybe = []string{"STK-05"}
 	}
@@ -120,7 +120,6 @@ func cutOff(n Node, t Telemetry, now time.Time) bool {
 	if n.Node != nil && deadLink(t, n.Node.Name) != nil {
 		return true
 	}
-	now = clockOf(t.Kubelet, now)
 	if failing := k.API.Failing; !failing.IsZero() && now.Sub(failing) > patience {
 		return true
 	}
@@ -172,16 +171,16 @@ func silentEvidence(n Node, t Telemetry, now time.Time) []string {
 		}
 	}
 	if n.Lease != nil && n.Lease.Spec.RenewTime != nil {
-		evidence = append(evidence, fmt.Sprintf("its lease was last renewed %v ago", clockOf(t.Kubelet, now).Sub(n.Lease.Spec.RenewTime.Time).Round(time.Second)))
+		evidence = append(evidence, fmt.Sprintf("its lease was last renewed %v ago", now.Sub(n.Lease.Spec.RenewTime.Time).Round(time.Second)))
 	}
 	if c := readyCondition(n.Node); c != nil && c.Status != corev1.ConditionTrue {
 		evidence = append(evidence, fmt.Sprintf("node %s is Ready=%s %s: %s", n.Node.Name, c.Status, ago(now, c.LastTransitionTime.Time), c.Reason))
 	}
 	switch k := t.Kubelet.Said; {
 	case k != nil && k.API.Err == "":
-		evidence = append(evidence, fmt.Sprintf("its kubelet runs, and had its last answer of the API %v ago", clockOf(t.Kubelet, now).Sub(k.API.Last).Round(time.Second)))
+		evidence = append(evidence, fmt.Sprintf("its kubelet runs, and had its last answer of the API %v ago", now.Sub(k.API.Last).Round(time.Second)))
 	case k != nil:
-		evidence = append(evidence, fmt.Sprintf("its kubelet runs, and has had no answer of the API for %v: %s", clockOf(t.Kubelet, now).Sub(k.API.Last).Round(time.Second), k.API.Err))
+		evidence = append(evidence, fmt.Sprintf("its kubelet runs, and has had no answer of the API for %v: %s", now.Sub(k.API.Last).Round(time.Second), k.API.Err))
 	case t.Kubelet.Err != "":
 		evidence = append(evidence, "its kubelet does not answer on the management connection: "+t.Kubelet.Err)
 	}
@@ -225,8 +224,8 @@ func readyIs(node *corev1.Node, status corev1.ConditionStatus) bool {
 }
 
 // runtimeTrouble is what a kubelet says of its runtime.
-func runtimeTrouble(f *findings, t Telemetry, observed time.Time) bool {
-	k, now := t.Kubelet.Said, clockOf(t.Kubelet, observed)
+func runtimeTrouble(f *findings, t Telemetry, now time.Time) bool {
+	k := t.Kubelet.Said
 	if since := waited(k, now); t.Runtime.Silent() && !since.IsZero() {
 		f.add(cause("runtime-down"), since, "the runtime does not answer: "+t.Runtime.Err, "nor does it answer the kubelet, "+ago(now, since))
 		return true

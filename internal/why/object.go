@@ -33,7 +33,8 @@ func OfObject(o Object) Report {
 	if report.Unheard() {
 		o.Telemetry = Telemetry{}
 	}
-	o.Now = clockOf(o.APIServer, o.Now) // whose the times in objects are
+	o.Telemetry, o.Node, o.Now = o.settled(o.Node, o.Now)
+	report.At = o.Now
 	if o.Object == nil {
 		report.State = "the API has no such object"
 		return report

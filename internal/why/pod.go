@@ -16,6 +16,8 @@ import (
 const (
 	// patience is for one step.
 	patience = 4 * time.Second
+	// asking is how long two processes that are asked at once may take to answer (gather.Patience).
+	asking = 2 * time.Second
 	// cleanPatience is for what a kubelet does after the containers have ended.
 	cleanPatience = 8 * time.Second
 	// collects is how long pod garbage collection may take with a pod of a node that is
@@ -35,7 +37,8 @@ func OfPod(p Pod) Report {
 	if report.Unheard() {
 		p.Telemetry = Telemetry{}
 	}
-	p.Now = clockOf(p.APIServer, p.Now) // whose the times in objects are
+	p.Telemetry, p.Node, p.Now = p.settled(p.Node, p.Now)
+	report.At = p.Now
 	f := &findings{}
 	if p.Pod == nil {
 		report.State = p.gone(f)
@@ -101,7 +104,7 @@ func (p Pod) gone(f *findings) string {
 	if p.Kubelet.Said == nil {
 		return state
 	}
-	orphans(f, p.Kubelet.Said, p.kubeletClock(), func(w inspect.Work) bool { return w.Namespace == p.Namespace && w.Name == p.Name })
+	orphans(f, p.Kubelet.Said, p.Now, func(w inspect.Work) bool { return w.Namespace == p.Namespace && w.Name == p.Name })
 	return state
 }
 
@@ -185,13 +188,13 @@ func (p Pod) besides(f *findings) {
 func (p Pod) moves() bool {
 	w := p.work()
 	if w == nil {
-		return p.Kubelet.Said != nil && p.kubeletClock().Sub(p.Kubelet.Said.Began) < overdue
+		return p.Kubelet.Said != nil && p.Now.Sub(p.Kubelet.Said.Began) < overdue
 	}
 	allowed := overdue
 	if w.Doing == inspect.StepStop {
 		allowed += time.Duration(max(w.Grace, 2)) * time.Second
 	}
-	return p.kubeletClock().Sub(w.Since) < allowed
+	return p.Now.Sub(w.Since) < allowed
 }
 
 // terminal reports whether the pod's phase is an end.

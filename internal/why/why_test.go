@@ -103,7 +103,7 @@ func unheard(p *Pod) {
 // deadLinkOf has the network say that a node's link carries nothing, for a second now.
 func deadLinkOf(node string) func(*Pod) {
 	return func(p *Pod) {
-		p.Bus = inspect.Answer[inspect.Bus]{At: now, Said: &inspect.Bus{Links: []inspect.Link{
+		p.Bus = inspect.Answer[inspect.Bus]{At: now, Said: &inspect.Bus{Self: inspect.Self{Now: now}, Links: []inspect.Link{
 			{Party: "apiserver"}, {Party: node, Silent: "either way", Since: now.Add(-time.Second)},
 		}}}
 	}

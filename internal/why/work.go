@@ -19,14 +19,15 @@ func (p Pod) kubelet(f *findings) {
 		return
 	}
 	switch {
-	case p.kubeletClock().Sub(p.Kubelet.Said.Began) < patience: // it has not had the time to look
+	case p.Now.Sub(p.Kubelet.Said.Began) < patience: // it has not had the time to look
 	case w == nil && p.Pod.Status.Phase == corev1.PodFailed:
 		if p.Now.Sub(p.marked()) > patience {
 			f.add(cause("rejected-pod"), p.marked(), "the pod is Failed: "+p.Pod.Status.Reason, "the kubelet has no worker for it")
 		}
 	case w == nil || !w.Marked:
-		// Without an answer since then it may as well be cut off, which is to be seen soon.
-		if p.Now.Sub(p.marked()) > patience && p.Kubelet.Said.API.Last.After(p.marked()) {
+		// Without an answer since then it may as well be cut off, which is to be seen soon; how the
+		// kubelet's clock and the API's compare is known to within what asking them takes.
+		if p.Now.Sub(p.marked()) > patience && p.Kubelet.Said.API.Last.Sub(p.marked()) > asking {
 			f.add(cause("watch-silent"), p.marked(), "the kubelet reaches the API, and knows nothing of the deletion")
 		}
 	case w.Doing == inspect.StepSync:
@@ -46,11 +47,11 @@ func (p Pod) refused(f *findings) bool {
 	for _, r := range p.Kubelet.Said.Refused {
 		ours := r.UID == string(p.Pod.UID) || r.UID == "" && r.Key == p.Namespace+"/"+p.Name
 		nodes := r.Key == p.Pod.Spec.NodeName || r.Key == corev1.NamespaceNodeLease+"/"+p.Pod.Spec.NodeName
-		if !ours && !nodes || p.kubeletClock().Sub(r.Last) > time.Minute || r.Last.Before(p.marked()) {
+		if !ours && !nodes || p.Now.Sub(r.Last) > time.Minute || r.Last.Before(p.marked()) {
 			continue
 		}
 		evidence := fmt.Sprintf("the kubelet's %s of %s %s was refused %d times, last %v ago: %d %s",
-			r.Verb, r.Resource, r.Key, r.Count, p.kubeletClock().Sub(r.Last).Round(time.Second), r.Code, r.Message)
+			r.Verb, r.Resource, r.Key, r.Count, p.Now.Sub(r.Last).Round(time.Second), r.Code, r.Message)
 		switch {
 		case words(r.Message, "webhook"):
 			f.add(cause("webhook-refuses-kubelet"), r.First, evidence)
@@ -80,14 +81,14 @@ func failure(message string) string {
 
 // starting is by what a start is known to go on.
 func (p Pod) starting(w *inspect.Work) []string {
-	evidence := []string{"the kubelet is still at its start or restart " + ago(p.kubeletClock(), w.Since)}
+	evidence := []string{"the kubelet is still at its start or restart " + ago(p.Now, w.Since)}
 	if e := p.event("Pulling", "Pulled", "FailedPostStartHook", "Unhealthy", "BackOff"); e != nil {
 		evidence = append(evidence, "event "+e.Reason+": "+e.Message)
 	}
 	for _, c := range p.Kubelet.Said.Calls {
 		switch c.Method {
 		case "PullImage", "RunPodSandbox", "CreateContainer", "StartContainer", "ExecSync", "StopContainer":
-			evidence = append(evidence, fmt.Sprintf("%s has not been answered %s", c.Method, ago(p.kubeletClock(), c.Since)))
+			evidence = append(evidence, fmt.Sprintf("%s has not been answered %s", c.Method, ago(p.Now, c.Since)))
 		}
 	}
 	return evidence
@@ -103,8 +104,8 @@ func (p Pod) stopping(f *findings, w *inspect.Work) {
 			return
 		}
 	}
-	if call := p.call("StopPodSandbox"); call != nil && len(p.alive()) == 0 && p.kubeletClock().Sub(call.Since) > patience {
-		f.add(cause("sandbox-teardown-fails"), call.Since, "StopPodSandbox has not been answered "+ago(p.kubeletClock(), call.Since))
+	if call := p.call("StopPodSandbox"); call != nil && len(p.alive()) == 0 && p.Now.Sub(call.Since) > patience {
+		f.add(cause("sandbox-teardown-fails"), call.Since, "StopPodSandbox has not been answered "+ago(p.Now, call.Since))
 		return
 	}
 	p.withinGrace(f, w)
@@ -151,17 +152,17 @@ func (p Pod) stopFailed(f *findings, w *inspect.Work) bool {
 }
 
 func (p Pod) killed(c inspect.Container) string {
-	return fmt.Sprintf("container %s got SIGKILL %v ago and is alive", c.Name, p.runtimeClock().Sub(c.Killed).Round(time.Second))
+	return fmt.Sprintf("container %s got SIGKILL %v ago and is alive", c.Name, p.Now.Sub(c.Killed).Round(time.Second))
 }
 
 // stuckContainer asks why a container is alive that should not be.
 func (p Pod) stuckContainer(f *findings, c inspect.Container) bool {
 	call := p.callOf(c.ID)
 	switch {
-	case !c.Killed.IsZero() && p.runtimeClock().Sub(c.Killed) > patience:
+	case !c.Killed.IsZero() && p.Now.Sub(c.Killed) > patience:
 		f.add(cause("process-unkillable"), c.Killed, p.killed(c))
-	case call != nil && (c.Signaled.IsZero() || c.Unreachable) && p.kubeletClock().Sub(call.Since) > patience:
-		f.add(cause("stop-hangs"), call.Since, fmt.Sprintf("StopContainer of %s has not been answered %s, and the runtime has sent no signal", c.Name, ago(p.kubeletClock(), call.Since)))
+	case call != nil && (c.Signaled.IsZero() || c.Unreachable) && p.Now.Sub(call.Since) > patience:
+		f.add(cause("stop-hangs"), call.Since, fmt.Sprintf("StopContainer of %s has not been answered %s, and the runtime has sent no signal", c.Name, ago(p.Now, call.Since)))
 	default:
 		return false
 	}
@@ -183,10 +184,10 @@ func (p Pod) withinGrace(f *findings, w *inspect.Work) {
 	case w.Grace > int64(p.grace()/time.Second) && p.Now.Sub(p.Pod.DeletionTimestamp.Time) > patience:
 		f.add(cause("shorter-grace-ignored"), p.Pod.DeletionTimestamp.Time,
 			append(evidence, fmt.Sprintf("the stop began with a grace of %ds, and the object says %v", w.Grace, p.grace()))...)
-	case p.onlySidecars(alive) && p.runtimeClock().Sub(p.lastExit()) > 2*patience:
+	case p.onlySidecars(alive) && p.Now.Sub(p.lastExit()) > 2*patience:
 		f.add(cause("sidecar-does-not-stop"), p.lastExit(), evidence...)
-	case grace >= time.Minute && p.kubeletClock().Sub(w.Since) > usual:
-		f.add(cause("long-grace"), w.Since, append(evidence, fmt.Sprintf("the grace of %v is over in %v", grace, w.Since.Add(grace).Sub(p.kubeletClock()).Round(time.Second)))...)
+	case grace >= time.Minute && p.Now.Sub(w.Since) > usual:
+		f.add(cause("long-grace"), w.Since, append(evidence, fmt.Sprintf("the grace of %v is over in %v", grace, w.Since.Add(grace).Sub(p.Now).Round(time.Second)))...)
 	}
 }
 
@@ -198,9 +199,9 @@ func (p Pod) restarted(f *findings, w *inspect.Work) bool {
 		grace = max(grace, time.Duration(w.Grace)*time.Second)
 	}
 	for _, c := range p.alive() {
-		if c.Killed.IsZero() && !c.Signaled.IsZero() && began.After(c.Signaled) && p.runtimeClock().Sub(c.Signaled) > grace+patience {
+		if c.Killed.IsZero() && !c.Signaled.IsZero() && began.After(c.Signaled) && p.Now.Sub(c.Signaled) > grace+patience {
 			f.add(cause("kubelet-restarts"), c.Signaled, p.signaled(c),
-				fmt.Sprintf("the kubelet began %v ago, after that, and the grace of %v with it", p.kubeletClock().Sub(began).Round(time.Second), grace))
+				fmt.Sprintf("the kubelet began %v ago, after that, and the grace of %v with it", p.Now.Sub(began).Round(time.Second), grace))
 			return true
 		}
 	}
@@ -211,7 +212,7 @@ func (p Pod) signaled(c inspect.Container) string {
 	if c.Signaled.IsZero() {
 		return fmt.Sprintf("container %s is alive and has had no signal yet: a preStop hook, or its turn has not come", c.Name)
 	}
-	return fmt.Sprintf("container %s got its stop signal %v ago and is alive", c.Name, p.runtimeClock().Sub(c.Signaled).Round(time.Second))
+	return fmt.Sprintf("container %s got its stop signal %v ago and is alive", c.Name, p.Now.Sub(c.Signaled).Round(time.Second))
 }
 
 // onlySidecars reports whether all that is alive are restartable init containers, of a
@@ -245,11 +246,11 @@ func (p Pod) lastExit() time.Time {
 
 // cleaning is about what a kubelet does after the containers have ended.
 func (p Pod) cleaning(f *findings, w *inspect.Work) {
-	if w.Doing == "" && w.Err == "" || w.Err == "" && p.kubeletClock().Sub(w.Since) < cleanPatience {
+	if w.Doing == "" && w.Err == "" || w.Err == "" && p.Now.Sub(w.Since) < cleanPatience {
 		return
 	}
 	since := w.Since
-	evidence := []string{fmt.Sprintf("no container is alive; the kubelet is at %q %s", w.Doing, ago(p.kubeletClock(), w.Since))}
+	evidence := []string{fmt.Sprintf("no container is alive; the kubelet is at %q %s", w.Doing, ago(p.Now, w.Since))}
 	if w.Err != "" {
 		since = w.First
 		evidence = append(evidence, fmt.Sprintf("it has failed %d times: %s", w.Failed, w.Err))

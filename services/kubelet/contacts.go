@@ -145,32 +145,17 @@ func (c *Contacts) Calls(method, id string) (answered func(error)) {
 func (c *Contacts) Tell(said *inspect.Kubelet) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	off := said.Now.Sub(c.now())
-	said.Began = inspect.Moved(said.Began, off)
-	for i := range said.Pods {
-		said.Pods[i].Since, said.Pods[i].First = inspect.Moved(said.Pods[i].Since, off), inspect.Moved(said.Pods[i].First, off)
-	}
-	said.API, said.Runtime = shown(c.api, off), shown(c.runtime, off)
+	shown := said.Now
+	said.Now, said.API, said.Runtime = c.now(), c.api, c.runtime
 	for _, began := range c.asking { // one that waits for long is as good as failed
-		if began = began.Add(off); said.Now.Sub(began) > longWait && (said.API.Failing.IsZero() || began.Before(said.API.Failing)) {
+		if said.Now.Sub(began) > longWait && (said.API.Failing.IsZero() || began.Before(said.API.Failing)) {
 			said.API.Failing = began
 			said.API.Err = cmp.Or(said.API.Err, "a request has not been answered yet")
 		}
 	}
 	said.Calls = slices.SortedFunc(maps.Values(c.calls), func(a, b inspect.Call) int { return a.Since.Compare(b.Since) })
-	for i := range said.Calls {
-		said.Calls[i].Since = said.Calls[i].Since.Add(off)
-	}
 	said.Refused = slices.SortedFunc(maps.Values(c.refused), func(a, b inspect.Refusal) int { return a.First.Compare(b.First) })
-	for i := range said.Refused {
-		said.Refused[i].First, said.Refused[i].Last = said.Refused[i].First.Add(off), said.Refused[i].Last.Add(off)
-	}
-}
-
-// shown is a contact as another clock shows it.
-func shown(c inspect.Contact, off time.Duration) inspect.Contact {
-	c.Last, c.Failing = inspect.Moved(c.Last, off), inspect.Moved(c.Failing, off)
-	return c
+	*said = said.Moved(shown.Sub(said.Now))
 }
 
 // longWait is how long the API may take to answer before the kubelet worries.
