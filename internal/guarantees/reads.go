@@ -53,9 +53,23 @@ type shownAt struct {
 	by       *history.Event
 }
 
-// shownUp are all of them by time, each with the highest revision so far: of writes and
-// reads that were answered.
+// shownUp are all of them by time, each with the highest revision so far.
 func (p *past) shownUp() []shownAt {
+	shown := rising(p.told())
+	return rising(append(shown, p.missed(shown)...))
+}
+
+// rising sorts what was shown by time, and has each show what those before it do.
+func rising(all []shownAt) []shownAt {
+	slices.SortStableFunc(all, func(a, b shownAt) int { return cmp.Compare(a.by.Ended, b.by.Ended) })
+	for i := 1; i < len(all); i++ {
+		all[i].revision = max(all[i].revision, all[i-1].revision)
+	}
+	return all
+}
+
+// told is what writes and reads that were done show.
+func (p *past) told() []shownAt {
 	var all []shownAt
 	for _, o := range p.operations {
 		if done := o.done(); done != nil && len(o.commits) > 0 && o.last().Began <= done.Ended {
@@ -67,10 +81,37 @@ func (p *past) shownUp() []shownAt {
 			all = append(all, shownAt{l.Revision, l.Event})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b shownAt) int { return cmp.Compare(a.by.Ended, b.by.Ended) })
-	for i := 1; i < len(all); i++ {
-		if all[i].revision < all[i-1].revision {
-			all[i].revision = all[i-1].revision
+	return all
+}
+
+// missed is what shows removals of which nobody may have been told: an object was there, as had been
+// shown, and was not found.
+func (p *past) missed(shown []shownAt) []shownAt {
+	var all []shownAt
+	miss := func(resource, key string, since int64, by *history.Event) {
+		versions := p.versions(resource, key)
+		was, _ := lastOf(versions, lowest(shown, since).revision, by.Ended)
+		if was == nil || was.Op == deleted {
+			return
+		}
+		at := slices.IndexFunc(versions, func(c *commit) bool { return c.Op == deleted && c.Revision > was.Revision })
+		if at >= 0 && versions[at].Began <= by.Ended {
+			all = append(all, shownAt{versions[at].Revision, by})
+		}
+	}
+	for _, o := range p.operations {
+		if len(o.calls) == 0 || !slices.Contains([]string{"update", "patch", "delete"}, o.Verb) || o.Subresource != "" || o.denied() {
+			continue
+		}
+		for _, e := range o.returns {
+			if said, _ := e.Fact.(history.OpReturn); said.Code == 404 {
+				miss(o.Resource, o.Key, o.calls[0].Began, e)
+			}
+		}
+	}
+	for _, l := range p.lookups() {
+		if l.newest() && l.Verb == "get" && l.Code == 404 {
+			miss(l.Resource, l.Key, l.Began, l.Event)
 		}
 	}
 	return all
@@ -103,9 +144,9 @@ func (o *operation) done() *history.Event {
 	return o.returns[at]
 }
 
-// lowest is the revision that a read of the newest state must include, and what had shown it.
-func lowest(shown []shownAt, l *lookup) shownAt {
-	at, _ := slices.BinarySearchFunc(shown, l.Began, func(s shownAt, moment int64) int { return cmp.Compare(s.by.Ended, moment) })
+// lowest is the revision that what begins at a moment must include, and what had shown it.
+func lowest(shown []shownAt, since int64) shownAt {
+	at, _ := slices.BinarySearchFunc(shown, since, func(s shownAt, moment int64) int { return cmp.Compare(s.by.Ended, moment) })
 	if at == 0 {
 		return shownAt{}
 	}
@@ -120,7 +161,7 @@ func (p *past) readInOrder(t *trial) {
 		if !l.reads() {
 			continue
 		}
-		low := lowest(shown, l)
+		low := lowest(shown, l.Began)
 		if ok(l.Code) {
 			c := p.byRevision[l.Revision]
 			t.expect(c == nil || !c.recorded || c.Began <= l.Ended, "a read shows what had not begun when it was answered", eventOf(c), l.Event)

@@ -103,7 +103,30 @@ func reading() map[string]*forge {
 	refused.looks(read("list", "", 4, items("", 3, 4))).say("apiserver", "again", by(user, "create"))
 	refused.commit("again", web(added, pending, called("default/new", "u3"), func(c *history.Commit) { c.Created = 3 }))
 	refused.long(5).say("apiserver", "again", history.OpReturn{Code: 201, Revision: 5}) // begun in the instant in which the first try was refused
-	return map[string]*forge{"reads": f.file(), "blue": blueWatch(1, 2, 3), "future": future, "refused first": refused}
+	untold := looking().vanishes("away", uid).looks(read("get", name, 3))
+	hooked := looking().vanishes("away", uid).consult("hooked", by(user, "delete"), says(history.HookDenied)).finish("hooked", 404).looks(read("get", name, 3))
+	again := looking().vanishes("away", uid).ask("again", by(user, "delete"), 404).anew(6)
+	during := looking()
+	during.ask("away", by(user, "delete", grace(0)), 200, web(deleted, blue, marked(0, during.clock+2))).anew(6)
+	during.vanishes("away again", "u4").looks(read("get", name, 0, code(404))).long(10).looks(read("get", name, 6))
+	early := looking().ask("early", by(user, "update"), 404).looks(read("get", name, 3)).vanishes("away", uid)
+	return map[string]*forge{
+		"a 404 of when it had gone before": during, "a kind that is not there for a moment": early,
+		"a removal that nobody was told of": untold, "a 404 of a webhook": hooked, "made again": again, "reads": f.file(), "blue": blueWatch(1, 2, 3), "future": future, "refused first": refused,
+	}
+}
+
+// vanishes has the pod be removed by a request whose answer is lost.
+func (f *forge) vanishes(cause, uid string) *forge {
+	f.say("apiserver", cause, by(user, "delete", grace(0)))
+	f.commit(cause, web(deleted, blue, called(name, uid), marked(0, f.clock)))
+	return f
+}
+
+// anew has the pod be made again, and read at the revision of that.
+func (f *forge) anew(revision int64) *forge {
+	f.ask("anew", by(user, "create"), 201, web(added, pending, called(name, "u4"), blue))
+	return f.looks(read("get", name, revision))
 }
 
 // blueWatch is a watch of pods by a label, which is sent these revisions.
@@ -155,8 +178,15 @@ func brokenReads() []forged {
 		}
 		all = append(all, forged{c.id, c.what, f})
 	}
+	missed := looking().vanishes("away", uid).ask("again", by(user, "delete"), 404).looks(read("get", name, 3))
+	unseen := looking().vanishes("away", uid).looks(read("get", name, 0, code(404)), read("get", name, 3))
+	twice := looking().vanishes("away", uid).ask("again", by(user, "delete"), 404).anew(6).vanishes("away again", "u4")
+	twice.ask("once more", by(user, "delete"), 404).looks(read("get", name, 6))
 	gap := looking().say(kubelet, "", tookTo(2, 2))
 	return append(all,
+		forged{"A4", "a get of what a delete did not find", missed},
+		forged{"A4", "a get of what a delete did not find, made again", twice},
+		forged{"A4", "a get of what a get did not find", unseen},
 		forged{"W5", "a consumer that is given changes twice", gap.say(kubelet, "", tookTo(3, 2, 3))},
 		forged{"W7", "a consumer that misses a change", looking().say(kubelet, "", tookTo(3, 3))},
 		forged{"W7", "a consumer that is given a change twice", looking().say(kubelet, "", tookTo(3, 2, 2, 3))},

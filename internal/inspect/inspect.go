@@ -190,7 +190,7 @@ type Runtime struct {
 func (r Runtime) Moved(ahead time.Duration) Runtime {
 	r.Self, r.Ahead, r.Containers = r.Self.Moved(ahead), r.Ahead+ahead, slices.Clone(r.Containers)
 	for i, c := range r.Containers {
-		r.Containers[i].Times = c.Times.Moved(ahead)
+		r.Containers[i].Times = c.Moved(ahead)
 	}
 	return r
 }

@@ -89,9 +89,10 @@ func everyInstantIsMoved[T interface{ Moved(ahead time.Duration) T }](t *testing
 
 // instants calls with for each instant in a value, whose empty slices get one element.
 func instants(v reflect.Value, with func(*time.Time)) {
+	instant, is := reflect.TypeAssert[*time.Time](v.Addr())
 	switch {
-	case v.Type() == reflect.TypeFor[time.Time]():
-		with(v.Addr().Interface().(*time.Time))
+	case is:
+		with(instant)
 	case v.Kind() == reflect.Struct:
 		for _, field := range v.Fields() {
 			instants(field, with)
