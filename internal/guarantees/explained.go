@@ -1,7 +1,6 @@
 package guarantees
 
 import (
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +17,9 @@ const (
 	// fresh is how long after a trouble its cause may still be named: what a kubelet says of
 	// itself is as old as its last try.
 	fresh = 30 * time.Second
+	// repeated is how long after the API has refused a kubelet something that may still be named: it
+	// is told for a minute after it was heard (why.Pod.refused).
+	repeated = time.Minute + fresh + observed
 )
 
 // explains checks L8: what users are told that a pod waits for is so, and of a pod that is
@@ -86,7 +88,7 @@ func (b blocked) script(clauses ...string) bool {
 // refused reports whether the API refused its kubelet something about the pod.
 func (b blocked) refused() bool {
 	return slices.ContainsFunc(b.operations, func(o *operation) bool {
-		return o.node == b.node() && o.answered(math.MinInt64, b.Ended, refusal)
+		return o.node == b.node() && o.answered(b.Began-int64(repeated), b.Ended, refusal)
 	})
 }
 

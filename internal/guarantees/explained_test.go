@@ -125,6 +125,8 @@ func brokenExplanations() []forged {
 		blames("what nobody knows", "the-weather", owes("")),
 		blames("a claim", "claim-in-use", owes("", "a/b")),
 		blames("an apiserver that answers", "apiserver-fails", watchedForge().run().asked().ask("no", by(node, "update"), 403).idles(50)),
+		blames("an apiserver that failed long before", "apiserver-fails", watchedForge().run().ask("no", by(node, "update"), 503).idles(120).asked().idles(10)),
+		blames("who refused the kubelet long before", "kubelet-unauthorised", watchedForge().run().ask("no", by(node, "update"), 403).idles(120).asked().idles(10)),
 	}
 }
 
@@ -160,6 +162,8 @@ func explaining() map[string]*forge {
 		"a Job that has gone a moment ago":        {"job-keeps-pod", owes("job", tracking).reconciled().jobGoes()},
 		"a pod that was counted a moment ago":     {"job-keeps-pod", owes("job", tracking, "a/b").reconciled().changes(finalizers("a/b"))},
 		"an apiserver that has failed":            {"apiserver-fails", watchedForge().run().asked().ask("no", by(node, "update"), 503)},
+		"one that failed a minute ago":            {"apiserver-fails", watchedForge().run().asked().heard().ask("no", by(node, "update"), 503).idles(70)},
+		"who refuses the kubelet":                 {"kubelet-unauthorised", watchedForge().run().asked().heard().ask("no", by(node, "update"), 403).idles(70)},
 		"one that nobody hears":                   {"apiserver-fails", watchedForge().run().asked().breaks(lossy())},
 	} {
 		all["L8: "+what] = c.f.blames(uid, c.reason)
