@@ -139,12 +139,14 @@ func (u jobStatusUpdate) times() {
 	if completes && now.CompletionTime != nil && was.CompletionTime != nil {
 		u.invalid(at, now.CompletionTime, "completionTime cannot be mutated")
 	}
-	suspended := u.job.Spec.Suspend != nil && *u.job.Spec.Suspend
 	resumes := jobIs(u.old, batchv1.JobSuspended) && !jobIs(u.job, batchv1.JobSuspended)
-	if starts && was.StartTime != nil && !suspended && !resumes {
+	if starts && was.StartTime != nil && !u.suspended() && !resumes {
 		u.required(u.at.Child("startTime"), "startTime cannot be removed for unsuspended job")
 	}
 }
+
+// suspended reports whether the Job is to have no pods for now.
+func (u jobStatusUpdate) suspended() bool { return u.job.Spec.Suspend != nil && *u.job.Spec.Suspend }
 
 // finished has nothing left to do for a Job that is over.
 func (u jobStatusUpdate) finished() {
@@ -156,7 +158,8 @@ func (u jobStatusUpdate) finished() {
 	if (ends || now.Active != was.Active) && now.Active > 0 {
 		u.invalid(u.at.Child("active"), now.Active, "active>0 is invalid for finished job")
 	}
-	if (ends || !kinds.Equal(now.StartTime, was.StartTime)) && now.StartTime == nil {
+	idle := u.suspended() && u.job.Spec.Completions != nil && *u.job.Spec.Completions == 0 // it never began (kubernetes 132614)
+	if (ends || !kinds.Equal(now.StartTime, was.StartTime)) && now.StartTime == nil && !idle {
 		u.required(u.at.Child("startTime"), "startTime is required for finished job")
 	}
 	if waiting := now.UncountedTerminatedPods; (ends || !kinds.Equal(waiting, was.UncountedTerminatedPods)) &&

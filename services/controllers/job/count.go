@@ -176,7 +176,7 @@ func Settle(plan Plan, freed []*corev1.Pod, now time.Time) (status batchv1.JobSt
 	last := *plan.Target
 	last.LastProbeTime, last.LastTransitionTime = workload.Stamp(now), workload.Stamp(now)
 	event = Event{corev1.EventTypeWarning, last.Reason, last.Message}
-	if status.StartTime == nil { // it was suspended all the time; the API takes no end without a beginning
+	if status.StartTime == nil && !plan.Idle { // it was suspended all the time; the API takes no end without a beginning
 		status.StartTime = new(last.LastTransitionTime)
 	}
 	if last.Type == batchv1.JobSuccessCriteriaMet {

@@ -49,6 +49,8 @@ type Plan struct {
 	Free   []*corev1.Pod
 	// Target is why the Job is over, as soon as all its pods are counted; nil if it is not.
 	Target *batchv1.JobCondition
+	// Idle is a Job that is suspended and wants no pod to succeed: it is over without having begun.
+	Idle bool
 	// Failures are those since the last success.
 	Failures Failures
 	// Again is how long to wait before the next look; 0 is until something changes.
@@ -78,6 +80,7 @@ func Decide(v View, now time.Time) Plan {
 	s := &step{View: v, now: now}
 	s.Status = *v.Job.Status.DeepCopy()
 	s.Plan.Failures = v.Failures
+	s.Idle = s.suspended() && v.Job.Spec.Completions != nil && *v.Job.Spec.Completions == 0
 	if Over(v.Job) {
 		return s.Plan
 	}

@@ -395,3 +395,14 @@ func TestEndsUnstarted(t *testing.T) {
 		t.Errorf("%+v", status)
 	}
 }
+
+// TestNothingToDo has a suspended Job end that wants nobody to succeed: it never began (kubernetes 132614).
+func TestNothingToDo(t *testing.T) {
+	its := job(0, 1, suspended)
+	its.Status.StartTime = nil
+	plan := Decide(View{Job: its}, now)
+	status, _ := Settle(plan, plan.Free, now)
+	if find(status.Conditions, batchv1.JobComplete) == nil || status.StartTime != nil || status.CompletionTime == nil {
+		t.Errorf("%+v", status)
+	}
+}
