@@ -18,7 +18,7 @@ func byAnotherClock(t *testing.T, name string, p Pod) {
 	findings := func(p Pod) []Finding {
 		return slices.DeleteFunc(OfPod(p).Findings, func(f Finding) bool { return f.Name == "clock-skew" })
 	}
-	want := findings(p)
+	want, at := findings(p), OfPod(p).At
 	for _, off := range []time.Duration{-time.Hour, 13 * time.Second, 24 * time.Hour} {
 		observer := p
 		for _, at := range []*time.Time{&observer.Now, &observer.Kubelet.At, &observer.Runtime.At, &observer.Controllers.At, &observer.APIServer.At, &observer.Bus.At} {
@@ -31,6 +31,9 @@ func byAnotherClock(t *testing.T, name string, p Pod) {
 			kubelet.Node.Lease.Spec.RenewTime.Time = lease.Spec.RenewTime.Add(off)
 		}
 		for whose, other := range map[string]Pod{"the observer": observer, "the kubelet": kubelet, "the runtime": runtime, "the bus": bus} {
+			if got := OfPod(other).At; !got.Equal(at) {
+				t.Errorf("%s, with the clock of %s %v off: asked at %v, not %v", name, whose, off, got, at)
+			}
 			if diff := cmp.Diff(want, findings(other)); diff != "" {
 				t.Errorf("%s, with the clock of %s %v off: %s", name, whose, off, diff)
 			}

@@ -26,7 +26,8 @@ type Report struct {
 	Object    string `json:"object"`
 	Namespace string `json:"namespace,omitempty"`
 	UID       string `json:"uid,omitempty"`
-	// At is when the question was asked, on the cluster's clock.
+	// At is when the question was asked, by the clock of all times here: what the apiserver said it
+	// shows, or the observer's where it did not answer.
 	At time.Time `json:"at"`
 	// Deleted is when its deletion was asked for; zero when it was not.
 	Deleted time.Time `json:"deleted,omitzero"`
