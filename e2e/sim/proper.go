@@ -14,16 +14,17 @@ import (
 var ErrImproper = errors.New("the apiserver refused as invalid what its own cluster asked for")
 
 // properly wants controllers and kubelets to ask for nothing that is invalid. A patch that names
-// the uid of the object of that name before is refused so, and is meant to be (API-64); and a webhook
-// that was asked may refuse with any code.
+// the uid of the object of that name before is refused so, and is meant to be (API-64): once a name has
+// been used twice, which a log that has lost a commit may show by its removal alone, no patch of it is judged.
+// A webhook that was asked may refuse with any code.
 func properly(log []history.Event) error {
 	type object struct{ resource, key string }
-	calls, made := map[string]history.OpCall{}, map[object]int{}
+	calls, comes := map[string]history.OpCall{}, map[object]int{}
 	for i := range log {
 		switch cause := log[i].Cause; fact := log[i].Fact.(type) {
 		case history.Commit:
-			if fact.Op == "ADDED" {
-				made[object{fact.Resource, fact.Key}]++
+			if fact.Op == "ADDED" || fact.Op == "DELETED" {
+				comes[object{fact.Resource, fact.Key}]++
 			}
 		case history.OpCall:
 			if !strings.HasPrefix(fact.Who, "client:") {
@@ -33,7 +34,7 @@ func properly(log []history.Event) error {
 			delete(calls, cause)
 		case history.OpReturn:
 			call, own := calls[cause]
-			before := call.Verb == "patch" && made[object{call.Resource, call.Key}] > 1
+			before := call.Verb == "patch" && comes[object{call.Resource, call.Key}] > 1
 			if own && !before && fact.Code == http.StatusUnprocessableEntity {
 				return fmt.Errorf("%w: %s %ss %s %s %s", ErrImproper, call.Who, call.Verb, call.Resource, call.Key, call.Subresource)
 			}

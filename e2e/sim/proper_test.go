@@ -15,29 +15,31 @@ func TestProperly(t *testing.T) {
 		call.Who, call.Verb = who, verb
 		return call
 	}
+	once, gone, again := []string{"ADDED"}, []string{"ADDED", "DELETED"}, []string{"ADDED", "DELETED", "ADDED"}
 	asked := history.Consulted{Hook: "deny/pods"}
 	for _, c := range []struct {
 		name     string
-		made     int
+		past     []string
 		call     history.OpCall
 		between  history.Fact
 		code     int32
 		improper bool
 	}{
-		{"carried out", 1, update, nil, 200, false},
-		{"refused for its version", 1, update, nil, 409, false},
-		{"refused as invalid", 1, update, nil, 422, true},
-		{"a kubelet's", 1, by("node:node-1", "update"), nil, 422, true},
-		{"a user's", 1, by("client:admin", "update"), nil, 422, false},
-		{"of the pod before", 2, by("controllers", "patch"), nil, 422, false},
-		{"of the only one", 1, by("controllers", "patch"), nil, 422, true},
-		{"an update of one made again", 2, update, nil, 422, true},
-		{"refused by a webhook", 1, update, asked, 422, false},
+		{"carried out", once, update, nil, 200, false},
+		{"refused for its version", once, update, nil, 409, false},
+		{"refused as invalid", once, update, nil, 422, true},
+		{"a kubelet's", once, by("node:node-1", "update"), nil, 422, true},
+		{"a user's", once, by("client:admin", "update"), nil, 422, false},
+		{"of the pod before", again, by("controllers", "patch"), nil, 422, false},
+		{"of one that has gone, and was made again for all that the log has lost", gone, by("controllers", "patch"), nil, 422, false},
+		{"of the only one", once, by("controllers", "patch"), nil, 422, true},
+		{"an update of one made again", again, update, nil, 422, true},
+		{"refused by a webhook", once, update, asked, 422, false},
 	} {
 		facts := []history.Fact{c.call, c.between, history.OpReturn{Code: c.code}, by("controllers", "create"), history.OpReturn{Code: 201}}
 		var log []history.Event
-		for range c.made {
-			log = append(log, history.Event{Cause: "made", Fact: history.Commit{Resource: update.Resource, Key: update.Key, Op: "ADDED"}})
+		for _, op := range c.past {
+			log = append(log, history.Event{Cause: "before", Fact: history.Commit{Resource: update.Resource, Key: update.Key, Op: op}})
 		}
 		for i, fact := range facts {
 			if fact != nil {

@@ -17,9 +17,9 @@ const (
 	// fresh is how long after a trouble its cause may still be named: what a kubelet says of
 	// itself is as old as its last try.
 	fresh = 30 * time.Second
-	// repeated is how long after the API has refused a kubelet something that may still be named: it
+	// remembered is how long after the API has refused a kubelet something that may still be named: it
 	// is told for a minute after it was heard (why.Pod.refused).
-	repeated = time.Minute + fresh + observed
+	remembered = time.Minute + fresh + observed
 )
 
 // explains checks L8: what users are told that a pod waits for is so, and of a pod that is
@@ -85,10 +85,10 @@ func (b blocked) script(clauses ...string) bool {
 	})
 }
 
-// refused reports whether the API refused its kubelet something about the pod.
+// refused reports whether the API refused its kubelet something not long before.
 func (b blocked) refused() bool {
 	return slices.ContainsFunc(b.operations, func(o *operation) bool {
-		return o.node == b.node() && o.answered(b.Began-int64(repeated), b.Ended, refusal)
+		return o.node == b.node() && o.answered(b.Began-int64(remembered), b.Ended, turndown)
 	})
 }
 
@@ -101,7 +101,7 @@ func (b blocked) refusedByWebhook() bool {
 	}
 	return slices.ContainsFunc(b.operations, func(o *operation) bool {
 		about := o.Resource == podResource && o.Key == b.name || o.Resource == "nodes" && o.Key == b.node() || strings.HasSuffix(o.Key, "/"+b.node())
-		return o.node == b.node() && about && o.denied() && o.calls[0].Began <= b.Ended
+		return o.node == b.node() && about && o.deniedBetween(b.Began-int64(remembered), b.Ended)
 	})
 }
 

@@ -125,6 +125,8 @@ func brokenExplanations() []forged {
 		blames("what nobody knows", "the-weather", owes("")),
 		blames("a claim", "claim-in-use", owes("", "a/b")),
 		blames("an apiserver that answers", "apiserver-fails", watchedForge().run().asked().ask("no", by(node, "update"), 403).idles(50)),
+		blames("a webhook that refused long before", "webhook-refuses-kubelet", watchedForge().run().consult("no", by(node, "update"), says(history.HookDenied)).finish("no", 403).idles(120).asked().idles(10)),
+		blames("who refuses what another has changed", "kubelet-unauthorised", watchedForge().run().asked().heard().ask("no", by(node, "update"), 409).idles(10)),
 		blames("an apiserver that failed long before", "apiserver-fails", watchedForge().run().ask("no", by(node, "update"), 503).idles(120).asked().idles(10)),
 		blames("who refused the kubelet long before", "kubelet-unauthorised", watchedForge().run().ask("no", by(node, "update"), 403).idles(120).asked().idles(10)),
 	}

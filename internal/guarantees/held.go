@@ -158,6 +158,6 @@ func (b blocked) keepsItsFinalizers() bool {
 // was written down, or one that something broken may be the reason of.
 func (b blocked) failed() bool {
 	return b.near(func(*ordeal) bool { return true }) || slices.ContainsFunc(b.operations, func(o *operation) bool {
-		return o.node == b.node() && o.answered(b.Began-int64(repeated), b.Ended, func(code int32) bool { return code >= 500 })
+		return o.node == b.node() && o.answered(b.Began-int64(remembered), b.Ended, func(code int32) bool { return code >= 500 })
 	})
 }

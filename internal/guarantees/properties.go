@@ -50,7 +50,7 @@ func storeProperties() []Property {
 		{ID: "A2", Promise: "nothing is invented: every commit was asked for", From: operations(), check: caused},
 		{ID: "A3", Promise: "revisions rise by one and are never given again", From: operations(history.NameStoreOpen, history.NameWatchEvent), check: counted},
 		{
-			ID: "A4", Promise: "a write or a read that begins after another was answered comes after it", From: operations(history.NameLookup),
+			ID: "A4", Promise: "a write or a read that begins after another was answered comes after it", From: operations(history.NameLookup, history.NameConsulted),
 			Partly: "lists that ask for any revision may be older", check: ordered,
 		},
 		{ID: "A5", Promise: "a write replaces the revision that it was made for", From: operations(), check: optimistic},

@@ -55,7 +55,7 @@ type shownAt struct {
 
 // shownUp are all of them by time, each with the highest revision so far.
 func (p *past) shownUp() []shownAt {
-	shown := rising(p.told())
+	shown := rising(p.answers())
 	return rising(append(shown, p.missed(shown)...))
 }
 
@@ -68,8 +68,8 @@ func rising(all []shownAt) []shownAt {
 	return all
 }
 
-// told is what writes and reads that were done show.
-func (p *past) told() []shownAt {
+// answers are what writes and reads that were done show.
+func (p *past) answers() []shownAt {
 	var all []shownAt
 	for _, o := range p.operations {
 		if done := o.done(); done != nil && len(o.commits) > 0 && o.last().Began <= done.Ended {
@@ -100,7 +100,7 @@ func (p *past) missed(shown []shownAt) []shownAt {
 		}
 	}
 	for _, o := range p.operations {
-		if len(o.calls) == 0 || !slices.Contains([]string{"update", "patch", "delete"}, o.Verb) || o.Subresource != "" || o.denied() {
+		if !slices.Contains([]string{"update", "patch", "delete"}, o.Verb) || o.Subresource != "" || o.denied() {
 			continue
 		}
 		for _, e := range o.returns {

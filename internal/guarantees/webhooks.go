@@ -2,6 +2,7 @@ package guarantees
 
 import (
 	"cmp"
+	"math"
 	"net/http"
 	"slices"
 
@@ -107,9 +108,12 @@ func refuses(fact history.Consulted) bool {
 
 // denied reports whether a webhook has refused a try of the operation: the code of the answer
 // is the webhook's.
-func (o *operation) denied() bool {
+func (o *operation) denied() bool { return o.deniedBetween(math.MinInt64, math.MaxInt64) }
+
+// deniedBetween reports whether a webhook has between two moments.
+func (o *operation) deniedBetween(from, to int64) bool {
 	return slices.ContainsFunc(o.webhooks, func(e *history.Event) bool {
 		fact, is := e.Fact.(history.Consulted)
-		return is && refuses(fact)
+		return is && refuses(fact) && e.Ended >= from && e.Began <= to
 	})
 }

@@ -3,8 +3,8 @@
 // alive, the apiserver what it refused. It is telemetry, not the API: it travels on the
 // management connection, so that a node that is cut off is still seen.
 //
-// The types are plain values. Times are the cluster's; zero times are things that have
-// not happened.
+// The types are plain values. Times are as the clock of the process that tells shows
+// them; zero times are things that have not happened.
 package inspect
 
 import (
@@ -49,8 +49,8 @@ type Self struct {
 // Shown is what the process's clock showed when it said so; the zero time is of one that does not tell.
 func (s Self) Shown() time.Time { return s.Now }
 
-// Moved is the same as a clock shows it that is so far ahead of the process's.
-func (s Self) Moved(ahead time.Duration) Self {
+// moved is the same as a clock shows it that is so far ahead of the process's.
+func (s Self) moved(ahead time.Duration) Self {
 	s.Began, s.Now = Moved(s.Began, ahead), Moved(s.Now, ahead)
 	return s
 }
@@ -93,7 +93,7 @@ type Kubelet struct {
 
 // Moved is the same as a clock shows it that is so far ahead of the kubelet's.
 func (k Kubelet) Moved(ahead time.Duration) Kubelet {
-	k.Self, k.API, k.Runtime = k.Self.Moved(ahead), k.API.Moved(ahead), k.Runtime.Moved(ahead)
+	k.Self, k.API, k.Runtime = k.moved(ahead), k.API.Moved(ahead), k.Runtime.Moved(ahead)
 	k.Pods, k.Calls, k.Refused = slices.Clone(k.Pods), slices.Clone(k.Calls), slices.Clone(k.Refused)
 	for i, w := range k.Pods {
 		k.Pods[i].Since, k.Pods[i].First = Moved(w.Since, ahead), Moved(w.First, ahead)
@@ -188,7 +188,7 @@ type Runtime struct {
 
 // Moved is the same as a clock shows it that is so far ahead of the runtime's.
 func (r Runtime) Moved(ahead time.Duration) Runtime {
-	r.Self, r.Ahead, r.Containers = r.Self.Moved(ahead), r.Ahead+ahead, slices.Clone(r.Containers)
+	r.Self, r.Ahead, r.Containers = r.moved(ahead), r.Ahead+ahead, slices.Clone(r.Containers)
 	for i, c := range r.Containers {
 		r.Containers[i].Times = c.Moved(ahead)
 	}
@@ -266,7 +266,7 @@ type Bus struct {
 
 // Moved is the same as a clock shows it that is so far ahead of the network's.
 func (b Bus) Moved(ahead time.Duration) Bus {
-	b.Self, b.Links = b.Self.Moved(ahead), slices.Clone(b.Links)
+	b.Self, b.Links = b.moved(ahead), slices.Clone(b.Links)
 	for i, l := range b.Links {
 		b.Links[i].Since = Moved(l.Since, ahead)
 	}

@@ -49,13 +49,13 @@ type Telemetry struct {
 	Bus         inspect.Answer[inspect.Bus]
 }
 
-// settled is the same by one clock, whose the times in objects are, and what that shows now: what the
-// apiserver says it does, or else what the observer's does. What a process tells, and the lease that a
-// kubelet renews, are as long ago as its own clock has them, which may be wrong.
+// settled is the same by one clock, whose the creations and deletions of objects are, and what that shows now:
+// what the apiserver says it does, or else what the observer's does. What the processes of a node and the bus tell, and
+// the lease that a kubelet renews, are as long ago as their own clocks have them, which may be wrong.
 func (t Telemetry) settled(n Node, observed time.Time) (Telemetry, Node, time.Time) {
 	now := observed
-	if api := t.APIServer.Said; api != nil && !api.Now.IsZero() {
-		now = api.Now
+	if t.compares() {
+		now = t.APIServer.Said.Now
 	}
 	if k := t.Kubelet.Said; k != nil && !k.Now.IsZero() && n.Lease != nil && n.Lease.Spec.RenewTime != nil {
 		n.Lease = n.Lease.DeepCopy()
@@ -77,6 +77,10 @@ func toldAt[T interface {
 	answer.Said = &moved
 	return answer
 }
+
+// compares reports whether what the processes of a node tell can be set beside the creations and deletions
+// of objects: it is known what the apiserver's clock shows.
+func (t Telemetry) compares() bool { return t.APIServer.Said != nil && !t.APIServer.Said.Now.IsZero() }
 
 // sources are the witnesses and how old their words are.
 func (t Telemetry) sources(now time.Time) []Source {

@@ -16,7 +16,8 @@ import (
 const (
 	// patience is for one step.
 	patience = 4 * time.Second
-	// asking is how long two processes that are asked at once may take to answer (gather.Patience).
+	// asking is how far two processes' words may be apart that were asked at once: by so much what one
+	// tells is sooner or later than it seems beside what another does.
 	asking = 2 * time.Second
 	// cleanPatience is for what a kubelet does after the containers have ended.
 	cleanPatience = 8 * time.Second

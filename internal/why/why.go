@@ -131,8 +131,8 @@ func (f *findings) add(c Cause, since time.Time, evidence ...string) *Finding {
 
 // ago words how long something has lasted.
 func ago(now, then time.Time) string {
-	if then.IsZero() {
+	if then.IsZero() || then.Sub(now) > asking { // written down by a clock that is ahead
 		return "for an unknown time"
 	}
-	return fmt.Sprintf("for %v", now.Sub(then).Round(time.Second))
+	return fmt.Sprintf("for %v", max(now.Sub(then), 0).Round(time.Second))
 }

@@ -283,18 +283,22 @@ func TestEveryCause(t *testing.T) {
 // without telemetry.
 func TestHealthy(t *testing.T) {
 	for name, p := range map[string]Pod{
-		"another node's link":       stuck(10*time.Second, deadLinkOf("node-2")),
-		"just marked, unheard":      stuck(time.Second, unheard),
-		"unheard, and silent since": stuck(6*time.Second, unheard, func(p *Pod) { p.Kubelet.Said.API.Last = now.Add(-8 * time.Second) }),
-		"stopping":                  stuck(10 * time.Second),
-		"at the end of its grace":   stuck(31 * time.Second),
-		"just killed":               stuck(32*time.Second, func(p *Pod) { p.Runtime.Said.Containers[0].Killed = now.Add(-time.Second) }),
-		"cleaning":                  stuck(5*time.Second, cleaning(inspect.StepUnmount, ""), func(p *Pod) { p.Kubelet.Said.Pods[0].Since = now.Add(-time.Second) }),
-		"confirming":                stuck(6*time.Second, ended, func(p *Pod) { p.Kubelet.Said.Pods[0].State, p.Kubelet.Said.Pods[0].Doing = "Confirming", "" }),
-		"finalizer just now":        stuck(6*time.Second, finished, finalizer("batch.kubernetes.io/job-tracking"), func(p *Pod) { p.Pod.DeletionTimestamp = &metav1.Time{Time: now} }),
-		"finalizer while it stops":  stuck(20*time.Second, finalizer("ex.io/x")),
-		"not deleted":               stuck(0, func(p *Pod) { p.Pod.DeletionTimestamp, p.Pod.DeletionGracePeriodSeconds = nil, nil }),
-		"gone":                      stuck(0, func(p *Pod) { p.Pod = nil; p.Kubelet.Said.Pods = nil; p.Runtime.Said.Containers = nil }),
+		"another node's link":                    stuck(10*time.Second, deadLinkOf("node-2")),
+		"just marked, unheard":                   stuck(time.Second, unheard),
+		"unheard, and silent since":              stuck(6*time.Second, unheard, func(p *Pod) { p.Kubelet.Said.API.Last = now.Add(-8 * time.Second) }),
+		"unheard, and asked while it was marked": stuck(6*time.Second, unheard, func(p *Pod) { p.Kubelet.Said.API.Last = now.Add(-5 * time.Second) }),
+		"unheard, by an apiserver that does not answer": stuck(6*time.Second, unheard, func(p *Pod) {
+			p.APIServer = inspect.Answer[inspect.APIServer]{At: now, Err: "no responder"}
+		}),
+		"stopping":                 stuck(10 * time.Second),
+		"at the end of its grace":  stuck(31 * time.Second),
+		"just killed":              stuck(32*time.Second, func(p *Pod) { p.Runtime.Said.Containers[0].Killed = now.Add(-time.Second) }),
+		"cleaning":                 stuck(5*time.Second, cleaning(inspect.StepUnmount, ""), func(p *Pod) { p.Kubelet.Said.Pods[0].Since = now.Add(-time.Second) }),
+		"confirming":               stuck(6*time.Second, ended, func(p *Pod) { p.Kubelet.Said.Pods[0].State, p.Kubelet.Said.Pods[0].Doing = "Confirming", "" }),
+		"finalizer just now":       stuck(6*time.Second, finished, finalizer("batch.kubernetes.io/job-tracking"), func(p *Pod) { p.Pod.DeletionTimestamp = &metav1.Time{Time: now} }),
+		"finalizer while it stops": stuck(20*time.Second, finalizer("ex.io/x")),
+		"not deleted":              stuck(0, func(p *Pod) { p.Pod.DeletionTimestamp, p.Pod.DeletionGracePeriodSeconds = nil, nil }),
+		"gone":                     stuck(0, func(p *Pod) { p.Pod = nil; p.Kubelet.Said.Pods = nil; p.Runtime.Said.Containers = nil }),
 		"stopping anew, by a runtime that is back": stuck(time.Minute, failing(hungUp), func(p *Pod) {
 			p.Kubelet.Said.Pods[0].Doing, p.Kubelet.Said.Pods[0].Since = inspect.StepStop, now.Add(-20*time.Second)
 			p.Runtime.Said.Containers[0].Signaled = now.Add(-20 * time.Second)
@@ -317,6 +321,27 @@ func TestHealthy(t *testing.T) {
 		byAnotherClock(t, name, p)
 		if report := OfPod(p); len(report.Findings) > 0 || report.Blocked() {
 			t.Errorf("%s: %+v", name, report.Findings)
+		}
+	}
+}
+
+// TestRefusedByAnotherClock has what a kubelet was refused be told although nobody says what the apiserver's
+// clock shows, which the observer's is an hour behind.
+func TestRefusedByAnotherClock(t *testing.T) {
+	p := stuck(time.Minute, refused(401, "Unauthorized"))
+	p.APIServer, p.Now = inspect.Answer[inspect.APIServer]{At: now, Err: "no responder"}, now.Add(-time.Hour)
+	if got := OfPod(p).IDs(); !slices.Contains(got, "stk-24") {
+		t.Errorf("named %v, want stk-24", got)
+	}
+}
+
+// TestAgo words times that have not come by the clock that asks.
+func TestAgo(t *testing.T) {
+	for since, want := range map[time.Duration]string{
+		-time.Minute: "for 1m0s", time.Second: "for 0s", time.Hour: "for an unknown time",
+	} {
+		if got := ago(now, now.Add(since)); got != want {
+			t.Errorf("%v from now: %q, want %q", since, got, want)
 		}
 	}
 }

@@ -25,9 +25,8 @@ func (p Pod) kubelet(f *findings) {
 			f.add(cause("rejected-pod"), p.marked(), "the pod is Failed: "+p.Pod.Status.Reason, "the kubelet has no worker for it")
 		}
 	case w == nil || !w.Marked:
-		// Without an answer since then it may as well be cut off, which is to be seen soon; how the
-		// kubelet's clock and the API's compare is known to within what asking them takes.
-		if p.Now.Sub(p.marked()) > patience && p.Kubelet.Said.API.Last.Sub(p.marked()) > asking {
+		// Without an answer since then it may as well be cut off, which is to be seen soon.
+		if p.compares() && p.Now.Sub(p.marked()) > patience && p.Kubelet.Said.API.Last.Sub(p.marked()) > asking {
 			f.add(cause("watch-silent"), p.marked(), "the kubelet reaches the API, and knows nothing of the deletion")
 		}
 	case w.Doing == inspect.StepSync:
@@ -47,7 +46,7 @@ func (p Pod) refused(f *findings) bool {
 	for _, r := range p.Kubelet.Said.Refused {
 		ours := r.UID == string(p.Pod.UID) || r.UID == "" && r.Key == p.Namespace+"/"+p.Name
 		nodes := r.Key == p.Pod.Spec.NodeName || r.Key == corev1.NamespaceNodeLease+"/"+p.Pod.Spec.NodeName
-		if !ours && !nodes || p.Now.Sub(r.Last) > time.Minute || r.Last.Before(p.marked()) {
+		if !ours && !nodes || p.Now.Sub(r.Last) > time.Minute || p.compares() && r.Last.Before(p.marked()) {
 			continue
 		}
 		evidence := fmt.Sprintf("the kubelet's %s of %s %s was refused %d times, last %v ago: %d %s",

@@ -104,8 +104,8 @@ func (c *call) explain(report why.Report) {
 
 func (c *call) finding(f why.Finding, now time.Time) {
 	title := f.Title()
-	if !f.Since.IsZero() {
-		title += fmt.Sprintf(", for %v", now.Sub(f.Since).Round(time.Second))
+	if lasted := now.Sub(f.Since); !f.Since.IsZero() && lasted >= 0 { // it may be of a clock that is ahead
+		title += fmt.Sprintf(", for %v", lasted.Round(time.Second))
 	}
 	say(c.stdout, "\n%s\n  %s\n", title, f.Cause)
 	row := func(label, text string) { say(c.stdout, "  %-10s %s\n", label, text) }

@@ -49,7 +49,7 @@ type Plan struct {
 	Free   []*corev1.Pod
 	// Target is why the Job is over, as soon as all its pods are counted; nil if it is not.
 	Target *batchv1.JobCondition
-	// Idle is a Job that is suspended and wants no pod to succeed: it is over without having begun.
+	// Idle is a Job that is suspended and wants no pod to succeed: it may be over without having begun.
 	Idle bool
 	// Failures are those since the last success.
 	Failures Failures
