@@ -188,8 +188,7 @@ func (p *past) refusals(w *wait) {
 			continue
 		}
 		for _, answer := range o.returns {
-			said, _ := answer.Fact.(history.OpReturn)
-			if said.Code >= 400 && said.Code != 404 && said.Code != 409 {
+			if said, _ := answer.Fact.(history.OpReturn); turndown(said.Code) {
 				w.held(answer.Ended+int64(settling), answer)
 			}
 		}

@@ -227,6 +227,7 @@ func brokenLiveness() []forged {
 	reborn.say(kubelet, "", history.KubeletTerm{Pod: name, UID: uid, Grace: 30}).idles(5).mends(cutting())
 	return []forged{
 		{"L1", "a pod that stays", watchedForge().idles(60).run().mark().idles(100)},
+		{"L1", "a pod that stays, whose kubelet's update was too late", watchedForge().idles(60).run().mark().idles(30).ask("late", by(node, "update"), 409).idles(70)},
 		{"L2", "a pod that stays after the heal", run().breaks(cutting()).asked().idles(20).mends(cutting()).idles(200)},
 		{"L2", "a pod that stays after its hook", watchedForge().hooks().idles(100)},
 		{"L3", "an orphan that nobody ends", orphan},

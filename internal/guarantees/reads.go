@@ -89,14 +89,9 @@ func (p *past) answers() []shownAt {
 func (p *past) missed(shown []shownAt) []shownAt {
 	var all []shownAt
 	miss := func(resource, key string, since int64, by *history.Event) {
-		versions := p.versions(resource, key)
-		was, _ := lastOf(versions, lowest(shown, since).revision, by.Ended)
-		if was == nil || was.Op == deleted {
-			return
-		}
-		at := slices.IndexFunc(versions, func(c *commit) bool { return c.Op == deleted && c.Revision > was.Revision })
-		if at >= 0 && versions[at].Began <= by.Ended {
-			all = append(all, shownAt{versions[at].Revision, by})
+		was, removal := lastOf(p.versions(resource, key), lowest(shown, since).revision, by.Ended)
+		if was != nil && was.Op != deleted && removal != nil {
+			all = append(all, shownAt{removal.Revision, by})
 		}
 	}
 	for _, o := range p.operations {
@@ -192,26 +187,26 @@ func (l *lookup) listsNoLess(low shownAt, t *trial) {
 // getsNoLess checks that a get of the newest state has an object as it was known before the
 // get began, or a newer one.
 func (l *lookup) getsNoLess(low shownAt, p *past, t *trial) {
-	was, gone := lastOf(p.versions(l.Resource, l.Key), low.revision, l.Ended)
+	was, removal := lastOf(p.versions(l.Resource, l.Key), low.revision, l.Ended)
 	switch {
 	case ok(l.Code):
 		t.expect(was == nil || l.Revision >= was.Revision, "a get returned an older version than was answered before it began", low.by, eventOf(was), l.Event)
 	case l.Code == 404:
-		t.expect(was == nil || was.Op == deleted || gone, "a get did not find what was answered before it began", low.by, eventOf(was), l.Event)
+		t.expect(was == nil || was.Op == deleted || removal != nil, "a get did not find what was answered before it began", low.by, eventOf(was), l.Event)
 	}
 }
 
-// lastOf is the last of an object's versions up to a revision, nil for none, and whether it may
-// have been removed after that until a moment.
-func lastOf(versions []*commit, revision, until int64) (was *commit, gone bool) {
+// lastOf is the last of an object's versions up to a revision, and the first removal after that which
+// had begun at a moment; nil for none.
+func lastOf(versions []*commit, revision, until int64) (was, removal *commit) {
 	for _, c := range versions {
 		if c.Revision <= revision {
 			was = c
-		} else if c.Op == deleted && c.Began <= until {
-			gone = true
+		} else if removal == nil && c.Op == deleted && c.Began <= until {
+			removal = c
 		}
 	}
-	return was, gone
+	return was, removal
 }
 
 // exactly checks A12: a page of a list is the state at its revision.

@@ -105,13 +105,15 @@ func reading() map[string]*forge {
 	refused.long(5).say("apiserver", "again", history.OpReturn{Code: 201, Revision: 5}) // begun in the instant in which the first try was refused
 	untold := looking().vanishes("away", uid).looks(read("get", name, 3))
 	hooked := looking().vanishes("away", uid).consult("hooked", by(user, "delete"), says(history.HookDenied)).finish("hooked", 404).looks(read("get", name, 3))
-	again := looking().vanishes("away", uid).ask("again", by(user, "delete"), 404).anew(6)
+	again := looking().vanishes("away", uid).ask("again", by(user, "delete"), 404).anew()
 	during := looking()
-	during.ask("away", by(user, "delete", grace(0)), 200, web(deleted, blue, marked(0, during.clock+2))).anew(6)
+	during.ask("away", by(user, "delete", grace(0)), 200, web(deleted, blue, marked(0, during.clock+2))).anew()
 	during.vanishes("away again", "u4").looks(read("get", name, 0, code(404))).long(10).looks(read("get", name, 6))
+	long := looking().vanishes("away", uid).anew().vanishes("away again", "u4")
+	long.looks(read("get", name, 0, code(404))).long(20).looks(read("get", name, 6))
 	early := looking().ask("early", by(user, "update"), 404).looks(read("get", name, 3)).vanishes("away", uid)
 	return map[string]*forge{
-		"a 404 of when it had gone before": during, "a kind that is not there for a moment": early,
+		"a 404 of when it had gone before": during, "a 404 of the first of two": long, "a kind that is not there for a moment": early,
 		"a removal that nobody was told of": untold, "a 404 of a webhook": hooked, "made again": again, "reads": f.file(), "blue": blueWatch(1, 2, 3), "future": future, "refused first": refused,
 	}
 }
@@ -124,9 +126,9 @@ func (f *forge) vanishes(cause, uid string) *forge {
 }
 
 // anew has the pod be made again, and read at the revision of that.
-func (f *forge) anew(revision int64) *forge {
+func (f *forge) anew() *forge {
 	f.ask("anew", by(user, "create"), 201, web(added, pending, called(name, "u4"), blue))
-	return f.looks(read("get", name, revision))
+	return f.looks(read("get", name, f.revision))
 }
 
 // blueWatch is a watch of pods by a label, which is sent these revisions.
@@ -180,7 +182,7 @@ func brokenReads() []forged {
 	}
 	missed := looking().vanishes("away", uid).ask("again", by(user, "delete"), 404).looks(read("get", name, 3))
 	unseen := looking().vanishes("away", uid).looks(read("get", name, 0, code(404)), read("get", name, 3))
-	twice := looking().vanishes("away", uid).ask("again", by(user, "delete"), 404).anew(6).vanishes("away again", "u4")
+	twice := looking().vanishes("away", uid).ask("again", by(user, "delete"), 404).anew().vanishes("away again", "u4")
 	twice.ask("once more", by(user, "delete"), 404).looks(read("get", name, 6))
 	gap := looking().say(kubelet, "", tookTo(2, 2))
 	return append(all,

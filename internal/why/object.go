@@ -29,7 +29,7 @@ type Object struct {
 
 // OfObject says what an object waits for.
 func OfObject(o Object) Report {
-	report := Report{Object: o.What, At: o.Now, Findings: []Finding{}, Sources: o.sources(o.Now)}
+	report := Report{Object: o.What, Findings: []Finding{}, Sources: o.sources(o.Now)}
 	if report.Unheard() {
 		o.Telemetry = Telemetry{}
 	}

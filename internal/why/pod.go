@@ -33,7 +33,7 @@ const (
 // OfPod says what a pod waits for.
 func OfPod(p Pod) Report {
 	report := Report{
-		Object: "pod/" + p.Name, Namespace: p.Namespace, At: p.Now, Findings: []Finding{}, Sources: p.sources(p.Now),
+		Object: "pod/" + p.Name, Namespace: p.Namespace, Findings: []Finding{}, Sources: p.sources(p.Now),
 	}
 	if report.Unheard() {
 		p.Telemetry = Telemetry{}
