@@ -2,19 +2,7 @@ module github.com/podfall/podfall/e2e
 
 go 1.26.0
 
-replace (
-	github.com/podfall/podfall/cmd/podfall => ../cmd/podfall
-	github.com/podfall/podfall/internal => ../internal
-	github.com/podfall/podfall/podfalltest => ../podfalltest
-	github.com/podfall/podfall/proto => ../proto
-	github.com/podfall/podfall/services/apiserver => ../services/apiserver
-	github.com/podfall/podfall/services/bus => ../services/bus
-	github.com/podfall/podfall/services/client => ../services/client
-	github.com/podfall/podfall/services/controllers => ../services/controllers
-	github.com/podfall/podfall/services/gateway => ../services/gateway
-	github.com/podfall/podfall/services/kubelet => ../services/kubelet
-	github.com/podfall/podfall/services/runtime => ../services/runtime
-)
+replace github.com/podfall/podfall => ../
 
 require (
 	github.com/anishathalye/porcupine v1.3.1
@@ -22,16 +10,7 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674
 	github.com/nats-io/nats.go v1.55.0
-	github.com/podfall/podfall/cmd/podfall v0.0.0-00010101000000-000000000000
-	github.com/podfall/podfall/internal v0.0.0-00010101000000-000000000000
-	github.com/podfall/podfall/podfalltest v0.0.0-00010101000000-000000000000
-	github.com/podfall/podfall/proto v0.0.0-00010101000000-000000000000
-	github.com/podfall/podfall/services/apiserver v0.0.0-00010101000000-000000000000
-	github.com/podfall/podfall/services/bus v0.0.0-00010101000000-000000000000
-	github.com/podfall/podfall/services/controllers v0.0.0-00010101000000-000000000000
-	github.com/podfall/podfall/services/gateway v0.0.0-00010101000000-000000000000
-	github.com/podfall/podfall/services/kubelet v0.0.0-00010101000000-000000000000
-	github.com/podfall/podfall/services/runtime v0.0.0-00010101000000-000000000000
+	github.com/podfall/podfall v0.0.0-00010101000000-000000000000
 	golang.org/x/sys v0.49.0
 	google.golang.org/protobuf v1.36.12
 	k8s.io/api v0.37.2

@@ -18,7 +18,7 @@ func TestDependenciesHaveChecksums(t *testing.T) {
 	required := regexp.MustCompile(`(?m)^\s*(?:require )?([a-z0-9.-]+\.[a-z]+/\S+) (v\S+)`)
 	replaced := regexp.MustCompile(`(?m)^.*=>\s*(\S+)`)
 	modules, seen := 0, map[string]bool{}
-	for _, pattern := range []string{"*/go.mod", "*/*/go.mod"} {
+	for _, pattern := range []string{"go.mod", "*/go.mod"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -29,7 +29,7 @@ func TestDependenciesHaveChecksums(t *testing.T) {
 			sums := readFile(t, filepath.Join(filepath.Dir(path), "go.sum")) + shared
 			for _, match := range required.FindAllStringSubmatch(text, -1) {
 				module, version := match[1], match[2]
-				if strings.HasPrefix(module, "github.com/podfall/podfall/") {
+				if module == "github.com/podfall/podfall" {
 					continue
 				}
 				seen[module] = true
@@ -44,7 +44,7 @@ func TestDependenciesHaveChecksums(t *testing.T) {
 			}
 		}
 	}
-	if modules < 13 || len(seen) < 20 {
+	if modules < 3 || len(seen) < 20 {
 		t.Errorf("%d modules need %d others: they are not all there", modules, len(seen))
 	}
 }

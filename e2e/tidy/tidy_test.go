@@ -160,8 +160,8 @@ func TestNoTestSleepsOrSkips(t *testing.T) {
 	}
 }
 
-// TestInternalIsShared wants at least two modules to import each package of internal: a
-// package for one belongs to that one.
+// TestInternalIsShared wants at least two parts of the repository to import each package of
+// internal: a package that one part alone imports belongs to that part.
 func TestInternalIsShared(t *testing.T) {
 	const prefix = "github.com/podfall/podfall/internal/"
 	importers := map[string]map[string]bool{}
@@ -176,27 +176,28 @@ func TestInternalIsShared(t *testing.T) {
 		for _, spec := range f.syntax.Imports {
 			if name, ok := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), prefix); ok {
 				top, _, _ := strings.Cut(name, "/")
-				if m := module(f.path); m != "internal" && importers["internal/"+top] != nil {
-					importers["internal/"+top][m] = true
+				if part := partOf(f.path); part != "internal" && importers["internal/"+top] != nil {
+					importers["internal/"+top][part] = true
 				}
 			}
 		}
 	}
-	for dir, modules := range importers {
-		if len(modules) < 2 {
-			t.Errorf("%s is imported by %d modules, want 2 or more", dir, len(modules))
+	for dir, parts := range importers {
+		if len(parts) < 2 {
+			t.Errorf("%s is imported by %d parts of the repository, want 2 or more", dir, len(parts))
 		}
 	}
 }
 
-// module is the folder of the go.mod above a path.
-func module(path string) string {
-	for dir := filepath.Dir(path); dir != "."; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(root, dir, "go.mod")); err == nil {
-			return dir
-		}
+// partOf returns the part of the repository that a file belongs to: a service, or a folder
+// at the top.
+func partOf(path string) string {
+	top, rest, _ := strings.Cut(filepath.ToSlash(path), "/")
+	if top != "services" {
+		return top
 	}
-	return "."
+	service, _, _ := strings.Cut(rest, "/")
+	return top + "/" + service
 }
 
 var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)

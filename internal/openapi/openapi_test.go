@@ -18,7 +18,7 @@ import (
 // requires, and every kind that is served has one, and its list.
 func TestUpToDate(t *testing.T) {
 	definitions := openapi.BuiltIn()
-	required, err := os.ReadFile("../go.mod")
+	required, err := os.ReadFile("../../go.mod")
 	if err != nil {
 		t.Fatal(err)
 	}
