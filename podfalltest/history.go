@@ -2,7 +2,7 @@ package podfalltest
 
 import (
 	"github.com/podfall/podfall/internal/history"
-	"github.com/podfall/podfall/internal/history/windows"
+	"github.com/podfall/podfall/analysis/windows"
 )
 
 // SplitBrain is a time during which two incarnations of one pod were alive.

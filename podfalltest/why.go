@@ -3,8 +3,8 @@ package podfalltest
 import (
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/podapi"
-	"github.com/podfall/podfall/internal/why"
-	"github.com/podfall/podfall/internal/why/gather"
+	"github.com/podfall/podfall/analysis/why"
+	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 )

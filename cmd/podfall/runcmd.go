@@ -12,8 +12,8 @@ import (
 
 	"github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/internal/clock"
-	"github.com/podfall/podfall/internal/guarantees"
-	"github.com/podfall/podfall/internal/scenario"
+	"github.com/podfall/podfall/analysis/guarantees"
+	"github.com/podfall/podfall/analysis/scenario"
 	"github.com/podfall/podfall/proto"
 )
 

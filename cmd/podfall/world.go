@@ -16,8 +16,8 @@ import (
 	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/internal/mgmt"
 	"github.com/podfall/podfall/internal/podapi"
-	"github.com/podfall/podfall/internal/scenario"
-	"github.com/podfall/podfall/internal/why/gather"
+	"github.com/podfall/podfall/analysis/scenario"
+	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/proto"
 )
 

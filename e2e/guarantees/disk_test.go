@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/podfall/podfall/e2e/guarantees"
-	promises "github.com/podfall/podfall/internal/guarantees"
+	promises "github.com/podfall/podfall/analysis/guarantees"
 	"github.com/podfall/podfall/podfalltest"
 )
 

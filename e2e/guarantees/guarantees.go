@@ -6,7 +6,7 @@ import (
 	"context"
 	"path/filepath"
 
-	"github.com/podfall/podfall/internal/guarantees"
+	"github.com/podfall/podfall/analysis/guarantees"
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/services/apiserver"
 )

@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	promises "github.com/podfall/podfall/internal/guarantees"
+	promises "github.com/podfall/podfall/analysis/guarantees"
 )
 
 // What a cluster in one process uses.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/podfall/podfall/internal/guarantees"
+	"github.com/podfall/podfall/analysis/guarantees"
 )
 
 // TestEveryPromiseHasAMutant keeps a promise from being added that no mistake is known to break:

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/podfall/podfall/internal/clock"
-	"github.com/podfall/podfall/internal/guarantees"
+	"github.com/podfall/podfall/analysis/guarantees"
 )
 
 var (

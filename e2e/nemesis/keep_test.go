@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/podfall/podfall/e2e/guarantees"
-	promises "github.com/podfall/podfall/internal/guarantees"
-	"github.com/podfall/podfall/internal/report"
+	promises "github.com/podfall/podfall/analysis/guarantees"
+	"github.com/podfall/podfall/analysis/report"
 )
 
 // keep leaves the report directory behind: of a run that failed, or when -report asks for it.

@@ -16,7 +16,7 @@ import (
 	layouts "github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/e2e/guarantees"
 	"github.com/podfall/podfall/internal/clock"
-	promises "github.com/podfall/podfall/internal/guarantees"
+	promises "github.com/podfall/podfall/analysis/guarantees"
 	"github.com/podfall/podfall/internal/history"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/podfall/podfall/internal/scenario"
+	"github.com/podfall/podfall/analysis/scenario"
 )
 
 var update = flag.Bool("update", false, "write docs/scenarios.md anew")
@@ -22,7 +22,7 @@ const head = `# Scenarios
 Each is a file of [chaos/scenarios](../chaos/scenarios) that ` + "`podfall run FILE`" + ` plays in a cluster of its own, in seconds: it breaks
 something, deletes something, compares what people and programs then see with what the file says, and mends it. On a machine
 that is busy ` + "`--late 5s`" + ` gives what is to happen within a time five seconds more, on the wall. This page is made of the files;
-their format is that of package [internal/scenario](../internal/scenario/scenario.go).
+their format is that of package [analysis/scenario](../analysis/scenario/scenario.go).
 `
 
 // TestDocs: the page about the scenarios says what the files say.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/podfall/podfall/internal/scenario"
+	"github.com/podfall/podfall/analysis/scenario"
 	"github.com/podfall/podfall/proto"
 )
 

@@ -7,7 +7,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/podfall/podfall/internal/guarantees"
+	"github.com/podfall/podfall/analysis/guarantees"
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/services/kubelet"
 )

@@ -15,7 +15,7 @@ import (
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/internal/podapi"
-	"github.com/podfall/podfall/internal/why/gather"
+	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/apiserver/store"
 	"github.com/podfall/podfall/services/controllers/explain"

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/podfall/podfall/internal/guarantees"
+	"github.com/podfall/podfall/analysis/guarantees"
 )
 
 // Broke names what a life has broken: the property's id, how its end is wrong, or "run";

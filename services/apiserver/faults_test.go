@@ -86,7 +86,7 @@ func TestFaultsOfTheStore(t *testing.T) {
 
 // TestWhoseFaultItIs has a request's time end at different places: the answer tells a store that
 // does not write from a caller who came late and from a turn that came late. `podfall why`
-// reads it (failure, in internal/why/work.go).
+// reads it (failure, in analysis/why/work.go).
 func TestWhoseFaultItIs(t *testing.T) {
 	const patience = 5 * time.Second
 	for name, row := range map[string]struct {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/history"
-	"github.com/podfall/podfall/internal/why"
-	"github.com/podfall/podfall/internal/why/gather"
+	"github.com/podfall/podfall/analysis/why"
+	"github.com/podfall/podfall/analysis/why/gather"
 )
 
 // Past tells what the processes of a cluster have written down, past every cut.

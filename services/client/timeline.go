@@ -11,8 +11,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/podfall/podfall/internal/clock"
-	"github.com/podfall/podfall/internal/history/timeline"
-	"github.com/podfall/podfall/internal/why"
+	"github.com/podfall/podfall/analysis/timeline"
+	"github.com/podfall/podfall/analysis/why"
 )
 
 func timelineCommand(env Env) *cli.Command {

@@ -17,10 +17,10 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/podfall/podfall/internal/clock"
-	"github.com/podfall/podfall/internal/history/windows"
+	"github.com/podfall/podfall/analysis/windows"
 	"github.com/podfall/podfall/internal/inspect"
-	"github.com/podfall/podfall/internal/why"
-	"github.com/podfall/podfall/internal/why/gather"
+	"github.com/podfall/podfall/analysis/why"
+	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/proto/kinds"
 )
 

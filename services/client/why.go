@@ -11,8 +11,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/podfall/podfall/internal/podapi"
-	"github.com/podfall/podfall/internal/why"
-	"github.com/podfall/podfall/internal/why/gather"
+	"github.com/podfall/podfall/analysis/why"
+	"github.com/podfall/podfall/analysis/why/gather"
 )
 
 func whyCommand(env Env) *cli.Command {

@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/podfall/podfall/internal/guarantees"
+	"github.com/podfall/podfall/analysis/guarantees"
 	"github.com/podfall/podfall/internal/powercut"
 	"github.com/podfall/podfall/services/apiserver/store"
 )

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/podfall/podfall/internal/guarantees"
+	"github.com/podfall/podfall/analysis/guarantees"
 	"github.com/podfall/podfall/internal/powercut"
 	"github.com/podfall/podfall/services/apiserver/store"
 )

@@ -9,7 +9,7 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/daemon"
 	"github.com/podfall/podfall/internal/history"
-	"github.com/podfall/podfall/internal/why/gather"
+	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/services/controllers/control"
 	"github.com/podfall/podfall/services/controllers/view"
 )

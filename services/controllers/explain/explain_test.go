@@ -14,7 +14,7 @@ import (
 
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/internal/inspect"
-	"github.com/podfall/podfall/internal/why/gather"
+	"github.com/podfall/podfall/analysis/why/gather"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

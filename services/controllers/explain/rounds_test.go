@@ -17,7 +17,7 @@ import (
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/internal/podapi"
-	"github.com/podfall/podfall/internal/why/gather"
+	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/proto/kinds"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/internal/podapi"
-	"github.com/podfall/podfall/internal/why/gather"
+	"github.com/podfall/podfall/analysis/why/gather"
 )
 
 // Views are what the rounds know of the API, as far as its watches have told.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/podfall/podfall/internal/guarantees"
+	"github.com/podfall/podfall/analysis/guarantees"
 	"github.com/podfall/podfall/internal/history"
 )
 

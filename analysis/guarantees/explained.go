@@ -152,7 +152,7 @@ func untroubled() map[string]bool {
 	}
 }
 
-// reasons are, by the names of internal/why, what must be so when each is given; the others
+// reasons are, by the names of analysis/why, what must be so when each is given; the others
 // are untroubled.
 func reasons() map[string]func(blocked) bool {
 	at := func(points ...fault.Point) func(blocked) bool { return func(b blocked) bool { return b.at(points...) } }

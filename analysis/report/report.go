@@ -27,7 +27,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/podfall/podfall/internal/guarantees"
+	"github.com/podfall/podfall/analysis/guarantees"
 	"github.com/podfall/podfall/internal/history"
 )
 

@@ -14,7 +14,7 @@ var update = flag.Bool("update", false, "write the table of docs/why.md anew")
 
 const (
 	page  = "../../docs/why.md"
-	begin = "<!-- The table is made by `go test ./internal/why -update`. -->\n"
+	begin = "<!-- The table is made by `go test ./analysis/why -update`. -->\n"
 	end   = "<!-- The end of the table. -->\n"
 )
 
@@ -37,7 +37,7 @@ func TestPage(t *testing.T) {
 		return
 	}
 	if want != string(data) {
-		t.Errorf("%s does not say what the catalogue does: run go test ./internal/why -update", page)
+		t.Errorf("%s does not say what the catalogue does: run go test ./analysis/why -update", page)
 	}
 }
 

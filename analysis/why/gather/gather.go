@@ -26,7 +26,7 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/internal/podapi"
-	"github.com/podfall/podfall/internal/why"
+	"github.com/podfall/podfall/analysis/why"
 	"github.com/podfall/podfall/proto/kinds"
 )
 

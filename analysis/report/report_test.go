@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podfall/podfall/internal/guarantees"
+	"github.com/podfall/podfall/analysis/guarantees"
 	"github.com/podfall/podfall/internal/history"
 )
 

@@ -17,8 +17,8 @@ import (
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/podapi"
-	"github.com/podfall/podfall/internal/why"
-	"github.com/podfall/podfall/internal/why/gather"
+	"github.com/podfall/podfall/analysis/why"
+	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/proto/kinds"
 )
 

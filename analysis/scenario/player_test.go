@@ -19,7 +19,7 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/internal/podapi"
-	"github.com/podfall/podfall/internal/scenario"
+	"github.com/podfall/podfall/analysis/scenario"
 	"github.com/podfall/podfall/proto/kinds"
 )
 

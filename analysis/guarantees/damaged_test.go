@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podfall/podfall/internal/guarantees"
+	"github.com/podfall/podfall/analysis/guarantees"
 	"github.com/podfall/podfall/internal/history"
-	"github.com/podfall/podfall/internal/history/timeline"
-	"github.com/podfall/podfall/internal/report"
+	"github.com/podfall/podfall/analysis/timeline"
+	"github.com/podfall/podfall/analysis/report"
 )
 
 const (

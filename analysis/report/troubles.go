@@ -11,7 +11,7 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/fault"
 	"github.com/podfall/podfall/internal/history"
-	"github.com/podfall/podfall/internal/history/windows"
+	"github.com/podfall/podfall/analysis/windows"
 	"github.com/podfall/podfall/internal/partition"
 )
 

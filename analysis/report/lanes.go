@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/podfall/podfall/internal/history"
-	"github.com/podfall/podfall/internal/history/timeline"
+	"github.com/podfall/podfall/analysis/timeline"
 )
 
 // lane is a pod's incarnation.

@@ -30,7 +30,7 @@ func TestTable(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if want != string(data) {
-		t.Errorf("%s is not what the code says; go test ./internal/guarantees -update", path)
+		t.Errorf("%s is not what the code says; go test ./analysis/guarantees -update", path)
 	}
 }
 

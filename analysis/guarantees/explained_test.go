@@ -8,7 +8,7 @@ import (
 
 	"github.com/podfall/podfall/internal/fault"
 	"github.com/podfall/podfall/internal/history"
-	"github.com/podfall/podfall/internal/why"
+	"github.com/podfall/podfall/analysis/why"
 )
 
 // TestEveryCauseIsJudged has who adds a cause say when it is right.
