@@ -121,7 +121,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	hooks.Load(kept.Snapshot())
 	graph.Load(kept.Snapshot())
 	hub = watch.New(watch.Config{
-		Boot: cfg.Boot, Store: kept, Publish: watch.Encoded(cfg.Bus.Publish), Match: matcher(cfg.Compat, catalog), Clock: cfg.Clock,
+		Boot: cfg.Boot, Store: kept, Publish: watch.EncodeTo(cfg.Bus.Publish), Match: matcher(cfg.Compat, catalog), Clock: cfg.Clock,
 		Log: cfg.Log, History: cfg.History,
 	})
 	api := verbs.New(verbs.Config{
@@ -137,7 +137,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	server := newServer(cfg, api)
 	janitor = custom.NewJanitor(custom.Janitor{
-		Catalog: catalog, Snapshot: kept.Snapshot, Writer: definitions{server}, Forget: hub.Forget, Clock: cfg.Clock, Log: cfg.Log,
+		Catalog: catalog, Snapshot: kept.Snapshot, Writer: definitions{server}, Forget: hub.EndWatches, Clock: cfg.Clock, Log: cfg.Log,
 	})
 	keeper = expiry.New(expiry.Config{
 		Commit: kept.Commit, Clock: cfg.Clock, NewUID: api.NewUID, History: cfg.History, Log: cfg.Log,

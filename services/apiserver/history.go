@@ -45,7 +45,7 @@ func recordSync(recorder *history.Recorder, snapshot *store.Snapshot, oldest int
 
 // begun is when a batch was begun to be written, as far as its store tells.
 func begun(recorder *history.Recorder, snapshot *store.Snapshot) history.Moment {
-	if began := history.Moment(snapshot.Begun()); began != 0 {
+	if began := history.Moment(snapshot.TxBegan()); began != 0 {
 		return began
 	}
 	return recorder.Began()

@@ -108,10 +108,10 @@ func (i *Inline) Call(ctx context.Context, subject string, envelope *proto.Reque
 }
 
 // Tell publishes what has been committed since it was called last, to all watches.
-func (i *Inline) Tell(ctx context.Context) { i.hub.Tell(ctx) }
+func (i *Inline) Tell(ctx context.Context) { i.hub.PublishPending(ctx) }
 
 // Beat is the heartbeat of all watches, due every watch.DefaultHeartbeat or so.
-func (i *Inline) Beat(ctx context.Context) { i.hub.Beat(ctx) }
+func (i *Inline) Beat(ctx context.Context) { i.hub.PublishHeartbeats(ctx) }
 
 // Revision is that of the last commit.
 func (i *Inline) Revision() int64 { return i.kept.Snapshot().Revision() }

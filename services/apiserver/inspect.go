@@ -58,7 +58,7 @@ func (r *refusals) forgetOldest() {
 func (s *server) tell(context.Context) inspect.APIServer {
 	said := inspect.APIServer{
 		Self:     inspect.Self{Process: "apiserver", Boot: s.boot, Began: s.refusals.began, Now: s.clock.Now()},
-		Revision: s.api.Store.Snapshot().Revision(), Writing: s.api.Store.Writing(),
+		Revision: s.api.Store.Snapshot().Revision(), Writing: s.api.Store.WaitingSince(),
 	}
 	s.refusals.mu.Lock()
 	defer s.refusals.mu.Unlock()

@@ -158,7 +158,7 @@ func worded(err error) error {
 	switch {
 	case errors.As(err, &refused):
 		return err
-	case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, store.ErrWaited):
+	case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, store.ErrCommitTimeout):
 		return apierrors.NewTimeoutError("the store has not written before the deadline of the request; it may have taken effect or not", 0)
 	case errors.Is(err, context.DeadlineExceeded):
 		return apierrors.NewTimeoutError("the deadline of the request has passed; it may have taken effect or not", 0)

@@ -119,7 +119,7 @@ func copiesOf(declared *kubecel.DeclType) uint64 {
 
 // worst is what evaluating p may cost for one value of a type.
 func worst(p *expression.Program, declared *kubecel.DeclType) (uint64, error) {
-	return p.Worst(&library.CostEstimator{SizeEstimator: sizes{declared}})
+	return p.MaxCost(&library.CostEstimator{SizeEstimator: sizes{declared}})
 }
 
 // sizes knows how large the parts of a value can be (upstream's sizeEstimator).

@@ -372,7 +372,7 @@ func (r *rules) shown(value any) any {
 
 // judge is nil when the rule holds.
 func (r rule) judge(path *field.Path, value any, variables map[string]any, budget *expression.Budget) *field.Error {
-	holds, err := r.program.Bool(variables, budget)
+	holds, err := r.program.EvalBool(variables, budget)
 	if over, ok := errors.AsType[*expression.OverBudgetError](err); ok {
 		return field.Invalid(path, value, over.Error())
 	}
@@ -418,7 +418,7 @@ func (r rule) text() string {
 // rule itself.
 func (r rule) detail(variables map[string]any, budget *expression.Budget) string {
 	if r.message != nil {
-		said, err := r.message.String(variables, budget)
+		said, err := r.message.EvalString(variables, budget)
 		said = strings.TrimSpace(said)
 		if err == nil && said != "" && len(said) <= celconfig.MaxEvaluatedMessageExpressionSizeBytes && !strings.ContainsAny(said, "\n\r") {
 			return said

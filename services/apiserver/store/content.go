@@ -16,7 +16,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// contentOf is what the history tells of any object besides its deletion.
+// contentOf returns what the cluster's history records of an object besides its deletion.
 func contentOf(obj kinds.Object) history.Content {
 	content := history.Content{Finalizers: obj.GetFinalizers(), Generation: obj.GetGeneration(), Labels: obj.GetLabels()}
 	if created := obj.GetCreationTimestamp(); !created.IsZero() {
@@ -33,7 +33,7 @@ func contentOf(obj kinds.Object) history.Content {
 	switch obj := obj.(type) {
 	case *corev1.Pod:
 		content.OwnGrace = obj.Spec.TerminationGracePeriodSeconds
-		content.Ready, content.PodSpec = ready(obj), specOf(&obj.Spec)
+		content.Ready, content.PodSpec = isReady(obj), podSpecOf(&obj.Spec)
 	case *corev1.Node:
 		content.Ready = slices.ContainsFunc(obj.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
@@ -60,9 +60,9 @@ func contentOf(obj kinds.Object) history.Content {
 	return content
 }
 
-// specOf is what the history tells of a pod's spec.
-func specOf(spec *corev1.PodSpec) history.PodSpec {
-	told := history.PodSpec{Tolerates: tolerated(spec.Tolerations)}
+// podSpecOf returns what the cluster's history records of a pod's spec.
+func podSpecOf(spec *corev1.PodSpec) history.PodSpec {
+	told := history.PodSpec{Tolerates: noExecuteTolerations(spec.Tolerations)}
 	for i := range spec.InitContainers {
 		if policy := spec.InitContainers[i].RestartPolicy; policy != nil && *policy == corev1.ContainerRestartPolicyAlways {
 			told.Sidecars = append(told.Sidecars, spec.InitContainers[i].Name)
@@ -77,7 +77,7 @@ func specOf(spec *corev1.PodSpec) history.PodSpec {
 	return told
 }
 
-// budgetOf is what an eviction goes by.
+// budgetOf returns the fields of a disruption budget that decide about an eviction.
 func budgetOf(obj *policyv1.PodDisruptionBudget) *history.Budget {
 	budget := &history.Budget{
 		Observed: obj.Status.ObservedGeneration, Allowed: obj.Status.DisruptionsAllowed,
@@ -92,7 +92,7 @@ func budgetOf(obj *policyv1.PodDisruptionBudget) *history.Budget {
 	return budget
 }
 
-// disksOf is what the history tells of volumes that have to be attached.
+// disksOf returns what the cluster's history records of volumes that have to be attached.
 func disksOf(obj kinds.Object) (disks history.Disks) {
 	switch obj := obj.(type) {
 	case *corev1.PersistentVolume:
@@ -114,7 +114,7 @@ func disksOf(obj kinds.Object) (disks history.Disks) {
 	return disks
 }
 
-func ready(pod *corev1.Pod) bool {
+func isReady(pod *corev1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
 			return c.Status == corev1.ConditionTrue
@@ -123,8 +123,8 @@ func ready(pod *corev1.Pod) bool {
 	return false
 }
 
-// tolerated are the tolerations of NoExecute taints, as history.Content has them.
-func tolerated(all []corev1.Toleration) (said []string) {
+// noExecuteTolerations returns the tolerations of NoExecute taints, in the form of history.Content.
+func noExecuteTolerations(all []corev1.Toleration) (said []string) {
 	for _, t := range all {
 		if t.Effect != "" && t.Effect != corev1.TaintEffectNoExecute {
 			continue

@@ -52,7 +52,7 @@ func TestMemoryAgreesWithStore(t *testing.T) {
 			rt.Fatal(err)
 		}
 		sameEvents(rt, got, want)
-		want, _ = kept.CauseOf("1")
+		want, _ = kept.EventsOfOperation("1")
 		got, _ = m.CauseOf("1")
 		sameEvents(rt, got, want)
 		then, err := kept.At(from)

@@ -223,7 +223,7 @@ func TestReaders(t *testing.T) {
 				} else if err != nil && !errors.Is(err, store.ErrCompacted) && !errors.Is(err, store.ErrFuture) {
 					t.Error(err)
 				}
-				if _, err := s.CauseOf("test"); err != nil {
+				if _, err := s.EventsOfOperation("test"); err != nil {
 					t.Error(err)
 				}
 			}

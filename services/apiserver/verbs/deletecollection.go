@@ -46,7 +46,7 @@ func (a *API) deleteCollection(ctx context.Context, req Request, send Send) erro
 // collection is what to delete. A repeated operation finds what it found the first time,
 // so that it finishes its work and does not begin another.
 func (a *API) collection(ctx context.Context, req Request, selection metav1.ListOptions) (page, error) {
-	events, err := a.Store.CauseOf(req.Envelope.GetOperation())
+	events, err := a.Store.EventsOfOperation(req.Envelope.GetOperation())
 	if err != nil {
 		return page{}, err
 	}

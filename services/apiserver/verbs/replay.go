@@ -17,7 +17,7 @@ import (
 // history remembers over restarts; nil when it has not. Whether an answer was lost or a
 // request came twice, there is one effect (guarantees N1 and D9).
 func (a *API) replay(req Request) (*proto.Response, error) {
-	events, err := a.Store.CauseOf(req.Envelope.GetOperation())
+	events, err := a.Store.EventsOfOperation(req.Envelope.GetOperation())
 	if err != nil || len(events) == 0 {
 		return nil, err
 	}

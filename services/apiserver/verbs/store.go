@@ -15,10 +15,10 @@ type Store interface {
 	At(revision int64) (*store.Snapshot, error)
 	// WaitFor returns once the store has reached a revision.
 	WaitFor(ctx context.Context, revision int64) error
-	// CauseOf is what an operation has changed.
-	CauseOf(operation string) ([]store.Event, error)
+	// EventsOfOperation is what an operation has changed.
+	EventsOfOperation(operation string) ([]store.Event, error)
 	// Commit writes.
 	Commit(ctx context.Context, commit store.Commit) ([]store.Event, error)
-	// Writing is since when commits have waited in vain.
-	Writing() time.Time
+	// WaitingSince is since when commits have waited in vain.
+	WaitingSince() time.Time
 }

@@ -83,7 +83,7 @@ func (s *stand) start() {
 		if s.lose != nil && s.lose(frame) {
 			return nil
 		}
-		return watch.Encoded(conn.Publish)(subject, frame)
+		return watch.EncodeTo(conn.Publish)(subject, frame)
 	}})
 	s.hub = hub
 	var parts sync.WaitGroup

@@ -69,7 +69,7 @@ func (h *Hook) holds(question *admissionv1.AdmissionRequest) (bool, error) {
 	budget := expression.NewBudget(celconfig.RuntimeCELCostBudgetMatchConditions)
 	var failed error
 	for _, c := range conditions {
-		ok, err := c.program.Bool(variables, budget)
+		ok, err := c.program.EvalBool(variables, budget)
 		switch {
 		case err != nil:
 			failed = errors.Join(failed, &conditionError{name: c.name, err: err})
