@@ -42,7 +42,7 @@ func (s *service) CreateContainer(ctx context.Context, req *proto.CreateContaine
 	return c.id, nil
 }
 
-// fillIn adds what the container's image says and its pod does not.
+// applyImage sets what the pod leaves out from the image's entry.
 func (s *service) fillIn(req *proto.CreateContainerRequest) {
 	image := s.images.book.For(req.Image)
 	if len(req.Command) == 0 {
@@ -59,8 +59,8 @@ func (s *service) fillIn(req *proto.CreateContainerRequest) {
 	}
 }
 
-// writeContainer gives a new container to the engine, puts it on record, and makes it
-// known if its sandbox is still there.
+// persistContainer loads a new container into its engine, records it, and registers it if its
+// sandbox still exists.
 func (s *service) writeContainer(ctx context.Context, c *container) error {
 	if _, err := s.engines.Load(ctx, engine.Container{ID: c.id, Handler: c.sandbox.born.RuntimeHandler, Request: c.request}); err != nil {
 		return refuse(proto.CodeInvalidArgument, "%v", err)
@@ -91,8 +91,7 @@ func (s *service) writeContainer(ctx context.Context, c *container) error {
 	return notFound("sandbox", c.request.SandboxId)
 }
 
-// open refuses what wants to run in a sandbox that does not. It is called under the
-// service's lock.
+// checkReady fails if the sandbox is stopped or being stopped. The caller holds the service's lock.
 func (box *sandbox) open() error {
 	if box.stopping || box.record.State != proto.SandboxState_SANDBOX_STATE_READY {
 		return refuse(proto.CodeUnknown, "sandbox container %q is not running", box.record.Id)
@@ -100,8 +99,8 @@ func (box *sandbox) open() error {
 	return nil
 }
 
-// StartContainer implements runtimeapi.Containers. Its caller may give up while the
-// start takes its time; the start goes on, and who asks for it again waits for it too.
+// StartContainer implements runtimeapi.Containers. If the caller gives up, the start goes on. A
+// repeated call waits for the same start.
 func (s *service) StartContainer(ctx context.Context, id string) error {
 	s.mu.Lock()
 	c, ok := s.containers[id]
@@ -131,8 +130,8 @@ func (s *service) StartContainer(ctx context.Context, id string) error {
 	return nil
 }
 
-// claimStart makes the caller the only one who starts c, unless somebody has begun to. It
-// is called under the lock.
+// claimStart makes the caller the only one to start c. If begun is true, an earlier call has
+// started c already. The caller holds the lock.
 func (c *container) claimStart() (begun bool, err error) {
 	if c.status.State != proto.ContainerState_CONTAINER_STATE_CREATED {
 		return false, refuse(proto.CodeUnknown, "container is in %s state", c.status.State)
@@ -153,8 +152,8 @@ func (c *container) claimStart() (begun bool, err error) {
 	return false, nil
 }
 
-// start puts the start on record, then makes it happen, unless the sandbox was stopped
-// in between.
+// startContainer records the start, then runs it. If the sandbox was stopped meanwhile, it kills c
+// again.
 func (s *service) start(ctx context.Context, c *container) error {
 	at := s.clock.Steady()
 	if err := s.commit(store.PutStart(c.id, at), s.note(c, store.Entry{What: store.Started}, at)); err != nil {
@@ -200,7 +199,7 @@ func (s *service) RemoveContainer(ctx context.Context, id string) error {
 	return nil
 }
 
-// claimRemoval sees to it that c is not started any more. It is called under the lock.
+// claimRemoval forbids further starts of c. The caller holds the lock.
 func (c *container) claimRemoval() error {
 	if c.starting && c.events.Start.IsZero() {
 		return refuse(proto.CodeUnknown, "container %q is in starting state, can't be removed", c.id)
@@ -209,7 +208,7 @@ func (c *container) claimRemoval() error {
 	return nil
 }
 
-// forget removes containers that are dead, and does what ops say in the same commit.
+// deleteContainers removes dead containers and applies ops in the same commit.
 func (s *service) forget(ctx context.Context, containers []*container, ops ...store.Op) error {
 	now := s.clock.Now()
 	for _, c := range containers {
@@ -258,7 +257,7 @@ func (s *service) ListContainers(_ context.Context, podUID string) ([]*proto.Con
 	return views, nil
 }
 
-// view is the container as CRI tells it (CRI-05). It is called under the lock.
+// toProto returns the container's status in CRI's form (CRI-05). The caller holds the lock.
 func (s *service) view(c *container) *proto.Container {
 	return &proto.Container{
 		Id: c.id, SandboxId: c.request.SandboxId, Name: c.request.Name, Attempt: c.request.Attempt,

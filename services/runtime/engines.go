@@ -22,10 +22,10 @@ const (
 	HandlerProcess  = "process"
 )
 
-// engines is several engines as one: each container is its handler's.
+// engines dispatches each container's calls to the engine of its handler.
 type engines struct {
 	byHandler map[string]engine.Engine
-	// otherwise is the handler of the sandboxes that ask for none.
+	// fallback is the handler of sandboxes that ask for none.
 	otherwise string
 
 	mu   sync.RWMutex
@@ -38,8 +38,7 @@ func newEngines(byHandler map[string]engine.Engine, otherwise string) *engines {
 	return &engines{byHandler: byHandler, otherwise: otherwise, byID: map[string]engine.Engine{}}
 }
 
-// handler is the name of the engine that a sandbox gets which asks for one, or for none
-// in particular.
+// resolveHandler returns the requested handler, or the fallback if asked is empty.
 func (e *engines) handler(asked string) (string, error) {
 	asked = cmp.Or(asked, e.otherwise)
 	if _, known := e.byHandler[asked]; !known {
@@ -58,8 +57,9 @@ func (e *engines) Run(ctx context.Context, report engine.Report) error {
 	return group.Wait()
 }
 
-// Load implements [engine.Engine]. A container on record whose engine there is no more
-// has ended, nobody knows how (CRI-11): it must not keep the runtime from starting.
+// Load implements [engine.Engine]. If the engine of a recorded container is no longer configured,
+// Load reports the container as exited with an unknown result (CRI-11), so that the runtime can
+// still start.
 func (e *engines) Load(ctx context.Context, c engine.Container) (engine.Status, error) {
 	one, known := e.byHandler[cmp.Or(c.Handler, HandlerScripted)] // old records have none
 	if !known {
@@ -79,7 +79,7 @@ func (e *engines) Load(ctx context.Context, c engine.Container) (engine.Status, 
 	return status, nil
 }
 
-// of is the engine of a container.
+// engineOf returns the engine of a loaded container.
 func (e *engines) of(id string) (engine.Engine, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// asked is what a request is about, as faults select it.
+// requestTarget returns what a request is about, for fault selection.
 func (s *service) asked(request protobuf.Message) fault.About {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,7 +30,7 @@ func (s *service) asked(request protobuf.Message) fault.About {
 	return fault.About{}
 }
 
-// boxNamed is a sandbox as faults select it. It is called under the lock.
+// sandboxTarget returns a sandbox's fault target. The caller holds the lock.
 func (s *service) boxNamed(id string) fault.About {
 	box, ok := s.sandboxes[id]
 	if !ok {
@@ -39,7 +39,7 @@ func (s *service) boxNamed(id string) fault.About {
 	return fault.About{Namespace: box.born.PodNamespace, Pod: box.born.PodName}
 }
 
-// named is c as faults select it.
+// faultTarget returns c's fault target.
 func (c *container) named() fault.About {
 	return fault.About{Namespace: c.sandbox.born.PodNamespace, Pod: c.sandbox.born.PodName, Container: c.request.Name}
 }

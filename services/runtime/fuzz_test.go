@@ -9,9 +9,9 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// FuzzNetwork: of a network that is taken each pod has an address of its own, within it, which
-// is neither the network's, nor its gateway's, nor that for broadcasts; what was given back
-// can be had again. What is refused names the network.
+// FuzzNetwork: each pod gets its own address in an accepted network, never the network's, the
+// gateway's or the broadcast address. Released addresses can be allocated again. Errors name the
+// network.
 func FuzzNetwork(f *testing.F) {
 	f.Fuzz(func(t *testing.T, cidr, taken string) {
 		n, err := newNetwork(cidr, "seed")
@@ -48,7 +48,7 @@ func FuzzNetwork(f *testing.F) {
 	})
 }
 
-// FuzzTeardown: a network's end that fails does so until a time, or for ever, and says why.
+// FuzzTeardown: a failing teardown fails until a time or for ever, and says why.
 func FuzzTeardown(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, after int64) {
 		record := &proto.Sandbox{Annotations: map[string]string{AnnotationTeardown: text}}

@@ -8,7 +8,7 @@ import (
 	"github.com/podfall/podfall/internal/inspect"
 )
 
-// tell is what the runtime says of its insides.
+// snapshot returns the runtime's state for inspectors.
 func (s *service) tell(context.Context) inspect.Runtime {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,12 +9,12 @@ import (
 	"github.com/podfall/podfall/services/runtime/images"
 )
 
-// shelf is the images that the node has.
+// nodeImages tracks the images that are on the node.
 type shelf struct {
 	book *images.Book
 
 	mu sync.Mutex
-	// pulled are the images that this incarnation has brought to the node.
+	// pulled holds the images that this incarnation has pulled.
 	pulled map[string]bool
 }
 
@@ -30,9 +30,8 @@ func (s *shelf) put(image string) {
 	s.pulled[image] = true
 }
 
-// ImageStatus implements runtimeapi.Images. An image is on the node if the book of images
-// does not say how it is pulled, if it has been pulled since the runtime began, or if a
-// container on record was made of it.
+// ImageStatus implements runtimeapi.Images. An image is on the node if its entry has no pull, if it
+// was pulled since the runtime started, or if a recorded container uses it.
 func (s *service) ImageStatus(_ context.Context, image string) (bool, error) {
 	if s.images.book.For(image).Pull == nil || s.images.has(image) {
 		return true, nil

@@ -48,7 +48,7 @@ func (s *service) RunPodSandbox(_ context.Context, req *proto.RunPodSandboxReque
 	return record, nil
 }
 
-// writeSandbox gives a new sandbox its address and puts it on record.
+// persistSandbox allocates the address of a new sandbox and records the sandbox.
 func (s *service) writeSandbox(record *proto.Sandbox) error {
 	ip, err := s.network.give()
 	if err != nil {
@@ -70,9 +70,9 @@ func (s *service) putSandbox(record *proto.Sandbox) error {
 	return s.commit(op)
 }
 
-// StopPodSandbox implements runtimeapi.Sandboxes (CRI-04, CRI-10). The sandbox is
-// NOTREADY once its containers are dead; its network may take longer, and then this
-// fails, each time it is tried.
+// StopPodSandbox implements runtimeapi.Sandboxes (CRI-04, CRI-10). The sandbox is NOTREADY once its
+// containers are dead. The network teardown may fail for longer, and each attempt then returns an
+// error.
 func (s *service) StopPodSandbox(ctx context.Context, id string) error {
 	s.mu.Lock()
 	box, ok := s.sandboxes[id]
@@ -95,7 +95,7 @@ func (s *service) StopPodSandbox(ctx context.Context, id string) error {
 	return s.tearDown(box)
 }
 
-// markStopped puts on record that the sandbox is NOTREADY.
+// markStopped records the sandbox as NOTREADY.
 func (s *service) markStopped(box *sandbox) error {
 	s.mu.Lock()
 	record := box.record
@@ -117,7 +117,7 @@ func (s *service) markStopped(box *sandbox) error {
 	return nil
 }
 
-// tearDown releases the sandbox's address. Doing it again does no harm.
+// tearDownNetwork releases the sandbox's address. It is idempotent.
 func (s *service) tearDown(box *sandbox) error {
 	now := s.clock.Steady()
 	s.mu.Lock()
@@ -162,8 +162,8 @@ func (s *service) RemovePodSandbox(ctx context.Context, id string) error {
 	return nil
 }
 
-// closeSandbox sees to it that nothing more is made or started in a stopped sandbox, and
-// returns the containers that are left in it.
+// claimSandboxRemoval forbids new containers and starts in a stopped sandbox, and returns its
+// remaining containers.
 func (s *service) closeSandbox(box *sandbox) ([]*container, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,8 +199,8 @@ func (s *service) ListPodSandbox(_ context.Context, podUID string) ([]*proto.San
 	return records, nil
 }
 
-// boxesOf lists the sandboxes of a pod, or all, in the order in which they were made.
-// It is called under the lock.
+// sandboxesOf returns a pod's sandboxes, or all sandboxes if podUID is empty, in creation order.
+// The caller holds the lock.
 func (s *service) boxesOf(podUID string) []*sandbox {
 	var boxes []*sandbox
 	for _, box := range s.sandboxes {
@@ -212,7 +212,7 @@ func (s *service) boxesOf(podUID string) []*sandbox {
 	return boxes
 }
 
-// wrap puts words in front of a refusal's, and keeps its code.
+// wrapError prefixes an error's text and keeps its runtime code.
 func wrap(err error, format string, args ...any) error {
 	refused := runtimeapi.Refusal(err)
 	return refuse(refused.Code, "%s: %s", fmt.Sprintf(format, args...), refused.Desc)

@@ -22,8 +22,7 @@ import (
 	"github.com/podfall/podfall/services/runtime/store"
 )
 
-// service is the runtime: the sandboxes and containers that exist, and the calls
-// about them.
+// service implements the runtime's calls on the sandboxes and containers that exist.
 type service struct {
 	surroundings
 	records
@@ -35,50 +34,49 @@ type service struct {
 	mu         sync.Mutex
 	sandboxes  map[string]*sandbox
 	containers map[string]*container
-	// names are reserved: by whom, under what name (CRI-14).
+	// names maps each reserved name to the id that holds it (CRI-14).
 	names map[string]string
-	made  uint64 // counts what was made, for the order of lists
+	made  uint64 // made counts created objects; lists are sorted by it.
 }
 
-// surroundings are what every part of the runtime goes by.
+// dependencies are shared by every part of the runtime.
 type surroundings struct {
 	clock  clock.Clock
 	log    *slog.Logger
 	faults *fault.Table
-	// programs is how real programs run here, in words.
+	// programs describes how real programs run here.
 	programs string
 }
 
 var _ runtimeapi.Runtime = (*service)(nil)
 
-// records is where it is written down what has happened: in the store, which the runtime
-// itself goes by, and in the history of the cluster.
+// incarnation identifies this runtime process and records its history.
 type records struct {
 	boot    proto.Boot
 	began   time.Time
 	history *history.Recorder
 }
 
-// sandbox is a sandbox that exists. Its fields are guarded by the service's lock, and
-// the first two never change.
+// sandbox holds the state of one sandbox. The service's lock guards its fields; the first two never
+// change.
 type sandbox struct {
-	born  *proto.Sandbox // as it was made
+	born  *proto.Sandbox // the record as first written
 	order uint64
-	// record is the sandbox as it is now; it is replaced and never changed.
+	// record is the current record. It is replaced, never modified.
 	record     *proto.Sandbox
-	containers []*container // in the order in which they were made
-	// stopping means that no container may start in it any more.
+	containers []*container // in creation order
+	// stopping forbids further container starts.
 	stopping bool
-	// removed means that no container may be made in it any more.
+	// removed forbids further container creation.
 	removed bool
-	// released means that its address was given back.
+	// released means that the address was given back.
 	released bool
-	// teardown is when its network was first asked to be torn down; zero before.
+	// teardown is the time of the first network teardown attempt; zero before.
 	teardown time.Time
 }
 
-// container is a container that exists. Its fields are guarded by the service's lock,
-// and the first four never change.
+// container holds the state of one container. The service's lock guards its fields; the first four
+// never change.
 type container struct {
 	id      string
 	request *proto.CreateContainerRequest
@@ -87,14 +85,14 @@ type container struct {
 	order   uint64
 	events  engine.Events
 	status  engine.Status
-	// starting, signaled and killed mean that a call has taken it upon itself to do so,
-	// or has done so.
+	// starting, signaled, killed and removing mean that a call has claimed the action or completed
+	// it.
 	starting, signaled, killed, removing bool
-	// changed is closed at the next change of status; nil while nobody waits.
+	// changed is closed at the next status change; nil if no call waits.
 	changed chan struct{}
 }
 
-// newService takes up what is on record.
+// newService restores the recorded sandboxes and containers.
 func newService(ctx context.Context, cfg Config, kept *store.Store, contents *store.Contents) (*service, error) {
 	pool, err := newNetwork(cfg.PodCIDR, cfg.DataDir)
 	if err != nil {
@@ -125,7 +123,8 @@ func newService(ctx context.Context, cfg Config, kept *store.Store, contents *st
 	return s, nil
 }
 
-// takeUp goes on with a container that is on record.
+// restoreContainer loads a recorded container into its engine. A container without a sandbox is
+// removed.
 func (s *service) takeUp(ctx context.Context, record *store.Container) error {
 	box, ok := s.sandboxes[record.Request.SandboxId]
 	if !ok { // it was made while its sandbox was removed, and never told of
@@ -160,21 +159,20 @@ func (s *service) takeUp(ctx context.Context, record *store.Container) error {
 	return nil
 }
 
-// noteProcess writes down which process a container that runs is.
+// noteProcess records the PID of a running container.
 func (s *service) noteProcess(c *container, status engine.Status) {
 	if status.PID != 0 {
 		s.history.Note("", history.Process{Of: c.of(), PID: status.PID})
 	}
 }
 
-// scripted reports whether c follows a script, and so has no process.
+// isScripted reports whether c runs a script and therefore has no process.
 func (c *container) scripted() bool {
 	return cmp.Or(c.sandbox.born.RuntimeHandler, HandlerScripted) == HandlerScripted // old records have none
 }
 
-// settle finishes what a kill of the runtime has cut short: nothing may run in a
-// sandbox that was stopped. What cannot be finished now, for want of a disk that takes
-// it, is left to the next stop.
+// finishStops completes sandbox stops that a crash of the runtime interrupted: it kills every
+// container in a stopped sandbox. If the disk refuses the record, the next stop tries again.
 func (s *service) settle(ctx context.Context) {
 	s.mu.Lock()
 	var left []*container
@@ -191,7 +189,7 @@ func (s *service) settle(ctx context.Context) {
 	}
 }
 
-// reporter is what the engine reports to.
+// reporter returns the callback that applies the engine's reports.
 func (s *service) reporter(ctx context.Context) engine.Report {
 	return func(id string, status engine.Status) {
 		s.mu.Lock()
@@ -214,8 +212,7 @@ func (s *service) reporter(ctx context.Context) engine.Report {
 	}
 }
 
-// setStatus changes a container's status and wakes those who wait for that. It is
-// called under the lock.
+// setStatus changes a container's status and wakes all waiters. The caller holds the lock.
 func (s *service) setStatus(c *container, status engine.Status) {
 	c.status = status
 	if c.changed != nil {
@@ -224,7 +221,8 @@ func (s *service) setStatus(c *container, status engine.Status) {
 	}
 }
 
-// await waits until c's status is not state, ctx ends, or until, if it is not zero.
+// awaitChange waits until c's status differs from state, ctx ends, or until passes. A zero until
+// never passes.
 func (s *service) await(ctx context.Context, c *container, state proto.ContainerState, until time.Time) {
 	var alarm <-chan time.Time
 	if !until.IsZero() {
@@ -253,8 +251,7 @@ func (s *service) await(ctx context.Context, c *container, state proto.Container
 	}
 }
 
-// addSandbox makes a sandbox known. It is called under the lock, or before there is a
-// need for one.
+// addSandbox registers a sandbox. The caller holds the lock, or is newService.
 func (s *service) addSandbox(record *proto.Sandbox) *sandbox {
 	s.made++
 	box := &sandbox{born: record, record: record, order: s.made}
@@ -263,7 +260,7 @@ func (s *service) addSandbox(record *proto.Sandbox) *sandbox {
 	return box
 }
 
-// addContainer is addSandbox for a container.
+// addContainer registers a container in its sandbox. The caller holds the lock, or is newService.
 func (s *service) addContainer(c *container, box *sandbox) {
 	s.made++
 	c.sandbox, c.order = box, s.made
@@ -272,7 +269,8 @@ func (s *service) addContainer(c *container, box *sandbox) {
 	s.names[containerName(c.request, box.born)] = c.id
 }
 
-// reserve takes a name for id, or says who has it. It is called under the lock.
+// reserveName reserves a name for id, or fails with the id that holds the name. The caller holds
+// the lock.
 func (s *service) reserve(what, name, id string) error {
 	if holder, ok := s.names[name]; ok {
 		return refuse(proto.CodeUnknown, "failed to reserve %s name %q: name %q is reserved for %q", what, name, name, holder)
@@ -281,15 +279,15 @@ func (s *service) reserve(what, name, id string) error {
 	return nil
 }
 
-// free gives a name back, if id still has it. It is called under the lock.
+// releaseName frees a name if id still holds it. The caller holds the lock.
 func (s *service) free(name, id string) {
 	if s.names[name] == id {
 		delete(s.names, name)
 	}
 }
 
-// commit writes what a call depends on. When it fails nothing has been written, and the
-// caller takes back what it had claimed, so that the next call finds what is on disk.
+// commit writes records that a call depends on. If it fails, nothing was written, and the caller
+// releases its claims so that the next call sees what is on disk.
 func (s *service) commit(ops ...store.Op) error {
 	err := s.store.Commit(ops...)
 	switch {
@@ -301,14 +299,14 @@ func (s *service) commit(ops ...store.Op) error {
 	return nil
 }
 
-// takeBack is for a claim whose commit has failed.
+// releaseClaim resets a claim whose commit failed.
 func (s *service) takeBack(claim *bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	*claim = false
 }
 
-// sandboxName tells two incarnations of a pod apart, and two sandboxes of one (CRI-14).
+// sandboxName is unique for each pod incarnation and each sandbox attempt of a pod (CRI-14).
 func sandboxName(pod, namespace, uid string, attempt uint32) string {
 	return pod + "_" + namespace + "_" + uid + "_" + strconv.FormatUint(uint64(attempt), 10)
 }
@@ -317,8 +315,8 @@ func containerName(req *proto.CreateContainerRequest, box *proto.Sandbox) string
 	return req.Name + "_" + sandboxName(box.PodName, box.PodNamespace, box.PodUid, req.Attempt)
 }
 
-// newID is an id as container runtimes make them. No two names are in use at the same
-// time, and none twice at the same instant, so that neither is an id.
+// newID returns a sandbox or container id: 64 hex digits, as container runtimes use. Name and time
+// together are unique, so ids are too.
 func newID(name, parent string, now time.Time) string {
 	sum := sha256.Sum256([]byte(name + " " + parent + " " + strconv.FormatInt(now.UnixNano(), 10)))
 	return hex.EncodeToString(sum[:])

@@ -12,7 +12,7 @@ import (
 	"github.com/podfall/podfall/services/runtime/store"
 )
 
-// longestWait is as many seconds as a timeout may have: a hundred years.
+// maxTimeoutSeconds caps a timeout at 100 years.
 const longestWait = int64(100 * 365 * 24 * time.Hour / time.Second)
 
 // StopContainer implements runtimeapi.Containers.
@@ -28,10 +28,10 @@ func (s *service) StopContainer(ctx context.Context, id string, timeoutSeconds i
 	return s.climb(ctx, c, timeout)
 }
 
-// kill makes sure that c does not run, also when its start is under way.
+// killContainer returns once c does not run, even if c is being started.
 func (s *service) kill(ctx context.Context, c *container) error { return s.climb(ctx, c, 0) }
 
-// climb carries out the steps of one stop.
+// runStop runs the steps of one stop call.
 func (s *service) climb(ctx context.Context, c *container, timeout time.Duration) error {
 	call := stand{timeout: timeout, began: s.clock.Steady()}
 	for {
@@ -64,7 +64,7 @@ func (s *service) climb(ctx context.Context, c *container, timeout time.Duration
 	}
 }
 
-// look brings what a call knows up to date, and returns the state of the container.
+// refreshStop updates what the call knows and returns the container's state.
 func (s *service) look(ctx context.Context, c *container, call *stand) proto.ContainerState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +76,7 @@ func (s *service) look(ctx context.Context, c *container, call *stand) proto.Con
 	return c.status.State
 }
 
-// leave is the error of a call that its caller has given up.
+// abandonedError returns the error of a call that its caller has given up.
 func (s stand) leave(ctx context.Context, c *container) error {
 	err := ctx.Err()
 	if err == nil {
@@ -88,8 +88,8 @@ func (s stand) leave(ctx context.Context, c *container) error {
 	return runtimeapi.Refusal(err)
 }
 
-// signal sends the stop signal, if no other call has, and returns when this call begins
-// to wait for it to work.
+// sendStopSignal sends the stop signal unless another call has sent it. It returns when this call
+// begins to wait for the signal to take effect.
 func (s *service) signal(ctx context.Context, c *container) (time.Time, error) {
 	at := s.clock.Steady()
 	s.mu.Lock()
@@ -112,8 +112,8 @@ func (s *service) signal(ctx context.Context, c *container) (time.Time, error) {
 	return s.clock.Steady(), err // to put it on record, and to send it, has taken time that is not the program's
 }
 
-// sendKill sends SIGKILL: each call does so once. Only the first is an event that must
-// be on record before it happens.
+// sendKill sends SIGKILL; each call sends it once. Only the first SIGKILL must be on record before
+// it is sent.
 func (s *service) sendKill(ctx context.Context, c *container) error {
 	at := s.clock.Steady()
 	s.mu.Lock()
@@ -138,7 +138,7 @@ func (s *service) sendKill(ctx context.Context, c *container) error {
 	return s.send(ctx, c, engine.SIGKILL, at)
 }
 
-// send logs a signal and sends it.
+// sendSignal logs a signal and sends it.
 func (s *service) send(ctx context.Context, c *container, name string, at time.Time) error {
 	s.log.InfoContext(ctx, "signal sent", append(s.about(c), "signal", name)...)
 	s.history.Note("", history.Signaling{Of: c.of(), Signal: name})
@@ -160,7 +160,7 @@ func (s *service) send(ctx context.Context, c *container, name string, at time.T
 	return nil
 }
 
-// recordExit puts an exit on record, some time soon.
+// recordExit queues the exit for the next commit.
 func (s *service) recordExit(c *container, status engine.Status) {
 	exit := store.PutExit(c.id, store.Exit{
 		Started: nano(status.StartedAt), Finished: nano(status.FinishedAt),
@@ -175,7 +175,7 @@ func (s *service) logExit(ctx context.Context, c *container, status engine.Statu
 		append(s.about(c), "code", status.ExitCode, "reason", status.Reason)...)
 }
 
-// note is an entry of the history about c.
+// historyEntry returns a store operation that adds an entry about c to the runtime's history.
 func (s *service) note(c *container, entry store.Entry, at time.Time) store.Op {
 	box := c.sandbox.born
 	entry.At, entry.Boot = at.UnixNano(), string(s.boot)
@@ -184,13 +184,13 @@ func (s *service) note(c *container, entry store.Entry, at time.Time) store.Op {
 	return store.Note(entry)
 }
 
-// of is what every event of the history about c says.
+// historyOf identifies c in history events.
 func (c *container) of() history.Of {
 	box := c.sandbox.born
 	return history.Of{Pod: box.PodNamespace + "/" + box.PodName, UID: box.PodUid, Container: c.id, Called: c.request.Name}
 }
 
-// about is what every log line about c says.
+// logAttrs returns the attributes that every log line about c has.
 func (s *service) about(c *container) []any {
 	box := c.sandbox.born
 	return []any{
@@ -198,7 +198,7 @@ func (s *service) about(c *container) []any {
 	}
 }
 
-// alive reports whether c runs or is about to. It is called under the lock.
+// isAlive reports whether c runs or is starting. The caller holds the lock.
 func (c *container) alive() bool {
 	starting := c.status.State == proto.ContainerState_CONTAINER_STATE_CREATED && !c.events.Start.IsZero()
 	return starting || isRunning(c.status.State)
@@ -212,7 +212,7 @@ func exited(status engine.Status) bool {
 	return status.State == proto.ContainerState_CONTAINER_STATE_EXITED
 }
 
-// statusOf is the status of a container whose exit is on record.
+// recordedStatus returns the status of a container that has its exit on record.
 func statusOf(exit *store.Exit) engine.Status {
 	status := engine.Status{
 		State:      proto.ContainerState_CONTAINER_STATE_EXITED,

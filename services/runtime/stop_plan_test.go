@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Every Step of the ladder, by what the call knows.
+// TestNextStep covers every Step by what the call knows.
 func TestStopLadder(t *testing.T) {
 	began := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	after := func(d time.Duration) time.Time { return began.Add(d) }
@@ -48,9 +48,9 @@ func TestStopLadder(t *testing.T) {
 	}
 }
 
-// Whatever a call knows: nothing is sent to what does not run, cannot be reached or is
-// not wanted, no SIGKILL comes before the timeout has passed, and none before the stop
-// signal (K2, K3).
+// TestNextStepNeverKillsEarly checks every stopState: no step signals a container that does not
+// run, cannot be reached or is not wanted. No SIGKILL comes before the timeout has passed or before
+// the stop signal (K2, K3).
 func TestStopLadderNeverHurries(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		began := time.Unix(0, 0)

@@ -26,7 +26,7 @@ func (s *service) ExecSync(ctx context.Context, req *proto.ExecSyncRequest) (*pr
 	return answer, nil
 }
 
-// Stream implements runtimeapi.Streams. A conversation with a container ends with it.
+// Stream implements runtimeapi.Streams. The stream ends when the container ends.
 func (s *service) Stream(ctx context.Context, req *proto.ContainerStreamRequest, client remote.Conn) error {
 	what := "exec in"
 	if len(req.Command) == 0 {
@@ -63,7 +63,7 @@ func (s *service) Reach(ctx context.Context, req *proto.ReachRequest) (*proto.Re
 	return answer, nil
 }
 
-// runs refuses what can only be done with a container that runs.
+// checkRunning fails unless the container is running.
 func (s *service) runs(what, id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +92,7 @@ func (s *service) ContainerLogs(ctx context.Context, req *proto.ContainerLogsReq
 	return log, nil
 }
 
-// nano is at in ns since 1970; 0 for the zero time.
+// unixNano returns at in ns since 1970; 0 for the zero time.
 func nano(at time.Time) int64 {
 	if at.IsZero() {
 		return 0

@@ -62,19 +62,19 @@ func contentOf(obj kinds.Object) history.Content {
 
 // podSpecOf returns what the cluster's history records of a pod's spec.
 func podSpecOf(spec *corev1.PodSpec) history.PodSpec {
-	told := history.PodSpec{Tolerates: noExecuteTolerations(spec.Tolerations)}
+	recorded := history.PodSpec{Tolerates: noExecuteTolerations(spec.Tolerations)}
 	for i := range spec.InitContainers {
 		if policy := spec.InitContainers[i].RestartPolicy; policy != nil && *policy == corev1.ContainerRestartPolicyAlways {
-			told.Sidecars = append(told.Sidecars, spec.InitContainers[i].Name)
+			recorded.Sidecars = append(recorded.Sidecars, spec.InitContainers[i].Name)
 		}
 	}
-	if len(told.Sidecars) == 0 {
-		return told
+	if len(recorded.Sidecars) == 0 {
+		return recorded
 	}
 	for i := range spec.Containers {
-		told.Regular = append(told.Regular, spec.Containers[i].Name)
+		recorded.Regular = append(recorded.Regular, spec.Containers[i].Name)
 	}
-	return told
+	return recorded
 }
 
 // budgetOf returns the fields of a disruption budget that decide about an eviction.
@@ -124,7 +124,7 @@ func isReady(pod *corev1.Pod) bool {
 }
 
 // noExecuteTolerations returns the tolerations of NoExecute taints, in the form of history.Content.
-func noExecuteTolerations(all []corev1.Toleration) (said []string) {
+func noExecuteTolerations(all []corev1.Toleration) (list []string) {
 	for _, t := range all {
 		if t.Effect != "" && t.Effect != corev1.TaintEffectNoExecute {
 			continue
@@ -137,7 +137,7 @@ func noExecuteTolerations(all []corev1.Toleration) (said []string) {
 		if t.TolerationSeconds != nil {
 			text += strconv.FormatInt(*t.TolerationSeconds, 10)
 		}
-		said = append(said, text)
+		list = append(list, text)
 	}
-	return said
+	return list
 }

@@ -61,8 +61,8 @@ func (s *Store) Run(ctx context.Context) error {
 
 func (s *Store) writeBatches(ctx context.Context) error {
 	for {
-		b, going := s.collectBatch(ctx)
-		if !going {
+		b, ok := s.collectBatch(ctx)
+		if !ok {
 			return nil
 		}
 		if err := s.saveBatch(ctx, b); err != nil {
@@ -88,7 +88,7 @@ func (s *Store) collectBatch(ctx context.Context) (*batch, bool) {
 		select {
 		case r := <-s.queue.requests:
 			b.addRequest(r)
-		case <-s.fuse.blown: // save will say why
+		case <-s.fuse.blown: // saveBatch returns the reason
 			return b, true
 		case <-ctx.Done():
 			return nil, false
@@ -151,7 +151,7 @@ func (s *Store) saveBatch(ctx context.Context, b *batch) error {
 			return err
 		}
 		s.failpoint("store.afterCommit")
-		// What it returns is the end of the process' own time: the change is on disk.
+		// The error is ctx's end. It is ignored, because the change is on disk.
 		_ = s.cfg.Faults.Pass(ctx, fault.StoreSynced, fault.About{})
 		return nil
 	})

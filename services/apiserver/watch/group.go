@@ -95,19 +95,19 @@ type groups struct {
 
 // join returns the group of a class and a selection, and creates it if it is missing.
 func (g *groups) join(class string, s selection, at time.Time) *group {
-	of := groupKey{class, s.scope}
-	joined := g.byKey[of]
+	key := groupKey{class, s.scope}
+	joined := g.byKey[key]
 	if joined == nil {
 		joined = &group{selection: s, class: class, subject: proto.WatchSubject(class, s.scope), sequence: g.maxDropped + 1}
-		g.byKey[of] = joined
+		g.byKey[key] = joined
 		g.insert(joined)
 	}
 	joined.renewed = at
 	return joined
 }
 
-func (g *groups) renew(of groupKey, at time.Time) bool {
-	renewed := g.byKey[of]
+func (g *groups) renew(key groupKey, at time.Time) bool {
+	renewed := g.byKey[key]
 	if renewed == nil {
 		return false
 	}
@@ -118,16 +118,16 @@ func (g *groups) renew(of groupKey, at time.Time) bool {
 func (g *groups) insert(added *group) {
 	place, _ := slices.BinarySearchFunc(g.sorted, added, func(a, b *group) int { return strings.Compare(a.subject, b.subject) })
 	g.sorted = slices.Insert(g.sorted, place, added)
-	of := g.byResource[added.scope.Resource]
-	if of == nil {
-		of = &index{byTerm: map[term][]*group{}}
-		g.byResource[added.scope.Resource] = of
+	idx := g.byResource[added.scope.Resource]
+	if idx == nil {
+		idx = &index{byTerm: map[term][]*group{}}
+		g.byResource[added.scope.Resource] = idx
 	}
 	if added.term == (term{}) {
-		of.scanned = append(of.scanned, added)
+		idx.scanned = append(idx.scanned, added)
 		return
 	}
-	of.byTerm[added.term] = append(of.byTerm[added.term], added)
+	idx.byTerm[added.term] = append(idx.byTerm[added.term], added)
 }
 
 // dropIdle removes every group that no reader has renewed since the given time, and returns their
@@ -148,38 +148,38 @@ func (g *groups) dropIdle(since time.Time) (dropped []string) {
 func (g *groups) remove(old *group) {
 	delete(g.byKey, groupKey{old.class, old.scope})
 	g.maxDropped = max(g.maxDropped, old.sequence)
-	of := g.byResource[old.scope.Resource]
+	idx := g.byResource[old.scope.Resource]
 	without := func(all []*group) []*group {
 		return slices.DeleteFunc(all, func(each *group) bool { return each == old })
 	}
-	of.scanned = without(of.scanned)
-	of.byTerm[old.term] = without(of.byTerm[old.term])
-	if len(of.byTerm[old.term]) == 0 {
-		delete(of.byTerm, old.term)
+	idx.scanned = without(idx.scanned)
+	idx.byTerm[old.term] = without(idx.byTerm[old.term])
+	if len(idx.byTerm[old.term]) == 0 {
+		delete(idx.byTerm, old.term)
 	}
-	if len(of.scanned)+len(of.byTerm) == 0 {
+	if len(idx.scanned)+len(idx.byTerm) == 0 {
 		delete(g.byResource, old.scope.Resource)
 	}
 }
 
 // forEachCandidate calls each once for every group that a change from one view to another may
 // concern.
-func (of *index) forEachCandidate(before, after view, each func(*group)) {
-	for _, g := range of.scanned {
+func (x *index) forEachCandidate(before, after view, each func(*group)) {
+	for _, g := range x.scanned {
 		each(g)
 	}
-	if len(of.byTerm) == 0 {
+	if len(x.byTerm) == 0 {
 		return
 	}
 	for _, field := range indexedFields() {
 		was, is := before.fields[field], after.fields[field]
-		for _, g := range of.byTerm[term{field, is}] {
+		for _, g := range x.byTerm[term{field, is}] {
 			each(g)
 		}
 		if was == is {
 			continue
 		}
-		for _, g := range of.byTerm[term{field, was}] {
+		for _, g := range x.byTerm[term{field, was}] {
 			each(g)
 		}
 	}

@@ -42,7 +42,7 @@ type Send = func(ctx context.Context, part *proto.Response, more bool) error
 // An error before the first part is the API's refusal, for the caller to answer with. A later error
 // is one of send.
 func (h *Hub) Open(ctx context.Context, req Request, send Send) error {
-	begin, err := parseStart(req.Options)
+	start, err := parseStart(req.Options)
 	if err != nil {
 		return err
 	}
@@ -50,20 +50,20 @@ func (h *Hub) Open(ctx context.Context, req Request, send Send) error {
 	if err != nil {
 		return apierrors.NewBadRequest(fmt.Sprintf("watch %s: %v", req.Scope.Resource, err))
 	}
-	if err := h.waitForRevision(ctx, begin.atLeast); err != nil {
+	if err := h.waitForRevision(ctx, start.atLeast); err != nil {
 		return err
 	}
 	join, snapshot := h.joinGroup(req.Class, selected)
-	parts := &partSender{hub: h, send: send}
+	sender := &partSender{hub: h, send: send}
 	caughtUp := true
 	switch {
-	case begin.initial:
-		err = parts.addInitial(ctx, h.selectedRecords(snapshot, selected))
-		if err == nil && begin.bookmark {
-			err = parts.addInitialEventsEnd(ctx, join.GetRevision())
+	case start.initial:
+		err = sender.addInitial(ctx, h.selectedRecords(snapshot, selected))
+		if err == nil && start.bookmark {
+			err = sender.addInitialEventsEnd(ctx, join.GetRevision())
 		}
-	case begin.after != fromNow:
-		caughtUp, err = parts.addHistory(ctx, selected, begin.after, snapshot.Revision())
+	case start.after != fromNow:
+		caughtUp, err = sender.addHistory(ctx, selected, start.after, snapshot.Revision())
 	}
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", req.Scope.Resource, err)
@@ -71,7 +71,7 @@ func (h *Hub) Open(ctx context.Context, req Request, send Send) error {
 	if !caughtUp {
 		join = nil
 	}
-	return parts.finish(ctx, join)
+	return sender.finish(ctx, join)
 }
 
 // waitForRevision waits at most freshnessLimit for a revision that the store has not reached yet
@@ -153,12 +153,12 @@ func (p *partSender) addInitialEventsEnd(ctx context.Context, revision uint64) e
 
 // addHistory adds what happened after one revision up to another. caughtUp is false if catchUpLimit
 // was reached first, and if the history has been compacted, which an ERROR event says.
-func (p *partSender) addHistory(ctx context.Context, selected selection, behind, until int64) (caughtUp bool, err error) {
-	seen := viewCache{match: p.hub.cfg.Match, cached: map[store.Key]view{}}
-	for behind < until {
-		events, err := p.hub.historyAfter(behind)
+func (p *partSender) addHistory(ctx context.Context, selected selection, after, until int64) (caughtUp bool, err error) {
+	views := viewCache{match: p.hub.cfg.Match, cached: map[store.Key]view{}}
+	for after < until {
+		events, err := p.hub.historyAfter(after)
 		if errors.Is(err, store.ErrCompacted) {
-			return false, p.addError(ctx, TooOld(behind, p.hub.cfg.Store.Oldest()))
+			return false, p.addError(ctx, TooOld(after, p.hub.cfg.Store.Oldest()))
 		}
 		if err != nil {
 			return false, err
@@ -167,11 +167,11 @@ func (p *partSender) addHistory(ctx context.Context, selected selection, behind,
 			if event.Revision > until {
 				break
 			}
-			behind = event.Revision
-			if err := p.addChange(ctx, selected, &seen, event); err != nil {
+			after = event.Revision
+			if err := p.addChange(ctx, selected, &views, event); err != nil {
 				return false, err
 			}
-			if p.total+p.size >= catchUpLimit && behind < until {
+			if p.total+p.size >= catchUpLimit && after < until {
 				return false, nil
 			}
 		}
@@ -193,14 +193,14 @@ func (h *Hub) historyAfter(revision int64) ([]store.Event, error) {
 }
 
 // addChange adds one event of history, if it concerns the selection.
-func (p *partSender) addChange(ctx context.Context, selected selection, seen *viewCache, event store.Event) error {
+func (p *partSender) addChange(ctx context.Context, selected selection, views *viewCache, event store.Event) error {
 	if !selected.covers(event.Record.Key) {
 		return nil
 	}
-	was := event.Previous != nil && (selected.matchesAll || selected.matches(seen.get(event.Previous)))
-	is := event.Type != store.Deleted && (selected.matchesAll || selected.matches(seen.get(event.Record)))
-	if news := eventFor(event, was, is); news != nil {
-		return p.add(ctx, news)
+	was := event.Previous != nil && (selected.matchesAll || selected.matches(views.get(event.Previous)))
+	is := event.Type != store.Deleted && (selected.matchesAll || selected.matches(views.get(event.Record)))
+	if watchEvent := eventFor(event, was, is); watchEvent != nil {
+		return p.add(ctx, watchEvent)
 	}
 	return nil
 }

@@ -117,8 +117,8 @@ func (h *Hub) nextFrames() []frame {
 // had none to touched.
 func (h *Hub) matchEvent(event store.Event, touched []*group) []*group {
 	key := event.Record.Key
-	of := h.groups.byResource[key.Resource]
-	if of == nil {
+	idx := h.groups.byResource[key.Resource]
+	if idx == nil {
 		return touched
 	}
 	before, after := h.views.get(event.Previous), view{}
@@ -127,32 +127,32 @@ func (h *Hub) matchEvent(event store.Event, touched []*group) []*group {
 	} else {
 		after = h.views.get(event.Record)
 	}
-	of.forEachCandidate(before, after, func(g *group) {
+	idx.forEachCandidate(before, after, func(g *group) {
 		if !g.covers(key) {
 			return
 		}
 		was := before.record != nil && g.matches(before)
 		is := after.record != nil && g.matches(after)
-		if news := eventFor(event, was, is); news != nil {
+		if watchEvent := eventFor(event, was, is); watchEvent != nil {
 			if len(g.pending) == 0 {
 				touched = append(touched, g)
 			}
-			g.pending = append(g.pending, news)
-			h.recordEvent(g, event, news)
+			g.pending = append(g.pending, watchEvent)
+			h.recordEvent(g, event, watchEvent)
 		}
 	})
 	return touched
 }
 
 // recordEvent notes for the history what a group is about to be sent.
-func (h *Hub) recordEvent(g *group, event store.Event, news *proto.Event) {
+func (h *Hub) recordEvent(g *group, event store.Event, watchEvent *proto.Event) {
 	if h.cfg.History == nil {
 		return
 	}
-	typ, _ := strings.CutPrefix(news.GetType().String(), "EVENT_TYPE_")
+	typ, _ := strings.CutPrefix(watchEvent.GetType().String(), "EVENT_TYPE_")
 	h.sent = append(h.sent, history.Entry{Cause: event.Cause, Fact: history.WatchEvent{
 		Watch: g.subject, Type: typ, Revision: event.Revision,
-		UID: string(event.Record.Object.GetUID()), Object: history.Digest(news.GetObject()),
+		UID: string(event.Record.Object.GetUID()), Object: history.Digest(watchEvent.GetObject()),
 	}})
 }
 
@@ -223,8 +223,8 @@ func (h *Hub) publish(ctx context.Context, frames []frame) {
 	}
 	if len(missing) > 0 {
 		h.sent = slices.DeleteFunc(h.sent, func(e history.Entry) bool {
-			told, _ := e.Fact.(history.WatchEvent)
-			return missing[told.Watch] != nil
+			sent, _ := e.Fact.(history.WatchEvent)
+			return missing[sent.Watch] != nil
 		})
 	}
 	h.cfg.History.All(began, h.sent...)

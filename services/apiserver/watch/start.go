@@ -40,12 +40,12 @@ func parseStart(options metav1.ListOptions) (startPoint, error) {
 		}
 		revision = parsed
 	}
-	wanted := revision == 0
+	initial := revision == 0
 	if options.SendInitialEvents != nil {
-		wanted = *options.SendInitialEvents
+		initial = *options.SendInitialEvents
 	}
 	switch {
-	case wanted:
+	case initial:
 		return startPoint{initial: true, bookmark: options.AllowWatchBookmarks, atLeast: revision}, nil
 	case revision == 0:
 		return startPoint{after: fromNow}, nil

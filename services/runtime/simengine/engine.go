@@ -1,11 +1,10 @@
-// Package simengine runs scripted containers: no process, only a script that says how
-// the container answers its start, its signals and the passing of time.
+// Package simengine runs scripted containers: no process, only a script that defines how the
+// container reacts to its start, to signals and to the passing of time.
 //
-// What a container does is a pure function of its script, of what has been done to it
-// and of the time (script.go); parse.go is the language. The engine around it only
-// remembers and wakes up: one goroutine waits for the next instant at which any
-// container changes, so that a container costs no goroutine and no timer, and ten
-// thousand of them no more than their records.
+// A container's behaviour is a pure function of its script, its events and the time (script.go);
+// parse.go defines the language. The engine only stores events and wakes up: one goroutine waits
+// for the next time at which any container changes. So a container costs no goroutine and no timer,
+// and ten thousand containers cost no more than their records.
 package simengine
 
 import (
@@ -36,11 +35,11 @@ var _ engine.Engine = (*Engine)(nil)
 type container struct {
 	script *Script
 	events engine.Events
-	// state is what was last reported, or answered by Load.
+	// state is the last state that was reported, or returned by Load.
 	state proto.ContainerState
 }
 
-// New is an engine without containers.
+// New returns an engine without containers.
 func New(clk clock.Clock) *Engine {
 	return &Engine{clock: clk, wake: make(chan struct{}, 1), containers: map[string]*container{}}
 }
@@ -75,8 +74,7 @@ type change struct {
 	status engine.Status
 }
 
-// fire reports all that has become due, and returns the next instant at which
-// something will.
+// reportDue reports all due changes and returns the time of the next one.
 func (e *Engine) fire(report engine.Report) (next time.Time, ok bool) {
 	for {
 		changes, next, ok := e.due(e.clock.Steady())
@@ -89,11 +87,11 @@ func (e *Engine) fire(report engine.Report) (next time.Time, ok bool) {
 	}
 }
 
-// batch is how many changes are taken under the lock at once.
+// batch limits the changes that are collected under the lock at once.
 const batch = 256
 
-// due takes the changes that are due at now, at most a batch of them, and says when the
-// next one will be.
+// takeDue removes up to batch changes that are due at now, and returns them and the time of the
+// next one.
 func (e *Engine) due(now time.Time) (changes []change, next time.Time, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -116,7 +114,7 @@ func (e *Engine) due(now time.Time) (changes []change, next time.Time, ok bool) 
 	return changes, now, true
 }
 
-// arm sets the alarm for the container's next change after the given instant.
+// setAlarm queues the container's next change after the given time.
 func (e *Engine) arm(id string, c *container, after time.Time) {
 	if c.state == proto.ContainerState_CONTAINER_STATE_EXITED {
 		return
@@ -143,7 +141,7 @@ func (e *Engine) Load(_ context.Context, loaded engine.Container) (engine.Status
 	return status, nil
 }
 
-// scriptOf is what a container that is created so does.
+// parseScript returns the script of a container request.
 func scriptOf(req *proto.CreateContainerRequest) (Script, error) {
 	script, err := Parse(req.Script)
 	if err != nil {
@@ -166,8 +164,8 @@ func (e *Engine) Start(_ context.Context, id string, at time.Time) error {
 	return nil
 }
 
-// Signal implements [engine.Engine]. To a script SIGKILL is SIGKILL, and every other
-// signal the stop signal.
+// Signal implements [engine.Engine]. For a script, every signal other than SIGKILL is the stop
+// signal.
 func (e *Engine) Signal(_ context.Context, id, signal string, at time.Time) error {
 	e.happen(id, func(events *engine.Events) *time.Time {
 		if signal == engine.SIGKILL {
@@ -178,8 +176,8 @@ func (e *Engine) Signal(_ context.Context, id, signal string, at time.Time) erro
 	return nil
 }
 
-// happen records an event, unless it is on record already. It reports whether the
-// container is loaded.
+// recordEvent sets an event's time unless it is set already. It reports whether the container is
+// loaded.
 func (e *Engine) happen(id string, event func(*engine.Events) *time.Time, at time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -195,7 +193,7 @@ func (e *Engine) happen(id string, event func(*engine.Events) *time.Time, at tim
 	return true
 }
 
-// stir wakes Run up, because an alarm was set.
+// wakeRun wakes Run after an alarm was queued.
 func (e *Engine) stir() {
 	select {
 	case e.wake <- struct{}{}:
@@ -203,9 +201,8 @@ func (e *Engine) stir() {
 	}
 }
 
-// Logs implements [engine.Engine]. What a scripted container has written follows from
-// its script too, so that nothing is kept: a line when it starts, when it gets the stop
-// signal and when it exits.
+// Logs implements [engine.Engine]. The lines follow from the script and the events, so nothing is
+// stored: one line each for the start, the stop signal and the exit.
 func (e *Engine) Logs(_ context.Context, req *proto.ContainerLogsRequest) ([]byte, error) {
 	e.mu.Lock()
 	c, ok := e.containers[req.ContainerId]

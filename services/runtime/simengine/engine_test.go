@@ -19,7 +19,7 @@ func TestConformance(t *testing.T) {
 	enginetest.Run(t, func(*testing.T) engine.Engine { return simengine.New(clock.Clock{}) })
 }
 
-// running starts an engine that counts what it reports.
+// startEngine starts an engine and collects its reports.
 func start(t *testing.T) (e *simengine.Engine, reports func() map[string][]engine.Status) {
 	t.Helper()
 	e = simengine.New(clock.Clock{})

@@ -28,7 +28,7 @@ import (
 // What a script does not say of the stop signal is as in the default script:
 // on TERM exits 0 after 1s.
 
-// ClauseError names the clause of a script that cannot be understood or obeyed.
+// ClauseError names the script clause that is invalid.
 type ClauseError struct {
 	Clause string
 	Reason string
@@ -37,11 +37,11 @@ type ClauseError struct {
 // Error implements error.
 func (e *ClauseError) Error() string { return fmt.Sprintf("script clause %q: %s", e.Clause, e.Reason) }
 
-// longest is the longest duration in a script.
+// maxDuration is the longest duration allowed in a script.
 const longest = 100 * 365 * 24 * time.Hour
 
-// Parse reads a script: clauses separated by commas, in any order, each at most once.
-// Empty text is the default script. Its errors are [ClauseError]s.
+// Parse parses a script: clauses separated by commas, in any order, each at most once. Empty text
+// is the default script. Errors are [ClauseError]s.
 func Parse(text string) (Script, error) {
 	p := parser{script: Default(), said: map[string]string{}}
 	if strings.TrimSpace(text) == "" {
@@ -60,11 +60,12 @@ func Parse(text string) (Script, error) {
 type parser struct {
 	script Script
 	clause string
-	words  []string // of clause, that are still to be read
-	said   map[string]string
+	words  []string // words of clause that are still unread
+	// clause by subject
+	said map[string]string
 }
 
-// read reads one clause into the script. The reason why it cannot is empty when it can.
+// readClause reads one clause into the script. It returns why the clause is invalid, or "".
 func (p *parser) read() (reason string) {
 	switch {
 	case len(p.words) == 0:
@@ -99,7 +100,7 @@ func (p *parser) read() (reason string) {
 	return p.inside()
 }
 
-// inside reads a clause about what is asked of the container while it runs.
+// readTaskClause reads a clause about exec or network answers of the running container.
 func (p *parser) inside() (reason string) {
 	switch {
 	case p.take("exec", "exits"):
@@ -118,7 +119,7 @@ func (p *parser) inside() (reason string) {
 		"or stops answering after D"
 }
 
-// take reads the words if they come next.
+// accept consumes the words if they come next.
 func (p *parser) take(words ...string) bool {
 	if len(p.words) < len(words) {
 		return false
@@ -132,7 +133,8 @@ func (p *parser) take(words ...string) bool {
 	return true
 }
 
-// once passes on reason, and otherwise refuses a second clause about the same thing.
+// rejectDuplicate returns reason if it is set, and otherwise rejects a second clause about the same
+// subject.
 func (p *parser) once(about, reason string) string {
 	if reason != "" {
 		return reason
@@ -144,7 +146,7 @@ func (p *parser) once(about, reason string) string {
 	return ""
 }
 
-// exit reads "N [after D]".
+// readExit reads "N [after D]".
 func (p *parser) exit(exit *Exit) (reason string) {
 	if len(p.words) == 0 {
 		return "want an exit code"
@@ -161,7 +163,7 @@ func (p *parser) exit(exit *Exit) (reason string) {
 	return p.duration("after", &exit.After)
 }
 
-// duration reads "<word> D", the last of its clause.
+// readDuration reads "<word> D", which ends the clause.
 func (p *parser) duration(word string, d *time.Duration) (reason string) {
 	if !p.take(word) || len(p.words) == 0 {
 		return fmt.Sprintf("want %s and a duration", word)
@@ -175,7 +177,7 @@ func (p *parser) duration(word string, d *time.Duration) (reason string) {
 	return p.end()
 }
 
-// positive reads a duration as duration does, and refuses none at all.
+// readPositive reads a duration and rejects 0s.
 func (p *parser) positive(word string, into *time.Duration) (reason string) {
 	reason = p.duration(word, into)
 	if reason == "" && *into == 0 {
@@ -184,7 +186,7 @@ func (p *parser) positive(word string, into *time.Duration) (reason string) {
 	return reason
 }
 
-// end refuses words that nobody has read.
+// expectEnd rejects trailing words.
 func (p *parser) end() (reason string) {
 	if len(p.words) > 0 {
 		return fmt.Sprintf("%q is one word too many", p.words[0])
@@ -192,7 +194,7 @@ func (p *parser) end() (reason string) {
 	return ""
 }
 
-// String is the script as text that [Parse] reads.
+// String returns the script as text for [Parse].
 func (s Script) String() string {
 	var clauses []string
 	if s.OnTerm == nil {

@@ -8,33 +8,32 @@ import (
 	"github.com/podfall/podfall/services/runtime/engine"
 )
 
-// Script is how a scripted container behaves. The zero Script runs until it is killed;
-// [Default] is what a container without a script does.
+// Script describes how a scripted container behaves. The zero Script runs until it is killed. A
+// container without a script uses [Default].
 type Script struct {
-	// StartAfter is how long its start takes; FailsToStart means that it then fails.
+	// StartAfter is how long a start takes. If FailsToStart is set, the start then fails.
 	StartAfter   time.Duration
 	FailsToStart bool
-	// OnTerm is how it ends after the stop signal; nil ignores the signal.
+	// OnTerm is the exit after the stop signal; nil ignores the signal.
 	OnTerm *Exit
-	// Own is how it ends by itself, counted from when it began to run; nil never.
+	// OwnExit is the exit without a signal, counted from the start of running; nil means never.
 	Own *Exit
-	// SurvivesKill means that SIGKILL does not end it for KillTakes, or never when
-	// that is 0: a process in an uninterruptible wait.
+	// SurvivesKill means that SIGKILL ends the container only after KillTakes, or never if
+	// KillTakes is 0: a process in an uninterruptible wait.
 	SurvivesKill bool
 	KillTakes    time.Duration
-	// StopHangs means that no signal reaches it: the call never returns.
+	// StopHangs means that no signal reaches the container and a stop never returns.
 	StopHangs bool
-	// Exec is how every command inside it ends, nil for with 0 at once; ExecHangs means
-	// that none does.
+	// Exec is the exit of every command inside the container; nil exits 0 at once. If ExecHangs is
+	// set, no command ends.
 	Exec      *Exit
 	ExecHangs bool
-	// AnswersAfter and AnswersUntil bound when it answers over its network, counted from
-	// when it began to run; an AnswersUntil of 0 means always.
+	// AnswersAfter and AnswersUntil bound when the container answers over its network, counted from
+	// the start of running. A zero AnswersUntil means always.
 	AnswersAfter, AnswersUntil time.Duration
 }
 
-// Answers reports whether the container answers at now over its network, if it began to
-// run at began.
+// Answers reports whether a container that runs since began answers over its network at now.
 func (s Script) Answers(began, now time.Time) bool {
 	if now.Before(began.Add(s.AnswersAfter)) {
 		return false
@@ -42,21 +41,21 @@ func (s Script) Answers(began, now time.Time) bool {
 	return s.AnswersUntil == 0 || now.Before(began.Add(s.AnswersUntil))
 }
 
-// Exit is an end of a scripted container.
+// Exit is how a scripted container ends.
 type Exit struct {
 	Code   int32
 	After  time.Duration
 	Reason string
 }
 
-// Default is the behaviour of a container without a script.
+// Default returns the script of containers without a script.
 func Default() Script {
 	return Script{OnTerm: &Exit{Code: 0, After: time.Second, Reason: engine.ReasonCompleted}}
 }
 
-// At is the status at now of a container to which events have happened. It depends on
-// nothing else, which is how a scripted container outlives the runtime that runs it.
-// An event on record has happened, whatever now says.
+// StatusAt returns the status at now of a container with the given events. It depends on nothing
+// else, so a scripted container outlives its runtime. A recorded event has happened, even if now is
+// earlier.
 func (s Script) At(events engine.Events, now time.Time) engine.Status {
 	status := engine.Status{Unreachable: s.StopHangs}
 	if events.Start.IsZero() {
@@ -84,7 +83,7 @@ func (s Script) At(events engine.Events, now time.Time) engine.Status {
 	return status
 }
 
-// Next is the first instant after now at which At changes by itself.
+// NextChange returns the first time after now at which StatusAt changes by itself.
 func (s Script) Next(events engine.Events, now time.Time) (at time.Time, ok bool) {
 	for _, change := range s.changes(events) {
 		if change.After(now) && (!ok || change.Before(at)) {
@@ -94,7 +93,7 @@ func (s Script) Next(events engine.Events, now time.Time) (at time.Time, ok bool
 	return at, ok
 }
 
-// changes are the instants at which At changes, in no order.
+// changeTimes returns the times at which StatusAt changes, unsorted.
 func (s Script) changes(events engine.Events) []time.Time {
 	if events.Start.IsZero() {
 		return nil
@@ -112,12 +111,12 @@ func (s Script) changes(events engine.Events) []time.Time {
 	return []time.Time{began}
 }
 
-// beforeItRan reports whether the container was killed while its start was under way.
+// killedBeforeRunning reports whether the container was killed during its start.
 func (s Script) beforeItRan(events engine.Events) bool {
 	return !events.Kill.IsZero() && !s.SurvivesKill && events.Kill.Before(events.Start.Add(s.StartAfter))
 }
 
-// failed is the status of a container whose start fails at the given instant.
+// failedStart returns the status of a container whose start fails at the given time.
 func failed(status engine.Status, at time.Time, why string, now time.Time) engine.Status {
 	if now.Before(at) {
 		return status
@@ -129,9 +128,8 @@ func failed(status engine.Status, at time.Time, why string, now time.Time) engin
 	return status
 }
 
-// end is when and how a container that has begun to run ends: by the first of what its
-// script and the signals do. Of two at the same instant its own end comes first, then
-// the stop signal's.
+// firstEnd returns when and how a running container ends: by its script or by a signal, whichever
+// comes first. At the same time, its own exit wins, then the stop signal.
 func (s Script) end(events engine.Events) (at time.Time, exit Exit, ok bool) {
 	began := events.Start.Add(s.StartAfter)
 	consider := func(from time.Time, candidate Exit) {
@@ -152,8 +150,7 @@ func (s Script) end(events engine.Events) (at time.Time, exit Exit, ok bool) {
 	return at, exit, ok
 }
 
-// asOf is now, or the last event when a clock that was set back says that it is still
-// to come.
+// notBeforeEvents returns now, or the time of the last event if the clock was set back before it.
 func asOf(events engine.Events, now time.Time) time.Time {
 	return latest(latest(now, events.Start), latest(events.Stop, events.Kill))
 }
@@ -165,13 +162,13 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// line is something that a scripted container has written.
+// logLine is one line that a scripted container has written.
 type line struct {
 	at   time.Time
 	text string
 }
 
-// lines are what the container has written until now.
+// logLines returns what the container has written until now.
 func (s Script) lines(events engine.Events, now time.Time) []line {
 	status := s.At(events, now)
 	if status.StartedAt.IsZero() {

@@ -184,14 +184,14 @@ func happens(event *time.Time, now time.Time) {
 	}
 }
 
-// moment is what a status follows from.
+// moment is the input of one status.
 type moment struct {
 	script simengine.Script
 	events engine.Events
 	now    time.Time
 }
 
-// check holds one status, and the one before it, against what must be true of every one.
+// checkStatus compares one status and its predecessor with what holds for every status.
 func check(t *rapid.T, m moment, last, status engine.Status) {
 	e, now := m.events, m.now
 	switch {

@@ -72,15 +72,15 @@ func TestPowerCuts(t *testing.T) {
 	t.Logf("figures: %d different images, of %d drawn", different, drawn)
 }
 
-// image is a disk, by its hash, and how many steps had been said: one that is drawn again
-// has been judged.
+// image is the hash of a disk and the number of steps announced before it. Repeated images are
+// checked once.
 type image struct {
 	disk uint64
 	past int
 }
 
-// checkCut opens a store after a power cut, when so many of the steps had been said: it holds
-// what it had after the last of them, or after the next.
+// checkCut opens a store after a power cut with `past` steps announced. It must hold the state
+// after the last announced step or the one after.
 func checkCut(t *testing.T, dir string, said []string, past int) {
 	t.Helper()
 	s, contents, err := store.Open(store.Config{Path: filepath.Join(dir, "runtime.db"), NoSync: true})
@@ -97,7 +97,7 @@ func checkCut(t *testing.T, dir string, said []string, past int) {
 	}
 }
 
-// state is what a store has on record, as a line.
+// storeState returns a store's content as a line.
 func state(t *testing.T, s *store.Store, contents *store.Contents) string {
 	t.Helper()
 	text, err := json.Marshal(contents)
@@ -107,8 +107,7 @@ func state(t *testing.T, s *store.Store, contents *store.Contents) string {
 	return fmt.Sprintf("%s %s\n", text, whats(t, s))
 }
 
-// liveUntilTheCut takes thirty steps, and says after each what is on record: as the next
-// start finds it, in a copy.
+// runUntilCut runs thirty steps and prints after each what a restart would find, read from a copy.
 func liveUntilTheCut(t *testing.T, path string) {
 	s, _, end := openSynced(t, store.Config{Path: path})
 	say := func() {

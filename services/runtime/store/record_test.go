@@ -74,7 +74,7 @@ func sameRecord(t *testing.T, contents *Contents, bucket, key string, value []by
 	}
 }
 
-// plain is all of contents as text.
+// contentsText returns contents as text.
 func plain(t *testing.T, contents *Contents) string {
 	t.Helper()
 	var text []byte

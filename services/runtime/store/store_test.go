@@ -23,15 +23,15 @@ import (
 	"github.com/podfall/podfall/services/runtime/store"
 )
 
-// open opens the store at path, without fsyncs, and runs it until the returned function
-// is called.
+// openStore opens the store at path without fsync, and runs it until the returned function is
+// called.
 func open(t testing.TB, cfg store.Config) (*store.Store, *store.Contents, func()) {
 	t.Helper()
 	cfg.NoSync = true
 	return openSynced(t, cfg)
 }
 
-// openSynced is open as cfg has it.
+// openSynced opens the store exactly as cfg says.
 func openSynced(t testing.TB, cfg store.Config) (*store.Store, *store.Contents, func()) {
 	t.Helper()
 	s, contents, err := store.Open(cfg)
@@ -62,8 +62,7 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
-// fill writes two sandboxes and three containers with events, and is what of them is
-// left.
+// fill writes two sandboxes and three containers with events, and returns the expected contents.
 func fill(t testing.TB, s *store.Store) *store.Contents {
 	t.Helper()
 	var want store.Contents
@@ -113,7 +112,7 @@ func diff(want, got *store.Contents) string {
 	return cmp.Diff(want, got, protocmp.Transform(), cmpopts.IgnoreUnexported(store.Contents{}), cmpopts.EquateEmpty())
 }
 
-// kept checks that an opened store has what it should, and closes it.
+// wantStore checks what an opened store holds, and closes it.
 func kept(t testing.TB, s *store.Store, contents, want *store.Contents, history string) {
 	t.Helper()
 	if diff := diff(want, contents); diff != "" {
@@ -136,7 +135,7 @@ func whats(t testing.TB, s *store.Store) string {
 	return strings.Join(text, ", ")
 }
 
-// Everything that was committed is there after the file was opened again.
+// TestReopen checks that everything committed is there after reopening the file.
 func TestSurvives(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.db")
 	s, contents, end := open(t, store.Config{Path: path})
@@ -271,7 +270,7 @@ func TestLocked(t *testing.T) {
 	}
 }
 
-// edit changes one bucket of a closed store.
+// editBucket changes one bucket of a closed store.
 func edit(t *testing.T, path, bucket string, change func(*bbolt.Bucket) error) {
 	t.Helper()
 	db := must[*bbolt.DB](t)(bbolt.Open(path, 0o600, &bbolt.Options{NoFreelistSync: true}))

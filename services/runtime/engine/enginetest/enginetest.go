@@ -1,8 +1,7 @@
-// Package enginetest is what every engine must do, as a suite of tests: each engine's
-// own tests call [Run].
+// Package enginetest is the conformance suite for engines: each engine's own tests call [Run].
 //
-// A case describes its container twice: as a script, for an engine that runs scripts,
-// and as a shell command, for one that runs programs. Both must behave the same.
+// A case describes its container twice: as a script, for an engine that runs scripts, and as a
+// shell command, for one that runs programs. Both must behave the same.
 package enginetest
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/podfall/podfall/services/runtime/engine"
 )
 
-// behaviour is one container, described for both sorts of engine.
+// behaviour describes one container for both kinds of engine.
 type behaviour struct {
 	script  string
 	command string
@@ -55,7 +54,7 @@ const (
 	exited  = proto.ContainerState_CONTAINER_STATE_EXITED
 )
 
-// Run runs the suite, each test on an engine of its own that build makes.
+// Run runs the suite. build makes a new engine for each test.
 func Run(t *testing.T, build func(t *testing.T) engine.Engine) {
 	for name, test := range map[string]func(*testing.T, *stage){
 		"a loaded container is CREATED":              loadedIsCreated,
@@ -79,7 +78,7 @@ func Run(t *testing.T, build func(t *testing.T) engine.Engine) {
 	}
 }
 
-// stage is an engine at work, and what it has reported.
+// harness runs an engine and collects its reports.
 type stage struct {
 	engine.Engine
 
@@ -118,7 +117,7 @@ func (s *stage) report(id string, status engine.Status) {
 	}
 }
 
-// last is the last report about a container, and how many there were.
+// lastReport returns the last report about a container and the number of its reports.
 func (s *stage) last(id string) (engine.Status, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +128,7 @@ func (s *stage) last(id string) (engine.Status, int) {
 	return reports[len(reports)-1], len(reports)
 }
 
-// await returns the first report about the container that is in the state or past it.
+// await returns the first report in which the container has reached the state.
 func (s *stage) await(id string, state proto.ContainerState) engine.Status {
 	s.t.Helper()
 	for {
@@ -145,7 +144,7 @@ func (s *stage) await(id string, state proto.ContainerState) engine.Status {
 	}
 }
 
-// ordered checks that the container's reports only move forward.
+// checkOrder checks that the container's reported states only move forward.
 func (s *stage) ordered(id string) {
 	s.t.Helper()
 	s.mu.Lock()
@@ -178,8 +177,8 @@ func (s *stage) load(id string, b behaviour) {
 	}
 }
 
-// run loads and starts a container, and waits for it to run and to have said so: a
-// program that has just begun has not set its traps yet.
+// runReady loads and starts a container, and waits until it runs and has printed "ready". Before
+// that, a program may not have set its traps yet.
 func (s *stage) run(id string, b behaviour) engine.Status {
 	s.t.Helper()
 	s.load(id, b)
@@ -213,7 +212,7 @@ func (s *stage) signal(id, name string) {
 	}
 }
 
-// wantExit checks how a container has ended.
+// wantExit checks how a container ended.
 func (s *stage) wantExit(status engine.Status, code int32, reason string) {
 	s.t.Helper()
 	if status.State != exited || status.ExitCode != code || status.Reason != reason {
