@@ -10,13 +10,13 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// abreastAgain is how much later controllers may hear of what was while they heard nothing: they
-// wait before they ask for everything (WCH-31).
+// relistDelay is how much later controllers may learn what happened while they were cut off: they
+// wait before they list again (WCH-31).
 const abreastAgain = time.Minute
 
-// takenUp reports whether controllers that began when the older of two incarnations had left the
-// API have had the time to find it on its node before a stretch was over, and ran until then: as
-// long as a stretch lasts that users must be told of.
+// couldTakeUp reports whether restarted controllers had time to find the older pod on its node.
+// They began after the pod had left the API, and ran until the end of the stretch for at least as
+// long as windows last that users must be told of.
 func (p *past) takenUp(o overlap, s stretch) bool {
 	last := o.older.commits[len(o.older.commits)-1]
 	if last.Op != deleted {
@@ -33,9 +33,9 @@ func (p *past) takenUp(o overlap, s stretch) bool {
 	return false
 }
 
-// able is from when controllers, that began at a moment after the end of those before them, were
-// surely able to find what a node has: they had been told of all there is, the node among it, and
-// nothing kept them from asking, until a moment.
+// ableToFindSince returns when controllers that began at `began` could surely find what a node has.
+// By then they had listed everything, the node among it, and nothing kept them from polling it
+// before `until`.
 func (p *past) able(node string, ended, began, until int64) int64 {
 	since := max(p.listed(ended, began), p.registered(node, began, until))
 	for _, o := range p.troubles {
@@ -46,8 +46,8 @@ func (p *past) able(node string, ended, began, until int64) int64 {
 	return since
 }
 
-// listed is when controllers had been told of all there is of each resource, that began at a moment
-// after the end of those before them.
+// listedSince returns when controllers that began at `began` had listed every resource that they
+// use. `ended` is the end of the boot before.
 func (p *past) listed(ended, began int64) int64 {
 	resources := map[string]int64{podResource: math.MaxInt64, nodeResource: math.MaxInt64}
 	for e, of := range factsOf[history.Lookup](p) {
@@ -65,7 +65,8 @@ func (p *past) listed(ended, began int64) int64 {
 	return last
 }
 
-// registered is from when a node was in the API until a moment: those that are not nobody asks.
+// registeredSince returns when the node was last created before `until`. Unregistered nodes are not
+// polled.
 func (p *past) registered(node string, from, until int64) int64 {
 	since := from
 	for _, c := range p.commits {
@@ -80,8 +81,8 @@ func (p *past) registered(node string, from, until int64) int64 {
 	return since
 }
 
-// hinders reports whether controllers may not be able to ask a node, or the API, meanwhile, or not
-// hear what is.
+// mayBlockPolling reports whether the trouble may keep controllers from polling a node or the API,
+// or from hearing of changes.
 func (o *ordeal) hinders(node string) bool {
 	if o.Kind == history.TroubleFault {
 		point := o.fault.Spec.Point

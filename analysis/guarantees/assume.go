@@ -9,11 +9,13 @@ import (
 
 // Why evidence proves nothing.
 var (
+	// The reasons why evidence proves nothing.
 	ErrNothing    = errors.New("nothing has happened in this history: want a store that was opened, a write that was taken, and a commit")
 	ErrIncomplete = errors.New("events are missing from this history")
 )
 
-// assume is what must be so before anything is checked: a run that did nothing must fail.
+// assumeSound returns an error unless the history is complete and shows work. A run that did
+// nothing must not pass.
 func (p *past) assume() error {
 	for _, gap := range p.log.Gaps {
 		if gap.From != 1 {
@@ -38,8 +40,8 @@ func (p *past) assume() error {
 	return nil
 }
 
-// ok reports whether an HTTP status code says that a request was carried out.
+// isSuccess reports whether an HTTP status code says that a request was carried out.
 func ok(code int32) bool { return code >= 200 && code < 300 }
 
-// refused reports whether an HTTP status code says that a request changed nothing.
+// isClientError reports whether an HTTP status code says that a request changed nothing.
 func refused(code int32) bool { return code >= 400 && code < 500 }

@@ -9,60 +9,62 @@ import (
 
 // The resources of volumes that have to be attached.
 const (
+	// The resources of volumes that have to be attached.
 	volumeResource     = "persistentvolumes"
 	attachmentResource = "volumeattachments.storage.k8s.io"
 	nodeResource       = "nodes"
 )
 
 const (
-	// longUnused is how long nobody has used a volume that is taken by force from a node that
-	// is not well (CTL-20), but for a second of timers.
+	// forceDetachAfter is how long a volume must be unused before it is detached by force from an
+	// unhealthy node (CTL-20), less a second for timers.
 	longUnused = 6*time.Minute - time.Second
-	// lately is how old what a controller knows of a node may be when it acts.
+	// nodeInfoAge is how old a controller's knowledge of a node may be when it acts.
 	lately = 2 * time.Minute
 )
 
-// mounted is a volume that a kubelet has mounted, from its first mount to its unmount.
+// mountSpan is the time during which a kubelet had a volume mounted.
 type mounted struct {
 	by           *pod
 	node, device string
 	begin        *history.Event
-	// end is nil for one that was not unmounted.
+	// end is nil if the volume was not unmounted.
 	end *history.Event
 }
 
-// sure reports whether it surely was mounted when something happened.
+// surelyCovers reports whether the volume was surely mounted when something happened.
 func (m *mounted) sure(at *history.Event) bool {
 	return before(m.begin, at) && (m.end == nil || m.end.Began > at.Ended)
 }
 
-// storage is all that has become of volumes that have to be attached.
+// volumeHistory holds everything that was recorded about attachable volumes.
 type storage struct {
 	*past
 
-	// devices are the names by which nodes know volumes, and shared those that may be on several;
-	// whole are the devices of which everything is in the history.
+	// devices maps volumes to the names by which nodes know them. shared holds the volumes that may
+	// be attached to several nodes.
 	devices map[string]string
 	shared  map[string]bool
-	whole   map[string]bool
-	// attachments are all, in the order in which they were made.
+	// complete holds the devices that are in the history completely.
+	whole map[string]bool
+	// attachments are in the order in which they were made.
 	attachments []*attachment
 	mounts      []*mounted
 	nodes       map[string][]*commit
 }
 
-// attachment is one VolumeAttachment.
+// attachment holds the history of one VolumeAttachment.
 type attachment struct {
 	made   *commit
 	device string
-	// attached is when it was said to be, leaves when it began to go, and gone when it was; nil
-	// for never.
+	// attached is the commit that first reported the volume attached, leaves the first with a
+	// deletionTimestamp, and gone the removal; nil for never.
 	attached, leaves, gone *commit
 }
 
 func (a *attachment) is(device, node string) bool { return a.made.Host == node && a.device == device }
 
-// disks reads what there is of volumes.
+// volumes collects what was recorded about attachable volumes.
 func (p *past) disks() *storage {
 	s := &storage{past: p, devices: map[string]string{}, shared: map[string]bool{}, whole: map[string]bool{}, nodes: map[string][]*commit{}}
 	there := map[string]*attachment{}
@@ -90,7 +92,7 @@ func (p *past) disks() *storage {
 	return s
 }
 
-// take takes up a commit of an attachment.
+// add applies a commit of the attachment.
 func (a *attachment) take(c *commit) {
 	if c.Attached && c.Deadline == nil && c.Op != deleted && a.attached == nil {
 		a.attached = c
@@ -103,7 +105,7 @@ func (a *attachment) take(c *commit) {
 	}
 }
 
-// disks are a pod's mounts of what was attached.
+// deviceMounts returns the pod's mounts of attached volumes.
 func (one *pod) disks() []*mounted {
 	var all []*mounted
 	open := map[string]*mounted{}
@@ -124,8 +126,8 @@ func (one *pod) disks() []*mounted {
 	return all
 }
 
-// attachedOnce checks K16: a volume for one node is never attached to two, is not taken from
-// under a mount but by force, and is mounted only where it is said to be attached.
+// checkAttachments checks K16: a single-node volume is never attached to two nodes. It is detached
+// under a mount only by force, and mounted only where it was reported attached.
 func attachedOnce(p *past, t *trial) {
 	s := p.disks()
 	for i, a := range s.attachments {
@@ -146,18 +148,19 @@ func attachedOnce(p *past, t *trial) {
 	}
 }
 
-// exclusive reports whether an attachment is of a volume that is known to be for one node.
+// isSingleNode reports whether an attachment belongs to a volume that is known to be for one node.
 func (s *storage) exclusive(a *attachment) bool {
 	return a.device != "" && !s.shared[a.made.Volume]
 }
 
-// decidedOn reports whether the controllers have made a commit that is not too old.
+// isByControllers reports whether the controllers made a commit, and the history is complete from
+// there on.
 func (p *past) decidedOn(c *commit) bool {
 	return c.recorded && c.Began >= p.from && c.by != nil && c.by.Who == controllers
 }
 
-// rival is the attachment of the same volume to another node that was there when the i-th was
-// made; nil for none.
+// otherAttachment returns the attachment of the same volume to another node that existed when the
+// i-th was made; nil for none.
 func (s *storage) rival(a *attachment, i int) *commit {
 	for _, other := range s.attachments[:i] {
 		if other.made.Volume == a.made.Volume && other.made.Host != a.made.Host && (other.gone == nil || other.gone.Revision > a.made.Revision) {
@@ -167,8 +170,8 @@ func (s *storage) rival(a *attachment, i int) *commit {
 	return nil
 }
 
-// mayLeave checks that an attachment goes only from a node that has not mounted the volume, or
-// by force.
+// checkDetach checks that an attachment leaves only a node that has not mounted the volume, or by
+// force.
 func (s *storage) mayLeave(t *trial, a *attachment) {
 	t.cases++
 	for _, m := range s.mounts {
@@ -179,8 +182,8 @@ func (s *storage) mayLeave(t *trial, a *attachment) {
 	}
 }
 
-// forced reports whether a volume may have been detached although it was mounted: its node was
-// gone, out of service, or not well after nobody had used it for long.
+// mayForceDetach reports whether a mounted volume may have been detached: its node was gone, out of
+// service, or unhealthy while nobody had used the volume for long.
 func (s *storage) forced(leaves *commit, m *mounted) bool {
 	var last *commit
 	for _, c := range s.nodes[m.node] {
@@ -195,7 +198,8 @@ func (s *storage) forced(leaves *commit, m *mounted) bool {
 	return last == nil || s.lets(last, leaves, m)
 }
 
-// lets reports whether a node in this state lets a volume that it has mounted be taken from it.
+// allowsForceDetach reports whether a node in this state allows the detachment of a volume that it
+// has mounted.
 func (s *storage) lets(node, leaves *commit, m *mounted) bool {
 	if node.Op == deleted || node.OutOfService {
 		return true
@@ -214,8 +218,8 @@ func (s *storage) lets(node, leaves *commit, m *mounted) bool {
 	return unused >= longUnused || s.skewed("apiserver", end.Began, leaves.Ended) || s.skewed(controllers, end.Began, leaves.Ended)
 }
 
-// wasAttached reports whether a volume may have been said to be attached to the node at some
-// time since there was the pod that has it mounted.
+// wasAttached reports whether a volume may have been reported attached to the node at some time
+// since the pod that mounts it was created.
 func (s *storage) wasAttached(m *mounted) bool {
 	return slices.ContainsFunc(s.attachments, func(a *attachment) bool {
 		return a.is(m.device, m.node) && a.attached != nil && a.attached.Began <= m.begin.Ended &&
@@ -223,8 +227,8 @@ func (s *storage) wasAttached(m *mounted) bool {
 	})
 }
 
-// mountedAlone checks that a volume for one node is not mounted on another, unless it was taken
-// from that by force.
+// checkSingleMount checks that a single-node volume is not mounted on two nodes, unless it was
+// detached from one of them by force.
 func (s *storage) mountedAlone(t *trial, m *mounted) {
 	for _, other := range s.mounts {
 		if other.device != m.device || other.node == m.node || !other.sure(m.begin) {

@@ -11,10 +11,10 @@ import (
 
 const budgetResource = "poddisruptionbudgets.policy"
 
-// withinBudget checks C9: a pod that a budget covers is evicted when that allows a disruption,
-// which is taken from it in the same operation, or when the budget lets pods go that are not
-// ready; and none is evicted that two budgets cover. Of a pod that has not begun, that has
-// ended, or that is being deleted no budget is asked.
+// checkEvictionBudget checks C9. A pod that a budget covers is evicted only if the budget allows a
+// disruption, which the same operation takes from it, or if the budget passes unready pods. A pod
+// that two budgets cover is never evicted. Pods that have not begun, have ended or are being
+// deleted need no budget.
 func withinBudget(p *past, t *trial) {
 	budgets := map[string][]*object{} // by namespace, and by name
 	for of, one := range p.objects {
@@ -37,14 +37,14 @@ func withinBudget(p *past, t *trial) {
 	}
 }
 
-// begins reports whether an operation marks or removes its pod.
+// startsDeletion reports whether an operation marks or removes its pod.
 func (e effect) begins() bool {
 	return slices.ContainsFunc(e.made, func(c *commit) bool { return c.Deadline != nil || c.Op == deleted })
 }
 
-// allowed checks the eviction of a pod against the budgets of its namespace. That which is
-// spent was not changed between being looked at and being written; of others, all versions
-// may have been looked at that there were since the request came.
+// checkBudgets checks the eviction of a pod against the budgets of its namespace. The budget that
+// was charged did not change between being read and being written. Of the others, any version since
+// the request began may have been read.
 func (e effect) allowed(t *trial, budgets []*object) {
 	var guards []*commit
 	passes := false
@@ -66,7 +66,7 @@ func (e effect) allowed(t *trial, budgets []*object) {
 	}
 }
 
-// spent is the commit of a budget that belongs to the eviction; nil for none.
+// chargedBudget returns the commit that charged a budget for the eviction; nil for none.
 func (e effect) spent() (spent *commit) {
 	for _, c := range e.commits {
 		if c.Resource == budgetResource && c.Revision < e.made[0].Revision {
@@ -76,7 +76,7 @@ func (e effect) spent() (spent *commit) {
 	return spent
 }
 
-// within checks that a budget which an eviction has spent allowed that.
+// checkChargedBudget checks that the charged budget allowed the eviction.
 func (e effect) within(t *trial, spent *commit) {
 	was := spent.before
 	if was == nil || was.Budget == nil || spent.Budget == nil {
@@ -89,7 +89,7 @@ func (e effect) within(t *trial, spent *commit) {
 	t.expect(spent.Budget.Allowed == was.Budget.Allowed-1, "a pod was evicted, and another number of disruptions than one was taken from its budget", against...)
 }
 
-// guards reports whether a version of a budget surely covers a pod.
+// covers reports whether a version of a budget surely covers a pod.
 func (c *commit) guards(pod *commit) bool {
 	if c.Op == deleted || c.Budget == nil || c.Budget.Selector == "" {
 		return false
@@ -98,15 +98,15 @@ func (c *commit) guards(pod *commit) bool {
 	return err == nil && selector.Matches(labels.Set(pod.Labels))
 }
 
-// passes reports whether a budget lets a pod go without being spent: one that is not ready, if
-// the budget says so or has as many that are healthy as it desires.
+// passesUnready reports whether a budget lets an unready pod be evicted without a charge: the
+// budget always allows it, or has as many healthy pods as it desires.
 func (c *commit) passes(pod *commit) bool {
 	b := c.Budget
 	return !pod.Ready && (b.AlwaysAllow || b.Desired > 0 && b.Healthy >= b.Desired)
 }
 
-// reigning are the versions of an object that may have been looked at from an event on until a
-// revision; false when none was surely there at the event.
+// versionsBetween returns the versions of an object that may have been read between an event and a
+// revision. complete is false if no version surely existed at the event.
 func reigning(versions []*commit, from *history.Event, until int64) (looked []*commit, whole bool) {
 	for _, v := range versions {
 		switch {

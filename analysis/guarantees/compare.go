@@ -9,11 +9,11 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// State is what a cluster has in the end, without what differs from one life to the next:
-// uids, times, revisions, and what only comes and goes (events, leases).
+// State is the final state of a cluster, without what differs between runs: UIDs, times, revisions,
+// events and leases.
 type State map[string]string
 
-// End is the state that the commits of a history leave behind.
+// EndState returns the state that the commits of a history lead to.
 func End(evidence Evidence) State {
 	p := newPast(evidence)
 	last := map[string]*commit{}
@@ -40,7 +40,7 @@ func End(evidence Evidence) State {
 	return state
 }
 
-// passing reports whether objects of the resource only say what happens.
+// isTransient reports whether objects of the resource only describe what happens.
 func passing(resource string) bool {
 	switch resource {
 	case "events", "events.events.k8s.io", leaseResource, "controllerrevisions.apps", "endpointslices.discovery.k8s.io":
@@ -49,7 +49,7 @@ func passing(resource string) bool {
 	return false
 }
 
-// lasting is what a commit says of its object.
+// describeCommit returns the lasting properties of a committed object as text.
 func lasting(c history.Commit) string {
 	text := fmt.Sprintf("phase=%s going=%t finalizers=%v", c.Phase, c.Deadline != nil, c.Finalizers)
 	if c.Replicas != nil {
@@ -61,8 +61,8 @@ func lasting(c history.Commit) string {
 	return text
 }
 
-// Compare is how two end states differ (L11), a line each: which objects only one of them
-// has, and which differ. The first is that of the life without faults.
+// DiffStates returns the differences between two final states (L11), one line each: objects that
+// only one state has, and objects that differ. The first state is that of the run without faults.
 func Compare(without, with State) []string {
 	var lines []string
 	for _, key := range slices.Sorted(maps.Keys(without)) {

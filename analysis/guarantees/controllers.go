@@ -4,7 +4,7 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// nameLocked checks C3: a name is taken until its object is gone.
+// checkNameReuse checks C3: a name is taken until its object is gone.
 func nameLocked(p *past, t *trial) {
 	there := map[string]*commit{}
 	for _, c := range p.commits {
@@ -22,10 +22,10 @@ func nameLocked(p *past, t *trial) {
 	p.oneAfterTheOther(t)
 }
 
-// podCollector is the name of the pod garbage collector, as its decisions have it.
+// podCollector is the pod garbage collector's name in its decisions.
 const podCollector = "pod-garbage-collector-controller"
 
-// begins checks C7: controllers only begin deletion; only the pod garbage collector
+// checkNoForcedDeletes checks C7: controllers only begin deletion. Only the pod garbage collector
 // force-deletes.
 func begins(p *past, t *trial) {
 	p.decidedDeletes(func(d history.Decide, decided *history.Event, o *operation) {
@@ -34,8 +34,8 @@ func begins(p *past, t *trial) {
 	})
 }
 
-// decidedDeletes visits the deletes of pods that controllers decided on, each with its
-// operation. Where two controllers deleted one name nothing is said of it.
+// eachDecidedDelete visits the pod deletes that controllers decided on, with their operations.
+// Deletes of a name on which two controllers decided are skipped.
 func (p *past) decidedDeletes(visit func(history.Decide, *history.Event, *operation)) {
 	decided := map[string]map[string]*history.Event{}
 	for e, fact := range factsOf[history.Decide](p) {
@@ -57,7 +57,7 @@ func (p *past) decidedDeletes(visit func(history.Decide, *history.Event, *operat
 	}
 }
 
-// boundOnce checks C8: a pod is given one node, and none while it is being deleted.
+// checkBoundOnce checks C8: a pod is bound to a node once, and not while it is being deleted.
 func boundOnce(p *past, t *trial) {
 	for _, c := range p.commits {
 		if was := c.before; was != nil && c.Resource == podResource && c.Op == modified && was.Node != c.Node {

@@ -7,20 +7,20 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// severed is a node that nothing came from and nothing reached, between two moments.
+// cutOffNode is a node that exchanged no message with anyone between two times.
 type severed struct {
 	*ordeal
 
 	node string
-	// from and to are in monotonic time: what was under way has arrived or waits.
+	// from and to are monotonic times. At from, messages in flight have arrived or are held.
 	from, to int64
 }
 
-// underWay is how long what had passed the link before a cut may take to have its effect.
+// inFlightTime is how long a message that passed the link before a cut may take to have its effect.
 const underWay = int64(2 * time.Second)
 
-// severed are all full cuts of nodes, without those during which the apiserver was late
-// itself: what has passed the link waits there.
+// cutOffNodes returns the nodes behind full cuts. Cuts during which the apiserver itself was slow
+// are left out, because messages that had passed the link wait there.
 func (p *past) severed() []severed {
 	var all []severed
 	for _, o := range p.troubles {
@@ -45,8 +45,8 @@ func (p *past) severed() []severed {
 	return all
 }
 
-// before is when, in monotonic time, the cluster's clock surely showed less than that, after
-// an event.
+// timeBefore returns the latest monotonic time at which the cluster's clock was surely before
+// `shows`.
 func (p *past) before(after *history.Event, shows time.Time) int64 {
 	at := after.Ended
 	for _, e := range p.ticks {
@@ -58,8 +58,8 @@ func (p *past) before(after *history.Event, shows time.Time) int64 {
 	return at
 }
 
-// cutOff checks N3: nothing passes a full cut. A write of the node is one that reached the
-// apiserver; a commit that the kubelet sees was made behind it.
+// checkCut checks N3: nothing passes a full cut. A write of the node that arrives came through the
+// cut; so did a commit that the kubelet sees and that was made during the cut.
 func cutOff(p *past, t *trial) {
 	for _, s := range p.severed() {
 		t.cases++
@@ -77,7 +77,7 @@ func cutOff(p *past, t *trial) {
 	}
 }
 
-// heardThrough looks for what the node's kubelet heard of behind the cut.
+// checkNothingSeen checks that the node's kubelet saw no commit made during the cut.
 func (p *past) heardThrough(t *trial, s severed) {
 	for e, see := range factsOf[history.KubeletSee](p) {
 		if nodeOf(e.Process) != s.node || e.Began < s.from || e.Ended > s.to {
@@ -88,7 +88,7 @@ func (p *past) heardThrough(t *trial, s severed) {
 	}
 }
 
-// steadfast checks K14: a kubelet that is cut off ends no pod because it hears nothing of it.
+// checkCutOffKubelet checks K14: a kubelet that is cut off ends no pod for lack of news.
 func steadfast(p *past, t *trial) {
 	for _, s := range p.severed() {
 		for _, one := range p.lives() {
@@ -107,8 +107,8 @@ func steadfast(p *past, t *trial) {
 	}
 }
 
-// unheard checks that a kubelet which began anew behind the cut ends nothing that it has not
-// heard of.
+// checkRestartedKubelet checks that a kubelet that restarted during the cut stops no pod that it
+// has not seen.
 func (p *past) unheard(t *trial, s severed, one *pod) {
 	known := slices.ContainsFunc(append(slices.Clone(one.terms), one.seen...), func(e *history.Event) bool {
 		see, is := e.Fact.(history.KubeletSee)
@@ -124,8 +124,7 @@ func (p *past) unheard(t *trial, s severed, one *pod) {
 	}
 }
 
-// bootOf is the beginning of the incarnation that has told of an event; nil when it is not
-// known.
+// kubeletBootOf returns the start of the kubelet boot that recorded an event; nil if unknown.
 func (p *past) bootOf(e *history.Event) *history.Event {
 	for boot := range factsOf[history.KubeletBoot](p) {
 		if boot.Process == e.Process && boot.Boot == e.Boot {

@@ -15,13 +15,13 @@ import (
 type effect struct {
 	*operation
 
-	// prior is the pod before it; nil when that is not known.
+	// prior is the pod before the operation; nil if unknown.
 	prior *commit
-	// made are its commits of the pod, in order.
+	// made holds the operation's commits of the pod, in order.
 	made []*commit
 }
 
-// removes reports whether the pod was removed.
+// removes reports whether the operation removed the pod.
 func (e effect) removes() bool { return e.made[len(e.made)-1].Op == deleted }
 
 func (e effect) against(more ...*history.Event) []*history.Event {
@@ -32,7 +32,7 @@ func (e effect) against(more ...*history.Event) []*history.Event {
 	return append(all, more...)
 }
 
-// findEffects finds what operations did to pods that are known from their beginning.
+// findEffects returns the effects of operations on pods that are in the history completely.
 func (p *past) findEffects() []effect {
 	var all []effect
 	for _, one := range p.lives() {
@@ -51,7 +51,7 @@ func (p *past) findEffects() []effect {
 	return all
 }
 
-// deletes are the effects of deletes of pods that existed.
+// deletes returns the effects of deletes of existing pods.
 func (p *past) deletes() []effect {
 	var all []effect
 	for _, e := range p.effects() {
@@ -64,7 +64,7 @@ func (p *past) deletes() []effect {
 
 func ended(c *commit) bool { return rank(c.Phase) == terminal }
 
-// graceful checks D1: a graceful delete of a pod that runs somewhere only marks it.
+// checkGracefulDelete checks D1: a graceful delete of a bound pod only marks it.
 func graceful(p *past, t *trial) {
 	for _, e := range p.deletes() {
 		first := e.made[0]
@@ -88,7 +88,7 @@ func graceful(p *past, t *trial) {
 	}
 }
 
-// periods checks D2: which grace period holds.
+// checkGracePeriod checks D2: which grace period a delete sets.
 func periods(p *past, t *trial) {
 	for _, e := range p.deletes() {
 		first := e.made[0]
@@ -109,7 +109,7 @@ func periods(p *past, t *trial) {
 	}
 }
 
-// shortenOnly checks D3: a later delete can only shorten the grace period.
+// checkGraceOnlyShrinks checks D3: a later delete can only shorten the grace period.
 func shortenOnly(p *past, t *trial) {
 	for _, e := range p.deletes() {
 		first := e.made[0]
@@ -126,15 +126,15 @@ func shortenOnly(p *past, t *trial) {
 	}
 }
 
-// restored reports whether a delete has put the present in the place of a deadline that was
-// farther ahead than its grace period: a clock that was ahead has set it.
+// replacesFutureDeadline reports whether a delete replaced a deadline by the present because the
+// deadline was farther away than its grace period: a fast clock had set it.
 func (e *effect) restored() bool {
 	first, was := e.made[0], e.prior
 	wrong := was.Deadline.Sub(first.Wall) > time.Duration(*was.Grace+1)*time.Second
 	return wrong && *first.Grace == 0 && !first.Deadline.Before(e.calls[0].Wall.Add(-time.Second)) && !first.Deadline.After(first.Wall)
 }
 
-// finalized checks D4: finalizers hold an object, and none is added to one that is being
+// checkFinalizers checks D4: finalizers hold an object, and none is added while it is being
 // deleted.
 func finalized(p *past, t *trial) {
 	for i, c := range p.commits {
@@ -158,8 +158,8 @@ func finalized(p *past, t *trial) {
 	}
 }
 
-// mayHold are the finalizers that an object may have that is being deleted and was so: a delete
-// that asks for another propagation policy has the garbage collector's.
+// allowedFinalizers returns the finalizers that an object under deletion may have. A delete with
+// another propagation policy adds those of the garbage collector.
 func mayHold(was, now *commit) []string {
 	if now.by == nil || strings.HasPrefix(now.by.Verb, "delete") {
 		return slices.Concat(was.Finalizers, collectors())
@@ -180,20 +180,20 @@ func subset(some, all []string) bool {
 	return true
 }
 
-// writes reports whether a request of the verb can take a finalizer away. One that takes the
-// last is a single commit: that of the removal.
+// canDropFinalizers reports whether a request of the verb can take a finalizer away. The request
+// that takes the last is a single commit: the removal.
 func writes(verb string) bool { return verb == "update" || verb == "patch" || verb == "apply" }
 
-// ofCascade reports whether finalizers are those of the garbage collector: a delete that asks
-// for another propagation policy takes them away itself.
+// areCollectorFinalizers reports whether all finalizers are the garbage collector's. A delete with
+// another propagation policy takes them away itself.
 func ofCascade(finalizers []string) bool { return subset(finalizers, collectors()) }
 
-// collectors are the finalizers of the garbage collector.
+// collectorFinalizers returns the finalizers of the garbage collector.
 func collectors() []string {
 	return []string{metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents}
 }
 
-// remover checks D5: who may remove a pod.
+// checkRemover checks D5: who may remove a pod.
 func remover(p *past, t *trial) {
 	for _, e := range p.effects() {
 		if !e.removes() || e.prior == nil || e.Verb == "deletecollection" && e.Left == nil { // of a release that did not tell of its grace period
@@ -212,8 +212,8 @@ func remover(p *past, t *trial) {
 	}
 }
 
-// ownGraceOfZero reports whether a delete that asks for no grace period has forced a pod
-// whose own is 0, or may have where commits do not tell.
+// hasZeroOwnGrace reports whether a delete without a grace period forced a pod because its own is
+// 0. If commits do not tell, the answer is whether it may have.
 func (e *effect) ownGraceOfZero() bool {
 	first := e.made[0]
 	if e.prior != nil && e.prior.OwnGrace != nil {
@@ -222,7 +222,7 @@ func (e *effect) ownGraceOfZero() bool {
 	return e.Grace == nil && first.Grace != nil && *first.Grace == 0
 }
 
-// outlives checks D6: a pod's object outlives everything that its node has of it.
+// checkPodOutlivesContainers checks D6: a pod's object outlives its containers and mounts.
 func outlives(p *past, t *trial) {
 	for _, e := range p.deletes() {
 		if !e.removes() || e.node == "" || e.node != e.prior.Node {
@@ -241,10 +241,10 @@ func outlives(p *past, t *trial) {
 	}
 }
 
-// eps is how much later than its event something may be written down.
+// recordDelay is how much later than it happened an event may be recorded.
 const eps = int64(50 * time.Millisecond)
 
-// overBy reports whether the container may have ended before e was over.
+// mayHaveEndedBy reports whether the container may have ended before an event was over.
 func (c *container) overBy(e *history.Event) bool {
 	for _, exit := range c.exits {
 		if exit.Began <= e.Ended+eps {
@@ -254,7 +254,7 @@ func (c *container) overBy(e *history.Event) bool {
 	return false
 }
 
-// last is the last that was told of the container's life.
+// lastEvent returns the last start, signal or exit of the container.
 func (c *container) last() *history.Event {
 	for _, events := range [][]*history.Event{c.exits, c.signals, c.started} {
 		if len(events) > 0 {
@@ -264,8 +264,7 @@ func (c *container) last() *history.Event {
 	return nil
 }
 
-// mountedAt is, for each volume of the pod, the mount that was not undone by then; nil for
-// one that was.
+// mountsAt returns for each volume the mount that was in place at an event; nil if it was undone.
 func (one *pod) mountedAt(e *history.Event) map[string]*history.Event {
 	volumes := map[string]*history.Event{}
 	for _, m := range one.mounts {
@@ -283,7 +282,7 @@ func (one *pod) mountedAt(e *history.Event) map[string]*history.Event {
 	return volumes
 }
 
-// meant checks D7: a kubelet changes no incarnation of a pod that it has not seen.
+// checkSeenIncarnation checks D7: a kubelet changes no incarnation of a pod that it has not seen.
 func meant(p *past, t *trial) {
 	tell := map[string]bool{} // the kubelets that tell what they see
 	for e := range factsOf[history.KubeletSee](p) {
@@ -305,7 +304,7 @@ func meant(p *past, t *trial) {
 	}
 }
 
-// immediate checks D8: a force delete removes a pod that nothing holds in the same
+// checkForceDelete checks D8: a force delete removes a pod without finalizers in the same
 // operation.
 func immediate(p *past, t *trial) {
 	for _, e := range p.deletes() {
@@ -316,8 +315,8 @@ func immediate(p *past, t *trial) {
 	}
 }
 
-// warned checks D8 for people: who forces a pod away from a node that is not ready is told
-// that its containers may run on.
+// checkWarning checks D8 for users: a force delete on a node that is not ready returns a warning
+// that containers may run on.
 func (e effect) warned(p *past, t *trial) {
 	if !strings.HasPrefix(e.Who, "client:") || e.prior.Node == "" || ended(e.prior) || e.prior.Deadline != nil || len(e.returns) != 1 {
 		return
@@ -341,8 +340,8 @@ func (e effect) warned(p *past, t *trial) {
 	t.expect(!ok(said.Code) || said.Warnings > 0, "a pod was forced away from a node that is not ready, without a warning", e.against(node.Event, e.returns[0])...)
 }
 
-// idempotent checks D9: a pod is removed once, and a delete again is answered with 200,
-// 202, 404 or 409.
+// checkIdempotentDelete checks D9: a pod is removed once, and a repeated delete is answered with
+// 200, 202, 404 or 409.
 func idempotent(p *past, t *trial) {
 	for _, one := range p.lives() {
 		var removed *commit
@@ -356,7 +355,7 @@ func idempotent(p *past, t *trial) {
 	answeredAgain(p, t)
 }
 
-// answeredAgain checks the answers of D9.
+// checkRepeatedDeletes checks the answers of D9.
 func answeredAgain(p *past, t *trial) {
 	asked := map[string]*operation{}
 	for _, o := range p.operations {
@@ -379,8 +378,7 @@ func answeredAgain(p *past, t *trial) {
 	}
 }
 
-// cascades checks D10: what the namespace controller and the garbage collector delete, they
-// only begin to delete.
+// checkCascade checks D10: the namespace controller and the garbage collector only begin deletion.
 func cascades(p *past, t *trial) {
 	p.decidedDeletes(func(d history.Decide, decided *history.Event, o *operation) {
 		if d.Controller == "namespace-controller" || d.Controller == garbageCollector {
@@ -394,8 +392,8 @@ func cascades(p *past, t *trial) {
 	}
 }
 
-// known is the incarnation of a uid; nothing has happened to one that the history does not tell
-// of, as a damaged one may not.
+// podOrEmpty returns the pod with a UID. If the history lacks the pod, as a damaged history may,
+// the result has no events.
 func (p *past) known(uid string) *pod {
 	if one := p.pods[uid]; one != nil {
 		return one

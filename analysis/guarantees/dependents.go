@@ -10,20 +10,20 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// garbageCollector is the controller that lets owners go.
+// garbageCollector is the garbage collector's name in its decisions.
 const garbageCollector = "garbage-collector-controller"
 
-// unmonitored is how long the garbage collector may not have heard of a dependent: a connection that
-// is made anew, with its back-offs, may take as long.
+// dependentInfoAge is how long the garbage collector may not have heard of a dependent. A new
+// connection with its back-offs may take as long.
 const unmonitored = time.Minute
 
-// blockers are the dependents that block the deletion of owners: by the owner's uid and their
-// own the commit since which they do. An owner that had some stays in it.
+// ownerBlockers maps owners to the dependents that block their deletion, and each to the commit
+// since which it does. Owners that once had one stay in the map.
 type blockers map[string]map[string]*commit
 
-// ownersLast checks D11: the garbage collector takes foregroundDeletion from an owner when
-// nothing is left that blocks its deletion and that it must have heard of. Others, such as a
-// user or a second delete with another policy, may take it at any time.
+// checkForegroundOwner checks D11. The garbage collector takes foregroundDeletion from an owner
+// only if no dependent that it must know of blocks the deletion. Others, for example a user or a
+// second delete with another policy, may take the finalizer at any time.
 func ownersLast(p *past, t *trial) {
 	decided := map[string]*history.Event{}
 	p.decidedOperations(func(d history.Decide, e *history.Event, _ *operation) {
@@ -40,14 +40,14 @@ func ownersLast(p *past, t *trial) {
 	}
 }
 
-// letGo reports whether a commit takes foregroundDeletion from an object, and perhaps removes
-// it with that.
+// dropsForegroundFinalizer reports whether a commit takes foregroundDeletion from an object, and
+// perhaps removes the object with it.
 func letGo(c *commit) bool {
 	waits := func(c *commit) bool { return slices.Contains(c.Finalizers, metav1.FinalizerDeleteDependents) }
 	return c.before != nil && c.before.UID == c.UID && waits(c.before) && (c.Op == deleted || !waits(c))
 }
 
-// take takes in what an object blocks from a commit on.
+// add applies a commit to the owners that its object blocks.
 func (b blockers) take(c *commit) {
 	blocks := c.Blocks
 	if c.Op == deleted {
@@ -72,8 +72,8 @@ func (b blockers) take(c *commit) {
 	}
 }
 
-// goesLast checks that the garbage collector had heard of none of the dependents that still
-// block an owner's deletion when it lets the owner go.
+// checkOwnerLast checks that the garbage collector did not release an owner while it knew of a
+// dependent that blocks the deletion.
 func (p *past) goesLast(t *trial, owner *commit, decided *history.Event, dependents map[string]*commit) {
 	var left *commit
 	for _, since := range dependents {
@@ -85,9 +85,9 @@ func (p *past) goesLast(t *trial, owner *commit, decided *history.Event, depende
 		eventOf(left), owner.before.Event, decided, owner.Event)
 }
 
-// collects reports whether the garbage collector has to know that an object depends on an
-// owner: kinds that are defined by users it follows some time after they are defined, and an owner
-// in another namespace is none.
+// mustKnowDependent reports whether the garbage collector has to know that an object depends on an
+// owner. It follows user-defined kinds only some time after their definition. An owner in another
+// namespace does not count.
 func (p *past) collects(owner, dependent *commit) bool {
 	_, builtIn := kinds.ByResource(dependent.Resource)
 	return builtIn && (owner.of.namespace == "" || owner.of.namespace == dependent.of.namespace) && dependent.recorded && dependent.Began >= p.from

@@ -9,17 +9,18 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// Disk is what came of reading the store's file from its first page to its last.
+// Disk is the result of reading the store's file from its first page to its last.
 type Disk struct {
-	// Revision is what the file's counter says, and Objects is how many live ones there are.
+	// Revision is the value of the file's counter.
 	Revision int64
-	Objects  int
-	// Damage is what the file does not hold that was written to it; nil for nothing.
+	// Objects counts the live objects.
+	Objects int
+	// Damage describes the first record or page that does not hold what was written; nil if all do.
 	Damage *boltfile.DamageError
 }
 
-// DiskOf is what a verification of the file (the apiserver's store.Verify) has come to. Its
-// error, unless it is damage, is that nothing is known of the file.
+// NewDisk returns the result of a verification of the file (the apiserver's store.Verify). An error
+// other than damage means that nothing is known of the file, and is returned.
 func DiskOf(revision int64, objects int, err error) (*Disk, error) {
 	if damage := new(boltfile.DamageError); errors.As(err, &damage) {
 		return &Disk{Damage: damage}, nil
@@ -30,15 +31,14 @@ func DiskOf(revision int64, objects int, err error) (*Disk, error) {
 	return &Disk{Revision: revision, Objects: objects}, nil
 }
 
-// contradictory is damage of a file each of whose records is as it was written: together
-// they are no state.
+// isContradictory reports damage where each record is as it was written, but together the records
+// are no state.
 func (d *Disk) contradictory() bool {
 	return d.Damage != nil && d.Damage.Bucket != "" && !strings.HasPrefix(d.Damage.Record, "page ") && !strings.Contains(d.Damage.What, "checksum")
 }
 
-// oneState checks A9 of the file as it is: its records add up to one state, and its counter is
-// the last one's revision. What power cuts leave is tried with the images of the store's
-// TestPowerCuts.
+// checkFileState checks A9 of the file as it is: its records add up to one state, and its counter
+// is the revision of the last record. TestPowerCuts of the store tries what power cuts leave.
 func oneState(p *past, t *trial) {
 	switch {
 	case p.disk == nil || p.disk.Damage != nil && !p.disk.contradictory():
@@ -69,7 +69,7 @@ func oneState(p *past, t *trial) {
 	t.expect(last == nil || last.Revision == p.disk.Revision, fmt.Sprintf("the counter of the store's file is %d", p.disk.Revision), eventOf(last))
 }
 
-// undamaged checks A10 of the file as it is: every page and record holds what was written.
+// checkFileDamage checks A10 of the file as it is: every page and record holds what was written.
 func undamaged(p *past, t *trial) {
 	if p.disk == nil || p.disk.contradictory() {
 		return

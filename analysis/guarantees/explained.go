@@ -12,18 +12,19 @@ import (
 // The paces of explanations: a pod is overdue ten seconds after its grace period, and is
 // looked at every so often.
 const (
+	// A pod is overdue 10 s after its grace period. Explanations are made every 30 s.
 	overdue   = 10 * time.Second
 	explained = 30 * time.Second
-	// fresh is how long after a trouble its cause may still be named: what a kubelet says of
-	// itself is as old as its last try.
+	// causeFreshness is how long after a trouble its cause may still be named: what a kubelet
+	// reports of itself is as old as its last attempt.
 	fresh = 30 * time.Second
-	// remembered is how long after the API has refused a kubelet something that may still be named: it
-	// is told for a minute after it was heard (why.Pod.refused).
+	// refusalMemory is how long after the API refused a kubelet the refusal may still be named. It
+	// is reported for a minute after it was heard (why.Pod.refused).
 	remembered = time.Minute + fresh + observed
 )
 
-// explains checks L8: what users are told that a pod waits for is so, and of a pod that is
-// overdue because of something that was broken they are told.
+// checkExplanations checks L8: every reported blocker was real, and a pod that is overdue because
+// of a trouble is explained.
 func explains(p *past, t *trial) {
 	for _, one := range p.lives() {
 		for _, e := range one.blockers {
@@ -34,32 +35,33 @@ func explains(p *past, t *trial) {
 	p.silences(t)
 }
 
-// blocked is a moment at which a pod was said to be blocked.
+// blockedPod is a pod at the moment when it was reported as blocked. Its methods say whether a
+// cause could hold then.
 type blocked struct {
 	*past
 	*pod
 	*history.Event
 }
 
-// near reports whether a trouble was in force then, or a moment before.
+// hadTrouble reports whether a matching trouble was in force then, or a moment before.
 func (b blocked) near(is func(*ordeal) bool) bool {
 	return slices.ContainsFunc(b.troubles, func(o *ordeal) bool { return o.touches(b.Began-int64(fresh), b.Ended) && is(o) })
 }
 
-// process reports whether a process did not run.
+// processWasDown reports whether a process did not run.
 func (b blocked) process(name string) bool {
 	return b.near(func(o *ordeal) bool {
 		return (o.Kind == history.TroubleDown || o.Kind == history.TroublePaused) && o.What == name
 	})
 }
 
-// at reports whether a fault was at one of the points; one that ends in a dot is all that
-// begin so.
+// hadFaultAt reports whether a fault was set at one of the points. A point that ends in a dot
+// stands for all that begin so.
 func (b blocked) at(points ...fault.Point) bool {
 	return b.near(func(o *ordeal) bool { return o.at(points...) })
 }
 
-// at reports whether it is a fault at one of the points.
+// isFaultAt reports whether the trouble is a fault at one of the points.
 func (o *ordeal) at(points ...fault.Point) bool {
 	return o.Kind == history.TroubleFault && slices.ContainsFunc(points, func(point fault.Point) bool {
 		asked := strings.TrimSuffix(string(o.fault.Spec.Point), "*")
@@ -67,7 +69,7 @@ func (o *ordeal) at(points ...fault.Point) bool {
 	})
 }
 
-// away reports whether the node and the apiserver did not hear each other.
+// nodeWasUnreachable reports whether the node and the apiserver could not reach each other.
 func (b blocked) away() bool {
 	cut := b.near(func(o *ordeal) bool {
 		return o.Kind == history.TroubleCut && (slices.Contains(o.Off, b.node()) || slices.Contains(o.Off, "apiserver"))
@@ -75,7 +77,7 @@ func (b blocked) away() bool {
 	return cut || b.process("kubelet/"+b.node()) || b.process("bus") || b.process("apiserver") || b.at(fault.APIRequest, fault.WatchDeliver)
 }
 
-// script reports whether the script of a container of the pod says so.
+// scriptHas reports whether the script of one of the pod's containers has one of the clauses.
 func (b blocked) script(clauses ...string) bool {
 	return slices.ContainsFunc(b.pod.containers, func(c *container) bool {
 		return slices.ContainsFunc(c.created, func(e *history.Event) bool {
@@ -85,15 +87,15 @@ func (b blocked) script(clauses ...string) bool {
 	})
 }
 
-// refused reports whether the API refused its kubelet something not long before.
+// kubeletWasRefused reports whether the API refused the pod's kubelet something shortly before.
 func (b blocked) refused() bool {
 	return slices.ContainsFunc(b.operations, func(o *operation) bool {
 		return o.node == b.node() && o.answered(b.Began-int64(remembered), b.Ended, turndown)
 	})
 }
 
-// refusedByWebhook reports whether a webhook refused its kubelet something about the pod or its
-// node; neither histories of older releases nor injected refusals tell who refused.
+// webhookRefusedKubelet reports whether a webhook refused the kubelet something about the pod or
+// its node. Histories of older releases and injected refusals do not record who refused.
 func (b blocked) refusedByWebhook() bool {
 	told := slices.ContainsFunc(b.operations, func(o *operation) bool { return len(o.webhooks) > 0 })
 	if !told || b.at(fault.APIRequest) {
@@ -105,7 +107,7 @@ func (b blocked) refusedByWebhook() bool {
 	})
 }
 
-// boots is how often the pod's kubelet had begun.
+// kubeletStarts returns how often the pod's kubelet had started.
 func (b blocked) boots() int {
 	n := 0
 	for e, fact := range factsOf[history.KubeletBoot](b.past) {
@@ -116,7 +118,7 @@ func (b blocked) boots() int {
 	return n
 }
 
-// nodeless reports whether the pod's node was not in the API.
+// nodeWasDeleted reports whether the pod's node was not in the API.
 func (b blocked) nodeless() bool {
 	gone := false
 	for _, c := range b.past.commits {
@@ -127,7 +129,7 @@ func (b blocked) nodeless() bool {
 	return gone
 }
 
-// waitsFor reports whether a pod waited for what it was said to wait for.
+// causeHolds reports whether a pod was really blocked by the reported cause.
 func (p *past) waitsFor(one *pod, reason string, e *history.Event) bool {
 	b := blocked{p, one, e}
 	if is, judged := reasons()[reason]; judged {
@@ -136,7 +138,7 @@ func (p *past) waitsFor(one *pod, reason string, e *history.Event) bool {
 	return untroubled()[reason]
 }
 
-// untroubled are the causes for which nothing has to be broken, or nothing that a history tells of.
+// unjudgedCauses returns the causes that need no trouble, or none that a history records.
 func untroubled() map[string]bool {
 	return map[string]bool{
 		// An application takes its time; how much it says nowhere but in its script.
@@ -152,8 +154,8 @@ func untroubled() map[string]bool {
 	}
 }
 
-// reasons are, by the names of analysis/why, what must be so when each is given; the others
-// are untroubled.
+// causeConditions returns, by the names of analysis/why, what must hold when a cause is reported.
+// The other causes are in unjudgedCauses.
 func reasons() map[string]func(blocked) bool {
 	at := func(points ...fault.Point) func(blocked) bool { return func(b blocked) bool { return b.at(points...) } }
 	away := func(b blocked) bool { return b.away() }
@@ -200,7 +202,7 @@ func reasons() map[string]func(blocked) bool {
 	}
 }
 
-// brokenAt are the beginnings of what was broken at an event, at most three.
+// troublesAt returns the beginnings of up to three troubles that were in force at an event.
 func (p *past) brokenAt(e *history.Event) (begins []*history.Event) {
 	for _, o := range p.troubles {
 		if o.touches(e.Began, e.Ended) && len(begins) < 3 {
@@ -210,8 +212,8 @@ func (p *past) brokenAt(e *history.Event) (begins []*history.Event) {
 	return begins
 }
 
-// silences looks for pods that were overdue for long, because of the one thing that was
-// broken, and of which users were told nothing.
+// checkOverdueExplained looks for pods that were overdue for long because of a single trouble, and
+// of which users were told nothing.
 func (p *past) silences(t *trial) {
 	for _, one := range p.lives() {
 		marked, last := one.marked(), one.commits[len(one.commits)-1]
@@ -237,7 +239,7 @@ func (p *past) silences(t *trial) {
 	}
 }
 
-// marked is the commit with which the pod began to go; nil for none.
+// markCommit returns the commit that marked the pod for deletion; nil for none.
 func (one *pod) marked() *commit {
 	for _, c := range one.commits {
 		if c.Deadline != nil && c.Op != deleted {
@@ -247,13 +249,13 @@ func (one *pod) marked() *commit {
 	return nil
 }
 
-// alone reports whether nothing else was broken meanwhile.
+// isOnlyTrouble reports whether no other trouble was in force meanwhile.
 func (p *past) alone(o *ordeal, from, to int64) bool {
 	return !slices.ContainsFunc(p.troubles, func(other *ordeal) bool { return other != o && other.touches(from-int64(fresh), to) })
 }
 
-// blocks reports whether the trouble surely keeps the pod where it is: its kubelet does not
-// run, or is cut off.
+// surelyBlocks reports whether the trouble surely keeps the pod in place: its kubelet is down or
+// cut off.
 func (p *past) blocks(o *ordeal, one *pod) bool {
 	switch o.Kind {
 	case history.TroubleCut:
@@ -265,8 +267,8 @@ func (p *past) blocks(o *ordeal, one *pod) bool {
 	return false
 }
 
-// explaining reports whether the controllers explain: the incarnation of them that runs has
-// explained something, or does so later.
+// controllersExplain reports whether the running boot of the controllers ever recorded an
+// explanation.
 func (p *past) explaining(from, to int64) bool {
 	boots := map[string]bool{}
 	for _, e := range p.events {

@@ -15,31 +15,30 @@ import (
 
 const leaseResource = "leases.coordination.k8s.io"
 
-// leaseAge is the least time without a heartbeat after which a node may be called
-// unreachable: of all releases that are imitated the shortest.
+// unreachableAfter is the shortest time without a heartbeat after which a node may be tainted
+// unreachable, over all imitated releases.
 const leaseAge = 40 * time.Second
 
-// recovering is how long a node that is heard of again may still be called unreachable: its
-// status says so until its kubelet writes it anew, which may take several tries, and somebody
-// looks.
+// staleStatusTime is how long a node may still be tainted unreachable after its heartbeats return.
+// Its status stays old until the kubelet writes it again, which may take several attempts, and
+// until a controller looks.
 const recovering = 40 * time.Second
 
-// relisting is how much later than it was controllers may hear of a heartbeat once they have
-// heard nothing for a while: they begin by asking for everything, and not at once.
+// relistTime is how much later controllers may hear of a heartbeat after they were cut off: they
+// list everything first, and not at once.
 const relisting = 20 * time.Second
 
-// unreachable is the taint of a node that is not heard of.
+// unreachableTaint is the taint of a node without heartbeats.
 const unreachable = "node.kubernetes.io/unreachable"
 
-// deaf reports whether the controllers heard nothing between two events or shortly before, as
-// far as the machine's clock tells: they go by what they have heard, and take silence for the
-// node's.
+// controllersWereDeaf reports whether the controllers may have received nothing between two events
+// or shortly before, by the machine's clock. They take missing heartbeats for the node's silence.
 func (p *past) deaf(from, to *history.Event) bool {
 	const shortly = int64(5 * time.Second)
 	return slices.ContainsFunc(p.troubles, func(o *ordeal) bool { return o.deafens() && o.touches(from.Began-shortly, to.Ended) })
 }
 
-// deafens reports whether controllers hear nothing of heartbeats meanwhile, or not all.
+// deafensControllers reports whether the trouble keeps heartbeats from the controllers.
 func (o *ordeal) deafens() bool {
 	if o.Kind == history.TroubleFault {
 		heartbeat := fault.About{
@@ -51,18 +50,18 @@ func (o *ordeal) deafens() bool {
 	return about(controllers) || about("apiserver") || about("bus")
 }
 
-// heartbeats are what the controllers heard of nodes.
+// nodeHeartbeats holds the heartbeats that the controllers received.
 type heartbeats struct {
 	asked questions
 	// of are those of a node.
 	of map[string][]heartbeat
 }
 
-// heartbeat is one that the controllers heard.
+// heartbeat is a heartbeat that the controllers received.
 type heartbeat struct {
 	*commit
 	heard *history.Event
-	// broke is whether it broke a silence after which a node may be called unreachable.
+	// endsSilence says that the silence before was long enough to taint the node.
 	broke bool
 }
 
@@ -70,8 +69,7 @@ func (p *past) heartbeats() heartbeats {
 	return heartbeats{asked: p.questions(leaseResource), of: map[string][]heartbeat{}}
 }
 
-// heartbeatOf is the node of which a commit is a heartbeat, empty for none: its own kubelet renews
-// its lease.
+// heartbeatNode returns the node that renewed its own lease with a commit; empty for other commits.
 func heartbeatOf(c *commit) string {
 	if c.Resource != leaseResource || c.Op == deleted {
 		return ""
@@ -82,7 +80,7 @@ func heartbeatOf(c *commit) string {
 	return c.of.name
 }
 
-// hear takes a node's heartbeat.
+// add adds a node's heartbeat.
 func (h heartbeats) hear(p *past, node string, c *commit) {
 	how, answered := h.asked.heard(c)
 	if !answered {
@@ -97,8 +95,9 @@ func (h heartbeats) hear(p *past, node string, c *commit) {
 	h.of[node] = append(h.of[node], beat)
 }
 
-// last is the last heartbeat of a node that was heard before an event, nil for none; lately is
-// whether one has broken its silence so shortly before that its status may still be the old one.
+// lastBefore returns the node's last heartbeat that was received before an event; nil for none.
+// recovering reports that a long silence ended so shortly before that the node's status may still
+// be old.
 func (h heartbeats) last(node string, at *history.Event) (last *history.Event, lately bool) {
 	for _, beat := range slices.Backward(h.of[node]) {
 		if !before(beat.heard, at) {
@@ -115,9 +114,9 @@ func (h heartbeats) last(node string, at *history.Event) (last *history.Event, l
 	return last, false
 }
 
-// notInHaste checks C6: a node is called unreachable after it has not been heard of for long
-// enough, and a pod is evicted when what it tolerates is over, by the clock of the machine or
-// of the cluster.
+// checkEvictionNotEarly checks C6: a node is tainted unreachable only after a long enough silence.
+// A pod is evicted only when its toleration is over. Either clock counts, the machine's or the
+// cluster's.
 func notInHaste(p *past, t *trial) {
 	heard := p.heartbeats()
 	tainted := map[string][]*commit{} // by node: the commits by which its NoExecute taints became others
@@ -140,7 +139,7 @@ func notInHaste(p *past, t *trial) {
 	p.evictions(t, tainted)
 }
 
-// silentLong checks a commit of a node, if it is the one that calls the node unreachable.
+// checkUnreachable checks a commit that taints a node as unreachable.
 func (p *past) silentLong(t *trial, heard heartbeats, c *commit) {
 	if !unreachableNow(c) || c.before != nil && unreachableNow(c.before) {
 		return
@@ -157,7 +156,7 @@ func unreachableNow(node *commit) bool {
 	return slices.ContainsFunc(node.Evicting, func(taint string) bool { return strings.HasPrefix(taint, unreachable+"=") })
 }
 
-// evictions checks the deletes of the taint eviction controller.
+// checkTaintEvictions checks the deletes of the taint eviction controller.
 func (p *past) evictions(t *trial, tainted map[string][]*commit) {
 	p.decidedOperations(func(d history.Decide, decided *history.Event, o *operation) {
 		if d.Controller != "taint-eviction-controller" || d.Action != "delete" || d.Resource != podResource || len(o.commits) == 0 {
@@ -178,11 +177,11 @@ func (p *past) evictions(t *trial, tainted map[string][]*commit) {
 	})
 }
 
-// retried is how long a client tries to have a request answered.
+// clientRetryTime is how long a client retries a request.
 const retried = 30 * time.Second
 
-// justMade reports whether another pod had a pod's name so shortly before a decision that it
-// may be about that one: the delete of an eviction names no uid, as upstream's (CTL-06).
+// wasJustReplaced reports whether another pod had the same name so shortly before that the decision
+// may be about that pod. The delete of an eviction names no UID, as upstream's (CTL-06).
 func (p *past) justMade(pod *commit, decided *history.Event) bool {
 	first := p.byUID[pod.UID][0]
 	if _, since := between(first.Event, decided); since > retried {
@@ -193,9 +192,9 @@ func (p *past) justMade(pod *commit, decided *history.Event) bool {
 	})
 }
 
-// setOut is when an eviction was decided on: who evicts a pod writes its condition first, goes
-// on when that is answered, which may take as long as a client tries, and does not look at the
-// node again, as upstream.
+// evictionStart returns when an eviction was decided on. The controller writes the pod's condition
+// first and goes on when that is answered, within the retry time of a client. It does not look at
+// the node again, as upstream.
 func (p *past) setOut(d history.Decide, decided *history.Event, pod *commit) *history.Event {
 	first := decided
 	for e, mark := range factsOf[history.Decide](p) {
@@ -211,13 +210,13 @@ func (p *past) setOut(d history.Decide, decided *history.Event, pod *commit) *hi
 	return first
 }
 
-// untold is how long a controller may not have heard that a taint is gone.
+// taintInfoAge is how long a controller may not have heard that a taint is gone.
 const untold = 10 * time.Second
 
-// unknowing reports whether controllers may not have heard of a commit when they decided, for which
-// they have that long: it was a moment ago, or they heard nothing from before they had to have heard
-// of it until a moment ago. What has come due meanwhile they do before they hear of it; and unless
-// they have only stood still, they have to ask for everything first.
+// mayHaveMissed reports whether the controllers could have decided before the commit reached them.
+// They have `moments` to hear of it. Time counts only while they receive: a trouble that deafens
+// them extends it. Work that came due meanwhile is done before they hear of the commit. Unless they
+// were only paused, they also have to list everything first.
 func (p *past) unknowing(c *commit, decided *history.Event, moments time.Duration) bool {
 	since, limit := c.Began, moments
 	moment := func(until int64) bool { return max(time.Duration(until-since), p.passed(since, until)) <= limit }
@@ -232,9 +231,9 @@ func (p *past) unknowing(c *commit, decided *history.Event, moments time.Duratio
 	return since >= decided.Ended || moment(decided.Ended)
 }
 
-// evictedSince is the commit since which a node had taints that evict when a pod of it was
-// evicted, or shortly before, and the shortest time for which the pod tolerates one; nil for
-// none.
+// taintedSince returns the commit since which the node had NoExecute taints when a pod was evicted,
+// or shortly before; nil for none. patience is the shortest time for which the pod tolerates one of
+// them.
 func (p *past) evictedSince(changes []*commit, pod *commit, decided *history.Event) (since *commit, patience time.Duration) {
 	patience = -1
 	for _, c := range changes {
@@ -255,7 +254,7 @@ func (p *past) evictedSince(changes []*commit, pod *commit, decided *history.Eve
 	return since, patience
 }
 
-// tolerates is for how long a pod tolerates taints; negative for ever.
+// toleratesFor returns how long a pod tolerates taints; negative for ever.
 func (c *commit) tolerates(taints []string) time.Duration {
 	shortest := time.Duration(-1)
 	for _, taint := range taints {
@@ -280,7 +279,7 @@ func (c *commit) tolerates(taints []string) time.Duration {
 	return shortest
 }
 
-// decidedOperations visits what controllers decided, with the operation that did it.
+// eachDecision visits the controllers' decisions with the operations that carried them out.
 func (p *past) decidedOperations(visit func(history.Decide, *history.Event, *operation)) {
 	for e, fact := range factsOf[history.Decide](p) {
 		if o := p.byID[e.Cause]; o != nil && e.Cause != "" {

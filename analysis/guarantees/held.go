@@ -15,20 +15,24 @@ import (
 // The longest pauses of a controller between two tries: after failures only, and after some of
 // which nothing is known, such as messages that are lost now and then.
 const (
+	// A controller pauses at most maxRetryPause between two tries if it met only failures. It
+	// pauses at most usualRetryPause after troubles of unknown effect, for example lost messages.
 	slowest = 1000 * time.Second
 	usual   = 5 * time.Minute
 )
 
-// observed is how long ago what is said may have been seen: one asks for several things, and waits for
-// processes that do not answer.
+// observationAge is how old the observations behind an explanation may be: several sources are
+// asked, and those that do not answer are waited for.
 const observed = 10 * time.Second
 
-// holds reports whether a version of the pod that what is said may be about is such a one.
+// anyVersion reports whether a version of the pod that the explanation may be about satisfies a
+// condition.
 func (b blocked) holds(is func(*commit) bool) bool {
 	return slices.ContainsFunc(b.seen(b.pod.commits), is)
 }
 
-// seen are the versions of an object that are there when something is said, or were a moment before.
+// versionsNear returns the versions of an object that existed when the explanation was made, or a
+// moment before.
 func (b blocked) seen(versions []*commit) (there []*commit) {
 	for i, c := range versions {
 		over := i+1 < len(versions) && versions[i+1].Ended < b.Began-int64(observed)
@@ -39,16 +43,16 @@ func (b blocked) seen(versions []*commit) (there []*commit) {
 	return there
 }
 
-// collected reports whether the garbage collector has to let go of an object.
+// awaitsCollector reports whether the garbage collector has to release an object.
 func collected(c *commit) bool {
 	return slices.Contains(c.Finalizers, metav1.FinalizerDeleteDependents) || slices.Contains(c.Finalizers, metav1.FinalizerOrphanDependents)
 }
 
-// tracked reports whether a Job has to count a pod.
+// awaitsJobController reports whether a Job has to count a pod.
 func tracked(c *commit) bool { return slices.Contains(c.Finalizers, batchv1.JobTrackingFinalizer) }
 
-// strange reports whether somebody else has to let go of a pod: also who counts it for a Job that
-// the job controller leaves alone, for all that a history tells.
+// awaitsOthers reports whether a finalizer's owner outside podfall has to release a pod. This
+// includes the finalizer of a Job that the job controller leaves alone, as far as a history shows.
 func (b blocked) strange(c *commit) bool {
 	own := []string{metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents, batchv1.JobTrackingFinalizer}
 	if slices.ContainsFunc(c.Finalizers, func(name string) bool { return !slices.Contains(own, name) }) {
@@ -58,14 +62,14 @@ func (b blocked) strange(c *commit) bool {
 	return tracked(c) && its != nil && !b.manages(its)
 }
 
-// kept reports whether a Job that stays has to count a pod that has not succeeded.
+// awaitsJob reports whether a Job that stays has to count a pod that has not succeeded.
 func (b blocked) kept(c *commit) bool {
 	its := b.jobOf(c)
 	return its != nil && tracked(c) && c.Phase != "Succeeded"
 }
 
-// jobOf is the version of a pod's Job that is there when something is said, or was there a moment
-// before, and is not being deleted; nil for none.
+// jobOf returns the version of a pod's Job that existed at the time, or a moment before, and was
+// not being deleted; nil for none.
 func (b blocked) jobOf(pod *commit) *commit {
 	versions := b.seen(b.byUID[pod.Owner])
 	at := slices.IndexFunc(versions, func(c *commit) bool { return c.Resource == jobResource && c.Deadline == nil })
@@ -75,7 +79,7 @@ func (b blocked) jobOf(pod *commit) *commit {
 	return versions[at]
 }
 
-// manages reports whether the job controller has decided something about a Job.
+// managesJob reports whether the job controller had decided anything about a Job.
 func (b blocked) manages(its *commit) bool {
 	made := b.byUID[its.UID][0]
 	for e, fact := range factsOf[history.Decide](b.past) {
@@ -86,10 +90,10 @@ func (b blocked) manages(its *commit) bool {
 	return false
 }
 
-// hampered reports whether the controllers could not do their work, or not long before: they, or
-// what is on their way to the store, were broken, or they were refused something about the pod or
-// its owner, or they had just begun. What has failed is tried again after a pause that is no longer
-// than all tries before it took.
+// controllersWereHampered reports whether the controllers could not work, then or shortly before.
+// They or their way to the store were in trouble, they were refused something about the pod or its
+// owner, or they had just started. A failed attempt is repeated after a pause no longer than all
+// attempts before it took.
 func (b blocked) hampered() bool {
 	for _, o := range b.troubles {
 		if o.hampers() && o.touches(b.Began-int64(settling+o.pause()), b.Ended) {
@@ -101,7 +105,7 @@ func (b blocked) hampered() bool {
 	})
 }
 
-// pause is how long a controller may wait with its next try when a trouble is over.
+// retryPause returns how long a controller may wait with its next attempt after the trouble.
 func (o *ordeal) pause() time.Duration {
 	longest := slowest
 	switch {
@@ -113,7 +117,8 @@ func (o *ordeal) pause() time.Duration {
 	return min(time.Duration(o.until()-o.since()), longest)
 }
 
-// hampers reports whether it keeps controllers from their work, or has them look at a wrong time.
+// hampersControllers reports whether the trouble keeps controllers from their work, or shows them a
+// wrong time.
 func (o *ordeal) hampers() bool {
 	switch o.Kind {
 	case history.TroubleClock:
@@ -129,8 +134,8 @@ func (o *ordeal) hampers() bool {
 	})
 }
 
-// refusedControllers reports whether the controllers were refused something about the pod or its
-// owner, such as by a webhook, so late that they may not have tried again.
+// controllersWereRefused reports whether the controllers were refused something about the pod or
+// its owner, for example by a webhook, so late that they may not have retried.
 func (b blocked) refusedControllers() bool {
 	about := map[string]bool{b.name: true}
 	for _, c := range b.pod.commits {
@@ -146,7 +151,8 @@ func (b blocked) refusedControllers() bool {
 	})
 }
 
-// keepsItsFinalizers reports whether somebody was refused a change of the pod, but its node.
+// finalizerRemovalWasRefused reports whether a client other than the pod's node was refused a
+// change of the pod.
 func (b blocked) keepsItsFinalizers() bool {
 	return slices.ContainsFunc(b.operations, func(o *operation) bool {
 		changes := o.Resource == podResource && o.Key == b.name && (o.Verb == "update" || o.Verb == "patch")
@@ -154,8 +160,8 @@ func (b blocked) keepsItsFinalizers() bool {
 	})
 }
 
-// failed reports whether the API answered the pod's kubelet with an error of its own: one that
-// was written down, or one that something broken may be the reason of.
+// apiserverFailed reports whether the API answered the pod's kubelet with a 5xx code, either
+// recorded or possible because of a trouble.
 func (b blocked) failed() bool {
 	return b.near(func(*ordeal) bool { return true }) || slices.ContainsFunc(b.operations, func(o *operation) bool {
 		return o.node == b.node() && o.answered(b.Began-int64(remembered), b.Ended, func(code int32) bool { return code >= 500 })

@@ -9,12 +9,12 @@ import (
 
 const jobResource = "jobs.batch"
 
-// often is how often, at most, a controller decides the same about one object in the end.
+// minDecisionPeriod is the shortest period at which a controller may repeat a decision about one
+// object in the end.
 const often = 10 * time.Second
 
-// idle checks L9: in the end nothing is reconciled again and again. It looks at what comes a
-// minute after the last trouble and the last write that was neither a controller's nor a
-// kubelet's.
+// checkIdle checks L9: in the end nothing is reconciled over and over. The check begins a minute
+// after the last trouble and the last write by others than controllers and kubelets.
 func idle(p *past, t *trial) {
 	for _, c := range p.calms() {
 		since := c.from
@@ -33,7 +33,7 @@ func idle(p *past, t *trial) {
 	}
 }
 
-// podsOfJobs are when the pods of each Job have changed, by its key.
+// jobPodChanges returns the times at which the pods of each Job changed, by the Job's key.
 func (p *past) podsOfJobs() map[string][]int64 {
 	changed := map[string][]int64{}
 	for _, c := range p.commits {
@@ -44,7 +44,7 @@ func (p *past) podsOfJobs() map[string][]int64 {
 	return changed
 }
 
-// again looks for what is decided again and again, a minute after a moment.
+// checkRepeatedDecisions looks for decisions that are repeated, from a minute after `since`.
 func (p *past) again(t *trial, since, until int64) {
 	changed := p.podsOfJobs()
 	all := map[history.Decide]*repeats{}
@@ -71,15 +71,15 @@ func (p *past) again(t *trial, since, until int64) {
 	}
 }
 
-// repeats are decisions that are the same.
+// repeatedDecision counts equal decisions.
 type repeats struct {
 	first, last *history.Event
-	// times is how many there are for nothing: what follows a change of a Job's pod is not, since
-	// one that begins late may yet have much to do.
+	// times counts the decisions that follow no change. A decision about a Job that follows a
+	// change of its pod is not counted, because a Job that begins late may still have much to do.
 	times int
 }
 
-// add counts one about an object whose pods have changed at these times.
+// add counts a decision about an object. changed are the times at which the object's pods changed.
 func (r *repeats) add(e *history.Event, changed []int64) {
 	if r.last == nil || !slices.ContainsFunc(changed, func(at int64) bool { return r.last.Ended < at && at < e.Began }) {
 		r.times++

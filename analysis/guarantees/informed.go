@@ -7,12 +7,11 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// abreast is how long a watcher may be behind the store.
+// watchLag is how far a watcher may be behind the store.
 const abreast = 5 * time.Second
 
-// informed checks L4: in the end watchers equal the store. A watch has been sent the last
-// commit that its selector covers, and a kubelet has taken up which pods it has and which of
-// them are to end.
+// checkWatchersCaughtUp checks L4: in the end watchers equal the store. A watch was sent the last
+// commit that its selector covers. A kubelet knows which pods it has and which of them are to end.
 func informed(p *past, t *trial) {
 	streams := p.streams()
 	for _, c := range p.calms() {
@@ -25,7 +24,8 @@ func informed(p *past, t *trial) {
 	}
 }
 
-// upToDate looks whether a watch was sent what was committed before and in the calm.
+// checkStreamCaughtUp checks that a watch was sent what was committed before and in the calm
+// period.
 func (p *past) upToDate(t *trial, s *stream, c calm) {
 	if !s.known || s.open.Ended > c.to || s.end != nil && s.end.Began < c.to || p.newer(s.open, c.to) {
 		return
@@ -46,7 +46,7 @@ func (p *past) upToDate(t *trial, s *stream, c calm) {
 	}
 }
 
-// newer reports whether the process that told of an event began anew before a moment.
+// hasNewerBoot reports whether the process of an event started again before a time.
 func (p *past) newer(e *history.Event, until int64) bool {
 	return slices.ContainsFunc(p.incarnations[e.Process], func(i *incarnation) bool {
 		return i.boot != e.Boot && i.to > e.Began && i.from < until &&
@@ -54,8 +54,8 @@ func (p *past) newer(e *history.Event, until int64) bool {
 	})
 }
 
-// heard looks whether the pod's kubelet has taken up that it has the pod, that it is to end
-// it, and that it is gone.
+// checkKubeletCaughtUp checks that the pod's kubelet learned of its pod, of its deletion and of its
+// removal.
 func (p *past) heard(t *trial, one *pod, c calm) {
 	if !p.served(one) {
 		return
@@ -86,8 +86,8 @@ func (p *past) heard(t *trial, one *pod, c calm) {
 	}
 }
 
-// news is the last commit before a moment that its kubelet has to take up: that it has the
-// pod, that it is to end it, and that it is gone.
+// lastNews returns the last commit before a time that the kubelet has to learn of: that it has the
+// pod, that the pod is to end, or that the pod is gone.
 func (one *pod) news(until int64) (told *commit) {
 	for _, change := range one.commits {
 		news := change.before == nil || change.Node != change.before.Node || (change.Deadline == nil) != (change.before.Deadline == nil) || change.Op == deleted

@@ -9,11 +9,11 @@ import (
 // indexLabel is on each pod of an Indexed Job.
 const indexLabel = "batch.kubernetes.io/job-completion-index"
 
-// index is one of the indexes of a Job.
+// jobIndex is one of the indexes of a Job.
 type index struct{ job, number string }
 
-// onePerIndex checks C10: the controllers make no pod for an index of a Job of which another pod is
-// there that neither ends nor has ended, but for one that they may not have known yet.
+// checkOnePodPerIndex checks C10: the controllers create no pod for an index of a Job while another
+// active pod has that index, unless they may not have known of that pod yet.
 func onePerIndex(p *past, t *trial) {
 	starts := p.starts(controllers)
 	there, came := map[index]*commit{}, map[string]*commit{}
@@ -46,7 +46,7 @@ func onePerIndex(p *past, t *trial) {
 	}
 }
 
-// leaves notes that a pod does its index no more.
+// releaseIndex notes that a pod no longer works on its index.
 func leaves(there map[index]*commit, c *commit) {
 	at := index{c.Owner, c.Labels[indexLabel]}
 	if known := there[at]; known != nil && known.UID == c.UID {
@@ -54,16 +54,17 @@ func leaves(there map[index]*commit, c *commit) {
 	}
 }
 
-// unanswered reports whether who asked for a commit may not have known of an earlier one, that was
-// not answered yet, or only a moment before.
+// wasUnanswered reports whether the client that requested a commit may not have known of an earlier
+// one, because that was not answered yet, or only a moment before.
 func unanswered(earlier, c *commit) bool {
 	o := earlier.by
 	return o == nil || len(o.returns) == 0 || o.returns[0].Ended+int64(time.Second) >= c.asked()
 }
 
-// countedOnce checks C11: a Job has never counted more pods than have ended, or have begun to, since
-// they became its own, or by its own delete, which it decided on before it heard that they were taken
-// from it. One that it released and adopted again it may count again.
+// checkPodsCountedOnce checks C11: a Job has never counted more pods than have ended, or have begun
+// to end, since the Job owned them. Pods that the Job deleted count too if it decided on the delete
+// before it heard that they were taken from it. A pod that was released and adopted again may be
+// counted again.
 func countedOnce(p *past, t *trial) {
 	began := map[string]*commit{} // the Jobs that were made while somebody wrote it down
 	pods := ends{left: map[string]int{}, gone: map[string]bool{}, taken: map[possession]bool{}, deletes: p.deletesOfJobs()}
@@ -80,8 +81,8 @@ func countedOnce(p *past, t *trial) {
 	}
 }
 
-// deletesOfJobs are the deletes of pods that Jobs decided on, each with the owner that its pod had in
-// the version that was read.
+// jobDeletes returns the deletes of pods that Jobs decided on, each with the pod's owner in the
+// version that was read.
 func (p *past) deletesOfJobs() map[*operation]string {
 	all := map[*operation]string{}
 	p.decidedOperations(func(d history.Decide, _ *history.Event, o *operation) {
@@ -95,19 +96,19 @@ func (p *past) deletesOfJobs() map[*operation]string {
 	return all
 }
 
-// possession is an owner, and a pod that is or was its own.
+// ownership pairs an owner with a pod that it owns or owned.
 type possession struct{ owner, pod string }
 
-// ends is which pods have ended, or have begun to, as those who own them may count them.
+// endedPods holds which pods have ended, or have begun to end, as their owners may count them.
 type ends struct {
-	left  map[string]int      // how many pods of an owner
-	gone  map[string]bool     // the pods of which left knows, since they are their owner's
+	left  map[string]int      // by owner
+	gone  map[string]bool     // the pods that count includes, since their owner owns them
 	taken map[possession]bool // what was taken from its owner before it ended, and not given back
-	// deletes are the deletes that Jobs decided on, and for which owner.
+	// deletes maps the deletes that Jobs decided on to the owner they were decided for.
 	deletes map[*operation]string
 }
 
-// follow takes up a change of a pod.
+// add applies a change of a pod.
 func (e ends) follow(c *commit) {
 	if c.before == nil || c.before.Owner != c.Owner {
 		if c.before != nil && c.before.Owner != "" && !e.gone[c.UID] {

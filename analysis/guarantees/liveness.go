@@ -10,32 +10,32 @@ import (
 
 // The bounds of what must happen in the end, beside grace periods.
 const (
-	// promptly is how long what nothing blocks may take.
+	// removalBound is how long an unblocked removal may take.
 	promptly = 10 * time.Second
-	// settling is how long after the last trouble connections are made anew, and what has
-	// failed is tried again: a copy lists again after up to 30 s and as much again (WCH-31).
+	// reconnectTime is how long after the last trouble connections are still being restored and
+	// failed requests retried. A cache lists again after up to 30 s, and as much again (WCH-31).
 	settling = time.Minute
-	// orphaned is how long a container may run whose pod the API has not, besides.
+	// orphanBound is how long a container may outlive its pod in the API, besides its grace period.
 	orphaned = promptly + least
 )
 
-// wait is a pod that is to go, in a calm.
+// removalWait is a pod waiting for its removal in a calm period.
 type wait struct {
 	*pod
 	calm
 
 	marked *commit
-	// gone is the commit that removed it; nil when none did.
+	// removal is the commit that removed the pod; nil for none.
 	gone *commit
-	// since is when the last that blocked it was over, in monotonic time, and by what it is
-	// shown; nil when nothing has blocked it.
+	// since is the monotonic time at which the last blocker ended. blocker is the event that shows
+	// it; nil if nothing blocked the pod.
 	since   int64
 	blocker *history.Event
-	// grace is the longest that its containers may be given.
+	// grace is the longest grace period that the containers may be given.
 	grace time.Duration
 }
 
-// until is when the wait was over, or nobody can say any more.
+// until returns when the wait ended, or the end of the calm period.
 func (w *wait) until() int64 {
 	if w.gone != nil && w.gone.Began < w.to {
 		return w.gone.Began
@@ -43,7 +43,7 @@ func (w *wait) until() int64 {
 	return w.to
 }
 
-// expect leaves nothing to expect where the history ends before the bound does.
+// expect counts a case unless the history ends before the bound.
 func (w *wait) expect(p *past, t *trial, slack time.Duration, what string) {
 	late := p.late(w.since, w.until(), w.grace, slack)
 	if late || w.until() < w.to {
@@ -51,8 +51,8 @@ func (w *wait) expect(p *past, t *trial, slack time.Duration, what string) {
 	}
 }
 
-// findWaits finds all pods that are to go while all is calm, without those that something in the
-// cluster still blocks.
+// findRemovalWaits returns the pods that wait for removal in calm periods. Pods that are still
+// blocked by something in the cluster are left out.
 func (p *past) findWaits() []*wait {
 	var all []*wait
 	for _, c := range p.calms() {
@@ -65,7 +65,7 @@ func (p *past) findWaits() []*wait {
 	return all
 }
 
-// wait is how a pod waits in a calm.
+// removalWait returns how a pod waits for removal in a calm period; false if it does not.
 func (p *past) wait(one *pod, c calm) (*wait, bool) {
 	w := &wait{pod: one, calm: c}
 	for _, change := range one.commits {
@@ -100,9 +100,9 @@ func (p *past) wait(one *pod, c calm) (*wait, bool) {
 	return w, w.since < c.to
 }
 
-// busy has the pod held by what its kubelet was at with its containers before it began to stop
-// the pod, which waits for that (KBL-19): postStart hooks, and containers that were being
-// stopped, for a probe or a hook that had failed.
+// addBusyTimes delays the pod by what its kubelet was doing with its containers before it began to
+// stop the pod, because the stop waits for that (KBL-19): postStart hooks, and containers being
+// stopped after a failed probe or hook.
 func (w *wait) busy() {
 	began := w.to
 	if len(w.terms) > 0 {
@@ -118,8 +118,8 @@ func (w *wait) busy() {
 	}
 }
 
-// heldBy notes that the pod was held by what had begun before a moment, until its end; nil for
-// none that was told.
+// delayBy delays the pod by an action that had begun before a time, until the action's end. end is
+// nil if none was recorded.
 func (w *wait) heldBy(begun *history.Event, before int64, end *history.Event) {
 	switch {
 	case begun.Began >= before:
@@ -130,7 +130,7 @@ func (w *wait) heldBy(begun *history.Event, before int64, end *history.Event) {
 	}
 }
 
-// held notes that something has held the pod until a moment.
+// delayUntil notes that the pod was blocked until a time, shown by an event.
 func (w *wait) held(until int64, by *history.Event) {
 	if until > w.since {
 		w.since, w.blocker = until, by
@@ -144,8 +144,8 @@ func seconds(n *int64) time.Duration {
 	return time.Duration(*n) * time.Second
 }
 
-// served reports whether a kubelet has the pod, and had it from the API: what a kubelet has
-// made itself mirrors a static pod.
+// isManaged reports whether a kubelet has the pod, and got it from the API. A pod that a kubelet
+// created itself mirrors a static pod.
 func (p *past) served(one *pod) bool {
 	made := one.commits[0].by
 	if made == nil || made.node != "" {
@@ -155,7 +155,7 @@ func (p *past) served(one *pod) bool {
 	return node != "" && p.kubelets[node]
 }
 
-// node is the one that the pod was bound to; empty for none.
+// nodeName returns the node that the pod was bound to; empty for none.
 func (one *pod) node() string {
 	for _, c := range one.commits {
 		if c.Node != "" {
@@ -165,7 +165,7 @@ func (one *pod) node() string {
 	return ""
 }
 
-// staysUp reports whether the script of a container of the pod keeps its end up.
+// scriptBlocksEnd reports whether the script of one of the pod's containers delays its end.
 func (one *pod) staysUp() bool {
 	for _, c := range one.containers {
 		for _, e := range c.created {
@@ -180,7 +180,7 @@ func (one *pod) staysUp() bool {
 	return false
 }
 
-// refusals has what the API has refused the pod's kubelet hold the pod.
+// addRefusals delays the pod by what the API refused its kubelet.
 func (p *past) refusals(w *wait) {
 	node := w.node()
 	for _, o := range p.operations {
@@ -195,7 +195,7 @@ func (p *past) refusals(w *wait) {
 	}
 }
 
-// goes checks L1: a terminating pod that nothing blocks goes in time.
+// checkRemovalTime checks L1: an unblocked terminating pod is removed in time.
 func goes(p *past, t *trial) {
 	for _, w := range p.waits() {
 		if w.blocker == nil && w.since >= w.from+int64(settling) {
@@ -204,7 +204,7 @@ func goes(p *past, t *trial) {
 	}
 }
 
-// freed checks L2: a pod goes once its blocker is removed.
+// checkRemovalAfterBlocker checks L2: a pod is removed once its blocker is gone.
 func freed(p *past, t *trial) {
 	for _, w := range p.waits() {
 		switch {
@@ -217,7 +217,8 @@ func freed(p *past, t *trial) {
 	}
 }
 
-// adopted checks L3: a healed kubelet ends what the API has not.
+// checkOrphansStopped checks L3: a healed kubelet stops the containers of pods that the API no
+// longer has.
 func adopted(p *past, t *trial) {
 	for _, c := range p.calms() {
 		for _, one := range p.lives() {
@@ -234,7 +235,7 @@ func adopted(p *past, t *trial) {
 	}
 }
 
-// orphan is a container whose pod the API has removed.
+// checkOrphan checks a container whose pod was removed from the API.
 func (p *past) orphan(t *trial, ctr *container, removed *commit, c calm) {
 	since := max(removed.Ended, c.from)
 	var exit *history.Event

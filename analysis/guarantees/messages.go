@@ -11,7 +11,7 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// onceDone checks N1: an operation takes effect once, however often it is sent.
+// checkOneEffect checks N1: an operation takes effect once, however often it is sent.
 func onceDone(p *past, t *trial) {
 	type what struct {
 		cause, op string
@@ -37,7 +37,7 @@ func onceDone(p *past, t *trial) {
 	}
 }
 
-// identified checks N4: a kubelet changes what is on its node.
+// checkNodeRestriction checks N4: a kubelet changes only what is on its node.
 func identified(p *past, t *trial) {
 	for _, o := range p.operations {
 		node := o.node
@@ -57,8 +57,7 @@ func identified(p *past, t *trial) {
 	}
 }
 
-// fenced checks N6: once a kubelet's new incarnation has been answered, an older one is
-// not.
+// checkOlderBoots checks N6: once a new boot of a kubelet has been answered, older boots are not.
 func fenced(p *past, t *trial) {
 	// newest has the first words of the newest incarnations that were answered, and heard all of
 	// them: one that is silent for long may be replaced by an older one.
@@ -102,13 +101,13 @@ func fenced(p *past, t *trial) {
 	p.letIn(t)
 }
 
-// keepsOut is how long, at least, the apiserver keeps an older incarnation out after it has
-// heard the newer.
+// olderBootBan is how long, at least, the apiserver rejects an older boot after it heard a newer
+// one, in ns.
 const keepsOut = int64(4 * time.Second)
 
-// letIn looks at the requests of kubelets that the apiserver has let in: after one of a newer
-// incarnation it lets none of an older in, as long as it runs itself. What came at the same
-// time may have passed the other on its way.
+// checkOlderBootRequests checks the kubelet requests that the apiserver accepted. After a request
+// of a newer boot it accepts none of an older boot, for as long as it runs itself. Requests that
+// came at the same time may have overtaken each other.
 func (p *past) letIn(t *trial) {
 	type link struct {
 		who string
@@ -134,12 +133,13 @@ func (p *past) letIn(t *trial) {
 	}
 }
 
-// belated is how much later than a deadline a change may begin, for a busy machine's timers.
+// deadlineSlack is how much later than its deadline a change may begin, for timers on a busy
+// machine.
 const belated = time.Second
 
-// inTime checks N2: what a request changes is begun before its deadline. A request that is
-// sent again has the same. An apiserver that stands still when it has looked at the clock, and
-// there was time left, does not know how late it is when it goes on.
+// checkDeadline checks N2: a change begins before its request's deadline. A retried request keeps
+// its deadline. An apiserver that is paused after it checked the clock, with time left, does not
+// notice that it is late.
 func inTime(p *past, t *trial) {
 	for _, o := range p.operations {
 		last, left := int64(0), int64(math.MaxInt64)
@@ -164,8 +164,8 @@ func inTime(p *past, t *trial) {
 	}
 }
 
-// goesOn is when an apiserver that may have been paused at a moment, or within a second of it
-// again, went on, as far as another; the first moment if it was not.
+// resumedAt returns when an apiserver pause at `from`, or within a second of it, ended, but not
+// later than `until`. Without a pause it returns `from`.
 func (p *past) goesOn(from, until int64) int64 {
 	for _, o := range p.troubles {
 		if o.Kind == history.TroublePaused && o.What == "apiserver" && o.touches(from, min(from+int64(belated), until)) {
@@ -175,8 +175,8 @@ func (p *past) goesOn(from, until int64) int64 {
 	return from
 }
 
-// unimpressed checks N5: what is no request is refused with a code of 400 or more but below
-// 500, and who refuses it goes on.
+// checkMalformedRequests checks N5: malformed requests are refused with a 4xx code, and the
+// refusing process goes on.
 func unimpressed(p *past, t *trial) {
 	for e, fact := range factsOf[history.Refused](p) {
 		t.expect(refused(fact.Code), "what is no request was not refused as such", e)

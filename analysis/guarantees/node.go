@@ -12,11 +12,13 @@ import (
 // least is the shortest grace period that a kubelet gives a container, and soon how much
 // later than it must SIGKILL may come.
 const (
+	// minGrace is the shortest grace period that a kubelet gives a container. killSlack is how much
+	// later than the end of the grace period SIGKILL may come.
 	least = 2 * time.Second
 	soon  = 2 * time.Second
 )
 
-// sortSignals are the container's stop signals and its SIGKILLs, as written before they were
+// splitSignals returns the container's stop signals and SIGKILLs, as recorded before they were
 // sent.
 func (c *container) sortSignals() (stops, kills []*history.Event) {
 	for _, e := range c.signaling {
@@ -29,7 +31,7 @@ func (c *container) sortSignals() (stops, kills []*history.Event) {
 	return stops, kills
 }
 
-// containers are those of the incarnations that are known from their beginning.
+// allContainers returns the containers of the pods that are in the history completely.
 func (p *past) containers() []*container {
 	var all []*container
 	for _, one := range p.lives() {
@@ -38,7 +40,7 @@ func (p *past) containers() []*container {
 	return all
 }
 
-// hooked checks K1: the stop signal waits for the preStop hook, which runs once in each
+// checkPreStopHook checks K1: the stop signal waits for the preStop hook, which runs once in each
 // attempt to stop the pod (KBL-35).
 func hooked(p *past, t *trial) {
 	for _, c := range p.containers() {
@@ -60,8 +62,8 @@ func hooked(p *past, t *trial) {
 	}
 }
 
-// endOf is the end, among those of a container's runs of a hook, of one of them; nil when none
-// was told. Another attempt to stop may have another run.
+// endOf returns the recorded end of a hook run; nil for none. A later attempt to stop may have
+// another run.
 func endOf(begun *history.Event, ends []*history.Event) *history.Event {
 	for _, end := range ends {
 		if end.Boot == begun.Boot && end.Ended >= begun.Ended {
@@ -71,7 +73,7 @@ func endOf(begun *history.Event, ends []*history.Event) *history.Event {
 	return nil
 }
 
-// within is the last of events that lies between two others; nil for none.
+// lastWithin returns the last event between two others; nil for none.
 func within(events []*history.Event, from, to *history.Event) (last *history.Event) {
 	for _, e := range events {
 		if from.Ended+eps < e.Began && e.Ended+eps < to.Ended {
@@ -81,7 +83,7 @@ func within(events []*history.Event, from, to *history.Event) (last *history.Eve
 	return last
 }
 
-// warned checks K2: SIGKILL is preceded by the stop signal.
+// checkStopBeforeKill checks K2: SIGKILL is preceded by the stop signal.
 func warned(p *past, t *trial) {
 	for _, c := range p.containers() {
 		stops, kills := c.sortSignals()
@@ -93,14 +95,14 @@ func warned(p *past, t *trial) {
 	}
 }
 
-// startedLate reports whether the container's start was still under way when it was
-// killed: then nothing could take a signal.
+// diedStarting reports whether the container was killed during its start, when nothing could take a
+// signal.
 func (c *container) startedLate(kill *history.Event) bool {
 	return len(c.started) == 0 || slices.ContainsFunc(c.exits, unstarted) || kill.Began <= c.started[0].Ended+eps
 }
 
-// ranLate reports whether the container began to run when the stop of its pod in which it was
-// killed had been planned: a start that was then under way is not waited for (CRI-07).
+// startedAfterPlan reports whether the container began to run only after the pod's stop was
+// planned. The stop does not wait for a start in progress (CRI-07).
 func (c *container) ranLate(kill *history.Event) bool {
 	var plan *history.Event
 	for _, e := range c.pod.terms {
@@ -112,7 +114,7 @@ func (c *container) ranLate(kill *history.Event) bool {
 	return plan != nil && takes > 0 && c.started[0].Began+int64(takes+soon) > plan.Began
 }
 
-// startTakes is how long the container's script holds up its start.
+// startDelay returns how long the container's script delays its start.
 func (c *container) startTakes() time.Duration {
 	for _, e := range c.created {
 		fact, _ := e.Fact.(history.Create)
@@ -125,31 +127,31 @@ func (c *container) startTakes() time.Duration {
 	return 0
 }
 
-// unstarted reports whether an exit is that of a container that never ran.
+// neverRan reports whether an exit is that of a container that never ran.
 func unstarted(exit *history.Event) bool {
 	fact, _ := exit.Fact.(history.Exit)
 	return fact.Unstarted
 }
 
-// stop is a container that got its stop signal and SIGKILL from one runtime, after its
-// kubelet had begun to stop its pod.
+// containerStop is the stop of a container by one runtime, by stop signal and SIGKILL, after its
+// kubelet had begun to stop the pod.
 type stop struct {
 	*container
 
 	began, term, kill *history.Event
-	// shortest and longest are of the grace periods that the kubelet had seen before.
+	// shortest and longest are the bounds of the grace periods that the kubelet had seen before.
 	shortest, longest time.Duration
 }
 
-// between is how long it was from one event to another, by the clock of the machine or the
-// cluster by which it was shorter and by the one by which it was longer.
+// elapsed returns the time from one event to another by the machine's and the cluster's clock, the
+// shorter first.
 func between(from, to *history.Event) (shorter, longer time.Duration) {
 	machine, cluster := time.Duration(to.Ended-from.Began), to.Wall.Sub(from.Wall)
 	return min(machine, cluster), max(machine, cluster)
 }
 
-// between is what the function of that name says, where a process whose clock may have been wrong is
-// not asked what the cluster's showed.
+// elapsed is elapsed with correction for clocks that may have been wrong: instead of the events'
+// own cluster times it uses the bounds from other processes.
 func (p *past) between(from, to *history.Event) (shorter, longer time.Duration) {
 	if !p.skewed(from.Process, from.Began, to.Ended) && !p.skewed(to.Process, from.Began, to.Ended) {
 		return between(from, to)
@@ -162,7 +164,7 @@ func (s stop) against() []*history.Event {
 	return append(append(append([]*history.Event{}, s.pod.terms...), s.preStopEnds...), s.term, s.kill)
 }
 
-// stops are all of them.
+// containerStops returns all container stops that can be judged.
 func (p *past) stops() []stop {
 	var all []stop
 	for _, c := range p.containers() {
@@ -189,7 +191,7 @@ func (p *past) stops() []stop {
 	return all
 }
 
-// see takes a grace period, in seconds, into account.
+// addGrace takes a grace period, in seconds, into account.
 func (s *stop) see(seconds int64) {
 	grace := time.Duration(seconds) * time.Second
 	if s.shortest < 0 || grace < s.shortest {
@@ -198,8 +200,8 @@ func (s *stop) see(seconds int64) {
 	s.longest = max(s.longest, grace)
 }
 
-// patient checks K3: SIGKILL never comes early. The grace period runs from when the kubelet
-// begins to stop the pod: hooks, and containers that end before, use it up.
+// checkKillNotEarly checks K3: SIGKILL never comes early. The grace period runs from when the
+// kubelet begins to stop the pod. Hooks, and containers that end earlier, use it up.
 func patient(p *past, t *trial) {
 	for _, s := range p.stops() {
 		_, ofPod := p.between(s.began, s.kill)
@@ -209,8 +211,8 @@ func patient(p *past, t *trial) {
 	}
 }
 
-// punctual checks K4: SIGKILL comes when the grace period is over, unless the stop failed
-// or a process of the node began anew meanwhile.
+// checkKillNotLate checks K4: SIGKILL comes when the grace period is over, unless the stop failed
+// or a process of the node restarted meanwhile.
 func punctual(p *past, t *trial) {
 	for _, s := range p.stops() {
 		if len(s.pod.stuck) > 0 || len(s.pod.terms) != 1 || p.heldUp(s) {
@@ -221,8 +223,7 @@ func punctual(p *past, t *trial) {
 	}
 }
 
-// heldUp reports whether a process of the stop's node may have been paused or down on the way:
-// then nobody could be on time.
+// wasDelayed reports whether a process of the stop's node may have been paused or down meanwhile.
 func (p *past) heldUp(s stop) bool {
 	_, node, _ := strings.Cut(s.kill.Process, "/")
 	return slices.ContainsFunc(p.troubles, func(o *ordeal) bool {
@@ -231,7 +232,7 @@ func (p *past) heldUp(s stop) bool {
 	})
 }
 
-// onceSignaled checks K6: a runtime sends a container its stop signal once.
+// checkStopSignalOnce checks K6: a runtime sends a container its stop signal once.
 func onceSignaled(p *past, t *trial) {
 	for _, c := range p.containers() {
 		var last *history.Event
@@ -245,7 +246,7 @@ func onceSignaled(p *past, t *trial) {
 	}
 }
 
-// final checks K7: once a pod is being stopped nothing of it is started.
+// checkNoStartAfterStop checks K7: nothing of a pod is started once the pod is being stopped.
 func final(p *past, t *trial) {
 	for _, one := range p.lives() {
 		if len(one.terms) == 0 {
@@ -263,8 +264,9 @@ func final(p *past, t *trial) {
 	}
 }
 
-// dead checks K8: a pod that has ended never runs again. What others say of a pod whose
-// kubelet is cut off ends nothing: it goes on with what it knows until it hears (K14).
+// checkNoStartAfterEnd checks K8: a pod that has ended never runs again. A phase that others wrote
+// while the kubelet was cut off ends nothing: the kubelet goes on until it hears of the phase
+// (K14).
 func dead(p *past, t *trial) {
 	for _, one := range p.lives() {
 		end := one.end()
@@ -283,7 +285,7 @@ func dead(p *past, t *trial) {
 	}
 }
 
-// heard reports whether the pod's kubelet had seen a commit, or a later one, before an event.
+// kubeletSaw reports whether the pod's kubelet had seen a commit, or a later one, before an event.
 func (one *pod) heard(end, by *history.Event) bool {
 	ended, _ := end.Fact.(history.Commit)
 	return slices.ContainsFunc(one.seen, func(e *history.Event) bool {
@@ -292,7 +294,7 @@ func (one *pod) heard(end, by *history.Event) bool {
 	})
 }
 
-// end is the commit with which the pod's phase became terminal, or its final delete.
+// endEvent returns the commit that made the pod's phase terminal, or the pod's final delete.
 func (one *pod) end() *history.Event {
 	for _, c := range one.commits {
 		if ended(c) && c.recorded {
@@ -305,7 +307,7 @@ func (one *pod) end() *history.Event {
 	return nil
 }
 
-// oneNode checks K9: whatever runtimes tell of one uid, they tell on one node.
+// checkOneNode checks K9: all containers of one UID are on one node.
 func oneNode(p *past, t *trial) {
 	for _, one := range p.lives() {
 		var first *history.Event
@@ -320,7 +322,7 @@ func oneNode(p *past, t *trial) {
 	}
 }
 
-// oneRun checks K15: a container is started again only when its last run has ended.
+// checkOneRun checks K15: a container is started again only after its last run has ended.
 func oneRun(p *past, t *trial) {
 	for _, one := range p.lives() {
 		last := map[string]*container{}
@@ -340,15 +342,15 @@ func startsOf(c *container) []*history.Event {
 	return slices.Clone(c.started)
 }
 
-// inOrder are the pod's containers that were started, first come first.
+// startedContainers returns the pod's started containers in the order of their starts.
 func (one *pod) inOrder() []*container {
 	started := slices.DeleteFunc(slices.Clone(one.containers), func(c *container) bool { return len(c.started) == 0 })
 	slices.SortStableFunc(started, func(a, b *container) int { return cmp.Compare(a.started[0].Began, b.started[0].Began) })
 	return started
 }
 
-// truthful checks K10: a phase that ends a pod is not told while a container runs, and what is
-// told of each container is so.
+// checkStatusReports checks K10: no terminal phase is reported while a container runs, and each
+// container's reported state is right.
 func truthful(p *past, t *trial) {
 	for _, one := range p.lives() {
 		one.statesTold(p, t)
@@ -366,8 +368,8 @@ func truthful(p *past, t *trial) {
 	}
 }
 
-// endedByOthers reports whether somebody but a kubelet had given the pod a phase that ends it,
-// such as the pod garbage collector for a node that is gone: its kubelet keeps that.
+// endedByOthers reports whether another client than a kubelet had given the pod a terminal phase,
+// for example the pod garbage collector for a lost node. The kubelet keeps that phase.
 func (one *pod) endedByOthers(by *history.Event) bool {
 	return slices.ContainsFunc(one.commits, func(c *commit) bool {
 		return rank(c.Phase) == terminal && (c.before == nil || rank(c.before.Phase) != terminal) &&
@@ -375,8 +377,8 @@ func (one *pod) endedByOthers(by *history.Event) bool {
 	})
 }
 
-// rejected reports whether the first that a kubelet tells of a pod that it has from one before
-// it is a phase that ends it: it does not take the pod any more (KBL-09), and only then ends it.
+// wasRejected reports whether a restarted kubelet's first report of a pod from an earlier boot is a
+// terminal phase. The kubelet no longer accepts the pod (KBL-09), and ends it only afterwards.
 func (one *pod) rejected(by *history.Event) bool {
 	older := false
 	for _, e := range one.statuses {
@@ -389,8 +391,8 @@ func (one *pod) rejected(by *history.Event) bool {
 	return false
 }
 
-// tornDown checks K13: containers end before sidecars are stopped, and before volumes and
-// sandboxes are taken away, and the last phase is told before the final delete.
+// checkTeardownOrder checks K13: containers end before sidecars are stopped, and before volumes and
+// sandboxes are removed. The last phase is reported before the final delete.
 func tornDown(p *past, t *trial) {
 	for _, one := range p.lives() {
 		one.sidecarsLast(p, t)
@@ -413,7 +415,8 @@ func tornDown(p *past, t *trial) {
 	}
 }
 
-// undermined checks that nothing was taken from under a container that has ended.
+// checkTeardownAfterExit checks that volumes and sandbox were removed only after the container had
+// ended.
 func (c *container) undermined(t *trial) {
 	exit := c.exits[len(c.exits)-1]
 	for _, e := range append(append([]*history.Event{}, c.pod.mounts...), c.pod.sandboxes...) {

@@ -7,12 +7,12 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// overlap is a time during which containers of two incarnations of one identity ran, by
-// what the runtimes have written down.
+// overlap is a time during which containers of two incarnations of one pod name ran, as recorded by
+// the runtimes.
 type overlap struct {
 	older, younger *pod
-	// begin is the later of their first starts, and end the first exit after it that left one of
-	// the two without a container; nil when the history ends before.
+	// begin is the later of their first starts. end is the first exit after begin that left one of
+	// the two without a container; nil if the history ends before.
 	begin, end *history.Event
 }
 
@@ -20,7 +20,7 @@ func (o overlap) against(more ...*history.Event) []*history.Event {
 	return append([]*history.Event{o.older.first(), o.begin, o.end}, more...)
 }
 
-// first is the first start of a container of the pod.
+// firstStart returns the first start of a container of the pod.
 func (one *pod) first() (first *history.Event) {
 	for _, c := range one.containers {
 		for _, e := range c.started {
@@ -32,7 +32,7 @@ func (one *pod) first() (first *history.Event) {
 	return first
 }
 
-// gone is the exit after which none of the pod's containers ran; nil when there is none.
+// lastExit returns the exit after which none of the pod's containers ran; nil if there is none.
 func (one *pod) gone() (last *history.Event) {
 	for _, c := range one.containers {
 		if len(c.started) == 0 {
@@ -48,9 +48,8 @@ func (one *pod) gone() (last *history.Event) {
 	return last
 }
 
-// overlaps sweeps over the lives of each identity, which are in the order in which they were
-// made: the older may be started last, where its kubelet hears of it late. It also returns how
-// many successors there were.
+// overlaps returns the overlapping pairs of each pod name, and how many pairs there were. The older
+// of a pair may be started last, if its kubelet hears of it late.
 func (p *past) overlaps() (found []overlap, successors int) {
 	byName := map[string][]*pod{}
 	for _, one := range p.lives() {
@@ -71,7 +70,7 @@ func (p *past) overlaps() (found []overlap, successors int) {
 	return found, successors
 }
 
-// overlap is when both of two incarnations ran.
+// overlap returns when both of two incarnations ran; false if they did not overlap.
 func (p *past) overlap(older, younger *pod) (overlap, bool) {
 	o := overlap{older: older, younger: younger, begin: later(older.first(), younger.first())}
 	for _, one := range []*pod{older, younger} {
@@ -86,8 +85,7 @@ func (p *past) overlap(older, younger *pod) (overlap, bool) {
 	return o, true
 }
 
-// alive reports whether the runtime of a pod that has told of no exit has told anything
-// after a moment.
+// runtimeWasAlive reports whether the pod's runtime recorded anything after an event.
 func (p *past) alive(one *pod, at *history.Event) bool {
 	process := one.first().Process
 	for _, e := range slices.Backward(p.events) {
@@ -98,8 +96,8 @@ func (p *past) alive(one *pod, at *history.Event) bool {
 	return false
 }
 
-// atMostOne checks C1: two incarnations of one identity run at the same time only where
-// somebody but its kubelet had removed the older.
+// checkAtMostOne checks C1: two incarnations of one name run at the same time only if another
+// client than its kubelet had removed the older.
 func atMostOne(p *past, t *trial) {
 	found, successors := p.overlaps()
 	t.cases += successors - len(found)
@@ -109,24 +107,24 @@ func atMostOne(p *past, t *trial) {
 	}
 }
 
-// forcedBefore reports whether somebody but its kubelet had removed a pod by then.
+// wasForcedBefore reports whether another client than its kubelet had removed a pod by then.
 func (p *past) forcedBefore(one *pod, e *history.Event) bool {
 	last := one.commits[len(one.commits)-1]
 	return last.Op == deleted && last.Began <= e.Ended+eps && last.by != nil && last.by.node == ""
 }
 
-// stretch is a time, from one event to another; to nil when the history ends before.
+// stretch is a time between two events; to is nil if the history ends before.
 type stretch struct{ from, to *history.Event }
 
-// surelyRan are the containers of a pod but those whose start had not ended when they were killed: to
-// some they are alive, to others not.
+// surelyRanContainers returns the pod's containers without those killed during their start:
+// observers disagree on whether those ran.
 func (one *pod) surelyRan() []*container {
 	return slices.DeleteFunc(slices.Clone(one.containers), func(c *container) bool {
 		return len(c.exits) > 0 && unstarted(c.exits[len(c.exits)-1])
 	})
 }
 
-// stretchesOf are the times during which one of the containers ran, or was being started.
+// runningTimes returns the merged times during which one of the containers ran, or was starting.
 func stretchesOf(containers []*container) []stretch {
 	var all []stretch
 	for _, c := range containers {
@@ -151,7 +149,7 @@ func stretchesOf(containers []*container) []stretch {
 	return merged
 }
 
-// later is the later of two ends; nil is the last.
+// later returns the later of two ends; nil counts as the last.
 func later(a, b *history.Event) *history.Event {
 	if a == nil || b == nil {
 		return nil
@@ -162,17 +160,17 @@ func later(a, b *history.Event) *history.Event {
 	return b
 }
 
-// together are the times during which containers of both ran, or were being started.
+// possibleTimes returns the times during which containers of both ran, or were starting.
 func (o overlap) together() []stretch {
 	return common(stretchesOf(o.older.containers), stretchesOf(o.younger.containers))
 }
 
-// surelyTogether are the times during which containers of both ran.
+// sureTimes returns the times during which containers of both surely ran.
 func (o overlap) surelyTogether() []stretch {
 	return common(stretchesOf(o.older.surelyRan()), stretchesOf(o.younger.surelyRan()))
 }
 
-// common are the times that are in both.
+// intersect returns the times that are in both lists.
 func common(older, younger []stretch) []stretch {
 	var both []stretch
 	for _, a := range older {

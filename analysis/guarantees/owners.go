@@ -8,21 +8,21 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// unsettled is how long what a controller has read may be behind what is: its last sync may
-// still be under way, and an answer may not have come.
+// controllerLag is how far a controller's view may lag behind: its last sync may still be in
+// progress, and an answer may not have arrived.
 const unsettled = 60 * time.Second
 
-// family is the pods of one controller as they come and go.
+// ownedPods tracks the pods of one controller object.
 type family struct {
 	resource string
 	active   map[string]*commit // by key: those that neither end nor have ended
 	made     []*commit          // creations
-	// wanted are the commits of the controller's object.
+	// versions are the commits of the controller object.
 	wanted []*commit
 }
 
-// followOwners visits every creation of a pod that has a controller of the resource, after
-// it is counted.
+// eachOwnedCreation visits every creation of a pod that an object of the resource controls, after
+// the pod is counted.
 func (p *past) followOwners(resource string, visit func(of *family, c *commit)) {
 	all := map[string]*family{}
 	for _, c := range p.commits {
@@ -49,7 +49,8 @@ func (p *past) followOwners(resource string, visit func(of *family, c *commit)) 
 	}
 }
 
-// most is the highest number of pods that was wanted when a creation may have been decided on.
+// maxWanted returns the highest number of replicas that was wanted when a creation may have been
+// decided on.
 func (of *family) most(c *commit) (most int) {
 	for i, w := range of.wanted {
 		last := i == len(of.wanted)-1
@@ -60,7 +61,7 @@ func (of *family) most(c *commit) (most int) {
 	return most
 }
 
-// unknown is how many other creations may not have been known when one was decided on.
+// countUnknown returns how many other creations may not have been known when one was decided on.
 func (of *family) unknown(p *past, c *commit) (count int) {
 	for _, other := range of.made {
 		if other != c && p.unaware(other, c) {
@@ -70,7 +71,7 @@ func (of *family) unknown(p *past, c *commit) (count int) {
 	return count
 }
 
-// asked is when the operation of a commit came.
+// requestedAt returns the monotonic time at which the commit's operation arrived.
 func (c *commit) asked() int64 {
 	if c.by != nil {
 		return c.by.calls[0].Began
@@ -78,8 +79,8 @@ func (c *commit) asked() int64 {
 	return c.Began
 }
 
-// notTooMany checks C4: a ReplicaSet's pods that do not end are never more than it wants,
-// but for the creations of one sync.
+// checkReplicaCount checks C4: a ReplicaSet's active pods are never more than it wants, except for
+// the creations of one sync.
 func notTooMany(p *past, t *trial) {
 	starts := p.starts(controllers)
 	p.followOwners("replicasets.apps", func(of *family, c *commit) {
@@ -92,10 +93,10 @@ func notTooMany(p *past, t *trial) {
 	})
 }
 
-// controllers is the identity and the process of all controllers.
+// controllers is the identity and the process name of all controllers.
 const controllers = "controllers"
 
-// starts are the first events of each boot of a process.
+// bootStarts returns the first event of each boot of a process.
 func (p *past) starts(process string) []*history.Event {
 	var first []*history.Event
 	for _, i := range p.incarnations[process] {
@@ -104,8 +105,8 @@ func (p *past) starts(process string) []*history.Event {
 	return first
 }
 
-// begunAnew reports whether a process may have been begun anew shortly before a commit, and
-// forgotten what it had asked for.
+// mayHaveRestarted reports whether a process may have restarted shortly before a commit, and
+// forgotten what it had requested.
 func begunAnew(starts []*history.Event, c *commit) bool {
 	running := false
 	for _, start := range starts {
@@ -120,8 +121,8 @@ func begunAnew(starts []*history.Event, c *commit) bool {
 	return !running
 }
 
-// oneAfterTheOther checks C3 for StatefulSets that make one pod after the other: one is made
-// when those with lower numbers are there, and each has been ready.
+// checkOrderedCreation checks C3 for StatefulSets with ordered pods: a pod is created only when its
+// predecessors exist and have been ready.
 func (p *past) oneAfterTheOther(t *trial) {
 	ready := map[string]bool{}
 	there := map[string]*commit{}
@@ -141,7 +142,7 @@ func (p *past) oneAfterTheOther(t *trial) {
 	}
 }
 
-// followsOthers checks that the pods with lower numbers are there, or were a moment ago.
+// checkPredecessor checks that the pod with the next lower number exists, or did a moment ago.
 func (p *past) followsOthers(t *trial, c *commit, there map[string]*commit, ready map[string]bool) {
 	dash := strings.LastIndexByte(c.Key, '-')
 	number, err := strconv.Atoi(c.Key[dash+1:])
@@ -157,16 +158,16 @@ func (p *past) followsOthers(t *trial, c *commit, there map[string]*commit, read
 	t.expect(ready[earlier.UID] || earlier.Op == deleted, "a pod was made in a StatefulSet before the one before it was ready", earlier.Event, c.Event)
 }
 
-// jobController is the name of the controller of Jobs, as its decisions have it.
+// jobController is the job controller's name in its decisions.
 const jobController = "job-controller"
 
-// claims reports whether a commit makes something a controller's own, or lets go of it.
+// changesOwner reports whether a commit adopts or releases an object.
 func (c *commit) claims() bool { return c.before != nil && c.before.Owner != c.Owner }
 
-// upToDate checks C5: what a controller decides of an object, and carries out, it does not
-// decide on a version older than what it has written itself and been told of. A Job decides on
-// its deletes together, and its pods are freed one by one meanwhile; they name a uid, as upstream's.
-// So does what makes a pod its own or lets go of it, before it is asked what was expected of those.
+// checkReadYourWrites checks C5: a controller does not decide on a version of an object older than
+// its own last answered write of it. A Job's deletes are exempt: they are decided together while
+// pods are freed one by one, and they name a UID, as upstream's. Adoptions and releases are exempt
+// too: they happen before the controller's expectations are checked.
 func upToDate(p *past, t *trial) {
 	type subject struct{ boot, controller, resource, key string }
 	type write struct {

@@ -10,7 +10,8 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// past is what has happened, as checkers look it up. Events are in their order.
+// clusterHistory is the recorded history of a cluster, indexed for the checkers. Events are in
+// their order.
 type past struct {
 	timeline
 	log history.Log
@@ -28,13 +29,13 @@ type past struct {
 	found
 }
 
-// file is what is known of the store's file.
+// storeFile describes what is known of the store's file.
 type file struct {
-	// stored reports whether it was read, and compacted is the oldest revision that it still
-	// has the state of.
+	// hasFile reports whether the file was read. compacted is the oldest revision of which the file
+	// still has the state.
 	stored    bool
 	compacted int64
-	// disk is nil when it was not verified.
+	// disk is nil if the file was not verified.
 	disk *Disk
 }
 
@@ -42,30 +43,31 @@ type file struct {
 type commit struct {
 	history.Commit
 	*history.Event
-	// of is what it changed.
+	// object is the changed object.
 	of *object
-	// by is the request that made it; nil when it is not known.
+	// operation is the request that made the commit; nil if unknown.
 	by *operation
-	// before is what was there; nil for nothing, or when it is not known.
+	// replaced is the version that the commit replaced; nil if there was none, or if it is unknown.
 	before *commit
-	// recorded and stored say where it is: in the apiserver's history, in the store's file.
+	// recorded and stored say where the commit was found: in the apiserver's history, and in the
+	// store's file.
 	recorded, stored bool
-	// differs says that the two do not agree.
+	// differs reports that the history and the file disagree.
 	differs bool
 }
 
-// operation is a request, with all its tries: each has the same id.
+// operation is a request with all its tries, which share one id.
 type operation struct {
 	history.OpCall
 	id string
-	// node is the one that asks; empty for others.
+	// node is the requesting node; empty for other clients.
 	node           string
 	calls, returns []*history.Event
 	webhooks       []*history.Event
 	commits        []*commit
 }
 
-// pod is what the node has told of one incarnation.
+// podHistory holds everything that was recorded about one pod UID.
 type pod struct {
 	uid, name  string
 	commits    []*commit
@@ -77,16 +79,16 @@ type pod struct {
 	blockers  []*history.Event // ui.blocker
 }
 
-// told is what kubelets have told of a pod.
+// kubeletEvents holds what kubelets recorded about a pod.
 type told struct {
 	seen     []*history.Event // k.see
 	terms    []*history.Event // k.term
 	stuck    []*history.Event // k.stuck
 	statuses []*history.Event // k.status
-	finals   []*history.Event // k.final that were taken
+	finals   []*history.Event // k.final without an error
 }
 
-// container is what its runtime has told of one.
+// container holds what its runtime recorded about one container.
 type container struct {
 	history.Of
 	pod                              *pod
@@ -117,7 +119,7 @@ func newPast(evidence Evidence) *past {
 	return p
 }
 
-// take takes up an event of a process.
+// addEvent indexes an event of a process.
 func (p *past) take(e *history.Event) {
 	p.add(e)
 	switch fact := e.Fact.(type) {
@@ -148,7 +150,7 @@ func (p *past) take(e *history.Event) {
 	}
 }
 
-// read takes up a commit of the store's file.
+// addFileEvent indexes an event of the store's file.
 func (p *past) read(e *history.Event) {
 	switch fact := e.Fact.(type) {
 	case history.Compact:
@@ -167,7 +169,8 @@ func (p *past) read(e *history.Event) {
 	}
 }
 
-// chain puts commits in order and finds what each replaced.
+// linkCommits sorts the commits and links each to the version it replaced, its object, its
+// operation and its pod.
 func (p *past) chain() {
 	for _, c := range p.byRevision {
 		p.commits = append(p.commits, c)
@@ -191,7 +194,7 @@ func (p *past) chain() {
 	}
 }
 
-// after are the commits behind a revision.
+// commitsAfter returns the commits after a revision.
 func (p *past) after(revision int64) []*commit {
 	at, _ := slices.BinarySearchFunc(p.commits, revision, func(c *commit, revision int64) int {
 		if c.Revision <= revision {
@@ -202,9 +205,9 @@ func (p *past) after(revision int64) []*commit {
 	return p.commits[at:]
 }
 
-// place says of commits that only the store's file has when they were at the earliest and at
-// the latest: between those that were told of before and after them. What was told of after
-// the last of all was until the history ends.
+// placeFileCommits estimates when the commits happened that only the store's file has: between the
+// recorded commits before and after them. Commits after the last recorded one may have happened
+// until the history ends.
 func (p *past) place() {
 	began := int64(0)
 	for _, c := range p.commits {
@@ -225,7 +228,7 @@ func (p *past) place() {
 	}
 }
 
-// keptFrom is when the history begins to be whole.
+// firstCompleteTime returns the monotonic time from which the history is complete.
 func (p *past) keptFrom() (from int64) {
 	for _, gap := range p.log.Gaps {
 		if gap.From != 1 {
@@ -243,13 +246,12 @@ func (p *past) keptFrom() (from int64) {
 
 const podResource = "pods"
 
-// whole reports whether everything about an incarnation is in the history: its beginning
-// is.
+// isComplete reports whether the history has everything about a pod, beginning with its creation.
 func (p *past) whole(one *pod) bool {
 	return len(one.commits) > 0 && one.commits[0].Op == added && one.commits[0].recorded && one.commits[0].Began >= p.from
 }
 
-// findLives finds the incarnations of which everything is in the history, in order.
+// findCompletePods returns the pods that are in the history completely, in order of creation.
 func (p *past) findLives() []*pod {
 	lives := make([]*pod, 0, len(p.pods))
 	for _, one := range p.pods {
@@ -261,7 +263,7 @@ func (p *past) findLives() []*pod {
 	return lives
 }
 
-// pod is the incarnation of a uid.
+// podOf returns the pod with a UID, and adds it if it is new.
 func (p *past) pod(uid, name string) *pod {
 	one := p.pods[uid]
 	if one == nil {
@@ -274,7 +276,7 @@ func (p *past) pod(uid, name string) *pod {
 	return one
 }
 
-// container is the one of an id.
+// containerOf returns the container with an id, and adds it if it is new.
 func (p *past) container(of history.Of) *container {
 	one := p.pod(of.UID, of.Pod)
 	c := one.byID[of.Container]
@@ -286,7 +288,7 @@ func (p *past) container(of history.Of) *container {
 	return c
 }
 
-// onNode takes up what a node has told.
+// addNodeEvent indexes an event of a node.
 func (p *past) onNode(e *history.Event) {
 	add := func(to *[]*history.Event) { *to = append(*to, e) }
 	switch fact := e.Fact.(type) {
@@ -315,7 +317,7 @@ func (p *past) onNode(e *history.Event) {
 	}
 }
 
-// inContainer takes up what is about one container.
+// addContainerEvent indexes an event about one container.
 func (p *past) inContainer(e *history.Event) {
 	add := func(to *[]*history.Event) { *to = append(*to, e) }
 	switch fact := e.Fact.(type) {
@@ -344,8 +346,8 @@ func (p *past) inContainer(e *history.Event) {
 	}
 }
 
-// takenUp takes up that a container had been started by an incarnation of its runtime which
-// did not live to tell of it: at some time since the container was made.
+// addTakeUp records the start of a container whose runtime died before it recorded the start. The
+// container started at some time since it was created.
 func (c *container) takenUp(e *history.Event, fact history.TakeUp) {
 	if len(c.started) > 0 || len(c.created) == 0 {
 		return
@@ -358,13 +360,13 @@ func (c *container) takenUp(e *history.Event, fact history.TakeUp) {
 
 // The operations of a commit.
 const (
+	// The operations of a commit.
 	added    = "ADDED"
 	modified = "MODIFIED"
 	deleted  = "DELETED"
 )
 
-// nodeOf is the node that an identity, node:n, or a process, kubelet/n, is on; empty for
-// none.
+// nodeOf returns the node of an identity (node:n) or of a process (kubelet/n); empty for others.
 func nodeOf(who string) string {
 	for _, prefix := range []string{"node:", "kubelet/", "runtime/"} {
 		if node, ok := strings.CutPrefix(who, prefix); ok {
@@ -374,10 +376,10 @@ func nodeOf(who string) string {
 	return ""
 }
 
-// before reports whether a was over before b began.
+// before reports whether a ended before b began.
 func before(a, b *history.Event) bool { return a.Ended < b.Began }
 
-// said is the fields of an event.
+// fieldsOf returns the fields of an event's fact.
 func said(e *history.Event) any {
 	data, err := json.Marshal(e.Fact)
 	fields := map[string]any{}
@@ -387,10 +389,10 @@ func said(e *history.Event) any {
 	return fields
 }
 
-// decimal is a revision as the API says it.
+// formatRevision returns a revision as the API writes it.
 func decimal(revision int64) string { return strconv.FormatInt(revision, 10) }
 
-// number is a revision that the API has said; 0 for none.
+// parseRevision returns the number of a revision from the API; 0 for none.
 func number(revision string) int64 {
 	n, _ := strconv.ParseInt(revision, 10, 64)
 	return n

@@ -2,8 +2,8 @@ package guarantees
 
 import "github.com/podfall/podfall/internal/history"
 
-// livenessProperties are what must happen in the end: while nothing is broken, counted from
-// when the last was mended.
+// livenessInvariants returns what must happen in the end: while nothing is broken, counted from the
+// end of the last trouble.
 func livenessProperties() []Property {
 	troubles := []history.Name{history.NameFaultWatch, history.NameFaultBegin, history.NameFaultEnd, history.NameStall}
 	fair := func(more ...history.Name) []history.Name {

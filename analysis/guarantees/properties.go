@@ -6,38 +6,37 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// Property is one promise.
+// Invariant is a property of the cluster that must always hold.
 type Property struct {
-	// ID is the property's in guarantees.md: A1.
+	// ID identifies the invariant in guarantees.md, for example A1.
 	ID string
-	// Promise is what must hold.
+	// Statement says what must hold.
 	Promise string
-	// From are the events that it is checked from.
+	// Facts names the events that the checker reads.
 	From []history.Name
-	// Partly says what of the promise is not checked although the rest is; empty for
-	// nothing.
+	// Limits says which part of the invariant is not checked; empty if all of it is.
 	Partly string
-	// Unchecked says why no history can show it yet; empty for those with a checker.
+	// Unchecked says why no history can show the invariant yet; empty if it has a checker.
 	Unchecked string
 
 	check func(*past, *trial)
 }
 
-// Properties are all of them, in order.
+// Invariants returns all invariants, in order.
 func Properties() []Property {
 	return slices.Concat(storeProperties(), watchProperties(), deletionProperties(), nodeProperties(),
 		controllerProperties(), messageProperties(), livenessProperties())
 }
 
-// Words are how the break of a promise begins to be told: its id, and what it promises. A test
-// of what no history shows says the same.
+// Title returns the id and the statement of an invariant. Messages about a violation begin with it,
+// also those of tests that check what no history shows.
 func Words(id string) string {
 	all := Properties()
 	p := all[slices.IndexFunc(all, func(p Property) bool { return p.ID == id })]
 	return p.ID + ": " + p.Promise
 }
 
-// The events of groups of properties.
+// operationFacts returns the facts about operations and commits, and more.
 func operations(more ...history.Name) []history.Name {
 	return append([]history.Name{history.NameOpCall, history.NameOpReturn, history.NameCommit}, more...)
 }

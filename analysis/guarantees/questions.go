@@ -8,16 +8,16 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// question is what the controllers have asked about all objects of a resource.
+// listing is a list or watch of all objects of a resource by the controllers.
 type question struct {
 	*history.Event
-	// after is the revision after which they know of none; 0 when they ask for all there are.
+	// after is the revision after which the controllers ask for changes; 0 if they list everything.
 	after int64
-	// refused is a question that was not answered.
+	// refused says that the request was not answered.
 	refused bool
 }
 
-// questions are all about a resource, in the order in which they were asked.
+// listings holds the listings of a resource, in the order in which they were asked.
 type questions []question
 
 func (p *past) questions(resource string) questions {
@@ -31,9 +31,10 @@ func (p *past) questions(resource string) questions {
 	return all
 }
 
-// heard is how the controllers heard of a commit: as soon as it was made, unless their next
-// question is for what came after an older revision, as when what they had been sent was lost; or
-// they were refused that before. Then it is the first question that was answered, if any was.
+// delivery returns how the controllers received a commit. Usually that is at once. If their next
+// listing asks for changes after an older revision, what they were sent was lost, and the first
+// answered listing counts. The same holds if they were refused such a listing before. answered is
+// false if none was answered.
 func (all questions) heard(c *commit) (how question, answered bool) {
 	next := sort.Search(len(all), func(i int) bool { return all[i].Began >= c.Ended })
 	atOnce := question{Event: c.Event, after: c.Revision - 1}
@@ -55,8 +56,8 @@ func (all questions) heard(c *commit) (how question, answered bool) {
 	return atOnce, !missed
 }
 
-// unplaced reports whether the controllers never heard on which node a pod was: they listed all
-// pods when it was gone, and had not been told before that it was bound.
+// neverSeenBound reports whether the controllers never learned on which node a pod was: they listed
+// all pods after it was gone, and had not been told before that it was bound.
 func (p *past) unplaced(one *pod) bool {
 	at := slices.IndexFunc(one.commits, func(c *commit) bool { return c.Node != "" })
 	last := one.commits[len(one.commits)-1]
@@ -67,9 +68,9 @@ func (p *past) unplaced(one *pod) bool {
 	return !answered || how.after == 0 && before(last.Event, how.Event)
 }
 
-// unaware reports whether the controllers may not have known of an earlier commit of theirs when
-// they asked for one: it was not answered yet, or only a moment before; or the answer may have been
-// lost on its way, and nothing else had told them.
+// mayNotKnowOwn reports whether the controllers may not have known of their own earlier commit when
+// they requested another. Either the earlier one was not answered yet, or only a moment before, or
+// the answer may have been lost and no watch had delivered the commit.
 func (p *past) unaware(earlier, c *commit) bool {
 	if unanswered(earlier, c) {
 		return true

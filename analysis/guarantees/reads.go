@@ -7,16 +7,16 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// lookup is a read, with its event.
+// lookup is a recorded read with its event.
 type lookup struct {
 	history.Lookup
 	*history.Event
-	// of is what a list or a watch selects, if it is known.
+	// scope is what a list or a watch selects, if it is known.
 	of    scope
 	known bool
 }
 
-// findLookups finds all reads, by the revision that they were answered with.
+// findLookups returns all reads, sorted by the revision of their answers.
 func (p *past) findLookups() []*lookup {
 	var all []*lookup
 	for e, fact := range factsOf[history.Lookup](p) {
@@ -30,13 +30,13 @@ func (p *past) findLookups() []*lookup {
 	return all
 }
 
-// reads reports whether it is answered once, and then over.
+// isGetOrList reports whether the read is answered once and then over.
 func (l *lookup) reads() bool { return l.Verb == "get" || l.Verb == "list" }
 
-// newest reports whether a read asks for the newest state.
+// wantsNewest reports whether a read asks for the newest state.
 func (l *lookup) newest() bool { return l.Asked.Revision == "" && l.At == 0 }
 
-// exact is the revision that a list asks for, or 0.
+// exactRevision returns the revision that a list asks for, or 0.
 func (l *lookup) exact() int64 {
 	switch {
 	case l.At > 0:
@@ -47,19 +47,19 @@ func (l *lookup) exact() int64 {
 	return 0
 }
 
-// shownAt is that the store was known to have come to a revision.
+// knownRevision says that an event proves that the store had reached a revision.
 type shownAt struct {
 	revision int64
 	by       *history.Event
 }
 
-// shownUp are all of them by time, each with the highest revision so far.
+// knownRevisions returns the proofs by time, each with the highest revision so far.
 func (p *past) shownUp() []shownAt {
 	shown := rising(p.answers())
 	return rising(append(shown, p.missed(shown)...))
 }
 
-// rising sorts what was shown by time, and has each show what those before it do.
+// accumulate sorts proofs by time and raises each to the highest revision so far.
 func rising(all []shownAt) []shownAt {
 	slices.SortStableFunc(all, func(a, b shownAt) int { return cmp.Compare(a.by.Ended, b.by.Ended) })
 	for i := 1; i < len(all); i++ {
@@ -68,7 +68,7 @@ func rising(all []shownAt) []shownAt {
 	return all
 }
 
-// answers are what writes and reads that were done show.
+// answeredRevisions returns the revisions that completed writes and reads prove.
 func (p *past) answers() []shownAt {
 	var all []shownAt
 	for _, o := range p.operations {
@@ -84,8 +84,8 @@ func (p *past) answers() []shownAt {
 	return all
 }
 
-// missed is what shows removals of which nobody may have been told: an object was there, as had been
-// shown, and was not found.
+// missedRemovals returns the removals that nobody may have been told of, but that a 404 proves: the
+// object was known to exist, and was not found.
 func (p *past) missed(shown []shownAt) []shownAt {
 	var all []shownAt
 	miss := func(resource, key string, since int64, by *history.Event) {
@@ -112,7 +112,7 @@ func (p *past) missed(shown []shownAt) []shownAt {
 	return all
 }
 
-// answered reports whether the operation was answered with such a code, between two moments.
+// wasAnswered reports whether the operation was answered between two times with a code that fits.
 func (o *operation) answered(from, to int64, with func(code int32) bool) bool {
 	return slices.ContainsFunc(o.returns, func(e *history.Event) bool {
 		said, _ := e.Fact.(history.OpReturn)
@@ -120,14 +120,15 @@ func (o *operation) answered(from, to int64, with func(code int32) bool) bool {
 	})
 }
 
-// refusal is a code that says that something was not done.
+// isError reports whether a status code says that something was not done.
 func refusal(code int32) bool { return code >= 400 }
 
-// turndown is a refusal, but of what has gone or has changed meanwhile.
+// isRejection reports an error other than 404 and 409: those two say that the object is gone or has
+// changed meanwhile.
 func turndown(code int32) bool { return refusal(code) && code != 404 && code != 409 }
 
-// done is the first answer that says that the operation is done, or nil: one that was refused
-// may have been sent again, and be done later.
+// firstSuccess returns the first answer that reports success, or nil. A refused operation may have
+// been sent again, and succeeded later.
 func (o *operation) done() *history.Event {
 	at := slices.IndexFunc(o.returns, func(e *history.Event) bool {
 		said, _ := e.Fact.(history.OpReturn)
@@ -139,7 +140,8 @@ func (o *operation) done() *history.Event {
 	return o.returns[at]
 }
 
-// lowest is the revision that what begins at a moment must include, and what had shown it.
+// knownBefore returns the revision that a read beginning at a time must include, and the event that
+// proves it.
 func lowest(shown []shownAt, since int64) shownAt {
 	at, _ := slices.BinarySearchFunc(shown, since, func(s shownAt, moment int64) int { return cmp.Compare(s.by.Ended, moment) })
 	if at == 0 {
@@ -148,8 +150,8 @@ func lowest(shown []shownAt, since int64) shownAt {
 	return shown[at-1]
 }
 
-// readInOrder checks A4 for reads: one of the newest state includes what was answered before
-// it began, none is older than it asks for, and none shows what had not begun yet.
+// checkReadOrder checks A4 for reads. A read of the newest state includes what was answered before
+// it began. No read is older than it asks for, and none shows a later commit.
 func (p *past) readInOrder(t *trial) {
 	shown := p.shownUp()
 	for _, l := range p.lookups() {
@@ -170,8 +172,8 @@ func (p *past) readInOrder(t *trial) {
 	}
 }
 
-// listsNoLess checks that a list is of the revision that it asks for, and has at least what
-// was known before it began.
+// checkListAge checks that a list has the revision that it asks for, and at least what was known
+// before it began.
 func (l *lookup) listsNoLess(low shownAt, t *trial) {
 	if !ok(l.Code) {
 		return
@@ -184,8 +186,8 @@ func (l *lookup) listsNoLess(low shownAt, t *trial) {
 	}
 }
 
-// getsNoLess checks that a get of the newest state has an object as it was known before the
-// get began, or a newer one.
+// checkGetAge checks that a get of the newest state returns the object as it was known before the
+// get began, or a newer version.
 func (l *lookup) getsNoLess(low shownAt, p *past, t *trial) {
 	was, removal := lastOf(p.versions(l.Resource, l.Key), low.revision, l.Ended)
 	switch {
@@ -196,8 +198,8 @@ func (l *lookup) getsNoLess(low shownAt, p *past, t *trial) {
 	}
 }
 
-// lastOf is the last of an object's versions up to a revision, and the first removal after that which
-// had begun at a moment; nil for none.
+// versionAt returns the last version up to a revision. removal is the first removal after the
+// revision that began by the time `until`. Both may be nil.
 func lastOf(versions []*commit, revision, until int64) (was, removal *commit) {
 	for _, c := range versions {
 		if c.Revision <= revision {
@@ -209,7 +211,7 @@ func lastOf(versions []*commit, revision, until int64) (was, removal *commit) {
 	return was, removal
 }
 
-// exactly checks A12: a page of a list is the state at its revision.
+// checkListIsExact checks A12: a page of a list is the state at its revision.
 func exactly(p *past, t *trial) {
 	known := p.record()
 	states := known.play()
@@ -224,7 +226,7 @@ func exactly(p *past, t *trial) {
 	}
 }
 
-// forgetting is what was compacted, and when.
+// compactions returns which revisions were compacted, and when.
 func (p *past) forgetting() []shownAt {
 	var all []shownAt
 	for _, e := range p.events {
@@ -240,7 +242,8 @@ func (p *past) forgetting() []shownAt {
 	return all
 }
 
-// honest checks A13: what was compacted is refused with 410, and nothing else is.
+// checkCompactedRefused checks A13: reads of compacted revisions are refused with 410, and no
+// others are.
 func honest(p *past, t *trial) {
 	forgotten := p.forgetting()
 	if len(forgotten) == 0 {
@@ -266,8 +269,8 @@ func honest(p *past, t *trial) {
 	}
 }
 
-// forgotten is what had surely forgotten a revision before a read of it began, and what may
-// have before it was answered; nil for nothing.
+// compactedBy returns the compaction of a revision that surely happened before a read began, and
+// one that may have happened before it was answered; nil for none.
 func (l *lookup) forgotten(all []shownAt, asked int64) (surely, perhaps *history.Event) {
 	for _, f := range all {
 		if f.revision <= asked {

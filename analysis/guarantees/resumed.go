@@ -6,8 +6,8 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// behind is the revision behind which a watch asks to begin; 0 for one that begins with what
-// there is, or now.
+// startRevision returns the revision after which a watch asks to begin. It is 0 for a watch that
+// begins with the current objects, or now.
 func (l *lookup) behind() int64 {
 	if l.Initial != nil && *l.Initial {
 		return 0
@@ -15,7 +15,7 @@ func (l *lookup) behind() int64 {
 	return number(l.Asked.Revision)
 }
 
-// openings are the openings of watches whose scope commits can tell of.
+// eachWatchOpening visits the openings of watches with a known scope.
 func (p *past) openings(visit func(l *lookup, of scope)) {
 	for _, l := range p.lookups() {
 		if l.Verb == "watch" && l.known {
@@ -24,8 +24,8 @@ func (p *past) openings(visit func(l *lookup, of scope)) {
 	}
 }
 
-// caughtUp checks W4: a watch that resumes is first sent every change since, and is told 410
-// only where they are gone.
+// checkWatchResume checks W4: a watch that resumes is first sent every change since its revision.
+// It is told 410 only if those changes are compacted.
 func caughtUp(p *past, t *trial) {
 	known, forgotten := p.record(), p.forgetting()
 	p.openings(func(l *lookup, of scope) {
@@ -48,8 +48,9 @@ func caughtUp(p *past, t *trial) {
 	})
 }
 
-// truly checks W5: what a bookmark says has been sent: the end of the initial events comes
-// after what there was, and what a consumer has been given up to a revision is all.
+// checkBookmark checks W5: everything up to a bookmark was sent. The end of the initial events
+// comes after the existing objects. A consumer that was given changes up to a revision got all of
+// them.
 func truly(p *past, t *trial) {
 	known := p.record()
 	states := known.play()
@@ -73,7 +74,7 @@ func truly(p *past, t *trial) {
 	})
 }
 
-// taken visits what watches have handed to their consumers, with what they had before.
+// eachDelivery visits what watches handed to their consumers, with the delivery before it.
 func (p *past) taken(visit func(took history.Took, e, last *history.Event)) {
 	type watch struct {
 		process, boot string
@@ -87,7 +88,7 @@ func (p *past) taken(visit func(took history.Took, e, last *history.Event)) {
 	}
 }
 
-// wholly checks W7: a consumer, however slow, is given every change or is told that its
+// checkSlowConsumer checks W7: a consumer, however slow, is given every change or is told that its
 // watch has ended.
 func wholly(p *past, t *trial) {
 	known := p.record()
@@ -102,8 +103,8 @@ func wholly(p *past, t *trial) {
 	})
 }
 
-// documented checks W10: what a watch that begins at no, any, a present, a future and a false
-// revision is answered.
+// checkWatchStart checks W10: how a watch is answered that begins at no revision, or at any, a
+// present, a future or an invalid one.
 func documented(p *past, t *trial) {
 	known := p.record()
 	states := known.play()
@@ -135,8 +136,8 @@ func documented(p *past, t *trial) {
 	})
 }
 
-// copiedForward checks W8 for the copies of controllers and kubelets: a new list is not older
-// than the copy.
+// checkCopies checks W8 for the caches of controllers and kubelets: a new list is not older than
+// the cache.
 func (p *past) copiedForward(t *trial) {
 	for e, fact := range factsOf[history.Copied](p) {
 		if fact.From > 0 {

@@ -11,15 +11,14 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// scope is what a list or a watch selects, as far as commits can tell.
+// scope is what a list or a watch selects, as far as commits show it.
 type scope struct {
 	resource, namespace string
 	labels              labels.Selector
 	fields              fields.Selector
 }
 
-// scopeOf is the scope of these selectors; false when commits do not tell what they select
-// by.
+// scopeOf returns the scope of selectors; false if commits do not show the selected fields.
 func (p *past) scopeOf(resource, namespace, byLabel, byField string) (scope, bool) {
 	s := scope{resource: resource, namespace: namespace}
 	var err error
@@ -41,12 +40,12 @@ func (p *past) scopeOf(resource, namespace, byLabel, byField string) (scope, boo
 	return s, true
 }
 
-// covers reports whether the object as it is committed is of the scope's collection.
+// inCollection reports whether a committed object is in the scope's resource and namespace.
 func (s scope) covers(c *commit) bool {
 	return c.Resource == s.resource && (s.namespace == "" || s.namespace == c.of.namespace)
 }
 
-// matches reports whether the selectors select it, too.
+// selects reports whether the label and field selectors match.
 func (s scope) matches(c *commit) bool {
 	if !s.labels.Empty() && !s.labels.Matches(labels.Set(c.Labels)) {
 		return false
@@ -57,10 +56,10 @@ func (s scope) matches(c *commit) bool {
 	return s.fields.Matches((*selected)(c))
 }
 
-// selected is a commit as field selectors see it.
+// commitFields is a commit as field selectors see it.
 type selected commit
 
-// Has implements fields.Fields: what a commit tells of it has, if only as nothing.
+// Has implements fields.Fields. A field that commits record exists, even if it is empty.
 func (s *selected) Has(field string) bool {
 	switch field {
 	case "metadata.name", "metadata.namespace", "spec.nodeName", "status.phase":
@@ -84,7 +83,8 @@ func (s *selected) Get(field string) string {
 	return ""
 }
 
-// expected is the type of the event that a commit is for a watch of the scope; empty for none.
+// eventType returns the type of the event that a commit is for a watch of the scope; empty for
+// none.
 func (s scope) expected(c *commit) string {
 	if !s.covers(c) {
 		return ""
@@ -102,14 +102,15 @@ func (s scope) expected(c *commit) string {
 	return ""
 }
 
-// record is a part of the history without gaps, which states can be made of.
+// commitLog is a gapless part of the history from which the store's states can be rebuilt.
 type record struct {
-	// from is the first revision of which the state is known, and to the last.
+	// from is the first revision with a known state, and to the last.
 	from, to int64
 	commits  []*commit // all that make up the state at from, and those up to to
 }
 
-// findRecord finds what is known of the store's states: all from its beginning, or what its file has.
+// findCommitLog returns what is known of the store's states: all of them from the beginning, or
+// those that the store's file has.
 func (p *past) findRecord() record {
 	var first *history.StoreOpen
 	for _, open := range factsOf[history.StoreOpen](p) {
@@ -145,16 +146,16 @@ func (p *past) findRecord() record {
 	return r
 }
 
-// knows reports whether the state at a revision is known.
+// knowsState reports whether the state at a revision is known.
 func (r *record) knows(revision int64) bool { return r.from <= revision && revision <= r.to }
 
-// changes are the commits after one revision up to another; none when that is older.
+// changes returns the commits after one revision up to another; none if `until` is older.
 func (r *record) changes(after, until int64) []*commit {
 	from := r.index(after)
 	return r.commits[from:max(from, r.index(until))]
 }
 
-// index is how many commits there are up to a revision.
+// countUpTo returns how many commits there are up to a revision.
 func (r *record) index(revision int64) int {
 	at, found := slices.BinarySearchFunc(r.commits, revision, func(c *commit, revision int64) int { return cmp.Compare(c.Revision, revision) })
 	if found {
@@ -163,7 +164,8 @@ func (r *record) index(revision int64) int {
 	return at
 }
 
-// events is the digest of what a watch of the scope is sent after one revision up to another.
+// watchDigest returns the digest of what a watch of the scope is sent after one revision up to
+// another.
 func (r *record) events(s scope, after, until int64) history.Sum {
 	var sum history.Sum
 	for _, c := range r.changes(after, until) {
@@ -174,7 +176,7 @@ func (r *record) events(s scope, after, until int64) history.Sum {
 	return sum
 }
 
-// states plays a record from its beginning on, for questions in the order of revisions.
+// stateReplay replays a commit log. Its questions must come in the order of revisions.
 type states struct {
 	*record
 	next    int
@@ -186,7 +188,7 @@ func (r *record) play() *states {
 	return &states{record: r, objects: map[string]map[string]*commit{}, sorted: map[string][]*commit{}}
 }
 
-// at moves on to a revision.
+// advanceTo moves on to a revision.
 func (s *states) at(revision int64) {
 	for ; s.next < len(s.commits) && s.commits[s.next].Revision <= revision; s.next++ {
 		c := s.commits[s.next]
@@ -202,7 +204,7 @@ func (s *states) at(revision int64) {
 	}
 }
 
-// all are the objects of a resource, in the order of namespaces and names.
+// objectsOf returns the objects of a resource, sorted by namespace and name.
 func (s *states) all(resource string) []*commit {
 	if all, there := s.sorted[resource]; there {
 		return all
@@ -216,8 +218,8 @@ func (s *states) all(resource string) []*commit {
 	return all
 }
 
-// page is the digest of a page of the scope, and whether more follows: behind a key unless
-// that is empty, and of at most limit items unless that is 0.
+// pageDigest returns the digest of a page of the scope, and whether more follows. The page begins
+// after the key `after` unless that is empty, and has at most `limit` items unless that is 0.
 func (s *states) page(of scope, event, after string, limit int64) (sum history.Sum, more bool) {
 	namespace, name := splitKey(after)
 	for _, c := range s.all(of.resource) {

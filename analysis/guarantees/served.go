@@ -10,16 +10,17 @@ import (
 
 // The bounds of requests, on the machine's clock.
 const (
-	// serves is how long an apiserver with many objects may take to begin anew, and busy how
-	// long the machine may take besides, to make a process and let it run.
+	// serveBound is how long an apiserver may take to restart, per manyObjects objects if it has
+	// more. machineSlack is how long the machine may take besides, to start a process and let it
+	// run.
 	serves = 2 * time.Second
 	many   = 10_000
 	busy   = 5 * time.Second
-	// answers is how much later than its deadline a request may be answered.
+	// answerSlack is how much later than its deadline a request may be answered.
 	answers = time.Second
 )
 
-// serving checks L6: an apiserver that was killed serves again soon after it is started.
+// checkRestartTime checks L6: a killed apiserver serves again soon after it is started.
 func serving(p *past, t *trial) {
 	for _, o := range p.troubles {
 		if o.Kind != history.TroubleDown || o.What != "apiserver" || o.end == nil {
@@ -36,7 +37,7 @@ func serving(p *past, t *trial) {
 	}
 }
 
-// storeOpened is the store's opening within an event, and how many objects it had.
+// storeOpenedDuring returns the opening of the store during an event, and how many objects it had.
 func (p *past) storeOpened(during *history.Event) (*history.Event, int) {
 	for e, fact := range factsOf[history.StoreOpen](p) {
 		if e.Began >= during.Began && e.Ended <= during.Ended {
@@ -46,8 +47,8 @@ func (p *past) storeOpened(during *history.Event) (*history.Event, int) {
 	return nil, 0
 }
 
-// prompt checks L7: a request that reached the apiserver is answered by its deadline, or
-// refused, whatever is broken, unless the apiserver itself does not run.
+// checkRequestsAnswered checks L7: a request that reached the apiserver is answered or refused by
+// its deadline, whatever is broken, unless the apiserver itself does not run.
 func prompt(p *past, t *trial) {
 	ends := p.ends()
 	for _, o := range p.operations {
@@ -72,7 +73,7 @@ func prompt(p *past, t *trial) {
 	}
 }
 
-// ends are when each incarnation of the apiserver has told something last.
+// apiserverEnds returns the time of the last event of each apiserver boot.
 func (p *past) ends() map[string]int64 {
 	last := map[string]int64{}
 	for _, i := range p.incarnations["apiserver"] {
@@ -81,7 +82,7 @@ func (p *past) ends() map[string]int64 {
 	return last
 }
 
-// apiserverAway reports whether the apiserver may have been paused or down between two moments.
+// apiserverWasAway reports whether the apiserver may have been paused or down between two times.
 func (p *past) apiserverAway(from, to int64) bool {
 	return slices.ContainsFunc(p.troubles, func(o *ordeal) bool {
 		return (o.Kind == history.TroublePaused || o.Kind == history.TroubleDown) && o.What == "apiserver" && o.touches(from, to)

@@ -10,17 +10,17 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// settled is how long after the last disturbance the desired state is reached, and how long
-// it stays at least.
+// settleTime is how long after the last disturbance the desired state must be reached, and how long
+// it must stay.
 const settled = time.Minute
 
-// owner is a workload that says how many pods it is to have.
+// workload is an object that says how many pods it wants.
 type owner struct {
 	last *commit
 	pods []*pod
 }
 
-// controllerOf is who makes the pods of a resource.
+// controllerOf returns the controller that creates the pods of a resource.
 func controllerOf(resource string) string {
 	switch resource {
 	case "replicasets.apps":
@@ -31,8 +31,8 @@ func controllerOf(resource string) string {
 	return ""
 }
 
-// reached checks L5: in the end a workload has as many pods as it is to have, and keeps
-// them. A disturbance, such as a pod that somebody else deletes, gives it another minute.
+// checkDesiredState checks L5: in the end a workload has as many pods as it wants, and keeps them.
+// A disturbance, for example a pod deleted by another client, gives it another minute.
 func reached(p *past, t *trial) {
 	for _, c := range p.calms() {
 		for _, o := range p.owners(c.to) {
@@ -41,7 +41,7 @@ func reached(p *past, t *trial) {
 	}
 }
 
-// owners are the workloads that there are at a moment, with all pods that they had.
+// workloads returns the workloads that exist at a time, with all pods that they had.
 func (p *past) owners(at int64) []*owner {
 	byUID := map[string]*owner{}
 	ending := map[string]bool{} // namespaces in which nothing is made any more
@@ -74,13 +74,13 @@ func (p *past) owners(at int64) []*owner {
 	})
 }
 
-// has reports whether a pod is there at a moment, and the workload's.
+// has reports whether a pod exists at a time and belongs to the workload.
 func (o *owner) has(one *pod, moment int64) bool {
 	now := one.at(moment)
 	return now != nil && now.Owner == o.last.UID
 }
 
-// desired looks at one workload in one calm.
+// checkWorkload checks one workload in one calm period.
 func (p *past) desired(t *trial, o *owner, c calm) {
 	since, by := max(c.from+int64(settling), o.last.Ended), o.last.Event
 	for _, one := range o.pods {
@@ -108,8 +108,8 @@ func (p *past) desired(t *trial, o *owner, c calm) {
 	t.expect(fine, "a workload has another number of pods than it is to have, a minute after the last disturbance", o.last.Event, by)
 }
 
-// inItsWay reports whether a pod of others has a name that one of the StatefulSet's is to have. One
-// that it has let go of does while its labels are not those with which it became the set's.
+// nameIsTaken reports whether a pod of others has a name that the StatefulSet needs. A pod that the
+// set released counts while its labels differ from those with which the set owned it.
 func (p *past) inItsWay(o *owner, at int64) bool {
 	if o.last.Resource != "statefulsets.apps" {
 		return false
@@ -123,14 +123,14 @@ func (p *past) inItsWay(o *owner, at int64) bool {
 	return false
 }
 
-// names reports whether a pod of a StatefulSet is to have a name.
+// wantsName reports whether a pod of the StatefulSet is to have a name.
 func (o *owner) names(pod string) bool {
 	ordinal, numbered := strings.CutPrefix(pod, o.last.Key+"-")
 	n, err := strconv.Atoi(ordinal)
 	return numbered && err == nil && strconv.Itoa(n) == ordinal && 0 <= n && n < int(*o.last.Replicas)
 }
 
-// firstOf is the first commit with which a pod was a workload's; nil for none.
+// firstOwnedBy returns the first commit with which a pod belonged to a workload; nil for none.
 func (one *pod) firstOf(o *owner) *commit {
 	for _, c := range one.commits {
 		if c.Owner == o.last.UID {
@@ -140,13 +140,13 @@ func (one *pod) firstOf(o *owner) *commit {
 	return nil
 }
 
-// disturbs reports whether a commit changes how many pods a workload has.
+// changesPodCount reports whether a commit changes how many pods a workload has.
 func disturbs(c *commit) bool {
 	was := c.before
 	return c.Op != modified || was == nil || (was.Deadline == nil) != (c.Deadline == nil) || ended(was) != ended(c) || was.Owner != c.Owner
 }
 
-// at is the pod as it was committed last before a moment; nil when it was not there.
+// versionAt returns the pod's last version before a time; nil if the pod did not exist.
 func (one *pod) at(moment int64) (last *commit) {
 	for _, c := range one.commits {
 		if c.Ended <= moment {
@@ -159,7 +159,7 @@ func (one *pod) at(moment int64) (last *commit) {
 	return last
 }
 
-// works reports whether a controller has decided anything before a moment: it may be
+// controllerIsActive reports whether a controller decided anything before a time. It may be
 // switched off.
 func (p *past) works(controller string, until int64) bool {
 	for e, fact := range factsOf[history.Decide](p) {
@@ -170,7 +170,7 @@ func (p *past) works(controller string, until int64) bool {
 	return false
 }
 
-// denied reports whether the API has refused the controllers something.
+// controllersWereRefused reports whether the API refused the controllers something.
 func (p *past) denied(from, to int64) bool {
 	return slices.ContainsFunc(p.operations, func(o *operation) bool {
 		return o.Who == controllers && o.answered(from, to, turndown)

@@ -8,7 +8,7 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// shown checks C2: the split-brain windows that users were told of are those that were.
+// checkWindows checks C2: users were told of exactly the split-brain windows that happened.
 func shown(p *past, t *trial) {
 	found, _ := p.overlaps()
 	told := map[[2]string][]history.Window{}
@@ -42,13 +42,13 @@ func shown(p *past, t *trial) {
 	}
 }
 
-// watchedOver reports whether controllers that tell of windows had to know of a stretch of one: they
-// saw the older leave, or found it when they began.
+// mustHaveBeenSeen reports whether controllers that report windows had to know of a stretch: they
+// saw the older pod leave, or found it after a restart.
 func (p *past) watchedOver(o overlap, s stretch) bool {
 	return p.tellsWindows() && (p.controlled(o.older.leaves(s.from), s.to) && !p.unplaced(o.older) || p.takenUp(o, s))
 }
 
-// tellsWindows reports whether anybody told of a window.
+// reportsWindows reports whether any window was reported.
 func (p *past) tellsWindows() bool {
 	for range factsOf[history.Window](p) {
 		return true
@@ -56,8 +56,8 @@ func (p *past) tellsWindows() bool {
 	return false
 }
 
-// leaves is when the pod left the API, or the event if that was before: who did not run then
-// does not know of it.
+// leftBy returns the pod's removal from the API, or the event if that came first. Controllers that
+// did not run then do not know of the removal.
 func (one *pod) leaves(by *history.Event) *history.Event {
 	if last := one.commits[len(one.commits)-1]; last.Op == deleted && last.Began < by.Began {
 		return last.Event
@@ -65,9 +65,9 @@ func (one *pod) leaves(by *history.Event) *history.Event {
 	return by
 }
 
-// unseen reports whether the runtime of one of two incarnations could not be asked at some
-// time of a stretch, or the controllers stood still from its very beginning to its end: what
-// cannot be seen is not told.
+// wasInvisible reports whether a window could not be seen: the runtime of one of the incarnations
+// could not be polled during the stretch, or the controllers were paused from its beginning to its
+// end.
 func (p *past) unseen(o overlap, s stretch) bool {
 	return slices.ContainsFunc(p.troubles, func(trouble *ordeal) bool {
 		stood := trouble.Kind == history.TroublePaused && trouble.What == controllers
@@ -79,8 +79,8 @@ func (p *past) unseen(o overlap, s stretch) bool {
 	})
 }
 
-// unbroken are stretches without the breaks that are too short to be noticed, such as those
-// between a pod's init containers.
+// mergeStretches joins stretches with gaps too short to be noticed, for example those between a
+// pod's init containers.
 func (p *past) unbroken(all []stretch) []stretch {
 	var merged []stretch
 	for _, s := range all {
@@ -93,7 +93,7 @@ func (p *past) unbroken(all []stretch) []stretch {
 	return merged
 }
 
-// rightly checks what users were told of a window: its beginning and its end.
+// checkReportedTimes checks the reported beginning and end of a window.
 func (p *past) rightly(o overlap, told history.Window, e *history.Event, t *trial) {
 	begins, ends := false, told.End == nil
 	for _, s := range o.together() {
@@ -109,8 +109,8 @@ func (p *past) rightly(o overlap, told history.Window, e *history.Event, t *tria
 	t.expect(ends, "users were told another end of a split-brain window", o.against(e)...)
 }
 
-// nearly reports whether two incarnations may have run at the same time, if for less than can
-// be told apart.
+// mayHaveOverlapped reports whether two incarnations may have run at the same time, perhaps too
+// briefly to be measured.
 func (p *past) nearly(pair [2]string) bool {
 	older, younger := p.pods[pair[0]], p.pods[pair[1]]
 	if older == nil || younger == nil || older.first() == nil || younger.first() == nil {
@@ -123,8 +123,8 @@ func (p *past) nearly(pair [2]string) bool {
 	})
 }
 
-// controlled reports whether the controllers, which tell of windows, ran all the time: one
-// incarnation of them has told something before and after.
+// controllersRanThrough reports whether one boot of the controllers, which report windows, recorded
+// something before and after.
 func (p *past) controlled(from, to *history.Event) bool {
 	boots := map[string]int{}
 	for _, e := range p.events {
@@ -143,14 +143,14 @@ func (p *past) controlled(from, to *history.Event) bool {
 	return false
 }
 
-// near reports whether the cluster's clock may have shown that when an event was over.
+// mayHaveShown reports whether the cluster's clock may have shown a time when an event was over.
 func (p *past) near(shows time.Time, e *history.Event) bool {
 	first, last := p.shows(e)
 	return !shows.Before(first.Add(-p.slack())) && !shows.After(last.Add(p.slack()))
 }
 
-// slack is how exact times in the cluster's clock are: a second, and what it does in half
-// a second of the machine's.
+// clockError is the precision of times on the cluster's clock: a second, and its progress in half a
+// second of machine time.
 func (p *past) slack() time.Duration {
 	if len(p.ticks) == 0 {
 		return time.Second

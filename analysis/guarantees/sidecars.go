@@ -7,9 +7,10 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// sidecarsLast checks K13 for sidecars: one gets its stop signal when what it is to outlive has
-// ended (KBL-50), or when waiting for that has used up its grace period (KBL-51). One that is
-// stopped before its pod's end, for a probe or with its sandbox, waits for nobody.
+// checkSidecarsLast checks K13 for sidecars. A sidecar gets its stop signal when the containers
+// that it must outlive have ended (KBL-50), or when waiting for them has used up its grace period
+// (KBL-51). A sidecar that is stopped before its pod's end, for a probe or with its sandbox, waits
+// for nothing.
 func (one *pod) sidecarsLast(p *past, t *trial) {
 	spec := one.spec()
 	for _, c := range one.containers {
@@ -33,7 +34,7 @@ func (one *pod) sidecarsLast(p *past, t *trial) {
 	}
 }
 
-// spec is what commits tell of the pod's; its containers never change.
+// podSpec returns the pod's spec from its commits. The containers of a pod never change.
 func (one *pod) spec() history.PodSpec {
 	for _, c := range one.commits {
 		if len(c.Sidecars) > 0 {
@@ -43,9 +44,9 @@ func (one *pod) spec() history.PodSpec {
 	return history.PodSpec{}
 }
 
-// planned is the last attempt to stop the pod that had begun when a container was signaled, nil
-// for none, and whether no attempt's grace period was used up by then, or nearly. A pod that its
-// kubelet knows only from the runtime has a second, and its containers no order (KBL-73).
+// stopPlan returns the last attempt to stop the pod that began before a signal; nil for none. waits
+// is false if an attempt's grace period was used up by then, or nearly. A pod that its kubelet
+// knows only from the runtime has one second, and its containers no order (KBL-73).
 func (one *pod) planned(p *past, signal *history.Event) (plan *history.Event, waits bool) {
 	waits = true
 	for _, e := range one.terms {
@@ -60,8 +61,8 @@ func (one *pod) planned(p *past, signal *history.Event) (plan *history.Event, wa
 	return plan, waits
 }
 
-// ranAt reports whether an attempt to stop the pod finds the container running, unless it has
-// ended: it had been started a while before, so that its runtime had told of it.
+// surelyRanAt reports whether a stop attempt finds the container running, unless it has ended. It
+// had been started a while before, so that its runtime had reported it.
 func (c *container) ranAt(plan *history.Event) bool {
 	return len(c.started) > 0 && c.started[0].Ended+int64(soon) <= plan.Began && !c.ranLate(plan)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// kept checks A1: every write that was answered with its revision is in the store, and so
-// is every commit that the apiserver has told of.
+// checkWritesKept checks A1: every write that was answered with its revision is in the store, and
+// so is every commit that the apiserver recorded.
 func kept(p *past, t *trial) {
 	for _, o := range p.operations {
 		for _, answer := range o.returns {
@@ -29,7 +29,7 @@ func kept(p *past, t *trial) {
 	}
 }
 
-// caused checks A2: every commit has an operation that was asked for before.
+// checkCommitsRequested checks A2: every commit belongs to an operation that was requested before.
 func caused(p *past, t *trial) {
 	for _, c := range p.commits {
 		if !c.recorded || c.Began < p.from || c.Cause == bootstrap {
@@ -40,11 +40,11 @@ func caused(p *past, t *trial) {
 	}
 }
 
-// bootstrap is the cause of what the apiserver makes by itself when it first starts.
+// bootstrap is the cause of objects that the apiserver creates by itself on its first start.
 const bootstrap = "bootstrap"
 
-// counted checks A3: revisions have no gaps, no two commits have the same, and after a
-// restart none is given again that was told of, or that a watcher was shown.
+// checkRevisions checks A3: revisions have no gaps and no duplicates. After a restart, no revision
+// is used again that was recorded or sent to a watcher.
 func counted(p *past, t *trial) {
 	for i, c := range p.commits {
 		if i > 0 && (c.stored || !p.stored) && (p.stored || c.Began >= p.from) {
@@ -74,8 +74,8 @@ func counted(p *past, t *trial) {
 	}
 }
 
-// ordered checks A4: a write that began after another was answered has the higher
-// revision. It is linear after sorting.
+// checkRealTimeOrder checks A4: a write that began after another was answered has the higher
+// revision. The check is linear after sorting.
 func ordered(p *past, t *trial) {
 	var calls, answers []*operation
 	for _, o := range p.operations {
@@ -107,8 +107,8 @@ func ordered(p *past, t *trial) {
 
 func (o *operation) last() *commit { return o.commits[len(o.commits)-1] }
 
-// optimistic checks A5: what a write replaced was there, and a delete that asked for a
-// revision got that one.
+// checkReplacedRevisions checks A5: a write replaced the current revision. A delete that asked for
+// a revision removed that revision.
 func optimistic(p *past, t *trial) {
 	last := map[*object]*commit{}
 	for _, c := range p.commits {
@@ -137,7 +137,7 @@ func optimistic(p *past, t *trial) {
 	}
 }
 
-// meant is the uid and the revision that an update said it was about.
+// meantVersion returns the UID and the revision that an update said it was about.
 func (o *operation) meant() (uid, revision string) {
 	for _, answer := range o.returns {
 		if said, _ := answer.Fact.(history.OpReturn); said.MeantUID != "" || said.MeantRevision != "" {
@@ -147,8 +147,7 @@ func (o *operation) meant() (uid, revision string) {
 	return "", ""
 }
 
-// exclusive checks A6: nothing is created over something that exists, and no uid is used
-// twice.
+// checkCreates checks A6: nothing is created over an existing object, and no UID is used twice.
 func exclusive(p *past, t *trial) {
 	first := map[string]*commit{}
 	there := map[*object]*commit{}
@@ -174,8 +173,8 @@ func eventOf(c *commit) *history.Event {
 	return c.Event
 }
 
-// preconditions checks A7: a delete that asked for a uid changed no other, nor did an update
-// of an object or its status that had one.
+// checkUIDPreconditions checks A7: a delete that asked for a UID changed no other object. Neither
+// did an update of an object or its status that had a UID.
 func preconditions(p *past, t *trial) {
 	for _, o := range p.operations {
 		meant, _ := o.meant()
@@ -197,9 +196,9 @@ func preconditions(p *past, t *trial) {
 	}
 }
 
-// monotone checks A8: an object's creation and generation, a pod's node and its phase, and
-// how an object is being deleted. The pod garbage collector names no resourceVersion when it
-// fails a pod, as upstream's: it may not have seen that the pod has succeeded (CTL-14).
+// checkMonotonicFields checks A8: an object's creation time and generation, a pod's node and phase,
+// and the deletion fields only move forward. The pod garbage collector names no resourceVersion
+// when it fails a pod, as upstream's. It may not have seen that the pod has succeeded (CTL-14).
 func monotone(p *past, t *trial) {
 	collected := map[string]bool{}
 	p.decidedOperations(func(d history.Decide, decided *history.Event, _ *operation) {
@@ -225,16 +224,16 @@ func monotone(p *past, t *trial) {
 	}
 }
 
-// broughtUp reports whether a deletionTimestamp, which was past, is the present (API-25), as far as is
-// known: the clock may have been set while the request was carried out.
+// isPresentDeadline reports whether a deletionTimestamp that had passed was set to the present
+// (API-25), as far as is known. The clock may have been set while the request was carried out.
 func (p *past) broughtUp(c *commit) bool {
 	return !c.Deadline.After(c.Wall.Add(time.Second)) || c.by != nil && p.clockSet("apiserver", c.by.calls[0].Began, c.Ended)
 }
 
-// terminal is the rank of the phases that nothing follows.
+// terminalRank is the rank of the phases that nothing follows.
 const terminal = 3
 
-// rank orders phases.
+// phaseRank orders pod phases.
 func rank(phase string) int {
 	switch phase {
 	case "Pending":
@@ -247,7 +246,8 @@ func rank(phase string) int {
 	return 0
 }
 
-// silent checks A11: after the disk has refused a commit, the same boot takes no write.
+// checkNoWriteAfterDiskError checks A11: after the disk refused a commit, the same boot accepts no
+// write.
 func silent(p *past, t *trial) {
 	failed := map[string]*history.Event{}
 	for _, e := range p.events {
@@ -267,7 +267,7 @@ func silent(p *past, t *trial) {
 	}
 }
 
-// harmless checks A14: what was refused, or was a dry run, has changed nothing.
+// checkRefusedHasNoEffect checks A14: refused requests and dry runs changed nothing.
 func harmless(p *past, t *trial) {
 	for _, o := range p.operations {
 		if o.DryRun {

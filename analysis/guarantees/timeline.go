@@ -10,28 +10,28 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// timeline is the events of a history, by what checkers ask for.
+// eventIndex holds the events of a history, by process and by fact type.
 type timeline struct {
-	// events are all, in their order.
+	// events holds all events in their order.
 	events []*history.Event
-	// byFact are those that tell facts of each type.
+	// byFact holds the events by the type of their fact.
 	byFact map[reflect.Type][]*history.Event
-	// incarnations are those of each process, in the order of their first events.
+	// boots holds the boots of each process, in the order of their first events.
 	incarnations map[string][]*incarnation
-	// from is the monotonic time before which old files may have been let go; what began
+	// completeFrom is the monotonic time before which old files may have been deleted. What began
 	// before it is not judged.
 	from int64
-	// latest is when the history ends.
+	// latest is the monotonic time at which the history ends.
 	latest int64
 }
 
-// incarnation is what one boot of a process has told.
+// processBoot holds the events of one boot of a process.
 type incarnation struct {
 	boot   proto.Boot
 	events []*history.Event
-	// from and to are when the first of them began, and the last, in monotonic time.
+	// firstBegan and lastBegan are the monotonic times at which the first and the last event began.
 	from, to int64
-	// ended is when the last of them was over.
+	// lastEnded is the monotonic time at which the last event ended.
 	ended int64
 }
 
@@ -42,7 +42,7 @@ func newTimeline(size int) timeline {
 	}
 }
 
-// add adds an event.
+// add indexes an event.
 func (l *timeline) add(e *history.Event) {
 	l.events = append(l.events, e)
 	fact := reflect.TypeOf(e.Fact)
@@ -57,7 +57,7 @@ func (l *timeline) add(e *history.Event) {
 	i.from, i.to, i.ended = min(i.from, e.Began), max(i.to, e.Began), max(i.ended, e.Ended)
 }
 
-// incarnation is the one that has told of an event; nil when it has told of nothing yet.
+// bootOf returns the boot that recorded an event; nil if it is not indexed yet.
 func (l *timeline) incarnation(e *history.Event) *incarnation {
 	for _, i := range slices.Backward(l.incarnations[e.Process]) {
 		if i.boot == e.Boot {
@@ -67,7 +67,7 @@ func (l *timeline) incarnation(e *history.Event) *incarnation {
 	return nil
 }
 
-// factsOf visits the events that tell facts of one type, in their order.
+// factsOf visits the events with facts of type F, in their order.
 func factsOf[F history.Fact](p *past) iter.Seq2[*history.Event, F] {
 	return func(yield func(*history.Event, F) bool) {
 		for _, e := range p.byFact[reflect.TypeFor[F]()] {
@@ -78,7 +78,7 @@ func factsOf[F history.Fact](p *past) iter.Seq2[*history.Event, F] {
 	}
 }
 
-// found is what several checkers ask for. It is found out when the first does.
+// sharedResults holds what several checkers need. Each result is computed on first use.
 type found struct {
 	lives      func() []*pod
 	effects    func() []effect
@@ -92,6 +92,7 @@ type found struct {
 	asked      func() questions // about pods
 }
 
+// share returns the results that several checkers need, each computed on first use.
 func (p *past) find() found {
 	return found{
 		lives:      sync.OnceValue(p.findLives),

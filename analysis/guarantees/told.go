@@ -8,12 +8,12 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// stale is for how long a status may say that a container runs which has ended: until the
-// next listing, the pod's worker and the report have come to it.
+// statusLag is how long a status may report a container that has ended as running: the next
+// listing, the pod's worker and the report have to catch up.
 const stale = 30 * time.Second
 
-// statesTold checks K10 for containers: one is not said to have ended before it has, or with
-// another code, and not said to run before it was started, or long after it has ended.
+// checkContainerStates checks K10 for containers. None is reported ended before it has, or with
+// another exit code. None is reported running before it was started, or long after it has ended.
 func (one *pod) statesTold(p *past, t *trial) {
 	for _, e := range one.statuses {
 		fact, _ := e.Fact.(history.KubeletStatus)
@@ -30,7 +30,7 @@ func (one *pod) statesTold(p *past, t *trial) {
 	}
 }
 
-// saidOver checks a status that says that the container has ended with a code.
+// checkReportedEnd checks a status that reports that the container ended with a code.
 func (c *container) saidOver(as int32, status *history.Event, t *trial) {
 	t.expect(c.overBy(status) || len(c.started) == 0, "a container was said to have ended that had not", c.last(), status)
 	if exit := c.exit(); exit != nil {
@@ -39,7 +39,7 @@ func (c *container) saidOver(as int32, status *history.Event, t *trial) {
 	}
 }
 
-// saidToRun checks a status that says that the container runs.
+// checkReportedRunning checks a status that reports that the container runs.
 func (c *container) saidToRun(status *history.Event, p *past, t *trial) {
 	started := len(c.started) > 0 && c.started[0].Began <= status.Ended+eps
 	t.expect(started || len(c.created) == 0 || c.unheard(p, status), "a container was said to run that had not been started", c.last(), status)
@@ -49,8 +49,8 @@ func (c *container) saidToRun(status *history.Event, p *past, t *trial) {
 	}
 }
 
-// refusedUntil is when a webhook last refused the kubelet's status of the pod before one that was
-// taken: that may be what it had to tell all the time. It is 0 for never.
+// statusRefusedUntil returns when a webhook last refused the kubelet's status of the pod before one
+// was accepted; 0 for never. The refused status may have been pending all the time.
 func (one *pod) refusedUntil(p *past, status *history.Event) int64 {
 	until := int64(0)
 	node := nodeOf(status.Process)
@@ -66,9 +66,10 @@ func (one *pod) refusedUntil(p *past, status *history.Event) int64 {
 	return until
 }
 
-// stoppedUntil is until when the pod's kubelet may have been at the stop of the pod that it was at
-// when it told a status: it looks at the containers when it begins, and tells what it saw until the
-// last of them has ended (KBL-30). It is 0 where the container had ended too long before for that.
+// stopEndsAt returns until when the kubelet may have been busy with the stop of the pod during
+// which it reported a status. It looks at the containers when it begins, and reports what it saw
+// until the last of them has ended (KBL-30). The result is 0 if the container had ended too long
+// before.
 func (c *container) stoppedUntil(p *past, status *history.Event) int64 {
 	var began *history.Event
 	for _, e := range c.pod.terms {
@@ -86,13 +87,13 @@ func (c *container) stoppedUntil(p *past, status *history.Event) int64 {
 	return last.Ended
 }
 
-// unheard reports whether the container's runtime has told nothing since a status: it may not
-// have lived to tell of a start.
+// runtimeIsSilentSince reports whether the container's runtime recorded nothing after a status: it
+// may have died before it recorded a start.
 func (c *container) unheard(p *past, status *history.Event) bool {
 	return !slices.ContainsFunc(p.incarnations[c.created[0].Process], func(i *incarnation) bool { return i.to > status.Ended })
 }
 
-// exit is the container's only exit; nil when there is not exactly one.
+// onlyExit returns the container's exit; nil unless there is exactly one.
 func (c *container) exit() *history.Event {
 	if len(c.exits) != 1 {
 		return nil
@@ -100,14 +101,14 @@ func (c *container) exit() *history.Event {
 	return c.exits[0]
 }
 
-// calmBetween reports whether nothing was broken between two moments, as far as is known.
+// isCalm reports whether no trouble was in force between two times, as far as is known.
 func (p *past) calmBetween(from, to int64) bool {
 	_, all := p.watched()
 	return all && !slices.ContainsFunc(p.troubles, func(o *ordeal) bool { return o.touches(from, to) })
 }
 
-// asked checks K11: the final delete comes after the runtime was asked by this boot, which
-// had no container of the pod that ran.
+// checkRuntimeListed checks K11: the same boot listed the runtime's containers before the final
+// delete, and none of the pod's ran.
 func asked(p *past, t *trial) {
 	for _, one := range p.lives() {
 		for _, e := range one.finals {
@@ -120,8 +121,8 @@ func asked(p *past, t *trial) {
 	}
 }
 
-// apart checks K12: volumes are kept under the uid of their pod, and what is one pod's is no
-// other's: directories and containers, whose logs are under their ids.
+// checkVolumePaths checks K12: volumes are kept under the UID of their pod. Directories and
+// containers, whose logs are under their ids, belong to one pod only.
 func apart(p *past, t *trial) {
 	owner := map[string]*history.Event{}
 	holds := func(e *history.Event, what, uid string) {
@@ -148,7 +149,7 @@ func apart(p *past, t *trial) {
 	}
 }
 
-// uidOf is the incarnation that a mount or a container belongs to.
+// uidOf returns the pod UID that a mount or a container belongs to.
 func uidOf(e *history.Event) string {
 	switch fact := e.Fact.(type) {
 	case history.Mount:
@@ -161,8 +162,8 @@ func uidOf(e *history.Event) string {
 	return ""
 }
 
-// honoured checks K5 as podfall promises it: a grace period that has become shorter holds
-// from the next attempt to stop the pod on (KBL-18).
+// checkShortenedGrace checks K5: a shortened grace period holds from the next attempt to stop the
+// pod (KBL-18).
 func honoured(p *past, t *trial) {
 	for _, one := range p.lives() {
 		for _, term := range one.terms {

@@ -12,19 +12,20 @@ import (
 	"github.com/podfall/podfall/internal/partition"
 )
 
-// ordeal is a trouble, from its beginning to its end.
+// trouble is an injected fault, a cut, a clock change, a stop or a pause, with its beginning and
+// end.
 type ordeal struct {
 	history.Trouble
 	begin *history.Event
-	// end is nil for one that was not over when the history ended.
+	// end is nil if the trouble was not over when the history ended.
 	end *history.Event
-	// fault and cut are what its arguments say.
+	// fault and cut hold the trouble's arguments.
 	fault fault.Fault
 	cut   partition.Cut
 }
 
-// since is when it may have been in force first, and until when it may have been last; both
-// in monotonic time.
+// since returns the first monotonic time at which the trouble may have been in force, and until the
+// last.
 func (o *ordeal) since() int64 { return o.begin.Began }
 
 func (o *ordeal) until() int64 {
@@ -34,7 +35,7 @@ func (o *ordeal) until() int64 {
 	return o.end.Ended
 }
 
-// surelyUntil is when it surely was not in force any more.
+// surelyOverAt returns the monotonic time at which the trouble may have begun to end.
 func (o *ordeal) surelyUntil() int64 {
 	if o.end == nil {
 		return math.MaxInt64
@@ -42,11 +43,11 @@ func (o *ordeal) surelyUntil() int64 {
 	return o.end.Began
 }
 
-// touches reports whether it may have been in force between two moments.
+// mayOverlap reports whether the trouble may have been in force between two times.
 func (o *ordeal) touches(from, to int64) bool { return o.since() <= to && o.until() >= from }
 
-// ordeals are all troubles of the history, by their beginnings. A pause may be among them twice:
-// as it was asked for, and as its process has noticed it.
+// findTroubles returns all troubles by their beginnings. A pause may be among them twice: as it was
+// requested, and as its process noticed it.
 func (p *past) ordeals() []*ordeal {
 	var all, open []*ordeal
 	for _, e := range p.events {
@@ -78,7 +79,7 @@ func (p *past) ordeals() []*ordeal {
 	return all
 }
 
-// understood reads a trouble's arguments; what cannot be read stays empty.
+// parseTrouble decodes a trouble's arguments. What cannot be decoded stays empty.
 func understood(t history.Trouble, begin *history.Event) *ordeal {
 	o := &ordeal{Trouble: t, begin: begin}
 	switch t.Kind {
@@ -91,7 +92,7 @@ func understood(t history.Trouble, begin *history.Event) *ordeal {
 	return o
 }
 
-// full reports whether it is a cut through which nothing passes, either way, all the time.
+// isFullCut reports whether the trouble is a cut that lets nothing pass, either way, at any time.
 func (o *ordeal) full() bool {
 	spec := o.cut.Spec
 	if o.Kind != history.TroubleCut || len(spec.Only) > 0 || spec.Flap != (partition.Flap{}) || spec.Manner == partition.Carry {
@@ -104,8 +105,8 @@ func (o *ordeal) full() bool {
 	return (spec.Direction == "" || spec.Direction == partition.Both) && (spec.Manner == partition.Hold || !slow)
 }
 
-// findWatched finds the moment from which troubles of all kinds are written down; false when some
-// never are.
+// findTroubleCoverage returns the time from which troubles of all kinds are recorded; false if some
+// kind never is.
 func (p *past) findWatched() (from int64, all bool) {
 	since := make(map[history.TroubleKind]int64)
 	for e, fact := range factsOf[history.FaultWatch](p) {
@@ -122,16 +123,15 @@ func (p *past) findWatched() (from int64, all bool) {
 	return max(from, p.from), len(since) == kinds
 }
 
-// calm is a time in which nothing is broken: a fair suffix, until it is broken again or the
-// history ends.
+// calmPeriod is a fault-free time. It ends when a trouble begins or the history ends.
 type calm struct {
-	// from and to are in monotonic time.
+	// from and to are monotonic times.
 	from, to int64
-	// began is the event with which it began; nil for the beginning of the history.
+	// began is the event that ended the last trouble; nil at the beginning of the history.
 	began *history.Event
 }
 
-// findCalms finds all of them, in order.
+// findCalmPeriods returns all calm periods, in order.
 func (p *past) findCalms() []calm {
 	from, all := p.watched()
 	if !all {
@@ -153,32 +153,33 @@ func (p *past) findCalms() []calm {
 	return found
 }
 
-// clockSet reports whether a process' clock may have begun to be wrong, or right again, between two moments.
+// clockMayHaveChanged reports whether a process' clock may have become wrong, or right again,
+// between two times.
 func (p *past) clockSet(process string, from, to int64) bool {
 	between := func(at int64) bool { return from-int64(time.Second) <= at && at <= to+int64(time.Second) }
 	return slices.ContainsFunc(p.troubles, func(o *ordeal) bool { return o.misleads(process) && (between(o.since()) || between(o.until())) })
 }
 
-// skewed reports whether a process' clock may have been wrong between two moments.
+// clockMayBeWrong reports whether a process' clock may have been wrong between two times.
 func (p *past) skewed(process string, from, to int64) bool {
 	return slices.ContainsFunc(p.troubles, func(o *ordeal) bool {
 		return o.misleads(process) && o.touches(from-int64(time.Second), to+int64(time.Second))
 	})
 }
 
-// misleads reports whether it is that a process' clock is wrong.
+// skewsClockOf reports whether the trouble is a fault that skews a process' clock.
 func (o *ordeal) misleads(process string) bool {
 	return o.Kind == history.TroubleFault && o.fault.Spec.Concerns(fault.ClockSkew, fault.About{Process: process, Node: nodeOf(process)})
 }
 
-// late reports whether more than a grace period and some slack has passed between two
-// moments: by the cluster's clock, and the slack by the machine's too, which has to do the
-// work however fast the cluster's clock runs.
+// isLate reports whether more than a grace period and a slack has passed between two times on the
+// cluster's clock. The slack must have passed on the machine's clock too, because the machine does
+// the work however fast the cluster's clock runs.
 func (p *past) late(from, to int64, grace, slack time.Duration) bool {
 	return to-from > int64(slack) && p.passed(from, to) > grace+slack
 }
 
-// passed is how much of the cluster's time has passed between two moments, at least.
+// minPassed returns how much cluster time has passed, at least, between two monotonic times.
 func (p *past) passed(from, to int64) time.Duration {
 	first, _ := p.tick(from)
 	last, found := p.tick(to)
@@ -191,7 +192,7 @@ func (p *past) passed(from, to int64) time.Duration {
 	return p.ticks[last].Wall.Sub(p.ticks[first].Wall)
 }
 
-// passedAtMost is how much of the cluster's time has passed between two moments, at most.
+// maxPassed returns how much cluster time has passed, at most, between two monotonic times.
 func (p *past) passedAtMost(from, to int64) time.Duration {
 	first, found := p.tick(from)
 	if !found {
@@ -204,8 +205,9 @@ func (p *past) passedAtMost(from, to int64) time.Duration {
 	return p.ticks[last].Wall.Sub(p.ticks[first].Wall)
 }
 
-// shows is what the cluster's clock showed when an event was over, at the earliest and at the
-// latest: what its process says, unless its clock may have been wrong.
+// clusterTime returns the earliest and the latest time that the cluster's clock may have shown when
+// an event was over. Both are the event's own time, unless the clock of its process may have been
+// wrong.
 func (p *past) shows(e *history.Event) (first, last time.Time) {
 	if !p.skewed(e.Process, e.Began, e.Ended) {
 		return e.Wall, e.Wall
@@ -224,19 +226,20 @@ func (p *past) shows(e *history.Event) (first, last time.Time) {
 	return first, last
 }
 
-// apart is how much of the cluster's time has passed from one event to another, at least.
+// minApart returns how much cluster time has passed, at least, from one event to another.
 func (p *past) apart(from, to *history.Event) time.Duration {
 	_, first := p.shows(from)
 	last, _ := p.shows(to)
 	return last.Sub(first)
 }
 
-// tick is the place of the first tick from a moment on, and whether it is of that very moment.
+// firstTickFrom returns the index of the first tick at or after a time. exact reports that the tick
+// is at that time.
 func (p *past) tick(at int64) (place int, exact bool) {
 	return slices.BinarySearchFunc(p.ticks, at, func(e *history.Event, at int64) int { return cmp.Compare(e.Ended, at) })
 }
 
-// timekeeper is the events of processes whose clocks were right all the time.
+// findTicks returns the events of processes with clocks that were always right.
 func (p *past) timekeeper() []*history.Event {
 	wrong := map[string]bool{"supervisor": true} // which does not hear of changes
 	for process := range p.incarnations {
@@ -247,13 +250,13 @@ func (p *past) timekeeper() []*history.Event {
 	return ticks
 }
 
-// circumstances are what the cluster was like, as checkers look it up.
+// environment describes the conditions that the cluster was in.
 type circumstances struct {
-	// troubles are all of the history.
+	// troubles are sorted by their beginnings.
 	troubles []*ordeal
-	// ticks tell the cluster's time, by their ends.
+	// ticks show the cluster's time, sorted by their ends.
 	ticks []*history.Event
-	// kubelets are the nodes that have one.
+	// kubelets holds the nodes that have a kubelet.
 	kubelets map[string]bool
 }
 

@@ -8,14 +8,14 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// stream is what one group of equal watches was sent, from its beginning to its end.
+// stream holds what one group of equal watches was sent, from its beginning to its end.
 type stream struct {
 	history.WatchOpen
 	open   *history.Event
 	events []*history.Event
-	// sent are the last of each revision.
+	// sent holds the last event of each revision.
 	sent map[int64]*history.Event
-	// end is nil for one that has not ended.
+	// end is nil if the stream has not ended.
 	end *history.Event
 	// scope is what must be sent, if it is known, and replayed what was beside it.
 	scope
@@ -23,15 +23,16 @@ type stream struct {
 	replayed []replayed
 }
 
-// replayed is a commit, the type of event that it is for a watch, and what the watch was sent. Of
-// commit and event one is nil where only the other is there.
+// replayedEvent pairs a commit with the event that a watch was sent for it. If only one of the two
+// exists, the other is nil.
 type replayed struct {
-	of   *commit
+	of *commit
+	// want is the event type that the commit is for the watch.
 	want string
 	got  *history.Event
 }
 
-// findStreams finds all groups of watches, in the order in which they began.
+// findStreams returns all groups of watches, in the order in which they began.
 func (p *past) findStreams() []*stream {
 	type name struct{ boot, watch string }
 	running := map[name]*stream{}
@@ -69,7 +70,7 @@ func (p *past) findStreams() []*stream {
 	return all
 }
 
-// findNamespaces finds those of all commits, and none.
+// findNamespaces returns the namespaces of all commits, and the empty one.
 func (p *past) findNamespaces() []string {
 	all, seen := []string{""}, map[string]bool{}
 	for _, c := range p.commits {
@@ -81,8 +82,8 @@ func (p *past) findNamespaces() []string {
 	return all
 }
 
-// understand finds the scope of a group; that of an older release has it in the hash that it is
-// named after.
+// scopeOfWatch returns the scope of a group of watches. Groups of older releases have it only in
+// the hash in their name.
 func (p *past) understand(open history.WatchOpen) (scope, bool) {
 	if of := open.Scope; of != nil {
 		return p.scopeOf(open.Resource, of.Namespace, of.Labels, of.Fields)
@@ -100,7 +101,7 @@ func (p *past) understand(open history.WatchOpen) (scope, bool) {
 	return scope{}, false
 }
 
-// inOrder checks W1: the revisions of a watch never fall.
+// checkWatchOrder checks W1: the revisions of a watch never fall.
 func inOrder(p *past, t *trial) {
 	for _, s := range p.streams() {
 		for i := 1; i < len(s.events); i++ {
@@ -109,7 +110,7 @@ func inOrder(p *past, t *trial) {
 	}
 }
 
-// once checks W2: no revision is sent twice to a watch.
+// checkNoDuplicateEvents checks W2: no revision is sent twice to a watch.
 func once(p *past, t *trial) {
 	for _, s := range p.streams() {
 		first := map[int64]*history.Event{}
@@ -121,8 +122,8 @@ func once(p *past, t *trial) {
 	}
 }
 
-// gapless checks W3: between the first and the last revision that a watch was sent it was
-// sent every one that its selector covers.
+// checkNoMissedEvents checks W3: between the first and the last revision that a watch was sent, it
+// was sent every revision that its selector covers.
 func gapless(p *past, t *trial) {
 	for _, s := range p.streams() {
 		for _, r := range s.replayed {
@@ -135,8 +136,8 @@ func gapless(p *past, t *trial) {
 	}
 }
 
-// typed checks W6: the type of an event is relative to the selector, and an event has the
-// object and the uid of its commit.
+// checkEventTypes checks W6: the type of an event is relative to the selector, and an event has the
+// object and the UID of its commit.
 func typed(p *past, t *trial) {
 	for _, s := range p.streams() {
 		for _, r := range s.replayed {
@@ -154,8 +155,8 @@ func (r replayed) typed(t *trial, s *stream) {
 	t.expect(c.Op == deleted || event.Type == deleted || event.Object == c.Object, "a watch was sent another object than was committed", c.Event, r.got)
 }
 
-// replay walks through what a watch must have been sent and what it was, in the order of
-// revisions.
+// replay pairs the events that a watch was sent with those that it must have been sent, in the
+// order of revisions.
 func (s *stream) replay(p *past) {
 	s.sent = make(map[int64]*history.Event, len(s.events))
 	first, last := s.Revision+1, int64(0)
@@ -186,8 +187,8 @@ func (s *stream) replay(p *past) {
 	}
 }
 
-// forward checks W8 for kubelets and controllers: what they read of one object never gets
-// older, over reconnects and restarts of the apiserver.
+// checkClientsMoveForward checks W8 for kubelets and controllers: what they read of one object
+// never gets older, over reconnects and restarts of the apiserver.
 func forward(p *past, t *trial) {
 	type what struct{ process, key string }
 	last := map[what]*history.Event{}
@@ -205,7 +206,7 @@ func forward(p *past, t *trial) {
 	p.copiedForward(t)
 }
 
-// agreed checks W9: whoever is sent an event of a revision is sent the same.
+// checkWatchesAgree checks W9: all watches are sent the same object at a revision.
 func agreed(p *past, t *trial) {
 	type what struct {
 		revision int64

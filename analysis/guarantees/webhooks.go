@@ -10,8 +10,8 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// consulted checks A15: what a webhook has refused does not happen, and one whose failure may
-// be passed over refuses nothing by it.
+// checkWebhookAnswers checks A15: what a webhook refused does not happen. A webhook with
+// failurePolicy Ignore refuses nothing by its failure.
 func consulted(p *past, t *trial) {
 	for _, w := range p.consultations() {
 		slices.SortFunc(w.events, func(a, b *history.Event) int { return cmp.Compare(a.Sequence, b.Sequence) })
@@ -19,20 +19,20 @@ func consulted(p *past, t *trial) {
 	}
 }
 
-// consultation is what one apiserver tells of an operation that webhooks were asked about.
+// webhookCalls holds the events of one apiserver about an operation that webhooks were called for.
 type consultation struct {
 	*operation
 	events []*history.Event // op.hook, op.ret and commit
 
-	// refused is what was refused since the operation was answered last, by its object, no the
-	// last refusal, and passed the last failure that may be passed over; nil for none.
+	// refused holds what was refused since the operation's last answer, by object. no is the last
+	// refusal, and passed the last ignored failure; nil for none.
 	refused    map[string]*history.Event
 	no, passed *history.Event
-	// others reports whether others have answered, whose patches may be wrong.
+	// others reports that other webhooks have answered. Their patches may be wrong.
 	others bool
 }
 
-// consultations are all of them, by their operations.
+// webhookCalls returns the webhook calls of all operations.
 func (p *past) consultations() []*consultation {
 	type where struct{ boot, operation string }
 	known := map[where]*consultation{}
@@ -73,8 +73,8 @@ func (w *consultation) judge(t *trial) {
 	}
 }
 
-// answer looks at how a try was answered. Of many objects some may be refused, and an eviction of
-// a pod that two budgets cover is, with the code of a webhook's failure.
+// checkAnswer checks the answer to one try. Of many objects, a webhook may refuse some. An eviction
+// of a pod that two budgets cover is refused with the same code as a failed webhook.
 func (w *consultation) answer(t *trial, e *history.Event, code int32) {
 	switch {
 	case w.no != nil && w.Verb != string(proto.VerbDeleteCollection):
@@ -84,7 +84,7 @@ func (w *consultation) answer(t *trial, e *history.Event, code int32) {
 	}
 }
 
-// answered forgets what webhooks have said: the next try asks them again.
+// reset forgets the webhooks' answers, because the next try asks them again.
 func (w *consultation) answered() {
 	w.refused, w.no, w.passed, w.others = map[string]*history.Event{}, nil, nil, false
 }
@@ -100,17 +100,17 @@ func (w *consultation) heard(e *history.Event, fact history.Consulted) {
 	}
 }
 
-// refuses reports whether a webhook's answer, or that there is none, refuses what it was asked
-// about.
+// isRefusal reports whether a webhook's answer, or its failure, refuses the request.
 func refuses(fact history.Consulted) bool {
 	return fact.Answer == history.HookDenied || fact.Answer == history.HookFailed && !fact.Ignore
 }
 
-// denied reports whether a webhook has refused a try of the operation: the code of the answer
-// is the webhook's.
+// deniedByWebhook reports whether a webhook refused a try of the operation. The answer then has the
+// webhook's code.
 func (o *operation) denied() bool { return o.deniedBetween(math.MinInt64, math.MaxInt64) }
 
-// deniedBetween reports whether a webhook has between two moments.
+// deniedByWebhookBetween reports whether a webhook refused a try of the operation between two
+// times.
 func (o *operation) deniedBetween(from, to int64) bool {
 	return slices.ContainsFunc(o.webhooks, func(e *history.Event) bool {
 		fact, is := e.Fact.(history.Consulted)

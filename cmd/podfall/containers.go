@@ -30,7 +30,7 @@ func containersOf(c *cli.Context) (cluster.Containers, error) {
 	if what.Handler != "" && what.Handler != runtime.HandlerScripted && what.Handler != runtime.HandlerProcess {
 		return what, usage("--engine %q: want scripted or process", what.Handler)
 	}
-	allowance, err := procengine.NewAllowance(c.StringSlice("allow-exec"))
+	allowance, err := procengine.NewAllowlist(c.StringSlice("allow-exec"))
 	if err != nil {
 		return what, usage("--allow-exec: %v", err)
 	}
@@ -44,18 +44,18 @@ func containersOf(c *cli.Context) (cluster.Containers, error) {
 	return what, nil
 }
 
-func readImages(file string) (*images.Book, error) {
+func readImages(file string) (*images.Catalog, error) {
 	if file == "" {
 		return nil, nil
 	}
-	return images.Read(file)
+	return images.ReadFile(file)
 }
 
 // containers is what a runtime runs containers with.
 type containers struct {
 	engines map[string]engine.Engine
 	handler string
-	images  *images.Book
+	images  *images.Catalog
 	// programs says how real ones run; empty when none may.
 	programs string
 }

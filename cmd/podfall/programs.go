@@ -80,7 +80,7 @@ func newProcesses(c *cli.Context, s self, what cluster.Containers) (programs *pr
 	if err != nil {
 		return nil, "", err
 	}
-	allowance, err := procengine.NewAllowance(what.AllowExec)
+	allowance, err := procengine.NewAllowlist(what.AllowExec)
 	if err != nil {
 		return nil, "", err
 	}
@@ -99,7 +99,7 @@ func newProcesses(c *cli.Context, s self, what cluster.Containers) (programs *pr
 		return programs, "", err
 	}
 	if what.Confinement.Isolation != "none" {
-		cfg.Isolation = procengine.Isolate(c.Context, cfg.Launch, user)
+		cfg.Isolation = procengine.DetectIsolation(c.Context, cfg.Launch, user)
 	}
 	groups, err := cgroups.Open(cluster.Cgroup(cfg.Dir))
 	if err == nil {

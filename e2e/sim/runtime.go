@@ -248,7 +248,7 @@ func (r *runtimeProcess) settle(now time.Time, out Out) {
 		if c.Exit != nil || p == nil || c.Events.Start.IsZero() {
 			continue
 		}
-		if at, ok := p.script.Next(p.events, now); ok && (next.IsZero() || at.Before(next)) {
+		if at, ok := p.script.NextChange(p.events, now); ok && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
 	}

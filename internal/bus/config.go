@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// NATSConfig is the configuration file that makes a stock nats-server the same bus:
-// same users, same permissions, same limits. Give it to `nats-server -c` and its URL to
-// --bus. Port 0 or less lets the server pick one.
+// NATSConfig returns the configuration file for a stock nats-server with the same users,
+// permissions and limits. Pass it to `nats-server -c` and the server's URL to --bus. Port 0 or less
+// lets the server pick a port.
 func (cfg ServerConfig) NATSConfig() string {
 	cfg = cfg.withDefaults()
 	var b strings.Builder

@@ -2,32 +2,31 @@ package bus
 
 import "github.com/podfall/podfall/proto"
 
-// Permissions are the subjects that an identity may publish and read, as NATS subjects
-// with wildcards. Everything else is refused by the bus.
+// Permissions are the subjects that an identity may publish and read, as NATS subjects with
+// wildcards. The bus refuses everything else.
 type Permissions struct {
 	Publish   []string
 	Subscribe []string
 }
 
-// PermissionsFor is who may say what:
+// PermissionsFor returns the permissions of an identity:
 //
-//	everyone       asks as itself, answers as itself, reads its own answers
+//	everyone       requests and answers as itself, reads its own answers
 //	apiserver      serves api, publishes watch
 //	all but the two on a node bus   read the watch groups of their own class
 //	node:<name>    serves node.<name>
-//	client, gateway                 ask nodes (logs, exec, inspect)
-//	kubelet        asks the runtime, on the node bus
+//	client, gateway                 call nodes (logs, exec, inspect)
+//	kubelet        calls the runtime, on the node bus
 //	runtime        serves cri, on the node bus
 //
-// On the management plane, where nobody sees a request or an event of the cluster:
+// On the management plane, which carries no requests and events of the cluster:
 //
-//	mgmt:<process> reads the board, tells its history, answers who inspects it
+//	mgmt:<process> reads the board, publishes its history, answers inspections
 //	mgmt:bus       keeps the board
 //	mgmt:controllers, client:admin   change the board
-//	they and mgmt:gateway            listen to histories, inspect processes
+//	they and mgmt:gateway            read histories, inspect processes
 //
-// No one may read an inbox but its owner, and nobody, the owner included, may answer
-// as somebody else.
+// Only the owner may read an inbox, and no identity, including the owner, may answer as another.
 func PermissionsFor(id proto.Identity) Permissions {
 	self := id.Token()
 	p := Permissions{
@@ -63,7 +62,7 @@ func PermissionsFor(id proto.Identity) Permissions {
 	return p
 }
 
-// mgmtPermissions are a process's on the management plane.
+// mgmtPermissions returns a process's permissions on the management plane.
 func mgmtPermissions(process string) Permissions {
 	p := Permissions{
 		Publish:   []string{proto.MgmtBoardGet},
@@ -81,12 +80,12 @@ func mgmtPermissions(process string) Permissions {
 	return p
 }
 
-// overseer is who looks at all processes.
+// inspectPermissions allow inspecting all processes.
 func overseer() Permissions {
 	return Permissions{Publish: []string{proto.RootMgmt + ".inspect.*"}}
 }
 
-// and is both.
+// union returns both permissions together.
 func (p Permissions) and(more Permissions) Permissions {
 	return Permissions{Publish: append(p.Publish, more.Publish...), Subscribe: append(p.Subscribe, more.Subscribe...)}
 }

@@ -36,24 +36,24 @@ const (
 )
 
 const (
-	// pipeWindow is how many messages a side may be ahead of what was consumed.
+	// pipeWindow is how many unconsumed messages a side may have sent.
 	pipeWindow = 16
-	// pipeBeats is how often, on the wall, a side says that it is there.
+	// pipeHeartbeatInterval is how often, in wall time, a side sends a heartbeat.
 	pipeBeats = 2 * time.Second
-	// pipeSilence is how long a side waits for any sign of the other.
+	// pipeTimeout is how long a side waits without any message of the other.
 	pipeSilence = 20 * time.Second
 )
 
-// Pipe is one side of a conversation. One goroutine at a time may Send, and one Receive.
-// Close it; a responder's is closed when its handler returns.
+// Pipe is one side of a bidirectional call. One goroutine at a time may Send, and one Receive.
+// Close it when done; the responder's side is closed when its handler returns.
 type Pipe struct {
 	conn *Conn
 	ends
 	tally
 
 	queue  chan []byte
-	credit chan struct{} // holds one token after news of credits
-	opened chan struct{} // closed at the first sign of the other side
+	credit chan struct{} // holds one token after new credits
+	opened chan struct{} // closed at the first message of the other side
 	done   chan struct{} // closed at the end, with err set before
 	keeper sync.WaitGroup
 
@@ -62,22 +62,22 @@ type Pipe struct {
 	err      error
 }
 
-// ends are the two inboxes between which a pipe runs.
+// inboxes are the two inbox subjects of a pipe.
 type ends struct {
-	// number is the place in this connection's inbox, and mine the subject there.
+	// number is the receiver's number in this connection's inbox, and local its subject.
 	number uint64
 	mine   string
-	// theirs is empty until the other side has accepted.
+	// remote is empty until the other side has accepted.
 	theirs string
-	from   string // who speaks on mine, as a token
-	// request is what was asked, by a requester.
+	from   string // the sender on local, as a token
+	// request is the subject of the opening request; empty for the responder.
 	request string
 }
 
-// tally counts messages.
+// counters count messages.
 type tally struct {
-	sent, taken int           // of the sender and of the receiver alone
-	signs       atomic.Uint64 // whatever was heard
+	sent, taken int           // each used by the sending and the receiving goroutine alone
+	signs       atomic.Uint64 // all messages received
 }
 
 func newPipe(c *Conn, with proto.Identity, mine, theirs string) *Pipe {
@@ -89,9 +89,8 @@ func newPipe(c *Conn, with proto.Identity, mine, theirs string) *Pipe {
 	}
 }
 
-// Open asks whoever serves subject as identity to for a conversation, and waits until it
-// has accepted. It fails as Request does, and when the answer is one of another kind.
-// The Pipe outlives ctx.
+// Open calls the identity to on subject to open a pipe, and waits for the acceptance. It fails as
+// Request does, and if the answer accepts no pipe. The Pipe does not depend on ctx afterwards.
 func (c *Conn) Open(ctx context.Context, to proto.Identity, subject string, data []byte) (*Pipe, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("open %s: %w", subject, err)
@@ -120,8 +119,7 @@ func (c *Conn) Open(ctx context.Context, to proto.Identity, subject string, data
 	}
 }
 
-// Accept makes a conversation of a call whose requester has asked for one. The handler
-// sends no other answer.
+// Accept opens a pipe if the requester has asked for one. The handler must send no other answer.
 func (call *Call) Accept(ctx context.Context) (*Pipe, error) {
 	var p *Pipe
 	number := call.conn.inbox.add(call.from, func(mine string) ear {
@@ -138,10 +136,9 @@ func (call *Call) Accept(ctx context.Context) (*Pipe, error) {
 	return p, nil
 }
 
-// Send sends one message, at most 64 KiB long. While the other side is 16 messages
-// behind it waits, until ctx ends or the conversation has; then it fails with the
-// reason: [ErrGone], ErrDisconnected, or io.EOF when the other side has ended it. It
-// keeps no reference to data.
+// Send sends one message of at most 64 KiB. While the other side has 16 unconsumed messages, Send
+// waits until ctx ends or the pipe ends. Then it returns the reason: [ErrPeerGone],
+// ErrDisconnected, or io.EOF if the other side closed the pipe. It keeps no reference to data.
 func (p *Pipe) Send(ctx context.Context, data []byte) error {
 	for {
 		open, err := p.open()
@@ -167,8 +164,8 @@ func (p *Pipe) open() (bool, error) {
 	return p.sent-p.consumed < pipeWindow, p.err
 }
 
-// Receive waits for a message. When the other side has ended the conversation, and all
-// that it had sent before is received, it fails with io.EOF; when it broke, as Send does.
+// Receive waits for a message. If the other side has closed the pipe and all its messages are
+// received, it returns io.EOF. If the pipe broke, it returns the same errors as Send.
 func (p *Pipe) Receive(ctx context.Context) ([]byte, error) {
 	select {
 	case data := <-p.queue:
@@ -190,7 +187,7 @@ func (p *Pipe) Receive(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// took counts a message, and says so twice in a window.
+// countReceived counts a consumed message and sends a credit twice in a window.
 func (p *Pipe) took(data []byte) ([]byte, error) {
 	if p.taken++; p.taken%(pipeWindow/2) == 0 {
 		_ = p.say(pipeCredit, strconv.AppendInt(nil, int64(p.taken), 10)) // what breaks is noticed by the beats
@@ -198,11 +195,11 @@ func (p *Pipe) took(data []byte) ([]byte, error) {
 	return data, nil
 }
 
-// Done is closed when the conversation has ended, by whichever side, or is broken.
+// Done is closed when the pipe has ended or broken.
 func (p *Pipe) Done() <-chan struct{} { return p.done }
 
-// Close ends the conversation; the other side still receives what was sent. It may be
-// called more than once, and while other goroutines Send and Receive.
+// Close ends the pipe. The other side still receives what was sent. It may be called more than
+// once, and while other goroutines Send and Receive.
 func (p *Pipe) Close() {
 	if p.end(ErrClosed) {
 		_ = p.say(pipeEnd, nil) // if it does not arrive, the other side notices the silence
@@ -215,7 +212,7 @@ func (p *Pipe) say(what byte, data []byte) error {
 	return p.conn.send(p.theirs, p.mine, append([]byte{what}, data...))
 }
 
-// keep beats until the end, and ends the conversation when the other side is silent.
+// runHeartbeats sends heartbeats until the end, and ends the pipe if the other side is silent.
 func (p *Pipe) keep(ctx context.Context) {
 	p.keeper.Go(func() {
 		beat := clock.Clock{}.Ticker(pipeBeats)
@@ -243,7 +240,7 @@ func (p *Pipe) keep(ctx context.Context) {
 
 func (p *Pipe) expects() (subject, request string) { return p.mine, p.request }
 
-// hear is called under the inbox's lock, by one goroutine.
+// handle is called under the inbox's lock, by one goroutine.
 func (p *Pipe) hear(msg *nats.Msg) {
 	p.signs.Add(1)
 	switch {
@@ -285,8 +282,8 @@ func (p *Pipe) hear(msg *nats.Msg) {
 	}
 }
 
-// lost is why a message of ours did not arrive: before the conversation has begun there
-// was nobody, afterwards somebody is gone.
+// deliveryError returns why a message did not arrive: the error before until the pipe is open,
+// ErrPeerGone afterwards.
 func (p *Pipe) lost(before error) error {
 	if p.theirs == "" {
 		return before
@@ -296,7 +293,7 @@ func (p *Pipe) lost(before error) error {
 
 func (p *Pipe) fail(err error) { p.end(err) }
 
-// end ends the conversation on this side; false when it has ended before.
+// finish ends the pipe on this side. It returns false if the pipe had ended before.
 func (p *Pipe) end(why error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,19 +10,18 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// nobody is the number that no answer of any connection has.
+// unusedNumber is a receiver number that no connection uses.
 const nobody = ".0"
 
-// presenceTimeout is how long, on the wall, Present waits for an answer.
+// presenceTimeout is how long, in wall time, IsRequesterPresent waits for an answer.
 const presenceTimeout = time.Second
 
-// Present reports whether the connection that made the call is still on the bus, so
-// that a handler can ask before it does what cannot be undone. A connection that is
-// there but says nothing for a second counts as present; none is when this side is
-// disconnected.
+// IsRequesterPresent reports whether the connection that made the call is still on the bus, so that
+// a handler can check before an irreversible action. A connection that does not answer for a second
+// counts as present. If this side is disconnected, no requester counts as present.
 //
-// It sends to the requester's inbox what nobody there waits for. A requester answers
-// that with "gone"; where the connection is no more, the bus itself answers.
+// It sends a message without receiver to the requester's inbox. The requester answers with "gone".
+// If the connection no longer exists, the bus itself answers.
 func (call *Call) Present(ctx context.Context) bool {
 	var p *presence
 	number := call.conn.inbox.add(call.from, func(subject string) ear {

@@ -30,20 +30,20 @@ const (
 	gone   = "gone"
 )
 
-// headerEnd marks a message that ends an answer without being part of it.
+// abandonedHeader marks a message that ends an answer without being part of it.
 const headerEnd = "Podfall-Abandoned"
 
 // errInParts means that a responder answered a Request as if it were a Stream.
 var errInParts = errors.New("bus: the answer came in parts")
 
-// part is one message of an answer, or the reason why no more come.
+// part is one message of an answer, or the error that ends it.
 type part struct {
 	data   []byte
-	credit string // where credits go; empty for the last part
+	credit string // subject for credits; empty for the last part
 	err    error
 }
 
-// answer waits for the parts of one answer.
+// pendingAnswer receives the parts of one answer.
 type answer struct {
 	subject string
 	request string
@@ -81,10 +81,10 @@ func (a *answer) fail(err error) {
 	}
 }
 
-// Request sends data to whoever serves subject as identity to, and returns its answer.
-// Nothing that another identity sends is taken for it. It fails at once when nobody
-// serves the subject or the connection is down, and with ctx's error when ctx ends;
-// when it has ended before, nothing is sent.
+// Request sends data to the identity to, which serves subject, and returns its answer. Messages of
+// other identities are never accepted as the answer. Request fails at once if nothing serves the
+// subject or the connection is down, and with ctx's error when ctx ends. If ctx has ended before,
+// nothing is sent.
 func (c *Conn) Request(ctx context.Context, to proto.Identity, subject string, data []byte) ([]byte, error) {
 	a, number, err := c.ask(ctx, to, subject, data, 1)
 	if err != nil {
@@ -108,7 +108,7 @@ func (c *Conn) Request(ctx context.Context, to proto.Identity, subject string, d
 	}
 }
 
-// ask sends a request, unless it is too late, and registers who waits for its answer.
+// sendRequest registers a receiver for the answer and sends a request, unless ctx has ended.
 func (c *Conn) ask(
 	ctx context.Context, to proto.Identity, subject string, data []byte, room int,
 ) (*answer, uint64, error) {
@@ -127,9 +127,9 @@ func (c *Conn) ask(
 	return a, number, nil
 }
 
-// Stream is Request for an answer that comes in parts, in order. The responder is at
-// most 8 parts ahead of the loop that reads them. Leaving the loop early tells it to
-// stop. The last pair may be an error: the parts before it are not the whole answer.
+// Stream is Request for an answer that comes in parts, in order. The responder is at most 8 parts
+// ahead of the loop that reads them. Leaving the loop early stops the responder. The last pair may
+// be an error: then the answer is incomplete.
 func (c *Conn) Stream(ctx context.Context, to proto.Identity, subject string, data []byte) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		a, number, err := c.ask(ctx, to, subject, data, window+1)
@@ -145,7 +145,7 @@ func (c *Conn) Stream(ctx context.Context, to proto.Identity, subject string, da
 	}
 }
 
-// reader gives the parts of one answer to a loop, and credits to their sender.
+// streamReader passes the parts of one answer to a loop, and credits to their sender.
 type reader struct {
 	conn   *Conn
 	answer *answer
@@ -154,7 +154,7 @@ type reader struct {
 	count  int
 }
 
-// read returns nil when the loop has had all it wants, and otherwise why it cannot.
+// run returns nil if the loop has received all that it wants, and an error otherwise.
 func (r *reader) read(ctx context.Context, yield func([]byte, error) bool) error {
 	for {
 		var p part
@@ -188,7 +188,7 @@ func (r *reader) read(ctx context.Context, yield func([]byte, error) bool) error
 	}
 }
 
-// grant counts a consumed part, and says so twice in a window.
+// sendCredit counts a consumed part and sends a credit twice in a window.
 func (r *reader) grant() error {
 	r.count++
 	if r.count%(window/2) != 0 {
@@ -203,14 +203,14 @@ func (r *reader) leave(ctx context.Context) {
 	}
 }
 
-// mayCredit reports whether subject is in the inbox of the responder, and for us.
+// isCreditSubject reports whether subject is in the responder's inbox, reserved for this identity.
 func (c *Conn) mayCredit(responder, subject string) bool {
 	rest, ok := strings.CutPrefix(subject, proto.RootReply+"."+responder+".")
 	return ok && strings.HasPrefix(rest, c.inbox.token+".")
 }
 
-// tellGone lets the sender of an answer know that nobody reads it. When it does not
-// arrive, the sender finds out by the silence.
+// sendGone tells the sender of an answer that its reader has left. If the message is lost, the
+// sender times out.
 func (c *Conn) tellGone(ctx context.Context, credit string) {
 	if err := c.send(credit, "", []byte(gone)); err != nil {
 		c.log.DebugContext(ctx, "could not stop an answer", "identity", c.id, "error", err)

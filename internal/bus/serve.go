@@ -17,25 +17,25 @@ import (
 )
 
 const (
-	// served is how many calls of one Serve run at the same time.
+	// maxConcurrentCalls limits the calls of one Serve that run at the same time.
 	served = 1024
-	// spare is how many goroutines may wait for the next call.
+	// maxIdleWorkers limits the goroutines that wait for the next call.
 	spare = 32
-	// queued is how many more calls may wait for their turn; the rest is lost.
+	// maxQueuedCalls limits the calls that wait for a worker; further calls are lost.
 	queued = 4096
-	// silence is how long a sender waits for a credit.
+	// creditTimeout is how long a sender waits for a credit.
 	silence = 30 * time.Second
 )
 
-// Handler answers one call with call.Send. Its ctx ends with that of Serve.
+// Handler answers one call with call.Send. Its ctx ends with the ctx of Serve.
 type Handler func(ctx context.Context, call *Call)
 
 // Call is one request to be answered.
 type Call struct {
-	// Subject is what the request was sent on. The bus let only those publish there
-	// who may; the requester of an api subject is the one the subject names.
+	// Subject is the subject of the request. The bus allows only authorized identities to publish
+	// there. On an api subject, the requester is the identity in the subject.
 	Subject string
-	// Data is the request itself; it belongs to the handler.
+	// Data is the request; it belongs to the handler.
 	Data []byte
 
 	conn   *Conn
@@ -47,7 +47,7 @@ type Call struct {
 	pipe   *Pipe // nil unless accepted
 }
 
-// Serve is Listen and then Service.Serve.
+// Serve calls Listen and then Service.Serve.
 func (c *Conn) Serve(ctx context.Context, subject string, h Handler) error {
 	service, err := c.Listen(ctx, subject)
 	if err == nil {
@@ -66,9 +66,9 @@ type Service struct {
 	subject string
 }
 
-// Listen returns when requests on subject, which may hold wildcards, reach this Conn.
-// While the bus is away they will from the reconnect on. Serve the Service, or they
-// are never answered.
+// Listen returns once requests on subject, which may hold wildcards, reach this Conn. While the bus
+// is down, it returns at once, and requests arrive from the reconnect on. Call Serve on the
+// Service, or requests are never answered.
 func (c *Conn) Listen(ctx context.Context, subject string) (*Service, error) {
 	sub, err := c.Subscribe(subject, queued)
 	if err == nil {
@@ -85,11 +85,10 @@ func (c *Conn) Listen(ctx context.Context, subject string) (*Service, error) {
 	return &Service{sub: sub, conn: c, subject: subject}, nil
 }
 
-// Serve calls h for each request, beside each other, at most 1024 at a time. It returns
-// when ctx ends (nil), when the Conn is closed or when the bus forbids the subject,
-// after all calls have returned. A request whose reply subject is not an answer from
-// this identity to the sender is dropped; a handler that returns without an answer
-// abandons the call, and the requester is told.
+// Serve calls h for each request, concurrently, at most 1024 at a time. It returns if ctx ends
+// (nil), if the Conn is closed or if the bus forbids the subject, after all calls have returned. A
+// request is dropped if its reply subject is not an answer from this identity to the sender. A
+// handler that returns without an answer abandons the call, and the requester is told.
 func (s *Service) Serve(ctx context.Context, h Handler) (err error) {
 	desk := &desk{conn: s.conn, sub: s.sub, handle: h}
 	desk.open(ctx)
@@ -103,9 +102,9 @@ func (s *Service) Serve(ctx context.Context, h Handler) (err error) {
 	return err
 }
 
-// desk is one Serve: goroutines that take calls from one queue. Whoever takes one and
-// leaves nobody waiting starts the next, so that there are as many as calls run beside
-// each other, and a few more.
+// workerPool is one Serve: goroutines that take calls from one queue. A worker that takes a call
+// and leaves no idle worker starts another. So there are as many workers as running calls, and a
+// few more.
 type desk struct {
 	conn   *Conn
 	sub    *Subscription
@@ -115,7 +114,7 @@ type desk struct {
 	idle   atomic.Int32
 }
 
-// open starts one more goroutine, unless there are as many as may be.
+// startWorker starts one more worker, unless the maximum is reached.
 func (d *desk) open(ctx context.Context) {
 	if d.taken.Add(1) > served {
 		d.taken.Add(-1)
@@ -127,7 +126,7 @@ func (d *desk) open(ctx context.Context) {
 	})
 }
 
-// work takes calls until Serve ends, or enough others wait for them.
+// runWorker takes calls until Serve ends, or enough other workers are idle.
 func (d *desk) work(ctx context.Context) {
 	for d.idle.Add(1) <= spare {
 		select {
@@ -157,8 +156,9 @@ func (d *desk) answer(ctx context.Context, msg *nats.Msg) {
 	d.handle(ctx, call)
 }
 
-// requester is who gets the answer to msg. It must be who asked where the subject says
-// who that is, and only we may be named as the one who answers.
+// requester returns the identity that gets the answer to msg. If the subject names the requester,
+// the reply subject must name the same identity. The reply subject must name this identity as the
+// responder.
 func (c *Conn) requester(msg *nats.Msg) (id proto.Identity, ok bool) {
 	rest, ok := strings.CutPrefix(msg.Reply, proto.RootReply+".")
 	if !ok {
@@ -176,14 +176,14 @@ func (c *Conn) requester(msg *nats.Msg) (id proto.Identity, ok bool) {
 	return id, !ok || strings.HasPrefix(asked, token+".")
 }
 
-// errEnded is a handler's mistake: it went on after the last part.
+// errEnded is a handler's mistake: it sent after the last part.
 var errEnded = errors.New("bus: the answer has ended")
 
-// Send sends one part of the answer; more says whether others follow. Parts of at most
-// 32 KiB leave room for other messages between them. While the reader is 8 parts
-// behind, Send waits: until ctx ends, the connection breaks, the reader leaves
-// ([ErrGone]) or has consumed nothing for 30 seconds (ErrGone too). It keeps no
-// reference to data. A Call's methods may be used by one goroutine at a time.
+// Send sends one part of the answer; more says whether others follow. Parts of at most 32 KiB leave
+// room for other messages between them. While the reader is 8 parts behind, Send waits. It fails if
+// ctx ends, the connection breaks, the reader leaves ([ErrPeerGone]) or consumes nothing for 30
+// seconds (ErrPeerGone too). It keeps no reference to data. A Call's methods may be used by one
+// goroutine at a time.
 func (call *Call) Send(ctx context.Context, data []byte, more bool) error { //nolint:revive // "more" is data of the protocol
 	if call.ended {
 		return errEnded
@@ -207,8 +207,8 @@ func (call *Call) Send(ctx context.Context, data []byte, more bool) error { //no
 	return nil
 }
 
-// Gone is closed when the reader of an answer in parts has left. That it has is
-// noticed at the earliest after the first part.
+// Gone is closed when the reader of an answer in parts has left. This is noticed after the first
+// part at the earliest.
 func (call *Call) Gone() <-chan struct{} { return call.window().done }
 
 func (call *Call) window() *credit {
@@ -221,7 +221,7 @@ func (call *Call) window() *credit {
 	return call.credit
 }
 
-// end tells the requester of a call that was not answered to the end.
+// finish tells the requester if the call was not answered completely.
 func (call *Call) end(ctx context.Context) {
 	call.forget()
 	if call.pipe != nil {
@@ -244,10 +244,10 @@ func (call *Call) forget() {
 	}
 }
 
-// credit is what the reader of one answer in parts has consumed.
+// sendWindow is what the reader of one answer in parts has consumed.
 type credit struct {
 	subject string
-	sent    int // of the sender alone
+	sent    int // used by the sender alone
 	news    chan struct{}
 	done    chan struct{}
 
@@ -290,7 +290,7 @@ func (w *credit) wake() {
 	}
 }
 
-// open reports whether one more part may be sent.
+// canSend reports whether one more part may be sent.
 func (w *credit) open() (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -25,13 +25,12 @@ const (
 	retryLast    = 500 * time.Millisecond
 )
 
-// session is one connection from its start to its end. A Conn has one after another:
-// NATS could reconnect by itself, but its way of doing so shares timers between all
-// connections of the process, which breaks testing/synctest, and leaves open which
-// calls belong to the connection that was lost.
+// session is one connection from its start to its end. A Conn has one after another. NATS could
+// reconnect by itself, but shares timers between all connections of the process, which breaks
+// testing/synctest, and does not say which calls belong to the lost connection.
 type session struct {
 	nc    *nats.Conn
-	ended chan struct{} // closed when nc delivers and takes nothing any more
+	ended chan struct{} // closed once nc neither delivers nor accepts anything
 }
 
 func (s *session) alive() bool {
@@ -43,7 +42,7 @@ func (s *session) alive() bool {
 	}
 }
 
-// connector makes the function that tries once to connect. The log gets ctx.
+// newConnector returns a function that tries once to connect. It logs with ctx.
 func (c *Conn) connector(ctx context.Context, cfg Config) (func() (*session, error), error) {
 	options := []nats.Option{
 		nats.Name(string(cfg.Identity)),
@@ -87,7 +86,7 @@ func (c *Conn) connector(ctx context.Context, cfg Config) (func() (*session, err
 	}, nil
 }
 
-// open tries once to connect.
+// connectOnce tries once to connect.
 func open(urls string, options []nats.Option) (*session, error) {
 	s := &session{ended: make(chan struct{})}
 	own := append(slices.Clip(options), nats.ClosedHandler(func(*nats.Conn) { close(s.ended) }))
@@ -96,13 +95,14 @@ func open(urls string, options []nats.Option) (*session, error) {
 	return s, err
 }
 
-// inProcess makes a function what nats.go asks for connections without a socket.
+// inProcessDialer adapts a function to the interface that nats.go uses for connections without a
+// socket.
 type inProcess func() (net.Conn, error)
 
 // InProcessConn opens a connection.
 func (open inProcess) InProcessConn() (net.Conn, error) { return open() }
 
-// keep replaces each connection that ends by a new one, until ctx ends.
+// maintain replaces each connection that ends by a new one, until ctx ends.
 func (c *Conn) keep(ctx context.Context) error {
 	for {
 		s := c.current.Load()
@@ -129,8 +129,8 @@ func (c *Conn) keep(ctx context.Context) error {
 	}
 }
 
-// reconnect tries until it has a connection on which everything is subscribed, ctx
-// ends, or hopeless says why it is no use.
+// reconnect tries until it has a connection with all subscriptions, ctx ends, or hopeless returns
+// an error.
 func (c *Conn) reconnect(ctx context.Context, hopeless func(error) error) error {
 	for wait := retryFirst; ; wait = min(2*wait, retryLast) {
 		s, err := c.connect()
@@ -150,7 +150,7 @@ func (c *Conn) reconnect(ctx context.Context, hopeless func(error) error) error 
 	}
 }
 
-// take makes s the current connection. What is sent on it from now on comes after its
+// activate makes s the current connection. Messages sent on it from now on follow its
 // subscriptions.
 func (c *Conn) take(ctx context.Context, s *session) error {
 	c.mu.Lock()
@@ -173,7 +173,7 @@ func (c *Conn) take(ctx context.Context, s *session) error {
 	return nil
 }
 
-// change puts up as the latest change, in place of an older one.
+// publishChange replaces the pending change, if any, by up.
 func (c *Conn) change(up bool) {
 	select {
 	case <-c.changes:

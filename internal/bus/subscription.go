@@ -10,27 +10,26 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Subscription is a bounded queue of the messages on one subject. One goroutine at a
-// time may call Next.
+// Subscription is a bounded queue of the messages on one subject. One goroutine at a time may call
+// Next.
 type Subscription struct {
 	conn    *Conn
 	subject string
 	queue   chan *nats.Msg
-	sub     atomic.Pointer[nats.Subscription] // of the latest connection; nil before
+	sub     atomic.Pointer[nats.Subscription] // on the latest connection; nil before
 	hole    chan struct{}                     // holds one token after a reconnect
 	done    chan struct{}
 	ending  sync.Once
-	why     error // why done is closed; written before
+	why     error // reason for closing done; written before
 
-	// What Next has seen.
+	// seen and dropped are what Next has noticed.
 	seen    *nats.Subscription
 	dropped int
 }
 
-// Subscribe listens to subject, which may hold wildcards, and keeps at most limit
-// messages (1 or more) until they are read. What the identity may not read is refused
-// later, by Next. While the Conn is disconnected it succeeds, and listens from the
-// reconnect on.
+// Subscribe reads subject, which may hold wildcards, and queues at most limit messages (1 or more).
+// If the identity may not read the subject, Next returns the error later. While the Conn is
+// disconnected, Subscribe succeeds and takes effect at the reconnect.
 func (c *Conn) Subscribe(subject string, limit int) (*Subscription, error) {
 	s := &Subscription{
 		conn: c, subject: subject, queue: make(chan *nats.Msg, max(limit, 1)),
@@ -49,7 +48,7 @@ func (c *Conn) Subscribe(subject string, limit int) (*Subscription, error) {
 	return s, nil
 }
 
-// attach listens on the connection that is or will be current.
+// attach subscribes on the connection that is or will be current.
 func (s *Subscription) attach(to *session) error {
 	sub, err := to.nc.ChanSubscribe(s.subject, s.queue)
 	if err == nil {
@@ -58,10 +57,10 @@ func (s *Subscription) attach(to *session) error {
 	return err
 }
 
-// Next waits for a message. It returns [ErrBehind] once after messages were dropped
-// because the queue was full, or may have been because the connection was made again;
-// the messages that are still queued may be from before the loss, from after it, or
-// both. It returns [ErrClosed] after Close, and ctx's error when ctx ends.
+// Next waits for a message. It returns [ErrMissedMessages] once after messages were dropped because
+// the queue was full, or may have been lost in a reconnect. The messages still queued may be from
+// before the loss, from after it, or both. It returns [ErrClosed] after Close, and ctx's error when
+// ctx ends.
 func (s *Subscription) Next(ctx context.Context) ([]byte, error) {
 	msg, err := s.next(ctx)
 	if err != nil {
@@ -98,7 +97,7 @@ func (s *Subscription) next(ctx context.Context) (*nats.Msg, error) {
 	}
 }
 
-// lost reports whether messages were dropped since it was last called.
+// hasDropped reports whether messages were dropped since the last call.
 func (s *Subscription) lost() bool {
 	sub := s.sub.Load()
 	if sub != s.seen {
@@ -112,7 +111,7 @@ func (s *Subscription) lost() bool {
 	return true
 }
 
-// missed notes that messages may have been lost.
+// markGap records that messages may have been lost.
 func (s *Subscription) missed() {
 	select {
 	case s.hole <- struct{}{}:
@@ -120,8 +119,8 @@ func (s *Subscription) missed() {
 	}
 }
 
-// Close stops listening. Messages that are still queued are lost. It may be called
-// more than once, and while another goroutine is in Next.
+// Close ends the subscription. Queued messages are lost. It may be called more than once, and while
+// another goroutine is in Next.
 func (s *Subscription) Close() { s.end(ErrClosed) }
 
 func (s *Subscription) end(why error) {

@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// Segment is one stretch of a [Face]: from the instant Wall on, the clock shows Shows and
-// runs Speed times as fast as the wall, or stands still while it is Paused.
+// Segment is one piece of a [Schedule]. From the wall time Wall on, the clock reads Reading and
+// runs at Speed times the wall's speed, or stands still while Paused.
 type Segment struct {
 	Wall  time.Time `json:"wall"`
 	Shows time.Time `json:"shows"`
-	// Speed is from 0.001 to 10,000, also while the clock is paused: it is the speed at
-	// which it will go on.
+	// Speed ranges from 0.001 to 10,000. While the clock is paused, it is the speed after the
+	// resume.
 	Speed  float64 `json:"speed"`
 	Paused bool    `json:"paused,omitempty"`
 }
 
-// Face is what a clock shows at each instant of the wall: segments in the order in which
-// they are in force, at least one. The first also stretches back to all that was before it.
-// A face never goes back. It is a value: a change makes another.
+// Schedule maps wall time to cluster time: one or more segments, in the order in which they take
+// effect. The first segment also covers all earlier times. A schedule never goes back. It is a
+// value: a change returns another.
 type Face []Segment
 
-// mostSegments is how many changes a face remembers. What is older is reckoned as if the
-// oldest of them had been in force.
+// maxSegments is how many changes a schedule keeps. Earlier times are mapped by the oldest segment
+// kept.
 const mostSegments = 64
 
 // The slowest and the fastest clock.
@@ -33,8 +33,8 @@ const (
 	mostSpeed  = 10_000
 )
 
-// NewFace shows at when the wall does, and runs speed times as fast. Speed is from 0.001
-// to 10,000.
+// NewSchedule returns a schedule that reads wall time at the instant at, and runs speed times as
+// fast as the wall from there. Speed must be from 0.001 to 10,000.
 func NewFace(at time.Time, speed float64) (Face, error) {
 	if err := checkSpeed(speed); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func checkSpeed(speed float64) error {
 	return nil
 }
 
-// Check says what is wrong with a face that comes from elsewhere, such as a file.
+// Check returns an error if a schedule from elsewhere, for example a file, is invalid.
 func (f Face) Check() error {
 	if len(f) == 0 {
 		return errors.New("clock: a face without segments; want at least one")
@@ -68,7 +68,7 @@ func (f Face) Check() error {
 	return nil
 }
 
-// At is the segment that is in force at an instant of the wall.
+// SegmentAt returns the segment in force at a wall time.
 func (f Face) At(wall time.Time) Segment { return f[f.index(wall)] }
 
 func (f Face) index(wall time.Time) int {
@@ -80,11 +80,11 @@ func (f Face) index(wall time.Time) int {
 	return 0
 }
 
-// Of is what the face shows at an instant of the wall.
+// TimeAt returns the cluster time at a wall time.
 func (f Face) Of(wall time.Time) time.Time { return f.At(wall).of(wall) }
 
-// When is the first instant, from on, at which the face shows that time or a later one;
-// false when it will not, because it stands still.
+// WallTime returns the first wall time, not before from, at which the clock reads reading or later.
+// It returns false if the clock stands still before that.
 func (f Face) When(shows, from time.Time) (time.Time, bool) {
 	for i := f.index(from); i < len(f); i++ {
 		segment := f[i]
@@ -102,8 +102,8 @@ func (f Face) When(shows, from time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Paced is the face that runs at another speed from an instant on; a clock that is paused
-// stays so. Speed is from 0.001 to 10,000.
+// WithSpeed returns a schedule that runs at another speed from the wall time at. A paused clock
+// stays paused. Speed must be from 0.001 to 10,000.
 func (f Face) Paced(at time.Time, speed float64) (Face, error) {
 	if err := checkSpeed(speed); err != nil {
 		return nil, err
@@ -111,18 +111,18 @@ func (f Face) Paced(at time.Time, speed float64) (Face, error) {
 	return f.changed(at, func(s *Segment) { s.Speed = speed }), nil
 }
 
-// PausedFrom is the face that stands still from an instant on.
+// WithPause returns a schedule that stands still from the wall time at.
 func (f Face) PausedFrom(at time.Time) Face {
 	return f.changed(at, func(s *Segment) { s.Paused = true })
 }
 
-// ResumedFrom is the face that goes on, from an instant on.
+// WithResume returns a schedule that runs again from the wall time at.
 func (f Face) ResumedFrom(at time.Time) Face {
 	return f.changed(at, func(s *Segment) { s.Paused = false })
 }
 
-// Stepped is the face that jumps ahead by d at an instant. D is longer than nothing and at
-// most a hundred years: time does not go back.
+// WithStep returns a schedule that jumps ahead by d at the wall time at. The step d must be
+// positive and at most a hundred years: time does not go back.
 func (f Face) Stepped(at time.Time, d time.Duration) (Face, error) {
 	if d <= 0 || d > longestStep {
 		return nil, fmt.Errorf("step %v: want a duration of more than 0s, and at most a hundred years: time does not go back", d)
@@ -132,8 +132,8 @@ func (f Face) Stepped(at time.Time, d time.Duration) (Face, error) {
 
 const longestStep = 100 * 365 * 24 * time.Hour
 
-// changed is the face with a segment more, which begins at an instant, or with the last
-// that there is when that is later: changes take effect in the order in which they are made.
+// withSegment returns the schedule with one more segment from the wall time at. If the last segment
+// begins later, the change takes effect there: changes apply in the order in which they are made.
 func (f Face) changed(at time.Time, change func(*Segment)) Face {
 	last := f[len(f)-1]
 	if at.Before(last.Wall) {
@@ -149,8 +149,8 @@ func (f Face) changed(at time.Time, change func(*Segment)) Face {
 	return changed[max(0, len(changed)-mostSegments):]
 }
 
-// After is the face f for somebody who has shown the face old until now, and has heard of
-// f late: it stands still rather than go back, until f has caught up.
+// KeepMonotonic adapts f for a process that has followed old until now and learns of f late. If f
+// reads less than old at now, the clock stands still until f has caught up, rather than go back.
 func (f Face) After(old Face, now time.Time) Face {
 	shown := old.Of(now)
 	if !f.Of(now).Before(shown) {
@@ -169,7 +169,7 @@ func (f Face) After(old Face, now time.Time) Face {
 	return append(append(late, next), f[current+1:]...)
 }
 
-// of is what the segment shows at an instant of the wall.
+// timeAt returns the cluster time of the segment at a wall time.
 func (s Segment) of(wall time.Time) time.Time {
 	switch elapsed := wall.Sub(s.Wall); {
 	case s.Paused:
@@ -181,7 +181,7 @@ func (s Segment) of(wall time.Time) time.Time {
 	}
 }
 
-// when is the instant at which the segment, if it lasted, would show that time.
+// wallTime returns the wall time at which the segment, if it lasted, would read reading.
 func (s Segment) when(shows time.Time) (time.Time, bool) {
 	left := math.Ceil(float64(shows.Sub(s.Shows)) / s.Speed)
 	if s.Paused || left >= float64(longestStep) {

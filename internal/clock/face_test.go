@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// noon is when the wall and every face of these tables begin.
+// noon is where the wall time and every schedule of these tables begin.
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func after(d time.Duration) time.Time { return noon.Add(d) }
 
-// face is the one of noon, at speed 1, with changes.
+// testSchedule returns a schedule that starts at noon at speed 1, with changes.
 func face(t *testing.T, changes ...func(Face) Face) Face {
 	t.Helper()
 	f, err := NewFace(noon, 1)

@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// Movement drives the clocks of a process: they show its face, and whoever has the Movement
-// may change that. It is safe for concurrent use.
+// Driver holds the schedule of a process, changes it, and fires the timers of its clocks. It is
+// safe for concurrent use.
 type Movement struct {
 	face atomic.Pointer[Face]
-	// wrong is how wrong its clocks read; nil for never.
+	// skew holds the skews set so far; nil if there was none.
 	wrong atomic.Pointer[errs]
 
 	mu sync.Mutex
-	// known says that the face is not only what it was made with.
+	// changed is false while the schedule is still the one given to NewDriver.
 	known  bool
 	alarms alarms
-	// set counts the alarms, for the order of those that are due at the same time.
+	// added counts the alarms added. It orders alarms that are due at the same time.
 	set uint64
-	// bell goes off when the first alarm is due; nil until there has been one.
+	// timer fires when the first alarm is due; nil until there was an alarm.
 	bell *time.Timer
 }
 
-// NewMovement shows a face, which has passed [Face.Check] if it comes from elsewhere. Until
-// the first change it is what is known for want of a better: that alone may go back behind
-// it.
+// NewDriver returns a driver with a schedule. A schedule from elsewhere must have passed
+// [Schedule.Check]. The initial schedule is provisional: only the first change may set the clock
+// back.
 func NewMovement(face Face) *Movement {
 	m := &Movement{}
 	pinned := face.pinned(nil, time.Now())
@@ -35,20 +35,21 @@ func NewMovement(face Face) *Movement {
 	return m
 }
 
-// Clock is a clock that shows the movement's face, whatever that is by then.
+// Clock returns a clock that follows the driver's schedule and its later changes.
 func (m *Movement) Clock() Clock { return Clock{m} }
 
-// Face is what the movement shows.
+// Schedule returns the current schedule.
 func (m *Movement) Face() Face { return *m.face.Load() }
 
-// Set gives the movement another face, and aims anew whatever waits. If the face shows
-// less than has been shown by now, because this process has heard of it late, its clocks
-// stand still until it has caught up.
+// Set replaces the schedule and rearms everything that waits. If this process learns of the
+// schedule late and has read later times already, its clocks stand still until the schedule has
+// caught up.
 func (m *Movement) Set(face Face) {
 	_ = m.Change(func(Face, time.Time) (Face, error) { return face, nil })
 }
 
-// Change is Set with what change makes of the present face, now, unless that is an error.
+// Change calls change with the current schedule and wall time, and sets the schedule that it
+// returns. If change fails, Change returns its error and sets nothing.
 func (m *Movement) Change(change func(face Face, now time.Time) (Face, error)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,8 +70,8 @@ func (m *Movement) Change(change func(face Face, now time.Time) (Face, error)) e
 	return nil
 }
 
-// pinned is the face with its instants on this process' monotonic clock: those that old
-// has too as they are there, others as the wall has them now.
+// withMonotonic returns the schedule with its wall times on this process' monotonic clock. Segments
+// that old has too are taken from old. The others are placed relative to the wall clock now.
 func (f Face) pinned(old Face, now time.Time) Face {
 	pinned := slices.Clone(f)
 	for i, segment := range pinned {
@@ -85,28 +86,27 @@ func (f Face) pinned(old Face, now time.Time) Face {
 	return pinned
 }
 
-// same reports whether both are one segment, as written down.
+// equal reports whether both segments have the same serialized values.
 func (s Segment) same(other Segment) bool {
 	return s.Wall.Round(0).Equal(other.Wall.Round(0)) && s.Shows.Equal(other.Shows) && s.Speed == other.Speed && s.Paused == other.Paused
 }
 
-// alarm is something that is due at a time of the cluster. Its fields are the movement's
-// once it is set.
+// alarm is a callback or channel send that is due at a cluster time. After the alarm is added, the
+// driver's lock guards its fields.
 type alarm struct {
-	// due is when it rings next.
+	// due is the cluster time of the next firing.
 	due time.Time
-	// every is the time to the next of a ticker's; zero rings once.
+	// every is the interval of a ticker; zero fires once.
 	every time.Duration
-	// c is told the time, unless it is full; nil for none.
+	// c receives the cluster time unless it is full; nil for none.
 	c chan time.Time
-	// then is called, without the movement's lock; nil for nothing.
+	// callback is called without the driver's lock; nil for none.
 	then func()
 
 	order uint64
-	index int // among the alarms; -1 when it is not one
+	index int // in the heap; -1 if not queued
 }
 
-// add sets an alarm.
 func (m *Movement) add(a *alarm) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -116,14 +116,14 @@ func (m *Movement) add(a *alarm) {
 	}
 }
 
-// remove takes an alarm back, and reports whether it has not rung or nobody has heard it.
+// remove cancels an alarm. It reports whether the alarm was pending or its firing unread.
 func (m *Movement) remove(a *alarm) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.drop(a)
 }
 
-// reset takes an alarm back and sets it anew, to ring d later than now.
+// reset cancels an alarm and adds it again, due d from now. It reports what remove does.
 func (m *Movement) reset(a *alarm, d time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,14 +137,14 @@ func (m *Movement) reset(a *alarm, d time.Duration) bool {
 	return dropped
 }
 
-// push is add for one who has the lock.
+// addLocked is add for callers that hold the lock.
 func (m *Movement) push(a *alarm) {
 	m.set++
 	a.order = m.set
 	heap.Push(&m.alarms, a)
 }
 
-// drop is remove for one who has the lock.
+// removeLocked is remove for callers that hold the lock.
 func (m *Movement) drop(a *alarm) bool {
 	if a.index >= 0 {
 		heap.Remove(&m.alarms, a.index)
@@ -158,7 +158,7 @@ func (m *Movement) drop(a *alarm) bool {
 	}
 }
 
-// aim sets the bell to when the first alarm is due. It is called under the lock.
+// rearm sets the timer to when the first alarm is due. Callers hold the lock.
 func (m *Movement) aim(now time.Time) {
 	if len(m.alarms) == 0 {
 		return
@@ -175,7 +175,7 @@ func (m *Movement) aim(now time.Time) {
 	}
 }
 
-// strike rings all alarms that are due, in order.
+// fire runs all alarms that are due, in order.
 func (m *Movement) strike() {
 	for {
 		m.mu.Lock()
@@ -203,7 +203,7 @@ func (m *Movement) strike() {
 	}
 }
 
-// alarms is a heap, the first that is due on top.
+// alarms is a heap with the earliest alarm on top.
 type alarms []*alarm
 
 func (q alarms) Len() int { return len(q) }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Timeout is a context that ends after d of cluster time, with context.DeadlineExceeded. Its
-// Deadline, which is on the wall, is when that will be as things are.
+// Timeout returns a context that ends with context.DeadlineExceeded after d of cluster time. Its
+// Deadline is a wall time, computed from the current schedule.
 func (c Clock) Timeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	if c.movement == nil {
 		return context.WithTimeout(ctx, d)
@@ -25,11 +25,10 @@ func (c Clock) Timeout(ctx context.Context, d time.Duration) (context.Context, c
 	}
 }
 
-// errExpired is why the context inside a timeout has ended, when its time was over.
+// errExpired is the cancel cause of the inner context after its timeout.
 var errExpired = errors.New("the time is over")
 
-// timeout is a context that can be cancelled, and says that its deadline has passed when
-// that was the cause.
+// timeout is a cancellable context that reports DeadlineExceeded if errExpired was the cause.
 type timeout struct {
 	context.Context //nolint:containedctx // it is one
 	movement        *Movement
@@ -55,8 +54,9 @@ func (t *timeout) Err() error {
 
 func (t *timeout) expired() bool { return errors.Is(context.Cause(t.Context), errExpired) }
 
-// Value implements context.Context. It hides the context inside from its heirs, which
-// would end with its error and not with the timeout's; they find AfterFunc instead.
+// Value implements context.Context. It hides the inner context from derived contexts: they would
+// end with the inner context's error instead of the timeout's. Derived contexts use AfterFunc
+// instead.
 func (t *timeout) Value(key any) any {
 	value := t.Context.Value(key)
 	if value == any(t.Context) && (t.expired() || t.Context.Err() == nil) {
@@ -65,6 +65,5 @@ func (t *timeout) Value(key any) any {
 	return value
 }
 
-// AfterFunc is by what package context tells heirs of an end without a goroutine that
-// waits for it.
+// AfterFunc lets package context propagate the end to derived contexts without a waiting goroutine.
 func (t *timeout) AfterFunc(f func()) func() bool { return context.AfterFunc(t.Context, f) }

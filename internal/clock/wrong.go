@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Error is how wrong a clock reads, from the moment on at which a right one shows Since: Ahead
-// more than that, or less, and running Rate times as fast.
+// Skew is how wrong a clock reads from the cluster time Since on: it is Offset ahead of the true
+// cluster time and runs Rate times as fast.
 type Error struct {
 	Since time.Time
-	// Ahead is how much more it reads; less than nothing is behind.
+	// Offset is added to the reading; a negative offset is behind.
 	Ahead time.Duration
-	// Rate is more than 0; 0 means 1.
+	// Rate is positive; 0 means 1.
 	Rate float64
 }
 
-// of is what a clock that is so wrong reads when a right one shows that.
+// apply returns what a clock with this skew reads at the true cluster time steady.
 func (e Error) of(shows time.Time) time.Time {
 	if e.Rate != 0 && e.Rate != 1 {
 		shows = e.Since.Add(time.Duration(float64(shows.Sub(e.Since)) * e.Rate))
@@ -23,10 +23,10 @@ func (e Error) of(shows time.Time) time.Time {
 	return shows.Add(e.Ahead)
 }
 
-// errs are how wrong a clock was, each from its Since on, until the next.
+// skews are the skews of a clock over time, each in force from its Since until the next.
 type errs []Error
 
-// of is what the clock read when a right one showed that.
+// apply returns what the clock reads at the true cluster time steady.
 func (w errs) of(shows time.Time) time.Time {
 	for _, e := range slices.Backward(w) {
 		if !shows.Before(e.Since) {
@@ -36,7 +36,7 @@ func (w errs) of(shows time.Time) time.Time {
 	return shows
 }
 
-// and is the errors with one that follows.
+// add returns the skews followed by e, unless e changes nothing.
 func (w errs) and(e Error) errs {
 	if len(w) == 0 && e == (Error{Since: e.Since}) || len(w) > 0 && w[len(w)-1] == e {
 		return w
@@ -45,16 +45,15 @@ func (w errs) and(e Error) errs {
 	return wrong[max(0, len(wrong)-mostSegments):]
 }
 
-// Mislead has the clocks read wrong from e.Since on, until they are misled otherwise. As
-// where a machine's clock is set, what is read jumps, ahead or back, and whatever waits goes
-// on waiting: timers, timeouts and Steady are not concerned.
+// SetSkew makes the clocks read wrong from e.Since on, until the next skew. As if a machine's clock
+// were set, the reading jumps ahead or back. Timers, timeouts and Steady are not affected.
 func (m *Movement) Mislead(e Error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.wrong.Store(new(m.errors().and(e)))
 }
 
-// Right has the clocks read what is right, from now on.
+// ClearSkew ends the skew now.
 func (m *Movement) Right() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,8 +71,8 @@ func (m *Movement) errors() errs {
 	return nil
 }
 
-// Read is what the clock read, right or wrong, when [Clock.Steady] was that. The zero time
-// stays zero.
+// ApplySkew returns what the clock read, including skew, when [Clock.Steady] returned steady. The
+// zero time stays zero.
 func (c Clock) Read(steady time.Time) time.Time {
 	if c.movement == nil || steady.IsZero() {
 		return steady

@@ -12,7 +12,7 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Check names what is wrong with a fault of the name, field by field.
+// Check returns the invalid fields of a fault, if any.
 func Check(name string, spec Spec) error {
 	var wrong field.ErrorList
 	if name == "" {
@@ -42,14 +42,14 @@ func (s Spec) check(at *field.Path) field.ErrorList {
 	return wrong
 }
 
-// among are the points that p names.
+// matchingPoints returns those of the points that p selects.
 func (p Point) among(points []PointInfo) []PointInfo {
 	return slices.DeleteFunc(points, func(info PointInfo) bool {
 		return strings.Contains(string(p), ",") || !matches(string(p), string(info.Point))
 	})
 }
 
-// names are all points, for a message.
+// pointNames returns the names of all points, for error messages.
 func names() []Point {
 	var all []Point
 	for _, info := range Points() {
@@ -74,7 +74,7 @@ func (a About) check(at *field.Path, points []PointInfo) field.ErrorList {
 	return wrong
 }
 
-// everywhere are the selectors that every point knows.
+// commonSelectors returns the selectors that every point knows.
 func everywhere() []string { return []string{"process", "node"} }
 
 func (e Effect) check(at *field.Path, points []PointInfo) field.ErrorList {
@@ -109,7 +109,7 @@ func (e Effect) check(at *field.Path, points []PointInfo) field.ErrorList {
 	return wrong
 }
 
-// wrongValue is what is wrong with a value, or nothing.
+// validateValue returns what is wrong with a value, or "".
 func (p PointInfo) wrongValue(value string) string {
 	switch {
 	case slices.Contains(p.Values, anyDuration):
@@ -129,7 +129,7 @@ func (p PointInfo) wrongValue(value string) string {
 	return ""
 }
 
-// wrong is what is wrong with a code, or nothing. No code is the point's usual one.
+// validate returns what is wrong with a code, or "". An empty code means the point's default.
 func (s CodeSet) wrong(code string) string {
 	if code == "" {
 		return ""

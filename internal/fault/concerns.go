@@ -2,8 +2,8 @@ package fault
 
 import "slices"
 
-// Concerns reports whether a fault is about what comes by the point, whether it strikes or
-// not. It counts nothing.
+// HasMatch reports whether a fault selects an action at the point, whether or not the fault
+// triggers. It counts nothing.
 func (t *Table) Concerns(point Point, about About) bool {
 	if t == nil {
 		return false
@@ -16,7 +16,7 @@ func (t *Table) Concerns(point Point, about About) bool {
 	return slices.ContainsFunc(t.Faults(), func(f Fault) bool { return !f.Over(p.now) && f.selects(p) })
 }
 
-// Values are what all faults of the kind [Value] that strike what comes by read there.
+// Values returns the values of all faults of the kind [Value] that trigger.
 func (t *Table) Values(point Point, about About) []string {
 	var values []string
 	for _, f := range t.strike(point, about, Value) {
@@ -25,7 +25,7 @@ func (t *Table) Values(point Point, about About) []string {
 	return values
 }
 
-// Concerns reports whether the spec is about what comes by the point.
+// Matches reports whether the spec selects an action at the point.
 func (s Spec) Concerns(point Point, about About) bool {
 	return Fault{Spec: s}.selects(passage{point: point, about: about})
 }

@@ -7,24 +7,23 @@ import (
 	"time"
 )
 
-// passage is something that comes by a point.
+// occurrence is one action at an injection point.
 type passage struct {
 	point Point
 	about About
 	now   time.Time
 }
 
-// history is what a process remembers of one fault.
+// counts are what a process remembers of one fault.
 type history struct {
-	// matched is how often something selected came by, and struck how often the fault
-	// struck.
+	// matched counts the selected actions, and triggered those in which the fault took effect.
 	matched, struck uint64
-	// nth is how often this very thing came by before.
+	// nth is how often an equal action occurred before.
 	nth uint64
 }
 
-// strikes reports whether the fault strikes what comes by. It is pure: time, chance and
-// the past are given to it.
+// triggers reports whether the fault takes effect. It is pure: time, chance and past counts are
+// parameters.
 func (f Fault) strikes(p passage, past history) bool {
 	switch {
 	case f.Over(p.now), past.matched < f.Spec.Skip:
@@ -37,21 +36,21 @@ func (f Fault) strikes(p passage, past history) bool {
 	return true
 }
 
-// Over reports whether the fault's time has passed.
+// Expired reports whether the fault's time has passed.
 func (f Fault) Over(now time.Time) bool { return !f.Until.IsZero() && !now.Before(f.Until) }
 
-// selects reports whether the fault is about what comes by.
+// matches reports whether the fault selects the action.
 func (f Fault) selects(p passage) bool {
 	return matches(string(f.Spec.Point), string(p.point)) && f.Spec.Where.selects(p.about)
 }
 
-// draw is a number from 0 up to 1 that depends on the seed, the fault, and which time the
-// very thing comes by, and on nothing else: not on what other goroutines do meanwhile.
+// draw returns a number in [0, 1). It depends only on the seed, the fault, the action and how often
+// the action occurred; not on what other goroutines do.
 func (f Fault) draw(p passage, nth uint64) float64 {
 	return Chance(f.Spec.Seed, append([]string{f.Name, string(p.point), strconv.FormatUint(nth, 10)}, p.about.fields()...)...)
 }
 
-// Chance is a number from 0 up to 1 that the seed and the parts decide.
+// Chance returns a number in [0, 1) that the seed and the parts determine.
 func Chance(seed uint64, parts ...string) float64 {
 	sum := fnv.New64a()
 	for _, part := range append(parts, strconv.FormatUint(seed, 10)) {
@@ -67,7 +66,7 @@ func Chance(seed uint64, parts ...string) float64 {
 	return float64(x>>(64-bits)) / (1 << bits)
 }
 
-// selects reports whether what is asked about is among what a selects.
+// matches reports whether the selector a matches the attributes of an action.
 func (a About) selects(about About) bool {
 	of := about.fields()
 	for i, pattern := range a.fields() {
@@ -78,17 +77,17 @@ func (a About) selects(about About) bool {
 	return true
 }
 
-// fields are the values of all fields, in the order of selectors.
+// fields returns the values of all fields, in the order of selectors.
 func (a About) fields() []string {
 	return []string{a.Process, a.Node, a.Namespace, a.Pod, a.Container, a.Volume, a.Image, a.Client, a.Verb, a.Resource, a.Subresource, a.Name}
 }
 
-// selectors are the names of About's fields, in their order.
+// selectors returns the names of the fields of Attributes, in order.
 func selectors() []string {
 	return []string{"process", "node", "namespace", "pod", "container", "volume", "image", "client", "verb", "resource", "subresource", "name"}
 }
 
-// matches reports whether text is one of the alternatives in pattern.
+// matchesPattern reports whether text matches one of the pattern's alternatives.
 func matches(pattern, text string) bool {
 	for one := range strings.SplitSeq(pattern, ",") {
 		if start, ok := strings.CutSuffix(one, "*"); ok && strings.HasPrefix(text, start) || one == text {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Point is a place in the product where something can go wrong.
+// Point is an injection point.
 type Point string
 
 // The points. CRI is the one of a method of the runtime.
@@ -34,29 +34,29 @@ const (
 
 const criPoints = "cri."
 
-// CRI is the point of a method of the Container Runtime Interface, such as StopContainer.
+// CRI returns the point of a method of the Container Runtime Interface, for example StopContainer.
 func CRI(method string) Point { return Point(criPoints + method) }
 
-// PointInfo says of a point what it is and what it can suffer.
+// PointInfo describes an injection point.
 type PointInfo struct {
 	Point Point
-	// About is what is done there, in words.
+	// Description says in words what is done there.
 	About string
-	// Where are the fields of [About] that the point knows, besides process and node.
+	// Where are the fields of [Attributes] that the point sets, besides process and node.
 	Where []string
-	// Kinds are the effects that it can suffer.
+	// Kinds are the possible effects.
 	Kinds []Kind
-	// Codes says what an error's code is there; codeNone where it has none.
+	// Codes is the set of error codes; codeNone if errors have no code.
 	Codes CodeSet
-	// Values are what a value may be: words, or "duration".
+	// Values are the possible values: words, or "duration".
 	Values []string
-	// Rows are those of the catalogue of faults that are had here, and Causes the stuck
+	// Rows are the rows of the catalogue of faults that this point covers. Causes are the stuck
 	// causes (STK-…) and hazards (HAZ-…).
 	Rows   []int
 	Causes []string
 }
 
-// CodeSet is what an error's code may be.
+// CodeSet is a set of error codes.
 type CodeSet int
 
 // The sets of codes.
@@ -66,15 +66,15 @@ const (
 	codeHTTP
 )
 
-// Points is every point, by name.
+// Points returns all injection points, ordered by name.
 func Points() []PointInfo {
 	points := slices.Concat(criRows(), nodeRows(), apiRows())
 	slices.SortFunc(points, func(a, b PointInfo) int { return strings.Compare(string(a.Point), string(b.Point)) })
 	return points
 }
 
-// criRows are the methods of the runtime. A lie or a drop of the answer is about what was
-// asked for: a lie does not do it, a drop does.
+// criPointInfos returns the points of the runtime's methods. A lie does not carry out the request.
+// A drop carries it out and loses the answer.
 func criRows() []PointInfo {
 	waits := []Kind{Error, Hang, Delay, Drop, Crash}
 	lies := append(slices.Clone(waits), Lie)
@@ -111,7 +111,7 @@ func criRows() []PointInfo {
 	}
 }
 
-// nodeRows are what else is done on a node.
+// nodePointInfos returns the points of other actions on a node.
 func nodeRows() []PointInfo {
 	pod := []string{"namespace", "pod"}
 	volume := append(slices.Clone(pod), "volume")
@@ -161,7 +161,7 @@ func nodeRows() []PointInfo {
 	}
 }
 
-// apiRows are what the apiserver does and how it is asked.
+// apiPointInfos returns the points of the apiserver and its clients.
 func apiRows() []PointInfo {
 	object := []string{"namespace", "name", "client", "verb", "resource", "subresource"}
 	return []PointInfo{
@@ -219,5 +219,5 @@ const (
 	anyLimit      = "limit"
 )
 
-// anyDuration stands for every duration, negative ones too.
+// anyDuration stands for every duration, including negative ones.
 const anyDuration = "duration"

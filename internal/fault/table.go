@@ -9,53 +9,53 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// Config is what a Table works with.
+// Config configures a Table.
 type Config struct {
-	// Process is the process that asks, and Node the node that it belongs to, if it does.
+	// Process is the process of the table, and Node its node, if any.
 	Process, Node string
 	// Clock measures delays and durations.
 	Clock clock.Clock
-	// Crash kills the process; without it a crash is an error.
+	// Crash kills the process. If it is nil, a crash is an error.
 	Crash func()
-	// Hit is told each time a fault strikes, from the goroutine that it strikes; it may be
-	// nil.
+	// OnTrigger is called each time a fault takes effect, on the goroutine that it affects. It may
+	// be nil.
 	Hit func(Fault, Point, About)
 }
 
-// Table is what is broken, as one process sees it. A nil Table is whole.
+// Table holds the faults of one process. A nil Table has none.
 type Table struct {
 	cfg Config
 
-	// faults is read wherever something may go wrong, which is everywhere.
+	// faults is read at every injection point, so it needs no lock.
 	faults atomic.Pointer[[]Fault]
 
 	mu sync.Mutex
-	// changed is closed when there are other faults.
+	// changed is closed when the faults change.
 	changed chan struct{}
 	records map[string]*record
 }
 
-// record is what the process remembers of a fault.
+// record is the state of one fault in this process.
 type record struct {
 	fault           Fault
 	matched, struck uint64
-	// seen counts the times of each thing, where chance needs it.
+	// seen counts equal actions, if the fault depends on chance.
 	seen tally
 }
 
-// passed is what comes by, whenever.
+// occurrenceKey is an occurrence without its time.
 type passed struct {
 	point Point
 	about About
 }
 
-// NewTable is a whole table.
+// NewTable returns a table without faults.
 func NewTable(cfg Config) *Table {
 	return &Table{cfg: cfg, changed: make(chan struct{}), records: map[string]*record{}}
 }
 
-// Set makes faults all that is broken. Who waits for a fault that is not among them goes
-// on; one that was there before goes on counting.
+// Set replaces all faults. Callers that wait for a removed fault continue. A fault that stays keeps
+// its counts.
 func (t *Table) Set(faults []Fault) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,12 +74,12 @@ func (t *Table) Set(faults []Fault) {
 	t.changed = make(chan struct{})
 }
 
-// same reports whether g is f, and not another fault of its name.
+// equal reports whether g is the same fault, and not another of its name.
 func (f Fault) same(g Fault) bool {
 	return f.Name == g.Name && f.Spec == g.Spec && f.Since.Equal(g.Since) && f.Until.Equal(g.Until)
 }
 
-// Faults is all that is broken.
+// Faults returns all current faults.
 func (t *Table) Faults() []Fault {
 	if t == nil {
 		return nil
@@ -90,7 +90,7 @@ func (t *Table) Faults() []Fault {
 	return nil
 }
 
-// Struck is how often each fault has struck in this process, by its name.
+// TriggerCounts returns how often each fault took effect in this process, by name.
 func (t *Table) Struck() map[string]uint64 {
 	if t == nil {
 		return nil
@@ -104,8 +104,8 @@ func (t *Table) Struck() map[string]uint64 {
 	return counts
 }
 
-// Pass waits for as long as faults delay or hang what comes by, and returns the error
-// that one injects, an [*Injected], or that of ctx when it ends first.
+// Inject waits while matching faults delay or hang the action. It returns an injected error, an
+// [*Injected], or the error of ctx if ctx ends first.
 func (t *Table) Pass(ctx context.Context, point Point, about About) error {
 	for _, f := range t.strike(point, about, Error, Hang, Delay, Crash) {
 		if err := t.suffer(ctx, f); err != nil {
@@ -115,7 +115,7 @@ func (t *Table) Pass(ctx context.Context, point Point, about About) error {
 	return nil
 }
 
-// First is the first fault of the kinds that strikes what comes by.
+// FindFault returns the first fault of the kinds that triggers.
 func (t *Table) First(point Point, about About, kinds ...Kind) (Fault, bool) {
 	struck := t.strike(point, about, kinds...)
 	if len(struck) == 0 {
@@ -124,13 +124,13 @@ func (t *Table) First(point Point, about About, kinds ...Kind) (Fault, bool) {
 	return struck[0], true
 }
 
-// Find is the effect of the first fault of the kinds that strikes what comes by.
+// FindEffect returns the effect of the first fault of the kinds that triggers.
 func (t *Table) Find(point Point, about About, kinds ...Kind) (Effect, bool) {
 	f, ok := t.First(point, about, kinds...)
 	return f.Spec.Effect, ok
 }
 
-// strike is every fault of the kinds that strikes what comes by.
+// trigger returns every fault of the kinds that triggers.
 func (t *Table) strike(point Point, about About, kinds ...Kind) []Fault {
 	if t == nil {
 		return nil
@@ -172,11 +172,11 @@ func (t *Table) count(p passage, kinds []Kind) []Fault {
 	return struck
 }
 
-// mostSeen is how many things a tally tells apart for sure.
+// maxRecent is how many distinct actions a tally keeps at least.
 const mostSeen = 4096
 
-// tally counts how often things came by: those of which there were fewer than [mostSeen]
-// others since. What has not come for longer may be forgotten, and is counted from 0 again.
+// tally counts occurrences of equal actions. An action may be forgotten, and counted from 0 again,
+// once maxRecent other actions have occurred since.
 type tally struct{ young, old map[passed]uint64 }
 
 func (t *tally) of(what passed) uint64 {
@@ -194,7 +194,7 @@ func (t *tally) add(what passed) {
 	t.young[what] = n
 }
 
-// suffer is the effect of one fault.
+// applyEffect carries out the effect of one fault.
 func (t *Table) suffer(ctx context.Context, f Fault) error {
 	switch f.Spec.Effect.Kind {
 	case Delay:
@@ -219,7 +219,7 @@ func (t *Table) suffer(ctx context.Context, f Fault) error {
 	return nil
 }
 
-// outlast waits until the fault is over or ctx ends.
+// waitUntilOver waits until the fault is over or ctx ends.
 func (t *Table) outlast(ctx context.Context, f Fault) {
 	if !f.Until.IsZero() {
 		var cancel context.CancelFunc

@@ -2,7 +2,7 @@ package history
 
 import "encoding/json"
 
-// decode reads the fact of an event of this name.
+// decode decodes the fact of an event by its name. Unknown names become an Other.
 func decode(name Name, data []byte) (Fact, error) {
 	read := decoders()[name]
 	if read == nil {
@@ -11,7 +11,7 @@ func decode(name Name, data []byte) (Fact, error) {
 	return read(data)
 }
 
-// decoders read each kind of fact.
+// decoders maps each event name to its decoder.
 func decoders() map[Name]func([]byte) (Fact, error) {
 	return map[Name]func([]byte) (Fact, error){
 		NameOpCall:         as[OpCall],
@@ -67,7 +67,6 @@ func decoders() map[Name]func([]byte) (Fact, error) {
 	}
 }
 
-// as reads one kind.
 func as[T Fact](data []byte) (Fact, error) {
 	var fact T
 	err := json.Unmarshal(data, &fact)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Name is what an event is called.
+// Name is the name of a kind of event.
 type Name string
 
 // The events.
@@ -60,11 +60,10 @@ const (
 
 // Controllers and nodes.
 type (
-	// Decide is something that a controller has decided to do; the event's cause is the
-	// operation that does it.
+	// Decide is a decision of a controller. The event's cause is the operation that carries it out.
 	Decide struct {
 		Controller string `json:"ctl"`
-		// ReadRevision is the resource version of the object that it decided on.
+		// ReadRevision is the resource version of the object that the controller decided on.
 		ReadRevision string `json:"read_rv,omitempty"`
 		// Action is the verb.
 		Action   string `json:"action"`
@@ -72,12 +71,12 @@ type (
 		Key      string `json:"key"`
 	}
 
-	// Lease is a node's lease that was renewed.
+	// Lease is a renewal of a node's lease.
 	Lease struct {
 		Node string `json:"node"`
 	}
 
-	// Ready is a change of a node's Ready condition, as its writer wanted it.
+	// Ready is a change of a node's Ready condition, as the writer requested it.
 	Ready struct {
 		Node string `json:"node"`
 		// Value is True, False or Unknown.
@@ -87,36 +86,37 @@ type (
 
 // What users were told.
 type (
-	// Window is a time during which two incarnations of one identity were alive.
+	// Window is a split-brain window: two incarnations of one namespace and name had running
+	// containers.
 	Window struct {
 		// Identity is namespace/name.
 		Identity string `json:"identity"`
-		// UIDs are the incarnations.
+		// UIDs are the uids of the incarnations.
 		UIDs  []string  `json:"uids"`
 		Begin time.Time `json:"begin"`
-		// End is nil while it is open.
+		// End is nil while the window is open.
 		End *time.Time `json:"end,omitempty"`
 	}
 
-	// Blocker is what a pod was said to wait for.
+	// Blocker is the reason that a user was given for a pod's delay.
 	Blocker struct {
 		UID string `json:"uid"`
-		// Reason is a machine name of package why.
+		// Reason is one of the reasons of package why.
 		Reason string `json:"reason"`
 	}
 )
 
 // The history itself.
 type (
-	// Lost says that events could not be written, and are not counted in the sequence.
+	// LostEvents records events that could not be written. They have no sequence numbers.
 	Lost struct {
 		Count uint64 `json:"count"`
-		// Err is why the last was not.
+		// Err is the error of the last failed write.
 		Err string `json:"err"`
 	}
 )
 
-// Other is an event of a name that this release does not know.
+// Other is an event with a name that this release does not know.
 type Other struct {
 	Called Name
 	Fact   json.RawMessage
@@ -125,7 +125,7 @@ type Other struct {
 // Name implements Fact.
 func (o Other) Name() Name { return o.Called }
 
-// MarshalJSON is what was read.
+// MarshalJSON returns the fact as it was read.
 func (o Other) MarshalJSON() ([]byte, error) {
 	if len(o.Fact) == 0 {
 		return []byte("null"), nil

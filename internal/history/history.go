@@ -1,31 +1,30 @@
-// Package history is what a cluster's processes write down of what they do, so that
-// people and checkers can see afterwards what happened, across processes and in order.
+// Package history records what the processes of a cluster do, so that people and checkers can later
+// see what happened, across processes and in order.
 //
-//	facts.go      what events are called, and those of controllers, of users and of the
-//	              history itself: a type for each
-//	apiserver.go  those of requests, of the store and of watches
-//	reads.go      those of reads and of copies
-//	node.go       those of kubelets and runtimes
-//	trouble.go    those of what is broken on purpose
-//	stall.go      that of a process that stood still, and who notices
-//	decode.go     which type each name has
-//	recorder.go   a process writes its events, one JSON object a line
-//	writer.go     writes what several processes have noted elsewhere, as a simulated life
-//	reader.go     reads what processes have written, and puts it in one order
-//	page.go       reads what one process has written, a piece at a time
+//	facts.go      event names, and the facts of controllers, users and the history itself
+//	apiserver.go  facts of requests, the store and watches
+//	reads.go      facts of reads and of client-side copies
+//	node.go       facts of kubelets and runtimes
+//	trouble.go    facts of injected faults
+//	stall.go      facts of processes that stood still, and their detection
+//	decode.go     maps each event name to its type
+//	recorder.go   writes the events of a process, one JSON object a line
+//	writer.go     writes events that were collected elsewhere, for example in a simulated run
+//	reader.go     reads the files of all processes and merges them into one order
+//	page.go       reads the files of one process page by page
 //
 // # Order
 //
-// Every event carries the machine's monotonic clock before and after the action, which
-// is the same for all processes of a machine, and a number that its process counts
-// without gaps, so that a line that is missing is noticed.
+// Every event carries the machine's monotonic clock before and after the action. All processes of a
+// machine share that clock. Each process also numbers its events without gaps, so that readers
+// notice missing lines.
 //
-// # What is on disk when
+// # Durability
 //
-// An event is written to the file, without an fsync, before Record returns: the end of
-// the process loses none, a power cut may lose the last ones. A write that the end of
-// the process has cut short leaves half a line, which readers leave out and count. The
-// store's own log is the ground truth of commits; see the apiserver's store.Export.
+// An event is written to the file, without an fsync, before the recording call returns. A process
+// that ends loses no event; a power cut may lose the last ones. A write cut short by the end of the
+// process leaves half a line, which readers skip and count. The store's own log is the ground truth
+// of commits; see the apiserver's store.Export.
 package history
 
 import (
@@ -37,30 +36,30 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Event is something that a process did or saw (guarantees.md 2.0).
+// Event is one action or observation of a process (guarantees.md 2.0).
 type Event struct {
-	// Sequence numbers the events of one boot of one process without gaps, from 1.
+	// Sequence numbers the events of one boot of one process from 1, without gaps.
 	Sequence uint64
-	// Process is the process's name: apiserver, kubelet/node-1.
+	// Process is the name of the process: apiserver, kubelet/node-1.
 	Process string
 	Boot    proto.Boot
-	// Began and Ended are the machine's monotonic clock in nanoseconds before and after
-	// the action; see clock.Monotonic.
+	// Began and Ended are the machine's monotonic clock in nanoseconds before and after the action;
+	// see clock.Monotonic.
 	Began, Ended int64
 	// Wall is the cluster's time at the end of the action.
 	Wall time.Time
-	// Cause is the operation that the event is part of; empty when none is known.
+	// Cause is the id of the operation that the event belongs to; empty if unknown.
 	Cause string
 	Fact  Fact
 }
 
-// Fact is what an event says has happened: one of the types in this package.
+// Fact is the content of an event: one of the types in this package.
 type Fact interface {
-	// Name is the event's, as guarantees.md 2.0 calls it.
+	// Name returns the event's name, as in guarantees.md 2.0.
 	Name() Name
 }
 
-// line is an Event as it is in a file.
+// line is the JSON form of an Event.
 type line struct {
 	Sequence uint64          `json:"seq"`
 	Process  string          `json:"proc"`
@@ -73,11 +72,11 @@ type line struct {
 	Fact     json.RawMessage `json:"fact,omitempty"`
 }
 
-// MarshalJSON is the event as one line of a file says it.
+// MarshalJSON returns the event as one line of a history file.
 func (e Event) MarshalJSON() ([]byte, error) { return e.append(nil) }
 
-// append adds the event's JSON to data. It is written by hand, because it is written for
-// every change of every object.
+// appendJSON appends the event's JSON to data. It is written by hand because it runs for every
+// change of every object.
 func (e Event) append(data []byte) ([]byte, error) {
 	fact, err := json.Marshal(e.Fact)
 	if err != nil {
@@ -105,7 +104,7 @@ func (e Event) append(data []byte) ([]byte, error) {
 	return append(data, '}'), nil
 }
 
-// appendText adds a field, whose text may hold anything.
+// appendField appends a JSON field with an arbitrary text.
 func appendText(data []byte, field, text string) []byte {
 	data = append(data, field...)
 	for i := range len(text) {
@@ -119,8 +118,7 @@ func appendText(data []byte, field, text string) []byte {
 	return append(data, '"')
 }
 
-// UnmarshalJSON reads what MarshalJSON has written. A fact of a name that this release
-// does not know becomes an Other.
+// UnmarshalJSON decodes the output of MarshalJSON. A fact with an unknown name becomes an Other.
 func (e *Event) UnmarshalJSON(data []byte) error {
 	var l line
 	if err := json.Unmarshal(data, &l); err != nil {

@@ -13,41 +13,41 @@ import (
 	"time"
 )
 
-// Page is a piece of what one process has written, as it is told to who cannot read the
-// files.
+// Page is a part of one process's history, for readers without access to the files.
 type Page struct {
-	// Lines are whole lines of the process's files, in order.
+	// Lines are whole lines of the history files, in order.
 	Lines string `json:"lines,omitempty"`
-	// Next is where the next page begins, and More says that there is one already.
+	// Next is where the next page begins. More is set if there is a next page already.
 	Next Place `json:"next"`
 	More bool  `json:"more,omitempty"`
-	// At is when the page was read, on the cluster's clock.
+	// At is the cluster time at which the page was read.
 	At time.Time `json:"at"`
 }
 
-// Place is how far a process's history has been read. The zero Place is its beginning.
+// Position is how far a process's history has been read. The zero Position is the beginning.
 type Place struct {
-	// File names a file by the [Digest] of its first line, which stays when the file gets
-	// another name.
+	// File identifies a file by the [Digest] of its first line, which stays the same when the file
+	// is renamed.
 	File string `json:"file,omitempty"`
 	// Offset is in bytes.
 	Offset int64 `json:"offset,omitempty"`
 }
 
-// Has reports whether a process has written a history into a directory.
+// Exists reports whether dir holds a history of the process.
 func Has(dir, process string) bool {
 	_, err := os.Stat(fileOf(dir, process))
 	return err == nil
 }
 
-// fileOf is the file that a process writes; a slash in its name becomes a dash.
+// filePath returns the path of a process's history file. A slash in the process name becomes a
+// dash.
 func fileOf(dir, process string) string {
 	return filepath.Join(dir, strings.ReplaceAll(process, "/", "-")+extension)
 }
 
-// ReadPage reads what a process has written from a place on: at most so many bytes, but
-// always a line, and only of one file. A place in a file that has been let go is the
-// oldest file's beginning. A line that is still being written is left for the next page.
+// ReadPage reads what a process has written from a position on: at most most bytes of one file, but
+// always a whole line. If the position's file was deleted, ReadPage begins at the oldest file. A
+// line that is still being written is left for the next page.
 func ReadPage(dir, process string, from Place, most int) (Page, error) {
 	files, err := openAll(fileOf(dir, process))
 	defer func() {
@@ -71,14 +71,14 @@ func ReadPage(dir, process string, from Place, most int) (Page, error) {
 	return Page{Next: from}, nil
 }
 
-// numbered is a file that is open, and by what it is known.
+// historyFile is an open history file with the digest of its first line.
 type numbered struct {
 	*os.File
 
 	first string
 }
 
-// openAll opens a process's files that hold a whole line, the oldest first.
+// openFiles opens those files of a process that hold a whole line, the oldest first.
 func openAll(path string) (files []numbered, err error) {
 	for n := 0; ; n++ {
 		name := path
@@ -107,7 +107,7 @@ func openAll(path string) (files []numbered, err error) {
 	}
 }
 
-// page reads whole lines of a file, behind which there are newer ones.
+// readPage reads whole lines of a file. The files in newer follow it.
 func (f numbered) page(from Place, most int, newer []numbered) (Page, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -136,7 +136,7 @@ func (f numbered) page(from Place, most int, newer []numbered) (Page, error) {
 	return page, nil
 }
 
-// Events are those of the page, and how many lines of it are torn.
+// Events decodes the events of the page and counts its torn lines.
 func (p Page) Events() (events []Event, torn int) {
 	for line := range strings.Lines(p.Lines) {
 		events, torn = take([]byte(line), events, torn)

@@ -6,8 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Alive is how many containers of the pod were started and have not ended, as far as has
-// been written down.
+// CountRunning returns how many containers of the pod have a recorded start and no recorded exit.
 func (l Log) Alive(uid types.UID) int {
 	alive := map[string]bool{}
 	for _, event := range l.Events {
@@ -23,7 +22,7 @@ func (l Log) Alive(uid types.UID) int {
 	return len(alive)
 }
 
-// Signals are the events of the signals that were sent to the pod's containers.
+// SignalsTo returns the events of signals sent to the pod's containers.
 func (l Log) Signals(uid types.UID) []Event {
 	return slices.DeleteFunc(slices.Clone(l.Events), func(event Event) bool {
 		signal, ok := event.Fact.(Signal)

@@ -14,36 +14,35 @@ import (
 	"strings"
 )
 
-// Log is what several processes have written, in one order: that of the monotonic clock
-// at which things ended, and of one process its own.
+// Log is the merged history of several processes. Events are ordered by the monotonic clock at
+// their end, and within one process by sequence.
 type Log struct {
 	Events []Event
-	// Torn counts lines that a crash has cut short.
+	// Torn counts lines that a crash cut short.
 	Torn int
-	// Gaps are events that are missing although their process has counted them.
+	// Gaps are missing events, found by the sequence numbers.
 	Gaps []Gap
 }
 
-// Gap is a run of events that are missing: From to To, both missing. One that begins
-// with 1 is usual where old files have been let go.
+// Gap is a range of missing events, From and To included. A gap that begins with 1 is normal after
+// rotation.
 type Gap struct {
 	Process  string
 	Boot     string
 	From, To uint64
 }
 
-// String says what is missing.
+// String describes the gap for people.
 func (g Gap) String() string {
 	return fmt.Sprintf("%s (boot %s) has no events %d to %d", g.Process, g.Boot, g.From, g.To)
 }
 
-// Read reads all histories in a directory. One that does not exist has none.
+// Read reads all histories in a directory. A missing directory has none.
 func Read(dir string) (Log, error) {
 	return (&Reader{Dir: dir}).Next()
 }
 
-// Merge puts events in one order and finds what is missing. Events that are there twice
-// are left in once.
+// Merge orders events, removes duplicates and finds gaps.
 func Merge(events []Event, torn int) Log {
 	slices.SortStableFunc(events, inOrder)
 	events = slices.CompactFunc(events, func(a, b Event) bool {
@@ -73,18 +72,17 @@ func gaps(events []Event) []Gap {
 	return found
 }
 
-// Reader reads a directory of histories again and again, and returns what is new each
-// time. It is not safe for concurrent use.
+// Reader reads a directory of histories incrementally. It is not safe for concurrent use.
 type Reader struct {
 	Dir string
 
-	// read is how far each file has been read, by its first line: no two have the same,
-	// and a file keeps it when it is given another name.
+	// offsets is how far each file has been read, by the file's first line. No two files share a
+	// first line, and a renamed file keeps its own.
 	read map[string]int64
 }
 
-// Next is what has been written since the last call, or all of it. A line that is still
-// being written is left for the next call.
+// Next returns what was written since the last call; the first call returns everything. A line that
+// is still being written is left for the next call.
 func (r *Reader) Next() (Log, error) {
 	entries, err := os.ReadDir(r.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -111,7 +109,7 @@ func (r *Reader) Next() (Log, error) {
 	return Merge(events, torn), nil
 }
 
-// file reads what is new in one file.
+// readFile reads what is new in one file.
 func (r *Reader) file(path string) (events []Event, torn int, err error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -145,7 +143,7 @@ func (r *Reader) file(path string) (events []Event, torn int, err error) {
 	}
 }
 
-// take adds a line's event, or counts it among those that are torn.
+// appendLine appends a line's event, or counts the line as torn.
 func take(text []byte, events []Event, torn int) ([]Event, int) {
 	var event Event
 	if err := json.Unmarshal(text, &event); err != nil {

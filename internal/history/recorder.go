@@ -15,38 +15,37 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Config says who records, and where.
+// Config configures a Recorder.
 type Config struct {
-	// Dir is the cluster's directory of histories; it is made when missing. Without one
-	// nothing is written, and Listen is told all the same.
+	// Dir is the cluster's history directory; created if missing. If Dir is empty, nothing is
+	// written, and OnEvent is still called.
 	Dir string
 	// Process is the process's name.
 	Process string
 	Boot    proto.Boot
-	// Clock is the cluster's; the events' wall time is its.
+	// Clock is the cluster's clock, for the events' wall time.
 	Clock clock.Clock
-	// Size is how many bytes a file may have before the next is begun, and Files how many
-	// are kept; 0 means 8 MiB and 4.
+	// Size is the maximum size of a file in bytes; Files is how many files are kept. 0 means 8 MiB
+	// and 4 files.
 	Size  int64
 	Files int
-	// Gets is of how many gets one is written down, to keep room for other things; 0 and 1
-	// mean every one.
+	// GetSampling records one in so many gets, to save space. 0 and 1 record every get.
 	Gets uint64
-	// Listen is handed every event after it has been written, in order; it must not
-	// block. It may be nil.
+	// OnEvent is called with every event after it was written, in order. It must not block. It may
+	// be nil.
 	Listen func(Event)
-	// Warn is told of the first of a row of writes that failed; nil for nobody.
+	// Warn is called for the first of consecutive failed writes. It may be nil.
 	Warn func(err error)
 }
 
-// Recorder writes the events of one process. A nil Recorder records nothing, so that
-// who is given one need not ask whether it is there. It is safe for concurrent use.
+// Recorder writes the events of one process. A nil Recorder records nothing, so that callers need
+// no nil check. It is safe for concurrent use.
 //
 // # Blocking
 //
-// Recording writes to the file before it returns: some microseconds, as long as the
-// kernel's buffers take it. A write that fails is counted and logged once, and the next
-// that succeeds is preceded by a Lost.
+// Recording writes to the file before it returns: some microseconds, as long as the kernel's
+// buffers have room. A failed write is counted and logged once. The next successful write is
+// preceded by a LostEvents.
 type Recorder struct {
 	cfg Config
 
@@ -55,12 +54,12 @@ type Recorder struct {
 	size int64
 	last uint64
 	lost Lost
-	room []byte  // for the next line
-	made []Event // room for the next events
+	room []byte  // reused for lines
+	made []Event // reused for events
 	gets atomic.Uint64
 }
 
-// Gets reports whether the get that has come is to be written down; see Config.
+// SampleGet reports whether the current get is to be recorded; see Config.GetSampling.
 func (r *Recorder) Gets() bool {
 	if r == nil {
 		return false
@@ -68,11 +67,11 @@ func (r *Recorder) Gets() bool {
 	return r.cfg.Gets <= 1 || r.gets.Add(1)%r.cfg.Gets == 0
 }
 
-// Moment is the machine's monotonic clock before an action.
+// MonoTime is a reading of the machine's monotonic clock.
 type Moment int64
 
-// Open begins the history of one boot of a process, behind what earlier boots have
-// written. Close it when the process ends.
+// Open begins the history of one boot of a process, after what earlier boots have written. Close it
+// when the process ends.
 func Open(cfg Config) (*Recorder, error) {
 	if cfg.Size <= 0 {
 		cfg.Size = 8 << 20
@@ -96,14 +95,14 @@ func Open(cfg Config) (*Recorder, error) {
 	return r, nil
 }
 
-// extension ends the name of the file that is being written; older ones have a number
-// behind it, the highest the oldest.
+// extension is the suffix of the current file. Older files have a number behind it; the highest is
+// the oldest.
 const extension = ".ndjson"
 
-// path is the file that is being written.
+// currentFile returns the path of the file being written.
 func (r *Recorder) path() string { return fileOf(r.cfg.Dir, r.cfg.Process) }
 
-// open opens the file, and ends a line that a crash has cut short.
+// openFile opens the current file and terminates a line that a crash cut short.
 func (r *Recorder) open() error {
 	file, err := os.OpenFile(r.path(), os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
@@ -124,7 +123,7 @@ func (r *Recorder) open() error {
 	return nil
 }
 
-// Close ends the recording. Whoever still records is not told.
+// Close ends the recording. Later calls record nothing.
 func (r *Recorder) Close() {
 	if r == nil {
 		return
@@ -137,7 +136,7 @@ func (r *Recorder) Close() {
 	}
 }
 
-// Began is the instant before an action, for Done.
+// Now returns the monotonic time, to pass to RecordSince after an action.
 func (r *Recorder) Began() Moment {
 	if r == nil {
 		return 0
@@ -145,7 +144,7 @@ func (r *Recorder) Began() Moment {
 	return Moment(clock.Monotonic())
 }
 
-// Note records what took no time. The cause may be empty.
+// Record records an instantaneous fact. The cause may be empty.
 func (r *Recorder) Note(cause string, fact Fact) {
 	if r == nil {
 		return
@@ -153,7 +152,7 @@ func (r *Recorder) Note(cause string, fact Fact) {
 	r.Done(r.Began(), cause, fact)
 }
 
-// Done records what began at the moment and is over now. The cause may be empty.
+// RecordSince records a fact that began at start and ends now. The cause may be empty.
 func (r *Recorder) Done(began Moment, cause string, fact Fact) {
 	r.All(began, Entry{cause, fact})
 }
@@ -164,7 +163,7 @@ type Entry struct {
 	Fact  Fact
 }
 
-// All records what was done together, in order, by one write.
+// RecordAll records facts of one action, in order, with one write.
 func (r *Recorder) All(began Moment, entries ...Entry) {
 	if r == nil || len(entries) == 0 {
 		return
@@ -206,7 +205,7 @@ func (r *Recorder) event(began, ended int64, wall time.Time) Event {
 	return Event{Process: r.cfg.Process, Boot: r.cfg.Boot, Began: began, Ended: ended, Wall: wall}
 }
 
-// write numbers events and writes them, all or none. It is called under the lock.
+// writeEvents numbers and writes events, all or none. Callers hold the lock.
 func (r *Recorder) write(events []Event) error {
 	if r.cfg.Dir == "" {
 		for i := range events {
@@ -233,7 +232,7 @@ func (r *Recorder) write(events []Event) error {
 	return nil
 }
 
-// append adds lines to the file, all of them or none.
+// appendLines appends lines to the file, all or none.
 func (r *Recorder) append(data []byte) error {
 	if r.size > 0 && r.size+int64(len(data)) > r.cfg.Size {
 		if err := r.rotate(); err != nil {
@@ -251,7 +250,7 @@ func (r *Recorder) append(data []byte) error {
 	return nil
 }
 
-// rotate begins a new file and lets the oldest go.
+// rotate begins a new file and deletes the oldest.
 func (r *Recorder) rotate() error {
 	if err := r.shift(); err != nil {
 		return err
@@ -263,8 +262,9 @@ func (r *Recorder) rotate() error {
 	return before.Close()
 }
 
-// shift gives every file the next older name, unless that was done and no new file could be
-// opened: then none would be left after some attempts.
+// shiftFiles renames every file to the next older name. It does nothing if an earlier rotation
+// renamed the files but could not open a new one; otherwise repeated attempts would delete them
+// all.
 func (r *Recorder) shift() error {
 	path := r.path()
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {

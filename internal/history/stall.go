@@ -8,37 +8,37 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// Stall is a process that stood still: somebody had paused it, or the machine had no
-// processor for it. It is over when the event ends, and began when the event does, or less
-// than a quarter of a second later.
+// Stall is a time in which a process did not run: it was paused, or the machine had no processor
+// for it. The stall is over when the event ends. It began when the event began, or less than a
+// quarter of a second later.
 type Stall struct{}
 
 // Name implements Fact.
 func (Stall) Name() Name { return NameStall }
 
-// pulse is what a process sees when it gets to run.
+// pulse is what a process measures when it gets to run.
 type pulse struct {
 	at Moment
-	// used is how long it has had a processor.
+	// used is the processor time of the process.
 	used time.Duration
 }
 
 const (
-	// everyPulse is how often a process wants to run, and late how long after its last pulse
-	// it has stood still; both on the wall.
+	// pulseInterval is how often a process measures. A process that measures again only after
+	// stallThreshold has stood still. Both are wall time.
 	everyPulse = 200 * time.Millisecond
 	late       = 500 * time.Millisecond
 )
 
-// stalled reports whether a process has stood still between two pulses. One that has had a
-// processor for a quarter of the time or more was busy itself.
+// isStall reports whether a process stood still between two pulses. A process that used a processor
+// for a quarter of the time or more was busy, not stalled.
 func stalled(from, to pulse) bool {
 	took := time.Duration(to.at - from.at)
 	return took >= late && to.used-from.used < took/4
 }
 
-// WatchStalls records each stall of the process until ctx ends, and returns nil. What a write
-// of its own takes is no stall.
+// WatchStalls records each stall of the process until ctx ends, and returns nil. The duration of
+// its own writes does not count.
 func (r *Recorder) WatchStalls(ctx context.Context) error {
 	if r == nil {
 		<-ctx.Done()

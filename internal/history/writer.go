@@ -10,12 +10,12 @@ import (
 	"slices"
 )
 
-// ErrHistories says that a directory already holds histories, which another would mix with.
+// ErrDirNotEmpty is returned for a directory that already holds histories, which would be mixed
+// with the new ones.
 var ErrHistories = errors.New("it holds histories already")
 
-// Write writes a log as its processes themselves would have: into a directory, which is
-// made when missing and must hold no histories ([ErrHistories]), with a file for each
-// process. [Read] reads it.
+// Write writes a log as its processes would have: one file for each process. The directory is
+// created if missing and must hold no histories ([ErrDirNotEmpty]). [Read] reads it.
 func (l Log) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("history: %w", err)

@@ -7,8 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Check names what is wrong with a cut of the name, field by field. Parties are all that
-// there are.
+// Check returns the invalid fields of a cut, if any. The members are all members of the cluster.
 func Check(name string, spec Spec, parties []string) error {
 	var wrong field.ErrorList
 	if name == "" {
@@ -24,7 +23,7 @@ func Check(name string, spec Spec, parties []string) error {
 	return append(wrong, spec.times(at)...).ToAggregate()
 }
 
-// who is what is wrong with the parties and groups.
+// checkMembers validates members and groups.
 func (s Spec) who(at *field.Path, parties []string) field.ErrorList {
 	var wrong field.ErrorList
 	switch {
@@ -60,7 +59,7 @@ func (s Spec) who(at *field.Path, parties []string) field.ErrorList {
 	return wrong
 }
 
-// how is what is wrong with what the cut does.
+// checkEffect validates what the cut does.
 func (s Spec) how(at *field.Path) field.ErrorList {
 	var wrong field.ErrorList
 	if d := s.Direction; d != "" && d != Both && d != FromNode && d != ToNode {
@@ -91,7 +90,7 @@ func (s Spec) how(at *field.Path) field.ErrorList {
 	return wrong
 }
 
-// times is what is wrong with amounts.
+// checkAmounts validates durations and bandwidth.
 func (s Spec) times(at *field.Path) field.ErrorList {
 	var wrong field.ErrorList
 	for _, amount := range []struct {

@@ -4,36 +4,36 @@ import (
 	"github.com/podfall/podfall/internal/fault"
 )
 
-// Message is a kind of message that a cut can hold up by itself.
+// Message is a kind of message that a cut can hold selectively.
 type Message string
 
 // The kinds of message. A link sees bytes; these are held where the party speaks to the
 // apiserver, so that what waits is still there when the cut heals.
 const (
-	// Leases are renewals of Leases, by which a node or a leader is known to live.
+	// Leases are renewals of Leases, the heartbeats of nodes and leaders.
 	Leases Message = "lease"
-	// Statuses are writes of status: of pods, nodes, everything.
+	// Statuses are status writes of all resources.
 	Statuses Message = "status"
-	// Deletes are DELETEs, a kubelet's last word about a pod among them.
+	// Deletes are DELETE requests, including a kubelet's final delete of a pod.
 	Deletes Message = "delete"
 	// Events are writes of Events.
 	Events Message = "events"
-	// Writes are all that changes objects.
+	// Writes are all requests that change objects.
 	Writes Message = "write"
 	// Reads are gets and lists.
 	Reads Message = "read"
-	// Watches are the events of watches, on their way to the party.
+	// Watches are watch events on their way to the member.
 	Watches Message = "watch"
 )
 
-// Messages are the kinds, in the order in which they are told to people.
+// Messages returns all kinds, in the order of documentation.
 func Messages() []Message {
 	return []Message{Leases, Statuses, Deletes, Events, Writes, Reads, Watches}
 }
 
 const writes = "create,update,patch,delete,deletecollection"
 
-// where selects the messages of the kind.
+// selector returns the fault point and selector of the kind.
 func (m Message) where() (fault.Point, fault.About) {
 	switch m {
 	case Leases:
@@ -54,7 +54,7 @@ func (m Message) where() (fault.Point, fault.About) {
 	return "", fault.About{}
 }
 
-// Faults are what the cut does to single kinds of message; none for a cut of all bytes.
+// Faults returns the faults that hold single kinds of message; none for a cut of all bytes.
 func (c Cut) Faults(parties []string) []fault.Fault {
 	var faults []fault.Fault
 	for _, party := range c.Spec.Off(parties) {
@@ -70,7 +70,7 @@ func (c Cut) Faults(parties []string) []fault.Fault {
 	return faults
 }
 
-// process is that of a party which speaks to the apiserver.
+// processName returns the process of a member that calls the apiserver.
 func process(party string) string {
 	switch party {
 	case APIServer, Controllers, Gateway:

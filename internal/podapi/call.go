@@ -15,27 +15,27 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// call is one request before it has an operation and a deadline.
+// call is one request before it gets an operation id and a deadline.
 type call struct {
 	verb   proto.Verb
 	target Target
-	// options is the verb's metav1 options; list goes with deletecollection only.
+	// options are the verb's metav1 options; list is set for deletecollection only.
 	options     message
 	list        *metav1.ListOptions
 	contentType string
 	body        []byte
-	// patience is how long to wait for an answer, or its next part, before the
-	// request is sent again; a third of the call's time when zero.
+	// attemptTimeout limits the wait for an answer, or for its next part, before the request is
+	// sent again. Zero means a third of the call's time.
 	patience time.Duration
 }
 
-// message is what every metav1 options type is.
+// marshaler is implemented by every metav1 options type.
 type message interface{ Marshal() ([]byte, error) }
 
-// String is the call as errors name it: "get pods default/web".
+// String returns the call as error messages name it: "get pods default/web".
 func (w call) String() string { return string(w.verb) + " " + w.target.String() }
 
-// one carries out a call that is answered in one part.
+// request sends a call and returns its answer of one part.
 func (c *Client) one(ctx context.Context, what call) (*proto.Response, error) {
 	var answer *proto.Response
 	err := c.attempts(ctx, what, func(ctx context.Context, patience time.Duration, data []byte) error {
@@ -51,7 +51,7 @@ func (c *Client) one(ctx context.Context, what call) (*proto.Response, error) {
 	return answer, err
 }
 
-// parts carries out a call that is answered in parts, and returns all of them.
+// stream sends a call and returns all parts of its answer.
 func (c *Client) parts(ctx context.Context, what call) ([]*proto.Response, error) {
 	var answer []*proto.Response
 	err := c.attempts(ctx, what, func(ctx context.Context, patience time.Duration, data []byte) error {
@@ -88,12 +88,10 @@ const (
 	longPause  = 500 * time.Millisecond
 )
 
-// attempt sends an envelope once and reads the answer, as long as it does not have to
-// wait for longer than patience.
+// attemptFunc sends an envelope once and reads the answer. It gives up after timeout without data.
 type attempt func(ctx context.Context, patience time.Duration, data []byte) error
 
-// attempts sends one request, under one operation id, until try gets an answer or the
-// call's time is over.
+// retry sends one request, under one operation id, until try succeeds or the call's time is over.
 func (c *Client) attempts(ctx context.Context, what call, try attempt) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
@@ -123,12 +121,12 @@ func (c *Client) attempts(ctx context.Context, what call, try attempt) error {
 	}
 }
 
-// limit is how long on the wall a call may take.
+// callTimeout returns how much wall time a call may take.
 func (c *Client) limit() time.Duration {
 	return c.cfg.Clock.WallWithin(min(c.cfg.Timeout, leastTimeout), c.cfg.Timeout)
 }
 
-// within is limit, or what is left until ctx ends.
+// untilDeadline returns limit, or the time until ctx ends if that is shorter.
 func within(ctx context.Context, limit time.Duration) time.Duration {
 	if end, ok := ctx.Deadline(); ok {
 		return min(limit, clock.Clock{}.Until(end))
@@ -136,9 +134,9 @@ func within(ctx context.Context, limit time.Duration) time.Duration {
 	return limit
 }
 
-// envelope is the request as it goes onto the bus, unchanged however often. It always has
-// a deadline: without one the apiserver would carry it out however late it came, so what
-// has no time left is not sent.
+// encodeRequest returns the request as it is sent, the same for every attempt. It always carries a
+// deadline: without one the apiserver would carry it out however late it arrived. So a request
+// without time left is not sent.
 func (c *Client) envelope(what call, operation string, limit time.Duration) ([]byte, error) {
 	if limit <= 0 {
 		return nil, context.DeadlineExceeded
@@ -162,8 +160,8 @@ func (c *Client) envelope(what call, operation string, limit time.Duration) ([]b
 	return protobuf.Marshal(request)
 }
 
-// read takes one part of an answer apart: its warnings are passed on, and a refusal
-// becomes the error it stands for.
+// decodeResponse decodes one part of an answer, passes on its warnings, and returns a refusal as an
+// error.
 func (c *Client) read(raw []byte) (*proto.Response, error) {
 	answer := &proto.Response{}
 	if err := protobuf.Unmarshal(raw, answer); err != nil {
@@ -183,14 +181,15 @@ func (c *Client) read(raw []byte) (*proto.Response, error) {
 	return answer, nil
 }
 
-// transient reports whether a request that met err may be answered if it is sent again.
+// isRetryable reports whether a request that failed with err may succeed if it is sent again.
 func transient(err error) bool {
 	return errors.Is(err, bus.ErrNoResponder) || errors.Is(err, bus.ErrDisconnected) ||
 		errors.Is(err, bus.ErrAbandoned) || errors.Is(err, bus.ErrBehind) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errSilent)
 }
 
-// gaveUp is the error of a call whose time ran out; last is what its last attempt met.
+// timeoutError returns the error of a call that ran out of time; last is the error of its last
+// attempt.
 func (c *Client) gaveUp(ctx context.Context, what call, last error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
@@ -201,8 +200,7 @@ func (c *Client) gaveUp(ctx context.Context, what call, last error) error {
 	return apierrors.NewTimeoutError(fmt.Sprintf("%s: no answer from the apiserver in %s", what, c.cfg.Timeout), 0)
 }
 
-// named puts verb and key in front of an error, except of the apiserver's own, which
-// names them itself.
+// wrapError adds verb and key to an error. The apiserver's own errors name them already.
 func named(what call, err error) error {
 	var said apierrors.APIStatus
 	switch {

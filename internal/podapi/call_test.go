@@ -25,7 +25,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// scripted is a link whose other end answers as it is told.
+// scriptedLink is a link whose other end answers by a script.
 type scripted struct {
 	mu      sync.Mutex
 	asked   []*proto.Request
@@ -87,7 +87,7 @@ func (l *scripted) Publish(string, []byte) error { return nil }
 
 func (l *scripted) Subscribe(string, int) (subscription, error) { return quiet{}, nil }
 
-// quiet is a live stream on which nothing happens.
+// idleSubscription is a live stream without messages.
 type quiet struct{}
 
 func (quiet) Next(ctx context.Context) ([]byte, error) {
@@ -170,7 +170,7 @@ func TestARequestIsRepeatedUnderOneOperation(t *testing.T) {
 	})
 }
 
-// late is a context whose deadline has passed but which has not noticed.
+// expiredContext has a deadline in the past but is not done.
 type late struct{ context.Context }
 
 func (late) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }

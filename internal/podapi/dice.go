@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// dice draws numbers that its seed decides (SplitMix64).
+// rng is a seeded random number generator (SplitMix64).
 type dice struct {
 	seed  uint64
 	mu    sync.Mutex
@@ -15,15 +15,15 @@ type dice struct {
 
 func newDice(seed uint64) *dice { return &dice{seed: seed, state: seed} }
 
-// of is the dice of one part of what d is for, such as one copy: which of the parts draws
-// first changes nothing for the others.
+// derive returns an independent generator for one part, for example one copy. The order in which
+// parts draw does not matter.
 func (d *dice) of(part string) *dice {
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(part)) // never fails
 	return newDice(d.seed ^ sum.Sum64())
 }
 
-// fraction is a number from 0 up to, but not including, 1.
+// fraction returns a number in [0, 1).
 func (d *dice) fraction() float64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -35,7 +35,7 @@ func (d *dice) fraction() float64 {
 	return float64(z>>11) / (1 << 53)
 }
 
-// between is a duration from low up to high.
+// between returns a duration in [low, high).
 func (d *dice) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(d.fraction()*float64(high-low))
 }

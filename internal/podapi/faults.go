@@ -18,16 +18,16 @@ import (
 	"github.com/podfall/podfall/internal/fault"
 )
 
-// speakerKey is where a context keeps for whom a client asks.
+// clientNameKey is the context key of WithClientName.
 type speakerKey struct{}
 
-// Speaking is a context for calls on somebody else's behalf: faults know the caller by
-// that name.
+// WithClientName returns a context for calls on behalf of another client. Faults select by that
+// client name.
 func Speaking(ctx context.Context, client string) context.Context {
 	return context.WithValue(ctx, speakerKey{}, client)
 }
 
-// speaker is who asks.
+// clientName returns the client name that faults select by.
 func (c *Client) speaker(ctx context.Context) string {
 	if client, ok := ctx.Value(speakerKey{}).(string); ok {
 		return client
@@ -42,9 +42,8 @@ func (c *Client) about(ctx context.Context, what call) fault.About {
 	}
 }
 
-// suffer is try with what goes wrong at api.request: what is held is not sent until it is
-// let go, an answer that is lost is waited for in vain, and what is sent twice is one
-// operation.
+// withFaults runs try under the faults of api.request. A held request is sent when it is released,
+// a dropped answer is awaited in vain, and a duplicate is one operation sent twice.
 func (c *Client) suffer(ctx context.Context, what call, patience time.Duration, try func() error) error {
 	about := c.about(ctx, what)
 	if err := c.cfg.Faults.Pass(ctx, fault.APIRequest, about); err != nil {
@@ -69,10 +68,10 @@ func (c *Client) suffer(ctx context.Context, what call, patience time.Duration, 
 	return nil
 }
 
-// errHeld means that a request was held up for longer than its call may take.
+// errHeld means that a fault held a request for longer than its call may take.
 var errHeld = fmt.Errorf("held up by a fault: %w", errSilent)
 
-// injectedStatus is the refusal that a fault asks for; a 500 without a code.
+// injectedStatus returns the refusal that a fault injects; 500 if the fault has no code.
 func injectedStatus(injected *fault.Injected) error {
 	code, err := strconv.Atoi(injected.Code)
 	if err != nil {
@@ -91,7 +90,7 @@ func injectedStatus(injected *fault.Injected) error {
 	}}
 }
 
-// deliver offers an event, with what goes wrong at watch.deliver.
+// deliverWithFaults delivers an event under the faults of watch.deliver.
 func (r *reader) deliver(ctx context.Context, event watch.Event) error {
 	c := r.client
 	return Deliver(ctx, c.cfg.Faults, c.speaker(ctx), r.target, event, func(event watch.Event) error {
@@ -102,8 +101,8 @@ func (r *reader) deliver(ctx context.Context, event watch.Event) error {
 	})
 }
 
-// Deliver offers an event of a watch to a client, with what goes wrong at watch.deliver:
-// later, never, twice, or an ERROR instead, after which the watch is over.
+// DeliverWithFaults passes a watch event to offer under the faults of watch.deliver: late, never,
+// twice, or an ERROR instead, which ends the watch.
 func Deliver(ctx context.Context, faults *fault.Table, client string, of Target, event watch.Event, offer func(watch.Event) error) error { //nolint:revive // all that a delivery is
 	if len(faults.Faults()) == 0 {
 		return offer(event)

@@ -17,8 +17,8 @@ func (r *reader) heartbeat() time.Duration {
 	return r.client.cfg.Clock.WallWithin(100*time.Millisecond, r.client.cfg.Heartbeat)
 }
 
-// beat reads the live stream for the time of a heartbeat, and reports whether there
-// was anything to hear.
+// readUntilHeartbeat reads the live stream for one heartbeat interval. It reports whether anything
+// arrived.
 func (r *reader) beat(ctx context.Context, live subscription) (heard bool, err error) {
 	tick, cancel := clock.Clock{}.Timeout(ctx, r.heartbeat())
 	defer cancel()
@@ -37,7 +37,7 @@ func (r *reader) beat(ctx context.Context, live subscription) (heard bool, err e
 	}
 }
 
-// receive delivers one frame, if it is the next.
+// receiveFrame delivers one frame if it is the next.
 func (r *reader) receive(ctx context.Context, data []byte) error {
 	frame := &proto.Frame{}
 	if err := protobuf.Unmarshal(data, frame); err != nil {
@@ -59,7 +59,7 @@ func (r *reader) receive(ctx context.Context, data []byte) error {
 	return nil
 }
 
-// pass hands one event to the consumer; after an ERROR the watch is over (WCH-25).
+// deliverEvent delivers one event to the consumer. After an ERROR the watch is over (WCH-25).
 func (r *reader) pass(ctx context.Context, event *proto.Event) error {
 	if event.GetInitialEventsEnd() {
 		if r.marked {
@@ -85,7 +85,7 @@ func (r *reader) pass(ctx context.Context, event *proto.Event) error {
 	return nil
 }
 
-// offer waits for the consumer as long as it takes.
+// send waits until the consumer takes the event or ctx ends.
 func (r *reader) offer(ctx context.Context, event watch.Event) error {
 	select {
 	case r.out <- event:
@@ -95,8 +95,8 @@ func (r *reader) offer(ctx context.Context, event watch.Event) error {
 	}
 }
 
-// attend sends the bookmark, when one is due: every Config.Bookmark, and just before the
-// end (WCH-24).
+// sendDueBookmark sends a bookmark if one is due: every Config.Bookmark, and shortly before the end
+// of the watch (WCH-24).
 func (r *reader) attend(ctx context.Context) error {
 	now := r.client.cfg.Clock.Steady()
 	due := r.bookmarked.Add(r.client.cfg.Bookmark)
@@ -115,9 +115,8 @@ func (r *reader) attend(ctx context.Context) error {
 	return r.offer(ctx, event)
 }
 
-// renew tells the apiserver, for as long as the watch lasts, that the group still has a
-// reader. A renewal that is lost is made up for by the next, or by the silence that
-// follows.
+// renewGroup tells the apiserver regularly, while the watch lasts, that the group still has a
+// reader. A lost renewal is made up for by the next one, or by the reconnect after the silence.
 func (r *reader) renew(ctx context.Context) {
 	every := func() time.Duration { return r.client.cfg.Clock.WallWithin(2*time.Second, renewEvery) }
 	what := call{verb: proto.VerbWatch, target: r.target, options: &metav1.ListOptions{

@@ -9,11 +9,10 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// errSilent is the cause of an attempt that was given up because nothing came.
+// errSilent is the cause of an attempt that was given up because no data arrived.
 var errSilent = errors.New("nothing heard in time")
 
-// patiently runs fn under a context that ends once d of the wall has passed without
-// fn saying that it heard something.
+// withIdleTimeout runs fn with a context that ends if fn does not call heard for d of wall time.
 func patiently(ctx context.Context, d time.Duration, fn func(ctx context.Context, heard func()) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signs := make(chan struct{}, 1)

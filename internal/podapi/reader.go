@@ -17,14 +17,14 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// reader keeps one watch alive:
+// reader keeps one watch running:
 //
-//	subscribe → ask → deliver what was missed → join the live stream
-//	    ^                                             |
-//	    +---- gap, behind, silence, other boot -------+
+//	subscribe → fetch the backlog → deliver the backlog → join the live stream
+//	    ^                                                        |
+//	    +------- gap, slow consumer, silence, other boot --------+
 //
-// The first round may begin with initial events; every other asks for what came after
-// the cursor's revision.
+// The first session may begin with initial events. Every later session asks for what came after the
+// cursor's revision.
 type reader struct {
 	client  *Client
 	target  Target
@@ -33,13 +33,13 @@ type reader struct {
 	out     chan watch.Event
 	ends    time.Time
 	at      Cursor
-	// dice decide how it comes back after a gap.
+	// rng decides the delays before reconnects.
 	dice *dice
-	// marked says that the end of the initial events has been delivered.
+	// initialEventsEnded is set once the end of the initial events was delivered.
 	marked bool
-	// bookmarked is when the consumer was last told of the revision.
+	// lastBookmark is when the consumer last got a bookmark.
 	bookmarked time.Time
-	// handed is what the history is still to be told of.
+	// delivery is what was delivered and not yet recorded in the history.
 	handed took
 }
 
@@ -50,19 +50,19 @@ const (
 	lastBookmark = 2 * time.Second
 )
 
-// errOver ends a watch whose consumer has been told why.
+// errOver ends a watch after its consumer got an ERROR.
 var errOver = errors.New("the watch is over")
 
-// round is one way through the reader's circle, from its subscription to the break.
+// session is one subscription of the reader, from subscribing to the break.
 type round struct {
 	live subscription
-	// missed is delivered before anything live.
+	// backlog is delivered before live events.
 	missed []*proto.Event
-	// join is nil while history has more for the consumer to catch up with.
+	// join is nil while the apiserver has more backlog.
 	join *proto.Join
 }
 
-// run goes in circles until the watch is over.
+// run delivers sessions, one after the other, until the watch is over.
 func (r *reader) run(ctx context.Context, current *round) {
 	r.bookmarked = r.client.cfg.Clock.Steady()
 	for {
@@ -83,8 +83,8 @@ func (r *reader) run(ctx context.Context, current *round) {
 	}
 }
 
-// enter subscribes to the group, so that nothing can be missed from here on, and then
-// asks for what came before.
+// connect subscribes to the group, so that nothing is missed from here on, and then fetches the
+// backlog.
 func (r *reader) enter(ctx context.Context, opts metav1.ListOptions) (*round, error) {
 	live, err := r.client.link.Subscribe(proto.WatchSubject(r.client.link.Identity().Class(), r.scope), queued)
 	if err != nil {
@@ -98,7 +98,7 @@ func (r *reader) enter(ctx context.Context, opts metav1.ListOptions) (*round, er
 	return entered, nil
 }
 
-// ask reads one answer to the end, at the bus' pace and not the consumer's.
+// fetchBacklog reads a whole answer as fast as the bus delivers it, independent of the consumer.
 func (r *reader) ask(ctx context.Context, current *round, opts metav1.ListOptions) error {
 	parts, err := r.client.parts(ctx, call{
 		verb: proto.VerbWatch, target: r.target, options: &opts,
@@ -117,7 +117,7 @@ func (r *reader) ask(ctx context.Context, current *round, opts metav1.ListOption
 	return nil
 }
 
-// again enters until it succeeds; nil when the watch is over.
+// reconnect retries connect until it succeeds; nil if the watch is over.
 func (r *reader) again(ctx context.Context) *round {
 	pause := time.Duration(0)
 	for clk := (clock.Clock{}); clk.Sleep(ctx, r.dice.between(pause/2, pause)) == nil; {
@@ -134,7 +134,7 @@ func (r *reader) again(ctx context.Context) *round {
 	return nil
 }
 
-// refuse ends the watch with an ERROR (WCH-25), unless it ends before that.
+// endWithError ends the watch with an ERROR (WCH-25), unless ctx ends first.
 func (r *reader) refuse(ctx context.Context, err error) {
 	status := proto.StatusFrom(err)
 	if r.offer(ctx, watch.Event{Type: watch.Error, Object: status}) == nil {
@@ -144,7 +144,7 @@ func (r *reader) refuse(ctx context.Context, err error) {
 	}
 }
 
-// final reports whether asking again would be refused again.
+// isPermanent reports whether a retry would be refused again.
 func final(err error) bool {
 	var refused apierrors.APIStatus
 	if !errors.As(err, &refused) {
@@ -154,9 +154,8 @@ func final(err error) bool {
 	return code >= 400 && code < 500 && code != http.StatusTooManyRequests && code != http.StatusRequestTimeout
 }
 
-// resumption are the options that continue behind the cursor. A cursor at 0 stands in
-// an empty store before its first write, of which nothing can have been delivered: it
-// starts over.
+// resumeOptions returns the options that continue after the cursor. A cursor at 0 means an empty
+// store before its first write. Nothing can have been delivered then, so the watch starts over.
 func (r *reader) resumption() metav1.ListOptions {
 	opts := r.options
 	opts.SendInitialEvents, opts.ResourceVersionMatch = nil, ""
@@ -164,7 +163,7 @@ func (r *reader) resumption() metav1.ListOptions {
 	return opts
 }
 
-// stay delivers what a round has until it breaks.
+// deliverSession delivers the events of a session until it breaks.
 func (r *reader) stay(ctx context.Context, current *round) error {
 	for {
 		initial := r.at.Revision == 0 // they come by key, so the cursor stays before them

@@ -11,16 +11,16 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// took is what a watch has handed to its consumer and not yet told the history of.
+// delivery is what a watch has delivered to its consumer and not yet recorded in the history.
 type took struct {
 	watch uint64
 	from  uint64
 	sum   history.Sum
 	code  int32
-	begun bool // something was told
+	begun bool // a previous delivery was recorded
 }
 
-// add counts an event that the consumer has been given.
+// add counts a delivered event.
 func (t *took) add(event *proto.Event, given watch.Event) {
 	switch given.Type {
 	case watch.Added, watch.Modified, watch.Deleted:
@@ -33,8 +33,8 @@ func (t *took) add(event *proto.Event, given watch.Event) {
 	}
 }
 
-// tellHistory tells what was handed over since it last did: all up to where the cursor is.
-// What it was given first, or nothing at all, is told of too.
+// recordDelivery records what was delivered since the last record, up to the cursor. The first
+// record is written even if it is empty.
 func (r *reader) tellHistory() {
 	to := r.at.Revision
 	if r.client.cfg.History == nil || r.handed.begun && r.handed.sum.Count == 0 && r.handed.code == 0 {
@@ -47,15 +47,15 @@ func (r *reader) tellHistory() {
 	r.handed = took{watch: r.handed.watch, from: to, begun: true}
 }
 
-// tellingKey is where a context keeps who is told of an operation.
+// operationHookKey is the context key of WithOperationHook.
 type tellingKey struct{}
 
-// Telling is a context for one call whose operation's id is told before it is sent.
+// WithOperationHook returns a context for one call. The hook receives the call's operation id
+// before the request is sent.
 func Telling(ctx context.Context, tell func(operation string)) context.Context {
 	return context.WithValue(ctx, tellingKey{}, tell)
 }
 
-// told tells who wants to know of an operation.
 func told(ctx context.Context, operation string) {
 	if tell, ok := ctx.Value(tellingKey{}).(func(string)); ok {
 		tell(operation)

@@ -13,25 +13,24 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Watch delivers the changes of what t and the selectors of opts select. It returns
-// once the apiserver has accepted the watch, with its refusal if it has not. A Name in
-// t is the field selector metadata.name.
+// Watch delivers the changes of what t and the selectors of opts select. It returns once the
+// apiserver has accepted or refused the watch. A Name in t becomes the field selector
+// metadata.name.
 //
-// The stream ends when ctx does, when Stop is called, after opts.TimeoutSeconds (30 to
-// 60 min when not set, WCH-33), or after an ERROR event: 410 when the history that
-// would be needed is gone, or the apiserver's refusal to go on. Lost messages, a broken
-// connection and a restarted apiserver do not end it: it resumes behind the last event
-// that was delivered.
+// The stream ends if ctx ends, if Stop is called, after opts.TimeoutSeconds (30 to 60 min if not
+// set, WCH-33), or after an ERROR event: 410 if the needed history was compacted, or another
+// refusal of the apiserver. Lost messages, a broken connection and a restarted apiserver do not end
+// it: it resumes after the last delivered event.
 //
 // # Order
 //
-// After the initial events, which come in key order, revisions strictly increase; no
-// change is left out and none comes twice.
+// After the initial events, which come in key order, revisions strictly increase. No change is left
+// out and none is delivered twice.
 //
 // # Blocking
 //
-// A consumer that falls more than 1,000 messages behind loses its place in the live
-// stream; the watch then reads on from the apiserver's history.
+// A consumer that falls more than 1,000 messages behind loses its place in the live stream. The
+// watch then continues from the apiserver's history.
 func (c *Client) Watch(ctx context.Context, t Target, opts metav1.ListOptions) (watch.Interface, error) {
 	t, opts = collection(t, opts)
 	scope, err := proto.ScopeFor(t.Kind.GroupResource().String(), t.Namespace, &opts)
@@ -63,7 +62,7 @@ func (c *Client) Watch(ctx context.Context, t Target, opts metav1.ListOptions) (
 	return w, nil
 }
 
-// collection turns a target with a name into the collection with that name selected.
+// selectByName turns a target with a name into its collection with a field selector.
 func collection(t Target, opts metav1.ListOptions) (Target, metav1.ListOptions) {
 	if t.Name == "" {
 		return t, opts
@@ -77,14 +76,14 @@ func collection(t Target, opts metav1.ListOptions) (Target, metav1.ListOptions) 
 }
 
 const (
-	// buffered is how many events wait for the consumer outside the bounded queue
-	// of messages.
+	// eventBufferSize is how many decoded events wait for the consumer, besides the queue of
+	// messages.
 	buffered = 100
-	// queued is how many messages may wait for a slow consumer.
+	// maxQueuedMessages is how many messages may wait for a slow consumer.
 	queued = 1000
 )
 
-// WatchTime is how long a watch lasts that was asked to last that many seconds (WCH-33).
+// WatchDuration returns how long a watch lasts, given its timeoutSeconds (WCH-33).
 func (c *Client) WatchTime(asked *int64) time.Duration {
 	if asked != nil && *asked > 0 {
 		return time.Duration(*asked) * time.Second
@@ -92,8 +91,8 @@ func (c *Client) WatchTime(asked *int64) time.Duration {
 	return c.dice.between(30*time.Minute, 60*time.Minute)
 }
 
-// startsBehind is the revision behind which a watch begins; 0 when it begins with
-// initial events, or now. The apiserver refuses what is not a number.
+// startRevision returns the revision after which a watch begins; 0 if it begins with initial
+// events, or now. The apiserver refuses a revision that is not a number.
 func startsBehind(opts metav1.ListOptions) uint64 {
 	if opts.SendInitialEvents != nil && *opts.SendInitialEvents {
 		return 0
@@ -105,18 +104,18 @@ func startsBehind(opts metav1.ListOptions) uint64 {
 	return revision
 }
 
-// watcher is the consumer's end of a watch.
+// watcher is the consumer's side of a watch.
 type watcher struct {
 	events  <-chan watch.Event
 	cancel  context.CancelFunc
 	reading sync.WaitGroup
 }
 
-// Stop ends the watch and waits for its goroutine. It may be called more than once.
+// Stop ends the watch and waits for its goroutines. It may be called more than once.
 func (w *watcher) Stop() {
 	w.cancel()
 	w.reading.Wait()
 }
 
-// ResultChan is closed when the watch has ended.
+// ResultChan returns the channel of events. It is closed when the watch has ended.
 func (w *watcher) ResultChan() <-chan watch.Event { return w.events }

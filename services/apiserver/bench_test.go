@@ -107,7 +107,7 @@ func create(ctx context.Context, api *podapi.Client, i int) error {
 	return err
 }
 
-// spread does n things with 64 hands.
+// parallel runs do n times on 64 goroutines.
 func spread(b *testing.B, n int, do func(context.Context, int) error) {
 	b.Helper()
 	var next atomic.Int64

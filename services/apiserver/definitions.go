@@ -13,7 +13,7 @@ import (
 	"github.com/podfall/podfall/services/apiserver/verbs"
 )
 
-// definitions asks for what the janitor of CustomResourceDefinitions does.
+// definitionWriter carries out the writes of the janitor of CustomResourceDefinitions.
 type definitions struct{ server *server }
 
 // UpdateDefinition implements [custom.Writer].

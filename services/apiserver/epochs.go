@@ -14,30 +14,32 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// fence keeps out the messages of kubelets that have been replaced (guarantee N6). Of a
-// node, which has one kubelet at a time, the newest boot seen is the one that counts,
-// for as long as it speaks. Others may run several processes under one identity, such as
-// controllers with different duties, and are not fenced.
+// nodeEpochs refuses messages of kubelets that have been replaced (guarantee N6). A node has one
+// kubelet at a time, and the newest boot seen is in force for as long as it sends messages. Other
+// identities may run several processes, for example controllers with different duties, and are not
+// checked.
 //
-// Boots are as true as the clock of their host. When that was set back between two starts,
-// the newer kubelet looks like the older; it is let in once the other has been silent.
+// A boot is only as reliable as the clock of its host. If that clock was set back between two
+// starts, the newer kubelet looks like the older one. It is admitted once the other has been silent
+// for silenceLimit.
 type fence struct {
 	clock   clock.Clock
 	mu      sync.Mutex
 	current map[proto.Identity]incarnation
 }
 
-// incarnation is the boot that counts, and when it was heard last, on the wall.
+// incarnation is the boot in force, and when it was last heard, in wall-clock time.
 type incarnation struct {
 	boot  proto.Boot
 	heard time.Time
 }
 
 const (
-	// lease is how long a kubelet may be silent before its node counts as gone.
+	// silenceLimit is how long a kubelet may be silent, in cluster time, before another boot may
+	// take over.
 	lease = 40 * time.Second
-	// leastSilence is more than a call of a kubelet lasts, however fast the cluster's
-	// clock is: what a silent one has sent is over by then.
+	// minSilence is the least wall-clock time for silenceLimit, however fast the cluster's clock
+	// is. It is longer than a kubelet's call, so calls of a silent kubelet are over by then.
 	leastSilence = 5 * time.Second
 )
 
@@ -45,8 +47,8 @@ func newFence(clk clock.Clock) fence {
 	return fence{clock: clk, current: make(map[proto.Identity]incarnation)}
 }
 
-// recall has the boots count that kubelets have written into their nodes, as if they had just
-// been heard: the apiserver that has heard them is gone.
+// load puts the boots in force that kubelets have written into their nodes, as if they had just
+// been heard. The previous apiserver's memory of them is gone.
 func (f *fence) recall(snapshot *store.Snapshot) {
 	now := clock.Clock{}.Now()
 	f.mu.Lock()
@@ -62,6 +64,7 @@ func (f *fence) recall(snapshot *store.Snapshot) {
 	}
 }
 
+// check refuses a node's message if its boot is older than the one in force.
 func (f *fence) admit(id proto.Identity, boot proto.Boot) error {
 	if _, node := id.NodeName(); !node {
 		return nil

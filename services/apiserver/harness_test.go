@@ -21,7 +21,7 @@ import (
 	"github.com/podfall/podfall/services/apiserver"
 )
 
-// stage is an apiserver on a bus of its own, all in one process.
+// harness is an apiserver on a bus of its own, all in one process.
 type stage struct {
 	t    testing.TB
 	hub  *bus.Server
@@ -84,7 +84,7 @@ func (s *stage) connect(id proto.Identity) *bus.Conn {
 	return conn
 }
 
-// client is a party of the API. All its pods are called p, and belong on n1.
+// client is a client of the API. All its pods are called p, and belong on n1.
 type client struct {
 	t   testing.TB
 	api *podapi.Client
@@ -177,7 +177,7 @@ func grace(seconds int64) metav1.DeleteOptions {
 	return metav1.DeleteOptions{GracePeriodSeconds: &seconds}
 }
 
-// script is what a watch has seen, a line an event.
+// watchLog is what a watch has seen, a line an event.
 type script struct {
 	t      testing.TB
 	events watch.Interface
@@ -225,7 +225,7 @@ func (s *script) expect(lines ...string) {
 	}
 }
 
-// nothing checks that no event is left.
+// expectNone checks that no event is left.
 func (s *script) nothing() {
 	s.t.Helper()
 	synctest.Wait()

@@ -17,13 +17,13 @@ import (
 	"github.com/podfall/podfall/services/apiserver/verbs"
 )
 
-// recordOpen records what the store was found to hold.
+// recordOpen records what the opened store holds.
 func recordOpen(recorder *history.Recorder, kept *store.Store) {
 	snapshot := kept.Snapshot()
 	recorder.Note("", history.StoreOpen{Revision: snapshot.Revision(), Objects: snapshot.Len(), Sound: true})
 }
 
-// recordCommits records a batch that is on disk, before anybody is told of it, or can read it.
+// recordCommits records a batch that is on disk, before any reader can see it.
 func recordCommits(recorder *history.Recorder, snapshot *store.Snapshot, events []store.Event) {
 	if recorder == nil {
 		return
@@ -35,15 +35,15 @@ func recordCommits(recorder *history.Recorder, snapshot *store.Snapshot, events 
 	recorder.All(begun(recorder, snapshot), entries...)
 }
 
-// recordSync records that a batch is on disk, when it can be read, with the oldest revision whose
-// state can be, too.
+// recordSync records that readers can see a batch that is on disk, and the oldest revision whose
+// state they can read.
 func recordSync(recorder *history.Recorder, snapshot *store.Snapshot, oldest int64) {
 	if recorder != nil {
 		recorder.All(begun(recorder, snapshot), history.Entry{Fact: history.Fsync{Revision: snapshot.Revision(), Oldest: oldest}})
 	}
 }
 
-// begun is when a batch was begun to be written, as far as its store tells.
+// batchBegan returns when the write of a batch began, or now if the store does not know.
 func begun(recorder *history.Recorder, snapshot *store.Snapshot) history.Moment {
 	if began := history.Moment(snapshot.TxBegan()); began != 0 {
 		return began
@@ -51,7 +51,7 @@ func begun(recorder *history.Recorder, snapshot *store.Snapshot) history.Moment 
 	return recorder.Began()
 }
 
-// recordingEnd records why the store stopped, if its disk made it.
+// recordStoreError wraps run and records the error if the disk has stopped the store.
 func recordingEnd(recorder *history.Recorder, run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := run(ctx)
@@ -62,8 +62,8 @@ func recordingEnd(recorder *history.Recorder, run func(context.Context) error) f
 	}
 }
 
-// recorded carries out a request, and records it, what it meant, and how it is answered. Where
-// there is a history, do finds in req.Meant what it is to fill in.
+// recordWrite carries out a request, and records the request, its target and its answer. If there
+// is a history, do fills in req.Meant.
 func (s *server) recorded(req *verbs.Request, send verbs.Send, do func(verbs.Send) error) error {
 	operation := req.Envelope.GetOperation()
 	if s.history != nil {
@@ -103,7 +103,7 @@ func callOf(req *verbs.Request) history.OpCall {
 	return call
 }
 
-// keyOf names the object that a request is about, as the history does.
+// keyOf names the object of a request, in the form of the history.
 func keyOf(req *verbs.Request) string {
 	if req.Namespace == "" {
 		return req.Name
@@ -111,7 +111,7 @@ func keyOf(req *verbs.Request) string {
 	return req.Namespace + "/" + req.Name
 }
 
-// optionsOf adds what a request's options say. What cannot be read is refused later.
+// addOptions adds what a request's options say to call. Unreadable options are refused later.
 func optionsOf(req *verbs.Request, call *history.OpCall) {
 	if req.Verb != proto.VerbDelete && req.Verb != proto.VerbDeleteCollection {
 		if data := req.Envelope.GetOptions(); len(data) > 0 {
@@ -148,7 +148,7 @@ func returnOf(part *proto.Response, meant *verbs.Meant) history.OpReturn {
 	return meaning(returned, meant)
 }
 
-// meaning is the answer with what the object of its request said of itself.
+// withMeant returns the answer with the UID, revision and name that the request's object carried.
 func meaning(returned history.OpReturn, meant *verbs.Meant) history.OpReturn {
 	if meant != nil {
 		returned.MeantUID, returned.MeantRevision, returned.MeantName = meant.UID, meant.Revision, meant.Name
@@ -156,14 +156,13 @@ func meaning(returned history.OpReturn, meant *verbs.Meant) history.OpReturn {
 	return returned
 }
 
-// Export reads what the store's file in a data directory remembers; see store.Export. No
-// apiserver may have it: store.ErrLocked otherwise.
+// Export reads the history in the store's file of a data directory; see store.Export. No apiserver
+// may be running on it: store.ErrLocked otherwise.
 func Export(dataDir string) ([]history.Event, error) {
 	return store.Export(filepath.Join(dataDir, file))
 }
 
-// Verify puts the store's file in a data directory to all tests, without changing it; see
-// store.Verify.
+// Verify checks the store's file in a data directory, without changing it; see store.Verify.
 func Verify(ctx context.Context, dataDir string) (store.Verified, error) {
 	return store.Verify(ctx, filepath.Join(dataDir, file))
 }

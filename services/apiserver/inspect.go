@@ -14,7 +14,7 @@ import (
 	"github.com/podfall/podfall/services/apiserver/verbs"
 )
 
-// refusals are what was refused lately, the last of each kind.
+// refusals holds recent refusals, the last of each kind.
 type refusals struct {
 	began time.Time
 
@@ -22,7 +22,7 @@ type refusals struct {
 	kept map[string]inspect.Refusal
 }
 
-// mostRefusals is how many kinds are kept; the oldest goes first.
+// maxRefusals is how many kinds are kept; the oldest is dropped first.
 const mostRefusals = 512
 
 func (r *refusals) note(req *verbs.Request, status metav1.Status, now time.Time) {
@@ -54,7 +54,7 @@ func (r *refusals) forgetOldest() {
 	delete(r.kept, oldest)
 }
 
-// tell is what the apiserver says of its insides.
+// inspect returns the apiserver's telemetry.
 func (s *server) tell(context.Context) inspect.APIServer {
 	said := inspect.APIServer{
 		Self:     inspect.Self{Process: "apiserver", Boot: s.boot, Began: s.refusals.began, Now: s.clock.Now()},

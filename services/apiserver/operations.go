@@ -14,28 +14,27 @@ import (
 	"github.com/podfall/podfall/services/apiserver/verbs"
 )
 
-// turns lets requests that name the same operation go one after the other, and remembers
-// what the last operations were answered. An operation that comes again, because its
-// answer was lost, is answered the same: also when it changed nothing, of which the
-// store's history knows nothing (guarantees N1 and D9). Refused ones are not remembered:
-// they have had no effect.
+// operations serializes requests that name the same operation, and remembers the answers of recent
+// operations. A client repeats an operation if its answer was lost, and gets the same answer again:
+// also for an operation that changed nothing and therefore is not in the store's history
+// (guarantees N1 and D9). Refused operations are not remembered, because they have had no effect.
 //
-// The memory ends with the process, and is bounded. What is older is known from history
-// alone.
+// The memory is bounded and ends with the process. Older operations are found in the store's
+// history only.
 type turns struct {
 	seed maphash.Seed // of digests
 
 	mu sync.Mutex
-	// taken are the operations of which one request has the turn, each with those that wait
-	// for theirs. Each is told by the end of its channel.
+	// running has the operations of which one request is running, each with the channels of those
+	// that wait. Closing a channel lets its request run.
 	taken map[string][]chan struct{}
-	// answered is by operation, and order has its keys from the oldest on.
+	// answered is keyed by operation; order has its keys, the oldest first.
 	answered map[string]answered
 	order    []string
 	size     int // of all answers, in bytes
 }
 
-// answered is a request that succeeded.
+// answer is what a request that succeeded was answered.
 type answered struct {
 	asked digest
 	parts []*proto.Response
@@ -52,7 +51,7 @@ func newTurns() turns {
 	return turns{seed: maphash.MakeSeed(), taken: map[string][]chan struct{}{}, answered: map[string]answered{}}
 }
 
-// take waits for the turn of an operation. Whoever has it passes it on.
+// acquire waits until no other request of the operation runs. Call release afterwards.
 func (t *turns) take(ctx context.Context, operation string) error {
 	t.mu.Lock()
 	waiting, taken := t.taken[operation]
@@ -73,7 +72,7 @@ func (t *turns) take(ctx context.Context, operation string) error {
 	}
 }
 
-// pass gives the turn to the next.
+// release lets the next waiting request of the operation run.
 func (t *turns) pass(operation string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,7 +85,8 @@ func (t *turns) pass(operation string) {
 	close(waiting[0])
 }
 
-// leave is of one that waits no longer: it passes on a turn that it was given meanwhile.
+// abandon removes a waiting request that has given up. If it was let run meanwhile, the next one
+// runs instead.
 func (t *turns) leave(operation string, own chan struct{}) {
 	t.mu.Lock()
 	waiting := t.taken[operation]
@@ -100,8 +100,8 @@ func (t *turns) leave(operation string, own chan struct{}) {
 	}
 }
 
-// once carries out a request by do, unless the same has succeeded before: then it gets the
-// same answer. Another request of the same operation is refused. The caller has the turn.
+// doOnce runs do, unless the same request has succeeded before; then it sends the same answer
+// again. Another request with the same operation is refused. The caller has acquired the operation.
 func (t *turns) once(
 	ctx context.Context, operation string, req request, send verbs.Send, do func(verbs.Send) error,
 ) error {
@@ -145,18 +145,18 @@ func (t *turns) remember(operation string, own answered) {
 	}
 }
 
-// request is what was asked for, and where.
+// request is what a call asked for, and its subject.
 type request struct {
 	subject  string
 	envelope *proto.Request
 }
 
-// digest tells requests of one operation apart by all that decides what they do: 64 bits of
-// each part, which are the same by chance for one in 2^64 that differ there.
+// digest tells requests of one operation apart by everything that decides what they do: 64 bits of
+// each part. Two different parts collide with probability 2^-64.
 type digest [6]uint64
 
-// digest leaves out the deadline and the boot, which may be another's: a process that begins
-// again may finish what it was about.
+// digest leaves out the deadline and the boot, which may differ: a restarted process may finish
+// what it had begun.
 func (r request) digest(seed maphash.Seed) digest {
 	e := r.envelope
 	return digest{

@@ -17,8 +17,8 @@ import (
 	"github.com/podfall/podfall/services/apiserver/verbs"
 )
 
-// looked answers a read, and records it when it has been answered: what it changes is
-// nothing, so that one which was never answered is of no interest.
+// recordRead answers a read and records it once it has been answered. A read changes nothing, so
+// one that was never answered need not be recorded.
 func (s *server) looked(req *verbs.Request, send verbs.Send, do func(verbs.Send) error) error {
 	if s.history == nil || req.Subresource == proto.SubresourceRenew || req.Verb == proto.VerbGet && !s.history.Gets() {
 		return do(send)
@@ -39,13 +39,13 @@ func (s *server) looked(req *verbs.Request, send verbs.Send, do func(verbs.Send)
 	return err
 }
 
-// look is what a read has been answered.
+// lookup collects what a read was answered.
 type look struct {
 	history.Lookup
 	sum history.Sum
 }
 
-// see adds a part of the answer.
+// addPart adds a part of the answer.
 func (l *look) see(part *proto.Response) {
 	l.Code = max(l.Code, part.GetCode())
 	if item := part.GetItem(); item != nil {
@@ -65,7 +65,7 @@ func (l *look) see(part *proto.Response) {
 	}
 }
 
-// event adds one of a watch's.
+// addEvent adds an event of a watch.
 func (l *look) event(event *proto.Event) {
 	switch event.GetType() {
 	case proto.EventType_EVENT_TYPE_BOOKMARK:
@@ -83,7 +83,7 @@ func (l *look) event(event *proto.Event) {
 	}
 }
 
-// told is all of it.
+// entry returns the history entry for the whole answer.
 func (l *look) told(req *verbs.Request) history.Lookup {
 	l.Who, l.Verb, l.Resource, l.Key = string(req.Identity), string(req.Verb), req.Kind.GroupResource().String(), req.Namespace
 	if req.Verb == proto.VerbGet {
@@ -93,7 +93,8 @@ func (l *look) told(req *verbs.Request) history.Lookup {
 	return l.Lookup
 }
 
-// askedBy is what the options of a read ask for. What cannot be read was refused.
+// readOptions returns the options of a read for the history. Unreadable options were refused
+// before.
 func askedBy(req *verbs.Request) history.Asked {
 	data := req.Envelope.GetOptions()
 	if len(data) == 0 {
@@ -118,11 +119,11 @@ func askedBy(req *verbs.Request) history.Asked {
 	return asked
 }
 
-// oftenTold is how many of what came and was no request are recorded one by one.
+// maxMalformed is how many malformed calls are recorded one by one.
 const oftenTold = 100
 
-// unreadable records what came and was no request, so that whoever sends many cannot push
-// everything else out of the history.
+// recordMalformed records a call that is no valid request. After maxMalformed calls it records
+// every doubling only, so that a sender of many cannot push everything else out of the history.
 func (s *server) unreadable(call message, err error) {
 	if s.history == nil {
 		return

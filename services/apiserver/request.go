@@ -21,15 +21,15 @@ import (
 	"github.com/podfall/podfall/services/apiserver/verbs"
 )
 
-// message is a call as it came.
+// message is a call as received.
 type message struct {
 	subject string
 	data    []byte
-	// envelope is what is in data, when it was not encoded at all.
+	// envelope replaces data if the call was never encoded.
 	envelope *proto.Request
 }
 
-// open is the envelope. The error is a 400.
+// decodeEnvelope returns the envelope. The error is a 400.
 func (m message) open() (*proto.Request, error) {
 	if m.envelope != nil {
 		return m.envelope, nil
@@ -41,8 +41,8 @@ func (m message) open() (*proto.Request, error) {
 	return envelope, nil
 }
 
-// read takes a call apart. Its errors are apierrors values that name the part that is
-// wrong and what would be right.
+// parseRequest decodes and checks a call. Its errors are apierrors values that name the wrong part
+// and say what would be right.
 func read(call message, now time.Time, catalog *custom.Catalog) (*verbs.Request, error) {
 	parsed, err := proto.ParseAPISubject(call.subject)
 	if err != nil {
@@ -93,7 +93,7 @@ func printable(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// shorten quotes what a stranger has sent.
+// quoteShort quotes a text from a client, cut to 80 bytes.
 func shorten(text string) string {
 	const enough = 80
 	if len(text) > enough {
@@ -102,7 +102,8 @@ func shorten(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// kindOf is the kind that a group resource and a version of it mean.
+// resolveKind returns the kind of a group resource in a version; an empty version means the
+// preferred one.
 func kindOf(resource, apiVersion string, catalog *custom.Catalog) (kinds.Kind, error) {
 	kind, ok := kinds.ByResource(resource)
 	if !ok {
@@ -126,7 +127,8 @@ func kindOf(resource, apiVersion string, catalog *custom.Catalog) (kinds.Kind, e
 	return asked, nil
 }
 
-// notServed is the 404 of what is not there at all. Upstream's has no detail.
+// notServed returns the 404 for a resource or subresource that does not exist. Upstream's has no
+// detail.
 func notServed(detail string) error {
 	message := "the server could not find the requested resource"
 	if detail != "" {
@@ -138,7 +140,7 @@ func notServed(detail string) error {
 	}}
 }
 
-// checkTarget asks whether the verb goes with what it is aimed at.
+// checkTarget checks that the verb fits its kind, namespace, name and subresource.
 func checkTarget(a *admission.Attributes) error {
 	if a.Identity == proto.Kubelet || a.Identity == proto.Runtime {
 		return apierrors.NewForbidden(a.Kind.GroupResource(), a.Name, fmt.Errorf("identity %q belongs on a node bus", a.Identity))
@@ -170,7 +172,7 @@ func checkTarget(a *admission.Attributes) error {
 	return nil
 }
 
-// checkSubresource lets through what the verbs serve.
+// checkSubresource refuses subresources and verbs that are not served.
 func checkSubresource(a *admission.Attributes) error {
 	var verbs []proto.Verb
 	switch a.Subresource {
@@ -198,7 +200,7 @@ func checkSubresource(a *admission.Attributes) error {
 
 const maxName = 253
 
-// checkPlace keeps what can be no object's name away from the store.
+// checkPathSegment refuses names and namespaces that no object can have.
 func checkPlace(field, text string) error {
 	if text == "" {
 		return nil
@@ -215,7 +217,7 @@ func checkPlace(field, text string) error {
 	return nil
 }
 
-// writes reports whether a verb can change the store.
+// isWrite reports whether a verb can change the store.
 func writes(verb proto.Verb) bool {
 	switch verb {
 	case proto.VerbGet, proto.VerbList, proto.VerbWatch:

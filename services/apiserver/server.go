@@ -20,8 +20,8 @@ import (
 	"github.com/podfall/podfall/services/apiserver/verbs"
 )
 
-// server answers calls: whatever comes, with a Status that says what is wrong with it or
-// with what was asked for, and never with the end of the process.
+// server answers calls. A malformed or refused call gets a Status that says what is wrong. No call
+// ends the process.
 type server struct {
 	bus   *bus.Conn
 	api   *verbs.API
@@ -29,10 +29,9 @@ type server struct {
 	clock clock.Clock
 	log   *slog.Logger
 	ready func()
-	// history is told of calls: of what may change something when it comes, of the others
-	// when they are answered.
+	// history records writes when they arrive, and reads when they are answered.
 	history  *history.Recorder
-	strange  atomic.Uint64 // what came and was no request
+	strange  atomic.Uint64 // malformed calls so far
 	refusals refusals
 	fence    fence
 	turns    turns
@@ -47,7 +46,7 @@ func newServer(cfg Config, api *verbs.API) *server {
 	}
 }
 
-// calls are all requests of the API.
+// callSubjects matches the subjects of all API requests.
 const calls = proto.RootAPI + ".*.*.*.*.*"
 
 func (s *server) run(ctx context.Context) error {
@@ -62,7 +61,7 @@ func (s *server) run(ctx context.Context) error {
 	return service.Serve(ctx, s.answer)
 }
 
-// answer carries out one call, on a goroutine of its own.
+// serveCall carries out one call, on a goroutine of its own.
 func (s *server) answer(ctx context.Context, call *bus.Call) {
 	send := func(ctx context.Context, part *proto.Response, more bool) error {
 		part.Version, part.Boot = proto.Version, string(s.boot)
@@ -78,7 +77,7 @@ func (s *server) answer(ctx context.Context, call *bus.Call) {
 	}
 }
 
-// survive is do, whose panic is logged, and the end of that request only.
+// recoverPanic runs do. A panic is logged and becomes a 500 of that request.
 func (s *server) survive(ctx context.Context, subject string, do func() error) error {
 	err := verbs.Recovered(do)
 	if crash, ok := errors.AsType[*verbs.PanicError](err); ok {
@@ -91,7 +90,7 @@ func (s *server) survive(ctx context.Context, subject string, do func() error) e
 
 var errPanic = errors.New("this request made the apiserver panic; its log says how")
 
-// carryOut reads a call, waits for its turn, and hands it to the verbs.
+// handle parses a call, checks its boot and deadline, and passes it to the verbs.
 func (s *server) carryOut(ctx context.Context, call message, send verbs.Send) error {
 	now := s.clock.Now()
 	req, err := read(call, now, s.api.Custom)
@@ -119,7 +118,7 @@ func (s *server) carryOut(ctx context.Context, call message, send verbs.Send) er
 	return s.recorded(req, send, func(send verbs.Send) error { return s.change(ctx, call.subject, req, send) })
 }
 
-// own carries out a write of the apiserver itself, recorded as any other.
+// handleOwn carries out a write of the apiserver itself, recorded like any other.
 func (s *server) own(ctx context.Context, req verbs.Request) error {
 	unheard := func(context.Context, *proto.Response, bool) error { return nil }
 	return s.survive(ctx, req.Envelope.GetOperation(), func() error {
@@ -127,7 +126,8 @@ func (s *server) own(ctx context.Context, req verbs.Request) error {
 	})
 }
 
-// change carries out a request that may change something, once and in its turn.
+// handleWrite carries out a request that may change something. Requests of the same operation run
+// one at a time, and once only.
 func (s *server) change(ctx context.Context, subject string, req *verbs.Request, send verbs.Send) error {
 	operation := string(req.Identity) + " " + req.Envelope.GetOperation()
 	if err := s.turns.take(ctx, operation); err != nil {
@@ -139,8 +139,8 @@ func (s *server) change(ctx context.Context, subject string, req *verbs.Request,
 	})
 }
 
-// refuse answers with an error. Its own failure has nobody to go to but the log: the
-// caller is gone.
+// sendRefusal answers with an error. If the answer cannot be sent, the caller is gone, so the
+// failure is only logged.
 func (s *server) refuse(ctx context.Context, call *bus.Call, send verbs.Send, reason error) {
 	answer, err := verbs.Refusal(worded(reason))
 	if err == nil {
@@ -151,8 +151,8 @@ func (s *server) refuse(ctx context.Context, call *bus.Call, send verbs.Send, re
 	}
 }
 
-// worded is a failure that is nobody's refusal, in a form that tells the caller what to
-// do about it.
+// asStatusError turns an internal failure into an API error that says whether the request may have
+// taken effect.
 func worded(err error) error {
 	var refused apierrors.APIStatus
 	switch {

@@ -24,7 +24,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// judge is an admission webhook on the loopback, and what it was asked.
+// hookServer is an admission webhook on the loopback that records its requests.
 type judge struct {
 	*httptest.Server
 
@@ -32,7 +32,7 @@ type judge struct {
 	asked []admissionv1.AdmissionRequest
 }
 
-// newJudge answers every question as rule says.
+// newHookServer answers every request by rule.
 func newJudge(t testing.TB, rule func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse) *judge {
 	t.Helper()
 	j := &judge{}
@@ -57,7 +57,7 @@ func newJudge(t testing.TB, rule func(*admissionv1.AdmissionRequest) *admissionv
 	return j
 }
 
-// questions are what was asked since the last call: operation, resource, subresource, name.
+// requests returns the requests since the last call: operation, resource, subresource, name.
 func (j *judge) questions() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -255,8 +255,8 @@ func TestWebhookMutates(t *testing.T) {
 	}
 }
 
-// nobody is an address where nobody listens, nor can until the test ends: it is the near end
-// of a connection.
+// deadAddress is an address on which no process listens, nor can until the test ends: it is the
+// local end of a connection.
 func nobody(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -17,7 +17,7 @@ import (
 	"github.com/podfall/podfall/services/runtime/simengine"
 )
 
-// startReal starts a runtime with a disk that is waited for, on the wall's clock.
+// startReal starts a runtime with fsync and the wall clock.
 func startReal(b *testing.B) *runtimeapi.Client {
 	b.Helper()
 	server, err := bus.StartServer(b.Context(), bus.ServerConfig{Port: bus.InProcessOnly})
@@ -69,7 +69,7 @@ func BenchmarkLifecycle(b *testing.B) {
 			for range workers {
 				running.Go(func() {
 					for job := range jobs {
-						if err := life(b.Context(), client, job); err != nil {
+						if err := runLifecycle(b.Context(), client, job); err != nil {
 							b.Error(err)
 						}
 					}
@@ -85,7 +85,7 @@ func BenchmarkLifecycle(b *testing.B) {
 	}
 }
 
-func life(ctx context.Context, rt runtimeapi.Runtime, n int) error {
+func runLifecycle(ctx context.Context, rt runtimeapi.Runtime, n int) error {
 	box, err := rt.RunPodSandbox(ctx, &proto.RunPodSandboxRequest{PodUid: fmt.Sprint(n), PodName: "web", PodNamespace: "default"})
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ func TestCRI10Teardown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		id := n.create(box, "app", "")
+		id := n.createContainer(box, "app", "")
 		if err := n.StartContainer(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func TestCRI10Teardown(t *testing.T) {
 func TestCRI11StartError(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()
-		id := n.create(n.sandbox("web"), "app", "starts after 3s, fails to start")
+		id := n.createContainer(n.runSandbox("web"), "app", "starts after 3s, fails to start")
 		took, err := timed(func() error { return n.StartContainer(t.Context(), id) })
 		wantError(t, "StartContainer", err,
 			"rpc error: code = Unknown desc = failed to start container: the script says that it fails to start")
@@ -65,7 +65,7 @@ func TestCRI11StartError(t *testing.T) {
 // A script that does not parse is refused when its container is made, by the clause.
 func TestBadScript(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
-		box := n.sandbox("web")
+		box := n.runSandbox("web")
 		req := &proto.CreateContainerRequest{SandboxId: box.Id, Name: "app", Script: "ignores TERM, exits 999"}
 		_, err := n.CreateContainer(t.Context(), req)
 		wantError(t, "CreateContainer", err, `rpc error: code = InvalidArgument desc = container "app": `+
@@ -140,7 +140,7 @@ func TestCRI15Restart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, n *node) {
 				began := time.Now()
-				_, id := n.run("ignores TERM")
+				_, id := n.runPod("ignores TERM")
 				pending := make(chan error, 1)
 				go func(rt runtimeapi.Runtime) { pending <- rt.StopContainer(t.Context(), id, 30) }(n.Client)
 				time.Sleep(10 * time.Second)
@@ -152,7 +152,7 @@ func TestCRI15Restart(t *testing.T) {
 				n.wantState(id, running)
 				wantError(t, "StopContainer", n.StopContainer(t.Context(), id, 30), "")
 				n.wantExit(id, began, 2*time.Minute, 137, "Error")
-				if got, want := n.signals(id, began), "SIGTERM@0s SIGKILL@2m0s"; got != want {
+				if got, want := n.signalHistory(id, began), "SIGTERM@0s SIGKILL@2m0s"; got != want {
 					t.Errorf("signals %q, want %q", got, want)
 				}
 			})
@@ -164,13 +164,13 @@ func TestCRI15Restart(t *testing.T) {
 func TestCRI15ExitWhileAway(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()
-		_, id := n.run("exits 5 after 30s")
+		_, id := n.runPod("exits 5 after 30s")
 		time.Sleep(10 * time.Second)
 		n.crash(time.Minute)
 		n.wantExit(id, began, 30*time.Second, 5, "Error")
 		n.restart(0)
 		n.wantExit(id, began, 30*time.Second, 5, "Error")
-		if got, want := n.story(id, began), "create@0s start@0s exit@30s"; got != want {
+		if got, want := n.eventHistory(id, began), "create@0s start@0s exit@30s"; got != want {
 			t.Errorf("history %q, want %q", got, want)
 		}
 	})
@@ -180,7 +180,7 @@ func TestCRI15ExitWhileAway(t *testing.T) {
 func TestCRI16RemoveRunning(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		ctx, began := t.Context(), time.Now()
-		_, id := n.run("ignores TERM")
+		_, id := n.runPod("ignores TERM")
 		log, err := n.ContainerLogs(ctx, &proto.ContainerLogsRequest{ContainerId: id})
 		if err != nil || string(log) != "started\n" {
 			t.Errorf("logs %q, %v", log, err)
@@ -190,7 +190,7 @@ func TestCRI16RemoveRunning(t *testing.T) {
 		if !proto.IsRuntimeCode(err, proto.CodeNotFound) {
 			t.Errorf("logs of a removed container: %v, want NotFound", err)
 		}
-		if got, want := n.story(id, began), "create@0s start@0s signal@0s exit@0s remove@0s"; got != want {
+		if got, want := n.eventHistory(id, began), "create@0s start@0s signal@0s exit@0s remove@0s"; got != want {
 			t.Errorf("history %q, want %q", got, want)
 		}
 	})
@@ -199,10 +199,10 @@ func TestCRI16RemoveRunning(t *testing.T) {
 // CRI-16: what cannot be killed cannot be removed.
 func TestCRI16RemoveUnkillable(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
-		_, id := n.run("survives KILL")
+		_, id := n.runPod("survives KILL")
 		took, err := timed(func() error { return n.RemoveContainer(t.Context(), id) })
 		wantError(t, "RemoveContainer", err, fmt.Sprintf(
-			"rpc error: code = DeadlineExceeded desc = failed to forcibly stop container %q: %s", id, waitKilled(id)))
+			"rpc error: code = DeadlineExceeded desc = failed to forcibly stop container %q: %s", id, waitKilledError(id)))
 		wantTook(t, "RemoveContainer", took, 2*time.Minute)
 		n.wantState(id, running)
 	})
@@ -212,8 +212,8 @@ func TestCRI16RemoveUnkillable(t *testing.T) {
 func TestStopDuringStart(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()
-		box := n.sandbox("web")
-		id := n.create(box, "app", "starts after 20s")
+		box := n.runSandbox("web")
+		id := n.createContainer(box, "app", "starts after 20s")
 		started := make(chan error, 1)
 		go func() { started <- n.StartContainer(t.Context(), id) }()
 		time.Sleep(5 * time.Second)
@@ -230,7 +230,7 @@ func TestStopDuringStart(t *testing.T) {
 // A start that its caller has given up goes on, and who asks for it again waits for it too.
 func TestStartTakenUp(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
-		id := n.create(n.sandbox("web"), "app", "starts after 20s")
+		id := n.createContainer(n.runSandbox("web"), "app", "starts after 20s")
 		impatient, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		wantError(t, "StartContainer", n.StartContainer(impatient, id), "rpc error: code = DeadlineExceeded desc = context deadline exceeded")
@@ -246,8 +246,8 @@ func TestStartTakenUp(t *testing.T) {
 // Once a sandbox is being stopped, nothing more starts in it.
 func TestStartDuringStop(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
-		box, _ := n.run("ignores TERM, survives KILL for 10s")
-		late := n.create(box, "late", "")
+		box, _ := n.runPod("ignores TERM, survives KILL for 10s")
+		late := n.createContainer(box, "late", "")
 		stopped := make(chan error, 1)
 		go func() { stopped <- n.StopPodSandbox(t.Context(), box.Id) }()
 		time.Sleep(5 * time.Second)
@@ -261,7 +261,7 @@ func TestStartDuringStop(t *testing.T) {
 // ExecSync of a scripted container succeeds and writes nothing; only a running one has it.
 func TestExecSync(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
-		_, id := n.run("exits 0 after 10s")
+		_, id := n.runPod("exits 0 after 10s")
 		req := &proto.ExecSyncRequest{ContainerId: id, Command: []string{"sh", "-c", "true"}}
 		got, err := n.ExecSync(t.Context(), req)
 		if err != nil || got.ExitCode != 0 || len(got.Stdout)+len(got.Stderr) != 0 {
@@ -278,7 +278,7 @@ func TestExecSync(t *testing.T) {
 func TestContainerLogs(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()
-		_, id := n.run("on TERM exits 3 after 2s")
+		_, id := n.runPod("on TERM exits 3 after 2s")
 		time.Sleep(10 * time.Second)
 		wantError(t, "StopContainer", n.StopContainer(t.Context(), id, 30), "")
 		n.crash(time.Second)

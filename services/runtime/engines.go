@@ -26,7 +26,7 @@ const (
 type engines struct {
 	byHandler map[string]engine.Engine
 	// fallback is the handler of sandboxes that ask for none.
-	otherwise string
+	fallback string
 
 	mu   sync.RWMutex
 	byID map[string]engine.Engine
@@ -35,15 +35,15 @@ type engines struct {
 var _ engine.Engine = (*engines)(nil)
 
 func newEngines(byHandler map[string]engine.Engine, otherwise string) *engines {
-	return &engines{byHandler: byHandler, otherwise: otherwise, byID: map[string]engine.Engine{}}
+	return &engines{byHandler: byHandler, fallback: otherwise, byID: map[string]engine.Engine{}}
 }
 
 // resolveHandler returns the requested handler, or the fallback if asked is empty.
-func (e *engines) handler(asked string) (string, error) {
-	asked = cmp.Or(asked, e.otherwise)
+func (e *engines) resolveHandler(asked string) (string, error) {
+	asked = cmp.Or(asked, e.fallback)
 	if _, known := e.byHandler[asked]; !known {
 		have := strings.Join(slices.Sorted(maps.Keys(e.byHandler)), ", ")
-		return "", refuse(proto.CodeUnknown, "no runtime for %q is configured: want one of %s", asked, have)
+		return "", errorf(proto.CodeUnknown, "no runtime for %q is configured: want one of %s", asked, have)
 	}
 	return asked, nil
 }
@@ -80,7 +80,7 @@ func (e *engines) Load(ctx context.Context, c engine.Container) (engine.Status, 
 }
 
 // engineOf returns the engine of a loaded container.
-func (e *engines) of(id string) (engine.Engine, error) {
+func (e *engines) engineOf(id string) (engine.Engine, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	one, loaded := e.byID[id]
@@ -92,7 +92,7 @@ func (e *engines) of(id string) (engine.Engine, error) {
 
 // Start implements [engine.Engine].
 func (e *engines) Start(ctx context.Context, id string, at time.Time) error {
-	one, err := e.of(id)
+	one, err := e.engineOf(id)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (e *engines) Start(ctx context.Context, id string, at time.Time) error {
 
 // Signal implements [engine.Engine].
 func (e *engines) Signal(ctx context.Context, id, signal string, at time.Time) error {
-	one, err := e.of(id)
+	one, err := e.engineOf(id)
 	if err != nil {
 		return nil //nolint:nilerr // it has been removed, which is no error
 	}
@@ -110,7 +110,7 @@ func (e *engines) Signal(ctx context.Context, id, signal string, at time.Time) e
 
 // Exec implements [engine.Engine].
 func (e *engines) Exec(ctx context.Context, req *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error) {
-	one, err := e.of(req.ContainerId)
+	one, err := e.engineOf(req.ContainerId)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (e *engines) Exec(ctx context.Context, req *proto.ExecSyncRequest) (*proto.
 
 // Stream implements [engine.Engine].
 func (e *engines) Stream(ctx context.Context, req *proto.ContainerStreamRequest, client remote.Conn) error {
-	one, err := e.of(req.ContainerId)
+	one, err := e.engineOf(req.ContainerId)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (e *engines) Stream(ctx context.Context, req *proto.ContainerStreamRequest,
 
 // Reach implements [engine.Engine].
 func (e *engines) Reach(ctx context.Context, req *proto.ReachRequest) (*proto.ReachResponse, error) {
-	one, err := e.of(req.ContainerId)
+	one, err := e.engineOf(req.ContainerId)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (e *engines) Reach(ctx context.Context, req *proto.ReachRequest) (*proto.Re
 
 // Logs implements [engine.Engine].
 func (e *engines) Logs(ctx context.Context, req *proto.ContainerLogsRequest) ([]byte, error) {
-	one, err := e.of(req.ContainerId)
+	one, err := e.engineOf(req.ContainerId)
 	if err != nil {
 		return nil, err
 	}

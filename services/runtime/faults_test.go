@@ -30,9 +30,9 @@ func TestFaultsOfSignals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, n *node) {
-				n.suffer(row.where, row.effect)
+				n.withFault(row.where, row.effect)
 				began := time.Now()
-				_, id := n.run("on TERM exits 0 after 1s")
+				_, id := n.runPod("on TERM exits 0 after 1s")
 				took, err := timed(func() error { return n.StopContainer(t.Context(), id, 10) })
 				wantError(t, "StopContainer", err, "")
 				wantTook(t, "StopContainer", took, row.took)
@@ -42,13 +42,13 @@ func TestFaultsOfSignals(t *testing.T) {
 	}
 }
 
-// TestNoKillArrives is uninterruptible sleep: the container outlives SIGKILL until the fault is
-// cleared and somebody tries again.
-func TestNoKillArrives(t *testing.T) {
+// TestKillSignalsDropped simulates uninterruptible sleep: the container outlives SIGKILL until the
+// fault is cleared and a caller tries again.
+func TestKillSignalsDropped(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
-		n.suffer(fault.About{Verb: "SIGKILL"}, fault.Effect{Kind: fault.Drop})
+		n.withFault(fault.About{Verb: "SIGKILL"}, fault.Effect{Kind: fault.Drop})
 		began := time.Now()
-		_, id := n.run("ignores TERM")
+		_, id := n.runPod("ignores TERM")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := n.StopContainer(ctx, id, 5); err == nil {
@@ -62,15 +62,15 @@ func TestNoKillArrives(t *testing.T) {
 	})
 }
 
-// TestCrashAtASignal has the runtime killed when it is about to send one: it is on record, and
-// the next life sends it.
+// TestCrashAtASignal crashes the runtime as it is about to send a signal. The signal is on record,
+// and the next incarnation sends it.
 func TestCrashAtASignal(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		crashed := 0
 		n.faults = fault.NewTable(fault.Config{Crash: func() { crashed++ }})
 		n.restart(0)
-		n.suffer(fault.About{Verb: "SIGTERM"}, fault.Effect{Kind: fault.Crash})
-		_, id := n.run("on TERM exits 3")
+		n.withFault(fault.About{Verb: "SIGTERM"}, fault.Effect{Kind: fault.Crash})
+		_, id := n.runPod("on TERM exits 3")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := n.StopContainer(ctx, id, 30); err == nil || crashed != 1 {
@@ -87,8 +87,8 @@ func TestCrashAtASignal(t *testing.T) {
 	})
 }
 
-// suffer breaks the sending of signals.
-func (n *node) suffer(where fault.About, effect fault.Effect) {
+// withFault injects a fault into the sending of signals.
+func (n *node) withFault(where fault.About, effect fault.Effect) {
 	n.t.Helper()
 	f, err := fault.New("f", fault.Spec{Point: fault.EngineSignal, Where: where, Effect: effect}, time.Now())
 	if err != nil {

@@ -21,10 +21,10 @@ func FuzzNetwork(f *testing.F) {
 			}
 			return
 		}
-		n.take(taken)
+		n.reserve(taken)
 		given := map[string]bool{}
 		for range 8 {
-			ip, err := n.give()
+			ip, err := n.allocate()
 			if err != nil {
 				break
 			}
@@ -38,10 +38,10 @@ func FuzzNetwork(f *testing.F) {
 			given[ip] = true
 		}
 		for ip := range given {
-			n.giveBack(ip)
+			n.release(ip)
 		}
 		for range given {
-			if ip, err := n.give(); err != nil {
+			if ip, err := n.allocate(); err != nil {
 				t.Errorf("of %q is nothing left behind %q: %v", cidr, ip, err)
 			}
 		}

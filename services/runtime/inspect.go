@@ -9,7 +9,7 @@ import (
 )
 
 // snapshot returns the runtime's state for inspectors.
-func (s *service) tell(context.Context) inspect.Runtime {
+func (s *service) snapshot(context.Context) inspect.Runtime {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Steady()
@@ -25,10 +25,10 @@ func (s *service) tell(context.Context) inspect.Runtime {
 	}
 	slices.SortFunc(all, func(a, b *container) int { return cmp.Compare(a.order, b.order) })
 	for _, c := range all {
-		box := c.sandbox.born
+		box := c.sandbox.created
 		said.Containers = append(said.Containers, inspect.Container{
 			ID: c.id, Name: c.request.Name, Namespace: box.PodNamespace, Pod: box.PodName, UID: box.PodUid,
-			Alive: c.alive(), PID: c.status.PID, Scripted: c.scripted(), Code: c.status.ExitCode, Unreachable: c.status.Unreachable,
+			Alive: c.isAlive(), PID: c.status.PID, Scripted: c.isScripted(), Code: c.status.ExitCode, Unreachable: c.status.Unreachable,
 			Times: inspect.Times{Started: c.events.Start, Signaled: c.events.Stop, Killed: c.events.Kill, Exited: c.status.FinishedAt}.Moved(ahead),
 		})
 	}

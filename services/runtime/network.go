@@ -41,7 +41,7 @@ func newNetwork(cidr, seed string) (*network, error) {
 }
 
 // allocate returns a free address.
-func (n *network) give() (string, error) {
+func (n *network) allocate() (string, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for addr, wrapped := n.last.Next(), false; ; addr = addr.Next() {
@@ -60,7 +60,7 @@ func (n *network) give() (string, error) {
 }
 
 // reserve marks an address as in use.
-func (n *network) take(ip string) {
+func (n *network) reserve(ip string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	addr, err := netip.ParseAddr(ip)
@@ -74,7 +74,7 @@ func (n *network) take(ip string) {
 }
 
 // release marks an address as free.
-func (n *network) giveBack(ip string) {
+func (n *network) release(ip string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if addr, err := netip.ParseAddr(ip); err == nil {

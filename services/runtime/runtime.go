@@ -91,7 +91,7 @@ type Containers struct {
 	// Handler is used for sandboxes that ask for none; empty means scripted.
 	Handler string
 	// Images maps an image to the program or script that replaces it.
-	Images *images.Book
+	Images *images.Catalog
 	// Programs describes to inspectors how real programs run on this node.
 	Programs string
 }
@@ -124,14 +124,14 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return fmt.Errorf("runtime: %w", err)
 	}
-	cfg.Observers.Ready(s.tell)
+	cfg.Observers.Ready(s.snapshot)
 	return daemon.Run(ctx,
 		records.Run,
 		func(ctx context.Context) error { return s.engines.Run(ctx, s.reporter(ctx)) },
 		func(ctx context.Context) error {
-			s.settle(ctx)
+			s.finishStops(ctx)
 			return runtimeapi.Serve(ctx, runtimeapi.Serving{
-				Bus: cfg.Bus, Runtime: s, Clock: cfg.Clock, Faults: cfg.Faults, About: s.asked, Log: cfg.Log, Ready: cfg.Ready,
+				Bus: cfg.Bus, Runtime: s, Clock: cfg.Clock, Faults: cfg.Faults, About: s.requestTarget, Log: cfg.Log, Ready: cfg.Ready,
 			})
 		},
 	)

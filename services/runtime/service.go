@@ -24,10 +24,10 @@ import (
 
 // service implements the runtime's calls on the sandboxes and containers that exist.
 type service struct {
-	surroundings
-	records
+	dependencies
+	incarnation
 	engines *engines
-	images  *shelf
+	images  *nodeImages
 	store   *store.Store
 	network *network
 
@@ -40,7 +40,7 @@ type service struct {
 }
 
 // dependencies are shared by every part of the runtime.
-type surroundings struct {
+type dependencies struct {
 	clock  clock.Clock
 	log    *slog.Logger
 	faults *fault.Table
@@ -51,7 +51,7 @@ type surroundings struct {
 var _ runtimeapi.Runtime = (*service)(nil)
 
 // incarnation identifies this runtime process and records its history.
-type records struct {
+type incarnation struct {
 	boot    proto.Boot
 	began   time.Time
 	history *history.Recorder
@@ -60,8 +60,8 @@ type records struct {
 // sandbox holds the state of one sandbox. The service's lock guards its fields; the first two never
 // change.
 type sandbox struct {
-	born  *proto.Sandbox // the record as first written
-	order uint64
+	created *proto.Sandbox // the record as first written
+	order   uint64
 	// record is the current record. It is replaced, never modified.
 	record     *proto.Sandbox
 	containers []*container // in creation order
@@ -99,8 +99,8 @@ func newService(ctx context.Context, cfg Config, kept *store.Store, contents *st
 		return nil, err
 	}
 	s := &service{
-		surroundings: surroundings{cfg.Clock, cfg.Log, cfg.Faults, cfg.Containers.Programs}, records: records{cfg.Boot, cfg.Clock.Steady(), cfg.History}, store: kept, network: pool,
-		engines: newEngines(cfg.Containers.Engines, cfg.Containers.Handler), images: &shelf{book: cfg.Containers.Images, pulled: map[string]bool{}},
+		dependencies: dependencies{cfg.Clock, cfg.Log, cfg.Faults, cfg.Containers.Programs}, incarnation: incarnation{cfg.Boot, cfg.Clock.Steady(), cfg.History}, store: kept, network: pool,
+		engines: newEngines(cfg.Containers.Engines, cfg.Containers.Handler), images: &nodeImages{catalog: cfg.Containers.Images, pulled: map[string]bool{}},
 		sandboxes: map[string]*sandbox{}, containers: map[string]*container{}, names: map[string]string{},
 	}
 	slices.SortFunc(contents.Sandboxes, func(a, b *proto.Sandbox) int {
@@ -109,14 +109,14 @@ func newService(ctx context.Context, cfg Config, kept *store.Store, contents *st
 	for _, record := range contents.Sandboxes {
 		box := s.addSandbox(record)
 		if box.released = record.State != proto.SandboxState_SANDBOX_STATE_READY; !box.released {
-			pool.take(record.Ip)
+			pool.reserve(record.Ip)
 		}
 	}
 	slices.SortFunc(contents.Containers, func(a, b *store.Container) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Request.Attempt, b.Request.Attempt), cmp.Compare(a.ID, b.ID))
 	})
 	for _, record := range contents.Containers {
-		if err := s.takeUp(ctx, record); err != nil {
+		if err := s.restoreContainer(ctx, record); err != nil {
 			return nil, fmt.Errorf("take up container %s: %w", record.ID, err)
 		}
 	}
@@ -125,14 +125,14 @@ func newService(ctx context.Context, cfg Config, kept *store.Store, contents *st
 
 // restoreContainer loads a recorded container into its engine. A container without a sandbox is
 // removed.
-func (s *service) takeUp(ctx context.Context, record *store.Container) error {
+func (s *service) restoreContainer(ctx context.Context, record *store.Container) error {
 	box, ok := s.sandboxes[record.Request.SandboxId]
 	if !ok { // it was made while its sandbox was removed, and never told of
 		s.store.Later(store.RemoveContainer(record.ID)...)
 		return nil
 	}
 	status, err := s.engines.Load(ctx, engine.Container{
-		ID: record.ID, Handler: box.born.RuntimeHandler, Request: record.Request, Events: record.Events,
+		ID: record.ID, Handler: box.created.RuntimeHandler, Request: record.Request, Events: record.Events,
 	})
 	if err != nil {
 		return err
@@ -145,12 +145,12 @@ func (s *service) takeUp(ctx context.Context, record *store.Container) error {
 	}
 	s.addContainer(c, box)
 	if c.starting && record.Exit == nil {
-		s.history.Note("", history.TakeUp{Of: c.of(), Started: s.clock.Read(record.Events.Start), Scripted: c.scripted()})
+		s.history.Note("", history.TakeUp{Of: c.historyOf(), Started: s.clock.Read(record.Events.Start), Scripted: c.isScripted()})
 	}
 	switch {
 	case record.Exit != nil: // what was told once stays so
-		c.status = statusOf(record.Exit)
-	case exited(status):
+		c.status = recordedStatus(record.Exit)
+	case hasExited(status):
 		s.recordExit(c, status)
 		s.logExit(ctx, c, status)
 	default:
@@ -162,29 +162,29 @@ func (s *service) takeUp(ctx context.Context, record *store.Container) error {
 // noteProcess records the PID of a running container.
 func (s *service) noteProcess(c *container, status engine.Status) {
 	if status.PID != 0 {
-		s.history.Note("", history.Process{Of: c.of(), PID: status.PID})
+		s.history.Note("", history.Process{Of: c.historyOf(), PID: status.PID})
 	}
 }
 
 // isScripted reports whether c runs a script and therefore has no process.
-func (c *container) scripted() bool {
-	return cmp.Or(c.sandbox.born.RuntimeHandler, HandlerScripted) == HandlerScripted // old records have none
+func (c *container) isScripted() bool {
+	return cmp.Or(c.sandbox.created.RuntimeHandler, HandlerScripted) == HandlerScripted // old records have none
 }
 
 // finishStops completes sandbox stops that a crash of the runtime interrupted: it kills every
 // container in a stopped sandbox. If the disk refuses the record, the next stop tries again.
-func (s *service) settle(ctx context.Context) {
+func (s *service) finishStops(ctx context.Context) {
 	s.mu.Lock()
 	var left []*container
 	for _, c := range s.containers {
-		if c.sandbox.record.State != proto.SandboxState_SANDBOX_STATE_READY && c.alive() && !c.status.Unreachable {
+		if c.sandbox.record.State != proto.SandboxState_SANDBOX_STATE_READY && c.isAlive() && !c.status.Unreachable {
 			left = append(left, c)
 		}
 	}
 	s.mu.Unlock()
 	for _, c := range left {
 		if err := s.sendKill(ctx, c); err != nil {
-			s.log.ErrorContext(ctx, "a container runs on in a sandbox that was stopped", append(s.about(c), "err", err)...)
+			s.log.ErrorContext(ctx, "a container runs on in a sandbox that was stopped", append(s.logAttrs(c), "err", err)...)
 		}
 	}
 }
@@ -198,7 +198,7 @@ func (s *service) reporter(ctx context.Context) engine.Report {
 		if ok = ok && status.State > c.status.State; ok {
 			s.setStatus(c, status)
 		}
-		ended := ok && exited(status)
+		ended := ok && hasExited(status)
 		if ended {
 			s.recordExit(c, status) // before the lock lets a remover go on
 		}
@@ -223,7 +223,7 @@ func (s *service) setStatus(c *container, status engine.Status) {
 
 // awaitChange waits until c's status differs from state, ctx ends, or until passes. A zero until
 // never passes.
-func (s *service) await(ctx context.Context, c *container, state proto.ContainerState, until time.Time) {
+func (s *service) awaitChange(ctx context.Context, c *container, state proto.ContainerState, until time.Time) {
 	var alarm <-chan time.Time
 	if !until.IsZero() {
 		timer := s.clock.Timer(until.Sub(s.clock.Steady()))
@@ -254,7 +254,7 @@ func (s *service) await(ctx context.Context, c *container, state proto.Container
 // addSandbox registers a sandbox. The caller holds the lock, or is newService.
 func (s *service) addSandbox(record *proto.Sandbox) *sandbox {
 	s.made++
-	box := &sandbox{born: record, record: record, order: s.made}
+	box := &sandbox{created: record, record: record, order: s.made}
 	s.sandboxes[record.Id] = box
 	s.names[sandboxName(record.PodName, record.PodNamespace, record.PodUid, record.Attempt)] = record.Id
 	return box
@@ -266,21 +266,21 @@ func (s *service) addContainer(c *container, box *sandbox) {
 	c.sandbox, c.order = box, s.made
 	s.containers[c.id] = c
 	box.containers = append(box.containers, c)
-	s.names[containerName(c.request, box.born)] = c.id
+	s.names[containerName(c.request, box.created)] = c.id
 }
 
 // reserveName reserves a name for id, or fails with the id that holds the name. The caller holds
 // the lock.
-func (s *service) reserve(what, name, id string) error {
+func (s *service) reserveName(what, name, id string) error {
 	if holder, ok := s.names[name]; ok {
-		return refuse(proto.CodeUnknown, "failed to reserve %s name %q: name %q is reserved for %q", what, name, name, holder)
+		return errorf(proto.CodeUnknown, "failed to reserve %s name %q: name %q is reserved for %q", what, name, name, holder)
 	}
 	s.names[name] = id
 	return nil
 }
 
 // releaseName frees a name if id still holds it. The caller holds the lock.
-func (s *service) free(name, id string) {
+func (s *service) releaseName(name, id string) {
 	if s.names[name] == id {
 		delete(s.names, name)
 	}
@@ -292,15 +292,15 @@ func (s *service) commit(ops ...store.Op) error {
 	err := s.store.Commit(ops...)
 	switch {
 	case errors.Is(err, store.ErrStopped):
-		return refuse(proto.CodeUnavailable, "%v", err)
+		return errorf(proto.CodeUnavailable, "%v", err)
 	case err != nil:
-		return refuse(proto.CodeUnknown, "%v", err)
+		return errorf(proto.CodeUnknown, "%v", err)
 	}
 	return nil
 }
 
 // releaseClaim resets a claim whose commit failed.
-func (s *service) takeBack(claim *bool) {
+func (s *service) releaseClaim(claim *bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	*claim = false
@@ -322,10 +322,10 @@ func newID(name, parent string, now time.Time) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func refuse(code, format string, args ...any) error {
+func errorf(code, format string, args ...any) error {
 	return &proto.RuntimeError{Code: code, Desc: fmt.Sprintf(format, args...)}
 }
 
 func notFound(what, id string) error {
-	return refuse(proto.CodeNotFound, "%s %q: not found", what, id)
+	return errorf(proto.CodeNotFound, "%s %q: not found", what, id)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // maxTimeoutSeconds caps a timeout at 100 years.
-const longestWait = int64(100 * 365 * 24 * time.Hour / time.Second)
+const maxTimeoutSeconds = int64(100 * 365 * 24 * time.Hour / time.Second)
 
 // StopContainer implements runtimeapi.Containers.
 func (s *service) StopContainer(ctx context.Context, id string, timeoutSeconds int64) error {
@@ -24,27 +24,27 @@ func (s *service) StopContainer(ctx context.Context, id string, timeoutSeconds i
 	if !running {
 		return nil
 	}
-	timeout := time.Duration(min(max(timeoutSeconds, 0), longestWait)) * time.Second
-	return s.climb(ctx, c, timeout)
+	timeout := time.Duration(min(max(timeoutSeconds, 0), maxTimeoutSeconds)) * time.Second
+	return s.runStop(ctx, c, timeout)
 }
 
 // killContainer returns once c does not run, even if c is being started.
-func (s *service) kill(ctx context.Context, c *container) error { return s.climb(ctx, c, 0) }
+func (s *service) killContainer(ctx context.Context, c *container) error { return s.runStop(ctx, c, 0) }
 
 // runStop runs the steps of one stop call.
-func (s *service) climb(ctx context.Context, c *container, timeout time.Duration) error {
-	call := stand{timeout: timeout, began: s.clock.Steady()}
+func (s *service) runStop(ctx context.Context, c *container, timeout time.Duration) error {
+	call := stopState{timeout: timeout, began: s.clock.Steady()}
 	for {
-		state := s.look(ctx, c, &call)
+		state := s.refreshStop(ctx, c, &call)
 		next, until := call.next()
 		var err error
 		switch next {
 		case StepDone:
 			return nil
 		case StepSignal:
-			call.began, err = s.signal(ctx, c)
+			call.began, err = s.sendStopSignal(ctx, c)
 		case StepWait:
-			s.await(ctx, c, state, until)
+			s.awaitChange(ctx, c, state, until)
 		case StepKill:
 			if timeout > 0 && !runtimeapi.StillWanted(ctx) {
 				call.gone = true
@@ -52,11 +52,11 @@ func (s *service) climb(ctx context.Context, c *container, timeout time.Duration
 			}
 			err, call.killed = s.sendKill(ctx, c), true
 		case StepWatch:
-			s.await(ctx, c, state, time.Time{})
+			s.awaitChange(ctx, c, state, time.Time{})
 		case StepHang:
 			<-ctx.Done()
 		case StepLeave:
-			return call.leave(ctx, c)
+			return call.abandonedError(ctx, c)
 		}
 		if err != nil {
 			return err
@@ -65,10 +65,10 @@ func (s *service) climb(ctx context.Context, c *container, timeout time.Duration
 }
 
 // refreshStop updates what the call knows and returns the container's state.
-func (s *service) look(ctx context.Context, c *container, call *stand) proto.ContainerState {
+func (s *service) refreshStop(ctx context.Context, c *container, call *stopState) proto.ContainerState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	call.alive = c.alive()
+	call.alive = c.isAlive()
 	call.unreachable = c.status.Unreachable
 	call.signaled = c.signaled
 	call.gone = call.gone || ctx.Err() != nil
@@ -77,20 +77,20 @@ func (s *service) look(ctx context.Context, c *container, call *stand) proto.Con
 }
 
 // abandonedError returns the error of a call that its caller has given up.
-func (s stand) leave(ctx context.Context, c *container) error {
+func (s stopState) abandonedError(ctx context.Context, c *container) error {
 	err := ctx.Err()
 	if err == nil {
 		err = context.Canceled // the connection is gone, the call's context is not
 	}
 	if s.killed {
-		return wrap(err, "an error occurs during waiting for container %q to be killed: wait container %q", c.id, c.id)
+		return wrapError(err, "an error occurs during waiting for container %q to be killed: wait container %q", c.id, c.id)
 	}
 	return runtimeapi.Refusal(err)
 }
 
 // sendStopSignal sends the stop signal unless another call has sent it. It returns when this call
 // begins to wait for the signal to take effect.
-func (s *service) signal(ctx context.Context, c *container) (time.Time, error) {
+func (s *service) sendStopSignal(ctx context.Context, c *container) (time.Time, error) {
 	at := s.clock.Steady()
 	s.mu.Lock()
 	first := !c.signaled
@@ -100,15 +100,15 @@ func (s *service) signal(ctx context.Context, c *container) (time.Time, error) {
 		return at, nil
 	}
 	name := engine.StopSignal(c.request)
-	err := s.commit(store.PutStop(c.id, at), s.note(c, store.Entry{What: store.Signaled, Signal: name}, at))
+	err := s.commit(store.PutStop(c.id, at), s.historyEntry(c, store.Entry{What: store.Signaled, Signal: name}, at))
 	if err != nil {
-		s.takeBack(&c.signaled)
+		s.releaseClaim(&c.signaled)
 		return at, err
 	}
 	s.mu.Lock()
 	c.events.Stop = at
 	s.mu.Unlock()
-	err = s.send(ctx, c, name, at)
+	err = s.sendSignal(ctx, c, name, at)
 	return s.clock.Steady(), err // to put it on record, and to send it, has taken time that is not the program's
 }
 
@@ -120,11 +120,11 @@ func (s *service) sendKill(ctx context.Context, c *container) error {
 	first, onRecord := !c.killed, !c.events.Kill.IsZero()
 	c.killed = true
 	s.mu.Unlock()
-	noted := s.note(c, store.Entry{What: store.Signaled, Signal: engine.SIGKILL}, at)
+	noted := s.historyEntry(c, store.Entry{What: store.Signaled, Signal: engine.SIGKILL}, at)
 	switch {
 	case first:
 		if err := s.commit(store.PutKill(c.id, at), noted); err != nil {
-			s.takeBack(&c.killed)
+			s.releaseClaim(&c.killed)
 			return err
 		}
 		s.mu.Lock()
@@ -135,14 +135,14 @@ func (s *service) sendKill(ctx context.Context, c *container) error {
 	default: // another call is about to
 		return nil
 	}
-	return s.send(ctx, c, engine.SIGKILL, at)
+	return s.sendSignal(ctx, c, engine.SIGKILL, at)
 }
 
 // sendSignal logs a signal and sends it.
-func (s *service) send(ctx context.Context, c *container, name string, at time.Time) error {
-	s.log.InfoContext(ctx, "signal sent", append(s.about(c), "signal", name)...)
-	s.history.Note("", history.Signaling{Of: c.of(), Signal: name})
-	about := c.named()
+func (s *service) sendSignal(ctx context.Context, c *container, name string, at time.Time) error {
+	s.log.InfoContext(ctx, "signal sent", append(s.logAttrs(c), "signal", name)...)
+	s.history.Note("", history.Signaling{Of: c.historyOf(), Signal: name})
+	about := c.faultTarget()
 	about.Verb = name
 	asked := s.clock.Steady()
 	if err := s.faults.Pass(ctx, fault.EngineSignal, about); err != nil {
@@ -154,30 +154,30 @@ func (s *service) send(ctx context.Context, c *container, name string, at time.T
 	}
 	began := s.history.Began()
 	if err := s.engines.Signal(ctx, c.id, name, at); err != nil {
-		return refuse(proto.CodeUnknown, "failed to send %s to container %q: %v", name, c.id, err)
+		return errorf(proto.CodeUnknown, "failed to send %s to container %q: %v", name, c.id, err)
 	}
-	s.history.Done(began, "", history.Signal{Of: c.of(), Signal: name})
+	s.history.Done(began, "", history.Signal{Of: c.historyOf(), Signal: name})
 	return nil
 }
 
 // recordExit queues the exit for the next commit.
 func (s *service) recordExit(c *container, status engine.Status) {
 	exit := store.PutExit(c.id, store.Exit{
-		Started: nano(status.StartedAt), Finished: nano(status.FinishedAt),
+		Started: unixNano(status.StartedAt), Finished: unixNano(status.FinishedAt),
 		Code: status.ExitCode, Reason: status.Reason, Message: status.Message,
 	})
-	s.store.Later(exit, s.note(c, store.Entry{What: store.Exited, Code: status.ExitCode}, status.FinishedAt))
+	s.store.Later(exit, s.historyEntry(c, store.Entry{What: store.Exited, Code: status.ExitCode}, status.FinishedAt))
 }
 
 func (s *service) logExit(ctx context.Context, c *container, status engine.Status) {
-	s.history.Note("", history.Exit{Of: c.of(), Code: status.ExitCode, Unstarted: status.Reason == engine.ReasonStartError})
+	s.history.Note("", history.Exit{Of: c.historyOf(), Code: status.ExitCode, Unstarted: status.Reason == engine.ReasonStartError})
 	s.log.InfoContext(ctx, "container exited",
-		append(s.about(c), "code", status.ExitCode, "reason", status.Reason)...)
+		append(s.logAttrs(c), "code", status.ExitCode, "reason", status.Reason)...)
 }
 
 // historyEntry returns a store operation that adds an entry about c to the runtime's history.
-func (s *service) note(c *container, entry store.Entry, at time.Time) store.Op {
-	box := c.sandbox.born
+func (s *service) historyEntry(c *container, entry store.Entry, at time.Time) store.Op {
+	box := c.sandbox.created
 	entry.At, entry.Boot = at.UnixNano(), string(s.boot)
 	entry.Container, entry.Name = c.id, c.request.Name
 	entry.Pod, entry.UID = box.PodNamespace+"/"+box.PodName, box.PodUid
@@ -185,21 +185,21 @@ func (s *service) note(c *container, entry store.Entry, at time.Time) store.Op {
 }
 
 // historyOf identifies c in history events.
-func (c *container) of() history.Of {
-	box := c.sandbox.born
+func (c *container) historyOf() history.Of {
+	box := c.sandbox.created
 	return history.Of{Pod: box.PodNamespace + "/" + box.PodName, UID: box.PodUid, Container: c.id, Called: c.request.Name}
 }
 
 // logAttrs returns the attributes that every log line about c has.
-func (s *service) about(c *container) []any {
-	box := c.sandbox.born
+func (s *service) logAttrs(c *container) []any {
+	box := c.sandbox.created
 	return []any{
 		"container", c.id, "name", c.request.Name, "pod", box.PodNamespace + "/" + box.PodName, "uid", box.PodUid,
 	}
 }
 
 // isAlive reports whether c runs or is starting. The caller holds the lock.
-func (c *container) alive() bool {
+func (c *container) isAlive() bool {
 	starting := c.status.State == proto.ContainerState_CONTAINER_STATE_CREATED && !c.events.Start.IsZero()
 	return starting || isRunning(c.status.State)
 }
@@ -208,12 +208,12 @@ func isRunning(state proto.ContainerState) bool {
 	return state == proto.ContainerState_CONTAINER_STATE_RUNNING || state == proto.ContainerState_CONTAINER_STATE_UNKNOWN
 }
 
-func exited(status engine.Status) bool {
+func hasExited(status engine.Status) bool {
 	return status.State == proto.ContainerState_CONTAINER_STATE_EXITED
 }
 
 // recordedStatus returns the status of a container that has its exit on record.
-func statusOf(exit *store.Exit) engine.Status {
+func recordedStatus(exit *store.Exit) engine.Status {
 	status := engine.Status{
 		State:      proto.ContainerState_CONTAINER_STATE_EXITED,
 		FinishedAt: time.Unix(0, exit.Finished),

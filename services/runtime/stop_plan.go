@@ -41,7 +41,7 @@ func (s Step) String() string {
 }
 
 // stopState is what a stop call knows when it chooses its next step.
-type stand struct {
+type stopState struct {
 	// alive: the container runs or is starting.
 	alive bool
 	// unreachable: no signal can be sent to the container.
@@ -61,7 +61,7 @@ type stand struct {
 }
 
 // next returns the call's next step, and for StepWait the time when the wait ends.
-func (s stand) next() (Step, time.Time) {
+func (s stopState) next() (Step, time.Time) {
 	killAt := s.began.Add(s.timeout)
 	switch {
 	case !s.alive:

@@ -11,17 +11,17 @@ import (
 
 // ExecSync implements runtimeapi.Tasks.
 func (s *service) ExecSync(ctx context.Context, req *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error) {
-	if err := s.runs("exec in", req.ContainerId); err != nil {
+	if err := s.checkRunning("exec in", req.ContainerId); err != nil {
 		return nil, err
 	}
 	if limit := req.TimeoutSeconds; limit > 0 {
 		var stop context.CancelFunc
-		ctx, stop = s.clock.Timeout(ctx, time.Duration(min(limit, longestWait))*time.Second)
+		ctx, stop = s.clock.Timeout(ctx, time.Duration(min(limit, maxTimeoutSeconds))*time.Second)
 		defer stop()
 	}
 	answer, err := s.engines.Exec(ctx, req)
 	if err != nil {
-		return nil, wrap(err, "failed to exec in container %q", req.ContainerId)
+		return nil, wrapError(err, "failed to exec in container %q", req.ContainerId)
 	}
 	return answer, nil
 }
@@ -32,7 +32,7 @@ func (s *service) Stream(ctx context.Context, req *proto.ContainerStreamRequest,
 	if len(req.Command) == 0 {
 		what = "attach to"
 	}
-	if err := s.runs(what, req.ContainerId); err != nil {
+	if err := s.checkRunning(what, req.ContainerId); err != nil {
 		return err
 	}
 	err := s.engines.Stream(ctx, req, client)
@@ -44,27 +44,27 @@ func (s *service) Stream(ctx context.Context, req *proto.ContainerStreamRequest,
 		if c == nil {
 			return notFound("container", req.ContainerId)
 		}
-		return refuse(proto.CodeUnimplemented, "container %s of pod %s %s", c.request.Name, c.sandbox.born.PodName, runtimeapi.Refusal(err).Desc)
+		return errorf(proto.CodeUnimplemented, "container %s of pod %s %s", c.request.Name, c.sandbox.created.PodName, runtimeapi.Refusal(err).Desc)
 	case err != nil:
-		return wrap(err, "failed to %s container %q", what, req.ContainerId)
+		return wrapError(err, "failed to %s container %q", what, req.ContainerId)
 	}
 	return nil
 }
 
 // Reach implements runtimeapi.Tasks.
 func (s *service) Reach(ctx context.Context, req *proto.ReachRequest) (*proto.ReachResponse, error) {
-	if err := s.runs("reach", req.ContainerId); err != nil {
+	if err := s.checkRunning("reach", req.ContainerId); err != nil {
 		return nil, err
 	}
 	answer, err := s.engines.Reach(ctx, req)
 	if err != nil {
-		return nil, wrap(err, "container %q", req.ContainerId)
+		return nil, wrapError(err, "container %q", req.ContainerId)
 	}
 	return answer, nil
 }
 
 // checkRunning fails unless the container is running.
-func (s *service) runs(what, id string) error {
+func (s *service) checkRunning(what, id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, ok := s.containers[id]
@@ -72,7 +72,7 @@ func (s *service) runs(what, id string) error {
 	case !ok:
 		return notFound("container", id)
 	case c.status.State != proto.ContainerState_CONTAINER_STATE_RUNNING:
-		return refuse(proto.CodeUnknown, "failed to %s container %q: it is not running", what, id)
+		return errorf(proto.CodeUnknown, "failed to %s container %q: it is not running", what, id)
 	}
 	return nil
 }
@@ -87,13 +87,13 @@ func (s *service) ContainerLogs(ctx context.Context, req *proto.ContainerLogsReq
 	}
 	log, err := s.engines.Logs(ctx, req)
 	if err != nil {
-		return nil, wrap(err, "failed to read the logs of container %q", req.ContainerId)
+		return nil, wrapError(err, "failed to read the logs of container %q", req.ContainerId)
 	}
 	return log, nil
 }
 
 // unixNano returns at in ns since 1970; 0 for the zero time.
-func nano(at time.Time) int64 {
+func unixNano(at time.Time) int64 {
 	if at.IsZero() {
 		return 0
 	}

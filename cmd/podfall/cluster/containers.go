@@ -76,7 +76,7 @@ func (l Layout) endPrograms(ctx context.Context, progress func(string)) {
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err := procengine.EndAll(context.WithoutCancel(ctx), dir); err != nil {
+		if err := procengine.KillAll(context.WithoutCancel(ctx), dir); err != nil {
 			progress(fmt.Sprintf("programs of %s: %v", node, err))
 		}
 		endCgroups(dir, progress)

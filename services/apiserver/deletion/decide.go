@@ -1,12 +1,10 @@
-// Package deletion decides what a DELETE means. It is pure: an object, the options of
-// the request and the time go in, a [Decision] comes out, and nothing happens. The
-// verbs carry it out.
+// Package deletion decides what a DELETE means. It is pure: it takes an object, the options of the
+// request and the time, and returns a [Decision]. The verbs carry the decision out.
 //
-// The same question is asked twice in the life of a pod. A client asks first, and the
-// answer is round 1 (round1_mark.go): the object stays and carries a deadline. When
-// the containers have stopped, the kubelet asks with grace 0, and the answer is round 3
-// (round3_remove.go): the object goes, unless a finalizer holds it. Round 2 happens on
-// the node, between the two.
+// A pod is deleted by two DELETEs. The first is a client's, and its answer is round 1
+// (round1_mark.go): the object stays and carries a deadline. When the containers have stopped, the
+// kubelet sends the second, with grace 0. Its answer is round 3 (round3_remove.go): the object is
+// removed, unless a finalizer holds it. Round 2 happens on the node, between the two.
 //
 //	                                   no deletionTimestamp          deletionTimestamp set
 //	                                 +-----------------------+  +-------------------------------+
@@ -20,8 +18,8 @@
 //	                                 |                       |  | otherwise: nothing            |
 //	                                 +-----------------------+  +-------------------------------+
 //
-// An object whose grace in force is 0 is past grace: it is treated as if its kind had no
-// graceful deletion.
+// An object whose grace in force is 0 is past grace: it is treated as if its kind had no graceful
+// deletion.
 package deletion
 
 import (

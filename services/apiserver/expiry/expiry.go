@@ -1,12 +1,12 @@
-// Package expiry removes Events an hour after their last write, as upstream's storage does
-// for --event-ttl: an Event is attached to a lease, Events that are written within a minute
-// share one, and when it ends they go together, in one commit. Whoever watches sees each
-// DELETED. Nobody is asked: no webhook, no finalizer, no admission.
+// Package expiry removes Events an hour after their last write, as upstream's storage does for
+// --event-ttl. An Event is attached to a lease, and Events that are written within a minute share
+// one. When a lease ends, its Events are removed in one commit, and watchers see each DELETED. No
+// webhook, finalizer or admission plugin is involved.
 //
 //	leases.go  PURE: which Events end when
-//	expiry.go  Keeper, which is told of commits and makes those that remove
+//	expiry.go  Keeper, which follows commits and makes those that remove
 //
-// Leases are in memory only. An apiserver that starts gives all that it finds a whole hour,
+// Leases are in memory only. An apiserver that starts gives every Event that it finds a whole hour,
 // as etcd does under a new leader (docs/adr/0027-events-end.md).
 package expiry
 

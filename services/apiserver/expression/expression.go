@@ -1,7 +1,7 @@
-// Package expression compiles and evaluates expressions in CEL with the functions that a
-// Kubernetes API server offers. It knows neither schemas nor requests.
+// Package expression compiles and evaluates CEL expressions with the functions that a Kubernetes
+// API server offers. It knows neither schemas nor requests.
 //
-// It stands on cel-go and on Kubernetes' CEL library alone: upstream's environment brings
+// It depends on cel-go and on Kubernetes' CEL library alone: upstream's environment would bring
 // metrics into every process.
 package expression
 

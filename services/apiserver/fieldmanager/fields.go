@@ -9,8 +9,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// resets are the fields that a door leaves as they are, whatever is sent, so that whoever
-// goes through it never comes to own them (upstream's GetResetFields).
+// resetFields returns the fields that a write leaves unchanged whatever is sent. A manager that
+// sends them does not come to own them (upstream's GetResetFields).
 func (f *Fields) resets(door Door) map[fieldpath.APIVersion]fieldpath.Filter {
 	left := fieldpath.NewSet()
 	switch {
@@ -33,7 +33,7 @@ func (f *Fields) resets(door Door) map[fieldpath.APIVersion]fieldpath.Filter {
 	return fieldpath.NewExcludeFilterSetMap(byVersion)
 }
 
-// hasStatus reports whether a kind's status has a door of its own.
+// hasStatusSubresource reports whether a kind's status is written through a subresource.
 func (f *Fields) hasStatus(kind kinds.Kind) bool {
 	if !kind.Custom {
 		obj, err := kinds.New(kind.GroupVersionKind)
@@ -51,7 +51,7 @@ func (f *Fields) hasStatus(kind kinds.Kind) bool {
 	return false
 }
 
-// versionsOf are the versions in which objects of a kind may have been applied.
+// versionsOf returns the versions in which objects of a kind may have been applied.
 func (f *Fields) versionsOf(kind kinds.Kind) []schema.GroupVersion {
 	found := []schema.GroupVersion{kind.GroupVersion()}
 	if kind.Custom {

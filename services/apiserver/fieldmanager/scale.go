@@ -14,18 +14,17 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Scaled is the outcome of an apply to a Scale.
+// Scaled is the result of an apply to a Scale.
 type Scaled struct {
 	Scale *autoscalingv1.Scale
-	// ManagedFields are those of the object that is scaled: whoever owns the Scale's replicas
+	// ManagedFields are the entries for the scaled object: a manager that owns the Scale's replicas
 	// owns the object's.
 	ManagedFields []metav1.ManagedFieldsEntry
-	// Warnings are for the sender.
+	// Warnings are for the client.
 	Warnings []string
 }
 
-// ApplyScale is scale, which is how parent shows itself through its scale subresource, with the
-// patch merged into it. Neither is changed.
+// ApplyScale returns scale, the Scale of parent, with the patch merged into it. Neither is changed.
 func (f *Fields) ApplyScale(door Door, parent kinds.Object, scale *autoscalingv1.Scale, patch Patch) (Scaled, error) {
 	handler := managedfields.NewScaleHandler(parent.GetManagedFields(), door.Kind.GroupVersion(), f.replicas(door.Kind))
 	live := scale.DeepCopy()
@@ -49,7 +48,7 @@ func (f *Fields) ApplyScale(door Door, parent kinds.Object, scale *autoscalingv1
 	return Scaled{Scale: applied, ManagedFields: entries, Warnings: warnings}, nil
 }
 
-// replicas is where each version of a kind has its replicas.
+// replicasPaths returns the path of the replicas in each version of a kind.
 func (f *Fields) replicas(kind kinds.Kind) managedfields.ResourcePathMappings {
 	paths := managedfields.ResourcePathMappings{}
 	for _, gv := range f.versionsOf(kind) {
@@ -61,7 +60,7 @@ func (f *Fields) replicas(kind kinds.Kind) managedfields.ResourcePathMappings {
 	return paths
 }
 
-// customReplicas is nil for a version without a scale.
+// customReplicasPath returns nil for a version without a scale.
 func (f *Fields) customReplicas(kind kinds.Kind, gv schema.GroupVersion) fieldpath.Path {
 	crd := f.converters.crd(kind.GroupResource())
 	if crd == nil {

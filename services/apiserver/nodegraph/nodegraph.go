@@ -1,6 +1,6 @@
-// Package nodegraph knows which objects a node may read because pods that are bound to it
-// refer to them: what upstream's node authorizer keeps in its graph. It follows the pods
-// of the store, so that asking it costs no search.
+// Package nodegraph knows which objects a node may read because pods that are bound to the node
+// refer to them. Upstream's node authorizer keeps the same graph. The package follows the pods in
+// the store, so a lookup needs no search.
 package nodegraph
 
 import (

@@ -48,7 +48,7 @@ func benchStore(b *testing.B, writers int) {
 	})
 }
 
-// given is kinds.Encode of somebody who has the bytes already.
+// noEncode stands for kinds.Encode if the bytes are known already.
 func given(runtime.Object) ([]byte, error) { return nil, nil }
 
 func benchRaw(b *testing.B, writers int, encode func(runtime.Object) ([]byte, error)) {

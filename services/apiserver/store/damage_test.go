@@ -82,7 +82,8 @@ func contents(s *store.Store) (string, error) {
 	return out.String(), err
 }
 
-// verdict opens the file: "" when all is as want, the damage when it is refused.
+// openDamaged opens the file. It returns "" if all contents are as wanted, and the damage if the
+// file is refused.
 func verdict(t *testing.T, cfg store.Config, want string) string {
 	t.Helper()
 	s, err := store.Open(t.Context(), cfg)

@@ -33,8 +33,8 @@ const (
 	cutsHistory = 40
 )
 
-// said is a line that the child of TestPowerCuts writes: one for what it is told when a
-// commit is on disk, before the reply, and one after each step.
+// reported is a line that the child of TestPowerCuts writes: one when OnDurable is called, before
+// the reply, and one after each step.
 type said struct {
 	Shown    int64 // a revision; 0 in lines after a step
 	Contents string
@@ -186,9 +186,9 @@ func checkCut(t *testing.T, dir string, past int, steps []said) bool {
 // changes are what a store tells of its history, behind what it holds: a line each.
 var changes = regexp.MustCompile(`(?m)^\d+ [A-Z]+ `)
 
-// broken are the words of the promise that is broken by what a store has, which is none of what
-// it could have: it is what it had before, or it is right but for the changes that led to it, of
-// which who resumes a watch is told, or it is no state.
+// brokenInvariant names the invariant that a store breaks whose contents are none of those it could
+// have. Its state is the earlier one, or the state is right but not the changes that led to it
+// (which a resumed watch reads), or it is no state at all.
 func broken(got string, earlier []said, could ...string) string {
 	if slices.ContainsFunc(earlier, func(s said) bool { return s.Contents == got }) {
 		return guarantees.Words("A1")
@@ -213,7 +213,7 @@ func isEmpty(contents string) bool {
 	return numbers == "2 1\n"
 }
 
-// liveUntilTheCut opens the store and takes some sixty steps, most of them commits.
+// runUntilCut opens the store and takes some sixty steps, most of them commits.
 func liveUntilTheCut(t *testing.T, child string) {
 	var seed uint64
 	var path string

@@ -28,8 +28,8 @@ const (
 	killHistory = 1000
 )
 
-// answer is one acknowledged write of TestKilled's child: worker w writes the pod web-w
-// again and again, with the next number each time.
+// acknowledged is one acknowledged write of TestKilled's child: worker w writes the pod web-w again
+// and again, with the next number each time.
 type answer struct {
 	worker, number int
 	revision       int64

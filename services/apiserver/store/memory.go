@@ -157,8 +157,8 @@ func (m *Memory) At(revision int64) (*Snapshot, error) {
 	return &Snapshot{revision: revision, tree: then.tree}, nil
 }
 
-// CauseOf is Store.CauseOf.
-func (m *Memory) CauseOf(operation string) ([]Event, error) {
+// EventsOfOperation is Store.EventsOfOperation.
+func (m *Memory) EventsOfOperation(operation string) ([]Event, error) {
 	var events []Event
 	for _, revision := range m.causes.revisions(operation) {
 		if revision > m.state.compacted {

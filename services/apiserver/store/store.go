@@ -1,10 +1,10 @@
-// Package store keeps the state of a cluster: every object, and every change of the
-// recent past. It knows nothing of Kubernetes but how objects are encoded and where
-// their resourceVersion is; what may be written is decided by its callers.
+// Package store keeps the state of a cluster: every object, and every change of the recent past. Of
+// Kubernetes it knows only how objects are encoded and where their resourceVersion is. Its callers
+// decide what may be written.
 //
-// The state is in one bbolt file, drawn in schema.go. Writes go to the file and then to
-// an immutable tree in memory; reads take the tree, and the file only for history that
-// is no longer in memory.
+// The state is in one bbolt file, drawn in schema.go. Writes go to the file first and then to an
+// immutable tree in memory. Reads take the tree, and the file only for history that is no longer in
+// memory.
 //
 //	Commit ─┐                 writer.go, one goroutine                        ┌─ replies
 //	Commit ─┼─ queue ─ check expectations ─ bbolt ─ fsync ─ OnDurable ─ publish ─ OnCommit
@@ -13,27 +13,26 @@
 //
 // # Order
 //
-// There is one counter of revisions, and each write gets the next: no gaps, no
-// repeats, also across crashes (WCH-01). Commits take effect in the order in which
-// their callers were served, and a caller that has its answer sees its write in each
-// later Snapshot. OnDurable is told of every event in revision order, after it is on disk
-// and before anybody can read it; OnCommit next, before anybody else is told.
+// There is one counter of revisions, and each write gets the next: no gaps, no repeats, also across
+// crashes (WCH-01). Commits take effect in the order in which they were queued. A caller that has
+// its answer sees its write in each later Snapshot. OnDurable is called with every event in
+// revision order, after the event is on disk and before any reader can see it. OnCommit is called
+// next, before any caller is answered.
 //
 // # Blocking
 //
-// Commit waits for the disk. Whatever has queued while the disk was busy goes into the
-// next transaction together, so an fsync is shared by all who wait for it. Snapshot,
-// Oldest and Count never wait; Since, At and CauseOf may read the file but never wait
-// for a writer.
+// Commit waits for the disk. Commits that have queued while the disk was busy go into the next
+// transaction together, so they share an fsync. Snapshot, Oldest and Count never wait. Since, At
+// and EventsOfOperation may read the file but never wait for a writer.
 //
 // # Errors
 //
-// Nothing is acknowledged, shown or told before it is on disk. When the disk refuses a
-// commit, Run returns a *CommitError, everyone who waits gets an error, and no further
-// write is taken: the process is meant to end, and the next start tells what was
-// written. Open verifies every record and the file's structure; it refuses a file with
-// a *DamageError that names the record, or a *FormatError when another version wrote
-// it. The file is verified again as history is read from it.
+// No write is acknowledged or visible before it is on disk. If the disk refuses a commit, Run
+// returns a *CommitError, every waiting caller gets an error, and no further write is taken: the
+// process should end, and the next start shows what was written. Open verifies every record and the
+// file's structure. It refuses a damaged file with a *DamageError that names the record, and a file
+// of another version with a *FormatError. History is verified again whenever it is read from the
+// file.
 package store
 
 import (

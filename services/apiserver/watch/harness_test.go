@@ -27,8 +27,8 @@ import (
 	"github.com/podfall/podfall/services/apiserver/watch"
 )
 
-// stand is a real store, hub and bus, with as much of an apiserver around them as lists
-// and watches need. It runs inside a bubble.
+// harness is a real store, hub and bus, with as much of an apiserver around them as lists and
+// watches need. It runs inside a bubble.
 type stand struct {
 	t     testing.TB
 	path  string
@@ -41,7 +41,7 @@ type stand struct {
 	stop  func()
 
 	mu sync.Mutex
-	// lose says which messages of the live stream disappear.
+	// lose says which messages of the live stream are dropped.
 	lose func(*proto.Frame) bool
 	// asked counts the watch requests.
 	asked int
@@ -61,7 +61,7 @@ func newStand(t testing.TB, history int) *stand {
 	return s
 }
 
-// start is an apiserver that begins; stop ends it.
+// start runs an apiserver; stop ends it.
 func (s *stand) start() {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
@@ -104,7 +104,7 @@ func (s *stand) start() {
 	synctest.Wait() // until requests are served
 }
 
-// restart is a new boot over the same disk.
+// restart starts a new boot over the same disk.
 func (s *stand) restart() {
 	s.stop()
 	time.Sleep(time.Second)
@@ -193,14 +193,14 @@ func (s *stand) dial(id proto.Identity) *bus.Conn {
 	return conn
 }
 
-// losing makes the messages of the live stream disappear that lose says; nil for none.
+// dropFrames drops the messages of the live stream that lose selects; nil drops none.
 func (s *stand) losing(lose func(*proto.Frame) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lose = lose
 }
 
-// cut breaks every connection of a reader; they are made again.
+// cutConnections breaks every connection of a reader; they are made again.
 func (s *stand) cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,7 +210,7 @@ func (s *stand) cut() {
 	s.links = nil
 }
 
-// client is a reader's own connection.
+// client returns a reader's own connection.
 func (s *stand) client(id proto.Identity) *podapi.Client {
 	s.t.Helper()
 	conn := s.dial(id)
@@ -260,7 +260,7 @@ func pods(namespace string) podapi.Target {
 	return podapi.Target{Kind: kind, Namespace: namespace}
 }
 
-// watching is an open watch and what has come of it.
+// openWatch is an open watch and the events that it has received.
 type watching struct {
 	s *stand
 	k8swatch.Interface
@@ -309,7 +309,7 @@ func (w *watching) next() k8swatch.Event {
 	return k8swatch.Event{}
 }
 
-// expect is the next events, as line prints them; "%d" in them stands for the revisions.
+// expect checks the next events, as line prints them; "%d" in them stands for the revisions.
 func (w *watching) expect(want ...string) {
 	w.s.t.Helper()
 	for _, wanted := range want {
@@ -319,7 +319,7 @@ func (w *watching) expect(want ...string) {
 	}
 }
 
-// nothing fails if there is an event now or within d.
+// expectNone fails if an event arrives now or within d.
 func (w *watching) nothing(d time.Duration) {
 	w.s.t.Helper()
 	select {
@@ -332,7 +332,7 @@ func (w *watching) nothing(d time.Duration) {
 	}
 }
 
-// ended fails unless the watch ends within d without another event.
+// expectEnd fails unless the watch ends within d without another event.
 func (w *watching) ended(d time.Duration) {
 	w.s.t.Helper()
 	select {

@@ -87,7 +87,7 @@ func selectors() []selector {
 	}
 }
 
-// told is one event as the model or a watch has it.
+// observed is one event as the model or a watch has it.
 type told struct {
 	typ      k8swatch.EventType
 	name     string

@@ -1,7 +1,7 @@
-// Package watch tells readers what happens in the store. Readers of one class that
-// select the same objects form a group: each change is matched, encoded and published
-// once for a group, however many read it. Start here; open.go is how a reader catches
-// up and joins, publish.go is the live stream, transition.go and start.go are the rules.
+// Package watch sends the changes of the store to readers. Readers of one class that select the
+// same objects form a group: each change is matched, encoded and published once for a group,
+// however many read it. Start here; open.go is how a reader catches up and joins, publish.go is the
+// live stream, transition.go and start.go are the rules.
 //
 //	reader                         hub                              store
 //	  | subscribe watch.<class>.<g>  |                                |
@@ -14,16 +14,16 @@
 //
 // # Order
 //
-// A group's frames have gapless sequences within one boot, and their events have rising
-// revisions. A position is taken before the snapshot that a reader catches up with, so
-// between the two nothing is lost; what is in both, the reader knows by its revision.
-// A sequence is never used for two frames, also when a group is dropped and made again.
+// A group's frames have gapless sequences within one boot, and their events have rising revisions.
+// A reader's position is taken before the snapshot that it catches up with, so no event between the
+// two is lost. The reader recognizes an event that is in both by its revision. No two frames have
+// the same sequence, also if a group is dropped and made again.
 //
 // # Blocking
 //
-// OnCommit appends to a queue and returns. A hub that is more than 100,000 events
-// behind forgets them and leaves a hole in every sequence, which makes readers resume
-// from the store's history. A reader that is slow to catch up blocks its own call.
+// OnCommit appends to a queue and returns. A hub that is more than 100,000 events behind drops them
+// and leaves a gap in every sequence, which makes readers resume from the store's history. A reader
+// that is slow to catch up blocks its own call only.
 package watch
 
 import (

@@ -25,30 +25,29 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// Client asks hooks over HTTPS. It is safe for concurrent use. Close it when nobody asks
-// any longer.
+// Client calls hooks over HTTPS. It is safe for concurrent use. Close it after the last call.
 type Client struct {
-	// Resolve is the address, host and port, behind a Service.
+	// Resolve returns the address, host and port, behind a Service.
 	Resolve func(service admissionregistrationv1.ServiceReference) (string, error)
 
 	mu sync.Mutex
-	// known are the clients by what they trust and whom they ask for.
+	// clients are keyed by the CA bundle that they trust and the server name.
 	known map[string]*http.Client
 }
 
 const (
-	// maxAnswer is how many bytes of an answer are read.
+	// maxResponse is how many bytes of a response are read.
 	maxAnswer = 8 << 20
-	// maxComplaint is how many bytes of one that is no answer are told (upstream's
+	// maxErrorText is how many bytes of a failed response's text go into the error (upstream's
 	// maxUnstructuredResponseTextBytes).
 	maxComplaint = 2048
-	// maxKnown bounds the clients that are kept with their connections.
+	// maxClients bounds the clients that are kept with their connections.
 	maxKnown = 64
-	// idle is how long, on the wall, a connection is kept for the next question.
+	// idleTimeout is how long, in wall-clock time, a connection is kept for the next call.
 	idle = 90 * time.Second
 )
 
-// Ask sends a review and reads the answer, in at most the hook's time.
+// Call sends a review and reads the answer, within the hook's timeout.
 func (c *Client) Ask(ctx context.Context, h *Hook, review *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error) {
 	where, serverName, err := c.address(h)
 	if err != nil {
@@ -102,8 +101,8 @@ var (
 	errScheme   = errors.New("the webhook's URL must begin with https://")
 )
 
-// address is where a hook is asked, and what its certificate calls it when that is another
-// name.
+// targetURL returns the URL of a hook, and the name in its certificate if that differs from the
+// URL's host.
 func (c *Client) address(h *Hook) (where *url.URL, serverName string, err error) {
 	config := h.ClientConfig
 	switch {
@@ -133,7 +132,8 @@ func (c *Client) address(h *Hook) (where *url.URL, serverName string, err error)
 	return where, serverName, nil
 }
 
-// client is one that trusts what caBundle says, or what this machine trusts.
+// httpClient returns a client that trusts caBundle, or the certificates that this machine trusts if
+// caBundle is empty.
 func (c *Client) client(caBundle []byte, serverName string) (*http.Client, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,7 +162,7 @@ func (c *Client) client(caBundle []byte, serverName string) (*http.Client, error
 	return made, nil
 }
 
-// Close lets go of connections that wait for the next question.
+// Close closes idle connections.
 func (c *Client) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

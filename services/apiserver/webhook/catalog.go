@@ -13,19 +13,19 @@ const (
 	ValidatingResource = "validatingwebhookconfigurations.admissionregistration.k8s.io"
 )
 
-// Catalog is the hooks that are stored. It is safe for concurrent use, and its readers
-// never wait. The zero value, and nil, know none.
+// Catalog holds the stored hooks. It is safe for concurrent use, and its readers never wait. The
+// zero value, and nil, have none.
 type Catalog struct {
 	now atomic.Pointer[hooks]
 }
 
-// hooks are one state of a catalog; it is immutable.
+// hooks is one state of a catalog; it is immutable.
 type hooks struct {
 	configurations       map[string]map[string][]*Hook // by resource and name
 	mutating, validating []*Hook
 }
 
-// Load takes all configurations of a snapshot, before the first commit.
+// Load adds all configurations of a snapshot. Call it before the first commit.
 func (c *Catalog) Load(snapshot *store.Snapshot) {
 	loaded := map[string]map[string][]*Hook{}
 	for _, resource := range []string{MutatingResource, ValidatingResource} {
@@ -44,7 +44,8 @@ func (c *Catalog) publish(configurations map[string]map[string][]*Hook) {
 	})
 }
 
-// OnCommit is told of every committed batch by the store's writer, before anybody else is.
+// OnCommit follows every committed batch; the store's writer calls it, before any caller is
+// answered.
 func (c *Catalog) OnCommit(events []store.Event) {
 	var changed map[string]map[string][]*Hook
 	for _, event := range events {
@@ -79,8 +80,8 @@ func (c *Catalog) load() *hooks {
 	return &hooks{}
 }
 
-// Mutating are the mutating hooks, in the order in which they are called.
+// Mutating returns the mutating hooks, in the order in which they are called.
 func (c *Catalog) Mutating() []*Hook { return c.load().mutating }
 
-// Validating are the validating hooks.
+// Validating returns the validating hooks.
 func (c *Catalog) Validating() []*Hook { return c.load().validating }

@@ -19,8 +19,8 @@ type condition struct {
 	program *expression.Program
 }
 
-// compileConditions compiles a hook's matchConditions. They see object, oldObject and
-// request; there is no authorizer, so that a condition which asks one does not compile.
+// compileConditions compiles a hook's matchConditions. They see object, oldObject and request.
+// There is no authorizer, so a condition that uses one does not compile.
 func compileConditions(conditions []admissionregistrationv1.MatchCondition) ([]condition, error) {
 	if len(conditions) == 0 {
 		return nil, nil
@@ -45,7 +45,7 @@ func compileConditions(conditions []admissionregistrationv1.MatchCondition) ([]c
 	return compiled, nil
 }
 
-// conditionError is a condition that cannot be compiled or evaluated.
+// conditionError says which condition cannot be compiled or evaluated.
 type conditionError struct {
 	name string
 	err  error
@@ -55,8 +55,8 @@ func (e *conditionError) Error() string { return fmt.Sprintf("[%s]: %v", e.name,
 
 func (e *conditionError) Unwrap() error { return e.err }
 
-// holds reports whether all conditions of a hook hold for a question. One that is false
-// decides, whatever the others do (upstream's matchconditions.Matcher).
+// conditionsHold reports whether all conditions of a hook hold for a request. One that is false
+// decides, even if others fail (upstream's matchconditions.Matcher).
 func (h *Hook) holds(question *admissionv1.AdmissionRequest) (bool, error) {
 	conditions, err := h.conditions()
 	if err != nil || len(conditions) == 0 {
@@ -80,7 +80,7 @@ func (h *Hook) holds(question *admissionv1.AdmissionRequest) (bool, error) {
 	return failed == nil, failed
 }
 
-// variablesOf is what conditions see of a question.
+// variablesOf returns what conditions see of a request.
 func variablesOf(question *admissionv1.AdmissionRequest) (map[string]any, error) {
 	variables := map[string]any{"object": nil, "oldObject": nil}
 	for name, raw := range map[string][]byte{"object": question.Object.Raw, "oldObject": question.OldObject.Raw} {

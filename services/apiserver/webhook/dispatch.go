@@ -20,49 +20,48 @@ import (
 	"github.com/podfall/podfall/services/apiserver/registry"
 )
 
-// Caller asks a hook; *Client is one.
+// Caller calls a hook; [*Client] implements it.
 type Caller interface {
 	Ask(ctx context.Context, h *Hook, review *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error)
 }
 
-// Dispatcher asks the hooks that want to know of an event. It is safe for concurrent use;
-// nil asks nobody.
+// Dispatcher calls the hooks that match an event. It is safe for concurrent use; nil calls none.
 type Dispatcher struct {
 	Catalog *Catalog
 	Caller  Caller
-	// Versions are those in which a kind is served.
+	// Versions returns the versions in which a kind is served.
 	Versions func(kind kinds.Kind) []kinds.Kind
 	// Decode reads an object of kind from JSON into the stored version.
 	Decode func(kind kinds.Kind, document []byte) (kinds.Object, error)
-	// NewUID names a question.
+	// NewUID returns the UID of a review.
 	NewUID func() types.UID
-	// History is told of every hook that was asked, and of its answer; nil tells nobody.
+	// History records every called hook and its answer; nil records nothing.
 	History *history.Recorder
 	Log     *slog.Logger
 }
 
-// Outcome is what hooks have made of an event.
+// Outcome is the result of the mutating hooks.
 type Outcome struct {
-	// Object is the event's, as mutating hooks have left it.
+	// Object is the event's object after the mutating hooks.
 	Object kinds.Object
-	// Changed says that it is another than before.
+	// Changed says that a hook has changed Object.
 	Changed  bool
 	Warnings []string
 }
 
-// Idle reports whether nobody is to be asked about what an identity does. It is cheap, so
-// that writes cost nothing more where there are no hooks.
+// HasNoHooks reports whether no hook is called for the writes of an identity. It is cheap, so
+// writes cost nothing more in a cluster without hooks.
 func (d *Dispatcher) Idle(identity proto.Identity) bool {
 	return d == nil || spares(identity) || len(d.Catalog.Mutating())+len(d.Catalog.Validating()) == 0
 }
 
-// spares reports whether nobody is asked about what an identity does: the apiserver itself
-// must be able to begin.
+// isExemptIdentity reports whether no hook is called for an identity. The apiserver itself is
+// exempt, because it must be able to start.
 func spares(identity proto.Identity) bool { return identity == proto.APIServer }
 
-// Mutate asks the mutating hooks, one after the other: each sees what those before it have
-// made of the object. When a later one has changed it, the earlier ones that want to are
-// asked once more (upstream's mutatingDispatcher).
+// Mutate calls the mutating hooks, one after the other. Each sees the object as the hooks before it
+// have left it. If a later hook has changed the object, earlier ones with a reinvocation policy are
+// called once more (upstream's mutatingDispatcher).
 func (d *Dispatcher) Mutate(ctx context.Context, e Event) (Outcome, error) {
 	outcome := Outcome{Object: e.Object}
 	if d.Idle(e.Identity) {
@@ -75,8 +74,8 @@ func (d *Dispatcher) Mutate(ctx context.Context, e Event) (Outcome, error) {
 	return outcome, err
 }
 
-// mutateRound asks the hooks in turn, or only some of them, and returns those that want to be
-// asked again because a later one has changed what they had seen.
+// callMutating calls all hooks in order, or those in only. It returns the hooks to be called again,
+// because a later hook has changed the object that they had seen.
 func (d *Dispatcher) mutateRound(
 	ctx context.Context, e Event, outcome *Outcome, only map[*Hook]bool,
 ) (again map[*Hook]bool, err error) {
@@ -105,7 +104,7 @@ func (d *Dispatcher) mutateRound(
 	return again, nil
 }
 
-// mutateBy asks one hook, and applies its patch.
+// callMutatingHook calls one hook and applies its patch.
 func (d *Dispatcher) mutateBy(ctx context.Context, h *Hook, e Event, outcome *Outcome) (changed bool, err error) {
 	match, ok, err := h.Matches(e, d.Versions(e.Kind))
 	if err != nil || !ok {
@@ -132,7 +131,7 @@ func (d *Dispatcher) mutateBy(ctx context.Context, h *Hook, e Event, outcome *Ou
 	return changed, nil
 }
 
-// patched is the event's object as a hook wants it.
+// applyPatch returns the event's object with a hook's patch applied.
 func (d *Dispatcher) patched(match Match, e Event, patch []byte) (kinds.Object, error) {
 	if e.Object == nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf(
@@ -158,8 +157,8 @@ func (d *Dispatcher) patched(match Match, e Event, patch []byte) (kinds.Object, 
 	return obj, nil
 }
 
-// Validate asks the validating hooks, all at once, and returns their warnings, or the
-// refusal of the first that refuses.
+// Validate calls the validating hooks, all at once, and returns their warnings, or the first
+// refusal in the hooks' order.
 func (d *Dispatcher) Validate(ctx context.Context, e Event) ([]string, error) {
 	if d.Idle(e.Identity) {
 		return nil, nil
@@ -195,8 +194,8 @@ func (d *Dispatcher) Validate(ctx context.Context, e Event) ([]string, error) {
 	return warnings, nil
 }
 
-// atOnce does all of n things at once and waits for them. A panic is the caller's, whose
-// request it ends, and not the process's.
+// runParallel calls do n times in parallel and waits for all. It raises a panic of do in the
+// caller, so that the panic ends one request and not the process.
 func atOnce(n int, do func(i int)) {
 	var doing sync.WaitGroup
 	panics := make(chan string, n)
@@ -218,8 +217,8 @@ func atOnce(n int, do func(i int)) {
 	}
 }
 
-// ask puts one question, which uid names, to one hook. A hook whose conditions do not hold
-// allows everything.
+// call sends one review with the given UID to one hook. A hook whose conditions do not hold allows
+// everything.
 func (d *Dispatcher) ask(ctx context.Context, match Match, e Event, uid types.UID) (Verdict, error) {
 	review, err := match.review(e, uid)
 	if err != nil {
@@ -250,7 +249,7 @@ func (d *Dispatcher) ask(ctx context.Context, match Match, e Event, uid types.UI
 	return verdict, nil
 }
 
-// note tells the history what a hook has answered; one that was not asked has not.
+// recordVerdict writes a hook's answer to the history, if the hook was called.
 func (d *Dispatcher) note(e Event, h *Hook, verdict Verdict, failed error) {
 	if !verdict.asked {
 		return
@@ -273,7 +272,7 @@ func (d *Dispatcher) note(e Event, h *Hook, verdict Verdict, failed error) {
 
 var errBadPatch = errors.New("received undecodable patch in webhook response: it is not JSON")
 
-// settle is [Hook.settle], and says in the log what is passed over.
+// applyFailurePolicy is [Hook.applyFailurePolicy], and logs an error that is ignored.
 func (d *Dispatcher) settle(ctx context.Context, h *Hook, err error) error {
 	settled := h.settle(err)
 	switch {

@@ -13,9 +13,9 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// Resolve is the address behind a Service as the store knows it: that of an ExternalName, or
-// the first ready endpoint on this machine's loopback. Podfall's pods have no network that
-// reaches the apiserver, so any other endpoint is an error that says what would do.
+// Resolve returns the address behind a stored Service: that of an ExternalName, or the first ready
+// endpoint on this machine's loopback. Podfall's pods have no network that reaches the apiserver,
+// so for any other endpoint Resolve returns an error that says how to configure the webhook.
 func Resolve(snapshot *store.Snapshot, ref admissionregistrationv1.ServiceReference) (string, error) {
 	record := snapshot.Get(store.Key{Resource: "services", Namespace: ref.Namespace, Name: ref.Name})
 	if record == nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/podfall/podfall/services/apiserver/admission"
 )
 
-// review is the question that a hook is asked about an event.
+// newReview returns the review that a hook gets for an event.
 func (m Match) review(e Event, uid types.UID) (*admissionv1.AdmissionReview, error) {
 	question := &admissionv1.AdmissionRequest{
 		UID:             uid,
@@ -55,7 +55,7 @@ func (m Match) review(e Event, uid types.UID) (*admissionv1.AdmissionReview, err
 	}, nil
 }
 
-// optionsJSON is a verb's options under the name that they have in a path.
+// optionsJSON encodes a verb's options with their kind and version.
 func optionsJSON(options any) ([]byte, error) {
 	var kind string
 	switch options.(type) {
@@ -84,22 +84,22 @@ func optionsJSON(options any) ([]byte, error) {
 	return json.Marshal(members)
 }
 
-// plain is a JSON object as maps, its whole numbers whole.
+// decodeObject decodes a JSON object into maps; whole numbers become int64.
 func plain(data []byte) (map[string]any, error) {
 	var members map[string]any
 	err := utiljson.Unmarshal(data, &members)
 	return members, err
 }
 
-// Verdict is what a hook's answer means.
+// Verdict is the meaning of a hook's answer.
 type Verdict struct {
-	// Patch is a JSON patch of the object; empty when it stays as it is.
+	// Patch is a JSON patch of the object; empty if the object stays unchanged.
 	Patch    []byte
 	Warnings []string
-	// Refused is the hook's refusal, nil when it allows the event.
+	// Refused is the hook's refusal; nil if the hook allows the event.
 	Refused error
 
-	// asked says that the hook was asked at all.
+	// called says that the hook was called.
 	asked bool
 }
 
@@ -112,7 +112,7 @@ var (
 	errReviewVersions = errors.New("webhook does not accept known AdmissionReview versions (v1)")
 )
 
-// read takes an answer apart. It is pure; the error is that the answer is none.
+// parseResponse checks and decodes an answer. It is pure. The error says why the answer is invalid.
 func (h *Hook) read(uid types.UID, answer *admissionv1.AdmissionReview) (Verdict, error) {
 	said := answer.Response
 	if said == nil {
@@ -153,7 +153,7 @@ func (h *Hook) checkPatch(said *admissionv1.AdmissionResponse) error {
 	return nil
 }
 
-// refusal is a hook's status in upstream's words (its ToStatusErr).
+// deniedError returns a hook's status in upstream's words (its ToStatusErr).
 func refusal(name string, result *metav1.Status) error {
 	status := metav1.Status{}
 	if result != nil {
@@ -178,7 +178,7 @@ func refusal(name string, result *metav1.Status) error {
 	return &apierrors.StatusError{ErrStatus: status}
 }
 
-// mayAsk says why a hook cannot be asked at all, nil when it can.
+// checkCallable says why a hook cannot be called for an event; nil if it can.
 func (h *Hook) mayAsk(e Event) error {
 	if e.DryRun {
 		class := admissionregistrationv1.SideEffectClassUnknown
@@ -195,7 +195,7 @@ func (h *Hook) mayAsk(e Event) error {
 	return nil
 }
 
-// CallError is a hook that could not be asked, or did not answer.
+// CallError says that a hook could not be called, or did not answer.
 type CallError struct {
 	Webhook string
 	Err     error
@@ -207,8 +207,8 @@ func (e *CallError) Error() string {
 
 func (e *CallError) Unwrap() error { return e.Err }
 
-// settle is what an error of a hook means for the request: nothing when it may be passed
-// over.
+// applyFailurePolicy returns what an error of a hook means for the request: nil if the failure
+// policy ignores the error.
 func (h *Hook) settle(err error) error {
 	failed, ok := errors.AsType[*CallError](err)
 	switch {

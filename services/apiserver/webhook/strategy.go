@@ -16,8 +16,8 @@ import (
 	"github.com/podfall/podfall/services/apiserver/registry"
 )
 
-// Strategy is that of a kind, which knows of the two kinds of configurations what upstream
-// refuses; the common one has their defaults.
+// Strategy returns the strategy of a kind. For the two kinds of webhook configurations it adds
+// upstream's validation to common, which has their defaults.
 func Strategy(kind kinds.Kind, common registry.Strategy) registry.Strategy {
 	switch kind.GroupResource().String() {
 	case MutatingResource, ValidatingResource:
@@ -36,8 +36,8 @@ func (s configurations) ValidateUpdate(obj, old kinds.Object, subresource string
 	return append(s.Strategy.ValidateUpdate(obj, old, subresource), validate(obj)...)
 }
 
-// validate is everything wrong with the webhooks of a configuration, in upstream's words
-// (its ValidateMutatingWebhookConfiguration and ValidateValidatingWebhookConfiguration).
+// validate returns everything that is wrong with the webhooks of a configuration, in upstream's
+// words (its ValidateMutatingWebhookConfiguration and ValidateValidatingWebhookConfiguration).
 func validate(obj kinds.Object) field.ErrorList {
 	var errs field.ErrorList
 	at := field.NewPath("webhooks")
@@ -195,7 +195,8 @@ func validateURL(text string, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateConditions compiles them, so that a condition is refused and not passed over.
+// validateConditions compiles the conditions, so that a bad one is refused instead of failing
+// later.
 func (h *Hook) validateConditions(at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	const most = 64

@@ -48,11 +48,11 @@ type Engine interface {
 	Signal(ctx context.Context, id, signal string, at time.Time) error
 	// Remove deletes the container, its process and its logs. It is idempotent.
 	Remove(ctx context.Context, id string)
-	Inside
+	ContainerAccess
 }
 
 // ContainerAccess acts on a running container. Logs also works after the container has exited.
-type Inside interface {
+type ContainerAccess interface {
 	// Exec runs a command inside the container and waits for it.
 	Exec(ctx context.Context, req *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error)
 	// Stream connects client to a new command inside the container, or to the container's own

@@ -57,10 +57,10 @@ type Pull struct {
 }
 
 // Catalog is a list of images. The nil Catalog is empty.
-type Book struct{ images []Image }
+type Catalog struct{ images []Image }
 
 // ReadFile reads a catalog. Errors name the file, the entry and the field.
-func Read(file string) (*Book, error) {
+func ReadFile(file string) (*Catalog, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("images: %w", err)
@@ -73,7 +73,7 @@ func Read(file string) (*Book, error) {
 }
 
 // Parse parses a catalog from YAML.
-func Parse(data []byte) (*Book, error) {
+func Parse(data []byte) (*Catalog, error) {
 	var document struct {
 		Images []Image `json:"images"`
 	}
@@ -83,14 +83,14 @@ func Parse(data []byte) (*Book, error) {
 		}
 	}
 	for i, image := range document.Images {
-		if err := image.check(); err != nil {
+		if err := image.validate(); err != nil {
 			return nil, fmt.Errorf("images[%d].%w", i, err)
 		}
 	}
-	return &Book{images: document.Images}, nil
+	return &Catalog{images: document.Images}, nil
 }
 
-func (i Image) check() error {
+func (i Image) validate() error {
 	if i.Match == "" {
 		return fmt.Errorf("match: want the name of an image, such as nginx or */nginx")
 	}
@@ -107,7 +107,7 @@ func (i Image) check() error {
 }
 
 // Lookup returns the first entry that matches an image reference, or the zero Image.
-func (b *Book) For(image string) Image {
+func (b *Catalog) Lookup(image string) Image {
 	if b == nil {
 		return Image{}
 	}

@@ -31,12 +31,12 @@ images:
 		"web-10":                                 "",
 		"":                                       "",
 	} {
-		got := book.For(image)
+		got := book.Lookup(image)
 		if strings.Join(got.Command, " ")+got.Script != want {
 			t.Errorf("For(%q) = %+v, want %q", image, got, want)
 		}
 	}
-	if got := (*images.Book)(nil).For("nginx"); got.Match != "" {
+	if got := (*images.Catalog)(nil).Lookup("nginx"); got.Match != "" {
 		t.Errorf("no book has %+v", got)
 	}
 }

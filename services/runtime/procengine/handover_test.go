@@ -20,7 +20,7 @@ func TestVolumesWithoutNamespaces(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			closed := filepath.Join(open(t), "closed")
+			closed := filepath.Join(openTempDir(t), "closed")
 			volume, other := filepath.Join(closed, "volume"), filepath.Join(closed, "other")
 			for _, dir := range []string{closed, volume, other} {
 				if err := os.Mkdir(dir, 0o700); err != nil {
@@ -33,7 +33,7 @@ func TestVolumesWithoutNamespaces(t *testing.T) {
 			if err := os.Chmod(volume, 0o777); err != nil { // whatever the umask is
 				t.Fatal(err)
 			}
-			s := newStand(t, func(cfg *procengine.Config) { cfg.Isolation = way })
+			s := newTestEngine(t, func(cfg *procengine.Config) { cfg.Isolation = way })
 			id := s.id("app")
 			c := s.request(id, "/bin/sh", "-c", at+`cat "$(at /data)/file" "$(at /etc/conf)"; echo new > "$(at /data)/written"; `+
 				`cat "$(at /data)/../other/file"; ls "$(at /data)/.."; echo ready; exec sleep 1000`)
@@ -44,7 +44,7 @@ func TestVolumesWithoutNamespaces(t *testing.T) {
 			if err := s.Start(t.Context(), id, testNow()); err != nil {
 				t.Fatal(err)
 			}
-			s.ready(id)
+			s.awaitReady(id)
 			log := s.log(id)
 			if !strings.Contains(log, "volume\nvolume\n") {
 				t.Errorf("in its volumes it finds %q", log)
@@ -73,11 +73,11 @@ func TestT10VolumesWithoutLinks(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			volume := open(t)
+			volume := openTempDir(t)
 			if err := os.Symlink("/etc", filepath.Join(volume, "link")); err != nil {
 				t.Fatal(err)
 			}
-			s := newStand(t, func(cfg *procengine.Config) { cfg.Isolation = way })
+			s := newTestEngine(t, func(cfg *procengine.Config) { cfg.Isolation = way })
 			id := s.id("app")
 			c := s.request(id, "/bin/true")
 			c.Request.Mounts = []*proto.Mount{{HostPath: filepath.Join(volume, "link"), ContainerPath: "/data"}}

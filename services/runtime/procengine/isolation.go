@@ -16,21 +16,21 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/launch"
 )
 
-// Isolation is how programs are kept apart from the machine and from each other.
+// Isolation describes how programs are isolated from the machine and from each other.
 type Isolation struct {
-	// Namespaces means that each program is process 1 of a PID namespace of its own, and has
-	// mounts of its own.
+	// Namespaces means that each program is process 1 of its own PID namespace and has its own
+	// mounts.
 	Namespaces bool `json:"namespaces"`
-	// UserNamespace means that the right to make the others comes from a user namespace, in
-	// which the program keeps its user.
+	// UserNamespace means that a user namespace gives the right to create the other namespaces. The
+	// program keeps its user in it.
 	UserNamespace bool `json:"userNamespace,omitempty"`
 	// Refused says why there are no Namespaces.
 	Refused string `json:"refused,omitempty"`
-	// User is who programs run as; nil means as the runtime.
+	// User is the user of programs; nil means the runtime's user.
 	User *launch.User `json:"user,omitempty"`
 }
 
-// String is what a person is told.
+// String describes the isolation for users.
 func (i Isolation) String() string {
 	user := fmt.Sprintf("as user %d", os.Geteuid())
 	if i.User != nil {
@@ -48,21 +48,23 @@ func (i Isolation) String() string {
 // The capabilities by which a process in a user namespace of its own makes the others, and
 // gives all of them up.
 const (
+	// The capabilities that a process in its own user namespace needs to create the other
+	// namespaces. The process then drops them all.
 	capSetpcap   = 8
 	capSysChroot = 18
 	capSysAdmin  = 21
 )
 
-// Isolate finds out what this machine lets this user do, by doing it with nothing to run.
-// command is the command line that runs launch.Run, and user who programs are to run as.
-func Isolate(ctx context.Context, command []string, user *launch.User) Isolation {
+// DetectIsolation finds the strongest isolation that the machine permits, by launching an empty
+// plan. command is the command line that runs launch.Run. user is the user for programs.
+func DetectIsolation(ctx context.Context, command []string, user *launch.User) Isolation {
 	found := Isolation{User: user}
 	var refusals []string
 	for _, way := range []Isolation{{Namespaces: true, User: user}, {Namespaces: true, UserNamespace: true, User: user}} {
 		if way.UserNamespace && os.Geteuid() == 0 {
 			continue // its users would be nobody there
 		}
-		err := try(ctx, command, way)
+		err := tryIsolation(ctx, command, way)
 		if err == nil {
 			return way
 		}
@@ -72,8 +74,8 @@ func Isolate(ctx context.Context, command []string, user *launch.User) Isolation
 	return found
 }
 
-// try launches nothing in a way.
-func try(ctx context.Context, command []string, way Isolation) error {
+// tryIsolation launches an empty plan with one isolation.
+func tryIsolation(ctx context.Context, command []string, way Isolation) error {
 	root, err := os.MkdirTemp("", "podfall-")
 	if err != nil {
 		return err
@@ -107,8 +109,8 @@ func try(ctx context.Context, command []string, way Isolation) error {
 	return err
 }
 
-// inUserNamespace makes the first process of a user namespace of one, in which its user
-// is the same and may make the other namespaces.
+// inUserNamespace adds a new user namespace to attr. The process keeps its user and may create the
+// other namespaces.
 func inUserNamespace(attr syscall.SysProcAttr) *syscall.SysProcAttr {
 	attr.Cloneflags |= unix.CLONE_NEWUSER
 	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}

@@ -21,7 +21,7 @@ import (
 func TestOutOfMemory(t *testing.T) {
 	for name, way := range isolations(t) {
 		t.Run(name, func(t *testing.T) {
-			s := newStand(t, func(cfg *procengine.Config) { cfg.Isolation = way })
+			s := newTestEngine(t, func(cfg *procengine.Config) { cfg.Isolation = way })
 			for id, script := range map[string]string{
 				s.id("itself"):   "x=$(head -c 60000000 /dev/zero | tr '\\0' x); sleep 1000",
 				s.id("children"): "sh -c 'x=$(head -c 60000000 /dev/zero | tr \"\\0\" x); sleep 1000' & sleep 1000",
@@ -51,7 +51,7 @@ func TestOutOfMemory(t *testing.T) {
 func TestCgroup(t *testing.T) {
 	tree, err := cgroups.Open("podfall-test-" + filepath.Base(filepath.Dir(t.TempDir())))
 	t.Logf("cgroups: %v, %v", tree, err)
-	s := newStand(t, func(cfg *procengine.Config) { cfg.Cgroups = tree })
+	s := newTestEngine(t, func(cfg *procengine.Config) { cfg.Cgroups = tree })
 	id := s.id("app")
 	c := s.request(id, "/bin/sh", "-c", "cat /proc/self/cgroup; (setsid env -i sleep 1000 &); echo ready; exec sleep 1000")
 	c.Request.CgroupParent = "/kubepods/burstable/pod1234"
@@ -59,7 +59,7 @@ func TestCgroup(t *testing.T) {
 	if err := s.Start(t.Context(), id, testNow()); err != nil {
 		t.Fatal(err)
 	}
-	s.ready(id)
+	s.awaitReady(id)
 	if want := "/kubepods/burstable/pod1234/" + id + "\n"; tree != nil && !strings.Contains(s.log(id), want) {
 		t.Errorf("it says that its cgroups are\n%s, want one that ends with %s", s.log(id), want)
 	}
@@ -79,15 +79,15 @@ func TestCgroup(t *testing.T) {
 // The journal has each signal and each command twice, in order: before and after.
 func TestJournal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "signals.ndjson")
-	s := newStand(t, func(cfg *procengine.Config) { cfg.Journal = path })
-	id := s.run("app", "trap 'echo heard' TERM; echo ready; while :; do sleep 0.01; done")
+	s := newTestEngine(t, func(cfg *procengine.Config) { cfg.Journal = path })
+	id := s.runShell("app", "trap 'echo heard' TERM; echo ready; while :; do sleep 0.01; done")
 	if _, err := s.Exec(t.Context(), &proto.ExecSyncRequest{ContainerId: id, Command: []string{"sh", "-c", "exit 3"}}); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
 		s.signal(id, "SIGTERM")
 	}
-	s.until("it is heard", func() bool { return strings.Contains(s.log(id), "heard") })
+	s.poll("it is heard", func() bool { return strings.Contains(s.log(id), "heard") })
 	s.signal(id, "SIGKILL")
 	s.wantExit(id, engine.ExitKilled, engine.ReasonError)
 	data, err := os.ReadFile(path)

@@ -27,10 +27,10 @@ func TestListens(t *testing.T) {
 			t.Fatal(listener.Addr())
 		}
 		port := int32(addr.Port)
-		if !listens([]string{"OTHER=1", marker}, port) {
+		if !isListening([]string{"OTHER=1", marker}, port) {
 			t.Errorf("%s: nobody listens on %d", address, port)
 		}
-		if listens([]string{"OTHER=1"}, port) {
+		if isListening([]string{"OTHER=1"}, port) {
 			t.Errorf("%s: somebody else listens on %d", address, port)
 		}
 	}

@@ -42,7 +42,7 @@ func TestReach(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newStand(t, nil)
+	s := newTestEngine(t, nil)
 	id := s.id("app")
 	container := s.request(id, "/bin/sh")
 	container.Request.Ports = []int32{int32(port)}
@@ -97,7 +97,7 @@ func TestReachOnlyWhatIsThePods(t *testing.T) {
 		}
 		return int32(number)
 	}
-	s := newStand(t, nil)
+	s := newTestEngine(t, nil)
 	id := s.id("app")
 	container := s.request(id, "/bin/sh")
 	container.Request.Ports = []int32{1, 2}

@@ -20,8 +20,8 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/shim"
 )
 
-// stand is an engine at work on a directory, in one life of a runtime after another.
-type stand struct {
+// testEngine runs an engine on a directory, through several restarts of the runtime.
+type testEngine struct {
 	*procengine.Engine
 
 	t    *testing.T
@@ -33,31 +33,31 @@ type stand struct {
 	news    chan struct{}
 }
 
-func newStand(t *testing.T, change func(*procengine.Config)) *stand {
+func newTestEngine(t *testing.T, change func(*procengine.Config)) *testEngine {
 	t.Helper()
-	allow, err := procengine.NewAllowance([]string{"/bin"})
+	allow, err := procengine.NewAllowlist([]string{"/bin"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stand{
+	s := &testEngine{
 		t: t, cfg: procengine.Config{Dir: t.TempDir(), Shim: []string{os.Args[0], asShim}, Launch: []string{os.Args[0], asLaunch}, Allow: allow},
 		reports: map[string]engine.Status{}, news: make(chan struct{}, 1),
 	}
 	if change != nil {
 		change(&s.cfg)
 	}
-	s.live()
+	s.startRuntime()
 	t.Cleanup(func() {
 		s.stop()
-		for _, pid := range s.marked() {
+		for _, pid := range s.markedProcesses() {
 			t.Errorf("process %d is left: %s", pid, commandLine(pid))
 		}
 	})
 	return s
 }
 
-// live begins a life of the runtime.
-func (s *stand) live() {
+// startRuntime starts a new engine on the directory.
+func (s *testEngine) startRuntime() {
 	s.t.Helper()
 	e, err := procengine.New(s.cfg)
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *stand) live() {
 	}
 }
 
-func (s *stand) report(id string, status engine.Status) {
+func (s *testEngine) report(id string, status engine.Status) {
 	s.mu.Lock()
 	s.reports[id] = status
 	s.mu.Unlock()
@@ -83,15 +83,17 @@ func (s *stand) report(id string, status engine.Status) {
 	}
 }
 
-func (s *stand) request(name string, command ...string) engine.Container {
+func (s *testEngine) request(name string, command ...string) engine.Container {
 	return engine.Container{ID: name, Request: &proto.CreateContainerRequest{SandboxId: "box", Name: name, Command: command}}
 }
 
-// id is unique on the machine, so that what is left of other tests is not ours.
-func (s *stand) id(name string) string { return filepath.Base(filepath.Dir(s.cfg.Dir)) + "-" + name }
+// id is unique on the machine, so that processes left by other tests are not taken for this test's.
+func (s *testEngine) id(name string) string {
+	return filepath.Base(filepath.Dir(s.cfg.Dir)) + "-" + name
+}
 
-// run starts a shell with a script, and waits until it has said "ready".
-func (s *stand) run(name, script string) string {
+// runShell starts a shell script and waits until it prints "ready".
+func (s *testEngine) runShell(name, script string) string {
 	s.t.Helper()
 	id := s.id(name)
 	s.load(s.request(id, "/bin/sh", "-c", script))
@@ -99,11 +101,11 @@ func (s *stand) run(name, script string) string {
 		s.t.Fatal(err)
 	}
 	s.await(id, proto.ContainerState_CONTAINER_STATE_RUNNING)
-	s.until("it is ready", func() bool { return strings.Contains(s.log(id), "ready") })
+	s.poll("it is ready", func() bool { return strings.Contains(s.log(id), "ready") })
 	return id
 }
 
-func (s *stand) load(c engine.Container) engine.Status {
+func (s *testEngine) load(c engine.Container) engine.Status {
 	s.t.Helper()
 	status, err := s.Load(s.t.Context(), c)
 	if err != nil {
@@ -112,7 +114,7 @@ func (s *stand) load(c engine.Container) engine.Status {
 	return status
 }
 
-func (s *stand) log(id string) string {
+func (s *testEngine) log(id string) string {
 	s.t.Helper()
 	log, err := s.Logs(s.t.Context(), &proto.ContainerLogsRequest{ContainerId: id})
 	if err != nil {
@@ -121,14 +123,14 @@ func (s *stand) log(id string) string {
 	return string(log)
 }
 
-func (s *stand) signal(id, name string) {
+func (s *testEngine) signal(id, name string) {
 	s.t.Helper()
 	if err := s.Signal(s.t.Context(), id, name, clock.Clock{}.Now()); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *stand) await(id string, state proto.ContainerState) engine.Status {
+func (s *testEngine) await(id string, state proto.ContainerState) engine.Status {
 	s.t.Helper()
 	for {
 		s.mu.Lock()
@@ -145,7 +147,7 @@ func (s *stand) await(id string, state proto.ContainerState) engine.Status {
 	}
 }
 
-func (s *stand) wantExit(id string, code int32, reason string) {
+func (s *testEngine) wantExit(id string, code int32, reason string) {
 	s.t.Helper()
 	status := s.await(id, proto.ContainerState_CONTAINER_STATE_EXITED)
 	if status.ExitCode != code || status.Reason != reason {
@@ -153,8 +155,8 @@ func (s *stand) wantExit(id string, code int32, reason string) {
 	}
 }
 
-// until waits for a condition of the machine, about which nobody tells.
-func (s *stand) until(what string, holds func() bool) {
+// poll waits for a condition of the machine that sends no notification.
+func (s *testEngine) poll(what string, holds func() bool) {
 	s.t.Helper()
 	for !holds() {
 		if err := (clock.Clock{}).Sleep(s.t.Context(), time.Millisecond); err != nil {
@@ -163,8 +165,8 @@ func (s *stand) until(what string, holds func() bool) {
 	}
 }
 
-// marked are the processes of this stand's containers that live.
-func (s *stand) marked() []int {
+// markedProcesses returns the live processes of this engine's containers.
+func (s *testEngine) markedProcesses() []int {
 	s.t.Helper()
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -189,8 +191,8 @@ func commandLine(pid int) string {
 	return string(bytes.ReplaceAll(line, []byte{0}, []byte{' '}))
 }
 
-// shimOf is the process of a container's shim.
-func (s *stand) shimOf(id string) int {
+// shimOf returns the PID of a container's shim.
+func (s *testEngine) shimOf(id string) int {
 	s.t.Helper()
 	pid := s.shimOfOrZero(id)
 	if pid == 0 {
@@ -199,12 +201,12 @@ func (s *stand) shimOf(id string) int {
 	return pid
 }
 
-func (s *stand) shimOfOrZero(id string) int {
+func (s *testEngine) shimOfOrZero(id string) int {
 	return s.processWith(asShim + " " + filepath.Join(s.cfg.Dir, id))
 }
 
-// processWith is a process whose command line ends so; 0 if there is none.
-func (s *stand) processWith(end string) int {
+// processWith returns a process with a command line that ends with end; 0 if there is none.
+func (s *testEngine) processWith(end string) int {
 	entries, _ := os.ReadDir("/proc")
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
@@ -217,17 +219,17 @@ func (s *stand) processWith(end string) int {
 
 func testNow() time.Time { return clock.Clock{}.Now() }
 
-func (s *stand) kill(pid int) {
+func (s *testEngine) kill(pid int) {
 	s.t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// ready waits until a container has said that it is.
-func (s *stand) ready(id string) {
+// awaitReady waits until a container has printed "ready".
+func (s *testEngine) awaitReady(id string) {
 	s.t.Helper()
-	s.until(id+" is ready", func() bool {
+	s.poll(id+" is ready", func() bool {
 		s.mu.Lock()
 		status := s.reports[id]
 		s.mu.Unlock()

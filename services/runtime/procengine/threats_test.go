@@ -25,7 +25,7 @@ import (
 // T8: a program has no capability, no way to one, and where the runtime is root another
 // user and no group of root's. What it may take is bounded.
 func TestT8ProgramHasNoRights(t *testing.T) {
-	dir := open(t)
+	dir := openTempDir(t)
 	elevated := filepath.Join(dir, "elevated")
 	copyFile(t, "/usr/bin/id", elevated)
 	if err := os.Chmod(elevated, 0o755|os.ModeSetuid); err != nil {
@@ -33,8 +33,8 @@ func TestT8ProgramHasNoRights(t *testing.T) {
 	}
 	for name, way := range isolations(t) {
 		t.Run(name, func(t *testing.T) {
-			s := newStand(t, func(cfg *procengine.Config) { cfg.Isolation = way })
-			id := s.run("app", "grep -E 'Uid|Groups|Cap|NoNewPrivs' /proc/self/status; ulimit -c; ulimit -n; umask; "+elevated+" -u; echo ready; exec sleep 1000")
+			s := newTestEngine(t, func(cfg *procengine.Config) { cfg.Isolation = way })
+			id := s.runShell("app", "grep -E 'Uid|Groups|Cap|NoNewPrivs' /proc/self/status; ulimit -c; ulimit -n; umask; "+elevated+" -u; echo ready; exec sleep 1000")
 			uid, groups := os.Geteuid(), []int(nil)
 			if way.User != nil {
 				uid = way.User.UID
@@ -66,11 +66,11 @@ func TestT8OnlyWhatIsAllowed(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, "elevated"), 0o755|os.ModeSetuid); err != nil {
 		t.Fatal(err)
 	}
-	allow, err := procengine.NewAllowance([]string{dir})
+	allow, err := procengine.NewAllowlist([]string{dir})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newStand(t, func(cfg *procengine.Config) { cfg.Allow = allow })
+	s := newTestEngine(t, func(cfg *procengine.Config) { cfg.Allow = allow })
 	for i, program := range []string{
 		"/bin/sh", "sh", dir + "/../../../../bin/sh", "../../bin/sh", dir + "/elevated", "elevated", "", ".", "..", dir, "/proc/self/exe",
 	} {
@@ -99,7 +99,7 @@ func TestT8OnlyWhatIsAllowed(t *testing.T) {
 
 // T10: an identity is a directory's name, and no way out of the engine's own directory.
 func TestT10IdentitiesAreNoPaths(t *testing.T) {
-	s := newStand(t, nil)
+	s := newTestEngine(t, nil)
 	for _, id := range []string{"", ".", "..", "../x", "a/b", "/etc", "a/../.."} {
 		if _, err := s.Load(t.Context(), s.request(id, "/bin/true")); err == nil || !strings.Contains(err.Error(), "want the name of a directory") {
 			t.Errorf("container id %q: %v", id, err)
@@ -111,7 +111,7 @@ func TestT10IdentitiesAreNoPaths(t *testing.T) {
 // while the runtime lives, nor when it starts again, nor when it clears up after a shim.
 // The test runs in a PID namespace, where the next number can be chosen.
 func TestT9ProcessNumberReused(t *testing.T) {
-	command := osexec.CommandContext(t.Context(), os.Args[0], asFirst, open(t))
+	command := osexec.CommandContext(t.Context(), os.Args[0], asFirst, openTempDir(t))
 	runtime.LockOSThread() // whose end would be the child's
 	defer runtime.UnlockOSThread()
 	command.SysProcAttr = &syscall.SysProcAttr{
@@ -124,14 +124,14 @@ func TestT9ProcessNumberReused(t *testing.T) {
 	}
 }
 
-// reuse is that test as process 1 of its namespace. It returns its exit code.
-func reuse(dir string) int {
+// runPIDReuse is the test's body as process 1 of its namespace. It returns the exit code.
+func runPIDReuse(dir string) int {
 	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 		fmt.Println("mount /proc:", err)
 		return 1
 	}
 	for _, victim := range []string{"program", "shim"} {
-		if err := reused(filepath.Join(dir, victim), victim); err != nil {
+		if err := checkPIDReuse(filepath.Join(dir, victim), victim); err != nil {
 			fmt.Printf("%s killed: %v\n", victim, err)
 			return 1
 		}
@@ -139,10 +139,10 @@ func reuse(dir string) int {
 	return 0
 }
 
-// reused gives the number of a program that is gone to a stranger, who survives all that
-// is done to the container.
-func reused(dir, victim string) error {
-	allow, err := procengine.NewAllowance([]string{"/bin"})
+// checkPIDReuse gives the PID of a dead program to an unrelated process, which must outlive all
+// that is done to the container.
+func checkPIDReuse(dir, victim string) error {
+	allow, err := procengine.NewAllowlist([]string{"/bin"})
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func reused(dir, victim string) error {
 		return err
 	}
 	if victim == "shim" { // the program goes with its shim, and nobody has written down how
-		err = syscall.Kill(parent(process.PID), syscall.SIGKILL)
+		err = syscall.Kill(parentPID(process.PID), syscall.SIGKILL)
 	} else {
 		err = e.Signal(ctx, "app", engine.SIGKILL, testNow())
 	}
@@ -189,7 +189,7 @@ func reused(dir, victim string) error {
 			return err
 		}
 	}
-	stranger, err := fork(process.PID)
+	stranger, err := forkWithPID(process.PID)
 	if err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func reused(dir, victim string) error {
 		return fmt.Errorf("it was found %+v, %w", status, err)
 	}
 	again.Remove(ctx, "app")
-	if err := procengine.EndAll(ctx, dir); err != nil {
+	if err := procengine.KillAll(ctx, dir); err != nil {
 		return err
 	}
 	state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process.PID))
@@ -223,8 +223,8 @@ func reused(dir, victim string) error {
 	return nil
 }
 
-// fork starts a stranger with a certain number.
-func fork(pid int) (*osexec.Cmd, error) {
+// forkWithPID starts an unrelated process with a certain PID.
+func forkWithPID(pid int) (*osexec.Cmd, error) {
 	for {
 		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(pid-1)), 0); err != nil {
 			return nil, err
@@ -245,8 +245,8 @@ func fork(pid int) (*osexec.Cmd, error) {
 	}
 }
 
-// parent is the parent of a process.
-func parent(pid int) int {
+// parentPID returns the parent of a process.
+func parentPID(pid int) int {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(status)) {
 		if number, found := strings.CutPrefix(line, "PPid:"); found {

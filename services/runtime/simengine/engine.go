@@ -47,7 +47,7 @@ func New(clk clock.Clock) *Engine {
 // Run implements [engine.Engine].
 func (e *Engine) Run(ctx context.Context, report engine.Report) error {
 	for {
-		next, ok := e.fire(report)
+		next, ok := e.reportDue(report)
 		if !ok {
 			select {
 			case <-e.wake:
@@ -75,9 +75,9 @@ type change struct {
 }
 
 // reportDue reports all due changes and returns the time of the next one.
-func (e *Engine) fire(report engine.Report) (next time.Time, ok bool) {
+func (e *Engine) reportDue(report engine.Report) (next time.Time, ok bool) {
 	for {
-		changes, next, ok := e.due(e.clock.Steady())
+		changes, next, ok := e.takeDue(e.clock.Steady())
 		for _, c := range changes {
 			report(c.id, c.status)
 		}
@@ -92,7 +92,7 @@ const batch = 256
 
 // takeDue removes up to batch changes that are due at now, and returns them and the time of the
 // next one.
-func (e *Engine) due(now time.Time) (changes []change, next time.Time, ok bool) {
+func (e *Engine) takeDue(now time.Time) (changes []change, next time.Time, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for len(changes) < batch {
@@ -105,44 +105,44 @@ func (e *Engine) due(now time.Time) (changes []change, next time.Time, ok bool) 
 		if !ok {
 			continue // removed since
 		}
-		if status := c.script.At(c.events, alarm.at); status.State > c.state {
+		if status := c.script.StatusAt(c.events, alarm.at); status.State > c.state {
 			c.state = status.State
 			changes = append(changes, change{alarm.id, status})
 		}
-		e.arm(alarm.id, c, alarm.at)
+		e.setAlarm(alarm.id, c, alarm.at)
 	}
 	return changes, now, true
 }
 
 // setAlarm queues the container's next change after the given time.
-func (e *Engine) arm(id string, c *container, after time.Time) {
+func (e *Engine) setAlarm(id string, c *container, after time.Time) {
 	if c.state == proto.ContainerState_CONTAINER_STATE_EXITED {
 		return
 	}
-	if at, ok := c.script.Next(c.events, after); ok {
+	if at, ok := c.script.NextChange(c.events, after); ok {
 		e.alarms.push(alarm{at: at, id: id})
 	}
 }
 
 // Load implements [engine.Engine].
 func (e *Engine) Load(_ context.Context, loaded engine.Container) (engine.Status, error) {
-	script, err := scriptOf(loaded.Request)
+	script, err := parseScript(loaded.Request)
 	if err != nil {
 		return engine.Status{}, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := asOf(loaded.Events, e.clock.Steady())
-	status := script.At(loaded.Events, now)
+	now := notBeforeEvents(loaded.Events, e.clock.Steady())
+	status := script.StatusAt(loaded.Events, now)
 	c := &container{script: &script, events: loaded.Events, state: status.State}
 	e.containers[loaded.ID] = c
-	e.arm(loaded.ID, c, now)
-	e.stir()
+	e.setAlarm(loaded.ID, c, now)
+	e.wakeRun()
 	return status, nil
 }
 
 // parseScript returns the script of a container request.
-func scriptOf(req *proto.CreateContainerRequest) (Script, error) {
+func parseScript(req *proto.CreateContainerRequest) (Script, error) {
 	script, err := Parse(req.Script)
 	if err != nil {
 		return Script{}, fmt.Errorf("container %q: %w", req.Name, err)
@@ -158,7 +158,7 @@ func scriptOf(req *proto.CreateContainerRequest) (Script, error) {
 
 // Start implements [engine.Engine].
 func (e *Engine) Start(_ context.Context, id string, at time.Time) error {
-	if !e.happen(id, func(events *engine.Events) *time.Time { return &events.Start }, at) {
+	if !e.recordEvent(id, func(events *engine.Events) *time.Time { return &events.Start }, at) {
 		return notLoaded(id)
 	}
 	return nil
@@ -167,7 +167,7 @@ func (e *Engine) Start(_ context.Context, id string, at time.Time) error {
 // Signal implements [engine.Engine]. For a script, every signal other than SIGKILL is the stop
 // signal.
 func (e *Engine) Signal(_ context.Context, id, signal string, at time.Time) error {
-	e.happen(id, func(events *engine.Events) *time.Time {
+	e.recordEvent(id, func(events *engine.Events) *time.Time {
 		if signal == engine.SIGKILL {
 			return &events.Kill
 		}
@@ -178,7 +178,7 @@ func (e *Engine) Signal(_ context.Context, id, signal string, at time.Time) erro
 
 // recordEvent sets an event's time unless it is set already. It reports whether the container is
 // loaded.
-func (e *Engine) happen(id string, event func(*engine.Events) *time.Time, at time.Time) bool {
+func (e *Engine) recordEvent(id string, event func(*engine.Events) *time.Time, at time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c, ok := e.containers[id]
@@ -188,13 +188,13 @@ func (e *Engine) happen(id string, event func(*engine.Events) *time.Time, at tim
 	if when := event(&c.events); when.IsZero() {
 		*when = at
 		e.alarms.push(alarm{at: at, id: id})
-		e.stir()
+		e.wakeRun()
 	}
 	return true
 }
 
 // wakeRun wakes Run after an alarm was queued.
-func (e *Engine) stir() {
+func (e *Engine) wakeRun() {
 	select {
 	case e.wake <- struct{}{}:
 	default:
@@ -210,7 +210,7 @@ func (e *Engine) Logs(_ context.Context, req *proto.ContainerLogsRequest) ([]byt
 		e.mu.Unlock()
 		return nil, notLoaded(req.ContainerId)
 	}
-	lines := c.script.lines(c.events, e.clock.Steady())
+	lines := c.script.logLines(c.events, e.clock.Steady())
 	e.mu.Unlock()
 
 	since := time.Unix(0, req.SinceUnixNano)

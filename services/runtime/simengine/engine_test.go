@@ -20,7 +20,7 @@ func TestConformance(t *testing.T) {
 }
 
 // startEngine starts an engine and collects its reports.
-func start(t *testing.T) (e *simengine.Engine, reports func() map[string][]engine.Status) {
+func startEngine(t *testing.T) (e *simengine.Engine, reports func() map[string][]engine.Status) {
 	t.Helper()
 	e = simengine.New(clock.Clock{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -55,7 +55,7 @@ func load(t *testing.T, e *simengine.Engine, id, script string, events engine.Ev
 // their scripts say, with one goroutine.
 func TestManyContainers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, reports := start(t)
+		e, reports := startEngine(t)
 		began := time.Now()
 		const many = 10_000
 		before := runtime.NumGoroutine()
@@ -89,7 +89,7 @@ func TestManyContainers(t *testing.T) {
 // A later event brings an end forward; the alarm that was set for it before does nothing.
 func TestEventsBringTheEndForward(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, reports := start(t)
+		e, reports := startEngine(t)
 		load(t, e, "a", "exits 0 after 1h, on TERM exits 9 after 1m", engine.Events{})
 		began := time.Now()
 		_ = e.Start(t.Context(), "a", began)
@@ -109,7 +109,7 @@ func TestEventsBringTheEndForward(t *testing.T) {
 // and stays so after a restart.
 func TestStopSignals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, reports := start(t)
+		e, reports := startEngine(t)
 		began := time.Now()
 		for id, row := range map[string]struct {
 			signal, script string
@@ -142,7 +142,7 @@ func TestStopSignals(t *testing.T) {
 // A removed container is not reported any more.
 func TestRemovedIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, reports := start(t)
+		e, reports := startEngine(t)
 		load(t, e, "a", "exits 0 after 1m", engine.Events{})
 		_ = e.Start(t.Context(), "a", time.Now())
 		time.Sleep(time.Second)

@@ -13,7 +13,7 @@ import (
 
 // Exec implements [engine.Engine]. The command ends as the script says and writes nothing.
 func (e *Engine) Exec(ctx context.Context, req *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error) {
-	script, _, err := e.look(req.ContainerId)
+	script, _, err := e.lookup(req.ContainerId)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func (e *Engine) Exec(ctx context.Context, req *proto.ExecSyncRequest) (*proto.E
 // Stream implements [engine.Engine]. A command without stdin or terminal ends as the script says,
 // if the script has an exec clause. Everything else fails, because there is no process.
 func (e *Engine) Stream(ctx context.Context, req *proto.ContainerStreamRequest, client remote.Conn) error {
-	script, _, err := e.look(req.ContainerId)
+	script, _, err := e.lookup(req.ContainerId)
 	switch {
 	case err != nil:
 		return err
@@ -68,7 +68,7 @@ var errNoAnswer = errors.New("connect: connection refused")
 // Reach implements [engine.Engine]. A container either answers with success or refuses the
 // connection.
 func (e *Engine) Reach(_ context.Context, req *proto.ReachRequest) (*proto.ReachResponse, error) {
-	script, events, err := e.look(req.ContainerId)
+	script, events, err := e.lookup(req.ContainerId)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (e *Engine) Reach(_ context.Context, req *proto.ReachRequest) (*proto.Reach
 }
 
 // lookup returns a container's script and events.
-func (e *Engine) look(id string) (*Script, engine.Events, error) {
+func (e *Engine) lookup(id string) (*Script, engine.Events, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c, ok := e.containers[id]

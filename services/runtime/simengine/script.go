@@ -17,7 +17,7 @@ type Script struct {
 	// OnTerm is the exit after the stop signal; nil ignores the signal.
 	OnTerm *Exit
 	// OwnExit is the exit without a signal, counted from the start of running; nil means never.
-	Own *Exit
+	OwnExit *Exit
 	// SurvivesKill means that SIGKILL ends the container only after KillTakes, or never if
 	// KillTakes is 0: a process in an uninterruptible wait.
 	SurvivesKill bool
@@ -56,25 +56,25 @@ func Default() Script {
 // StatusAt returns the status at now of a container with the given events. It depends on nothing
 // else, so a scripted container outlives its runtime. A recorded event has happened, even if now is
 // earlier.
-func (s Script) At(events engine.Events, now time.Time) engine.Status {
+func (s Script) StatusAt(events engine.Events, now time.Time) engine.Status {
 	status := engine.Status{Unreachable: s.StopHangs}
 	if events.Start.IsZero() {
 		return status
 	}
-	now = asOf(events, now)
+	now = notBeforeEvents(events, now)
 	began := events.Start.Add(s.StartAfter)
-	if s.beforeItRan(events) {
-		return failed(status, events.Kill, "killed before it had started", now)
+	if s.killedBeforeRunning(events) {
+		return failedStart(status, events.Kill, "killed before it had started", now)
 	}
 	if s.FailsToStart {
-		return failed(status, began, "the script says that it fails to start", now)
+		return failedStart(status, began, "the script says that it fails to start", now)
 	}
 	if now.Before(began) {
 		return status
 	}
 	status.State = proto.ContainerState_CONTAINER_STATE_RUNNING
 	status.StartedAt = began
-	at, exit, ok := s.end(events)
+	at, exit, ok := s.firstEnd(events)
 	if !ok || now.Before(at) {
 		return status
 	}
@@ -84,8 +84,8 @@ func (s Script) At(events engine.Events, now time.Time) engine.Status {
 }
 
 // NextChange returns the first time after now at which StatusAt changes by itself.
-func (s Script) Next(events engine.Events, now time.Time) (at time.Time, ok bool) {
-	for _, change := range s.changes(events) {
+func (s Script) NextChange(events engine.Events, now time.Time) (at time.Time, ok bool) {
+	for _, change := range s.changeTimes(events) {
 		if change.After(now) && (!ok || change.Before(at)) {
 			at, ok = change, true
 		}
@@ -94,30 +94,30 @@ func (s Script) Next(events engine.Events, now time.Time) (at time.Time, ok bool
 }
 
 // changeTimes returns the times at which StatusAt changes, unsorted.
-func (s Script) changes(events engine.Events) []time.Time {
+func (s Script) changeTimes(events engine.Events) []time.Time {
 	if events.Start.IsZero() {
 		return nil
 	}
 	began := events.Start.Add(s.StartAfter)
 	switch {
-	case s.beforeItRan(events):
+	case s.killedBeforeRunning(events):
 		return []time.Time{events.Kill}
 	case s.FailsToStart:
 		return []time.Time{began}
 	}
-	if at, _, ok := s.end(events); ok {
+	if at, _, ok := s.firstEnd(events); ok {
 		return []time.Time{began, at}
 	}
 	return []time.Time{began}
 }
 
 // killedBeforeRunning reports whether the container was killed during its start.
-func (s Script) beforeItRan(events engine.Events) bool {
+func (s Script) killedBeforeRunning(events engine.Events) bool {
 	return !events.Kill.IsZero() && !s.SurvivesKill && events.Kill.Before(events.Start.Add(s.StartAfter))
 }
 
 // failedStart returns the status of a container whose start fails at the given time.
-func failed(status engine.Status, at time.Time, why string, now time.Time) engine.Status {
+func failedStart(status engine.Status, at time.Time, why string, now time.Time) engine.Status {
 	if now.Before(at) {
 		return status
 	}
@@ -130,7 +130,7 @@ func failed(status engine.Status, at time.Time, why string, now time.Time) engin
 
 // firstEnd returns when and how a running container ends: by its script or by a signal, whichever
 // comes first. At the same time, its own exit wins, then the stop signal.
-func (s Script) end(events engine.Events) (at time.Time, exit Exit, ok bool) {
+func (s Script) firstEnd(events engine.Events) (at time.Time, exit Exit, ok bool) {
 	began := events.Start.Add(s.StartAfter)
 	consider := func(from time.Time, candidate Exit) {
 		from = latest(from, began).Add(candidate.After)
@@ -138,8 +138,8 @@ func (s Script) end(events engine.Events) (at time.Time, exit Exit, ok bool) {
 			at, exit, ok = from, candidate, true
 		}
 	}
-	if s.Own != nil {
-		consider(began, *s.Own)
+	if s.OwnExit != nil {
+		consider(began, *s.OwnExit)
 	}
 	if s.OnTerm != nil && !events.Stop.IsZero() {
 		consider(events.Stop, *s.OnTerm)
@@ -151,7 +151,7 @@ func (s Script) end(events engine.Events) (at time.Time, exit Exit, ok bool) {
 }
 
 // notBeforeEvents returns now, or the time of the last event if the clock was set back before it.
-func asOf(events engine.Events, now time.Time) time.Time {
+func notBeforeEvents(events engine.Events, now time.Time) time.Time {
 	return latest(latest(now, events.Start), latest(events.Stop, events.Kill))
 }
 
@@ -163,18 +163,18 @@ func latest(a, b time.Time) time.Time {
 }
 
 // logLine is one line that a scripted container has written.
-type line struct {
+type logLine struct {
 	at   time.Time
 	text string
 }
 
 // logLines returns what the container has written until now.
-func (s Script) lines(events engine.Events, now time.Time) []line {
-	status := s.At(events, now)
+func (s Script) logLines(events engine.Events, now time.Time) []logLine {
+	status := s.StatusAt(events, now)
 	if status.StartedAt.IsZero() {
 		return nil
 	}
-	lines := []line{{status.StartedAt, "started"}}
+	lines := []logLine{{status.StartedAt, "started"}}
 	exited := status.State == proto.ContainerState_CONTAINER_STATE_EXITED
 	got := latest(events.Stop, status.StartedAt)
 	if heard := !exited || !got.After(status.FinishedAt); heard && !events.Stop.IsZero() {
@@ -182,11 +182,11 @@ func (s Script) lines(events engine.Events, now time.Time) []line {
 		if s.OnTerm == nil {
 			text = "got TERM, ignored it"
 		}
-		lines = append(lines, line{got, text})
+		lines = append(lines, logLine{got, text})
 	}
 	killed := !events.Kill.IsZero() && !status.FinishedAt.Before(events.Kill)
 	if exited && !killed && status.Reason != engine.ReasonOOMKilled {
-		lines = append(lines, line{status.FinishedAt, fmt.Sprintf("exits %d", status.ExitCode)})
+		lines = append(lines, logLine{status.FinishedAt, fmt.Sprintf("exits %d", status.ExitCode)})
 	}
 	for i := 1; i < len(lines); i++ { // no two have the same time, so that a reader can go on after one
 		if before := lines[i-1].at; !lines[i].at.After(before) {

@@ -14,8 +14,8 @@ import (
 // named, or all that it serves is as it was.
 func FuzzOpen(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "runtime.db")
-	s, _, end := open(f, store.Config{Path: path})
-	want, history := fill(f, s), whats(f, s)
+	s, _, end := openStore(f, store.Config{Path: path})
+	want, history := fill(f, s), historyText(f, s)
 	end()
 	sound := must[[]byte](f)(os.ReadFile(path))
 	pages := uint64(0)
@@ -39,6 +39,6 @@ func FuzzOpen(f *testing.F) {
 			}
 			return
 		}
-		kept(t, s, contents, want, history)
+		wantStore(t, s, contents, want, history)
 	})
 }

@@ -25,7 +25,7 @@ const cutEnv = "RUNTIME_STORE_TEST_CUT" // path of the child of TestPowerCuts
 // committed is there, the step under way is there or not, and nothing else.
 func TestPowerCuts(t *testing.T) {
 	if path := os.Getenv(cutEnv); path != "" {
-		liveUntilTheCut(t, path)
+		runUntilCut(t, path)
 		return
 	}
 	dir, drawn, different := t.TempDir(), 0, 0
@@ -89,7 +89,7 @@ func checkCut(t *testing.T, dir string, said []string, past int) {
 		return
 	}
 	before, after := said[max(past-1, 0)], said[min(past, len(said)-1)]
-	if got := state(t, s, contents); got != before && got != after {
+	if got := storeState(t, s, contents); got != before && got != after {
 		t.Errorf("%swas committed, then\n%swas under way; there is\n%s", before, after, got)
 	}
 	if err := s.Close(); err != nil {
@@ -98,17 +98,17 @@ func checkCut(t *testing.T, dir string, said []string, past int) {
 }
 
 // storeState returns a store's content as a line.
-func state(t *testing.T, s *store.Store, contents *store.Contents) string {
+func storeState(t *testing.T, s *store.Store, contents *store.Contents) string {
 	t.Helper()
 	text, err := json.Marshal(contents)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("%s %s\n", text, whats(t, s))
+	return fmt.Sprintf("%s %s\n", text, historyText(t, s))
 }
 
 // runUntilCut runs thirty steps and prints after each what a restart would find, read from a copy.
-func liveUntilTheCut(t *testing.T, path string) {
+func runUntilCut(t *testing.T, path string) {
 	s, _, end := openSynced(t, store.Config{Path: path})
 	say := func() {
 		copied := filepath.Join(t.TempDir(), "copy.db")
@@ -119,7 +119,7 @@ func liveUntilTheCut(t *testing.T, path string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		line := state(t, other, contents)
+		line := storeState(t, other, contents)
 		if err := other.Close(); err != nil {
 			t.Fatal(err)
 		}

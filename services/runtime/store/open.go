@@ -66,11 +66,11 @@ func Open(cfg Config) (*Store, *Contents, error) {
 // first because bbolt does not verify what it reads.
 func openFile(cfg Config) (*bbolt.DB, error) {
 	if _, err := os.Stat(cfg.Path); errors.Is(err, fs.ErrNotExist) {
-		if err := create(cfg); err != nil {
+		if err := createFile(cfg); err != nil {
 			return nil, fmt.Errorf("make %s: %w", cfg.Path, err)
 		}
 	}
-	reading := options(cfg)
+	reading := boltOptions(cfg)
 	reading.ReadOnly = true // which takes the lock, and looks at the first two pages only
 	db, err := bbolt.Open(cfg.Path, 0o600, reading)
 	if errors.Is(err, bbolterrors.ErrTimeout) {
@@ -88,13 +88,13 @@ func openFile(cfg Config) (*bbolt.DB, error) {
 	if err := db.Close(); err != nil {
 		return nil, openError(cfg.Path, err)
 	}
-	if db, err = bbolt.Open(cfg.Path, 0o600, options(cfg)); err != nil {
+	if db, err = bbolt.Open(cfg.Path, 0o600, boltOptions(cfg)); err != nil {
 		return nil, openError(cfg.Path, err)
 	}
 	return db, nil
 }
 
-func options(cfg Config) *bbolt.Options {
+func boltOptions(cfg Config) *bbolt.Options {
 	return &bbolt.Options{
 		Timeout: lockWait,
 		NoSync:  cfg.NoSync, NoGrowSync: cfg.NoSync,
@@ -119,12 +119,12 @@ func openError(path string, err error) error {
 
 // createFile creates an empty store next to the path and renames it when complete, so that a crash
 // leaves no partial store.
-func create(cfg Config) error {
+func createFile(cfg Config) error {
 	draft := cfg.Path + ".new"
 	if err := os.Remove(draft); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	db, err := bbolt.Open(draft, 0o600, options(cfg))
+	db, err := bbolt.Open(draft, 0o600, boltOptions(cfg))
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func create(cfg Config) error {
 			}
 		}
 		meta := tx.Bucket([]byte(bucketMeta))
-		format, whole := put(bucketMeta, keyFormat, binary.BigEndian.AppendUint64(nil, formatVersion)), whole(tx.ID(), 0)
+		format, whole := put(bucketMeta, keyFormat, binary.BigEndian.AppendUint64(nil, formatVersion)), putTally(tx.ID(), 0)
 		return errors.Join(meta.Put([]byte(format.key), format.value), meta.Put([]byte(whole.key), whole.value))
 	})
 	if err := errors.Join(err, db.Close()); err != nil {
@@ -168,8 +168,8 @@ func verify(tx *bbolt.Tx, path string, contents *Contents) error {
 			}
 		}
 		if err := bucket.ForEach(func(key, value []byte) error {
-			if err := contents.read(name, string(key), value); err != nil {
-				return &DamageError{Path: path, Record: name + " " + printable(name, key), What: err.Error()}
+			if err := contents.readRecord(name, string(key), value); err != nil {
+				return &DamageError{Path: path, Record: name + " " + formatKey(name, key), What: err.Error()}
 			}
 			if name != bucketMeta {
 				all.add(value)
@@ -179,9 +179,9 @@ func verify(tx *bbolt.Tx, path string, contents *Contents) error {
 			return err
 		}
 	}
-	transaction, want, err := readWhole(tx.Bucket([]byte(bucketMeta)).Get([]byte(keyWhole)))
+	transaction, want, err := readTally(tx.Bucket([]byte(bucketMeta)).Get([]byte(keyTally)))
 	if err == nil && (transaction != tx.ID() || want != all) {
-		err = errWhole
+		err = errTally
 	}
 	if err != nil {
 		return &DamageError{Path: path, Record: "the file", What: err.Error()}
@@ -204,7 +204,7 @@ func verifyFormat(meta *bbolt.Bucket, path string) error {
 }
 
 // formatKey returns a key for messages.
-func printable(bucket string, key []byte) string {
+func formatKey(bucket string, key []byte) string {
 	if bucket == bucketHistory && len(key) == 8 {
 		return fmt.Sprint(binary.BigEndian.Uint64(key))
 	}

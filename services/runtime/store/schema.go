@@ -50,7 +50,7 @@ const (
 	bucketHistory    = "history"
 
 	keyFormat = "format"
-	keyWhole  = "whole"
+	keyTally  = "whole"
 
 	eventStart = "start"
 	eventStop  = "stop"
@@ -70,7 +70,7 @@ var (
 	errChecksum = errors.New("checksum mismatch")
 	errShape    = errors.New("not of the form its bucket wants")
 	errOrphan   = errors.New("belongs to nothing")
-	errWhole    = errors.New("records are missing, or old")
+	errTally    = errors.New("records are missing, or old")
 )
 
 // Container is a recorded container.
@@ -164,16 +164,16 @@ func PutKill(id string, at time.Time) Op { return putTime(id, eventKill, at) }
 
 // PutExit records how a container ended.
 func PutExit(id string, exit Exit) Op {
-	return put(bucketEvents, id+separator+eventExit, encode(exit))
+	return put(bucketEvents, id+separator+eventExit, encodeJSON(exit))
 }
 
 // Note appends an entry to the history; the store sets its sequence.
 func Note(entry Entry) Op {
-	return Op{bucket: bucketHistory, value: append(make([]byte, sumSize), encode(entry)...), note: true}
+	return Op{bucket: bucketHistory, value: append(make([]byte, sumSize), encodeJSON(entry)...), note: true}
 }
 
 // encodeJSON encodes a value with plain fields, which cannot fail.
-func encode(plain any) []byte {
+func encodeJSON(plain any) []byte {
 	body, _ := json.Marshal(plain)
 	return body
 }
@@ -231,14 +231,14 @@ func (t *tally) drop(value []byte) {
 }
 
 // putTally records a transaction's id and tally.
-func whole(transaction int, t tally) Op {
+func putTally(transaction int, t tally) Op {
 	body := binary.BigEndian.AppendUint64(nil, uint64(transaction))
-	return put(bucketMeta, keyWhole, binary.BigEndian.AppendUint64(body, uint64(t)))
+	return put(bucketMeta, keyTally, binary.BigEndian.AppendUint64(body, uint64(t)))
 }
 
 // readTally decodes a putTally record.
-func readWhole(value []byte) (transaction int, t tally, err error) {
-	body, err := unseal(bucketMeta, keyWhole, value)
+func readTally(value []byte) (transaction int, t tally, err error) {
+	body, err := unseal(bucketMeta, keyTally, value)
 	if err == nil && len(body) != 16 {
 		err = errShape
 	}
@@ -261,7 +261,7 @@ type Contents struct {
 }
 
 // readRecord adds one record. Containers must come before events.
-func (c *Contents) read(bucket, key string, value []byte) error {
+func (c *Contents) readRecord(bucket, key string, value []byte) error {
 	body, err := unseal(bucket, key, value)
 	if err != nil {
 		return err
@@ -290,7 +290,7 @@ func (c *Contents) readContainer(id string, body []byte) error {
 	if len(body) < 8 || protobuf.Unmarshal(body[8:], &req) != nil {
 		return errShape
 	}
-	container := &Container{ID: id, Created: instant(body), Request: &req}
+	container := &Container{ID: id, Created: decodeTime(body), Request: &req}
 	c.Containers = append(c.Containers, container)
 	c.byID[id] = container
 	return nil
@@ -314,11 +314,11 @@ func (c *Contents) readEvent(key string, body []byte) error {
 	}
 	switch event {
 	case eventStart:
-		container.Events.Start = instant(body)
+		container.Events.Start = decodeTime(body)
 	case eventStop:
-		container.Events.Stop = instant(body)
+		container.Events.Stop = decodeTime(body)
 	case eventKill:
-		container.Events.Kill = instant(body)
+		container.Events.Kill = decodeTime(body)
 	default:
 		return errShape
 	}
@@ -334,4 +334,4 @@ func readEntry(key string, body []byte) (Entry, error) {
 	return entry, nil
 }
 
-func instant(body []byte) time.Time { return time.Unix(0, int64(binary.BigEndian.Uint64(body))) }
+func decodeTime(body []byte) time.Time { return time.Unix(0, int64(binary.BigEndian.Uint64(body))) }

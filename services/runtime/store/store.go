@@ -52,7 +52,7 @@ type Config struct {
 const (
 	defaultHistory = 1 << 16
 	// lazyDelay bounds how long a Later change waits, in wall time.
-	lazily = time.Second
+	lazyDelay = time.Second
 	// lockWait bounds how long Open waits for another process to close the file.
 	lockWait = time.Second
 )
@@ -75,7 +75,7 @@ var ErrStopped = errors.New("the runtime's store has stopped")
 
 // Run writes the changes of Commit and Later until ctx ends and everything queued is on disk.
 func (s *Store) Run(ctx context.Context) error {
-	timer := clock.Clock{}.Timer(lazily)
+	timer := clock.Clock{}.Timer(lazyDelay)
 	timer.Stop()
 	defer timer.Stop()
 	for {
@@ -83,21 +83,21 @@ func (s *Store) Run(ctx context.Context) error {
 		case <-s.urgent:
 		case <-timer.C:
 		case <-s.lazy:
-			timer.Reset(lazily)
+			timer.Reset(lazyDelay)
 			continue
 		case <-ctx.Done():
-			return s.end()
+			return s.flushAndStop()
 		}
-		if err := s.write(); err != nil {
+		if err := s.writeQueue(); err != nil {
 			return err
 		}
 	}
 }
 
 // flushAndStop writes the queued changes and accepts no more.
-func (s *Store) end() error {
-	err := s.write()
-	s.refuse(ErrStopped)
+func (s *Store) flushAndStop() error {
+	err := s.writeQueue()
+	s.stopWith(ErrStopped)
 	if err != nil {
 		return err
 	}
@@ -143,13 +143,13 @@ func notify(c chan struct{}) {
 
 // writeQueue writes all queued changes and answers the waiting commits. It returns an error only if
 // the file's content is unknown.
-func (s *Store) write() error {
+func (s *Store) writeQueue() error {
 	s.mu.Lock()
 	ops, waiting := s.queue, s.waiting
 	s.queue, s.waiting = nil, nil
 	s.mu.Unlock()
 	if len(ops) == 0 {
-		release(waiting, nil)
+		answer(waiting, nil)
 		return nil
 	}
 	var transaction int
@@ -158,13 +158,13 @@ func (s *Store) write() error {
 		return s.apply(tx, ops)
 	})
 	if err == nil {
-		release(waiting, nil)
+		answer(waiting, nil)
 		return nil
 	}
 	failed := &CommitError{Err: err}
-	defer release(waiting, failed)
-	if !s.undone(transaction) {
-		s.refuse(failed)
+	defer answer(waiting, failed)
+	if !s.rolledBack(transaction) {
+		s.stopWith(failed)
 		return failed
 	}
 	s.mu.Lock()
@@ -180,7 +180,7 @@ func (s *Store) write() error {
 // rolledBack reports whether a failed transaction left nothing in the file. A transaction that
 // fails before writing its meta page, which makes it valid, leaves only free pages. If the meta
 // page was written but not confirmed by the disk, the result is unknown.
-func (s *Store) undone(transaction int) bool {
+func (s *Store) rolledBack(transaction int) bool {
 	valid := transaction
 	err := s.db.View(func(tx *bbolt.Tx) error {
 		valid = tx.ID()
@@ -190,16 +190,16 @@ func (s *Store) undone(transaction int) bool {
 }
 
 // stopWith fails the queued commits and rejects all further changes with err.
-func (s *Store) refuse(err error) {
+func (s *Store) stopWith(err error) {
 	s.mu.Lock()
 	waiting := s.waiting
 	s.err, s.queue, s.waiting = err, nil, nil
 	s.mu.Unlock()
-	release(waiting, err)
+	answer(waiting, err)
 }
 
 // answer sends err to every waiting commit; each channel has room for one answer.
-func release(waiting []chan error, err error) {
+func answer(waiting []chan error, err error) {
 	for _, done := range waiting {
 		done <- err
 	}
@@ -207,7 +207,7 @@ func release(waiting []chan error, err error) {
 
 func (s *Store) apply(tx *bbolt.Tx, ops []Op) error {
 	meta := tx.Bucket([]byte(bucketMeta))
-	_, all, err := readWhole(meta.Get([]byte(keyWhole)))
+	_, all, err := readTally(meta.Get([]byte(keyTally)))
 	if err != nil {
 		return fmt.Errorf("read %s: %w", bucketMeta, err)
 	}
@@ -216,10 +216,10 @@ func (s *Store) apply(tx *bbolt.Tx, ops []Op) error {
 		var err error
 		switch {
 		case op.note:
-			err = s.note(bucket, op.value, &all)
+			err = s.appendHistory(bucket, op.value, &all)
 		case op.value == nil:
-			err = remove(bucket, op.key, &all)
-		case op.bucket == bucketEvents && orphan(tx, op.key):
+			err = removeKey(bucket, op.key, &all)
+		case op.bucket == bucketEvents && isOrphan(tx, op.key):
 		default:
 			all.drop(bucket.Get([]byte(op.key)))
 			all.add(op.value)
@@ -229,20 +229,20 @@ func (s *Store) apply(tx *bbolt.Tx, ops []Op) error {
 			return fmt.Errorf("write %s: %w", op.bucket, err)
 		}
 	}
-	if err := s.trim(tx.Bucket([]byte(bucketHistory)), &all); err != nil {
+	if err := s.trimHistory(tx.Bucket([]byte(bucketHistory)), &all); err != nil {
 		return fmt.Errorf("write %s: %w", bucketHistory, err)
 	}
-	return meta.Put([]byte(keyWhole), whole(tx.ID(), all).value)
+	return meta.Put([]byte(keyTally), putTally(tx.ID(), all).value)
 }
 
 // isOrphan reports whether the container of an event was removed.
-func orphan(tx *bbolt.Tx, event string) bool {
+func isOrphan(tx *bbolt.Tx, event string) bool {
 	id, _, _ := strings.Cut(event, separator)
 	return tx.Bucket([]byte(bucketContainers)).Get([]byte(id)) == nil
 }
 
 // appendHistory appends an entry to the history.
-func (s *Store) note(history *bbolt.Bucket, value []byte, all *tally) error {
+func (s *Store) appendHistory(history *bbolt.Bucket, value []byte, all *tally) error {
 	sequence, err := history.NextSequence()
 	if err != nil {
 		return err
@@ -254,7 +254,7 @@ func (s *Store) note(history *bbolt.Bucket, value []byte, all *tally) error {
 }
 
 // trimHistory deletes the oldest entries beyond the limit.
-func (s *Store) trim(history *bbolt.Bucket, all *tally) error {
+func (s *Store) trimHistory(history *bbolt.Bucket, all *tally) error {
 	cursor := history.Cursor()
 	for key, value := cursor.First(); key != nil; key, value = cursor.First() {
 		if binary.BigEndian.Uint64(key)+uint64(s.history) > history.Sequence() {
@@ -269,7 +269,7 @@ func (s *Store) trim(history *bbolt.Bucket, all *tally) error {
 }
 
 // removeKey deletes the key, and all keys that begin with it and a separator.
-func remove(bucket *bbolt.Bucket, key string, all *tally) error {
+func removeKey(bucket *bbolt.Bucket, key string, all *tally) error {
 	cursor := bucket.Cursor()
 	prefix := []byte(key + separator)
 	for k, value := cursor.Seek([]byte(key)); k != nil; k, value = cursor.Seek([]byte(key)) {
@@ -310,7 +310,7 @@ func (s *Store) History(after uint64, limit int) ([]Entry, error) {
 
 // Close closes the file.
 func (s *Store) Close() error {
-	s.refuse(ErrStopped)
+	s.stopWith(ErrStopped)
 	if err := s.db.Close(); err != nil {
 		return fmt.Errorf("close the runtime's store: %w", err)
 	}

@@ -11,7 +11,7 @@ import (
 // process's own cgroup.
 func FuzzMount(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, path, after string) {
-		if Mount(before+"\n") != "" || Own(before+"\n") != "" || !strings.HasPrefix(path, "/") {
+		if MountPoint(before+"\n") != "" || OwnCgroup(before+"\n") != "" || !strings.HasPrefix(path, "/") {
 			return
 		}
 		written := ""
@@ -26,13 +26,13 @@ func FuzzMount(f *testing.F) {
 			return
 		}
 		info := fmt.Sprintf("%s\n30 23 0:26 / %s rw,nosuid shared:4 - cgroup2 cgroup2 rw\n%s", before, written, after)
-		if got := Mount(info); got != path {
+		if got := MountPoint(info); got != path {
 			t.Errorf("%q: %q, want %q", info, got, path)
 		}
 		if strings.Contains(path, "\n") {
 			return
 		}
-		if got := Own(before + "\n0::" + path + "\n" + after); got != path {
+		if got := OwnCgroup(before + "\n0::" + path + "\n" + after); got != path {
 			t.Errorf("own cgroup %q, want %q", got, path)
 		}
 	})

@@ -20,7 +20,7 @@ func FuzzRead(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		query := logfile.Query{Tail: tail, Most: most, Timestamps: true}
+		query := logfile.Query{Tail: tail, MaxBytes: most, Timestamps: true}
 		if since != 0 {
 			query.Since = time.Unix(since, 0)
 		}

@@ -135,7 +135,7 @@ func TestReadTheEndAlone(t *testing.T) {
 	for most, want := range map[int]string{
 		0: "a\nb\nc\nd\ne\nf\n", size: "f\n", 2*size - 1: "f\n", 2 * size: "e\nf\n", 3 * size: "d\ne\nf\n", 100 * size: "a\nb\nc\nd\ne\nf\n", 1: "",
 	} {
-		got, err := logfile.Read(dir, logfile.Query{Most: most})
+		got, err := logfile.Read(dir, logfile.Query{MaxBytes: most})
 		if err != nil || string(got) != want {
 			t.Errorf("the last %d bytes: %q, %v; want %q", most, got, err, want)
 		}

@@ -33,7 +33,7 @@ func TestSince(t *testing.T) {
 	}
 	at, read := first, 0
 	for {
-		got, err := logfile.Read(dir, logfile.Query{Since: at, Most: 100_000})
+		got, err := logfile.Read(dir, logfile.Query{Since: at, MaxBytes: 100_000})
 		if err != nil {
 			t.Fatal(err)
 		}

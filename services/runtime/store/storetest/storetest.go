@@ -11,18 +11,18 @@ import (
 )
 
 // aloneVariable names the environment variable with the test that a process was started for.
-const variable = "PODFALL_TEST_ALONE"
+const aloneVariable = "PODFALL_TEST_ALONE"
 
 // InOwnProcess reports whether the test runs in a process of its own. If not, it reruns the test in
 // one, and the test must return. A full disk affects the whole process, including the go command's
 // files.
-func Alone(t *testing.T) bool {
+func InOwnProcess(t *testing.T) bool {
 	t.Helper()
-	if os.Getenv(variable) == t.Name() { //nolint:forbidigo // there is no main to tell a test
+	if os.Getenv(aloneVariable) == t.Name() { //nolint:forbidigo // there is no main to tell a test
 		return true
 	}
 	test := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v") //nolint:gosec // this very program
-	test.Env = append(os.Environ(), variable+"="+t.Name())
+	test.Env = append(os.Environ(), aloneVariable+"="+t.Name())
 	if text, err := test.CombinedOutput(); err != nil {
 		t.Errorf("alone: %v\n%s", err, text)
 	}
