@@ -12,23 +12,23 @@ import (
 
 // relistDelay is how much later controllers may learn what happened while they were cut off: they
 // wait before they list again (WCH-31).
-const abreastAgain = time.Minute
+const relistDelay = time.Minute
 
 // couldTakeUp reports whether restarted controllers had time to find the older pod on its node.
 // They began after the pod had left the API, and ran until the end of the stretch for at least as
 // long as windows last that users must be told of.
-func (p *past) takenUp(o overlap, s stretch) bool {
+func (p *clusterHistory) couldTakeUp(o overlap, s stretch) bool {
 	last := o.older.commits[len(o.older.commits)-1]
 	if last.Op != deleted {
 		return false
 	}
 	ended := int64(0)
-	for _, i := range p.incarnations[controllers] {
-		if last.Ended < i.from && i.from < s.to.Began && i.to > s.to.Ended {
-			since := max(s.from.Ended, p.able(o.older.node(), ended, i.from, s.to.Began))
-			return since < s.to.Began && p.passed(since, s.to.Began) >= 10*p.slack()
+	for _, i := range p.boots[controllers] {
+		if last.Ended < i.firstBegan && i.firstBegan < s.to.Began && i.lastBegan > s.to.Ended {
+			since := max(s.from.Ended, p.ableToFindSince(o.older.nodeName(), ended, i.firstBegan, s.to.Began))
+			return since < s.to.Began && p.minPassed(since, s.to.Began) >= 10*p.clockError()
 		}
-		ended = max(ended, i.ended)
+		ended = max(ended, i.lastEnded)
 	}
 	return false
 }
@@ -36,11 +36,11 @@ func (p *past) takenUp(o overlap, s stretch) bool {
 // ableToFindSince returns when controllers that began at `began` could surely find what a node has.
 // By then they had listed everything, the node among it, and nothing kept them from polling it
 // before `until`.
-func (p *past) able(node string, ended, began, until int64) int64 {
-	since := max(p.listed(ended, began), p.registered(node, began, until))
+func (p *clusterHistory) ableToFindSince(node string, ended, began, until int64) int64 {
+	since := max(p.listedSince(ended, began), p.registeredSince(node, began, until))
 	for _, o := range p.troubles {
-		if o.hinders(node) && o.touches(began, until) {
-			since = max(since, min(o.until(), math.MaxInt64-int64(abreastAgain))+int64(abreastAgain))
+		if o.mayBlockPolling(node) && o.mayOverlap(began, until) {
+			since = max(since, min(o.until(), math.MaxInt64-int64(relistDelay))+int64(relistDelay))
 		}
 	}
 	return since
@@ -48,10 +48,10 @@ func (p *past) able(node string, ended, began, until int64) int64 {
 
 // listedSince returns when controllers that began at `began` had listed every resource that they
 // use. `ended` is the end of the boot before.
-func (p *past) listed(ended, began int64) int64 {
+func (p *clusterHistory) listedSince(ended, began int64) int64 {
 	resources := map[string]int64{podResource: math.MaxInt64, nodeResource: math.MaxInt64}
 	for e, of := range factsOf[history.Lookup](p) {
-		if of.Who != controllers || of.Verb == "get" || of.Key != "" || !ok(of.Code) || number(of.Asked.Revision) != 0 || e.Began < ended {
+		if of.Who != controllers || of.Verb == "get" || of.Key != "" || !isSuccess(of.Code) || parseRevision(of.Asked.Revision) != 0 || e.Began < ended {
 			continue
 		}
 		if at, known := resources[of.Resource]; !known || at == math.MaxInt64 || at < began {
@@ -67,7 +67,7 @@ func (p *past) listed(ended, began int64) int64 {
 
 // registeredSince returns when the node was last created before `until`. Unregistered nodes are not
 // polled.
-func (p *past) registered(node string, from, until int64) int64 {
+func (p *clusterHistory) registeredSince(node string, from, until int64) int64 {
 	since := from
 	for _, c := range p.commits {
 		switch {
@@ -83,7 +83,7 @@ func (p *past) registered(node string, from, until int64) int64 {
 
 // mayBlockPolling reports whether the trouble may keep controllers from polling a node or the API,
 // or from hearing of changes.
-func (o *ordeal) hinders(node string) bool {
+func (o *trouble) mayBlockPolling(node string) bool {
 	if o.Kind == history.TroubleFault {
 		point := o.fault.Spec.Point
 		return strings.HasSuffix(string(point), "*") || slices.Contains([]fault.Point{

@@ -16,7 +16,7 @@ var (
 
 // assumeSound returns an error unless the history is complete and shows work. A run that did
 // nothing must not pass.
-func (p *past) assume() error {
+func (p *clusterHistory) assumeSound() error {
 	for _, gap := range p.log.Gaps {
 		if gap.From != 1 {
 			return fmt.Errorf("%w: %v", ErrIncomplete, gap)
@@ -30,18 +30,18 @@ func (p *past) assume() error {
 		case history.StoreOpen:
 			opened = true
 		case history.OpReturn:
-			taken = taken || ok(fact.Code)
+			taken = taken || isSuccess(fact.Code)
 		}
 	}
 	// Of a long history the beginning may have been let go, and the store's opening with it.
-	if !opened && p.from == 0 || !taken || len(p.commits) == 0 {
+	if !opened && p.completeFrom == 0 || !taken || len(p.commits) == 0 {
 		return ErrNothing
 	}
 	return nil
 }
 
 // isSuccess reports whether an HTTP status code says that a request was carried out.
-func ok(code int32) bool { return code >= 200 && code < 300 }
+func isSuccess(code int32) bool { return code >= 200 && code < 300 }
 
 // isClientError reports whether an HTTP status code says that a request changed nothing.
-func refused(code int32) bool { return code >= 400 && code < 500 }
+func isClientError(code int32) bool { return code >= 400 && code < 500 }

@@ -70,7 +70,7 @@ func disk() *forge {
 
 // node is what is said of n1.
 func (f *forge) becomes(op string, change ...func(*history.Commit)) *forge {
-	return f.ask("n1 at "+decimal(f.clock), asks(controllers, "update", nodeAs(op)), 200, nodeAs(op, change...))
+	return f.ask("n1 at "+formatRevision(f.clock), asks(controllers, "update", nodeAs(op)), 200, nodeAs(op, change...))
 }
 
 // lostDisk has v mounted on n1 when its pod is forced away.

@@ -15,7 +15,7 @@ const budgetResource = "poddisruptionbudgets.policy"
 // disruption, which the same operation takes from it, or if the budget passes unready pods. A pod
 // that two budgets cover is never evicted. Pods that have not begun, have ended or are being
 // deleted need no budget.
-func withinBudget(p *past, t *trial) {
+func checkEvictionBudget(p *clusterHistory, t *tally) {
 	budgets := map[string][]*object{} // by namespace, and by name
 	for of, one := range p.objects {
 		if of.resource == budgetResource {
@@ -26,71 +26,71 @@ func withinBudget(p *past, t *trial) {
 		slices.SortFunc(all, func(a, b *object) int { return strings.Compare(a.name, b.name) })
 	}
 	for _, e := range p.effects() {
-		if e.Verb != "create" || e.Subresource != "eviction" || e.prior == nil || e.prior.Deadline != nil || !e.begins() {
+		if e.Verb != "create" || e.Subresource != "eviction" || e.prior == nil || e.prior.Deadline != nil || !e.startsDeletion() {
 			continue
 		}
 		switch e.prior.Phase {
 		case "Pending", "Succeeded", "Failed":
 			continue
 		}
-		e.allowed(t, budgets[e.prior.of.namespace])
+		e.checkBudgets(t, budgets[e.prior.object.namespace])
 	}
 }
 
 // startsDeletion reports whether an operation marks or removes its pod.
-func (e effect) begins() bool {
+func (e effect) startsDeletion() bool {
 	return slices.ContainsFunc(e.made, func(c *commit) bool { return c.Deadline != nil || c.Op == deleted })
 }
 
 // checkBudgets checks the eviction of a pod against the budgets of its namespace. The budget that
 // was charged did not change between being read and being written. Of the others, any version since
 // the request began may have been read.
-func (e effect) allowed(t *trial, budgets []*object) {
+func (e effect) checkBudgets(t *tally, budgets []*object) {
 	var guards []*commit
 	passes := false
 	for _, one := range budgets {
-		looked, whole := reigning(one.versions, e.calls[0], e.made[0].Revision)
-		if whole && !slices.ContainsFunc(looked, func(v *commit) bool { return !v.guards(e.prior) }) {
+		looked, whole := versionsBetween(one.versions, e.calls[0], e.made[0].Revision)
+		if whole && !slices.ContainsFunc(looked, func(v *commit) bool { return !v.covers(e.prior) }) {
 			guards = append(guards, looked[len(looked)-1])
-			passes = slices.ContainsFunc(looked, func(v *commit) bool { return v.passes(e.prior) })
+			passes = slices.ContainsFunc(looked, func(v *commit) bool { return v.passesUnready(e.prior) })
 		}
 	}
 	if len(guards) > 1 {
-		t.expect(false, "a pod was evicted that more than one budget covers", e.against(guards[0].Event, guards[1].Event)...)
+		t.expect(false, "a pod was evicted that more than one budget covers", e.evidence(guards[0].Event, guards[1].Event)...)
 		return
 	}
-	if spent := e.spent(); spent != nil {
-		e.within(t, spent)
+	if spent := e.chargedBudget(); spent != nil {
+		e.checkChargedBudget(t, spent)
 	} else if len(guards) == 1 {
-		t.expect(passes, "a pod was evicted that a budget covers, and no disruption was taken from that", e.against(guards[0].Event)...)
+		t.expect(passes, "a pod was evicted that a budget covers, and no disruption was taken from that", e.evidence(guards[0].Event)...)
 	}
 }
 
 // chargedBudget returns the commit that charged a budget for the eviction; nil for none.
-func (e effect) spent() (spent *commit) {
+func (e effect) chargedBudget() (chargedBudget *commit) {
 	for _, c := range e.commits {
 		if c.Resource == budgetResource && c.Revision < e.made[0].Revision {
-			spent = c
+			chargedBudget = c
 		}
 	}
-	return spent
+	return chargedBudget
 }
 
 // checkChargedBudget checks that the charged budget allowed the eviction.
-func (e effect) within(t *trial, spent *commit) {
-	was := spent.before
+func (e effect) checkChargedBudget(t *tally, spent *commit) {
+	was := spent.replaced
 	if was == nil || was.Budget == nil || spent.Budget == nil {
 		return // of a history that does not tell
 	}
-	against := e.against(was.Event, spent.Event)
-	t.expect(was.guards(e.prior), "an eviction was taken from a budget that does not cover the pod", against...)
+	against := e.evidence(was.Event, spent.Event)
+	t.expect(was.covers(e.prior), "an eviction was taken from a budget that does not cover the pod", against...)
 	t.expect(was.Budget.Allowed > 0, "a pod was evicted whose budget allowed no disruption", against...)
 	t.expect(was.Budget.Observed >= was.Generation, "a pod was evicted by what its budget had allowed before it was changed", against...)
 	t.expect(spent.Budget.Allowed == was.Budget.Allowed-1, "a pod was evicted, and another number of disruptions than one was taken from its budget", against...)
 }
 
 // covers reports whether a version of a budget surely covers a pod.
-func (c *commit) guards(pod *commit) bool {
+func (c *commit) covers(pod *commit) bool {
 	if c.Op == deleted || c.Budget == nil || c.Budget.Selector == "" {
 		return false
 	}
@@ -100,14 +100,14 @@ func (c *commit) guards(pod *commit) bool {
 
 // passesUnready reports whether a budget lets an unready pod be evicted without a charge: the
 // budget always allows it, or has as many healthy pods as it desires.
-func (c *commit) passes(pod *commit) bool {
+func (c *commit) passesUnready(pod *commit) bool {
 	b := c.Budget
 	return !pod.Ready && (b.AlwaysAllow || b.Desired > 0 && b.Healthy >= b.Desired)
 }
 
 // versionsBetween returns the versions of an object that may have been read between an event and a
 // revision. complete is false if no version surely existed at the event.
-func reigning(versions []*commit, from *history.Event, until int64) (looked []*commit, whole bool) {
+func versionsBetween(versions []*commit, from *history.Event, until int64) (looked []*commit, whole bool) {
 	for _, v := range versions {
 		switch {
 		case v.Revision >= until:

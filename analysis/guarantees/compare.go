@@ -14,8 +14,8 @@ import (
 type State map[string]string
 
 // EndState returns the state that the commits of a history lead to.
-func End(evidence Evidence) State {
-	p := newPast(evidence)
+func EndState(evidence Evidence) State {
+	p := newClusterHistory(evidence)
 	last := map[string]*commit{}
 	for _, c := range p.commits {
 		last[c.Resource+" "+c.Key] = c
@@ -27,11 +27,11 @@ func End(evidence Evidence) State {
 	state := State{}
 	for key, c := range last {
 		switch {
-		case c.Op == deleted || passing(c.Resource):
+		case c.Op == deleted || isTransient(c.Resource):
 		case c.Resource == podResource && names[c.Owner] != "": // whose names may be made up
-			pods["pods of "+names[c.Owner]+": "+lasting(c.Commit)]++
+			pods["pods of "+names[c.Owner]+": "+describeCommit(c.Commit)]++
 		default:
-			state[key] = lasting(c.Commit)
+			state[key] = describeCommit(c.Commit)
 		}
 	}
 	for key, count := range pods {
@@ -41,7 +41,7 @@ func End(evidence Evidence) State {
 }
 
 // isTransient reports whether objects of the resource only describe what happens.
-func passing(resource string) bool {
+func isTransient(resource string) bool {
 	switch resource {
 	case "events", "events.events.k8s.io", leaseResource, "controllerrevisions.apps", "endpointslices.discovery.k8s.io":
 		return true
@@ -50,7 +50,7 @@ func passing(resource string) bool {
 }
 
 // describeCommit returns the lasting properties of a committed object as text.
-func lasting(c history.Commit) string {
+func describeCommit(c history.Commit) string {
 	text := fmt.Sprintf("phase=%s going=%t finalizers=%v", c.Phase, c.Deadline != nil, c.Finalizers)
 	if c.Replicas != nil {
 		text += fmt.Sprintf(" replicas=%d", *c.Replicas)
@@ -63,7 +63,7 @@ func lasting(c history.Commit) string {
 
 // DiffStates returns the differences between two final states (L11), one line each: objects that
 // only one state has, and objects that differ. The first state is that of the run without faults.
-func Compare(without, with State) []string {
+func DiffStates(without, with State) []string {
 	var lines []string
 	for _, key := range slices.Sorted(maps.Keys(without)) {
 		other, there := with[key]

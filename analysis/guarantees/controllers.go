@@ -5,7 +5,7 @@ import (
 )
 
 // checkNameReuse checks C3: a name is taken until its object is gone.
-func nameLocked(p *past, t *trial) {
+func checkNameReuse(p *clusterHistory, t *tally) {
 	there := map[string]*commit{}
 	for _, c := range p.commits {
 		if c.Resource != podResource {
@@ -19,7 +19,7 @@ func nameLocked(p *past, t *trial) {
 			delete(there, c.Key)
 		}
 	}
-	p.oneAfterTheOther(t)
+	p.checkOrderedCreation(t)
 }
 
 // podCollector is the pod garbage collector's name in its decisions.
@@ -27,8 +27,8 @@ const podCollector = "pod-garbage-collector-controller"
 
 // checkNoForcedDeletes checks C7: controllers only begin deletion. Only the pod garbage collector
 // force-deletes.
-func begins(p *past, t *trial) {
-	p.decidedDeletes(func(d history.Decide, decided *history.Event, o *operation) {
+func checkNoForcedDeletes(p *clusterHistory, t *tally) {
+	p.eachDecidedDelete(func(d history.Decide, decided *history.Event, o *operation) {
 		forced := o.Grace != nil && *o.Grace == 0
 		t.expect(!forced || d.Controller == podCollector, "a controller force-deleted a pod", decided, o.calls[0])
 	})
@@ -36,7 +36,7 @@ func begins(p *past, t *trial) {
 
 // eachDecidedDelete visits the pod deletes that controllers decided on, with their operations.
 // Deletes of a name on which two controllers decided are skipped.
-func (p *past) decidedDeletes(visit func(history.Decide, *history.Event, *operation)) {
+func (p *clusterHistory) eachDecidedDelete(visit func(history.Decide, *history.Event, *operation)) {
 	decided := map[string]map[string]*history.Event{}
 	for e, fact := range factsOf[history.Decide](p) {
 		if fact.Action == "delete" && fact.Resource == podResource {
@@ -58,9 +58,9 @@ func (p *past) decidedDeletes(visit func(history.Decide, *history.Event, *operat
 }
 
 // checkBoundOnce checks C8: a pod is bound to a node once, and not while it is being deleted.
-func boundOnce(p *past, t *trial) {
+func checkBoundOnce(p *clusterHistory, t *tally) {
 	for _, c := range p.commits {
-		if was := c.before; was != nil && c.Resource == podResource && c.Op == modified && was.Node != c.Node {
+		if was := c.replaced; was != nil && c.Resource == podResource && c.Op == modified && was.Node != c.Node {
 			t.expect(was.Node == "" && was.Deadline == nil, "a pod was given a node that had one, or that is being deleted", was.Event, c.Event)
 		}
 	}

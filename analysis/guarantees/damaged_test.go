@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/podfall/podfall/analysis/guarantees"
-	"github.com/podfall/podfall/internal/history"
-	"github.com/podfall/podfall/analysis/timeline"
 	"github.com/podfall/podfall/analysis/report"
+	"github.com/podfall/podfall/analysis/timeline"
+	"github.com/podfall/podfall/internal/history"
 )
 
 const (
@@ -55,11 +55,11 @@ func bear(t *testing.T, e guarantees.Evidence, bits byte) {
 		t.Errorf("%v: want that it proves nothing, or is incomplete", err)
 	}
 	for _, r := range results {
-		if r.Verdict == guarantees.Broken && (r.First == nil || r.Err().Error() == "") || r.Times > r.Cases {
+		if r.Verdict == guarantees.Violated && (r.First == nil || r.Err().Error() == "") || r.Violations > r.Cases {
 			t.Errorf("%+v", r)
 		}
 	}
-	guarantees.End(e)
+	guarantees.EndState(e)
 	timeline.Of(e.Log.Events, "default/web", "")
 	page, nothing := report.New(report.Input{Log: e.Log, Results: results, Unproven: err})
 	if nothing == nil && bits&withPage != 0 {

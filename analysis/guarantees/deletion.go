@@ -24,7 +24,7 @@ type effect struct {
 // removes reports whether the operation removed the pod.
 func (e effect) removes() bool { return e.made[len(e.made)-1].Op == deleted }
 
-func (e effect) against(more ...*history.Event) []*history.Event {
+func (e effect) evidence(more ...*history.Event) []*history.Event {
 	all := []*history.Event{eventOf(e.prior), e.calls[0]}
 	for _, c := range e.made {
 		all = append(all, c.Event)
@@ -33,17 +33,17 @@ func (e effect) against(more ...*history.Event) []*history.Event {
 }
 
 // findEffects returns the effects of operations on pods that are in the history completely.
-func (p *past) findEffects() []effect {
+func (p *clusterHistory) findEffects() []effect {
 	var all []effect
-	for _, one := range p.lives() {
+	for _, one := range p.completePods() {
 		for i := 0; i < len(one.commits); {
 			c := one.commits[i]
 			next := i + 1
 			for next < len(one.commits) && one.commits[next].Cause == c.Cause {
 				next++
 			}
-			if c.by != nil {
-				all = append(all, effect{c.by, c.before, one.commits[i:next]})
+			if c.operation != nil {
+				all = append(all, effect{c.operation, c.replaced, one.commits[i:next]})
 			}
 			i = next
 		}
@@ -52,7 +52,7 @@ func (p *past) findEffects() []effect {
 }
 
 // deletes returns the effects of deletes of existing pods.
-func (p *past) deletes() []effect {
+func (p *clusterHistory) deletes() []effect {
 	var all []effect
 	for _, e := range p.effects() {
 		if e.Verb == "delete" && e.Resource == podResource && e.prior != nil {
@@ -62,73 +62,73 @@ func (p *past) deletes() []effect {
 	return all
 }
 
-func ended(c *commit) bool { return rank(c.Phase) == terminal }
+func hasEnded(c *commit) bool { return phaseRank(c.Phase) == terminalRank }
 
 // checkGracefulDelete checks D1: a graceful delete of a bound pod only marks it.
-func graceful(p *past, t *trial) {
+func checkGracefulDelete(p *clusterHistory, t *tally) {
 	for _, e := range p.deletes() {
 		first := e.made[0]
-		if e.prior.Node == "" || ended(e.prior) || e.prior.Deadline != nil || first.Grace == nil || e.Grace != nil && *e.Grace == 0 {
+		if e.prior.Node == "" || hasEnded(e.prior) || e.prior.Deadline != nil || first.Grace == nil || e.Grace != nil && *e.Grace == 0 {
 			continue
 		}
-		if e.ownGraceOfZero() {
+		if e.hasZeroOwnGrace() {
 			continue
 		}
-		t.expect(!e.removes(), "a graceful delete removed a pod that may run", e.against()...)
-		if first.Deadline == nil || *first.Grace == 0 || p.skewed("apiserver", e.calls[0].Began, first.Ended) {
+		t.expect(!e.removes(), "a graceful delete removed a pod that may run", e.evidence()...)
+		if first.Deadline == nil || *first.Grace == 0 || p.clockMayBeWrong("apiserver", e.calls[0].Began, first.Ended) {
 			continue
 		}
 		// The call may have been written down later than its time was taken.
-		began, grace := e.calls[0].Wall.Add(time.Second-p.slack()), time.Duration(*first.Grace)*time.Second
+		began, grace := e.calls[0].Wall.Add(time.Second-p.clockError()), time.Duration(*first.Grace)*time.Second
 		if first.Wall.Before(began) {
 			continue // the clock was set back meanwhile
 		}
 		t.expect(!first.Deadline.Before(began.Add(grace-time.Second)) && !first.Deadline.After(first.Wall.Add(grace+time.Second)),
-			"a deletionTimestamp is not the time of the delete and the grace period", e.against()...)
+			"a deletionTimestamp is not the time of the delete and the grace period", e.evidence()...)
 	}
 }
 
 // checkGracePeriod checks D2: which grace period a delete sets.
-func periods(p *past, t *trial) {
+func checkGracePeriod(p *clusterHistory, t *tally) {
 	for _, e := range p.deletes() {
 		first := e.made[0]
 		if e.prior.Deadline != nil || first.Grace == nil {
 			continue
 		}
 		switch {
-		case e.prior.Node == "" || ended(e.prior):
-			t.expect(*first.Grace == 0, "a pod that cannot run was given a grace period", e.against()...)
+		case e.prior.Node == "" || hasEnded(e.prior):
+			t.expect(*first.Grace == 0, "a pod that cannot run was given a grace period", e.evidence()...)
 		case e.Grace == nil && e.prior.OwnGrace == nil: // of a release that did not tell
 		case e.Grace == nil:
-			t.expect(*first.Grace == max(0, *e.prior.OwnGrace) || *e.prior.OwnGrace < 0, "another grace period holds than the pod's own", e.against()...)
+			t.expect(*first.Grace == max(0, *e.prior.OwnGrace) || *e.prior.OwnGrace < 0, "another grace period holds than the pod's own", e.evidence()...)
 		case *e.Grace < 0:
-			t.expect(*first.Grace == 1, "a negative grace period is not one second", e.against()...)
+			t.expect(*first.Grace == 1, "a negative grace period is not one second", e.evidence()...)
 		default:
-			t.expect(*first.Grace == *e.Grace, "another grace period holds than was asked for", e.against()...)
+			t.expect(*first.Grace == *e.Grace, "another grace period holds than was asked for", e.evidence()...)
 		}
 	}
 }
 
 // checkGraceOnlyShrinks checks D3: a later delete can only shorten the grace period.
-func shortenOnly(p *past, t *trial) {
+func checkGraceOnlyShrinks(p *clusterHistory, t *tally) {
 	for _, e := range p.deletes() {
 		first := e.made[0]
 		if e.prior.Deadline == nil || e.prior.Grace == nil || first.Grace == nil || first.Deadline == nil || first.Op == deleted {
 			continue
 		}
-		t.expect(*first.Grace <= *e.prior.Grace, "a later delete made the grace period longer", e.against()...)
-		if p.skewed("apiserver", e.prior.Began, first.Ended) {
+		t.expect(*first.Grace <= *e.prior.Grace, "a later delete made the grace period longer", e.evidence()...)
+		if p.clockMayBeWrong("apiserver", e.prior.Began, first.Ended) {
 			continue
 		}
 		moved := e.prior.Deadline.Add(time.Duration(*first.Grace-*e.prior.Grace) * time.Second)
 		past := first.Deadline.After(moved) && !first.Deadline.After(first.Wall.Add(time.Second))
-		t.expect(first.Deadline.Equal(moved) || past || e.restored(), "a shortened deletionTimestamp is neither the old one less the difference nor the present", e.against()...)
+		t.expect(first.Deadline.Equal(moved) || past || e.replacesFutureDeadline(), "a shortened deletionTimestamp is neither the old one less the difference nor the present", e.evidence()...)
 	}
 }
 
 // replacesFutureDeadline reports whether a delete replaced a deadline by the present because the
 // deadline was farther away than its grace period: a fast clock had set it.
-func (e *effect) restored() bool {
+func (e *effect) replacesFutureDeadline() bool {
 	first, was := e.made[0], e.prior
 	wrong := was.Deadline.Sub(first.Wall) > time.Duration(*was.Grace+1)*time.Second
 	return wrong && *first.Grace == 0 && !first.Deadline.Before(e.calls[0].Wall.Add(-time.Second)) && !first.Deadline.After(first.Wall)
@@ -136,20 +136,20 @@ func (e *effect) restored() bool {
 
 // checkFinalizers checks D4: finalizers hold an object, and none is added while it is being
 // deleted.
-func finalized(p *past, t *trial) {
+func checkFinalizers(p *clusterHistory, t *tally) {
 	for i, c := range p.commits {
-		was := c.before
+		was := c.replaced
 		if was == nil || was.UID != c.UID {
 			continue
 		}
 		if c.Op == deleted {
-			if o := c.by; o != nil {
-				t.expect(len(was.Finalizers) == 0 || writes(o.Verb) || ofCascade(was.Finalizers), "an object was removed that had finalizers", was.Event, o.calls[0], c.Event)
+			if o := c.operation; o != nil {
+				t.expect(len(was.Finalizers) == 0 || canDropFinalizers(o.Verb) || areCollectorFinalizers(was.Finalizers), "an object was removed that had finalizers", was.Event, o.calls[0], c.Event)
 			}
 			continue
 		}
 		if was.Deadline != nil {
-			t.expect(subset(c.Finalizers, mayHold(was, c)), "a finalizer was added to an object that is being deleted", was.Event, c.Event)
+			t.expect(isSubset(c.Finalizers, allowedFinalizers(was, c)), "a finalizer was added to an object that is being deleted", was.Event, c.Event)
 		}
 		if c.Resource == podResource && c.Deadline != nil && (c.Grace == nil || *c.Grace == 0) && len(c.Finalizers) == 0 && i+1 < len(p.commits) {
 			next := p.commits[i+1]
@@ -160,14 +160,14 @@ func finalized(p *past, t *trial) {
 
 // allowedFinalizers returns the finalizers that an object under deletion may have. A delete with
 // another propagation policy adds those of the garbage collector.
-func mayHold(was, now *commit) []string {
-	if now.by == nil || strings.HasPrefix(now.by.Verb, "delete") {
-		return slices.Concat(was.Finalizers, collectors())
+func allowedFinalizers(was, now *commit) []string {
+	if now.operation == nil || strings.HasPrefix(now.operation.Verb, "delete") {
+		return slices.Concat(was.Finalizers, collectorFinalizers())
 	}
 	return was.Finalizers
 }
 
-func subset(some, all []string) bool {
+func isSubset(some, all []string) bool {
 	there := map[string]bool{}
 	for _, name := range all {
 		there[name] = true
@@ -182,19 +182,23 @@ func subset(some, all []string) bool {
 
 // canDropFinalizers reports whether a request of the verb can take a finalizer away. The request
 // that takes the last is a single commit: the removal.
-func writes(verb string) bool { return verb == "update" || verb == "patch" || verb == "apply" }
+func canDropFinalizers(verb string) bool {
+	return verb == "update" || verb == "patch" || verb == "apply"
+}
 
 // areCollectorFinalizers reports whether all finalizers are the garbage collector's. A delete with
 // another propagation policy takes them away itself.
-func ofCascade(finalizers []string) bool { return subset(finalizers, collectors()) }
+func areCollectorFinalizers(finalizers []string) bool {
+	return isSubset(finalizers, collectorFinalizers())
+}
 
 // collectorFinalizers returns the finalizers of the garbage collector.
-func collectors() []string {
+func collectorFinalizers() []string {
 	return []string{metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents}
 }
 
 // checkRemover checks D5: who may remove a pod.
-func remover(p *past, t *trial) {
+func checkRemover(p *clusterHistory, t *tally) {
 	for _, e := range p.effects() {
 		if !e.removes() || e.prior == nil || e.Verb == "deletecollection" && e.Left == nil { // of a release that did not tell of its grace period
 			continue
@@ -202,19 +206,19 @@ func remover(p *past, t *trial) {
 		node := e.node
 		switch {
 		case e.Verb == "delete" && node != "":
-			t.expect(node == e.prior.Node && e.PreUID == e.prior.UID, "a kubelet removed a pod that is not its, or without naming its uid", e.against()...)
+			t.expect(node == e.prior.Node && e.PreUID == e.prior.UID, "a kubelet removed a pod that is not its, or without naming its uid", e.evidence()...)
 		case e.Verb == "delete", e.Verb == "deletecollection", e.Subresource == "eviction":
-			forced := e.Grace != nil && *e.Grace == 0 || e.ownGraceOfZero()
-			t.expect(forced || e.prior.Node == "" || ended(e.prior), "somebody but its kubelet removed a pod without force", e.against()...)
+			forced := e.Grace != nil && *e.Grace == 0 || e.hasZeroOwnGrace()
+			t.expect(forced || e.prior.Node == "" || hasEnded(e.prior), "somebody but its kubelet removed a pod without force", e.evidence()...)
 		default:
-			t.expect(e.prior.Deadline != nil && len(e.prior.Finalizers) > 0, "a pod was removed by what was neither a delete nor the end of its last finalizer", e.against()...)
+			t.expect(e.prior.Deadline != nil && len(e.prior.Finalizers) > 0, "a pod was removed by what was neither a delete nor the end of its last finalizer", e.evidence()...)
 		}
 	}
 }
 
 // hasZeroOwnGrace reports whether a delete without a grace period forced a pod because its own is
 // 0. If commits do not tell, the answer is whether it may have.
-func (e *effect) ownGraceOfZero() bool {
+func (e *effect) hasZeroOwnGrace() bool {
 	first := e.made[0]
 	if e.prior != nil && e.prior.OwnGrace != nil {
 		return e.Grace == nil && *e.prior.OwnGrace == 0
@@ -223,31 +227,31 @@ func (e *effect) ownGraceOfZero() bool {
 }
 
 // checkPodOutlivesContainers checks D6: a pod's object outlives its containers and mounts.
-func outlives(p *past, t *trial) {
+func checkPodOutlivesContainers(p *clusterHistory, t *tally) {
 	for _, e := range p.deletes() {
 		if !e.removes() || e.node == "" || e.node != e.prior.Node {
 			continue
 		}
-		one := p.known(e.prior.UID)
-		t.expect(ended(e.prior), "a kubelet removed a pod whose last phase is not terminal", e.against()...)
+		one := p.podOrEmpty(e.prior.UID)
+		t.expect(hasEnded(e.prior), "a kubelet removed a pod whose last phase is not terminal", e.evidence()...)
 		for _, c := range one.containers {
 			if len(c.started) > 0 {
-				t.expect(c.overBy(e.calls[0]), "a kubelet removed a pod of which a container had not ended", e.against(c.last())...)
+				t.expect(c.mayHaveEndedBy(e.calls[0]), "a kubelet removed a pod of which a container had not ended", e.evidence(c.lastEvent())...)
 			}
 		}
-		for _, mounted := range one.mountedAt(e.calls[0]) {
-			t.expect(mounted == nil, "a kubelet removed a pod with a volume mounted", e.against(mounted)...)
+		for _, mounted := range one.mountsAt(e.calls[0]) {
+			t.expect(mounted == nil, "a kubelet removed a pod with a volume mounted", e.evidence(mounted)...)
 		}
 	}
 }
 
 // recordDelay is how much later than it happened an event may be recorded.
-const eps = int64(50 * time.Millisecond)
+const recordDelay = int64(50 * time.Millisecond)
 
 // mayHaveEndedBy reports whether the container may have ended before an event was over.
-func (c *container) overBy(e *history.Event) bool {
+func (c *container) mayHaveEndedBy(e *history.Event) bool {
 	for _, exit := range c.exits {
-		if exit.Began <= e.Ended+eps {
+		if exit.Began <= e.Ended+recordDelay {
 			return true
 		}
 	}
@@ -255,7 +259,7 @@ func (c *container) overBy(e *history.Event) bool {
 }
 
 // lastEvent returns the last start, signal or exit of the container.
-func (c *container) last() *history.Event {
+func (c *container) lastEvent() *history.Event {
 	for _, events := range [][]*history.Event{c.exits, c.signals, c.started} {
 		if len(events) > 0 {
 			return events[len(events)-1]
@@ -265,7 +269,7 @@ func (c *container) last() *history.Event {
 }
 
 // mountsAt returns for each volume the mount that was in place at an event; nil if it was undone.
-func (one *pod) mountedAt(e *history.Event) map[string]*history.Event {
+func (one *podHistory) mountsAt(e *history.Event) map[string]*history.Event {
 	volumes := map[string]*history.Event{}
 	for _, m := range one.mounts {
 		switch fact := m.Fact.(type) {
@@ -274,7 +278,7 @@ func (one *pod) mountedAt(e *history.Event) map[string]*history.Event {
 				volumes[fact.Volume] = m
 			}
 		case history.Unmount:
-			if m.Began <= e.Ended+eps {
+			if m.Began <= e.Ended+recordDelay {
 				volumes[fact.Volume] = nil
 			}
 		}
@@ -283,7 +287,7 @@ func (one *pod) mountedAt(e *history.Event) map[string]*history.Event {
 }
 
 // checkSeenIncarnation checks D7: a kubelet changes no incarnation of a pod that it has not seen.
-func meant(p *past, t *trial) {
+func checkSeenIncarnation(p *clusterHistory, t *tally) {
 	tell := map[string]bool{} // the kubelets that tell what they see
 	for e := range factsOf[history.KubeletSee](p) {
 		tell[nodeOf(e.Process)] = true
@@ -293,32 +297,32 @@ func meant(p *past, t *trial) {
 		if node == "" || e.prior == nil || !e.made[0].recorded { // of the file's own commits nobody knows when they were
 			continue
 		}
-		uid, _ := e.meant()
+		uid, _ := e.meantVersion()
 		uid = cmp.Or(uid, e.PreUID, e.prior.UID)
-		t.expect(uid == e.prior.UID, "a kubelet changed another incarnation than it meant", e.against()...)
-		saw := p.known(e.prior.UID).seen
+		t.expect(uid == e.prior.UID, "a kubelet changed another incarnation than it meant", e.evidence()...)
+		saw := p.podOrEmpty(e.prior.UID).seen
 		if tell[node] || len(saw) > 0 {
 			seen := slices.ContainsFunc(saw, func(s *history.Event) bool { return nodeOf(s.Process) == node && s.Began <= e.made[0].Ended })
-			t.expect(seen, "a kubelet changed an incarnation that it had not seen", e.against()...)
+			t.expect(seen, "a kubelet changed an incarnation that it had not seen", e.evidence()...)
 		}
 	}
 }
 
 // checkForceDelete checks D8: a force delete removes a pod without finalizers in the same
 // operation.
-func immediate(p *past, t *trial) {
+func checkForceDelete(p *clusterHistory, t *tally) {
 	for _, e := range p.deletes() {
 		if e.Grace != nil && *e.Grace == 0 && len(e.prior.Finalizers) == 0 && len(e.made[0].Finalizers) == 0 {
-			t.expect(e.removes(), "a force delete left the pod", e.against()...)
-			e.warned(p, t)
+			t.expect(e.removes(), "a force delete left the pod", e.evidence()...)
+			e.checkWarning(p, t)
 		}
 	}
 }
 
 // checkWarning checks D8 for users: a force delete on a node that is not ready returns a warning
 // that containers may run on.
-func (e effect) warned(p *past, t *trial) {
-	if !strings.HasPrefix(e.Who, "client:") || e.prior.Node == "" || ended(e.prior) || e.prior.Deadline != nil || len(e.returns) != 1 {
+func (e effect) checkWarning(p *clusterHistory, t *tally) {
+	if !strings.HasPrefix(e.Who, "client:") || e.prior.Node == "" || hasEnded(e.prior) || e.prior.Deadline != nil || len(e.returns) != 1 {
 		return
 	}
 	var node *commit
@@ -326,7 +330,7 @@ func (e effect) warned(p *past, t *trial) {
 		if !c.recorded && c.Revision > e.made[0].Revision {
 			break // only the database has it, which does not tell when
 		}
-		if c.Ended+eps >= e.calls[0].Began && c.Began <= e.returns[0].Ended {
+		if c.Ended+recordDelay >= e.calls[0].Began && c.Began <= e.returns[0].Ended {
 			return // it may have been seen either way
 		}
 		if c.Ended < e.calls[0].Began {
@@ -337,13 +341,13 @@ func (e effect) warned(p *past, t *trial) {
 		return
 	}
 	said, _ := e.returns[0].Fact.(history.OpReturn)
-	t.expect(!ok(said.Code) || said.Warnings > 0, "a pod was forced away from a node that is not ready, without a warning", e.against(node.Event, e.returns[0])...)
+	t.expect(!isSuccess(said.Code) || said.Warnings > 0, "a pod was forced away from a node that is not ready, without a warning", e.evidence(node.Event, e.returns[0])...)
 }
 
 // checkIdempotentDelete checks D9: a pod is removed once, and a repeated delete is answered with
 // 200, 202, 404 or 409.
-func idempotent(p *past, t *trial) {
-	for _, one := range p.lives() {
+func checkIdempotentDelete(p *clusterHistory, t *tally) {
+	for _, one := range p.completePods() {
 		var removed *commit
 		for _, c := range one.commits {
 			if c.Op == deleted {
@@ -352,14 +356,14 @@ func idempotent(p *past, t *trial) {
 			}
 		}
 	}
-	answeredAgain(p, t)
+	checkRepeatedDeletes(p, t)
 }
 
 // checkRepeatedDeletes checks the answers of D9.
-func answeredAgain(p *past, t *trial) {
+func checkRepeatedDeletes(p *clusterHistory, t *tally) {
 	asked := map[string]*operation{}
 	for _, o := range p.operations {
-		if o.Verb != "delete" || o.Resource != podResource || o.Subresource != "" || o.denied() {
+		if o.Verb != "delete" || o.Resource != podResource || o.Subresource != "" || o.deniedByWebhook() {
 			continue
 		}
 		who := o.Who + " " + o.Key
@@ -371,7 +375,7 @@ func answeredAgain(p *past, t *trial) {
 			}
 		}
 		if len(o.returns) > 0 {
-			if said, _ := o.returns[0].Fact.(history.OpReturn); ok(said.Code) {
+			if said, _ := o.returns[0].Fact.(history.OpReturn); isSuccess(said.Code) {
 				asked[who] = o
 			}
 		}
@@ -379,8 +383,8 @@ func answeredAgain(p *past, t *trial) {
 }
 
 // checkCascade checks D10: the namespace controller and the garbage collector only begin deletion.
-func cascades(p *past, t *trial) {
-	p.decidedDeletes(func(d history.Decide, decided *history.Event, o *operation) {
+func checkCascade(p *clusterHistory, t *tally) {
+	p.eachDecidedDelete(func(d history.Decide, decided *history.Event, o *operation) {
 		if d.Controller == "namespace-controller" || d.Controller == garbageCollector {
 			t.expect(o.Grace == nil || *o.Grace != 0, "a cascade force-deleted a pod", decided, o.calls[0])
 		}
@@ -394,9 +398,9 @@ func cascades(p *past, t *trial) {
 
 // podOrEmpty returns the pod with a UID. If the history lacks the pod, as a damaged history may,
 // the result has no events.
-func (p *past) known(uid string) *pod {
+func (p *clusterHistory) podOrEmpty(uid string) *podHistory {
 	if one := p.pods[uid]; one != nil {
 		return one
 	}
-	return &pod{uid: uid}
+	return &podHistory{uid: uid}
 }

@@ -15,47 +15,47 @@ const garbageCollector = "garbage-collector-controller"
 
 // dependentInfoAge is how long the garbage collector may not have heard of a dependent. A new
 // connection with its back-offs may take as long.
-const unmonitored = time.Minute
+const dependentInfoAge = time.Minute
 
 // ownerBlockers maps owners to the dependents that block their deletion, and each to the commit
 // since which it does. Owners that once had one stay in the map.
-type blockers map[string]map[string]*commit
+type ownerBlockers map[string]map[string]*commit
 
 // checkForegroundOwner checks D11. The garbage collector takes foregroundDeletion from an owner
 // only if no dependent that it must know of blocks the deletion. Others, for example a user or a
 // second delete with another policy, may take the finalizer at any time.
-func ownersLast(p *past, t *trial) {
+func checkForegroundOwner(p *clusterHistory, t *tally) {
 	decided := map[string]*history.Event{}
-	p.decidedOperations(func(d history.Decide, e *history.Event, _ *operation) {
+	p.eachDecision(func(d history.Decide, e *history.Event, _ *operation) {
 		if d.Controller == garbageCollector && d.Action == "patch" {
 			decided[e.Cause] = e
 		}
 	})
-	blocking := blockers{}
+	blocking := ownerBlockers{}
 	for _, c := range p.commits {
-		if dependents, had := blocking[c.UID]; had && decided[c.Cause] != nil && letGo(c) {
-			p.goesLast(t, c, decided[c.Cause], dependents)
+		if dependents, had := blocking[c.UID]; had && decided[c.Cause] != nil && dropsForegroundFinalizer(c) {
+			p.checkOwnerLast(t, c, decided[c.Cause], dependents)
 		}
-		blocking.take(c)
+		blocking.add(c)
 	}
 }
 
 // dropsForegroundFinalizer reports whether a commit takes foregroundDeletion from an object, and
 // perhaps removes the object with it.
-func letGo(c *commit) bool {
+func dropsForegroundFinalizer(c *commit) bool {
 	waits := func(c *commit) bool { return slices.Contains(c.Finalizers, metav1.FinalizerDeleteDependents) }
-	return c.before != nil && c.before.UID == c.UID && waits(c.before) && (c.Op == deleted || !waits(c))
+	return c.replaced != nil && c.replaced.UID == c.UID && waits(c.replaced) && (c.Op == deleted || !waits(c))
 }
 
 // add applies a commit to the owners that its object blocks.
-func (b blockers) take(c *commit) {
+func (b ownerBlockers) add(c *commit) {
 	blocks := c.Blocks
 	if c.Op == deleted {
 		blocks = nil
 	}
 	was := c.Blocks // of what is removed, as it was
-	if c.before != nil {
-		was = c.before.Blocks
+	if c.replaced != nil {
+		was = c.replaced.Blocks
 	}
 	for _, owner := range was {
 		if !slices.Contains(blocks, owner) {
@@ -74,21 +74,21 @@ func (b blockers) take(c *commit) {
 
 // checkOwnerLast checks that the garbage collector did not release an owner while it knew of a
 // dependent that blocks the deletion.
-func (p *past) goesLast(t *trial, owner *commit, decided *history.Event, dependents map[string]*commit) {
+func (p *clusterHistory) checkOwnerLast(t *tally, owner *commit, decided *history.Event, dependents map[string]*commit) {
 	var left *commit
 	for _, since := range dependents {
-		if (left == nil || since.Revision < left.Revision) && p.collects(owner, since) && !p.unknowing(since, decided, unmonitored) {
+		if (left == nil || since.Revision < left.Revision) && p.mustKnowDependent(owner, since) && !p.mayHaveMissed(since, decided, dependentInfoAge) {
 			left = since
 		}
 	}
 	t.expect(left == nil, "the garbage collector let an owner go while a dependent was there that blocks its deletion",
-		eventOf(left), owner.before.Event, decided, owner.Event)
+		eventOf(left), owner.replaced.Event, decided, owner.Event)
 }
 
 // mustKnowDependent reports whether the garbage collector has to know that an object depends on an
 // owner. It follows user-defined kinds only some time after their definition. An owner in another
 // namespace does not count.
-func (p *past) collects(owner, dependent *commit) bool {
+func (p *clusterHistory) mustKnowDependent(owner, dependent *commit) bool {
 	_, builtIn := kinds.ByResource(dependent.Resource)
-	return builtIn && (owner.of.namespace == "" || owner.of.namespace == dependent.of.namespace) && dependent.recorded && dependent.Began >= p.from
+	return builtIn && (owner.object.namespace == "" || owner.object.namespace == dependent.object.namespace) && dependent.recorded && dependent.Began >= p.completeFrom
 }

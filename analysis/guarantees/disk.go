@@ -21,7 +21,7 @@ type Disk struct {
 
 // NewDisk returns the result of a verification of the file (the apiserver's store.Verify). An error
 // other than damage means that nothing is known of the file, and is returned.
-func DiskOf(revision int64, objects int, err error) (*Disk, error) {
+func NewDisk(revision int64, objects int, err error) (*Disk, error) {
 	if damage := new(boltfile.DamageError); errors.As(err, &damage) {
 		return &Disk{Damage: damage}, nil
 	}
@@ -33,22 +33,22 @@ func DiskOf(revision int64, objects int, err error) (*Disk, error) {
 
 // isContradictory reports damage where each record is as it was written, but together the records
 // are no state.
-func (d *Disk) contradictory() bool {
+func (d *Disk) isContradictory() bool {
 	return d.Damage != nil && d.Damage.Bucket != "" && !strings.HasPrefix(d.Damage.Record, "page ") && !strings.Contains(d.Damage.What, "checksum")
 }
 
 // checkFileState checks A9 of the file as it is: its records add up to one state, and its counter
 // is the revision of the last record. TestPowerCuts of the store tries what power cuts leave.
-func oneState(p *past, t *trial) {
+func checkFileState(p *clusterHistory, t *tally) {
 	switch {
-	case p.disk == nil || p.disk.Damage != nil && !p.disk.contradictory():
+	case p.disk == nil || p.disk.Damage != nil && !p.disk.isContradictory():
 		return
 	case p.disk.Damage != nil:
 		t.expect(false, "the store's file is no state: "+p.disk.Damage.Error())
 		return
 	}
 	t.cases++
-	if !p.stored {
+	if !p.hasFile {
 		return
 	}
 	live := map[*object]bool{}
@@ -57,7 +57,7 @@ func oneState(p *past, t *trial) {
 		if !c.stored {
 			continue
 		}
-		live[c.of], last = c.Op != deleted, c
+		live[c.object], last = c.Op != deleted, c
 	}
 	objects := 0
 	for _, there := range live {
@@ -70,8 +70,8 @@ func oneState(p *past, t *trial) {
 }
 
 // checkFileDamage checks A10 of the file as it is: every page and record holds what was written.
-func undamaged(p *past, t *trial) {
-	if p.disk == nil || p.disk.contradictory() {
+func checkFileDamage(p *clusterHistory, t *tally) {
+	if p.disk == nil || p.disk.isContradictory() {
 		return
 	}
 	what := ""

@@ -6,14 +6,14 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/podfall/podfall/analysis/why"
 	"github.com/podfall/podfall/internal/fault"
 	"github.com/podfall/podfall/internal/history"
-	"github.com/podfall/podfall/analysis/why"
 )
 
 // TestEveryCauseIsJudged has who adds a cause say when it is right.
 func TestEveryCauseIsJudged(t *testing.T) {
-	judged, left := reasons(), untroubled()
+	judged, left := causeConditions(), unjudgedCauses()
 	for _, c := range why.Causes() {
 		if (judged[c.Name] != nil) == left[c.Name] {
 			t.Errorf("%s: among reasons %v, among what needs no trouble %v; want one of the two", c.Name, judged[c.Name] != nil, left[c.Name])

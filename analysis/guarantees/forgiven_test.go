@@ -201,7 +201,7 @@ func beganAnew(befalls func(*forge), told []string) *forge {
 // relists has the controllers be refused what came after a revision, and list all pods.
 func relists(after int64) func(*forge) {
 	return func(f *forge) {
-		f.say("apiserver", "watch", history.Lookup{Who: controllers, Verb: "watch", Resource: podResource, Code: 410, Asked: history.Asked{Revision: decimal(after)}})
+		f.say("apiserver", "watch", history.Lookup{Who: controllers, Verb: "watch", Resource: podResource, Code: 410, Asked: history.Asked{Revision: formatRevision(after)}})
 		f.say("apiserver", "list", history.Lookup{Who: controllers, Verb: "list", Resource: podResource, Code: 200, Revision: f.revision})
 	}
 }
@@ -314,7 +314,7 @@ func (f *forge) asksAnew(after int64, code int32) *forge {
 // asksAfter has the controllers ask for the heartbeats that came after a revision.
 func (f *forge) asksAfter(revision int64, code int32) *forge {
 	return f.say("apiserver", "watch", history.Lookup{
-		Who: controllers, Verb: "watch", Resource: leaseResource, Code: code, Asked: history.Asked{Revision: decimal(revision)},
+		Who: controllers, Verb: "watch", Resource: leaseResource, Code: code, Asked: history.Asked{Revision: formatRevision(revision)},
 	})
 }
 
@@ -334,6 +334,6 @@ func (f *forge) returned() *forge { return f.renews("renewed").wait(10).renews("
 // unheardOf has the controllers call the node unreachable.
 func (f *forge) unheardOf() *forge {
 	return f.ask("taint", by(controllers, "update"), 200, history.Commit{
-		Resource: "nodes", Key: "n1", UID: "n1", Op: modified, Content: history.Content{Created: 1, Evicting: []string{unreachable + "="}},
+		Resource: "nodes", Key: "n1", UID: "n1", Op: modified, Content: history.Content{Created: 1, Evicting: []string{unreachableTaint + "="}},
 	})
 }

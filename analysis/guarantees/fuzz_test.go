@@ -38,13 +38,13 @@ func FuzzCheck(f *testing.F) {
 		}
 		for _, r := range results {
 			switch {
-			case r.Verdict == Broken && (r.Times == 0 || r.First == nil || len(r.First.Lines()) > mostLines+2 || r.Err() == nil),
-				r.Verdict == Held && (r.Cases == 0 || r.Times > 0 || r.First != nil || r.Err() != nil),
-				r.Verdict == NotCheckable && (r.Times > 0 || r.Why == "" || r.Err() != nil):
+			case r.Verdict == Violated && (r.Violations == 0 || r.First == nil || len(r.First.Lines()) > maxEventLines+2 || r.Err() == nil),
+				r.Verdict == Held && (r.Cases == 0 || r.Violations > 0 || r.First != nil || r.Err() != nil),
+				r.Verdict == NotCheckable && (r.Violations > 0 || r.Why == "" || r.Err() != nil):
 				t.Errorf("%+v", r)
 			}
 		}
-		if apart := Compare(End(evidence), End(evidence)); len(apart) > 0 {
+		if apart := DiffStates(EndState(evidence), EndState(evidence)); len(apart) > 0 {
 			t.Errorf("its end is not itself: %q", apart)
 		}
 	})
@@ -67,7 +67,7 @@ func written(f *testing.F, forged *forge) []byte {
 func verdicts(results []Result) map[string][2]int {
 	all := map[string][2]int{}
 	for _, r := range results {
-		all[r.ID+" "+string(r.Verdict)] = [2]int{r.Cases, r.Times}
+		all[r.ID+" "+string(r.Verdict)] = [2]int{r.Cases, r.Violations}
 	}
 	return all
 }

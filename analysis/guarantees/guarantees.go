@@ -48,17 +48,17 @@ type Verdict string
 const (
 	// The verdicts.
 	Held         Verdict = "held"
-	Broken       Verdict = "broken"
+	Violated     Verdict = "broken"
 	NotCheckable Verdict = "not checkable"
 )
 
 // Result is the outcome of checking one invariant.
 type Result struct {
-	Property
+	Invariant
 
 	Verdict Verdict
 	// Cases counts how often the invariant was checked, and Violations how often it did not hold.
-	Cases, Times int
+	Cases, Violations int
 	// First is the first violation; nil if there was none.
 	First *Counterexample
 	// Why says why the invariant could not be checked.
@@ -67,10 +67,10 @@ type Result struct {
 
 // Err returns a ViolationError if the invariant is violated, and nil otherwise.
 func (r Result) Err() error {
-	if r.Verdict != Broken {
+	if r.Verdict != Violated {
 		return nil
 	}
-	return &BrokenError{ID: r.ID, Promise: r.Promise, Counterexample: *r.First}
+	return &ViolationError{ID: r.ID, Promise: r.Statement, Counterexample: *r.First}
 }
 
 // Counterexample is a case in which an invariant did not hold.
@@ -78,26 +78,26 @@ type Counterexample struct {
 	// What says what was found.
 	What string
 	// Events show the violation, in order.
-	Against []history.Event
+	Events []history.Event
 }
 
 // maxEventLines limits the events that a counter-example shows.
-const mostLines = 8
+const maxEventLines = 8
 
 // Lines returns the counter-example as readable text of at most ten lines.
 func (c Counterexample) Lines() []string {
 	lines := []string{c.What}
-	for i := range c.Against {
-		if i == mostLines {
-			return append(lines, fmt.Sprintf("… and %d more", len(c.Against)-mostLines))
+	for i := range c.Events {
+		if i == maxEventLines {
+			return append(lines, fmt.Sprintf("… and %d more", len(c.Events)-maxEventLines))
 		}
-		lines = append(lines, tell(&c.Against[i]))
+		lines = append(lines, formatEvent(&c.Events[i]))
 	}
 	return lines
 }
 
 // formatEvent returns an event as one line of text.
-func tell(e *history.Event) string {
+func formatEvent(e *history.Event) string {
 	who := e.Process
 	if who == "" {
 		who = "database"
@@ -106,48 +106,48 @@ func tell(e *history.Event) string {
 	if e.Cause != "" {
 		cause = fmt.Sprintf(" cause %.12s", e.Cause)
 	}
-	fields := strings.TrimPrefix(fmt.Sprintf("%+v", said(e)), "map")
+	fields := strings.TrimPrefix(fmt.Sprintf("%+v", fieldsOf(e)), "map")
 	return fmt.Sprintf("%s %s #%d %s %s%s", e.Wall.UTC().Format("15:04:05.000"), who, e.Sequence, e.Fact.Name(), fields, cause)
 }
 
 // ViolationError reports an invariant that did not hold.
-type BrokenError struct {
+type ViolationError struct {
 	ID, Promise string
 	Counterexample
 }
 
 // Error returns the id, the invariant and the counter-example.
-func (e *BrokenError) Error() string {
+func (e *ViolationError) Error() string {
 	return fmt.Sprintf("%s: %s: %s", e.ID, e.Promise, strings.Join(e.Lines(), "\n"))
 }
 
 // Check checks every invariant. An error says that the evidence proves nothing: either nothing has
 // happened, or events are missing.
 func Check(evidence Evidence) ([]Result, error) {
-	p := newPast(evidence)
-	if err := p.assume(); err != nil {
+	p := newClusterHistory(evidence)
+	if err := p.assumeSound(); err != nil {
 		return nil, err
 	}
-	properties := Properties()
+	properties := Invariants()
 	results := make([]Result, 0, len(properties))
 	for _, property := range properties {
-		results = append(results, property.try(p))
+		results = append(results, property.verify(p))
 	}
 	return results, nil
 }
 
 // verify checks one invariant.
-func (p Property) try(past *past) Result {
-	r := Result{Property: p, Verdict: NotCheckable, Why: p.Unchecked}
+func (p Invariant) verify(past *clusterHistory) Result {
+	r := Result{Invariant: p, Verdict: NotCheckable, Why: p.Unchecked}
 	if p.check == nil {
 		return r
 	}
-	t := trial{}
+	t := tally{}
 	p.check(past, &t)
-	r.Cases, r.Times, r.First = t.cases, t.times, t.first
+	r.Cases, r.Violations, r.First = t.cases, t.times, t.first
 	switch {
 	case t.first != nil:
-		r.Verdict = Broken
+		r.Verdict = Violated
 	case t.cases > 0:
 		r.Verdict = Held
 	default:
@@ -157,14 +157,14 @@ func (p Property) try(past *past) Result {
 }
 
 // tally counts the cases and violations of one invariant while it is checked.
-type trial struct {
+type tally struct {
 	cases, times int
 	first        *Counterexample
 }
 
 // expect counts a case. If the invariant does not hold, the case becomes the counter-example: what
 // was found, and the events that show it.
-func (t *trial) expect(holds bool, what string, against ...*history.Event) { //nolint:revive // what is checked, and no switch
+func (t *tally) expect(holds bool, what string, against ...*history.Event) { //nolint:revive // what is checked, and no switch
 	t.cases++
 	if holds {
 		return
@@ -176,7 +176,7 @@ func (t *trial) expect(holds bool, what string, against ...*history.Event) { //n
 	t.first = &Counterexample{What: what}
 	for _, e := range against {
 		if e != nil {
-			t.first.Against = append(t.first.Against, *e)
+			t.first.Events = append(t.first.Events, *e)
 		}
 	}
 }

@@ -38,21 +38,21 @@ func TestForged(t *testing.T) {
 	for _, c := range slices.Concat(brokenStore(), brokenWebhooks(), brokenWatches(), brokenDeletions(), brokenNodes(), brokenOthers(), brokenLiveness(), brokenExplanations(), brokenReads(), brokenTellings(), brokenDependents(), brokenBudgets(), brokenDisks(), brokenSidecars()) {
 		t.Run(c.id+" "+c.what, func(t *testing.T) {
 			r := result(check(t, c.history), c.id)
-			if r.Verdict != Broken {
+			if r.Verdict != Violated {
 				t.Fatalf("%s (%d cases), want broken", r.Verdict, r.Cases)
 			}
 			broken[c.id] = true
 			text := r.Err().Error()
-			if !strings.HasPrefix(text, r.ID+": "+r.Promise) || strings.Count(text, "\n") > 9 {
+			if !strings.HasPrefix(text, r.ID+": "+r.Statement) || strings.Count(text, "\n") > 9 {
 				t.Errorf("want the promise, and ten lines at most: %s", text)
 			}
 		})
 	}
-	for _, p := range Properties() {
+	for _, p := range Invariants() {
 		switch {
-		case p.check == nil && (p.Unchecked == "" || len(p.From) > 0):
+		case p.check == nil && (p.Unchecked == "" || len(p.Facts) > 0):
 			t.Errorf("%s has no checker: want why, and no events", p.ID)
-		case p.check != nil && (p.Unchecked != "" || len(p.From) == 0):
+		case p.check != nil && (p.Unchecked != "" || len(p.Facts) == 0):
 			t.Errorf("%s has a checker: want its events", p.ID)
 		case p.check != nil && (!kept[p.ID] || !broken[p.ID]):
 			t.Errorf("%s: a history that keeps it %v, one that breaks it %v; want both", p.ID, kept[p.ID], broken[p.ID])
@@ -70,7 +70,7 @@ type forged struct {
 // liveness, and A15, D11, K15, K16, C9, C10 and C11, which are podfall's own.
 func TestCounts(t *testing.T) {
 	count := map[byte]int{}
-	for _, p := range Properties() {
+	for _, p := range Invariants() {
 		count[p.ID[0]]++
 	}
 	for letter, want := range map[byte]int{'A': 15, 'W': 10, 'D': 11, 'K': 16, 'C': 11, 'N': 6, 'L': 11} {

@@ -17,29 +17,29 @@ const leaseResource = "leases.coordination.k8s.io"
 
 // unreachableAfter is the shortest time without a heartbeat after which a node may be tainted
 // unreachable, over all imitated releases.
-const leaseAge = 40 * time.Second
+const unreachableAfter = 40 * time.Second
 
 // staleStatusTime is how long a node may still be tainted unreachable after its heartbeats return.
 // Its status stays old until the kubelet writes it again, which may take several attempts, and
 // until a controller looks.
-const recovering = 40 * time.Second
+const staleStatusTime = 40 * time.Second
 
 // relistTime is how much later controllers may hear of a heartbeat after they were cut off: they
 // list everything first, and not at once.
-const relisting = 20 * time.Second
+const relistTime = 20 * time.Second
 
 // unreachableTaint is the taint of a node without heartbeats.
-const unreachable = "node.kubernetes.io/unreachable"
+const unreachableTaint = "node.kubernetes.io/unreachable"
 
 // controllersWereDeaf reports whether the controllers may have received nothing between two events
 // or shortly before, by the machine's clock. They take missing heartbeats for the node's silence.
-func (p *past) deaf(from, to *history.Event) bool {
+func (p *clusterHistory) controllersWereDeaf(from, to *history.Event) bool {
 	const shortly = int64(5 * time.Second)
-	return slices.ContainsFunc(p.troubles, func(o *ordeal) bool { return o.deafens() && o.touches(from.Began-shortly, to.Ended) })
+	return slices.ContainsFunc(p.troubles, func(o *trouble) bool { return o.deafensControllers() && o.mayOverlap(from.Began-shortly, to.Ended) })
 }
 
 // deafensControllers reports whether the trouble keeps heartbeats from the controllers.
-func (o *ordeal) deafens() bool {
+func (o *trouble) deafensControllers() bool {
 	if o.Kind == history.TroubleFault {
 		heartbeat := fault.About{
 			Process: controllers, Client: controllers, Verb: string(watch.Modified), Resource: leaseResource, Namespace: corev1.NamespaceNodeLease,
@@ -51,140 +51,140 @@ func (o *ordeal) deafens() bool {
 }
 
 // nodeHeartbeats holds the heartbeats that the controllers received.
-type heartbeats struct {
-	asked questions
-	// of are those of a node.
-	of map[string][]heartbeat
+type nodeHeartbeats struct {
+	listings listings
+	// byNode are those of a node.
+	byNode map[string][]heartbeat
 }
 
 // heartbeat is a heartbeat that the controllers received.
 type heartbeat struct {
 	*commit
-	heard *history.Event
+	received *history.Event
 	// endsSilence says that the silence before was long enough to taint the node.
-	broke bool
+	endsSilence bool
 }
 
-func (p *past) heartbeats() heartbeats {
-	return heartbeats{asked: p.questions(leaseResource), of: map[string][]heartbeat{}}
+func (p *clusterHistory) heartbeats() nodeHeartbeats {
+	return nodeHeartbeats{listings: p.listingsOf(leaseResource), byNode: map[string][]heartbeat{}}
 }
 
 // heartbeatNode returns the node that renewed its own lease with a commit; empty for other commits.
-func heartbeatOf(c *commit) string {
+func heartbeatNode(c *commit) string {
 	if c.Resource != leaseResource || c.Op == deleted {
 		return ""
 	}
-	if c.of.namespace != corev1.NamespaceNodeLease || c.by == nil || c.by.node != c.of.name {
+	if c.object.namespace != corev1.NamespaceNodeLease || c.operation == nil || c.operation.node != c.object.name {
 		return ""
 	}
-	return c.of.name
+	return c.object.name
 }
 
 // add adds a node's heartbeat.
-func (h heartbeats) hear(p *past, node string, c *commit) {
-	how, answered := h.asked.heard(c)
+func (h nodeHeartbeats) add(p *clusterHistory, node string, c *commit) {
+	how, answered := h.listings.delivery(c)
 	if !answered {
 		return
 	}
-	beat := heartbeat{commit: c, heard: how.Event}
-	if all := h.of[node]; len(all) > 0 {
-		last := all[len(all)-1].heard
-		_, silent := between(last, beat.heard)
-		beat.broke = silent >= leaseAge || silent >= leaseAge-relisting && p.deaf(last, beat.heard)
+	beat := heartbeat{commit: c, received: how.Event}
+	if all := h.byNode[node]; len(all) > 0 {
+		last := all[len(all)-1].received
+		_, silent := elapsed(last, beat.received)
+		beat.endsSilence = silent >= unreachableAfter || silent >= unreachableAfter-relistTime && p.controllersWereDeaf(last, beat.received)
 	}
-	h.of[node] = append(h.of[node], beat)
+	h.byNode[node] = append(h.byNode[node], beat)
 }
 
 // lastBefore returns the node's last heartbeat that was received before an event; nil for none.
 // recovering reports that a long silence ended so shortly before that the node's status may still
 // be old.
-func (h heartbeats) last(node string, at *history.Event) (last *history.Event, lately bool) {
-	for _, beat := range slices.Backward(h.of[node]) {
-		if !before(beat.heard, at) {
+func (h nodeHeartbeats) lastBefore(node string, at *history.Event) (lastBefore *history.Event, lately bool) {
+	for _, beat := range slices.Backward(h.byNode[node]) {
+		if !before(beat.received, at) {
 			continue
 		}
-		if last == nil {
-			last = beat.Event
+		if lastBefore == nil {
+			lastBefore = beat.Event
 		}
-		if beat.broke {
-			_, since := between(beat.heard, at)
-			return last, since <= recovering
+		if beat.endsSilence {
+			_, since := elapsed(beat.received, at)
+			return lastBefore, since <= staleStatusTime
 		}
 	}
-	return last, false
+	return lastBefore, false
 }
 
 // checkEvictionNotEarly checks C6: a node is tainted unreachable only after a long enough silence.
 // A pod is evicted only when its toleration is over. Either clock counts, the machine's or the
 // cluster's.
-func notInHaste(p *past, t *trial) {
+func checkEvictionNotEarly(p *clusterHistory, t *tally) {
 	heard := p.heartbeats()
 	tainted := map[string][]*commit{} // by node: the commits by which its NoExecute taints became others
 	for _, c := range p.commits {
 		switch {
 		case !c.recorded && c.Resource == "nodes": // when it was nobody knows, but it was
 			tainted[c.Key] = append(tainted[c.Key], c)
-		case !c.recorded || c.Began < p.from:
+		case !c.recorded || c.Began < p.completeFrom:
 		case c.Resource == "nodes":
-			p.silentLong(t, heard, c)
-			if c.before == nil || !slices.Equal(c.before.Evicting, c.Evicting) {
+			p.checkUnreachable(t, heard, c)
+			if c.replaced == nil || !slices.Equal(c.replaced.Evicting, c.Evicting) {
 				tainted[c.Key] = append(tainted[c.Key], c)
 			}
 		default:
-			if node := heartbeatOf(c); node != "" {
-				heard.hear(p, node, c)
+			if node := heartbeatNode(c); node != "" {
+				heard.add(p, node, c)
 			}
 		}
 	}
-	p.evictions(t, tainted)
+	p.checkTaintEvictions(t, tainted)
 }
 
 // checkUnreachable checks a commit that taints a node as unreachable.
-func (p *past) silentLong(t *trial, heard heartbeats, c *commit) {
-	if !unreachableNow(c) || c.before != nil && unreachableNow(c.before) {
+func (p *clusterHistory) checkUnreachable(t *tally, heard nodeHeartbeats, c *commit) {
+	if !isUnreachable(c) || c.replaced != nil && isUnreachable(c.replaced) {
 		return
 	}
-	last, lately := heard.last(c.Key, c.Event)
-	if last == nil || p.skewed(controllers, last.Began, c.Ended) || p.deaf(last, c.Event) {
+	last, lately := heard.lastBefore(c.Key, c.Event)
+	if last == nil || p.clockMayBeWrong(controllers, last.Began, c.Ended) || p.controllersWereDeaf(last, c.Event) {
 		return
 	}
-	_, silent := between(last, c.Event)
-	t.expect(silent >= leaseAge || lately, "a node was called unreachable that had been heard of a moment ago", last, c.Event)
+	_, silent := elapsed(last, c.Event)
+	t.expect(silent >= unreachableAfter || lately, "a node was called unreachable that had been heard of a moment ago", last, c.Event)
 }
 
-func unreachableNow(node *commit) bool {
-	return slices.ContainsFunc(node.Evicting, func(taint string) bool { return strings.HasPrefix(taint, unreachable+"=") })
+func isUnreachable(node *commit) bool {
+	return slices.ContainsFunc(node.Evicting, func(taint string) bool { return strings.HasPrefix(taint, unreachableTaint+"=") })
 }
 
 // checkTaintEvictions checks the deletes of the taint eviction controller.
-func (p *past) evictions(t *trial, tainted map[string][]*commit) {
-	p.decidedOperations(func(d history.Decide, decided *history.Event, o *operation) {
+func (p *clusterHistory) checkTaintEvictions(t *tally, tainted map[string][]*commit) {
+	p.eachDecision(func(d history.Decide, decided *history.Event, o *operation) {
 		if d.Controller != "taint-eviction-controller" || d.Action != "delete" || d.Resource != podResource || len(o.commits) == 0 {
 			return
 		}
-		pod := o.commits[0].before
-		if pod == nil || pod.Created == 0 || pod.Node == "" || p.skewed(controllers, p.from, decided.Ended) || o.PreUID == "" && p.justMade(pod, decided) {
+		pod := o.commits[0].replaced
+		if pod == nil || pod.Created == 0 || pod.Node == "" || p.clockMayBeWrong(controllers, p.completeFrom, decided.Ended) || o.PreUID == "" && p.wasJustReplaced(pod, decided) {
 			return
 		}
-		since, patience := p.evictedSince(tainted[pod.Node], pod, p.setOut(d, decided, pod))
+		since, patience := p.taintedSince(tainted[pod.Node], pod, p.evictionStart(d, decided, pod))
 		if since == nil {
 			t.expect(len(tainted[pod.Node]) == 0, "a pod was evicted from a node without a taint that evicts", pod.Event, decided)
 			return
 		}
-		_, waited := between(since.Event, o.calls[0])
+		_, waited := elapsed(since.Event, o.calls[0])
 		t.expect(patience >= 0, "a pod was evicted that tolerates the taints of its node", since.Event, pod.Event, decided)
 		t.expect(waited+time.Second >= patience, "a pod was evicted before what it tolerates was over", since.Event, pod.Event, decided)
 	})
 }
 
 // clientRetryTime is how long a client retries a request.
-const retried = 30 * time.Second
+const clientRetryTime = 30 * time.Second
 
 // wasJustReplaced reports whether another pod had the same name so shortly before that the decision
 // may be about that pod. The delete of an eviction names no UID, as upstream's (CTL-06).
-func (p *past) justMade(pod *commit, decided *history.Event) bool {
+func (p *clusterHistory) wasJustReplaced(pod *commit, decided *history.Event) bool {
 	first := p.byUID[pod.UID][0]
-	if _, since := between(first.Event, decided); since > retried {
+	if _, since := elapsed(first.Event, decided); since > clientRetryTime {
 		return false
 	}
 	return slices.ContainsFunc(p.commits, func(c *commit) bool {
@@ -195,15 +195,15 @@ func (p *past) justMade(pod *commit, decided *history.Event) bool {
 // evictionStart returns when an eviction was decided on. The controller writes the pod's condition
 // first and goes on when that is answered, within the retry time of a client. It does not look at
 // the node again, as upstream.
-func (p *past) setOut(d history.Decide, decided *history.Event, pod *commit) *history.Event {
+func (p *clusterHistory) evictionStart(d history.Decide, decided *history.Event, pod *commit) *history.Event {
 	first := decided
 	for e, mark := range factsOf[history.Decide](p) {
 		if e.Boot != decided.Boot || mark.Controller != d.Controller || mark.Action != "patch" || mark.Key != d.Key || !before(e, decided) {
 			continue
 		}
 		o := p.byID[e.Cause]
-		_, ago := between(e, decided)
-		if o != nil && ago <= retried && slices.ContainsFunc(o.commits, func(c *commit) bool { return c.UID == pod.UID }) {
+		_, ago := elapsed(e, decided)
+		if o != nil && ago <= clientRetryTime && slices.ContainsFunc(o.commits, func(c *commit) bool { return c.UID == pod.UID }) {
 			first = e
 		}
 	}
@@ -211,20 +211,20 @@ func (p *past) setOut(d history.Decide, decided *history.Event, pod *commit) *hi
 }
 
 // taintInfoAge is how long a controller may not have heard that a taint is gone.
-const untold = 10 * time.Second
+const taintInfoAge = 10 * time.Second
 
 // mayHaveMissed reports whether the controllers could have decided before the commit reached them.
 // They have `moments` to hear of it. Time counts only while they receive: a trouble that deafens
 // them extends it. Work that came due meanwhile is done before they hear of the commit. Unless they
 // were only paused, they also have to list everything first.
-func (p *past) unknowing(c *commit, decided *history.Event, moments time.Duration) bool {
+func (p *clusterHistory) mayHaveMissed(c *commit, decided *history.Event, moments time.Duration) bool {
 	since, limit := c.Began, moments
-	moment := func(until int64) bool { return max(time.Duration(until-since), p.passed(since, until)) <= limit }
+	moment := func(until int64) bool { return max(time.Duration(until-since), p.minPassed(since, until)) <= limit }
 	for _, o := range p.troubles {
-		if o.deafens() && o.touches(since, decided.Ended) && moment(o.since()) {
+		if o.deafensControllers() && o.mayOverlap(since, decided.Ended) && moment(o.since()) {
 			since = max(since, o.until())
 			if o.Kind != history.TroublePaused || o.What != controllers {
-				limit = moments + relisting
+				limit = moments + relistTime
 			}
 		}
 	}
@@ -234,7 +234,7 @@ func (p *past) unknowing(c *commit, decided *history.Event, moments time.Duratio
 // taintedSince returns the commit since which the node had NoExecute taints when a pod was evicted,
 // or shortly before; nil for none. patience is the shortest time for which the pod tolerates one of
 // them.
-func (p *past) evictedSince(changes []*commit, pod *commit, decided *history.Event) (since *commit, patience time.Duration) {
+func (p *clusterHistory) taintedSince(changes []*commit, pod *commit, decided *history.Event) (since *commit, patience time.Duration) {
 	patience = -1
 	for _, c := range changes {
 		switch {
@@ -244,10 +244,10 @@ func (p *past) evictedSince(changes []*commit, pod *commit, decided *history.Eve
 			if since == nil {
 				since = c
 			}
-			if tolerated := pod.tolerates(c.Evicting); tolerated >= 0 && (patience < 0 || tolerated < patience) {
+			if tolerated := pod.toleratesFor(c.Evicting); tolerated >= 0 && (patience < 0 || tolerated < patience) {
 				patience = tolerated
 			}
-		case since != nil && c.recorded && !p.unknowing(c, decided, untold):
+		case since != nil && c.recorded && !p.mayHaveMissed(c, decided, taintInfoAge):
 			since, patience = nil, -1
 		}
 	}
@@ -255,7 +255,7 @@ func (p *past) evictedSince(changes []*commit, pod *commit, decided *history.Eve
 }
 
 // toleratesFor returns how long a pod tolerates taints; negative for ever.
-func (c *commit) tolerates(taints []string) time.Duration {
+func (c *commit) toleratesFor(taints []string) time.Duration {
 	shortest := time.Duration(-1)
 	for _, taint := range taints {
 		patience := time.Duration(0)
@@ -280,7 +280,7 @@ func (c *commit) tolerates(taints []string) time.Duration {
 }
 
 // eachDecision visits the controllers' decisions with the operations that carried them out.
-func (p *past) decidedOperations(visit func(history.Decide, *history.Event, *operation)) {
+func (p *clusterHistory) eachDecision(visit func(history.Decide, *history.Event, *operation)) {
 	for e, fact := range factsOf[history.Decide](p) {
 		if o := p.byID[e.Cause]; o != nil && e.Cause != "" {
 			visit(fact, e, o)

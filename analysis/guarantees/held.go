@@ -17,25 +17,25 @@ import (
 const (
 	// A controller pauses at most maxRetryPause between two tries if it met only failures. It
 	// pauses at most usualRetryPause after troubles of unknown effect, for example lost messages.
-	slowest = 1000 * time.Second
-	usual   = 5 * time.Minute
+	maxRetryPause   = 1000 * time.Second
+	usualRetryPause = 5 * time.Minute
 )
 
 // observationAge is how old the observations behind an explanation may be: several sources are
 // asked, and those that do not answer are waited for.
-const observed = 10 * time.Second
+const observationAge = 10 * time.Second
 
 // anyVersion reports whether a version of the pod that the explanation may be about satisfies a
 // condition.
-func (b blocked) holds(is func(*commit) bool) bool {
-	return slices.ContainsFunc(b.seen(b.pod.commits), is)
+func (b blockedPod) anyVersion(is func(*commit) bool) bool {
+	return slices.ContainsFunc(b.versionsNear(b.podHistory.commits), is)
 }
 
 // versionsNear returns the versions of an object that existed when the explanation was made, or a
 // moment before.
-func (b blocked) seen(versions []*commit) (there []*commit) {
+func (b blockedPod) versionsNear(versions []*commit) (there []*commit) {
 	for i, c := range versions {
-		over := i+1 < len(versions) && versions[i+1].Ended < b.Began-int64(observed)
+		over := i+1 < len(versions) && versions[i+1].Ended < b.Began-int64(observationAge)
 		if c.Op != deleted && c.Began <= b.Ended && !over {
 			there = append(there, c)
 		}
@@ -44,34 +44,36 @@ func (b blocked) seen(versions []*commit) (there []*commit) {
 }
 
 // awaitsCollector reports whether the garbage collector has to release an object.
-func collected(c *commit) bool {
+func awaitsCollector(c *commit) bool {
 	return slices.Contains(c.Finalizers, metav1.FinalizerDeleteDependents) || slices.Contains(c.Finalizers, metav1.FinalizerOrphanDependents)
 }
 
 // awaitsJobController reports whether a Job has to count a pod.
-func tracked(c *commit) bool { return slices.Contains(c.Finalizers, batchv1.JobTrackingFinalizer) }
+func awaitsJobController(c *commit) bool {
+	return slices.Contains(c.Finalizers, batchv1.JobTrackingFinalizer)
+}
 
 // awaitsOthers reports whether a finalizer's owner outside podfall has to release a pod. This
 // includes the finalizer of a Job that the job controller leaves alone, as far as a history shows.
-func (b blocked) strange(c *commit) bool {
+func (b blockedPod) awaitsOthers(c *commit) bool {
 	own := []string{metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents, batchv1.JobTrackingFinalizer}
 	if slices.ContainsFunc(c.Finalizers, func(name string) bool { return !slices.Contains(own, name) }) {
 		return true
 	}
 	its := b.jobOf(c)
-	return tracked(c) && its != nil && !b.manages(its)
+	return awaitsJobController(c) && its != nil && !b.managesJob(its)
 }
 
 // awaitsJob reports whether a Job that stays has to count a pod that has not succeeded.
-func (b blocked) kept(c *commit) bool {
+func (b blockedPod) awaitsJob(c *commit) bool {
 	its := b.jobOf(c)
-	return its != nil && tracked(c) && c.Phase != "Succeeded"
+	return its != nil && awaitsJobController(c) && c.Phase != "Succeeded"
 }
 
 // jobOf returns the version of a pod's Job that existed at the time, or a moment before, and was
 // not being deleted; nil for none.
-func (b blocked) jobOf(pod *commit) *commit {
-	versions := b.seen(b.byUID[pod.Owner])
+func (b blockedPod) jobOf(pod *commit) *commit {
+	versions := b.versionsNear(b.byUID[pod.Owner])
 	at := slices.IndexFunc(versions, func(c *commit) bool { return c.Resource == jobResource && c.Deadline == nil })
 	if at < 0 {
 		return nil
@@ -80,9 +82,9 @@ func (b blocked) jobOf(pod *commit) *commit {
 }
 
 // managesJob reports whether the job controller had decided anything about a Job.
-func (b blocked) manages(its *commit) bool {
+func (b blockedPod) managesJob(its *commit) bool {
 	made := b.byUID[its.UID][0]
-	for e, fact := range factsOf[history.Decide](b.past) {
+	for e, fact := range factsOf[history.Decide](b.clusterHistory) {
 		if fact.Controller == jobController && fact.Resource == jobResource && fact.Key == its.Key && e.Ended >= made.Began && e.Ended <= b.Began {
 			return true
 		}
@@ -94,39 +96,39 @@ func (b blocked) manages(its *commit) bool {
 // They or their way to the store were in trouble, they were refused something about the pod or its
 // owner, or they had just started. A failed attempt is repeated after a pause no longer than all
 // attempts before it took.
-func (b blocked) hampered() bool {
+func (b blockedPod) controllersWereHampered() bool {
 	for _, o := range b.troubles {
-		if o.hampers() && o.touches(b.Began-int64(settling+o.pause()), b.Ended) {
+		if o.hampersControllers() && o.mayOverlap(b.Began-int64(reconnectTime+o.retryPause()), b.Ended) {
 			return true
 		}
 	}
-	return b.refusedControllers() || slices.ContainsFunc(b.starts(controllers), func(first *history.Event) bool {
-		return first.Began <= b.Ended && first.Began >= b.Began-int64(settling)
+	return b.controllersWereRefused() || slices.ContainsFunc(b.bootStarts(controllers), func(first *history.Event) bool {
+		return first.Began <= b.Ended && first.Began >= b.Began-int64(reconnectTime)
 	})
 }
 
 // retryPause returns how long a controller may wait with its next attempt after the trouble.
-func (o *ordeal) pause() time.Duration {
-	longest := slowest
+func (o *trouble) retryPause() time.Duration {
+	longest := maxRetryPause
 	switch {
 	case o.end == nil:
 		return 0
 	case o.Kind == history.TroubleFault && o.fault.Spec.Point == "":
-		longest = usual
+		longest = usualRetryPause
 	}
 	return min(time.Duration(o.until()-o.since()), longest)
 }
 
 // hampersControllers reports whether the trouble keeps controllers from their work, or shows them a
 // wrong time.
-func (o *ordeal) hampers() bool {
+func (o *trouble) hampersControllers() bool {
 	switch o.Kind {
 	case history.TroubleClock:
 		return true
 	case history.TroubleFault:
 		where := o.fault.Spec.Where
 		nodes := where.Node != "" || nodeOf(where.Client) != "" || nodeOf(where.Process) != ""
-		return !nodes && o.at(fault.APIRequest, fault.WatchDeliver, "store.", fault.ClockSkew, fault.ProcessLimit)
+		return !nodes && o.isFaultAt(fault.APIRequest, fault.WatchDeliver, "store.", fault.ClockSkew, fault.ProcessLimit)
 	case history.TroubleDown, history.TroublePaused, history.TroubleCut:
 	}
 	return slices.ContainsFunc([]string{controllers, "apiserver", "bus"}, func(name string) bool {
@@ -136,9 +138,9 @@ func (o *ordeal) hampers() bool {
 
 // controllersWereRefused reports whether the controllers were refused something about the pod or
 // its owner, for example by a webhook, so late that they may not have retried.
-func (b blocked) refusedControllers() bool {
+func (b blockedPod) controllersWereRefused() bool {
 	about := map[string]bool{b.name: true}
-	for _, c := range b.pod.commits {
+	for _, c := range b.podHistory.commits {
 		if c.Owner == "" {
 			continue
 		}
@@ -147,23 +149,23 @@ func (b blocked) refusedControllers() bool {
 		}
 	}
 	return slices.ContainsFunc(b.operations, func(o *operation) bool {
-		return o.Who == controllers && about[o.Key] && o.answered(b.Began-int64(slowest+settling), b.Ended, turndown)
+		return o.Who == controllers && about[o.Key] && o.wasAnswered(b.Began-int64(maxRetryPause+reconnectTime), b.Ended, isRejection)
 	})
 }
 
 // finalizerRemovalWasRefused reports whether a client other than the pod's node was refused a
 // change of the pod.
-func (b blocked) keepsItsFinalizers() bool {
+func (b blockedPod) finalizerRemovalWasRefused() bool {
 	return slices.ContainsFunc(b.operations, func(o *operation) bool {
 		changes := o.Resource == podResource && o.Key == b.name && (o.Verb == "update" || o.Verb == "patch")
-		return changes && o.node == "" && o.answered(math.MinInt64, b.Ended, refusal)
+		return changes && o.node == "" && o.wasAnswered(math.MinInt64, b.Ended, isError)
 	})
 }
 
 // apiserverFailed reports whether the API answered the pod's kubelet with a 5xx code, either
 // recorded or possible because of a trouble.
-func (b blocked) failed() bool {
-	return b.near(func(*ordeal) bool { return true }) || slices.ContainsFunc(b.operations, func(o *operation) bool {
-		return o.node == b.node() && o.answered(b.Began-int64(remembered), b.Ended, func(code int32) bool { return code >= 500 })
+func (b blockedPod) apiserverFailed() bool {
+	return b.hadTrouble(func(*trouble) bool { return true }) || slices.ContainsFunc(b.operations, func(o *operation) bool {
+		return o.node == b.nodeName() && o.wasAnswered(b.Began-int64(refusalMemory), b.Ended, func(code int32) bool { return code >= 500 })
 	})
 }

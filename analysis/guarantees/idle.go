@@ -11,12 +11,12 @@ const jobResource = "jobs.batch"
 
 // minDecisionPeriod is the shortest period at which a controller may repeat a decision about one
 // object in the end.
-const often = 10 * time.Second
+const minDecisionPeriod = 10 * time.Second
 
 // checkIdle checks L9: in the end nothing is reconciled over and over. The check begins a minute
 // after the last trouble and the last write by others than controllers and kubelets.
-func idle(p *past, t *trial) {
-	for _, c := range p.calms() {
+func checkIdle(p *clusterHistory, t *tally) {
+	for _, c := range p.calmPeriods() {
 		since := c.from
 		for _, o := range p.operations {
 			for _, call := range o.calls {
@@ -25,16 +25,16 @@ func idle(p *past, t *trial) {
 				}
 			}
 		}
-		if since >= c.to || !p.late(since, c.to, 0, 2*settled) {
+		if since >= c.to || !p.isLate(since, c.to, 0, 2*settleTime) {
 			continue
 		}
 		t.cases++
-		p.again(t, since, c.to)
+		p.checkRepeatedDecisions(t, since, c.to)
 	}
 }
 
 // jobPodChanges returns the times at which the pods of each Job changed, by the Job's key.
-func (p *past) podsOfJobs() map[string][]int64 {
+func (p *clusterHistory) jobPodChanges() map[string][]int64 {
 	changed := map[string][]int64{}
 	for _, c := range p.commits {
 		if owner := p.byUID[c.Owner]; c.Resource == podResource && c.Owner != "" && len(owner) > 0 && owner[0].Resource == jobResource {
@@ -45,17 +45,17 @@ func (p *past) podsOfJobs() map[string][]int64 {
 }
 
 // checkRepeatedDecisions looks for decisions that are repeated, from a minute after `since`.
-func (p *past) again(t *trial, since, until int64) {
-	changed := p.podsOfJobs()
-	all := map[history.Decide]*repeats{}
-	var order []*repeats
+func (p *clusterHistory) checkRepeatedDecisions(t *tally, since, until int64) {
+	changed := p.jobPodChanges()
+	all := map[history.Decide]*repeatedDecision{}
+	var order []*repeatedDecision
 	for e, what := range factsOf[history.Decide](p) {
-		if e.Began < since || e.Ended > until || !p.late(since, e.Began, 0, settled) {
+		if e.Began < since || e.Ended > until || !p.isLate(since, e.Began, 0, settleTime) {
 			continue
 		}
 		what.ReadRevision = ""
 		if all[what] == nil {
-			all[what] = &repeats{first: e}
+			all[what] = &repeatedDecision{first: e}
 			order = append(order, all[what])
 		}
 		var pods []int64
@@ -65,14 +65,14 @@ func (p *past) again(t *trial, since, until int64) {
 		all[what].add(e, pods)
 	}
 	for _, r := range order {
-		_, lasted := between(r.first, r.last)
-		fine := r.times <= 6 || lasted >= time.Duration(r.times-1)*often
+		_, lasted := elapsed(r.first, r.last)
+		fine := r.times <= 6 || lasted >= time.Duration(r.times-1)*minDecisionPeriod
 		t.expect(fine, "a controller decides the same again and again although nothing happens", r.first, r.last)
 	}
 }
 
 // repeatedDecision counts equal decisions.
-type repeats struct {
+type repeatedDecision struct {
 	first, last *history.Event
 	// times counts the decisions that follow no change. A decision about a Job that follows a
 	// change of its pod is not counted, because a Job that begins late may still have much to do.
@@ -80,7 +80,7 @@ type repeats struct {
 }
 
 // add counts a decision about an object. changed are the times at which the object's pods changed.
-func (r *repeats) add(e *history.Event, changed []int64) {
+func (r *repeatedDecision) add(e *history.Event, changed []int64) {
 	if r.last == nil || !slices.ContainsFunc(changed, func(at int64) bool { return r.last.Ended < at && at < e.Began }) {
 		r.times++
 	}

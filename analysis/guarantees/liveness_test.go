@@ -261,7 +261,7 @@ func brokenLiveness() []forged {
 // TestCalms finds the times in which nothing is broken.
 func TestCalms(t *testing.T) {
 	lengths := func(f *forge) (seconds []int64) {
-		for _, c := range newPast(f.evidence).calms() {
+		for _, c := range newClusterHistory(f.evidence).calmPeriods() {
 			seconds = append(seconds, (c.to-c.from+int64(time.Second)/2)/int64(time.Second))
 		}
 		return seconds
@@ -303,26 +303,26 @@ func TestFull(t *testing.T) {
 		"flapping":  {partition.Spec{Flap: partition.Flap{Down: second, Up: second}}, false},
 		"leases":    {partition.Spec{Only: []partition.Message{partition.Leases}}, false},
 	} {
-		o := &ordeal{Trouble: history.Trouble{Kind: history.TroubleCut}, cut: partition.Cut{Spec: c.spec}}
-		if o.full() != c.want {
-			t.Errorf("%s: %v, want %v", what, o.full(), c.want)
+		o := &trouble{Trouble: history.Trouble{Kind: history.TroubleCut}, cut: partition.Cut{Spec: c.spec}}
+		if o.isFullCut() != c.want {
+			t.Errorf("%s: %v, want %v", what, o.isFullCut(), c.want)
 		}
 	}
 }
 
 // TestCompare sets two ends side by side.
 func TestCompare(t *testing.T) {
-	one := End(newForge().run().evidence)
-	if lines := Compare(one, End(newForge().ask("noise", by(user, "patch"), 409).run().evidence)); len(lines) > 0 {
+	one := EndState(newForge().run().evidence)
+	if lines := DiffStates(one, EndState(newForge().ask("noise", by(user, "patch"), 409).run().evidence)); len(lines) > 0 {
 		t.Errorf("equal lives differ: %q", lines)
 	}
-	if lines := Compare(one, End(newForge().whole().evidence)); len(lines) != 1 {
+	if lines := DiffStates(one, EndState(newForge().whole().evidence)); len(lines) != 1 {
 		t.Errorf("a pod that is gone: %q, want one line", lines)
 	}
-	if lines := Compare(one, End(newForge().run().mark().evidence)); len(lines) != 1 {
+	if lines := DiffStates(one, EndState(newForge().run().mark().evidence)); len(lines) != 1 {
 		t.Errorf("a pod that is going: %q, want one line", lines)
 	}
-	if lines := Compare(State{}, one); len(lines) != 1 {
+	if lines := DiffStates(State{}, one); len(lines) != 1 {
 		t.Errorf("a pod that is new: %q, want one line", lines)
 	}
 }

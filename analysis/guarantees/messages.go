@@ -12,7 +12,7 @@ import (
 )
 
 // checkOneEffect checks N1: an operation takes effect once, however often it is sent.
-func onceDone(p *past, t *trial) {
+func checkOneEffect(p *clusterHistory, t *tally) {
 	type what struct {
 		cause, op string
 		of        *object
@@ -24,8 +24,8 @@ func onceDone(p *past, t *trial) {
 		if c.Cause == "" || c.Cause == bootstrap {
 			continue
 		}
-		key := what{c.Cause, c.Op, c.of, c.Resource}
-		if c.Op == modified && c.by != nil && c.by.Subresource == "eviction" && !evicted[key] {
+		key := what{c.Cause, c.Op, c.object, c.Resource}
+		if c.Op == modified && c.operation != nil && c.operation.Subresource == "eviction" && !evicted[key] {
 			evicted[key] = true
 			continue // an eviction writes the pod's condition before it marks the pod
 		}
@@ -38,7 +38,7 @@ func onceDone(p *past, t *trial) {
 }
 
 // checkNodeRestriction checks N4: a kubelet changes only what is on its node.
-func identified(p *past, t *trial) {
+func checkNodeRestriction(p *clusterHistory, t *tally) {
 	for _, o := range p.operations {
 		node := o.node
 		if node == "" {
@@ -58,7 +58,7 @@ func identified(p *past, t *trial) {
 }
 
 // checkOlderBoots checks N6: once a new boot of a kubelet has been answered, older boots are not.
-func fenced(p *past, t *trial) {
+func checkOlderBoots(p *clusterHistory, t *tally) {
 	// newest has the first words of the newest incarnations that were answered, and heard all of
 	// them: one that is silent for long may be replaced by an older one.
 	newest, heard := map[string]*history.Event{}, map[string][]*history.Event{}
@@ -92,30 +92,30 @@ func fenced(p *past, t *trial) {
 			newest[e.Process], heard[e.Process] = e, []*history.Event{e}
 		case e.Boot.OlderThan(last.Boot): // it may be told of late what it was answered before
 			before, _ := slices.BinarySearchFunc(heard[e.Process], e.Began, func(h *history.Event, at int64) int { return cmp.Compare(h.Ended, at) })
-			silent := before > 0 && e.Began-heard[e.Process][before-1].Ended > keepsOut
+			silent := before > 0 && e.Began-heard[e.Process][before-1].Ended > olderBootBan
 			t.expect(e.Began <= last.Ended || silent, "an older incarnation was answered after a newer one", last, e)
 		default:
 			heard[e.Process] = append(heard[e.Process], e)
 		}
 	}
-	p.letIn(t)
+	p.checkOlderBootRequests(t)
 }
 
 // olderBootBan is how long, at least, the apiserver rejects an older boot after it heard a newer
 // one, in ns.
-const keepsOut = int64(4 * time.Second)
+const olderBootBan = int64(4 * time.Second)
 
 // checkOlderBootRequests checks the kubelet requests that the apiserver accepted. After a request
 // of a newer boot it accepts none of an older boot, for as long as it runs itself. Requests that
 // came at the same time may have overtaken each other.
-func (p *past) letIn(t *trial) {
+func (p *clusterHistory) checkOlderBootRequests(t *tally) {
 	type link struct {
 		who string
 		to  proto.Boot
 	}
 	newest := map[link]*history.Event{} // by who, and the apiserver that heard it
 	for e, call := range factsOf[history.OpCall](p) {
-		if nodeOf(call.Who) == "" || call.Boot == "" || p.apiserverAway(e.Began-int64(time.Second), e.Ended) {
+		if nodeOf(call.Who) == "" || call.Boot == "" || p.apiserverWasAway(e.Began-int64(time.Second), e.Ended) {
 			continue
 		}
 		key := link{call.Who, e.Boot}
@@ -129,18 +129,18 @@ func (p *past) letIn(t *trial) {
 			continue
 		}
 		since := e.Began - last.Ended
-		t.expect(since <= eps || since > keepsOut, "a request of an older incarnation was let in after one of a newer", last, e)
+		t.expect(since <= recordDelay || since > olderBootBan, "a request of an older incarnation was let in after one of a newer", last, e)
 	}
 }
 
 // deadlineSlack is how much later than its deadline a change may begin, for timers on a busy
 // machine.
-const belated = time.Second
+const deadlineSlack = time.Second
 
 // checkDeadline checks N2: a change begins before its request's deadline. A retried request keeps
 // its deadline. An apiserver that is paused after it checked the clock, with time left, does not
 // notice that it is late.
-func inTime(p *past, t *trial) {
+func checkDeadline(p *clusterHistory, t *tally) {
 	for _, o := range p.operations {
 		last, left := int64(0), int64(math.MaxInt64)
 		for _, call := range o.calls {
@@ -157,18 +157,18 @@ func inTime(p *past, t *trial) {
 			}
 			until := last
 			if left > 0 && c.Began > last {
-				until = p.goesOn(last, c.Began)
+				until = p.resumedAt(last, c.Began)
 			}
-			t.expect(c.Began <= until+int64(belated), "a request took effect after its deadline", o.calls[0], c.Event)
+			t.expect(c.Began <= until+int64(deadlineSlack), "a request took effect after its deadline", o.calls[0], c.Event)
 		}
 	}
 }
 
 // resumedAt returns when an apiserver pause at `from`, or within a second of it, ended, but not
 // later than `until`. Without a pause it returns `from`.
-func (p *past) goesOn(from, until int64) int64 {
+func (p *clusterHistory) resumedAt(from, until int64) int64 {
 	for _, o := range p.troubles {
-		if o.Kind == history.TroublePaused && o.What == "apiserver" && o.touches(from, min(from+int64(belated), until)) {
+		if o.Kind == history.TroublePaused && o.What == "apiserver" && o.mayOverlap(from, min(from+int64(deadlineSlack), until)) {
 			from = max(from, min(o.until(), until))
 		}
 	}
@@ -177,10 +177,10 @@ func (p *past) goesOn(from, until int64) int64 {
 
 // checkMalformedRequests checks N5: malformed requests are refused with a 4xx code, and the
 // refusing process goes on.
-func unimpressed(p *past, t *trial) {
+func checkMalformedRequests(p *clusterHistory, t *tally) {
 	for e, fact := range factsOf[history.Refused](p) {
-		t.expect(refused(fact.Code), "what is no request was not refused as such", e)
-		if told := p.incarnation(e).events; told[len(told)-1] != e {
+		t.expect(isClientError(fact.Code), "what is no request was not refused as such", e)
+		if told := p.bootOf(e).events; told[len(told)-1] != e {
 			t.cases++ // who goes on has something to tell
 		}
 	}

@@ -25,7 +25,7 @@ func splitKey(key string) (namespace, name string) {
 }
 
 // objectOf returns the object of a reference, and adds it if it is new.
-func (p *past) object(of reference) *object {
+func (p *clusterHistory) objectOf(of reference) *object {
 	one := p.objects[of]
 	if one == nil {
 		one = &object{}
@@ -36,7 +36,7 @@ func (p *past) object(of reference) *object {
 }
 
 // versions returns the commits of an object.
-func (p *past) versions(resource, key string) []*commit {
+func (p *clusterHistory) versions(resource, key string) []*commit {
 	if one := p.objects[reference{resource, key}]; one != nil {
 		return one.versions
 	}

@@ -10,30 +10,30 @@ import (
 // overlap is a time during which containers of two incarnations of one pod name ran, as recorded by
 // the runtimes.
 type overlap struct {
-	older, younger *pod
+	older, younger *podHistory
 	// begin is the later of their first starts. end is the first exit after begin that left one of
 	// the two without a container; nil if the history ends before.
 	begin, end *history.Event
 }
 
-func (o overlap) against(more ...*history.Event) []*history.Event {
-	return append([]*history.Event{o.older.first(), o.begin, o.end}, more...)
+func (o overlap) evidence(more ...*history.Event) []*history.Event {
+	return append([]*history.Event{o.older.firstStart(), o.begin, o.end}, more...)
 }
 
 // firstStart returns the first start of a container of the pod.
-func (one *pod) first() (first *history.Event) {
+func (one *podHistory) firstStart() (firstStart *history.Event) {
 	for _, c := range one.containers {
 		for _, e := range c.started {
-			if first == nil || e.Began < first.Began {
-				first = e
+			if firstStart == nil || e.Began < firstStart.Began {
+				firstStart = e
 			}
 		}
 	}
-	return first
+	return firstStart
 }
 
 // lastExit returns the exit after which none of the pod's containers ran; nil if there is none.
-func (one *pod) gone() (last *history.Event) {
+func (one *podHistory) lastExit() (last *history.Event) {
 	for _, c := range one.containers {
 		if len(c.started) == 0 {
 			continue
@@ -50,10 +50,10 @@ func (one *pod) gone() (last *history.Event) {
 
 // overlaps returns the overlapping pairs of each pod name, and how many pairs there were. The older
 // of a pair may be started last, if its kubelet hears of it late.
-func (p *past) overlaps() (found []overlap, successors int) {
-	byName := map[string][]*pod{}
-	for _, one := range p.lives() {
-		if one.first() != nil {
+func (p *clusterHistory) overlaps() (found []overlap, successors int) {
+	byName := map[string][]*podHistory{}
+	for _, one := range p.completePods() {
+		if one.firstStart() != nil {
 			byName[one.name] = append(byName[one.name], one)
 		}
 	}
@@ -71,11 +71,11 @@ func (p *past) overlaps() (found []overlap, successors int) {
 }
 
 // overlap returns when both of two incarnations ran; false if they did not overlap.
-func (p *past) overlap(older, younger *pod) (overlap, bool) {
-	o := overlap{older: older, younger: younger, begin: later(older.first(), younger.first())}
-	for _, one := range []*pod{older, younger} {
-		gone := one.gone()
-		if gone == nil && one.first() != o.begin && !p.alive(one, o.begin) || gone != nil && gone.Began <= o.begin.Ended+eps {
+func (p *clusterHistory) overlap(older, younger *podHistory) (overlap, bool) {
+	o := overlap{older: older, younger: younger, begin: later(older.firstStart(), younger.firstStart())}
+	for _, one := range []*podHistory{older, younger} {
+		gone := one.lastExit()
+		if gone == nil && one.firstStart() != o.begin && !p.runtimeWasAlive(one, o.begin) || gone != nil && gone.Began <= o.begin.Ended+recordDelay {
 			return overlap{}, false
 		}
 		if o.end == nil || gone != nil && gone.Ended < o.end.Ended {
@@ -86,8 +86,8 @@ func (p *past) overlap(older, younger *pod) (overlap, bool) {
 }
 
 // runtimeWasAlive reports whether the pod's runtime recorded anything after an event.
-func (p *past) alive(one *pod, at *history.Event) bool {
-	process := one.first().Process
+func (p *clusterHistory) runtimeWasAlive(one *podHistory, at *history.Event) bool {
+	process := one.firstStart().Process
 	for _, e := range slices.Backward(p.events) {
 		if e.Process == process {
 			return before(at, e)
@@ -98,19 +98,19 @@ func (p *past) alive(one *pod, at *history.Event) bool {
 
 // checkAtMostOne checks C1: two incarnations of one name run at the same time only if another
 // client than its kubelet had removed the older.
-func atMostOne(p *past, t *trial) {
+func checkAtMostOne(p *clusterHistory, t *tally) {
 	found, successors := p.overlaps()
 	t.cases += successors - len(found)
 	for _, o := range found {
 		last := o.older.commits[len(o.older.commits)-1]
-		t.expect(p.forcedBefore(o.older, o.begin), "two incarnations ran at the same time, and nobody had forced the older away", o.against(last.Event)...)
+		t.expect(p.wasForcedBefore(o.older, o.begin), "two incarnations ran at the same time, and nobody had forced the older away", o.evidence(last.Event)...)
 	}
 }
 
 // wasForcedBefore reports whether another client than its kubelet had removed a pod by then.
-func (p *past) forcedBefore(one *pod, e *history.Event) bool {
+func (p *clusterHistory) wasForcedBefore(one *podHistory, e *history.Event) bool {
 	last := one.commits[len(one.commits)-1]
-	return last.Op == deleted && last.Began <= e.Ended+eps && last.by != nil && last.by.node == ""
+	return last.Op == deleted && last.Began <= e.Ended+recordDelay && last.operation != nil && last.operation.node == ""
 }
 
 // stretch is a time between two events; to is nil if the history ends before.
@@ -118,14 +118,14 @@ type stretch struct{ from, to *history.Event }
 
 // surelyRanContainers returns the pod's containers without those killed during their start:
 // observers disagree on whether those ran.
-func (one *pod) surelyRan() []*container {
+func (one *podHistory) surelyRanContainers() []*container {
 	return slices.DeleteFunc(slices.Clone(one.containers), func(c *container) bool {
-		return len(c.exits) > 0 && unstarted(c.exits[len(c.exits)-1])
+		return len(c.exits) > 0 && neverRan(c.exits[len(c.exits)-1])
 	})
 }
 
 // runningTimes returns the merged times during which one of the containers ran, or was starting.
-func stretchesOf(containers []*container) []stretch {
+func runningTimes(containers []*container) []stretch {
 	var all []stretch
 	for _, c := range containers {
 		if len(c.started) == 0 {
@@ -161,17 +161,17 @@ func later(a, b *history.Event) *history.Event {
 }
 
 // possibleTimes returns the times during which containers of both ran, or were starting.
-func (o overlap) together() []stretch {
-	return common(stretchesOf(o.older.containers), stretchesOf(o.younger.containers))
+func (o overlap) possibleTimes() []stretch {
+	return intersect(runningTimes(o.older.containers), runningTimes(o.younger.containers))
 }
 
 // sureTimes returns the times during which containers of both surely ran.
-func (o overlap) surelyTogether() []stretch {
-	return common(stretchesOf(o.older.surelyRan()), stretchesOf(o.younger.surelyRan()))
+func (o overlap) sureTimes() []stretch {
+	return intersect(runningTimes(o.older.surelyRanContainers()), runningTimes(o.younger.surelyRanContainers()))
 }
 
 // intersect returns the times that are in both lists.
-func common(older, younger []stretch) []stretch {
+func intersect(older, younger []stretch) []stretch {
 	var both []stretch
 	for _, a := range older {
 		for _, b := range younger {

@@ -12,10 +12,10 @@ import (
 
 // clusterHistory is the recorded history of a cluster, indexed for the checkers. Events are in
 // their order.
-type past struct {
-	timeline
+type clusterHistory struct {
+	eventIndex
 	log history.Log
-	file
+	storeFile
 
 	commits    []*commit // by revision
 	byRevision map[int64]*commit
@@ -23,17 +23,17 @@ type past struct {
 	objects    map[reference]*object
 	operations []*operation // by their first call
 	byID       map[string]*operation
-	pods       map[string]*pod
+	pods       map[string]*podHistory
 
-	circumstances
-	found
+	environment
+	sharedResults
 }
 
 // storeFile describes what is known of the store's file.
-type file struct {
+type storeFile struct {
 	// hasFile reports whether the file was read. compacted is the oldest revision of which the file
 	// still has the state.
-	stored    bool
+	hasFile   bool
 	compacted int64
 	// disk is nil if the file was not verified.
 	disk *Disk
@@ -44,11 +44,11 @@ type commit struct {
 	history.Commit
 	*history.Event
 	// object is the changed object.
-	of *object
+	object *object
 	// operation is the request that made the commit; nil if unknown.
-	by *operation
+	operation *operation
 	// replaced is the version that the commit replaced; nil if there was none, or if it is unknown.
-	before *commit
+	replaced *commit
 	// recorded and stored say where the commit was found: in the apiserver's history, and in the
 	// store's file.
 	recorded, stored bool
@@ -68,19 +68,19 @@ type operation struct {
 }
 
 // podHistory holds everything that was recorded about one pod UID.
-type pod struct {
-	uid, name  string
-	commits    []*commit
-	containers []*container
-	byID       map[string]*container
-	told
+type podHistory struct {
+	uid, name      string
+	commits        []*commit
+	containers     []*container
+	containersByID map[string]*container
+	kubeletEvents
 	mounts    []*history.Event // rt.mount, rt.umount
 	sandboxes []*history.Event // rt.sb.stop
 	blockers  []*history.Event // ui.blocker
 }
 
 // kubeletEvents holds what kubelets recorded about a pod.
-type told struct {
+type kubeletEvents struct {
 	seen     []*history.Event // k.see
 	terms    []*history.Event // k.term
 	stuck    []*history.Event // k.stuck
@@ -91,7 +91,7 @@ type told struct {
 // container holds what its runtime recorded about one container.
 type container struct {
 	history.Of
-	pod                              *pod
+	pod                              *podHistory
 	created, started, exits, removed []*history.Event
 	postStarts, postStartEnds        []*history.Event
 	preStops, preStopEnds            []*history.Event
@@ -99,28 +99,28 @@ type container struct {
 	signaling, signals []*history.Event
 }
 
-func newPast(evidence Evidence) *past {
-	p := &past{
-		timeline: newTimeline(len(evidence.Log.Events)),
-		log:      evidence.Log, file: file{stored: evidence.Store != nil, disk: evidence.Disk},
+func newClusterHistory(evidence Evidence) *clusterHistory {
+	p := &clusterHistory{
+		eventIndex: newEventIndex(len(evidence.Log.Events)),
+		log:        evidence.Log, storeFile: storeFile{hasFile: evidence.Store != nil, disk: evidence.Disk},
 		byRevision: map[int64]*commit{}, byUID: map[string][]*commit{}, objects: map[reference]*object{},
-		byID: map[string]*operation{}, pods: map[string]*pod{},
+		byID: map[string]*operation{}, pods: map[string]*podHistory{},
 	}
-	p.found = p.find()
+	p.sharedResults = p.share()
 	for i := range evidence.Log.Events {
-		p.take(&evidence.Log.Events[i])
+		p.addEvent(&evidence.Log.Events[i])
 	}
-	p.from = p.keptFrom()
+	p.completeFrom = p.firstCompleteTime()
 	for i := range evidence.Store {
-		p.read(&evidence.Store[i])
+		p.addFileEvent(&evidence.Store[i])
 	}
-	p.chain()
-	p.look()
+	p.linkCommits()
+	p.findEnvironment()
 	return p
 }
 
 // addEvent indexes an event of a process.
-func (p *past) take(e *history.Event) {
+func (p *clusterHistory) addEvent(e *history.Event) {
 	p.add(e)
 	switch fact := e.Fact.(type) {
 	case history.OpCall:
@@ -146,12 +146,12 @@ func (p *past) take(e *history.Event) {
 			p.byRevision[fact.Revision].differs = true // one revision, two commits
 		}
 	default:
-		p.onNode(e)
+		p.addNodeEvent(e)
 	}
 }
 
 // addFileEvent indexes an event of the store's file.
-func (p *past) read(e *history.Event) {
+func (p *clusterHistory) addFileEvent(e *history.Event) {
 	switch fact := e.Fact.(type) {
 	case history.Compact:
 		p.compacted = fact.Revision
@@ -171,31 +171,31 @@ func (p *past) read(e *history.Event) {
 
 // linkCommits sorts the commits and links each to the version it replaced, its object, its
 // operation and its pod.
-func (p *past) chain() {
+func (p *clusterHistory) linkCommits() {
 	for _, c := range p.byRevision {
 		p.commits = append(p.commits, c)
 	}
 	slices.SortFunc(p.commits, func(a, b *commit) int { return cmp.Compare(a.Revision, b.Revision) })
-	p.place()
+	p.placeFileCommits()
 	for _, c := range p.commits {
-		c.of = p.object(reference{c.Resource, c.Key})
-		if was := p.byRevision[c.Previous]; was != nil && was.of == c.of && was.Revision < c.Revision {
-			c.before = was // a damaged history may name any
+		c.object = p.objectOf(reference{c.Resource, c.Key})
+		if was := p.byRevision[c.Previous]; was != nil && was.object == c.object && was.Revision < c.Revision {
+			c.replaced = was // a damaged history may name any
 		}
-		c.of.versions = append(c.of.versions, c)
+		c.object.versions = append(c.object.versions, c)
 		p.byUID[c.UID] = append(p.byUID[c.UID], c)
-		if c.by = p.byID[c.Cause]; c.by != nil {
-			c.by.commits = append(c.by.commits, c)
+		if c.operation = p.byID[c.Cause]; c.operation != nil {
+			c.operation.commits = append(c.operation.commits, c)
 		}
 		if c.Resource == podResource {
-			one := p.pod(c.UID, c.Key)
+			one := p.podOf(c.UID, c.Key)
 			one.commits = append(one.commits, c)
 		}
 	}
 }
 
 // commitsAfter returns the commits after a revision.
-func (p *past) after(revision int64) []*commit {
+func (p *clusterHistory) commitsAfter(revision int64) []*commit {
 	at, _ := slices.BinarySearchFunc(p.commits, revision, func(c *commit, revision int64) int {
 		if c.Revision <= revision {
 			return -1
@@ -208,7 +208,7 @@ func (p *past) after(revision int64) []*commit {
 // placeFileCommits estimates when the commits happened that only the store's file has: between the
 // recorded commits before and after them. Commits after the last recorded one may have happened
 // until the history ends.
-func (p *past) place() {
+func (p *clusterHistory) placeFileCommits() {
 	began := int64(0)
 	for _, c := range p.commits {
 		if c.recorded {
@@ -229,7 +229,7 @@ func (p *past) place() {
 }
 
 // firstCompleteTime returns the monotonic time from which the history is complete.
-func (p *past) keptFrom() (from int64) {
+func (p *clusterHistory) firstCompleteTime() (from int64) {
 	for _, gap := range p.log.Gaps {
 		if gap.From != 1 {
 			continue
@@ -247,27 +247,27 @@ func (p *past) keptFrom() (from int64) {
 const podResource = "pods"
 
 // isComplete reports whether the history has everything about a pod, beginning with its creation.
-func (p *past) whole(one *pod) bool {
-	return len(one.commits) > 0 && one.commits[0].Op == added && one.commits[0].recorded && one.commits[0].Began >= p.from
+func (p *clusterHistory) isComplete(one *podHistory) bool {
+	return len(one.commits) > 0 && one.commits[0].Op == added && one.commits[0].recorded && one.commits[0].Began >= p.completeFrom
 }
 
 // findCompletePods returns the pods that are in the history completely, in order of creation.
-func (p *past) findLives() []*pod {
-	lives := make([]*pod, 0, len(p.pods))
+func (p *clusterHistory) findCompletePods() []*podHistory {
+	lives := make([]*podHistory, 0, len(p.pods))
 	for _, one := range p.pods {
-		if p.whole(one) {
+		if p.isComplete(one) {
 			lives = append(lives, one)
 		}
 	}
-	slices.SortFunc(lives, func(a, b *pod) int { return cmp.Compare(a.commits[0].Revision, b.commits[0].Revision) })
+	slices.SortFunc(lives, func(a, b *podHistory) int { return cmp.Compare(a.commits[0].Revision, b.commits[0].Revision) })
 	return lives
 }
 
 // podOf returns the pod with a UID, and adds it if it is new.
-func (p *past) pod(uid, name string) *pod {
+func (p *clusterHistory) podOf(uid, name string) *podHistory {
 	one := p.pods[uid]
 	if one == nil {
-		one = &pod{uid: uid, name: name, byID: map[string]*container{}}
+		one = &podHistory{uid: uid, name: name, containersByID: map[string]*container{}}
 		p.pods[uid] = one
 	}
 	if one.name == "" {
@@ -277,78 +277,78 @@ func (p *past) pod(uid, name string) *pod {
 }
 
 // containerOf returns the container with an id, and adds it if it is new.
-func (p *past) container(of history.Of) *container {
-	one := p.pod(of.UID, of.Pod)
-	c := one.byID[of.Container]
+func (p *clusterHistory) containerOf(of history.Of) *container {
+	one := p.podOf(of.UID, of.Pod)
+	c := one.containersByID[of.Container]
 	if c == nil {
 		c = &container{Of: of, pod: one}
-		one.byID[of.Container] = c
+		one.containersByID[of.Container] = c
 		one.containers = append(one.containers, c)
 	}
 	return c
 }
 
 // addNodeEvent indexes an event of a node.
-func (p *past) onNode(e *history.Event) {
+func (p *clusterHistory) addNodeEvent(e *history.Event) {
 	add := func(to *[]*history.Event) { *to = append(*to, e) }
 	switch fact := e.Fact.(type) {
 	case history.KubeletSee:
-		add(&p.pod(fact.UID, fact.Pod).seen)
+		add(&p.podOf(fact.UID, fact.Pod).seen)
 	case history.KubeletTerm:
-		add(&p.pod(fact.UID, fact.Pod).terms)
+		add(&p.podOf(fact.UID, fact.Pod).terms)
 	case history.KubeletStuck:
-		add(&p.pod(fact.UID, fact.Pod).stuck)
+		add(&p.podOf(fact.UID, fact.Pod).stuck)
 	case history.KubeletStatus:
-		add(&p.pod(fact.UID, fact.Pod).statuses)
+		add(&p.podOf(fact.UID, fact.Pod).statuses)
 	case history.KubeletFinal:
 		if fact.Err == "" {
-			add(&p.pod(fact.UID, fact.Pod).finals)
+			add(&p.podOf(fact.UID, fact.Pod).finals)
 		}
 	case history.Mount:
-		add(&p.pod(fact.UID, "").mounts)
+		add(&p.podOf(fact.UID, "").mounts)
 	case history.Unmount:
-		add(&p.pod(fact.UID, "").mounts)
+		add(&p.podOf(fact.UID, "").mounts)
 	case history.SandboxStop:
-		add(&p.pod(fact.UID, fact.Pod).sandboxes)
+		add(&p.podOf(fact.UID, fact.Pod).sandboxes)
 	case history.Blocker:
-		add(&p.pod(fact.UID, "").blockers)
+		add(&p.podOf(fact.UID, "").blockers)
 	default:
-		p.inContainer(e)
+		p.addContainerEvent(e)
 	}
 }
 
 // addContainerEvent indexes an event about one container.
-func (p *past) inContainer(e *history.Event) {
+func (p *clusterHistory) addContainerEvent(e *history.Event) {
 	add := func(to *[]*history.Event) { *to = append(*to, e) }
 	switch fact := e.Fact.(type) {
 	case history.Create:
-		add(&p.container(fact.Of).created)
+		add(&p.containerOf(fact.Of).created)
 	case history.Start:
-		add(&p.container(fact.Of).started)
+		add(&p.containerOf(fact.Of).started)
 	case history.TakeUp:
-		p.container(fact.Of).takenUp(e, fact)
+		p.containerOf(fact.Of).addTakeUp(e, fact)
 	case history.Exit:
-		add(&p.container(fact.Of).exits)
+		add(&p.containerOf(fact.Of).exits)
 	case history.Remove:
-		add(&p.container(fact.Of).removed)
+		add(&p.containerOf(fact.Of).removed)
 	case history.PostStartBegin:
-		add(&p.container(fact.Of).postStarts)
+		add(&p.containerOf(fact.Of).postStarts)
 	case history.PostStartEnd:
-		add(&p.container(fact.Of).postStartEnds)
+		add(&p.containerOf(fact.Of).postStartEnds)
 	case history.PreStopBegin:
-		add(&p.container(fact.Of).preStops)
+		add(&p.containerOf(fact.Of).preStops)
 	case history.PreStopEnd:
-		add(&p.container(fact.Of).preStopEnds)
+		add(&p.containerOf(fact.Of).preStopEnds)
 	case history.Signaling:
-		add(&p.container(fact.Of).signaling)
+		add(&p.containerOf(fact.Of).signaling)
 	case history.Signal:
-		add(&p.container(fact.Of).signals)
+		add(&p.containerOf(fact.Of).signals)
 	}
 }
 
 // addTakeUp records the start of a container whose runtime died before it recorded the start. The
 // container started at some time since it was created.
-func (c *container) takenUp(e *history.Event, fact history.TakeUp) {
+func (c *container) addTakeUp(e *history.Event, fact history.TakeUp) {
 	if len(c.started) > 0 || len(c.created) == 0 {
 		return
 	}
@@ -380,7 +380,7 @@ func nodeOf(who string) string {
 func before(a, b *history.Event) bool { return a.Ended < b.Began }
 
 // fieldsOf returns the fields of an event's fact.
-func said(e *history.Event) any {
+func fieldsOf(e *history.Event) any {
 	data, err := json.Marshal(e.Fact)
 	fields := map[string]any{}
 	if err != nil || json.Unmarshal(data, &fields) != nil {
@@ -390,10 +390,10 @@ func said(e *history.Event) any {
 }
 
 // formatRevision returns a revision as the API writes it.
-func decimal(revision int64) string { return strconv.FormatInt(revision, 10) }
+func formatRevision(revision int64) string { return strconv.FormatInt(revision, 10) }
 
 // parseRevision returns the number of a revision from the API; 0 for none.
-func number(revision string) int64 {
+func parseRevision(revision string) int64 {
 	n, _ := strconv.ParseInt(revision, 10, 64)
 	return n
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // listing is a list or watch of all objects of a resource by the controllers.
-type question struct {
+type listing struct {
 	*history.Event
 	// after is the revision after which the controllers ask for changes; 0 if they list everything.
 	after int64
@@ -18,16 +18,16 @@ type question struct {
 }
 
 // listings holds the listings of a resource, in the order in which they were asked.
-type questions []question
+type listings []listing
 
-func (p *past) questions(resource string) questions {
-	var all questions
+func (p *clusterHistory) listingsOf(resource string) listings {
+	var all listings
 	for e, of := range factsOf[history.Lookup](p) {
 		if of.Who == controllers && of.Resource == resource && of.Verb != "get" && of.Key == "" { // of all namespaces
-			all = append(all, question{Event: e, after: number(of.Asked.Revision), refused: !ok(of.Code)})
+			all = append(all, listing{Event: e, after: parseRevision(of.Asked.Revision), refused: !isSuccess(of.Code)})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b question) int { return cmp.Compare(a.Began, b.Began) })
+	slices.SortStableFunc(all, func(a, b listing) int { return cmp.Compare(a.Began, b.Began) })
 	return all
 }
 
@@ -35,9 +35,9 @@ func (p *past) questions(resource string) questions {
 // listing asks for changes after an older revision, what they were sent was lost, and the first
 // answered listing counts. The same holds if they were refused such a listing before. answered is
 // false if none was answered.
-func (all questions) heard(c *commit) (how question, answered bool) {
+func (all listings) delivery(c *commit) (how listing, answered bool) {
 	next := sort.Search(len(all), func(i int) bool { return all[i].Began >= c.Ended })
-	atOnce := question{Event: c.Event, after: c.Revision - 1}
+	atOnce := listing{Event: c.Event, after: c.Revision - 1}
 	missed := false
 	for _, q := range slices.Backward(all[:next]) {
 		if missed = q.refused && q.after > 0; missed || !q.refused {
@@ -58,27 +58,27 @@ func (all questions) heard(c *commit) (how question, answered bool) {
 
 // neverSeenBound reports whether the controllers never learned on which node a pod was: they listed
 // all pods after it was gone, and had not been told before that it was bound.
-func (p *past) unplaced(one *pod) bool {
+func (p *clusterHistory) neverSeenBound(one *podHistory) bool {
 	at := slices.IndexFunc(one.commits, func(c *commit) bool { return c.Node != "" })
 	last := one.commits[len(one.commits)-1]
 	if at < 0 || last.Op != deleted {
 		return false
 	}
-	how, answered := p.asked().heard(one.commits[at])
+	how, answered := p.podListings().delivery(one.commits[at])
 	return !answered || how.after == 0 && before(last.Event, how.Event)
 }
 
 // mayNotKnowOwn reports whether the controllers may not have known of their own earlier commit when
 // they requested another. Either the earlier one was not answered yet, or only a moment before, or
 // the answer may have been lost and no watch had delivered the commit.
-func (p *past) unaware(earlier, c *commit) bool {
-	if unanswered(earlier, c) {
+func (p *clusterHistory) mayNotKnowOwn(earlier, c *commit) bool {
+	if wasUnanswered(earlier, c) {
 		return true
 	}
-	answer := earlier.by.returns[0]
-	lost := slices.ContainsFunc(p.troubles, func(o *ordeal) bool {
-		return o.Kind != history.TroubleFault && o.deafens() && o.touches(answer.Began, answer.Ended+underWay)
+	answer := earlier.operation.returns[0]
+	lost := slices.ContainsFunc(p.troubles, func(o *trouble) bool {
+		return o.Kind != history.TroubleFault && o.deafensControllers() && o.mayOverlap(answer.Began, answer.Ended+inFlightTime)
 	})
-	how, answered := p.asked().heard(earlier)
-	return lost && (!answered || how.Began >= c.asked())
+	how, answered := p.podListings().delivery(earlier)
+	return lost && (!answered || how.Began >= c.requestedAt())
 }

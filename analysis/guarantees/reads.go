@@ -12,17 +12,17 @@ type lookup struct {
 	history.Lookup
 	*history.Event
 	// scope is what a list or a watch selects, if it is known.
-	of    scope
-	known bool
+	scope      scope
+	scopeKnown bool
 }
 
 // findLookups returns all reads, sorted by the revision of their answers.
-func (p *past) findLookups() []*lookup {
+func (p *clusterHistory) findLookups() []*lookup {
 	var all []*lookup
 	for e, fact := range factsOf[history.Lookup](p) {
 		l := &lookup{Lookup: fact, Event: e}
 		if fact.Verb != "get" {
-			l.of, l.known = p.scopeOf(l.Resource, l.Key, l.Labels, l.Fields)
+			l.scope, l.scopeKnown = p.scopeOf(l.Resource, l.Key, l.Labels, l.Fields)
 		}
 		all = append(all, l)
 	}
@@ -31,37 +31,37 @@ func (p *past) findLookups() []*lookup {
 }
 
 // isGetOrList reports whether the read is answered once and then over.
-func (l *lookup) reads() bool { return l.Verb == "get" || l.Verb == "list" }
+func (l *lookup) isGetOrList() bool { return l.Verb == "get" || l.Verb == "list" }
 
 // wantsNewest reports whether a read asks for the newest state.
-func (l *lookup) newest() bool { return l.Asked.Revision == "" && l.At == 0 }
+func (l *lookup) wantsNewest() bool { return l.Asked.Revision == "" && l.At == 0 }
 
 // exactRevision returns the revision that a list asks for, or 0.
-func (l *lookup) exact() int64 {
+func (l *lookup) exactRevision() int64 {
 	switch {
 	case l.At > 0:
 		return l.At
 	case l.Match == "Exact" || l.Match == "" && l.Limit > 0 && l.After == "":
-		return number(l.Asked.Revision)
+		return parseRevision(l.Asked.Revision)
 	}
 	return 0
 }
 
 // knownRevision says that an event proves that the store had reached a revision.
-type shownAt struct {
+type knownRevision struct {
 	revision int64
 	by       *history.Event
 }
 
 // knownRevisions returns the proofs by time, each with the highest revision so far.
-func (p *past) shownUp() []shownAt {
-	shown := rising(p.answers())
-	return rising(append(shown, p.missed(shown)...))
+func (p *clusterHistory) knownRevisions() []knownRevision {
+	shown := accumulate(p.answeredRevisions())
+	return accumulate(append(shown, p.missedRemovals(shown)...))
 }
 
 // accumulate sorts proofs by time and raises each to the highest revision so far.
-func rising(all []shownAt) []shownAt {
-	slices.SortStableFunc(all, func(a, b shownAt) int { return cmp.Compare(a.by.Ended, b.by.Ended) })
+func accumulate(all []knownRevision) []knownRevision {
+	slices.SortStableFunc(all, func(a, b knownRevision) int { return cmp.Compare(a.by.Ended, b.by.Ended) })
 	for i := 1; i < len(all); i++ {
 		all[i].revision = max(all[i].revision, all[i-1].revision)
 	}
@@ -69,16 +69,16 @@ func rising(all []shownAt) []shownAt {
 }
 
 // answeredRevisions returns the revisions that completed writes and reads prove.
-func (p *past) answers() []shownAt {
-	var all []shownAt
+func (p *clusterHistory) answeredRevisions() []knownRevision {
+	var all []knownRevision
 	for _, o := range p.operations {
-		if done := o.done(); done != nil && len(o.commits) > 0 && o.last().Began <= done.Ended {
-			all = append(all, shownAt{o.last().Revision, done})
+		if done := o.firstSuccess(); done != nil && len(o.commits) > 0 && o.lastCommit().Began <= done.Ended {
+			all = append(all, knownRevision{o.lastCommit().Revision, done})
 		}
 	}
 	for _, l := range p.lookups() {
-		if l.reads() && ok(l.Code) {
-			all = append(all, shownAt{l.Revision, l.Event})
+		if l.isGetOrList() && isSuccess(l.Code) {
+			all = append(all, knownRevision{l.Revision, l.Event})
 		}
 	}
 	return all
@@ -86,16 +86,16 @@ func (p *past) answers() []shownAt {
 
 // missedRemovals returns the removals that nobody may have been told of, but that a 404 proves: the
 // object was known to exist, and was not found.
-func (p *past) missed(shown []shownAt) []shownAt {
-	var all []shownAt
+func (p *clusterHistory) missedRemovals(shown []knownRevision) []knownRevision {
+	var all []knownRevision
 	miss := func(resource, key string, since int64, by *history.Event) {
-		was, removal := lastOf(p.versions(resource, key), lowest(shown, since).revision, by.Ended)
+		was, removal := versionAt(p.versions(resource, key), knownBefore(shown, since).revision, by.Ended)
 		if was != nil && was.Op != deleted && removal != nil {
-			all = append(all, shownAt{removal.Revision, by})
+			all = append(all, knownRevision{removal.Revision, by})
 		}
 	}
 	for _, o := range p.operations {
-		if !slices.Contains([]string{"update", "patch", "delete"}, o.Verb) || o.Subresource != "" || o.denied() {
+		if !slices.Contains([]string{"update", "patch", "delete"}, o.Verb) || o.Subresource != "" || o.deniedByWebhook() {
 			continue
 		}
 		for _, e := range o.returns {
@@ -105,7 +105,7 @@ func (p *past) missed(shown []shownAt) []shownAt {
 		}
 	}
 	for _, l := range p.lookups() {
-		if l.newest() && l.Verb == "get" && l.Code == 404 {
+		if l.wantsNewest() && l.Verb == "get" && l.Code == 404 {
 			miss(l.Resource, l.Key, l.Began, l.Event)
 		}
 	}
@@ -113,7 +113,7 @@ func (p *past) missed(shown []shownAt) []shownAt {
 }
 
 // wasAnswered reports whether the operation was answered between two times with a code that fits.
-func (o *operation) answered(from, to int64, with func(code int32) bool) bool {
+func (o *operation) wasAnswered(from, to int64, with func(code int32) bool) bool {
 	return slices.ContainsFunc(o.returns, func(e *history.Event) bool {
 		said, _ := e.Fact.(history.OpReturn)
 		return e.Ended >= from && e.Ended <= to && with(said.Code)
@@ -121,18 +121,18 @@ func (o *operation) answered(from, to int64, with func(code int32) bool) bool {
 }
 
 // isError reports whether a status code says that something was not done.
-func refusal(code int32) bool { return code >= 400 }
+func isError(code int32) bool { return code >= 400 }
 
 // isRejection reports an error other than 404 and 409: those two say that the object is gone or has
 // changed meanwhile.
-func turndown(code int32) bool { return refusal(code) && code != 404 && code != 409 }
+func isRejection(code int32) bool { return isError(code) && code != 404 && code != 409 }
 
 // firstSuccess returns the first answer that reports success, or nil. A refused operation may have
 // been sent again, and succeeded later.
-func (o *operation) done() *history.Event {
+func (o *operation) firstSuccess() *history.Event {
 	at := slices.IndexFunc(o.returns, func(e *history.Event) bool {
 		said, _ := e.Fact.(history.OpReturn)
-		return ok(said.Code)
+		return isSuccess(said.Code)
 	})
 	if at < 0 {
 		return nil
@@ -142,56 +142,56 @@ func (o *operation) done() *history.Event {
 
 // knownBefore returns the revision that a read beginning at a time must include, and the event that
 // proves it.
-func lowest(shown []shownAt, since int64) shownAt {
-	at, _ := slices.BinarySearchFunc(shown, since, func(s shownAt, moment int64) int { return cmp.Compare(s.by.Ended, moment) })
+func knownBefore(shown []knownRevision, since int64) knownRevision {
+	at, _ := slices.BinarySearchFunc(shown, since, func(s knownRevision, moment int64) int { return cmp.Compare(s.by.Ended, moment) })
 	if at == 0 {
-		return shownAt{}
+		return knownRevision{}
 	}
 	return shown[at-1]
 }
 
 // checkReadOrder checks A4 for reads. A read of the newest state includes what was answered before
 // it began. No read is older than it asks for, and none shows a later commit.
-func (p *past) readInOrder(t *trial) {
-	shown := p.shownUp()
+func (p *clusterHistory) checkReadOrder(t *tally) {
+	shown := p.knownRevisions()
 	for _, l := range p.lookups() {
-		if !l.reads() {
+		if !l.isGetOrList() {
 			continue
 		}
-		low := lowest(shown, l.Began)
-		if ok(l.Code) {
+		low := knownBefore(shown, l.Began)
+		if isSuccess(l.Code) {
 			c := p.byRevision[l.Revision]
 			t.expect(c == nil || !c.recorded || c.Began <= l.Ended, "a read shows what had not begun when it was answered", eventOf(c), l.Event)
 		}
 		switch {
 		case l.Verb == "list":
-			l.listsNoLess(low, t)
-		case l.newest():
-			l.getsNoLess(low, p, t)
+			l.checkListAge(low, t)
+		case l.wantsNewest():
+			l.checkGetAge(low, p, t)
 		}
 	}
 }
 
 // checkListAge checks that a list has the revision that it asks for, and at least what was known
 // before it began.
-func (l *lookup) listsNoLess(low shownAt, t *trial) {
-	if !ok(l.Code) {
+func (l *lookup) checkListAge(low knownRevision, t *tally) {
+	if !isSuccess(l.Code) {
 		return
 	}
-	exact := l.exact()
+	exact := l.exactRevision()
 	t.expect(exact <= 0 || l.Revision == exact, "a list is of another revision than it asks for", l.Event)
-	t.expect(exact > 0 || l.Revision >= number(l.Asked.Revision), "a list is older than it asks for", l.Event)
-	if l.newest() && l.After == "" {
+	t.expect(exact > 0 || l.Revision >= parseRevision(l.Asked.Revision), "a list is older than it asks for", l.Event)
+	if l.wantsNewest() && l.After == "" {
 		t.expect(l.Revision >= low.revision, "a list does not have what was answered before it began", low.by, l.Event)
 	}
 }
 
 // checkGetAge checks that a get of the newest state returns the object as it was known before the
 // get began, or a newer version.
-func (l *lookup) getsNoLess(low shownAt, p *past, t *trial) {
-	was, removal := lastOf(p.versions(l.Resource, l.Key), low.revision, l.Ended)
+func (l *lookup) checkGetAge(low knownRevision, p *clusterHistory, t *tally) {
+	was, removal := versionAt(p.versions(l.Resource, l.Key), low.revision, l.Ended)
 	switch {
-	case ok(l.Code):
+	case isSuccess(l.Code):
 		t.expect(was == nil || l.Revision >= was.Revision, "a get returned an older version than was answered before it began", low.by, eventOf(was), l.Event)
 	case l.Code == 404:
 		t.expect(was == nil || was.Op == deleted || removal != nil, "a get did not find what was answered before it began", low.by, eventOf(was), l.Event)
@@ -200,7 +200,7 @@ func (l *lookup) getsNoLess(low shownAt, p *past, t *trial) {
 
 // versionAt returns the last version up to a revision. removal is the first removal after the
 // revision that began by the time `until`. Both may be nil.
-func lastOf(versions []*commit, revision, until int64) (was, removal *commit) {
+func versionAt(versions []*commit, revision, until int64) (was, removal *commit) {
 	for _, c := range versions {
 		if c.Revision <= revision {
 			was = c
@@ -212,31 +212,31 @@ func lastOf(versions []*commit, revision, until int64) (was, removal *commit) {
 }
 
 // checkListIsExact checks A12: a page of a list is the state at its revision.
-func exactly(p *past, t *trial) {
-	known := p.record()
-	states := known.play()
+func checkListIsExact(p *clusterHistory, t *tally) {
+	known := p.commitLog()
+	states := known.replay()
 	for _, l := range p.lookups() {
-		if l.Verb != "list" || !ok(l.Code) || !l.known || !known.knows(l.Revision) {
+		if l.Verb != "list" || !isSuccess(l.Code) || !l.scopeKnown || !known.knowsState(l.Revision) {
 			continue
 		}
-		states.at(l.Revision)
-		sum, more := states.page(l.of, "", l.After, l.Limit)
+		states.advanceTo(l.Revision)
+		sum, more := states.pageDigest(l.scope, "", l.After, l.Limit)
 		t.expect(sum.Count == l.Items && sum.String() == l.Digest, "a list is not what was there at its revision", eventOf(p.byRevision[l.Revision]), l.Event)
 		t.expect(more == l.More, "a page says wrongly whether more follows", l.Event)
 	}
 }
 
 // compactions returns which revisions were compacted, and when.
-func (p *past) forgetting() []shownAt {
-	var all []shownAt
+func (p *clusterHistory) compactions() []knownRevision {
+	var all []knownRevision
 	for _, e := range p.events {
 		switch fact := e.Fact.(type) {
 		case history.Fsync:
 			if fact.Oldest > 0 && (len(all) == 0 || fact.Oldest > all[len(all)-1].revision) {
-				all = append(all, shownAt{fact.Oldest, e})
+				all = append(all, knownRevision{fact.Oldest, e})
 			}
 		case history.Compact:
-			all = append(all, shownAt{fact.Revision, e})
+			all = append(all, knownRevision{fact.Revision, e})
 		}
 	}
 	return all
@@ -244,8 +244,8 @@ func (p *past) forgetting() []shownAt {
 
 // checkCompactedRefused checks A13: reads of compacted revisions are refused with 410, and no
 // others are.
-func honest(p *past, t *trial) {
-	forgotten := p.forgetting()
+func checkCompactedRefused(p *clusterHistory, t *tally) {
+	forgotten := p.compactions()
 	if len(forgotten) == 0 {
 		return
 	}
@@ -253,14 +253,14 @@ func honest(p *past, t *trial) {
 		asked := int64(0)
 		switch l.Verb {
 		case "list":
-			asked = l.exact()
+			asked = l.exactRevision()
 		case "watch":
-			asked = l.behind()
+			asked = l.startRevision()
 		}
-		if asked <= 0 || !ok(l.Code) && l.Code != 410 || l.Began < p.from {
+		if asked <= 0 || !isSuccess(l.Code) && l.Code != 410 || l.Began < p.completeFrom {
 			continue
 		}
-		surely, perhaps := l.forgotten(forgotten, asked)
+		surely, perhaps := l.compactedBy(forgotten, asked)
 		if l.Code == 410 {
 			t.expect(perhaps != nil, "a revision was refused as too old that was not", forgotten[0].by, l.Event)
 		} else {
@@ -271,7 +271,7 @@ func honest(p *past, t *trial) {
 
 // compactedBy returns the compaction of a revision that surely happened before a read began, and
 // one that may have happened before it was answered; nil for none.
-func (l *lookup) forgotten(all []shownAt, asked int64) (surely, perhaps *history.Event) {
+func (l *lookup) compactedBy(all []knownRevision, asked int64) (surely, perhaps *history.Event) {
 	for _, f := range all {
 		if f.revision <= asked {
 			continue
@@ -279,7 +279,7 @@ func (l *lookup) forgotten(all []shownAt, asked int64) (surely, perhaps *history
 		if before(f.by, l.Event) && surely == nil {
 			surely = f.by
 		}
-		if f.by.Began <= l.Ended+eps {
+		if f.by.Began <= l.Ended+recordDelay {
 			perhaps = f.by
 		}
 	}

@@ -8,40 +8,40 @@ import (
 
 // startRevision returns the revision after which a watch asks to begin. It is 0 for a watch that
 // begins with the current objects, or now.
-func (l *lookup) behind() int64 {
+func (l *lookup) startRevision() int64 {
 	if l.Initial != nil && *l.Initial {
 		return 0
 	}
-	return number(l.Asked.Revision)
+	return parseRevision(l.Asked.Revision)
 }
 
 // eachWatchOpening visits the openings of watches with a known scope.
-func (p *past) openings(visit func(l *lookup, of scope)) {
+func (p *clusterHistory) eachWatchOpening(visit func(l *lookup, of scope)) {
 	for _, l := range p.lookups() {
-		if l.Verb == "watch" && l.known {
-			visit(l, l.of)
+		if l.Verb == "watch" && l.scopeKnown {
+			visit(l, l.scope)
 		}
 	}
 }
 
 // checkWatchResume checks W4: a watch that resumes is first sent every change since its revision.
 // It is told 410 only if those changes are compacted.
-func caughtUp(p *past, t *trial) {
-	known, forgotten := p.record(), p.forgetting()
-	p.openings(func(l *lookup, of scope) {
-		asked := l.behind()
+func checkWatchResume(p *clusterHistory, t *tally) {
+	known, forgotten := p.commitLog(), p.compactions()
+	p.eachWatchOpening(func(l *lookup, of scope) {
+		asked := l.startRevision()
 		switch {
-		case asked <= 0 || l.Began < p.from:
+		case asked <= 0 || l.Began < p.completeFrom:
 		case l.Code == 410:
 			gone := len(forgotten) == 0 // of a release that did not tell
 			for _, f := range forgotten {
-				gone = gone || f.revision > asked && f.by.Began <= l.Ended+eps
+				gone = gone || f.revision > asked && f.by.Began <= l.Ended+recordDelay
 			}
 			t.expect(gone, "a watch was told that the changes since its revision are gone, which they were not", l.Event)
-		case ok(l.Code) && l.Revision < asked:
+		case isSuccess(l.Code) && l.Revision < asked:
 			t.expect(l.Items == 0, "a watch was sent changes before the revision behind which it began", l.Event)
-		case ok(l.Code) && known.knows(asked) && known.knows(l.Revision):
-			sum := known.events(of, asked, l.Revision)
+		case isSuccess(l.Code) && known.knowsState(asked) && known.knowsState(l.Revision):
+			sum := known.watchDigest(of, asked, l.Revision)
 			t.expect(sum.Count == l.Items && sum.String() == l.Digest, "a watch that resumed was not sent the changes since its revision",
 				eventOf(p.byRevision[l.Revision]), l.Event)
 		}
@@ -51,21 +51,21 @@ func caughtUp(p *past, t *trial) {
 // checkBookmark checks W5: everything up to a bookmark was sent. The end of the initial events
 // comes after the existing objects. A consumer that was given changes up to a revision got all of
 // them.
-func truly(p *past, t *trial) {
-	known := p.record()
-	states := known.play()
-	p.openings(func(l *lookup, of scope) {
-		if l.Marked == 0 || !ok(l.Code) {
+func checkBookmark(p *clusterHistory, t *tally) {
+	known := p.commitLog()
+	states := known.replay()
+	p.eachWatchOpening(func(l *lookup, of scope) {
+		if l.Marked == 0 || !isSuccess(l.Code) {
 			return
 		}
 		t.expect(l.Marked == l.Revision, "the bookmark at the end of the initial events is of another revision than they are", l.Event)
-		if known.knows(l.Marked) {
-			states.at(l.Marked)
-			sum, _ := states.page(of, added, "", 0)
+		if known.knowsState(l.Marked) {
+			states.advanceTo(l.Marked)
+			sum, _ := states.pageDigest(of, added, "", 0)
 			t.expect(sum.Count == l.Items && sum.String() == l.Digest, "a bookmark came before all that was there had been sent", l.Event)
 		}
 	})
-	p.taken(func(took history.Took, e, last *history.Event) {
+	p.eachDelivery(func(took history.Took, e, last *history.Event) {
 		if last == nil {
 			return
 		}
@@ -75,7 +75,7 @@ func truly(p *past, t *trial) {
 }
 
 // eachDelivery visits what watches handed to their consumers, with the delivery before it.
-func (p *past) taken(visit func(took history.Took, e, last *history.Event)) {
+func (p *clusterHistory) eachDelivery(visit func(took history.Took, e, last *history.Event)) {
 	type watch struct {
 		process, boot string
 		number        uint64
@@ -90,14 +90,14 @@ func (p *past) taken(visit func(took history.Took, e, last *history.Event)) {
 
 // checkSlowConsumer checks W7: a consumer, however slow, is given every change or is told that its
 // watch has ended.
-func wholly(p *past, t *trial) {
-	known := p.record()
-	p.taken(func(took history.Took, e, _ *history.Event) {
+func checkSlowConsumer(p *clusterHistory, t *tally) {
+	known := p.commitLog()
+	p.eachDelivery(func(took history.Took, e, _ *history.Event) {
 		of, understood := p.scopeOf(took.Resource, took.Namespace, took.Labels, took.Fields)
-		if !understood || took.From == 0 || !known.knows(took.From) || !known.knows(took.To) {
+		if !understood || took.From == 0 || !known.knowsState(took.From) || !known.knowsState(took.To) {
 			return
 		}
-		sum := known.events(of, took.From, took.To)
+		sum := known.watchDigest(of, took.From, took.To)
 		t.expect(sum.Count == took.Items && sum.String() == took.Digest, "a consumer was not given every change, and not told so",
 			eventOf(p.byRevision[took.From]), eventOf(p.byRevision[took.To]), e)
 	})
@@ -105,16 +105,16 @@ func wholly(p *past, t *trial) {
 
 // checkWatchStart checks W10: how a watch is answered that begins at no revision, or at any, a
 // present, a future or an invalid one.
-func documented(p *past, t *trial) {
-	known := p.record()
-	states := known.play()
-	p.openings(func(l *lookup, of scope) {
+func checkWatchStart(p *clusterHistory, t *tally) {
+	known := p.commitLog()
+	states := known.replay()
+	p.eachWatchOpening(func(l *lookup, of scope) {
 		asked, err := strconv.ParseInt("0"+l.Asked.Revision, 10, 64)
 		if err != nil {
-			t.expect(!ok(l.Code), "a watch from what is no revision was accepted", l.Event)
+			t.expect(!isSuccess(l.Code), "a watch from what is no revision was accepted", l.Event)
 			return
 		}
-		if !ok(l.Code) {
+		if !isSuccess(l.Code) {
 			return
 		}
 		initial := asked == 0
@@ -125,9 +125,9 @@ func documented(p *past, t *trial) {
 			t.expect(c.Began <= l.Ended, "a watch was first sent what there was before a revision that was still to come", l.Event, c.Event)
 		}
 		switch {
-		case initial && known.knows(l.Revision):
-			states.at(l.Revision)
-			sum, _ := states.page(of, added, "", 0)
+		case initial && known.knowsState(l.Revision):
+			states.advanceTo(l.Revision)
+			sum, _ := states.pageDigest(of, added, "", 0)
 			t.expect(sum.Count == l.Items && sum.String() == l.Digest, "a watch was not first sent what there was", l.Event)
 			t.expect(l.Revision >= asked, "a watch was first sent what there was before the revision that it asks for", l.Event)
 		case !initial && asked == 0:
@@ -138,7 +138,7 @@ func documented(p *past, t *trial) {
 
 // checkCopies checks W8 for the caches of controllers and kubelets: a new list is not older than
 // the cache.
-func (p *past) copiedForward(t *trial) {
+func (p *clusterHistory) checkCopies(t *tally) {
 	for e, fact := range factsOf[history.Copied](p) {
 		if fact.From > 0 {
 			t.expect(fact.To >= fact.From, "a copy was replaced by an older state", e)

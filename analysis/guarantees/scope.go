@@ -19,7 +19,7 @@ type scope struct {
 }
 
 // scopeOf returns the scope of selectors; false if commits do not show the selected fields.
-func (p *past) scopeOf(resource, namespace, byLabel, byField string) (scope, bool) {
+func (p *clusterHistory) scopeOf(resource, namespace, byLabel, byField string) (scope, bool) {
 	s := scope{resource: resource, namespace: namespace}
 	var err error
 	if s.labels, err = labels.Parse(byLabel); err != nil {
@@ -41,26 +41,26 @@ func (p *past) scopeOf(resource, namespace, byLabel, byField string) (scope, boo
 }
 
 // inCollection reports whether a committed object is in the scope's resource and namespace.
-func (s scope) covers(c *commit) bool {
-	return c.Resource == s.resource && (s.namespace == "" || s.namespace == c.of.namespace)
+func (s scope) inCollection(c *commit) bool {
+	return c.Resource == s.resource && (s.namespace == "" || s.namespace == c.object.namespace)
 }
 
 // selects reports whether the label and field selectors match.
-func (s scope) matches(c *commit) bool {
+func (s scope) selects(c *commit) bool {
 	if !s.labels.Empty() && !s.labels.Matches(labels.Set(c.Labels)) {
 		return false
 	}
 	if s.fields.Empty() {
 		return true
 	}
-	return s.fields.Matches((*selected)(c))
+	return s.fields.Matches((*commitFields)(c))
 }
 
 // commitFields is a commit as field selectors see it.
-type selected commit
+type commitFields commit
 
 // Has implements fields.Fields. A field that commits record exists, even if it is empty.
-func (s *selected) Has(field string) bool {
+func (s *commitFields) Has(field string) bool {
 	switch field {
 	case "metadata.name", "metadata.namespace", "spec.nodeName", "status.phase":
 		return true
@@ -69,12 +69,12 @@ func (s *selected) Has(field string) bool {
 }
 
 // Get implements fields.Fields.
-func (s *selected) Get(field string) string {
+func (s *commitFields) Get(field string) string {
 	switch field {
 	case "metadata.name":
-		return s.of.name
+		return s.object.name
 	case "metadata.namespace":
-		return s.of.namespace
+		return s.object.namespace
 	case "spec.nodeName":
 		return s.Node
 	case "status.phase":
@@ -85,12 +85,12 @@ func (s *selected) Get(field string) string {
 
 // eventType returns the type of the event that a commit is for a watch of the scope; empty for
 // none.
-func (s scope) expected(c *commit) string {
-	if !s.covers(c) {
+func (s scope) eventType(c *commit) string {
+	if !s.inCollection(c) {
 		return ""
 	}
-	was := c.Op != added && c.before != nil && s.matches(c.before)
-	is := c.Op != deleted && s.matches(c)
+	was := c.Op != added && c.replaced != nil && s.selects(c.replaced)
+	is := c.Op != deleted && s.selects(c)
 	switch {
 	case is && was:
 		return modified
@@ -103,7 +103,7 @@ func (s scope) expected(c *commit) string {
 }
 
 // commitLog is a gapless part of the history from which the store's states can be rebuilt.
-type record struct {
+type commitLog struct {
 	// from is the first revision with a known state, and to the last.
 	from, to int64
 	commits  []*commit // all that make up the state at from, and those up to to
@@ -111,17 +111,17 @@ type record struct {
 
 // findCommitLog returns what is known of the store's states: all of them from the beginning, or
 // those that the store's file has.
-func (p *past) findRecord() record {
+func (p *clusterHistory) findCommitLog() commitLog {
 	var first *history.StoreOpen
 	for _, open := range factsOf[history.StoreOpen](p) {
 		first = &open
 		break
 	}
-	r := record{commits: p.commits}
+	r := commitLog{commits: p.commits}
 	switch {
-	case first != nil && first.Objects == 0 && p.from == 0:
+	case first != nil && first.Objects == 0 && p.completeFrom == 0:
 		r.from = first.Revision
-	case p.stored:
+	case p.hasFile:
 		r.from = p.compacted
 		r.commits = nil
 		for _, c := range p.commits {
@@ -130,7 +130,7 @@ func (p *past) findRecord() record {
 			}
 		}
 	default:
-		return record{from: 1, to: 0}
+		return commitLog{from: 1, to: 0}
 	}
 	r.to = r.from
 	for i, c := range r.commits {
@@ -147,16 +147,16 @@ func (p *past) findRecord() record {
 }
 
 // knowsState reports whether the state at a revision is known.
-func (r *record) knows(revision int64) bool { return r.from <= revision && revision <= r.to }
+func (r *commitLog) knowsState(revision int64) bool { return r.from <= revision && revision <= r.to }
 
 // changes returns the commits after one revision up to another; none if `until` is older.
-func (r *record) changes(after, until int64) []*commit {
-	from := r.index(after)
-	return r.commits[from:max(from, r.index(until))]
+func (r *commitLog) changes(after, until int64) []*commit {
+	from := r.countUpTo(after)
+	return r.commits[from:max(from, r.countUpTo(until))]
 }
 
 // countUpTo returns how many commits there are up to a revision.
-func (r *record) index(revision int64) int {
+func (r *commitLog) countUpTo(revision int64) int {
 	at, found := slices.BinarySearchFunc(r.commits, revision, func(c *commit, revision int64) int { return cmp.Compare(c.Revision, revision) })
 	if found {
 		at++
@@ -166,10 +166,10 @@ func (r *record) index(revision int64) int {
 
 // watchDigest returns the digest of what a watch of the scope is sent after one revision up to
 // another.
-func (r *record) events(s scope, after, until int64) history.Sum {
+func (r *commitLog) watchDigest(s scope, after, until int64) history.Sum {
 	var sum history.Sum
 	for _, c := range r.changes(after, until) {
-		if typ := s.expected(c); typ != "" {
+		if typ := s.eventType(c); typ != "" {
 			sum.Add(typ, c.Revision)
 		}
 	}
@@ -177,19 +177,19 @@ func (r *record) events(s scope, after, until int64) history.Sum {
 }
 
 // stateReplay replays a commit log. Its questions must come in the order of revisions.
-type states struct {
-	*record
+type stateReplay struct {
+	*commitLog
 	next    int
 	objects map[string]map[string]*commit // by resource and key
 	sorted  map[string][]*commit          // by resource, for those that have not changed since
 }
 
-func (r *record) play() *states {
-	return &states{record: r, objects: map[string]map[string]*commit{}, sorted: map[string][]*commit{}}
+func (r *commitLog) replay() *stateReplay {
+	return &stateReplay{commitLog: r, objects: map[string]map[string]*commit{}, sorted: map[string][]*commit{}}
 }
 
 // advanceTo moves on to a revision.
-func (s *states) at(revision int64) {
+func (s *stateReplay) advanceTo(revision int64) {
 	for ; s.next < len(s.commits) && s.commits[s.next].Revision <= revision; s.next++ {
 		c := s.commits[s.next]
 		if s.objects[c.Resource] == nil {
@@ -205,7 +205,7 @@ func (s *states) at(revision int64) {
 }
 
 // objectsOf returns the objects of a resource, sorted by namespace and name.
-func (s *states) all(resource string) []*commit {
+func (s *stateReplay) objectsOf(resource string) []*commit {
 	if all, there := s.sorted[resource]; there {
 		return all
 	}
@@ -213,17 +213,17 @@ func (s *states) all(resource string) []*commit {
 	for _, c := range s.objects[resource] {
 		all = append(all, c)
 	}
-	slices.SortFunc(all, func(a, b *commit) int { return a.of.compare(b.of.namespace, b.of.name) })
+	slices.SortFunc(all, func(a, b *commit) int { return a.object.compare(b.object.namespace, b.object.name) })
 	s.sorted[resource] = all
 	return all
 }
 
 // pageDigest returns the digest of a page of the scope, and whether more follows. The page begins
 // after the key `after` unless that is empty, and has at most `limit` items unless that is 0.
-func (s *states) page(of scope, event, after string, limit int64) (sum history.Sum, more bool) {
+func (s *stateReplay) pageDigest(of scope, event, after string, limit int64) (sum history.Sum, more bool) {
 	namespace, name := splitKey(after)
-	for _, c := range s.all(of.resource) {
-		if !of.covers(c) || !of.matches(c) || after != "" && c.of.compare(namespace, name) <= 0 {
+	for _, c := range s.objectsOf(of.resource) {
+		if !of.inCollection(c) || !of.selects(c) || after != "" && c.object.compare(namespace, name) <= 0 {
 			continue
 		}
 		if limit > 0 && int64(sum.Count) == limit {

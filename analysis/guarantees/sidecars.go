@@ -11,31 +11,31 @@ import (
 // that it must outlive have ended (KBL-50), or when waiting for them has used up its grace period
 // (KBL-51). A sidecar that is stopped before its pod's end, for a probe or with its sandbox, waits
 // for nothing.
-func (one *pod) sidecarsLast(p *past, t *trial) {
-	spec := one.spec()
+func (one *podHistory) checkSidecarsLast(p *clusterHistory, t *tally) {
+	spec := one.podSpec()
 	for _, c := range one.containers {
 		place := slices.Index(spec.Sidecars, c.Called)
-		stops, _ := c.sortSignals()
+		stops, _ := c.splitSignals()
 		if place < 0 || len(stops) == 0 {
 			continue
 		}
 		// A runtime that was not heard of may do late what an earlier attempt has asked of it, so
 		// that any attempt whose time is up will do.
-		plan, waits := one.planned(p, stops[0])
+		plan, waits := one.stopPlan(p, stops[0])
 		if plan == nil || !waits {
 			continue
 		}
 		first := slices.Concat(spec.Regular, spec.Sidecars[place+1:])
 		for _, other := range one.containers {
-			if slices.Contains(first, other.Called) && other.ranAt(plan) {
-				t.expect(other.overBy(stops[0]), "a sidecar was stopped before a container that it is to outlive had ended", plan, stops[0], other.last())
+			if slices.Contains(first, other.Called) && other.surelyRanAt(plan) {
+				t.expect(other.mayHaveEndedBy(stops[0]), "a sidecar was stopped before a container that it is to outlive had ended", plan, stops[0], other.lastEvent())
 			}
 		}
 	}
 }
 
 // podSpec returns the pod's spec from its commits. The containers of a pod never change.
-func (one *pod) spec() history.PodSpec {
+func (one *podHistory) podSpec() history.PodSpec {
 	for _, c := range one.commits {
 		if len(c.Sidecars) > 0 {
 			return c.PodSpec
@@ -47,7 +47,7 @@ func (one *pod) spec() history.PodSpec {
 // stopPlan returns the last attempt to stop the pod that began before a signal; nil for none. waits
 // is false if an attempt's grace period was used up by then, or nearly. A pod that its kubelet
 // knows only from the runtime has one second, and its containers no order (KBL-73).
-func (one *pod) planned(p *past, signal *history.Event) (plan *history.Event, waits bool) {
+func (one *podHistory) stopPlan(p *clusterHistory, signal *history.Event) (plan *history.Event, waits bool) {
 	waits = true
 	for _, e := range one.terms {
 		if e.Began > signal.Began {
@@ -55,14 +55,14 @@ func (one *pod) planned(p *past, signal *history.Event) (plan *history.Event, wa
 		}
 		plan = e
 		fact, _ := e.Fact.(history.KubeletTerm)
-		_, waited := p.between(e, signal)
-		waits = waits && waited+least < time.Duration(fact.Grace)*time.Second
+		_, waited := p.elapsed(e, signal)
+		waits = waits && waited+minGrace < time.Duration(fact.Grace)*time.Second
 	}
 	return plan, waits
 }
 
 // surelyRanAt reports whether a stop attempt finds the container running, unless it has ended. It
 // had been started a while before, so that its runtime had reported it.
-func (c *container) ranAt(plan *history.Event) bool {
-	return len(c.started) > 0 && c.started[0].Ended+int64(soon) <= plan.Began && !c.ranLate(plan)
+func (c *container) surelyRanAt(plan *history.Event) bool {
+	return len(c.started) > 0 && c.started[0].Ended+int64(killSlack) <= plan.Began && !c.startedAfterPlan(plan)
 }

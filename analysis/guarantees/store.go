@@ -11,31 +11,31 @@ import (
 
 // checkWritesKept checks A1: every write that was answered with its revision is in the store, and
 // so is every commit that the apiserver recorded.
-func kept(p *past, t *trial) {
+func checkWritesKept(p *clusterHistory, t *tally) {
 	for _, o := range p.operations {
 		for _, answer := range o.returns {
 			said, _ := answer.Fact.(history.OpReturn)
-			if !ok(said.Code) || said.Revision == 0 || said.Revision <= p.compacted {
+			if !isSuccess(said.Code) || said.Revision == 0 || said.Revision <= p.compacted {
 				continue
 			}
 			c := p.byRevision[said.Revision]
-			t.expect(c != nil && (c.stored || !p.stored), "a write was answered with a revision that the store does not have", o.calls[0], answer)
+			t.expect(c != nil && (c.stored || !p.hasFile), "a write was answered with a revision that the store does not have", o.calls[0], answer)
 		}
 	}
 	for _, c := range p.commits {
-		if p.stored && c.recorded && c.Revision > p.compacted {
+		if p.hasFile && c.recorded && c.Revision > p.compacted {
 			t.expect(c.stored && !c.differs, "the store's file has not the commit that was told of", c.Event)
 		}
 	}
 }
 
 // checkCommitsRequested checks A2: every commit belongs to an operation that was requested before.
-func caused(p *past, t *trial) {
+func checkCommitsRequested(p *clusterHistory, t *tally) {
 	for _, c := range p.commits {
-		if !c.recorded || c.Began < p.from || c.Cause == bootstrap {
+		if !c.recorded || c.Began < p.completeFrom || c.Cause == bootstrap {
 			continue
 		}
-		o := c.by
+		o := c.operation
 		t.expect(o != nil && o.calls[0].Began <= c.Ended, "a commit that nobody had asked for", c.Event)
 	}
 }
@@ -45,9 +45,9 @@ const bootstrap = "bootstrap"
 
 // checkRevisions checks A3: revisions have no gaps and no duplicates. After a restart, no revision
 // is used again that was recorded or sent to a watcher.
-func counted(p *past, t *trial) {
+func checkRevisions(p *clusterHistory, t *tally) {
 	for i, c := range p.commits {
-		if i > 0 && (c.stored || !p.stored) && (p.stored || c.Began >= p.from) {
+		if i > 0 && (c.stored || !p.hasFile) && (p.hasFile || c.Began >= p.completeFrom) {
 			last := p.commits[i-1]
 			t.expect(c.Revision == last.Revision+1 && !c.differs, "a revision was left out or given twice", last.Event, c.Event)
 		}
@@ -76,7 +76,7 @@ func counted(p *past, t *trial) {
 
 // checkRealTimeOrder checks A4: a write that began after another was answered has the higher
 // revision. The check is linear after sorting.
-func ordered(p *past, t *trial) {
+func checkRealTimeOrder(p *clusterHistory, t *tally) {
 	var calls, answers []*operation
 	for _, o := range p.operations {
 		if len(o.commits) > 0 && len(o.calls) == 1 {
@@ -92,53 +92,53 @@ func ordered(p *past, t *trial) {
 	next := 0
 	for _, o := range calls {
 		for next < len(answers) && before(answers[next].returns[0], o.calls[0]) {
-			if highest == nil || answers[next].last().Revision > highest.last().Revision {
+			if highest == nil || answers[next].lastCommit().Revision > highest.lastCommit().Revision {
 				highest = answers[next]
 			}
 			next++
 		}
 		if highest != nil {
-			t.expect(o.commits[0].Revision > highest.last().Revision, "a write has a lower revision than one that was answered before it began",
-				highest.returns[0], highest.last().Event, o.calls[0], o.commits[0].Event)
+			t.expect(o.commits[0].Revision > highest.lastCommit().Revision, "a write has a lower revision than one that was answered before it began",
+				highest.returns[0], highest.lastCommit().Event, o.calls[0], o.commits[0].Event)
 		}
 	}
-	p.readInOrder(t)
+	p.checkReadOrder(t)
 }
 
-func (o *operation) last() *commit { return o.commits[len(o.commits)-1] }
+func (o *operation) lastCommit() *commit { return o.commits[len(o.commits)-1] }
 
 // checkReplacedRevisions checks A5: a write replaced the current revision. A delete that asked for
 // a revision removed that revision.
-func optimistic(p *past, t *trial) {
+func checkReplacedRevisions(p *clusterHistory, t *tally) {
 	last := map[*object]*commit{}
 	for _, c := range p.commits {
-		if was := last[c.of]; was != nil {
+		if was := last[c.object]; was != nil {
 			want := was.Revision
 			if was.Op == deleted {
 				want = 0
 			}
 			t.expect(c.Previous == want, "a commit did not replace the revision that was there", was.Event, c.Event)
 		}
-		last[c.of] = c
+		last[c.object] = c
 	}
 	for _, o := range p.operations {
-		_, meant := o.meant()
+		_, meant := o.meantVersion()
 		for _, c := range o.commits {
-			if c.Key != o.Key || c.Resource != o.Resource || c.before != nil && c.before.by == o {
+			if c.Key != o.Key || c.Resource != o.Resource || c.replaced != nil && c.replaced.operation == o {
 				continue
 			}
 			if o.PreRevision != "" {
-				t.expect(decimal(c.Previous) == o.PreRevision, "a delete was carried out on another revision than it asked for", o.calls[0], c.Event)
+				t.expect(formatRevision(c.Previous) == o.PreRevision, "a delete was carried out on another revision than it asked for", o.calls[0], c.Event)
 			}
 			if meant != "" {
-				t.expect(decimal(c.Previous) == meant, "an update replaced another revision than it was made from", o.calls[0], c.Event, o.returns[0])
+				t.expect(formatRevision(c.Previous) == meant, "an update replaced another revision than it was made from", o.calls[0], c.Event, o.returns[0])
 			}
 		}
 	}
 }
 
 // meantVersion returns the UID and the revision that an update said it was about.
-func (o *operation) meant() (uid, revision string) {
+func (o *operation) meantVersion() (uid, revision string) {
 	for _, answer := range o.returns {
 		if said, _ := answer.Fact.(history.OpReturn); said.MeantUID != "" || said.MeantRevision != "" {
 			return said.MeantUID, said.MeantRevision
@@ -148,19 +148,19 @@ func (o *operation) meant() (uid, revision string) {
 }
 
 // checkCreates checks A6: nothing is created over an existing object, and no UID is used twice.
-func exclusive(p *past, t *trial) {
+func checkCreates(p *clusterHistory, t *tally) {
 	first := map[string]*commit{}
 	there := map[*object]*commit{}
 	for _, c := range p.commits {
 		switch c.Op {
 		case added:
-			t.expect(there[c.of] == nil, "an object was created over one that exists", eventOf(there[c.of]), c.Event)
+			t.expect(there[c.object] == nil, "an object was created over one that exists", eventOf(there[c.object]), c.Event)
 			t.expect(first[c.UID] == nil, "a uid was given again", eventOf(first[c.UID]), c.Event)
-			first[c.UID], there[c.of] = c, c
+			first[c.UID], there[c.object] = c, c
 		case deleted:
-			delete(there, c.of)
+			delete(there, c.object)
 		default:
-			was := there[c.of]
+			was := there[c.object]
 			t.expect(was == nil || was.UID == c.UID, "an object changed its uid", eventOf(was), c.Event)
 		}
 	}
@@ -175,9 +175,9 @@ func eventOf(c *commit) *history.Event {
 
 // checkUIDPreconditions checks A7: a delete that asked for a UID changed no other object. Neither
 // did an update of an object or its status that had a UID.
-func preconditions(p *past, t *trial) {
+func checkUIDPreconditions(p *clusterHistory, t *tally) {
 	for _, o := range p.operations {
-		meant, _ := o.meant()
+		meant, _ := o.meantVersion()
 		if meant == "" {
 			meant = o.PreUID
 		}
@@ -191,7 +191,7 @@ func preconditions(p *past, t *trial) {
 		}
 		for _, answer := range o.returns {
 			said, _ := answer.Fact.(history.OpReturn)
-			t.expect(!refused(said.Code) || len(o.returns) > 1 || len(o.commits) == 0, "a request was refused and carried out", o.calls[0], answer)
+			t.expect(!isClientError(said.Code) || len(o.returns) > 1 || len(o.commits) == 0, "a request was refused and carried out", o.calls[0], answer)
 		}
 	}
 }
@@ -199,13 +199,13 @@ func preconditions(p *past, t *trial) {
 // checkMonotonicFields checks A8: an object's creation time and generation, a pod's node and phase,
 // and the deletion fields only move forward. The pod garbage collector names no resourceVersion
 // when it fails a pod, as upstream's. It may not have seen that the pod has succeeded (CTL-14).
-func monotone(p *past, t *trial) {
+func checkMonotonicFields(p *clusterHistory, t *tally) {
 	collected := map[string]bool{}
-	p.decidedOperations(func(d history.Decide, decided *history.Event, _ *operation) {
+	p.eachDecision(func(d history.Decide, decided *history.Event, _ *operation) {
 		collected[decided.Cause] = collected[decided.Cause] || d.Controller == podCollector
 	})
 	for _, c := range p.commits {
-		was := c.before
+		was := c.replaced
 		if was == nil || c.Op == added || was.UID != c.UID {
 			continue
 		}
@@ -215,40 +215,40 @@ func monotone(p *past, t *trial) {
 			t.expect(was.Generation <= c.Generation, "an object's generation fell", was.Event, c.Event)
 		}
 		if was.Deadline != nil {
-			t.expect(c.Deadline != nil && (!c.Deadline.After(*was.Deadline) || p.broughtUp(c)), "a deletionTimestamp was taken back or put off", was.Event, c.Event)
+			t.expect(c.Deadline != nil && (!c.Deadline.After(*was.Deadline) || p.isPresentDeadline(c)), "a deletionTimestamp was taken back or put off", was.Event, c.Event)
 			t.expect(c.Grace == nil || was.Grace == nil || *c.Grace <= *was.Grace, "a deletion's grace period grew", was.Event, c.Event)
 		}
 		unseen := was.Phase == "Succeeded" && c.Phase == "Failed" && collected[c.Cause]
-		t.expect(unseen || rank(was.Phase) <= rank(c.Phase) && (rank(was.Phase) < terminal || was.Phase == c.Phase),
+		t.expect(unseen || phaseRank(was.Phase) <= phaseRank(c.Phase) && (phaseRank(was.Phase) < terminalRank || was.Phase == c.Phase),
 			"a pod's phase went back", was.Event, c.Event)
 	}
 }
 
 // isPresentDeadline reports whether a deletionTimestamp that had passed was set to the present
 // (API-25), as far as is known. The clock may have been set while the request was carried out.
-func (p *past) broughtUp(c *commit) bool {
-	return !c.Deadline.After(c.Wall.Add(time.Second)) || c.by != nil && p.clockSet("apiserver", c.by.calls[0].Began, c.Ended)
+func (p *clusterHistory) isPresentDeadline(c *commit) bool {
+	return !c.Deadline.After(c.Wall.Add(time.Second)) || c.operation != nil && p.clockMayHaveChanged("apiserver", c.operation.calls[0].Began, c.Ended)
 }
 
 // terminalRank is the rank of the phases that nothing follows.
-const terminal = 3
+const terminalRank = 3
 
 // phaseRank orders pod phases.
-func rank(phase string) int {
+func phaseRank(phase string) int {
 	switch phase {
 	case "Pending":
 		return 1
 	case "Running":
 		return 2
 	case "Succeeded", "Failed":
-		return terminal
+		return terminalRank
 	}
 	return 0
 }
 
 // checkNoWriteAfterDiskError checks A11: after the disk refused a commit, the same boot accepts no
 // write.
-func silent(p *past, t *trial) {
+func checkNoWriteAfterDiskError(p *clusterHistory, t *tally) {
 	failed := map[string]*history.Event{}
 	for _, e := range p.events {
 		switch fact := e.Fact.(type) {
@@ -260,7 +260,7 @@ func silent(p *past, t *trial) {
 			if since == nil {
 				continue
 			}
-			if o := p.byID[e.Cause]; o != nil && ok(fact.Code) && before(since, o.calls[0]) && len(o.commits) > 0 {
+			if o := p.byID[e.Cause]; o != nil && isSuccess(fact.Code) && before(since, o.calls[0]) && len(o.commits) > 0 {
 				t.expect(false, "a write was taken after the disk had refused one", since, o.calls[0], e)
 			}
 		}
@@ -268,21 +268,21 @@ func silent(p *past, t *trial) {
 }
 
 // checkRefusedHasNoEffect checks A14: refused requests and dry runs changed nothing.
-func harmless(p *past, t *trial) {
+func checkRefusedHasNoEffect(p *clusterHistory, t *tally) {
 	for _, o := range p.operations {
 		if o.DryRun {
-			t.expect(len(o.commits) == 0, "a dry run changed something", append([]*history.Event{o.calls[0]}, o.changes()...)...)
+			t.expect(len(o.commits) == 0, "a dry run changed something", append([]*history.Event{o.calls[0]}, o.commitEvents()...)...)
 		}
-		if len(o.calls) != 1 || len(o.returns) != 1 || o.Verb == string(proto.VerbDeleteCollection) && o.denied() {
+		if len(o.calls) != 1 || len(o.returns) != 1 || o.Verb == string(proto.VerbDeleteCollection) && o.deniedByWebhook() {
 			continue // of several tries one may have been taken, and of many objects a webhook may refuse some
 		}
-		if said, _ := o.returns[0].Fact.(history.OpReturn); refused(said.Code) {
-			t.expect(len(o.commits) == 0, "a request was refused and carried out", append([]*history.Event{o.calls[0], o.returns[0]}, o.changes()...)...)
+		if said, _ := o.returns[0].Fact.(history.OpReturn); isClientError(said.Code) {
+			t.expect(len(o.commits) == 0, "a request was refused and carried out", append([]*history.Event{o.calls[0], o.returns[0]}, o.commitEvents()...)...)
 		}
 	}
 }
 
-func (o *operation) changes() []*history.Event {
+func (o *operation) commitEvents() []*history.Event {
 	events := make([]*history.Event, 0, len(o.commits))
 	for _, c := range o.commits {
 		events = append(events, c.Event)

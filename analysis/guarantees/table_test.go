@@ -37,17 +37,17 @@ func TestTable(t *testing.T) {
 func table() string {
 	var text strings.Builder
 	text.WriteString("| id | promise | checker | checked from | not checked |\n|---|---|---|---|---|\n")
-	for _, p := range Properties() {
+	for _, p := range Invariants() {
 		checker, missing := "", p.Unchecked
 		if p.check != nil {
 			full := goruntime.FuncForPC(reflect.ValueOf(p.check).Pointer()).Name()
-			checker, missing = "`"+full[strings.LastIndexByte(full, '.')+1:]+"`", p.Partly
+			checker, missing = "`"+full[strings.LastIndexByte(full, '.')+1:]+"`", p.Limits
 		}
-		events := make([]string, 0, len(p.From))
-		for _, name := range p.From {
+		events := make([]string, 0, len(p.Facts))
+		for _, name := range p.Facts {
 			events = append(events, string(name))
 		}
-		fmt.Fprintf(&text, "| %s | %s | %s | %s | %s |\n", p.ID, p.Promise, checker, strings.Join(events, ", "), missing)
+		fmt.Fprintf(&text, "| %s | %s | %s | %s | %s |\n", p.ID, p.Statement, checker, strings.Join(events, ", "), missing)
 	}
 	return text.String()
 }

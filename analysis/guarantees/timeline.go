@@ -11,55 +11,55 @@ import (
 )
 
 // eventIndex holds the events of a history, by process and by fact type.
-type timeline struct {
+type eventIndex struct {
 	// events holds all events in their order.
 	events []*history.Event
 	// byFact holds the events by the type of their fact.
 	byFact map[reflect.Type][]*history.Event
 	// boots holds the boots of each process, in the order of their first events.
-	incarnations map[string][]*incarnation
+	boots map[string][]*processBoot
 	// completeFrom is the monotonic time before which old files may have been deleted. What began
 	// before it is not judged.
-	from int64
+	completeFrom int64
 	// latest is the monotonic time at which the history ends.
 	latest int64
 }
 
 // processBoot holds the events of one boot of a process.
-type incarnation struct {
+type processBoot struct {
 	boot   proto.Boot
 	events []*history.Event
 	// firstBegan and lastBegan are the monotonic times at which the first and the last event began.
-	from, to int64
+	firstBegan, lastBegan int64
 	// lastEnded is the monotonic time at which the last event ended.
-	ended int64
+	lastEnded int64
 }
 
-func newTimeline(size int) timeline {
-	return timeline{
+func newEventIndex(size int) eventIndex {
+	return eventIndex{
 		events: make([]*history.Event, 0, size),
-		byFact: map[reflect.Type][]*history.Event{}, incarnations: map[string][]*incarnation{},
+		byFact: map[reflect.Type][]*history.Event{}, boots: map[string][]*processBoot{},
 	}
 }
 
 // add indexes an event.
-func (l *timeline) add(e *history.Event) {
+func (l *eventIndex) add(e *history.Event) {
 	l.events = append(l.events, e)
 	fact := reflect.TypeOf(e.Fact)
 	l.byFact[fact] = append(l.byFact[fact], e)
 	l.latest = max(l.latest, e.Ended)
-	i := l.incarnation(e)
+	i := l.bootOf(e)
 	if i == nil {
-		i = &incarnation{boot: e.Boot, from: e.Began, to: e.Began}
-		l.incarnations[e.Process] = append(l.incarnations[e.Process], i)
+		i = &processBoot{boot: e.Boot, firstBegan: e.Began, lastBegan: e.Began}
+		l.boots[e.Process] = append(l.boots[e.Process], i)
 	}
 	i.events = append(i.events, e)
-	i.from, i.to, i.ended = min(i.from, e.Began), max(i.to, e.Began), max(i.ended, e.Ended)
+	i.firstBegan, i.lastBegan, i.lastEnded = min(i.firstBegan, e.Began), max(i.lastBegan, e.Began), max(i.lastEnded, e.Ended)
 }
 
 // bootOf returns the boot that recorded an event; nil if it is not indexed yet.
-func (l *timeline) incarnation(e *history.Event) *incarnation {
-	for _, i := range slices.Backward(l.incarnations[e.Process]) {
+func (l *eventIndex) bootOf(e *history.Event) *processBoot {
+	for _, i := range slices.Backward(l.boots[e.Process]) {
 		if i.boot == e.Boot {
 			return i
 		}
@@ -68,7 +68,7 @@ func (l *timeline) incarnation(e *history.Event) *incarnation {
 }
 
 // factsOf visits the events with facts of type F, in their order.
-func factsOf[F history.Fact](p *past) iter.Seq2[*history.Event, F] {
+func factsOf[F history.Fact](p *clusterHistory) iter.Seq2[*history.Event, F] {
 	return func(yield func(*history.Event, F) bool) {
 		for _, e := range p.byFact[reflect.TypeFor[F]()] {
 			if fact, is := e.Fact.(F); is && !yield(e, fact) {
@@ -79,31 +79,31 @@ func factsOf[F history.Fact](p *past) iter.Seq2[*history.Event, F] {
 }
 
 // sharedResults holds what several checkers need. Each result is computed on first use.
-type found struct {
-	lives      func() []*pod
-	effects    func() []effect
-	record     func() record
-	lookups    func() []*lookup
-	namespaces func() []string
-	streams    func() []*stream
-	watched    func() (from int64, all bool)
-	calms      func() []calm
-	waits      func() []*wait
-	asked      func() questions // about pods
+type sharedResults struct {
+	completePods    func() []*podHistory
+	effects         func() []effect
+	commitLog       func() commitLog
+	lookups         func() []*lookup
+	namespaces      func() []string
+	streams         func() []*stream
+	troubleCoverage func() (from int64, all bool)
+	calmPeriods     func() []calmPeriod
+	removalWaits    func() []*removalWait
+	podListings     func() listings // about pods
 }
 
 // share returns the results that several checkers need, each computed on first use.
-func (p *past) find() found {
-	return found{
-		lives:      sync.OnceValue(p.findLives),
-		effects:    sync.OnceValue(p.findEffects),
-		record:     sync.OnceValue(p.findRecord),
-		lookups:    sync.OnceValue(p.findLookups),
-		namespaces: sync.OnceValue(p.findNamespaces),
-		streams:    sync.OnceValue(p.findStreams),
-		watched:    sync.OnceValues(p.findWatched),
-		calms:      sync.OnceValue(p.findCalms),
-		waits:      sync.OnceValue(p.findWaits),
-		asked:      sync.OnceValue(func() questions { return p.questions(podResource) }),
+func (p *clusterHistory) share() sharedResults {
+	return sharedResults{
+		completePods:    sync.OnceValue(p.findCompletePods),
+		effects:         sync.OnceValue(p.findEffects),
+		commitLog:       sync.OnceValue(p.findCommitLog),
+		lookups:         sync.OnceValue(p.findLookups),
+		namespaces:      sync.OnceValue(p.findNamespaces),
+		streams:         sync.OnceValue(p.findStreams),
+		troubleCoverage: sync.OnceValues(p.findTroubleCoverage),
+		calmPeriods:     sync.OnceValue(p.findCalmPeriods),
+		removalWaits:    sync.OnceValue(p.findRemovalWaits),
+		podListings:     sync.OnceValue(func() listings { return p.listingsOf(podResource) }),
 	}
 }

@@ -10,52 +10,52 @@ import (
 
 // statusLag is how long a status may report a container that has ended as running: the next
 // listing, the pod's worker and the report have to catch up.
-const stale = 30 * time.Second
+const statusLag = 30 * time.Second
 
 // checkContainerStates checks K10 for containers. None is reported ended before it has, or with
 // another exit code. None is reported running before it was started, or long after it has ended.
-func (one *pod) statesTold(p *past, t *trial) {
+func (one *podHistory) checkContainerStates(p *clusterHistory, t *tally) {
 	for _, e := range one.statuses {
 		fact, _ := e.Fact.(history.KubeletStatus)
 		for _, said := range fact.Containers {
-			c := one.byID[said.Container]
+			c := one.containersByID[said.Container]
 			switch {
 			case c == nil: // its making may have been lost with its runtime's history
 			case said.State == "terminated":
-				c.saidOver(said.Code, e, t)
+				c.checkReportedEnd(said.Code, e, t)
 			case said.State == "running":
-				c.saidToRun(e, p, t)
+				c.checkReportedRunning(e, p, t)
 			}
 		}
 	}
 }
 
 // checkReportedEnd checks a status that reports that the container ended with a code.
-func (c *container) saidOver(as int32, status *history.Event, t *trial) {
-	t.expect(c.overBy(status) || len(c.started) == 0, "a container was said to have ended that had not", c.last(), status)
-	if exit := c.exit(); exit != nil {
+func (c *container) checkReportedEnd(as int32, status *history.Event, t *tally) {
+	t.expect(c.mayHaveEndedBy(status) || len(c.started) == 0, "a container was said to have ended that had not", c.lastEvent(), status)
+	if exit := c.onlyExit(); exit != nil {
 		fact, _ := exit.Fact.(history.Exit)
 		t.expect(fact.Code == as, "a container was said to have ended with another code", exit, status)
 	}
 }
 
 // checkReportedRunning checks a status that reports that the container runs.
-func (c *container) saidToRun(status *history.Event, p *past, t *trial) {
-	started := len(c.started) > 0 && c.started[0].Began <= status.Ended+eps
-	t.expect(started || len(c.created) == 0 || c.unheard(p, status), "a container was said to run that had not been started", c.last(), status)
-	if exit := c.exit(); exit != nil && p.calmBetween(exit.Began, status.Ended) {
-		since := max(exit.Ended, c.pod.refusedUntil(p, status), c.stoppedUntil(p, status))
-		t.expect(!p.late(since, status.Began, stale, 0), "a container was said to run long after it had ended", exit, status)
+func (c *container) checkReportedRunning(status *history.Event, p *clusterHistory, t *tally) {
+	started := len(c.started) > 0 && c.started[0].Began <= status.Ended+recordDelay
+	t.expect(started || len(c.created) == 0 || c.runtimeIsSilentSince(p, status), "a container was said to run that had not been started", c.lastEvent(), status)
+	if exit := c.onlyExit(); exit != nil && p.isCalm(exit.Began, status.Ended) {
+		since := max(exit.Ended, c.pod.statusRefusedUntil(p, status), c.stopEndsAt(p, status))
+		t.expect(!p.isLate(since, status.Began, statusLag, 0), "a container was said to run long after it had ended", exit, status)
 	}
 }
 
 // statusRefusedUntil returns when a webhook last refused the kubelet's status of the pod before one
 // was accepted; 0 for never. The refused status may have been pending all the time.
-func (one *pod) refusedUntil(p *past, status *history.Event) int64 {
+func (one *podHistory) statusRefusedUntil(p *clusterHistory, status *history.Event) int64 {
 	until := int64(0)
 	node := nodeOf(status.Process)
 	for _, o := range p.operations {
-		if o.node == node && o.Resource == podResource && o.Subresource == "status" && o.Key == one.name && o.denied() {
+		if o.node == node && o.Resource == podResource && o.Subresource == "status" && o.Key == one.name && o.deniedByWebhook() {
 			for _, answer := range o.returns {
 				if answer.Ended <= status.Began {
 					until = max(until, answer.Ended)
@@ -70,16 +70,16 @@ func (one *pod) refusedUntil(p *past, status *history.Event) int64 {
 // which it reported a status. It looks at the containers when it begins, and reports what it saw
 // until the last of them has ended (KBL-30). The result is 0 if the container had ended too long
 // before.
-func (c *container) stoppedUntil(p *past, status *history.Event) int64 {
+func (c *container) stopEndsAt(p *clusterHistory, status *history.Event) int64 {
 	var began *history.Event
 	for _, e := range c.pod.terms {
 		if e.Boot == status.Boot && e.Began <= status.Began {
 			began = e
 		}
 	}
-	last := c.pod.gone()
+	last := c.pod.lastExit()
 	switch {
-	case began == nil || p.late(c.exit().Ended, began.Began, stale, 0):
+	case began == nil || p.isLate(c.onlyExit().Ended, began.Began, statusLag, 0):
 		return 0
 	case last == nil:
 		return status.Began
@@ -89,12 +89,12 @@ func (c *container) stoppedUntil(p *past, status *history.Event) int64 {
 
 // runtimeIsSilentSince reports whether the container's runtime recorded nothing after a status: it
 // may have died before it recorded a start.
-func (c *container) unheard(p *past, status *history.Event) bool {
-	return !slices.ContainsFunc(p.incarnations[c.created[0].Process], func(i *incarnation) bool { return i.to > status.Ended })
+func (c *container) runtimeIsSilentSince(p *clusterHistory, status *history.Event) bool {
+	return !slices.ContainsFunc(p.boots[c.created[0].Process], func(i *processBoot) bool { return i.lastBegan > status.Ended })
 }
 
 // onlyExit returns the container's exit; nil unless there is exactly one.
-func (c *container) exit() *history.Event {
+func (c *container) onlyExit() *history.Event {
 	if len(c.exits) != 1 {
 		return nil
 	}
@@ -102,15 +102,15 @@ func (c *container) exit() *history.Event {
 }
 
 // isCalm reports whether no trouble was in force between two times, as far as is known.
-func (p *past) calmBetween(from, to int64) bool {
-	_, all := p.watched()
-	return all && !slices.ContainsFunc(p.troubles, func(o *ordeal) bool { return o.touches(from, to) })
+func (p *clusterHistory) isCalm(from, to int64) bool {
+	_, all := p.troubleCoverage()
+	return all && !slices.ContainsFunc(p.troubles, func(o *trouble) bool { return o.mayOverlap(from, to) })
 }
 
 // checkRuntimeListed checks K11: the same boot listed the runtime's containers before the final
 // delete, and none of the pod's ran.
-func asked(p *past, t *trial) {
-	for _, one := range p.lives() {
+func checkRuntimeListed(p *clusterHistory, t *tally) {
+	for _, one := range p.completePods() {
 		for _, e := range one.finals {
 			fact, _ := e.Fact.(history.KubeletFinal)
 			if fact.Listed != nil {
@@ -123,7 +123,7 @@ func asked(p *past, t *trial) {
 
 // checkVolumePaths checks K12: volumes are kept under the UID of their pod. Directories and
 // containers, whose logs are under their ids, belong to one pod only.
-func apart(p *past, t *trial) {
+func checkVolumePaths(p *clusterHistory, t *tally) {
 	owner := map[string]*history.Event{}
 	holds := func(e *history.Event, what, uid string) {
 		if first := owner[what]; first == nil {
@@ -164,8 +164,8 @@ func uidOf(e *history.Event) string {
 
 // checkShortenedGrace checks K5: a shortened grace period holds from the next attempt to stop the
 // pod (KBL-18).
-func honoured(p *past, t *trial) {
-	for _, one := range p.lives() {
+func checkShortenedGrace(p *clusterHistory, t *tally) {
+	for _, one := range p.completePods() {
 		for _, term := range one.terms {
 			shortest := int64(-1)
 			var seen *history.Event

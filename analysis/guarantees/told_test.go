@@ -72,7 +72,7 @@ func (f *forge) replica(pods ...string) *forge {
 // another and then asks for what came after a revision.
 func cutShort(what string, after int64) *forge {
 	f := watchedForge().replicas(1, "a").breaks(down(what)).wait(40).mends(down(what)).replica("b")
-	return f.say("apiserver", "watch", history.Lookup{Who: controllers, Verb: "watch", Resource: podResource, Code: 200, Asked: history.Asked{Revision: decimal(after)}})
+	return f.say("apiserver", "watch", history.Lookup{Who: controllers, Verb: "watch", Resource: podResource, Code: 200, Asked: history.Asked{Revision: formatRevision(after)}})
 }
 
 // indexes are pods of an Indexed Job, each made for an index after the one before it was answered;

@@ -14,7 +14,7 @@ import (
 
 // trouble is an injected fault, a cut, a clock change, a stop or a pause, with its beginning and
 // end.
-type ordeal struct {
+type trouble struct {
 	history.Trouble
 	begin *history.Event
 	// end is nil if the trouble was not over when the history ended.
@@ -26,9 +26,9 @@ type ordeal struct {
 
 // since returns the first monotonic time at which the trouble may have been in force, and until the
 // last.
-func (o *ordeal) since() int64 { return o.begin.Began }
+func (o *trouble) since() int64 { return o.begin.Began }
 
-func (o *ordeal) until() int64 {
+func (o *trouble) until() int64 {
 	if o.end == nil {
 		return math.MaxInt64
 	}
@@ -36,7 +36,7 @@ func (o *ordeal) until() int64 {
 }
 
 // surelyOverAt returns the monotonic time at which the trouble may have begun to end.
-func (o *ordeal) surelyUntil() int64 {
+func (o *trouble) surelyOverAt() int64 {
 	if o.end == nil {
 		return math.MaxInt64
 	}
@@ -44,16 +44,16 @@ func (o *ordeal) surelyUntil() int64 {
 }
 
 // mayOverlap reports whether the trouble may have been in force between two times.
-func (o *ordeal) touches(from, to int64) bool { return o.since() <= to && o.until() >= from }
+func (o *trouble) mayOverlap(from, to int64) bool { return o.since() <= to && o.until() >= from }
 
 // findTroubles returns all troubles by their beginnings. A pause may be among them twice: as it was
 // requested, and as its process noticed it.
-func (p *past) ordeals() []*ordeal {
-	var all, open []*ordeal
+func (p *clusterHistory) findTroubles() []*trouble {
+	var all, open []*trouble
 	for _, e := range p.events {
 		switch fact := e.Fact.(type) {
 		case history.FaultWatch:
-			open = slices.DeleteFunc(open, func(o *ordeal) bool {
+			open = slices.DeleteFunc(open, func(o *trouble) bool {
 				lost := slices.Contains(fact.Kinds, o.Kind) && o.begin.Boot != e.Boot
 				if lost {
 					o.end = e
@@ -61,27 +61,27 @@ func (p *past) ordeals() []*ordeal {
 				return lost
 			})
 		case history.FaultBegin:
-			if !slices.ContainsFunc(open, func(o *ordeal) bool { return o.Is(fact.Trouble) }) {
-				open = append(open, understood(fact.Trouble, e))
+			if !slices.ContainsFunc(open, func(o *trouble) bool { return o.Is(fact.Trouble) }) {
+				open = append(open, parseTrouble(fact.Trouble, e))
 				all = append(all, open[len(open)-1])
 			}
 		case history.FaultEnd:
-			at := slices.IndexFunc(open, func(o *ordeal) bool { return o.Is(fact.Trouble) })
+			at := slices.IndexFunc(open, func(o *trouble) bool { return o.Is(fact.Trouble) })
 			if at >= 0 {
 				open[at].end = e
 				open = slices.Delete(open, at, at+1)
 			}
 		case history.Stall: // to all others as if somebody had paused it
-			all = append(all, &ordeal{Trouble: history.Trouble{Kind: history.TroublePaused, What: e.Process}, begin: e, end: e})
+			all = append(all, &trouble{Trouble: history.Trouble{Kind: history.TroublePaused, What: e.Process}, begin: e, end: e})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b *ordeal) int { return cmp.Compare(a.since(), b.since()) })
+	slices.SortStableFunc(all, func(a, b *trouble) int { return cmp.Compare(a.since(), b.since()) })
 	return all
 }
 
 // parseTrouble decodes a trouble's arguments. What cannot be decoded stays empty.
-func understood(t history.Trouble, begin *history.Event) *ordeal {
-	o := &ordeal{Trouble: t, begin: begin}
+func parseTrouble(t history.Trouble, begin *history.Event) *trouble {
+	o := &trouble{Trouble: t, begin: begin}
 	switch t.Kind {
 	case history.TroubleFault:
 		_ = json.Unmarshal(t.Arguments, &o.fault)
@@ -93,7 +93,7 @@ func understood(t history.Trouble, begin *history.Event) *ordeal {
 }
 
 // isFullCut reports whether the trouble is a cut that lets nothing pass, either way, at any time.
-func (o *ordeal) full() bool {
+func (o *trouble) isFullCut() bool {
 	spec := o.cut.Spec
 	if o.Kind != history.TroubleCut || len(spec.Only) > 0 || spec.Flap != (partition.Flap{}) || spec.Manner == partition.Carry {
 		return false
@@ -107,7 +107,7 @@ func (o *ordeal) full() bool {
 
 // findTroubleCoverage returns the time from which troubles of all kinds are recorded; false if some
 // kind never is.
-func (p *past) findWatched() (from int64, all bool) {
+func (p *clusterHistory) findTroubleCoverage() (from int64, all bool) {
 	since := make(map[history.TroubleKind]int64)
 	for e, fact := range factsOf[history.FaultWatch](p) {
 		for _, kind := range fact.Kinds {
@@ -120,11 +120,11 @@ func (p *past) findWatched() (from int64, all bool) {
 		from = max(from, at)
 	}
 	const kinds = 5
-	return max(from, p.from), len(since) == kinds
+	return max(from, p.completeFrom), len(since) == kinds
 }
 
 // calmPeriod is a fault-free time. It ends when a trouble begins or the history ends.
-type calm struct {
+type calmPeriod struct {
 	// from and to are monotonic times.
 	from, to int64
 	// began is the event that ended the last trouble; nil at the beginning of the history.
@@ -132,57 +132,57 @@ type calm struct {
 }
 
 // findCalmPeriods returns all calm periods, in order.
-func (p *past) findCalms() []calm {
-	from, all := p.watched()
+func (p *clusterHistory) findCalmPeriods() []calmPeriod {
+	from, all := p.troubleCoverage()
 	if !all {
 		return nil
 	}
-	var found []calm
+	var found []calmPeriod
 	var began *history.Event
 	for _, o := range p.troubles {
-		if o.since()-eps > from {
-			found = append(found, calm{from, o.since() - eps, began})
+		if o.since()-recordDelay > from {
+			found = append(found, calmPeriod{from, o.since() - recordDelay, began})
 		}
 		if o.until() > from {
 			from, began = o.until(), o.end
 		}
 	}
 	if p.latest > from {
-		found = append(found, calm{from, p.latest, began})
+		found = append(found, calmPeriod{from, p.latest, began})
 	}
 	return found
 }
 
 // clockMayHaveChanged reports whether a process' clock may have become wrong, or right again,
 // between two times.
-func (p *past) clockSet(process string, from, to int64) bool {
+func (p *clusterHistory) clockMayHaveChanged(process string, from, to int64) bool {
 	between := func(at int64) bool { return from-int64(time.Second) <= at && at <= to+int64(time.Second) }
-	return slices.ContainsFunc(p.troubles, func(o *ordeal) bool { return o.misleads(process) && (between(o.since()) || between(o.until())) })
+	return slices.ContainsFunc(p.troubles, func(o *trouble) bool { return o.skewsClockOf(process) && (between(o.since()) || between(o.until())) })
 }
 
 // clockMayBeWrong reports whether a process' clock may have been wrong between two times.
-func (p *past) skewed(process string, from, to int64) bool {
-	return slices.ContainsFunc(p.troubles, func(o *ordeal) bool {
-		return o.misleads(process) && o.touches(from-int64(time.Second), to+int64(time.Second))
+func (p *clusterHistory) clockMayBeWrong(process string, from, to int64) bool {
+	return slices.ContainsFunc(p.troubles, func(o *trouble) bool {
+		return o.skewsClockOf(process) && o.mayOverlap(from-int64(time.Second), to+int64(time.Second))
 	})
 }
 
 // skewsClockOf reports whether the trouble is a fault that skews a process' clock.
-func (o *ordeal) misleads(process string) bool {
+func (o *trouble) skewsClockOf(process string) bool {
 	return o.Kind == history.TroubleFault && o.fault.Spec.Concerns(fault.ClockSkew, fault.About{Process: process, Node: nodeOf(process)})
 }
 
 // isLate reports whether more than a grace period and a slack has passed between two times on the
 // cluster's clock. The slack must have passed on the machine's clock too, because the machine does
 // the work however fast the cluster's clock runs.
-func (p *past) late(from, to int64, grace, slack time.Duration) bool {
-	return to-from > int64(slack) && p.passed(from, to) > grace+slack
+func (p *clusterHistory) isLate(from, to int64, grace, slack time.Duration) bool {
+	return to-from > int64(slack) && p.minPassed(from, to) > grace+slack
 }
 
 // minPassed returns how much cluster time has passed, at least, between two monotonic times.
-func (p *past) passed(from, to int64) time.Duration {
-	first, _ := p.tick(from)
-	last, found := p.tick(to)
+func (p *clusterHistory) minPassed(from, to int64) time.Duration {
+	first, _ := p.firstTickFrom(from)
+	last, found := p.firstTickFrom(to)
 	if !found {
 		last--
 	}
@@ -193,12 +193,12 @@ func (p *past) passed(from, to int64) time.Duration {
 }
 
 // maxPassed returns how much cluster time has passed, at most, between two monotonic times.
-func (p *past) passedAtMost(from, to int64) time.Duration {
-	first, found := p.tick(from)
+func (p *clusterHistory) maxPassed(from, to int64) time.Duration {
+	first, found := p.firstTickFrom(from)
 	if !found {
 		first--
 	}
-	last, _ := p.tick(to)
+	last, _ := p.firstTickFrom(to)
 	if first < 0 || last >= len(p.ticks) {
 		return math.MaxInt64
 	}
@@ -208,11 +208,11 @@ func (p *past) passedAtMost(from, to int64) time.Duration {
 // clusterTime returns the earliest and the latest time that the cluster's clock may have shown when
 // an event was over. Both are the event's own time, unless the clock of its process may have been
 // wrong.
-func (p *past) shows(e *history.Event) (first, last time.Time) {
-	if !p.skewed(e.Process, e.Began, e.Ended) {
+func (p *clusterHistory) clusterTime(e *history.Event) (first, last time.Time) {
+	if !p.clockMayBeWrong(e.Process, e.Began, e.Ended) {
 		return e.Wall, e.Wall
 	}
-	at, exact := p.tick(e.Ended)
+	at, exact := p.firstTickFrom(e.Ended)
 	last = time.Unix(math.MaxInt32, 0)
 	if at < len(p.ticks) {
 		last = p.ticks[at].Wall
@@ -227,23 +227,23 @@ func (p *past) shows(e *history.Event) (first, last time.Time) {
 }
 
 // minApart returns how much cluster time has passed, at least, from one event to another.
-func (p *past) apart(from, to *history.Event) time.Duration {
-	_, first := p.shows(from)
-	last, _ := p.shows(to)
+func (p *clusterHistory) minApart(from, to *history.Event) time.Duration {
+	_, first := p.clusterTime(from)
+	last, _ := p.clusterTime(to)
 	return last.Sub(first)
 }
 
 // firstTickFrom returns the index of the first tick at or after a time. exact reports that the tick
 // is at that time.
-func (p *past) tick(at int64) (place int, exact bool) {
+func (p *clusterHistory) firstTickFrom(at int64) (place int, exact bool) {
 	return slices.BinarySearchFunc(p.ticks, at, func(e *history.Event, at int64) int { return cmp.Compare(e.Ended, at) })
 }
 
 // findTicks returns the events of processes with clocks that were always right.
-func (p *past) timekeeper() []*history.Event {
+func (p *clusterHistory) findTicks() []*history.Event {
 	wrong := map[string]bool{"supervisor": true} // which does not hear of changes
-	for process := range p.incarnations {
-		wrong[process] = wrong[process] || p.skewed(process, 0, math.MaxInt64-int64(time.Second))
+	for process := range p.boots {
+		wrong[process] = wrong[process] || p.clockMayBeWrong(process, 0, math.MaxInt64-int64(time.Second))
 	}
 	ticks := slices.DeleteFunc(slices.Clone(p.events), func(e *history.Event) bool { return wrong[e.Process] })
 	slices.SortStableFunc(ticks, func(a, b *history.Event) int { return cmp.Compare(a.Ended, b.Ended) })
@@ -251,19 +251,19 @@ func (p *past) timekeeper() []*history.Event {
 }
 
 // environment describes the conditions that the cluster was in.
-type circumstances struct {
+type environment struct {
 	// troubles are sorted by their beginnings.
-	troubles []*ordeal
+	troubles []*trouble
 	// ticks show the cluster's time, sorted by their ends.
 	ticks []*history.Event
 	// kubelets holds the nodes that have a kubelet.
 	kubelets map[string]bool
 }
 
-// look finds them.
-func (p *past) look() {
-	p.troubles = p.ordeals()
-	p.ticks = p.timekeeper()
+// findEnvironment finds them.
+func (p *clusterHistory) findEnvironment() {
+	p.troubles = p.findTroubles()
+	p.ticks = p.findTicks()
 	p.kubelets = map[string]bool{}
 	for _, boot := range factsOf[history.KubeletBoot](p) {
 		p.kubelets[boot.Node] = true

@@ -23,12 +23,12 @@ func TestReplacesWhatIsStillToCome(t *testing.T) {
 	for _, its := range []int64{4, 5} {
 		f := newForge().run()
 		f.ask("a", by(user, "update"), 200, web(modified, previous(its))).ask("b", by(user, "update"), 200, web(modified))
-		for _, c := range newPast(f.evidence).commits {
-			if c.before != nil && c.before.Revision >= c.Revision {
-				t.Errorf("%d replaced %d", c.Revision, c.before.Revision)
+		for _, c := range newClusterHistory(f.evidence).commits {
+			if c.replaced != nil && c.replaced.Revision >= c.Revision {
+				t.Errorf("%d replaced %d", c.Revision, c.replaced.Revision)
 			}
 		}
-		if r := result(check(t, f), "A5"); r.Verdict != Broken {
+		if r := result(check(t, f), "A5"); r.Verdict != Violated {
 			t.Errorf("%s, want a revision that was not there", r.Verdict)
 		}
 	}
@@ -43,7 +43,7 @@ func TestIndexOfAnotherUID(t *testing.T) {
 	f.ask("make", by(controllers, "create"), 201, web(added, pending, called("default/sum-1", "sum-1"), its(history.Content{
 		Owner: "job", Labels: map[string]string{indexLabel: "0"},
 	})))
-	if r := result(check(t, f), "C10"); r.Verdict != Broken {
+	if r := result(check(t, f), "C10"); r.Verdict != Violated {
 		t.Errorf("%s, want an index of two", r.Verdict)
 	}
 }
@@ -60,9 +60,9 @@ func TestTakesBackwards(t *testing.T) {
 // TestRevisionsFarApart: revisions whose difference is more than a number can be are in order.
 func TestRevisionsFarApart(t *testing.T) {
 	f := looking().ask("far", by(user, "create"), 201, web(added, pending, revision(math.MinInt64), called("default/far", "far")))
-	known := newPast(f.evidence).record()
-	if n := len(known.changes(1, 3)); known.index(1) != 2 || n != 2 {
-		t.Errorf("%d commits up to revision 1, and %d behind that up to 3; want 2, and 2", known.index(1), n)
+	known := newClusterHistory(f.evidence).commitLog()
+	if n := len(known.changes(1, 3)); known.countUpTo(1) != 2 || n != 2 {
+		t.Errorf("%d commits up to revision 1, and %d behind that up to 3; want 2, and 2", known.countUpTo(1), n)
 	}
 }
 
@@ -77,7 +77,7 @@ func TestSetOfBillions(t *testing.T) {
 		}
 	}
 	var r Result
-	if n := testing.AllocsPerRun(1, func() { r = result(check(t, f), "L5") }); n > 100_000 || r.Verdict != Broken {
+	if n := testing.AllocsPerRun(1, func() { r = result(check(t, f), "L5") }); n > 100_000 || r.Verdict != Violated {
 		t.Errorf("%s with %v allocations, want that it lacks pods, with a few", r.Verdict, n)
 	}
 }

@@ -12,15 +12,15 @@ import (
 
 // checkWebhookAnswers checks A15: what a webhook refused does not happen. A webhook with
 // failurePolicy Ignore refuses nothing by its failure.
-func consulted(p *past, t *trial) {
-	for _, w := range p.consultations() {
+func checkWebhookAnswers(p *clusterHistory, t *tally) {
+	for _, w := range p.webhookCalls() {
 		slices.SortFunc(w.events, func(a, b *history.Event) int { return cmp.Compare(a.Sequence, b.Sequence) })
-		w.judge(t)
+		w.check(t)
 	}
 }
 
 // webhookCalls holds the events of one apiserver about an operation that webhooks were called for.
-type consultation struct {
+type webhookCalls struct {
 	*operation
 	events []*history.Event // op.hook, op.ret and commit
 
@@ -33,15 +33,15 @@ type consultation struct {
 }
 
 // webhookCalls returns the webhook calls of all operations.
-func (p *past) consultations() []*consultation {
+func (p *clusterHistory) webhookCalls() []*webhookCalls {
 	type where struct{ boot, operation string }
-	known := map[where]*consultation{}
-	var all []*consultation
+	known := map[where]*webhookCalls{}
+	var all []*webhookCalls
 	for _, o := range p.operations {
 		for _, e := range o.webhooks {
 			key := where{string(e.Boot), o.id}
 			if known[key] == nil {
-				known[key] = &consultation{operation: o}
+				known[key] = &webhookCalls{operation: o}
 				all = append(all, known[key])
 			}
 		}
@@ -57,25 +57,25 @@ func (p *past) consultations() []*consultation {
 	return all
 }
 
-func (w *consultation) judge(t *trial) {
-	w.answered()
+func (w *webhookCalls) check(t *tally) {
+	w.reset()
 	for _, e := range w.events {
 		switch fact := e.Fact.(type) {
 		case history.Consulted:
-			w.heard(e, fact)
+			w.addAnswer(e, fact)
 		case history.Commit:
 			no := w.refused[fact.Resource+" "+fact.Key]
 			t.expect(no == nil, "what a webhook has refused has happened", w.calls[0], no, e)
 		case history.OpReturn:
-			w.answer(t, e, fact.Code)
-			w.answered()
+			w.checkAnswer(t, e, fact.Code)
+			w.reset()
 		}
 	}
 }
 
 // checkAnswer checks the answer to one try. Of many objects, a webhook may refuse some. An eviction
 // of a pod that two budgets cover is refused with the same code as a failed webhook.
-func (w *consultation) answer(t *trial, e *history.Event, code int32) {
+func (w *webhookCalls) checkAnswer(t *tally, e *history.Event, code int32) {
 	switch {
 	case w.no != nil && w.Verb != string(proto.VerbDeleteCollection):
 		t.expect(code >= http.StatusBadRequest, "a request that a webhook has refused was answered as if it had not", w.calls[0], w.no, e)
@@ -85,13 +85,13 @@ func (w *consultation) answer(t *trial, e *history.Event, code int32) {
 }
 
 // reset forgets the webhooks' answers, because the next try asks them again.
-func (w *consultation) answered() {
+func (w *webhookCalls) reset() {
 	w.refused, w.no, w.passed, w.others = map[string]*history.Event{}, nil, nil, false
 }
 
-func (w *consultation) heard(e *history.Event, fact history.Consulted) {
+func (w *webhookCalls) addAnswer(e *history.Event, fact history.Consulted) {
 	switch {
-	case refuses(fact):
+	case isRefusal(fact):
 		w.refused[fact.Resource+" "+fact.Key], w.no = e, e
 	case fact.Answer == history.HookFailed:
 		w.passed = e
@@ -101,19 +101,21 @@ func (w *consultation) heard(e *history.Event, fact history.Consulted) {
 }
 
 // isRefusal reports whether a webhook's answer, or its failure, refuses the request.
-func refuses(fact history.Consulted) bool {
+func isRefusal(fact history.Consulted) bool {
 	return fact.Answer == history.HookDenied || fact.Answer == history.HookFailed && !fact.Ignore
 }
 
 // deniedByWebhook reports whether a webhook refused a try of the operation. The answer then has the
 // webhook's code.
-func (o *operation) denied() bool { return o.deniedBetween(math.MinInt64, math.MaxInt64) }
+func (o *operation) deniedByWebhook() bool {
+	return o.deniedByWebhookBetween(math.MinInt64, math.MaxInt64)
+}
 
 // deniedByWebhookBetween reports whether a webhook refused a try of the operation between two
 // times.
-func (o *operation) deniedBetween(from, to int64) bool {
+func (o *operation) deniedByWebhookBetween(from, to int64) bool {
 	return slices.ContainsFunc(o.webhooks, func(e *history.Event) bool {
 		fact, is := e.Fact.(history.Consulted)
-		return is && refuses(fact) && e.Ended >= from && e.Began <= to
+		return is && isRefusal(fact) && e.Ended >= from && e.Began <= to
 	})
 }

@@ -108,12 +108,12 @@ func whole(t *testing.T) Input {
 		after(600).life("late", "uid-5", "node-2", "op-5")
 	in := h.input(t)
 	in.Results = []guarantees.Result{
-		{Property: guarantees.Property{ID: "A1", Promise: "no acknowledged write is lost"}, Verdict: guarantees.Held, Cases: 7},
+		{Invariant: guarantees.Invariant{ID: "A1", Statement: "no acknowledged write is lost"}, Verdict: guarantees.Held, Cases: 7},
 		{
-			Property: guarantees.Property{ID: "K3", Promise: "SIGKILL never comes early"}, Verdict: guarantees.Broken, Cases: 3, Times: 1,
-			First: &guarantees.Counterexample{What: "SIGKILL came early", Against: []history.Event{h.events[9], h.events[13], {Sequence: 1, Fact: h.events[6].Fact}}},
+			Invariant: guarantees.Invariant{ID: "K3", Statement: "SIGKILL never comes early"}, Verdict: guarantees.Violated, Cases: 3, Violations: 1,
+			First: &guarantees.Counterexample{What: "SIGKILL came early", Events: []history.Event{h.events[9], h.events[13], {Sequence: 1, Fact: h.events[6].Fact}}},
 		},
-		{Property: guarantees.Property{ID: "L11", Promise: "the end is the same"}, Verdict: guarantees.NotCheckable, Why: "needs two runs"},
+		{Invariant: guarantees.Invariant{ID: "L11", Statement: "the end is the same"}, Verdict: guarantees.NotCheckable, Why: "needs two runs"},
 	}
 	return in
 }
@@ -231,8 +231,8 @@ func TestHostileNames(t *testing.T) {
 	in := h.input(t)
 	in.Title, in.Facts, in.Notes, in.Unproven = evil, []Fact{{evil, evil}}, []string{evil}, errors.New(evil)
 	in.Results = []guarantees.Result{{
-		Property: guarantees.Property{ID: evil, Promise: evil}, Verdict: guarantees.Broken, Cases: 1, Times: 1,
-		First: &guarantees.Counterexample{What: evil, Against: h.events[:3]},
+		Invariant: guarantees.Invariant{ID: evil, Statement: evil}, Verdict: guarantees.Violated, Cases: 1, Violations: 1,
+		First: &guarantees.Counterexample{What: evil, Events: h.events[:3]},
 	}}
 	html := page(t, in)
 	for _, word := range []string{"<script>alert", "<svg onload", `"><` + "script"} {

@@ -40,17 +40,17 @@ func verdictsOf(in Input, lanes []*lane, a axis) verdicts {
 		v.Unproven = in.Unproven.Error()
 	}
 	for _, r := range in.Results {
-		p := promise{ID: r.ID, Promise: r.Promise, Cases: r.Cases, Times: r.Times, Why: r.Why}
+		p := promise{ID: r.ID, Promise: r.Statement, Cases: r.Cases, Times: r.Violations, Why: r.Why}
 		switch r.Verdict {
-		case guarantees.Broken:
+		case guarantees.Violated:
 			p.What = r.First.What
-			p.Left = max(0, len(r.First.Against)-mostEvidence)
-			for i, e := range r.First.Against[:min(mostEvidence, len(r.First.Against))] {
+			p.Left = max(0, len(r.First.Events)-mostEvidence)
+			for i, e := range r.First.Events[:min(mostEvidence, len(r.First.Events))] {
 				p.Against = append(p.Against, show(r.ID, i+1, e, in.Log.Events, lanes, a))
 			}
 			v.Broken = append(v.Broken, p)
 		case guarantees.Held:
-			p.Why = r.Partly
+			p.Why = r.Limits
 			v.Held = append(v.Held, p)
 		case guarantees.NotCheckable:
 			v.NotCheckable = append(v.NotCheckable, p)

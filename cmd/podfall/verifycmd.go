@@ -11,8 +11,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/analysis/guarantees"
+	"github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/services/apiserver"
 	"github.com/podfall/podfall/services/apiserver/store"
@@ -59,7 +59,7 @@ func readEvidence(ctx context.Context, layout cluster.Layout, warnings io.Writer
 	}
 	evidence := guarantees.Evidence{Log: log}
 	found, err := apiserver.Verify(ctx, layout.Store())
-	evidence.Disk, err = guarantees.DiskOf(found.Revision, found.Objects, err)
+	evidence.Disk, err = guarantees.NewDisk(found.Revision, found.Objects, err)
 	if missing := withoutCommits(layout, evidence.Disk, err); missing != "" {
 		fmt.Fprintf(warnings, "%s: commits are taken from the apiserver's history only\n", missing)
 		return evidence, nil
@@ -92,22 +92,22 @@ func tellResults(out io.Writer, results []guarantees.Result, quiet bool) (broken
 	for _, r := range results {
 		count[r.Verdict]++
 		switch {
-		case r.Verdict == guarantees.Broken:
-			fmt.Fprintf(out, "%-4s broken         %s (%d of %d cases)\n", r.ID, r.Promise, r.Times, r.Cases)
+		case r.Verdict == guarantees.Violated:
+			fmt.Fprintf(out, "%-4s broken         %s (%d of %d cases)\n", r.ID, r.Statement, r.Violations, r.Cases)
 			for _, line := range r.First.Lines() {
 				fmt.Fprintf(out, "       %s\n", line)
 			}
 		case quiet:
 		case r.Verdict == guarantees.Held:
-			fmt.Fprintf(out, "%-4s held           %s (%d cases)%s\n", r.ID, r.Promise, r.Cases, butNot(r.Partly))
+			fmt.Fprintf(out, "%-4s held           %s (%d cases)%s\n", r.ID, r.Statement, r.Cases, butNot(r.Limits))
 		default:
-			fmt.Fprintf(out, "%-4s not checkable  %s: %s\n", r.ID, r.Promise, r.Why)
+			fmt.Fprintf(out, "%-4s not checkable  %s: %s\n", r.ID, r.Statement, r.Why)
 		}
 	}
 	fmt.Fprintln(out, strings.Join([]string{
-		fmt.Sprint(count[guarantees.Held], " held"), fmt.Sprint(count[guarantees.Broken], " broken"), fmt.Sprint(count[guarantees.NotCheckable], " not checkable"),
+		fmt.Sprint(count[guarantees.Held], " held"), fmt.Sprint(count[guarantees.Violated], " broken"), fmt.Sprint(count[guarantees.NotCheckable], " not checkable"),
 	}, ", "))
-	return count[guarantees.Broken]
+	return count[guarantees.Violated]
 }
 
 // butNot is what of a property was not checked.

@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/podfall/podfall/e2e/guarantees"
 	promises "github.com/podfall/podfall/analysis/guarantees"
+	"github.com/podfall/podfall/e2e/guarantees"
 	"github.com/podfall/podfall/podfalltest"
 )
 
@@ -43,7 +43,7 @@ func TestFailingDisk(t *testing.T) {
 			t.Error(err)
 		}
 		if r.Cases == 0 && slices.Contains([]string{"A11", "L6"}, r.ID) {
-			t.Errorf("no case of %s, %s", r.ID, r.Promise)
+			t.Errorf("no case of %s, %s", r.ID, r.Statement)
 		}
 	}
 }
@@ -81,7 +81,7 @@ func TestDamagedDatabase(t *testing.T) {
 	if err := os.WriteFile(file, bytes.ReplaceAll(data, []byte("turns-0"), []byte("turns-8")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := judged(); got["A10"] != promises.Broken {
+	if got := judged(); got["A10"] != promises.Violated {
 		t.Errorf("with other bytes than were written: A10 is %s", got["A10"])
 	}
 }

@@ -31,7 +31,7 @@ func EvidenceOf(ctx context.Context, dir string) (guarantees.Evidence, error) {
 		return evidence, err
 	}
 	found, err := apiserver.Verify(ctx, filepath.Join(dir, "apiserver"))
-	if evidence.Disk, err = guarantees.DiskOf(found.Revision, found.Objects, err); err != nil || evidence.Disk.Damage != nil {
+	if evidence.Disk, err = guarantees.NewDisk(found.Revision, found.Objects, err); err != nil || evidence.Disk.Damage != nil {
 		return evidence, err
 	}
 	evidence.Store, err = apiserver.Export(filepath.Join(dir, "apiserver"))

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	typed "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"github.com/podfall/podfall/e2e/guarantees"
 	promises "github.com/podfall/podfall/analysis/guarantees"
+	"github.com/podfall/podfall/e2e/guarantees"
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/podfalltest"
 )
@@ -45,10 +45,10 @@ func TestLives(t *testing.T) {
 			}
 		})
 	}
-	for _, p := range promises.Properties() {
+	for _, p := range promises.Invariants() {
 		t.Logf("%s: %d cases", p.ID, cases[p.ID])
 		if p.Unchecked == "" && cases[p.ID] == 0 && !slices.Contains(rare(), p.ID) && *seeds >= 12 {
-			t.Errorf("no life had a case of %s, %s", p.ID, p.Promise)
+			t.Errorf("no life had a case of %s, %s", p.ID, p.Statement)
 		}
 	}
 }

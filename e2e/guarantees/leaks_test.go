@@ -55,7 +55,7 @@ func TestLeaks(t *testing.T) {
 			"bytes of databases": {baseline.files + int64(*cycles)*perPod, after.files},
 		} {
 			if used.now > used.most {
-				t.Errorf("%s: %d %s, want %d at most", promises.Words("L10"), used.now, what, used.most)
+				t.Errorf("%s: %d %s, want %d at most", promises.Title("L10"), used.now, what, used.most)
 			}
 		}
 	})

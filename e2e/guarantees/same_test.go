@@ -28,8 +28,8 @@ func TestSameEnd(t *testing.T) {
 			if len(without) < 10 {
 				t.Errorf("only %d objects in the end: %v", len(without), without)
 			}
-			for _, line := range promises.Compare(without, with) {
-				t.Errorf("%s: %s", promises.Words("L11"), line)
+			for _, line := range promises.DiffStates(without, with) {
+				t.Errorf("%s: %s", promises.Title("L11"), line)
 			}
 		})
 	}
@@ -46,7 +46,7 @@ func wanted(t *testing.T, seed uint64, breaks int) (end promises.State) {
 			if err != nil {
 				t.Error(err)
 			}
-			end = promises.End(promises.Evidence{Log: log})
+			end = promises.EndState(promises.Evidence{Log: log})
 		})
 		l := newLife(kept, seed)
 		trouble := rand.New(rand.NewPCG(seed, 8))

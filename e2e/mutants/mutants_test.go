@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/analysis/guarantees"
+	"github.com/podfall/podfall/internal/clock"
 )
 
 var (
@@ -50,8 +50,8 @@ type suite struct {
 // broken are the promises that an output says are broken, in their own words: also the tests
 // that stand for promises of which no history tells fail for other reasons.
 func broken(said []byte) (broken []string) {
-	for _, p := range guarantees.Properties() {
-		if bytes.Contains(said, []byte(guarantees.Words(p.ID))) {
+	for _, p := range guarantees.Invariants() {
+		if bytes.Contains(said, []byte(guarantees.Title(p.ID))) {
 			broken = append(broken, p.ID)
 		}
 	}

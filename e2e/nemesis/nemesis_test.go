@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
+	promises "github.com/podfall/podfall/analysis/guarantees"
 	layouts "github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/e2e/guarantees"
 	"github.com/podfall/podfall/internal/clock"
-	promises "github.com/podfall/podfall/analysis/guarantees"
 	"github.com/podfall/podfall/internal/history"
 )
 
@@ -128,7 +128,7 @@ func judge(t *testing.T, c *cluster, book *Ledger, steps []Step) {
 			held++
 		}
 		if r.Cases == 0 && (r.ID == "A9" || r.ID == "A10") {
-			t.Errorf("%s, %s, was not judged: %s", r.ID, r.Promise, r.Why)
+			t.Errorf("%s, %s, was not judged: %s", r.ID, r.Statement, r.Why)
 		}
 	}
 	t.Logf("figures: %d events, %d promises held", len(evidence.Log.Events), held)

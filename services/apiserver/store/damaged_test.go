@@ -40,7 +40,7 @@ func TestDamagedFiles(t *testing.T) {
 			refused++
 		}
 		if t.Failed() {
-			t.Fatalf("%s: file %d: %s", guarantees.Words("A10"), i, what)
+			t.Fatalf("%s: file %d: %s", guarantees.Title("A10"), i, what)
 		}
 	}
 	t.Logf("figures: %d of %d files refused", refused, *damagedCount)

@@ -146,7 +146,7 @@ func checkCut(t *testing.T, dir string, past int, steps []said) bool {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Config{Path: filepath.Join(dir, "store.db"), NoSync: true, History: cutsHistory})
 	if err != nil {
-		t.Errorf("%s: a power cut damaged the file: %v", guarantees.Words("A9"), err)
+		t.Errorf("%s: a power cut damaged the file: %v", guarantees.Title("A9"), err)
 		return false
 	}
 	defer closeIt(t, s)
@@ -162,7 +162,7 @@ func checkCut(t *testing.T, dir string, past int, steps []said) bool {
 		}
 	}
 	if s.Snapshot().Revision() < shown {
-		t.Errorf("%s: revision %d was shown, the store is back at %d", guarantees.Words("A1"), shown, s.Snapshot().Revision())
+		t.Errorf("%s: revision %d was shown, the store is back at %d", guarantees.Title("A1"), shown, s.Snapshot().Revision())
 	}
 	if got == acknowledged {
 		return false
@@ -191,7 +191,7 @@ var changes = regexp.MustCompile(`(?m)^\d+ [A-Z]+ `)
 // (which a resumed watch reads), or it is no state at all.
 func broken(got string, earlier []said, could ...string) string {
 	if slices.ContainsFunc(earlier, func(s said) bool { return s.Contents == got }) {
-		return guarantees.Words("A1")
+		return guarantees.Title("A1")
 	}
 	holds := func(contents string) string {
 		if at := changes.FindStringIndex(contents); at != nil {
@@ -201,10 +201,10 @@ func broken(got string, earlier []said, could ...string) string {
 	}
 	for _, one := range could {
 		if holds(got) == holds(one) {
-			return guarantees.Words("W4")
+			return guarantees.Title("W4")
 		}
 	}
-	return guarantees.Words("A9")
+	return guarantees.Title("A9")
 }
 
 // isEmpty says whether contents are those of a new store.

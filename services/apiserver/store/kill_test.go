@@ -54,7 +54,7 @@ func TestKilled(t *testing.T) {
 		s := reopen(t, path)
 		for _, a := range answers {
 			if a.revision <= last {
-				t.Errorf("%s: round %d: revision %d, the store had reached %d", guarantees.Words("A3"), round, a.revision, last)
+				t.Errorf("%s: round %d: revision %d, the store had reached %d", guarantees.Title("A3"), round, a.revision, last)
 			}
 			numbers[a.worker] = max(numbers[a.worker], a.number)
 		}
@@ -62,7 +62,7 @@ func TestKilled(t *testing.T) {
 		for w := range killWorkers {
 			have := numberOf(t, s, w)
 			if have < numbers[w] || have > numbers[w]+1 {
-				t.Errorf("%s: round %d: worker %d was told of write %d, the store has %d", guarantees.Words("A1"), round, w, numbers[w], have)
+				t.Errorf("%s: round %d: worker %d was told of write %d, the store has %d", guarantees.Title("A1"), round, w, numbers[w], have)
 			}
 			numbers[w] = have
 		}
@@ -139,7 +139,7 @@ func checkAnswers(t *testing.T, s *store.Store, answers []answer) {
 			continue
 		}
 		if a.revision > s.Snapshot().Revision() {
-			t.Errorf("%s: write %d of worker %d at revision %d", guarantees.Words("A1"), a.number, a.worker, a.revision)
+			t.Errorf("%s: write %d of worker %d at revision %d", guarantees.Title("A1"), a.number, a.worker, a.revision)
 			continue
 		}
 		e := events[a.revision-s.Oldest()]
