@@ -22,7 +22,7 @@ func (c *Cluster) Sleep(d time.Duration) {
 // grace of 30 s that has run for 10 s, the other 20 s take 2 s of the wall at speed 10.
 func (c *Cluster) SetSpeed(rate float64) {
 	c.t.Helper()
-	c.move("SetSpeed", func(face clock.Face, now time.Time) (clock.Face, error) { return face.Paced(now, rate) })
+	c.move("SetSpeed", func(face clock.Schedule, now time.Time) (clock.Schedule, error) { return face.WithSpeed(now, rate) })
 }
 
 // Pause makes the cluster's clock stand still until Resume: no grace ends, no lease expires,
@@ -30,13 +30,13 @@ func (c *Cluster) SetSpeed(rate float64) {
 // happened goes on happening.
 func (c *Cluster) Pause() {
 	c.t.Helper()
-	c.move("Pause", func(face clock.Face, now time.Time) (clock.Face, error) { return face.PausedFrom(now), nil })
+	c.move("Pause", func(face clock.Schedule, now time.Time) (clock.Schedule, error) { return face.WithPause(now), nil })
 }
 
 // Resume lets a cluster's clock go on that was paused, at the speed that it had.
 func (c *Cluster) Resume() {
 	c.t.Helper()
-	c.move("Resume", func(face clock.Face, now time.Time) (clock.Face, error) { return face.ResumedFrom(now), nil })
+	c.move("Resume", func(face clock.Schedule, now time.Time) (clock.Schedule, error) { return face.WithResume(now), nil })
 }
 
 // Step makes the cluster's clock jump ahead by d, paused or not. All that is due by then is
@@ -45,13 +45,13 @@ func (c *Cluster) Resume() {
 // To live through the time, sleep in a bubble, or use SetSpeed.
 func (c *Cluster) Step(d time.Duration) {
 	c.t.Helper()
-	c.move("Step", func(face clock.Face, now time.Time) (clock.Face, error) { return face.Stepped(now, d) })
+	c.move("Step", func(face clock.Schedule, now time.Time) (clock.Schedule, error) { return face.WithStep(now, d) })
 }
 
-func (c *Cluster) move(how string, change func(clock.Face, time.Time) (clock.Face, error)) {
+func (c *Cluster) move(how string, change func(clock.Schedule, time.Time) (clock.Schedule, error)) {
 	c.t.Helper()
 	if err := c.movement.Change(change); err != nil {
 		c.t.Fatalf("podfalltest: %s: %v", how, err)
 	}
-	c.parts.Moved(c.movement.Face())
+	c.parts.Moved(c.movement.Schedule())
 }

@@ -52,7 +52,7 @@ func (c *Cluster) Cut(node string, way ...Way) {
 	if len(way) > 0 {
 		spec = way[0].spec()
 	}
-	spec.Parties = []string{node}
+	spec.Members = []string{node}
 	c.AddCut(node, spec)
 }
 
@@ -80,7 +80,7 @@ func (c *Cluster) Heal(node string) {
 	c.t.Helper()
 	c.mustBe(node)
 	c.parts.Cut(slices.DeleteFunc(c.parts.Cuts(), func(cut partition.Cut) bool {
-		return slices.Contains(cut.Spec.Off(c.parts.Parties()), node)
+		return slices.Contains(cut.Spec.CutOff(c.parts.Parties()), node)
 	})...)
 	ctx, cancel := c.bounded()
 	defer cancel()

@@ -65,7 +65,7 @@ func brokenOn(node string) string { return node + ".breaks." }
 type FaultSpec = fault.Spec
 
 // FaultAbout selects what is struck.
-type FaultAbout = fault.About
+type FaultAbout = fault.Attributes
 
 // FaultEffect is what happens instead.
 type FaultEffect = fault.Effect

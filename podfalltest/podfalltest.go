@@ -77,7 +77,7 @@ type Cluster struct {
 	t   testing.TB
 	cfg settings
 	// movement drives clock.
-	movement *clock.Movement
+	movement *clock.Driver
 	clock    clock.Clock
 	door     *door
 	access   kubeconfig.Access
@@ -105,11 +105,11 @@ func start(t testing.TB, options []Option) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	face, err := clock.NewFace(clock.Clock{}.Now(), c.cfg.speed)
+	face, err := clock.NewSchedule(clock.Clock{}.Now(), c.cfg.speed)
 	if err != nil {
 		return nil, fmt.Errorf("Speed: %w", err)
 	}
-	c.movement = clock.NewMovement(face)
+	c.movement = clock.NewDriver(face)
 	c.clock, composed.Clock = c.movement.Clock(), c.movement.Clock()
 	composed.Kubelet = func(string) kubelet.Config {
 		return kubelet.Config{Timing: c.cfg.timing, Machine: kubelet.Machine{Seed: seed()}}

@@ -50,8 +50,8 @@ func (p *clusterHistory) ableToFindSince(node string, ended, began, until int64)
 // use. `ended` is the end of the boot before.
 func (p *clusterHistory) listedSince(ended, began int64) int64 {
 	resources := map[string]int64{podResource: math.MaxInt64, nodeResource: math.MaxInt64}
-	for e, of := range factsOf[history.Lookup](p) {
-		if of.Who != controllers || of.Verb == "get" || of.Key != "" || !isSuccess(of.Code) || parseRevision(of.Asked.Revision) != 0 || e.Began < ended {
+	for e, of := range factsOf[history.OpRead](p) {
+		if of.Identity != controllers || of.Verb == "get" || of.Key != "" || !isSuccess(of.Code) || parseRevision(of.ReadOptions.Revision) != 0 || e.Began < ended {
 			continue
 		}
 		if at, known := resources[of.Resource]; !known || at == math.MaxInt64 || at < began {
@@ -90,6 +90,6 @@ func (o *trouble) mayBlockPolling(node string) bool {
 			fault.APIRequest, fault.WatchDeliver, fault.StoreCommit, fault.StoreSync, fault.StoreSynced, fault.ProcessLimit,
 		}, point)
 	}
-	about := func(name string) bool { return o.What == name || slices.Contains(o.Off, name) }
+	about := func(name string) bool { return o.What == name || slices.Contains(o.CutOff, name) }
 	return o.Kind == history.TroubleClock || about(controllers) || about("apiserver") || about("bus") || about("runtime/"+node)
 }

@@ -25,7 +25,7 @@ func (p *clusterHistory) assumeSound() error {
 	opened, taken := false, false
 	for _, e := range p.events {
 		switch fact := e.Fact.(type) {
-		case history.Lost:
+		case history.LostEvents:
 			return fmt.Errorf("%w: %s could not write %d: %s", ErrIncomplete, e.Process, fact.Count, fact.Err)
 		case history.StoreOpen:
 			opened = true

@@ -156,7 +156,7 @@ func (s *volumeHistory) isSingleNode(a *attachment) bool {
 // isByControllers reports whether the controllers made a commit, and the history is complete from
 // there on.
 func (p *clusterHistory) isByControllers(c *commit) bool {
-	return c.recorded && c.Began >= p.completeFrom && c.operation != nil && c.operation.Who == controllers
+	return c.recorded && c.Began >= p.completeFrom && c.operation != nil && c.operation.Identity == controllers
 }
 
 // otherAttachment returns the attachment of the same volume to another node that existed when the

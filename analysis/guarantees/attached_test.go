@@ -6,7 +6,7 @@ import "github.com/podfall/podfall/internal/history"
 const device = "kubernetes.io/csi/disk.example.com^v"
 
 func volumeV(op string) history.Commit {
-	return history.Commit{Resource: volumeResource, Key: "v", UID: "uid of v", Op: op, Content: history.Content{Disks: history.Disks{Device: device}}}
+	return history.Commit{Resource: volumeResource, Key: "v", UID: "uid of v", Op: op, Content: history.Content{Attachments: history.Attachments{Device: device}}}
 }
 
 // attachmentTo is one of v to a node.
@@ -36,7 +36,7 @@ func nodeAs(op string, change ...func(*history.Commit)) history.Commit {
 
 // asks is a request of one of these for any object.
 func asks(who, verb string, c history.Commit) history.OpCall {
-	return history.OpCall{Who: who, Verb: verb, Resource: c.Resource, Key: c.Key}
+	return history.OpCall{Identity: who, Verb: verb, Resource: c.Resource, Key: c.Key}
 }
 
 // attach has the controllers attach v to a node.

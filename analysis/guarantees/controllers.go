@@ -47,7 +47,7 @@ func (p *clusterHistory) eachDecidedDelete(visit func(history.Decide, *history.E
 		}
 	}
 	for _, o := range p.operations {
-		if o.Who != controllers || o.Verb != "delete" || o.Resource != podResource || len(decided[o.Key]) != 1 {
+		if o.Identity != controllers || o.Verb != "delete" || o.Resource != podResource || len(decided[o.Key]) != 1 {
 			continue
 		}
 		for _, e := range decided[o.Key] {

@@ -35,7 +35,7 @@ func (p *clusterHistory) cutOffNodes() []cutOffNode {
 		slow := slices.ContainsFunc(p.troubles, func(other *trouble) bool {
 			return other != o && other.Kind != history.TroubleClock && other.mayOverlap(o.since()-inFlightTime, s.from)
 		})
-		for _, party := range o.Off {
+		for _, party := range o.CutOff {
 			if p.kubelets[party] && !slow && s.from < s.to {
 				s.node = party
 				all = append(all, s)

@@ -98,9 +98,9 @@ func checkGracePeriod(p *clusterHistory, t *tally) {
 		switch {
 		case e.prior.Node == "" || hasEnded(e.prior):
 			t.expect(*first.Grace == 0, "a pod that cannot run was given a grace period", e.evidence()...)
-		case e.Grace == nil && e.prior.OwnGrace == nil: // of a release that did not tell
+		case e.Grace == nil && e.prior.SpecGrace == nil: // of a release that did not tell
 		case e.Grace == nil:
-			t.expect(*first.Grace == max(0, *e.prior.OwnGrace) || *e.prior.OwnGrace < 0, "another grace period holds than the pod's own", e.evidence()...)
+			t.expect(*first.Grace == max(0, *e.prior.SpecGrace) || *e.prior.SpecGrace < 0, "another grace period holds than the pod's own", e.evidence()...)
 		case *e.Grace < 0:
 			t.expect(*first.Grace == 1, "a negative grace period is not one second", e.evidence()...)
 		default:
@@ -200,7 +200,7 @@ func collectorFinalizers() []string {
 // checkRemover checks D5: who may remove a pod.
 func checkRemover(p *clusterHistory, t *tally) {
 	for _, e := range p.effects() {
-		if !e.removes() || e.prior == nil || e.Verb == "deletecollection" && e.Left == nil { // of a release that did not tell of its grace period
+		if !e.removes() || e.prior == nil || e.Verb == "deletecollection" && e.TimeLeft == nil { // of a release that did not tell of its grace period
 			continue
 		}
 		node := e.node
@@ -220,8 +220,8 @@ func checkRemover(p *clusterHistory, t *tally) {
 // 0. If commits do not tell, the answer is whether it may have.
 func (e *effect) hasZeroOwnGrace() bool {
 	first := e.made[0]
-	if e.prior != nil && e.prior.OwnGrace != nil {
-		return e.Grace == nil && *e.prior.OwnGrace == 0
+	if e.prior != nil && e.prior.SpecGrace != nil {
+		return e.Grace == nil && *e.prior.SpecGrace == 0
 	}
 	return e.Grace == nil && first.Grace != nil && *first.Grace == 0
 }
@@ -322,7 +322,7 @@ func checkForceDelete(p *clusterHistory, t *tally) {
 // checkWarning checks D8 for users: a force delete on a node that is not ready returns a warning
 // that containers may run on.
 func (e effect) checkWarning(p *clusterHistory, t *tally) {
-	if !strings.HasPrefix(e.Who, "client:") || e.prior.Node == "" || hasEnded(e.prior) || e.prior.Deadline != nil || len(e.returns) != 1 {
+	if !strings.HasPrefix(e.Identity, "client:") || e.prior.Node == "" || hasEnded(e.prior) || e.prior.Deadline != nil || len(e.returns) != 1 {
 		return
 	}
 	var node *commit
@@ -366,7 +366,7 @@ func checkRepeatedDeletes(p *clusterHistory, t *tally) {
 		if o.Verb != "delete" || o.Resource != podResource || o.Subresource != "" || o.deniedByWebhook() {
 			continue
 		}
-		who := o.Who + " " + o.Key
+		who := o.Identity + " " + o.Key
 		for _, answer := range o.returns {
 			said, _ := answer.Fact.(history.OpReturn)
 			if first := asked[who]; first != nil && said.Code < 500 && said.Code != 429 {
@@ -390,7 +390,7 @@ func checkCascade(p *clusterHistory, t *tally) {
 		}
 	})
 	for _, o := range p.operations { // only the namespace controller deletes many at once
-		if o.Who == controllers && o.Verb == "deletecollection" && o.Resource == podResource {
+		if o.Identity == controllers && o.Verb == "deletecollection" && o.Resource == podResource {
 			t.expect(o.Grace == nil || *o.Grace != 0, "a cascade force-deleted the pods of a namespace", o.calls[0])
 		}
 	}

@@ -80,6 +80,6 @@ func checkFileDamage(p *clusterHistory, t *tally) {
 	}
 	t.expect(p.disk.Damage == nil, what)
 	for e, open := range factsOf[history.StoreOpen](p) {
-		t.expect(open.Sound, "an apiserver has served a file whose records it had not verified", e)
+		t.expect(open.ChecksumsOK, "an apiserver has served a file whose records it had not verified", e)
 	}
 }

@@ -72,7 +72,7 @@ func (o *trouble) isFaultAt(points ...fault.Point) bool {
 // nodeWasUnreachable reports whether the node and the apiserver could not reach each other.
 func (b blockedPod) nodeWasUnreachable() bool {
 	cut := b.hadTrouble(func(o *trouble) bool {
-		return o.Kind == history.TroubleCut && (slices.Contains(o.Off, b.nodeName()) || slices.Contains(o.Off, "apiserver"))
+		return o.Kind == history.TroubleCut && (slices.Contains(o.CutOff, b.nodeName()) || slices.Contains(o.CutOff, "apiserver"))
 	})
 	return cut || b.processWasDown("kubelet/"+b.nodeName()) || b.processWasDown("bus") || b.processWasDown("apiserver") || b.hadFaultAt(fault.APIRequest, fault.WatchDeliver)
 }
@@ -229,7 +229,7 @@ func (p *clusterHistory) checkOverdueExplained(t *tally) {
 				until = min(until, last.Began)
 			}
 			until = min(until, p.latest)
-			if o.What == controllers || slices.Contains(o.Off, controllers) || !p.surelyBlocks(o, one) || !p.isOnlyTrouble(o, since, until) {
+			if o.What == controllers || slices.Contains(o.CutOff, controllers) || !p.surelyBlocks(o, one) || !p.isOnlyTrouble(o, since, until) {
 				continue
 			}
 			grace := max(seconds(marked.Grace), minGrace)
@@ -261,7 +261,7 @@ func (p *clusterHistory) isOnlyTrouble(o *trouble, from, to int64) bool {
 func (p *clusterHistory) surelyBlocks(o *trouble, one *podHistory) bool {
 	switch o.Kind {
 	case history.TroubleCut:
-		return o.isFullCut() && slices.Contains(o.Off, one.nodeName()) && !slices.Contains(o.Off, "apiserver")
+		return o.isFullCut() && slices.Contains(o.CutOff, one.nodeName()) && !slices.Contains(o.CutOff, "apiserver")
 	case history.TroubleDown:
 		return o.What == "kubelet/"+one.nodeName()
 	case history.TroublePaused, history.TroubleFault, history.TroubleClock:

@@ -36,7 +36,7 @@ const (
 // which nobody has looked at.
 func owes(owner string, names ...string) *forge {
 	f := watchedForge().say(controllers, "", history.Lease{Node: "none"}).ask("job", by(user, "create"), 201, history.Commit{
-		Resource: jobResource, Key: "default/sum", UID: "job", Op: added, Content: history.Content{Wanted: history.Wanted{Counted: new(int32(0))}},
+		Resource: jobResource, Key: "default/sum", UID: "job", Op: added, Content: history.Content{Workload: history.Workload{Counted: new(int32(0))}},
 	})
 	content := its(history.Content{Owner: owner, Finalizers: names})
 	f.ask("create", by(user, "create"), 201, web(added, pending, content)).idles(20)
@@ -82,11 +82,11 @@ func lossy() history.Trouble {
 
 // refusing is an API that answers who asks with an error.
 func refusing(who string) history.Trouble {
-	return faulty(fault.APIRequest, fault.About{Client: who}, fault.Effect{Kind: fault.Error})
+	return faulty(fault.APIRequest, fault.Attributes{Client: who}, fault.Effect{Kind: fault.Error})
 }
 
 func offControllers() history.Trouble {
-	return history.Trouble{Kind: history.TroubleCut, What: "c", Off: []string{controllers}}
+	return history.Trouble{Kind: history.TroubleCut, What: "c", CutOff: []string{controllers}}
 }
 
 func brokenExplanations() []forged {
@@ -110,7 +110,7 @@ func brokenExplanations() []forged {
 		blames("a job controller for a node that is cut off", "job-controller-down", owes("job", tracking).breaks(cutting())),
 		blames("a job controller for a node that is refused", "job-controller-down", owes("job", tracking).breaks(refusing("node:*"))),
 		blames("a job controller for a disk of a node", "job-controller-down",
-			owes("job", tracking).breaks(faulty(fault.VolumeUnmount, fault.About{}, fault.Effect{Kind: fault.Error}))),
+			owes("job", tracking).breaks(faulty(fault.VolumeUnmount, fault.Attributes{}, fault.Effect{Kind: fault.Error}))),
 		blames("a job controller that was refused another pod", "job-controller-down",
 			owes("job", tracking).ask("no", by(controllers, "patch", func(o *history.OpCall) { o.Key = "default/other" }), 403)),
 		blames("a Job for a pod of nobody", "job-keeps-pod", owes("rs", tracking)),
@@ -136,7 +136,7 @@ func brokenExplanations() []forged {
 func explaining() map[string]*forge {
 	begun := owes("job", tracking)
 	begun.restart(controllers).say(controllers, "", history.Lease{Node: "none"})
-	faults := faulty(fault.StoreSync, fault.About{}, fault.Effect{Kind: fault.Hang})
+	faults := faulty(fault.StoreSync, fault.Attributes{}, fault.Effect{Kind: fault.Hang})
 	clock := history.Trouble{Kind: history.TroubleClock, What: "jump"}
 	all := map[string]*forge{}
 	for what, c := range map[string]struct {

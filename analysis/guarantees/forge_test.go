@@ -20,7 +20,7 @@ type forge struct {
 
 func newForge() *forge {
 	f := &forge{sequence: map[string]uint64{}, boot: map[string]string{}, there: map[string]history.Commit{}}
-	f.say("apiserver", "", history.StoreOpen{Sound: true})
+	f.say("apiserver", "", history.StoreOpen{ChecksumsOK: true})
 	return f
 }
 
@@ -92,7 +92,7 @@ const (
 	runtime        = "runtime/n1"
 )
 
-func of() history.Of { return history.Of{Pod: name, UID: uid, Container: ctr} }
+func of() history.ContainerRef { return history.ContainerRef{Pod: name, UID: uid, Container: ctr} }
 
 // web is the pod as it is committed.
 func web(op string, change ...func(*history.Commit)) history.Commit {
@@ -125,7 +125,7 @@ func previous(r int64) func(*history.Commit) { return func(c *history.Commit) { 
 
 // by is a request about the pod.
 func by(who, verb string, change ...func(*history.OpCall)) history.OpCall {
-	call := history.OpCall{Who: who, Verb: verb, Resource: podResource, Key: name}
+	call := history.OpCall{Identity: who, Verb: verb, Resource: podResource, Key: name}
 	for _, f := range change {
 		f(&call)
 	}
@@ -154,7 +154,7 @@ func (f *forge) create() *forge {
 // run is one that also runs: a third revision, and a container.
 func (f *forge) run() *forge {
 	f.create().say(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "ADD", Revision: "2"})
-	f.say(runtime, "", history.Create{Of: of()}).say(runtime, "", history.Start{Of: of()})
+	f.say(runtime, "", history.Create{ContainerRef: of()}).say(runtime, "", history.Start{ContainerRef: of()})
 	return f.ask("runs", by(node, "update"), 200, web(modified))
 }
 
@@ -167,10 +167,10 @@ func (f *forge) mark() *forge {
 
 // signal is one to the container.
 func (f *forge) signal(s string) *forge {
-	return f.say(runtime, "", history.Signaling{Of: of(), Signal: s}).say(runtime, "", history.Signal{Of: of(), Signal: s})
+	return f.say(runtime, "", history.Signaling{ContainerRef: of(), Signal: s}).say(runtime, "", history.Signal{ContainerRef: of(), Signal: s})
 }
 
-func (f *forge) exit() *forge { return f.say(runtime, "", history.Exit{Of: of()}) }
+func (f *forge) exit() *forge { return f.say(runtime, "", history.Exit{ContainerRef: of()}) }
 
 // told is the last phase, which the kubelet has told.
 func (f *forge) told() *forge {

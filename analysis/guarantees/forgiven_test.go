@@ -17,7 +17,7 @@ func paused(process string) history.Trouble {
 // stoodStill is a request with so many seconds left when an apiserver looked that then stood
 // still for twenty.
 func stoodStill(left int64) *forge {
-	f := newForge().run().say("apiserver", "a", by(user, "update", func(o *history.OpCall) { o.Left = new(left * 1000) }))
+	f := newForge().run().say("apiserver", "a", by(user, "update", func(o *history.OpCall) { o.TimeLeft = new(left * 1000) }))
 	f.breaks(paused("apiserver")).wait(20).mends(paused("apiserver")).commit("a", web(modified))
 	return f.say("apiserver", "a", history.OpReturn{Code: 200})
 }
@@ -53,14 +53,14 @@ func (f *forge) unrecorded(revision int64) *forge {
 // forgiven are histories that look like a broken promise, and keep it: each has sounded an
 // alarm in some life.
 func forgiven() map[string]*forge {
-	begun := history.PreStopBegin{Of: of()}
+	begun := history.PreStopBegin{ContainerRef: of()}
 	hooks := newForge().run().mark().say(kubelet, "", begun).restart(kubelet).signal("SIGTERM")
-	hooks.say(kubelet, "", begun).say(kubelet, "", history.PreStopEnd{Of: of()})
+	hooks.say(kubelet, "", begun).say(kubelet, "", history.PreStopEnd{ContainerRef: of()})
 
 	standing := watchedForge().run().mark().signal("SIGTERM").breaks(paused(runtime)).idles(60).mends(paused(runtime)).signal("SIGKILL").exit()
 
 	unstarted := newForge().create().say(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "ADD", Revision: "2"})
-	unstarted.say(runtime, "", history.Create{Of: of()}).status("running", 0).restart(runtime).say(runtime, "", history.TakeUp{Of: of(), Scripted: true}).exit()
+	unstarted.say(runtime, "", history.Create{ContainerRef: of()}).status("running", 0).restart(runtime).say(runtime, "", history.Recover{ContainerRef: of(), Scripted: true}).exit()
 
 	reborn := watchedForge().run().breaks(down(kubelet)).forced().idles(10).restart(kubelet).say(kubelet, "", history.KubeletBoot{Node: "n1"})
 	reborn.mends(down(kubelet)).signal("SIGTERM").exit().idles(100)
@@ -70,13 +70,13 @@ func forgiven() map[string]*forge {
 	written.long(50)
 
 	rejects := newForge().run().status("running", 0).restart(kubelet).say(kubelet, "", history.KubeletBoot{Node: "n1"})
-	rejects.say(kubelet, "", history.KubeletStatus{Pod: name, UID: uid, Phase: "Failed", Containers: []history.Told{{Container: ctr, State: "running"}}})
+	rejects.say(kubelet, "", history.KubeletStatus{Pod: name, UID: uid, Phase: "Failed", Containers: []history.ContainerState{{Container: ctr, State: "running"}}})
 
 	late := newForge().run()
 	late.say(controllers, "", history.Lease{})
 	late.ask("remove", by(user, "delete", grace(0)), 200, web(modified, marked(0, late.clock+2)), web(deleted, marked(0, late.clock+2)))
 	late.ask("create2", by(user, "create"), 201, web(added, pending, called(name, "u2")))
-	late.say("runtime/n2", "", history.Start{Of: history.Of{Pod: name, UID: "u2", Container: "c2"}})
+	late.say("runtime/n2", "", history.Start{ContainerRef: history.ContainerRef{Pod: name, UID: "u2", Container: "c2"}})
 	begin := time.Unix(late.clock, 0)
 	late.breaks(paused(runtime)).wait(60).mends(paused(runtime)).exit()
 	late.say(controllers, "", history.Window{Identity: name, UIDs: []string{uid, "u2"}, Begin: begin, End: new(begin.Add(time.Second))})
@@ -100,18 +100,18 @@ func forgiven() map[string]*forge {
 	heldOn.ask("mark", by(user, "delete", grace(0)), 200, web(modified, finalizers("a/b"), marked(0, heldOn.clock+2+3600))).mends(skewing()).wait(10)
 	heldOn.ask("confirm", by(node, "delete", grace(0), meaning(uid)), 200, web(modified, finalizers("a/b"), marked(0, heldOn.clock+2)))
 
-	away := history.Trouble{Kind: history.TroubleCut, What: "c", Off: []string{controllers}}
+	away := history.Trouble{Kind: history.TroubleCut, What: "c", CutOff: []string{controllers}}
 	return map[string]*forge{
 		"A8: the present, by a clock that is set meanwhile":                 broughtUp(skewing(), -1),
 		"A8: a success that the pod garbage collector has not seen":         collected,
 		"C2: a pod that was forced away, and starts after its successor":    startsLate(uid, "u2"),
 		"C2: a window of a pod whose runtime has a clock that is behind":    misledRuntime(0),
 		"D3: the present, where a clock that was ahead had set a deadline":  heldOn,
-		"C2: a pod that was forced away while its container was starting":   unshown(history.Exit{Of: of(), Code: 128, Unstarted: true}),
+		"C2: a pod that was forced away while its container was starting":   unshown(history.Exit{ContainerRef: of(), Code: 128, Unstarted: true}),
 		"K1: a hook of a kubelet that was killed, and that of the next one": hooks,
 		"K4: a runtime that is paused is late":                              standing,
 		"K10: a start that its runtime did not live to write down":          unstarted,
-		"C2: a pod that was bound and gone when pods were listed":           unshownTo(history.Exit{Of: of()}, relists(1)),
+		"C2: a pod that was bound and gone when pods were listed":           unshownTo(history.Exit{ContainerRef: of()}, relists(1)),
 		"C2: a pod that had left before controllers began anew, which tell": beganAnew(nil, []string{uid, "u2"}),
 		"C2: one that had left, of controllers whose apiserver is down":     beganAnew(func(f *forge) { f.breaks(down("apiserver")) }, nil),
 		"C2: one that had left a node that is not in the API any more": beganAnew(func(f *forge) {
@@ -169,7 +169,7 @@ func unshownTo(end history.Exit, hears func(*forge)) *forge {
 		hears(f)
 	}
 	f.ask("create2", by(user, "create"), 201, web(added, pending, called(name, "u2")))
-	f.say("runtime/n2", "", history.Start{Of: history.Of{Pod: name, UID: "u2", Container: "c2"}})
+	f.say("runtime/n2", "", history.Start{ContainerRef: history.ContainerRef{Pod: name, UID: "u2", Container: "c2"}})
 	f.idles(100).say(runtime, "", end).idles(20)
 	return f.say(controllers, "", history.Window{Identity: "default/other", UIDs: []string{"u3", "u4"}})
 }
@@ -181,16 +181,16 @@ func beganAnew(befalls func(*forge), told []string) *forge {
 	f.ask("remove", by(user, "delete", grace(0)), 200, web(modified, marked(0, f.clock+2)), web(deleted, marked(0, f.clock+2)))
 	f.restart(controllers)
 	for _, resource := range []string{nodeResource, podResource} {
-		f.say("apiserver", "list "+resource, history.Lookup{Who: controllers, Verb: "list", Resource: resource, Code: 200, Revision: f.revision})
+		f.say("apiserver", "list "+resource, history.OpRead{Identity: controllers, Verb: "list", Resource: resource, Code: 200, Revision: f.revision})
 	}
 	f.say(controllers, "", history.Lease{})
 	f.ask("create2", by(user, "create"), 201, web(added, pending, called(name, "u2")))
 	if befalls != nil {
 		befalls(f)
 	}
-	f.say("runtime/n2", "", history.Start{Of: history.Of{Pod: name, UID: "u2", Container: "c2"}})
+	f.say("runtime/n2", "", history.Start{ContainerRef: history.ContainerRef{Pod: name, UID: "u2", Container: "c2"}})
 	window := history.Window{Identity: name, UIDs: told, Begin: time.Unix(f.clock, 0)}
-	f.idles(100).say(runtime, "", history.Exit{Of: of()})
+	f.idles(100).say(runtime, "", history.Exit{ContainerRef: of()})
 	window.End = new(time.Unix(f.clock, 0))
 	if told == nil {
 		window = history.Window{Identity: "default/other", UIDs: []string{"u3", "u4"}}
@@ -201,8 +201,8 @@ func beganAnew(befalls func(*forge), told []string) *forge {
 // relists has the controllers be refused what came after a revision, and list all pods.
 func relists(after int64) func(*forge) {
 	return func(f *forge) {
-		f.say("apiserver", "watch", history.Lookup{Who: controllers, Verb: "watch", Resource: podResource, Code: 410, Asked: history.Asked{Revision: formatRevision(after)}})
-		f.say("apiserver", "list", history.Lookup{Who: controllers, Verb: "list", Resource: podResource, Code: 200, Revision: f.revision})
+		f.say("apiserver", "watch", history.OpRead{Identity: controllers, Verb: "watch", Resource: podResource, Code: 410, ReadOptions: history.ReadOptions{Revision: formatRevision(after)}})
+		f.say("apiserver", "list", history.OpRead{Identity: controllers, Verb: "list", Resource: podResource, Code: 200, Revision: f.revision})
 	}
 }
 
@@ -253,14 +253,14 @@ func waited(silent int64) *forge {
 // undelivered is a node that is called unreachable although it is heard of, while what watches deliver to
 // controllers meets a fault.
 func undelivered(effect fault.Kind) *forge {
-	broken := faulty(fault.WatchDeliver, fault.About{Client: controllers}, fault.Effect{Kind: effect})
+	broken := faulty(fault.WatchDeliver, fault.Attributes{Client: controllers}, fault.Effect{Kind: effect})
 	return watchedForge().breaks(broken).lost(10, 300).mends(broken)
 }
 
 // ahead is a pod whose kubelet begins to stop it with a clock that is 20 s ahead until then, and
 // which is killed after so many seconds; all that in a cluster whose clock runs fast.
 func ahead(seconds int64) *forge {
-	wrong := faulty(fault.ClockSkew, fault.About{Process: kubelet}, fault.Effect{Kind: fault.Value, Value: "20s"})
+	wrong := faulty(fault.ClockSkew, fault.Attributes{Process: kubelet}, fault.Effect{Kind: fault.Value, Value: "20s"})
 	f := newForge().run().breaks(wrong).mark().mends(wrong).signal("SIGTERM").wait(seconds).signal("SIGKILL").exit()
 	for i := range f.evidence.Log.Events {
 		e := &f.evidence.Log.Events[i]
@@ -275,7 +275,7 @@ func ahead(seconds int64) *forge {
 // misledRuntime is a split-brain window that a runtime whose clock is an hour behind has begun; users are
 // told of its beginning, so many seconds off.
 func misledRuntime(off int64) *forge {
-	wrong := faulty(fault.ClockSkew, fault.About{Process: "runtime/n2"}, fault.Effect{Kind: fault.Value, Value: "-1h"})
+	wrong := faulty(fault.ClockSkew, fault.Attributes{Process: "runtime/n2"}, fault.Effect{Kind: fault.Value, Value: "-1h"})
 	f := newForge().breaks(wrong).splitBrain(by(user, "delete", grace(0)), history.Window{})
 	events := f.evidence.Log.Events
 	for i := range events {
@@ -313,14 +313,14 @@ func (f *forge) asksAnew(after int64, code int32) *forge {
 
 // asksAfter has the controllers ask for the heartbeats that came after a revision.
 func (f *forge) asksAfter(revision int64, code int32) *forge {
-	return f.say("apiserver", "watch", history.Lookup{
-		Who: controllers, Verb: "watch", Resource: leaseResource, Code: code, Asked: history.Asked{Revision: formatRevision(revision)},
+	return f.say("apiserver", "watch", history.OpRead{
+		Identity: controllers, Verb: "watch", Resource: leaseResource, Code: code, ReadOptions: history.ReadOptions{Revision: formatRevision(revision)},
 	})
 }
 
 // asksOf has the controllers list the leases of one namespace.
 func (f *forge) asksOf(namespace string) *forge {
-	return f.say("apiserver", "list", history.Lookup{Who: controllers, Verb: "list", Resource: leaseResource, Key: namespace, Code: 200, Revision: f.revision})
+	return f.say("apiserver", "list", history.OpRead{Identity: controllers, Verb: "list", Resource: leaseResource, Key: namespace, Code: 200, Revision: f.revision})
 }
 
 // renews is a heartbeat.
@@ -334,6 +334,6 @@ func (f *forge) returned() *forge { return f.renews("renewed").wait(10).renews("
 // unheardOf has the controllers call the node unreachable.
 func (f *forge) unheardOf() *forge {
 	return f.ask("taint", by(controllers, "update"), 200, history.Commit{
-		Resource: "nodes", Key: "n1", UID: "n1", Op: modified, Content: history.Content{Created: 1, Evicting: []string{unreachableTaint + "="}},
+		Resource: "nodes", Key: "n1", UID: "n1", Op: modified, Content: history.Content{Created: 1, NoExecuteTaints: []string{unreachableTaint + "="}},
 	})
 }

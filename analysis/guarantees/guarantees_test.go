@@ -83,7 +83,7 @@ func TestCounts(t *testing.T) {
 // TestProvesNothing refuses a history in which nothing has happened, or of which something is missing.
 func TestProvesNothing(t *testing.T) {
 	lost := newForge().whole()
-	lost.say("apiserver", "", history.Lost{Count: 2, Err: "disk full"})
+	lost.say("apiserver", "", history.LostEvents{Count: 2, Err: "disk full"})
 	gap := newForge().whole()
 	gap.evidence.Log.Gaps = []history.Gap{{Process: kubelet, From: 2, To: 3}}
 	for what, c := range map[string]struct {
@@ -133,12 +133,12 @@ func result(results []Result, id string) Result {
 func whole() map[string]*forge {
 	plain := newForge().whole()
 	plain.ask("again", by(user, "delete"), 404)
-	hooked := newForge().run().mark().say(kubelet, "", history.PreStopBegin{Of: of()}).say(kubelet, "", history.PreStopEnd{Of: of()})
+	hooked := newForge().run().mark().say(kubelet, "", history.PreStopBegin{ContainerRef: of()}).say(kubelet, "", history.PreStopEnd{ContainerRef: of()})
 	hooked.say(kubelet, "", history.Mount{UID: uid, Volume: "v"}).signal("SIGTERM").wait(20).signal("SIGKILL").exit()
 	hooked.say(runtime, "", history.SandboxStop{Pod: name, UID: uid}).say(kubelet, "", history.Unmount{UID: uid, Volume: "v"}).told().remove()
-	retried := newForge().run().mark().say(kubelet, "", history.PreStopBegin{Of: of()}).say(kubelet, "", history.PreStopEnd{Of: of()})
+	retried := newForge().run().mark().say(kubelet, "", history.PreStopBegin{ContainerRef: of()}).say(kubelet, "", history.PreStopEnd{ContainerRef: of()})
 	retried.say(kubelet, "", history.KubeletStuck{Pod: name, UID: uid, Doing: "stop pod"}).say(kubelet, "", history.KubeletTerm{Pod: name, UID: uid, Grace: 30})
-	retried.say(kubelet, "", history.PreStopBegin{Of: of()}).say(kubelet, "", history.PreStopEnd{Of: of()}).signal("SIGTERM").exit().told().remove()
+	retried.say(kubelet, "", history.PreStopBegin{ContainerRef: of()}).say(kubelet, "", history.PreStopEnd{ContainerRef: of()}).signal("SIGTERM").exit().told().remove()
 	preconditions := newForge().run()
 	preconditions.ask("revision", by(user, "delete", grace(30), func(o *history.OpCall) { o.PreRevision = "3" }), 200, web(modified, marked(30, preconditions.clock+32)))
 	held := newForge().ask("create", by(user, "create"), 201, web(added, pending, finalizers("a")))
@@ -148,8 +148,8 @@ func whole() map[string]*forge {
 	policies.ask("mark", by(user, "delete"), 200, web(modified, finalizers("foregroundDeletion"), marked(30, policies.clock+32)))
 	policies.ask("again", by(user, "delete"), 200, web(modified, policies.stillMarked(), finalizers("orphan")))
 	failed := newForge().run()
-	failed.say("apiserver", "", history.StoreError{Kind: "no space"}).restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 3, Sound: true}).mark()
-	reopened := newForge().run().shown(3).restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 3, Sound: true}).mark()
+	failed.say("apiserver", "", history.StoreError{Kind: "no space"}).restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 3, ChecksumsOK: true}).mark()
+	reopened := newForge().run().shown(3).restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 3, ChecksumsOK: true}).mark()
 	lease := newForge().run().say(kubelet, "", history.Lease{Node: "n1"}).restart(kubelet).say(kubelet, "", history.Lease{Node: "n1"}).say(kubelet, "", history.Lease{Node: "n1"})
 	cascade := newForge().run().say("controllers", "", history.Decide{Controller: "namespace-controller", Action: "delete", Resource: podResource, Key: name})
 	cascade.ask("mark", by("controllers", "delete"), 200, web(modified, marked(30, cascade.clock+32)))

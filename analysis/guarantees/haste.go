@@ -41,12 +41,12 @@ func (p *clusterHistory) controllersWereDeaf(from, to *history.Event) bool {
 // deafensControllers reports whether the trouble keeps heartbeats from the controllers.
 func (o *trouble) deafensControllers() bool {
 	if o.Kind == history.TroubleFault {
-		heartbeat := fault.About{
+		heartbeat := fault.Attributes{
 			Process: controllers, Client: controllers, Verb: string(watch.Modified), Resource: leaseResource, Namespace: corev1.NamespaceNodeLease,
 		}
-		return o.fault.Spec.Concerns(fault.WatchDeliver, heartbeat) && o.fault.Spec.Effect.Kind != fault.Duplicate
+		return o.fault.Spec.Matches(fault.WatchDeliver, heartbeat) && o.fault.Spec.Effect.Kind != fault.Duplicate
 	}
-	about := func(name string) bool { return o.What == name || slices.Contains(o.Off, name) }
+	about := func(name string) bool { return o.What == name || slices.Contains(o.CutOff, name) }
 	return about(controllers) || about("apiserver") || about("bus")
 }
 
@@ -127,7 +127,7 @@ func checkEvictionNotEarly(p *clusterHistory, t *tally) {
 		case !c.recorded || c.Began < p.completeFrom:
 		case c.Resource == "nodes":
 			p.checkUnreachable(t, heard, c)
-			if c.replaced == nil || !slices.Equal(c.replaced.Evicting, c.Evicting) {
+			if c.replaced == nil || !slices.Equal(c.replaced.NoExecuteTaints, c.NoExecuteTaints) {
 				tainted[c.Key] = append(tainted[c.Key], c)
 			}
 		default:
@@ -153,7 +153,7 @@ func (p *clusterHistory) checkUnreachable(t *tally, heard nodeHeartbeats, c *com
 }
 
 func isUnreachable(node *commit) bool {
-	return slices.ContainsFunc(node.Evicting, func(taint string) bool { return strings.HasPrefix(taint, unreachableTaint+"=") })
+	return slices.ContainsFunc(node.NoExecuteTaints, func(taint string) bool { return strings.HasPrefix(taint, unreachableTaint+"=") })
 }
 
 // checkTaintEvictions checks the deletes of the taint eviction controller.
@@ -240,11 +240,11 @@ func (p *clusterHistory) taintedSince(changes []*commit, pod *commit, decided *h
 		switch {
 		case c.Began > decided.Ended:
 			return since, patience
-		case len(c.Evicting) > 0:
+		case len(c.NoExecuteTaints) > 0:
 			if since == nil {
 				since = c
 			}
-			if tolerated := pod.toleratesFor(c.Evicting); tolerated >= 0 && (patience < 0 || tolerated < patience) {
+			if tolerated := pod.toleratesFor(c.NoExecuteTaints); tolerated >= 0 && (patience < 0 || tolerated < patience) {
 				patience = tolerated
 			}
 		case since != nil && c.recorded && !p.mayHaveMissed(c, decided, taintInfoAge):
@@ -259,7 +259,7 @@ func (c *commit) toleratesFor(taints []string) time.Duration {
 	shortest := time.Duration(-1)
 	for _, taint := range taints {
 		patience := time.Duration(0)
-		for _, toleration := range c.Tolerates {
+		for _, toleration := range c.Tolerations {
 			selector, seconds, _ := strings.Cut(toleration, ":")
 			key, _, _ := strings.Cut(taint, "=")
 			if selector != "" && selector != key && selector != taint {

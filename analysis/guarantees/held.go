@@ -132,7 +132,7 @@ func (o *trouble) hampersControllers() bool {
 	case history.TroubleDown, history.TroublePaused, history.TroubleCut:
 	}
 	return slices.ContainsFunc([]string{controllers, "apiserver", "bus"}, func(name string) bool {
-		return o.What == name || slices.Contains(o.Off, name)
+		return o.What == name || slices.Contains(o.CutOff, name)
 	})
 }
 
@@ -149,7 +149,7 @@ func (b blockedPod) controllersWereRefused() bool {
 		}
 	}
 	return slices.ContainsFunc(b.operations, func(o *operation) bool {
-		return o.Who == controllers && about[o.Key] && o.wasAnswered(b.Began-int64(maxRetryPause+reconnectTime), b.Ended, isRejection)
+		return o.Identity == controllers && about[o.Key] && o.wasAnswered(b.Began-int64(maxRetryPause+reconnectTime), b.Ended, isRejection)
 	})
 }
 

@@ -19,7 +19,7 @@ func set(op string, change ...func(*history.Commit)) history.Commit {
 func aboutSet(o *history.OpCall) { o.Resource, o.Key = setResource, setKey }
 
 func blocks(owners ...string) func(*history.Commit) {
-	return its(history.Content{Holding: history.Holding{Blocks: owners}})
+	return its(history.Content{Blocking: history.Blocking{Blocks: owners}})
 }
 
 func in(resource, key string) func(*history.Commit) {
@@ -101,7 +101,7 @@ func dependents() map[string]*forge {
 
 // pdb is a version of a budget of what has the label app=web, of that generation.
 func pdb(op, key string, generation int64, budget history.Budget) history.Commit {
-	content := history.Content{Generation: generation, Holding: history.Holding{Budget: &budget}}
+	content := history.Content{Generation: generation, Blocking: history.Blocking{Budget: &budget}}
 	return history.Commit{Resource: budgetResource, Key: key, UID: key, Op: op, Content: content}
 }
 

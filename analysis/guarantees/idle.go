@@ -20,7 +20,7 @@ func checkIdle(p *clusterHistory, t *tally) {
 		since := c.from
 		for _, o := range p.operations {
 			for _, call := range o.calls {
-				if o.Who != controllers && o.node == "" && call.Ended <= c.to {
+				if o.Identity != controllers && o.node == "" && call.Ended <= c.to {
 					since = max(since, call.Ended)
 				}
 			}

@@ -35,7 +35,7 @@ func checkOnePodPerIndex(p *clusterHistory, t *tally) {
 		other := there[at]
 		there[at] = c
 		o := c.operation
-		if c.Op != added || !c.recorded || c.Began < p.completeFrom || o == nil || o.Who != controllers || mayHaveRestarted(starts, c) {
+		if c.Op != added || !c.recorded || c.Began < p.completeFrom || o == nil || o.Identity != controllers || mayHaveRestarted(starts, c) {
 			continue
 		}
 		if other == nil {

@@ -247,7 +247,7 @@ func (p *clusterHistory) checkOrphan(t *tally, ctr *container, removed *commit, 
 	}
 	grace := minGrace
 	for _, change := range ctr.pod.commits {
-		grace = max(grace, seconds(change.Grace), seconds(change.OwnGrace))
+		grace = max(grace, seconds(change.Grace), seconds(change.SpecGrace))
 	}
 	for _, e := range ctr.pod.terms {
 		fact, _ := e.Fact.(history.KubeletTerm)

@@ -45,18 +45,18 @@ func down(process string) history.Trouble {
 
 // cutting is a cut of the node that holds everything.
 func cutting() history.Trouble {
-	spec := partition.Spec{Parties: []string{"n1"}}
+	spec := partition.Spec{Members: []string{"n1"}}
 	data, _ := json.Marshal(partition.Cut{Name: "n1", Spec: spec})
-	return history.Trouble{Kind: history.TroubleCut, What: "n1", Off: spec.Parties, Arguments: data}
+	return history.Trouble{Kind: history.TroubleCut, What: "n1", CutOff: spec.Members, Arguments: data}
 }
 
 // skewing is an apiserver's clock that is an hour ahead.
 func skewing() history.Trouble {
-	return faulty(fault.ClockSkew, fault.About{Process: "apiserver"}, fault.Effect{Kind: fault.Value, Value: "1h"})
+	return faulty(fault.ClockSkew, fault.Attributes{Process: "apiserver"}, fault.Effect{Kind: fault.Value, Value: "1h"})
 }
 
 // faulty is a fault at a point.
-func faulty(point fault.Point, where fault.About, effect fault.Effect) history.Trouble {
+func faulty(point fault.Point, where fault.Attributes, effect fault.Effect) history.Trouble {
 	data, _ := json.Marshal(fault.Fault{Name: "f", Spec: fault.Spec{Point: point, Where: where, Effect: effect}})
 	return history.Trouble{Kind: history.TroubleFault, What: "f", Arguments: data}
 }
@@ -74,8 +74,8 @@ func (f *forge) heard() *forge {
 
 // hooks is a pod that is deleted while its postStart hook runs, which then ends.
 func (f *forge) hooks() *forge {
-	f.idles(60).run().say(kubelet, "", history.PostStartBegin{Of: of()}).asked().idles(100)
-	return f.say(kubelet, "", history.PostStartEnd{Of: of()})
+	f.idles(60).run().say(kubelet, "", history.PostStartBegin{ContainerRef: of()}).asked().idles(100)
+	return f.say(kubelet, "", history.PostStartEnd{ContainerRef: of()})
 }
 
 // forced is a pod that is forced away.
@@ -100,8 +100,8 @@ func (f *forge) long(seconds int64) *forge {
 
 // set is a ReplicaSet that is to have one pod, and a controller that has seen it.
 func (f *forge) set() *forge {
-	f.ask("set", history.OpCall{Who: user, Verb: "create", Resource: "replicasets.apps", Key: "default/rs"}, 201,
-		history.Commit{Resource: "replicasets.apps", Key: "default/rs", UID: "rs", Op: added, Content: history.Content{Wanted: history.Wanted{Replicas: new(int32(1))}}})
+	f.ask("set", history.OpCall{Identity: user, Verb: "create", Resource: "replicasets.apps", Key: "default/rs"}, 201,
+		history.Commit{Resource: "replicasets.apps", Key: "default/rs", UID: "rs", Op: added, Content: history.Content{Workload: history.Workload{Replicas: new(int32(1))}}})
 	return f.say("controllers", "", history.Decide{Controller: "replicaset-controller", Action: "create", Resource: podResource, Key: name})
 }
 
@@ -117,9 +117,9 @@ func (f *forge) makes(pods ...string) *forge {
 // ends has a namespace be made, and deleted.
 func (f *forge) ends(namespace string) *forge {
 	made := history.Commit{Resource: "namespaces", Key: namespace, UID: "ns", Op: added}
-	f.ask("namespace", history.OpCall{Who: user, Verb: "create", Resource: "namespaces", Key: namespace}, 201, made)
+	f.ask("namespace", history.OpCall{Identity: user, Verb: "create", Resource: "namespaces", Key: namespace}, 201, made)
 	made.Op, made.Deadline = modified, new(time.Unix(f.clock+2, 0))
-	return f.ask("end", history.OpCall{Who: user, Verb: "delete", Resource: "namespaces", Key: namespace}, 200, made)
+	return f.ask("end", history.OpCall{Identity: user, Verb: "delete", Resource: "namespaces", Key: namespace}, 200, made)
 }
 
 func owned(c *history.Commit) { c.Owner = "rs" }
@@ -129,9 +129,9 @@ func owned(c *history.Commit) { c.Owner = "rs" }
 func (f *forge) inOrder(pod string, after map[string]string) *forge {
 	set := history.Commit{
 		Resource: "statefulsets.apps", Key: "default/db", UID: "set", Op: added,
-		Content: history.Content{Wanted: history.Wanted{Replicas: new(int32(1)), InOrder: true}},
+		Content: history.Content{Workload: history.Workload{Replicas: new(int32(1)), InOrder: true}},
 	}
-	f.ask("set", history.OpCall{Who: user, Verb: "create", Resource: set.Resource, Key: set.Key}, 201, set)
+	f.ask("set", history.OpCall{Identity: user, Verb: "create", Resource: set.Resource, Key: set.Key}, 201, set)
 	f.say("controllers", "", history.Decide{Controller: "statefulset-controller", Action: "create", Resource: podResource, Key: pod})
 	its := its(history.Content{Owner: "set", Labels: map[string]string{"app": "db"}})
 	f.ask("pod", by("controllers", "create"), 201, web(added, pending, its, called(pod, uid))).idles(5)
@@ -144,7 +144,7 @@ func labelled(labels map[string]string) func(*history.Commit) {
 
 // left is a request that has so many milliseconds.
 func left(milliseconds int64) func(*history.OpCall) {
-	return func(o *history.OpCall) { o.Left = &milliseconds }
+	return func(o *history.OpCall) { o.TimeLeft = &milliseconds }
 }
 
 // streaming is a watch of all pods, and one that is created.
@@ -164,7 +164,7 @@ func lively() map[string]*forge {
 	adopted := watchedForge().set().ask("pod", by("controllers", "create"), 201, web(added, pending, owned)).idles(300).breaks(cutting())
 	adopted.ask("adopt", by("controllers", "patch"), 200, web(modified, pending, func(c *history.Commit) { c.Owner = "other" }))
 	killed := watchedForge().run().breaks(down("apiserver")).restart("apiserver")
-	killed.say("apiserver", "", history.StoreOpen{Revision: 3, Sound: true}).mends(down("apiserver")).long(3).idles(10)
+	killed.say("apiserver", "", history.StoreOpen{Revision: 3, ChecksumsOK: true}).mends(down("apiserver")).long(3).idles(10)
 	explained := watchedForge().run().breaks(down(kubelet)).asked().idles(100).blames(uid, "kubelet-down").idles(100)
 	skewed := watchedForge().run().breaks(skewing())
 	skewed.ask("mark", by(user, "delete", grace(30)), 200, web(modified, marked(30, skewed.clock+3632)))
@@ -179,7 +179,7 @@ func lively() map[string]*forge {
 		"a webhook":              refused,
 		"a hook":                 watchedForge().hooks().heard().signal("SIGTERM").exit().told().remove().idles(10),
 		"a hook that fails":      watchedForge().hooks().signal("SIGTERM").idles(100).signal("SIGKILL").exit().heard().told().remove().idles(10),
-		"a hook that never ends": watchedForge().idles(60).run().say(kubelet, "", history.PostStartBegin{Of: of()}).asked().heard().idles(1000),
+		"a hook that never ends": watchedForge().idles(60).run().say(kubelet, "", history.PostStartBegin{ContainerRef: of()}).asked().heard().idles(1000),
 		"unblocked":              watchedForge().idles(60).whole().idles(10), "healed": healed, "a kubelet waits before it lists again": waits, "orphan": orphan, "sent": sent, "owns": owns, "adopted later": adopted,
 		"killed": killed, "explained": explained, "skewed": skewed, "in time": quick, "idle": watchedForge().ask("create", by(user, "create"), 201, web(added, pending)).idles(300),
 	}
@@ -215,7 +215,7 @@ func brokenLiveness() []forged {
 	strayed.ask("adopt", by("controllers", "patch"), 200, web(modified, pending, func(c *history.Commit) { c.Owner = "other" })).idles(300)
 	unhindered := watchedForge().inOrder("default/db-0", nil)
 	unhindered.ask("away", by(user, "delete", grace(0)), 200, web(deleted, pending, called("default/db-0", uid), marked(0, unhindered.clock+2))).idles(300)
-	slow := run().breaks(down("apiserver")).restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 3, Sound: true}).mends(down("apiserver")).long(60)
+	slow := run().breaks(down("apiserver")).restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 3, ChecksumsOK: true}).mends(down("apiserver")).long(60)
 	hangs := newForge().run().say("apiserver", "hangs", by(user, "patch", left(5000))).wait(60).say("apiserver", "hangs", history.OpReturn{Code: 500})
 	silent := run().breaks(down(kubelet)).asked().idles(200).blames("another", "kubelet-down").idles(20)
 	blamed := run().consult("user", by(user, "patch"), says(history.HookDenied)).finish("user", 403).asked().ask("no", by(node, "update"), 403)

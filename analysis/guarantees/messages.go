@@ -115,10 +115,10 @@ func (p *clusterHistory) checkOlderBootRequests(t *tally) {
 	}
 	newest := map[link]*history.Event{} // by who, and the apiserver that heard it
 	for e, call := range factsOf[history.OpCall](p) {
-		if nodeOf(call.Who) == "" || call.Boot == "" || p.apiserverWasAway(e.Began-int64(time.Second), e.Ended) {
+		if nodeOf(call.Identity) == "" || call.Boot == "" || p.apiserverWasAway(e.Began-int64(time.Second), e.Ended) {
 			continue
 		}
-		key := link{call.Who, e.Boot}
+		key := link{call.Identity, e.Boot}
 		last := newest[key]
 		if last == nil {
 			newest[key] = e
@@ -145,11 +145,11 @@ func checkDeadline(p *clusterHistory, t *tally) {
 		last, left := int64(0), int64(math.MaxInt64)
 		for _, call := range o.calls {
 			said, _ := call.Fact.(history.OpCall)
-			if said.Left == nil {
+			if said.TimeLeft == nil {
 				last = math.MaxInt64
 				break
 			}
-			last, left = max(last, call.Ended+*said.Left*int64(time.Millisecond)), min(left, *said.Left)
+			last, left = max(last, call.Ended+*said.TimeLeft*int64(time.Millisecond)), min(left, *said.TimeLeft)
 		}
 		for _, c := range o.commits {
 			if last == math.MaxInt64 || !c.recorded {
@@ -178,7 +178,7 @@ func (p *clusterHistory) resumedAt(from, until int64) int64 {
 // checkMalformedRequests checks N5: malformed requests are refused with a 4xx code, and the
 // refusing process goes on.
 func checkMalformedRequests(p *clusterHistory, t *tally) {
-	for e, fact := range factsOf[history.Refused](p) {
+	for e, fact := range factsOf[history.OpRefused](p) {
 		t.expect(isClientError(fact.Code), "what is no request was not refused as such", e)
 		if told := p.bootOf(e).events; told[len(told)-1] != e {
 			t.cases++ // who goes on has something to tell

@@ -327,10 +327,10 @@ func checkOneRun(p *clusterHistory, t *tally) {
 	for _, one := range p.completePods() {
 		last := map[string]*container{}
 		for _, c := range one.startedContainers() {
-			before := last[c.Called]
+			before := last[c.ContainerName]
 			alone := before == nil || len(before.exits) > 0 && before.exits[0].Began <= c.started[0].Ended+recordDelay
 			t.expect(alone, "a container was started beside one of its name that ran", append(startEvents(before), c.started[0])...)
-			last[c.Called] = c
+			last[c.ContainerName] = c
 		}
 	}
 }

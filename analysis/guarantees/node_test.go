@@ -9,15 +9,15 @@ import (
 
 func brokenNodes() []forged {
 	run := func() *forge { return newForge().run() }
-	start := history.Start{Of: of()}
-	hook := func(f *forge) *forge { return f.say(kubelet, "", history.PreStopBegin{Of: of()}) }
-	ended := func(f *forge) *forge { return f.say(kubelet, "", history.PreStopEnd{Of: of()}) }
+	start := history.Start{ContainerRef: of()}
+	hook := func(f *forge) *forge { return f.say(kubelet, "", history.PreStopBegin{ContainerRef: of()}) }
+	ended := func(f *forge) *forge { return f.say(kubelet, "", history.PreStopEnd{ContainerRef: of()}) }
 	long := func(f *forge) *forge { // the hook's end, as it is written down: from its beginning on
 		events := ended(f).evidence.Log.Events
 		events[len(events)-1].Began = events[len(events)-4].Began
 		return f
 	}
-	elsewhere := run().say("runtime/n2", "", history.Start{Of: secondRun()})
+	elsewhere := run().say("runtime/n2", "", history.Start{ContainerRef: secondRun()})
 	under := run().mark().signal("SIGTERM").say(runtime, "", history.SandboxStop{UID: uid}).exit()
 	untold := run().mark().signal("SIGTERM").exit().ask("final", by(node, "delete", grace(0), meaning(uid)), 200, web(deleted))
 	untold.say(kubelet, "", history.KubeletFinal{Pod: name, UID: uid})
@@ -34,7 +34,7 @@ func brokenNodes() []forged {
 		{"K8", "a start after the end", run().mark().signal("SIGTERM").exit().told().say(runtime, "", start)},
 		{"K9", "two nodes", elsewhere},
 		{"K10", "an end that is told while it runs", run().mark().say(kubelet, "", history.KubeletStatus{UID: uid, Phase: "Failed"})},
-		{"K15", "a second run beside the first", run().say(runtime, "", history.Start{Of: secondRun()})},
+		{"K15", "a second run beside the first", run().say(runtime, "", history.Start{ContainerRef: secondRun()})},
 		{"K13", "a sandbox stopped under a container", under},
 		{"K13", "a final delete without a last phase", untold},
 	}
@@ -46,7 +46,7 @@ func brokenOthers() []forged {
 	late := newForge().ask("create", by(user, "create"), 201, web(added, pending, finalizers("a")))
 	late.ask("mark", by(user, "delete"), 200, web(modified, pending, finalizers("a"), marked(0, 8))).ask("bind", by("controllers", "create"), 200, web(modified, finalizers("a"), marked(0, 8)))
 	effect := newForge().run().ask("a", by(user, "update"), 200, web(modified), web(modified))
-	foreign := newForge().run().ask("a", history.OpCall{Who: node, Verb: "update", Resource: "nodes", Key: "n2"}, 200,
+	foreign := newForge().run().ask("a", history.OpCall{Identity: node, Verb: "update", Resource: "nodes", Key: "n2"}, 200,
 		history.Commit{Resource: "nodes", Key: "n2", UID: "n", Op: modified})
 	zombie := newForge().run().say(kubelet, "", history.Lease{}).restart(kubelet).say(kubelet, "", history.Lease{})
 	zombie.boot[kubelet] = ""
@@ -56,8 +56,8 @@ func brokenOthers() []forged {
 	over := newForge().run().ask("a", by(user, "create"), 201, web(added, func(c *history.Commit) { c.UID = "u2" }))
 	return []forged{
 		{"C1", "two at once without force", splitBrain(by(node, "delete", grace(0), meaning(uid)), history.Window{})},
-		{"C2", "a window of which nobody was told", unshown(history.Exit{Of: of()})},
-		{"C2", "a window of a pod that was known to be bound when pods were listed", unshownTo(history.Exit{Of: of()}, relists(2))},
+		{"C2", "a window of which nobody was told", unshown(history.Exit{ContainerRef: of()})},
+		{"C2", "a window of a pod that was known to be bound when pods were listed", unshownTo(history.Exit{ContainerRef: of()}, relists(2))},
 		{"C2", "a window of a pod that had left before controllers began anew", beganAnew(nil, nil)},
 		{"C2", "a window that was none", newForge().run().say("controllers", "", history.Window{Identity: name, UIDs: []string{uid, "u2"}})},
 		{"C2", "a window of a pod that starts after its successor, and nobody was told", startsLate("other", "still other")},
@@ -95,7 +95,7 @@ func (f *forge) splitBrain(removal history.OpCall, told history.Window) *forge {
 	f.say("controllers", "", history.Lease{})
 	f.ask("remove", removal, 200, web(modified, marked(0, f.clock+2)), web(deleted, marked(0, f.clock+2)))
 	f.ask("create2", by(user, "create"), 201, web(added, pending, called(name, "u2")))
-	f.say("runtime/n2", "", history.Start{Of: history.Of{Pod: name, UID: "u2", Container: "c2"}})
+	f.say("runtime/n2", "", history.Start{ContainerRef: history.ContainerRef{Pod: name, UID: "u2", Container: "c2"}})
 	begin := time.Unix(f.clock, 0)
 	f.wait(60).exit()
 	if told.UIDs == nil {
@@ -114,13 +114,13 @@ func startsLate(told ...string) *forge {
 	f := newForge().create().say(controllers, "", history.Lease{})
 	f.ask("remove", by(user, "delete", grace(0)), 200, web(modified, marked(0, f.clock+2)), web(deleted, marked(0, f.clock+2)))
 	f.ask("create2", by(user, "create"), 201, web(added, pending, called(name, "u2")))
-	other := history.Of{Pod: name, UID: "u2", Container: "c2"}
-	f.say("runtime/n2", "", history.Start{Of: other}).wait(10)
-	f.say(runtime, "", history.Create{Of: of()}).say(runtime, "", history.Start{Of: of()})
+	other := history.ContainerRef{Pod: name, UID: "u2", Container: "c2"}
+	f.say("runtime/n2", "", history.Start{ContainerRef: other}).wait(10)
+	f.say(runtime, "", history.Create{ContainerRef: of()}).say(runtime, "", history.Start{ContainerRef: of()})
 	begin := time.Unix(f.clock, 0)
 	f.wait(60).exit()
 	window := history.Window{Identity: name, UIDs: told, Begin: begin, End: new(time.Unix(f.clock, 0))}
-	return f.say("runtime/n2", "", history.Exit{Of: other}).say(controllers, "", window)
+	return f.say("runtime/n2", "", history.Exit{ContainerRef: other}).say(controllers, "", window)
 }
 
 // standStill is a split-brain window of which nobody was told: the controllers stood still from
@@ -130,7 +130,7 @@ func standStill(after int64) *forge {
 	f.say(controllers, "", history.Lease{})
 	f.ask("remove", by(user, "delete", grace(0)), 200, web(modified, marked(0, f.clock+2)), web(deleted, marked(0, f.clock+2)))
 	f.ask("create2", by(user, "create"), 201, web(added, pending, called(name, "u2")))
-	f.say("runtime/n2", "", history.Start{Of: history.Of{Pod: name, UID: "u2", Container: "c2"}})
+	f.say("runtime/n2", "", history.Start{ContainerRef: history.ContainerRef{Pod: name, UID: "u2", Container: "c2"}})
 	if after > 0 {
 		f.wait(after)
 	}

@@ -85,7 +85,7 @@ func checkReplicaCount(p *clusterHistory, t *tally) {
 	starts := p.bootStarts(controllers)
 	p.eachOwnedCreation("replicasets.apps", func(of *ownedPods, c *commit) {
 		o := c.operation
-		if !c.recorded || c.Began < p.completeFrom || o == nil || o.Who != controllers || mayHaveRestarted(starts, c) {
+		if !c.recorded || c.Began < p.completeFrom || o == nil || o.Identity != controllers || mayHaveRestarted(starts, c) {
 			return
 		}
 		t.expect(len(of.active) <= of.maxWanted(c)+of.countUnknown(p, c), "a ReplicaSet has more pods than it should",

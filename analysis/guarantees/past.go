@@ -90,7 +90,7 @@ type kubeletEvents struct {
 
 // container holds what its runtime recorded about one container.
 type container struct {
-	history.Of
+	history.ContainerRef
 	pod                              *podHistory
 	created, started, exits, removed []*history.Event
 	postStarts, postStartEnds        []*history.Event
@@ -126,7 +126,7 @@ func (p *clusterHistory) addEvent(e *history.Event) {
 	case history.OpCall:
 		o := p.byID[e.Cause]
 		if o == nil {
-			o = &operation{OpCall: fact, id: e.Cause, node: nodeOf(fact.Who)}
+			o = &operation{OpCall: fact, id: e.Cause, node: nodeOf(fact.Identity)}
 			p.byID[e.Cause] = o
 			p.operations = append(p.operations, o)
 		}
@@ -135,7 +135,7 @@ func (p *clusterHistory) addEvent(e *history.Event) {
 		if o := p.byID[e.Cause]; o != nil {
 			o.returns = append(o.returns, e)
 		}
-	case history.Consulted:
+	case history.WebhookCall:
 		if o := p.byID[e.Cause]; o != nil {
 			o.webhooks = append(o.webhooks, e)
 		}
@@ -277,11 +277,11 @@ func (p *clusterHistory) podOf(uid, name string) *podHistory {
 }
 
 // containerOf returns the container with an id, and adds it if it is new.
-func (p *clusterHistory) containerOf(of history.Of) *container {
+func (p *clusterHistory) containerOf(of history.ContainerRef) *container {
 	one := p.podOf(of.UID, of.Pod)
 	c := one.containersByID[of.Container]
 	if c == nil {
-		c = &container{Of: of, pod: one}
+		c = &container{ContainerRef: of, pod: one}
 		one.containersByID[of.Container] = c
 		one.containers = append(one.containers, c)
 	}
@@ -322,39 +322,39 @@ func (p *clusterHistory) addContainerEvent(e *history.Event) {
 	add := func(to *[]*history.Event) { *to = append(*to, e) }
 	switch fact := e.Fact.(type) {
 	case history.Create:
-		add(&p.containerOf(fact.Of).created)
+		add(&p.containerOf(fact.ContainerRef).created)
 	case history.Start:
-		add(&p.containerOf(fact.Of).started)
-	case history.TakeUp:
-		p.containerOf(fact.Of).addTakeUp(e, fact)
+		add(&p.containerOf(fact.ContainerRef).started)
+	case history.Recover:
+		p.containerOf(fact.ContainerRef).addTakeUp(e, fact)
 	case history.Exit:
-		add(&p.containerOf(fact.Of).exits)
+		add(&p.containerOf(fact.ContainerRef).exits)
 	case history.Remove:
-		add(&p.containerOf(fact.Of).removed)
+		add(&p.containerOf(fact.ContainerRef).removed)
 	case history.PostStartBegin:
-		add(&p.containerOf(fact.Of).postStarts)
+		add(&p.containerOf(fact.ContainerRef).postStarts)
 	case history.PostStartEnd:
-		add(&p.containerOf(fact.Of).postStartEnds)
+		add(&p.containerOf(fact.ContainerRef).postStartEnds)
 	case history.PreStopBegin:
-		add(&p.containerOf(fact.Of).preStops)
+		add(&p.containerOf(fact.ContainerRef).preStops)
 	case history.PreStopEnd:
-		add(&p.containerOf(fact.Of).preStopEnds)
+		add(&p.containerOf(fact.ContainerRef).preStopEnds)
 	case history.Signaling:
-		add(&p.containerOf(fact.Of).signaling)
+		add(&p.containerOf(fact.ContainerRef).signaling)
 	case history.Signal:
-		add(&p.containerOf(fact.Of).signals)
+		add(&p.containerOf(fact.ContainerRef).signals)
 	}
 }
 
 // addTakeUp records the start of a container whose runtime died before it recorded the start. The
 // container started at some time since it was created.
-func (c *container) addTakeUp(e *history.Event, fact history.TakeUp) {
+func (c *container) addTakeUp(e *history.Event, fact history.Recover) {
 	if len(c.started) > 0 || len(c.created) == 0 {
 		return
 	}
 	made := c.created[0]
 	start := *made
-	start.Began, start.Ended, start.Fact = made.Ended, e.Ended, history.Start{Of: fact.Of, Scripted: fact.Scripted}
+	start.Began, start.Ended, start.Fact = made.Ended, e.Ended, history.Start{ContainerRef: fact.ContainerRef, Scripted: fact.Scripted}
 	c.started = append(c.started, &start)
 }
 

@@ -49,7 +49,7 @@ func storeInvariants() []Invariant {
 		{ID: "A2", Statement: "nothing is invented: every commit was asked for", Facts: operationFacts(), check: checkCommitsRequested},
 		{ID: "A3", Statement: "revisions rise by one and are never given again", Facts: operationFacts(history.NameStoreOpen, history.NameWatchEvent), check: checkRevisions},
 		{
-			ID: "A4", Statement: "a write or a read that begins after another was answered comes after it", Facts: operationFacts(history.NameLookup, history.NameConsulted),
+			ID: "A4", Statement: "a write or a read that begins after another was answered comes after it", Facts: operationFacts(history.NameOpRead, history.NameWebhookCall),
 			Limits: "lists that ask for any revision may be older", check: checkRealTimeOrder,
 		},
 		{ID: "A5", Statement: "a write replaces the revision that it was made for", Facts: operationFacts(), check: checkReplacedRevisions},
@@ -70,14 +70,14 @@ func storeInvariants() []Invariant {
 		},
 		{ID: "A11", Statement: "nothing is acknowledged after the disk has refused a commit", Facts: operationFacts(history.NameStoreError), check: checkNoWriteAfterDiskError},
 		{
-			ID: "A12", Statement: "a list is exactly the state at its revision, page by page", Facts: []history.Name{history.NameLookup, history.NameCommit, history.NameStoreOpen}, check: checkListIsExact,
+			ID: "A12", Statement: "a list is exactly the state at its revision, page by page", Facts: []history.Name{history.NameOpRead, history.NameCommit, history.NameStoreOpen}, check: checkListIsExact,
 			Limits: "by labels, and the fields metadata.name, metadata.namespace, spec.nodeName and status.phase",
 		},
-		{ID: "A13", Statement: "what was compacted is refused with 410, and nothing else is", Facts: []history.Name{history.NameLookup, history.NameFsync}, check: checkCompactedRefused},
+		{ID: "A13", Statement: "what was compacted is refused with 410, and nothing else is", Facts: []history.Name{history.NameOpRead, history.NameFsync}, check: checkCompactedRefused},
 		{ID: "A14", Statement: "what was refused, or was a dry run, changes nothing", Facts: operationFacts(), check: checkRefusedHasNoEffect},
 		{
 			ID: "A15", Statement: "what a webhook has refused does not happen, and one that may be passed over refuses nothing by its failure",
-			Facts: operationFacts(history.NameConsulted), check: checkWebhookAnswers,
+			Facts: operationFacts(history.NameWebhookCall), check: checkWebhookAnswers,
 		},
 	}
 }
@@ -85,20 +85,20 @@ func storeInvariants() []Invariant {
 func watchInvariants() []Invariant {
 	sends := []history.Name{history.NameWatchOpen, history.NameWatchEvent, history.NameWatchEnd}
 	replayed := append(sends, history.NameCommit)
-	opens := []history.Name{history.NameLookup, history.NameCommit}
+	opens := []history.Name{history.NameOpRead, history.NameCommit}
 	const scopes = "of watches by labels, and the fields metadata.name, metadata.namespace, spec.nodeName and status.phase"
 	return []Invariant{
 		{ID: "W1", Statement: "a watch's revisions never fall", Facts: sends, check: checkWatchOrder},
 		{ID: "W2", Statement: "a watch is sent no revision twice", Facts: sends, check: checkNoDuplicateEvents},
 		{ID: "W3", Statement: "a watch is sent every commit that its selector covers, and nothing else", Facts: replayed, Limits: scopes, check: checkNoMissedEvents},
 		{ID: "W4", Statement: "a watch that resumes misses nothing, or is told 410", Facts: append(opens, history.NameFsync), Limits: scopes, check: checkWatchResume},
-		{ID: "W5", Statement: "a bookmark is true", Facts: append(opens, history.NameTook), Limits: scopes, check: checkBookmark},
+		{ID: "W5", Statement: "a bookmark is true", Facts: append(opens, history.NameWatchDelivery), Limits: scopes, check: checkBookmark},
 		{ID: "W6", Statement: "the type of an event is relative to the selector, and its object is the commit's", Facts: replayed, Limits: scopes, check: checkEventTypes},
 		{
-			ID: "W7", Statement: "a slow consumer is told everything or its end, and holds nobody up", Facts: []history.Name{history.NameTook, history.NameCommit}, check: checkSlowConsumer,
+			ID: "W7", Statement: "a slow consumer is told everything or its end, and holds nobody up", Facts: []history.Name{history.NameWatchDelivery, history.NameCommit}, check: checkSlowConsumer,
 			Limits: "of the consumers in controllers and kubelets; that a slow one holds nobody up is tried by TestTD048AStuckReaderDelaysNobody of services/apiserver/watch",
 		},
-		{ID: "W8", Statement: "no client goes back in time, over reconnects and restarts", Facts: []history.Name{history.NameKubeletSee, history.NameCopied}, Limits: "of clients kubelets and controllers", check: checkClientsMoveForward},
+		{ID: "W8", Statement: "no client goes back in time, over reconnects and restarts", Facts: []history.Name{history.NameKubeletSee, history.NameRelist}, Limits: "of clients kubelets and controllers", check: checkClientsMoveForward},
 		{ID: "W9", Statement: "all watches agree at equal revisions", Facts: sends, check: checkWatchesAgree},
 		{ID: "W10", Statement: "a watch from no, any, a present, a future and a false revision is answered as documented", Facts: opens, Limits: scopes, check: checkWatchStart},
 	}
@@ -171,17 +171,17 @@ func controllerInvariants() []Invariant {
 	return []Invariant{
 		{ID: "C1", Statement: "at most one incarnation of an identity runs, unless the older was forced away", Facts: lives, check: checkAtMostOne},
 		{
-			ID: "C2", Statement: "split-brain windows are shown exactly", Facts: append(lives, history.NameWindow, history.NameLookup), check: checkWindows,
+			ID: "C2", Statement: "split-brain windows are shown exactly", Facts: append(lives, history.NameWindow, history.NameOpRead), check: checkWindows,
 			Limits: "of pods that controllers saw leave the API and knew bound, or that had left before they began and could be found in time, on nodes whose runtimes answered",
 		},
 		{ID: "C3", Statement: "a name is taken until its object is gone, and an ordered StatefulSet makes its pods in order", Facts: commitFacts(), check: checkNameReuse},
 		{
-			ID: "C4", Statement: "a ReplicaSet never has more pods than it should, but for the creates of one sync", Facts: operationFacts(history.NameLookup), check: checkReplicaCount,
+			ID: "C4", Statement: "a ReplicaSet never has more pods than it should, but for the creates of one sync", Facts: operationFacts(history.NameOpRead), check: checkReplicaCount,
 			Limits: "not within a minute of a start of the controllers",
 		},
 		{ID: "C5", Statement: "a controller reads its own writes before it changes an object again", Facts: operationFacts(history.NameDecide), check: checkReadYourWrites},
 		{
-			ID: "C6", Statement: "no pod is evicted in haste", Facts: operationFacts(history.NameDecide, history.NameLookup), check: checkEvictionNotEarly,
+			ID: "C6", Statement: "no pod is evicted in haste", Facts: operationFacts(history.NameDecide, history.NameOpRead), check: checkEvictionNotEarly,
 			Limits: "a node may be called unreachable after 40 s, the shortest of the releases; what a skewed clock does is not judged",
 		},
 		{ID: "C7", Statement: "controllers only begin deletion", Facts: operationFacts(history.NameDecide), check: checkNoForcedDeletes},
@@ -201,7 +201,7 @@ func messageInvariants() []Invariant {
 		{ID: "N2", Statement: "no message takes effect after its deadline", Facts: operationFacts(), Limits: "a change is begun a second late at most, for timers; a slow disk may have it later", check: checkDeadline},
 		{ID: "N3", Statement: "a cut is a cut", Facts: operationFacts(history.NameFaultBegin, history.NameFaultEnd, history.NameKubeletSee), Limits: "of cuts that hold or reset everything, both ways", check: checkCut},
 		{ID: "N4", Statement: "a kubelet changes what is on its node", Facts: operationFacts(), Limits: "what the bus refuses is not recorded", check: checkNodeRestriction},
-		{ID: "N5", Statement: "what is malformed changes nothing and ends nobody", Facts: []history.Name{history.NameRefused}, check: checkMalformedRequests, Limits: "what is more than the bus lets through, its own tests send"},
+		{ID: "N5", Statement: "what is malformed changes nothing and ends nobody", Facts: []history.Name{history.NameOpRefused}, check: checkMalformedRequests, Limits: "what is more than the bus lets through, its own tests send"},
 		{ID: "N6", Statement: "an older incarnation is fenced", Facts: []history.Name{history.NameKubeletStatus, history.NameLease, history.NameReady, history.NameOpCall}, Limits: "of kubelets", check: checkOlderBoots},
 	}
 }

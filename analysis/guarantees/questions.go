@@ -22,9 +22,9 @@ type listings []listing
 
 func (p *clusterHistory) listingsOf(resource string) listings {
 	var all listings
-	for e, of := range factsOf[history.Lookup](p) {
-		if of.Who == controllers && of.Resource == resource && of.Verb != "get" && of.Key == "" { // of all namespaces
-			all = append(all, listing{Event: e, after: parseRevision(of.Asked.Revision), refused: !isSuccess(of.Code)})
+	for e, of := range factsOf[history.OpRead](p) {
+		if of.Identity == controllers && of.Resource == resource && of.Verb != "get" && of.Key == "" { // of all namespaces
+			all = append(all, listing{Event: e, after: parseRevision(of.ReadOptions.Revision), refused: !isSuccess(of.Code)})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b listing) int { return cmp.Compare(a.Began, b.Began) })

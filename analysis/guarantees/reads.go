@@ -9,7 +9,7 @@ import (
 
 // lookup is a recorded read with its event.
 type lookup struct {
-	history.Lookup
+	history.OpRead
 	*history.Event
 	// scope is what a list or a watch selects, if it is known.
 	scope      scope
@@ -19,8 +19,8 @@ type lookup struct {
 // findLookups returns all reads, sorted by the revision of their answers.
 func (p *clusterHistory) findLookups() []*lookup {
 	var all []*lookup
-	for e, fact := range factsOf[history.Lookup](p) {
-		l := &lookup{Lookup: fact, Event: e}
+	for e, fact := range factsOf[history.OpRead](p) {
+		l := &lookup{OpRead: fact, Event: e}
 		if fact.Verb != "get" {
 			l.scope, l.scopeKnown = p.scopeOf(l.Resource, l.Key, l.Labels, l.Fields)
 		}
@@ -34,15 +34,15 @@ func (p *clusterHistory) findLookups() []*lookup {
 func (l *lookup) isGetOrList() bool { return l.Verb == "get" || l.Verb == "list" }
 
 // wantsNewest reports whether a read asks for the newest state.
-func (l *lookup) wantsNewest() bool { return l.Asked.Revision == "" && l.At == 0 }
+func (l *lookup) wantsNewest() bool { return l.ReadOptions.Revision == "" && l.ContinueRevision == 0 }
 
 // exactRevision returns the revision that a list asks for, or 0.
 func (l *lookup) exactRevision() int64 {
 	switch {
-	case l.At > 0:
-		return l.At
-	case l.Match == "Exact" || l.Match == "" && l.Limit > 0 && l.After == "":
-		return parseRevision(l.Asked.Revision)
+	case l.ContinueRevision > 0:
+		return l.ContinueRevision
+	case l.Match == "Exact" || l.Match == "" && l.Limit > 0 && l.ContinueAfter == "":
+		return parseRevision(l.ReadOptions.Revision)
 	}
 	return 0
 }
@@ -180,8 +180,8 @@ func (l *lookup) checkListAge(low knownRevision, t *tally) {
 	}
 	exact := l.exactRevision()
 	t.expect(exact <= 0 || l.Revision == exact, "a list is of another revision than it asks for", l.Event)
-	t.expect(exact > 0 || l.Revision >= parseRevision(l.Asked.Revision), "a list is older than it asks for", l.Event)
-	if l.wantsNewest() && l.After == "" {
+	t.expect(exact > 0 || l.Revision >= parseRevision(l.ReadOptions.Revision), "a list is older than it asks for", l.Event)
+	if l.wantsNewest() && l.ContinueAfter == "" {
 		t.expect(l.Revision >= low.revision, "a list does not have what was answered before it began", low.by, l.Event)
 	}
 }
@@ -220,7 +220,7 @@ func checkListIsExact(p *clusterHistory, t *tally) {
 			continue
 		}
 		states.advanceTo(l.Revision)
-		sum, more := states.pageDigest(l.scope, "", l.After, l.Limit)
+		sum, more := states.pageDigest(l.scope, "", l.ContinueAfter, l.Limit)
 		t.expect(sum.Count == l.Items && sum.String() == l.Digest, "a list is not what was there at its revision", eventOf(p.byRevision[l.Revision]), l.Event)
 		t.expect(more == l.More, "a page says wrongly whether more follows", l.Event)
 	}

@@ -12,52 +12,52 @@ func sums(event string, revisions ...int64) string {
 }
 
 // read is a read of pods that is answered with 200.
-func read(verb, key string, revision int64, change ...func(*history.Lookup)) history.Lookup {
-	l := history.Lookup{Who: user, Verb: verb, Resource: podResource, Key: key, Code: 200, Revision: revision}
+func read(verb, key string, revision int64, change ...func(*history.OpRead)) history.OpRead {
+	l := history.OpRead{Identity: user, Verb: verb, Resource: podResource, Key: key, Code: 200, Revision: revision}
 	for _, f := range change {
 		f(&l)
 	}
 	return l
 }
 
-func code(code int32) func(*history.Lookup) { return func(l *history.Lookup) { l.Code = code } }
+func code(code int32) func(*history.OpRead) { return func(l *history.OpRead) { l.Code = code } }
 
-func from(asked string) func(*history.Lookup) {
-	return func(l *history.Lookup) { l.Asked.Revision = asked }
+func from(asked string) func(*history.OpRead) {
+	return func(l *history.OpRead) { l.ReadOptions.Revision = asked }
 }
 
-func exactlyAt(asked string) func(*history.Lookup) {
-	return func(l *history.Lookup) { l.Asked.Revision, l.Match = asked, "Exact" }
+func exactlyAt(asked string) func(*history.OpRead) {
+	return func(l *history.OpRead) { l.ReadOptions.Revision, l.Match = asked, "Exact" }
 }
 
-func items(event string, revisions ...int64) func(*history.Lookup) {
-	return func(l *history.Lookup) { l.Items, l.Digest = len(revisions), sums(event, revisions...) }
+func items(event string, revisions ...int64) func(*history.OpRead) {
+	return func(l *history.OpRead) { l.Items, l.Digest = len(revisions), sums(event, revisions...) }
 }
 
-func initially(whether bool) func(*history.Lookup) {
-	return func(l *history.Lookup) { l.Initial = &whether }
+func initially(whether bool) func(*history.OpRead) {
+	return func(l *history.OpRead) { l.SendInitialEvents = &whether }
 }
 
 // alone is a page of one item, behind which there are more or not.
-func alone(more bool) func(*history.Lookup) {
-	return func(l *history.Lookup) { l.Limit, l.More = 1, more }
+func alone(more bool) func(*history.OpRead) {
+	return func(l *history.OpRead) { l.Limit, l.More = 1, more }
 }
 
-func behind(key string, at int64) func(*history.Lookup) {
-	return func(l *history.Lookup) { l.After, l.At = key, at }
+func behind(key string, at int64) func(*history.OpRead) {
+	return func(l *history.OpRead) { l.ContinueAfter, l.ContinueRevision = key, at }
 }
 
-func markedAt(revision int64) func(*history.Lookup) {
-	return func(l *history.Lookup) { l.Marks, l.Marked = true, revision }
+func markedAt(revision int64) func(*history.OpRead) {
+	return func(l *history.OpRead) { l.AllowBookmarks, l.InitialEventsEnd = true, revision }
 }
 
-func selecting(labels, fields string) func(*history.Lookup) {
-	return func(l *history.Lookup) { l.Labels, l.Fields = labels, fields }
+func selecting(labels, fields string) func(*history.OpRead) {
+	return func(l *history.OpRead) { l.Labels, l.Fields = labels, fields }
 }
 
 // tookTo is what a watch of all pods that began behind revision 1 has handed over, up to another.
-func tookTo(to int64, events ...int64) history.Took {
-	return history.Took{Watch: 1, Resource: podResource, From: 1, To: to, Items: len(events), Digest: sums(modified, events...)}
+func tookTo(to int64, events ...int64) history.WatchDelivery {
+	return history.WatchDelivery{Watch: 1, Resource: podResource, From: 1, To: to, Items: len(events), Digest: sums(modified, events...)}
 }
 
 // blue is a pod with a label, of a release that tells of it.
@@ -75,7 +75,7 @@ func looking() *forge {
 }
 
 // looks has the apiserver answer reads.
-func (f *forge) looks(all ...history.Lookup) *forge {
+func (f *forge) looks(all ...history.OpRead) *forge {
 	for _, l := range all {
 		f.say("apiserver", "", l)
 	}
@@ -95,8 +95,8 @@ func reading() map[string]*forge {
 		read("watch", "", 4, initially(false)), read("watch", "", 0, from("x"), code(400)),
 		read("watch", "", 4, from("2"), items(added, 3), selecting("", "status.phase=Running")),
 	)
-	f.say(kubelet, "", tookTo(3, 2, 3)).say(kubelet, "", history.Took{Watch: 1, Resource: podResource, From: 3, To: 4, Items: 1, Digest: sums(added, 4)})
-	f.say(kubelet, "", history.Copied{Resource: podResource, From: 2, To: 4})
+	f.say(kubelet, "", tookTo(3, 2, 3)).say(kubelet, "", history.WatchDelivery{Watch: 1, Resource: podResource, From: 3, To: 4, Items: 1, Digest: sums(added, 4)})
+	f.say(kubelet, "", history.Relist{Resource: podResource, From: 2, To: 4})
 	future := looking().looks(read("watch", "", 4, from("5"))) // it waits (WCH-10)
 	future.ask("late", by(node, "update"), 200, web(modified, blue))
 	refused := looking().say("apiserver", "again", by(user, "create")).say("apiserver", "again", history.OpReturn{Code: 409})
@@ -145,7 +145,7 @@ func blueWatch(revisions ...int64) *forge {
 func brokenReads() []forged {
 	cases := []struct {
 		id, what string
-		read     history.Lookup
+		read     history.OpRead
 	}{
 		{"A4", "a get that is old", read("get", name, 2)},
 		{"A4", "a get that does not find", read("get", name, 0, code(404))},
@@ -175,7 +175,7 @@ func brokenReads() []forged {
 	all := make([]forged, 0, len(cases))
 	for _, c := range cases {
 		f := looking().looks(c.read)
-		if c.read.Revision == 5 || c.read.Asked.Revision == "5" {
+		if c.read.Revision == 5 || c.read.ReadOptions.Revision == "5" {
 			f.ask("late", by(node, "update"), 200, web(modified, blue))
 		}
 		all = append(all, forged{c.id, c.what, f})
@@ -194,6 +194,6 @@ func brokenReads() []forged {
 		forged{"W7", "a consumer that is given a change twice", looking().say(kubelet, "", tookTo(3, 2, 2, 3))},
 		forged{"W3", "a label's pod left out", blueWatch(1, 3)},
 		forged{"W3", "a pod of another label", blueWatch(1, 2, 4)},
-		forged{"W8", "a copy that goes back", looking().say(kubelet, "", history.Copied{From: 4, To: 3})},
+		forged{"W8", "a copy that goes back", looking().say(kubelet, "", history.Relist{From: 4, To: 3})},
 	)
 }

@@ -9,10 +9,10 @@ import (
 // startRevision returns the revision after which a watch asks to begin. It is 0 for a watch that
 // begins with the current objects, or now.
 func (l *lookup) startRevision() int64 {
-	if l.Initial != nil && *l.Initial {
+	if l.SendInitialEvents != nil && *l.SendInitialEvents {
 		return 0
 	}
-	return parseRevision(l.Asked.Revision)
+	return parseRevision(l.ReadOptions.Revision)
 }
 
 // eachWatchOpening visits the openings of watches with a known scope.
@@ -55,33 +55,33 @@ func checkBookmark(p *clusterHistory, t *tally) {
 	known := p.commitLog()
 	states := known.replay()
 	p.eachWatchOpening(func(l *lookup, of scope) {
-		if l.Marked == 0 || !isSuccess(l.Code) {
+		if l.InitialEventsEnd == 0 || !isSuccess(l.Code) {
 			return
 		}
-		t.expect(l.Marked == l.Revision, "the bookmark at the end of the initial events is of another revision than they are", l.Event)
-		if known.knowsState(l.Marked) {
-			states.advanceTo(l.Marked)
+		t.expect(l.InitialEventsEnd == l.Revision, "the bookmark at the end of the initial events is of another revision than they are", l.Event)
+		if known.knowsState(l.InitialEventsEnd) {
+			states.advanceTo(l.InitialEventsEnd)
 			sum, _ := states.pageDigest(of, added, "", 0)
 			t.expect(sum.Count == l.Items && sum.String() == l.Digest, "a bookmark came before all that was there had been sent", l.Event)
 		}
 	})
-	p.eachDelivery(func(took history.Took, e, last *history.Event) {
+	p.eachDelivery(func(took history.WatchDelivery, e, last *history.Event) {
 		if last == nil {
 			return
 		}
-		was, _ := last.Fact.(history.Took)
+		was, _ := last.Fact.(history.WatchDelivery)
 		t.expect(took.From == was.To, "a consumer was given changes twice, or not from where it had come to", last, e)
 	})
 }
 
 // eachDelivery visits what watches handed to their consumers, with the delivery before it.
-func (p *clusterHistory) eachDelivery(visit func(took history.Took, e, last *history.Event)) {
+func (p *clusterHistory) eachDelivery(visit func(took history.WatchDelivery, e, last *history.Event)) {
 	type watch struct {
 		process, boot string
 		number        uint64
 	}
 	last := map[watch]*history.Event{}
-	for e, took := range factsOf[history.Took](p) {
+	for e, took := range factsOf[history.WatchDelivery](p) {
 		which := watch{e.Process, string(e.Boot), took.Watch}
 		visit(took, e, last[which])
 		last[which] = e
@@ -92,7 +92,7 @@ func (p *clusterHistory) eachDelivery(visit func(took history.Took, e, last *his
 // watch has ended.
 func checkSlowConsumer(p *clusterHistory, t *tally) {
 	known := p.commitLog()
-	p.eachDelivery(func(took history.Took, e, _ *history.Event) {
+	p.eachDelivery(func(took history.WatchDelivery, e, _ *history.Event) {
 		of, understood := p.scopeOf(took.Resource, took.Namespace, took.Labels, took.Fields)
 		if !understood || took.From == 0 || !known.knowsState(took.From) || !known.knowsState(took.To) {
 			return
@@ -109,7 +109,7 @@ func checkWatchStart(p *clusterHistory, t *tally) {
 	known := p.commitLog()
 	states := known.replay()
 	p.eachWatchOpening(func(l *lookup, of scope) {
-		asked, err := strconv.ParseInt("0"+l.Asked.Revision, 10, 64)
+		asked, err := strconv.ParseInt("0"+l.ReadOptions.Revision, 10, 64)
 		if err != nil {
 			t.expect(!isSuccess(l.Code), "a watch from what is no revision was accepted", l.Event)
 			return
@@ -118,8 +118,8 @@ func checkWatchStart(p *clusterHistory, t *tally) {
 			return
 		}
 		initial := asked == 0
-		if l.Initial != nil {
-			initial = *l.Initial
+		if l.SendInitialEvents != nil {
+			initial = *l.SendInitialEvents
 		}
 		if c := p.byRevision[asked]; c != nil && c.recorded && initial && !l.More {
 			t.expect(c.Began <= l.Ended, "a watch was first sent what there was before a revision that was still to come", l.Event, c.Event)
@@ -139,7 +139,7 @@ func checkWatchStart(p *clusterHistory, t *tally) {
 // checkCopies checks W8 for the caches of controllers and kubelets: a new list is not older than
 // the cache.
 func (p *clusterHistory) checkCopies(t *tally) {
-	for e, fact := range factsOf[history.Copied](p) {
+	for e, fact := range factsOf[history.Relist](p) {
 		if fact.From > 0 {
 			t.expect(fact.To >= fact.From, "a copy was replaced by an older state", e)
 		}

@@ -52,10 +52,10 @@ func (p *clusterHistory) storeOpenedDuring(during *history.Event) (*history.Even
 func checkRequestsAnswered(p *clusterHistory, t *tally) {
 	ends := p.apiserverEnds()
 	for _, o := range p.operations {
-		if o.Left == nil {
+		if o.TimeLeft == nil {
 			continue
 		}
-		left := time.Duration(*o.Left) * time.Millisecond
+		left := time.Duration(*o.TimeLeft) * time.Millisecond
 		for _, call := range o.calls {
 			bound := call.Ended + int64(left+answerSlack) + recordDelay
 			var answer *history.Event

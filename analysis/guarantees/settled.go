@@ -86,7 +86,7 @@ func (p *clusterHistory) checkWorkload(t *tally, o *workload, c calmPeriod) {
 	for _, one := range o.pods {
 		for _, change := range one.commits {
 			cause := change.operation
-			own := cause != nil && cause.Who == controllers && change.Op != deleted
+			own := cause != nil && cause.Identity == controllers && change.Op != deleted
 			if change.Ended <= c.to && !own && change.Ended > since && changesPodCount(change) {
 				since, by = change.Ended, change.Event
 			}
@@ -173,6 +173,6 @@ func (p *clusterHistory) controllerIsActive(controller string, until int64) bool
 // controllersWereRefused reports whether the API refused the controllers something.
 func (p *clusterHistory) controllersWereRefused(from, to int64) bool {
 	return slices.ContainsFunc(p.operations, func(o *operation) bool {
-		return o.Who == controllers && o.wasAnswered(from, to, isRejection)
+		return o.Identity == controllers && o.wasAnswered(from, to, isRejection)
 	})
 }

@@ -14,7 +14,7 @@ import (
 func (one *podHistory) checkSidecarsLast(p *clusterHistory, t *tally) {
 	spec := one.podSpec()
 	for _, c := range one.containers {
-		place := slices.Index(spec.Sidecars, c.Called)
+		place := slices.Index(spec.Sidecars, c.ContainerName)
 		stops, _ := c.splitSignals()
 		if place < 0 || len(stops) == 0 {
 			continue
@@ -27,7 +27,7 @@ func (one *podHistory) checkSidecarsLast(p *clusterHistory, t *tally) {
 		}
 		first := slices.Concat(spec.Regular, spec.Sidecars[place+1:])
 		for _, other := range one.containers {
-			if slices.Contains(first, other.Called) && other.surelyRanAt(plan) {
+			if slices.Contains(first, other.ContainerName) && other.surelyRanAt(plan) {
 				t.expect(other.mayHaveEndedBy(stops[0]), "a sidecar was stopped before a container that it is to outlive had ended", plan, stops[0], other.lastEvent())
 			}
 		}

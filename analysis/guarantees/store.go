@@ -140,8 +140,8 @@ func checkReplacedRevisions(p *clusterHistory, t *tally) {
 // meantVersion returns the UID and the revision that an update said it was about.
 func (o *operation) meantVersion() (uid, revision string) {
 	for _, answer := range o.returns {
-		if said, _ := answer.Fact.(history.OpReturn); said.MeantUID != "" || said.MeantRevision != "" {
-			return said.MeantUID, said.MeantRevision
+		if said, _ := answer.Fact.(history.OpReturn); said.BodyUID != "" || said.BodyRevision != "" {
+			return said.BodyUID, said.BodyRevision
 		}
 	}
 	return "", ""

@@ -19,7 +19,7 @@ func (f *forge) answers(cause string, call history.OpCall, answer history.OpRetu
 }
 
 // tenSecondsLeft is a request whose deadline is in ten seconds.
-func tenSecondsLeft(o *history.OpCall) { o.Left = new(int64(10000)) }
+func tenSecondsLeft(o *history.OpCall) { o.TimeLeft = new(int64(10000)) }
 
 func dry(o *history.OpCall) { o.DryRun = true }
 
@@ -30,11 +30,11 @@ func its(content history.Content) func(*history.Commit) {
 
 // meansRevision is an update of the pod that runs, which says which version it was made from.
 func meansRevision(revision string) *forge {
-	return newForge().run().answers("a", by(user, "update"), history.OpReturn{Code: 200, MeantRevision: revision}, web(modified))
+	return newForge().run().answers("a", by(user, "update"), history.OpReturn{Code: 200, BodyRevision: revision}, web(modified))
 }
 
 func meansUID(uid string) *forge {
-	return newForge().run().answers("a", by(node, "update"), history.OpReturn{Code: 200, MeantUID: uid}, web(modified))
+	return newForge().run().answers("a", by(node, "update"), history.OpReturn{Code: 200, BodyUID: uid}, web(modified))
 }
 
 // verified is a history whose file was verified.
@@ -55,7 +55,7 @@ func replicas(pods ...string) *forge { return newForge().replicas(2, pods...) }
 
 func (f *forge) replicas(wanted int32, pods ...string) *forge {
 	f.ask("set", by(user, "create"), 201, history.Commit{
-		Resource: "replicasets.apps", Key: "default/rs", UID: "rs", Op: added, Content: history.Content{Wanted: history.Wanted{Replicas: new(wanted)}},
+		Resource: "replicasets.apps", Key: "default/rs", UID: "rs", Op: added, Content: history.Content{Workload: history.Workload{Replicas: new(wanted)}},
 	})
 	return f.say(controllers, "", history.Lease{}).wait(120).replica(pods...)
 }
@@ -72,14 +72,14 @@ func (f *forge) replica(pods ...string) *forge {
 // another and then asks for what came after a revision.
 func cutShort(what string, after int64) *forge {
 	f := watchedForge().replicas(1, "a").breaks(down(what)).wait(40).mends(down(what)).replica("b")
-	return f.say("apiserver", "watch", history.Lookup{Who: controllers, Verb: "watch", Resource: podResource, Code: 200, Asked: history.Asked{Revision: formatRevision(after)}})
+	return f.say("apiserver", "watch", history.OpRead{Identity: controllers, Verb: "watch", Resource: podResource, Code: 200, ReadOptions: history.ReadOptions{Revision: formatRevision(after)}})
 }
 
 // indexes are pods of an Indexed Job, each made for an index after the one before it was answered;
 // the first has ended before, if it says so.
 func indexes(phase string, numbers ...string) *forge {
 	f := newForge().ask("job", by(user, "create"), 201, history.Commit{
-		Resource: "jobs.batch", Key: "default/sum", UID: "job", Op: added, Content: history.Content{Wanted: history.Wanted{Counted: new(int32(0))}},
+		Resource: "jobs.batch", Key: "default/sum", UID: "job", Op: added, Content: history.Content{Workload: history.Workload{Counted: new(int32(0))}},
 	})
 	f.say(controllers, "", history.Lease{}).wait(120)
 	for i, number := range numbers {
@@ -119,7 +119,7 @@ func counts(counted int32, owners ...string) *forge {
 func (f *forge) counting(counted int32) *forge {
 	for i := range counted {
 		f.ask("count "+strconv.Itoa(int(i)), by(controllers, "update"), 200, history.Commit{
-			Resource: "jobs.batch", Key: "default/sum", UID: "job", Op: modified, Content: history.Content{Wanted: history.Wanted{Counted: new(i + 1)}},
+			Resource: "jobs.batch", Key: "default/sum", UID: "job", Op: modified, Content: history.Content{Workload: history.Workload{Counted: new(i + 1)}},
 		})
 	}
 	return f
@@ -128,7 +128,7 @@ func (f *forge) counting(counted int32) *forge {
 // inTurn is a StatefulSet with two pods, the first of which is ready or not.
 func inTurn(ready bool) *forge {
 	f := newForge().ask("set", by(user, "create"), 201, history.Commit{
-		Resource: "statefulsets.apps", Key: "default/set", UID: "set", Op: added, Content: history.Content{Wanted: history.Wanted{Replicas: new(int32(2)), InOrder: true}},
+		Resource: "statefulsets.apps", Key: "default/set", UID: "set", Op: added, Content: history.Content{Workload: history.Workload{Replicas: new(int32(2)), InOrder: true}},
 	})
 	f.ask("zero", by(controllers, "create"), 201, web(added, pending, called("default/set-0", "u0"), its(history.Content{Owner: "set"})))
 	f.ask("ready", by(node, "update"), 200, web(modified, called("default/set-0", "u0"), its(history.Content{Owner: "set", Ready: ready})))
@@ -160,13 +160,13 @@ func (f *forge) lost(silent, tolerated int64) *forge { return f.tainted(silent, 
 // tainted is one whose pod has not been evicted yet.
 func (f *forge) tainted(silent, tolerated int64) *forge {
 	f.ask("node", by(node, "create"), 201, history.Commit{Resource: "nodes", Key: "n1", UID: "n1", Op: added, Content: history.Content{Created: 1}})
-	content := its(history.Content{Created: 1, PodSpec: history.PodSpec{Tolerates: []string{"node.kubernetes.io/not-ready:300", "node.kubernetes.io/unreachable:300"}}})
+	content := its(history.Content{Created: 1, PodSpec: history.PodSpec{Tolerations: []string{"node.kubernetes.io/not-ready:300", "node.kubernetes.io/unreachable:300"}}})
 	f.ask("create", by(user, "create"), 201, web(added, pending, content))
 	f.ask("bind", by(controllers, "create"), 201, web(modified, content))
 	f.say(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "ADD", Revision: "3"})
 	f.ask("lease", by(node, "create"), 201, history.Commit{Resource: "leases.coordination.k8s.io", Key: "kube-node-lease/n1", UID: "l1", Op: added})
 	f.wait(silent).ask("taint", by(controllers, "update"), 200, history.Commit{
-		Resource: "nodes", Key: "n1", UID: "n1", Op: modified, Content: history.Content{Created: 1, Evicting: []string{"node.kubernetes.io/unreachable="}},
+		Resource: "nodes", Key: "n1", UID: "n1", Op: modified, Content: history.Content{Created: 1, NoExecuteTaints: []string{"node.kubernetes.io/unreachable="}},
 	})
 	return f.wait(tolerated)
 }
@@ -203,7 +203,7 @@ func interrupted(seconds int64) *forge {
 
 // status is what the kubelet tells of the container.
 func (f *forge) status(state string, code int32) *forge {
-	return f.say(kubelet, "", history.KubeletStatus{Pod: name, UID: uid, Phase: "Running", Containers: []history.Told{{Container: ctr, State: state, Code: code}}})
+	return f.say(kubelet, "", history.KubeletStatus{Pod: name, UID: uid, Phase: "Running", Containers: []history.ContainerState{{Container: ctr, State: state, Code: code}}})
 }
 
 func ofStatus(o *history.OpCall) { o.Subresource = "status" }
@@ -214,20 +214,20 @@ func (f *forge) refused(who string) *forge {
 }
 
 // sidecar is a container that runs beside the first.
-func sidecar() history.Of {
-	return history.Of{Pod: name, UID: uid, Container: "c2", Called: "sidecar"}
+func sidecar() history.ContainerRef {
+	return history.ContainerRef{Pod: name, UID: uid, Container: "c2", ContainerName: "sidecar"}
 }
 
 // accompanied is a pod that runs with a sidecar.
 func accompanied() *forge {
-	return watchedForge().run().say(runtime, "", history.Create{Of: sidecar()}).say(runtime, "", history.Start{Of: sidecar()})
+	return watchedForge().run().say(runtime, "", history.Create{ContainerRef: sidecar()}).say(runtime, "", history.Start{ContainerRef: sidecar()})
 }
 
 // ownGrace is a pod with a grace period of its own that is deleted without one.
 func ownGrace(own, holds int64) *forge {
 	f := newForge().create()
-	f.ask("runs", by(node, "update"), 200, web(modified, its(history.Content{OwnGrace: &own})))
-	return f.ask("a", by(user, "delete"), 200, web(modified, marked(holds, f.clock+2+holds), its(history.Content{OwnGrace: &own})))
+	f.ask("runs", by(node, "update"), 200, web(modified, its(history.Content{SpecGrace: &own})))
+	return f.ask("a", by(user, "delete"), 200, web(modified, marked(holds, f.clock+2+holds), its(history.Content{SpecGrace: &own})))
 }
 
 // forcedOff is a pod that is forced away from a node that is not ready, with so many warnings.
@@ -260,7 +260,7 @@ func shortened(again int64) *forge {
 
 // strange is what is no request, and is answered with a code.
 func strange(code int32) *forge {
-	return newForge().run().say("apiserver", "", history.Refused{Subject: "api.x", Code: code, Count: 1}).ask("a", by(user, "update"), 200, web(modified))
+	return newForge().run().say("apiserver", "", history.OpRefused{Subject: "api.x", Code: code, Count: 1}).ask("a", by(user, "update"), 200, web(modified))
 }
 
 // limitedTo is a request with ten seconds left, whose change comes after so many.
@@ -281,22 +281,24 @@ func telling() map[string]*forge {
 		"own grace of 0": ownGrace(0, 0), "collection": collection, "warned": forcedOff(1), "statuses": ends, "finished": finished(true, 0),
 		"volumes": volume(volume(newForge().run(), uid, "pods/u1/volumes/v"), "u2", "pods/u2/volumes/v"), "shortened": shortened(5),
 		"replicas": replicas("a", "b"), "indexes": indexes("Failed", "0", "1", "0"), "indexed later": indexedLater("1"), "counted": counts(1), "counted again": counts(2, "", "job"), "ordered": inTurn(true), "own writes": twice("4"), "pods freed meanwhile": newForge().run().decides(jobController, "patch", "3").decides(jobController, "delete", "2"), "evicted": lost(50, 300), "in time": limitedTo(0), "strange": strange(400),
-		"never ran":    newForge().run().mark().signal("SIGKILL").say(runtime, "", history.Exit{Of: of(), Code: 128, Unstarted: true}),
+		"never ran":    newForge().run().mark().signal("SIGKILL").say(runtime, "", history.Exit{ContainerRef: of(), Code: 128, Unstarted: true}),
 		"ran too late": startsAfter("60s").mark().wait(60).signal("SIGKILL").exit(),
-		"restarted":    newForge().run().exit().say(runtime, "", history.Start{Of: secondRun()}),
+		"restarted":    newForge().run().exit().say(runtime, "", history.Start{ContainerRef: secondRun()}),
 	}
 }
 
 // startsAfter is a pod whose container's script holds up its start.
 func startsAfter(takes string) *forge {
 	f := newForge().create().say(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "ADD", Revision: "2"})
-	f.say(runtime, "", history.Create{Of: of(), Script: "exits 0, starts after " + takes + ", ignores TERM"})
-	f.say(runtime, "", history.Start{Of: of()})
+	f.say(runtime, "", history.Create{ContainerRef: of(), Script: "exits 0, starts after " + takes + ", ignores TERM"})
+	f.say(runtime, "", history.Start{ContainerRef: of()})
 	return f.ask("runs", by(node, "update"), 200, web(modified))
 }
 
 // secondRun is the container that the pod's restarts as.
-func secondRun() history.Of { return history.Of{Pod: name, UID: uid, Container: "c2"} }
+func secondRun() history.ContainerRef {
+	return history.ContainerRef{Pod: name, UID: uid, Container: "c2"}
+}
 
 func brokenTellings() []forged {
 	created := newForge().create().ask("a", by(user, "update"), 200, web(modified, its(history.Content{Created: 5, Generation: 2})))
@@ -304,13 +306,13 @@ func brokenTellings() []forged {
 	created.ask("b", by(user, "update"), 200, web(modified, its(history.Content{Created: 6, Generation: 2})))
 	fell.ask("b", by(user, "update"), 200, web(modified, its(history.Content{Created: 5, Generation: 1})))
 	collection := newForge().run().ask("a", by(user, "deletecollection", grace(30), tenSecondsLeft), 200, web(deleted))
-	shared := newForge().run().say(runtime, "", history.Create{Of: history.Of{Pod: "default/other", UID: "u2", Container: ctr}})
+	shared := newForge().run().say(runtime, "", history.Create{ContainerRef: history.ContainerRef{Pod: "default/other", UID: "u2", Container: ctr}})
 	unsound := newForge().run().restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 3})
 	early := newForge().run().mark().status("terminated", 0).signal("SIGTERM").exit()
-	unstarted := newForge().create().say(runtime, "", history.Create{Of: of()}).status("running", 0).restart(runtime).exit()
+	unstarted := newForge().create().say(runtime, "", history.Create{ContainerRef: of()}).status("running", 0).restart(runtime).exit()
 	late := watchedForge().run().mark().signal("SIGTERM").exit().idles(60).status("running", 0)
 	others, refused := watchedForge().run().mark().signal("SIGTERM").exit(), watchedForge().run().mark().signal("SIGTERM").exit().refused(node)
-	stopped := accompanied().mark().signal("SIGTERM").exit().idles(10).say(runtime, "", history.Exit{Of: sidecar()}).idles(40)
+	stopped := accompanied().mark().signal("SIGTERM").exit().idles(10).say(runtime, "", history.Exit{ContainerRef: sidecar()}).idles(40)
 	again := accompanied().mark().signal("SIGTERM").exit().idles(40).say(kubelet, "", history.KubeletTerm{Pod: name, UID: uid, Grace: 30})
 	return []forged{
 		{"A5", "an update of another version", meansRevision("2")},

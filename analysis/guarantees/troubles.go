@@ -61,12 +61,12 @@ func (p *clusterHistory) findTroubles() []*trouble {
 				return lost
 			})
 		case history.FaultBegin:
-			if !slices.ContainsFunc(open, func(o *trouble) bool { return o.Is(fact.Trouble) }) {
+			if !slices.ContainsFunc(open, func(o *trouble) bool { return o.Equal(fact.Trouble) }) {
 				open = append(open, parseTrouble(fact.Trouble, e))
 				all = append(all, open[len(open)-1])
 			}
 		case history.FaultEnd:
-			at := slices.IndexFunc(open, func(o *trouble) bool { return o.Is(fact.Trouble) })
+			at := slices.IndexFunc(open, func(o *trouble) bool { return o.Equal(fact.Trouble) })
 			if at >= 0 {
 				open[at].end = e
 				open = slices.Delete(open, at, at+1)
@@ -169,7 +169,7 @@ func (p *clusterHistory) clockMayBeWrong(process string, from, to int64) bool {
 
 // skewsClockOf reports whether the trouble is a fault that skews a process' clock.
 func (o *trouble) skewsClockOf(process string) bool {
-	return o.Kind == history.TroubleFault && o.fault.Spec.Concerns(fault.ClockSkew, fault.About{Process: process, Node: nodeOf(process)})
+	return o.Kind == history.TroubleFault && o.fault.Spec.Matches(fault.ClockSkew, fault.Attributes{Process: process, Node: nodeOf(process)})
 }
 
 // isLate reports whether more than a grace period and a slack has passed between two times on the

@@ -51,7 +51,7 @@ func TestIndexOfAnotherUID(t *testing.T) {
 // TestTakesBackwards: a consumer says that it was given what is after a revision up to an older one.
 func TestTakesBackwards(t *testing.T) {
 	f := looking()
-	f.say(kubelet, "", history.Took{Watch: 1, Resource: podResource, From: 4, To: 1})
+	f.say(kubelet, "", history.WatchDelivery{Watch: 1, Resource: podResource, From: 4, To: 1})
 	if r := result(check(t, f), "W7"); r.Verdict != Held {
 		t.Errorf("%s (%v), want that it was given nothing", r.Verdict, r.Err())
 	}

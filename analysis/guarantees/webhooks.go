@@ -48,7 +48,7 @@ func (p *clusterHistory) webhookCalls() []*webhookCalls {
 	}
 	for _, e := range p.events {
 		switch e.Fact.(type) {
-		case history.Consulted, history.OpReturn, history.Commit:
+		case history.WebhookCall, history.OpReturn, history.Commit:
 			if w := known[where{string(e.Boot), e.Cause}]; w != nil {
 				w.events = append(w.events, e)
 			}
@@ -61,7 +61,7 @@ func (w *webhookCalls) check(t *tally) {
 	w.reset()
 	for _, e := range w.events {
 		switch fact := e.Fact.(type) {
-		case history.Consulted:
+		case history.WebhookCall:
 			w.addAnswer(e, fact)
 		case history.Commit:
 			no := w.refused[fact.Resource+" "+fact.Key]
@@ -89,7 +89,7 @@ func (w *webhookCalls) reset() {
 	w.refused, w.no, w.passed, w.others = map[string]*history.Event{}, nil, nil, false
 }
 
-func (w *webhookCalls) addAnswer(e *history.Event, fact history.Consulted) {
+func (w *webhookCalls) addAnswer(e *history.Event, fact history.WebhookCall) {
 	switch {
 	case isRefusal(fact):
 		w.refused[fact.Resource+" "+fact.Key], w.no = e, e
@@ -101,7 +101,7 @@ func (w *webhookCalls) addAnswer(e *history.Event, fact history.Consulted) {
 }
 
 // isRefusal reports whether a webhook's answer, or its failure, refuses the request.
-func isRefusal(fact history.Consulted) bool {
+func isRefusal(fact history.WebhookCall) bool {
 	return fact.Answer == history.HookDenied || fact.Answer == history.HookFailed && !fact.Ignore
 }
 
@@ -115,7 +115,7 @@ func (o *operation) deniedByWebhook() bool {
 // times.
 func (o *operation) deniedByWebhookBetween(from, to int64) bool {
 	return slices.ContainsFunc(o.webhooks, func(e *history.Event) bool {
-		fact, is := e.Fact.(history.Consulted)
+		fact, is := e.Fact.(history.WebhookCall)
 		return is && isRefusal(fact) && e.Ended >= from && e.Began <= to
 	})
 }

@@ -3,8 +3,8 @@ package guarantees
 import "github.com/podfall/podfall/internal/history"
 
 // says is what a webhook says of the pod of most histories.
-func says(answer history.HookAnswer, change ...func(*history.Consulted)) history.Consulted {
-	said := history.Consulted{Hook: "guard/pods.example.com", Resource: podResource, Key: name, Answer: answer}
+func says(answer history.HookAnswer, change ...func(*history.WebhookCall)) history.WebhookCall {
+	said := history.WebhookCall{Hook: "guard/pods.example.com", Resource: podResource, Key: name, Answer: answer}
 	for _, f := range change {
 		f(&said)
 	}
@@ -13,10 +13,10 @@ func says(answer history.HookAnswer, change ...func(*history.Consulted)) history
 
 func ofAll(o *history.OpCall) { o.Key = "default/" }
 
-func mayFail(c *history.Consulted) { c.Ignore = true }
+func mayFail(c *history.WebhookCall) { c.Ignore = true }
 
 // consult is a request of which webhooks are asked before it is carried out.
-func (f *forge) consult(cause string, call history.OpCall, said ...history.Consulted) *forge {
+func (f *forge) consult(cause string, call history.OpCall, said ...history.WebhookCall) *forge {
 	f.say("apiserver", cause, call)
 	for _, one := range said {
 		f.say("apiserver", cause, one)
@@ -44,7 +44,7 @@ func webhooks() *forge {
 	f.ask("other", by(user, "create", func(o *history.OpCall) { o.Key = "default/" }), 201, web(added, pending, called("default/other", "u2")))
 	f.consult("many", by(user, "deletecollection", ofAll), says(history.HookDenied))
 	f.finish("many", 403, web(modified, pending, called("default/other", "u2"), marked(0, f.clock+2)), web(deleted, pending, called("default/other", "u2"), marked(0, f.clock+2)))
-	f.consult("dies", by(user, "delete"), says(history.HookDenied)).restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 7, Sound: true})
+	f.consult("dies", by(user, "delete"), says(history.HookDenied)).restart("apiserver").say("apiserver", "", history.StoreOpen{Revision: 7, ChecksumsOK: true})
 	f.consult("passed", by(user, "patch"), says(history.HookFailed, mayFail), says(history.HookAllowed)).finish("passed", 200, web(modified, f.stillMarked()))
 	f.consult("patched", by(user, "patch"), says(history.HookFailed, mayFail), says(history.HookAllowed)).finish("patched", 500)
 	f.consult("evict", by(user, "create", evicting), says(history.HookFailed, mayFail)).finish("evict", 500)

@@ -32,16 +32,16 @@ func uidOf(fact history.Fact) string {
 }
 
 // containerOf is the container that an event is about.
-func containerOf(fact history.Fact) (history.Of, bool) {
+func containerOf(fact history.Fact) (history.ContainerRef, bool) {
 	value := reflect.ValueOf(fact)
 	if value.Kind() != reflect.Struct {
-		return history.Of{}, false
+		return history.ContainerRef{}, false
 	}
 	embedded := value.FieldByName("Of")
 	if !embedded.IsValid() {
-		return history.Of{}, false
+		return history.ContainerRef{}, false
 	}
-	of, ok := reflect.TypeAssert[history.Of](embedded)
+	of, ok := reflect.TypeAssert[history.ContainerRef](embedded)
 	return of, ok
 }
 
@@ -115,7 +115,7 @@ func tellContainer(fact history.Fact) (told, bool) {
 	if !ok {
 		return told{}, false
 	}
-	name := of.Called
+	name := of.ContainerName
 	switch f := fact.(type) {
 	case history.Start:
 		return told{"tick", rowContainers, name + " starts"}, true
@@ -178,12 +178,12 @@ func seconds(grace *int64) int64 {
 func tellCall(call history.OpCall) told {
 	grace := "its own grace"
 	switch {
-	case call.Grace != nil && *call.Grace == 0 && !strings.HasPrefix(call.Who, "node:"):
+	case call.Grace != nil && *call.Grace == 0 && !strings.HasPrefix(call.Identity, "node:"):
 		grace = "force, grace 0"
 	case call.Grace != nil:
 		grace = fmt.Sprintf("grace %ds", *call.Grace)
 	}
-	return told{"call", rowAPI, fmt.Sprintf("%s asks for the deletion, %s", call.Who, grace)}
+	return told{"call", rowAPI, fmt.Sprintf("%s asks for the deletion, %s", call.Identity, grace)}
 }
 
 // fields are what an event says, as it is written down.

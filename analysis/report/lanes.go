@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/analysis/timeline"
+	"github.com/podfall/podfall/internal/history"
 )
 
 // lane is a pod's incarnation.
@@ -171,7 +171,7 @@ func (l *lane) hear(e history.Event) {
 		l.Pod = cmp.Or(l.Pod, of.Pod)
 		l.hearContainer(e, of)
 		switch e.Fact.(type) {
-		case history.Start, history.TakeUp:
+		case history.Start, history.Recover:
 			l.Node = cmp.Or(l.Node, nodeOf(e.Process))
 		}
 		return
@@ -205,18 +205,18 @@ func (l *lane) hearCommit(e history.Event, f history.Commit) {
 	}
 }
 
-func (l *lane) hearContainer(e history.Event, of history.Of) {
+func (l *lane) hearContainer(e history.Event, of history.ContainerRef) {
 	i := slices.IndexFunc(l.life.containers, func(c *container) bool { return c.id == of.Container })
 	if i < 0 {
 		i = len(l.life.containers)
-		l.life.containers = append(l.life.containers, &container{id: of.Container, name: of.Called})
+		l.life.containers = append(l.life.containers, &container{id: of.Container, name: of.ContainerName})
 	}
 	c := l.life.containers[i]
-	c.name = cmp.Or(c.name, of.Called)
+	c.name = cmp.Or(c.name, of.ContainerName)
 	switch f := e.Fact.(type) {
 	case history.Start:
 		c.start = e.Ended
-	case history.TakeUp:
+	case history.Recover:
 		c.start = cmp.Or(c.start, e.Ended)
 	case history.Exit:
 		c.exit, c.exited, c.code = e.Began, true, f.Code

@@ -50,24 +50,24 @@ func (h *tale) life(name, uid, node, cause string) *tale {
 		}
 		return c
 	}
-	of := history.Of{Pod: "default/" + name, UID: uid, Container: "c-" + uid, Called: "main"}
+	of := history.ContainerRef{Pod: "default/" + name, UID: uid, Container: "c-" + uid, ContainerName: "main"}
 	kubelet, runtime := "kubelet/"+node, "runtime/"+node
 	return h.says("apiserver", "create-"+uid, commit("ADDED", h.at, nil, "Pending")).
 		says(kubelet, "", history.KubeletSee{Pod: of.Pod, UID: uid, Op: "ADD"}).
 		says(kubelet, "", history.Mount{UID: uid, Volume: "data"}).
-		says(runtime, "", history.Start{Of: of, Scripted: true}).
+		says(runtime, "", history.Start{ContainerRef: of, Scripted: true}).
 		says("apiserver", "", commit("MODIFIED", h.at, nil, "Running")).
 		after(3).
-		says("apiserver", cause, history.OpCall{Who: "client:admin", Verb: "delete", Resource: "pods", Key: of.Pod}).
+		says("apiserver", cause, history.OpCall{Identity: "client:admin", Verb: "delete", Resource: "pods", Key: of.Pod}).
 		says("apiserver", cause, commit("MODIFIED", h.at, new(int64(9)), "Running")).
 		says(kubelet, "", history.KubeletSee{Pod: of.Pod, UID: uid, Op: "UPDATE", Grace: new(int64(9))}).
 		says(kubelet, "", history.KubeletTerm{Pod: of.Pod, UID: uid, Grace: 9}).
-		says(runtime, "", history.PreStopBegin{Of: of}).
-		says(runtime, "", history.PreStopEnd{Of: of}).
-		says(runtime, "", history.Signal{Of: of, Signal: "SIGTERM"}).
+		says(runtime, "", history.PreStopBegin{ContainerRef: of}).
+		says(runtime, "", history.PreStopEnd{ContainerRef: of}).
+		says(runtime, "", history.Signal{ContainerRef: of, Signal: "SIGTERM"}).
 		after(6).
-		says(runtime, "", history.Signal{Of: of, Signal: "SIGKILL"}).
-		says(runtime, "", history.Exit{Of: of, Code: 137}).
+		says(runtime, "", history.Signal{ContainerRef: of, Signal: "SIGKILL"}).
+		says(runtime, "", history.Exit{ContainerRef: of, Code: 137}).
 		says(kubelet, "", history.KubeletStuck{Pod: of.Pod, UID: uid, Doing: "unmount", Err: "busy"}).
 		says(kubelet, "", history.Unmount{UID: uid, Volume: "data"}).
 		says(runtime, "", history.SandboxStop{Pod: of.Pod, UID: uid}).
@@ -88,23 +88,23 @@ func whole(t *testing.T) Input {
 	hang := json.RawMessage(`{"name":"n2","spec":{"point":"volume.unmount","effect":{"type":"hang"},"where":{"node":"node-1"}}}`)
 	h := newTale()
 	h.life("web", "uid-1", "node-1", "op-1")
-	h.says("bus", "", history.FaultBegin{Trouble: history.Trouble{Kind: history.TroubleCut, What: "n1", Off: []string{"node-1"}, Arguments: cut}}).
+	h.says("bus", "", history.FaultBegin{Trouble: history.Trouble{Kind: history.TroubleCut, What: "n1", CutOff: []string{"node-1"}, Arguments: cut}}).
 		says("bus", "", history.FaultBegin{Trouble: history.Trouble{Kind: history.TroubleFault, What: "n2", Arguments: hang}}).
 		says("supervisor", "", history.FaultBegin{Trouble: history.Trouble{Kind: history.TroubleDown, What: "kubelet/node-2"}}).
-		says("kubelet/node-1", "", history.FaultHit{Fault: "n2", Point: "volume.unmount"})
+		says("kubelet/node-1", "", history.FaultTrigger{Fault: "n2", Point: "volume.unmount"})
 	h.life("web", "uid-2", "node-1", "op-2")
 	h.says("bus", "", history.FaultEnd{Trouble: history.Trouble{Kind: history.TroubleCut, What: "n1"}})
 	// db is forced away, and two of it run.
-	db := func(uid string) history.Of {
-		return history.Of{Pod: "default/db-0", UID: uid, Container: "c-" + uid, Called: "main"}
+	db := func(uid string) history.ContainerRef {
+		return history.ContainerRef{Pod: "default/db-0", UID: uid, Container: "c-" + uid, ContainerName: "main"}
 	}
 	pod := func(uid, op, node string) history.Commit {
 		return history.Commit{Resource: "pods", Key: "default/db-0", UID: uid, Op: op, Node: node, Revision: h.at}
 	}
-	h.says("apiserver", "", pod("uid-3", "ADDED", "node-1")).says("runtime/node-1", "", history.Start{Of: db("uid-3")}).
+	h.says("apiserver", "", pod("uid-3", "ADDED", "node-1")).says("runtime/node-1", "", history.Start{ContainerRef: db("uid-3")}).
 		says("apiserver", "op-3", pod("uid-3", "DELETED", "node-1")).
-		says("apiserver", "", pod("uid-4", "ADDED", "node-2")).says("runtime/node-2", "", history.Start{Of: db("uid-4")}).
-		after(4).says("runtime/node-1", "", history.Exit{Of: db("uid-3")}).
+		says("apiserver", "", pod("uid-4", "ADDED", "node-2")).says("runtime/node-2", "", history.Start{ContainerRef: db("uid-4")}).
+		after(4).says("runtime/node-1", "", history.Exit{ContainerRef: db("uid-3")}).
 		after(600).life("late", "uid-5", "node-2", "op-5")
 	in := h.input(t)
 	in.Results = []guarantees.Result{

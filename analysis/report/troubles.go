@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podfall/podfall/analysis/windows"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/fault"
 	"github.com/podfall/podfall/internal/history"
-	"github.com/podfall/podfall/analysis/windows"
 	"github.com/podfall/podfall/internal/partition"
 )
 
@@ -48,7 +48,7 @@ func troublesOf(events []history.Event, lanes []*lane) []*trouble {
 			if t := newest(all, func(t *trouble) bool { return t.ended == 0 && t.Kind == f.Kind && t.What == f.What }); t != nil {
 				t.ended = max(e.Began, t.began)
 			}
-		case history.FaultHit:
+		case history.FaultTrigger:
 			if t := newest(all, func(t *trouble) bool { return t.Kind == history.TroubleFault && t.What == f.Fault }); t != nil {
 				t.hits = append(t.hits, e.Ended)
 			}
@@ -93,10 +93,10 @@ func newTrouble(of history.Trouble, began int64) *trouble {
 	t := &trouble{Trouble: of, began: began, text: string(of.Kind) + " " + of.What}
 	switch of.Kind {
 	case history.TroubleCut:
-		t.nodes = of.Off
+		t.nodes = of.CutOff
 		var cut partition.Cut
 		if json.Unmarshal(of.Arguments, &cut) == nil {
-			t.text = manner(cut.Spec) + " " + strings.Join(of.Off, ", ")
+			t.text = manner(cut.Spec) + " " + strings.Join(of.CutOff, ", ")
 		}
 	case history.TroubleFault:
 		var f fault.Fault
@@ -154,7 +154,7 @@ func manner(s partition.Spec) string {
 }
 
 // where is what a fault selects, in a few words.
-func where(about fault.About) string {
+func where(about fault.Attributes) string {
 	words := []string{
 		about.Process, about.Node, about.Client, about.Verb, about.Resource, about.Subresource,
 		about.Namespace, about.Pod, about.Container, about.Volume, about.Name,
@@ -182,7 +182,7 @@ func (t *trouble) concerns(l *lane) (here, alone bool) {
 	if t.pods != "" && !slices.ContainsFunc(strings.Split(t.pods, ","), func(pattern string) bool { return matches(pattern, name) }) {
 		return false, false
 	}
-	about := slices.DeleteFunc(slices.Clone(t.nodes), func(node string) bool { return slices.Contains(partition.Parties(nil), node) })
+	about := slices.DeleteFunc(slices.Clone(t.nodes), func(node string) bool { return slices.Contains(partition.Members(nil), node) })
 	if len(about) == 0 {
 		return true, false
 	}

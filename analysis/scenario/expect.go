@@ -195,7 +195,7 @@ func (p *Player) lookAtNodes(ctx context.Context, want Node) error {
 	if err != nil {
 		return err
 	}
-	return wrongSignals(want, sent, p.cfg.Clock.Ahead(p.cfg.Late))
+	return wrongSignals(want, sent, p.cfg.Clock.ClusterDuration(p.cfg.Late))
 }
 
 // sigkill is the signal that no program survives.

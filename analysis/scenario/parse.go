@@ -177,7 +177,7 @@ func (b Break) check() error {
 	if err != nil {
 		return err
 	}
-	if b.Cut != nil && len(b.Cut.Parties) == 0 {
+	if b.Cut != nil && len(b.Cut.Members) == 0 {
 		return errors.New("cut.parties: want at least one")
 	}
 	if b.Fault != nil {

@@ -149,7 +149,7 @@ const (
 
 // until calls look again and again until it returns nil, or for so long.
 func (p *Player) until(ctx context.Context, within time.Duration, look func(context.Context) error) error {
-	deadline := p.cfg.Clock.Now().Add(within + p.cfg.Clock.Ahead(p.cfg.Late))
+	deadline := p.cfg.Clock.Now().Add(within + p.cfg.Clock.ClusterDuration(p.cfg.Late))
 	for {
 		err := look(ctx)
 		if err == nil {
@@ -184,6 +184,6 @@ func (p *Player) throughout(ctx context.Context, stays time.Duration, look func(
 }
 
 func (p *Player) pause(ctx context.Context) error {
-	wall := p.cfg.Clock.WallWithin(lookAtMost, lookEvery)
+	wall := p.cfg.Clock.ClampWallDuration(lookAtMost, lookEvery)
 	return clock.Clock{}.Sleep(ctx, wall)
 }

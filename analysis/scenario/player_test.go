@@ -16,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
+	"github.com/podfall/podfall/analysis/scenario"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/internal/podapi"
-	"github.com/podfall/podfall/analysis/scenario"
 	"github.com/podfall/podfall/proto/kinds"
 )
 
@@ -195,11 +195,11 @@ func TestLate(t *testing.T) {
 	for late, wrong := range map[time.Duration]bool{0: true, 500 * time.Millisecond: true, lifetime: false} {
 		for _, speed := range []float64{1, 8} { // a machine is as late as it is, however fast the cluster runs
 			synctest.Test(t, func(t *testing.T) {
-				face, err := clock.NewFace(time.Now(), speed)
+				face, err := clock.NewSchedule(time.Now(), speed)
 				if err != nil {
 					t.Fatal(err)
 				}
-				cfg := scenario.Config{World: &toy{}, Clock: clock.NewMovement(face).Clock(), Late: late}
+				cfg := scenario.Config{World: &toy{}, Clock: clock.NewDriver(face).Clock(), Late: late}
 				if report := scenario.Play(t.Context(), story, cfg); wrong != (report.Err != nil) {
 					t.Errorf("late by %v at speed %v: %v", late, speed, report.Err)
 				}

@@ -136,11 +136,11 @@ func (t *teller) before(events []history.Event) {
 		switch fact := e.Fact.(type) {
 		case history.Start:
 			if fact.UID == t.UID {
-				t.containers[fact.Container] = fact.Called
+				t.containers[fact.Container] = fact.ContainerName
 			}
-		case history.TakeUp:
+		case history.Recover:
 			if fact.UID == t.UID {
-				t.containers[fact.Container] = fact.Called
+				t.containers[fact.Container] = fact.ContainerName
 			}
 		case history.Exit:
 			delete(t.containers, fact.Container)
@@ -197,15 +197,15 @@ func (t *teller) call(e history.Event, call history.OpCall) {
 	if call.Grace != nil {
 		grace = fmt.Sprintf("a grace of %ds", *call.Grace)
 	}
-	if strings.HasPrefix(call.Who, "node:") {
+	if strings.HasPrefix(call.Identity, "node:") {
 		t.step(e, Kubelet, "KBL-64", "asks for the object to go: nothing is left on the node")
 		return
 	}
 	lane, rule := Client, "API-01"
-	if call.Who == "controllers" {
+	if call.Identity == "controllers" {
 		lane = Controllers
 	}
-	t.step(e, lane, rule, "%s asks for the deletion, with %s", call.Who, grace)
+	t.step(e, lane, rule, "%s asks for the deletion, with %s", call.Identity, grace)
 }
 
 // commit says what a change of the object means.
@@ -267,13 +267,13 @@ func (t *teller) node(e history.Event) {
 			t.step(e, Kubelet, "KBL-15", "forgets the pod")
 		}
 	case history.PostStartBegin:
-		t.container(e, Kubelet, fact.Of, "KBL-19", "runs the postStart hook")
+		t.container(e, Kubelet, fact.ContainerRef, "KBL-19", "runs the postStart hook")
 	case history.PostStartEnd:
-		t.container(e, Kubelet, fact.Of, "KBL-19", "postStart hook is over")
+		t.container(e, Kubelet, fact.ContainerRef, "KBL-19", "postStart hook is over")
 	case history.PreStopBegin:
-		t.container(e, Kubelet, fact.Of, "KBL-33", "runs the preStop hook")
+		t.container(e, Kubelet, fact.ContainerRef, "KBL-33", "runs the preStop hook")
 	case history.PreStopEnd:
-		t.container(e, Kubelet, fact.Of, "KBL-45", "preStop hook is over")
+		t.container(e, Kubelet, fact.ContainerRef, "KBL-45", "preStop hook is over")
 	case history.Unmount:
 		if fact.UID == t.UID {
 			t.step(e, Kubelet, "KBL-60", "unmounts %s", fact.Volume)
@@ -297,25 +297,25 @@ func (t *teller) runtime(e history.Event) {
 	switch fact := e.Fact.(type) {
 	case history.Start:
 		if fact.UID == t.UID {
-			t.containers[fact.Container] = fact.Called
+			t.containers[fact.Container] = fact.ContainerName
 		}
-		t.container(e, Runtime, fact.Of, "", "starts")
-	case history.TakeUp:
+		t.container(e, Runtime, fact.ContainerRef, "", "starts")
+	case history.Recover:
 		if _, told := t.containers[fact.Container]; fact.UID == t.UID && !told {
-			t.containers[fact.Container] = fact.Called
-			t.container(e, Runtime, fact.Of, "", "is found started")
+			t.containers[fact.Container] = fact.ContainerName
+			t.container(e, Runtime, fact.ContainerRef, "", "is found started")
 		}
 	case history.Process:
-		t.container(e, Runtime, fact.Of, "", fmt.Sprintf("runs as process %d", fact.PID))
+		t.container(e, Runtime, fact.ContainerRef, "", fmt.Sprintf("runs as process %d", fact.PID))
 	case history.Signal:
 		rule := "CRI-03"
 		if fact.Signal != "SIGKILL" {
 			rule = "CRI-07"
 		}
-		t.container(e, Runtime, fact.Of, rule, "gets "+fact.Signal)
+		t.container(e, Runtime, fact.ContainerRef, rule, "gets "+fact.Signal)
 	case history.Exit:
 		delete(t.containers, fact.Container)
-		t.container(e, Runtime, fact.Of, "CRI-11", fmt.Sprintf("exits with %d", fact.Code))
+		t.container(e, Runtime, fact.ContainerRef, "CRI-11", fmt.Sprintf("exits with %d", fact.Code))
 	case history.SandboxStop:
 		if fact.UID == t.UID {
 			t.step(e, Runtime, "CRI-04", "stops the sandbox")
@@ -327,8 +327,8 @@ func (t *teller) runtime(e history.Event) {
 	}
 }
 
-func (t *teller) container(e history.Event, lane Lane, of history.Of, rule, text string) {
+func (t *teller) container(e history.Event, lane Lane, of history.ContainerRef, rule, text string) {
 	if of.UID == t.UID {
-		t.step(e, lane, rule, "%s %s", of.Called, text)
+		t.step(e, lane, rule, "%s %s", of.ContainerName, text)
 	}
 }

@@ -47,20 +47,20 @@ func (t Timeline) text() string {
 
 // TestGraceful tells a graceful deletion, and nothing of other pods or of before.
 func TestGraceful(t *testing.T) {
-	of := history.Of{Pod: "default/web", UID: "u1", Container: "c1", Called: "main"}
-	other := history.Of{Pod: "default/web", UID: "u0", Container: "c0", Called: "main"}
+	of := history.ContainerRef{Pod: "default/web", UID: "u1", Container: "c1", ContainerName: "main"}
+	other := history.ContainerRef{Pod: "default/web", UID: "u0", Container: "c0", ContainerName: "main"}
 	events := script(
 		commit("ADDED", 1, -1, "Pending"),
-		history.Start{Of: of},
-		history.Entry{Cause: "op1", Fact: history.OpCall{Who: "client:admin", Verb: "delete", Resource: "pods", Key: "default/web"}},
+		history.Start{ContainerRef: of},
+		history.Entry{Cause: "op1", Fact: history.OpCall{Identity: "client:admin", Verb: "delete", Resource: "pods", Key: "default/web"}},
 		history.Entry{Cause: "op1", Fact: commit("MODIFIED", 2, 10, "Running")},
 		history.KubeletSee{Pod: "default/web", UID: "u1", Op: "DELETE", Revision: "2", Grace: new(int64(10))},
 		history.KubeletTerm{Pod: "default/web", UID: "u1", Grace: 10},
-		history.Signal{Of: other, Signal: "SIGTERM"},
-		history.Signal{Of: of, Signal: "SIGTERM"},
-		history.Exit{Of: of, Code: 0},
+		history.Signal{ContainerRef: other, Signal: "SIGTERM"},
+		history.Signal{ContainerRef: of, Signal: "SIGTERM"},
+		history.Exit{ContainerRef: of, Code: 0},
 		commit("MODIFIED", 3, 10, "Succeeded"),
-		history.Entry{Cause: "op2", Fact: history.OpCall{Who: "node:node-1", Verb: "delete", Resource: "pods", Key: "default/web", PreUID: "u1", Grace: new(int64(0))}},
+		history.Entry{Cause: "op2", Fact: history.OpCall{Identity: "node:node-1", Verb: "delete", Resource: "pods", Key: "default/web", PreUID: "u1", Grace: new(int64(0))}},
 		history.Entry{Cause: "op2", Fact: commit("DELETED", 4, 0, "Succeeded")},
 	)
 	told, found := Of(events, "default/web", "")
@@ -84,16 +84,16 @@ func TestGraceful(t *testing.T) {
 
 // TestForced goes on until the container has ended, with the object long gone.
 func TestForced(t *testing.T) {
-	of := history.Of{Pod: "default/web", UID: "u1", Container: "c1", Called: "main"}
+	of := history.ContainerRef{Pod: "default/web", UID: "u1", Container: "c1", ContainerName: "main"}
 	events := script(
-		history.Start{Of: of}, commit("MODIFIED", 1, -1, "Running"),
+		history.Start{ContainerRef: of}, commit("MODIFIED", 1, -1, "Running"),
 		commit("MODIFIED", 2, 0, "Running"), commit("DELETED", 3, 0, "Running"),
 	)
 	told, found := Of(events, "default/web", "")
 	if !found || told.Over {
 		t.Fatalf("found %v, over %v: its container is alive", found, told.Over)
 	}
-	told, _ = Of(append(events, script(history.Exit{Of: of, Code: 137})...), "default/web", "u1")
+	told, _ = Of(append(events, script(history.Exit{ContainerRef: of, Code: 137})...), "default/web", "u1")
 	if !told.Over {
 		t.Error("its container has ended, and it is not over")
 	}

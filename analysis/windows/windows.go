@@ -96,7 +96,7 @@ func overlap(older, younger *life, now time.Time) (Window, bool) {
 func lives(events []history.Event) []*life {
 	byUID := map[string]*life{}
 	var all []*life
-	begin := func(e history.Event, of history.Of, at time.Time) *life {
+	begin := func(e history.Event, of history.ContainerRef, at time.Time) *life {
 		l := byUID[of.UID]
 		if l == nil {
 			l = &life{Life: Life{UID: of.UID, Node: nodeOf(e.Process)}, identity: of.Pod, born: at, alive: map[string]bool{}}
@@ -108,12 +108,12 @@ func lives(events []history.Event) []*life {
 	for _, e := range events {
 		switch fact := e.Fact.(type) {
 		case history.Start:
-			begin(e, fact.Of, e.Wall).begin(fact)
-		case history.TakeUp:
+			begin(e, fact.ContainerRef, e.Wall).begin(fact)
+		case history.Recover:
 			if l := byUID[fact.UID]; l != nil && slices.Contains(l.Containers, fact.Container) {
 				continue // its start was told of
 			}
-			begin(e, fact.Of, fact.Started).begin(history.Start{Of: fact.Of, Scripted: fact.Scripted})
+			begin(e, fact.ContainerRef, fact.Started).begin(history.Start{ContainerRef: fact.ContainerRef, Scripted: fact.Scripted})
 		case history.Process:
 			if l := byUID[fact.UID]; l != nil && !slices.Contains(l.PIDs, fact.PID) {
 				l.PIDs = append(l.PIDs, fact.PID)

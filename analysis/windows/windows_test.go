@@ -14,19 +14,19 @@ var begin = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func at(s int) time.Time { return begin.Add(time.Duration(s) * time.Second) }
 
 func start(s int, node, pod, uid, container string) history.Event {
-	return history.Event{Process: "runtime/" + node, Wall: at(s), Fact: history.Start{Of: history.Of{Pod: pod, UID: uid, Container: container}, Scripted: true}}
+	return history.Event{Process: "runtime/" + node, Wall: at(s), Fact: history.Start{ContainerRef: history.ContainerRef{Pod: pod, UID: uid, Container: container}, Scripted: true}}
 }
 
 func process(node, uid, container string, pid int) history.Event {
-	return history.Event{Process: "runtime/" + node, Fact: history.Process{Of: history.Of{Pod: "default/web", UID: uid, Container: container}, PID: pid}}
+	return history.Event{Process: "runtime/" + node, Fact: history.Process{ContainerRef: history.ContainerRef{Pod: "default/web", UID: uid, Container: container}, PID: pid}}
 }
 
 func program(s int, node, uid, container string) history.Event {
-	return history.Event{Process: "runtime/" + node, Wall: at(s), Fact: history.Start{Of: history.Of{Pod: "default/web", UID: uid, Container: container}}}
+	return history.Event{Process: "runtime/" + node, Wall: at(s), Fact: history.Start{ContainerRef: history.ContainerRef{Pod: "default/web", UID: uid, Container: container}}}
 }
 
 func exit(s int, node, uid, container string) history.Event {
-	return history.Event{Process: "runtime/" + node, Wall: at(s), Fact: history.Exit{Of: history.Of{Pod: "default/web", UID: uid, Container: container}}}
+	return history.Event{Process: "runtime/" + node, Wall: at(s), Fact: history.Exit{ContainerRef: history.ContainerRef{Pod: "default/web", UID: uid, Container: container}}}
 }
 
 func TestFind(t *testing.T) {
@@ -50,8 +50,8 @@ func TestFind(t *testing.T) {
 		}, Begin: at(5), Took: 15}}},
 		"a start that its runtime did not live to tell of": {[]history.Event{
 			start(5, "b", "default/web", "u2", "c2"),
-			{Process: "runtime/a", Wall: at(7), Fact: history.TakeUp{Of: history.Of{Pod: "default/web", UID: "u1", Container: "c1"}, Started: at(1), Scripted: true}},
-			{Process: "runtime/b", Wall: at(7), Fact: history.TakeUp{Of: history.Of{Pod: "default/web", UID: "u2", Container: "c2"}, Started: at(5), Scripted: true}},
+			{Process: "runtime/a", Wall: at(7), Fact: history.Recover{ContainerRef: history.ContainerRef{Pod: "default/web", UID: "u1", Container: "c1"}, Started: at(1), Scripted: true}},
+			{Process: "runtime/b", Wall: at(7), Fact: history.Recover{ContainerRef: history.ContainerRef{Pod: "default/web", UID: "u2", Container: "c2"}, Started: at(5), Scripted: true}},
 			exit(9, "a", "u1", "c1"),
 		}, []Window{{Identity: "default/web", Lives: [2]Life{old, young}, Begin: at(5), End: new(at(9)), Took: 4}}},
 		"other names": {[]history.Event{start(1, "a", "default/web", "u1", "c1"), start(5, "b", "default/db", "u2", "c2")}, nil},

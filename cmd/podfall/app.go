@@ -50,7 +50,7 @@ func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 		if err != nil {
 			return nil, err
 		}
-		movement := clock.NewMovement(face)
+		movement := clock.NewDriver(face)
 		env.Clock = movement.Clock()
 		env.Dial = func(ctx context.Context) (*client.Session, error) { return dial(ctx, layout, movement, p.errs) }
 		if env.Compat, err = proto.CompatFor(options.Compat); err != nil {
@@ -59,11 +59,11 @@ func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 	case errors.Is(err, cluster.ErrNoCluster):
 		env.Compat, _ = proto.CompatFor("")
 		missing := err
-		face, err := clock.NewFace(clock.Clock{}.Now(), 1)
+		face, err := clock.NewSchedule(clock.Clock{}.Now(), 1)
 		if err != nil {
 			return nil, err
 		}
-		movement := clock.NewMovement(face)
+		movement := clock.NewDriver(face)
 		env.Clock, env.History = movement.Clock(), ""
 		env.Dial = func(ctx context.Context) (*client.Session, error) { return dialFar(ctx, movement, missing) }
 	default:
@@ -125,7 +125,7 @@ func unknown(c *cli.Context) error {
 
 // dial connects the command line to the cluster's apiserver and kubelets, and the clock of
 // this process to the cluster's.
-func dial(ctx context.Context, layout cluster.Layout, movement *clock.Movement, errs io.Writer) (*client.Session, error) {
+func dial(ctx context.Context, layout cluster.Layout, movement *clock.Driver, errs io.Writer) (*client.Session, error) {
 	conn, err := dialHub(ctx, layout)
 	if err != nil {
 		return nil, err

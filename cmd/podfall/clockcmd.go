@@ -69,7 +69,7 @@ func moveClock(c *cli.Context, layout cluster.Layout, change mgmt.MoveClock) err
 		return usage("--output %q: want json", output)
 	}
 	if change.Speed = c.Float64("speed"); c.IsSet("speed") {
-		if _, err := clock.NewFace(time.Time{}, change.Speed); err != nil {
+		if _, err := clock.NewSchedule(time.Time{}, change.Speed); err != nil {
 			return usage("--%v", err)
 		}
 	}
@@ -94,14 +94,14 @@ func moveClock(c *cli.Context, layout cluster.Layout, change mgmt.MoveClock) err
 		return err
 	}
 	if change != (mgmt.MoveClock{}) && len(options.Containers.AllowExec) > 0 {
-		fmt.Fprint(c.App.ErrWriter, programsNote(board.Clock.At(wall.Now()), change.Step))
+		fmt.Fprint(c.App.ErrWriter, programsNote(board.Clock.SegmentAt(wall.Now()), change.Step))
 	}
 	return showClock(c.App.Writer, c.String("output"), board.Clock, wall.Now())
 }
 
 // showClock writes what a face shows.
-func showClock(out io.Writer, format string, face clock.Face, now time.Time) error {
-	segment, shows := face.At(now), face.Of(now).UTC()
+func showClock(out io.Writer, format string, face clock.Schedule, now time.Time) error {
+	segment, shows := face.SegmentAt(now), face.TimeAt(now).UTC()
 	if format == "json" {
 		encoder := json.NewEncoder(out)
 		encoder.SetIndent("", "  ")
@@ -133,7 +133,7 @@ func warnPrograms(c *cli.Context, layout cluster.Layout, options cluster.Options
 	if err != nil {
 		return err
 	}
-	fmt.Fprint(c.App.ErrWriter, programsNote(face.At(clock.Clock{}.Now()), 0))
+	fmt.Fprint(c.App.ErrWriter, programsNote(face.SegmentAt(clock.Clock{}.Now()), 0))
 	return nil
 }
 
@@ -176,7 +176,7 @@ func dialHub(ctx context.Context, layout cluster.Layout) (*bus.Conn, error) {
 
 // follow has the movement show what the board says, until stop; it returns when it has
 // heard from the board, or knows that there is none.
-func follow(ctx context.Context, conn *bus.Conn, movement *clock.Movement) (stop func()) {
+func follow(ctx context.Context, conn *bus.Conn, movement *clock.Driver) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	heard := make(chan struct{})
 	once := sync.OnceFunc(func() { close(heard) })

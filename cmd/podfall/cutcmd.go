@@ -53,7 +53,7 @@ func cut(c *cli.Context, layout cluster.Layout) error {
 	}
 	name := c.String("name")
 	if name == "" {
-		name = "cut-" + strings.Join(append(slices.Clone(spec.Parties), slices.Concat(spec.Groups...)...), "-")
+		name = "cut-" + strings.Join(append(slices.Clone(spec.Members), slices.Concat(spec.Groups...)...), "-")
 		const longest = 63
 		name = strings.TrimRight(name[:min(len(name), longest)], "-")
 	}
@@ -61,7 +61,7 @@ func cut(c *cli.Context, layout cluster.Layout) error {
 	if err != nil {
 		return err
 	}
-	if err := partition.Check(name, spec, partition.Parties(options.Nodes)); err != nil {
+	if err := partition.Check(name, spec, partition.Members(options.Nodes)); err != nil {
 		return usage("cut: %v", err)
 	}
 	add := &mgmt.AddCut{Name: name, Spec: spec, Replace: true}
@@ -135,7 +135,7 @@ func cutSpec(c *cli.Context) (partition.Spec, error) {
 		return spec, usage("cut: name who is cut off: nodes, apiserver, controllers or gateway")
 	}
 	if !slices.Contains(words, "/") {
-		spec.Parties = names(words)
+		spec.Members = names(words)
 		return spec, nil
 	}
 	for group := range strings.SplitSeq(strings.Join(words, ","), "/") {
@@ -201,7 +201,7 @@ func describeCut(board mgmt.Board, name string) string {
 		return "over"
 	}
 	cut := board.Cuts[i]
-	return strings.Join(cut.Spec.Off(board.Parties), ", ") + " " + manner(cut.Spec) + ending(cut.Until, cut.Lease)
+	return strings.Join(cut.Spec.CutOff(board.Parties), ", ") + " " + manner(cut.Spec) + ending(cut.Until, cut.Lease)
 }
 
 // manner is what a cut does, in words.

@@ -42,7 +42,7 @@ var errFar = errors.New("over a kubeconfig podfall reads and explains: use kubec
 
 // dialFar connects to the cluster that the kubeconfig has as its current one, and this
 // process's clock to its clock. It fails with missing when there is no kubeconfig.
-func dialFar(ctx context.Context, movement *clock.Movement, missing error) (*client.Session, error) {
+func dialFar(ctx context.Context, movement *clock.Driver, missing error) (*client.Session, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	switch {
@@ -150,7 +150,7 @@ func (f *far) Processes(ctx context.Context) ([]string, error) {
 }
 
 // History implements client.Past.
-func (f *far) History(ctx context.Context, process string, from history.Place) (page history.Page, err error) {
+func (f *far) History(ctx context.Context, process string, from history.Position) (page history.Page, err error) {
 	place, err := json.Marshal(from)
 	if err != nil {
 		return page, err

@@ -32,23 +32,23 @@ func faultCommand(layout cluster.Layout) *cli.Command {
 // selector is a flag that selects among what happens at a point.
 type selector struct {
 	flag, usage string
-	field       func(*fault.About) *string
+	field       func(*fault.Attributes) *string
 }
 
 func faultSelectors() []selector {
 	return []selector{
-		{"process", "the `PROCESS`, such as apiserver or kubelet/node-1", func(a *fault.About) *string { return &a.Process }},
-		{"node", "the `NODE`", func(a *fault.About) *string { return &a.Node }},
-		{"namespace", "the `NAMESPACE`", func(a *fault.About) *string { return &a.Namespace }},
-		{"pod", "the `POD`", func(a *fault.About) *string { return &a.Pod }},
-		{"container", "the `CONTAINER`", func(a *fault.About) *string { return &a.Container }},
-		{"volume", "the `VOLUME`", func(a *fault.About) *string { return &a.Volume }},
-		{"image", "the `IMAGE`", func(a *fault.About) *string { return &a.Image }},
-		{"client", "who asks: node:node-1, controllers, controllers/job, gateway/kubectl, client:admin", func(a *fault.About) *string { return &a.Client }},
-		{"verb", "the `VERB` of a request, the type of an event, or the signal", func(a *fault.About) *string { return &a.Verb }},
-		{"resource", "the `RESOURCE`, such as pods or leases.coordination.k8s.io", func(a *fault.About) *string { return &a.Resource }},
-		{"subresource", "the `SUBRESOURCE`, such as status", func(a *fault.About) *string { return &a.Subresource }},
-		{"object", "the `NAME` of the object", func(a *fault.About) *string { return &a.Name }},
+		{"process", "the `PROCESS`, such as apiserver or kubelet/node-1", func(a *fault.Attributes) *string { return &a.Process }},
+		{"node", "the `NODE`", func(a *fault.Attributes) *string { return &a.Node }},
+		{"namespace", "the `NAMESPACE`", func(a *fault.Attributes) *string { return &a.Namespace }},
+		{"pod", "the `POD`", func(a *fault.Attributes) *string { return &a.Pod }},
+		{"container", "the `CONTAINER`", func(a *fault.Attributes) *string { return &a.Container }},
+		{"volume", "the `VOLUME`", func(a *fault.Attributes) *string { return &a.Volume }},
+		{"image", "the `IMAGE`", func(a *fault.Attributes) *string { return &a.Image }},
+		{"client", "who asks: node:node-1, controllers, controllers/job, gateway/kubectl, client:admin", func(a *fault.Attributes) *string { return &a.Client }},
+		{"verb", "the `VERB` of a request, the type of an event, or the signal", func(a *fault.Attributes) *string { return &a.Verb }},
+		{"resource", "the `RESOURCE`, such as pods or leases.coordination.k8s.io", func(a *fault.Attributes) *string { return &a.Resource }},
+		{"subresource", "the `SUBRESOURCE`, such as status", func(a *fault.Attributes) *string { return &a.Subresource }},
+		{"object", "the `NAME` of the object", func(a *fault.Attributes) *string { return &a.Name }},
 	}
 }
 
@@ -185,7 +185,7 @@ func effect(spec fault.Spec) string {
 }
 
 // whereOf is what a fault selects, in words.
-func whereOf(about fault.About) string {
+func whereOf(about fault.Attributes) string {
 	var selected []string
 	for _, s := range faultSelectors() {
 		if value := *s.field(&about); value != "" {
@@ -238,7 +238,7 @@ func faultPointsCommand() *cli.Command {
 				for i, kind := range info.Kinds {
 					kinds[i] = string(kind)
 				}
-				fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", info.Point, strings.Join(kinds, ","), strings.Join(info.Where, ","), info.About)
+				fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", info.Point, strings.Join(kinds, ","), strings.Join(info.Where, ","), info.Description)
 			}
 			return table.Flush()
 		},

@@ -28,8 +28,8 @@ func (l *limits) set(values []string) {
 		if limit.Memory {
 			resource = unix.RLIMIT_AS
 		}
-		if most, ok := asked[resource]; !ok || limit.Most < most {
-			asked[resource] = limit.Most
+		if most, ok := asked[resource]; !ok || limit.Max < most {
+			asked[resource] = limit.Max
 		}
 	}
 	for _, resource := range []int{unix.RLIMIT_NOFILE, unix.RLIMIT_AS} {

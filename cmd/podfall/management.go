@@ -32,7 +32,7 @@ import (
 // it answers there.
 type managed struct {
 	process  string
-	movement *clock.Movement
+	movement *clock.Driver
 	faults   *fault.Table
 	counts   *counts.Registry
 	// histories is the directory in which the process writes its own; empty for none.
@@ -50,13 +50,13 @@ func hubFlag() cli.Flag {
 }
 
 // newManaged is not managed yet: its clock shows face and nothing is broken.
-func newManaged(process string, face clock.Face) *managed {
+func newManaged(process string, face clock.Schedule) *managed {
 	_, node, _ := strings.Cut(process, "/")
-	m := &managed{process: process, movement: clock.NewMovement(face), counts: counts.NewRegistry()}
+	m := &managed{process: process, movement: clock.NewDriver(face), counts: counts.NewRegistry()}
 	m.faults = fault.NewTable(fault.Config{
 		Process: process, Node: node, Clock: m.movement.Clock(),
-		Crash: func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }, // as anybody may kill himself
-		Hit:   func(f fault.Fault, p fault.Point, a fault.About) { trouble.Hit(m.history.Load())(f, p, a) },
+		Crash:     func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }, // as anybody may kill himself
+		OnTrigger: func(f fault.Fault, p fault.Point, a fault.Attributes) { trouble.Hit(m.history.Load())(f, p, a) },
 	})
 	started := m.counts.Gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.")
 	started.Set(float64(clock.Clock{}.Now().UnixMilli()) / 1000)
@@ -75,14 +75,14 @@ func newManaged(process string, face clock.Face) *managed {
 func (m *managed) apply(board mgmt.Board) {
 	m.faults.Set(board.AllFaults())
 	m.movement.Set(board.Clock)
-	if wrong, ok := m.faults.First(fault.ClockSkew, fault.About{}, fault.Value); ok {
-		if ahead, rate, err := fault.Skew(wrong.Spec.Effect.Value); err == nil {
-			m.movement.Mislead(clock.Error{Since: wrong.Since, Ahead: ahead, Rate: rate})
+	if wrong, ok := m.faults.FindFault(fault.ClockSkew, fault.Attributes{}, fault.Value); ok {
+		if ahead, rate, err := fault.ParseSkew(wrong.Spec.Effect.Value); err == nil {
+			m.movement.SetSkew(clock.Skew{Since: wrong.Since, Offset: ahead, Rate: rate})
 		}
 	} else {
-		m.movement.Right()
+		m.movement.ClearSkew()
 	}
-	m.limits.set(m.faults.Values(fault.ProcessLimit, fault.About{}))
+	m.limits.set(m.faults.Values(fault.ProcessLimit, fault.Attributes{}))
 }
 
 // inspect answers who asks how the process is.
@@ -105,7 +105,7 @@ func (m *managed) page(place []byte) ([]byte, error) {
 	if m.histories == "" {
 		return nil, errors.New("it writes no history")
 	}
-	var from history.Place
+	var from history.Position
 	if len(place) > 0 {
 		if err := json.Unmarshal(place, &from); err != nil {
 			return nil, fmt.Errorf("place in a history: %w", err)
@@ -210,7 +210,7 @@ func (p processes) Ask(ctx context.Context, process, question string) ([]byte, e
 }
 
 // Clock implements gateway.Processes.
-func (p processes) Clock() clock.Face { return p.station.Board().Clock }
+func (p processes) Clock() clock.Schedule { return p.station.Board().Clock }
 
 // changing is how the controllers put Faults and Partitions on the board; nil for a process
 // that is not managed.

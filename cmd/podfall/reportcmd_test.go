@@ -26,7 +26,7 @@ func TestReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorder.Note("", history.Start{Of: history.Of{Pod: "default/web", UID: "uid-1", Container: "c1", Called: "main"}})
+	recorder.Record("", history.Start{ContainerRef: history.ContainerRef{Pod: "default/web", UID: "uid-1", Container: "c1", ContainerName: "main"}})
 	recorder.Close()
 	if code, out, errs := podfall("report", root, "--out", page, "--title", "A class", "--fact", "seed=17"); code != 0 || !strings.Contains(out, "page.html: 1 lanes") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)

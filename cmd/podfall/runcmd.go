@@ -10,10 +10,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/podfall/podfall/cmd/podfall/cluster"
-	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/analysis/guarantees"
 	"github.com/podfall/podfall/analysis/scenario"
+	"github.com/podfall/podfall/cmd/podfall/cluster"
+	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/proto"
 )
 
@@ -104,7 +104,7 @@ func newRun(c *cli.Context, layout cluster.Layout) (*runner, error) {
 		speed: c.Float64("speed"), verbose: c.Bool("verbose"), cli: c, turns: make(chan struct{}, c.Int("parallel")),
 		cfg: scenario.Config{Harmless: c.Bool("harmless"), Seed: c.Uint64("seed")},
 	}
-	if _, err := clock.NewFace(clock.Clock{}.Now(), r.speed); err != nil {
+	if _, err := clock.NewSchedule(clock.Clock{}.Now(), r.speed); err != nil {
 		return nil, usage("--%v", err)
 	}
 	if r.cfg.Late = c.Duration("late"); r.cfg.Late < 0 {

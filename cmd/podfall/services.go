@@ -96,14 +96,14 @@ func newSelf(c *cli.Context, process string) (self, error) {
 }
 
 // faceOf is what the cluster's clock shows as long as the board has not been heard of.
-func faceOf(c *cli.Context) (clock.Face, error) {
+func faceOf(c *cli.Context) (clock.Schedule, error) {
 	origin, speed := clock.Clock{}.Now(), c.Float64("speed")
 	if given := c.Timestamp("origin"); given != nil {
 		origin = *given
 	} else if speed != 1 {
 		return nil, usage("--speed %v: want --origin too, the same for every process", speed)
 	}
-	face, err := clock.NewFace(origin, speed)
+	face, err := clock.NewSchedule(origin, speed)
 	if err != nil {
 		return nil, usage("--%v", err)
 	}
@@ -120,7 +120,7 @@ func (s self) record(c *cli.Context) (*history.Recorder, error) {
 		return nil, nil //nolint:nilnil // a nil recorder records nothing
 	}
 	recorder, err := history.Open(history.Config{
-		Dir: c.String("history"), Process: s.managed.process, Boot: s.boot, Clock: s.clock, Gets: recordedGets,
+		Dir: c.String("history"), Process: s.managed.process, Boot: s.boot, Clock: s.clock, GetSampling: recordedGets,
 		Warn: func(err error) { s.log.WarnContext(c.Context, "the history has a gap", "err", err) },
 	})
 	s.managed.history.Store(recorder)

@@ -122,15 +122,15 @@ type linkState struct {
 func links(board mgmt.Board, wall time.Time) []linkState {
 	states := make([]linkState, 0, len(board.Parties))
 	for _, party := range board.Parties {
-		condition, _ := partition.Of(board.Cuts, party, board.Parties, board.Clock.Of(wall))
+		condition, _ := partition.ConditionOf(board.Cuts, party, board.Parties, board.Clock.TimeAt(wall))
 		state := linkState{Party: party, State: "whole", FromNode: condition.Manner(partition.FromNode), ToNode: condition.Manner(partition.ToNode)}
 		switch {
 		case state.FromNode != partition.Carry || state.ToNode != partition.Carry:
 			state.State = "cut"
-		case !condition.Whole():
+		case !condition.IsHealthy():
 			state.State = "slow"
 		}
-		if !condition.Whole() {
+		if !condition.IsHealthy() {
 			state.Detail = &condition
 		}
 		states = append(states, state)
@@ -184,7 +184,7 @@ func printBoard(out io.Writer, board mgmt.Board) error {
 		table := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
 		fmt.Fprintln(table, "CUT\tWHO\tHOW")
 		for _, cut := range board.Cuts {
-			fmt.Fprintf(table, "%s\t%s\t%s\n", cut.Name, strings.Join(cut.Spec.Off(board.Parties), ","), manner(cut.Spec)+ending(cut.Until, cut.Lease))
+			fmt.Fprintf(table, "%s\t%s\t%s\n", cut.Name, strings.Join(cut.Spec.CutOff(board.Parties), ","), manner(cut.Spec)+ending(cut.Until, cut.Lease))
 		}
 		if err := table.Flush(); err != nil {
 			return err

@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/podfall/podfall/analysis/scenario"
+	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
@@ -16,8 +18,6 @@ import (
 	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/internal/mgmt"
 	"github.com/podfall/podfall/internal/podapi"
-	"github.com/podfall/podfall/analysis/scenario"
-	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/proto"
 )
 
@@ -27,7 +27,7 @@ type world struct {
 	layout   cluster.Layout
 	options  cluster.Options
 	compat   proto.Compat
-	movement *clock.Movement
+	movement *clock.Driver
 	plane    *mgmt.Client
 	// faults are those that this client itself suffers.
 	faults *fault.Table
@@ -47,7 +47,7 @@ func openWorld(ctx context.Context, layout cluster.Layout) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.movement = clock.NewMovement(face)
+	w.movement = clock.NewDriver(face)
 	conn, err := dialHub(ctx, layout)
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func openWorld(ctx context.Context, layout cluster.Layout) (*world, error) {
 func (w *world) Break(ctx context.Context, what scenario.Break) error {
 	switch {
 	case what.Cut != nil:
-		return w.change(ctx, mgmt.Change{Cut: &mgmt.AddCut{Name: strings.Join(what.Cut.Parties, "."), Spec: *what.Cut}})
+		return w.change(ctx, mgmt.Change{Cut: &mgmt.AddCut{Name: strings.Join(what.Cut.Members, "."), Spec: *what.Cut}})
 	case what.Fault != nil:
 		return w.change(ctx, mgmt.Change{AddFault: &mgmt.AddFault{Name: what.Fault.Name, Spec: what.Fault.Spec}})
 	case what.Crash != "":
@@ -110,7 +110,7 @@ func (w *world) Alive(ctx context.Context, uid types.UID) (int, error) {
 		raw, err := w.plane.Inspect(ctx, "runtime/"+node, nil)
 		if errors.Is(err, bus.ErrNoResponder) {
 			log, err := history.Read(w.layout.History())
-			return log.Alive(uid), err
+			return log.CountRunning(uid), err
 		}
 		if err != nil {
 			return 0, err
@@ -131,5 +131,5 @@ func (w *world) Alive(ctx context.Context, uid types.UID) (int, error) {
 // Signals implements scenario.Witness.
 func (w *world) Signals(_ context.Context, uid types.UID) ([]history.Event, error) {
 	log, err := history.Read(w.layout.History())
-	return log.Signals(uid), err
+	return log.SignalsTo(uid), err
 }

@@ -129,10 +129,10 @@ func requests(events []history.Event) map[string][]porcupine.Operation {
 	clients, byObject := map[string]int{}, map[string][]porcupine.Operation{}
 	for _, o := range order {
 		in, _ := o.Input.(asked)
-		if _, known := clients[in.Who]; !known {
-			clients[in.Who] = len(clients)
+		if _, known := clients[in.Identity]; !known {
+			clients[in.Identity] = len(clients)
 		}
-		o.ClientId = clients[in.Who]
+		o.ClientId = clients[in.Identity]
 		if key := in.Resource + " " + in.Key; !strings.HasSuffix(key, "/") {
 			byObject[key] = append(byObject[key], *o)
 		}
@@ -177,9 +177,9 @@ func answered(events []history.Event) []*porcupine.Operation {
 			if o := byID[e.Cause]; o != nil && o.Return == math.MaxInt64 && fact.Code < 500 {
 				o.Input, o.Output, o.Return = nameOf(o.Input, named[fact.Revision], fact), answer{fact, true}, e.Ended
 			}
-		case history.Lookup:
-			if fact.Verb == "get" && fact.Asked.Revision == "" && fact.Resource == "pods" && fact.Code < 500 {
-				in := asked{OpCall: history.OpCall{Who: fact.Who, Verb: "get", Resource: fact.Resource, Key: fact.Key}, id: e.Cause}
+		case history.OpRead:
+			if fact.Verb == "get" && fact.ReadOptions.Revision == "" && fact.Resource == "pods" && fact.Code < 500 {
+				in := asked{OpCall: history.OpCall{Identity: fact.Identity, Verb: "get", Resource: fact.Resource, Key: fact.Key}, id: e.Cause}
 				out := answer{history.OpReturn{Code: fact.Code, Revision: fact.Revision}, true}
 				add(porcupine.Operation{Input: in, Output: out, Call: e.Began, Return: e.Ended})
 			}
@@ -193,7 +193,7 @@ func answered(events []history.Event) []*porcupine.Operation {
 func nameOf(input any, named string, answered history.OpReturn) asked {
 	in, _ := input.(asked)
 	if strings.HasSuffix(in.Key, "/") {
-		in.Key = cmp.Or(named, in.Key+answered.MeantName)
+		in.Key = cmp.Or(named, in.Key+answered.BodyName)
 	}
 	return in
 }
@@ -254,7 +254,7 @@ func step(was object, in asked, out answer) []object {
 		return only(!was.there, was)
 	case code == 409 && in.Verb == "create" && in.Subresource == "":
 		return only(was.there, was)
-	case code == 409 && out.MeantUID == "" && in.PreUID == "" && meant(in, out) != 0 && in.Subresource == "":
+	case code == 409 && out.BodyUID == "" && in.PreUID == "" && meant(in, out) != 0 && in.Subresource == "":
 		return only(!was.there || was.revision != meant(in, out), was)
 	}
 	return []object{was} // refused for another reason, and unchanged
@@ -270,7 +270,7 @@ func only(can bool, state object) []object { //nolint:revive // what is known, a
 
 // meant is the revision that a request names; 0 for none.
 func meant(in asked, out answer) int64 {
-	n, _ := strconv.ParseInt(cmp.Or(in.PreRevision, out.MeantRevision), 10, 64)
+	n, _ := strconv.ParseInt(cmp.Or(in.PreRevision, out.BodyRevision), 10, 64)
 	return n
 }
 
@@ -310,7 +310,7 @@ func effects(was object, in asked, out answer) []object {
 func described(input, output any) string {
 	in, _ := input.(asked)
 	out, _ := output.(answer)
-	text := fmt.Sprintf("%s %s %s", in.Who, in.Verb, in.Key)
+	text := fmt.Sprintf("%s %s %s", in.Identity, in.Verb, in.Key)
 	if in.Subresource != "" {
 		text += "/" + in.Subresource
 	}

@@ -22,9 +22,9 @@ func events(requests []request) []history.Event {
 	var all []history.Event
 	for i, r := range requests {
 		id := string(rune('a' + i))
-		all = append(all, history.Event{Began: r.from, Ended: r.from, Cause: id, Fact: history.OpCall{Who: "client:a" + id, Verb: r.verb, Resource: "pods", Key: "default/web"}})
+		all = append(all, history.Event{Began: r.from, Ended: r.from, Cause: id, Fact: history.OpCall{Identity: "client:a" + id, Verb: r.verb, Resource: "pods", Key: "default/web"}})
 		if r.code != 0 {
-			all = append(all, history.Event{Began: r.to, Ended: r.to, Cause: id, Fact: history.OpReturn{Code: r.code, Revision: r.revision, MeantRevision: r.meant}})
+			all = append(all, history.Event{Began: r.to, Ended: r.to, Cause: id, Fact: history.OpReturn{Code: r.code, Revision: r.revision, BodyRevision: r.meant}})
 		}
 	}
 	return all

@@ -65,7 +65,7 @@ func (a *attack) inForce() (int, error) {
 	}
 	for _, e := range log.Events {
 		switch e.Fact.(type) {
-		case history.FaultBegin, history.FaultHit:
+		case history.FaultBegin, history.FaultTrigger:
 			a.seen = append(a.seen, e)
 		}
 	}

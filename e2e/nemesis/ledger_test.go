@@ -115,7 +115,7 @@ func InForce(steps []Step, events []history.Event) []Step {
 		switch fact := e.Fact.(type) {
 		case history.FaultBegin:
 			began[fact.What] = true
-		case history.FaultHit:
+		case history.FaultTrigger:
 			struck[fact.Fault] = true
 		}
 	}

@@ -62,7 +62,7 @@ func TestRowsAreFaults(t *testing.T) {
 		delay, _ := time.ParseDuration(said["delay"])
 		err := fault.Check("n1", fault.Spec{
 			Point:  fault.Point(said["point"]),
-			Where:  fault.About{Client: said["client"], Verb: said["verb"], Resource: said["resource"], Subresource: said["subresource"], Node: said["node"]},
+			Where:  fault.Attributes{Client: said["client"], Verb: said["verb"], Resource: said["resource"], Subresource: said["subresource"], Node: said["node"]},
 			Effect: fault.Effect{Kind: fault.Kind(said["effect"]), Code: said["code"], Value: said["value"], Delay: metav1.Duration{Duration: delay}},
 		})
 		if err != nil {
@@ -115,7 +115,7 @@ func TestInForce(t *testing.T) {
 	if got := InForce(steps, []history.Event{begin("n2")}); len(got) != 0 {
 		t.Errorf("nothing has struck, and yet %v", got)
 	}
-	events := []history.Event{begin("n1"), begin("bus"), begin("clock"), {Fact: history.FaultHit{Fault: "n2"}}}
+	events := []history.Event{begin("n1"), begin("bus"), begin("clock"), {Fact: history.FaultTrigger{Fault: "n2"}}}
 	if got := InForce(steps, events); len(got) != 4 {
 		t.Errorf("in force are %v, want all four", got)
 	}

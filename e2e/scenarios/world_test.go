@@ -16,6 +16,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/podfall/podfall/analysis/scenario"
+	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/fault"
@@ -23,8 +25,6 @@ import (
 	"github.com/podfall/podfall/internal/partition"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/internal/runtimeapi"
-	"github.com/podfall/podfall/analysis/scenario"
-	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/podfalltest/inprocess"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/kubelet"
@@ -38,8 +38,8 @@ type world struct {
 	// faults are those that the client itself suffers.
 	faults *fault.Table
 	// server is the apiserver's clock, which a fault can set wrong.
-	server *clock.Movement
-	face   clock.Face
+	server *clock.Driver
+	face   clock.Schedule
 }
 
 var errCannot = errors.New("cannot be had in one process")
@@ -55,10 +55,10 @@ func newWorld(t *testing.T, needs scenario.Cluster) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.face, err = clock.NewFace(clock.Clock{}.Now(), 1); err != nil {
+	if w.face, err = clock.NewSchedule(clock.Clock{}.Now(), 1); err != nil {
 		t.Fatal(err)
 	}
-	w.server = clock.NewMovement(w.face)
+	w.server = clock.NewDriver(w.face)
 	cfg := inprocess.Config{
 		Clocks: inprocess.Clocks{Wrong: map[string]clock.Clock{"apiserver": w.server.Clock()}},
 		Dir:    t.TempDir(), Nodes: w.nodes, Compat: compat, Boot: newBoot, Log: slog.New(slog.DiscardHandler),
@@ -117,16 +117,16 @@ func (w *world) Break(_ context.Context, what scenario.Break) error {
 func (w *world) breaks(faults ...fault.Fault) {
 	w.parts.Break(faults...)
 	w.faults.Set(faults)
-	w.server.Right()
+	w.server.ClearSkew()
 	for _, f := range faults {
 		if skew, err := time.ParseDuration(f.Spec.Effect.Value); f.Spec.Point == fault.ClockSkew && err == nil {
-			w.server.Mislead(clock.Error{Since: f.Since, Ahead: skew})
+			w.server.SetSkew(clock.Skew{Since: f.Since, Offset: skew})
 		}
 	}
 }
 
 func (w *world) cut(spec partition.Spec) error {
-	cut, err := partition.New(strings.Join(spec.Parties, "."), spec, w.parts.Parties(), clock.Clock{}.Now())
+	cut, err := partition.New(strings.Join(spec.Members, "."), spec, w.parts.Parties(), clock.Clock{}.Now())
 	if err == nil {
 		w.parts.Cut(append(w.parts.Cuts(), cut)...)
 	}
@@ -151,7 +151,7 @@ func (w *world) Mend(ctx context.Context, what scenario.Mend) error {
 func (w *world) heal(ctx context.Context, parties []string) error {
 	for _, party := range parties {
 		w.parts.Cut(slices.DeleteFunc(w.parts.Cuts(), func(cut partition.Cut) bool {
-			return slices.Contains(cut.Spec.Off(w.parts.Parties()), party)
+			return slices.Contains(cut.Spec.CutOff(w.parts.Parties()), party)
 		})...)
 		if err := w.parts.Await(ctx, party); err != nil {
 			return err
@@ -174,7 +174,7 @@ func (w *world) Alive(ctx context.Context, uid types.UID) (int, error) {
 		containers, err := w.containers(ctx, node)
 		if err != nil {
 			log, err := history.Read(w.parts.History())
-			return log.Alive(uid), err
+			return log.CountRunning(uid), err
 		}
 		for _, c := range containers {
 			if c.GetLabels()["io.kubernetes.pod.uid"] == string(uid) && c.GetState() == proto.ContainerState_CONTAINER_STATE_RUNNING {
@@ -199,5 +199,5 @@ func (w *world) containers(ctx context.Context, node string) ([]*proto.Container
 // Signals implements scenario.Witness.
 func (w *world) Signals(_ context.Context, uid types.UID) ([]history.Event, error) {
 	log, err := history.Read(w.parts.History())
-	return log.Signals(uid), err
+	return log.SignalsTo(uid), err
 }

@@ -102,7 +102,7 @@ func (a *acting) Note(cause string, fact history.Fact) {
 	}, p.clock)
 }
 
-func (a *acting) Shows(at time.Time) time.Time { return a.process.clock.Read(at) }
+func (a *acting) Shows(at time.Time) time.Time { return a.process.clock.ApplySkew(at) }
 
 func (a *acting) Clock() clock.Clock { return a.process.clock }
 

@@ -147,7 +147,7 @@ func (p *apiserverProcess) begin(now time.Time, in Boot, out Out) {
 	if err != nil {
 		panic(fmt.Sprintf("sim: %v", err)) // the default release is always there
 	}
-	recorder, err := history.Open(history.Config{Process: APIServer, Boot: in.Boot, Clock: out.Clock(), Listen: p.hear})
+	recorder, err := history.Open(history.Config{Process: APIServer, Boot: in.Boot, Clock: out.Clock(), OnEvent: p.hear})
 	if err != nil {
 		panic(fmt.Sprintf("sim: %v", err)) // it writes no file
 	}

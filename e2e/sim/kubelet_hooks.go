@@ -52,11 +52,11 @@ func (k *kubeletProcess) runHook(now time.Time, h hook, out Out, then func(time.
 // preStop runs a container's preStop hook for as long as its grace lasts; a hook that fails
 // changes nothing (KBL-43).
 func (k *kubeletProcess) preStop(now time.Time, pod *corev1.Pod, stop podworker.ContainerStop, out Out, then func(time.Time, Out)) {
-	of := history.Of{Pod: podstate.Key(pod), UID: string(pod.UID), Container: stop.ID, Called: stop.Name}
-	out.Note("", history.PreStopBegin{Of: of})
+	of := history.ContainerRef{Pod: podstate.Key(pod), UID: string(pod.UID), Container: stop.ID, ContainerName: stop.Name}
+	out.Note("", history.PreStopBegin{ContainerRef: of})
 	h := hook{podstate.Container(pod, stop.Name), stop.ID, stop.PreStop, time.Duration(stop.Grace) * time.Second}
 	k.runHook(now, h, out, func(now time.Time, _ error, out Out) {
-		out.Note("", history.PreStopEnd{Of: of})
+		out.Note("", history.PreStopEnd{ContainerRef: of})
 		then(now, out)
 	})
 }
@@ -69,10 +69,10 @@ func (l *launch) postStart(now time.Time, spec *corev1.Container, id string, out
 		then(now, nil, out)
 		return
 	}
-	of := history.Of{Pod: podstate.Key(pod), UID: string(pod.UID), Container: id, Called: spec.Name}
-	out.Note("", history.PostStartBegin{Of: of})
+	of := history.ContainerRef{Pod: podstate.Key(pod), UID: string(pod.UID), Container: id, ContainerName: spec.Name}
+	out.Note("", history.PostStartBegin{ContainerRef: of})
 	k.runHook(now, hook{spec, id, spec.Lifecycle.PostStart, runtimeTimeout}, out, func(now time.Time, err error, out Out) {
-		out.Note("", history.PostStartEnd{Of: of})
+		out.Note("", history.PostStartEnd{ContainerRef: of})
 		if err == nil {
 			then(now, nil, out)
 			return

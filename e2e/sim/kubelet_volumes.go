@@ -32,8 +32,8 @@ func (k *kubeletProcess) struck(point fault.Point, pod, volume string, out Out) 
 	if k.of.kernel.catchUp != nil && len(k.of.kernel.faults.Faults()) > 0 {
 		k.of.kernel.catchUp()
 	}
-	about := fault.About{Node: k.of.node, Pod: pod, Volume: volume}
-	f, is := k.of.kernel.faults.First(point, about, fault.Hang, fault.Error)
+	about := fault.Attributes{Node: k.of.node, Pod: pod, Volume: volume}
+	f, is := k.of.kernel.faults.FindFault(point, about, fault.Hang, fault.Error)
 	if !is {
 		return broken{}
 	}
@@ -41,7 +41,7 @@ func (k *kubeletProcess) struck(point fault.Point, pod, volume string, out Out) 
 	if err != nil {
 		panic("sim: " + err.Error()) // a mistake in the simulator
 	}
-	out.Note("", history.FaultHit{Fault: f.Name, Point: string(point), About: said})
+	out.Note("", history.FaultTrigger{Fault: f.Name, Point: string(point), About: said})
 	b.until = f.Until
 	if f.Spec.Effect.Kind == fault.Error {
 		b.err = &fault.Injected{Fault: f.Name, Code: f.Spec.Effect.Code, Message: f.Spec.Effect.Message}

@@ -145,10 +145,10 @@ func (c *cluster) trouble() {
 			told.What = deed.Name
 		}
 		if deed.Do == CutNode {
-			told.Off = []string{deed.Name}
+			told.CutOff = []string{deed.Name}
 		}
 		if deed.Ways != "" { // to those who read this, a cut is one of both ways
-			told.Kind, told.Off = history.TroubleFault, nil
+			told.Kind, told.CutOff = history.TroubleFault, nil
 		}
 		if kind == history.TroubleDown { // take and give tell
 			c.At(deed.At, begin)

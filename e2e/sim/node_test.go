@@ -161,7 +161,7 @@ func (l *life) lines() []string {
 				continue
 			}
 			what = " " + fact.Op + " " + fact.Phase
-		case history.Lease, history.OpCall, history.OpReturn, history.WatchOpen, history.WatchEvent, history.Signaling, history.Lookup, history.Fsync:
+		case history.Lease, history.OpCall, history.OpReturn, history.WatchOpen, history.WatchEvent, history.Signaling, history.OpRead, history.Fsync:
 			continue
 		}
 		lines = append(lines, strings.TrimRight(fmt.Sprintf("%7.3f %s %s%s", e.Wall.Sub(l.start).Seconds(), e.Process, e.Fact.Name(), what), " "))

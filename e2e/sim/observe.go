@@ -12,10 +12,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/internal/podapi"
-	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/apiserver/store"
 	"github.com/podfall/podfall/services/controllers/explain"
@@ -44,7 +44,7 @@ func (w *World) manage(_ context.Context, process string, said any) error {
 	if !is {
 		return errSilent
 	}
-	reflect.ValueOf(said).Elem().Set(reflect.ValueOf(asked.inspect(w.now, p.clock.Read(w.now))))
+	reflect.ValueOf(said).Elem().Set(reflect.ValueOf(asked.inspect(w.now, p.clock.ApplySkew(w.now))))
 	return nil
 }
 

@@ -272,7 +272,7 @@ func (w *World) Note(name string, fact history.Fact) {
 
 // note writes an event that ends now, of a process whose clock that is.
 func (w *World) note(e history.Event, by clock.Clock) {
-	e.Ended, e.Wall = w.now.UnixNano(), by.Read(w.now).UTC()
+	e.Ended, e.Wall = w.now.UnixNano(), by.ApplySkew(w.now).UTC()
 	w.record.events = append(w.record.events, e)
 	w.trace.note(e.Process, e.Cause, e.Fact)
 }

@@ -184,7 +184,7 @@ func (c *Cluster) Cut(node string) {
 	c.links["kubelet/"+node].cut()
 	c.told(began, func(s *trouble.State) {
 		s.Parties = c.parts.Parties()
-		s.Cuts = append(without(s.Cuts, node), partition.Cut{Name: node, Spec: partition.Spec{Parties: []string{node}}, Since: time.Now()})
+		s.Cuts = append(without(s.Cuts, node), partition.Cut{Name: node, Spec: partition.Spec{Members: []string{node}}, Since: time.Now()})
 	})
 }
 
@@ -196,7 +196,7 @@ func (c *Cluster) Heal(node string) {
 }
 
 // told writes down what has been broken or mended since the moment.
-func (c *Cluster) told(began history.Moment, change func(*trouble.State)) {
+func (c *Cluster) told(began history.MonoTime, change func(*trouble.State)) {
 	c.parts.Troubles().Change(began, change)
 }
 

@@ -57,7 +57,7 @@ var (
 	ErrNoResponder = errors.New("bus: nobody serves this subject")
 	// ErrMissedMessages means that a reader lost messages, because it was too slow or because the
 	// connection was made again.
-	ErrBehind = errors.New("bus: the reader has missed messages")
+	ErrMissedMessages = errors.New("bus: the reader has missed messages")
 	// ErrTooLarge means that the message exceeds the bus's maximum size.
 	ErrTooLarge = errors.New("bus: message too large")
 	// ErrForbidden means that the identity may not publish or read the subject.
@@ -66,7 +66,7 @@ var (
 	ErrAbandoned = errors.New("bus: the call was given up without an answer")
 	// ErrPeerGone means that the reader of an answer in parts, or the other side of a pipe, has
 	// left.
-	ErrGone = errors.New("bus: the reader of the answer is gone")
+	ErrPeerGone = errors.New("bus: the reader of the answer is gone")
 )
 
 // Config says where a bus is and which identity connects.
@@ -94,7 +94,7 @@ type Conn struct {
 	inbox   inbox
 	changes chan bool
 	broken  chan *session
-	keeper  *daemon.Group
+	group   *daemon.Group
 	closed  atomic.Bool
 
 	current atomic.Pointer[session] // never nil after Dial, but may have ended
@@ -118,8 +118,8 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	}); err != nil {
 		return nil, fmt.Errorf("dial bus as %s: %w", cfg.Identity, err)
 	}
-	c.keeper = daemon.NewGroup(context.WithoutCancel(ctx))
-	c.keeper.Go(c.keep)
+	c.group = daemon.NewGroup(context.WithoutCancel(ctx))
+	c.group.Go(c.maintain)
 	return c, nil
 }
 
@@ -137,7 +137,7 @@ func newConn(ctx context.Context, cfg Config) (*Conn, error) {
 	// Twelve characters keep apart the inboxes of several connections of one identity.
 	c.inbox.init(c.id, strings.ToLower(rand.Text()[:12]))
 	var err error
-	c.connect, err = c.connector(context.WithoutCancel(ctx), cfg)
+	c.connect, err = c.newConnector(context.WithoutCancel(ctx), cfg)
 	return c, err
 }
 
@@ -145,7 +145,7 @@ func newConn(ctx context.Context, cfg Config) (*Conn, error) {
 func (c *Conn) Identity() proto.Identity { return c.id }
 
 // Connected reports whether the connection is up, as far as is known.
-func (c *Conn) Connected() bool { return c.current.Load().alive() }
+func (c *Conn) Connected() bool { return c.current.Load().isAlive() }
 
 // Changes receives false for each lost connection and true for each restored one. It holds only the
 // latest change and is meant for one reader.
@@ -155,12 +155,12 @@ func (c *Conn) Changes() <-chan bool { return c.changes }
 // the goroutines of the Conn. It may be called more than once.
 func (c *Conn) Close() {
 	c.closed.Store(true)
-	c.keeper.Stop()
+	c.group.Stop()
 	// The keeper does not fail.
-	_ = c.keeper.Wait()
+	_ = c.group.Wait()
 	c.inbox.failAll(ErrClosed)
-	for _, sub := range c.subscriptions() {
-		sub.end(ErrClosed)
+	for _, sub := range c.listSubscriptions() {
+		sub.closeWith(ErrClosed)
 	}
 }
 
@@ -184,13 +184,13 @@ func (c *Conn) Flush(ctx context.Context) error {
 		return nil
 	}
 	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		err = errSilent
+		err = errNoFlushAnswer
 	}
-	return fmt.Errorf("flush: %w", c.cause(s, err, 0))
+	return fmt.Errorf("flush: %w", c.convertError(s, err, 0))
 }
 
 // errNoFlushAnswer is the cause of a connection that was closed because the bus did not answer.
-var errSilent = errors.New("the bus says nothing")
+var errNoFlushAnswer = errors.New("the bus says nothing")
 
 // send writes one message to the connection's buffer.
 func (c *Conn) send(subject, reply string, data []byte) error {
@@ -204,11 +204,11 @@ func (c *Conn) send(subject, reply string, data []byte) error {
 	if err == nil {
 		return nil
 	}
-	return c.cause(s, err, len(data))
+	return c.convertError(s, err, len(data))
 }
 
 // convertError converts an error of nats.go to one of this package.
-func (c *Conn) cause(s *session, err error, size int) error {
+func (c *Conn) convertError(s *session, err error, size int) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
 		errors.Is(err, nats.ErrBadSubject):
@@ -229,20 +229,20 @@ func (c *Conn) cause(s *session, err error, size int) error {
 }
 
 // handleAsyncError handles errors that NATS reports after the call that caused them.
-func (c *Conn) failed(ctx context.Context, sub *nats.Subscription, err error) {
+func (c *Conn) handleAsyncError(ctx context.Context, sub *nats.Subscription, err error) {
 	switch {
 	case errors.Is(err, nats.ErrSlowConsumer):
 		c.log.InfoContext(ctx, "bus reader has missed messages", "identity", c.id, "subject", sub.Subject)
 	case errors.Is(err, nats.ErrPermissionViolation):
 		c.log.WarnContext(ctx, "bus refused a message", "identity", c.id, "error", err)
-		c.refused(err)
+		c.failSubject(err)
 	default:
 		c.log.InfoContext(ctx, "bus connection in trouble", "identity", c.id, "error", err)
 	}
 }
 
 // failSubject fails the calls and readers of the subject that a permission error quotes.
-func (c *Conn) refused(err error) {
+func (c *Conn) failSubject(err error) {
 	_, rest, _ := strings.Cut(err.Error(), `"`)
 	subject, _, _ := strings.Cut(rest, `"`)
 	forbidden := fmt.Errorf("%w: %s: %s", ErrForbidden, c.id, subject)
@@ -250,14 +250,14 @@ func (c *Conn) refused(err error) {
 	if !strings.Contains(strings.ToLower(err.Error()), "subscription") {
 		return
 	}
-	for _, sub := range c.subscriptions() {
+	for _, sub := range c.listSubscriptions() {
 		if sub.subject == subject {
-			sub.end(forbidden)
+			sub.closeWith(forbidden)
 		}
 	}
 }
 
-func (c *Conn) subscriptions() []*Subscription {
+func (c *Conn) listSubscriptions() []*Subscription {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Collect(maps.Keys(c.subs))

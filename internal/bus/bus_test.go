@@ -41,13 +41,13 @@ func TestSenderGivesUpOnASilentReader(t *testing.T) {
 		s.await(client, askAsAnn)
 		read := 0
 		var last error
-		for _, err := range client.Stream(bounded(t), proto.APIServer, askAsAnn, nil) {
+		for _, err := range client.Stream(boundedContext(t), proto.APIServer, askAsAnn, nil) {
 			if last = err; err != nil {
 				break
 			}
 			if read++; read == 1 {
-				if err := <-result; !errors.Is(err, bus.ErrGone) {
-					t.Errorf("Send: %v, want %v", err, bus.ErrGone)
+				if err := <-result; !errors.Is(err, bus.ErrPeerGone) {
+					t.Errorf("Send: %v, want %v", err, bus.ErrPeerGone)
 				}
 				if took := time.Since(stuck); took != 30*time.Second {
 					t.Errorf("Send gave up after %v, want 30s", took)
@@ -75,7 +75,7 @@ func TestSendEndsWithItsContext(t *testing.T) {
 			result <- err
 		})
 		s.await(client, askAsAnn)
-		for _, err := range client.Stream(bounded(t), proto.APIServer, askAsAnn, nil) {
+		for _, err := range client.Stream(boundedContext(t), proto.APIServer, askAsAnn, nil) {
 			if err != nil {
 				t.Errorf("Stream: %v", err)
 			}
@@ -121,7 +121,7 @@ func TestServeIsBounded(t *testing.T) {
 		results := make(chan error, 1100)
 		for range 1100 {
 			go func() {
-				_, err := client.Request(bounded(t), proto.APIServer, askAsAnn, nil)
+				_, err := client.Request(boundedContext(t), proto.APIServer, askAsAnn, nil)
 				results <- err
 			}()
 		}
@@ -143,7 +143,7 @@ func TestDeadPeerIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inProcess(t)
 		client := s.dial(ann)
-		valve := s.valve()
+		valve := s.writeGate()
 		cut := s.dial(node1)
 		valve.Store(true)
 		start := time.Now()
@@ -170,7 +170,7 @@ func TestListenOnADeadConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inProcess(t)
 		client := s.dial(ann)
-		valve := s.valve()
+		valve := s.writeGate()
 		api := s.dial(proto.APIServer)
 		valve.Store(true)
 		time.AfterFunc(time.Minute, func() { valve.Store(false) })
@@ -250,7 +250,7 @@ func TestEverythingEndsWithClose(t *testing.T) {
 func TestKeyOnAnOpenBus(t *testing.T) {
 	server := startServer(t, bus.ServerConfig{})
 	seed := newKeyring(t).add(ann).seeds[ann]
-	conn, err := bus.Dial(bounded(t), bus.Config{URLs: []string{server.URL()}, Identity: ann, Seed: seed})
+	conn, err := bus.Dial(boundedContext(t), bus.Config{URLs: []string{server.URL()}, Identity: ann, Seed: seed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +312,7 @@ func TestCredentials(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn, err := bus.Dial(bounded(t), bus.Config{URLs: []string{server.URL()}, Identity: user.Identity, Seed: seed})
+		conn, err := bus.Dial(boundedContext(t), bus.Config{URLs: []string{server.URL()}, Identity: user.Identity, Seed: seed})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -370,7 +370,7 @@ func TestABusWithoutKeysIsWarnedOf(t *testing.T) {
 		for name, users := range map[string][]bus.User{"open": nil, "closed": {{Identity: ann, Public: public}}} {
 			server := startServer(t, bus.ServerConfig{Port: bus.InProcessOnly, Users: users})
 			var log bytes.Buffer
-			conn, err := bus.Dial(bounded(t), bus.Config{
+			conn, err := bus.Dial(boundedContext(t), bus.Config{
 				InProcess: server.InProcessConn, Identity: ann, Seed: seed, Log: slog.New(slog.NewTextHandler(&log, nil)),
 			})
 			if err != nil {

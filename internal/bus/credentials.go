@@ -61,7 +61,7 @@ func WriteCredentials(dir string, ids ...proto.Identity) ([]User, error) {
 func ensureSeed(root *os.Root, id proto.Identity) (User, error) {
 	seed, err := readSeed(root, id)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = makeSeed(root, id.Token()+seedSuffix); err == nil || errors.Is(err, fs.ErrExist) {
+		if err = createSeed(root, id.Token()+seedSuffix); err == nil || errors.Is(err, fs.ErrExist) {
 			seed, err = readSeed(root, id)
 		}
 	}
@@ -73,7 +73,7 @@ func ensureSeed(root *os.Root, id proto.Identity) (User, error) {
 
 // createSeed writes a new seed to a temporary file and links it to name once it is on disk, so that
 // a kill in between leaves no partial seed. An existing file is not replaced.
-func makeSeed(root *os.Root, name string) error {
+func createSeed(root *os.Root, name string) error {
 	seed, _, err := NewKey()
 	if err != nil {
 		return err

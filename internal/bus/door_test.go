@@ -10,22 +10,22 @@ import (
 	"testing"
 )
 
-// door is an address that stays while the bus behind it comes and goes. A port that was
+// proxy is an address that stays while the bus behind it comes and goes. A port that was
 // closed may be somebody else's by the time that the bus comes back.
-type door struct {
+type proxy struct {
 	t        testing.TB
 	listener net.Listener
 	behind   atomic.Pointer[string] // nil while nobody is there
 	carrying sync.WaitGroup
 }
 
-func openDoor(t testing.TB) *door {
+func openProxy(t testing.TB) *proxy {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &door{t: t, listener: listener}
+	d := &proxy{t: t, listener: listener}
 	ctx := context.WithoutCancel(t.Context())
 	d.carrying.Go(func() {
 		for {
@@ -33,7 +33,7 @@ func openDoor(t testing.TB) *door {
 			if err != nil {
 				return
 			}
-			d.carrying.Go(func() { d.carry(ctx, near) })
+			d.carrying.Go(func() { d.forward(ctx, near) })
 		}
 	})
 	t.Cleanup(func() {
@@ -43,10 +43,10 @@ func openDoor(t testing.TB) *door {
 	return d
 }
 
-func (d *door) url() string { return "nats://" + d.listener.Addr().String() }
+func (d *proxy) url() string { return "nats://" + d.listener.Addr().String() }
 
-// lead has the door lead to a bus.
-func (d *door) lead(to string) {
+// connectTo has the door lead to a bus.
+func (d *proxy) connectTo(to string) {
 	d.t.Helper()
 	address, err := url.Parse(to)
 	if err != nil {
@@ -55,11 +55,11 @@ func (d *door) lead(to string) {
 	d.behind.Store(&address.Host)
 }
 
-// shut has it lead nowhere.
-func (d *door) shut() { d.behind.Store(nil) }
+// close has it lead nowhere.
+func (d *proxy) close() { d.behind.Store(nil) }
 
-// carry connects who came in to the bus until either ends.
-func (d *door) carry(ctx context.Context, near net.Conn) {
+// forward connects who came in to the bus until either ends.
+func (d *proxy) forward(ctx context.Context, near net.Conn) {
 	defer near.Close()
 	to := d.behind.Load()
 	if to == nil {

@@ -20,49 +20,49 @@ import (
 // read only their own messages. The number is never used twice. A message is accepted only if its
 // whole subject is the expected one, so that no third identity can answer.
 type inbox struct {
-	self  string // "r.<self>."
-	id    proto.Identity
-	conn  string // "<connection>."
-	token string // own identity as a token
-	mu    sync.Mutex
-	next  uint64
-	ears  map[uint64]ear
+	self      string // "r.<self>."
+	id        proto.Identity
+	conn      string // "<connection>."
+	token     string // own identity as a token
+	mu        sync.Mutex
+	next      uint64
+	receivers map[uint64]receiver
 }
 
 // receiver handles the messages on one subject of the inbox. Its methods are called under the
 // inbox's lock and do not block.
-type ear interface {
+type receiver interface {
 	// handle processes a message.
-	hear(msg *nats.Msg)
+	handle(msg *nats.Msg)
 	// fail ends the waiting with err.
 	fail(err error)
 	// subjects returns the receiver's subject, and the subject of its request, if any.
-	expects() (subject, request string)
+	subjects() (subject, request string)
 }
 
 func (in *inbox) init(id proto.Identity, conn string) {
 	in.id, in.token = id, id.Token()
 	in.self = proto.RootReply + "." + in.token + "."
 	in.conn = conn + "."
-	in.ears = map[uint64]ear{}
+	in.receivers = map[uint64]receiver{}
 }
 
 // subject returns the wildcard that the connection subscribes to.
 func (in *inbox) subject() string { return in.self + "*." + in.conn + "*" }
 
 // add registers the receiver that build returns for a new subject. Only from may publish there.
-func (in *inbox) add(from proto.Identity, build func(subject string) ear) uint64 {
+func (in *inbox) add(from proto.Identity, build func(subject string) receiver) uint64 {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.next++
-	in.ears[in.next] = build(proto.ReplySubject(in.id, from, in.conn+strconv.FormatUint(in.next, 36)))
+	in.receivers[in.next] = build(proto.ReplySubject(in.id, from, in.conn+strconv.FormatUint(in.next, 36)))
 	return in.next
 }
 
 func (in *inbox) remove(number uint64) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	delete(in.ears, number)
+	delete(in.receivers, number)
 }
 
 // deliver passes msg to its receiver. It returns false if there is none.
@@ -73,14 +73,14 @@ func (in *inbox) deliver(msg *nats.Msg) bool {
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	waiting, ok := in.ears[number]
+	waiting, ok := in.receivers[number]
 	if !ok {
 		return false
 	}
-	if subject, _ := waiting.expects(); subject != msg.Subject {
+	if subject, _ := waiting.subjects(); subject != msg.Subject {
 		return false
 	}
-	waiting.hear(msg)
+	waiting.handle(msg)
 	return true
 }
 
@@ -88,7 +88,7 @@ func (in *inbox) deliver(msg *nats.Msg) bool {
 func (in *inbox) failAll(err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for _, waiting := range in.ears {
+	for _, waiting := range in.receivers {
 		waiting.fail(err)
 	}
 }
@@ -97,8 +97,8 @@ func (in *inbox) failAll(err error) {
 func (in *inbox) failRequests(subject string, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for _, waiting := range in.ears {
-		if _, request := waiting.expects(); request == subject {
+	for _, waiting := range in.receivers {
+		if _, request := waiting.subjects(); request == subject {
 			waiting.fail(err)
 		}
 	}
@@ -106,12 +106,12 @@ func (in *inbox) failRequests(subject string, err error) {
 
 // handleReply dispatches one message of the inbox. If a part of an answer has no receiver any more,
 // the sender is told, so that it stops.
-func (c *Conn) hear(ctx context.Context, msg *nats.Msg) {
+func (c *Conn) handleReply(ctx context.Context, msg *nats.Msg) {
 	if c.inbox.deliver(msg) || msg.Reply == "" {
 		return
 	}
 	sender, _, _ := strings.Cut(strings.TrimPrefix(msg.Subject, c.inbox.self), ".")
-	if c.mayCredit(sender, msg.Reply) {
-		c.tellGone(ctx, msg.Reply)
+	if c.isCreditSubject(sender, msg.Reply) {
+		c.sendGone(ctx, msg.Reply)
 	}
 }

@@ -34,10 +34,10 @@ func PermissionsFor(id proto.Identity) Permissions {
 		Subscribe: []string{proto.RootReply + "." + self + ".>"},
 	}
 	if process, ok := id.Process(); ok {
-		return p.and(mgmtPermissions(process))
+		return p.union(mgmtPermissions(process))
 	}
 	if id == proto.Admin {
-		p = p.and(overseer()).and(Permissions{Publish: []string{proto.MgmtBoardGet, proto.MgmtBoardSet}, Subscribe: []string{proto.MgmtBoard}})
+		p = p.union(inspectPermissions()).union(Permissions{Publish: []string{proto.MgmtBoardGet, proto.MgmtBoardSet}, Subscribe: []string{proto.MgmtBoard}})
 	}
 	if id == proto.Kubelet {
 		p.Publish = append(p.Publish, proto.RootCRI+".>")
@@ -70,22 +70,22 @@ func mgmtPermissions(process string) Permissions {
 	}
 	switch proto.Identity(process) {
 	case proto.Bus:
-		return p.and(Permissions{Publish: []string{proto.MgmtBoard}, Subscribe: []string{proto.MgmtBoardGet, proto.MgmtBoardSet}})
+		return p.union(Permissions{Publish: []string{proto.MgmtBoard}, Subscribe: []string{proto.MgmtBoardGet, proto.MgmtBoardSet}})
 	case proto.Controllers:
-		return p.and(overseer()).and(Permissions{Publish: []string{proto.MgmtBoardSet}})
+		return p.union(inspectPermissions()).union(Permissions{Publish: []string{proto.MgmtBoardSet}})
 	case proto.Gateway:
-		return p.and(overseer())
+		return p.union(inspectPermissions())
 	case proto.APIServer, proto.Kubelet, proto.Runtime, proto.Admin: // as every process
 	}
 	return p
 }
 
 // inspectPermissions allow inspecting all processes.
-func overseer() Permissions {
+func inspectPermissions() Permissions {
 	return Permissions{Publish: []string{proto.RootMgmt + ".inspect.*"}}
 }
 
 // union returns both permissions together.
-func (p Permissions) and(more Permissions) Permissions {
+func (p Permissions) union(more Permissions) Permissions {
 	return Permissions{Publish: append(p.Publish, more.Publish...), Subscribe: append(p.Subscribe, more.Subscribe...)}
 }

@@ -189,7 +189,7 @@ func rawAllowed(t *testing.T, server *bus.Server, seed []byte, do func(*nats.Con
 	if err := do(nc); err != nil {
 		t.Fatal(err)
 	}
-	if err := nc.FlushWithContext(bounded(t)); err != nil {
+	if err := nc.FlushWithContext(boundedContext(t)); err != nil {
 		t.Fatal(err)
 	}
 	return !errors.Is(nc.LastError(), nats.ErrPermissionViolation)
@@ -203,7 +203,7 @@ func TestAStrangerIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, seed := range map[string][]byte{"unknown key": seed, "no key": nil} {
-		_, err := bus.Dial(bounded(t), bus.Config{
+		_, err := bus.Dial(boundedContext(t), bus.Config{
 			Identity: proto.APIServer, Seed: seed, URLs: []string{server.URL()},
 		})
 		if !errors.Is(err, bus.ErrForbidden) {

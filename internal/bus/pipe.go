@@ -29,27 +29,27 @@ import (
 // Both send beats, so that each learns of the other's death: the bus answers a beat to a
 // connection that is no more, and a connection whose pipe has ended says "gone".
 const (
-	pipeMessage = 'm'
-	pipeCredit  = 'c'
-	pipeBeat    = 'b'
-	pipeEnd     = 'e'
+	pipeMessage   = 'm'
+	pipeCredit    = 'c'
+	pipeHeartbeat = 'b'
+	pipeEnd       = 'e'
 )
 
 const (
 	// pipeWindow is how many unconsumed messages a side may have sent.
 	pipeWindow = 16
 	// pipeHeartbeatInterval is how often, in wall time, a side sends a heartbeat.
-	pipeBeats = 2 * time.Second
+	pipeHeartbeatInterval = 2 * time.Second
 	// pipeTimeout is how long a side waits without any message of the other.
-	pipeSilence = 20 * time.Second
+	pipeTimeout = 20 * time.Second
 )
 
 // Pipe is one side of a bidirectional call. One goroutine at a time may Send, and one Receive.
 // Close it when done; the responder's side is closed when its handler returns.
 type Pipe struct {
 	conn *Conn
-	ends
-	tally
+	inboxes
+	counters
 
 	queue  chan []byte
 	credit chan struct{} // holds one token after new credits
@@ -63,26 +63,26 @@ type Pipe struct {
 }
 
 // inboxes are the two inbox subjects of a pipe.
-type ends struct {
+type inboxes struct {
 	// number is the receiver's number in this connection's inbox, and local its subject.
 	number uint64
-	mine   string
+	local  string
 	// remote is empty until the other side has accepted.
-	theirs string
+	remote string
 	from   string // the sender on local, as a token
 	// request is the subject of the opening request; empty for the responder.
 	request string
 }
 
 // counters count messages.
-type tally struct {
+type counters struct {
 	sent, taken int           // each used by the sending and the receiving goroutine alone
-	signs       atomic.Uint64 // all messages received
+	received    atomic.Uint64 // all messages received
 }
 
 func newPipe(c *Conn, with proto.Identity, mine, theirs string) *Pipe {
 	return &Pipe{
-		conn: c, ends: ends{mine: mine, theirs: theirs, from: with.Token()},
+		conn: c, inboxes: inboxes{local: mine, remote: theirs, from: with.Token()},
 		// One more than there is room for, so that whoever sends too much is noticed.
 		queue: make(chan []byte, pipeWindow+1), credit: make(chan struct{}, 1),
 		opened: make(chan struct{}), done: make(chan struct{}),
@@ -96,19 +96,19 @@ func (c *Conn) Open(ctx context.Context, to proto.Identity, subject string, data
 		return nil, fmt.Errorf("open %s: %w", subject, err)
 	}
 	var p *Pipe
-	number := c.inbox.add(to, func(mine string) ear {
+	number := c.inbox.add(to, func(mine string) receiver {
 		p = newPipe(c, to, mine, "")
 		p.request = subject
 		return p
 	})
 	p.number = number
-	if err := c.send(subject, p.mine, data); err != nil {
+	if err := c.send(subject, p.local, data); err != nil {
 		c.inbox.remove(number)
 		return nil, fmt.Errorf("open %s: %w", subject, err)
 	}
 	select {
 	case <-p.opened:
-		p.keep(ctx)
+		p.runHeartbeats(ctx)
 		return p, nil
 	case <-p.done:
 		c.inbox.remove(number)
@@ -122,17 +122,17 @@ func (c *Conn) Open(ctx context.Context, to proto.Identity, subject string, data
 // Accept opens a pipe if the requester has asked for one. The handler must send no other answer.
 func (call *Call) Accept(ctx context.Context) (*Pipe, error) {
 	var p *Pipe
-	number := call.conn.inbox.add(call.from, func(mine string) ear {
+	number := call.conn.inbox.add(call.from, func(mine string) receiver {
 		p = newPipe(call.conn, call.from, mine, call.reply)
 		return p
 	})
 	p.number = number
-	if err := p.say(pipeBeat, nil); err != nil {
+	if err := p.sendFrame(pipeHeartbeat, nil); err != nil {
 		call.conn.inbox.remove(number)
 		return nil, fmt.Errorf("accept %s: %w", call.Subject, err)
 	}
 	call.ended, call.pipe = true, p
-	p.keep(ctx)
+	p.runHeartbeats(ctx)
 	return p, nil
 }
 
@@ -141,13 +141,13 @@ func (call *Call) Accept(ctx context.Context) (*Pipe, error) {
 // ErrDisconnected, or io.EOF if the other side closed the pipe. It keeps no reference to data.
 func (p *Pipe) Send(ctx context.Context, data []byte) error {
 	for {
-		open, err := p.open()
+		open, err := p.canSend()
 		if err != nil {
 			return err
 		}
 		if open {
 			p.sent++
-			return p.say(pipeMessage, data)
+			return p.sendFrame(pipeMessage, data)
 		}
 		select {
 		case <-p.credit:
@@ -158,7 +158,7 @@ func (p *Pipe) Send(ctx context.Context, data []byte) error {
 	}
 }
 
-func (p *Pipe) open() (bool, error) {
+func (p *Pipe) canSend() (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.sent-p.consumed < pipeWindow, p.err
@@ -169,12 +169,12 @@ func (p *Pipe) open() (bool, error) {
 func (p *Pipe) Receive(ctx context.Context) ([]byte, error) {
 	select {
 	case data := <-p.queue:
-		return p.took(data)
+		return p.countReceived(data)
 	default:
 	}
 	select {
 	case data := <-p.queue:
-		return p.took(data)
+		return p.countReceived(data)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-p.done:
@@ -188,9 +188,9 @@ func (p *Pipe) Receive(ctx context.Context) ([]byte, error) {
 }
 
 // countReceived counts a consumed message and sends a credit twice in a window.
-func (p *Pipe) took(data []byte) ([]byte, error) {
+func (p *Pipe) countReceived(data []byte) ([]byte, error) {
 	if p.taken++; p.taken%(pipeWindow/2) == 0 {
-		_ = p.say(pipeCredit, strconv.AppendInt(nil, int64(p.taken), 10)) // what breaks is noticed by the beats
+		_ = p.sendFrame(pipeCredit, strconv.AppendInt(nil, int64(p.taken), 10)) // what breaks is noticed by the beats
 	}
 	return data, nil
 }
@@ -201,63 +201,63 @@ func (p *Pipe) Done() <-chan struct{} { return p.done }
 // Close ends the pipe. The other side still receives what was sent. It may be called more than
 // once, and while other goroutines Send and Receive.
 func (p *Pipe) Close() {
-	if p.end(ErrClosed) {
-		_ = p.say(pipeEnd, nil) // if it does not arrive, the other side notices the silence
+	if p.finish(ErrClosed) {
+		_ = p.sendFrame(pipeEnd, nil) // if it does not arrive, the other side notices the silence
 	}
 	p.keeper.Wait()
 	p.conn.inbox.remove(p.number)
 }
 
-func (p *Pipe) say(what byte, data []byte) error {
-	return p.conn.send(p.theirs, p.mine, append([]byte{what}, data...))
+func (p *Pipe) sendFrame(what byte, data []byte) error {
+	return p.conn.send(p.remote, p.local, append([]byte{what}, data...))
 }
 
 // runHeartbeats sends heartbeats until the end, and ends the pipe if the other side is silent.
-func (p *Pipe) keep(ctx context.Context) {
+func (p *Pipe) runHeartbeats(ctx context.Context) {
 	p.keeper.Go(func() {
-		beat := clock.Clock{}.Ticker(pipeBeats)
+		beat := clock.Clock{}.Ticker(pipeHeartbeatInterval)
 		defer beat.Stop()
-		heard, at := p.signs.Load(), clock.Clock{}.Now()
+		heard, at := p.received.Load(), clock.Clock{}.Now()
 		for {
 			select {
 			case <-p.done:
 				return
 			case <-beat.C:
 			}
-			if signs := p.signs.Load(); signs != heard {
+			if signs := p.received.Load(); signs != heard {
 				heard, at = signs, clock.Clock{}.Now()
 			}
-			switch err := p.say(pipeBeat, nil); {
+			switch err := p.sendFrame(pipeHeartbeat, nil); {
 			case err != nil:
-				p.end(err)
-			case clock.Clock{}.Since(at) > pipeSilence:
+				p.finish(err)
+			case clock.Clock{}.Since(at) > pipeTimeout:
 				p.conn.log.InfoContext(ctx, "the other side of a pipe is silent", "identity", p.conn.id, "peer", p.from)
-				p.end(fmt.Errorf("%w: silent for %v", ErrGone, pipeSilence))
+				p.finish(fmt.Errorf("%w: silent for %v", ErrPeerGone, pipeTimeout))
 			}
 		}
 	})
 }
 
-func (p *Pipe) expects() (subject, request string) { return p.mine, p.request }
+func (p *Pipe) subjects() (subject, request string) { return p.local, p.request }
 
 // handle is called under the inbox's lock, by one goroutine.
-func (p *Pipe) hear(msg *nats.Msg) {
-	p.signs.Add(1)
+func (p *Pipe) handle(msg *nats.Msg) {
+	p.received.Add(1)
 	switch {
 	case msg.Header != nil && msg.Header.Get("Status") == "503" && len(msg.Data) == 0:
-		p.fail(p.lost(ErrNoResponder))
+		p.fail(p.deliveryError(ErrNoResponder))
 		return
-	case msg.Header != nil && msg.Header.Get(headerEnd) != "":
-		p.fail(p.lost(ErrAbandoned))
+	case msg.Header != nil && msg.Header.Get(abandonedHeader) != "":
+		p.fail(p.deliveryError(ErrAbandoned))
 		return
-	case string(msg.Data) == gone:
-		p.fail(ErrGone)
+	case string(msg.Data) == goneMessage:
+		p.fail(ErrPeerGone)
 		return
-	case len(msg.Data) == 0, p.theirs == "" && !p.conn.mayCredit(p.from, msg.Reply):
+	case len(msg.Data) == 0, p.remote == "" && !p.conn.isCreditSubject(p.from, msg.Reply):
 		p.fail(fmt.Errorf("%w: no conversation was offered", ErrAbandoned))
 		return
-	case p.theirs == "":
-		p.theirs = msg.Reply
+	case p.remote == "":
+		p.remote = msg.Reply
 		close(p.opened)
 	}
 	switch msg.Data[0] {
@@ -265,7 +265,7 @@ func (p *Pipe) hear(msg *nats.Msg) {
 		select {
 		case p.queue <- msg.Data[1:]:
 		default:
-			p.fail(ErrBehind)
+			p.fail(ErrMissedMessages)
 		}
 	case pipeCredit:
 		if n, err := strconv.Atoi(string(msg.Data[1:])); err == nil {
@@ -284,17 +284,17 @@ func (p *Pipe) hear(msg *nats.Msg) {
 
 // deliveryError returns why a message did not arrive: the error before until the pipe is open,
 // ErrPeerGone afterwards.
-func (p *Pipe) lost(before error) error {
-	if p.theirs == "" {
+func (p *Pipe) deliveryError(before error) error {
+	if p.remote == "" {
 		return before
 	}
-	return ErrGone
+	return ErrPeerGone
 }
 
-func (p *Pipe) fail(err error) { p.end(err) }
+func (p *Pipe) fail(err error) { p.finish(err) }
 
 // finish ends the pipe on this side. It returns false if the pipe had ended before.
-func (p *Pipe) end(why error) bool {
+func (p *Pipe) finish(why error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // unusedNumber is a receiver number that no connection uses.
-const nobody = ".0"
+const unusedNumber = ".0"
 
 // presenceTimeout is how long, in wall time, IsRequesterPresent waits for an answer.
 const presenceTimeout = time.Second
@@ -22,21 +22,21 @@ const presenceTimeout = time.Second
 //
 // It sends a message without receiver to the requester's inbox. The requester answers with "gone".
 // If the connection no longer exists, the bus itself answers.
-func (call *Call) Present(ctx context.Context) bool {
+func (call *Call) IsRequesterPresent(ctx context.Context) bool {
 	var p *presence
-	number := call.conn.inbox.add(call.from, func(subject string) ear {
-		p = &presence{subject: subject, there: make(chan bool, 1)}
+	number := call.conn.inbox.add(call.from, func(subject string) receiver {
+		p = &presence{subject: subject, present: make(chan bool, 1)}
 		return p
 	})
 	defer call.conn.inbox.remove(number)
 	inbox := call.reply[:strings.LastIndexByte(call.reply, '.')]
-	if call.conn.send(inbox+nobody, p.subject, nil) != nil {
+	if call.conn.send(inbox+unusedNumber, p.subject, nil) != nil {
 		return false
 	}
 	ctx, cancel := clock.Clock{}.Timeout(ctx, presenceTimeout)
 	defer cancel()
 	select {
-	case there := <-p.there:
+	case there := <-p.present:
 		return there
 	case <-ctx.Done():
 		return true
@@ -46,20 +46,20 @@ func (call *Call) Present(ctx context.Context) bool {
 // presence waits for the first sign of a connection, or of its absence.
 type presence struct {
 	subject string
-	there   chan bool
+	present chan bool
 }
 
 func (p *presence) expects() (subject, request string) { return p.subject, "" }
 
 func (p *presence) hear(msg *nats.Msg) {
-	p.tell(msg.Header == nil || msg.Header.Get("Status") != "503")
+	p.report(msg.Header == nil || msg.Header.Get("Status") != "503")
 }
 
-func (p *presence) fail(error) { p.tell(false) }
+func (p *presence) fail(error) { p.report(false) }
 
-func (p *presence) tell(there bool) {
+func (p *presence) report(there bool) {
 	select {
-	case p.there <- there:
+	case p.present <- there:
 	default:
 	}
 }

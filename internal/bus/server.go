@@ -67,7 +67,7 @@ var errNotReady = errors.New("not ready in time")
 func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	cfg = cfg.withDefaults()
 	if cfg.Port != 0 {
-		return startAt(ctx, cfg)
+		return startOnPort(ctx, cfg)
 	}
 	for tries := 0; ; tries++ {
 		port, err := homeport.Free(ctx, cfg.Host)
@@ -75,13 +75,13 @@ func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 			return nil, fmt.Errorf("start bus: %w", err)
 		}
 		cfg.Port = port
-		if s, err := startAt(ctx, cfg); err == nil || tries == mostTries {
+		if s, err := startOnPort(ctx, cfg); err == nil || tries == maxPortRetries {
 			return s, err // somebody may have taken the port meanwhile
 		}
 	}
 }
 
-func startAt(ctx context.Context, cfg ServerConfig) (*Server, error) {
+func startOnPort(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	ns, err := server.NewServer(cfg.options())
 	if err != nil {
 		return nil, fmt.Errorf("start bus: %w", err)
@@ -89,7 +89,7 @@ func startAt(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	log := newServerLog(ctx, cfg.Log)
 	ns.SetLogger(log, false, false)
 	ns.Start()
-	if err := ready(ctx, ns, log); err != nil {
+	if err := waitReady(ctx, ns, log); err != nil {
 		ns.Shutdown()
 		ns.WaitForShutdown()
 		return nil, fmt.Errorf("start bus: %w", err)
@@ -98,10 +98,10 @@ func startAt(ctx context.Context, cfg ServerConfig) (*Server, error) {
 }
 
 // maxPortRetries is how often another port is tried.
-const mostTries = 3
+const maxPortRetries = 3
 
 // waitReady waits until the server accepts connections or reports a fatal error.
-func ready(ctx context.Context, ns *server.Server, log *serverLog) error {
+func waitReady(ctx context.Context, ns *server.Server, log *serverLog) error {
 	for range startTimeout / startCheck {
 		if ns.ReadyForConnections(startCheck) {
 			return nil
@@ -137,7 +137,7 @@ func (cfg ServerConfig) options() *server.Options {
 		MaxPayload:          cfg.MaxPayload,
 		WriteDeadline:       writeDeadline,
 		PingInterval:        serverPing,
-		MaxPingsOut:         pingsMissed,
+		MaxPingsOut:         maxMissedPings,
 		AuthTimeout:         authTimeout.Seconds(),
 		NoFastProducerStall: true,
 	}
@@ -194,13 +194,13 @@ func newServerLog(ctx context.Context, log *slog.Logger) *serverLog {
 }
 
 // Noticef logs at debug level: notices interest only developers of the bus.
-func (l *serverLog) Noticef(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
+func (l *serverLog) Noticef(format string, v ...any) { l.logf(slog.LevelDebug, format, v) }
 
 // Warnf logs a warning.
-func (l *serverLog) Warnf(format string, v ...any) { l.say(slog.LevelWarn, format, v) }
+func (l *serverLog) Warnf(format string, v ...any) { l.logf(slog.LevelWarn, format, v) }
 
 // Errorf logs client errors as warnings.
-func (l *serverLog) Errorf(format string, v ...any) { l.say(slog.LevelWarn, format, v) }
+func (l *serverLog) Errorf(format string, v ...any) { l.logf(slog.LevelWarn, format, v) }
 
 // Fatalf logs and keeps the reason why the server cannot run.
 func (l *serverLog) Fatalf(format string, v ...any) {
@@ -210,11 +210,11 @@ func (l *serverLog) Fatalf(format string, v ...any) {
 }
 
 // Debugf is not enabled.
-func (l *serverLog) Debugf(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
+func (l *serverLog) Debugf(format string, v ...any) { l.logf(slog.LevelDebug, format, v) }
 
 // Tracef is not enabled.
-func (l *serverLog) Tracef(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
+func (l *serverLog) Tracef(format string, v ...any) { l.logf(slog.LevelDebug, format, v) }
 
-func (l *serverLog) say(level slog.Level, format string, v []any) {
+func (l *serverLog) logf(level slog.Level, format string, v []any) {
 	l.log(level, fmt.Sprintf(format, v...))
 }

@@ -17,12 +17,12 @@ import (
 
 // The timing of a connection, on the wall.
 const (
-	dialTimeout  = 2 * time.Second
-	sendTimeout  = 5 * time.Second
-	pingInterval = 2 * time.Second
-	pingsMissed  = 2
-	retryFirst   = 10 * time.Millisecond
-	retryLast    = 500 * time.Millisecond
+	dialTimeout    = 2 * time.Second
+	sendTimeout    = 5 * time.Second
+	pingInterval   = 2 * time.Second
+	maxMissedPings = 2
+	minRetryDelay  = 10 * time.Millisecond
+	maxRetryDelay  = 500 * time.Millisecond
 )
 
 // session is one connection from its start to its end. A Conn has one after another. NATS could
@@ -33,7 +33,7 @@ type session struct {
 	ended chan struct{} // closed once nc neither delivers nor accepts anything
 }
 
-func (s *session) alive() bool {
+func (s *session) isAlive() bool {
 	select {
 	case <-s.ended:
 		return false
@@ -43,26 +43,26 @@ func (s *session) alive() bool {
 }
 
 // newConnector returns a function that tries once to connect. It logs with ctx.
-func (c *Conn) connector(ctx context.Context, cfg Config) (func() (*session, error), error) {
+func (c *Conn) newConnector(ctx context.Context, cfg Config) (func() (*session, error), error) {
 	options := []nats.Option{
 		nats.Name(string(cfg.Identity)),
 		nats.Timeout(dialTimeout),
 		nats.PingInterval(pingInterval),
-		nats.MaxPingsOutstanding(pingsMissed),
+		nats.MaxPingsOutstanding(maxMissedPings),
 		nats.FlusherTimeout(sendTimeout),
 		nats.ReconnectOnFlusherError(),
 		nats.NoReconnect(),
 		nats.ReconnectBufSize(-1),
 		// A server behind a link would otherwise tell its clients the way around it.
 		nats.IgnoreDiscoveredServers(),
-		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) { c.failed(ctx, sub, err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) { c.handleAsyncError(ctx, sub, err) }),
 	}
 	if cfg.InProcess != nil {
-		options = append(options, nats.InProcessServer(inProcess(cfg.InProcess)))
+		options = append(options, nats.InProcessServer(inProcessDialer(cfg.InProcess)))
 	}
 	urls := strings.Join(cfg.URLs, ",")
 	if cfg.Seed == nil {
-		return func() (*session, error) { return open(urls, options) }, nil
+		return func() (*session, error) { return connectOnce(urls, options) }, nil
 	}
 	pair, err := nkeys.FromSeed(cfg.Seed)
 	if err != nil {
@@ -74,10 +74,10 @@ func (c *Conn) connector(ctx context.Context, cfg Config) (func() (*session, err
 	}
 	proven := append(slices.Clip(options), nats.Nkey(public, pair.Sign))
 	return func() (*session, error) {
-		s, err := open(urls, proven)
+		s, err := connectOnce(urls, proven)
 		if errors.Is(err, nats.ErrNkeysNotSupported) {
 			// Such a server would not know one key from another.
-			if s, err = open(urls, options); err == nil {
+			if s, err = connectOnce(urls, options); err == nil {
 				c.log.WarnContext(ctx, "bus asks for no keys, so anyone who reaches it can pose as any identity",
 					"identity", c.id)
 			}
@@ -87,7 +87,7 @@ func (c *Conn) connector(ctx context.Context, cfg Config) (func() (*session, err
 }
 
 // connectOnce tries once to connect.
-func open(urls string, options []nats.Option) (*session, error) {
+func connectOnce(urls string, options []nats.Option) (*session, error) {
 	s := &session{ended: make(chan struct{})}
 	own := append(slices.Clip(options), nats.ClosedHandler(func(*nats.Conn) { close(s.ended) }))
 	var err error
@@ -97,13 +97,13 @@ func open(urls string, options []nats.Option) (*session, error) {
 
 // inProcessDialer adapts a function to the interface that nats.go uses for connections without a
 // socket.
-type inProcess func() (net.Conn, error)
+type inProcessDialer func() (net.Conn, error)
 
 // InProcessConn opens a connection.
-func (open inProcess) InProcessConn() (net.Conn, error) { return open() }
+func (open inProcessDialer) InProcessConn() (net.Conn, error) { return open() }
 
 // maintain replaces each connection that ends by a new one, until ctx ends.
-func (c *Conn) keep(ctx context.Context) error {
+func (c *Conn) maintain(ctx context.Context) error {
 	for {
 		s := c.current.Load()
 		select {
@@ -120,22 +120,22 @@ func (c *Conn) keep(ctx context.Context) error {
 		// Whether what was asked has arrived cannot be known any more.
 		c.inbox.failAll(ErrDisconnected)
 		c.log.InfoContext(ctx, "bus connection lost", "identity", c.id, "error", s.nc.LastError())
-		c.change(false)
+		c.publishChange(false)
 		if err := c.reconnect(ctx, func(error) error { return nil }); err != nil {
 			return fmt.Errorf("connect again: %w", err) // the end of ctx
 		}
 		c.log.InfoContext(ctx, "bus connection made again", "identity", c.id)
-		c.change(true)
+		c.publishChange(true)
 	}
 }
 
 // reconnect tries until it has a connection with all subscriptions, ctx ends, or hopeless returns
 // an error.
 func (c *Conn) reconnect(ctx context.Context, hopeless func(error) error) error {
-	for wait := retryFirst; ; wait = min(2*wait, retryLast) {
+	for wait := minRetryDelay; ; wait = min(2*wait, maxRetryDelay) {
 		s, err := c.connect()
 		if err == nil {
-			if err = c.take(ctx, s); err == nil {
+			if err = c.activate(ctx, s); err == nil {
 				return nil
 			}
 			s.nc.Close()
@@ -152,10 +152,10 @@ func (c *Conn) reconnect(ctx context.Context, hopeless func(error) error) error 
 
 // activate makes s the current connection. Messages sent on it from now on follow its
 // subscriptions.
-func (c *Conn) take(ctx context.Context, s *session) error {
+func (c *Conn) activate(ctx context.Context, s *session) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	answers, err := s.nc.Subscribe(c.inbox.subject(), func(msg *nats.Msg) { c.hear(ctx, msg) })
+	answers, err := s.nc.Subscribe(c.inbox.subject(), func(msg *nats.Msg) { c.handleReply(ctx, msg) })
 	if err != nil {
 		return fmt.Errorf("subscribe to answers: %w", err)
 	}
@@ -167,14 +167,14 @@ func (c *Conn) take(ctx context.Context, s *session) error {
 		if err := sub.attach(s); err != nil {
 			return fmt.Errorf("subscribe to %s: %w", sub.subject, err)
 		}
-		sub.missed() // what was sent in between
+		sub.markGap() // what was sent in between
 	}
 	c.current.Store(s)
 	return nil
 }
 
 // publishChange replaces the pending change, if any, by up.
-func (c *Conn) change(up bool) {
+func (c *Conn) publishChange(up bool) {
 	select {
 	case <-c.changes:
 	default:

@@ -27,8 +27,8 @@ var (
 	node2 = proto.Node("n2")
 )
 
-// bounded ends a test that hangs; in a bubble it costs nothing.
-func bounded(t testing.TB) context.Context {
+// boundedContext ends a test that hangs; in a bubble it costs nothing.
+func boundedContext(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
@@ -69,8 +69,8 @@ func startServer(t testing.TB, cfg bus.ServerConfig) *bus.Server {
 	return server
 }
 
-// stand is a bus to test against, wherever it runs.
-type stand struct {
+// harness is a bus to test against, wherever it runs.
+type harness struct {
 	t       testing.TB
 	keys    *keyring
 	connect func(cfg bus.Config) bus.Config // fills in where the bus is
@@ -79,13 +79,13 @@ type stand struct {
 }
 
 // in is the same bus for a part of the test.
-func (s *stand) in(t testing.TB) *stand {
+func (s *harness) in(t testing.TB) *harness {
 	part := *s
 	part.t = t
 	return &part
 }
 
-func (s *stand) restart() {
+func (s *harness) restart() {
 	s.down()
 	s.up()
 }
@@ -94,9 +94,9 @@ func newKeys(t testing.TB) *keyring {
 	return newKeyring(t).add(proto.APIServer, proto.Controllers, ann, node1, node2)
 }
 
-func (s *stand) dial(id proto.Identity) *bus.Conn {
+func (s *harness) dial(id proto.Identity) *bus.Conn {
 	s.t.Helper()
-	conn, err := bus.Dial(bounded(s.t), s.connect(bus.Config{Identity: id, Seed: s.keys.seeds[id]}))
+	conn, err := bus.Dial(boundedContext(s.t), s.connect(bus.Config{Identity: id, Seed: s.keys.seeds[id]}))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func (s *stand) dial(id proto.Identity) *bus.Conn {
 }
 
 // serve runs a handler as the apiserver until the test ends.
-func (s *stand) serve(conn *bus.Conn, h bus.Handler) {
+func (s *harness) serve(conn *bus.Conn, h bus.Handler) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	ended := make(chan error, 1)
@@ -133,9 +133,9 @@ func (s *stand) serve(conn *bus.Conn, h bus.Handler) {
 const probe = "are you there?"
 
 // await returns when the apiserver answers requests on subject.
-func (s *stand) await(conn *bus.Conn, subject string) {
+func (s *harness) await(conn *bus.Conn, subject string) {
 	s.t.Helper()
-	ctx := bounded(s.t)
+	ctx := boundedContext(s.t)
 	for {
 		_, err := conn.Request(ctx, proto.APIServer, subject, []byte(probe))
 		if err == nil {
@@ -155,8 +155,8 @@ func (s *stand) await(conn *bus.Conn, subject string) {
 func echo(ctx context.Context, call *bus.Call) { _ = call.Send(ctx, call.Data, false) }
 
 // inProcess is a bus without sockets, for bubbles.
-func inProcess(t testing.TB) *stand {
-	s := &stand{t: t, keys: newKeys(t)}
+func inProcess(t testing.TB) *harness {
+	s := &harness{t: t, keys: newKeys(t)}
 	cfg := bus.ServerConfig{Port: bus.InProcessOnly, Users: s.keys.users}
 	var current atomic.Pointer[bus.Server]
 	current.Store(startServer(t, cfg))
@@ -170,24 +170,24 @@ func inProcess(t testing.TB) *stand {
 }
 
 // overTCP is the embedded server with its socket.
-func overTCP(t testing.TB) *stand {
-	s, door := &stand{t: t, keys: newKeys(t)}, openDoor(t)
-	s.connect = through(door)
+func overTCP(t testing.TB) *harness {
+	s, door := &harness{t: t, keys: newKeys(t)}, openProxy(t)
+	s.connect = throughProxy(door)
 	var server *bus.Server
 	s.up = func() {
 		server = startServer(t, bus.ServerConfig{Users: s.keys.users})
-		door.lead(server.URL())
+		door.connectTo(server.URL())
 	}
 	s.down = func() {
-		door.shut()
+		door.close()
 		server.Close()
 	}
 	s.up()
 	return s
 }
 
-// through connects by way of a door.
-func through(d *door) func(bus.Config) bus.Config {
+// throughProxy connects by way of a door.
+func throughProxy(d *proxy) func(bus.Config) bus.Config {
 	return func(c bus.Config) bus.Config {
 		c.URLs = []string{d.url()}
 		return c
@@ -195,22 +195,22 @@ func through(d *door) func(bus.Config) bus.Config {
 }
 
 // byHand is a stock nats-server in a process of its own.
-func byHand(t testing.TB) *stand {
-	s, door := &stand{t: t, keys: newKeys(t)}, openDoor(t)
+func byHand(t testing.TB) *harness {
+	s, door := &harness{t: t, keys: newKeys(t)}, openProxy(t)
 	binary := filepath.Join(t.TempDir(), "nats-server")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/nats-io/nats-server/v2")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build nats-server: %v\n%s", err, out)
 	}
-	s.connect = through(door)
+	s.connect = throughProxy(door)
 	var stop func()
 	s.up = func() {
 		var address string
 		address, stop = startProcess(t, binary, bus.ServerConfig{Users: s.keys.users})
-		door.lead("nats://" + address)
+		door.connectTo("nats://" + address)
 	}
 	s.down = func() {
-		door.shut()
+		door.close()
 		stop()
 	}
 	s.up()

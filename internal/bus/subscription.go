@@ -17,10 +17,10 @@ type Subscription struct {
 	subject string
 	queue   chan *nats.Msg
 	sub     atomic.Pointer[nats.Subscription] // on the latest connection; nil before
-	hole    chan struct{}                     // holds one token after a reconnect
+	gap     chan struct{}                     // holds one token after a reconnect
 	done    chan struct{}
-	ending  sync.Once
-	why     error // reason for closing done; written before
+	once    sync.Once
+	err     error // reason for closing done; written before
 
 	// seen and dropped are what Next has noticed.
 	seen    *nats.Subscription
@@ -33,7 +33,7 @@ type Subscription struct {
 func (c *Conn) Subscribe(subject string, limit int) (*Subscription, error) {
 	s := &Subscription{
 		conn: c, subject: subject, queue: make(chan *nats.Msg, max(limit, 1)),
-		hole: make(chan struct{}, 1), done: make(chan struct{}),
+		gap: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,15 +72,15 @@ func (s *Subscription) Next(ctx context.Context) ([]byte, error) {
 func (s *Subscription) next(ctx context.Context) (*nats.Msg, error) {
 	select {
 	case <-s.done:
-		return nil, s.why
+		return nil, s.err
 	default:
 	}
-	if s.lost() {
-		return nil, ErrBehind
+	if s.hasDropped() {
+		return nil, ErrMissedMessages
 	}
 	select {
-	case <-s.hole:
-		return nil, ErrBehind
+	case <-s.gap:
+		return nil, ErrMissedMessages
 	case msg := <-s.queue:
 		return msg, nil
 	default:
@@ -88,17 +88,17 @@ func (s *Subscription) next(ctx context.Context) (*nats.Msg, error) {
 	select {
 	case msg := <-s.queue:
 		return msg, nil
-	case <-s.hole:
-		return nil, ErrBehind
+	case <-s.gap:
+		return nil, ErrMissedMessages
 	case <-s.done:
-		return nil, s.why
+		return nil, s.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
 // hasDropped reports whether messages were dropped since the last call.
-func (s *Subscription) lost() bool {
+func (s *Subscription) hasDropped() bool {
 	sub := s.sub.Load()
 	if sub != s.seen {
 		s.seen, s.dropped = sub, 0
@@ -112,20 +112,20 @@ func (s *Subscription) lost() bool {
 }
 
 // markGap records that messages may have been lost.
-func (s *Subscription) missed() {
+func (s *Subscription) markGap() {
 	select {
-	case s.hole <- struct{}{}:
+	case s.gap <- struct{}{}:
 	default:
 	}
 }
 
 // Close ends the subscription. Queued messages are lost. It may be called more than once, and while
 // another goroutine is in Next.
-func (s *Subscription) Close() { s.end(ErrClosed) }
+func (s *Subscription) Close() { s.closeWith(ErrClosed) }
 
-func (s *Subscription) end(why error) {
-	s.ending.Do(func() {
-		s.why = why
+func (s *Subscription) closeWith(why error) {
+	s.once.Do(func() {
+		s.err = why
 		close(s.done)
 		s.conn.mu.Lock()
 		defer s.conn.mu.Unlock()

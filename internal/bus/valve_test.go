@@ -7,31 +7,31 @@ import (
 	"github.com/podfall/podfall/internal/bus"
 )
 
-// valve is closed while it holds true.
-type valve = atomic.Bool
+// gate is closed while it holds true.
+type gate = atomic.Bool
 
-// valved loses what is written while its valve is closed.
-type valved struct {
+// gatedConn loses what is written while its valve is closed.
+type gatedConn struct {
 	net.Conn
-	valve *valve
+	valve *gate
 }
 
-func (v *valved) Write(p []byte) (int, error) {
+func (v *gatedConn) Write(p []byte) (int, error) {
 	if v.valve.Load() {
 		return len(p), nil
 	}
 	return v.Conn.Write(p)
 }
 
-// valve is one behind which all connections are that are dialled from now on.
-func (s *stand) valve() *valve {
-	v, connect := &valve{}, s.connect
+// writeGate is one behind which all connections are that are dialled from now on.
+func (s *harness) writeGate() *gate {
+	v, connect := &gate{}, s.connect
 	s.connect = func(c bus.Config) bus.Config {
 		c = connect(c)
 		open := c.InProcess
 		c.InProcess = func() (net.Conn, error) {
 			conn, err := open()
-			return &valved{Conn: conn, valve: v}, err
+			return &gatedConn{Conn: conn, valve: v}, err
 		}
 		return c
 	}

@@ -38,22 +38,22 @@ import (
 )
 
 // Clock reads cluster time. It is a small value: copy it.
-type Clock struct{ movement *Movement }
+type Clock struct{ driver *Driver }
 
 // Now returns the cluster's time, including skew. Use it for timestamps in objects, and to compare
 // with them. On the wall clock the result carries Go's monotonic reading, so that differences are
 // immune to steps of the wall.
-func (c Clock) Now() time.Time { return c.Read(c.Steady()) }
+func (c Clock) Now() time.Time { return c.ApplySkew(c.Steady()) }
 
 // Steady returns the cluster's time without skew. Use it to measure and to wait.
-func (c Clock) Steady() time.Time { return c.Of(time.Now()) }
+func (c Clock) Steady() time.Time { return c.TimeAt(time.Now()) }
 
 // TimeAt returns what Steady returns at the wall time wall. The zero time stays zero.
-func (c Clock) Of(wall time.Time) time.Time {
-	if c.movement == nil || wall.IsZero() {
+func (c Clock) TimeAt(wall time.Time) time.Time {
+	if c.driver == nil || wall.IsZero() {
 		return wall
 	}
-	return c.movement.Face().Of(wall)
+	return c.driver.Schedule().TimeAt(wall)
 }
 
 // Since returns the cluster time that has passed since t.
@@ -66,16 +66,16 @@ func (c Clock) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
 // 1.
 func (c Clock) Segment() Segment {
 	now := time.Now()
-	if c.movement == nil {
-		return Segment{Wall: now, Shows: now, Speed: 1}
+	if c.driver == nil {
+		return Segment{Wall: now, Reading: now, Speed: 1}
 	}
-	return c.movement.Face().At(now)
+	return c.driver.Schedule().SegmentAt(now)
 }
 
 // WallDuration returns how much wall time d of cluster time takes at the clock's current speed,
 // ignoring pauses and later changes.
-func (c Clock) Wall(d time.Duration) time.Duration {
-	if c.movement == nil || d <= 0 {
+func (c Clock) WallDuration(d time.Duration) time.Duration {
+	if c.driver == nil || d <= 0 {
 		return d
 	}
 	return max(time.Duration(float64(d)/c.speed()), 1)
@@ -83,8 +83,8 @@ func (c Clock) Wall(d time.Duration) time.Duration {
 
 // ClusterDuration returns how much cluster time passes in d of wall time at the clock's current
 // speed, ignoring pauses and later changes.
-func (c Clock) Ahead(d time.Duration) time.Duration {
-	if c.movement == nil {
+func (c Clock) ClusterDuration(d time.Duration) time.Duration {
+	if c.driver == nil {
 		return d
 	}
 	return time.Duration(float64(d) * c.speed())
@@ -92,7 +92,7 @@ func (c Clock) Ahead(d time.Duration) time.Duration {
 
 // speed returns Segment().Speed of a clock that is not the wall clock.
 func (c Clock) speed() float64 {
-	if f := c.movement.Face(); len(f) == 1 {
+	if f := c.driver.Schedule(); len(f) == 1 {
 		return f[0].Speed
 	}
 	return c.Segment().Speed
@@ -100,8 +100,8 @@ func (c Clock) speed() float64 {
 
 // ClampWallDuration returns WallDuration(d), but at most d and at least least. A slow clock must
 // not make a caller wait for ever, and a fast clock makes no machine faster.
-func (c Clock) WallWithin(least, d time.Duration) time.Duration {
-	return max(min(c.Wall(d), d), least)
+func (c Clock) ClampWallDuration(least, d time.Duration) time.Duration {
+	return max(min(c.WallDuration(d), d), least)
 }
 
 // Sleep waits for d of cluster time. If ctx ends first, it returns the context's error.

@@ -10,8 +10,8 @@ import (
 // Segment is one piece of a [Schedule]. From the wall time Wall on, the clock reads Reading and
 // runs at Speed times the wall's speed, or stands still while Paused.
 type Segment struct {
-	Wall  time.Time `json:"wall"`
-	Shows time.Time `json:"shows"`
+	Wall    time.Time `json:"wall"`
+	Reading time.Time `json:"shows"`
 	// Speed ranges from 0.001 to 10,000. While the clock is paused, it is the speed after the
 	// resume.
 	Speed  float64 `json:"speed"`
@@ -21,36 +21,36 @@ type Segment struct {
 // Schedule maps wall time to cluster time: one or more segments, in the order in which they take
 // effect. The first segment also covers all earlier times. A schedule never goes back. It is a
 // value: a change returns another.
-type Face []Segment
+type Schedule []Segment
 
 // maxSegments is how many changes a schedule keeps. Earlier times are mapped by the oldest segment
 // kept.
-const mostSegments = 64
+const maxSegments = 64
 
 // The slowest and the fastest clock.
 const (
-	leastSpeed = 0.001
-	mostSpeed  = 10_000
+	minSpeed = 0.001
+	maxSpeed = 10_000
 )
 
 // NewSchedule returns a schedule that reads wall time at the instant at, and runs speed times as
 // fast as the wall from there. Speed must be from 0.001 to 10,000.
-func NewFace(at time.Time, speed float64) (Face, error) {
+func NewSchedule(at time.Time, speed float64) (Schedule, error) {
 	if err := checkSpeed(speed); err != nil {
 		return nil, err
 	}
-	return Face{{Wall: at, Shows: at.Round(0), Speed: speed}}, nil
+	return Schedule{{Wall: at, Reading: at.Round(0), Speed: speed}}, nil
 }
 
 func checkSpeed(speed float64) error {
-	if !(speed >= leastSpeed && speed <= mostSpeed) {
+	if !(speed >= minSpeed && speed <= maxSpeed) {
 		return fmt.Errorf("speed %v: want a number from 0.001 to 10000", speed)
 	}
 	return nil
 }
 
 // Check returns an error if a schedule from elsewhere, for example a file, is invalid.
-func (f Face) Check() error {
+func (f Schedule) Check() error {
 	if len(f) == 0 {
 		return errors.New("clock: a face without segments; want at least one")
 	}
@@ -61,7 +61,7 @@ func (f Face) Check() error {
 		if i == 0 {
 			continue
 		}
-		if before := f[i-1]; segment.Wall.Before(before.Wall) || segment.Shows.Before(before.of(segment.Wall)) {
+		if before := f[i-1]; segment.Wall.Before(before.Wall) || segment.Reading.Before(before.timeAt(segment.Wall)) {
 			return fmt.Errorf("clock: segment %d goes back; want one that begins when, and shows at least what, segment %d shows then", i, i-1)
 		}
 	}
@@ -69,9 +69,9 @@ func (f Face) Check() error {
 }
 
 // SegmentAt returns the segment in force at a wall time.
-func (f Face) At(wall time.Time) Segment { return f[f.index(wall)] }
+func (f Schedule) SegmentAt(wall time.Time) Segment { return f[f.segmentIndex(wall)] }
 
-func (f Face) index(wall time.Time) int {
+func (f Schedule) segmentIndex(wall time.Time) int {
 	for i := len(f) - 1; i > 0; i-- {
 		if !wall.Before(f[i].Wall) {
 			return i
@@ -81,20 +81,20 @@ func (f Face) index(wall time.Time) int {
 }
 
 // TimeAt returns the cluster time at a wall time.
-func (f Face) Of(wall time.Time) time.Time { return f.At(wall).of(wall) }
+func (f Schedule) TimeAt(wall time.Time) time.Time { return f.SegmentAt(wall).timeAt(wall) }
 
 // WallTime returns the first wall time, not before from, at which the clock reads reading or later.
 // It returns false if the clock stands still before that.
-func (f Face) When(shows, from time.Time) (time.Time, bool) {
-	for i := f.index(from); i < len(f); i++ {
+func (f Schedule) WallTime(shows, from time.Time) (time.Time, bool) {
+	for i := f.segmentIndex(from); i < len(f); i++ {
 		segment := f[i]
 		if i > 0 && from.Before(segment.Wall) {
 			from = segment.Wall
 		}
-		if !segment.of(from).Before(shows) {
+		if !segment.timeAt(from).Before(shows) {
 			return from, true
 		}
-		wall, ok := segment.when(shows)
+		wall, ok := segment.wallTime(shows)
 		if ok && (i == len(f)-1 || wall.Before(f[i+1].Wall)) {
 			return wall, true
 		}
@@ -104,91 +104,91 @@ func (f Face) When(shows, from time.Time) (time.Time, bool) {
 
 // WithSpeed returns a schedule that runs at another speed from the wall time at. A paused clock
 // stays paused. Speed must be from 0.001 to 10,000.
-func (f Face) Paced(at time.Time, speed float64) (Face, error) {
+func (f Schedule) WithSpeed(at time.Time, speed float64) (Schedule, error) {
 	if err := checkSpeed(speed); err != nil {
 		return nil, err
 	}
-	return f.changed(at, func(s *Segment) { s.Speed = speed }), nil
+	return f.withSegment(at, func(s *Segment) { s.Speed = speed }), nil
 }
 
 // WithPause returns a schedule that stands still from the wall time at.
-func (f Face) PausedFrom(at time.Time) Face {
-	return f.changed(at, func(s *Segment) { s.Paused = true })
+func (f Schedule) WithPause(at time.Time) Schedule {
+	return f.withSegment(at, func(s *Segment) { s.Paused = true })
 }
 
 // WithResume returns a schedule that runs again from the wall time at.
-func (f Face) ResumedFrom(at time.Time) Face {
-	return f.changed(at, func(s *Segment) { s.Paused = false })
+func (f Schedule) WithResume(at time.Time) Schedule {
+	return f.withSegment(at, func(s *Segment) { s.Paused = false })
 }
 
 // WithStep returns a schedule that jumps ahead by d at the wall time at. The step d must be
 // positive and at most a hundred years: time does not go back.
-func (f Face) Stepped(at time.Time, d time.Duration) (Face, error) {
-	if d <= 0 || d > longestStep {
+func (f Schedule) WithStep(at time.Time, d time.Duration) (Schedule, error) {
+	if d <= 0 || d > maxStep {
 		return nil, fmt.Errorf("step %v: want a duration of more than 0s, and at most a hundred years: time does not go back", d)
 	}
-	return f.changed(at, func(s *Segment) { s.Shows = s.Shows.Add(d) }), nil
+	return f.withSegment(at, func(s *Segment) { s.Reading = s.Reading.Add(d) }), nil
 }
 
-const longestStep = 100 * 365 * 24 * time.Hour
+const maxStep = 100 * 365 * 24 * time.Hour
 
 // withSegment returns the schedule with one more segment from the wall time at. If the last segment
 // begins later, the change takes effect there: changes apply in the order in which they are made.
-func (f Face) changed(at time.Time, change func(*Segment)) Face {
+func (f Schedule) withSegment(at time.Time, change func(*Segment)) Schedule {
 	last := f[len(f)-1]
 	if at.Before(last.Wall) {
 		at = last.Wall
 	}
-	next := Segment{Wall: at, Shows: last.of(at), Speed: last.Speed, Paused: last.Paused}
+	next := Segment{Wall: at, Reading: last.timeAt(at), Speed: last.Speed, Paused: last.Paused}
 	change(&next)
-	changed := append(Face{}, f...)
+	changed := append(Schedule{}, f...)
 	if at.Equal(last.Wall) && len(f) > 1 {
 		changed = changed[:len(f)-1]
 	}
 	changed = append(changed, next)
-	return changed[max(0, len(changed)-mostSegments):]
+	return changed[max(0, len(changed)-maxSegments):]
 }
 
 // KeepMonotonic adapts f for a process that has followed old until now and learns of f late. If f
 // reads less than old at now, the clock stands still until f has caught up, rather than go back.
-func (f Face) After(old Face, now time.Time) Face {
-	shown := old.Of(now)
-	if !f.Of(now).Before(shown) {
+func (f Schedule) KeepMonotonic(old Schedule, now time.Time) Schedule {
+	shown := old.TimeAt(now)
+	if !f.TimeAt(now).Before(shown) {
 		return f
 	}
-	current := f.index(now)
-	hold := Segment{Wall: now, Shows: shown, Speed: f[current].Speed, Paused: true}
-	late := append(append(Face{}, f[:current+1]...), hold)
-	again, ok := f.When(shown, now)
+	current := f.segmentIndex(now)
+	hold := Segment{Wall: now, Reading: shown, Speed: f[current].Speed, Paused: true}
+	late := append(append(Schedule{}, f[:current+1]...), hold)
+	again, ok := f.WallTime(shown, now)
 	if !ok {
 		return late
 	}
-	current = f.index(again)
+	current = f.segmentIndex(again)
 	next := f[current]
-	next.Wall, next.Shows = again, f.Of(again)
+	next.Wall, next.Reading = again, f.TimeAt(again)
 	return append(append(late, next), f[current+1:]...)
 }
 
 // timeAt returns the cluster time of the segment at a wall time.
-func (s Segment) of(wall time.Time) time.Time {
+func (s Segment) timeAt(wall time.Time) time.Time {
 	switch elapsed := wall.Sub(s.Wall); {
 	case s.Paused:
-		return s.Shows
+		return s.Reading
 	case s.Speed == 1:
-		return s.Shows.Add(elapsed)
+		return s.Reading.Add(elapsed)
 	default:
-		return s.Shows.Add(time.Duration(float64(elapsed) * s.Speed))
+		return s.Reading.Add(time.Duration(float64(elapsed) * s.Speed))
 	}
 }
 
 // wallTime returns the wall time at which the segment, if it lasted, would read reading.
-func (s Segment) when(shows time.Time) (time.Time, bool) {
-	left := math.Ceil(float64(shows.Sub(s.Shows)) / s.Speed)
-	if s.Paused || left >= float64(longestStep) {
+func (s Segment) wallTime(shows time.Time) (time.Time, bool) {
+	left := math.Ceil(float64(shows.Sub(s.Reading)) / s.Speed)
+	if s.Paused || left >= float64(maxStep) {
 		return time.Time{}, false
 	}
 	wall := s.Wall.Add(time.Duration(left))
-	for s.of(wall).Before(shows) { // a number of 53 bits is not exact
+	for s.timeAt(wall).Before(shows) { // a number of 53 bits is not exact
 		wall = wall.Add(1)
 	}
 	return wall, true

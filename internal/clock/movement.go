@@ -10,85 +10,85 @@ import (
 
 // Driver holds the schedule of a process, changes it, and fires the timers of its clocks. It is
 // safe for concurrent use.
-type Movement struct {
-	face atomic.Pointer[Face]
+type Driver struct {
+	schedule atomic.Pointer[Schedule]
 	// skew holds the skews set so far; nil if there was none.
-	wrong atomic.Pointer[errs]
+	skew atomic.Pointer[skews]
 
 	mu sync.Mutex
 	// changed is false while the schedule is still the one given to NewDriver.
-	known  bool
-	alarms alarms
+	changed bool
+	alarms  alarms
 	// added counts the alarms added. It orders alarms that are due at the same time.
-	set uint64
+	added uint64
 	// timer fires when the first alarm is due; nil until there was an alarm.
-	bell *time.Timer
+	timer *time.Timer
 }
 
 // NewDriver returns a driver with a schedule. A schedule from elsewhere must have passed
 // [Schedule.Check]. The initial schedule is provisional: only the first change may set the clock
 // back.
-func NewMovement(face Face) *Movement {
-	m := &Movement{}
-	pinned := face.pinned(nil, time.Now())
-	m.face.Store(&pinned)
+func NewDriver(face Schedule) *Driver {
+	m := &Driver{}
+	pinned := face.withMonotonic(nil, time.Now())
+	m.schedule.Store(&pinned)
 	return m
 }
 
 // Clock returns a clock that follows the driver's schedule and its later changes.
-func (m *Movement) Clock() Clock { return Clock{m} }
+func (m *Driver) Clock() Clock { return Clock{m} }
 
 // Schedule returns the current schedule.
-func (m *Movement) Face() Face { return *m.face.Load() }
+func (m *Driver) Schedule() Schedule { return *m.schedule.Load() }
 
 // Set replaces the schedule and rearms everything that waits. If this process learns of the
 // schedule late and has read later times already, its clocks stand still until the schedule has
 // caught up.
-func (m *Movement) Set(face Face) {
-	_ = m.Change(func(Face, time.Time) (Face, error) { return face, nil })
+func (m *Driver) Set(face Schedule) {
+	_ = m.Change(func(Schedule, time.Time) (Schedule, error) { return face, nil })
 }
 
 // Change calls change with the current schedule and wall time, and sets the schedule that it
 // returns. If change fails, Change returns its error and sets nothing.
-func (m *Movement) Change(change func(face Face, now time.Time) (Face, error)) error {
+func (m *Driver) Change(change func(face Schedule, now time.Time) (Schedule, error)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now, old := time.Now(), m.Face()
+	now, old := time.Now(), m.Schedule()
 	face, err := change(old, now)
 	if err != nil {
 		return err
 	}
-	next := face.pinned(old, now)
-	if m.known {
-		next = next.After(old, now)
+	next := face.withMonotonic(old, now)
+	if m.changed {
+		next = next.KeepMonotonic(old, now)
 	}
-	m.known = true
-	if !slices.EqualFunc(next, old, Segment.same) {
-		m.face.Store(&next)
-		m.aim(now)
+	m.changed = true
+	if !slices.EqualFunc(next, old, Segment.equal) {
+		m.schedule.Store(&next)
+		m.rearm(now)
 	}
 	return nil
 }
 
 // withMonotonic returns the schedule with its wall times on this process' monotonic clock. Segments
 // that old has too are taken from old. The others are placed relative to the wall clock now.
-func (f Face) pinned(old Face, now time.Time) Face {
+func (f Schedule) withMonotonic(old Schedule, now time.Time) Schedule {
 	pinned := slices.Clone(f)
 	for i, segment := range pinned {
-		known := slices.IndexFunc(old, segment.same)
+		known := slices.IndexFunc(old, segment.equal)
 		if known >= 0 {
 			pinned[i] = old[known]
 			continue
 		}
 		pinned[i].Wall = now.Add(segment.Wall.Round(0).Sub(now.Round(0)))
-		pinned[i].Shows = segment.Shows.Round(0)
+		pinned[i].Reading = segment.Reading.Round(0)
 	}
 	return pinned
 }
 
 // equal reports whether both segments have the same serialized values.
-func (s Segment) same(other Segment) bool {
-	return s.Wall.Round(0).Equal(other.Wall.Round(0)) && s.Shows.Equal(other.Shows) && s.Speed == other.Speed && s.Paused == other.Paused
+func (s Segment) equal(other Segment) bool {
+	return s.Wall.Round(0).Equal(other.Wall.Round(0)) && s.Reading.Equal(other.Reading) && s.Speed == other.Speed && s.Paused == other.Paused
 }
 
 // alarm is a callback or channel send that is due at a cluster time. After the alarm is added, the
@@ -101,51 +101,51 @@ type alarm struct {
 	// c receives the cluster time unless it is full; nil for none.
 	c chan time.Time
 	// callback is called without the driver's lock; nil for none.
-	then func()
+	callback func()
 
 	order uint64
 	index int // in the heap; -1 if not queued
 }
 
-func (m *Movement) add(a *alarm) {
+func (m *Driver) add(a *alarm) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.push(a)
+	m.addLocked(a)
 	if a.index == 0 {
-		m.aim(time.Now())
+		m.rearm(time.Now())
 	}
 }
 
 // remove cancels an alarm. It reports whether the alarm was pending or its firing unread.
-func (m *Movement) remove(a *alarm) bool {
+func (m *Driver) remove(a *alarm) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.drop(a)
+	return m.removeLocked(a)
 }
 
 // reset cancels an alarm and adds it again, due d from now. It reports what remove does.
-func (m *Movement) reset(a *alarm, d time.Duration) bool {
+func (m *Driver) reset(a *alarm, d time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	dropped := m.drop(a)
+	dropped := m.removeLocked(a)
 	now := time.Now()
-	a.due = m.Face().Of(now).Add(d)
-	m.push(a)
+	a.due = m.Schedule().TimeAt(now).Add(d)
+	m.addLocked(a)
 	if a.index == 0 {
-		m.aim(now)
+		m.rearm(now)
 	}
 	return dropped
 }
 
 // addLocked is add for callers that hold the lock.
-func (m *Movement) push(a *alarm) {
-	m.set++
-	a.order = m.set
+func (m *Driver) addLocked(a *alarm) {
+	m.added++
+	a.order = m.added
 	heap.Push(&m.alarms, a)
 }
 
 // removeLocked is remove for callers that hold the lock.
-func (m *Movement) drop(a *alarm) bool {
+func (m *Driver) removeLocked(a *alarm) bool {
 	if a.index >= 0 {
 		heap.Remove(&m.alarms, a.index)
 		return true
@@ -159,30 +159,30 @@ func (m *Movement) drop(a *alarm) bool {
 }
 
 // rearm sets the timer to when the first alarm is due. Callers hold the lock.
-func (m *Movement) aim(now time.Time) {
+func (m *Driver) rearm(now time.Time) {
 	if len(m.alarms) == 0 {
 		return
 	}
-	when, ok := m.Face().When(m.alarms[0].due, now)
+	when, ok := m.Schedule().WallTime(m.alarms[0].due, now)
 	switch {
-	case !ok && m.bell != nil:
-		m.bell.Stop()
+	case !ok && m.timer != nil:
+		m.timer.Stop()
 	case !ok:
-	case m.bell == nil:
-		m.bell = time.AfterFunc(when.Sub(now), m.strike)
+	case m.timer == nil:
+		m.timer = time.AfterFunc(when.Sub(now), m.fire)
 	default:
-		m.bell.Reset(when.Sub(now))
+		m.timer.Reset(when.Sub(now))
 	}
 }
 
 // fire runs all alarms that are due, in order.
-func (m *Movement) strike() {
+func (m *Driver) fire() {
 	for {
 		m.mu.Lock()
 		now := time.Now()
-		shows := m.Face().Of(now)
+		shows := m.Schedule().TimeAt(now)
 		if len(m.alarms) == 0 || m.alarms[0].due.After(shows) {
-			m.aim(now)
+			m.rearm(now)
 			m.mu.Unlock()
 			return
 		}
@@ -190,15 +190,15 @@ func (m *Movement) strike() {
 		heap.Pop(&m.alarms)
 		if a.every > 0 {
 			a.due = shows.Add(a.every - shows.Sub(a.due)%a.every) // a step passes over ticks
-			m.push(a)
+			m.addLocked(a)
 		}
 		select {
 		case a.c <- shows:
 		default:
 		}
 		m.mu.Unlock()
-		if a.then != nil {
-			a.then()
+		if a.callback != nil {
+			a.callback()
 		}
 	}
 }

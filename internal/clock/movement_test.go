@@ -10,42 +10,42 @@ import (
 	"time"
 )
 
-// bubbled runs a test in a bubble with a movement at speed 1.
-func bubbled(t *testing.T, run func(t *testing.T, m *Movement, clk Clock)) {
+// runInBubble runs a test in a bubble with a movement at speed 1.
+func runInBubble(t *testing.T, run func(t *testing.T, m *Driver, clk Clock)) {
 	synctest.Test(t, func(t *testing.T) {
-		f, err := NewFace(time.Now(), 1)
+		f, err := NewSchedule(time.Now(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := NewMovement(f)
+		m := NewDriver(f)
 		run(t, m, m.Clock())
 	})
 }
 
-func (m *Movement) speed(t *testing.T, speed float64) {
+func (m *Driver) speed(t *testing.T, speed float64) {
 	t.Helper()
-	if err := m.Change(func(f Face, now time.Time) (Face, error) { return f.Paced(now, speed) }); err != nil {
+	if err := m.Change(func(f Schedule, now time.Time) (Schedule, error) { return f.WithSpeed(now, speed) }); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (m *Movement) step(t *testing.T, d time.Duration) {
+func (m *Driver) step(t *testing.T, d time.Duration) {
 	t.Helper()
-	if err := m.Change(func(f Face, now time.Time) (Face, error) { return f.Stepped(now, d) }); err != nil {
+	if err := m.Change(func(f Schedule, now time.Time) (Schedule, error) { return f.WithStep(now, d) }); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (m *Movement) pause() {
-	_ = m.Change(func(f Face, now time.Time) (Face, error) { return f.PausedFrom(now), nil })
+func (m *Driver) pause() {
+	_ = m.Change(func(f Schedule, now time.Time) (Schedule, error) { return f.WithPause(now), nil })
 }
 
-func (m *Movement) resume() {
-	_ = m.Change(func(f Face, now time.Time) (Face, error) { return f.ResumedFrom(now), nil })
+func (m *Driver) resume() {
+	_ = m.Change(func(f Schedule, now time.Time) (Schedule, error) { return f.WithResume(now), nil })
 }
 
-// kinds are all ways to wait for a minute; each returns how long it took on the wall.
-var kinds = map[string]func(t *testing.T, clk Clock) time.Duration{
+// waitFuncs are all ways to wait for a minute; each returns how long it took on the wall.
+var waitFuncs = map[string]func(t *testing.T, clk Clock) time.Duration{
 	"timer": func(_ *testing.T, clk Clock) time.Duration {
 		begin := time.Now()
 		<-clk.Timer(time.Minute).C
@@ -86,27 +86,27 @@ var kinds = map[string]func(t *testing.T, clk Clock) time.Duration{
 // TestWaitsAreReaimed moves the clock in the middle of a minute's wait.
 func TestWaitsAreReaimed(t *testing.T) {
 	for name, row := range map[string]struct {
-		move func(t *testing.T, m *Movement)
+		move func(t *testing.T, m *Driver)
 		want time.Duration
 	}{
-		"left alone": {func(*testing.T, *Movement) {}, time.Minute},
-		"faster":     {func(t *testing.T, m *Movement) { m.speed(t, 60) }, 30*time.Second + 500*time.Millisecond},
-		"slower":     {func(t *testing.T, m *Movement) { m.speed(t, 0.5) }, 90 * time.Second},
-		"paused for an hour": {func(_ *testing.T, m *Movement) {
+		"left alone": {func(*testing.T, *Driver) {}, time.Minute},
+		"faster":     {func(t *testing.T, m *Driver) { m.speed(t, 60) }, 30*time.Second + 500*time.Millisecond},
+		"slower":     {func(t *testing.T, m *Driver) { m.speed(t, 0.5) }, 90 * time.Second},
+		"paused for an hour": {func(_ *testing.T, m *Driver) {
 			m.pause()
 			time.Sleep(time.Hour)
 			m.resume()
 		}, time.Hour + time.Minute},
-		"stepped": {func(t *testing.T, m *Movement) { m.step(t, 10*time.Second) }, 50 * time.Second},
-		"there and back": {func(t *testing.T, m *Movement) {
+		"stepped": {func(t *testing.T, m *Driver) { m.step(t, 10*time.Second) }, 50 * time.Second},
+		"there and back": {func(t *testing.T, m *Driver) {
 			m.speed(t, 10)
 			time.Sleep(time.Second)
 			m.speed(t, 1)
 		}, 51 * time.Second},
 	} {
-		for kind, wait := range kinds {
+		for kind, wait := range waitFuncs {
 			t.Run(name+" "+kind, func(t *testing.T) {
-				bubbled(t, func(t *testing.T, m *Movement, clk Clock) {
+				runInBubble(t, func(t *testing.T, m *Driver, clk Clock) {
 					took := make(chan time.Duration, 1)
 					go func() { took <- wait(t, clk) }()
 					time.Sleep(30 * time.Second)
@@ -122,11 +122,11 @@ func TestWaitsAreReaimed(t *testing.T) {
 
 // TestAStepRingsInOrder passes over alarms that were set in another order.
 func TestAStepRingsInOrder(t *testing.T) {
-	bubbled(t, func(t *testing.T, m *Movement, _ Clock) {
+	runInBubble(t, func(t *testing.T, m *Driver, _ Clock) {
 		var rung []string
 		for _, name := range []string{"5s", "3m", "1m", "2h", "90s"} {
 			d, _ := time.ParseDuration(name)
-			m.after(d, alarm{then: func() { rung = append(rung, name) }})
+			m.addAfter(d, alarm{callback: func() { rung = append(rung, name) }})
 		}
 		m.step(t, 10*time.Minute)
 		synctest.Wait()
@@ -139,9 +139,9 @@ func TestAStepRingsInOrder(t *testing.T) {
 // TestAChangeAhead gives two movements a face whose last segment begins in a moment: they
 // agree throughout, though the second hears late.
 func TestAChangeAhead(t *testing.T) {
-	bubbled(t, func(t *testing.T, m *Movement, clk Clock) {
-		late := NewMovement(m.Face())
-		next, err := m.Face().Paced(time.Now().Add(100*time.Millisecond), 60)
+	runInBubble(t, func(t *testing.T, m *Driver, clk Clock) {
+		late := NewDriver(m.Schedule())
+		next, err := m.Schedule().WithSpeed(time.Now().Add(100*time.Millisecond), 60)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,9 +162,9 @@ func TestAChangeAhead(t *testing.T) {
 
 // TestNothingGoesBack slows a clock down by news that is late.
 func TestNothingGoesBack(t *testing.T) {
-	bubbled(t, func(t *testing.T, m *Movement, clk Clock) {
+	runInBubble(t, func(t *testing.T, m *Driver, clk Clock) {
 		m.speed(t, 100)
-		next, err := m.Face().Paced(time.Now(), 1)
+		next, err := m.Schedule().WithSpeed(time.Now(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,10 +185,10 @@ func TestNothingGoesBack(t *testing.T) {
 
 // TestTheFirstNews makes a movement with a face that turns out to have been paused long ago.
 func TestTheFirstNews(t *testing.T) {
-	bubbled(t, func(t *testing.T, m *Movement, clk Clock) {
+	runInBubble(t, func(t *testing.T, m *Driver, clk Clock) {
 		begin := time.Now()
 		time.Sleep(time.Hour)
-		m.Set(m.Face().PausedFrom(begin))
+		m.Set(m.Schedule().WithPause(begin))
 		if got := clk.Since(begin); got != 0 {
 			t.Errorf("it shows %v after it was paused, want nothing", got)
 		}
@@ -196,7 +196,7 @@ func TestTheFirstNews(t *testing.T) {
 }
 
 func TestTimersStop(t *testing.T) {
-	bubbled(t, func(t *testing.T, m *Movement, clk Clock) {
+	runInBubble(t, func(t *testing.T, m *Driver, clk Clock) {
 		timer := clk.Timer(time.Second)
 		if !timer.Stop() || timer.Stop() {
 			t.Error("Stop: want true, and then false")
@@ -223,7 +223,7 @@ func TestTimersStop(t *testing.T) {
 
 // TestATickerPassesOver steps over many ticks, of which one is heard, and keeps its beat.
 func TestATickerPassesOver(t *testing.T) {
-	bubbled(t, func(t *testing.T, m *Movement, clk Clock) {
+	runInBubble(t, func(t *testing.T, m *Driver, clk Clock) {
 		begin := clk.Now()
 		ticker := clk.Ticker(10 * time.Second)
 		defer ticker.Stop()
@@ -249,7 +249,7 @@ func TestATimeoutIsAContext(t *testing.T) {
 		"cancel": {func(_ context.CancelCauseFunc, own context.CancelFunc) { own() }, context.Canceled, context.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubbled(t, func(t *testing.T, m *Movement, clk Clock) {
+			runInBubble(t, func(t *testing.T, m *Driver, clk Clock) {
 				for clk, moved := range map[Clock]string{clk: "moved", {}: "wall"} {
 					parent, end := context.WithCancelCause(context.WithValue(t.Context(), key{}, "value"))
 					ctx, cancel := clk.Timeout(parent, time.Minute)
@@ -286,7 +286,7 @@ func TestATimeoutIsAContext(t *testing.T) {
 
 // TestADeadlineMoves asks a timeout for its deadline while the clock is moved.
 func TestADeadlineMoves(t *testing.T) {
-	bubbled(t, func(t *testing.T, m *Movement, clk Clock) {
+	runInBubble(t, func(t *testing.T, m *Driver, clk Clock) {
 		ctx, cancel := clk.Timeout(t.Context(), time.Minute)
 		defer cancel()
 		detached := context.WithoutCancel(ctx)
@@ -305,7 +305,7 @@ func TestADeadlineMoves(t *testing.T) {
 }
 
 func TestATickerOfNothing(t *testing.T) {
-	bubbled(t, func(t *testing.T, _ *Movement, clk Clock) {
+	runInBubble(t, func(t *testing.T, _ *Driver, clk Clock) {
 		defer func() {
 			if said, _ := recover().(string); !strings.Contains(said, "not positive") {
 				t.Errorf("panic: %v", said)
@@ -316,11 +316,11 @@ func TestATickerOfNothing(t *testing.T) {
 }
 
 func BenchmarkClocks(b *testing.B) {
-	f, err := NewFace(time.Now(), 60)
+	f, err := NewSchedule(time.Now(), 60)
 	if err != nil {
 		b.Fatal(err)
 	}
-	for name, clk := range map[string]Clock{"wall": {}, "moved": NewMovement(f).Clock()} {
+	for name, clk := range map[string]Clock{"wall": {}, "moved": NewDriver(f).Clock()} {
 		b.Run(name+"/now", func(b *testing.B) {
 			for b.Loop() {
 				clk.Now()

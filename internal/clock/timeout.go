@@ -9,18 +9,18 @@ import (
 // Timeout returns a context that ends with context.DeadlineExceeded after d of cluster time. Its
 // Deadline is a wall time, computed from the current schedule.
 func (c Clock) Timeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	if c.movement == nil {
+	if c.driver == nil {
 		return context.WithTimeout(ctx, d)
 	}
 	inner, end := context.WithCancelCause(ctx)
 	due := c.Steady().Add(d)
-	a := &alarm{due: due, then: func() { end(errExpired) }}
-	c.movement.add(a)
+	a := &alarm{due: due, callback: func() { end(errExpired) }}
+	c.driver.add(a)
 	if d <= 0 {
 		end(errExpired)
 	}
-	return &timeout{inner, c.movement, due}, func() {
-		c.movement.remove(a)
+	return &timeout{inner, c.driver, due}, func() {
+		c.driver.remove(a)
 		end(nil)
 	}
 }
@@ -31,14 +31,14 @@ var errExpired = errors.New("the time is over")
 // timeout is a cancellable context that reports DeadlineExceeded if errExpired was the cause.
 type timeout struct {
 	context.Context //nolint:containedctx // it is one
-	movement        *Movement
+	driver          *Driver
 	due             time.Time
 }
 
 // Deadline implements context.Context.
 func (t *timeout) Deadline() (time.Time, bool) {
 	end, ok := t.Context.Deadline()
-	if when, due := t.movement.Face().When(t.due, time.Now()); due && (!ok || when.Before(end)) {
+	if when, due := t.driver.Schedule().WallTime(t.due, time.Now()); due && (!ok || when.Before(end)) {
 		return when, true
 	}
 	return end, ok
@@ -46,20 +46,20 @@ func (t *timeout) Deadline() (time.Time, bool) {
 
 // Err implements context.Context.
 func (t *timeout) Err() error {
-	if t.expired() {
+	if t.hasExpired() {
 		return context.DeadlineExceeded
 	}
 	return t.Context.Err()
 }
 
-func (t *timeout) expired() bool { return errors.Is(context.Cause(t.Context), errExpired) }
+func (t *timeout) hasExpired() bool { return errors.Is(context.Cause(t.Context), errExpired) }
 
 // Value implements context.Context. It hides the inner context from derived contexts: they would
 // end with the inner context's error instead of the timeout's. Derived contexts use AfterFunc
 // instead.
 func (t *timeout) Value(key any) any {
 	value := t.Context.Value(key)
-	if value == any(t.Context) && (t.expired() || t.Context.Err() == nil) {
+	if value == any(t.Context) && (t.hasExpired() || t.Context.Err() == nil) {
 		return nil
 	}
 	return value

@@ -14,11 +14,11 @@ type Timer struct {
 
 // Timer returns a timer that fires once after d of cluster time. Stop it if it is no longer needed.
 func (c Clock) Timer(d time.Duration) Timer {
-	if c.movement == nil {
+	if c.driver == nil {
 		timer := time.NewTimer(d)
 		return Timer{C: timer.C, clock: c, wall: timer}
 	}
-	a := c.movement.after(d, alarm{c: make(chan time.Time, 1)})
+	a := c.driver.addAfter(d, alarm{c: make(chan time.Time, 1)})
 	return Timer{C: a.c, clock: c, alarm: a}
 }
 
@@ -27,7 +27,7 @@ func (t Timer) Stop() bool {
 	if t.wall != nil {
 		return t.wall.Stop()
 	}
-	return t.clock.movement.remove(t.alarm)
+	return t.clock.driver.remove(t.alarm)
 }
 
 // Reset makes the timer fire once, d of cluster time from now. It reports whether the timer was
@@ -36,31 +36,31 @@ func (t Timer) Reset(d time.Duration) bool {
 	if t.wall != nil {
 		return t.wall.Reset(d)
 	}
-	return t.clock.movement.reset(t.alarm, d)
+	return t.clock.driver.reset(t.alarm, d)
 }
 
 // Ticker is a time.Ticker on a [Clock]. It is a small value: copies are the same ticker.
 type Ticker struct {
 	// C receives the cluster's time, [Clock.Steady], at each tick. Ticks are dropped while the
 	// reader is late.
-	C        <-chan time.Time
-	movement *Movement
-	wall     *time.Ticker // nil except on the wall clock
-	alarm    *alarm       // nil on the wall clock
+	C      <-chan time.Time
+	driver *Driver
+	wall   *time.Ticker // nil except on the wall clock
+	alarm  *alarm       // nil on the wall clock
 }
 
 // Ticker returns a ticker that fires every d of cluster time. The interval d must be positive. Stop
 // the ticker if it is no longer needed.
 func (c Clock) Ticker(d time.Duration) Ticker {
-	if c.movement == nil {
+	if c.driver == nil {
 		ticker := time.NewTicker(d)
 		return Ticker{C: ticker.C, wall: ticker}
 	}
 	if d <= 0 {
 		panic("clock: an interval that is not positive for a Ticker")
 	}
-	a := c.movement.after(d, alarm{every: d, c: make(chan time.Time, 1)})
-	return Ticker{C: a.c, movement: c.movement, alarm: a}
+	a := c.driver.addAfter(d, alarm{every: d, c: make(chan time.Time, 1)})
+	return Ticker{C: a.c, driver: c.driver, alarm: a}
 }
 
 // Stop ends the ticks.
@@ -69,11 +69,11 @@ func (t Ticker) Stop() {
 		t.wall.Stop()
 		return
 	}
-	t.movement.remove(t.alarm)
+	t.driver.remove(t.alarm)
 }
 
 // addAfter adds an alarm that is due d of cluster time from now.
-func (m *Movement) after(d time.Duration, a alarm) *alarm {
+func (m *Driver) addAfter(d time.Duration, a alarm) *alarm {
 	a.due = m.Clock().Steady().Add(d)
 	m.add(&a)
 	return &a

@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// wrongs are clocks that are set wrong, or run wrong.
-var wrongs = map[string]Error{
-	"ahead": {Ahead: time.Hour}, "behind": {Ahead: -time.Hour}, "fast": {Rate: 1.05}, "slow": {Rate: 0.5},
+// testSkews are clocks that are set wrong, or run wrong.
+var testSkews = map[string]Skew{
+	"ahead": {Offset: time.Hour}, "behind": {Offset: -time.Hour}, "fast": {Rate: 1.05}, "slow": {Rate: 0.5},
 }
 
 // TestAWrongClockWaitsAsLong sets a clock wrong in the middle of a minute's wait, and right again
 // before its end.
 func TestAWrongClockWaitsAsLong(t *testing.T) {
-	for name, wrong := range wrongs {
-		for kind, wait := range kinds {
+	for name, wrong := range testSkews {
+		for kind, wait := range waitFuncs {
 			t.Run(name+" "+kind, func(t *testing.T) {
-				bubbled(t, func(t *testing.T, m *Movement, clk Clock) {
+				runInBubble(t, func(t *testing.T, m *Driver, clk Clock) {
 					took := make(chan time.Duration, 1)
 					go func() { took <- wait(t, clk) }()
 					time.Sleep(30 * time.Second)
 					wrong.Since = clk.Steady()
-					m.Mislead(wrong)
+					m.SetSkew(wrong)
 					time.Sleep(20 * time.Second)
-					m.Right()
+					m.ClearSkew()
 					if got := <-took; got != time.Minute {
 						t.Errorf("a minute took %v of the wall", got)
 					}
@@ -35,12 +35,12 @@ func TestAWrongClockWaitsAsLong(t *testing.T) {
 
 // TestAWrongClockWaitsFromThen begins to wait while the clock is wrong.
 func TestAWrongClockWaitsFromThen(t *testing.T) {
-	for name, wrong := range wrongs {
-		for kind, wait := range kinds {
+	for name, wrong := range testSkews {
+		for kind, wait := range waitFuncs {
 			t.Run(name+" "+kind, func(t *testing.T) {
-				bubbled(t, func(t *testing.T, m *Movement, clk Clock) {
+				runInBubble(t, func(t *testing.T, m *Driver, clk Clock) {
 					wrong.Since = clk.Steady()
-					m.Mislead(wrong)
+					m.SetSkew(wrong)
 					if got := wait(t, clk); got != time.Minute {
 						t.Errorf("a minute took %v of the wall", got)
 					}
@@ -55,30 +55,30 @@ func TestAWrongClockWaitsFromThen(t *testing.T) {
 func TestAWrongClockReadsWrong(t *testing.T) {
 	for name, want := range map[string]time.Duration{"ahead": time.Hour, "behind": -time.Hour, "fast": 500 * time.Millisecond, "slow": -5 * time.Second} {
 		t.Run(name, func(t *testing.T) {
-			bubbled(t, func(t *testing.T, m *Movement, clk Clock) {
+			runInBubble(t, func(t *testing.T, m *Driver, clk Clock) {
 				begin := clk.Now()
-				wrong := wrongs[name]
+				wrong := testSkews[name]
 				wrong.Since = begin.Add(5 * time.Second)
 				time.Sleep(6 * time.Second)
 				for range 2 { // it is told with every board
-					m.Mislead(wrong)
+					m.SetSkew(wrong)
 				}
 				m.step(t, 9*time.Second)
 				read := clk.Now()
 				if got := read.Sub(clk.Steady()); got != want || clk.Steady().Sub(begin) != 15*time.Second {
 					t.Errorf("it is %v ahead, want %v", got, want)
 				}
-				m.Right()
-				m.Right()
+				m.ClearSkew()
+				m.ClearSkew()
 				time.Sleep(time.Second)
 				if got := clk.Since(begin); got != 16*time.Second {
 					t.Errorf("once it is right, it shows %v", got)
 				}
-				if was, before := clk.Read(begin.Add(14*time.Second)), clk.Read(begin); was.Sub(begin) < 14*time.Second+want-time.Second || was.Sub(begin) > 14*time.Second+want+time.Second || !before.Equal(begin) {
+				if was, before := clk.ApplySkew(begin.Add(14*time.Second)), clk.ApplySkew(begin); was.Sub(begin) < 14*time.Second+want-time.Second || was.Sub(begin) > 14*time.Second+want+time.Second || !before.Equal(begin) {
 					t.Errorf("it read %v, and at the begin %v", was.Sub(begin), before.Sub(begin))
 				}
-				if len(m.errors()) != 2 {
-					t.Errorf("%d errors are remembered, want 2", len(m.errors()))
+				if len(m.loadSkews()) != 2 {
+					t.Errorf("%d errors are remembered, want 2", len(m.loadSkews()))
 				}
 			})
 		})

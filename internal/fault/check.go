@@ -27,9 +27,9 @@ func Check(name string, spec Spec) error {
 
 func (s Spec) check(at *field.Path) field.ErrorList {
 	var wrong field.ErrorList
-	points := s.Point.among(Points())
+	points := s.Point.matchingPoints(Points())
 	if len(points) == 0 {
-		return field.ErrorList{field.NotSupported(at.Child("point"), s.Point, names())}
+		return field.ErrorList{field.NotSupported(at.Child("point"), s.Point, pointNames())}
 	}
 	wrong = append(wrong, s.Where.check(at.Child("where"), points)...)
 	wrong = append(wrong, s.Effect.check(at.Child("effect"), points)...)
@@ -43,14 +43,14 @@ func (s Spec) check(at *field.Path) field.ErrorList {
 }
 
 // matchingPoints returns those of the points that p selects.
-func (p Point) among(points []PointInfo) []PointInfo {
+func (p Point) matchingPoints(points []PointInfo) []PointInfo {
 	return slices.DeleteFunc(points, func(info PointInfo) bool {
-		return strings.Contains(string(p), ",") || !matches(string(p), string(info.Point))
+		return strings.Contains(string(p), ",") || !matchesPattern(string(p), string(info.Point))
 	})
 }
 
 // pointNames returns the names of all points, for error messages.
-func names() []Point {
+func pointNames() []Point {
 	var all []Point
 	for _, info := range Points() {
 		all = append(all, info.Point)
@@ -58,15 +58,15 @@ func names() []Point {
 	return all
 }
 
-func (a About) check(at *field.Path, points []PointInfo) field.ErrorList {
+func (a Attributes) check(at *field.Path, points []PointInfo) field.ErrorList {
 	var wrong field.ErrorList
 	values := a.fields()
 	for i, name := range selectors() {
-		if values[i] == "" || slices.Contains(everywhere(), name) {
+		if values[i] == "" || slices.Contains(commonSelectors(), name) {
 			continue
 		}
 		if !slices.ContainsFunc(points, func(info PointInfo) bool { return slices.Contains(info.Where, name) }) {
-			known := slices.Concat(everywhere(), points[0].Where)
+			known := slices.Concat(commonSelectors(), points[0].Where)
 			wrong = append(wrong, field.Invalid(at.Child(name), values[i],
 				fmt.Sprintf("%s is selected by %s", points[0].Point, strings.Join(known, ", "))))
 		}
@@ -75,7 +75,7 @@ func (a About) check(at *field.Path, points []PointInfo) field.ErrorList {
 }
 
 // commonSelectors returns the selectors that every point knows.
-func everywhere() []string { return []string{"process", "node"} }
+func commonSelectors() []string { return []string{"process", "node"} }
 
 func (e Effect) check(at *field.Path, points []PointInfo) field.ErrorList {
 	suffers := func(info PointInfo) bool { return slices.Contains(info.Kinds, e.Kind) }
@@ -91,13 +91,13 @@ func (e Effect) check(at *field.Path, points []PointInfo) field.ErrorList {
 	case e.Kind != Delay && e.Delay.Duration != 0:
 		refuse("delay", e.Delay.Duration.String(), "is for the effect delay alone")
 	}
-	switch text := points[i].wrongValue(e.Value); {
+	switch text := points[i].validateValue(e.Value); {
 	case e.Kind == Value && text != "":
 		refuse("value", e.Value, text)
 	case e.Kind != Value && e.Value != "":
 		refuse("value", e.Value, "is for the effect value alone")
 	}
-	switch text := points[i].Codes.wrong(e.Code); {
+	switch text := points[i].Codes.validate(e.Code); {
 	case e.Kind != Error && e.Code != "":
 		refuse("code", e.Code, "is for the effect error alone")
 	case text != "":
@@ -110,10 +110,10 @@ func (e Effect) check(at *field.Path, points []PointInfo) field.ErrorList {
 }
 
 // validateValue returns what is wrong with a value, or "".
-func (p PointInfo) wrongValue(value string) string {
+func (p PointInfo) validateValue(value string) string {
 	switch {
 	case slices.Contains(p.Values, anyDuration):
-		if _, _, err := Skew(value); err != nil {
+		if _, _, err := ParseSkew(value); err != nil {
 			return err.Error()
 		}
 		return ""
@@ -130,7 +130,7 @@ func (p PointInfo) wrongValue(value string) string {
 }
 
 // validate returns what is wrong with a code, or "". An empty code means the point's default.
-func (s CodeSet) wrong(code string) string {
+func (s CodeSet) validate(code string) string {
 	if code == "" {
 		return ""
 	}

@@ -4,7 +4,7 @@ import "slices"
 
 // HasMatch reports whether a fault selects an action at the point, whether or not the fault
 // triggers. It counts nothing.
-func (t *Table) Concerns(point Point, about About) bool {
+func (t *Table) HasMatch(point Point, about Attributes) bool {
 	if t == nil {
 		return false
 	}
@@ -12,20 +12,20 @@ func (t *Table) Concerns(point Point, about About) bool {
 	if about.Node == "" {
 		about.Node = t.cfg.Node
 	}
-	p := passage{point, about, t.cfg.Clock.Steady()}
-	return slices.ContainsFunc(t.Faults(), func(f Fault) bool { return !f.Over(p.now) && f.selects(p) })
+	p := occurrence{point, about, t.cfg.Clock.Steady()}
+	return slices.ContainsFunc(t.Faults(), func(f Fault) bool { return !f.Expired(p.now) && f.matches(p) })
 }
 
 // Values returns the values of all faults of the kind [Value] that trigger.
-func (t *Table) Values(point Point, about About) []string {
+func (t *Table) Values(point Point, about Attributes) []string {
 	var values []string
-	for _, f := range t.strike(point, about, Value) {
+	for _, f := range t.trigger(point, about, Value) {
 		values = append(values, f.Spec.Effect.Value)
 	}
 	return values
 }
 
 // Matches reports whether the spec selects an action at the point.
-func (s Spec) Concerns(point Point, about About) bool {
-	return Fault{Spec: s}.selects(passage{point: point, about: about})
+func (s Spec) Matches(point Point, about Attributes) bool {
+	return Fault{Spec: s}.matches(occurrence{point: point, about: about})
 }

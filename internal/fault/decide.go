@@ -8,27 +8,27 @@ import (
 )
 
 // occurrence is one action at an injection point.
-type passage struct {
+type occurrence struct {
 	point Point
-	about About
+	about Attributes
 	now   time.Time
 }
 
 // counts are what a process remembers of one fault.
-type history struct {
+type counts struct {
 	// matched counts the selected actions, and triggered those in which the fault took effect.
-	matched, struck uint64
+	matched, triggered uint64
 	// nth is how often an equal action occurred before.
 	nth uint64
 }
 
 // triggers reports whether the fault takes effect. It is pure: time, chance and past counts are
 // parameters.
-func (f Fault) strikes(p passage, past history) bool {
+func (f Fault) triggers(p occurrence, past counts) bool {
 	switch {
-	case f.Over(p.now), past.matched < f.Spec.Skip:
+	case f.Expired(p.now), past.matched < f.Spec.Skip:
 		return false
-	case f.Spec.Count > 0 && past.struck >= f.Spec.Count:
+	case f.Spec.Count > 0 && past.triggered >= f.Spec.Count:
 		return false
 	case f.Spec.Probability > 0 && f.draw(p, past.nth) >= f.Spec.Probability:
 		return false
@@ -37,16 +37,16 @@ func (f Fault) strikes(p passage, past history) bool {
 }
 
 // Expired reports whether the fault's time has passed.
-func (f Fault) Over(now time.Time) bool { return !f.Until.IsZero() && !now.Before(f.Until) }
+func (f Fault) Expired(now time.Time) bool { return !f.Until.IsZero() && !now.Before(f.Until) }
 
 // matches reports whether the fault selects the action.
-func (f Fault) selects(p passage) bool {
-	return matches(string(f.Spec.Point), string(p.point)) && f.Spec.Where.selects(p.about)
+func (f Fault) matches(p occurrence) bool {
+	return matchesPattern(string(f.Spec.Point), string(p.point)) && f.Spec.Where.matches(p.about)
 }
 
 // draw returns a number in [0, 1). It depends only on the seed, the fault, the action and how often
 // the action occurred; not on what other goroutines do.
-func (f Fault) draw(p passage, nth uint64) float64 {
+func (f Fault) draw(p occurrence, nth uint64) float64 {
 	return Chance(f.Spec.Seed, append([]string{f.Name, string(p.point), strconv.FormatUint(nth, 10)}, p.about.fields()...)...)
 }
 
@@ -67,10 +67,10 @@ func Chance(seed uint64, parts ...string) float64 {
 }
 
 // matches reports whether the selector a matches the attributes of an action.
-func (a About) selects(about About) bool {
+func (a Attributes) matches(about Attributes) bool {
 	of := about.fields()
 	for i, pattern := range a.fields() {
-		if pattern != "" && !matches(pattern, of[i]) {
+		if pattern != "" && !matchesPattern(pattern, of[i]) {
 			return false
 		}
 	}
@@ -78,7 +78,7 @@ func (a About) selects(about About) bool {
 }
 
 // fields returns the values of all fields, in the order of selectors.
-func (a About) fields() []string {
+func (a Attributes) fields() []string {
 	return []string{a.Process, a.Node, a.Namespace, a.Pod, a.Container, a.Volume, a.Image, a.Client, a.Verb, a.Resource, a.Subresource, a.Name}
 }
 
@@ -88,7 +88,7 @@ func selectors() []string {
 }
 
 // matchesPattern reports whether text matches one of the pattern's alternatives.
-func matches(pattern, text string) bool {
+func matchesPattern(pattern, text string) bool {
 	for one := range strings.SplitSeq(pattern, ",") {
 		if start, ok := strings.CutSuffix(one, "*"); ok && strings.HasPrefix(text, start) || one == text {
 			return true

@@ -39,7 +39,7 @@ type Spec struct {
 	// Point is one of [Points], or a prefix and a *, for example cri.*.
 	Point Point `json:"point"`
 	// Where selects actions at the point; an empty Where selects all.
-	Where About `json:"where,omitzero"`
+	Where Attributes `json:"where,omitzero"`
 	// Effect is what happens instead of the action.
 	Effect Effect `json:"effect"`
 
@@ -57,7 +57,7 @@ type Spec struct {
 
 // Attributes describe an action at a point. In a [Spec] they select actions: an empty field selects
 // everything, a * at the end matches any suffix, and commas separate alternatives.
-type About struct {
+type Attributes struct {
 	// Process is the process of the [Table], for example apiserver or kubelet/node-1. The table
 	// sets it, and Node too if the process belongs to a node.
 	Process string `json:"process,omitempty"`
@@ -144,7 +144,7 @@ func New(name string, spec Spec, now time.Time) (Fault, error) {
 }
 
 // injectedError returns the error of the fault's effect.
-func (f Fault) injected() *Injected {
+func (f Fault) injectedError() *Injected {
 	text := f.Spec.Effect.Message
 	if text == "" {
 		text = fmt.Sprintf("fault %q was injected", f.Name)

@@ -19,7 +19,7 @@ type Config struct {
 	Crash func()
 	// OnTrigger is called each time a fault takes effect, on the goroutine that it affects. It may
 	// be nil.
-	Hit func(Fault, Point, About)
+	OnTrigger func(Fault, Point, Attributes)
 }
 
 // Table holds the faults of one process. A nil Table has none.
@@ -37,16 +37,16 @@ type Table struct {
 
 // record is the state of one fault in this process.
 type record struct {
-	fault           Fault
-	matched, struck uint64
+	fault              Fault
+	matched, triggered uint64
 	// seen counts equal actions, if the fault depends on chance.
 	seen tally
 }
 
 // occurrenceKey is an occurrence without its time.
-type passed struct {
+type occurrenceKey struct {
 	point Point
-	about About
+	about Attributes
 }
 
 // NewTable returns a table without faults.
@@ -61,7 +61,7 @@ func (t *Table) Set(faults []Fault) {
 	defer t.mu.Unlock()
 	records := make(map[string]*record, len(faults))
 	for _, f := range faults {
-		if old, ok := t.records[f.Name]; ok && old.fault.same(f) {
+		if old, ok := t.records[f.Name]; ok && old.fault.equal(f) {
 			records[f.Name] = old
 			continue
 		}
@@ -75,7 +75,7 @@ func (t *Table) Set(faults []Fault) {
 }
 
 // equal reports whether g is the same fault, and not another of its name.
-func (f Fault) same(g Fault) bool {
+func (f Fault) equal(g Fault) bool {
 	return f.Name == g.Name && f.Spec == g.Spec && f.Since.Equal(g.Since) && f.Until.Equal(g.Until)
 }
 
@@ -91,7 +91,7 @@ func (t *Table) Faults() []Fault {
 }
 
 // TriggerCounts returns how often each fault took effect in this process, by name.
-func (t *Table) Struck() map[string]uint64 {
+func (t *Table) TriggerCounts() map[string]uint64 {
 	if t == nil {
 		return nil
 	}
@@ -99,16 +99,16 @@ func (t *Table) Struck() map[string]uint64 {
 	defer t.mu.Unlock()
 	counts := map[string]uint64{}
 	for name, r := range t.records {
-		counts[name] = r.struck
+		counts[name] = r.triggered
 	}
 	return counts
 }
 
 // Inject waits while matching faults delay or hang the action. It returns an injected error, an
 // [*Injected], or the error of ctx if ctx ends first.
-func (t *Table) Pass(ctx context.Context, point Point, about About) error {
-	for _, f := range t.strike(point, about, Error, Hang, Delay, Crash) {
-		if err := t.suffer(ctx, f); err != nil {
+func (t *Table) Inject(ctx context.Context, point Point, about Attributes) error {
+	for _, f := range t.trigger(point, about, Error, Hang, Delay, Crash) {
+		if err := t.applyEffect(ctx, f); err != nil {
 			return err
 		}
 	}
@@ -116,8 +116,8 @@ func (t *Table) Pass(ctx context.Context, point Point, about About) error {
 }
 
 // FindFault returns the first fault of the kinds that triggers.
-func (t *Table) First(point Point, about About, kinds ...Kind) (Fault, bool) {
-	struck := t.strike(point, about, kinds...)
+func (t *Table) FindFault(point Point, about Attributes, kinds ...Kind) (Fault, bool) {
+	struck := t.trigger(point, about, kinds...)
 	if len(struck) == 0 {
 		return Fault{}, false
 	}
@@ -125,13 +125,13 @@ func (t *Table) First(point Point, about About, kinds ...Kind) (Fault, bool) {
 }
 
 // FindEffect returns the effect of the first fault of the kinds that triggers.
-func (t *Table) Find(point Point, about About, kinds ...Kind) (Effect, bool) {
-	f, ok := t.First(point, about, kinds...)
+func (t *Table) FindEffect(point Point, about Attributes, kinds ...Kind) (Effect, bool) {
+	f, ok := t.FindFault(point, about, kinds...)
 	return f.Spec.Effect, ok
 }
 
 // trigger returns every fault of the kinds that triggers.
-func (t *Table) strike(point Point, about About, kinds ...Kind) []Fault {
+func (t *Table) trigger(point Point, about Attributes, kinds ...Kind) []Fault {
 	if t == nil {
 		return nil
 	}
@@ -142,26 +142,26 @@ func (t *Table) strike(point Point, about About, kinds ...Kind) []Fault {
 	if about.Node == "" {
 		about.Node = t.cfg.Node
 	}
-	struck := t.count(passage{point, about, t.cfg.Clock.Steady()}, kinds)
-	if t.cfg.Hit != nil {
+	struck := t.countAndSelect(occurrence{point, about, t.cfg.Clock.Steady()}, kinds)
+	if t.cfg.OnTrigger != nil {
 		for _, f := range struck {
-			t.cfg.Hit(f, point, about)
+			t.cfg.OnTrigger(f, point, about)
 		}
 	}
 	return struck
 }
 
-func (t *Table) count(p passage, kinds []Kind) []Fault {
+func (t *Table) countAndSelect(p occurrence, kinds []Kind) []Fault {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var struck []Fault
 	for _, f := range *t.faults.Load() {
-		if !slices.Contains(kinds, f.Spec.Effect.Kind) || !f.selects(p) {
+		if !slices.Contains(kinds, f.Spec.Effect.Kind) || !f.matches(p) {
 			continue
 		}
-		r, what := t.records[f.Name], passed{p.point, p.about}
-		if f.strikes(p, history{matched: r.matched, struck: r.struck, nth: r.seen.of(what)}) {
-			r.struck++
+		r, what := t.records[f.Name], occurrenceKey{p.point, p.about}
+		if f.triggers(p, counts{matched: r.matched, triggered: r.triggered, nth: r.seen.get(what)}) {
+			r.triggered++
 			struck = append(struck, f)
 		}
 		r.matched++
@@ -173,37 +173,37 @@ func (t *Table) count(p passage, kinds []Kind) []Fault {
 }
 
 // maxRecent is how many distinct actions a tally keeps at least.
-const mostSeen = 4096
+const maxRecent = 4096
 
 // tally counts occurrences of equal actions. An action may be forgotten, and counted from 0 again,
 // once maxRecent other actions have occurred since.
-type tally struct{ young, old map[passed]uint64 }
+type tally struct{ recent, old map[occurrenceKey]uint64 }
 
-func (t *tally) of(what passed) uint64 {
-	if n, ok := t.young[what]; ok {
+func (t *tally) get(what occurrenceKey) uint64 {
+	if n, ok := t.recent[what]; ok {
 		return n
 	}
 	return t.old[what]
 }
 
-func (t *tally) add(what passed) {
-	n := t.of(what) + 1
-	if _, ok := t.young[what]; t.young == nil || !ok && len(t.young) == mostSeen {
-		t.young, t.old = map[passed]uint64{}, t.young
+func (t *tally) add(what occurrenceKey) {
+	n := t.get(what) + 1
+	if _, ok := t.recent[what]; t.recent == nil || !ok && len(t.recent) == maxRecent {
+		t.recent, t.old = map[occurrenceKey]uint64{}, t.recent
 	}
-	t.young[what] = n
+	t.recent[what] = n
 }
 
 // applyEffect carries out the effect of one fault.
-func (t *Table) suffer(ctx context.Context, f Fault) error {
+func (t *Table) applyEffect(ctx context.Context, f Fault) error {
 	switch f.Spec.Effect.Kind {
 	case Delay:
 		wait, cancel := t.cfg.Clock.Timeout(ctx, f.Spec.Effect.Delay.Duration)
 		defer cancel()
-		t.outlast(wait, f)
+		t.waitUntilOver(wait, f)
 		return ctx.Err()
 	case Hang:
-		t.outlast(ctx, f)
+		t.waitUntilOver(ctx, f)
 		return ctx.Err()
 	case Crash:
 		if t.cfg.Crash != nil {
@@ -211,16 +211,16 @@ func (t *Table) suffer(ctx context.Context, f Fault) error {
 			<-ctx.Done() // nobody hears from a process that was killed
 			return ctx.Err()
 		}
-		return f.injected()
+		return f.injectedError()
 	case Error:
-		return f.injected()
+		return f.injectedError()
 	case Drop, Duplicate, Expire, Lie, Value: // Find's
 	}
 	return nil
 }
 
 // waitUntilOver waits until the fault is over or ctx ends.
-func (t *Table) outlast(ctx context.Context, f Fault) {
+func (t *Table) waitUntilOver(ctx context.Context, f Fault) {
 	if !f.Until.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = t.cfg.Clock.Timeout(ctx, f.Until.Sub(t.cfg.Clock.Steady()))
@@ -230,7 +230,7 @@ func (t *Table) outlast(ctx context.Context, f Fault) {
 		t.mu.Lock()
 		changed, r := t.changed, t.records[f.Name]
 		t.mu.Unlock()
-		if r == nil || !r.fault.same(f) {
+		if r == nil || !r.fault.equal(f) {
 			return
 		}
 		select {

@@ -17,7 +17,7 @@ var (
 
 // ParseSkew parses a value of [ClockSkew]: how far a clock is ahead, and how many times as fast as
 // the cluster's it runs, from 0.5 to 2. The rate is 1 for a clock that is only ahead.
-func Skew(value string) (ahead time.Duration, rate float64, err error) {
+func ParseSkew(value string) (ahead time.Duration, rate float64, err error) {
 	percent, isPercent := strings.CutSuffix(value, "%")
 	if !isPercent {
 		if ahead, err = time.ParseDuration(value); err != nil {
@@ -38,7 +38,7 @@ type Limit struct {
 	// Memory is set for a limit in bytes of memory. Otherwise the limit is a number of open files.
 	Memory bool
 	// Max is at least 1.
-	Most uint64
+	Max uint64
 }
 
 // ParseLimit parses a value of [ProcessLimit].
@@ -47,12 +47,12 @@ func ParseLimit(value string) (Limit, error) {
 	switch name {
 	case "nofile":
 		if most, err := strconv.ParseUint(text, 10, 32); err == nil && most > 0 {
-			return Limit{Most: most}, nil
+			return Limit{Max: most}, nil
 		}
 	case "memory":
 		amount, err := resource.ParseQuantity(text)
 		if err == nil && amount.Value() >= 1<<20 && amount.Value() < math.MaxInt64 {
-			return Limit{Memory: true, Most: uint64(amount.Value())}, nil
+			return Limit{Memory: true, Max: uint64(amount.Value())}, nil
 		}
 	}
 	return Limit{}, errLimit

@@ -7,9 +7,9 @@ type (
 	// OpCall is a request as it arrived. The event's cause is the operation's id.
 	OpCall struct {
 		// Identity is the requester, and Boot its incarnation.
-		Who  string `json:"who"`
-		Boot string `json:"from,omitempty"`
-		Verb string `json:"verb"`
+		Identity string `json:"who"`
+		Boot     string `json:"from,omitempty"`
+		Verb     string `json:"verb"`
 		// Resource is the group resource: deployments.apps.
 		Resource string `json:"resource"`
 		// Key is namespace/name, or name.
@@ -27,7 +27,7 @@ type (
 		DryRun bool `json:"dry,omitempty"`
 		// TimeLeft is the wall time until the request's deadline, in milliseconds; nil without a
 		// deadline.
-		Left *int64 `json:"left,omitempty"`
+		TimeLeft *int64 `json:"left,omitempty"`
 	}
 
 	// OpReturn is the answer to a request.
@@ -40,10 +40,10 @@ type (
 		Object string `json:"obj,omitempty"`
 		// BodyUID and BodyRevision are the uid and resourceVersion in the body of an update; empty
 		// if the body has none.
-		MeantUID      string `json:"meant.uid,omitempty"`
-		MeantRevision string `json:"meant.rv,omitempty"`
+		BodyUID      string `json:"meant.uid,omitempty"`
+		BodyRevision string `json:"meant.rv,omitempty"`
 		// BodyName is the name in the body of a create; empty if the apiserver generates the name.
-		MeantName string `json:"meant.name,omitempty"`
+		BodyName string `json:"meant.name,omitempty"`
 		// Warnings counts the warnings in the answer.
 		Warnings int `json:"warnings,omitempty"`
 	}
@@ -53,7 +53,7 @@ type (
 type (
 	// WebhookCall is a call of an admission webhook about an object, with its answer. The event's
 	// cause is the operation.
-	Consulted struct {
+	WebhookCall struct {
 		// Hook is configuration/webhook.
 		Hook string `json:"hook"`
 		// Resource is the group resource: deployments.apps.
@@ -114,22 +114,22 @@ type (
 		// Owner is the uid of the controlling owner.
 		Owner string `json:"owner,omitempty"`
 		// SpecGrace is a pod's terminationGracePeriodSeconds.
-		OwnGrace *int64 `json:"ownGrace,omitempty"`
+		SpecGrace *int64 `json:"ownGrace,omitempty"`
 		// Ready is the Ready condition of a pod or a node.
 		Ready bool `json:"ready,omitempty"`
 		PodSpec
-		Wanted
+		Workload
 		// NoExecuteTaints are a node's NoExecute taints: key=value.
-		Evicting []string `json:"evicting,omitempty"`
-		Holding
-		Disks
+		NoExecuteTaints []string `json:"evicting,omitempty"`
+		Blocking
+		Attachments
 	}
 
 	// PodSpec holds fields of a committed pod's spec.
 	PodSpec struct {
 		// Tolerations are a pod's tolerations of NoExecute taints: key=value:seconds. An empty key
 		// tolerates all taints, no value any value, and no seconds means for ever.
-		Tolerates []string `json:"tolerates,omitempty"`
+		Tolerations []string `json:"tolerates,omitempty"`
 		// Sidecars are a pod's restartable init containers in the order of the spec. Regular are
 		// the containers that the sidecars must outlive. Both are empty for pods without sidecars.
 		Sidecars []string `json:"sidecars,omitempty"`
@@ -137,7 +137,7 @@ type (
 	}
 
 	// Workload holds fields of committed objects whose controllers create pods.
-	Wanted struct {
+	Workload struct {
 		// Replicas is the desired number of pods of a ReplicaSet or StatefulSet. InOrder is set for
 		// a StatefulSet that creates pods one after the other.
 		Replicas *int32 `json:"replicas,omitempty"`
@@ -148,7 +148,7 @@ type (
 	}
 
 	// Blocking holds what a committed object keeps from being deleted or evicted.
-	Holding struct {
+	Blocking struct {
 		// Blocks are the uids of owners whose foreground deletion waits for the object, in the
 		// order of its ownerReferences.
 		Blocks []string `json:"blocks,omitempty"`
@@ -171,7 +171,7 @@ type (
 	}
 
 	// Attachments holds fields of committed objects that concern attachable volumes.
-	Disks struct {
+	Attachments struct {
 		// Device is the name that nodes use for an attachable PersistentVolume. Shared is set if
 		// the volume may be on several nodes at once.
 		Device string `json:"device,omitempty"`
@@ -210,9 +210,9 @@ type (
 
 	// StoreOpen is a process opening the store, after it has verified every record's checksum.
 	StoreOpen struct {
-		Revision int64 `json:"rv"`
-		Objects  int   `json:"n"`
-		Sound    bool  `json:"crc_ok"`
+		Revision    int64 `json:"rv"`
+		Objects     int   `json:"n"`
+		ChecksumsOK bool  `json:"crc_ok"`
 	}
 )
 
@@ -263,7 +263,7 @@ func (OpCall) Name() Name { return NameOpCall }
 func (OpReturn) Name() Name { return NameOpReturn }
 
 // Name implements Fact.
-func (Consulted) Name() Name { return NameConsulted }
+func (WebhookCall) Name() Name { return NameWebhookCall }
 
 // Name implements Fact.
 func (Commit) Name() Name { return NameCommit }

@@ -12,7 +12,7 @@ type Name string
 const (
 	NameOpCall         Name = "op.call"
 	NameOpReturn       Name = "op.ret"
-	NameConsulted      Name = "op.hook"
+	NameWebhookCall    Name = "op.hook"
 	NameCommit         Name = "commit"
 	NameFsync          Name = "fsync"
 	NameCompact        Name = "compact"
@@ -31,7 +31,7 @@ const (
 	NameKubeletForget  Name = "k.forget"
 	NameCreate         Name = "rt.create"
 	NameStart          Name = "rt.start"
-	NameTakeUp         Name = "rt.takeup"
+	NameRecover        Name = "rt.takeup"
 	NameProcess        Name = "rt.pid"
 	NamePostStartBegin Name = "rt.poststart.begin"
 	NamePostStartEnd   Name = "rt.poststart.end"
@@ -50,11 +50,11 @@ const (
 	NameReady          Name = "n.ready"
 	NameFaultBegin     Name = "f.begin"
 	NameFaultEnd       Name = "f.end"
-	NameFaultHit       Name = "f.hit"
+	NameFaultTrigger   Name = "f.hit"
 	NameFaultWatch     Name = "f.watch"
 	NameWindow         Name = "ui.window"
 	NameBlocker        Name = "ui.blocker"
-	NameLost           Name = "h.lost"
+	NameLostEvents     Name = "h.lost"
 	NameStall          Name = "p.stall"
 )
 
@@ -109,7 +109,7 @@ type (
 // The history itself.
 type (
 	// LostEvents records events that could not be written. They have no sequence numbers.
-	Lost struct {
+	LostEvents struct {
 		Count uint64 `json:"count"`
 		// Err is the error of the last failed write.
 		Err string `json:"err"`
@@ -118,12 +118,12 @@ type (
 
 // Other is an event with a name that this release does not know.
 type Other struct {
-	Called Name
-	Fact   json.RawMessage
+	EventName Name
+	Fact      json.RawMessage
 }
 
 // Name implements Fact.
-func (o Other) Name() Name { return o.Called }
+func (o Other) Name() Name { return o.EventName }
 
 // MarshalJSON returns the fact as it was read.
 func (o Other) MarshalJSON() ([]byte, error) {
@@ -149,4 +149,4 @@ func (Window) Name() Name { return NameWindow }
 func (Blocker) Name() Name { return NameBlocker }
 
 // Name implements Fact.
-func (Lost) Name() Name { return NameLost }
+func (LostEvents) Name() Name { return NameLostEvents }

@@ -73,20 +73,20 @@ type line struct {
 }
 
 // MarshalJSON returns the event as one line of a history file.
-func (e Event) MarshalJSON() ([]byte, error) { return e.append(nil) }
+func (e Event) MarshalJSON() ([]byte, error) { return e.appendJSON(nil) }
 
 // appendJSON appends the event's JSON to data. It is written by hand because it runs for every
 // change of every object.
-func (e Event) append(data []byte) ([]byte, error) {
+func (e Event) appendJSON(data []byte) ([]byte, error) {
 	fact, err := json.Marshal(e.Fact)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", e.Fact.Name(), err)
 	}
 	data = append(data, `{"seq":`...)
 	data = strconv.AppendUint(data, e.Sequence, 10)
-	data = appendText(data, `,"proc":`, e.Process)
+	data = appendField(data, `,"proc":`, e.Process)
 	if e.Boot != "" {
-		data = appendText(data, `,"boot":`, string(e.Boot))
+		data = appendField(data, `,"boot":`, string(e.Boot))
 	}
 	data = append(data, `,"t0":`...)
 	data = strconv.AppendInt(data, e.Began, 10)
@@ -94,9 +94,9 @@ func (e Event) append(data []byte) ([]byte, error) {
 	data = strconv.AppendInt(data, e.Ended, 10)
 	data = append(data, `,"wall":"`...)
 	data = e.Wall.UTC().AppendFormat(data, time.RFC3339Nano)
-	data = appendText(data, `","event":`, string(e.Fact.Name()))
+	data = appendField(data, `","event":`, string(e.Fact.Name()))
 	if e.Cause != "" {
-		data = appendText(data, `,"cause":`, e.Cause)
+		data = appendField(data, `,"cause":`, e.Cause)
 	}
 	if string(fact) != "null" {
 		data = append(append(data, `,"fact":`...), fact...)
@@ -105,7 +105,7 @@ func (e Event) append(data []byte) ([]byte, error) {
 }
 
 // appendField appends a JSON field with an arbitrary text.
-func appendText(data []byte, field, text string) []byte {
+func appendField(data []byte, field, text string) []byte {
 	data = append(data, field...)
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {

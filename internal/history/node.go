@@ -3,12 +3,12 @@ package history
 import "time"
 
 // ContainerRef identifies the container that an event concerns.
-type Of struct {
+type ContainerRef struct {
 	Pod       string `json:"pod"`
 	UID       string `json:"uid"`
 	Container string `json:"ctr"`
 	// ContainerName is the container's name in its pod.
-	Called string `json:"name,omitempty"`
+	ContainerName string `json:"name,omitempty"`
 }
 
 // The kubelet.
@@ -58,11 +58,11 @@ type (
 		UID   string `json:"uid"`
 		Phase string `json:"phase"`
 		// Containers are the states in that status.
-		Containers []Told `json:"containers,omitempty"`
+		Containers []ContainerState `json:"containers,omitempty"`
 	}
 
 	// ContainerState is the state of one container in a pod's status.
-	Told struct {
+	ContainerState struct {
 		Container string `json:"ctr"`
 		// State is waiting, running or terminated.
 		State string `json:"state"`
@@ -94,7 +94,7 @@ type (
 type (
 	// Create is the creation of a container.
 	Create struct {
-		Of
+		ContainerRef
 
 		// Log is the path of the container's log, relative to the log directory.
 		Log string `json:"log,omitempty"`
@@ -104,7 +104,7 @@ type (
 
 	// Start is the start of a container's process.
 	Start struct {
-		Of
+		ContainerRef
 
 		// Scripted containers follow a script and have no process.
 		Scripted bool `json:"scripted,omitempty"`
@@ -113,8 +113,8 @@ type (
 	// Recover is a container that a restarted runtime finds started and without a recorded end. If
 	// the runtime was killed between starting the container and recording it, there is no Start
 	// event.
-	TakeUp struct {
-		Of
+	Recover struct {
+		ContainerRef
 
 		// Started is the cluster time of the recorded start.
 		Started time.Time `json:"started"`
@@ -125,7 +125,7 @@ type (
 	// Process is the process of a running container, once known. A restarted runtime records it
 	// again.
 	Process struct {
-		Of
+		ContainerRef
 
 		// PID is the process id on the machine, positive.
 		PID int `json:"pid"`
@@ -133,21 +133,21 @@ type (
 
 	// PostStartBegin is the start of a postStart hook. Deleting the pod waits for the end of the
 	// hook (KBL-19).
-	PostStartBegin struct{ Of }
+	PostStartBegin struct{ ContainerRef }
 
 	// PostStartEnd is the end of a postStart hook.
-	PostStartEnd struct{ Of }
+	PostStartEnd struct{ ContainerRef }
 
 	// PreStopBegin is the start of a preStop hook.
-	PreStopBegin struct{ Of }
+	PreStopBegin struct{ ContainerRef }
 
 	// PreStopEnd is the end of a preStop hook, or its timeout.
-	PreStopEnd struct{ Of }
+	PreStopEnd struct{ ContainerRef }
 
 	// Signaling is recorded before a signal is sent, so that a crash between the two hides no
 	// signal.
 	Signaling struct {
-		Of
+		ContainerRef
 
 		// Signal is a name: SIGTERM.
 		Signal string `json:"sig"`
@@ -155,7 +155,7 @@ type (
 
 	// Signal is a signal sent to a container. The event began before kill(2) and ended after it.
 	Signal struct {
-		Of
+		ContainerRef
 
 		// Signal is a name: SIGTERM.
 		Signal string `json:"sig"`
@@ -163,7 +163,7 @@ type (
 
 	// Exit is the end of a container.
 	Exit struct {
-		Of
+		ContainerRef
 
 		// Code ranges from 0 to 255.
 		Code int32 `json:"code"`
@@ -172,7 +172,7 @@ type (
 	}
 
 	// Remove is the removal of a container.
-	Remove struct{ Of }
+	Remove struct{ ContainerRef }
 
 	// SandboxStop is the stop of a sandbox.
 	SandboxStop struct {
@@ -238,7 +238,7 @@ func (Create) Name() Name { return NameCreate }
 func (Start) Name() Name { return NameStart }
 
 // Name implements Fact.
-func (TakeUp) Name() Name { return NameTakeUp }
+func (Recover) Name() Name { return NameRecover }
 
 // Name implements Fact.
 func (Process) Name() Name { return NameProcess }

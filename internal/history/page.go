@@ -18,14 +18,14 @@ type Page struct {
 	// Lines are whole lines of the history files, in order.
 	Lines string `json:"lines,omitempty"`
 	// Next is where the next page begins. More is set if there is a next page already.
-	Next Place `json:"next"`
-	More bool  `json:"more,omitempty"`
+	Next Position `json:"next"`
+	More bool     `json:"more,omitempty"`
 	// At is the cluster time at which the page was read.
 	At time.Time `json:"at"`
 }
 
 // Position is how far a process's history has been read. The zero Position is the beginning.
-type Place struct {
+type Position struct {
 	// File identifies a file by the [Digest] of its first line, which stays the same when the file
 	// is renamed.
 	File string `json:"file,omitempty"`
@@ -34,22 +34,22 @@ type Place struct {
 }
 
 // Exists reports whether dir holds a history of the process.
-func Has(dir, process string) bool {
-	_, err := os.Stat(fileOf(dir, process))
+func Exists(dir, process string) bool {
+	_, err := os.Stat(filePath(dir, process))
 	return err == nil
 }
 
 // filePath returns the path of a process's history file. A slash in the process name becomes a
 // dash.
-func fileOf(dir, process string) string {
+func filePath(dir, process string) string {
 	return filepath.Join(dir, strings.ReplaceAll(process, "/", "-")+extension)
 }
 
 // ReadPage reads what a process has written from a position on: at most most bytes of one file, but
 // always a whole line. If the position's file was deleted, ReadPage begins at the oldest file. A
 // line that is still being written is left for the next page.
-func ReadPage(dir, process string, from Place, most int) (Page, error) {
-	files, err := openAll(fileOf(dir, process))
+func ReadPage(dir, process string, from Position, most int) (Page, error) {
+	files, err := openFiles(filePath(dir, process))
 	defer func() {
 		for _, f := range files {
 			_ = f.Close() // it was only read
@@ -63,23 +63,23 @@ func ReadPage(dir, process string, from Place, most int) (Page, error) {
 			continue
 		}
 		if f.first != from.File {
-			f, from = files[0], Place{File: files[0].first}
+			f, from = files[0], Position{File: files[0].first}
 			i = 0
 		}
-		return f.page(from, most, files[i+1:])
+		return f.readPage(from, most, files[i+1:])
 	}
 	return Page{Next: from}, nil
 }
 
 // historyFile is an open history file with the digest of its first line.
-type numbered struct {
+type historyFile struct {
 	*os.File
 
 	first string
 }
 
 // openFiles opens those files of a process that hold a whole line, the oldest first.
-func openAll(path string) (files []numbered, err error) {
+func openFiles(path string) (files []historyFile, err error) {
 	for n := 0; ; n++ {
 		name := path
 		if n > 0 {
@@ -103,12 +103,12 @@ func openAll(path string) (files []numbered, err error) {
 			}
 			return files, err
 		}
-		files = append([]numbered{{file, Digest([]byte(first))}}, files...)
+		files = append([]historyFile{{file, Digest([]byte(first))}}, files...)
 	}
 }
 
 // readPage reads whole lines of a file. The files in newer follow it.
-func (f numbered) page(from Place, most int, newer []numbered) (Page, error) {
+func (f historyFile) readPage(from Position, most int, newer []historyFile) (Page, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return Page{}, err
@@ -128,10 +128,10 @@ func (f numbered) page(from Place, most int, newer []numbered) (Page, error) {
 		}
 		text, whole = line, bytes.LastIndexByte(line, '\n')+1
 	}
-	page := Page{Lines: string(text[:whole]), Next: Place{File: f.first, Offset: from.Offset + int64(whole)}}
+	page := Page{Lines: string(text[:whole]), Next: Position{File: f.first, Offset: from.Offset + int64(whole)}}
 	page.More = whole > 0 && page.Next.Offset < info.Size()
 	if !page.More && len(newer) > 0 { // who writes has turned to a newer file for good
-		page.Next, page.More = Place{File: newer[0].first}, true
+		page.Next, page.More = Position{File: newer[0].first}, true
 	}
 	return page, nil
 }
@@ -139,7 +139,7 @@ func (f numbered) page(from Place, most int, newer []numbered) (Page, error) {
 // Events decodes the events of the page and counts its torn lines.
 func (p Page) Events() (events []Event, torn int) {
 	for line := range strings.Lines(p.Lines) {
-		events, torn = take([]byte(line), events, torn)
+		events, torn = appendLine([]byte(line), events, torn)
 	}
 	return events, torn
 }

@@ -26,7 +26,7 @@ func FuzzReadPage(f *testing.F) {
 			return
 		}
 		var got strings.Builder
-		at := Place{}
+		at := Position{}
 		for range strings.Count(want, "\n") + 2 {
 			page, err := ReadPage(dir, "kubelet/n", at, int(most))
 			if err != nil {
@@ -47,10 +47,10 @@ func FuzzReadPage(f *testing.F) {
 		if got.String() != want {
 			t.Errorf("read %q, want %q", got.String(), want)
 		}
-		if page, err := ReadPage(dir, "kubelet/n", Place{File: file, Offset: offset}, int(most)); err == nil && !strings.Contains(want, page.Lines) {
+		if page, err := ReadPage(dir, "kubelet/n", Position{File: file, Offset: offset}, int(most)); err == nil && !strings.Contains(want, page.Lines) {
 			t.Errorf("at %q %d: %q, which is not in %q", file, offset, page.Lines, want)
 		}
-		if page, err := ReadPage(dir, "kubelet/n", Place{File: Digest([]byte(first)), Offset: offset}, int(most)); err == nil && offset < 0 && first != "" {
+		if page, err := ReadPage(dir, "kubelet/n", Position{File: Digest([]byte(first)), Offset: offset}, int(most)); err == nil && offset < 0 && first != "" {
 			t.Errorf("at %d: %q", offset, page.Lines)
 		}
 	})

@@ -7,7 +7,7 @@ import (
 )
 
 // CountRunning returns how many containers of the pod have a recorded start and no recorded exit.
-func (l Log) Alive(uid types.UID) int {
+func (l Log) CountRunning(uid types.UID) int {
 	alive := map[string]bool{}
 	for _, event := range l.Events {
 		switch fact := event.Fact.(type) {
@@ -23,7 +23,7 @@ func (l Log) Alive(uid types.UID) int {
 }
 
 // SignalsTo returns the events of signals sent to the pod's containers.
-func (l Log) Signals(uid types.UID) []Event {
+func (l Log) SignalsTo(uid types.UID) []Event {
 	return slices.DeleteFunc(slices.Clone(l.Events), func(event Event) bool {
 		signal, ok := event.Fact.(Signal)
 		return !ok || signal.UID != string(uid)

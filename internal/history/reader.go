@@ -44,21 +44,21 @@ func Read(dir string) (Log, error) {
 
 // Merge orders events, removes duplicates and finds gaps.
 func Merge(events []Event, torn int) Log {
-	slices.SortStableFunc(events, inOrder)
+	slices.SortStableFunc(events, compareEvents)
 	events = slices.CompactFunc(events, func(a, b Event) bool {
 		return a.Sequence == b.Sequence && a.Process == b.Process && a.Boot == b.Boot
 	})
-	return Log{Events: events, Torn: torn, Gaps: gaps(events)}
+	return Log{Events: events, Torn: torn, Gaps: findGaps(events)}
 }
 
-func inOrder(a, b Event) int {
+func compareEvents(a, b Event) int {
 	if a.Process == b.Process && a.Boot == b.Boot {
 		return cmp.Compare(a.Sequence, b.Sequence)
 	}
 	return cmp.Or(cmp.Compare(a.Ended, b.Ended), cmp.Compare(a.Process, b.Process), cmp.Compare(a.Boot, b.Boot), cmp.Compare(a.Sequence, b.Sequence))
 }
 
-func gaps(events []Event) []Gap {
+func findGaps(events []Event) []Gap {
 	type incarnation struct{ process, boot string }
 	last := map[incarnation]uint64{}
 	var found []Gap
@@ -78,7 +78,7 @@ type Reader struct {
 
 	// offsets is how far each file has been read, by the file's first line. No two files share a
 	// first line, and a renamed file keeps its own.
-	read map[string]int64
+	offsets map[string]int64
 }
 
 // Next returns what was written since the last call; the first call returns everything. A line that
@@ -91,8 +91,8 @@ func (r *Reader) Next() (Log, error) {
 	if err != nil {
 		return Log{}, fmt.Errorf("history: %w", err)
 	}
-	if r.read == nil {
-		r.read = map[string]int64{}
+	if r.offsets == nil {
+		r.offsets = map[string]int64{}
 	}
 	var events []Event
 	torn := 0
@@ -100,7 +100,7 @@ func (r *Reader) Next() (Log, error) {
 		if !strings.Contains(entry.Name(), extension) || entry.IsDir() {
 			continue
 		}
-		more, cut, err := r.file(filepath.Join(r.Dir, entry.Name()))
+		more, cut, err := r.readFile(filepath.Join(r.Dir, entry.Name()))
 		if err != nil {
 			return Log{}, fmt.Errorf("history: %w", err)
 		}
@@ -110,7 +110,7 @@ func (r *Reader) Next() (Log, error) {
 }
 
 // readFile reads what is new in one file.
-func (r *Reader) file(path string) (events []Event, torn int, err error) {
+func (r *Reader) readFile(path string) (events []Event, torn int, err error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, nil // it was given another name meanwhile
@@ -122,29 +122,29 @@ func (r *Reader) file(path string) (events []Event, torn int, err error) {
 	lines := bufio.NewReader(file)
 	first, err := lines.ReadString('\n')
 	if err != nil {
-		return nil, 0, ended(err)
+		return nil, 0, ignoreEOF(err)
 	}
-	if offset := r.read[first]; offset > 0 {
+	if offset := r.offsets[first]; offset > 0 {
 		if _, err := file.Seek(offset, io.SeekStart); err != nil {
 			return nil, 0, err
 		}
 		lines.Reset(file)
 	} else {
-		events, torn = take([]byte(first), events, torn)
-		r.read[first] = int64(len(first))
+		events, torn = appendLine([]byte(first), events, torn)
+		r.offsets[first] = int64(len(first))
 	}
 	for {
 		text, err := lines.ReadBytes('\n')
 		if err != nil {
-			return events, torn, ended(err) // the rest of a line, if any, is for later
+			return events, torn, ignoreEOF(err) // the rest of a line, if any, is for later
 		}
-		r.read[first] += int64(len(text))
-		events, torn = take(text, events, torn)
+		r.offsets[first] += int64(len(text))
+		events, torn = appendLine(text, events, torn)
 	}
 }
 
 // appendLine appends a line's event, or counts the line as torn.
-func take(text []byte, events []Event, torn int) ([]Event, int) {
+func appendLine(text []byte, events []Event, torn int) ([]Event, int) {
 	var event Event
 	if err := json.Unmarshal(text, &event); err != nil {
 		return events, torn + 1
@@ -152,8 +152,8 @@ func take(text []byte, events []Event, torn int) ([]Event, int) {
 	return append(events, event), torn
 }
 
-// ended is a reader's error, but for the end of the file.
-func ended(err error) error {
+// ignoreEOF is a reader's error, but for the end of the file.
+func ignoreEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return nil
 	}

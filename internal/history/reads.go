@@ -7,14 +7,14 @@ import (
 
 // The events of reads, and of what was never a request.
 const (
-	NameLookup  Name = "op.read"
-	NameRefused Name = "op.refused"
-	NameTook    Name = "w.took"
-	NameCopied  Name = "w.list"
+	NameOpRead        Name = "op.read"
+	NameOpRefused     Name = "op.refused"
+	NameWatchDelivery Name = "w.took"
+	NameRelist        Name = "w.list"
 )
 
 // ReadOptions is what a read asks for.
-type Asked struct {
+type ReadOptions struct {
 	// Revision is the requested resourceVersion, and Match the resourceVersionMatch.
 	Revision string `json:"asked,omitempty"`
 	Match    string `json:"match,omitempty"`
@@ -24,25 +24,25 @@ type Asked struct {
 	Limit int64 `json:"limit,omitempty"`
 	// ContinueAfter is namespace/name, or name, of the previous page's last item. ContinueRevision
 	// is that page's revision, or -1 for any.
-	After string `json:"after,omitempty"`
-	At    int64  `json:"at,omitempty"`
+	ContinueAfter    string `json:"after,omitempty"`
+	ContinueRevision int64  `json:"at,omitempty"`
 	// SendInitialEvents is a watch's option; nil if not set.
-	Initial *bool `json:"initial,omitempty"`
+	SendInitialEvents *bool `json:"initial,omitempty"`
 	// AllowBookmarks is set for a watch that allows bookmarks.
-	Marks bool `json:"marks,omitempty"`
+	AllowBookmarks bool `json:"marks,omitempty"`
 }
 
 type (
 	// OpRead is a get, a list or the opening of a watch, from arrival to answer. The event's cause
 	// is the operation's id.
-	Lookup struct {
-		Who  string `json:"who"`
-		Verb string `json:"verb"`
+	OpRead struct {
+		Identity string `json:"who"`
+		Verb     string `json:"verb"`
 		// Resource is the group resource.
 		Resource string `json:"resource"`
 		// Key is namespace/name, or name. For a list or a watch it is the namespace, empty for all.
 		Key string `json:"key"`
-		Asked
+		ReadOptions
 		// Code is the HTTP status code. For a watch it is the code of the ERROR event, if any.
 		Code int32 `json:"code"`
 		// Revision is the resource version of the object or list, or where a watch joins the live
@@ -58,11 +58,11 @@ type (
 		More bool `json:"more,omitempty"`
 		// InitialEventsEnd is the revision of the bookmark that ends a watch's initial events; 0
 		// for none.
-		Marked int64 `json:"marked,omitempty"`
+		InitialEventsEnd int64 `json:"marked,omitempty"`
 	}
 
 	// OpRefused is a message to the apiserver that was not a valid request.
-	Refused struct {
+	OpRefused struct {
 		// Subject is the bus subject, shortened.
 		Subject string `json:"subject"`
 		// Code is the HTTP status code of the answer.
@@ -75,7 +75,7 @@ type (
 	// WatchDelivery is what one watch has delivered to its consumer since its previous
 	// WatchDelivery: every selected change after From up to To. If the consumer gets the state at
 	// To first, From is 0.
-	Took struct {
+	WatchDelivery struct {
 		// Watch is the watch's number in its process. Resource to Fields are its scope.
 		Watch     uint64 `json:"w"`
 		Resource  string `json:"resource"`
@@ -92,7 +92,7 @@ type (
 	}
 
 	// Relist is a client-side copy that is replaced by a new list.
-	Copied struct {
+	Relist struct {
 		Resource  string `json:"resource"`
 		Namespace string `json:"namespace,omitempty"`
 		// From is the copy's previous revision, 0 for none. To is the list's revision.
@@ -102,16 +102,16 @@ type (
 )
 
 // Name implements Fact.
-func (Copied) Name() Name { return NameCopied }
+func (Relist) Name() Name { return NameRelist }
 
 // Name implements Fact.
-func (Lookup) Name() Name { return NameLookup }
+func (OpRead) Name() Name { return NameOpRead }
 
 // Name implements Fact.
-func (Refused) Name() Name { return NameRefused }
+func (OpRefused) Name() Name { return NameOpRefused }
 
 // Name implements Fact.
-func (Took) Name() Name { return NameTook }
+func (WatchDelivery) Name() Name { return NameWatchDelivery }
 
 // Sum is a running checksum of objects or events in their order. One revision identifies one
 // version of one object, so that hashing revisions is enough. The zero value is the sum of nothing.

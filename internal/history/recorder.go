@@ -30,10 +30,10 @@ type Config struct {
 	Size  int64
 	Files int
 	// GetSampling records one in so many gets, to save space. 0 and 1 record every get.
-	Gets uint64
+	GetSampling uint64
 	// OnEvent is called with every event after it was written, in order. It must not block. It may
 	// be nil.
-	Listen func(Event)
+	OnEvent func(Event)
 	// Warn is called for the first of consecutive failed writes. It may be nil.
 	Warn func(err error)
 }
@@ -49,26 +49,26 @@ type Config struct {
 type Recorder struct {
 	cfg Config
 
-	mu   sync.Mutex
-	file *os.File
-	size int64
-	last uint64
-	lost Lost
-	room []byte  // reused for lines
-	made []Event // reused for events
-	gets atomic.Uint64
+	mu       sync.Mutex
+	file     *os.File
+	size     int64
+	last     uint64
+	lost     LostEvents
+	lineBuf  []byte  // reused for lines
+	eventBuf []Event // reused for events
+	gets     atomic.Uint64
 }
 
 // SampleGet reports whether the current get is to be recorded; see Config.GetSampling.
-func (r *Recorder) Gets() bool {
+func (r *Recorder) SampleGet() bool {
 	if r == nil {
 		return false
 	}
-	return r.cfg.Gets <= 1 || r.gets.Add(1)%r.cfg.Gets == 0
+	return r.cfg.GetSampling <= 1 || r.gets.Add(1)%r.cfg.GetSampling == 0
 }
 
 // MonoTime is a reading of the machine's monotonic clock.
-type Moment int64
+type MonoTime int64
 
 // Open begins the history of one boot of a process, after what earlier boots have written. Close it
 // when the process ends.
@@ -89,7 +89,7 @@ func Open(cfg Config) (*Recorder, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("history: %w", err)
 	}
-	if err := r.open(); err != nil {
+	if err := r.openFile(); err != nil {
 		return nil, fmt.Errorf("history: %w", err)
 	}
 	return r, nil
@@ -100,11 +100,11 @@ func Open(cfg Config) (*Recorder, error) {
 const extension = ".ndjson"
 
 // currentFile returns the path of the file being written.
-func (r *Recorder) path() string { return fileOf(r.cfg.Dir, r.cfg.Process) }
+func (r *Recorder) currentFile() string { return filePath(r.cfg.Dir, r.cfg.Process) }
 
 // openFile opens the current file and terminates a line that a crash cut short.
-func (r *Recorder) open() error {
-	file, err := os.OpenFile(r.path(), os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+func (r *Recorder) openFile() error {
+	file, err := os.OpenFile(r.currentFile(), os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
@@ -137,24 +137,24 @@ func (r *Recorder) Close() {
 }
 
 // Now returns the monotonic time, to pass to RecordSince after an action.
-func (r *Recorder) Began() Moment {
+func (r *Recorder) Now() MonoTime {
 	if r == nil {
 		return 0
 	}
-	return Moment(clock.Monotonic())
+	return MonoTime(clock.Monotonic())
 }
 
 // Record records an instantaneous fact. The cause may be empty.
-func (r *Recorder) Note(cause string, fact Fact) {
+func (r *Recorder) Record(cause string, fact Fact) {
 	if r == nil {
 		return
 	}
-	r.Done(r.Began(), cause, fact)
+	r.RecordSince(r.Now(), cause, fact)
 }
 
 // RecordSince records a fact that began at start and ends now. The cause may be empty.
-func (r *Recorder) Done(began Moment, cause string, fact Fact) {
-	r.All(began, Entry{cause, fact})
+func (r *Recorder) RecordSince(began MonoTime, cause string, fact Fact) {
+	r.RecordAll(began, Entry{cause, fact})
 }
 
 // Entry is a fact with its cause, which may be empty.
@@ -164,7 +164,7 @@ type Entry struct {
 }
 
 // RecordAll records facts of one action, in order, with one write.
-func (r *Recorder) All(began Moment, entries ...Entry) {
+func (r *Recorder) RecordAll(began MonoTime, entries ...Entry) {
 	if r == nil || len(entries) == 0 {
 		return
 	}
@@ -173,40 +173,40 @@ func (r *Recorder) All(began Moment, entries ...Entry) {
 	if r.file == nil && r.cfg.Dir != "" {
 		return
 	}
-	events := r.made[:0]
+	events := r.eventBuf[:0]
 	ended, wall := clock.Monotonic(), r.cfg.Clock.Now()
 	if r.lost.Count > 0 {
-		events = append(events, r.event(ended, ended, wall))
+		events = append(events, r.newEvent(ended, ended, wall))
 		events[0].Fact = r.lost
 	}
 	for _, entry := range entries {
-		event := r.event(int64(began), ended, wall)
+		event := r.newEvent(int64(began), ended, wall)
 		event.Cause, event.Fact = entry.Cause, entry.Fact
 		events = append(events, event)
 	}
-	r.made = events
+	r.eventBuf = events
 	defer clear(events)
-	if err := r.write(events); err != nil {
+	if err := r.writeEvents(events); err != nil {
 		if r.lost.Count == 0 {
 			r.cfg.Warn(fmt.Errorf("write the history: %w", err))
 		}
-		r.lost = Lost{Count: r.lost.Count + uint64(len(entries)), Err: err.Error()}
+		r.lost = LostEvents{Count: r.lost.Count + uint64(len(entries)), Err: err.Error()}
 		return
 	}
-	r.lost = Lost{}
-	if r.cfg.Listen != nil {
+	r.lost = LostEvents{}
+	if r.cfg.OnEvent != nil {
 		for _, event := range events {
-			r.cfg.Listen(event)
+			r.cfg.OnEvent(event)
 		}
 	}
 }
 
-func (r *Recorder) event(began, ended int64, wall time.Time) Event {
+func (r *Recorder) newEvent(began, ended int64, wall time.Time) Event {
 	return Event{Process: r.cfg.Process, Boot: r.cfg.Boot, Began: began, Ended: ended, Wall: wall}
 }
 
 // writeEvents numbers and writes events, all or none. Callers hold the lock.
-func (r *Recorder) write(events []Event) error {
+func (r *Recorder) writeEvents(events []Event) error {
 	if r.cfg.Dir == "" {
 		for i := range events {
 			r.last++
@@ -214,18 +214,18 @@ func (r *Recorder) write(events []Event) error {
 		}
 		return nil
 	}
-	data, number := r.room[:0], r.last
+	data, number := r.lineBuf[:0], r.last
 	for i := range events {
 		number++
 		events[i].Sequence = number
 		var err error
-		if data, err = events[i].append(data); err != nil {
+		if data, err = events[i].appendJSON(data); err != nil {
 			return err
 		}
 		data = append(data, '\n')
 	}
-	r.room = data
-	if err := r.append(data); err != nil {
+	r.lineBuf = data
+	if err := r.appendLines(data); err != nil {
 		return err
 	}
 	r.last = number
@@ -233,7 +233,7 @@ func (r *Recorder) write(events []Event) error {
 }
 
 // appendLines appends lines to the file, all or none.
-func (r *Recorder) append(data []byte) error {
+func (r *Recorder) appendLines(data []byte) error {
 	if r.size > 0 && r.size+int64(len(data)) > r.cfg.Size {
 		if err := r.rotate(); err != nil {
 			return err
@@ -252,11 +252,11 @@ func (r *Recorder) append(data []byte) error {
 
 // rotate begins a new file and deletes the oldest.
 func (r *Recorder) rotate() error {
-	if err := r.shift(); err != nil {
+	if err := r.shiftFiles(); err != nil {
 		return err
 	}
 	before := r.file
-	if err := r.open(); err != nil {
+	if err := r.openFile(); err != nil {
 		return err
 	}
 	return before.Close()
@@ -265,8 +265,8 @@ func (r *Recorder) rotate() error {
 // shiftFiles renames every file to the next older name. It does nothing if an earlier rotation
 // renamed the files but could not open a new one; otherwise repeated attempts would delete them
 // all.
-func (r *Recorder) shift() error {
-	path := r.path()
+func (r *Recorder) shiftFiles() error {
+	path := r.currentFile()
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -18,7 +18,7 @@ func (Stall) Name() Name { return NameStall }
 
 // pulse is what a process measures when it gets to run.
 type pulse struct {
-	at Moment
+	at MonoTime
 	// used is the processor time of the process.
 	used time.Duration
 }
@@ -26,15 +26,15 @@ type pulse struct {
 const (
 	// pulseInterval is how often a process measures. A process that measures again only after
 	// stallThreshold has stood still. Both are wall time.
-	everyPulse = 200 * time.Millisecond
-	late       = 500 * time.Millisecond
+	pulseInterval  = 200 * time.Millisecond
+	stallThreshold = 500 * time.Millisecond
 )
 
 // isStall reports whether a process stood still between two pulses. A process that used a processor
 // for a quarter of the time or more was busy, not stalled.
-func stalled(from, to pulse) bool {
+func isStall(from, to pulse) bool {
 	took := time.Duration(to.at - from.at)
-	return took >= late && to.used-from.used < took/4
+	return took >= stallThreshold && to.used-from.used < took/4
 }
 
 // WatchStalls records each stall of the process until ctx ends, and returns nil. The duration of
@@ -44,17 +44,17 @@ func (r *Recorder) WatchStalls(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	for last := r.pulse(); ctx.Err() == nil; last = r.pulse() {
-		_ = clock.Clock{}.Sleep(ctx, everyPulse) // its error is that ctx has ended
-		if stalled(last, r.pulse()) {
-			r.Done(last.at, "", Stall{})
+	for last := r.readPulse(); ctx.Err() == nil; last = r.readPulse() {
+		_ = clock.Clock{}.Sleep(ctx, pulseInterval) // its error is that ctx has ended
+		if isStall(last, r.readPulse()) {
+			r.RecordSince(last.at, "", Stall{})
 		}
 	}
 	return nil
 }
 
-func (r *Recorder) pulse() pulse {
+func (r *Recorder) readPulse() pulse {
 	var used syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used) // it fails for other arguments only
-	return pulse{r.Began(), time.Duration(used.Utime.Nano() + used.Stime.Nano())}
+	return pulse{r.Now(), time.Duration(used.Utime.Nano() + used.Stime.Nano())}
 }

@@ -24,7 +24,7 @@ func TestStalled(t *testing.T) {
 		{time.Minute, 2 * time.Minute, false},
 	} {
 		from := pulse{at: 7, used: time.Hour}
-		if got := stalled(from, pulse{from.at + Moment(c.took), from.used + c.used}); got != c.want {
+		if got := isStall(from, pulse{from.at + MonoTime(c.took), from.used + c.used}); got != c.want {
 			t.Errorf("%v with a processor for %v: %v, want %v", c.took, c.used, got, c.want)
 		}
 	}
@@ -34,7 +34,7 @@ func TestStalled(t *testing.T) {
 func TestNoStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		r := open(t, Config{Dir: dir, Process: "p"})
+		r := mustOpen(t, Config{Dir: dir, Process: "p"})
 		ctx, cancel := context.WithCancel(t.Context())
 		var watching sync.WaitGroup
 		for _, recorder := range []*Recorder{r, nil} {
@@ -47,7 +47,7 @@ func TestNoStall(t *testing.T) {
 		time.Sleep(time.Hour)
 		cancel()
 		watching.Wait()
-		if log := read(t, dir); len(log.Events) != 0 {
+		if log := mustRead(t, dir); len(log.Events) != 0 {
 			t.Errorf("%+v", log.Events)
 		}
 	})

@@ -28,13 +28,13 @@ type Trouble struct {
 	// What names the fault, the cut or the process.
 	What string `json:"fault"`
 	// CutOff are the members that a cut isolates.
-	Off []string `json:"off,omitempty"`
+	CutOff []string `json:"off,omitempty"`
 	// Arguments are all parameters, as JSON.
 	Arguments json.RawMessage `json:"args,omitempty"`
 }
 
 // Equal reports whether both are the same trouble.
-func (t Trouble) Is(other Trouble) bool {
+func (t Trouble) Equal(other Trouble) bool {
 	return t.Kind == other.Kind && t.What == other.What && bytes.Equal(t.Arguments, other.Arguments)
 }
 
@@ -54,7 +54,7 @@ type (
 	}
 
 	// FaultTrigger is a fault that took effect.
-	FaultHit struct {
+	FaultTrigger struct {
 		// Fault is the name of the fault, and Point where it took effect.
 		Fault string `json:"fault"`
 		Point string `json:"point"`
@@ -73,4 +73,4 @@ func (FaultEnd) Name() Name { return NameFaultEnd }
 func (FaultWatch) Name() Name { return NameFaultWatch }
 
 // Name implements Fact.
-func (FaultHit) Name() Name { return NameFaultHit }
+func (FaultTrigger) Name() Name { return NameFaultTrigger }

@@ -12,21 +12,21 @@ import (
 // TestToldAsLongAgo: what has happened before a clock is set wrong, or while it is, is told as long
 // ago as it was.
 func TestToldAsLongAgo(t *testing.T) {
-	for name, wrong := range map[string]clock.Error{
-		"ahead": {Ahead: time.Hour}, "behind": {Ahead: -time.Hour}, "fast": {Rate: 1.05}, "slow": {Rate: 0.5},
+	for name, wrong := range map[string]clock.Skew{
+		"ahead": {Offset: time.Hour}, "behind": {Offset: -time.Hour}, "fast": {Rate: 1.05}, "slow": {Rate: 0.5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				face, err := clock.NewFace(time.Now(), 1)
+				face, err := clock.NewSchedule(time.Now(), 1)
 				if err != nil {
 					t.Fatal(err)
 				}
-				movement := clock.NewMovement(face)
+				movement := clock.NewDriver(face)
 				clk := movement.Clock()
 				before := clk.Steady()
 				time.Sleep(10 * time.Second)
 				wrong.Since = clk.Steady()
-				movement.Mislead(wrong)
+				movement.SetSkew(wrong)
 				during := clk.Steady()
 				time.Sleep(10 * time.Second)
 				told := func(what string) {
@@ -38,7 +38,7 @@ func TestToldAsLongAgo(t *testing.T) {
 					}
 				}
 				told("wrong")
-				movement.Right()
+				movement.ClearSkew()
 				told("right again")
 				if at := Moved(time.Time{}, time.Hour); !at.IsZero() {
 					t.Errorf("what has not happened is told as of %v", at)

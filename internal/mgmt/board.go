@@ -19,7 +19,7 @@ type Board struct {
 	Epoch    string `json:"epoch"`
 	Revision uint64 `json:"revision"`
 	// Clock is what the cluster's clock shows; never empty, once it is kept.
-	Clock clock.Face `json:"clock"`
+	Clock clock.Schedule `json:"clock"`
 	// Parties are all that a cut can be about.
 	Parties []string        `json:"parties"`
 	Faults  []fault.Fault   `json:"faults,omitempty"`
@@ -214,7 +214,7 @@ func (s Selection) cuts(parties []string) []choice[partition.Cut] {
 	}
 	for _, party := range s.Parties {
 		choices = append(choices, choice[partition.Cut]{fmt.Sprintf("cut of %q", party), func(c partition.Cut) bool {
-			return slices.Contains(c.Spec.Off(parties), party)
+			return slices.Contains(c.Spec.CutOff(parties), party)
 		}})
 	}
 	return choices
@@ -223,8 +223,8 @@ func (s Selection) cuts(parties []string) []choice[partition.Cut] {
 // Expired is the board without what is over at a moment; its slices are its own.
 func (b Board) Expired(at Moment) Board {
 	next := b
-	next.Faults = slices.DeleteFunc(slices.Clone(b.Faults), func(f fault.Fault) bool { return f.Over(at.Cluster) })
-	next.Cuts = slices.DeleteFunc(slices.Clone(b.Cuts), func(c partition.Cut) bool { return c.Over(at.Wall, at.Cluster) })
+	next.Faults = slices.DeleteFunc(slices.Clone(b.Faults), func(f fault.Fault) bool { return f.Expired(at.Cluster) })
+	next.Cuts = slices.DeleteFunc(slices.Clone(b.Cuts), func(c partition.Cut) bool { return c.Expired(at.Wall, at.Cluster) })
 	if len(next.Faults) != len(b.Faults) || len(next.Cuts) != len(b.Cuts) {
 		next.Revision++
 	}

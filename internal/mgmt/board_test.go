@@ -24,11 +24,11 @@ func after(wall time.Duration) mgmt.Moment {
 
 func empty(t *testing.T) mgmt.Board {
 	t.Helper()
-	face, err := clock.NewFace(origin, 2)
+	face, err := clock.NewSchedule(origin, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return mgmt.Board{Epoch: "e", Clock: face, Parties: partition.Parties([]string{"node-1", "node-2"})}
+	return mgmt.Board{Epoch: "e", Clock: face, Parties: partition.Members([]string{"node-1", "node-2"})}
 }
 
 func lasts(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
@@ -40,7 +40,7 @@ func addFault(name string, d time.Duration, replace bool) mgmt.Change {
 }
 
 func addCut(name, party, holder string, only ...partition.Message) mgmt.Change {
-	return mgmt.Change{Cut: &mgmt.AddCut{Name: name, Holder: holder, Spec: partition.Spec{Parties: []string{party}, Only: only}}}
+	return mgmt.Change{Cut: &mgmt.AddCut{Name: name, Holder: holder, Spec: partition.Spec{Members: []string{party}, Only: only}}}
 }
 
 // names of what is on a board: faults, then cuts.

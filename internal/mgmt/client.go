@@ -101,7 +101,7 @@ func (c *Client) Inspect(ctx context.Context, process string, question []byte) (
 
 // History is a page of what a process has written down, from a place on. Its errors are
 // those of Inspect.
-func (c *Client) History(ctx context.Context, process string, from history.Place) (history.Page, error) {
+func (c *Client) History(ctx context.Context, process string, from history.Position) (history.Page, error) {
 	place, err := json.Marshal(from)
 	if err != nil {
 		return history.Page{}, err
@@ -132,7 +132,7 @@ func (c *Client) Follow(ctx context.Context, apply func(Board)) error {
 	}
 	for apply(board); ; {
 		data, err := sub.Next(ctx)
-		if errors.Is(err, bus.ErrBehind) {
+		if errors.Is(err, bus.ErrMissedMessages) {
 			continue // it is published now and then
 		}
 		if err != nil {

@@ -26,7 +26,7 @@ type MoveClock struct {
 var errBothWays = errors.New("pause, resume: want one of them")
 
 // apply is the face that is changed at an instant.
-func (m MoveClock) apply(face clock.Face, at time.Time) (clock.Face, error) {
+func (m MoveClock) apply(face clock.Schedule, at time.Time) (clock.Schedule, error) {
 	if m == (MoveClock{}) {
 		return nil, ErrNoChange
 	}
@@ -35,20 +35,20 @@ func (m MoveClock) apply(face clock.Face, at time.Time) (clock.Face, error) {
 	}
 	var err error
 	if m.Speed != 0 {
-		if face, err = face.Paced(at, m.Speed); err != nil {
+		if face, err = face.WithSpeed(at, m.Speed); err != nil {
 			return nil, err
 		}
 	}
 	if m.Step != 0 {
-		if face, err = face.Stepped(at, m.Step); err != nil {
+		if face, err = face.WithStep(at, m.Step); err != nil {
 			return nil, err
 		}
 	}
 	switch {
 	case m.Pause:
-		face = face.PausedFrom(at)
+		face = face.WithPause(at)
 	case m.Resume:
-		face = face.ResumedFrom(at)
+		face = face.WithResume(at)
 	}
 	return face, nil
 }

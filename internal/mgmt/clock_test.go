@@ -29,7 +29,7 @@ func TestMoveClock(t *testing.T) {
 		"too fast":         {[]mgmt.MoveClock{{Speed: 1e6}}, 0, "speed 1e+06: want a number from 0.001 to 10000"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			face, err := clock.NewFace(noon, 1)
+			face, err := clock.NewSchedule(noon, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,7 +56,7 @@ func TestMoveClock(t *testing.T) {
 			if err := json.Unmarshal(data, &read); err != nil || read.Clock.Check() != nil {
 				t.Fatalf("%s: %v, %v", data, err, read.Clock.Check())
 			}
-			if got := read.Clock.Of(noon.Add(10 * time.Second)).Sub(noon); got != row.want || read.Revision != uint64(len(row.moves)) {
+			if got := read.Clock.TimeAt(noon.Add(10 * time.Second)).Sub(noon); got != row.want || read.Revision != uint64(len(row.moves)) {
 				t.Errorf("at revision %d it shows %v after 10 s, want %v", read.Revision, got, row.want)
 			}
 		})

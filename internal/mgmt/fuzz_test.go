@@ -47,7 +47,7 @@ func check(t *testing.T, board, next mgmt.Board, at mgmt.Moment) {
 		t.Error(err)
 	}
 	for wall := at.Wall; wall.Before(at.Wall.Add(time.Second)); wall = wall.Add(50 * time.Millisecond) {
-		if next.Clock.Of(wall.Add(50 * time.Millisecond)).Before(next.Clock.Of(wall)) {
+		if next.Clock.TimeAt(wall.Add(50 * time.Millisecond)).Before(next.Clock.TimeAt(wall)) {
 			t.Errorf("the clock goes back at %s: %+v", wall, next.Clock)
 		}
 	}

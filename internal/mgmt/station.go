@@ -111,7 +111,7 @@ func (s *Station) follow(ctx context.Context) error {
 	for {
 		data, err := sub.Next(ctx)
 		switch {
-		case errors.Is(err, bus.ErrBehind):
+		case errors.Is(err, bus.ErrMissedMessages):
 			if err := s.fetch(ctx); err != nil {
 				s.cfg.Log.DebugContext(ctx, "the board is not to be had", "err", err) // it is published now and then
 			}

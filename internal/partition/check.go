@@ -18,18 +18,18 @@ func Check(name string, spec Spec, parties []string) error {
 		}
 	}
 	at := field.NewPath("spec")
-	wrong = append(wrong, spec.who(at, parties)...)
-	wrong = append(wrong, spec.how(at)...)
-	return append(wrong, spec.times(at)...).ToAggregate()
+	wrong = append(wrong, spec.checkMembers(at, parties)...)
+	wrong = append(wrong, spec.checkEffect(at)...)
+	return append(wrong, spec.checkAmounts(at)...).ToAggregate()
 }
 
 // checkMembers validates members and groups.
-func (s Spec) who(at *field.Path, parties []string) field.ErrorList {
+func (s Spec) checkMembers(at *field.Path, parties []string) field.ErrorList {
 	var wrong field.ErrorList
 	switch {
-	case len(s.Parties) == 0 && len(s.Groups) == 0:
+	case len(s.Members) == 0 && len(s.Groups) == 0:
 		return field.ErrorList{field.Required(at.Child("parties"), "name who is cut off, or groups")}
-	case len(s.Parties) > 0 && len(s.Groups) > 0:
+	case len(s.Members) > 0 && len(s.Groups) > 0:
 		wrong = append(wrong, field.Forbidden(at.Child("groups"), "must not be beside parties"))
 	}
 	named := map[string]bool{}
@@ -42,7 +42,7 @@ func (s Spec) who(at *field.Path, parties []string) field.ErrorList {
 		}
 		named[party] = true
 	}
-	for i, party := range s.Parties {
+	for i, party := range s.Members {
 		know(at.Child("parties").Index(i), party)
 	}
 	for i, group := range s.Groups {
@@ -53,14 +53,14 @@ func (s Spec) who(at *field.Path, parties []string) field.ErrorList {
 			know(at.Child("groups").Index(i).Index(j), party)
 		}
 	}
-	if len(wrong) == 0 && len(s.Off(parties)) == 0 {
+	if len(wrong) == 0 && len(s.CutOff(parties)) == 0 {
 		wrong = append(wrong, field.Invalid(at.Child("groups"), s.Groups, "everyone is in the group of the apiserver: nobody is cut off"))
 	}
 	return wrong
 }
 
 // checkEffect validates what the cut does.
-func (s Spec) how(at *field.Path) field.ErrorList {
+func (s Spec) checkEffect(at *field.Path) field.ErrorList {
 	var wrong field.ErrorList
 	if d := s.Direction; d != "" && d != Both && d != FromNode && d != ToNode {
 		wrong = append(wrong, field.NotSupported(at.Child("direction"), d, []Direction{Both, FromNode, ToNode}))
@@ -70,7 +70,7 @@ func (s Spec) how(at *field.Path) field.ErrorList {
 		wrong = append(wrong, field.NotSupported(at.Child("manner"), m, []Manner{Hold, Reset, Carry}))
 	case m == Reset && (s.Direction == FromNode || s.Direction == ToNode):
 		wrong = append(wrong, field.Invalid(at.Child("direction"), s.Direction, "a connection is reset in both directions"))
-	case m == Carry && !s.way().Slow():
+	case m == Carry && !s.oneWay().IsSlow():
 		wrong = append(wrong, field.Invalid(at.Child("manner"), m, "want a latency, a jitter or a bandwidth beside it"))
 	}
 	for i, message := range s.Only {
@@ -81,17 +81,17 @@ func (s Spec) how(at *field.Path) field.ErrorList {
 	if len(s.Only) == 0 {
 		return wrong
 	}
-	if s.Direction != "" || s.Manner != "" || s.Flap != (Flap{}) || (Way{Latency: s.Latency.Duration, Jitter: s.Jitter.Duration, Bandwidth: s.Bandwidth}).Slow() {
+	if s.Direction != "" || s.Manner != "" || s.Flap != (Flap{}) || (OneWay{Latency: s.Latency.Duration, Jitter: s.Jitter.Duration, Bandwidth: s.Bandwidth}).IsSlow() {
 		wrong = append(wrong, field.Forbidden(at.Child("only"), "holds messages, each on its own way: no direction, manner, latency, jitter, bandwidth or flap beside it"))
 	}
-	if slices.Contains(s.Off([]string{APIServer}), APIServer) {
+	if slices.Contains(s.CutOff([]string{APIServer}), APIServer) {
 		wrong = append(wrong, field.Invalid(at.Child("only"), s.Only, "the apiserver is asked and does not ask: hold the messages of those who do"))
 	}
 	return wrong
 }
 
 // checkAmounts validates durations and bandwidth.
-func (s Spec) times(at *field.Path) field.ErrorList {
+func (s Spec) checkAmounts(at *field.Path) field.ErrorList {
 	var wrong field.ErrorList
 	for _, amount := range []struct {
 		at    *field.Path

@@ -10,11 +10,11 @@ import (
 
 // Condition is the state of a link; the zero value is a healthy link.
 type Condition struct {
-	FromNode, ToNode Way
+	FromNode, ToNode OneWay
 }
 
 // OneWay is the state of a link in one direction.
-type Way struct {
+type OneWay struct {
 	// Manner defaults to Carry.
 	Manner Manner
 	// Latency and up to Jitter more is the delay of bytes in cluster time. The Seed determines the
@@ -26,13 +26,17 @@ type Way struct {
 }
 
 // IsHealthy reports whether the link carries everything without delay.
-func (c Condition) Whole() bool { return c == Condition{} }
+func (c Condition) IsHealthy() bool { return c == Condition{} }
 
 // HoldBoth returns the condition of a link that holds everything in both directions.
-func Held() Condition { return Condition{FromNode: Way{Manner: Hold}, ToNode: Way{Manner: Hold}} }
+func HoldBoth() Condition {
+	return Condition{FromNode: OneWay{Manner: Hold}, ToNode: OneWay{Manner: Hold}}
+}
 
 // ResetBoth returns the condition of a link that resets everything.
-func Broken() Condition { return Condition{FromNode: Way{Manner: Reset}, ToNode: Way{Manner: Reset}} }
+func ResetBoth() Condition {
+	return Condition{FromNode: OneWay{Manner: Reset}, ToNode: OneWay{Manner: Reset}}
+}
 
 // Manner returns what happens to traffic in a direction. A reset applies to both directions,
 // because it breaks the whole connection.
@@ -40,14 +44,14 @@ func (c Condition) Manner(way Direction) Manner {
 	if c.FromNode.Manner == Reset || c.ToNode.Manner == Reset {
 		return Reset
 	}
-	if manner := c.Way(way).Manner; manner != "" {
+	if manner := c.In(way).Manner; manner != "" {
 		return manner
 	}
 	return Carry
 }
 
 // In returns the state of the link in one direction.
-func (c Condition) Way(way Direction) Way {
+func (c Condition) In(way Direction) OneWay {
 	if way == FromNode {
 		return c.FromNode
 	}
@@ -55,7 +59,7 @@ func (c Condition) Way(way Direction) Way {
 }
 
 // Delay returns the delay of the nth chunk of a member.
-func (w Way) Delay(party string, nth uint64) time.Duration {
+func (w OneWay) Delay(party string, nth uint64) time.Duration {
 	if w.Jitter <= 0 {
 		return w.Latency
 	}
@@ -63,7 +67,7 @@ func (w Way) Delay(party string, nth uint64) time.Duration {
 }
 
 // TransmitTime returns how long so many bytes take at the link's bandwidth.
-func (w Way) Takes(bytes int64) time.Duration {
+func (w OneWay) TransmitTime(bytes int64) time.Duration {
 	if w.Bandwidth <= 0 {
 		return 0
 	}
@@ -71,36 +75,36 @@ func (w Way) Takes(bytes int64) time.Duration {
 }
 
 // IsSlow reports whether the link delays what it carries.
-func (w Way) Slow() bool { return w.Latency > 0 || w.Jitter > 0 || w.Bandwidth > 0 }
+func (w OneWay) IsSlow() bool { return w.Latency > 0 || w.Jitter > 0 || w.Bandwidth > 0 }
 
 // ConditionOf combines the cuts into the condition of a member's link at a cluster time. It also
 // returns when the condition changes next by itself; zero if never. Expired cuts, and cuts of
 // single kinds of message, do not affect the link.
-func Of(cuts []Cut, party string, parties []string, now time.Time) (c Condition, next time.Time) {
+func ConditionOf(cuts []Cut, party string, parties []string, now time.Time) (c Condition, next time.Time) {
 	for _, cut := range cuts {
 		over := !cut.Until.IsZero() && !now.Before(cut.Until)
-		if over || len(cut.Spec.Only) > 0 || !slices.Contains(cut.Spec.Off(parties), party) {
+		if over || len(cut.Spec.Only) > 0 || !slices.Contains(cut.Spec.CutOff(parties), party) {
 			continue
 		}
-		way, turn := cut.at(now)
+		way, turn := cut.stateAt(now)
 		if cut.Spec.Direction != ToNode {
-			c.FromNode = c.FromNode.and(way)
+			c.FromNode = c.FromNode.combine(way)
 		}
 		if cut.Spec.Direction != FromNode {
-			c.ToNode = c.ToNode.and(way)
+			c.ToNode = c.ToNode.combine(way)
 		}
-		next = sooner(sooner(next, cut.Until), turn)
+		next = earlier(earlier(next, cut.Until), turn)
 	}
 	return c, next
 }
 
 // stateAt returns the state that a cut imposes at an instant, and when flapping changes it.
-func (c Cut) at(now time.Time) (way Way, turn time.Time) {
-	way = c.Spec.way()
+func (c Cut) stateAt(now time.Time) (way OneWay, turn time.Time) {
+	way = c.Spec.oneWay()
 	if c.Spec.Flap == (Flap{}) {
 		return way, turn
 	}
-	down, turn := c.Spec.Flap.at(now.Sub(c.Since), now)
+	down, turn := c.Spec.Flap.stateAt(now.Sub(c.Since), now)
 	if !down {
 		way.Manner = ""
 	}
@@ -108,7 +112,7 @@ func (c Cut) at(now time.Time) (way Way, turn time.Time) {
 }
 
 // earlier returns the earlier of two instants; a zero instant means never.
-func sooner(a, b time.Time) time.Time {
+func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
@@ -116,12 +120,12 @@ func sooner(a, b time.Time) time.Time {
 }
 
 // oneWay returns the state that the cut imposes while it is in force.
-func (s Spec) way() Way {
-	way := Way{
+func (s Spec) oneWay() OneWay {
+	way := OneWay{
 		Manner: s.Manner, Latency: s.Latency.Duration, Jitter: s.Jitter.Duration, Seed: s.Seed, Bandwidth: s.Bandwidth,
 	}
 	switch {
-	case way.Manner == Carry, way.Manner == "" && way.Slow():
+	case way.Manner == Carry, way.Manner == "" && way.IsSlow():
 		way.Manner = ""
 	case way.Manner == "":
 		way.Manner = Hold
@@ -130,8 +134,8 @@ func (s Spec) way() Way {
 }
 
 // combine returns both together: the harder manner, both latencies, the smaller bandwidth.
-func (w Way) and(v Way) Way {
-	both := Way{Manner: w.Manner, Latency: w.Latency + v.Latency, Jitter: w.Jitter + v.Jitter, Seed: w.Seed ^ v.Seed, Bandwidth: w.Bandwidth}
+func (w OneWay) combine(v OneWay) OneWay {
+	both := OneWay{Manner: w.Manner, Latency: w.Latency + v.Latency, Jitter: w.Jitter + v.Jitter, Seed: w.Seed ^ v.Seed, Bandwidth: w.Bandwidth}
 	if v.Manner == Reset || w.Manner == "" {
 		both.Manner = v.Manner
 	}
@@ -143,7 +147,7 @@ func (w Way) and(v Way) Way {
 
 // stateAt reports whether the link is down at a time since the flapping began, and when that
 // changes.
-func (f Flap) at(since time.Duration, now time.Time) (down bool, turn time.Time) {
+func (f Flap) stateAt(since time.Duration, now time.Time) (down bool, turn time.Time) {
 	period := f.Down.Duration + f.Up.Duration
 	into := since % period
 	if into < 0 {

@@ -22,7 +22,7 @@ func FuzzNew(f *testing.F) {
 		}
 		now := since.Add(time.Duration(later))
 		for _, party := range parties {
-			_, next := partition.Of([]partition.Cut{cut}, party, parties, now)
+			_, next := partition.ConditionOf([]partition.Cut{cut}, party, parties, now)
 			if !next.IsZero() && !next.After(now) {
 				t.Errorf("%s: at %v the next change of %s is at %v", text, now, party, next)
 			}

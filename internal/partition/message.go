@@ -31,36 +31,36 @@ func Messages() []Message {
 	return []Message{Leases, Statuses, Deletes, Events, Writes, Reads, Watches}
 }
 
-const writes = "create,update,patch,delete,deletecollection"
+const writeVerbs = "create,update,patch,delete,deletecollection"
 
 // selector returns the fault point and selector of the kind.
-func (m Message) where() (fault.Point, fault.About) {
+func (m Message) selector() (fault.Point, fault.Attributes) {
 	switch m {
 	case Leases:
-		return fault.APIRequest, fault.About{Verb: writes, Resource: "leases.coordination.k8s.io"}
+		return fault.APIRequest, fault.Attributes{Verb: writeVerbs, Resource: "leases.coordination.k8s.io"}
 	case Statuses:
-		return fault.APIRequest, fault.About{Verb: writes, Subresource: "status"}
+		return fault.APIRequest, fault.Attributes{Verb: writeVerbs, Subresource: "status"}
 	case Deletes:
-		return fault.APIRequest, fault.About{Verb: "delete,deletecollection"}
+		return fault.APIRequest, fault.Attributes{Verb: "delete,deletecollection"}
 	case Events:
-		return fault.APIRequest, fault.About{Verb: writes, Resource: "events,events.events.k8s.io"}
+		return fault.APIRequest, fault.Attributes{Verb: writeVerbs, Resource: "events,events.events.k8s.io"}
 	case Writes:
-		return fault.APIRequest, fault.About{Verb: writes}
+		return fault.APIRequest, fault.Attributes{Verb: writeVerbs}
 	case Reads:
-		return fault.APIRequest, fault.About{Verb: "get,list"}
+		return fault.APIRequest, fault.Attributes{Verb: "get,list"}
 	case Watches:
-		return fault.WatchDeliver, fault.About{}
+		return fault.WatchDeliver, fault.Attributes{}
 	}
-	return "", fault.About{}
+	return "", fault.Attributes{}
 }
 
 // Faults returns the faults that hold single kinds of message; none for a cut of all bytes.
 func (c Cut) Faults(parties []string) []fault.Fault {
 	var faults []fault.Fault
-	for _, party := range c.Spec.Off(parties) {
+	for _, party := range c.Spec.CutOff(parties) {
 		for _, message := range c.Spec.Only {
-			point, where := message.where()
-			where.Process = process(party)
+			point, where := message.selector()
+			where.Process = processName(party)
 			faults = append(faults, fault.Fault{
 				Name: c.Name + "." + party + "." + string(message), Since: c.Since, Until: c.Until,
 				Spec: fault.Spec{Point: point, Where: where, Effect: fault.Effect{Kind: fault.Hang}},
@@ -71,7 +71,7 @@ func (c Cut) Faults(parties []string) []fault.Fault {
 }
 
 // processName returns the process of a member that calls the apiserver.
-func process(party string) string {
+func processName(party string) string {
 	switch party {
 	case APIServer, Controllers, Gateway:
 		return party

@@ -32,7 +32,7 @@ const (
 
 // Members returns all members of a cluster with these nodes: everything that has a link, so not the
 // bus and the clients.
-func Parties(nodes []string) []string {
+func Members(nodes []string) []string {
 	return append([]string{APIServer, Controllers, Gateway}, nodes...)
 }
 
@@ -63,7 +63,7 @@ type Lease struct {
 // Spec is which members are cut off, how, and for how long. It is the spec of the kind Partition.
 type Spec struct {
 	// Members are cut off from everything: node names, apiserver, controllers, gateway.
-	Parties []string `json:"parties,omitempty"`
+	Members []string `json:"parties,omitempty"`
 	// Groups are cut off from each other. Members that are not named form a group of their own.
 	Groups [][]string `json:"groups,omitempty"`
 	// Direction is one direction of the link; empty for both.
@@ -132,21 +132,21 @@ func New(name string, spec Spec, parties []string, now time.Time) (Cut, error) {
 }
 
 // Expired reports whether the cut has ended, by its duration or its lease.
-func (c Cut) Over(wall, cluster time.Time) bool {
+func (c Cut) Expired(wall, cluster time.Time) bool {
 	return !c.Until.IsZero() && !cluster.Before(c.Until) || c.Lease != nil && !wall.Before(c.Lease.Expires)
 }
 
 // CutOff returns which of the members are cut off: those named, or those outside the apiserver's
 // group.
-func (s Spec) Off(parties []string) []string {
+func (s Spec) CutOff(parties []string) []string {
 	if len(s.Groups) == 0 {
-		return slices.DeleteFunc(slices.Clone(parties), func(p string) bool { return !slices.Contains(s.Parties, p) })
+		return slices.DeleteFunc(slices.Clone(parties), func(p string) bool { return !slices.Contains(s.Members, p) })
 	}
-	home := s.group(APIServer)
-	return slices.DeleteFunc(slices.Clone(parties), func(p string) bool { return s.group(p) == home })
+	home := s.groupOf(APIServer)
+	return slices.DeleteFunc(slices.Clone(parties), func(p string) bool { return s.groupOf(p) == home })
 }
 
 // groupOf returns the index of the member's group; -1 for all members that are not named.
-func (s Spec) group(party string) int {
+func (s Spec) groupOf(party string) int {
 	return slices.IndexFunc(s.Groups, func(group []string) bool { return slices.Contains(group, party) })
 }

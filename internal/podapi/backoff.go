@@ -12,16 +12,16 @@ type backoff struct {
 
 const (
 	backoffFirst = 800 * time.Millisecond
-	backoffMost  = 30 * time.Second
+	backoffMax   = 30 * time.Second
 	backoffReset = 2 * time.Minute
 )
 
 // advance returns the wait that begins now, and the backoff after it. The random number chance is
 // in [0, 1).
-func (b backoff) after(now time.Time, chance float64) (time.Duration, backoff) {
+func (b backoff) advance(now time.Time, chance float64) (time.Duration, backoff) {
 	if b.next == 0 || now.Sub(b.last) > backoffReset {
 		b.next = backoffFirst
 	}
 	wait := b.next + time.Duration(chance*float64(b.next))
-	return wait, backoff{next: min(2*b.next, backoffMost), last: now}
+	return wait, backoff{next: min(2*b.next, backoffMax), last: now}
 }

@@ -20,49 +20,49 @@ type call struct {
 	verb   proto.Verb
 	target Target
 	// options are the verb's metav1 options; list is set for deletecollection only.
-	options     message
+	options     marshaler
 	list        *metav1.ListOptions
 	contentType string
 	body        []byte
 	// attemptTimeout limits the wait for an answer, or for its next part, before the request is
 	// sent again. Zero means a third of the call's time.
-	patience time.Duration
+	attemptTimeout time.Duration
 }
 
 // marshaler is implemented by every metav1 options type.
-type message interface{ Marshal() ([]byte, error) }
+type marshaler interface{ Marshal() ([]byte, error) }
 
 // String returns the call as error messages name it: "get pods default/web".
 func (w call) String() string { return string(w.verb) + " " + w.target.String() }
 
 // request sends a call and returns its answer of one part.
-func (c *Client) one(ctx context.Context, what call) (*proto.Response, error) {
+func (c *Client) request(ctx context.Context, what call) (*proto.Response, error) {
 	var answer *proto.Response
-	err := c.attempts(ctx, what, func(ctx context.Context, patience time.Duration, data []byte) error {
+	err := c.retry(ctx, what, func(ctx context.Context, patience time.Duration, data []byte) error {
 		ctx, cancel := clock.Clock{}.Timeout(ctx, patience)
 		defer cancel()
 		raw, err := c.link.Request(ctx, proto.APIServer, c.subject(what), data)
 		if err != nil {
 			return err
 		}
-		answer, err = c.read(raw)
+		answer, err = c.decodeResponse(raw)
 		return err
 	})
 	return answer, err
 }
 
 // stream sends a call and returns all parts of its answer.
-func (c *Client) parts(ctx context.Context, what call) ([]*proto.Response, error) {
+func (c *Client) stream(ctx context.Context, what call) ([]*proto.Response, error) {
 	var answer []*proto.Response
-	err := c.attempts(ctx, what, func(ctx context.Context, patience time.Duration, data []byte) error {
+	err := c.retry(ctx, what, func(ctx context.Context, patience time.Duration, data []byte) error {
 		answer = nil
-		return patiently(ctx, patience, func(ctx context.Context, heard func()) error {
+		return withIdleTimeout(ctx, patience, func(ctx context.Context, heard func()) error {
 			for raw, err := range c.link.Stream(ctx, proto.APIServer, c.subject(what), data) {
 				if err != nil {
 					return err
 				}
 				heard()
-				part, err := c.read(raw)
+				part, err := c.decodeResponse(raw)
 				if err != nil {
 					return err
 				}
@@ -84,50 +84,50 @@ func (c *Client) subject(what call) string {
 
 // The pauses between two attempts of one call, on the wall.
 const (
-	firstPause = 20 * time.Millisecond
-	longPause  = 500 * time.Millisecond
+	minRetryDelay = 20 * time.Millisecond
+	maxRetryDelay = 500 * time.Millisecond
 )
 
 // attemptFunc sends an envelope once and reads the answer. It gives up after timeout without data.
-type attempt func(ctx context.Context, patience time.Duration, data []byte) error
+type attemptFunc func(ctx context.Context, patience time.Duration, data []byte) error
 
 // retry sends one request, under one operation id, until try succeeds or the call's time is over.
-func (c *Client) attempts(ctx context.Context, what call, try attempt) error {
+func (c *Client) retry(ctx context.Context, what call, try attemptFunc) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
 	}
-	limit := c.limit()
+	limit := c.callTimeout()
 	operation := c.cfg.Operation()
-	data, err := c.envelope(what, operation, within(ctx, limit))
+	data, err := c.encodeRequest(what, operation, untilDeadline(ctx, limit))
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	told(ctx, operation)
+	callOperationHook(ctx, operation)
 	wall := clock.Clock{}
 	all, cancel := wall.Timeout(ctx, limit)
 	defer cancel()
-	patience := what.patience
+	patience := what.attemptTimeout
 	if patience <= 0 {
 		patience = limit / 3
 	}
-	for pause := firstPause; ; pause = min(2*pause, longPause) {
-		err := c.suffer(all, what, patience, func() error { return try(all, patience, data) })
-		if err == nil || !transient(err) {
-			return named(what, err)
+	for pause := minRetryDelay; ; pause = min(2*pause, maxRetryDelay) {
+		err := c.withFaults(all, what, patience, func() error { return try(all, patience, data) })
+		if err == nil || !isRetryable(err) {
+			return wrapError(what, err)
 		}
 		if wall.Sleep(all, pause) != nil {
-			return c.gaveUp(ctx, what, err)
+			return c.timeoutError(ctx, what, err)
 		}
 	}
 }
 
 // callTimeout returns how much wall time a call may take.
-func (c *Client) limit() time.Duration {
-	return c.cfg.Clock.WallWithin(min(c.cfg.Timeout, leastTimeout), c.cfg.Timeout)
+func (c *Client) callTimeout() time.Duration {
+	return c.cfg.Clock.ClampWallDuration(min(c.cfg.Timeout, minTimeout), c.cfg.Timeout)
 }
 
 // untilDeadline returns limit, or the time until ctx ends if that is shorter.
-func within(ctx context.Context, limit time.Duration) time.Duration {
+func untilDeadline(ctx context.Context, limit time.Duration) time.Duration {
 	if end, ok := ctx.Deadline(); ok {
 		return min(limit, clock.Clock{}.Until(end))
 	}
@@ -137,7 +137,7 @@ func within(ctx context.Context, limit time.Duration) time.Duration {
 // encodeRequest returns the request as it is sent, the same for every attempt. It always carries a
 // deadline: without one the apiserver would carry it out however late it arrived. So a request
 // without time left is not sent.
-func (c *Client) envelope(what call, operation string, limit time.Duration) ([]byte, error) {
+func (c *Client) encodeRequest(what call, operation string, limit time.Duration) ([]byte, error) {
 	if limit <= 0 {
 		return nil, context.DeadlineExceeded
 	}
@@ -162,7 +162,7 @@ func (c *Client) envelope(what call, operation string, limit time.Duration) ([]b
 
 // decodeResponse decodes one part of an answer, passes on its warnings, and returns a refusal as an
 // error.
-func (c *Client) read(raw []byte) (*proto.Response, error) {
+func (c *Client) decodeResponse(raw []byte) (*proto.Response, error) {
 	answer := &proto.Response{}
 	if err := protobuf.Unmarshal(raw, answer); err != nil {
 		return nil, fmt.Errorf("unreadable answer: %w", err)
@@ -182,15 +182,15 @@ func (c *Client) read(raw []byte) (*proto.Response, error) {
 }
 
 // isRetryable reports whether a request that failed with err may succeed if it is sent again.
-func transient(err error) bool {
+func isRetryable(err error) bool {
 	return errors.Is(err, bus.ErrNoResponder) || errors.Is(err, bus.ErrDisconnected) ||
-		errors.Is(err, bus.ErrAbandoned) || errors.Is(err, bus.ErrBehind) ||
+		errors.Is(err, bus.ErrAbandoned) || errors.Is(err, bus.ErrMissedMessages) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errSilent)
 }
 
 // timeoutError returns the error of a call that ran out of time; last is the error of its last
 // attempt.
-func (c *Client) gaveUp(ctx context.Context, what call, last error) error {
+func (c *Client) timeoutError(ctx context.Context, what call, last error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
 	}
@@ -201,7 +201,7 @@ func (c *Client) gaveUp(ctx context.Context, what call, last error) error {
 }
 
 // wrapError adds verb and key to an error. The apiserver's own errors name them already.
-func named(what call, err error) error {
+func wrapError(what call, err error) error {
 	var said apierrors.APIStatus
 	switch {
 	case err == nil, errors.As(err, &said):

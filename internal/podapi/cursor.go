@@ -23,15 +23,15 @@ var (
 // Join moves the cursor to the live stream after catching up.
 func (c *Cursor) Join(j *proto.Join) {
 	c.boot, c.sequence = proto.Boot(j.GetBoot()), j.GetSequence()
-	c.Reached(j.GetRevision())
+	c.Advance(j.GetRevision())
 }
 
 // Advance records that everything up to revision was delivered.
-func (c *Cursor) Reached(revision uint64) { c.Revision = max(c.Revision, revision) }
+func (c *Cursor) Advance(revision uint64) { c.Revision = max(c.Revision, revision) }
 
 // Accept decides whether frame is the next one. A frame that was seen before, or that an ended
 // incarnation sent, is not news: false without an error.
-func (c *Cursor) Admit(frame *proto.Frame) (news bool, err error) {
+func (c *Cursor) Accept(frame *proto.Frame) (news bool, err error) {
 	boot := proto.Boot(frame.GetBoot())
 	switch {
 	case boot.OlderThan(c.boot):

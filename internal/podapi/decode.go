@@ -54,7 +54,7 @@ func decodeStatus(code int32, item *proto.Item) error {
 // decodeEvent decodes one change for the consumer of a watch.
 func decodeEvent(kind kinds.Kind, event *proto.Event) (watch.Event, error) {
 	if event.GetType() == proto.EventType_EVENT_TYPE_BOOKMARK {
-		return bookmark(kind, event)
+		return decodeBookmark(kind, event)
 	}
 	eventType, err := eventType(event.GetType())
 	if err != nil {
@@ -64,12 +64,12 @@ func decodeEvent(kind kinds.Kind, event *proto.Event) (watch.Event, error) {
 	if err != nil {
 		return watch.Event{}, err
 	}
-	return watch.Event{Type: eventType, Object: versioned(kind, obj)}, nil
+	return watch.Event{Type: eventType, Object: setVersion(kind, obj)}, nil
 }
 
 // setVersion sets a custom resource's version to the requested one. The live stream is shared by
 // readers of all versions and carries the stored version.
-func versioned(kind kinds.Kind, obj runtime.Object) runtime.Object {
+func setVersion(kind kinds.Kind, obj runtime.Object) runtime.Object {
 	custom, ok := obj.(*unstructured.Unstructured)
 	if ok && custom.GroupVersionKind().GroupKind() == kind.GroupKind() {
 		custom.SetGroupVersionKind(kind.GroupVersionKind)
@@ -96,7 +96,7 @@ func eventType(onWire proto.EventType) (watch.EventType, error) {
 
 // decodeBookmark returns an object of the watched kind that holds only a revision and, at the end
 // of the initial events, the annotation for it (WCH-12, WCH-24).
-func bookmark(kind kinds.Kind, event *proto.Event) (watch.Event, error) {
+func decodeBookmark(kind kinds.Kind, event *proto.Event) (watch.Event, error) {
 	obj, err := kinds.NewOf(kind)
 	if err != nil {
 		return watch.Event{}, fmt.Errorf("bookmark of %s: %w", kind.Kind, err)

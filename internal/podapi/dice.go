@@ -7,24 +7,24 @@ import (
 )
 
 // rng is a seeded random number generator (SplitMix64).
-type dice struct {
+type rng struct {
 	seed  uint64
 	mu    sync.Mutex
 	state uint64
 }
 
-func newDice(seed uint64) *dice { return &dice{seed: seed, state: seed} }
+func newRNG(seed uint64) *rng { return &rng{seed: seed, state: seed} }
 
 // derive returns an independent generator for one part, for example one copy. The order in which
 // parts draw does not matter.
-func (d *dice) of(part string) *dice {
+func (d *rng) derive(part string) *rng {
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(part)) // never fails
-	return newDice(d.seed ^ sum.Sum64())
+	return newRNG(d.seed ^ sum.Sum64())
 }
 
 // fraction returns a number in [0, 1).
-func (d *dice) fraction() float64 {
+func (d *rng) fraction() float64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.state += 0x9e3779b97f4a7c15
@@ -36,6 +36,6 @@ func (d *dice) fraction() float64 {
 }
 
 // between returns a duration in [low, high).
-func (d *dice) between(low, high time.Duration) time.Duration {
+func (d *rng) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(d.fraction()*float64(high-low))
 }

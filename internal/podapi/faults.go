@@ -19,40 +19,40 @@ import (
 )
 
 // clientNameKey is the context key of WithClientName.
-type speakerKey struct{}
+type clientNameKey struct{}
 
 // WithClientName returns a context for calls on behalf of another client. Faults select by that
 // client name.
-func Speaking(ctx context.Context, client string) context.Context {
-	return context.WithValue(ctx, speakerKey{}, client)
+func WithClientName(ctx context.Context, client string) context.Context {
+	return context.WithValue(ctx, clientNameKey{}, client)
 }
 
 // clientName returns the client name that faults select by.
-func (c *Client) speaker(ctx context.Context) string {
-	if client, ok := ctx.Value(speakerKey{}).(string); ok {
+func (c *Client) clientName(ctx context.Context) string {
+	if client, ok := ctx.Value(clientNameKey{}).(string); ok {
 		return client
 	}
-	return cmp.Or(c.cfg.Speaker, string(c.link.Identity()))
+	return cmp.Or(c.cfg.ClientName, string(c.link.Identity()))
 }
 
-func (c *Client) about(ctx context.Context, what call) fault.About {
-	return fault.About{
-		Client: c.speaker(ctx), Verb: string(what.verb), Resource: what.target.Kind.GroupResource().String(),
+func (c *Client) attributes(ctx context.Context, what call) fault.Attributes {
+	return fault.Attributes{
+		Client: c.clientName(ctx), Verb: string(what.verb), Resource: what.target.Kind.GroupResource().String(),
 		Subresource: what.target.Subresource, Namespace: what.target.Namespace, Name: what.target.Name,
 	}
 }
 
 // withFaults runs try under the faults of api.request. A held request is sent when it is released,
 // a dropped answer is awaited in vain, and a duplicate is one operation sent twice.
-func (c *Client) suffer(ctx context.Context, what call, patience time.Duration, try func() error) error {
-	about := c.about(ctx, what)
-	if err := c.cfg.Faults.Pass(ctx, fault.APIRequest, about); err != nil {
+func (c *Client) withFaults(ctx context.Context, what call, patience time.Duration, try func() error) error {
+	about := c.attributes(ctx, what)
+	if err := c.cfg.Faults.Inject(ctx, fault.APIRequest, about); err != nil {
 		if injected, ok := errors.AsType[*fault.Injected](err); ok {
 			return injectedStatus(injected)
 		}
 		return errHeld
 	}
-	if _, twice := c.cfg.Faults.Find(fault.APIRequest, about, fault.Duplicate); twice {
+	if _, twice := c.cfg.Faults.FindEffect(fault.APIRequest, about, fault.Duplicate); twice {
 		if err := try(); err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func (c *Client) suffer(ctx context.Context, what call, patience time.Duration, 
 	if err != nil {
 		return err
 	}
-	if _, lost := c.cfg.Faults.Find(fault.APIRequest, about, fault.Drop); lost {
+	if _, lost := c.cfg.Faults.FindEffect(fault.APIRequest, about, fault.Drop); lost {
 		_ = clock.Clock{}.Sleep(ctx, patience) // the caller's own end ends it sooner
 		return context.DeadlineExceeded
 	}
@@ -91,10 +91,10 @@ func injectedStatus(injected *fault.Injected) error {
 }
 
 // deliverWithFaults delivers an event under the faults of watch.deliver.
-func (r *reader) deliver(ctx context.Context, event watch.Event) error {
+func (r *reader) deliverWithFaults(ctx context.Context, event watch.Event) error {
 	c := r.client
-	return Deliver(ctx, c.cfg.Faults, c.speaker(ctx), r.target, event, func(event watch.Event) error {
-		if err := r.offer(ctx, event); err != nil || event.Type != watch.Error {
+	return DeliverWithFaults(ctx, c.cfg.Faults, c.clientName(ctx), r.target, event, func(event watch.Event) error {
+		if err := r.send(ctx, event); err != nil || event.Type != watch.Error {
 			return err
 		}
 		return errOver
@@ -103,25 +103,25 @@ func (r *reader) deliver(ctx context.Context, event watch.Event) error {
 
 // DeliverWithFaults passes a watch event to offer under the faults of watch.deliver: late, never,
 // twice, or an ERROR instead, which ends the watch.
-func Deliver(ctx context.Context, faults *fault.Table, client string, of Target, event watch.Event, offer func(watch.Event) error) error { //nolint:revive // all that a delivery is
+func DeliverWithFaults(ctx context.Context, faults *fault.Table, client string, of Target, event watch.Event, offer func(watch.Event) error) error { //nolint:revive // all that a delivery is
 	if len(faults.Faults()) == 0 {
 		return offer(event)
 	}
-	about := fault.About{Client: client, Verb: string(event.Type), Resource: of.Kind.GroupResource().String()}
+	about := fault.Attributes{Client: client, Verb: string(event.Type), Resource: of.Kind.GroupResource().String()}
 	if object, err := meta.Accessor(event.Object); err == nil {
 		about.Namespace, about.Name = object.GetNamespace(), object.GetName()
 	}
-	if _, gone := faults.Find(fault.WatchDeliver, about, fault.Expire); gone {
+	if _, gone := faults.FindEffect(fault.WatchDeliver, about, fault.Expire); gone {
 		status := apierrors.NewResourceExpired("too old resource version: a fault has expired it").Status()
 		return offer(watch.Event{Type: watch.Error, Object: &status})
 	}
-	if err := faults.Pass(ctx, fault.WatchDeliver, about); err != nil {
+	if err := faults.Inject(ctx, fault.WatchDeliver, about); err != nil {
 		return err
 	}
-	if _, lost := faults.Find(fault.WatchDeliver, about, fault.Drop); lost {
+	if _, lost := faults.FindEffect(fault.WatchDeliver, about, fault.Drop); lost {
 		return nil
 	}
-	if _, twice := faults.Find(fault.WatchDeliver, about, fault.Duplicate); twice {
+	if _, twice := faults.FindEffect(fault.WatchDeliver, about, fault.Duplicate); twice {
 		if err := offer(event); err != nil {
 			return err
 		}

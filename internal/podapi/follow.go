@@ -29,16 +29,16 @@ type Sink interface {
 // the history was compacted (WCH-31). Refusals are logged and retried as well, because permissions
 // may change.
 func (c *Client) Follow(ctx context.Context, t Target, opts metav1.ListOptions, sink Sink) error {
-	f := &follower{client: c, target: t, options: opts, sink: sink, at: "0", dice: c.dice.of("copy of " + selected(t, opts))}
+	f := &follower{client: c, target: t, options: opts, sink: sink, revision: "0", rng: c.rng.derive("copy of " + selectionKey(t, opts))}
 	var pause backoff
 	for {
 		err := f.listAndWatch(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		c.cfg.Log.InfoContext(ctx, "copy lists again", "what", t.String(), "at", f.at, "cause", err)
+		c.cfg.Log.InfoContext(ctx, "copy lists again", "what", t.String(), "at", f.revision, "cause", err)
 		var wait time.Duration
-		wait, pause = pause.after(c.cfg.Clock.Steady(), f.dice.fraction())
+		wait, pause = pause.advance(c.cfg.Clock.Steady(), f.rng.fraction())
 		if err := c.cfg.Clock.Sleep(ctx, wait); err != nil {
 			return err
 		}
@@ -53,13 +53,13 @@ type follower struct {
 	sink    Sink
 	// revision is the revision of the copy. The next list must not be older, so that the copy never
 	// goes back in time. It is empty after an answer that the revision is gone.
-	at string
+	revision string
 	// rng decides how long the follower waits and watches.
-	dice *dice
+	rng *rng
 }
 
 // selectionKey names what t and the selectors of opts select.
-func selected(t Target, opts metav1.ListOptions) string {
+func selectionKey(t Target, opts metav1.ListOptions) string {
 	return t.String() + "?" + opts.FieldSelector + "&" + opts.LabelSelector
 }
 
@@ -77,27 +77,27 @@ func (f *follower) listAndWatch(ctx context.Context) error {
 
 func (f *follower) list(ctx context.Context) error {
 	opts := f.options
-	opts.ResourceVersion, opts.AllowWatchBookmarks = f.at, false
+	opts.ResourceVersion, opts.AllowWatchBookmarks = f.revision, false
 	page, err := f.client.List(ctx, f.target, opts)
-	if lost(err) {
+	if isRevisionUnavailable(err) {
 		opts.ResourceVersion = ""
 		page, err = f.client.List(ctx, f.target, opts)
 	}
 	if err != nil {
 		return err
 	}
-	from, _ := strconv.ParseInt(f.at, 10, 64)
+	from, _ := strconv.ParseInt(f.revision, 10, 64)
 	to, _ := strconv.ParseInt(page.ResourceVersion, 10, 64)
-	f.client.cfg.History.Note("", history.Copied{
+	f.client.cfg.History.Record("", history.Relist{
 		Resource: f.target.Kind.GroupResource().String(), Namespace: f.target.Namespace, From: from, To: to,
 	})
-	f.at = page.ResourceVersion
+	f.revision = page.ResourceVersion
 	f.sink.Replace(page.Items, page.ResourceVersion)
 	return nil
 }
 
 // isRevisionUnavailable reports whether err means that a revision is compacted or not yet reached.
-func lost(err error) bool {
+func isRevisionUnavailable(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
@@ -105,8 +105,8 @@ func lost(err error) bool {
 // watch applies the events of one watch. It returns nil if the watch ended normally.
 func (f *follower) watch(ctx context.Context) error {
 	opts := f.options
-	lasts := int64(f.dice.between(5*time.Minute, 10*time.Minute) / time.Second)
-	opts.ResourceVersion, opts.AllowWatchBookmarks, opts.TimeoutSeconds = f.at, true, &lasts
+	lasts := int64(f.rng.between(5*time.Minute, 10*time.Minute) / time.Second)
+	opts.ResourceVersion, opts.AllowWatchBookmarks, opts.TimeoutSeconds = f.revision, true, &lasts
 	stream, err := f.client.Watch(ctx, f.target, opts)
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (f *follower) watch(ctx context.Context) error {
 		if !ok {
 			return errNoObject
 		}
-		f.at = obj.GetResourceVersion()
+		f.revision = obj.GetResourceVersion()
 		if event.Type != watch.Bookmark {
 			f.sink.Apply(event)
 		}

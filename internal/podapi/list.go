@@ -26,19 +26,19 @@ type List struct {
 // List reads one page, all parts of it at one revision. A Name in t becomes the field selector
 // metadata.name.
 func (c *Client) List(ctx context.Context, t Target, opts metav1.ListOptions) (*List, error) {
-	t, opts = collection(t, opts)
-	return c.list(ctx, call{verb: proto.VerbList, target: t, options: &opts})
+	t, opts = selectByName(t, opts)
+	return c.requestList(ctx, call{verb: proto.VerbList, target: t, options: &opts})
 }
 
-func (c *Client) list(ctx context.Context, what call) (*List, error) {
-	parts, err := c.parts(ctx, what)
+func (c *Client) requestList(ctx context.Context, what call) (*List, error) {
+	parts, err := c.stream(ctx, what)
 	if err != nil {
 		return nil, err
 	}
 	page := &List{}
 	for i, part := range parts {
 		if i == 0 {
-			page.head(part.GetList())
+			page.setMeta(part.GetList())
 		}
 		for _, item := range part.GetList().GetItems() {
 			decoded, err := decodeItem(item)
@@ -56,7 +56,7 @@ func (c *Client) list(ctx context.Context, what call) (*List, error) {
 }
 
 // setMeta sets the fields that only the first part of a page carries.
-func (l *List) head(first *proto.List) {
+func (l *List) setMeta(first *proto.List) {
 	l.ResourceVersion = strconv.FormatUint(first.GetRevision(), 10)
 	l.Continue = first.GetContinue()
 	if remaining := first.GetRemaining(); l.Continue != "" && remaining >= 0 {

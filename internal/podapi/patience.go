@@ -13,7 +13,7 @@ import (
 var errSilent = errors.New("nothing heard in time")
 
 // withIdleTimeout runs fn with a context that ends if fn does not call heard for d of wall time.
-func patiently(ctx context.Context, d time.Duration, fn func(ctx context.Context, heard func()) error) error {
+func withIdleTimeout(ctx context.Context, d time.Duration, fn func(ctx context.Context, heard func()) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signs := make(chan struct{}, 1)
 	var owned sync.WaitGroup

@@ -67,8 +67,8 @@ type Config struct {
 	Seed uint64
 	// Faults are applied at api.request and watch.deliver. They know this client as ClientName, or
 	// by its bus identity.
-	Faults  *fault.Table
-	Speaker string
+	Faults     *fault.Table
+	ClientName string
 	// History records what watches deliver; nil for none.
 	History *history.Recorder
 }
@@ -81,14 +81,14 @@ const (
 )
 
 // minTimeout is the least wall time of a call: a fast clock makes no machine faster.
-const leastTimeout = 2 * time.Second
+const minTimeout = 2 * time.Second
 
 // Client calls the apiserver. It is safe for concurrent use, owns no goroutine, and needs no
 // closing. Close its connection after the last watch has ended.
 type Client struct {
 	link link
 	cfg  Config
-	dice *dice
+	rng  *rng
 	// watches counts the watches begun.
 	watches *atomic.Uint64
 }
@@ -112,13 +112,13 @@ func newClient(l link, cfg Config) *Client {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Client{link: l, cfg: cfg, dice: newDice(cfg.Seed), watches: &atomic.Uint64{}}
+	return &Client{link: l, cfg: cfg, rng: newRNG(cfg.Seed), watches: &atomic.Uint64{}}
 }
 
 // WithName returns a copy of the client with another client name for faults.
-func (c *Client) As(speaker string) *Client {
+func (c *Client) WithName(speaker string) *Client {
 	other := *c
-	other.cfg.Speaker = speaker
+	other.cfg.ClientName = speaker
 	return &other
 }
 

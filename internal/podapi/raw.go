@@ -12,7 +12,7 @@ import (
 )
 
 // RawRequest is a request of any verb except watch, for callers that forward requests.
-type Raw struct {
+type RawRequest struct {
 	Verb   proto.Verb
 	Target Target
 	// Options are the verb's metav1 options.
@@ -25,7 +25,7 @@ type Raw struct {
 }
 
 // Result is the apiserver's answer to a RawRequest.
-type Answer struct {
+type Result struct {
 	// Code is the HTTP status code, 200 to 299.
 	Code int
 	// Object is an object, or a *metav1.Status of success; nil if Page is set.
@@ -35,19 +35,19 @@ type Answer struct {
 }
 
 // Do carries out a RawRequest.
-func (c *Client) Do(ctx context.Context, raw Raw) (*Answer, error) {
+func (c *Client) Do(ctx context.Context, raw RawRequest) (*Result, error) {
 	what := call{
 		verb: raw.Verb, target: raw.Target, options: raw.Options, list: raw.List,
 		contentType: raw.ContentType, body: raw.Body,
 	}
 	if raw.Verb == proto.VerbList || raw.Verb == proto.VerbDeleteCollection {
-		page, err := c.list(ctx, what)
+		page, err := c.requestList(ctx, what)
 		if err != nil {
 			return nil, err
 		}
-		return &Answer{Code: 200, Page: page}, nil
+		return &Result{Code: 200, Page: page}, nil
 	}
-	answer, err := c.one(ctx, what)
+	answer, err := c.request(ctx, what)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (c *Client) Do(ctx context.Context, raw Raw) (*Answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	return &Answer{Code: int(answer.GetCode()), Object: obj}, nil
+	return &Result{Code: int(answer.GetCode()), Object: obj}, nil
 }
 
 // WithWarn returns a copy of the client that passes warnings to warn.
@@ -66,7 +66,7 @@ func (c *Client) WithWarn(warn func(text string)) *Client {
 }
 
 // Backlog is what a watch delivers before it becomes live.
-type Past struct {
+type Backlog struct {
 	// Events are in the order of Watch. An ERROR is the last event and ends the watch.
 	Events []watch.Event
 	// Revision is the store's revision after the last event.
@@ -79,19 +79,19 @@ type Past struct {
 // CatchUp asks once for what a watch under opts would deliver before it becomes live. A caller that
 // has been reading a live watch of the same selection since before the call misses nothing: what
 // that watch delivers beyond Revision comes next.
-func (c *Client) CatchUp(ctx context.Context, t Target, opts metav1.ListOptions) (Past, error) {
-	t, opts = collection(t, opts)
+func (c *Client) CatchUp(ctx context.Context, t Target, opts metav1.ListOptions) (Backlog, error) {
+	t, opts = selectByName(t, opts)
 	opts.Watch = true
-	parts, err := c.parts(ctx, call{verb: proto.VerbWatch, target: t, options: &opts})
+	parts, err := c.stream(ctx, call{verb: proto.VerbWatch, target: t, options: &opts})
 	if err != nil {
-		return Past{}, err
+		return Backlog{}, err
 	}
-	var past Past
+	var past Backlog
 	for _, part := range parts {
 		for _, event := range part.GetEvents() {
 			decoded, err := decodeEvent(t.Kind, event)
 			if err != nil {
-				return Past{}, fmt.Errorf("watch %s: %w", t, err)
+				return Backlog{}, fmt.Errorf("watch %s: %w", t, err)
 			}
 			past.Events = append(past.Events, decoded)
 			past.Revision = max(past.Revision, event.GetRevision())

@@ -12,16 +12,16 @@ import (
 )
 
 // delivery is what a watch has delivered to its consumer and not yet recorded in the history.
-type took struct {
-	watch uint64
-	from  uint64
-	sum   history.Sum
-	code  int32
-	begun bool // a previous delivery was recorded
+type delivery struct {
+	watch    uint64
+	from     uint64
+	sum      history.Sum
+	code     int32
+	recorded bool // a previous delivery was recorded
 }
 
 // add counts a delivered event.
-func (t *took) add(event *proto.Event, given watch.Event) {
+func (t *delivery) add(event *proto.Event, given watch.Event) {
 	switch given.Type {
 	case watch.Added, watch.Modified, watch.Deleted:
 		t.sum.Add(strings.TrimPrefix(event.GetType().String(), "EVENT_TYPE_"), int64(event.GetRevision()))
@@ -35,29 +35,29 @@ func (t *took) add(event *proto.Event, given watch.Event) {
 
 // recordDelivery records what was delivered since the last record, up to the cursor. The first
 // record is written even if it is empty.
-func (r *reader) tellHistory() {
-	to := r.at.Revision
-	if r.client.cfg.History == nil || r.handed.begun && r.handed.sum.Count == 0 && r.handed.code == 0 {
+func (r *reader) recordDelivery() {
+	to := r.cursor.Revision
+	if r.client.cfg.History == nil || r.delivery.recorded && r.delivery.sum.Count == 0 && r.delivery.code == 0 {
 		return
 	}
-	r.client.cfg.History.Note("", history.Took{
-		Watch: r.handed.watch, Resource: r.scope.Resource, Namespace: r.scope.Namespace, Labels: r.scope.LabelSelector, Fields: r.scope.FieldSelector,
-		From: int64(r.handed.from), To: int64(to), Items: r.handed.sum.Count, Digest: r.handed.sum.String(), Code: r.handed.code,
+	r.client.cfg.History.Record("", history.WatchDelivery{
+		Watch: r.delivery.watch, Resource: r.scope.Resource, Namespace: r.scope.Namespace, Labels: r.scope.LabelSelector, Fields: r.scope.FieldSelector,
+		From: int64(r.delivery.from), To: int64(to), Items: r.delivery.sum.Count, Digest: r.delivery.sum.String(), Code: r.delivery.code,
 	})
-	r.handed = took{watch: r.handed.watch, from: to, begun: true}
+	r.delivery = delivery{watch: r.delivery.watch, from: to, recorded: true}
 }
 
 // operationHookKey is the context key of WithOperationHook.
-type tellingKey struct{}
+type operationHookKey struct{}
 
 // WithOperationHook returns a context for one call. The hook receives the call's operation id
 // before the request is sent.
-func Telling(ctx context.Context, tell func(operation string)) context.Context {
-	return context.WithValue(ctx, tellingKey{}, tell)
+func WithOperationHook(ctx context.Context, tell func(operation string)) context.Context {
+	return context.WithValue(ctx, operationHookKey{}, tell)
 }
 
-func told(ctx context.Context, operation string) {
-	if tell, ok := ctx.Value(tellingKey{}).(func(string)); ok {
+func callOperationHook(ctx context.Context, operation string) {
+	if tell, ok := ctx.Value(operationHookKey{}).(func(string)); ok {
 		tell(operation)
 	}
 }

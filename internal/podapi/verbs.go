@@ -25,12 +25,12 @@ func (c *Client) Create(ctx context.Context, t Target, obj kinds.Object, opts me
 // CreateRaw is Create for an encoded body, for example a manifest's JSON, so that the apiserver can
 // validate its fields.
 func (c *Client) CreateRaw(ctx context.Context, t Target, contentType string, body []byte, opts metav1.CreateOptions) (kinds.Object, error) {
-	return c.object(ctx, call{verb: proto.VerbCreate, target: t, options: &opts, contentType: contentType, body: body})
+	return c.requestObject(ctx, call{verb: proto.VerbCreate, target: t, options: &opts, contentType: contentType, body: body})
 }
 
 // Get reads one object.
 func (c *Client) Get(ctx context.Context, t Target, opts metav1.GetOptions) (kinds.Object, error) {
-	return c.object(ctx, call{verb: proto.VerbGet, target: t, options: &opts})
+	return c.requestObject(ctx, call{verb: proto.VerbGet, target: t, options: &opts})
 }
 
 // Update replaces one object. A resourceVersion in obj makes it conditional.
@@ -44,18 +44,18 @@ func (c *Client) Update(ctx context.Context, t Target, obj kinds.Object, opts me
 
 // UpdateRaw is Update for an encoded body.
 func (c *Client) UpdateRaw(ctx context.Context, t Target, contentType string, body []byte, opts metav1.UpdateOptions) (kinds.Object, error) {
-	return c.object(ctx, call{verb: proto.VerbUpdate, target: t, options: &opts, contentType: contentType, body: body})
+	return c.requestObject(ctx, call{verb: proto.VerbUpdate, target: t, options: &opts, contentType: contentType, body: body})
 }
 
 // Patch changes one object by a JSON, merge or strategic-merge patch.
 func (c *Client) Patch(ctx context.Context, t Target, pt types.PatchType, patch []byte, opts metav1.PatchOptions) (kinds.Object, error) {
-	return c.object(ctx, call{verb: proto.VerbPatch, target: t, options: &opts, contentType: string(pt), body: patch})
+	return c.requestObject(ctx, call{verb: proto.VerbPatch, target: t, options: &opts, contentType: string(pt), body: patch})
 }
 
 // Delete requests the deletion of one object. It returns the object after the request, or a
 // *metav1.Status of success for kinds whose deletion returns none (API-05).
 func (c *Client) Delete(ctx context.Context, t Target, opts metav1.DeleteOptions) (runtime.Object, error) {
-	answer, err := c.one(ctx, call{verb: proto.VerbDelete, target: t, options: &opts})
+	answer, err := c.request(ctx, call{verb: proto.VerbDelete, target: t, options: &opts})
 	if err != nil {
 		return nil, err
 	}
@@ -68,13 +68,13 @@ func (c *Client) Delete(ctx context.Context, t Target, opts metav1.DeleteOptions
 
 // DeleteCollection requests the deletion of every object that list selects, and returns them.
 func (c *Client) DeleteCollection(ctx context.Context, t Target, opts metav1.DeleteOptions, list metav1.ListOptions) (*List, error) {
-	return c.list(ctx, call{verb: proto.VerbDeleteCollection, target: t, options: &opts, list: &list})
+	return c.requestList(ctx, call{verb: proto.VerbDeleteCollection, target: t, options: &opts, list: &list})
 }
 
 // requestObject sends a call that is answered with one object. A subresource, for example a
 // Binding, may be answered with a Status of success: then the object is nil.
-func (c *Client) object(ctx context.Context, what call) (kinds.Object, error) {
-	answer, err := c.one(ctx, what)
+func (c *Client) requestObject(ctx context.Context, what call) (kinds.Object, error) {
+	answer, err := c.request(ctx, what)
 	if err != nil {
 		return nil, err
 	}

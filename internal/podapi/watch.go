@@ -32,22 +32,22 @@ import (
 // A consumer that falls more than 1,000 messages behind loses its place in the live stream. The
 // watch then continues from the apiserver's history.
 func (c *Client) Watch(ctx context.Context, t Target, opts metav1.ListOptions) (watch.Interface, error) {
-	t, opts = collection(t, opts)
+	t, opts = selectByName(t, opts)
 	scope, err := proto.ScopeFor(t.Kind.GroupResource().String(), t.Namespace, &opts)
 	if err != nil {
 		return nil, err
 	}
 	opts.Watch = true
-	lasts := c.WatchTime(opts.TimeoutSeconds)
+	lasts := c.WatchDuration(opts.TimeoutSeconds)
 	ctx, cancel := c.cfg.Clock.Timeout(ctx, lasts)
 	r := &reader{
-		client: c, target: t, options: opts, scope: scope, dice: c.dice.of("watch of " + selected(t, opts)),
-		out:  make(chan watch.Event, buffered),
-		ends: c.cfg.Clock.Steady().Add(lasts),
+		client: c, target: t, options: opts, scope: scope, rng: c.rng.derive("watch of " + selectionKey(t, opts)),
+		out:      make(chan watch.Event, eventBufferSize),
+		deadline: c.cfg.Clock.Steady().Add(lasts),
 	}
-	r.at.Revision = startsBehind(opts)
-	r.handed = took{watch: c.watches.Add(1), from: r.at.Revision}
-	entered, err := r.enter(ctx, opts)
+	r.cursor.Revision = startRevision(opts)
+	r.delivery = delivery{watch: c.watches.Add(1), from: r.cursor.Revision}
+	entered, err := r.connect(ctx, opts)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -58,12 +58,12 @@ func (c *Client) Watch(ctx context.Context, t Target, opts metav1.ListOptions) (
 		defer close(r.out)
 		r.run(ctx, entered)
 	})
-	w.reading.Go(func() { r.renew(ctx) })
+	w.reading.Go(func() { r.renewGroup(ctx) })
 	return w, nil
 }
 
 // selectByName turns a target with a name into its collection with a field selector.
-func collection(t Target, opts metav1.ListOptions) (Target, metav1.ListOptions) {
+func selectByName(t Target, opts metav1.ListOptions) (Target, metav1.ListOptions) {
 	if t.Name == "" {
 		return t, opts
 	}
@@ -78,22 +78,22 @@ func collection(t Target, opts metav1.ListOptions) (Target, metav1.ListOptions) 
 const (
 	// eventBufferSize is how many decoded events wait for the consumer, besides the queue of
 	// messages.
-	buffered = 100
+	eventBufferSize = 100
 	// maxQueuedMessages is how many messages may wait for a slow consumer.
-	queued = 1000
+	maxQueuedMessages = 1000
 )
 
 // WatchDuration returns how long a watch lasts, given its timeoutSeconds (WCH-33).
-func (c *Client) WatchTime(asked *int64) time.Duration {
+func (c *Client) WatchDuration(asked *int64) time.Duration {
 	if asked != nil && *asked > 0 {
 		return time.Duration(*asked) * time.Second
 	}
-	return c.dice.between(30*time.Minute, 60*time.Minute)
+	return c.rng.between(30*time.Minute, 60*time.Minute)
 }
 
 // startRevision returns the revision after which a watch begins; 0 if it begins with initial
 // events, or now. The apiserver refuses a revision that is not a number.
-func startsBehind(opts metav1.ListOptions) uint64 {
+func startRevision(opts metav1.ListOptions) uint64 {
 	if opts.SendInitialEvents != nil && *opts.SendInitialEvents {
 		return 0
 	}

@@ -127,11 +127,11 @@ func TestClockSetBackBetweenIncarnations(t *testing.T) {
 			}
 			return ctx.Err()
 		})
-		face, err := clock.NewFace(time.Now().Add(-time.Hour), 2)
+		face, err := clock.NewSchedule(time.Now().Add(-time.Hour), 2)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ahead := clock.NewMovement(face).Clock()
+		ahead := clock.NewDriver(face).Clock()
 		old := make(chan error, 1)
 		go func() { old <- runtimeapi.NewClient(n.kube, ahead).StopContainer(t.Context(), "c1", 30) }()
 		synctest.Wait()

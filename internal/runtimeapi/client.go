@@ -209,7 +209,7 @@ func (c *Client) call(ctx context.Context, name string, req, answer protobuf.Mes
 	if own == noLimit {
 		waiting, over = c.patient.await(ctx)
 	} else {
-		waiting, over = c.clock.Timeout(ctx, own+c.clock.Ahead(patience))
+		waiting, over = c.clock.Timeout(ctx, own+c.clock.ClusterDuration(patience))
 	}
 	defer over()
 	data, err := c.ask(waiting, name, envelope)
@@ -234,7 +234,7 @@ func (c *Client) call(ctx context.Context, name string, req, answer protobuf.Mes
 func (c *Client) limit(ctx context.Context, own time.Duration) time.Duration {
 	limit := own
 	if deadline, ok := ctx.Deadline(); ok {
-		left := max(c.clock.Ahead(clock.Clock{}.Until(deadline)), 1)
+		left := max(c.clock.ClusterDuration(clock.Clock{}.Until(deadline)), 1)
 		if limit == noLimit || left < limit {
 			limit = left
 		}

@@ -38,7 +38,7 @@ func TestWhatGoesWrongWithACall(t *testing.T) {
 					return nil
 				})
 				struck, err := fault.New("f", fault.Spec{
-					Point: fault.CRI("StopContainer"), Where: fault.About{Container: "web"}, Effect: row.effect,
+					Point: fault.CRI("StopContainer"), Where: fault.Attributes{Container: "web"}, Effect: row.effect,
 				}, time.Now())
 				if err != nil {
 					t.Fatal(err)
@@ -64,9 +64,9 @@ func TestWhatGoesWrongWithACall(t *testing.T) {
 }
 
 // about knows a container by its id.
-func about(request protobuf.Message) fault.About {
+func about(request protobuf.Message) fault.Attributes {
 	if q, ok := request.(interface{ GetContainerId() string }); ok {
-		return fault.About{Container: q.GetContainerId()}
+		return fault.Attributes{Container: q.GetContainerId()}
 	}
-	return fault.About{}
+	return fault.Attributes{}
 }

@@ -226,11 +226,11 @@ func TestSilentRuntime(t *testing.T) {
 // The cluster's clock is what deadlines are measured on.
 func TestDeadlineOnClusterClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		face, err := clock.NewFace(time.Now(), 60)
+		face, err := clock.NewSchedule(time.Now(), 60)
 		if err != nil {
 			t.Fatal(err)
 		}
-		fast := clock.NewMovement(face).Clock()
+		fast := clock.NewDriver(face).Clock()
 		n := startNodeOn(t, fast, func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() })
 		began := time.Now()
 		err = n.client.StopContainer(t.Context(), "c1", 60)
@@ -244,14 +244,14 @@ func TestDeadlineOnClusterClock(t *testing.T) {
 // A call that is under way when the clock is paused ends when it has gone on for long enough.
 func TestAPauseHoldsACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		face, err := clock.NewFace(time.Now(), 1)
+		face, err := clock.NewSchedule(time.Now(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := clock.NewMovement(face)
+		m := clock.NewDriver(face)
 		n := startNodeOn(t, m.Clock(), func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() })
 		began := time.Now()
-		m.Set(face.PausedFrom(began.Add(time.Minute)).ResumedFrom(began.Add(time.Hour)))
+		m.Set(face.WithPause(began.Add(time.Minute)).WithResume(began.Add(time.Hour)))
 		err = n.client.StopContainer(t.Context(), "c1", 60)
 		wantError(t, "StopContainer", err, "rpc error: code = DeadlineExceeded desc = context deadline exceeded")
 		if took, want := time.Since(began), time.Hour+2*time.Minute; took != want {

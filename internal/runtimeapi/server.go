@@ -43,7 +43,7 @@ type Serving struct {
 	Clock clock.Clock
 	// Faults are asked at cri.<Method>, about what About says of a request.
 	Faults *fault.Table
-	About  func(request protobuf.Message) fault.About
+	About  func(request protobuf.Message) fault.Attributes
 	Log    *slog.Logger
 	// Ready is called once calls reach the runtime.
 	Ready func()
@@ -99,7 +99,7 @@ type server struct {
 	clock   clock.Clock
 	log     *slog.Logger
 	faults  *fault.Table
-	about   func(protobuf.Message) fault.About
+	about   func(protobuf.Message) fault.Attributes
 }
 
 // hear ends the calls that their callers have given up.
@@ -107,7 +107,7 @@ func (s *server) hear(ctx context.Context, given *bus.Subscription) error {
 	for {
 		data, err := given.Next(ctx)
 		switch {
-		case errors.Is(err, bus.ErrBehind):
+		case errors.Is(err, bus.ErrMissedMessages):
 			continue // their deadlines end those that were missed
 		case err != nil:
 			return err
@@ -178,7 +178,7 @@ func (s *server) make(ctx context.Context, call *bus.Call, m method, point fault
 	if err := protobuf.Unmarshal(envelope.Body, req); err != nil {
 		return nil, invalid("not a %s: %v", req.ProtoReflect().Descriptor().Name(), err)
 	}
-	ctx, end := s.calls.begin(context.WithValue(ctx, callerKey{}, call), &envelope, call.Present)
+	ctx, end := s.calls.begin(context.WithValue(ctx, callerKey{}, call), &envelope, call.IsRequesterPresent)
 	defer end()
 	if envelope.TimeoutNano > 0 {
 		var stop context.CancelFunc
@@ -195,17 +195,17 @@ func (s *server) suffer(ctx context.Context, m method, point fault.Point, req pr
 		return m.serve(ctx, s.runtime, req)
 	}
 	about := s.about(req)
-	if err := s.faults.Pass(ctx, point, about); err != nil {
+	if err := s.faults.Inject(ctx, point, about); err != nil {
 		if injected, ok := errors.AsType[*fault.Injected](err); ok {
 			return nil, &proto.RuntimeError{Code: cmp.Or(injected.Code, proto.CodeUnknown), Desc: injected.Message}
 		}
 		return nil, err
 	}
-	if _, lie := s.faults.Find(point, about, fault.Lie); lie {
+	if _, lie := s.faults.FindEffect(point, about, fault.Lie); lie {
 		return m.answer(), nil
 	}
 	answer, err := m.serve(ctx, s.runtime, req)
-	if _, lost := s.faults.Find(point, about, fault.Drop); lost {
+	if _, lost := s.faults.FindEffect(point, about, fault.Drop); lost {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
@@ -219,7 +219,7 @@ type callerKey struct{}
 // runtime asks before a signal that it cannot take back (CRI-07). It costs a round
 // trip; a context that is not of a call that [Serve] makes is wanted until it ends.
 func StillWanted(ctx context.Context) bool {
-	if call, ok := ctx.Value(callerKey{}).(*bus.Call); ok && !call.Present(ctx) {
+	if call, ok := ctx.Value(callerKey{}).(*bus.Call); ok && !call.IsRequesterPresent(ctx) {
 		return false
 	}
 	return ctx.Err() == nil

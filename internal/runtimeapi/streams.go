@@ -91,7 +91,7 @@ func (s *server) talk(ctx context.Context, call *bus.Call, client remote.Conn) (
 	if err := protobuf.Unmarshal(envelope.Body, &req); err != nil {
 		return invalid("not a ContainerStreamRequest: %v", err)
 	}
-	ctx, end := s.calls.begin(ctx, &envelope, call.Present)
+	ctx, end := s.calls.begin(ctx, &envelope, call.IsRequesterPresent)
 	defer end()
 	return s.runtime.Stream(ctx, &req, client)
 }

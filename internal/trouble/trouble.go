@@ -22,7 +22,7 @@ import (
 // State is what is wrong with a cluster at an instant; its zero value is a whole one, whose
 // clock is not known.
 type State struct {
-	Clock clock.Face
+	Clock clock.Schedule
 	// Parties are all that a cut can be about.
 	Parties []string
 	Faults  []fault.Fault
@@ -34,12 +34,12 @@ type State struct {
 func Changes(from, to State) (ends, begins []history.Trouble) {
 	was, is := from.troubles(), to.troubles()
 	for _, t := range was {
-		if !slices.ContainsFunc(is, t.Is) {
+		if !slices.ContainsFunc(is, t.Equal) {
 			ends = append(ends, t)
 		}
 	}
 	for _, t := range is {
-		if !slices.ContainsFunc(was, t.Is) {
+		if !slices.ContainsFunc(was, t.Equal) {
 			begins = append(begins, t)
 		}
 	}
@@ -60,7 +60,7 @@ func (s State) troubles() []history.Trouble {
 	}
 	for _, c := range s.Cuts {
 		c.Lease = nil // who holds a cut changes nothing about it
-		all = append(all, history.Trouble{Kind: history.TroubleCut, What: c.Name, Off: c.Spec.Off(s.Parties), Arguments: encoded(c)})
+		all = append(all, history.Trouble{Kind: history.TroubleCut, What: c.Name, CutOff: c.Spec.CutOff(s.Parties), Arguments: encoded(c)})
 	}
 	if s.paused() {
 		all = append(all, clockTrouble(s.Clock))
@@ -70,19 +70,19 @@ func (s State) troubles() []history.Trouble {
 
 func (s State) paused() bool { return len(s.Clock) > 0 && s.Clock[len(s.Clock)-1].Paused }
 
-func clockTrouble(face clock.Face) history.Trouble {
+func clockTrouble(face clock.Schedule) history.Trouble {
 	return history.Trouble{Kind: history.TroubleClock, What: "clock", Arguments: encoded(face[len(face)-1])}
 }
 
 // moves is the trouble of a clock that jumps, or runs at another speed. Pauses are told as
 // states.
-func moves(from, to clock.Face) (history.Trouble, bool) {
+func moves(from, to clock.Schedule) (history.Trouble, bool) {
 	if len(from) == 0 || len(to) == 0 || reflect.DeepEqual(from[len(from)-1], to[len(to)-1]) {
 		return history.Trouble{}, false
 	}
 	last := to[len(to)-1]
-	before := from.At(last.Wall)
-	jumped := !from.Of(last.Wall).Equal(last.Shows)
+	before := from.SegmentAt(last.Wall)
+	jumped := !from.TimeAt(last.Wall).Equal(last.Reading)
 	if last.Paused || !jumped && before.Speed == last.Speed {
 		return history.Trouble{}, false
 	}
@@ -112,7 +112,7 @@ func NewLog(recorder *history.Recorder, kinds ...history.TroubleKind) *Log {
 	if len(kinds) == 0 {
 		kinds = append(Board(), Processes()...)
 	}
-	recorder.Note("", history.FaultWatch{Kinds: kinds})
+	recorder.Record("", history.FaultWatch{Kinds: kinds})
 	return &Log{history: recorder}
 }
 
@@ -127,16 +127,16 @@ func Processes() []history.TroubleKind {
 }
 
 // Began is the instant before a change, for the other methods.
-func (l *Log) Began() history.Moment {
+func (l *Log) Began() history.MonoTime {
 	if l == nil {
 		return 0
 	}
-	return l.history.Began()
+	return l.history.Now()
 }
 
 // Set writes down that the state is another now: the change has begun at the moment, and is
 // in force.
-func (l *Log) Set(began history.Moment, state State) {
+func (l *Log) Set(began history.MonoTime, state State) {
 	if l == nil {
 		return
 	}
@@ -145,15 +145,15 @@ func (l *Log) Set(began history.Moment, state State) {
 	ends, begins := Changes(l.state, state)
 	l.state = state
 	for _, t := range begins {
-		l.history.Done(began, "", history.FaultBegin{Trouble: t})
+		l.history.RecordSince(began, "", history.FaultBegin{Trouble: t})
 	}
 	for _, t := range ends {
-		l.history.Done(began, "", history.FaultEnd{Trouble: t})
+		l.history.RecordSince(began, "", history.FaultEnd{Trouble: t})
 	}
 }
 
 // Change is Set of what change makes of the state.
-func (l *Log) Change(began history.Moment, change func(*State)) {
+func (l *Log) Change(began history.MonoTime, change func(*State)) {
 	if l == nil {
 		return
 	}
@@ -165,23 +165,23 @@ func (l *Log) Change(began history.Moment, change func(*State)) {
 }
 
 // Begin writes down that a process is in trouble, since the moment at the earliest.
-func (l *Log) Begin(began history.Moment, kind history.TroubleKind, process string) {
+func (l *Log) Begin(began history.MonoTime, kind history.TroubleKind, process string) {
 	if l != nil {
-		l.history.Done(began, "", history.FaultBegin{Trouble: history.Trouble{Kind: kind, What: process}})
+		l.history.RecordSince(began, "", history.FaultBegin{Trouble: history.Trouble{Kind: kind, What: process}})
 	}
 }
 
 // End writes down that it is no longer. Of one that was down, the moment is when its start
 // began, and now it is ready.
-func (l *Log) End(began history.Moment, kind history.TroubleKind, process string) {
+func (l *Log) End(began history.MonoTime, kind history.TroubleKind, process string) {
 	if l != nil {
-		l.history.Done(began, "", history.FaultEnd{Trouble: history.Trouble{Kind: kind, What: process}})
+		l.history.RecordSince(began, "", history.FaultEnd{Trouble: history.Trouble{Kind: kind, What: process}})
 	}
 }
 
 // Hit is a [fault.Config]'s: it writes down each time that a fault strikes.
-func Hit(recorder *history.Recorder) func(fault.Fault, fault.Point, fault.About) {
-	return func(f fault.Fault, point fault.Point, about fault.About) {
-		recorder.Note("", history.FaultHit{Fault: f.Name, Point: string(point), About: encoded(about)})
+func Hit(recorder *history.Recorder) func(fault.Fault, fault.Point, fault.Attributes) {
+	return func(f fault.Fault, point fault.Point, about fault.Attributes) {
+		recorder.Record("", history.FaultTrigger{Fault: f.Name, Point: string(point), About: encoded(about)})
 	}
 }

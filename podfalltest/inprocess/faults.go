@@ -31,14 +31,14 @@ func (c *Cluster) Break(faults ...fault.Fault) {
 
 // wrote writes down what is wrong now, since the moment at the earliest. The caller holds
 // the lock of the faults.
-func (c *Cluster) wrote(began history.Moment) {
+func (c *Cluster) wrote(began history.MonoTime) {
 	c.troubles.Change(began, func(s *trouble.State) {
 		s.Parties, s.Faults, s.Cuts = c.parties, slices.Clone(c.list), slices.Clone(c.cuts)
 	})
 }
 
 // Moved writes down what the cluster's clock shows from now on.
-func (c *Cluster) Moved(face clock.Face) {
+func (c *Cluster) Moved(face clock.Schedule) {
 	c.troubles.Change(c.troubles.Began(), func(s *trouble.State) { s.Clock = face })
 }
 
@@ -73,7 +73,7 @@ func (c *Cluster) Broken() []fault.Fault {
 func (c *Cluster) table(part string, recorder *history.Recorder) *fault.Table {
 	_, node, _ := strings.Cut(part, "/")
 	table := fault.NewTable(fault.Config{
-		Process: part, Node: node, Clock: c.cfg.Clock, Crash: func() { c.kill(part) }, Hit: trouble.Hit(recorder),
+		Process: part, Node: node, Clock: c.cfg.Clock, Crash: func() { c.kill(part) }, OnTrigger: trouble.Hit(recorder),
 	})
 	c.faults.mu.Lock()
 	defer c.faults.mu.Unlock()

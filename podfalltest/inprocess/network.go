@@ -27,7 +27,7 @@ type network struct {
 
 // newNetwork makes the links of everyone but the clients, and runs them until end.
 func newNetwork(ctx context.Context, cfg Config, hub *bus.Server) network {
-	n := network{parties: partition.Parties(cfg.Nodes), links: map[string]*carrier.Link{}, carriers: &sync.WaitGroup{}}
+	n := network{parties: partition.Members(cfg.Nodes), links: map[string]*carrier.Link{}, carriers: &sync.WaitGroup{}}
 	carrying, end := context.WithCancel(context.WithoutCancel(ctx))
 	n.end = end
 	links := make([]*carrier.Link, 0, len(n.parties))

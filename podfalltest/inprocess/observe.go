@@ -29,7 +29,7 @@ func (c *Cluster) writeTroubles() error {
 }
 
 // up writes down that a part that was down is ready; its start began at the moment.
-func (c *Cluster) up(began history.Moment, p *part, name string) {
+func (c *Cluster) up(began history.MonoTime, p *part, name string) {
 	c.mu.Lock()
 	was := p.down
 	p.down = false

@@ -180,7 +180,7 @@ func expectAllAsked(t *testing.T, life []history.Event) {
 		switch fact := e.Fact.(type) {
 		case history.OpCall:
 			asked[e.Cause] = true
-			if fact.Who == string(proto.APIServer) {
+			if fact.Identity == string(proto.APIServer) {
 				own++
 			}
 		case history.Commit:

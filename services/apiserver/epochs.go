@@ -73,7 +73,7 @@ func (f *fence) admit(id proto.Identity, boot proto.Boot) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	current := f.current[id]
-	if boot.OlderThan(current.boot) && now.Sub(current.heard) <= f.clock.WallWithin(leastSilence, lease) {
+	if boot.OlderThan(current.boot) && now.Sub(current.heard) <= f.clock.ClampWallDuration(leastSilence, lease) {
 		return apierrors.NewForbidden(schema.GroupResource{}, "", fmt.Errorf(
 			"envelope: boot: %s has begun again as %q, so its boot %q is over", id, current.boot, boot))
 	}

@@ -137,7 +137,7 @@ func recording(t *testing.T) (recorder *history.Recorder, life func() []history.
 	t.Helper()
 	var mu sync.Mutex
 	var told []history.Event
-	recorder, err := history.Open(history.Config{Process: "apiserver", Boot: "boot-1", Listen: func(e history.Event) {
+	recorder, err := history.Open(history.Config{Process: "apiserver", Boot: "boot-1", OnEvent: func(e history.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		told = append(told, e)
@@ -160,7 +160,7 @@ func expectExpired(t *testing.T, life []history.Event, want ...string) {
 	for _, e := range life {
 		switch fact := e.Fact.(type) {
 		case history.OpCall:
-			asked[e.Cause] = fact.Who == string(proto.APIServer)
+			asked[e.Cause] = fact.Identity == string(proto.APIServer)
 		case history.Commit:
 			if !asked[e.Cause] || fact.Resource != "events" {
 				continue

@@ -20,7 +20,7 @@ import (
 // recordOpen records what the opened store holds.
 func recordOpen(recorder *history.Recorder, kept *store.Store) {
 	snapshot := kept.Snapshot()
-	recorder.Note("", history.StoreOpen{Revision: snapshot.Revision(), Objects: snapshot.Len(), Sound: true})
+	recorder.Record("", history.StoreOpen{Revision: snapshot.Revision(), Objects: snapshot.Len(), ChecksumsOK: true})
 }
 
 // recordCommits records a batch that is on disk, before any reader can see it.
@@ -32,23 +32,23 @@ func recordCommits(recorder *history.Recorder, snapshot *store.Snapshot, events 
 	for _, event := range events {
 		entries = append(entries, history.Entry{Cause: event.Cause, Fact: event.Fact()})
 	}
-	recorder.All(begun(recorder, snapshot), entries...)
+	recorder.RecordAll(begun(recorder, snapshot), entries...)
 }
 
 // recordSync records that readers can see a batch that is on disk, and the oldest revision whose
 // state they can read.
 func recordSync(recorder *history.Recorder, snapshot *store.Snapshot, oldest int64) {
 	if recorder != nil {
-		recorder.All(begun(recorder, snapshot), history.Entry{Fact: history.Fsync{Revision: snapshot.Revision(), Oldest: oldest}})
+		recorder.RecordAll(begun(recorder, snapshot), history.Entry{Fact: history.Fsync{Revision: snapshot.Revision(), Oldest: oldest}})
 	}
 }
 
 // batchBegan returns when the write of a batch began, or now if the store does not know.
-func begun(recorder *history.Recorder, snapshot *store.Snapshot) history.Moment {
-	if began := history.Moment(snapshot.TxBegan()); began != 0 {
+func begun(recorder *history.Recorder, snapshot *store.Snapshot) history.MonoTime {
+	if began := history.MonoTime(snapshot.TxBegan()); began != 0 {
 		return began
 	}
-	return recorder.Began()
+	return recorder.Now()
 }
 
 // recordStoreError wraps run and records the error if the disk has stopped the store.
@@ -56,7 +56,7 @@ func recordingEnd(recorder *history.Recorder, run func(context.Context) error) f
 	return func(ctx context.Context) error {
 		err := run(ctx)
 		if failed, ok := errors.AsType[*store.CommitError](err); ok {
-			recorder.Note("", history.StoreError{Kind: failed.Error()})
+			recorder.Record("", history.StoreError{Kind: failed.Error()})
 		}
 		return err
 	}
@@ -68,28 +68,28 @@ func (s *server) recorded(req *verbs.Request, send verbs.Send, do func(verbs.Sen
 	operation := req.Envelope.GetOperation()
 	if s.history != nil {
 		req.Meant = &verbs.Meant{}
-		s.history.Note(operation, callOf(req))
+		s.history.Record(operation, callOf(req))
 	}
-	began, answered := s.history.Began(), false
+	began, answered := s.history.Now(), false
 	err := do(func(ctx context.Context, part *proto.Response, more bool) error {
 		if !more && s.history != nil {
-			s.history.Done(began, operation, returnOf(part, req.Meant))
+			s.history.RecordSince(began, operation, returnOf(part, req.Meant))
 			answered = true
 		}
 		return send(ctx, part, more)
 	})
 	if refused := apierrors.APIStatus(nil); errors.As(worded(err), &refused) {
 		s.refusals.note(req, refused.Status(), s.clock.Now())
-		s.history.Done(began, operation, meaning(history.OpReturn{Code: refused.Status().Code}, req.Meant))
+		s.history.RecordSince(began, operation, meaning(history.OpReturn{Code: refused.Status().Code}, req.Meant))
 	} else if err != nil && !answered { // it is answered as an internal error
-		s.history.Done(began, operation, meaning(history.OpReturn{Code: http.StatusInternalServerError}, req.Meant))
+		s.history.RecordSince(began, operation, meaning(history.OpReturn{Code: http.StatusInternalServerError}, req.Meant))
 	}
 	return err
 }
 
 func callOf(req *verbs.Request) history.OpCall {
 	call := history.OpCall{
-		Who: string(req.Identity), Verb: string(req.Verb), Resource: req.Kind.GroupResource().String(),
+		Identity: string(req.Identity), Verb: string(req.Verb), Resource: req.Kind.GroupResource().String(),
 		Key: keyOf(req), Subresource: req.Subresource, Boot: req.Envelope.GetBoot(),
 	}
 	if body := req.Envelope.GetBody(); len(body) > 0 {
@@ -97,7 +97,7 @@ func callOf(req *verbs.Request) history.OpCall {
 	}
 	if deadline := req.Envelope.GetDeadlineUnixNano(); deadline != 0 {
 		wall := clock.Clock{}
-		call.Left = new(wall.Until(time.Unix(0, deadline)).Milliseconds())
+		call.TimeLeft = new(wall.Until(time.Unix(0, deadline)).Milliseconds())
 	}
 	optionsOf(req, &call)
 	return call
@@ -151,7 +151,7 @@ func returnOf(part *proto.Response, meant *verbs.Meant) history.OpReturn {
 // withMeant returns the answer with the UID, revision and name that the request's object carried.
 func meaning(returned history.OpReturn, meant *verbs.Meant) history.OpReturn {
 	if meant != nil {
-		returned.MeantUID, returned.MeantRevision, returned.MeantName = meant.UID, meant.Revision, meant.Name
+		returned.BodyUID, returned.BodyRevision, returned.BodyName = meant.UID, meant.Revision, meant.Name
 	}
 	return returned
 }

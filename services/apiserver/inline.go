@@ -66,7 +66,7 @@ func NewInline(ctx context.Context, cfg InlineConfig) (*Inline, error) {
 		i.hub.OnCommit(snapshot, events)
 	})
 	snapshot := i.kept.Snapshot()
-	cfg.History.Note("", history.StoreOpen{Revision: snapshot.Revision(), Objects: snapshot.Len(), Sound: true})
+	cfg.History.Record("", history.StoreOpen{Revision: snapshot.Revision(), Objects: snapshot.Len(), ChecksumsOK: true})
 	hooks.Load(snapshot)
 	graph.Load(snapshot)
 	i.hub = watch.New(watch.Config{

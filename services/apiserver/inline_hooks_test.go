@@ -41,9 +41,9 @@ func (oracle) Ask(_ context.Context, h *webhook.Hook, review *admissionv1.Admiss
 // again, and the history be told what each has said.
 func TestInlineAsksWebhooks(t *testing.T) {
 	t.Parallel()
-	var told []history.Consulted
-	recorder, err := history.Open(history.Config{Process: "apiserver", Listen: func(e history.Event) {
-		if said, is := e.Fact.(history.Consulted); is && e.Cause != "" {
+	var told []history.WebhookCall
+	recorder, err := history.Open(history.Config{Process: "apiserver", OnEvent: func(e history.Event) {
+		if said, is := e.Fact.(history.WebhookCall); is && e.Cause != "" {
 			told = append(told, said)
 		}
 	}})

@@ -21,7 +21,7 @@ func TestInline(t *testing.T) {
 	var told []history.Name
 	published := 0
 	begin := func(image *store.Image) *Inline {
-		recorder, err := history.Open(history.Config{Process: "apiserver", Boot: "b", Listen: func(e history.Event) { told = append(told, e.Fact.Name()) }})
+		recorder, err := history.Open(history.Config{Process: "apiserver", Boot: "b", OnEvent: func(e history.Event) { told = append(told, e.Fact.Name()) }})
 		if err != nil {
 			t.Fatal(err)
 		}

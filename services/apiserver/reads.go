@@ -20,28 +20,28 @@ import (
 // recordRead answers a read and records it once it has been answered. A read changes nothing, so
 // one that was never answered need not be recorded.
 func (s *server) looked(req *verbs.Request, send verbs.Send, do func(verbs.Send) error) error {
-	if s.history == nil || req.Subresource == proto.SubresourceRenew || req.Verb == proto.VerbGet && !s.history.Gets() {
+	if s.history == nil || req.Subresource == proto.SubresourceRenew || req.Verb == proto.VerbGet && !s.history.SampleGet() {
 		return do(send)
 	}
 	look := look{}
-	began := s.history.Began()
+	began := s.history.Now()
 	err := do(func(ctx context.Context, part *proto.Response, more bool) error {
 		look.see(part)
 		if !more {
-			s.history.Done(began, req.Envelope.GetOperation(), look.told(req))
+			s.history.RecordSince(began, req.Envelope.GetOperation(), look.told(req))
 		}
 		return send(ctx, part, more)
 	})
 	if refused := apierrors.APIStatus(nil); errors.As(worded(err), &refused) && look.Code == 0 {
 		look.Code = refused.Status().Code
-		s.history.Done(began, req.Envelope.GetOperation(), look.told(req))
+		s.history.RecordSince(began, req.Envelope.GetOperation(), look.told(req))
 	}
 	return err
 }
 
 // lookup collects what a read was answered.
 type look struct {
-	history.Lookup
+	history.OpRead
 	sum history.Sum
 }
 
@@ -69,7 +69,7 @@ func (l *look) see(part *proto.Response) {
 func (l *look) event(event *proto.Event) {
 	switch event.GetType() {
 	case proto.EventType_EVENT_TYPE_BOOKMARK:
-		l.Marked = int64(event.GetRevision())
+		l.InitialEventsEnd = int64(event.GetRevision())
 	case proto.EventType_EVENT_TYPE_ERROR:
 		if status, err := kinds.DecodeAny(event.GetObject()); err == nil {
 			if said, is := status.(*metav1.Status); is {
@@ -84,36 +84,36 @@ func (l *look) event(event *proto.Event) {
 }
 
 // entry returns the history entry for the whole answer.
-func (l *look) told(req *verbs.Request) history.Lookup {
-	l.Who, l.Verb, l.Resource, l.Key = string(req.Identity), string(req.Verb), req.Kind.GroupResource().String(), req.Namespace
+func (l *look) told(req *verbs.Request) history.OpRead {
+	l.Identity, l.Verb, l.Resource, l.Key = string(req.Identity), string(req.Verb), req.Kind.GroupResource().String(), req.Namespace
 	if req.Verb == proto.VerbGet {
 		l.Key = keyOf(req)
 	}
-	l.Asked, l.Items, l.Digest = askedBy(req), l.sum.Count, l.sum.String()
-	return l.Lookup
+	l.ReadOptions, l.Items, l.Digest = askedBy(req), l.sum.Count, l.sum.String()
+	return l.OpRead
 }
 
 // readOptions returns the options of a read for the history. Unreadable options were refused
 // before.
-func askedBy(req *verbs.Request) history.Asked {
+func askedBy(req *verbs.Request) history.ReadOptions {
 	data := req.Envelope.GetOptions()
 	if len(data) == 0 {
-		return history.Asked{}
+		return history.ReadOptions{}
 	}
 	if req.Verb == proto.VerbGet {
 		var opts metav1.GetOptions
 		_ = opts.Unmarshal(data)
-		return history.Asked{Revision: opts.ResourceVersion}
+		return history.ReadOptions{Revision: opts.ResourceVersion}
 	}
 	var opts metav1.ListOptions
 	_ = opts.Unmarshal(data)
-	asked := history.Asked{
+	asked := history.ReadOptions{
 		Revision: opts.ResourceVersion, Match: string(opts.ResourceVersionMatch), Labels: opts.LabelSelector, Fields: opts.FieldSelector,
-		Limit: opts.Limit, Initial: opts.SendInitialEvents, Marks: opts.AllowWatchBookmarks,
+		Limit: opts.Limit, SendInitialEvents: opts.SendInitialEvents, AllowBookmarks: opts.AllowWatchBookmarks,
 	}
 	if opts.Continue != "" {
 		if at, err := registry.DecodeContinue(req.Kind, req.Namespace, opts.Continue); err == nil {
-			asked.After, asked.At = at.After, at.Revision
+			asked.ContinueAfter, asked.ContinueRevision = at.After, at.Revision
 		}
 	}
 	return asked
@@ -133,6 +133,6 @@ func (s *server) unreadable(call message, err error) {
 		code = refused.Status().Code
 	}
 	if n := s.strange.Add(1); n <= oftenTold || bits.OnesCount64(n) == 1 {
-		s.history.Note("", history.Refused{Subject: shorten(call.subject), Code: code, Count: n})
+		s.history.Record("", history.OpRefused{Subject: shorten(call.subject), Code: code, Count: n})
 	}
 }

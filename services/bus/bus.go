@@ -71,7 +71,7 @@ type Config struct {
 	Board string
 	// Clock is the cluster's in this process, and moves as the board says; nil is one that shows
 	// the wall's time until then.
-	Clock *clock.Movement
+	Clock *clock.Driver
 	// Boot is this incarnation.
 	Boot proto.Boot
 	// History is where to write down what is set; nil writes nothing.
@@ -123,11 +123,11 @@ func Run(ctx context.Context, cfg Config) error {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Clock == nil {
-		face, err := clock.NewFace(clock.Clock{}.Now(), 1)
+		face, err := clock.NewSchedule(clock.Clock{}.Now(), 1)
 		if err != nil {
 			return fmt.Errorf("bus: %w", err)
 		}
-		cfg.Clock = clock.NewMovement(face)
+		cfg.Clock = clock.NewDriver(face)
 	}
 	hub, err := openHub(ctx, cfg)
 	if err != nil {
@@ -164,7 +164,7 @@ func Run(ctx context.Context, cfg Config) error {
 // managed is what the board is about in this process.
 type managed struct {
 	switches *Switchboard
-	movement *clock.Movement
+	movement *clock.Driver
 	troubles *trouble.Log
 }
 
@@ -197,8 +197,8 @@ func manage(ctx context.Context, cfg Config, hub hub, here managed, ready func()
 	}
 	defer conn.Close()
 	keeper, err := board.Open(ctx, board.Config{
-		Bus: conn, File: cfg.Board, Epoch: string(cfg.Boot), Parties: partition.Parties(cfg.Nodes), Log: cfg.Log,
-		Face: here.movement.Face(), Clock: here.movement.Clock(), Apply: here.apply,
+		Bus: conn, File: cfg.Board, Epoch: string(cfg.Boot), Parties: partition.Members(cfg.Nodes), Log: cfg.Log,
+		Face: here.movement.Schedule(), Clock: here.movement.Clock(), Apply: here.apply,
 	})
 	if err != nil {
 		return err
@@ -265,7 +265,7 @@ type door struct {
 // listen opens the doors of all links, or none.
 func listen(ctx context.Context, cfg Config, hubURL string) ([]door, error) {
 	var doors []door
-	for _, party := range partition.Parties(cfg.Nodes) {
+	for _, party := range partition.Members(cfg.Nodes) {
 		at, err := openDoor(ctx, cfg, party, hubURL)
 		if err != nil {
 			for _, opened := range doors {

@@ -120,9 +120,9 @@ func TestAHeldLinkDeliversLater(t *testing.T) {
 		cut              partition.Condition
 		fromNode, toNode bool // what goes on
 	}{
-		"both":      {partition.Held(), false, false},
-		"from node": {partition.Condition{FromNode: partition.Way{Manner: partition.Hold}}, false, true},
-		"to node":   {partition.Condition{ToNode: partition.Way{Manner: partition.Hold}}, true, false},
+		"both":      {partition.HoldBoth(), false, false},
+		"from node": {partition.Condition{FromNode: partition.OneWay{Manner: partition.Hold}}, false, true},
+		"to node":   {partition.Condition{ToNode: partition.OneWay{Manner: partition.Hold}}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestAHeldLinkDeliversLater(t *testing.T) {
 // TestTheEndOfAConnectionIsHeldToo lets one side hang up during a cut: the other side is
 // not told before the heal, not even by what it sends itself.
 func TestTheEndOfAConnectionIsHeldToo(t *testing.T) {
-	for name, cut := range map[string]partition.Condition{"both": partition.Held(), "one way": {FromNode: partition.Way{Manner: partition.Hold}}} {
+	for name, cut := range map[string]partition.Condition{"both": partition.HoldBoth(), "one way": {FromNode: partition.OneWay{Manner: partition.Hold}}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWire(t)
@@ -194,13 +194,13 @@ func TestLastWordsAreHeard(t *testing.T) {
 }
 
 func TestAResetLinkBreaksAndRefuses(t *testing.T) {
-	for name, cut := range map[string]partition.Condition{"both": partition.Broken(), "one way": {ToNode: partition.Way{Manner: partition.Reset}}} {
+	for name, cut := range map[string]partition.Condition{"both": partition.ResetBoth(), "one way": {ToNode: partition.OneWay{Manner: partition.Reset}}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWire(t)
 				node, hub := w.connect(t)
 				atNode, atHub := listen(t, node), listen(t, hub)
-				w.Set(partition.Held())
+				w.Set(partition.HoldBoth())
 				say(t, node, "held")
 				w.Set(cut)
 				atNode.want(t, "cut", "", ended)
@@ -228,7 +228,7 @@ func TestAResetLinkBreaksAndRefuses(t *testing.T) {
 func TestWhoGivesUpDuringACutIsNotHeardAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
-		w.Set(partition.Held())
+		w.Set(partition.HoldBoth())
 		for i := range 100 {
 			node, err := w.InProcessConn()
 			if err != nil {
@@ -281,7 +281,7 @@ type step struct {
 func drawStep(t *rapid.T) step {
 	manner := rapid.SampledFrom([]partition.Manner{"", partition.Hold})
 	if rapid.Bool().Draw(t, "cut") {
-		return step{cut: &partition.Condition{FromNode: partition.Way{Manner: manner.Draw(t, "from")}, ToNode: partition.Way{Manner: manner.Draw(t, "to")}}}
+		return step{cut: &partition.Condition{FromNode: partition.OneWay{Manner: manner.Draw(t, "from")}, ToNode: partition.OneWay{Manner: manner.Draw(t, "to")}}}
 	}
 	return step{fromNode: rapid.Bool().Draw(t, "who"), data: rapid.SliceOfN(rapid.Byte(), 1, 40_000).Draw(t, "data")}
 }
@@ -328,7 +328,7 @@ func play(t *testing.T, steps []step) string {
 			if err != nil || !strings.HasPrefix(string(sent[from]), data) {
 				return fmt.Sprintf("step %d: from the node: %v: heard something else than was said, or %v", i, from, err)
 			}
-			if w.Condition().Whole() && len(data) != len(sent[from]) {
+			if w.Condition().IsHealthy() && len(data) != len(sent[from]) {
 				return fmt.Sprintf("step %d: from the node: %v: a whole link has delivered %d of %d bytes", i, from, len(data), len(sent[from]))
 			}
 		}
@@ -358,7 +358,7 @@ func TestACutNodeComesBack(t *testing.T) {
 		node := dial(t, carrier.Config{InProcess: link.InProcessConn, Identity: proto.Node("n1")})
 		ask(t, node)
 		subject := proto.APISubject{Identity: node.Identity(), Verb: proto.VerbGet, Resource: "pods"}.String()
-		for _, cut := range []partition.Condition{partition.Held(), {FromNode: partition.Way{Manner: partition.Hold}}, {ToNode: partition.Way{Manner: partition.Hold}}, {FromNode: partition.Way{Manner: partition.Reset}}} {
+		for _, cut := range []partition.Condition{partition.HoldBoth(), {FromNode: partition.OneWay{Manner: partition.Hold}}, {ToNode: partition.OneWay{Manner: partition.Hold}}, {FromNode: partition.OneWay{Manner: partition.Reset}}} {
 			link.Set(cut)
 			limited, stop := context.WithTimeout(t.Context(), 20*time.Second)
 			if _, err := node.Request(limited, proto.APIServer, subject, nil); err == nil {

@@ -41,7 +41,7 @@ func (c connection) move(ctx context.Context, to io.Writer, from io.Reader, way 
 	buffer := make([]byte, chunk)
 	for {
 		n, err := from.Read(buffer)
-		if condition := c.link.Condition(); condition.Manner(way) != partition.Carry || condition.Way(way).Slow() {
+		if condition := c.link.Condition(); condition.Manner(way) != partition.Carry || condition.In(way).IsSlow() {
 			return c.spool(ctx, to, from, way, c.packet(buffer[:n], err))
 		}
 		if done, err := c.deliver(ctx, to, way, packet{data: buffer[:n], err: err}); done || err != nil {
@@ -117,7 +117,7 @@ func (c connection) spool(ctx context.Context, to io.Writer, from io.Reader, way
 // becomes another, so does the wait.
 func (c connection) travel(ctx context.Context, way partition.Direction, nth uint64, at time.Time) error {
 	return c.until(ctx, func(condition partition.Condition) time.Time {
-		return at.Add(condition.Way(way).Delay(c.link.Party, nth))
+		return at.Add(condition.In(way).Delay(c.link.Party, nth))
 	})
 }
 
@@ -127,7 +127,7 @@ const slices = 20
 // trickle delivers a packet piece by piece, where the link is narrow.
 func (c connection) trickle(ctx context.Context, to io.Writer, way partition.Direction, p packet) (done bool, err error) {
 	for {
-		bandwidth := c.link.Condition().Way(way).Bandwidth
+		bandwidth := c.link.Condition().In(way).Bandwidth
 		piece := max(bandwidth/slices, 1)
 		if bandwidth == 0 || int64(len(p.data)) <= piece {
 			piece = int64(len(p.data))
@@ -142,7 +142,7 @@ func (c connection) trickle(ctx context.Context, to io.Writer, way partition.Dir
 			return done, err
 		}
 		if err := c.until(ctx, func(condition partition.Condition) time.Time {
-			return begun.Add(condition.Way(way).Takes(piece))
+			return begun.Add(condition.In(way).TransmitTime(piece))
 		}); err != nil || len(rest) == 0 {
 			return false, err
 		}

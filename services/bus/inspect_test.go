@@ -22,12 +22,12 @@ func TestTheBusTellsOfItsLinks(t *testing.T) {
 		spec partition.Spec
 		want string
 	}{
-		"both":      {partition.Spec{Parties: []string{"n1"}}, "n1 either way"},
-		"from":      {partition.Spec{Parties: []string{"n1"}, Direction: partition.FromNode}, "n1 from it"},
-		"to":        {partition.Spec{Parties: []string{"n2"}, Direction: partition.ToNode}, "n2 to it"},
-		"reset":     {partition.Spec{Parties: []string{"n2"}, Manner: partition.Reset}, "n2 either way"},
-		"slow":      {partition.Spec{Parties: []string{"n1"}, Bandwidth: 1000}, ""},
-		"apiserver": {partition.Spec{Parties: []string{"apiserver"}}, "apiserver either way"},
+		"both":      {partition.Spec{Members: []string{"n1"}}, "n1 either way"},
+		"from":      {partition.Spec{Members: []string{"n1"}, Direction: partition.FromNode}, "n1 from it"},
+		"to":        {partition.Spec{Members: []string{"n2"}, Direction: partition.ToNode}, "n2 to it"},
+		"reset":     {partition.Spec{Members: []string{"n2"}, Manner: partition.Reset}, "n2 either way"},
+		"slow":      {partition.Spec{Members: []string{"n1"}, Bandwidth: 1000}, ""},
+		"apiserver": {partition.Spec{Members: []string{"apiserver"}}, "apiserver either way"},
 	} {
 		if _, err := plane.Set(t.Context(), mgmt.Change{Cut: &mgmt.AddCut{Name: "cut", Spec: row.spec}}); err != nil {
 			t.Fatalf("%s: %v", name, err)

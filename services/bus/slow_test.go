@@ -20,7 +20,7 @@ func TestASlowLink(t *testing.T) {
 		w := newWire(t)
 		node, hub := w.connect(t)
 		atHub, atNode := listen(t, hub), listen(t, node)
-		w.Set(partition.Condition{FromNode: partition.Way{Latency: time.Second}})
+		w.Set(partition.Condition{FromNode: partition.OneWay{Latency: time.Second}})
 		say(t, node, "1")
 		say(t, hub, "a")
 		atNode.want(t, "the other way", "a", open)
@@ -39,7 +39,7 @@ func TestASlowLink(t *testing.T) {
 		atHub.want(t, "healed", "123", open)
 
 		// A hundred bytes a second.
-		w.Set(partition.Condition{FromNode: partition.Way{Bandwidth: 100}})
+		w.Set(partition.Condition{FromNode: partition.OneWay{Bandwidth: 100}})
 		say(t, node, strings.Repeat("x", 300))
 		time.Sleep(1500 * time.Millisecond)
 		if got, _ := atHub.now(); len(got) < 3+140 || len(got) > 3+160 {
@@ -59,7 +59,7 @@ func TestJitter(t *testing.T) {
 			w := newWire(t)
 			node, hub := w.connect(t)
 			atHub := listen(t, hub)
-			w.Set(partition.Condition{FromNode: partition.Way{Latency: time.Second, Jitter: time.Second, Seed: seed}})
+			w.Set(partition.Condition{FromNode: partition.OneWay{Latency: time.Second, Jitter: time.Second, Seed: seed}})
 			for range 5 {
 				begun := time.Now()
 				before, _ := atHub.now()
@@ -99,7 +99,7 @@ func TestTheSwitchboardFlapsAndEnds(t *testing.T) {
 		go func() { ended <- switches.Run(ctx) }()
 		seconds := func(n int) metav1.Duration { return metav1.Duration{Duration: time.Duration(n) * time.Second} }
 		cut, err := partition.New("c", partition.Spec{
-			Parties: []string{"n1"}, Flap: partition.Flap{Down: seconds(2), Up: seconds(3)}, Duration: seconds(11),
+			Members: []string{"n1"}, Flap: partition.Flap{Down: seconds(2), Up: seconds(3)}, Duration: seconds(11),
 		}, []string{"n1", "n2"}, time.Now())
 		if err != nil {
 			t.Fatal(err)
@@ -109,8 +109,8 @@ func TestTheSwitchboardFlapsAndEnds(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		for range 14 {
 			synctest.Wait()
-			line.WriteString(map[bool]string{true: "+", false: "-"}[w.Condition().Whole()])
-			if !other.Condition().Whole() {
+			line.WriteString(map[bool]string{true: "+", false: "-"}[w.Condition().IsHealthy()])
+			if !other.Condition().IsHealthy() {
 				t.Error("the other link is cut too")
 			}
 			time.Sleep(time.Second)

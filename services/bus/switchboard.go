@@ -49,7 +49,7 @@ func (s *Switchboard) apply() (next time.Time) {
 	defer s.mu.Unlock()
 	now := s.clock.Steady()
 	for _, link := range s.links {
-		condition, turn := partition.Of(s.cuts, link.Party, s.parties, now)
+		condition, turn := partition.ConditionOf(s.cuts, link.Party, s.parties, now)
 		link.Set(condition)
 		if !turn.IsZero() && (next.IsZero() || turn.Before(next)) {
 			next = turn

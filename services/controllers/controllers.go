@@ -76,11 +76,11 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	begin := make([]func(context.Context) error, 0, len(rows))
 	for _, row := range rows {
-		base.Log, base.API = cfg.Log.With("controller", row.name), control.Decided(api.As("controllers/"+row.name), cfg.History, row.name)
+		base.Log, base.API = cfg.Log.With("controller", row.name), control.Decided(api.WithName("controllers/"+row.name), cfg.History, row.name)
 		begin = append(begin, row.make(base).Run)
 	}
 	if cfg.Board != nil {
-		base.Log, base.API = cfg.Log.With("controller", "faults"), api.As("controllers/faults")
+		base.Log, base.API = cfg.Log.With("controller", "faults"), api.WithName("controllers/faults")
 		begin = append(begin, faults.New(base, cfg.Board).Run)
 	}
 	began := cfg.Clock.Now()

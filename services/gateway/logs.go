@@ -210,7 +210,7 @@ func (t *tail) run(ctx context.Context) error {
 
 // wait returns when it is time to ask again; false when nobody wants to know any more.
 func (t *tail) wait(ctx context.Context, changes *reader) bool {
-	every := t.cfg.Clock.WallWithin(0, followEvery)
+	every := t.cfg.Clock.ClampWallDuration(0, followEvery)
 	if t.marked {
 		every = min(every, followMarked)
 	}

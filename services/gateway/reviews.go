@@ -243,7 +243,7 @@ func (g *gateway) bind(w http.ResponseWriter, r *http.Request, to route) error {
 		return err
 	}
 	pods, _ := kinds.ByResource("pods")
-	answer, err := g.api.WithWarn(func(text string) { warn(w, text) }).Do(r.Context(), podapi.Raw{
+	answer, err := g.api.WithWarn(func(text string) { warn(w, text) }).Do(r.Context(), podapi.RawRequest{
 		Verb: proto.VerbCreate, Options: &opts, ContentType: kinds.ContentTypeProtobuf, Body: body,
 		Target: podapi.Target{Kind: pods, Namespace: to.namespace, Name: binding.Name, Subresource: "binding"},
 	})

@@ -54,7 +54,7 @@ type Processes interface {
 	// Ask is what a process answers to a question; see package mgmt.
 	Ask(ctx context.Context, process, question string) ([]byte, error)
 	// Clock is what the cluster's clock shows; empty as long as nobody knows.
-	Clock() clock.Face
+	Clock() clock.Schedule
 }
 
 const metricsPath = "/metrics"

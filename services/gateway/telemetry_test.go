@@ -53,7 +53,7 @@ type fakeProcesses struct{}
 
 func (fakeProcesses) Names() []string { return []string{"controllers", "gateway", "kubelet/node-1"} }
 
-func (fakeProcesses) Clock() clock.Face { return clock.Face{{Speed: 60}} }
+func (fakeProcesses) Clock() clock.Schedule { return clock.Schedule{{Speed: 60}} }
 
 func (fakeProcesses) Ask(_ context.Context, process, question string) ([]byte, error) {
 	switch {

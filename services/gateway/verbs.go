@@ -157,8 +157,8 @@ func (c *call) target() podapi.Target {
 }
 
 // raw is the request as the apiserver gets it.
-func (c *call) raw() (podapi.Raw, error) {
-	raw := podapi.Raw{Verb: c.verb, Target: c.target()}
+func (c *call) raw() (podapi.RawRequest, error) {
+	raw := podapi.RawRequest{Verb: c.verb, Target: c.target()}
 	var err error
 	switch c.verb {
 	case proto.VerbGet:
@@ -185,7 +185,7 @@ func (c *call) raw() (podapi.Raw, error) {
 // pointer is options as messages are marshalled from.
 func pointer[T any](opts T, err error) (*T, error) { return &opts, err }
 
-func (c *call) patch(raw podapi.Raw) (podapi.Raw, error) {
+func (c *call) patch(raw podapi.RawRequest) (podapi.RawRequest, error) {
 	media, err := mediaOf(c.r)
 	if err != nil {
 		return raw, err
@@ -199,7 +199,7 @@ func (c *call) patch(raw podapi.Raw) (podapi.Raw, error) {
 	return raw, err
 }
 
-func (c *call) deletion(raw podapi.Raw) (podapi.Raw, error) {
+func (c *call) deletion(raw podapi.RawRequest) (podapi.RawRequest, error) {
 	var err error
 	if c.verb == proto.VerbDeleteCollection {
 		if raw.List, err = pointer(listOptions(c.query)); err != nil {

@@ -24,7 +24,7 @@ import (
 func failing(t *testing.T, point fault.Point) []fault.Fault {
 	t.Helper()
 	f, err := fault.New("f", fault.Spec{
-		Point: point, Where: fault.About{Node: "n1", Namespace: "default", Pod: "p"},
+		Point: point, Where: fault.Attributes{Node: "n1", Namespace: "default", Pod: "p"},
 		Effect: fault.Effect{Kind: fault.Error, Message: string(point) + " fails"},
 	}, time.Now())
 	if err != nil {

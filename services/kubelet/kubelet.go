@@ -215,8 +215,8 @@ func assemble(cfg Config, api API, rt runtimeapi.Runtime) (*parts, error) {
 
 // run runs all parts until ctx ends and waits for them.
 func (p *parts) run(ctx context.Context) (err error) {
-	p.cfg.History.Note("", history.KubeletBoot{Node: p.cfg.Node})
-	defer func() { p.cfg.History.Note("", history.KubeletStop{Node: p.cfg.Node}) }()
+	p.cfg.History.Record("", history.KubeletBoot{Node: p.cfg.Node})
+	defer func() { p.cfg.History.Record("", history.KubeletStop{Node: p.cfg.Node}) }()
 	defer func() { err = errors.Join(err, p.close()) }()
 	defer p.sweeps.wait()
 	all := []func(context.Context) error{

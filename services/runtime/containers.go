@@ -81,7 +81,7 @@ func (s *service) persistContainer(ctx context.Context, c *container) error {
 	}
 	s.mu.Unlock()
 	if !gone {
-		s.history.Note("", history.Create{Of: c.historyOf(), Script: c.request.GetScript()})
+		s.history.Record("", history.Create{ContainerRef: c.historyOf(), Script: c.request.GetScript()})
 		return nil
 	}
 	s.engines.Remove(ctx, c.id)
@@ -165,11 +165,11 @@ func (s *service) startContainer(ctx context.Context, c *container) error {
 	c.events.Start = at
 	stopped := c.sandbox.checkReady() != nil
 	s.mu.Unlock()
-	began := s.history.Began()
+	began := s.history.Now()
 	if err := s.engines.Start(ctx, c.id, at); err != nil {
 		return errorf(proto.CodeUnknown, "%v", err)
 	}
-	s.history.Done(began, "", history.Start{Of: c.historyOf(), Scripted: c.isScripted()})
+	s.history.RecordSince(began, "", history.Start{ContainerRef: c.historyOf(), Scripted: c.isScripted()})
 	if stopped {
 		return s.killContainer(ctx, c)
 	}
@@ -221,7 +221,7 @@ func (s *service) deleteContainers(ctx context.Context, containers []*container,
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range containers {
-		s.history.Note("", history.Remove{Of: c.historyOf()})
+		s.history.Record("", history.Remove{ContainerRef: c.historyOf()})
 		s.engines.Remove(ctx, c.id)
 		delete(s.containers, c.id)
 		s.releaseName(containerName(c.request, c.sandbox.created), c.id)
@@ -262,8 +262,8 @@ func (s *service) toProto(c *container) *proto.Container {
 	return &proto.Container{
 		Id: c.id, SandboxId: c.request.SandboxId, Name: c.request.Name, Attempt: c.request.Attempt,
 		Image: c.request.Image, State: c.status.State,
-		CreatedAtUnixNano: c.created.UnixNano(), StartedAtUnixNano: unixNano(s.clock.Read(c.status.StartedAt)),
-		FinishedAtUnixNano: unixNano(s.clock.Read(c.status.FinishedAt)),
+		CreatedAtUnixNano: c.created.UnixNano(), StartedAtUnixNano: unixNano(s.clock.ApplySkew(c.status.StartedAt)),
+		FinishedAtUnixNano: unixNano(s.clock.ApplySkew(c.status.FinishedAt)),
 		ExitCode:           c.status.ExitCode, Reason: c.status.Reason, Message: c.status.Message,
 		Labels: c.request.Labels, Annotations: c.request.Annotations, StopSignal: engine.StopSignal(c.request),
 	}

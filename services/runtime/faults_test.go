@@ -16,17 +16,17 @@ func TestFaultsOfSignals(t *testing.T) {
 	drop := fault.Effect{Kind: fault.Drop}
 	late := fault.Effect{Kind: fault.Delay, Delay: metav1.Duration{Duration: 3 * time.Second}}
 	for name, row := range map[string]struct {
-		where  fault.About
+		where  fault.Attributes
 		effect fault.Effect
 		took   time.Duration
 		code   int32
 		reason string
 	}{
-		"SIGTERM is dropped":           {fault.About{Verb: "SIGTERM"}, drop, 10 * time.Second, 137, "Error"},
-		"SIGTERM comes late":           {fault.About{Verb: "SIGTERM"}, late, 4 * time.Second, 0, "Completed"},
-		"SIGKILL, which is not sent":   {fault.About{Verb: "SIGKILL"}, drop, time.Second, 0, "Completed"},
-		"SIGTERM of another container": {fault.About{Verb: "SIGTERM", Container: "other"}, drop, time.Second, 0, "Completed"},
-		"SIGTERM of another pod":       {fault.About{Verb: "SIGTERM", Pod: "other"}, drop, time.Second, 0, "Completed"},
+		"SIGTERM is dropped":           {fault.Attributes{Verb: "SIGTERM"}, drop, 10 * time.Second, 137, "Error"},
+		"SIGTERM comes late":           {fault.Attributes{Verb: "SIGTERM"}, late, 4 * time.Second, 0, "Completed"},
+		"SIGKILL, which is not sent":   {fault.Attributes{Verb: "SIGKILL"}, drop, time.Second, 0, "Completed"},
+		"SIGTERM of another container": {fault.Attributes{Verb: "SIGTERM", Container: "other"}, drop, time.Second, 0, "Completed"},
+		"SIGTERM of another pod":       {fault.Attributes{Verb: "SIGTERM", Pod: "other"}, drop, time.Second, 0, "Completed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, n *node) {
@@ -46,7 +46,7 @@ func TestFaultsOfSignals(t *testing.T) {
 // fault is cleared and a caller tries again.
 func TestKillSignalsDropped(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
-		n.withFault(fault.About{Verb: "SIGKILL"}, fault.Effect{Kind: fault.Drop})
+		n.withFault(fault.Attributes{Verb: "SIGKILL"}, fault.Effect{Kind: fault.Drop})
 		began := time.Now()
 		_, id := n.runPod("ignores TERM")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -69,7 +69,7 @@ func TestCrashAtASignal(t *testing.T) {
 		crashed := 0
 		n.faults = fault.NewTable(fault.Config{Crash: func() { crashed++ }})
 		n.restart(0)
-		n.withFault(fault.About{Verb: "SIGTERM"}, fault.Effect{Kind: fault.Crash})
+		n.withFault(fault.Attributes{Verb: "SIGTERM"}, fault.Effect{Kind: fault.Crash})
 		_, id := n.runPod("on TERM exits 3")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -88,7 +88,7 @@ func TestCrashAtASignal(t *testing.T) {
 }
 
 // withFault injects a fault into the sending of signals.
-func (n *node) withFault(where fault.About, effect fault.Effect) {
+func (n *node) withFault(where fault.Attributes, effect fault.Effect) {
 	n.t.Helper()
 	f, err := fault.New("f", fault.Spec{Point: fault.EngineSignal, Where: where, Effect: effect}, time.Now())
 	if err != nil {

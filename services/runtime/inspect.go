@@ -13,7 +13,7 @@ func (s *service) snapshot(context.Context) inspect.Runtime {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Steady()
-	shown := s.clock.Read(now)
+	shown := s.clock.ApplySkew(now)
 	ahead := shown.Sub(now)
 	said := inspect.Runtime{
 		Self:  inspect.Self{Process: "runtime", Boot: s.boot, Began: inspect.Moved(s.began, ahead), Now: shown},

@@ -232,13 +232,13 @@ func TestRestoredContainersAreRecorded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var told []history.TakeUp
+		var told []history.Recover
 		for _, e := range log.Events {
-			if fact, ok := e.Fact.(history.TakeUp); ok {
+			if fact, ok := e.Fact.(history.Recover); ok {
 				told = append(told, fact)
 			}
 		}
-		want := []history.TakeUp{{Of: history.Of{Pod: "default/web", UID: "uid-web", Container: runs, Called: "runs"}, Started: started, Scripted: true}}
+		want := []history.Recover{{ContainerRef: history.ContainerRef{Pod: "default/web", UID: "uid-web", Container: runs, ContainerName: "runs"}, Started: started, Scripted: true}}
 		if diff := cmp.Diff(want, told); diff != "" {
 			t.Errorf("told when it began again (-want +got)\n%s", diff)
 		}

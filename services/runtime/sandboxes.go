@@ -129,7 +129,7 @@ func (s *service) tearDownNetwork(box *sandbox) error {
 		return errorf(proto.CodeUnknown, "failed to destroy network for sandbox %q: %s", box.record.Id, why)
 	}
 	if !box.released {
-		s.history.Note("", history.SandboxStop{Pod: box.created.PodNamespace + "/" + box.created.PodName, UID: box.created.PodUid})
+		s.history.Record("", history.SandboxStop{Pod: box.created.PodNamespace + "/" + box.created.PodName, UID: box.created.PodUid})
 		box.released = true
 		s.network.release(box.record.Ip)
 	}
@@ -156,7 +156,7 @@ func (s *service) RemovePodSandbox(ctx context.Context, id string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.history.Note("", history.SandboxRemove{Pod: box.created.PodNamespace + "/" + box.created.PodName, UID: box.created.PodUid})
+	s.history.Record("", history.SandboxRemove{Pod: box.created.PodNamespace + "/" + box.created.PodName, UID: box.created.PodUid})
 	delete(s.sandboxes, id)
 	s.releaseName(sandboxName(box.created.PodName, box.created.PodNamespace, box.created.PodUid, box.created.Attempt), id)
 	return nil

@@ -145,7 +145,7 @@ func (s *service) restoreContainer(ctx context.Context, record *store.Container)
 	}
 	s.addContainer(c, box)
 	if c.starting && record.Exit == nil {
-		s.history.Note("", history.TakeUp{Of: c.historyOf(), Started: s.clock.Read(record.Events.Start), Scripted: c.isScripted()})
+		s.history.Record("", history.Recover{ContainerRef: c.historyOf(), Started: s.clock.ApplySkew(record.Events.Start), Scripted: c.isScripted()})
 	}
 	switch {
 	case record.Exit != nil: // what was told once stays so
@@ -162,7 +162,7 @@ func (s *service) restoreContainer(ctx context.Context, record *store.Container)
 // noteProcess records the PID of a running container.
 func (s *service) noteProcess(c *container, status engine.Status) {
 	if status.PID != 0 {
-		s.history.Note("", history.Process{Of: c.historyOf(), PID: status.PID})
+		s.history.Record("", history.Process{ContainerRef: c.historyOf(), PID: status.PID})
 	}
 }
 

@@ -141,22 +141,22 @@ func (s *service) sendKill(ctx context.Context, c *container) error {
 // sendSignal logs a signal and sends it.
 func (s *service) sendSignal(ctx context.Context, c *container, name string, at time.Time) error {
 	s.log.InfoContext(ctx, "signal sent", append(s.logAttrs(c), "signal", name)...)
-	s.history.Note("", history.Signaling{Of: c.historyOf(), Signal: name})
+	s.history.Record("", history.Signaling{ContainerRef: c.historyOf(), Signal: name})
 	about := c.faultTarget()
 	about.Verb = name
 	asked := s.clock.Steady()
-	if err := s.faults.Pass(ctx, fault.EngineSignal, about); err != nil {
+	if err := s.faults.Inject(ctx, fault.EngineSignal, about); err != nil {
 		return err
 	}
 	at = at.Add(s.clock.Steady().Sub(asked)) // what is delayed arrives late
-	if _, lost := s.faults.Find(fault.EngineSignal, about, fault.Drop); lost {
+	if _, lost := s.faults.FindEffect(fault.EngineSignal, about, fault.Drop); lost {
 		return nil
 	}
-	began := s.history.Began()
+	began := s.history.Now()
 	if err := s.engines.Signal(ctx, c.id, name, at); err != nil {
 		return errorf(proto.CodeUnknown, "failed to send %s to container %q: %v", name, c.id, err)
 	}
-	s.history.Done(began, "", history.Signal{Of: c.historyOf(), Signal: name})
+	s.history.RecordSince(began, "", history.Signal{ContainerRef: c.historyOf(), Signal: name})
 	return nil
 }
 
@@ -170,7 +170,7 @@ func (s *service) recordExit(c *container, status engine.Status) {
 }
 
 func (s *service) logExit(ctx context.Context, c *container, status engine.Status) {
-	s.history.Note("", history.Exit{Of: c.historyOf(), Code: status.ExitCode, Unstarted: status.Reason == engine.ReasonStartError})
+	s.history.Record("", history.Exit{ContainerRef: c.historyOf(), Code: status.ExitCode, Unstarted: status.Reason == engine.ReasonStartError})
 	s.log.InfoContext(ctx, "container exited",
 		append(s.logAttrs(c), "code", status.ExitCode, "reason", status.Reason)...)
 }
@@ -185,9 +185,9 @@ func (s *service) historyEntry(c *container, entry store.Entry, at time.Time) st
 }
 
 // historyOf identifies c in history events.
-func (c *container) historyOf() history.Of {
+func (c *container) historyOf() history.ContainerRef {
 	box := c.sandbox.created
-	return history.Of{Pod: box.PodNamespace + "/" + box.PodName, UID: box.PodUid, Container: c.id, Called: c.request.Name}
+	return history.ContainerRef{Pod: box.PodNamespace + "/" + box.PodName, UID: box.PodUid, Container: c.id, ContainerName: c.request.Name}
 }
 
 // logAttrs returns the attributes that every log line about c has.

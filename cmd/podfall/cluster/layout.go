@@ -116,7 +116,7 @@ type ControlPlane struct {
 var ErrNoCluster = errors.New("no cluster here")
 
 // Face is what the cluster's clock shows until it is changed.
-func (o Options) Face() (clock.Face, error) { return clock.NewFace(o.Origin, o.Speed) }
+func (o Options) Face() (clock.Schedule, error) { return clock.NewSchedule(o.Origin, o.Speed) }
 
 // Load reads the options of the cluster in the directory; ErrNoCluster when there is
 // none.

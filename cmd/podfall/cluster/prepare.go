@@ -41,7 +41,7 @@ const Everywhere = "0.0.0.0"
 // as containers do: where they listen is written down before they do.
 func (l Layout) Prepare(options Options, hosts Hosts) error {
 	at := bus.Addresses{Hub: []string{address(hosts.Hub, hubPort)}, Links: map[string]string{}}
-	for i, party := range partition.Parties(options.Nodes) {
+	for i, party := range partition.Members(options.Nodes) {
 		at.Links[party] = address(hosts.Links, hubPort+1+i)
 	}
 	files := map[string]any{

@@ -107,7 +107,7 @@ func (s *Supervisor) write() (end func(), err error) {
 	_, _ = rand.Read(entropy[:]) // never fails
 	recorder, err := history.Open(history.Config{
 		Dir: s.layout.History(), Process: supervisorName, Boot: proto.NewBoot(clock.Clock{}.Now(), entropy),
-		Clock: clock.NewMovement(face).Clock(), Warn: func(err error) { s.progress(err.Error()) },
+		Clock: clock.NewDriver(face).Clock(), Warn: func(err error) { s.progress(err.Error()) },
 	})
 	s.troubles = trouble.NewLog(recorder, trouble.Processes()...)
 	return recorder.Close, err

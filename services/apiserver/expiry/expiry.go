@@ -116,10 +116,10 @@ func (k *Keeper) Run(ctx context.Context) error {
 // then.
 func (k *Keeper) remove(ctx context.Context, removal []store.Write) bool {
 	operation := "events-" + string(k.cfg.NewUID())
-	k.cfg.History.Note(operation, history.OpCall{
-		Who: string(proto.APIServer), Verb: string(proto.VerbDeleteCollection), Resource: Resource,
+	k.cfg.History.Record(operation, history.OpCall{
+		Identity: string(proto.APIServer), Verb: string(proto.VerbDeleteCollection), Resource: Resource,
 	})
-	began, code := k.cfg.History.Began(), int32(http.StatusOK)
+	began, code := k.cfg.History.Now(), int32(http.StatusOK)
 	_, err := k.cfg.Commit(ctx, store.Commit{Writes: removal, Cause: operation})
 	if _, lost := errors.AsType[*store.ConflictError](err); lost {
 		code = http.StatusConflict
@@ -129,6 +129,6 @@ func (k *Keeper) remove(ctx context.Context, removal []store.Write) bool {
 	if err != nil {
 		k.cfg.Log.InfoContext(ctx, "events are not removed yet", "events", len(removal), "cause", err)
 	}
-	k.cfg.History.Done(began, operation, history.OpReturn{Code: code})
+	k.cfg.History.RecordSince(began, operation, history.OpReturn{Code: code})
 	return err == nil
 }

@@ -67,8 +67,8 @@ func (s *Store) commit(ctx context.Context, commit Commit) ([]Event, error) {
 	defer func() { done(ctx.Err()) }()
 	if len(commit.Writes) > 0 {
 		key := commit.Writes[0].Key
-		about := fault.About{Resource: key.Resource, Namespace: key.Namespace, Name: key.Name}
-		if err := s.cfg.Faults.Pass(ctx, fault.StoreCommit, about); err != nil {
+		about := fault.Attributes{Resource: key.Resource, Namespace: key.Namespace, Name: key.Name}
+		if err := s.cfg.Faults.Inject(ctx, fault.StoreCommit, about); err != nil {
 			return nil, fmt.Errorf("the store has not written: %w", err)
 		}
 	}

@@ -32,7 +32,7 @@ func contentOf(obj kinds.Object) history.Content {
 	}
 	switch obj := obj.(type) {
 	case *corev1.Pod:
-		content.OwnGrace = obj.Spec.TerminationGracePeriodSeconds
+		content.SpecGrace = obj.Spec.TerminationGracePeriodSeconds
 		content.Ready, content.PodSpec = isReady(obj), podSpecOf(&obj.Spec)
 	case *corev1.Node:
 		content.Ready = slices.ContainsFunc(obj.Status.Conditions, func(c corev1.NodeCondition) bool {
@@ -40,7 +40,7 @@ func contentOf(obj kinds.Object) history.Content {
 		})
 		for _, taint := range obj.Spec.Taints {
 			if taint.Effect == corev1.TaintEffectNoExecute {
-				content.Evicting = append(content.Evicting, taint.Key+"="+taint.Value)
+				content.NoExecuteTaints = append(content.NoExecuteTaints, taint.Key+"="+taint.Value)
 			}
 		}
 	case *appsv1.ReplicaSet:
@@ -56,13 +56,13 @@ func contentOf(obj kinds.Object) history.Content {
 	case *policyv1.PodDisruptionBudget:
 		content.Budget = budgetOf(obj)
 	}
-	content.Disks = disksOf(obj)
+	content.Attachments = disksOf(obj)
 	return content
 }
 
 // podSpecOf returns what the cluster's history records of a pod's spec.
 func podSpecOf(spec *corev1.PodSpec) history.PodSpec {
-	recorded := history.PodSpec{Tolerates: noExecuteTolerations(spec.Tolerations)}
+	recorded := history.PodSpec{Tolerations: noExecuteTolerations(spec.Tolerations)}
 	for i := range spec.InitContainers {
 		if policy := spec.InitContainers[i].RestartPolicy; policy != nil && *policy == corev1.ContainerRestartPolicyAlways {
 			recorded.Sidecars = append(recorded.Sidecars, spec.InitContainers[i].Name)
@@ -93,7 +93,7 @@ func budgetOf(obj *policyv1.PodDisruptionBudget) *history.Budget {
 }
 
 // disksOf returns what the cluster's history records of volumes that have to be attached.
-func disksOf(obj kinds.Object) (disks history.Disks) {
+func disksOf(obj kinds.Object) (disks history.Attachments) {
 	switch obj := obj.(type) {
 	case *corev1.PersistentVolume:
 		if obj.Spec.CSI != nil {

@@ -144,7 +144,7 @@ func (s *Store) saveBatch(ctx context.Context, b *batch) error {
 			return errors.Join(err, tx.Rollback())
 		}
 		s.failpoint("store.beforeCommit")
-		if err := s.cfg.Faults.Pass(ctx, fault.StoreSync, fault.About{}); err != nil {
+		if err := s.cfg.Faults.Inject(ctx, fault.StoreSync, fault.Attributes{}); err != nil {
 			return errors.Join(err, tx.Rollback())
 		}
 		if err := tx.Commit(); err != nil {
@@ -152,7 +152,7 @@ func (s *Store) saveBatch(ctx context.Context, b *batch) error {
 		}
 		s.failpoint("store.afterCommit")
 		// The error is ctx's end. It is ignored, because the change is on disk.
-		_ = s.cfg.Faults.Pass(ctx, fault.StoreSynced, fault.About{})
+		_ = s.cfg.Faults.Inject(ctx, fault.StoreSynced, fault.Attributes{})
 		return nil
 	})
 }

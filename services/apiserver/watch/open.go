@@ -97,7 +97,7 @@ func (h *Hub) joinGroup(class string, selected selection) (*proto.Join, *store.S
 	subject, sequence := joined.subject, joined.sequence
 	h.mu.Unlock()
 	snapshot := h.cfg.Store.Snapshot()
-	h.cfg.History.Note("", history.WatchOpen{
+	h.cfg.History.Record("", history.WatchOpen{
 		Watch: subject, Resource: selected.scope.Resource, Selector: strings.Trim(selected.scope.LabelSelector+","+selected.scope.FieldSelector, ","),
 		Revision: snapshot.Revision(),
 		Scope: &history.Scope{

@@ -79,7 +79,7 @@ func (h *Hub) Run(ctx context.Context) error {
 // heartbeatInterval is the wall-clock time to the next heartbeat. If the cluster's clock speeds up
 // meanwhile, this heartbeat comes late for readers, and idle ones resume.
 func (h *Hub) heartbeatInterval() time.Duration {
-	return h.cfg.Clock.WallWithin(leastHeartbeat, h.cfg.Heartbeat)
+	return h.cfg.Clock.ClampWallDuration(leastHeartbeat, h.cfg.Heartbeat)
 }
 
 // frame is one message with its subject.
@@ -97,7 +97,7 @@ func (h *Hub) nextFrames() []frame {
 	if overrun {
 		for _, g := range h.groups.sorted {
 			g.sequence++
-			h.cfg.History.Note("", history.WatchEnd{Watch: g.subject})
+			h.cfg.History.Record("", history.WatchEnd{Watch: g.subject})
 		}
 	}
 	var touched []*group
@@ -186,9 +186,9 @@ func (h *Hub) newFrame(g *group, revision int64, events []*proto.Event) frame {
 func (h *Hub) heartbeatFrames() []frame {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	idle := h.cfg.Clock.WallWithin(leastGroupIdle, h.cfg.GroupIdle)
+	idle := h.cfg.Clock.ClampWallDuration(leastGroupIdle, h.cfg.GroupIdle)
 	for _, dropped := range h.groups.dropIdle(clock.Clock{}.Now().Add(-idle)) {
-		h.cfg.History.Note("", history.WatchEnd{Watch: dropped})
+		h.cfg.History.Record("", history.WatchEnd{Watch: dropped})
 	}
 	frames := make([]frame, 0, len(h.groups.sorted))
 	for _, g := range h.groups.sorted {
@@ -212,7 +212,7 @@ func EncodeTo(send func(subject string, data []byte) error) func(string, *proto.
 // readers resume.
 func (h *Hub) publish(ctx context.Context, frames []frame) {
 	var missing map[string]error // by subject; nil in nearly all rounds
-	began := h.cfg.History.Began()
+	began := h.cfg.History.Now()
 	for _, f := range frames {
 		if err := h.cfg.Publish(f.subject, f.Frame); err != nil {
 			if missing == nil {
@@ -227,13 +227,13 @@ func (h *Hub) publish(ctx context.Context, frames []frame) {
 			return missing[sent.Watch] != nil
 		})
 	}
-	h.cfg.History.All(began, h.sent...)
+	h.cfg.History.RecordAll(began, h.sent...)
 	h.sent = h.sent[:0]
 	if len(missing) == 0 {
 		return
 	}
 	for _, subject := range slices.Sorted(maps.Keys(missing)) {
 		h.cfg.Log.DebugContext(ctx, "watch events not sent", "watch", subject, "cause", missing[subject])
-		h.cfg.History.Note("", history.WatchEnd{Watch: subject})
+		h.cfg.History.Record("", history.WatchEnd{Watch: subject})
 	}
 }

@@ -254,7 +254,7 @@ func (d *Dispatcher) note(e Event, h *Hook, verdict Verdict, failed error) {
 	if !verdict.asked {
 		return
 	}
-	said := history.Consulted{
+	said := history.WebhookCall{
 		Hook: h.Configuration + "/" + h.Name, Resource: e.Kind.GroupResource().String(), Key: e.Name,
 		Answer: history.HookAllowed, Ignore: h.ignores(),
 	}
@@ -267,7 +267,7 @@ func (d *Dispatcher) note(e Event, h *Hook, verdict Verdict, failed error) {
 	case verdict.Refused != nil:
 		said.Answer = history.HookDenied
 	}
-	d.History.Note(e.Operation, said)
+	d.History.Record(e.Operation, said)
 }
 
 var errBadPatch = errors.New("received undecodable patch in webhook response: it is not JSON")

@@ -30,7 +30,7 @@ type Config struct {
 	// Parties are all that a cut can be about.
 	Parties []string
 	// Face is what the cluster's clock shows when the board does not say.
-	Face clock.Face
+	Face clock.Schedule
 	// Clock is the cluster's, which Apply gives the board's face: from then on it says what
 	// is over, and no step of the machine's own clock does.
 	Clock clock.Clock
@@ -66,7 +66,7 @@ func Open(ctx context.Context, cfg Config) (*Keeper, error) {
 		board.Clock = cfg.Face
 	}
 	wall := clock.Clock{}.Now()
-	k.board = board.Expired(mgmt.Moment{Wall: wall, Cluster: board.Clock.Of(wall)})
+	k.board = board.Expired(mgmt.Moment{Wall: wall, Cluster: board.Clock.TimeAt(wall)})
 	cfg.Apply(k.board)
 	return k, nil
 }

@@ -72,12 +72,12 @@ func (p *plane) run(do func(context.Context) error) (stop func()) {
 // start starts a life of the keeper.
 func (p *plane) start(epoch string) {
 	p.t.Helper()
-	face, err := clock.NewFace(time.Now(), 1)
+	face, err := clock.NewSchedule(time.Now(), 1)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	keeper, err := board.Open(p.t.Context(), board.Config{
-		Bus: p.dial(mgmt.Keeper), File: p.file, Epoch: epoch, Face: face, Clock: p.clock, Parties: partition.Parties([]string{"node-1"}), Apply: func(mgmt.Board) {},
+		Bus: p.dial(mgmt.Keeper), File: p.file, Epoch: epoch, Face: face, Clock: p.clock, Parties: partition.Members([]string{"node-1"}), Apply: func(mgmt.Board) {},
 	})
 	if err != nil {
 		p.t.Fatal(err)
@@ -137,7 +137,7 @@ func TestAProcessFollowsTheBoard(t *testing.T) {
 func TestALeaseEndsWithItsHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlane(t)
-		p.set(mgmt.Change{Cut: &mgmt.AddCut{Name: "c", Holder: "me", Spec: partition.Spec{Parties: []string{"node-1"}}}})
+		p.set(mgmt.Change{Cut: &mgmt.AddCut{Name: "c", Holder: "me", Spec: partition.Spec{Members: []string{"node-1"}}}})
 		for range 5 {
 			time.Sleep(mgmt.Term / 2)
 			p.set(mgmt.Change{Renew: "c"})
@@ -170,11 +170,11 @@ func TestTheMachinesClockIsSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlane(t)
 		p.stop()
-		face, err := clock.NewFace(time.Now().Add(-time.Hour), 2)
+		face, err := clock.NewSchedule(time.Now().Add(-time.Hour), 2)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.clock = clock.NewMovement(face).Clock() // is an hour ahead by now
+		p.clock = clock.NewDriver(face).Clock() // is an hour ahead by now
 		p.start("second")
 		p.set(broken("short", time.Minute))
 		time.Sleep(time.Minute)

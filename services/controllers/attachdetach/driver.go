@@ -53,11 +53,11 @@ func (d *driver) sync(ctx context.Context, key view.Key) error {
 		return nil
 	}
 	point := Work(attachment)
-	about := fault.About{Node: attachment.Spec.NodeName}
+	about := fault.Attributes{Node: attachment.Spec.NodeName}
 	if name := attachment.Spec.Source.PersistentVolumeName; name != nil {
 		about.Volume = *name
 	}
-	if err := d.faults.Pass(ctx, point, about); err != nil {
+	if err := d.faults.Inject(ctx, point, about); err != nil {
 		return d.fails(ctx, attachment.DeepCopy(), point, err)
 	}
 	var err error

@@ -81,8 +81,8 @@ func (d deciding) note(ctx context.Context, verb proto.Verb, target podapi.Targe
 		Controller: d.controller, ReadRevision: read, Action: string(verb), Resource: target.Kind.GroupResource().String(), Key: key,
 	}
 	var once sync.Once
-	tell := func(operation string) { once.Do(func() { d.history.Note(operation, decision) }) }
-	return podapi.Telling(ctx, tell), func() { tell("") }
+	tell := func(operation string) { once.Do(func() { d.history.Record(operation, decision) }) }
+	return podapi.WithOperationHook(ctx, tell), func() { tell("") }
 }
 
 // readRevision is the key under which a context has the resource version of the object

@@ -19,11 +19,11 @@ import (
 func TestExpectationsOnAWrongClock(t *testing.T) {
 	for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
-			face, err := clock.NewFace(time.Now(), 1)
+			face, err := clock.NewSchedule(time.Now(), 1)
 			if err != nil {
 				t.Fatal(err)
 			}
-			movement := clock.NewMovement(face)
+			movement := clock.NewDriver(face)
 			var again time.Duration
 			owners := Owners[*corev1.Pod]{
 				Clock: movement.Clock(), Expected: workload.NewExpectations(),
@@ -31,7 +31,7 @@ func TestExpectationsOnAWrongClock(t *testing.T) {
 			}
 			key := view.Key{Namespace: "default", Name: "web"}
 			owners.Expected.Both(key, 1, []types.UID{"u1"}, owners.Clock.Steady())
-			movement.Mislead(clock.Error{Since: time.Now(), Ahead: ahead})
+			movement.SetSkew(clock.Skew{Since: time.Now(), Offset: ahead})
 			if !owners.Stale(key) || again < time.Minute || again > 10*time.Minute {
 				t.Errorf("%v ahead: stale is %v, looked at again after %v", ahead, owners.Stale(key), again)
 			}

@@ -6,10 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/daemon"
 	"github.com/podfall/podfall/internal/history"
-	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/services/controllers/control"
 	"github.com/podfall/podfall/services/controllers/view"
 )
@@ -37,7 +37,7 @@ func New(base control.Base) *Controller {
 		pods: view.Of[*corev1.Pod](base.Views, "pods"), nodes: view.Of[*corev1.Node](base.Views, "nodes"), clock: base.Clock,
 	}
 	if base.History != nil {
-		c.Note = func(fact history.Fact) { base.History.Note("", fact) }
+		c.Note = func(fact history.Fact) { base.History.Record("", fact) }
 	}
 	c.pods.On(func(old, now *corev1.Pod) {
 		if old != nil && (now == nil || now.UID != old.UID) {

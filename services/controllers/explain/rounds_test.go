@@ -13,11 +13,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/internal/podapi"
-	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/proto/kinds"
 )
 
@@ -101,11 +101,11 @@ func TestGoneMeanwhile(t *testing.T) {
 // whatever the clock shows then.
 func TestByClocksThatAreWrong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		face, err := clock.NewFace(time.Now(), 1)
+		face, err := clock.NewSchedule(time.Now(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		movement, api := clock.NewMovement(face), &onePod{}
+		movement, api := clock.NewDriver(face), &onePod{}
 		api.pod.Store(stuck())
 		told := 0
 		r := &Rounds{
@@ -113,7 +113,7 @@ func TestByClocksThatAreWrong(t *testing.T) {
 			Event:    func(*corev1.Pod, string) { told++ }, Log: slog.New(slog.DiscardHandler),
 		}
 		for i, ahead := range []time.Duration{24 * time.Hour, 0, -30 * time.Minute} {
-			movement.Mislead(clock.Error{Since: movement.Clock().Steady(), Ahead: ahead})
+			movement.SetSkew(clock.Skew{Since: movement.Clock().Steady(), Offset: ahead})
 			r.Explain(t.Context(), []*corev1.Pod{stuck()})
 			if told != i+1 {
 				t.Errorf("by a clock that is %v ahead: told %d times, want %d", ahead, told, i+1)

@@ -24,7 +24,7 @@ func (c *Controller) reclaim(ctx context.Context, volume *corev1.PersistentVolum
 		c.provisioner.Event(volume, corev1.EventTypeWarning, "VolumeFailedDelete", holder)
 		return nil
 	}
-	err := c.machine.Faults.Pass(ctx, fault.VolumeDelete, fault.About{Volume: volume.Name})
+	err := c.machine.Faults.Inject(ctx, fault.VolumeDelete, fault.Attributes{Volume: volume.Name})
 	if err == nil {
 		err = removeFiles(c.machine.Storage, volume)
 	}

@@ -181,7 +181,7 @@ func (n *Node) look(ctx context.Context) error {
 func (n *Node) Report(ctx context.Context) error {
 	now := n.cfg.Clock.Steady()
 	for range 3 {
-		wanted, changed := n.cfg.Status(n.object.Status, n.cfg.Clock.Read(now))
+		wanted, changed := n.cfg.Status(n.object.Status, n.cfg.Clock.ApplySkew(now))
 		if !changed && now.Sub(n.reported) < n.cfg.Timing.Report {
 			n.cfg.Volumes.Reported(n.object.Status.VolumesInUse)
 			return nil

@@ -111,13 +111,13 @@ func TestAttemptAtNothing(t *testing.T) {
 // nobody sets wrong.
 func TestWorkByTheSteadyClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		face, err := clock.NewFace(time.Now(), 1)
+		face, err := clock.NewSchedule(time.Now(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		movement := clock.NewMovement(face)
+		movement := clock.NewDriver(face)
 		now := movement.Clock().Steady()
-		movement.Mislead(clock.Error{Since: now, Ahead: -time.Hour})
+		movement.SetSkew(clock.Skew{Since: now, Offset: -time.Hour})
 		w := newWorker(Config{Clock: movement.Clock()})
 		w.at("stop pod")
 		w.came(errors.New("no answer"))

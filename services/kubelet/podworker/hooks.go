@@ -34,9 +34,9 @@ func preStopOf(spec *corev1.Container) *corev1.LifecycleHandler {
 // changes nothing but that it is told (KBL-43).
 func (w *worker) preStop(ctx context.Context, pod *corev1.Pod, stop ContainerStop) time.Duration {
 	began := w.cfg.Clock.Steady()
-	of := history.Of{Pod: podstate.Key(pod), UID: string(pod.UID), Container: stop.ID, Called: stop.Name}
-	w.cfg.History.Note("", history.PreStopBegin{Of: of})
-	defer w.cfg.History.Done(w.cfg.History.Began(), "", history.PreStopEnd{Of: of})
+	of := history.ContainerRef{Pod: podstate.Key(pod), UID: string(pod.UID), Container: stop.ID, ContainerName: stop.Name}
+	w.cfg.History.Record("", history.PreStopBegin{ContainerRef: of})
+	defer w.cfg.History.RecordSince(w.cfg.History.Now(), "", history.PreStopEnd{ContainerRef: of})
 	ctx, cancel := w.cfg.Clock.Timeout(ctx, time.Duration(stop.Grace)*time.Second)
 	defer cancel()
 	err := w.runHook(ctx, specOf(pod, stop.Name), stop.ID, stop.PreStop)
@@ -59,10 +59,10 @@ func (w *worker) postStart(ctx context.Context, pod *corev1.Pod, spec *corev1.Co
 	if spec.Lifecycle == nil || spec.Lifecycle.PostStart == nil {
 		return nil
 	}
-	of := history.Of{Pod: podstate.Key(pod), UID: string(pod.UID), Container: id, Called: spec.Name}
-	w.cfg.History.Note("", history.PostStartBegin{Of: of})
+	of := history.ContainerRef{Pod: podstate.Key(pod), UID: string(pod.UID), Container: id, ContainerName: spec.Name}
+	w.cfg.History.Record("", history.PostStartBegin{ContainerRef: of})
 	err := w.runHook(ctx, spec, id, spec.Lifecycle.PostStart)
-	w.cfg.History.Note("", history.PostStartEnd{Of: of})
+	w.cfg.History.Record("", history.PostStartEnd{ContainerRef: of})
 	if err == nil || ctx.Err() != nil {
 		return err
 	}

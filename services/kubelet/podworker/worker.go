@@ -159,7 +159,7 @@ func (w *worker) synced(ctx context.Context, pod *corev1.Pod, what string, err e
 	w.lastSync = w.cfg.Clock.Steady()
 	w.came(err)
 	if err != nil && ctx.Err() == nil {
-		w.cfg.History.Note("", history.KubeletStuck{Pod: podstate.Key(pod), UID: string(pod.UID), Doing: what, Err: err.Error()})
+		w.cfg.History.Record("", history.KubeletStuck{Pod: podstate.Key(pod), UID: string(pod.UID), Doing: what, Err: err.Error()})
 		w.cfg.Log.ErrorContext(ctx, "error syncing pod, skipping", "pod", podstate.Key(pod), "uid", pod.UID, "doing", what, "err", err)
 	}
 }
@@ -200,7 +200,7 @@ func (w *worker) look(ctx context.Context, uid types.UID) (podstate.Pod, error) 
 
 // stop is round 2 (KBL-30): say that the mark was seen, stop everything, make sure.
 func (w *worker) stop(ctx context.Context, a Stop) error {
-	w.cfg.History.Note("", history.KubeletTerm{Pod: podstate.Key(a.Pod), UID: string(a.Pod.UID), Grace: a.Grace})
+	w.cfg.History.Record("", history.KubeletTerm{Pod: podstate.Key(a.Pod), UID: string(a.Pod.UID), Grace: a.Grace})
 	w.mu.Lock()
 	w.Grace = a.Grace
 	w.mu.Unlock()

@@ -311,7 +311,7 @@ func (s *Workers) Forget(ctx context.Context, uid types.UID) {
 		return
 	}
 	delete(s.workers, uid)
-	s.cfg.History.Note("", history.KubeletForget{UID: string(uid)})
+	s.cfg.History.Record("", history.KubeletForget{UID: string(uid)})
 	s.cfg.Probes.Forget(uid)
 	s.cfg.Images.Forget(uid)
 	s.group.Go(func() { w.leave(ctx, uid) })

@@ -117,7 +117,7 @@ func (p *Puller) present(ctx context.Context, pod *corev1.Pod, spec *corev1.Cont
 	if p.has(image) {
 		return true, nil
 	}
-	if p.cfg.Faults.Concerns(fault.ImagePull, about(pod, spec)) {
+	if p.cfg.Faults.HasMatch(fault.ImagePull, about(pod, spec)) {
 		return false, nil
 	}
 	present, err := p.cfg.Images.ImageStatus(ctx, image)
@@ -127,8 +127,8 @@ func (p *Puller) present(ctx context.Context, pod *corev1.Pod, spec *corev1.Cont
 	return present, err
 }
 
-func about(pod *corev1.Pod, spec *corev1.Container) fault.About {
-	return fault.About{Namespace: pod.Namespace, Pod: pod.Name, Container: spec.Name, Image: spec.Image}
+func about(pod *corev1.Pod, spec *corev1.Container) fault.Attributes {
+	return fault.Attributes{Namespace: pod.Namespace, Pod: pod.Name, Container: spec.Name, Image: spec.Image}
 }
 
 // pull pulls the image, unless that failed a short time ago.
@@ -168,7 +168,7 @@ func (p *Puller) inTurn(ctx context.Context, pod *corev1.Pod, spec *corev1.Conta
 		return 0, 0, ctx.Err()
 	}
 	began := p.cfg.Clock.Steady()
-	if err := p.cfg.Faults.Pass(ctx, fault.ImagePull, about(pod, spec)); err != nil {
+	if err := p.cfg.Faults.Inject(ctx, fault.ImagePull, about(pod, spec)); err != nil {
 		if _, injected := errors.AsType[*fault.Injected](err); injected {
 			err = fmt.Errorf("rpc error: code = Unknown desc = failed to pull and unpack image %q: %w", image, err)
 		}

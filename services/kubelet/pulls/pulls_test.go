@@ -175,7 +175,7 @@ func TestInjected(t *testing.T) {
 		n := &node{has: map[string]bool{"has:latest": true}}
 		table := fault.NewTable(fault.Config{})
 		f, err := fault.New("f", fault.Spec{
-			Point: fault.ImagePull, Where: fault.About{Image: "has"}, Effect: fault.Effect{Kind: fault.Error, Message: "401 Unauthorized"},
+			Point: fault.ImagePull, Where: fault.Attributes{Image: "has"}, Effect: fault.Effect{Kind: fault.Error, Message: "401 Unauthorized"},
 		}, time.Now())
 		if err != nil {
 			t.Fatal(err)

@@ -315,7 +315,7 @@ func TestDoubleMount(t *testing.T) {
 		if r, err := s.read(pod.UID, "v"); err != nil || r.Mounts != 1 {
 			t.Fatalf("a good driver: %+v %v", r, err)
 		}
-		s.breaks(fault.VolumeMount, fault.About{Volume: "v"}, fault.Effect{Kind: fault.Duplicate})
+		s.breaks(fault.VolumeMount, fault.Attributes{Volume: "v"}, fault.Effect{Kind: fault.Duplicate})
 		s.boot()
 		mount()
 		mount()
@@ -360,7 +360,7 @@ func TestHang(t *testing.T) {
 			},
 			{fault.VolumeUnmount, func(pod *corev1.Pod) error { return s.Unmount(t.Context(), pod) }, "mounted volumes=[v]: context deadline exceeded"},
 		} {
-			s.breaks(step.point, fault.About{Pod: "p", Volume: "v"}, fault.Effect{Kind: fault.Hang})
+			s.breaks(step.point, fault.Attributes{Pod: "p", Volume: "v"}, fault.Effect{Kind: fault.Hang})
 			done := make(chan error)
 			go func() { done <- step.do(pod) }()
 			synctest.Wait()

@@ -176,7 +176,7 @@ func (e *Engine) reportExit(ctx context.Context, c *container, status shim.Statu
 
 // toEngineStatus converts a shim's status to the engine's type and to cluster time.
 func (e *Engine) toEngineStatus(s shim.Status) engine.Status {
-	status := engine.Status{StartedAt: e.cfg.Clock.Of(s.StartedAt)}
+	status := engine.Status{StartedAt: e.cfg.Clock.TimeAt(s.StartedAt)}
 	switch {
 	case s.Running:
 		status.State, status.PID = proto.ContainerState_CONTAINER_STATE_RUNNING, s.PID
@@ -185,7 +185,7 @@ func (e *Engine) toEngineStatus(s shim.Status) engine.Status {
 		return status
 	}
 	status.State = proto.ContainerState_CONTAINER_STATE_EXITED
-	status.FinishedAt, status.ExitCode = e.cfg.Clock.Of(s.FinishedAt), s.Code
+	status.FinishedAt, status.ExitCode = e.cfg.Clock.TimeAt(s.FinishedAt), s.Code
 	switch {
 	case s.Failed != "":
 		status.Reason = engine.ReasonStartError
