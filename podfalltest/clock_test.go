@@ -11,7 +11,7 @@ import (
 	"github.com/podfall/podfall/podfalltest"
 )
 
-// ready reports whether a node's Ready condition is that.
+// readyIs returns whether a node's Ready condition has the wanted status.
 func ready(t testing.TB, c *podfalltest.Cluster, name string, want corev1.ConditionStatus) func() bool {
 	t.Helper()
 	return func() bool {
@@ -28,8 +28,8 @@ func ready(t testing.TB, c *podfalltest.Cluster, name string, want corev1.Condit
 	}
 }
 
-// TestMovingTheClock deletes a pod that ignores SIGTERM, moves the clock after 10 s of its
-// grace of 30 s, and says how long the deletion took on the wall.
+// TestMovingTheClock deletes a pod that ignores SIGTERM, changes the clock 10 s into its grace of
+// 30 s, and checks how long the deletion takes in wall time.
 func TestMovingTheClock(t *testing.T) {
 	for name, row := range map[string]struct {
 		move func(c *podfalltest.Cluster)
@@ -69,8 +69,8 @@ func TestMovingTheClock(t *testing.T) {
 	}
 }
 
-// TestAPauseKeepsLeases pauses a cluster in which a node is cut off: nobody notices before
-// the clock goes on, and then the others are still there.
+// TestAPauseKeepsLeases cuts a node off while the clock is paused. It stays Ready until the clock
+// continues, and the other node stays Ready even then.
 func TestAPauseKeepsLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := podfalltest.Start(t, podfalltest.InBubble(), podfalltest.Nodes(2))
@@ -96,8 +96,8 @@ func TestAPauseKeepsLeases(t *testing.T) {
 	})
 }
 
-// TestANodeIsLostFaster has a node lost, and its pod evicted, while the clock is made faster
-// on the way: 50 s at speed 1, and the five minutes of toleration at speed 100.
+// TestANodeIsLostFaster loses a node and evicts its pod while the clock speeds up: 50 s at speed 1,
+// then five minutes of toleration at speed 100.
 func TestANodeIsLostFaster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := podfalltest.Start(t, podfalltest.InBubble(), podfalltest.Nodes(2))

@@ -10,25 +10,24 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// door is the gateway's address, which outlives the gateway: a port that is given back
-// while the gateway is down might be another test's by the time it returns. While nobody
-// is at home, who knocks is turned away.
+// stableListener keeps the gateway's address while the gateway is down. If the port were freed,
+// another test might take it meanwhile. Without a gateway, connections are refused.
 type door struct {
 	address net.Addr
-	// port is nil for a door that only dial finds.
+	// port is nil if only dial can connect.
 	port      net.Listener
 	accepting sync.WaitGroup
 
 	mu    sync.Mutex
-	home  *home // nil when nobody is
+	home  *home // current is the listener of the running gateway; nil if there is none.
 	conns map[net.Conn]struct{}
 }
 
-// afterRefusal is how long to wait, on the wall, when the system has no connection to give:
-// it may be out of files.
+// acceptRetry is how long in wall time to wait after a failed accept, for example because the
+// process is out of files.
 const afterRefusal = 5 * time.Millisecond
 
-// openPort is a door at a free port of loopback.
+// listenLoopback listens on a free loopback port.
 func openPort(ctx context.Context) (*door, error) {
 	ctx = context.WithoutCancel(ctx)
 	var from net.ListenConfig
@@ -51,22 +50,22 @@ func openPort(ctx context.Context) (*door, error) {
 	return d, nil
 }
 
-// openPipes is a door that only dial finds.
+// listenPipes returns a stableListener to which only dial can connect.
 func openPipes() *door {
 	return &door{address: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 443}, conns: map[net.Conn]struct{}{}}
 }
 
-// dial connects a client of this process.
+// dial connects a client in this process.
 func (d *door) dial(context.Context, string, string) (net.Conn, error) {
 	near, far := net.Pipe()
 	d.admit(far)
 	return near, nil
 }
 
-// Addr is where the door is, whoever is at home.
+// Addr returns the gateway's address, even if it is down.
 func (d *door) Addr() net.Addr { return d.address }
 
-// admit hands a connection to the gateway, or closes it when there is none.
+// admit passes a connection to the gateway, or closes it if there is none.
 func (d *door) admit(conn net.Conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -82,7 +81,7 @@ func (d *door) admit(conn net.Conn) {
 	}
 }
 
-// open is the listener of a gateway that starts.
+// newListener returns the listener for a starting gateway.
 func (d *door) open() (net.Listener, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -91,7 +90,8 @@ func (d *door) open() (net.Listener, error) {
 	return d.home, nil
 }
 
-// shut breaks all connections; the gateway hears no more from them, nor they from it.
+// disconnect closes all connections, so that the gateway and its clients hear no more from each
+// other.
 func (d *door) shut() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -102,7 +102,7 @@ func (d *door) shut() {
 	clear(d.conns)
 }
 
-// close ends the door, and waits for its goroutines.
+// close stops listening and waits for the goroutines.
 func (d *door) close() {
 	d.shut()
 	if d.port != nil {
@@ -117,7 +117,7 @@ func (d *door) forget(conn net.Conn) {
 	delete(d.conns, conn)
 }
 
-// counted is a connection that the door knows of until it is closed.
+// trackedConn is a connection that its stableListener tracks until it is closed.
 type counted struct {
 	net.Conn
 	door *door
@@ -129,7 +129,7 @@ func (c counted) Close() error {
 	return c.Conn.Close()
 }
 
-// home is the listener of one gateway.
+// gatewayListener is the listener of one gateway.
 type home struct {
 	door   *door
 	queue  chan net.Conn

@@ -16,11 +16,11 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// look is between two looks at the nodes, on the wall.
+// nodePollInterval is the wall time between two checks of the nodes.
 const look = 5 * time.Millisecond
 
-// awaitNodes waits until the API shows all nodes as Ready. A kubelet takes pods before it is,
-// when its runtime is slow to answer.
+// awaitNodes waits until the API shows all nodes as Ready. If a runtime answers slowly, a kubelet
+// accepts pods before its node is Ready.
 func (c *Cluster) awaitNodes() error {
 	ctx, cancel := c.bounded()
 	defer cancel()

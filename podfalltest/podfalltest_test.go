@@ -113,7 +113,7 @@ func TestKubeconfig(t *testing.T) {
 	}
 }
 
-// TestEveryPartCanCrash crashes and restarts each, and then the cluster still works.
+// TestEveryPartCanCrash crashes and restarts each part, and checks that the cluster still works.
 func TestEveryPartCanCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := podfalltest.Start(t, podfalltest.InBubble())
@@ -136,7 +136,8 @@ func TestEveryPartCanCrash(t *testing.T) {
 	})
 }
 
-// TestTheAddressIsKept crashes the gateway: nobody answers, and nobody else can.
+// TestTheAddressIsKept crashes the gateway: its address does not answer, and no other process can
+// take it.
 func TestTheAddressIsKept(t *testing.T) {
 	t.Parallel()
 	c := podfalltest.Start(t)
@@ -176,7 +177,7 @@ func TestTheAddressIsKept(t *testing.T) {
 	}
 }
 
-// TestACutNodeDeletesNothing holds a deletion up by a cut, in each way that there is.
+// TestACutNodeDeletesNothing delays a deletion by each kind of cut.
 func TestACutNodeDeletesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := podfalltest.Start(t, podfalltest.InBubble())
@@ -199,7 +200,7 @@ func TestACutNodeDeletesNothing(t *testing.T) {
 	})
 }
 
-// TestABrokenNodeKeepsItsPods breaks each step of a pod's end, and mends it.
+// TestABrokenNodeKeepsItsPods makes each step of a pod's termination fail, and mends it.
 func TestABrokenNodeKeepsItsPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := podfalltest.Start(t, podfalltest.InBubble())
@@ -261,8 +262,8 @@ func TestSpeed(t *testing.T) {
 	}
 }
 
-// TestInABubble takes minutes in no time, over client-go, exactly, and leaves no goroutine:
-// a bubble does not end before they have.
+// TestInABubble runs minutes of cluster time with client-go. Durations are exact, and no goroutine
+// is left: a bubble does not end before its goroutines.
 func TestInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := podfalltest.Start(t, podfalltest.InBubble(), podfalltest.Nodes(2))
@@ -299,7 +300,7 @@ func TestInABubble(t *testing.T) {
 	})
 }
 
-// TestManyAtATime runs clusters side by side, and looks at what is left of them.
+// TestManyAtATime runs clusters concurrently and checks that no goroutine is left.
 func TestManyAtATime(t *testing.T) {
 	before := runtime.NumGoroutine()
 	t.Run("clusters", func(t *testing.T) {
@@ -333,7 +334,7 @@ func TestManyAtATime(t *testing.T) {
 	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before+2 })
 }
 
-// witness is a test that is looked at.
+// recordingTB records the failure message of a test.
 type witness struct {
 	testing.TB
 	mu   sync.Mutex
@@ -373,7 +374,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
-// BenchmarkStart is from nothing to a cluster whose nodes are Ready, and its end.
+// BenchmarkStart measures starting a cluster until its nodes are Ready, and stopping it.
 func BenchmarkStart(b *testing.B) {
 	for _, nodes := range []int{1, 3, 10} {
 		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
@@ -387,7 +388,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// once starts a cluster that ends with it.
+// startAndStop starts and stops a cluster.
 func once(b *testing.B, nodes int, ready func()) {
 	t := &scope{TB: b}
 	defer t.end()
@@ -395,7 +396,7 @@ func once(b *testing.B, nodes int, ready func()) {
 	ready()
 }
 
-// scope is a test within a benchmark's iteration.
+// scope is a testing.TB within a benchmark's iteration.
 type scope struct {
 	testing.TB
 	cleanups []func()
@@ -411,14 +412,14 @@ func (s *scope) end() {
 	}
 }
 
-// inATest gives an example what go test gives a test.
+// runAsTest gives an example a testing.TB.
 func inATest(run func(t testing.TB)) {
 	t := &example{}
 	defer t.end()
 	run(t)
 }
 
-// example is a test that prints and panics.
+// example is a testing.TB that prints and panics.
 type example struct{ scope }
 
 func (*example) Helper()                  {}

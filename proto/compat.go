@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Compat is what differs between the releases that podfall can imitate. Each field
-// is one row of the specification's sections 9 and 12, and is read in one place.
+// Compat is what differs between the releases that podfall can imitate. Each field is one row of
+// the specification's sections 9 and 12, and is read in one place.
 type Compat struct {
-	// Release is the name given to --compat.
+	// Release is the value of --compat.
 	Release string
 	// TerminatingUntilGone prints STATUS Terminating for every pod that has a
 	// deletionTimestamp, terminal or not (PRN-10; until 1.30).
@@ -30,17 +30,16 @@ type Compat struct {
 	// TracksGeneration starts a pod at generation 1 and lets the kubelet report
 	// observedGeneration (API-73; since 1.34).
 	TracksGeneration bool
-	// MultiAttachErrors says of a volume that is attached elsewhere `Multi-Attach error`
-	// instead of `Waiting for detach` (CTL-20; in older
-	// releases).
+	// MultiAttachErrors reports `Multi-Attach error` instead of `Waiting for detach` for a volume
+	// that is attached elsewhere (CTL-20; in older releases).
 	MultiAttachErrors bool
 	// PublishesTerminalPhase makes the kubelet store a terminal phase before its
 	// final delete (KBL-64; since 1.27).
 	PublishesTerminalPhase bool
 }
 
-// compat is the table: a row a difference would read worse than a column a release,
-// because every release sets every field.
+// compatTable lists the releases. One entry a release reads better than one a difference, because
+// every release sets every field.
 func compat() []Compat {
 	return []Compat{
 		{
@@ -68,10 +67,10 @@ func compat() []Compat {
 	}
 }
 
-// DefaultRelease is imitated when nothing else is asked for.
+// DefaultRelease is the release to imitate by default.
 const DefaultRelease = "v1.37"
 
-// CompatFor is the column of a release; the empty name means [DefaultRelease].
+// CompatFor returns the differences of a release; the empty name means [DefaultRelease].
 func CompatFor(release string) (Compat, error) {
 	if release == "" {
 		release = DefaultRelease
@@ -83,7 +82,7 @@ func CompatFor(release string) (Compat, error) {
 	return compat()[i], nil
 }
 
-// Releases are the names that CompatFor knows.
+// Releases returns the names that CompatFor accepts.
 func Releases() []string {
 	var names []string
 	for _, c := range compat() {

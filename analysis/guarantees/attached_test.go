@@ -9,7 +9,7 @@ func volumeV(op string) history.Commit {
 	return history.Commit{Resource: volumeResource, Key: "v", UID: "uid of v", Op: op, Content: history.Content{Attachments: history.Attachments{Device: device}}}
 }
 
-// attachmentTo is one of v to a node.
+// attachmentTo is an attachment of v to a node.
 func attachmentTo(host, op string, change ...func(*history.Commit)) history.Commit {
 	c := history.Commit{Resource: attachmentResource, Key: "v-" + host, UID: "uid of v-" + host, Op: op}
 	c.Volume, c.Host = "v", host
@@ -34,88 +34,88 @@ func nodeAs(op string, change ...func(*history.Commit)) history.Commit {
 	return c
 }
 
-// asks is a request of one of these for any object.
-func asks(who, verb string, c history.Commit) history.OpCall {
+// requestFor is a request about any object.
+func requestFor(who, verb string, c history.Commit) history.OpCall {
 	return history.OpCall{Identity: who, Verb: verb, Resource: c.Resource, Key: c.Key}
 }
 
 // attach has the controllers attach v to a node.
-func (f *forge) attach(host string) *forge {
+func (f *builder) attach(host string) *builder {
 	made, there := attachmentTo(host, added), attachmentTo(host, modified, attached)
-	f.ask("attach "+host, asks(controllers, "create", made), 201, made)
-	return f.ask("attached "+host, asks(controllers, "update", there), 200, there)
+	f.request("attach "+host, requestFor(controllers, "create", made), 201, made)
+	return f.request("attached "+host, requestFor(controllers, "update", there), 200, there)
 }
 
-// detach has somebody detach it from n1.
-func (f *forge) detach(who string) *forge {
+// detach has a client detach v from n1.
+func (f *builder) detach(who string) *builder {
 	const host = "n1"
 	going := attachmentTo(host, modified, attached, marked(0, f.clock+2))
-	f.ask("detach "+host, asks(who, "delete", going), 200, going)
+	f.request("detach "+host, requestFor(who, "delete", going), 200, going)
 	gone := attachmentTo(host, deleted, marked(0, f.clock+2))
-	return f.ask("detached "+host, asks(controllers, "update", gone), 200, gone)
+	return f.request("detached "+host, requestFor(controllers, "update", gone), 200, gone)
 }
 
-// mount is that of v for a pod on a node.
-func (f *forge) mount(uid, host string) *forge {
-	return f.say("kubelet/"+host, "", history.Mount{UID: uid, Volume: "data", Device: device})
+// mount records that a pod on a node mounts v.
+func (f *builder) mount(uid, host string) *builder {
+	return f.record("kubelet/"+host, "", history.Mount{UID: uid, Volume: "data", Device: device})
 }
 
-// disk is a pod that runs on n1, and the volume v that is attached there.
-func disk() *forge {
-	f := newForge()
-	f.ask("node", asks(node, "create", nodeAs(added)), 201, nodeAs(added))
-	f.run().ask("volume", asks(user, "create", volumeV(added)), 201, volumeV(added))
+// attachedVolume is a pod that runs on n1, with the volume v attached there.
+func attachedVolume() *builder {
+	f := newBuilder()
+	f.request("node", requestFor(node, "create", nodeAs(added)), 201, nodeAs(added))
+	f.runPod().request("volume", requestFor(user, "create", volumeV(added)), 201, volumeV(added))
 	return f.attach("n1")
 }
 
-// node is what is said of n1.
-func (f *forge) becomes(op string, change ...func(*history.Commit)) *forge {
-	return f.ask("n1 at "+formatRevision(f.clock), asks(controllers, "update", nodeAs(op)), 200, nodeAs(op, change...))
+// changeNode commits a new state of n1.
+func (f *builder) changeNode(op string, change ...func(*history.Commit)) *builder {
+	return f.request("n1 at "+formatRevision(f.clock), requestFor(controllers, "update", nodeAs(op)), 200, nodeAs(op, change...))
 }
 
-// lostDisk has v mounted on n1 when its pod is forced away.
-func lostDisk() *forge {
-	f := disk().mount(uid, "n1")
-	return f.ask("force", by(user, "delete", grace(0)), 200, web(modified, marked(0, f.clock+2)), web(deleted, marked(0, f.clock+2)))
+// lostVolume has v mounted on n1 when its pod is force-deleted.
+func lostVolume() *builder {
+	f := attachedVolume().mount(uid, "n1")
+	return f.request("force", by(user, "delete", grace(0)), 200, web(modified, marked(0, f.clock+2)), web(deleted, marked(0, f.clock+2)))
 }
 
-// elsewhere has v attached to n2 and mounted by a pod there.
-func (f *forge) elsewhere() *forge {
+// moveVolume attaches v to n2 and mounts it in a pod there.
+func (f *builder) moveVolume() *builder {
 	other := called("default/other", "u2")
-	f.ask("create other", by(user, "create", func(o *history.OpCall) { o.Key = "default/other" }), 201, web(added, pending, other))
-	f.ask("bind other", by(controllers, "create"), 201, web(modified, other, func(c *history.Commit) { c.Node, c.Phase = "n2", "Pending" }))
+	f.request("create other", by(user, "create", func(o *history.OpCall) { o.Key = "default/other" }), 201, web(added, pending, other))
+	f.request("bind other", by(controllers, "create"), 201, web(modified, other, func(c *history.Commit) { c.Node, c.Phase = "n2", "Pending" }))
 	return f.attach("n2").mount("u2", "n2")
 }
 
-// disks are histories that keep K16.
-func disks() map[string]*forge {
-	orderly := disk().mount(uid, "n1").mark().signal("SIGTERM").exit()
-	orderly.say(kubelet, "", history.Unmount{UID: uid, Volume: "data"}).told().remove().detach(controllers).elsewhere()
-	shared := disk()
-	shared.ask("share", asks(user, "update", volumeV(modified)), 200, func() history.Commit { c := volumeV(modified); sharedByAll(&c); return c }())
-	return map[string]*forge{
-		"attached disk": orderly, "shared disk": shared.mount(uid, "n1").elsewhere(),
-		"disk of a silent node":       lostDisk().becomes(modified, notReady).wait(360).detach(controllers).elsewhere(),
-		"disk of one that came back":  lostDisk().becomes(modified, notReady).wait(360).becomes(modified).detach(controllers).elsewhere(),
-		"disk of one out of service":  lostDisk().becomes(modified, outService).detach(controllers).elsewhere(),
-		"disk of a node that is gone": lostDisk().becomes(deleted).detach(controllers).elsewhere(),
-		"disk of before the history":  newForge().run().mount(uid, "n1").idles(30),
-		"disk detached by hand":       disk().mount(uid, "n1").detach(user),
+// validVolumes returns histories that keep K16.
+func validVolumes() map[string]*builder {
+	orderly := attachedVolume().mount(uid, "n1").markPod().signalPod("SIGTERM").exitPod()
+	orderly.record(kubelet, "", history.Unmount{UID: uid, Volume: "data"}).reportEnd().confirmPod().detach(controllers).moveVolume()
+	shared := attachedVolume()
+	shared.request("share", requestFor(user, "update", volumeV(modified)), 200, func() history.Commit { c := volumeV(modified); sharedByAll(&c); return c }())
+	return map[string]*builder{
+		"attached disk": orderly, "shared disk": shared.mount(uid, "n1").moveVolume(),
+		"disk of a silent node":       lostVolume().changeNode(modified, notReady).wait(360).detach(controllers).moveVolume(),
+		"disk of one that came back":  lostVolume().changeNode(modified, notReady).wait(360).changeNode(modified).detach(controllers).moveVolume(),
+		"disk of one out of service":  lostVolume().changeNode(modified, outService).detach(controllers).moveVolume(),
+		"disk of a node that is gone": lostVolume().changeNode(deleted).detach(controllers).moveVolume(),
+		"disk of before the history":  newBuilder().runPod().mount(uid, "n1").idle(30),
+		"disk detached by hand":       attachedVolume().mount(uid, "n1").detach(user),
 	}
 }
 
-func brokenDisks() []forged {
-	unattached := newForge().run().ask("volume", asks(user, "create", volumeV(added)), 201, volumeV(added))
+func volumeViolations() []violation {
+	unattached := newBuilder().runPod().request("volume", requestFor(user, "create", volumeV(added)), 201, volumeV(added))
 	asked := attachmentTo("n1", added)
-	unattached.ask("attach", asks(controllers, "create", asked), 201, asked).mount(uid, "n1")
-	inUse := disk().mount(uid, "n1").becomes(modified, notReady).wait(400)
-	return []forged{
-		{"K16", "a volume on two nodes", disk().attach("n2")},
-		{"K16", "a volume that is taken from a node that is well", lostDisk().wait(400).detach(controllers)},
-		{"K16", "a volume that is taken from a silent node too early", lostDisk().becomes(modified, notReady).wait(300).detach(controllers)},
+	unattached.request("attach", requestFor(controllers, "create", asked), 201, asked).mount(uid, "n1")
+	inUse := attachedVolume().mount(uid, "n1").changeNode(modified, notReady).wait(400)
+	return []violation{
+		{"K16", "a volume on two nodes", attachedVolume().attach("n2")},
+		{"K16", "a volume that is taken from a node that is well", lostVolume().wait(400).detach(controllers)},
+		{"K16", "a volume that is taken from a silent node too early", lostVolume().changeNode(modified, notReady).wait(300).detach(controllers)},
 		{"K16", "a volume that is taken from a silent node whose pod is there", inUse.detach(controllers)},
-		{"K16", "a volume that is taken from a node that was out of service long ago", lostDisk().becomes(modified, outService).becomes(modified).wait(150).detach(controllers)},
+		{"K16", "a volume that is taken from a node that was out of service long ago", lostVolume().changeNode(modified, outService).changeNode(modified).wait(150).detach(controllers)},
 		{"K16", "a mount of what is not attached yet", unattached},
-		{"K16", "a mount of what is attached elsewhere", disk().mount(uid, "n1").detach(user).elsewhere()},
+		{"K16", "a mount of what is attached elsewhere", attachedVolume().mount(uid, "n1").detach(user).moveVolume()},
 	}
 }

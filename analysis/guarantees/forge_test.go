@@ -7,9 +7,9 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// forge makes histories by hand: every event takes a second, and is a second behind the one
+// builder builds histories by hand. Every event takes a second, and begins a second after the one
 // before it.
-type forge struct {
+type builder struct {
 	evidence Evidence
 	clock    int64
 	sequence map[string]uint64
@@ -18,14 +18,14 @@ type forge struct {
 	there    map[string]history.Commit
 }
 
-func newForge() *forge {
-	f := &forge{sequence: map[string]uint64{}, boot: map[string]string{}, there: map[string]history.Commit{}}
-	f.say("apiserver", "", history.StoreOpen{ChecksumsOK: true})
+func newBuilder() *builder {
+	f := &builder{sequence: map[string]uint64{}, boot: map[string]string{}, there: map[string]history.Commit{}}
+	f.record("apiserver", "", history.StoreOpen{ChecksumsOK: true})
 	return f
 }
 
-// say is a process that tells something.
-func (f *forge) say(process, cause string, fact history.Fact) *forge {
+// record adds an event of a process.
+func (f *builder) record(process, cause string, fact history.Fact) *builder {
 	f.clock += 2
 	f.sequence[process]++
 	f.evidence.Log.Events = append(f.evidence.Log.Events, history.Event{
@@ -35,37 +35,38 @@ func (f *forge) say(process, cause string, fact history.Fact) *forge {
 	return f
 }
 
-// restart has a process begin anew.
-func (f *forge) restart(process string) *forge {
+// restart begins a new boot of a process.
+func (f *builder) restart(process string) *builder {
 	f.boot[process] += "+"
 	f.sequence[process] = 0
 	return f
 }
 
-// wait lets time go by.
-func (f *forge) wait(seconds int64) *forge {
+// wait lets time pass, in seconds.
+func (f *builder) wait(seconds int64) *builder {
 	f.clock += seconds
 	return f
 }
 
-// stalls is a process that notices that it has stood still for a time.
-func (f *forge) stalls(process string, seconds int64) {
-	f.say(process, "", history.Stall{})
+// stall records that a process was not scheduled for a time.
+func (f *builder) stall(process string, seconds int64) {
+	f.record(process, "", history.Stall{})
 	f.evidence.Log.Events[len(f.evidence.Log.Events)-1].Began -= seconds * int64(time.Second)
 }
 
-// ask is a request that is answered with a code, after the changes that it makes.
-func (f *forge) ask(cause string, call history.OpCall, code int32, changes ...history.Commit) *forge {
-	f.say("apiserver", cause, call)
+// request records a request, the changes that it makes, and its answer.
+func (f *builder) request(cause string, call history.OpCall, code int32, changes ...history.Commit) *builder {
+	f.record("apiserver", cause, call)
 	last := int64(0)
 	for _, change := range changes {
 		last = f.commit(cause, change)
 	}
-	return f.say("apiserver", cause, history.OpReturn{Code: code, Revision: last})
+	return f.record("apiserver", cause, history.OpReturn{Code: code, Revision: last})
 }
 
-// commit is a change; the revision and what it replaces are filled in where they are 0.
-func (f *forge) commit(cause string, c history.Commit) int64 {
+// commit records a change, and fills in its revision and the revision that it replaces if they are
+// 0.
+func (f *builder) commit(cause string, c history.Commit) int64 {
 	key := c.Resource + " " + c.Key
 	if c.Revision == 0 {
 		f.revision++
@@ -81,7 +82,7 @@ func (f *forge) commit(cause string, c history.Commit) int64 {
 	if c.Op == deleted {
 		delete(f.there, key)
 	}
-	f.say("apiserver", cause, c)
+	f.record("apiserver", cause, c)
 	return c.Revision
 }
 
@@ -94,7 +95,7 @@ const (
 
 func of() history.ContainerRef { return history.ContainerRef{Pod: name, UID: uid, Container: ctr} }
 
-// web is the pod as it is committed.
+// web is the pod of most histories, as committed.
 func web(op string, change ...func(*history.Commit)) history.Commit {
 	c := history.Commit{Resource: podResource, Key: name, UID: uid, Op: op, Node: "n1", Phase: "Running"}
 	for _, f := range change {
@@ -106,7 +107,8 @@ func web(op string, change ...func(*history.Commit)) history.Commit {
 func pending(c *history.Commit)   { c.Node, c.Phase = "", "Pending" }
 func succeeded(c *history.Commit) { c.Phase = "Succeeded" }
 
-// marked is being deleted with a grace period, until a moment of the forge's clock.
+// marked sets a deletion with a grace period, and a deadline on the builder's clock, both in
+// seconds.
 func marked(grace, until int64) func(*history.Commit) {
 	return func(c *history.Commit) { c.Grace, c.Deadline = &grace, new(time.Unix(until, 0)) }
 }
@@ -145,56 +147,58 @@ const (
 	node = "node:n1"
 )
 
-// create is a pod that is created and bound, revisions 1 and 2.
-func (f *forge) create() *forge {
-	f.ask("create", by(user, "create"), 201, web(added, pending))
-	return f.ask("bind", by("controllers", "create"), 201, web(modified, func(c *history.Commit) { c.Phase = "Pending" }))
+// createPod creates and binds the pod: revisions 1 and 2.
+func (f *builder) createPod() *builder {
+	f.request("create", by(user, "create"), 201, web(added, pending))
+	return f.request("bind", by("controllers", "create"), 201, web(modified, func(c *history.Commit) { c.Phase = "Pending" }))
 }
 
-// run is one that also runs: a third revision, and a container.
-func (f *forge) run() *forge {
-	f.create().say(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "ADD", Revision: "2"})
-	f.say(runtime, "", history.Create{ContainerRef: of()}).say(runtime, "", history.Start{ContainerRef: of()})
-	return f.ask("runs", by(node, "update"), 200, web(modified))
+// runPod creates the pod and runs it: revision 3, and a container.
+func (f *builder) runPod() *builder {
+	f.createPod().record(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "ADD", Revision: "2"})
+	f.record(runtime, "", history.Create{ContainerRef: of()}).record(runtime, "", history.Start{ContainerRef: of()})
+	return f.request("runs", by(node, "update"), 200, web(modified))
 }
 
-// mark is one that is gracefully deleted with 30 seconds, by its user: revision 4.
-func (f *forge) mark() *forge {
-	f.ask("mark", by(user, "delete", grace(30)), 200, web(modified, marked(30, f.clock+2+30)))
-	f.say(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "DELETE", Revision: "4", Grace: new(int64(30))})
-	return f.say(kubelet, "", history.KubeletTerm{Pod: name, UID: uid, Grace: 30})
+// markPod deletes the pod gracefully within 30 s, by its user: revision 4.
+func (f *builder) markPod() *builder {
+	f.request("mark", by(user, "delete", grace(30)), 200, web(modified, marked(30, f.clock+2+30)))
+	f.record(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "DELETE", Revision: "4", Grace: new(int64(30))})
+	return f.record(kubelet, "", history.KubeletTerm{Pod: name, UID: uid, Grace: 30})
 }
 
-// signal is one to the container.
-func (f *forge) signal(s string) *forge {
-	return f.say(runtime, "", history.Signaling{ContainerRef: of(), Signal: s}).say(runtime, "", history.Signal{ContainerRef: of(), Signal: s})
+// signalPod sends a signal to the pod's container.
+func (f *builder) signalPod(s string) *builder {
+	return f.record(runtime, "", history.Signaling{ContainerRef: of(), Signal: s}).record(runtime, "", history.Signal{ContainerRef: of(), Signal: s})
 }
 
-func (f *forge) exit() *forge { return f.say(runtime, "", history.Exit{ContainerRef: of()}) }
+func (f *builder) exitPod() *builder { return f.record(runtime, "", history.Exit{ContainerRef: of()}) }
 
-// told is the last phase, which the kubelet has told.
-func (f *forge) told() *forge {
-	f.ask("told", by(node, "update"), 200, web(modified, succeeded, f.stillMarked()))
-	return f.say(kubelet, "", history.KubeletStatus{Pod: name, UID: uid, Phase: "Succeeded"})
+// reportEnd has the kubelet report the last phase.
+func (f *builder) reportEnd() *builder {
+	f.request("told", by(node, "update"), 200, web(modified, succeeded, f.keepMark()))
+	return f.record(kubelet, "", history.KubeletStatus{Pod: name, UID: uid, Phase: "Succeeded"})
 }
 
-func (f *forge) stillMarked() func(*history.Commit) {
+func (f *builder) keepMark() func(*history.Commit) {
 	was := f.there[podResource+" "+name]
 	return func(c *history.Commit) { c.Grace, c.Deadline, c.Finalizers = was.Grace, was.Deadline, was.Finalizers }
 }
 
-// remove is the kubelet's final delete.
-func (f *forge) remove() *forge {
-	f.ask("final", by(node, "delete", grace(0), meaning(uid)), 200,
+// confirmPod is the kubelet's final delete.
+func (f *builder) confirmPod() *builder {
+	f.request("final", by(node, "delete", grace(0), meaning(uid)), 200,
 		web(modified, succeeded, marked(0, f.clock+2)), web(deleted, succeeded, marked(0, f.clock+2)))
-	return f.say(kubelet, "", history.KubeletFinal{Pod: name, UID: uid})
+	return f.record(kubelet, "", history.KubeletFinal{Pod: name, UID: uid})
 }
 
-// whole is a pod's life as it should be.
-func (f *forge) whole() *forge { return f.run().mark().signal("SIGTERM").exit().told().remove() }
+// deletePod runs a pod and deletes it as it should be.
+func (f *builder) deletePod() *builder {
+	return f.runPod().markPod().signalPod("SIGTERM").exitPod().reportEnd().confirmPod()
+}
 
-// file puts the store's own log beside the history, all commits but those left out.
-func (f *forge) file(without ...int64) *forge {
+// withStoreFile adds the store's own log to the evidence, without some revisions.
+func (f *builder) withStoreFile(without ...int64) *builder {
 	lost := map[int64]bool{}
 	for _, r := range without {
 		lost[r] = true

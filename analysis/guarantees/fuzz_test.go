@@ -11,16 +11,15 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// FuzzCheck: whatever is in a history, checking it ends in verdicts that agree with their
-// counts, with a counter-example of at most ten lines for each promise that is broken; and a
-// second check says the same.
+// FuzzCheck checks arbitrary histories. The verdicts must agree with their counts, each violation
+// needs a counter-example of at most ten lines, and a second check must say the same.
 func FuzzCheck(f *testing.F) {
-	keeping := whole()
+	keeping := validHistories()
 	for _, what := range slices.Sorted(maps.Keys(keeping)) {
-		f.Add(written(f, keeping[what]))
+		f.Add(encode(f, keeping[what]))
 	}
-	for _, c := range slices.Concat(brokenStore(), brokenWatches(), brokenDeletions(), brokenNodes(), brokenOthers(), brokenLiveness(), brokenExplanations(), brokenReads(), brokenTellings()) {
-		f.Add(written(f, c.history))
+	for _, c := range slices.Concat(storeViolations(), watchViolations(), deletionViolations(), nodeViolations(), otherViolations(), livenessViolations(), explanationViolations(), readViolations(), detailViolations()) {
+		f.Add(encode(f, c.history))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		events, torn := history.Page{Lines: string(text)}.Events()
@@ -50,8 +49,8 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// written is a history as its processes write it.
-func written(f *testing.F, forged *forge) []byte {
+// encode returns a history as its processes write it.
+func encode(f *testing.F, forged *builder) []byte {
 	f.Helper()
 	var text bytes.Buffer
 	for _, event := range forged.evidence.Log.Events {

@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the table of docs/guarantees.md")
 
-// TestTable has the table of docs/guarantees.md be that of the code.
+// TestTable compares the table of docs/guarantees.md with the code.
 func TestTable(t *testing.T) {
 	const path, begin, end = "../../docs/guarantees.md", "<!-- table -->\n", "<!-- end -->\n"
 	data, err := os.ReadFile(path)

@@ -18,10 +18,10 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// manager is who applies, in managedFields.
+// fieldManager is the scenario's field manager in managedFields.
 const manager = "podfall-scenario"
 
-// apply makes the objects of a manifest what it says, one after the other.
+// apply applies the objects of a manifest one after the other.
 func (p *Player) apply(ctx context.Context, manifest string) error {
 	documents := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifest), len(manifest))
 	for {
@@ -106,7 +106,7 @@ func (p *Player) patch(ctx context.Context, what Patch) error {
 	return wantedRefusal(what.Refused, err)
 }
 
-// wantedRefusal compares what came of a request with the refusal that was wanted, if one was.
+// checkRefusal compares a request's error with the wanted refusal. An empty part wants success.
 func wantedRefusal(part string, err error) error {
 	switch {
 	case part == "":
@@ -119,7 +119,7 @@ func wantedRefusal(part string, err error) error {
 	return nil
 }
 
-// remember keeps the UIDs of objects.
+// rememberUIDs stores the UIDs of objects under names.
 func (p *Player) remember(ctx context.Context, names map[Ref]string) error {
 	for ref, name := range names {
 		target, err := p.target(ctx, ref)

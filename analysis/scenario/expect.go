@@ -19,7 +19,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// expect waits until everything is as expected, and sees to it that it stays so.
+// checkExpect waits until everything is as expected, and then checks that it stays so.
 func (p *Player) expect(ctx context.Context, e Expect) error {
 	within := e.Within.Duration
 	if within == 0 {
@@ -32,7 +32,7 @@ func (p *Player) expect(ctx context.Context, e Expect) error {
 	return p.throughout(ctx, e.Stays.Duration, look)
 }
 
-// look is what is not as expected now.
+// checkNow returns what differs from the expectation now.
 func (p *Player) look(ctx context.Context, e Expect) error {
 	var wrong []error
 	if e.Object != "" {
@@ -66,7 +66,7 @@ func (p *Player) lookAtObject(ctx context.Context, e Expect) error {
 	return errors.Join(wrong...)
 }
 
-// identity is whether there is an object, and whether it is the one.
+// checkIdentity checks whether the object exists, and whether it has the expected UID.
 func (p *Player) identity(e Expect, obj kinds.Object) error {
 	other, not := strings.CutPrefix(e.UID, "!")
 	if e.UID == "" {
@@ -109,7 +109,7 @@ func (p *Player) unlike(e Expect, obj kinds.Object) error {
 	return join(e.Object, Like(e.Like, got))
 }
 
-// unshown compares columns with what kubectl get would print.
+// checkColumns compares columns with what kubectl get would print.
 func (p *Player) unshown(e Expect, kind kinds.Kind, obj kinds.Object) error {
 	if len(e.Shows) == 0 {
 		return nil
@@ -136,7 +136,7 @@ func join(ref Ref, wrong []string) error {
 	return fmt.Errorf("%s: %s", ref, strings.Join(wrong, "; "))
 }
 
-// untold is whether there is no such event.
+// checkEvent checks that the expected event exists.
 func (p *Player) untold(ctx context.Context, want Event, about podapi.Target) error {
 	kind, _ := kinds.ByResource("events")
 	namespace := about.Namespace
@@ -161,7 +161,7 @@ func (p *Player) untold(ctx context.Context, want Event, about podapi.Target) er
 	return fmt.Errorf("%s %s has no event %s %q; it has %q", about.Kind.Kind, about.Name, want.Reason, want.Message, told)
 }
 
-// unexplained compares the blockers that are named.
+// checkWhy compares the reported blockers.
 func (p *Player) unexplained(ctx context.Context, want []string, about podapi.Target) error {
 	got, err := p.cfg.World.Why(ctx, about)
 	if err != nil {
@@ -198,10 +198,11 @@ func (p *Player) lookAtNodes(ctx context.Context, want Node) error {
 	return wrongSignals(want, sent, p.cfg.Clock.ClusterDuration(p.cfg.Late))
 }
 
-// sigkill is the signal that no program survives.
+// sigkill is the signal that no program can handle.
 const sigkill = "SIGKILL"
 
-// wrongSignals compares what was sent to a pod's containers, so late at most, with what was wanted.
+// checkSignals compares the signals sent to a pod's containers with the expected ones. Times may be
+// later by late.
 func wrongSignals(want Node, sent []history.Event, late time.Duration) error {
 	var names []string
 	var first, kill time.Time

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// contains is how a wanted text begins that need only be a part of what is.
+// containsPrefix marks a wanted text that must only be contained in the actual one.
 const contains = "~"
 
-// Like is what keeps got from being like want; nothing when it is. A mapping is like
-// another when each of its fields is; a list, when each of its items is like one of the
-// other's; null, when there is nothing; a text that begins with ~, when the rest is a part
-// of the other. Everything else must be the same. Both come from JSON.
+// Mismatches returns how got differs from want; nothing if it matches. A mapping matches if each
+// wanted field matches. A list matches if each wanted item matches some item. Null matches an
+// absent value. A text with the prefix ~ matches if the rest is contained in the actual text.
+// Everything else must be equal. Both values come from JSON.
 func Like(want, got any) []string { return unlike("", want, got) }
 
 func unlike(at string, want, got any) []string {
@@ -69,7 +69,7 @@ func unlikeItems(at string, want, got []any) (wrong []string) {
 	return wrong
 }
 
-// shown is a value for a message.
+// formatValue formats a value for a message.
 func shown(value any) string {
 	switch value := value.(type) {
 	case nil:

@@ -16,11 +16,11 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// maxFile is how many bytes a scenario may have, also with its aliases written out.
+// maxFile is the maximum size of a scenario in bytes, also after expanding its aliases.
 const maxFile = 1 << 20
 
-// Parse reads a scenario. Fields that do not exist, and values that cannot be, are errors
-// that name the step and the field.
+// Parse parses a scenario. Unknown fields and invalid values are errors that name the step and the
+// field.
 func Parse(file []byte) (Scenario, error) {
 	var s Scenario
 	if len(file) > maxFile {
@@ -67,13 +67,13 @@ func (s Scenario) check() error {
 	return errors.Join(wrong...)
 }
 
-// chosen is one of several fields, of which one is to be set.
+// alternative is one of several fields, of which exactly one must be set.
 type chosen struct {
 	name string
 	set  bool
 }
 
-// oneOf refuses none and several.
+// oneOf fails unless exactly one field is set.
 func oneOf(fields ...chosen) error {
 	var set, all []string
 	for _, f := range fields {
@@ -109,7 +109,7 @@ func (s Step) fields() []chosen {
 	}
 }
 
-// kind is which step it is.
+// name returns the name of the step's field.
 func (s Step) kind() string {
 	for _, f := range s.fields() {
 		if f.set {
@@ -155,7 +155,7 @@ func (s Step) check() error {
 	return nil
 }
 
-// check refuses what names no object, whatever kinds there are.
+// validate checks the syntax of the reference, not whether the kind exists.
 func (r Ref) check() error {
 	_, err := r.target(func(string) (kinds.Kind, bool) { return kinds.Kind{}, true })
 	return err

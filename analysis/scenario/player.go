@@ -14,37 +14,38 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Config is how a scenario is played.
+// Config configures the run of a scenario.
 type Config struct {
+	// Cluster is the running cluster.
 	World World
 	Clock clock.Clock
-	// Compat is the release whose columns are shown.
+	// Compat is the release that defines the columns.
 	Compat proto.Compat
-	// Harmless leaves out all that is wrong, and so what mends it: a scenario that then
-	// still goes as told shows nothing.
+	// Harmless skips every fault, and what ends it. A scenario that then still succeeds shows
+	// nothing.
 	Harmless bool
-	// Seed is that of faults that name none.
+	// Seed is the seed of faults without one.
 	Seed uint64
-	// Late is how late, on the wall, the machine may make what is to happen within a time: other
-	// processes than this one stand still sometimes, and nobody has broken anything.
+	// Late is how late in wall time the machine may make what is expected within a time. Other
+	// processes may stall without an injected fault.
 	Late time.Duration
-	// Told is told of each step before it is played; it may be nil.
+	// OnStep is called before each step; may be nil.
 	Told func(number int, step Step)
 }
 
-// Player plays one scenario once.
+// Runner runs one scenario once.
 type Player struct {
 	cfg   Config
 	kinds *directory.Directory
-	// uids are what was remembered.
+	// uids holds the remembered UIDs by name.
 	uids map[string]types.UID
-	// names are those of objects that were spoken of by a label.
+	// names holds the names of objects that were referenced by a label.
 	names map[Ref]string
-	// behind are requests whose answers no step waits for.
+	// background waits for requests that no step waits for.
 	behind sync.WaitGroup
 }
 
-// Play plays the steps until one fails or ctx ends.
+// Run runs the steps until one fails or ctx ends.
 func Play(ctx context.Context, s Scenario, cfg Config) Report {
 	p := &Player{cfg: cfg, kinds: directory.New(), uids: map[string]types.UID{}, names: map[Ref]string{}}
 	report := Report{Scenario: s}
@@ -95,7 +96,7 @@ func (p *Player) play(ctx context.Context, step Step) error {
 	return nil
 }
 
-// harmless is the step where nothing is to be wrong; the zero step when nothing is left.
+// withoutFaults returns the step without faults; the zero step if nothing is left.
 func (s Step) harmless() Step {
 	if s.Breaks || s.Break != nil || s.Mend != nil {
 		return Step{}
@@ -106,7 +107,7 @@ func (s Step) harmless() Step {
 	return s
 }
 
-// seeded is what breaks with a seed, if it has none of its own.
+// withSeed returns b with a seed, if its fault has none.
 func (b Break) seeded(seed uint64) Break {
 	if b.Fault != nil && b.Fault.Spec.Seed == 0 {
 		seeded := *b.Fault
@@ -116,7 +117,8 @@ func (b Break) seeded(seed uint64) Break {
 	return b
 }
 
-// kind finds a kind by any of its names, the ones that were defined meanwhile included.
+// kindFinder returns a function that finds a kind by any of its names, including kinds defined
+// during the scenario.
 func (p *Player) kind(ctx context.Context) func(string) (kinds.Kind, bool) {
 	return func(alias string) (kinds.Kind, bool) {
 		if kind, ok := p.kinds.ByAlias(alias); ok {
@@ -129,7 +131,7 @@ func (p *Player) kind(ctx context.Context) func(string) (kinds.Kind, bool) {
 	}
 }
 
-// uid is what was remembered under a name.
+// rememberedUID returns the UID remembered under a name.
 func (p *Player) uid(name string) (types.UID, error) {
 	uid, ok := p.uids[name]
 	if !ok {
@@ -141,13 +143,14 @@ func (p *Player) uid(name string) (types.UID, error) {
 // The waits of expectations, in the cluster's time: how long a thing may take that says
 // nothing else, and how often to look.
 const (
+	// Waits in cluster time: the default of Expect.Within, and the poll interval.
 	usualWithin = time.Minute
 	lookEvery   = time.Second
-	// lookAtMost is how often to look at most, on the wall.
+	// minPollInterval is the minimum of the poll interval in wall time.
 	lookAtMost = 20 * time.Millisecond
 )
 
-// until calls look again and again until it returns nil, or for so long.
+// pollUntil calls check until it returns nil, or until within has passed.
 func (p *Player) until(ctx context.Context, within time.Duration, look func(context.Context) error) error {
 	deadline := p.cfg.Clock.Now().Add(within + p.cfg.Clock.ClusterDuration(p.cfg.Late))
 	for {
@@ -164,8 +167,8 @@ func (p *Player) until(ctx context.Context, within time.Duration, look func(cont
 	}
 }
 
-// throughout calls look again and again for so long, and returns its first error; on a machine
-// that may be late, the first that a second look confirms.
+// pollThroughout calls check repeatedly for the duration stays and returns its first error. On a
+// machine that may be late, the error counts only if a second check confirms it.
 func (p *Player) throughout(ctx context.Context, stays time.Duration, look func(context.Context) error) error {
 	begun := p.cfg.Clock.Now()
 	for p.cfg.Clock.Since(begun) < stays {

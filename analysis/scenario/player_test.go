@@ -23,7 +23,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// toy is a world of one pod that takes two seconds to go, unless something is broken.
+// fakeCluster is a cluster of one pod that takes two seconds to terminate, unless a fault is
+// injected.
 type toy struct {
 	mu      sync.Mutex
 	pod     *corev1.Pod
@@ -184,7 +185,7 @@ func TestPlay(t *testing.T) {
 	}
 }
 
-// TestLate forgives a machine so much, and nobody else.
+// TestLate accepts delays up to Late, and no longer ones.
 func TestLate(t *testing.T) {
 	const steps = "- mend: {heal: [node-1]}\n- expect: {object: pod/web, gone: true, within: 1s}\n" +
 		"- expect: {node: {pod: first, killedAfter: {from: 0s, to: 1s}}}\n"
@@ -208,7 +209,8 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// halting is a world that stands still while its fifth and the next answers are on the way.
+// stallingCluster gives wrong answers to the fifth and some more queries, as if the machine had
+// stalled meanwhile.
 type halting struct {
 	*toy
 	asked, wrong int
@@ -221,7 +223,8 @@ func (h *halting) Why(ctx context.Context, t podapi.Target) ([]string, error) {
 	return h.toy.Why(ctx, t)
 }
 
-// TestLateLook forgives one look at what is to stay so, and only a machine that may be late.
+// TestLateRecheck accepts one wrong check of a lasting expectation, and only on a machine that may
+// be late.
 func TestLateLook(t *testing.T) {
 	story, err := scenario.Parse([]byte(beginning + "- expect: {object: pod/web, stays: 1m, why: [stk-06]}\n"))
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Ref names an object: pod/web, or other/pod/web in the namespace other. A label in place of
-// the name, pod/app=web, is the one object that has it when it is first spoken of.
+// Ref names an object: pod/web, or other/pod/web in the namespace other. A label instead of the
+// name, pod/app=web, means the one object with that label when the Ref is first used.
 type Ref string
 
-// target is what a reference is to.
+// resolve returns the object of a reference.
 func (p *Player) target(ctx context.Context, ref Ref) (podapi.Target, error) {
 	target, err := ref.target(p.kind(ctx))
 	if err != nil || !strings.Contains(target.Name, "=") {
@@ -37,7 +37,7 @@ func (p *Player) target(ctx context.Context, ref Ref) (podapi.Target, error) {
 	return target, nil
 }
 
-// target is what a reference is to, of the kinds that find knows.
+// parse returns the object of a reference, looking its kind up with find.
 func (r Ref) target(find func(alias string) (kinds.Kind, bool)) (podapi.Target, error) {
 	namespace, rest := metav1.NamespaceDefault, string(r)
 	parts := strings.Split(rest, "/")

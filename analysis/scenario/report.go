@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// Report is what became of a scenario.
+// Report is the result of a scenario.
 type Report struct {
 	Scenario Scenario
-	// Steps are those that were played, the one that failed last.
+	// Steps are the steps that were run. If one failed, it is the last.
 	Steps []Played
-	// Took is how long it was played, in the cluster's time.
+	// Took is the duration in cluster time.
 	Took time.Duration
-	// Err is why the scenario did not go as told; nil when it did.
+	// Err is the failure; nil if the scenario succeeded.
 	Err error
 }
 
-// Played is a step that was played.
+// StepResult is the result of a step.
 type Played struct {
 	Step Step
 	Took time.Duration
 	Err  error
 }
 
-// Title is what a step does, in one line.
+// Title describes a step in one line.
 func (s Step) Title() string {
 	if s.Say != "" {
 		return s.Say
@@ -44,7 +44,7 @@ func (s Step) Title() string {
 	return s.kind()
 }
 
-// suite is a JUnit file, as CI systems read it.
+// junitSuite is a JUnit file, as CI systems read it.
 type suite struct {
 	XMLName  xml.Name `xml:"testsuite"`
 	Name     string   `xml:"name,attr"`
@@ -66,7 +66,7 @@ type failure struct {
 	Text    string `xml:",chardata"`
 }
 
-// JUnit is reports as a JUnit file: a test case for each scenario.
+// JUnit formats reports as a JUnit file, with a test case for each scenario.
 func JUnit(reports []Report) ([]byte, error) {
 	all := suite{Name: "podfall"}
 	var took time.Duration

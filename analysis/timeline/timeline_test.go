@@ -13,8 +13,8 @@ import (
 
 var begin = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// script makes events a second apart.
-func script(facts ...any) []history.Event {
+// eventsOf returns events a second apart.
+func eventsOf(facts ...any) []history.Event {
 	var events []history.Event
 	for i, fact := range facts {
 		e := history.Event{Sequence: uint64(i + 1), Process: "p", Wall: begin.Add(time.Duration(i) * time.Second)}
@@ -45,11 +45,12 @@ func (t Timeline) text() string {
 	return out.String()
 }
 
-// TestGraceful tells a graceful deletion, and nothing of other pods or of before.
+// TestGraceful: the timeline has the steps of a graceful deletion, and none of other pods or of
+// earlier events.
 func TestGraceful(t *testing.T) {
 	of := history.ContainerRef{Pod: "default/web", UID: "u1", Container: "c1", ContainerName: "main"}
 	other := history.ContainerRef{Pod: "default/web", UID: "u0", Container: "c0", ContainerName: "main"}
-	events := script(
+	events := eventsOf(
 		commit("ADDED", 1, -1, "Pending"),
 		history.Start{ContainerRef: of},
 		history.Entry{Cause: "op1", Fact: history.OpCall{Identity: "client:admin", Verb: "delete", Resource: "pods", Key: "default/web"}},
@@ -63,7 +64,7 @@ func TestGraceful(t *testing.T) {
 		history.Entry{Cause: "op2", Fact: history.OpCall{Identity: "node:node-1", Verb: "delete", Resource: "pods", Key: "default/web", PreUID: "u1", Grace: new(int64(0))}},
 		history.Entry{Cause: "op2", Fact: commit("DELETED", 4, 0, "Succeeded")},
 	)
-	told, found := Of(events, "default/web", "")
+	told, found := Find(events, "default/web", "")
 	if !found || !told.Over || told.UID != "u1" || told.Node != "node-1" || told.GraceSeconds != 10 {
 		t.Fatalf("found %v: %+v", found, told)
 	}
@@ -82,26 +83,26 @@ func TestGraceful(t *testing.T) {
 	}
 }
 
-// TestForced goes on until the container has ended, with the object long gone.
+// TestForced: a forced deletion is over only when the container has ended.
 func TestForced(t *testing.T) {
 	of := history.ContainerRef{Pod: "default/web", UID: "u1", Container: "c1", ContainerName: "main"}
-	events := script(
+	events := eventsOf(
 		history.Start{ContainerRef: of}, commit("MODIFIED", 1, -1, "Running"),
 		commit("MODIFIED", 2, 0, "Running"), commit("DELETED", 3, 0, "Running"),
 	)
-	told, found := Of(events, "default/web", "")
+	told, found := Find(events, "default/web", "")
 	if !found || told.Over {
 		t.Fatalf("found %v, over %v: its container is alive", found, told.Over)
 	}
-	told, _ = Of(append(events, script(history.Exit{ContainerRef: of, Code: 137})...), "default/web", "u1")
+	told, _ = Find(append(events, eventsOf(history.Exit{ContainerRef: of, Code: 137})...), "default/web", "u1")
 	if !told.Over {
 		t.Error("its container has ended, and it is not over")
 	}
 }
 
-// TestFinalizer tells what keeps the object, and what lets it go.
+// TestFinalizer: the timeline has the finalizer that keeps the object, and its removal.
 func TestFinalizer(t *testing.T) {
-	told, _ := Of(script(
+	told, _ := Find(eventsOf(
 		commit("MODIFIED", 1, -1, "Running", "ex.io/x"), commit("MODIFIED", 2, 5, "Running", "ex.io/x"),
 		commit("MODIFIED", 3, 0, "Succeeded", "ex.io/x"), commit("MODIFIED", 4, 0, "Succeeded"), commit("DELETED", 5, 0, "Succeeded"),
 	), "default/web", "")
@@ -114,9 +115,9 @@ func TestFinalizer(t *testing.T) {
 
 func TestNoDeletion(t *testing.T) {
 	for name, events := range map[string][]history.Event{
-		"nothing": nil, "not deleted": script(commit("ADDED", 1, -1, "Running")),
+		"nothing": nil, "not deleted": eventsOf(commit("ADDED", 1, -1, "Running")),
 	} {
-		if told, found := Of(events, "default/web", ""); found {
+		if told, found := Find(events, "default/web", ""); found {
 			t.Errorf("%s: %+v", name, told)
 		}
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/podfall/podfall/services/client"
 )
 
-// process is what a command may use of the process around it.
+// process holds what a command uses of the process around it.
 type process struct {
 	args      []string
 	in        io.Reader
@@ -32,11 +32,11 @@ type process struct {
 
 const (
 	dataVariable = "PODFALL_DATA"
-	// dialLimit is how long a command waits for the bus.
+	// dialTimeout bounds how long a command waits for the bus.
 	dialLimit = 10 * time.Second
 )
 
-// newApp is every command there is, about the cluster in the layout.
+// newApp returns all commands for the cluster in the layout.
 func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 	env := client.Env{
 		Stdin: p.in, Stdout: p.out, Stderr: p.errs,
@@ -90,8 +90,8 @@ func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 	}, nil
 }
 
-// strict has the commands refuse, before they do anything, values that flags cannot have and
-// words where none is wanted. The commands are called by their names behind those of their parents.
+// rejectExtraArguments makes commands fail on invalid flag values, and on arguments if they take
+// none. parents is the prefix of the command names.
 func strict(parents string, commands []*cli.Command) {
 	for _, command := range commands {
 		name := parents + command.Name
@@ -110,7 +110,7 @@ func strict(parents string, commands []*cli.Command) {
 	}
 }
 
-// unknown answers a line without a command, or with one that does not exist.
+// unknownCommand handles a missing or unknown command.
 func unknown(c *cli.Context) error {
 	if !c.Args().Present() {
 		return cli.ShowAppHelp(c)
@@ -123,8 +123,8 @@ func unknown(c *cli.Context) error {
 	return usage("%s", text)
 }
 
-// dial connects the command line to the cluster's apiserver and kubelets, and the clock of
-// this process to the cluster's.
+// dial connects the command line to the cluster's apiserver and kubelets, and its clock to the
+// cluster's clock.
 func dial(ctx context.Context, layout cluster.Layout, movement *clock.Driver, errs io.Writer) (*client.Session, error) {
 	conn, err := dialHub(ctx, layout)
 	if err != nil {
@@ -145,7 +145,7 @@ func dial(ctx context.Context, layout cluster.Layout, movement *clock.Driver, er
 	}, nil
 }
 
-// plane asks the processes over the bus.
+// processHistories reads the processes' histories over the bus.
 type plane struct{ *mgmt.Client }
 
 // Processes implements client.Past.
@@ -154,7 +154,7 @@ func (p plane) Processes(ctx context.Context) ([]string, error) {
 	return processesOf(board), err
 }
 
-// nodes reaches the kubelets over the bus.
+// nodes connects to the kubelets over the bus.
 type nodes struct{ conn *bus.Conn }
 
 // Ask implements client.Nodes.
@@ -167,8 +167,8 @@ func (n nodes) Open(ctx context.Context, node, verb string, request []byte) (cli
 	return n.conn.Open(ctx, proto.Node(node), proto.NodeSubject(node, verb), request)
 }
 
-// layoutFor is the cluster that the command line is about: --data wherever it stands,
-// else the environment, else .podfall here.
+// findLayout returns the layout of the cluster named by --data, else by the environment, else
+// .podfall here.
 func layoutFor(p process) (cluster.Layout, error) {
 	data := p.variable(dataVariable)
 	if data == "" {

@@ -62,8 +62,7 @@ func outputFlag() cli.Flag {
 	return &cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "json, or a table"}
 }
 
-// moveClock makes the change, if there is one, waits until it is in force, and shows the
-// clock.
+// moveClock makes the change, if there is one, waits until it is in force, and shows the clock.
 func moveClock(c *cli.Context, layout cluster.Layout, change mgmt.MoveClock) error {
 	if output := c.String("output"); output != "" && output != "json" {
 		return usage("--output %q: want json", output)
@@ -99,7 +98,7 @@ func moveClock(c *cli.Context, layout cluster.Layout, change mgmt.MoveClock) err
 	return showClock(c.App.Writer, c.String("output"), board.Clock, wall.Now())
 }
 
-// showClock writes what a face shows.
+// showClock prints the clock's reading at now.
 func showClock(out io.Writer, format string, face clock.Schedule, now time.Time) error {
 	segment, shows := face.SegmentAt(now), face.TimeAt(now).UTC()
 	if format == "json" {
@@ -117,8 +116,7 @@ func showClock(out io.Writer, format string, face clock.Schedule, now time.Time)
 	return table.Flush()
 }
 
-// warnPrograms says on standard error what the clock of a cluster that is up does to real
-// programs.
+// warnPrograms warns on standard error how a cluster's clock affects real programs.
 func warnPrograms(c *cli.Context, layout cluster.Layout, options cluster.Options) error {
 	face, err := options.Face()
 	if err != nil {
@@ -137,8 +135,8 @@ func warnPrograms(c *cli.Context, layout cluster.Layout, options cluster.Options
 	return nil
 }
 
-// programsNote says what a clock does to real programs, which live on the wall's time and
-// get their signals when the cluster's says so; nothing of one that is the wall's.
+// programsNote explains how the clock affects real programs, which run in wall time but get their
+// signals in cluster time. It is empty for a clock at normal speed.
 func programsNote(segment clock.Segment, step time.Duration) string {
 	const grace = 30 * time.Second
 	var note strings.Builder
@@ -174,8 +172,8 @@ func dialHub(ctx context.Context, layout cluster.Layout) (*bus.Conn, error) {
 	return conn, nil
 }
 
-// follow has the movement show what the board says, until stop; it returns when it has
-// heard from the board, or knows that there is none.
+// followClock updates the clock from the management state until stop. It returns once the first
+// state has arrived, or there is known to be none.
 func follow(ctx context.Context, conn *bus.Conn, movement *clock.Driver) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	heard := make(chan struct{})

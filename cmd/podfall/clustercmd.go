@@ -24,10 +24,10 @@ import (
 	"github.com/podfall/podfall/services/controllers"
 )
 
-// admin is who people at the command line are.
+// admin is the identity of command-line users.
 const admin = "admin"
 
-// upCommand makes a cluster or brings one up again.
+// upCommand creates a cluster, or starts it again.
 func upCommand(layout cluster.Layout) *cli.Command {
 	return &cli.Command{
 		Name:  "up",
@@ -63,7 +63,7 @@ func upCommand(layout cluster.Layout) *cli.Command {
 	}
 }
 
-// clusterFlags describe a cluster.
+// clusterFlags returns the flags that describe a cluster.
 func clusterFlags() []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Name: "name", Value: "podfall", Usage: "the cluster's `NAME`"},
@@ -80,7 +80,7 @@ func clusterFlags() []cli.Flag {
 	}, containerFlags()...)
 }
 
-// asked is the cluster that the command line describes.
+// parseOptions returns the cluster options of the command line.
 func asked(c *cli.Context) (cluster.Options, error) {
 	options := cluster.Options{
 		Name: c.String("name"), Speed: c.Float64("speed"), Origin: clock.Clock{}.Now(),
@@ -122,8 +122,7 @@ func asked(c *cli.Context) (cluster.Options, error) {
 	return options, nil
 }
 
-// unlessSaid is what is asked of a cluster that there is: what the command line does not say
-// stays as it was.
+// keepStored returns asked, with stored values for all options that the command line does not set.
 func unlessSaid(c *cli.Context, asked, stored cluster.Options) cluster.Options {
 	for flags, keep := range map[string]func(){
 		"name":        func() { asked.Name = stored.Name },
@@ -145,10 +144,10 @@ func unlessSaid(c *cli.Context, asked, stored cluster.Options) cluster.Options {
 	return asked
 }
 
-// makeKeys makes one key for each identity of the cluster, two for each node bus, and the
+// makeKeys creates one key for each identity of the cluster, two for each node bus, and the
 // gateway's secrets.
 //
-// All at once: what takes time is to wait for the disk, once a file.
+// It works concurrently, because most of the time is spent waiting for the disk, once per file.
 func makeKeys(layout cluster.Layout, options cluster.Options) error {
 	makers := []func() error{
 		func() error { return layout.MakeDoor(clock.Clock{}.Now()) }, // clients compare certificates with the wall
@@ -180,7 +179,7 @@ func makeKey(dir string, id proto.Identity) error {
 	return err
 }
 
-// superviseCommand is what up --detach leaves behind.
+// superviseCommand is the process that up --detach leaves running.
 func superviseCommand(layout cluster.Layout) *cli.Command {
 	return &cli.Command{
 		Name: "supervise", Usage: "own the processes of a cluster that up has made", Hidden: true,
@@ -216,7 +215,7 @@ func supervise(ctx context.Context, layout cluster.Layout, say func(string), rea
 	return cluster.NewSupervisor(layout, options, say).Run(ctx, again, ready)
 }
 
-// progress writes lines from several goroutines.
+// lineWriter returns a function that writes lines and is safe for concurrent use.
 func progress(out io.Writer) func(string) {
 	var mu sync.Mutex
 	return func(line string) {
@@ -226,7 +225,7 @@ func progress(out io.Writer) func(string) {
 	}
 }
 
-// announce says how to find the cluster, which is ready.
+// announce prints how to reach the cluster once it is ready.
 func announce(c *cli.Context, layout cluster.Layout, options cluster.Options) error {
 	if err := layout.WriteKubeconfig(options); err != nil {
 		return fmt.Errorf("write kubeconfig: %w", err)
@@ -264,7 +263,7 @@ func readyFlag() cli.Flag {
 	return &cli.IntFlag{Name: "ready-fd", Hidden: true, Usage: "the descriptor to say ready on"}
 }
 
-// usage is a mistake on the command line.
+// usageError returns a command-line error with exit code 2.
 func usage(format string, args ...any) error {
 	return cli.Exit("error: "+fmt.Sprintf(format, args...), exitUsage)
 }

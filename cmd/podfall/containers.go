@@ -14,7 +14,7 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/shim"
 )
 
-// containerFlags are those of up and of a runtime, about what pods run.
+// containerFlags returns the flags of up and runtime about what pods may run.
 func containerFlags() []cli.Flag {
 	return append(confinementFlags(),
 		&cli.StringSliceFlag{Name: "allow-exec", Usage: "let pods run the program at this `PATH`, or any program below it, on this machine"},
@@ -24,7 +24,7 @@ func containerFlags() []cli.Flag {
 	)
 }
 
-// containersOf is what the command line allows.
+// parseContainers reads the container flags.
 func containersOf(c *cli.Context) (cluster.Containers, error) {
 	what := cluster.Containers{Images: c.String("images"), Handler: c.String("engine"), Init: c.Bool("pid1")}
 	if what.Handler != "" && what.Handler != runtime.HandlerScripted && what.Handler != runtime.HandlerProcess {
@@ -51,12 +51,12 @@ func readImages(file string) (*images.Catalog, error) {
 	return images.ReadFile(file)
 }
 
-// containers is what a runtime runs containers with.
+// containers holds a runtime's engines and images.
 type containers struct {
 	engines map[string]engine.Engine
 	handler string
 	images  *images.Catalog
-	// programs says how real ones run; empty when none may.
+	// programs describes how real programs run; empty if none may run.
 	programs string
 }
 
@@ -78,13 +78,13 @@ func newContainers(c *cli.Context, s self) (containers, error) {
 	}, nil
 }
 
-// hostPathFlag is of up and of a kubelet.
+// hostPathFlag is a flag of up and kubelet.
 func hostPathFlag() cli.Flag {
 	return &cli.StringFlag{Name: "host-path-root", Usage: "let pods mount the `DIRECTORY`, and what is below it, as hostPath volumes"}
 }
 
-// hostPathRootOf is the directory that the command line allows, as an absolute path without
-// links; empty for none.
+// parseHostPathRoot returns the allowed hostPath directory as an absolute path without links; empty
+// if there is none.
 func hostPathRootOf(c *cli.Context) (string, error) {
 	named := c.String("host-path-root")
 	if named == "" {
@@ -103,7 +103,7 @@ func hostPathRootOf(c *cli.Context) (string, error) {
 	return path, nil
 }
 
-// shimCommand is the process between a runtime and a program.
+// shimCommand runs the process between a runtime and a program.
 func shimCommand() *cli.Command {
 	return &cli.Command{
 		Name: "shim", Usage: "hold one program for a runtime", ArgsUsage: "DIRECTORY", Hidden: true,

@@ -9,7 +9,7 @@ import (
 	"github.com/podfall/podfall/cmd/podfall/cluster"
 )
 
-// controlCommands crash, pause, resume and start single processes.
+// controlCommands returns the commands that crash, pause, resume and start single processes.
 func controlCommands(layout cluster.Layout) []*cli.Command {
 	type act func(ctx context.Context, options cluster.Options, name string) error
 	command := func(name, usage, done string, act act) *cli.Command {
@@ -50,7 +50,7 @@ func controlCommands(layout cluster.Layout) []*cli.Command {
 	}
 }
 
-// control does something to each process that the command line names.
+// forEachProcess calls act for each process that the command line names.
 func control(c *cli.Context, layout cluster.Layout, verb string, act func(cluster.Options, string) error) error {
 	options, err := layout.Load()
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/podfall/podfall/internal/partition"
 )
 
-// longestCut is how long a cut lasts that does not say, in the cluster's time.
+// defaultCut is the default duration of a cut, in cluster time.
 const longestCut = time.Hour
 
 // cutCommand cuts processes off.
@@ -82,7 +82,7 @@ func cut(c *cli.Context, layout cluster.Layout) error {
 	})
 }
 
-// hold renews a cut's lease until ctx ends, and then ends it.
+// holdCut renews a cut's lease until ctx ends, and then heals the cut.
 func hold(ctx context.Context, client *mgmt.Client, name string) error {
 	for (clock.Clock{}).Sleep(ctx, mgmt.Term/3) == nil {
 		if _, err := client.Set(ctx, mgmt.Change{Renew: name}); errors.Is(err, mgmt.ErrNotFound) {
@@ -98,7 +98,7 @@ func hold(ctx context.Context, client *mgmt.Client, name string) error {
 	return err
 }
 
-// cutSpec is the cut that the command line describes.
+// parseCut returns the cut that the command line describes.
 func cutSpec(c *cli.Context) (partition.Spec, error) {
 	spec := partition.Spec{
 		Direction: partition.Direction(c.String("direction")), Seed: c.Uint64("seed"),
@@ -144,7 +144,7 @@ func cutSpec(c *cli.Context) (partition.Spec, error) {
 	return spec, nil
 }
 
-// names are those in words, which commas may separate too.
+// splitNames splits words at commas.
 func names(words []string) []string {
 	return strings.FieldsFunc(strings.Join(words, ","), func(r rune) bool { return r == ',' })
 }
@@ -181,7 +181,7 @@ func healCommand(layout cluster.Layout) *cli.Command {
 	}
 }
 
-// withBoard connects to the management plane.
+// withManagement calls do with a client of the management connection.
 func withBoard(c *cli.Context, layout cluster.Layout, do func(*mgmt.Client) error) error {
 	if _, err := layout.Load(); err != nil {
 		return err
@@ -194,7 +194,7 @@ func withBoard(c *cli.Context, layout cluster.Layout, do func(*mgmt.Client) erro
 	return do(mgmt.NewClient(conn))
 }
 
-// describeCut is what a cut on the board does, in words.
+// describeCut describes a cut for users.
 func describeCut(board mgmt.Board, name string) string {
 	i := slices.IndexFunc(board.Cuts, func(cut partition.Cut) bool { return cut.Name == name })
 	if i < 0 {
@@ -204,7 +204,7 @@ func describeCut(board mgmt.Board, name string) string {
 	return strings.Join(cut.Spec.CutOff(board.Parties), ", ") + " " + manner(cut.Spec) + ending(cut.Until, cut.Lease)
 }
 
-// manner is what a cut does, in words.
+// describeManner describes what a cut does to messages.
 func manner(spec partition.Spec) string {
 	what := "cut off"
 	switch {
@@ -238,7 +238,7 @@ func manner(spec partition.Spec) string {
 	return what
 }
 
-// ending is when a cut ends by itself, in words.
+// describeEnd describes when a cut ends by itself.
 func ending(until time.Time, lease *partition.Lease) string {
 	text := ", until it is healed"
 	if !until.IsZero() {

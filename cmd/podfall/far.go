@@ -29,19 +29,18 @@ import (
 	"github.com/podfall/podfall/services/gateway"
 )
 
-// far is a cluster whose data directory is not at hand: its gateway, as a kubeconfig says
-// where that is. It reads, asks the processes, and changes nothing: for that there is
-// kubectl.
+// remote is a client of a cluster without its data directory, through the gateway of a kubeconfig.
+// It reads objects and inspects processes, and changes nothing: kubectl is for that.
 type far struct {
 	http *http.Client
 	base string
 }
 
-// errFar answers what a far cluster is not asked to do.
+// errReadOnly is returned for all changes over a kubeconfig.
 var errFar = errors.New("over a kubeconfig podfall reads and explains: use kubectl for this, or name the cluster's directory with --data")
 
-// dialFar connects to the cluster that the kubeconfig has as its current one, and this
-// process's clock to its clock. It fails with missing when there is no kubeconfig.
+// dialRemote connects to the current cluster of the kubeconfig, and sets this process's clock to
+// the cluster's. It returns missing if there is no kubeconfig.
 func dialFar(ctx context.Context, movement *clock.Driver, missing error) (*client.Session, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
@@ -76,7 +75,7 @@ func (f *far) about(ctx context.Context) (about gateway.Asked, err error) {
 	return about, err
 }
 
-// read gets a path; what is refused is the API's own error.
+// get requests a path. Errors of the API are returned as such.
 func (f *far) read(ctx context.Context, path string, query url.Values) (data []byte, contentType string, err error) {
 	ctx, cancel := clock.Clock{}.Timeout(ctx, dialLimit)
 	defer cancel()
@@ -100,7 +99,8 @@ func (f *far) read(ctx context.Context, path string, query url.Values) (data []b
 	return data, contentType, nil
 }
 
-// refusal is the API's own error; without one in the answer, or without words, it has the code.
+// responseError returns the API's own error. If the response has none, or no message, it contains
+// the status code.
 func (f *far) refusal(code int, data []byte, contentType string) error {
 	status, is := statusIn(data, contentType)
 	switch {
@@ -112,7 +112,7 @@ func (f *far) refusal(code int, data []byte, contentType string) error {
 	return &apierrors.StatusError{ErrStatus: status}
 }
 
-// statusIn is the status that an answer is, if it is one.
+// decodeStatus returns the Status object in a response, if there is one.
 func statusIn(data []byte, contentType string) (status metav1.Status, is bool) {
 	if decoded, err := decodeFar(data, contentType); err == nil {
 		known, is := errors.AsType[*apierrors.StatusError](apierrors.FromObject(decoded))
@@ -132,13 +132,13 @@ func decodeFar(data []byte, contentType string) (runtime.Object, error) {
 	return decoded, err
 }
 
-// ask asks a process.
+// inspect sends a question to a process.
 func (f *far) ask(ctx context.Context, process, question string) ([]byte, error) {
 	data, _, err := f.read(ctx, gateway.AskPath+"/"+process, url.Values{"question": {question}})
 	return data, err
 }
 
-// Inspect is client.Session's.
+// Inspect implements client.Session's Inspect.
 func (f *far) Inspect(ctx context.Context, process string) ([]byte, error) {
 	return f.ask(ctx, process, "")
 }
@@ -162,7 +162,7 @@ func (f *far) History(ctx context.Context, process string, from history.Position
 	return page, err
 }
 
-// pathOf is where the API serves an object or a collection.
+// apiPath returns the URL path of an object or a collection.
 func pathOf(t podapi.Target) string {
 	path := "/apis/" + t.Kind.Group + "/" + t.Kind.Version
 	if t.Kind.Group == "" {

@@ -19,7 +19,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// answers is a gateway that answers everything with the same.
+// fixedResponse is a gateway that gives the same response to every request.
 type answers struct {
 	code        int
 	contentType string
@@ -32,9 +32,9 @@ func (a answers) RoundTrip(*http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// FuzzFar: whatever a gateway answers, who asks for a Pod is given a Pod, and for all of them
-// Pods alone, which are the same again when they are answered as they were read; an answer that
-// is none says so, and one that refuses is refused with a reason of the API's or with its code.
+// FuzzRemote: whatever a gateway responds, Get returns a Pod and List returns only Pods, and both
+// round-trip. An invalid response is an error that says so, and a refusal has the API's reason or
+// the status code.
 func FuzzFar(f *testing.F) {
 	pods, _ := kinds.ByResource("pods")
 	target := podapi.Target{Kind: pods, Namespace: "default"}
@@ -92,7 +92,7 @@ func checkPod(t *testing.T, data []byte, obj kinds.Object) {
 	}
 }
 
-// checkFar looks at how what was asked for ended.
+// checkError checks how a request ended.
 func checkFar(t *testing.T, answer answers, err error) {
 	t.Helper()
 	switch {

@@ -17,7 +17,7 @@ import (
 	"github.com/podfall/podfall/internal/mgmt"
 )
 
-// faultCommand breaks single things.
+// faultCommand adds, lists and clears faults.
 func faultCommand(layout cluster.Layout) *cli.Command {
 	return &cli.Command{
 		Name: "fault", Usage: "break something on purpose, and mend it", ArgsUsage: "add|list|clear|points",
@@ -29,7 +29,7 @@ func faultCommand(layout cluster.Layout) *cli.Command {
 	}
 }
 
-// selector is a flag that selects among what happens at a point.
+// selector is a flag that selects where a fault applies.
 type selector struct {
 	flag, usage string
 	field       func(*fault.Attributes) *string
@@ -104,8 +104,8 @@ func faultAddCommand(layout cluster.Layout) *cli.Command {
 	}
 }
 
-// faultCheck refuses what no cluster could carry out, and nodes and processes that this one
-// does not have.
+// checkFault rejects faults that are invalid, or name nodes and processes that the cluster does not
+// have.
 func faultCheck(layout cluster.Layout, name string, spec fault.Spec) error {
 	if err := fault.Check(name, spec); err != nil {
 		return usage("fault add: %v", err)
@@ -169,7 +169,7 @@ func printFaults(out io.Writer, faults []fault.Fault) error {
 	return table.Flush()
 }
 
-// effect is what a fault does, in words.
+// describeEffect describes what a fault does.
 func effect(spec fault.Spec) string {
 	words := []string{string(spec.Effect.Kind), spec.Effect.Code, spec.Effect.Value}
 	if spec.Effect.Delay.Duration > 0 {
@@ -184,7 +184,7 @@ func effect(spec fault.Spec) string {
 	return strings.Join(slices.DeleteFunc(words, func(word string) bool { return word == "" }), " ")
 }
 
-// whereOf is what a fault selects, in words.
+// describeSelection describes where a fault applies.
 func whereOf(about fault.Attributes) string {
 	var selected []string
 	for _, s := range faultSelectors() {

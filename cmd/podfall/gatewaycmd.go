@@ -63,8 +63,7 @@ func gatewayCommand() *cli.Command {
 
 const loopback = "127.0.0.1"
 
-// listen opens the gateway's port: the one that was asked for, else the one it had, else
-// any.
+// listen opens the gateway's port: the requested one, else the previous one, else a free one.
 func (s self) listen(c *cli.Context) (net.Listener, error) {
 	port := c.Int("port")
 	if port < 0 || port > 65535 {

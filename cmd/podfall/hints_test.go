@@ -12,9 +12,8 @@ import (
 	"github.com/podfall/podfall/cmd/podfall/cluster"
 )
 
-// TestHints gives every command, and those below it, a flag that it has not, and to each flag
-// that wants a number or a duration a value that is none: the hint names the command that was
-// called, and leads to its help.
+// TestHints calls every command and subcommand with an unknown flag, and with an invalid value for
+// each number and duration flag. The hint names the command and leads to its help.
 func TestHints(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "data")
 	app, err := newApp(process{in: strings.NewReader(""), variable: func(string) string { return "" }}, cluster.Layout{Root: root})
@@ -50,7 +49,7 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// below visits commands and those below them, each with the names that lead to it.
+// walkCommands visits commands and their subcommands, each with its path of names.
 func below(parents []string, commands []*cli.Command, visit func(path []string, command *cli.Command)) {
 	for _, command := range commands {
 		path := append(append([]string{}, parents...), command.Name)
@@ -59,7 +58,7 @@ func below(parents []string, commands []*cli.Command, visit func(path []string, 
 	}
 }
 
-// badFlags are flags that a command refuses before it does anything.
+// invalidFlags returns flags that a command rejects before it does anything.
 func badFlags(command *cli.Command) []string {
 	bad := []string{"--no-such-flag"}
 	for _, flag := range command.Flags {

@@ -47,7 +47,7 @@ func kubeconfigCommand(layout cluster.Layout) *cli.Command {
 	}
 }
 
-// merge puts the access into the file, as a whole or not at all.
+// mergeKubeconfig adds the access to the file, atomically.
 func merge(c *cli.Context, access kubeconfig.Access, path string) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target // the link stays a link
@@ -88,8 +88,7 @@ func merge(c *cli.Context, access kubeconfig.Access, path string) error {
 	return nil
 }
 
-// lockKubeconfig keeps other programs from writing the file meanwhile, in the way of
-// client-go, whose lock is a file beside it.
+// lockKubeconfig locks the file against other programs as client-go does, with a file next to it.
 func lockKubeconfig(path string) (release func(), err error) {
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_EXCL, 0)
 	if err != nil {

@@ -8,15 +8,15 @@ import (
 	"github.com/podfall/podfall/internal/fault"
 )
 
-// limits are what this process may have while a fault says so: the soft limits alone, which
-// every process may lower, and raise again to what they were. Board changes set them, one
-// after the other.
+// limits lowers this process's soft resource limits while a fault asks for it. Every process may
+// lower its soft limits and raise them again. Updates of the management state call it one at a
+// time.
 type limits struct {
-	// before are the limits as they were, by resource, once one was changed.
+	// original holds the unmodified limits, by resource, once one was changed.
 	before map[int]unix.Rlimit
 }
 
-// set makes these all the limits that there are; the smallest of each is in force.
+// set applies the given limits and no others; the smallest of each resource counts.
 func (l *limits) set(values []string) {
 	asked := map[int]uint64{}
 	for _, value := range values {
@@ -41,8 +41,8 @@ func (l *limits) set(values []string) {
 	}
 }
 
-// lower sets a soft limit to most, or to what it was before if that is less. A machine that
-// refuses leaves it as it is.
+// lower sets a soft limit to most, or to its original value if that is less. Errors leave it
+// unchanged.
 func (l *limits) lower(resource int, most uint64) {
 	before, known := l.before[resource]
 	if !known && most == math.MaxUint64 {

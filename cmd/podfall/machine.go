@@ -9,7 +9,7 @@ import (
 	"github.com/podfall/podfall/services/kubelet/eviction"
 )
 
-// machineFlags are how a node looks after itself, by upstream's names.
+// machineFlags returns the flags for evictions, static pods and shutdown, with upstream's names.
 func machineFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "pod-manifest-path", Usage: "the `DIRECTORY` of the node's static pods; none means manifests below --data"},
@@ -27,7 +27,7 @@ func machineFlags() []cli.Flag {
 	}
 }
 
-// machineOf is the machine that the flags describe.
+// parseMachine reads the machine flags.
 func machineOf(c *cli.Context) (kubelet.Machine, error) {
 	m := kubelet.Machine{
 		Seed: seed(), Storage: c.String("volumes"), Manifests: c.String("pod-manifest-path"),

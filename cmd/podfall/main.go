@@ -1,6 +1,6 @@
-// Command podfall is a Kubernetes pod-deletion emulator in one binary: each of a
-// cluster's processes is a subcommand, and so is everything that people type. Start
-// reading at docs/deletion.md; this package only puts the parts together.
+// Command podfall is a Kubernetes pod-deletion emulator in one binary. Each cluster process and
+// each user command is a subcommand. This package only connects the parts; start reading at
+// docs/deletion.md.
 package main
 
 import (
@@ -29,8 +29,8 @@ func main() {
 	os.Exit(code)
 }
 
-// line is the command line without the program's name. Under the name kubectl-why podfall
-// is kubectl's plug-in for its why.
+// commandLine returns the arguments without the program's name. A program named kubectl-why is
+// kubectl's plug-in for podfall why.
 func line(args []string) []string {
 	if filepath.Base(args[0]) == "kubectl-why" {
 		return append([]string{"why"}, args[1:]...)
@@ -38,7 +38,7 @@ func line(args []string) []string {
 	return args[1:]
 }
 
-// run is podfall without a process around it; it returns the exit code.
+// run executes a command and returns the exit code.
 func run(ctx context.Context, p process) int {
 	err := command(ctx, p)
 	var coded cli.ExitCoder
@@ -80,6 +80,7 @@ func command(ctx context.Context, p process) error {
 
 // Exit codes; the client's own are in its package.
 const (
+	// Exit codes; package client defines its own.
 	exitError       = 1
 	exitUsage       = 2
 	exitInterrupted = 130

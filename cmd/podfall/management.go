@@ -28,20 +28,18 @@ import (
 	"github.com/podfall/podfall/services/controllers/faults"
 )
 
-// managed is what a process of a cluster is told over its management connection, and what
-// it answers there.
+// managed is a process's end of its management connection.
 type managed struct {
 	process  string
 	movement *clock.Driver
 	faults   *fault.Table
 	counts   *counts.Registry
-	// histories is the directory in which the process writes its own; empty for none.
+	// historyDir is the directory of this process's history; empty for none.
 	histories string
 	limits    limits
-	// ask is how the service says how it is, once it can.
+	// report returns the service's telemetry, once the service has set it.
 	ask atomic.Pointer[func(context.Context) any]
-	// history is where faults that strike, and stalls, are written down, once [self.record] has
-	// opened it.
+	// history records fault hits and stalls, once [service.openHistory] has opened it.
 	history atomic.Pointer[history.Recorder]
 }
 
@@ -49,7 +47,7 @@ func hubFlag() cli.Flag {
 	return &cli.StringFlag{Name: "hub", Usage: "the hub's `URL`s, separated by commas, for management; none for a process that nobody manages"}
 }
 
-// newManaged is not managed yet: its clock shows face and nothing is broken.
+// newManaged returns an unconnected managed: its clock follows schedule and no faults are active.
 func newManaged(process string, face clock.Schedule) *managed {
 	_, node, _ := strings.Cut(process, "/")
 	m := &managed{process: process, movement: clock.NewDriver(face), counts: counts.NewRegistry()}
@@ -71,7 +69,7 @@ func newManaged(process string, face clock.Schedule) *managed {
 	return m
 }
 
-// apply takes a board over.
+// apply applies a new management state to this process.
 func (m *managed) apply(board mgmt.Board) {
 	m.faults.Set(board.AllFaults())
 	m.movement.Set(board.Clock)
@@ -85,7 +83,7 @@ func (m *managed) apply(board mgmt.Board) {
 	m.limits.set(m.faults.Values(fault.ProcessLimit, fault.Attributes{}))
 }
 
-// inspect answers who asks how the process is.
+// inspect handles an inspection of this process.
 func (m *managed) inspect(ctx context.Context, question []byte) ([]byte, error) {
 	switch kind, rest, _ := bytes.Cut(question, []byte(" ")); string(kind) {
 	case mgmt.AskMetrics:
@@ -100,7 +98,7 @@ func (m *managed) inspect(ctx context.Context, question []byte) ([]byte, error) 
 	return json.Marshal((*ask)(ctx))
 }
 
-// page answers who asks for what the process has written down.
+// historyPage handles a request for a page of this process's history.
 func (m *managed) page(place []byte) ([]byte, error) {
 	if m.histories == "" {
 		return nil, errors.New("it writes no history")
@@ -122,10 +120,10 @@ func (m *managed) page(place []byte) ([]byte, error) {
 	return json.Marshal(page)
 }
 
-// mostPage is how many bytes of a history one answer carries.
+// maxPage is how many bytes of a history one answer contains.
 const mostPage = 1 << 20
 
-// observers of a service are its history, and who asks it over the management connection.
+// observers returns a service's observers: its history, its metrics, and its inspector.
 func observers[T any](s self, recorder *history.Recorder) inspect.Observers[T] {
 	return inspect.Observers[T]{History: recorder, Metrics: s.managed.counts, Inspect: func(ask func(context.Context) T) {
 		asked := func(ctx context.Context) any { return ask(ctx) }
@@ -133,7 +131,8 @@ func observers[T any](s self, recorder *history.Recorder) inspect.Observers[T] {
 	}}
 }
 
-// asking is how a process asks others how they are; nil when nobody manages it.
+// inspectFunc returns a function that inspects other processes; nil without a management
+// connection.
 func asking(station *mgmt.Station) func(ctx context.Context, process string) ([]byte, error) {
 	if station == nil {
 		return nil
@@ -143,18 +142,18 @@ func asking(station *mgmt.Station) func(ctx context.Context, process string) ([]
 	}
 }
 
-// serve runs a service that is managed for as long.
+// serve runs a service with its management connection.
 func (s self) serve(c *cli.Context, run func(ctx context.Context, station *mgmt.Station) error) error {
 	return s.watched(c.Context, func(ctx context.Context) error { return s.manage(ctx, c, run) })
 }
 
-// watched runs a service, and has it write down when it stalls, if it writes a history.
+// watchStalls runs a service and records its stalls, if it has a history.
 func (s self) watched(ctx context.Context, run func(context.Context) error) error {
 	return daemon.Run(ctx, s.managed.history.Load().WatchStalls, run)
 }
 
-// manage begins with the board as it is. On a bus that does not know our management's key a
-// service is managed by nobody.
+// manage runs a service after it has received the management state. If the bus does not know the
+// process's management key, the service runs unmanaged.
 func (s self) manage(ctx context.Context, c *cli.Context, run func(ctx context.Context, station *mgmt.Station) error) error {
 	if c.String("hub") == "" {
 		return run(ctx, nil)
@@ -179,11 +178,11 @@ func (s self) manage(ctx context.Context, c *cli.Context, run func(ctx context.C
 	})
 }
 
-// boardPatience is how long, on the wall, a process waits for the board before it begins
+// stateTimeout is how long in wall time a process waits for the management state before it starts
 // without.
 const boardPatience = mgmt.Every
 
-// processes are the cluster's, as the gateway asks them for what they count.
+// processes lets the gateway read all processes' metrics.
 type processes struct{ station *mgmt.Station }
 
 // Names implements gateway.Processes.
@@ -191,7 +190,7 @@ func (p processes) Names() []string {
 	return processesOf(p.station.Board())
 }
 
-// processesOf are the processes of those that a board knows.
+// processNames returns the names of the cluster's processes.
 func processesOf(board mgmt.Board) []string {
 	var names []string
 	for _, party := range board.Parties {
@@ -212,8 +211,8 @@ func (p processes) Ask(ctx context.Context, process, question string) ([]byte, e
 // Clock implements gateway.Processes.
 func (p processes) Clock() clock.Schedule { return p.station.Board().Clock }
 
-// changing is how the controllers put Faults and Partitions on the board; nil for a process
-// that is not managed.
+// stateClient returns the client with which controllers set faults and cuts; nil without a
+// management connection.
 func changing(station *mgmt.Station) faults.Board {
 	if station == nil {
 		return nil

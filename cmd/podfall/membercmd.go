@@ -9,8 +9,7 @@ import (
 	"github.com/podfall/podfall/cmd/podfall/cluster"
 )
 
-// prepareCommand makes the data directories of a cluster whose processes are to run each by
-// itself.
+// prepareCommand creates the data directories of a cluster with separately started processes.
 func prepareCommand(layout cluster.Layout) *cli.Command {
 	return &cli.Command{
 		Name: "prepare", Usage: "make the keys and addresses of a cluster whose processes run each by itself", Category: "processes",
@@ -60,7 +59,7 @@ func prepareCommand(layout cluster.Layout) *cli.Command {
 	}
 }
 
-// memberCommand runs one process of a cluster in place of this one, or says whether it is
+// memberCommand replaces this process with a process of the cluster, or checks that the process is
 // ready.
 func memberCommand(layout cluster.Layout) *cli.Command {
 	return &cli.Command{

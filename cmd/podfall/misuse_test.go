@@ -9,8 +9,8 @@ import (
 	"github.com/podfall/podfall/cmd/podfall/cluster"
 )
 
-// TestMisuse gives each command what it cannot carry out, beside a cluster of two nodes that is
-// not up: it is refused before anything is asked or done, by name, with the exit code of misuse.
+// TestMisuse calls each command with invalid arguments for a cluster of two nodes that is not up.
+// Each is rejected by name before anything is done, with the exit code for usage errors.
 func TestMisuse(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "data")
 	layout := cluster.Layout{Root: root}

@@ -15,8 +15,7 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/launch"
 )
 
-// confinementFlags are those of up and of a runtime, about what keeps real programs from
-// the machine.
+// confinementFlags returns the flags of up and runtime that isolate real programs.
 func confinementFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "isolation", Value: "auto", Usage: "auto gives programs PID and mount namespaces of their own where this machine lets its user; none does not"},
@@ -25,8 +24,8 @@ func confinementFlags() []cli.Flag {
 	}
 }
 
-// confinementOf is what the command line says. Programs of manifests never run under a
-// root of a machine that is somebody's own (T19).
+// parseConfinement reads the confinement flags. Programs of manifests never run as root on a
+// machine that is not a container (T19).
 func confinementOf(c *cli.Context, allowed []string) (cluster.Confinement, error) {
 	what := cluster.Confinement{User: c.String("exec-user"), InContainer: c.Bool("i-am-in-a-container")}
 	switch isolation := c.String("isolation"); isolation {
@@ -46,7 +45,7 @@ func confinementOf(c *cli.Context, allowed []string) (cluster.Confinement, error
 	return what, nil
 }
 
-// programUser is who programs run as; nil means as podfall.
+// programUser returns the user of programs; nil means podfall's user.
 func programUser(what cluster.Confinement) (*launch.User, error) {
 	if os.Geteuid() != 0 {
 		if what.User != "" {
@@ -73,8 +72,8 @@ func programUser(what cluster.Confinement) (*launch.User, error) {
 	return &user, nil
 }
 
-// newProcesses is the engine of real programs; how says in words how they run here, empty
-// when none may.
+// newProcessEngine returns the engine of real programs. how describes how programs run here; it is
+// empty if none may run.
 func newProcesses(c *cli.Context, s self, what cluster.Containers) (programs *procengine.Engine, how string, err error) {
 	executable, err := os.Executable()
 	if err != nil {
@@ -114,7 +113,7 @@ func newProcesses(c *cli.Context, s self, what cluster.Containers) (programs *pr
 	return programs, cfg.Isolation.String() + "; cgroups: " + bounds, err
 }
 
-// launchCommand is what a program's process does before it becomes the program.
+// launchCommand runs in a program's process before the program is executed.
 func launchCommand() *cli.Command {
 	return &cli.Command{
 		Name: "launch", Usage: "become a program, for a shim", Hidden: true,

@@ -8,12 +8,12 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/analysis/guarantees"
 	"github.com/podfall/podfall/analysis/report"
+	"github.com/podfall/podfall/cmd/podfall/cluster"
 )
 
-// reportCommand makes a page of what a cluster has left behind.
+// reportCommand writes a page from a cluster's data directory.
 func reportCommand(layout cluster.Layout) *cli.Command {
 	return &cli.Command{
 		Name: "report", Usage: "write one page that shows what happened to each pod, what was broken, and which promises were kept", ArgsUsage: "[DIR]",
@@ -40,7 +40,7 @@ func reportCommand(layout cluster.Layout) *cli.Command {
 	}
 }
 
-// makeReport is the page. Evidence that proves nothing is shown all the same, and says so.
+// makeReport builds the page. Evidence that proves nothing is shown too, and marked.
 func makeReport(c *cli.Context, layout cluster.Layout) (report.Page, error) {
 	in := report.Input{Title: c.String("title")}
 	if in.Title == "" {
@@ -67,7 +67,7 @@ func makeReport(c *cli.Context, layout cluster.Layout) (report.Page, error) {
 	return page, nil
 }
 
-// factOf reads NAME=VALUE.
+// parseFact parses NAME=VALUE.
 func factOf(text string) (report.Fact, error) {
 	for i, r := range text {
 		if r == '=' && i > 0 {
@@ -77,7 +77,7 @@ func factOf(text string) (report.Fact, error) {
 	return report.Fact{}, usage("--fact %q: want a name, = and a value", text)
 }
 
-// lines are the lines of a text, without empty ones.
+// nonEmptyLines returns the lines of a text without empty ones.
 func lines(text []byte) []string {
 	var all []string
 	for line := range bytes.Lines(text) {
@@ -88,7 +88,7 @@ func lines(text []byte) []string {
 	return all
 }
 
-// writeReport writes the page as a whole, or not at all, and says where.
+// writeReport writes the page atomically and prints its path.
 func writeReport(c *cli.Context, page report.Page) error {
 	path := c.String("out")
 	if path == "-" {

@@ -10,7 +10,7 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// TestReport makes a page of a directory with a history, and none of one without.
+// TestReport writes a page for a directory with a history, and fails for a directory without one.
 func TestReport(t *testing.T) {
 	root := t.TempDir()
 	podfall := func(args ...string) (code int, out, errs string) {

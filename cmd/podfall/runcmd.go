@@ -17,14 +17,14 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// exitBroken says that something that was asserted was not so.
+// exitFailed is the exit code of a failed scenario or a violated invariant.
 const exitBroken = 4
 
-// usualSpeed is that of a scenario's own cluster: fast, and still slow beside what a request
-// takes.
+// defaultSpeed is the clock speed of a scenario's own cluster: fast, and still slow compared with
+// the time that requests take.
 const usualSpeed = 60
 
-// runCommand plays scenarios.
+// runCommand executes scenarios.
 func runCommand(layout cluster.Layout) *cli.Command {
 	return &cli.Command{
 		Name: "run", Usage: "play scenarios, and check that they go as told; exit code 4 when one does not", ArgsUsage: "FILE...",
@@ -62,7 +62,7 @@ func runCommand(layout cluster.Layout) *cli.Command {
 	}
 }
 
-// verdict is the exit of a run.
+// exitStatus returns the exit error of a run.
 func verdict(c *cli.Context, reports []scenario.Report) error {
 	if err := c.Err(); err != nil {
 		return err
@@ -79,7 +79,7 @@ func verdict(c *cli.Context, reports []scenario.Report) error {
 	return cli.Exit(fmt.Sprintf("%d of %d scenarios did not go as told", broken, len(reports)), exitBroken)
 }
 
-// runner is some scenarios that are played.
+// runner executes scenarios.
 type runner struct {
 	stories []scenario.Scenario
 	here    *cluster.Layout
@@ -128,7 +128,7 @@ func newRun(c *cli.Context, layout cluster.Layout) (*runner, error) {
 	return r, nil
 }
 
-// all plays every scenario, and tells what becomes of each.
+// runAll executes every scenario and prints each result.
 func (r *runner) all(ctx context.Context) []scenario.Report {
 	reports := make([]scenario.Report, len(r.stories))
 	var playing sync.WaitGroup
@@ -144,7 +144,7 @@ func (r *runner) all(ctx context.Context) []scenario.Report {
 	return reports
 }
 
-// one plays a scenario in its cluster.
+// runOne executes a scenario in its cluster.
 func (r *runner) one(ctx context.Context, story scenario.Scenario) scenario.Report {
 	failed := func(err error) scenario.Report { return scenario.Report{Scenario: story, Err: err} }
 	if err := ctx.Err(); err != nil {
@@ -169,7 +169,7 @@ func (r *runner) one(ctx context.Context, story scenario.Scenario) scenario.Repo
 	return report
 }
 
-// finish ends a scenario's cluster, and checks what it has left behind if that is wanted.
+// finish stops a scenario's cluster, and verifies its data if that is enabled.
 func (r *runner) finish(ctx context.Context, layout cluster.Layout, end func() error) error {
 	if !r.verify {
 		return end()
@@ -187,7 +187,7 @@ func (r *runner) finish(ctx context.Context, layout cluster.Layout, end func() e
 	return layout.Purge()
 }
 
-// promises is which of them the cluster has broken; nil for none.
+// verifyInvariants returns the invariants that the cluster has violated; nil for none.
 func promises(ctx context.Context, layout cluster.Layout) error {
 	evidence, err := readEvidence(ctx, layout, io.Discard)
 	if err != nil {
@@ -202,7 +202,7 @@ func promises(ctx context.Context, layout cluster.Layout) error {
 	return err
 }
 
-// cluster is where a scenario is played, and what to do with it afterwards.
+// openCluster returns the cluster for a scenario, and a function that ends it.
 func (r *runner) cluster(ctx context.Context, needs scenario.Cluster) (cluster.Layout, func() error, error) {
 	if r.here != nil {
 		return *r.here, func() error { return nil }, nil
@@ -232,7 +232,7 @@ func (r *runner) cluster(ctx context.Context, needs scenario.Cluster) (cluster.L
 	return layout, end, nil
 }
 
-// tell says what became of a scenario.
+// printResult prints a scenario's result.
 func (r *runner) tell(report scenario.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

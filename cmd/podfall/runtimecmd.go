@@ -64,8 +64,8 @@ func runtimeCommand() *cli.Command {
 	}
 }
 
-// startNodeBus starts the bus that stands where a node has its CRI socket, at the port
-// it had before, if it had one.
+// startNodeBus starts the node bus, which stands for a node's CRI socket. It reuses its previous
+// port, if there was one.
 func startNodeBus(c *cli.Context, s self) (*bus.Server, error) {
 	port, err := formerPort(c.String("address"))
 	if err != nil {
@@ -80,8 +80,8 @@ func startNodeBus(c *cli.Context, s self) (*bus.Server, error) {
 	return bus.StartServer(c.Context, cfg)
 }
 
-// lasting is own under the name that the file of an earlier run has for the same port:
-// others may find this host by another name than it does itself.
+// keepHost returns the URL of an earlier run if it has the same port as own, because other machines
+// may know this host by another name.
 func lasting(path, own string) cluster.URLFile {
 	var former cluster.URLFile
 	if readAddresses(path, &former) == nil && portOf(former.URL) == portOf(own) {
@@ -98,7 +98,7 @@ func portOf(address string) string {
 	return at.Port()
 }
 
-// formerPort is the port that a file of an earlier run names; 0 without one.
+// previousPort returns the port in the address file of an earlier run; 0 without one.
 func formerPort(path string) (int, error) {
 	var former cluster.URLFile
 	if err := readAddresses(path, &former); err != nil || former.URL == "" {

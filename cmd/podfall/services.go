@@ -32,23 +32,23 @@ import (
 	"github.com/podfall/podfall/services/kubelet"
 )
 
-// serviceCommands are the processes of a cluster.
+// serviceCommands returns the commands that run a cluster's processes.
 func serviceCommands() []*cli.Command {
 	return []*cli.Command{busCommand(), apiserverCommand(), controllersCommand(), gatewayCommand(), kubeletCommand(), runtimeCommand(), shimCommand(), launchCommand()}
 }
 
-// self is what every service knows of itself.
+// service holds what every cluster process needs.
 type self struct {
 	managed *managed
 	clock   clock.Clock
 	compat  proto.Compat
 	boot    proto.Boot
 	log     *slog.Logger
-	// ready tells whoever started the process.
+	// ready notifies the parent process.
 	ready func()
 }
 
-// serviceFlags are those of every service.
+// serviceFlags returns the flags that every service has.
 func serviceFlags(more ...cli.Flag) []cli.Flag {
 	return append([]cli.Flag{
 		&cli.Float64Flag{Name: "speed", Value: 1, Usage: "seconds of the cluster in one of the wall, counted from --origin"},
@@ -68,7 +68,7 @@ func keysFlag() cli.Flag {
 	return &cli.StringFlag{Name: "keys", Usage: "the `DIRECTORY` with this process's nkey seed; none on an open bus"}
 }
 
-// newSelf is the process of that name.
+// newService returns the service for a process name.
 func newSelf(c *cli.Context, process string) (self, error) {
 	var s self
 	face, err := faceOf(c)
@@ -95,7 +95,7 @@ func newSelf(c *cli.Context, process string) (self, error) {
 	return s, nil
 }
 
-// faceOf is what the cluster's clock shows as long as the board has not been heard of.
+// initialSchedule returns the clock schedule to use until the management state is received.
 func faceOf(c *cli.Context) (clock.Schedule, error) {
 	origin, speed := clock.Clock{}.Now(), c.Float64("speed")
 	if given := c.Timestamp("origin"); given != nil {
@@ -110,11 +110,11 @@ func faceOf(c *cli.Context) (clock.Schedule, error) {
 	return face, nil
 }
 
-// recordedGets is of how many gets one is written down: who asks for one object again and
-// again must not push what happens out of the history.
+// recordedGets samples gets: one of so many is recorded. A client that polls one object must not
+// push other events out of the history.
 const recordedGets = 16
 
-// record opens the history of this process, if it is to have one.
+// openHistory opens the history of this process if --history is set.
 func (s self) record(c *cli.Context) (*history.Recorder, error) {
 	if c.String("history") == "" {
 		return nil, nil //nolint:nilnil // a nil recorder records nothing
@@ -127,7 +127,8 @@ func (s self) record(c *cli.Context) (*history.Recorder, error) {
 	return recorder, err
 }
 
-// sayReady writes a line on the descriptor that the parent reads, if there is one.
+// readyNotifier returns a function that writes the ready line on the parent's descriptor, if there
+// is one.
 func sayReady(descriptor int) func() {
 	if descriptor == 0 {
 		return func() {}
@@ -152,11 +153,11 @@ func (s self) dial(ctx context.Context, urls, keys string, id proto.Identity) (*
 	return bus.Dial(ctx, cfg)
 }
 
-// probePatience is how long a NATS server that is not ours may take to answer.
+// probeTimeout bounds how long an external NATS server may take to answer.
 const probePatience = 10 * time.Second
 
-// probe finds out whether a NATS server that is to be used is there and knows our keys,
-// before anything waits for it.
+// probe checks that an external NATS server is reachable and accepts podfall's keys, before other
+// processes wait for it.
 func (s self) probe(ctx context.Context, urls []string, keys string) error {
 	if len(urls) == 0 {
 		return nil
@@ -213,7 +214,7 @@ func busCommand() *cli.Command {
 	}
 }
 
-// readAddresses reads what an earlier run told; a file that is not there tells nothing.
+// readAddresses reads the address file of an earlier run; a missing file leaves into unchanged.
 func readAddresses(path string, into any) error {
 	if path == "" {
 		return nil
@@ -231,8 +232,8 @@ func readAddresses(path string, into any) error {
 	return nil
 }
 
-// writing runs a service that tells its addresses: they are written to path before it
-// is ready, and a failure to write ends it.
+// runPublishing runs a service that publishes its addresses. They are written to path before the
+// service is ready; if the write fails, the service ends.
 func writing(ctx context.Context, path string, s self, run func(context.Context, func(any) error) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -257,7 +258,7 @@ func writing(ctx context.Context, path string, s self, run func(context.Context,
 	return err
 }
 
-// keep has others leave the ports alone that path names, while this process is away.
+// reservePorts asks other clusters to leave the ports in path alone while this process is down.
 func (s self) keep(ctx context.Context, path string) {
 	if err := homeport.Keep(path); err != nil {
 		s.log.WarnContext(ctx, "other clusters may take these ports while this process is away", "file", path, "err", err)
@@ -298,7 +299,7 @@ func apiserverCommand() *cli.Command {
 	}
 }
 
-// pluginsFlag is kube-apiserver's, here and at up.
+// pluginsFlag is kube-apiserver's flag, also used by up.
 const pluginsFlag = "disable-admission-plugins"
 
 func controllersCommand() *cli.Command {
@@ -390,7 +391,7 @@ func kubeletCommand() *cli.Command {
 	}
 }
 
-// capacityOf is what the node is to pretend.
+// parseCapacity returns the node's simulated capacity.
 func capacityOf(c *cli.Context) (corev1.ResourceList, error) {
 	capacity := make(corev1.ResourceList)
 	for flag, name := range map[string]corev1.ResourceName{
@@ -405,7 +406,7 @@ func capacityOf(c *cli.Context) (corev1.ResourceList, error) {
 	return capacity, nil
 }
 
-// seed draws what the kubelets of a cluster must not share: how they spread retries.
+// randomSeed returns a seed that differs between kubelets, so that they spread their retries.
 func seed() uint64 {
 	var bytes [8]byte
 	_, _ = rand.Read(bytes[:]) // crypto/rand never fails

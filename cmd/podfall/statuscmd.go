@@ -57,16 +57,15 @@ func statusCommand(layout cluster.Layout) *cli.Command {
 	}
 }
 
-// managementLimit is how long status waits for what the processes say.
+// managementTimeout bounds how long status waits for answers.
 const managementLimit = time.Second
 
-// management is what status learns over the management connection; nothing where the bus
-// does not run.
+// management is what status learns over the management connection; empty if the bus does not run.
 type management struct {
 	board mgmt.Board
-	// silent is why a bus that has a process has not told the board.
+	// silent says why a running bus did not report its state.
 	silent string
-	// programs are how real programs run, by node, where any may.
+	// programs describes how real programs run, by node, if any may run.
 	programs map[string]string
 }
 
@@ -108,7 +107,7 @@ func managementOf(ctx context.Context, layout cluster.Layout, options cluster.Op
 	return found
 }
 
-// linkState is what status says of a party's link.
+// linkState is the status of a member's link.
 type linkState struct {
 	Party string `json:"party"`
 	// State is whole, cut or slow.
@@ -118,7 +117,7 @@ type linkState struct {
 	Detail   *partition.Condition `json:"condition,omitempty"`
 }
 
-// links are the states of all links, at an instant of the wall.
+// linkStates returns the states of all links at a wall time.
 func links(board mgmt.Board, wall time.Time) []linkState {
 	states := make([]linkState, 0, len(board.Parties))
 	for _, party := range board.Parties {
@@ -154,7 +153,7 @@ func encodeStatus(out io.Writer, options cluster.Options, processes []cluster.Pr
 	return encoder.Encode(status)
 }
 
-// printPrograms says how real programs run, and what the machine refuses them.
+// printPrograms prints how real programs run, and which isolation the machine refuses.
 func printPrograms(out io.Writer, programs map[string]string) {
 	if len(programs) > 0 {
 		fmt.Fprintln(out)
@@ -177,7 +176,7 @@ func printStatus(out io.Writer, processes []cluster.Process) error {
 	return table.Flush()
 }
 
-// printBoard writes what is cut and broken; nothing when nothing is.
+// printState prints the cuts and faults; nothing if there are none.
 func printBoard(out io.Writer, board mgmt.Board) error {
 	if len(board.Cuts) > 0 {
 		fmt.Fprintln(out)

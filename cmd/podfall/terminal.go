@@ -14,7 +14,7 @@ import (
 	"github.com/podfall/podfall/services/client"
 )
 
-// terminalOf is the terminal at standard input; nil when it is none.
+// terminalOf returns the terminal at standard input; nil if there is none.
 func terminalOf(in io.Reader) client.Terminal {
 	file, ok := in.(*keyboard)
 	if !ok {
@@ -26,7 +26,7 @@ func terminalOf(in io.Reader) client.Terminal {
 	return terminal{file.inherited}
 }
 
-// terminal is a terminal of this process.
+// terminal is the controlling terminal of this process.
 type terminal struct{ file *os.File }
 
 var _ client.Terminal = terminal{}
@@ -66,9 +66,8 @@ func (terminal) Resized() (changes <-chan os.Signal, stop func()) {
 	return resized, func() { signal.Stop(resized) }
 }
 
-// keyboard is standard input, such that waiting for it can be given up. The file that this
-// process has inherited cannot be made so without changing it for others who have it: it is
-// opened once more.
+// interruptibleStdin is standard input with deadlines. The inherited file cannot be made
+// non-blocking without affecting other processes that share it, so it is opened again.
 type keyboard struct {
 	inherited *os.File
 	opening   sync.Once
@@ -80,7 +79,7 @@ func (k *keyboard) Read(into []byte) (int, error) {
 	return k.open().Read(into)
 }
 
-// SetReadDeadline makes Read fail from then on.
+// SetReadDeadline makes Read fail after the deadline.
 func (k *keyboard) SetReadDeadline(at time.Time) error {
 	return k.open().SetReadDeadline(at)
 }

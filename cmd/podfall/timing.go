@@ -8,13 +8,13 @@ import (
 	"github.com/podfall/podfall/services/kubelet"
 )
 
-// tick is one of a kubelet's constants of time, as a flag.
+// timingFlag is one of a kubelet's time constants as a flag.
 type tick struct {
 	flag, usage string
 	of          func(*kubelet.Timing) *time.Duration
 }
 
-// ticks are the constants of the specification's section 0 that are a kubelet's.
+// timingConstants lists the kubelet's constants of the specification's section 0.
 func ticks() []tick {
 	return []tick{
 		{"sync-tick", "between two looks for retries that are due", func(t *kubelet.Timing) *time.Duration { return &t.Loop.Tick }},
@@ -36,7 +36,7 @@ func ticks() []tick {
 	}
 }
 
-// timingFlags are --timing and a flag for each tick.
+// timingFlags returns --timing and a flag for each constant.
 func timingFlags() []cli.Flag {
 	defaults := kubelet.Default()
 	flags := []cli.Flag{
@@ -50,7 +50,7 @@ func timingFlags() []cli.Flag {
 	return flags
 }
 
-// timingOf is what the command line asks for.
+// parseTiming returns the timing that the command line asks for.
 func timingOf(c *cli.Context) (kubelet.Timing, error) {
 	timing := kubelet.Default()
 	switch c.String("timing") {

@@ -18,7 +18,7 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// verifyCommand checks what a cluster has left behind.
+// verifyCommand checks the data that a cluster has left.
 func verifyCommand(layout cluster.Layout) *cli.Command {
 	return &cli.Command{
 		Name: "verify", Usage: "check what a cluster has written down against what podfall promises; exit code 4 when a promise is broken", ArgsUsage: "[DIR]",
@@ -51,7 +51,7 @@ func verifyCommand(layout cluster.Layout) *cli.Command {
 	}
 }
 
-// readEvidence reads a cluster's histories, and its database if no apiserver has it.
+// readEvidence reads a cluster's histories, and its database unless an apiserver has it open.
 func readEvidence(ctx context.Context, layout cluster.Layout, warnings io.Writer) (guarantees.Evidence, error) {
 	log, err := history.Read(layout.History())
 	if err != nil {
@@ -71,9 +71,8 @@ func readEvidence(ctx context.Context, layout cluster.Layout, warnings io.Writer
 	return evidence, err
 }
 
-// withoutCommits is why a cluster can be checked without its database, of which a
-// verification has come to a disk or failed; empty when the database can be read, or nothing
-// is known of it.
+// whyNoStore returns why a cluster is checked without its database, given the result of verifying
+// the database. It is empty if the database can be read, or if the error is unexpected.
 func withoutCommits(layout cluster.Layout, disk *guarantees.Disk, err error) string {
 	switch {
 	case errors.Is(err, store.ErrLocked):
@@ -86,7 +85,7 @@ func withoutCommits(layout cluster.Layout, disk *guarantees.Disk, err error) str
 	return ""
 }
 
-// tellResults writes what became of each property, and returns how many are broken.
+// printResults prints the result of each property, and returns how many are violated.
 func tellResults(out io.Writer, results []guarantees.Result, quiet bool) (broken int) {
 	count := make(map[guarantees.Verdict]int)
 	for _, r := range results {
@@ -110,7 +109,7 @@ func tellResults(out io.Writer, results []guarantees.Result, quiet bool) (broken
 	return count[guarantees.Violated]
 }
 
-// butNot is what of a property was not checked.
+// partlyNote describes the part of a property that was not checked.
 func butNot(partly string) string {
 	if partly == "" {
 		return ""

@@ -21,7 +21,7 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// world is a cluster of processes that a scenario plays in.
+// world is a running cluster in which a scenario is executed.
 type world struct {
 	*podapi.Client
 	layout   cluster.Layout
@@ -29,7 +29,7 @@ type world struct {
 	compat   proto.Compat
 	movement *clock.Driver
 	plane    *mgmt.Client
-	// faults are those that this client itself suffers.
+	// faults are injected into this client itself.
 	faults *fault.Table
 	close  func()
 }
@@ -86,7 +86,7 @@ func (w *world) Mend(ctx context.Context, what scenario.Mend) error {
 	return w.layout.Resume(ctx, w.options, what.Resume)
 }
 
-// change changes the board, and what this client itself suffers.
+// change changes the management state, and this client's own faults.
 func (w *world) change(ctx context.Context, change mgmt.Change) error {
 	board, err := w.plane.Set(ctx, change)
 	if err == nil {
@@ -102,8 +102,8 @@ func (w *world) Why(ctx context.Context, t podapi.Target) ([]string, error) {
 	return report.IDs(), err
 }
 
-// Alive implements scenario.Witness. It asks the runtimes, and where one is down, counts
-// what all have written down.
+// Alive implements scenario.Witness. It asks the runtimes. If a runtime is down, it counts from the
+// histories instead.
 func (w *world) Alive(ctx context.Context, uid types.UID) (int, error) {
 	alive := 0
 	for _, node := range w.options.Nodes {

@@ -16,21 +16,21 @@ import (
 	"github.com/podfall/podfall/podfalltest"
 )
 
-// TestFailingDisk has the disk of the apiserver refuse commits: it takes no write from then on
-// (A11), and serves soon when it is started again (L6), as after any other end.
+// TestFailingDisk has the apiserver's disk refuse commits. The apiserver accepts no write from then
+// on (A11), and serves soon after a restart (L6), as after any other end.
 func TestFailingDisk(t *testing.T) {
 	var results []promises.Result
 	synctest.Test(t, func(t *testing.T) {
-		kept := &keeping{T: t, dir: t.TempDir(), ends: "apiserver"}
+		kept := &keptCluster{T: t, dir: t.TempDir(), mayEnd: "apiserver"}
 		t.Cleanup(func() { results = kept.check() })
-		l := newLife(kept, 1)
-		l.sets()
+		l := newRun(kept, 1)
+		l.createSets()
 		for range 3 {
-			l.writes()
+			l.createAndDelete()
 			l.AddFault("disk", podfalltest.FaultSpec{
 				Point: "store.sync", Count: 1, Effect: podfalltest.FaultEffect{Kind: "error", Message: "input/output error"},
 			})
-			l.writes()
+			l.createAndDelete()
 			l.Crash("apiserver") // what is left of it
 			l.ClearFault("disk")
 			time.Sleep(30 * time.Second)
@@ -48,14 +48,14 @@ func TestFailingDisk(t *testing.T) {
 	}
 }
 
-// TestDamagedDatabase damages the database that a cluster has left behind: the file is judged
-// with the histories beside it (A9, A10), whoever reads them by EvidenceOf.
+// TestDamagedDatabase damages the database that a cluster left behind. The file is judged together
+// with the histories (A9, A10).
 func TestDamagedDatabase(t *testing.T) {
-	kept := &keeping{T: t, dir: t.TempDir()}
+	kept := &keptCluster{T: t, dir: t.TempDir()}
 	synctest.Test(t, func(t *testing.T) {
 		kept := *kept
 		kept.T = t
-		newLife(&kept, 1).sets()
+		newRun(&kept, 1).createSets()
 		time.Sleep(time.Minute)
 	})
 	left := filepath.Join(kept.dir, "1")
@@ -86,19 +86,19 @@ func TestDamagedDatabase(t *testing.T) {
 	}
 }
 
-// writes creates and deletes a few pods, if the API takes it.
-func (l *life) writes() {
+// createAndDelete creates and deletes a few pods, if the API accepts it.
+func (l *seededRun) createAndDelete() {
 	for dice := range 12 {
 		ctx, cancel := context.WithTimeout(l.t.Context(), 5*time.Second)
-		l.ask(ctx, l.name(), dice)
+		l.request(ctx, l.name(), dice)
 		cancel()
 		time.Sleep(l.upTo(2 * time.Second))
 	}
 }
 
-// Errorf implements testing.TB. What a test makes end by itself may.
-func (k *keeping) Errorf(format string, args ...any) {
-	if strings.Contains(format, "has ended by itself") && k.ends != "" && slices.Contains(args, any(k.ends)) {
+// Errorf implements testing.TB. It ignores the end of the part that the test makes end by itself.
+func (k *keptCluster) Errorf(format string, args ...any) {
+	if strings.Contains(format, "has ended by itself") && k.mayEnd != "" && slices.Contains(args, any(k.mayEnd)) {
 		return
 	}
 	k.T.Errorf(format, args...)

@@ -18,10 +18,10 @@ import (
 	promises "github.com/podfall/podfall/analysis/guarantees"
 )
 
-// What a cluster in one process uses.
+// usage is what a cluster in one process uses.
 type usage struct {
 	goroutines, descriptors int
-	// heap and files are in bytes: what is in use after a collection, and the databases.
+	// heap and files are in bytes: memory in use after a collection, and the databases.
 	heap, files int64
 }
 
@@ -30,18 +30,17 @@ func (u usage) String() string {
 		u.goroutines, u.descriptors, float64(u.heap)/(1<<20), float64(u.files)/(1<<20))
 }
 
-// cycles is how many pods there are before what is used is measured first, and again until it
-// is measured again.
+// cycles is how many pods are created before the first measurement, and again before the second.
 var cycles = flag.Int("cycles", 1000, "how many pods TestLeaks makes before and after")
 
-// TestLeaks checks L10: a thousand pods that were made and deleted leave nothing behind.
-// The baseline is that of a cluster that has had as many: its database has room for their
-// events, and the apiserver remembers the answers that it remembers at most.
+// TestLeaks checks L10: a thousand pods that were created and deleted leave nothing behind. The
+// baseline is a cluster that has had as many: its database has room for their events, and the
+// apiserver remembers as many answers as it can.
 func TestLeaks(t *testing.T) {
 	const together = 20
 	synctest.Test(t, func(t *testing.T) {
-		kept := &keeping{T: t, dir: t.TempDir(), history: 1000}
-		l := newLife(kept, 1)
+		kept := &keptCluster{T: t, dir: t.TempDir(), history: 1000}
+		l := newRun(kept, 1)
 		l.cycle(*cycles, together)
 		baseline := measure(t, kept.dir)
 		l.cycle(*cycles, together)
@@ -51,8 +50,8 @@ func TestLeaks(t *testing.T) {
 		for what, used := range map[string]struct{ most, now int64 }{
 			"goroutines":         {tenthAbove(int64(baseline.goroutines)), int64(after.goroutines)},
 			"descriptors":        {tenthAbove(int64(baseline.descriptors)), int64(after.descriptors)},
-			"bytes of heap":      {tenthAbove(baseline.heap + remembered), after.heap},
-			"bytes of databases": {baseline.files + int64(*cycles)*perPod, after.files},
+			"bytes of heap":      {tenthAbove(baseline.heap + eventMemory), after.heap},
+			"bytes of databases": {baseline.files + int64(*cycles)*bytesPerPod, after.files},
 		} {
 			if used.now > used.most {
 				t.Errorf("%s: %d %s, want %d at most", promises.Title("L10"), used.now, what, used.most)
@@ -61,19 +60,19 @@ func TestLeaks(t *testing.T) {
 	})
 }
 
-// remembered is what may be remembered of events, in bytes: each of the processes that write
-// them counts equal ones together, of the last 4096.
-const remembered = 16 << 20
+// eventMemory is how many bytes may be used to count equal events: each process that writes events
+// remembers the last 4096.
+const eventMemory = 16 << 20
 
-// perPod is how many bytes of the databases a pod that is gone may leave, at most: 2.8 KiB have
-// been measured. A runtime's history of what was done to containers is trimmed only later.
-const perPod = 4 << 10
+// bytesPerPod is how many bytes of the databases a deleted pod may leave: 2.8 KiB were measured. A
+// runtime's history of containers is trimmed only later.
+const bytesPerPod = 4 << 10
 
-// tenthAbove is a tenth more than the baseline.
+// tenthAbove returns the baseline and a tenth of it.
 func tenthAbove(baseline int64) int64 { return baseline + baseline/10 }
 
-// cycle makes so many pods, some at a time, and deletes them, gracefully and by force.
-func (l *life) cycle(pods, together int) {
+// cycle creates so many pods, some at a time, and deletes them, gracefully and by force.
+func (l *seededRun) cycle(pods, together int) {
 	l.t.Helper()
 	api := l.client.CoreV1().Pods("default")
 	for made := 0; made < pods; made += together {
@@ -107,7 +106,7 @@ func (l *life) cycle(pods, together int) {
 	}
 }
 
-// measure is what this process uses, once it rests.
+// measure returns what this process uses when it is idle.
 func measure(t *testing.T, dir string) usage {
 	t.Helper()
 	synctest.Wait()

@@ -8,8 +8,7 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// request is one to a pod, from one moment to another; code 0 is one that nobody has
-// answered.
+// request is a request to a pod between two times. Code 0 means that it was not answered.
 type request struct {
 	from, to int64
 	verb     string
@@ -18,7 +17,7 @@ type request struct {
 	meant    string
 }
 
-func events(requests []request) []history.Event {
+func eventsOf(requests []request) []history.Event {
 	var all []history.Event
 	for i, r := range requests {
 		id := string(rune('a' + i))
@@ -51,12 +50,12 @@ func TestLinearizable(t *testing.T) {
 		"two at once, one after":      {[]request{create, {3, 9, "patch", 200, 3, ""}, {4, 8, "patch", 200, 2, ""}}, false},
 		"the second before the first": {[]request{create, {3, 4, "patch", 200, 3, ""}, {6, 8, "patch", 200, 2, ""}}, true},
 	} {
-		found := guarantees.Linearizable(events(c.requests))
-		if (found.Broken != "") != c.broken || len(found.Unknown) > 0 || found.Operations != len(c.requests) {
+		found := guarantees.Linearizable(eventsOf(c.requests))
+		if (found.Violation != "") != c.broken || len(found.Unknown) > 0 || found.Operations != len(c.requests) {
 			t.Errorf("%s: %+v, want broken %v", what, found, c.broken)
 		}
-		if c.broken && !strings.Contains(found.Broken, "pods default/web") {
-			t.Errorf("%s: %s; want the object", what, found.Broken)
+		if c.broken && !strings.Contains(found.Violation, "pods default/web") {
+			t.Errorf("%s: %s; want the object", what, found.Violation)
 		}
 	}
 }

@@ -12,29 +12,29 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// of is what is called after an app, and selects its pods.
-func of(app string) (metav1.ObjectMeta, *metav1.LabelSelector, corev1.PodTemplateSpec) {
+// metaFor returns the metadata of an app, the selector of its pods, and their template.
+func metaFor(app string) (metav1.ObjectMeta, *metav1.LabelSelector, corev1.PodTemplateSpec) {
 	labels := map[string]string{"app": app}
 	return metav1.ObjectMeta{Name: app, Labels: labels}, &metav1.LabelSelector{MatchLabels: labels}, corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "web"}}},
 	}
 }
 
-// copies makes a ReplicaSet of two pods.
-func (l *life) copies(ctx context.Context) error {
-	meta, selector, template := of("copies")
+// createReplicaSet creates a ReplicaSet of two pods.
+func (l *seededRun) createReplicaSet(ctx context.Context) error {
+	meta, selector, template := metaFor("copies")
 	_, err := l.client.AppsV1().ReplicaSets("default").Create(ctx, &appsv1.ReplicaSet{
 		ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(2)), Selector: selector, Template: template},
 	}, metav1.CreateOptions{})
 	return err
 }
 
-// sets makes a ReplicaSet and a StatefulSet of two pods each.
-func (l *life) sets() {
-	if err := l.copies(l.t.Context()); err != nil {
+// createSets creates a ReplicaSet and a StatefulSet of two pods each.
+func (l *seededRun) createSets() {
+	if err := l.createReplicaSet(l.t.Context()); err != nil {
 		l.t.Error(err)
 	}
-	meta, selector, template := of("turns")
+	meta, selector, template := metaFor("turns")
 	_, err := l.client.AppsV1().StatefulSets("default").Create(l.t.Context(), &appsv1.StatefulSet{
 		ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(2)), Selector: selector, Template: template},
 	}, metav1.CreateOptions{})
@@ -43,9 +43,9 @@ func (l *life) sets() {
 	}
 }
 
-// look reads in one way or another, or changes what changes others. What the API refuses, or
-// cannot be asked, is part of the life.
-func (l *life) look(i int) {
+// read reads in one way or another, or changes what changes others. Refusals and failures of the
+// API are part of the run.
+func (l *seededRun) read(i int) {
 	ctx, cancel := context.WithTimeout(l.t.Context(), 10*time.Second)
 	defer cancel()
 	pods := l.client.CoreV1().Pods("default")
@@ -81,19 +81,19 @@ func (l *life) look(i int) {
 	}
 }
 
-// falls deletes what other things hang on: a namespace, and a ReplicaSet with its pods, in the
-// foreground and in the background, which comes again; and it evicts pods that have a budget.
-func (l *life) falls(i int) {
+// deleteOwners deletes owners: a namespace, and a ReplicaSet with its pods, in the foreground and
+// in the background, which is created again. It also evicts pods that have a budget.
+func (l *seededRun) deleteOwners(i int) {
 	ctx, cancel := context.WithTimeout(l.t.Context(), 10*time.Second)
 	defer cancel()
 	const shop = "shop"
 	switch i {
 	case 7:
-		_ = l.guard(ctx)
+		_ = l.createBudget(ctx)
 	case 9:
 		_ = l.client.AppsV1().ReplicaSets("default").Delete(ctx, "copies", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)})
 	case 15, 16, 17:
-		_ = l.copies(ctx)
+		_ = l.createReplicaSet(ctx)
 	case 20, 21, 26, 33:
 		_ = l.client.PolicyV1().Evictions("default").Evict(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "turns-1"}})
 	case 10, 11:
@@ -107,13 +107,13 @@ func (l *life) falls(i int) {
 	case 22, 23:
 		_ = l.client.AppsV1().ReplicaSets("default").Delete(ctx, "copies", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
 	case 28, 29, 30, 31:
-		_ = l.copies(ctx)
+		_ = l.createReplicaSet(ctx)
 	}
 }
 
-// guard gives the StatefulSet a budget, by which one pod may be missing.
-func (l *life) guard(ctx context.Context) error {
-	meta, selector, _ := of("turns")
+// createBudget gives the StatefulSet a budget that allows one missing pod.
+func (l *seededRun) createBudget(ctx context.Context) error {
+	meta, selector, _ := metaFor("turns")
 	_, err := l.client.PolicyV1().PodDisruptionBudgets("default").Create(ctx, &policyv1.PodDisruptionBudget{
 		ObjectMeta: meta, Spec: policyv1.PodDisruptionBudgetSpec{Selector: selector, MaxUnavailable: new(intstr.FromInt32(1))},
 	}, metav1.CreateOptions{})
@@ -121,7 +121,7 @@ func (l *life) guard(ctx context.Context) error {
 }
 
 // watch watches pods for a second.
-func (l *life) watch(ctx context.Context, opts metav1.ListOptions) {
+func (l *seededRun) watch(ctx context.Context, opts metav1.ListOptions) {
 	watching, err := l.client.CoreV1().Pods("default").Watch(ctx, opts)
 	if err != nil {
 		return

@@ -19,12 +19,12 @@ import (
 	"github.com/podfall/podfall/podfalltest"
 )
 
-// TestSameEnd checks L11: a life in which things break and are mended ends as the same life
-// without: with the same objects in the same states, whatever their uids and revisions.
+// TestSameEnd checks L11: a run with faults that heal ends like the same run without them: with the
+// same objects in the same states, whatever their UIDs and revisions.
 func TestSameEnd(t *testing.T) {
 	for seed := *from; seed < *from+*seeds/3; seed++ {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			without, with := wanted(t, seed, 0), wanted(t, seed, 6)
+			without, with := finalState(t, seed, 0), finalState(t, seed, 6)
 			if len(without) < 10 {
 				t.Errorf("only %d objects in the end: %v", len(without), without)
 			}
@@ -35,12 +35,12 @@ func TestSameEnd(t *testing.T) {
 	}
 }
 
-// wanted is the end of a life in which workloads are made, scaled and deleted, and pods
-// taken from under them, while things break before so many of seven steps.
-func wanted(t *testing.T, seed uint64, breaks int) (end promises.State) {
+// finalState returns the final state of a run in which workloads are created, scaled and deleted,
+// and pods are deleted under them. Faults are injected before so many of seven steps.
+func finalState(t *testing.T, seed uint64, breaks int) (end promises.State) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		kept := &keeping{T: t, dir: t.TempDir()}
+		kept := &keptCluster{T: t, dir: t.TempDir()}
 		t.Cleanup(func() {
 			log, err := history.Read(filepath.Join(kept.dir, "1", "history"))
 			if err != nil {
@@ -48,28 +48,28 @@ func wanted(t *testing.T, seed uint64, breaks int) (end promises.State) {
 			}
 			end = promises.EndState(promises.Evidence{Log: log})
 		})
-		l := newLife(kept, seed)
+		l := newRun(kept, seed)
 		trouble := rand.New(rand.NewPCG(seed, 8))
 		for range 12 {
 			if dice := trouble.IntN(7); dice < breaks {
 				draw := l.rand // what is wanted is drawn from this one alone
 				l.rand = trouble
-				l.step(quiet + dice)
+				l.step(faultFree + dice)
 				l.rand = draw
 			}
-			l.insist(l.change())
+			l.retry(l.nextChange())
 			time.Sleep(20 * time.Second)
 		}
-		l.mend()
+		l.healAll()
 		time.Sleep(15 * time.Minute)
 	})
 	return end
 }
 
-// newLife starts a cluster of two nodes in a bubble.
-func newLife(kept *keeping, seed uint64) *life {
+// newRun starts a cluster of two nodes in a bubble.
+func newRun(kept *keptCluster, seed uint64) *seededRun {
 	kept.Helper()
-	l := &life{
+	l := &seededRun{
 		Cluster: podfalltest.Start(kept, podfalltest.Nodes(2), podfalltest.UpstreamTiming(), podfalltest.InBubble(), podfalltest.History(kept.history),
 			podfalltest.Logger(slog.New(slog.DiscardHandler))),
 		t: kept.T, rand: rand.New(rand.NewPCG(seed, 7)), down: map[string]bool{}, cut: map[string]bool{},
@@ -78,21 +78,21 @@ func newLife(kept *keeping, seed uint64) *life {
 	return l
 }
 
-// insist does something again until the API has taken it, or says that it is so already;
-// what is broken is mended where it does not.
-func (l *life) insist(do func() error) {
+// retry repeats a request until the API accepts it, or says that the state is reached already.
+// After a failure all troubles are ended first.
+func (l *seededRun) retry(do func() error) {
 	for {
 		err := do()
 		if err == nil || strings.Contains(err.Error(), "already exists") || strings.Contains(err.Error(), "not found") {
 			return
 		}
-		l.mend()
+		l.healAll()
 		time.Sleep(5 * time.Second)
 	}
 }
 
-// change is what is to become of a workload, drawn from the seed alone.
-func (l *life) change() func() error {
+// nextChange returns the next change of a workload, drawn from the seed alone.
+func (l *seededRun) nextChange() func() error {
 	apps, ctx := l.client.AppsV1(), l.t.Context()
 	name, replicas := fmt.Sprint("web-", l.rand.IntN(3)), l.rand.Int32N(4)
 	labels := map[string]string{"app": name}

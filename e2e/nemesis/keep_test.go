@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/podfall/podfall/e2e/guarantees"
 	promises "github.com/podfall/podfall/analysis/guarantees"
 	"github.com/podfall/podfall/analysis/report"
+	"github.com/podfall/podfall/e2e/guarantees"
 )
 
 // keep leaves the report directory behind: of a run that failed, or when -report asks for it.
@@ -55,7 +55,7 @@ func keepIn(t *testing.T, c *cluster, dir string, seed uint64) error {
 			return err
 		}
 	}
-	evidence, err := guarantees.EvidenceOf(context.WithoutCancel(t.Context()), c.data)
+	evidence, err := guarantees.ReadEvidence(context.WithoutCancel(t.Context()), c.data)
 	in := report.Input{
 		Title: fmt.Sprintf("Nemesis, seed %d", seed), Facts: []report.Fact{{Name: "again", Value: again}}, Log: evidence.Log,
 	}

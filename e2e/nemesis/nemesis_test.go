@@ -108,7 +108,7 @@ func TestNemesis(t *testing.T) {
 // judge holds what the cluster has left behind against the promises and the clients.
 func judge(t *testing.T, c *cluster, book *Ledger, steps []Step) {
 	t.Helper()
-	evidence, err := guarantees.EvidenceOf(t.Context(), c.data)
+	evidence, err := guarantees.ReadEvidence(t.Context(), c.data)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podfall/podfall/analysis/windows"
 	layouts "github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/internal/history"
-	"github.com/podfall/podfall/analysis/windows"
 )
 
 // TestSplitBrain forces a pod of a StatefulSet away whose node is cut off. Why and truth show
@@ -46,7 +46,7 @@ func TestSplitBrain(t *testing.T) {
 	eventually(t, "the window is open, with both", func() bool {
 		for _, w := range look().Windows {
 			if w.Identity == "default/web-0" && w.Open() {
-				return w.Lives[0].UID == first && w.Lives[0].Node == node && w.Lives[1].Node != node && len(w.Lives[1].Containers) == 1
+				return w.Incarnations[0].UID == first && w.Incarnations[0].Node == node && w.Incarnations[1].Node != node && len(w.Incarnations[1].Containers) == 1
 			}
 		}
 		return false
@@ -119,7 +119,7 @@ spec:
 			t.Fatal(err)
 		}
 		for _, w := range truth.Windows {
-			pids = slices.Concat(pids, w.Lives[0].PIDs, w.Lives[1].PIDs)
+			pids = slices.Concat(pids, w.Incarnations[0].PIDs, w.Incarnations[1].PIDs)
 		}
 		return pids
 	}

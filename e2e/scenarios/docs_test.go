@@ -25,7 +25,7 @@ that is busy ` + "`--late 5s`" + ` gives what is to happen within a time five se
 their format is that of package [analysis/scenario](../analysis/scenario/scenario.go).
 `
 
-// TestDocs: the page about the scenarios says what the files say.
+// TestDocs checks that docs/scenarios.md matches the files.
 func TestDocs(t *testing.T) {
 	stories := all(t)
 	var text strings.Builder
@@ -55,7 +55,7 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// row is a scenario in the table.
+// tableRow returns a scenario's row.
 func row(story scenario.Scenario) string {
 	var named []string
 	for _, step := range story.Steps {
@@ -73,7 +73,8 @@ func row(story scenario.Scenario) string {
 		strings.ToUpper(story.Name), story.Name, story.Title, about, strings.ToUpper(strings.Join(named, ", ")))
 }
 
-// TestEveryCauseHasItsScenario counts the files against the catalogue of causes and hazards.
+// TestEveryCauseHasItsScenario checks that there is a file for each cause and hazard of the
+// catalogue.
 func TestEveryCauseHasItsScenario(t *testing.T) {
 	stories := all(t)
 	for prefix, last := range map[string]int{"stk": 34, "haz": 15} {

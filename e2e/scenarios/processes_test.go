@@ -12,17 +12,17 @@ import (
 	"testing"
 )
 
-// pace is how many times as fast as the wall a scenario is played. At the usual sixty a
-// machine that is busy with other tests for a tenth of a second is late by six. At this one a
-// node is lost only if the machine stands still for some eight seconds.
+// defaultSpeed is the clock speed of a scenario. At the command's default of 60, a machine that is
+// busy with other tests for a tenth of a second is late by six. At this speed a node is lost only
+// if the machine stalls for some eight seconds.
 const pace = 5
 
-// late is how late the machine may make what is to happen within a time: that only bounds a
-// failure. How long it takes exactly is what TestScenarios looks at.
+// late is how late the machine may make what is expected within a time. It only limits how long a
+// failure takes. TestScenarios checks exact durations.
 const late = "1m"
 
-// slower are the paces of scenarios that hold the machine to more than the others do: there
-// a process has so many seconds of the cluster to do something in.
+// slowSpeeds returns the speeds of scenarios with short deadlines: a process must do something
+// within the given number of cluster seconds.
 func slower() map[string]float64 {
 	return map[string]float64{
 		"haz-06": 1, // 8 s between a SIGKILL and an exit
@@ -35,7 +35,7 @@ func slower() map[string]float64 {
 	}
 }
 
-// TestOverProcesses plays every scenario with `podfall run`: each in a cluster of processes.
+// TestOverProcesses runs every scenario with `podfall run`, each in a cluster of processes.
 func TestOverProcesses(t *testing.T) {
 	paces := map[float64][]string{}
 	for name := range all(t) {
@@ -56,8 +56,8 @@ func TestOverProcesses(t *testing.T) {
 	running.Wait()
 }
 
-// overProcesses plays scenarios at a pace, some at the same time. It returns what became of
-// those that did not go as told, by name.
+// runOverProcesses runs scenarios at a speed, several concurrently. It returns the failures by
+// name.
 func overProcesses(t *testing.T, pace float64, names []string) map[string]string {
 	slices.Sort(names)
 	const program = "../../bin/podfall"

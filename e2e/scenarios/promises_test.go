@@ -8,7 +8,7 @@ import (
 	"github.com/podfall/podfall/e2e/guarantees"
 )
 
-// keptPromises checks what a world has left in its directory: whatever a scenario breaks, no promise is.
+// checkInvariants checks the histories in a directory: no scenario may violate an invariant.
 func keptPromises(t *testing.T, dir string) {
 	results, err := guarantees.Check(context.WithoutCancel(t.Context()), dir)
 	if err != nil {
@@ -21,6 +21,6 @@ func keptPromises(t *testing.T, dir string) {
 	}
 }
 
-// skewed reports whether the scenario skews the apiserver's clock: then deletionTimestamps
-// are not the cluster's time, and a history does not tell that this was done on purpose.
+// skewsClock reports whether the scenario skews the apiserver's clock. Then deletionTimestamps are
+// not cluster time, and the history does not show that the skew was injected.
 func skewed(t *testing.T) bool { return strings.HasSuffix(t.Name(), "/stk-29") }

@@ -11,10 +11,10 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// dir is where the scenarios are.
+// scenarioDir is the directory of the scenario files.
 const dir = "../../chaos/scenarios"
 
-// all reads every scenario, by its name.
+// loadAll parses every scenario, by name.
 func all(t *testing.T) map[string]scenario.Scenario {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
@@ -65,8 +65,8 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// TestNothingBroken plays each scenario with nothing broken: what it shows must be its
-// fault's doing.
+// TestWithoutFaults runs each scenario without faults. It must fail, because its outcome must be
+// caused by the fault.
 func TestNothingBroken(t *testing.T) {
 	for name, story := range all(t) {
 		t.Run(name, func(t *testing.T) {

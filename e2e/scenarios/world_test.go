@@ -1,5 +1,5 @@
-// Package scenarios plays every file of chaos/scenarios in virtual time, and once more with
-// nothing broken, which must not go as told.
+// Package scenarios runs every file of chaos/scenarios in virtual time, and once more without
+// faults, which must fail.
 package scenarios
 
 import (
@@ -30,21 +30,21 @@ import (
 	"github.com/podfall/podfall/services/kubelet"
 )
 
-// world is a cluster in a bubble that a scenario can break.
+// environment is a cluster in a bubble that a scenario can inject faults into.
 type world struct {
 	*podapi.Client
 	parts *inprocess.Cluster
 	nodes []string
-	// faults are those that the client itself suffers.
+	// faults are injected into the client itself.
 	faults *fault.Table
-	// server is the apiserver's clock, which a fault can set wrong.
+	// serverClock is the apiserver's clock, which a fault can set wrong.
 	server *clock.Driver
 	face   clock.Schedule
 }
 
 var errCannot = errors.New("cannot be had in one process")
 
-// newWorld starts the cluster that a scenario needs.
+// newEnvironment starts the cluster that a scenario needs.
 func newWorld(t *testing.T, needs scenario.Cluster) *world {
 	t.Helper()
 	w := &world{nodes: []string{"node-1"}}
@@ -113,7 +113,7 @@ func (w *world) Break(_ context.Context, what scenario.Break) error {
 	return fmt.Errorf("%+v: %w", what, errCannot)
 }
 
-// breaks makes faults all that is broken, for the parts and for the client.
+// setFaults replaces all faults, in the parts and in the client.
 func (w *world) breaks(faults ...fault.Fault) {
 	w.parts.Break(faults...)
 	w.faults.Set(faults)
@@ -166,8 +166,8 @@ func (w *world) Why(ctx context.Context, t podapi.Target) ([]string, error) {
 	return report.IDs(), err
 }
 
-// Alive implements scenario.Witness. It asks the runtimes, and where one is down, what all
-// have written down.
+// Alive implements scenario.Observer. It asks the runtimes. If a runtime is down, it counts from
+// the histories instead.
 func (w *world) Alive(ctx context.Context, uid types.UID) (int, error) {
 	running := 0
 	for _, node := range w.nodes {

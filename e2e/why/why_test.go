@@ -267,7 +267,7 @@ func TestSplitBrain(t *testing.T) {
 		second := old
 		time.Sleep(45 * time.Second)
 		open := r.SplitBrains()
-		if len(open) != 1 || !open[0].Open() || open[0].Lives[0].UID != string(first.UID) || open[0].Lives[1].UID != string(second.UID) {
+		if len(open) != 1 || !open[0].Open() || open[0].Incarnations[0].UID != string(first.UID) || open[0].Incarnations[1].UID != string(second.UID) {
 			t.Fatalf("while both are alive: %+v", open)
 		}
 		if report := r.Why("pods", "default", name); report.Blocked() {

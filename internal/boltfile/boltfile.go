@@ -1,9 +1,9 @@
-// Package boltfile verifies that a bbolt file is whole before bbolt looks at it. bbolt
-// trusts the pages of a file: it panics over bad ones, partly on goroutines of its own,
-// follows them out of its mapping of the file, or takes the state before the last
-// commit without a word. [Check] reads the file by itself and does none of that.
+// Package boltfile verifies a bbolt file before bbolt opens it. bbolt trusts the pages of a file:
+// for bad pages it panics, partly on goroutines of its own, reads outside its mapping of the file,
+// or silently uses the state before the last commit. [Check] reads the file by itself and has none
+// of these problems.
 //
-// What is in the records is not looked at: a store that wants to know keeps checksums.
+// The records' content is not checked: stores that need that keep checksums.
 package boltfile
 
 import (
@@ -44,14 +44,14 @@ const (
 
 var errChecksum = errors.New("checksum mismatch")
 
-// DamageError says where a file is not what bbolt has written.
+// DamageError describes where a file differs from what bbolt writes.
 type DamageError struct {
 	Path string
-	// Bucket that the page belongs to; empty when it belongs to none or to an unknown one.
+	// Bucket of the page; empty if the page belongs to none or to an unknown one.
 	Bucket string
-	// Record names what is damaged: "page 7", "the file".
+	// Record names the damaged part: "page 7", "the file".
 	Record string
-	// What is wrong with it.
+	// What describes the damage.
 	What string
 }
 
@@ -74,18 +74,17 @@ type pages struct {
 	bucket string
 }
 
-// span is the keys that a page may have: from low, below high unless that is nil.
+// keyRange is the range of keys that a page may hold: from low, below high unless high is nil.
 type span struct{ low, high []byte }
 
-// Check verifies that the file at path is whole: the pages that bbolt would
-// follow are there, each is of the kind, the size and the place that it should be, none
-// is used twice, and keys are in order. Its error is a *[DamageError], or that the file
-// cannot be read. The file must have been written with NoFreelistSync, hold buckets only
-// at the top and records only below, and not be written to meanwhile.
+// Check verifies the file at path. It checks that all reachable pages exist, have the right kind,
+// size and place, that none is used twice, and that keys are ordered. It returns a *[DamageError],
+// or an error if the file cannot be read. The file must have been written with NoFreelistSync, hold
+// buckets only at the top and records only below, and not be written to meanwhile.
 //
-// A bad meta page is refused although bbolt would go on with the other one, because
-// that one lacks the last commit, which has been acknowledged. A crash does not leave
-// one: it is within one sector.
+// A bad meta page is refused, although bbolt would continue with the other one: that one lacks the
+// last commit, which was acknowledged. A crash leaves no bad meta page, because a meta page is
+// within one sector.
 func Check(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -124,7 +123,7 @@ func (p *pages) check() error {
 	return p.walk(root, span{}, maxDepth)
 }
 
-// metas reads both meta pages and returns the root page of the newer.
+// readMetas reads both meta pages and returns the root page of the newer one.
 func (p *pages) metas() (uint64, error) {
 	first, err := p.meta(0, 0)
 	if err != nil {
@@ -201,7 +200,7 @@ func (p *pages) walk(id uint64, keys span, depth int) error {
 	}
 }
 
-// read returns a page with its overflow, which must not have been read before.
+// readPage returns a page with its overflow. Each page may be read once.
 func (p *pages) read(id uint64) ([]byte, error) {
 	if id < 2 || id >= p.inUse {
 		return nil, p.damagedPage(id, "of %d in use", p.inUse)
@@ -271,7 +270,7 @@ func (s span) has(key []byte) bool {
 	return bytes.Compare(key, s.low) >= 0 && (s.high == nil || bytes.Compare(key, s.high) < 0)
 }
 
-// leaf verifies a leaf. Within the root bucket its values are buckets.
+// checkLeaf verifies a leaf. In the root bucket the values are buckets.
 func (p *pages) leaf(id uint64, page []byte, keys span, depth int) error {
 	count := int(binary.NativeEndian.Uint16(page[10:]))
 	var last []byte
@@ -298,7 +297,7 @@ func (p *pages) leaf(id uint64, page []byte, keys span, depth int) error {
 	return nil
 }
 
-// cut is n bytes from position on, when there are so many.
+// sliceAt returns n bytes from position on, or false if there are fewer.
 func cut(from []byte, position, n uint32) ([]byte, bool) {
 	if uint64(position)+uint64(n) > uint64(len(from)) {
 		return nil, false
@@ -306,7 +305,8 @@ func cut(from []byte, position, n uint32) ([]byte, bool) {
 	return from[position : position+n], true
 }
 
-// element verifies one record of a leaf: a bucket in the root bucket, plain elsewhere.
+// checkElement verifies one record of a leaf: a bucket in the root bucket, a plain record
+// elsewhere.
 func (p *pages) element(id uint64, flags uint32, key, value []byte, depth int) error {
 	if p.bucket != "" {
 		if flags != 0 {

@@ -49,9 +49,9 @@ type presence struct {
 	present chan bool
 }
 
-func (p *presence) expects() (subject, request string) { return p.subject, "" }
+func (p *presence) subjects() (subject, request string) { return p.subject, "" }
 
-func (p *presence) hear(msg *nats.Msg) {
+func (p *presence) handle(msg *nats.Msg) {
 	p.report(msg.Header == nil || msg.Header.Get("Status") != "503")
 }
 

@@ -1,12 +1,11 @@
-// Package directory knows every kind that the cluster serves now: the built-in ones in their
-// stable versions, which never change, and those that CustomResourceDefinitions add and take away. A directory
-// that nobody fills, by [Directory.Follow] or [Directory.Load], has the built-in kinds.
+// Package directory holds every kind that the cluster currently serves: the built-in kinds in their
+// stable versions, which never change, and the kinds of CustomResourceDefinitions. Without
+// [Directory.Follow] or [Directory.Load], a directory holds the built-in kinds only.
 //
 // # Order
 //
-// Built-in kinds come before custom ones, and custom ones in the order of their groups and
-// plurals; of one kind, the version that clients prefer comes first. A definition counts
-// from the moment it is established.
+// Built-in kinds come before custom ones, and custom ones in the order of group and plural. Within
+// a kind, the version that clients prefer comes first. A definition counts once it is established.
 //
 // # Blocking
 //
@@ -32,25 +31,25 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Lister reads definitions once; a *podapi.Client is one.
+// Lister lists definitions once; a *podapi.Client is one.
 type Lister interface {
 	List(ctx context.Context, t podapi.Target, opts metav1.ListOptions) (*podapi.List, error)
 }
 
-// Follower keeps a copy of definitions; a *podapi.Client is one.
+// Follower maintains a copy of definitions; a *podapi.Client is one.
 type Follower interface {
 	Follow(ctx context.Context, t podapi.Target, opts metav1.ListOptions, sink podapi.Sink) error
 }
 
-// Directory is safe for concurrent use. What it returns is shared: read it only.
+// Directory is safe for concurrent use. Its results are shared and must not be changed.
 type Directory struct {
 	now    atomic.Pointer[contents]
 	filled chan struct{}
-	// fill closes filled.
+	// markFilled closes filled.
 	fill func()
 }
 
-// New is a directory of the built-in kinds.
+// New returns a directory of the built-in kinds.
 func New() *Directory {
 	filled := make(chan struct{})
 	d := &Directory{filled: filled, fill: sync.OnceFunc(func() { close(filled) })}
@@ -64,7 +63,7 @@ type contents struct {
 	custom      []kinds.Kind
 	byGVR       map[schema.GroupVersionResource]kinds.Kind
 	byGVK       map[schema.GroupVersionKind]kinds.Kind
-	// superseded is closed when there is something newer.
+	// superseded is closed when newer contents exist.
 	superseded chan struct{}
 }
 
@@ -78,7 +77,7 @@ func (d *Directory) Load(ctx context.Context, api Lister) error {
 	return nil
 }
 
-// Follow keeps the directory up to date until ctx ends, whose error it returns. One
+// Follow keeps the directory up to date until ctx ends, and returns the error of ctx. Only one
 // goroutine may call it.
 func (d *Directory) Follow(ctx context.Context, api Follower) error {
 	return api.Follow(ctx, podapi.Target{Kind: definitions()}, metav1.ListOptions{}, (*sink)(d))
@@ -89,17 +88,17 @@ func definitions() kinds.Kind {
 	return kind
 }
 
-// Filled is closed once the definitions have been read: before that, what is not built in
-// may be served all the same.
+// Filled is closed once the definitions were read. Before that, the directory may lack custom kinds
+// that are served.
 func (d *Directory) Filled() <-chan struct{} { return d.filled }
 
-// Changed is closed at the next change. Take it before reading, and nothing is missed.
+// Changed is closed at the next change. Call it before reading, so that no change is missed.
 func (d *Directory) Changed() <-chan struct{} { return d.now.Load().superseded }
 
-// All is every kind in every version that is served.
+// All returns every kind in every served version.
 func (d *Directory) All() []kinds.Kind { return append(kinds.Today(), d.now.Load().custom...) }
 
-// ByResource finds the kind at a path. Without a version it is the one that clients prefer.
+// ByResource finds a kind by its path. An empty version selects the preferred one.
 func (d *Directory) ByResource(gvr schema.GroupVersionResource) (kinds.Kind, bool) {
 	if preferred, ok := kinds.ByResource(gvr.GroupResource().String()); ok {
 		if gvr.Version == "" || gvr.Version == preferred.Version {
@@ -112,7 +111,7 @@ func (d *Directory) ByResource(gvr schema.GroupVersionResource) (kinds.Kind, boo
 	return k, ok
 }
 
-// ByGVK finds a kind in any version that is served.
+// ByGVK finds a kind in any served version.
 func (d *Directory) ByGVK(gvk schema.GroupVersionKind) (kinds.Kind, bool) {
 	if k, ok := kinds.ByGVK(gvk); ok {
 		return k, k.IsToday()
@@ -121,7 +120,7 @@ func (d *Directory) ByGVK(gvk schema.GroupVersionKind) (kinds.Kind, bool) {
 	return k, ok
 }
 
-// ByAlias finds a kind by what a person types, as [kinds.ByAlias] does.
+// ByAlias finds a kind by command-line input, as [kinds.ByAlias] does.
 func (d *Directory) ByAlias(what string) (kinds.Kind, bool) {
 	if k, ok := kinds.ByAlias(what); ok {
 		return k, true
@@ -136,8 +135,7 @@ func (d *Directory) ByAlias(what string) (kinds.Kind, bool) {
 	return kinds.Kind{}, false
 }
 
-// CRD is the definition behind a custom kind, nil when there is none or it is not
-// established.
+// CRD returns the definition of a custom kind; nil if there is none or it is not established.
 func (d *Directory) CRD(gr schema.GroupResource) *apiextensionsv1.CustomResourceDefinition {
 	crd := d.now.Load().definitions[gr.String()]
 	if crd == nil || len(kinds.FromCRD(crd)) == 0 {
@@ -146,7 +144,7 @@ func (d *Directory) CRD(gr schema.GroupResource) *apiextensionsv1.CustomResource
 	return crd
 }
 
-// index takes definitions apart for looking up.
+// newContents builds the lookup maps.
 func index(definitions map[string]*apiextensionsv1.CustomResourceDefinition) *contents {
 	c := &contents{
 		definitions: definitions,
@@ -170,7 +168,7 @@ func index(definitions map[string]*apiextensionsv1.CustomResourceDefinition) *co
 	return c
 }
 
-// sink is a directory as its follower sees it: one goroutine at a time.
+// sink is the follower's view of a directory; one goroutine at a time uses it.
 type sink Directory
 
 func (s *sink) Replace(items []kinds.Object, _ string) {

@@ -1,11 +1,10 @@
-// Package events tells people what a component does to their objects. Equal events about
-// one object become one Event with a count.
+// Package events records Events about API objects for users. Equal events about one object become
+// one Event with a count.
 //
 // # Blocking
 //
-// Nothing waits for an event, and events are the first thing that is given up under
-// load: as upstream, a component sends so many a second, keeps a bounded queue, and
-// drops the rest.
+// No component waits for an event, and under load events are the first thing to be dropped. As in
+// upstream, a component has a rate limit and a bounded queue, and drops the rest.
 package events
 
 import (
@@ -25,27 +24,27 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// API is what a recorder asks of the apiserver.
+// API is the part of the apiserver's client that a recorder needs.
 type API interface {
 	Create(ctx context.Context, target podapi.Target, obj kinds.Object, opts metav1.CreateOptions) (kinds.Object, error)
 	Patch(ctx context.Context, target podapi.Target, kind types.PatchType, patch []byte, opts metav1.PatchOptions) (kinds.Object, error)
 }
 
-// Timing is how fast events go out: PerSecond on average, Burst at once; 0 sends none.
+// RateLimit limits sent events: PerSecond on average, Burst at once; 0 sends none.
 type Timing struct{ PerSecond, Burst int }
 
-// Config is what a Recorder works with.
+// Config configures a Recorder.
 type Config struct {
 	API    API
 	Clock  clock.Clock
 	Timing Timing
-	// Component is who speaks: "kubelet", "default-scheduler". Host is the node that
-	// it speaks from, if it matters.
+	// Component is the reporting component: "kubelet", "default-scheduler". Host is its node, if
+	// relevant.
 	Component, Host string
 	Log             *slog.Logger
 }
 
-// Default is upstream's timing.
+// DefaultRateLimit returns upstream's limits.
 func Default() Timing { return Timing{PerSecond: 50, Burst: 100} }
 
 const (
@@ -62,11 +61,11 @@ type Recorder struct {
 	known map[key]*record
 	order []key // oldest first
 	queue []key
-	last  int64 // of names, so that no two are equal
+	last  int64 // number in the last name, so that names differ
 	wake  chan struct{}
 }
 
-// key is what makes two events equal.
+// key is equal for equal events.
 type key struct {
 	uid                          types.UID
 	field, kind, reason, message string
@@ -78,7 +77,7 @@ type record struct {
 	queued  bool
 }
 
-// New sends nothing until Run.
+// New returns a recorder; it sends nothing until Run.
 func New(cfg Config) *Recorder {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -87,13 +86,13 @@ func New(cfg Config) *Recorder {
 	return &Recorder{cfg: cfg, kind: kind, known: map[key]*record{}, wake: make(chan struct{}, 1)}
 }
 
-// Event records an event about an object; kind is Normal or Warning, reason a word for
-// programs, message a sentence for people.
+// Event records an event about an object. The kind is Normal or Warning, reason a CamelCase word
+// for programs, message a sentence for users.
 func (r *Recorder) Event(about kinds.Object, kind, reason, message string) {
 	r.record(about, "", corev1.Event{Type: kind, Reason: reason, Message: message})
 }
 
-// Container records an event about one container of a pod.
+// ContainerEvent records an event about one container of a pod.
 func (r *Recorder) Container(pod *corev1.Pod, container, kind, reason, message string) {
 	field := "spec.containers{" + container + "}"
 	for _, c := range pod.Spec.InitContainers {
@@ -155,7 +154,7 @@ func (r *Recorder) enqueue(k key, known *record) {
 	}
 }
 
-// Run sends until ctx ends.
+// Run sends events until ctx ends.
 func (r *Recorder) Run(ctx context.Context) error {
 	if r.cfg.Timing.PerSecond <= 0 {
 		<-ctx.Done()
@@ -190,7 +189,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
-// next takes the oldest queued event, as it is now, and how to send it.
+// next takes the oldest queued event and returns it with the function that sends it.
 func (r *Recorder) next() (*corev1.Event, func(context.Context, *corev1.Event) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -210,7 +209,7 @@ func (r *Recorder) next() (*corev1.Event, func(context.Context, *corev1.Event) e
 	return nil, nil
 }
 
-// count raises the count of an event that was sent before.
+// updateCount updates the count of an Event that exists already.
 func (r *Recorder) count(ctx context.Context, event *corev1.Event) error {
 	target := podapi.Target{Kind: r.kind, Namespace: event.Namespace, Name: event.Name}
 	patch := fmt.Sprintf(`{"count":%d,"lastTimestamp":%q}`, event.Count, event.LastTimestamp.UTC().Format(time.RFC3339))
@@ -221,8 +220,8 @@ func (r *Recorder) count(ctx context.Context, event *corev1.Event) error {
 	return err
 }
 
-// create stores a new event. Two components can give one object's events the same name
-// when they speak in the same instant; the later one takes another.
+// create creates a new Event. Two components can choose the same name at the same instant; then the
+// later one chooses another.
 func (r *Recorder) create(ctx context.Context, event *corev1.Event) error {
 	target := podapi.Target{Kind: r.kind, Namespace: event.Namespace}
 	_, err := r.cfg.API.Create(ctx, target, event, metav1.CreateOptions{})
@@ -233,7 +232,7 @@ func (r *Recorder) create(ctx context.Context, event *corev1.Event) error {
 	return err
 }
 
-// rename gives an event that is known a name that this recorder has not used.
+// renameEvent gives an event a name that this recorder has not used.
 func (r *Recorder) rename(event *corev1.Event) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

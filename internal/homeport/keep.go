@@ -13,9 +13,9 @@ import (
 	"syscall"
 )
 
-// Keep has the ports that file names in its URLs stay with whoever reads them there when he
-// comes back: while he is away, [Listen] and [Free] give them to nobody of this user. They do
-// so for as long as the file names them. Ports that are no home ports are nobody's to keep.
+// Reserve reserves the home ports in the URLs of file for the process that uses them. While that
+// process is not running, [Listen] and [Free] give the ports to no other process of this user, as
+// long as the file names them. Other ports cannot be reserved.
 func Keep(file string) error {
 	file, err := filepath.Abs(file)
 	if err != nil {
@@ -27,19 +27,19 @@ func Keep(file string) error {
 	return nil
 }
 
-// notes is a directory of symbolic links to the files whose ports are kept: a port that no file
-// names any more, or whose file is gone, is free without more ado.
+// reservations is a directory of symbolic links to the files whose ports are reserved. A port is
+// free once its file is gone or no longer names the port.
 type notes string
 
-// noted is where this user's processes note their files.
+// userReservations returns the reservations of this user.
 func noted() notes {
 	return notes(filepath.Join(os.TempDir(), "podfall-ports-"+strconv.Itoa(os.Getuid())))
 }
 
-// errOthers is the cause when others could lead those who read the notes astray.
+// errNotPrivate means that other users could manipulate the reservations.
 var errOthers = errors.New("not a directory of this user's alone")
 
-// check is an error unless the directory is this user's, and nobody else may use it.
+// check returns an error unless the directory is accessible to this user only.
 func (n notes) check() error {
 	info, err := os.Lstat(string(n))
 	if err != nil {
@@ -52,7 +52,7 @@ func (n notes) check() error {
 	return nil
 }
 
-// keep notes a file that names home ports, and forgets those that are gone.
+// add reserves the home ports of a file, and removes reservations of deleted files.
 func (n notes) keep(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil || len(homesIn(text)) == 0 {
@@ -86,7 +86,7 @@ func (n notes) links() ([]string, error) {
 	return links, err
 }
 
-// kept are the ports to which somebody may come back; none where that cannot be told.
+// ports returns the reserved ports; none if they cannot be read.
 func (n notes) kept() map[int]bool {
 	if n.check() != nil {
 		return nil
@@ -102,10 +102,10 @@ func (n notes) kept() map[int]bool {
 	return kept
 }
 
-// named is a port in a URL.
+// urlPort matches a port in a URL.
 var named = regexp.MustCompile(`:(\d+)`)
 
-// homesIn are the home ports that text names.
+// findHomePorts returns the home ports in text.
 func homesIn(text []byte) []int {
 	var ports []int
 	for _, match := range named.FindAllSubmatch(text, -1) {

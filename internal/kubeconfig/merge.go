@@ -11,35 +11,35 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Current says what becomes of a kubeconfig's current-context.
+// CurrentContext says what to do with a kubeconfig's current-context.
 type Current int
 
 const (
-	// Keep leaves it as it is.
+	// Keep leaves it unchanged.
 	Keep Current = iota
-	// Switch makes it ours.
+	// Switch sets it to podfall's context.
 	Switch
 )
 
 // Errors of Merge. In each case there is nothing to write.
 var (
-	// ErrNotOurs means that an entry of our name was made by somebody else.
+	// ErrNotOurs means that an entry with podfall's name was not made by podfall.
 	ErrNotOurs = errors.New("an entry of that name was not made by podfall")
-	// ErrUnreadable means that the file is no kubeconfig.
+	// ErrUnreadable means that the file is not a kubeconfig.
 	ErrUnreadable = errors.New("not a kubeconfig")
 )
 
-// Merged is what Merge has made.
+// MergeResult is the result of Merge.
 type Merged struct {
 	Data []byte
-	// Rewritten means that lines other than ours have changed, though not what they
-	// mean: the file was not written in the style of kubectl, such as JSON.
+	// Rewritten is set if other lines have changed too, though not their meaning: the file was not
+	// in kubectl's style, for example JSON.
 	Rewritten bool
 }
 
-// Merge puts the access into a kubeconfig, empty or not, in place of an entry of an
-// earlier time. All other lines stay as they are, byte for byte, comments included; a
-// file in a style that cannot be edited so is written anew with the same meaning.
+// Merge adds the access to a kubeconfig, which may be empty, or replaces an earlier entry. All
+// other lines stay the same byte for byte, comments included. A file that cannot be edited by lines
+// is rewritten with the same meaning.
 func (a Access) Merge(file []byte, current Current) (Merged, error) {
 	entries, err := a.entries()
 	if err != nil {
@@ -68,7 +68,7 @@ func (a Access) Merge(file []byte, current Current) (Merged, error) {
 	return Merged{Data: data, Rewritten: true}, nil
 }
 
-// document is a kubeconfig, with whatever else is in it.
+// document is a parsed kubeconfig with all its fields.
 type document map[string]any
 
 func parse(file []byte) (document, error) {
@@ -90,7 +90,7 @@ func parse(file []byte) (document, error) {
 	return parsed, nil
 }
 
-// items are the entries of a list; none when it is absent.
+// listEntries returns the entries of a list; none if the list is absent.
 func items(in document, list string) ([]any, error) {
 	switch value := in[list].(type) {
 	case nil:
@@ -112,7 +112,7 @@ func nameOf(item any) any {
 	return fields["name"]
 }
 
-// ours checks that entries of our names carry our mark.
+// checkOwnership returns ErrNotOurs if an entry with podfall's name lacks the mark.
 func ours(in document, entries []entry) error {
 	for _, e := range entries {
 		all, err := items(in, e.list)
@@ -128,7 +128,7 @@ func ours(in document, entries []entry) error {
 	return nil
 }
 
-// marked reports whether an entry has our extension.
+// isOurs reports whether an entry has podfall's extension.
 func marked(item any) bool {
 	fields, _ := item.(map[string]any)
 	for _, value := range fields {
@@ -141,7 +141,7 @@ func marked(item any) bool {
 	return false
 }
 
-// wanted is what the file is to mean.
+// expectedDocument returns the content that the file must have after the merge.
 func wanted(old document, entries []entry, current Current) (document, error) {
 	want := document{}
 	maps.Copy(want, old)

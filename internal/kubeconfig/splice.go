@@ -10,11 +10,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// errStyle means that a file is written in a style that cannot be edited by lines.
+// errStyle means that a file cannot be edited by lines.
 var errStyle = errors.New("not in kubectl's style")
 
-// splice replaces or adds the lines of our entries. Whether it has done well is for the
-// caller to check: it looks at lines, not at meanings.
+// splice replaces or adds the lines of podfall's entries. It edits lines and does not check their
+// meaning; the caller does.
 func splice(file []byte, entries []entry, current Current) ([]byte, error) {
 	if len(bytes.TrimSpace(file)) == 0 {
 		file = []byte("apiVersion: v1\nkind: Config\n")
@@ -31,7 +31,7 @@ func splice(file []byte, entries []entry, current Current) ([]byte, error) {
 	return edit(file, func(lines []string, root *yaml.Node) ([]string, error) { return point(lines, root, entries[0].name) })
 }
 
-// edit changes the lines of a file whose top level is a mapping in block style.
+// editLines changes the lines of a file whose top level is a mapping in block style.
 func edit(file []byte, change func([]string, *yaml.Node) ([]string, error)) ([]byte, error) {
 	var parsed yaml.Node
 	if err := yaml.Unmarshal(file, &parsed); err != nil {
@@ -52,7 +52,7 @@ func edit(file []byte, change func([]string, *yaml.Node) ([]string, error)) ([]b
 	return []byte(strings.Join(lines, "")), err
 }
 
-// put puts an entry into its list, in place of the one of its name.
+// putEntry adds an entry to its list, or replaces the entry of the same name.
 func put(lines []string, root *yaml.Node, e entry) ([]string, error) {
 	at := slices.IndexFunc(root.Content, func(key *yaml.Node) bool { return key.Column == 1 && key.Value == e.list })
 	if at < 0 || at%2 != 0 {
@@ -85,7 +85,7 @@ func put(lines []string, root *yaml.Node, e entry) ([]string, error) {
 	return slices.Insert(lines, trimmed(lines, list.Line-1, after), text), nil
 }
 
-// point makes the name the current context.
+// setCurrentContext sets the current-context line.
 func point(lines []string, root *yaml.Node, name string) ([]string, error) {
 	line := fmt.Sprintf("current-context: %s\n", name)
 	for i := 0; i < len(root.Content); i += 2 {
@@ -109,8 +109,8 @@ func named(item *yaml.Node, name string) bool {
 	return false
 }
 
-// trimmed is where the lines from begin to end really end: blank lines, comments and
-// the end of the document after them are not theirs.
+// trimEnd returns the end of a block of lines without trailing blank lines, comments and document
+// end.
 func trimmed(lines []string, begin, end int) int {
 	for end > begin {
 		line := strings.TrimSpace(lines[end-1])

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Cluster is what several processes have written, by their names, as one text: every
-// series has the label process with its process' name, and every family is there once, as
-// the first has described it. What is cut off, at the end of a text, is left out.
+// Merge merges the texts of several processes, given by process name. Every series gets the label
+// process with its process's name. Every family appears once, with its first description. An
+// incomplete last line of a text is dropped.
 func Cluster(texts map[string][]byte) []byte {
 	all := families{}
 	for _, process := range slices.Sorted(maps.Keys(texts)) {
@@ -25,16 +25,16 @@ func Cluster(texts map[string][]byte) []byte {
 	return out.Bytes()
 }
 
-// families are those of several processes, by name.
+// families are the families of several processes, by name.
 type families map[string]*described
 
-// described is a family as it is written.
+// familyText is a family in text form.
 type described struct {
 	help, kind string
 	series     []string
 }
 
-// add adds what a process has written.
+// add adds the text of a process.
 func (f families) add(process, text string) {
 	var current *described
 	for line := range strings.Lines(text) {
@@ -58,7 +58,7 @@ func (f families) add(process, text string) {
 	}
 }
 
-// labelled is a line of a series with one more label, the first.
+// addLabel inserts a label at the front of a series line.
 func labelled(line, label string) string {
 	name, rest, braced := strings.Cut(line, "{")
 	if value, _, _ := strings.Cut(line, " "); braced && len(name) < len(value) {

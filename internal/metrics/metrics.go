@@ -1,15 +1,15 @@
-// Package metrics counts what a process does, and writes the counts in Prometheus' text
-// format, under the names that Kubernetes' components have for them. It is not Prometheus'
-// client library, because that costs every process of the binary 6 ms at its start.
+// Package metrics counts what a process does, and writes the counts in Prometheus' text format
+// under the names of Kubernetes' components. It does not use Prometheus' client library, which
+// costs every process of the binary 6 ms at its start.
 //
 //	metrics.go    families: counters, gauges, histograms
 //	registry.go   all families of a process
-//	cluster.go    PURE: what several processes have written, as one
+//	cluster.go    PURE: merges the texts of several processes
 //
-// # Nobody counts
+// # Disabled metrics
 //
-// A nil [Registry] has nil families, on which every method does nothing: a process that
-// nobody asks counts nothing.
+// A nil [Registry] returns nil families, whose methods do nothing. So a process without a registry
+// counts nothing.
 package metrics
 
 import (
@@ -23,7 +23,7 @@ import (
 	"time"
 )
 
-// Kind is how a family's values behave.
+// Kind is the type of a family.
 type Kind string
 
 // The kinds of families.
@@ -36,29 +36,29 @@ const (
 	Histogram Kind = "histogram"
 )
 
-// Family is one metric under all its labels. It is safe for concurrent use.
+// Family is one metric with all its label values. It is safe for concurrent use.
 type Family struct {
 	name, help string
 	kind       Kind
 	labels     []string
-	// bounds of a histogram's buckets, in seconds.
+	// bounds are the upper bounds of a histogram's buckets, in seconds.
 	bounds []float64
 
 	mu     sync.Mutex
 	series map[string]*series
 }
 
-// series is one metric under one set of labels.
+// series is one metric with one set of label values.
 type series struct {
-	// labels are as they are written: a="1",b="2".
+	// labels are in text form: a="1",b="2".
 	labels string
 	value  float64
-	// buckets count observations not above the bound of the same index.
+	// buckets count observations up to the bound of the same index.
 	buckets []uint64
 	count   uint64
 }
 
-// Add adds to the value under labels, which are given in the order of their names.
+// Add adds to the value under labels, given in the order of their names.
 func (f *Family) Add(amount float64, labels ...string) {
 	if f == nil {
 		return
@@ -68,7 +68,7 @@ func (f *Family) Add(amount float64, labels ...string) {
 	f.at(labels).value += amount
 }
 
-// Set makes the value under labels what it is now.
+// Set sets the value under labels.
 func (f *Family) Set(value float64, labels ...string) {
 	if f == nil {
 		return
@@ -109,12 +109,12 @@ func (f *Family) at(labels []string) *series {
 	return found
 }
 
-// quoted is a label's value as the format wants it.
+// quoteLabel quotes a label value for the text format.
 func quoted(value string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(value) + `"`
 }
 
-// text is the family with its series in the order of their labels.
+// formatText returns the family with its series ordered by labels.
 func (f *Family) text() []byte {
 	w := &bytes.Buffer{}
 	f.mu.Lock()

@@ -13,72 +13,73 @@ import (
 	"github.com/podfall/podfall/internal/partition"
 )
 
-// Board is what is set for a whole cluster. It is a value: a change makes another.
+// FaultState is the shared state of a cluster's faults, cuts and clock. It is a value: a change
+// returns another.
 type Board struct {
-	// Epoch names the life of the keeper, and Revision counts the board's changes in it.
+	// Epoch names the run of the keeper. Revision counts the changes in that run.
 	Epoch    string `json:"epoch"`
 	Revision uint64 `json:"revision"`
-	// Clock is what the cluster's clock shows; never empty, once it is kept.
+	// Clock is the cluster's clock schedule. It is never empty once the keeper holds the state.
 	Clock clock.Schedule `json:"clock"`
-	// Parties are all that a cut can be about.
+	// Members are all members that a cut can affect.
 	Parties []string        `json:"parties"`
 	Faults  []fault.Fault   `json:"faults,omitempty"`
 	Cuts    []partition.Cut `json:"cuts,omitempty"`
 }
 
-// Moment is an instant, on both clocks.
+// Instant is one instant, on both clocks.
 type Moment struct{ Wall, Cluster time.Time }
 
-// Change is what is to become of a board; one of its fields is set.
+// Change is a requested change of the fault state. Exactly one field is set.
 type Change struct {
 	AddFault    *AddFault  `json:"addFault,omitempty"`
 	ClearFaults *Selection `json:"clearFaults,omitempty"`
 	Cut         *AddCut    `json:"cut,omitempty"`
 	Heal        *Selection `json:"heal,omitempty"`
 	MoveClock   *MoveClock `json:"moveClock,omitempty"`
-	// Renew names a cut whose lease goes on for another [Term].
+	// Renew names a cut whose lease is extended by another [LeaseDuration].
 	Renew string `json:"renew,omitempty"`
 }
 
-// AddFault is a fault that is to begin now.
+// AddFault requests a fault that begins now.
 type AddFault struct {
 	Name string     `json:"name"`
 	Spec fault.Spec `json:"spec"`
-	// Owner is the UID of the object that it stands for, if it does.
+	// Owner is the UID of the API object that defines the fault, if any.
 	Owner string `json:"owner,omitempty"`
-	// Replace lets it take the place of another of its name.
+	// Replace allows replacing a fault of the same name.
 	Replace bool `json:"replace,omitempty"`
 }
 
-// AddCut is a cut that is to begin now.
+// AddCut requests a cut that begins now.
 type AddCut struct {
 	Name    string         `json:"name"`
 	Spec    partition.Spec `json:"spec"`
 	Owner   string         `json:"owner,omitempty"`
 	Replace bool           `json:"replace,omitempty"`
-	// Holder makes the cut a lease of [Term], which its holder renews.
+	// Holder turns the cut into a lease of [LeaseDuration] that the holder renews.
 	Holder string `json:"holder,omitempty"`
 }
 
-// Selection is what to end: all, or these names.
+// Selection selects what to end: everything, or these names.
 type Selection struct {
 	All   bool     `json:"all,omitempty"`
 	Names []string `json:"names,omitempty"`
-	// Parties ends every cut that is about one of them; for cuts alone.
+	// Members selects every cut that affects one of them; for cuts only.
 	Parties []string `json:"parties,omitempty"`
 }
 
 // The reasons for which a change is refused beside those that name a field.
 var (
-	// ErrNotFound says that a name is not on the board.
+	// ErrNotFound means that the fault state has no such name.
 	ErrNotFound = errors.New("not found")
-	// ErrExists says that a name is on the board already.
+	// ErrExists means that the fault state has the name already.
 	ErrExists = errors.New("exists already")
-	// ErrNoChange says that a change says nothing.
+	// ErrNoChange means that a change has no field set.
 	ErrNoChange = errors.New("the change has no field set")
 )
 
-// Apply is the board after a change at a moment, and without what is over by then.
+// Apply returns the state after a change at an instant, without what has expired by then.
 func (b Board) Apply(change Change, at Moment) (Board, error) {
 	next := b.Expired(at)
 	var err error
@@ -136,11 +137,11 @@ func (b *Board) addCut(add AddCut, at Moment) error {
 	return b.fits()
 }
 
-// largest is how many bytes a board may have. It is published whole, and the hub carries no
-// message of more than 8 MiB.
+// maxStateSize is the maximum size of the state in bytes. The state is published as one message,
+// and the hub carries messages up to 8 MiB.
 const largest = 1 << 20
 
-// fits refuses a board that holds too much.
+// checkSize returns an error if the state is too large.
 func (b *Board) fits() error {
 	data, err := json.Marshal(b)
 	if err != nil {
@@ -152,7 +153,7 @@ func (b *Board) fits() error {
 	return nil
 }
 
-// placed puts one in the place of number i, or behind all.
+// replaceOrAppend replaces element i, or appends if i is negative.
 func placed[T any](all []T, i int, one T) []T {
 	if i < 0 {
 		return append(all, one)
@@ -170,14 +171,14 @@ func (b *Board) renew(name string, at Moment) error {
 	return nil
 }
 
-// choice is one thing that a selection asks for.
+// selector selects elements of a list.
 type choice[T any] struct {
-	// what is said when there is none; empty for a choice that need not be of something.
+	// missing is the error text if nothing matches; empty for a selector that may match nothing.
 	what string
 	is   func(T) bool
 }
 
-// without leaves out all that is chosen.
+// removeSelected returns the list without the selected elements.
 func without[T any](all []T, choices []choice[T]) ([]T, error) {
 	var missing []string
 	for _, one := range choices {
@@ -220,7 +221,7 @@ func (s Selection) cuts(parties []string) []choice[partition.Cut] {
 	return choices
 }
 
-// Expired is the board without what is over at a moment; its slices are its own.
+// WithoutExpired returns the state without what has expired. Its slices are copies.
 func (b Board) Expired(at Moment) Board {
 	next := b
 	next.Faults = slices.DeleteFunc(slices.Clone(b.Faults), func(f fault.Fault) bool { return f.Expired(at.Cluster) })
@@ -231,8 +232,7 @@ func (b Board) Expired(at Moment) Board {
 	return next
 }
 
-// Ends is when the first thing on the board is over by itself, on each clock; zero for
-// never.
+// NextExpiry returns when the first fault or cut expires, on each clock; zero for never.
 func (b Board) Ends() Moment {
 	var ends Moment
 	sooner := func(at *time.Time, end time.Time) {
@@ -252,7 +252,7 @@ func (b Board) Ends() Moment {
 	return ends
 }
 
-// AllFaults are the faults, and what the cuts do to single kinds of message.
+// AllFaults returns the faults, and the faults that the cuts impose on single kinds of message.
 func (b Board) AllFaults() []fault.Fault {
 	all := slices.Clone(b.Faults)
 	for _, c := range b.Cuts {
@@ -261,6 +261,6 @@ func (b Board) AllFaults() []fault.Fault {
 	return all
 }
 
-// Newer reports whether the board is to take the place of old, which was read before: it
-// is of another life of its keeper, or has changed since.
+// IsNewerThan reports whether the state replaces old, which was read before: it is from another run
+// of the keeper, or has changed since.
 func (b Board) Newer(old Board) bool { return b.Epoch != old.Epoch || b.Revision > old.Revision }

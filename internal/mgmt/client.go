@@ -13,33 +13,33 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// patience is how long the plane may take to answer, on the wall.
+// requestTimeout is how long the other side may take to answer, in wall time.
 const patience = 5 * time.Second
 
-// ErrRefused is the cause of every change that the board's keeper has refused; the text
-// names the fields that are wrong.
+// ErrRefused is the cause of every change that the keeper has refused. The text names the invalid
+// fields.
 var ErrRefused = errors.New("refused")
 
-// Client asks and changes the board, and asks the processes. What it may is its
-// connection's identity's.
+// Client reads and changes the fault state, and inspects processes. Its permissions are those of
+// the connection's identity.
 type Client struct{ bus *bus.Conn }
 
-// NewClient is a client on a connection, which stays the caller's.
+// NewClient returns a client on a connection. The caller keeps ownership of the connection.
 func NewClient(conn *bus.Conn) *Client { return &Client{conn} }
 
-// Inspection is a process's answer to who inspects it.
+// InspectResponse is a process's answer to an inspection.
 type Inspection struct {
 	Answer []byte `json:"answer,omitempty"`
 	Error  string `json:"error,omitempty"`
 }
 
-// Get is the board as it is.
+// Get returns the current fault state.
 func (c *Client) Get(ctx context.Context) (Board, error) {
 	return c.ask(ctx, proto.MgmtBoardGet, nil)
 }
 
-// Set changes the board, and returns it as it is then. [ErrNotFound] says that what was to
-// be changed is not there, [ErrRefused] that the change is wrong.
+// Set changes the fault state and returns the new one. It returns [ErrNotFound] if what is to be
+// changed does not exist, and [ErrRefused] if the change is invalid.
 func (c *Client) Set(ctx context.Context, change Change) (Board, error) {
 	data, err := json.Marshal(change)
 	if err != nil {
@@ -70,7 +70,7 @@ func (c *Client) ask(ctx context.Context, subject string, data []byte) (Board, e
 	return *answer.Board, nil
 }
 
-// refusal is the keeper's own words.
+// refusal is an error with the keeper's own text.
 type refusal struct {
 	text  string
 	cause error
@@ -79,11 +79,11 @@ type refusal struct {
 // Error implements error.
 func (r *refusal) Error() string { return r.text }
 
-// Unwrap is why.
+// Unwrap returns ErrNotFound or ErrRefused.
 func (r *refusal) Unwrap() error { return r.cause }
 
-// Inspect asks a process what it knows. A process that does not run is
-// bus.ErrNoResponder, at once; one that is paused answers until ctx ends with its error.
+// Inspect sends a query to a process. If the process does not run, the error is bus.ErrNoResponder,
+// at once. If the process is paused, Inspect returns the error of ctx when ctx ends.
 func (c *Client) Inspect(ctx context.Context, process string, question []byte) ([]byte, error) {
 	raw, err := c.bus.Request(ctx, proto.Mgmt(process), proto.MgmtInspect(process), question)
 	if err != nil {
@@ -99,8 +99,8 @@ func (c *Client) Inspect(ctx context.Context, process string, question []byte) (
 	return answer.Answer, nil
 }
 
-// History is a page of what a process has written down, from a place on. Its errors are
-// those of Inspect.
+// History returns a page of a process's history from a position on. Its errors are those of
+// Inspect.
 func (c *Client) History(ctx context.Context, process string, from history.Position) (history.Page, error) {
 	place, err := json.Marshal(from)
 	if err != nil {
@@ -117,8 +117,8 @@ func (c *Client) History(ctx context.Context, process string, from history.Posit
 	return page, nil
 }
 
-// Follow tells apply of the board as it is, and of each new one, until ctx ends. It fails
-// when the board is not to be had at first.
+// Follow calls apply with the current fault state and with each new one, until ctx ends. It fails
+// if the first state cannot be read.
 func (c *Client) Follow(ctx context.Context, apply func(Board)) error {
 	const queue = 64
 	sub, err := c.bus.Subscribe(proto.MgmtBoard, queue)

@@ -15,33 +15,33 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// StationConfig is what a Station works with.
+// AgentConfig configures an Agent.
 type StationConfig struct {
-	// Process is whose station it is.
+	// Process is the name of the agent's process.
 	Process string
-	// Bus is the connection to the hub, as [proto.Mgmt] of the process. It stays the
-	// caller's.
+	// Bus is the connection to the hub, as [proto.Mgmt] of the process. The caller keeps ownership
+	// of it.
 	Bus *bus.Conn
-	// Apply is told of every new board, one after the other; it must not block for long.
+	// Apply is called with every new fault state, one after the other. It must not block for long.
 	Apply func(Board)
-	// Inspect answers who asks what the process knows; nil answers nobody.
+	// Inspect answers inspections; nil answers none.
 	Inspect func(ctx context.Context, question []byte) ([]byte, error)
 	Log     *slog.Logger
 }
 
-// Station is a process's place on the management plane. A nil Station is one that nobody
-// speaks to, as in a cluster inside a test.
+// Agent connects a process to the management bus. A nil Agent has no connection, as in a cluster
+// inside a test.
 type Station struct {
 	cfg StationConfig
 
 	mu    sync.Mutex
 	board Board
 	first chan struct{}
-	// known closes first.
+	// markReady closes ready.
 	known func()
 }
 
-// NewStation is a station; Run it.
+// NewAgent returns an agent; Run it.
 func NewStation(cfg StationConfig) *Station {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -53,7 +53,7 @@ func NewStation(cfg StationConfig) *Station {
 	return &Station{cfg: cfg, first: first, known: sync.OnceFunc(func() { close(first) })}
 }
 
-// Run follows the board and answers questions until ctx ends. Without a keeper on the bus
+// Run follows the fault state and answers inspections until ctx ends. If the bus has no keeper yet,
 // it waits for one.
 func (s *Station) Run(ctx context.Context) error {
 	if s == nil {
@@ -67,8 +67,9 @@ func (s *Station) Run(ctx context.Context) error {
 	return daemon.Run(ctx, parts...)
 }
 
-// Wait returns when the process has the board and hears who asks what it knows, or knows that
-// it will not, or ctx has ended: what a process does first should know what is broken.
+// WaitReady returns once the process has the fault state and answers inspections, once it knows
+// that it never will, or when ctx ends. Call it first, so that faults are in force from the
+// process's first action on.
 func (s *Station) Wait(ctx context.Context) {
 	if s == nil {
 		return
@@ -79,7 +80,7 @@ func (s *Station) Wait(ctx context.Context) {
 	}
 }
 
-// Board is the board as it is known here.
+// State returns the fault state as known to this process.
 func (s *Station) Board() Board {
 	if s == nil {
 		return Board{}
@@ -89,10 +90,10 @@ func (s *Station) Board() Board {
 	return s.board
 }
 
-// Client asks and changes the board as this process, if it may.
+// Client returns a client that acts as this process.
 func (s *Station) Client() *Client { return NewClient(s.cfg.Bus) }
 
-// follow keeps the board.
+// follow keeps the fault state up to date.
 func (s *Station) follow(ctx context.Context) error {
 	const queue = 64
 	sub, err := s.cfg.Bus.Subscribe(proto.MgmtBoard, queue)
@@ -128,10 +129,10 @@ func (s *Station) follow(ctx context.Context) error {
 	}
 }
 
-// retry is between two attempts to get the first board, on the wall.
+// retryInterval is the time between two attempts to read the first fault state, in wall time.
 const retry = 100 * time.Millisecond
 
-// without goes on without a management plane, on a bus that does not let us have one.
+// runUnmanaged continues without management if the bus forbids it to this process.
 func (s *Station) without(ctx context.Context, err error) error {
 	if errors.Is(err, bus.ErrForbidden) {
 		s.known()
@@ -150,7 +151,7 @@ func (s *Station) fetch(ctx context.Context) error {
 	return err
 }
 
-// apply takes a board over, unless it is old. Follow alone calls it.
+// apply adopts a fault state unless it is old. Only follow calls it.
 func (s *Station) apply(board Board) {
 	s.mu.Lock()
 	if old := s.board; old.Epoch != "" && !board.Newer(old) {
@@ -163,7 +164,8 @@ func (s *Station) apply(board Board) {
 	s.known()
 }
 
-// answer listens before anyone follows the board, so that [Station.Wait] can promise it.
+// serveInspect subscribes before the agent follows the fault state, so that [Agent.WaitReady]
+// covers inspections too.
 func (s *Station) answer(ctx context.Context) (serve func(context.Context) error) {
 	listening, err := Inspected(ctx, s.cfg)
 	return func(ctx context.Context) error {
@@ -177,8 +179,8 @@ func (s *Station) answer(ctx context.Context) (serve func(context.Context) error
 	}
 }
 
-// Inspected listens for those who ask a process what it knows; what it returns answers them
-// until ctx ends.
+// ListenInspect subscribes to inspections of a process. The returned function answers them until
+// ctx ends.
 func Inspected(ctx context.Context, cfg StationConfig) (serve func(context.Context) error, err error) {
 	service, err := cfg.Bus.Listen(ctx, proto.MgmtInspect(cfg.Process))
 	if err != nil {

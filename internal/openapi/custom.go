@@ -16,8 +16,8 @@ const (
 	listMeta   = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
 )
 
-// FromCRD is the definitions of a custom kind and of a list of it, in one of its versions.
-// They refer to built-in definitions of metadata; see [Definitions.Complete].
+// FromCRD returns the definitions of a custom kind and its list, in one version. They refer to
+// built-in definitions of metadata; see [Definitions.Complete].
 func FromCRD(crd *apiextensionsv1.CustomResourceDefinition, version string) (Models, error) {
 	i := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 		return v.Name == version
@@ -56,15 +56,15 @@ func FromCRD(crd *apiextensionsv1.CustomResourceDefinition, version string) (Mod
 	return Models{CustomName(gvk): model, CustomName(listGVK): list}, nil
 }
 
-// CustomName is the name of the definition of a custom kind: its group backwards, its
-// version and its kind.
+// CustomName returns the name of a custom kind's definition: its reversed group, its version and
+// its kind.
 func CustomName(gvk schema.GroupVersionKind) string {
 	words := strings.Split(gvk.Group, ".")
 	slices.Reverse(words)
 	return strings.Join(append(words, gvk.Version, gvk.Kind), ".")
 }
 
-// addIdentity gives a definition the fields that every object has, and its kind.
+// addObjectFields adds the fields that every object has, and the kind, to a definition.
 func addIdentity(root map[string]any, gvk schema.GroupVersionKind, metadata string) {
 	properties, _ := root["properties"].(map[string]any)
 	if properties == nil {

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Group is what one document of OpenAPI 3, or one part of that of OpenAPI 2, is about: the
-// resources of a group and version.
+// Group is the resources of one group and version: the content of one OpenAPI 3 document, or a part
+// of the OpenAPI 2 document.
 type Group struct {
 	metav1.APIResourceList
 
@@ -19,8 +19,8 @@ type Group struct {
 	Custom Models
 }
 
-// V3 is the OpenAPI 3 document of one group and version, as JSON. Release is the version that
-// it names, such as v1.37.2. Equal groups give equal documents.
+// V3 returns the OpenAPI 3 document of one group and version, as JSON. It names release as its
+// version, for example v1.37.2. Equal groups give equal documents.
 func (d *Definitions) V3(release string, group Group) ([]byte, error) {
 	paths, models, err := d.describe(group, threeForm{})
 	if err != nil {
@@ -39,7 +39,7 @@ func (d *Definitions) V3(release string, group Group) ([]byte, error) {
 	})
 }
 
-// V2 is the OpenAPI 2 document of all groups, as JSON.
+// V2 returns the OpenAPI 2 document of all groups, as JSON.
 func (d *Definitions) V2(release string, groups []Group) ([]byte, error) {
 	unpacked := d.load()
 	paths, definitions := map[string]any{}, map[string]any{}
@@ -77,15 +77,15 @@ func info(release string) map[string]any {
 	return map[string]any{"title": "Kubernetes", "version": release}
 }
 
-// form says an operation in one version of OpenAPI.
+// formatter formats operations in one version of OpenAPI.
 type form interface {
-	// operation is the value of one method of a path.
+	// formatOperation returns the value of one method of a path.
 	operation(op operation) map[string]any
-	// parameter is a parameter that every method of a path has.
+	// formatParameter returns a parameter that every method of a path has.
 	parameter(name, in, kind, about string) map[string]any
 }
 
-// describe is the paths of a group, and the definitions that they need.
+// describe returns the paths of a group, and the definitions that they need.
 func (d *Definitions) describe(group Group, in form) (map[string]any, Models, error) {
 	gv, err := schema.ParseGroupVersion(group.GroupVersion)
 	if err != nil {
@@ -105,7 +105,7 @@ func (d *Definitions) describe(group Group, in form) (map[string]any, Models, er
 	return paths, models, nil
 }
 
-// place looks up what a resource is made of.
+// newEndpoint looks up the definitions of a resource.
 func (d *Definitions) place(gv schema.GroupVersion, resource metav1.APIResource, custom Models) place {
 	gvk := gv.WithKind(resource.Kind)
 	if resource.Version != "" {
@@ -123,7 +123,7 @@ func (d *Definitions) place(gv schema.GroupVersion, resource metav1.APIResource,
 	}
 }
 
-// fill adds an operation to its path.
+// addTo adds an operation to its path.
 func (op operation) fill(paths map[string]any, tag string, in form) {
 	item, ok := paths[op.path].(map[string]any)
 	if !ok {
@@ -146,7 +146,7 @@ func (op operation) fill(paths map[string]any, tag string, in form) {
 	item[op.method] = said
 }
 
-// answers is the codes of an operation, each with its description.
+// responseCodes returns the status codes of an operation with their descriptions.
 func (op operation) answers() map[string]string {
 	codes := map[string]string{"200": "OK"}
 	switch op.action {
@@ -160,8 +160,8 @@ func (op operation) answers() map[string]string {
 	return codes
 }
 
-// bodyTypes are the content types that an operation takes. Strategic merge patches need the
-// Go type of a kind, so custom kinds have none, and kubectl looks here whether to send one.
+// bodyTypes returns the content types of an operation's body. Strategic merge patches need a kind's
+// Go type, so custom kinds have none. kubectl reads here whether it may send one.
 func (op operation) bodyTypes() []string {
 	switch {
 	case op.action != "patch":
@@ -175,7 +175,7 @@ func (op operation) bodyTypes() []string {
 	}
 }
 
-// answerTypes are the content types of an operation's answers.
+// responseTypes returns the content types of an operation's responses.
 func (op operation) answerTypes() []string {
 	if op.gives == "" {
 		return []string{"*/*"}

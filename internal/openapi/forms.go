@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// threeForm is OpenAPI 3.
 type threeForm struct{}
 
 func (threeForm) parameter(name, in, kind, about string) map[string]any {
@@ -34,7 +33,7 @@ func (f threeForm) operation(op operation) map[string]any {
 	return said
 }
 
-// threeContent is a definition, or text, in each of a few content types.
+// v3Content returns a definition, or text if model is empty, for each content type.
 func threeContent(model string, types []string) map[string]any {
 	content := map[string]any{}
 	for _, media := range types {
@@ -50,7 +49,7 @@ func schemaOf(prefix, model string) map[string]any {
 	return map[string]any{"$ref": prefix + model}
 }
 
-// queries are the query parameters of an operation.
+// queryParameters returns the query parameters of an operation.
 func queries(in form, op operation) []any {
 	var said []any
 	for _, p := range op.query {
@@ -59,7 +58,6 @@ func queries(in form, op operation) []any {
 	return said
 }
 
-// twoForm is OpenAPI 2.
 type twoForm struct{}
 
 func (twoForm) parameter(name, in, kind, about string) map[string]any {
@@ -90,8 +88,8 @@ func (f twoForm) operation(op operation) map[string]any {
 	return said
 }
 
-// downgrade is a definition as OpenAPI 2 has it. That has no defaults, no alternatives and no
-// null, and a reference stands beside its description instead of below it.
+// downgrade converts a definition to OpenAPI 2. OpenAPI 2 has no defaults, alternatives or null,
+// and places a reference beside its description, not below it.
 func downgrade(model json.RawMessage) (any, error) {
 	var parsed any
 	if err := json.Unmarshal(model, &parsed); err != nil {

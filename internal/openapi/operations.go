@@ -8,40 +8,40 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// operation is one method of one path, before it is said in either version of OpenAPI.
+// operation is one method of one path, independent of the OpenAPI version.
 type operation struct {
 	path, method string
-	// id begins with what is done, such as read or replace.
+	// id begins with the action, for example read or replace.
 	id          string
 	description string
-	// action is what Kubernetes calls it: get, list, post, put, patch, delete,
+	// action is the value of x-kubernetes-action: get, list, post, put, patch, delete,
 	// deletecollection, connect.
 	action string
 	gvk    schema.GroupVersionKind
 	query  []parameter
-	// takes is the definition of the body; empty for none.
+	// requestModel is the definition of the body; empty for none.
 	takes string
-	// gives is the definition of the answer; empty for text.
+	// responseModel is the definition of the response; empty for text.
 	gives string
-	// custom says that the kind is one that somebody has defined.
+	// custom is set for custom kinds.
 	custom bool
 }
 
 // parameter is one query parameter.
 type parameter struct{ name, kind, about string }
 
-// place is where a resource lies.
+// endpoint is one resource with its definitions.
 type place struct {
 	gv       schema.GroupVersion
 	resource metav1.APIResource
 	gvk      schema.GroupVersionKind
-	// model and list are definitions; list is empty where there are no lists.
+	// model and list are definitions; list is empty for resources without lists.
 	model, list string
-	// custom says that the kind is one that somebody has defined.
+	// custom is set for custom kinds.
 	custom bool
 }
 
-// root is the path of a group and version.
+// groupPath returns the path of a group and version.
 func root(gv schema.GroupVersion) string {
 	if gv.Group == "" {
 		return "/api/" + gv.Version
@@ -49,7 +49,7 @@ func root(gv schema.GroupVersion) string {
 	return "/apis/" + gv.Group + "/" + gv.Version
 }
 
-// paths are the collection and the object of a resource. A subresource has no collection.
+// paths returns the paths of the collection and the object. A subresource has no collection.
 func (p place) paths() (collection, object string) {
 	base := root(p.gv)
 	if p.resource.Namespaced {
@@ -63,7 +63,7 @@ func (p place) paths() (collection, object string) {
 	return base + "/" + name, object
 }
 
-// operations are what can be done with a resource.
+// operations returns the operations of a resource.
 func (p place) operations() []operation {
 	collection, object := p.paths()
 	var ops []operation
@@ -111,13 +111,13 @@ const (
 	statusModel   = "io.k8s.apimachinery.pkg.apis.meta.v1.Status"
 )
 
-// connects reports whether the resource is a stream and no object.
+// isStream reports whether the resource is a stream and not an object.
 func (p place) connects() bool {
 	_, sub, _ := strings.Cut(p.resource.Name, "/")
 	return slices.Contains([]string{"attach", "exec", "portforward", "proxy"}, sub)
 }
 
-// answer is what reading gives: of a log, text.
+// getModel returns the definition of a get's response; empty for logs, which are text.
 func (p place) answer() string {
 	if strings.HasSuffix(p.resource.Name, "/log") {
 		return ""
@@ -125,7 +125,8 @@ func (p place) answer() string {
 	return p.model
 }
 
-// lists is the list of a namespace, or of the cluster, and that of all namespaces.
+// listOperations returns the list of a namespace or of the cluster, and for namespaced resources
+// that of all namespaces.
 func (p place) lists(collection string) []operation {
 	one := operation{path: collection, method: "get", id: "list", action: "list", query: listing(), gives: p.list}
 	ops := []operation{p.operation(one)}
@@ -140,7 +141,7 @@ func (p place) lists(collection string) []operation {
 	return ops
 }
 
-// operation completes one with what the resource says of itself.
+// complete fills in the fields that depend on the resource.
 func (p place) operation(op operation) operation {
 	op.gvk, op.custom = p.gvk, p.custom
 	group := "Core"
@@ -160,7 +161,7 @@ func (p place) operation(op operation) operation {
 	return op
 }
 
-// tag is what the operations of a group and version are filed under.
+// groupTag returns the tag of the operations of a group and version.
 func tag(gv schema.GroupVersion) string {
 	if gv.Group == "" {
 		return "core_" + gv.Version
@@ -182,7 +183,7 @@ func cmpOr(a, b string) string {
 	return b
 }
 
-// writing are the parameters of whatever stores an object.
+// writeParameters returns the parameters of requests that store an object.
 func writing() []parameter {
 	return []parameter{
 		{"dryRun", "string", "All: go through every step and store nothing"},

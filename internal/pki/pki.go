@@ -1,9 +1,9 @@
-// Package pki makes the certificates of a cluster's gateway: an authority of the
-// cluster's own, which nobody else trusts, and server certificates for this machine's
-// loopback addresses that it has signed.
+// Package pki creates the certificates of a cluster's gateway: a certificate authority of the
+// cluster's own, and server certificates for the loopback addresses, signed by it. No other
+// software trusts that authority.
 //
-// Everything is PEM, so that it can be kept in files and given to any client. Keys are
-// ECDSA on P-256: made and used in microseconds.
+// Everything is PEM, for files and for any client. Keys are ECDSA on P-256, which take microseconds
+// to create and use.
 package pki
 
 import (
@@ -20,12 +20,11 @@ import (
 )
 
 const (
-	// authorityLife is how long an authority is good for, as kubeadm's.
+	// authorityValidity is the same as kubeadm's.
 	authorityLife = 10 * 365 * 24 * time.Hour
-	// serverLife is how long a server certificate is good for: clients on some systems
-	// refuse more than 825 days.
+	// serverValidity is below 825 days, the maximum that clients on some systems accept.
 	serverLife = 365 * 24 * time.Hour
-	// backdate forgives clocks that are a little behind.
+	// backdate tolerates clocks that are a little behind.
 	backdate = time.Hour
 )
 
@@ -35,15 +34,14 @@ type Pair struct {
 	Key         []byte
 }
 
-// ErrNotOurs means that a certificate is not what [Pair.Check] expects.
+// ErrInvalid means that a certificate fails [Pair.Verify].
 var ErrNotOurs = errors.New("pki: not a good certificate")
 
-// Loopback are the names and addresses by which a program finds a server on its own
-// machine.
+// Loopback returns the names and addresses of a server on the local machine.
 func Loopback() []string { return []string{"127.0.0.1", "::1", "localhost"} }
 
-// NewAuthority is a certificate that signs others. Now is the wall's time, which is
-// what clients compare certificates with, whatever a cluster's clock shows.
+// NewAuthority creates a certificate authority. The time now is wall time: clients check
+// certificates against it, whatever a cluster's clock reads.
 func NewAuthority(name string, now time.Time) (Pair, error) {
 	template := template(name, now, authorityLife)
 	template.IsCA = true
@@ -56,8 +54,8 @@ func NewAuthority(name string, now time.Time) (Pair, error) {
 	return sign(template, template, key, key)
 }
 
-// Server is a new certificate for a server that is reached by these host names and IP
-// addresses, signed by the pair, which is an authority's.
+// IssueServer creates a server certificate for these host names and IP addresses, signed by the
+// pair, which must be an authority's.
 func (p Pair) Server(name string, hosts []string, now time.Time) (Pair, error) {
 	parent, err := p.certificate()
 	if err != nil {
@@ -84,8 +82,8 @@ func (p Pair) Server(name string, hosts []string, now time.Time) (Pair, error) {
 	return sign(template, parent, key, by)
 }
 
-// Check says why a server's pair cannot be used at the time now, if so: it is not
-// signed by this authority, not for one of the hosts, expired, or its key is another's.
+// Verify returns why a server's pair cannot be used at now, or nil. The pair must be signed by this
+// authority, cover all hosts, not be expired, and have a matching key.
 func (p Pair) Check(server Pair, hosts []string, now time.Time) error {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(p.Certificate) {
@@ -110,7 +108,7 @@ func (p Pair) Check(server Pair, hosts []string, now time.Time) error {
 	return nil
 }
 
-// Good says why the authority cannot sign or be trusted at the time now, if so.
+// CheckAuthority returns why the authority cannot sign or be trusted at now, or nil.
 func (p Pair) Good(now time.Time) error {
 	certificate, err := p.certificate()
 	if err != nil {
@@ -146,7 +144,7 @@ func template(name string, now time.Time, life time.Duration) *x509.Certificate 
 
 func newKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
 
-// sign makes the pair of a key; the serial number is drawn by x509.
+// sign signs a certificate for a key; x509 draws the serial number.
 func sign(template, parent *x509.Certificate, key, by *ecdsa.PrivateKey) (Pair, error) {
 	certificate, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
 	if err != nil {

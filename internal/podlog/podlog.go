@@ -1,5 +1,5 @@
-// Package podlog reads the log of a container from the kubelet of its node, and goes on
-// reading: the kubelet keeps no streams, so it is asked for what has been written since.
+// Package podlog reads the log of a container from the kubelet of its node and follows it. The
+// kubelet keeps no streams, so the reader requests repeatedly what was written since.
 package podlog
 
 import (
@@ -16,19 +16,19 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Ask sends a request, a proto.LogsRequest in JSON, to the kubelet of the pod's node, and
+// RequestFunc sends a request, a proto.LogsRequest in JSON, to the kubelet of the pod's node, and
 // returns its answer.
 type Ask func(ctx context.Context, request []byte) ([]byte, error)
 
 // Line is a line of a log.
 type Line struct {
-	// Stamp is the line's time as the log has it, in RFC 3339.
+	// Stamp is the line's time in the log, in RFC 3339.
 	Stamp []byte
-	// Text is the line itself, with its end.
+	// Text is the line with its newline.
 	Text []byte
 }
 
-// With is the line as it is printed, its time in front of it or not.
+// Format returns the line as printed, with or without its time.
 func (l Line) With(timestamp bool) []byte { //nolint:revive // the reader's wish, not a choice of behaviour
 	if !timestamp {
 		return l.Text
@@ -36,18 +36,17 @@ func (l Line) With(timestamp bool) []byte { //nolint:revive // the reader's wish
 	return slices.Concat(l.Stamp, []byte(" "), l.Text)
 }
 
-// Reader reads one log. It belongs to one goroutine.
+// Reader reads one log. It must be used by one goroutine.
 type Reader struct {
 	ask     Ask
 	request proto.LogsRequest
 	tail    *int64
-	// last is the time of the last line that was returned: no two lines of a log have the
-	// same.
+	// last is the time of the last line returned. No two lines of a log have the same time.
 	last time.Time
 }
 
-// NewReader reads the log that a request says, from its SinceTime on, and the first time no
-// more lines than its TailLines.
+// NewReader returns a reader of the log that a request selects. It starts at SinceTime; the first
+// read returns at most TailLines lines.
 func NewReader(ask Ask, request proto.LogsRequest) *Reader {
 	request.Timestamps = true
 	r := &Reader{ask: ask, request: request, tail: request.TailLines}
@@ -57,12 +56,12 @@ func NewReader(ask Ask, request proto.LogsRequest) *Reader {
 	return r
 }
 
-// atOnce is from how many bytes on an answer may be a part of what there is.
+// truncationSize is the size from which on an answer may be incomplete.
 const atOnce = 1 << 20
 
-// Next is what has been written since it was last called, in whole lines. A line that has no
-// end yet is left for later, unless nothing more will be written: ended says so. It fails
-// with the kubelet's refusal, or when that does not answer.
+// Next returns whole lines written since the last call. A line without an end is left for later,
+// unless ended is set: then nothing more will be written. It fails with the kubelet's refusal, or
+// if the kubelet does not answer.
 func (r *Reader) Next(ctx context.Context, ended bool) ([]Line, error) {
 	var lines []Line
 	for {
@@ -113,7 +112,7 @@ func (r *Reader) next(ctx context.Context, ended bool) (lines []Line, size int, 
 	return lines, len(text), nil
 }
 
-// refusal tells a kubelet's refusal from a log that happens to be JSON.
+// parseRefusal tells a kubelet's refusal from a log that happens to be JSON.
 func refusal(answer []byte) (*metav1.Status, bool) {
 	var status metav1.Status
 	if !bytes.HasPrefix(answer, []byte("{")) || json.Unmarshal(answer, &status) != nil {
@@ -122,7 +121,7 @@ func refusal(answer []byte) (*metav1.Status, bool) {
 	return &status, status.Kind == "Status" && status.APIVersion == "v1" && status.Status == metav1.StatusFailure
 }
 
-// Ended reports whether a container of the incarnation uid of a pod will write no more.
+// HasEnded reports whether a container of the pod's incarnation uid will write no more.
 func Ended(pod *corev1.Pod, uid types.UID, container string) bool {
 	if pod.UID != uid || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return true

@@ -1,6 +1,5 @@
-// Package podrefs lists the objects that a pod's spec names: what its kubelet has to read
-// before the pod can run, and therefore what the apiserver lets that kubelet read. It is
-// pure.
+// Package podrefs lists the objects that a pod's spec refers to. The kubelet has to read them
+// before the pod can run, so the apiserver lets that kubelet read them. It is pure.
 package podrefs
 
 import (
@@ -18,14 +17,14 @@ const (
 	ServiceAccounts = "serviceaccounts"
 )
 
-// Reference is one object in the pod's own namespace.
+// Reference is one object in the pod's namespace.
 type Reference struct {
 	// Resource is one of the constants of this package.
 	Resource string
 	Name     string
 }
 
-// Of are the objects that the pod refers to, each once, by resource and name.
+// List returns the objects that the pod refers to, each once, ordered by resource and name.
 func Of(pod *corev1.Pod) []Reference {
 	l := list{}
 	l.add(ServiceAccounts, ServiceAccount(pod))
@@ -49,11 +48,12 @@ func Of(pod *corev1.Pod) []Reference {
 	return slices.Compact(l.found)
 }
 
-// ServiceAccount is the pod's: the namespace's default one if it names none.
+// ServiceAccount returns the pod's service account: the namespace's default one if the pod names
+// none.
 func ServiceAccount(pod *corev1.Pod) string { return cmp.Or(pod.Spec.ServiceAccountName, "default") }
 
-// ClaimName is the claim that a volume of the pod stands for, empty when it is none: that
-// of an ephemeral volume is called after the pod and the volume.
+// ClaimName returns the claim of a pod's volume; empty if it has none. The claim of an ephemeral
+// volume is named after the pod and the volume.
 func ClaimName(pod *corev1.Pod, volume *corev1.Volume) string {
 	switch {
 	case volume.PersistentVolumeClaim != nil:
@@ -64,7 +64,6 @@ func ClaimName(pod *corev1.Pod, volume *corev1.Volume) string {
 	return ""
 }
 
-// list is what has been found so far.
 type list struct{ found []Reference }
 
 func (l *list) add(resource, name string) {

@@ -13,14 +13,14 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// CustomColumns are those that a CustomResourceDefinition gives to a Table of its objects
-// (upstream's tableconvertor, which would bring an API server's libraries along).
+// CustomColumns are the printer columns of a CustomResourceDefinition (upstream's tableconvertor,
+// which would pull in an API server's libraries).
 type CustomColumns struct {
 	definitions []apiextensionsv1.CustomResourceColumnDefinition
 	paths       []*jsonpath.JSONPath
 }
 
-// ColumnsOf are the columns of one version of a definition; nil for nil.
+// CustomColumnsOf returns the columns of one version of a definition; nil for nil.
 func ColumnsOf(crd *apiextensionsv1.CustomResourceDefinition, version string) *CustomColumns {
 	if crd == nil {
 		return nil
@@ -47,7 +47,7 @@ func ColumnsOf(crd *apiextensionsv1.CustomResourceDefinition, version string) *C
 	return c
 }
 
-// header is what a Table says of the columns.
+// header returns the column definitions of the Table.
 func (c *CustomColumns) header() []metav1.TableColumnDefinition {
 	header := Columns(metav1.SchemeGroupVersion.WithKind(""))[:1] // the name, as every kind has it
 	for _, column := range c.definitions {
@@ -62,7 +62,7 @@ func (c *CustomColumns) header() []metav1.TableColumnDefinition {
 	return header
 }
 
-// cells are the values of one object; nil for what it does not have.
+// cells returns the values of one object; nil for missing values.
 func (c *CustomColumns) cells(view View, obj kinds.Object) []any {
 	cells := []any{obj.GetName()}
 	custom, ok := obj.(*unstructured.Unstructured)
@@ -92,7 +92,7 @@ func cell(view View, as string, path *jsonpath.JSONPath, obj map[string]any) any
 	return typed(view, as, value)
 }
 
-// typed is a value of the type that its column has; nil when it is of another.
+// convertValue converts a value to its column's type; nil if it has another type.
 func typed(view View, as string, value any) any {
 	switch v := value.(type) {
 	case int64:
@@ -129,7 +129,7 @@ func ageOf(view View, stamp string) string {
 	return view.Since(at)
 }
 
-// Table is objects under the columns, as [View.Table] for a built-in kind.
+// Table returns objects as rows under the columns, as [View.Table] does for a built-in kind.
 func (c *CustomColumns) Table(view View, objs []kinds.Object) *metav1.Table {
 	table := &metav1.Table{
 		TypeMeta:          metav1.TypeMeta{Kind: "Table", APIVersion: metav1.SchemeGroupVersion.String()},

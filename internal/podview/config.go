@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// configSheet prints the kinds that a pod mounts.
+// configPrinter prints the kinds that pods mount.
 func configSheet(gvk schema.GroupVersionKind) (sheet, bool) {
 	switch gvk {
 	case corev1.SchemeGroupVersion.WithKind("ConfigMap"):
@@ -36,7 +36,7 @@ func configSheet(gvk schema.GroupVersionKind) (sheet, bool) {
 	}
 }
 
-// unset stands for a field that has no value, not even a default one.
+// unset is printed for a field without a value.
 const unset = "<unset>"
 
 func (v View) claim(claim *corev1.PersistentVolumeClaim) []any {
@@ -95,7 +95,7 @@ func (v View) volume(volume *corev1.PersistentVolume) []any {
 	}
 }
 
-// accessModes are the short forms, each once and in this order.
+// accessModes returns the short forms, each once and in this order.
 func accessModes(modes []corev1.PersistentVolumeAccessMode) string {
 	var short []string
 	for _, known := range []struct {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// coreSheet prints the kinds that a pod's life and death show in.
+// corePrinter prints pods, nodes, namespaces, events and leases.
 func coreSheet(gvk schema.GroupVersionKind) (sheet, bool) {
 	switch gvk {
 	case corev1.SchemeGroupVersion.WithKind("Pod"):
@@ -60,8 +60,8 @@ func (v View) node(node *corev1.Node) []any {
 	}
 }
 
-// nodeStatus is Ready, NotReady (the Ready condition is False or Unknown) or Unknown
-// (there is none yet).
+// nodeStatus is Ready, NotReady (the Ready condition is False or Unknown) or Unknown (no Ready
+// condition).
 func nodeStatus(node *corev1.Node) string {
 	status := "Unknown"
 	for _, c := range node.Status.Conditions {
@@ -79,7 +79,7 @@ func nodeStatus(node *corev1.Node) string {
 	return status
 }
 
-// NodeRoles are the roles that a node's labels give it, sorted.
+// NodeRoles returns the roles in a node's labels, sorted.
 func NodeRoles(node *corev1.Node) []string {
 	roles := map[string]bool{}
 	for key, label := range node.Labels {
@@ -132,8 +132,7 @@ func (v View) event(event *corev1.Event) []any {
 	}
 }
 
-// EventTimes are when an event was first and last seen, whichever of the two event
-// APIs wrote it.
+// EventTimes returns when an event was first and last seen, for both event APIs.
 func EventTimes(event *corev1.Event) (first, last time.Time) {
 	first = event.FirstTimestamp.Time
 	if first.IsZero() {
@@ -149,7 +148,7 @@ func EventTimes(event *corev1.Event) (first, last time.Time) {
 	return first, last
 }
 
-// EventCount is how often an event was seen, at least once.
+// EventCount returns how often an event was seen, at least once.
 func EventCount(event *corev1.Event) int32 {
 	if event.Series != nil {
 		return event.Series.Count
@@ -178,7 +177,7 @@ func orUnknown(value string) string {
 	return value
 }
 
-// value is what p points to, or otherwise.
+// valueOr returns what p points to, or otherwise if p is nil.
 func value[T any](p *T, otherwise T) T {
 	if p == nil {
 		return otherwise

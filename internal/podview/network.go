@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// networkSheet prints the kinds that a pod's address goes to.
+// networkPrinter prints the kinds that route traffic to pods.
 func networkSheet(gvk schema.GroupVersionKind) (sheet, bool) {
 	switch gvk {
 	case corev1.SchemeGroupVersion.WithKind("Service"):
@@ -138,7 +138,7 @@ func externalIP(service *corev1.Service) string {
 	return orNone(strings.Join(addresses, ","))
 }
 
-// shown is how many of a list a cell holds before it says how many more there are.
+// maxListed is how many elements of a list a cell shows before it shows the number of the others.
 const shown = 3
 
 func few(list []string, otherwise string) string {

@@ -27,7 +27,7 @@ func podSheet() sheet {
 	)
 }
 
-// pod is the row of PRN-01 and, for -o wide, PRN-14.
+// podCells returns the row of PRN-01 and, for -o wide, PRN-14.
 func (v View) pod(pod *corev1.Pod) []any {
 	count := countContainers(pod)
 	ip := ""
@@ -47,13 +47,13 @@ func (v View) pod(pod *corev1.Pod) []any {
 	}
 }
 
-// PodStatus is the word in the STATUS column of a pod's row.
+// PodStatus returns the STATUS column of a pod's row.
 func (v View) PodStatus(pod *corev1.Pod) string {
 	return v.podStatus(pod, countContainers(pod).status)
 }
 
-// podStatus has the last word over what the containers say (PRN-10, PRN-11). Which
-// pods being deleted are Terminating is the one thing that depends on the release.
+// overallStatus returns the STATUS column, given the containers' status (PRN-10, PRN-11). Which
+// pods being deleted are Terminating depends on the release.
 func (v View) podStatus(pod *corev1.Pod, containers string) string {
 	switch {
 	case pod.DeletionTimestamp == nil:
@@ -67,7 +67,7 @@ func (v View) podStatus(pod *corev1.Pod, containers string) string {
 	}
 }
 
-// restarts is PRN-12.
+// formatRestarts returns the RESTARTS column (PRN-12).
 func (v View) restarts(c containerCount) string {
 	if c.restarts == 0 || c.lastRestart.IsZero() {
 		return strconv.Itoa(c.restarts)
@@ -75,7 +75,7 @@ func (v View) restarts(c containerCount) string {
 	return fmt.Sprintf("%d (%s ago)", c.restarts, v.Since(c.lastRestart))
 }
 
-// containerCount is what a pod's containers add up to.
+// containerCount is the sum over a pod's containers.
 type containerCount struct {
 	ready, all  int
 	restarts    int
@@ -92,7 +92,7 @@ func (c *containerCount) add(status corev1.ContainerStatus) {
 	}
 }
 
-// countContainers walks a pod's containers as PRN-02 to PRN-06 and PRN-12 say.
+// countContainers counts a pod's containers (PRN-02 to PRN-06, PRN-12).
 func countContainers(pod *corev1.Pod) containerCount {
 	sidecars := sidecarNames(pod)
 	count := containerCount{all: len(pod.Spec.Containers) + len(sidecars), status: baseStatus(pod)}
@@ -125,7 +125,7 @@ func countContainers(pod *corev1.Pod) containerCount {
 	return running
 }
 
-// baseStatus is PRN-03.
+// baseStatus returns the status before the containers are considered (PRN-03).
 func baseStatus(pod *corev1.Pod) string {
 	word := string(pod.Status.Phase)
 	if pod.Status.Reason != "" {
@@ -139,13 +139,13 @@ func baseStatus(pod *corev1.Pod) string {
 	return word
 }
 
-// exitedWell reports whether a container has ended with code 0.
+// hasSucceeded reports whether a container has ended with code 0.
 func exitedWell(status corev1.ContainerStatus) bool {
 	return status.State.Terminated != nil && status.State.Terminated.ExitCode == 0
 }
 
-// initStatus reports whether an init container holds the pod up, and the word for it;
-// an empty word is the count of those that are done (PRN-04).
+// initStatus reports whether an init container blocks the pod, and its status word. An empty word
+// means the count of finished init containers (PRN-04).
 func initStatus(status corev1.ContainerStatus, sidecar bool) (word string, pending bool) {
 	switch ended, waiting := status.State.Terminated, status.State.Waiting; {
 	case exitedWell(status):
@@ -161,7 +161,8 @@ func initStatus(status corev1.ContainerStatus, sidecar bool) (word string, pendi
 	}
 }
 
-// countRegular is PRN-05 and PRN-06: the first container has the last word.
+// countRegular counts the regular containers; the first container determines the status (PRN-05,
+// PRN-06).
 func countRegular(count *containerCount, pod *corev1.Pod) {
 	failure := ""
 	alive := false
@@ -193,7 +194,7 @@ func countRegular(count *containerCount, pod *corev1.Pod) {
 	}
 }
 
-// endedWord names the end of a container.
+// terminatedStatus returns the status word of a terminated container.
 func endedWord(ended *corev1.ContainerStateTerminated) string {
 	switch {
 	case ended.Reason != "":
@@ -205,7 +206,7 @@ func endedWord(ended *corev1.ContainerStateTerminated) string {
 	}
 }
 
-// sidecarNames are the init containers that run beside the regular ones.
+// sidecarNames returns the restartable init containers.
 func sidecarNames(pod *corev1.Pod) map[string]bool {
 	names := map[string]bool{}
 	for _, c := range pod.Spec.InitContainers {
@@ -250,7 +251,7 @@ func phaseOf(obj kinds.Object) (corev1.PodPhase, bool) {
 	return pod.Status.Phase, true
 }
 
-// rowConditions is PRN-15: a client may hide rows that are done with.
+// rowConditions returns the Completed condition, by which clients may hide rows (PRN-15).
 func rowConditions(phase corev1.PodPhase) []metav1.TableRowCondition {
 	if !terminal(phase) {
 		return nil

@@ -19,7 +19,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// policySheet prints the kinds that say how others are to be treated.
+// policyPrinter prints policies, classes, quotas and role bindings.
 func policySheet(gvk schema.GroupVersionKind) (sheet, bool) {
 	if showsBirth(gvk.GroupKind()) {
 		return sheetOf(func(_ View, obj kinds.Object) []any {
@@ -86,8 +86,7 @@ func policySheet(gvk schema.GroupVersionKind) (sheet, bool) {
 	return sheet{}, false
 }
 
-// showsBirth lists the kinds that upstream prints with the moment of their creation instead
-// of their age.
+// showsCreationTime reports whether upstream prints the creation time of a kind instead of its age.
 func showsBirth(kind schema.GroupKind) bool {
 	switch kind {
 	case schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "Role"},
@@ -177,7 +176,7 @@ func (v View) autoscaler(hpa *autoscalingv2.HorizontalPodAutoscaler) []any {
 	}
 }
 
-// metricTargets shows what is measured beside what is wanted, for the first two metrics.
+// metricTargets shows current and target values of the first two metrics.
 func metricTargets(hpa *autoscalingv2.HorizontalPodAutoscaler) string {
 	const most = 2
 	var list []string
@@ -233,7 +232,7 @@ func metricTarget(metric autoscalingv2.MetricSpec, now autoscalingv2.MetricStatu
 	return label + compared(target, current)
 }
 
-// compared is "now/wanted", each as the target is given.
+// formatTarget returns "current/target", in the target's unit.
 func compared(target autoscalingv2.MetricTarget, now *autoscalingv2.MetricValueStatus) string {
 	have, want := unknown, "<auto>"
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/podfall/podfall/internal/storage"
 )
 
-// storageSheet prints the kinds that volumes come from.
+// storagePrinter prints storage classes, CSI nodes and volume attachments.
 func storageSheet(gvk schema.GroupVersionKind) (sheet, bool) {
 	if gvk.GroupVersion() != storagev1.SchemeGroupVersion {
 		return sheet{}, false
@@ -57,5 +57,5 @@ func (v View) storageClass(class *storagev1.StorageClass) []any {
 	return []any{title, class.Provisioner, reclaim, binding, value(class.AllowVolumeExpansion, false), v.age(class)}
 }
 
-// stamp is a moment as a column of type "date" has it.
+// formatDate formats a time for a column of type "date".
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// workloadSheet prints the kinds that replace a deleted pod, or stand in its way.
+// workloadPrinter prints workloads, scales and disruption budgets.
 func workloadSheet(gvk schema.GroupVersionKind) (sheet, bool) {
 	switch gvk {
 	case appsv1.SchemeGroupVersion.WithKind("Deployment"):
@@ -68,7 +68,7 @@ func workloadSheet(gvk schema.GroupVersionKind) (sheet, bool) {
 	}
 }
 
-// replicaColumns are those of a ReplicaSet and its like, whose documentation is given.
+// replicaColumns returns the columns of a ReplicaSet and similar kinds, with their documentation.
 func replicaColumns(spec, status map[string]string) []metav1.TableColumnDefinition {
 	return append([]metav1.TableColumnDefinition{
 		name(), number("Desired", spec["replicas"]), number("Current", status["replicas"]),
@@ -76,8 +76,8 @@ func replicaColumns(spec, status map[string]string) []metav1.TableColumnDefiniti
 	}, templateColumns(spec["selector"])...)
 }
 
-// templateColumns are the wide ones of what makes pods, with one for its selector where
-// something is said about that.
+// templateColumns returns the wide columns of a pod template, with one for the selector if it is
+// documented.
 func templateColumns(selector ...string) []metav1.TableColumnDefinition {
 	columns := []metav1.TableColumnDefinition{
 		wide(text("Containers", "Names of each container in the template.")),
@@ -89,7 +89,7 @@ func templateColumns(selector ...string) []metav1.TableColumnDefinition {
 	return columns
 }
 
-// templateCells are a pod template's container names and images.
+// templateCells returns a pod template's container names and images.
 func templateCells(spec corev1.PodSpec) []any {
 	names := make([]string, len(spec.Containers))
 	images := make([]string, len(spec.Containers))
@@ -183,7 +183,7 @@ func jobCompletions(job *batchv1.Job) string {
 	}
 }
 
-// jobStatus is the first of these words that applies.
+// jobStatus returns the first of these words that applies.
 func jobStatus(job *batchv1.Job) string {
 	has := func(kind batchv1.JobConditionType) bool {
 		for _, c := range job.Status.Conditions {

@@ -26,11 +26,11 @@ const (
 
 // Command is the process to record.
 type Command struct {
-	// Args are the program, by its path, and its arguments.
+	// Args are the program's path and its arguments.
 	Args []string
 	Env  []string
-	// Dir is the directory whose files are recorded. The process must name it as it is
-	// written here, in absolute paths. Nobody else may write to it meanwhile.
+	// Dir is the directory whose files are recorded. The process must use the same spelling in
+	// absolute paths. No other process may write to it meanwhile.
 	Dir string
 }
 
@@ -38,7 +38,7 @@ type Command struct {
 type call struct {
 	number uint64
 	args   [6]uint64
-	// at is how many operations there were at its entry.
+	// at is the number of operations recorded before its entry.
 	at int
 }
 
@@ -47,15 +47,15 @@ type recorder struct {
 	memory *os.File
 	main   int
 	calls  map[int]call // by thread
-	// files are the numbers in the log of the inodes that have a name, by their own:
-	// a file system gives the number of a file that is gone to the next.
+	// files maps inodes to the numbers in the log, for inodes with a name: file systems reuse the
+	// inode numbers of deleted files.
 	files map[uint64]uint64
 	names map[string]uint64 // inodes
 	log   *Log
 }
 
-// Record runs the command to its end, which must be a good one, and returns what it did
-// to the files of its directory. Its standard output is kept in the log.
+// Record runs the command, which must succeed, and returns what it did to the files of its
+// directory. Its standard output is recorded in the log.
 func Record(cmd Command) (log *Log, err error) {
 	before, err := read(cmd.Dir)
 	if err != nil {
@@ -93,7 +93,7 @@ func Record(cmd Command) (log *Log, err error) {
 	return r.log, nil
 }
 
-// read is the directory as it is.
+// readDisk returns the content of the directory.
 func read(dir string) (Disk, error) {
 	disk := Disk{names: map[string]uint64{}}.clone()
 	entries, err := os.ReadDir(dir)
@@ -116,7 +116,7 @@ func read(dir string) (Disk, error) {
 	return disk, nil
 }
 
-// identity is a file's inode number, and whether it is a directory.
+// inode returns a file's inode number, and whether it is a directory.
 func identity(path string) (uint64, bool, error) {
 	var stat syscall.Stat_t
 	if err := syscall.Stat(path, &stat); err != nil {
@@ -125,7 +125,7 @@ func identity(path string) (uint64, bool, error) {
 	return stat.Ino, stat.Mode&syscall.S_IFMT == syscall.S_IFDIR, nil
 }
 
-// begin waits for the process to stop before its first instruction.
+// waitForStart waits for the process to stop before its first instruction.
 func (r *recorder) begin() error {
 	var status syscall.WaitStatus
 	if _, err := syscall.Wait4(r.main, &status, syscall.WALL, nil); err != nil {
@@ -143,7 +143,7 @@ func (r *recorder) begin() error {
 	return syscall.PtraceSyscall(r.main, 0)
 }
 
-// follow lets the threads go on, from each of their stops to the next.
+// traceThreads continues the threads from each stop to the next until the process ends.
 func (r *recorder) follow() error {
 	known := map[int]bool{r.main: true}
 	for {
@@ -170,8 +170,8 @@ func (r *recorder) follow() error {
 	}
 }
 
-// goOn lets a thread go on that has stopped, with the signal that it was stopped by
-// unless that is of the tracing itself.
+// resumeThread continues a stopped thread. It delivers the signal that stopped the thread, unless
+// tracing caused it.
 func (r *recorder) goOn(thread int, signal syscall.Signal, known bool) error {
 	switch {
 	case signal == syscallStop:
@@ -188,7 +188,7 @@ func (r *recorder) goOn(thread int, signal syscall.Signal, known bool) error {
 	return nil
 }
 
-// stopped notes the system call that a thread makes or has made.
+// recordStop records the system call that a thread enters or leaves.
 func (r *recorder) stopped(thread int) error {
 	var info [88]byte
 	_, _, errno := syscall.RawSyscall6(syscall.SYS_PTRACE, ptraceGetSyscallInfo, uintptr(thread),
@@ -221,7 +221,7 @@ func (r *recorder) stopped(thread int) error {
 
 func (r *recorder) note(op operation) { r.log.operations = append(r.log.operations, op) }
 
-// entered notes what may have happened as soon as it was asked for.
+// recordEntry records effects that are possible from the entry of the call on.
 func (r *recorder) entered(c call) error {
 	switch c.number {
 	case syscall.SYS_WRITE, syscall.SYS_PWRITE64:
@@ -252,7 +252,7 @@ func (r *recorder) entered(c call) error {
 	return nil
 }
 
-// left notes what is certain only once the call has returned.
+// recordExit records effects that are certain only after the call has returned.
 func (r *recorder) left(c call) error {
 	switch c.number {
 	case syscall.SYS_FSYNC, syscall.SYS_FDATASYNC:
@@ -277,8 +277,8 @@ func (r *recorder) left(c call) error {
 	return nil
 }
 
-// descriptor is the inode behind a descriptor of the process, whether it is a directory,
-// and whether it is in the directory that is recorded, or that itself.
+// resolveDescriptor returns the inode behind a descriptor of the process, whether it is a
+// directory, and whether it is the recorded directory or in it.
 func (r *recorder) descriptor(number uint64) (id uint64, dir, here bool) {
 	link := fmt.Sprintf("/proc/%d/fd/%d", r.main, number)
 	path, err := os.Readlink(link)
@@ -289,7 +289,7 @@ func (r *recorder) descriptor(number uint64) (id uint64, dir, here bool) {
 	return r.files[id], dir, err == nil
 }
 
-// path is the text of a path at an address, below the directory; "" when it is elsewhere.
+// readPath returns the path at an address, relative to the directory; "" if it is elsewhere.
 func (r *recorder) path(address uint64) (string, error) {
 	text := make([]byte, 4096)
 	n, _ := r.memory.ReadAt(text, int64(address)) // it may end at the end of a mapping
@@ -303,7 +303,7 @@ func (r *recorder) path(address uint64) (string, error) {
 	return filepath.Base(path), nil
 }
 
-// named notes what a path, whose text is at the address, stands for by now.
+// recordName records which file the path at the address refers to now.
 func (r *recorder) named(address uint64) error {
 	short, err := r.path(address)
 	if err != nil || short == "" {
@@ -326,7 +326,7 @@ func (r *recorder) named(address uint64) error {
 	return nil
 }
 
-// renamed notes a file's new name, which takes the old one away at once.
+// recordRename records a rename, which also removes the old name.
 func (r *recorder) renamed(from, to uint64) error {
 	if err := r.named(to); err != nil {
 		return err

@@ -9,39 +9,38 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// callKey names an open call.
+// callKey identifies an open call.
 type callKey struct {
 	caller, boot, call string
 }
 
-// calls are the calls that a server has open, so that they can be ended when nobody
-// waits for them any more.
+// calls are the open calls of a server, so that abandoned calls can be cancelled.
 type calls struct {
 	mu   sync.Mutex
 	open map[callKey]*openCall
-	// current is the incarnation of each caller whose calls are made.
+	// current is the current incarnation of each caller.
 	current map[string]incarnation
-	// early are cancellations that overtook their calls, oldest first.
+	// early are cancellations that arrived before their calls, oldest first.
 	early []callKey
 }
 
-// openCall is a call that is being made.
+// openCall is a call in progress.
 type openCall struct {
 	end  context.CancelFunc
-	over chan struct{} // closed when it has returned
-	// stuck: it was told to end, and has not for long enough.
+	over chan struct{} // closed when the call has returned
+	// stuck is set if the call was cancelled and has not returned in time.
 	stuck bool
 }
 
-// incarnation is a caller since its start.
+// incarnation is one run of a caller.
 type incarnation struct {
 	boot proto.Boot
-	// present says whether the connection of its latest call is still there.
+	// isPresent reports whether the connection of the latest call still exists.
 	present func(context.Context) bool
 }
 
-// earlyLimit is how many cancellations without a call are remembered. Most belong to
-// calls that had just ended.
+// maxEarlyCancels is how many cancellations without a call are kept. Most belong to calls that had
+// just ended.
 const earlyLimit = 256
 
 func newCalls() *calls {
@@ -52,10 +51,10 @@ func keyOf(envelope *proto.RuntimeRequest) callKey {
 	return callKey{caller: envelope.Caller, boot: envelope.Boot, call: envelope.Call}
 }
 
-// begin opens a call whose caller's connection present knows. Its context ends when the
-// call is given up, and when another incarnation of its caller takes over; a call of an
-// incarnation that cannot take over is given up from the start. The caller must call the
-// returned function when the call has ended.
+// start opens a call. The returned context ends when the call is cancelled, or when another
+// incarnation of the caller takes over. If the call's own incarnation cannot take over, the context
+// has ended already. The caller must call the returned function when the call has ended. The
+// function present reports whether the caller's connection exists.
 func (c *calls) begin(
 	ctx context.Context, envelope *proto.RuntimeRequest, present func(context.Context) bool,
 ) (context.Context, func()) {
@@ -90,8 +89,8 @@ func (c *calls) begin(
 	}
 }
 
-// outwait returns when the calls of the caller's other incarnations have: what they still do is
-// done before this one is told anything. Those that do not end for a second are left alone.
+// waitForOlder waits until the calls of the caller's other incarnations have returned, so that
+// their effects precede this call's. Calls that do not return within a second are skipped.
 func (c *calls) outwait(ctx context.Context, key callKey) {
 	var others []*openCall
 	c.mu.Lock()
@@ -122,10 +121,10 @@ func (c *calls) outwait(ctx context.Context, key callKey) {
 	}
 }
 
-// take makes the caller's incarnation the current one and ends the calls of the others.
-// A newer one takes over at once. One that looks older does so only when the current one
-// has left the bus: boots come from a clock that can be set back between two starts, and
-// only then is the one that is there the one that began later.
+// takeOver makes next the current incarnation and cancels the calls of the others. A newer
+// incarnation takes over at once. One that looks older takes over only if the current one has left
+// the bus: boots come from a clock that may be set back between two starts. Then the incarnation
+// that is connected is the one that started later.
 func (c *calls) take(ctx context.Context, caller string, next incarnation) bool {
 	var left proto.Boot // the boot that is known to have left the bus
 	for {
@@ -147,8 +146,7 @@ func (c *calls) take(ctx context.Context, caller string, next incarnation) bool 
 	}
 }
 
-// endOthers ends the open calls of the caller's other incarnations. It is called under
-// the lock.
+// cancelOthers cancels the open calls of the caller's other incarnations. Callers hold the lock.
 func (c *calls) endOthers(caller string, boot proto.Boot) {
 	for other, call := range c.open {
 		if other.caller == caller && proto.Boot(other.boot) != boot {
@@ -157,7 +155,7 @@ func (c *calls) endOthers(caller string, boot proto.Boot) {
 	}
 }
 
-// giveUp ends the call that the envelope names.
+// cancel cancels the call that the envelope names.
 func (c *calls) giveUp(envelope *proto.RuntimeRequest) {
 	key := keyOf(envelope)
 	c.mu.Lock()

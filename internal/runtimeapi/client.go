@@ -16,12 +16,12 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// patience is how much longer than a call's deadline the client waits, on the wall,
-// for the runtime to say in its own words that the deadline has passed.
+// answerGrace is how much longer than a call's deadline the client waits, in wall time, for the
+// runtime's own deadline error.
 const patience = 100 * time.Millisecond
 
-// Client is a [Runtime] at the other end of a node bus. One Client is one incarnation
-// of its caller: making another on the same identity ends the calls of the first.
+// Client is a [Runtime] on the other end of a node bus. One Client is one incarnation of its
+// caller: another Client with the same identity ends the calls of the first.
 type Client struct {
 	conn    *bus.Conn
 	clock   clock.Clock
@@ -31,16 +31,17 @@ type Client struct {
 	patient patient
 }
 
-// patient are the calls without a limit. What an incarnation of the runtime was asked ends with
-// it, and only the next one's answers show that it has.
+// unlimitedCalls are the calls without a deadline. They end with the runtime's incarnation. Only an
+// answer of the next incarnation shows that it has ended.
 type patient struct {
 	mu   sync.Mutex
-	boot string // of who has answered last
+	boot string // boot of the latest answer
 	open map[uint64]context.CancelFunc
 	made uint64
 }
 
-// await has a call end when another incarnation answers than did before it; over lets go of it.
+// start returns a context that ends when another incarnation answers. The caller must call over at
+// the end.
 func (p *patient) await(ctx context.Context) (waiting context.Context, over func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	p.mu.Lock()
@@ -56,7 +57,7 @@ func (p *patient) await(ctx context.Context) (waiting context.Context, over func
 	}
 }
 
-// heard takes note of who has answered.
+// observeBoot records which incarnation has answered.
 func (p *patient) heard(boot string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,12 +72,12 @@ func (p *patient) heard(boot string) {
 	p.boot = boot
 }
 
-// errAnew is what becomes of a call whose runtime is gone.
+// errRestarted is the error of a call whose runtime has ended.
 var errAnew = &proto.RuntimeError{Code: proto.CodeUnavailable, Desc: "the container runtime has begun anew"}
 
 var _ Runtime = (*Client)(nil)
 
-// NewClient speaks to the runtime on conn's bus; clk is the cluster's.
+// NewClient returns a client of the runtime on conn's bus; clk is the cluster's clock.
 func NewClient(conn *bus.Conn, clk clock.Clock) *Client {
 	var entropy [4]byte
 	_, _ = rand.Read(entropy[:]) // never fails
@@ -190,7 +191,7 @@ func (c *Client) PullImage(ctx context.Context, image string) (int64, error) {
 	return answer.SizeBytes, err
 }
 
-// call makes one call, within the method's deadline and ctx.
+// call makes one call, limited by the method's deadline and ctx.
 func (c *Client) call(ctx context.Context, name string, req, answer protobuf.Message) error {
 	own := c.methods[name].limit(req)
 	envelope := &proto.RuntimeRequest{
@@ -229,8 +230,8 @@ func (c *Client) call(ctx context.Context, name string, req, answer protobuf.Mes
 	return Refusal(err)
 }
 
-// limit is how long a call may take in cluster time: its own deadline, or what is left of
-// its caller's as things are; noLimit when it has neither.
+// timeout returns how long a call may take in cluster time: own, or the time until the deadline of
+// ctx if that is less; noLimit without either.
 func (c *Client) limit(ctx context.Context, own time.Duration) time.Duration {
 	limit := own
 	if deadline, ok := ctx.Deadline(); ok {
@@ -242,7 +243,7 @@ func (c *Client) limit(ctx context.Context, own time.Duration) time.Duration {
 	return limit
 }
 
-// ask carries the envelope there and the answer, which may come in parts, back.
+// send sends the envelope and returns the answer, which may come in parts.
 func (c *Client) ask(ctx context.Context, name string, envelope *proto.RuntimeRequest) ([]byte, error) {
 	raw, err := protobuf.Marshal(envelope)
 	if err != nil {
@@ -262,8 +263,8 @@ func (c *Client) ask(ctx context.Context, name string, envelope *proto.RuntimeRe
 	return data, ctx.Err()
 }
 
-// giveUp tells the runtime that nobody waits for the call any more. If it does not
-// arrive, the call's deadline or the caller's next incarnation ends it.
+// cancelCall tells the runtime that the caller has stopped waiting. If the message is lost, the
+// deadline or the caller's next incarnation ends the call.
 func (c *Client) giveUp(envelope *proto.RuntimeRequest) {
 	raw, err := protobuf.Marshal(&proto.RuntimeRequest{
 		Version: envelope.Version, Boot: envelope.Boot, Call: envelope.Call, Caller: envelope.Caller,
@@ -273,7 +274,7 @@ func (c *Client) giveUp(envelope *proto.RuntimeRequest) {
 	}
 }
 
-// open reads an answer's envelope: the answer itself, or the refusal.
+// decode decodes an answer's envelope into the answer or the error.
 func (c *Client) open(data []byte, answer protobuf.Message) error {
 	var envelope proto.RuntimeResponse
 	if err := protobuf.Unmarshal(data, &envelope); err != nil {
@@ -289,8 +290,8 @@ func (c *Client) open(data []byte, answer protobuf.Message) error {
 	return nil
 }
 
-// Refusal is err, which is not nil, as the gRPC status that CRI answers it with: a
-// *proto.RuntimeError as it is, a context's end by its name, and anything else Unknown.
+// ToRuntimeError converts err, which is not nil, to CRI's gRPC status. A *proto.RuntimeError stays
+// as it is, context errors keep their code, and everything else becomes Unknown.
 func Refusal(err error) *proto.RuntimeError {
 	var own *proto.RuntimeError
 	switch {

@@ -28,31 +28,30 @@ const (
 	imageStatus      = "ImageStatus"
 	pullImage        = "PullImage"
 
-	// cancel is no method: it is published, not asked, and names a call to end.
+	// cancel is not a method: it is published without an answer, and names a call to cancel.
 	cancel = "Cancel"
 )
 
-// requestTimeout is what a kubelet gives a call that has no timeout of its own, and
-// adds to the timeout of one that has (CRI-06).
+// requestTimeout is the kubelet's timeout for calls without their own. It is added to the timeout
+// of calls that have one (CRI-06).
 const requestTimeout = 2 * time.Minute
 
-// noLimit is the deadline of a call that may take for ever.
+// noLimit is the timeout of a call without a deadline.
 const noLimit time.Duration = 0
 
-// method is one row of the contract: all that the client and the server need to know
-// of a call.
+// method describes one call to the client and the server.
 type method struct {
-	// request is an empty request of the method's own type.
+	// request returns an empty request of the method's type.
 	request func() protobuf.Message
-	// answer is an empty answer, of the method's own type.
+	// answer returns an empty answer of the method's type.
 	answer func() protobuf.Message
-	// limit is the call's deadline in cluster time; noLimit means none.
+	// limit returns the call's timeout in cluster time; noLimit for none.
 	limit func(req protobuf.Message) time.Duration
 	// serve makes the call on rt.
 	serve func(ctx context.Context, rt Runtime, req protobuf.Message) (protobuf.Message, error)
 }
 
-// methods is the whole contract, a row a method.
+// methods returns all methods by name.
 func methods() map[string]method {
 	return map[string]method{
 		runPodSandbox: row(usual, func(ctx context.Context, rt Runtime, q *proto.RunPodSandboxRequest) (*proto.RunPodSandboxResponse, error) {
@@ -121,7 +120,7 @@ type message[T any] interface {
 	protobuf.Message
 }
 
-// row is the method that limit and serve describe, freed of its types.
+// newMethod builds a method without type parameters from limit and serve.
 func row[Q, A any, PQ message[Q], PA message[A]](
 	limit func(PQ) time.Duration, serve func(context.Context, Runtime, PQ) (PA, error),
 ) method {
@@ -149,7 +148,7 @@ func row[Q, A any, PQ message[Q], PA message[A]](
 	}
 }
 
-// pulling takes as long as it takes, as upstream's pulls do.
+// pullLimit sets no timeout, as upstream's pulls have none.
 func pulling(*proto.PullImageRequest) time.Duration { return noLimit }
 
 func usual[Q protobuf.Message](Q) time.Duration { return requestTimeout }
@@ -165,11 +164,10 @@ func executing(req *proto.ExecSyncRequest) time.Duration {
 	return requestTimeout + seconds(req.TimeoutSeconds)
 }
 
-// longest is as many seconds as a grace may have: far beyond any, and its sums do not
-// overflow a time.Duration.
+// maxSeconds is far above any grace period, and its sums do not overflow a time.Duration.
 const longest = int64(100 * 365 * 24 * time.Hour / time.Second)
 
-// seconds is n seconds, at least none and at most a hundred years.
+// seconds converts n to a duration from 0 to a hundred years.
 func seconds(n int64) time.Duration {
 	return time.Duration(min(max(n, 0), longest)) * time.Second
 }

@@ -20,28 +20,27 @@ import (
 )
 
 const (
-	// partSize is the most that one part of an answer holds.
+	// partSize is the maximum size of one part of an answer.
 	partSize = 256 << 10
-	// farewell is how long, on the wall, an answer may take to leave after its call
-	// was ended.
+	// answerTimeout is how long, in wall time, sending an answer may take after its call has ended.
 	farewell = time.Second
-	// cancels is how many cancellations may wait to be read.
+	// maxQueuedCancels is how many unread cancellations are queued.
 	cancels = 4096
 )
 
-// errStopping ends the calls that are open when a runtime stops.
+// errStopping is the error of calls that are open when a runtime stops.
 var errStopping = &proto.RuntimeError{Code: proto.CodeUnavailable, Desc: "the container runtime is stopping"}
 
-// Serving is what it takes to serve a runtime. All but Ready are required, and the zero
-// Clock is one.
+// ServerConfig configures Serve. All fields but Ready are required; the zero Clock is valid.
 type Serving struct {
-	// Bus is the node's, on which calls arrive.
+	// Bus is the connection to the node bus.
 	Bus *bus.Conn
-	// Runtime makes the calls.
+	// Runtime carries out the calls.
 	Runtime Runtime
-	// Clock is the cluster's, on which calls have their deadlines.
+	// Clock is the cluster's clock, for the calls' deadlines.
 	Clock clock.Clock
-	// Faults are asked at cri.<Method>, about what About says of a request.
+	// Faults are applied at cri.<Method>, with the attributes that Attributes returns for a
+	// request.
 	Faults *fault.Table
 	About  func(request protobuf.Message) fault.Attributes
 	Log    *slog.Logger
@@ -49,9 +48,9 @@ type Serving struct {
 	Ready func()
 }
 
-// Serve answers the calls that arrive, each in a goroutine of its own, until ctx ends; it
-// returns when all calls have. Calls that are open then are answered Unavailable. A call
-// that panics is answered Unknown, and logged.
+// Serve answers calls, each on its own goroutine, until ctx ends. It returns after all calls have
+// returned. Calls still open then are answered Unavailable. A call that panics is answered Unknown,
+// and logged.
 func Serve(ctx context.Context, serving Serving) error {
 	conn, ready := serving.Bus, serving.Ready
 	s := &server{
@@ -102,7 +101,7 @@ type server struct {
 	about   func(protobuf.Message) fault.Attributes
 }
 
-// hear ends the calls that their callers have given up.
+// handleCancels cancels the calls that their callers have abandoned.
 func (s *server) hear(ctx context.Context, given *bus.Subscription) error {
 	for {
 		data, err := given.Next(ctx)
@@ -119,7 +118,7 @@ func (s *server) hear(ctx context.Context, given *bus.Subscription) error {
 	}
 }
 
-// answer makes one call and sends what came of it.
+// handle makes one call and sends its answer or error.
 func (s *server) answer(ctx context.Context, call *bus.Call, m method, point fault.Point) {
 	envelope := &proto.RuntimeResponse{Code: proto.CodeOK}
 	var err error
@@ -148,7 +147,7 @@ func (s *server) answer(ctx context.Context, call *bus.Call, m method, point fau
 
 var errPanic = &proto.RuntimeError{Code: proto.CodeUnknown, Desc: "this call made the container runtime panic; its log says how"}
 
-// body makes one call and encodes its answer. A panic becomes an error: no call ends the
+// invoke makes one call and encodes its answer. A panic becomes an error, so that no call ends the
 // process.
 func (s *server) body(ctx context.Context, call *bus.Call, m method, point fault.Point) (body []byte, err error) {
 	defer func() {
@@ -165,7 +164,7 @@ func (s *server) body(ctx context.Context, call *bus.Call, m method, point fault
 	return protobuf.Marshal(answer)
 }
 
-// make reads the envelope and makes the call within the caller's deadline.
+// decodeAndServe decodes the envelope and makes the call within the caller's deadline.
 func (s *server) make(ctx context.Context, call *bus.Call, m method, point fault.Point) (protobuf.Message, error) {
 	var envelope proto.RuntimeRequest
 	if err := protobuf.Unmarshal(call.Data, &envelope); err != nil {
@@ -188,8 +187,8 @@ func (s *server) make(ctx context.Context, call *bus.Call, m method, point fault
 	return s.suffer(ctx, m, point, req)
 }
 
-// suffer makes the call, with what goes wrong at its point: a lie is an empty answer, and
-// an answer that is lost is waited for in vain.
+// serveWithFaults makes the call under the faults of its point. A lie is an empty answer; a dropped
+// answer is awaited in vain.
 func (s *server) suffer(ctx context.Context, m method, point fault.Point, req protobuf.Message) (protobuf.Message, error) {
 	if len(s.faults.Faults()) == 0 {
 		return m.serve(ctx, s.runtime, req)
@@ -212,12 +211,12 @@ func (s *server) suffer(ctx context.Context, m method, point fault.Point, req pr
 	return answer, err
 }
 
-// callerKey is where a call's context keeps the bus.Call that it answers.
+// callerKey is the context key of the bus.Call that a call answers.
 type callerKey struct{}
 
-// StillWanted reports whether anyone still waits for the call that ctx belongs to. A
-// runtime asks before a signal that it cannot take back (CRI-07). It costs a round
-// trip; a context that is not of a call that [Serve] makes is wanted until it ends.
+// IsCallerWaiting reports whether the caller still waits for the call of ctx. A runtime checks it
+// before an irreversible signal (CRI-07). It costs a round trip. For other contexts than those of
+// [Serve], it reports whether ctx has not ended.
 func StillWanted(ctx context.Context) bool {
 	if call, ok := ctx.Value(callerKey{}).(*bus.Call); ok && !call.IsRequesterPresent(ctx) {
 		return false

@@ -15,15 +15,14 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Streams is the call that is a conversation.
+// Streams is the call that opens a stream.
 type Streams interface {
-	// Stream lets client talk with a command in a running container, or with the
-	// container's own program, until either side ends it. It fails when client has not
-	// been told how it ended.
+	// Stream connects client to a command in a running container, or to the container's own
+	// program, until either side ends. It fails if client has not received a final status.
 	Stream(ctx context.Context, req *proto.ContainerStreamRequest, client remote.Conn) error
 }
 
-// stream is the method's name, beside those that are calls.
+// stream is the subject of Stream, besides those of the methods.
 const stream = "Stream"
 
 var _ Streams = (*Client)(nil)
@@ -53,8 +52,7 @@ func (c *Client) Stream(ctx context.Context, req *proto.ContainerStreamRequest, 
 	return nil
 }
 
-// converse lets the caller of a bus call talk with a process. What it cannot is told as a
-// Status.
+// serveStream connects the caller of a bus call to a process. Errors are sent as a Status.
 func (s *server) converse(ctx context.Context, call *bus.Call) {
 	client, err := call.Accept(ctx)
 	if err != nil {
@@ -96,8 +94,7 @@ func (s *server) talk(ctx context.Context, call *bus.Call, client remote.Conn) (
 	return s.runtime.Stream(ctx, &req, client)
 }
 
-// StreamStatus is how a client is told why its conversation with a process cannot be, or
-// broke off.
+// StreamStatus converts the error of a stream to the Status for the client.
 func StreamStatus(err error) *metav1.Status {
 	if refused := Refusal(err); refused.Code == proto.CodeUnimplemented {
 		return proto.NotImplemented(refused.Desc)

@@ -1,10 +1,10 @@
-// Package trouble writes down what is broken on purpose, as f.begin and f.end of the
-// history: faults and cuts as they come and go, changes of the clock, and processes that are
-// down or paused. Checkers read it; no diagnosis does.
+// Package trouble records injected trouble as f.begin and f.end of the history: faults and cuts,
+// clock changes, and processes that are down or paused. Checkers read these events; diagnoses do
+// not.
 //
 //	bus process, podfalltest ──> Log.Set            faults, cuts, the clock
 //	supervisor, podfalltest  ──> Log.Begin, Log.End processes that are down or paused
-//	every process            ──> Hit                 each time a fault strikes
+//	every process            ──> RecordTriggers     each time a fault takes effect
 package trouble
 
 import (
@@ -19,18 +19,18 @@ import (
 	"github.com/podfall/podfall/internal/partition"
 )
 
-// State is what is wrong with a cluster at an instant; its zero value is a whole one, whose
-// clock is not known.
+// State is the injected trouble at an instant. The zero value is a healthy cluster with an unknown
+// clock.
 type State struct {
 	Clock clock.Schedule
-	// Parties are all that a cut can be about.
+	// Members are all members that a cut can affect.
 	Parties []string
 	Faults  []fault.Fault
 	Cuts    []partition.Cut
 }
 
-// Changes are what ends and what begins when one state becomes another, in order. A jump of
-// the clock, or another speed, does both at once.
+// Diff returns which trouble ends and begins between two states, in order. A step or speed change
+// of the clock begins and ends at once.
 func Changes(from, to State) (ends, begins []history.Trouble) {
 	was, is := from.troubles(), to.troubles()
 	for _, t := range was {
@@ -52,7 +52,7 @@ func Changes(from, to State) (ends, begins []history.Trouble) {
 	return ends, begins
 }
 
-// troubles are those of the state that last.
+// list returns the trouble that persists in the state.
 func (s State) troubles() []history.Trouble {
 	var all []history.Trouble
 	for _, f := range s.Faults {
@@ -74,8 +74,8 @@ func clockTrouble(face clock.Schedule) history.Trouble {
 	return history.Trouble{Kind: history.TroubleClock, What: "clock", Arguments: encoded(face[len(face)-1])}
 }
 
-// moves is the trouble of a clock that jumps, or runs at another speed. Pauses are told as
-// states.
+// clockChange returns the trouble of a step or speed change of the clock. Pauses are part of the
+// state instead.
 func moves(from, to clock.Schedule) (history.Trouble, bool) {
 	if len(from) == 0 || len(to) == 0 || reflect.DeepEqual(from[len(from)-1], to[len(to)-1]) {
 		return history.Trouble{}, false
@@ -89,7 +89,7 @@ func moves(from, to clock.Schedule) (history.Trouble, bool) {
 	return clockTrouble(to), true
 }
 
-// encoded is the JSON of one of our own values, which always has one.
+// encodeJSON encodes one of our own values, which always succeeds.
 func encoded(value any) json.RawMessage {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -98,7 +98,7 @@ func encoded(value any) json.RawMessage {
 	return data
 }
 
-// Log writes down what changes. A nil Log writes nothing. It is safe for concurrent use.
+// Log records changes of trouble. A nil Log records nothing. It is safe for concurrent use.
 type Log struct {
 	history *history.Recorder
 
@@ -106,8 +106,8 @@ type Log struct {
 	state State
 }
 
-// NewLog writes to the recorder, which stays the caller's, what becomes of these kinds of
-// trouble; no kinds are all. Nothing is wrong yet.
+// NewLog returns a log that records these kinds of trouble with the recorder; no kinds means all.
+// The caller keeps ownership of the recorder. The log begins with a healthy state.
 func NewLog(recorder *history.Recorder, kinds ...history.TroubleKind) *Log {
 	if len(kinds) == 0 {
 		kinds = append(Board(), Processes()...)
@@ -116,17 +116,17 @@ func NewLog(recorder *history.Recorder, kinds ...history.TroubleKind) *Log {
 	return &Log{history: recorder}
 }
 
-// Board are the kinds that are on a cluster's board.
+// FaultStateKinds are the kinds of trouble in a cluster's fault state.
 func Board() []history.TroubleKind {
 	return []history.TroubleKind{history.TroubleFault, history.TroubleCut, history.TroubleClock}
 }
 
-// Processes are the kinds that a supervisor sees.
+// ProcessKinds are the kinds of trouble that a supervisor sees.
 func Processes() []history.TroubleKind {
 	return []history.TroubleKind{history.TroubleDown, history.TroublePaused}
 }
 
-// Began is the instant before a change, for the other methods.
+// Now returns the monotonic time, to pass to the other methods after a change.
 func (l *Log) Began() history.MonoTime {
 	if l == nil {
 		return 0
@@ -134,8 +134,7 @@ func (l *Log) Began() history.MonoTime {
 	return l.history.Now()
 }
 
-// Set writes down that the state is another now: the change has begun at the moment, and is
-// in force.
+// Set records that the state has changed. The change began at the given time and is in force now.
 func (l *Log) Set(began history.MonoTime, state State) {
 	if l == nil {
 		return
@@ -152,7 +151,7 @@ func (l *Log) Set(began history.MonoTime, state State) {
 	}
 }
 
-// Change is Set of what change makes of the state.
+// Update calls Set with the state that change makes.
 func (l *Log) Change(began history.MonoTime, change func(*State)) {
 	if l == nil {
 		return
@@ -164,22 +163,22 @@ func (l *Log) Change(began history.MonoTime, change func(*State)) {
 	l.Set(began, next)
 }
 
-// Begin writes down that a process is in trouble, since the moment at the earliest.
+// Begin records trouble of a process that began at the given time at the earliest.
 func (l *Log) Begin(began history.MonoTime, kind history.TroubleKind, process string) {
 	if l != nil {
 		l.history.RecordSince(began, "", history.FaultBegin{Trouble: history.Trouble{Kind: kind, What: process}})
 	}
 }
 
-// End writes down that it is no longer. Of one that was down, the moment is when its start
-// began, and now it is ready.
+// End records the end of a process's trouble. For a process that was down, the given time is when
+// its start began, and now it is ready.
 func (l *Log) End(began history.MonoTime, kind history.TroubleKind, process string) {
 	if l != nil {
 		l.history.RecordSince(began, "", history.FaultEnd{Trouble: history.Trouble{Kind: kind, What: process}})
 	}
 }
 
-// Hit is a [fault.Config]'s: it writes down each time that a fault strikes.
+// RecordTriggers returns a [fault.Config] callback that records each time a fault takes effect.
 func Hit(recorder *history.Recorder) func(fault.Fault, fault.Point, fault.Attributes) {
 	return func(f fault.Fault, point fault.Point, about fault.Attributes) {
 		recorder.Record("", history.FaultTrigger{Fault: f.Name, Point: string(point), About: encoded(about)})

@@ -11,15 +11,15 @@ import (
 	"github.com/podfall/podfall/internal/trouble"
 )
 
-// faults are what is broken in a cluster: one list, and a table for each part that runs.
+// faults holds the cluster's faults, and the fault table of each running part.
 type faults struct {
 	mu     sync.Mutex
 	list   []fault.Fault
 	tables map[string]*fault.Table
 }
 
-// Break makes faults all that is broken in the parts, those that are started later among
-// them; none mends everything.
+// SetFaults replaces all faults, in running parts and in parts started later. No arguments clear
+// all faults.
 func (c *Cluster) Break(faults ...fault.Fault) {
 	c.faults.mu.Lock()
 	defer c.faults.mu.Unlock()
@@ -29,24 +29,24 @@ func (c *Cluster) Break(faults ...fault.Fault) {
 	c.wrote(began)
 }
 
-// wrote writes down what is wrong now, since the moment at the earliest. The caller holds
-// the lock of the faults.
+// recordTroubles records the current faults and cuts, changed at began or later. The caller holds
+// the faults' lock.
 func (c *Cluster) wrote(began history.MonoTime) {
 	c.troubles.Change(began, func(s *trouble.State) {
 		s.Parties, s.Faults, s.Cuts = c.parties, slices.Clone(c.list), slices.Clone(c.cuts)
 	})
 }
 
-// Moved writes down what the cluster's clock shows from now on.
+// RecordClock records a change of the cluster's clock.
 func (c *Cluster) Moved(face clock.Schedule) {
 	c.troubles.Change(c.troubles.Began(), func(s *trouble.State) { s.Clock = face })
 }
 
-// Troubles is where what is broken by other means than this package's is written down.
+// Troubles returns the log for faults that are injected by other means than this package.
 func (c *Cluster) Troubles() *trouble.Log { return c.troubles }
 
-// setTables tells the parts what is broken, and which messages are held up. The caller
-// holds the lock of the faults.
+// setTables updates the parts' fault tables, including held kinds of message. The caller holds the
+// faults' lock.
 func (c *Cluster) setTables() {
 	for _, table := range c.tables {
 		table.Set(c.allFaults())
@@ -61,15 +61,15 @@ func (c *Cluster) allFaults() []fault.Fault {
 	return all
 }
 
-// Broken are the faults.
+// Faults returns the current faults.
 func (c *Cluster) Broken() []fault.Fault {
 	c.faults.mu.Lock()
 	defer c.faults.mu.Unlock()
 	return slices.Clone(c.list)
 }
 
-// table is what is broken, as a new incarnation of the part sees it. A fault that crashes
-// it ends it as Stop does, without waiting.
+// newTable returns the fault table of a new incarnation of the part. A crash fault stops the part
+// like Stop, without waiting.
 func (c *Cluster) table(part string, recorder *history.Recorder) *fault.Table {
 	_, node, _ := strings.Cut(part, "/")
 	table := fault.NewTable(fault.Config{
@@ -85,7 +85,7 @@ func (c *Cluster) table(part string, recorder *history.Recorder) *fault.Table {
 	return table
 }
 
-// kill ends a part from within.
+// kill stops a part from its own goroutine.
 func (c *Cluster) kill(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,19 +1,18 @@
-// Package inprocess composes the services of a cluster in one process, without sockets:
-// the same services, links and buses as `podfall up` runs, connected by pipes. Tests use
-// it through podfalltest, or through e2e/stage, which puts delays on the pipes and reads
-// what crosses them.
+// Package inprocess composes the services of a cluster in one process, without sockets: the same
+// services, links and buses as `podfall up` runs, connected by pipes. Tests use it through
+// podfalltest, or through e2e/stage, which delays and reads the traffic on the pipes.
 //
 //	                   client
 //	                     |
 //	   +----------+-----hub-----+-----------+
 //	   |          |             |           |
-//	 link       link          link        link      Cut and Heal
+//	 link       link          link        link      SetCuts
 //	   |          |             |           |
 //	apiserver  controllers   gateway    kubelet/n1 --- node bus --- runtime/n1
 //
-// Parts are called apiserver, controllers, gateway, kubelet/<node> and runtime/<node>.
-// Each is started and stopped by itself; a stopped part keeps its disk. It works inside
-// a testing/synctest bubble.
+// Parts are called apiserver, controllers, gateway, kubelet/<node> and runtime/<node>. Each is
+// started and stopped separately; a stopped part keeps its disk. The package works inside a
+// testing/synctest bubble.
 package inprocess
 
 import (
@@ -35,54 +34,53 @@ import (
 	"github.com/podfall/podfall/services/kubelet"
 )
 
-// Config is what a cluster is made of. What the services' own configurations hold of the
-// rest, such as their buses, is filled in.
+// Config configures a cluster. Fields of the services' own configurations that this package knows,
+// for example their buses, are filled in.
 type Config struct {
-	// Dir is an empty directory for what the parts keep.
+	// Dir is an empty directory for the parts' data.
 	Dir string
 	// Nodes are the nodes' names.
 	Nodes []string
 	Clocks
 	// Compat is the release to imitate.
 	Compat proto.Compat
-	// Boot names an incarnation of a part, which is connected and about to run.
+	// Boot returns the boot of a part that is connected and about to run.
 	Boot func(part string) proto.Boot
-	// Wire may put something in the way between a party and a bus. The name is the
-	// part's; the node's own bus is "cri/<node>" to its kubelet. Nil changes nothing.
+	// Wire may wrap a connection from a part to a bus, for example to delay it. The name is the
+	// part's; a kubelet's connection to its node bus is "cri/<node>". Nil wraps nothing.
 	Wire        func(name string, open Open) Open
 	APIServer   apiserver.Config
 	Controllers controllers.Config
-	// Kubelet is that of each node; nil for upstream's timing.
+	// Kubelet returns each node's configuration; nil means upstream's timing.
 	Kubelet func(node string) kubelet.Config
-	// Gateway is nil for a cluster without one.
+	// Gateway is nil for a cluster without a gateway.
 	Gateway *Door
 	Log     *slog.Logger
-	// Ended is told when a part that was ready ends and was not stopped; it must not
-	// block.
+	// Ended is called when a ready part ends without being stopped; it must not block.
 	Ended func(name string, err error)
 }
 
-// Clocks are what the parts take the time from.
+// Clocks are the clocks of the parts.
 type Clocks struct {
-	// Clock is the cluster's; its zero value is the wall's.
+	// Clock is the cluster's clock; the zero value is the wall clock.
 	Clock clock.Clock
-	// Wrong are those of parts that have another.
+	// Skewed holds the clocks of parts that differ from Clock.
 	Wrong map[string]clock.Clock
 }
 
-// Door is what a gateway shows its clients, and where.
+// Gateway configures the gateway.
 type Door struct {
 	// Config's TLS and Token count.
 	gateway.Config
-	// Listen opens the listener of one incarnation.
+	// Listen opens the listener for one incarnation.
 	Listen func() (net.Listener, error)
 }
 
-// Open opens a connection to a bus.
+// OpenFunc opens a connection to a bus.
 type Open func() (net.Conn, error)
 
-// Cluster is the composition. It is safe for concurrent use, but one part is started and
-// stopped by one at a time.
+// Cluster is a cluster in one process. It is safe for concurrent use, but each part may be started
+// and stopped by only one goroutine at a time.
 type Cluster struct {
 	cfg   Config
 	hub   *bus.Server
@@ -91,11 +89,11 @@ type Cluster struct {
 
 	mu    sync.Mutex
 	parts map[string]*part
-	// voices are the connections to the hub of the parts that run, by party.
+	// connections holds the hub connections of running parts, by member.
 	voices map[string]*bus.Conn
 	faults
 	inspectors inspectors
-	// troubles is what is broken, as it is written down by the writer.
+	// troubles records faults, using writer.
 	troubles *trouble.Log
 	writer   *history.Recorder
 }
@@ -103,11 +101,11 @@ type Cluster struct {
 // part is one service of the cluster.
 type part struct {
 	run     func(ctx context.Context, ready func()) error
-	stop    context.CancelFunc // nil when it does not run
+	stop    context.CancelFunc // nil if it does not run
 	running sync.WaitGroup
 	ended   chan struct{}
-	err     error // when ended is closed
-	// down means that it ran, and was stopped.
+	err     error // valid once ended is closed
+	// down means that it ran and was stopped.
 	down bool
 }
 
@@ -118,8 +116,8 @@ var (
 	ErrStopped = errors.New("does not run")
 )
 
-// New makes the buses and links of a cluster; no part runs yet. It does not end with ctx:
-// Close it when done.
+// New creates the buses and links of a cluster; no part runs yet. The cluster outlives ctx; call
+// Close when done.
 func New(ctx context.Context, cfg Config) (*Cluster, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -150,7 +148,7 @@ func New(ctx context.Context, cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// connect starts the hub, the node buses and the links.
+// startBuses starts the hub, the node buses and the links.
 func (c *Cluster) connect(ctx context.Context) error {
 	var err error
 	if c.hub, err = bus.StartServer(ctx, bus.ServerConfig{Port: bus.InProcessOnly}); err != nil {
@@ -169,7 +167,7 @@ func (c *Cluster) add(name string, run func(context.Context, func()) error) {
 	c.parts[name] = &part{run: run}
 }
 
-// Start starts a part and waits until it is ready, or ctx ends; it runs on then.
+// Start starts a part and waits until it is ready or ctx ends. The part outlives ctx.
 func (c *Cluster) Start(ctx context.Context, name string) error {
 	began := c.troubles.Began()
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -228,7 +226,7 @@ func (c *Cluster) begin(name string, stop context.CancelFunc) (*part, error) {
 	return p, nil
 }
 
-// Stop ends a part as kill -9 would: nothing of it goes on, its disk stays.
+// Stop stops a part like kill -9: none of its goroutines goes on, and its disk remains.
 func (c *Cluster) Stop(name string) error {
 	c.mu.Lock()
 	p := c.parts[name]
@@ -253,13 +251,13 @@ func (c *Cluster) Stop(name string) error {
 	return nil
 }
 
-// Hub opens a connection to the hub, which asks nobody who they are.
+// Hub opens a connection to the hub, which requires no credentials.
 func (c *Cluster) Hub() (net.Conn, error) { return c.hub.InProcessConn() }
 
-// NodeBus opens a connection to the private bus of a node.
+// NodeBus opens a connection to a node's private bus.
 func (c *Cluster) NodeBus(node string) (net.Conn, error) { return c.nodes[node].InProcessConn() }
 
-// Close stops every part, the kubelets first, and leaves no goroutine.
+// Close stops every part, kubelets first, and waits for all goroutines.
 func (c *Cluster) Close() {
 	for _, stage := range c.stages() {
 		var stopping sync.WaitGroup
@@ -281,7 +279,7 @@ func (c *Cluster) Close() {
 	c.writer.Close()
 }
 
-// stages are the parts in the order in which they are stopped.
+// stopStages returns the parts in stop order.
 func (c *Cluster) stages() [][]string {
 	stages := make([][]string, 3)
 	for _, node := range c.cfg.Nodes {

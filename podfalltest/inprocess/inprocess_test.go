@@ -9,7 +9,7 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// TestAStartThatFailsCanBeTriedAgain: a part that has ended before it was ready does not run.
+// TestRetryFailedStart: a part that ended before it was ready counts as stopped.
 func TestAStartThatFailsCanBeTriedAgain(t *testing.T) {
 	errNoPort := errors.New("no port is free")
 	c, err := inprocess.New(t.Context(), inprocess.Config{

@@ -14,18 +14,18 @@ import (
 	carrier "github.com/podfall/podfall/services/bus"
 )
 
-// network is the links of a cluster, and what is wrong with them.
+// network holds the links of a cluster and their cuts.
 type network struct {
 	parties  []string
 	links    map[string]*carrier.Link
 	switches *carrier.Switchboard
-	// carriers run the links; end ends them.
+	// carriers waits for the links; end stops them.
 	carriers *sync.WaitGroup
 	end      context.CancelFunc
 	cuts     []partition.Cut
 }
 
-// newNetwork makes the links of everyone but the clients, and runs them until end.
+// newNetwork creates the links of all members and runs them until end.
 func newNetwork(ctx context.Context, cfg Config, hub *bus.Server) network {
 	n := network{parties: partition.Members(cfg.Nodes), links: map[string]*carrier.Link{}, carriers: &sync.WaitGroup{}}
 	carrying, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -43,10 +43,10 @@ func newNetwork(ctx context.Context, cfg Config, hub *bus.Server) network {
 	return n
 }
 
-// Parties are all that can be cut off: apiserver, controllers, gateway, and the nodes.
+// Members returns everything that can be cut off: apiserver, controllers, gateway, and the nodes.
 func (c *Cluster) Parties() []string { return slices.Clone(c.parties) }
 
-// Cut makes cuts all that is wrong with the network; none heals everything.
+// SetCuts replaces all cuts. No arguments heal the whole network.
 func (c *Cluster) Cut(cuts ...partition.Cut) {
 	c.faults.mu.Lock()
 	defer c.faults.mu.Unlock()
@@ -57,14 +57,15 @@ func (c *Cluster) Cut(cuts ...partition.Cut) {
 	c.wrote(began)
 }
 
-// Cuts are those in force, or over by themselves.
+// Cuts returns the current cuts, including those that have ended by themselves.
 func (c *Cluster) Cuts() []partition.Cut {
 	c.faults.mu.Lock()
 	defer c.faults.mu.Unlock()
 	return slices.Clone(c.cuts)
 }
 
-// Await waits until the hub hears the party, if its part runs, or ctx ends.
+// AwaitConnected waits until the hub receives from the member, or ctx ends. It returns at once if
+// the member's part does not run.
 func (c *Cluster) Await(ctx context.Context, party string) error {
 	for {
 		c.mu.Lock()
@@ -79,10 +80,10 @@ func (c *Cluster) Await(ctx context.Context, party string) error {
 	}
 }
 
-// heard is between two looks whether a party is.
+// connectPollInterval is the interval of AwaitConnected.
 const heard = 5 * time.Millisecond
 
-// speaks notes a part's connection to the hub while it runs.
+// trackConnection registers a part's connection to the hub while the part runs.
 func (c *Cluster) speaks(party string, conn *bus.Conn) (ends func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

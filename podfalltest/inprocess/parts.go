@@ -18,12 +18,12 @@ import (
 	"github.com/podfall/podfall/services/runtime"
 )
 
-// dial connects a party to a bus.
+// dial connects a part to a bus.
 func (c *Cluster) dial(ctx context.Context, name string, id proto.Identity, open Open) (*bus.Conn, error) {
 	return bus.Dial(ctx, bus.Config{Identity: id, InProcess: c.cfg.Wire(name, open), Log: c.cfg.Log})
 }
 
-// clock is what a part takes for the time.
+// partClock returns the part's clock.
 func (c *Cluster) clock(part string) clock.Clock {
 	if own, ok := c.cfg.Wrong[part]; ok {
 		return own
@@ -31,7 +31,7 @@ func (c *Cluster) clock(part string) clock.Clock {
 	return c.cfg.Clock
 }
 
-// storage is the directory of the persistent volumes, which all nodes share.
+// storage returns the directory of the persistent volumes, which all nodes share.
 func (c *Cluster) storage() string { return filepath.Join(c.cfg.Dir, "volumes") }
 
 func (c *Cluster) apiserver(ctx context.Context, ready func()) error {

@@ -10,11 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// FromCRD are the kinds that crd adds: one row for each version that is served, the one
-// that clients prefer first (v2, v1, v1beta1 …). There is none until the definition is
-// established, and the names are those it was given then; it is pure.
+// FromCRD returns the kinds that crd adds: one row for each served version, ordered by client
+// preference (v2, v1, v1beta1 …). There is none until the definition is established. The names are
+// the accepted names. FromCRD is pure.
 //
-// The objects are stored in StorageVersion, whether that is served or not.
+// The objects are stored in StorageVersion, whether that version is served or not.
 func FromCRD(crd *apiextensionsv1.CustomResourceDefinition) []Kind {
 	if !established(crd) {
 		return nil
@@ -50,7 +50,7 @@ func FromCRD(crd *apiextensionsv1.CustomResourceDefinition) []Kind {
 	return rows
 }
 
-// established reports whether a definition's names are its own, once and for all.
+// isEstablished reports whether a definition's names are accepted for good.
 func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
 		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue

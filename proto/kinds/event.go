@@ -8,13 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// isEvent reports whether a kind is the Event, which two groups serve: every Event is
-// stored once, in the core group's form, and events.k8s.io has other names for its fields.
+// isEvent reports whether a kind is Event, which two groups serve. Every Event is stored once, in
+// the core group's form; events.k8s.io has other field names.
 func isEvent(gk schema.GroupKind) bool {
 	return gk.Kind == "Event" && (gk.Group == corev1.GroupName || gk.Group == eventsv1.GroupName)
 }
 
-// convertEvent is an Event in the form of the other group.
+// convertEvent converts an Event to the form of the other group.
 func convertEvent(obj Object, to schema.GroupVersionKind) (Object, []string, error) {
 	var converted Object
 	switch event := obj.(type) {

@@ -1,5 +1,5 @@
-// Package bus is the cluster network as a process: a hub that everyone talks over, and
-// a [Link] for everyone but the clients, which is the only way from that party to the hub.
+// Package bus implements the cluster network: a hub for all processes, and a [Link] for every
+// process except clients, which is its only path to the hub.
 //
 //	                client
 //	                  |
@@ -9,12 +9,12 @@
 //	  |      |        |        |      |
 //	 n1     n2   apiserver controllers gateway
 //
-// Beside the network, and never cut, is the management plane: its board is kept here, in
-// the folder board.
+// Management connections go to the hub directly and are never cut. The state of faults and cuts is
+// kept here, in the directory state.
 //
-// The hub is an embedded server that knows every identity and lets it do what
-// architecture.md section 6 allows, or any NATS server that runs already, which is then
-// configured by whoever runs it. What is said on the hub is not this package's concern.
+// The hub is an embedded server that knows every identity and its permissions (architecture.md
+// section 6), or an existing NATS server that its owner configures. The messages on the hub are not
+// this package's concern.
 package bus
 
 import (
@@ -38,52 +38,49 @@ import (
 	"github.com/podfall/podfall/services/bus/board"
 )
 
-// Addresses is where a cluster network can be reached, as URLs for --bus.
+// Addresses lists the URLs of a cluster network, for --bus.
 type Addresses struct {
-	// Hub is for clients, and for the management of everyone.
+	// Hub is for clients, and for every process's management connection.
 	Hub []string `json:"hub"`
-	// Links has the one URL of each party, by its name: nodes, apiserver, controllers,
-	// gateway.
+	// Links maps each member (nodes, apiserver, controllers, gateway) to its URL.
 	Links map[string]string `json:"links"`
 }
 
-// Config is a cluster network.
+// Config configures a cluster network.
 type Config struct {
-	// Nodes are the names of the nodes that get a link, as the other parties do.
+	// Nodes get a link each, as do the control-plane processes.
 	Nodes []string
-	// Credentials is the directory of seeds. Those that [Identities] lists are made
-	// when they do not exist, and everyone with a seed may connect. Empty means an
-	// open hub.
+	// Credentials is the directory of seeds. Missing seeds of [Identities] are created, and every
+	// identity with a seed may connect. Empty means an open hub.
 	Credentials string
-	// External are the URLs of a NATS server or cluster to use instead of a hub of
-	// our own. The links lead to the first of them that answers.
+	// External are the URLs of a NATS server or cluster to use instead of an embedded hub. Links
+	// connect to the first that answers.
 	External []string
-	// Host is where hub and links listen; empty means 127.0.0.1.
+	// Host is the listen address of hub and links; empty means 127.0.0.1.
 	Host string
-	// Pinned is where to listen again: what Ready told an earlier run, or what others have
-	// been told beforehand. Its ports count, and its hosts are told as they are. What it
-	// does not name gets a free port.
+	// Pinned holds addresses to reuse: what Ready returned in an earlier run, or addresses
+	// configured beforehand. Only its ports are used for listening; its hosts are passed on to
+	// Ready. All others get a free port.
 	Pinned Addresses
 	// MaxPayload of the hub in bytes; 0 means 8 MiB.
 	MaxPayload int32
-	// Board is the file in which the management's board is kept; empty keeps it in
-	// memory.
+	// StateFile stores the management state; empty keeps it in memory.
 	Board string
-	// Clock is the cluster's in this process, and moves as the board says; nil is one that shows
-	// the wall's time until then.
+	// Clock is the cluster's clock in this process, which the management state sets. If nil, it
+	// shows wall time until then.
 	Clock *clock.Driver
-	// Boot is this incarnation.
+	// Boot identifies this incarnation.
 	Boot proto.Boot
-	// History is where to write down what is set; nil writes nothing.
+	// History records changes of the management state; nil records nothing.
 	History *history.Recorder
-	// Log is told of clients that were refused and links that broke; nil discards.
+	// Log receives refused clients and broken links; nil discards them.
 	Log *slog.Logger
-	// Ready is called once, when everything listens.
+	// Ready is called once everything listens.
 	Ready func(Addresses)
 }
 
-// under is a with the names that pinned has for the same ports: others may find this host
-// by another name than it does itself.
+// withHosts returns a with the host names of pinned, because other machines may know this host by
+// another name.
 func (a Addresses) under(pinned Addresses) Addresses {
 	if len(pinned.Hub) > 0 {
 		a.Hub = pinned.Hub
@@ -96,7 +93,7 @@ func (a Addresses) under(pinned Addresses) Addresses {
 	return a
 }
 
-// Identities are those of a cluster with these nodes.
+// Identities returns the identities of a cluster with these nodes.
 func Identities(nodes []string) []proto.Identity {
 	ids := []proto.Identity{proto.Admin, mgmt.Keeper, proto.Bus}
 	for _, id := range []proto.Identity{proto.APIServer, proto.Controllers, proto.Gateway} {
@@ -108,13 +105,13 @@ func Identities(nodes []string) []proto.Identity {
 	return ids
 }
 
-// NodeIdentities are those of a node's two processes.
+// NodeIdentities returns the identities of a node's two processes.
 func NodeIdentities(node string) []proto.Identity {
 	return []proto.Identity{proto.Node(node), proto.Mgmt("kubelet/" + node), proto.Mgmt("runtime/" + node)}
 }
 
-// Run is the bus process: it returns when ctx ends, after everyone was disconnected,
-// or with the reason why it cannot listen.
+// Run runs the bus process. It returns when ctx ends, after all clients were disconnected, or with
+// an error if it cannot listen.
 func Run(ctx context.Context, cfg Config) error {
 	if cfg.Host == "" {
 		cfg.Host = "127.0.0.1"
@@ -161,7 +158,7 @@ func Run(ctx context.Context, cfg Config) error {
 	return daemon.Run(ctx, parts...)
 }
 
-// managed is what the board is about in this process.
+// target is what the management state controls in this process.
 type managed struct {
 	switches *Switchboard
 	movement *clock.Driver
@@ -175,8 +172,8 @@ func (m managed) apply(b mgmt.Board) {
 	m.troubles.Set(began, trouble.State{Clock: b.Clock, Parties: b.Parties, Faults: b.Faults, Cuts: b.Cuts})
 }
 
-// manage keeps the board until ctx ends, on a connection of its own. A hub that somebody
-// else runs may not let us: there is no management then.
+// keepState runs the keeper of the management state until ctx ends, on its own connection. An
+// external hub may refuse the keeper's key; then the cluster has no management.
 func manage(ctx context.Context, cfg Config, hub hub, here managed, ready func()) error {
 	dial := carrier.Config{URLs: hub.urls, InProcess: hub.inProcess, Identity: mgmt.Keeper, Log: cfg.Log}
 	var err error
@@ -212,11 +209,11 @@ func manage(ctx context.Context, cfg Config, hub hub, here managed, ready func()
 	return daemon.Run(ctx, inspected, func(ctx context.Context) error { return keeper.Run(ctx, ready) })
 }
 
-// hub is what the links lead to.
+// hub is the server that the links connect to.
 type hub struct {
 	urls []string
 	dial func(context.Context) (net.Conn, error)
-	// inProcess opens a connection to a hub of our own; nil for another's.
+	// inProcess opens a connection to an embedded hub; nil for an external one.
 	inProcess func() (net.Conn, error)
 	close     func()
 }
@@ -255,14 +252,14 @@ func openHub(ctx context.Context, cfg Config) (hub, error) {
 	}, nil
 }
 
-// door is where a party's link listens.
+// linkListener is where a member's link listens.
 type door struct {
 	party    string
 	listener net.Listener
 	url      string
 }
 
-// listen opens the doors of all links, or none.
+// listenLinks opens the listeners of all links, or none.
 func listen(ctx context.Context, cfg Config, hubURL string) ([]door, error) {
 	var doors []door
 	for _, party := range partition.Members(cfg.Nodes) {
@@ -296,7 +293,7 @@ func openDoor(ctx context.Context, cfg Config, party, hubURL string) (door, erro
 	return door{party: party, listener: listener, url: address.String()}, nil
 }
 
-// pinnedPort is the port of an earlier URL; 0 without one.
+// pinnedPort returns the port of an earlier URL; 0 if at is empty.
 func pinnedPort(at string) (int, error) {
 	if at == "" {
 		return 0, nil
@@ -312,7 +309,7 @@ func pinnedPort(at string) (int, error) {
 	return port, nil
 }
 
-// defaultPort is NATS's own.
+// defaultPort is NATS's default port.
 const defaultPort = "4222"
 
 func hostsOf(urls []string) ([]string, error) {
@@ -331,7 +328,7 @@ func hostsOf(urls []string) ([]string, error) {
 	return hosts, nil
 }
 
-// dialFirst connects to the first of hosts that answers.
+// dialFirst returns a function that connects to the first host that answers.
 func dialFirst(hosts []string) func(context.Context) (net.Conn, error) {
 	return func(ctx context.Context) (net.Conn, error) {
 		var failed error

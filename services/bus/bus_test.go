@@ -66,7 +66,7 @@ func dial(t *testing.T, cfg carrier.Config) *carrier.Conn {
 	return conn
 }
 
-// serve echoes requests of everyone until the test ends.
+// serve echoes all requests until the test ends.
 func serve(t *testing.T, conn *carrier.Conn) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -84,7 +84,7 @@ func serve(t *testing.T, conn *carrier.Conn) {
 	})
 }
 
-// ask waits until the apiserver answers node.
+// awaitEcho waits until the apiserver answers node.
 func ask(t *testing.T, conn *carrier.Conn) {
 	t.Helper()
 	subject := proto.APISubject{Identity: conn.Identity(), Verb: proto.VerbGet, Resource: "pods"}.String()
@@ -152,7 +152,7 @@ func TestEveryNodeReachesTheHubThroughItsLink(t *testing.T) {
 	}
 }
 
-// nobody is an address where nobody listens, nor can until the test ends: it is the near end
+// unusedAddress returns an address on which nothing can listen until the test ends: the local end
 // of a connection.
 func nobody(t *testing.T) string {
 	t.Helper()

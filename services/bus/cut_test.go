@@ -22,7 +22,7 @@ import (
 	"github.com/podfall/podfall/services/bus"
 )
 
-// wire is a link with the hub's ends of its connections.
+// testLink is a link with the hub's ends of its connections.
 type wire struct {
 	*bus.Link
 	hub   chan net.Conn
@@ -49,7 +49,7 @@ func newWire(t testing.TB) *wire {
 	return w
 }
 
-// connect opens a connection through a whole link.
+// connect opens a connection through the uncut link.
 func (w *wire) connect(t testing.TB) (node, hub net.Conn) {
 	t.Helper()
 	node, err := w.InProcessConn()
@@ -59,7 +59,7 @@ func (w *wire) connect(t testing.TB) (node, hub net.Conn) {
 	return node, <-w.hub
 }
 
-// heard is what has come out of a connection so far, and why no more comes.
+// received collects the data of a connection, and the error that ended it.
 type heard struct {
 	mu   sync.Mutex
 	data []byte
@@ -94,6 +94,7 @@ func (h *heard) now() (string, error) {
 
 // The two states of a connection.
 const (
+	// The states of a connection.
 	open  = "open"
 	ended = "ended"
 )
@@ -152,8 +153,8 @@ func TestAHeldLinkDeliversLater(t *testing.T) {
 	}
 }
 
-// TestTheEndOfAConnectionIsHeldToo lets one side hang up during a cut: the other side is
-// not told before the heal, not even by what it sends itself.
+// TestTheEndOfAConnectionIsHeldToo closes one side during a cut. The other side must not learn of
+// it before the heal, not even by its own writes.
 func TestTheEndOfAConnectionIsHeldToo(t *testing.T) {
 	for name, cut := range map[string]partition.Condition{"both": partition.HoldBoth(), "one way": {FromNode: partition.OneWay{Manner: partition.Hold}}} {
 		t.Run(name, func(t *testing.T) {
@@ -177,8 +178,8 @@ func TestTheEndOfAConnectionIsHeldToo(t *testing.T) {
 	}
 }
 
-// TestLastWordsAreHeard lets one side hang up right after it has spoken: what it has said
-// arrives, although nothing can be carried to it any more.
+// TestDataBeforeCloseArrives closes one side right after a write. The data arrives, although that
+// side can receive no more.
 func TestLastWordsAreHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
@@ -223,8 +224,8 @@ func TestAResetLinkBreaksAndRefuses(t *testing.T) {
 	}
 }
 
-// TestWhoGivesUpDuringACutIsNotHeardAfterIt connects a hundred times while the link is
-// cut, as a client does that tries for ever; only who still waits at the end gets through.
+// TestAbandonedConnectionsAreDropped connects a hundred times during a cut, as a retrying client
+// does. Only the connection still open at the end gets through.
 func TestWhoGivesUpDuringACutIsNotHeardAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
@@ -271,7 +272,7 @@ func TestWhoGivesUpDuringACutIsNotHeardAfterIt(t *testing.T) {
 	})
 }
 
-// step is a cut, or something said by the node or by the hub.
+// step is a cut, or data sent by the node or by the hub.
 type step struct {
 	cut      *partition.Condition
 	fromNode bool
@@ -286,7 +287,7 @@ func drawStep(t *rapid.T) step {
 	return step{fromNode: rapid.Bool().Draw(t, "who"), data: rapid.SliceOfN(rapid.Byte(), 1, 40_000).Draw(t, "data")}
 }
 
-// TestNoCutLosesOrChangesBytes draws cuts that hold, and what both sides say meanwhile.
+// TestNoCutLosesOrChangesBytes draws cuts that hold data, and data sent by both sides meanwhile.
 func TestNoCutLosesOrChangesBytes(t *testing.T) {
 	rapid.Check(t, func(draw *rapid.T) {
 		steps := rapid.SliceOfN(rapid.Custom(drawStep), 1, 30).Draw(draw, "steps")
@@ -298,7 +299,7 @@ func TestNoCutLosesOrChangesBytes(t *testing.T) {
 	})
 }
 
-// play says what is wrong with a link that is cut so.
+// runSteps returns what is wrong with a link after the steps.
 func play(t *testing.T, steps []step) string {
 	t.Helper()
 	w := newWire(t)
@@ -340,8 +341,7 @@ func play(t *testing.T, steps []step) string {
 	return ""
 }
 
-// TestACutNodeComesBack is a cut as the bus sees it: long enough that both sides have
-// given the connection up.
+// TestACutNodeComesBack cuts a node so long that both sides have given up the connection.
 func TestACutNodeComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, err := carrier.StartServer(t.Context(), carrier.ServerConfig{Port: carrier.InProcessOnly})

@@ -10,7 +10,7 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Tell is what a link says of itself.
+// Inspect returns the link's state for inspectors.
 func (l *Link) Tell() inspect.Link {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -21,7 +21,8 @@ func (l *Link) Tell() inspect.Link {
 	return told
 }
 
-// silence is which direction of a link carries nothing, in words; empty for none.
+// silentDirections describes the directions in which a link carries nothing; empty if it carries
+// both.
 func silence(c partition.Condition) string {
 	out, in := c.Manner(partition.FromNode) != partition.Carry, c.Manner(partition.ToNode) != partition.Carry
 	switch {
@@ -35,7 +36,7 @@ func silence(c partition.Condition) string {
 	return ""
 }
 
-// Tell is what the network says of itself.
+// Inspect returns the state of all links.
 func (s *Switchboard) Tell() []inspect.Link {
 	told := make([]inspect.Link, 0, len(s.links))
 	for _, link := range s.links {
@@ -44,7 +45,7 @@ func (s *Switchboard) Tell() []inspect.Link {
 	return told
 }
 
-// inspecting answers who asks the bus process how it is.
+// inspector returns the handler for inspections of the bus process.
 func (m managed) inspecting(boot proto.Boot) func(context.Context, []byte) ([]byte, error) {
 	began := m.movement.Clock().Now()
 	return func(context.Context, []byte) ([]byte, error) {

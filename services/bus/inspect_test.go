@@ -13,8 +13,8 @@ import (
 	"github.com/podfall/podfall/services/bus"
 )
 
-// TestTheBusTellsOfItsLinks makes cuts, and asks the bus process at once after each what its
-// links carry: a link that is merely slow, or that holds up one kind of message, carries.
+// TestInspectLinks makes cuts and inspects the bus after each. A link that is slow, or holds one
+// kind of message, still counts as carrying.
 func TestTheBusTellsOfItsLinks(t *testing.T) {
 	at, _ := start(t, bus.Config{Nodes: []string{"n1", "n2"}, Boot: "b1"})
 	plane := mgmt.NewClient(dial(t, carrier.Config{URLs: at.Hub, Identity: proto.Admin}))
@@ -44,7 +44,7 @@ func TestTheBusTellsOfItsLinks(t *testing.T) {
 	}
 }
 
-// silent is what the bus says of links that carry nothing.
+// silentLinks returns the links that carry nothing, as the bus reports them.
 func silent(t *testing.T, plane *mgmt.Client) (text string) {
 	t.Helper()
 	raw, err := plane.Inspect(t.Context(), "bus", nil)

@@ -52,7 +52,7 @@ func TestASlowLink(t *testing.T) {
 	})
 }
 
-// TestJitter is drawn from the seed, and changes no order.
+// TestJitter: jitter depends on the seed, and changes no order.
 func TestJitter(t *testing.T) {
 	arrivals := func(seed uint64) (at []time.Duration) {
 		synctest.Test(t, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// TestTheSwitchboardFlapsAndEnds cuts by the clock alone.
+// TestTheSwitchboardFlapsAndEnds cuts and heals by the clock alone.
 func TestTheSwitchboardFlapsAndEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)

@@ -10,9 +10,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/analysis/timeline"
 	"github.com/podfall/podfall/analysis/why"
+	"github.com/podfall/podfall/internal/clock"
 )
 
 func timelineCommand(env Env) *cli.Command {
@@ -119,7 +119,7 @@ func (w *timelineWriter) read(ctx context.Context) (timeline.Timeline, bool, err
 	if uid == "" {
 		uid = w.flags.String("uid")
 	}
-	told, found := timeline.Of(w.events, w.pod, uid)
+	told, found := timeline.Find(w.events, w.pod, uid)
 	w.uid = told.UID
 	return told, found, nil
 }

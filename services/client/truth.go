@@ -16,11 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/printers"
 
-	"github.com/podfall/podfall/internal/clock"
-	"github.com/podfall/podfall/analysis/windows"
-	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/analysis/why"
 	"github.com/podfall/podfall/analysis/why/gather"
+	"github.com/podfall/podfall/analysis/windows"
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/proto/kinds"
 )
 
@@ -232,7 +232,7 @@ func (c *call) truth(truth Truth) error {
 			state = "OPEN"
 		}
 		say(c.stdout, "\nsplit brain of %s %s for %.1fs, since %s\n", w.Identity, state, w.Took, w.Begin.UTC().Format(time.RFC3339))
-		for _, life := range w.Lives {
+		for _, life := range w.Incarnations {
 			say(c.stdout, "  uid %s on %s: containers %s%s\n", life.UID, life.Node, short(life.Containers), processes(life.PIDs, life.Scripted))
 		}
 	}

@@ -61,7 +61,7 @@ func (e *engines) Run(ctx context.Context, report engine.Report) error {
 // Load reports the container as exited with an unknown result (CRI-11), so that the runtime can
 // still start.
 func (e *engines) Load(ctx context.Context, c engine.Container) (engine.Status, error) {
-	one, known := e.byHandler[cmp.Or(c.Handler, HandlerScripted)] // old records have none
+	one, known := e.byHandler[cmp.Or(c.Handler, HandlerScripted)] // old records have no handler
 	if !known {
 		return engine.Status{
 			State: proto.ContainerState_CONTAINER_STATE_EXITED, StartedAt: c.Events.Start, FinishedAt: c.Events.Start,
@@ -103,7 +103,7 @@ func (e *engines) Start(ctx context.Context, id string, at time.Time) error {
 func (e *engines) Signal(ctx context.Context, id, signal string, at time.Time) error {
 	one, err := e.engineOf(id)
 	if err != nil {
-		return nil //nolint:nilerr // it has been removed, which is no error
+		return nil //nolint:nilerr // removed containers are no error
 	}
 	return one.Signal(ctx, id, signal, at)
 }

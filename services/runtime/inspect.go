@@ -15,7 +15,7 @@ func (s *service) snapshot(context.Context) inspect.Runtime {
 	now := s.clock.Steady()
 	shown := s.clock.ApplySkew(now)
 	ahead := shown.Sub(now)
-	said := inspect.Runtime{
+	state := inspect.Runtime{
 		Self:  inspect.Self{Process: "runtime", Boot: s.boot, Began: inspect.Moved(s.began, ahead), Now: shown},
 		Ahead: ahead, Programs: s.programs,
 	}
@@ -26,11 +26,11 @@ func (s *service) snapshot(context.Context) inspect.Runtime {
 	slices.SortFunc(all, func(a, b *container) int { return cmp.Compare(a.order, b.order) })
 	for _, c := range all {
 		box := c.sandbox.created
-		said.Containers = append(said.Containers, inspect.Container{
+		state.Containers = append(state.Containers, inspect.Container{
 			ID: c.id, Name: c.request.Name, Namespace: box.PodNamespace, Pod: box.PodName, UID: box.PodUid,
 			Alive: c.isAlive(), PID: c.status.PID, Scripted: c.isScripted(), Code: c.status.ExitCode, Unreachable: c.status.Unreachable,
 			Times: inspect.Times{Started: c.events.Start, Signaled: c.events.Stop, Killed: c.events.Kill, Exited: c.status.FinishedAt}.Moved(ahead),
 		})
 	}
-	return said
+	return state
 }

@@ -32,7 +32,7 @@ func newNetwork(cidr, seed string) (*network, error) {
 		return nil, fmt.Errorf("pod CIDR %q: %w", cidr, err)
 	}
 	prefix = prefix.Masked()
-	// The first two addresses are the network's own and its gateway's.
+	// The first two addresses belong to the network and its gateway.
 	gateway := prefix.Addr().Next()
 	if !prefix.Contains(gateway) || !prefix.Contains(gateway.Next()) {
 		return nil, fmt.Errorf("pod CIDR %q: no room for a pod", cidr)
@@ -45,7 +45,7 @@ func (n *network) allocate() (string, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for addr, wrapped := n.last.Next(), false; ; addr = addr.Next() {
-		if !n.prefix.Contains(addr.Next()) { // the last one is for broadcasts
+		if !n.prefix.Contains(addr.Next()) { // the last address is the broadcast address
 			if wrapped {
 				return "", fmt.Errorf("no IP addresses available in range set: %s", n.prefix)
 			}

@@ -232,15 +232,15 @@ func TestRestoredContainersAreRecorded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var told []history.Recover
+		var recorded []history.Recover
 		for _, e := range log.Events {
 			if fact, ok := e.Fact.(history.Recover); ok {
-				told = append(told, fact)
+				recorded = append(recorded, fact)
 			}
 		}
 		want := []history.Recover{{ContainerRef: history.ContainerRef{Pod: "default/web", UID: "uid-web", Container: runs, ContainerName: "runs"}, Started: started, Scripted: true}}
-		if diff := cmp.Diff(want, told); diff != "" {
-			t.Errorf("told when it began again (-want +got)\n%s", diff)
+		if diff := cmp.Diff(want, recorded); diff != "" {
+			t.Errorf("recorded when it began again (-want +got)\n%s", diff)
 		}
 	})
 }

@@ -71,7 +71,7 @@ type Config struct {
 	PodCIDR string
 	// Containers configures engines and images.
 	Containers Containers
-	// Observers are told of every start, signal and exit, and may ask what there is.
+	// Observers get every start, signal and exit, and may inspect the runtime.
 	inspect.Observers[inspect.Runtime]
 	// Faults injects faults; nil injects none.
 	Faults *fault.Table

@@ -127,7 +127,7 @@ func newService(ctx context.Context, cfg Config, kept *store.Store, contents *st
 // removed.
 func (s *service) restoreContainer(ctx context.Context, record *store.Container) error {
 	box, ok := s.sandboxes[record.Request.SandboxId]
-	if !ok { // it was made while its sandbox was removed, and never told of
+	if !ok { // created while its sandbox was removed, and never acknowledged
 		s.store.Later(store.RemoveContainer(record.ID)...)
 		return nil
 	}
@@ -148,7 +148,7 @@ func (s *service) restoreContainer(ctx context.Context, record *store.Container)
 		s.history.Record("", history.Recover{ContainerRef: c.historyOf(), Started: s.clock.ApplySkew(record.Events.Start), Scripted: c.isScripted()})
 	}
 	switch {
-	case record.Exit != nil: // what was told once stays so
+	case record.Exit != nil: // a reported exit never changes
 		c.status = recordedStatus(record.Exit)
 	case hasExited(status):
 		s.recordExit(c, status)
@@ -168,7 +168,7 @@ func (s *service) noteProcess(c *container, status engine.Status) {
 
 // isScripted reports whether c runs a script and therefore has no process.
 func (c *container) isScripted() bool {
-	return cmp.Or(c.sandbox.created.RuntimeHandler, HandlerScripted) == HandlerScripted // old records have none
+	return cmp.Or(c.sandbox.created.RuntimeHandler, HandlerScripted) == HandlerScripted // old records have no handler
 }
 
 // finishStops completes sandbox stops that a crash of the runtime interrupted: it kills every
@@ -194,13 +194,13 @@ func (s *service) reporter(ctx context.Context) engine.Report {
 	return func(id string, status engine.Status) {
 		s.mu.Lock()
 		c, ok := s.containers[id]
-		// Only forward, and nothing of what has been removed since.
+		// States only move forward, and removed containers are ignored.
 		if ok = ok && status.State > c.status.State; ok {
 			s.setStatus(c, status)
 		}
 		ended := ok && hasExited(status)
 		if ended {
-			s.recordExit(c, status) // before the lock lets a remover go on
+			s.recordExit(c, status) // before a concurrent removal gets the lock
 		}
 		s.mu.Unlock()
 		switch {

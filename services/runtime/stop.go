@@ -80,7 +80,7 @@ func (s *service) refreshStop(ctx context.Context, c *container, call *stopState
 func (s stopState) abandonedError(ctx context.Context, c *container) error {
 	err := ctx.Err()
 	if err == nil {
-		err = context.Canceled // the connection is gone, the call's context is not
+		err = context.Canceled // the connection is closed, but the context has not ended
 	}
 	if s.killed {
 		return wrapError(err, "an error occurs during waiting for container %q to be killed: wait container %q", c.id, c.id)
@@ -109,7 +109,7 @@ func (s *service) sendStopSignal(ctx context.Context, c *container) (time.Time, 
 	c.events.Stop = at
 	s.mu.Unlock()
 	err = s.sendSignal(ctx, c, name, at)
-	return s.clock.Steady(), err // to put it on record, and to send it, has taken time that is not the program's
+	return s.clock.Steady(), err // recording and sending took time that does not count as grace
 }
 
 // sendKill sends SIGKILL; each call sends it once. Only the first SIGKILL must be on record before
@@ -132,7 +132,7 @@ func (s *service) sendKill(ctx context.Context, c *container) error {
 		s.mu.Unlock()
 	case onRecord:
 		s.store.Later(noted)
-	default: // another call is about to
+	default: // another call is about to send it
 		return nil
 	}
 	return s.sendSignal(ctx, c, engine.SIGKILL, at)
@@ -148,7 +148,7 @@ func (s *service) sendSignal(ctx context.Context, c *container, name string, at 
 	if err := s.faults.Inject(ctx, fault.EngineSignal, about); err != nil {
 		return err
 	}
-	at = at.Add(s.clock.Steady().Sub(asked)) // what is delayed arrives late
+	at = at.Add(s.clock.Steady().Sub(asked)) // a delayed signal arrives late
 	if _, lost := s.faults.FindEffect(fault.EngineSignal, about, fault.Drop); lost {
 		return nil
 	}

@@ -85,14 +85,14 @@ func TestSnapshotUsesShownClock(t *testing.T) {
 		movement.SetSkew(clock.Skew{Since: n.clock.Steady(), Offset: 24 * time.Hour})
 		time.Sleep(2 * time.Second)
 
-		said := n.inspect(t.Context())
-		told := said.Containers[0]
-		ago := [3]time.Duration{said.Now.Sub(said.Began), said.Now.Sub(told.Started), said.Now.Sub(told.Signaled)}
-		if said.Ahead != 24*time.Hour {
-			t.Errorf("it says that its clock is %v ahead, want 24h", said.Ahead)
+		state := n.inspect(t.Context())
+		container := state.Containers[0]
+		ago := [3]time.Duration{state.Now.Sub(state.Began), state.Now.Sub(container.Started), state.Now.Sub(container.Signaled)}
+		if state.Ahead != 24*time.Hour {
+			t.Errorf("it says that its clock is %v ahead, want 24h", state.Ahead)
 		}
-		if want := [3]time.Duration{12 * time.Second, 12 * time.Second, 12 * time.Second}; ago != want || !told.Killed.IsZero() {
-			t.Errorf("it began, its container did and was signaled %v ago, want %v; killed at %v", ago, want, told.Killed)
+		if want := [3]time.Duration{12 * time.Second, 12 * time.Second, 12 * time.Second}; ago != want || !container.Killed.IsZero() {
+			t.Errorf("it began, its container did and was signaled %v ago, want %v; killed at %v", ago, want, container.Killed)
 		}
 		cancel()
 		if err := <-stopped; err == nil {

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// Names are the cluster's processes, in the order of their starts.
+// Names returns the names of the cluster's processes in start order.
 func (l Layout) Names(options Options) []string {
 	var names []string
 	for _, stage := range Plan(l, options) {
@@ -23,7 +23,7 @@ func (l Layout) Names(options Options) []string {
 	return names
 }
 
-// Known is an error that names those which are no processes of the cluster.
+// CheckNames fails if a name is not a process of the cluster.
 func (l Layout) Known(options Options, names ...string) error {
 	known := l.Names(options)
 	for _, name := range names {
@@ -34,7 +34,7 @@ func (l Layout) Known(options Options, names ...string) error {
 	return nil
 }
 
-// find is the record of a process of that name, which runs.
+// findRunning returns the record of a running process.
 func (l Layout) find(options Options, name string) (Record, error) {
 	if err := l.Known(options, name); err != nil {
 		return Record{}, err
@@ -49,8 +49,8 @@ func (l Layout) find(options Options, name string) (Record, error) {
 	return Record{}, fmt.Errorf("%s does not run", name)
 }
 
-// Crash ends a process as kill -9 does, paused or not, and returns when it is gone. It
-// stays so until it is started.
+// Crash kills a process with SIGKILL, paused or not, and returns when it is gone. It stays down
+// until it is started.
 func (l Layout) Crash(ctx context.Context, options Options, name string) error {
 	record, err := l.find(options, name)
 	if err != nil {
@@ -65,8 +65,8 @@ func (l Layout) Crash(ctx context.Context, options Options, name string) error {
 	return nil
 }
 
-// Pause stops a process where it is, as a frozen machine does: its connections stay. It
-// returns when the process has stopped.
+// Pause stops a process with SIGSTOP, like a frozen machine: its connections stay open. It returns
+// when the process has stopped.
 func (l Layout) Pause(ctx context.Context, options Options, name string) error {
 	record, err := l.find(options, name)
 	if err == nil {
@@ -81,8 +81,8 @@ func (l Layout) Pause(ctx context.Context, options Options, name string) error {
 	return nil
 }
 
-// Resume lets a process go on that was paused, and returns when it does; one that was not
-// paused goes on.
+// Resume continues a paused process, and returns when it runs. It does nothing if the process was
+// not paused.
 func (l Layout) Resume(ctx context.Context, options Options, name string) error {
 	record, err := l.find(options, name)
 	if err == nil {
@@ -117,15 +117,15 @@ func (l Layout) Restart(ctx context.Context, options Options, names []string, pr
 	return l.startAgain(ctx, supervisor, names, progress)
 }
 
-// want leaves a file that names what the supervisor is to start when it is asked; no names
-// are everything.
+// writeStartRequest writes a file with the names that the supervisor is to start. No names means
+// all.
 func (l Layout) want(names []string) error {
 	var entropy [8]byte
 	_, _ = rand.Read(entropy[:]) // never fails
 	return WriteFile(filepath.Join(l.run(), fmt.Sprintf("start-%x.want", entropy)), []byte(strings.Join(names, "\n")))
 }
 
-// takeWanted reads the files of all who want something, and removes them.
+// takeStartRequests reads and removes all start requests.
 func (l Layout) takeWanted() (wanted [][]string, err error) {
 	paths, err := filepath.Glob(filepath.Join(l.run(), "start-*.want"))
 	for _, path := range paths {

@@ -17,6 +17,7 @@ import (
 
 // The files of the gateway's secrets, named as Kubernetes names them in a TLS Secret.
 const (
+	// The files of the gateway's secrets, named as in a TLS Secret.
 	authorityCertificate = "ca.crt"
 	authorityKey         = "ca.key"
 	serverCertificate    = "tls.crt"
@@ -24,20 +25,20 @@ const (
 	tokenFile            = "token"
 )
 
-// Door is what the gateway shows its clients, and what it wants to be shown.
+// GatewaySecrets are the gateway's certificate and token.
 type Door struct {
 	// Server is the gateway's certificate, for loopback only.
 	Server pki.Pair
-	// Token is what clients authenticate themselves with.
+	// Token authenticates clients.
 	Token string
 }
 
 // ErrExposed means that other users may read or replace a secret.
 var ErrExposed = errors.New("open to other users")
 
-// MakeDoor makes the gateway's secrets, and what of them cannot be used at the time now
-// again: a certificate that has expired is replaced, and signed by the same authority
-// while that is good, so that a kubeconfig stays good too.
+// MakeGatewaySecrets creates the gateway's secrets, and replaces those that are not valid at now. A
+// new certificate is signed by the same authority as long as that is valid, so that kubeconfigs
+// stay valid.
 func (l Layout) MakeDoor(now time.Time) error {
 	dir := l.door()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -76,8 +77,8 @@ func (l Layout) MakeDoor(now time.Time) error {
 	return nil
 }
 
-// ReadDoor reads the gateway's secrets, and refuses them with [ErrExposed] when others
-// than their owner may read them.
+// ReadGatewaySecrets reads the gateway's secrets. It fails with [ErrExposed] if other users may
+// read them.
 func ReadDoor(dir string) (Door, error) {
 	var door Door
 	var err error
@@ -95,7 +96,8 @@ func ReadDoor(dir string) (Door, error) {
 	return door, nil
 }
 
-// Access is how clients reach the gateway; an error when it has not said where yet.
+// Access returns how clients reach the gateway. It fails if the gateway has not published its
+// address yet.
 func (l Layout) Access(options Options) (kubeconfig.Access, error) {
 	access := kubeconfig.Access{Cluster: options.Name}
 	var err error
@@ -110,7 +112,7 @@ func (l Layout) Access(options Options) (kubeconfig.Access, error) {
 	return access, err
 }
 
-// WriteKubeconfig writes the cluster's own kubeconfig, for its owner alone.
+// WriteKubeconfig writes the cluster's own kubeconfig, readable by its owner only.
 func (l Layout) WriteKubeconfig(options Options) error {
 	access, err := l.Access(options)
 	if err != nil {
@@ -133,8 +135,8 @@ func readPair(dir, certificate, key string) (pki.Pair, error) {
 	return pair, err
 }
 
-// writePair writes the key first: a certificate without its key is not good, and both
-// are made again.
+// writePair writes the key first. A certificate without its key is invalid, and then both are made
+// again.
 func writePair(dir, certificate, key string, pair pki.Pair) error {
 	return errors.Join(
 		WriteFile(filepath.Join(dir, key), pair.Key),
@@ -142,7 +144,7 @@ func writePair(dir, certificate, key string, pair pki.Pair) error {
 	)
 }
 
-// readSecret is a file that only its owner can read; nothing when it is not there.
+// readSecret reads a file that only its owner may read; nil if it does not exist.
 func readSecret(dir, name string) ([]byte, error) {
 	path := filepath.Join(dir, name)
 	info, err := os.Lstat(path)

@@ -14,9 +14,8 @@ import (
 	"github.com/podfall/podfall/services/bus"
 )
 
-// FuzzLoad: whatever is in the files of a cluster's directory, they are named when they are
-// refused; options that are taken are kept and loaded as the same, and each process that
-// they make can be told its arguments.
+// FuzzLoad: errors name the damaged file. Accepted options round-trip, and the arguments of each of
+// their processes can be built.
 func FuzzLoad(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		l := Layout{Root: t.TempDir()}
@@ -51,7 +50,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// loaded is what another cluster is loaded as that was made with the options.
+// reload creates another cluster with the options and loads it.
 func loaded(t *testing.T, options Options) Options {
 	t.Helper()
 	other := Layout{Root: t.TempDir()}
@@ -65,7 +64,7 @@ func loaded(t *testing.T, options Options) Options {
 	return again
 }
 
-// checkPlan has every process of a plan told its arguments.
+// checkPlan builds the arguments of every process of a plan.
 func checkPlan(t *testing.T, l Layout, options Options) {
 	t.Helper()
 	members := slices.Concat(Plan(l, options)...)
@@ -93,8 +92,8 @@ func encoded(t *testing.T, value any) string {
 	return string(data)
 }
 
-// FuzzLastLines: the last lines of a log are its last, however long they are and whatever is
-// in them, and no more than was asked for.
+// FuzzLastLines: lastLines returns the last lines of any text, whatever their lengths, and at most
+// the requested number.
 func FuzzLastLines(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, length uint16, count uint8) {
 		text += strings.Repeat("x", 4*int(length))
@@ -115,8 +114,8 @@ func FuzzLastLines(f *testing.F) {
 	})
 }
 
-// FuzzMakeDoor: whatever was left of the gateway's secrets, they can be used once they have
-// been made again, and stay as they are then.
+// FuzzMakeGatewaySecrets: whatever was left of the gateway's secrets, they are valid after
+// MakeGatewaySecrets, and a second call changes nothing.
 func FuzzMakeDoor(f *testing.F) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	sound := Layout{Root: f.TempDir()}

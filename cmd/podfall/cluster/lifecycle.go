@@ -19,9 +19,8 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// Create makes the data directory of a new cluster with its keys, or takes over what
-// is there: a cluster that is brought up again keeps what it was made with, and asked
-// must not differ from it.
+// Create creates the data directory of a new cluster with its keys, or loads an existing one. An
+// existing cluster keeps its options, and asked must not differ from them.
 func (l Layout) Create(asked Options, keys func(Layout, Options) error) (Options, error) {
 	options, err := l.Load()
 	switch {
@@ -39,7 +38,7 @@ func (l Layout) Create(asked Options, keys func(Layout, Options) error) (Options
 	return options, keys(l, options)
 }
 
-// differs names the first option that is not as asked.
+// difference describes the first option that differs from asked.
 func (o Options) differs(asked Options) string {
 	switch {
 	case o.Name != asked.Name:
@@ -68,7 +67,7 @@ func (o Options) differs(asked Options) string {
 	return ""
 }
 
-// port names the gateway's.
+// portText describes the gateway's port.
 func (o Options) port() string {
 	if o.Port == 0 {
 		return "a free one"
@@ -76,7 +75,7 @@ func (o Options) port() string {
 	return strconv.Itoa(o.Port)
 }
 
-// bus names the NATS server in use.
+// busText describes the NATS server in use.
 func (o Options) bus() string {
 	if len(o.ExternalBus) == 0 {
 		return "its own"
@@ -84,9 +83,9 @@ func (o Options) bus() string {
 	return strings.Join(o.ExternalBus, ",")
 }
 
-// Detach starts a supervisor that outlives this process and waits until the cluster is
-// ready. Each line of its progress is passed on. A cluster that has a supervisor is left
-// to it: it is asked to start what has ended.
+// Detach starts a supervisor that outlives this process, and waits until the cluster is ready. Each
+// line of progress is passed on. If the cluster has a supervisor, Detach asks it to start what has
+// ended.
 func (l Layout) Detach(ctx context.Context, progress func(string)) error {
 	supervisor, err := l.supervisor()
 	if err != nil {
@@ -105,13 +104,13 @@ func (l Layout) Detach(ctx context.Context, progress func(string)) error {
 
 // What is written on the pipe of a process that starts. All else is progress.
 const (
-	// LineReady says that it is.
+	// LineReady means that the process is ready.
 	LineReady = "ready"
-	// LineFailed opens the reason why it will not be; the rest follows.
+	// LineFailed precedes the reason of a failed start, which takes the rest of the output.
 	LineFailed = "failed: "
 )
 
-// follow passes a starting supervisor's lines on until it is ready or has failed.
+// awaitSupervisor passes on a starting supervisor's lines until it is ready or has failed.
 func follow(ctx context.Context, supervisor *exec.Cmd, output io.Reader, progress func(string)) error {
 	stop := context.AfterFunc(ctx, func() { _ = supervisor.Process.Signal(syscall.SIGTERM) })
 	defer stop()
@@ -138,17 +137,17 @@ func follow(ctx context.Context, supervisor *exec.Cmd, output io.Reader, progres
 	return fmt.Errorf("the supervisor ended: %w", err)
 }
 
-// supervisor is the record of the cluster's; one that is not alive when it has none.
+// supervisorRecord returns the supervisor's record, or the zero Record, which is not alive.
 func (l Layout) supervisor() (Record, error) {
 	records, err := l.byName()
 	return records[supervisorName], err
 }
 
-// SignalAgain asks a supervisor to start what has ended.
+// SignalStart asks a supervisor to start what has ended.
 const SignalAgain = syscall.SIGUSR1
 
-// startAgain asks the supervisor to start what has ended, and waits until those of the names
-// are ready; no names are all.
+// requestStart asks the supervisor to start what has ended, and waits until the named processes are
+// ready. No names means all.
 func (l Layout) startAgain(ctx context.Context, supervisor Record, names []string, progress func(string)) error {
 	options, err := l.Load()
 	if err != nil {
@@ -180,8 +179,7 @@ func (l Layout) startAgain(ctx context.Context, supervisor Record, names []strin
 	return nil
 }
 
-// awaitAgain waits until a member is ready; before is what ran when the supervisor was
-// asked.
+// awaitRestart waits until a member is ready. before is its record from before the request.
 func (l Layout) awaitAgain(ctx context.Context, member Member, before, supervisor Record) error {
 	for {
 		now, err := l.byName()
@@ -216,8 +214,8 @@ func (l Layout) byName() (map[string]Record, error) {
 	return named, nil
 }
 
-// Down stops the cluster's supervisor, and so its processes, and whatever an earlier
-// supervisor left. It returns when nothing runs any more.
+// Down stops the cluster's supervisor with its processes, and what an earlier supervisor left. It
+// returns when nothing runs any more.
 func (l Layout) Down(ctx context.Context, progress func(string)) error {
 	supervisor, err := l.supervisor()
 	if err != nil {
@@ -235,8 +233,8 @@ func (l Layout) Down(ctx context.Context, progress func(string)) error {
 	return err
 }
 
-// Purge removes a stopped cluster's data directory, and refuses a directory that holds
-// anything that up does not make.
+// Purge removes a stopped cluster's data directory. It refuses if the directory contains anything
+// that up does not make.
 func (l Layout) Purge() error {
 	if _, err := l.Load(); err != nil {
 		return err
@@ -254,16 +252,16 @@ func (l Layout) Purge() error {
 	return os.RemoveAll(l.Root)
 }
 
-// Process is what status says of one.
+// Process is the status of one process.
 type Process struct {
 	Name  string `json:"name"`
 	PID   int    `json:"pid,omitempty"`
 	State string `json:"state"`
-	// Address is where it listens, if it runs and others are to find it.
+	// Address is the listen address of a running process, if others connect to it.
 	Address string `json:"address,omitempty"`
 }
 
-// Status lists the processes that the cluster should have, and whether they run.
+// Status lists the processes that the cluster should have, and their states.
 func (l Layout) Status(options Options) ([]Process, error) {
 	byName, err := l.byName()
 	if err != nil {
@@ -292,7 +290,7 @@ func (l Layout) Status(options Options) ([]Process, error) {
 	return processes, nil
 }
 
-// address is where a process has told that it listens; empty for one that has not.
+// publishedAddress returns the address that a process has published; empty if it has none.
 func (l Layout) address(name string) string {
 	if name == "bus" {
 		at, err := l.Addresses()

@@ -16,15 +16,16 @@ import (
 type Member struct {
 	// Name is "bus", "apiserver", "controllers", "gateway", "kubelet/<node>" or "runtime/<node>".
 	Name string
-	// Node is set for the two processes that a node has.
+	// Node is set for the two processes of a node.
 	Node string
-	// Arguments of podfall for it, once the members of earlier stages are ready.
+	// Arguments returns podfall's arguments for the process, once the members of earlier stages are
+	// ready.
 	Arguments func(Addresses) []string
 }
 
-// tuning is the environment of a member. Heaps are small, so that collecting them less
-// often costs little memory; and the two processes of a node are many, so that each
-// keeps to one processor: waking another for every message took 40 % of their time.
+// tuning returns a member's environment. Heaps are small, so collecting garbage less often costs
+// little memory. A cluster has many node processes, so each uses one processor: waking another for
+// every message took 40 % of their time.
 func (m Member) tuning() []string {
 	tuning := []string{"GOGC=400"}
 	if m.Node != "" {
@@ -33,19 +34,19 @@ func (m Member) tuning() []string {
 	return tuning
 }
 
-// Addresses is what the processes of earlier stages have told: where they listen.
+// Addresses are the addresses that earlier stages have published.
 type Addresses struct {
-	// Bus is the hub, and the links of the nodes.
+	// Bus has the hub and the links.
 	Bus bus.Addresses
-	// Runtimes are the private buses, by node.
+	// Runtimes has the private buses, by node.
 	Runtimes map[string]string
 }
 
-// hub is where everybody's management goes.
+// hub returns the hub's URLs, for management connections.
 func (a Addresses) hub() string { return strings.Join(a.Bus.Hub, ",") }
 
-// Plan is the cluster's processes by stage: those of one stage need only those of the
-// stages before it.
+// Plan returns the cluster's processes by stage. Processes of one stage depend only on earlier
+// stages.
 func Plan(layout Layout, options Options) [][]Member {
 	first := []Member{network(layout, options)}
 	second := []Member{apiserver(layout, options)}
@@ -123,8 +124,7 @@ func kubelet(layout Layout, options Options, node string) Member {
 	}}
 }
 
-// maxPods is how many pods a node takes, where the kubelets are told; 0 for their default,
-// and for what a kubelet refuses.
+// maxPods returns the --max-pods value of the kubelet arguments; 0 if it is absent or invalid.
 func (o Options) maxPods() int {
 	pods := 0
 	for i, argument := range o.KubeletArguments {
@@ -143,7 +143,7 @@ func (o Options) maxPods() int {
 	return pods
 }
 
-// listen says where to listen, to those who do.
+// listenArguments returns the --listen arguments.
 func (o Options) listen() []string {
 	if o.Listen == "" {
 		return nil
@@ -151,7 +151,7 @@ func (o Options) listen() []string {
 	return []string{"--listen", o.Listen}
 }
 
-// timeArguments give every process the same clock.
+// timeArguments returns the arguments that give every process the same clock.
 func timeArguments(options Options) []string {
 	if options.Speed == 1 {
 		return nil

@@ -18,27 +18,28 @@ import (
 	"github.com/podfall/podfall/services/bus"
 )
 
-// Hosts is where the processes of a cluster find each other that do not share a machine:
-// each listens on a port that is known beforehand, on every address of its own.
+// Hosts names the hosts of a cluster with processes on several machines. Each process listens on
+// all its addresses, on a fixed port.
 type Hosts struct {
-	// Hub is the bus's name on the network of management, and Links the one on the
-	// cluster's.
+	// Hub is the bus's host name on the management network, Links its host name on the cluster
+	// network.
 	Hub, Links string
-	// Runtime is the runtime's name on a node's own network.
+	// Runtime returns the runtime's host name on a node's own network.
 	Runtime func(node string) string
 }
 
 // The ports of a cluster whose processes do not share a machine. Links follow the hub's.
 const (
+	// Fixed ports of a cluster on several machines. The links use the ports after the hub's.
 	hubPort     = 4222
 	runtimePort = 4222
 )
 
-// Everywhere is every address of a host.
+// AllAddresses is the listen address for every interface.
 const Everywhere = "0.0.0.0"
 
-// Prepare completes the data directory of a cluster whose processes will run each by itself,
-// as containers do: where they listen is written down before they do.
+// Prepare completes the data directory of a cluster with separately started processes, for example
+// containers. It writes the listen addresses beforehand.
 func (l Layout) Prepare(options Options, hosts Hosts) error {
 	at := bus.Addresses{Hub: []string{address(hosts.Hub, hubPort)}, Links: map[string]string{}}
 	for i, party := range partition.Members(options.Nodes) {
@@ -67,8 +68,8 @@ func address(host string, port int) string {
 	return "nats://" + net.JoinHostPort(host, strconv.Itoa(port))
 }
 
-// Share makes root the data directory of a node: it has what the node's two processes need
-// to know, and no key but theirs.
+// Share creates a node's data directory at root, with what the node's two processes need and only
+// their keys.
 func (l Layout) Share(options Options, node string, root Layout) error {
 	if err := root.create(options); err != nil {
 		return err
@@ -91,7 +92,7 @@ func (l Layout) Share(options Options, node string, root Layout) error {
 	return nil
 }
 
-// copy puts one of the layout's files at its place in another.
+// copyTo copies a file to the same place in another layout.
 func (l Layout) copy(path string, to Layout) error {
 	inside, err := filepath.Rel(l.Root, path)
 	if err != nil {
@@ -104,8 +105,8 @@ func (l Layout) copy(path string, to Layout) error {
 	return WriteFile(filepath.Join(to.Root, inside), data)
 }
 
-// Member is the process of that name, with the arguments that it is started with once the
-// members of earlier stages have said where they listen.
+// Member returns the process with that name, and its arguments once earlier stages have published
+// their addresses.
 func (l Layout) Member(options Options, name string) (Member, []string, error) {
 	members := slices.Concat(Plan(l, options)...)
 	i := slices.IndexFunc(members, func(m Member) bool { return m.Name == name })
@@ -116,7 +117,7 @@ func (l Layout) Member(options Options, name string) (Member, []string, error) {
 	return members[i], members[i].Arguments(at), err
 }
 
-// told is where the processes that this directory knows of listen.
+// publishedAddresses returns the addresses that this directory knows.
 func (l Layout) told(options Options) (Addresses, error) {
 	at := Addresses{Runtimes: map[string]string{}}
 	var err error
@@ -133,7 +134,7 @@ func (l Layout) told(options Options) (Addresses, error) {
 	return at, nil
 }
 
-// Become runs the member in the place of this process: it keeps the pid and gets the signals.
+// Exec replaces this process with the member, which keeps the PID and receives the signals.
 func (l Layout) Become(member Member, arguments []string) error {
 	executable, err := os.Executable()
 	if err != nil {
@@ -154,7 +155,7 @@ func (l Layout) Become(member Member, arguments []string) error {
 	return syscall.Exec(executable, arguments, append(member.tuning(), os.Environ()...))
 }
 
-// Ready is nil when the member that Become ran last has said that it is ready.
+// CheckReady returns nil if the member started last by Exec has reported that it is ready.
 func (l Layout) Ready(member Member) error {
 	said, err := os.ReadFile(l.readyFile(member))
 	if err != nil {
@@ -166,7 +167,7 @@ func (l Layout) Ready(member Member) error {
 	return nil
 }
 
-// readyFile is where a member says that it is ready.
+// readyFile is where a member reports that it is ready.
 func (l Layout) readyFile(member Member) string {
 	return filepath.Join(l.run(), strings.ReplaceAll(member.Name, "/", "-")+".ready")
 }

@@ -22,29 +22,28 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// readyFD is the descriptor of the pipe on which a child says that it is ready.
+// readyFD is the descriptor on which a child reports that it is ready.
 const readyFD = 3
 
-// Record names a running process so that it can be found again and never mistaken for
-// another that has been given its pid since.
+// Record identifies a running process even if its PID is reused.
 type Record struct {
 	Name string `json:"name"`
 	PID  int    `json:"pid"`
-	// Start is when the kernel started it, in clock ticks since the machine's boot.
+	// Start is the kernel's start time, in clock ticks since the machine's boot.
 	Start uint64 `json:"start"`
-	// Ready is set once it has said so.
+	// Ready is set once the process has reported that it is ready.
 	Ready bool `json:"ready,omitempty"`
 }
 
 // The states in which the kernel has a process that matter here.
 const (
-	// stateEnded is that of a process that only waits for its parent to notice.
+	// stateEnded is the state of a process that waits to be reaped.
 	stateEnded = "Z"
-	// stateStopped is that of one that SIGSTOP has stopped.
+	// stateStopped is the state of a process that SIGSTOP has stopped.
 	stateStopped = "T"
 )
 
-// startOf asks the kernel when a pid was started, and for its state.
+// processStart returns a process's start time and kernel state.
 func startOf(pid int) (start uint64, state string, err error) {
 	process, err := procfs.NewProc(pid)
 	if err != nil {
@@ -57,19 +56,19 @@ func startOf(pid int) (start uint64, state string, err error) {
 	return said.Starttime, said.State, nil
 }
 
-// Alive reports whether the very process that was recorded still runs.
+// Alive reports whether the recorded process still runs.
 func (r Record) Alive() bool {
 	start, state, err := startOf(r.PID)
 	return err == nil && state != stateEnded && start == r.Start
 }
 
-// paused reports whether the process that was recorded has been stopped where it is.
+// paused reports whether the recorded process is stopped.
 func (r Record) paused() bool {
 	start, state, err := startOf(r.PID)
 	return err == nil && state == stateStopped && start == r.Start
 }
 
-// Signal signals the very process that was recorded; os.ErrProcessDone when it is gone.
+// Signal signals the recorded process; os.ErrProcessDone if it is gone.
 func (r Record) Signal(signal os.Signal) error {
 	// The handle is taken first and the start time compared after: if they agree, the
 	// handle is of the recorded process, whatever happens to its pid from here on.
@@ -88,7 +87,7 @@ func (l Layout) recordFile(name string) string {
 	return filepath.Join(l.run(), strings.ReplaceAll(name, "/", "-")+".pid.json")
 }
 
-// Records lists the recorded processes, running or not.
+// Records returns the recorded processes, running or not.
 func (l Layout) Records() ([]Record, error) {
 	paths, err := filepath.Glob(filepath.Join(l.run(), "*.pid.json"))
 	if err != nil {
@@ -112,7 +111,7 @@ func (l Layout) Records() ([]Record, error) {
 	return records, nil
 }
 
-// record notes a child that has been started, even if it has ended again already.
+// record records a started child, even if it has exited already.
 func (l Layout) record(name string, pid int) (Record, error) {
 	start, _, err := startOf(pid)
 	if err != nil {
@@ -135,13 +134,12 @@ type child struct {
 	member  Member
 	record  Record
 	command *exec.Cmd
-	// ended is closed when the process has ended.
+	// ended is closed when the process has exited.
 	ended chan struct{}
 }
 
-// launch runs podfall again, with its output in the log of that name, and returns the
-// pipe on which it will say that it is ready. It leads a session of its own: a Ctrl-C at
-// the terminal does not reach it.
+// launch starts podfall again with its output in the named log, and returns the pipe for the ready
+// line. The child leads its own session, so that Ctrl-C at the terminal does not reach it.
 func (l Layout) launch(name string, arguments, environment []string) (*exec.Cmd, *os.File, error) {
 	executable, err := os.Executable()
 	if err != nil {
@@ -168,7 +166,7 @@ func (l Layout) launch(name string, arguments, environment []string) (*exec.Cmd,
 	return command, ready, nil
 }
 
-// start runs podfall again as the member.
+// start starts podfall as the member.
 func (l Layout) start(member Member, at Addresses) (*child, *os.File, error) {
 	command, ready, err := l.launch(member.Name, member.Arguments(at), member.tuning())
 	if err != nil {
@@ -183,12 +181,13 @@ func (l Layout) start(member Member, at Addresses) (*child, *os.File, error) {
 
 // What waitid(2) says of a child that was stopped, and of one that goes on.
 const (
+	// Codes of waitid(2) for a stopped and a continued child.
 	childStopped   = 5
 	childContinued = 6
 )
 
-// reap waits for the child's end, and tells each time that it is stopped where it is and
-// goes on, whoever made it.
+// reap waits for the child's exit, and calls paused and resumed whenever the child is stopped and
+// continued by any process.
 func (c *child) reap(paused, resumed func()) {
 	const changes = unix.WSTOPPED | unix.WCONTINUED
 	for {
@@ -211,8 +210,8 @@ func (c *child) reap(paused, resumed func()) {
 	close(c.ended)
 }
 
-// running reports whether the child runs. One that was killed a moment ago does not, and has
-// been reaped when this returns.
+// isRunning reports whether the child runs. A child that was just killed does not, and has been
+// reaped when isRunning returns.
 func (c *child) running() bool {
 	select {
 	case <-c.ended:
@@ -226,7 +225,7 @@ func (c *child) running() bool {
 	return false
 }
 
-// stop asks the child to end, and after patience makes it.
+// stop sends SIGTERM, and SIGKILL when timeout fires.
 func (c *child) stop(patience <-chan time.Time) {
 	if !c.running() {
 		return
@@ -245,7 +244,7 @@ func (l Layout) logFile(name string) string {
 	return filepath.Join(l.logs(), strings.ReplaceAll(name, "/", "-")+".log")
 }
 
-// lastLines are the last lines that a process wrote, to say why it ended.
+// lastLogLines returns the last lines of a process's log, to explain its exit.
 func (l Layout) lastLines(name string, count int) []string {
 	file, err := os.Open(l.logFile(name))
 	if err != nil {
@@ -255,7 +254,7 @@ func (l Layout) lastLines(name string, count int) []string {
 	return lastLines(file, count)
 }
 
-// lastLines are the last of a text, whole or not, however long they are.
+// lastLines returns the last lines of a text, complete or not, of any length.
 func lastLines(text io.Reader, count int) []string {
 	var lines []string
 	for in := bufio.NewReader(text); ; {
@@ -270,10 +269,10 @@ func lastLines(text io.Reader, count int) []string {
 	}
 }
 
-// startLimit is how long a process may take to be ready.
+// startTimeout bounds how long a process may take to become ready.
 const startLimit = time.Minute
 
-// awaitReady waits until the child has written its line on the pipe.
+// awaitReady waits until the child has written the ready line.
 func awaitReady(ctx context.Context, member Member, ready *os.File) error {
 	ctx, cancel := clock.Clock{}.Timeout(ctx, startLimit)
 	defer cancel()

@@ -19,7 +19,7 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// patience is how long a process may take to end before it is killed.
+// stopTimeout bounds how long a process may take to exit before it is killed.
 const patience = 10 * time.Second
 
 // Supervisor owns the processes of one cluster.
@@ -31,14 +31,15 @@ type Supervisor struct {
 	mu       sync.Mutex
 	children map[string]*child
 	reapers  sync.WaitGroup
-	// starting holds a token per process, which whoever starts it has meanwhile.
+	// starting holds a channel with room for one token per process. A goroutine holds the token
+	// while it starts the process.
 	starting map[string]chan struct{}
-	// troubles is where processes that are down or paused are written down.
+	// troubles records processes that are down or paused.
 	troubles *trouble.Log
 }
 
-// NewSupervisor is the owner of the cluster in the layout; progress is told each step
-// in a line of text, from several goroutines.
+// NewSupervisor returns a Supervisor of the cluster. progress is called with one line per step,
+// from several goroutines.
 func NewSupervisor(layout Layout, options Options, progress func(string)) *Supervisor {
 	s := &Supervisor{layout: layout, options: options, progress: progress, children: map[string]*child{}, starting: map[string]chan struct{}{}}
 	for _, name := range layout.Names(options) {
@@ -47,10 +48,10 @@ func NewSupervisor(layout Layout, options Options, progress func(string)) *Super
 	return s
 }
 
-// Run starts every process, calls ready when all are, and stays until ctx ends; then it
-// stops them. It also starts again what is wanted of what has ended, whenever again delivers:
-// a start that waits for another process holds up nobody but those who want the same process.
-// It leaves nothing running, whatever it returns. ErrRunning when the cluster has a supervisor.
+// Run starts every process, calls ready once all are, and runs until ctx ends; then it stops them.
+// Whenever again delivers, it starts the requested processes that have ended. A start that waits
+// for another process delays only requests for the same process. Run never leaves a process
+// running. It returns ErrRunning if the cluster has a supervisor.
 func (s *Supervisor) Run(ctx context.Context, again <-chan os.Signal, ready func()) error {
 	unlock, err := s.layout.acquire()
 	if err != nil {
@@ -97,7 +98,7 @@ func (s *Supervisor) Run(ctx context.Context, again <-chan os.Signal, ready func
 	}
 }
 
-// write begins to write down what becomes of the processes.
+// openHistory opens the supervisor's history.
 func (s *Supervisor) write() (end func(), err error) {
 	face, err := s.options.Face()
 	if err != nil {
@@ -113,8 +114,8 @@ func (s *Supervisor) write() (end func(), err error) {
 	return recorder.Close, err
 }
 
-// startMissing goes through the stages and starts what does not run, of the names if there
-// are any.
+// startMissing starts the processes that do not run, stage by stage. If there are names, it starts
+// only those.
 func (s *Supervisor) startMissing(ctx context.Context, names []string) error {
 	at := Addresses{Runtimes: map[string]string{}}
 	for _, stage := range Plan(s.layout, s.options) {
@@ -129,7 +130,7 @@ func (s *Supervisor) startMissing(ctx context.Context, names []string) error {
 	return nil
 }
 
-// startStage starts the members that do not run and waits until all are ready.
+// startStage starts the members that do not run, and waits until all are ready.
 func (s *Supervisor) startStage(ctx context.Context, stage []Member, at Addresses) error {
 	failures := make([]error, len(stage))
 	var starting sync.WaitGroup
@@ -140,7 +141,7 @@ func (s *Supervisor) startStage(ctx context.Context, stage []Member, at Addresse
 	return errors.Join(failures...)
 }
 
-// startUnlessRunning waits for whoever is starting the member already, and starts it if it
+// startUnlessRunning waits for a start of the member that is under way, and starts the member if it
 // does not run then.
 func (s *Supervisor) startUnlessRunning(ctx context.Context, member Member, at Addresses) error {
 	select {
@@ -212,7 +213,7 @@ func (s *Supervisor) stopAll() {
 	}
 }
 
-// readAddresses adds what the stage has told about where it listens.
+// readAddresses adds the addresses that the stage has published.
 func (l Layout) readAddresses(stage []Member, at *Addresses) error {
 	for _, member := range stage {
 		switch {
@@ -242,11 +243,10 @@ func readJSON(path string, into any) error {
 	return nil
 }
 
-// ErrRunning says that the cluster has a supervisor already.
+// ErrRunning means that the cluster already has a supervisor.
 var ErrRunning = errors.New("the cluster is up already")
 
-// acquire takes the lock that the kernel gives back when the supervisor ends, however
-// it ends.
+// lockSupervisor takes the supervisor lock, which the kernel releases however the supervisor ends.
 func (l Layout) acquire() (release func(), err error) {
 	file, err := os.OpenFile(l.lock(), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -271,7 +271,7 @@ func (l Layout) acquire() (release func(), err error) {
 
 const supervisorName = "supervisor"
 
-// StopLeftovers ends the processes of a supervisor that was killed.
+// StopLeftovers stops the processes of a supervisor that was killed.
 func (l Layout) StopLeftovers(ctx context.Context, progress func(string)) error {
 	records, err := l.Records()
 	if err != nil {
@@ -294,8 +294,7 @@ func (l Layout) StopLeftovers(ctx context.Context, progress func(string)) error 
 	return nil
 }
 
-// Stop asks the recorded process to end, and after patience makes it; it returns when
-// the process is gone.
+// Stop sends SIGTERM, and after timeout SIGKILL. It returns when the process is gone.
 func (r Record) Stop(ctx context.Context, patience time.Duration) error {
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		switch err := r.Signal(signal); {
@@ -312,12 +311,12 @@ func (r Record) Stop(ctx context.Context, patience time.Duration) error {
 	return fmt.Errorf("pid %d does not end", r.PID)
 }
 
-// gone waits until the recorded process, which need not be a child, has ended.
+// awaitExit waits until the recorded process, which need not be a child, has exited.
 func (r Record) gone(ctx context.Context, patience time.Duration) bool {
 	return within(ctx, patience, func() bool { return !r.Alive() })
 }
 
-// within waits until what is asked is so, and reports whether it came to be.
+// poll waits until is returns true, and reports whether it did before the timeout.
 func within(ctx context.Context, patience time.Duration, is func() bool) bool {
 	var wall clock.Clock
 	for deadline := wall.Now().Add(patience); !is(); {

@@ -15,10 +15,10 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// gateVariable names, to a process that a test starts, the file that a kubelet waits for.
+// gateVariable names the environment variable with the file that a kubelet of the test waits for.
 const gateVariable = "PODFALL_TEST_GATE"
 
-// TestMain is also every process of the clusters of these tests.
+// TestMain is also the main function of all cluster processes in these tests.
 func TestMain(m *testing.M) {
 	if gate := os.Getenv(gateVariable); gate != "" && !strings.HasPrefix(os.Args[1], "-test.") {
 		play(gate, os.Args[1:])
@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// play says where it listens, and that it is ready, and stays until it is told to end. A
-// kubelet is not ready before there is a gate, and an apiserver makes it.
+// runFakeProcess publishes an address, reports ready, and waits for a signal. A kubelet waits for
+// the gate file before it is ready, and an apiserver creates the file.
 func play(gate string, arguments []string) {
 	ended, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -57,7 +57,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// supervised is a cluster of one node that a supervisor has brought up, and what signals it.
+// startSupervised starts a cluster of one node under a supervisor.
 func supervised(t *testing.T, gate string) (Layout, Options) {
 	t.Helper()
 	t.Setenv(gateVariable, gate)
@@ -88,8 +88,8 @@ func supervised(t *testing.T, gate string) (Layout, Options) {
 	return layout, options
 }
 
-// TestStartsGoOnSideBySide starts a kubelet, which waits for the apiserver, before the
-// apiserver, and both of them twice: each is started once, and all are ready in the end.
+// TestConcurrentStarts starts a kubelet, which waits for the apiserver, before the apiserver, and
+// each of them twice. Each is started once, and all become ready.
 func TestStartsGoOnSideBySide(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	layout, options := supervised(t, gate)
@@ -134,7 +134,7 @@ func TestStartsGoOnSideBySide(t *testing.T) {
 	}
 }
 
-// pid is that of the process which has been recorded last under a name.
+// recordedPID returns the PID in the newest record of a name.
 func (l Layout) pid(t *testing.T, name string) int {
 	t.Helper()
 	records, err := l.byName()

@@ -14,13 +14,13 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// maxConfig is how many bytes the values of a ConfigMap or a Secret may have together.
+// maxConfigSize is the largest total size of the values of a ConfigMap or a Secret, in bytes.
 const maxConfig = 1 << 20
 
-// fixedWhenImmutable is upstream's word for what an immutable object does not change.
+// fixedWhenImmutable is upstream's message for a changed field of an immutable object.
 const fixedWhenImmutable = "field is immutable when `immutable` is set"
 
-// configMapRules are those of ConfigMaps.
+// configMapRules returns the rules of ConfigMaps.
 func configMapRules() rules[*corev1.ConfigMap] {
 	return rules[*corev1.ConfigMap]{
 		validate: func(m *corev1.ConfigMap) field.ErrorList {
@@ -67,7 +67,7 @@ func (f *findings) fixed(name string, now, was any) {
 	}
 }
 
-// secretRules are those of Secrets.
+// secretRules returns the rules of Secrets.
 func secretRules() rules[*corev1.Secret] {
 	return rules[*corev1.Secret]{
 		defaults: func(s *corev1.Secret) {
@@ -94,7 +94,7 @@ func secretRules() rules[*corev1.Secret] {
 	}
 }
 
-// validateSecret requires the keys that go with a Secret's type.
+// validateSecret requires the keys that belong to a Secret's type.
 func validateSecret(s *corev1.Secret) field.ErrorList {
 	f := &findings{}
 	at := field.NewPath("data")
@@ -137,7 +137,7 @@ func validateSecret(s *corev1.Secret) field.ErrorList {
 	return f.errs
 }
 
-// jsonKey requires a key whose value is JSON.
+// checkJSONKey requires a key with a JSON value.
 func (f *findings) jsonKey(s *corev1.Secret, key string) {
 	at := field.NewPath("data").Key(key)
 	data, there := s.Data[key]
@@ -157,7 +157,7 @@ const (
 	nodeCritical    = "system-node-critical"
 )
 
-// SystemPriorityClasses are those that every cluster has.
+// SystemPriorityClasses returns the priority classes that every cluster has.
 func SystemPriorityClasses() []*schedulingv1.PriorityClass {
 	cluster, node := &schedulingv1.PriorityClass{}, &schedulingv1.PriorityClass{}
 	cluster.Name, cluster.Value = clusterCritical, 2*maxUserPriority
@@ -167,7 +167,7 @@ func SystemPriorityClasses() []*schedulingv1.PriorityClass {
 	return []*schedulingv1.PriorityClass{cluster, node}
 }
 
-// priorityClassRules are those of PriorityClasses.
+// priorityClassRules returns the rules of PriorityClasses.
 func priorityClassRules() rules[*schedulingv1.PriorityClass] {
 	return rules[*schedulingv1.PriorityClass]{
 		defaults: func(c *schedulingv1.PriorityClass) { fillPointer(&c.PreemptionPolicy, corev1.PreemptLowerPriority) },
@@ -183,7 +183,7 @@ func priorityClassRules() rules[*schedulingv1.PriorityClass] {
 	}
 }
 
-// validatePriorityClass keeps the names and the priorities of the system's own classes.
+// validatePriorityClass reserves the names and the priorities of the system's classes.
 func validatePriorityClass(c *schedulingv1.PriorityClass) field.ErrorList {
 	f := &findings{}
 	name := field.NewPath("metadata", "name")
@@ -202,7 +202,7 @@ func validatePriorityClass(c *schedulingv1.PriorityClass) field.ErrorList {
 	return f.errs
 }
 
-// unlikeSystemClass says how a class differs from the system's of that name.
+// systemClassDiff says how a class differs from the system class of that name; "" if it does not.
 func unlikeSystemClass(c *schedulingv1.PriorityClass) string {
 	for _, known := range SystemPriorityClasses() {
 		switch {

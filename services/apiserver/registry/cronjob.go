@@ -12,7 +12,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// cronJobRules are those of CronJobs.
+// cronJobRules returns the rules of CronJobs.
 func cronJobRules() rules[*batchv1.CronJob] {
 	return rules[*batchv1.CronJob]{
 		defaults: func(job *batchv1.CronJob) {
@@ -26,10 +26,11 @@ func cronJobRules() rules[*batchv1.CronJob] {
 	}
 }
 
-// maxCronJobName leaves room for what the names of its Jobs end in.
+// maxCronJobName leaves room for the suffix in the names of its Jobs.
 const maxCronJobName = 52
 
-// validateCronJob is what is wrong with a CronJob that follows old, which is empty for a new one.
+// validateCronJob returns what is wrong with a CronJob that replaces old; old is empty for a new
+// one.
 func validateCronJob(job, old *batchv1.CronJob) field.ErrorList {
 	f := &findings{}
 	at, spec := field.NewPath("spec"), &job.Spec
@@ -57,8 +58,8 @@ func validateCronJob(job, old *batchv1.CronJob) field.ErrorList {
 	return f.errs
 }
 
-// schedule checks when a CronJob is due (validateScheduleFormat). What names a zone is not
-// read: cron.ParseStandard panics for some of it.
+// checkSchedule checks a cron schedule (validateScheduleFormat). Time zones are refused before
+// parsing, because cron.ParseStandard panics for some.
 func (f *findings) schedule(at *field.Path, schedule string) {
 	if strings.Contains(schedule, "TZ") {
 		f.invalid(at, schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")
@@ -69,10 +70,10 @@ func (f *findings) schedule(at *field.Path, schedule string) {
 	}
 }
 
-// zonePart is one part of a time zone's name, in which slashes divide parts.
+// zonePart matches a part of a time zone's name, between slashes.
 var zonePart = regexp.MustCompile(`^[A-Za-z._0-9+][-A-Za-z._0-9+]{0,13}$`)
 
-// timeZone checks a zone's name, and that there is one (validateTimeZone).
+// checkTimeZone checks a zone's name, and that the zone exists (validateTimeZone).
 func (f *findings) timeZone(at *field.Path, named *string) {
 	if named == nil {
 		return

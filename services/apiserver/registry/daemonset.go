@@ -12,7 +12,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// daemonSetRules are those of DaemonSets.
+// daemonSetRules returns the rules of DaemonSets.
 func daemonSetRules() rules[*appsv1.DaemonSet] {
 	return rules[*appsv1.DaemonSet]{
 		defaults: defaultDaemonSet,
@@ -33,8 +33,8 @@ func daemonSetRules() rules[*appsv1.DaemonSet] {
 	}
 }
 
-// setTemplateGeneration keeps the count of a DaemonSet's templates in the annotation that
-// is left of it.
+// setTemplateGeneration sets the count of a DaemonSet's templates, in the annotation that has
+// replaced the field.
 func setTemplateGeneration(ds *appsv1.DaemonSet, count int64) {
 	if ds.Annotations == nil {
 		ds.Annotations = map[string]string{}

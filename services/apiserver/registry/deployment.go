@@ -9,8 +9,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// deploymentStrategy is the strategy of Deployments. Their generation counts changes of
-// the annotations too, and a status leaves the labels alone.
+// deploymentStrategy is the strategy of Deployments. Their generation also counts changes of
+// annotations, and a status update leaves the labels unchanged.
 type deploymentStrategy struct{ ruled[*appsv1.Deployment] }
 
 func newDeploymentStrategy(common generic) deploymentStrategy {
@@ -105,7 +105,7 @@ func validateDeploymentStatus(d, old *appsv1.Deployment) field.ErrorList {
 	return f.errs
 }
 
-// collisions lets the count of name collisions grow.
+// checkCollisionCount refuses a smaller count of name collisions.
 func (f *findings) collisions(at *field.Path, now, was *int32) {
 	var count int32
 	if now != nil {

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// disruptionBudgetRules are those of PodDisruptionBudgets.
+// disruptionBudgetRules returns the rules of PodDisruptionBudgets.
 func disruptionBudgetRules() rules[*policyv1.PodDisruptionBudget] {
 	return rules[*policyv1.PodDisruptionBudget]{
 		validate:       validateDisruptionBudget,

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// endpointsRules are those of Endpoints.
+// endpointsRules returns the rules of Endpoints.
 func endpointsRules() rules[*corev1.Endpoints] { //nolint:staticcheck // deprecated, and still served
 	return rules[*corev1.Endpoints]{ //nolint:staticcheck // as above
 		defaults: func(e *corev1.Endpoints) { //nolint:staticcheck // as above
@@ -65,7 +65,7 @@ const (
 	maxPorts     = 20000
 )
 
-// endpointSliceRules are those of EndpointSlices.
+// endpointSliceRules returns the rules of EndpointSlices.
 func endpointSliceRules() rules[*discoveryv1.EndpointSlice] {
 	return rules[*discoveryv1.EndpointSlice]{
 		defaults: func(slice *discoveryv1.EndpointSlice) {

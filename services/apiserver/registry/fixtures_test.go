@@ -44,7 +44,7 @@ func kindOf(t testing.TB, alias string) kinds.Kind {
 	return kind
 }
 
-// latest is the behaviour of the newest release.
+// latest returns the behaviour of the newest release.
 func latest(t testing.TB) proto.Compat {
 	t.Helper()
 	compat, err := proto.CompatFor("")
@@ -54,7 +54,7 @@ func latest(t testing.TB) proto.Compat {
 	return compat
 }
 
-// strategy is the strategy of a kind in the newest release.
+// strategy returns the strategy of a kind in the newest release.
 func strategy(t testing.TB, alias string) registry.Strategy {
 	t.Helper()
 	return registry.For(kindOf(t, alias), latest(t))
@@ -70,7 +70,7 @@ func decode(t testing.TB, alias, document string) kinds.Object {
 	return obj
 }
 
-// stored is a document as the store would keep it at revision 7.
+// stored returns a document as the store would keep it at revision 7.
 func stored(t testing.TB, alias, document string) kinds.Object {
 	t.Helper()
 	obj := decode(t, alias, document)
@@ -104,7 +104,7 @@ func storedPod(t testing.TB, changes ...string) *corev1.Pod {
 	return is[*corev1.Pod](t, stored(t, "pods", changed(t, podJSON, changes...)))
 }
 
-// is gives obj the type that it has.
+// asType returns obj as a T.
 func is[T kinds.Object](t failer, obj kinds.Object) T {
 	t.Helper()
 	typed, ok := obj.(T)
@@ -178,7 +178,7 @@ func changed(t failer, document string, changes ...string) string {
 	return string(out)
 }
 
-// gone is the value that removes.
+// removed is the value that removes a member.
 type gone struct{}
 
 func set(node any, path []string, value any) any {
@@ -205,8 +205,8 @@ func set(node any, path []string, value any) any {
 	return object
 }
 
-// cases runs a file of cases: a name, lines of changes, four dashes, what comes out. With
-// -rewrite it writes what comes out instead of comparing.
+// runCases runs a file of cases: a name, lines of changes, four dashes, the result. With -rewrite
+// it writes the results instead of comparing.
 func cases(t *testing.T, file string, run func(t *testing.T, changes []string) string) {
 	t.Helper()
 	data, err := os.ReadFile(file)

@@ -11,11 +11,11 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// generic is the strategy of every kind without one of its own, and the ground that the
-// others stand on. It knows a kind by the fields of its Go struct: the object itself and
-// its Status are written through different doors, and where upstream counts generations
-// a change of anything but metadata and status is the next one. It validates metadata and
-// nothing else: a Deployment without containers is accepted.
+// generic is the strategy of every kind without one of its own, and the base of the other
+// strategies. It knows a kind by the fields of its Go struct. The object itself and its status are
+// written separately. In kinds with generations, a change of anything but metadata and status
+// raises the generation. It validates metadata only: a kind without rules is otherwise stored as
+// sent.
 type generic struct {
 	kind kinds.Kind
 }
@@ -69,8 +69,8 @@ func (s generic) Fields(obj kinds.Object) fields.Set {
 
 func (generic) Graceful(kinds.Object, *int64) (int64, bool) { return 0, false }
 
-// keepAllButStatus leaves of obj its status, and of its metadata what a status update may
-// change: labels, annotations and finalizers pass, owners and the deletion do not.
+// keepAllButStatus takes everything but the status from old, except the metadata that a status
+// update may change: labels, annotations and finalizers. Owners and the deletion may not change.
 func keepAllButStatus(obj, old kinds.Object) {
 	into, from := reflect.ValueOf(obj).Elem(), reflect.ValueOf(old).Elem()
 	for i := range into.NumField() {
@@ -94,12 +94,12 @@ func contentChanged(obj, old kinds.Object) bool {
 	return false
 }
 
-// isContent is about the fields of an object's Go struct: true for all but metadata and status.
+// isContent reports whether a field of an object's Go struct is neither metadata nor status.
 func isContent(name string) bool {
 	return name != "TypeMeta" && name != "ObjectMeta" && name != "Status"
 }
 
-// emptied is an object of obj's Go type with nothing in it.
+// newLike returns an empty object of obj's Go type.
 func emptied(obj kinds.Object) kinds.Object {
 	empty, ok := reflect.TypeAssert[kinds.Object](reflect.New(reflect.TypeOf(obj).Elem()))
 	if !ok {
@@ -108,7 +108,7 @@ func emptied(obj kinds.Object) kinds.Object {
 	return empty
 }
 
-// copyOf is a deep copy of obj.
+// copyOf returns a deep copy of obj.
 func copyOf[T kinds.Object](obj T) T {
 	copied, ok := obj.DeepCopyObject().(T)
 	if !ok {

@@ -18,7 +18,7 @@ const (
 	legacyJobName       = "job-name"
 )
 
-// jobRules are those of Jobs.
+// jobRules returns the rules of Jobs.
 func jobRules() rules[*batchv1.Job] {
 	return rules[*batchv1.Job]{
 		defaults:       defaultJob,
@@ -55,15 +55,15 @@ func defaultJob(job *batchv1.Job) {
 	fillPointer(&spec.PodReplacementPolicy, batchv1.TerminatingOrFailed)
 }
 
-// labelAsPods gives a Job without labels those of its Pods.
+// copyPodLabels gives a Job without labels those of its Pods.
 func labelAsPods(job *batchv1.Job) {
 	if len(job.Labels) == 0 && len(job.Spec.Template.Labels) > 0 {
 		job.Labels = labels.Merge(job.Spec.Template.Labels, nil)
 	}
 }
 
-// selectOwnPods makes a Job find its own Pods by its UID, unless it says how it finds them.
-// A selector or a label that says something else stays, to be refused.
+// selectOwnPods generates the labels and the selector by which a Job finds its Pods by UID, unless
+// manualSelector is set. Labels and selectors of the client stay, to be validated.
 func selectOwnPods(job *batchv1.Job) {
 	if job.Spec.ManualSelector != nil && *job.Spec.ManualSelector {
 		return
@@ -106,7 +106,8 @@ func validateJob(job *batchv1.Job) field.ErrorList {
 	return f.errs
 }
 
-// ownPods refuses what contradicts the labels that the server gives a Job's Pods.
+// checkGeneratedLabels refuses labels and selectors that contradict those that the server
+// generates.
 func (f *findings) ownPods(job *batchv1.Job, at *field.Path) {
 	if manual := job.Spec.ManualSelector; manual != nil && *manual {
 		return
@@ -127,7 +128,7 @@ func (f *findings) ownPods(job *batchv1.Job, at *field.Path) {
 	}
 }
 
-// jobSpec is what Jobs and the templates of CronJobs have in common.
+// checkJobSpec checks what Jobs and the templates of CronJobs have in common.
 func (f *findings) jobSpec(at *field.Path, spec *batchv1.JobSpec) {
 	notNegatives(f, at, namedNumber[int32]{"parallelism", spec.Parallelism}, namedNumber[int32]{"completions", spec.Completions})
 	notNegatives(f, at, namedNumber[int64]{"activeDeadlineSeconds", spec.ActiveDeadlineSeconds})
@@ -157,8 +158,8 @@ func (f *findings) jobSpec(at *field.Path, spec *batchv1.JobSpec) {
 	}
 }
 
-// validateJobUpdate keeps what the Pods that exist were made from. A suspended Job that has
-// not begun may still be told where to run.
+// validateJobUpdate refuses changes of what the existing Pods were made from. A suspended Job that
+// has not started may change its scheduling.
 func validateJobUpdate(job, old *batchv1.Job) field.ErrorList {
 	f := &findings{}
 	at, spec, was := field.NewPath("spec"), &job.Spec, &old.Spec
@@ -184,7 +185,7 @@ func validateJobUpdate(job, old *batchv1.Job) field.ErrorList {
 	return f.errs
 }
 
-// immutable refuses a field that changes.
+// checkImmutable refuses a changed field.
 func (f *findings) immutable(now, was any, at *field.Path) {
 	f.add(validation.ValidateImmutableField(now, was, at)...)
 }

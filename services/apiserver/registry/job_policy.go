@@ -25,7 +25,8 @@ const (
 
 const needsIndexed = "requires indexed completion mode"
 
-// indexedJob is what only Jobs with completion indexes may ask for, and how much of it.
+// checkIndexedJob checks the fields that only Jobs with completion indexes may have, and their
+// limits.
 func (f *findings) indexedJob(at *field.Path, spec *batchv1.JobSpec) {
 	if spec.CompletionMode == nil || *spec.CompletionMode != batchv1.IndexedCompletion {
 		for _, n := range []namedNumber[int32]{{"backoffLimitPerIndex", spec.BackoffLimitPerIndex}, {"maxFailedIndexes", spec.MaxFailedIndexes}} {
@@ -61,14 +62,14 @@ func (f *findings) indexedJob(at *field.Path, spec *batchv1.JobSpec) {
 	}
 }
 
-// noMore refuses a number beyond a limit, which the message tells in the words of.
+// checkMax refuses a number above a limit, which the message names as of.
 func (f *findings) noMore(at *field.Path, value *int32, limit int32, of string) {
 	if value != nil && *value > limit {
 		f.invalid(at, *value, "must be less than or equal to "+of)
 	}
 }
 
-// managedBy requires a name like "example.com/controller".
+// checkManagedBy requires a name like "example.com/controller".
 func (f *findings) managedBy(at *field.Path, name *string) {
 	if name == nil {
 		return
@@ -79,7 +80,7 @@ func (f *findings) managedBy(at *field.Path, name *string) {
 	}
 }
 
-// replacementPolicy is one of the policies there are; a podFailurePolicy leaves only one.
+// checkReplacementPolicy requires a known policy. With a podFailurePolicy only Failed is allowed.
 func (f *findings) replacementPolicy(at *field.Path, spec *batchv1.JobSpec) {
 	switch policy := spec.PodReplacementPolicy; {
 	case policy == nil:
@@ -90,7 +91,7 @@ func (f *findings) replacementPolicy(at *field.Path, spec *batchv1.JobSpec) {
 	}
 }
 
-// failurePolicy is what a Job says of Pods that fail.
+// checkFailurePolicy checks the rules for failed Pods.
 func (f *findings) failurePolicy(at *field.Path, spec *batchv1.JobSpec) {
 	if spec.PodFailurePolicy == nil {
 		return
@@ -118,7 +119,7 @@ func (f *findings) failurePolicy(at *field.Path, spec *batchv1.JobSpec) {
 	}
 }
 
-// exitCodes requires exit codes that a failed container of the Pod can have, in order.
+// checkExitCodes requires possible exit codes of a failed container, in order.
 func (f *findings) exitCodes(at *field.Path, codes *batchv1.PodFailurePolicyOnExitCodesRequirement, names []string) {
 	oneOf(f, at.Child("operator"), codes.Operator, batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn)
 	if name := codes.ContainerName; name != nil && !slices.Contains(names, *name) {
@@ -153,7 +154,7 @@ func (f *findings) conditionPatterns(at *field.Path, patterns []batchv1.PodFailu
 	}
 }
 
-// successPolicy requires rules that can be satisfied by a Job of so many completions.
+// checkSuccessPolicy requires rules that a Job of so many completions can satisfy.
 func (f *findings) successPolicy(at *field.Path, rules []batchv1.SuccessPolicyRule, completions int32) {
 	switch {
 	case len(rules) == 0:
@@ -184,10 +185,10 @@ func (f *findings) successPolicy(at *field.Path, rules []batchv1.SuccessPolicyRu
 	}
 }
 
-// indexSpan is some indexes of a Job, one after another.
+// indexSpan is a range of a Job's indexes, both ends included.
 type indexSpan struct{ first, last int32 }
 
-// countIndexes is how many indexes "1,3-5" is.
+// countIndexes returns the number of indexes in a text such as "1,3-5".
 func countIndexes(text string, limit int32) (int32, error) {
 	spans, err := parseSpans(text, limit)
 	total := int32(0)
@@ -197,8 +198,8 @@ func countIndexes(text string, limit int32) (int32, error) {
 	return total, err
 }
 
-// parseSpans reads "1,3-5": indexes rise, and stay below the limit. Of what is wrong there is
-// nothing.
+// parseSpans reads a text such as "1,3-5". Indexes must rise and stay below the limit. With an
+// error it returns no spans.
 func parseSpans(text string, limit int32) ([]indexSpan, error) {
 	var spans []indexSpan
 	last := int32(-1)
@@ -231,7 +232,7 @@ func parseSpans(text string, limit int32) ([]indexSpan, error) {
 	return spans, nil
 }
 
-// firstInBoth is the least index that two lists have.
+// firstCommonIndex returns the lowest index that is in both lists.
 func firstInBoth(these, those []indexSpan) (index int32, both bool) {
 	for len(these) > 0 && len(those) > 0 {
 		first := max(these[0].first, those[0].first)

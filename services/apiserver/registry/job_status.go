@@ -12,9 +12,9 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// jobStatusUpdate is a status of a Job that shall follow another. Most of what may be wrong with
-// it is asked only when what it is about changes, so that a status which has become wrong with the
-// spec can be mended bit by bit (ValidateJobUpdateStatus, getStatusValidationOptions).
+// jobStatusUpdate is an update of a Job's status. Most checks apply only if the field that they are
+// about changes, so that an invalid status can be repaired step by step (ValidateJobUpdateStatus,
+// getStatusValidationOptions).
 type jobStatusUpdate struct {
 	*findings
 
@@ -35,7 +35,7 @@ func validateJobStatus(job, old *batchv1.Job) field.ErrorList {
 	return u.errs
 }
 
-// jobIs reports whether a condition of a Job is true.
+// hasJobCondition reports whether a condition of a Job is true.
 func jobIs(job *batchv1.Job, kind batchv1.JobConditionType) bool {
 	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
 		return c.Type == kind && c.Status == corev1.ConditionTrue
@@ -46,7 +46,7 @@ func finishedJob(job *batchv1.Job) bool {
 	return jobIs(job, batchv1.JobComplete) || jobIs(job, batchv1.JobFailed)
 }
 
-// turns reports whether a condition becomes true, or stops to be.
+// changes reports whether any of the conditions becomes true, or stops being true.
 func (u jobStatusUpdate) turns(conditions ...batchv1.JobConditionType) bool {
 	return slices.ContainsFunc(conditions, func(kind batchv1.JobConditionType) bool { return jobIs(u.job, kind) != jobIs(u.old, kind) })
 }
@@ -61,7 +61,7 @@ func (u jobStatusUpdate) numbers() {
 		namedNumber[int32]{"ready", status.Ready}, namedNumber[int32]{"terminating", status.Terminating})
 }
 
-// uncounted names each pod once.
+// checkUncounted requires each pod to be named once.
 func (u jobStatusUpdate) uncounted() {
 	waiting := u.job.Status.UncountedTerminatedPods
 	if waiting == nil {
@@ -84,7 +84,8 @@ func (u jobStatusUpdate) uncounted() {
 	}
 }
 
-// conditions hold the way to an end: what announces it stays, and no Job ends both ways.
+// checkConditions requires the order of conditions before an end: announcing conditions stay, and
+// no Job is both complete and failed.
 func (u jobStatusUpdate) conditions() {
 	const complete, failed, fails, succeeds = batchv1.JobComplete, batchv1.JobFailed, batchv1.JobFailureTarget, batchv1.JobSuccessCriteriaMet
 	job, old := u.job, u.old
@@ -120,7 +121,7 @@ func (u jobStatusUpdate) conditions() {
 	}
 }
 
-// times are those of the Job's beginning and end.
+// checkTimes checks startTime and completionTime.
 func (u jobStatusUpdate) times() {
 	now, was := &u.job.Status, &u.old.Status
 	starts, completes := !kinds.Equal(now.StartTime, was.StartTime), !kinds.Equal(now.CompletionTime, was.CompletionTime)
@@ -148,7 +149,7 @@ func (u jobStatusUpdate) times() {
 // suspended reports whether the Job is to have no pods for now.
 func (u jobStatusUpdate) suspended() bool { return u.job.Spec.Suspend != nil && *u.job.Spec.Suspend }
 
-// finished has nothing left to do for a Job that is over.
+// checkFinished requires a finished Job to have no active, terminating or uncounted Pods.
 func (u jobStatusUpdate) finished() {
 	now, was := &u.job.Status, &u.old.Status
 	if !finishedJob(u.job) {
@@ -171,7 +172,8 @@ func (u jobStatusUpdate) finished() {
 	}
 }
 
-// indexes end once, and only a Job that has indexes lists them.
+// checkIndexes refuses an index that is both completed and failed, and indexes of a Job that has
+// none.
 func (u jobStatusUpdate) indexes() {
 	now, spec := &u.job.Status, &u.job.Spec
 	done := now.CompletedIndexes != u.old.Status.CompletedIndexes
@@ -202,7 +204,7 @@ func (u jobStatusUpdate) indexes() {
 	}
 }
 
-// ready are some of the active ones.
+// checkReady refuses more ready than active Pods.
 func (u jobStatusUpdate) ready() {
 	now, was := &u.job.Status, &u.old.Status
 	changes := now.Active != was.Active || !kinds.Equal(now.Ready, was.Ready)
@@ -211,7 +213,7 @@ func (u jobStatusUpdate) ready() {
 	}
 }
 
-// monotonic numbers never fall, but for the successes of a Job that can be made smaller.
+// checkMonotonic refuses counters that decrease, except successes of an elastic indexed Job.
 func (u jobStatusUpdate) monotonic() {
 	now, was, spec := &u.job.Status, &u.old.Status, &u.job.Spec
 	if now.Failed < was.Failed {

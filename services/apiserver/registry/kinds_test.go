@@ -14,7 +14,7 @@ import (
 	"github.com/podfall/podfall/services/apiserver/registry"
 )
 
-// blank is the least valid object of a kind, with a name that every kind accepts.
+// minimalObject returns the smallest valid object of a kind, with a name that every kind accepts.
 func blank(t *testing.T, kind kinds.Kind) kinds.Object {
 	t.Helper()
 	obj, err := kinds.New(kind.GroupVersionKind)
@@ -31,8 +31,8 @@ func blank(t *testing.T, kind kinds.Kind) kinds.Object {
 	return obj
 }
 
-// least is what an object needs besides its name to be valid, as JSON; most kinds need
-// nothing.
+// minimalContent returns what an object needs besides its name to be valid, as JSON; most kinds
+// need nothing.
 func least(resource string) string {
 	const containers = `"containers":[{"name":"c","image":"i:1"}]`
 	const labels = `{"app":"x"}`

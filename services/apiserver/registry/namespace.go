@@ -12,9 +12,9 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// namespaceStrategy is the strategy of Namespaces. A namespace has a second list of
-// finalizers, in its spec, which only the finalize subresource changes: while the
-// "kubernetes" one is there, things may be left inside.
+// namespaceStrategy is the strategy of Namespaces. A namespace has a second list of finalizers, in
+// its spec, which only the finalize subresource changes. While it contains "kubernetes", the
+// namespace may still have content.
 type namespaceStrategy struct{ generic }
 
 func (namespaceStrategy) PrepareForCreate(obj kinds.Object, _ time.Time) {
@@ -26,7 +26,7 @@ func (namespaceStrategy) PrepareForCreate(obj kinds.Object, _ time.Time) {
 	labelWithName(ns)
 }
 
-// labelWithName lets namespaces be selected by name where only labels are looked at.
+// labelWithName sets the label by which a namespace can be selected by name.
 func labelWithName(ns *corev1.Namespace) {
 	if ns.Name == "" {
 		return

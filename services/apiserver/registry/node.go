@@ -16,15 +16,15 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// nodeStrategy is the strategy of Nodes. A Node may be created with its status: that is
-// how a kubelet registers.
+// nodeStrategy is the strategy of Nodes. A Node may be created with its status, because a kubelet
+// registers with one.
 type nodeStrategy struct{ generic }
 
 func (nodeStrategy) PrepareForCreate(obj kinds.Object, _ time.Time) {
 	defaultNode(as[*corev1.Node](obj))
 }
 
-// defaultNode lets pods have everything that a node has, unless it says what it keeps.
+// defaultNode sets allocatable to capacity, unless the node says otherwise.
 func defaultNode(node *corev1.Node) {
 	if node.Status.Allocatable == nil && node.Status.Capacity != nil {
 		node.Status.Allocatable = node.Status.Capacity.DeepCopy()
@@ -74,8 +74,8 @@ func (s nodeStrategy) Fields(obj kinds.Object) fields.Set {
 	return set
 }
 
-// validateNode is what is wrong with a Node besides its metadata. Upstream looks for the
-// taints below metadata.
+// validateNode returns what is wrong with a Node besides its metadata. Upstream's path of the
+// taints is below metadata.
 func validateNode(node *corev1.Node) field.ErrorList {
 	f := &findings{}
 	f.taints(node.Spec.Taints, field.NewPath("metadata", "taints"))
@@ -95,7 +95,7 @@ func validateNode(node *corev1.Node) field.ErrorList {
 	return f.errs
 }
 
-// amount is one of the resources that a node has.
+// checkNodeResource checks one of a node's resources.
 func (f *findings) amount(name corev1.ResourceName, list corev1.ResourceList, at *field.Path) {
 	quantity := list[name]
 	f.quantity(at, quantity)
@@ -104,7 +104,7 @@ func (f *findings) amount(name corev1.ResourceName, list corev1.ResourceList, at
 	}
 }
 
-// taints must be well formed, and unique by key and effect.
+// checkTaints requires taints to be well formed, and unique by key and effect.
 func (f *findings) taints(taints []corev1.Taint, at *field.Path) {
 	type identity struct {
 		key    string

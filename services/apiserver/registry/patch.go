@@ -23,18 +23,17 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// maxOperations is how many operations a JSON patch may have.
+// maxOperations is the largest number of operations in a JSON patch.
 const maxOperations = 10000
 
-// ApplyPatch is old as a patch of a content type changes it: JSON patch, merge patch or
-// strategic merge patch. The patch is written against the version of kind; old comes, and
-// the answer goes, in the preferred one. The strings are warnings for the sender. old is
-// not changed.
+// ApplyPatch applies a JSON patch, merge patch or strategic merge patch to old and returns the
+// result. The patch is written against the version of kind. old and the result are in the preferred
+// version. The strings are warnings for the client. old is not changed.
 //
 // # Errors
 //
-// 400 when the patch cannot be read, 413 when it is too large, 415 for another type,
-// 422 when it does not fit the object.
+// 400 if the patch cannot be read, 413 if it is too large, 415 for another patch type, 422 if it
+// does not fit the object.
 func ApplyPatch(
 	kind kinds.Kind, old kinds.Object, patchType types.PatchType, patch []byte, strict FieldValidation,
 ) (kinds.Object, []string, error) {
@@ -67,7 +66,7 @@ func ApplyPatch(
 	return obj, append(warnings, lost...), nil
 }
 
-// patchAs applies a patch of one of the three types.
+// applyPatchType applies a patch of one of the three types.
 func patchAs(kind kinds.Kind, old kinds.Object, patchType types.PatchType, patch []byte) (patchResult, error) {
 	if patchType == types.StrategicMergePatchType {
 		return patchStrategic(old, patch)
@@ -79,17 +78,16 @@ func patchAs(kind kinds.Kind, old kinds.Object, patchType types.PatchType, patch
 		string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType))
 }
 
-// patchResult is a patched object before it is known what its sender wants of fields that
-// the kind does not have.
+// patchResult is a patched object, and the unknown fields that were found.
 type patchResult struct {
 	obj kinds.Object
-	// shown is what upstream's message shows as the invalid value.
+	// shown is the invalid value in upstream's message.
 	shown string
-	// unknown are the fields that the patch, or the object after it, has too many.
+	// unknown has an error for each unknown field of the patch or of the patched object.
 	unknown []error
 }
 
-// judge turns unknown fields into nothing, warnings or an error.
+// applyFieldValidation ignores unknown fields, or returns them as warnings or as an error.
 func (r patchResult) judge(strict FieldValidation) ([]string, error) {
 	if len(r.unknown) == 0 || strict == metav1.FieldValidationIgnore {
 		return nil, nil
@@ -100,14 +98,14 @@ func (r patchResult) judge(strict FieldValidation) ([]string, error) {
 	return nil, unfit(r.shown, runtime.NewStrictDecodingError(r.unknown))
 }
 
-// unfit is the error for a patch after which the object is not one of its kind.
+// invalidPatch returns the error for a patch whose result is not an object of its kind.
 func unfit(shown string, err error) error {
 	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{
 		field.Invalid(field.NewPath("patch"), shown, err.Error()),
 	})
 }
 
-// patchJSON applies the two kinds of patches that know nothing of Go types.
+// patchJSON applies a JSON patch or a merge patch.
 func patchJSON(kind kinds.Kind, old kinds.Object, patchType types.PatchType, patch []byte) (patchResult, error) {
 	document, err := stdjson.Marshal(old)
 	if err != nil {
@@ -146,8 +144,9 @@ func patchJSON(kind kinds.Kind, old kinds.Object, patchType types.PatchType, pat
 	return patchResult{obj: obj, shown: string(patched), unknown: unknown}, nil
 }
 
-// guarded turns a panic of a patch library into an error: a few patches that no check finds
-// make them stumble, such as a replacement of the whole document by nothing.
+// recoverPatchPanic turns a panic of a patch library into an error. A few invalid patches that no
+// check finds make the libraries panic, for example one that replaces the whole document by
+// nothing.
 func guarded[T any](apply func() (T, error)) (patched T, err error) {
 	defer func() {
 		if stumbled := recover(); stumbled != nil {
@@ -157,7 +156,7 @@ func guarded[T any](apply func() (T, error)) (patched T, err error) {
 	return apply()
 }
 
-// operation is one step of a JSON patch, as far as strict decoding looks at it.
+// operation is one step of a JSON patch, with the fields that strict decoding knows.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
@@ -191,8 +190,8 @@ func applyOperations(document, patch []byte) ([]byte, []error, error) {
 	return patched, unknown, nil
 }
 
-// limitCopies bounds what copy operations add to a document. The library keeps the bound in
-// a variable, which is set once, before its first use.
+// limitCopies bounds the bytes that copy operations add to a document. The library keeps the bound
+// in a variable, which is set once, before its first use.
 //
 //nolint:gochecknoglobals // a function that runs once; nothing changes it
 var limitCopies = sync.OnceFunc(func() { jsonpatch.AccumulatedCopySizeLimit = MaxBody })
@@ -209,7 +208,7 @@ func applyMerge(document, patch []byte) ([]byte, []error, error) {
 	return patched, unknown, nil
 }
 
-// patchStrategic applies a patch that merges lists by the keys which the Go types name.
+// patchStrategic applies a patch that merges lists by the keys named in the Go types.
 func patchStrategic(old kinds.Object, patch []byte) (patchResult, error) {
 	changes := map[string]any{}
 	unknown, err := kjson.UnmarshalStrict(patch, &changes)
@@ -238,8 +237,8 @@ func patchStrategic(old kinds.Object, patch []byte) (patchResult, error) {
 	return patchResult{obj: obj, shown: shown, unknown: unknown}, nil
 }
 
-// strategicError tells a patch that is malformed from one that does not fit, and from what
-// upstream takes for a mistake of its own (its interpretStrategicMergePatchError).
+// strategicError distinguishes a malformed patch (400), one that does not fit the object (422), and
+// what upstream reports as an internal error (its interpretStrategicMergePatchError).
 func strategicError(err error) error {
 	for _, malformed := range []error{
 		mergepatch.ErrBadJSONDoc, mergepatch.ErrBadPatchFormatForPrimitiveList, mergepatch.ErrBadPatchFormatForRetainKeys,
@@ -257,8 +256,8 @@ func strategicError(err error) error {
 	return plainError(http.StatusInternalServerError, metav1.StatusReasonUnknown, err.Error())
 }
 
-// misfit refuses a patch that is well-formed and does not fit the object. Upstream's answer
-// does not say why.
+// unprocessablePatch returns the 422 for a well-formed patch that does not fit the object.
+// Upstream's answer does not say why.
 func misfit(why error) error {
 	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", why.Error(), 0, false)
 }

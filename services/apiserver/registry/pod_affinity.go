@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// affinity is where a Pod wants to be, by its nodes and by its neighbours.
+// checkAffinity checks node and pod affinity.
 func (c *podCheck) affinity(at *field.Path) {
 	affinity := c.pod.Spec.Affinity
 	if affinity == nil {
@@ -31,6 +31,7 @@ func (c *podCheck) affinity(at *field.Path) {
 
 // The two strengths of a wish.
 const (
+	// requiredAffinity and preferredAffinity are the names of the two kinds of affinity terms.
 	mustBe   = "requiredDuringSchedulingIgnoredDuringExecution"
 	shouldBe = "preferredDuringSchedulingIgnoredDuringExecution"
 )
@@ -89,7 +90,7 @@ func (f *findings) nodeExpression(at *field.Path, expression corev1.NodeSelector
 	}
 }
 
-// nodeField is a wish about a field of the node, of which there is one: its name.
+// checkNodeField checks a term about a field of the node. Only its name can be selected by.
 func (f *findings) nodeField(at *field.Path, expression corev1.NodeSelectorRequirement) {
 	if operator := expression.Operator; operator != corev1.NodeSelectorOpIn && operator != corev1.NodeSelectorOpNotIn {
 		f.invalid(at.Child("operator"), operator, "not a valid selector operator")
@@ -105,7 +106,7 @@ func (f *findings) nodeField(at *field.Path, expression corev1.NodeSelectorRequi
 	}
 }
 
-// neighbours are the Pods that a Pod wants to be near, or far from.
+// checkPodAffinity checks the terms of pod affinity or anti-affinity.
 func (f *findings) neighbours(at *field.Path, must []corev1.PodAffinityTerm, should []corev1.WeightedPodAffinityTerm) {
 	for i := range must {
 		f.neighbour(at.Child(mustBe).Index(i), &must[i])
@@ -129,7 +130,7 @@ func (f *findings) neighbour(at *field.Path, term *corev1.PodAffinityTerm) {
 	f.add(unversioned.ValidateLabelName(term.TopologyKey, at.Child("topologyKey"))...)
 }
 
-// spread is how evenly the Pods of a kind are to be over the nodes.
+// checkTopologySpread checks the topology spread constraints.
 func (c *podCheck) spread(at *field.Path) {
 	seen := map[[2]string]bool{}
 	for i, constraint := range c.pod.Spec.TopologySpreadConstraints {
@@ -168,7 +169,7 @@ func (f *findings) minDomains(at *field.Path, constraint corev1.TopologySpreadCo
 	}
 }
 
-// security is as whom the processes of a Pod run, as far as numbers go.
+// checkPodSecurity checks the user and group ids of a Pod.
 func (c *podCheck) security(at *field.Path) {
 	context := c.pod.Spec.SecurityContext
 	if context == nil {
@@ -182,7 +183,7 @@ func (c *podCheck) security(at *field.Path) {
 	}
 }
 
-// containerSecurity is what one container may, and as whom it runs.
+// checkContainerSecurity checks the ids and privileges of a container.
 func (f *findings) containerSecurity(at *field.Path, context *corev1.SecurityContext) {
 	if context == nil {
 		return
@@ -201,7 +202,7 @@ func (f *findings) containerSecurity(at *field.Path, context *corev1.SecurityCon
 	}
 }
 
-// id is the number of a user or of a group.
+// checkID checks the number of a user or of a group.
 func (f *findings) id(at *field.Path, id *int64) {
 	if id != nil {
 		f.invalid(at, *id, validation.IsValidUserID(*id)...)

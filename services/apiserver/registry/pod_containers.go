@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// containers checks the three lists of containers. Names are unique over all of them.
+// checkContainers checks the three lists of containers. Names are unique over all of them.
 func (c *podCheck) containers(at *field.Path) {
 	spec := &c.pod.Spec
 	taken := map[string]bool{}
@@ -63,7 +63,7 @@ func (f *findings) unique(taken map[string]bool, name string, at *field.Path) {
 	taken[name] = true
 }
 
-// container is what all containers have in common.
+// checkContainer checks what all containers have in common.
 func (c *podCheck) container(container *corev1.Container, at *field.Path) {
 	c.label(at.Child("name"), container.Name)
 	c.notEmpty(at.Child("image"), container.Image)
@@ -80,7 +80,7 @@ func (c *podCheck) container(container *corev1.Container, at *field.Path) {
 	c.containerSecurity(at.Child("securityContext"), container.SecurityContext)
 }
 
-// restartRules are what a single container may say about its own restarts.
+// checkRestartRules checks a container's own restart policy and rules.
 func (c *podCheck) restartRules(container *corev1.Container, at *field.Path) {
 	policy, rules := container.RestartPolicy, container.RestartPolicyRules
 	switch {
@@ -130,7 +130,7 @@ func (c *podCheck) ports(ports []corev1.ContainerPort, at *field.Path) {
 	}
 }
 
-// hostPorts lets no two containers that run together have the same port of the node.
+// checkHostPorts refuses two containers that run together and use the same port of the node.
 func (c *podCheck) hostPorts(containers []corev1.Container, at *field.Path) {
 	taken := map[string]bool{}
 	for i := range containers {
@@ -187,7 +187,7 @@ func (c *podCheck) envSource(v corev1.EnvVar, at *field.Path) {
 	}
 }
 
-// keyRef points at one key of a ConfigMap or a Secret.
+// checkKeyRef checks a reference to a key of a ConfigMap or a Secret.
 func (c *podCheck) keyRef(name, key string, at *field.Path) {
 	c.invalid(at.Child("name"), name, validation.IsDNS1123Subdomain(name)...)
 	if c.notEmpty(at.Child("key"), key) {
@@ -216,7 +216,7 @@ func (c *podCheck) envFrom(froms []corev1.EnvFromSource, at *field.Path) {
 	}
 }
 
-// mounts are the places where a container sees the Pod's volumes.
+// checkMounts checks a container's volumeMounts.
 func (c *podCheck) mounts(container *corev1.Container, at *field.Path) {
 	taken := map[string]bool{}
 	for i, mount := range container.VolumeMounts {

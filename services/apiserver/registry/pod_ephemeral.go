@@ -14,7 +14,7 @@ import (
 // The subresource ephemeralcontainers adds containers to a Pod that runs, for people who
 // look into it. Nothing else of the Pod passes.
 
-// keepAllButEphemeral leaves of pod what names it and its ephemeral containers.
+// keepAllButEphemeral takes everything but the identity and the ephemeral containers from old.
 func keepAllButEphemeral(pod, old *corev1.Pod) {
 	asked := pod.Spec.EphemeralContainers
 	keepIdentity(pod, old)
@@ -25,7 +25,7 @@ func keepAllButEphemeral(pod, old *corev1.Pod) {
 	}
 }
 
-// keepIdentity makes pod a copy of old, but for what its sender claims of its identity.
+// keepIdentity makes pod a copy of old, except for the identity that the client has sent.
 func keepIdentity(pod, old *corev1.Pod) {
 	named := corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: *old.ObjectMeta.DeepCopy()}
 	named.Name, named.Namespace, named.UID, named.ResourceVersion = pod.Name, pod.Namespace, pod.UID, pod.ResourceVersion
@@ -33,14 +33,14 @@ func keepIdentity(pod, old *corev1.Pod) {
 	*pod = named
 }
 
-// countUp counts a change of the spec, in releases that count.
+// raiseGeneration counts a change of the spec, in releases with pod generations.
 func countUp(pod, old *corev1.Pod) {
 	if old.Generation > 0 {
 		pod.Generation = old.Generation + 1
 	}
 }
 
-// validateEphemeralUpdate lets ephemeral containers be added.
+// validateEphemeralUpdate allows ephemeral containers to be added only.
 func validateEphemeralUpdate(pod, old *corev1.Pod) field.ErrorList {
 	f := &findings{}
 	at := field.NewPath("spec", "ephemeralContainers")
@@ -65,7 +65,8 @@ func validateEphemeralUpdate(pod, old *corev1.Pod) field.ErrorList {
 	return f.errs
 }
 
-// notForEphemeral are the fields set that only a container with a life of its own has.
+// forbiddenForEphemeral returns the fields that are set and that an ephemeral container may not
+// have.
 func notForEphemeral(c *corev1.EphemeralContainer) []string {
 	var names []string
 	for _, f := range []struct {

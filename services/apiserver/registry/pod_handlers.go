@@ -41,7 +41,7 @@ func (c *podCheck) hooksAndProbes(container *corev1.Container, at *field.Path) {
 	}
 }
 
-// noHooksOrProbes is for init containers that run to their end.
+// forbidHooksAndProbes is for init containers that run to their end.
 func (c *podCheck) noHooksOrProbes(container *corev1.Container, at *field.Path) {
 	const detail = "may not be set for init containers without restartPolicy=Always"
 	if container.Lifecycle != nil {
@@ -70,14 +70,14 @@ func (c *podCheck) probe(probe *corev1.Probe, at *field.Path) {
 	}
 }
 
-// succeedsOnce is for probes whose first success counts.
+// checkSuccessThreshold requires 1, for probes whose first success counts.
 func (c *podCheck) succeedsOnce(probe *corev1.Probe, at *field.Path) {
 	if probe.SuccessThreshold != 1 {
 		c.invalid(at.Child("successThreshold"), probe.SuccessThreshold, "must be 1")
 	}
 }
 
-// handler is what a hook or a probe does. Hooks have no grpc and probes no sleep.
+// handler is the action of a hook or a probe. Hooks have no grpc and probes no sleep.
 type handler struct {
 	exec  *corev1.ExecAction
 	http  *corev1.HTTPGetAction
@@ -94,7 +94,7 @@ func probeHandler(h *corev1.ProbeHandler) handler {
 	return handler{exec: h.Exec, http: h.HTTPGet, tcp: h.TCPSocket, grpc: h.GRPC}
 }
 
-// handler requires exactly one thing to do.
+// checkHandler requires one action.
 func (c *podCheck) handler(h handler, at *field.Path) {
 	s := &sources{found: &c.findings, tooMany: "may not specify more than 1 handler type"}
 	if h.exec != nil {
@@ -121,7 +121,7 @@ func (c *podCheck) handler(h handler, at *field.Path) {
 	}
 }
 
-// sleep must fit into the grace (KBL-42).
+// checkSleep requires the sleep to fit into the grace (KBL-42).
 func (c *podCheck) sleep(seconds int64, at *field.Path) {
 	grace := c.pod.Spec.TerminationGracePeriodSeconds
 	if grace != nil && (seconds < 0 || seconds > *grace) {
@@ -140,7 +140,7 @@ func (c *podCheck) httpGet(get *corev1.HTTPGetAction, at *field.Path) {
 	}
 }
 
-// stopSignal needs to know the operating system, because signals are not the same on all.
+// checkStopSignal requires the Pod's operating system, because signals depend on it.
 func (c *podCheck) stopSignal(signal corev1.Signal, at *field.Path) {
 	system := c.pod.Spec.OS
 	if system == nil {
@@ -161,7 +161,7 @@ func (c *podCheck) stopSignal(signal corev1.Signal, at *field.Path) {
 	}
 }
 
-// linuxSignals are the names of signals, sorted.
+// linuxSignals returns the names of signals, sorted.
 func linuxSignals() []corev1.Signal {
 	names := []corev1.Signal{
 		"SIGABRT", "SIGALRM", "SIGBUS", "SIGCHLD", "SIGCLD", "SIGCONT", "SIGFPE", "SIGHUP", "SIGILL", "SIGINT", "SIGIO",

@@ -2,9 +2,9 @@ package registry
 
 import corev1 "k8s.io/api/core/v1"
 
-// qosClass is how a Pod ranks when its node runs out of memory. It follows from the
-// resources: Guaranteed when every container asks for exactly its limits of CPU and memory,
-// BestEffort when none asks for anything, Burstable otherwise.
+// qosClass returns a Pod's quality of service, which ranks it when its node runs out of memory.
+// Guaranteed: every container requests its limits of CPU and memory. BestEffort: no container
+// requests anything. Burstable: otherwise.
 func qosClass(spec *corev1.PodSpec) corev1.PodQOSClass {
 	if spec.Resources != nil && (len(spec.Resources.Limits) > 0 || len(spec.Resources.Requests) > 0) {
 		return qosOf(*spec.Resources)

@@ -11,7 +11,7 @@ import (
 
 // The subresource resize changes what the containers of a Pod that runs may use.
 
-// keepAllButResources leaves of pod what names it and the resources of its containers. A
+// keepAllButResources takes everything but the identity and the containers' resources from old. A
 // Pod with other containers stays as it is, to be refused.
 func keepAllButResources(pod, old *corev1.Pod) {
 	spec := old.Spec.DeepCopy()
@@ -26,7 +26,7 @@ func keepAllButResources(pod, old *corev1.Pod) {
 	}
 }
 
-// resized gives containers the resources asked for; false when they are others.
+// copyResources gives containers the requested resources; false if the lists name other containers.
 func resized(containers, asked []corev1.Container) bool {
 	named := func(a, b corev1.Container) bool { return a.Name == b.Name }
 	if !slices.EqualFunc(containers, asked, named) {
@@ -41,7 +41,7 @@ func resized(containers, asked []corev1.Container) bool {
 	return true
 }
 
-// validateResize lets CPU and memory change within the Pod's quality of service.
+// validateResize allows CPU and memory to change within the Pod's quality of service.
 func validateResize(pod, old *corev1.Pod) field.ErrorList {
 	f := &findings{}
 	at := field.NewPath("spec")
@@ -68,7 +68,7 @@ func validateResize(pod, old *corev1.Pod) field.ErrorList {
 	return f.errs
 }
 
-// keepCPUAndMemory puts back what a resize may change.
+// restoreCPUAndMemory restores what a resize may change.
 func keepCPUAndMemory(now, was *corev1.Container) {
 	now.ResizePolicy = was.ResizePolicy
 	for _, pair := range []struct {

@@ -9,9 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// keepReportedStatus puts back what a status update leaves out without meaning to take it
-// away: the quality of service, the generations observed (API-73), and the second spelling
-// of the addresses.
+// keepReportedStatus restores what a status update leaves out without meaning to remove it: the
+// quality of service, the observed generations (API-73), and the second form of the addresses.
 func keepReportedStatus(status, old *corev1.PodStatus) {
 	fill(&status.QOSClass, old.QOSClass)
 	fill(&status.ObservedGeneration, old.ObservedGeneration)
@@ -31,7 +30,7 @@ func keepReportedStatus(status, old *corev1.PodStatus) {
 	}
 }
 
-// validatePodStatusUpdate is every way in which one status may not follow another (API-71).
+// validatePodStatusUpdate returns why the status of pod may not replace that of old (API-71).
 func validatePodStatusUpdate(pod, old *corev1.Pod) field.ErrorList {
 	f := &findings{}
 	f.annotationUpdate(pod.Annotations, old.Annotations, field.NewPath("metadata", "annotations"))
@@ -66,8 +65,8 @@ func (f *findings) nomination(pod, old *corev1.Pod, at *field.Path) {
 	}
 }
 
-// stateTransitions keeps a container that has ended from running again, unless its restart
-// policy says that it should.
+// checkStateTransitions refuses to let a terminated container run again, unless its restart policy
+// restarts it.
 func (f *findings) stateTransitions(pod, old *corev1.Pod, at *field.Path) {
 	spec := &old.Spec
 	if restartsAll(spec) {
@@ -99,7 +98,7 @@ func (f *findings) stateTransitions(pod, old *corev1.Pod, at *field.Path) {
 	}
 }
 
-// restartsAll reports whether any container's end can restart them all.
+// anyRestartsAll reports whether the end of some container can restart all of them.
 func restartsAll(spec *corev1.PodSpec) bool {
 	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
 		for _, rule := range c.RestartPolicyRules {
@@ -111,7 +110,7 @@ func restartsAll(spec *corev1.PodSpec) bool {
 	return false
 }
 
-// restarts reports whether a container that ended with a code runs again: its own rules
+// restartsAfter reports whether a container that ended with a code is restarted: its own rules
 // decide, then its own policy, then the Pod's.
 func restarts(c *corev1.Container, podPolicy corev1.RestartPolicy, code int32) bool {
 	policy := podPolicy

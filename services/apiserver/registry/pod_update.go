@@ -14,9 +14,9 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// validatePodUpdate is every way in which the spec of a Pod may not become another
-// (API-70). What may change is checked field by field; then those fields are taken from the
-// old spec, and whatever still differs may not.
+// validatePodUpdate returns why the spec of pod may not replace that of old (API-70). Fields that
+// may change are checked one by one. Then they are restored from the old spec, and any remaining
+// difference is refused.
 func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 	f := &findings{}
 	at := field.NewPath("spec")
@@ -56,7 +56,7 @@ func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 	return f.errs
 }
 
-// changeable is upstream's list of what a Pod update may change. It has never mentioned the
+// changeableFields is upstream's list of what a Pod update may change. It has never mentioned the
 // scheduling gates.
 func changeable() []string {
 	return []string{
@@ -68,8 +68,8 @@ func changeable() []string {
 	}
 }
 
-// withoutChangeable is spec with everything that may change put back to old's. Both have
-// the same number of containers.
+// restoreChangeable returns spec with every changeable field restored from old. Both have the same
+// number of containers.
 func withoutChangeable(spec, old *corev1.PodSpec) *corev1.PodSpec {
 	rest := spec.DeepCopy()
 	for i := range rest.Containers {
@@ -88,7 +88,7 @@ func withoutChangeable(spec, old *corev1.PodSpec) *corev1.PodSpec {
 	return rest
 }
 
-// annotationUpdate keeps the annotation that marks a static Pod's mirror as it is.
+// checkAnnotationUpdate refuses a changed annotation of a static Pod's mirror.
 func (f *findings) annotationUpdate(now, was map[string]string, at *field.Path) {
 	value, marked := now[corev1.MirrorPodAnnotationKey]
 	before, wasMarked := was[corev1.MirrorPodAnnotationKey]
@@ -100,8 +100,8 @@ func (f *findings) annotationUpdate(now, was map[string]string, at *field.Path) 
 	}
 }
 
-// deadlineUpdate lets the deadline of the whole Pod appear and come nearer. It is false when
-// nothing else is worth looking at.
+// checkDeadlineUpdate allows the Pod's active deadline to be set and to become earlier. It returns
+// false if no further check is useful.
 func (f *findings) deadlineUpdate(now, was *int64, at *field.Path) bool {
 	switch {
 	case now == nil && was == nil:
@@ -117,7 +117,7 @@ func (f *findings) deadlineUpdate(now, was *int64, at *field.Path) bool {
 	return true
 }
 
-// tolerationUpdate lets tolerations be added, and the seconds of old ones change.
+// checkTolerationUpdate allows new tolerations, and changed seconds of old ones.
 func (f *findings) tolerationUpdate(now, was []corev1.Toleration, at *field.Path) {
 	for _, old := range was {
 		kept := slices.ContainsFunc(now, func(t corev1.Toleration) bool {
@@ -132,7 +132,7 @@ func (f *findings) tolerationUpdate(now, was []corev1.Toleration, at *field.Path
 	f.add(validateTolerations(now, at)...)
 }
 
-// gateUpdate lets scheduling gates be taken away.
+// checkGateUpdate allows scheduling gates to be removed only.
 func (f *findings) gateUpdate(now, was []corev1.PodSchedulingGate, at *field.Path) {
 	for i, gate := range now {
 		if !slices.Contains(was, gate) {
@@ -142,8 +142,8 @@ func (f *findings) gateUpdate(now, was []corev1.PodSchedulingGate, at *field.Pat
 	}
 }
 
-// gatedUpdate lets a Pod that may not be scheduled yet be steered: its node selector grows.
-// Upstream lets its node affinity grow too.
+// checkGatedUpdate allows additions to the node selector of a Pod with scheduling gates. Upstream
+// allows additions to its node affinity too.
 func (f *findings) gatedUpdate(rest, old *corev1.PodSpec, at *field.Path) {
 	for key, value := range old.NodeSelector {
 		if now, ok := rest.NodeSelector[key]; !ok || now != value {

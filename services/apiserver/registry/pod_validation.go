@@ -13,18 +13,18 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// podCheck is one look at a Pod, with what its parts need to know of each other.
+// podValidator validates one Pod, with what its parts need to know of each other.
 type podCheck struct {
 	findings
 	pod *corev1.Pod
-	// volumes are those that a container may mount.
+	// volumes are the valid volumes, which containers may mount.
 	volumes map[string]corev1.VolumeSource
 }
 
-// validatePod is everything wrong with a Pod as a whole, new or updated. Its order and its
-// texts are those of upstream's validatePodMetadataAndSpec. Left out are the fields that
-// nothing in podfall reads: most of the security contexts, resource claims and the sources
-// of volumes that need a cloud.
+// validatePod returns everything that is wrong with a Pod as a whole, new or updated. Its order and
+// its texts are those of upstream's validatePodMetadataAndSpec. It leaves out the fields that
+// nothing in podfall reads: most of the security contexts, resource claims and the sources of
+// volumes that need a cloud.
 func validatePod(kind kinds.Kind, pod *corev1.Pod) field.ErrorList {
 	c := &podCheck{pod: pod}
 	c.add(ValidateMeta(kind, pod)...)
@@ -33,7 +33,7 @@ func validatePod(kind kinds.Kind, pod *corev1.Pod) field.ErrorList {
 	return c.errs
 }
 
-// validateNewPod is what only a new Pod may not have.
+// validateNewPod returns what only a new Pod may not have.
 func validateNewPod(pod *corev1.Pod) field.ErrorList {
 	f := &findings{}
 	at := field.NewPath("spec")
@@ -58,7 +58,7 @@ func (c *podCheck) spec(at *field.Path) {
 	c.onlyForPods(at)
 }
 
-// sharedSpec is what Pods and the templates of workloads have in common.
+// checkSharedSpec checks what Pods and the templates of workloads have in common.
 func (c *podCheck) sharedSpec(at *field.Path) {
 	spec := &c.pod.Spec
 	if spec.TerminationGracePeriodSeconds == nil {
@@ -91,7 +91,7 @@ func (c *podCheck) sharedSpec(at *field.Path) {
 	c.operatingSystem(at.Child("os"))
 }
 
-// onlyForPods are the rules that upstream spares the templates of workloads.
+// checkPodOnly checks what upstream does not check in the templates of workloads.
 func (c *podCheck) onlyForPods(at *field.Path) {
 	spec := &c.pod.Spec
 	if grace := spec.TerminationGracePeriodSeconds; grace != nil {
@@ -181,7 +181,7 @@ func (c *podCheck) schedulingGates(at *field.Path) {
 	}
 }
 
-// names are the names of other objects in the spec.
+// checkReferences checks the names of other objects in the spec.
 func (c *podCheck) names(at *field.Path) {
 	spec := &c.pod.Spec
 	if name := spec.ServiceAccountName; name != "" {
@@ -208,7 +208,7 @@ func (c *podCheck) hostnames(at *field.Path) {
 	}
 }
 
-// classes are the names and choices of priority, preemption and runtime.
+// checkClasses checks host aliases, priority, preemption, runtime class and overhead.
 func (c *podCheck) classes(at *field.Path) {
 	spec := &c.pod.Spec
 	for i, alias := range spec.HostAliases {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// checkVolumes checks the Pod's volumes and remembers the good ones for the mounts.
+// checkVolumes checks the Pod's volumes and remembers the valid ones for the mounts.
 func (c *podCheck) checkVolumes(at *field.Path) {
 	c.volumes = map[string]corev1.VolumeSource{}
 	for i := range c.pod.Spec.Volumes {
@@ -27,7 +27,7 @@ func (c *podCheck) checkVolumes(at *field.Path) {
 	}
 }
 
-// volume requires exactly one source, and checks the ones that podfall knows.
+// checkVolume requires one source, and checks the sources that podfall knows.
 func (c *podCheck) volume(volume *corev1.Volume, at *field.Path) {
 	s := &sources{found: &c.findings, tooMany: "may not specify more than 1 volume type"}
 	if source := volume.EmptyDir; source != nil {
@@ -77,7 +77,7 @@ func (c *podCheck) volume(volume *corev1.Volume, at *field.Path) {
 	}
 }
 
-// otherSources are the names of the sources set whose content is not looked at.
+// uncheckedSources returns the names of the sources that are set and whose content is not checked.
 func otherSources(v *corev1.VolumeSource) []string {
 	var names []string
 	for name, set := range map[string]bool{
@@ -112,7 +112,7 @@ func (c *podCheck) hostPath(source *corev1.HostPathVolumeSource, at *field.Path)
 	}
 }
 
-// files are the keys of a Secret or a ConfigMap that become files.
+// checkFiles checks the keys of a Secret or a ConfigMap that become files.
 func (c *podCheck) files(mode *int32, items []corev1.KeyToPath, at *field.Path) {
 	c.fileMode(at.Child("defaultMode"), mode)
 	for i, item := range items {
@@ -124,7 +124,8 @@ func (c *podCheck) files(mode *int32, items []corev1.KeyToPath, at *field.Path) 
 	}
 }
 
-// downwardFiles are fields of the Pod that become files. Upstream's paths have no index.
+// checkDownwardFiles checks the fields of the Pod that become files. Upstream's paths have no
+// index.
 func (c *podCheck) downwardFiles(items []corev1.DownwardAPIVolumeFile, at *field.Path) {
 	for _, item := range items {
 		c.notEmpty(at.Child("path"), item.Path)
@@ -175,7 +176,8 @@ func (c *podCheck) projected(source *corev1.ProjectedVolumeSource, at *field.Pat
 	}
 }
 
-// claimTemplate makes a claim whose name follows from the Pod's.
+// checkClaimTemplate checks the template of a claim, and the claim's name, which is made from the
+// Pod's.
 func (c *podCheck) claimTemplate(volume string, source *corev1.EphemeralVolumeSource, at *field.Path) {
 	if source.VolumeClaimTemplate == nil {
 		c.required(at.Child("volumeClaimTemplate"), "")
@@ -189,7 +191,7 @@ func (c *podCheck) claimTemplate(volume string, source *corev1.EphemeralVolumeSo
 	}
 }
 
-// fieldRef names a field of the Pod that a variable or a file shows.
+// checkFieldRef checks a reference to a field of the Pod, for a variable or a file.
 func (c *podCheck) fieldRef(ref *corev1.ObjectFieldSelector, at *field.Path, supported ...string) {
 	if !c.notEmpty(at.Child("apiVersion"), ref.APIVersion) || !c.notEmpty(at.Child("fieldPath"), ref.FieldPath) {
 		return
@@ -210,8 +212,8 @@ func (c *podCheck) fieldRef(ref *corev1.ObjectFieldSelector, at *field.Path, sup
 	}
 }
 
-// fieldsOfEnv, fieldsOfFiles and fieldsOfPod are what can be shown in variables, in files,
-// and in one of the two.
+// envFields, fileFields and podFields are the fields that can be shown in variables, in files, and
+// in either.
 func fieldsOfEnv() []string {
 	return []string{
 		"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",

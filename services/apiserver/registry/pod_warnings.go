@@ -13,16 +13,16 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// warnings are sentences for whoever creates an object, of upstream's, about what is rarely
-// meant; and podfall's own about what it does not do.
+// warnings are sentences for the client that creates an object: upstream's about unusual values,
+// and podfall's about what it does not do.
 type warnings []string
 
 func (w *warnings) say(at *field.Path, format string, args ...any) {
 	*w = append(*w, at.String()+": "+fmt.Sprintf(format, args...))
 }
 
-// realPrograms is the runtime class of pods whose containers are processes, which could tell
-// whose their files are; nothing in a script does.
+// processRuntimeClass is the runtime class of pods whose containers are real processes. Only these
+// can see the owner of their files.
 const realPrograms = "process"
 
 func podWarnings(pod *corev1.Pod) []string {
@@ -35,7 +35,7 @@ func podWarnings(pod *corev1.Pod) []string {
 	return w
 }
 
-// templateWarnings are about the Pods that a workload will make.
+// templateWarnings returns the warnings about the Pods that a workload will create.
 func templateWarnings(obj kinds.Object) []string {
 	template := PodTemplate(obj)
 	if template == nil {
@@ -105,8 +105,7 @@ func (w *warnings) container(at *field.Path, c *corev1.Container) {
 	}
 }
 
-// labelOfToday says what a label of a node has been called for long; "" for labels that
-// have kept their names.
+// renamedLabel names the successor of a deprecated node label; "" for other labels.
 func labelOfToday(key string) string {
 	const renamed = "deprecated since v%s; use %q instead"
 	switch key {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// replicaSetRules are those of ReplicaSets.
+// replicaSetRules returns the rules of ReplicaSets.
 func replicaSetRules() rules[*appsv1.ReplicaSet] {
 	return rules[*appsv1.ReplicaSet]{
 		defaults: func(rs *appsv1.ReplicaSet) { fillPointer(&rs.Spec.Replicas, 1) },
@@ -33,7 +33,7 @@ func replicaSetRules() rules[*appsv1.ReplicaSet] {
 	}
 }
 
-// replicationControllerRules are those of ReplicationControllers, the ReplicaSets of old.
+// replicationControllerRules returns the rules of ReplicationControllers.
 func replicationControllerRules() rules[*corev1.ReplicationController] {
 	return rules[*corev1.ReplicationController]{
 		defaults: defaultReplicationController,
@@ -47,7 +47,7 @@ func replicationControllerRules() rules[*corev1.ReplicationController] {
 	}
 }
 
-// defaultReplicationController takes the labels of the Pods for those that are missing.
+// defaultReplicationController uses the Pods' labels for a missing selector and missing labels.
 func defaultReplicationController(rc *corev1.ReplicationController) {
 	if rc.Spec.Template != nil && len(rc.Spec.Template.Labels) > 0 {
 		if len(rc.Spec.Selector) == 0 {

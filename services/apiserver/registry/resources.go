@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateResources is what is wrong with the requests and limits of a container.
+// validateResources returns what is wrong with the requests and limits of a container.
 func validateResources(r corev1.ResourceRequirements, at *field.Path) field.ErrorList {
 	f := &findings{}
 	limits, requests := at.Child("limits"), at.Child("requests")
@@ -37,7 +37,7 @@ func validateResources(r corev1.ResourceRequirements, at *field.Path) field.Erro
 	return f.errs
 }
 
-// resource is one amount of one resource of a container.
+// checkResource checks the quantity of one resource of a container.
 func (f *findings) resource(name corev1.ResourceName, amount resource.Quantity, at *field.Path) {
 	wrong := validation.IsQualifiedName(string(name))
 	f.invalid(at, name, wrong...)
@@ -57,12 +57,13 @@ func (f *findings) resource(name corev1.ResourceName, amount resource.Quantity, 
 	}
 }
 
-// native reports whether a resource is Kubernetes' own; the others are counted in wholes.
+// isNativeResource reports whether a resource is Kubernetes' own. Other resources are counted in
+// whole numbers.
 func native(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
-// overcommits reports whether the limits of a resource may add up to more than there is.
+// isOvercommitable reports whether the limits of a resource may add up to more than the node has.
 func overcommits(name corev1.ResourceName) bool { return native(name) && !hugePages(name) }
 
 func hugePages(name corev1.ResourceName) bool {

@@ -70,7 +70,7 @@ func TestKindUpdates(t *testing.T) {
 	})
 }
 
-// leastDocument is the least valid object of a kind, changed.
+// minimalDocument is the smallest valid object of a kind, changed.
 func leastDocument(t testing.TB, alias string, changes ...string) string {
 	t.Helper()
 	kind := kindOf(t, alias)

@@ -18,7 +18,8 @@ const (
 	serviceNet      = "10.96.0.0/12"
 	serviceNetBits  = 20 // of an address that are the Service's own
 	serviceNetFirst = 10<<24 | 96<<16
-	// reservedIPs are left, at the lower end, to those who ask for an address by name.
+	// reservedIPs is the size of the lower end of the range, which is left for addresses that are
+	// requested.
 	reservedIPs   = 256
 	firstNodePort = 30000
 	lastNodePort  = 32767
@@ -26,7 +27,7 @@ const (
 	KubernetesServiceIP = "10.96.0.1"
 )
 
-// TakenAddresses are what other Services have.
+// UsedAddresses are the addresses of other Services.
 type TakenAddresses struct {
 	IPs       map[string]bool
 	NodePorts map[NodePort]bool
@@ -38,7 +39,7 @@ type NodePort struct {
 	Port     int32
 }
 
-// Take adds what a Service has.
+// Add adds the addresses of a Service.
 func (t *TakenAddresses) Take(svc *corev1.Service) {
 	if t.IPs == nil {
 		t.IPs, t.NodePorts = map[string]bool{}, map[NodePort]bool{}
@@ -53,8 +54,8 @@ func (t *TakenAddresses) Take(svc *corev1.Service) {
 	}
 }
 
-// NeedsAddresses reports whether a prepared Service has to know the others: it is to be
-// given something, or asks for something that old did not have.
+// NeedsAddresses reports whether the verbs have to look at other Services before they store svc:
+// something has to be allocated, or svc requests something that old did not have.
 func NeedsAddresses(svc, old *corev1.Service) bool {
 	if svc.Spec.Type == corev1.ServiceTypeExternalName {
 		return false
@@ -74,9 +75,9 @@ func NeedsAddresses(svc, old *corev1.Service) bool {
 	return false
 }
 
-// GiveAddresses gives a prepared Service the address and the node ports that it leaves
-// open, or says in an apierrors value what it asks for in vain. What it gets depends on
-// what is taken and on the Service's name and UID, and on nothing else.
+// AllocateAddresses sets the missing address and node ports of a prepared Service, or returns an
+// apierrors value if a requested one is not available. The result depends only on the used
+// addresses and the Service's name and UID.
 func GiveAddresses(kind kinds.Kind, svc, old *corev1.Service, taken TakenAddresses) error {
 	taken.Take(&corev1.Service{}) // so that there are maps
 	var errs field.ErrorList
@@ -117,7 +118,8 @@ func giveIP(svc *corev1.Service, taken TakenAddresses) field.ErrorList {
 	return nil
 }
 
-// freeIP is the first free address behind a place that the Service's identity picks.
+// freeIP returns the first free address, starting at a position that the Service's identity
+// determines.
 func freeIP(svc *corev1.Service, taken TakenAddresses) (string, bool) {
 	const size = 1<<serviceNetBits - reservedIPs - 1 // the last is the broadcast address
 	start := identity(svc) % size

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateService is what is wrong with a Service on its own, in the order and the texts of
+// validateService returns what is wrong with a Service on its own, in the order and the texts of
 // upstream's ValidateService.
 func validateService(svc *corev1.Service) field.ErrorList {
 	f := &findings{}
@@ -87,7 +87,7 @@ func (f *findings) servicePorts(at *field.Path, spec *corev1.ServiceSpec) {
 	}
 }
 
-// clusterIPs must be one address of the cluster's family, or none at all.
+// checkClusterIPs requires one address of the cluster's family, or none.
 func (f *findings) clusterIPs(at *field.Path, spec *corev1.ServiceSpec) {
 	if spec.Type == corev1.ServiceTypeExternalName {
 		return
@@ -112,7 +112,7 @@ func (f *findings) clusterIPs(at *field.Path, spec *corev1.ServiceSpec) {
 	}
 }
 
-// nodePorts belong to Services that are reachable from outside, once each.
+// checkNodePorts refuses node ports of an internal Service, and duplicate ones.
 func (f *findings) nodePorts(at *field.Path, spec *corev1.ServiceSpec) {
 	type place struct {
 		protocol corev1.Protocol

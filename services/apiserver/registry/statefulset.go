@@ -10,7 +10,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// statefulSetRules are those of StatefulSets.
+// statefulSetRules returns the rules of StatefulSets.
 func statefulSetRules() rules[*appsv1.StatefulSet] {
 	return rules[*appsv1.StatefulSet]{
 		defaults:       defaultStatefulSet,
@@ -45,8 +45,8 @@ func defaultStatefulSet(set *appsv1.StatefulSet) {
 	}
 }
 
-// validateStatefulSet looks at the labels of the template and not at its containers: their
-// volumes are still to come.
+// validateStatefulSet checks the labels of the template and not its containers, because their
+// volumes are added later.
 func validateStatefulSet(set *appsv1.StatefulSet) field.ErrorList {
 	f := &findings{}
 	at, spec := field.NewPath("spec"), &set.Spec
@@ -121,8 +121,8 @@ func (f *findings) claimRetention(at *field.Path, policy *appsv1.StatefulSetPers
 	oneOf(f, at.Child("whenScaled"), policy.WhenScaled, supported...)
 }
 
-// validateStatefulSetUpdate lets only a few fields change: the claims that exist do not
-// follow their templates.
+// validateStatefulSetUpdate allows only a few fields to change: existing claims do not follow their
+// templates.
 func validateStatefulSetUpdate(set, old *appsv1.StatefulSet) field.ErrorList {
 	rest := set.Spec.DeepCopy()
 	rest.Replicas = old.Spec.Replicas

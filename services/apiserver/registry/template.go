@@ -13,15 +13,15 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// defaultTemplates fills in the pod templates of workloads as far as Pods and templates
-// have their defaults in common. The workloads' own defaults are theirs.
+// defaultTemplates sets the defaults that Pods and templates have in common. Each workload sets its
+// own defaults.
 func defaultTemplates(obj kinds.Object) {
 	if template := PodTemplate(obj); template != nil {
 		defaultPodSpec(&template.Spec)
 	}
 }
 
-// PodTemplate is the template that a workload makes its Pods from; nil for other kinds.
+// PodTemplate returns the template from which a workload creates its Pods; nil for other kinds.
 func PodTemplate(obj kinds.Object) *corev1.PodTemplateSpec {
 	switch o := obj.(type) {
 	case *appsv1.DaemonSet:
@@ -44,7 +44,7 @@ func PodTemplate(obj kinds.Object) *corev1.PodTemplateSpec {
 	return nil
 }
 
-// template is what is wrong with a pod template, whoever makes Pods from it.
+// checkTemplate returns what is wrong with the pod template of any workload.
 func (f *findings) template(at *field.Path, template *corev1.PodTemplateSpec) {
 	f.templateMeta(at, template)
 	c := &podCheck{pod: &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}}
@@ -55,21 +55,22 @@ func (f *findings) template(at *field.Path, template *corev1.PodTemplateSpec) {
 	}
 }
 
-// templateMeta looks at a template's labels and annotations, below the template itself, as
-// upstream's paths have it.
+// checkTemplateMeta checks a template's labels and annotations. Their paths are below the template
+// itself, as upstream's are.
 func (f *findings) templateMeta(at *field.Path, template *corev1.PodTemplateSpec) {
 	f.add(steady(unversioned.ValidateLabels(template.Labels, at.Child("labels")))...)
 	f.add(steady(validation.ValidateAnnotations(template.Annotations, at.Child("annotations")))...)
 }
 
-// templateSelected requires the Pods of a template to be found by a selector.
+// checkTemplateSelected requires a selector to match the labels of a template.
 func (f *findings) templateSelected(at *field.Path, template *corev1.PodTemplateSpec, selector labels.Selector) {
 	if !selector.Matches(labels.Set(template.Labels)) {
 		f.invalid(at.Child("metadata", "labels"), template.Labels, "`selector` does not match template `labels`")
 	}
 }
 
-// templateForEver requires what Pods that are replaced whenever they end have to say.
+// checkRestartAlways requires restartPolicy Always and no active deadline, for Pods that are
+// replaced whenever they end.
 func (f *findings) templateForEver(at *field.Path, template *corev1.PodTemplateSpec, workload string) {
 	if policy := template.Spec.RestartPolicy; policy != corev1.RestartPolicyAlways {
 		f.add(field.NotSupported(at.Child("spec", "restartPolicy"), policy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
@@ -79,7 +80,7 @@ func (f *findings) templateForEver(at *field.Path, template *corev1.PodTemplateS
 	}
 }
 
-// selectedTemplate is the selector and the template of a Deployment or a ReplicaSet.
+// checkSelectorAndTemplate checks the selector and the template of a Deployment or a ReplicaSet.
 func (f *findings) selectedTemplate(at *field.Path, selector *metav1.LabelSelector, template *corev1.PodTemplateSpec) {
 	if selector == nil {
 		f.required(at.Child("selector"), "")

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateTolerations is what is wrong with the tolerations of a Pod.
+// validateTolerations returns what is wrong with the tolerations of a Pod.
 func validateTolerations(tolerations []corev1.Toleration, at *field.Path) field.ErrorList {
 	f := &findings{}
 	for i, t := range tolerations {
@@ -53,7 +53,7 @@ func (f *findings) tolerationOperator(at *field.Path, t corev1.Toleration) {
 	}
 }
 
-// taintEffect requires one of the three things a taint can do.
+// checkTaintEffect requires one of the three effects of a taint.
 func (f *findings) taintEffect(at *field.Path, effect corev1.TaintEffect) {
 	oneOf(f, at, effect, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)
 }

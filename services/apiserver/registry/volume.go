@@ -15,7 +15,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// volumeRules are those of PersistentVolumes.
+// volumeRules returns the rules of PersistentVolumes.
 func volumeRules() rules[*corev1.PersistentVolume] {
 	return rules[*corev1.PersistentVolume]{
 		defaults: func(pv *corev1.PersistentVolume) {
@@ -72,7 +72,7 @@ func validateVolume(pv *corev1.PersistentVolume) field.ErrorList {
 	return f.errs
 }
 
-// setFields are the JSON names of the pointers in a struct that are set.
+// nonNilFields returns the JSON names of the non-nil pointers in a struct.
 func setFields(of any) []string {
 	var names []string
 	value := reflect.ValueOf(of)
@@ -85,7 +85,7 @@ func setFields(of any) []string {
 	return names
 }
 
-// accessModes requires at least one, and ReadWriteOncePod to be alone.
+// checkAccessModes requires at least one mode, and ReadWriteOncePod to be the only one.
 func (f *findings) accessModes(at *field.Path, modes []corev1.PersistentVolumeAccessMode, missing string) {
 	if len(modes) == 0 {
 		f.required(at, missing)
@@ -110,7 +110,7 @@ func (f *findings) volumeMode(at *field.Path, mode *corev1.PersistentVolumeMode)
 	}
 }
 
-// claimRules are those of PersistentVolumeClaims.
+// claimRules returns the rules of PersistentVolumeClaims.
 func claimRules() rules[*corev1.PersistentVolumeClaim] {
 	return rules[*corev1.PersistentVolumeClaim]{
 		defaults:       defaultClaim,
@@ -151,7 +151,7 @@ func validateClaim(spec *corev1.PersistentVolumeClaimSpec) field.ErrorList {
 	return f.errs
 }
 
-// validateClaimUpdate lets a claim be bound, once, and a bound one grow.
+// validateClaimUpdate allows a claim to be bound, once, and a bound one to grow.
 func validateClaimUpdate(claim, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	f := &findings{}
 	at := field.NewPath("spec")
@@ -179,7 +179,7 @@ func validateClaimUpdate(claim, old *corev1.PersistentVolumeClaim) field.ErrorLi
 	return f.errs
 }
 
-// storageClassRules are those of StorageClasses.
+// storageClassRules returns the rules of StorageClasses.
 func storageClassRules() rules[*storagev1.StorageClass] {
 	return rules[*storagev1.StorageClass]{
 		defaults: func(class *storagev1.StorageClass) {

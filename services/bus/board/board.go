@@ -1,6 +1,6 @@
-// Package board keeps the board of a cluster's management plane: what is broken on
-// purpose, and who is cut off. It is a file in the bus process' directory, published
-// whole at each change; what it means is internal/mgmt's.
+// Package state stores and publishes a cluster's management state: its clock, faults and cuts. The
+// state is a file in the bus process's directory, and each change is published as a whole. Package
+// internal/mgmt defines its meaning.
 package board
 
 import (
@@ -19,27 +19,27 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Config is what a Keeper works with.
+// Config configures a Keeper.
 type Config struct {
-	// Bus is the connection to the hub as [mgmt.Keeper]. It stays the caller's.
+	// Bus is the connection to the hub as [mgmt.Keeper]. The caller closes it.
 	Bus *carrier.Conn
-	// File is where the board is kept; empty keeps it in memory.
+	// File stores the state; empty keeps it in memory.
 	File string
-	// Epoch names this life of the keeper; no other has had it.
+	// Epoch is unique to this run of the keeper.
 	Epoch string
-	// Parties are all that a cut can be about.
+	// Members are all members that a cut can name.
 	Parties []string
-	// Face is what the cluster's clock shows when the board does not say.
+	// Schedule is the clock schedule to use if the file has none.
 	Face clock.Schedule
-	// Clock is the cluster's, which Apply gives the board's face: from then on it says what
-	// is over, and no step of the machine's own clock does.
+	// Clock is the cluster's clock, which Apply updates from the state. Only this clock decides
+	// when entries end, so that steps of the machine's clock have no effect.
 	Clock clock.Clock
-	// Apply is told of each new board, one after the other, before anybody else is.
+	// Apply is called with each new state, one at a time, before the state is published.
 	Apply func(mgmt.Board)
 	Log   *slog.Logger
 }
 
-// Keeper keeps a board.
+// Keeper stores and publishes the management state.
 type Keeper struct {
 	cfg     Config
 	changed chan struct{}
@@ -48,8 +48,8 @@ type Keeper struct {
 	board mgmt.Board
 }
 
-// Open reads the board as it was left. A file that cannot be read is put aside, and the
-// board is then empty: nothing is broken.
+// Open loads the saved state. A damaged file is renamed, and the state is then empty: no faults and
+// no cuts.
 func Open(ctx context.Context, cfg Config) (*Keeper, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -71,7 +71,7 @@ func Open(ctx context.Context, cfg Config) (*Keeper, error) {
 	return k, nil
 }
 
-// Run serves the board until ctx ends; ready is called when it is about to.
+// Run serves the state until ctx ends. It calls ready once it is listening.
 func (k *Keeper) Run(ctx context.Context, ready func()) error {
 	get, err := k.cfg.Bus.Listen(ctx, proto.MgmtBoardGet)
 	if err != nil {
@@ -88,12 +88,12 @@ func (k *Keeper) Run(ctx context.Context, ready func()) error {
 	)
 }
 
-// now is the moment on both clocks.
+// now returns the current time of both clocks.
 func (k *Keeper) now() mgmt.Moment {
 	return mgmt.Moment{Wall: clock.Clock{}.Now(), Cluster: k.cfg.Clock.Now()}
 }
 
-// answer is what is said to a get or a set.
+// answer handles a get or a set.
 func (k *Keeper) answer(ctx context.Context, call *carrier.Call) {
 	var answer mgmt.Answer
 	board, err := k.Board(), error(nil)
@@ -115,15 +115,15 @@ func (k *Keeper) answer(ctx context.Context, call *carrier.Call) {
 	}
 }
 
-// Board is the board as it is.
+// State returns the current state.
 func (k *Keeper) Board() mgmt.Board {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.board
 }
 
-// change carries out a request: the board is on disk, in force here and published when it
-// returns.
+// change applies a request. When it returns, the new state is on disk, in force in this process,
+// and published.
 func (k *Keeper) change(request []byte) (mgmt.Board, error) {
 	var change mgmt.Change
 	if err := json.Unmarshal(request, &change); err != nil {
@@ -138,7 +138,7 @@ func (k *Keeper) change(request []byte) (mgmt.Board, error) {
 	return next, k.put(next)
 }
 
-// put makes next the board; the caller holds the lock.
+// put replaces the state. The caller holds the lock.
 func (k *Keeper) put(next mgmt.Board) error {
 	if err := save(k.cfg.File, next); err != nil {
 		return fmt.Errorf("write the board down: %w", err)
@@ -163,7 +163,7 @@ func (k *Keeper) publish() error {
 	return err
 }
 
-// expire takes off the board what is over.
+// expire removes entries when they end.
 func (k *Keeper) expire(ctx context.Context) error {
 	for {
 		if err := k.await(ctx, k.Board().Ends()); err != nil {
@@ -175,7 +175,7 @@ func (k *Keeper) expire(ctx context.Context) error {
 	}
 }
 
-// await returns when the board has changed, or something on it is over.
+// await returns when the state has changed, or an entry has ended.
 func (k *Keeper) await(ctx context.Context, ends mgmt.Moment) error {
 	var wall, cluster <-chan time.Time
 	if !ends.Wall.IsZero() {
@@ -207,7 +207,7 @@ func (k *Keeper) drop() error {
 	return nil
 }
 
-// repeat publishes the board now and then, for those who have missed it.
+// repeat publishes the state periodically, for subscribers that missed an update.
 func (k *Keeper) repeat(ctx context.Context) error {
 	for {
 		k.mu.Lock()

@@ -22,7 +22,7 @@ import (
 	"github.com/podfall/podfall/services/bus/board"
 )
 
-// plane is a hub, and who keeps a board on it.
+// harness runs a hub and a Keeper.
 type plane struct {
 	t      *testing.T
 	hub    *carrier.Server
@@ -55,7 +55,7 @@ func (p *plane) dial(id proto.Identity) *carrier.Conn {
 	return conn
 }
 
-// run runs something until stop or the end of the test.
+// run runs do until stop or the end of the test.
 func (p *plane) run(do func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(p.t.Context()))
 	var running sync.WaitGroup
@@ -69,7 +69,7 @@ func (p *plane) run(do func(context.Context) error) (stop func()) {
 	return stop
 }
 
-// start starts a life of the keeper.
+// start starts a new Keeper.
 func (p *plane) start(epoch string) {
 	p.t.Helper()
 	face, err := clock.NewSchedule(time.Now(), 1)
@@ -100,8 +100,8 @@ func broken(name string, d time.Duration) mgmt.Change {
 	}}}
 }
 
-// TestAProcessFollowsTheBoard: it has the board when it begins, each change at once, the
-// end of what ends by itself, and all of it again after the keeper was killed.
+// TestProcessFollowsState: a process gets the state at its start, each change at once, the end of
+// each entry, and the whole state again after the keeper was killed.
 func TestAProcessFollowsTheBoard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlane(t)
@@ -133,7 +133,7 @@ func TestAProcessFollowsTheBoard(t *testing.T) {
 	})
 }
 
-// TestALeaseEndsWithItsHolder: a cut that nobody renews is over after its term.
+// TestALeaseEndsWithItsHolder: a cut ends after its term if its lease is not renewed.
 func TestALeaseEndsWithItsHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlane(t)
@@ -164,8 +164,8 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// TestTheMachinesClockIsSet: what is over is so by the cluster's clock, also when the wall has
-// been put back, so that the face that is written down shows less.
+// TestTheMachinesClockIsSet: entries end by the cluster's clock, even if the machine's clock is set
+// back and the saved schedule then reads less.
 func TestTheMachinesClockIsSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlane(t)
@@ -185,7 +185,7 @@ func TestTheMachinesClockIsSet(t *testing.T) {
 	})
 }
 
-// TestAFullBoard takes no more, and is still told and mended.
+// TestFullState: a full state takes no more entries, and can still be read and reduced.
 func TestAFullBoard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlane(t)
@@ -202,7 +202,7 @@ func TestAFullBoard(t *testing.T) {
 	})
 }
 
-// TestTheFile is its owner's alone, and a damaged one breaks nothing.
+// TestTheFile: only its owner may read the file, and a damaged file causes no faults.
 func TestTheFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlane(t)
@@ -221,7 +221,7 @@ func TestTheFile(t *testing.T) {
 	})
 }
 
-// TestTelemetry: who asks is answered.
+// TestTelemetry: inspection requests are answered.
 func TestTelemetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlane(t)

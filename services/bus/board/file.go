@@ -11,17 +11,17 @@ import (
 	"github.com/podfall/podfall/internal/mgmt"
 )
 
-// damageError says that the file held something else than a board.
+// damageError reports a file with invalid content.
 type damageError struct {
 	cause error
-	// aside is where it is now.
+	// aside is the file's new path.
 	aside string
 }
 
 // Error implements error.
 func (e *damageError) Error() string { return e.cause.Error() }
 
-// load reads a board; an empty one from a file that is not there.
+// load reads the state; a missing file is an empty state.
 func load(path string) (mgmt.Board, error) {
 	var board mgmt.Board
 	if path == "" {
@@ -48,7 +48,7 @@ func load(path string) (mgmt.Board, error) {
 	return board, nil
 }
 
-// save replaces the file as a whole; others than its owner may not read it.
+// save replaces the file atomically. Only its owner may read it.
 func save(path string, board mgmt.Board) error {
 	if path == "" {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/podfall/podfall/internal/mgmt"
 )
 
-// FuzzLoad: whatever is in the file, it is a board, which is saved and loaded as the same
-// again; or it is put aside as it is, and the file named.
+// FuzzLoad: a file either loads as a state that round-trips, or it is renamed unchanged and the
+// error names it.
 func FuzzLoad(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		path := filepath.Join(t.TempDir(), "board.json")

@@ -12,12 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/internal/podcondition"
-	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/proto/kinds"
 )
 
@@ -107,7 +107,7 @@ func (r *Rounds) one(ctx context.Context, pod *corev1.Pod) {
 		r.Log.DebugContext(ctx, "could not find out why a pod is still there", "pod", pod.Namespace+"/"+pod.Name, "err", err)
 		return
 	}
-	if report.UID != string(pod.UID) || report.Unheard() {
+	if report.UID != string(pod.UID) || report.AllSilent() {
 		return // the next round may hear more
 	}
 	var names, texts []string

@@ -9,11 +9,11 @@ import (
 // FuzzParse: an accepted catalog can be asked for any image.
 func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte, image string) {
-		book, err := images.Parse(text)
+		catalog, err := images.Parse(text)
 		if err != nil {
 			return
 		}
-		if found := book.Lookup(image); found.Match == "" && (found.Script != "" || found.StopSignal != "") {
+		if found := catalog.Lookup(image); found.Match == "" && (found.Script != "" || found.StopSignal != "") {
 			t.Errorf("%q stands for nothing, and is %+v", image, found)
 		}
 	})

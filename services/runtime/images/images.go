@@ -65,11 +65,11 @@ func ReadFile(file string) (*Catalog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("images: %w", err)
 	}
-	book, err := Parse(data)
+	catalog, err := Parse(data)
 	if err != nil {
 		return nil, fmt.Errorf("images: %s: %w", file, err)
 	}
-	return book, nil
+	return catalog, nil
 }
 
 // Parse parses a catalog from YAML.

@@ -82,7 +82,7 @@ func (a Allowlist) findProgram(name string) (string, error) {
 		if !filepath.IsAbs(name) {
 			return "", fmt.Errorf("program %q: want an absolute path, or a name without a slash", name)
 		}
-		dir, base := filepath.Split(name) // not cleaned: what .. means depends on the links before it
+		dir, base := filepath.Split(name) // not cleaned: the meaning of .. depends on the links before it
 		dir, err := filepath.EvalSymlinks(dir)
 		lies := filepath.Join(dir, base)
 		if err != nil || base == "" || base == "." || base == ".." || !a.covers(lies) && !slices.Contains(a.given, lies) {

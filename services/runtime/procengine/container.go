@@ -38,7 +38,7 @@ type container struct {
 func (e *Engine) supervise(ctx context.Context, c *container, report engine.Report) {
 	child, err := e.connectShim(ctx, c, report)
 	if err != nil && c.refusal == nil && ctx.Err() != nil {
-		return // whether it runs is the next life's to find out
+		return // the next runtime process finds out whether it runs
 	}
 	if err != nil {
 		e.reportExit(ctx, c, e.startFailure(ctx, c, err), report)
@@ -47,10 +47,10 @@ func (e *Engine) supervise(ctx context.Context, c *container, report engine.Repo
 	var last shim.Status
 	c.conn.Run(ctx, func(status shim.Status) { last = status })
 	if ctx.Err() != nil && !last.Exited {
-		return // the container runs on, without us
+		return // the container runs on without this process
 	}
 	if child != nil {
-		_ = child.Wait() // how the shim has ended stands in the directory
+		_ = child.Wait() // the directory records how the shim ended
 	}
 	if !last.Exited {
 		last = e.readExit(ctx, c)
@@ -72,7 +72,7 @@ func (e *Engine) connectShim(ctx context.Context, c *container, report engine.Re
 		return nil, err
 	}
 	e.mu.Lock()
-	c.conn = fresh.conn // before anyone hears that the container runs, and asks something of it
+	c.conn = fresh.conn // set before the report, because a caller may use it at once
 	for _, signal := range c.signals {
 		c.conn.RequestSignal(signal)
 	}
@@ -108,9 +108,9 @@ func (e *Engine) startShim(ctx context.Context, c *container) (startedShim, erro
 	conn, status, err := shim.Dial(ctx, c.dir)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return startedShim{}, err // it goes on without us
+		return startedShim{}, err // the shim runs on without this process
 	case err != nil:
-		_ = child.Process.Kill() // most have ended by themselves; another one is of no use, and its program goes with it
+		_ = child.Process.Kill() // most have exited already; an unreachable one is killed with its program
 		return startedShim{}, errors.Join(fmt.Errorf("talk to the shim: %w", err), child.Wait())
 	}
 	return startedShim{child, conn, status}, nil
@@ -149,13 +149,13 @@ func (e *Engine) spawnShim(c *container) (*exec.Cmd, error) {
 // readExit returns the final status of a container after its shim exited without reporting it.
 func (e *Engine) readExit(ctx context.Context, c *container) shim.Status {
 	status, err := shim.ReadExit(c.dir, c.id)
-	for i := 0; i < dialAttempts && errors.Is(err, shim.ErrClaimed); i++ { // going, and not yet gone
+	for i := 0; i < dialAttempts && errors.Is(err, shim.ErrClaimed); i++ { // the shim is exiting
 		if err = (clock.Clock{}).Sleep(ctx, dialPause); err == nil {
 			status, err = shim.ReadExit(c.dir, c.id)
 		}
 	}
 	if err != nil {
-		e.cfg.Log.ErrorContext(ctx, "nobody knows how a container has ended", "container", c.id, "err", err)
+		e.cfg.Log.ErrorContext(ctx, "a container's exit status is unknown", "container", c.id, "err", err)
 		return shim.Status{Exited: true, Lost: true, Code: engine.ExitUnknown, FinishedAt: clock.Clock{}.Now()}
 	}
 	return status

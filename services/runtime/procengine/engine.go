@@ -217,7 +217,7 @@ const (
 	dialPause    = 5 * time.Millisecond
 )
 
-var errShimSilent = errors.New("its shim lives and does not answer")
+var errShimSilent = errors.New("its shim runs and does not answer")
 
 // Start implements [engine.Engine].
 func (e *Engine) Start(_ context.Context, id string, _ time.Time) error {
@@ -339,7 +339,7 @@ func (e *Engine) Remove(ctx context.Context, id string) {
 func (e *Engine) removeFiles(ctx context.Context, c *container) {
 	e.cfg.Cgroups.Remove(e.cfg.Cgroups.Path(c.request.CgroupParent, c.id))
 	if err := os.RemoveAll(c.dir); err != nil {
-		e.cfg.Log.ErrorContext(ctx, "a container's directory stays", "container", c.id, "err", err)
+		e.cfg.Log.ErrorContext(ctx, "a container's directory could not be removed", "container", c.id, "err", err)
 	}
 }
 

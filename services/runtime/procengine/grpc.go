@@ -50,9 +50,9 @@ func reachGRPC(ctx context.Context, address, service string) (*proto.ReachRespon
 	if err != nil {
 		return nil, err
 	}
-	said := func(name string) string { return cmp.Or(answer.Trailer.Get(name), answer.Header.Get(name)) }
-	if status := said("Grpc-Status"); status != "" && status != "0" {
-		return nil, fmt.Errorf("rpc error: code = %s desc = %s", status, said("Grpc-Message"))
+	header := func(name string) string { return cmp.Or(answer.Trailer.Get(name), answer.Header.Get(name)) }
+	if status := header("Grpc-Status"); status != "" && status != "0" {
+		return nil, fmt.Errorf("rpc error: code = %s desc = %s", status, header("Grpc-Message"))
 	}
 	serving, err := servingStatus(body)
 	return &proto.ReachResponse{Code: serving}, err

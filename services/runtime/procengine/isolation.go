@@ -62,7 +62,7 @@ func DetectIsolation(ctx context.Context, command []string, user *launch.User) I
 	var refusals []string
 	for _, way := range []Isolation{{Namespaces: true, User: user}, {Namespaces: true, UserNamespace: true, User: user}} {
 		if way.UserNamespace && os.Geteuid() == 0 {
-			continue // its users would be nobody there
+			continue // root's users would map to nobody there
 		}
 		err := tryIsolation(ctx, command, way)
 		if err == nil {
@@ -86,11 +86,11 @@ func tryIsolation(ctx context.Context, command []string, way Isolation) error {
 		return err
 	}
 	defer plan.Close()
-	said, report, err := os.Pipe()
+	output, report, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	defer said.Close()
+	defer output.Close()
 	child := exec.CommandContext(ctx, command[0], command[1:]...)
 	child.ExtraFiles = []*os.File{plan, report}
 	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
@@ -101,10 +101,10 @@ func tryIsolation(ctx context.Context, command []string, way Isolation) error {
 	if err := errors.Join(err, report.Close()); err != nil {
 		return err
 	}
-	text, _ := io.ReadAll(said)
+	text, _ := io.ReadAll(output)
 	err = child.Wait()
 	if text := string(bytes.TrimSpace(text)); text != "" {
-		return errors.New(strings.ToLower(text)) //nolint:err113 // another process has said so
+		return errors.New(strings.ToLower(text)) //nolint:err113 // the error comes from another process
 	}
 	return err
 }

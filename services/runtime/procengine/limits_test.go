@@ -94,7 +94,7 @@ func TestJournal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told []string
+	var lines []string
 	last := int64(0)
 	for line := range bytes.Lines(data) {
 		var record shim.Record
@@ -105,11 +105,11 @@ func TestJournal(t *testing.T) {
 			t.Errorf("after %d: %+v", last, record)
 		}
 		last = record.Mono
-		told = append(told, fmt.Sprintf("%s%s %d %v", record.Signal, filepath.Base(record.Exec), record.Code, record.Done))
+		lines = append(lines, fmt.Sprintf("%s%s %d %v", record.Signal, filepath.Base(record.Exec), record.Code, record.Done))
 	}
 	want := "[SIGTERM. 0 false SIGTERM. 0 true SIGKILL. 0 false SIGKILL. 0 true]"
-	want = strings.Replace(want, "[", "["+told[0]+" "+told[1]+" ", 1)
-	if got := fmt.Sprint(told); got != want || !strings.HasSuffix(told[0], "sh 0 false") && !strings.HasSuffix(told[0], "dash 0 false") || !strings.HasSuffix(told[1], "sh 3 true") {
-		t.Errorf("the journal has %v", told)
+	want = strings.Replace(want, "[", "["+lines[0]+" "+lines[1]+" ", 1)
+	if got := fmt.Sprint(lines); got != want || !strings.HasSuffix(lines[0], "sh 0 false") && !strings.HasSuffix(lines[0], "dash 0 false") || !strings.HasSuffix(lines[1], "sh 3 true") {
+		t.Errorf("the journal has %v", lines)
 	}
 }

@@ -67,7 +67,7 @@ func isListening(markers []string, port int32) bool {
 func hasMarker(process string, markers []string) bool {
 	env, err := os.ReadFile(process + "/environ")
 	if err != nil {
-		return false // it has gone, or is somebody else's
+		return false // it has exited, or belongs to another user
 	}
 	for variable := range bytes.SplitSeq(env, []byte{0}) {
 		if slices.Contains(markers, string(variable)) {
@@ -81,7 +81,7 @@ func hasMarker(process string, markers []string) bool {
 func listeningSockets(port int32) []string {
 	var sockets []string
 	for _, table := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
-		data, _ := os.ReadFile(table) // without IPv6 there is no such table
+		data, _ := os.ReadFile(table) // the table is missing without IPv6
 		sockets = append(sockets, parseListeners(data, port)...)
 	}
 	return sockets

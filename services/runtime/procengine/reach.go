@@ -100,6 +100,6 @@ func reachHTTP(ctx context.Context, address string, req *proto.ReachRequest) (*p
 		return nil, err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	body, _ := io.ReadAll(io.LimitReader(answer.Body, maxBody)) // its beginning is enough
+	body, _ := io.ReadAll(io.LimitReader(answer.Body, maxBody)) // the beginning is enough
 	return &proto.ReachResponse{Code: int32(answer.StatusCode), Body: body}, nil
 }

@@ -65,12 +65,12 @@ func TestReach(t *testing.T) {
 			ContainerId: id, Scheme: c.scheme, Host: c.host, Port: int32(port), Path: c.path,
 			Headers: []*proto.Header{{Name: "Host", Value: "example.com"}, {Name: "X-Given", Value: "by the manifest"}},
 		})
-		said := string(answer.GetBody())
+		text := string(answer.GetBody())
 		if err != nil {
-			said = err.Error()
+			text = err.Error()
 		}
-		if answer.GetCode() != c.code || !strings.Contains(said, c.says) || err == nil && c.code == 0 && c.scheme != "tcp" {
-			t.Errorf("%s: %d %q, want %d %q", name, answer.GetCode(), said, c.code, c.says)
+		if answer.GetCode() != c.code || !strings.Contains(text, c.says) || err == nil && c.code == 0 && c.scheme != "tcp" {
+			t.Errorf("%s: %d %q, want %d %q", name, answer.GetCode(), text, c.code, c.says)
 		}
 	}
 	if n := loops.Load(); n != 10 {

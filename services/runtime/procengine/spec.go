@@ -54,7 +54,7 @@ func (e *Engine) buildSpec(c engine.Container) (shim.Spec, error) {
 	case e.cfg.Isolation.Namespaces:
 		spec.Namespaces = &shim.Namespaces{Mounts: mounts, Protected: e.protectedPaths()}
 		return spec, nil
-	case e.cfg.Isolation.User != nil: // who cannot enter the kubelet's directories
+	case e.cfg.Isolation.User != nil: // that user cannot enter the kubelet's directories
 		spec.Volumes = mounts
 	default:
 		spec.Env = append(spec.Env, mountsEnv(c.Request.Mounts)...)

@@ -103,7 +103,7 @@ func (e *Engine) takeDue(now time.Time) (changes []change, next time.Time, ok bo
 		e.alarms.pop()
 		c, ok := e.containers[alarm.id]
 		if !ok {
-			continue // removed since
+			continue // removed meanwhile
 		}
 		if status := c.script.StatusAt(c.events, alarm.at); status.State > c.state {
 			c.state = status.State

@@ -188,7 +188,7 @@ func (s Script) logLines(events engine.Events, now time.Time) []logLine {
 	if exited && !killed && status.Reason != engine.ReasonOOMKilled {
 		lines = append(lines, logLine{status.FinishedAt, fmt.Sprintf("exits %d", status.ExitCode)})
 	}
-	for i := 1; i < len(lines); i++ { // no two have the same time, so that a reader can go on after one
+	for i := 1; i < len(lines); i++ { // times are unique, so that a reader can continue after one
 		if before := lines[i-1].at; !lines[i].at.After(before) {
 			lines[i].at = before.Add(1)
 		}

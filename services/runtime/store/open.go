@@ -71,7 +71,7 @@ func openFile(cfg Config) (*bbolt.DB, error) {
 		}
 	}
 	reading := boltOptions(cfg)
-	reading.ReadOnly = true // which takes the lock, and looks at the first two pages only
+	reading.ReadOnly = true // takes the lock and reads only the first two pages
 	db, err := bbolt.Open(cfg.Path, 0o600, reading)
 	if errors.Is(err, bbolterrors.ErrTimeout) {
 		return nil, openError(cfg.Path, err)
@@ -98,7 +98,7 @@ func boltOptions(cfg Config) *bbolt.Options {
 	return &bbolt.Options{
 		Timeout: lockWait,
 		NoSync:  cfg.NoSync, NoGrowSync: cfg.NoSync,
-		// Free pages are found at the start instead of written with each commit.
+		// Free pages are found at open instead of written with each commit.
 		NoFreelistSync: true, FreelistType: bbolt.FreelistMapType,
 		NoStatistics: true,
 	}

@@ -111,9 +111,8 @@ type Entry struct {
 	Code   int32  `json:"code,omitempty"`
 }
 
-// What an Entry says has happened.
+// Values of Entry.What.
 const (
-	// Values of Entry.What.
 	Created  = "create"
 	Started  = "start"
 	Signaled = "signal"

@@ -79,7 +79,7 @@ func Open(name string) (*Tree, error) {
 		return nil, errors.New("no cgroup file system of version 2 is mounted")
 	}
 	parent := filepath.Join(mount, OwnCgroup(string(own)))
-	// Who moves a process needs this of the cgroup that both places are below.
+	// Moving a process requires write access to the common ancestor's cgroup.procs.
 	if err := unix.Access(filepath.Join(parent, "cgroup.procs"), unix.W_OK); err != nil {
 		return nil, &os.PathError{Op: "write", Path: filepath.Join(parent, "cgroup.procs"), Err: err}
 	}
@@ -105,7 +105,7 @@ func NewTree(parent, name string) (*Tree, error) {
 func enableControllers(dir string) map[Controller]bool {
 	handed := make(map[Controller]bool)
 	for _, controller := range []Controller{CPU, Memory, PIDs} {
-		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0) // what came of it is read below
+		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0) // the result is read below
 	}
 	data, _ := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
 	for controller := range strings.FieldsSeq(string(data)) {
@@ -141,7 +141,7 @@ func (t *Tree) Path(parent, id string) string {
 	if t == nil {
 		return ""
 	}
-	inside := filepath.Join(filepath.Clean("/"+parent), id) // no way up
+	inside := filepath.Join(filepath.Clean("/"+parent), id) // no path out of the tree
 	return filepath.Join(t.dir, inside)
 }
 
@@ -182,7 +182,7 @@ func (t *Tree) writeLimits(path string, resources *proto.LinuxContainerResources
 	set(PIDs, "pids.max", strconv.Itoa(maxProcesses))
 	if limit := resources.GetMemoryLimitInBytes(); limit > 0 {
 		set(Memory, "memory.max", strconv.FormatInt(limit, 10))
-		set(Memory, "memory.oom.group", "1") // a container dies of it as a whole, as upstream's do
+		set(Memory, "memory.oom.group", "1") // the whole container is killed, as upstream does
 	}
 	if resources.GetCpuQuota() > 0 && resources.GetCpuPeriod() > 0 {
 		set(CPU, "cpu.max", fmt.Sprintf("%d %d", resources.CpuQuota, resources.CpuPeriod))

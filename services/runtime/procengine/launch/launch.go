@@ -14,9 +14,9 @@ import (
 // Run carries out the plan and executes the program, so it does not return on success, unless the
 // plan has no program. On failure it reports the error on [DescriptorReport] and returns it.
 func Run() error {
-	// What belongs to a thread has to be done on the one that executes the program.
+	// Per-thread attributes must be set on the thread that executes the program.
 	runtime.LockOSThread()
-	syscall.Umask(0o022) // as in a container: the shim's keeps files to itself
+	syscall.Umask(0o022) // as in a container; the shim's own umask is stricter
 	report := os.NewFile(DescriptorReport, "report")
 	unix.CloseOnExec(DescriptorPlan)
 	unix.CloseOnExec(DescriptorReport)
@@ -46,7 +46,7 @@ func runPlan() error {
 		}
 		plan.Env = append(plan.Env, places)
 	}
-	// As root still: the directory may lie in one that the program's user cannot enter.
+	// Before dropping root: the program's user may not be able to enter a parent of the directory.
 	if err := os.Chdir(plan.Dir); err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (p Plan) dropPrivileges() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("give up setuid: %w", err)
 	}
-	// A change of user has undone this.
+	// The change of user has cleared this.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("tie the program to its shim: %w", err)
 	}
@@ -135,7 +135,7 @@ func dropCapabilities() error {
 	for capability := range uintptr(lastCapability) {
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0)
 		switch {
-		case errors.Is(err, unix.EINVAL): // this kernel knows fewer
+		case errors.Is(err, unix.EINVAL): // the kernel has no more capabilities
 			return nil
 		case errors.Is(err, unix.EPERM):
 			return nil

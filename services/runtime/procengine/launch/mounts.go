@@ -26,7 +26,7 @@ func (p Plan) buildView() error {
 	mounts := slices.Clone(p.Mounts)
 	slices.SortStableFunc(mounts, func(a, b Mount) int { return strings.Compare(a.Container, b.Container) })
 	sources := make([]*os.File, len(mounts))
-	for i, mount := range mounts { // before anything covers it
+	for i, mount := range mounts { // before any mount covers it
 		source, err := mount.cloneTree()
 		if err != nil {
 			return fmt.Errorf("mount %s: %w", mount.Container, err)

@@ -153,13 +153,13 @@ func (l *Log) rotate() {
 		}
 	}
 	if l.limits.Files == 1 {
-		_ = l.dir.Remove(current) // open then continues it
+		_ = l.dir.Remove(current) // openCurrent then creates it again
 	}
 	old := l.file
 	if l.openCurrent() == nil {
 		_ = old.Close()
 	} else if l.limits.Files > 1 {
-		_ = l.dir.Rename(fileName(1), current) // it still is the one that is written
+		_ = l.dir.Rename(fileName(1), current) // the old file is still in use
 	}
 }
 

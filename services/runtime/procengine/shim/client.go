@@ -161,7 +161,7 @@ func (c *Conn) RequestSignal(name string) { _ = c.send(message{Signal: name}, ni
 func (c *Conn) Signal(ctx context.Context, name string) error {
 	answer := make(chan message, 1)
 	if c.send(message{Signal: name}, answer) != nil {
-		return nil //nolint:nilerr // it has gone
+		return nil //nolint:nilerr// it has exited
 	}
 	select {
 	case <-ctx.Done():

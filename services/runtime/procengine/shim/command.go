@@ -48,7 +48,7 @@ func (s *shim) startCommand(asked request) error {
 		return err
 	}
 	c := &command{process: process, program: asked.Exec.Program, out: out, answer: asked.answer, ended: make(chan struct{})}
-	_ = s.signals.journal.append(Record{Exec: c.program}) // a witness that cannot write keeps no hook from running
+	_ = s.signals.journal.append(Record{Exec: c.program}) // a journal error must not stop a hook
 	s.commands[process.Pid] = c
 	c.copying.Go(func() { readLimited(&c.stdout, out.output[proto.ChannelStdout]) })
 	c.copying.Go(func() { readLimited(&c.stderr, out.output[proto.ChannelStderr]) })

@@ -129,7 +129,7 @@ func (w *attachedClient) forward() {
 	for frame := range w.frames {
 		if w.peer.sendFrame(frame) != nil {
 			_ = w.peer.conn.Close()
-			for range w.frames { // until it is dismissed
+			for range w.frames { // until it is detached
 			}
 			return
 		}
@@ -137,7 +137,7 @@ func (w *attachedClient) forward() {
 	if w.err != nil {
 		w.peer.send(message{Error: w.err.Error()})
 	} else {
-		_ = w.peer.sendFrame(proto.StatusFrame(proto.ExitStatus(0))) // it may have left
+		_ = w.peer.sendFrame(proto.StatusFrame(proto.ExitStatus(0))) // it may have disconnected
 	}
 	_ = w.peer.conn.Close()
 }

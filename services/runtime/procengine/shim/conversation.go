@@ -56,7 +56,7 @@ func (c *Conversation) readFrames(in *json.Decoder) {
 			c.err = errors.New(m.Error)
 			return
 		case len(m.Frame) == 0:
-			continue // the container's status, told to whoever connects
+			continue // the container's status, which every new connection gets
 		case proto.Channel(m.Frame[0]) == proto.ChannelError:
 			c.err = io.EOF // the last frame
 		}
@@ -93,6 +93,6 @@ func (c *Conversation) Done() <-chan struct{} { return c.done }
 // Close ends the conversation and kills the command that was run for it.
 func (c *Conversation) Close() {
 	close(c.closing)
-	_ = c.conn.Close() // there is no more to say
+	_ = c.conn.Close() // nothing is left to send
 	c.reading.Wait()
 }

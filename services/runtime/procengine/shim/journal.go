@@ -44,7 +44,7 @@ func (j journal) recordAround(record Record, do func() error) error {
 	if err != nil {
 		record.Error = err.Error()
 	}
-	// A signal that could not be written down was sent all the same: a full disk keeps no
+	// A signal that could not be recorded was sent all the same: a full disk keeps no
 	// program alive.
 	return errors.Join(err, before, j.append(record))
 }

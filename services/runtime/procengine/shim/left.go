@@ -64,7 +64,7 @@ func findMarked(marker string) (found []int, unsure bool, err error) {
 		}
 		pidfd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
-			continue // it has gone
+			continue// it has exited
 		}
 		if !hasMarker(pid, marker) {
 			_ = unix.Close(pidfd)
@@ -85,8 +85,8 @@ func isExecing(pid int) bool {
 		}
 	}
 	const kernelThread = 0x00200000
-	said, err := readStat(pid)
-	return err == nil && !strings.ContainsAny(said.State, "ZX") && said.Flags&kernelThread == 0
+	status, err := readStat(pid)
+	return err == nil && !strings.ContainsAny(status.State, "ZX") && status.Flags&kernelThread == 0
 }
 
 // hasMarker reports whether a live process has the marker. A zombie has no environment.

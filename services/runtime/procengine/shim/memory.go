@@ -69,7 +69,7 @@ func privatePages(statm []byte) int64 {
 	if len(fields) < 3 {
 		return 0
 	}
-	const bits = 48 // so that the bytes are a number too
+	const bits = 48 // so that the size in bytes does not overflow
 	all, err := strconv.ParseUint(fields[1], 10, bits)
 	shared, wrong := strconv.ParseUint(fields[2], 10, bits)
 	if err != nil || wrong != nil || shared > all {
@@ -85,18 +85,18 @@ func (s *shim) killCgroup() {
 	if dir == "" {
 		return
 	}
-	events, _ := os.ReadFile(filepath.Join(dir, "memory.events")) // there is none without its controller
+	events, _ := os.ReadFile(filepath.Join(dir, "memory.events")) // missing without the memory controller
 	for line := range strings.Lines(string(events)) {
 		if count, found := strings.CutPrefix(line, "oom_kill "); found && strings.TrimSpace(count) != "0" {
 			s.status.OOMKilled = true
 		}
 	}
-	_ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0) // what is a child is killed otherwise as well
+	_ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0) // children are killed separately too
 }
 
 // removeCgroup removes the program's empty cgroup.
 func (s *shim) removeCgroup() {
 	if dir := s.spec.Limits.Cgroup; dir != "" {
-		_ = os.Remove(dir) // the engine removes what is left of it
+		_ = os.Remove(dir) // the engine removes it otherwise
 	}
 }

@@ -55,9 +55,9 @@ func (s *shim) killChildren() {
 	for _, pid := range childProcesses() {
 		pidfd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
-			continue // out of descriptors: the next pass has some
+			continue // out of descriptors: the next pass has some again
 		}
-		_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0) // one that has exited since waits to be reaped
+		_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0) // an exited one is a zombie until it is reaped
 		_ = unix.Close(pidfd)
 	}
 }
@@ -75,7 +75,7 @@ func childProcesses() []int {
 		if err != nil {
 			continue
 		}
-		if said, err := readStat(pid); err == nil && said.PPID == self {
+		if status, err := readStat(pid); err == nil && status.PPID == self {
 			found = append(found, pid)
 		}
 	}
@@ -93,8 +93,8 @@ func readStat(pid int) (procfs.ProcStat, error) {
 
 // identifyProcess returns a process's PID and start time.
 func identifyProcess(pid int) (Process, error) {
-	said, err := readStat(pid)
-	return Process{PID: pid, Start: said.Starttime}, err
+	status, err := readStat(pid)
+	return Process{PID: pid, Start: status.Starttime}, err
 }
 
 // exitCode numbers an exit like a shell and Kubernetes: 128 plus the signal's number for a process

@@ -33,7 +33,7 @@ func killSessionOnce(leader int) bool {
 		}
 		pidfd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
-			continue // it has gone
+			continue// it has exited
 		}
 		if inSession(pid, leader) && unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0) == nil {
 			found = true
@@ -45,6 +45,6 @@ func killSessionOnce(leader int) bool {
 
 // inSession reports whether a live process belongs to a session.
 func inSession(pid, leader int) bool {
-	said, err := readStat(pid)
-	return err == nil && said.Session == leader && said.State != "Z"
+	status, err := readStat(pid)
+	return err == nil && status.Session == leader && status.State != "Z"
 }

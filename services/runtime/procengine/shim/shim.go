@@ -66,7 +66,7 @@ func Run(ctx context.Context, dir string, listening func()) error {
 		return fmt.Errorf("shim: %w", err)
 	}
 	defer lock.Close()
-	// Held until the process is no more, so that who gets the lock finds nothing of it.
+	// A duplicate is held until the process exits, so that the next holder of the lock finds no trace of it.
 	if _, err := unix.FcntlInt(lock.Fd(), unix.F_DUPFD_CLOEXEC, 0); err != nil {
 		return fmt.Errorf("shim: %w", err)
 	}
@@ -80,14 +80,14 @@ func Run(ctx context.Context, dir string, listening func()) error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("shim: become the reaper: %w", err)
 	}
-	// Nothing that this process has open is the program's.
+	// The program inherits no descriptor of this process.
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("shim: %w", err)
 	}
 	if err := setLimits(); err != nil {
 		return fmt.Errorf("shim: %w", err)
 	}
-	// Taken and not looked at: to ignore them would make the program ignore them too.
+	// Received and dropped: with SIG_IGN the program would inherit the disposition.
 	others := make(chan os.Signal, 1)
 	signal.Notify(others, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(others)
@@ -211,7 +211,7 @@ func (s *shim) startProgram() error {
 	if err == nil {
 		err = writeJSON(s.root, fileProcess, started)
 	}
-	if err != nil { // it could not be found again: better that it never ran
+	if err != nil { // without this file it could not be found again, so it must not run
 		s.killProgram()
 		return err
 	}

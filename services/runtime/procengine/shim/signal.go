@@ -36,7 +36,7 @@ type sentSignals struct {
 // sendSignal signals through the process's descriptor, which never names another process.
 func (s *shim) sendSignal(number syscall.Signal) error {
 	if s.spec.Init && number != unix.SIGKILL && number != unix.SIGSTOP && !s.handlesSignal(number) {
-		return nil // process 1 of a container gets only the signals that it handles (CRI-11)
+		return nil // process 1 of a container gets only signals that it handles (CRI-11)
 	}
 	err := s.main.Signal(number)
 	if errors.Is(err, os.ErrProcessDone) {

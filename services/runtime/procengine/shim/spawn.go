@@ -67,31 +67,31 @@ func (s *shim) launchProcess(plan launch.Plan, files stdio) (_ *os.Process, err 
 		return nil, err
 	}
 	defer written.Close()
-	said, report, err := os.Pipe()
+	output, report, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	defer said.Close()
+	defer output.Close()
 	process, err := s.startProcess(plan, append(files.theirs, written, report))
 	if err := errors.Join(err, report.Close()); err != nil {
 		return nil, fmt.Errorf("start a process: %w", err)
 	}
-	_ = said.SetReadDeadline(clock.Clock{}.Now().Add(launchTimeout))
-	text, err := io.ReadAll(said)
+	_ = output.SetReadDeadline(clock.Clock{}.Now().Add(launchTimeout))
+	text, err := io.ReadAll(output)
 	if err == nil && len(text) > 0 {
-		err = errors.New(string(text)) //nolint:err113 // another process has said so
+		err = errors.New(string(text)) //nolint:err113 // the error comes from another process
 	}
 	if err == nil {
 		return process, nil
 	}
-	_ = process.Kill() // most have ended by themselves
+	_ = process.Kill() // most have exited already
 	_, _ = process.Wait()
 	return nil, err
 }
 
 // startProcess starts the process in the namespaces of its plan.
 func (s *shim) startProcess(plan launch.Plan, files []*os.File) (*os.Process, error) {
-	attr := syscall.SysProcAttr{Setsid: true, Setctty: plan.Terminal} // launch ties it to the shim
+	attr := syscall.SysProcAttr{Setsid: true, Setctty: plan.Terminal} // package launch ties it to the shim
 	if s.spec.Limits.Cgroup != "" {
 		group, err := os.Open(s.spec.Limits.Cgroup)
 		if err != nil {
@@ -116,7 +116,7 @@ func (s *shim) startProcess(plan launch.Plan, files []*os.File) (*os.Process, er
 	if plan.First {
 		err = s.keepNamespaces(process.Pid)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // what has ended has no namespaces any more
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // an exited process has no namespaces
 		_ = process.Kill()
 		_, _ = process.Wait()
 		return nil, err

@@ -70,7 +70,7 @@ func (o *stdio) openInput(stdin bool) error { //nolint:revive // the container's
 // closeTheirs closes the process's ends, once the process has them.
 func (o *stdio) closeTheirs() {
 	for _, file := range o.theirs {
-		_ = file.Close() // a terminal's end is in it three times
+		_ = file.Close() // a terminal is in it three times
 	}
 }
 
@@ -83,5 +83,5 @@ func (o *stdio) closeOurs() {
 	for _, file := range o.output {
 		err = errors.Join(err, file.Close())
 	}
-	_ = err // what cannot be closed is closed already
+	_ = err // a file that cannot be closed is closed already
 }

@@ -106,13 +106,13 @@ func (s *shim) startCommandFor(t *conversation, c *command, asked Stream) error 
 	if c.process, err = s.launchProcess(plan, files); err != nil {
 		return err
 	}
-	_ = s.signals.journal.append(Record{Exec: c.program}) // as for those that nobody talks with
+	_ = s.signals.journal.append(Record{Exec: c.program}) // as in startCommand
 	s.commands[c.process.Pid] = c
 	t.input, t.terminal = files.input, files.terminal
 	s.output.Go(func() {
 		t.forwardOutput(c, files)
 		files.closeOurs()
-		_ = t.peer.conn.Close() // the client has been told all
+		_ = t.peer.conn.Close() // the client has received everything
 	})
 	return nil
 }
@@ -128,7 +128,7 @@ func (t *conversation) forwardOutput(c *command, files stdio) {
 		_ = from.SetReadDeadline(clock.Clock{}.Now().Add(drainTime))
 	}
 	pumping.Wait()
-	_ = t.peer.sendFrame(proto.StatusFrame(proto.ExitStatus(c.code))) // it may have left
+	_ = t.peer.sendFrame(proto.StatusFrame(proto.ExitStatus(c.code))) // it may have disconnected
 }
 
 // forwardChannel sends one channel of a command's output until all writers have closed it.
@@ -146,7 +146,7 @@ func (t *conversation) forwardChannel(channel proto.Channel, from *os.File) {
 			continue
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return // a terminal that nobody has any more fails, too
+			return // a terminal without processes fails with an error too
 		}
 		for text := range slices.Chunk(readBuffered(from), proto.MaxStreamFrame) {
 			gone = gone || t.peer.sendFrame(proto.StreamFrame(channel, text)) != nil

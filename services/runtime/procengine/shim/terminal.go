@@ -57,9 +57,9 @@ func withFD(file *os.File, ask func(fd int) error) error {
 }
 
 // resizeTerminal sets a terminal to the client's size. Invalid sizes change nothing.
-func resizeTerminal(terminal *os.File, said []byte) {
+func resizeTerminal(terminal *os.File, data []byte) {
 	var size proto.TerminalSize
-	if terminal == nil || json.Unmarshal(said, &size) != nil {
+	if terminal == nil || json.Unmarshal(data, &size) != nil {
 		return
 	}
 	_ = withFD(terminal, func(fd int) error {
