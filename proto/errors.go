@@ -44,7 +44,7 @@ type RuntimeError struct {
 	Unanswered bool
 }
 
-// The gRPC codes that a runtime answers with.
+// The gRPC codes of a runtime's answers.
 const (
 	CodeOK               = "OK"
 	CodeNotFound         = "NotFound"

@@ -11,7 +11,7 @@ import (
 // affects, it is "mgmt:<process>".
 type Identity string
 
-// The identities of which a cluster has one each.
+// The identities that exist once in a cluster.
 const (
 	APIServer   Identity = "apiserver"
 	Controllers Identity = "controllers"

@@ -33,8 +33,8 @@ type StreamRequest struct {
 // protocol, version 5, used between the client and the program's parent.
 type Channel byte
 
-// The channels. An empty frame on ChannelStdout says that the conversation may begin, an
-// empty one on ChannelStdin that it shall; the last frame is a Status on ChannelError.
+// The channels. An empty frame on ChannelStdout offers to begin, an empty frame on ChannelStdin
+// accepts the offer. The last frame is a Status on ChannelError.
 const (
 	ChannelStdin  Channel = 0
 	ChannelStdout Channel = 1
@@ -93,7 +93,7 @@ func ExitStatus(code int32) *metav1.Status {
 	}
 }
 
-// How a Status tells an exit code (upstream's remotecommand constants).
+// How a Status carries an exit code (upstream's remotecommand constants).
 const (
 	ReasonNonZeroExitCode metav1.StatusReason = "NonZeroExitCode"
 	CauseExitCode         metav1.CauseType    = "ExitCode"

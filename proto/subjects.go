@@ -38,8 +38,8 @@ func Verbs() []Verb {
 //	watch.cluster.<group>  watch.node.<name>.<group>                       the live events of a watch group
 //	node.<name>.<verb>                                                     what a kubelet serves
 //	cri.<Method>                                                           what a runtime serves, on the node bus
-//	mgmt.board  mgmt.board.get  mgmt.board.set                             the board: what it says, asking it, changing it
-//	mgmt.inspect.<process>                                                 what a process knows, for who asks
+//	mgmt.board  mgmt.board.get  mgmt.board.set                             the shared fault state: publish, get, set
+//	mgmt.inspect.<process>                                                 inspections of a process
 const (
 	RootAPI   = "api"
 	RootReply = "r"
@@ -134,7 +134,7 @@ func NodeSubject(node, verb string) string {
 // CRISubject returns the subject of a runtime method on the node bus.
 func CRISubject(method string) string { return RootCRI + "." + method }
 
-// The subjects of the management plane that are not about one process.
+// The subjects of the shared fault state.
 const (
 	MgmtBoard    = RootMgmt + ".board"
 	MgmtBoardGet = RootMgmt + ".board.get"

@@ -224,7 +224,7 @@ func (a axis) view() axisView {
 	began, ended := a.clusterTime(first), a.clusterTime(last)
 	v := axisView{
 		Began:  began.UTC().Format("2006-01-02 15:04:05 UTC"),
-		Lasted: fmt.Sprintf("%s of the cluster, %s of the wall", formatBriefly(ended.Sub(began)), formatBriefly(time.Duration(min(nanosBetween(first, last), maxNanos)))),
+		Lasted: fmt.Sprintf("%s of cluster time, %s of wall-clock time", formatBriefly(ended.Sub(began)), formatBriefly(time.Duration(min(nanosBetween(first, last), maxNanos)))),
 		Ticks:  a.ticks(began, ended),
 	}
 	for i, k := range a.knots {

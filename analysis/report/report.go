@@ -110,7 +110,7 @@ func summaryOf(in Input, p Page) []Fact {
 		{"began", p.Axis.Began},
 		{"lasted", p.Axis.Lasted},
 		{"pods", fmt.Sprintf("%d, in %d incarnations", len(pods), len(p.Lanes))},
-		{"broken on purpose", fmt.Sprint(broken)},
+		{"troubles", fmt.Sprint(broken)},
 		{"split-brain windows", fmt.Sprint(len(p.Splits))},
 		{"events", fmt.Sprint(len(in.Log.Events))},
 	}

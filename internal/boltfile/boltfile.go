@@ -17,8 +17,8 @@ import (
 	"os"
 )
 
-// The layout of a bbolt file, version 2, as far as it has to be trusted. Numbers are
-// in the machine's own byte order.
+// The layout of a bbolt file, version 2, as far as Check relies on it. Numbers are in the
+// machine's own byte order.
 //
 //	page    u64 id · u16 flags · u16 count · u32 overflow (pages that follow it)
 //	meta    u32 magic · u32 version · u32 page size · u32 flags · bucket · u64 freelist

@@ -46,7 +46,7 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// The reasons for which a bus refuses or gives up.
+// The errors of a bus.
 var (
 	// ErrClosed means that the owner closed the Conn or the Subscription.
 	ErrClosed = errors.New("bus: closed")
@@ -134,7 +134,7 @@ func newConn(ctx context.Context, cfg Config) (*Conn, error) {
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
-	// Twelve characters keep apart the inboxes of several connections of one identity.
+	// Twelve characters distinguish the inboxes of several connections of one identity.
 	c.inbox.init(c.id, strings.ToLower(rand.Text()[:12]))
 	var err error
 	c.connect, err = c.newConnector(context.WithoutCancel(ctx), cfg)
@@ -156,7 +156,7 @@ func (c *Conn) Changes() <-chan bool { return c.changes }
 func (c *Conn) Close() {
 	c.closed.Store(true)
 	c.group.Stop()
-	// The keeper does not fail.
+	// maintain does not fail.
 	_ = c.group.Wait()
 	c.inbox.failAll(ErrClosed)
 	for _, sub := range c.listSubscriptions() {
@@ -220,7 +220,7 @@ func (c *Conn) convertError(s *session, err error, size int) error {
 	case errors.Is(err, nats.ErrConnectionClosed):
 		return ErrDisconnected
 	}
-	// The message got stuck on its way out, perhaps with others before it.
+	// The message is stuck in the connection's buffer, perhaps behind others.
 	select {
 	case c.broken <- s:
 	default:

@@ -143,16 +143,16 @@ func TestDeadPeerIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inProcess(t)
 		client := s.dial(ann)
-		valve := s.writeGate()
+		blocked := s.writeGate()
 		cut := s.dial(node1)
-		valve.Store(true)
+		blocked.Store(true)
 		start := time.Now()
 		waitFor(t, cut, false)
 		if took := time.Since(start); took > 8*time.Second {
 			t.Errorf("a dead connection was noticed after %v, want at most 8s", took)
 		}
 		time.Sleep(10 * time.Minute)
-		valve.Store(false)
+		blocked.Store(false)
 		start = time.Now()
 		waitFor(t, cut, true)
 		if took := time.Since(start); took > 3*time.Second {
@@ -170,10 +170,10 @@ func TestListenOnADeadConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inProcess(t)
 		client := s.dial(ann)
-		valve := s.writeGate()
+		blocked := s.writeGate()
 		api := s.dial(proto.APIServer)
-		valve.Store(true)
-		time.AfterFunc(time.Minute, func() { valve.Store(false) })
+		blocked.Store(true)
+		time.AfterFunc(time.Minute, func() { blocked.Store(false) })
 		s.serve(api, func(context.Context, *bus.Call) {})
 		time.Sleep(2 * time.Minute)
 		s.await(client, askAsAnn)

@@ -171,15 +171,15 @@ func inProcess(t testing.TB) *harness {
 
 // overTCP is the embedded server with its socket.
 func overTCP(t testing.TB) *harness {
-	s, door := &harness{t: t, keys: newKeys(t)}, openProxy(t)
-	s.connect = throughProxy(door)
+	s, front := &harness{t: t, keys: newKeys(t)}, openProxy(t)
+	s.connect = throughProxy(front)
 	var server *bus.Server
 	s.up = func() {
 		server = startServer(t, bus.ServerConfig{Users: s.keys.users})
-		door.connectTo(server.URL())
+		front.connectTo(server.URL())
 	}
 	s.down = func() {
-		door.close()
+		front.close()
 		server.Close()
 	}
 	s.up()
@@ -196,21 +196,21 @@ func throughProxy(d *proxy) func(bus.Config) bus.Config {
 
 // byHand is a stock nats-server in a process of its own.
 func byHand(t testing.TB) *harness {
-	s, door := &harness{t: t, keys: newKeys(t)}, openProxy(t)
+	s, front := &harness{t: t, keys: newKeys(t)}, openProxy(t)
 	binary := filepath.Join(t.TempDir(), "nats-server")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/nats-io/nats-server/v2")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build nats-server: %v\n%s", err, out)
 	}
-	s.connect = throughProxy(door)
+	s.connect = throughProxy(front)
 	var stop func()
 	s.up = func() {
 		var address string
 		address, stop = startProcess(t, binary, bus.ServerConfig{Users: s.keys.users})
-		door.connectTo("nats://" + address)
+		front.connectTo("nats://" + address)
 	}
 	s.down = func() {
-		door.close()
+		front.close()
 		stop()
 	}
 	s.up()

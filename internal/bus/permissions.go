@@ -75,7 +75,7 @@ func mgmtPermissions(process string) Permissions {
 		return p.union(inspectPermissions()).union(Permissions{Publish: []string{proto.MgmtBoardSet}})
 	case proto.Gateway:
 		return p.union(inspectPermissions())
-	case proto.APIServer, proto.Kubelet, proto.Runtime, proto.Admin: // as every process
+	case proto.APIServer, proto.Kubelet, proto.Runtime, proto.Admin: // no more than every process
 	}
 	return p
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// A pipe is a call in which both sides say what they like, when they like. Each hears
-// what the other publishes to its inbox, and names its own there as the reply subject:
+// A pipe is a call in which both sides send messages at any time. Each side receives in its
+// own inbox, and names that inbox as the reply subject of its messages:
 //
 //	requester                                     responder
 //	    | --- request, reply=r.me.you.c1.7 ---------> |
@@ -26,8 +26,9 @@ import (
 //	    | <-- "m…" ---------------------------------- |
 //	    | <-- "e" ----------------------------------- |   the end
 //
-// Both send beats, so that each learns of the other's death: the bus answers a beat to a
-// connection that is no more, and a connection whose pipe has ended says "gone".
+// Both sides send heartbeats, so that each notices the end of the other. The bus itself answers
+// a heartbeat to a connection that no longer exists. A connection whose pipe has ended answers
+// "gone".
 const (
 	pipeMessage   = 'm'
 	pipeCredit    = 'c'
@@ -83,7 +84,7 @@ type counters struct {
 func newPipe(c *Conn, with proto.Identity, mine, theirs string) *Pipe {
 	return &Pipe{
 		conn: c, inboxes: inboxes{local: mine, remote: theirs, from: with.Token()},
-		// One more than there is room for, so that whoever sends too much is noticed.
+		// One more than the window, so that a sender that exceeds it is detected.
 		queue: make(chan []byte, pipeWindow+1), credit: make(chan struct{}, 1),
 		opened: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -190,7 +191,7 @@ func (p *Pipe) Receive(ctx context.Context) ([]byte, error) {
 // countReceived counts a consumed message and sends a credit twice in a window.
 func (p *Pipe) countReceived(data []byte) ([]byte, error) {
 	if p.taken++; p.taken%(pipeWindow/2) == 0 {
-		_ = p.sendFrame(pipeCredit, strconv.AppendInt(nil, int64(p.taken), 10)) // what breaks is noticed by the beats
+		_ = p.sendFrame(pipeCredit, strconv.AppendInt(nil, int64(p.taken), 10)) // runHeartbeats notices a broken connection
 	}
 	return data, nil
 }
@@ -202,14 +203,14 @@ func (p *Pipe) Done() <-chan struct{} { return p.done }
 // once, and while other goroutines Send and Receive.
 func (p *Pipe) Close() {
 	if p.finish(ErrClosed) {
-		_ = p.sendFrame(pipeEnd, nil) // if it does not arrive, the other side notices the silence
+		_ = p.sendFrame(pipeEnd, nil) // if the message is lost, the other side times out
 	}
 	p.keeper.Wait()
 	p.conn.inbox.remove(p.number)
 }
 
-func (p *Pipe) sendFrame(what byte, data []byte) error {
-	return p.conn.send(p.remote, p.local, append([]byte{what}, data...))
+func (p *Pipe) sendFrame(kind byte, data []byte) error {
+	return p.conn.send(p.remote, p.local, append([]byte{kind}, data...))
 }
 
 // runHeartbeats sends heartbeats until the end, and ends the pipe if the other side is silent.
@@ -217,15 +218,15 @@ func (p *Pipe) runHeartbeats(ctx context.Context) {
 	p.keeper.Go(func() {
 		beat := clock.Clock{}.Ticker(pipeHeartbeatInterval)
 		defer beat.Stop()
-		heard, at := p.received.Load(), clock.Clock{}.Now()
+		received, at := p.received.Load(), clock.Clock{}.Now()
 		for {
 			select {
 			case <-p.done:
 				return
 			case <-beat.C:
 			}
-			if signs := p.received.Load(); signs != heard {
-				heard, at = signs, clock.Clock{}.Now()
+			if signs := p.received.Load(); signs != received {
+				received, at = signs, clock.Clock{}.Now()
 			}
 			switch err := p.sendFrame(pipeHeartbeat, nil); {
 			case err != nil:

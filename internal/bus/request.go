@@ -13,8 +13,8 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// An answer is one message to the request's reply subject, or several. A part that has
-// a reply subject of its own is followed by more, and wants credits there:
+// An answer is one message to the request's reply subject, or several. A part with a reply
+// subject of its own is followed by more parts, and its sender expects credits there:
 //
 //	requester                                     responder
 //	    | --- request, reply=r.me.you.c1.7 ---------> |
@@ -23,8 +23,8 @@ import (
 //	    | --- "4" to r.you.me.c2.3 -----------------> |   four parts were consumed
 //	    | <-- part ---------------------------------- |   the last
 //
-// A responder may be window parts ahead of what was consumed, and the last part needs
-// no credit. Instead of a number the requester may say "gone".
+// A responder may be streamWindow parts ahead of what was consumed, and the last part needs no
+// credit. Instead of a number the requester may send "gone".
 const (
 	streamWindow = 8
 	goneMessage  = "gone"
@@ -53,7 +53,7 @@ type pendingAnswer struct {
 }
 
 func newPendingAnswer(subject, request string, room int) *pendingAnswer {
-	// One more than there is room for, so that the end always fits.
+	// One more than the capacity, so that the end always fits.
 	return &pendingAnswer{subject: subject, request: request, capacity: room, parts: make(chan part, room+1)}
 }
 

@@ -90,15 +90,15 @@ func (c *Conn) Listen(ctx context.Context, subject string) (*Service, error) {
 // request is dropped if its reply subject is not an answer from this identity to the sender. A
 // handler that returns without an answer abandons the call, and the requester is told.
 func (s *Service) Serve(ctx context.Context, h Handler) (err error) {
-	desk := &workerPool{conn: s.conn, sub: s.sub, handler: h}
-	desk.startWorker(ctx)
+	pool := &workerPool{conn: s.conn, sub: s.sub, handler: h}
+	pool.startWorker(ctx)
 	select {
 	case <-ctx.Done():
 	case <-s.sub.done:
 		err = fmt.Errorf("serve %s: %w", s.subject, s.sub.err)
 	}
 	s.sub.Close()
-	desk.group.Wait()
+	pool.group.Wait()
 	return err
 }
 

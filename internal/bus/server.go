@@ -76,7 +76,7 @@ func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 		}
 		cfg.Port = port
 		if s, err := startOnPort(ctx, cfg); err == nil || tries == maxPortRetries {
-			return s, err // somebody may have taken the port meanwhile
+			return s, err // another process may have taken the port meanwhile
 		}
 	}
 }

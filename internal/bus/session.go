@@ -15,7 +15,7 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// The timing of a connection, on the wall.
+// The timing of a connection, in wall time.
 const (
 	dialTimeout    = 2 * time.Second
 	sendTimeout    = 5 * time.Second
@@ -53,7 +53,7 @@ func (c *Conn) newConnector(ctx context.Context, cfg Config) (func() (*session, 
 		nats.ReconnectOnFlusherError(),
 		nats.NoReconnect(),
 		nats.ReconnectBufSize(-1),
-		// A server behind a link would otherwise tell its clients the way around it.
+		// A server behind a link would otherwise tell its clients how to bypass the link.
 		nats.IgnoreDiscoveredServers(),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) { c.handleAsyncError(ctx, sub, err) }),
 	}
@@ -76,7 +76,7 @@ func (c *Conn) newConnector(ctx context.Context, cfg Config) (func() (*session, 
 	return func() (*session, error) {
 		s, err := connectOnce(urls, proven)
 		if errors.Is(err, nats.ErrNkeysNotSupported) {
-			// Such a server would not know one key from another.
+			// Such a server does not check keys.
 			if s, err = connectOnce(urls, options); err == nil {
 				c.log.WarnContext(ctx, "bus asks for no keys, so anyone who reaches it can pose as any identity",
 					"identity", c.id)
@@ -117,7 +117,7 @@ func (c *Conn) maintain(ctx context.Context) error {
 			continue
 		case <-s.ended:
 		}
-		// Whether what was asked has arrived cannot be known any more.
+		// It is unknown whether pending requests have arrived.
 		c.inbox.failAll(ErrDisconnected)
 		c.log.InfoContext(ctx, "bus connection lost", "identity", c.id, "error", s.nc.LastError())
 		c.publishChange(false)
@@ -159,7 +159,7 @@ func (c *Conn) activate(ctx context.Context, s *session) error {
 	if err != nil {
 		return fmt.Errorf("subscribe to answers: %w", err)
 	}
-	// How much can be waiting here is bounded by the credits that were given.
+	// Credits bound how many messages can be pending here.
 	if err := answers.SetPendingLimits(-1, -1); err != nil {
 		return fmt.Errorf("subscribe to answers: %w", err)
 	}
@@ -167,7 +167,7 @@ func (c *Conn) activate(ctx context.Context, s *session) error {
 		if err := sub.attach(s); err != nil {
 			return fmt.Errorf("subscribe to %s: %w", sub.subject, err)
 		}
-		sub.markGap() // what was sent in between
+		sub.markGap() // messages sent in between are lost
 	}
 	c.current.Store(s)
 	return nil

@@ -105,7 +105,7 @@ func (s *Subscription) hasDropped() bool {
 	}
 	dropped, err := sub.Dropped()
 	if err != nil || dropped == s.dropped {
-		return false // what a connection that has ended dropped is told by the reconnect
+		return false // the reconnect reports losses of an ended connection
 	}
 	s.dropped = dropped
 	return true
@@ -130,7 +130,7 @@ func (s *Subscription) closeWith(why error) {
 		s.conn.mu.Lock()
 		defer s.conn.mu.Unlock()
 		delete(s.conn.subs, s)
-		// It fails only where the connection has ended, and the subscription with it.
+		// It fails only if the connection has ended, and the subscription with it.
 		_ = s.sub.Load().Unsubscribe()
 	})
 }

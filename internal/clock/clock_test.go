@@ -57,17 +57,17 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 // newTestClock is a clock that showed origin when the wall did, and runs at a speed.
 func newTestClock(t testing.TB, origin time.Time, speed float64) Clock {
 	t.Helper()
-	face, err := NewSchedule(origin, speed)
+	schedule, err := NewSchedule(origin, speed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewDriver(face).Clock()
+	return NewDriver(schedule).Clock()
 }
 
 func TestSpeedsAreRefused(t *testing.T) {
 	for _, speed := range []float64{0, -1, 0.0001, 20_000, math.NaN(), math.Inf(1)} {
 		if _, err := NewSchedule(time.Time{}, speed); err == nil {
-			t.Errorf("NewFace accepts speed %v", speed)
+			t.Errorf("NewSchedule accepts speed %v", speed)
 		}
 	}
 }

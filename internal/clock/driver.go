@@ -28,9 +28,9 @@ type Driver struct {
 // NewDriver returns a driver with a schedule. A schedule from elsewhere must have passed
 // [Schedule.Check]. The initial schedule is provisional: only the first change may set the clock
 // back.
-func NewDriver(face Schedule) *Driver {
+func NewDriver(schedule Schedule) *Driver {
 	m := &Driver{}
-	pinned := face.withMonotonic(nil, time.Now())
+	pinned := schedule.withMonotonic(nil, time.Now())
 	m.schedule.Store(&pinned)
 	return m
 }
@@ -44,21 +44,21 @@ func (m *Driver) Schedule() Schedule { return *m.schedule.Load() }
 // Set replaces the schedule and rearms everything that waits. If this process learns of the
 // schedule late and has read later times already, its clocks stand still until the schedule has
 // caught up.
-func (m *Driver) Set(face Schedule) {
-	_ = m.Change(func(Schedule, time.Time) (Schedule, error) { return face, nil })
+func (m *Driver) Set(schedule Schedule) {
+	_ = m.Change(func(Schedule, time.Time) (Schedule, error) { return schedule, nil })
 }
 
 // Change calls change with the current schedule and wall time, and sets the schedule that it
 // returns. If change fails, Change returns its error and sets nothing.
-func (m *Driver) Change(change func(face Schedule, now time.Time) (Schedule, error)) error {
+func (m *Driver) Change(change func(schedule Schedule, now time.Time) (Schedule, error)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now, old := time.Now(), m.Schedule()
-	face, err := change(old, now)
+	schedule, err := change(old, now)
 	if err != nil {
 		return err
 	}
-	next := face.withMonotonic(old, now)
+	next := schedule.withMonotonic(old, now)
 	if m.changed {
 		next = next.KeepMonotonic(old, now)
 	}
@@ -180,8 +180,8 @@ func (m *Driver) fire() {
 	for {
 		m.mu.Lock()
 		now := time.Now()
-		shows := m.Schedule().TimeAt(now)
-		if len(m.alarms) == 0 || m.alarms[0].due.After(shows) {
+		reading := m.Schedule().TimeAt(now)
+		if len(m.alarms) == 0 || m.alarms[0].due.After(reading) {
 			m.rearm(now)
 			m.mu.Unlock()
 			return
@@ -189,11 +189,11 @@ func (m *Driver) fire() {
 		a := m.alarms[0]
 		heap.Pop(&m.alarms)
 		if a.every > 0 {
-			a.due = shows.Add(a.every - shows.Sub(a.due)%a.every) // a step passes over ticks
+			a.due = reading.Add(a.every - reading.Sub(a.due)%a.every) // a step skips ticks
 			m.addLocked(a)
 		}
 		select {
-		case a.c <- shows:
+		case a.c <- reading:
 		default:
 		}
 		m.mu.Unlock()

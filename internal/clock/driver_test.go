@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// runInBubble runs a test in a bubble with a movement at speed 1.
+// runInBubble runs a test in a bubble with a driver at speed 1.
 func runInBubble(t *testing.T, run func(t *testing.T, m *Driver, clk Clock)) {
 	synctest.Test(t, func(t *testing.T) {
 		f, err := NewSchedule(time.Now(), 1)
@@ -136,7 +136,7 @@ func TestAStepRingsInOrder(t *testing.T) {
 	})
 }
 
-// TestAChangeAhead gives two movements a face whose last segment begins in a moment: they
+// TestAChangeAhead gives two drivers a schedule whose last segment begins in a moment: they
 // agree throughout, though the second hears late.
 func TestAChangeAhead(t *testing.T) {
 	runInBubble(t, func(t *testing.T, m *Driver, clk Clock) {
@@ -176,14 +176,14 @@ func TestNothingGoesBack(t *testing.T) {
 		if !clk.Now().Equal(before) {
 			t.Errorf("it has gone back by %v", before.Sub(clk.Now()))
 		}
-		<-timer.C // 99 s until the face has caught up, and then one
+		<-timer.C // 99 s until the schedule has caught up, and then one
 		if got := time.Since(begin); got != 100*time.Second {
 			t.Errorf("a second took %v, want 1m40s", got)
 		}
 	})
 }
 
-// TestTheFirstNews makes a movement with a face that turns out to have been paused long ago.
+// TestTheFirstNews makes a driver with a schedule that turns out to have been paused long ago.
 func TestTheFirstNews(t *testing.T) {
 	runInBubble(t, func(t *testing.T, m *Driver, clk Clock) {
 		begin := time.Now()

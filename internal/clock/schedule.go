@@ -52,7 +52,7 @@ func checkSpeed(speed float64) error {
 // Check returns an error if a schedule from elsewhere, for example a file, is invalid.
 func (f Schedule) Check() error {
 	if len(f) == 0 {
-		return errors.New("clock: a face without segments; want at least one")
+		return errors.New("clock: schedule without segments; want at least one")
 	}
 	for i, segment := range f {
 		if err := checkSpeed(segment.Speed); err != nil {
@@ -62,7 +62,7 @@ func (f Schedule) Check() error {
 			continue
 		}
 		if before := f[i-1]; segment.Wall.Before(before.Wall) || segment.Reading.Before(before.timeAt(segment.Wall)) {
-			return fmt.Errorf("clock: segment %d goes back; want one that begins when, and shows at least what, segment %d shows then", i, i-1)
+			return fmt.Errorf("clock: segment %d goes back; want a beginning and a reading not before those of segment %d", i, i-1)
 		}
 	}
 	return nil
@@ -85,16 +85,16 @@ func (f Schedule) TimeAt(wall time.Time) time.Time { return f.SegmentAt(wall).ti
 
 // WallTime returns the first wall time, not before from, at which the clock reads reading or later.
 // It returns false if the clock stands still before that.
-func (f Schedule) WallTime(shows, from time.Time) (time.Time, bool) {
+func (f Schedule) WallTime(reading, from time.Time) (time.Time, bool) {
 	for i := f.segmentIndex(from); i < len(f); i++ {
 		segment := f[i]
 		if i > 0 && from.Before(segment.Wall) {
 			from = segment.Wall
 		}
-		if !segment.timeAt(from).Before(shows) {
+		if !segment.timeAt(from).Before(reading) {
 			return from, true
 		}
-		wall, ok := segment.wallTime(shows)
+		wall, ok := segment.wallTime(reading)
 		if ok && (i == len(f)-1 || wall.Before(f[i+1].Wall)) {
 			return wall, true
 		}
@@ -182,13 +182,13 @@ func (s Segment) timeAt(wall time.Time) time.Time {
 }
 
 // wallTime returns the wall time at which the segment, if it lasted, would read reading.
-func (s Segment) wallTime(shows time.Time) (time.Time, bool) {
-	left := math.Ceil(float64(shows.Sub(s.Reading)) / s.Speed)
+func (s Segment) wallTime(reading time.Time) (time.Time, bool) {
+	left := math.Ceil(float64(reading.Sub(s.Reading)) / s.Speed)
 	if s.Paused || left >= float64(maxStep) {
 		return time.Time{}, false
 	}
 	wall := s.Wall.Add(time.Duration(left))
-	for s.timeAt(wall).Before(shows) { // a number of 53 bits is not exact
+	for s.timeAt(wall).Before(reading) { // float64 rounds to 53 bits
 		wall = wall.Add(1)
 	}
 	return wall, true

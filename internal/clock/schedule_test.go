@@ -57,14 +57,14 @@ func stepAt(at, d time.Duration) func(Schedule) Schedule {
 	}
 }
 
-// never is of a time that a face does not show.
+// never is of a time that a schedule does not show.
 const never = time.Duration(math.MinInt64)
 
 func TestFaces(t *testing.T) {
 	for name, row := range map[string]struct {
 		changes []func(Schedule) Schedule
-		// shows is what the face shows so long after noon, both since noon.
-		shows map[time.Duration]time.Duration
+		// shows is what the schedule shows so long after noon, both since noon.
+		reading map[time.Duration]time.Duration
 		// when is the first instant at which it shows that, from ten seconds on.
 		when map[time.Duration]time.Duration
 	}{
@@ -121,22 +121,22 @@ func TestFaces(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := testSchedule(t, row.changes...)
-			for wall, want := range row.shows {
+			for wall, want := range row.reading {
 				if got := f.TimeAt(afterNoon(wall)).Sub(noon); got != want {
 					t.Errorf("%v after noon it shows %v, want %v", wall, got, want)
 				}
 			}
-			for shows, want := range row.when {
-				wall, ok := f.WallTime(afterNoon(shows), afterNoon(10*time.Second))
+			for reading, want := range row.when {
+				wall, ok := f.WallTime(afterNoon(reading), afterNoon(10*time.Second))
 				if got := wall.Sub(noon); ok != (want != never) || ok && got != want {
-					t.Errorf("it shows %v after %v, %t; want %v", shows, got, ok, want)
+					t.Errorf("it shows %v after %v, %t; want %v", reading, got, ok, want)
 				}
 			}
 		})
 	}
 }
 
-// TestWhenIsTheFirst asks a face with an awkward speed: When is never early.
+// TestWhenIsTheFirst asks a schedule with an awkward speed: When is never early.
 func TestWhenIsTheFirst(t *testing.T) {
 	f := testSchedule(t, speedAt(time.Second, 7.3), speedAt(time.Hour, 0.013))
 	for d := time.Second; d < 10*time.Hour; d = d*17/16 + 1 {
@@ -170,7 +170,7 @@ func TestFacesRefuse(t *testing.T) {
 	}
 }
 
-// TestFacesForget makes more changes than a face remembers: the present stays right.
+// TestFacesForget makes more changes than a schedule remembers: the present stays right.
 func TestFacesForget(t *testing.T) {
 	f := testSchedule(t)
 	for i := range 3 * maxSegments {
@@ -187,7 +187,7 @@ func TestLateNews(t *testing.T) {
 	fast := testSchedule(t, speedAt(0, 60))
 	for name, row := range map[string]struct {
 		news  Schedule
-		shows map[time.Duration]time.Duration
+		reading map[time.Duration]time.Duration
 	}{
 		"slower": {
 			speedAt(time.Minute, 1)(fast),
@@ -211,7 +211,7 @@ func TestLateNews(t *testing.T) {
 			if err := got.Check(); err != nil {
 				t.Error(err)
 			}
-			for wall, want := range row.shows {
+			for wall, want := range row.reading {
 				if shown := got.TimeAt(afterNoon(wall)).Sub(noon); shown != want {
 					t.Errorf("%v after noon it shows %v, want %v", wall, shown, want)
 				}

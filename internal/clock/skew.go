@@ -16,24 +16,24 @@ type Skew struct {
 }
 
 // apply returns what a clock with this skew reads at the true cluster time steady.
-func (e Skew) apply(shows time.Time) time.Time {
+func (e Skew) apply(reading time.Time) time.Time {
 	if e.Rate != 0 && e.Rate != 1 {
-		shows = e.Since.Add(time.Duration(float64(shows.Sub(e.Since)) * e.Rate))
+		reading = e.Since.Add(time.Duration(float64(reading.Sub(e.Since)) * e.Rate))
 	}
-	return shows.Add(e.Offset)
+	return reading.Add(e.Offset)
 }
 
 // skews are the skews of a clock over time, each in force from its Since until the next.
 type skews []Skew
 
 // apply returns what the clock reads at the true cluster time steady.
-func (w skews) apply(shows time.Time) time.Time {
+func (w skews) apply(reading time.Time) time.Time {
 	for _, e := range slices.Backward(w) {
-		if !shows.Before(e.Since) {
-			return e.apply(shows)
+		if !reading.Before(e.Since) {
+			return e.apply(reading)
 		}
 	}
-	return shows
+	return reading
 }
 
 // add returns the skews followed by e, unless e changes nothing.
@@ -41,8 +41,8 @@ func (w skews) add(e Skew) skews {
 	if len(w) == 0 && e == (Skew{Since: e.Since}) || len(w) > 0 && w[len(w)-1] == e {
 		return w
 	}
-	wrong := append(slices.Clone(w), e)
-	return wrong[max(0, len(wrong)-maxSegments):]
+	all := append(slices.Clone(w), e)
+	return all[max(0, len(all)-maxSegments):]
 }
 
 // SetSkew makes the clocks read wrong from e.Since on, until the next skew. As if a machine's clock
@@ -57,16 +57,16 @@ func (m *Driver) SetSkew(e Skew) {
 func (m *Driver) ClearSkew() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	wrong := m.loadSkews()
-	if len(wrong) == 0 || wrong[len(wrong)-1] == (Skew{Since: wrong[len(wrong)-1].Since}) {
+	all := m.loadSkews()
+	if len(all) == 0 || all[len(all)-1] == (Skew{Since: all[len(all)-1].Since}) {
 		return
 	}
-	m.skew.Store(new(wrong.add(Skew{Since: m.Schedule().TimeAt(time.Now())})))
+	m.skew.Store(new(all.add(Skew{Since: m.Schedule().TimeAt(time.Now())})))
 }
 
 func (m *Driver) loadSkews() skews {
-	if wrong := m.skew.Load(); wrong != nil {
-		return *wrong
+	if all := m.skew.Load(); all != nil {
+		return *all
 	}
 	return nil
 }

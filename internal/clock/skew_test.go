@@ -13,15 +13,15 @@ var testSkews = map[string]Skew{
 // TestAWrongClockWaitsAsLong sets a clock wrong in the middle of a minute's wait, and right again
 // before its end.
 func TestAWrongClockWaitsAsLong(t *testing.T) {
-	for name, wrong := range testSkews {
+	for name, skew := range testSkews {
 		for kind, wait := range waitFuncs {
 			t.Run(name+" "+kind, func(t *testing.T) {
 				runInBubble(t, func(t *testing.T, m *Driver, clk Clock) {
 					took := make(chan time.Duration, 1)
 					go func() { took <- wait(t, clk) }()
 					time.Sleep(30 * time.Second)
-					wrong.Since = clk.Steady()
-					m.SetSkew(wrong)
+					skew.Since = clk.Steady()
+					m.SetSkew(skew)
 					time.Sleep(20 * time.Second)
 					m.ClearSkew()
 					if got := <-took; got != time.Minute {
@@ -35,12 +35,12 @@ func TestAWrongClockWaitsAsLong(t *testing.T) {
 
 // TestAWrongClockWaitsFromThen begins to wait while the clock is wrong.
 func TestAWrongClockWaitsFromThen(t *testing.T) {
-	for name, wrong := range testSkews {
+	for name, skew := range testSkews {
 		for kind, wait := range waitFuncs {
 			t.Run(name+" "+kind, func(t *testing.T) {
 				runInBubble(t, func(t *testing.T, m *Driver, clk Clock) {
-					wrong.Since = clk.Steady()
-					m.SetSkew(wrong)
+					skew.Since = clk.Steady()
+					m.SetSkew(skew)
 					if got := wait(t, clk); got != time.Minute {
 						t.Errorf("a minute took %v of the wall", got)
 					}
@@ -57,11 +57,11 @@ func TestAWrongClockReadsWrong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runInBubble(t, func(t *testing.T, m *Driver, clk Clock) {
 				begin := clk.Now()
-				wrong := testSkews[name]
-				wrong.Since = begin.Add(5 * time.Second)
+				skew := testSkews[name]
+				skew.Since = begin.Add(5 * time.Second)
 				time.Sleep(6 * time.Second)
 				for range 2 { // it is told with every board
-					m.SetSkew(wrong)
+					m.SetSkew(skew)
 				}
 				m.step(t, 9*time.Second)
 				read := clk.Now()

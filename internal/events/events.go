@@ -106,7 +106,7 @@ func (r *Recorder) Container(pod *corev1.Pod, container, kind, reason, message s
 func (r *Recorder) record(about kinds.Object, field string, what corev1.Event) {
 	gvk, err := kinds.GVK(about)
 	if err != nil {
-		return // of no kind that has events
+		return // the kind has no events
 	}
 	namespace := about.GetNamespace()
 	if namespace == "" {
@@ -215,7 +215,7 @@ func (r *Recorder) count(ctx context.Context, event *corev1.Event) error {
 	patch := fmt.Sprintf(`{"count":%d,"lastTimestamp":%q}`, event.Count, event.LastTimestamp.UTC().Format(time.RFC3339))
 	_, err := r.cfg.API.Patch(ctx, target, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
-		return r.create(ctx, event) // it has expired: begin anew
+		return r.create(ctx, event) // the Event has expired: create a new one
 	}
 	return err
 }

@@ -14,32 +14,32 @@ import (
 
 // Check returns the invalid fields of a fault, if any.
 func Check(name string, spec Spec) error {
-	var wrong field.ErrorList
+	var errs field.ErrorList
 	if name == "" {
-		wrong = append(wrong, field.Required(field.NewPath("metadata", "name"), ""))
+		errs = append(errs, field.Required(field.NewPath("metadata", "name"), ""))
 	} else {
 		for _, text := range validation.IsDNS1123Subdomain(name) {
-			wrong = append(wrong, field.Invalid(field.NewPath("metadata", "name"), name, text))
+			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), name, text))
 		}
 	}
-	return append(wrong, spec.check(field.NewPath("spec"))...).ToAggregate()
+	return append(errs, spec.check(field.NewPath("spec"))...).ToAggregate()
 }
 
 func (s Spec) check(at *field.Path) field.ErrorList {
-	var wrong field.ErrorList
+	var errs field.ErrorList
 	points := s.Point.matchingPoints(Points())
 	if len(points) == 0 {
 		return field.ErrorList{field.NotSupported(at.Child("point"), s.Point, pointNames())}
 	}
-	wrong = append(wrong, s.Where.check(at.Child("where"), points)...)
-	wrong = append(wrong, s.Effect.check(at.Child("effect"), points)...)
+	errs = append(errs, s.Where.check(at.Child("where"), points)...)
+	errs = append(errs, s.Effect.check(at.Child("effect"), points)...)
 	if !(s.Probability >= 0 && s.Probability <= 1) { // NaN too
-		wrong = append(wrong, field.Invalid(at.Child("probability"), s.Probability, "want a number from 0 to 1"))
+		errs = append(errs, field.Invalid(at.Child("probability"), s.Probability, "want a number from 0 to 1"))
 	}
 	if s.Duration.Duration < 0 {
-		wrong = append(wrong, field.Invalid(at.Child("duration"), s.Duration.Duration.String(), "must not be negative"))
+		errs = append(errs, field.Invalid(at.Child("duration"), s.Duration.Duration.String(), "must not be negative"))
 	}
-	return wrong
+	return errs
 }
 
 // matchingPoints returns those of the points that p selects.
@@ -59,7 +59,7 @@ func pointNames() []Point {
 }
 
 func (a Attributes) check(at *field.Path, points []PointInfo) field.ErrorList {
-	var wrong field.ErrorList
+	var errs field.ErrorList
 	values := a.fields()
 	for i, name := range selectors() {
 		if values[i] == "" || slices.Contains(commonSelectors(), name) {
@@ -67,24 +67,24 @@ func (a Attributes) check(at *field.Path, points []PointInfo) field.ErrorList {
 		}
 		if !slices.ContainsFunc(points, func(info PointInfo) bool { return slices.Contains(info.Where, name) }) {
 			known := slices.Concat(commonSelectors(), points[0].Where)
-			wrong = append(wrong, field.Invalid(at.Child(name), values[i],
+			errs = append(errs, field.Invalid(at.Child(name), values[i],
 				fmt.Sprintf("%s is selected by %s", points[0].Point, strings.Join(known, ", "))))
 		}
 	}
-	return wrong
+	return errs
 }
 
 // commonSelectors returns the selectors that every point knows.
 func commonSelectors() []string { return []string{"process", "node"} }
 
 func (e Effect) check(at *field.Path, points []PointInfo) field.ErrorList {
-	suffers := func(info PointInfo) bool { return slices.Contains(info.Kinds, e.Kind) }
-	i := slices.IndexFunc(points, suffers)
+	supports := func(info PointInfo) bool { return slices.Contains(info.Kinds, e.Kind) }
+	i := slices.IndexFunc(points, supports)
 	if i < 0 {
 		return field.ErrorList{field.NotSupported(at.Child("type"), e.Kind, points[0].Kinds)}
 	}
-	var wrong field.ErrorList
-	refuse := func(name, value, text string) { wrong = append(wrong, field.Invalid(at.Child(name), value, text)) }
+	var errs field.ErrorList
+	refuse := func(name, value, text string) { errs = append(errs, field.Invalid(at.Child(name), value, text)) }
 	switch {
 	case e.Kind == Delay && e.Delay.Duration <= 0:
 		refuse("delay", e.Delay.Duration.String(), "must be more than 0")
@@ -106,7 +106,7 @@ func (e Effect) check(at *field.Path, points []PointInfo) field.ErrorList {
 	if e.Kind != Error && e.Message != "" {
 		refuse("message", e.Message, "is for the effect error alone")
 	}
-	return wrong
+	return errs
 }
 
 // validateValue returns what is wrong with a value, or "".

@@ -10,7 +10,7 @@ import (
 // occurrence is one action at an injection point.
 type occurrence struct {
 	point Point
-	about Attributes
+	attrs Attributes
 	now   time.Time
 }
 
@@ -41,13 +41,13 @@ func (f Fault) Expired(now time.Time) bool { return !f.Until.IsZero() && !now.Be
 
 // matches reports whether the fault selects the action.
 func (f Fault) matches(p occurrence) bool {
-	return matchesPattern(string(f.Spec.Point), string(p.point)) && f.Spec.Where.matches(p.about)
+	return matchesPattern(string(f.Spec.Point), string(p.point)) && f.Spec.Where.matches(p.attrs)
 }
 
 // draw returns a number in [0, 1). It depends only on the seed, the fault, the action and how often
 // the action occurred; not on what other goroutines do.
 func (f Fault) draw(p occurrence, nth uint64) float64 {
-	return Chance(f.Spec.Seed, append([]string{f.Name, string(p.point), strconv.FormatUint(nth, 10)}, p.about.fields()...)...)
+	return Chance(f.Spec.Seed, append([]string{f.Name, string(p.point), strconv.FormatUint(nth, 10)}, p.attrs.fields()...)...)
 }
 
 // Chance returns a number in [0, 1) that the seed and the parts determine.
@@ -57,7 +57,7 @@ func Chance(seed uint64, parts ...string) float64 {
 		_, _ = sum.Write([]byte(part))
 		_, _ = sum.Write([]byte{0})
 	}
-	// FNV's high bits differ little between short texts; a multiply and shift round mixes.
+	// FNV's high bits differ little between short texts; multiplies and shifts mix them.
 	x := sum.Sum64()
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
@@ -67,8 +67,8 @@ func Chance(seed uint64, parts ...string) float64 {
 }
 
 // matches reports whether the selector a matches the attributes of an action.
-func (a Attributes) matches(about Attributes) bool {
-	of := about.fields()
+func (a Attributes) matches(attrs Attributes) bool {
+	of := attrs.fields()
 	for i, pattern := range a.fields() {
 		if pattern != "" && !matchesPattern(pattern, of[i]) {
 			return false

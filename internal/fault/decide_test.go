@@ -53,7 +53,7 @@ func TestSelects(t *testing.T) {
 		"what is not said":   {VolumeUnmount, Attributes{Container: "main"}, false},
 	} {
 		f := Fault{Spec: Spec{Point: c.point, Where: c.where}}
-		if got := f.matches(occurrence{point: VolumeUnmount, about: web}); got != c.want {
+		if got := f.matches(occurrence{point: VolumeUnmount, attrs: web}); got != c.want {
 			t.Errorf("%s: selects %v, want %v", name, got, c.want)
 		}
 	}
@@ -66,7 +66,7 @@ func TestChance(t *testing.T) {
 		f := Fault{Name: "f", Spec: Spec{Point: APIRequest, Probability: 0.3, Seed: seed}}
 		for pod := range 100 {
 			for nth := range uint64(100) {
-				p := occurrence{point: APIRequest, about: Attributes{Pod: string(rune('a' + pod))}}
+				p := occurrence{point: APIRequest, attrs: Attributes{Pod: string(rune('a' + pod))}}
 				struck = append(struck, f.triggers(p, counts{nth: nth}))
 			}
 		}

@@ -86,7 +86,7 @@ type Attributes struct {
 // Kind is a kind of effect.
 type Kind string
 
-// The effects. [Table.Pass] knows the first four, [Table.Find] the others.
+// The effects. [Table.Inject] applies the first four, [Table.FindEffect] finds the others.
 const (
 	// Error fails the action with the effect's code and message.
 	Error Kind = "error"

@@ -8,7 +8,7 @@ import (
 // Point is an injection point.
 type Point string
 
-// The points. CRI is the one of a method of the runtime.
+// The points. CRI returns those of the runtime's methods.
 const (
 	EngineSignal    Point = "engine.signal"
 	ImagePull       Point = "image.pull"
@@ -78,7 +78,7 @@ func Points() []PointInfo {
 func criPointInfos() []PointInfo {
 	waits := []Kind{Error, Hang, Delay, Drop, Crash}
 	lies := append(slices.Clone(waits), Lie)
-	row := func(method, about string, kinds []Kind, causes ...string) PointInfo {
+	row := func(method, description string, kinds []Kind, causes ...string) PointInfo {
 		where := []string{"namespace", "pod", "container"}
 		if strings.Contains(method, "Sandbox") {
 			where = where[:2]
@@ -89,7 +89,7 @@ func criPointInfos() []PointInfo {
 		if strings.Contains(method, "Image") {
 			where = []string{"image"}
 		}
-		return PointInfo{Point: CRI(method), Description: about, Where: where, Kinds: kinds, Codes: codeGRPC, Rows: []int{22, 25, 27}, Causes: causes}
+		return PointInfo{Point: CRI(method), Description: description, Where: where, Kinds: kinds, Codes: codeGRPC, Rows: []int{22, 25, 27}, Causes: causes}
 	}
 	return []PointInfo{
 		row("RunPodSandbox", "a pod's sandbox is made", waits, "STK-22"),

@@ -46,7 +46,7 @@ type record struct {
 // occurrenceKey is an occurrence without its time.
 type occurrenceKey struct {
 	point Point
-	about Attributes
+	attrs Attributes
 }
 
 // NewTable returns a table without faults.
@@ -106,8 +106,8 @@ func (t *Table) TriggerCounts() map[string]uint64 {
 
 // Inject waits while matching faults delay or hang the action. It returns an injected error, an
 // [*Injected], or the error of ctx if ctx ends first.
-func (t *Table) Inject(ctx context.Context, point Point, about Attributes) error {
-	for _, f := range t.trigger(point, about, Error, Hang, Delay, Crash) {
+func (t *Table) Inject(ctx context.Context, point Point, attrs Attributes) error {
+	for _, f := range t.trigger(point, attrs, Error, Hang, Delay, Crash) {
 		if err := t.applyEffect(ctx, f); err != nil {
 			return err
 		}
@@ -116,60 +116,60 @@ func (t *Table) Inject(ctx context.Context, point Point, about Attributes) error
 }
 
 // FindFault returns the first fault of the kinds that triggers.
-func (t *Table) FindFault(point Point, about Attributes, kinds ...Kind) (Fault, bool) {
-	struck := t.trigger(point, about, kinds...)
-	if len(struck) == 0 {
+func (t *Table) FindFault(point Point, attrs Attributes, kinds ...Kind) (Fault, bool) {
+	triggered := t.trigger(point, attrs, kinds...)
+	if len(triggered) == 0 {
 		return Fault{}, false
 	}
-	return struck[0], true
+	return triggered[0], true
 }
 
 // FindEffect returns the effect of the first fault of the kinds that triggers.
-func (t *Table) FindEffect(point Point, about Attributes, kinds ...Kind) (Effect, bool) {
-	f, ok := t.FindFault(point, about, kinds...)
+func (t *Table) FindEffect(point Point, attrs Attributes, kinds ...Kind) (Effect, bool) {
+	f, ok := t.FindFault(point, attrs, kinds...)
 	return f.Spec.Effect, ok
 }
 
 // trigger returns every fault of the kinds that triggers.
-func (t *Table) trigger(point Point, about Attributes, kinds ...Kind) []Fault {
+func (t *Table) trigger(point Point, attrs Attributes, kinds ...Kind) []Fault {
 	if t == nil {
 		return nil
 	}
 	if faults := t.faults.Load(); faults == nil || len(*faults) == 0 {
 		return nil
 	}
-	about.Process = t.cfg.Process
-	if about.Node == "" {
-		about.Node = t.cfg.Node
+	attrs.Process = t.cfg.Process
+	if attrs.Node == "" {
+		attrs.Node = t.cfg.Node
 	}
-	struck := t.countAndSelect(occurrence{point, about, t.cfg.Clock.Steady()}, kinds)
+	triggered := t.countAndSelect(occurrence{point, attrs, t.cfg.Clock.Steady()}, kinds)
 	if t.cfg.OnTrigger != nil {
-		for _, f := range struck {
-			t.cfg.OnTrigger(f, point, about)
+		for _, f := range triggered {
+			t.cfg.OnTrigger(f, point, attrs)
 		}
 	}
-	return struck
+	return triggered
 }
 
 func (t *Table) countAndSelect(p occurrence, kinds []Kind) []Fault {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var struck []Fault
+	var triggered []Fault
 	for _, f := range *t.faults.Load() {
 		if !slices.Contains(kinds, f.Spec.Effect.Kind) || !f.matches(p) {
 			continue
 		}
-		r, what := t.records[f.Name], occurrenceKey{p.point, p.about}
-		if f.triggers(p, counts{matched: r.matched, triggered: r.triggered, nth: r.seen.get(what)}) {
+		r, key := t.records[f.Name], occurrenceKey{p.point, p.attrs}
+		if f.triggers(p, counts{matched: r.matched, triggered: r.triggered, nth: r.seen.get(key)}) {
 			r.triggered++
-			struck = append(struck, f)
+			triggered = append(triggered, f)
 		}
 		r.matched++
 		if f.Spec.Probability > 0 {
-			r.seen.add(what)
+			r.seen.add(key)
 		}
 	}
-	return struck
+	return triggered
 }
 
 // maxRecent is how many distinct actions a tally keeps at least.
@@ -179,19 +179,19 @@ const maxRecent = 4096
 // once maxRecent other actions have occurred since.
 type tally struct{ recent, old map[occurrenceKey]uint64 }
 
-func (t *tally) get(what occurrenceKey) uint64 {
-	if n, ok := t.recent[what]; ok {
+func (t *tally) get(key occurrenceKey) uint64 {
+	if n, ok := t.recent[key]; ok {
 		return n
 	}
-	return t.old[what]
+	return t.old[key]
 }
 
-func (t *tally) add(what occurrenceKey) {
-	n := t.get(what) + 1
-	if _, ok := t.recent[what]; t.recent == nil || !ok && len(t.recent) == maxRecent {
+func (t *tally) add(key occurrenceKey) {
+	n := t.get(key) + 1
+	if _, ok := t.recent[key]; t.recent == nil || !ok && len(t.recent) == maxRecent {
 		t.recent, t.old = map[occurrenceKey]uint64{}, t.recent
 	}
-	t.recent[what] = n
+	t.recent[key] = n
 }
 
 // applyEffect carries out the effect of one fault.
@@ -208,13 +208,13 @@ func (t *Table) applyEffect(ctx context.Context, f Fault) error {
 	case Crash:
 		if t.cfg.Crash != nil {
 			t.cfg.Crash()
-			<-ctx.Done() // nobody hears from a process that was killed
+			<-ctx.Done() // a killed process returns nothing
 			return ctx.Err()
 		}
 		return f.injectedError()
 	case Error:
 		return f.injectedError()
-	case Drop, Duplicate, Expire, Lie, Value: // Find's
+	case Drop, Duplicate, Expire, Lie, Value: // see FindEffect
 	}
 	return nil
 }

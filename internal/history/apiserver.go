@@ -2,7 +2,7 @@ package history
 
 import "time"
 
-// Requests. The apiserver records those that may change something: a call without a return is one whose outcome nobody knows.
+// Requests. The apiserver records those that may change something. A call without a return has an unknown outcome.
 type (
 	// OpCall is a request as it arrived. The event's cause is the operation's id.
 	OpCall struct {

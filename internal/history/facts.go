@@ -84,7 +84,7 @@ type (
 	}
 )
 
-// What users were told.
+// What users were shown.
 type (
 	// Window is a split-brain window: two incarnations of one namespace and name had running
 	// containers.

@@ -109,7 +109,7 @@ func appendField(data []byte, field, text string) []byte {
 	data = append(data, field...)
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			quoted, _ := json.Marshal(text) // a string has a form in JSON
+			quoted, _ := json.Marshal(text) // strings always encode
 			return append(data, quoted...)
 		}
 	}

@@ -90,7 +90,7 @@ type (
 	}
 )
 
-// The runtime, and what the kubelet does on the node besides.
+// The runtime, and other actions of the kubelet on the node.
 type (
 	// Create is the creation of a container.
 	Create struct {

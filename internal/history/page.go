@@ -90,7 +90,7 @@ func openFiles(path string) (files []historyFile, err error) {
 			return files, nil
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // nothing was written, or the file was given another name meanwhile
+			continue // nothing was written yet, or the file was renamed meanwhile
 		}
 		if err != nil {
 			return files, err
@@ -130,7 +130,7 @@ func (f historyFile) readPage(from Position, most int, newer []historyFile) (Pag
 	}
 	page := Page{Lines: string(text[:whole]), Next: Position{File: f.first, Offset: from.Offset + int64(whole)}}
 	page.More = whole > 0 && page.Next.Offset < info.Size()
-	if !page.More && len(newer) > 0 { // who writes has turned to a newer file for good
+	if !page.More && len(newer) > 0 { // the writer has moved on to a newer file for good
 		page.Next, page.More = Position{File: newer[0].first}, true
 	}
 	return page, nil

@@ -63,11 +63,11 @@ func findGaps(events []Event) []Gap {
 	last := map[incarnation]uint64{}
 	var found []Gap
 	for _, e := range events {
-		who := incarnation{e.Process, string(e.Boot)}
-		if before := last[who]; e.Sequence > before+1 {
-			found = append(found, Gap{Process: who.process, Boot: who.boot, From: before + 1, To: e.Sequence - 1})
+		source := incarnation{e.Process, string(e.Boot)}
+		if before := last[source]; e.Sequence > before+1 {
+			found = append(found, Gap{Process: source.process, Boot: source.boot, From: before + 1, To: e.Sequence - 1})
 		}
-		last[who] = max(last[who], e.Sequence)
+		last[source] = max(last[source], e.Sequence)
 	}
 	return found
 }
@@ -113,7 +113,7 @@ func (r *Reader) Next() (Log, error) {
 func (r *Reader) readFile(path string) (events []Event, torn int, err error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, nil // it was given another name meanwhile
+		return nil, 0, nil // the file was renamed meanwhile
 	}
 	if err != nil {
 		return nil, 0, err

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// The events of reads, and of what was never a request.
+// The events of reads, and of messages that are not requests.
 const (
 	NameOpRead        Name = "op.read"
 	NameOpRefused     Name = "op.refused"

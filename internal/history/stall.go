@@ -45,7 +45,7 @@ func (r *Recorder) WatchStalls(ctx context.Context) error {
 		return nil
 	}
 	for last := r.readPulse(); ctx.Err() == nil; last = r.readPulse() {
-		_ = clock.Clock{}.Sleep(ctx, pulseInterval) // its error is that ctx has ended
+		_ = clock.Clock{}.Sleep(ctx, pulseInterval) // fails only if ctx has ended
 		if isStall(last, r.readPulse()) {
 			r.RecordSince(last.at, "", Stall{})
 		}
@@ -55,6 +55,6 @@ func (r *Recorder) WatchStalls(ctx context.Context) error {
 
 func (r *Recorder) readPulse() pulse {
 	var used syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used) // it fails for other arguments only
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used) // fails for other arguments only
 	return pulse{r.Now(), time.Duration(used.Utime.Nano() + used.Stime.Nano())}
 }

@@ -38,7 +38,7 @@ func (t Trouble) Equal(other Trouble) bool {
 	return t.Kind == other.Kind && t.What == other.What && bytes.Equal(t.Arguments, other.Arguments)
 }
 
-// What was broken on purpose. No diagnosis reads these.
+// Injected trouble. Diagnoses do not read these events.
 type (
 	// FaultBegin is the beginning of trouble. The trouble takes effect during this event.
 	FaultBegin struct{ Trouble }

@@ -21,7 +21,7 @@ import (
 	"syscall"
 )
 
-// The home ports, as far as the system does not use them for outgoing connections.
+// The range of home ports, unless the system uses them for outgoing connections.
 const (
 	first = 20000
 	last  = 29999

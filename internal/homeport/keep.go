@@ -67,7 +67,7 @@ func (n notes) keep(file string) error {
 	}
 	for _, link := range links {
 		if _, err := os.Stat(link); errors.Is(err, fs.ErrNotExist) {
-			_ = os.Remove(link) // whoever was faster has done it
+			_ = os.Remove(link) // another process may have removed it already
 		}
 	}
 	name := sha256.Sum256([]byte(file))

@@ -129,7 +129,7 @@ type Work struct {
 	First  time.Time `json:"first,omitzero"`
 }
 
-// The steps that a worker can be at.
+// The steps of a pod worker.
 const (
 	StepSync       = "sync"
 	StepStop       = "stop containers"

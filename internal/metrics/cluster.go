@@ -49,7 +49,7 @@ func (f families) add(process, text string) {
 			}
 		}
 		switch {
-		case current == nil: // not ours
+		case current == nil: // not in our format
 		case strings.HasPrefix(line, "# TYPE ") && current.kind == "":
 			current.kind = line
 		case !strings.HasPrefix(line, "#") && strings.Contains(line, " "):

@@ -69,7 +69,7 @@ type Selection struct {
 	Parties []string `json:"parties,omitempty"`
 }
 
-// The reasons for which a change is refused beside those that name a field.
+// The errors of a change, besides those that name an invalid field.
 var (
 	// ErrNotFound means that the fault state has no such name.
 	ErrNotFound = errors.New("not found")

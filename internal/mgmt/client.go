@@ -133,7 +133,7 @@ func (c *Client) Follow(ctx context.Context, apply func(Board)) error {
 	for apply(board); ; {
 		data, err := sub.Next(ctx)
 		if errors.Is(err, bus.ErrMissedMessages) {
-			continue // it is published now and then
+			continue // the state is published regularly
 		}
 		if err != nil {
 			return err

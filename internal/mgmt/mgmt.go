@@ -30,7 +30,7 @@ const AskHistory = "history"
 // its values of package inspect.
 const AskMetrics = "metrics"
 
-// The paces of the plane, on the wall.
+// The intervals of management, in wall time.
 const (
 	// PublishInterval is how often the fault state is published if nothing changes.
 	Every = 5 * time.Second

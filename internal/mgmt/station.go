@@ -114,7 +114,7 @@ func (s *Station) follow(ctx context.Context) error {
 		switch {
 		case errors.Is(err, bus.ErrMissedMessages):
 			if err := s.fetch(ctx); err != nil {
-				s.cfg.Log.DebugContext(ctx, "the board is not to be had", "err", err) // it is published now and then
+				s.cfg.Log.DebugContext(ctx, "the board is not to be had", "err", err) // the state is published regularly
 			}
 			continue
 		case err != nil:

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The definitions of metadata that every kind's refers to.
+// The definitions of metadata that every kind refers to.
 const (
 	objectMeta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 	listMeta   = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"

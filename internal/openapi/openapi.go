@@ -67,7 +67,7 @@ func (d *Definitions) load() *table {
 	}
 	read, err := unpack(packed)
 	if err != nil {
-		panic(fmt.Errorf("openapi: the definitions in this binary: %w", err)) // tools/openapigen wrote nonsense
+		panic(fmt.Errorf("openapi: the definitions in this binary: %w", err)) // the output of tools/openapigen is invalid
 	}
 	d.last = weak.Make(read)
 	return read

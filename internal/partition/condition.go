@@ -59,11 +59,11 @@ func (c Condition) In(way Direction) OneWay {
 }
 
 // Delay returns the delay of the nth chunk of a member.
-func (w OneWay) Delay(party string, nth uint64) time.Duration {
+func (w OneWay) Delay(member string, nth uint64) time.Duration {
 	if w.Jitter <= 0 {
 		return w.Latency
 	}
-	return w.Latency + time.Duration(fault.Chance(w.Seed, party, strconv.FormatUint(nth, 10))*float64(w.Jitter))
+	return w.Latency + time.Duration(fault.Chance(w.Seed, member, strconv.FormatUint(nth, 10))*float64(w.Jitter))
 }
 
 // TransmitTime returns how long so many bytes take at the link's bandwidth.
@@ -80,10 +80,10 @@ func (w OneWay) IsSlow() bool { return w.Latency > 0 || w.Jitter > 0 || w.Bandwi
 // ConditionOf combines the cuts into the condition of a member's link at a cluster time. It also
 // returns when the condition changes next by itself; zero if never. Expired cuts, and cuts of
 // single kinds of message, do not affect the link.
-func ConditionOf(cuts []Cut, party string, parties []string, now time.Time) (c Condition, next time.Time) {
+func ConditionOf(cuts []Cut, member string, members []string, now time.Time) (c Condition, next time.Time) {
 	for _, cut := range cuts {
 		over := !cut.Until.IsZero() && !now.Before(cut.Until)
-		if over || len(cut.Spec.Only) > 0 || !slices.Contains(cut.Spec.CutOff(parties), party) {
+		if over || len(cut.Spec.Only) > 0 || !slices.Contains(cut.Spec.CutOff(members), member) {
 			continue
 		}
 		way, turn := cut.stateAt(now)

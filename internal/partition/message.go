@@ -7,8 +7,8 @@ import (
 // Message is a kind of message that a cut can hold selectively.
 type Message string
 
-// The kinds of message. A link sees bytes; these are held where the party speaks to the
-// apiserver, so that what waits is still there when the cut heals.
+// The kinds of message. A link only sees bytes. So messages are held in the member's own client
+// of the apiserver, and are still sent when the cut heals.
 const (
 	// Leases are renewals of Leases, the heartbeats of nodes and leaders.
 	Leases Message = "lease"
@@ -55,14 +55,14 @@ func (m Message) selector() (fault.Point, fault.Attributes) {
 }
 
 // Faults returns the faults that hold single kinds of message; none for a cut of all bytes.
-func (c Cut) Faults(parties []string) []fault.Fault {
+func (c Cut) Faults(members []string) []fault.Fault {
 	var faults []fault.Fault
-	for _, party := range c.Spec.CutOff(parties) {
+	for _, member := range c.Spec.CutOff(members) {
 		for _, message := range c.Spec.Only {
 			point, where := message.selector()
-			where.Process = processName(party)
+			where.Process = processName(member)
 			faults = append(faults, fault.Fault{
-				Name: c.Name + "." + party + "." + string(message), Since: c.Since, Until: c.Until,
+				Name: c.Name + "." + member + "." + string(message), Since: c.Since, Until: c.Until,
 				Spec: fault.Spec{Point: point, Where: where, Effect: fault.Effect{Kind: fault.Hang}},
 			})
 		}
@@ -71,10 +71,10 @@ func (c Cut) Faults(parties []string) []fault.Fault {
 }
 
 // processName returns the process of a member that calls the apiserver.
-func processName(party string) string {
-	switch party {
+func processName(member string) string {
+	switch member {
 	case APIServer, Controllers, Gateway:
-		return party
+		return member
 	}
-	return "kubelet/" + party
+	return "kubelet/" + member
 }

@@ -23,7 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The parties that are no nodes.
+// The members that are not nodes.
 const (
 	APIServer   = "apiserver"
 	Controllers = "controllers"
@@ -94,7 +94,7 @@ type Flap struct {
 // Direction is a direction of a link.
 type Direction string
 
-// The directions. The node is the party whose link it is, whatever that is.
+// The directions. The node is the member that owns the link, even if it is not a node.
 const (
 	FromNode Direction = "from-node"
 	ToNode   Direction = "to-node"
@@ -104,8 +104,7 @@ const (
 // Manner is what a link does with traffic in one direction.
 type Manner string
 
-// The manners. Bytes are never dropped out of a connection that lives on: a network does
-// not do that either.
+// The manners. Bytes are never dropped from a connection that continues, as in a real network.
 const (
 	// Carry passes traffic on, as a healthy link does.
 	Carry Manner = "carry"
@@ -120,8 +119,8 @@ const (
 
 // New returns a cut that begins now, or an error that names the invalid fields. The members are all
 // members of the cluster.
-func New(name string, spec Spec, parties []string, now time.Time) (Cut, error) {
-	if err := Check(name, spec, parties); err != nil {
+func New(name string, spec Spec, members []string, now time.Time) (Cut, error) {
+	if err := Check(name, spec, members); err != nil {
 		return Cut{}, err
 	}
 	c := Cut{Name: name, Spec: spec, Since: now}
@@ -138,15 +137,15 @@ func (c Cut) Expired(wall, cluster time.Time) bool {
 
 // CutOff returns which of the members are cut off: those named, or those outside the apiserver's
 // group.
-func (s Spec) CutOff(parties []string) []string {
+func (s Spec) CutOff(members []string) []string {
 	if len(s.Groups) == 0 {
-		return slices.DeleteFunc(slices.Clone(parties), func(p string) bool { return !slices.Contains(s.Members, p) })
+		return slices.DeleteFunc(slices.Clone(members), func(p string) bool { return !slices.Contains(s.Members, p) })
 	}
 	home := s.groupOf(APIServer)
-	return slices.DeleteFunc(slices.Clone(parties), func(p string) bool { return s.groupOf(p) == home })
+	return slices.DeleteFunc(slices.Clone(members), func(p string) bool { return s.groupOf(p) == home })
 }
 
 // groupOf returns the index of the member's group; -1 for all members that are not named.
-func (s Spec) groupOf(party string) int {
-	return slices.IndexFunc(s.Groups, func(group []string) bool { return slices.Contains(group, party) })
+func (s Spec) groupOf(member string) int {
+	return slices.IndexFunc(s.Groups, func(group []string) bool { return slices.Contains(group, member) })
 }

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	parties = partition.Members([]string{"node-1", "node-2", "node-3"})
+	members = partition.Members([]string{"node-1", "node-2", "node-3"})
 	since   = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 )
 
@@ -22,7 +22,7 @@ func seconds(n int) metav1.Duration { return metav1.Duration{Duration: time.Dura
 
 func cut(t *testing.T, spec partition.Spec) partition.Cut {
 	t.Helper()
-	c, err := partition.New("c", spec, parties, since)
+	c, err := partition.New("c", spec, members, since)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestOff(t *testing.T) {
 		"[gateway node-1 node-2]":      {Groups: [][]string{{"apiserver", "controllers", "node-3"}, {"gateway", "node-1"}}},
 		"[apiserver controllers]":      {Members: []string{"controllers", "apiserver"}},
 	} {
-		if got := fmt.Sprint(cut(t, spec).Spec.CutOff(parties)); got != want {
+		if got := fmt.Sprint(cut(t, spec).Spec.CutOff(members)); got != want {
 			t.Errorf("%+v cuts off %s, want %s", spec, got, want)
 		}
 	}
@@ -89,7 +89,7 @@ func TestOf(t *testing.T) {
 		for _, spec := range c.specs {
 			cuts = append(cuts, cut(t, spec))
 		}
-		got, next := partition.ConditionOf(cuts, "node-1", parties, since.Add(c.at))
+		got, next := partition.ConditionOf(cuts, "node-1", members, since.Add(c.at))
 		if got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
@@ -117,7 +117,7 @@ func TestFaultsOfMessages(t *testing.T) {
 		Members: []string{"node-2", "controllers"}, Only: []partition.Message{partition.Statuses, partition.Watches}, Duration: seconds(60),
 	})
 	var got []string
-	for _, f := range c.Faults(parties) {
+	for _, f := range c.Faults(members) {
 		if err := fault.Check(f.Name, f.Spec); err != nil {
 			t.Error(err)
 		}
@@ -135,13 +135,13 @@ func TestFaultsOfMessages(t *testing.T) {
 	}
 	for _, message := range partition.Messages() {
 		c.Spec.Only = []partition.Message{message}
-		for _, f := range c.Faults(parties) {
+		for _, f := range c.Faults(members) {
 			if err := fault.Check(f.Name, f.Spec); err != nil {
 				t.Error(err)
 			}
 		}
 	}
-	if whole := cut(t, partition.Spec{Members: []string{"node-2"}}); len(whole.Faults(parties)) > 0 {
+	if whole := cut(t, partition.Spec{Members: []string{"node-2"}}); len(whole.Faults(members)) > 0 {
 		t.Error("a cut of all bytes is faults too")
 	}
 }
@@ -155,7 +155,7 @@ func TestCheckNamesTheField(t *testing.T) {
 		"spec.groups: Forbidden: must not be beside parties":        {Members: one, Groups: [][]string{{"node-2"}}},
 		`spec.groups[1][0]: Duplicate value: "node-1"`:              {Groups: [][]string{{"node-1"}, {"node-1"}}},
 		"spec.groups[1]: Required value":                            {Groups: [][]string{{"node-1"}, {}}},
-		"nobody is cut off":                                         {Groups: [][]string{parties}},
+		"nobody is cut off":                                         {Groups: [][]string{members}},
 		`spec.direction: Unsupported value: "up"`:                   {Members: one, Direction: "up"},
 		`spec.manner: Unsupported value: "drop"`:                    {Members: one, Manner: "drop"},
 		"a connection is reset in both directions":                  {Members: one, Manner: partition.Reset, Direction: partition.ToNode},
@@ -169,11 +169,11 @@ func TestCheckNamesTheField(t *testing.T) {
 		`spec.bandwidth: Invalid value: -1: must not be negative`:   {Members: one, Bandwidth: -1},
 		`spec.flap.up: Invalid value: 0: must be more than 0`:       {Members: one, Flap: partition.Flap{Down: seconds(1)}},
 	} {
-		if err := partition.Check("c", spec, parties); err == nil || !strings.Contains(err.Error(), want) {
+		if err := partition.Check("c", spec, members); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v\nwant %s", spec, err, want)
 		}
 	}
-	if err := partition.Check("My cut", partition.Spec{Members: one}, parties); err == nil || !strings.Contains(err.Error(), "metadata.name") {
+	if err := partition.Check("My cut", partition.Spec{Members: one}, members); err == nil || !strings.Contains(err.Error(), "metadata.name") {
 		t.Errorf("a bad name: %v", err)
 	}
 }

@@ -36,12 +36,12 @@ type marshaler interface{ Marshal() ([]byte, error) }
 func (w call) String() string { return string(w.verb) + " " + w.target.String() }
 
 // request sends a call and returns its answer of one part.
-func (c *Client) request(ctx context.Context, what call) (*proto.Response, error) {
+func (c *Client) request(ctx context.Context, req call) (*proto.Response, error) {
 	var answer *proto.Response
-	err := c.retry(ctx, what, func(ctx context.Context, patience time.Duration, data []byte) error {
+	err := c.retry(ctx, req, func(ctx context.Context, patience time.Duration, data []byte) error {
 		ctx, cancel := clock.Clock{}.Timeout(ctx, patience)
 		defer cancel()
-		raw, err := c.link.Request(ctx, proto.APIServer, c.subject(what), data)
+		raw, err := c.link.Request(ctx, proto.APIServer, c.subject(req), data)
 		if err != nil {
 			return err
 		}
@@ -52,12 +52,12 @@ func (c *Client) request(ctx context.Context, what call) (*proto.Response, error
 }
 
 // stream sends a call and returns all parts of its answer.
-func (c *Client) stream(ctx context.Context, what call) ([]*proto.Response, error) {
+func (c *Client) stream(ctx context.Context, req call) ([]*proto.Response, error) {
 	var answer []*proto.Response
-	err := c.retry(ctx, what, func(ctx context.Context, patience time.Duration, data []byte) error {
+	err := c.retry(ctx, req, func(ctx context.Context, patience time.Duration, data []byte) error {
 		answer = nil
 		return withIdleTimeout(ctx, patience, func(ctx context.Context, heard func()) error {
-			for raw, err := range c.link.Stream(ctx, proto.APIServer, c.subject(what), data) {
+			for raw, err := range c.link.Stream(ctx, proto.APIServer, c.subject(req), data) {
 				if err != nil {
 					return err
 				}
@@ -74,15 +74,15 @@ func (c *Client) stream(ctx context.Context, what call) ([]*proto.Response, erro
 	return answer, err
 }
 
-func (c *Client) subject(what call) string {
+func (c *Client) subject(req call) string {
 	return proto.APISubject{
-		Identity: c.link.Identity(), Verb: what.verb,
-		Resource: what.target.Kind.GroupResource().String(), Subresource: what.target.Subresource,
-		Namespace: what.target.Namespace, Name: what.target.Name,
+		Identity: c.link.Identity(), Verb: req.verb,
+		Resource: req.target.Kind.GroupResource().String(), Subresource: req.target.Subresource,
+		Namespace: req.target.Namespace, Name: req.target.Name,
 	}.String()
 }
 
-// The pauses between two attempts of one call, on the wall.
+// The delays between two attempts of one call, in wall time.
 const (
 	minRetryDelay = 20 * time.Millisecond
 	maxRetryDelay = 500 * time.Millisecond
@@ -92,31 +92,31 @@ const (
 type attemptFunc func(ctx context.Context, patience time.Duration, data []byte) error
 
 // retry sends one request, under one operation id, until try succeeds or the call's time is over.
-func (c *Client) retry(ctx context.Context, what call, try attemptFunc) error {
+func (c *Client) retry(ctx context.Context, req call, try attemptFunc) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
+		return fmt.Errorf("%s: %w", req, context.Cause(ctx))
 	}
 	limit := c.callTimeout()
 	operation := c.cfg.Operation()
-	data, err := c.encodeRequest(what, operation, untilDeadline(ctx, limit))
+	data, err := c.encodeRequest(req, operation, untilDeadline(ctx, limit))
 	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("%s: %w", req, err)
 	}
 	callOperationHook(ctx, operation)
 	wall := clock.Clock{}
 	all, cancel := wall.Timeout(ctx, limit)
 	defer cancel()
-	patience := what.attemptTimeout
+	patience := req.attemptTimeout
 	if patience <= 0 {
 		patience = limit / 3
 	}
 	for pause := minRetryDelay; ; pause = min(2*pause, maxRetryDelay) {
-		err := c.withFaults(all, what, patience, func() error { return try(all, patience, data) })
+		err := c.withFaults(all, req, patience, func() error { return try(all, patience, data) })
 		if err == nil || !isRetryable(err) {
-			return wrapError(what, err)
+			return wrapError(req, err)
 		}
 		if wall.Sleep(all, pause) != nil {
-			return c.timeoutError(ctx, what, err)
+			return c.timeoutError(ctx, req, err)
 		}
 	}
 }
@@ -137,23 +137,23 @@ func untilDeadline(ctx context.Context, limit time.Duration) time.Duration {
 // encodeRequest returns the request as it is sent, the same for every attempt. It always carries a
 // deadline: without one the apiserver would carry it out however late it arrived. So a request
 // without time left is not sent.
-func (c *Client) encodeRequest(what call, operation string, limit time.Duration) ([]byte, error) {
+func (c *Client) encodeRequest(req call, operation string, limit time.Duration) ([]byte, error) {
 	if limit <= 0 {
 		return nil, context.DeadlineExceeded
 	}
-	options, err := what.options.Marshal()
+	options, err := req.options.Marshal()
 	if err != nil {
 		return nil, err
 	}
 	request := &proto.Request{
 		Version: proto.Version, Operation: operation, Boot: string(c.cfg.Boot),
-		Options: options, ContentType: what.contentType, Body: what.body,
-		ApiVersion: what.target.Kind.GroupVersion().String(),
+		Options: options, ContentType: req.contentType, Body: req.body,
+		ApiVersion: req.target.Kind.GroupVersion().String(),
 
 		DeadlineUnixNano: clock.Clock{}.Now().Add(limit).UnixNano(),
 	}
-	if what.list != nil {
-		if request.ListOptions, err = what.list.Marshal(); err != nil {
+	if req.list != nil {
+		if request.ListOptions, err = req.list.Marshal(); err != nil {
 			return nil, err
 		}
 	}
@@ -190,26 +190,26 @@ func isRetryable(err error) bool {
 
 // timeoutError returns the error of a call that ran out of time; last is the error of its last
 // attempt.
-func (c *Client) timeoutError(ctx context.Context, what call, last error) error {
+func (c *Client) timeoutError(ctx context.Context, req call, last error) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
+		return fmt.Errorf("%s: %w", req, context.Cause(ctx))
 	}
 	if errors.Is(last, bus.ErrNoResponder) || errors.Is(last, bus.ErrDisconnected) {
-		return apierrors.NewServiceUnavailable(fmt.Sprintf("%s: the apiserver was not to be reached in %s: %v", what, c.cfg.Timeout, last))
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("%s: the apiserver was not to be reached in %s: %v", req, c.cfg.Timeout, last))
 	}
-	return apierrors.NewTimeoutError(fmt.Sprintf("%s: no answer from the apiserver in %s", what, c.cfg.Timeout), 0)
+	return apierrors.NewTimeoutError(fmt.Sprintf("%s: no answer from the apiserver in %s", req, c.cfg.Timeout), 0)
 }
 
 // wrapError adds verb and key to an error. The apiserver's own errors name them already.
-func wrapError(what call, err error) error {
-	var said apierrors.APIStatus
+func wrapError(req call, err error) error {
+	var status apierrors.APIStatus
 	switch {
-	case err == nil, errors.As(err, &said):
+	case err == nil, errors.As(err, &status):
 		return err
 	case errors.Is(err, bus.ErrTooLarge):
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%s: %v", what, err))
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%s: %v", req, err))
 	case errors.Is(err, bus.ErrForbidden):
-		return apierrors.NewForbidden(what.target.Kind.GroupResource(), what.target.Name, err)
+		return apierrors.NewForbidden(req.target.Kind.GroupResource(), req.target.Name, err)
 	}
-	return fmt.Errorf("%s: %w", what, err)
+	return fmt.Errorf("%s: %w", req, err)
 }

@@ -131,11 +131,11 @@ func refusalResponse(t *testing.T, err error) []*proto.Response {
 func TestARequestIsRepeatedUnderOneOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		face, err := clock.NewSchedule(began, 2)
+		schedule, err := clock.NewSchedule(began, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
-		fast := clock.NewDriver(face).Clock()
+		fast := clock.NewDriver(schedule).Clock()
 		troubles := []error{bus.ErrNoResponder, bus.ErrDisconnected, bus.ErrAbandoned, errNever}
 		link := &scriptedLink{answer: func(n int, _ proto.APISubject, _ *proto.Request) ([]*proto.Response, error) {
 			if n < len(troubles) {
@@ -244,11 +244,11 @@ func TestACallEnds(t *testing.T) {
 			t.Run(fmt.Sprintf("%s streamed=%t", name, streamed), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					began := time.Now()
-					face, err := clock.NewSchedule(began, row.speed)
+					schedule, err := clock.NewSchedule(began, row.speed)
 					if err != nil {
 						t.Fatal(err)
 					}
-					clk := clock.NewDriver(face).Clock()
+					clk := clock.NewDriver(schedule).Clock()
 					link := &scriptedLink{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
 						return nil, row.trouble
 					}}

@@ -29,7 +29,7 @@ func decodeObject(data []byte, revision uint64) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if obj, ok := decoded.(kinds.Object); ok && revision != 0 { // a dry run's has none
+	if obj, ok := decoded.(kinds.Object); ok && revision != 0 { // a dry run has no revision
 		obj.SetResourceVersion(strconv.FormatUint(revision, 10))
 	}
 	return decoded, nil

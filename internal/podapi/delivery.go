@@ -52,12 +52,12 @@ type operationHookKey struct{}
 
 // WithOperationHook returns a context for one call. The hook receives the call's operation id
 // before the request is sent.
-func WithOperationHook(ctx context.Context, tell func(operation string)) context.Context {
-	return context.WithValue(ctx, operationHookKey{}, tell)
+func WithOperationHook(ctx context.Context, hook func(operation string)) context.Context {
+	return context.WithValue(ctx, operationHookKey{}, hook)
 }
 
 func callOperationHook(ctx context.Context, operation string) {
-	if tell, ok := ctx.Value(operationHookKey{}).(func(string)); ok {
-		tell(operation)
+	if hook, ok := ctx.Value(operationHookKey{}).(func(string)); ok {
+		hook(operation)
 	}
 }

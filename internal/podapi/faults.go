@@ -35,24 +35,24 @@ func (c *Client) clientName(ctx context.Context) string {
 	return cmp.Or(c.cfg.ClientName, string(c.link.Identity()))
 }
 
-func (c *Client) attributes(ctx context.Context, what call) fault.Attributes {
+func (c *Client) attributes(ctx context.Context, req call) fault.Attributes {
 	return fault.Attributes{
-		Client: c.clientName(ctx), Verb: string(what.verb), Resource: what.target.Kind.GroupResource().String(),
-		Subresource: what.target.Subresource, Namespace: what.target.Namespace, Name: what.target.Name,
+		Client: c.clientName(ctx), Verb: string(req.verb), Resource: req.target.Kind.GroupResource().String(),
+		Subresource: req.target.Subresource, Namespace: req.target.Namespace, Name: req.target.Name,
 	}
 }
 
 // withFaults runs try under the faults of api.request. A held request is sent when it is released,
 // a dropped answer is awaited in vain, and a duplicate is one operation sent twice.
-func (c *Client) withFaults(ctx context.Context, what call, patience time.Duration, try func() error) error {
-	about := c.attributes(ctx, what)
-	if err := c.cfg.Faults.Inject(ctx, fault.APIRequest, about); err != nil {
+func (c *Client) withFaults(ctx context.Context, req call, patience time.Duration, try func() error) error {
+	attrs := c.attributes(ctx, req)
+	if err := c.cfg.Faults.Inject(ctx, fault.APIRequest, attrs); err != nil {
 		if injected, ok := errors.AsType[*fault.Injected](err); ok {
 			return injectedStatus(injected)
 		}
 		return errHeld
 	}
-	if _, twice := c.cfg.Faults.FindEffect(fault.APIRequest, about, fault.Duplicate); twice {
+	if _, twice := c.cfg.Faults.FindEffect(fault.APIRequest, attrs, fault.Duplicate); twice {
 		if err := try(); err != nil {
 			return err
 		}
@@ -61,8 +61,8 @@ func (c *Client) withFaults(ctx context.Context, what call, patience time.Durati
 	if err != nil {
 		return err
 	}
-	if _, lost := c.cfg.Faults.FindEffect(fault.APIRequest, about, fault.Drop); lost {
-		_ = clock.Clock{}.Sleep(ctx, patience) // the caller's own end ends it sooner
+	if _, lost := c.cfg.Faults.FindEffect(fault.APIRequest, attrs, fault.Drop); lost {
+		_ = clock.Clock{}.Sleep(ctx, patience) // the caller's deadline may end it sooner
 		return context.DeadlineExceeded
 	}
 	return nil
@@ -107,21 +107,21 @@ func DeliverWithFaults(ctx context.Context, faults *fault.Table, client string, 
 	if len(faults.Faults()) == 0 {
 		return offer(event)
 	}
-	about := fault.Attributes{Client: client, Verb: string(event.Type), Resource: of.Kind.GroupResource().String()}
+	attrs := fault.Attributes{Client: client, Verb: string(event.Type), Resource: of.Kind.GroupResource().String()}
 	if object, err := meta.Accessor(event.Object); err == nil {
-		about.Namespace, about.Name = object.GetNamespace(), object.GetName()
+		attrs.Namespace, attrs.Name = object.GetNamespace(), object.GetName()
 	}
-	if _, gone := faults.FindEffect(fault.WatchDeliver, about, fault.Expire); gone {
+	if _, gone := faults.FindEffect(fault.WatchDeliver, attrs, fault.Expire); gone {
 		status := apierrors.NewResourceExpired("too old resource version: a fault has expired it").Status()
 		return offer(watch.Event{Type: watch.Error, Object: &status})
 	}
-	if err := faults.Inject(ctx, fault.WatchDeliver, about); err != nil {
+	if err := faults.Inject(ctx, fault.WatchDeliver, attrs); err != nil {
 		return err
 	}
-	if _, lost := faults.FindEffect(fault.WatchDeliver, about, fault.Drop); lost {
+	if _, lost := faults.FindEffect(fault.WatchDeliver, attrs, fault.Drop); lost {
 		return nil
 	}
-	if _, twice := faults.FindEffect(fault.WatchDeliver, about, fault.Duplicate); twice {
+	if _, twice := faults.FindEffect(fault.WatchDeliver, attrs, fault.Duplicate); twice {
 		if err := offer(event); err != nil {
 			return err
 		}

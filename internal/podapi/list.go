@@ -30,8 +30,8 @@ func (c *Client) List(ctx context.Context, t Target, opts metav1.ListOptions) (*
 	return c.requestList(ctx, call{verb: proto.VerbList, target: t, options: &opts})
 }
 
-func (c *Client) requestList(ctx context.Context, what call) (*List, error) {
-	parts, err := c.stream(ctx, what)
+func (c *Client) requestList(ctx context.Context, req call) (*List, error) {
+	parts, err := c.stream(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -43,11 +43,11 @@ func (c *Client) requestList(ctx context.Context, what call) (*List, error) {
 		for _, item := range part.GetList().GetItems() {
 			decoded, err := decodeItem(item)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", what, err)
+				return nil, fmt.Errorf("%s: %w", req, err)
 			}
 			obj, ok := decoded.(kinds.Object)
 			if !ok {
-				return nil, fmt.Errorf("%s: the list holds %T, which has no metadata", what, decoded)
+				return nil, fmt.Errorf("%s: the list holds %T, which has no metadata", req, decoded)
 			}
 			page.Items = append(page.Items, obj)
 		}

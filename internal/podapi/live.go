@@ -48,7 +48,7 @@ func (r *reader) receiveFrame(ctx context.Context, data []byte) error {
 	}
 	for _, event := range frame.GetEvents() {
 		if event.GetRevision() <= r.cursor.Revision {
-			continue // caught up with already
+			continue // delivered already
 		}
 		if err := r.deliverEvent(ctx, event); err != nil {
 			return err
@@ -119,14 +119,14 @@ func (r *reader) sendDueBookmark(ctx context.Context) error {
 // reader. A lost renewal is made up for by the next one, or by the reconnect after the silence.
 func (r *reader) renewGroup(ctx context.Context) {
 	every := func() time.Duration { return r.client.cfg.Clock.ClampWallDuration(2*time.Second, renewInterval) }
-	what := call{verb: proto.VerbWatch, target: r.target, options: &metav1.ListOptions{
+	req := call{verb: proto.VerbWatch, target: r.target, options: &metav1.ListOptions{
 		LabelSelector: r.options.LabelSelector, FieldSelector: r.options.FieldSelector,
 	}}
-	what.target.Subresource = proto.SubresourceRenew
+	req.target.Subresource = proto.SubresourceRenew
 	for (clock.Clock{}).Sleep(ctx, every()) == nil {
-		data, err := r.client.encodeRequest(what, r.client.cfg.Operation(), every())
+		data, err := r.client.encodeRequest(req, r.client.cfg.Operation(), every())
 		if err == nil {
-			err = r.sendRenewal(ctx, what, data, every())
+			err = r.sendRenewal(ctx, req, data, every())
 		}
 		if err != nil {
 			r.client.cfg.Log.DebugContext(ctx, "watch not renewed", "watch", r.scope.Resource, "cause", err)
@@ -134,9 +134,9 @@ func (r *reader) renewGroup(ctx context.Context) {
 	}
 }
 
-func (r *reader) sendRenewal(ctx context.Context, what call, data []byte, patience time.Duration) error {
+func (r *reader) sendRenewal(ctx context.Context, req call, data []byte, patience time.Duration) error {
 	ctx, cancel := clock.Clock{}.Timeout(ctx, patience)
 	defer cancel()
-	_, err := r.client.link.Request(ctx, proto.APIServer, r.client.subject(what), data)
+	_, err := r.client.link.Request(ctx, proto.APIServer, r.client.subject(req), data)
 	return err
 }

@@ -36,24 +36,24 @@ type Result struct {
 
 // Do carries out a RawRequest.
 func (c *Client) Do(ctx context.Context, raw RawRequest) (*Result, error) {
-	what := call{
+	req := call{
 		verb: raw.Verb, target: raw.Target, options: raw.Options, list: raw.List,
 		contentType: raw.ContentType, body: raw.Body,
 	}
 	if raw.Verb == proto.VerbList || raw.Verb == proto.VerbDeleteCollection {
-		page, err := c.requestList(ctx, what)
+		page, err := c.requestList(ctx, req)
 		if err != nil {
 			return nil, err
 		}
 		return &Result{Code: 200, Page: page}, nil
 	}
-	answer, err := c.request(ctx, what)
+	answer, err := c.request(ctx, req)
 	if err != nil {
 		return nil, err
 	}
 	obj, err := decodeItem(answer.GetItem())
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
+		return nil, fmt.Errorf("%s: %w", req, err)
 	}
 	return &Result{Code: int(answer.GetCode()), Object: obj}, nil
 }

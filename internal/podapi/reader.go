@@ -43,7 +43,7 @@ type reader struct {
 	delivery delivery
 }
 
-// The rhythm of a watch, in cluster time.
+// The intervals of a watch, in cluster time.
 const (
 	maxSilentHeartbeats = 3
 	renewInterval       = 20 * time.Second
@@ -90,12 +90,12 @@ func (r *reader) connect(ctx context.Context, opts metav1.ListOptions) (*session
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", r.target, err)
 	}
-	entered := &session{live: live}
-	if err := r.fetchBacklog(ctx, entered, opts); err != nil {
+	next := &session{live: live}
+	if err := r.fetchBacklog(ctx, next, opts); err != nil {
 		live.Close()
 		return nil, err
 	}
-	return entered, nil
+	return next, nil
 }
 
 // fetchBacklog reads a whole answer as fast as the bus delivers it, independent of the consumer.
@@ -121,9 +121,9 @@ func (r *reader) fetchBacklog(ctx context.Context, current *session, opts metav1
 func (r *reader) reconnect(ctx context.Context) *session {
 	pause := time.Duration(0)
 	for clk := (clock.Clock{}); clk.Sleep(ctx, r.rng.between(pause/2, pause)) == nil; {
-		entered, err := r.connect(ctx, r.resumeOptions())
+		next, err := r.connect(ctx, r.resumeOptions())
 		if err == nil {
-			return entered
+			return next
 		}
 		if isPermanent(err) {
 			r.endWithError(ctx, err)
@@ -166,7 +166,7 @@ func (r *reader) resumeOptions() metav1.ListOptions {
 // deliverSession delivers the events of a session until it breaks.
 func (r *reader) deliverSession(ctx context.Context, current *session) error {
 	for {
-		initial := r.cursor.Revision == 0 // they come by key, so the cursor stays before them
+		initial := r.cursor.Revision == 0 // initial events are ordered by key, so the cursor does not move
 		for _, event := range current.backlog {
 			if err := r.deliverEvent(ctx, event); err != nil {
 				return err

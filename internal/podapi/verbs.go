@@ -73,21 +73,21 @@ func (c *Client) DeleteCollection(ctx context.Context, t Target, opts metav1.Del
 
 // requestObject sends a call that is answered with one object. A subresource, for example a
 // Binding, may be answered with a Status of success: then the object is nil.
-func (c *Client) requestObject(ctx context.Context, what call) (kinds.Object, error) {
-	answer, err := c.request(ctx, what)
+func (c *Client) requestObject(ctx context.Context, req call) (kinds.Object, error) {
+	answer, err := c.request(ctx, req)
 	if err != nil {
 		return nil, err
 	}
 	decoded, err := decodeItem(answer.GetItem())
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
+		return nil, fmt.Errorf("%s: %w", req, err)
 	}
-	if status, done := decoded.(*metav1.Status); done && what.target.Subresource != "" && status.Status == metav1.StatusSuccess {
+	if status, done := decoded.(*metav1.Status); done && req.target.Subresource != "" && status.Status == metav1.StatusSuccess {
 		return nil, nil
 	}
 	obj, ok := decoded.(kinds.Object)
 	if !ok {
-		return nil, fmt.Errorf("%s: answered with %T, which has no metadata", what, decoded)
+		return nil, fmt.Errorf("%s: answered with %T, which has no metadata", req, decoded)
 	}
 	return obj, nil
 }

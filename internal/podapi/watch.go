@@ -38,16 +38,16 @@ func (c *Client) Watch(ctx context.Context, t Target, opts metav1.ListOptions) (
 		return nil, err
 	}
 	opts.Watch = true
-	lasts := c.WatchDuration(opts.TimeoutSeconds)
-	ctx, cancel := c.cfg.Clock.Timeout(ctx, lasts)
+	duration := c.WatchDuration(opts.TimeoutSeconds)
+	ctx, cancel := c.cfg.Clock.Timeout(ctx, duration)
 	r := &reader{
 		client: c, target: t, options: opts, scope: scope, rng: c.rng.derive("watch of " + selectionKey(t, opts)),
 		out:      make(chan watch.Event, eventBufferSize),
-		deadline: c.cfg.Clock.Steady().Add(lasts),
+		deadline: c.cfg.Clock.Steady().Add(duration),
 	}
 	r.cursor.Revision = startRevision(opts)
 	r.delivery = delivery{watch: c.watches.Add(1), from: r.cursor.Revision}
-	entered, err := r.connect(ctx, opts)
+	next, err := r.connect(ctx, opts)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -56,7 +56,7 @@ func (c *Client) Watch(ctx context.Context, t Target, opts metav1.ListOptions) (
 	w.reading.Go(func() {
 		defer cancel()
 		defer close(r.out)
-		r.run(ctx, entered)
+		r.run(ctx, next)
 	})
 	w.reading.Go(func() { r.renewGroup(ctx) })
 	return w, nil

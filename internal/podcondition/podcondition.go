@@ -18,8 +18,8 @@ func Disruption(reason, message string) corev1.PodCondition {
 	}
 }
 
-// The reasons that a kubelet gives in the readiness conditions of a pod that it has ended: no
-// container of it runs again.
+// The reasons in the readiness conditions of a pod that the kubelet has ended. No container of
+// the pod runs again.
 const (
 	Completed = "PodCompleted"
 	Failed    = "PodFailed"

@@ -101,7 +101,7 @@ func (r *Reader) next(ctx context.Context, ended bool) (lines []Line, size int, 
 		line.Stamp, line.Text, _ = bytes.Cut(raw, []byte(" "))
 		at, err := time.Parse(time.RFC3339Nano, string(line.Stamp))
 		if err != nil || !at.After(r.last) || at.Before(r.request.SinceTime) {
-			continue // a line without a time would come again each time
+			continue // a line without a time would be returned repeatedly
 		}
 		r.last = at
 		lines = append(lines, line)

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The resources that a pod refers to, as the API spells them.
+// The resources that a pod refers to, by API name.
 const (
 	Secrets         = "secrets"
 	ConfigMaps      = "configmaps"

@@ -40,7 +40,7 @@ func ColumnsOf(crd *apiextensionsv1.CustomResourceDefinition, version string) *C
 	for _, column := range c.definitions {
 		path := jsonpath.New(column.Name).AllowMissingKeys(true)
 		if err := path.Parse("{" + column.JSONPath + "}"); err != nil {
-			path = nil // the apiserver has judged the definition; an empty column is all there is to say
+			path = nil // the apiserver has accepted the definition; the column stays empty
 		}
 		c.paths = append(c.paths, path)
 	}
@@ -49,7 +49,7 @@ func ColumnsOf(crd *apiextensionsv1.CustomResourceDefinition, version string) *C
 
 // header returns the column definitions of the Table.
 func (c *CustomColumns) header() []metav1.TableColumnDefinition {
-	header := Columns(metav1.SchemeGroupVersion.WithKind(""))[:1] // the name, as every kind has it
+	header := Columns(metav1.SchemeGroupVersion.WithKind(""))[:1] // the name column of every kind
 	for _, column := range c.definitions {
 		description := column.Description
 		if description == "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// The words of the STATUS column that no pod field holds.
+// The words of the STATUS column that are in no pod field.
 const (
 	terminating = "Terminating"
 	completed   = "Completed"
@@ -96,7 +96,7 @@ func (c *containerCount) add(status corev1.ContainerStatus) {
 func countContainers(pod *corev1.Pod) containerCount {
 	sidecars := sidecarNames(pod)
 	count := containerCount{all: len(pod.Spec.Containers) + len(sidecars), status: baseStatus(pod)}
-	running := count // what is counted once the pod is past its init containers
+	running := count // the count if all init containers are done
 	initializing := false
 	for i, status := range pod.Status.InitContainerStatuses {
 		count.add(status)

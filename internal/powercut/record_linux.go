@@ -14,7 +14,7 @@ import (
 	"unsafe"
 )
 
-// What package syscall does not name of ptrace(2) and wait(2).
+// Constants of ptrace(2) and wait(2) that package syscall lacks.
 const (
 	ptraceGetSyscallInfo = 0x420e
 	ptraceExitKill       = 0x100000
@@ -61,7 +61,7 @@ func Record(cmd Command) (log *Log, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// Only the thread that has started a process may trace it.
+	// Only the thread that started a process may trace it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
@@ -83,7 +83,7 @@ func Record(cmd Command) (log *Log, err error) {
 	for id := range before.files {
 		r.files[id] = id
 	}
-	defer func() { _ = r.memory.Close() }() // nil is closed with an error
+	defer func() { _ = r.memory.Close() }() // closing a nil file returns an error
 	if err = r.begin(); err == nil {
 		err = r.follow()
 	}
@@ -292,7 +292,7 @@ func (r *recorder) descriptor(number uint64) (id uint64, dir, here bool) {
 // readPath returns the path at an address, relative to the directory; "" if it is elsewhere.
 func (r *recorder) path(address uint64) (string, error) {
 	text := make([]byte, 4096)
-	n, _ := r.memory.ReadAt(text, int64(address)) // it may end at the end of a mapping
+	n, _ := r.memory.ReadAt(text, int64(address)) // the read may stop at the end of a mapping
 	path, _, ended := strings.Cut(string(text[:n]), "\x00")
 	if !ended {
 		return "", errors.New("read a path: it has no end")

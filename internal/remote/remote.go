@@ -92,7 +92,7 @@ func Relay(ctx context.Context, client, server Conn) error {
 		func(ctx context.Context) error { return up(ctx, client, server) },
 		func(ctx context.Context) error {
 			select {
-			case <-client.Done(): // also while nothing is read from it, nor written to it
+			case <-client.Done(): // also while the relay neither reads from it nor writes to it
 			case <-ctx.Done():
 			}
 			return nil

@@ -221,10 +221,10 @@ func (c *Client) call(ctx context.Context, name string, req, answer protobuf.Mes
 		c.giveUp(envelope)
 		return Refusal(ctx.Err())
 	case waiting.Err() != nil && own == noLimit:
-		c.giveUp(envelope) // it may have been meant for the next one after all
+		c.giveUp(envelope) // the new incarnation may have received the call
 		return errAnew
 	case waiting.Err() != nil:
-		c.giveUp(envelope) // a runtime that stood still finds the call and this together
+		c.giveUp(envelope) // a stalled runtime receives the call and this cancellation together
 		return &proto.RuntimeError{Code: proto.CodeDeadlineExceeded, Desc: context.DeadlineExceeded.Error(), Unanswered: true}
 	}
 	return Refusal(err)

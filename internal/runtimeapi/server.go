@@ -57,7 +57,7 @@ func Serve(ctx context.Context, serving Serving) error {
 		boot: rand.Text(), runtime: serving.Runtime, calls: newCalls(), clock: serving.Clock,
 		log: serving.Log, faults: serving.Faults, about: serving.About,
 	}
-	// Before any call can come, or one that is given up at once would go on for ever.
+	// Subscribe before any call can arrive, or a call cancelled at once would continue for ever.
 	given, err := conn.Subscribe(proto.CRISubject(cancel), cancels)
 	if err != nil {
 		return fmt.Errorf("runtime: hear of calls given up: %w", err)
@@ -84,10 +84,10 @@ func Serve(ctx context.Context, serving Serving) error {
 		ready()
 	}
 	err = daemon.Run(ctx, parts...)
-	// Once Serve has returned, the bus knows that nobody answers any more.
+	// Once Serve has returned, the bus knows that the subjects have no responder.
 	leaving, stop := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer stop()
-	_ = conn.Flush(leaving) // fails where the connection is gone, and then it knows too
+	_ = conn.Flush(leaving) // fails only if the connection is gone, and then the bus knows too
 	return err
 }
 
@@ -107,7 +107,7 @@ func (s *server) hear(ctx context.Context, given *bus.Subscription) error {
 		data, err := given.Next(ctx)
 		switch {
 		case errors.Is(err, bus.ErrMissedMessages):
-			continue // their deadlines end those that were missed
+			continue // deadlines end the calls with missed cancellations
 		case err != nil:
 			return err
 		}

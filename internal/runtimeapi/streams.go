@@ -66,7 +66,7 @@ func (s *server) converse(ctx context.Context, call *bus.Call) {
 		}
 		leaving, stop := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 		defer stop()
-		_ = remote.Finish(leaving, client, StreamStatus(refused)) // it may have left
+		_ = remote.Finish(leaving, client, StreamStatus(refused)) // the client may have left
 	}
 }
 

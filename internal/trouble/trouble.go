@@ -59,7 +59,7 @@ func (s State) troubles() []history.Trouble {
 		all = append(all, history.Trouble{Kind: history.TroubleFault, What: f.Name, Arguments: encoded(f)})
 	}
 	for _, c := range s.Cuts {
-		c.Lease = nil // who holds a cut changes nothing about it
+		c.Lease = nil // the holder of a cut does not change its effect
 		all = append(all, history.Trouble{Kind: history.TroubleCut, What: c.Name, CutOff: c.Spec.CutOff(s.Parties), Arguments: encoded(c)})
 	}
 	if s.paused() {

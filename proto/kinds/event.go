@@ -22,7 +22,7 @@ func convertEvent(obj Object, to schema.GroupVersionKind) (Object, []string, err
 		converted = newerEvent(event)
 	case *eventsv1.Event:
 		converted = coreEvent(event)
-	default: // an older version of events.k8s.io differs in nothing but its name
+	default: // an older version of events.k8s.io differs in name only
 		stable, lost, err := Convert(obj, eventsv1.SchemeGroupVersion.WithKind("Event"))
 		if err != nil {
 			return nil, lost, fmt.Errorf("convert %T: %w", obj, err)
