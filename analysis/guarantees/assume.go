@@ -16,14 +16,14 @@ var (
 
 // assumeSound returns an error unless the history is complete and shows work. A run that did
 // nothing must not pass.
-func (p *clusterHistory) assumeSound() error {
-	for _, gap := range p.log.Gaps {
+func (h *clusterHistory) assumeSound() error {
+	for _, gap := range h.log.Gaps {
 		if gap.From != 1 {
 			return fmt.Errorf("%w: %v", ErrIncomplete, gap)
 		}
 	}
 	opened, taken := false, false
-	for _, e := range p.events {
+	for _, e := range h.events {
 		switch fact := e.Fact.(type) {
 		case history.LostEvents:
 			return fmt.Errorf("%w: %s could not write %d: %s", ErrIncomplete, e.Process, fact.Count, fact.Err)
@@ -34,7 +34,7 @@ func (p *clusterHistory) assumeSound() error {
 		}
 	}
 	// Of a long history the beginning may have been let go, and the store's opening with it.
-	if !opened && p.completeFrom == 0 || !taken || len(p.commits) == 0 {
+	if !opened && h.completeFrom == 0 || !taken || len(h.commits) == 0 {
 		return ErrNothing
 	}
 	return nil

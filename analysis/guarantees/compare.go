@@ -15,9 +15,9 @@ type State map[string]string
 
 // EndState returns the state that the commits of a history lead to.
 func EndState(evidence Evidence) State {
-	p := newClusterHistory(evidence)
+	h := newClusterHistory(evidence)
 	last := map[string]*commit{}
-	for _, c := range p.commits {
+	for _, c := range h.commits {
 		last[c.Resource+" "+c.Key] = c
 	}
 	names, pods := map[string]string{}, map[string]int{}

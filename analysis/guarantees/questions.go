@@ -20,9 +20,9 @@ type listing struct {
 // listings holds the listings of a resource, in the order in which they were asked.
 type listings []listing
 
-func (p *clusterHistory) listingsOf(resource string) listings {
+func (h *clusterHistory) listingsOf(resource string) listings {
 	var all listings
-	for e, of := range factsOf[history.OpRead](p) {
+	for e, of := range factsOf[history.OpRead](h) {
 		if of.Identity == controllers && of.Resource == resource && of.Verb != "get" && of.Key == "" { // of all namespaces
 			all = append(all, listing{Event: e, after: parseRevision(of.ReadOptions.Revision), refused: !isSuccess(of.Code)})
 		}
@@ -58,27 +58,27 @@ func (all listings) delivery(c *commit) (how listing, answered bool) {
 
 // neverSeenBound reports whether the controllers never learned on which node a pod was: they listed
 // all pods after it was gone, and had not been told before that it was bound.
-func (p *clusterHistory) neverSeenBound(one *podHistory) bool {
-	at := slices.IndexFunc(one.commits, func(c *commit) bool { return c.Node != "" })
-	last := one.commits[len(one.commits)-1]
+func (h *clusterHistory) neverSeenBound(pod *podHistory) bool {
+	at := slices.IndexFunc(pod.commits, func(c *commit) bool { return c.Node != "" })
+	last := pod.commits[len(pod.commits)-1]
 	if at < 0 || last.Op != deleted {
 		return false
 	}
-	how, answered := p.podListings().delivery(one.commits[at])
+	how, answered := h.podListings().delivery(pod.commits[at])
 	return !answered || how.after == 0 && before(last.Event, how.Event)
 }
 
 // mayNotKnowOwn reports whether the controllers may not have known of their own earlier commit when
 // they requested another. Either the earlier one was not answered yet, or only a moment before, or
 // the answer may have been lost and no watch had delivered the commit.
-func (p *clusterHistory) mayNotKnowOwn(earlier, c *commit) bool {
+func (h *clusterHistory) mayNotKnowOwn(earlier, c *commit) bool {
 	if wasUnanswered(earlier, c) {
 		return true
 	}
 	answer := earlier.operation.returns[0]
-	lost := slices.ContainsFunc(p.troubles, func(o *trouble) bool {
-		return o.Kind != history.TroubleFault && o.deafensControllers() && o.mayOverlap(answer.Began, answer.Ended+inFlightTime)
+	lost := slices.ContainsFunc(h.troubles, func(tr *trouble) bool {
+		return tr.Kind != history.TroubleFault && tr.deafensControllers() && tr.mayOverlap(answer.Began, answer.Ended+inFlightTime)
 	})
-	how, answered := p.podListings().delivery(earlier)
+	how, answered := h.podListings().delivery(earlier)
 	return lost && (!answered || how.Began >= c.requestedAt())
 }
