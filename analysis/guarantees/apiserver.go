@@ -66,7 +66,7 @@ func checkRequestsAnswered(h *clusterHistory, t *tally) {
 				}
 			}
 			if answer == nil && ends[string(call.Boot)] < bound+int64(machineSlack) || h.apiserverWasAway(call.Ended, bound) {
-				continue // nobody was there to answer
+				continue // no apiserver was running
 			}
 			t.expect(answer != nil && answer.Ended <= bound, "a request was not answered by its deadline", call, answer)
 		}

@@ -7,9 +7,8 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// Why evidence proves nothing.
+// The reasons why evidence proves nothing.
 var (
-	// The reasons why evidence proves nothing.
 	ErrNothing    = errors.New("nothing has happened in this history: want a store that was opened, a write that was taken, and a commit")
 	ErrIncomplete = errors.New("events are missing from this history")
 )
@@ -33,7 +32,7 @@ func (h *clusterHistory) assumeSound() error {
 			taken = taken || isSuccess(fact.Code)
 		}
 	}
-	// Of a long history the beginning may have been let go, and the store's opening with it.
+	// The beginning of a long history may have been deleted, and the store's opening with it.
 	if !opened && h.completeFrom == 0 || !taken || len(h.commits) == 0 {
 		return ErrNothing
 	}

@@ -16,7 +16,7 @@ const budgetResource = "poddisruptionbudgets.policy"
 // that two budgets cover is never evicted. Pods that have not begun, have ended or are being
 // deleted need no budget.
 func checkEvictionBudget(h *clusterHistory, t *tally) {
-	budgets := map[string][]*object{} // by namespace, and by name
+	budgets := map[string][]*object{} // by namespace, sorted by name
 	for of, one := range h.objects {
 		if of.resource == budgetResource {
 			budgets[one.namespace] = append(budgets[one.namespace], one)
@@ -80,7 +80,7 @@ func (e effect) chargedBudget() (charged *commit) {
 func (e effect) checkChargedBudget(t *tally, charged *commit) {
 	before := charged.replaced
 	if before == nil || before.Budget == nil || charged.Budget == nil {
-		return // of a history that does not tell
+		return // an older release did not record budgets
 	}
 	against := e.evidence(before.Event, charged.Event)
 	t.expect(before.covers(e.prior), "an eviction was taken from a budget that does not cover the pod", against...)

@@ -28,7 +28,7 @@ func EndState(evidence Evidence) State {
 	for key, c := range last {
 		switch {
 		case c.Op == deleted || isTransient(c.Resource):
-		case c.Resource == podResource && names[c.Owner] != "": // whose names may be made up
+		case c.Resource == podResource && names[c.Owner] != "": // their names may be generated
 			pods["pods of "+names[c.Owner]+": "+describeCommit(c.Commit)]++
 		default:
 			state[key] = describeCommit(c.Commit)

@@ -35,9 +35,9 @@ func (h *clusterHistory) cutOffNodes() []cutOffNode {
 		slow := slices.ContainsFunc(h.troubles, func(another *trouble) bool {
 			return another != tr && another.Kind != history.TroubleClock && another.mayOverlap(tr.since()-inFlightTime, s.from)
 		})
-		for _, party := range tr.CutOff {
-			if h.kubelets[party] && !slow && s.from < s.to {
-				s.node = party
+		for _, name := range tr.CutOff {
+			if h.kubelets[name] && !slow && s.from < s.to {
+				s.node = name
 				all = append(all, s)
 			}
 		}

@@ -78,10 +78,10 @@ func checkGracefulDelete(h *clusterHistory, t *tally) {
 		if first.Deadline == nil || *first.Grace == 0 || h.clockMayBeWrong("apiserver", e.calls[0].Began, first.Ended) {
 			continue
 		}
-		// The call may have been written down later than its time was taken.
+		// The call may have been recorded later than the apiserver took the time.
 		began, grace := e.calls[0].Wall.Add(time.Second-h.clockError()), time.Duration(*first.Grace)*time.Second
 		if first.Wall.Before(began) {
-			continue // the clock was set back meanwhile
+			continue // the clock was set back in between
 		}
 		t.expect(!first.Deadline.Before(began.Add(grace-time.Second)) && !first.Deadline.After(first.Wall.Add(grace+time.Second)),
 			"a deletionTimestamp is not the time of the delete and the grace period", e.evidence()...)
@@ -98,7 +98,7 @@ func checkGracePeriod(h *clusterHistory, t *tally) {
 		switch {
 		case e.prior.Node == "" || hasEnded(e.prior):
 			t.expect(*first.Grace == 0, "a pod that cannot run was given a grace period", e.evidence()...)
-		case e.Grace == nil && e.prior.SpecGrace == nil: // of a release that did not tell
+		case e.Grace == nil && e.prior.SpecGrace == nil: // an older release did not record it
 		case e.Grace == nil:
 			t.expect(*first.Grace == max(0, *e.prior.SpecGrace) || *e.prior.SpecGrace < 0, "another grace period holds than the pod's own", e.evidence()...)
 		case *e.Grace < 0:
@@ -200,7 +200,7 @@ func collectorFinalizers() []string {
 // checkRemover checks D5: who may remove a pod.
 func checkRemover(h *clusterHistory, t *tally) {
 	for _, e := range h.effects() {
-		if !e.removes() || e.prior == nil || e.Verb == "deletecollection" && e.TimeLeft == nil { // of a release that did not tell of its grace period
+		if !e.removes() || e.prior == nil || e.Verb == "deletecollection" && e.TimeLeft == nil { // an older release did not record the grace period of a collection
 			continue
 		}
 		node := e.node
@@ -288,13 +288,13 @@ func (pod *podHistory) mountsAt(e *history.Event) map[string]*history.Event {
 
 // checkSeenIncarnation checks D7: a kubelet changes no incarnation of a pod that it has not seen.
 func checkSeenIncarnation(h *clusterHistory, t *tally) {
-	recording := map[string]bool{} // the kubelets that tell what they see
+	recording := map[string]bool{} // the kubelets that record what they see
 	for e := range factsOf[history.KubeletSee](h) {
 		recording[nodeOf(e.Process)] = true
 	}
 	for _, e := range h.effects() {
 		node := e.node
-		if node == "" || e.prior == nil || !e.made[0].recorded { // of the file's own commits nobody knows when they were
+		if node == "" || e.prior == nil || !e.made[0].recorded { // the times of the file's own commits are unknown
 			continue
 		}
 		uid, _ := e.meantVersion()
@@ -328,10 +328,10 @@ func (e effect) checkWarning(h *clusterHistory, t *tally) {
 	var node *commit
 	for _, c := range h.versions(nodeResource, e.prior.Node) {
 		if !c.recorded && c.Revision > e.made[0].Revision {
-			break // only the database has it, which does not tell when
+			break // only the database has this version, and its time is unknown
 		}
 		if c.Ended+recordDelay >= e.calls[0].Began && c.Began <= e.returns[0].Ended {
-			return // it may have been seen either way
+			return // the node may have been seen before or after this change
 		}
 		if c.Ended < e.calls[0].Began {
 			node = c
@@ -389,7 +389,7 @@ func checkCascade(h *clusterHistory, t *tally) {
 			t.expect(o.Grace == nil || *o.Grace != 0, "a cascade force-deleted a pod", decided, o.calls[0])
 		}
 	})
-	for _, o := range h.operations { // only the namespace controller deletes many at once
+	for _, o := range h.operations { // only the namespace controller deletes collections
 		if o.Identity == controllers && o.Verb == "deletecollection" && o.Resource == podResource {
 			t.expect(o.Grace == nil || *o.Grace != 0, "a cascade force-deleted the pods of a namespace", o.calls[0])
 		}

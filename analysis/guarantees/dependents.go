@@ -53,7 +53,7 @@ func (b ownerBlockers) add(c *commit) {
 	if c.Op == deleted {
 		blocks = nil
 	}
-	blockedBefore := c.Blocks // of what is removed, as it was
+	blockedBefore := c.Blocks // a removal has the blocked owners of the last version
 	if c.replaced != nil {
 		blockedBefore = c.replaced.Blocks
 	}

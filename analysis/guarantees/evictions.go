@@ -53,7 +53,7 @@ func (tr *trouble) deafensControllers() bool {
 // nodeHeartbeats holds the heartbeats that the controllers received.
 type nodeHeartbeats struct {
 	listings listings
-	// byNode are those of a node.
+	// byNode holds the heartbeats of each node, in order.
 	byNode map[string][]heartbeat
 }
 
@@ -119,10 +119,10 @@ func (beats nodeHeartbeats) lastBefore(node string, at *history.Event) (last *hi
 // cluster's.
 func checkEvictionNotEarly(h *clusterHistory, t *tally) {
 	beats := h.heartbeats()
-	taints := map[string][]*commit{} // by node: the commits by which its NoExecute taints became others
+	taints := map[string][]*commit{} // by node: the commits that changed its NoExecute taints
 	for _, c := range h.commits {
 		switch {
-		case !c.recorded && c.Resource == "nodes": // when it was nobody knows, but it was
+		case !c.recorded && c.Resource == "nodes": // time unknown: known from the store file only
 			taints[c.Key] = append(taints[c.Key], c)
 		case !c.recorded || c.Began < h.completeFrom:
 		case c.Resource == "nodes":
@@ -197,8 +197,8 @@ func (h *clusterHistory) wasJustReplaced(pod *commit, decided *history.Event) bo
 // the node again, as upstream.
 func (h *clusterHistory) evictionStart(d history.Decide, decided *history.Event, pod *commit) *history.Event {
 	first := decided
-	for e, mark := range factsOf[history.Decide](h) {
-		if e.Boot != decided.Boot || mark.Controller != d.Controller || mark.Action != "patch" || mark.Key != d.Key || !before(e, decided) {
+	for e, decision := range factsOf[history.Decide](h) {
+		if e.Boot != decided.Boot || decision.Controller != d.Controller || decision.Action != "patch" || decision.Key != d.Key || !before(e, decided) {
 			continue
 		}
 		o := h.byID[e.Cause]
@@ -214,7 +214,7 @@ func (h *clusterHistory) evictionStart(d history.Decide, decided *history.Event,
 const taintInfoAge = 10 * time.Second
 
 // mayHaveMissed reports whether the controllers could have decided before the commit reached them.
-// They have `moments` to hear of it. Time counts only while they receive: a trouble that deafens
+// They have newsDelay to hear of it. Time counts only while they receive: a trouble that deafens
 // them extends it. Work that came due meanwhile is done before they hear of the commit. Unless they
 // were only paused, they also have to list everything first.
 func (h *clusterHistory) mayHaveMissed(c *commit, decided *history.Event, newsDelay time.Duration) bool {

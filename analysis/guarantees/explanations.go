@@ -9,17 +9,16 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// The paces of explanations: a pod is overdue ten seconds after its grace period, and is
-// looked at every so often.
+// The timing of explanations. A pod is overdue 10 s after its grace period, and explanations are
+// made every 30 s.
 const (
-	// A pod is overdue 10 s after its grace period. Explanations are made every 30 s.
 	overdueAfter  = 10 * time.Second
 	explainPeriod = 30 * time.Second
 	// causeFreshness is how long after a trouble its cause may still be named: what a kubelet
 	// reports of itself is as old as its last attempt.
 	causeFreshness = 30 * time.Second
 	// refusalMemory is how long after the API refused a kubelet the refusal may still be named. It
-	// is reported for a minute after it was heard (why.Pod.refused).
+	// is reported for a minute after it was heard (why.Pod.checkRefusals).
 	refusalMemory = time.Minute + causeFreshness + observationAge
 )
 
@@ -141,15 +140,15 @@ func (h *clusterHistory) causeHolds(pod *podHistory, reason string, e *history.E
 // unjudgedCauses returns the causes that need no trouble, or none that a history records.
 func unjudgedCauses() map[string]bool {
 	return map[string]bool{
-		// An application takes its time; how much it says nowhere but in its script.
+		// An application takes its time, and only its script says how much.
 		"long-grace": true, "sidecar-does-not-stop": true,
-		// A stop goes on as it has begun, as upstream (KBL-18).
+		// A stop keeps the grace period it began with, as upstream (KBL-18).
 		"shorter-grace-ignored": true,
-		// Images that are pulled, and kubelets that are at a start, are not written down.
+		// Image pulls and container starts in progress are not recorded.
 		"start-in-progress": true,
-		// Why a kubelet has no worker for a pod it does not write down.
+		// Why a kubelet has no worker for a pod is not recorded.
 		"rejected-pod": true,
-		// A message whose time is over is not written down, nor are those that are late.
+		// Late and expired messages are not recorded.
 		"requests-late": true,
 	}
 }
@@ -171,17 +170,17 @@ func causeConditions() map[string]func(blockedPod) bool {
 		"garbage-collector-down":    func(b blockedPod) bool { return b.anyVersion(awaitsCollector) && b.controllersWereHampered() },
 		"job-controller-down":       func(b blockedPod) bool { return b.anyVersion(awaitsJobController) && b.controllersWereHampered() },
 		"job-keeps-pod":             func(b blockedPod) bool { return b.anyVersion(b.awaitsJob) },
-		// These are said of what is no pod, of a pod that is gone, or beside a cause.
+		// These concern other objects, pods that are gone, or come beside another cause.
 		"clock-skew": never, "created-again": never, "namespace-content": never, "orphaned-volume": never,
 		"claim-in-use": never, "volume-bound": never, "dependents-remain": never,
 		"apiserver-fails": func(b blockedPod) bool { return b.apiserverFailed() },
-		// To who is refused, or gets no answer in time, they look alike.
+		// A client cannot tell a stuck store from a lost answer.
 		"store-does-not-write":       func(b blockedPod) bool { return b.hadFaultAt("store.") || b.nodeWasUnreachable() },
 		"kubelet-down":               func(b blockedPod) bool { return b.processWasDown("kubelet/" + b.nodeName()) },
 		"node-cut-off":               unreachable,
 		"node-cut-off-after-cleanup": unreachable,
 		"evicted-from-silent-node":   unreachable,
-		// A kubelet whose runtime is away takes nothing up until a moment after.
+		// A kubelet without its runtime takes up nothing until a moment after.
 		"watch-silent":               func(b blockedPod) bool { return b.nodeWasUnreachable() || runtimeTrouble("cri.")(b) },
 		"runtime-down":               runtimeTrouble("cri."),
 		"runtime-listing-hangs":      runtimeTrouble("cri."),

@@ -12,11 +12,9 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// The longest pauses of a controller between two tries: after failures only, and after some of
-// which nothing is known, such as messages that are lost now and then.
+// The longest pauses of a controller between two tries. maxRetryPause holds if all tries failed,
+// usualRetryPause after troubles of unknown effect, for example lost messages.
 const (
-	// A controller pauses at most maxRetryPause between two tries if it met only failures. It
-	// pauses at most usualRetryPause after troubles of unknown effect, for example lost messages.
 	maxRetryPause   = 1000 * time.Second
 	usualRetryPause = 5 * time.Minute
 )

@@ -46,7 +46,6 @@ type Verdict string
 
 // The verdicts.
 const (
-	// The verdicts.
 	Held         Verdict = "held"
 	Violated     Verdict = "broken"
 	NotCheckable Verdict = "not checkable"
@@ -164,7 +163,7 @@ type tally struct {
 
 // expect counts a case. If the invariant does not hold, the case becomes the counter-example: what
 // was found, and the events that show it.
-func (t *tally) expect(holds bool, what string, events ...*history.Event) { //nolint:revive // what is checked, and no switch
+func (t *tally) expect(holds bool, what string, events ...*history.Event) { //nolint:revive // the result of a check, not a switch
 	t.cases++
 	if holds {
 		return

@@ -162,7 +162,7 @@ func (h *clusterHistory) addFileEvent(e *history.Event) {
 			return
 		}
 		c.stored = true
-		if c.Created == 0 { // recorded by a release that did not tell
+		if c.Created == 0 { // an older release did not record the content
 			c.Content = fact.Content
 		}
 		c.differs = c.differs || c.Key != fact.Key || c.UID != fact.UID || c.Op != fact.Op || c.Object != fact.Object || c.Cause != e.Cause
@@ -180,7 +180,7 @@ func (h *clusterHistory) linkCommits() {
 	for _, c := range h.commits {
 		c.object = h.objectOf(reference{c.Resource, c.Key})
 		if was := h.byRevision[c.Previous]; was != nil && was.object == c.object && was.Revision < c.Revision {
-			c.replaced = was // a damaged history may name any
+			c.replaced = was // a damaged history may name any revision
 		}
 		c.object.versions = append(c.object.versions, c)
 		h.byUID[c.UID] = append(h.byUID[c.UID], c)
@@ -271,7 +271,7 @@ func (h *clusterHistory) podOf(uid, name string) *podHistory {
 		h.pods[uid] = pod
 	}
 	if pod.name == "" {
-		pod.name = name // a volume that is mounted names its pod's uid alone
+		pod.name = name // a mount records only the UID of its pod
 	}
 	return pod
 }
@@ -360,7 +360,6 @@ func (c *container) addTakeUp(e *history.Event, fact history.Recover) {
 
 // The operations of a commit.
 const (
-	// The operations of a commit.
 	added    = "ADDED"
 	modified = "MODIFIED"
 	deleted  = "DELETED"

@@ -66,7 +66,7 @@ func wasUnanswered(earlier, c *commit) bool {
 // before it heard that they were taken from it. A pod that was released and adopted again may be
 // counted again.
 func checkPodsCountedOnce(h *clusterHistory, t *tally) {
-	jobs := map[string]*commit{} // the Jobs that were made while somebody wrote it down
+	jobs := map[string]*commit{} // the Jobs with a recorded creation
 	pods := endedPods{count: map[string]int{}, counted: map[string]bool{}, taken: map[ownership]bool{}, deletes: h.jobDeletes()}
 	for _, c := range h.commits {
 		switch {

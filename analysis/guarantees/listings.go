@@ -22,9 +22,9 @@ type listings []listing
 
 func (h *clusterHistory) listingsOf(resource string) listings {
 	var all listings
-	for e, of := range factsOf[history.OpRead](h) {
-		if of.Identity == controllers && of.Resource == resource && of.Verb != "get" && of.Key == "" { // of all namespaces
-			all = append(all, listing{Event: e, after: parseRevision(of.ReadOptions.Revision), refused: !isSuccess(of.Code)})
+	for e, read := range factsOf[history.OpRead](h) {
+		if read.Identity == controllers && read.Resource == resource && read.Verb != "get" && read.Key == "" { // of all namespaces
+			all = append(all, listing{Event: e, after: parseRevision(read.ReadOptions.Revision), refused: !isSuccess(read.Code)})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b listing) int { return cmp.Compare(a.Began, b.Began) })
@@ -35,21 +35,21 @@ func (h *clusterHistory) listingsOf(resource string) listings {
 // listing asks for changes after an older revision, what they were sent was lost, and the first
 // answered listing counts. The same holds if they were refused such a listing before. answered is
 // false if none was answered.
-func (all listings) delivery(c *commit) (how listing, answered bool) {
+func (all listings) delivery(c *commit) (via listing, answered bool) {
 	next := sort.Search(len(all), func(i int) bool { return all[i].Began >= c.Ended })
 	atOnce := listing{Event: c.Event, after: c.Revision - 1}
 	missed := false
-	for _, q := range slices.Backward(all[:next]) {
-		if missed = q.refused && q.after > 0; missed || !q.refused {
+	for _, l := range slices.Backward(all[:next]) {
+		if missed = l.refused && l.after > 0; missed || !l.refused {
 			break
 		}
 	}
-	for _, q := range all[next:] {
-		missed = missed || q.after > 0 && q.after < c.Revision
+	for _, l := range all[next:] {
+		missed = missed || l.after > 0 && l.after < c.Revision
 		switch {
-		case missed && !q.refused:
-			return q, true
-		case !missed && (!q.refused || q.after > 0):
+		case missed && !l.refused:
+			return l, true
+		case !missed && (!l.refused || l.after > 0):
 			return atOnce, true
 		}
 	}
@@ -64,8 +64,8 @@ func (h *clusterHistory) neverSeenBound(pod *podHistory) bool {
 	if at < 0 || last.Op != deleted {
 		return false
 	}
-	how, answered := h.podListings().delivery(pod.commits[at])
-	return !answered || how.after == 0 && before(last.Event, how.Event)
+	via, answered := h.podListings().delivery(pod.commits[at])
+	return !answered || via.after == 0 && before(last.Event, via.Event)
 }
 
 // mayNotKnowOwn reports whether the controllers may not have known of their own earlier commit when
@@ -79,6 +79,6 @@ func (h *clusterHistory) mayNotKnowOwn(earlier, c *commit) bool {
 	lost := slices.ContainsFunc(h.troubles, func(tr *trouble) bool {
 		return tr.Kind != history.TroubleFault && tr.deafensControllers() && tr.mayOverlap(answer.Began, answer.Ended+inFlightTime)
 	})
-	how, answered := h.podListings().delivery(earlier)
-	return lost && (!answered || how.Began >= c.requestedAt())
+	via, answered := h.podListings().delivery(earlier)
+	return lost && (!answered || via.Began >= c.requestedAt())
 }

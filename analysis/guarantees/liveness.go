@@ -80,7 +80,7 @@ func (h *clusterHistory) removalWait(pod *podHistory, c calmPeriod) (*removalWai
 		return nil, false
 	}
 	w.grace = max(seconds(w.mark.Grace), minGrace)
-	for _, e := range pod.terms { // a stop that is under way keeps its grace period (KBL-18)
+	for _, e := range pod.terms { // a stop in progress keeps its grace period (KBL-18)
 		if fact, _ := e.Fact.(history.KubeletTerm); e.Began < w.mark.Began {
 			w.grace = max(w.grace, time.Duration(fact.Grace)*time.Second)
 		}
@@ -90,7 +90,7 @@ func (h *clusterHistory) removalWait(pod *podHistory, c calmPeriod) (*removalWai
 	for i, change := range pod.commits {
 		if change.Op != deleted && len(change.Finalizers) > 0 && change.Deadline != nil {
 			if i+1 == len(pod.commits) {
-				return nil, false // it has finalizers to the end
+				return nil, false // the pod keeps finalizers to the end
 			}
 			w.delayUntil(pod.commits[i+1].Ended, pod.commits[i+1].Event)
 		}
@@ -125,7 +125,7 @@ func (w *removalWait) delayBy(begun *history.Event, before int64, end *history.E
 	case begun.Began >= before:
 	case end != nil:
 		w.delayUntil(end.Ended, end)
-	case begun.Began > w.from: // with a kubelet that has ended meanwhile it was over
+	case begun.Began > w.from: // if the kubelet has ended since, the action is over
 		w.delayUntil(w.to, begun)
 	}
 }

@@ -16,7 +16,7 @@ func checkOneEffect(h *clusterHistory, t *tally) {
 	type what struct {
 		cause, op string
 		of        *object
-		// resource is of's, where there is one.
+		// resource is the resource of the object, if there is one.
 		resource string
 	}
 	first, evicted := map[what]*commit{}, map[what]bool{}
@@ -30,7 +30,7 @@ func checkOneEffect(h *clusterHistory, t *tally) {
 			continue // an eviction writes the pod's condition before it marks the pod
 		}
 		if c.Op == added {
-			key.of = nil // what is created again may be given another name
+			key.of = nil // a repeated create may generate another name
 		}
 		t.expect(first[key] == nil, "an operation took effect twice", eventOf(first[key]), c.Event)
 		first[key] = c
@@ -59,10 +59,10 @@ func checkNodeRestriction(h *clusterHistory, t *tally) {
 
 // checkOlderBoots checks N6: once a new boot of a kubelet has been answered, older boots are not.
 func checkOlderBoots(h *clusterHistory, t *tally) {
-	// newest has the first words of the newest incarnations that were answered, and heard all of
-	// them: one that is silent for long may be replaced by an older one.
+	// newest holds the first answered event of each kubelet's newest boot, and answered all of that
+	// boot's: a boot that is silent for long may be replaced by an older one.
 	newest, answered := map[string]*history.Event{}, map[string][]*history.Event{}
-	written := map[string]proto.Boot{} // what their nodes say
+	written := map[string]proto.Boot{} // the boots in the status of their nodes
 	for _, e := range h.events {
 		switch fact := e.Fact.(type) {
 		case history.Ready:
@@ -73,7 +73,7 @@ func checkOlderBoots(h *clusterHistory, t *tally) {
 			}
 			continue
 		case history.KubeletStatus, history.Lease:
-		case history.StoreOpen: // an apiserver that begins anew knows what nodes say
+		case history.StoreOpen: // a restarted apiserver knows only the boots in the status of nodes
 			maps.DeleteFunc(newest, func(kubelet string, last *history.Event) bool { return written[kubelet] != last.Boot })
 			for kubelet := range newest {
 				answered[kubelet] = append(answered[kubelet], e)
@@ -90,7 +90,7 @@ func checkOlderBoots(h *clusterHistory, t *tally) {
 				t.cases++
 			}
 			newest[e.Process], answered[e.Process] = e, []*history.Event{e}
-		case e.Boot.OlderThan(last.Boot): // it may be told of late what it was answered before
+		case e.Boot.OlderThan(last.Boot): // an answer may be recorded later than it was given
 			before, _ := slices.BinarySearchFunc(answered[e.Process], e.Began, func(event *history.Event, at int64) int { return cmp.Compare(event.Ended, at) })
 			silent := before > 0 && e.Began-answered[e.Process][before-1].Ended > olderBootBan
 			t.expect(e.Began <= last.Ended || silent, "an older incarnation was answered after a newer one", last, e)
@@ -113,7 +113,7 @@ func (h *clusterHistory) checkOlderBootRequests(t *tally) {
 		who string
 		to  proto.Boot
 	}
-	newest := map[link]*history.Event{} // by who, and the apiserver that heard it
+	newest := map[link]*history.Event{} // by kubelet and apiserver boot
 	for e, call := range factsOf[history.OpCall](h) {
 		if nodeOf(call.Identity) == "" || call.Boot == "" || h.apiserverWasAway(e.Began-int64(time.Second), e.Ended) {
 			continue
@@ -180,8 +180,8 @@ func (h *clusterHistory) resumedAt(from, until int64) int64 {
 func checkMalformedRequests(h *clusterHistory, t *tally) {
 	for e, fact := range factsOf[history.OpRefused](h) {
 		t.expect(isClientError(fact.Code), "what is no request was not refused as such", e)
-		if told := h.bootOf(e).events; told[len(told)-1] != e {
-			t.cases++ // who goes on has something to tell
+		if recorded := h.bootOf(e).events; recorded[len(recorded)-1] != e {
+			t.cases++ // a process that goes on records more events
 		}
 	}
 }

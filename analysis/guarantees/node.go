@@ -9,8 +9,6 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// least is the shortest grace period that a kubelet gives a container, and soon how much
-// later than it must SIGKILL may come.
 const (
 	// minGrace is the shortest grace period that a kubelet gives a container. killSlack is how much
 	// later than the end of the grace period SIGKILL may come.
@@ -48,7 +46,7 @@ func checkPreStopHook(h *clusterHistory, t *tally) {
 		for i, begun := range c.preStops {
 			if i > 0 {
 				before := c.preStops[i-1]
-				// To stop a container for a probe is an attempt, too: one that failed is told of.
+				// A stop for a failed probe is an attempt too; a failed attempt is recorded.
 				again := slices.ContainsFunc(slices.Concat(c.pod.terms, c.pod.stuck), func(e *history.Event) bool {
 					return before.Began <= e.Began && e.Began <= begun.Began
 				})
@@ -170,7 +168,7 @@ func (h *clusterHistory) containerStops() []containerStop {
 	for _, c := range h.allContainers() {
 		terms, kills := c.splitSignals()
 		if len(c.pod.terms) == 0 || len(terms) == 0 || len(kills) == 0 || terms[0].Boot != kills[0].Boot || c.pod.terms[0].Began > terms[0].Ended {
-			continue // one that was signaled before its pod's end is stopped with a grace period that is not told
+			continue // the grace period of a stop before its pod's end is not recorded
 		}
 		s := containerStop{container: c, began: c.pod.terms[0], term: terms[0], kill: kills[0], shortest: -1}
 		for _, e := range append(append([]*history.Event{}, c.pod.terms...), c.pod.seen...) {

@@ -33,7 +33,7 @@ func checkWatchResume(h *clusterHistory, t *tally) {
 		switch {
 		case asked <= 0 || l.Began < h.completeFrom:
 		case l.Code == 410:
-			gone := len(forgotten) == 0 // of a release that did not tell
+			gone := len(forgotten) == 0 // an older release did not record compactions
 			for _, f := range forgotten {
 				gone = gone || f.revision > asked && f.by.Began <= l.Ended+recordDelay
 			}

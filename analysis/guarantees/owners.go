@@ -151,7 +151,7 @@ func (h *clusterHistory) checkPredecessor(t *tally, c *commit, existing map[stri
 	}
 	earlier := existing[c.Key[:dash+1]+strconv.Itoa(number-1)]
 	if earlier == nil || earlier.Owner != c.Owner {
-		return // a set may begin with another number
+		return // a set may begin with another ordinal
 	}
 	_, ago := elapsed(earlier.Event, c.Event)
 	t.expect(earlier.Op != deleted || ago < controllerLag, "a pod was made in a StatefulSet without the one before it", earlier.Event, c.Event)

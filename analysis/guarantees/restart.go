@@ -23,12 +23,12 @@ func (h *clusterHistory) couldTakeUp(o overlap, s stretch) bool {
 		return false
 	}
 	ended := int64(0)
-	for _, i := range h.boots[controllers] {
-		if last.Ended < i.firstBegan && i.firstBegan < s.to.Began && i.lastBegan > s.to.Ended {
-			since := max(s.from.Ended, h.ableToFindSince(o.older.nodeName(), ended, i.firstBegan, s.to.Began))
+	for _, boot := range h.boots[controllers] {
+		if last.Ended < boot.firstBegan && boot.firstBegan < s.to.Began && boot.lastBegan > s.to.Ended {
+			since := max(s.from.Ended, h.ableToFindSince(o.older.nodeName(), ended, boot.firstBegan, s.to.Began))
 			return since < s.to.Began && h.minPassed(since, s.to.Began) >= 10*h.clockError()
 		}
-		ended = max(ended, i.lastEnded)
+		ended = max(ended, boot.lastEnded)
 	}
 	return false
 }
@@ -50,12 +50,12 @@ func (h *clusterHistory) ableToFindSince(node string, ended, began, until int64)
 // use. `ended` is the end of the boot before.
 func (h *clusterHistory) listedSince(ended, began int64) int64 {
 	resources := map[string]int64{podResource: math.MaxInt64, nodeResource: math.MaxInt64}
-	for e, of := range factsOf[history.OpRead](h) {
-		if of.Identity != controllers || of.Verb == "get" || of.Key != "" || !isSuccess(of.Code) || parseRevision(of.ReadOptions.Revision) != 0 || e.Began < ended {
+	for e, read := range factsOf[history.OpRead](h) {
+		if read.Identity != controllers || read.Verb == "get" || read.Key != "" || !isSuccess(read.Code) || parseRevision(read.ReadOptions.Revision) != 0 || e.Began < ended {
 			continue
 		}
-		if at, known := resources[of.Resource]; !known || at == math.MaxInt64 || at < began {
-			resources[of.Resource] = e.Ended
+		if at, known := resources[read.Resource]; !known || at == math.MaxInt64 || at < began {
+			resources[read.Resource] = e.Ended
 		}
 	}
 	var last int64

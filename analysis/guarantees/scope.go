@@ -29,7 +29,7 @@ func (h *clusterHistory) scopeOf(resource, namespace, byLabel, byField string) (
 		return s, false
 	}
 	if !s.labels.Empty() && len(h.commits) > 0 && h.commits[0].Created == 0 {
-		return s, false // of an older release, which did not tell of labels
+		return s, false // an older release did not record labels
 	}
 	for _, required := range s.fields.Requirements() {
 		ofPod := required.Field == "spec.nodeName" || required.Field == "status.phase"

@@ -19,8 +19,8 @@ func (pod *podHistory) checkSidecarsLast(h *clusterHistory, t *tally) {
 		if place < 0 || len(stops) == 0 {
 			continue
 		}
-		// A runtime that was not heard of may do late what an earlier attempt has asked of it, so
-		// that any attempt whose time is up will do.
+		// A runtime that was unreachable may do late what an earlier attempt asked for. Any attempt
+		// with a used-up grace period justifies the signal.
 		plan, waits := pod.stopPlan(h, stops[0])
 		if plan == nil || !waits {
 			continue

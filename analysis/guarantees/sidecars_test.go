@@ -2,9 +2,8 @@ package guarantees
 
 import "github.com/podfall/podfall/internal/history"
 
-// Of the pod of most histories with two sidecars: what it commits, and the containers beside main.
+// The pod of most histories with two sidecars, and its containers.
 var (
-	// The pod of most histories with two sidecars, and the containers beside main.
 	meshSpec      = history.PodSpec{Sidecars: []string{"first", "second"}, Regular: []string{"main"}}
 	main          = history.ContainerRef{Pod: name, UID: uid, Container: "m", ContainerName: "main"}
 	firstSidecar  = history.ContainerRef{Pod: name, UID: uid, Container: "s1", ContainerName: "first"}

@@ -20,7 +20,7 @@ func (pod *podHistory) checkContainerStates(h *clusterHistory, t *tally) {
 		for _, said := range fact.Containers {
 			c := pod.containersByID[said.Container]
 			switch {
-			case c == nil: // its making may have been lost with its runtime's history
+			case c == nil: // its creation may have been lost with its runtime's history
 			case said.State == "terminated":
 				c.checkReportedEnd(said.Code, e, t)
 			case said.State == "running":

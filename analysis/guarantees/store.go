@@ -274,7 +274,7 @@ func checkRefusedHasNoEffect(h *clusterHistory, t *tally) {
 			t.expect(len(o.commits) == 0, "a dry run changed something", append([]*history.Event{o.calls[0]}, o.commitEvents()...)...)
 		}
 		if len(o.calls) != 1 || len(o.returns) != 1 || o.Verb == string(proto.VerbDeleteCollection) && o.deniedByWebhook() {
-			continue // of several tries one may have been taken, and of many objects a webhook may refuse some
+			continue // one of several tries may have been accepted, and a webhook may refuse some of many objects
 		}
 		if ret, _ := o.returns[0].Fact.(history.OpReturn); isClientError(ret.Code) {
 			t.expect(len(o.commits) == 0, "a request was refused and carried out", append([]*history.Event{o.calls[0], o.returns[0]}, o.commitEvents()...)...)

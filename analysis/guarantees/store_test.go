@@ -95,9 +95,8 @@ func presentDeadline(trouble history.Trouble, before int64) *builder {
 // sendAll sends every event unchanged.
 func sendAll(_ int, e history.WatchEvent) []history.WatchEvent { return []history.WatchEvent{e} }
 
-// The groups of watches of all pods, and of those of a node.
+// The watch group of all pods, and the selector of a node's pods.
 const (
-	// The watch group of all pods, and the selector of a node's pods.
 	allPods  = "watch.cluster.087c2023970ed1456e3bfe87"
 	selector = "spec.nodeName=n1"
 )

@@ -71,7 +71,7 @@ func (h *clusterHistory) findTroubles() []*trouble {
 				open[at].end = e
 				open = slices.Delete(open, at, at+1)
 			}
-		case history.Stall: // to all others as if somebody had paused it
+		case history.Stall: // others see a stall like a pause
 			all = append(all, &trouble{Trouble: history.Trouble{Kind: history.TroublePaused, What: e.Process}, begin: e, end: e})
 		}
 	}
@@ -243,7 +243,7 @@ func (h *clusterHistory) firstTickFrom(at int64) (place int, exact bool) {
 
 // findTicks returns the events of processes with clocks that were always right.
 func (h *clusterHistory) findTicks() []*history.Event {
-	wrong := map[string]bool{"supervisor": true} // which does not hear of changes
+	wrong := map[string]bool{"supervisor": true} // the supervisor does not hear of clock changes
 	for process := range h.boots {
 		wrong[process] = wrong[process] || h.clockMayBeWrong(process, 0, math.MaxInt64-int64(time.Second))
 	}

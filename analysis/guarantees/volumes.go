@@ -9,7 +9,6 @@ import (
 
 // The resources of volumes that have to be attached.
 const (
-	// The resources of volumes that have to be attached.
 	volumeResource     = "persistentvolumes"
 	attachmentResource = "volumeattachments.storage.k8s.io"
 	nodeResource       = "nodes"

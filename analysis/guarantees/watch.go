@@ -17,7 +17,7 @@ type stream struct {
 	sent map[int64]*history.Event
 	// end is nil if the stream has not ended.
 	end *history.Event
-	// scope is what must be sent, if it is known, and replayed what was beside it.
+	// scope is what must be sent, if it is known. replayed pairs it with what was sent.
 	scope
 	scopeKnown bool
 	replayed   []replayedEvent
@@ -36,7 +36,7 @@ type replayedEvent struct {
 func (h *clusterHistory) findStreams() []*stream {
 	type name struct{ boot, watch string }
 	running := map[name]*stream{}
-	// early are events of a group whose opening was not yet written down.
+	// early holds events of groups with an opening that was recorded later.
 	early := map[name][]*history.Event{}
 	var all []*stream
 	for _, e := range h.events {

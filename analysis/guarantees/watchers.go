@@ -62,7 +62,7 @@ func (h *clusterHistory) checkKubeletCaughtUp(t *tally, pod *podHistory, c calmP
 	}
 	news := pod.lastNews(c.to)
 	if news == nil || news.Op == deleted && (len(pod.seen) == 0 || h.hasNewerBoot(pod.seen[len(pod.seen)-1], c.to)) {
-		return // a kubelet that has begun anew has never had it
+		return // a restarted kubelet never had the pod
 	}
 	var seen *history.Event
 	for _, e := range pod.seen {

@@ -70,8 +70,8 @@ func (pod *podHistory) leftBy(by *history.Event) *history.Event {
 // end.
 func (h *clusterHistory) wasInvisible(o overlap, s stretch) bool {
 	return slices.ContainsFunc(h.troubles, func(tr *trouble) bool {
-		stood := tr.Kind == history.TroublePaused && tr.What == controllers
-		if stood && tr.since() <= s.from.Ended+int64(2*h.clockError()) && tr.until() >= s.to.Began {
+		stalled := tr.Kind == history.TroublePaused && tr.What == controllers
+		if stalled && tr.since() <= s.from.Ended+int64(2*h.clockError()) && tr.until() >= s.to.Began {
 			return true
 		}
 		away := tr.Kind == history.TroubleDown || tr.Kind == history.TroublePaused
@@ -98,8 +98,8 @@ func (h *clusterHistory) checkReportedTimes(o overlap, reported history.Window, 
 	beginMatches, endMatches := false, reported.End == nil
 	for _, s := range o.possibleTimes() {
 		beginMatches = beginMatches || h.mayHaveShown(reported.Begin, s.from)
-		// Who is paused, or hears nothing, notices an end later than it was; and what a runtime
-		// was about to do when it was paused it does right after, and holds for done before.
+		// A controller that is paused or cut off notices an end late. A paused runtime finishes its
+		// action right after the pause, and records it as done before.
 		endMatches = endMatches || s.to == nil || h.mayHaveShown(*reported.End, s.to) ||
 			slices.ContainsFunc(h.troubles, func(tr *trouble) bool {
 				return tr.mayOverlap(s.to.Began-int64(time.Second), e.Ended)
@@ -135,8 +135,8 @@ func (h *clusterHistory) controllersRanThrough(from, to *history.Event) bool {
 			boots[string(e.Boot)] |= 2
 		}
 	}
-	for _, both := range boots {
-		if both == 3 {
+	for _, seen := range boots {
+		if seen == 3 {
 			return true
 		}
 	}

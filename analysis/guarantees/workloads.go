@@ -44,7 +44,7 @@ func checkDesiredState(h *clusterHistory, t *tally) {
 // workloads returns the workloads that exist at a time, with all pods that they had.
 func (h *clusterHistory) workloads(at int64) []*workload {
 	byUID := map[string]*workload{}
-	ending := map[string]bool{} // namespaces in which nothing is made any more
+	ending := map[string]bool{} // namespaces under deletion: nothing is created in them
 	var all []*workload
 	for _, change := range h.commits {
 		if change.Ended <= at && change.Resource == "namespaces" {
@@ -59,12 +59,12 @@ func (h *clusterHistory) workloads(at int64) []*workload {
 		}
 		byUID[change.UID].last = change
 	}
-	for _, change := range h.commits { // a pod's first may have been lost: its others tell of it, too
+	for _, change := range h.commits { // a pod's first commit may be lost, but later ones have its owner too
 		o := byUID[change.Owner]
 		if o == nil || change.Resource != podResource {
 			continue
 		}
-		if pod := h.pods[change.UID]; pod.firstOwnedBy(o) == change { // it may be released, and adopted by another
+		if pod := h.pods[change.UID]; pod.firstOwnedBy(o) == change { // the pod may be released, and adopted by another workload
 			o.pods = append(o.pods, pod)
 		}
 	}
@@ -96,7 +96,7 @@ func (h *clusterHistory) checkWorkload(t *tally, o *workload, c calmPeriod) {
 		return
 	}
 	if o.last.InOrder && slices.ContainsFunc(o.pods, func(pod *podHistory) bool { return o.has(pod, c.to) && !pod.versionAt(c.to).Ready }) {
-		return // it waits for the one before
+		return // the set waits for an earlier pod
 	}
 	count := 0
 	for _, pod := range o.pods {
