@@ -136,7 +136,7 @@ func (c *Cluster) openDoor(composed *inprocess.Config) error {
 	if err != nil {
 		return err
 	}
-	server, err := authority.Server("podfalltest", pki.Loopback(), now)
+	server, err := authority.IssueServer("podfalltest", pki.Loopback(), now)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ func NewBoot(now time.Time, entropy [4]byte) Boot {
 }
 
 // IsValid reports whether b has the format of [NewBoot].
-func (b Boot) Valid() bool {
+func (b Boot) IsValid() bool {
 	began, entropy, found := strings.Cut(string(b), "-")
 	return found && isHex(began, 16) && isHex(entropy, 8)
 }

@@ -40,7 +40,7 @@ type Compat struct {
 
 // compatTable lists the releases. One entry a release reads better than one a difference, because
 // every release sets every field.
-func compat() []Compat {
+func compatTable() []Compat {
 	return []Compat{
 		{
 			Release:                "v1.37",
@@ -75,17 +75,17 @@ func CompatFor(release string) (Compat, error) {
 	if release == "" {
 		release = DefaultRelease
 	}
-	i := slices.IndexFunc(compat(), func(c Compat) bool { return c.Release == release })
+	i := slices.IndexFunc(compatTable(), func(c Compat) bool { return c.Release == release })
 	if i < 0 {
 		return Compat{}, fmt.Errorf("compat %q: want one of %s", release, strings.Join(Releases(), ", "))
 	}
-	return compat()[i], nil
+	return compatTable()[i], nil
 }
 
 // Releases returns the names that CompatFor accepts.
 func Releases() []string {
 	var names []string
-	for _, c := range compat() {
+	for _, c := range compatTable() {
 		names = append(names, c.Release)
 	}
 	return names

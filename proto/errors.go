@@ -69,7 +69,7 @@ func IsRuntimeCode(err error, code string) bool {
 
 // IsRuntimeUnavailable reports whether err is, or wraps, a RuntimeError without an answer of the
 // runtime: it could not be reached, or did not answer in time.
-func IsRuntimeAway(err error) bool {
+func IsRuntimeUnavailable(err error) bool {
 	var refused *RuntimeError
 	return errors.As(err, &refused) && (refused.Unanswered || refused.Code == CodeUnavailable)
 }

@@ -83,11 +83,11 @@ func FuzzScope(f *testing.F) {
 func FuzzBoot(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, began int64, entropy uint32) {
 		made := NewBoot(time.Unix(0, began), [4]byte(binary.BigEndian.AppendUint32(nil, entropy)))
-		if !made.Valid() {
+		if !made.IsValid() {
 			t.Errorf("%s is made and not valid", made)
 		}
 		boot := Boot(text)
-		if !boot.Valid() {
+		if !boot.IsValid() {
 			return
 		}
 		var nanos uint64

@@ -54,7 +54,7 @@ func (id Identity) NodeName() (name string, ok bool) {
 
 // IsUser reports whether id belongs to users and their programs, at the command line or through the
 // gateway, and not to a process of the cluster.
-func (id Identity) Person() bool {
+func (id Identity) IsUser() bool {
 	return id == Gateway || strings.HasPrefix(string(id), clientPrefix)
 }
 

@@ -136,30 +136,30 @@ func CRISubject(method string) string { return RootCRI + "." + method }
 
 // The subjects of the shared fault state.
 const (
-	MgmtBoard    = RootMgmt + ".board"
-	MgmtBoardGet = RootMgmt + ".board.get"
-	MgmtBoardSet = RootMgmt + ".board.set"
+	MgmtFaultState    = RootMgmt + ".board"
+	MgmtFaultStateGet = RootMgmt + ".board.get"
+	MgmtFaultStateSet = RootMgmt + ".board.set"
 )
 
 // MgmtInspect returns the subject of inspections of a process.
 func MgmtInspect(process string) string { return RootMgmt + ".inspect." + escape(process) }
 
 // emptyToken represents an empty part of a subject.
-const none = "_"
+const emptyToken = "_"
 
 // escape converts any text to one subject token. Kubernetes names and identities never contain a
 // percent sign, so that the escaping is unambiguous.
 func escape(text string) string {
 	if text == "" {
-		return none
+		return emptyToken
 	}
-	if text != none && !strings.ContainsFunc(text, special) {
+	if text != emptyToken && !strings.ContainsFunc(text, needsEscape) {
 		return text
 	}
 	const digits = "0123456789ABCDEF"
 	escaped := make([]byte, 0, 2*len(text)+1)
 	for _, c := range []byte(text) {
-		if special(rune(c)) || text == none {
+		if needsEscape(rune(c)) || text == emptyToken {
 			escaped = append(escaped, '%', digits[c>>4], digits[c&0xf])
 		} else {
 			escaped = append(escaped, c)
@@ -169,7 +169,7 @@ func escape(text string) string {
 }
 
 // needsEscape reports whether r has a meaning to NATS or to escape itself.
-func special(r rune) bool {
+func needsEscape(r rune) bool {
 	switch r {
 	case '.', '*', '>', '%', '/':
 		return true
@@ -180,7 +180,7 @@ func special(r rune) bool {
 var errEscape = errors.New("a percent sign must be followed by two hexadecimal digits")
 
 func unescape(token string) (string, error) {
-	if token == none {
+	if token == emptyToken {
 		return "", nil
 	}
 	text, err := url.PathUnescape(token)

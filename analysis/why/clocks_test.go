@@ -12,7 +12,7 @@ import (
 // Only the cause clock-skew may show that.
 func checkOtherClocks(t *testing.T, name string, p Pod) {
 	t.Helper()
-	if p.APIServer.Said == nil {
+	if p.APIServer.Report == nil {
 		return // nobody says what time it is for the API
 	}
 	findings := func(p Pod) []Finding {
@@ -25,8 +25,8 @@ func checkOtherClocks(t *testing.T, name string, p Pod) {
 			*at = at.Add(off)
 		}
 		kubelet, runtime, bus := p, p, p
-		kubelet.Kubelet.Said, runtime.Runtime.Said, bus.Bus.Said = shiftClock(p.Kubelet.Said, off), shiftClock(p.Runtime.Said, off), shiftClock(p.Bus.Said, off)
-		if lease := p.Node.Lease; lease != nil && p.Kubelet.Said != nil {
+		kubelet.Kubelet.Report, runtime.Runtime.Report, bus.Bus.Report = shiftClock(p.Kubelet.Report, off), shiftClock(p.Runtime.Report, off), shiftClock(p.Bus.Report, off)
+		if lease := p.Node.Lease; lease != nil && p.Kubelet.Report != nil {
 			kubelet.Node.Lease = lease.DeepCopy()
 			kubelet.Node.Lease.Spec.RenewTime.Time = lease.Spec.RenewTime.Add(off)
 		}

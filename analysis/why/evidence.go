@@ -56,11 +56,11 @@ type Telemetry struct {
 func (t Telemetry) onAPIServerClock(n Node, observed time.Time) (Telemetry, Node, time.Time) {
 	now := observed
 	if t.hasAPIServerClock() {
-		now = t.APIServer.Said.Now
+		now = t.APIServer.Report.Now
 	}
-	if k := t.Kubelet.Said; k != nil && !k.Now.IsZero() && n.Lease != nil && n.Lease.Spec.RenewTime != nil {
+	if k := t.Kubelet.Report; k != nil && !k.Now.IsZero() && n.Lease != nil && n.Lease.Spec.RenewTime != nil {
 		n.Lease = n.Lease.DeepCopy()
-		n.Lease.Spec.RenewTime.Time = inspect.Moved(n.Lease.Spec.RenewTime.Time, now.Sub(k.Now))
+		n.Lease.Spec.RenewTime.Time = inspect.ShiftTime(n.Lease.Spec.RenewTime.Time, now.Sub(k.Now))
 	}
 	t.Kubelet, t.Runtime, t.Bus = shiftTo(t.Kubelet, now), shiftTo(t.Runtime, now), shiftTo(t.Bus, now)
 	return t, n, now
@@ -72,18 +72,18 @@ func shiftTo[T interface {
 	Shown() time.Time
 	Moved(ahead time.Duration) T
 }](answer inspect.Answer[T], now time.Time) inspect.Answer[T] {
-	if answer.Said == nil || (*answer.Said).Shown().IsZero() {
+	if answer.Report == nil || (*answer.Report).Shown().IsZero() {
 		return answer
 	}
-	moved := (*answer.Said).Moved(now.Sub((*answer.Said).Shown()))
-	answer.Said = &moved
+	moved := (*answer.Report).Moved(now.Sub((*answer.Report).Shown()))
+	answer.Report = &moved
 	return answer
 }
 
 // hasAPIServerClock reports whether the apiserver's clock is known. Only then can telemetry be
 // compared with the creations and deletions of objects.
 func (t Telemetry) hasAPIServerClock() bool {
-	return t.APIServer.Said != nil && !t.APIServer.Said.Now.IsZero()
+	return t.APIServer.Report != nil && !t.APIServer.Report.Now.IsZero()
 }
 
 // sources returns the processes that were asked, with the age of their answers.
@@ -94,11 +94,11 @@ func (t Telemetry) sources(now time.Time) []Source {
 			sources = append(sources, Source{Name: name, AgeSeconds: max(now.Sub(at), 0).Seconds(), Err: err})
 		}
 	}
-	add("kubelet", t.Kubelet.Asked(), t.Kubelet.At, t.Kubelet.Err)
-	add("runtime", t.Runtime.Asked(), t.Runtime.At, t.Runtime.Err)
-	add("controllers", t.Controllers.Asked(), t.Controllers.At, t.Controllers.Err)
-	add("apiserver", t.APIServer.Asked(), t.APIServer.At, t.APIServer.Err)
-	add("bus", t.Bus.Said != nil, t.Bus.At, "") // a network of somebody else's tells nothing
+	add("kubelet", t.Kubelet.WasAsked(), t.Kubelet.At, t.Kubelet.Err)
+	add("runtime", t.Runtime.WasAsked(), t.Runtime.At, t.Runtime.Err)
+	add("controllers", t.Controllers.WasAsked(), t.Controllers.At, t.Controllers.Err)
+	add("apiserver", t.APIServer.WasAsked(), t.APIServer.At, t.APIServer.Err)
+	add("bus", t.Bus.Report != nil, t.Bus.At, "") // a network of somebody else's tells nothing
 	return sources
 }
 
@@ -106,9 +106,9 @@ func (t Telemetry) sources(now time.Time) []Source {
 // asked.
 func (t Telemetry) controllerRuns(controller string) (controllerRuns, known bool) {
 	switch {
-	case t.Controllers.Said != nil:
-		return slices.Contains(t.Controllers.Said.Running, controller), true
-	case t.Controllers.Silent():
+	case t.Controllers.Report != nil:
+		return slices.Contains(t.Controllers.Report.Running, controller), true
+	case t.Controllers.IsSilent():
 		return false, true
 	}
 	return false, false
@@ -132,12 +132,12 @@ func (p Pod) grace() time.Duration {
 }
 
 // kubeletWork returns what the kubelet reports of the pod; nil if it does not know the pod.
-func (p Pod) kubeletWork() *inspect.Work {
-	if p.Kubelet.Said == nil {
+func (p Pod) kubeletWork() *inspect.PodWorker {
+	if p.Kubelet.Report == nil {
 		return nil
 	}
-	for i := range p.Kubelet.Said.Pods {
-		if w := &p.Kubelet.Said.Pods[i]; w.UID == string(p.Pod.UID) {
+	for i := range p.Kubelet.Report.Pods {
+		if w := &p.Kubelet.Report.Pods[i]; w.UID == string(p.Pod.UID) {
 			return w
 		}
 	}
@@ -146,10 +146,10 @@ func (p Pod) kubeletWork() *inspect.Work {
 
 // containers returns the pod's containers in the runtime.
 func (p Pod) containers() (all []inspect.Container, known bool) {
-	if p.Runtime.Said == nil {
+	if p.Runtime.Report == nil {
 		return nil, false
 	}
-	for _, c := range p.Runtime.Said.Containers {
+	for _, c := range p.Runtime.Report.Containers {
 		if c.UID == string(p.Pod.UID) {
 			all = append(all, c)
 		}

@@ -39,7 +39,7 @@ func TestJobKeepsItsPod(t *testing.T) {
 	}
 	managed := func(by string) func(*Pod) { return func(p *Pod) { p.Job.Spec.ManagedBy = &by } }
 	refused := func(p *Pod) {
-		p.APIServer.Said.Refused = []inspect.Refusal{{Who: "client:queue", Verb: "patch", Resource: "pods", Key: "default/web", Code: 403, Last: now, Count: 4}}
+		p.APIServer.Report.Refused = []inspect.Refusal{{Requester: "client:queue", Verb: "patch", Resource: "pods", Key: "default/web", Code: 403, Last: now, Count: 4}}
 	}
 	for what, c := range map[string]struct {
 		pod   Pod
@@ -67,7 +67,7 @@ func TestJobKeepsItsPod(t *testing.T) {
 		"another's finalizer": {podOfIndexedJob(func(p *Pod) { p.Pod.Finalizers = append(p.Pod.Finalizers, "ex.io/x") }), []string{"job-keeps-pod", "stk-01"}, "pauses"},
 		"just deleted":        {podOfIndexedJob(func(p *Pod) { p.Pod.DeletionTimestamp = &metav1.Time{Time: now} }), nil, ""},
 		"counts them all":     {podOfIndexedJob(func(p *Pod) { p.Job.Spec.BackoffLimitPerIndex = nil }), []string{"stk-04"}, ""},
-		"no controller":       {podOfIndexedJob(func(p *Pod) { p.Controllers.Said.Running = []string{garbageCollector} }), []string{"stk-04"}, ""},
+		"no controller":       {podOfIndexedJob(func(p *Pod) { p.Controllers.Report.Running = []string{garbageCollector} }), []string{"stk-04"}, ""},
 		"goes":                {podOfIndexedJob(func(p *Pod) { p.Job.DeletionTimestamp = &metav1.Time{Time: now} }), []string{"stk-04"}, ""},
 		"fails":               {podOfIndexedJob(is(batchv1.JobFailureTarget)), []string{"stk-04"}, ""},
 		"gone":                {podOfIndexedJob(func(p *Pod) { p.Job = nil }), []string{"stk-04"}, ""},
@@ -111,7 +111,7 @@ func TestJobKeepsItsPod(t *testing.T) {
 func TestManagerMayWaitForTheNode(t *testing.T) {
 	for _, by := range []string{batchv1.JobControllerName, "ex.io/queue"} {
 		pod := podOfIndexedJob(cut, func(p *Pod) {
-			p.Pod.DeletionGracePeriodSeconds, p.Controllers.Said.Running = new(int64(5)), []string{garbageCollector}
+			p.Pod.DeletionGracePeriodSeconds, p.Controllers.Report.Running = new(int64(5)), []string{garbageCollector}
 			p.Job.Spec.ManagedBy = &by
 		})
 		want := []string{"stk-07"}

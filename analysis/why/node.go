@@ -20,11 +20,11 @@ func (p Pod) checkNode(f *findings) {
 		p.checkMissingNode(f)
 		return
 	}
-	if p.Kubelet.Said != nil && !isCutOff(p.Node, p.Telemetry, p.Now) {
+	if p.Kubelet.Report != nil && !isCutOff(p.Node, p.Telemetry, p.Now) {
 		p.checkKubelet(f)
 		return
 	}
-	if p.Kubelet.Asked() || readyIs(p.Node.Node, corev1.ConditionUnknown) {
+	if p.Kubelet.WasAsked() || readyIs(p.Node.Node, corev1.ConditionUnknown) {
 		p.checkSilentNode(f)
 		return
 	}
@@ -49,11 +49,11 @@ func (p Pod) checkSilentNode(f *findings) {
 	w := p.kubeletWork()
 	name := silenceCause(p.Telemetry)
 	evidence := silenceEvidence(p.Node, p.Telemetry, p.Now)
-	if p.Kubelet.Said != nil && name == "node-cut-off" && (w == nil || w.Marked) && p.stoppedOnNode(w) {
+	if p.Kubelet.Report != nil && name == "node-cut-off" && (w == nil || w.Marked) && p.stoppedOnNode(w) {
 		name = "node-cut-off-after-cleanup"
 		evidence = append(evidence, "on the node nothing of the pod runs any more")
 	}
-	if p.Kubelet.Said == nil && p.Now.Sub(p.markedAt()) < stepPatience {
+	if p.Kubelet.Report == nil && p.Now.Sub(p.markedAt()) < stepPatience {
 		return // it may have been asked in a bad moment
 	}
 	if evicted := taintEviction(p.Pod); evicted != "" && name != "node-cut-off-after-cleanup" {
@@ -64,13 +64,13 @@ func (p Pod) checkSilentNode(f *findings) {
 		evidence = append(evidence, "the kubelet has seen the deletion and goes on with it")
 	}
 	finding := f.add(cause(name), silenceSince(p.Node, p.Telemetry), evidence...)
-	if !p.Kubelet.Asked() {
+	if !p.Kubelet.WasAsked() {
 		finding.Maybe = []string{"STK-05", "STK-07"}
 	}
 }
 
 // stoppedOnNode reports whether no container of the pod runs on the node.
-func (p Pod) stoppedOnNode(w *inspect.Work) bool {
+func (p Pod) stoppedOnNode(w *inspect.PodWorker) bool {
 	if all, known := p.containers(); known {
 		for _, c := range all {
 			if c.Alive {
@@ -85,20 +85,20 @@ func (p Pod) stoppedOnNode(w *inspect.Work) bool {
 // checkNodeSilence handles a node that is itself the object of the question.
 func checkNodeSilence(f *findings, n Node, t Telemetry, now time.Time) {
 	switch {
-	case t.Kubelet.Silent(), isCutOff(n, t, now):
+	case t.Kubelet.IsSilent(), isCutOff(n, t, now):
 		f.add(cause(silenceCause(t)), silenceSince(n, t), silenceEvidence(n, t, now)...)
-	case t.Kubelet.Said != nil:
+	case t.Kubelet.Report != nil:
 		checkRuntime(f, t, now)
-		addOrphanedVolumes(f, t.Kubelet.Said, now, func(inspect.Work) bool { return true })
+		addOrphanedVolumes(f, t.Kubelet.Report, now, func(inspect.PodWorker) bool { return true })
 	case readyIs(n.Node, corev1.ConditionUnknown):
 		f.add(cause("node-cut-off"), silenceSince(n, t), silenceEvidence(n, t, now)...).Maybe = []string{"STK-05"}
 	}
 }
 
 // addOrphanedVolumes reports volumes of pods that the API no longer has.
-func addOrphanedVolumes(f *findings, k *inspect.Kubelet, now time.Time, ours func(inspect.Work) bool) {
+func addOrphanedVolumes(f *findings, k *inspect.Kubelet, now time.Time, ours func(inspect.PodWorker) bool) {
 	for _, w := range k.Pods {
-		tries := w.Doing == inspect.StepUnmount || containsAny(w.Err, "unmount", "mounted volumes")
+		tries := w.Step == inspect.StepUnmount || containsAny(w.Err, "unmount", "mounted volumes")
 		if ours(w) && w.Removed && tries && (w.Err != "" || now.Sub(w.Since) > stepPatience) {
 			f.add(cause("orphaned-volume"), w.Since, strings.TrimSpace(fmt.Sprintf(
 				"the kubelet of %s cannot unmount the volumes of %s/%s, uid %s: %s", k.Node, w.Namespace, w.Name, w.UID, w.Err)))
@@ -113,7 +113,7 @@ func addOrphanedVolumes(f *findings, k *inspect.Kubelet, now time.Time, ours fun
 
 // isCutOff reports whether a running kubelet does not reach the API.
 func isCutOff(n Node, t Telemetry, now time.Time) bool {
-	k := t.Kubelet.Said
+	k := t.Kubelet.Report
 	if k == nil {
 		return false
 	}
@@ -130,11 +130,11 @@ func isCutOff(n Node, t Telemetry, now time.Time) bool {
 
 // deadLink returns the link of a node if the bus reports that it carries nothing; nil otherwise.
 func deadLink(t Telemetry, node string) *inspect.Link {
-	if t.Bus.Said == nil {
+	if t.Bus.Report == nil {
 		return nil
 	}
-	for i := range t.Bus.Said.Links {
-		if link := &t.Bus.Said.Links[i]; link.Party == node && link.Silent != "" {
+	for i := range t.Bus.Report.Links {
+		if link := &t.Bus.Report.Links[i]; link.Member == node && link.Silent != "" {
 			return link
 		}
 	}
@@ -142,19 +142,19 @@ func deadLink(t Telemetry, node string) *inspect.Link {
 }
 
 func silenceCause(t Telemetry) string {
-	if t.Kubelet.Silent() {
+	if t.Kubelet.IsSilent() {
 		return "kubelet-down"
 	}
 	return "node-cut-off"
 }
 
 func silenceSince(n Node, t Telemetry) time.Time {
-	if n.Node != nil && t.Kubelet.Said != nil {
+	if n.Node != nil && t.Kubelet.Report != nil {
 		if link := deadLink(t, n.Node.Name); link != nil {
 			return link.Since
 		}
 	}
-	if k := t.Kubelet.Said; k != nil && !k.API.Failing.IsZero() {
+	if k := t.Kubelet.Report; k != nil && !k.API.Failing.IsZero() {
 		return k.API.Failing
 	}
 	if n.Lease != nil && n.Lease.Spec.RenewTime != nil {
@@ -176,7 +176,7 @@ func silenceEvidence(n Node, t Telemetry, now time.Time) []string {
 	if c := readyCondition(n.Node); c != nil && c.Status != corev1.ConditionTrue {
 		evidence = append(evidence, fmt.Sprintf("node %s is Ready=%s %s: %s", n.Node.Name, c.Status, lastingFor(now, c.LastTransitionTime.Time), c.Reason))
 	}
-	switch k := t.Kubelet.Said; {
+	switch k := t.Kubelet.Report; {
 	case k != nil && k.API.Err == "":
 		evidence = append(evidence, fmt.Sprintf("its kubelet runs, and had its last answer of the API %v ago", now.Sub(k.API.Last).Round(time.Second)))
 	case k != nil:
@@ -184,7 +184,7 @@ func silenceEvidence(n Node, t Telemetry, now time.Time) []string {
 	case t.Kubelet.Err != "":
 		evidence = append(evidence, "its kubelet does not answer on the management connection: "+t.Kubelet.Err)
 	}
-	if r := t.Runtime.Said; r != nil {
+	if r := t.Runtime.Report; r != nil {
 		alive := 0
 		for _, c := range r.Containers {
 			if c.Alive {
@@ -225,8 +225,8 @@ func readyIs(node *corev1.Node, status corev1.ConditionStatus) bool {
 
 // checkRuntime reports what a kubelet says of its runtime.
 func checkRuntime(f *findings, t Telemetry, now time.Time) bool {
-	k := t.Kubelet.Said
-	if since := waitingSince(k, now); t.Runtime.Silent() && !since.IsZero() {
+	k := t.Kubelet.Report
+	if since := waitingSince(k, now); t.Runtime.IsSilent() && !since.IsZero() {
 		f.add(cause("runtime-down"), since, "the runtime does not answer: "+t.Runtime.Err, "nor does it answer the kubelet, "+lastingFor(now, since))
 		return true
 	}

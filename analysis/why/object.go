@@ -226,7 +226,7 @@ func (t Telemetry) addControllerEvidence(finding *Finding, controller string) {
 	switch {
 	case !known:
 		finding.Maybe = []string{"STK-02"}
-	case !runs && t.Controllers.Silent():
+	case !runs && t.Controllers.IsSilent():
 		finding.Evidence = append(finding.Evidence, "the controllers' process does not answer: "+t.Controllers.Err)
 	case !runs:
 		finding.Evidence = append(finding.Evidence, "the "+controller+" is not among the controllers that run")
@@ -238,7 +238,7 @@ func (t Telemetry) addControllerEvidence(finding *Finding, controller string) {
 // refusals returns the writes of the object that the apiserver refused lately, without the
 // kubelet's.
 func (t Telemetry) refusals(obj kinds.Object) []string {
-	if t.APIServer.Said == nil {
+	if t.APIServer.Report == nil {
 		return nil
 	}
 	key := obj.GetName()
@@ -246,14 +246,14 @@ func (t Telemetry) refusals(obj kinds.Object) []string {
 		key = obj.GetNamespace() + "/" + key
 	}
 	var found []string
-	for _, r := range t.APIServer.Said.Refused {
-		if r.Key != key || (r.Verb != "update" && r.Verb != "patch") || r.UID != "" && r.UID != string(obj.GetUID()) || strings.HasPrefix(r.Who, "node:") {
+	for _, r := range t.APIServer.Report.Refused {
+		if r.Key != key || (r.Verb != "update" && r.Verb != "patch") || r.UID != "" && r.UID != string(obj.GetUID()) || strings.HasPrefix(r.Requester, "node:") {
 			continue
 		}
 		if r.Last.Before(obj.GetDeletionTimestamp().Add(-time.Second)) && obj.GetDeletionGracePeriodSeconds() != nil {
 			continue
 		}
-		found = append(found, fmt.Sprintf("%s: %s %s was refused %d times: %d %s", r.Who, r.Verb, r.Resource, r.Count, r.Code, r.Message))
+		found = append(found, fmt.Sprintf("%s: %s %s was refused %d times: %d %s", r.Requester, r.Verb, r.Resource, r.Count, r.Code, r.Message))
 	}
 	return found
 }

@@ -95,26 +95,26 @@ func (p Pod) describeState() string {
 // checkGonePod looks for what is left of a pod that the API does not have.
 func (p Pod) checkGonePod(f *findings) string {
 	state := "the API has no such pod"
-	if p.Runtime.Said != nil {
-		for _, c := range p.Runtime.Said.Containers {
+	if p.Runtime.Report != nil {
+		for _, c := range p.Runtime.Report.Containers {
 			if c.Alive && c.Namespace == p.Namespace && c.Pod == p.Name {
-				state = "the API has no such pod, and its container " + c.Name + " is alive on " + p.Runtime.Said.Node
+				state = "the API has no such pod, and its container " + c.Name + " is alive on " + p.Runtime.Report.Node
 			}
 		}
 	}
-	if p.Kubelet.Said == nil {
+	if p.Kubelet.Report == nil {
 		return state
 	}
-	addOrphanedVolumes(f, p.Kubelet.Said, p.Now, func(w inspect.Work) bool { return w.Namespace == p.Namespace && w.Name == p.Name })
+	addOrphanedVolumes(f, p.Kubelet.Report, p.Now, func(w inspect.PodWorker) bool { return w.Namespace == p.Namespace && w.Name == p.Name })
 	return state
 }
 
 // checkRecreated reports a pod that looks as if it had not gone, but is another one.
 func (p Pod) checkRecreated(f *findings) {
-	if metav1.GetControllerOf(p.Pod) == nil || p.Runtime.Said == nil {
+	if metav1.GetControllerOf(p.Pod) == nil || p.Runtime.Report == nil {
 		return
 	}
-	for _, c := range p.Runtime.Said.Containers {
+	for _, c := range p.Runtime.Report.Containers {
 		if c.Namespace == p.Namespace && c.Pod == p.Name && c.UID != string(p.Pod.UID) {
 			f.add(cause("created-again"), p.Pod.CreationTimestamp.Time,
 				fmt.Sprintf("uid %s was created %s; the runtime still has a container of uid %s", p.Pod.UID, p.Pod.CreationTimestamp.UTC().Format(time.RFC3339), c.UID))
@@ -132,7 +132,7 @@ func (p Pod) checkRecreated(f *findings) {
 
 // checkStore reports whether the store does not write at all.
 func (p Pod) checkStore(f *findings) bool {
-	said := p.APIServer.Said
+	said := p.APIServer.Report
 	if said == nil || said.Writing.IsZero() || p.Now.Sub(said.Writing) < stepPatience {
 		return false
 	}
@@ -143,10 +143,10 @@ func (p Pod) checkStore(f *findings) bool {
 // checkClockSkew compares the clocks of the processes that were asked.
 func (p Pod) checkClockSkew(f *findings) {
 	const much = 5 * time.Second
-	if api := p.APIServer.Said; api != nil {
+	if api := p.APIServer.Report; api != nil {
 		off := api.Now.Sub(p.APIServer.At)
 		if off < 0 { // it was said before it was heard
-			off = min(off+p.APIServer.Took, 0)
+			off = min(off+p.APIServer.RoundTrip, 0)
 		}
 		if off.Abs() > much {
 			f.add(cause("clock-skew"), time.Time{}, fmt.Sprintf("the apiserver's clock is %v off", off.Round(time.Second)))
@@ -165,7 +165,7 @@ func (p Pod) checkOverdue(f *findings) {
 	}
 	evidence := []string{fmt.Sprintf("its grace was over %v ago", p.Now.Sub(p.Pod.DeletionTimestamp.Time).Round(time.Second))}
 	if w := p.kubeletWork(); w != nil {
-		evidence = append(evidence, fmt.Sprintf("the kubelet's worker is %s %s", w.State, w.Doing))
+		evidence = append(evidence, fmt.Sprintf("the kubelet's worker is %s %s", w.State, w.Step))
 	}
 	f.add(cause("unexplained"), p.Pod.DeletionTimestamp.Time, evidence...)
 }
@@ -189,10 +189,10 @@ func (p Pod) addOtherFinalizers(f *findings) {
 func (p Pod) isMoving() bool {
 	w := p.kubeletWork()
 	if w == nil {
-		return p.Kubelet.Said != nil && p.Now.Sub(p.Kubelet.Said.Began) < overdueAfter
+		return p.Kubelet.Report != nil && p.Now.Sub(p.Kubelet.Report.Began) < overdueAfter
 	}
 	allowed := overdueAfter
-	if w.Doing == inspect.StepStop {
+	if w.Step == inspect.StepStop {
 		allowed += time.Duration(max(w.Grace, 2)) * time.Second
 	}
 	return p.Now.Sub(w.Since) < allowed

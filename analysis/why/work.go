@@ -19,17 +19,17 @@ func (p Pod) checkKubelet(f *findings) {
 		return
 	}
 	switch {
-	case p.Now.Sub(p.Kubelet.Said.Began) < stepPatience: // it has not had the time to look
+	case p.Now.Sub(p.Kubelet.Report.Began) < stepPatience: // it has not had the time to look
 	case w == nil && p.Pod.Status.Phase == corev1.PodFailed:
 		if p.Now.Sub(p.markedAt()) > stepPatience {
 			f.add(cause("rejected-pod"), p.markedAt(), "the pod is Failed: "+p.Pod.Status.Reason, "the kubelet has no worker for it")
 		}
 	case w == nil || !w.Marked:
 		// Without an answer since then it may as well be cut off, which is to be seen soon.
-		if p.hasAPIServerClock() && p.Now.Sub(p.markedAt()) > stepPatience && p.Kubelet.Said.API.Last.Sub(p.markedAt()) > askingSkew {
+		if p.hasAPIServerClock() && p.Now.Sub(p.markedAt()) > stepPatience && p.Kubelet.Report.API.Last.Sub(p.markedAt()) > askingSkew {
 			f.add(cause("watch-silent"), p.markedAt(), "the kubelet reaches the API, and knows nothing of the deletion")
 		}
-	case w.Doing == inspect.StepSync:
+	case w.Step == inspect.StepSync:
 		if p.Now.Sub(p.markedAt()) > stepPatience {
 			f.add(cause("start-in-progress"), w.Since, p.startEvidence(w)...)
 		}
@@ -43,7 +43,7 @@ func (p Pod) checkKubelet(f *findings) {
 // checkRefusals reports what the API refused the kubelet about this pod or its node.
 func (p Pod) checkRefusals(f *findings) bool {
 	found := false
-	for _, r := range p.Kubelet.Said.Refused {
+	for _, r := range p.Kubelet.Report.Refused {
 		ours := r.UID == string(p.Pod.UID) || r.UID == "" && r.Key == p.Namespace+"/"+p.Name
 		nodes := r.Key == p.Pod.Spec.NodeName || r.Key == corev1.NamespaceNodeLease+"/"+p.Pod.Spec.NodeName
 		if !ours && !nodes || p.Now.Sub(r.Last) > time.Minute || p.hasAPIServerClock() && r.Last.Before(p.markedAt()) {
@@ -79,12 +79,12 @@ func apiFailureCause(message string) string {
 }
 
 // startEvidence returns what a start in progress is waiting for.
-func (p Pod) startEvidence(w *inspect.Work) []string {
+func (p Pod) startEvidence(w *inspect.PodWorker) []string {
 	evidence := []string{"the kubelet is still at its start or restart " + lastingFor(p.Now, w.Since)}
 	if e := p.newestEvent("Pulling", "Pulled", "FailedPostStartHook", "Unhealthy", "BackOff"); e != nil {
 		evidence = append(evidence, "event "+e.Reason+": "+e.Message)
 	}
-	for _, c := range p.Kubelet.Said.Calls {
+	for _, c := range p.Kubelet.Report.Calls {
 		switch c.Method {
 		case "PullImage", "RunPodSandbox", "CreateContainer", "StartContainer", "ExecSync", "StopContainer":
 			evidence = append(evidence, fmt.Sprintf("%s has not been answered %s", c.Method, lastingFor(p.Now, c.Since)))
@@ -94,7 +94,7 @@ func (p Pod) startEvidence(w *inspect.Work) []string {
 }
 
 // checkStop handles a stop in progress.
-func (p Pod) checkStop(f *findings, w *inspect.Work) {
+func (p Pod) checkStop(f *findings, w *inspect.PodWorker) {
 	if p.checkStopError(f, w) {
 		return
 	}
@@ -111,7 +111,7 @@ func (p Pod) checkStop(f *findings, w *inspect.Work) {
 }
 
 // checkStopError interprets the error of the last attempt.
-func (p Pod) checkStopError(f *findings, w *inspect.Work) bool {
+func (p Pod) checkStopError(f *findings, w *inspect.PodWorker) bool {
 	text, since := w.Err, w.First
 	if text == "" {
 		return false
@@ -169,7 +169,7 @@ func (p Pod) checkStuckContainer(f *findings, c inspect.Container) bool {
 }
 
 // checkGraceUse handles containers that use their grace period.
-func (p Pod) checkGraceUse(f *findings, w *inspect.Work) {
+func (p Pod) checkGraceUse(f *findings, w *inspect.PodWorker) {
 	alive := p.liveContainers()
 	if len(alive) == 0 {
 		return
@@ -192,8 +192,8 @@ func (p Pod) checkGraceUse(f *findings, w *inspect.Work) {
 
 // checkRestart reports a container that has had its stop signal for longer than its grace period,
 // while its kubelet has restarted since.
-func (p Pod) checkRestart(f *findings, w *inspect.Work) bool {
-	grace, began := p.grace(), p.Kubelet.Said.Began
+func (p Pod) checkRestart(f *findings, w *inspect.PodWorker) bool {
+	grace, began := p.grace(), p.Kubelet.Report.Began
 	if w != nil {
 		grace = max(grace, time.Duration(w.Grace)*time.Second)
 	}
@@ -243,12 +243,12 @@ func (p Pod) lastExit() time.Time {
 }
 
 // checkCleanup handles what a kubelet does after the containers have ended.
-func (p Pod) checkCleanup(f *findings, w *inspect.Work) {
-	if w.Doing == "" && w.Err == "" || w.Err == "" && p.Now.Sub(w.Since) < cleanPatience {
+func (p Pod) checkCleanup(f *findings, w *inspect.PodWorker) {
+	if w.Step == "" && w.Err == "" || w.Err == "" && p.Now.Sub(w.Since) < cleanPatience {
 		return
 	}
 	since := w.Since
-	evidence := []string{fmt.Sprintf("no container is alive; the kubelet is at %q %s", w.Doing, lastingFor(p.Now, w.Since))}
+	evidence := []string{fmt.Sprintf("no container is alive; the kubelet is at %q %s", w.Step, lastingFor(p.Now, w.Since))}
 	if w.Err != "" {
 		since = w.First
 		evidence = append(evidence, fmt.Sprintf("it has failed %d times: %s", w.Failed, w.Err))
@@ -258,19 +258,19 @@ func (p Pod) checkCleanup(f *findings, w *inspect.Work) {
 		f.add(cause("device-unprepare-fails"), since, evidence...)
 	case containsAny(w.Err, "mounted twice", "mounted 2 times", "another mount"):
 		f.add(cause("volume-mounted-twice"), since, evidence...)
-	case w.Doing == inspect.StepUnmount || containsAny(w.Err, "unmount", "mounted volumes"):
+	case w.Step == inspect.StepUnmount || containsAny(w.Err, "unmount", "mounted volumes"):
 		f.add(cause("volume-unmount-fails"), since, evidence...)
-	case w.Doing == inspect.StepRemoveDirs || containsAny(w.Err, "remove volumes", "volume directories"):
+	case w.Step == inspect.StepRemoveDirs || containsAny(w.Err, "remove volumes", "volume directories"):
 		f.add(cause("volume-directory-not-empty"), since, evidence...)
-	case w.Doing == inspect.StepCgroup || containsAny(w.Err, "cgroup"):
+	case w.Step == inspect.StepCgroup || containsAny(w.Err, "cgroup"):
 		f.add(cause("cgroup-busy"), since, evidence...)
 	}
 }
 
 // openCall returns an unanswered call of a method; nil for none.
 func (p Pod) openCall(method string) *inspect.Call {
-	for i := range p.Kubelet.Said.Calls {
-		if c := &p.Kubelet.Said.Calls[i]; c.Method == method {
+	for i := range p.Kubelet.Report.Calls {
+		if c := &p.Kubelet.Report.Calls[i]; c.Method == method {
 			return c
 		}
 	}
@@ -279,8 +279,8 @@ func (p Pod) openCall(method string) *inspect.Call {
 
 // openStopCall returns the unanswered StopContainer call of a container; nil for none.
 func (p Pod) openStopCall(container string) *inspect.Call {
-	for i := range p.Kubelet.Said.Calls {
-		if c := &p.Kubelet.Said.Calls[i]; c.Method == "StopContainer" && c.ID == container {
+	for i := range p.Kubelet.Report.Calls {
+		if c := &p.Kubelet.Report.Calls[i]; c.Method == "StopContainer" && c.ID == container {
 			return c
 		}
 	}

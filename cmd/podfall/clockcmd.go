@@ -24,7 +24,7 @@ func clockCommand(layout cluster.Layout) *cli.Command {
 	speed := func() cli.Flag {
 		return &cli.Float64Flag{Name: "speed", Usage: "seconds of the cluster in one of the wall from now on, 0.001 to 10000"}
 	}
-	move := func(name, usage string, change mgmt.MoveClock) *cli.Command {
+	move := func(name, usage string, change mgmt.ClockChange) *cli.Command {
 		return &cli.Command{
 			Name: name, Usage: usage, Flags: []cli.Flag{speed(), outputFlag()},
 			Action: func(c *cli.Context) error { return moveClock(c, layout, change) },
@@ -36,8 +36,8 @@ func clockCommand(layout cluster.Layout) *cli.Command {
 			"A step is a jump: all that is due by then is due at once, and the nodes' leases are older by as much.",
 		Flags: []cli.Flag{speed(), outputFlag()},
 		Subcommands: []*cli.Command{
-			move("pause", "stop the clock: no grace ends and no lease expires", mgmt.MoveClock{Pause: true}),
-			move("resume", "let a clock go on that was paused", mgmt.MoveClock{Resume: true}),
+			move("pause", "stop the clock: no grace ends and no lease expires", mgmt.ClockChange{Pause: true}),
+			move("resume", "let a clock go on that was paused", mgmt.ClockChange{Resume: true}),
 			{
 				Name: "step", Usage: "make the clock jump ahead by a `DURATION` such as 5m", ArgsUsage: "DURATION", Flags: []cli.Flag{speed(), outputFlag()},
 				Action: func(c *cli.Context) error {
@@ -45,7 +45,7 @@ func clockCommand(layout cluster.Layout) *cli.Command {
 					if err != nil || step <= 0 || c.Args().Len() != 1 {
 						return usage("step %q: want one duration of more than 0s, such as 90s or 5m", strings.Join(c.Args().Slice(), " "))
 					}
-					return moveClock(c, layout, mgmt.MoveClock{Step: step})
+					return moveClock(c, layout, mgmt.ClockChange{Step: step})
 				},
 			},
 		},
@@ -53,7 +53,7 @@ func clockCommand(layout cluster.Layout) *cli.Command {
 			if c.Args().Present() {
 				return usage("clock %s: want pause, resume, step DURATION or --speed N", c.Args().First())
 			}
-			return moveClock(c, layout, mgmt.MoveClock{})
+			return moveClock(c, layout, mgmt.ClockChange{})
 		},
 	}
 }
@@ -63,7 +63,7 @@ func outputFlag() cli.Flag {
 }
 
 // moveClock makes the change, if there is one, waits until it is in force, and shows the clock.
-func moveClock(c *cli.Context, layout cluster.Layout, change mgmt.MoveClock) error {
+func moveClock(c *cli.Context, layout cluster.Layout, change mgmt.ClockChange) error {
 	if output := c.String("output"); output != "" && output != "json" {
 		return usage("--output %q: want json", output)
 	}
@@ -76,9 +76,9 @@ func moveClock(c *cli.Context, layout cluster.Layout, change mgmt.MoveClock) err
 	if err != nil {
 		return err
 	}
-	var board mgmt.Board
+	var board mgmt.FaultState
 	err = withBoard(c, layout, func(client *mgmt.Client) (err error) {
-		if change == (mgmt.MoveClock{}) {
+		if change == (mgmt.ClockChange{}) {
 			board, err = client.Get(c.Context)
 		} else {
 			board, err = client.Set(c.Context, mgmt.Change{MoveClock: &change})
@@ -92,7 +92,7 @@ func moveClock(c *cli.Context, layout cluster.Layout, change mgmt.MoveClock) err
 	if err := wall.Sleep(c.Context, wall.Until(board.Clock[len(board.Clock)-1].Wall)); err != nil {
 		return err
 	}
-	if change != (mgmt.MoveClock{}) && len(options.Containers.AllowExec) > 0 {
+	if change != (mgmt.ClockChange{}) && len(options.Containers.AllowExec) > 0 {
 		fmt.Fprint(c.App.ErrWriter, programsNote(board.Clock.SegmentAt(wall.Now()), change.Step))
 	}
 	return showClock(c.App.Writer, c.String("output"), board.Clock, wall.Now())
@@ -181,7 +181,7 @@ func follow(ctx context.Context, conn *bus.Conn, movement *clock.Driver) (stop f
 	var following sync.WaitGroup
 	following.Go(func() {
 		defer once()
-		_ = mgmt.NewClient(conn).Follow(ctx, func(board mgmt.Board) { // without a board the clock is as up made it
+		_ = mgmt.NewClient(conn).Follow(ctx, func(board mgmt.FaultState) { // without a board the clock is as up made it
 			movement.Set(board.Clock)
 			once()
 		})

@@ -84,7 +84,7 @@ func cut(c *cli.Context, layout cluster.Layout) error {
 
 // holdCut renews a cut's lease until ctx ends, and then heals the cut.
 func hold(ctx context.Context, client *mgmt.Client, name string) error {
-	for (clock.Clock{}).Sleep(ctx, mgmt.Term/3) == nil {
+	for (clock.Clock{}).Sleep(ctx, mgmt.LeaseDuration/3) == nil {
 		if _, err := client.Set(ctx, mgmt.Change{Renew: name}); errors.Is(err, mgmt.ErrNotFound) {
 			return nil // somebody has healed it
 		} else if err != nil && ctx.Err() == nil {
@@ -157,8 +157,8 @@ func healCommand(layout cluster.Layout) *cli.Command {
 			&cli.StringSliceFlag{Name: "cut", Usage: "the cut of this `NAME`"},
 		},
 		Action: func(c *cli.Context) error {
-			selection := &mgmt.Selection{All: c.Bool("all"), Names: c.StringSlice("cut"), Parties: names(c.Args().Slice())}
-			if !selection.All && len(selection.Names)+len(selection.Parties) == 0 {
+			selection := &mgmt.Selection{All: c.Bool("all"), Names: c.StringSlice("cut"), Members: names(c.Args().Slice())}
+			if !selection.All && len(selection.Names)+len(selection.Members) == 0 {
 				return usage("heal: name nodes, or --all")
 			}
 			return withBoard(c, layout, func(client *mgmt.Client) error {
@@ -195,13 +195,13 @@ func withBoard(c *cli.Context, layout cluster.Layout, do func(*mgmt.Client) erro
 }
 
 // describeCut describes a cut for users.
-func describeCut(board mgmt.Board, name string) string {
+func describeCut(board mgmt.FaultState, name string) string {
 	i := slices.IndexFunc(board.Cuts, func(cut partition.Cut) bool { return cut.Name == name })
 	if i < 0 {
 		return "over"
 	}
 	cut := board.Cuts[i]
-	return strings.Join(cut.Spec.CutOff(board.Parties), ", ") + " " + manner(cut.Spec) + ending(cut.Until, cut.Lease)
+	return strings.Join(cut.Spec.CutOff(board.Members), ", ") + " " + manner(cut.Spec) + ending(cut.Until, cut.Lease)
 }
 
 // describeManner describes what a cut does to messages.

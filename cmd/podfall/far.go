@@ -155,7 +155,7 @@ func (f *far) History(ctx context.Context, process string, from history.Position
 	if err != nil {
 		return page, err
 	}
-	data, err := f.ask(ctx, process, mgmt.AskHistory+" "+string(place))
+	data, err := f.ask(ctx, process, mgmt.QueryHistory+" "+string(place))
 	if err == nil {
 		err = json.Unmarshal(data, &page)
 	}

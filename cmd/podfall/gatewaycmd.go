@@ -47,7 +47,7 @@ func gatewayCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return s.serve(c, func(ctx context.Context, station *mgmt.Station) error {
+			return s.serve(c, func(ctx context.Context, station *mgmt.Agent) error {
 				return writing(ctx, c.String("address"), s, func(ctx context.Context, told func(any) error) error {
 					return gateway.Run(ctx, gateway.Config{
 						Bus: conn, Listener: listener, Token: door.Token, Clock: s.clock, Compat: s.compat, Boot: s.boot,

@@ -53,14 +53,16 @@ func newManaged(process string, face clock.Schedule) *managed {
 	m := &managed{process: process, movement: clock.NewDriver(face), counts: counts.NewRegistry()}
 	m.faults = fault.NewTable(fault.Config{
 		Process: process, Node: node, Clock: m.movement.Clock(),
-		Crash:     func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }, // as anybody may kill himself
-		OnTrigger: func(f fault.Fault, p fault.Point, a fault.Attributes) { trouble.Hit(m.history.Load())(f, p, a) },
+		Crash: func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }, // as anybody may kill himself
+		OnTrigger: func(f fault.Fault, p fault.Point, a fault.Attributes) {
+			trouble.RecordTriggers(m.history.Load())(f, p, a)
+		},
 	})
 	started := m.counts.Gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.")
 	started.Set(float64(clock.Clock{}.Now().UnixMilli()) / 1000)
 	goroutines := m.counts.Gauge("go_goroutines", "Number of goroutines that currently exist.")
 	memory := m.counts.Gauge("go_memory_classes_total_bytes", "All memory mapped by the Go runtime into the current process as read-write.")
-	m.counts.Before(func() {
+	m.counts.OnCollect(func() {
 		read := []metrics.Sample{{Name: "/sched/goroutines:goroutines"}, {Name: "/memory/classes/total:bytes"}}
 		metrics.Read(read)
 		goroutines.Set(float64(read[0].Value.Uint64()))
@@ -70,7 +72,7 @@ func newManaged(process string, face clock.Schedule) *managed {
 }
 
 // apply applies a new management state to this process.
-func (m *managed) apply(board mgmt.Board) {
+func (m *managed) apply(board mgmt.FaultState) {
 	m.faults.Set(board.AllFaults())
 	m.movement.Set(board.Clock)
 	if wrong, ok := m.faults.FindFault(fault.ClockSkew, fault.Attributes{}, fault.Value); ok {
@@ -86,9 +88,9 @@ func (m *managed) apply(board mgmt.Board) {
 // inspect handles an inspection of this process.
 func (m *managed) inspect(ctx context.Context, question []byte) ([]byte, error) {
 	switch kind, rest, _ := bytes.Cut(question, []byte(" ")); string(kind) {
-	case mgmt.AskMetrics:
+	case mgmt.QueryMetrics:
 		return m.counts.Text(), nil
-	case mgmt.AskHistory:
+	case mgmt.QueryHistory:
 		return m.page(rest)
 	}
 	ask := m.ask.Load()
@@ -133,7 +135,7 @@ func observers[T any](s self, recorder *history.Recorder) inspect.Observers[T] {
 
 // inspectFunc returns a function that inspects other processes; nil without a management
 // connection.
-func asking(station *mgmt.Station) func(ctx context.Context, process string) ([]byte, error) {
+func asking(station *mgmt.Agent) func(ctx context.Context, process string) ([]byte, error) {
 	if station == nil {
 		return nil
 	}
@@ -143,7 +145,7 @@ func asking(station *mgmt.Station) func(ctx context.Context, process string) ([]
 }
 
 // serve runs a service with its management connection.
-func (s self) serve(c *cli.Context, run func(ctx context.Context, station *mgmt.Station) error) error {
+func (s self) serve(c *cli.Context, run func(ctx context.Context, station *mgmt.Agent) error) error {
 	return s.watched(c.Context, func(ctx context.Context) error { return s.manage(ctx, c, run) })
 }
 
@@ -154,7 +156,7 @@ func (s self) watched(ctx context.Context, run func(context.Context) error) erro
 
 // manage runs a service after it has received the management state. If the bus does not know the
 // process's management key, the service runs unmanaged.
-func (s self) manage(ctx context.Context, c *cli.Context, run func(ctx context.Context, station *mgmt.Station) error) error {
+func (s self) manage(ctx context.Context, c *cli.Context, run func(ctx context.Context, station *mgmt.Agent) error) error {
 	if c.String("hub") == "" {
 		return run(ctx, nil)
 	}
@@ -167,12 +169,12 @@ func (s self) manage(ctx context.Context, c *cli.Context, run func(ctx context.C
 		return fmt.Errorf("management: %w", err)
 	}
 	defer conn.Close()
-	station := mgmt.NewStation(mgmt.StationConfig{
+	station := mgmt.NewAgent(mgmt.AgentConfig{
 		Process: s.managed.process, Bus: conn, Apply: s.managed.apply, Inspect: s.managed.inspect, Log: s.log,
 	})
 	return daemon.Run(ctx, station.Run, func(ctx context.Context) error {
 		known, cancel := clock.Clock{}.Timeout(ctx, boardPatience)
-		station.Wait(known)
+		station.WaitReady(known)
 		cancel()
 		return run(ctx, station)
 	})
@@ -180,20 +182,20 @@ func (s self) manage(ctx context.Context, c *cli.Context, run func(ctx context.C
 
 // stateTimeout is how long in wall time a process waits for the management state before it starts
 // without.
-const boardPatience = mgmt.Every
+const boardPatience = mgmt.PublishInterval
 
 // processes lets the gateway read all processes' metrics.
-type processes struct{ station *mgmt.Station }
+type processes struct{ station *mgmt.Agent }
 
 // Names implements gateway.Processes.
 func (p processes) Names() []string {
-	return processesOf(p.station.Board())
+	return processesOf(p.station.State())
 }
 
 // processNames returns the names of the cluster's processes.
-func processesOf(board mgmt.Board) []string {
+func processesOf(board mgmt.FaultState) []string {
 	var names []string
-	for _, party := range board.Parties {
+	for _, party := range board.Members {
 		if slices.Contains([]proto.Identity{proto.APIServer, proto.Controllers, proto.Gateway}, proto.Identity(party)) {
 			names = append(names, party)
 		} else {
@@ -209,11 +211,11 @@ func (p processes) Ask(ctx context.Context, process, question string) ([]byte, e
 }
 
 // Clock implements gateway.Processes.
-func (p processes) Clock() clock.Schedule { return p.station.Board().Clock }
+func (p processes) Clock() clock.Schedule { return p.station.State().Clock }
 
 // stateClient returns the client with which controllers set faults and cuts; nil without a
 // management connection.
-func changing(station *mgmt.Station) faults.Board {
+func changing(station *mgmt.Agent) faults.Board {
 	if station == nil {
 		return nil
 	}

@@ -51,7 +51,7 @@ func runtimeCommand() *cli.Command {
 				return err
 			}
 			defer recorder.Close()
-			return s.serve(c, func(ctx context.Context, _ *mgmt.Station) error {
+			return s.serve(c, func(ctx context.Context, _ *mgmt.Agent) error {
 				return writing(ctx, c.String("address"), s, func(ctx context.Context, told func(any) error) error {
 					return runtime.Run(ctx, runtime.Config{
 						Bus: conn, Observers: observers[inspect.Runtime](s, recorder), Faults: s.managed.faults, DataDir: c.String("data"), Clock: s.clock, Log: s.log, Boot: s.boot,

@@ -260,7 +260,7 @@ func writing(ctx context.Context, path string, s self, run func(context.Context,
 
 // reservePorts asks other clusters to leave the ports in path alone while this process is down.
 func (s self) keep(ctx context.Context, path string) {
-	if err := homeport.Keep(path); err != nil {
+	if err := homeport.Reserve(path); err != nil {
 		s.log.WarnContext(ctx, "other clusters may take these ports while this process is away", "file", path, "err", err)
 	}
 }
@@ -289,7 +289,7 @@ func apiserverCommand() *cli.Command {
 				return err
 			}
 			defer recorder.Close()
-			return s.serve(c, func(ctx context.Context, _ *mgmt.Station) error {
+			return s.serve(c, func(ctx context.Context, _ *mgmt.Agent) error {
 				return apiserver.Run(ctx, apiserver.Config{
 					Bus: conn, Observers: observers[inspect.APIServer](s, recorder), Faults: s.managed.faults, DataDir: c.String("data"), Clock: s.clock, Compat: s.compat, Boot: s.boot,
 					DisablePlugins: c.StringSlice(pluginsFlag), Keep: c.Int("keep"), Log: s.log, Ready: s.ready,
@@ -325,7 +325,7 @@ func controllersCommand() *cli.Command {
 				return err
 			}
 			defer recorder.Close()
-			return s.serve(c, func(ctx context.Context, station *mgmt.Station) error {
+			return s.serve(c, func(ctx context.Context, station *mgmt.Agent) error {
 				cfg := controllers.Config{
 					Board: changing(station), Bus: conn, Observers: observers[inspect.Controllers](s, recorder), Clock: s.clock, Boot: s.boot, Compat: s.compat, Log: s.log, Select: c.StringSlice("controllers"), Ready: s.ready,
 				}
@@ -380,7 +380,7 @@ func kubeletCommand() *cli.Command {
 				return err
 			}
 			defer recorder.Close()
-			return s.serve(c, func(ctx context.Context, _ *mgmt.Station) error {
+			return s.serve(c, func(ctx context.Context, _ *mgmt.Agent) error {
 				return kubelet.Run(ctx, kubelet.Config{
 					Node: name, Observers: observers[inspect.Kubelet](s, recorder), Bus: conn, Runtime: cri, DataDir: c.String("data"), Clock: s.clock, Compat: s.compat,
 					Boot: s.boot, Log: s.log, Timing: timing, Ready: s.ready,

@@ -62,7 +62,7 @@ const managementLimit = time.Second
 
 // management is what status learns over the management connection; empty if the bus does not run.
 type management struct {
-	board mgmt.Board
+	board mgmt.FaultState
 	// silent says why a running bus did not report its state.
 	silent string
 	// programs describes how real programs run, by node, if any may run.
@@ -118,10 +118,10 @@ type linkState struct {
 }
 
 // linkStates returns the states of all links at a wall time.
-func links(board mgmt.Board, wall time.Time) []linkState {
-	states := make([]linkState, 0, len(board.Parties))
-	for _, party := range board.Parties {
-		condition, _ := partition.ConditionOf(board.Cuts, party, board.Parties, board.Clock.TimeAt(wall))
+func links(board mgmt.FaultState, wall time.Time) []linkState {
+	states := make([]linkState, 0, len(board.Members))
+	for _, party := range board.Members {
+		condition, _ := partition.ConditionOf(board.Cuts, party, board.Members, board.Clock.TimeAt(wall))
 		state := linkState{Party: party, State: "whole", FromNode: condition.Manner(partition.FromNode), ToNode: condition.Manner(partition.ToNode)}
 		switch {
 		case state.FromNode != partition.Carry || state.ToNode != partition.Carry:
@@ -177,13 +177,13 @@ func printStatus(out io.Writer, processes []cluster.Process) error {
 }
 
 // printState prints the cuts and faults; nothing if there are none.
-func printBoard(out io.Writer, board mgmt.Board) error {
+func printBoard(out io.Writer, board mgmt.FaultState) error {
 	if len(board.Cuts) > 0 {
 		fmt.Fprintln(out)
 		table := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
 		fmt.Fprintln(table, "CUT\tWHO\tHOW")
 		for _, cut := range board.Cuts {
-			fmt.Fprintf(table, "%s\t%s\t%s\n", cut.Name, strings.Join(cut.Spec.CutOff(board.Parties), ","), manner(cut.Spec)+ending(cut.Until, cut.Lease))
+			fmt.Fprintf(table, "%s\t%s\t%s\n", cut.Name, strings.Join(cut.Spec.CutOff(board.Members), ","), manner(cut.Spec)+ending(cut.Until, cut.Lease))
 		}
 		if err := table.Flush(); err != nil {
 			return err

@@ -77,7 +77,7 @@ func (w *world) Break(ctx context.Context, what scenario.Break) error {
 func (w *world) Mend(ctx context.Context, what scenario.Mend) error {
 	switch {
 	case len(what.Heal) > 0:
-		return w.change(ctx, mgmt.Change{Heal: &mgmt.Selection{Parties: what.Heal}})
+		return w.change(ctx, mgmt.Change{Heal: &mgmt.Selection{Members: what.Heal}})
 	case what.Clear != "":
 		return w.change(ctx, mgmt.Change{ClearFaults: &mgmt.Selection{Names: []string{what.Clear}}})
 	case what.Start != "":

@@ -287,7 +287,7 @@ func TestAnExpiredCertificateIsReplaced(t *testing.T) {
 		return data
 	}
 	authority := pki.Pair{Certificate: read("ca.crt"), Key: read("ca.key")}
-	old, err := authority.Server("podfall gateway", pki.Loopback(), time.Now().AddDate(-2, 0, 0))
+	old, err := authority.IssueServer("podfall gateway", pki.Loopback(), time.Now().AddDate(-2, 0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}

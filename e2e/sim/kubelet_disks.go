@@ -95,7 +95,7 @@ func (a attaching) claimed(now time.Time, got Got, out Out) {
 
 // bound says that the node uses the volume, and asks whether it is attached to it.
 func (a attaching) bound(now time.Time, source *corev1.CSIPersistentVolumeSource, out Out) {
-	device := storage.Device(source)
+	device := storage.DeviceName(source)
 	a.devices[a.i] = device
 	if reported := a.k.speaker.devices.Add(device, a.pod.UID, a.volume.Name); !reported {
 		a.over(now, volumes.ErrUnreported, out)

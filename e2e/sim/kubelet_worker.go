@@ -41,11 +41,11 @@ type memory struct {
 	// stays is why the pod's directories are not removed yet.
 	stays error
 	// work is what it is at, for whoever inspects the kubelet.
-	work inspect.Work
+	work inspect.PodWorker
 }
 
 // at notes the step that begins; empty for none.
-func (w *podWorker) at(step string, now time.Time) { w.work.Doing, w.work.Since = step, now }
+func (w *podWorker) at(step string, now time.Time) { w.work.Step, w.work.Since = step, now }
 
 // tell steps the UID's machine, and carries out what it wants.
 func (k *kubeletProcess) tell(now time.Time, uid types.UID, e podworker.Event, out Out) {

@@ -199,7 +199,7 @@ func (p *apiserverProcess) inspect(_, shown time.Time) any {
 
 func (r *runtimeProcess) inspect(now, shown time.Time) any {
 	ahead := shown.Sub(now)
-	said := inspect.Runtime{Self: inspect.Self{Process: "runtime", Boot: r.boot, Now: shown}, Ahead: ahead}
+	said := inspect.Runtime{Self: inspect.Self{Process: "runtime", Boot: r.boot, Now: shown}, ClockOffset: ahead}
 	said.Containers = make([]inspect.Container, 0, len(r.containers))
 	for _, c := range r.containers {
 		box := c.box.record
@@ -215,13 +215,13 @@ func (r *runtimeProcess) inspect(now, shown time.Time) any {
 func (k *kubeletProcess) inspect(now, shown time.Time) any {
 	said := inspect.Kubelet{
 		Self: inspect.Self{Process: "kubelet/" + k.of.node, Boot: k.begun.boot, Began: k.begun.at, Now: shown},
-		Node: k.of.node, Problems: k.runtime.views.Problems(now, k.of.timing.Relist), Heard: k.api.set.Taken(),
+		Node: k.of.node, Problems: k.runtime.views.Problems(now, k.of.timing.Relist), PodsRevision: k.api.set.Taken(),
 	}
 	for _, uid := range k.uids() {
 		w := k.workers[uid]
 		m := w.machine
 		view := podworker.View{UID: uid, State: m.State(), Pod: m.Pod(), Removed: m.Removed(), Restart: m.Restart(), Cause: m.Cause()}
-		view.Doing, view.Since, view.Grace = w.work.Doing, w.work.Since, w.work.Grace
+		view.Doing, view.Since, view.Grace = w.work.Step, w.work.Since, w.work.Grace
 		view.Err, view.Failed, view.First = w.work.Err, w.work.Failed, w.work.First
 		said.Pods = append(said.Pods, kubelet.WorkOf(view, w.stays))
 	}

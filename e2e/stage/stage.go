@@ -180,24 +180,24 @@ func (c *Cluster) Stop(name string) {
 
 // Cut holds the node's link to the cluster bus; Heal gives it back.
 func (c *Cluster) Cut(node string) {
-	began := c.parts.Troubles().Began()
+	began := c.parts.Troubles().Now()
 	c.links["kubelet/"+node].cut()
 	c.told(began, func(s *trouble.State) {
-		s.Parties = c.parts.Parties()
+		s.Members = c.parts.Parties()
 		s.Cuts = append(without(s.Cuts, node), partition.Cut{Name: node, Spec: partition.Spec{Members: []string{node}}, Since: time.Now()})
 	})
 }
 
 // Heal ends a cut.
 func (c *Cluster) Heal(node string) {
-	began := c.parts.Troubles().Began()
+	began := c.parts.Troubles().Now()
 	c.links["kubelet/"+node].heal()
 	c.told(began, func(s *trouble.State) { s.Cuts = without(s.Cuts, node) })
 }
 
 // told writes down what has been broken or mended since the moment.
 func (c *Cluster) told(began history.MonoTime, change func(*trouble.State)) {
-	c.parts.Troubles().Change(began, change)
+	c.parts.Troubles().Update(began, change)
 }
 
 // without leaves out the cut of a name.

@@ -26,7 +26,7 @@ func Check(document []byte, most int) error {
 	if err := yaml.Unmarshal(document, &root); err != nil {
 		return err
 	}
-	m := measure{most: most, known: map[*yaml.Node]int{}}
+	m := measure{limit: most, known: map[*yaml.Node]int{}}
 	size, err := m.size(&root)
 	switch {
 	case err != nil:
@@ -39,11 +39,11 @@ func Check(document []byte, most int) error {
 
 // measure adds up the sizes of nodes, each anchor once.
 type measure struct {
-	most  int
+	limit int
 	known map[*yaml.Node]int
 }
 
-const beingMeasured = -1
+const inProgress = -1
 
 // size returns the size of a node, or any value above the limit.
 func (m measure) size(node *yaml.Node) (int, error) {
@@ -51,13 +51,13 @@ func (m measure) size(node *yaml.Node) (int, error) {
 		node = node.Alias
 	}
 	if known, ok := m.known[node]; ok && node.Anchor != "" {
-		if known == beingMeasured {
+		if known == inProgress {
 			return 0, errCircle
 		}
 		return known, nil
 	}
 	if node.Anchor != "" {
-		m.known[node] = beingMeasured
+		m.known[node] = inProgress
 	}
 	const punctuation = 2
 	total := len(node.Value) + punctuation
@@ -66,7 +66,7 @@ func (m measure) size(node *yaml.Node) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if total += size; total > m.most {
+		if total += size; total > m.limit {
 			break
 		}
 	}

@@ -37,7 +37,7 @@ func PermissionsFor(id proto.Identity) Permissions {
 		return p.union(mgmtPermissions(process))
 	}
 	if id == proto.Admin {
-		p = p.union(inspectPermissions()).union(Permissions{Publish: []string{proto.MgmtBoardGet, proto.MgmtBoardSet}, Subscribe: []string{proto.MgmtBoard}})
+		p = p.union(inspectPermissions()).union(Permissions{Publish: []string{proto.MgmtFaultStateGet, proto.MgmtFaultStateSet}, Subscribe: []string{proto.MgmtFaultState}})
 	}
 	if id == proto.Kubelet {
 		p.Publish = append(p.Publish, proto.RootCRI+".>")
@@ -65,14 +65,14 @@ func PermissionsFor(id proto.Identity) Permissions {
 // mgmtPermissions returns a process's permissions on the management plane.
 func mgmtPermissions(process string) Permissions {
 	p := Permissions{
-		Publish:   []string{proto.MgmtBoardGet},
-		Subscribe: []string{proto.MgmtBoard, proto.MgmtInspect(process)},
+		Publish:   []string{proto.MgmtFaultStateGet},
+		Subscribe: []string{proto.MgmtFaultState, proto.MgmtInspect(process)},
 	}
 	switch proto.Identity(process) {
 	case proto.Bus:
-		return p.union(Permissions{Publish: []string{proto.MgmtBoard}, Subscribe: []string{proto.MgmtBoardGet, proto.MgmtBoardSet}})
+		return p.union(Permissions{Publish: []string{proto.MgmtFaultState}, Subscribe: []string{proto.MgmtFaultStateGet, proto.MgmtFaultStateSet}})
 	case proto.Controllers:
-		return p.union(inspectPermissions()).union(Permissions{Publish: []string{proto.MgmtBoardSet}})
+		return p.union(inspectPermissions()).union(Permissions{Publish: []string{proto.MgmtFaultStateSet}})
 	case proto.Gateway:
 		return p.union(inspectPermissions())
 	case proto.APIServer, proto.Kubelet, proto.Runtime, proto.Admin: // no more than every process

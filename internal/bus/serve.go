@@ -134,7 +134,7 @@ func (d *workerPool) runWorker(ctx context.Context) {
 			if d.idle.Add(-1) == 0 {
 				d.startWorker(ctx)
 			}
-			d.answer(ctx, msg)
+			d.handleCall(ctx, msg)
 		case <-ctx.Done():
 			return
 		case <-d.sub.done:
@@ -144,7 +144,7 @@ func (d *workerPool) runWorker(ctx context.Context) {
 	d.idle.Add(-1)
 }
 
-func (d *workerPool) answer(ctx context.Context, msg *nats.Msg) {
+func (d *workerPool) handleCall(ctx context.Context, msg *nats.Msg) {
 	from, ok := d.conn.requester(msg)
 	if !ok {
 		d.conn.log.WarnContext(ctx, "request with a foreign reply subject dropped",

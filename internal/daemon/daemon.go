@@ -23,7 +23,7 @@ func Run(ctx context.Context, parts ...func(context.Context) error) error {
 	for _, part := range parts {
 		group.Go(func(ctx context.Context) error {
 			defer group.Stop()
-			return group.note(part(ctx))
+			return group.recordError(part(ctx))
 		})
 	}
 	return group.Wait()
@@ -51,14 +51,14 @@ func NewGroup(ctx context.Context) *Group {
 // of the group may call it until Wait has returned.
 func (g *Group) Go(part func(context.Context) error) {
 	g.running.Go(func() {
-		if err := g.note(part(g.ctx)); err != nil {
+		if err := g.recordError(part(g.ctx)); err != nil {
 			g.cancel()
 		}
 	})
 }
 
 // recordError keeps the first failure, and returns err.
-func (g *Group) note(err error) error {
+func (g *Group) recordError(err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.err == nil && err != nil && !errors.Is(err, g.ctx.Err()) {

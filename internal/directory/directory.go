@@ -43,17 +43,17 @@ type Follower interface {
 
 // Directory is safe for concurrent use. Its results are shared and must not be changed.
 type Directory struct {
-	now    atomic.Pointer[contents]
-	filled chan struct{}
+	current atomic.Pointer[contents]
+	filled  chan struct{}
 	// markFilled closes filled.
-	fill func()
+	markFilled func()
 }
 
 // New returns a directory of the built-in kinds.
 func New() *Directory {
 	filled := make(chan struct{})
-	d := &Directory{filled: filled, fill: sync.OnceFunc(func() { close(filled) })}
-	d.now.Store(index(nil))
+	d := &Directory{filled: filled, markFilled: sync.OnceFunc(func() { close(filled) })}
+	d.current.Store(newContents(nil))
 	return d
 }
 
@@ -69,7 +69,7 @@ type contents struct {
 
 // Load reads the definitions once.
 func (d *Directory) Load(ctx context.Context, api Lister) error {
-	page, err := api.List(ctx, podapi.Target{Kind: definitions()}, metav1.ListOptions{})
+	page, err := api.List(ctx, podapi.Target{Kind: crdKind()}, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("load the directory of kinds: %w", err)
 	}
@@ -80,10 +80,10 @@ func (d *Directory) Load(ctx context.Context, api Lister) error {
 // Follow keeps the directory up to date until ctx ends, and returns the error of ctx. Only one
 // goroutine may call it.
 func (d *Directory) Follow(ctx context.Context, api Follower) error {
-	return api.Follow(ctx, podapi.Target{Kind: definitions()}, metav1.ListOptions{}, (*sink)(d))
+	return api.Follow(ctx, podapi.Target{Kind: crdKind()}, metav1.ListOptions{}, (*sink)(d))
 }
 
-func definitions() kinds.Kind {
+func crdKind() kinds.Kind {
 	kind, _ := kinds.ByResource("customresourcedefinitions.apiextensions.k8s.io")
 	return kind
 }
@@ -93,30 +93,32 @@ func definitions() kinds.Kind {
 func (d *Directory) Filled() <-chan struct{} { return d.filled }
 
 // Changed is closed at the next change. Call it before reading, so that no change is missed.
-func (d *Directory) Changed() <-chan struct{} { return d.now.Load().superseded }
+func (d *Directory) Changed() <-chan struct{} { return d.current.Load().superseded }
 
 // All returns every kind in every served version.
-func (d *Directory) All() []kinds.Kind { return append(kinds.Today(), d.now.Load().custom...) }
+func (d *Directory) All() []kinds.Kind {
+	return append(kinds.ServedByDefault(), d.current.Load().custom...)
+}
 
 // ByResource finds a kind by its path. An empty version selects the preferred one.
 func (d *Directory) ByResource(gvr schema.GroupVersionResource) (kinds.Kind, bool) {
 	if preferred, ok := kinds.ByResource(gvr.GroupResource().String()); ok {
 		if gvr.Version == "" || gvr.Version == preferred.Version {
-			return preferred, preferred.IsToday()
+			return preferred, preferred.IsServedByDefault()
 		}
 		k, ok := kinds.ByGVK(schema.GroupVersionKind{Group: gvr.Group, Version: gvr.Version, Kind: preferred.Kind})
-		return k, ok && k.IsToday()
+		return k, ok && k.IsServedByDefault()
 	}
-	k, ok := d.now.Load().byGVR[gvr]
+	k, ok := d.current.Load().byGVR[gvr]
 	return k, ok
 }
 
 // ByGVK finds a kind in any served version.
 func (d *Directory) ByGVK(gvk schema.GroupVersionKind) (kinds.Kind, bool) {
 	if k, ok := kinds.ByGVK(gvk); ok {
-		return k, k.IsToday()
+		return k, k.IsServedByDefault()
 	}
-	k, ok := d.now.Load().byGVK[gvk]
+	k, ok := d.current.Load().byGVK[gvk]
 	return k, ok
 }
 
@@ -126,7 +128,7 @@ func (d *Directory) ByAlias(what string) (kinds.Kind, bool) {
 		return k, true
 	}
 	name, rest, qualified := strings.Cut(strings.ToLower(what), ".")
-	for _, k := range d.now.Load().custom {
+	for _, k := range d.current.Load().custom {
 		named := name == k.Resource || name == k.Singular || name == strings.ToLower(k.Kind) || slices.Contains(k.ShortNames, name)
 		if named && (!qualified || rest == k.Group || rest == k.Version+"."+k.Group) {
 			return k, true
@@ -137,7 +139,7 @@ func (d *Directory) ByAlias(what string) (kinds.Kind, bool) {
 
 // CRD returns the definition of a custom kind; nil if there is none or it is not established.
 func (d *Directory) CRD(gr schema.GroupResource) *apiextensionsv1.CustomResourceDefinition {
-	crd := d.now.Load().definitions[gr.String()]
+	crd := d.current.Load().definitions[gr.String()]
 	if crd == nil || len(kinds.FromCRD(crd)) == 0 {
 		return nil
 	}
@@ -145,7 +147,7 @@ func (d *Directory) CRD(gr schema.GroupResource) *apiextensionsv1.CustomResource
 }
 
 // newContents builds the lookup maps.
-func index(definitions map[string]*apiextensionsv1.CustomResourceDefinition) *contents {
+func newContents(definitions map[string]*apiextensionsv1.CustomResourceDefinition) *contents {
 	c := &contents{
 		definitions: definitions,
 		byGVR:       map[schema.GroupVersionResource]kinds.Kind{},
@@ -179,7 +181,7 @@ func (s *sink) Replace(items []kinds.Object, _ string) {
 		}
 	}
 	s.publish(definitions)
-	s.fill()
+	s.markFilled()
 }
 
 func (s *sink) Apply(event watch.Event) {
@@ -187,7 +189,7 @@ func (s *sink) Apply(event watch.Event) {
 	if !ok {
 		return
 	}
-	definitions := maps.Clone(s.now.Load().definitions)
+	definitions := maps.Clone(s.current.Load().definitions)
 	if event.Type == watch.Deleted {
 		delete(definitions, crd.Name)
 	} else {
@@ -200,6 +202,6 @@ func (s *sink) Apply(event watch.Event) {
 }
 
 func (s *sink) publish(definitions map[string]*apiextensionsv1.CustomResourceDefinition) {
-	before := s.now.Swap(index(definitions))
+	before := s.current.Swap(newContents(definitions))
 	close(before.superseded)
 }

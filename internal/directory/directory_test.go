@@ -64,7 +64,7 @@ func (s script) Follow(_ context.Context, _ podapi.Target, _ metav1.ListOptions,
 func TestEmptyDirectoryHasTheBuiltInKinds(t *testing.T) {
 	t.Parallel()
 	d := directory.New()
-	if got, want := len(d.All()), len(kinds.Today()); got != want {
+	if got, want := len(d.All()), len(kinds.ServedByDefault()); got != want {
 		t.Errorf("%d kinds, want %d", got, want)
 	}
 	for gvr, want := range map[schema.GroupVersionResource]string{
@@ -113,7 +113,7 @@ func TestLoad(t *testing.T) {
 	if _, ok := d.ByAlias("widgets.apps"); ok {
 		t.Error("widgets.apps was found")
 	}
-	if got, want := len(d.All()), len(kinds.Today())+2; got != want {
+	if got, want := len(d.All()), len(kinds.ServedByDefault())+2; got != want {
 		t.Errorf("%d kinds, want %d", got, want)
 	}
 	if crd := d.CRD(schema.GroupResource{Group: "example.com", Resource: "widgets"}); crd == nil {
@@ -143,7 +143,7 @@ func TestFollow(t *testing.T) {
 				t.Error("a change that nobody was told of")
 			}
 			changed = d.Changed()
-			seen = append(seen, len(d.All())-len(kinds.Today()))
+			seen = append(seen, len(d.All())-len(kinds.ServedByDefault()))
 		},
 	}
 	if err := d.Follow(t.Context(), play); err == nil {

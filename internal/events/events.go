@@ -31,13 +31,13 @@ type API interface {
 }
 
 // RateLimit limits sent events: PerSecond on average, Burst at once; 0 sends none.
-type Timing struct{ PerSecond, Burst int }
+type RateLimit struct{ PerSecond, Burst int }
 
 // Config configures a Recorder.
 type Config struct {
-	API    API
-	Clock  clock.Clock
-	Timing Timing
+	API       API
+	Clock     clock.Clock
+	RateLimit RateLimit
 	// Component is the reporting component: "kubelet", "default-scheduler". Host is its node, if
 	// relevant.
 	Component, Host string
@@ -45,7 +45,7 @@ type Config struct {
 }
 
 // DefaultRateLimit returns upstream's limits.
-func Default() Timing { return Timing{PerSecond: 50, Burst: 100} }
+func DefaultRateLimit() RateLimit { return RateLimit{PerSecond: 50, Burst: 100} }
 
 const (
 	queueLimit = 1000
@@ -57,12 +57,12 @@ type Recorder struct {
 	cfg  Config
 	kind kinds.Kind
 
-	mu    sync.Mutex
-	known map[key]*record
-	order []key // oldest first
-	queue []key
-	last  int64 // number in the last name, so that names differ
-	wake  chan struct{}
+	mu       sync.Mutex
+	known    map[key]*pendingEvent
+	order    []key // oldest first
+	queue    []key
+	lastName int64 // number in the last name, so that names differ
+	wake     chan struct{}
 }
 
 // key is equal for equal events.
@@ -71,7 +71,7 @@ type key struct {
 	field, kind, reason, message string
 }
 
-type record struct {
+type pendingEvent struct {
 	event   *corev1.Event
 	created bool
 	queued  bool
@@ -83,7 +83,7 @@ func New(cfg Config) *Recorder {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	kind, _ := kinds.ByResource("events")
-	return &Recorder{cfg: cfg, kind: kind, known: map[key]*record{}, wake: make(chan struct{}, 1)}
+	return &Recorder{cfg: cfg, kind: kind, known: map[key]*pendingEvent{}, wake: make(chan struct{}, 1)}
 }
 
 // Event records an event about an object. The kind is Normal or Warning, reason a CamelCase word
@@ -93,7 +93,7 @@ func (r *Recorder) Event(about kinds.Object, kind, reason, message string) {
 }
 
 // ContainerEvent records an event about one container of a pod.
-func (r *Recorder) Container(pod *corev1.Pod, container, kind, reason, message string) {
+func (r *Recorder) ContainerEvent(pod *corev1.Pod, container, kind, reason, message string) {
 	field := "spec.containers{" + container + "}"
 	for _, c := range pod.Spec.InitContainers {
 		if c.Name == container {
@@ -122,9 +122,9 @@ func (r *Recorder) record(about kinds.Object, field string, what corev1.Event) {
 		r.enqueue(k, known)
 		return
 	}
-	r.last = max(r.last+1, r.cfg.Clock.Now().UnixNano())
+	r.lastName = max(r.lastName+1, r.cfg.Clock.Now().UnixNano())
 	event := &what
-	event.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s.%x", about.GetName(), r.last)}
+	event.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s.%x", about.GetName(), r.lastName)}
 	event.InvolvedObject = corev1.ObjectReference{
 		Kind: gvk.Kind, APIVersion: gvk.GroupVersion().String(), Namespace: about.GetNamespace(), Name: about.GetName(),
 		UID: about.GetUID(), ResourceVersion: about.GetResourceVersion(), FieldPath: field,
@@ -132,7 +132,7 @@ func (r *Recorder) record(about kinds.Object, field string, what corev1.Event) {
 	event.Source = corev1.EventSource{Component: r.cfg.Component, Host: r.cfg.Host}
 	event.ReportingController, event.ReportingInstance = r.cfg.Component, r.cfg.Host
 	event.FirstTimestamp, event.LastTimestamp, event.Count = now, now, 1
-	known := &record{event: event}
+	known := &pendingEvent{event: event}
 	r.known[k] = known
 	r.order = append(r.order, k)
 	if len(r.order) > knownLimit {
@@ -142,7 +142,7 @@ func (r *Recorder) record(about kinds.Object, field string, what corev1.Event) {
 	r.enqueue(k, known)
 }
 
-func (r *Recorder) enqueue(k key, known *record) {
+func (r *Recorder) enqueue(k key, known *pendingEvent) {
 	if known.queued || len(r.queue) >= queueLimit {
 		return
 	}
@@ -156,15 +156,15 @@ func (r *Recorder) enqueue(k key, known *record) {
 
 // Run sends events until ctx ends.
 func (r *Recorder) Run(ctx context.Context) error {
-	if r.cfg.Timing.PerSecond <= 0 {
+	if r.cfg.RateLimit.PerSecond <= 0 {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	pause := time.Second / time.Duration(r.cfg.Timing.PerSecond)
-	tokens, filled := r.cfg.Timing.Burst, r.cfg.Clock.Steady()
+	pause := time.Second / time.Duration(r.cfg.RateLimit.PerSecond)
+	tokens, filled := r.cfg.RateLimit.Burst, r.cfg.Clock.Steady()
 	for {
 		if gained := int(r.cfg.Clock.Steady().Sub(filled) / pause); gained > 0 {
-			tokens = min(tokens+gained, r.cfg.Timing.Burst)
+			tokens = min(tokens+gained, r.cfg.RateLimit.Burst)
 			filled = filled.Add(time.Duration(gained) * pause)
 		}
 		event, send := r.next()
@@ -201,7 +201,7 @@ func (r *Recorder) next() (*corev1.Event, func(context.Context, *corev1.Event) e
 		}
 		send := r.create
 		if known.created {
-			send = r.count
+			send = r.updateCount
 		}
 		known.queued, known.created = false, true
 		return known.event.DeepCopy(), send
@@ -210,7 +210,7 @@ func (r *Recorder) next() (*corev1.Event, func(context.Context, *corev1.Event) e
 }
 
 // updateCount updates the count of an Event that exists already.
-func (r *Recorder) count(ctx context.Context, event *corev1.Event) error {
+func (r *Recorder) updateCount(ctx context.Context, event *corev1.Event) error {
 	target := podapi.Target{Kind: r.kind, Namespace: event.Namespace, Name: event.Name}
 	patch := fmt.Sprintf(`{"count":%d,"lastTimestamp":%q}`, event.Count, event.LastTimestamp.UTC().Format(time.RFC3339))
 	_, err := r.cfg.API.Patch(ctx, target, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
@@ -226,18 +226,18 @@ func (r *Recorder) create(ctx context.Context, event *corev1.Event) error {
 	target := podapi.Target{Kind: r.kind, Namespace: event.Namespace}
 	_, err := r.cfg.API.Create(ctx, target, event, metav1.CreateOptions{})
 	for tries := 0; apierrors.IsAlreadyExists(err) && tries < 10; tries++ {
-		event.Name = r.rename(event)
+		event.Name = r.renameEvent(event)
 		_, err = r.cfg.API.Create(ctx, target, event, metav1.CreateOptions{})
 	}
 	return err
 }
 
 // renameEvent gives an event a name that this recorder has not used.
-func (r *Recorder) rename(event *corev1.Event) string {
+func (r *Recorder) renameEvent(event *corev1.Event) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.last++
-	name := fmt.Sprintf("%s.%x", event.InvolvedObject.Name, r.last)
+	r.lastName++
+	name := fmt.Sprintf("%s.%x", event.InvolvedObject.Name, r.lastName)
 	for _, known := range r.known {
 		if known.event.Name == event.Name && known.event.InvolvedObject.UID == event.InvolvedObject.UID {
 			known.event.Name = name

@@ -23,15 +23,15 @@ import (
 
 // The range of home ports, unless the system uses them for outgoing connections.
 const (
-	first = 20000
-	last  = 29999
+	firstPort = 20000
+	lastPort  = 29999
 )
 
 // ephemeralRangeFile is where Linux publishes the range of ephemeral ports.
-const ephemeral = "/proc/sys/net/ipv4/ip_local_port_range"
+const ephemeralRangeFile = "/proc/sys/net/ipv4/ip_local_port_range"
 
 // maxTries is how many ports are tried before the system assigns one.
-const tries = 100
+const maxTries = 100
 
 // Listen listens on a port of host. For port 0 it picks a home port that is free and not reserved
 // ([Reserve]), or any port if there is none. Errors are those of [net.ListenConfig.Listen].
@@ -43,9 +43,9 @@ func Listen(ctx context.Context, host string, port int) (net.Listener, error) {
 	if port != 0 {
 		return at(port)
 	}
-	kept := noted().kept()
-	for range homes(outgoing()) {
-		port, err := draw()
+	kept := userReservations().ports()
+	for range countTries(firstEphemeralPort()) {
+		port, err := randomPort()
 		if err != nil {
 			return nil, err
 		}
@@ -75,17 +75,17 @@ func Free(ctx context.Context, host string) (int, error) {
 
 // countTries returns how many home ports to try if ephemeral ports begin at outgoing: none, if that
 // is a home port.
-func homes(outgoing int) int {
-	if outgoing <= last {
+func countTries(outgoing int) int {
+	if outgoing <= lastPort {
 		return 0
 	}
-	return tries
+	return maxTries
 }
 
 // firstEphemeralPort returns the first ephemeral port, or the default of most systems if unknown.
-func outgoing() int {
+func firstEphemeralPort() int {
 	const usual = 32768
-	data, err := os.ReadFile(ephemeral)
+	data, err := os.ReadFile(ephemeralRangeFile)
 	if err != nil {
 		return usual
 	}
@@ -96,10 +96,10 @@ func outgoing() int {
 	return usual
 }
 
-func draw() (int, error) {
-	n, err := rand.Int(rand.Reader, big.NewInt(last-first+1))
+func randomPort() (int, error) {
+	n, err := rand.Int(rand.Reader, big.NewInt(lastPort-firstPort+1))
 	if err != nil {
 		return 0, fmt.Errorf("draw a port: %w", err)
 	}
-	return first + int(n.Int64()), nil
+	return firstPort + int(n.Int64()), nil
 }

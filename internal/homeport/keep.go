@@ -16,12 +16,12 @@ import (
 // Reserve reserves the home ports in the URLs of file for the process that uses them. While that
 // process is not running, [Listen] and [Free] give the ports to no other process of this user, as
 // long as the file names them. Other ports cannot be reserved.
-func Keep(file string) error {
+func Reserve(file string) error {
 	file, err := filepath.Abs(file)
 	if err != nil {
 		return fmt.Errorf("keep ports: %w", err)
 	}
-	if err := noted().keep(file); err != nil {
+	if err := userReservations().add(file); err != nil {
 		return fmt.Errorf("keep ports: %w", err)
 	}
 	return nil
@@ -29,39 +29,39 @@ func Keep(file string) error {
 
 // reservations is a directory of symbolic links to the files whose ports are reserved. A port is
 // free once its file is gone or no longer names the port.
-type notes string
+type reservations string
 
 // userReservations returns the reservations of this user.
-func noted() notes {
-	return notes(filepath.Join(os.TempDir(), "podfall-ports-"+strconv.Itoa(os.Getuid())))
+func userReservations() reservations {
+	return reservations(filepath.Join(os.TempDir(), "podfall-ports-"+strconv.Itoa(os.Getuid())))
 }
 
 // errNotPrivate means that other users could manipulate the reservations.
-var errOthers = errors.New("not a directory of this user's alone")
+var errNotPrivate = errors.New("not a directory of this user's alone")
 
 // check returns an error unless the directory is accessible to this user only.
-func (n notes) check() error {
+func (n reservations) check() error {
 	info, err := os.Lstat(string(n))
 	if err != nil {
 		return err
 	}
 	stat, is := info.Sys().(*syscall.Stat_t)
 	if !is || int(stat.Uid) != os.Getuid() || !info.IsDir() || info.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("%s: %w", n, errOthers)
+		return fmt.Errorf("%s: %w", n, errNotPrivate)
 	}
 	return nil
 }
 
 // add reserves the home ports of a file, and removes reservations of deleted files.
-func (n notes) keep(file string) error {
+func (n reservations) add(file string) error {
 	text, err := os.ReadFile(file)
-	if err != nil || len(homesIn(text)) == 0 {
+	if err != nil || len(findHomePorts(text)) == 0 {
 		return err
 	}
 	if err := errors.Join(os.MkdirAll(string(n), 0o700), n.check()); err != nil {
 		return err
 	}
-	links, err := n.links()
+	links, err := n.list()
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (n notes) keep(file string) error {
 	return nil
 }
 
-func (n notes) links() ([]string, error) {
+func (n reservations) list() ([]string, error) {
 	entries, err := os.ReadDir(string(n))
 	links := make([]string, 0, len(entries))
 	for _, entry := range entries {
@@ -87,15 +87,15 @@ func (n notes) links() ([]string, error) {
 }
 
 // ports returns the reserved ports; none if they cannot be read.
-func (n notes) kept() map[int]bool {
+func (n reservations) ports() map[int]bool {
 	if n.check() != nil {
 		return nil
 	}
 	kept := map[int]bool{}
-	links, _ := n.links()
+	links, _ := n.list()
 	for _, link := range links {
 		text, _ := os.ReadFile(link)
-		for _, port := range homesIn(text) {
+		for _, port := range findHomePorts(text) {
 			kept[port] = true
 		}
 	}
@@ -103,13 +103,13 @@ func (n notes) kept() map[int]bool {
 }
 
 // urlPort matches a port in a URL.
-var named = regexp.MustCompile(`:(\d+)`)
+var urlPort = regexp.MustCompile(`:(\d+)`)
 
 // findHomePorts returns the home ports in text.
-func homesIn(text []byte) []int {
+func findHomePorts(text []byte) []int {
 	var ports []int
-	for _, match := range named.FindAllSubmatch(text, -1) {
-		if port, err := strconv.Atoi(string(match[1])); err == nil && port >= first && port <= last {
+	for _, match := range urlPort.FindAllSubmatch(text, -1) {
+		if port, err := strconv.Atoi(string(match[1])); err == nil && port >= firstPort && port <= lastPort {
 			ports = append(ports, port)
 		}
 	}

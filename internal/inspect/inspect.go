@@ -29,7 +29,7 @@ type Observers[T any] struct {
 }
 
 // ProvideInspect passes ask to Inspect, if set.
-func (o Observers[T]) Ready(ask func(context.Context) T) {
+func (o Observers[T]) ProvideInspect(ask func(context.Context) T) {
 	if o.Inspect != nil {
 		o.Inspect(ask)
 	}
@@ -49,8 +49,8 @@ type Self struct {
 func (s Self) Shown() time.Time { return s.Now }
 
 // shift returns the report by a clock that is ahead of the process's by offset.
-func (s Self) moved(ahead time.Duration) Self {
-	s.Began, s.Now = Moved(s.Began, ahead), Moved(s.Now, ahead)
+func (s Self) shift(ahead time.Duration) Self {
+	s.Began, s.Now = ShiftTime(s.Began, ahead), ShiftTime(s.Now, ahead)
 	return s
 }
 
@@ -66,7 +66,7 @@ type Contact struct {
 
 // Shift returns the times by a clock that is ahead by offset.
 func (c Contact) Moved(ahead time.Duration) Contact {
-	c.Last, c.Failing = Moved(c.Last, ahead), Moved(c.Failing, ahead)
+	c.Last, c.Failing = ShiftTime(c.Last, ahead), ShiftTime(c.Failing, ahead)
 	return c
 }
 
@@ -77,11 +77,11 @@ type Kubelet struct {
 	API     Contact `json:"api"`
 	Runtime Contact `json:"runtime"`
 	// Problems are why the kubelet considers its node not ready.
-	Problems []string `json:"problems,omitempty"`
-	Pods     []Work   `json:"pods,omitempty"`
+	Problems []string    `json:"problems,omitempty"`
+	Pods     []PodWorker `json:"pods,omitempty"`
 	// PodsRevision is the resourceVersion up to which the kubelet has processed pods from the API;
 	// empty before its first list.
-	Heard string `json:"heard,omitempty"`
+	PodsRevision string `json:"heard,omitempty"`
 	// Calls are the runtime calls that have not returned yet.
 	Calls []Call `json:"calls,omitempty"`
 	// Refused are the kubelet's requests that the API refused: the last one of each pod.
@@ -92,22 +92,22 @@ type Kubelet struct {
 
 // Shift returns the report by a clock that is ahead of the kubelet's by offset.
 func (k Kubelet) Moved(ahead time.Duration) Kubelet {
-	k.Self, k.API, k.Runtime = k.moved(ahead), k.API.Moved(ahead), k.Runtime.Moved(ahead)
+	k.Self, k.API, k.Runtime = k.shift(ahead), k.API.Moved(ahead), k.Runtime.Moved(ahead)
 	k.Pods, k.Calls, k.Refused = slices.Clone(k.Pods), slices.Clone(k.Calls), slices.Clone(k.Refused)
 	for i, w := range k.Pods {
-		k.Pods[i].Since, k.Pods[i].First = Moved(w.Since, ahead), Moved(w.First, ahead)
+		k.Pods[i].Since, k.Pods[i].First = ShiftTime(w.Since, ahead), ShiftTime(w.First, ahead)
 	}
 	for i, c := range k.Calls {
-		k.Calls[i].Since = Moved(c.Since, ahead)
+		k.Calls[i].Since = ShiftTime(c.Since, ahead)
 	}
 	for i, r := range k.Refused {
-		k.Refused[i].First, k.Refused[i].Last = Moved(r.First, ahead), Moved(r.Last, ahead)
+		k.Refused[i].First, k.Refused[i].Last = ShiftTime(r.First, ahead), ShiftTime(r.Last, ahead)
 	}
 	return k
 }
 
 // PodWorker is the state of one pod's worker.
-type Work struct {
+type PodWorker struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
@@ -120,7 +120,7 @@ type Work struct {
 	// Grace is the grace period of the current stop in seconds.
 	Grace int64 `json:"grace,omitempty"`
 	// Step is the current step, empty for none, and Since its beginning.
-	Doing string    `json:"doing,omitempty"`
+	Step  string    `json:"doing,omitempty"`
 	Since time.Time `json:"since,omitzero"`
 	// Err is why the last attempt failed, Failed how many attempts failed in a row, and First when
 	// the first of them failed.
@@ -150,8 +150,8 @@ type Call struct {
 // Refusal is a request that was refused repeatedly.
 type Refusal struct {
 	// Requester is empty if the reporting process made the request.
-	Who  string `json:"who,omitempty"`
-	Verb string `json:"verb"`
+	Requester string `json:"who,omitempty"`
+	Verb      string `json:"verb"`
 	// Resource includes the subresource: pods/status.
 	Resource string `json:"resource"`
 	// Key is namespace/name, or name.
@@ -177,8 +177,8 @@ type Runtime struct {
 	Self
 	// ClockOffset is how far the runtime's clock, which Now and the containers' times use, is ahead
 	// of the cluster's.
-	Ahead time.Duration `json:"ahead,omitempty"`
-	Node  string        `json:"node"`
+	ClockOffset time.Duration `json:"ahead,omitempty"`
+	Node        string        `json:"node"`
 	// Programs describes how real programs run on this machine, and which isolation the machine
 	// refuses; empty if none may run.
 	Programs   string      `json:"programs,omitempty"`
@@ -187,7 +187,7 @@ type Runtime struct {
 
 // Shift returns the report by a clock that is ahead of the runtime's by offset.
 func (r Runtime) Moved(ahead time.Duration) Runtime {
-	r.Self, r.Ahead, r.Containers = r.moved(ahead), r.Ahead+ahead, slices.Clone(r.Containers)
+	r.Self, r.ClockOffset, r.Containers = r.shift(ahead), r.ClockOffset+ahead, slices.Clone(r.Containers)
 	for i, c := range r.Containers {
 		r.Containers[i].Times = c.Moved(ahead)
 	}
@@ -226,14 +226,14 @@ type Times struct {
 // Shift returns the times by a clock that is ahead by offset.
 func (t Times) Moved(ahead time.Duration) Times {
 	return Times{
-		Started: Moved(t.Started, ahead), Signaled: Moved(t.Signaled, ahead), Killed: Moved(t.Killed, ahead), Exited: Moved(t.Exited, ahead),
+		Started: ShiftTime(t.Started, ahead), Signaled: ShiftTime(t.Signaled, ahead), Killed: ShiftTime(t.Killed, ahead), Exited: ShiftTime(t.Exited, ahead),
 	}
 }
 
 // ShiftTime converts at to a clock that is ahead by offset. A reported time stays as long before
 // the report as it was, whatever that clock read then. The zero time, for events that have not
 // happened, stays zero.
-func Moved(at time.Time, ahead time.Duration) time.Time {
+func ShiftTime(at time.Time, ahead time.Duration) time.Time {
 	if at.IsZero() {
 		return at
 	}
@@ -265,9 +265,9 @@ type Bus struct {
 
 // Shift returns the report by a clock that is ahead of the bus's by offset.
 func (b Bus) Moved(ahead time.Duration) Bus {
-	b.Self, b.Links = b.moved(ahead), slices.Clone(b.Links)
+	b.Self, b.Links = b.shift(ahead), slices.Clone(b.Links)
 	for i, l := range b.Links {
-		b.Links[i].Since = Moved(l.Since, ahead)
+		b.Links[i].Since = ShiftTime(l.Since, ahead)
 	}
 	return b
 }
@@ -275,7 +275,7 @@ func (b Bus) Moved(ahead time.Duration) Bus {
 // Link is the connection between one member and the hub.
 type Link struct {
 	// Member is the link's member: a node, apiserver, controllers, gateway.
-	Party string `json:"party"`
+	Member string `json:"party"`
 	// Silent describes which direction carries nothing at present, and Since when that began; empty
 	// for a link that carries.
 	Silent string    `json:"silent,omitempty"`
@@ -287,15 +287,15 @@ type Answer[T any] struct {
 	// At is when the report arrived, or the query failed.
 	At time.Time `json:"at"`
 	// RoundTrip is how long the query took: the report is at most that old.
-	Took time.Duration `json:"took,omitempty"`
+	RoundTrip time.Duration `json:"took,omitempty"`
 	// Report is nil without an answer.
-	Said *T `json:"said,omitempty"`
+	Report *T `json:"said,omitempty"`
 	// Err is why there was no answer.
 	Err string `json:"err,omitempty"`
 }
 
 // WasAsked reports whether the process was queried.
-func (a Answer[T]) Asked() bool { return a.Said != nil || a.Err != "" }
+func (a Answer[T]) WasAsked() bool { return a.Report != nil || a.Err != "" }
 
 // IsSilent reports whether the process was queried and did not answer.
-func (a Answer[T]) Silent() bool { return a.Said == nil && a.Err != "" }
+func (a Answer[T]) IsSilent() bool { return a.Report == nil && a.Err != "" }

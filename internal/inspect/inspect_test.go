@@ -33,14 +33,14 @@ func TestToldAsLongAgo(t *testing.T) {
 					t.Helper()
 					now := clk.Now()
 					ahead := now.Sub(clk.Steady())
-					if a, b := now.Sub(Moved(before, ahead)), now.Sub(Moved(during, ahead)); a != 20*time.Second || b != 10*time.Second {
+					if a, b := now.Sub(ShiftTime(before, ahead)), now.Sub(ShiftTime(during, ahead)); a != 20*time.Second || b != 10*time.Second {
 						t.Errorf("%s: told %v and %v ago, want 20s and 10s", what, a, b)
 					}
 				}
 				told("wrong")
 				movement.ClearSkew()
 				told("right again")
-				if at := Moved(time.Time{}, time.Hour); !at.IsZero() {
+				if at := ShiftTime(time.Time{}, time.Hour); !at.IsZero() {
 					t.Errorf("what has not happened is told as of %v", at)
 				}
 			})
@@ -75,7 +75,7 @@ func everyInstantIsMoved[T interface{ Moved(ahead time.Duration) T }](t *testing
 	})
 	instants(reflect.ValueOf(&moved).Elem(), func(i *time.Time) { *i = i.Add(-time.Hour) })
 	if r, is := any(&moved).(*Runtime); is { // which says how far it is ahead
-		r.Ahead -= time.Hour
+		r.ClockOffset -= time.Hour
 	}
 	if !reflect.DeepEqual(moved, all) {
 		t.Errorf("%T: moved to %+v, want an hour later than %+v", all, moved, all)

@@ -39,8 +39,8 @@ func (a Access) Context() string { return Prefix + a.Cluster }
 func (a Access) File() ([]byte, error) {
 	config := clientcmd.Config{
 		APIVersion: "v1", Kind: "Config", CurrentContext: a.Context(),
-		Clusters: []clientcmd.NamedCluster{a.cluster()}, Contexts: []clientcmd.NamedContext{a.context()},
-		AuthInfos: []clientcmd.NamedAuthInfo{a.user()},
+		Clusters: []clientcmd.NamedCluster{a.clusterEntry()}, Contexts: []clientcmd.NamedContext{a.contextEntry()},
+		AuthInfos: []clientcmd.NamedAuthInfo{a.userEntry()},
 	}
 	data, err := yaml.Marshal(config)
 	if err != nil {
@@ -49,23 +49,23 @@ func (a Access) File() ([]byte, error) {
 	return data, nil
 }
 
-func (a Access) cluster() clientcmd.NamedCluster {
+func (a Access) clusterEntry() clientcmd.NamedCluster {
 	return clientcmd.NamedCluster{Name: a.Context(), Cluster: clientcmd.Cluster{
-		Server: a.URL, CertificateAuthorityData: a.Authority, Extensions: mark(),
+		Server: a.URL, CertificateAuthorityData: a.Authority, Extensions: podfallExtensions(),
 	}}
 }
 
-func (a Access) context() clientcmd.NamedContext {
+func (a Access) contextEntry() clientcmd.NamedContext {
 	return clientcmd.NamedContext{Name: a.Context(), Context: clientcmd.Context{
-		Cluster: a.Context(), AuthInfo: a.Context(), Extensions: mark(),
+		Cluster: a.Context(), AuthInfo: a.Context(), Extensions: podfallExtensions(),
 	}}
 }
 
-func (a Access) user() clientcmd.NamedAuthInfo {
-	return clientcmd.NamedAuthInfo{Name: a.Context(), AuthInfo: clientcmd.AuthInfo{Token: a.Token, Extensions: mark()}}
+func (a Access) userEntry() clientcmd.NamedAuthInfo {
+	return clientcmd.NamedAuthInfo{Name: a.Context(), AuthInfo: clientcmd.AuthInfo{Token: a.Token, Extensions: podfallExtensions()}}
 }
 
-func mark() []clientcmd.NamedExtension {
+func podfallExtensions() []clientcmd.NamedExtension {
 	return []clientcmd.NamedExtension{{Name: extension, Extension: runtime.RawExtension{Raw: []byte(`{"provider":"podfall"}`)}}}
 }
 
@@ -83,7 +83,7 @@ func (a Access) entries() ([]entry, error) {
 	for _, one := range []struct {
 		list  string
 		value any
-	}{{"clusters", a.cluster()}, {"contexts", a.context()}, {"users", a.user()}} {
+	}{{"clusters", a.clusterEntry()}, {"contexts", a.contextEntry()}, {"users", a.userEntry()}} {
 		text, err := yaml.Marshal([]any{one.value})
 		if err != nil {
 			return nil, fmt.Errorf("write kubeconfig: %w", err)

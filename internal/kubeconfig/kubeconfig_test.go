@@ -69,7 +69,7 @@ x-unknown: kept
 # the end
 `
 
-func merged(t *testing.T, file string, a kubeconfig.Access, current kubeconfig.Current) kubeconfig.Merged {
+func merged(t *testing.T, file string, a kubeconfig.Access, current kubeconfig.CurrentContext) kubeconfig.MergeResult {
 	t.Helper()
 	got, err := a.Merge([]byte(file), current)
 	if err != nil {
@@ -174,7 +174,7 @@ func TestStyles(t *testing.T) {
 		"nested same name":    {"x:\n  clusters: 1\nclusters:\n- name: a\n  cluster: {server: https://a}\n", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, current := range []kubeconfig.Current{kubeconfig.Keep, kubeconfig.Switch} {
+			for _, current := range []kubeconfig.CurrentContext{kubeconfig.Keep, kubeconfig.Switch} {
 				got := merged(t, row.file, access(), current)
 				if got.Rewritten != row.rewritten {
 					t.Errorf("rewritten %v:\n%s", got.Rewritten, got.Data)
@@ -192,7 +192,7 @@ type reporter interface {
 }
 
 // check compares what the files mean.
-func check(t reporter, before string, after []byte, current kubeconfig.Current) {
+func check(t reporter, before string, after []byte, current kubeconfig.CurrentContext) {
 	t.Helper()
 	var old, now map[string]any
 	if err := errors.Join(yaml.Unmarshal([]byte(before), &old), yaml.UnmarshalStrict(after, &now)); err != nil {
@@ -252,7 +252,7 @@ func TestRefuses(t *testing.T) {
 func TestAnyKubeconfigKeepsItsMeaning(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		file := draw(t)
-		current := rapid.SampledFrom([]kubeconfig.Current{kubeconfig.Keep, kubeconfig.Switch}).Draw(t, "current")
+		current := rapid.SampledFrom([]kubeconfig.CurrentContext{kubeconfig.Keep, kubeconfig.Switch}).Draw(t, "current")
 		once, err := access().Merge([]byte(file), current)
 		if err != nil {
 			t.Fatalf("%v", err)

@@ -12,11 +12,11 @@ import (
 )
 
 // CurrentContext says what to do with a kubeconfig's current-context.
-type Current int
+type CurrentContext int
 
 const (
 	// Keep leaves it unchanged.
-	Keep Current = iota
+	Keep CurrentContext = iota
 	// Switch sets it to podfall's context.
 	Switch
 )
@@ -30,7 +30,7 @@ var (
 )
 
 // MergeResult is the result of Merge.
-type Merged struct {
+type MergeResult struct {
 	Data []byte
 	// Rewritten is set if other lines have changed too, though not their meaning: the file was not
 	// in kubectl's style, for example JSON.
@@ -40,32 +40,32 @@ type Merged struct {
 // Merge adds the access to a kubeconfig, which may be empty, or replaces an earlier entry. All
 // other lines stay the same byte for byte, comments included. A file that cannot be edited by lines
 // is rewritten with the same meaning.
-func (a Access) Merge(file []byte, current Current) (Merged, error) {
+func (a Access) Merge(file []byte, current CurrentContext) (MergeResult, error) {
 	entries, err := a.entries()
 	if err != nil {
-		return Merged{}, err
+		return MergeResult{}, err
 	}
 	old, err := parse(file)
 	if err != nil {
-		return Merged{}, err
+		return MergeResult{}, err
 	}
-	if err := ours(old, entries); err != nil {
-		return Merged{}, err
+	if err := checkOwnership(old, entries); err != nil {
+		return MergeResult{}, err
 	}
-	want, err := wanted(old, entries, current)
+	want, err := expectedDocument(old, entries, current)
 	if err != nil {
-		return Merged{}, err
+		return MergeResult{}, err
 	}
 	if data, err := splice(file, entries, current); err == nil {
 		if got, err := parse(data); err == nil && reflect.DeepEqual(got, want) {
-			return Merged{Data: data}, nil
+			return MergeResult{Data: data}, nil
 		}
 	}
 	data, err := yaml.Marshal(want)
 	if err != nil {
-		return Merged{}, fmt.Errorf("write kubeconfig: %w", err)
+		return MergeResult{}, fmt.Errorf("write kubeconfig: %w", err)
 	}
-	return Merged{Data: data, Rewritten: true}, nil
+	return MergeResult{Data: data, Rewritten: true}, nil
 }
 
 // document is a parsed kubeconfig with all its fields.
@@ -83,7 +83,7 @@ func parse(file []byte) (document, error) {
 		return nil, fmt.Errorf("%w: its kind is %v, want Config", ErrUnreadable, kind)
 	}
 	for _, list := range []string{"clusters", "contexts", "users"} {
-		if _, err := items(parsed, list); err != nil {
+		if _, err := listEntries(parsed, list); err != nil {
 			return nil, err
 		}
 	}
@@ -91,7 +91,7 @@ func parse(file []byte) (document, error) {
 }
 
 // listEntries returns the entries of a list; none if the list is absent.
-func items(in document, list string) ([]any, error) {
+func listEntries(in document, list string) ([]any, error) {
 	switch value := in[list].(type) {
 	case nil:
 		return nil, nil
@@ -107,20 +107,20 @@ func items(in document, list string) ([]any, error) {
 	}
 }
 
-func nameOf(item any) any {
+func entryName(item any) any {
 	fields, _ := item.(map[string]any)
 	return fields["name"]
 }
 
 // checkOwnership returns ErrNotOurs if an entry with podfall's name lacks the mark.
-func ours(in document, entries []entry) error {
+func checkOwnership(in document, entries []entry) error {
 	for _, e := range entries {
-		all, err := items(in, e.list)
+		all, err := listEntries(in, e.list)
 		if err != nil {
 			return err
 		}
 		for _, item := range all {
-			if nameOf(item) == e.name && !marked(item) {
+			if entryName(item) == e.name && !isOurs(item) {
 				return fmt.Errorf("%w: %s of %s; rename it, or give the cluster another name with podfall up --name", ErrNotOurs, e.name, e.list)
 			}
 		}
@@ -129,12 +129,12 @@ func ours(in document, entries []entry) error {
 }
 
 // isOurs reports whether an entry has podfall's extension.
-func marked(item any) bool {
+func isOurs(item any) bool {
 	fields, _ := item.(map[string]any)
 	for _, value := range fields {
 		body, _ := value.(map[string]any)
 		extensions, _ := body["extensions"].([]any)
-		if slices.ContainsFunc(extensions, func(one any) bool { return nameOf(one) == extension }) {
+		if slices.ContainsFunc(extensions, func(one any) bool { return entryName(one) == extension }) {
 			return true
 		}
 	}
@@ -142,7 +142,7 @@ func marked(item any) bool {
 }
 
 // expectedDocument returns the content that the file must have after the merge.
-func wanted(old document, entries []entry, current Current) (document, error) {
+func expectedDocument(old document, entries []entry, current CurrentContext) (document, error) {
 	want := document{}
 	maps.Copy(want, old)
 	if len(old) == 0 {
@@ -153,12 +153,12 @@ func wanted(old document, entries []entry, current Current) (document, error) {
 		if err := yaml.Unmarshal(e.text, &mine); err != nil {
 			return nil, fmt.Errorf("write kubeconfig: %w", err)
 		}
-		all, err := items(old, e.list)
+		all, err := listEntries(old, e.list)
 		if err != nil {
 			return nil, err
 		}
 		changed := slices.Clone(all)
-		if i := slices.IndexFunc(changed, func(item any) bool { return nameOf(item) == e.name }); i >= 0 {
+		if i := slices.IndexFunc(changed, func(item any) bool { return entryName(item) == e.name }); i >= 0 {
 			changed[i] = mine[0]
 		} else {
 			changed = append(changed, mine[0])

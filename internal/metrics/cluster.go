@@ -10,7 +10,7 @@ import (
 // Merge merges the texts of several processes, given by process name. Every series gets the label
 // process with its process's name. Every family appears once, with its first description. An
 // incomplete last line of a text is dropped.
-func Cluster(texts map[string][]byte) []byte {
+func Merge(texts map[string][]byte) []byte {
 	all := families{}
 	for _, process := range slices.Sorted(maps.Keys(texts)) {
 		all.add(process, string(texts[process]))
@@ -26,17 +26,17 @@ func Cluster(texts map[string][]byte) []byte {
 }
 
 // families are the families of several processes, by name.
-type families map[string]*described
+type families map[string]*familyText
 
 // familyText is a family in text form.
-type described struct {
+type familyText struct {
 	help, kind string
 	series     []string
 }
 
 // add adds the text of a process.
 func (f families) add(process, text string) {
-	var current *described
+	var current *familyText
 	for line := range strings.Lines(text) {
 		if !strings.HasSuffix(line, "\n") {
 			break
@@ -44,7 +44,7 @@ func (f families) add(process, text string) {
 		if about, ok := strings.CutPrefix(line, "# HELP "); ok {
 			name, _, _ := strings.Cut(about, " ")
 			if current = f[name]; current == nil {
-				current = &described{help: line}
+				current = &familyText{help: line}
 				f[name] = current
 			}
 		}
@@ -53,13 +53,13 @@ func (f families) add(process, text string) {
 		case strings.HasPrefix(line, "# TYPE ") && current.kind == "":
 			current.kind = line
 		case !strings.HasPrefix(line, "#") && strings.Contains(line, " "):
-			current.series = append(current.series, labelled(line, "process="+quoted(process)))
+			current.series = append(current.series, addLabel(line, "process="+quoteLabel(process)))
 		}
 	}
 }
 
 // addLabel inserts a label at the front of a series line.
-func labelled(line, label string) string {
+func addLabel(line, label string) string {
 	name, rest, braced := strings.Cut(line, "{")
 	if value, _, _ := strings.Cut(line, " "); braced && len(name) < len(value) {
 		return name + "{" + label + "," + rest

@@ -9,7 +9,7 @@ import (
 // process, families are there once, and what is made is lines again.
 func FuzzCluster(f *testing.F) {
 	f.Fuzz(func(t *testing.T, one, two []byte) {
-		text := string(Cluster(map[string][]byte{"a": one, "b": two}))
+		text := string(Merge(map[string][]byte{"a": one, "b": two}))
 		if text != "" && !strings.HasSuffix(text, "\n") {
 			t.Errorf("%q does not end in a line", text)
 		}

@@ -65,7 +65,7 @@ func (f *Family) Add(amount float64, labels ...string) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.at(labels).value += amount
+	f.seriesFor(labels).value += amount
 }
 
 // Set sets the value under labels.
@@ -75,7 +75,7 @@ func (f *Family) Set(value float64, labels ...string) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.at(labels).value = value
+	f.seriesFor(labels).value = value
 }
 
 // Observe counts a duration under labels.
@@ -85,7 +85,7 @@ func (f *Family) Observe(took time.Duration, labels ...string) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := f.at(labels)
+	s := f.seriesFor(labels)
 	s.value += took.Seconds()
 	s.count++
 	for i, bound := range f.bounds {
@@ -95,13 +95,13 @@ func (f *Family) Observe(took time.Duration, labels ...string) {
 	}
 }
 
-func (f *Family) at(labels []string) *series {
+func (f *Family) seriesFor(labels []string) *series {
 	key := strings.Join(labels, "\x00")
 	found := f.series[key]
 	if found == nil {
 		pairs := make([]string, len(f.labels))
 		for i, name := range f.labels {
-			pairs[i] = name + "=" + quoted(labels[i])
+			pairs[i] = name + "=" + quoteLabel(labels[i])
 		}
 		found = &series{labels: strings.Join(pairs, ","), buckets: make([]uint64, len(f.bounds))}
 		f.series[key] = found
@@ -110,12 +110,12 @@ func (f *Family) at(labels []string) *series {
 }
 
 // quoteLabel quotes a label value for the text format.
-func quoted(value string) string {
+func quoteLabel(value string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(value) + `"`
 }
 
 // formatText returns the family with its series ordered by labels.
-func (f *Family) text() []byte {
+func (f *Family) formatText() []byte {
 	w := &bytes.Buffer{}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -123,20 +123,20 @@ func (f *Family) text() []byte {
 	for _, key := range slices.Sorted(maps.Keys(f.series)) {
 		s := f.series[key]
 		if f.kind != Histogram {
-			fmt.Fprintf(w, "%s%s %s\n", f.name, braced(s.labels), number(s.value))
+			fmt.Fprintf(w, "%s%s %s\n", f.name, joinLabels(s.labels), formatNumber(s.value))
 			continue
 		}
 		for i, bound := range f.bounds {
-			fmt.Fprintf(w, "%s_bucket%s %d\n", f.name, braced(s.labels, "le="+quoted(number(bound))), s.buckets[i])
+			fmt.Fprintf(w, "%s_bucket%s %d\n", f.name, joinLabels(s.labels, "le="+quoteLabel(formatNumber(bound))), s.buckets[i])
 		}
-		fmt.Fprintf(w, "%s_bucket%s %d\n", f.name, braced(s.labels, `le="+Inf"`), s.count)
-		fmt.Fprintf(w, "%s_sum%s %s\n", f.name, braced(s.labels), number(s.value))
-		fmt.Fprintf(w, "%s_count%s %d\n", f.name, braced(s.labels), s.count)
+		fmt.Fprintf(w, "%s_bucket%s %d\n", f.name, joinLabels(s.labels, `le="+Inf"`), s.count)
+		fmt.Fprintf(w, "%s_sum%s %s\n", f.name, joinLabels(s.labels), formatNumber(s.value))
+		fmt.Fprintf(w, "%s_count%s %d\n", f.name, joinLabels(s.labels), s.count)
 	}
 	return w.Bytes()
 }
 
-func braced(parts ...string) string {
+func joinLabels(parts ...string) string {
 	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
 	if len(parts) == 0 {
 		return ""
@@ -144,4 +144,4 @@ func braced(parts ...string) string {
 	return "{" + strings.Join(parts, ",") + "}"
 }
 
-func number(value float64) string { return strconv.FormatFloat(value, 'g', -1, 64) }
+func formatNumber(value float64) string { return strconv.FormatFloat(value, 'g', -1, 64) }

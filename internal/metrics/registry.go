@@ -10,9 +10,9 @@ import (
 // Registry holds all families of a process. It is safe for concurrent use; a nil Registry counts
 // nothing.
 type Registry struct {
-	mu       sync.Mutex
-	families map[string]*Family
-	before   []func()
+	mu         sync.Mutex
+	families   map[string]*Family
+	collectors []func()
 }
 
 // NewRegistry returns a registry without families.
@@ -51,13 +51,13 @@ func (r *Registry) family(kind Kind, name, help string, bounds []float64, labels
 
 // OnCollect registers a function that is called before each Text, to set values that are looked up
 // instead of counted.
-func (r *Registry) Before(look func()) {
+func (r *Registry) OnCollect(look func()) {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.before = append(r.before, look)
+	r.collectors = append(r.collectors, look)
 }
 
 // Text returns all families, ordered by name.
@@ -66,24 +66,24 @@ func (r *Registry) Text() []byte {
 		return nil
 	}
 	r.mu.Lock()
-	before, families := slices.Clone(r.before), maps.Clone(r.families)
+	before, families := slices.Clone(r.collectors), maps.Clone(r.families)
 	r.mu.Unlock()
 	for _, look := range before {
 		look()
 	}
 	var out bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(families)) {
-		out.Write(families[name].text())
+		out.Write(families[name].formatText())
 	}
 	return out.Bytes()
 }
 
 // LatencyBuckets returns buckets for request latencies.
-func Latency() []float64 {
+func LatencyBuckets() []float64 {
 	return []float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.5, 2, 3, 5, 10, 30, 60}
 }
 
 // WorkQueueBuckets returns the buckets of upstream's work queues.
-func Queueing() []float64 {
+func WorkQueueBuckets() []float64 {
 	return []float64{1e-8, 1e-7, 1e-6, 9.999999999999999e-06, 9.999999999999999e-05, 0.001, 0.01, 0.1, 1, 10, 100, 1000}
 }

@@ -15,28 +15,28 @@ import (
 
 // FaultState is the shared state of a cluster's faults, cuts and clock. It is a value: a change
 // returns another.
-type Board struct {
+type FaultState struct {
 	// Epoch names the run of the keeper. Revision counts the changes in that run.
 	Epoch    string `json:"epoch"`
 	Revision uint64 `json:"revision"`
 	// Clock is the cluster's clock schedule. It is never empty once the keeper holds the state.
 	Clock clock.Schedule `json:"clock"`
 	// Members are all members that a cut can affect.
-	Parties []string        `json:"parties"`
+	Members []string        `json:"parties"`
 	Faults  []fault.Fault   `json:"faults,omitempty"`
 	Cuts    []partition.Cut `json:"cuts,omitempty"`
 }
 
 // Instant is one instant, on both clocks.
-type Moment struct{ Wall, Cluster time.Time }
+type Instant struct{ Wall, Cluster time.Time }
 
 // Change is a requested change of the fault state. Exactly one field is set.
 type Change struct {
-	AddFault    *AddFault  `json:"addFault,omitempty"`
-	ClearFaults *Selection `json:"clearFaults,omitempty"`
-	Cut         *AddCut    `json:"cut,omitempty"`
-	Heal        *Selection `json:"heal,omitempty"`
-	MoveClock   *MoveClock `json:"moveClock,omitempty"`
+	AddFault    *AddFault    `json:"addFault,omitempty"`
+	ClearFaults *Selection   `json:"clearFaults,omitempty"`
+	Cut         *AddCut      `json:"cut,omitempty"`
+	Heal        *Selection   `json:"heal,omitempty"`
+	MoveClock   *ClockChange `json:"moveClock,omitempty"`
 	// Renew names a cut whose lease is extended by another [LeaseDuration].
 	Renew string `json:"renew,omitempty"`
 }
@@ -66,7 +66,7 @@ type Selection struct {
 	All   bool     `json:"all,omitempty"`
 	Names []string `json:"names,omitempty"`
 	// Members selects every cut that affects one of them; for cuts only.
-	Parties []string `json:"parties,omitempty"`
+	Members []string `json:"parties,omitempty"`
 }
 
 // The errors of a change, besides those that name an invalid field.
@@ -80,20 +80,20 @@ var (
 )
 
 // Apply returns the state after a change at an instant, without what has expired by then.
-func (b Board) Apply(change Change, at Moment) (Board, error) {
-	next := b.Expired(at)
+func (b FaultState) Apply(change Change, at Instant) (FaultState, error) {
+	next := b.WithoutExpired(at)
 	var err error
 	switch {
 	case change.AddFault != nil:
 		err = next.addFault(*change.AddFault, at)
 	case change.ClearFaults != nil:
-		next.Faults, err = without(next.Faults, change.ClearFaults.faults())
+		next.Faults, err = removeSelected(next.Faults, change.ClearFaults.faultSelectors())
 	case change.Cut != nil:
 		err = next.addCut(*change.Cut, at)
 	case change.Heal != nil:
-		next.Cuts, err = without(next.Cuts, change.Heal.cuts(next.Parties))
+		next.Cuts, err = removeSelected(next.Cuts, change.Heal.cutSelectors(next.Members))
 	case change.MoveClock != nil:
-		next.Clock, err = change.MoveClock.apply(next.Clock, at.Wall.Add(Lead))
+		next.Clock, err = change.MoveClock.apply(next.Clock, at.Wall.Add(ClockChangeLead))
 	case change.Renew != "":
 		err = next.renew(change.Renew, at)
 	default:
@@ -106,7 +106,7 @@ func (b Board) Apply(change Change, at Moment) (Board, error) {
 	return next, nil
 }
 
-func (b *Board) addFault(add AddFault, at Moment) error {
+func (b *FaultState) addFault(add AddFault, at Instant) error {
 	made, err := fault.New(add.Name, add.Spec, at.Cluster)
 	if err != nil {
 		return err
@@ -116,45 +116,45 @@ func (b *Board) addFault(add AddFault, at Moment) error {
 	if i >= 0 && !add.Replace {
 		return fmt.Errorf("fault %q %w", add.Name, ErrExists)
 	}
-	b.Faults = placed(b.Faults, i, made)
-	return b.fits()
+	b.Faults = replaceOrAppend(b.Faults, i, made)
+	return b.checkSize()
 }
 
-func (b *Board) addCut(add AddCut, at Moment) error {
-	made, err := partition.New(add.Name, add.Spec, b.Parties, at.Cluster)
+func (b *FaultState) addCut(add AddCut, at Instant) error {
+	made, err := partition.New(add.Name, add.Spec, b.Members, at.Cluster)
 	if err != nil {
 		return err
 	}
 	made.Owner = add.Owner
 	if add.Holder != "" {
-		made.Lease = &partition.Lease{Holder: add.Holder, Expires: at.Wall.Add(Term)}
+		made.Lease = &partition.Lease{Holder: add.Holder, Expires: at.Wall.Add(LeaseDuration)}
 	}
 	i := slices.IndexFunc(b.Cuts, func(c partition.Cut) bool { return c.Name == add.Name })
 	if i >= 0 && !add.Replace {
 		return fmt.Errorf("cut %q %w", add.Name, ErrExists)
 	}
-	b.Cuts = placed(b.Cuts, i, made)
-	return b.fits()
+	b.Cuts = replaceOrAppend(b.Cuts, i, made)
+	return b.checkSize()
 }
 
 // maxStateSize is the maximum size of the state in bytes. The state is published as one message,
 // and the hub carries messages up to 8 MiB.
-const largest = 1 << 20
+const maxStateSize = 1 << 20
 
 // checkSize returns an error if the state is too large.
-func (b *Board) fits() error {
+func (b *FaultState) checkSize() error {
 	data, err := json.Marshal(b)
 	if err != nil {
 		return err
 	}
-	if len(data) > largest {
-		return fmt.Errorf("the fault state would have %d bytes, want at most %d: clear faults or heal cuts first", len(data), largest)
+	if len(data) > maxStateSize {
+		return fmt.Errorf("the fault state would have %d bytes, want at most %d: clear faults or heal cuts first", len(data), maxStateSize)
 	}
 	return nil
 }
 
 // replaceOrAppend replaces element i, or appends if i is negative.
-func placed[T any](all []T, i int, one T) []T {
+func replaceOrAppend[T any](all []T, i int, one T) []T {
 	if i < 0 {
 		return append(all, one)
 	}
@@ -162,59 +162,59 @@ func placed[T any](all []T, i int, one T) []T {
 	return all
 }
 
-func (b *Board) renew(name string, at Moment) error {
+func (b *FaultState) renew(name string, at Instant) error {
 	i := slices.IndexFunc(b.Cuts, func(c partition.Cut) bool { return c.Name == name })
 	if i < 0 || b.Cuts[i].Lease == nil {
 		return fmt.Errorf("lease of cut %q %w", name, ErrNotFound)
 	}
-	b.Cuts[i].Lease = &partition.Lease{Holder: b.Cuts[i].Lease.Holder, Expires: at.Wall.Add(Term)}
+	b.Cuts[i].Lease = &partition.Lease{Holder: b.Cuts[i].Lease.Holder, Expires: at.Wall.Add(LeaseDuration)}
 	return nil
 }
 
 // selector selects elements of a list.
-type choice[T any] struct {
+type selector[T any] struct {
 	// missing is the error text if nothing matches; empty for a selector that may match nothing.
-	what string
-	is   func(T) bool
+	missing string
+	matches func(T) bool
 }
 
 // removeSelected returns the list without the selected elements.
-func without[T any](all []T, choices []choice[T]) ([]T, error) {
+func removeSelected[T any](all []T, choices []selector[T]) ([]T, error) {
 	var missing []string
 	for _, one := range choices {
-		if one.what != "" && !slices.ContainsFunc(all, one.is) {
-			missing = append(missing, one.what)
+		if one.missing != "" && !slices.ContainsFunc(all, one.matches) {
+			missing = append(missing, one.missing)
 		}
 	}
 	if len(missing) > 0 {
 		return nil, fmt.Errorf("%s %w", strings.Join(missing, ", "), ErrNotFound)
 	}
 	return slices.DeleteFunc(all, func(candidate T) bool {
-		return slices.ContainsFunc(choices, func(one choice[T]) bool { return one.is(candidate) })
+		return slices.ContainsFunc(choices, func(one selector[T]) bool { return one.matches(candidate) })
 	}), nil
 }
 
-func (s Selection) faults() []choice[fault.Fault] {
-	var choices []choice[fault.Fault]
+func (s Selection) faultSelectors() []selector[fault.Fault] {
+	var choices []selector[fault.Fault]
 	if s.All {
-		choices = append(choices, choice[fault.Fault]{is: func(fault.Fault) bool { return true }})
+		choices = append(choices, selector[fault.Fault]{matches: func(fault.Fault) bool { return true }})
 	}
 	for _, name := range s.Names {
-		choices = append(choices, choice[fault.Fault]{fmt.Sprintf("fault %q", name), func(f fault.Fault) bool { return f.Name == name }})
+		choices = append(choices, selector[fault.Fault]{fmt.Sprintf("fault %q", name), func(f fault.Fault) bool { return f.Name == name }})
 	}
 	return choices
 }
 
-func (s Selection) cuts(parties []string) []choice[partition.Cut] {
-	var choices []choice[partition.Cut]
+func (s Selection) cutSelectors(parties []string) []selector[partition.Cut] {
+	var choices []selector[partition.Cut]
 	if s.All {
-		choices = append(choices, choice[partition.Cut]{is: func(partition.Cut) bool { return true }})
+		choices = append(choices, selector[partition.Cut]{matches: func(partition.Cut) bool { return true }})
 	}
 	for _, name := range s.Names {
-		choices = append(choices, choice[partition.Cut]{fmt.Sprintf("cut %q", name), func(c partition.Cut) bool { return c.Name == name }})
+		choices = append(choices, selector[partition.Cut]{fmt.Sprintf("cut %q", name), func(c partition.Cut) bool { return c.Name == name }})
 	}
-	for _, party := range s.Parties {
-		choices = append(choices, choice[partition.Cut]{fmt.Sprintf("cut of %q", party), func(c partition.Cut) bool {
+	for _, party := range s.Members {
+		choices = append(choices, selector[partition.Cut]{fmt.Sprintf("cut of %q", party), func(c partition.Cut) bool {
 			return slices.Contains(c.Spec.CutOff(parties), party)
 		}})
 	}
@@ -222,7 +222,7 @@ func (s Selection) cuts(parties []string) []choice[partition.Cut] {
 }
 
 // WithoutExpired returns the state without what has expired. Its slices are copies.
-func (b Board) Expired(at Moment) Board {
+func (b FaultState) WithoutExpired(at Instant) FaultState {
 	next := b
 	next.Faults = slices.DeleteFunc(slices.Clone(b.Faults), func(f fault.Fault) bool { return f.Expired(at.Cluster) })
 	next.Cuts = slices.DeleteFunc(slices.Clone(b.Cuts), func(c partition.Cut) bool { return c.Expired(at.Wall, at.Cluster) })
@@ -233,8 +233,8 @@ func (b Board) Expired(at Moment) Board {
 }
 
 // NextExpiry returns when the first fault or cut expires, on each clock; zero for never.
-func (b Board) Ends() Moment {
-	var ends Moment
+func (b FaultState) NextExpiry() Instant {
+	var ends Instant
 	sooner := func(at *time.Time, end time.Time) {
 		if !end.IsZero() && (at.IsZero() || end.Before(*at)) {
 			*at = end
@@ -253,14 +253,16 @@ func (b Board) Ends() Moment {
 }
 
 // AllFaults returns the faults, and the faults that the cuts impose on single kinds of message.
-func (b Board) AllFaults() []fault.Fault {
+func (b FaultState) AllFaults() []fault.Fault {
 	all := slices.Clone(b.Faults)
 	for _, c := range b.Cuts {
-		all = append(all, c.Faults(b.Parties)...)
+		all = append(all, c.Faults(b.Members)...)
 	}
 	return all
 }
 
 // IsNewerThan reports whether the state replaces old, which was read before: it is from another run
 // of the keeper, or has changed since.
-func (b Board) Newer(old Board) bool { return b.Epoch != old.Epoch || b.Revision > old.Revision }
+func (b FaultState) IsNewerThan(old FaultState) bool {
+	return b.Epoch != old.Epoch || b.Revision > old.Revision
+}

@@ -18,17 +18,17 @@ import (
 var origin = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // after is a moment on a cluster that is twice as fast as the wall.
-func after(wall time.Duration) mgmt.Moment {
-	return mgmt.Moment{Wall: origin.Add(wall), Cluster: origin.Add(2 * wall)}
+func after(wall time.Duration) mgmt.Instant {
+	return mgmt.Instant{Wall: origin.Add(wall), Cluster: origin.Add(2 * wall)}
 }
 
-func empty(t *testing.T) mgmt.Board {
+func empty(t *testing.T) mgmt.FaultState {
 	t.Helper()
 	face, err := clock.NewSchedule(origin, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return mgmt.Board{Epoch: "e", Clock: face, Parties: partition.Members([]string{"node-1", "node-2"})}
+	return mgmt.FaultState{Epoch: "e", Clock: face, Members: partition.Members([]string{"node-1", "node-2"})}
 }
 
 func lasts(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
@@ -44,7 +44,7 @@ func addCut(name, party, holder string, only ...partition.Message) mgmt.Change {
 }
 
 // names of what is on a board: faults, then cuts.
-func names(b mgmt.Board) string {
+func names(b mgmt.FaultState) string {
 	var all []string
 	for _, f := range b.Faults {
 		all = append(all, f.Name)
@@ -81,8 +81,8 @@ func TestApply(t *testing.T) {
 			{0, addCut("one", "node-1", ""), "cut:one", nil, ""},
 			{0, addCut("two", "node-2", ""), "cut:one cut:two", nil, ""},
 			{0, addCut("x", "node-9", ""), "cut:one cut:two", nil, "spec.parties[0]"},
-			{0, heal(mgmt.Selection{Parties: []string{"gateway"}}), "cut:one cut:two", mgmt.ErrNotFound, ""},
-			{0, heal(mgmt.Selection{Parties: []string{"node-2"}}), "cut:one", nil, ""},
+			{0, heal(mgmt.Selection{Members: []string{"gateway"}}), "cut:one cut:two", mgmt.ErrNotFound, ""},
+			{0, heal(mgmt.Selection{Members: []string{"node-2"}}), "cut:one", nil, ""},
 			{0, heal(mgmt.Selection{All: true}), "", nil, ""},
 			{0, heal(mgmt.Selection{All: true}), "", nil, ""}, // nothing to heal is no error
 			{0, mgmt.Change{}, "", mgmt.ErrNoChange, ""},
@@ -106,11 +106,11 @@ func TestApply(t *testing.T) {
 			case s.fails == nil && s.text == "" && err != nil, s.fails != nil && !errors.Is(err, s.fails),
 				s.text != "" && (err == nil || !strings.Contains(err.Error(), s.text)):
 				t.Errorf("%s, step %d: %v, want %v %q", name, i, err, s.fails, s.text)
-			case err == nil && !next.Newer(before):
+			case err == nil && !next.IsNewerThan(before):
 				t.Errorf("%s, step %d: revision %d after %d", name, i, next.Revision, before.Revision)
 			}
 			board = next
-			if got := names(board.Expired(after(s.at))); got != s.want {
+			if got := names(board.WithoutExpired(after(s.at))); got != s.want {
 				t.Errorf("%s, step %d: on the board %q, want %q", name, i, got, s.want)
 			}
 		}
@@ -126,10 +126,10 @@ func TestEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if ends := board.Ends(); !ends.Cluster.Equal(origin.Add(time.Minute)) || !ends.Wall.Equal(origin.Add(mgmt.Term)) {
+	if ends := board.NextExpiry(); !ends.Cluster.Equal(origin.Add(time.Minute)) || !ends.Wall.Equal(origin.Add(mgmt.LeaseDuration)) {
 		t.Errorf("ends %+v", ends)
 	}
-	if ends := empty(t).Ends(); !ends.Cluster.IsZero() || !ends.Wall.IsZero() {
+	if ends := empty(t).NextExpiry(); !ends.Cluster.IsZero() || !ends.Wall.IsZero() {
 		t.Errorf("an empty board ends %+v", ends)
 	}
 }

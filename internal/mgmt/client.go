@@ -14,7 +14,7 @@ import (
 )
 
 // requestTimeout is how long the other side may take to answer, in wall time.
-const patience = 5 * time.Second
+const requestTimeout = 5 * time.Second
 
 // ErrRefused is the cause of every change that the keeper has refused. The text names the invalid
 // fields.
@@ -28,44 +28,44 @@ type Client struct{ bus *bus.Conn }
 func NewClient(conn *bus.Conn) *Client { return &Client{conn} }
 
 // InspectResponse is a process's answer to an inspection.
-type Inspection struct {
+type InspectResponse struct {
 	Answer []byte `json:"answer,omitempty"`
 	Error  string `json:"error,omitempty"`
 }
 
 // Get returns the current fault state.
-func (c *Client) Get(ctx context.Context) (Board, error) {
-	return c.ask(ctx, proto.MgmtBoardGet, nil)
+func (c *Client) Get(ctx context.Context) (FaultState, error) {
+	return c.request(ctx, proto.MgmtFaultStateGet, nil)
 }
 
 // Set changes the fault state and returns the new one. It returns [ErrNotFound] if what is to be
 // changed does not exist, and [ErrRefused] if the change is invalid.
-func (c *Client) Set(ctx context.Context, change Change) (Board, error) {
+func (c *Client) Set(ctx context.Context, change Change) (FaultState, error) {
 	data, err := json.Marshal(change)
 	if err != nil {
-		return Board{}, fmt.Errorf("change the fault state: %w", err)
+		return FaultState{}, fmt.Errorf("change the fault state: %w", err)
 	}
-	return c.ask(ctx, proto.MgmtBoardSet, data)
+	return c.request(ctx, proto.MgmtFaultStateSet, data)
 }
 
-func (c *Client) ask(ctx context.Context, subject string, data []byte) (Board, error) {
-	ctx, cancel := clock.Clock{}.Timeout(ctx, patience)
+func (c *Client) request(ctx context.Context, subject string, data []byte) (FaultState, error) {
+	ctx, cancel := clock.Clock{}.Timeout(ctx, requestTimeout)
 	defer cancel()
 	raw, err := c.bus.Request(ctx, Keeper, subject, data)
 	if err != nil {
-		return Board{}, fmt.Errorf("the bus process does not answer: %w", err)
+		return FaultState{}, fmt.Errorf("the bus process does not answer: %w", err)
 	}
-	var answer Answer
+	var answer Response
 	if err := json.Unmarshal(raw, &answer); err != nil {
-		return Board{}, fmt.Errorf("unreadable answer with the fault state: %w", err)
+		return FaultState{}, fmt.Errorf("unreadable answer with the fault state: %w", err)
 	}
 	switch {
 	case answer.NotFound:
-		return Board{}, &refusal{answer.Error, ErrNotFound}
+		return FaultState{}, &refusal{answer.Error, ErrNotFound}
 	case answer.Error != "":
-		return Board{}, &refusal{answer.Error, ErrRefused}
+		return FaultState{}, &refusal{answer.Error, ErrRefused}
 	case answer.Board == nil:
-		return Board{}, errors.New("the answer holds no fault state")
+		return FaultState{}, errors.New("the answer holds no fault state")
 	}
 	return *answer.Board, nil
 }
@@ -89,7 +89,7 @@ func (c *Client) Inspect(ctx context.Context, process string, question []byte) (
 	if err != nil {
 		return nil, fmt.Errorf("inspect %s: %w", process, err)
 	}
-	var answer Inspection
+	var answer InspectResponse
 	if err := json.Unmarshal(raw, &answer); err != nil {
 		return nil, fmt.Errorf("inspect %s: unreadable answer: %w", process, err)
 	}
@@ -106,7 +106,7 @@ func (c *Client) History(ctx context.Context, process string, from history.Posit
 	if err != nil {
 		return history.Page{}, err
 	}
-	raw, err := c.Inspect(ctx, process, []byte(AskHistory+" "+string(place)))
+	raw, err := c.Inspect(ctx, process, []byte(QueryHistory+" "+string(place)))
 	if err != nil {
 		return history.Page{}, err
 	}
@@ -119,9 +119,9 @@ func (c *Client) History(ctx context.Context, process string, from history.Posit
 
 // Follow calls apply with the current fault state and with each new one, until ctx ends. It fails
 // if the first state cannot be read.
-func (c *Client) Follow(ctx context.Context, apply func(Board)) error {
+func (c *Client) Follow(ctx context.Context, apply func(FaultState)) error {
 	const queue = 64
-	sub, err := c.bus.Subscribe(proto.MgmtBoard, queue)
+	sub, err := c.bus.Subscribe(proto.MgmtFaultState, queue)
 	if err != nil {
 		return fmt.Errorf("follow the fault state: %w", err)
 	}
@@ -138,8 +138,8 @@ func (c *Client) Follow(ctx context.Context, apply func(Board)) error {
 		if err != nil {
 			return err
 		}
-		var next Board
-		if json.Unmarshal(data, &next) == nil && next.Newer(board) {
+		var next FaultState
+		if json.Unmarshal(data, &next) == nil && next.IsNewerThan(board) {
 			board = next
 			apply(board)
 		}

@@ -9,11 +9,11 @@ import (
 
 // ClockChangeLead is how far ahead, in wall time, a clock change takes effect, so that every
 // process has learned of it by then.
-const Lead = 100 * time.Millisecond
+const ClockChangeLead = 100 * time.Millisecond
 
 // ClockChange is a requested change of the cluster's clock. Its fields are applied in their order,
 // at one instant.
-type MoveClock struct {
+type ClockChange struct {
 	// Speed is cluster time per wall time, 0.001 to 10,000; 0 leaves it unchanged.
 	Speed float64 `json:"speed,omitempty"`
 	// Step is how far the clock jumps ahead; 0 for no step.
@@ -22,15 +22,15 @@ type MoveClock struct {
 	Resume bool          `json:"resume,omitempty"`
 }
 
-var errBothWays = errors.New("pause, resume: want one of them")
+var errPauseAndResume = errors.New("pause, resume: want one of them")
 
 // apply returns the schedule with the change at an instant.
-func (m MoveClock) apply(face clock.Schedule, at time.Time) (clock.Schedule, error) {
-	if m == (MoveClock{}) {
+func (m ClockChange) apply(face clock.Schedule, at time.Time) (clock.Schedule, error) {
+	if m == (ClockChange{}) {
 		return nil, ErrNoChange
 	}
 	if m.Pause && m.Resume {
-		return nil, errBothWays
+		return nil, errPauseAndResume
 	}
 	var err error
 	if m.Speed != 0 {

@@ -38,9 +38,9 @@ func FuzzApply(f *testing.F) {
 }
 
 // check looks at a board that has been made of another.
-func check(t *testing.T, board, next mgmt.Board, at mgmt.Moment) {
+func check(t *testing.T, board, next mgmt.FaultState, at mgmt.Instant) {
 	t.Helper()
-	if next.Revision != board.Revision+1 || !next.Newer(board) || board.Newer(next) {
+	if next.Revision != board.Revision+1 || !next.IsNewerThan(board) || board.IsNewerThan(next) {
 		t.Errorf("revision %d after %d", next.Revision, board.Revision)
 	}
 	if err := next.Clock.Check(); err != nil {
@@ -65,18 +65,18 @@ func check(t *testing.T, board, next mgmt.Board, at mgmt.Moment) {
 		}
 		seen[cut.Name] = true
 	}
-	var read mgmt.Board
+	var read mgmt.FaultState
 	if err := json.Unmarshal([]byte(encoded(t, next)), &read); err != nil || encoded(t, read) != encoded(t, next) {
 		t.Errorf("wrote %s, read %s (%v)", encoded(t, next), encoded(t, read), err)
 	}
 	next.AllFaults()
-	ends := next.Ends()
-	if over := next.Expired(mgmt.Moment{Wall: ends.Wall, Cluster: ends.Cluster}); len(over.Faults)+len(over.Cuts) == len(next.Faults)+len(next.Cuts) && ends != (mgmt.Moment{}) {
+	ends := next.NextExpiry()
+	if over := next.WithoutExpired(mgmt.Instant{Wall: ends.Wall, Cluster: ends.Cluster}); len(over.Faults)+len(over.Cuts) == len(next.Faults)+len(next.Cuts) && ends != (mgmt.Instant{}) {
 		t.Errorf("nothing is over at %+v of %s", ends, encoded(t, next))
 	}
 }
 
-func encoded(t *testing.T, board mgmt.Board) string {
+func encoded(t *testing.T, board mgmt.FaultState) string {
 	t.Helper()
 	data, err := json.Marshal(board)
 	if err != nil {

@@ -24,23 +24,23 @@ const Keeper = proto.Identity("mgmt:bus")
 
 // QueryHistory asks a process for a history.Page of its history. A history.Position may follow as
 // JSON after a space, to select where the page begins.
-const AskHistory = "history"
+const QueryHistory = "history"
 
 // QueryMetrics asks a process for its metrics in Prometheus' text format. The empty query asks for
 // its values of package inspect.
-const AskMetrics = "metrics"
+const QueryMetrics = "metrics"
 
 // The intervals of management, in wall time.
 const (
 	// PublishInterval is how often the fault state is published if nothing changes.
-	Every = 5 * time.Second
+	PublishInterval = 5 * time.Second
 	// LeaseDuration is how long a lease lasts without renewal. Holders renew after a third of it.
-	Term = 6 * time.Second
+	LeaseDuration = 6 * time.Second
 )
 
 // Response is the keeper's answer to a get or a set.
-type Answer struct {
-	Board *Board `json:"board,omitempty"`
+type Response struct {
+	Board *FaultState `json:"board,omitempty"`
 	// Error is why a change was refused; the state is then unchanged.
 	Error string `json:"error,omitempty"`
 	// NotFound is set if what is to be changed does not exist.

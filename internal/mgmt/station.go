@@ -16,14 +16,14 @@ import (
 )
 
 // AgentConfig configures an Agent.
-type StationConfig struct {
+type AgentConfig struct {
 	// Process is the name of the agent's process.
 	Process string
 	// Bus is the connection to the hub, as [proto.Mgmt] of the process. The caller keeps ownership
 	// of it.
 	Bus *bus.Conn
 	// Apply is called with every new fault state, one after the other. It must not block for long.
-	Apply func(Board)
+	Apply func(FaultState)
 	// Inspect answers inspections; nil answers none.
 	Inspect func(ctx context.Context, question []byte) ([]byte, error)
 	Log     *slog.Logger
@@ -31,38 +31,38 @@ type StationConfig struct {
 
 // Agent connects a process to the management bus. A nil Agent has no connection, as in a cluster
 // inside a test.
-type Station struct {
-	cfg StationConfig
+type Agent struct {
+	cfg AgentConfig
 
 	mu    sync.Mutex
-	board Board
-	first chan struct{}
+	state FaultState
+	ready chan struct{}
 	// markReady closes ready.
-	known func()
+	markReady func()
 }
 
 // NewAgent returns an agent; Run it.
-func NewStation(cfg StationConfig) *Station {
+func NewAgent(cfg AgentConfig) *Agent {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Apply == nil {
-		cfg.Apply = func(Board) {}
+		cfg.Apply = func(FaultState) {}
 	}
 	first := make(chan struct{})
-	return &Station{cfg: cfg, first: first, known: sync.OnceFunc(func() { close(first) })}
+	return &Agent{cfg: cfg, ready: first, markReady: sync.OnceFunc(func() { close(first) })}
 }
 
 // Run follows the fault state and answers inspections until ctx ends. If the bus has no keeper yet,
 // it waits for one.
-func (s *Station) Run(ctx context.Context) error {
+func (s *Agent) Run(ctx context.Context) error {
 	if s == nil {
 		<-ctx.Done()
 		return nil
 	}
 	parts := []func(context.Context) error{s.follow}
 	if s.cfg.Inspect != nil {
-		parts = append(parts, s.answer(ctx))
+		parts = append(parts, s.serveInspect(ctx))
 	}
 	return daemon.Run(ctx, parts...)
 }
@@ -70,42 +70,42 @@ func (s *Station) Run(ctx context.Context) error {
 // WaitReady returns once the process has the fault state and answers inspections, once it knows
 // that it never will, or when ctx ends. Call it first, so that faults are in force from the
 // process's first action on.
-func (s *Station) Wait(ctx context.Context) {
+func (s *Agent) WaitReady(ctx context.Context) {
 	if s == nil {
 		return
 	}
 	select {
-	case <-s.first:
+	case <-s.ready:
 	case <-ctx.Done():
 	}
 }
 
 // State returns the fault state as known to this process.
-func (s *Station) Board() Board {
+func (s *Agent) State() FaultState {
 	if s == nil {
-		return Board{}
+		return FaultState{}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.board
+	return s.state
 }
 
 // Client returns a client that acts as this process.
-func (s *Station) Client() *Client { return NewClient(s.cfg.Bus) }
+func (s *Agent) Client() *Client { return NewClient(s.cfg.Bus) }
 
 // follow keeps the fault state up to date.
-func (s *Station) follow(ctx context.Context) error {
+func (s *Agent) follow(ctx context.Context) error {
 	const queue = 64
-	sub, err := s.cfg.Bus.Subscribe(proto.MgmtBoard, queue)
+	sub, err := s.cfg.Bus.Subscribe(proto.MgmtFaultState, queue)
 	if err != nil {
-		return s.without(ctx, err)
+		return s.runUnmanaged(ctx, err)
 	}
 	defer sub.Close()
 	for {
 		if err := s.fetch(ctx); err == nil {
 			break
 		}
-		if err := (clock.Clock{}).Sleep(ctx, retry); err != nil {
+		if err := (clock.Clock{}).Sleep(ctx, retryInterval); err != nil {
 			return err
 		}
 	}
@@ -118,9 +118,9 @@ func (s *Station) follow(ctx context.Context) error {
 			}
 			continue
 		case err != nil:
-			return s.without(ctx, err)
+			return s.runUnmanaged(ctx, err)
 		}
-		var board Board
+		var board FaultState
 		if err := json.Unmarshal(data, &board); err != nil {
 			s.cfg.Log.WarnContext(ctx, "unreadable fault state", "err", err)
 			continue
@@ -130,12 +130,12 @@ func (s *Station) follow(ctx context.Context) error {
 }
 
 // retryInterval is the time between two attempts to read the first fault state, in wall time.
-const retry = 100 * time.Millisecond
+const retryInterval = 100 * time.Millisecond
 
 // runUnmanaged continues without management if the bus forbids it to this process.
-func (s *Station) without(ctx context.Context, err error) error {
+func (s *Agent) runUnmanaged(ctx context.Context, err error) error {
 	if errors.Is(err, bus.ErrForbidden) {
-		s.known()
+		s.markReady()
 		s.cfg.Log.WarnContext(ctx, "no management connection: faults, cuts and clock changes do not reach this process", "process", s.cfg.Process, "err", err)
 		<-ctx.Done()
 		return ctx.Err()
@@ -143,7 +143,7 @@ func (s *Station) without(ctx context.Context, err error) error {
 	return err
 }
 
-func (s *Station) fetch(ctx context.Context) error {
+func (s *Agent) fetch(ctx context.Context) error {
 	board, err := s.Client().Get(ctx)
 	if err == nil {
 		s.apply(board)
@@ -152,28 +152,28 @@ func (s *Station) fetch(ctx context.Context) error {
 }
 
 // apply adopts a fault state unless it is old. Only follow calls it.
-func (s *Station) apply(board Board) {
+func (s *Agent) apply(board FaultState) {
 	s.mu.Lock()
-	if old := s.board; old.Epoch != "" && !board.Newer(old) {
+	if old := s.state; old.Epoch != "" && !board.IsNewerThan(old) {
 		s.mu.Unlock()
 		return
 	}
-	s.board = board
+	s.state = board
 	s.mu.Unlock()
 	s.cfg.Apply(board)
-	s.known()
+	s.markReady()
 }
 
 // serveInspect subscribes before the agent follows the fault state, so that [Agent.WaitReady]
 // covers inspections too.
-func (s *Station) answer(ctx context.Context) (serve func(context.Context) error) {
-	listening, err := Inspected(ctx, s.cfg)
+func (s *Agent) serveInspect(ctx context.Context) (serve func(context.Context) error) {
+	listening, err := ListenInspect(ctx, s.cfg)
 	return func(ctx context.Context) error {
 		if err == nil {
 			err = listening(ctx)
 		}
 		if err != nil {
-			return s.without(ctx, fmt.Errorf("answer inspections: %w", err))
+			return s.runUnmanaged(ctx, fmt.Errorf("answer inspections: %w", err))
 		}
 		return nil
 	}
@@ -181,7 +181,7 @@ func (s *Station) answer(ctx context.Context) (serve func(context.Context) error
 
 // ListenInspect subscribes to inspections of a process. The returned function answers them until
 // ctx ends.
-func Inspected(ctx context.Context, cfg StationConfig) (serve func(context.Context) error, err error) {
+func ListenInspect(ctx context.Context, cfg AgentConfig) (serve func(context.Context) error, err error) {
 	service, err := cfg.Bus.Listen(ctx, proto.MgmtInspect(cfg.Process))
 	if err != nil {
 		return nil, err
@@ -189,9 +189,9 @@ func Inspected(ctx context.Context, cfg StationConfig) (serve func(context.Conte
 	answer := func(ctx context.Context, call *bus.Call) {
 		data, err := cfg.Inspect(ctx, call.Data)
 		if err != nil {
-			data, err = json.Marshal(Inspection{Error: err.Error()})
+			data, err = json.Marshal(InspectResponse{Error: err.Error()})
 		} else {
-			data, err = json.Marshal(Inspection{Answer: data})
+			data, err = json.Marshal(InspectResponse{Answer: data})
 		}
 		if err == nil {
 			err = call.Send(ctx, data, false)

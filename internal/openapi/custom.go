@@ -39,7 +39,7 @@ func FromCRD(crd *apiextensionsv1.CustomResourceDefinition, version string) (Mod
 	if root["type"] == nil {
 		root["type"], root["x-kubernetes-preserve-unknown-fields"] = "object", true
 	}
-	addIdentity(root, gvk, objectMeta)
+	addObjectFields(root, gvk, objectMeta)
 	model, err := json.Marshal(root)
 	if err != nil {
 		return nil, fmt.Errorf("customresourcedefinition %s: %w", crd.Name, err)
@@ -49,7 +49,7 @@ func FromCRD(crd *apiextensionsv1.CustomResourceDefinition, version string) (Mod
 	if listGVK.Kind == "" {
 		listGVK.Kind = gvk.Kind + "List"
 	}
-	list, err := json.Marshal(listOf(gvk, listGVK))
+	list, err := json.Marshal(listDefinition(gvk, listGVK))
 	if err != nil {
 		return nil, fmt.Errorf("customresourcedefinition %s: %w", crd.Name, err)
 	}
@@ -65,7 +65,7 @@ func CustomName(gvk schema.GroupVersionKind) string {
 }
 
 // addObjectFields adds the fields that every object has, and the kind, to a definition.
-func addIdentity(root map[string]any, gvk schema.GroupVersionKind, metadata string) {
+func addObjectFields(root map[string]any, gvk schema.GroupVersionKind, metadata string) {
 	properties, _ := root["properties"].(map[string]any)
 	if properties == nil {
 		properties = map[string]any{}
@@ -81,7 +81,7 @@ func addIdentity(root map[string]any, gvk schema.GroupVersionKind, metadata stri
 	root["x-kubernetes-group-version-kind"] = []any{gvkTag(gvk)}
 }
 
-func listOf(gvk, listGVK schema.GroupVersionKind) map[string]any {
+func listDefinition(gvk, listGVK schema.GroupVersionKind) map[string]any {
 	root := map[string]any{
 		"description": listGVK.Kind + " is a list of " + gvk.Kind,
 		"type":        "object",
@@ -90,7 +90,7 @@ func listOf(gvk, listGVK schema.GroupVersionKind) map[string]any {
 			"type": "array", "description": "the objects", "items": map[string]any{"$ref": refPrefix + CustomName(gvk)},
 		}},
 	}
-	addIdentity(root, listGVK, listMeta)
+	addObjectFields(root, listGVK, listMeta)
 	return root
 }
 

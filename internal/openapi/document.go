@@ -22,7 +22,7 @@ type Group struct {
 // V3 returns the OpenAPI 3 document of one group and version, as JSON. It names release as its
 // version, for example v1.37.2. Equal groups give equal documents.
 func (d *Definitions) V3(release string, group Group) ([]byte, error) {
-	paths, models, err := d.describe(group, threeForm{})
+	paths, models, err := d.describe(group, v3Formatter{})
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (d *Definitions) V2(release string, groups []Group) ([]byte, error) {
 	unpacked := d.load()
 	paths, definitions := map[string]any{}, map[string]any{}
 	for _, group := range groups {
-		part, models, err := d.describe(group, twoForm{})
+		part, models, err := d.describe(group, v2Formatter{})
 		if err != nil {
 			return nil, err
 		}
@@ -53,7 +53,7 @@ func (d *Definitions) V2(release string, groups []Group) ([]byte, error) {
 			if definitions[name] != nil {
 				continue
 			}
-			if older, differs := unpacked.older[name]; differs {
+			if older, differs := unpacked.v2[name]; differs {
 				model = older
 			}
 			if definitions[name], err = downgrade(model); err != nil {
@@ -78,15 +78,15 @@ func info(release string) map[string]any {
 }
 
 // formatter formats operations in one version of OpenAPI.
-type form interface {
+type formatter interface {
 	// formatOperation returns the value of one method of a path.
-	operation(op operation) map[string]any
+	formatOperation(op operation) map[string]any
 	// formatParameter returns a parameter that every method of a path has.
-	parameter(name, in, kind, about string) map[string]any
+	formatParameter(name, in, kind, about string) map[string]any
 }
 
 // describe returns the paths of a group, and the definitions that they need.
-func (d *Definitions) describe(group Group, in form) (map[string]any, Models, error) {
+func (d *Definitions) describe(group Group, in formatter) (map[string]any, Models, error) {
 	gv, err := schema.ParseGroupVersion(group.GroupVersion)
 	if err != nil {
 		return nil, nil, fmt.Errorf("openapi of %q: %w", group.GroupVersion, err)
@@ -94,10 +94,10 @@ func (d *Definitions) describe(group Group, in form) (map[string]any, Models, er
 	paths := map[string]any{}
 	needed := []string{deleteOptions, statusModel, "io.k8s.apimachinery.pkg.apis.meta.v1.Patch"}
 	for _, resource := range group.APIResources {
-		p := d.place(gv, resource, group.Custom)
+		p := d.newEndpoint(gv, resource, group.Custom)
 		for _, op := range p.operations() {
-			op.fill(paths, tag(gv), in)
-			needed = append(needed, op.takes, op.gives)
+			op.addTo(paths, groupTag(gv), in)
+			needed = append(needed, op.requestModel, op.responseModel)
 		}
 	}
 	models := d.Closure(needed...)
@@ -106,7 +106,7 @@ func (d *Definitions) describe(group Group, in form) (map[string]any, Models, er
 }
 
 // newEndpoint looks up the definitions of a resource.
-func (d *Definitions) place(gv schema.GroupVersion, resource metav1.APIResource, custom Models) place {
+func (d *Definitions) newEndpoint(gv schema.GroupVersion, resource metav1.APIResource, custom Models) endpoint {
 	gvk := gv.WithKind(resource.Kind)
 	if resource.Version != "" {
 		gvk.Group, gvk.Version = resource.Group, resource.Version
@@ -117,29 +117,29 @@ func (d *Definitions) place(gv schema.GroupVersion, resource metav1.APIResource,
 		}
 		return d.Name(gvk)
 	}
-	return place{
+	return endpoint{
 		gv: gv, resource: resource, gvk: gvk, model: name(gvk), list: name(gvk.GroupVersion().WithKind(gvk.Kind + "List")),
 		custom: custom != nil,
 	}
 }
 
 // addTo adds an operation to its path.
-func (op operation) fill(paths map[string]any, tag string, in form) {
+func (op operation) addTo(paths map[string]any, tag string, in formatter) {
 	item, ok := paths[op.path].(map[string]any)
 	if !ok {
 		item = map[string]any{}
 		var common []any
 		if strings.Contains(op.path, "{name}") {
-			common = append(common, in.parameter("name", "path", "string", "the object's name"))
+			common = append(common, in.formatParameter("name", "path", "string", "the object's name"))
 		}
 		if strings.Contains(op.path, "{namespace}") {
-			common = append(common, in.parameter("namespace", "path", "string", "the object's namespace"))
+			common = append(common, in.formatParameter("namespace", "path", "string", "the object's namespace"))
 		}
-		common = append(common, in.parameter("pretty", "query", "string", "write JSON on several lines"))
+		common = append(common, in.formatParameter("pretty", "query", "string", "write JSON on several lines"))
 		item["parameters"] = common
 		paths[op.path] = item
 	}
-	said := in.operation(op)
+	said := in.formatOperation(op)
 	said["tags"] = []any{tag}
 	said["description"], said["operationId"] = op.description, op.id
 	said["x-kubernetes-action"], said["x-kubernetes-group-version-kind"] = op.action, gvkTag(op.gvk)
@@ -147,7 +147,7 @@ func (op operation) fill(paths map[string]any, tag string, in form) {
 }
 
 // responseCodes returns the status codes of an operation with their descriptions.
-func (op operation) answers() map[string]string {
+func (op operation) responseCodes() map[string]string {
 	codes := map[string]string{"200": "OK"}
 	switch op.action {
 	case "post":
@@ -176,8 +176,8 @@ func (op operation) bodyTypes() []string {
 }
 
 // responseTypes returns the content types of an operation's responses.
-func (op operation) answerTypes() []string {
-	if op.gives == "" {
+func (op operation) responseTypes() []string {
+	if op.responseModel == "" {
 		return []string{"*/*"}
 	}
 	types := []string{"application/json", "application/yaml", "application/vnd.kubernetes.protobuf"}

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-type threeForm struct{}
+type v3Formatter struct{}
 
-func (threeForm) parameter(name, in, kind, about string) map[string]any {
+func (v3Formatter) formatParameter(name, in, kind, about string) map[string]any {
 	said := map[string]any{
 		"name": name, "in": in, "description": about, "schema": map[string]any{"type": kind, "uniqueItems": true},
 	}
@@ -17,24 +17,24 @@ func (threeForm) parameter(name, in, kind, about string) map[string]any {
 	return said
 }
 
-func (f threeForm) operation(op operation) map[string]any {
+func (f v3Formatter) formatOperation(op operation) map[string]any {
 	said := map[string]any{}
 	if len(op.query) > 0 {
-		said["parameters"] = queries(f, op)
+		said["parameters"] = queryParameters(f, op)
 	}
-	if op.takes != "" {
-		said["requestBody"] = map[string]any{"content": threeContent(op.takes, op.bodyTypes())}
+	if op.requestModel != "" {
+		said["requestBody"] = map[string]any{"content": v3Content(op.requestModel, op.bodyTypes())}
 	}
 	responses := map[string]any{"401": map[string]any{"description": "Unauthorized"}}
-	for code, what := range op.answers() {
-		responses[code] = map[string]any{"description": what, "content": threeContent(op.gives, op.answerTypes())}
+	for code, what := range op.responseCodes() {
+		responses[code] = map[string]any{"description": what, "content": v3Content(op.responseModel, op.responseTypes())}
 	}
 	said["responses"] = responses
 	return said
 }
 
 // v3Content returns a definition, or text if model is empty, for each content type.
-func threeContent(model string, types []string) map[string]any {
+func v3Content(model string, types []string) map[string]any {
 	content := map[string]any{}
 	for _, media := range types {
 		content[media] = map[string]any{"schema": schemaOf(refPrefix, model)}
@@ -50,17 +50,17 @@ func schemaOf(prefix, model string) map[string]any {
 }
 
 // queryParameters returns the query parameters of an operation.
-func queries(in form, op operation) []any {
+func queryParameters(in formatter, op operation) []any {
 	var said []any
 	for _, p := range op.query {
-		said = append(said, in.parameter(p.name, "query", p.kind, p.about))
+		said = append(said, in.formatParameter(p.name, "query", p.kind, p.description))
 	}
 	return said
 }
 
-type twoForm struct{}
+type v2Formatter struct{}
 
-func (twoForm) parameter(name, in, kind, about string) map[string]any {
+func (v2Formatter) formatParameter(name, in, kind, about string) map[string]any {
 	said := map[string]any{"name": name, "in": in, "description": about, "type": kind, "uniqueItems": true}
 	if in == "path" {
 		said["required"] = true
@@ -68,19 +68,19 @@ func (twoForm) parameter(name, in, kind, about string) map[string]any {
 	return said
 }
 
-func (f twoForm) operation(op operation) map[string]any {
-	parameters := queries(f, op)
-	if op.takes != "" {
+func (f v2Formatter) formatOperation(op operation) map[string]any {
+	parameters := queryParameters(f, op)
+	if op.requestModel != "" {
 		parameters = append(parameters, map[string]any{
-			"name": "body", "in": "body", "required": op.takes != deleteOptions, "schema": schemaOf(olderPrefix, op.takes),
+			"name": "body", "in": "body", "required": op.requestModel != deleteOptions, "schema": schemaOf(v2RefPrefix, op.requestModel),
 		})
 	}
 	responses := map[string]any{"401": map[string]any{"description": "Unauthorized"}}
-	for code, what := range op.answers() {
-		responses[code] = map[string]any{"description": what, "schema": schemaOf(olderPrefix, op.gives)}
+	for code, what := range op.responseCodes() {
+		responses[code] = map[string]any{"description": what, "schema": schemaOf(v2RefPrefix, op.responseModel)}
 	}
 	said := map[string]any{
-		"consumes": op.bodyTypes(), "produces": op.answerTypes(), "schemes": []string{"https"}, "responses": responses,
+		"consumes": op.bodyTypes(), "produces": op.responseTypes(), "schemes": []string{"https"}, "responses": responses,
 	}
 	if len(parameters) > 0 {
 		said["parameters"] = parameters
@@ -95,10 +95,10 @@ func downgrade(model json.RawMessage) (any, error) {
 	if err := json.Unmarshal(model, &parsed); err != nil {
 		return nil, err
 	}
-	return downgraded(parsed), nil
+	return downgradeNode(parsed), nil
 }
 
-func downgraded(node any) any {
+func downgradeNode(node any) any {
 	schema, ok := node.(map[string]any)
 	if !ok {
 		return node
@@ -109,7 +109,7 @@ func downgraded(node any) any {
 		}
 	}
 	if ref, ok := schema["$ref"].(string); ok {
-		schema["$ref"] = olderPrefix + strings.TrimPrefix(ref, refPrefix)
+		schema["$ref"] = v2RefPrefix + strings.TrimPrefix(ref, refPrefix)
 	}
 	if schema["x-kubernetes-int-or-string"] == true {
 		schema["type"], schema["format"] = "string", "int-or-string"
@@ -124,12 +124,12 @@ func downgraded(node any) any {
 	}
 	for _, key := range []string{"items", "additionalProperties"} {
 		if below, has := schema[key]; has {
-			schema[key] = downgraded(below)
+			schema[key] = downgradeNode(below)
 		}
 	}
 	if properties, ok := schema["properties"].(map[string]any); ok {
 		for name, below := range properties {
-			properties[name] = downgraded(below)
+			properties[name] = downgradeNode(below)
 		}
 	}
 	return schema

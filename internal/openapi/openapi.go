@@ -32,13 +32,13 @@ import (
 // compressed is the output of tools/openapigen, which documents the format of its lines.
 //
 //go:embed definitions.gz
-var packed []byte
+var compressed []byte
 
 // Definitions are those of the built-in kinds. Creating one costs nothing. It is safe for
 // concurrent use.
 type Definitions struct {
 	mu   sync.Mutex
-	last weak.Pointer[table]
+	last weak.Pointer[definitionTable]
 }
 
 // BuiltIn returns the definitions of the built-in kinds.
@@ -50,22 +50,22 @@ func BuiltIn() *Definitions { return &Definitions{} }
 type Models map[string]json.RawMessage
 
 // definitionTable is the decompressed file; it is immutable.
-type table struct {
+type definitionTable struct {
 	versions map[string]string
 	kinds    map[schema.GroupVersionKind]string
 	models   Models
 	// v2 are the definitions that differ in OpenAPI 2.
-	older Models
+	v2 Models
 }
 
 // load decompresses the file unless the last result is still referenced.
-func (d *Definitions) load() *table {
+func (d *Definitions) load() *definitionTable {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if kept := d.last.Value(); kept != nil {
 		return kept
 	}
-	read, err := unpack(packed)
+	read, err := unpack(compressed)
 	if err != nil {
 		panic(fmt.Errorf("openapi: the definitions in this binary: %w", err)) // the output of tools/openapigen is invalid
 	}
@@ -73,7 +73,7 @@ func (d *Definitions) load() *table {
 	return read
 }
 
-func unpack(data []byte) (*table, error) {
+func unpack(data []byte) (*definitionTable, error) {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return nil, err
@@ -82,8 +82,8 @@ func unpack(data []byte) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &table{
-		versions: map[string]string{}, kinds: map[schema.GroupVersionKind]string{}, models: Models{}, older: Models{},
+	t := &definitionTable{
+		versions: map[string]string{}, kinds: map[schema.GroupVersionKind]string{}, models: Models{}, v2: Models{},
 	}
 	for line := range bytes.Lines(text) {
 		if err := t.add(bytes.TrimSuffix(line, []byte("\n"))); err != nil {
@@ -94,7 +94,7 @@ func unpack(data []byte) (*table, error) {
 }
 
 // add adds one line of the file.
-func (t *table) add(line []byte) error {
+func (t *definitionTable) add(line []byte) error {
 	what, rest, _ := bytes.Cut(line, []byte("\t"))
 	name, value, _ := bytes.Cut(rest, []byte("\t"))
 	switch string(what) {
@@ -112,7 +112,7 @@ func (t *table) add(line []byte) error {
 	case "model":
 		t.models[string(name)] = value
 	case "v2":
-		t.older[string(name)] = value
+		t.v2[string(name)] = value
 	default:
 		return fmt.Errorf("line %q: want versions, kind, model or v2", what)
 	}
@@ -139,7 +139,7 @@ func (d *Definitions) Complete(models Models) Models {
 	found := maps.Clone(models)
 	all := d.load().models
 	for _, model := range models {
-		all.collect(found, refs(model)...)
+		all.collect(found, references(model)...)
 	}
 	return found
 }
@@ -154,18 +154,18 @@ func (m Models) collect(found Models, names ...string) {
 			continue
 		}
 		found[name] = model
-		names = append(names, refs(model)...)
+		names = append(names, references(model)...)
 	}
 }
 
 // The two forms of a reference to a definition.
 const (
 	refPrefix   = "#/components/schemas/"
-	olderPrefix = "#/definitions/"
+	v2RefPrefix = "#/definitions/"
 )
 
 // references returns the names that a definition refers to.
-func refs(model json.RawMessage) []string {
+func references(model json.RawMessage) []string {
 	mark := []byte(`"$ref":"` + refPrefix)
 	var names []string
 	for rest := []byte(model); ; {
@@ -194,6 +194,6 @@ func (m Models) Schemas() (map[string]*spec.Schema, error) {
 
 // Fingerprint changes whenever the built-in definitions change.
 func Fingerprint() string {
-	sum := sha256.Sum256(packed)
+	sum := sha256.Sum256(compressed)
 	return hex.EncodeToString(sum[:])
 }

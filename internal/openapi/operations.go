@@ -20,18 +20,18 @@ type operation struct {
 	gvk    schema.GroupVersionKind
 	query  []parameter
 	// requestModel is the definition of the body; empty for none.
-	takes string
+	requestModel string
 	// responseModel is the definition of the response; empty for text.
-	gives string
+	responseModel string
 	// custom is set for custom kinds.
 	custom bool
 }
 
 // parameter is one query parameter.
-type parameter struct{ name, kind, about string }
+type parameter struct{ name, kind, description string }
 
 // endpoint is one resource with its definitions.
-type place struct {
+type endpoint struct {
 	gv       schema.GroupVersion
 	resource metav1.APIResource
 	gvk      schema.GroupVersionKind
@@ -42,7 +42,7 @@ type place struct {
 }
 
 // groupPath returns the path of a group and version.
-func root(gv schema.GroupVersion) string {
+func groupPath(gv schema.GroupVersion) string {
 	if gv.Group == "" {
 		return "/api/" + gv.Version
 	}
@@ -50,8 +50,8 @@ func root(gv schema.GroupVersion) string {
 }
 
 // paths returns the paths of the collection and the object. A subresource has no collection.
-func (p place) paths() (collection, object string) {
-	base := root(p.gv)
+func (p endpoint) paths() (collection, object string) {
+	base := groupPath(p.gv)
 	if p.resource.Namespaced {
 		base += "/namespaces/{namespace}"
 	}
@@ -64,41 +64,41 @@ func (p place) paths() (collection, object string) {
 }
 
 // operations returns the operations of a resource.
-func (p place) operations() []operation {
+func (p endpoint) operations() []operation {
 	collection, object := p.paths()
 	var ops []operation
 	for _, verb := range p.resource.Verbs {
 		switch {
-		case p.connects():
+		case p.isStream():
 			method := map[string]string{"get": "get", "create": "post"}[verb]
-			ops = append(ops, p.operation(operation{path: object, method: method, id: "connect" + title(method), action: "connect"}))
+			ops = append(ops, p.complete(operation{path: object, method: method, id: "connect" + capitalize(method), action: "connect"}))
 		case verb == "get":
-			ops = append(ops, p.operation(operation{path: object, method: "get", id: "read", action: "get", gives: p.answer()}))
+			ops = append(ops, p.complete(operation{path: object, method: "get", id: "read", action: "get", responseModel: p.getModel()}))
 		case verb == "list":
-			ops = append(ops, p.lists(collection)...)
+			ops = append(ops, p.listOperations(collection)...)
 		case verb == "create":
-			ops = append(ops, p.operation(operation{
-				path: cmpOr(collection, object), method: "post", id: "create", action: "post",
-				query: writing(), takes: p.model, gives: p.model,
+			ops = append(ops, p.complete(operation{
+				path: firstNonEmpty(collection, object), method: "post", id: "create", action: "post",
+				query: writeParameters(), requestModel: p.model, responseModel: p.model,
 			}))
 		case verb == "update":
-			ops = append(ops, p.operation(operation{
-				path: object, method: "put", id: "replace", action: "put", query: writing(), takes: p.model, gives: p.model,
+			ops = append(ops, p.complete(operation{
+				path: object, method: "put", id: "replace", action: "put", query: writeParameters(), requestModel: p.model, responseModel: p.model,
 			}))
 		case verb == "patch":
-			ops = append(ops, p.operation(operation{
-				path: object, method: "patch", id: "patch", action: "patch", query: append(writing(), force()),
-				takes: "io.k8s.apimachinery.pkg.apis.meta.v1.Patch", gives: p.model,
+			ops = append(ops, p.complete(operation{
+				path: object, method: "patch", id: "patch", action: "patch", query: append(writeParameters(), forceParameter()),
+				requestModel: "io.k8s.apimachinery.pkg.apis.meta.v1.Patch", responseModel: p.model,
 			}))
 		case verb == "delete":
-			ops = append(ops, p.operation(operation{
-				path: object, method: "delete", id: "delete", action: "delete", query: deleting(),
-				takes: deleteOptions, gives: statusModel,
+			ops = append(ops, p.complete(operation{
+				path: object, method: "delete", id: "delete", action: "delete", query: deleteParameters(),
+				requestModel: deleteOptions, responseModel: statusModel,
 			}))
 		case verb == "deletecollection":
-			ops = append(ops, p.operation(operation{
+			ops = append(ops, p.complete(operation{
 				path: collection, method: "delete", id: "deleteCollection", action: "deletecollection",
-				query: append(deleting(), listing()...), takes: deleteOptions, gives: statusModel,
+				query: append(deleteParameters(), listParameters()...), requestModel: deleteOptions, responseModel: statusModel,
 			}))
 		}
 	}
@@ -112,13 +112,13 @@ const (
 )
 
 // isStream reports whether the resource is a stream and not an object.
-func (p place) connects() bool {
+func (p endpoint) isStream() bool {
 	_, sub, _ := strings.Cut(p.resource.Name, "/")
 	return slices.Contains([]string{"attach", "exec", "portforward", "proxy"}, sub)
 }
 
 // getModel returns the definition of a get's response; empty for logs, which are text.
-func (p place) answer() string {
+func (p endpoint) getModel() string {
 	if strings.HasSuffix(p.resource.Name, "/log") {
 		return ""
 	}
@@ -127,14 +127,14 @@ func (p place) answer() string {
 
 // listOperations returns the list of a namespace or of the cluster, and for namespaced resources
 // that of all namespaces.
-func (p place) lists(collection string) []operation {
-	one := operation{path: collection, method: "get", id: "list", action: "list", query: listing(), gives: p.list}
-	ops := []operation{p.operation(one)}
+func (p endpoint) listOperations(collection string) []operation {
+	one := operation{path: collection, method: "get", id: "list", action: "list", query: listParameters(), responseModel: p.list}
+	ops := []operation{p.complete(one)}
 	if p.resource.Namespaced {
 		everywhere := p
 		everywhere.resource.Namespaced = false
 		one.path, _ = everywhere.paths()
-		all := everywhere.operation(one)
+		all := everywhere.complete(one)
 		all.id += "ForAllNamespaces"
 		ops = append(ops, all)
 	}
@@ -142,13 +142,13 @@ func (p place) lists(collection string) []operation {
 }
 
 // complete fills in the fields that depend on the resource.
-func (p place) operation(op operation) operation {
+func (p endpoint) complete(op operation) operation {
 	op.gvk, op.custom = p.gvk, p.custom
 	group := "Core"
 	if p.gv.Group != "" {
 		group = ""
 		for word := range strings.SplitSeq(strings.TrimSuffix(p.gv.Group, ".k8s.io"), ".") {
-			group += title(word)
+			group += capitalize(word)
 		}
 	}
 	name, sub, _ := strings.Cut(p.resource.Name, "/")
@@ -157,26 +157,26 @@ func (p place) operation(op operation) operation {
 	if p.resource.Namespaced {
 		scope = "Namespaced"
 	}
-	op.id += group + title(p.gv.Version) + scope + p.resource.Kind + title(sub)
+	op.id += group + capitalize(p.gv.Version) + scope + p.resource.Kind + capitalize(sub)
 	return op
 }
 
 // groupTag returns the tag of the operations of a group and version.
-func tag(gv schema.GroupVersion) string {
+func groupTag(gv schema.GroupVersion) string {
 	if gv.Group == "" {
 		return "core_" + gv.Version
 	}
 	return strings.ReplaceAll(strings.TrimSuffix(gv.Group, ".k8s.io"), ".", "_") + "_" + gv.Version
 }
 
-func title(word string) string {
+func capitalize(word string) string {
 	if word == "" {
 		return ""
 	}
 	return strings.ToUpper(word[:1]) + word[1:]
 }
 
-func cmpOr(a, b string) string {
+func firstNonEmpty(a, b string) string {
 	if a != "" {
 		return a
 	}
@@ -184,7 +184,7 @@ func cmpOr(a, b string) string {
 }
 
 // writeParameters returns the parameters of requests that store an object.
-func writing() []parameter {
+func writeParameters() []parameter {
 	return []parameter{
 		{"dryRun", "string", "All: go through every step and store nothing"},
 		{"fieldManager", "string", "who makes the change; at most 128 printable characters"},
@@ -192,11 +192,11 @@ func writing() []parameter {
 	}
 }
 
-func force() parameter {
+func forceParameter() parameter {
 	return parameter{"force", "boolean", "take over the fields of others; for apply only"}
 }
 
-func deleting() []parameter {
+func deleteParameters() []parameter {
 	return []parameter{
 		{"dryRun", "string", "All: go through every step and store nothing"},
 		{"gracePeriodSeconds", "integer", "seconds that the object is given to end; 0 removes it at once"},
@@ -205,7 +205,7 @@ func deleting() []parameter {
 	}
 }
 
-func listing() []parameter {
+func listParameters() []parameter {
 	return []parameter{
 		{"allowWatchBookmarks", "boolean", "send BOOKMARK events to a watch"},
 		{"continue", "string", "go on where the page before ended"},

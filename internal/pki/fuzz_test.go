@@ -21,7 +21,7 @@ func FuzzPair(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	sound, err := authority.Server("gateway", pki.Loopback(), now)
+	sound, err := authority.IssueServer("gateway", pki.Loopback(), now)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -40,24 +40,24 @@ func FuzzPair(f *testing.F) {
 	f.Fuzz(func(t *testing.T, certificate, key []byte, at uint16, text []byte, days int16) {
 		now := now.AddDate(0, 0, int(days))
 		pair := pki.Pair{Certificate: damaged(certificate, int(at), text), Key: key}
-		err := pair.Good(now)
-		if again := pair.Good(now); (err == nil) != (again == nil) || err != nil && err.Error() != again.Error() {
+		err := pair.CheckAuthority(now)
+		if again := pair.CheckAuthority(now); (err == nil) != (again == nil) || err != nil && err.Error() != again.Error() {
 			t.Errorf("%v, and then %v", err, again)
 		}
-		server, cannot := pair.Server("gateway", pki.Loopback(), now)
+		server, cannot := pair.IssueServer("gateway", pki.Loopback(), now)
 		if err == nil {
-			if err := errors.Join(cannot, pair.Check(server, pki.Loopback(), now)); err != nil {
+			if err := errors.Join(cannot, pair.Verify(server, pki.Loopback(), now)); err != nil {
 				t.Errorf("what is good signs what is not: %v\n%s", err, pair.Certificate)
 			}
 			return
 		}
-		if !errors.Is(err, pki.ErrNotOurs) || !named(err) {
+		if !errors.Is(err, pki.ErrInvalid) || !named(err) {
 			t.Errorf("%v does not say what is wrong", err)
 		}
 		if cannot != nil && !strings.Contains(cannot.Error(), "sign for gateway: ") {
 			t.Errorf("%v does not say for whom", cannot)
 		}
-		if refused := pair.Check(sound, pki.Loopback(), now); refused != nil && !errors.Is(refused, pki.ErrNotOurs) {
+		if refused := pair.Verify(sound, pki.Loopback(), now); refused != nil && !errors.Is(refused, pki.ErrInvalid) {
 			t.Errorf("%v does not say that it is refused", refused)
 		}
 	})
@@ -75,7 +75,7 @@ func damaged(certificate []byte, at int, text []byte) []byte {
 
 // named says whether an error names, behind what all begin with, what is wrong.
 func named(err error) bool {
-	cause, found := strings.CutPrefix(err.Error(), pki.ErrNotOurs.Error()+": ")
+	cause, found := strings.CutPrefix(err.Error(), pki.ErrInvalid.Error()+": ")
 	return found && slices.ContainsFunc([]string{
 		"certificate: ", "key: ", "its key ", "it has expired at ", "it is good from ", "x509: ",
 	}, func(what string) bool { return strings.HasPrefix(cause, what) && cause != what })

@@ -21,9 +21,9 @@ import (
 
 const (
 	// authorityValidity is the same as kubeadm's.
-	authorityLife = 10 * 365 * 24 * time.Hour
+	authorityValidity = 10 * 365 * 24 * time.Hour
 	// serverValidity is below 825 days, the maximum that clients on some systems accept.
-	serverLife = 365 * 24 * time.Hour
+	serverValidity = 365 * 24 * time.Hour
 	// backdate tolerates clocks that are a little behind.
 	backdate = time.Hour
 )
@@ -35,7 +35,7 @@ type Pair struct {
 }
 
 // ErrInvalid means that a certificate fails [Pair.Verify].
-var ErrNotOurs = errors.New("pki: not a good certificate")
+var ErrInvalid = errors.New("pki: not a good certificate")
 
 // Loopback returns the names and addresses of a server on the local machine.
 func Loopback() []string { return []string{"127.0.0.1", "::1", "localhost"} }
@@ -43,7 +43,7 @@ func Loopback() []string { return []string{"127.0.0.1", "::1", "localhost"} }
 // NewAuthority creates a certificate authority. The time now is wall time: clients check
 // certificates against it, whatever a cluster's clock reads.
 func NewAuthority(name string, now time.Time) (Pair, error) {
-	template := template(name, now, authorityLife)
+	template := newTemplate(name, now, authorityValidity)
 	template.IsCA = true
 	template.KeyUsage = x509.KeyUsageCertSign
 	template.MaxPathLenZero = true // it signs servers, not authorities
@@ -56,7 +56,7 @@ func NewAuthority(name string, now time.Time) (Pair, error) {
 
 // IssueServer creates a server certificate for these host names and IP addresses, signed by the
 // pair, which must be an authority's.
-func (p Pair) Server(name string, hosts []string, now time.Time) (Pair, error) {
+func (p Pair) IssueServer(name string, hosts []string, now time.Time) (Pair, error) {
 	parent, err := p.certificate()
 	if err != nil {
 		return Pair{}, fmt.Errorf("sign for %s: %w", name, err)
@@ -65,7 +65,7 @@ func (p Pair) Server(name string, hosts []string, now time.Time) (Pair, error) {
 	if err != nil {
 		return Pair{}, fmt.Errorf("sign for %s: %w", name, err)
 	}
-	template := template(name, now, serverLife)
+	template := newTemplate(name, now, serverValidity)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	for _, host := range hosts {
@@ -84,56 +84,56 @@ func (p Pair) Server(name string, hosts []string, now time.Time) (Pair, error) {
 
 // Verify returns why a server's pair cannot be used at now, or nil. The pair must be signed by this
 // authority, cover all hosts, not be expired, and have a matching key.
-func (p Pair) Check(server Pair, hosts []string, now time.Time) error {
+func (p Pair) Verify(server Pair, hosts []string, now time.Time) error {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(p.Certificate) {
-		return fmt.Errorf("%w: the authority is not a certificate", ErrNotOurs)
+		return fmt.Errorf("%w: the authority is not a certificate", ErrInvalid)
 	}
 	leaf, err := server.certificate()
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNotOurs, err)
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	key, err := server.key()
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNotOurs, err)
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if !key.PublicKey.Equal(leaf.PublicKey) {
-		return fmt.Errorf("%w: its key is another's", ErrNotOurs)
+		return fmt.Errorf("%w: its key is another's", ErrInvalid)
 	}
 	for _, host := range hosts {
 		if _, err := leaf.Verify(x509.VerifyOptions{DNSName: host, Roots: roots, CurrentTime: now}); err != nil {
-			return fmt.Errorf("%w: %w", ErrNotOurs, err)
+			return fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
 	}
 	return nil
 }
 
 // CheckAuthority returns why the authority cannot sign or be trusted at now, or nil.
-func (p Pair) Good(now time.Time) error {
+func (p Pair) CheckAuthority(now time.Time) error {
 	certificate, err := p.certificate()
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNotOurs, err)
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	key, err := p.key()
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNotOurs, err)
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	switch {
 	case !certificate.IsCA || !key.PublicKey.Equal(certificate.PublicKey):
-		return fmt.Errorf("%w: its key cannot sign for it", ErrNotOurs)
+		return fmt.Errorf("%w: its key cannot sign for it", ErrInvalid)
 	case now.After(certificate.NotAfter):
-		return fmt.Errorf("%w: it has expired at %v", ErrNotOurs, certificate.NotAfter)
+		return fmt.Errorf("%w: it has expired at %v", ErrInvalid, certificate.NotAfter)
 	case now.Before(certificate.NotBefore):
-		return fmt.Errorf("%w: it is good from %v on, and now is %v", ErrNotOurs, certificate.NotBefore, now)
+		return fmt.Errorf("%w: it is good from %v on, and now is %v", ErrInvalid, certificate.NotBefore, now)
 	}
-	server, err := p.Server("trial", Loopback(), now)
+	server, err := p.IssueServer("trial", Loopback(), now)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNotOurs, err)
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return p.Check(server, Loopback(), now)
+	return p.Verify(server, Loopback(), now)
 }
 
-func template(name string, now time.Time, life time.Duration) *x509.Certificate {
+func newTemplate(name string, now time.Time, life time.Duration) *x509.Certificate {
 	return &x509.Certificate{
 		Subject:               pkix.Name{CommonName: name, Organization: []string{"podfall"}},
 		NotBefore:             now.Add(-backdate),

@@ -27,18 +27,18 @@ const (
 
 // IsFinal reports whether the kubelet has reported the end of the pod. Other writers may have set a
 // terminal phase before.
-func Final(pod *corev1.Pod) bool {
+func IsFinal(pod *corev1.Pod) bool {
 	c := Find(pod, corev1.ContainersReady)
 	return c != nil && (c.Reason == Completed || c.Reason == Failed)
 }
 
 // Find returns the pod's condition of a type; nil if there is none.
 func Find(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
-	return In(pod.Status.Conditions, kind)
+	return FindIn(pod.Status.Conditions, kind)
 }
 
 // FindIn returns the condition of a type; nil if there is none.
-func In(conditions []corev1.PodCondition, kind corev1.PodConditionType) *corev1.PodCondition {
+func FindIn(conditions []corev1.PodCondition, kind corev1.PodConditionType) *corev1.PodCondition {
 	for i := range conditions {
 		if conditions[i].Type == kind {
 			return &conditions[i]
@@ -49,7 +49,7 @@ func In(conditions []corev1.PodCondition, kind corev1.PodConditionType) *corev1.
 
 // SetTransitionTime sets the transition time of c, in whole seconds. If the status has not changed,
 // it keeps the time of old, which may be nil.
-func Stamp(c, old *corev1.PodCondition, now time.Time) {
+func SetTransitionTime(c, old *corev1.PodCondition, now time.Time) {
 	if old != nil && old.Status == c.Status && !old.LastTransitionTime.IsZero() {
 		c.LastTransitionTime = old.LastTransitionTime
 		return
@@ -60,7 +60,7 @@ func Stamp(c, old *corev1.PodCondition, now time.Time) {
 // Set sets the pod's condition, replacing the one of the same type.
 func Set(pod *corev1.Pod, c corev1.PodCondition, now time.Time) {
 	old := Find(pod, c.Type)
-	if Stamp(&c, old, now); old != nil {
+	if SetTransitionTime(&c, old, now); old != nil {
 		*old = c
 		return
 	}
@@ -81,9 +81,9 @@ func Patch(pod *corev1.Pod, phase corev1.PodPhase, condition *corev1.PodConditio
 			wanted.ObservedGeneration = pod.Generation
 		}
 		have := Find(pod, wanted.Type)
-		Stamp(&wanted, have, now)
-		if have == nil || !same(*have, wanted) {
-			status["conditions"] = []any{whole(wanted)}
+		SetTransitionTime(&wanted, have, now)
+		if have == nil || !equalStatus(*have, wanted) {
+			status["conditions"] = []any{withEmptyTexts(wanted)}
 		}
 	}
 	if len(status) == 0 {
@@ -93,7 +93,7 @@ func Patch(pod *corev1.Pod, phase corev1.PodPhase, condition *corev1.PodConditio
 }
 
 // withEmptyTexts includes empty texts as null: a patch without them would keep the old texts.
-func whole(c corev1.PodCondition) any {
+func withEmptyTexts(c corev1.PodCondition) any {
 	type condition corev1.PodCondition
 	return struct {
 		condition
@@ -110,6 +110,6 @@ func orNull(text string) *string {
 	return &text
 }
 
-func same(a, b corev1.PodCondition) bool {
+func equalStatus(a, b corev1.PodCondition) bool {
 	return a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message && a.ObservedGeneration == b.ObservedGeneration
 }

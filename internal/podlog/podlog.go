@@ -18,7 +18,7 @@ import (
 
 // RequestFunc sends a request, a proto.LogsRequest in JSON, to the kubelet of the pod's node, and
 // returns its answer.
-type Ask func(ctx context.Context, request []byte) ([]byte, error)
+type RequestFunc func(ctx context.Context, request []byte) ([]byte, error)
 
 // Line is a line of a log.
 type Line struct {
@@ -29,7 +29,7 @@ type Line struct {
 }
 
 // Format returns the line as printed, with or without its time.
-func (l Line) With(timestamp bool) []byte { //nolint:revive // the reader's wish, not a choice of behaviour
+func (l Line) Format(timestamp bool) []byte { //nolint:revive // the reader's wish, not a choice of behaviour
 	if !timestamp {
 		return l.Text
 	}
@@ -38,7 +38,7 @@ func (l Line) With(timestamp bool) []byte { //nolint:revive // the reader's wish
 
 // Reader reads one log. It must be used by one goroutine.
 type Reader struct {
-	ask     Ask
+	ask     RequestFunc
 	request proto.LogsRequest
 	tail    *int64
 	// last is the time of the last line returned. No two lines of a log have the same time.
@@ -47,7 +47,7 @@ type Reader struct {
 
 // NewReader returns a reader of the log that a request selects. It starts at SinceTime; the first
 // read returns at most TailLines lines.
-func NewReader(ask Ask, request proto.LogsRequest) *Reader {
+func NewReader(ask RequestFunc, request proto.LogsRequest) *Reader {
 	request.Timestamps = true
 	r := &Reader{ask: ask, request: request, tail: request.TailLines}
 	if r.tail != nil && *r.tail == 0 {
@@ -57,7 +57,7 @@ func NewReader(ask Ask, request proto.LogsRequest) *Reader {
 }
 
 // truncationSize is the size from which on an answer may be incomplete.
-const atOnce = 1 << 20
+const truncationSize = 1 << 20
 
 // Next returns whole lines written since the last call. A line without an end is left for later,
 // unless ended is set: then nothing more will be written. It fails with the kubelet's refusal, or
@@ -65,12 +65,12 @@ const atOnce = 1 << 20
 func (r *Reader) Next(ctx context.Context, ended bool) ([]Line, error) {
 	var lines []Line
 	for {
-		more, size, err := r.next(ctx, ended)
+		more, size, err := r.requestLines(ctx, ended)
 		if err != nil {
 			return lines, err
 		}
 		lines = append(lines, more...)
-		if size < atOnce || len(more) == 0 || r.tail != nil {
+		if size < truncationSize || len(more) == 0 || r.tail != nil {
 			break
 		}
 	}
@@ -81,7 +81,7 @@ func (r *Reader) Next(ctx context.Context, ended bool) ([]Line, error) {
 	return lines, nil
 }
 
-func (r *Reader) next(ctx context.Context, ended bool) (lines []Line, size int, err error) { //nolint:revive // as in Next
+func (r *Reader) requestLines(ctx context.Context, ended bool) (lines []Line, size int, err error) { //nolint:revive // as in Next
 	data, err := json.Marshal(r.request)
 	if err != nil {
 		return nil, 0, err
@@ -90,7 +90,7 @@ func (r *Reader) next(ctx context.Context, ended bool) (lines []Line, size int, 
 	if err != nil {
 		return nil, 0, err
 	}
-	if status, ok := refusal(text); ok {
+	if status, ok := parseRefusal(text); ok {
 		return nil, 0, proto.ErrorFrom(status)
 	}
 	for raw := range bytes.Lines(text) {
@@ -113,7 +113,7 @@ func (r *Reader) next(ctx context.Context, ended bool) (lines []Line, size int, 
 }
 
 // parseRefusal tells a kubelet's refusal from a log that happens to be JSON.
-func refusal(answer []byte) (*metav1.Status, bool) {
+func parseRefusal(answer []byte) (*metav1.Status, bool) {
 	var status metav1.Status
 	if !bytes.HasPrefix(answer, []byte("{")) || json.Unmarshal(answer, &status) != nil {
 		return nil, false
@@ -122,7 +122,7 @@ func refusal(answer []byte) (*metav1.Status, bool) {
 }
 
 // HasEnded reports whether a container of the pod's incarnation uid will write no more.
-func Ended(pod *corev1.Pod, uid types.UID, container string) bool {
+func HasEnded(pod *corev1.Pod, uid types.UID, container string) bool {
 	if pod.UID != uid || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return true
 	}

@@ -25,22 +25,22 @@ type Reference struct {
 }
 
 // List returns the objects that the pod refers to, each once, ordered by resource and name.
-func Of(pod *corev1.Pod) []Reference {
-	l := list{}
+func List(pod *corev1.Pod) []Reference {
+	l := collector{}
 	l.add(ServiceAccounts, ServiceAccount(pod))
 	for _, secret := range pod.Spec.ImagePullSecrets {
 		l.add(Secrets, secret.Name)
 	}
 	for i := range pod.Spec.Volumes {
-		l.volume(pod, &pod.Spec.Volumes[i])
+		l.addVolume(pod, &pod.Spec.Volumes[i])
 	}
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
-			l.environment(containers[i].Env, containers[i].EnvFrom)
+			l.addEnvironment(containers[i].Env, containers[i].EnvFrom)
 		}
 	}
 	for i := range pod.Spec.EphemeralContainers {
-		l.environment(pod.Spec.EphemeralContainers[i].Env, pod.Spec.EphemeralContainers[i].EnvFrom)
+		l.addEnvironment(pod.Spec.EphemeralContainers[i].Env, pod.Spec.EphemeralContainers[i].EnvFrom)
 	}
 	slices.SortFunc(l.found, func(a, b Reference) int {
 		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Name, b.Name))
@@ -64,29 +64,29 @@ func ClaimName(pod *corev1.Pod, volume *corev1.Volume) string {
 	return ""
 }
 
-type list struct{ found []Reference }
+type collector struct{ found []Reference }
 
-func (l *list) add(resource, name string) {
+func (l *collector) add(resource, name string) {
 	if name != "" {
 		l.found = append(l.found, Reference{resource, name})
 	}
 }
 
-func (l *list) volume(pod *corev1.Pod, volume *corev1.Volume) {
-	l.add(Claims, ClaimName(pod, volume))
-	if volume.Secret != nil {
-		l.add(Secrets, volume.Secret.SecretName)
+func (l *collector) addVolume(pod *corev1.Pod, addVolume *corev1.Volume) {
+	l.add(Claims, ClaimName(pod, addVolume))
+	if addVolume.Secret != nil {
+		l.add(Secrets, addVolume.Secret.SecretName)
 	}
-	if volume.ConfigMap != nil {
-		l.add(ConfigMaps, volume.ConfigMap.Name)
+	if addVolume.ConfigMap != nil {
+		l.add(ConfigMaps, addVolume.ConfigMap.Name)
 	}
-	if volume.CSI != nil && volume.CSI.NodePublishSecretRef != nil {
-		l.add(Secrets, volume.CSI.NodePublishSecretRef.Name)
+	if addVolume.CSI != nil && addVolume.CSI.NodePublishSecretRef != nil {
+		l.add(Secrets, addVolume.CSI.NodePublishSecretRef.Name)
 	}
-	if volume.Projected == nil {
+	if addVolume.Projected == nil {
 		return
 	}
-	for _, source := range volume.Projected.Sources {
+	for _, source := range addVolume.Projected.Sources {
 		if source.Secret != nil {
 			l.add(Secrets, source.Secret.Name)
 		}
@@ -96,7 +96,7 @@ func (l *list) volume(pod *corev1.Pod, volume *corev1.Volume) {
 	}
 }
 
-func (l *list) environment(env []corev1.EnvVar, from []corev1.EnvFromSource) {
+func (l *collector) addEnvironment(env []corev1.EnvVar, from []corev1.EnvFromSource) {
 	for _, source := range from {
 		if source.SecretRef != nil {
 			l.add(Secrets, source.SecretRef.Name)

@@ -20,6 +20,6 @@ func (v View) Since(t time.Time) string {
 	return duration.HumanDuration(v.Now.Sub(t))
 }
 
-func (v View) age(obj kinds.Object) string {
+func (v View) objectAge(obj kinds.Object) string {
 	return v.Since(obj.GetCreationTimestamp().Time)
 }

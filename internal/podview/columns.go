@@ -21,7 +21,7 @@ type CustomColumns struct {
 }
 
 // CustomColumnsOf returns the columns of one version of a definition; nil for nil.
-func ColumnsOf(crd *apiextensionsv1.CustomResourceDefinition, version string) *CustomColumns {
+func CustomColumnsOf(crd *apiextensionsv1.CustomResourceDefinition, version string) *CustomColumns {
 	if crd == nil {
 		return nil
 	}
@@ -71,12 +71,12 @@ func (c *CustomColumns) cells(view View, obj kinds.Object) []any {
 			cells = append(cells, nil)
 			continue
 		}
-		cells = append(cells, cell(view, column.Type, c.paths[i], custom.Object))
+		cells = append(cells, customCell(view, column.Type, c.paths[i], custom.Object))
 	}
 	return cells
 }
 
-func cell(view View, as string, path *jsonpath.JSONPath, obj map[string]any) any {
+func customCell(view View, as string, path *jsonpath.JSONPath, obj map[string]any) any {
 	results, err := path.FindResults(obj)
 	if err != nil || len(results) == 0 || len(results[0]) == 0 {
 		return nil
@@ -89,11 +89,11 @@ func cell(view View, as string, path *jsonpath.JSONPath, obj map[string]any) any
 		}
 		return text.String()
 	}
-	return typed(view, as, value)
+	return convertValue(view, as, value)
 }
 
 // convertValue converts a value to its column's type; nil if it has another type.
-func typed(view View, as string, value any) any {
+func convertValue(view View, as string, value any) any {
 	switch v := value.(type) {
 	case int64:
 		if as == "number" {
@@ -115,13 +115,13 @@ func typed(view View, as string, value any) any {
 		}
 	case string:
 		if as == "date" {
-			return ageOf(view, v)
+			return formatAge(view, v)
 		}
 	}
 	return nil
 }
 
-func ageOf(view View, stamp string) string {
+func formatAge(view View, stamp string) string {
 	at, err := time.Parse(time.RFC3339, stamp)
 	if err != nil {
 		return "<invalid>"

@@ -9,89 +9,89 @@ import (
 )
 
 // configPrinter prints the kinds that pods mount.
-func configSheet(gvk schema.GroupVersionKind) (sheet, bool) {
+func configPrinter(gvk schema.GroupVersionKind) (printer, bool) {
 	switch gvk {
 	case corev1.SchemeGroupVersion.WithKind("ConfigMap"):
-		return sheetOf(func(v View, m *corev1.ConfigMap) []any {
-			return []any{m.Name, int64(len(m.Data) + len(m.BinaryData)), v.age(m)}
-		}, name(), text("Data", corev1.ConfigMap{}.SwaggerDoc()["data"]), age()), true
+		return newPrinter(func(v View, m *corev1.ConfigMap) []any {
+			return []any{m.Name, int64(len(m.Data) + len(m.BinaryData)), v.objectAge(m)}
+		}, nameColumn(), textColumn("Data", corev1.ConfigMap{}.SwaggerDoc()["data"]), ageColumn()), true
 	case corev1.SchemeGroupVersion.WithKind("Secret"):
-		return sheetOf(func(v View, secret *corev1.Secret) []any {
-			return []any{secret.Name, string(secret.Type), int64(len(secret.Data)), v.age(secret)}
-		}, name(), text("Type", corev1.Secret{}.SwaggerDoc()["type"]), text("Data", corev1.Secret{}.SwaggerDoc()["data"]), age()), true
+		return newPrinter(func(v View, secret *corev1.Secret) []any {
+			return []any{secret.Name, string(secret.Type), int64(len(secret.Data)), v.objectAge(secret)}
+		}, nameColumn(), textColumn("Type", corev1.Secret{}.SwaggerDoc()["type"]), textColumn("Data", corev1.Secret{}.SwaggerDoc()["data"]), ageColumn()), true
 	case corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"):
-		return sheetOf(
-			View.claim,
-			name(), text("Status", corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()["phase"]), text("Volume", corev1.PersistentVolumeClaimSpec{}.SwaggerDoc()["volumeName"]), text("Capacity", corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()["capacity"]), text("Access Modes", corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()["accessModes"]), text("StorageClass", "StorageClass of the pvc"),
-			text("VolumeAttributesClass", "VolumeAttributesClass of the pvc"), age(), wide(text("VolumeMode", corev1.PersistentVolumeClaimSpec{}.SwaggerDoc()["volumeMode"])),
+		return newPrinter(
+			View.claimCells,
+			nameColumn(), textColumn("Status", corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()["phase"]), textColumn("Volume", corev1.PersistentVolumeClaimSpec{}.SwaggerDoc()["volumeName"]), textColumn("Capacity", corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()["capacity"]), textColumn("Access Modes", corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()["accessModes"]), textColumn("StorageClass", "StorageClass of the pvc"),
+			textColumn("VolumeAttributesClass", "VolumeAttributesClass of the pvc"), ageColumn(), wideOnly(textColumn("VolumeMode", corev1.PersistentVolumeClaimSpec{}.SwaggerDoc()["volumeMode"])),
 		), true
 	case corev1.SchemeGroupVersion.WithKind("PersistentVolume"):
-		return sheetOf(
-			View.volume,
-			name(), text("Capacity", corev1.PersistentVolumeSpec{}.SwaggerDoc()["capacity"]), text("Access Modes", corev1.PersistentVolumeSpec{}.SwaggerDoc()["accessModes"]), text("Reclaim Policy", corev1.PersistentVolumeSpec{}.SwaggerDoc()["persistentVolumeReclaimPolicy"]), text("Status", corev1.PersistentVolumeStatus{}.SwaggerDoc()["phase"]), text("Claim", corev1.PersistentVolumeSpec{}.SwaggerDoc()["claimRef"]),
-			text("StorageClass", "StorageClass of the pv"), text("VolumeAttributesClass", "VolumeAttributesClass of the pv"), text("Reason", corev1.PersistentVolumeStatus{}.SwaggerDoc()["reason"]), age(), wide(text("VolumeMode", corev1.PersistentVolumeSpec{}.SwaggerDoc()["volumeMode"])),
+		return newPrinter(
+			View.volumeCells,
+			nameColumn(), textColumn("Capacity", corev1.PersistentVolumeSpec{}.SwaggerDoc()["capacity"]), textColumn("Access Modes", corev1.PersistentVolumeSpec{}.SwaggerDoc()["accessModes"]), textColumn("Reclaim Policy", corev1.PersistentVolumeSpec{}.SwaggerDoc()["persistentVolumeReclaimPolicy"]), textColumn("Status", corev1.PersistentVolumeStatus{}.SwaggerDoc()["phase"]), textColumn("Claim", corev1.PersistentVolumeSpec{}.SwaggerDoc()["claimRef"]),
+			textColumn("StorageClass", "StorageClass of the pv"), textColumn("VolumeAttributesClass", "VolumeAttributesClass of the pv"), textColumn("Reason", corev1.PersistentVolumeStatus{}.SwaggerDoc()["reason"]), ageColumn(), wideOnly(textColumn("VolumeMode", corev1.PersistentVolumeSpec{}.SwaggerDoc()["volumeMode"])),
 		), true
 	default:
-		return sheet{}, false
+		return printer{}, false
 	}
 }
 
 // unset is printed for a field without a value.
 const unset = "<unset>"
 
-func (v View) claim(claim *corev1.PersistentVolumeClaim) []any {
-	status := string(claim.Status.Phase)
-	if claim.DeletionTimestamp != nil {
+func (v View) claimCells(claimCells *corev1.PersistentVolumeClaim) []any {
+	status := string(claimCells.Status.Phase)
+	if claimCells.DeletionTimestamp != nil {
 		status = terminating
 	}
 	capacity, modes := "", ""
-	if claim.Spec.VolumeName != "" {
-		size := claim.Status.Capacity[corev1.ResourceStorage]
-		capacity, modes = size.String(), accessModes(claim.Status.AccessModes)
+	if claimCells.Spec.VolumeName != "" {
+		size := claimCells.Status.Capacity[corev1.ResourceStorage]
+		capacity, modes = size.String(), accessModes(claimCells.Status.AccessModes)
 	}
-	class, annotated := claim.Annotations[corev1.BetaStorageClassAnnotation]
+	class, annotated := claimCells.Annotations[corev1.BetaStorageClassAnnotation]
 	if !annotated {
-		class = value(claim.Spec.StorageClassName, "")
+		class = valueOr(claimCells.Spec.StorageClassName, "")
 	}
 	return []any{
-		claim.Name,
+		claimCells.Name,
 		status,
-		claim.Spec.VolumeName,
+		claimCells.Spec.VolumeName,
 		capacity,
 		modes,
 		class,
-		value(claim.Spec.VolumeAttributesClassName, unset),
-		v.age(claim),
-		string(value(claim.Spec.VolumeMode, unset)),
+		valueOr(claimCells.Spec.VolumeAttributesClassName, unset),
+		v.objectAge(claimCells),
+		string(valueOr(claimCells.Spec.VolumeMode, unset)),
 	}
 }
 
-func (v View) volume(volume *corev1.PersistentVolume) []any {
-	status := string(volume.Status.Phase)
-	if volume.DeletionTimestamp != nil {
+func (v View) volumeCells(volumeCells *corev1.PersistentVolume) []any {
+	status := string(volumeCells.Status.Phase)
+	if volumeCells.DeletionTimestamp != nil {
 		status = terminating
 	}
 	claim := ""
-	if ref := volume.Spec.ClaimRef; ref != nil {
+	if ref := volumeCells.Spec.ClaimRef; ref != nil {
 		claim = ref.Namespace + "/" + ref.Name
 	}
-	class, annotated := volume.Annotations[corev1.BetaStorageClassAnnotation]
+	class, annotated := volumeCells.Annotations[corev1.BetaStorageClassAnnotation]
 	if !annotated {
-		class = volume.Spec.StorageClassName
+		class = volumeCells.Spec.StorageClassName
 	}
-	size := volume.Spec.Capacity[corev1.ResourceStorage]
+	size := volumeCells.Spec.Capacity[corev1.ResourceStorage]
 	return []any{
-		volume.Name,
+		volumeCells.Name,
 		size.String(),
-		accessModes(volume.Spec.AccessModes),
-		string(volume.Spec.PersistentVolumeReclaimPolicy),
+		accessModes(volumeCells.Spec.AccessModes),
+		string(volumeCells.Spec.PersistentVolumeReclaimPolicy),
 		status,
 		claim,
 		class,
-		value(volume.Spec.VolumeAttributesClassName, unset),
-		volume.Status.Reason,
-		v.age(volume),
-		string(value(volume.Spec.VolumeMode, unset)),
+		valueOr(volumeCells.Spec.VolumeAttributesClassName, unset),
+		volumeCells.Status.Reason,
+		v.objectAge(volumeCells),
+		string(valueOr(volumeCells.Spec.VolumeMode, unset)),
 	}
 }
 

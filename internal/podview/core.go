@@ -14,46 +14,46 @@ import (
 )
 
 // corePrinter prints pods, nodes, namespaces, events and leases.
-func coreSheet(gvk schema.GroupVersionKind) (sheet, bool) {
+func corePrinter(gvk schema.GroupVersionKind) (printer, bool) {
 	switch gvk {
 	case corev1.SchemeGroupVersion.WithKind("Pod"):
-		return podSheet(), true
+		return podPrinter(), true
 	case corev1.SchemeGroupVersion.WithKind("Node"):
-		return sheetOf(
-			View.node,
-			name(), text("Status", "The status of the node"), text("Roles", "The roles of the node"), age(), text("Version", corev1.NodeSystemInfo{}.SwaggerDoc()["kubeletVersion"]),
-			wide(text("Internal-IP", corev1.NodeStatus{}.SwaggerDoc()["addresses"])), wide(text("External-IP", corev1.NodeStatus{}.SwaggerDoc()["addresses"])), wide(text("OS-Image", corev1.NodeSystemInfo{}.SwaggerDoc()["osImage"])),
-			wide(text("Kernel-Version", corev1.NodeSystemInfo{}.SwaggerDoc()["kernelVersion"])), wide(text("Container-Runtime", corev1.NodeSystemInfo{}.SwaggerDoc()["containerRuntimeVersion"])),
+		return newPrinter(
+			View.nodeCells,
+			nameColumn(), textColumn("Status", "The status of the node"), textColumn("Roles", "The roles of the node"), ageColumn(), textColumn("Version", corev1.NodeSystemInfo{}.SwaggerDoc()["kubeletVersion"]),
+			wideOnly(textColumn("Internal-IP", corev1.NodeStatus{}.SwaggerDoc()["addresses"])), wideOnly(textColumn("External-IP", corev1.NodeStatus{}.SwaggerDoc()["addresses"])), wideOnly(textColumn("OS-Image", corev1.NodeSystemInfo{}.SwaggerDoc()["osImage"])),
+			wideOnly(textColumn("Kernel-Version", corev1.NodeSystemInfo{}.SwaggerDoc()["kernelVersion"])), wideOnly(textColumn("Container-Runtime", corev1.NodeSystemInfo{}.SwaggerDoc()["containerRuntimeVersion"])),
 		), true
 	case corev1.SchemeGroupVersion.WithKind("Namespace"):
-		return sheetOf(func(v View, ns *corev1.Namespace) []any {
-			return []any{ns.Name, string(ns.Status.Phase), v.age(ns)}
-		}, name(), text("Status", "The status of the namespace"), age()), true
+		return newPrinter(func(v View, ns *corev1.Namespace) []any {
+			return []any{ns.Name, string(ns.Status.Phase), v.objectAge(ns)}
+		}, nameColumn(), textColumn("Status", "The status of the namespace"), ageColumn()), true
 	case corev1.SchemeGroupVersion.WithKind("Event"):
-		return eventSheet(), true
+		return eventPrinter(), true
 	case coordinationv1.SchemeGroupVersion.WithKind("Lease"):
-		return sheetOf(func(v View, lease *coordinationv1.Lease) []any {
-			return []any{lease.Name, value(lease.Spec.HolderIdentity, ""), v.age(lease)}
-		}, name(), text("Holder", coordinationv1.LeaseSpec{}.SwaggerDoc()["holderIdentity"]), age()), true
+		return newPrinter(func(v View, lease *coordinationv1.Lease) []any {
+			return []any{lease.Name, valueOr(lease.Spec.HolderIdentity, ""), v.objectAge(lease)}
+		}, nameColumn(), textColumn("Holder", coordinationv1.LeaseSpec{}.SwaggerDoc()["holderIdentity"]), ageColumn()), true
 	default:
-		return sheet{}, false
+		return printer{}, false
 	}
 }
 
-func (v View) node(node *corev1.Node) []any {
-	info := node.Status.NodeInfo
+func (v View) nodeCells(nodeCells *corev1.Node) []any {
+	info := nodeCells.Status.NodeInfo
 	kernel := orUnknown(info.KernelVersion)
 	if info.Architecture != "" {
 		kernel += " (" + info.Architecture + ")"
 	}
 	return []any{
-		node.Name,
-		nodeStatus(node),
-		orNone(strings.Join(NodeRoles(node), ",")),
-		v.age(node),
+		nodeCells.Name,
+		nodeStatus(nodeCells),
+		orNone(strings.Join(NodeRoles(nodeCells), ",")),
+		v.objectAge(nodeCells),
 		info.KubeletVersion,
-		address(node, corev1.NodeInternalIP),
-		address(node, corev1.NodeExternalIP),
+		address(nodeCells, corev1.NodeInternalIP),
+		address(nodeCells, corev1.NodeExternalIP),
 		orUnknown(info.OSImage),
 		kernel,
 		orUnknown(info.ContainerRuntimeVersion),
@@ -102,33 +102,33 @@ func address(node *corev1.Node, kind corev1.NodeAddressType) string {
 	return none
 }
 
-func eventSheet() sheet {
-	return sheetOf(
-		View.event,
-		text("Last Seen", corev1.Event{}.SwaggerDoc()["lastTimestamp"]), text("Type", corev1.Event{}.SwaggerDoc()["type"]), text("Reason", corev1.Event{}.SwaggerDoc()["reason"]), text("Object", corev1.Event{}.SwaggerDoc()["involvedObject"]),
-		wide(text("Subobject", corev1.ObjectReference{}.SwaggerDoc()["fieldPath"])), wide(text("Source", corev1.Event{}.SwaggerDoc()["source"])),
-		text("Message", corev1.Event{}.SwaggerDoc()["message"]),
-		wide(text("First Seen", corev1.Event{}.SwaggerDoc()["firstTimestamp"])), wide(number("Count", corev1.Event{}.SwaggerDoc()["count"])), wide(name()),
+func eventPrinter() printer {
+	return newPrinter(
+		View.eventCells,
+		textColumn("Last Seen", corev1.Event{}.SwaggerDoc()["lastTimestamp"]), textColumn("Type", corev1.Event{}.SwaggerDoc()["type"]), textColumn("Reason", corev1.Event{}.SwaggerDoc()["reason"]), textColumn("Object", corev1.Event{}.SwaggerDoc()["involvedObject"]),
+		wideOnly(textColumn("Subobject", corev1.ObjectReference{}.SwaggerDoc()["fieldPath"])), wideOnly(textColumn("Source", corev1.Event{}.SwaggerDoc()["source"])),
+		textColumn("Message", corev1.Event{}.SwaggerDoc()["message"]),
+		wideOnly(textColumn("First Seen", corev1.Event{}.SwaggerDoc()["firstTimestamp"])), wideOnly(numberColumn("Count", corev1.Event{}.SwaggerDoc()["count"])), wideOnly(nameColumn()),
 	)
 }
 
-func (v View) event(event *corev1.Event) []any {
-	first, last := EventTimes(event)
-	object := strings.ToLower(event.InvolvedObject.Kind)
-	if event.InvolvedObject.Name != "" {
-		object += "/" + event.InvolvedObject.Name
+func (v View) eventCells(eventCells *corev1.Event) []any {
+	first, last := EventTimes(eventCells)
+	object := strings.ToLower(eventCells.InvolvedObject.Kind)
+	if eventCells.InvolvedObject.Name != "" {
+		object += "/" + eventCells.InvolvedObject.Name
 	}
 	return []any{
 		v.Since(last),
-		event.Type,
-		event.Reason,
+		eventCells.Type,
+		eventCells.Reason,
 		object,
-		event.InvolvedObject.FieldPath,
-		eventSource(event),
-		strings.TrimSpace(event.Message),
+		eventCells.InvolvedObject.FieldPath,
+		eventSource(eventCells),
+		strings.TrimSpace(eventCells.Message),
 		v.Since(first),
-		int64(EventCount(event)),
-		event.Name,
+		int64(EventCount(eventCells)),
+		eventCells.Name,
 	}
 }
 
@@ -178,7 +178,7 @@ func orUnknown(value string) string {
 }
 
 // valueOr returns what p points to, or otherwise if p is nil.
-func value[T any](p *T, otherwise T) T {
+func valueOr[T any](p *T, otherwise T) T {
 	if p == nil {
 		return otherwise
 	}

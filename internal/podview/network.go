@@ -15,52 +15,52 @@ import (
 )
 
 // networkPrinter prints the kinds that route traffic to pods.
-func networkSheet(gvk schema.GroupVersionKind) (sheet, bool) {
+func networkPrinter(gvk schema.GroupVersionKind) (printer, bool) {
 	switch gvk {
 	case corev1.SchemeGroupVersion.WithKind("Service"):
-		return sheetOf(
-			View.service,
-			name(), text("Type", corev1.ServiceSpec{}.SwaggerDoc()["type"]), text("Cluster-IP", corev1.ServiceSpec{}.SwaggerDoc()["clusterIP"]), text("External-IP", corev1.ServiceSpec{}.SwaggerDoc()["externalIPs"]), text("Port(s)", corev1.ServiceSpec{}.SwaggerDoc()["ports"]), age(),
-			wide(text("Selector", corev1.ServiceSpec{}.SwaggerDoc()["selector"])),
+		return newPrinter(
+			View.serviceCells,
+			nameColumn(), textColumn("Type", corev1.ServiceSpec{}.SwaggerDoc()["type"]), textColumn("Cluster-IP", corev1.ServiceSpec{}.SwaggerDoc()["clusterIP"]), textColumn("External-IP", corev1.ServiceSpec{}.SwaggerDoc()["externalIPs"]), textColumn("Port(s)", corev1.ServiceSpec{}.SwaggerDoc()["ports"]), ageColumn(),
+			wideOnly(textColumn("Selector", corev1.ServiceSpec{}.SwaggerDoc()["selector"])),
 		), true
 	case discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"):
-		return sheetOf(
-			View.endpointSlice,
-			name(), text("AddressType", discoveryv1.EndpointSlice{}.SwaggerDoc()["addressType"]), text("Ports", discoveryv1.EndpointSlice{}.SwaggerDoc()["ports"]), text("Endpoints", discoveryv1.EndpointSlice{}.SwaggerDoc()["endpoints"]), age(),
+		return newPrinter(
+			View.endpointSliceCells,
+			nameColumn(), textColumn("AddressType", discoveryv1.EndpointSlice{}.SwaggerDoc()["addressType"]), textColumn("Ports", discoveryv1.EndpointSlice{}.SwaggerDoc()["ports"]), textColumn("Endpoints", discoveryv1.EndpointSlice{}.SwaggerDoc()["endpoints"]), ageColumn(),
 		), true
 	case corev1.SchemeGroupVersion.WithKind("Endpoints"):
-		return sheetOf(func(v View, endpoints *corev1.Endpoints) []any { //nolint:staticcheck // deprecated, and still served
-			return []any{endpoints.Name, endpointList(endpoints), v.age(endpoints)}
-		}, name(), text("Endpoints", corev1.Endpoints{}.SwaggerDoc()["subsets"]), age()), true //nolint:staticcheck // as above
+		return newPrinter(func(v View, endpoints *corev1.Endpoints) []any { //nolint:staticcheck // deprecated, and still served
+			return []any{endpoints.Name, formatEndpoints(endpoints), v.objectAge(endpoints)}
+		}, nameColumn(), textColumn("Endpoints", corev1.Endpoints{}.SwaggerDoc()["subsets"]), ageColumn()), true //nolint:staticcheck // as above
 	case networkingv1.SchemeGroupVersion.WithKind("Ingress"):
-		return sheetOf(
-			View.ingress,
-			name(),
-			text("Class", "The name of the IngressClass resource that should be used for additional configuration"),
-			text("Hosts", "Hosts that incoming requests are matched against before the ingress rule"),
-			text("Address", "Address is a list containing ingress points for the load-balancer"),
-			text("Ports", "Ports of TLS configurations that open"),
-			age(),
+		return newPrinter(
+			View.ingressCells,
+			nameColumn(),
+			textColumn("Class", "The name of the IngressClass resource that should be used for additional configuration"),
+			textColumn("Hosts", "Hosts that incoming requests are matched against before the ingress rule"),
+			textColumn("Address", "Address is a list containing ingress points for the load-balancer"),
+			textColumn("Ports", "Ports of TLS configurations that open"),
+			ageColumn(),
 		), true
 	case networkingv1.SchemeGroupVersion.WithKind("IngressClass"):
-		return sheetOf(
-			View.ingressClass,
-			name(), text("Controller", "Controller that is responsible for handling this class"),
-			text("Parameters", "A reference to a resource with additional parameters"), age(),
+		return newPrinter(
+			View.ingressClassCells,
+			nameColumn(), textColumn("Controller", "Controller that is responsible for handling this class"),
+			textColumn("Parameters", "A reference to a resource with additional parameters"), ageColumn(),
 		), true
 	default:
-		return sheet{}, false
+		return printer{}, false
 	}
 }
 
-func (v View) ingress(ingress *networkingv1.Ingress) []any {
+func (v View) ingressCells(ingressCells *networkingv1.Ingress) []any {
 	var hosts, addresses []string
-	for _, rule := range ingress.Spec.Rules {
+	for _, rule := range ingressCells.Spec.Rules {
 		if rule.Host != "" {
 			hosts = append(hosts, rule.Host)
 		}
 	}
-	for _, at := range ingress.Status.LoadBalancer.Ingress {
+	for _, at := range ingressCells.Status.LoadBalancer.Ingress {
 		if address := at.IP + at.Hostname; at.IP == "" || at.Hostname == "" {
 			addresses = append(addresses, address)
 		} else {
@@ -68,17 +68,17 @@ func (v View) ingress(ingress *networkingv1.Ingress) []any {
 		}
 	}
 	ports := "80"
-	if len(ingress.Spec.TLS) > 0 {
+	if len(ingressCells.Spec.TLS) > 0 {
 		ports = "80, 443"
 	}
 	slices.Sort(addresses)
 	return []any{
-		ingress.Name, value(ingress.Spec.IngressClassName, none), few(hosts, "*"), strings.Join(slices.Compact(addresses), ","), ports,
-		v.age(ingress),
+		ingressCells.Name, valueOr(ingressCells.Spec.IngressClassName, none), joinFew(hosts, "*"), strings.Join(slices.Compact(addresses), ","), ports,
+		v.objectAge(ingressCells),
 	}
 }
 
-func (v View) ingressClass(class *networkingv1.IngressClass) []any {
+func (v View) ingressClassCells(class *networkingv1.IngressClass) []any {
 	parameters := none
 	if p := class.Spec.Parameters; p != nil {
 		parameters = p.Kind
@@ -87,29 +87,29 @@ func (v View) ingressClass(class *networkingv1.IngressClass) []any {
 		}
 		parameters += "/" + p.Name
 	}
-	return []any{class.Name, class.Spec.Controller, parameters, v.age(class)}
+	return []any{class.Name, class.Spec.Controller, parameters, v.objectAge(class)}
 }
 
-func (v View) service(service *corev1.Service) []any {
+func (v View) serviceCells(serviceCells *corev1.Service) []any {
 	ip := none
-	if len(service.Spec.ClusterIPs) > 0 {
-		ip = service.Spec.ClusterIPs[0]
+	if len(serviceCells.Spec.ClusterIPs) > 0 {
+		ip = serviceCells.Spec.ClusterIPs[0]
 	}
-	ports := make([]string, len(service.Spec.Ports))
-	for i, port := range service.Spec.Ports {
+	ports := make([]string, len(serviceCells.Spec.Ports))
+	for i, port := range serviceCells.Spec.Ports {
 		ports[i] = fmt.Sprintf("%d/%s", port.Port, port.Protocol)
 		if port.NodePort > 0 {
 			ports[i] = fmt.Sprintf("%d:%d/%s", port.Port, port.NodePort, port.Protocol)
 		}
 	}
 	return []any{
-		service.Name,
-		string(service.Spec.Type),
+		serviceCells.Name,
+		string(serviceCells.Spec.Type),
 		ip,
-		externalIP(service),
+		externalIP(serviceCells),
 		orNone(strings.Join(ports, ",")),
-		v.age(service),
-		labels.FormatLabels(service.Spec.Selector),
+		v.objectAge(serviceCells),
+		labels.FormatLabels(serviceCells.Spec.Selector),
 	}
 }
 
@@ -139,20 +139,20 @@ func externalIP(service *corev1.Service) string {
 }
 
 // maxListed is how many elements of a list a cell shows before it shows the number of the others.
-const shown = 3
+const maxListed = 3
 
-func few(list []string, otherwise string) string {
+func joinFew(list []string, otherwise string) string {
 	switch {
 	case len(list) == 0:
 		return otherwise
-	case len(list) > shown:
-		return fmt.Sprintf("%s + %d more...", strings.Join(list[:shown], ","), len(list)-shown)
+	case len(list) > maxListed:
+		return fmt.Sprintf("%s + %d more...", strings.Join(list[:maxListed], ","), len(list)-maxListed)
 	default:
 		return strings.Join(list, ",")
 	}
 }
 
-func (v View) endpointSlice(slice *discoveryv1.EndpointSlice) []any {
+func (v View) endpointSliceCells(slice *discoveryv1.EndpointSlice) []any {
 	var ports, addresses []string
 	for _, port := range slice.Ports {
 		switch {
@@ -168,11 +168,11 @@ func (v View) endpointSlice(slice *discoveryv1.EndpointSlice) []any {
 		addresses = append(addresses, endpoint.Addresses...)
 	}
 	return []any{
-		slice.Name, string(slice.AddressType), few(ports, "<unset>"), few(addresses, "<unset>"), v.age(slice),
+		slice.Name, string(slice.AddressType), joinFew(ports, "<unset>"), joinFew(addresses, "<unset>"), v.objectAge(slice),
 	}
 }
 
-func endpointList(endpoints *corev1.Endpoints) string { //nolint:staticcheck // as above
+func formatEndpoints(endpoints *corev1.Endpoints) string { //nolint:staticcheck // as above
 	var list []string
 	for _, subset := range endpoints.Subsets {
 		for _, address := range subset.Addresses {
@@ -186,5 +186,5 @@ func endpointList(endpoints *corev1.Endpoints) string { //nolint:staticcheck // 
 			}
 		}
 	}
-	return few(list, none)
+	return joinFew(list, none)
 }

@@ -19,48 +19,48 @@ const (
 	nodeLost    = "NodeLost"
 )
 
-func podSheet() sheet {
-	return sheetOf(
-		View.pod,
-		name(), text("Ready", "The aggregate readiness state of this pod for accepting traffic."), text("Status", "The aggregate status of the containers in this pod."), text("Restarts", "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted."), age(),
-		wide(text("IP", corev1.PodStatus{}.SwaggerDoc()["podIP"])), wide(text("Node", corev1.PodSpec{}.SwaggerDoc()["nodeName"])), wide(text("Nominated Node", corev1.PodStatus{}.SwaggerDoc()["nominatedNodeName"])), wide(text("Readiness Gates", corev1.PodSpec{}.SwaggerDoc()["readinessGates"])),
+func podPrinter() printer {
+	return newPrinter(
+		View.podCells,
+		nameColumn(), textColumn("Ready", "The aggregate readiness state of this pod for accepting traffic."), textColumn("Status", "The aggregate status of the containers in this pod."), textColumn("Restarts", "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted."), ageColumn(),
+		wideOnly(textColumn("IP", corev1.PodStatus{}.SwaggerDoc()["podIP"])), wideOnly(textColumn("Node", corev1.PodSpec{}.SwaggerDoc()["nodeName"])), wideOnly(textColumn("Nominated Node", corev1.PodStatus{}.SwaggerDoc()["nominatedNodeName"])), wideOnly(textColumn("Readiness Gates", corev1.PodSpec{}.SwaggerDoc()["readinessGates"])),
 	)
 }
 
 // podCells returns the row of PRN-01 and, for -o wide, PRN-14.
-func (v View) pod(pod *corev1.Pod) []any {
-	count := countContainers(pod)
+func (v View) podCells(podCells *corev1.Pod) []any {
+	count := countContainers(podCells)
 	ip := ""
-	if len(pod.Status.PodIPs) > 0 {
-		ip = pod.Status.PodIPs[0].IP
+	if len(podCells.Status.PodIPs) > 0 {
+		ip = podCells.Status.PodIPs[0].IP
 	}
 	return []any{
-		pod.Name,
+		podCells.Name,
 		fmt.Sprintf("%d/%d", count.ready, count.all),
-		v.podStatus(pod, count.status),
-		v.restarts(count),
-		v.age(pod),
+		v.overallStatus(podCells, count.status),
+		v.formatRestarts(count),
+		v.objectAge(podCells),
 		orNone(ip),
-		orNone(pod.Spec.NodeName),
-		orNone(pod.Status.NominatedNodeName),
-		readinessGates(pod),
+		orNone(podCells.Spec.NodeName),
+		orNone(podCells.Status.NominatedNodeName),
+		readinessGates(podCells),
 	}
 }
 
 // PodStatus returns the STATUS column of a pod's row.
 func (v View) PodStatus(pod *corev1.Pod) string {
-	return v.podStatus(pod, countContainers(pod).status)
+	return v.overallStatus(pod, countContainers(pod).status)
 }
 
 // overallStatus returns the STATUS column, given the containers' status (PRN-10, PRN-11). Which
 // pods being deleted are Terminating depends on the release.
-func (v View) podStatus(pod *corev1.Pod, containers string) string {
+func (v View) overallStatus(pod *corev1.Pod, containers string) string {
 	switch {
 	case pod.DeletionTimestamp == nil:
 		return containers
 	case pod.Status.Reason == nodeLost:
 		return "Unknown"
-	case v.Compat.TerminatingUntilGone || !terminal(pod.Status.Phase):
+	case v.Compat.TerminatingUntilGone || !isTerminal(pod.Status.Phase):
 		return terminating
 	default:
 		return containers
@@ -68,7 +68,7 @@ func (v View) podStatus(pod *corev1.Pod, containers string) string {
 }
 
 // formatRestarts returns the RESTARTS column (PRN-12).
-func (v View) restarts(c containerCount) string {
+func (v View) formatRestarts(c containerCount) string {
 	if c.restarts == 0 || c.lastRestart.IsZero() {
 		return strconv.Itoa(c.restarts)
 	}
@@ -112,7 +112,7 @@ func countContainers(pod *corev1.Pod) containerCount {
 			initializing = true
 			break
 		}
-		if status.Ready && !exitedWell(status) {
+		if status.Ready && !hasSucceeded(status) {
 			count.ready++
 		}
 	}
@@ -140,7 +140,7 @@ func baseStatus(pod *corev1.Pod) string {
 }
 
 // hasSucceeded reports whether a container has ended with code 0.
-func exitedWell(status corev1.ContainerStatus) bool {
+func hasSucceeded(status corev1.ContainerStatus) bool {
 	return status.State.Terminated != nil && status.State.Terminated.ExitCode == 0
 }
 
@@ -148,12 +148,12 @@ func exitedWell(status corev1.ContainerStatus) bool {
 // means the count of finished init containers (PRN-04).
 func initStatus(status corev1.ContainerStatus, sidecar bool) (word string, pending bool) {
 	switch ended, waiting := status.State.Terminated, status.State.Waiting; {
-	case exitedWell(status):
+	case hasSucceeded(status):
 		return "", false
 	case sidecar && status.Started != nil && *status.Started:
 		return "", false
 	case ended != nil:
-		return "Init:" + endedWord(ended), true
+		return "Init:" + terminatedStatus(ended), true
 	case waiting != nil && waiting.Reason != "" && waiting.Reason != "PodInitializing":
 		return "Init:" + waiting.Reason, true
 	default:
@@ -172,7 +172,7 @@ func countRegular(count *containerCount, pod *corev1.Pod) {
 		case waiting != nil && waiting.Reason != "":
 			count.status = waiting.Reason
 		case ended != nil:
-			count.status = endedWord(ended)
+			count.status = terminatedStatus(ended)
 			if ended.ExitCode != 0 {
 				failure = count.status
 			}
@@ -195,7 +195,7 @@ func countRegular(count *containerCount, pod *corev1.Pod) {
 }
 
 // terminatedStatus returns the status word of a terminated container.
-func endedWord(ended *corev1.ContainerStateTerminated) string {
+func terminatedStatus(ended *corev1.ContainerStateTerminated) string {
 	switch {
 	case ended.Reason != "":
 		return ended.Reason
@@ -239,7 +239,7 @@ func conditionTrue(pod *corev1.Pod, kind corev1.PodConditionType) bool {
 	return false
 }
 
-func terminal(phase corev1.PodPhase) bool {
+func isTerminal(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
@@ -253,7 +253,7 @@ func phaseOf(obj kinds.Object) (corev1.PodPhase, bool) {
 
 // rowConditions returns the Completed condition, by which clients may hide rows (PRN-15).
 func rowConditions(phase corev1.PodPhase) []metav1.TableRowCondition {
-	if !terminal(phase) {
+	if !isTerminal(phase) {
 		return nil
 	}
 	message := "The pod has completed successfully."

@@ -25,7 +25,7 @@ type View struct {
 // Table returns objs as rows under the columns of gvk. Each row carries its whole object; see
 // [Partial] for a server's default. The caller sets resource version and continue token.
 func (v View) Table(gvk schema.GroupVersionKind, objs ...kinds.Object) *metav1.Table {
-	sheet := sheetFor(gvk)
+	sheet := printerFor(gvk)
 	table := &metav1.Table{
 		TypeMeta:          metav1.TypeMeta{Kind: "Table", APIVersion: metav1.SchemeGroupVersion.String()},
 		ColumnDefinitions: sheet.columns,
@@ -39,15 +39,15 @@ func (v View) Table(gvk schema.GroupVersionKind, objs ...kinds.Object) *metav1.T
 
 // Columns returns the columns of a kind: its own, or NAME and AGE.
 func Columns(gvk schema.GroupVersionKind) []metav1.TableColumnDefinition {
-	return sheetFor(gvk).columns
+	return printerFor(gvk).columns
 }
 
 // Row returns one object as a row under the columns of gvk.
 func (v View) Row(gvk schema.GroupVersionKind, obj kinds.Object) metav1.TableRow {
-	return v.row(sheetFor(gvk), obj)
+	return v.row(printerFor(gvk), obj)
 }
 
-func (v View) row(sheet sheet, obj kinds.Object) metav1.TableRow {
+func (v View) row(sheet printer, obj kinds.Object) metav1.TableRow {
 	row := metav1.TableRow{Cells: sheet.cells(v, obj), Object: runtime.RawExtension{Object: obj}}
 	if phase, ok := phaseOf(obj); ok {
 		row.Conditions = rowConditions(phase)
@@ -79,15 +79,15 @@ func Partial(obj kinds.Object) *metav1.PartialObjectMetadata {
 }
 
 // printer prints one kind: as many cells as columns.
-type sheet struct {
+type printer struct {
 	columns []metav1.TableColumnDefinition
 	cells   func(View, kinds.Object) []any
 }
 
 // newPrinter builds a printer for objects of type T. An object of another type gets its name, and
 // blanks.
-func sheetOf[T kinds.Object](cells func(View, T) []any, columns ...metav1.TableColumnDefinition) sheet {
-	return sheet{
+func newPrinter[T kinds.Object](cells func(View, T) []any, columns ...metav1.TableColumnDefinition) printer {
+	return printer{
 		columns: columns,
 		cells: func(v View, obj kinds.Object) []any {
 			if typed, ok := obj.(T); ok {
@@ -104,46 +104,46 @@ func sheetOf[T kinds.Object](cells func(View, T) []any, columns ...metav1.TableC
 }
 
 // printerFor returns the printer of a kind, or one with name and age.
-func sheetFor(gvk schema.GroupVersionKind) sheet {
-	for _, group := range []func(schema.GroupVersionKind) (sheet, bool){
-		coreSheet, workloadSheet, networkSheet, configSheet, policySheet, storageSheet,
+func printerFor(gvk schema.GroupVersionKind) printer {
+	for _, group := range []func(schema.GroupVersionKind) (printer, bool){
+		corePrinter, workloadPrinter, networkPrinter, configPrinter, policyPrinter, storagePrinter,
 	} {
 		if s, ok := group(gvk); ok {
 			return s
 		}
 	}
-	return sheetOf(func(v View, obj kinds.Object) []any {
-		return []any{obj.GetName(), v.age(obj)}
-	}, name(), age())
+	return newPrinter(func(v View, obj kinds.Object) []any {
+		return []any{obj.GetName(), v.objectAge(obj)}
+	}, nameColumn(), ageColumn())
 }
 
 // nameColumn is the first column of every kind but Event.
-func name() metav1.TableColumnDefinition {
+func nameColumn() metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{
 		Name: "Name", Type: "string", Format: "name", Description: metav1.ObjectMeta{}.SwaggerDoc()["name"],
 	}
 }
 
 // ageColumn is the column that nearly every kind has.
-func age() metav1.TableColumnDefinition {
-	return text("Age", metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"])
+func ageColumn() metav1.TableColumnDefinition {
+	return textColumn("Age", metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"])
 }
 
 // textColumn returns a column with upstream's description.
-func text(title, about string) metav1.TableColumnDefinition {
+func textColumn(title, about string) metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{Name: title, Type: "string", Description: about}
 }
 
-func number(title, about string) metav1.TableColumnDefinition {
+func numberColumn(title, about string) metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{Name: title, Type: "integer", Description: about}
 }
 
-func yesNo(title, about string) metav1.TableColumnDefinition {
+func boolColumn(title, about string) metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{Name: title, Type: "boolean", Description: about}
 }
 
 // wideOnly makes a column visible with -o wide only.
-func wide(column metav1.TableColumnDefinition) metav1.TableColumnDefinition {
+func wideOnly(column metav1.TableColumnDefinition) metav1.TableColumnDefinition {
 	column.Priority = 1
 	return column
 }

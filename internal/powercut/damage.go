@@ -13,7 +13,7 @@ import (
 func Damage(file, earlier []byte, draw func(n int) int) (what string, damaged []byte) {
 	damaged = bytes.Clone(file)
 	if draw(40) == 0 {
-		return foreign(len(file), draw)
+		return foreignFile(len(file), draw)
 	}
 	for range 1 + draw(3) {
 		if len(damaged) < Sector {
@@ -48,7 +48,7 @@ func Damage(file, earlier []byte, draw func(n int) int) (what string, damaged []
 }
 
 // foreignFile returns a file that the program never wrote.
-func foreign(size int, draw func(n int) int) (what string, file []byte) {
+func foreignFile(size int, draw func(n int) int) (what string, file []byte) {
 	file = make([]byte, draw(size))
 	switch draw(3) {
 	case 0:

@@ -12,7 +12,7 @@ import (
 const page = 4096
 
 // isZeroPage reports whether a page consists of zeros and need not be stored.
-func isZeros(data []byte) bool {
+func isZeroPage(data []byte) bool {
 	return !slices.ContainsFunc(data, func(b byte) bool { return b != 0 })
 }
 
@@ -43,7 +43,7 @@ func (d Disk) file(id uint64) *content {
 
 func (d Disk) rename(op operation) {
 	delete(d.names, op.path)
-	delete(d.names, op.gone)
+	delete(d.names, op.oldPath)
 	if op.file != 0 {
 		d.names[op.path] = op.file
 		d.file(op.file)
@@ -71,7 +71,7 @@ func (c *content) write(offset int64, data []byte) {
 		number, within := offset/page, offset%page
 		n := min(page-within, int64(len(data)))
 		switch {
-		case n == page && isZeros(data[:n]):
+		case n == page && isZeroPage(data[:n]):
 			delete(c.pages, number)
 		case n == page:
 			c.pages[number] = data[:page:page]

@@ -27,21 +27,21 @@ const (
 	write   kind = iota + 1
 	resize       // to offset
 	sync         // of a file; covers the operations before covers
-	name         // path refers to file from now on, or to none if file is 0
+	setName      // path refers to file from now on, or to none if file is 0
 	syncDir      // covers as for sync
-	say          // data on standard output
+	output       // data on standard output
 )
 
 // operation is one system call, in the kernel's order. A write is recorded at its entry, a sync at
 // its return.
 type operation struct {
-	kind   kind
-	file   uint64 // inode number
-	offset int64
-	data   []byte
-	path   string // within the directory
-	gone   string // name that a rename removes
-	covers int
+	kind    kind
+	file    uint64 // inode number
+	offset  int64
+	data    []byte
+	path    string // within the directory
+	oldPath string // name that a rename removes
+	covers  int
 }
 
 // Log is what a process did to the files of one directory.
@@ -62,10 +62,10 @@ func (l *Log) Len() int { return len(l.operations) }
 
 // Output returns all that the process has written to its standard output, one string for each
 // write.
-func (l *Log) Said() []string {
+func (l *Log) Output() []string {
 	var said []string
 	for _, op := range l.operations {
-		if op.kind == say {
+		if op.kind == output {
 			said = append(said, string(op.data))
 		}
 	}
@@ -73,15 +73,15 @@ func (l *Log) Said() []string {
 }
 
 // OutputBefore returns how many strings of Output were written before a moment.
-func (l *Log) SaidBy(moment int) int { return count(l.operations[:moment], say) }
+func (l *Log) OutputBefore(moment int) int { return countKind(l.operations[:moment], output) }
 
 // Writes counts the writes in the log.
-func (l *Log) Writes() int { return count(l.operations, write) }
+func (l *Log) Writes() int { return countKind(l.operations, write) }
 
 // Syncs counts the syncs of files in the log.
-func (l *Log) Syncs() int { return count(l.operations, sync) }
+func (l *Log) Syncs() int { return countKind(l.operations, sync) }
 
-func count(operations []operation, wanted kind) int {
+func countKind(operations []operation, wanted kind) int {
 	n := 0
 	for _, op := range operations {
 		if op.kind == wanted {
@@ -103,7 +103,7 @@ func (l *Log) Cut(moment int, draw func(n int) int) Disk {
 			safe[op.file] = op.covers
 		case syncDir:
 			names = op.covers
-		case write, resize, name, say:
+		case write, resize, setName, output:
 		}
 	}
 	if left := len(past) - names; left > 0 {
@@ -113,7 +113,7 @@ func (l *Log) Cut(moment int, draw func(n int) int) Disk {
 	sizes := map[uint64][]int64{}
 	for at, op := range past {
 		switch {
-		case op.kind == name && at < names:
+		case op.kind == setName && at < names:
 			disk.rename(op)
 		case op.kind != write && op.kind != resize:
 		case at < safe[op.file]:

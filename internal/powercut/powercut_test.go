@@ -70,7 +70,7 @@ func record(t *testing.T) *Log {
 // What was synced is there in every image; what was not, in some, and not in others.
 func TestCut(t *testing.T) {
 	log := record(t)
-	if said := log.Said(); len(said) != 1 || said[0] != "made\n" || log.Writes() != 3 || log.Syncs() != 1 {
+	if said := log.Output(); len(said) != 1 || said[0] != "made\n" || log.Writes() != 3 || log.Syncs() != 1 {
 		t.Fatalf("said %q, %d writes, %d syncs", said, log.Writes(), log.Syncs())
 	}
 	dir, seen, drafts := t.TempDir(), map[string]int{}, 0
@@ -82,7 +82,7 @@ func TestCut(t *testing.T) {
 		}
 		content, err := os.ReadFile(filepath.Join(dir, "book"))
 		if err != nil {
-			if log.SaidBy(moment) != 0 {
+			if log.OutputBefore(moment) != 0 {
 				t.Fatalf("seed %d: made, and its name is lost", seed)
 			}
 			drafts++
@@ -96,7 +96,7 @@ func TestCut(t *testing.T) {
 			}
 			letters += string(sector[:1])
 		}
-		if log.SaidBy(moment) == 1 {
+		if log.OutputBefore(moment) == 1 {
 			seen[letters]++
 		}
 	}

@@ -26,7 +26,7 @@ func (s said) Done() <-chan struct{}                   { return nil }
 func FuzzParseStatus(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		status, err := remote.ParseStatus(text)
-		awaited := remote.Await(t.Context(), said(proto.StreamFrame(proto.ChannelError, text)))
+		awaited := remote.AwaitOffer(t.Context(), said(proto.StreamFrame(proto.ChannelError, text)))
 		if awaited == nil {
 			t.Errorf("%q was taken for an offer", text)
 		}

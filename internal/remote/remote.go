@@ -49,7 +49,7 @@ func Offer(ctx context.Context, client Conn) error {
 }
 
 // AwaitOffer waits for the offer. A refusal is returned as the error of its Status.
-func Await(ctx context.Context, server Conn) error {
+func AwaitOffer(ctx context.Context, server Conn) error {
 	frame, err := server.Receive(ctx)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func Await(ctx context.Context, server Conn) error {
 }
 
 // AcceptOffer accepts the offer.
-func Begin(ctx context.Context, server Conn) error {
+func AcceptOffer(ctx context.Context, server Conn) error {
 	return server.Send(ctx, proto.StreamFrame(proto.ChannelStdin, nil))
 }
 
@@ -80,7 +80,7 @@ func ParseStatus(data []byte) (*metav1.Status, error) {
 }
 
 // SendStatus sends the client the final status.
-func Finish(ctx context.Context, client Conn, status *metav1.Status) error {
+func SendStatus(ctx context.Context, client Conn, status *metav1.Status) error {
 	return client.Send(ctx, proto.StatusFrame(status))
 }
 
@@ -88,8 +88,8 @@ func Finish(ctx context.Context, client Conn, status *metav1.Status) error {
 // fails if the process's side breaks before the client has received a status.
 func Relay(ctx context.Context, client, server Conn) error {
 	return daemon.Run(ctx,
-		func(ctx context.Context) error { return down(ctx, client, server) },
-		func(ctx context.Context) error { return up(ctx, client, server) },
+		func(ctx context.Context) error { return relayOutput(ctx, client, server) },
+		func(ctx context.Context) error { return relayInput(ctx, client, server) },
 		func(ctx context.Context) error {
 			select {
 			case <-client.Done(): // also while the relay neither reads from it nor writes to it
@@ -101,7 +101,7 @@ func Relay(ctx context.Context, client, server Conn) error {
 }
 
 // relayOutput relays frames of the process's side to the client.
-func down(ctx context.Context, client, server Conn) error {
+func relayOutput(ctx context.Context, client, server Conn) error {
 	for {
 		frame, err := server.Receive(ctx)
 		switch {
@@ -117,7 +117,7 @@ func down(ctx context.Context, client, server Conn) error {
 
 // relayInput relays frames of the client. If the process's side accepts no more, it has ended, and
 // relayOutput relays its status.
-func up(ctx context.Context, client, server Conn) error {
+func relayInput(ctx context.Context, client, server Conn) error {
 	for {
 		frame, err := client.Receive(ctx)
 		if err != nil {

@@ -80,10 +80,10 @@ func TestRelay(t *testing.T) {
 						t.Error(err)
 					}
 				}()
-				if err := remote.Await(t.Context(), client); err != nil {
+				if err := remote.AwaitOffer(t.Context(), client); err != nil {
 					t.Fatal(err)
 				}
-				if err := remote.Begin(t.Context(), client); err != nil {
+				if err := remote.AcceptOffer(t.Context(), client); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()
@@ -118,11 +118,11 @@ func TestAwaitARefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, process := conversation()
 		go func() {
-			if err := remote.Finish(t.Context(), process, proto.NotImplemented("it is scripted")); err != nil {
+			if err := remote.SendStatus(t.Context(), process, proto.NotImplemented("it is scripted")); err != nil {
 				t.Error(err)
 			}
 		}()
-		err := remote.Await(t.Context(), client)
+		err := remote.AwaitOffer(t.Context(), client)
 		var refused *apierrors.StatusError
 		if !errors.As(err, &refused) || refused.ErrStatus.Code != 501 || refused.ErrStatus.Message != "it is scripted" {
 			t.Errorf("Await: %v", err)

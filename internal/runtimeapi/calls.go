@@ -26,8 +26,8 @@ type calls struct {
 
 // openCall is a call in progress.
 type openCall struct {
-	end  context.CancelFunc
-	over chan struct{} // closed when the call has returned
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the call has returned
 	// stuck is set if the call was cancelled and has not returned in time.
 	stuck bool
 }
@@ -36,18 +36,18 @@ type openCall struct {
 type incarnation struct {
 	boot proto.Boot
 	// isPresent reports whether the connection of the latest call still exists.
-	present func(context.Context) bool
+	isPresent func(context.Context) bool
 }
 
 // maxEarlyCancels is how many cancellations without a call are kept. Most belong to calls that had
 // just ended.
-const earlyLimit = 256
+const maxEarlyCancels = 256
 
 func newCalls() *calls {
 	return &calls{open: map[callKey]*openCall{}, current: map[string]incarnation{}}
 }
 
-func keyOf(envelope *proto.RuntimeRequest) callKey {
+func callKeyOf(envelope *proto.RuntimeRequest) callKey {
 	return callKey{caller: envelope.Caller, boot: envelope.Boot, call: envelope.Call}
 }
 
@@ -55,13 +55,13 @@ func keyOf(envelope *proto.RuntimeRequest) callKey {
 // incarnation of the caller takes over. If the call's own incarnation cannot take over, the context
 // has ended already. The caller must call the returned function when the call has ended. The
 // function present reports whether the caller's connection exists.
-func (c *calls) begin(
+func (c *calls) start(
 	ctx context.Context, envelope *proto.RuntimeRequest, present func(context.Context) bool,
 ) (context.Context, func()) {
-	key := keyOf(envelope)
-	taken := c.take(ctx, key.caller, incarnation{proto.Boot(envelope.Boot), present})
+	key := callKeyOf(envelope)
+	taken := c.takeOver(ctx, key.caller, incarnation{proto.Boot(envelope.Boot), present})
 	if taken {
-		c.outwait(ctx, key)
+		c.waitForOlder(ctx, key)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	c.mu.Lock()
@@ -76,13 +76,13 @@ func (c *calls) begin(
 			break
 		}
 	}
-	call := &openCall{end: cancel, over: make(chan struct{})}
+	call := &openCall{cancel: cancel, done: make(chan struct{})}
 	c.open[key] = call
 	return ctx, func() {
 		cancel()
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		close(call.over)
+		close(call.done)
 		if c.open[key] == call {
 			delete(c.open, key)
 		}
@@ -91,7 +91,7 @@ func (c *calls) begin(
 
 // waitForOlder waits until the calls of the caller's other incarnations have returned, so that
 // their effects precede this call's. Calls that do not return within a second are skipped.
-func (c *calls) outwait(ctx context.Context, key callKey) {
+func (c *calls) waitForOlder(ctx context.Context, key callKey) {
 	var others []*openCall
 	c.mu.Lock()
 	for other, call := range c.open {
@@ -103,11 +103,11 @@ func (c *calls) outwait(ctx context.Context, key callKey) {
 	if len(others) == 0 {
 		return
 	}
-	limit := clock.Clock{}.Timer(farewell)
+	limit := clock.Clock{}.Timer(answerTimeout)
 	defer limit.Stop()
 	for _, call := range others {
 		select {
-		case <-call.over:
+		case <-call.done:
 			continue
 		case <-limit.C:
 		case <-ctx.Done():
@@ -125,7 +125,7 @@ func (c *calls) outwait(ctx context.Context, key callKey) {
 // incarnation takes over at once. One that looks older takes over only if the current one has left
 // the bus: boots come from a clock that may be set back between two starts. Then the incarnation
 // that is connected is the one that started later.
-func (c *calls) take(ctx context.Context, caller string, next incarnation) bool {
+func (c *calls) takeOver(ctx context.Context, caller string, next incarnation) bool {
 	var left proto.Boot // the boot that is known to have left the bus
 	for {
 		c.mu.Lock()
@@ -133,13 +133,13 @@ func (c *calls) take(ctx context.Context, caller string, next incarnation) bool 
 		if !next.boot.OlderThan(current.boot) || current.boot == left {
 			c.current[caller] = next
 			if next.boot != current.boot {
-				c.endOthers(caller, next.boot)
+				c.cancelOthers(caller, next.boot)
 			}
 			c.mu.Unlock()
 			return true
 		}
 		c.mu.Unlock()
-		if current.present(ctx) {
+		if current.isPresent(ctx) {
 			return false
 		}
 		left = current.boot
@@ -147,24 +147,24 @@ func (c *calls) take(ctx context.Context, caller string, next incarnation) bool 
 }
 
 // cancelOthers cancels the open calls of the caller's other incarnations. Callers hold the lock.
-func (c *calls) endOthers(caller string, boot proto.Boot) {
+func (c *calls) cancelOthers(caller string, boot proto.Boot) {
 	for other, call := range c.open {
 		if other.caller == caller && proto.Boot(other.boot) != boot {
-			call.end()
+			call.cancel()
 		}
 	}
 }
 
 // cancel cancels the call that the envelope names.
-func (c *calls) giveUp(envelope *proto.RuntimeRequest) {
-	key := keyOf(envelope)
+func (c *calls) cancel(envelope *proto.RuntimeRequest) {
+	key := callKeyOf(envelope)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if call, ok := c.open[key]; ok {
-		call.end()
+		call.cancel()
 		return
 	}
-	if len(c.early) == earlyLimit {
+	if len(c.early) == maxEarlyCancels {
 		c.early = c.early[1:]
 	}
 	c.early = append(c.early, key)

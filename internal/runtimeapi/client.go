@@ -18,36 +18,36 @@ import (
 
 // answerGrace is how much longer than a call's deadline the client waits, in wall time, for the
 // runtime's own deadline error.
-const patience = 100 * time.Millisecond
+const answerGrace = 100 * time.Millisecond
 
 // Client is a [Runtime] on the other end of a node bus. One Client is one incarnation of its
 // caller: another Client with the same identity ends the calls of the first.
 type Client struct {
-	conn    *bus.Conn
-	clock   clock.Clock
-	boot    proto.Boot
-	methods map[string]method
-	calls   atomic.Uint64
-	patient patient
+	conn      *bus.Conn
+	clock     clock.Clock
+	boot      proto.Boot
+	methods   map[string]method
+	calls     atomic.Uint64
+	unlimited unlimitedCalls
 }
 
 // unlimitedCalls are the calls without a deadline. They end with the runtime's incarnation. Only an
 // answer of the next incarnation shows that it has ended.
-type patient struct {
-	mu   sync.Mutex
-	boot string // boot of the latest answer
-	open map[uint64]context.CancelFunc
-	made uint64
+type unlimitedCalls struct {
+	mu    sync.Mutex
+	boot  string // boot of the latest answer
+	open  map[uint64]context.CancelFunc
+	count uint64
 }
 
 // start returns a context that ends when another incarnation answers. The caller must call over at
 // the end.
-func (p *patient) await(ctx context.Context) (waiting context.Context, over func()) {
+func (p *unlimitedCalls) start(ctx context.Context) (waiting context.Context, over func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.made++
-	number := p.made
+	p.count++
+	number := p.count
 	p.open[number] = cancel
 	return ctx, func() {
 		p.mu.Lock()
@@ -58,7 +58,7 @@ func (p *patient) await(ctx context.Context) (waiting context.Context, over func
 }
 
 // observeBoot records which incarnation has answered.
-func (p *patient) heard(boot string) {
+func (p *unlimitedCalls) observeBoot(boot string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if boot == p.boot {
@@ -73,7 +73,7 @@ func (p *patient) heard(boot string) {
 }
 
 // errRestarted is the error of a call whose runtime has ended.
-var errAnew = &proto.RuntimeError{Code: proto.CodeUnavailable, Desc: "the container runtime has restarted"}
+var errRestarted = &proto.RuntimeError{Code: proto.CodeUnavailable, Desc: "the container runtime has restarted"}
 
 var _ Runtime = (*Client)(nil)
 
@@ -81,7 +81,7 @@ var _ Runtime = (*Client)(nil)
 func NewClient(conn *bus.Conn, clk clock.Clock) *Client {
 	var entropy [4]byte
 	_, _ = rand.Read(entropy[:]) // never fails
-	return &Client{conn: conn, clock: clk, boot: proto.NewBoot(clk.Now(), entropy), methods: methods(), patient: patient{open: map[uint64]context.CancelFunc{}}}
+	return &Client{conn: conn, clock: clk, boot: proto.NewBoot(clk.Now(), entropy), methods: methods(), unlimited: unlimitedCalls{open: map[uint64]context.CancelFunc{}}}
 }
 
 // RunPodSandbox implements [Sandboxes].
@@ -197,42 +197,42 @@ func (c *Client) call(ctx context.Context, name string, req, answer protobuf.Mes
 	envelope := &proto.RuntimeRequest{
 		Version:     proto.Version,
 		Boot:        string(c.boot),
-		TimeoutNano: int64(c.limit(ctx, own)),
+		TimeoutNano: int64(c.timeout(ctx, own)),
 		Call:        strconv.FormatUint(c.calls.Add(1), 10),
 		Caller:      string(c.conn.Identity()),
 	}
 	var err error
 	if envelope.Body, err = protobuf.Marshal(req); err != nil {
-		return Refusal(err)
+		return ToRuntimeError(err)
 	}
 	var waiting context.Context
 	var over func()
 	if own == noLimit {
-		waiting, over = c.patient.await(ctx)
+		waiting, over = c.unlimited.start(ctx)
 	} else {
-		waiting, over = c.clock.Timeout(ctx, own+c.clock.ClusterDuration(patience))
+		waiting, over = c.clock.Timeout(ctx, own+c.clock.ClusterDuration(answerGrace))
 	}
 	defer over()
-	data, err := c.ask(waiting, name, envelope)
+	data, err := c.send(waiting, name, envelope)
 	switch {
 	case err == nil:
-		return c.open(data, answer)
+		return c.decode(data, answer)
 	case ctx.Err() != nil:
-		c.giveUp(envelope)
-		return Refusal(ctx.Err())
+		c.cancelCall(envelope)
+		return ToRuntimeError(ctx.Err())
 	case waiting.Err() != nil && own == noLimit:
-		c.giveUp(envelope) // the new incarnation may have received the call
-		return errAnew
+		c.cancelCall(envelope) // the new incarnation may have received the call
+		return errRestarted
 	case waiting.Err() != nil:
-		c.giveUp(envelope) // a stalled runtime receives the call and this cancellation together
+		c.cancelCall(envelope) // a stalled runtime receives the call and this cancellation together
 		return &proto.RuntimeError{Code: proto.CodeDeadlineExceeded, Desc: context.DeadlineExceeded.Error(), Unanswered: true}
 	}
-	return Refusal(err)
+	return ToRuntimeError(err)
 }
 
 // timeout returns how long a call may take in cluster time: own, or the time until the deadline of
 // ctx if that is less; noLimit without either.
-func (c *Client) limit(ctx context.Context, own time.Duration) time.Duration {
+func (c *Client) timeout(ctx context.Context, own time.Duration) time.Duration {
 	limit := own
 	if deadline, ok := ctx.Deadline(); ok {
 		left := max(c.clock.ClusterDuration(clock.Clock{}.Until(deadline)), 1)
@@ -244,7 +244,7 @@ func (c *Client) limit(ctx context.Context, own time.Duration) time.Duration {
 }
 
 // send sends the envelope and returns the answer, which may come in parts.
-func (c *Client) ask(ctx context.Context, name string, envelope *proto.RuntimeRequest) ([]byte, error) {
+func (c *Client) send(ctx context.Context, name string, envelope *proto.RuntimeRequest) ([]byte, error) {
 	raw, err := protobuf.Marshal(envelope)
 	if err != nil {
 		return nil, err
@@ -265,7 +265,7 @@ func (c *Client) ask(ctx context.Context, name string, envelope *proto.RuntimeRe
 
 // cancelCall tells the runtime that the caller has stopped waiting. If the message is lost, the
 // deadline or the caller's next incarnation ends the call.
-func (c *Client) giveUp(envelope *proto.RuntimeRequest) {
+func (c *Client) cancelCall(envelope *proto.RuntimeRequest) {
 	raw, err := protobuf.Marshal(&proto.RuntimeRequest{
 		Version: envelope.Version, Boot: envelope.Boot, Call: envelope.Call, Caller: envelope.Caller,
 	})
@@ -275,24 +275,24 @@ func (c *Client) giveUp(envelope *proto.RuntimeRequest) {
 }
 
 // decode decodes an answer's envelope into the answer or the error.
-func (c *Client) open(data []byte, answer protobuf.Message) error {
+func (c *Client) decode(data []byte, answer protobuf.Message) error {
 	var envelope proto.RuntimeResponse
 	if err := protobuf.Unmarshal(data, &envelope); err != nil {
-		return Refusal(err)
+		return ToRuntimeError(err)
 	}
-	c.patient.heard(envelope.Boot)
+	c.unlimited.observeBoot(envelope.Boot)
 	if envelope.Code != proto.CodeOK {
 		return &proto.RuntimeError{Code: envelope.Code, Desc: envelope.Message}
 	}
 	if err := protobuf.Unmarshal(envelope.Body, answer); err != nil {
-		return Refusal(err)
+		return ToRuntimeError(err)
 	}
 	return nil
 }
 
 // ToRuntimeError converts err, which is not nil, to CRI's gRPC status. A *proto.RuntimeError stays
 // as it is, context errors keep their code, and everything else becomes Unknown.
-func Refusal(err error) *proto.RuntimeError {
+func ToRuntimeError(err error) *proto.RuntimeError {
 	var own *proto.RuntimeError
 	switch {
 	case errors.As(err, &own):

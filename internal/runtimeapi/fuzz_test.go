@@ -41,7 +41,7 @@ func FuzzEnvelope(f *testing.F) {
 			return m.answer(), nil
 		}
 		s := &server{calls: newCalls()}
-		_, err := s.make(t.Context(), &bus.Call{Data: data}, m, fault.CRI(name))
+		_, err := s.decodeAndServe(t.Context(), &bus.Call{Data: data}, m, fault.CRI(name))
 		if refused := new(proto.RuntimeError); err != nil && (asked || !errors.As(err, &refused) || refused.Code != proto.CodeInvalidArgument) {
 			t.Errorf("%s: %v is no refusal", name, err)
 		}
@@ -53,7 +53,7 @@ func FuzzEnvelope(f *testing.F) {
 		}
 		var envelope proto.RuntimeRequest
 		if protobuf.Unmarshal(data, &envelope) == nil {
-			s.calls.giveUp(&envelope)
+			s.calls.cancel(&envelope)
 		}
 	})
 }

@@ -54,60 +54,60 @@ type method struct {
 // methods returns all methods by name.
 func methods() map[string]method {
 	return map[string]method{
-		runPodSandbox: row(usual, func(ctx context.Context, rt Runtime, q *proto.RunPodSandboxRequest) (*proto.RunPodSandboxResponse, error) {
+		runPodSandbox: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.RunPodSandboxRequest) (*proto.RunPodSandboxResponse, error) {
 			sandbox, err := rt.RunPodSandbox(ctx, q)
 			return &proto.RunPodSandboxResponse{Sandbox: sandbox}, err
 		}),
-		stopPodSandbox: row(usual, func(ctx context.Context, rt Runtime, q *proto.StopPodSandboxRequest) (*proto.StopPodSandboxResponse, error) {
+		stopPodSandbox: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.StopPodSandboxRequest) (*proto.StopPodSandboxResponse, error) {
 			return &proto.StopPodSandboxResponse{}, rt.StopPodSandbox(ctx, q.SandboxId)
 		}),
-		removePodSandbox: row(usual, func(ctx context.Context, rt Runtime, q *proto.RemovePodSandboxRequest) (*proto.RemovePodSandboxResponse, error) {
+		removePodSandbox: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.RemovePodSandboxRequest) (*proto.RemovePodSandboxResponse, error) {
 			return &proto.RemovePodSandboxResponse{}, rt.RemovePodSandbox(ctx, q.SandboxId)
 		}),
-		podSandboxStatus: row(usual, func(ctx context.Context, rt Runtime, q *proto.PodSandboxStatusRequest) (*proto.PodSandboxStatusResponse, error) {
+		podSandboxStatus: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.PodSandboxStatusRequest) (*proto.PodSandboxStatusResponse, error) {
 			sandbox, err := rt.PodSandboxStatus(ctx, q.SandboxId)
 			return &proto.PodSandboxStatusResponse{Sandbox: sandbox}, err
 		}),
-		listPodSandbox: row(usual, func(ctx context.Context, rt Runtime, q *proto.ListPodSandboxRequest) (*proto.ListPodSandboxResponse, error) {
+		listPodSandbox: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.ListPodSandboxRequest) (*proto.ListPodSandboxResponse, error) {
 			sandboxes, err := rt.ListPodSandbox(ctx, q.PodUid)
 			return &proto.ListPodSandboxResponse{Sandboxes: sandboxes}, err
 		}),
-		createContainer: row(usual, func(ctx context.Context, rt Runtime, q *proto.CreateContainerRequest) (*proto.CreateContainerResponse, error) {
+		createContainer: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.CreateContainerRequest) (*proto.CreateContainerResponse, error) {
 			id, err := rt.CreateContainer(ctx, q)
 			return &proto.CreateContainerResponse{ContainerId: id}, err
 		}),
-		startContainer: row(usual, func(ctx context.Context, rt Runtime, q *proto.StartContainerRequest) (*proto.StartContainerResponse, error) {
+		startContainer: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.StartContainerRequest) (*proto.StartContainerResponse, error) {
 			return &proto.StartContainerResponse{}, rt.StartContainer(ctx, q.ContainerId)
 		}),
-		stopContainer: row(stopping, func(ctx context.Context, rt Runtime, q *proto.StopContainerRequest) (*proto.StopContainerResponse, error) {
+		stopContainer: newMethod(stopLimit, func(ctx context.Context, rt Runtime, q *proto.StopContainerRequest) (*proto.StopContainerResponse, error) {
 			return &proto.StopContainerResponse{}, rt.StopContainer(ctx, q.ContainerId, q.TimeoutSeconds)
 		}),
-		removeContainer: row(usual, func(ctx context.Context, rt Runtime, q *proto.RemoveContainerRequest) (*proto.RemoveContainerResponse, error) {
+		removeContainer: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.RemoveContainerRequest) (*proto.RemoveContainerResponse, error) {
 			return &proto.RemoveContainerResponse{}, rt.RemoveContainer(ctx, q.ContainerId)
 		}),
-		containerStatus: row(usual, func(ctx context.Context, rt Runtime, q *proto.ContainerStatusRequest) (*proto.ContainerStatusResponse, error) {
+		containerStatus: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.ContainerStatusRequest) (*proto.ContainerStatusResponse, error) {
 			container, err := rt.ContainerStatus(ctx, q.ContainerId)
 			return &proto.ContainerStatusResponse{Container: container}, err
 		}),
-		listContainers: row(usual, func(ctx context.Context, rt Runtime, q *proto.ListContainersRequest) (*proto.ListContainersResponse, error) {
+		listContainers: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.ListContainersRequest) (*proto.ListContainersResponse, error) {
 			containers, err := rt.ListContainers(ctx, q.PodUid)
 			return &proto.ListContainersResponse{Containers: containers}, err
 		}),
-		execSync: row(executing, func(ctx context.Context, rt Runtime, q *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error) {
+		execSync: newMethod(execLimit, func(ctx context.Context, rt Runtime, q *proto.ExecSyncRequest) (*proto.ExecSyncResponse, error) {
 			return rt.ExecSync(ctx, q)
 		}),
-		reach: row(usual, func(ctx context.Context, rt Runtime, q *proto.ReachRequest) (*proto.ReachResponse, error) {
+		reach: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.ReachRequest) (*proto.ReachResponse, error) {
 			return rt.Reach(ctx, q)
 		}),
-		containerLogs: row(usual, func(ctx context.Context, rt Runtime, q *proto.ContainerLogsRequest) (*proto.ContainerLogsResponse, error) {
+		containerLogs: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.ContainerLogsRequest) (*proto.ContainerLogsResponse, error) {
 			log, err := rt.ContainerLogs(ctx, q)
 			return &proto.ContainerLogsResponse{Log: log}, err
 		}),
-		imageStatus: row(usual, func(ctx context.Context, rt Runtime, q *proto.ImageStatusRequest) (*proto.ImageStatusResponse, error) {
+		imageStatus: newMethod(defaultLimit, func(ctx context.Context, rt Runtime, q *proto.ImageStatusRequest) (*proto.ImageStatusResponse, error) {
 			present, err := rt.ImageStatus(ctx, q.Image)
 			return &proto.ImageStatusResponse{Present: present}, err
 		}),
-		pullImage: row(pulling, func(ctx context.Context, rt Runtime, q *proto.PullImageRequest) (*proto.PullImageResponse, error) {
+		pullImage: newMethod(pullLimit, func(ctx context.Context, rt Runtime, q *proto.PullImageRequest) (*proto.PullImageResponse, error) {
 			size, err := rt.PullImage(ctx, q.Image)
 			return &proto.PullImageResponse{SizeBytes: size}, err
 		}),
@@ -121,7 +121,7 @@ type message[T any] interface {
 }
 
 // newMethod builds a method without type parameters from limit and serve.
-func row[Q, A any, PQ message[Q], PA message[A]](
+func newMethod[Q, A any, PQ message[Q], PA message[A]](
 	limit func(PQ) time.Duration, serve func(context.Context, Runtime, PQ) (PA, error),
 ) method {
 	return method{
@@ -149,15 +149,15 @@ func row[Q, A any, PQ message[Q], PA message[A]](
 }
 
 // pullLimit sets no timeout, as upstream's pulls have none.
-func pulling(*proto.PullImageRequest) time.Duration { return noLimit }
+func pullLimit(*proto.PullImageRequest) time.Duration { return noLimit }
 
-func usual[Q protobuf.Message](Q) time.Duration { return requestTimeout }
+func defaultLimit[Q protobuf.Message](Q) time.Duration { return requestTimeout }
 
-func stopping(req *proto.StopContainerRequest) time.Duration {
+func stopLimit(req *proto.StopContainerRequest) time.Duration {
 	return requestTimeout + seconds(req.TimeoutSeconds)
 }
 
-func executing(req *proto.ExecSyncRequest) time.Duration {
+func execLimit(req *proto.ExecSyncRequest) time.Duration {
 	if req.TimeoutSeconds <= 0 {
 		return noLimit
 	}
@@ -165,9 +165,9 @@ func executing(req *proto.ExecSyncRequest) time.Duration {
 }
 
 // maxSeconds is far above any grace period, and its sums do not overflow a time.Duration.
-const longest = int64(100 * 365 * 24 * time.Hour / time.Second)
+const maxSeconds = int64(100 * 365 * 24 * time.Hour / time.Second)
 
 // seconds converts n to a duration from 0 to a hundred years.
 func seconds(n int64) time.Duration {
-	return time.Duration(min(max(n, 0), longest)) * time.Second
+	return time.Duration(min(max(n, 0), maxSeconds)) * time.Second
 }

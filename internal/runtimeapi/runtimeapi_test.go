@@ -54,7 +54,7 @@ func startNodeWith(t *testing.T, clk clock.Clock, faults *fault.Table, do func(c
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
-		served <- runtimeapi.Serve(ctx, runtimeapi.Serving{Bus: runtime, Runtime: fake{do: do}, Clock: clk, Faults: faults, About: about, Log: slog.New(slog.DiscardHandler)})
+		served <- runtimeapi.Serve(ctx, runtimeapi.ServerConfig{Bus: runtime, Runtime: fake{do: do}, Clock: clk, Faults: faults, Attributes: about, Log: slog.New(slog.DiscardHandler)})
 	}()
 	n.stop = func() {
 		cancel()
@@ -167,7 +167,7 @@ func TestCRI06Deadlines(t *testing.T) {
 			began := time.Now()
 			_, err := do(t.Context())
 			wantError(t, call, err, "rpc error: code = DeadlineExceeded desc = context deadline exceeded")
-			if proto.IsRuntimeAway(err) {
+			if proto.IsRuntimeUnavailable(err) {
 				t.Errorf("%s: the runtime has said that the deadline was over, and is taken to be away", call)
 			}
 			if took := time.Since(began); took != want {
@@ -213,7 +213,7 @@ func TestSilentRuntime(t *testing.T) {
 		began := time.Now()
 		err := n.client.StopPodSandbox(t.Context(), "s1")
 		wantError(t, "StopPodSandbox", err, "rpc error: code = DeadlineExceeded desc = context deadline exceeded")
-		if !proto.IsRuntimeAway(err) {
+		if !proto.IsRuntimeUnavailable(err) {
 			t.Error("a runtime that says nothing is not taken to be away")
 		}
 		if took, want := time.Since(began), 2*time.Minute+100*time.Millisecond; took != want {
@@ -418,7 +418,7 @@ func TestCallsEndWithTheirRuntime(t *testing.T) {
 			conn := n.dial(proto.Runtime)
 			var serving sync.WaitGroup
 			serving.Go(func() { // it fails when it crashes
-				_ = runtimeapi.Serve(t.Context(), runtimeapi.Serving{Bus: conn, Runtime: fake{do: do}, About: about, Log: slog.New(slog.DiscardHandler)})
+				_ = runtimeapi.Serve(t.Context(), runtimeapi.ServerConfig{Bus: conn, Runtime: fake{do: do}, Attributes: about, Log: slog.New(slog.DiscardHandler)})
 			})
 			synctest.Wait()
 			return func() { conn.Close(); serving.Wait() }

@@ -23,16 +23,16 @@ const (
 	// partSize is the maximum size of one part of an answer.
 	partSize = 256 << 10
 	// answerTimeout is how long, in wall time, sending an answer may take after its call has ended.
-	farewell = time.Second
+	answerTimeout = time.Second
 	// maxQueuedCancels is how many unread cancellations are queued.
-	cancels = 4096
+	maxQueuedCancels = 4096
 )
 
 // errStopping is the error of calls that are open when a runtime stops.
 var errStopping = &proto.RuntimeError{Code: proto.CodeUnavailable, Desc: "the container runtime is stopping"}
 
 // ServerConfig configures Serve. All fields but Ready are required; the zero Clock is valid.
-type Serving struct {
+type ServerConfig struct {
 	// Bus is the connection to the node bus.
 	Bus *bus.Conn
 	// Runtime carries out the calls.
@@ -41,9 +41,9 @@ type Serving struct {
 	Clock clock.Clock
 	// Faults are applied at cri.<Method>, with the attributes that Attributes returns for a
 	// request.
-	Faults *fault.Table
-	About  func(request protobuf.Message) fault.Attributes
-	Log    *slog.Logger
+	Faults     *fault.Table
+	Attributes func(request protobuf.Message) fault.Attributes
+	Log        *slog.Logger
 	// Ready is called once calls reach the runtime.
 	Ready func()
 }
@@ -51,20 +51,20 @@ type Serving struct {
 // Serve answers calls, each on its own goroutine, until ctx ends. It returns after all calls have
 // returned. Calls still open then are answered Unavailable. A call that panics is answered Unknown,
 // and logged.
-func Serve(ctx context.Context, serving Serving) error {
+func Serve(ctx context.Context, serving ServerConfig) error {
 	conn, ready := serving.Bus, serving.Ready
 	s := &server{
 		boot: rand.Text(), runtime: serving.Runtime, calls: newCalls(), clock: serving.Clock,
-		log: serving.Log, faults: serving.Faults, about: serving.About,
+		log: serving.Log, faults: serving.Faults, attributes: serving.Attributes,
 	}
 	// Subscribe before any call can arrive, or a call cancelled at once would continue for ever.
-	given, err := conn.Subscribe(proto.CRISubject(cancel), cancels)
+	given, err := conn.Subscribe(proto.CRISubject(cancel), maxQueuedCancels)
 	if err != nil {
 		return fmt.Errorf("runtime: subscribe to cancellations: %w", err)
 	}
 	defer given.Close()
 	parts := []func(context.Context) error{
-		func(ctx context.Context) error { return s.hear(ctx, given) },
+		func(ctx context.Context) error { return s.handleCancels(ctx, given) },
 	}
 	for name, m := range methods() {
 		service, err := conn.Listen(ctx, proto.CRISubject(name))
@@ -72,37 +72,37 @@ func Serve(ctx context.Context, serving Serving) error {
 			return fmt.Errorf("runtime: %w", err)
 		}
 		parts = append(parts, func(ctx context.Context) error {
-			return service.Serve(ctx, func(ctx context.Context, call *bus.Call) { s.answer(ctx, call, m, fault.CRI(name)) })
+			return service.Serve(ctx, func(ctx context.Context, call *bus.Call) { s.handle(ctx, call, m, fault.CRI(name)) })
 		})
 	}
 	talks, err := conn.Listen(ctx, proto.CRISubject(stream))
 	if err != nil {
 		return fmt.Errorf("runtime: %w", err)
 	}
-	parts = append(parts, func(ctx context.Context) error { return talks.Serve(ctx, s.converse) })
+	parts = append(parts, func(ctx context.Context) error { return talks.Serve(ctx, s.serveStream) })
 	if ready != nil {
 		ready()
 	}
 	err = daemon.Run(ctx, parts...)
 	// Once Serve has returned, the bus knows that the subjects have no responder.
-	leaving, stop := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	leaving, stop := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer stop()
 	_ = conn.Flush(leaving) // fails only if the connection is gone, and then the bus knows too
 	return err
 }
 
 type server struct {
-	boot    string
-	runtime Runtime
-	calls   *calls
-	clock   clock.Clock
-	log     *slog.Logger
-	faults  *fault.Table
-	about   func(protobuf.Message) fault.Attributes
+	boot       string
+	runtime    Runtime
+	calls      *calls
+	clock      clock.Clock
+	log        *slog.Logger
+	faults     *fault.Table
+	attributes func(protobuf.Message) fault.Attributes
 }
 
 // handleCancels cancels the calls that their callers have abandoned.
-func (s *server) hear(ctx context.Context, given *bus.Subscription) error {
+func (s *server) handleCancels(ctx context.Context, given *bus.Subscription) error {
 	for {
 		data, err := given.Next(ctx)
 		switch {
@@ -113,17 +113,17 @@ func (s *server) hear(ctx context.Context, given *bus.Subscription) error {
 		}
 		var envelope proto.RuntimeRequest
 		if protobuf.Unmarshal(data, &envelope) == nil {
-			s.calls.giveUp(&envelope)
+			s.calls.cancel(&envelope)
 		}
 	}
 }
 
 // handle makes one call and sends its answer or error.
-func (s *server) answer(ctx context.Context, call *bus.Call, m method, point fault.Point) {
+func (s *server) handle(ctx context.Context, call *bus.Call, m method, point fault.Point) {
 	envelope := &proto.RuntimeResponse{Code: proto.CodeOK}
 	var err error
-	if envelope.Body, err = s.body(ctx, call, m, point); err != nil {
-		refused := Refusal(err)
+	if envelope.Body, err = s.invoke(ctx, call, m, point); err != nil {
+		refused := ToRuntimeError(err)
 		if ctx.Err() != nil {
 			refused = errStopping
 		}
@@ -134,7 +134,7 @@ func (s *server) answer(ctx context.Context, call *bus.Call, m method, point fau
 	if err != nil {
 		return // a response of plain fields always encodes
 	}
-	leaving, stop := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	leaving, stop := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer stop()
 	for len(data) > partSize {
 		if call.Send(leaving, data[:partSize], true) != nil {
@@ -149,15 +149,15 @@ var errPanic = &proto.RuntimeError{Code: proto.CodeUnknown, Desc: "this call mad
 
 // invoke makes one call and encodes its answer. A panic becomes an error, so that no call ends the
 // process.
-func (s *server) body(ctx context.Context, call *bus.Call, m method, point fault.Point) (body []byte, err error) {
+func (s *server) invoke(ctx context.Context, call *bus.Call, m method, point fault.Point) (invoke []byte, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			s.log.ErrorContext(ctx, "a call made the container runtime panic",
 				"subject", call.Subject, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			body, err = nil, errPanic
+			invoke, err = nil, errPanic
 		}
 	}()
-	answer, err := s.make(ctx, call, m, point)
+	answer, err := s.decodeAndServe(ctx, call, m, point)
 	if err != nil {
 		return nil, err
 	}
@@ -165,35 +165,35 @@ func (s *server) body(ctx context.Context, call *bus.Call, m method, point fault
 }
 
 // decodeAndServe decodes the envelope and makes the call within the caller's deadline.
-func (s *server) make(ctx context.Context, call *bus.Call, m method, point fault.Point) (protobuf.Message, error) {
+func (s *server) decodeAndServe(ctx context.Context, call *bus.Call, m method, point fault.Point) (protobuf.Message, error) {
 	var envelope proto.RuntimeRequest
 	if err := protobuf.Unmarshal(call.Data, &envelope); err != nil {
-		return nil, invalid("not a RuntimeRequest: %v", err)
+		return nil, invalidArgument("not a RuntimeRequest: %v", err)
 	}
 	if envelope.Version != proto.Version {
-		return nil, invalid("version %d: this runtime speaks version %d", envelope.Version, proto.Version)
+		return nil, invalidArgument("version %d: this runtime speaks version %d", envelope.Version, proto.Version)
 	}
 	req := m.request()
 	if err := protobuf.Unmarshal(envelope.Body, req); err != nil {
-		return nil, invalid("not a %s: %v", req.ProtoReflect().Descriptor().Name(), err)
+		return nil, invalidArgument("not a %s: %v", req.ProtoReflect().Descriptor().Name(), err)
 	}
-	ctx, end := s.calls.begin(context.WithValue(ctx, callerKey{}, call), &envelope, call.IsRequesterPresent)
+	ctx, end := s.calls.start(context.WithValue(ctx, callerKey{}, call), &envelope, call.IsRequesterPresent)
 	defer end()
 	if envelope.TimeoutNano > 0 {
 		var stop context.CancelFunc
 		ctx, stop = s.clock.Timeout(ctx, time.Duration(envelope.TimeoutNano))
 		defer stop()
 	}
-	return s.suffer(ctx, m, point, req)
+	return s.serveWithFaults(ctx, m, point, req)
 }
 
 // serveWithFaults makes the call under the faults of its point. A lie is an empty answer; a dropped
 // answer is awaited in vain.
-func (s *server) suffer(ctx context.Context, m method, point fault.Point, req protobuf.Message) (protobuf.Message, error) {
+func (s *server) serveWithFaults(ctx context.Context, m method, point fault.Point, req protobuf.Message) (protobuf.Message, error) {
 	if len(s.faults.Faults()) == 0 {
 		return m.serve(ctx, s.runtime, req)
 	}
-	about := s.about(req)
+	about := s.attributes(req)
 	if err := s.faults.Inject(ctx, point, about); err != nil {
 		if injected, ok := errors.AsType[*fault.Injected](err); ok {
 			return nil, &proto.RuntimeError{Code: cmp.Or(injected.Code, proto.CodeUnknown), Desc: injected.Message}
@@ -217,13 +217,13 @@ type callerKey struct{}
 // IsCallerWaiting reports whether the caller still waits for the call of ctx. A runtime checks it
 // before an irreversible signal (CRI-07). It costs a round trip. For other contexts than those of
 // [Serve], it reports whether ctx has not ended.
-func StillWanted(ctx context.Context) bool {
+func IsCallerWaiting(ctx context.Context) bool {
 	if call, ok := ctx.Value(callerKey{}).(*bus.Call); ok && !call.IsRequesterPresent(ctx) {
 		return false
 	}
 	return ctx.Err() == nil
 }
 
-func invalid(format string, args ...any) error {
+func invalidArgument(format string, args ...any) error {
 	return &proto.RuntimeError{Code: proto.CodeInvalidArgument, Desc: fmt.Sprintf(format, args...)}
 }

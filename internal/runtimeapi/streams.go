@@ -35,42 +35,42 @@ func (c *Client) Stream(ctx context.Context, req *proto.ContainerStreamRequest, 
 	}
 	var err error
 	if envelope.Body, err = protobuf.Marshal(req); err != nil {
-		return Refusal(err)
+		return ToRuntimeError(err)
 	}
 	raw, err := protobuf.Marshal(envelope)
 	if err != nil {
-		return Refusal(err)
+		return ToRuntimeError(err)
 	}
 	pipe, err := c.conn.Open(ctx, proto.Runtime, proto.CRISubject(stream), raw)
 	if err != nil {
-		return Refusal(err)
+		return ToRuntimeError(err)
 	}
 	defer pipe.Close()
 	if err := remote.Relay(ctx, client, pipe); err != nil {
-		return Refusal(err)
+		return ToRuntimeError(err)
 	}
 	return nil
 }
 
 // serveStream connects the caller of a bus call to a process. Errors are sent as a Status.
-func (s *server) converse(ctx context.Context, call *bus.Call) {
+func (s *server) serveStream(ctx context.Context, call *bus.Call) {
 	client, err := call.Accept(ctx)
 	if err != nil {
 		s.log.InfoContext(ctx, "could not open the stream of a process", "err", err)
 		return
 	}
-	if err := s.talk(ctx, call, client); err != nil {
-		refused := Refusal(err)
+	if err := s.stream(ctx, call, client); err != nil {
+		refused := ToRuntimeError(err)
 		if ctx.Err() != nil {
 			refused = errStopping
 		}
-		leaving, stop := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+		leaving, stop := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 		defer stop()
-		_ = remote.Finish(leaving, client, StreamStatus(refused)) // the client may have left
+		_ = remote.SendStatus(leaving, client, StreamStatus(refused)) // the client may have left
 	}
 }
 
-func (s *server) talk(ctx context.Context, call *bus.Call, client remote.Conn) (err error) {
+func (s *server) stream(ctx context.Context, call *bus.Call, client remote.Conn) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			s.log.ErrorContext(ctx, "a stream made the container runtime panic",
@@ -80,23 +80,23 @@ func (s *server) talk(ctx context.Context, call *bus.Call, client remote.Conn) (
 	}()
 	var envelope proto.RuntimeRequest
 	if err := protobuf.Unmarshal(call.Data, &envelope); err != nil {
-		return invalid("not a RuntimeRequest: %v", err)
+		return invalidArgument("not a RuntimeRequest: %v", err)
 	}
 	if envelope.Version != proto.Version {
-		return invalid("version %d: this runtime speaks version %d", envelope.Version, proto.Version)
+		return invalidArgument("version %d: this runtime speaks version %d", envelope.Version, proto.Version)
 	}
 	var req proto.ContainerStreamRequest
 	if err := protobuf.Unmarshal(envelope.Body, &req); err != nil {
-		return invalid("not a ContainerStreamRequest: %v", err)
+		return invalidArgument("not a ContainerStreamRequest: %v", err)
 	}
-	ctx, end := s.calls.begin(ctx, &envelope, call.IsRequesterPresent)
+	ctx, end := s.calls.start(ctx, &envelope, call.IsRequesterPresent)
 	defer end()
 	return s.runtime.Stream(ctx, &req, client)
 }
 
 // StreamStatus converts the error of a stream to the Status for the client.
 func StreamStatus(err error) *metav1.Status {
-	if refused := Refusal(err); refused.Code == proto.CodeUnimplemented {
+	if refused := ToRuntimeError(err); refused.Code == proto.CodeUnimplemented {
 		return proto.NotImplemented(refused.Desc)
 	}
 	return proto.StatusFrom(apierrors.NewInternalError(fmt.Errorf("error executing command in container: %w", err)))

@@ -30,7 +30,7 @@ func (f fake) Stream(ctx context.Context, req *proto.ContainerStreamRequest, cli
 		case err != nil:
 			return err
 		case string(data) == "exit":
-			return remote.Finish(ctx, client, proto.ExitStatus(3))
+			return remote.SendStatus(ctx, client, proto.ExitStatus(3))
 		}
 		if err := client.Send(ctx, proto.StreamFrame(proto.ChannelStdout, data)); err != nil {
 			return err
@@ -94,7 +94,7 @@ func TestStream(t *testing.T) {
 					ended <- n.client.Stream(t.Context(), &proto.ContainerStreamRequest{ContainerId: "c1"}, process)
 				}()
 				if row.refusal == nil {
-					if err := remote.Await(t.Context(), client); err != nil {
+					if err := remote.AwaitOffer(t.Context(), client); err != nil {
 						t.Fatal(err)
 					}
 					for _, text := range []string{"", "hello"} {

@@ -15,12 +15,12 @@ import (
 )
 
 // DeviceName returns the unique name of a CSI volume in a node's status.
-func Device(source *corev1.CSIPersistentVolumeSource) corev1.UniqueVolumeName {
+func DeviceName(source *corev1.CSIPersistentVolumeSource) corev1.UniqueVolumeName {
 	return corev1.UniqueVolumeName("kubernetes.io/csi/" + source.Driver + "^" + source.VolumeHandle)
 }
 
 // IsShared reports whether a volume may be on several nodes at once.
-func Shared(volume *corev1.PersistentVolume) bool {
+func IsShared(volume *corev1.PersistentVolume) bool {
 	return slices.ContainsFunc(volume.Spec.AccessModes, func(mode corev1.PersistentVolumeAccessMode) bool {
 		return mode == corev1.ReadWriteMany || mode == corev1.ReadOnlyMany
 	})
@@ -33,7 +33,7 @@ func AttachmentName(source *corev1.CSIPersistentVolumeSource, node string) strin
 
 // VolumeDir returns the path of a CSI volume's files, relative to the cluster's volume directory.
 // It consists of driver name and volume handle, whatever they contain.
-func Dir(source *corev1.CSIPersistentVolumeSource) (string, error) {
+func VolumeDir(source *corev1.CSIPersistentVolumeSource) (string, error) {
 	handle := url.PathEscape(source.VolumeHandle)
 	for field, name := range map[string]string{"spec.csi.driver": source.Driver, "spec.csi.volumeHandle": handle} {
 		if name == "" || name == "." || name == ".." || len(name) > 253 || strings.ContainsAny(name, "/\\\x00") {
@@ -48,7 +48,7 @@ const DefaultAnnotation = "storageclass.kubernetes.io/is-default-class"
 
 // HasNoClass reports whether a claim names no class, which differs from naming the empty class
 // (PersistentVolumeClaimHasClass).
-func Classless(claim *corev1.PersistentVolumeClaim) bool {
+func HasNoClass(claim *corev1.PersistentVolumeClaim) bool {
 	_, old := claim.Annotations[corev1.BetaStorageClassAnnotation]
 	return !old && claim.Spec.StorageClassName == nil
 }

@@ -24,15 +24,15 @@ import (
 type State struct {
 	Clock clock.Schedule
 	// Members are all members that a cut can affect.
-	Parties []string
+	Members []string
 	Faults  []fault.Fault
 	Cuts    []partition.Cut
 }
 
 // Diff returns which trouble ends and begins between two states, in order. A step or speed change
 // of the clock begins and ends at once.
-func Changes(from, to State) (ends, begins []history.Trouble) {
-	was, is := from.troubles(), to.troubles()
+func Diff(from, to State) (ends, begins []history.Trouble) {
+	was, is := from.list(), to.list()
 	for _, t := range was {
 		if !slices.ContainsFunc(is, t.Equal) {
 			ends = append(ends, t)
@@ -43,9 +43,9 @@ func Changes(from, to State) (ends, begins []history.Trouble) {
 			begins = append(begins, t)
 		}
 	}
-	if moved, ok := moves(from.Clock, to.Clock); ok {
+	if moved, ok := clockChange(from.Clock, to.Clock); ok {
 		begins = append(begins, moved)
-		if !to.paused() {
+		if !to.isPaused() {
 			ends = append(ends, moved)
 		}
 	}
@@ -53,30 +53,30 @@ func Changes(from, to State) (ends, begins []history.Trouble) {
 }
 
 // list returns the trouble that persists in the state.
-func (s State) troubles() []history.Trouble {
+func (s State) list() []history.Trouble {
 	var all []history.Trouble
 	for _, f := range s.Faults {
-		all = append(all, history.Trouble{Kind: history.TroubleFault, What: f.Name, Arguments: encoded(f)})
+		all = append(all, history.Trouble{Kind: history.TroubleFault, What: f.Name, Arguments: encodeJSON(f)})
 	}
 	for _, c := range s.Cuts {
 		c.Lease = nil // the holder of a cut does not change its effect
-		all = append(all, history.Trouble{Kind: history.TroubleCut, What: c.Name, CutOff: c.Spec.CutOff(s.Parties), Arguments: encoded(c)})
+		all = append(all, history.Trouble{Kind: history.TroubleCut, What: c.Name, CutOff: c.Spec.CutOff(s.Members), Arguments: encodeJSON(c)})
 	}
-	if s.paused() {
+	if s.isPaused() {
 		all = append(all, clockTrouble(s.Clock))
 	}
 	return all
 }
 
-func (s State) paused() bool { return len(s.Clock) > 0 && s.Clock[len(s.Clock)-1].Paused }
+func (s State) isPaused() bool { return len(s.Clock) > 0 && s.Clock[len(s.Clock)-1].Paused }
 
 func clockTrouble(face clock.Schedule) history.Trouble {
-	return history.Trouble{Kind: history.TroubleClock, What: "clock", Arguments: encoded(face[len(face)-1])}
+	return history.Trouble{Kind: history.TroubleClock, What: "clock", Arguments: encodeJSON(face[len(face)-1])}
 }
 
 // clockChange returns the trouble of a step or speed change of the clock. Pauses are part of the
 // state instead.
-func moves(from, to clock.Schedule) (history.Trouble, bool) {
+func clockChange(from, to clock.Schedule) (history.Trouble, bool) {
 	if len(from) == 0 || len(to) == 0 || reflect.DeepEqual(from[len(from)-1], to[len(to)-1]) {
 		return history.Trouble{}, false
 	}
@@ -90,7 +90,7 @@ func moves(from, to clock.Schedule) (history.Trouble, bool) {
 }
 
 // encodeJSON encodes one of our own values, which always succeeds.
-func encoded(value any) json.RawMessage {
+func encodeJSON(value any) json.RawMessage {
 	data, err := json.Marshal(value)
 	if err != nil {
 		return nil
@@ -110,24 +110,24 @@ type Log struct {
 // The caller keeps ownership of the recorder. The log begins with a healthy state.
 func NewLog(recorder *history.Recorder, kinds ...history.TroubleKind) *Log {
 	if len(kinds) == 0 {
-		kinds = append(Board(), Processes()...)
+		kinds = append(FaultStateKinds(), ProcessKinds()...)
 	}
 	recorder.Record("", history.FaultWatch{Kinds: kinds})
 	return &Log{history: recorder}
 }
 
 // FaultStateKinds are the kinds of trouble in a cluster's fault state.
-func Board() []history.TroubleKind {
+func FaultStateKinds() []history.TroubleKind {
 	return []history.TroubleKind{history.TroubleFault, history.TroubleCut, history.TroubleClock}
 }
 
 // ProcessKinds are the kinds of trouble that a supervisor sees.
-func Processes() []history.TroubleKind {
+func ProcessKinds() []history.TroubleKind {
 	return []history.TroubleKind{history.TroubleDown, history.TroublePaused}
 }
 
 // Now returns the monotonic time, to pass to the other methods after a change.
-func (l *Log) Began() history.MonoTime {
+func (l *Log) Now() history.MonoTime {
 	if l == nil {
 		return 0
 	}
@@ -141,7 +141,7 @@ func (l *Log) Set(began history.MonoTime, state State) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ends, begins := Changes(l.state, state)
+	ends, begins := Diff(l.state, state)
 	l.state = state
 	for _, t := range begins {
 		l.history.RecordSince(began, "", history.FaultBegin{Trouble: t})
@@ -152,7 +152,7 @@ func (l *Log) Set(began history.MonoTime, state State) {
 }
 
 // Update calls Set with the state that change makes.
-func (l *Log) Change(began history.MonoTime, change func(*State)) {
+func (l *Log) Update(began history.MonoTime, change func(*State)) {
 	if l == nil {
 		return
 	}
@@ -179,8 +179,8 @@ func (l *Log) End(began history.MonoTime, kind history.TroubleKind, process stri
 }
 
 // RecordTriggers returns a [fault.Config] callback that records each time a fault takes effect.
-func Hit(recorder *history.Recorder) func(fault.Fault, fault.Point, fault.Attributes) {
+func RecordTriggers(recorder *history.Recorder) func(fault.Fault, fault.Point, fault.Attributes) {
 	return func(f fault.Fault, point fault.Point, about fault.Attributes) {
-		recorder.Record("", history.FaultTrigger{Fault: f.Name, Point: string(point), About: encoded(about)})
+		recorder.Record("", history.FaultTrigger{Fault: f.Name, Point: string(point), About: encodeJSON(about)})
 	}
 }

@@ -28,7 +28,7 @@ func TestChanges(t *testing.T) {
 	broken := fault.Fault{Name: "f", Since: start}
 	again := fault.Fault{Name: "f", Since: start.Add(time.Second)}
 	state := func(faces clock.Schedule, cuts []partition.Cut, faults ...fault.Fault) State {
-		return State{Clock: faces, Parties: parties, Cuts: cuts, Faults: faults}
+		return State{Clock: faces, Members: parties, Cuts: cuts, Faults: faults}
 	}
 	for what, c := range map[string]struct {
 		from, to     State
@@ -43,12 +43,12 @@ func TestChanges(t *testing.T) {
 		"a pause":              {state(face, nil), state(paused, nil), 0, 1},
 		"a pause is over":      {state(paused, nil), state(paused.WithResume(start.Add(time.Hour)), nil), 1, 0},
 	} {
-		ends, begins := Changes(c.from, c.to)
+		ends, begins := Diff(c.from, c.to)
 		if len(ends) != c.ends || len(begins) != c.begins {
 			t.Errorf("%s: ends %v, begins %v; want %d and %d", what, ends, begins, c.ends, c.begins)
 		}
 	}
-	if _, begins := Changes(state(face, nil), state(face, []partition.Cut{cut})); len(begins[0].CutOff) != 1 || len(begins[0].Arguments) == 0 {
+	if _, begins := Diff(state(face, nil), state(face, []partition.Cut{cut})); len(begins[0].CutOff) != 1 || len(begins[0].Arguments) == 0 {
 		t.Errorf("%+v; want who is cut off, and all of the cut", begins[0])
 	}
 }

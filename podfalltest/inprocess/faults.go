@@ -23,7 +23,7 @@ type faults struct {
 func (c *Cluster) Break(faults ...fault.Fault) {
 	c.faults.mu.Lock()
 	defer c.faults.mu.Unlock()
-	began := c.troubles.Began()
+	began := c.troubles.Now()
 	c.list = slices.Clone(faults)
 	c.setTables()
 	c.wrote(began)
@@ -32,14 +32,14 @@ func (c *Cluster) Break(faults ...fault.Fault) {
 // recordTroubles records the current faults and cuts, changed at began or later. The caller holds
 // the faults' lock.
 func (c *Cluster) wrote(began history.MonoTime) {
-	c.troubles.Change(began, func(s *trouble.State) {
-		s.Parties, s.Faults, s.Cuts = c.parties, slices.Clone(c.list), slices.Clone(c.cuts)
+	c.troubles.Update(began, func(s *trouble.State) {
+		s.Members, s.Faults, s.Cuts = c.parties, slices.Clone(c.list), slices.Clone(c.cuts)
 	})
 }
 
 // RecordClock records a change of the cluster's clock.
 func (c *Cluster) Moved(face clock.Schedule) {
-	c.troubles.Change(c.troubles.Began(), func(s *trouble.State) { s.Clock = face })
+	c.troubles.Update(c.troubles.Now(), func(s *trouble.State) { s.Clock = face })
 }
 
 // Troubles returns the log for faults that are injected by other means than this package.
@@ -73,7 +73,7 @@ func (c *Cluster) Broken() []fault.Fault {
 func (c *Cluster) table(part string, recorder *history.Recorder) *fault.Table {
 	_, node, _ := strings.Cut(part, "/")
 	table := fault.NewTable(fault.Config{
-		Process: part, Node: node, Clock: c.cfg.Clock, Crash: func() { c.kill(part) }, OnTrigger: trouble.Hit(recorder),
+		Process: part, Node: node, Clock: c.cfg.Clock, Crash: func() { c.kill(part) }, OnTrigger: trouble.RecordTriggers(recorder),
 	})
 	c.faults.mu.Lock()
 	defer c.faults.mu.Unlock()
@@ -90,7 +90,7 @@ func (c *Cluster) kill(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p := c.parts[name]; p.stop != nil {
-		began := c.troubles.Began()
+		began := c.troubles.Now()
 		p.stop()
 		p.stop = nil
 		c.troubles.Begin(began, history.TroubleDown, name)

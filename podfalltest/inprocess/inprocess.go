@@ -169,7 +169,7 @@ func (c *Cluster) add(name string, run func(context.Context, func()) error) {
 
 // Start starts a part and waits until it is ready or ctx ends. The part outlives ctx.
 func (c *Cluster) Start(ctx context.Context, name string) error {
-	began := c.troubles.Began()
+	began := c.troubles.Now()
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ready := make(chan struct{})
 	p, err := c.begin(name, stop)
@@ -241,7 +241,7 @@ func (c *Cluster) Stop(name string) error {
 	case stop == nil:
 		return fmt.Errorf("%s %w", name, ErrStopped)
 	}
-	began := c.troubles.Began()
+	began := c.troubles.Now()
 	stop()
 	p.running.Wait()
 	c.mu.Lock()

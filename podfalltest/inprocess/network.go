@@ -50,7 +50,7 @@ func (c *Cluster) Parties() []string { return slices.Clone(c.parties) }
 func (c *Cluster) Cut(cuts ...partition.Cut) {
 	c.faults.mu.Lock()
 	defer c.faults.mu.Unlock()
-	began := c.troubles.Began()
+	began := c.troubles.Now()
 	c.cuts = slices.Clone(cuts)
 	c.switches.Set(c.cuts)
 	c.setTables()

@@ -108,7 +108,7 @@ func (c *Cluster) runtime(ctx context.Context, node string, number int, ready fu
 	pods := c.cfg.Kubelet(node).Machine.Capacity[corev1.ResourcePods]
 	return runtime.Run(ctx, runtime.Config{
 		Bus: conn, DataDir: filepath.Join(c.cfg.Dir, node, "runtime"), Clock: c.clock(name), Boot: boot, Log: c.cfg.Log,
-		Observers: observers, Faults: c.table(name, observers.History), NoSync: true, Ready: ready, PodCIDR: podcidr.Of(number, int(pods.Value())),
+		Observers: observers, Faults: c.table(name, observers.History), NoSync: true, Ready: ready, PodCIDR: podcidr.NodeCIDR(number, int(pods.Value())),
 	})
 }
 

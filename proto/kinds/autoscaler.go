@@ -16,7 +16,7 @@ func isAutoscaler(gk schema.GroupKind) bool {
 }
 
 // autoscalerV1ToV2 converts an autoscaler, including its CPU metric, to the second version.
-func newerAutoscaler(old *autoscalingv1.HorizontalPodAutoscaler) *autoscalingv2.HorizontalPodAutoscaler {
+func autoscalerV1ToV2(old *autoscalingv1.HorizontalPodAutoscaler) *autoscalingv2.HorizontalPodAutoscaler {
 	old = old.DeepCopy()
 	hpa := &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: old.ObjectMeta,
@@ -52,7 +52,7 @@ func newerAutoscaler(old *autoscalingv1.HorizontalPodAutoscaler) *autoscalingv2.
 
 // autoscalerV2ToV1 converts an autoscaler to the first version. It returns in lost the fields other
 // than CPU utilization.
-func olderAutoscaler(hpa *autoscalingv2.HorizontalPodAutoscaler) (older *autoscalingv1.HorizontalPodAutoscaler, lost []string) {
+func autoscalerV2ToV1(hpa *autoscalingv2.HorizontalPodAutoscaler) (older *autoscalingv1.HorizontalPodAutoscaler, lost []string) {
 	hpa = hpa.DeepCopy()
 	older = &autoscalingv1.HorizontalPodAutoscaler{
 		ObjectMeta: hpa.ObjectMeta,

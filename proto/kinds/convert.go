@@ -42,9 +42,9 @@ func Convert(obj Object, to schema.GroupVersionKind) (converted Object, lost []s
 	if isAutoscaler(from.GroupKind()) {
 		switch hpa := obj.(type) {
 		case *autoscalingv1.HorizontalPodAutoscaler:
-			return newerAutoscaler(hpa), nil, nil
+			return autoscalerV1ToV2(hpa), nil, nil
 		case *autoscalingv2.HorizontalPodAutoscaler:
-			older, lost := olderAutoscaler(hpa)
+			older, lost := autoscalerV2ToV1(hpa)
 			return older, lost, nil
 		}
 	}
@@ -52,7 +52,7 @@ func Convert(obj Object, to schema.GroupVersionKind) (converted Object, lost []s
 	if err != nil {
 		return nil, nil, err
 	}
-	document, err := renamed(obj, to)
+	document, err := marshalAs(obj, to)
 	if err != nil {
 		return nil, nil, fmt.Errorf("convert %s to %s: %w", from, to.Version, err)
 	}
@@ -73,7 +73,7 @@ func Convert(obj Object, to schema.GroupVersionKind) (converted Object, lost []s
 }
 
 // marshalAs returns obj's JSON with another apiVersion.
-func renamed(obj Object, to schema.GroupVersionKind) ([]byte, error) {
+func marshalAs(obj Object, to schema.GroupVersionKind) ([]byte, error) {
 	data, err := json.Marshal(obj)
 	if err != nil {
 		return nil, err

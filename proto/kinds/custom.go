@@ -16,7 +16,7 @@ import (
 //
 // The objects are stored in StorageVersion, whether that version is served or not.
 func FromCRD(crd *apiextensionsv1.CustomResourceDefinition) []Kind {
-	if !established(crd) {
+	if !isEstablished(crd) {
 		return nil
 	}
 	names := crd.Status.AcceptedNames
@@ -51,7 +51,7 @@ func FromCRD(crd *apiextensionsv1.CustomResourceDefinition) []Kind {
 }
 
 // isEstablished reports whether a definition's names are accepted for good.
-func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
+func isEstablished(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
 		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
 	})

@@ -19,9 +19,9 @@ func convertEvent(obj Object, to schema.GroupVersionKind) (Object, []string, err
 	var converted Object
 	switch event := obj.(type) {
 	case *corev1.Event:
-		converted = newerEvent(event)
+		converted = coreToEventsV1(event)
 	case *eventsv1.Event:
-		converted = coreEvent(event)
+		converted = eventsV1ToCore(event)
 	default: // an older version of events.k8s.io differs in name only
 		stable, lost, err := Convert(obj, eventsv1.SchemeGroupVersion.WithKind("Event"))
 		if err != nil {
@@ -32,7 +32,7 @@ func convertEvent(obj Object, to schema.GroupVersionKind) (Object, []string, err
 	return Convert(converted, to)
 }
 
-func newerEvent(event *corev1.Event) *eventsv1.Event {
+func coreToEventsV1(event *corev1.Event) *eventsv1.Event {
 	event = event.DeepCopy()
 	newer := &eventsv1.Event{
 		ObjectMeta: event.ObjectMeta, EventTime: event.EventTime,
@@ -49,7 +49,7 @@ func newerEvent(event *corev1.Event) *eventsv1.Event {
 	return newer
 }
 
-func coreEvent(event *eventsv1.Event) *corev1.Event {
+func eventsV1ToCore(event *eventsv1.Event) *corev1.Event {
 	event = event.DeepCopy()
 	core := &corev1.Event{
 		ObjectMeta: event.ObjectMeta, EventTime: event.EventTime,

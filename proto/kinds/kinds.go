@@ -73,10 +73,12 @@ func Versions(resource schema.GroupResource) []Kind {
 // ServedByDefault returns every built-in kind in the versions that an API server of the newest
 // release serves by default: the stable ones. The other versions exist for users with old
 // manifests.
-func Today() []Kind { return slices.DeleteFunc(Served(), func(k Kind) bool { return !k.IsToday() }) }
+func ServedByDefault() []Kind {
+	return slices.DeleteFunc(Served(), func(k Kind) bool { return !k.IsServedByDefault() })
+}
 
 // IsServedByDefault reports whether a kind is in [ServedByDefault].
-func (k Kind) IsToday() bool {
+func (k Kind) IsServedByDefault() bool {
 	return k.Custom || k.Group != "extensions" && !strings.Contains(k.Version, "alpha") && !strings.Contains(k.Version, "beta")
 }
 
@@ -185,8 +187,8 @@ func (ix *index) add(group string, row []string) {
 			Resource:         row[1],
 			Singular:         strings.ToLower(row[0]),
 			Namespaced:       row[2] == "namespaced",
-			ShortNames:       list(row[3]),
-			Categories:       list(row[4]),
+			ShortNames:       splitCell(row[3]),
+			Categories:       splitCell(row[4]),
 			ListKind:         row[0] + "List",
 			StorageVersion:   row[5],
 		}
@@ -206,7 +208,7 @@ func (ix *index) add(group string, row []string) {
 }
 
 // splitCell returns the values in a cell of the table.
-func list(cell string) []string {
+func splitCell(cell string) []string {
 	if cell == "-" {
 		return nil
 	}

@@ -144,7 +144,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	})
 	keeper.Load(kept.Snapshot())
 	server.fence.recall(kept.Snapshot())
-	cfg.Observers.Ready(server.tell)
+	cfg.Observers.ProvideInspect(server.tell)
 	if err := daemon.Run(ctx, recordingEnd(cfg.History, kept.Run), hub.Run, janitor.Run, keeper.Run, server.run); err != nil {
 		return fmt.Errorf("apiserver: %w", err)
 	}

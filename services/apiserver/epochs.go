@@ -58,7 +58,7 @@ func (f *fence) recall(snapshot *store.Snapshot) {
 		if !is {
 			continue
 		}
-		if boot := proto.Boot(node.Status.NodeInfo.BootID); boot.Valid() {
+		if boot := proto.Boot(node.Status.NodeInfo.BootID); boot.IsValid() {
 			f.current[proto.Node(node.Name)] = incarnation{boot, now}
 		}
 	}

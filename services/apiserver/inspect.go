@@ -27,13 +27,13 @@ const mostRefusals = 512
 
 func (r *refusals) note(req *verbs.Request, status metav1.Status, now time.Time) {
 	refused := inspect.Refusal{
-		Who: string(req.Identity), Verb: string(req.Verb), Resource: req.Kind.GroupResource().String(), Key: keyOf(req),
+		Requester: string(req.Identity), Verb: string(req.Verb), Resource: req.Kind.GroupResource().String(), Key: keyOf(req),
 		Code: status.Code, Message: status.Message, First: now, Last: now, Count: 1,
 	}
 	if req.Subresource != "" {
 		refused.Resource += "/" + req.Subresource
 	}
-	key := refused.Who + " " + refused.Verb + " " + refused.Resource + " " + refused.Key + " " + strconv.Itoa(int(refused.Code))
+	key := refused.Requester + " " + refused.Verb + " " + refused.Resource + " " + refused.Key + " " + strconv.Itoa(int(refused.Code))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if before, again := r.kept[key]; again {

@@ -149,7 +149,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	switches := NewSwitchboard(links, cfg.Clock.Clock())
 	parts = append(parts, switches.Run, func(ctx context.Context) error {
-		return manage(ctx, cfg, hub, managed{switches, cfg.Clock, trouble.NewLog(cfg.History, trouble.Board()...)}, func() {
+		return manage(ctx, cfg, hub, managed{switches, cfg.Clock, trouble.NewLog(cfg.History, trouble.FaultStateKinds()...)}, func() {
 			if cfg.Ready != nil {
 				cfg.Ready(addresses)
 			}
@@ -165,11 +165,11 @@ type managed struct {
 	troubles *trouble.Log
 }
 
-func (m managed) apply(b mgmt.Board) {
-	began := m.troubles.Began()
+func (m managed) apply(b mgmt.FaultState) {
+	began := m.troubles.Now()
 	m.movement.Set(b.Clock)
 	m.switches.Set(b.Cuts)
-	m.troubles.Set(began, trouble.State{Clock: b.Clock, Parties: b.Parties, Faults: b.Faults, Cuts: b.Cuts})
+	m.troubles.Set(began, trouble.State{Clock: b.Clock, Members: b.Members, Faults: b.Faults, Cuts: b.Cuts})
 }
 
 // keepState runs the keeper of the management state until ctx ends, on its own connection. An
@@ -200,7 +200,7 @@ func manage(ctx context.Context, cfg Config, hub hub, here managed, ready func()
 	if err != nil {
 		return err
 	}
-	inspected, err := mgmt.Inspected(ctx, mgmt.StationConfig{
+	inspected, err := mgmt.ListenInspect(ctx, mgmt.AgentConfig{
 		Process: string(proto.Bus), Bus: conn, Inspect: here.inspecting(cfg.Boot), Log: cfg.Log,
 	})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 func (l *Link) Tell() inspect.Link {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	told := inspect.Link{Party: l.Party, Silent: l.silent}
+	told := inspect.Link{Member: l.Party, Silent: l.silent}
 	if l.silent != "" {
 		told.Since = l.since
 	}

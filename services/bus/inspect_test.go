@@ -60,7 +60,7 @@ func silent(t *testing.T, plane *mgmt.Client) (text string) {
 			t.Errorf("silent %q since %v", link.Silent, link.Since)
 		}
 		if link.Silent != "" {
-			text += fmt.Sprintf("%s %s", link.Party, link.Silent)
+			text += fmt.Sprintf("%s %s", link.Member, link.Silent)
 		}
 	}
 	return text

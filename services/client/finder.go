@@ -114,7 +114,7 @@ func category(all []kinds.Kind, what string) []kinds.Kind {
 func (c *call) table(kind kinds.Kind, objects ...kinds.Object) *metav1.Table {
 	if kind.Custom && c.found != nil {
 		if crd := c.found.known.CRD(kind.GroupResource()); crd != nil {
-			return podview.ColumnsOf(crd, kind.Version).Table(c.view(), objects)
+			return podview.CustomColumnsOf(crd, kind.Version).Table(c.view(), objects)
 		}
 	}
 	return c.view().Table(kind.GroupVersionKind, objects...)

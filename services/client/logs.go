@@ -257,7 +257,7 @@ func (s *logSource) next(ctx context.Context, ended bool) error {
 	var text strings.Builder
 	for _, line := range lines {
 		text.WriteString(s.prefix)
-		text.Write(line.With(s.flags.Bool("timestamps")))
+		text.Write(line.Format(s.flags.Bool("timestamps")))
 	}
 	s.printing.Lock()
 	defer s.printing.Unlock()
@@ -276,7 +276,7 @@ func (s *logSource) follow(ctx context.Context) error {
 		obj, err := s.session.API.Get(ctx, where, metav1.GetOptions{})
 		ended := apierrors.IsNotFound(err)
 		if pod, ok := obj.(*corev1.Pod); err == nil && ok {
-			ended = podlog.Ended(pod, s.pod.UID, s.container)
+			ended = podlog.HasEnded(pod, s.pod.UID, s.container)
 		}
 		if err != nil && !ended {
 			return err

@@ -74,7 +74,7 @@ func (t *talk) run(ctx context.Context) error {
 		return fmt.Errorf("error dialing backend: node %s does not answer: %w", t.node, err)
 	}
 	defer server.Close()
-	if err := remote.Await(ctx, server); err != nil {
+	if err := remote.AwaitOffer(ctx, server); err != nil {
 		return notUpgraded(err)
 	}
 	if t.request.TTY {
@@ -84,7 +84,7 @@ func (t *talk) run(ctx context.Context) error {
 		}
 		defer restore()
 	}
-	if err := remote.Begin(ctx, server); err != nil {
+	if err := remote.AcceptOffer(ctx, server); err != nil {
 		return err
 	}
 	parts := []func(context.Context) error{func(ctx context.Context) error { return t.listen(ctx, server) }}

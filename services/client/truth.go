@@ -144,7 +144,7 @@ func (c *call) askRuntimes(ctx context.Context, nodes []string) []inspect.Answer
 				said[i].Err = err.Error()
 				return
 			}
-			said[i].Said, said[i].Err = runtime, ""
+			said[i].Report, said[i].Err = runtime, ""
 		})
 	}
 	all.Wait()
@@ -161,8 +161,8 @@ func beside(node string, pods []*corev1.Pod, said inspect.Answer[inspect.Runtime
 		}
 		rows[string(pod.UID)] = &TruthRow{Node: node, Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), API: state}
 	}
-	if said.Said != nil {
-		for _, container := range said.Said.Containers {
+	if said.Report != nil {
+		for _, container := range said.Report.Containers {
 			if !container.Alive {
 				continue
 			}
@@ -182,7 +182,7 @@ func beside(node string, pods []*corev1.Pod, said inspect.Answer[inspect.Runtime
 	}
 	sorted := make([]TruthRow, 0, len(rows))
 	for _, row := range rows {
-		row.judge(said.Said != nil)
+		row.judge(said.Report != nil)
 		sorted = append(sorted, *row)
 	}
 	slices.SortFunc(sorted, func(a, b TruthRow) int {

@@ -84,7 +84,7 @@ func Run(ctx context.Context, cfg Config) error {
 		begin = append(begin, faults.New(base, cfg.Board).Run)
 	}
 	began := cfg.Clock.Now()
-	cfg.Observers.Ready(func(context.Context) inspect.Controllers {
+	cfg.Observers.ProvideInspect(func(context.Context) inspect.Controllers {
 		self := inspect.Self{Process: "controllers", Boot: cfg.Boot, Began: began, Now: cfg.Clock.Now()}
 		return inspect.Controllers{Self: self, Running: names(rows)}
 	})
@@ -124,7 +124,7 @@ func (s *speakers) recorder(component string) control.Recorder {
 		}
 	}
 	made := speaker{component, events.New(events.Config{
-		API: s.api, Clock: s.clock, Timing: events.Default(), Component: component, Log: s.log,
+		API: s.api, Clock: s.clock, RateLimit: events.DefaultRateLimit(), Component: component, Log: s.log,
 	})}
 	s.known = append(s.known, made)
 	return made

@@ -63,7 +63,7 @@ func (g *gateway) otherResource(w http.ResponseWriter, r *http.Request, to route
 // custom one is not.
 func known(group string) bool {
 	return group == authorizationv1.GroupName || group == authenticationv1.GroupName ||
-		slices.ContainsFunc(kinds.All(), func(k kinds.Kind) bool { return k.Group == group && k.IsToday() })
+		slices.ContainsFunc(kinds.All(), func(k kinds.Kind) bool { return k.Group == group && k.IsServedByDefault() })
 }
 
 func (g *gateway) review(w http.ResponseWriter, r *http.Request, to route, asked review) error {

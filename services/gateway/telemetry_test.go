@@ -59,7 +59,7 @@ func (fakeProcesses) Ask(_ context.Context, process, question string) ([]byte, e
 	switch {
 	case process == "kubelet/node-1":
 		return nil, errors.New("it does not run")
-	case question != mgmt.AskMetrics:
+	case question != mgmt.QueryMetrics:
 		return []byte("answer to " + question), nil
 	}
 	return []byte("# HELP workqueue_depth Waiting.\n# TYPE workqueue_depth gauge\nworkqueue_depth{name=\"job\"} 2\n"), nil

@@ -39,7 +39,7 @@ func (g *gateway) resource(w *response, r *http.Request, to route) error {
 		}
 		kind, ok = g.kinds.ByResource(to.GroupVersionResource)
 	}
-	if !ok || !kind.IsToday() {
+	if !ok || !kind.IsServedByDefault() {
 		return g.load.seated(w, r, func() error { return g.otherResource(w, r, to) })
 	}
 	c := &call{gateway: g, w: w, r: r, query: r.URL.Query(), route: to, kind: kind}
@@ -141,7 +141,7 @@ func (c *call) printer(as form) (printer, error) {
 	if err != nil {
 		return p, err
 	}
-	p.columns = podview.ColumnsOf(c.kinds.CRD(c.kind.GroupResource()), c.kind.Version)
+	p.columns = podview.CustomColumnsOf(c.kinds.CRD(c.kind.GroupResource()), c.kind.Version)
 	p.include = opts.IncludeObject
 	switch p.include {
 	case metav1.IncludeNone, metav1.IncludeMetadata, metav1.IncludeObject, "":

@@ -134,8 +134,8 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("kubelet of %s: %w", cfg.Node, err)
 	}
 	w.last = p.relister.Last
-	cfg.Metrics.Before(func() { p.lookUp(w.counts) })
-	cfg.Observers.Ready(func(context.Context) inspect.Kubelet { return p.tell(w) })
+	cfg.Metrics.OnCollect(func() { p.lookUp(w.counts) })
+	cfg.Observers.ProvideInspect(func(context.Context) inspect.Kubelet { return p.tell(w) })
 	return p.run(ctx)
 }
 
@@ -185,7 +185,7 @@ func assemble(cfg Config, api API, rt runtimeapi.Runtime) (*parts, error) {
 	}
 	p.sources = p.openSources()
 	p.recorder = events.New(events.Config{
-		API: api, Clock: cfg.Clock, Timing: cfg.Timing.Events, Component: "kubelet", Host: cfg.Node, Log: cfg.Log,
+		API: api, Clock: cfg.Clock, RateLimit: cfg.Timing.Events, Component: "kubelet", Host: cfg.Node, Log: cfg.Log,
 	})
 	if p.stores, err = p.openStores(); err != nil {
 		return nil, errors.Join(err, p.close())

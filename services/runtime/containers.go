@@ -125,7 +125,7 @@ func (s *service) StartContainer(ctx context.Context, id string) error {
 	case status.Reason == engine.ReasonStartError:
 		return errorf(proto.CodeUnknown, "%s", status.Message)
 	case status.State == proto.ContainerState_CONTAINER_STATE_CREATED:
-		return runtimeapi.Refusal(ctx.Err())
+		return runtimeapi.ToRuntimeError(ctx.Err())
 	}
 	return nil
 }

@@ -16,8 +16,8 @@ func (s *service) snapshot(context.Context) inspect.Runtime {
 	shown := s.clock.ApplySkew(now)
 	ahead := shown.Sub(now)
 	state := inspect.Runtime{
-		Self:  inspect.Self{Process: "runtime", Boot: s.boot, Began: inspect.Moved(s.began, ahead), Now: shown},
-		Ahead: ahead, Programs: s.programs,
+		Self:        inspect.Self{Process: "runtime", Boot: s.boot, Began: inspect.ShiftTime(s.began, ahead), Now: shown},
+		ClockOffset: ahead, Programs: s.programs,
 	}
 	all := make([]*container, 0, len(s.containers))
 	for _, c := range s.containers {

@@ -53,7 +53,7 @@ func (s *service) PullImage(ctx context.Context, image string) (int64, error) {
 		return 0, nil
 	}
 	if err := s.clock.Sleep(ctx, pull.Takes.Duration); err != nil {
-		return 0, runtimeapi.Refusal(err)
+		return 0, runtimeapi.ToRuntimeError(err)
 	}
 	if pull.Error != "" {
 		return 0, errorf(proto.CodeUnknown, "%s", pull.Error)

@@ -124,14 +124,14 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return fmt.Errorf("runtime: %w", err)
 	}
-	cfg.Observers.Ready(s.snapshot)
+	cfg.Observers.ProvideInspect(s.snapshot)
 	return daemon.Run(ctx,
 		records.Run,
 		func(ctx context.Context) error { return s.engines.Run(ctx, s.reporter(ctx)) },
 		func(ctx context.Context) error {
 			s.finishStops(ctx)
-			return runtimeapi.Serve(ctx, runtimeapi.Serving{
-				Bus: cfg.Bus, Runtime: s, Clock: cfg.Clock, Faults: cfg.Faults, About: s.requestTarget, Log: cfg.Log, Ready: cfg.Ready,
+			return runtimeapi.Serve(ctx, runtimeapi.ServerConfig{
+				Bus: cfg.Bus, Runtime: s, Clock: cfg.Clock, Faults: cfg.Faults, Attributes: s.requestTarget, Log: cfg.Log, Ready: cfg.Ready,
 			})
 		},
 	)

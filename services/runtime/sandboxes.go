@@ -214,6 +214,6 @@ func (s *service) sandboxesOf(podUID string) []*sandbox {
 
 // wrapError prefixes an error's text and keeps its runtime code.
 func wrapError(err error, format string, args ...any) error {
-	refused := runtimeapi.Refusal(err)
+	refused := runtimeapi.ToRuntimeError(err)
 	return errorf(refused.Code, "%s: %s", fmt.Sprintf(format, args...), refused.Desc)
 }

@@ -46,7 +46,7 @@ func (s *service) runStop(ctx context.Context, c *container, timeout time.Durati
 		case StepWait:
 			s.awaitChange(ctx, c, state, until)
 		case StepKill:
-			if timeout > 0 && !runtimeapi.StillWanted(ctx) {
+			if timeout > 0 && !runtimeapi.IsCallerWaiting(ctx) {
 				call.gone = true
 				continue
 			}
@@ -85,7 +85,7 @@ func (s stopState) abandonedError(ctx context.Context, c *container) error {
 	if s.killed {
 		return wrapError(err, "an error occurs during waiting for container %q to be killed: wait container %q", c.id, c.id)
 	}
-	return runtimeapi.Refusal(err)
+	return runtimeapi.ToRuntimeError(err)
 }
 
 // sendStopSignal sends the stop signal unless another call has sent it. It returns when this call

@@ -88,8 +88,8 @@ func TestSnapshotUsesShownClock(t *testing.T) {
 		state := n.inspect(t.Context())
 		container := state.Containers[0]
 		ago := [3]time.Duration{state.Now.Sub(state.Began), state.Now.Sub(container.Started), state.Now.Sub(container.Signaled)}
-		if state.Ahead != 24*time.Hour {
-			t.Errorf("it says that its clock is %v ahead, want 24h", state.Ahead)
+		if state.ClockOffset != 24*time.Hour {
+			t.Errorf("it says that its clock is %v ahead, want 24h", state.ClockOffset)
 		}
 		if want := [3]time.Duration{12 * time.Second, 12 * time.Second, 12 * time.Second}; ago != want || !container.Killed.IsZero() {
 			t.Errorf("it began, its container did and was signaled %v ago, want %v; killed at %v", ago, want, container.Killed)

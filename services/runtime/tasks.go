@@ -44,7 +44,7 @@ func (s *service) Stream(ctx context.Context, req *proto.ContainerStreamRequest,
 		if c == nil {
 			return notFound("container", req.ContainerId)
 		}
-		return errorf(proto.CodeUnimplemented, "container %s of pod %s %s", c.request.Name, c.sandbox.created.PodName, runtimeapi.Refusal(err).Desc)
+		return errorf(proto.CodeUnimplemented, "container %s of pod %s %s", c.request.Name, c.sandbox.created.PodName, runtimeapi.ToRuntimeError(err).Desc)
 	case err != nil:
 		return wrapError(err, "failed to %s container %q", what, req.ContainerId)
 	}

@@ -193,8 +193,8 @@ func (o Observer) askProcesses(ctx context.Context, node string) why.Telemetry {
 		all.Go(func() { t.Kubelet = askOne[inspect.Kubelet](ctx, o, "kubelet/"+node) })
 		all.Go(func() {
 			t.Runtime = askOne[inspect.Runtime](ctx, o, "runtime/"+node)
-			if t.Runtime.Said != nil {
-				t.Runtime.Said.Node = node
+			if t.Runtime.Report != nil {
+				t.Runtime.Report.Node = node
 			}
 		})
 	}
@@ -212,11 +212,11 @@ func askOne[T any](ctx context.Context, o Observer, process string) inspect.Answ
 	began := o.Clock.Steady()
 	said := new(T)
 	err := o.Ask(ctx, process, said)
-	heard := inspect.Answer[T]{At: o.Clock.Now(), Took: o.Clock.Steady().Sub(began)}
+	heard := inspect.Answer[T]{At: o.Clock.Now(), RoundTrip: o.Clock.Steady().Sub(began)}
 	if err != nil {
 		heard.Err = err.Error()
 	} else {
-		heard.Said = said
+		heard.Report = said
 	}
 	return heard
 }

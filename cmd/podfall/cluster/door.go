@@ -48,7 +48,7 @@ func (l Layout) MakeDoor(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if authority.Good(now) != nil {
+	if authority.CheckAuthority(now) != nil {
 		if authority, err = pki.NewAuthority("podfall", now); err != nil {
 			return err
 		}
@@ -60,8 +60,8 @@ func (l Layout) MakeDoor(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if authority.Check(server, pki.Loopback(), now) != nil {
-		if server, err = authority.Server("podfall gateway", pki.Loopback(), now); err != nil {
+	if authority.Verify(server, pki.Loopback(), now) != nil {
+		if server, err = authority.IssueServer("podfall gateway", pki.Loopback(), now); err != nil {
 			return err
 		}
 		if err := writePair(dir, serverCertificate, serverKey, server); err != nil {

@@ -153,8 +153,8 @@ func FuzzMakeDoor(f *testing.F) {
 			t.Fatal(err)
 		}
 		authority, err := readPair(l.door(), authorityCertificate, authorityKey)
-		if err != nil || authority.Good(now) != nil || authority.Check(door.Server, pki.Loopback(), now) != nil {
-			t.Errorf("made again, and not good: %v, %v, %v", err, authority.Good(now), authority.Check(door.Server, pki.Loopback(), now))
+		if err != nil || authority.CheckAuthority(now) != nil || authority.Verify(door.Server, pki.Loopback(), now) != nil {
+			t.Errorf("made again, and not good: %v, %v, %v", err, authority.CheckAuthority(now), authority.Verify(door.Server, pki.Loopback(), now))
 		}
 		if err := l.MakeDoor(now); err != nil {
 			t.Fatal(err)

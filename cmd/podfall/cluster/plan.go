@@ -109,7 +109,7 @@ func runtime(layout Layout, options Options, node string, number int) Member {
 	return Member{Name: "runtime/" + node, Node: node, Arguments: func(at Addresses) []string {
 		return slices.Concat([]string{
 			"runtime", "--node", node, "--hub", at.hub(), "--keys", layout.Keys(), "--node-keys", layout.NodeKeys(node), "--address", layout.runtimeAddress(node),
-			"--data", layout.runtime(node), "--history", layout.History(), "--pod-cidr", podcidr.Of(number, options.maxPods()),
+			"--data", layout.runtime(node), "--history", layout.History(), "--pod-cidr", podcidr.NodeCIDR(number, options.maxPods()),
 		}, timeArguments(options), options.listen(), options.Containers.arguments())
 	}}
 }

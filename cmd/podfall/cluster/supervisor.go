@@ -110,7 +110,7 @@ func (s *Supervisor) write() (end func(), err error) {
 		Dir: s.layout.History(), Process: supervisorName, Boot: proto.NewBoot(clock.Clock{}.Now(), entropy),
 		Clock: clock.NewDriver(face).Clock(), Warn: func(err error) { s.progress(err.Error()) },
 	})
-	s.troubles = trouble.NewLog(recorder, trouble.Processes()...)
+	s.troubles = trouble.NewLog(recorder, trouble.ProcessKinds()...)
 	return recorder.Close, err
 }
 
@@ -157,7 +157,7 @@ func (s *Supervisor) startUnlessRunning(ctx context.Context, member Member, at A
 }
 
 func (s *Supervisor) startOne(ctx context.Context, member Member, at Addresses) error {
-	began := s.troubles.Began()
+	began := s.troubles.Now()
 	started, ready, err := s.layout.start(member, at)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", member.Name, err)
@@ -168,10 +168,10 @@ func (s *Supervisor) startOne(ctx context.Context, member Member, at Addresses) 
 	s.mu.Unlock()
 	s.reapers.Go(func() {
 		started.reap(
-			func() { s.troubles.Begin(s.troubles.Began(), history.TroublePaused, member.Name) },
-			func() { s.troubles.End(s.troubles.Began(), history.TroublePaused, member.Name) },
+			func() { s.troubles.Begin(s.troubles.Now(), history.TroublePaused, member.Name) },
+			func() { s.troubles.End(s.troubles.Now(), history.TroublePaused, member.Name) },
 		)
-		s.troubles.Begin(s.troubles.Began(), history.TroubleDown, member.Name)
+		s.troubles.Begin(s.troubles.Now(), history.TroubleDown, member.Name)
 		s.progress(fmt.Sprintf("%s ended: %s", member.Name, started.command.ProcessState))
 	})
 	if err := awaitReady(ctx, member, ready); err != nil {

@@ -145,7 +145,7 @@ func classOf(name string, classes []*schedulingv1.PriorityClass) *schedulingv1.P
 
 // classify gives a claim that names no class the default one.
 func classify(claim *corev1.PersistentVolumeClaim, classes []*storagev1.StorageClass) {
-	if !storage.Classless(claim) {
+	if !storage.HasNoClass(claim) {
 		return
 	}
 	if found := storage.DefaultClass(classes); found != nil {

@@ -50,7 +50,7 @@ func admitPod(a Attributes, node string, pod, old *corev1.Pod) error {
 		if !own(pod) {
 			return fmt.Errorf("node %q can only create pods with spec.nodeName set to itself", node)
 		}
-		for _, ref := range podrefs.Of(pod) {
+		for _, ref := range podrefs.List(pod) {
 			if ref.Resource != podrefs.ServiceAccounts { // which are defaulted, and give a mirror pod nothing
 				return fmt.Errorf("node %q can not create pods that reference %s", node, ref.Resource)
 			}

@@ -79,7 +79,7 @@ func (g *Graph) add(record *store.Record, by int) {
 	if g.edges == nil {
 		g.edges = map[edge]int{}
 	}
-	for _, ref := range podrefs.Of(pod) {
+	for _, ref := range podrefs.List(pod) {
 		e := edge{pod.Spec.NodeName, pod.Namespace, ref}
 		if g.edges[e] += by; g.edges[e] <= 0 {
 			delete(g.edges, e)

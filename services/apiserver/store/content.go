@@ -97,8 +97,8 @@ func disksOf(obj kinds.Object) (disks history.Attachments) {
 	switch obj := obj.(type) {
 	case *corev1.PersistentVolume:
 		if obj.Spec.CSI != nil {
-			disks.Device = string(storage.Device(obj.Spec.CSI))
-			disks.Shared = storage.Shared(obj)
+			disks.Device = string(storage.DeviceName(obj.Spec.CSI))
+			disks.Shared = storage.IsShared(obj)
 		}
 	case *storagev1.VolumeAttachment:
 		disks.Host, disks.Attached = obj.Spec.NodeName, obj.Status.Attached

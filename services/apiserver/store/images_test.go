@@ -90,7 +90,7 @@ func (c *cuts) cut(t *testing.T, recording, draws int) {
 		t.Fatal(err)
 	}
 	t.Logf("recording %d: %d system calls, %d writes, %d syncs", recording, log.Len(), log.Writes(), log.Syncs())
-	steps, seed, seen := stepsOf(t, log.Said()), maphash.MakeSeed(), map[image]bool{}
+	steps, seed, seen := stepsOf(t, log.Output()), maphash.MakeSeed(), map[image]bool{}
 	for i := 0; i < draws && c.different < *imageCount; i++ {
 		rng := rand.New(rand.NewPCG(*imageSeed, uint64(recording)<<32|uint64(i)))
 		moment := rng.IntN(log.Len() + 1)
@@ -98,7 +98,7 @@ func (c *cuts) cut(t *testing.T, recording, draws int) {
 			moment = rng.IntN(min(25, log.Len())) // while it is opened, or made
 		}
 		disk := log.Cut(moment, rng.IntN)
-		drawn := image{disk.Hash(seed), min(log.SaidBy(moment), len(steps))}
+		drawn := image{disk.Hash(seed), min(log.OutputBefore(moment), len(steps))}
 		c.drawn++
 		if seen[drawn] {
 			continue

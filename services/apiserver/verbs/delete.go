@@ -91,7 +91,7 @@ func warned(answer *proto.Response, warnings []string) *proto.Response {
 // stays tells people who delete an object that it will stay, where that can be seen now.
 // Processes of the cluster are told nothing: they do not read.
 func (a *API) stays(req Request, obj kinds.Object, opts metav1.DeleteOptions) []string {
-	if obj.GetDeletionTimestamp() != nil || !req.Identity.Person() {
+	if obj.GetDeletionTimestamp() != nil || !req.Identity.IsUser() {
 		return nil
 	}
 	var node *corev1.Node

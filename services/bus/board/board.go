@@ -35,7 +35,7 @@ type Config struct {
 	// when entries end, so that steps of the machine's clock have no effect.
 	Clock clock.Clock
 	// Apply is called with each new state, one at a time, before the state is published.
-	Apply func(mgmt.Board)
+	Apply func(mgmt.FaultState)
 	Log   *slog.Logger
 }
 
@@ -45,7 +45,7 @@ type Keeper struct {
 	changed chan struct{}
 
 	mu    sync.Mutex
-	board mgmt.Board
+	board mgmt.FaultState
 }
 
 // Open loads the saved state. A damaged file is renamed, and the state is then empty: no faults and
@@ -61,23 +61,23 @@ func Open(ctx context.Context, cfg Config) (*Keeper, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("open the board: %w", err)
 	}
-	board.Epoch, board.Parties = cfg.Epoch, cfg.Parties
+	board.Epoch, board.Members = cfg.Epoch, cfg.Parties
 	if len(board.Clock) == 0 {
 		board.Clock = cfg.Face
 	}
 	wall := clock.Clock{}.Now()
-	k.board = board.Expired(mgmt.Moment{Wall: wall, Cluster: board.Clock.TimeAt(wall)})
+	k.board = board.WithoutExpired(mgmt.Instant{Wall: wall, Cluster: board.Clock.TimeAt(wall)})
 	cfg.Apply(k.board)
 	return k, nil
 }
 
 // Run serves the state until ctx ends. It calls ready once it is listening.
 func (k *Keeper) Run(ctx context.Context, ready func()) error {
-	get, err := k.cfg.Bus.Listen(ctx, proto.MgmtBoardGet)
+	get, err := k.cfg.Bus.Listen(ctx, proto.MgmtFaultStateGet)
 	if err != nil {
 		return fmt.Errorf("keep the board: %w", err)
 	}
-	set, err := k.cfg.Bus.Listen(ctx, proto.MgmtBoardSet)
+	set, err := k.cfg.Bus.Listen(ctx, proto.MgmtFaultStateSet)
 	if err != nil {
 		return fmt.Errorf("keep the board: %w", err)
 	}
@@ -89,15 +89,15 @@ func (k *Keeper) Run(ctx context.Context, ready func()) error {
 }
 
 // now returns the current time of both clocks.
-func (k *Keeper) now() mgmt.Moment {
-	return mgmt.Moment{Wall: clock.Clock{}.Now(), Cluster: k.cfg.Clock.Now()}
+func (k *Keeper) now() mgmt.Instant {
+	return mgmt.Instant{Wall: clock.Clock{}.Now(), Cluster: k.cfg.Clock.Now()}
 }
 
 // answer handles a get or a set.
 func (k *Keeper) answer(ctx context.Context, call *carrier.Call) {
-	var answer mgmt.Answer
+	var answer mgmt.Response
 	board, err := k.Board(), error(nil)
-	if call.Subject == proto.MgmtBoardSet {
+	if call.Subject == proto.MgmtFaultStateSet {
 		board, err = k.change(call.Data)
 	}
 	switch {
@@ -116,7 +116,7 @@ func (k *Keeper) answer(ctx context.Context, call *carrier.Call) {
 }
 
 // State returns the current state.
-func (k *Keeper) Board() mgmt.Board {
+func (k *Keeper) Board() mgmt.FaultState {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.board
@@ -124,22 +124,22 @@ func (k *Keeper) Board() mgmt.Board {
 
 // change applies a request. When it returns, the new state is on disk, in force in this process,
 // and published.
-func (k *Keeper) change(request []byte) (mgmt.Board, error) {
+func (k *Keeper) change(request []byte) (mgmt.FaultState, error) {
 	var change mgmt.Change
 	if err := json.Unmarshal(request, &change); err != nil {
-		return mgmt.Board{}, fmt.Errorf("unreadable change: %w", err)
+		return mgmt.FaultState{}, fmt.Errorf("unreadable change: %w", err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	next, err := k.board.Apply(change, k.now())
 	if err != nil {
-		return mgmt.Board{}, err
+		return mgmt.FaultState{}, err
 	}
 	return next, k.put(next)
 }
 
 // put replaces the state. The caller holds the lock.
-func (k *Keeper) put(next mgmt.Board) error {
+func (k *Keeper) put(next mgmt.FaultState) error {
 	if err := save(k.cfg.File, next); err != nil {
 		return fmt.Errorf("write the board down: %w", err)
 	}
@@ -155,7 +155,7 @@ func (k *Keeper) put(next mgmt.Board) error {
 func (k *Keeper) publish() error {
 	data, err := json.Marshal(k.board)
 	if err == nil {
-		err = k.cfg.Bus.Publish(proto.MgmtBoard, data)
+		err = k.cfg.Bus.Publish(proto.MgmtFaultState, data)
 	}
 	if errors.Is(err, carrier.ErrDisconnected) {
 		return nil // it is published now and then
@@ -166,7 +166,7 @@ func (k *Keeper) publish() error {
 // expire removes entries when they end.
 func (k *Keeper) expire(ctx context.Context) error {
 	for {
-		if err := k.await(ctx, k.Board().Ends()); err != nil {
+		if err := k.await(ctx, k.Board().NextExpiry()); err != nil {
 			return err
 		}
 		if err := k.drop(); err != nil {
@@ -176,7 +176,7 @@ func (k *Keeper) expire(ctx context.Context) error {
 }
 
 // await returns when the state has changed, or an entry has ended.
-func (k *Keeper) await(ctx context.Context, ends mgmt.Moment) error {
+func (k *Keeper) await(ctx context.Context, ends mgmt.Instant) error {
 	var wall, cluster <-chan time.Time
 	if !ends.Wall.IsZero() {
 		timer := clock.Clock{}.Timer(max(clock.Clock{}.Until(ends.Wall), 0))
@@ -201,7 +201,7 @@ func (k *Keeper) await(ctx context.Context, ends mgmt.Moment) error {
 func (k *Keeper) drop() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if next := k.board.Expired(k.now()); next.Revision != k.board.Revision {
+	if next := k.board.WithoutExpired(k.now()); next.Revision != k.board.Revision {
 		return k.put(next)
 	}
 	return nil
@@ -216,7 +216,7 @@ func (k *Keeper) repeat(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := (clock.Clock{}).Sleep(ctx, mgmt.Every); err != nil {
+		if err := (clock.Clock{}).Sleep(ctx, mgmt.PublishInterval); err != nil {
 			return err
 		}
 	}

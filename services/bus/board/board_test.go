@@ -77,7 +77,7 @@ func (p *plane) start(epoch string) {
 		p.t.Fatal(err)
 	}
 	keeper, err := board.Open(p.t.Context(), board.Config{
-		Bus: p.dial(mgmt.Keeper), File: p.file, Epoch: epoch, Face: face, Clock: p.clock, Parties: partition.Members([]string{"node-1"}), Apply: func(mgmt.Board) {},
+		Bus: p.dial(mgmt.Keeper), File: p.file, Epoch: epoch, Face: face, Clock: p.clock, Parties: partition.Members([]string{"node-1"}), Apply: func(mgmt.FaultState) {},
 	})
 	if err != nil {
 		p.t.Fatal(err)
@@ -108,7 +108,7 @@ func TestAProcessFollowsTheBoard(t *testing.T) {
 		p.set(broken("before", 0))
 		var mu sync.Mutex
 		var seen []string
-		station := mgmt.NewStation(mgmt.StationConfig{Process: "kubelet/node-1", Bus: p.dial(proto.Mgmt("kubelet/node-1")), Apply: func(b mgmt.Board) {
+		station := mgmt.NewAgent(mgmt.AgentConfig{Process: "kubelet/node-1", Bus: p.dial(proto.Mgmt("kubelet/node-1")), Apply: func(b mgmt.FaultState) {
 			mu.Lock()
 			defer mu.Unlock()
 			var names []string
@@ -118,7 +118,7 @@ func TestAProcessFollowsTheBoard(t *testing.T) {
 			seen = append(seen, strings.Join(names, "+"))
 		}})
 		p.run(station.Run)
-		station.Wait(t.Context())
+		station.WaitReady(t.Context())
 		p.set(broken("short", time.Minute))
 		p.stop()
 		p.start("second")
@@ -139,13 +139,13 @@ func TestALeaseEndsWithItsHolder(t *testing.T) {
 		p := newPlane(t)
 		p.set(mgmt.Change{Cut: &mgmt.AddCut{Name: "c", Holder: "me", Spec: partition.Spec{Members: []string{"node-1"}}}})
 		for range 5 {
-			time.Sleep(mgmt.Term / 2)
+			time.Sleep(mgmt.LeaseDuration / 2)
 			p.set(mgmt.Change{Renew: "c"})
 		}
 		if now, err := p.client.Get(t.Context()); err != nil || len(now.Cuts) != 1 {
 			t.Errorf("renewed, and the cuts are %v, %v", now.Cuts, err)
 		}
-		time.Sleep(mgmt.Term + time.Millisecond)
+		time.Sleep(mgmt.LeaseDuration + time.Millisecond)
 		if now, err := p.client.Get(t.Context()); err != nil || len(now.Cuts) != 0 {
 			t.Errorf("not renewed, and the cuts are %v, %v", now.Cuts, err)
 		}
@@ -196,7 +196,7 @@ func TestAFullBoard(t *testing.T) {
 		if _, err := p.client.Set(t.Context(), long); !errors.Is(err, mgmt.ErrRefused) || !strings.Contains(err.Error(), "want at most 1048576") {
 			t.Errorf("more than there is room for: %v", err)
 		}
-		time.Sleep(2 * mgmt.Every)
+		time.Sleep(2 * mgmt.PublishInterval)
 		p.set(mgmt.Change{ClearFaults: &mgmt.Selection{All: true}})
 		p.set(long)
 	})
@@ -225,7 +225,7 @@ func TestTheFile(t *testing.T) {
 func TestTelemetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlane(t)
-		station := mgmt.NewStation(mgmt.StationConfig{
+		station := mgmt.NewAgent(mgmt.AgentConfig{
 			Process: "runtime/node-1", Bus: p.dial(proto.Mgmt("runtime/node-1")),
 			Inspect: func(_ context.Context, question []byte) ([]byte, error) {
 				if len(question) == 0 {
@@ -235,7 +235,7 @@ func TestTelemetry(t *testing.T) {
 			},
 		})
 		p.run(station.Run)
-		station.Wait(t.Context())
+		station.WaitReady(t.Context())
 		if got, err := p.client.Inspect(t.Context(), "runtime/node-1", []byte("this")); err != nil || string(got) != "you asked this" {
 			t.Errorf("Inspect: %q, %v", got, err)
 		}

@@ -22,8 +22,8 @@ type damageError struct {
 func (e *damageError) Error() string { return e.cause.Error() }
 
 // load reads the state; a missing file is an empty state.
-func load(path string) (mgmt.Board, error) {
-	var board mgmt.Board
+func load(path string) (mgmt.FaultState, error) {
+	var board mgmt.FaultState
 	if path == "" {
 		return board, nil
 	}
@@ -41,15 +41,15 @@ func load(path string) (mgmt.Board, error) {
 	if err != nil {
 		aside := path + ".damaged"
 		if err := os.Rename(path, aside); err != nil {
-			return mgmt.Board{}, err
+			return mgmt.FaultState{}, err
 		}
-		return mgmt.Board{}, &damageError{fmt.Errorf("%s: %w", path, err), aside}
+		return mgmt.FaultState{}, &damageError{fmt.Errorf("%s: %w", path, err), aside}
 	}
 	return board, nil
 }
 
 // save replaces the file atomically. Only its owner may read it.
-func save(path string, board mgmt.Board) error {
+func save(path string, board mgmt.FaultState) error {
 	if path == "" {
 		return nil
 	}

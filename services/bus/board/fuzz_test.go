@@ -29,7 +29,7 @@ func FuzzLoad(f *testing.F) {
 			if aside, err := os.ReadFile(damaged.aside); err != nil || string(aside) != string(text) {
 				t.Errorf("%q was put aside as %q (%v)", text, aside, err)
 			}
-			if again, err := load(path); err != nil || written(t, again) != written(t, mgmt.Board{}) {
+			if again, err := load(path); err != nil || written(t, again) != written(t, mgmt.FaultState{}) {
 				t.Errorf("after that there is %s (%v)", written(t, again), err)
 			}
 			return
@@ -41,12 +41,12 @@ func FuzzLoad(f *testing.F) {
 			t.Errorf("saved %s, loaded %s (%v)", written(t, board), written(t, again), err)
 		}
 		now := time.Unix(1_800_000_000, 0)
-		board.Parties = []string{"node-1", "apiserver"}
-		board.Expired(mgmt.Moment{Wall: now, Cluster: now}).AllFaults()
+		board.Members = []string{"node-1", "apiserver"}
+		board.WithoutExpired(mgmt.Instant{Wall: now, Cluster: now}).AllFaults()
 	})
 }
 
-func written(t *testing.T, board mgmt.Board) string {
+func written(t *testing.T, board mgmt.FaultState) string {
 	t.Helper()
 	data, err := json.Marshal(board)
 	if err != nil {

@@ -80,7 +80,7 @@ func TestExplainAgreesWithKubectl(t *testing.T) {
 			questions = append(questions, question{find(resource), path, ""})
 		}
 	}
-	for _, kind := range kinds.Today() {
+	for _, kind := range kinds.ServedByDefault() {
 		questions = append(questions, question{kind, "", ""})
 	}
 	for _, q := range questions {

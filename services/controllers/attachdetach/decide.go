@@ -73,7 +73,7 @@ func Device(volume *corev1.PersistentVolume) corev1.UniqueVolumeName {
 	if !Needs(volume) {
 		return ""
 	}
-	return storage.Device(volume.Spec.CSI)
+	return storage.DeviceName(volume.Spec.CSI)
 }
 
 // Done reports whether a pod no longer uses its volumes: it is terminal, or deleted and nothing
@@ -173,7 +173,7 @@ func (p *Plan) use(view View, use Use) {
 }
 
 // exclusive reports whether a volume may be on one node only.
-func exclusive(volume *corev1.PersistentVolume) bool { return !storage.Shared(volume) }
+func exclusive(volume *corev1.PersistentVolume) bool { return !storage.IsShared(volume) }
 
 // blockedMessage names the pods in the way, if there are any (reportMultiAttachError).
 func blockedMessage(view View, use Use) string {

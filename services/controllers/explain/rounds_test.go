@@ -128,7 +128,7 @@ func TestByClocksThatAreWrong(t *testing.T) {
 func TestLivesInTheTimeOfTheCluster(t *testing.T) {
 	began, ended := now, now.Add(time.Minute)
 	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
-		said := &inspect.Runtime{Ahead: ahead, Containers: []inspect.Container{
+		said := &inspect.Runtime{ClockOffset: ahead, Containers: []inspect.Container{
 			{UID: "u", Times: inspect.Times{Started: began.Add(ahead), Exited: ended.Add(ahead)}},
 			{UID: "u", Alive: true, Times: inspect.Times{Started: ended.Add(ahead)}},
 		}}

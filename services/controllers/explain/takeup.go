@@ -9,10 +9,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/internal/podapi"
-	"github.com/podfall/podfall/analysis/why/gather"
 )
 
 // Views are what the rounds know of the API, as far as its watches have told.
@@ -72,7 +72,7 @@ func incarnations(runtime *inspect.Runtime, kubelet *inspect.Kubelet) (all []inc
 		if c.Started.IsZero() {
 			continue
 		}
-		if began := inspect.Moved(c.Started, -runtime.Ahead); one.began.IsZero() || began.Before(one.began) {
+		if began := inspect.ShiftTime(c.Started, -runtime.ClockOffset); one.began.IsZero() || began.Before(one.began) {
 			one.began = began
 		}
 	}
@@ -154,7 +154,7 @@ func (r *Rounds) takeUpFrom(ctx context.Context, node string, views Views, said 
 		return nil //nolint:nilerr // it is asked again
 	}
 	kubelet, err := ask[inspect.Kubelet](ctx, r, "kubelet/"+node, said)
-	complete := err == nil && !unheard(kubelet.Heard, r.taking.since)
+	complete := err == nil && !unheard(kubelet.PodsRevision, r.taking.since)
 	for _, i := range incarnations(runtime, kubelet) {
 		if r.haunts(i.uid) {
 			continue

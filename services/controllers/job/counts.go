@@ -17,7 +17,7 @@ func newCounts(all *metrics.Registry) counts {
 	return counts{
 		syncs: all.Counter("job_controller_job_syncs_total", "The number of job syncs", "completion_mode", "result", "action"),
 		took: all.Histogram("job_controller_job_sync_duration_seconds", "The time it took to sync a job",
-			metrics.Latency(), "completion_mode", "result", "action"),
+			metrics.LatencyBuckets(), "completion_mode", "result", "action"),
 		jobs: all.Counter("job_controller_jobs_finished_total", "The number of finished jobs", "completion_mode", "result", "reason"),
 		pods: all.Counter("job_controller_job_pods_finished_total", "The number of finished Pods that are fully tracked", "completion_mode", "result"),
 		tracked: all.Counter("job_controller_terminated_pods_tracking_finalizer_total",

@@ -22,9 +22,9 @@ func newCounts(all *metrics.Registry, name string) counts {
 		depth:   all.Gauge("workqueue_depth", "Current depth of workqueue", "name"),
 		retries: all.Counter("workqueue_retries_total", "Total number of retries handled by workqueue", "name"),
 		waited: all.Histogram("workqueue_queue_duration_seconds",
-			"How long in seconds an item stays in workqueue before being requested", metrics.Queueing(), "name"),
+			"How long in seconds an item stays in workqueue before being requested", metrics.WorkQueueBuckets(), "name"),
 		worked: all.Histogram("workqueue_work_duration_seconds",
-			"How long in seconds processing an item from workqueue takes.", metrics.Queueing(), "name"),
+			"How long in seconds processing an item from workqueue takes.", metrics.WorkQueueBuckets(), "name"),
 		unfinished: all.Gauge("workqueue_unfinished_work_seconds",
 			"How many seconds of work has done that is in progress and hasn't been observed by work_duration. "+
 				"Large values indicate stuck threads. One can deduce the number of stuck threads by observing the rate at which this increases.", "name"),

@@ -81,7 +81,7 @@ func New[K comparable](cfg Config, sync func(context.Context, K) error) *Loop[K]
 		dirty: map[K]time.Time{}, busy: map[K]time.Time{}, later: schedule[K]{due: map[K]time.Time{}}, failures: map[K]int{},
 		bucket: rate.NewLimiter(perSecond, burst),
 	}
-	cfg.Metrics.Before(l.lookUp)
+	cfg.Metrics.OnCollect(l.lookUp)
 	return l
 }
 

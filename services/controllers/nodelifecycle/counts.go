@@ -20,7 +20,7 @@ func newCounts(all *metrics.Registry) counts {
 		unhealthy: all.Gauge("node_collector_unhealthy_nodes_in_zone", "Gauge measuring number of not Ready Nodes per zones.", "zone"),
 		evictions: all.Counter("node_collector_evictions_total", "Number of Node evictions that happened since current instance of NodeController started.", "zone"),
 		pass: all.Histogram("node_collector_update_all_nodes_health_duration_seconds",
-			"Duration in seconds for NodeController to update the health of all nodes.", metrics.Latency()),
+			"Duration in seconds for NodeController to update the health of all nodes.", metrics.LatencyBuckets()),
 	}
 }
 

@@ -48,7 +48,7 @@ func removeFiles(dir string, volume *corev1.PersistentVolume) error {
 	if dir == "" || volume.Spec.CSI == nil || volume.Spec.CSI.Driver != Driver {
 		return nil
 	}
-	inside, err := storage.Dir(volume.Spec.CSI)
+	inside, err := storage.VolumeDir(volume.Spec.CSI)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func New(base control.Base) *Controller {
 		inbox: newMailbox(), outbox: make(chan verdict, binders),
 		counts: newCounts(base.Metrics),
 	}
-	base.Metrics.Before(c.lookUp)
+	base.Metrics.OnCollect(c.lookUp)
 	listen(c.inbox, view.Of[*corev1.Node](base.Views, "nodes"), (*State).SetNode, removeNode)
 	listen(c.inbox, view.Of[*corev1.Pod](base.Views, "pods"), (*State).SetPod, (*State).RemovePod)
 	listen(c.inbox, view.Of[*corev1.Namespace](base.Views, "namespaces"), setNamespace, removeNamespace)

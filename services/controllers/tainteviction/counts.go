@@ -15,7 +15,7 @@ func newCounts(all *metrics.Registry) counts {
 			"Total number of Pods deleted by TaintEvictionController since its start."),
 		late: all.Histogram("taint_eviction_controller_pod_deletion_duration_seconds",
 			"Latency, in seconds, between the time when a taint effect has been activated for the Pod and its deletion via TaintEvictionController.",
-			metrics.Latency()),
+			metrics.LatencyBuckets()),
 	}
 }
 

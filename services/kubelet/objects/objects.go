@@ -100,7 +100,7 @@ func (c *Cache) Register(ctx context.Context, pod *corev1.Pod) {
 		return
 	}
 	var keys []key
-	for _, ref := range podrefs.Of(pod) {
+	for _, ref := range podrefs.List(pod) {
 		if ref.Resource == podrefs.ConfigMaps || ref.Resource == podrefs.Secrets {
 			keys = append(keys, key{ref.Resource, pod.Namespace, ref.Name})
 		}

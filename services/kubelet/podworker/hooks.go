@@ -49,7 +49,7 @@ func (w *worker) preStop(ctx context.Context, pod *corev1.Pod, stop ContainerSto
 		w.cfg.Log.WarnContext(ctx, "preStop hook goes on, its time is up", about...)
 	default:
 		w.cfg.Log.WarnContext(ctx, "preStop hook has failed", append(about, "err", err)...)
-		w.cfg.Events.Container(pod, stop.Name, corev1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
+		w.cfg.Events.ContainerEvent(pod, stop.Name, corev1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
 	}
 	return took
 }
@@ -66,7 +66,7 @@ func (w *worker) postStart(ctx context.Context, pod *corev1.Pod, spec *corev1.Co
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed")
+	w.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed")
 	stop := ContainerStop{
 		ID: id, Name: spec.Name, Grace: BaseGrace(pod, spec, ReasonPod), PreStop: preStopOf(spec), Why: "FailedPostStartHook",
 	}

@@ -187,7 +187,7 @@ func (w *worker) tellHeld(pod *corev1.Pod, held map[string]corev1.ContainerState
 		if w.waiting[name] == held[name] { // only this goroutine writes it
 			continue
 		}
-		w.cfg.Events.Container(pod, name, corev1.EventTypeWarning, "BackOff",
+		w.cfg.Events.ContainerEvent(pod, name, corev1.EventTypeWarning, "BackOff",
 			fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)", name, pod.Name, pod.Namespace, pod.UID))
 	}
 }
@@ -245,10 +245,10 @@ func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, sandbox *p
 		}
 	}
 	if err := w.cfg.Runtime.StartContainer(ctx, id); err != nil && !w.hasBegun(ctx, pod, start) {
-		w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
+		w.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
 		return &startError{"RunContainerError", spec.Name, err}
 	}
-	w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeNormal, "Started", "Container started")
+	w.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeNormal, "Started", "Container started")
 	return w.postStart(ctx, pod, spec, id)
 }
 
@@ -272,15 +272,15 @@ func (w *worker) createContainer(
 	}
 	request, err := w.createRequest(ctx, pod, sandbox, start)
 	if err != nil {
-		w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
+		w.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
 		return "", &startError{"CreateContainerConfigError", spec.Name, err}
 	}
 	id, err := w.cfg.Runtime.CreateContainer(ctx, request)
 	if err != nil {
-		w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
+		w.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
 		return "", &startError{"CreateContainerError", spec.Name, err}
 	}
-	w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeNormal, "Created", "Container created")
+	w.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeNormal, "Created", "Container created")
 	if start.Again {
 		w.crashes.Restarted(start, w.cfg.Clock.Now(), w.cfg.Timing.Crash)
 	}
@@ -293,7 +293,7 @@ func (w *worker) withoutImage(pod *corev1.Pod, spec *corev1.Container, err error
 	if !is {
 		return err // the kubelet leaves
 	}
-	w.cfg.Events.Container(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+pull.Reason)
+	w.cfg.Events.ContainerEvent(pod, spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+pull.Reason)
 	return &startError{pull.Reason, spec.Name, err}
 }
 

@@ -133,7 +133,7 @@ func (w *worker) carryOutStop(ctx context.Context, pod *corev1.Pod, plan StopPla
 // announce tells people that a container is about to be stopped (KBL-33b).
 func (w *worker) announce(pod *corev1.Pod, stop ContainerStop) {
 	if stop.Err == nil {
-		w.cfg.Events.Container(pod, stop.Name, corev1.EventTypeNormal, "Killing", cmp.Or(stop.Why, "Stopping container "+stop.Name))
+		w.cfg.Events.ContainerEvent(pod, stop.Name, corev1.EventTypeNormal, "Killing", cmp.Or(stop.Why, "Stopping container "+stop.Name))
 	}
 }
 

@@ -100,7 +100,7 @@ type Claims interface {
 // Events tells people; it never blocks.
 type Events interface {
 	Event(about kinds.Object, kind, reason, message string)
-	Container(pod *corev1.Pod, container, kind, reason, message string)
+	ContainerEvent(pod *corev1.Pod, container, kind, reason, message string)
 }
 
 // Timing is how workers pace themselves.

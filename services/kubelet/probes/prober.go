@@ -29,7 +29,7 @@ type Cache interface {
 
 // Events tells people; it never blocks.
 type Events interface {
-	Container(pod *corev1.Pod, container, kind, reason, message string)
+	ContainerEvent(pod *corev1.Pod, container, kind, reason, message string)
 }
 
 // Config is what probes work with.
@@ -247,7 +247,7 @@ func (p *Prober) tick(ctx context.Context, object *corev1.Pod, spec *corev1.Cont
 		return false
 	}
 	if outcome == Failure {
-		p.cfg.Events.Container(object, spec.Name, corev1.EventTypeWarning, "Unhealthy", at.kind.String()+" probe failed: "+output)
+		p.cfg.Events.ContainerEvent(object, spec.Name, corev1.EventTypeWarning, "Unhealthy", at.kind.String()+" probe failed: "+output)
 	}
 	p.change(object.UID, at, func(t Tracker) Tracker { return t.Answer(outcome, what) })
 	return true

@@ -40,7 +40,7 @@ func conditions(in Input, status *corev1.PodStatus) []corev1.PodCondition {
 		if in.Compat.TracksGeneration {
 			wanted[i].ObservedGeneration = in.Pod.Generation
 		}
-		podcondition.Stamp(&wanted[i], podcondition.In(in.Old.Conditions, wanted[i].Type), in.Now)
+		podcondition.SetTransitionTime(&wanted[i], podcondition.FindIn(in.Old.Conditions, wanted[i].Type), in.Now)
 	}
 	return wanted
 }
@@ -82,7 +82,7 @@ func gated(pod *corev1.Pod, containers corev1.PodCondition) corev1.PodCondition 
 	}
 	var unready []string
 	for _, gate := range pod.Spec.ReadinessGates {
-		c := podcondition.In(pod.Status.Conditions, gate.ConditionType)
+		c := podcondition.FindIn(pod.Status.Conditions, gate.ConditionType)
 		switch {
 		case c == nil:
 			unready = append(unready, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", gate.ConditionType))

@@ -24,14 +24,14 @@ func Merge(pod *corev1.Pod, wanted corev1.PodStatus, facts Facts, now time.Time)
 		merged.Phase, merged.Reason, merged.Message = live.Phase, live.Reason, live.Message // never undone
 	}
 	for _, c := range live.Conditions {
-		if !owned(c.Type) && podcondition.In(merged.Conditions, c.Type) == nil {
+		if !owned(c.Type) && podcondition.FindIn(merged.Conditions, c.Type) == nil {
 			merged.Conditions = append(merged.Conditions, c)
 		}
 	}
 	for i := range merged.Conditions {
 		// The API's transition time stands where the status is the API's.
 		c := &merged.Conditions[i]
-		podcondition.Stamp(c, podcondition.In(live.Conditions, c.Type), c.LastTransitionTime.Time)
+		podcondition.SetTransitionTime(c, podcondition.FindIn(live.Conditions, c.Type), c.LastTransitionTime.Time)
 	}
 	if isFinal(merged.Phase) {
 		end(&merged, now)
@@ -70,7 +70,7 @@ func end(merged *corev1.PodStatus, now time.Time) {
 		}
 		old := *c
 		c.Status, c.Reason, c.Message = corev1.ConditionFalse, reason, ""
-		podcondition.Stamp(c, &old, now)
+		podcondition.SetTransitionTime(c, &old, now)
 	}
 }
 

@@ -161,7 +161,7 @@ func TestTerminate(t *testing.T) {
 }
 
 func ready(status corev1.PodStatus) string {
-	c := podcondition.In(status.Conditions, corev1.PodReady)
+	c := podcondition.FindIn(status.Conditions, corev1.PodReady)
 	if c == nil {
 		return "none"
 	}
@@ -190,7 +190,7 @@ func TestDerive(t *testing.T) {
 	if second.Phase != corev1.PodRunning || ready(second) != "True::" || second.PodIP != "10.0.0.1" || second.ObservedGeneration != 2 {
 		t.Errorf("while it runs it is %+v", second)
 	}
-	if at := podcondition.In(second.Conditions, corev1.PodScheduled).LastTransitionTime; !at.Equal(podcondition.In(first.Conditions, corev1.PodScheduled).LastTransitionTime.DeepCopy()) {
+	if at := podcondition.FindIn(second.Conditions, corev1.PodScheduled).LastTransitionTime; !at.Equal(podcondition.FindIn(first.Conditions, corev1.PodScheduled).LastTransitionTime.DeepCopy()) {
 		t.Error("a condition that did not change has a new transition time")
 	}
 	container = &proto.Container{
@@ -207,7 +207,7 @@ func TestDerive(t *testing.T) {
 	if third.PodIP != "10.0.0.1" || third.StartTime == nil || !third.StartTime.Equal(first.StartTime) {
 		t.Error("KBL-68: its address or its start time is lost")
 	}
-	if c := podcondition.In(third.Conditions, corev1.PodReadyToStartContainers); c.Status != corev1.ConditionFalse {
+	if c := podcondition.FindIn(third.Conditions, corev1.PodReadyToStartContainers); c.Status != corev1.ConditionFalse {
 		t.Error("KBL-71: PodReadyToStartContainers stays True without a sandbox")
 	}
 	in.Old, in.Seen = second, podstate.Pod{}
@@ -238,7 +238,7 @@ func TestMerge(t *testing.T) {
 	if let.Phase != corev1.PodFailed || let.Reason != "Evicted" || ready(let) != "False:PodFailed:" {
 		t.Errorf("KBL-67: then it is %s %s, Ready %s", let.Phase, let.Reason, ready(let))
 	}
-	if podcondition.In(let.Conditions, corev1.DisruptionTarget) == nil {
+	if podcondition.FindIn(let.Conditions, corev1.DisruptionTarget) == nil {
 		t.Error("KBL-67: a condition of others is lost")
 	}
 	live.Status.Phase = corev1.PodSucceeded

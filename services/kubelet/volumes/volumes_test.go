@@ -197,9 +197,9 @@ func (s *stand) attached(source *corev1.CSIPersistentVolumeSource) {
 	attachment := &storagev1.VolumeAttachment{}
 	attachment.Status.Attached = true
 	s.put("volumeattachments//"+storage.AttachmentName(source, "n1"), attachment)
-	s.inUse.Add(storage.Device(source), "another", "v")
+	s.inUse.Add(storage.DeviceName(source), "another", "v")
 	s.Reported(s.InUse())
-	s.node(s.InUse(), storage.Device(source))
+	s.node(s.InUse(), storage.DeviceName(source))
 }
 
 // node is this one's object, which says what it uses and is told what it has.
@@ -242,11 +242,11 @@ func TestAttach(t *testing.T) {
 			t.Errorf("in use: %v", got)
 		}
 		s.Reported(s.InUse())
-		s.node(nil, storage.Device(source))
+		s.node(nil, storage.DeviceName(source))
 		unattached("reported, it was taken back")
 		s.node(s.InUse())
 		unattached("the node is not told that it has it")
-		s.node(s.InUse(), storage.Device(source))
+		s.node(s.InUse(), storage.DeviceName(source))
 		attach(false)
 		unattached("attaching")
 		s.drop("volumeattachments//" + storage.AttachmentName(source, "n1"))

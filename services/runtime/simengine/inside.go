@@ -51,7 +51,7 @@ func (e *Engine) Stream(ctx context.Context, req *proto.ContainerStreamRequest, 
 			if err != nil {
 				return err
 			}
-			return remote.Finish(ctx, client, proto.ExitStatus(answer.GetExitCode()))
+			return remote.SendStatus(ctx, client, proto.ExitStatus(answer.GetExitCode()))
 		},
 		func(ctx context.Context) error {
 			select {

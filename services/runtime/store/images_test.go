@@ -43,7 +43,7 @@ func TestPowerCuts(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("recording %d: %d system calls, %d writes, %d syncs", recording, log.Len(), log.Writes(), log.Syncs())
-		said := log.Said()
+		said := log.Output()
 		said = said[:len(said)-1] // which is what package testing says
 		seed, seen := maphash.MakeSeed(), map[image]bool{}
 		for i := 0; i < each && different < *imageCount; i++ {
@@ -53,7 +53,7 @@ func TestPowerCuts(t *testing.T) {
 				moment = rng.IntN(min(25, log.Len())) // while it is opened, or made
 			}
 			disk := log.Cut(moment, rng.IntN)
-			it := image{disk.Hash(seed), min(log.SaidBy(moment), len(said))}
+			it := image{disk.Hash(seed), min(log.OutputBefore(moment), len(said))}
 			drawn++
 			if seen[it] {
 				continue
