@@ -12,7 +12,7 @@ import (
 )
 
 // readyIs returns whether a node's Ready condition has the wanted status.
-func ready(t testing.TB, c *podfalltest.Cluster, name string, want corev1.ConditionStatus) func() bool {
+func readyIs(t testing.TB, c *podfalltest.Cluster, name string, want corev1.ConditionStatus) func() bool {
 	t.Helper()
 	return func() bool {
 		node, err := c.Client().CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
@@ -60,7 +60,7 @@ func TestMovingTheClock(t *testing.T) {
 				}
 				time.Sleep(10 * time.Second)
 				row.move(c)
-				eventually(t, "the pod is gone", gone(t, client, "stubborn"))
+				eventually(t, "the pod is gone", isGone(t, client, "stubborn"))
 				if took := time.Since(begin); took < row.want || took > row.want+time.Second {
 					t.Errorf("it took %v of the wall, want %v", took, row.want)
 				}
@@ -79,7 +79,7 @@ func TestAPauseKeepsLeases(t *testing.T) {
 		c.Cut("node-1")
 		time.Sleep(time.Hour)
 		for _, node := range c.Nodes() {
-			if !ready(t, c, node, corev1.ConditionTrue)() {
+			if !readyIs(t, c, node, corev1.ConditionTrue)() {
 				t.Errorf("%s is not Ready in a pause", node)
 			}
 		}
@@ -88,11 +88,11 @@ func TestAPauseKeepsLeases(t *testing.T) {
 		}
 		c.Resume()
 		time.Sleep(time.Minute)
-		if !ready(t, c, "node-1", corev1.ConditionUnknown)() || !ready(t, c, "node-2", corev1.ConditionTrue)() {
+		if !readyIs(t, c, "node-1", corev1.ConditionUnknown)() || !readyIs(t, c, "node-2", corev1.ConditionTrue)() {
 			t.Error("a minute later: want node-1 Unknown and node-2 Ready")
 		}
 		c.Heal("node-1")
-		eventually(t, "node-1 is Ready", ready(t, c, "node-1", corev1.ConditionTrue))
+		eventually(t, "node-1 is Ready", readyIs(t, c, "node-1", corev1.ConditionTrue))
 	})
 }
 
@@ -111,7 +111,7 @@ func TestANodeIsLostFaster(t *testing.T) {
 		c.Cut(node)
 		begin, began := time.Now(), c.Now()
 		time.Sleep(time.Minute)
-		if !ready(t, c, node, corev1.ConditionUnknown)() {
+		if !readyIs(t, c, node, corev1.ConditionUnknown)() {
 			t.Error("a minute later the node is not Unknown")
 		}
 		c.SetSpeed(100)
@@ -127,6 +127,6 @@ func TestANodeIsLostFaster(t *testing.T) {
 		}
 		c.SetSpeed(1)
 		c.Heal(node)
-		eventually(t, "the pod is gone", gone(t, client, "web"))
+		eventually(t, "the pod is gone", isGone(t, client, "web"))
 	})
 }

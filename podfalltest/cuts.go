@@ -45,7 +45,7 @@ type CutSpec = partition.Spec
 // the controllers and the gateway can be cut off too.
 func (c *Cluster) Cut(node string, way ...Way) {
 	c.t.Helper()
-	c.mustBe(node)
+	c.requireMember(node)
 	spec := CutSpec{}
 	if len(way) > 0 {
 		spec = way[0].spec()
@@ -64,32 +64,32 @@ func (c *Cluster) Cut(node string, way ...Way) {
 // It replaces a cut of that name. Durations are cluster time.
 func (c *Cluster) AddCut(name string, spec CutSpec) {
 	c.t.Helper()
-	added, err := partition.New(name, spec, c.parts.Parties(), c.clock.Now())
+	added, err := partition.New(name, spec, c.parts.Members(), c.clock.Now())
 	if err != nil {
 		c.t.Fatalf("podfalltest: cut %q: %v", name, err)
 	}
 	others := slices.DeleteFunc(c.parts.Cuts(), func(cut partition.Cut) bool { return cut.Name == name })
-	c.parts.Cut(append(others, added)...)
+	c.parts.SetCuts(append(others, added)...)
 }
 
 // Heal ends every cut that affects a node, and returns when the node is connected again.
 func (c *Cluster) Heal(node string) {
 	c.t.Helper()
-	c.mustBe(node)
-	c.parts.Cut(slices.DeleteFunc(c.parts.Cuts(), func(cut partition.Cut) bool {
-		return slices.Contains(cut.Spec.CutOff(c.parts.Parties()), node)
+	c.requireMember(node)
+	c.parts.SetCuts(slices.DeleteFunc(c.parts.Cuts(), func(cut partition.Cut) bool {
+		return slices.Contains(cut.Spec.CutOff(c.parts.Members()), node)
 	})...)
 	ctx, cancel := c.bounded()
 	defer cancel()
-	if err := c.parts.Await(ctx, node); err != nil {
+	if err := c.parts.AwaitConnected(ctx, node); err != nil {
 		c.t.Fatalf("podfalltest: heal: %v", err)
 	}
 }
 
 // requireMember fails the test if there is no such node or control-plane part.
-func (c *Cluster) mustBe(party string) {
+func (c *Cluster) requireMember(party string) {
 	c.t.Helper()
-	if parties := c.parts.Parties(); !slices.Contains(parties, party) {
+	if parties := c.parts.Members(); !slices.Contains(parties, party) {
 		c.t.Fatalf("podfalltest: there is no node %q; want one of %v", party, parties)
 	}
 }

@@ -25,7 +25,7 @@ const (
 )
 
 // stepPoints returns the fault point of each step, in their order.
-func points() []fault.Point {
+func stepPoints() []fault.Point {
 	return []fault.Point{fault.VolumeMount, fault.VolumeUnmount, fault.VolumeRemoveDir, fault.CgroupDestroy}
 }
 
@@ -33,9 +33,9 @@ func points() []fault.Point {
 // is a shorthand for [Cluster.AddFault].
 func (c *Cluster) Break(node string, step Step) {
 	c.t.Helper()
-	c.mustHave(node)
-	point := points()[step]
-	c.AddFault(brokenOn(node)+string(point), FaultSpec{
+	c.requireNode(node)
+	point := stepPoints()[step]
+	c.AddFault(breakPrefix(node)+string(point), FaultSpec{
 		Point: point, Where: FaultAbout{Node: node}, Effect: FaultEffect{Kind: fault.Error, Message: "broken by the test"},
 	})
 }
@@ -43,14 +43,14 @@ func (c *Cluster) Break(node string, step Step) {
 // Mend ends all faults that Break has added for the node.
 func (c *Cluster) Mend(node string) {
 	c.t.Helper()
-	c.mustHave(node)
-	c.parts.Break(slices.DeleteFunc(c.parts.Broken(), func(f fault.Fault) bool {
-		return strings.HasPrefix(f.Name, brokenOn(node))
+	c.requireNode(node)
+	c.parts.SetFaults(slices.DeleteFunc(c.parts.Faults(), func(f fault.Fault) bool {
+		return strings.HasPrefix(f.Name, breakPrefix(node))
 	})...)
 }
 
 // requireNode fails the test if there is no such node.
-func (c *Cluster) mustHave(node string) {
+func (c *Cluster) requireNode(node string) {
 	c.t.Helper()
 	if !slices.Contains(c.Nodes(), node) {
 		c.t.Fatalf("podfalltest: there is no node %q; want one of %v", node, c.Nodes())
@@ -58,7 +58,7 @@ func (c *Cluster) mustHave(node string) {
 }
 
 // breakPrefix returns the name prefix of the faults that Break adds for a node.
-func brokenOn(node string) string { return node + ".breaks." }
+func breakPrefix(node string) string { return node + ".breaks." }
 
 // FaultSpec describes a fault: where it applies, its effect, and how often; docs/faults.md lists
 // the points and effects.
@@ -92,20 +92,20 @@ func (c *Cluster) AddFault(name string, spec FaultSpec) {
 	if err != nil {
 		c.t.Fatalf("podfalltest: fault %q: %v", name, err)
 	}
-	c.parts.Break(append(without(c.parts.Broken(), name), added)...)
+	c.parts.SetFaults(append(withoutFault(c.parts.Faults(), name), added)...)
 }
 
 // ClearFault ends a fault; operations that hang in it continue.
 func (c *Cluster) ClearFault(name string) {
 	c.t.Helper()
-	before := c.parts.Broken()
-	after := without(before, name)
+	before := c.parts.Faults()
+	after := withoutFault(before, name)
 	if len(after) == len(before) {
 		c.t.Fatalf("podfalltest: there is no fault %q", name)
 	}
-	c.parts.Break(after...)
+	c.parts.SetFaults(after...)
 }
 
-func without(faults []fault.Fault, name string) []fault.Fault {
+func withoutFault(faults []fault.Fault, name string) []fault.Fault {
 	return slices.DeleteFunc(faults, func(f fault.Fault) bool { return f.Name == name })
 }

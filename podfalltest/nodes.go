@@ -17,7 +17,7 @@ import (
 )
 
 // nodePollInterval is the wall time between two checks of the nodes.
-const look = 5 * time.Millisecond
+const nodePollInterval = 5 * time.Millisecond
 
 // awaitNodes waits until the API shows all nodes as Ready. If a runtime answers slowly, a kubelet
 // accepts pods before its node is Ready.
@@ -40,7 +40,7 @@ func (c *Cluster) awaitNodes() error {
 		if late < 0 {
 			return nil
 		}
-		if err := (clock.Clock{}).Sleep(ctx, look); err != nil {
+		if err := (clock.Clock{}).Sleep(ctx, nodePollInterval); err != nil {
 			return fmt.Errorf("%s is not Ready: %w", list.Items[late].GetName(), context.Cause(ctx))
 		}
 	}

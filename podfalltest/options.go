@@ -27,7 +27,7 @@ type settings struct {
 
 const (
 	defaultNodes = 1
-	mostNodes    = 200
+	maxNodes     = 200
 )
 
 func defaults() settings {
@@ -69,7 +69,7 @@ func Logger(log *slog.Logger) Option { return func(s *settings) { s.log = log } 
 // bubble's time needs no waiting anyway. The clock can still be changed.
 func InBubble() Option { return func(s *settings) { s.bubble = true } }
 
-func (s settings) names() []string {
+func (s settings) nodeNames() []string {
 	names := make([]string, s.nodes)
 	for i := range names {
 		names[i] = fmt.Sprintf("node-%d", i+1)
@@ -78,27 +78,27 @@ func (s settings) names() []string {
 }
 
 // clusterConfig returns the cluster that the settings describe.
-func (s settings) complete(t testing.TB) (inprocess.Config, error) {
+func (s settings) clusterConfig(t testing.TB) (inprocess.Config, error) {
 	cfg := inprocess.Config{Boot: boot, Log: s.log}
 	cfg.Controllers.Select, cfg.APIServer.Keep = s.controllers, s.history
-	if s.nodes < 1 || s.nodes > mostNodes {
-		return cfg, fmt.Errorf("Nodes(%d): want 1 to %d", s.nodes, mostNodes)
+	if s.nodes < 1 || s.nodes > maxNodes {
+		return cfg, fmt.Errorf("Nodes(%d): want 1 to %d", s.nodes, maxNodes)
 	}
 	var err error
 	if cfg.Compat, err = proto.CompatFor(s.release); err != nil {
 		return cfg, fmt.Errorf("Compat: %w", err)
 	}
 	if cfg.Log == nil {
-		cfg.Log = logger(t)
+		cfg.Log = testLogger(t)
 	}
-	cfg.Nodes, cfg.Dir = s.names(), t.TempDir()
+	cfg.Nodes, cfg.Dir = s.nodeNames(), t.TempDir()
 	return cfg, nil
 }
 
 // listen opens the listener for clients.
-func (s settings) openDoor(ctx context.Context) (*door, error) {
+func (s settings) listen(ctx context.Context) (*stableListener, error) {
 	if s.bubble {
-		return openPipes(), nil
+		return listenPipes(), nil
 	}
-	return openPort(ctx)
+	return listenLoopback(ctx)
 }

@@ -69,7 +69,7 @@ import (
 
 // partTimeout bounds in wall time how long a part may take to become ready, on a machine that may
 // be busy.
-const patience = 2 * time.Minute
+const partTimeout = 2 * time.Minute
 
 // Cluster is a running cluster.
 type Cluster struct {
@@ -78,7 +78,7 @@ type Cluster struct {
 	// movement drives clock.
 	movement *clock.Driver
 	clock    clock.Clock
-	door     *door
+	listener *stableListener
 	access   kubeconfig.Access
 	parts    *inprocess.Cluster
 	file     string
@@ -100,7 +100,7 @@ func start(t testing.TB, options []Option) (*Cluster, error) {
 	for _, option := range options {
 		option(&c.cfg)
 	}
-	composed, err := c.cfg.complete(t)
+	composed, err := c.cfg.clusterConfig(t)
 	if err != nil {
 		return nil, err
 	}
@@ -111,18 +111,18 @@ func start(t testing.TB, options []Option) (*Cluster, error) {
 	c.movement = clock.NewDriver(face)
 	c.clock, composed.Clock = c.movement.Clock(), c.movement.Clock()
 	composed.Kubelet = func(string) kubelet.Config {
-		return kubelet.Config{Timing: c.cfg.timing, Machine: kubelet.Machine{Seed: seed()}}
+		return kubelet.Config{Timing: c.cfg.timing, Machine: kubelet.Machine{Seed: randomSeed()}}
 	}
 	composed.Ended = func(name string, err error) { t.Errorf("podfalltest: %s has ended by itself: %v", name, err) }
-	if err := c.openDoor(&composed); err != nil {
+	if err := c.setUpGateway(&composed); err != nil {
 		return nil, err
 	}
-	t.Cleanup(c.door.close)
+	t.Cleanup(c.listener.close)
 	if c.parts, err = inprocess.New(t.Context(), composed); err != nil {
 		return nil, err
 	}
-	c.parts.Moved(face)
-	t.Cleanup(c.end)
+	c.parts.RecordClock(face)
+	t.Cleanup(c.stop)
 	if err := errors.Join(c.startAll(), c.writeKubeconfig()); err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func start(t testing.TB, options []Option) (*Cluster, error) {
 }
 
 // setUpGateway creates the gateway's secrets and its listener.
-func (c *Cluster) openDoor(composed *inprocess.Config) error {
+func (c *Cluster) setUpGateway(composed *inprocess.Config) error {
 	now := clock.Clock{}.Now()
 	authority, err := pki.NewAuthority("podfalltest", now)
 	if err != nil {
@@ -144,13 +144,13 @@ func (c *Cluster) openDoor(composed *inprocess.Config) error {
 	if err != nil {
 		return err
 	}
-	if c.door, err = c.cfg.openDoor(c.t.Context()); err != nil {
+	if c.listener, err = c.cfg.listen(c.t.Context()); err != nil {
 		return err
 	}
 	c.access = kubeconfig.Access{
-		Cluster: "test", URL: "https://" + c.door.Addr().String(), Authority: authority.Certificate, Token: rand.Text(),
+		Cluster: "test", URL: "https://" + c.listener.Addr().String(), Authority: authority.Certificate, Token: rand.Text(),
 	}
-	composed.Gateway = &inprocess.Door{Listen: c.door.open, Config: gateway.Config{
+	composed.Gateway = &inprocess.Gateway{Listen: c.listener.newListener, Config: gateway.Config{
 		TLS:   &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
 		Token: c.access.Token,
 	}}
@@ -160,7 +160,7 @@ func (c *Cluster) openDoor(composed *inprocess.Config) error {
 // startAll starts the parts in order of their dependencies.
 func (c *Cluster) startAll() error {
 	first, second := []string{"apiserver"}, []string{"gateway", "controllers"}
-	for _, node := range c.cfg.names() {
+	for _, node := range c.cfg.nodeNames() {
 		first = append(first, "runtime/"+node)
 		second = append(second, "kubelet/"+node)
 	}
@@ -191,12 +191,12 @@ func (c *Cluster) startOne(name string) error {
 // bounded returns a context with a timeout of partTimeout. It outlives the test's own context, so
 // that the cluster still serves clean-up functions.
 func (c *Cluster) bounded() (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(context.WithoutCancel(c.t.Context()), patience, fmt.Errorf("%v have passed", patience))
+	return context.WithTimeoutCause(context.WithoutCancel(c.t.Context()), partTimeout, fmt.Errorf("%v have passed", partTimeout))
 }
 
 // writeKubeconfig writes a kubeconfig. A cluster in a bubble has no address for one.
 func (c *Cluster) writeKubeconfig() error {
-	if c.door.port == nil {
+	if c.listener.port == nil {
 		return nil
 	}
 	data, err := c.access.File()
@@ -208,8 +208,8 @@ func (c *Cluster) writeKubeconfig() error {
 }
 
 // stop stops everything.
-func (c *Cluster) end() {
-	c.door.shut() // who still reads a watch need not be waited for
+func (c *Cluster) stop() {
+	c.listener.disconnect() // who still reads a watch need not be waited for
 	c.parts.Close()
 }
 
@@ -220,8 +220,8 @@ func (c *Cluster) Config() *rest.Config {
 		Host: c.access.URL, BearerToken: c.access.Token, QPS: -1,
 		TLSClientConfig: rest.TLSClientConfig{CAData: slices.Clone(c.access.Authority)},
 	}
-	if c.door.port == nil {
-		config.Dial = c.door.dial
+	if c.listener.port == nil {
+		config.Dial = c.listener.dial
 	}
 	return config
 }
@@ -247,7 +247,7 @@ func (c *Cluster) Kubeconfig() string {
 }
 
 // Nodes returns the names of the nodes: node-1 and so on.
-func (c *Cluster) Nodes() []string { return c.cfg.names() }
+func (c *Cluster) Nodes() []string { return c.cfg.nodeNames() }
 
 // Parts returns the parts that can be crashed: apiserver, controllers, gateway, and kubelet/<node>
 // and runtime/<node> for each node.
@@ -263,7 +263,7 @@ func (c *Cluster) Parts() []string {
 func (c *Cluster) Crash(part string) {
 	c.t.Helper()
 	if part == "gateway" {
-		c.door.shut()
+		c.listener.disconnect()
 	}
 	if err := c.parts.Stop(part); err != nil {
 		c.t.Fatalf("podfalltest: crash: %v; want one of %v", err, c.Parts())
@@ -285,13 +285,13 @@ func boot(string) proto.Boot {
 }
 
 // randomSeed returns a seed that differs between kubelets, so that they spread their retries.
-func seed() uint64 {
+func randomSeed() uint64 {
 	var bytes [8]byte
 	_, _ = rand.Read(bytes[:]) // crypto/rand never fails
 	return binary.LittleEndian.Uint64(bytes[:])
 }
 
 // testLogger writes to the test's output, which go test shows if the test fails.
-func logger(t testing.TB) *slog.Logger {
+func testLogger(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 }

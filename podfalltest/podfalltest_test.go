@@ -64,14 +64,14 @@ func eventually(t testing.TB, what string, condition func() bool) {
 	}
 }
 
-func gone(t testing.TB, client kubernetes.Interface, name string) func() bool {
+func isGone(t testing.TB, client kubernetes.Interface, name string) func() bool {
 	return func() bool {
 		_, err := client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	}
 }
 
-func TestAPodLivesAndIsDeleted(t *testing.T) {
+func TestPodRunsAndIsDeleted(t *testing.T) {
 	t.Parallel()
 	c := podfalltest.Start(t, podfalltest.Nodes(2))
 	client := c.Client()
@@ -92,7 +92,7 @@ func TestAPodLivesAndIsDeleted(t *testing.T) {
 	if err := client.CoreV1().Pods("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the pod is gone", gone(t, client, "web"))
+	eventually(t, "the pod is gone", isGone(t, client, "web"))
 }
 
 func TestKubeconfig(t *testing.T) {
@@ -131,7 +131,7 @@ func TestEveryPartCanCrash(t *testing.T) {
 			if err := client.CoreV1().Pods("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, name+" is gone", gone(t, client, name))
+			eventually(t, name+" is gone", isGone(t, client, name))
 		}
 	})
 }
@@ -195,7 +195,7 @@ func TestACutNodeDeletesNothing(t *testing.T) {
 				t.Errorf("%s: deleted while its node is cut off: %v", name, err)
 			}
 			c.Heal("node-1")
-			eventually(t, name+" is gone", gone(t, client, name))
+			eventually(t, name+" is gone", isGone(t, client, name))
 		}
 	})
 }
@@ -219,11 +219,11 @@ func TestABrokenNodeKeepsItsPods(t *testing.T) {
 				return err == nil && len(now.Status.ContainerStatuses) == 1 && now.Status.ContainerStatuses[0].State.Terminated != nil
 			})
 			time.Sleep(time.Minute)
-			if gone(t, client, name)() {
+			if isGone(t, client, name)() {
 				t.Errorf("%s fails, and the pod is gone", name)
 			}
 			c.Mend("node-1")
-			eventually(t, name+" is gone", gone(t, client, name))
+			eventually(t, name+" is gone", isGone(t, client, name))
 		}
 		c.Break("node-1", podfalltest.Mount)
 		if _, err := pods.Create(t.Context(), &corev1.Pod{
@@ -256,7 +256,7 @@ func TestSpeed(t *testing.T) {
 	if err := client.CoreV1().Pods("default").Delete(t.Context(), "stubborn", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the pod is gone", gone(t, client, "stubborn")) // which does not wait for 300 s
+	eventually(t, "the pod is gone", isGone(t, client, "stubborn")) // which does not wait for 300 s
 	if took := time.Since(begin); took < 3*time.Second {
 		t.Errorf("a grace of 300 s took %v of the wall, want three seconds", took)
 	}
@@ -274,10 +274,10 @@ func TestInABubble(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10*time.Minute - time.Second)
-		if gone(t, client, "stubborn")() {
+		if isGone(t, client, "stubborn")() {
 			t.Error("gone before its grace was over")
 		}
-		for !gone(t, client, "stubborn")() {
+		for !isGone(t, client, "stubborn")() {
 			time.Sleep(10 * time.Millisecond)
 		}
 		if took := time.Since(begin); took < 10*time.Minute || took > 10*time.Minute+3*time.Second {
@@ -294,7 +294,7 @@ func TestInABubble(t *testing.T) {
 		if err := client.CoreV1().Pods("default").Delete(t.Context(), "again", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		for !gone(t, client, "again")() {
+		for !isGone(t, client, "again")() {
 			time.Sleep(10 * time.Millisecond)
 		}
 	})
@@ -335,22 +335,22 @@ func TestManyAtATime(t *testing.T) {
 }
 
 // recordingTB records the failure message of a test.
-type witness struct {
+type recordingTB struct {
 	testing.TB
-	mu   sync.Mutex
-	said string
+	mu      sync.Mutex
+	failure string
 }
 
-func (w *witness) Fatalf(format string, args ...any) {
+func (w *recordingTB) Fatalf(format string, args ...any) {
 	w.mu.Lock()
-	w.said = fmt.Sprintf(format, args...)
+	w.failure = fmt.Sprintf(format, args...)
 	w.mu.Unlock()
 	runtime.Goexit()
 }
 
-func (w *witness) Fatal(args ...any) { w.Fatalf("%s", fmt.Sprint(args...)) }
+func (w *recordingTB) Fatal(args ...any) { w.Fatalf("%s", fmt.Sprint(args...)) }
 
-func TestMistakesAreNamed(t *testing.T) {
+func TestUsageErrors(t *testing.T) {
 	t.Parallel()
 	c := podfalltest.Start(t)
 	_ = c
@@ -364,12 +364,12 @@ func TestMistakesAreNamed(t *testing.T) {
 		"restart: gateway runs already":              func(t testing.TB) { podfalltest.Start(t).Restart("gateway") },
 		`there is no node "n1"; want one of [apiserver controllers gateway node-1]`: func(t testing.TB) { podfalltest.Start(t).Cut("n1") },
 	} {
-		w := &witness{TB: t}
+		w := &recordingTB{TB: t}
 		var running sync.WaitGroup
 		running.Go(func() { do(w) })
 		running.Wait()
-		if !strings.Contains(w.said, want) {
-			t.Errorf("said %q, want %q in it", w.said, want)
+		if !strings.Contains(w.failure, want) {
+			t.Errorf("said %q, want %q in it", w.failure, want)
 		}
 	}
 }
@@ -381,7 +381,7 @@ func BenchmarkStart(b *testing.B) {
 			var ready time.Duration
 			for b.Loop() {
 				begin := time.Now()
-				once(b, nodes, func() { ready += time.Since(begin) })
+				startAndStop(b, nodes, func() { ready += time.Since(begin) })
 			}
 			b.ReportMetric(float64(ready.Microseconds())/1000/float64(b.N), "ms/ready")
 		})
@@ -389,7 +389,7 @@ func BenchmarkStart(b *testing.B) {
 }
 
 // startAndStop starts and stops a cluster.
-func once(b *testing.B, nodes int, ready func()) {
+func startAndStop(b *testing.B, nodes int, ready func()) {
 	t := &scope{TB: b}
 	defer t.end()
 	podfalltest.Start(t, podfalltest.Nodes(nodes))
@@ -413,7 +413,7 @@ func (s *scope) end() {
 }
 
 // runAsTest gives an example a testing.TB.
-func inATest(run func(t testing.TB)) {
+func runAsTest(run func(t testing.TB)) {
 	t := &example{}
 	defer t.end()
 	run(t)

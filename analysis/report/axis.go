@@ -60,20 +60,20 @@ func newAxis(events []history.Event, instants []int64) axis {
 		idle     bool
 	}
 	var stretches []stretch
-	begin := first
+	from := first
 	for i, at := range instants[1:] {
 		before := instants[i]
 		if nanosBetween(before, at) < idleFrom*whole {
 			continue
 		}
-		if before > begin {
-			stretches = append(stretches, stretch{begin, before, nanosBetween(begin, before), false})
+		if before > from {
+			stretches = append(stretches, stretch{from, before, nanosBetween(from, before), false})
 		}
 		stretches = append(stretches, stretch{before, at, idleAs * whole, true})
-		begin = at
+		from = at
 	}
-	if last > begin || len(stretches) == 0 {
-		stretches = append(stretches, stretch{begin, max(last, begin+1), max(nanosBetween(begin, last), 1), false})
+	if last > from || len(stretches) == 0 {
+		stretches = append(stretches, stretch{from, max(last, from+1), max(nanosBetween(from, last), 1), false})
 	}
 	total := 0.0
 	for _, s := range stretches {
@@ -125,21 +125,21 @@ func (a axis) span(from, to int64) (x, width percent) {
 // without those whose clocks were set wrong.
 func sampleClock(events []history.Event, first, last int64, wrong func(process string) bool) []sample {
 	const buckets = 240
-	said := make([]map[string]sample, buckets+1)
+	latest := make([]map[string]sample, buckets+1)
 	for _, e := range events {
 		if e.Ended < first || e.Ended > last || e.Process == "" || wrong(e.Process) {
 			continue
 		}
 		i := int(nanosBetween(first, e.Ended) / max(nanosBetween(first, last), 1) * buckets)
-		if said[i] == nil {
-			said[i] = map[string]sample{}
+		if latest[i] == nil {
+			latest[i] = map[string]sample{}
 		}
-		if _, before := said[i][e.Process]; i > 0 || !before { // of the first bucket the first, so that the beginning is known
-			said[i][e.Process] = sample{e.Ended, e.Wall}
+		if _, before := latest[i][e.Process]; i > 0 || !before { // of the first bucket the first, so that the beginning is known
+			latest[i][e.Process] = sample{e.Ended, e.Wall}
 		}
 	}
 	var all []sample
-	for _, bucket := range said {
+	for _, bucket := range latest {
 		if len(bucket) == 0 {
 			continue
 		}

@@ -37,7 +37,7 @@ func containerOf(fact history.Fact) (history.ContainerRef, bool) {
 	if value.Kind() != reflect.Struct {
 		return history.ContainerRef{}, false
 	}
-	embedded := value.FieldByName("Of")
+	embedded := value.FieldByName(reflect.TypeFor[history.ContainerRef]().Name())
 	if !embedded.IsValid() {
 		return history.ContainerRef{}, false
 	}
@@ -192,13 +192,13 @@ func formatFields(e history.Event) string {
 	if err != nil {
 		return err.Error()
 	}
-	var said map[string]any
-	if json.Unmarshal(data, &said) != nil {
+	var values map[string]any
+	if json.Unmarshal(data, &values) != nil {
 		return string(data)
 	}
 	var words []string
-	for _, name := range slices.Sorted(maps.Keys(said)) {
-		words = append(words, fmt.Sprintf("%s=%v", name, said[name]))
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		words = append(words, fmt.Sprintf("%s=%v", name, values[name]))
 	}
 	return strings.Join(words, " ")
 }

@@ -11,7 +11,7 @@ import (
 func (l *lane) draw(a axis) {
 	v := &l.record
 	end := a.knots[len(a.knots)-1].at
-	or := func(at int64) int64 {
+	orEnd := func(at int64) int64 {
 		if at == 0 {
 			return end
 		}
@@ -19,27 +19,27 @@ func (l *lane) draw(a axis) {
 	}
 	api := l.addRow(rowAPI, "API")
 	if v.created > 0 {
-		api.addBar(a, "live", v.created, or(earlier(v.marked, v.removed)), "the object")
+		api.addBar(a, "live", v.created, orEnd(earlier(v.marked, v.removed)), "the object")
 	}
 	if v.marked > 0 && v.removed != v.marked {
-		api.addBar(a, "terminating", v.marked, or(v.removed), "Terminating")
+		api.addBar(a, "terminating", v.marked, orEnd(v.removed), "Terminating")
 	}
 	kubelet := l.addRow(rowKubelet, "kubelet")
 	if v.stopping > 0 {
-		kubelet.addBar(a, "stopping", v.stopping, or(max(v.final, v.umount, v.endedAt())), "the kubelet ends the pod")
+		kubelet.addBar(a, "stopping", v.stopping, orEnd(max(v.final, v.umount, v.endedAt())), "the kubelet ends the pod")
 	}
 	for _, c := range v.containers {
 		if c.start == 0 {
 			continue
 		}
 		r := l.addRow(rowContainers, c.name)
-		r.addBar(a, "alive", c.start, or(c.exit), c.name+" runs")
+		r.addBar(a, "alive", c.start, orEnd(c.exit), c.name+" runs")
 		if c.hooked {
-			r.addBar(a, "hook", c.hookBegan, or(earlier(c.hookEnded, c.exit)), c.name+": preStop hook")
+			r.addBar(a, "hook", c.hookBegan, orEnd(earlier(c.hookEnded, c.exit)), c.name+": preStop hook")
 		}
 	}
 	if v.mount > 0 {
-		l.addRow(rowVolumes, "volumes").addBar(a, "mounted", v.mount, or(v.umount), "volumes are mounted")
+		l.addRow(rowVolumes, "volumes").addBar(a, "mounted", v.mount, orEnd(v.umount), "volumes are mounted")
 	}
 	l.addMarks(a)
 }

@@ -80,7 +80,7 @@ func (h *historyBuilder) deletePod(name, uid, node, cause string) *historyBuilde
 
 func (h *historyBuilder) input(t *testing.T) Input {
 	t.Helper()
-	return Input{Title: "A tale", Log: history.Merge(h.events, 1), Facts: []Fact{{"seed", "17"}}, Notes: []string{"the database was not read"}}
+	return Input{Title: "A history", Log: history.Merge(h.events, 1), Facts: []Fact{{"seed", "17"}}, Notes: []string{"the database was not read"}}
 }
 
 // fullInput is the input of a page that shows everything a page can show.
@@ -143,7 +143,7 @@ func pageBody(html string) string {
 // TestGolden compares a page with the golden file. -update rewrites it.
 func TestGolden(t *testing.T) {
 	got := pageBody(page(t, fullInput(t)))
-	path := filepath.Join("testdata", "tale.html")
+	path := filepath.Join("testdata", "page.html")
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
 			t.Fatal(err)
@@ -305,11 +305,11 @@ func TestStalls(t *testing.T) {
 	h.after(9).record("kubelet/node-1", "", history.Stall{})
 	h.events[len(h.events)-1].Began -= 20 * int64(time.Second)
 	h.deletePod("web", "uid-2", "node-1", "op-2")
-	var told []string
+	var texts []string
 	for _, trouble := range findTroubles(h.input(t).Log.Events, lanesOf(h.input(t).Log.Events)) {
-		told = append(told, trouble.text)
+		texts = append(texts, trouble.text)
 	}
-	if want := []string{"apiserver stood still", "kubelet/node-1 stood still", "kubelet/node-1 paused", "kubelet/node-1 paused"}; !slices.Equal(told, want) {
-		t.Errorf("told %q, want %q", told, want)
+	if want := []string{"apiserver stood still", "kubelet/node-1 stood still", "kubelet/node-1 paused", "kubelet/node-1 paused"}; !slices.Equal(texts, want) {
+		t.Errorf("told %q, want %q", texts, want)
 	}
 }

@@ -61,9 +61,9 @@ func verdictsOf(in Input, lanes []*lane, a axis) verdicts {
 
 // pinEvent pins an event to the lane of its pod, if there is one.
 func pinEvent(id string, number int, e history.Event, events []history.Event, lanes []*lane, a axis) eventRow { //nolint:revive // all that a flag is of
-	shown := eventRow{Number: fmt.Sprint(number), Who: e.Process, Name: string(e.Fact.Name()), When: e.Wall.UTC().Format("15:04:05.000"), Text: formatFields(e)}
+	row := eventRow{Number: fmt.Sprint(number), Who: e.Process, Name: string(e.Fact.Name()), When: e.Wall.UTC().Format("15:04:05.000"), Text: formatFields(e)}
 	if e.Process == "" {
-		shown.Who = "database"
+		row.Who = "database"
 	}
 	at, uid := e.Ended, uidOf(e.Fact)
 	if i := slices.IndexFunc(events, func(other history.Event) bool { return describesSame(e, other) }); i >= 0 {
@@ -71,10 +71,10 @@ func pinEvent(id string, number int, e history.Event, events []history.Event, la
 		uid = uidOf(events[i].Fact)
 	}
 	if l := laneOf(lanes, uid); l != nil && at > 0 {
-		shown.Anchor = fmt.Sprintf("%s-%d", id, number)
-		l.Pins = append(l.Pins, pin{ID: shown.Anchor, Number: shown.Number, X: a.position(at), Text: fmt.Sprintf("%s, event %d: %s %s", id, number, shown.Name, shown.Text)})
+		row.Anchor = fmt.Sprintf("%s-%d", id, number)
+		l.Pins = append(l.Pins, pin{ID: row.Anchor, Number: row.Number, X: a.position(at), Text: fmt.Sprintf("%s, event %d: %s %s", id, number, row.Name, row.Text)})
 	}
-	return shown
+	return row
 }
 
 // describesSame reports whether the other event adds a time and a pod to an event without them: a

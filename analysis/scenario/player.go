@@ -17,8 +17,8 @@ import (
 // Config configures the run of a scenario.
 type Config struct {
 	// Cluster is the running cluster.
-	World World
-	Clock clock.Clock
+	Cluster Environment
+	Clock   clock.Clock
 	// Compat is the release that defines the columns.
 	Compat proto.Compat
 	// Harmless skips every fault, and what ends it. A scenario that then still succeeds shows
@@ -30,11 +30,11 @@ type Config struct {
 	// processes may stall without an injected fault.
 	Late time.Duration
 	// OnStep is called before each step; may be nil.
-	Told func(number int, step Step)
+	OnStep func(number int, step Step)
 }
 
 // Runner runs one scenario once.
-type Player struct {
+type Runner struct {
 	cfg   Config
 	kinds *directory.Directory
 	// uids holds the remembered UIDs by name.
@@ -42,26 +42,26 @@ type Player struct {
 	// names holds the names of objects that were referenced by a label.
 	names map[Ref]string
 	// background waits for requests that no step waits for.
-	behind sync.WaitGroup
+	background sync.WaitGroup
 }
 
 // Run runs the steps until one fails or ctx ends.
-func Play(ctx context.Context, s Scenario, cfg Config) Report {
-	p := &Player{cfg: cfg, kinds: directory.New(), uids: map[string]types.UID{}, names: map[Ref]string{}}
+func Run(ctx context.Context, s Scenario, cfg Config) Report {
+	p := &Runner{cfg: cfg, kinds: directory.New(), uids: map[string]types.UID{}, names: map[Ref]string{}}
 	report := Report{Scenario: s}
 	ctx, cancel := context.WithCancel(ctx)
-	defer p.behind.Wait()
+	defer p.background.Wait()
 	defer cancel()
 	begun := cfg.Clock.Now()
 	for i, step := range s.Steps {
-		if cfg.Told != nil {
-			cfg.Told(i, step)
+		if cfg.OnStep != nil {
+			cfg.OnStep(i, step)
 		}
 		at := cfg.Clock.Now()
-		err := p.play(ctx, step)
-		report.Steps = append(report.Steps, Played{Step: step, Took: cfg.Clock.Since(at), Err: err})
+		err := p.runStep(ctx, step)
+		report.Steps = append(report.Steps, StepResult{Step: step, Took: cfg.Clock.Since(at), Err: err})
 		if err != nil {
-			report.Err = fmt.Errorf("steps[%d] (%s): %w", i, step.kind(), err)
+			report.Err = fmt.Errorf("steps[%d] (%s): %w", i, step.name(), err)
 			break
 		}
 	}
@@ -69,9 +69,9 @@ func Play(ctx context.Context, s Scenario, cfg Config) Report {
 	return report
 }
 
-func (p *Player) play(ctx context.Context, step Step) error {
+func (p *Runner) runStep(ctx context.Context, step Step) error {
 	if p.cfg.Harmless {
-		step = step.harmless()
+		step = step.withoutFaults()
 	}
 	switch {
 	case step.Apply != "":
@@ -83,21 +83,21 @@ func (p *Player) play(ctx context.Context, step Step) error {
 	case step.Patch != nil:
 		return p.patch(ctx, *step.Patch)
 	case step.Break != nil:
-		return p.cfg.World.Break(ctx, step.Break.seeded(p.cfg.Seed))
+		return p.cfg.Cluster.Break(ctx, step.Break.withSeed(p.cfg.Seed))
 	case step.Mend != nil:
-		return p.cfg.World.Mend(ctx, *step.Mend)
+		return p.cfg.Cluster.Mend(ctx, *step.Mend)
 	case step.Remember != nil:
-		return p.remember(ctx, step.Remember)
+		return p.rememberUIDs(ctx, step.Remember)
 	case step.Wait != nil:
 		return p.cfg.Clock.Sleep(ctx, step.Wait.Duration)
 	case step.Expect != nil:
-		return p.expect(ctx, *step.Expect)
+		return p.checkExpect(ctx, *step.Expect)
 	}
 	return nil
 }
 
 // withoutFaults returns the step without faults; the zero step if nothing is left.
-func (s Step) harmless() Step {
+func (s Step) withoutFaults() Step {
 	if s.Breaks || s.Break != nil || s.Mend != nil {
 		return Step{}
 	}
@@ -108,7 +108,7 @@ func (s Step) harmless() Step {
 }
 
 // withSeed returns b with a seed, if its fault has none.
-func (b Break) seeded(seed uint64) Break {
+func (b Break) withSeed(seed uint64) Break {
 	if b.Fault != nil && b.Fault.Spec.Seed == 0 {
 		seeded := *b.Fault
 		seeded.Spec.Seed = seed
@@ -119,12 +119,12 @@ func (b Break) seeded(seed uint64) Break {
 
 // kindFinder returns a function that finds a kind by any of its names, including kinds defined
 // during the scenario.
-func (p *Player) kind(ctx context.Context) func(string) (kinds.Kind, bool) {
+func (p *Runner) kindFinder(ctx context.Context) func(string) (kinds.Kind, bool) {
 	return func(alias string) (kinds.Kind, bool) {
 		if kind, ok := p.kinds.ByAlias(alias); ok {
 			return kind, true
 		}
-		if p.kinds.Load(ctx, p.cfg.World) != nil {
+		if p.kinds.Load(ctx, p.cfg.Cluster) != nil {
 			return kinds.Kind{}, false
 		}
 		return p.kinds.ByAlias(alias)
@@ -132,7 +132,7 @@ func (p *Player) kind(ctx context.Context) func(string) (kinds.Kind, bool) {
 }
 
 // rememberedUID returns the UID remembered under a name.
-func (p *Player) uid(name string) (types.UID, error) {
+func (p *Runner) rememberedUID(name string) (types.UID, error) {
 	uid, ok := p.uids[name]
 	if !ok {
 		return "", fmt.Errorf("%q: no step has remembered that", name)
@@ -144,14 +144,14 @@ func (p *Player) uid(name string) (types.UID, error) {
 // nothing else, and how often to look.
 const (
 	// Waits in cluster time: the default of Expect.Within, and the poll interval.
-	usualWithin = time.Minute
-	lookEvery   = time.Second
+	defaultWithin = time.Minute
+	pollInterval  = time.Second
 	// minPollInterval is the minimum of the poll interval in wall time.
-	lookAtMost = 20 * time.Millisecond
+	minPollInterval = 20 * time.Millisecond
 )
 
 // pollUntil calls check until it returns nil, or until within has passed.
-func (p *Player) until(ctx context.Context, within time.Duration, look func(context.Context) error) error {
+func (p *Runner) pollUntil(ctx context.Context, within time.Duration, look func(context.Context) error) error {
 	deadline := p.cfg.Clock.Now().Add(within + p.cfg.Clock.ClusterDuration(p.cfg.Late))
 	for {
 		err := look(ctx)
@@ -161,7 +161,7 @@ func (p *Player) until(ctx context.Context, within time.Duration, look func(cont
 		if !p.cfg.Clock.Now().Before(deadline) {
 			return fmt.Errorf("after %s: %w", within, err)
 		}
-		if p.pause(ctx) != nil {
+		if p.sleepPoll(ctx) != nil {
 			return err
 		}
 	}
@@ -169,10 +169,10 @@ func (p *Player) until(ctx context.Context, within time.Duration, look func(cont
 
 // pollThroughout calls check repeatedly for the duration stays and returns its first error. On a
 // machine that may be late, the error counts only if a second check confirms it.
-func (p *Player) throughout(ctx context.Context, stays time.Duration, look func(context.Context) error) error {
+func (p *Runner) pollThroughout(ctx context.Context, stays time.Duration, look func(context.Context) error) error {
 	begun := p.cfg.Clock.Now()
 	for p.cfg.Clock.Since(begun) < stays {
-		if err := p.pause(ctx); err != nil {
+		if err := p.sleepPoll(ctx); err != nil {
 			return err
 		}
 		err := look(ctx)
@@ -186,7 +186,7 @@ func (p *Player) throughout(ctx context.Context, stays time.Duration, look func(
 	return nil
 }
 
-func (p *Player) pause(ctx context.Context) error {
-	wall := p.cfg.Clock.ClampWallDuration(lookAtMost, lookEvery)
+func (p *Runner) sleepPoll(ctx context.Context) error {
+	wall := p.cfg.Clock.ClampWallDuration(minPollInterval, pollInterval)
 	return clock.Clock{}.Sleep(ctx, wall)
 }

@@ -16,15 +16,15 @@ import (
 type Ref string
 
 // resolve returns the object of a reference.
-func (p *Player) target(ctx context.Context, ref Ref) (podapi.Target, error) {
-	target, err := ref.target(p.kind(ctx))
+func (p *Runner) resolve(ctx context.Context, ref Ref) (podapi.Target, error) {
+	target, err := ref.parse(p.kindFinder(ctx))
 	if err != nil || !strings.Contains(target.Name, "=") {
 		return target, err
 	}
 	if p.names[ref] == "" {
 		label := target.Name
 		target.Name = ""
-		list, err := p.cfg.World.List(ctx, target, metav1.ListOptions{LabelSelector: label})
+		list, err := p.cfg.Cluster.List(ctx, target, metav1.ListOptions{LabelSelector: label})
 		if err != nil {
 			return target, err
 		}
@@ -38,7 +38,7 @@ func (p *Player) target(ctx context.Context, ref Ref) (podapi.Target, error) {
 }
 
 // parse returns the object of a reference, looking its kind up with find.
-func (r Ref) target(find func(alias string) (kinds.Kind, bool)) (podapi.Target, error) {
+func (r Ref) parse(find func(alias string) (kinds.Kind, bool)) (podapi.Target, error) {
 	namespace, rest := metav1.NamespaceDefault, string(r)
 	parts := strings.Split(rest, "/")
 	if len(parts) == 3 {

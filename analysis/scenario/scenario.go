@@ -36,13 +36,13 @@ type Scenario struct {
 	// About says in two sentences what the scenario shows.
 	About string `json:"about"`
 	// Cluster is what the scenario requires of its cluster.
-	Cluster Cluster `json:"cluster,omitzero"`
+	Cluster Requirements `json:"cluster,omitzero"`
 	// Steps run in order. The first failure ends the scenario.
 	Steps []Step `json:"steps"`
 }
 
 // Requirements say which cluster a scenario needs.
-type Cluster struct {
+type Requirements struct {
 	// Nodes is the minimum number of nodes, named node-1 and so on; zero means 1.
 	Nodes int `json:"nodes,omitempty"`
 	// Controllers selects the controllers to run, like --controllers; empty means all.

@@ -13,10 +13,10 @@ import (
 )
 
 // Environment is the cluster in which a scenario runs: processes, or a cluster in a test.
-type World interface {
+type Environment interface {
 	API
-	Breaker
-	Witness
+	FaultInjector
+	Observer
 }
 
 // API is the part of the apiserver that scenarios use; *podapi.Client implements it.
@@ -30,17 +30,17 @@ type API interface {
 
 // FaultInjector injects and ends faults. Each method returns when its change is in force
 // everywhere.
-type Breaker interface {
+type FaultInjector interface {
 	Break(ctx context.Context, what Break) error
 	Mend(ctx context.Context, what Mend) error
 }
 
 // Observer reports what the API does not show.
-type Witness interface {
+type Observer interface {
 	// Why returns the ids of the blockers of an object, for example stk-06.
 	Why(ctx context.Context, t podapi.Target) ([]string, error)
 	// CountRunning returns how many containers of the pod with the UID run on all nodes.
-	Alive(ctx context.Context, uid types.UID) (int, error)
+	CountRunning(ctx context.Context, uid types.UID) (int, error)
 	// Signals returns the signals sent to the pod's containers, in order.
 	Signals(ctx context.Context, uid types.UID) ([]history.Event, error)
 }

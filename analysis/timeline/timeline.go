@@ -63,13 +63,13 @@ func Find(events []history.Event, pod, uid string) (Timeline, bool) {
 	if mark < 0 {
 		return Timeline{}, false
 	}
-	t := &builder{Timeline: Timeline{Pod: pod, UID: uid}, operations: map[string]bool{}, containers: map[string]string{}}
-	begin := t.findStart(events, mark)
+	b := &builder{Timeline: Timeline{Pod: pod, UID: uid}, operations: map[string]bool{}, containers: map[string]string{}}
+	begin := b.findStart(events, mark)
 	for _, e := range events[begin:] {
-		t.addEvent(e)
+		b.addEvent(e)
 	}
-	t.Over = t.gone && len(t.containers) == 0
-	return t.Timeline, true
+	b.Over = b.gone && len(b.containers) == 0
+	return b.Timeline, true
 }
 
 // findMark returns the UID of the newest incarnation that was deleted, and the index of the commit
@@ -109,129 +109,129 @@ type builder struct {
 }
 
 // findStart returns the index of the request behind the mark, and adds the events before it.
-func (t *builder) findStart(events []history.Event, mark int) int {
+func (b *builder) findStart(events []history.Event, mark int) int {
 	first, _ := events[mark].Fact.(history.Commit)
-	t.Began, t.Node = events[mark].Wall, first.Node
+	b.Began, b.Node = events[mark].Wall, first.Node
 	if first.Grace != nil {
-		t.GraceSeconds = *first.Grace
+		b.GraceSeconds = *first.Grace
 	}
 	for _, e := range events {
-		if c, ok := e.Fact.(history.Commit); ok && c.UID == t.UID && e.Cause != "" {
-			t.operations[e.Cause] = true
+		if c, ok := e.Fact.(history.Commit); ok && c.UID == b.UID && e.Cause != "" {
+			b.operations[e.Cause] = true
 		}
 	}
 	begin := mark
 	for i := mark - 1; i >= 0; i-- {
-		if call, ok := events[i].Fact.(history.OpCall); ok && events[i].Cause == events[mark].Cause && call.Key == t.Pod {
-			begin, t.Began = i, events[i].Wall
+		if call, ok := events[i].Fact.(history.OpCall); ok && events[i].Cause == events[mark].Cause && call.Key == b.Pod {
+			begin, b.Began = i, events[i].Wall
 			break
 		}
 	}
-	t.addEarlier(events[:begin])
+	b.addEarlier(events[:begin])
 	return begin
 }
 
 // addEarlier records the live containers and the pod as they were before the deletion.
-func (t *builder) addEarlier(events []history.Event) {
+func (b *builder) addEarlier(events []history.Event) {
 	for _, e := range events {
 		switch fact := e.Fact.(type) {
 		case history.Start:
-			if fact.UID == t.UID {
-				t.containers[fact.Container] = fact.ContainerName
+			if fact.UID == b.UID {
+				b.containers[fact.Container] = fact.ContainerName
 			}
 		case history.Recover:
-			if fact.UID == t.UID {
-				t.containers[fact.Container] = fact.ContainerName
+			if fact.UID == b.UID {
+				b.containers[fact.Container] = fact.ContainerName
 			}
 		case history.Exit:
-			delete(t.containers, fact.Container)
+			delete(b.containers, fact.Container)
 		case history.Commit:
-			if fact.UID == t.UID {
-				t.state = fact
+			if fact.UID == b.UID {
+				b.state = fact
 			}
 		}
 	}
 }
 
-func (t *builder) addStep(e history.Event, lane Lane, rule, format string, args ...any) {
-	after := e.Wall.Sub(t.Began)
+func (b *builder) addStep(e history.Event, lane Lane, rule, format string, args ...any) {
+	after := e.Wall.Sub(b.Began)
 	s := Step{
 		At: e.Wall, AfterSeconds: after.Seconds(), Lane: lane, Process: e.Process, Text: fmt.Sprintf(format, args...), Rule: rule,
 	}
-	if t.GraceSeconds > 0 {
-		s.Grace = max(after.Seconds()/float64(t.GraceSeconds), 0)
+	if b.GraceSeconds > 0 {
+		s.Grace = max(after.Seconds()/float64(b.GraceSeconds), 0)
 	}
-	t.Steps = append(t.Steps, s)
+	b.Steps = append(b.Steps, s)
 }
 
 // addEvent adds the steps of one event.
-func (t *builder) addEvent(e history.Event) {
+func (b *builder) addEvent(e history.Event) {
 	switch fact := e.Fact.(type) {
 	case history.OpCall:
-		t.addCall(e, fact)
+		b.addCall(e, fact)
 	case history.OpReturn:
-		if t.operations[e.Cause] && fact.Code >= 400 {
-			t.addStep(e, APIServer, "", "refuses: %d", fact.Code)
+		if b.operations[e.Cause] && fact.Code >= 400 {
+			b.addStep(e, APIServer, "", "refuses: %d", fact.Code)
 		}
 	case history.Commit:
-		if fact.UID == t.UID && fact.Resource == "pods" {
-			t.addCommit(e, fact)
+		if fact.UID == b.UID && fact.Resource == "pods" {
+			b.addCommit(e, fact)
 		}
 	case history.Decide:
-		if fact.Resource == "pods" && fact.Key == t.Pod {
-			t.addStep(e, Controllers, "", "%s: %s", fact.Controller, fact.Action)
+		if fact.Resource == "pods" && fact.Key == b.Pod {
+			b.addStep(e, Controllers, "", "%s: %s", fact.Controller, fact.Action)
 		}
 	case history.Blocker:
-		if fact.UID == t.UID {
-			t.addStep(e, Controllers, "", "says that it waits: %s", fact.Reason)
+		if fact.UID == b.UID {
+			b.addStep(e, Controllers, "", "says that it waits: %s", fact.Reason)
 		}
 	default:
-		t.addNodeEvent(e)
+		b.addNodeEvent(e)
 	}
 }
 
-func (t *builder) addCall(e history.Event, addCall history.OpCall) {
-	if addCall.Resource != "pods" || addCall.Key != t.Pod || addCall.Verb != "delete" || addCall.PreUID != "" && addCall.PreUID != t.UID {
+func (b *builder) addCall(e history.Event, call history.OpCall) {
+	if call.Resource != "pods" || call.Key != b.Pod || call.Verb != "delete" || call.PreUID != "" && call.PreUID != b.UID {
 		return
 	}
 	grace := "its own grace"
-	if addCall.Grace != nil {
-		grace = fmt.Sprintf("a grace of %ds", *addCall.Grace)
+	if call.Grace != nil {
+		grace = fmt.Sprintf("a grace of %ds", *call.Grace)
 	}
-	if strings.HasPrefix(addCall.Identity, "node:") {
-		t.addStep(e, Kubelet, "KBL-64", "asks for the object to go: nothing is left on the node")
+	if strings.HasPrefix(call.Identity, "node:") {
+		b.addStep(e, Kubelet, "KBL-64", "asks for the object to go: nothing is left on the node")
 		return
 	}
 	lane, rule := Client, "API-01"
-	if addCall.Identity == "controllers" {
+	if call.Identity == "controllers" {
 		lane = Controllers
 	}
-	t.addStep(e, lane, rule, "%s asks for the deletion, with %s", addCall.Identity, grace)
+	b.addStep(e, lane, rule, "%s asks for the deletion, with %s", call.Identity, grace)
 }
 
 // addCommit adds the meaning of a change of the object.
-func (t *builder) addCommit(e history.Event, now history.Commit) {
-	was := t.state
-	t.state = now
+func (b *builder) addCommit(e history.Event, now history.Commit) {
+	was := b.state
+	b.state = now
 	switch {
 	case now.Op == "DELETED":
-		t.gone = true
-		t.addStep(e, APIServer, "API-40", "the object is removed (rv %d)", now.Revision)
+		b.gone = true
+		b.addStep(e, APIServer, "API-40", "the object is removed (rv %d)", now.Revision)
 	case was.Deadline == nil && now.Deadline != nil:
-		t.addStep(e, APIServer, "API-12", "marks the pod: deadline %s, grace %ds (rv %d)", now.Deadline.UTC().Format(time.TimeOnly), graceOf(now), now.Revision)
+		b.addStep(e, APIServer, "API-12", "marks the pod: deadline %s, grace %ds (rv %d)", now.Deadline.UTC().Format(time.TimeOnly), graceOf(now), now.Revision)
 	case now.Deadline != nil && graceOf(now) < graceOf(was):
 		rule := "API-24"
 		if graceOf(now) == 0 {
 			rule = "API-41"
 		}
-		t.addStep(e, APIServer, rule, "shortens the grace from %ds to %ds (rv %d)", graceOf(was), graceOf(now), now.Revision)
+		b.addStep(e, APIServer, rule, "shortens the grace from %ds to %ds (rv %d)", graceOf(was), graceOf(now), now.Revision)
 	case len(now.Finalizers) < len(was.Finalizers):
-		t.addStep(e, APIServer, "API-53", "finalizers left: %v (rv %d)", now.Finalizers, now.Revision)
+		b.addStep(e, APIServer, "API-53", "finalizers left: %v (rv %d)", now.Finalizers, now.Revision)
 	case now.Phase != was.Phase:
-		t.addStep(e, APIServer, "KBL-69", "phase %s (rv %d)", now.Phase, now.Revision)
+		b.addStep(e, APIServer, "KBL-69", "phase %s (rv %d)", now.Phase, now.Revision)
 	}
 	if now.Op != "DELETED" && len(now.Finalizers) > 0 && graceOf(now) == 0 && graceOf(was) > 0 {
-		t.addStep(e, APIServer, "API-52", "keeps the object for finalizers %v", now.Finalizers)
+		b.addStep(e, APIServer, "API-52", "keeps the object for finalizers %v", now.Finalizers)
 	}
 }
 
@@ -243,93 +243,93 @@ func graceOf(c history.Commit) int64 {
 }
 
 // addNodeEvent adds a step on the pod's node.
-func (t *builder) addNodeEvent(e history.Event) {
+func (b *builder) addNodeEvent(e history.Event) {
 	switch fact := e.Fact.(type) {
 	case history.KubeletSee:
-		t.addSee(e, fact)
+		b.addSee(e, fact)
 	case history.KubeletTerm:
-		if fact.UID == t.UID {
-			t.addStep(e, Kubelet, "KBL-30", "begins to stop the pod, within %ds", fact.Grace)
+		if fact.UID == b.UID {
+			b.addStep(e, Kubelet, "KBL-30", "begins to stop the pod, within %ds", fact.Grace)
 		}
 	case history.KubeletStuck:
-		if fact.UID == t.UID {
-			t.addStep(e, Kubelet, "KBL-31", "fails to %s: %s", fact.Doing, fact.Err)
+		if fact.UID == b.UID {
+			b.addStep(e, Kubelet, "KBL-31", "fails to %s: %s", fact.Doing, fact.Err)
 		}
 	case history.KubeletStatus:
-		if fact.UID == t.UID {
-			t.addStep(e, Kubelet, "KBL-63", "has reported the status: %s", fact.Phase)
+		if fact.UID == b.UID {
+			b.addStep(e, Kubelet, "KBL-63", "has reported the status: %s", fact.Phase)
 		}
 	case history.KubeletFinal:
-		if fact.UID == t.UID && fact.Err != "" {
-			t.addStep(e, Kubelet, "KBL-65", "could not have the object removed: %s", fact.Err)
+		if fact.UID == b.UID && fact.Err != "" {
+			b.addStep(e, Kubelet, "KBL-65", "could not have the object removed: %s", fact.Err)
 		}
 	case history.KubeletForget:
-		if fact.UID == t.UID {
-			t.addStep(e, Kubelet, "KBL-15", "forgets the pod")
+		if fact.UID == b.UID {
+			b.addStep(e, Kubelet, "KBL-15", "forgets the pod")
 		}
 	case history.PostStartBegin:
-		t.addContainerStep(e, Kubelet, fact.ContainerRef, "KBL-19", "runs the postStart hook")
+		b.addContainerStep(e, Kubelet, fact.ContainerRef, "KBL-19", "runs the postStart hook")
 	case history.PostStartEnd:
-		t.addContainerStep(e, Kubelet, fact.ContainerRef, "KBL-19", "postStart hook is over")
+		b.addContainerStep(e, Kubelet, fact.ContainerRef, "KBL-19", "postStart hook is over")
 	case history.PreStopBegin:
-		t.addContainerStep(e, Kubelet, fact.ContainerRef, "KBL-33", "runs the preStop hook")
+		b.addContainerStep(e, Kubelet, fact.ContainerRef, "KBL-33", "runs the preStop hook")
 	case history.PreStopEnd:
-		t.addContainerStep(e, Kubelet, fact.ContainerRef, "KBL-45", "preStop hook is over")
+		b.addContainerStep(e, Kubelet, fact.ContainerRef, "KBL-45", "preStop hook is over")
 	case history.Unmount:
-		if fact.UID == t.UID {
-			t.addStep(e, Kubelet, "KBL-60", "unmounts %s", fact.Volume)
+		if fact.UID == b.UID {
+			b.addStep(e, Kubelet, "KBL-60", "unmounts %s", fact.Volume)
 		}
 	default:
-		t.addRuntimeEvent(e)
+		b.addRuntimeEvent(e)
 	}
 }
 
-func (t *builder) addSee(e history.Event, fact history.KubeletSee) {
+func (b *builder) addSee(e history.Event, fact history.KubeletSee) {
 	switch {
-	case fact.UID != t.UID:
+	case fact.UID != b.UID:
 	case fact.Op == "REMOVE":
-		t.addStep(e, Kubelet, "KBL-04", "sees that the object is gone")
+		b.addStep(e, Kubelet, "KBL-04", "sees that the object is gone")
 	case fact.Grace != nil && fact.Op != "RECONCILE":
-		t.addStep(e, Kubelet, "KBL-02", "sees the mark: grace %ds (rv %s)", *fact.Grace, fact.Revision)
+		b.addStep(e, Kubelet, "KBL-02", "sees the mark: grace %ds (rv %s)", *fact.Grace, fact.Revision)
 	}
 }
 
-func (t *builder) addRuntimeEvent(e history.Event) {
+func (b *builder) addRuntimeEvent(e history.Event) {
 	switch fact := e.Fact.(type) {
 	case history.Start:
-		if fact.UID == t.UID {
-			t.containers[fact.Container] = fact.ContainerName
+		if fact.UID == b.UID {
+			b.containers[fact.Container] = fact.ContainerName
 		}
-		t.addContainerStep(e, Runtime, fact.ContainerRef, "", "starts")
+		b.addContainerStep(e, Runtime, fact.ContainerRef, "", "starts")
 	case history.Recover:
-		if _, told := t.containers[fact.Container]; fact.UID == t.UID && !told {
-			t.containers[fact.Container] = fact.ContainerName
-			t.addContainerStep(e, Runtime, fact.ContainerRef, "", "is found started")
+		if _, known := b.containers[fact.Container]; fact.UID == b.UID && !known {
+			b.containers[fact.Container] = fact.ContainerName
+			b.addContainerStep(e, Runtime, fact.ContainerRef, "", "is found started")
 		}
 	case history.Process:
-		t.addContainerStep(e, Runtime, fact.ContainerRef, "", fmt.Sprintf("runs as process %d", fact.PID))
+		b.addContainerStep(e, Runtime, fact.ContainerRef, "", fmt.Sprintf("runs as process %d", fact.PID))
 	case history.Signal:
 		rule := "CRI-03"
 		if fact.Signal != "SIGKILL" {
 			rule = "CRI-07"
 		}
-		t.addContainerStep(e, Runtime, fact.ContainerRef, rule, "gets "+fact.Signal)
+		b.addContainerStep(e, Runtime, fact.ContainerRef, rule, "gets "+fact.Signal)
 	case history.Exit:
-		delete(t.containers, fact.Container)
-		t.addContainerStep(e, Runtime, fact.ContainerRef, "CRI-11", fmt.Sprintf("exits with %d", fact.Code))
+		delete(b.containers, fact.Container)
+		b.addContainerStep(e, Runtime, fact.ContainerRef, "CRI-11", fmt.Sprintf("exits with %d", fact.Code))
 	case history.SandboxStop:
-		if fact.UID == t.UID {
-			t.addStep(e, Runtime, "CRI-04", "stops the sandbox")
+		if fact.UID == b.UID {
+			b.addStep(e, Runtime, "CRI-04", "stops the sandbox")
 		}
 	case history.SandboxRemove:
-		if fact.UID == t.UID {
-			t.addStep(e, Runtime, "KBL-61", "removes the sandbox")
+		if fact.UID == b.UID {
+			b.addStep(e, Runtime, "KBL-61", "removes the sandbox")
 		}
 	}
 }
 
-func (t *builder) addContainerStep(e history.Event, lane Lane, of history.ContainerRef, rule, text string) {
-	if of.UID == t.UID {
-		t.addStep(e, lane, rule, "%s %s", of.ContainerName, text)
+func (b *builder) addContainerStep(e history.Event, lane Lane, of history.ContainerRef, rule, text string) {
+	if of.UID == b.UID {
+		b.addStep(e, lane, rule, "%s %s", of.ContainerName, text)
 	}
 }

@@ -64,9 +64,9 @@ func TestGraceful(t *testing.T) {
 		history.Entry{Cause: "op2", Fact: history.OpCall{Identity: "node:node-1", Verb: "delete", Resource: "pods", Key: "default/web", PreUID: "u1", Grace: new(int64(0))}},
 		history.Entry{Cause: "op2", Fact: commit("DELETED", 4, 0, "Succeeded")},
 	)
-	told, found := Find(events, "default/web", "")
-	if !found || !told.Over || told.UID != "u1" || told.Node != "node-1" || told.GraceSeconds != 10 {
-		t.Fatalf("found %v: %+v", found, told)
+	timeline, found := Find(events, "default/web", "")
+	if !found || !timeline.Over || timeline.UID != "u1" || timeline.Node != "node-1" || timeline.GraceSeconds != 10 {
+		t.Fatalf("found %v: %+v", found, timeline)
 	}
 	want := `+0s 0% client API-01 client:admin asks for the deletion, with its own grace
 +1s 10% apiserver API-12 marks the pod: deadline 12:00:10, grace 10s (rv 2)
@@ -78,7 +78,7 @@ func TestGraceful(t *testing.T) {
 +8s 80% kubelet KBL-64 asks for the object to go: nothing is left on the node
 +9s 90% apiserver API-40 the object is removed (rv 4)
 `
-	if diff := cmp.Diff(want, told.text()); diff != "" {
+	if diff := cmp.Diff(want, timeline.text()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -90,25 +90,25 @@ func TestForced(t *testing.T) {
 		history.Start{ContainerRef: of}, commit("MODIFIED", 1, -1, "Running"),
 		commit("MODIFIED", 2, 0, "Running"), commit("DELETED", 3, 0, "Running"),
 	)
-	told, found := Find(events, "default/web", "")
-	if !found || told.Over {
-		t.Fatalf("found %v, over %v: its container is alive", found, told.Over)
+	timeline, found := Find(events, "default/web", "")
+	if !found || timeline.Over {
+		t.Fatalf("found %v, over %v: its container is alive", found, timeline.Over)
 	}
-	told, _ = Find(append(events, eventsOf(history.Exit{ContainerRef: of, Code: 137})...), "default/web", "u1")
-	if !told.Over {
+	timeline, _ = Find(append(events, eventsOf(history.Exit{ContainerRef: of, Code: 137})...), "default/web", "u1")
+	if !timeline.Over {
 		t.Error("its container has ended, and it is not over")
 	}
 }
 
 // TestFinalizer: the timeline has the finalizer that keeps the object, and its removal.
 func TestFinalizer(t *testing.T) {
-	told, _ := Find(eventsOf(
+	timeline, _ := Find(eventsOf(
 		commit("MODIFIED", 1, -1, "Running", "ex.io/x"), commit("MODIFIED", 2, 5, "Running", "ex.io/x"),
 		commit("MODIFIED", 3, 0, "Succeeded", "ex.io/x"), commit("MODIFIED", 4, 0, "Succeeded"), commit("DELETED", 5, 0, "Succeeded"),
 	), "default/web", "")
 	for _, want := range []string{"API-52 keeps the object for finalizers [ex.io/x]", "API-53 finalizers left: [] (rv 4)"} {
-		if !strings.Contains(told.text(), want) {
-			t.Errorf("%q is missing in\n%s", want, told.text())
+		if !strings.Contains(timeline.text(), want) {
+			t.Errorf("%q is missing in\n%s", want, timeline.text())
 		}
 	}
 }

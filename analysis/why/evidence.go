@@ -53,8 +53,8 @@ type Telemetry struct {
 // Creations and deletions of objects have the times of that clock. If the apiserver does not report
 // its clock, the observer's is used. Times of node processes, of the bus and of the kubelet's lease
 // keep their distance to the clocks of their processes, which may be wrong.
-func (t Telemetry) onAPIServerClock(n Node, observed time.Time) (Telemetry, Node, time.Time) {
-	now := observed
+func (t Telemetry) onAPIServerClock(n Node, observerNow time.Time) (Telemetry, Node, time.Time) {
+	now := observerNow
 	if t.hasAPIServerClock() {
 		now = t.APIServer.Report.Now
 	}
@@ -104,7 +104,7 @@ func (t Telemetry) sources(now time.Time) []Source {
 
 // controllerRuns reports whether a controller runs; known is false if the controllers could not be
 // asked.
-func (t Telemetry) controllerRuns(controller string) (controllerRuns, known bool) {
+func (t Telemetry) controllerRuns(controller string) (runs, known bool) {
 	switch {
 	case t.Controllers.Report != nil:
 		return slices.Contains(t.Controllers.Report.Running, controller), true

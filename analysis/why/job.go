@@ -40,8 +40,8 @@ func (p Pod) jobAwaitsEnd() bool {
 func (p Pod) indexIsOpen() bool {
 	index, err := strconv.ParseUint(p.Pod.Annotations[batchv1.JobCompletionIndexAnnotation], 10, 31)
 	completions := int32(1)
-	if its := p.Job.Spec.Completions; its != nil {
-		completions = *its
+	if spec := p.Job.Spec.Completions; spec != nil {
+		completions = *spec
 	}
 	if err != nil || int64(index) >= int64(completions) {
 		return false
@@ -106,12 +106,12 @@ func (p Pod) addJobKeepsPod(f *findings) {
 		found.Evidence = append(found.Evidence, fmt.Sprintf("job %s replaces only failed pods, and this one has not ended: it is %s", p.Job.Name, p.Pod.Status.Phase))
 		return
 	}
-	does := "pauses before it makes the"
+	doing := "pauses before it makes the"
 	if p.Job.Spec.Suspend != nil && *p.Job.Spec.Suspend {
-		does = "is suspended, and does not make the"
+		doing = "is suspended, and does not make the"
 	}
 	found.Evidence = append(found.Evidence, fmt.Sprintf("job %s, with a backoffLimitPerIndex of %d, %s next pod of index %s",
-		p.Job.Name, *p.Job.Spec.BackoffLimitPerIndex, does, p.Pod.Annotations[batchv1.JobCompletionIndexAnnotation]))
+		p.Job.Name, *p.Job.Spec.BackoffLimitPerIndex, doing, p.Pod.Annotations[batchv1.JobCompletionIndexAnnotation]))
 	found.Maybe = []string{"STK-04"}
 }
 

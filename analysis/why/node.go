@@ -98,8 +98,8 @@ func checkNodeSilence(f *findings, n Node, t Telemetry, now time.Time) {
 // addOrphanedVolumes reports volumes of pods that the API no longer has.
 func addOrphanedVolumes(f *findings, k *inspect.Kubelet, now time.Time, ours func(inspect.PodWorker) bool) {
 	for _, w := range k.Pods {
-		tries := w.Step == inspect.StepUnmount || containsAny(w.Err, "unmount", "mounted volumes")
-		if ours(w) && w.Removed && tries && (w.Err != "" || now.Sub(w.Since) > stepPatience) {
+		unmounts := w.Step == inspect.StepUnmount || containsAny(w.Err, "unmount", "mounted volumes")
+		if ours(w) && w.Removed && unmounts && (w.Err != "" || now.Sub(w.Since) > stepPatience) {
 			f.add(cause("orphaned-volume"), w.Since, strings.TrimSpace(fmt.Sprintf(
 				"the kubelet of %s cannot unmount the volumes of %s/%s, uid %s: %s", k.Node, w.Namespace, w.Name, w.UID, w.Err)))
 		}

@@ -67,13 +67,13 @@ func ExplainObject(o Object) Report {
 }
 
 // checkNamespace handles a namespace, which waits for its content. Its conditions say what is left.
-func (o Object) checkNamespace(f *findings, checkNamespace *corev1.Namespace, below []Report) {
-	if checkNamespace.DeletionTimestamp == nil {
+func (o Object) checkNamespace(f *findings, namespace *corev1.Namespace, below []Report) {
+	if namespace.DeletionTimestamp == nil {
 		return
 	}
 	var left []string
 	since := time.Time{}
-	for _, c := range checkNamespace.Status.Conditions {
+	for _, c := range namespace.Status.Conditions {
 		switch c.Type { //nolint:exhaustive // the others are about failures of discovery
 		case corev1.NamespaceContentRemaining, corev1.NamespaceFinalizersRemaining, corev1.NamespaceDeletionContentFailure:
 			if c.Status == corev1.ConditionTrue {
@@ -85,7 +85,7 @@ func (o Object) checkNamespace(f *findings, checkNamespace *corev1.Namespace, be
 		left = append(left, report.Object+": "+strings.Join(report.IDs(), ", "))
 	}
 	// Content that is merely on its way out blocks nothing out of the ordinary.
-	if len(left) > 0 && (len(below) > 0 || o.Now.Sub(checkNamespace.DeletionTimestamp.Time) > usualStopTime) {
+	if len(left) > 0 && (len(below) > 0 || o.Now.Sub(namespace.DeletionTimestamp.Time) > usualStopTime) {
 		f.add(cause("namespace-content"), since, left...)
 	}
 }
@@ -160,8 +160,8 @@ func (o Object) checkDependents(f *findings) {
 }
 
 // checkNode handles a Node object: what its silence means for its pods.
-func (o Object) checkNode(f *findings, checkNode *corev1.Node) {
-	o.Node.Node = checkNode
+func (o Object) checkNode(f *findings, node *corev1.Node) {
+	o.Node.Node = node
 	checkNodeSilence(f, o.Node, o.Telemetry, o.Now)
 }
 
@@ -191,12 +191,12 @@ func controllerOf(finalizer string) string {
 }
 
 // checkFinalizers reports what some of an object's finalizers wait for.
-func checkFinalizers(f *findings, obj kinds.Object, now time.Time, t Telemetry, these []string) {
+func checkFinalizers(f *findings, obj kinds.Object, now time.Time, t Telemetry, names []string) {
 	deleted := obj.GetDeletionTimestamp()
 	if deleted == nil || now.Sub(deleted.Time) < stepPatience {
 		return
 	}
-	for _, finalizer := range these {
+	for _, finalizer := range names {
 		evidence := "finalizer " + finalizer
 		switch controllerOf(finalizer) {
 		case garbageCollector:

@@ -204,9 +204,9 @@ func (p Pod) isTerminal() bool {
 }
 
 // containsAny reports whether text contains one of the words, in any case.
-func containsAny(text string, those ...string) bool {
+func containsAny(text string, substrings ...string) bool {
 	text = strings.ToLower(text)
-	for _, word := range those {
+	for _, word := range substrings {
 		if strings.Contains(text, strings.ToLower(word)) {
 			return true
 		}

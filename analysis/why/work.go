@@ -44,9 +44,9 @@ func (p Pod) checkKubelet(f *findings) {
 func (p Pod) checkRefusals(f *findings) bool {
 	found := false
 	for _, r := range p.Kubelet.Report.Refused {
-		ours := r.UID == string(p.Pod.UID) || r.UID == "" && r.Key == p.Namespace+"/"+p.Name
-		nodes := r.Key == p.Pod.Spec.NodeName || r.Key == corev1.NamespaceNodeLease+"/"+p.Pod.Spec.NodeName
-		if !ours && !nodes || p.Now.Sub(r.Last) > time.Minute || p.hasAPIServerClock() && r.Last.Before(p.markedAt()) {
+		aboutPod := r.UID == string(p.Pod.UID) || r.UID == "" && r.Key == p.Namespace+"/"+p.Name
+		aboutNode := r.Key == p.Pod.Spec.NodeName || r.Key == corev1.NamespaceNodeLease+"/"+p.Pod.Spec.NodeName
+		if !aboutPod && !aboutNode || p.Now.Sub(r.Last) > time.Minute || p.hasAPIServerClock() && r.Last.Before(p.markedAt()) {
 			continue
 		}
 		evidence := fmt.Sprintf("the kubelet's %s of %s %s was refused %d times, last %v ago: %d %s",

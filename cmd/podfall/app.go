@@ -27,26 +27,26 @@ type process struct {
 	args      []string
 	in        io.Reader
 	out, errs io.Writer
-	variable  func(name string) string
+	getenv    func(name string) string
 }
 
 const (
 	dataVariable = "PODFALL_DATA"
 	// dialTimeout bounds how long a command waits for the bus.
-	dialLimit = 10 * time.Second
+	dialTimeout = 10 * time.Second
 )
 
 // newApp returns all commands for the cluster in the layout.
 func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 	env := client.Env{
 		Stdin: p.in, Stdout: p.out, Stderr: p.errs,
-		TTY: isTerminal(p.errs) && p.variable("NO_COLOR") == "", Terminal: terminalOf(p.in),
+		TTY: isTerminal(p.errs) && p.getenv("NO_COLOR") == "", Terminal: terminalOf(p.in),
 		History: layout.History(),
 	}
 	options, err := layout.Load()
 	switch {
 	case err == nil:
-		face, err := options.Face()
+		face, err := options.Schedule()
 		if err != nil {
 			return nil, err
 		}
@@ -65,7 +65,7 @@ func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 		}
 		movement := clock.NewDriver(face)
 		env.Clock, env.History = movement.Clock(), ""
-		env.Dial = func(ctx context.Context) (*client.Session, error) { return dialFar(ctx, movement, missing) }
+		env.Dial = func(ctx context.Context) (*client.Session, error) { return dialRemote(ctx, movement, missing) }
 	default:
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 		runCommand(layout), cutCommand(layout), healCommand(layout), faultCommand(layout), verifyCommand(layout), reportCommand(layout),
 	}
 	own = slices.Concat(own, controlCommands(layout), serviceCommands())
-	strict("", own)
+	rejectExtraArguments("", own)
 	return &cli.App{
 		Name: "podfall", Usage: "a Kubernetes pod-deletion emulator", Version: version,
 		Flags: []cli.Flag{&cli.StringFlag{
@@ -84,18 +84,18 @@ func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 		Commands: append(own, client.Commands(env)...),
 		Reader:   p.in, Writer: p.out, ErrWriter: p.errs,
 		HideHelpCommand: true,
-		Action:          unknown,
+		Action:          unknownCommand,
 		ExitErrHandler:  func(*cli.Context, error) {}, // run prints and decides
-		OnUsageError:    func(_ *cli.Context, err error, _ bool) error { return usage("%v", err) },
+		OnUsageError:    func(_ *cli.Context, err error, _ bool) error { return usageError("%v", err) },
 	}, nil
 }
 
 // rejectExtraArguments makes commands fail on invalid flag values, and on arguments if they take
 // none. parents is the prefix of the command names.
-func strict(parents string, commands []*cli.Command) {
+func rejectExtraArguments(parents string, commands []*cli.Command) {
 	for _, command := range commands {
 		name := parents + command.Name
-		strict(name+" ", command.Subcommands)
+		rejectExtraArguments(name+" ", command.Subcommands)
 		command.OnUsageError = client.Misused
 		if command.ArgsUsage != "" {
 			continue
@@ -103,7 +103,7 @@ func strict(parents string, commands []*cli.Command) {
 		act := command.Action
 		command.Action = func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usage("%s %s: want no argument", name, strings.Join(c.Args().Slice(), " "))
+				return usageError("%s %s: want no argument", name, strings.Join(c.Args().Slice(), " "))
 			}
 			return act(c)
 		}
@@ -111,7 +111,7 @@ func strict(parents string, commands []*cli.Command) {
 }
 
 // unknownCommand handles a missing or unknown command.
-func unknown(c *cli.Context) error {
+func unknownCommand(c *cli.Context) error {
 	if !c.Args().Present() {
 		return cli.ShowAppHelp(c)
 	}
@@ -120,7 +120,7 @@ func unknown(c *cli.Context) error {
 	if near := cli.SuggestCommand(c.App.Commands, name); !strings.Contains(near, `""`) {
 		text += ". " + near
 	}
-	return usage("%s", text)
+	return usageError("%s", text)
 }
 
 // dial connects the command line to the cluster's apiserver and kubelets, and its clock to the
@@ -130,14 +130,14 @@ func dial(ctx context.Context, layout cluster.Layout, movement *clock.Driver, er
 	if err != nil {
 		return nil, err
 	}
-	stop := follow(ctx, conn, movement)
+	stop := followClock(ctx, conn, movement)
 	return &client.Session{
 		API:   podapi.New(conn, podapi.Config{Clock: movement.Clock(), Warn: client.Warner(errs)}),
 		Nodes: nodes{conn},
 		Inspect: func(ctx context.Context, process string) ([]byte, error) {
 			return mgmt.NewClient(conn).Inspect(ctx, process, nil)
 		},
-		Past: plane{mgmt.NewClient(conn)},
+		Past: processHistories{mgmt.NewClient(conn)},
 		Close: func() {
 			stop()
 			conn.Close()
@@ -146,12 +146,12 @@ func dial(ctx context.Context, layout cluster.Layout, movement *clock.Driver, er
 }
 
 // processHistories reads the processes' histories over the bus.
-type plane struct{ *mgmt.Client }
+type processHistories struct{ *mgmt.Client }
 
 // Processes implements client.Past.
-func (p plane) Processes(ctx context.Context) ([]string, error) {
+func (p processHistories) Processes(ctx context.Context) ([]string, error) {
 	board, err := p.Get(ctx)
-	return processesOf(board), err
+	return processNames(board), err
 }
 
 // nodes connects to the kubelets over the bus.
@@ -169,8 +169,8 @@ func (n nodes) Open(ctx context.Context, node, verb string, request []byte) (cli
 
 // findLayout returns the layout of the cluster named by --data, else by the environment, else
 // .podfall here.
-func layoutFor(p process) (cluster.Layout, error) {
-	data := p.variable(dataVariable)
+func findLayout(p process) (cluster.Layout, error) {
+	data := p.getenv(dataVariable)
 	if data == "" {
 		data = ".podfall"
 	}

@@ -43,7 +43,7 @@ func clockCommand(layout cluster.Layout) *cli.Command {
 				Action: func(c *cli.Context) error {
 					step, err := time.ParseDuration(c.Args().First())
 					if err != nil || step <= 0 || c.Args().Len() != 1 {
-						return usage("step %q: want one duration of more than 0s, such as 90s or 5m", strings.Join(c.Args().Slice(), " "))
+						return usageError("step %q: want one duration of more than 0s, such as 90s or 5m", strings.Join(c.Args().Slice(), " "))
 					}
 					return moveClock(c, layout, mgmt.ClockChange{Step: step})
 				},
@@ -51,7 +51,7 @@ func clockCommand(layout cluster.Layout) *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usage("clock %s: want pause, resume, step DURATION or --speed N", c.Args().First())
+				return usageError("clock %s: want pause, resume, step DURATION or --speed N", c.Args().First())
 			}
 			return moveClock(c, layout, mgmt.ClockChange{})
 		},
@@ -65,11 +65,11 @@ func outputFlag() cli.Flag {
 // moveClock makes the change, if there is one, waits until it is in force, and shows the clock.
 func moveClock(c *cli.Context, layout cluster.Layout, change mgmt.ClockChange) error {
 	if output := c.String("output"); output != "" && output != "json" {
-		return usage("--output %q: want json", output)
+		return usageError("--output %q: want json", output)
 	}
 	if change.Speed = c.Float64("speed"); c.IsSet("speed") {
 		if _, err := clock.NewSchedule(time.Time{}, change.Speed); err != nil {
-			return usage("--%v", err)
+			return usageError("--%v", err)
 		}
 	}
 	options, err := layout.Load()
@@ -77,7 +77,7 @@ func moveClock(c *cli.Context, layout cluster.Layout, change mgmt.ClockChange) e
 		return err
 	}
 	var board mgmt.FaultState
-	err = withBoard(c, layout, func(client *mgmt.Client) (err error) {
+	err = withManagement(c, layout, func(client *mgmt.Client) (err error) {
 		if change == (mgmt.ClockChange{}) {
 			board, err = client.Get(c.Context)
 		} else {
@@ -118,11 +118,11 @@ func showClock(out io.Writer, format string, face clock.Schedule, now time.Time)
 
 // warnPrograms warns on standard error how a cluster's clock affects real programs.
 func warnPrograms(c *cli.Context, layout cluster.Layout, options cluster.Options) error {
-	face, err := options.Face()
+	face, err := options.Schedule()
 	if err != nil {
 		return err
 	}
-	err = withBoard(c, layout, func(client *mgmt.Client) error {
+	err = withManagement(c, layout, func(client *mgmt.Client) error {
 		if board, err := client.Get(c.Context); err == nil { // a hub of others may have none
 			face = board.Clock
 		}
@@ -163,7 +163,7 @@ func dialHub(ctx context.Context, layout cluster.Layout) (*bus.Conn, error) {
 	if config.Seed, err = bus.LoadSeed(layout.Keys(), config.Identity); err != nil {
 		return nil, err
 	}
-	ctx, cancel := clock.Clock{}.Timeout(ctx, dialLimit)
+	ctx, cancel := clock.Clock{}.Timeout(ctx, dialTimeout)
 	defer cancel()
 	conn, err := bus.Dial(ctx, config)
 	if err != nil {
@@ -172,9 +172,9 @@ func dialHub(ctx context.Context, layout cluster.Layout) (*bus.Conn, error) {
 	return conn, nil
 }
 
-// followClock updates the clock from the management state until stop. It returns once the first
-// state has arrived, or there is known to be none.
-func follow(ctx context.Context, conn *bus.Conn, movement *clock.Driver) (stop func()) {
+// followClock updates the clock from the fault state until stop. It returns once the first state
+// has arrived, or there is known to be none.
+func followClock(ctx context.Context, conn *bus.Conn, movement *clock.Driver) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	heard := make(chan struct{})
 	once := sync.OnceFunc(func() { close(heard) })

@@ -36,25 +36,25 @@ func upCommand(layout cluster.Layout) *cli.Command {
 			"Run again on a cluster whose processes have ended, it starts those.",
 		Flags: append(clusterFlags(), &cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "return when the cluster is ready"}),
 		Action: func(c *cli.Context) error {
-			asked, err := asked(c)
+			asked, err := parseOptions(c)
 			if err != nil {
 				return err
 			}
 			if stored, err := layout.Load(); err == nil {
-				asked = unlessSaid(c, asked, stored)
+				asked = keepStored(c, asked, stored)
 			}
 			options, err := layout.Create(asked, makeKeys)
 			if err != nil {
 				return err
 			}
-			say := progress(c.App.ErrWriter)
+			say := lineWriter(c.App.ErrWriter)
 			if c.Bool("detach") {
 				if err := layout.Detach(c.Context, say); err != nil {
 					return err
 				}
 				return announce(c, layout, options)
 			}
-			return supervise(c.Context, layout, say, func() {
+			return runSupervisor(c.Context, layout, say, func() {
 				if err := announce(c, layout, options); err != nil {
 					say(err.Error())
 				}
@@ -81,7 +81,7 @@ func clusterFlags() []cli.Flag {
 }
 
 // parseOptions returns the cluster options of the command line.
-func asked(c *cli.Context) (cluster.Options, error) {
+func parseOptions(c *cli.Context) (cluster.Options, error) {
 	options := cluster.Options{
 		Name: c.String("name"), Speed: c.Float64("speed"), Origin: clock.Clock{}.Now(),
 		Compat: c.String("compat"), Timing: c.String("timing"), ExternalBus: c.StringSlice("bus"),
@@ -89,41 +89,41 @@ func asked(c *cli.Context) (cluster.Options, error) {
 		ControlPlane: cluster.ControlPlane{Controllers: c.StringSlice("controllers"), DisablePlugins: c.StringSlice(pluginsFlag)},
 	}
 	var err error
-	if options.Containers, err = containersOf(c); err != nil {
+	if options.Containers, err = parseContainers(c); err != nil {
 		return options, err
 	}
-	if options.Containers.HostPathRoot, err = hostPathRootOf(c); err != nil {
+	if options.Containers.HostPathRoot, err = parseHostPathRoot(c); err != nil {
 		return options, err
 	}
 	if options.Port < 0 || options.Port > 65535 {
-		return options, usage("--port %d: want 0 to 65535", options.Port)
+		return options, usageError("--port %d: want 0 to 65535", options.Port)
 	}
 	if _, err := controllers.Select(options.Controllers); err != nil {
-		return options, usage("--%v", err)
+		return options, usageError("--%v", err)
 	}
 	if _, err := apiserver.Plugins(options.DisablePlugins); err != nil {
-		return options, usage("--%v", err)
+		return options, usageError("--%v", err)
 	}
 	if nodes := c.Int("nodes"); nodes < 1 || nodes > 200 {
-		return options, usage("--nodes %d: want 1 to 200", nodes)
+		return options, usageError("--nodes %d: want 1 to 200", nodes)
 	}
 	for i := range c.Int("nodes") {
 		options.Nodes = append(options.Nodes, "node-"+strconv.Itoa(i+1))
 	}
-	if _, err := options.Face(); err != nil {
-		return options, usage("--%v", err)
+	if _, err := options.Schedule(); err != nil {
+		return options, usageError("--%v", err)
 	}
 	if _, err := proto.CompatFor(options.Compat); err != nil {
-		return options, usage("--%v", err)
+		return options, usageError("--%v", err)
 	}
 	if options.Timing != "default" && options.Timing != "fastest" {
-		return options, usage("--timing %q: want default or fastest", options.Timing)
+		return options, usageError("--timing %q: want default or fastest", options.Timing)
 	}
 	return options, nil
 }
 
 // keepStored returns asked, with stored values for all options that the command line does not set.
-func unlessSaid(c *cli.Context, asked, stored cluster.Options) cluster.Options {
+func keepStored(c *cli.Context, asked, stored cluster.Options) cluster.Options {
 	for flags, keep := range map[string]func(){
 		"name":        func() { asked.Name = stored.Name },
 		"nodes":       func() { asked.Nodes = stored.Nodes },
@@ -150,7 +150,7 @@ func unlessSaid(c *cli.Context, asked, stored cluster.Options) cluster.Options {
 // It works concurrently, because most of the time is spent waiting for the disk, once per file.
 func makeKeys(layout cluster.Layout, options cluster.Options) error {
 	makers := []func() error{
-		func() error { return layout.MakeDoor(clock.Clock{}.Now()) }, // clients compare certificates with the wall
+		func() error { return layout.MakeGatewaySecrets(clock.Clock{}.Now()) }, // clients compare certificates with the wall
 	}
 	for _, id := range network.Identities(options.Nodes) {
 		makers = append(makers, func() error { return makeKey(layout.Keys(), id) })
@@ -187,13 +187,13 @@ func superviseCommand(layout cluster.Layout) *cli.Command {
 		Action: func(c *cli.Context) error {
 			told := os.NewFile(uintptr(c.Int("ready-fd")), "ready")
 			defer told.Close()
-			toParent, toLog := progress(told), progress(c.App.ErrWriter)
+			toParent, toLog := lineWriter(told), lineWriter(c.App.ErrWriter)
 			ready := false
 			say := func(line string) {
 				toLog(line)
 				toParent(line) // who started us reads until it knows; a pipe that nobody reads is no error
 			}
-			err := supervise(c.Context, layout, say, func() { ready = true; toParent(cluster.LineReady) })
+			err := runSupervisor(c.Context, layout, say, func() { ready = true; toParent(cluster.LineReady) })
 			if err != nil && !ready {
 				toParent(cluster.LineFailed + err.Error())
 			}
@@ -202,7 +202,7 @@ func superviseCommand(layout cluster.Layout) *cli.Command {
 	}
 }
 
-func supervise(ctx context.Context, layout cluster.Layout, say func(string), ready func()) error {
+func runSupervisor(ctx context.Context, layout cluster.Layout, say func(string), ready func()) error {
 	options, err := layout.Load()
 	if err != nil {
 		return err
@@ -210,13 +210,13 @@ func supervise(ctx context.Context, layout cluster.Layout, say func(string), rea
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // the terminal is gone
 	defer stop()
 	again := make(chan os.Signal, 1)
-	signal.Notify(again, cluster.SignalAgain)
+	signal.Notify(again, cluster.SignalStart)
 	defer signal.Stop(again)
 	return cluster.NewSupervisor(layout, options, say).Run(ctx, again, ready)
 }
 
 // lineWriter returns a function that writes lines and is safe for concurrent use.
-func progress(out io.Writer) func(string) {
+func lineWriter(out io.Writer) func(string) {
 	var mu sync.Mutex
 	return func(line string) {
 		mu.Lock()
@@ -248,7 +248,7 @@ func downCommand(layout cluster.Layout) *cli.Command {
 			if _, err := layout.Load(); err != nil {
 				return err
 			}
-			if err := layout.Down(c.Context, progress(c.App.ErrWriter)); err != nil {
+			if err := layout.Down(c.Context, lineWriter(c.App.ErrWriter)); err != nil {
 				return err
 			}
 			if c.Bool("purge") {
@@ -264,6 +264,6 @@ func readyFlag() cli.Flag {
 }
 
 // usageError returns a command-line error with exit code 2.
-func usage(format string, args ...any) error {
+func usageError(format string, args ...any) error {
 	return cli.Exit("error: "+fmt.Sprintf(format, args...), exitUsage)
 }

@@ -25,21 +25,21 @@ func containerFlags() []cli.Flag {
 }
 
 // parseContainers reads the container flags.
-func containersOf(c *cli.Context) (cluster.Containers, error) {
+func parseContainers(c *cli.Context) (cluster.Containers, error) {
 	what := cluster.Containers{Images: c.String("images"), Handler: c.String("engine"), Init: c.Bool("pid1")}
 	if what.Handler != "" && what.Handler != runtime.HandlerScripted && what.Handler != runtime.HandlerProcess {
-		return what, usage("--engine %q: want scripted or process", what.Handler)
+		return what, usageError("--engine %q: want scripted or process", what.Handler)
 	}
 	allowance, err := procengine.NewAllowlist(c.StringSlice("allow-exec"))
 	if err != nil {
-		return what, usage("--allow-exec: %v", err)
+		return what, usageError("--allow-exec: %v", err)
 	}
 	what.AllowExec = allowance.Paths()
-	if what.Confinement, err = confinementOf(c, what.AllowExec); err != nil {
+	if what.Confinement, err = parseConfinement(c, what.AllowExec); err != nil {
 		return what, err
 	}
 	if _, err := readImages(what.Images); err != nil {
-		return what, usage("--images: %v", err)
+		return what, usageError("--images: %v", err)
 	}
 	return what, nil
 }
@@ -60,12 +60,12 @@ type containers struct {
 	programs string
 }
 
-func newContainers(c *cli.Context, s self) (containers, error) {
-	what, err := containersOf(c)
+func newContainers(c *cli.Context, s service) (containers, error) {
+	what, err := parseContainers(c)
 	if err != nil {
 		return containers{}, err
 	}
-	processes, how, err := newProcesses(c, s, what)
+	processes, how, err := newProcessEngine(c, s, what)
 	if err != nil {
 		return containers{}, err
 	}
@@ -85,7 +85,7 @@ func hostPathFlag() cli.Flag {
 
 // parseHostPathRoot returns the allowed hostPath directory as an absolute path without links; empty
 // if there is none.
-func hostPathRootOf(c *cli.Context) (string, error) {
+func parseHostPathRoot(c *cli.Context) (string, error) {
 	named := c.String("host-path-root")
 	if named == "" {
 		return "", nil
@@ -95,10 +95,10 @@ func hostPathRootOf(c *cli.Context) (string, error) {
 		path, err = filepath.EvalSymlinks(path)
 	}
 	if err != nil {
-		return "", usage("--host-path-root: %v", err)
+		return "", usageError("--host-path-root: %v", err)
 	}
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
-		return "", usage("--host-path-root %q: want a directory", named)
+		return "", usageError("--host-path-root %q: want a directory", named)
 	}
 	return path, nil
 }

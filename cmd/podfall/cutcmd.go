@@ -20,7 +20,7 @@ import (
 )
 
 // defaultCut is the default duration of a cut, in cluster time.
-const longestCut = time.Hour
+const defaultCut = time.Hour
 
 // cutCommand cuts processes off.
 func cutCommand(layout cluster.Layout) *cli.Command {
@@ -33,7 +33,7 @@ func cutCommand(layout cluster.Layout) *cli.Command {
 			&cli.StringFlag{Name: "name", Usage: "the cut's `NAME`; another of that name is replaced"},
 			&cli.StringFlag{Name: "direction", Usage: "both, from-node or to-node: which way is cut"},
 			&cli.StringSliceFlag{Name: "only", Usage: fmt.Sprintf("cut these `KINDS` of message alone: %v", partition.Messages())},
-			&cli.DurationFlag{Name: "for", Value: longestCut, Usage: "how long, in the cluster's time; 0 is until it is healed"},
+			&cli.DurationFlag{Name: "for", Value: defaultCut, Usage: "how long, in the cluster's time; 0 is until it is healed"},
 			&cli.BoolFlag{Name: "reset", Usage: "break connections and refuse new ones, so that both sides know"},
 			&cli.DurationFlag{Name: "latency", Usage: "do not cut, but let everything take that much longer"},
 			&cli.DurationFlag{Name: "jitter", Usage: "and up to that much more, drawn by --seed"},
@@ -47,7 +47,7 @@ func cutCommand(layout cluster.Layout) *cli.Command {
 }
 
 func cut(c *cli.Context, layout cluster.Layout) error {
-	spec, err := cutSpec(c)
+	spec, err := parseCut(c)
 	if err != nil {
 		return err
 	}
@@ -62,14 +62,14 @@ func cut(c *cli.Context, layout cluster.Layout) error {
 		return err
 	}
 	if err := partition.Check(name, spec, partition.Members(options.Nodes)); err != nil {
-		return usage("cut: %v", err)
+		return usageError("cut: %v", err)
 	}
 	add := &mgmt.AddCut{Name: name, Spec: spec, Replace: true}
 	if c.Bool("hold") {
 		host, _ := os.Hostname()
 		add.Holder = fmt.Sprintf("podfall cut, pid %d on %s", os.Getpid(), host)
 	}
-	return withBoard(c, layout, func(client *mgmt.Client) error {
+	return withManagement(c, layout, func(client *mgmt.Client) error {
 		board, err := client.Set(c.Context, mgmt.Change{Cut: add})
 		if err != nil {
 			return err
@@ -78,12 +78,12 @@ func cut(c *cli.Context, layout cluster.Layout) error {
 		if add.Holder == "" {
 			return nil
 		}
-		return hold(c.Context, client, name)
+		return holdCut(c.Context, client, name)
 	})
 }
 
 // holdCut renews a cut's lease until ctx ends, and then heals the cut.
-func hold(ctx context.Context, client *mgmt.Client, name string) error {
+func holdCut(ctx context.Context, client *mgmt.Client, name string) error {
 	for (clock.Clock{}).Sleep(ctx, mgmt.LeaseDuration/3) == nil {
 		if _, err := client.Set(ctx, mgmt.Change{Renew: name}); errors.Is(err, mgmt.ErrNotFound) {
 			return nil // somebody has healed it
@@ -99,7 +99,7 @@ func hold(ctx context.Context, client *mgmt.Client, name string) error {
 }
 
 // parseCut returns the cut that the command line describes.
-func cutSpec(c *cli.Context) (partition.Spec, error) {
+func parseCut(c *cli.Context) (partition.Spec, error) {
 	spec := partition.Spec{
 		Direction: partition.Direction(c.String("direction")), Seed: c.Uint64("seed"),
 		Latency: metav1.Duration{Duration: c.Duration("latency")}, Jitter: metav1.Duration{Duration: c.Duration("jitter")},
@@ -114,7 +114,7 @@ func cutSpec(c *cli.Context) (partition.Spec, error) {
 	if text := c.String("bandwidth"); text != "" {
 		quantity, err := resource.ParseQuantity(text)
 		if err != nil || quantity.Value() <= 0 {
-			return spec, usage("--bandwidth %q: want a number of bytes a second, such as 1k or 64Ki", text)
+			return spec, usageError("--bandwidth %q: want a number of bytes a second, such as 1k or 64Ki", text)
 		}
 		spec.Bandwidth = quantity.Value()
 	}
@@ -127,25 +127,25 @@ func cutSpec(c *cli.Context) (partition.Spec, error) {
 		spec.Flap.Down.Duration, err = time.ParseDuration(down)
 		spec.Flap.Up.Duration, other = time.ParseDuration(up)
 		if err != nil || other != nil || spec.Flap.Down.Duration <= 0 || spec.Flap.Up.Duration <= 0 {
-			return spec, usage("--flap %q: want a time cut, or two: 2s, or 2s/5s", text)
+			return spec, usageError("--flap %q: want a time cut, or two: 2s, or 2s/5s", text)
 		}
 	}
 	words := c.Args().Slice()
 	if len(words) == 0 {
-		return spec, usage("cut: name who is cut off: nodes, apiserver, controllers or gateway")
+		return spec, usageError("cut: name who is cut off: nodes, apiserver, controllers or gateway")
 	}
 	if !slices.Contains(words, "/") {
-		spec.Members = names(words)
+		spec.Members = splitNames(words)
 		return spec, nil
 	}
 	for group := range strings.SplitSeq(strings.Join(words, ","), "/") {
-		spec.Groups = append(spec.Groups, names([]string{group}))
+		spec.Groups = append(spec.Groups, splitNames([]string{group}))
 	}
 	return spec, nil
 }
 
 // splitNames splits words at commas.
-func names(words []string) []string {
+func splitNames(words []string) []string {
 	return strings.FieldsFunc(strings.Join(words, ","), func(r rune) bool { return r == ',' })
 }
 
@@ -157,11 +157,11 @@ func healCommand(layout cluster.Layout) *cli.Command {
 			&cli.StringSliceFlag{Name: "cut", Usage: "the cut of this `NAME`"},
 		},
 		Action: func(c *cli.Context) error {
-			selection := &mgmt.Selection{All: c.Bool("all"), Names: c.StringSlice("cut"), Members: names(c.Args().Slice())}
+			selection := &mgmt.Selection{All: c.Bool("all"), Names: c.StringSlice("cut"), Members: splitNames(c.Args().Slice())}
 			if !selection.All && len(selection.Names)+len(selection.Members) == 0 {
-				return usage("heal: name nodes, or --all")
+				return usageError("heal: name nodes, or --all")
 			}
-			return withBoard(c, layout, func(client *mgmt.Client) error {
+			return withManagement(c, layout, func(client *mgmt.Client) error {
 				before, err := client.Get(c.Context)
 				if err != nil {
 					return err
@@ -182,7 +182,7 @@ func healCommand(layout cluster.Layout) *cli.Command {
 }
 
 // withManagement calls do with a client of the management connection.
-func withBoard(c *cli.Context, layout cluster.Layout, do func(*mgmt.Client) error) error {
+func withManagement(c *cli.Context, layout cluster.Layout, do func(*mgmt.Client) error) error {
 	if _, err := layout.Load(); err != nil {
 		return err
 	}
@@ -201,11 +201,11 @@ func describeCut(board mgmt.FaultState, name string) string {
 		return "over"
 	}
 	cut := board.Cuts[i]
-	return strings.Join(cut.Spec.CutOff(board.Members), ", ") + " " + manner(cut.Spec) + ending(cut.Until, cut.Lease)
+	return strings.Join(cut.Spec.CutOff(board.Members), ", ") + " " + describeManner(cut.Spec) + describeEnd(cut.Until, cut.Lease)
 }
 
 // describeManner describes what a cut does to messages.
-func manner(spec partition.Spec) string {
+func describeManner(spec partition.Spec) string {
 	what := "cut off"
 	switch {
 	case len(spec.Only) > 0:
@@ -239,7 +239,7 @@ func manner(spec partition.Spec) string {
 }
 
 // describeEnd describes when a cut ends by itself.
-func ending(until time.Time, lease *partition.Lease) string {
+func describeEnd(until time.Time, lease *partition.Lease) string {
 	text := ", until it is healed"
 	if !until.IsZero() {
 		text = ", until " + until.UTC().Format(time.RFC3339)

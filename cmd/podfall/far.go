@@ -31,17 +31,17 @@ import (
 
 // remote is a client of a cluster without its data directory, through the gateway of a kubeconfig.
 // It reads objects and inspects processes, and changes nothing: kubectl is for that.
-type far struct {
+type remote struct {
 	http *http.Client
 	base string
 }
 
 // errReadOnly is returned for all changes over a kubeconfig.
-var errFar = errors.New("over a kubeconfig podfall reads and explains: use kubectl for this, or name the cluster's directory with --data")
+var errReadOnly = errors.New("over a kubeconfig podfall reads and explains: use kubectl for this, or name the cluster's directory with --data")
 
 // dialRemote connects to the current cluster of the kubeconfig, and sets this process's clock to
 // the cluster's. It returns missing if there is no kubeconfig.
-func dialFar(ctx context.Context, movement *clock.Driver, missing error) (*client.Session, error) {
+func dialRemote(ctx context.Context, movement *clock.Driver, missing error) (*client.Session, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	switch {
@@ -50,11 +50,11 @@ func dialFar(ctx context.Context, movement *clock.Driver, missing error) (*clien
 	case err != nil:
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
-	f := &far{base: strings.TrimSuffix(config.Host, "/")}
+	f := &remote{base: strings.TrimSuffix(config.Host, "/")}
 	if f.http, err = rest.HTTPClientFor(config); err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
-	about, err := f.about(ctx)
+	about, err := f.info(ctx)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("%w, and what the kubeconfig leads to, %s, is no podfall cluster", missing, f.base)
@@ -67,17 +67,17 @@ func dialFar(ctx context.Context, movement *clock.Driver, missing error) (*clien
 	return &client.Session{API: f, Inspect: f.Inspect, Past: f, Close: f.http.CloseIdleConnections}, nil
 }
 
-func (f *far) about(ctx context.Context) (about gateway.Asked, err error) {
-	data, _, err := f.read(ctx, gateway.AskPath, nil)
+func (f *remote) info(ctx context.Context) (info gateway.Asked, err error) {
+	data, _, err := f.get(ctx, gateway.AskPath, nil)
 	if err == nil {
-		err = json.Unmarshal(data, &about)
+		err = json.Unmarshal(data, &info)
 	}
-	return about, err
+	return info, err
 }
 
 // get requests a path. Errors of the API are returned as such.
-func (f *far) read(ctx context.Context, path string, query url.Values) (data []byte, contentType string, err error) {
-	ctx, cancel := clock.Clock{}.Timeout(ctx, dialLimit)
+func (f *remote) get(ctx context.Context, path string, query url.Values) (data []byte, contentType string, err error) {
+	ctx, cancel := clock.Clock{}.Timeout(ctx, dialTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.base+path+"?"+query.Encode(), nil)
 	if err != nil {
@@ -94,15 +94,15 @@ func (f *far) read(ctx context.Context, path string, query url.Values) (data []b
 	}
 	contentType = response.Header.Get("Content-Type")
 	if response.StatusCode >= http.StatusBadRequest {
-		return nil, "", f.refusal(response.StatusCode, data, contentType)
+		return nil, "", f.responseError(response.StatusCode, data, contentType)
 	}
 	return data, contentType, nil
 }
 
 // responseError returns the API's own error. If the response has none, or no message, it contains
 // the status code.
-func (f *far) refusal(code int, data []byte, contentType string) error {
-	status, is := statusIn(data, contentType)
+func (f *remote) responseError(code int, data []byte, contentType string) error {
+	status, is := decodeStatus(data, contentType)
 	switch {
 	case !is || status.Status == metav1.StatusSuccess:
 		return fmt.Errorf("the gateway answers with %d: %.200s", code, data)
@@ -113,8 +113,8 @@ func (f *far) refusal(code int, data []byte, contentType string) error {
 }
 
 // decodeStatus returns the Status object in a response, if there is one.
-func statusIn(data []byte, contentType string) (status metav1.Status, is bool) {
-	if decoded, err := decodeFar(data, contentType); err == nil {
+func decodeStatus(data []byte, contentType string) (status metav1.Status, is bool) {
+	if decoded, err := decodeResponse(data, contentType); err == nil {
 		known, is := errors.AsType[*apierrors.StatusError](apierrors.FromObject(decoded))
 		if is && known.ErrStatus.Reason != metav1.StatusReasonUnknown {
 			return known.ErrStatus, true
@@ -124,7 +124,7 @@ func statusIn(data []byte, contentType string) (status metav1.Status, is bool) {
 	return status, err == nil && status.Code != 0
 }
 
-func decodeFar(data []byte, contentType string) (runtime.Object, error) {
+func decodeResponse(data []byte, contentType string) (runtime.Object, error) {
 	if strings.HasPrefix(contentType, runtime.ContentTypeProtobuf) {
 		return kinds.DecodeAny(data)
 	}
@@ -133,29 +133,29 @@ func decodeFar(data []byte, contentType string) (runtime.Object, error) {
 }
 
 // inspect sends a question to a process.
-func (f *far) ask(ctx context.Context, process, question string) ([]byte, error) {
-	data, _, err := f.read(ctx, gateway.AskPath+"/"+process, url.Values{"question": {question}})
+func (f *remote) inspect(ctx context.Context, process, question string) ([]byte, error) {
+	data, _, err := f.get(ctx, gateway.AskPath+"/"+process, url.Values{"question": {question}})
 	return data, err
 }
 
 // Inspect implements client.Session's Inspect.
-func (f *far) Inspect(ctx context.Context, process string) ([]byte, error) {
-	return f.ask(ctx, process, "")
+func (f *remote) Inspect(ctx context.Context, process string) ([]byte, error) {
+	return f.inspect(ctx, process, "")
 }
 
 // Processes implements client.Past.
-func (f *far) Processes(ctx context.Context) ([]string, error) {
-	about, err := f.about(ctx)
+func (f *remote) Processes(ctx context.Context) ([]string, error) {
+	about, err := f.info(ctx)
 	return about.Processes, err
 }
 
 // History implements client.Past.
-func (f *far) History(ctx context.Context, process string, from history.Position) (page history.Page, err error) {
+func (f *remote) History(ctx context.Context, process string, from history.Position) (page history.Page, err error) {
 	place, err := json.Marshal(from)
 	if err != nil {
 		return page, err
 	}
-	data, err := f.ask(ctx, process, mgmt.QueryHistory+" "+string(place))
+	data, err := f.inspect(ctx, process, mgmt.QueryHistory+" "+string(place))
 	if err == nil {
 		err = json.Unmarshal(data, &page)
 	}
@@ -163,7 +163,7 @@ func (f *far) History(ctx context.Context, process string, from history.Position
 }
 
 // apiPath returns the URL path of an object or a collection.
-func pathOf(t podapi.Target) string {
+func apiPath(t podapi.Target) string {
 	path := "/apis/" + t.Kind.Group + "/" + t.Kind.Version
 	if t.Kind.Group == "" {
 		path = "/api/" + t.Kind.Version
@@ -179,12 +179,12 @@ func pathOf(t podapi.Target) string {
 }
 
 // Get implements client.API.
-func (f *far) Get(ctx context.Context, t podapi.Target, _ metav1.GetOptions) (kinds.Object, error) {
-	data, contentType, err := f.read(ctx, pathOf(t), nil)
+func (f *remote) Get(ctx context.Context, t podapi.Target, _ metav1.GetOptions) (kinds.Object, error) {
+	data, contentType, err := f.get(ctx, apiPath(t), nil)
 	if err != nil {
 		return nil, err
 	}
-	decoded, err := decodeFar(data, contentType)
+	decoded, err := decodeResponse(data, contentType)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func asObject(decoded runtime.Object, t podapi.Target) (kinds.Object, error) {
 }
 
 // List implements client.API.
-func (f *far) List(ctx context.Context, t podapi.Target, opts metav1.ListOptions) (*podapi.List, error) {
+func (f *remote) List(ctx context.Context, t podapi.Target, opts metav1.ListOptions) (*podapi.List, error) {
 	query := url.Values{}
 	for name, value := range map[string]string{
 		"continue": opts.Continue, "fieldSelector": opts.FieldSelector, "labelSelector": opts.LabelSelector, "resourceVersion": opts.ResourceVersion,
@@ -220,11 +220,11 @@ func (f *far) List(ctx context.Context, t podapi.Target, opts metav1.ListOptions
 		query.Set("fieldSelector", "metadata.name="+t.Name)
 		t.Name = ""
 	}
-	data, contentType, err := f.read(ctx, pathOf(t), query)
+	data, contentType, err := f.get(ctx, apiPath(t), query)
 	if err != nil {
 		return nil, err
 	}
-	decoded, err := decodeFar(data, contentType)
+	decoded, err := decodeResponse(data, contentType)
 	if err != nil {
 		return nil, err
 	}
@@ -242,21 +242,21 @@ func (f *far) List(ctx context.Context, t podapi.Target, opts metav1.ListOptions
 }
 
 // CreateRaw implements client.API.
-func (*far) CreateRaw(context.Context, podapi.Target, string, []byte, metav1.CreateOptions) (kinds.Object, error) {
-	return nil, errFar
+func (*remote) CreateRaw(context.Context, podapi.Target, string, []byte, metav1.CreateOptions) (kinds.Object, error) {
+	return nil, errReadOnly
 }
 
 // Patch implements client.API.
-func (*far) Patch(context.Context, podapi.Target, types.PatchType, []byte, metav1.PatchOptions) (kinds.Object, error) {
-	return nil, errFar
+func (*remote) Patch(context.Context, podapi.Target, types.PatchType, []byte, metav1.PatchOptions) (kinds.Object, error) {
+	return nil, errReadOnly
 }
 
 // Delete implements client.API.
-func (*far) Delete(context.Context, podapi.Target, metav1.DeleteOptions) (runtime.Object, error) {
-	return nil, errFar
+func (*remote) Delete(context.Context, podapi.Target, metav1.DeleteOptions) (runtime.Object, error) {
+	return nil, errReadOnly
 }
 
 // Watch implements client.API.
-func (*far) Watch(context.Context, podapi.Target, metav1.ListOptions) (watch.Interface, error) {
-	return nil, errFar
+func (*remote) Watch(context.Context, podapi.Target, metav1.ListOptions) (watch.Interface, error) {
+	return nil, errReadOnly
 }

@@ -20,13 +20,13 @@ import (
 )
 
 // fixedResponse is a gateway that gives the same response to every request.
-type answers struct {
+type fixedResponse struct {
 	code        int
 	contentType string
 	data        []byte
 }
 
-func (a answers) RoundTrip(*http.Request) (*http.Response, error) {
+func (a fixedResponse) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{
 		StatusCode: a.code, Header: http.Header{"Content-Type": {a.contentType}}, Body: io.NopCloser(bytes.NewReader(a.data)),
 	}, nil
@@ -35,7 +35,7 @@ func (a answers) RoundTrip(*http.Request) (*http.Response, error) {
 // FuzzRemote: whatever a gateway responds, Get returns a Pod and List returns only Pods, and both
 // round-trip. An invalid response is an error that says so, and a refusal has the API's reason or
 // the status code.
-func FuzzFar(f *testing.F) {
+func FuzzRemote(f *testing.F) {
 	pods, _ := kinds.ByResource("pods")
 	target := podapi.Target{Kind: pods, Namespace: "default"}
 	for _, obj := range []runtime.Object{
@@ -51,16 +51,16 @@ func FuzzFar(f *testing.F) {
 		f.Add(true, uint16(http.StatusOK), data[:len(data)/2])
 	}
 	f.Fuzz(func(t *testing.T, binary bool, code uint16, data []byte) {
-		answer := answers{int(code), runtime.ContentTypeJSON, data}
+		answer := fixedResponse{int(code), runtime.ContentTypeJSON, data}
 		if binary {
 			answer.contentType = runtime.ContentTypeProtobuf
 		}
 		if code >= http.StatusMultipleChoices && code < http.StatusBadRequest {
 			return // the client follows
 		}
-		gateway := &far{http: &http.Client{Transport: answer}, base: "http://gateway"}
+		gateway := &remote{http: &http.Client{Transport: answer}, base: "http://gateway"}
 		page, err := gateway.List(t.Context(), target, metav1.ListOptions{})
-		checkFar(t, answer, err)
+		checkError(t, answer, err)
 		if err == nil {
 			for _, item := range page.Items {
 				checkPod(t, data, item)
@@ -69,7 +69,7 @@ func FuzzFar(f *testing.F) {
 		target := target
 		target.Name = "p"
 		pod, err := gateway.Get(t.Context(), target, metav1.GetOptions{})
-		checkFar(t, answer, err)
+		checkError(t, answer, err)
 		if err != nil {
 			return
 		}
@@ -78,7 +78,7 @@ func FuzzFar(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q cannot be written: %v", data, err)
 		}
-		gateway.http.Transport = answers{http.StatusOK, runtime.ContentTypeProtobuf, again}
+		gateway.http.Transport = fixedResponse{http.StatusOK, runtime.ContentTypeProtobuf, again}
 		if read, err := gateway.Get(t.Context(), target, metav1.GetOptions{}); err != nil || !kinds.Equal(read, pod) {
 			t.Errorf("%q: %v, and written again %v (%v)", data, pod, read, err)
 		}
@@ -93,7 +93,7 @@ func checkPod(t *testing.T, data []byte, obj kinds.Object) {
 }
 
 // checkError checks how a request ended.
-func checkFar(t *testing.T, answer answers, err error) {
+func checkError(t *testing.T, answer fixedResponse, err error) {
 	t.Helper()
 	switch {
 	case err == nil:

@@ -24,7 +24,7 @@ func faultCommand(layout cluster.Layout) *cli.Command {
 		Description: "podfall fault points lists where something can go wrong, and what.",
 		Subcommands: []*cli.Command{faultAddCommand(layout), faultListCommand(layout), faultClearCommand(layout), faultPointsCommand()},
 		Action: func(c *cli.Context) error {
-			return usage("%s: want add, list, clear or points", strings.Join(append([]string{"fault"}, c.Args().Slice()...), " "))
+			return usageError("%s: want add, list, clear or points", strings.Join(append([]string{"fault"}, c.Args().Slice()...), " "))
 		},
 	}
 }
@@ -75,7 +75,7 @@ func faultAddCommand(layout cluster.Layout) *cli.Command {
 		Description: "What selects may end in * for any rest, and name alternatives with commas between them.",
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() != 1 {
-				return usage("fault add: want one name for the fault")
+				return usageError("fault add: want one name for the fault")
 			}
 			spec := fault.Spec{
 				Point: fault.Point(c.String("point")),
@@ -90,10 +90,10 @@ func faultAddCommand(layout cluster.Layout) *cli.Command {
 				*s.field(&spec.Where) = c.String(s.flag)
 			}
 			name := c.Args().First()
-			if err := faultCheck(layout, name, spec); err != nil {
+			if err := checkFault(layout, name, spec); err != nil {
 				return err
 			}
-			return withBoard(c, layout, func(client *mgmt.Client) error {
+			return withManagement(c, layout, func(client *mgmt.Client) error {
 				if _, err := client.Set(c.Context, mgmt.Change{AddFault: &mgmt.AddFault{Name: name, Spec: spec, Replace: c.Bool("replace")}}); err != nil {
 					return err
 				}
@@ -106,9 +106,9 @@ func faultAddCommand(layout cluster.Layout) *cli.Command {
 
 // checkFault rejects faults that are invalid, or name nodes and processes that the cluster does not
 // have.
-func faultCheck(layout cluster.Layout, name string, spec fault.Spec) error {
+func checkFault(layout cluster.Layout, name string, spec fault.Spec) error {
 	if err := fault.Check(name, spec); err != nil {
-		return usage("fault add: %v", err)
+		return usageError("fault add: %v", err)
 	}
 	options, err := layout.Load()
 	if err != nil {
@@ -123,7 +123,7 @@ func faultCheck(layout cluster.Layout, name string, spec fault.Spec) error {
 	} {
 		for one := range strings.SplitSeq(selected.pattern, ",") {
 			if one != "" && !strings.HasSuffix(one, "*") && !slices.Contains(selected.known, one) {
-				return usage("--%s %q: want one of %s, or a beginning and a *", selected.flag, one, strings.Join(selected.known, ", "))
+				return usageError("--%s %q: want one of %s, or a beginning and a *", selected.flag, one, strings.Join(selected.known, ", "))
 			}
 		}
 	}
@@ -134,7 +134,7 @@ func faultListCommand(layout cluster.Layout) *cli.Command {
 	return &cli.Command{
 		Name: "list", Usage: "what is broken", Flags: []cli.Flag{outputFlag()},
 		Action: func(c *cli.Context) error {
-			return withBoard(c, layout, func(client *mgmt.Client) error {
+			return withManagement(c, layout, func(client *mgmt.Client) error {
 				board, err := client.Get(c.Context)
 				if err != nil {
 					return err
@@ -145,7 +145,7 @@ func faultListCommand(layout cluster.Layout) *cli.Command {
 				case "":
 					return printFaults(c.App.Writer, board.Faults)
 				default:
-					return usage("--output %q: want json", output)
+					return usageError("--output %q: want json", output)
 				}
 			})
 		},
@@ -164,13 +164,13 @@ func printFaults(out io.Writer, faults []fault.Fault) error {
 		if !f.Until.IsZero() {
 			until = f.Until.UTC().Format(time.RFC3339)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", f.Name, f.Spec.Point, effect(f.Spec), whereOf(f.Spec.Where), until)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", f.Name, f.Spec.Point, describeEffect(f.Spec), describeSelection(f.Spec.Where), until)
 	}
 	return table.Flush()
 }
 
 // describeEffect describes what a fault does.
-func effect(spec fault.Spec) string {
+func describeEffect(spec fault.Spec) string {
 	words := []string{string(spec.Effect.Kind), spec.Effect.Code, spec.Effect.Value}
 	if spec.Effect.Delay.Duration > 0 {
 		words = append(words, spec.Effect.Delay.Duration.String())
@@ -185,7 +185,7 @@ func effect(spec fault.Spec) string {
 }
 
 // describeSelection describes where a fault applies.
-func whereOf(about fault.Attributes) string {
+func describeSelection(about fault.Attributes) string {
 	var selected []string
 	for _, s := range faultSelectors() {
 		if value := *s.field(&about); value != "" {
@@ -205,9 +205,9 @@ func faultClearCommand(layout cluster.Layout) *cli.Command {
 		Action: func(c *cli.Context) error {
 			selection := &mgmt.Selection{All: c.Bool("all"), Names: c.Args().Slice()}
 			if !selection.All && len(selection.Names) == 0 {
-				return usage("fault clear: name faults, or --all")
+				return usageError("fault clear: name faults, or --all")
 			}
-			return withBoard(c, layout, func(client *mgmt.Client) error {
+			return withManagement(c, layout, func(client *mgmt.Client) error {
 				before, err := client.Get(c.Context)
 				if err != nil {
 					return err

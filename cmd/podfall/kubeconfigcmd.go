@@ -34,9 +34,9 @@ func kubeconfigCommand(layout cluster.Layout) *cli.Command {
 			}
 			switch into := c.String("merge"); {
 			case into != "":
-				return merge(c, access, into)
+				return mergeKubeconfig(c, access, into)
 			case c.Bool("switch"):
-				return usage("--switch: want --merge FILE too")
+				return usageError("--switch: want --merge FILE too")
 			}
 			data, err := access.File()
 			if err == nil {
@@ -48,7 +48,7 @@ func kubeconfigCommand(layout cluster.Layout) *cli.Command {
 }
 
 // mergeKubeconfig adds the access to the file, atomically.
-func merge(c *cli.Context, access kubeconfig.Access, path string) error {
+func mergeKubeconfig(c *cli.Context, access kubeconfig.Access, path string) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target // the link stays a link
 	}

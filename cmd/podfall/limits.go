@@ -9,11 +9,10 @@ import (
 )
 
 // limits lowers this process's soft resource limits while a fault asks for it. Every process may
-// lower its soft limits and raise them again. Updates of the management state call it one at a
-// time.
+// lower its soft limits and raise them again. Updates of the fault state call it one at a time.
 type limits struct {
 	// original holds the unmodified limits, by resource, once one was changed.
-	before map[int]unix.Rlimit
+	original map[int]unix.Rlimit
 }
 
 // set applies the given limits and no others; the smallest of each resource counts.
@@ -44,7 +43,7 @@ func (l *limits) set(values []string) {
 // lower sets a soft limit to most, or to its original value if that is less. Errors leave it
 // unchanged.
 func (l *limits) lower(resource int, most uint64) {
-	before, known := l.before[resource]
+	before, known := l.original[resource]
 	if !known && most == math.MaxUint64 {
 		return
 	}
@@ -52,10 +51,10 @@ func (l *limits) lower(resource int, most uint64) {
 		if err := unix.Getrlimit(resource, &before); err != nil {
 			return
 		}
-		if l.before == nil {
-			l.before = map[int]unix.Rlimit{}
+		if l.original == nil {
+			l.original = map[int]unix.Rlimit{}
 		}
-		l.before[resource] = before
+		l.original[resource] = before
 	}
 	_ = unix.Setrlimit(resource, &unix.Rlimit{Cur: min(before.Cur, most), Max: before.Max})
 }

@@ -28,26 +28,26 @@ func machineFlags() []cli.Flag {
 }
 
 // parseMachine reads the machine flags.
-func machineOf(c *cli.Context) (kubelet.Machine, error) {
+func parseMachine(c *cli.Context) (kubelet.Machine, error) {
 	m := kubelet.Machine{
-		Seed: seed(), Storage: c.String("volumes"), Manifests: c.String("pod-manifest-path"),
+		Seed: randomSeed(), Storage: c.String("volumes"), Manifests: c.String("pod-manifest-path"),
 		ShutdownGrace: c.Duration("shutdown-grace-period"), ShutdownGraceCritical: c.Duration("shutdown-grace-period-critical-pods"),
 	}
 	if m.ShutdownGrace <= 0 || m.ShutdownGraceCritical <= 0 || m.ShutdownGraceCritical > m.ShutdownGrace {
-		return m, usage("--shutdown-grace-period %v, --shutdown-grace-period-critical-pods %v: want both positive, and the second not longer",
+		return m, usageError("--shutdown-grace-period %v, --shutdown-grace-period-critical-pods %v: want both positive, and the second not longer",
 			m.ShutdownGrace, m.ShutdownGraceCritical)
 	}
 	var err error
-	if m.Capacity, err = capacityOf(c); err != nil {
+	if m.Capacity, err = parseCapacity(c); err != nil {
 		return m, err
 	}
-	if m.HostPathRoot, err = hostPathRootOf(c); err != nil {
+	if m.HostPathRoot, err = parseHostPathRoot(c); err != nil {
 		return m, err
 	}
 	m.Eviction.MaxPodGrace = c.Int64("eviction-max-pod-grace-period")
 	m.Eviction.Thresholds, err = eviction.Parse(c.String("eviction-hard"), c.String("eviction-soft"), c.String("eviction-soft-grace-period"))
 	if err != nil {
-		return m, usage("--%v", err)
+		return m, usageError("--%v", err)
 	}
 	return m, nil
 }

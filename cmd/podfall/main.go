@@ -24,14 +24,14 @@ var version = "development"
 func main() {
 	syscall.Umask(0o077) // keys, objects and logs are their owner's alone
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, process{args: line(os.Args), in: &keyboard{inherited: os.Stdin}, out: os.Stdout, errs: os.Stderr, variable: os.Getenv})
+	code := run(ctx, process{args: commandLine(os.Args), in: &interruptibleStdin{inherited: os.Stdin}, out: os.Stdout, errs: os.Stderr, getenv: os.Getenv})
 	stop()
 	os.Exit(code)
 }
 
 // commandLine returns the arguments without the program's name. A program named kubectl-why is
 // kubectl's plug-in for podfall why.
-func line(args []string) []string {
+func commandLine(args []string) []string {
 	if filepath.Base(args[0]) == "kubectl-why" {
 		return append([]string{"why"}, args[1:]...)
 	}
@@ -40,7 +40,7 @@ func line(args []string) []string {
 
 // run executes a command and returns the exit code.
 func run(ctx context.Context, p process) int {
-	err := command(ctx, p)
+	err := runCommandLine(ctx, p)
 	var coded cli.ExitCoder
 	var misused *client.UsageError
 	switch {
@@ -62,8 +62,8 @@ func run(ctx context.Context, p process) int {
 	}
 }
 
-func command(ctx context.Context, p process) error {
-	layout, err := layoutFor(p)
+func runCommandLine(ctx context.Context, p process) error {
+	layout, err := findLayout(p)
 	if err != nil {
 		return err
 	}

@@ -30,15 +30,15 @@ import (
 
 // managed is a process's end of its management connection.
 type managed struct {
-	process  string
-	movement *clock.Driver
-	faults   *fault.Table
-	counts   *counts.Registry
+	process string
+	clock   *clock.Driver
+	faults  *fault.Table
+	counts  *counts.Registry
 	// historyDir is the directory of this process's history; empty for none.
-	histories string
-	limits    limits
+	historyDir string
+	limits     limits
 	// report returns the service's telemetry, once the service has set it.
-	ask atomic.Pointer[func(context.Context) any]
+	report atomic.Pointer[func(context.Context) any]
 	// history records fault hits and stalls, once [service.openHistory] has opened it.
 	history atomic.Pointer[history.Recorder]
 }
@@ -50,9 +50,9 @@ func hubFlag() cli.Flag {
 // newManaged returns an unconnected managed: its clock follows schedule and no faults are active.
 func newManaged(process string, face clock.Schedule) *managed {
 	_, node, _ := strings.Cut(process, "/")
-	m := &managed{process: process, movement: clock.NewDriver(face), counts: counts.NewRegistry()}
+	m := &managed{process: process, clock: clock.NewDriver(face), counts: counts.NewRegistry()}
 	m.faults = fault.NewTable(fault.Config{
-		Process: process, Node: node, Clock: m.movement.Clock(),
+		Process: process, Node: node, Clock: m.clock.Clock(),
 		Crash: func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }, // as anybody may kill himself
 		OnTrigger: func(f fault.Fault, p fault.Point, a fault.Attributes) {
 			trouble.RecordTriggers(m.history.Load())(f, p, a)
@@ -71,16 +71,16 @@ func newManaged(process string, face clock.Schedule) *managed {
 	return m
 }
 
-// apply applies a new management state to this process.
+// apply applies a new fault state to this process.
 func (m *managed) apply(board mgmt.FaultState) {
 	m.faults.Set(board.AllFaults())
-	m.movement.Set(board.Clock)
+	m.clock.Set(board.Clock)
 	if wrong, ok := m.faults.FindFault(fault.ClockSkew, fault.Attributes{}, fault.Value); ok {
 		if ahead, rate, err := fault.ParseSkew(wrong.Spec.Effect.Value); err == nil {
-			m.movement.SetSkew(clock.Skew{Since: wrong.Since, Offset: ahead, Rate: rate})
+			m.clock.SetSkew(clock.Skew{Since: wrong.Since, Offset: ahead, Rate: rate})
 		}
 	} else {
-		m.movement.ClearSkew()
+		m.clock.ClearSkew()
 	}
 	m.limits.set(m.faults.Values(fault.ProcessLimit, fault.Attributes{}))
 }
@@ -91,9 +91,9 @@ func (m *managed) inspect(ctx context.Context, question []byte) ([]byte, error) 
 	case mgmt.QueryMetrics:
 		return m.counts.Text(), nil
 	case mgmt.QueryHistory:
-		return m.page(rest)
+		return m.historyPage(rest)
 	}
-	ask := m.ask.Load()
+	ask := m.report.Load()
 	if ask == nil {
 		return nil, errors.New("it is not ready")
 	}
@@ -101,8 +101,8 @@ func (m *managed) inspect(ctx context.Context, question []byte) ([]byte, error) 
 }
 
 // historyPage handles a request for a page of this process's history.
-func (m *managed) page(place []byte) ([]byte, error) {
-	if m.histories == "" {
+func (m *managed) historyPage(place []byte) ([]byte, error) {
+	if m.historyDir == "" {
 		return nil, errors.New("it writes no history")
 	}
 	var from history.Position
@@ -114,28 +114,28 @@ func (m *managed) page(place []byte) ([]byte, error) {
 	if from.Offset < 0 {
 		return nil, fmt.Errorf("place in a history: offset %d: want 0 or more", from.Offset)
 	}
-	page, err := history.ReadPage(m.histories, m.process, from, mostPage)
+	page, err := history.ReadPage(m.historyDir, m.process, from, maxPage)
 	if err != nil {
 		return nil, err
 	}
-	page.At = m.movement.Clock().Now()
+	page.At = m.clock.Clock().Now()
 	return json.Marshal(page)
 }
 
 // maxPage is how many bytes of a history one answer contains.
-const mostPage = 1 << 20
+const maxPage = 1 << 20
 
 // observers returns a service's observers: its history, its metrics, and its inspector.
-func observers[T any](s self, recorder *history.Recorder) inspect.Observers[T] {
+func observers[T any](s service, recorder *history.Recorder) inspect.Observers[T] {
 	return inspect.Observers[T]{History: recorder, Metrics: s.managed.counts, Inspect: func(ask func(context.Context) T) {
 		asked := func(ctx context.Context) any { return ask(ctx) }
-		s.managed.ask.Store(&asked)
+		s.managed.report.Store(&asked)
 	}}
 }
 
 // inspectFunc returns a function that inspects other processes; nil without a management
 // connection.
-func asking(station *mgmt.Agent) func(ctx context.Context, process string) ([]byte, error) {
+func inspectFunc(station *mgmt.Agent) func(ctx context.Context, process string) ([]byte, error) {
 	if station == nil {
 		return nil
 	}
@@ -145,18 +145,18 @@ func asking(station *mgmt.Agent) func(ctx context.Context, process string) ([]by
 }
 
 // serve runs a service with its management connection.
-func (s self) serve(c *cli.Context, run func(ctx context.Context, station *mgmt.Agent) error) error {
-	return s.watched(c.Context, func(ctx context.Context) error { return s.manage(ctx, c, run) })
+func (s service) serve(c *cli.Context, run func(ctx context.Context, station *mgmt.Agent) error) error {
+	return s.watchStalls(c.Context, func(ctx context.Context) error { return s.manage(ctx, c, run) })
 }
 
 // watchStalls runs a service and records its stalls, if it has a history.
-func (s self) watched(ctx context.Context, run func(context.Context) error) error {
+func (s service) watchStalls(ctx context.Context, run func(context.Context) error) error {
 	return daemon.Run(ctx, s.managed.history.Load().WatchStalls, run)
 }
 
-// manage runs a service after it has received the management state. If the bus does not know the
+// manage runs a service after it has received the fault state. If the bus does not know the
 // process's management key, the service runs unmanaged.
-func (s self) manage(ctx context.Context, c *cli.Context, run func(ctx context.Context, station *mgmt.Agent) error) error {
+func (s service) manage(ctx context.Context, c *cli.Context, run func(ctx context.Context, station *mgmt.Agent) error) error {
 	if c.String("hub") == "" {
 		return run(ctx, nil)
 	}
@@ -173,27 +173,27 @@ func (s self) manage(ctx context.Context, c *cli.Context, run func(ctx context.C
 		Process: s.managed.process, Bus: conn, Apply: s.managed.apply, Inspect: s.managed.inspect, Log: s.log,
 	})
 	return daemon.Run(ctx, station.Run, func(ctx context.Context) error {
-		known, cancel := clock.Clock{}.Timeout(ctx, boardPatience)
+		known, cancel := clock.Clock{}.Timeout(ctx, stateTimeout)
 		station.WaitReady(known)
 		cancel()
 		return run(ctx, station)
 	})
 }
 
-// stateTimeout is how long in wall time a process waits for the management state before it starts
+// stateTimeout is how long in wall time a process waits for the fault state before it starts
 // without.
-const boardPatience = mgmt.PublishInterval
+const stateTimeout = mgmt.PublishInterval
 
 // processes lets the gateway read all processes' metrics.
 type processes struct{ station *mgmt.Agent }
 
 // Names implements gateway.Processes.
 func (p processes) Names() []string {
-	return processesOf(p.station.State())
+	return processNames(p.station.State())
 }
 
 // processNames returns the names of the cluster's processes.
-func processesOf(board mgmt.FaultState) []string {
+func processNames(board mgmt.FaultState) []string {
 	var names []string
 	for _, party := range board.Members {
 		if slices.Contains([]proto.Identity{proto.APIServer, proto.Controllers, proto.Gateway}, proto.Identity(party)) {
@@ -215,7 +215,7 @@ func (p processes) Clock() clock.Schedule { return p.station.State().Clock }
 
 // stateClient returns the client with which controllers set faults and cuts; nil without a
 // management connection.
-func changing(station *mgmt.Agent) faults.Board {
+func stateClient(station *mgmt.Agent) faults.Board {
 	if station == nil {
 		return nil
 	}

@@ -23,19 +23,19 @@ func prepareCommand(layout cluster.Layout) *cli.Command {
 		),
 		Action: func(c *cli.Context) error {
 			if c.String("shares") == "" {
-				return usage("--shares: want a directory")
+				return usageError("--shares: want a directory")
 			}
-			asked, err := asked(c)
+			asked, err := parseOptions(c)
 			if err != nil {
 				return err
 			}
 			if asked.Port == 0 {
-				return usage("--port 0: want the port that the gateway is published on")
+				return usageError("--port 0: want the port that the gateway is published on")
 			}
 			if !strings.Contains(c.String("runtime-host"), "%s") {
-				return usage("--runtime-host %q: want %%s in it, for the node", c.String("runtime-host"))
+				return usageError("--runtime-host %q: want %%s in it, for the node", c.String("runtime-host"))
 			}
-			asked.Listen = cluster.Everywhere
+			asked.Listen = cluster.AllAddresses
 			if stored, err := layout.Load(); err == nil {
 				asked.Origin = stored.Origin
 			}
@@ -73,19 +73,19 @@ func memberCommand(layout cluster.Layout) *cli.Command {
 				return err
 			}
 			if c.NArg() != 1 {
-				return usage("member: want the name of one process")
+				return usageError("member: want the name of one process")
 			}
-			if err := layout.Known(options, c.Args().First()); err != nil {
-				return usage("member: %v", err)
+			if err := layout.CheckNames(options, c.Args().First()); err != nil {
+				return usageError("member: %v", err)
 			}
 			member, arguments, err := layout.Member(options, c.Args().First())
 			if err != nil {
 				return err
 			}
 			if c.Bool("ready") {
-				return layout.Ready(member)
+				return layout.CheckReady(member)
 			}
-			return layout.Become(member, arguments)
+			return layout.Exec(member, arguments)
 		},
 	}
 }

@@ -64,7 +64,7 @@ func TestMisuse(t *testing.T) {
 	} {
 		var out, errs bytes.Buffer
 		args := append([]string{"--data", root}, strings.Fields(line)...)
-		code := run(t.Context(), process{args: args, in: strings.NewReader(""), out: &out, errs: &errs, variable: func(string) string { return "" }})
+		code := run(t.Context(), process{args: args, in: strings.NewReader(""), out: &out, errs: &errs, getenv: func(string) string { return "" }})
 		if code != exitUsage || !strings.Contains(errs.String(), want) || out.Len() > 0 {
 			t.Errorf("podfall %s: exit code %d, want %d and %q:\n%s%s", line, code, exitUsage, want, &errs, &out)
 		}

@@ -26,20 +26,20 @@ func confinementFlags() []cli.Flag {
 
 // parseConfinement reads the confinement flags. Programs of manifests never run as root on a
 // machine that is not a container (T19).
-func confinementOf(c *cli.Context, allowed []string) (cluster.Confinement, error) {
+func parseConfinement(c *cli.Context, allowed []string) (cluster.Confinement, error) {
 	what := cluster.Confinement{User: c.String("exec-user"), InContainer: c.Bool("i-am-in-a-container")}
 	switch isolation := c.String("isolation"); isolation {
 	case "auto":
 	case "none":
 		what.Isolation = isolation
 	default:
-		return what, usage("--isolation %q: want auto or none", isolation)
+		return what, usageError("--isolation %q: want auto or none", isolation)
 	}
 	if _, err := programUser(what); err != nil {
 		return what, err
 	}
 	if len(allowed) > 0 && os.Geteuid() == 0 && !what.InContainer {
-		return what, usage("--allow-exec as root: programs of manifests would run beside those of everybody on this machine; " +
+		return what, usageError("--allow-exec as root: programs of manifests would run beside those of everybody on this machine; " +
 			"start podfall as another user, or say --i-am-in-a-container where the machine is a container")
 	}
 	return what, nil
@@ -49,7 +49,7 @@ func confinementOf(c *cli.Context, allowed []string) (cluster.Confinement, error
 func programUser(what cluster.Confinement) (*launch.User, error) {
 	if os.Geteuid() != 0 {
 		if what.User != "" {
-			return nil, usage("--exec-user %s: only root can run programs as another user", what.User)
+			return nil, usageError("--exec-user %s: only root can run programs as another user", what.User)
 		}
 		return nil, nil
 	}
@@ -65,7 +65,7 @@ func programUser(what cluster.Confinement) (*launch.User, error) {
 	for text, number := range map[*string]*int{&uid: &user.UID, &gid: &user.GID} {
 		parsed, err := strconv.ParseUint(*text, 10, 31)
 		if err != nil || parsed == 0 {
-			return nil, usage("--exec-user %q: want a UID or UID:GID, of numbers from 1", what.User)
+			return nil, usageError("--exec-user %q: want a UID or UID:GID, of numbers from 1", what.User)
 		}
 		*number = int(parsed)
 	}
@@ -74,7 +74,7 @@ func programUser(what cluster.Confinement) (*launch.User, error) {
 
 // newProcessEngine returns the engine of real programs. how describes how programs run here; it is
 // empty if none may run.
-func newProcesses(c *cli.Context, s self, what cluster.Containers) (programs *procengine.Engine, how string, err error) {
+func newProcessEngine(c *cli.Context, s service, what cluster.Containers) (programs *procengine.Engine, how string, err error) {
 	executable, err := os.Executable()
 	if err != nil {
 		return nil, "", err
@@ -89,7 +89,7 @@ func newProcesses(c *cli.Context, s self, what cluster.Containers) (programs *pr
 	}
 	data := c.String("data")
 	cfg := procengine.Config{
-		Clock: s.clock, Dir: cluster.Programs(data), Shim: []string{executable, "shim"}, Launch: []string{executable, "launch"},
+		Clock: s.clock, Dir: cluster.ProgramsDir(data), Shim: []string{executable, "shim"}, Launch: []string{executable, "launch"},
 		Allow: allowance, Init: what.Init, Journal: filepath.Join(data, "signals.ndjson"), Log: s.log,
 		Isolation: procengine.Isolation{User: user, Refused: "--isolation none"},
 	}
@@ -100,7 +100,7 @@ func newProcesses(c *cli.Context, s self, what cluster.Containers) (programs *pr
 	if what.Confinement.Isolation != "none" {
 		cfg.Isolation = procengine.DetectIsolation(c.Context, cfg.Launch, user)
 	}
-	groups, err := cgroups.Open(cluster.Cgroup(cfg.Dir))
+	groups, err := cgroups.Open(cluster.CgroupName(cfg.Dir))
 	if err == nil {
 		cfg.Cgroups = groups
 	}

@@ -26,7 +26,7 @@ func reportCommand(layout cluster.Layout) *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 1 {
-				return usage("report takes one directory, not %d", c.NArg())
+				return usageError("report takes one directory, not %d", c.NArg())
 			}
 			if c.Args().Present() {
 				layout = cluster.Layout{Root: c.Args().First()}
@@ -47,7 +47,7 @@ func makeReport(c *cli.Context, layout cluster.Layout) (report.Page, error) {
 		in.Title = "What happened in " + filepath.Base(layout.Root)
 	}
 	for _, text := range c.StringSlice("fact") {
-		fact, err := factOf(text)
+		fact, err := parseFact(text)
 		if err != nil {
 			return report.Page{}, err
 		}
@@ -58,7 +58,7 @@ func makeReport(c *cli.Context, layout cluster.Layout) (report.Page, error) {
 	if err != nil {
 		return report.Page{}, err
 	}
-	in.Log, in.Notes = evidence.Log, lines(notes.Bytes())
+	in.Log, in.Notes = evidence.Log, nonEmptyLines(notes.Bytes())
 	in.Results, in.Unproven = guarantees.Check(evidence)
 	page, err := report.New(in)
 	if err != nil {
@@ -68,17 +68,17 @@ func makeReport(c *cli.Context, layout cluster.Layout) (report.Page, error) {
 }
 
 // parseFact parses NAME=VALUE.
-func factOf(text string) (report.Fact, error) {
+func parseFact(text string) (report.Fact, error) {
 	for i, r := range text {
 		if r == '=' && i > 0 {
 			return report.Fact{Name: text[:i], Value: text[i+1:]}, nil
 		}
 	}
-	return report.Fact{}, usage("--fact %q: want a name, = and a value", text)
+	return report.Fact{}, usageError("--fact %q: want a name, = and a value", text)
 }
 
 // nonEmptyLines returns the lines of a text without empty ones.
-func lines(text []byte) []string {
+func nonEmptyLines(text []byte) []string {
 	var all []string
 	for line := range bytes.Lines(text) {
 		if line = bytes.TrimSpace(line); len(line) > 0 {

@@ -15,7 +15,7 @@ func TestReport(t *testing.T) {
 	root := t.TempDir()
 	podfall := func(args ...string) (code int, out, errs string) {
 		var stdout, stderr bytes.Buffer
-		code = run(t.Context(), process{args: args, in: strings.NewReader(""), out: &stdout, errs: &stderr, variable: func(string) string { return "" }})
+		code = run(t.Context(), process{args: args, in: strings.NewReader(""), out: &stdout, errs: &stderr, getenv: func(string) string { return "" }})
 		return code, stdout.String(), stderr.String()
 	}
 	page := filepath.Join(t.TempDir(), "page.html")

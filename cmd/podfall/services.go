@@ -38,7 +38,7 @@ func serviceCommands() []*cli.Command {
 }
 
 // service holds what every cluster process needs.
-type self struct {
+type service struct {
 	managed *managed
 	clock   clock.Clock
 	compat  proto.Compat
@@ -69,21 +69,21 @@ func keysFlag() cli.Flag {
 }
 
 // newService returns the service for a process name.
-func newSelf(c *cli.Context, process string) (self, error) {
-	var s self
-	face, err := faceOf(c)
+func newService(c *cli.Context, process string) (service, error) {
+	var s service
+	face, err := initialSchedule(c)
 	if err != nil {
 		return s, err
 	}
 	s.managed = newManaged(process, face)
-	s.managed.histories = c.String("history")
-	s.clock = s.managed.movement.Clock()
+	s.managed.historyDir = c.String("history")
+	s.clock = s.managed.clock.Clock()
 	if s.compat, err = proto.CompatFor(c.String("compat")); err != nil {
-		return s, usage("--%v", err)
+		return s, usageError("--%v", err)
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.String("log-level"))); err != nil {
-		return s, usage("--log-level %q: want debug, info, warn or error", c.String("log-level"))
+		return s, usageError("--log-level %q: want debug, info, warn or error", c.String("log-level"))
 	}
 	s.log = slog.New(slog.NewTextHandler(c.App.ErrWriter, &slog.HandlerOptions{Level: level}))
 	var entropy [4]byte
@@ -91,21 +91,21 @@ func newSelf(c *cli.Context, process string) (self, error) {
 		return s, err
 	}
 	s.boot = proto.NewBoot(clock.Clock{}.Now(), entropy)
-	s.ready = sayReady(c.Int("ready-fd"))
+	s.ready = readyNotifier(c.Int("ready-fd"))
 	return s, nil
 }
 
-// initialSchedule returns the clock schedule to use until the management state is received.
-func faceOf(c *cli.Context) (clock.Schedule, error) {
+// initialSchedule returns the clock schedule to use until the fault state is received.
+func initialSchedule(c *cli.Context) (clock.Schedule, error) {
 	origin, speed := clock.Clock{}.Now(), c.Float64("speed")
 	if given := c.Timestamp("origin"); given != nil {
 		origin = *given
 	} else if speed != 1 {
-		return nil, usage("--speed %v: want --origin too, the same for every process", speed)
+		return nil, usageError("--speed %v: want --origin too, the same for every process", speed)
 	}
 	face, err := clock.NewSchedule(origin, speed)
 	if err != nil {
-		return nil, usage("--%v", err)
+		return nil, usageError("--%v", err)
 	}
 	return face, nil
 }
@@ -115,7 +115,7 @@ func faceOf(c *cli.Context) (clock.Schedule, error) {
 const recordedGets = 16
 
 // openHistory opens the history of this process if --history is set.
-func (s self) record(c *cli.Context) (*history.Recorder, error) {
+func (s service) openHistory(c *cli.Context) (*history.Recorder, error) {
 	if c.String("history") == "" {
 		return nil, nil //nolint:nilnil // a nil recorder records nothing
 	}
@@ -129,7 +129,7 @@ func (s self) record(c *cli.Context) (*history.Recorder, error) {
 
 // readyNotifier returns a function that writes the ready line on the parent's descriptor, if there
 // is one.
-func sayReady(descriptor int) func() {
+func readyNotifier(descriptor int) func() {
 	if descriptor == 0 {
 		return func() {}
 	}
@@ -141,7 +141,7 @@ func sayReady(descriptor int) func() {
 }
 
 // dial connects as id, with the key in the directory if one is given.
-func (s self) dial(ctx context.Context, urls, keys string, id proto.Identity) (*bus.Conn, error) {
+func (s service) dial(ctx context.Context, urls, keys string, id proto.Identity) (*bus.Conn, error) {
 	cfg := bus.Config{URLs: strings.Split(urls, ","), Identity: id, Log: s.log}
 	if keys != "" {
 		seed, err := bus.LoadSeed(keys, id)
@@ -154,15 +154,15 @@ func (s self) dial(ctx context.Context, urls, keys string, id proto.Identity) (*
 }
 
 // probeTimeout bounds how long an external NATS server may take to answer.
-const probePatience = 10 * time.Second
+const probeTimeout = 10 * time.Second
 
 // probe checks that an external NATS server is reachable and accepts podfall's keys, before other
 // processes wait for it.
-func (s self) probe(ctx context.Context, urls []string, keys string) error {
+func (s service) probe(ctx context.Context, urls []string, keys string) error {
 	if len(urls) == 0 {
 		return nil
 	}
-	ctx, cancel := clock.Clock{}.Timeout(ctx, probePatience)
+	ctx, cancel := clock.Clock{}.Timeout(ctx, probeTimeout)
 	defer cancel()
 	all := strings.Join(urls, ",")
 	conn, err := s.dial(ctx, all, keys, proto.Bus)
@@ -184,7 +184,7 @@ func busCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "bus", Usage: "lead the links to the NATS server at this `URL` instead of an own hub"},
 		),
 		Action: func(c *cli.Context) error {
-			s, err := newSelf(c, string(proto.Bus))
+			s, err := newService(c, string(proto.Bus))
 			if err != nil {
 				return err
 			}
@@ -196,16 +196,16 @@ func busCommand() *cli.Command {
 			if err := readAddresses(path, &pinned); err != nil {
 				return err
 			}
-			recorder, err := s.record(c)
+			recorder, err := s.openHistory(c)
 			if err != nil {
 				return err
 			}
 			defer recorder.Close()
-			return s.watched(c.Context, func(ctx context.Context) error {
-				return writing(ctx, path, s, func(ctx context.Context, told func(any) error) error {
+			return s.watchStalls(c.Context, func(ctx context.Context) error {
+				return runPublishing(ctx, path, s, func(ctx context.Context, told func(any) error) error {
 					return network.Run(ctx, network.Config{
 						Nodes: c.StringSlice("node"), Credentials: c.String("keys"), External: c.StringSlice("bus"),
-						Host: c.String("listen"), Pinned: pinned, Board: c.String("board"), Clock: s.managed.movement, Boot: s.boot, History: recorder, Log: s.log,
+						Host: c.String("listen"), Pinned: pinned, StateFile: c.String("board"), Clock: s.managed.clock, Boot: s.boot, History: recorder, Log: s.log,
 						Ready: func(at network.Addresses) { _ = told(at) },
 					})
 				})
@@ -234,7 +234,7 @@ func readAddresses(path string, into any) error {
 
 // runPublishing runs a service that publishes its addresses. They are written to path before the
 // service is ready; if the write fails, the service ends.
-func writing(ctx context.Context, path string, s self, run func(context.Context, func(any) error) error) error {
+func runPublishing(ctx context.Context, path string, s service, run func(context.Context, func(any) error) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	err := run(ctx, func(addresses any) error {
@@ -247,7 +247,7 @@ func writing(ctx context.Context, path string, s self, run func(context.Context,
 			return err
 		}
 		if path != "" {
-			s.keep(ctx, path)
+			s.reservePorts(ctx, path)
 		}
 		s.ready()
 		return nil
@@ -259,7 +259,7 @@ func writing(ctx context.Context, path string, s self, run func(context.Context,
 }
 
 // reservePorts asks other clusters to leave the ports in path alone while this process is down.
-func (s self) keep(ctx context.Context, path string) {
+func (s service) reservePorts(ctx context.Context, path string) {
 	if err := homeport.Reserve(path); err != nil {
 		s.log.WarnContext(ctx, "other clusters may take these ports while this process is away", "file", path, "err", err)
 	}
@@ -275,7 +275,7 @@ func apiserverCommand() *cli.Command {
 			&cli.IntFlag{Name: "keep", Usage: "how many changes to remember; 0 means 100000"},
 		),
 		Action: func(c *cli.Context) error {
-			s, err := newSelf(c, "apiserver")
+			s, err := newService(c, "apiserver")
 			if err != nil {
 				return err
 			}
@@ -284,7 +284,7 @@ func apiserverCommand() *cli.Command {
 				return err
 			}
 			defer conn.Close()
-			recorder, err := s.record(c)
+			recorder, err := s.openHistory(c)
 			if err != nil {
 				return err
 			}
@@ -311,7 +311,7 @@ func controllersCommand() *cli.Command {
 			&cli.StringFlag{Name: "volumes", Usage: "the `DIRECTORY` of the persistent volumes, which all nodes share; none removes no volume's files"},
 		),
 		Action: func(c *cli.Context) error {
-			s, err := newSelf(c, "controllers")
+			s, err := newService(c, "controllers")
 			if err != nil {
 				return err
 			}
@@ -320,16 +320,16 @@ func controllersCommand() *cli.Command {
 				return err
 			}
 			defer conn.Close()
-			recorder, err := s.record(c)
+			recorder, err := s.openHistory(c)
 			if err != nil {
 				return err
 			}
 			defer recorder.Close()
 			return s.serve(c, func(ctx context.Context, station *mgmt.Agent) error {
 				cfg := controllers.Config{
-					Board: changing(station), Bus: conn, Observers: observers[inspect.Controllers](s, recorder), Clock: s.clock, Boot: s.boot, Compat: s.compat, Log: s.log, Select: c.StringSlice("controllers"), Ready: s.ready,
+					Board: stateClient(station), Bus: conn, Observers: observers[inspect.Controllers](s, recorder), Clock: s.clock, Boot: s.boot, Compat: s.compat, Log: s.log, Select: c.StringSlice("controllers"), Ready: s.ready,
 				}
-				cfg.Ask, cfg.Faults, cfg.Storage = asking(station), s.managed.faults, c.String("volumes")
+				cfg.Ask, cfg.Faults, cfg.Storage = inspectFunc(station), s.managed.faults, c.String("volumes")
 				return controllers.Run(ctx, cfg)
 			})
 		},
@@ -351,15 +351,15 @@ func kubeletCommand() *cli.Command {
 			&cli.StringFlag{Name: "max-pods", Value: "110", Usage: "how many pods the node takes"},
 		)...),
 		Action: func(c *cli.Context) error {
-			s, err := newSelf(c, "kubelet/"+c.String("node"))
+			s, err := newService(c, "kubelet/"+c.String("node"))
 			if err != nil {
 				return err
 			}
-			timing, err := timingOf(c)
+			timing, err := parseTiming(c)
 			if err != nil {
 				return err
 			}
-			machine, err := machineOf(c)
+			machine, err := parseMachine(c)
 			if err != nil {
 				return err
 			}
@@ -375,7 +375,7 @@ func kubeletCommand() *cli.Command {
 				return err
 			}
 			defer cri.Close()
-			recorder, err := s.record(c)
+			recorder, err := s.openHistory(c)
 			if err != nil {
 				return err
 			}
@@ -392,14 +392,14 @@ func kubeletCommand() *cli.Command {
 }
 
 // parseCapacity returns the node's simulated capacity.
-func capacityOf(c *cli.Context) (corev1.ResourceList, error) {
+func parseCapacity(c *cli.Context) (corev1.ResourceList, error) {
 	capacity := make(corev1.ResourceList)
 	for flag, name := range map[string]corev1.ResourceName{
 		"cpu": corev1.ResourceCPU, "memory": corev1.ResourceMemory, "max-pods": corev1.ResourcePods,
 	} {
 		quantity, err := resource.ParseQuantity(c.String(flag))
 		if err != nil || quantity.Sign() <= 0 {
-			return nil, usage("--%s %q: want a positive quantity, such as 4 or 8Gi", flag, c.String(flag))
+			return nil, usageError("--%s %q: want a positive quantity, such as 4 or 8Gi", flag, c.String(flag))
 		}
 		capacity[name] = quantity
 	}
@@ -407,7 +407,7 @@ func capacityOf(c *cli.Context) (corev1.ResourceList, error) {
 }
 
 // randomSeed returns a seed that differs between kubelets, so that they spread their retries.
-func seed() uint64 {
+func randomSeed() uint64 {
 	var bytes [8]byte
 	_, _ = rand.Read(bytes[:]) // crypto/rand never fails
 	return binary.LittleEndian.Uint64(bytes[:])

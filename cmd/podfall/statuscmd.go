@@ -36,7 +36,7 @@ func statusCommand(layout cluster.Layout) *cli.Command {
 			if err != nil {
 				return err
 			}
-			found := managementOf(c.Context, layout, options, processes)
+			found := readManagement(c.Context, layout, options, processes)
 			switch output := c.String("output"); output {
 			case "json":
 				return encodeStatus(c.App.Writer, options, processes, found)
@@ -49,16 +49,16 @@ func statusCommand(layout cluster.Layout) *cli.Command {
 					_, err := fmt.Fprintf(c.App.Writer, "\nWhat is cut or broken is not known: %s\n", found.silent)
 					return err
 				}
-				return printBoard(c.App.Writer, found.board)
+				return printState(c.App.Writer, found.board)
 			default:
-				return usage("--output %q: want json", output)
+				return usageError("--output %q: want json", output)
 			}
 		},
 	}
 }
 
 // managementTimeout bounds how long status waits for answers.
-const managementLimit = time.Second
+const managementTimeout = time.Second
 
 // management is what status learns over the management connection; empty if the bus does not run.
 type management struct {
@@ -69,17 +69,17 @@ type management struct {
 	programs map[string]string
 }
 
-func managementOf(ctx context.Context, layout cluster.Layout, options cluster.Options, processes []cluster.Process) (found management) {
+func readManagement(ctx context.Context, layout cluster.Layout, options cluster.Options, processes []cluster.Process) (found management) {
 	silent := func(error) string { return "" } // a bus in a container, too, has no process here
 	if i := slices.IndexFunc(processes, func(p cluster.Process) bool { return p.Name == "bus" && p.PID != 0 }); i >= 0 {
 		silent = func(err error) string {
 			if errors.Is(err, context.DeadlineExceeded) {
-				return fmt.Sprintf("the bus, which is %s, has not told within %v", processes[i].State, managementLimit)
+				return fmt.Sprintf("the bus, which is %s, has not told within %v", processes[i].State, managementTimeout)
 			}
 			return fmt.Sprintf("the bus, which is %s, does not tell: %v", processes[i].State, err)
 		}
 	}
-	ctx, cancel := clock.Clock{}.Timeout(ctx, managementLimit)
+	ctx, cancel := clock.Clock{}.Timeout(ctx, managementTimeout)
 	defer cancel()
 	conn, err := dialHub(ctx, layout)
 	if err != nil {
@@ -118,7 +118,7 @@ type linkState struct {
 }
 
 // linkStates returns the states of all links at a wall time.
-func links(board mgmt.FaultState, wall time.Time) []linkState {
+func linkStates(board mgmt.FaultState, wall time.Time) []linkState {
 	states := make([]linkState, 0, len(board.Members))
 	for _, party := range board.Members {
 		condition, _ := partition.ConditionOf(board.Cuts, party, board.Members, board.Clock.TimeAt(wall))
@@ -142,7 +142,7 @@ func encodeStatus(out io.Writer, options cluster.Options, processes []cluster.Pr
 	encoder.SetIndent("", "  ")
 	status := map[string]any{"cluster": options, "processes": processes}
 	if board := found.board; board.Epoch != "" {
-		status["links"], status["cuts"], status["faults"] = links(board, clock.Clock{}.Now()), board.Cuts, board.Faults
+		status["links"], status["cuts"], status["faults"] = linkStates(board, clock.Clock{}.Now()), board.Cuts, board.Faults
 	}
 	if found.silent != "" {
 		status["unknown"] = "what is cut or broken: " + found.silent
@@ -177,13 +177,13 @@ func printStatus(out io.Writer, processes []cluster.Process) error {
 }
 
 // printState prints the cuts and faults; nothing if there are none.
-func printBoard(out io.Writer, board mgmt.FaultState) error {
+func printState(out io.Writer, board mgmt.FaultState) error {
 	if len(board.Cuts) > 0 {
 		fmt.Fprintln(out)
 		table := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
 		fmt.Fprintln(table, "CUT\tWHO\tHOW")
 		for _, cut := range board.Cuts {
-			fmt.Fprintf(table, "%s\t%s\t%s\n", cut.Name, strings.Join(cut.Spec.CutOff(board.Members), ","), manner(cut.Spec)+ending(cut.Until, cut.Lease))
+			fmt.Fprintf(table, "%s\t%s\t%s\n", cut.Name, strings.Join(cut.Spec.CutOff(board.Members), ","), describeManner(cut.Spec)+describeEnd(cut.Until, cut.Lease))
 		}
 		if err := table.Flush(); err != nil {
 			return err

@@ -16,7 +16,7 @@ import (
 
 // terminalOf returns the terminal at standard input; nil if there is none.
 func terminalOf(in io.Reader) client.Terminal {
-	file, ok := in.(*keyboard)
+	file, ok := in.(*interruptibleStdin)
 	if !ok {
 		return nil
 	}
@@ -68,23 +68,23 @@ func (terminal) Resized() (changes <-chan os.Signal, stop func()) {
 
 // interruptibleStdin is standard input with deadlines. The inherited file cannot be made
 // non-blocking without affecting other processes that share it, so it is opened again.
-type keyboard struct {
+type interruptibleStdin struct {
 	inherited *os.File
 	opening   sync.Once
 	own       *os.File
 }
 
 // Read implements io.Reader.
-func (k *keyboard) Read(into []byte) (int, error) {
+func (k *interruptibleStdin) Read(into []byte) (int, error) {
 	return k.open().Read(into)
 }
 
 // SetReadDeadline makes Read fail after the deadline.
-func (k *keyboard) SetReadDeadline(at time.Time) error {
+func (k *interruptibleStdin) SetReadDeadline(at time.Time) error {
 	return k.open().SetReadDeadline(at)
 }
 
-func (k *keyboard) open() *os.File {
+func (k *interruptibleStdin) open() *os.File {
 	k.opening.Do(func() {
 		k.own = k.inherited
 		info, err := k.inherited.Stat()

@@ -27,13 +27,13 @@ func verifyCommand(layout cluster.Layout) *cli.Command {
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "tell only of what is broken"}},
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 1 {
-				return usage("verify takes one directory, not %d", c.NArg())
+				return usageError("verify takes one directory, not %d", c.NArg())
 			}
 			if c.Args().Present() {
 				layout = cluster.Layout{Root: c.Args().First()}
 			}
 			if info, err := os.Stat(layout.History()); err != nil || !info.IsDir() {
-				return usage("verify DIR %q: it holds no histories: want a cluster's data directory, such as .podfall", layout.Root)
+				return usageError("verify DIR %q: it holds no histories: want a cluster's data directory, such as .podfall", layout.Root)
 			}
 			evidence, err := readEvidence(c.Context, layout, c.App.ErrWriter)
 			if err != nil {
@@ -43,8 +43,8 @@ func verifyCommand(layout cluster.Layout) *cli.Command {
 			if err != nil {
 				return fmt.Errorf("%s: %w", layout.Root, err)
 			}
-			if broken := tellResults(c.App.Writer, results, c.Bool("quiet")); broken > 0 {
-				return cli.Exit(fmt.Sprintf("%d of %d properties are broken", broken, len(results)), exitBroken)
+			if broken := printResults(c.App.Writer, results, c.Bool("quiet")); broken > 0 {
+				return cli.Exit(fmt.Sprintf("%d of %d properties are broken", broken, len(results)), exitFailed)
 			}
 			return nil
 		},
@@ -60,7 +60,7 @@ func readEvidence(ctx context.Context, layout cluster.Layout, warnings io.Writer
 	evidence := guarantees.Evidence{Log: log}
 	found, err := apiserver.Verify(ctx, layout.Store())
 	evidence.Disk, err = guarantees.NewDisk(found.Revision, found.Objects, err)
-	if missing := withoutCommits(layout, evidence.Disk, err); missing != "" {
+	if missing := whyNoStore(layout, evidence.Disk, err); missing != "" {
 		fmt.Fprintf(warnings, "%s: commits are taken from the apiserver's history only\n", missing)
 		return evidence, nil
 	}
@@ -73,7 +73,7 @@ func readEvidence(ctx context.Context, layout cluster.Layout, warnings io.Writer
 
 // whyNoStore returns why a cluster is checked without its database, given the result of verifying
 // the database. It is empty if the database can be read, or if the error is unexpected.
-func withoutCommits(layout cluster.Layout, disk *guarantees.Disk, err error) string {
+func whyNoStore(layout cluster.Layout, disk *guarantees.Disk, err error) string {
 	switch {
 	case errors.Is(err, store.ErrLocked):
 		return "the apiserver runs and has the database"
@@ -86,7 +86,7 @@ func withoutCommits(layout cluster.Layout, disk *guarantees.Disk, err error) str
 }
 
 // printResults prints the result of each property, and returns how many are violated.
-func tellResults(out io.Writer, results []guarantees.Result, quiet bool) (broken int) {
+func printResults(out io.Writer, results []guarantees.Result, quiet bool) (broken int) {
 	count := make(map[guarantees.Verdict]int)
 	for _, r := range results {
 		count[r.Verdict]++
@@ -98,7 +98,7 @@ func tellResults(out io.Writer, results []guarantees.Result, quiet bool) (broken
 			}
 		case quiet:
 		case r.Verdict == guarantees.Held:
-			fmt.Fprintf(out, "%-4s held           %s (%d cases)%s\n", r.ID, r.Statement, r.Cases, butNot(r.Limits))
+			fmt.Fprintf(out, "%-4s held           %s (%d cases)%s\n", r.ID, r.Statement, r.Cases, partlyNote(r.Limits))
 		default:
 			fmt.Fprintf(out, "%-4s not checkable  %s: %s\n", r.ID, r.Statement, r.Why)
 		}
@@ -110,7 +110,7 @@ func tellResults(out io.Writer, results []guarantees.Result, quiet bool) (broken
 }
 
 // partlyNote describes the part of a property that was not checked.
-func butNot(partly string) string {
+func partlyNote(partly string) string {
 	if partly == "" {
 		return ""
 	}

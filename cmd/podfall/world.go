@@ -24,11 +24,11 @@ import (
 // world is a running cluster in which a scenario is executed.
 type world struct {
 	*podapi.Client
-	layout   cluster.Layout
-	options  cluster.Options
-	compat   proto.Compat
-	movement *clock.Driver
-	plane    *mgmt.Client
+	layout  cluster.Layout
+	options cluster.Options
+	compat  proto.Compat
+	clock   *clock.Driver
+	mgmt    *mgmt.Client
 	// faults are injected into this client itself.
 	faults *fault.Table
 	close  func()
@@ -43,20 +43,20 @@ func openWorld(ctx context.Context, layout cluster.Layout) (*world, error) {
 	if w.compat, err = proto.CompatFor(w.options.Compat); err != nil {
 		return nil, err
 	}
-	face, err := w.options.Face()
+	face, err := w.options.Schedule()
 	if err != nil {
 		return nil, err
 	}
-	w.movement = clock.NewDriver(face)
+	w.clock = clock.NewDriver(face)
 	conn, err := dialHub(ctx, layout)
 	if err != nil {
 		return nil, err
 	}
-	stop := follow(ctx, conn, w.movement)
+	stop := followClock(ctx, conn, w.clock)
 	w.close = func() { stop(); conn.Close() }
-	w.plane = mgmt.NewClient(conn)
-	w.faults = fault.NewTable(fault.Config{Process: string(proto.Admin), Clock: w.movement.Clock()})
-	w.Client = podapi.New(conn, podapi.Config{Clock: w.movement.Clock(), Faults: w.faults})
+	w.mgmt = mgmt.NewClient(conn)
+	w.faults = fault.NewTable(fault.Config{Process: string(proto.Admin), Clock: w.clock.Clock()})
+	w.Client = podapi.New(conn, podapi.Config{Clock: w.clock.Clock(), Faults: w.faults})
 	return w, nil
 }
 
@@ -86,9 +86,9 @@ func (w *world) Mend(ctx context.Context, what scenario.Mend) error {
 	return w.layout.Resume(ctx, w.options, what.Resume)
 }
 
-// change changes the management state, and this client's own faults.
+// change changes the fault state, and this client's own faults.
 func (w *world) change(ctx context.Context, change mgmt.Change) error {
-	board, err := w.plane.Set(ctx, change)
+	board, err := w.mgmt.Set(ctx, change)
 	if err == nil {
 		w.faults.Set(board.AllFaults())
 	}
@@ -97,8 +97,8 @@ func (w *world) change(ctx context.Context, change mgmt.Change) error {
 
 // Why implements scenario.Witness.
 func (w *world) Why(ctx context.Context, t podapi.Target) ([]string, error) {
-	ask := func(ctx context.Context, process string) ([]byte, error) { return w.plane.Inspect(ctx, process, nil) }
-	report, err := gather.Observer{API: w, Ask: gather.JSON(ask), Clock: w.movement.Clock()}.Why(ctx, t)
+	ask := func(ctx context.Context, process string) ([]byte, error) { return w.mgmt.Inspect(ctx, process, nil) }
+	report, err := gather.Observer{API: w, Ask: gather.JSON(ask), Clock: w.clock.Clock()}.Why(ctx, t)
 	return report.IDs(), err
 }
 
@@ -107,7 +107,7 @@ func (w *world) Why(ctx context.Context, t podapi.Target) ([]string, error) {
 func (w *world) Alive(ctx context.Context, uid types.UID) (int, error) {
 	alive := 0
 	for _, node := range w.options.Nodes {
-		raw, err := w.plane.Inspect(ctx, "runtime/"+node, nil)
+		raw, err := w.mgmt.Inspect(ctx, "runtime/"+node, nil)
 		if errors.Is(err, bus.ErrNoResponder) {
 			log, err := history.Read(w.layout.History())
 			return log.CountRunning(uid), err

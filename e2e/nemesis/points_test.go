@@ -6,17 +6,18 @@ import (
 	"time"
 )
 
-// point has the step add a fault, and clear it.
-func (s *Step) point(arguments ...string) {
+// addFault makes the step add a fault, and clear it at the end.
+func (s *Step) addFault(arguments ...string) {
 	s.Begin = [][]string{append([]string{"fault", "add", s.Name}, arguments...)}
 	s.End = [][]string{{"fault", "clear", s.Name}}
-	s.Strikes = true
+	s.NeedsHit = true
 }
 
-// row is a fault at a point: flags of `podfall fault add`.
-type row struct {
+// pointFault is a fault at a point, as flags of `podfall fault add`.
+type pointFault struct {
 	flags string
-	// crashes names the process that the fault ends; NODE in it, as in flags, is a node.
+	// crashes names the process that the fault crashes. NODE in it, as in flags, is replaced by a
+	// node.
 	crashes string
 }
 
@@ -34,11 +35,11 @@ type row struct {
 // Of row 3, terminate is the restart; an upgrade needs a second binary. Row 37 is sweeps, of a
 // dozen pods and not of 10,000.
 
-// rows are faults of which the product has to make the best, with the rows of the
-// catalogue that they are. Those are left out that nobody can get over: a watch that loses
-// an event for good, and a runtime that lies.
-func rows() []row {
-	return []row{
+// pointFaults returns faults from which the product must recover, with their numbers in the
+// catalogue. It omits faults from which no recovery is possible: a watch that loses an event for
+// good, and a runtime that lies.
+func pointFaults() []pointFault {
+	return []pointFault{
 		// 9, 29, 31, 33: what crosses the bus is lost, late, there twice, or refused.
 		{flags: "--point api.request --effect drop --client node:NODE --probability 0.5"},
 		{flags: "--point api.request --effect drop --client controllers* --probability 0.3"},
@@ -96,11 +97,11 @@ func rows() []row {
 	}
 }
 
-// point strikes at one of the points.
-func (d *Drawer) point(s *Step) {
-	chosen, node := pick(d.Rand, rows()), d.node()
+// faultPoint draws a fault at one of the points.
+func (d *Drawer) faultPoint(s *Step) {
+	chosen, node := pick(d.Rand, pointFaults()), d.randomNode()
 	arguments := strings.Fields(strings.ReplaceAll(chosen.flags, "NODE", node))
-	s.point(append(arguments, "--seed", fmt.Sprint(d.drawn))...)
+	s.addFault(append(arguments, "--seed", fmt.Sprint(d.drawn))...)
 	if chosen.crashes != "" {
 		s.Down = []string{strings.ReplaceAll(chosen.crashes, "NODE", node)}
 	}

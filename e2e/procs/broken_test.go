@@ -15,8 +15,8 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// ready is a node's STATUS.
-func (c *cluster) ready(node string) string {
+// nodeStatus returns a node's STATUS column.
+func (c *cluster) nodeStatus(node string) string {
 	for line := range strings.Lines(c.must("get", "nodes")) {
 		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == node {
 			return fields[1]
@@ -25,7 +25,7 @@ func (c *cluster) ready(node string) string {
 	return "none"
 }
 
-// states are the states of processes and links, by name.
+// states returns the states of processes and links, by name.
 func (c *cluster) states() map[string]string {
 	c.t.Helper()
 	var status struct {
@@ -45,7 +45,7 @@ func (c *cluster) states() map[string]string {
 	return states
 }
 
-// TestCuts cuts a node, and heals it; one cut is of an author who is killed.
+// TestCuts cuts a node and heals it; the owner of one cut is killed.
 func TestCuts(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "2", "--speed", "20")
@@ -55,10 +55,10 @@ func TestCuts(t *testing.T) {
 		return got["link of node-1"] == "cut" && got["link of node-2"] == "whole"
 	})
 	eventually(t, "node-1 is NotReady, and node-2 is not", func() bool { // nor for long, if the machine made it so
-		return c.ready("node-1") == "NotReady" && c.ready("node-2") == "Ready"
+		return c.nodeStatus("node-1") == "NotReady" && c.nodeStatus("node-2") == "Ready"
 	})
 	c.must("heal", "--all")
-	eventually(t, "node-1 is Ready", func() bool { return c.ready("node-1") == "Ready" })
+	eventually(t, "node-1 is Ready", func() bool { return c.nodeStatus("node-1") == "Ready" })
 
 	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
 	defer cancel()
@@ -92,7 +92,7 @@ func TestCuts(t *testing.T) {
 	}
 }
 
-// TestFaultObjects breaks a volume's end by an object, and mends it by the command.
+// TestFaultObjects makes unmounting fail by a fault object, and clears the fault by the command.
 func TestFaultObjects(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1")
@@ -107,18 +107,18 @@ spec: {point: cri.StopContainer, where: {pod: web}, effect: {type: hang}}
 	}
 	eventually(t, "the kind is known", func() bool { return c.run("apply", "-f", file).code == 0 })
 	eventually(t, "it is in force", func() bool { return strings.Contains(c.must("get", "faults"), "Active") })
-	c.pod("web", "on TERM exits 0 after 0s", 5)
+	c.runPod("web", "on TERM exits 0 after 0s", 5)
 	c.must("delete", "pod", "web", "--wait=false")
 	eventually(t, "the kubelet has asked", func() bool { return strings.Contains(c.must("events", "--for", "pod/web"), "Killing") })
 	if c.runtimesLogged("signal=SIGTERM") {
 		t.Error("StopContainer hangs, and a signal was sent")
 	}
 	c.must("fault", "clear", "busy")
-	c.must("wait", "--for=delete", "pod/web", waits)
+	c.must("wait", "--for=delete", "pod/web", waitFlag)
 	eventually(t, "it says that it has ended", func() bool { return strings.Contains(c.must("get", "faults"), "Ended") })
 }
 
-// TestEveryProcessIsCrashedAndPaused does to each process of a cluster what can be done.
+// TestEveryProcessIsCrashedAndPaused crashes, starts, pauses and resumes each process.
 func TestEveryProcessIsCrashedAndPaused(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1")
@@ -144,22 +144,22 @@ func TestEveryProcessIsCrashedAndPaused(t *testing.T) {
 			t.Errorf("%s is %s, want it running again", name, got)
 		}
 	}
-	eventually(t, "the cluster works", func() bool { return c.ready("node-1") == "Ready" })
-	c.pod("web", "on TERM exits 0 after 0s", 5)
+	eventually(t, "the cluster works", func() bool { return c.nodeStatus("node-1") == "Ready" })
+	c.runPod("web", "on TERM exits 0 after 0s", 5)
 	c.must("delete", "pod", "web")
 	c.must("pause", "kubelet/node-1") // down ends it too
 }
 
-// TestAProcessNoticesThatItStoodStill pauses a kubelet until its node is not ready: that is what
-// a machine that has no processor for it does to it, without anybody who tells of it.
-func TestAProcessNoticesThatItStoodStill(t *testing.T) {
+// TestProcessRecordsStall pauses a kubelet with SIGSTOP until its node is NotReady, like a machine
+// without a free processor. The kubelet must detect and record the stall itself.
+func TestProcessRecordsStall(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1", "--speed", "20")
 	const name = "kubelet/node-1"
-	eventually(t, "the node is ready", func() bool { return c.ready("node-1") == "Ready" })
+	eventually(t, "the node is ready", func() bool { return c.nodeStatus("node-1") == "Ready" })
 	c.must("pause", name)
 	from := clock.Monotonic()
-	eventually(t, "the node is not ready", func() bool { return c.ready("node-1") == "NotReady" })
+	eventually(t, "the node is not ready", func() bool { return c.nodeStatus("node-1") == "NotReady" })
 	to := clock.Monotonic()
 	c.must("resume", name)
 	eventually(t, "it says that it stood still", func() bool {

@@ -13,9 +13,9 @@ import (
 	layouts "github.com/podfall/podfall/cmd/podfall/cluster"
 )
 
-// TestT15SecretsStayWhereTheyBelong plants words in secrets and looks for them, and for the
-// cluster's own keys, where people look when they report a bug: in logs, in histories, in what
-// commands tell, and in what the machine says of processes.
+// TestT15SecretsStayWhereTheyBelong puts words into secrets. It looks for them, and for the
+// cluster's own keys, in what people attach to bug reports: logs, histories, command output, and
+// the machine's process information.
 func TestT15SecretsStayWhereTheyBelong(t *testing.T) {
 	t.Parallel()
 	const canary, encoded = "canary-in-the-mine", "Y2FuYXJ5LWluLXRoZS1taW5l"
@@ -38,7 +38,7 @@ spec:
     volumeMounts: [{name: creds, mountPath: /creds}]
   volumes: [{name: creds, secret: {secretName: creds}}]
 `, canary))
-	c.must("wait", "--for=condition=Ready", "pod/web", waits)
+	c.must("wait", "--for=condition=Ready", "pod/web", waitFlag)
 	c.must("patch", "secret", "creds", "-p", `{"stringData":{"password":"`+canary+`-2"}}`)
 	told := map[string]string{}
 	for _, command := range []string{"describe pod web", "get events -o yaml", "status -o json", "truth", "timeline pod/web"} {
@@ -63,7 +63,7 @@ spec:
 		words["the key "+filepath.Base(path)] = strings.TrimSpace(seed)
 	}
 	for name, text := range told {
-		absent(t, words, name, []byte(text))
+		wantAbsent(t, words, name, []byte(text))
 	}
 	files := 0
 	for _, dir := range []string{"log", "history", "run"} {
@@ -78,7 +78,7 @@ spec:
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil
 			}
-			absent(t, words, path, data)
+			wantAbsent(t, words, path, data)
 			files++
 			return err
 		})
@@ -95,13 +95,13 @@ spec:
 			if err != nil {
 				t.Errorf("%s: %v", process.Name, err)
 			}
-			absent(t, words, process.Name+"'s "+name, data)
+			wantAbsent(t, words, process.Name+"'s "+name, data)
 		}
 	}
 }
 
-// absent fails when one of the words is in a text.
-func absent(t *testing.T, words map[string]string, where string, text []byte) {
+// wantAbsent fails if one of the words is in text.
+func wantAbsent(t *testing.T, words map[string]string, where string, text []byte) {
 	t.Helper()
 	for what, word := range words {
 		if bytes.Contains(text, []byte(word)) {

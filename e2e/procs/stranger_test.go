@@ -23,8 +23,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// stranger is a connection to a bus that keeps to none of podfall's rules.
-type stranger struct {
+// rawConn is a bus connection without any of podfall's client-side rules.
+type rawConn struct {
 	t       *testing.T
 	id      proto.Identity
 	nc      *nats.Conn
@@ -32,15 +32,15 @@ type stranger struct {
 	asked   int
 }
 
-// knock connects with the key of an identity, and returns why that is refused.
-func knock(t *testing.T, at, keys string, id proto.Identity) (*stranger, error) {
+// tryConnect connects with the key of an identity, and returns the error if it is refused.
+func tryConnect(t *testing.T, at, keys string, id proto.Identity) (*rawConn, error) {
 	t.Helper()
 	key, err := nats.NkeyOptionFromSeed(filepath.Join(keys, id.Token()+".nk"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stranger{t: t, id: id, refused: make(chan error, 100)}
-	s.nc, err = nats.Connect(at, key, nats.NoReconnect(), nats.Timeout(patience), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+	s := &rawConn{t: t, id: id, refused: make(chan error, 100)}
+	s.nc, err = nats.Connect(at, key, nats.NoReconnect(), nats.Timeout(conditionTimeout), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		s.refused <- err
 	}))
 	if err == nil {
@@ -49,18 +49,18 @@ func knock(t *testing.T, at, keys string, id proto.Identity) (*stranger, error) 
 	return s, err
 }
 
-// intrude is knock for a key that is good.
-func intrude(t *testing.T, at, keys string, id proto.Identity) *stranger {
+// connectRaw is tryConnect with a valid key.
+func connectRaw(t *testing.T, at, keys string, id proto.Identity) *rawConn {
 	t.Helper()
-	s, err := knock(t, at, keys, id)
+	s, err := tryConnect(t, at, keys, id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// ask sends data and returns the one answer that comes.
-func (s *stranger) ask(to proto.Identity, subject string, data []byte) ([]byte, error) {
+// request sends data and returns the single answer.
+func (s *rawConn) request(to proto.Identity, subject string, data []byte) ([]byte, error) {
 	s.t.Helper()
 	s.asked++
 	reply := proto.ReplySubject(s.id, to, fmt.Sprintf("stranger.%d", s.asked))
@@ -72,7 +72,7 @@ func (s *stranger) ask(to proto.Identity, subject string, data []byte) ([]byte, 
 	if err := s.nc.PublishRequest(subject, reply, data); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), conditionTimeout)
 	defer cancel()
 	msg, err := answers.NextMsgWithContext(ctx)
 	if err != nil {
@@ -84,10 +84,10 @@ func (s *stranger) ask(to proto.Identity, subject string, data []byte) ([]byte, 
 	return msg.Data, nil
 }
 
-// api asks the apiserver and returns the Status that it answers with.
-func (s *stranger) api(subject string, data []byte) *metav1.Status {
+// apiStatus sends a request to the apiserver and returns the Status in its answer.
+func (s *rawConn) apiStatus(subject string, data []byte) *metav1.Status {
 	s.t.Helper()
-	raw, err := s.ask(proto.APIServer, subject, data)
+	raw, err := s.request(proto.APIServer, subject, data)
 	if err != nil {
 		s.t.Errorf("%.100s: %v", subject, err)
 		return &metav1.Status{}
@@ -106,8 +106,8 @@ func (s *stranger) api(subject string, data []byte) *metav1.Status {
 	return status
 }
 
-// expect checks that the bus itself refuses what do does.
-func (s *stranger) expect(want string, do func() error) {
+// wantRefused checks that the bus refuses what do sends.
+func (s *rawConn) wantRefused(want string, do func() error) {
 	s.t.Helper()
 	err := do()
 	if err == nil {
@@ -124,14 +124,14 @@ func (s *stranger) expect(want string, do func() error) {
 	}
 }
 
-func (s *stranger) bounded() context.Context {
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+func (s *rawConn) bounded() context.Context {
+	ctx, cancel := context.WithTimeout(s.t.Context(), conditionTimeout)
 	s.t.Cleanup(cancel)
 	return ctx
 }
 
-// address is where the cluster's keys are, and its hub.
-func (c *cluster) address() (keys, hub string) {
+// hubAddress returns the directory of the cluster's keys, and the hub's URL.
+func (c *cluster) hubAddress() (keys, hub string) {
 	c.t.Helper()
 	layout := layouts.Layout{Root: c.data}
 	addresses, err := layout.Addresses()
@@ -141,8 +141,8 @@ func (c *cluster) address() (keys, hub string) {
 	return layout.Keys(), addresses.Hub[0]
 }
 
-// nodeBus is where a node's private bus listens.
-func nodeBus(t *testing.T, c *cluster, node string) string {
+// nodeBusURL returns the URL of a node's private bus.
+func nodeBusURL(t *testing.T, c *cluster, node string) string {
 	t.Helper()
 	var at struct {
 		URL string `json:"url"`
@@ -157,8 +157,8 @@ func nodeBus(t *testing.T, c *cluster, node string) string {
 	return at.URL
 }
 
-// inventory is everything that is stored: each object with its version, but for what
-// changes by itself, and the storage class that a controller makes when it gets to it.
+// inventory returns all stored objects with their versions, except those that change by themselves,
+// and the storage class that a controller creates some time after the start.
 func inventory(t *testing.T, api client) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -182,9 +182,9 @@ func inventory(t *testing.T, api client) map[string]string {
 	return found
 }
 
-// begun is the inventory of a cluster that has just been brought up, once all is there that
-// controllers and kubelets make at first: each namespace's account, and each node's lease.
-func begun(t *testing.T, api client) (found map[string]string) {
+// initialInventory returns the inventory of a new cluster, once the objects that controllers and
+// kubelets create at the start exist: each namespace's account, and each node's lease.
+func initialInventory(t *testing.T, api client) (found map[string]string) {
 	t.Helper()
 	eventually(t, "each namespace has its account, and each node its lease", func() bool {
 		found = inventory(t, api)
@@ -202,7 +202,7 @@ func begun(t *testing.T, api client) (found map[string]string) {
 	return found
 }
 
-// pids are those of the cluster's processes; all must run.
+// pids returns the PIDs of the cluster's processes; all must run.
 func (c *cluster) pids() map[string]int {
 	c.t.Helper()
 	var status struct {
@@ -232,9 +232,9 @@ func (c *cluster) samePIDs(before map[string]int) {
 	}
 }
 
-// unharmed checks that nothing is stored that was not, that every process is the one it
-// was, none has panicked, and that the cluster still does its work.
-func (c *cluster) unharmed(api client, before map[string]string, pids map[string]int) {
+// wantUnharmed checks that no object was added, that no process was replaced or has panicked, and
+// that the cluster still works.
+func (c *cluster) wantUnharmed(api client, before map[string]string, pids map[string]int) {
 	c.t.Helper()
 	t, ok := c.t.(*testing.T)
 	if !ok {
@@ -252,9 +252,9 @@ func (c *cluster) unharmed(api client, before map[string]string, pids map[string
 		}
 	}
 	c.samePIDs(pids)
-	if log := c.log("apiserver"); strings.Contains(log, "panic") {
+	if log := c.readLog("apiserver"); strings.Contains(log, "panic") {
 		t.Errorf("the apiserver has panicked:\n%s", log)
 	}
-	c.pod("still-working", "on TERM exits 0 after 0s", 1)
+	c.runPod("still-working", "on TERM exits 0 after 0s", 1)
 	c.must("delete", "pod", "still-working")
 }

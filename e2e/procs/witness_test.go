@@ -28,20 +28,22 @@ import (
 // The arguments that make this test's binary a program for pods that writes down what
 // happens to it, and the hook of one.
 const (
-	beAWitness = "be-a-witness"
-	beAHook    = "be-a-hook"
+	// Arguments that make this test's binary a program for pods that records what happens to it, or
+	// its hook.
+	recorderArgument = "be-a-witness"
+	hookArgument     = "be-a-hook"
 )
 
-// beat is how often a witness writes down that it lives.
+// beat is how often the recorder writes that it is alive.
 const beat = 50 * time.Millisecond
 
-// ample is the grace, in seconds, of a program that ends by itself when it is told to: on a
-// busy machine that takes it a while.
-const ample = 120
+// longGrace is the grace in seconds of a program that exits on SIGTERM, which may take a while on a
+// busy machine.
+const longGrace = 120
 
-// witness is that program: it ends with a code some time after SIGTERM, or, if the code is
-// negative, writes the signal down and goes on.
-func witness(path string, code int) int {
+// runRecorder is that program. It exits with code some time after SIGTERM. If code is negative, it
+// records the signal and continues.
+func runRecorder(path string, code int) int {
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -73,8 +75,8 @@ func witness(path string, code int) int {
 	}
 }
 
-// hook is what runs before the stop of a witness.
-func hook(path string, took time.Duration) int {
+// runHook is the recorder's preStop hook.
+func runHook(path string, took time.Duration) int {
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {
 		return 1
@@ -85,7 +87,7 @@ func hook(path string, took time.Duration) int {
 	return 0
 }
 
-// monotonic is CLOCK_MONOTONIC in ns, by which processes of one machine can be compared.
+// monotonic returns CLOCK_MONOTONIC in ns, which is comparable between processes of one machine.
 func monotonic() int64 {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
@@ -94,22 +96,22 @@ func monotonic() int64 {
 	return now.Nano()
 }
 
-// subject is one random pod and what is known of it.
+// subject is one random pod and what is known about it.
 type subject struct {
 	name, diary, token string
-	code               int // negative for one that ignores SIGTERM
+	code               int // negative for a program that ignores SIGTERM
 	grace              int64
 	hook               time.Duration // 0 for none
-	family             string        // what it has started besides
-	// deleted is when the delete was asked for, and killed when SIGKILL was on its way.
+	family             string        // what else the program has started
+	// deleted is the time of the delete request, killed when SIGKILL was being sent.
 	deleted, killed int64
-	// container is its id, and ended how the API says that it ended.
+	// container is its id; ended is its exit according to the API.
 	container string
 	ended     *corev1.ContainerStateTerminated
 }
 
-// families are what a program may have started: daemons that forked twice, children that
-// ignore signals, zombies, and sessions of their own.
+// families returns what a program may have started: daemons that forked twice, children that ignore
+// signals, zombies, and new sessions.
 func families(token string) []string {
 	sleep := "sleep 1000." + token
 	return []string{
@@ -129,7 +131,7 @@ func newSubject(rng *rand.Rand, dir string, number int) *subject {
 	if rng.IntN(3) == 0 {
 		s.code = -1
 	} else {
-		s.grace = ample
+		s.grace = longGrace
 	}
 	if rng.IntN(2) == 0 {
 		s.hook = time.Duration(50+rng.IntN(300)) * time.Millisecond
@@ -143,11 +145,11 @@ func (s *subject) pod() *corev1.Pod {
 	process := "process"
 	main := corev1.Container{
 		Name: "main", Image: "none",
-		Command: []string{"sh", "-c", s.family + "exec " + program + " " + beAWitness + " " + s.diary + " " + strconv.Itoa(s.code)},
+		Command: []string{"sh", "-c", s.family + "exec " + program + " " + recorderArgument + " " + s.diary + " " + strconv.Itoa(s.code)},
 	}
 	if s.hook > 0 {
 		main.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{
-			Command: []string{program, beAHook, s.diary, s.hook.String()},
+			Command: []string{program, hookArgument, s.diary, s.hook.String()},
 		}}}
 	}
 	return &corev1.Pod{
@@ -159,13 +161,13 @@ func (s *subject) pod() *corev1.Pod {
 	}
 }
 
-// live takes the pod through its life.
-func (s *subject) live(t *testing.T, api client, seen *sightings) {
+// runLifecycle runs and deletes the pod.
+func (s *subject) runLifecycle(t *testing.T, api client, seen *watchedExits) {
 	if _, err := api.Create(t.Context(), pods(s.name), s.pod(), metav1.CreateOptions{}); err != nil {
 		t.Error(err)
 		return
 	}
-	eventually(t, s.name+" begins", func() bool { return s.when("begins") != nil })
+	eventually(t, s.name+" begins", func() bool { return s.timesOf("begins") != nil })
 	s.deleted = monotonic()
 	if _, err := api.Delete(t.Context(), pods(s.name), metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
@@ -175,13 +177,13 @@ func (s *subject) live(t *testing.T, api client, seen *sightings) {
 		return apierrors.IsNotFound(err)
 	})
 	eventually(t, "its end was seen", func() bool {
-		s.container, s.ended = seen.of(s.name)
+		s.container, s.ended = seen.exitOf(s.name)
 		return s.ended != nil
 	})
 }
 
-// when are the instants at which the program says that something happened.
-func (s *subject) when(what string) (instants []int64) {
+// timesOf returns the times at which the program has recorded an event.
+func (s *subject) timesOf(what string) (instants []int64) {
 	data, _ := os.ReadFile(s.diary)
 	for line := range strings.Lines(string(data)) {
 		word, number, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -192,15 +194,15 @@ func (s *subject) when(what string) (instants []int64) {
 	return instants
 }
 
-// sightings are the ends of containers as a watch has shown them.
-type sightings struct {
+// watchedExits holds the exits of containers that a watch has shown.
+type watchedExits struct {
 	mu    sync.Mutex
 	ended map[string]corev1.ContainerStatus
 }
 
-func (c *cluster) sight(api client) *sightings {
+func (c *cluster) watchExits(api client) *watchedExits {
 	c.t.Helper()
-	seen := &sightings{ended: map[string]corev1.ContainerStatus{}}
+	seen := &watchedExits{ended: map[string]corev1.ContainerStatus{}}
 	ctx, cancel := context.WithCancel(c.t.Context())
 	stream, err := api.Watch(ctx, pods(""), metav1.ListOptions{})
 	if err != nil {
@@ -222,7 +224,7 @@ func (c *cluster) sight(api client) *sightings {
 	return seen
 }
 
-func (s *sightings) of(name string) (string, *corev1.ContainerStateTerminated) {
+func (s *watchedExits) exitOf(name string) (string, *corev1.ContainerStateTerminated) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	status := s.ended[name]
@@ -230,8 +232,8 @@ func (s *sightings) of(name string) (string, *corev1.ContainerStateTerminated) {
 	return id, status.State.Terminated
 }
 
-// journal is what the shims say they have done, by container.
-func (c *cluster) journal() map[string][]shim.Record {
+// readJournal returns the shims' records by container.
+func (c *cluster) readJournal() map[string][]shim.Record {
 	c.t.Helper()
 	data, err := os.ReadFile(filepath.Join(c.data, "nodes", "node-1", "runtime", "signals.ndjson"))
 	if err != nil {
@@ -248,16 +250,17 @@ func (c *cluster) journal() map[string][]shim.Record {
 	return records
 }
 
-// asked are the instants before the shim has done something, and done those after.
-func asked(records []shim.Record, is func(shim.Record) bool) []int64 {
-	return instants(records, func(r shim.Record) bool { return !r.Done && is(r) })
+// timesBefore returns the times just before the shim's matching actions, timesAfter those just
+// after.
+func timesBefore(records []shim.Record, is func(shim.Record) bool) []int64 {
+	return matchingTimes(records, func(r shim.Record) bool { return !r.Done && is(r) })
 }
 
-func done(records []shim.Record, is func(shim.Record) bool) []int64 {
-	return instants(records, func(r shim.Record) bool { return r.Done && is(r) })
+func timesAfter(records []shim.Record, is func(shim.Record) bool) []int64 {
+	return matchingTimes(records, func(r shim.Record) bool { return r.Done && is(r) })
 }
 
-func instants(records []shim.Record, is func(shim.Record) bool) (found []int64) {
+func matchingTimes(records []shim.Record, is func(shim.Record) bool) (found []int64) {
 	for _, record := range records {
 		if is(record) {
 			found = append(found, record.Mono)
@@ -266,28 +269,29 @@ func instants(records []shim.Record, is func(shim.Record) bool) (found []int64) 
 	return found
 }
 
-func term(r shim.Record) bool { return r.Signal == "SIGTERM" }
-func kill(r shim.Record) bool { return r.Signal == "SIGKILL" }
-func ran(r shim.Record) bool  { return r.Exec != "" }
+func isTerm(r shim.Record) bool { return r.Signal == "SIGTERM" }
+func isKill(r shim.Record) bool { return r.Signal == "SIGKILL" }
+func isExec(r shim.Record) bool { return r.Exec != "" }
 
-// agree checks one pod by its two witnesses, and returns by how much SIGKILL was late.
-func (s *subject) agree(t *testing.T, records []shim.Record, m *machine) (late time.Duration) {
+// checkAgreement compares the shim's records of one pod with the program's own, and returns how
+// late SIGKILL was.
+func (s *subject) checkAgreement(t *testing.T, records []shim.Record, m *machine) (late time.Duration) {
 	t.Helper()
-	sent, delivered, heard := asked(records, term), done(records, term), s.when("TERM")
-	if len(sent) != 1 || len(delivered) != 1 || len(heard) != 1 && !s.unheard(records) {
+	sent, delivered, heard := timesBefore(records, isTerm), timesAfter(records, isTerm), s.timesOf("TERM")
+	if len(sent) != 1 || len(delivered) != 1 || len(heard) != 1 && !s.wasStarved(records) {
 		t.Errorf("K6: %s was sent SIGTERM %d times and heard it %d times", s.name, len(sent), len(heard))
 		return 0
 	}
 	if len(heard) > 0 && heard[0] < sent[0] {
 		t.Errorf("%s heard SIGTERM before it was sent", s.name)
 	}
-	if hooks := s.when("hook"); s.hook > 0 && !s.usedUp(sent[0]) {
-		hooked, told := s.when("hooked"), done(records, ran)
+	if hooks := s.timesOf("hook"); s.hook > 0 && !s.graceIsOver(sent[0]) {
+		hooked, told := s.timesOf("hooked"), timesAfter(records, isExec)
 		if len(hooks) != 1 || len(hooked) != 1 || len(told) != 1 || hooked[0] > sent[0] || told[0] > sent[0] {
 			t.Errorf("K1: %s: SIGTERM at %d, hook from %v to %v, according to the shim until %v", s.name, sent[0], hooks, hooked, told)
 		}
 	}
-	killed, lives := asked(records, kill), append(s.when("begins"), s.when("lives")...)
+	killed, lives := timesBefore(records, isKill), append(s.timesOf("begins"), s.timesOf("lives")...)
 	if s.code >= 0 {
 		if len(killed) > 0 || s.ended.ExitCode != int32(s.code) {
 			t.Errorf("%s exits with %d after SIGTERM; it was killed at %v and ended with %d", s.name, s.code, killed, s.ended.ExitCode)
@@ -305,49 +309,48 @@ func (s *subject) agree(t *testing.T, records []shim.Record, m *machine) (late t
 		t.Errorf("K3: %s was killed %v too early", s.name, time.Duration(bound-killed[0]))
 	}
 	// Between its last beat and the signal it was silent for as long as anybody may be.
-	last, after := lives[len(lives)-1], done(records, kill)
-	if silent := time.Duration(killed[0] - last); silent > time.Second+m.late(last, killed[0]) || last > after[0]+beat.Nanoseconds() {
+	last, after := lives[len(lives)-1], timesAfter(records, isKill)
+	if silent := time.Duration(killed[0] - last); silent > time.Second+m.maxDelay(last, killed[0]) || last > after[0]+beat.Nanoseconds() {
 		t.Errorf("%s was killed from %d to %d, and lived last at %d", s.name, killed[0], after[0], last)
 	}
 	s.killed = killed[0]
-	return time.Duration(killed[0]-sent[0]) - max(2*time.Second, time.Duration(s.grace)*time.Second-hooking(records))
+	return time.Duration(killed[0]-sent[0]) - max(2*time.Second, time.Duration(s.grace)*time.Second-hookDuration(records))
 }
 
-// unheard reports whether a program that does not listen has got no processor between SIGTERM
-// and SIGKILL: then it has written down neither that it heard, nor that it lives.
-func (s *subject) unheard(records []shim.Record) bool {
-	told, killed := done(records, term), asked(records, kill)
-	if s.code >= 0 || len(told) == 0 || len(killed) == 0 || len(s.when("TERM")) > 0 {
+// wasStarved reports whether a program that ignores SIGTERM got no processor between SIGTERM and
+// SIGKILL. Then it recorded neither the signal nor a beat.
+func (s *subject) wasStarved(records []shim.Record) bool {
+	told, killed := timesAfter(records, isTerm), timesBefore(records, isKill)
+	if s.code >= 0 || len(told) == 0 || len(killed) == 0 || len(s.timesOf("TERM")) > 0 {
 		return false
 	}
-	return !slices.ContainsFunc(s.when("lives"), func(at int64) bool { return at > told[0] && at < killed[0] })
+	return !slices.ContainsFunc(s.timesOf("lives"), func(at int64) bool { return at > told[0] && at < killed[0] })
 }
 
-// usedUp reports whether the grace was used up at an instant: then no hook is waited for.
-func (s *subject) usedUp(at int64) bool {
+// graceIsOver reports whether the grace was over at a time. Then no hook is awaited.
+func (s *subject) graceIsOver(at int64) bool {
 	return at-s.deleted >= (time.Duration(s.grace) * time.Second).Nanoseconds()
 }
 
-// hooking is for how many whole seconds the hook ran, according to the shim.
-func hooking(records []shim.Record) time.Duration {
-	begun, ended := asked(records, ran), done(records, ran)
+// hookDuration returns how long the hook ran in whole seconds, according to the shim.
+func hookDuration(records []shim.Record) time.Duration {
+	begun, ended := timesBefore(records, isExec), timesAfter(records, isExec)
 	if len(begun) == 0 || len(ended) == 0 {
 		return 0
 	}
 	return time.Duration(ended[0] - begun[0]).Truncate(time.Second)
 }
 
-// TestWitnesses takes random programs through their lives: with daemons, zombies and
-// children that ignore signals, with hooks, with and without an ear for SIGTERM. What the
-// shims say they have done and what the programs say was done to them agree (K1 to K6), the
-// exit codes are theirs, and nothing of them is left.
-func TestWitnesses(t *testing.T) {
+// TestShimRecordsMatchPrograms runs random programs: with daemons, zombies, children that ignore
+// signals, hooks, with and without a SIGTERM handler. The shims' records must match the programs'
+// own records (K1 to K6) and exit codes, and no process may be left.
+func TestShimRecordsMatchPrograms(t *testing.T) {
 	for _, isolation := range []string{"auto", "none"} {
 		t.Run("isolation="+isolation, func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(seeded(t), 0))
+			rng := rand.New(rand.NewPCG(testSeed(t), 0))
 			c, _ := upWithPrograms(t, "--isolation", isolation)
-			api, dir, machine := c.dial(), shared(t), watchMachine(t)
-			seen := c.sight(api)
+			api, dir, machine := c.dial(), sharedDir(t), watchMachine(t)
+			seen := c.watchExits(api)
 			subjects := make([]*subject, *rounds)
 			for i := range subjects {
 				subjects[i] = newSubject(rng, dir, i)
@@ -357,7 +360,7 @@ func TestWitnesses(t *testing.T) {
 			for range 8 {
 				running.Go(func() {
 					for s := range queue {
-						s.live(t, api, seen)
+						s.runLifecycle(t, api, seen)
 					}
 				})
 			}
@@ -366,16 +369,16 @@ func TestWitnesses(t *testing.T) {
 			}
 			close(queue)
 			running.Wait()
-			judge(t, subjects, c.journal(), machine)
+			checkSubjects(t, subjects, c.readJournal(), machine)
 		})
 	}
 }
 
-// judge checks all subjects when they are gone.
-func judge(t *testing.T, subjects []*subject, records map[string][]shim.Record, m *machine) {
+// checkSubjects checks all subjects after they are gone.
+func checkSubjects(t *testing.T, subjects []*subject, records map[string][]shim.Record, m *machine) {
 	t.Helper()
 	for _, s := range subjects {
-		m.told(s.when("lives"))
+		m.addBeats(s.timesOf("lives"))
 	}
 	var late []time.Duration
 	for _, s := range subjects {
@@ -383,8 +386,8 @@ func judge(t *testing.T, subjects []*subject, records map[string][]shim.Record, 
 			t.Errorf("nobody has seen the end of %s", s.name)
 			continue
 		}
-		if by := s.agree(t, records[s.container], m); by > 0 {
-			s.punctual(t, by, m)
+		if by := s.checkAgreement(t, records[s.container], m); by > 0 {
+			s.checkKillTime(t, by, m)
 			late = append(late, by)
 		}
 	}

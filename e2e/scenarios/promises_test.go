@@ -9,13 +9,13 @@ import (
 )
 
 // checkInvariants checks the histories in a directory: no scenario may violate an invariant.
-func keptPromises(t *testing.T, dir string) {
+func checkInvariants(t *testing.T, dir string) {
 	results, err := guarantees.Check(context.WithoutCancel(t.Context()), dir)
 	if err != nil {
 		t.Error(err)
 	}
 	for _, r := range results {
-		if r.Err() != nil && (!skewed(t) || r.ID != "D1" && r.ID != "D3") {
+		if r.Err() != nil && (!skewsClock(t) || r.ID != "D1" && r.ID != "D3") {
 			t.Error(r.Err())
 		}
 	}
@@ -23,4 +23,4 @@ func keptPromises(t *testing.T, dir string) {
 
 // skewsClock reports whether the scenario skews the apiserver's clock. Then deletionTimestamps are
 // not cluster time, and the history does not show that the skew was injected.
-func skewed(t *testing.T) bool { return strings.HasSuffix(t.Name(), "/stk-29") }
+func skewsClock(t *testing.T) bool { return strings.HasSuffix(t.Name(), "/stk-29") }

@@ -31,23 +31,23 @@ import (
 )
 
 // environment is a cluster in a bubble that a scenario can inject faults into.
-type world struct {
+type environment struct {
 	*podapi.Client
 	parts *inprocess.Cluster
 	nodes []string
 	// faults are injected into the client itself.
 	faults *fault.Table
 	// serverClock is the apiserver's clock, which a fault can set wrong.
-	server *clock.Driver
-	face   clock.Schedule
+	serverClock *clock.Driver
+	schedule    clock.Schedule
 }
 
-var errCannot = errors.New("cannot be had in one process")
+var errUnsupported = errors.New("cannot be had in one process")
 
 // newEnvironment starts the cluster that a scenario needs.
-func newWorld(t *testing.T, needs scenario.Cluster) *world {
+func newEnvironment(t *testing.T, needs scenario.Requirements) *environment {
 	t.Helper()
-	w := &world{nodes: []string{"node-1"}}
+	w := &environment{nodes: []string{"node-1"}}
 	for i := 2; i <= needs.Nodes; i++ {
 		w.nodes = append(w.nodes, fmt.Sprintf("node-%d", i))
 	}
@@ -55,12 +55,12 @@ func newWorld(t *testing.T, needs scenario.Cluster) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.face, err = clock.NewSchedule(clock.Clock{}.Now(), 1); err != nil {
+	if w.schedule, err = clock.NewSchedule(clock.Clock{}.Now(), 1); err != nil {
 		t.Fatal(err)
 	}
-	w.server = clock.NewDriver(w.face)
+	w.serverClock = clock.NewDriver(w.schedule)
 	cfg := inprocess.Config{
-		Clocks: inprocess.Clocks{Wrong: map[string]clock.Clock{"apiserver": w.server.Clock()}},
+		Clocks: inprocess.Clocks{Skewed: map[string]clock.Clock{"apiserver": w.serverClock.Clock()}},
 		Dir:    t.TempDir(), Nodes: w.nodes, Compat: compat, Boot: newBoot, Log: slog.New(slog.DiscardHandler),
 		Kubelet: func(string) kubelet.Config { return kubelet.Config{Timing: kubelet.Default()} },
 		Ended:   func(name string, err error) { t.Errorf("%s has ended by itself: %v", name, err) },
@@ -69,7 +69,7 @@ func newWorld(t *testing.T, needs scenario.Cluster) *world {
 	if w.parts, err = inprocess.New(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { keptPromises(t, cfg.Dir) }) // when all has been closed
+	t.Cleanup(func() { checkInvariants(t, cfg.Dir) }) // when all has been closed
 	t.Cleanup(w.parts.Close)
 	parts := []string{"apiserver", "controllers"}
 	for _, node := range w.nodes {
@@ -97,63 +97,63 @@ func newBoot(string) proto.Boot {
 }
 
 // Break implements scenario.Breaker.
-func (w *world) Break(_ context.Context, what scenario.Break) error {
+func (w *environment) Break(_ context.Context, what scenario.Break) error {
 	switch {
 	case what.Cut != nil:
 		return w.cut(*what.Cut)
 	case what.Fault != nil:
 		added, err := fault.New(what.Fault.Name, what.Fault.Spec, clock.Clock{}.Now())
 		if err == nil {
-			w.breaks(append(w.parts.Broken(), added)...)
+			w.setFaults(append(w.parts.Faults(), added)...)
 		}
 		return err
 	case what.Crash != "":
 		return w.parts.Stop(what.Crash)
 	}
-	return fmt.Errorf("%+v: %w", what, errCannot)
+	return fmt.Errorf("%+v: %w", what, errUnsupported)
 }
 
 // setFaults replaces all faults, in the parts and in the client.
-func (w *world) breaks(faults ...fault.Fault) {
-	w.parts.Break(faults...)
+func (w *environment) setFaults(faults ...fault.Fault) {
+	w.parts.SetFaults(faults...)
 	w.faults.Set(faults)
-	w.server.ClearSkew()
+	w.serverClock.ClearSkew()
 	for _, f := range faults {
 		if skew, err := time.ParseDuration(f.Spec.Effect.Value); f.Spec.Point == fault.ClockSkew && err == nil {
-			w.server.SetSkew(clock.Skew{Since: f.Since, Offset: skew})
+			w.serverClock.SetSkew(clock.Skew{Since: f.Since, Offset: skew})
 		}
 	}
 }
 
-func (w *world) cut(spec partition.Spec) error {
-	cut, err := partition.New(strings.Join(spec.Members, "."), spec, w.parts.Parties(), clock.Clock{}.Now())
+func (w *environment) cut(spec partition.Spec) error {
+	cut, err := partition.New(strings.Join(spec.Members, "."), spec, w.parts.Members(), clock.Clock{}.Now())
 	if err == nil {
-		w.parts.Cut(append(w.parts.Cuts(), cut)...)
+		w.parts.SetCuts(append(w.parts.Cuts(), cut)...)
 	}
 	return err
 }
 
 // Mend implements scenario.Breaker.
-func (w *world) Mend(ctx context.Context, what scenario.Mend) error {
+func (w *environment) Mend(ctx context.Context, what scenario.Mend) error {
 	switch {
 	case len(what.Heal) > 0:
 		return w.heal(ctx, what.Heal)
 	case what.Clear != "":
-		left := w.parts.Broken()
-		w.breaks(slices.DeleteFunc(left, func(f fault.Fault) bool { return f.Name == what.Clear })...)
+		left := w.parts.Faults()
+		w.setFaults(slices.DeleteFunc(left, func(f fault.Fault) bool { return f.Name == what.Clear })...)
 		return nil
 	case what.Start != "":
 		return w.parts.Start(ctx, what.Start)
 	}
-	return fmt.Errorf("%+v: %w", what, errCannot)
+	return fmt.Errorf("%+v: %w", what, errUnsupported)
 }
 
-func (w *world) heal(ctx context.Context, parties []string) error {
+func (w *environment) heal(ctx context.Context, parties []string) error {
 	for _, party := range parties {
-		w.parts.Cut(slices.DeleteFunc(w.parts.Cuts(), func(cut partition.Cut) bool {
-			return slices.Contains(cut.Spec.CutOff(w.parts.Parties()), party)
+		w.parts.SetCuts(slices.DeleteFunc(w.parts.Cuts(), func(cut partition.Cut) bool {
+			return slices.Contains(cut.Spec.CutOff(w.parts.Members()), party)
 		})...)
-		if err := w.parts.Await(ctx, party); err != nil {
+		if err := w.parts.AwaitConnected(ctx, party); err != nil {
 			return err
 		}
 	}
@@ -161,14 +161,14 @@ func (w *world) heal(ctx context.Context, parties []string) error {
 }
 
 // Why implements scenario.Witness.
-func (w *world) Why(ctx context.Context, t podapi.Target) ([]string, error) {
+func (w *environment) Why(ctx context.Context, t podapi.Target) ([]string, error) {
 	report, err := gather.Observer{API: w, Ask: gather.JSON(w.parts.Inspect)}.Why(ctx, t)
 	return report.IDs(), err
 }
 
 // Alive implements scenario.Observer. It asks the runtimes. If a runtime is down, it counts from
 // the histories instead.
-func (w *world) Alive(ctx context.Context, uid types.UID) (int, error) {
+func (w *environment) Alive(ctx context.Context, uid types.UID) (int, error) {
 	running := 0
 	for _, node := range w.nodes {
 		containers, err := w.containers(ctx, node)
@@ -185,7 +185,7 @@ func (w *world) Alive(ctx context.Context, uid types.UID) (int, error) {
 	return running, nil
 }
 
-func (w *world) containers(ctx context.Context, node string) ([]*proto.Container, error) {
+func (w *environment) containers(ctx context.Context, node string) ([]*proto.Container, error) {
 	open := func() (net.Conn, error) { return w.parts.NodeBus(node) }
 	// Not as a kubelet: a second one would fence the first.
 	conn, err := bus.Dial(ctx, bus.Config{Identity: proto.Client("observer"), InProcess: open})
@@ -197,7 +197,7 @@ func (w *world) containers(ctx context.Context, node string) ([]*proto.Container
 }
 
 // Signals implements scenario.Witness.
-func (w *world) Signals(_ context.Context, uid types.UID) ([]history.Event, error) {
+func (w *environment) Signals(_ context.Context, uid types.UID) ([]history.Event, error) {
 	log, err := history.Read(w.parts.History())
 	return log.SignalsTo(uid), err
 }

@@ -109,7 +109,7 @@ func (c *Cluster) compose() inprocess.Config {
 		c.t.Fatal(err)
 	}
 	composed := inprocess.Config{
-		Clocks: inprocess.Clocks{Wrong: c.cfg.Wrong},
+		Clocks: inprocess.Clocks{Skewed: c.cfg.Wrong},
 		Dir:    c.dir, Nodes: c.nodes(), Compat: compat, Boot: c.boot, Wire: c.wire,
 		Log:   slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Ended: func(name string, err error) { c.t.Errorf("%s ended by itself: %v", name, err) },
@@ -134,7 +134,7 @@ func (c *Cluster) nodes() []string {
 }
 
 // wire delays what a kubelet says and hears, and the controllers when they are to be away.
-func (c *Cluster) wire(name string, open inprocess.Open) inprocess.Open {
+func (c *Cluster) wire(name string, open inprocess.OpenFunc) inprocess.OpenFunc {
 	delay := hubDelay
 	switch kind, _, _ := strings.Cut(name, "/"); kind {
 	case "kubelet":
@@ -183,7 +183,7 @@ func (c *Cluster) Cut(node string) {
 	began := c.parts.Troubles().Now()
 	c.links["kubelet/"+node].cut()
 	c.told(began, func(s *trouble.State) {
-		s.Members = c.parts.Parties()
+		s.Members = c.parts.Members()
 		s.Cuts = append(without(s.Cuts, node), partition.Cut{Name: node, Spec: partition.Spec{Members: []string{node}}, Since: time.Now()})
 	})
 }

@@ -1,6 +1,6 @@
-// Package witness holds what runtimes say they have done to scripted containers against
-// what the containers say was done to them, in virtual time. The same is done with real
-// programs in e2e/procs.
+// Package witness compares what runtimes have recorded about scripted containers with what the
+// containers themselves have logged, in virtual time. Package e2e/procs does the same with real
+// programs.
 package witness
 
 import (
@@ -28,25 +28,25 @@ var (
 	seed   = flag.Uint64("seed", 0, "what they are drawn from; 0 draws one")
 )
 
-// herd is how many pods live at the same time.
+// herd is how many pods run at the same time.
 const herd = 50
 
-// subject is one random pod, and what its container says.
+// subject is one random pod, and what its container has recorded.
 type subject struct {
-	name    string
-	script  string
-	ignores bool
-	grace   time.Duration
-	hook    time.Duration
-	deleted time.Time
-	says    map[string]time.Time
+	name     string
+	script   string
+	ignores  bool
+	grace    time.Duration
+	hook     time.Duration
+	deleted  time.Time
+	recorded map[string]time.Time
 }
 
 func newSubject(rng *rand.Rand, number int) *subject {
 	grace := 1 + rng.IntN(6)
 	s := &subject{
 		name: fmt.Sprint("w", number), grace: time.Duration(grace) * time.Second, hook: time.Duration(rng.IntN(grace)) * time.Second,
-		script: fmt.Sprintf("on TERM exits %d after %dms", rng.IntN(5), 300+rng.IntN(700)), says: map[string]time.Time{},
+		script: fmt.Sprintf("on TERM exits %d after %dms", rng.IntN(5), 300+rng.IntN(700)), recorded: map[string]time.Time{},
 	}
 	if s.ignores = rng.IntN(2) == 0; s.ignores {
 		s.script = "ignores TERM"
@@ -73,10 +73,10 @@ func pods(name string) podapi.Target {
 	return podapi.Target{Kind: kind, Namespace: "default", Name: name}
 }
 
-// TestWitnesses: every signal that a runtime says it has sent a container has heard, at
-// the same time, and no other; the hook comes before SIGTERM, SIGTERM before SIGKILL, and
-// SIGKILL never early (K1 to K6).
-func TestWitnesses(t *testing.T) {
+// TestRuntimeRecordsMatchContainers: a container receives exactly the signals that its runtime has
+// recorded, at the same times. The hook comes before SIGTERM, SIGTERM before SIGKILL, and SIGKILL
+// never early (K1 to K6).
+func TestRuntimeRecordsMatchContainers(t *testing.T) {
 	seed := *seed
 	if seed == 0 { // anew in each run that -count asks for
 		seed = rand.Uint64()
@@ -90,12 +90,12 @@ func TestWitnesses(t *testing.T) {
 			s := newSubject(rng, first+i)
 			subjects["default/"+s.name] = s
 		}
-		synctest.Test(t, func(t *testing.T) { live(t, subjects) })
+		synctest.Test(t, func(t *testing.T) { runLifecycles(t, subjects) })
 	}
 }
 
-// live takes pods through their lives at the same time, and judges them.
-func live(t *testing.T, subjects map[string]*subject) {
+// runLifecycles runs and deletes pods concurrently, and checks each.
+func runLifecycles(t *testing.T, subjects map[string]*subject) {
 	c := stage.New(t, stage.Config{Nodes: 1})
 	runtime := c.Observe("node-1")
 	for _, s := range subjects {
@@ -112,7 +112,7 @@ func live(t *testing.T, subjects map[string]*subject) {
 	}
 	for range 100 { // until long after the last of them can be left
 		time.Sleep(200 * time.Millisecond)
-		listen(t, runtime, subjects)
+		readLogs(t, runtime, subjects)
 	}
 	if left := c.Containers("node-1"); left != "" {
 		t.Errorf("these are left:\n%s", left)
@@ -122,13 +122,12 @@ func live(t *testing.T, subjects map[string]*subject) {
 		sent[entry.Pod] = append(sent[entry.Pod], entry)
 	}
 	for name, s := range subjects {
-		s.judge(t, sent[name])
+		s.check(t, sent[name])
 	}
 }
 
-// listen asks every container what it has to say: a line each time that something happens
-// to it, with the time.
-func listen(t *testing.T, runtime *runtimeapi.Client, subjects map[string]*subject) {
+// readLogs reads every container's log: a line with a time for each event.
+func readLogs(t *testing.T, runtime *runtimeapi.Client, subjects map[string]*subject) {
 	t.Helper()
 	containers, err := runtime.ListContainers(t.Context(), "")
 	if err != nil {
@@ -146,16 +145,16 @@ func listen(t *testing.T, runtime *runtimeapi.Client, subjects map[string]*subje
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.says[what] = instant
+			s.recorded[what] = instant
 		}
 		if container.State == proto.ContainerState_CONTAINER_STATE_EXITED {
-			s.says[fmt.Sprint("ended ", container.ExitCode)] = time.Unix(0, container.FinishedAtUnixNano)
+			s.recorded[fmt.Sprint("ended ", container.ExitCode)] = time.Unix(0, container.FinishedAtUnixNano)
 		}
 	}
 }
 
-// judge checks one pod by its two witnesses.
-func (s *subject) judge(t *testing.T, sent []store.Entry) {
+// check compares the runtime's record of one pod with the container's own.
+func (s *subject) check(t *testing.T, sent []store.Entry) {
 	t.Helper()
 	var terms, kills []time.Time
 	for _, entry := range sent {
@@ -169,9 +168,9 @@ func (s *subject) judge(t *testing.T, sent []store.Entry) {
 			t.Errorf("%s was sent %s", s.name, entry.Signal)
 		}
 	}
-	heard := s.says["got TERM"]
+	heard := s.recorded["got TERM"]
 	if s.ignores {
-		heard = s.says["got TERM, ignored it"]
+		heard = s.recorded["got TERM, ignored it"]
 	}
 	if len(terms) != 1 || !heard.Equal(terms[0]) {
 		t.Errorf("K6: %s was sent SIGTERM at %v and heard it at %v", s.name, terms, heard)

@@ -88,8 +88,8 @@ func New(cfg Config) *Recorder {
 
 // Event records an event about an object. The kind is Normal or Warning, reason a CamelCase word
 // for programs, message a sentence for users.
-func (r *Recorder) Event(about kinds.Object, kind, reason, message string) {
-	r.record(about, "", corev1.Event{Type: kind, Reason: reason, Message: message})
+func (r *Recorder) Event(object kinds.Object, kind, reason, message string) {
+	r.record(object, "", corev1.Event{Type: kind, Reason: reason, Message: message})
 }
 
 // ContainerEvent records an event about one container of a pod.
@@ -103,17 +103,17 @@ func (r *Recorder) ContainerEvent(pod *corev1.Pod, container, kind, reason, mess
 	r.record(pod, field, corev1.Event{Type: kind, Reason: reason, Message: message})
 }
 
-func (r *Recorder) record(about kinds.Object, field string, what corev1.Event) {
-	gvk, err := kinds.GVK(about)
+func (r *Recorder) record(object kinds.Object, field string, template corev1.Event) {
+	gvk, err := kinds.GVK(object)
 	if err != nil {
 		return // the kind has no events
 	}
-	namespace := about.GetNamespace()
+	namespace := object.GetNamespace()
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
 	}
 	now := metav1.Time{Time: r.cfg.Clock.Now().Truncate(time.Second)}
-	k := key{about.GetUID(), field, what.Type, what.Reason, what.Message}
+	k := key{object.GetUID(), field, template.Type, template.Reason, template.Message}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if known := r.known[k]; known != nil {
@@ -123,11 +123,11 @@ func (r *Recorder) record(about kinds.Object, field string, what corev1.Event) {
 		return
 	}
 	r.lastName = max(r.lastName+1, r.cfg.Clock.Now().UnixNano())
-	event := &what
-	event.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s.%x", about.GetName(), r.lastName)}
+	event := &template
+	event.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s.%x", object.GetName(), r.lastName)}
 	event.InvolvedObject = corev1.ObjectReference{
-		Kind: gvk.Kind, APIVersion: gvk.GroupVersion().String(), Namespace: about.GetNamespace(), Name: about.GetName(),
-		UID: about.GetUID(), ResourceVersion: about.GetResourceVersion(), FieldPath: field,
+		Kind: gvk.Kind, APIVersion: gvk.GroupVersion().String(), Namespace: object.GetNamespace(), Name: object.GetName(),
+		UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(), FieldPath: field,
 	}
 	event.Source = corev1.EventSource{Component: r.cfg.Component, Host: r.cfg.Host}
 	event.ReportingController, event.ReportingInstance = r.cfg.Component, r.cfg.Host

@@ -79,7 +79,7 @@ func parse(file []byte) (document, error) {
 	if err := yaml.UnmarshalStrict(file, &parsed); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
-	if kind, said := parsed["kind"]; said && kind != "Config" {
+	if kind, present := parsed["kind"]; present && kind != "Config" {
 		return nil, fmt.Errorf("%w: its kind is %v, want Config", ErrUnreadable, kind)
 	}
 	for _, list := range []string{"clusters", "contexts", "users"} {
@@ -149,8 +149,8 @@ func expectedDocument(old document, entries []entry, current CurrentContext) (do
 		want["apiVersion"], want["kind"] = "v1", "Config"
 	}
 	for _, e := range entries {
-		var mine []any
-		if err := yaml.Unmarshal(e.text, &mine); err != nil {
+		var own []any
+		if err := yaml.Unmarshal(e.text, &own); err != nil {
 			return nil, fmt.Errorf("write kubeconfig: %w", err)
 		}
 		all, err := listEntries(old, e.list)
@@ -159,9 +159,9 @@ func expectedDocument(old document, entries []entry, current CurrentContext) (do
 		}
 		changed := slices.Clone(all)
 		if i := slices.IndexFunc(changed, func(item any) bool { return entryName(item) == e.name }); i >= 0 {
-			changed[i] = mine[0]
+			changed[i] = own[0]
 		} else {
-			changed = append(changed, mine[0])
+			changed = append(changed, own[0])
 		}
 		want[e.list] = changed
 	}

@@ -41,8 +41,8 @@ func (f families) add(process, text string) {
 		if !strings.HasSuffix(line, "\n") {
 			break
 		}
-		if about, ok := strings.CutPrefix(line, "# HELP "); ok {
-			name, _, _ := strings.Cut(about, " ")
+		if description, ok := strings.CutPrefix(line, "# HELP "); ok {
+			name, _, _ := strings.Cut(description, " ")
 			if current = f[name]; current == nil {
 				current = &familyText{help: line}
 				f[name] = current

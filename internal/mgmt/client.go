@@ -126,11 +126,11 @@ func (c *Client) Follow(ctx context.Context, apply func(FaultState)) error {
 		return fmt.Errorf("follow the fault state: %w", err)
 	}
 	defer sub.Close()
-	board, err := c.Get(ctx)
+	state, err := c.Get(ctx)
 	if err != nil {
 		return err
 	}
-	for apply(board); ; {
+	for apply(state); ; {
 		data, err := sub.Next(ctx)
 		if errors.Is(err, bus.ErrMissedMessages) {
 			continue // the state is published regularly
@@ -139,9 +139,9 @@ func (c *Client) Follow(ctx context.Context, apply func(FaultState)) error {
 			return err
 		}
 		var next FaultState
-		if json.Unmarshal(data, &next) == nil && next.IsNewerThan(board) {
-			board = next
-			apply(board)
+		if json.Unmarshal(data, &next) == nil && next.IsNewerThan(state) {
+			state = next
+			apply(state)
 		}
 	}
 }

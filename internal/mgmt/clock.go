@@ -25,7 +25,7 @@ type ClockChange struct {
 var errPauseAndResume = errors.New("pause, resume: want one of them")
 
 // apply returns the schedule with the change at an instant.
-func (m ClockChange) apply(face clock.Schedule, at time.Time) (clock.Schedule, error) {
+func (m ClockChange) apply(schedule clock.Schedule, at time.Time) (clock.Schedule, error) {
 	if m == (ClockChange{}) {
 		return nil, ErrNoChange
 	}
@@ -34,20 +34,20 @@ func (m ClockChange) apply(face clock.Schedule, at time.Time) (clock.Schedule, e
 	}
 	var err error
 	if m.Speed != 0 {
-		if face, err = face.WithSpeed(at, m.Speed); err != nil {
+		if schedule, err = schedule.WithSpeed(at, m.Speed); err != nil {
 			return nil, err
 		}
 	}
 	if m.Step != 0 {
-		if face, err = face.WithStep(at, m.Step); err != nil {
+		if schedule, err = schedule.WithStep(at, m.Step); err != nil {
 			return nil, err
 		}
 	}
 	switch {
 	case m.Pause:
-		face = face.WithPause(at)
+		schedule = schedule.WithPause(at)
 	case m.Resume:
-		face = face.WithResume(at)
+		schedule = schedule.WithResume(at)
 	}
-	return face, nil
+	return schedule, nil
 }

@@ -29,13 +29,13 @@ func TestMoveClock(t *testing.T) {
 		"too fast":         {[]mgmt.ClockChange{{Speed: 1e6}}, 0, "speed 1e+06: want a number from 0.001 to 10000"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			face, err := clock.NewSchedule(noon, 1)
+			schedule, err := clock.NewSchedule(noon, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
-			board := mgmt.FaultState{Clock: face}
+			state := mgmt.FaultState{Clock: schedule}
 			for _, move := range row.moves {
-				if board, err = board.Apply(mgmt.Change{MoveClock: &move}, mgmt.Instant{Wall: noon, Cluster: noon}); err != nil {
+				if state, err = state.Apply(mgmt.Change{MoveClock: &move}, mgmt.Instant{Wall: noon, Cluster: noon}); err != nil {
 					break
 				}
 			}
@@ -48,7 +48,7 @@ func TestMoveClock(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			data, err := json.Marshal(board)
+			data, err := json.Marshal(state)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,16 +13,16 @@ import (
 // not go back, which is written and read as the same again and can be looked at.
 func FuzzApply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second []byte) {
-		board := empty(t)
+		state := empty(t)
 		for i, text := range [][]byte{first, second} {
 			var change mgmt.Change
 			if json.Unmarshal(text, &change) != nil {
 				return
 			}
 			at := after(time.Duration(i) * time.Second)
-			was := encoded(t, board)
-			next, err := board.Apply(change, at)
-			if encoded(t, board) != was {
+			was := encoded(t, state)
+			next, err := state.Apply(change, at)
+			if encoded(t, state) != was {
 				t.Fatalf("%s changed the board that it was given", text)
 			}
 			if err != nil {
@@ -31,17 +31,17 @@ func FuzzApply(f *testing.F) {
 				}
 				continue
 			}
-			check(t, board, next, at)
-			board = next
+			check(t, state, next, at)
+			state = next
 		}
 	})
 }
 
 // check looks at a board that has been made of another.
-func check(t *testing.T, board, next mgmt.FaultState, at mgmt.Instant) {
+func check(t *testing.T, state, next mgmt.FaultState, at mgmt.Instant) {
 	t.Helper()
-	if next.Revision != board.Revision+1 || !next.IsNewerThan(board) || board.IsNewerThan(next) {
-		t.Errorf("revision %d after %d", next.Revision, board.Revision)
+	if next.Revision != state.Revision+1 || !next.IsNewerThan(state) || state.IsNewerThan(next) {
+		t.Errorf("revision %d after %d", next.Revision, state.Revision)
 	}
 	if err := next.Clock.Check(); err != nil {
 		t.Error(err)
@@ -76,9 +76,9 @@ func check(t *testing.T, board, next mgmt.FaultState, at mgmt.Instant) {
 	}
 }
 
-func encoded(t *testing.T, board mgmt.FaultState) string {
+func encoded(t *testing.T, state mgmt.FaultState) string {
 	t.Helper()
-	data, err := json.Marshal(board)
+	data, err := json.Marshal(state)
 	if err != nil {
 		t.Fatal(err)
 	}

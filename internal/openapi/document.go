@@ -82,7 +82,7 @@ type formatter interface {
 	// formatOperation returns the value of one method of a path.
 	formatOperation(op operation) map[string]any
 	// formatParameter returns a parameter that every method of a path has.
-	formatParameter(name, in, kind, about string) map[string]any
+	formatParameter(name, in, kind, description string) map[string]any
 }
 
 // describe returns the paths of a group, and the definitions that they need.
@@ -139,11 +139,11 @@ func (op operation) addTo(paths map[string]any, tag string, in formatter) {
 		item["parameters"] = common
 		paths[op.path] = item
 	}
-	said := in.formatOperation(op)
-	said["tags"] = []any{tag}
-	said["description"], said["operationId"] = op.description, op.id
-	said["x-kubernetes-action"], said["x-kubernetes-group-version-kind"] = op.action, gvkTag(op.gvk)
-	item[op.method] = said
+	formatted := in.formatOperation(op)
+	formatted["tags"] = []any{tag}
+	formatted["description"], formatted["operationId"] = op.description, op.id
+	formatted["x-kubernetes-action"], formatted["x-kubernetes-group-version-kind"] = op.action, gvkTag(op.gvk)
+	item[op.method] = formatted
 }
 
 // responseCodes returns the status codes of an operation with their descriptions.

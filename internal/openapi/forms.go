@@ -7,30 +7,30 @@ import (
 
 type v3Formatter struct{}
 
-func (v3Formatter) formatParameter(name, in, kind, about string) map[string]any {
-	said := map[string]any{
-		"name": name, "in": in, "description": about, "schema": map[string]any{"type": kind, "uniqueItems": true},
+func (v3Formatter) formatParameter(name, in, kind, description string) map[string]any {
+	formatted := map[string]any{
+		"name": name, "in": in, "description": description, "schema": map[string]any{"type": kind, "uniqueItems": true},
 	}
 	if in == "path" {
-		said["required"] = true
+		formatted["required"] = true
 	}
-	return said
+	return formatted
 }
 
 func (f v3Formatter) formatOperation(op operation) map[string]any {
-	said := map[string]any{}
+	formatted := map[string]any{}
 	if len(op.query) > 0 {
-		said["parameters"] = queryParameters(f, op)
+		formatted["parameters"] = queryParameters(f, op)
 	}
 	if op.requestModel != "" {
-		said["requestBody"] = map[string]any{"content": v3Content(op.requestModel, op.bodyTypes())}
+		formatted["requestBody"] = map[string]any{"content": v3Content(op.requestModel, op.bodyTypes())}
 	}
 	responses := map[string]any{"401": map[string]any{"description": "Unauthorized"}}
 	for code, what := range op.responseCodes() {
 		responses[code] = map[string]any{"description": what, "content": v3Content(op.responseModel, op.responseTypes())}
 	}
-	said["responses"] = responses
-	return said
+	formatted["responses"] = responses
+	return formatted
 }
 
 // v3Content returns a definition, or text if model is empty, for each content type.
@@ -51,21 +51,21 @@ func schemaOf(prefix, model string) map[string]any {
 
 // queryParameters returns the query parameters of an operation.
 func queryParameters(in formatter, op operation) []any {
-	var said []any
+	var formatted []any
 	for _, p := range op.query {
-		said = append(said, in.formatParameter(p.name, "query", p.kind, p.description))
+		formatted = append(formatted, in.formatParameter(p.name, "query", p.kind, p.description))
 	}
-	return said
+	return formatted
 }
 
 type v2Formatter struct{}
 
-func (v2Formatter) formatParameter(name, in, kind, about string) map[string]any {
-	said := map[string]any{"name": name, "in": in, "description": about, "type": kind, "uniqueItems": true}
+func (v2Formatter) formatParameter(name, in, kind, description string) map[string]any {
+	formatted := map[string]any{"name": name, "in": in, "description": description, "type": kind, "uniqueItems": true}
 	if in == "path" {
-		said["required"] = true
+		formatted["required"] = true
 	}
-	return said
+	return formatted
 }
 
 func (f v2Formatter) formatOperation(op operation) map[string]any {
@@ -79,13 +79,13 @@ func (f v2Formatter) formatOperation(op operation) map[string]any {
 	for code, what := range op.responseCodes() {
 		responses[code] = map[string]any{"description": what, "schema": schemaOf(v2RefPrefix, op.responseModel)}
 	}
-	said := map[string]any{
+	formatted := map[string]any{
 		"consumes": op.bodyTypes(), "produces": op.responseTypes(), "schemes": []string{"https"}, "responses": responses,
 	}
 	if len(parameters) > 0 {
-		said["parameters"] = parameters
+		formatted["parameters"] = parameters
 	}
-	return said
+	return formatted
 }
 
 // downgrade converts a definition to OpenAPI 2. OpenAPI 2 has no defaults, alternatives or null,

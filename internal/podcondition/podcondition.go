@@ -76,14 +76,14 @@ func Patch(pod *corev1.Pod, phase corev1.PodPhase, condition *corev1.PodConditio
 		status["phase"] = phase
 	}
 	if condition != nil {
-		wanted := *condition
+		want := *condition
 		if pod.Status.ObservedGeneration != 0 {
-			wanted.ObservedGeneration = pod.Generation
+			want.ObservedGeneration = pod.Generation
 		}
-		have := Find(pod, wanted.Type)
-		SetTransitionTime(&wanted, have, now)
-		if have == nil || !equalStatus(*have, wanted) {
-			status["conditions"] = []any{withEmptyTexts(wanted)}
+		have := Find(pod, want.Type)
+		SetTransitionTime(&want, have, now)
+		if have == nil || !equalStatus(*have, want) {
+			status["conditions"] = []any{withEmptyTexts(want)}
 		}
 	}
 	if len(status) == 0 {

@@ -85,7 +85,7 @@ func TestGivenUpBeforeItIsMade(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()
 				client, ended, made := runtimeapi.NewClient(kubelet, clock.Clock{}), make(chan error, 1), make(chan error, 1)
-				serving := runtimeapi.ServerConfig{Bus: runtime, Attributes: about, Log: slog.New(slog.DiscardHandler), Runtime: fake{do: func(ctx context.Context, _ string) error {
+				serving := runtimeapi.ServerConfig{Bus: runtime, Attributes: attributes, Log: slog.New(slog.DiscardHandler), Runtime: fake{do: func(ctx context.Context, _ string) error {
 					select {
 					case <-ctx.Done():
 					case <-time.After(time.Minute):

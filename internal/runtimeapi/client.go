@@ -42,7 +42,7 @@ type unlimitedCalls struct {
 
 // start returns a context that ends when another incarnation answers. The caller must call over at
 // the end.
-func (p *unlimitedCalls) start(ctx context.Context) (waiting context.Context, over func()) {
+func (p *unlimitedCalls) start(ctx context.Context) (waiting context.Context, done func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,13 +206,13 @@ func (c *Client) call(ctx context.Context, name string, req, answer protobuf.Mes
 		return ToRuntimeError(err)
 	}
 	var waiting context.Context
-	var over func()
+	var done func()
 	if own == noLimit {
-		waiting, over = c.unlimited.start(ctx)
+		waiting, done = c.unlimited.start(ctx)
 	} else {
-		waiting, over = c.clock.Timeout(ctx, own+c.clock.ClusterDuration(answerGrace))
+		waiting, done = c.clock.Timeout(ctx, own+c.clock.ClusterDuration(answerGrace))
 	}
-	defer over()
+	defer done()
 	data, err := c.send(waiting, name, envelope)
 	switch {
 	case err == nil:

@@ -64,7 +64,7 @@ func TestWhatGoesWrongWithACall(t *testing.T) {
 }
 
 // about knows a container by its id.
-func about(request protobuf.Message) fault.Attributes {
+func attributes(request protobuf.Message) fault.Attributes {
 	if q, ok := request.(interface{ GetContainerId() string }); ok {
 		return fault.Attributes{Container: q.GetContainerId()}
 	}

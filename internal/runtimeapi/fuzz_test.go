@@ -42,7 +42,7 @@ func FuzzEnvelope(f *testing.F) {
 		}
 		s := &server{calls: newCalls()}
 		_, err := s.decodeAndServe(t.Context(), &bus.Call{Data: data}, m, fault.CRI(name))
-		if refused := new(proto.RuntimeError); err != nil && (asked || !errors.As(err, &refused) || refused.Code != proto.CodeInvalidArgument) {
+		if runtimeErr := new(proto.RuntimeError); err != nil && (asked || !errors.As(err, &runtimeErr) || runtimeErr.Code != proto.CodeInvalidArgument) {
 			t.Errorf("%s: %v is no refusal", name, err)
 		}
 		if (err == nil) != asked {

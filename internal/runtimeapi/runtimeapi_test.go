@@ -54,7 +54,7 @@ func startNodeWith(t *testing.T, clk clock.Clock, faults *fault.Table, do func(c
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
-		served <- runtimeapi.Serve(ctx, runtimeapi.ServerConfig{Bus: runtime, Runtime: fake{do: do}, Clock: clk, Faults: faults, Attributes: about, Log: slog.New(slog.DiscardHandler)})
+		served <- runtimeapi.Serve(ctx, runtimeapi.ServerConfig{Bus: runtime, Runtime: fake{do: do}, Clock: clk, Faults: faults, Attributes: attributes, Log: slog.New(slog.DiscardHandler)})
 	}()
 	n.stop = func() {
 		cancel()
@@ -418,7 +418,7 @@ func TestCallsEndWithTheirRuntime(t *testing.T) {
 			conn := n.dial(proto.Runtime)
 			var serving sync.WaitGroup
 			serving.Go(func() { // it fails when it crashes
-				_ = runtimeapi.Serve(t.Context(), runtimeapi.ServerConfig{Bus: conn, Runtime: fake{do: do}, Attributes: about, Log: slog.New(slog.DiscardHandler)})
+				_ = runtimeapi.Serve(t.Context(), runtimeapi.ServerConfig{Bus: conn, Runtime: fake{do: do}, Attributes: attributes, Log: slog.New(slog.DiscardHandler)})
 			})
 			synctest.Wait()
 			return func() { conn.Close(); serving.Wait() }

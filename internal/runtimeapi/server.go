@@ -75,19 +75,19 @@ func Serve(ctx context.Context, serving ServerConfig) error {
 			return service.Serve(ctx, func(ctx context.Context, call *bus.Call) { s.handle(ctx, call, m, fault.CRI(name)) })
 		})
 	}
-	talks, err := conn.Listen(ctx, proto.CRISubject(stream))
+	streams, err := conn.Listen(ctx, proto.CRISubject(stream))
 	if err != nil {
 		return fmt.Errorf("runtime: %w", err)
 	}
-	parts = append(parts, func(ctx context.Context) error { return talks.Serve(ctx, s.serveStream) })
+	parts = append(parts, func(ctx context.Context) error { return streams.Serve(ctx, s.serveStream) })
 	if ready != nil {
 		ready()
 	}
 	err = daemon.Run(ctx, parts...)
 	// Once Serve has returned, the bus knows that the subjects have no responder.
-	leaving, stop := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	sendCtx, stop := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer stop()
-	_ = conn.Flush(leaving) // fails only if the connection is gone, and then the bus knows too
+	_ = conn.Flush(sendCtx) // fails only if the connection is gone, and then the bus knows too
 	return err
 }
 
@@ -123,26 +123,26 @@ func (s *server) handle(ctx context.Context, call *bus.Call, m method, point fau
 	envelope := &proto.RuntimeResponse{Code: proto.CodeOK}
 	var err error
 	if envelope.Body, err = s.invoke(ctx, call, m, point); err != nil {
-		refused := ToRuntimeError(err)
+		runtimeErr := ToRuntimeError(err)
 		if ctx.Err() != nil {
-			refused = errStopping
+			runtimeErr = errStopping
 		}
-		envelope = &proto.RuntimeResponse{Code: refused.Code, Message: refused.Desc}
+		envelope = &proto.RuntimeResponse{Code: runtimeErr.Code, Message: runtimeErr.Desc}
 	}
 	envelope.Boot = s.boot
 	data, err := protobuf.Marshal(envelope)
 	if err != nil {
 		return // a response of plain fields always encodes
 	}
-	leaving, stop := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	sendCtx, stop := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer stop()
 	for len(data) > partSize {
-		if call.Send(leaving, data[:partSize], true) != nil {
+		if call.Send(sendCtx, data[:partSize], true) != nil {
 			return // the caller is gone
 		}
 		data = data[partSize:]
 	}
-	_ = call.Send(leaving, data, false)
+	_ = call.Send(sendCtx, data, false)
 }
 
 var errPanic = &proto.RuntimeError{Code: proto.CodeUnknown, Desc: "this call made the container runtime panic; its log says how"}
@@ -193,18 +193,18 @@ func (s *server) serveWithFaults(ctx context.Context, m method, point fault.Poin
 	if len(s.faults.Faults()) == 0 {
 		return m.serve(ctx, s.runtime, req)
 	}
-	about := s.attributes(req)
-	if err := s.faults.Inject(ctx, point, about); err != nil {
+	attributes := s.attributes(req)
+	if err := s.faults.Inject(ctx, point, attributes); err != nil {
 		if injected, ok := errors.AsType[*fault.Injected](err); ok {
 			return nil, &proto.RuntimeError{Code: cmp.Or(injected.Code, proto.CodeUnknown), Desc: injected.Message}
 		}
 		return nil, err
 	}
-	if _, lie := s.faults.FindEffect(point, about, fault.Lie); lie {
+	if _, lie := s.faults.FindEffect(point, attributes, fault.Lie); lie {
 		return m.answer(), nil
 	}
 	answer, err := m.serve(ctx, s.runtime, req)
-	if _, lost := s.faults.FindEffect(point, about, fault.Drop); lost {
+	if _, lost := s.faults.FindEffect(point, attributes, fault.Drop); lost {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}

@@ -60,13 +60,13 @@ func (s *server) serveStream(ctx context.Context, call *bus.Call) {
 		return
 	}
 	if err := s.stream(ctx, call, client); err != nil {
-		refused := ToRuntimeError(err)
+		runtimeErr := ToRuntimeError(err)
 		if ctx.Err() != nil {
-			refused = errStopping
+			runtimeErr = errStopping
 		}
-		leaving, stop := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+		sendCtx, stop := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 		defer stop()
-		_ = remote.SendStatus(leaving, client, StreamStatus(refused)) // the client may have left
+		_ = remote.SendStatus(sendCtx, client, StreamStatus(runtimeErr)) // the client may have left
 	}
 }
 
@@ -96,8 +96,8 @@ func (s *server) stream(ctx context.Context, call *bus.Call, client remote.Conn)
 
 // StreamStatus converts the error of a stream to the Status for the client.
 func StreamStatus(err error) *metav1.Status {
-	if refused := ToRuntimeError(err); refused.Code == proto.CodeUnimplemented {
-		return proto.NotImplemented(refused.Desc)
+	if runtimeErr := ToRuntimeError(err); runtimeErr.Code == proto.CodeUnimplemented {
+		return proto.NotImplemented(runtimeErr.Desc)
 	}
 	return proto.StatusFrom(apierrors.NewInternalError(fmt.Errorf("error executing command in container: %w", err)))
 }

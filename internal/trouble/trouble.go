@@ -43,10 +43,10 @@ func Diff(from, to State) (ends, begins []history.Trouble) {
 			begins = append(begins, t)
 		}
 	}
-	if moved, ok := clockChange(from.Clock, to.Clock); ok {
-		begins = append(begins, moved)
+	if changed, ok := clockChange(from.Clock, to.Clock); ok {
+		begins = append(begins, changed)
 		if !to.isPaused() {
-			ends = append(ends, moved)
+			ends = append(ends, changed)
 		}
 	}
 	return ends, begins
@@ -70,8 +70,8 @@ func (s State) list() []history.Trouble {
 
 func (s State) isPaused() bool { return len(s.Clock) > 0 && s.Clock[len(s.Clock)-1].Paused }
 
-func clockTrouble(face clock.Schedule) history.Trouble {
-	return history.Trouble{Kind: history.TroubleClock, What: "clock", Arguments: encodeJSON(face[len(face)-1])}
+func clockTrouble(schedule clock.Schedule) history.Trouble {
+	return history.Trouble{Kind: history.TroubleClock, What: "clock", Arguments: encodeJSON(schedule[len(schedule)-1])}
 }
 
 // clockChange returns the trouble of a step or speed change of the clock. Pauses are part of the

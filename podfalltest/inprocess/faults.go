@@ -20,25 +20,25 @@ type faults struct {
 
 // SetFaults replaces all faults, in running parts and in parts started later. No arguments clear
 // all faults.
-func (c *Cluster) Break(faults ...fault.Fault) {
+func (c *Cluster) SetFaults(faults ...fault.Fault) {
 	c.faults.mu.Lock()
 	defer c.faults.mu.Unlock()
 	began := c.troubles.Now()
 	c.list = slices.Clone(faults)
 	c.setTables()
-	c.wrote(began)
+	c.recordTroubles(began)
 }
 
 // recordTroubles records the current faults and cuts, changed at began or later. The caller holds
 // the faults' lock.
-func (c *Cluster) wrote(began history.MonoTime) {
+func (c *Cluster) recordTroubles(began history.MonoTime) {
 	c.troubles.Update(began, func(s *trouble.State) {
-		s.Members, s.Faults, s.Cuts = c.parties, slices.Clone(c.list), slices.Clone(c.cuts)
+		s.Members, s.Faults, s.Cuts = c.members, slices.Clone(c.list), slices.Clone(c.cuts)
 	})
 }
 
 // RecordClock records a change of the cluster's clock.
-func (c *Cluster) Moved(face clock.Schedule) {
+func (c *Cluster) RecordClock(face clock.Schedule) {
 	c.troubles.Update(c.troubles.Now(), func(s *trouble.State) { s.Clock = face })
 }
 
@@ -56,13 +56,13 @@ func (c *Cluster) setTables() {
 func (c *Cluster) allFaults() []fault.Fault {
 	all := slices.Clone(c.list)
 	for _, cut := range c.cuts {
-		all = append(all, cut.Faults(c.parties)...)
+		all = append(all, cut.Faults(c.members)...)
 	}
 	return all
 }
 
 // Faults returns the current faults.
-func (c *Cluster) Broken() []fault.Fault {
+func (c *Cluster) Faults() []fault.Fault {
 	c.faults.mu.Lock()
 	defer c.faults.mu.Unlock()
 	return slices.Clone(c.list)
@@ -70,7 +70,7 @@ func (c *Cluster) Broken() []fault.Fault {
 
 // newTable returns the fault table of a new incarnation of the part. A crash fault stops the part
 // like Stop, without waiting.
-func (c *Cluster) table(part string, recorder *history.Recorder) *fault.Table {
+func (c *Cluster) newTable(part string, recorder *history.Recorder) *fault.Table {
 	_, node, _ := strings.Cut(part, "/")
 	table := fault.NewTable(fault.Config{
 		Process: part, Node: node, Clock: c.cfg.Clock, Crash: func() { c.kill(part) }, OnTrigger: trouble.RecordTriggers(recorder),

@@ -48,13 +48,13 @@ type Config struct {
 	Boot func(part string) proto.Boot
 	// Wire may wrap a connection from a part to a bus, for example to delay it. The name is the
 	// part's; a kubelet's connection to its node bus is "cri/<node>". Nil wraps nothing.
-	Wire        func(name string, open Open) Open
+	Wire        func(name string, open OpenFunc) OpenFunc
 	APIServer   apiserver.Config
 	Controllers controllers.Config
 	// Kubelet returns each node's configuration; nil means upstream's timing.
 	Kubelet func(node string) kubelet.Config
 	// Gateway is nil for a cluster without a gateway.
-	Gateway *Door
+	Gateway *Gateway
 	Log     *slog.Logger
 	// Ended is called when a ready part ends without being stopped; it must not block.
 	Ended func(name string, err error)
@@ -65,11 +65,11 @@ type Clocks struct {
 	// Clock is the cluster's clock; the zero value is the wall clock.
 	Clock clock.Clock
 	// Skewed holds the clocks of parts that differ from Clock.
-	Wrong map[string]clock.Clock
+	Skewed map[string]clock.Clock
 }
 
 // Gateway configures the gateway.
-type Door struct {
+type Gateway struct {
 	// Config's TLS and Token count.
 	gateway.Config
 	// Listen opens the listener for one incarnation.
@@ -77,7 +77,7 @@ type Door struct {
 }
 
 // OpenFunc opens a connection to a bus.
-type Open func() (net.Conn, error)
+type OpenFunc func() (net.Conn, error)
 
 // Cluster is a cluster in one process. It is safe for concurrent use, but each part may be started
 // and stopped by only one goroutine at a time.
@@ -90,7 +90,7 @@ type Cluster struct {
 	mu    sync.Mutex
 	parts map[string]*part
 	// connections holds the hub connections of running parts, by member.
-	voices map[string]*bus.Conn
+	connections map[string]*bus.Conn
 	faults
 	inspectors inspectors
 	// troubles records faults, using writer.
@@ -123,16 +123,16 @@ func New(ctx context.Context, cfg Config) (*Cluster, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Wire == nil {
-		cfg.Wire = func(_ string, open Open) Open { return open }
+		cfg.Wire = func(_ string, open OpenFunc) OpenFunc { return open }
 	}
 	if cfg.Kubelet == nil {
 		cfg.Kubelet = func(string) kubelet.Config { return kubelet.Config{} }
 	}
 	c := &Cluster{
 		cfg: cfg, network: network{end: func() {}}, nodes: map[string]*bus.Server{},
-		parts: map[string]*part{}, voices: map[string]*bus.Conn{},
+		parts: map[string]*part{}, connections: map[string]*bus.Conn{},
 	}
-	if err := errors.Join(c.writeTroubles(), c.connect(ctx)); err != nil {
+	if err := errors.Join(c.openTroubles(), c.startBuses(ctx)); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func New(ctx context.Context, cfg Config) (*Cluster, error) {
 }
 
 // startBuses starts the hub, the node buses and the links.
-func (c *Cluster) connect(ctx context.Context) error {
+func (c *Cluster) startBuses(ctx context.Context) error {
 	var err error
 	if c.hub, err = bus.StartServer(ctx, bus.ServerConfig{Port: bus.InProcessOnly}); err != nil {
 		return fmt.Errorf("start the hub: %w", err)
@@ -172,7 +172,7 @@ func (c *Cluster) Start(ctx context.Context, name string) error {
 	began := c.troubles.Now()
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ready := make(chan struct{})
-	p, err := c.begin(name, stop)
+	p, err := c.claimStart(name, stop)
 	if err != nil {
 		stop()
 		return err
@@ -191,24 +191,24 @@ func (c *Cluster) Start(ctx context.Context, name string) error {
 	})
 	select {
 	case <-ready:
-		c.up(began, p, name)
+		c.recordUp(began, p, name)
 		return nil
 	case <-p.ended:
 		_ = c.Stop(name) // it has ended, and may be started again
-		return fmt.Errorf("%s ended before it was ready: %w", name, cause(p.err))
+		return fmt.Errorf("%s ended before it was ready: %w", name, orNoError(p.err))
 	case <-ctx.Done():
 		return fmt.Errorf("%s is not ready: %w", name, context.Cause(ctx))
 	}
 }
 
-func cause(err error) error {
+func orNoError(err error) error {
 	if err == nil {
 		return errors.New("without an error")
 	}
 	return err
 }
 
-func (c *Cluster) begin(name string, stop context.CancelFunc) (*part, error) {
+func (c *Cluster) claimStart(name string, stop context.CancelFunc) (*part, error) {
 	c.mu.Lock()
 	p := c.parts[name]
 	runs := p != nil && p.stop != nil
@@ -259,7 +259,7 @@ func (c *Cluster) NodeBus(node string) (net.Conn, error) { return c.nodes[node].
 
 // Close stops every part, kubelets first, and waits for all goroutines.
 func (c *Cluster) Close() {
-	for _, stage := range c.stages() {
+	for _, stage := range c.stopStages() {
 		var stopping sync.WaitGroup
 		for _, name := range stage {
 			stopping.Go(func() { _ = c.Stop(name) }) // in vain when it does not run
@@ -280,7 +280,7 @@ func (c *Cluster) Close() {
 }
 
 // stopStages returns the parts in stop order.
-func (c *Cluster) stages() [][]string {
+func (c *Cluster) stopStages() [][]string {
 	stages := make([][]string, 3)
 	for _, node := range c.cfg.Nodes {
 		stages[0] = append(stages[0], "kubelet/"+node)

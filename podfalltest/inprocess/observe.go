@@ -19,7 +19,7 @@ import (
 func (c *Cluster) History() string { return filepath.Join(c.cfg.Dir, "history") }
 
 // openTroubles opens the history of faults.
-func (c *Cluster) writeTroubles() error {
+func (c *Cluster) openTroubles() error {
 	var err error
 	c.writer, err = history.Open(history.Config{
 		Dir: c.History(), Process: "nemesis", Boot: proto.NewBoot(clock.Clock{}.Now(), [4]byte{}), Clock: c.cfg.Clock,
@@ -29,7 +29,7 @@ func (c *Cluster) writeTroubles() error {
 }
 
 // recordUp records that a part that was down is ready again. Its start began at began.
-func (c *Cluster) up(began history.MonoTime, p *part, name string) {
+func (c *Cluster) recordUp(began history.MonoTime, p *part, name string) {
 	c.mu.Lock()
 	was := p.down
 	p.down = false

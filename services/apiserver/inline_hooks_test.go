@@ -18,7 +18,7 @@ import (
 	"github.com/podfall/podfall/services/apiserver/webhook"
 )
 
-// oracle answers webhooks' questions by their names.
+// fakeHooks answers webhook calls by the hook's name.
 type oracle struct{}
 
 var errNobodyThere = errors.New("nobody is there")

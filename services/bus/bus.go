@@ -10,7 +10,7 @@
 //	 n1     n2   apiserver controllers gateway
 //
 // Management connections go to the hub directly and are never cut. The state of faults and cuts is
-// kept here, in the directory state.
+// kept here, in the directory faultstate.
 //
 // The hub is an embedded server that knows every identity and its permissions (architecture.md
 // section 6), or an existing NATS server that its owner configures. The messages on the hub are not
@@ -64,14 +64,14 @@ type Config struct {
 	Pinned Addresses
 	// MaxPayload of the hub in bytes; 0 means 8 MiB.
 	MaxPayload int32
-	// StateFile stores the management state; empty keeps it in memory.
-	Board string
-	// Clock is the cluster's clock in this process, which the management state sets. If nil, it
-	// shows wall time until then.
+	// StateFile stores the fault state; empty keeps it in memory.
+	StateFile string
+	// Clock is the cluster's clock in this process, which the fault state sets. If nil, it shows
+	// wall time until then.
 	Clock *clock.Driver
 	// Boot identifies this incarnation.
 	Boot proto.Boot
-	// History records changes of the management state; nil records nothing.
+	// History records changes of the fault state; nil records nothing.
 	History *history.Recorder
 	// Log receives refused clients and broken links; nil discards them.
 	Log *slog.Logger
@@ -81,7 +81,7 @@ type Config struct {
 
 // withHosts returns a with the host names of pinned, because other machines may know this host by
 // another name.
-func (a Addresses) under(pinned Addresses) Addresses {
+func (a Addresses) withHosts(pinned Addresses) Addresses {
 	if len(pinned.Hub) > 0 {
 		a.Hub = pinned.Hub
 	}
@@ -131,7 +131,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("bus: %w", err)
 	}
 	defer hub.close()
-	doors, err := listen(ctx, cfg, hub.urls[0])
+	doors, err := listenLinks(ctx, cfg, hub.urls[0])
 	if err != nil {
 		return fmt.Errorf("bus: %w", err)
 	}
@@ -139,17 +139,17 @@ func Run(ctx context.Context, cfg Config) error {
 	var links []*Link
 	var parts []func(context.Context) error
 	for _, at := range doors {
-		addresses.Links[at.party] = at.url
-		link := NewLink(LinkConfig{Party: at.party, Dial: hub.dial, Clock: cfg.Clock.Clock(), Log: cfg.Log})
+		addresses.Links[at.member] = at.url
+		link := NewLink(LinkConfig{Member: at.member, Dial: hub.dial, Clock: cfg.Clock.Clock(), Log: cfg.Log})
 		links = append(links, link)
 		parts = append(parts, link.Run, func(ctx context.Context) error { return link.Listen(ctx, at.listener) })
 	}
 	if len(cfg.External) == 0 {
-		addresses = addresses.under(cfg.Pinned)
+		addresses = addresses.withHosts(cfg.Pinned)
 	}
 	switches := NewSwitchboard(links, cfg.Clock.Clock())
 	parts = append(parts, switches.Run, func(ctx context.Context) error {
-		return manage(ctx, cfg, hub, managed{switches, cfg.Clock, trouble.NewLog(cfg.History, trouble.FaultStateKinds()...)}, func() {
+		return keepState(ctx, cfg, hub, target{switches, cfg.Clock, trouble.NewLog(cfg.History, trouble.FaultStateKinds()...)}, func() {
 			if cfg.Ready != nil {
 				cfg.Ready(addresses)
 			}
@@ -158,23 +158,23 @@ func Run(ctx context.Context, cfg Config) error {
 	return daemon.Run(ctx, parts...)
 }
 
-// target is what the management state controls in this process.
-type managed struct {
-	switches *Switchboard
-	movement *clock.Driver
-	troubles *trouble.Log
+// target is what the fault state controls in this process.
+type target struct {
+	switchboard *Switchboard
+	clock       *clock.Driver
+	troubles    *trouble.Log
 }
 
-func (m managed) apply(b mgmt.FaultState) {
+func (m target) apply(b mgmt.FaultState) {
 	began := m.troubles.Now()
-	m.movement.Set(b.Clock)
-	m.switches.Set(b.Cuts)
+	m.clock.Set(b.Clock)
+	m.switchboard.Set(b.Cuts)
 	m.troubles.Set(began, trouble.State{Clock: b.Clock, Members: b.Members, Faults: b.Faults, Cuts: b.Cuts})
 }
 
-// keepState runs the keeper of the management state until ctx ends, on its own connection. An
-// external hub may refuse the keeper's key; then the cluster has no management.
-func manage(ctx context.Context, cfg Config, hub hub, here managed, ready func()) error {
+// keepState runs the keeper of the fault state until ctx ends, on its own connection. An external
+// hub may refuse the keeper's key; then the cluster has no management.
+func keepState(ctx context.Context, cfg Config, hub hub, here target, ready func()) error {
 	dial := carrier.Config{URLs: hub.urls, InProcess: hub.inProcess, Identity: mgmt.Keeper, Log: cfg.Log}
 	var err error
 	if cfg.Credentials != "" {
@@ -194,14 +194,14 @@ func manage(ctx context.Context, cfg Config, hub hub, here managed, ready func()
 	}
 	defer conn.Close()
 	keeper, err := board.Open(ctx, board.Config{
-		Bus: conn, File: cfg.Board, Epoch: string(cfg.Boot), Parties: partition.Members(cfg.Nodes), Log: cfg.Log,
-		Face: here.movement.Schedule(), Clock: here.movement.Clock(), Apply: here.apply,
+		Bus: conn, File: cfg.StateFile, Epoch: string(cfg.Boot), Members: partition.Members(cfg.Nodes), Log: cfg.Log,
+		Schedule: here.clock.Schedule(), Clock: here.clock.Clock(), Apply: here.apply,
 	})
 	if err != nil {
 		return err
 	}
 	inspected, err := mgmt.ListenInspect(ctx, mgmt.AgentConfig{
-		Process: string(proto.Bus), Bus: conn, Inspect: here.inspecting(cfg.Boot), Log: cfg.Log,
+		Process: string(proto.Bus), Bus: conn, Inspect: here.inspector(cfg.Boot), Log: cfg.Log,
 	})
 	if err != nil {
 		return err
@@ -253,17 +253,17 @@ func openHub(ctx context.Context, cfg Config) (hub, error) {
 }
 
 // linkListener is where a member's link listens.
-type door struct {
-	party    string
+type linkListener struct {
+	member   string
 	listener net.Listener
 	url      string
 }
 
 // listenLinks opens the listeners of all links, or none.
-func listen(ctx context.Context, cfg Config, hubURL string) ([]door, error) {
-	var doors []door
+func listenLinks(ctx context.Context, cfg Config, hubURL string) ([]linkListener, error) {
+	var doors []linkListener
 	for _, party := range partition.Members(cfg.Nodes) {
-		at, err := openDoor(ctx, cfg, party, hubURL)
+		at, err := listenLink(ctx, cfg, party, hubURL)
 		if err != nil {
 			for _, opened := range doors {
 				err = errors.Join(err, opened.listener.Close())
@@ -275,22 +275,22 @@ func listen(ctx context.Context, cfg Config, hubURL string) ([]door, error) {
 	return doors, nil
 }
 
-func openDoor(ctx context.Context, cfg Config, party, hubURL string) (door, error) {
+func listenLink(ctx context.Context, cfg Config, party, hubURL string) (linkListener, error) {
 	port, err := pinnedPort(cfg.Pinned.Links[party])
 	if err != nil {
-		return door{}, err
+		return linkListener{}, err
 	}
 	address, err := url.Parse(hubURL)
 	if err != nil {
-		return door{}, fmt.Errorf("read hub URL: %w", err)
+		return linkListener{}, fmt.Errorf("read hub URL: %w", err)
 	}
 	listener, err := homeport.Listen(ctx, cfg.Host, port)
 	if err != nil {
-		return door{}, err
+		return linkListener{}, err
 	}
 	// The same scheme, user and password as the hub's, by another way.
 	address.Host = listener.Addr().String()
-	return door{party: party, listener: listener, url: address.String()}, nil
+	return linkListener{member: party, listener: listener, url: address.String()}, nil
 }
 
 // pinnedPort returns the port of an earlier URL; 0 if at is empty.

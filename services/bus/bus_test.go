@@ -85,7 +85,7 @@ func serve(t *testing.T, conn *carrier.Conn) {
 }
 
 // awaitEcho waits until the apiserver answers node.
-func ask(t *testing.T, conn *carrier.Conn) {
+func awaitEcho(t *testing.T, conn *carrier.Conn) {
 	t.Helper()
 	subject := proto.APISubject{Identity: conn.Identity(), Verb: proto.VerbGet, Resource: "pods"}.String()
 	ctx := bounded(t)
@@ -123,7 +123,7 @@ func TestEveryNodeReachesTheHubThroughItsLink(t *testing.T) {
 	api := dial(t, carrier.Config{URLs: at.Hub, Identity: proto.APIServer, Seed: seed(t, dir, proto.APIServer)})
 	serve(t, api)
 	admin := dial(t, carrier.Config{URLs: at.Hub, Identity: proto.Client("admin"), Seed: seed(t, dir, proto.Client("admin"))})
-	ask(t, admin)
+	awaitEcho(t, admin)
 	var nodes []*carrier.Conn
 	for party, url := range at.Links {
 		if !strings.HasPrefix(url, "nats://127.0.0.1:") {
@@ -136,7 +136,7 @@ func TestEveryNodeReachesTheHubThroughItsLink(t *testing.T) {
 			continue // it is the one who answers
 		}
 		conn := dial(t, carrier.Config{URLs: []string{url}, Identity: id, Seed: seed(t, dir, id)})
-		ask(t, conn)
+		awaitEcho(t, conn)
 		nodes = append(nodes, conn)
 	}
 
@@ -148,13 +148,13 @@ func TestEveryNodeReachesTheHubThroughItsLink(t *testing.T) {
 		t.Errorf("after a restart at %+v, want %+v", again, at)
 	}
 	for _, conn := range append(nodes, admin) {
-		ask(t, conn)
+		awaitEcho(t, conn)
 	}
 }
 
 // unusedAddress returns an address on which nothing can listen until the test ends: the local end
 // of a connection.
-func nobody(t *testing.T) string {
+func unusedAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -175,7 +175,7 @@ func TestLinksOfAnExistingServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
-	external := []string{"nats://" + nobody(t), server.URL()}
+	external := []string{"nats://" + unusedAddress(t), server.URL()}
 	at, stop := start(t, bus.Config{Nodes: []string{"n1"}, External: external})
 	if !reflect.DeepEqual(at.Hub, external) {
 		t.Errorf("hub at %v, want %v", at.Hub, external)
@@ -183,7 +183,7 @@ func TestLinksOfAnExistingServer(t *testing.T) {
 	api := dial(t, carrier.Config{URLs: external, Identity: proto.APIServer})
 	serve(t, api)
 	node := dial(t, carrier.Config{URLs: []string{at.Links["n1"]}, Identity: proto.Node("n1")})
-	ask(t, node)
+	awaitEcho(t, node)
 	admin := dial(t, carrier.Config{URLs: external, Identity: proto.Client("admin")})
 	stop()
 	ctx := bounded(t)
@@ -194,7 +194,7 @@ func TestLinksOfAnExistingServer(t *testing.T) {
 			t.Fatal("the node is still connected after its link has ended")
 		}
 	}
-	ask(t, admin)
+	awaitEcho(t, admin)
 }
 
 func TestRunSaysWhatItCannotDo(t *testing.T) {
@@ -234,7 +234,7 @@ func TestLinkInABubble(t *testing.T) {
 		nodes := map[string]*carrier.Conn{}
 		for i := range 3 {
 			name := fmt.Sprintf("n%d", i)
-			link := bus.NewLink(bus.LinkConfig{Party: name, Dial: hub})
+			link := bus.NewLink(bus.LinkConfig{Member: name, Dial: hub})
 			ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 			ended := make(chan error, 1)
 			go func() { ended <- link.Run(ctx) }()
@@ -245,8 +245,8 @@ func TestLinkInABubble(t *testing.T) {
 				}
 			})
 			links[name] = cancel
-			nodes[name] = dial(t, carrier.Config{InProcess: link.InProcessConn, Identity: proto.Node(link.Party)})
-			ask(t, nodes[name])
+			nodes[name] = dial(t, carrier.Config{InProcess: link.InProcessConn, Identity: proto.Node(link.Member)})
+			awaitEcho(t, nodes[name])
 		}
 		links["n1"]()
 		synctest.Wait()
@@ -255,14 +255,14 @@ func TestLinkInABubble(t *testing.T) {
 				t.Errorf("after the link of n1 has ended, %s is connected: %v", name, conn.Connected())
 			}
 		}
-		ask(t, nodes["n0"])
+		awaitEcho(t, nodes["n0"])
 	})
 }
 
 func TestLinkCarriesAllBytesBothWays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
-		link := bus.NewLink(bus.LinkConfig{Party: "n1", Dial: func(context.Context) (net.Conn, error) { return far, nil }})
+		link := bus.NewLink(bus.LinkConfig{Member: "n1", Dial: func(context.Context) (net.Conn, error) { return far, nil }})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- link.Run(ctx) }()

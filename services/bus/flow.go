@@ -19,30 +19,30 @@ type connection struct {
 	// parts are its goroutines. When they stop, both sides are closed.
 	parts *daemon.Group
 	// unwritable counts the directions with a closed destination.
-	unheard *atomic.Int32
+	unwritable *atomic.Int32
 }
 
 // errUnwritable means that the destination of a direction has closed.
-var errUnheard = errors.New("the other side has ended")
+var errUnwritable = errors.New("the other side has ended")
 
 // flow copies one direction in order until its source closes, and then closes the connection. The
 // close passes the gate too, after the data. If the destination has closed, the other direction
 // first carries its remaining data.
 func (c connection) flow(ctx context.Context, to io.Writer, from io.Reader, way partition.Direction) error {
-	err := c.move(ctx, to, from, way)
-	if errors.Is(err, errUnheard) && c.unheard.Add(1) == 1 {
+	err := c.copyDirect(ctx, to, from, way)
+	if errors.Is(err, errUnwritable) && c.unwritable.Add(1) == 1 {
 		return nil
 	}
 	c.parts.Stop() // one direction is no connection
 	return err
 }
 
-func (c connection) move(ctx context.Context, to io.Writer, from io.Reader, way partition.Direction) error {
+func (c connection) copyDirect(ctx context.Context, to io.Writer, from io.Reader, way partition.Direction) error {
 	buffer := make([]byte, chunk)
 	for {
 		n, err := from.Read(buffer)
 		if condition := c.link.Condition(); condition.Manner(way) != partition.Carry || condition.In(way).IsSlow() {
-			return c.spool(ctx, to, from, way, c.packet(buffer[:n], err))
+			return c.spool(ctx, to, from, way, c.newPacket(buffer[:n], err))
 		}
 		if done, err := c.deliver(ctx, to, way, packet{data: buffer[:n], err: err}); done || err != nil {
 			return err
@@ -57,7 +57,7 @@ type packet struct {
 	at   time.Time
 }
 
-func (c connection) packet(data []byte, err error) packet {
+func (c connection) newPacket(data []byte, err error) packet {
 	return packet{bytes.Clone(data), err, c.link.Clock.Steady()}
 }
 
@@ -68,7 +68,7 @@ func (c connection) deliver(ctx context.Context, to io.Writer, way partition.Dir
 	}
 	if len(p.data) > 0 {
 		if _, err := to.Write(p.data); err != nil {
-			return false, fmt.Errorf("%w: %w", errUnheard, err)
+			return false, fmt.Errorf("%w: %w", errUnwritable, err)
 		}
 	}
 	if p.err == nil {
@@ -83,7 +83,7 @@ func (c connection) deliver(ctx context.Context, to io.Writer, way partition.Dir
 // spool carries the rest of a delayed connection. It reads ahead into a buffer, as a network does,
 // so that senders do not block at once.
 func (c connection) spool(ctx context.Context, to io.Writer, from io.Reader, way partition.Direction, first packet) error {
-	packets := make(chan packet, spooled)
+	packets := make(chan packet, maxSpooled)
 	packets <- first
 	c.parts.Go(func(ctx context.Context) error {
 		buffer := make([]byte, chunk)
@@ -91,7 +91,7 @@ func (c connection) spool(ctx context.Context, to io.Writer, from io.Reader, way
 			var n int
 			n, err = from.Read(buffer)
 			select {
-			case packets <- c.packet(buffer[:n], err):
+			case packets <- c.newPacket(buffer[:n], err):
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -101,7 +101,7 @@ func (c connection) spool(ctx context.Context, to io.Writer, from io.Reader, way
 	for nth := uint64(0); ; nth++ {
 		select {
 		case p := <-packets:
-			if err := c.travel(ctx, way, nth, p.at); err != nil {
+			if err := c.awaitDelay(ctx, way, nth, p.at); err != nil {
 				return err
 			}
 			if done, err := c.trickle(ctx, to, way, p); done || err != nil {
@@ -115,20 +115,20 @@ func (c connection) spool(ctx context.Context, to io.Writer, from io.Reader, way
 
 // awaitDelay waits for the latency of a packet received at at. If the link's condition changes, the
 // wait does too.
-func (c connection) travel(ctx context.Context, way partition.Direction, nth uint64, at time.Time) error {
+func (c connection) awaitDelay(ctx context.Context, way partition.Direction, nth uint64, at time.Time) error {
 	return c.until(ctx, func(condition partition.Condition) time.Time {
-		return at.Add(condition.In(way).Delay(c.link.Party, nth))
+		return at.Add(condition.In(way).Delay(c.link.Member, nth))
 	})
 }
 
 // piecesPerSecond is how many pieces of data a narrow link carries per second.
-const slices = 20
+const piecesPerSecond = 20
 
 // trickle delivers a packet in pieces if the link's bandwidth is limited.
 func (c connection) trickle(ctx context.Context, to io.Writer, way partition.Direction, p packet) (done bool, err error) {
 	for {
 		bandwidth := c.link.Condition().In(way).Bandwidth
-		piece := max(bandwidth/slices, 1)
+		piece := max(bandwidth/piecesPerSecond, 1)
 		if bandwidth == 0 || int64(len(p.data)) <= piece {
 			piece = int64(len(p.data))
 		}

@@ -11,10 +11,10 @@ import (
 )
 
 // Inspect returns the link's state for inspectors.
-func (l *Link) Tell() inspect.Link {
+func (l *Link) Inspect() inspect.Link {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	told := inspect.Link{Member: l.Party, Silent: l.silent}
+	told := inspect.Link{Member: l.Member, Silent: l.silent}
 	if l.silent != "" {
 		told.Since = l.since
 	}
@@ -23,7 +23,7 @@ func (l *Link) Tell() inspect.Link {
 
 // silentDirections describes the directions in which a link carries nothing; empty if it carries
 // both.
-func silence(c partition.Condition) string {
+func silentDirections(c partition.Condition) string {
 	out, in := c.Manner(partition.FromNode) != partition.Carry, c.Manner(partition.ToNode) != partition.Carry
 	switch {
 	case out && in:
@@ -37,21 +37,21 @@ func silence(c partition.Condition) string {
 }
 
 // Inspect returns the state of all links.
-func (s *Switchboard) Tell() []inspect.Link {
+func (s *Switchboard) Inspect() []inspect.Link {
 	told := make([]inspect.Link, 0, len(s.links))
 	for _, link := range s.links {
-		told = append(told, link.Tell())
+		told = append(told, link.Inspect())
 	}
 	return told
 }
 
 // inspector returns the handler for inspections of the bus process.
-func (m managed) inspecting(boot proto.Boot) func(context.Context, []byte) ([]byte, error) {
-	began := m.movement.Clock().Now()
+func (m target) inspector(boot proto.Boot) func(context.Context, []byte) ([]byte, error) {
+	began := m.clock.Clock().Now()
 	return func(context.Context, []byte) ([]byte, error) {
 		self := inspect.Self{Process: string(proto.Bus), Boot: boot, Began: began, Now: m.now()}
-		return json.Marshal(inspect.Bus{Self: self, Links: m.switches.Tell()})
+		return json.Marshal(inspect.Bus{Self: self, Links: m.switchboard.Inspect()})
 	}
 }
 
-func (m managed) now() time.Time { return m.movement.Clock().Now() }
+func (m target) now() time.Time { return m.clock.Clock().Now() }

@@ -15,7 +15,7 @@ import (
 
 // TestInspectLinks makes cuts and inspects the bus after each. A link that is slow, or holds one
 // kind of message, still counts as carrying.
-func TestTheBusTellsOfItsLinks(t *testing.T) {
+func TestInspectLinks(t *testing.T) {
 	at, _ := start(t, bus.Config{Nodes: []string{"n1", "n2"}, Boot: "b1"})
 	plane := mgmt.NewClient(dial(t, carrier.Config{URLs: at.Hub, Identity: proto.Admin}))
 	for name, row := range map[string]struct {
@@ -32,20 +32,20 @@ func TestTheBusTellsOfItsLinks(t *testing.T) {
 		if _, err := plane.Set(t.Context(), mgmt.Change{Cut: &mgmt.AddCut{Name: "cut", Spec: row.spec}}); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if got := silent(t, plane); got != row.want {
+		if got := silentLinks(t, plane); got != row.want {
 			t.Errorf("%s: the bus says %q, want %q", name, got, row.want)
 		}
 		if _, err := plane.Set(t.Context(), mgmt.Change{Heal: &mgmt.Selection{All: true}}); err != nil {
 			t.Fatal(err)
 		}
-		if got := silent(t, plane); got != "" {
+		if got := silentLinks(t, plane); got != "" {
 			t.Errorf("%s: after it has healed the bus says %q", name, got)
 		}
 	}
 }
 
 // silentLinks returns the links that carry nothing, as the bus reports them.
-func silent(t *testing.T, plane *mgmt.Client) (text string) {
+func silentLinks(t *testing.T, plane *mgmt.Client) (text string) {
 	t.Helper()
 	raw, err := plane.Inspect(t.Context(), "bus", nil)
 	var said inspect.Bus

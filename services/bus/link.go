@@ -22,7 +22,7 @@ const (
 	// chunk is the buffer size in bytes of one direction of a link.
 	chunk = 16 << 10
 	// maxSpooled bounds the chunks that a cut direction buffers.
-	spooled = 1024
+	maxSpooled = 1024
 	// backlog is how many connections may wait for Run.
 	backlog     = 64
 	dialTimeout = 2 * time.Second
@@ -57,7 +57,7 @@ type Link struct {
 // LinkConfig configures a Link.
 type LinkConfig struct {
 	// Member is the name of the member behind the link.
-	Party string
+	Member string
 	// Dial opens a connection to the hub.
 	Dial func(context.Context) (net.Conn, error)
 	// Clock is used for latency and bandwidth.
@@ -82,7 +82,7 @@ func (l *Link) Set(condition partition.Condition) {
 		return
 	}
 	l.condition = condition
-	if silent := silence(condition); silent != l.silent {
+	if silent := silentDirections(condition); silent != l.silent {
 		l.silent, l.since = silent, l.Clock.Steady()
 	}
 	close(l.changed)
@@ -130,7 +130,7 @@ func (l *Link) InProcessConn() (net.Conn, error) {
 	case l.new <- far:
 		return near, nil
 	default:
-		return nil, errors.Join(fmt.Errorf("link of %s: %w", l.Party, errLinkFull), near.Close(), far.Close())
+		return nil, errors.Join(fmt.Errorf("link of %s: %w", l.Member, errLinkFull), near.Close(), far.Close())
 	}
 }
 
@@ -146,7 +146,7 @@ func (l *Link) Listen(ctx context.Context, listener net.Listener) error {
 				return nil
 			}
 			if err != nil { // such as too many open files, which may pass
-				l.Log.WarnContext(ctx, "link could not accept", "party", l.Party, "error", err)
+				l.Log.WarnContext(ctx, "link could not accept", "party", l.Member, "error", err)
 				if err := (clock.Clock{}).Sleep(ctx, acceptRetry); err != nil {
 					return err
 				}
@@ -195,26 +195,26 @@ func (l *Link) carry(ctx context.Context, near net.Conn) {
 		far, err = l.Dial(ctx)
 	}
 	if err != nil {
-		l.Log.InfoContext(ctx, "link does not reach the hub", "party", l.Party, "error", err)
+		l.Log.InfoContext(ctx, "link does not reach the hub", "party", l.Member, "error", err)
 		_ = near.Close() // the party sees an end, and tries again
 		return
 	}
-	c := connection{link: l, parts: daemon.NewGroup(ctx), unheard: &atomic.Int32{}}
+	c := connection{link: l, parts: daemon.NewGroup(ctx), unwritable: &atomic.Int32{}}
 	c.parts.Go(func(ctx context.Context) error {
 		return c.flow(ctx, far, io.MultiReader(first, near), partition.FromNode)
 	})
 	c.parts.Go(func(ctx context.Context) error { return c.flow(ctx, near, far, partition.ToNode) })
-	c.parts.Go(l.reset)
+	c.parts.Go(l.awaitReset)
 	c.parts.Go(func(ctx context.Context) error {
 		<-ctx.Done()
 		return errors.Join(near.Close(), far.Close())
 	})
 	err = c.parts.Wait()
-	l.Log.DebugContext(ctx, "link connection ended", "party", l.Party, "error", err)
+	l.Log.DebugContext(ctx, "link connection ended", "party", l.Member, "error", err)
 }
 
 // awaitReset returns errReset when a cut resets connections.
-func (l *Link) reset(ctx context.Context) error {
+func (l *Link) awaitReset(ctx context.Context) error {
 	for {
 		condition, changed := l.state()
 		if condition.Manner(partition.FromNode) == partition.Reset {

@@ -12,7 +12,7 @@ import (
 // Switchboard applies cuts to a cluster's links, including cuts that flap or end by themselves.
 type Switchboard struct {
 	links   []*Link
-	parties []string
+	members []string
 	clock   clock.Clock
 
 	mu      sync.Mutex
@@ -25,7 +25,7 @@ type Switchboard struct {
 func NewSwitchboard(links []*Link, clock clock.Clock) *Switchboard {
 	s := &Switchboard{links: links, clock: clock, changed: make(chan struct{}, 1)}
 	for _, link := range links {
-		s.parties = append(s.parties, link.Party)
+		s.members = append(s.members, link.Member)
 	}
 	return s
 }
@@ -49,7 +49,7 @@ func (s *Switchboard) apply() (next time.Time) {
 	defer s.mu.Unlock()
 	now := s.clock.Steady()
 	for _, link := range s.links {
-		condition, turn := partition.ConditionOf(s.cuts, link.Party, s.parties, now)
+		condition, turn := partition.ConditionOf(s.cuts, link.Member, s.members, now)
 		link.Set(condition)
 		if !turn.IsZero() && (next.IsZero() || turn.Before(next)) {
 			next = turn

@@ -48,12 +48,12 @@ func JSON(ask func(ctx context.Context, process string) ([]byte, error)) Ask {
 	if ask == nil {
 		return nil
 	}
-	return func(ctx context.Context, process string, said any) error {
+	return func(ctx context.Context, process string, telemetry any) error {
 		data, err := ask(ctx, process)
 		if err != nil {
 			return err
 		}
-		return json.Unmarshal(data, said)
+		return json.Unmarshal(data, telemetry)
 	}
 }
 
@@ -84,22 +84,22 @@ func (o Observer) Why(ctx context.Context, target podapi.Target) (why.Report, er
 }
 
 // explainPod explains a known pod with the evidence of its node and of the processes.
-func (o Observer) explainPod(ctx context.Context, target podapi.Target, explainPod *corev1.Pod) (why.Report, error) {
-	e := why.Pod{Pod: explainPod, Namespace: target.Namespace, Name: target.Name}
-	if explainPod == nil {
+func (o Observer) explainPod(ctx context.Context, target podapi.Target, pod *corev1.Pod) (why.Report, error) {
+	e := why.Pod{Pod: pod, Namespace: target.Namespace, Name: target.Name}
+	if pod == nil {
 		return o.explainGonePod(ctx, e)
 	}
 	var err error
 	if e.Events, err = o.podEvents(ctx, target.Namespace, target.Name); err != nil {
 		return why.Report{}, err
 	}
-	if e.Job, err = o.jobOf(ctx, explainPod); err != nil { // the rest is worth saying without it
+	if e.Job, err = o.jobOf(ctx, pod); err != nil { // the rest is worth saying without it
 		e.JobErr = err.Error()
 	}
-	if e.Node, err = o.nodeEvidence(ctx, explainPod.Spec.NodeName); err != nil {
+	if e.Node, err = o.nodeEvidence(ctx, pod.Spec.NodeName); err != nil {
 		return why.Report{}, err
 	}
-	e.Telemetry = o.askProcesses(ctx, explainPod.Spec.NodeName)
+	e.Telemetry = o.askProcesses(ctx, pod.Spec.NodeName)
 	e.Now = o.Clock.Now()
 	return why.ExplainPod(e), nil
 }
@@ -114,8 +114,8 @@ func (o Observer) jobOf(ctx context.Context, pod *corev1.Pod) (*batchv1.Job, err
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
-	if its, is := obj.(*batchv1.Job); is && its.UID == owner.UID {
-		return its, nil
+	if job, is := obj.(*batchv1.Job); is && job.UID == owner.UID {
+		return job, nil
 	}
 	return nil, nil //nolint:nilnil // it is gone, or another's
 }
@@ -132,10 +132,10 @@ func (o Observer) explainGonePod(ctx context.Context, e why.Pod) (why.Report, er
 	var all sync.WaitGroup
 	for i, node := range nodes {
 		all.Go(func() {
-			there := e
-			there.Telemetry = o.askProcesses(ctx, node.Name)
-			there.Now = o.Clock.Now()
-			reports[i] = why.ExplainPod(there)
+			evidence := e
+			evidence.Telemetry = o.askProcesses(ctx, node.Name)
+			evidence.Now = o.Clock.Now()
+			reports[i] = why.ExplainPod(evidence)
 		})
 	}
 	all.Wait()
@@ -210,15 +210,15 @@ func (o Observer) askProcesses(ctx context.Context, node string) why.Telemetry {
 // askOne returns the answer of one process.
 func askOne[T any](ctx context.Context, o Observer, process string) inspect.Answer[T] {
 	began := o.Clock.Steady()
-	said := new(T)
-	err := o.Ask(ctx, process, said)
-	heard := inspect.Answer[T]{At: o.Clock.Now(), RoundTrip: o.Clock.Steady().Sub(began)}
+	telemetry := new(T)
+	err := o.Ask(ctx, process, telemetry)
+	answer := inspect.Answer[T]{At: o.Clock.Now(), RoundTrip: o.Clock.Steady().Sub(began)}
 	if err != nil {
-		heard.Err = err.Error()
+		answer.Err = err.Error()
 	} else {
-		heard.Report = said
+		answer.Report = telemetry
 	}
-	return heard
+	return answer
 }
 
 // explainObject explains an object other than a pod.
@@ -252,13 +252,13 @@ func (o Observer) explainPods(ctx context.Context, target podapi.Target, obj kin
 	if err != nil {
 		return nil, err
 	}
-	concerned, err := o.concernedPods(ctx, target, obj)
+	mayBlock, err := o.concernedPods(ctx, target, obj)
 	if err != nil {
 		return nil, err
 	}
 	var reports []why.Report
 	for _, pod := range pods {
-		if !concerned(pod) {
+		if !mayBlock(pod) {
 			continue
 		}
 		report := why.Report{Object: "pod/" + pod.Name, Namespace: pod.Namespace, UID: string(pod.UID), State: "it is not being deleted"}

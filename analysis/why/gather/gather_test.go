@@ -101,12 +101,12 @@ func TestSilence(t *testing.T) {
 }
 
 // podKeptByJob is an API with a failed pod that only a Job's finalizer keeps.
-func podKeptByJob(now time.Time, its *batchv1.Job) cluster {
+func podKeptByJob(now time.Time, job *batchv1.Job) cluster {
 	api := overduePod(now)
 	api.pod.DeletionGracePeriodSeconds, api.pod.Status.Phase = new(int64(0)), corev1.PodFailed
 	api.pod.Finalizers = []string{batchv1.JobTrackingFinalizer}
 	api.pod.Annotations = map[string]string{batchv1.JobCompletionIndexAnnotation: "0"}
-	api.pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: its.Name, UID: its.UID, Controller: new(true)}}
+	api.pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: job.Name, UID: job.UID, Controller: new(true)}}
 	return api
 }
 
@@ -115,9 +115,9 @@ func podKeptByJob(now time.Time, its *batchv1.Job) cluster {
 func TestJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pods, _ := kinds.ByResource("pods")
-		its := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "index", UID: "its"}, Spec: batchv1.JobSpec{BackoffLimitPerIndex: new(int32(3))}}
-		another := its.DeepCopy()
-		another.UID = "another"
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "index", UID: "its"}, Spec: batchv1.JobSpec{BackoffLimitPerIndex: new(int32(3))}}
+		otherJob := job.DeepCopy()
+		otherJob.UID = "another"
 		jobs := schema.GroupResource{Group: "batch", Resource: "jobs"}
 		for _, c := range []struct {
 			what    string
@@ -125,13 +125,13 @@ func TestJob(t *testing.T) {
 			refuses error
 			want    string
 		}{
-			{"its Job", its, nil, "job-keeps-pod"},
-			{"another Job", another, nil, "stk-04"},
+			{"its Job", job, nil, "job-keeps-pod"},
+			{"another Job", otherJob, nil, "stk-04"},
 			{"no Job", nil, nil, "stk-04"},
-			{"a Job that nobody may read", its, apierrors.NewForbidden(jobs, "index", errors.New("no right")), "stk-04"},
-			{"a Job that is read for too long", its, context.DeadlineExceeded, "stk-04"},
+			{"a Job that nobody may read", job, apierrors.NewForbidden(jobs, "index", errors.New("no right")), "stk-04"},
+			{"a Job that is read for too long", job, context.DeadlineExceeded, "stk-04"},
 		} {
-			api := podKeptByJob(time.Now(), its)
+			api := podKeptByJob(time.Now(), job)
 			api.job, api.refuses = c.job, c.refuses
 			report, err := gather.Observer{API: api, Clock: clock.Clock{}}.Why(t.Context(), podapi.Target{Kind: pods, Namespace: "default", Name: "web"})
 			if err != nil || !slices.Equal(report.IDs(), []string{c.want}) {

@@ -36,14 +36,14 @@ func (c Confinement) arguments() []string {
 }
 
 // CgroupName returns the name of the cgroup for all programs in a directory.
-func Cgroup(programs string) string {
+func CgroupName(programs string) string {
 	sum := sha256.Sum256([]byte(programs))
 	return "podfall-" + hex.EncodeToString(sum[:6])
 }
 
 // removeCgroups removes the cgroups of a stopped runtime, and reports those that stay.
-func endCgroups(programs string, progress func(string)) {
-	tree, err := cgroups.Open(Cgroup(programs))
+func removeCgroups(programs string, progress func(string)) {
+	tree, err := cgroups.Open(CgroupName(programs))
 	if err != nil {
 		return // then there never was one
 	}

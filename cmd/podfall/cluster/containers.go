@@ -50,8 +50,8 @@ func (c Containers) arguments() []string {
 }
 
 // volumeArguments returns the kubelet's arguments for volume directories.
-func (c Containers) volumes(layout Layout) []string {
-	args := []string{"--volumes", layout.volumes()}
+func (c Containers) volumeArguments(layout Layout) []string {
+	args := []string{"--volumes", layout.volumesDir()}
 	if c.HostPathRoot != "" {
 		args = append(args, "--host-path-root", c.HostPathRoot)
 	}
@@ -59,26 +59,26 @@ func (c Containers) volumes(layout Layout) []string {
 }
 
 // runtimeDir is the data directory of a node's runtime.
-func (l Layout) runtime(node string) string { return filepath.Join(l.node(node), "runtime") }
+func (l Layout) runtimeDir(node string) string { return filepath.Join(l.nodeDir(node), "runtime") }
 
 // ProgramsDir returns the directory of a runtime's process containers.
-func Programs(runtime string) string { return filepath.Join(runtime, "programs") }
+func ProgramsDir(runtime string) string { return filepath.Join(runtime, "programs") }
 
 // killPrograms kills the programs that pods have started on this machine, so that a stopped cluster
 // leaves nothing running.
-func (l Layout) endPrograms(ctx context.Context, progress func(string)) {
+func (l Layout) killPrograms(ctx context.Context, progress func(string)) {
 	options, err := l.Load()
 	if err != nil {
 		progress(err.Error())
 	}
 	for _, node := range options.Nodes {
-		dir := Programs(l.runtime(node))
+		dir := ProgramsDir(l.runtimeDir(node))
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err := procengine.KillAll(context.WithoutCancel(ctx), dir); err != nil {
 			progress(fmt.Sprintf("programs of %s: %v", node, err))
 		}
-		endCgroups(dir, progress)
+		removeCgroups(dir, progress)
 	}
 }

@@ -26,7 +26,7 @@ const (
 )
 
 // GatewaySecrets are the gateway's certificate and token.
-type Door struct {
+type GatewaySecrets struct {
 	// Server is the gateway's certificate, for loopback only.
 	Server pki.Pair
 	// Token authenticates clients.
@@ -39,8 +39,8 @@ var ErrExposed = errors.New("open to other users")
 // MakeGatewaySecrets creates the gateway's secrets, and replaces those that are not valid at now. A
 // new certificate is signed by the same authority as long as that is valid, so that kubeconfigs
 // stay valid.
-func (l Layout) MakeDoor(now time.Time) error {
-	dir := l.door()
+func (l Layout) MakeGatewaySecrets(now time.Time) error {
+	dir := l.gatewayDir()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -79,8 +79,8 @@ func (l Layout) MakeDoor(now time.Time) error {
 
 // ReadGatewaySecrets reads the gateway's secrets. It fails with [ErrExposed] if other users may
 // read them.
-func ReadDoor(dir string) (Door, error) {
-	var door Door
+func ReadGatewaySecrets(dir string) (GatewaySecrets, error) {
+	var door GatewaySecrets
 	var err error
 	if door.Server, err = readPair(dir, serverCertificate, serverKey); err != nil {
 		return door, err
@@ -104,10 +104,10 @@ func (l Layout) Access(options Options) (kubeconfig.Access, error) {
 	if access.URL, err = readURL(l.gatewayAddress()); err != nil {
 		return access, err
 	}
-	if access.Authority, err = readSecret(l.door(), authorityCertificate); err != nil {
+	if access.Authority, err = readSecret(l.gatewayDir(), authorityCertificate); err != nil {
 		return access, err
 	}
-	token, err := readSecret(l.door(), tokenFile)
+	token, err := readSecret(l.gatewayDir(), tokenFile)
 	access.Token = strings.TrimSpace(string(token))
 	return access, err
 }

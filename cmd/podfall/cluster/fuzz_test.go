@@ -19,26 +19,26 @@ import (
 func FuzzLoad(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		l := Layout{Root: t.TempDir()}
-		if err := l.create(Options{}); err != nil {
+		if err := l.createDirs(Options{}); err != nil {
 			t.Fatal(err)
 		}
-		for _, path := range []string{l.options(), l.busAddresses(), l.gatewayAddress(), l.recordFile("kubelet/n")} {
+		for _, path := range []string{l.optionsFile(), l.busAddresses(), l.gatewayAddress(), l.recordFile("kubelet/n")} {
 			if err := os.WriteFile(path, text, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
 		options, err := l.Load()
 		if err != nil {
-			if !strings.HasPrefix(err.Error(), l.options()+": ") {
+			if !strings.HasPrefix(err.Error(), l.optionsFile()+": ") {
 				t.Errorf("%q: %v, want the file's name", text, err)
 			}
 			return
 		}
-		if _, err := options.Face(); err != nil && err.Error() == "" {
+		if _, err := options.Schedule(); err != nil && err.Error() == "" {
 			t.Error("refused without a word")
 		}
-		again := loaded(t, options)
-		if first, second := encoded(t, options), encoded(t, again); first != second {
+		again := reload(t, options)
+		if first, second := toJSON(t, options), toJSON(t, again); first != second {
 			t.Errorf("kept %s, loaded %s", first, second)
 		}
 		if records, err := l.Records(); err == nil && records[0].Alive() && records[0].Start == 0 {
@@ -51,10 +51,10 @@ func FuzzLoad(f *testing.F) {
 }
 
 // reload creates another cluster with the options and loads it.
-func loaded(t *testing.T, options Options) Options {
+func reload(t *testing.T, options Options) Options {
 	t.Helper()
 	other := Layout{Root: t.TempDir()}
-	if err := other.create(options); err != nil {
+	if err := other.createDirs(options); err != nil {
 		t.Fatal(err)
 	}
 	again, err := other.Load()
@@ -83,7 +83,7 @@ func checkPlan(t *testing.T, l Layout, options Options) {
 	}
 }
 
-func encoded(t *testing.T, value any) string {
+func toJSON(t *testing.T, value any) string {
 	t.Helper()
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -116,20 +116,20 @@ func FuzzLastLines(f *testing.F) {
 
 // FuzzMakeGatewaySecrets: whatever was left of the gateway's secrets, they are valid after
 // MakeGatewaySecrets, and a second call changes nothing.
-func FuzzMakeDoor(f *testing.F) {
+func FuzzMakeGatewaySecrets(f *testing.F) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	sound := Layout{Root: f.TempDir()}
-	if err := sound.MakeDoor(now); err != nil {
+	if err := sound.MakeGatewaySecrets(now); err != nil {
 		f.Fatal(err)
 	}
 	files := []string{authorityCertificate, authorityKey, serverCertificate, serverKey, tokenFile}
 	f.Fuzz(func(t *testing.T, changed uint8, at uint16, text []byte, years uint8) {
 		l := Layout{Root: t.TempDir()}
-		if err := os.MkdirAll(l.door(), 0o700); err != nil {
+		if err := os.MkdirAll(l.gatewayDir(), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		for i, name := range files {
-			data, err := os.ReadFile(filepath.Join(sound.door(), name))
+			data, err := os.ReadFile(filepath.Join(sound.gatewayDir(), name))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -140,26 +140,26 @@ func FuzzMakeDoor(f *testing.F) {
 			default:
 				copy(data[int(at)%len(data):], text)
 			}
-			if err := os.WriteFile(filepath.Join(l.door(), name), data, 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(l.gatewayDir(), name), data, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
 		now := now.AddDate(int(years), 0, 0)
-		if err := l.MakeDoor(now); err != nil {
+		if err := l.MakeGatewaySecrets(now); err != nil {
 			t.Fatal(err)
 		}
-		door, err := ReadDoor(l.door())
+		door, err := ReadGatewaySecrets(l.gatewayDir())
 		if err != nil {
 			t.Fatal(err)
 		}
-		authority, err := readPair(l.door(), authorityCertificate, authorityKey)
+		authority, err := readPair(l.gatewayDir(), authorityCertificate, authorityKey)
 		if err != nil || authority.CheckAuthority(now) != nil || authority.Verify(door.Server, pki.Loopback(), now) != nil {
 			t.Errorf("made again, and not good: %v, %v, %v", err, authority.CheckAuthority(now), authority.Verify(door.Server, pki.Loopback(), now))
 		}
-		if err := l.MakeDoor(now); err != nil {
+		if err := l.MakeGatewaySecrets(now); err != nil {
 			t.Fatal(err)
 		}
-		if again, err := ReadDoor(l.door()); err != nil || again.Token != door.Token || string(again.Server.Certificate) != string(door.Server.Certificate) {
+		if again, err := ReadGatewaySecrets(l.gatewayDir()); err != nil || again.Token != door.Token || string(again.Server.Certificate) != string(door.Server.Certificate) {
 			t.Errorf("made again although it was good (%v)", err)
 		}
 	})

@@ -33,7 +33,7 @@ import (
 //	keys/                 one nkey seed per identity, 0600
 //	run/                  process records, addresses and the supervisor's lock
 //	log/<process>.log     the output of each process
-//	board.json            the management state: clock, faults and cuts
+//	board.json            the fault state: clock, faults and cuts
 //	history/              the history of each process (internal/history)
 //	kubeconfig            how kubectl finds the gateway, 0600
 //	gateway/              the gateway's authority, certificate and token, 0600
@@ -52,25 +52,25 @@ func (l Layout) Kubeconfig() string { return filepath.Join(l.Root, "kubeconfig")
 func (l Layout) History() string { return filepath.Join(l.Root, "history") }
 
 // Store is the directory of the cluster's objects.
-func (l Layout) Store() string { return l.apiserver() }
+func (l Layout) Store() string { return l.apiserverDir() }
 
-func (l Layout) options() string        { return filepath.Join(l.Root, "cluster.json") }
-func (l Layout) run() string            { return filepath.Join(l.Root, "run") }
-func (l Layout) logs() string           { return filepath.Join(l.Root, "log") }
-func (l Layout) apiserver() string      { return filepath.Join(l.Root, "apiserver") }
-func (l Layout) door() string           { return filepath.Join(l.Root, "gateway") }
-func (l Layout) gatewayAddress() string { return filepath.Join(l.run(), "gateway.json") }
-func (l Layout) lock() string           { return filepath.Join(l.run(), "supervisor.lock") }
+func (l Layout) optionsFile() string    { return filepath.Join(l.Root, "cluster.json") }
+func (l Layout) runDir() string         { return filepath.Join(l.Root, "run") }
+func (l Layout) logDir() string         { return filepath.Join(l.Root, "log") }
+func (l Layout) apiserverDir() string   { return filepath.Join(l.Root, "apiserver") }
+func (l Layout) gatewayDir() string     { return filepath.Join(l.Root, "gateway") }
+func (l Layout) gatewayAddress() string { return filepath.Join(l.runDir(), "gateway.json") }
+func (l Layout) lockFile() string       { return filepath.Join(l.runDir(), "supervisor.lock") }
 
-// stateFile holds the management state: clock, faults and cuts.
-func (l Layout) board() string { return filepath.Join(l.Root, "board.json") }
+// stateFile holds the fault state: clock, faults and cuts.
+func (l Layout) stateFile() string { return filepath.Join(l.Root, "board.json") }
 
-func (l Layout) busAddresses() string    { return filepath.Join(l.run(), "bus.json") }
-func (l Layout) volumes() string         { return filepath.Join(l.Root, "volumes") }
-func (l Layout) node(name string) string { return filepath.Join(l.Root, "nodes", name) }
+func (l Layout) busAddresses() string       { return filepath.Join(l.runDir(), "bus.json") }
+func (l Layout) volumesDir() string         { return filepath.Join(l.Root, "volumes") }
+func (l Layout) nodeDir(name string) string { return filepath.Join(l.Root, "nodes", name) }
 
 func (l Layout) runtimeAddress(node string) string {
-	return filepath.Join(l.run(), "runtime-"+node+".json")
+	return filepath.Join(l.runDir(), "runtime-"+node+".json")
 }
 
 // NodeKeys is the directory of the two seeds of a node's private bus.
@@ -113,11 +113,11 @@ type ControlPlane struct {
 var ErrNoCluster = errors.New("no cluster here")
 
 // Schedule returns the initial clock schedule.
-func (o Options) Face() (clock.Schedule, error) { return clock.NewSchedule(o.Origin, o.Speed) }
+func (o Options) Schedule() (clock.Schedule, error) { return clock.NewSchedule(o.Origin, o.Speed) }
 
 // Load reads the options of the cluster in the directory; ErrNoCluster if there is none.
 func (l Layout) Load() (Options, error) {
-	data, err := os.ReadFile(l.options())
+	data, err := os.ReadFile(l.optionsFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return Options{}, fmt.Errorf("%w: %s: start one with `podfall up`, or name its directory with --data", ErrNoCluster, l.Root)
 	}
@@ -126,14 +126,14 @@ func (l Layout) Load() (Options, error) {
 	}
 	var options Options
 	if err := json.Unmarshal(data, &options); err != nil {
-		return Options{}, fmt.Errorf("%s: %w", l.options(), err)
+		return Options{}, fmt.Errorf("%s: %w", l.optionsFile(), err)
 	}
 	return options, nil
 }
 
 // createDirs creates the directory of a new cluster, closed to other users.
-func (l Layout) create(options Options) error {
-	for _, dir := range []string{l.Root, l.Keys(), l.run(), l.logs()} {
+func (l Layout) createDirs(options Options) error {
+	for _, dir := range []string{l.Root, l.Keys(), l.runDir(), l.logDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
@@ -142,7 +142,7 @@ func (l Layout) create(options Options) error {
 	if err != nil {
 		return err
 	}
-	return WriteFile(l.options(), append(data, '\n'))
+	return WriteFile(l.optionsFile(), append(data, '\n'))
 }
 
 // WriteFile replaces a file atomically.

@@ -25,21 +25,21 @@ func (l Layout) Create(asked Options, keys func(Layout, Options) error) (Options
 	options, err := l.Load()
 	switch {
 	case errors.Is(err, ErrNoCluster):
-		if err := l.create(asked); err != nil {
+		if err := l.createDirs(asked); err != nil {
 			return Options{}, err
 		}
 		return asked, keys(l, asked)
 	case err != nil:
 		return Options{}, err
 	}
-	if difference := options.differs(asked); difference != "" {
+	if difference := options.difference(asked); difference != "" {
 		return Options{}, fmt.Errorf("%s holds a cluster with another %s; remove it first with `podfall down --purge`", l.Root, difference)
 	}
 	return options, keys(l, options)
 }
 
 // difference describes the first option that differs from asked.
-func (o Options) differs(asked Options) string {
+func (o Options) difference(asked Options) string {
 	switch {
 	case o.Name != asked.Name:
 		return fmt.Sprintf("name (%s, not %s)", o.Name, asked.Name)
@@ -56,19 +56,19 @@ func (o Options) differs(asked Options) string {
 	case o.Timing != asked.Timing:
 		return fmt.Sprintf("timing (%s, not %s)", o.Timing, asked.Timing)
 	case o.Port != asked.Port:
-		return fmt.Sprintf("port (%s, not %d)", o.port(), asked.Port)
+		return fmt.Sprintf("port (%s, not %d)", o.portText(), asked.Port)
 	case !slices.Equal(o.Controllers, asked.Controllers):
 		return "set of controllers"
 	case !slices.Equal(o.DisablePlugins, asked.DisablePlugins):
 		return "set of admission plugins"
 	case !slices.Equal(o.ExternalBus, asked.ExternalBus):
-		return fmt.Sprintf("bus (%s, not %s)", o.bus(), asked.bus())
+		return fmt.Sprintf("bus (%s, not %s)", o.busText(), asked.busText())
 	}
 	return ""
 }
 
 // portText describes the gateway's port.
-func (o Options) port() string {
+func (o Options) portText() string {
 	if o.Port == 0 {
 		return "a free one"
 	}
@@ -76,7 +76,7 @@ func (o Options) port() string {
 }
 
 // busText describes the NATS server in use.
-func (o Options) bus() string {
+func (o Options) busText() string {
 	if len(o.ExternalBus) == 0 {
 		return "its own"
 	}
@@ -87,19 +87,19 @@ func (o Options) bus() string {
 // line of progress is passed on. If the cluster has a supervisor, Detach asks it to start what has
 // ended.
 func (l Layout) Detach(ctx context.Context, progress func(string)) error {
-	supervisor, err := l.supervisor()
+	supervisor, err := l.supervisorRecord()
 	if err != nil {
 		return err
 	}
 	if supervisor.Alive() {
-		return l.startAgain(ctx, supervisor, nil, progress)
+		return l.requestStart(ctx, supervisor, nil, progress)
 	}
 	command, output, err := l.launch(supervisorName, []string{"supervise", "--data", l.Root}, nil)
 	if err != nil {
 		return err
 	}
 	defer output.Close()
-	return follow(ctx, command, output, progress)
+	return awaitSupervisor(ctx, command, output, progress)
 }
 
 // What is written on the pipe of a process that starts. All else is progress.
@@ -111,7 +111,7 @@ const (
 )
 
 // awaitSupervisor passes on a starting supervisor's lines until it is ready or has failed.
-func follow(ctx context.Context, supervisor *exec.Cmd, output io.Reader, progress func(string)) error {
+func awaitSupervisor(ctx context.Context, supervisor *exec.Cmd, output io.Reader, progress func(string)) error {
 	stop := context.AfterFunc(ctx, func() { _ = supervisor.Process.Signal(syscall.SIGTERM) })
 	defer stop()
 	var reason []string
@@ -138,29 +138,29 @@ func follow(ctx context.Context, supervisor *exec.Cmd, output io.Reader, progres
 }
 
 // supervisorRecord returns the supervisor's record, or the zero Record, which is not alive.
-func (l Layout) supervisor() (Record, error) {
-	records, err := l.byName()
+func (l Layout) supervisorRecord() (Record, error) {
+	records, err := l.recordsByName()
 	return records[supervisorName], err
 }
 
 // SignalStart asks a supervisor to start what has ended.
-const SignalAgain = syscall.SIGUSR1
+const SignalStart = syscall.SIGUSR1
 
 // requestStart asks the supervisor to start what has ended, and waits until the named processes are
 // ready. No names means all.
-func (l Layout) startAgain(ctx context.Context, supervisor Record, names []string, progress func(string)) error {
+func (l Layout) requestStart(ctx context.Context, supervisor Record, names []string, progress func(string)) error {
 	options, err := l.Load()
 	if err != nil {
 		return err
 	}
-	before, err := l.byName()
+	before, err := l.recordsByName()
 	if err != nil {
 		return err
 	}
-	if err := l.want(names); err != nil {
+	if err := l.writeStartRequest(names); err != nil {
 		return err
 	}
-	if err := supervisor.Signal(SignalAgain); err != nil {
+	if err := supervisor.Signal(SignalStart); err != nil {
 		return err
 	}
 	for _, stage := range Plan(l, options) {
@@ -168,10 +168,10 @@ func (l Layout) startAgain(ctx context.Context, supervisor Record, names []strin
 			if len(names) > 0 && !slices.Contains(names, member.Name) {
 				continue
 			}
-			if err := l.awaitAgain(ctx, member, before[member.Name], supervisor); err != nil {
+			if err := l.awaitRestart(ctx, member, before[member.Name], supervisor); err != nil {
 				return err
 			}
-			if now, err := l.byName(); err == nil && now[member.Name].PID != before[member.Name].PID {
+			if now, err := l.recordsByName(); err == nil && now[member.Name].PID != before[member.Name].PID {
 				progress(fmt.Sprintf("%s ready (pid %d)", member.Name, now[member.Name].PID))
 			}
 		}
@@ -180,9 +180,9 @@ func (l Layout) startAgain(ctx context.Context, supervisor Record, names []strin
 }
 
 // awaitRestart waits until a member is ready. before is its record from before the request.
-func (l Layout) awaitAgain(ctx context.Context, member Member, before, supervisor Record) error {
+func (l Layout) awaitRestart(ctx context.Context, member Member, before, supervisor Record) error {
 	for {
-		now, err := l.byName()
+		now, err := l.recordsByName()
 		if err != nil {
 			return err
 		}
@@ -192,7 +192,7 @@ func (l Layout) awaitAgain(ctx context.Context, member Member, before, superviso
 			return nil
 		case !alive && record.PID != 0 && record.PID != before.PID:
 			return fmt.Errorf("%s ended before it was ready; the end of %s:\n%s", member.Name, l.logFile(member.Name),
-				strings.Join(l.lastLines(member.Name, 3), "\n"))
+				strings.Join(l.lastLogLines(member.Name, 3), "\n"))
 		case !supervisor.Alive():
 			return errors.New("the supervisor has ended")
 		}
@@ -202,7 +202,7 @@ func (l Layout) awaitAgain(ctx context.Context, member Member, before, superviso
 	}
 }
 
-func (l Layout) byName() (map[string]Record, error) {
+func (l Layout) recordsByName() (map[string]Record, error) {
 	records, err := l.Records()
 	if err != nil {
 		return nil, err
@@ -217,19 +217,19 @@ func (l Layout) byName() (map[string]Record, error) {
 // Down stops the cluster's supervisor with its processes, and what an earlier supervisor left. It
 // returns when nothing runs any more.
 func (l Layout) Down(ctx context.Context, progress func(string)) error {
-	supervisor, err := l.supervisor()
+	supervisor, err := l.supervisorRecord()
 	if err != nil {
 		return err
 	}
 	if supervisor.Alive() {
 		// Its children have patience each, stage by stage.
-		if err := supervisor.Stop(ctx, 4*patience); err != nil {
+		if err := supervisor.Stop(ctx, 4*stopTimeout); err != nil {
 			return fmt.Errorf("stop the supervisor: %w", err)
 		}
 		progress("supervisor stopped")
 	}
 	err = l.StopLeftovers(ctx, progress)
-	l.endPrograms(ctx, progress)
+	l.killPrograms(ctx, progress)
 	return err
 }
 
@@ -263,7 +263,7 @@ type Process struct {
 
 // Status lists the processes that the cluster should have, and their states.
 func (l Layout) Status(options Options) ([]Process, error) {
-	byName, err := l.byName()
+	byName, err := l.recordsByName()
 	if err != nil {
 		return nil, err
 	}
@@ -281,7 +281,7 @@ func (l Layout) Status(options Options) ([]Process, error) {
 			if record.paused() {
 				process.State = "paused"
 			}
-			process.Address = l.address(name)
+			process.Address = l.publishedAddress(name)
 		} else if known {
 			process.State = "ended"
 		}
@@ -291,7 +291,7 @@ func (l Layout) Status(options Options) ([]Process, error) {
 }
 
 // publishedAddress returns the address that a process has published; empty if it has none.
-func (l Layout) address(name string) string {
+func (l Layout) publishedAddress(name string) string {
 	if name == "bus" {
 		at, err := l.Addresses()
 		if err != nil {

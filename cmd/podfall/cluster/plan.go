@@ -59,14 +59,14 @@ func Plan(layout Layout, options Options) [][]Member {
 }
 
 func network(layout Layout, options Options) Member {
-	args := []string{"bus", "--keys", layout.Keys(), "--addresses", layout.busAddresses(), "--board", layout.board(), "--history", layout.History()}
+	args := []string{"bus", "--keys", layout.Keys(), "--addresses", layout.busAddresses(), "--board", layout.stateFile(), "--history", layout.History()}
 	for _, node := range options.Nodes {
 		args = append(args, "--node", node)
 	}
 	for _, url := range options.ExternalBus {
 		args = append(args, "--bus", url)
 	}
-	args = slices.Concat(args, options.listen(), timeArguments(options))
+	args = slices.Concat(args, options.listenArguments(), timeArguments(options))
 	return Member{Name: "bus", Arguments: func(Addresses) []string { return args }}
 }
 
@@ -77,7 +77,7 @@ func apiserver(layout Layout, options Options) Member {
 	}
 	return Member{Name: "apiserver", Arguments: func(at Addresses) []string {
 		return append([]string{
-			"apiserver", "--bus", at.Bus.Links["apiserver"], "--hub", at.hub(), "--keys", layout.Keys(), "--data", layout.apiserver(), "--history", layout.History(),
+			"apiserver", "--bus", at.Bus.Links["apiserver"], "--hub", at.hub(), "--keys", layout.Keys(), "--data", layout.apiserverDir(), "--history", layout.History(),
 			"--compat", options.Compat,
 		}, append(timeArguments(options), without...)...)
 	}}
@@ -91,7 +91,7 @@ func controllers(layout Layout, options Options) Member {
 	return Member{Name: "controllers", Arguments: func(at Addresses) []string {
 		return append([]string{
 			"controllers", "--bus", at.Bus.Links["controllers"], "--hub", at.hub(), "--keys", layout.Keys(), "--history", layout.History(), "--compat", options.Compat,
-			"--volumes", layout.volumes(),
+			"--volumes", layout.volumesDir(),
 		}, append(timeArguments(options), chosen...)...)
 	}}
 }
@@ -100,8 +100,8 @@ func gateway(layout Layout, options Options) Member {
 	return Member{Name: "gateway", Arguments: func(at Addresses) []string {
 		return append([]string{
 			"gateway", "--bus", at.Bus.Links["gateway"], "--hub", at.hub(), "--keys", layout.Keys(), "--compat", options.Compat,
-			"--secrets", layout.door(), "--address", layout.gatewayAddress(), "--port", strconv.Itoa(options.Port),
-		}, append(timeArguments(options), options.listen()...)...)
+			"--secrets", layout.gatewayDir(), "--address", layout.gatewayAddress(), "--port", strconv.Itoa(options.Port),
+		}, append(timeArguments(options), options.listenArguments()...)...)
 	}}
 }
 
@@ -109,8 +109,8 @@ func runtime(layout Layout, options Options, node string, number int) Member {
 	return Member{Name: "runtime/" + node, Node: node, Arguments: func(at Addresses) []string {
 		return slices.Concat([]string{
 			"runtime", "--node", node, "--hub", at.hub(), "--keys", layout.Keys(), "--node-keys", layout.NodeKeys(node), "--address", layout.runtimeAddress(node),
-			"--data", layout.runtime(node), "--history", layout.History(), "--pod-cidr", podcidr.NodeCIDR(number, options.maxPods()),
-		}, timeArguments(options), options.listen(), options.Containers.arguments())
+			"--data", layout.runtimeDir(node), "--history", layout.History(), "--pod-cidr", podcidr.NodeCIDR(number, options.maxPods()),
+		}, timeArguments(options), options.listenArguments(), options.Containers.arguments())
 	}}
 }
 
@@ -119,8 +119,8 @@ func kubelet(layout Layout, options Options, node string) Member {
 		return slices.Concat([]string{
 			"kubelet", "--node", node, "--bus", at.Bus.Links[node], "--hub", at.hub(), "--keys", layout.Keys(),
 			"--runtime", at.Runtimes[node], "--node-keys", layout.NodeKeys(node),
-			"--data", layout.node(node) + "/kubelet", "--pod-manifest-path", layout.node(node) + "/manifests", "--history", layout.History(), "--compat", options.Compat, "--timing", options.Timing,
-		}, options.Containers.volumes(layout), timeArguments(options), options.KubeletArguments)
+			"--data", layout.nodeDir(node) + "/kubelet", "--pod-manifest-path", layout.nodeDir(node) + "/manifests", "--history", layout.History(), "--compat", options.Compat, "--timing", options.Timing,
+		}, options.Containers.volumeArguments(layout), timeArguments(options), options.KubeletArguments)
 	}}
 }
 
@@ -144,7 +144,7 @@ func (o Options) maxPods() int {
 }
 
 // listenArguments returns the --listen arguments.
-func (o Options) listen() []string {
+func (o Options) listenArguments() []string {
 	if o.Listen == "" {
 		return nil
 	}

@@ -36,21 +36,21 @@ const (
 )
 
 // AllAddresses is the listen address for every interface.
-const Everywhere = "0.0.0.0"
+const AllAddresses = "0.0.0.0"
 
 // Prepare completes the data directory of a cluster with separately started processes, for example
 // containers. It writes the listen addresses beforehand.
 func (l Layout) Prepare(options Options, hosts Hosts) error {
-	at := bus.Addresses{Hub: []string{address(hosts.Hub, hubPort)}, Links: map[string]string{}}
+	at := bus.Addresses{Hub: []string{natsURL(hosts.Hub, hubPort)}, Links: map[string]string{}}
 	for i, party := range partition.Members(options.Nodes) {
-		at.Links[party] = address(hosts.Links, hubPort+1+i)
+		at.Links[party] = natsURL(hosts.Links, hubPort+1+i)
 	}
 	files := map[string]any{
 		l.busAddresses():   at,
 		l.gatewayAddress(): URLFile{"https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(options.Port))},
 	}
 	for _, node := range options.Nodes {
-		files[l.runtimeAddress(node)] = URLFile{address(hosts.Runtime(node), runtimePort)}
+		files[l.runtimeAddress(node)] = URLFile{natsURL(hosts.Runtime(node), runtimePort)}
 	}
 	for path, content := range files {
 		data, err := json.Marshal(content)
@@ -64,14 +64,14 @@ func (l Layout) Prepare(options Options, hosts Hosts) error {
 	return nil
 }
 
-func address(host string, port int) string {
+func natsURL(host string, port int) string {
 	return "nats://" + net.JoinHostPort(host, strconv.Itoa(port))
 }
 
 // Share creates a node's data directory at root, with what the node's two processes need and only
 // their keys.
 func (l Layout) Share(options Options, node string, root Layout) error {
-	if err := root.create(options); err != nil {
+	if err := root.createDirs(options); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(root.NodeKeys(node), 0o700); err != nil {
@@ -85,7 +85,7 @@ func (l Layout) Share(options Options, node string, root Layout) error {
 		paths = append(paths, filepath.Join(l.NodeKeys(node), id.Token()+".nk"))
 	}
 	for _, path := range paths {
-		if err := l.copy(path, root); err != nil {
+		if err := l.copyTo(path, root); err != nil {
 			return fmt.Errorf("share with %s: %w", node, err)
 		}
 	}
@@ -93,7 +93,7 @@ func (l Layout) Share(options Options, node string, root Layout) error {
 }
 
 // copyTo copies a file to the same place in another layout.
-func (l Layout) copy(path string, to Layout) error {
+func (l Layout) copyTo(path string, to Layout) error {
 	inside, err := filepath.Rel(l.Root, path)
 	if err != nil {
 		return err
@@ -111,14 +111,14 @@ func (l Layout) Member(options Options, name string) (Member, []string, error) {
 	members := slices.Concat(Plan(l, options)...)
 	i := slices.IndexFunc(members, func(m Member) bool { return m.Name == name })
 	if i < 0 {
-		return Member{}, nil, l.Known(options, name)
+		return Member{}, nil, l.CheckNames(options, name)
 	}
-	at, err := l.told(options)
+	at, err := l.publishedAddresses(options)
 	return members[i], members[i].Arguments(at), err
 }
 
 // publishedAddresses returns the addresses that this directory knows.
-func (l Layout) told(options Options) (Addresses, error) {
+func (l Layout) publishedAddresses(options Options) (Addresses, error) {
 	at := Addresses{Runtimes: map[string]string{}}
 	var err error
 	if at.Bus, err = l.Addresses(); err != nil {
@@ -135,12 +135,12 @@ func (l Layout) told(options Options) (Addresses, error) {
 }
 
 // Exec replaces this process with the member, which keeps the PID and receives the signals.
-func (l Layout) Become(member Member, arguments []string) error {
+func (l Layout) Exec(member Member, arguments []string) error {
 	executable, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(l.run(), 0o700); err != nil {
+	if err := os.MkdirAll(l.runDir(), 0o700); err != nil {
 		return err
 	}
 	told, err := os.OpenFile(l.readyFile(member), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -156,7 +156,7 @@ func (l Layout) Become(member Member, arguments []string) error {
 }
 
 // CheckReady returns nil if the member started last by Exec has reported that it is ready.
-func (l Layout) Ready(member Member) error {
+func (l Layout) CheckReady(member Member) error {
 	said, err := os.ReadFile(l.readyFile(member))
 	if err != nil {
 		return err
@@ -169,5 +169,5 @@ func (l Layout) Ready(member Member) error {
 
 // readyFile is where a member reports that it is ready.
 func (l Layout) readyFile(member Member) string {
-	return filepath.Join(l.run(), strings.ReplaceAll(member.Name, "/", "-")+".ready")
+	return filepath.Join(l.runDir(), strings.ReplaceAll(member.Name, "/", "-")+".ready")
 }

@@ -44,7 +44,7 @@ const (
 )
 
 // processStart returns a process's start time and kernel state.
-func startOf(pid int) (start uint64, state string, err error) {
+func processStart(pid int) (start uint64, state string, err error) {
 	process, err := procfs.NewProc(pid)
 	if err != nil {
 		return 0, "", err
@@ -58,13 +58,13 @@ func startOf(pid int) (start uint64, state string, err error) {
 
 // Alive reports whether the recorded process still runs.
 func (r Record) Alive() bool {
-	start, state, err := startOf(r.PID)
+	start, state, err := processStart(r.PID)
 	return err == nil && state != stateEnded && start == r.Start
 }
 
 // paused reports whether the recorded process is stopped.
 func (r Record) paused() bool {
-	start, state, err := startOf(r.PID)
+	start, state, err := processStart(r.PID)
 	return err == nil && state == stateStopped && start == r.Start
 }
 
@@ -84,12 +84,12 @@ func (r Record) Signal(signal os.Signal) error {
 }
 
 func (l Layout) recordFile(name string) string {
-	return filepath.Join(l.run(), strings.ReplaceAll(name, "/", "-")+".pid.json")
+	return filepath.Join(l.runDir(), strings.ReplaceAll(name, "/", "-")+".pid.json")
 }
 
 // Records returns the recorded processes, running or not.
 func (l Layout) Records() ([]Record, error) {
-	paths, err := filepath.Glob(filepath.Join(l.run(), "*.pid.json"))
+	paths, err := filepath.Glob(filepath.Join(l.runDir(), "*.pid.json"))
 	if err != nil {
 		return nil, err
 	}
@@ -113,15 +113,15 @@ func (l Layout) Records() ([]Record, error) {
 
 // record records a started child, even if it has exited already.
 func (l Layout) record(name string, pid int) (Record, error) {
-	start, _, err := startOf(pid)
+	start, _, err := processStart(pid)
 	if err != nil {
 		return Record{}, err
 	}
 	record := Record{Name: name, PID: pid, Start: start}
-	return record, l.note(record)
+	return record, l.writeRecord(record)
 }
 
-func (l Layout) note(record Record) error {
+func (l Layout) writeRecord(record Record) error {
 	data, err := json.Marshal(record)
 	if err != nil {
 		return err
@@ -212,7 +212,7 @@ func (c *child) reap(paused, resumed func()) {
 
 // isRunning reports whether the child runs. A child that was just killed does not, and has been
 // reaped when isRunning returns.
-func (c *child) running() bool {
+func (c *child) isRunning() bool {
 	select {
 	case <-c.ended:
 		return false
@@ -227,7 +227,7 @@ func (c *child) running() bool {
 
 // stop sends SIGTERM, and SIGKILL when timeout fires.
 func (c *child) stop(patience <-chan time.Time) {
-	if !c.running() {
+	if !c.isRunning() {
 		return
 	}
 	_ = c.command.Process.Signal(syscall.SIGTERM)
@@ -241,11 +241,11 @@ func (c *child) stop(patience <-chan time.Time) {
 }
 
 func (l Layout) logFile(name string) string {
-	return filepath.Join(l.logs(), strings.ReplaceAll(name, "/", "-")+".log")
+	return filepath.Join(l.logDir(), strings.ReplaceAll(name, "/", "-")+".log")
 }
 
 // lastLogLines returns the last lines of a process's log, to explain its exit.
-func (l Layout) lastLines(name string, count int) []string {
+func (l Layout) lastLogLines(name string, count int) []string {
 	file, err := os.Open(l.logFile(name))
 	if err != nil {
 		return nil
@@ -270,18 +270,18 @@ func lastLines(text io.Reader, count int) []string {
 }
 
 // startTimeout bounds how long a process may take to become ready.
-const startLimit = time.Minute
+const startTimeout = time.Minute
 
 // awaitReady waits until the child has written the ready line.
 func awaitReady(ctx context.Context, member Member, ready *os.File) error {
-	ctx, cancel := clock.Clock{}.Timeout(ctx, startLimit)
+	ctx, cancel := clock.Clock{}.Timeout(ctx, startTimeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	line, err := bufio.NewReader(ready).ReadString('\n')
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("%s is not ready after %v", member.Name, startLimit)
+		return fmt.Errorf("%s is not ready after %v", member.Name, startTimeout)
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:

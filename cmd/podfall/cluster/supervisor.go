@@ -20,7 +20,7 @@ import (
 )
 
 // stopTimeout bounds how long a process may take to exit before it is killed.
-const patience = 10 * time.Second
+const stopTimeout = 10 * time.Second
 
 // Supervisor owns the processes of one cluster.
 type Supervisor struct {
@@ -53,7 +53,7 @@ func NewSupervisor(layout Layout, options Options, progress func(string)) *Super
 // for another process delays only requests for the same process. Run never leaves a process
 // running. It returns ErrRunning if the cluster has a supervisor.
 func (s *Supervisor) Run(ctx context.Context, again <-chan os.Signal, ready func()) error {
-	unlock, err := s.layout.acquire()
+	unlock, err := s.layout.lockSupervisor()
 	if err != nil {
 		return err
 	}
@@ -61,15 +61,15 @@ func (s *Supervisor) Run(ctx context.Context, again <-chan os.Signal, ready func
 	if err := s.layout.StopLeftovers(ctx, s.progress); err != nil {
 		return err
 	}
-	end, err := s.write()
+	end, err := s.openHistory()
 	if err != nil {
 		return err
 	}
 	defer end()
-	defer s.layout.endPrograms(ctx, s.progress)
+	defer s.layout.killPrograms(ctx, s.progress)
 	defer s.reapers.Wait()
 	defer s.stopAll()
-	if _, err := s.layout.takeWanted(); err != nil { // of an earlier supervisor: all is started now
+	if _, err := s.layout.takeStartRequests(); err != nil { // of an earlier supervisor: all is started now
 		return err
 	}
 	if err := s.startMissing(ctx, nil); err != nil {
@@ -83,7 +83,7 @@ func (s *Supervisor) Run(ctx context.Context, again <-chan os.Signal, ready func
 		case <-ctx.Done():
 			return nil
 		case <-again:
-			wanted, err := s.layout.takeWanted()
+			wanted, err := s.layout.takeStartRequests()
 			if err != nil {
 				s.progress(err.Error())
 			}
@@ -99,8 +99,8 @@ func (s *Supervisor) Run(ctx context.Context, again <-chan os.Signal, ready func
 }
 
 // openHistory opens the supervisor's history.
-func (s *Supervisor) write() (end func(), err error) {
-	face, err := s.options.Face()
+func (s *Supervisor) openHistory() (end func(), err error) {
+	face, err := s.options.Schedule()
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (s *Supervisor) startUnlessRunning(ctx context.Context, member Member, at A
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if running := s.child(member.Name); running != nil && running.running() || ctx.Err() != nil {
+	if running := s.child(member.Name); running != nil && running.isRunning() || ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return s.startOne(ctx, member, at)
@@ -178,13 +178,13 @@ func (s *Supervisor) startOne(ctx context.Context, member Member, at Addresses) 
 		if ctx.Err() != nil {
 			return err
 		}
-		lines := s.layout.lastLines(member.Name, 3)
+		lines := s.layout.lastLogLines(member.Name, 3)
 		return fmt.Errorf("%w; the end of %s:\n%s", err, s.layout.logFile(member.Name), strings.Join(lines, "\n"))
 	}
 	s.progress(fmt.Sprintf("%s ready (pid %d)", member.Name, started.record.PID))
 	s.troubles.End(began, history.TroubleDown, member.Name)
 	started.record.Ready = true
-	return s.layout.note(started.record)
+	return s.layout.writeRecord(started.record)
 }
 
 func (s *Supervisor) child(name string) *child {
@@ -202,7 +202,7 @@ func (s *Supervisor) stopAll() {
 		for _, member := range stage {
 			if started := s.child(member.Name); started != nil {
 				stopping.Go(func() {
-					timer := clock.Clock{}.Timer(patience)
+					timer := clock.Clock{}.Timer(stopTimeout)
 					defer timer.Stop()
 					started.stop(timer.C)
 					_ = os.Remove(s.layout.recordFile(member.Name))
@@ -247,8 +247,8 @@ func readJSON(path string, into any) error {
 var ErrRunning = errors.New("the cluster is up already")
 
 // lockSupervisor takes the supervisor lock, which the kernel releases however the supervisor ends.
-func (l Layout) acquire() (release func(), err error) {
-	file, err := os.OpenFile(l.lock(), os.O_CREATE|os.O_RDWR, 0o600)
+func (l Layout) lockSupervisor() (release func(), err error) {
+	file, err := os.OpenFile(l.lockFile(), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -283,7 +283,7 @@ func (l Layout) StopLeftovers(ctx context.Context, progress func(string)) error 
 		}
 		if record.Alive() {
 			progress(fmt.Sprintf("%s (pid %d) was left by an earlier supervisor: stopping it", record.Name, record.PID))
-			if err := record.Stop(ctx, patience); err != nil {
+			if err := record.Stop(ctx, stopTimeout); err != nil {
 				return fmt.Errorf("stop %s: %w", record.Name, err)
 			}
 		}
@@ -304,7 +304,7 @@ func (r Record) Stop(ctx context.Context, patience time.Duration) error {
 			return err
 		}
 		_ = r.Signal(syscall.SIGCONT) // who is paused hears of it then
-		if r.gone(ctx, patience) {
+		if r.awaitExit(ctx, patience) {
 			return nil
 		}
 	}
@@ -312,12 +312,12 @@ func (r Record) Stop(ctx context.Context, patience time.Duration) error {
 }
 
 // awaitExit waits until the recorded process, which need not be a child, has exited.
-func (r Record) gone(ctx context.Context, patience time.Duration) bool {
-	return within(ctx, patience, func() bool { return !r.Alive() })
+func (r Record) awaitExit(ctx context.Context, patience time.Duration) bool {
+	return poll(ctx, patience, func() bool { return !r.Alive() })
 }
 
 // poll waits until is returns true, and reports whether it did before the timeout.
-func within(ctx context.Context, patience time.Duration, is func() bool) bool {
+func poll(ctx context.Context, patience time.Duration, is func() bool) bool {
 	var wall clock.Clock
 	for deadline := wall.Now().Add(patience); !is(); {
 		if wall.Now().After(deadline) || wall.Sleep(ctx, 10*time.Millisecond) != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Attributes are who asks for what.
+// Attributes say which identity asks for what.
 type Attributes struct {
 	Identity    proto.Identity
 	Verb        proto.Verb
@@ -32,12 +32,12 @@ type Attributes struct {
 	Name        string
 }
 
-// Related reports whether an object concerns a node: because a pod that is bound to it
-// refers to it, or leads to it.
+// Related reports whether an object concerns a node: a pod that is bound to the node refers to the
+// object, or to an object that leads to it.
 type Related func(node, resource, namespace, name string) bool
 
-// Authorize refuses what the sender may not ask for at all; fieldSelector is that of a
-// list or a watch. The error is a 403.
+// Authorize refuses a request that its identity may never make; fieldSelector is that of a list or
+// a watch. The error is a 403.
 func Authorize(a Attributes, fieldSelector string, related Related) error {
 	node, ok := a.Identity.NodeName()
 	if !ok {
@@ -68,8 +68,8 @@ func eventVerbs() []proto.Verb {
 	return []proto.Verb{proto.VerbCreate, proto.VerbPatch, proto.VerbUpdate}
 }
 
-// authorizePods lets a node read and delete pods and write their status; Admit then
-// sees to it that they are its own. A list or a watch must say so itself.
+// authorizePods allows a node to read and delete pods and to write their status; Admit then
+// requires that the pods are its own. A list or a watch must select them itself.
 func authorizePods(a Attributes, node, fieldSelector string) error {
 	switch a.Verb {
 	case proto.VerbList, proto.VerbWatch:

@@ -28,19 +28,19 @@ const (
 	StorageObjectInUseProtection = "StorageObjectInUseProtection"
 )
 
-// Plugins lists them in the order in which they work.
+// Plugins returns the plugins in the order in which they run.
 func Plugins() []string {
 	return []string{Priority, DefaultTolerationSeconds, DefaultStorageClass, StorageObjectInUseProtection}
 }
 
-// Classes are what plugins look up.
+// Classes returns the objects that plugins look up.
 type Classes interface {
 	PriorityClasses() []*schedulingv1.PriorityClass
 	StorageClasses() []*storagev1.StorageClass
 }
 
-// Complete fills in what the enabled plugins say of obj, which is about to be written; it
-// changes obj. The error is a 403.
+// SetDefaults runs the enabled plugins on obj, which is about to be written; they change obj. The
+// error is a 403.
 func Complete(enabled []string, a Attributes, obj kinds.Object, classes Classes) error {
 	if a.Subresource != "" || a.Verb == proto.VerbDelete {
 		return nil
@@ -79,7 +79,7 @@ func with(finalizers []string, one string) []string {
 	return append(finalizers, one)
 }
 
-// tolerated is how long a pod stays on a node that is not ready or not heard of.
+// defaultTolerationSeconds is how long a pod stays on a node that is not ready or unreachable.
 const tolerated = 300
 
 func tolerateForAWhile(pod *corev1.Pod) {
@@ -95,13 +95,13 @@ func tolerateForAWhile(pod *corev1.Pod) {
 	}
 }
 
-// systemClasses are there in every cluster.
+// systemClasses returns the priorities of the classes that exist in every cluster.
 func systemClasses() map[string]int32 {
 	return map[string]int32{"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 }
 
-// prioritize resolves the pod's class; without one the default class counts, and without
-// that the priority is 0.
+// setPriority resolves the pod's class. Without one the default class applies, and without that the
+// priority is 0.
 func prioritize(pod *corev1.Pod, classes []*schedulingv1.PriorityClass) error {
 	value, policy := int32(0), corev1.PreemptLowerPriority
 	class := classOf(pod.Spec.PriorityClassName, classes)
@@ -129,7 +129,7 @@ func prioritize(pod *corev1.Pod, classes []*schedulingv1.PriorityClass) error {
 	return nil
 }
 
-// classOf finds a class by its name, or the lowest default one when name is empty.
+// classOf returns a class by its name, or the lowest default one if name is empty.
 func classOf(name string, classes []*schedulingv1.PriorityClass) *schedulingv1.PriorityClass {
 	var found *schedulingv1.PriorityClass
 	for _, class := range classes {
@@ -143,7 +143,7 @@ func classOf(name string, classes []*schedulingv1.PriorityClass) *schedulingv1.P
 	return found
 }
 
-// classify gives a claim that names no class the default one.
+// setStorageClass gives a claim that names no class the default one.
 func classify(claim *corev1.PersistentVolumeClaim, classes []*storagev1.StorageClass) {
 	if !storage.HasNoClass(claim) {
 		return

@@ -11,25 +11,25 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Instances are the resources of a definition that is on its way out.
+// Instances describes the objects of a definition that is being deleted.
 type Instances struct {
-	// Left is how many there still are.
+	// Left is how many objects remain.
 	Left int
-	// Failed is why they could not all be asked to go, when that was tried.
+	// Failed says why not all of them could be deleted, if that was tried.
 	Failed error
 }
 
 // Step is what a definition needs next.
 type Step struct {
-	// Definition is to be stored when it is not nil.
+	// Definition is to be stored, unless it is nil.
 	Definition *apiextensionsv1.CustomResourceDefinition
-	// DeleteInstances asks for every resource of it to go.
+	// DeleteInstances asks for every object of the definition to be deleted.
 	DeleteInstances bool
 }
 
-// NextStep says what a definition needs: its names as they are now, and, when it is on its
-// way out, first that its resources go and then that its finalizer does. It is pure. The
-// zero Step is nothing, until something changes.
+// NextStep returns what a definition needs next: its names, and, if it is being deleted, first the
+// deletion of its objects and then the removal of its finalizer. It is pure. The zero Step means
+// nothing, until something changes.
 func NextStep(
 	crd *apiextensionsv1.CustomResourceDefinition, all []*apiextensionsv1.CustomResourceDefinition,
 	have Instances, now metav1.Time,
@@ -66,7 +66,7 @@ func terminating(crd *apiextensionsv1.CustomResourceDefinition, reason, message 
 	}, now)
 }
 
-// finished lets a definition go.
+// finishCleanup removes the finalizer of a definition.
 func finished(crd *apiextensionsv1.CustomResourceDefinition, reason, message string, now metav1.Time) Step {
 	next := crd.DeepCopy()
 	setCondition(next, apiextensionsv1.CustomResourceDefinitionCondition{
@@ -76,7 +76,7 @@ func finished(crd *apiextensionsv1.CustomResourceDefinition, reason, message str
 	return Step{Definition: next}
 }
 
-// changed stores next, if it says anything new.
+// storeIfChanged returns a Step that stores next if its status differs.
 func changed(crd, next *apiextensionsv1.CustomResourceDefinition) Step {
 	step := Step{}
 	if !kinds.Equal(crd.Status, next.Status) {

@@ -21,7 +21,8 @@ const (
 	maxSchemaCost = 100_000_000
 )
 
-// ledger adds up what the rules of a schema may cost, and says which cost too much.
+// costLedger adds up the estimated costs of the rules of a schema, and reports those that are too
+// high.
 type ledger struct {
 	errs      field.ErrorList
 	total     uint64
@@ -33,7 +34,7 @@ type entry struct {
 	cost uint64
 }
 
-// add takes one expression in: it may be evaluated copies times.
+// add counts the cost of one expression. A nil ledger counts nothing.
 func (l *ledger) add(at *field.Path, what string, cost uint64) {
 	if l == nil {
 		return
@@ -47,7 +48,7 @@ func (l *ledger) add(at *field.Path, what string, cost uint64) {
 	}
 }
 
-// sum is everything that costs too much, alone or together; at is the schema.
+// findings returns everything that costs too much, alone or together; at is the schema.
 func (l *ledger) sum(at *field.Path) field.ErrorList {
 	errs := l.errs
 	if l.total <= maxSchemaCost {
@@ -70,7 +71,7 @@ func (l *ledger) sum(at *field.Path) field.ErrorList {
 		tooCostly("x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema", l.total, maxSchemaCost)))
 }
 
-// tooCostly is upstream's sentence.
+// tooCostly returns upstream's message.
 func tooCostly(what string, cost, limit uint64) string {
 	by := float64(cost) / float64(limit)
 	factor := fmt.Sprintf("%.1fx", by)
@@ -84,8 +85,8 @@ func tooCostly(what string, cost, limit uint64) string {
 		"and maxLength where arrays, maps, and strings are declared)", what, factor)
 }
 
-// within is how many values a schema can have below each of its own; unbounded when that
-// depends on nothing but the size of a request.
+// maxChildren returns how many values a schema allows in each value of its own. bounded is false if
+// only the size of a request limits them.
 func within(s *structuralschema.Structural) (copies uint64, bounded bool) {
 	var limit *int64
 	switch {
@@ -104,7 +105,7 @@ func within(s *structuralschema.Structural) (copies uint64, bounded bool) {
 	return uint64(max(*limit, 0)), true
 }
 
-// times multiplies without going over.
+// multiply saturates at the largest uint64.
 func times(a, b uint64) uint64 {
 	if a != 0 && b > math.MaxUint64/a {
 		return math.MaxUint64
@@ -112,17 +113,17 @@ func times(a, b uint64) uint64 {
 	return a * b
 }
 
-// copiesOf is how often a value of a type can be in one request.
+// maxCopies returns how often a value of a type can occur in one request.
 func copiesOf(declared *kubecel.DeclType) uint64 {
 	return uint64(celconfig.MaxRequestSizeBytes / (declared.MinSerializedSize + 1)) // and a comma
 }
 
-// worst is what evaluating p may cost for one value of a type.
+// maxCost returns the highest cost of evaluating p for one value of a type.
 func worst(p *expression.Program, declared *kubecel.DeclType) (uint64, error) {
 	return p.MaxCost(&library.CostEstimator{SizeEstimator: sizes{declared}})
 }
 
-// sizes knows how large the parts of a value can be (upstream's sizeEstimator).
+// sizeEstimator knows the largest sizes of the parts of a value (upstream's sizeEstimator).
 type sizes struct{ root *kubecel.DeclType }
 
 // EstimateSize implements [checker.CostEstimator].

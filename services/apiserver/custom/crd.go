@@ -23,8 +23,8 @@ type definitionStrategy struct {
 
 var _ registry.Strategy = definitionStrategy{}
 
-// PrepareForCreate also gives the definition its names, so that whoever has created it can
-// use it at once; upstream's controllers take a moment.
+// PrepareForCreate also accepts the definition's names, so that its creator can use it at once;
+// upstream's controllers take a moment.
 func (s definitionStrategy) PrepareForCreate(obj kinds.Object, now time.Time) {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {
@@ -92,7 +92,7 @@ func (s definitionStrategy) ValidateUpdate(obj, old kinds.Object, subresource st
 	return append(errs, validateDefinition(crd, before)...)
 }
 
-// Warnings are about formats that nobody checks.
+// Warnings names formats that are not checked.
 func (s definitionStrategy) Warnings(obj kinds.Object) []string {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {
@@ -118,8 +118,8 @@ func (definitionStrategy) Fields(obj kinds.Object) fields.Set {
 
 func (definitionStrategy) Graceful(kinds.Object, *int64) (int64, bool) { return 0, false }
 
-// PrepareForDelete is obj as its first DELETE finds it: a definition is not removed before
-// its resources are, for which it gets a finalizer.
+// PrepareForDelete returns obj with the finalizer that keeps a definition until its objects are
+// deleted.
 func (definitionStrategy) PrepareForDelete(obj kinds.Object, now time.Time) kinds.Object {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok || crd.DeletionTimestamp != nil {

@@ -14,15 +14,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// rootSchema is what the schema of a version is for.
+// rootSchema says what the schema of a version has to support.
 type rootSchema struct {
 	// status says that the version has a status subresource.
 	status bool
 }
 
-// validateSchema is everything wrong with the schema of a version: that it is structural,
-// that its defaults fit it, that it has nothing which Kubernetes does not support, and that
-// its rules compile.
+// validateSchema returns everything that is wrong with the schema of a version: it must be
+// structural, its defaults must fit it, it must not use what Kubernetes does not support, and its
+// rules must compile.
 func validateSchema(props *apiextensionsv1.JSONSchemaProps, root rootSchema, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if root.status && props.Type != "object" {
@@ -55,7 +55,7 @@ func validateSchema(props *apiextensionsv1.JSONSchemaProps, root rootSchema, at 
 	return validateRules(structural, at)
 }
 
-// notAtRoot are the members of a root schema that would not reach its status, which is
+// forbiddenAtRoot returns the members of a root schema that would not apply to the status, which is
 // validated alone.
 func notAtRoot(s *apiextensionsv1.JSONSchemaProps) []string {
 	var extra []string
@@ -83,7 +83,7 @@ func notAtRoot(s *apiextensionsv1.JSONSchemaProps) []string {
 	return extra
 }
 
-// validateDefaults asks every default to be a value that the schema at its place allows.
+// validateDefaults requires every default to be valid by the schema at its place.
 func validateDefaults(s *structuralschema.Structural, at *field.Path) field.ErrorList {
 	if s == nil {
 		return nil
@@ -107,12 +107,12 @@ func validateDefaults(s *structuralschema.Structural, at *field.Path) field.Erro
 	return errs
 }
 
-// place is where in a schema a part of it is.
+// schemaPlace says where in a schema a part of it is.
 type place struct {
 	root bool
-	// meta says that it describes metadata, apiVersion or kind of an object.
+	// meta says that the part describes metadata, apiVersion or kind of an object.
 	meta bool
-	// noDefault is why there may be no default, "" when there may.
+	// noDefault says why a default is forbidden; "" if it is allowed.
 	noDefault string
 }
 
@@ -163,7 +163,7 @@ func validateProperties(s *apiextensionsv1.JSONSchemaProps, in place, at *field.
 	return errs
 }
 
-// validateLogic goes into not, allOf, oneOf and anyOf, where a structural schema has no rules.
+// validateLogic validates not, allOf, oneOf and anyOf, in which a structural schema has no rules.
 func validateLogic(s *apiextensionsv1.JSONSchemaProps, in place, at *field.Path) field.ErrorList {
 	errs := validateProps(s.Not, in, at.Child("not"))
 	for name, several := range map[string][]apiextensionsv1.JSONSchemaProps{"allOf": s.AllOf, "anyOf": s.AnyOf, "oneOf": s.OneOf} {
@@ -175,7 +175,7 @@ func validateLogic(s *apiextensionsv1.JSONSchemaProps, in place, at *field.Path)
 	return errs
 }
 
-// unsupportedProps is what OpenAPI has and Kubernetes does not support.
+// unsupportedProps returns what OpenAPI has and Kubernetes does not support.
 func unsupportedProps(s *apiextensionsv1.JSONSchemaProps, in place, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	types := []string{"array", "boolean", "integer", "number", "object", "string"}
@@ -231,7 +231,7 @@ func validateMapType(s *apiextensionsv1.JSONSchemaProps, at *field.Path) field.E
 	return errs
 }
 
-// validateRuleTexts is what can be said of rules before they are compiled.
+// validateRuleTexts checks rules without compiling them.
 func validateRuleTexts(rules apiextensionsv1.ValidationRules, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, r := range rules {
@@ -274,7 +274,7 @@ func validateRules(s *structuralschema.Structural, at *field.Path) field.ErrorLi
 	return field.ErrorList{field.Invalid(wrong.at, wrong.shown, wrong.err.Error())}
 }
 
-// unknownFormats adds the formats that a schema names and nobody checks.
+// addUnknownFormats adds the formats that a schema names and that are not checked.
 func unknownFormats(s *apiextensionsv1.JSONSchemaProps, into map[string]bool) {
 	if s == nil {
 		return

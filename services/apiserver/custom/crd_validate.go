@@ -15,9 +15,9 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// validateDefinition is everything wrong with a definition but its metadata, in upstream's
-// words (its ValidateCustomResourceDefinition and …Update); old is nil for a new one. What
-// podfall cannot do is refused here, and only here: conversion by webhooks.
+// validateDefinition returns everything that is wrong with a definition besides its metadata, in
+// upstream's words (its ValidateCustomResourceDefinition and …Update); old is nil for a new one. It
+// also refuses what podfall cannot do: conversion by webhooks.
 func validateDefinition(crd, old *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
 	at := field.NewPath("spec")
 	errs := validateGroup(crd.Spec.Group, at.Child("group"))
@@ -132,8 +132,8 @@ func validateVersion(crd *apiextensionsv1.CustomResourceDefinition, v *apiextens
 	return errs
 }
 
-// spot is where upstream keeps a part of versions in its internal form, and so where its
-// errors say that it is: once under spec when all versions agree on it, else in each version.
+// errorPath returns where upstream keeps a part of the versions in its internal form, and so the
+// path in its errors: once under spec if all versions agree on the part, else in each version.
 func spot(
 	crd *apiextensionsv1.CustomResourceDefinition, part func(apiextensionsv1.CustomResourceDefinitionVersion) any,
 	spec, version *field.Path,
@@ -147,7 +147,7 @@ func spot(
 	return spec, true
 }
 
-// sharedSchema reports whether all versions of a definition have the same schema.
+// hasSharedSchema reports whether all versions of a definition have the same schema.
 func sharedSchema(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	first := crd.Spec.Versions[0].Schema
 	return first != nil && !slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
@@ -213,7 +213,7 @@ func validateNames(names *apiextensionsv1.CustomResourceDefinitionNames, at *fie
 	return errs
 }
 
-// validateConversion allows versions that differ in nothing but their names.
+// validateConversion allows versions that differ only in their names.
 func validateConversion(conversion *apiextensionsv1.CustomResourceConversion, at *field.Path) field.ErrorList {
 	if conversion == nil {
 		return nil
@@ -232,7 +232,7 @@ func validateConversion(conversion *apiextensionsv1.CustomResourceConversion, at
 	return errs
 }
 
-// validateStored keeps versions in which there may be objects.
+// validateStored requires the versions in which objects may be stored.
 func validateStored(crd *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
 	at, stored := field.NewPath("status", "storedVersions"), crd.Status.StoredVersions
 	if len(stored) == 0 {
@@ -255,8 +255,8 @@ func validateStored(crd *apiextensionsv1.CustomResourceDefinition) field.ErrorLi
 	return errs
 }
 
-// validateApproval keeps definitions out of Kubernetes' own groups, unless they say that
-// they may be there.
+// validateApproval refuses definitions in Kubernetes' own groups, unless an annotation approves
+// them.
 func validateApproval(crd, old *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
 	if !apihelpers.IsProtectedCommunityGroup(crd.Spec.Group) {
 		return nil

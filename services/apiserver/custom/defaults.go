@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// fillDefaults puts in what the schema has a default for and value has not, or has null
-// without being allowed to (upstream's defaulting.Default).
+// fillDefaults sets the schema's defaults where value has nothing, or a null that is not allowed
+// (upstream's defaulting.Default).
 func fillDefaults(value any, s *structuralschema.Structural) {
 	if s == nil {
 		return
@@ -31,7 +31,7 @@ func fillDefaults(value any, s *structuralschema.Structural) {
 	}
 }
 
-// fillMembers puts in the members of an object that have a default of their own.
+// fillMembers sets the members of an object that have a default of their own.
 func fillMembers(value map[string]any, s *structuralschema.Structural) {
 	for name, property := range s.Properties {
 		if property.Default.Object == nil {
@@ -43,8 +43,8 @@ func fillMembers(value map[string]any, s *structuralschema.Structural) {
 	}
 }
 
-// dropNulls takes out members that are null, may not be, and have no default (upstream's
-// PruneNonNullableNullsWithoutDefaults).
+// dropNulls removes members that are null although they may not be, and that have no default
+// (upstream's PruneNonNullableNullsWithoutDefaults).
 func dropNulls(value any, s *structuralschema.Structural) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -67,7 +67,7 @@ func forbiddenNull(value any, s *structuralschema.Structural) bool {
 	return value == nil && s != nil && !s.Nullable
 }
 
-// propertyOf is the schema of a member of an object; nil when it has none.
+// propertyOf returns the schema of a member of an object; nil if there is none.
 func propertyOf(s *structuralschema.Structural, name string) *structuralschema.Structural {
 	if s == nil {
 		return nil

@@ -19,8 +19,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// tidyMetadata makes an object's metadata what a metav1.ObjectMeta can hold, and returns the
-// paths of what it cannot. The error is about a member of the wrong type.
+// normalizeMetadata reduces an object's metadata to the fields of metav1.ObjectMeta, and returns
+// the paths of the others. The error is about a member of the wrong type.
 func tidyMetadata(object map[string]any, at *field.Path) (unknown []string, err error) {
 	raw, found := object["metadata"]
 	if !found {
@@ -60,8 +60,7 @@ func readMetadata(raw any, at *field.Path) (*metav1.ObjectMeta, []string, error)
 	return meta, unknown, nil
 }
 
-// tidyEmbedded does with the metadata of embedded resources what tidyMetadata does with that
-// of the object they are in.
+// normalizeEmbedded normalizes the metadata of embedded resources.
 func tidyEmbedded(value any, s *structuralschema.Structural, at *field.Path) (unknown []string, err error) {
 	if s == nil {
 		return nil, nil
@@ -108,8 +107,8 @@ func tidyResource(object map[string]any, at *field.Path) ([]string, error) {
 	return unknown, nil
 }
 
-// validateEmbedded is everything wrong with what makes embedded resources resources
-// (upstream's objectmeta.Validate).
+// validateEmbedded returns everything that is wrong with the type and the metadata of embedded
+// resources (upstream's objectmeta.Validate).
 func validateEmbedded(value any, s *structuralschema.Structural, at *field.Path) field.ErrorList {
 	if s == nil {
 		return nil

@@ -9,11 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SettleNames is crd's status with the names that it gets: those it asks for, unless
-// another definition of its group has been given one of them. It is pure; all may hold crd
-// itself, which is passed over. A definition whose names were all its own once is
-// established and stays so (upstream's NamingConditionController and
-// EstablishingController, in one step).
+// AcceptNames returns crd's status with its accepted names: the requested ones, unless another
+// definition of its group has one of them. It is pure; all may contain crd itself, which is
+// skipped. A definition whose names were accepted once is established and stays so (upstream's
+// NamingConditionController and EstablishingController, in one step).
 func SettleNames(
 	crd *apiextensionsv1.CustomResourceDefinition, all []*apiextensionsv1.CustomResourceDefinition, now metav1.Time,
 ) apiextensionsv1.CustomResourceDefinitionStatus {
@@ -46,7 +45,7 @@ func SettleNames(
 	return settled.Status
 }
 
-// approval is the condition of a definition in a group of Kubernetes' own.
+// approvalCondition returns the condition of a definition in one of Kubernetes' own groups.
 func approval(state apihelpers.APIApprovalState, reason string) apiextensionsv1.CustomResourceDefinitionCondition {
 	condition := apiextensionsv1.CustomResourceDefinitionCondition{
 		Type: apiextensionsv1.KubernetesAPIApprovalPolicyConformant, Status: apiextensionsv1.ConditionFalse, Message: reason,
@@ -64,7 +63,7 @@ func approval(state apihelpers.APIApprovalState, reason string) apiextensionsv1.
 	return condition
 }
 
-// setCondition sets a condition, since now unless it was so before.
+// setCondition sets a condition. Its transition time is now if its status changes.
 func setCondition(crd *apiextensionsv1.CustomResourceDefinition, c apiextensionsv1.CustomResourceDefinitionCondition, now metav1.Time) {
 	c.LastTransitionTime = now
 	old := apihelpers.FindCRDCondition(crd, c.Type)
@@ -78,7 +77,7 @@ func setCondition(crd *apiextensionsv1.CustomResourceDefinition, c apiextensions
 	*old = c
 }
 
-// used are the names of a group that others have been given.
+// usedNames are the accepted names of the other definitions of a group.
 type used struct{ resources, kinds []string }
 
 func usedBy(crd *apiextensionsv1.CustomResourceDefinition, all []*apiextensionsv1.CustomResourceDefinition) used {
@@ -96,8 +95,8 @@ func usedBy(crd *apiextensionsv1.CustomResourceDefinition, all []*apiextensionsv
 
 type conflict struct{ reason, message string }
 
-// giveNames gives crd each name that it asks for and nobody else has. It returns the last
-// conflict, nil when there is none.
+// acceptNames accepts each requested name that no other definition has. It returns the last
+// conflict; nil if there is none.
 func giveNames(crd *apiextensionsv1.CustomResourceDefinition, taken used) *conflict {
 	var last *conflict
 	asked, given := crd.Spec.Names, &crd.Status.AcceptedNames

@@ -21,12 +21,12 @@ import (
 	"github.com/podfall/podfall/services/apiserver/expression"
 )
 
-// rules are the x-kubernetes-validations of a schema and of everything in it. They are
-// compiled once, with the definition, and are safe for concurrent use.
+// rules are the x-kubernetes-validations of a schema and of everything in it. They are compiled
+// once, with the definition, and are safe for concurrent use.
 type rules struct {
 	schema *structuralschema.Structural
 	own    []rule
-	// properties, values and items have the rules below; nil where there are none.
+	// properties, values and items have the rules below; nil if there are none.
 	properties    map[string]*rules
 	values, items *rules
 }
@@ -36,7 +36,7 @@ type rule struct {
 	apiextensionsv1.ValidationRule
 
 	program *expression.Program
-	// message is nil when there is no messageExpression.
+	// message is nil if there is no messageExpression.
 	message *expression.Program
 }
 
@@ -46,8 +46,9 @@ const (
 	oldSelf = "oldSelf"
 )
 
-// compileRules compiles the rules of the schema of an object, which errors call at; nil
-// when it has none. What they may cost goes into costs, unless that is nil. The error about a rule is a *ruleError.
+// compileRules compiles the rules of an object's schema; nil if it has none. Errors name the schema
+// as at. The rules' costs are added to costs, unless that is nil. The error about a rule is a
+// *ruleError.
 func compileRules(s *structuralschema.Structural, costs *ledger, at *field.Path) (*rules, error) {
 	if !hasRules(s) {
 		return nil, nil
@@ -99,8 +100,7 @@ func compileAt(s *structuralschema.Structural, declared *kubecel.DeclType, in re
 	return node, nil
 }
 
-// compileProperties compiles the rules below the properties of an object; nil when there are
-// none.
+// compileProperties compiles the rules of an object's properties; nil if there are none.
 func compileProperties(s *structuralschema.Structural, declared *kubecel.DeclType, in reach, at *field.Path) (map[string]*rules, error) {
 	var compiled map[string]*rules
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
@@ -120,8 +120,8 @@ func compileProperties(s *structuralschema.Structural, declared *kubecel.DeclTyp
 	return compiled, nil
 }
 
-// typeOfProperty is a property's CEL type. One whose name CEL cannot say has it from its own
-// schema.
+// typeOfProperty returns a property's CEL type. If CEL cannot express its name, the type is made
+// from the property's own schema.
 func typeOfProperty(declared *kubecel.DeclType, s *structuralschema.Structural, name string) *kubecel.DeclType {
 	escaped, ok := kubecel.Escape(name)
 	if !ok {
@@ -133,26 +133,27 @@ func typeOfProperty(declared *kubecel.DeclType, s *structuralschema.Structural, 
 	return nil
 }
 
-// reach is what is known of where a rule is.
+// rulePlace says where in a schema a rule is.
 type reach struct {
-	// lost is the list on the way whose items cannot be found again after an update; nil
-	// when there is none.
+	// uncorrelatable is the list above the rule whose items cannot be matched with those before an
+	// update; nil if there is none.
 	lost *field.Path
-	// copies is how often the place can be in one object, unless it is unbounded.
+	// copies is how often the place can occur in one object, unless it is unbounded.
 	copies    uint64
 	unbounded bool
-	// costs is nil when nobody wants to know.
+	// costs is nil if costs are not needed.
 	costs *ledger
 }
 
-// below is the reach of what is inside of a value of s.
+// below returns the place inside of a value of s.
 func (in reach) below(s *structuralschema.Structural) reach {
 	copies, bounded := within(s)
 	in.copies, in.unbounded = times(in.copies, copies), in.unbounded || !bounded
 	return in
 }
 
-// items is the reach of a list's items. Only a list that is a map has items with names.
+// items returns the place of a list's items. Only the items of a map list can be matched with
+// earlier ones.
 func (in reach) items(s *structuralschema.Structural, at *field.Path) reach {
 	if in.lost == nil && (s.XListType == nil || *s.XListType != "map") {
 		in.lost = at
@@ -191,7 +192,7 @@ func compileOwn(s *structuralschema.Structural, declared *kubecel.DeclType, in r
 	return compiled, nil
 }
 
-// weigh enters what a rule may cost for all values of its place.
+// addCost adds the estimated cost of a rule for all values of its place.
 func (r rule) weigh(declared *kubecel.DeclType, in reach, at *field.Path) error {
 	if in.costs == nil {
 		return nil
@@ -215,7 +216,7 @@ func (r rule) weigh(declared *kubecel.DeclType, in reach, at *field.Path) error 
 	return nil
 }
 
-// checkRule is what can be said of a rule that compiles.
+// checkRule checks a compiled rule.
 func checkRule(r rule, s *structuralschema.Structural, in reach, at *field.Path) error {
 	switch {
 	case r.program.Uses[oldSelf] && in.lost != nil:
@@ -234,7 +235,7 @@ var (
 	errNoPath        = errors.New("must be a valid path")
 )
 
-// hasPath reports whether a schema has a field: ".spec.x", ".labels['a.b']".
+// hasPath reports whether a schema has a field, for example ".spec.x" or ".labels['a.b']".
 func hasPath(s *structuralschema.Structural, path string) bool {
 	if !strings.HasPrefix(path, ".") && !strings.HasPrefix(path, "[") {
 		return false
@@ -259,7 +260,7 @@ func hasPath(s *structuralschema.Structural, path string) bool {
 	return s != nil
 }
 
-// internal is a rule in upstream's internal form, which its errors show.
+// toInternal returns a rule in upstream's internal form, which its errors show.
 func internal(v apiextensionsv1.ValidationRule) apiextensions.ValidationRule {
 	rule := apiextensions.ValidationRule{
 		Rule: v.Rule, Message: v.Message, MessageExpression: v.MessageExpression, FieldPath: v.FieldPath, OptionalOldSelf: v.OptionalOldSelf,
@@ -270,10 +271,10 @@ func internal(v apiextensionsv1.ValidationRule) apiextensions.ValidationRule {
 	return rule
 }
 
-// ruleError is what is wrong with one expression, and where it is.
+// ruleError says what is wrong with one expression, and where it is.
 type ruleError struct {
 	at *field.Path
-	// shown is what upstream shows of the rule.
+	// shown is the rule as upstream shows it.
 	shown any
 	err   error
 }
@@ -282,7 +283,7 @@ func (e *ruleError) Error() string { return fmt.Sprintf("%s: %v", e.at, e.err) }
 
 func (e *ruleError) Unwrap() error { return e.err }
 
-// ruleEnv is the environment of a rule about a value of a type.
+// ruleEnv returns the CEL environment of a rule about a value of a type.
 func ruleEnv(declared *kubecel.DeclType, rule apiextensionsv1.ValidationRule) (*cel.Env, error) {
 	base, err := expression.Base()
 	if err != nil {
@@ -302,7 +303,8 @@ func ruleEnv(declared *kubecel.DeclType, rule apiextensionsv1.ValidationRule) (*
 	return base.Extend(append(options, cel.Variable(self, scoped.CelType()), cel.Variable(oldSelf, before))...)
 }
 
-// check asks the rules about an object, and about what it was; old is nil when it is new.
+// check evaluates the rules for an object and its version before an update; old is nil if the
+// object is new.
 func (r *rules) check(obj, old any) field.ErrorList {
 	return r.at(nil, obj, old, expression.NewBudget(celconfig.RuntimeCELCostBudget))
 }
@@ -332,7 +334,7 @@ func (r *rules) at(path *field.Path, value, old any, budget *expression.Budget) 
 	return errs
 }
 
-// ask evaluates the rules of one place.
+// checkOwn evaluates the rules of one place.
 func (r *rules) ask(path *field.Path, value, old any, budget *expression.Budget) field.ErrorList {
 	if len(r.own) == 0 {
 		return nil
@@ -362,7 +364,7 @@ func (r *rules) ask(path *field.Path, value, old any, budget *expression.Budget)
 	return errs
 }
 
-// shown is what an error shows of a value: nothing of a large one.
+// shownValue returns what an error shows of a value: nothing of an object or a list.
 func (r *rules) shown(value any) any {
 	if r.schema.Type == "object" || r.schema.Type == "array" {
 		return field.OmitValueType{}
@@ -370,7 +372,7 @@ func (r *rules) shown(value any) any {
 	return value
 }
 
-// judge is nil when the rule holds.
+// evaluate returns nil if the rule holds.
 func (r rule) judge(path *field.Path, value any, variables map[string]any, budget *expression.Budget) *field.Error {
 	holds, err := r.program.EvalBool(variables, budget)
 	if over, ok := errors.AsType[*expression.OverBudgetError](err); ok {
@@ -406,7 +408,7 @@ func (r rule) judge(path *field.Path, value any, variables map[string]any, budge
 	return field.Invalid(path, value, detail)
 }
 
-// text is a rule as errors name it.
+// describe returns a rule as errors name it.
 func (r rule) text() string {
 	if r.Message != "" {
 		return strings.TrimSpace(r.Message)
@@ -414,8 +416,8 @@ func (r rule) text() string {
 	return strings.TrimSpace(r.Rule)
 }
 
-// detail is why a rule does not hold: what its messageExpression says, its message, or the
-// rule itself.
+// failureMessage says why a rule does not hold: the result of its messageExpression, its message,
+// or the rule itself.
 func (r rule) detail(variables map[string]any, budget *expression.Budget) string {
 	if r.message != nil {
 		said, err := r.message.EvalString(variables, budget)

@@ -13,7 +13,7 @@ import (
 
 var _ registry.Scaler = resources{}
 
-// Scale shows the replicas of an object by the paths in its definition.
+// Scale returns the Scale of an object, by the paths in its definition.
 func (s resources) Scale(obj kinds.Object) (*autoscalingv1.Scale, error) {
 	custom, paths, err := s.scalable(obj)
 	if err != nil {
@@ -42,7 +42,7 @@ func (s resources) Scale(obj kinds.Object) (*autoscalingv1.Scale, error) {
 	return scale, nil
 }
 
-// SetReplicas is a copy of obj that asks for another number of replicas.
+// SetReplicas returns a copy of obj with another number of wanted replicas.
 func (s resources) SetReplicas(obj kinds.Object, replicas int32) (kinds.Object, error) {
 	custom, paths, err := s.scalable(obj)
 	if err != nil {

@@ -13,15 +13,15 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/validate"
 )
 
-// Schema is what one version of a definition says of its objects, ready to be applied. It
-// is immutable and shared.
+// Schema is the schema of one version of a definition, ready to be applied. It is immutable and
+// shared.
 type Schema struct {
 	version    *apiextensionsv1.CustomResourceDefinitionVersion
 	structural *structuralschema.Structural
-	// whole and status validate an object, and its status alone, which is nil when the
-	// schema does not speak of it.
+	// whole and status validate an object, and its status alone. status is nil if the schema does
+	// not describe the status.
 	whole, status *validate.SchemaValidator
-	// rules is nil when there are none.
+	// rules is nil if there are none.
 	rules *rules
 }
 
@@ -40,10 +40,10 @@ func newSchema(v *apiextensionsv1.CustomResourceDefinitionVersion) (*Schema, err
 	return s, err
 }
 
-// Structural is the schema as apiextensions keeps it. It is shared.
+// Structural returns the schema in apiextensions' form. It is shared.
 func (s *Schema) Structural() *structuralschema.Structural { return s.structural }
 
-// hasStatus and scale say which subresources the version has.
+// hasStatus reports whether the version has a status subresource.
 func (s *Schema) hasStatus() bool {
 	return s.version.Subresources != nil && s.version.Subresources.Status != nil
 }
@@ -75,8 +75,8 @@ func validatorOf(schema *spec.Schema) *validate.SchemaValidator {
 	return validate.NewSchemaValidator(schema, nil, "", strfmt.Default)
 }
 
-// complete says in OpenAPI's terms what Kubernetes' extensions mean, and leaves out formats
-// that nobody checks, at every level of a schema.
+// convertExtensions expresses Kubernetes' extensions in OpenAPI's terms, and removes formats that
+// are not checked, at every level of a schema.
 func complete(s *spec.Schema) {
 	if both, _ := s.Extensions.GetBool("x-kubernetes-int-or-string"); both {
 		s.Type = spec.StringOrArray{"integer", "string"}
@@ -104,7 +104,7 @@ func complete(s *spec.Schema) {
 	}
 }
 
-// knownFormat is upstream's StripUnsupportedFormatsPostProcess.
+// isKnownFormat is upstream's StripUnsupportedFormatsPostProcess.
 func knownFormat(s *spec.Schema) bool {
 	kind := ""
 	if len(s.Type) == 1 {

@@ -17,12 +17,12 @@ import (
 	"github.com/podfall/podfall/services/apiserver/registry"
 )
 
-// resources is the strategy of a custom kind in one version. Objects come in the version
-// that is stored; they are judged by the schema of the version that was asked for.
+// resources is the strategy of a custom kind in one version. Objects are in the stored version.
+// They are validated by the schema of the requested version.
 type resources struct {
 	kind   kinds.Kind
 	schema *Schema
-	// missing is why there is no schema, when there is none.
+	// schemaErr says why there is no schema.
 	missing error
 	fields  func(obj kinds.Object) fields.Set
 }
@@ -61,7 +61,7 @@ func (s resources) Validate(obj kinds.Object) field.ErrorList {
 	return append(errs, s.askRules(errs, custom.Object, nil)...)
 }
 
-// shape is obj as what every object of the kind is, or why it is not.
+// checkShape returns obj as an unstructured object, or why it is none of the kind.
 func (s resources) shape(obj kinds.Object) (*unstructured.Unstructured, field.ErrorList) {
 	if s.missing != nil {
 		return nil, field.ErrorList{field.InternalError(nil, s.missing)}
@@ -73,8 +73,7 @@ func (s resources) shape(obj kinds.Object) (*unstructured.Unstructured, field.Er
 	return custom, validateType(custom, kinds.Preferred(s.kind).GroupVersion().String(), s.kind.Kind)
 }
 
-// askRules is what the rules of the schema find, unless others have found that they cannot
-// be asked.
+// checkRules evaluates the schema's rules, unless the errors in found prevent that.
 func (s resources) askRules(found field.ErrorList, obj, old any) field.ErrorList {
 	if s.schema.rules == nil {
 		return nil
@@ -107,7 +106,7 @@ func (s resources) PrepareForUpdate(obj, old kinds.Object, subresource string) {
 	}
 }
 
-// keepAllButStatus leaves of now nothing but its status.
+// keepAllButStatus takes everything but the status and managedFields from before.
 func keepAllButStatus(now, before *unstructured.Unstructured) {
 	status, given := now.Object["status"]
 	managed := now.GetManagedFields()
@@ -159,7 +158,7 @@ func (s resources) ValidateUpdate(obj, old kinds.Object, subresource string) fie
 	return append(errs, s.askRules(errs, now.Object, before.Object)...)
 }
 
-// Warnings are about finalizers whose names others may have too.
+// Warnings names finalizers that may conflict with others.
 func (s resources) Warnings(obj kinds.Object) []string {
 	var warnings []string
 	for _, name := range obj.GetFinalizers() {

@@ -13,8 +13,8 @@ import (
 	"github.com/podfall/podfall/services/apiserver/registry"
 )
 
-// apply makes an object have what a manager wants it to have, and makes the object if there
-// is none. It is tried again when the object comes or goes meanwhile.
+// apply merges a manager's manifest into an object, and creates the object if it does not exist. It
+// is retried if the object is created or deleted meanwhile.
 func (a *API) apply(ctx context.Context, req Request, opts metav1.PatchOptions) (*proto.Response, error) {
 	if err := checkManifest(req); err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func (a *API) apply(ctx context.Context, req Request, opts metav1.PatchOptions) 
 	}
 }
 
-// applyOnce changes the object there is, or makes it.
+// applyOnce changes the existing object, or creates it.
 func (a *API) applyOnce(ctx context.Context, req Request, how change) (*proto.Response, error) {
 	if !a.missing(req) || req.Subresource != "" {
 		return a.modify(ctx, req, how)
@@ -56,7 +56,7 @@ func (a *API) applyOnce(ctx context.Context, req Request, how change) (*proto.Re
 	return a.add(ctx, req, obj, addition{dryRun: how.dryRun, warnings: warnings, by: how.by})
 }
 
-// checkManifest refuses what would cost too much to read.
+// checkManifest refuses a manifest that would cost too much to read.
 func checkManifest(req Request) error {
 	if err := registry.CheckJSON(req.Envelope.GetBody()); err != nil {
 		return err
@@ -64,14 +64,14 @@ func checkManifest(req Request) error {
 	return registry.CheckYAML(req.Envelope.GetBody())
 }
 
-// manifest is what a request applies.
+// patchOf returns what a request applies.
 func manifest(req Request, opts metav1.PatchOptions) fieldmanager.Patch {
 	return fieldmanager.Patch{
 		Data: req.Envelope.GetBody(), Force: opts.Force != nil && *opts.Force, FieldValidation: opts.FieldValidation,
 	}
 }
 
-// applyScale is apply for how many replicas an object has. It makes no object.
+// applyScale is apply for the number of replicas of an object. It creates no object.
 func (a *API) applyScale(ctx context.Context, req Request, opts metav1.PatchOptions) (*proto.Response, error) {
 	if err := checkManifest(req); err != nil {
 		return nil, err

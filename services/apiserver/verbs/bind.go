@@ -21,7 +21,7 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// bind gives a pod its node, once and for all (API-80).
+// bind assigns a pod to a node. An assigned pod cannot be bound again (API-80).
 func (a *API) bind(ctx context.Context, req Request) (*proto.Response, error) {
 	opts, err := options[metav1.CreateOptions](req.Envelope.GetOptions())
 	if err != nil {
@@ -65,7 +65,7 @@ func (a *API) bind(ctx context.Context, req Request) (*proto.Response, error) {
 	}
 }
 
-// bindingIn is the Binding that a request carries.
+// decodeBinding returns the Binding in a request.
 func bindingIn(req Request, fieldValidation string) (*corev1.Binding, []string, error) {
 	kind := kinds.Kind{
 		GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Binding"), Resource: "bindings", Namespaced: true,
@@ -84,7 +84,7 @@ func bindingIn(req Request, fieldValidation string) (*corev1.Binding, []string, 
 	return wanted, warnings, nil
 }
 
-// bindable refuses a Binding, as webhooks have left it, that names another pod or no node.
+// checkBinding refuses a Binding, after the webhooks, that names another pod or no node.
 func bindable(req Request, wanted *corev1.Binding) error {
 	if wanted.Name != req.Name {
 		return apierrors.NewBadRequest("name in URL does not match name in Binding object")
@@ -106,7 +106,7 @@ func badTarget(target corev1.ObjectReference) (errs field.ErrorList) {
 	return errs
 }
 
-// assign is the pod with its node, unless it may not have one.
+// assign returns the pod with its node, or an error if it cannot be assigned.
 func assign(req Request, old *store.Record, wanted *corev1.Binding) (*corev1.Pod, error) {
 	pod, ok := old.Object.(*corev1.Pod)
 	if !ok {
@@ -130,7 +130,7 @@ func assign(req Request, old *store.Record, wanted *corev1.Binding) (*corev1.Pod
 	return bound, nil
 }
 
-// expected checks the pod that the scheduler decided about against the one there is.
+// checkBindingPreconditions compares the pod that the scheduler decided about with the stored one.
 func expected(req Request, pod *corev1.Pod, wanted *corev1.Binding) error {
 	if err := registry.CheckUID(req.Kind, wanted, pod); err != nil {
 		return err
@@ -156,7 +156,8 @@ func assignable(pod *corev1.Pod) error {
 	return nil
 }
 
-// setScheduled makes the condition PodScheduled true, since now unless it was before.
+// setScheduled makes the condition PodScheduled true. Its transition time is now, unless it was
+// true before.
 func setScheduled(pod *corev1.Pod, now metav1.Time) {
 	podcondition.Set(pod, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, now.Time)
 }

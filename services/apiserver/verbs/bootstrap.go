@@ -16,8 +16,8 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// Bootstrap creates what every cluster has, where it is missing: the first namespaces, the
-// Service of the API server, and the priority classes of the system.
+// Bootstrap creates what every cluster has, if it is missing: the first namespaces, the Service of
+// the API server, and the system's priority classes.
 func (a *API) Bootstrap(ctx context.Context) error {
 	if err := a.EnsureNamespaces(ctx); err != nil {
 		return err
@@ -33,7 +33,7 @@ func (a *API) Bootstrap(ctx context.Context) error {
 	return nil
 }
 
-// ensure creates obj unless there is one of its name.
+// ensure creates obj unless an object has its name.
 func (a *API) ensure(ctx context.Context, resource string, obj kinds.Object) error {
 	kind, ok := kinds.ByResource(resource)
 	if !ok {
@@ -56,7 +56,7 @@ func (a *API) ensure(ctx context.Context, resource string, obj kinds.Object) err
 	return nil
 }
 
-// kubernetesService is where programs in the cluster look for the API server.
+// kubernetesService returns the Service by which programs in the cluster find the API server.
 func kubernetesService() *corev1.Service {
 	const httpsPort, ownPort = 443, 6443
 	return &corev1.Service{
@@ -73,8 +73,8 @@ func kubernetesService() *corev1.Service {
 	}
 }
 
-// beside are the writes that go with the creation of an object: a namespace has the
-// service account that its Pods run as when they name none.
+// accompanyingWrites returns the writes that belong to the creation of an object: a namespace gets
+// the default service account of its Pods.
 func (a *API) beside(w *write) []store.Write {
 	if w.Kind.GroupResource() != corev1.Resource("namespaces") {
 		return nil

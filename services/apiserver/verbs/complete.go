@@ -12,7 +12,7 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// complete has the admission plugins fill in what they stand for.
+// setPluginDefaults calls the admission plugins that set defaults.
 func (a *API) complete(_ context.Context, w *write) error {
 	if err := admission.Complete(a.Plugins, w.Attributes, w.obj, classes{w.snapshot}); err != nil {
 		return err
@@ -23,7 +23,7 @@ func (a *API) complete(_ context.Context, w *write) error {
 	return nil
 }
 
-// classes are the store's.
+// classes reads the stored classes.
 type classes struct{ *store.Snapshot }
 
 // PriorityClasses implements admission.Classes.

@@ -16,11 +16,11 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// draws is how many generated names a create tries before it gives up.
+// maxNameTries is how many generated names a create tries before it gives up.
 const draws = 8
 
-// create stores a new object. A name that is taken is a conflict until the object that
-// has it is gone for good (API-67).
+// create stores a new object. A used name is a conflict until the object that has it is removed
+// (API-67).
 func (a *API) create(ctx context.Context, req Request) (*proto.Response, error) {
 	opts, err := options[metav1.CreateOptions](req.Envelope.GetOptions())
 	if err != nil {
@@ -50,14 +50,14 @@ func (a *API) create(ctx context.Context, req Request) (*proto.Response, error) 
 	}
 }
 
-// addition is what an object brings along when it is added.
+// createOptions are the options of a new object.
 type addition struct {
 	dryRun   bool
 	warnings []string
 	by       author
 }
 
-// add judges one object under one name, and stores it.
+// createObject validates one object under one name, and stores it.
 func (a *API) add(ctx context.Context, req Request, obj kinds.Object, with addition) (*proto.Response, error) {
 	req.Name, req.Verb = obj.GetName(), proto.VerbCreate
 	w := &write{
@@ -90,7 +90,7 @@ func (a *API) add(ctx context.Context, req Request, obj kinds.Object, with addit
 	return stored(http.StatusCreated, req.Kind, events[0].Record, w.warnings)
 }
 
-// alreadyExists says that a name is taken, and by what kind of holder.
+// alreadyExists returns the 409 for a used name. Its message says if the holder is being deleted.
 func alreadyExists(kind kinds.Kind, holder *store.Record) error {
 	refused := apierrors.NewAlreadyExists(kind.GroupResource(), holder.Key.Name)
 	if holder.Object.GetDeletionTimestamp() != nil {
@@ -108,7 +108,7 @@ func namespaceIn(snapshot *store.Snapshot, name string) *corev1.Namespace {
 	return namespace
 }
 
-// commit writes in the name of the request. Every write of the API passes here.
+// commit writes for a request. Every write of the API passes here.
 func (a *API) commit(ctx context.Context, req Request, writes ...store.Write) ([]store.Event, error) {
 	for _, write := range writes {
 		if err := a.checkSize(req, write); err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// delete asks for an object to go. What that means is deletion.Decide's to say; here it
-// is carried out, in one commit even when watchers are to see two changes (API-41).
+// delete deletes an object. deletion.Decide says what that means; delete carries it out, in one
+// commit even if watchers see two changes (API-41).
 func (a *API) delete(ctx context.Context, req Request) (*proto.Response, error) {
 	opts, err := options[metav1.DeleteOptions](req.Envelope.GetOptions())
 	if err != nil {
@@ -68,8 +68,8 @@ func (a *API) deleteWith(ctx context.Context, req Request, opts metav1.DeleteOpt
 	}
 }
 
-// admitted is the decision after admission has let the delete pass, with its warnings: made anew
-// where webhooks may have taken their time, for upstream decides after them.
+// admitDelete returns the decision after admission has allowed the delete, with its warnings. If
+// there are webhooks, the decision is made again, because upstream decides after them.
 func (a *API) admitted(
 	ctx context.Context, req Request, old *store.Record, opts metav1.DeleteOptions, decision deletion.Decision,
 ) (deletion.Decision, []string, error) {
@@ -80,7 +80,7 @@ func (a *API) admitted(
 	return decision, warnings, err
 }
 
-// warned is an answer, nil for none, with more warnings.
+// addWarnings adds warnings to an answer, which may be nil.
 func warned(answer *proto.Response, warnings []string) *proto.Response {
 	if answer != nil {
 		answer.Warnings = append(answer.Warnings, warnings...)
@@ -88,8 +88,8 @@ func warned(answer *proto.Response, warnings []string) *proto.Response {
 	return answer
 }
 
-// stays tells people who delete an object that it will stay, where that can be seen now.
-// Processes of the cluster are told nothing: they do not read.
+// deletionWarnings tells a person who deletes an object why it will stay, if that is known already.
+// The cluster's processes get no warnings, because they do not read them.
 func (a *API) stays(req Request, obj kinds.Object, opts metav1.DeleteOptions) []string {
 	if obj.GetDeletionTimestamp() != nil || !req.Identity.IsUser() {
 		return nil
@@ -103,14 +103,14 @@ func (a *API) stays(req Request, obj kinds.Object, opts metav1.DeleteOptions) []
 	return why.Warnings(obj, node, opts.GracePeriodSeconds != nil && *opts.GracePeriodSeconds == 0)
 }
 
-// decide is what a delete of what it has found means now: that may have been made since the
-// request came.
+// decide returns what a delete of the version in old means now. That version may be newer than the
+// request.
 func (a *API) decide(req Request, old *store.Record, opts metav1.DeleteOptions) deletion.Decision {
 	now := a.Clock.Now()
 	return deletion.Decide(a.found(req, old, now), a.policy(req.Kind), opts, now)
 }
 
-// found is the object as a delete finds it: some kinds hold their objects back.
+// prepareForDelete returns the object with the finalizers that its kind adds before a delete.
 func (a *API) found(req Request, old *store.Record, now time.Time) kinds.Object {
 	if holds, ok := a.strategy(req.Kind).(registry.Holder); ok {
 		return holds.PrepareForDelete(old.Object, now)
@@ -118,8 +118,8 @@ func (a *API) found(req Request, old *store.Record, now time.Time) kinds.Object 
 	return old.Object
 }
 
-// alreadyGone answers a delete that found nothing. If it would have removed the object
-// itself, and another was quicker by a moment, that is what its sender wanted (API-43).
+// alreadyGone answers a delete whose object does not exist. If the request would have removed the
+// object, and another removed it a moment earlier, the answer is a success (API-43).
 func (a *API) alreadyGone(req Request, wanted *deletion.Decision) (*proto.Response, error) {
 	if wanted != nil && wanted.Outcome == deletion.MarkedAndRemoved && registry.ReturnsDeleted(req.Kind) {
 		return unstored(http.StatusOK, req.Kind, wanted.Object, nil)
@@ -140,7 +140,7 @@ func (a *API) policy(kind kinds.Kind) deletion.Policy {
 	return policy
 }
 
-// carryOut commits a decision and answers for it.
+// commitDecision commits a decision and returns its answer.
 func (a *API) carryOut(
 	ctx context.Context, req Request, decision deletion.Decision, old *store.Record, opts metav1.DeleteOptions,
 ) (*proto.Response, error) {
@@ -160,7 +160,7 @@ func (a *API) carryOut(
 	return deleted(req, events[len(events)-1], opts)
 }
 
-// deleted answers a delete from the last thing that it did.
+// deleteResponse returns the answer to a delete, given its last event.
 func deleted(req Request, last store.Event, opts metav1.DeleteOptions) (*proto.Response, error) {
 	switch {
 	case last.Type != store.Deleted:
@@ -171,8 +171,8 @@ func deleted(req Request, last store.Event, opts metav1.DeleteOptions) (*proto.R
 	return success(http.StatusOK, details(req.Kind, last.Record.Object), nil)
 }
 
-// marked is the code for an object that stays. 202 is for those who asked for it in so
-// many words (API-06).
+// markedCode is the code for an object that stays. It is 202 if orphanDependents is set to false
+// (API-06).
 func marked(opts metav1.DeleteOptions) int32 {
 	if orphan := deletion.OrphanDependents(opts); orphan != nil && !*orphan {
 		return http.StatusAccepted
@@ -180,7 +180,7 @@ func marked(opts metav1.DeleteOptions) int32 {
 	return http.StatusOK
 }
 
-// unwritten answers a delete that writes nothing.
+// unwrittenResponse returns the answer to a delete that writes nothing.
 func unwritten(req Request, decision deletion.Decision, opts metav1.DeleteOptions) (*proto.Response, error) {
 	if decision.Outcome != deletion.Marked && !registry.ReturnsDeleted(req.Kind) {
 		return success(http.StatusOK, details(req.Kind, decision.Object), nil)
@@ -192,8 +192,8 @@ func unwritten(req Request, decision deletion.Decision, opts metav1.DeleteOption
 	return unstored(code, req.Kind, decision.Object, nil)
 }
 
-// writes are what a decision does to the store. A grace of 0 marks before it removes, so
-// that watchers see why.
+// decisionWrites returns the writes of a decision. A grace of 0 marks before it removes, so that
+// watchers see why.
 func writes(decision deletion.Decision, old *store.Record) []store.Write {
 	mark := store.Write{Key: old.Key, Expect: old.Revision, Object: decision.Object}
 	switch decision.Outcome {
@@ -208,7 +208,7 @@ func writes(decision deletion.Decision, old *store.Record) []store.Write {
 	panic(fmt.Sprintf("verbs: %v writes nothing", decision.Outcome))
 }
 
-// details name what a delete was about, for kinds that do not return it (API-05).
+// deletedDetails names the object of a delete, for kinds that do not return it (API-05).
 func details(kind kinds.Kind, obj kinds.Object) *metav1.StatusDetails {
 	return &metav1.StatusDetails{Name: obj.GetName(), Group: kind.Group, Kind: kind.Resource, UID: obj.GetUID()}
 }

@@ -15,12 +15,11 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// manyDeleters is how many deletes of one collection run beside each other.
+// defaultDeleters is how many deletes of one collection run in parallel.
 const manyDeleters = 64
 
-// deleteCollection lists, and then asks for each object found to go, as it would alone.
-// It is not atomic: the first refusal is answered when all others are done. The answer
-// is the list (API-89).
+// deleteCollection lists objects and deletes each as a single DELETE would. It is not atomic: the
+// first refusal is returned when all others are done. The answer is the list (API-89).
 func (a *API) deleteCollection(ctx context.Context, req Request, send Send) error {
 	opts, err := options[metav1.DeleteOptions](req.Envelope.GetOptions())
 	if err != nil {
@@ -43,8 +42,8 @@ func (a *API) deleteCollection(ctx context.Context, req Request, send Send) erro
 	return found.send(ctx, req, send)
 }
 
-// collection is what to delete. A repeated operation finds what it found the first time,
-// so that it finishes its work and does not begin another.
+// listForDelete returns what to delete. A repeated operation gets the list of the first time, so
+// that it finishes that work and does not delete newer objects.
 func (a *API) collection(ctx context.Context, req Request, selection metav1.ListOptions) (page, error) {
 	events, err := a.Store.EventsOfOperation(req.Envelope.GetOperation())
 	if err != nil {
@@ -64,7 +63,7 @@ func (a *API) collection(ctx context.Context, req Request, selection metav1.List
 	return a.read(req, plan, before), nil
 }
 
-// deleteAll asks for each, and returns the first refusal when all have been asked for.
+// deleteAll deletes each object, and returns the first refusal when all are done.
 func (a *API) deleteAll(ctx context.Context, req Request, opts metav1.DeleteOptions, records []*store.Record) error {
 	deleters := cmp.Or(a.Deleters, manyDeleters)
 	var running sync.WaitGroup
@@ -88,7 +87,7 @@ func (a *API) deleteAll(ctx context.Context, req Request, opts metav1.DeleteOpti
 	return err
 }
 
-// worse is the first of two errors, unless the second is a mistake of ours.
+// worseError returns the first of two errors, or the second if it is a panic.
 func worse(first, second error) error {
 	if first == nil || errors.As(second, new(*PanicError)) {
 		return second
@@ -107,8 +106,8 @@ func hand(ctx context.Context, todo chan<- *store.Record, records []*store.Recor
 	return nil
 }
 
-// deleteOne asks for one object of a collection to go. An object that is gone, or that
-// another has replaced, is no failure.
+// deleteOne deletes one object of a collection. An object that is gone, or was replaced, is no
+// failure.
 func (a *API) deleteOne(ctx context.Context, req Request, opts metav1.DeleteOptions, record *store.Record) error {
 	req.Verb, req.Namespace, req.Name = proto.VerbDelete, record.Key.Namespace, record.Key.Name
 	own := opts.Preconditions == nil

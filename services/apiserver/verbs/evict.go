@@ -21,12 +21,12 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// budgets is the key of PodDisruptionBudgets in the store.
+// budgetResource is the key of PodDisruptionBudgets in the store.
 const budgets = "poddisruptionbudgets.policy"
 
-// evict deletes a pod if its disruption budget allows it (API-82 to API-87). The budget,
-// the pod's condition and its deletion are one commit: watchers see upstream's changes in
-// upstream's order, and no crash spends a budget in vain.
+// evict deletes a pod if its disruption budget allows it (API-82 to API-87). The budget, the pod's
+// condition and its deletion are one commit: watchers see upstream's changes in upstream's order,
+// and no crash spends a budget in vain.
 func (a *API) evict(ctx context.Context, req Request) (*proto.Response, error) {
 	opts, err := options[metav1.CreateOptions](req.Envelope.GetOptions())
 	if err != nil {
@@ -64,20 +64,20 @@ func (a *API) evict(ctx context.Context, req Request) (*proto.Response, error) {
 	}
 }
 
-// evictionPlan is what an eviction does to the store.
+// evictionPlan holds the writes of an eviction.
 type evictionPlan struct {
-	// budget is the write that spends a disruption, if one is spent.
+	// budget is the write that spends a disruption, if the eviction spends one.
 	budget []store.Write
-	// pod are the writes that mark and perhaps remove the pod.
+	// pod has the writes that mark and perhaps remove the pod.
 	pod []store.Write
-	// refusal is why the pod is not deleted although its budget allows it. Upstream has
-	// written the budget by then.
+	// refusal says why the pod is not deleted although its budget allows it. At that point upstream
+	// has written the budget.
 	refusal error
-	// unguarded is that of the decision.
+	// unguarded is Decision.Unguarded.
 	unguarded string
 }
 
-// planEviction decides on the store as it is.
+// planEviction decides on the present state of the store.
 func (a *API) planEviction(req Request, opts metav1.DeleteOptions) (evictionPlan, error) {
 	snapshot := a.Store.Snapshot()
 	now := a.Clock.Now() // of what is in it, at the earliest
@@ -113,7 +113,7 @@ func (a *API) planEviction(req Request, opts metav1.DeleteOptions) (evictionPlan
 	return plan, nil
 }
 
-// carryOutEviction commits a plan, and returns its refusal.
+// commitEviction commits a plan, and returns its refusal.
 func (a *API) carryOutEviction(ctx context.Context, req Request, plan evictionPlan) error {
 	all := append(plan.budget, plan.pod...)
 	if len(all) == 0 {
@@ -136,7 +136,7 @@ func budgetsIn(snapshot *store.Snapshot, namespace string) ([]*policyv1.PodDisru
 	return found, revisions
 }
 
-// evictionIn is how the Eviction that a request carries wants the pod deleted.
+// decodeEviction returns the delete options in the Eviction of a request.
 func (a *API) evictionIn(ctx context.Context, req Request, opts metav1.CreateOptions) (metav1.DeleteOptions, []string, error) {
 	kind := evictions()
 	obj, warnings, err := registry.DecodeBody(kind, req.Envelope.GetContentType(), req.Envelope.GetBody(), opts.FieldValidation)
@@ -165,7 +165,7 @@ func evictions() kinds.Kind {
 	return kinds.Kind{GroupVersionKind: policyv1.SchemeGroupVersion.WithKind("Eviction"), Resource: "evictions", Namespaced: true}
 }
 
-// deletionBy is how an Eviction wants its pod deleted.
+// evictionDeleteOptions returns the delete options of an Eviction.
 func deletionBy(obj kinds.Object) (wanted metav1.DeleteOptions) {
 	var said *metav1.DeleteOptions
 	switch asked := obj.(type) {
@@ -180,10 +180,10 @@ func deletionBy(obj kinds.Object) (wanted metav1.DeleteOptions) {
 	return wanted
 }
 
-// Evicts reports whether a request asks for an eviction.
+// IsEviction reports whether a request asks for an eviction.
 func Evicts(req Request) bool { return req.Verb == proto.VerbCreate && req.Subresource == evicts }
 
-// Deletion is how a delete or an eviction wants its object deleted, as far as that can be read.
+// DeleteOptionsOf returns the delete options of a delete or an eviction, if they can be decoded.
 func Deletion(req Request) (metav1.DeleteOptions, error) {
 	if !Evicts(req) {
 		return options[metav1.DeleteOptions](req.Envelope.GetOptions())
@@ -195,7 +195,7 @@ func Deletion(req Request) (metav1.DeleteOptions, error) {
 	return deletionBy(obj), nil
 }
 
-// versionOf is the version of the object that a delete asks for, nil for whichever.
+// requiredVersion returns the resourceVersion that a delete requires; nil for any.
 func versionOf(opts metav1.DeleteOptions) *string {
 	if opts.Preconditions == nil {
 		return nil

@@ -34,11 +34,12 @@ func (a *API) get(ctx context.Context, req Request) (*proto.Response, error) {
 	return stored(http.StatusOK, req.Kind, record, nil)
 }
 
-// patience is how long a read waits for a revision that is still to come (WCH-03).
+// futureRevisionWait is how long a read waits for a revision that the store has not reached yet
+// (WCH-03).
 const patience = 3 * time.Second
 
-// notOlderThan returns when the store has reached the revision that text names, or at
-// once when it names none or "0".
+// waitForRevision returns when the store has reached the revision that text names, or at once if
+// text is empty or "0".
 func (a *API) notOlderThan(ctx context.Context, text string) error {
 	if text == "" || text == "0" {
 		return nil

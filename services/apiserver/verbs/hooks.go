@@ -15,8 +15,8 @@ import (
 	"github.com/podfall/podfall/services/apiserver/webhook"
 )
 
-// mutate asks the mutating webhooks. What they leave is prepared once more, so that they
-// change nothing that is the server's alone.
+// mutate calls the mutating webhooks. Their result is prepared again, so that they cannot change
+// what only the server may set.
 func (a *API) mutate(ctx context.Context, w *write) error {
 	if a.Hooks.Idle(w.Identity) {
 		return nil
@@ -53,7 +53,7 @@ func (a *API) mutate(ctx context.Context, w *write) error {
 	return err
 }
 
-// consult asks the validating webhooks about what is about to be stored.
+// callValidatingHooks calls the validating webhooks with the object to be stored.
 func (a *API) consult(ctx context.Context, w *write) error {
 	if a.Hooks.Idle(w.Identity) {
 		return nil
@@ -67,7 +67,7 @@ func (a *API) consult(ctx context.Context, w *write) error {
 	return err
 }
 
-// event is a write as webhooks are told of it: of a scale subresource they see the Scale.
+// webhookEvent returns a write as webhooks see it. For the scale subresource they see the Scale.
 func (a *API) event(w *write) (webhook.Event, error) {
 	event := webhook.Event{
 		Attributes: w.Attributes, Operation: w.Envelope.GetOperation(), Object: w.obj, Old: w.old, DryRun: w.dryRun, Within: namespaceIn(w.snapshot, w.Namespace),
@@ -88,7 +88,7 @@ func (a *API) event(w *write) (webhook.Event, error) {
 	return event, err
 }
 
-// options are a request's, as webhooks are told of them.
+// verbOptions returns a request's options, for webhooks.
 func (r Request) options() (any, error) {
 	data := r.Envelope.GetOptions()
 	switch r.Verb {
@@ -105,7 +105,7 @@ func (r Request) options() (any, error) {
 	return nil, nil
 }
 
-// mayDelete asks who may delete what, and then the webhooks, which may refuse (API-07).
+// checkDelete calls admission, and then the webhooks, which may refuse a delete (API-07).
 func (a *API) mayDelete(ctx context.Context, req Request, old kinds.Object, opts metav1.DeleteOptions) ([]string, error) {
 	if err := admission.Admit(req.Attributes, nil, old); err != nil {
 		return nil, err
@@ -125,8 +125,8 @@ func (a *API) mayDelete(ctx context.Context, req Request, old kinds.Object, opts
 	return append(outcome.Warnings, warnings...), err
 }
 
-// mayCreate asks the webhooks about what a request creates through a subresource with a kind
-// of its own, and returns what they leave of it.
+// callHooksOnBody calls the webhooks with the body of a subresource that has a kind of its own, and
+// returns the body as they leave it.
 func mayCreate[T kinds.Object](ctx context.Context, a *API, req Request, body T, dryRun bool) (T, []string, error) {
 	if a.Hooks.Idle(req.Identity) {
 		return body, nil, nil
@@ -165,7 +165,7 @@ func (a *API) DecodeStored(kind kinds.Kind, document []byte) (kinds.Object, erro
 	return obj, err
 }
 
-// Versions are those in which a kind is served.
+// Versions returns the versions in which a kind is served.
 func (a *API) Versions(kind kinds.Kind) []kinds.Kind {
 	if kind.Custom {
 		return a.Custom.Versions(kind.GroupResource().String())

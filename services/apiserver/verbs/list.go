@@ -28,19 +28,19 @@ func (a *API) list(ctx context.Context, req Request, opts metav1.ListOptions, se
 
 func listOptions(data []byte) (metav1.ListOptions, error) { return options[metav1.ListOptions](data) }
 
-// page is what a list has found.
+// page is one page of a list.
 type page struct {
 	revision int64
 	records  []*store.Record
-	// more says that the selection goes on behind the last record.
+	// more says that the list continues behind the last record.
 	more bool
-	// remaining counts what it goes on with; unknown when it would have to be searched for.
+	// remaining counts the objects behind the page; unknown if that would need a search.
 	remaining int64
 }
 
 const unknown = -1
 
-// find reads a page.
+// readPage returns the page that a list asks for.
 func (a *API) find(ctx context.Context, req Request, opts metav1.ListOptions) (page, error) {
 	plan, err := registry.ParseListOptions(req.Kind, req.Namespace, opts)
 	if err != nil {
@@ -56,7 +56,7 @@ func (a *API) find(ctx context.Context, req Request, opts metav1.ListOptions) (p
 	return a.read(req, plan, snapshot), nil
 }
 
-// read takes a page out of a state of the store.
+// pageOf takes a page out of a state of the store.
 func (a *API) read(req Request, plan registry.ListPlan, snapshot *store.Snapshot) page {
 	found := page{revision: snapshot.Revision()}
 	everything := plan.Labels.Empty() && plan.Fields.Empty()
@@ -84,7 +84,7 @@ func selects(plan registry.ListPlan, strategy registry.Strategy, obj kinds.Objec
 		(plan.Fields.Empty() || plan.Fields.Matches(strategy.Fields(obj)))
 }
 
-// state is the state of the store that a plan asks for.
+// snapshotFor returns the state of the store that a plan asks for.
 func (a *API) state(ctx context.Context, plan registry.ListPlan, asked string) (*store.Snapshot, error) {
 	switch plan.Match {
 	case registry.Latest, registry.Any:
@@ -106,8 +106,8 @@ func (a *API) state(ctx context.Context, plan registry.ListPlan, asked string) (
 	return snapshot, nil
 }
 
-// expired says that the state asked for is no longer known. Who was in the middle of a
-// list gets a token to go on with, at the price of a list that is no state at all.
+// expiredList returns the 410 for a state that is compacted. A client in the middle of a list gets
+// a token to continue without consistency.
 func expired(req Request, plan registry.ListPlan) error {
 	if plan.After == "" {
 		return apierrors.NewResourceExpired("The resourceVersion for the provided list is too old.")
@@ -123,8 +123,8 @@ func expired(req Request, plan registry.ListPlan) error {
 	return refused
 }
 
-// partLimit is how many bytes of objects a part of an answer holds; larger parts would
-// delay what others have to say.
+// partLimit is how many bytes of objects a part of an answer holds. Larger parts would delay other
+// messages.
 const partLimit = 32 << 10
 
 // send answers with the page, in parts.

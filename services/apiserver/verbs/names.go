@@ -9,7 +9,7 @@ import (
 	"github.com/podfall/podfall/services/apiserver/registry"
 )
 
-// letters are those that generated names end in: they spell no words.
+// nameLetters are the letters of generated names; they spell no words.
 const letters = "bcdfghjklmnpqrstvwxz2456789"
 
 func (a *API) generatedName(base string) string {
@@ -21,7 +21,7 @@ func (a *API) generatedName(base string) string {
 	return registry.GenerateName(base, string(suffix[:]))
 }
 
-// NewUID is a UUID of version 4.
+// NewUID returns a random UUID of version 4.
 func (a *API) NewUID() types.UID {
 	var b [16]byte
 	a.draw(b[:])

@@ -15,8 +15,8 @@ import (
 	"github.com/podfall/podfall/services/apiserver/registry"
 )
 
-// patch changes an object by what is to become different. Unless the patch itself names
-// a version, it is applied again to whatever version is current (API-65).
+// patch changes an object by a patch. Unless the patch names a version, it is applied to whatever
+// version is current (API-65).
 func (a *API) patch(ctx context.Context, req Request) (*proto.Response, error) {
 	opts, patchType, err := patchOptions(req)
 	if err != nil {
@@ -33,7 +33,7 @@ func (a *API) patch(ctx context.Context, req Request) (*proto.Response, error) {
 	})
 }
 
-// patched is old as the patch changes it.
+// applyPatch returns old with the patch applied.
 func (a *API) patched(
 	req Request, old kinds.Object, patchType types.PatchType, fieldValidation string,
 ) (obj kinds.Object, warnings []string, err error) {
@@ -51,7 +51,7 @@ func (a *API) patched(
 	return obj, warnings, registry.CheckVersion(req.Kind, obj, old)
 }
 
-// patchType reads the kind of patch, and refuses those that are not served.
+// patchType returns the type of a patch, and refuses those that are not served.
 func patchType(req Request) (types.PatchType, error) {
 	const served = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, " +
 		"application/apply-patch+yaml"
@@ -71,7 +71,7 @@ func unsupported(req Request, message string) error {
 	return refused
 }
 
-// patchOptions are the options and the type of a patch, of an object or of its scale.
+// patchOptions returns the options and the type of a patch, of an object or of its scale.
 func patchOptions(req Request) (metav1.PatchOptions, types.PatchType, error) {
 	opts, err := options[metav1.PatchOptions](req.Envelope.GetOptions())
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/podfall/podfall/services/apiserver/store"
 )
 
-// replay answers an operation that has had its effect before from what it did, which the
-// history remembers over restarts; nil when it has not. Whether an answer was lost or a
-// request came twice, there is one effect (guarantees N1 and D9).
+// replay answers an operation that has had its effect before, from its events in the store's
+// history, which survives restarts. It returns nil if the operation has had no effect. Whether an
+// answer was lost or a request came twice, there is one effect (guarantees N1 and D9).
 func (a *API) replay(req Request) (*proto.Response, error) {
 	events, err := a.Store.EventsOfOperation(req.Envelope.GetOperation())
 	if err != nil || len(events) == 0 {
@@ -55,13 +55,13 @@ func (a *API) replay(req Request) (*proto.Response, error) {
 	return stored(http.StatusOK, req.Kind, last.Record, nil)
 }
 
-// ofFirst leaves out what the operation wrote beside its object.
+// firstObjectEvents leaves out what the operation wrote besides its first object.
 func ofFirst(events []store.Event) []store.Event {
 	return slices.DeleteFunc(slices.Clone(events), func(e store.Event) bool { return e.Record.Key != events[0].Record.Key })
 }
 
-// replayEviction answers an eviction that has touched its pod. One that has only spent a
-// budget was refused afterwards, and is asked for again.
+// replayEviction answers an eviction that has written its pod. One that has only spent a budget was
+// refused afterwards, and is decided again.
 func replayEviction(req Request, events []store.Event) (*proto.Response, error) {
 	for _, event := range events {
 		if event.Record.Key == req.key() {
@@ -71,10 +71,9 @@ func replayEviction(req Request, events []store.Event) (*proto.Response, error) 
 	return nil, nil //nolint:nilnil // as replay's
 }
 
-// sameRequest reports whether the events can be those of req: its object, and what its
-// verb does. Events do not name the verb, but only a create adds, and only a delete marks
-// or removes what is not marked.
-// The server, which remembers whole requests for a while, knows the rest.
+// sameRequest reports whether the events can be those of req: its object, and what its verb does.
+// Events do not name the verb, but only a create adds, and only a delete marks or removes an
+// unmarked object. For a while the server also remembers whole requests, and compares all of them.
 func sameRequest(req Request, first, last store.Event) bool {
 	want, have := req.key(), last.Record.Key
 	if want.Name == "" {
@@ -94,5 +93,5 @@ func sameRequest(req Request, first, last store.Event) bool {
 	return !creates && (onItsWayOut(first.Previous) || first.Type == store.Modified && !onItsWayOut(first.Record))
 }
 
-// onItsWayOut reports whether the object of a version is being deleted.
+// isTerminating reports whether the object of a version is being deleted.
 func onItsWayOut(record *store.Record) bool { return record.Object.GetDeletionTimestamp() != nil }

@@ -103,7 +103,7 @@ func (r *rig) stall() (release func()) {
 	return func() { close(wait) }
 }
 
-// ask is a request; what is left out is the usual.
+// call is a request; what is left out has the usual value.
 type ask struct {
 	verb                               proto.Verb
 	resource, namespace, name, sub, as string // pods, default
@@ -305,7 +305,7 @@ func describe(obj kinds.Object) string {
 	return text
 }
 
-// same compares texts.
+// equal compares texts.
 func same(t testing.TB, what, got, want string) {
 	t.Helper()
 	if got != want {

@@ -6,11 +6,11 @@ import (
 	"github.com/podfall/podfall/services/apiserver/registry"
 )
 
-// services is the key of Services in the store.
+// serviceResource is the key of Services in the store.
 const services = "services"
 
-// addressed gives a Service what it lacks of the cluster's addresses, and calls commit while
-// no other Service can be given the same. For all other writes it just calls commit.
+// commitAddressed allocates missing addresses of a Service, and calls commit before another Service
+// can be given the same ones. For all other writes it only calls commit.
 func (a *API) addressed(w *write, commit func() error) error {
 	svc, ok := w.obj.(*corev1.Service)
 	if !ok || w.Subresource != "" {

@@ -29,8 +29,8 @@ const (
 	maxLifetime   = 1 << 32
 )
 
-// token answers a TokenRequest. The token has the form of one and opens nothing: it is not
-// signed, and podfall takes it from nobody.
+// token answers a TokenRequest. The token has the usual form but grants nothing: it is not signed,
+// and no podfall process accepts it.
 func (a *API) token(ctx context.Context, req Request) (*proto.Response, error) {
 	opts, err := options[metav1.CreateOptions](req.Envelope.GetOptions())
 	if err != nil {
@@ -69,7 +69,7 @@ func (a *API) token(ctx context.Context, req Request) (*proto.Response, error) {
 	return unstored(http.StatusCreated, tokenKind(), wanted, warnings)
 }
 
-// boundPod is the pod that a token is to be bound to, nil when there is none.
+// boundPod returns the pod to which a token is to be bound; nil if there is none.
 func (a *API) boundPod(wanted *authenticationv1.TokenRequest) *corev1.Pod {
 	ref := wanted.Spec.BoundObjectRef
 	if ref == nil {
@@ -89,7 +89,7 @@ func tokenKind() kinds.Kind {
 	}
 }
 
-// tokenRequestIn is the TokenRequest that a request carries, with its defaults.
+// decodeTokenRequest returns the TokenRequest in a request, with its defaults.
 func tokenRequestIn(req Request, fieldValidation string) (*authenticationv1.TokenRequest, []string, error) {
 	obj, warnings, err := registry.DecodeBody(
 		tokenKind(), req.Envelope.GetContentType(), req.Envelope.GetBody(), fieldValidation)
@@ -113,7 +113,7 @@ func tokenRequestIn(req Request, fieldValidation string) (*authenticationv1.Toke
 	return wanted, warnings, nil
 }
 
-// tokenLifetime refuses a TokenRequest, as webhooks have left it, whose lifetime no token has.
+// checkTokenLifetime refuses a TokenRequest, after the webhooks, with an invalid lifetime.
 func tokenLifetime(req Request, wanted *authenticationv1.TokenRequest) error {
 	var errs field.ErrorList
 	at := field.NewPath("spec", "expirationSeconds")
@@ -133,7 +133,7 @@ func tokenLifetime(req Request, wanted *authenticationv1.TokenRequest) error {
 	return nil
 }
 
-// inertToken is a JSON web token of the account with the algorithm "none".
+// inertToken returns a JSON web token of the account with the algorithm "none".
 func inertToken(wanted *authenticationv1.TokenRequest, account kinds.Object, now, expires time.Time) (string, error) {
 	claims, err := json.Marshal(map[string]any{
 		"aud": wanted.Spec.Audiences, "iss": "podfall", "iat": now.Unix(), "exp": expires.Unix(),

@@ -12,9 +12,9 @@ import (
 	"github.com/podfall/podfall/services/apiserver/registry"
 )
 
-// update replaces an object. With a resourceVersion it replaces that version only;
-// without one, for kinds that allow it, the last writer wins (API-65). A few kinds are
-// created by it when they are missing.
+// update replaces an object. With a resourceVersion it replaces that version only. Without one, for
+// kinds that allow it, the last writer wins (API-65). A few kinds are created by an update if they
+// are missing.
 func (a *API) update(ctx context.Context, req Request) (*proto.Response, error) {
 	opts, err := options[metav1.UpdateOptions](req.Envelope.GetOptions())
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package state stores and publishes a cluster's management state: its clock, faults and cuts. The
+// Package faultstate stores and publishes a cluster's fault state: its clock, faults and cuts. The
 // state is a file in the bus process's directory, and each change is published as a whole. Package
 // internal/mgmt defines its meaning.
 package board
@@ -28,9 +28,9 @@ type Config struct {
 	// Epoch is unique to this run of the keeper.
 	Epoch string
 	// Members are all members that a cut can name.
-	Parties []string
+	Members []string
 	// Schedule is the clock schedule to use if the file has none.
-	Face clock.Schedule
+	Schedule clock.Schedule
 	// Clock is the cluster's clock, which Apply updates from the state. Only this clock decides
 	// when entries end, so that steps of the machine's clock have no effect.
 	Clock clock.Clock
@@ -39,13 +39,13 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-// Keeper stores and publishes the management state.
+// Keeper stores and publishes the fault state.
 type Keeper struct {
 	cfg     Config
 	changed chan struct{}
 
 	mu    sync.Mutex
-	board mgmt.FaultState
+	state mgmt.FaultState
 }
 
 // Open loads the saved state. A damaged file is renamed, and the state is then empty: no faults and
@@ -61,13 +61,13 @@ func Open(ctx context.Context, cfg Config) (*Keeper, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("open the board: %w", err)
 	}
-	board.Epoch, board.Members = cfg.Epoch, cfg.Parties
+	board.Epoch, board.Members = cfg.Epoch, cfg.Members
 	if len(board.Clock) == 0 {
-		board.Clock = cfg.Face
+		board.Clock = cfg.Schedule
 	}
 	wall := clock.Clock{}.Now()
-	k.board = board.WithoutExpired(mgmt.Instant{Wall: wall, Cluster: board.Clock.TimeAt(wall)})
-	cfg.Apply(k.board)
+	k.state = board.WithoutExpired(mgmt.Instant{Wall: wall, Cluster: board.Clock.TimeAt(wall)})
+	cfg.Apply(k.state)
 	return k, nil
 }
 
@@ -96,7 +96,7 @@ func (k *Keeper) now() mgmt.Instant {
 // answer handles a get or a set.
 func (k *Keeper) answer(ctx context.Context, call *carrier.Call) {
 	var answer mgmt.Response
-	board, err := k.Board(), error(nil)
+	board, err := k.State(), error(nil)
 	if call.Subject == proto.MgmtFaultStateSet {
 		board, err = k.change(call.Data)
 	}
@@ -116,10 +116,10 @@ func (k *Keeper) answer(ctx context.Context, call *carrier.Call) {
 }
 
 // State returns the current state.
-func (k *Keeper) Board() mgmt.FaultState {
+func (k *Keeper) State() mgmt.FaultState {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.board
+	return k.state
 }
 
 // change applies a request. When it returns, the new state is on disk, in force in this process,
@@ -131,7 +131,7 @@ func (k *Keeper) change(request []byte) (mgmt.FaultState, error) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	next, err := k.board.Apply(change, k.now())
+	next, err := k.state.Apply(change, k.now())
 	if err != nil {
 		return mgmt.FaultState{}, err
 	}
@@ -143,7 +143,7 @@ func (k *Keeper) put(next mgmt.FaultState) error {
 	if err := save(k.cfg.File, next); err != nil {
 		return fmt.Errorf("write the board down: %w", err)
 	}
-	k.board = next
+	k.state = next
 	k.cfg.Apply(next)
 	select {
 	case k.changed <- struct{}{}:
@@ -153,7 +153,7 @@ func (k *Keeper) put(next mgmt.FaultState) error {
 }
 
 func (k *Keeper) publish() error {
-	data, err := json.Marshal(k.board)
+	data, err := json.Marshal(k.state)
 	if err == nil {
 		err = k.cfg.Bus.Publish(proto.MgmtFaultState, data)
 	}
@@ -166,10 +166,10 @@ func (k *Keeper) publish() error {
 // expire removes entries when they end.
 func (k *Keeper) expire(ctx context.Context) error {
 	for {
-		if err := k.await(ctx, k.Board().NextExpiry()); err != nil {
+		if err := k.await(ctx, k.State().NextExpiry()); err != nil {
 			return err
 		}
-		if err := k.drop(); err != nil {
+		if err := k.dropExpired(); err != nil {
 			k.cfg.Log.ErrorContext(ctx, "what is over stays on the board", "err", err)
 		}
 	}
@@ -198,10 +198,10 @@ func (k *Keeper) await(ctx context.Context, ends mgmt.Instant) error {
 	return nil
 }
 
-func (k *Keeper) drop() error {
+func (k *Keeper) dropExpired() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if next := k.board.WithoutExpired(k.now()); next.Revision != k.board.Revision {
+	if next := k.state.WithoutExpired(k.now()); next.Revision != k.state.Revision {
 		return k.put(next)
 	}
 	return nil

@@ -23,7 +23,7 @@ import (
 )
 
 // harness runs a hub and a Keeper.
-type plane struct {
+type harness struct {
 	t      *testing.T
 	hub    *carrier.Server
 	file   string
@@ -32,20 +32,20 @@ type plane struct {
 	client *mgmt.Client
 }
 
-func newPlane(t *testing.T) *plane {
+func newHarness(t *testing.T) *harness {
 	t.Helper()
 	hub, err := carrier.StartServer(t.Context(), carrier.ServerConfig{Port: carrier.InProcessOnly})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(hub.Close)
-	p := &plane{t: t, hub: hub, file: filepath.Join(t.TempDir(), "run", "board.json")}
+	p := &harness{t: t, hub: hub, file: filepath.Join(t.TempDir(), "run", "board.json")}
 	p.client = mgmt.NewClient(p.dial(proto.Admin))
 	p.start("first")
 	return p
 }
 
-func (p *plane) dial(id proto.Identity) *carrier.Conn {
+func (p *harness) dial(id proto.Identity) *carrier.Conn {
 	p.t.Helper()
 	conn, err := carrier.Dial(p.t.Context(), carrier.Config{InProcess: p.hub.InProcessConn, Identity: id})
 	if err != nil {
@@ -56,7 +56,7 @@ func (p *plane) dial(id proto.Identity) *carrier.Conn {
 }
 
 // run runs do until stop or the end of the test.
-func (p *plane) run(do func(context.Context) error) (stop func()) {
+func (p *harness) run(do func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(p.t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -70,14 +70,14 @@ func (p *plane) run(do func(context.Context) error) (stop func()) {
 }
 
 // start starts a new Keeper.
-func (p *plane) start(epoch string) {
+func (p *harness) start(epoch string) {
 	p.t.Helper()
 	face, err := clock.NewSchedule(time.Now(), 1)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	keeper, err := board.Open(p.t.Context(), board.Config{
-		Bus: p.dial(mgmt.Keeper), File: p.file, Epoch: epoch, Face: face, Clock: p.clock, Parties: partition.Members([]string{"node-1"}), Apply: func(mgmt.FaultState) {},
+		Bus: p.dial(mgmt.Keeper), File: p.file, Epoch: epoch, Schedule: face, Clock: p.clock, Members: partition.Members([]string{"node-1"}), Apply: func(mgmt.FaultState) {},
 	})
 	if err != nil {
 		p.t.Fatal(err)
@@ -87,14 +87,14 @@ func (p *plane) start(epoch string) {
 	<-ready
 }
 
-func (p *plane) set(change mgmt.Change) {
+func (p *harness) set(change mgmt.Change) {
 	p.t.Helper()
 	if _, err := p.client.Set(p.t.Context(), change); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-func broken(name string, d time.Duration) mgmt.Change {
+func addFault(name string, d time.Duration) mgmt.Change {
 	return mgmt.Change{AddFault: &mgmt.AddFault{Name: name, Spec: fault.Spec{
 		Point: fault.VolumeMount, Effect: fault.Effect{Kind: fault.Hang}, Duration: metav1.Duration{Duration: d},
 	}}}
@@ -102,10 +102,10 @@ func broken(name string, d time.Duration) mgmt.Change {
 
 // TestProcessFollowsState: a process gets the state at its start, each change at once, the end of
 // each entry, and the whole state again after the keeper was killed.
-func TestAProcessFollowsTheBoard(t *testing.T) {
+func TestProcessFollowsState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlane(t)
-		p.set(broken("before", 0))
+		p := newHarness(t)
+		p.set(addFault("before", 0))
 		var mu sync.Mutex
 		var seen []string
 		station := mgmt.NewAgent(mgmt.AgentConfig{Process: "kubelet/node-1", Bus: p.dial(proto.Mgmt("kubelet/node-1")), Apply: func(b mgmt.FaultState) {
@@ -119,7 +119,7 @@ func TestAProcessFollowsTheBoard(t *testing.T) {
 		}})
 		p.run(station.Run)
 		station.WaitReady(t.Context())
-		p.set(broken("short", time.Minute))
+		p.set(addFault("short", time.Minute))
 		p.stop()
 		p.start("second")
 		time.Sleep(2 * time.Minute)
@@ -136,7 +136,7 @@ func TestAProcessFollowsTheBoard(t *testing.T) {
 // TestALeaseEndsWithItsHolder: a cut ends after its term if its lease is not renewed.
 func TestALeaseEndsWithItsHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlane(t)
+		p := newHarness(t)
 		p.set(mgmt.Change{Cut: &mgmt.AddCut{Name: "c", Holder: "me", Spec: partition.Spec{Members: []string{"node-1"}}}})
 		for range 5 {
 			time.Sleep(mgmt.LeaseDuration / 2)
@@ -154,8 +154,8 @@ func TestALeaseEndsWithItsHolder(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlane(t)
-		if _, err := p.client.Set(t.Context(), broken("A", 0)); !errors.Is(err, mgmt.ErrRefused) || !strings.Contains(err.Error(), "metadata.name") {
+		p := newHarness(t)
+		if _, err := p.client.Set(t.Context(), addFault("A", 0)); !errors.Is(err, mgmt.ErrRefused) || !strings.Contains(err.Error(), "metadata.name") {
 			t.Errorf("a bad name: %v", err)
 		}
 		if _, err := p.client.Set(t.Context(), mgmt.Change{Heal: &mgmt.Selection{Names: []string{"x"}}}); !errors.Is(err, mgmt.ErrNotFound) {
@@ -168,7 +168,7 @@ func TestRefusals(t *testing.T) {
 // back and the saved schedule then reads less.
 func TestTheMachinesClockIsSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlane(t)
+		p := newHarness(t)
 		p.stop()
 		face, err := clock.NewSchedule(time.Now().Add(-time.Hour), 2)
 		if err != nil {
@@ -176,7 +176,7 @@ func TestTheMachinesClockIsSet(t *testing.T) {
 		}
 		p.clock = clock.NewDriver(face).Clock() // is an hour ahead by now
 		p.start("second")
-		p.set(broken("short", time.Minute))
+		p.set(addFault("short", time.Minute))
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if now, err := p.client.Get(t.Context()); err != nil || len(now.Faults) != 0 {
@@ -186,10 +186,10 @@ func TestTheMachinesClockIsSet(t *testing.T) {
 }
 
 // TestFullState: a full state takes no more entries, and can still be read and reduced.
-func TestAFullBoard(t *testing.T) {
+func TestFullState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlane(t)
-		long := broken("first", 0)
+		p := newHarness(t)
+		long := addFault("first", 0)
 		long.AddFault.Spec.Effect = fault.Effect{Kind: fault.Error, Message: strings.Repeat("x", 600_000)}
 		p.set(long)
 		long.AddFault.Name = "second"
@@ -205,8 +205,8 @@ func TestAFullBoard(t *testing.T) {
 // TestTheFile: only its owner may read the file, and a damaged file causes no faults.
 func TestTheFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlane(t)
-		p.set(broken("kept", 0))
+		p := newHarness(t)
+		p.set(addFault("kept", 0))
 		if info, err := os.Stat(p.file); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("the file: %v, %v", info, err)
 		}
@@ -224,7 +224,7 @@ func TestTheFile(t *testing.T) {
 // TestTelemetry: inspection requests are answered.
 func TestTelemetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlane(t)
+		p := newHarness(t)
 		station := mgmt.NewAgent(mgmt.AgentConfig{
 			Process: "runtime/node-1", Bus: p.dial(proto.Mgmt("runtime/node-1")),
 			Inspect: func(_ context.Context, question []byte) ([]byte, error) {

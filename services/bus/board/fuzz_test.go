@@ -29,16 +29,16 @@ func FuzzLoad(f *testing.F) {
 			if aside, err := os.ReadFile(damaged.aside); err != nil || string(aside) != string(text) {
 				t.Errorf("%q was put aside as %q (%v)", text, aside, err)
 			}
-			if again, err := load(path); err != nil || written(t, again) != written(t, mgmt.FaultState{}) {
-				t.Errorf("after that there is %s (%v)", written(t, again), err)
+			if again, err := load(path); err != nil || encodeState(t, again) != encodeState(t, mgmt.FaultState{}) {
+				t.Errorf("after that there is %s (%v)", encodeState(t, again), err)
 			}
 			return
 		}
 		if err := save(path, board); err != nil {
 			t.Fatalf("%q was loaded and cannot be saved: %v", text, err)
 		}
-		if again, err := load(path); err != nil || written(t, again) != written(t, board) {
-			t.Errorf("saved %s, loaded %s (%v)", written(t, board), written(t, again), err)
+		if again, err := load(path); err != nil || encodeState(t, again) != encodeState(t, board) {
+			t.Errorf("saved %s, loaded %s (%v)", encodeState(t, board), encodeState(t, again), err)
 		}
 		now := time.Unix(1_800_000_000, 0)
 		board.Members = []string{"node-1", "apiserver"}
@@ -46,7 +46,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-func written(t *testing.T, board mgmt.FaultState) string {
+func encodeState(t *testing.T, board mgmt.FaultState) string {
 	t.Helper()
 	data, err := json.Marshal(board)
 	if err != nil {

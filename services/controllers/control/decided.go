@@ -14,8 +14,8 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Decided is an API with a history of what one controller asked of it to be changed.
-// A nil recorder changes nothing.
+// WithHistory returns an API that records the changes of one controller in the history. With a nil
+// recorder it returns api.
 func Decided(api API, recorder *history.Recorder, controller string) API {
 	if recorder == nil {
 		return api
@@ -23,7 +23,7 @@ func Decided(api API, recorder *history.Recorder, controller string) API {
 	return deciding{API: api, history: recorder, controller: controller}
 }
 
-// DecidedBy is the API for a part of a controller that decides in a name of its own.
+// WithName returns api for a part of a controller that records decisions under a name of its own.
 func DecidedBy(api API, name string) API {
 	if d, is := api.(deciding); is {
 		d.controller = name
@@ -69,9 +69,9 @@ func (d deciding) Delete(ctx context.Context, target podapi.Target, options meta
 	return d.API.Delete(ctx, target, options)
 }
 
-// note records a decision as soon as the operation that carries it out has its id, which
-// is before it is sent; one that came to no operation is recorded without one, when it is
-// over.
+// record records a decision as soon as the operation that carries it out has its id, which is
+// before it is sent. A decision without an operation is recorded without an id, when over is
+// called.
 func (d deciding) note(ctx context.Context, verb proto.Verb, target podapi.Target, read string) (of context.Context, over func()) {
 	key := target.Name
 	if target.Namespace != "" {
@@ -85,11 +85,10 @@ func (d deciding) note(ctx context.Context, verb proto.Verb, target podapi.Targe
 	return podapi.WithOperationHook(ctx, tell), func() { tell("") }
 }
 
-// readRevision is the key under which a context has the resource version of the object
-// that a decision was made on.
+// readRevision is the context key of the resource version on which a decision was made.
 type readRevision struct{}
 
-// reading is ctx for a change of what was read as obj.
+// withReadRevision returns ctx for a change that was decided on obj.
 func reading(ctx context.Context, obj kinds.Object) context.Context {
 	return context.WithValue(ctx, readRevision{}, obj.GetResourceVersion())
 }

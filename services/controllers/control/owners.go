@@ -17,41 +17,41 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// Owners is what the controllers of all kinds that own pods have in common: it has the owners
-// looked at that a change of a pod is about, knows whose pods are whose, makes and deletes
-// them, and remembers what of that the view does not show yet.
+// Owners is the common part of all controllers that own pods. It queues the owners that a change of
+// a pod concerns, claims, creates and deletes pods, and keeps the expectations that the view does
+// not show yet.
 type Owners[T kinds.Object] struct {
 	Kind schema.GroupVersionKind
-	// Get and In find owners in the view, and Selector is what one selects its pods by.
+	// Get and In find owners in the view; Selector returns an owner's pod selector.
 	Get      func(view.Key) (T, bool)
 	In       func(namespace string) []T
 	Selector func(T) *metav1.LabelSelector
-	// Fresh reads an owner from the API, which knows whether it is still there.
+	// Fresh reads an owner from the API.
 	Fresh func(ctx context.Context, key view.Key) (kinds.Object, error)
-	// Look has an owner looked at after a time.
+	// Enqueue queues an owner after a time.
 	Look func(key view.Key, after time.Duration)
-	// Batch is how long an owner waits for more to happen to its own pods.
+	// Batch is how long an owner waits for further changes of its pods.
 	Batch time.Duration
 	Pods  *view.Copy[*corev1.Pod]
-	// Writes makes and deletes pods, Finalizers are on those that are adopted.
+	// Writes creates and deletes pods; Finalizers are added to adopted ones.
 	Writes     Pods
 	Finalizers []string
 	Clock      clock.Clock
 	Expected   *workload.Expectations
 }
 
-// Changed has an owner looked at that is new, or has changed.
+// OwnerChanged queues an owner that is new or has changed.
 func (o Owners[T]) Changed(owner metav1.Object) { o.Look(view.KeyOf(owner), 0) }
 
-// Gone has an owner looked at that is gone. Nothing is expected of it any more: another of its
-// name, that is there before it is looked at, would wait for that in vain.
+// OwnerDeleted queues a deleted owner and drops its expectations. A new owner of the same name
+// would otherwise wait for them in vain.
 func (o Owners[T]) Gone(owner metav1.Object) {
 	o.Expected.Forget(view.KeyOf(owner))
 	o.Look(view.KeyOf(owner), 0)
 }
 
-// PodChanged has the owners looked at that a change of a pod is about; of a new pod old is nil,
-// of one that is gone now is nil.
+// PodChanged queues the owners that a change of a pod concerns. old is nil for a new pod, now is
+// nil for a deleted one.
 func (o Owners[T]) PodChanged(old, now *corev1.Pod) {
 	touch := workload.Touched(o.Kind, old, now)
 	pod := view.Either(old, now)
@@ -81,8 +81,8 @@ func (o Owners[T]) PodChanged(old, now *corev1.Pod) {
 	}
 }
 
-// Stale reports whether the view does not show yet what was asked for an owner last; it will be
-// looked at again when the view is to be trusted all the same. Ask before the pods are read.
+// Stale reports whether the view does not show an owner's last writes yet. It then queues the owner
+// for the time when the expectations expire. Call it before reading the pods.
 func (o Owners[T]) Stale(key view.Key) bool {
 	now := o.Clock.Steady()
 	if o.Expected.Met(key, now) {
@@ -92,7 +92,7 @@ func (o Owners[T]) Stale(key view.Key) bool {
 	return true
 }
 
-// Claim is an owner's pods, after adoption and release. Only orphans that fit are adopted; nil
+// Claim returns an owner's pods, after adoption and release. Only orphans that fit are adopted; nil
 // fits all.
 func (o Owners[T]) Claim(ctx context.Context, owner T, selector labels.Selector, fits func(*corev1.Pod) bool) ([]*corev1.Pod, error) {
 	candidates := o.Pods.Controlled(owner.GetUID())
@@ -104,7 +104,7 @@ func (o Owners[T]) Claim(ctx context.Context, owner T, selector labels.Selector,
 	return ClaimerOf(o, o.Writes.Resource, owner, selector).Claim(ctx, candidates)
 }
 
-// ClaimerOf takes objects of any kind into an owner's possession.
+// NewClaimer returns a Claimer of objects of any kind for an owner.
 func ClaimerOf[T, O kinds.Object](o Owners[T], objects Resource[O], owner T, selector labels.Selector) Claimer[O] {
 	claimer := Claimer[O]{
 		Objects: objects, Owner: owner, OwnerKind: o.Kind, Selector: selector,
@@ -116,9 +116,9 @@ func ClaimerOf[T, O kinds.Object](o Owners[T], objects Resource[O], owner T, sel
 	return claimer
 }
 
-// Act makes pods for an owner and deletes others, expects to see all of that, and says how many
-// were made. Events are about the object about. One that is gone needs no deleting, and
-// a namespace that is going takes no pods.
+// CreateAndDelete creates and deletes pods of an owner, expects to see these changes, and returns
+// how many pods were created. Events refer to the object about. A pod that is gone already, and a
+// namespace that is being deleted, are no errors.
 func (o Owners[T]) Act(ctx context.Context, owner T, about kinds.Object, create, remove []*corev1.Pod) (made int, err error) {
 	if len(create)+len(remove) == 0 {
 		return 0, nil

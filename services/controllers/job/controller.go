@@ -32,13 +32,13 @@ type Controller struct {
 	counts  counts
 }
 
-// workers are upstream's.
+// workers is upstream's number.
 const workers = 5
 
-// Batch is how long a Job waits for more to happen to its pods, as upstream.
+// Batch is how long a Job waits for further changes of its pods, as upstream does.
 const Batch = time.Second
 
-// New is the controller of Jobs.
+// New returns the controller of Jobs.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		jobs:   view.Of[*batchv1.Job](base.Views, "jobs.batch"),
@@ -89,8 +89,8 @@ func (c *Controller) jobChanged(old, now *batchv1.Job) {
 	}
 }
 
-// namespaceChanged has the Jobs looked at of a namespace that is being deleted: nothing else may
-// happen to them.
+// namespaceChanged queues the Jobs of a namespace that is being deleted, because no other event may
+// come for them.
 func (c *Controller) namespaceChanged(old, now *corev1.Namespace) {
 	if !Ends(old, now) {
 		return
@@ -100,7 +100,7 @@ func (c *Controller) namespaceChanged(old, now *corev1.Namespace) {
 	}
 }
 
-// podChanged has the Job looked at that a pod is of, and the pod itself if no Job will count it.
+// podChanged queues the Job of a pod, and the pod itself if no Job will count it.
 func (c *Controller) podChanged(old, now *corev1.Pod) {
 	switch HoldOf(now, c.under(view.Either(old, now))) {
 	case Forgotten:
@@ -112,7 +112,7 @@ func (c *Controller) podChanged(old, now *corev1.Pod) {
 	c.owners.PodChanged(old, now)
 }
 
-// sync looks at one Job.
+// sync processes one Job.
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	job, ok := c.jobs.Get(key)
 	if !ok {
@@ -153,7 +153,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	return err
 }
 
-// act carries a plan out.
+// applyPlan carries a plan out.
 func (c *Controller) act(ctx context.Context, job *batchv1.Job, plan *Plan) error {
 	failed := c.carryOut(ctx, job, plan)
 	if len(plan.Delete) > 0 && failed != nil {
@@ -168,14 +168,16 @@ func (c *Controller) act(ctx context.Context, job *batchv1.Job, plan *Plan) erro
 	return failed
 }
 
-// carryOut makes and deletes pods. What could not be made does not run.
+// createAndDelete creates and deletes pods. A pod that could not be created is not counted as
+// active.
 func (c *Controller) carryOut(ctx context.Context, job *batchv1.Job, plan *Plan) error {
 	made, err := c.owners.Act(ctx, job, job, plan.Create, plan.Delete)
 	plan.Status.Active -= int32(len(plan.Create) - made)
 	return err
 }
 
-// count stores what is to be counted, lets go of the pods, and stores the numbers.
+// countAndFree stores the UIDs to be counted, removes the finalizers of the pods, and stores the
+// numbers.
 func (c *Controller) count(ctx context.Context, job *batchv1.Job, plan Plan) error {
 	stored, err := c.store(ctx, job, plan.Status)
 	if err != nil {
@@ -212,7 +214,7 @@ func (c *Controller) count(ctx context.Context, job *batchv1.Job, plan Plan) err
 	return failed
 }
 
-// store stores a status that says something new.
+// storeStatus stores a changed status.
 func (c *Controller) store(ctx context.Context, job *batchv1.Job, status batchv1.JobStatus) (*batchv1.Job, error) {
 	if kinds.Equal(job.Status, status) {
 		return job, nil
@@ -226,7 +228,7 @@ func (c *Controller) store(ctx context.Context, job *batchv1.Job, status batchv1
 	return stored, err
 }
 
-// syncOrphan lets go of a pod that no Job will count.
+// syncOrphan removes the finalizer of a pod that no Job will count.
 func (c *Controller) syncOrphan(ctx context.Context, key view.Key) error {
 	pod, ok := c.owners.Pods.Get(key)
 	if !ok || !Uncounted(pod, c.under(pod)) {
@@ -238,7 +240,7 @@ func (c *Controller) syncOrphan(ctx context.Context, key view.Key) error {
 	return nil
 }
 
-// under is the Job in the view that has the name of a pod's owner; nil when there is none.
+// jobNamedByOwner returns the Job in the view with the name of a pod's owner; nil if there is none.
 func (c *Controller) under(pod *corev1.Pod) *batchv1.Job {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {

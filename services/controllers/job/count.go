@@ -12,16 +12,16 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// Finalizer is on each pod of a Job until it is counted.
+// Finalizer is on each pod of a Job until the pod is counted.
 const Finalizer = batchv1.JobTrackingFinalizer
 
-// most is how many pods wait at most to be counted.
+// maxUncounted is the largest number of pods that wait to be counted.
 const most = 500
 
-// Tracked reports whether a pod has the finalizer.
+// IsTracked reports whether a pod has the finalizer.
 func Tracked(pod *corev1.Pod) bool { return slices.Contains(pod.Finalizers, Finalizer) }
 
-// tally counts pods, and the failures among them that are new.
+// countPods counts pods, and the new failures among them.
 func (s *step) tally() {
 	s.done = parseIndexes(s.Status.CompletedIndexes, s.completions())
 	if s.perIndex() {
@@ -63,17 +63,18 @@ func (s *step) tally() {
 	s.Plan.Failures = s.Plan.Failures.with(ended, s.now)
 }
 
-// isNew reports whether a pod is in no number yet.
+// isUncounted reports whether a pod is in no number yet.
 func (s *step) isNew(pod *corev1.Pod) bool {
 	waiting := uncounted(&s.Status)
 	return Tracked(pod) && !s.Freed[pod.UID] && !slices.Contains(waiting.Succeeded, pod.UID) && !slices.Contains(waiting.Failed, pod.UID)
 }
 
-// hasFailed reports whether a pod counts as failed: it has, or it is being deleted; where only
-// failed pods are replaced, a deleted one counts when it never ran (isPodFailed).
+// hasFailed is HasFailed for the step's Job.
 func (s *step) hasFailed(pod *corev1.Pod) bool { return HasFailed(s.Job, pod) }
 
-// HasFailed reports whether a pod counts as a failed one of its Job.
+// HasFailed reports whether a pod counts as a failed one of its Job: it has failed, or it is being
+// deleted. If only failed pods are replaced, a deleted pod counts only if it never ran
+// (isPodFailed).
 func HasFailed(job *batchv1.Job, pod *corev1.Pod) bool {
 	switch {
 	case pod.Status.Phase == corev1.PodFailed:
@@ -84,8 +85,8 @@ func HasFailed(job *batchv1.Job, pod *corev1.Pod) bool {
 	return !ReplacesFailedOnly(job) || pod.Status.Phase == corev1.PodPending
 }
 
-// collect puts pods that have ended among those that wait to be counted, and plans to let go
-// of all that are there (trackJobStatusAndRemoveFinalizers).
+// planCounting adds ended pods to those that wait to be counted, and plans to free all of these
+// (trackJobStatusAndRemoveFinalizers).
 func (s *step) collect() {
 	waiting := uncounted(&s.Status)
 	tracked := map[types.UID]bool{}
@@ -118,8 +119,8 @@ func (s *step) collect() {
 	s.Status.UncountedTerminatedPods = waiting
 }
 
-// wait puts one pod among those that wait to be counted. For a pod that succeeded at an index
-// the index is enough; when the Job is over, one that has not ended is a failed one.
+// addUncounted adds a pod to those that wait to be counted. For a pod that succeeded at an index,
+// the index is enough. If the Job is over, a pod that has not ended counts as failed.
 func (s *step) wait(pod *corev1.Pod, waiting *batchv1.UncountedTerminatedPods, done indexes) {
 	if slices.Contains(waiting.Succeeded, pod.UID) || slices.Contains(waiting.Failed, pod.UID) {
 		return
@@ -139,7 +140,7 @@ func (s *step) wait(pod *corev1.Pod, waiting *batchv1.UncountedTerminatedPods, d
 	}
 }
 
-// numbers fills in how many pods run.
+// setCounts sets how many pods run.
 func (s *step) numbers() {
 	active, ready := len(s.active)-len(s.Delete)+len(s.Create), 0
 	for _, pod := range s.active {
@@ -154,8 +155,8 @@ func (s *step) numbers() {
 	}
 }
 
-// Settle is the status at now after pods of a plan were let go of: they are in the numbers,
-// and the Job is over if it is to be and none of its pods runs any more (enactJobFinished).
+// StatusAfterFreeing returns the status at now after pods of a plan were freed: they are counted,
+// and the Job is over if it is to end and none of its pods runs any more (enactJobFinished).
 func Settle(plan Plan, freed []*corev1.Pod, now time.Time) (status batchv1.JobStatus, event Event) {
 	status = *plan.Status.DeepCopy()
 	waiting := uncounted(&status)
@@ -193,7 +194,7 @@ func Settle(plan Plan, freed []*corev1.Pod, now time.Time) (status batchv1.JobSt
 	return status, event
 }
 
-// uncounted is a copy of those that wait to be counted.
+// uncountedOf returns a copy of the pods that wait to be counted.
 func uncounted(status *batchv1.JobStatus) *batchv1.UncountedTerminatedPods {
 	if status.UncountedTerminatedPods == nil {
 		return &batchv1.UncountedTerminatedPods{}
@@ -201,7 +202,7 @@ func uncounted(status *batchv1.JobStatus) *batchv1.UncountedTerminatedPods {
 	return status.UncountedTerminatedPods.DeepCopy()
 }
 
-// release takes those out of uids that are not tracked any more, and says how many.
+// removeUntracked removes the uids that are no longer tracked, and returns how many.
 func release(uids *[]types.UID, tracked map[types.UID]bool) int {
 	before := len(*uids)
 	*uids = slices.DeleteFunc(*uids, func(uid types.UID) bool { return !tracked[uid] })

@@ -10,7 +10,7 @@ import (
 	"github.com/podfall/podfall/internal/metrics"
 )
 
-// counts are upstream's metrics of its job controller.
+// jobMetrics are upstream's metrics of its job controller.
 type counts struct{ syncs, took, jobs, pods, tracked *metrics.Family }
 
 func newCounts(all *metrics.Registry) counts {
@@ -26,7 +26,7 @@ func newCounts(all *metrics.Registry) counts {
 	}
 }
 
-// synced counts a look at a Job that began at an instant of the wall.
+// synced counts a sync of a Job that began at began, in wall-clock time.
 func (c counts) synced(job *batchv1.Job, plan *Plan, err error, began time.Time) {
 	result, action := "success", "reconciling"
 	if err != nil {
@@ -54,7 +54,7 @@ func (c counts) freed(job *batchv1.Job, pods []*corev1.Pod) {
 	}
 }
 
-// finished counts a Job that was not over before, and is.
+// finished counts a Job that ended between before and now.
 func (c counts) finished(before, now *batchv1.Job) {
 	if Over(before) || !Over(now) {
 		return

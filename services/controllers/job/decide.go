@@ -1,12 +1,11 @@
-// Package job runs pods to their end for a Job (CTL-33). decide.go says what is to be done
-// about one Job: which pods to make and delete, which to count and let go of, and whether it
-// is over; count.go, over.go, policy.go, backoff.go, index.go and perindex.go are its parts and as pure as
-// it is; controller.go watches, claims, asks and acts.
+// Package job runs pods to completion for a Job (CTL-33). decide.go says what to do about one Job:
+// which pods to create and delete, which to count and free of their finalizer, and whether the Job
+// is over. count.go, over.go, policy.go, backoff.go, index.go and perindex.go are its parts and as
+// pure as it is. controller.go watches, claims, decides and acts.
 //
-// Each pod holds the finalizer batch.kubernetes.io/job-tracking until it is counted, and goes
-// through three writes: its UID into status.uncountedTerminatedPods, the finalizer off the pod,
-// the UID out of the status and into a number. A crash between two of them loses nothing and
-// counts nothing twice.
+// Each pod holds the finalizer batch.kubernetes.io/job-tracking until it is counted, by three
+// writes: its UID into status.uncountedTerminatedPods, the finalizer off the pod, the UID out of
+// the status and into a number. A crash between two of them loses no pod and counts none twice.
 package job
 
 import (
@@ -20,62 +19,64 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// Burst is how many pods are made or deleted at most in one go.
+// Burst is the largest number of pods that are created or deleted at once.
 const Burst = 500
 
-// View is what is known of one Job.
+// View is the state of one Job.
 type View struct {
 	Job  *batchv1.Job
 	Pods []*corev1.Pod
-	// Stale says that what was asked for last is not in the view yet.
+	// Stale says that the view does not show the last writes yet.
 	Stale bool
-	// Ending says that the namespace is being deleted: no pod has a successor any more.
+	// NamespaceTerminating says that the namespace is being deleted, so no pod is replaced any
+	// more.
 	Ending bool
-	// Freed are pods that were let go of already, though the view still shows the finalizer.
+	// Freed are pods whose finalizer was removed, though the view still shows it.
 	Freed map[types.UID]bool
-	// Failures are those since the last success that were counted before.
+	// Failures are the counted failures since the last success.
 	Failures Failures
 }
 
 // Plan is what to do, in this order.
 type Plan struct {
 	Tell []Event
-	// Delete goes before Create; never both.
+	// Delete comes before Create; never both.
 	Delete []*corev1.Pod
 	Create []*corev1.Pod
-	// Status is to be stored before Free are let go of: it has their UIDs. What follows
-	// from that is [Settle]'s.
+	// Status is to be stored before Free lose their finalizers: it has their UIDs.
+	// [StatusAfterFreeing] returns the status after that.
 	Status batchv1.JobStatus
 	Free   []*corev1.Pod
-	// Target is why the Job is over, as soon as all its pods are counted; nil if it is not.
+	// Target is the condition with which the Job ends once all its pods are counted; nil if it does
+	// not end.
 	Target *batchv1.JobCondition
-	// Idle is a Job that is suspended and wants no pod to succeed: it may be over without having begun.
+	// Idle is a suspended Job that needs no successful pod: it may end without having started.
 	Idle bool
 	// Failures are those since the last success.
 	Failures Failures
-	// Again is how long to wait before the next look; 0 is until something changes.
+	// RequeueAfter is when to sync again; 0 means when something changes.
 	Again time.Duration
 }
 
 // Event is one event about the Job.
 type Event struct{ Type, Reason, Message string }
 
-// step is a plan in the making.
+// planning is a plan that is being made.
 type step struct {
 	View
 	Plan
 	now    time.Time
 	active []*corev1.Pod
-	// succeeded and failed are counted ones, those that wait to be, and new ones.
+	// succeeded and failed include counted pods, pods that wait to be counted, and new ones.
 	succeeded, failed int32
 	terminating       int32
-	done              indexes // that had succeeded before, and with the new ones
-	lost              indexes // that have failed for good; nil unless each index fails by itself
-	// held is the failed pod at an index that waits for its successor.
+	done              indexes // succeeded before, or by new pods
+	lost              indexes // failed for good; nil unless each index has a backoff limit
+	// heldPods has the failed pod at each index that waits for its successor.
 	held map[int]*corev1.Pod
 }
 
-// Decide says what is to be done at now (syncJob). A Job that is over is left alone.
+// Decide returns what to do at now (syncJob). A finished Job needs nothing.
 func Decide(v View, now time.Time) Plan {
 	s := &step{View: v, now: now}
 	s.Status = *v.Job.Status.DeepCopy()
@@ -106,7 +107,7 @@ func Decide(v View, now time.Time) Plan {
 	return s.Plan
 }
 
-// Over reports whether a Job is complete or has failed.
+// IsFinished reports whether a Job is complete or has failed.
 func Over(job *batchv1.Job) bool {
 	return find(job.Status.Conditions, batchv1.JobComplete) != nil || find(job.Status.Conditions, batchv1.JobFailed) != nil
 }
@@ -120,7 +121,7 @@ func find(conditions []batchv1.JobCondition, kind batchv1.JobConditionType) *bat
 	return nil
 }
 
-// manage decides how many pods there should be (manageJob).
+// planPods decides how many pods there should be (manageJob).
 func (s *step) manage() {
 	have := int32(len(s.active))
 	want := s.want()
@@ -143,7 +144,7 @@ func (s *step) manage() {
 	s.create(int(min(missing, Burst)))
 }
 
-// want is how many pods should run.
+// wantedPods returns how many pods should run.
 func (s *step) want() int32 {
 	parallelism := valueOr(s.Job.Spec.Parallelism, 1)
 	switch {
@@ -157,8 +158,8 @@ func (s *step) want() int32 {
 	return parallelism
 }
 
-// extra is which of the active pods go when n are too many: those that do an index twice, or
-// one that is not there, in any case.
+// excessPods returns the active pods to delete if n are too many. Pods with a duplicate or invalid
+// index are always among them.
 func (s *step) extra(n int32) []*corev1.Pod {
 	var extra []*corev1.Pod
 	rest := s.active
@@ -171,7 +172,7 @@ func (s *step) extra(n int32) []*corev1.Pod {
 	return extra
 }
 
-// create plans n pods.
+// planCreate plans n new pods.
 func (s *step) create(n int) {
 	if !s.indexed() {
 		for range n {
@@ -184,7 +185,7 @@ func (s *step) create(n int) {
 	}
 }
 
-// suspend says in the condition Suspended that the Job is, or goes on: then its time begins
+// updateSuspended updates the condition Suspended. When the Job is resumed, its start time is set
 // again.
 func (s *step) suspend() {
 	known := find(s.Status.Conditions, batchv1.JobSuspended)
@@ -212,7 +213,8 @@ func (s *step) indexed() bool {
 // replacesFailedOnly reports whether a pod is replaced only after it has ended.
 func (s *step) replacesFailedOnly() bool { return ReplacesFailedOnly(s.Job) }
 
-// ReplacesFailedOnly is podReplacementPolicy Failed, which a podFailurePolicy implies.
+// ReplacesFailedOnly reports whether podReplacementPolicy is Failed, which a podFailurePolicy
+// implies.
 func ReplacesFailedOnly(job *batchv1.Job) bool {
 	if job.Spec.PodReplacementPolicy != nil {
 		return *job.Spec.PodReplacementPolicy == batchv1.Failed
@@ -242,7 +244,7 @@ func valueOr[T any](value *T, otherwise T) T {
 	return *value
 }
 
-// shorter is the shorter of two waits, of which 0 is none.
+// shorter returns the shorter of two waits; 0 means no wait.
 func shorter(a, b time.Duration) time.Duration {
 	if a == 0 || (b != 0 && b < a) {
 		return b

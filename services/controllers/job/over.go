@@ -11,8 +11,8 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// over is why the Job ends now, with or without having done all it had to; nil if it does not.
-// What was said once stays.
+// endCondition returns the condition with which the Job ends now, successfully or not; nil if it
+// does not end. A condition that was set once stays.
 func (s *step) over() *batchv1.JobCondition {
 	for _, kind := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget} {
 		if said := find(s.Status.Conditions, kind); said != nil {
@@ -45,7 +45,7 @@ func (s *step) fails(reason, message string) *batchv1.JobCondition {
 	return new(s.condition(batchv1.JobFailureTarget, reason, message))
 }
 
-// restarts reports whether containers that are restarted in place have failed too often
+// exceedsRestarts reports whether containers that are restarted in place have failed too often
 // (pastBackoffLimitOnFailure).
 func (s *step) restarts() bool {
 	if s.Job.Spec.Template.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
@@ -66,7 +66,7 @@ func (s *step) restarts() bool {
 	return total > 0 && total >= limit
 }
 
-// deadline is how long the Job may still take; -1 when there is no limit.
+// deadlineLeft returns how long the Job may still be active; -1 if there is no limit.
 func (s *step) deadline() time.Duration {
 	if s.Job.Spec.ActiveDeadlineSeconds == nil || s.Status.StartTime == nil || s.suspended() {
 		return -1
@@ -74,7 +74,8 @@ func (s *step) deadline() time.Duration {
 	return workload.Left(s.Status.StartTime.Time, time.Duration(*s.Job.Spec.ActiveDeadlineSeconds)*time.Second, s.now)
 }
 
-// completed is the condition of a Job that has done all it had to; nil if it has not.
+// completedCondition returns the condition of a Job that has enough successful pods; nil if it has
+// not.
 func (s *step) completed() *batchv1.JobCondition {
 	if len(s.active) > 0 || len(s.Create) > 0 {
 		return nil
@@ -89,17 +90,18 @@ func (s *step) completed() *batchv1.JobCondition {
 	return new(s.condition(batchv1.JobSuccessCriteriaMet, batchv1.JobReasonCompletionsReached, "Reached expected number of succeeded pods"))
 }
 
-// interim says how the Job will end before it has: its pods are still to be counted.
+// setTargetCondition sets the condition with which the Job will end, while its pods are still to be
+// counted.
 func (s *step) interim() {
 	if find(s.Status.Conditions, s.Target.Type) == nil {
 		s.set(*s.Target)
 	}
 }
 
-// Orphaned reports whether a pod holds the finalizer for a Job that is gone, or that is over, or
-// that goes and does not select it: nobody will count it. Upstream's Job that is deleted in the
-// foreground waits for ever for a pod that it does not select, and the pod for the Job.
-// The pods of a Job that another controller manages are that one's (syncOrphanPod).
+// IsOrphaned reports whether a pod holds the finalizer and no Job will count it: its Job is gone or
+// finished, or is being deleted and does not select the pod. In the last case, upstream's Job that
+// is deleted in the foreground waits for ever for the pod, and the pod for the Job. The pods of a
+// Job that another controller manages are never orphaned (syncOrphanPod).
 func Orphaned(pod *corev1.Pod, job *batchv1.Job) bool {
 	switch {
 	case !Tracked(pod):
@@ -112,7 +114,7 @@ func Orphaned(pod *corev1.Pod, job *batchv1.Job) bool {
 	return Over(job) && workload.Finished(pod) || job.DeletionTimestamp != nil && !selects(job, pod)
 }
 
-// elsewhere reports whether another controller manages a Job (KEP-4368).
+// isManagedElsewhere reports whether another controller manages a Job (KEP-4368).
 func elsewhere(job *batchv1.Job) bool {
 	return job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName
 }
@@ -122,8 +124,8 @@ func selects(job *batchv1.Job, pod *corev1.Pod) bool {
 	return err == nil && selector.Matches(labels.Set(pod.Labels))
 }
 
-// Uncounted reports whether a pod holds the finalizer and no Job will count it; job is the one
-// that has the name of the pod's owner, nil when there is none.
+// NeedsFreeing reports whether a pod holds the finalizer and no Job will count it. job is the one
+// with the name of the pod's owner; nil if there is none.
 func Uncounted(pod *corev1.Pod, job *batchv1.Job) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if !Tracked(pod) || owner == nil || owner.Kind != "Job" {
@@ -132,36 +134,36 @@ func Uncounted(pod *corev1.Pod, job *batchv1.Job) bool {
 	return job == nil || job.UID != owner.UID || Orphaned(pod, job)
 }
 
-// Freeing is the strategic merge patch that takes the finalizer off a pod that is counted,
-// whatever has become of it since: its Job may have just deleted it.
+// FinalizerPatch returns the strategic merge patch that removes the finalizer of a counted pod,
+// whatever its version: its Job may have just deleted it.
 func Freeing(pod *corev1.Pod) map[string]any {
 	return map[string]any{"metadata": map[string]any{"uid": pod.UID, "$deleteFromPrimitiveList/finalizers": []string{Finalizer}}}
 }
 
-// Forgetting is Freeing for a pod that no Job will count. It is about this version of it alone: by
-// the next a Job may have adopted it, and count it.
+// OrphanFinalizerPatch is FinalizerPatch for a pod that no Job will count. It holds for this
+// version of the pod only, because a Job may adopt the pod later and count it.
 func Forgetting(pod *corev1.Pod) map[string]any {
 	return map[string]any{"metadata": map[string]any{
 		"uid": pod.UID, "resourceVersion": pod.ResourceVersion, "$deleteFromPrimitiveList/finalizers": []string{Finalizer},
 	}}
 }
 
-// Hold is what a changed pod's finalizer means.
+// FinalizerState is what a changed pod's finalizer means.
 type Hold int
 
 // What it means.
 const (
-	// Settled asks nothing of anybody: there is no finalizer, its Job counts the pod, or its owner
-	// is of a kind that counts none.
+	// NothingToDo means that there is no finalizer, that its Job counts the pod, or that its owner
+	// is of a kind without counting.
 	Settled Hold = iota
-	// Forgotten is what no Job will count, and Doubtful what perhaps none will: the Job may be
-	// one that is not in the view yet.
+	// Orphan means that no Job will count the pod. MaybeOrphan means that perhaps none will: the
+	// Job may not be in the view yet.
 	Forgotten
 	Doubtful
 )
 
-// HoldOf reads a pod's finalizer; a pod that is gone is nil, and under is the Job that has the
-// name of its owner, nil when there is none.
+// FinalizerStateOf reads a pod's finalizer. A nil pod is a deleted one. under is the Job with the
+// name of the pod's owner; nil if there is none.
 func HoldOf(pod *corev1.Pod, under *batchv1.Job) Hold {
 	if pod == nil || !Tracked(pod) {
 		return Settled
@@ -179,8 +181,8 @@ func HoldOf(pod *corev1.Pod, under *batchv1.Job) Hold {
 	return Settled
 }
 
-// Ends reports whether a change of a namespace is that it is being deleted from now on; of a new
-// one old is nil, of one that is gone now is nil.
+// BecomesTerminating reports whether a change of a namespace is the start of its deletion. old is
+// nil for a new namespace, now is nil for a deleted one.
 func Ends(old, now *corev1.Namespace) bool {
 	return now != nil && now.DeletionTimestamp != nil && (old == nil || old.DeletionTimestamp == nil)
 }

@@ -14,21 +14,21 @@ import (
 // no place in a status: it is an annotation of the index's next pod. The last pod that failed is
 // therefore let go of only after the next one is there, which reads its count.
 
-// perIndex reports whether each index has failures of its own.
+// isPerIndex reports whether each index has a backoff limit of its own.
 func (s *step) perIndex() bool { return s.indexed() && s.Job.Spec.BackoffLimitPerIndex != nil }
 
-// inRange reports whether a pod does what the Job asks for: any pod does, unless each has an
-// index.
+// isInRange reports whether a pod's index is one that the Job asks for. In a Job without indexes
+// every pod is.
 func (s *step) inRange(pod *corev1.Pod) bool {
 	index := Index(pod)
 	return !s.indexed() || (index >= 0 && index < s.completions())
 }
 
-// tallyIndexes finds the indexes that have failed for good, and the failed pods that are held
-// back for their successors (calculateFailedIndexes, getPodsWithDelayedDeletionPerIndex). An index
-// ends once: of two pods that ended at it, as when one was adopted, the first that is counted says
-// how, and of two at once the one that succeeded. Upstream's has such an index in both lists, which
-// its API refuses and which ends the Job before the other indexes were tried.
+// countIndexes finds the indexes that have failed for good, and the failed pods that are held back
+// for their successors (calculateFailedIndexes, getPodsWithDelayedDeletionPerIndex). An index ends
+// once. If two pods ended at it, for example because one was adopted, the first that is counted
+// decides. If both are counted at once, the successful one decides. Upstream puts such an index
+// into both lists. Its API refuses that, and the Job ends before the other indexes were tried.
 func (s *step) tallyIndexes() {
 	if !s.perIndex() {
 		return
@@ -54,8 +54,7 @@ func (s *step) tallyIndexes() {
 	}
 }
 
-// losesIndex reports whether nothing is tried any more at the index of a pod that has failed
-// (isIndexFailed).
+// failsIndex reports whether the index of a failed pod is not tried again (isIndexFailed).
 func (s *step) losesIndex(pod *corev1.Pod) bool {
 	if !s.hasFailed(pod) {
 		return false
@@ -70,7 +69,8 @@ func (s *step) losesIndex(pod *corev1.Pod) bool {
 	return failuresIn(pod, batchv1.JobIndexFailureCountAnnotation) >= *s.Job.Spec.BackoffLimitPerIndex
 }
 
-// tooManyLost is why the Job fails by the indexes that have failed; nil if it does not.
+// failedIndexesCondition returns the condition of a Job that fails because of its failed indexes;
+// nil if it does not.
 func (s *step) tooManyLost() *batchv1.JobCondition {
 	switch limit := s.Job.Spec.MaxFailedIndexes; {
 	case !s.perIndex():
@@ -82,8 +82,8 @@ func (s *step) tooManyLost() *batchv1.JobCondition {
 	return nil
 }
 
-// due is those of the indexes whose pause after their last failure is over; if there is none,
-// the Job looks again when the first is (getPodCreationInfoForIndependentIndexes).
+// dueIndexes returns the indexes whose pause after their last failure is over. If there is none,
+// the Job is synced again when the first is due (getPodCreationInfoForIndependentIndexes).
 func (s *step) due(wanted []int) []int {
 	var now []int
 	var next time.Duration
@@ -106,7 +106,8 @@ func (s *step) due(wanted []int) []int {
 	return now
 }
 
-// follow has a new pod carry on the failures of its index (addIndexFailureCountAnnotation).
+// copyFailures copies the failure counts of an index to its new pod
+// (addIndexFailureCountAnnotation).
 func (s *step) follow(pod *corev1.Pod, index int) {
 	var counted, ignored int32
 	if last := s.held[index]; last != nil {
@@ -125,20 +126,21 @@ func (s *step) follow(pod *corev1.Pod, index int) {
 	maps.Copy(pod.Annotations, notes)
 }
 
-// holdsBack reports whether a pod waits for its successor before it is let go of, while the Job is
-// suspended too. In a namespace that ends it would wait for ever, and the namespace for it.
+// isHeldBack reports whether a pod keeps its finalizer until its successor exists, also while the
+// Job is suspended. In a namespace that is being deleted the pod would wait for ever, and the
+// namespace for the pod.
 func (s *step) holdsBack(pod *corev1.Pod) bool {
 	held := s.held[Index(pod)]
 	return held != nil && held.UID == pod.UID && !s.Ending
 }
 
-// AllFailures is how often pods of an index failed before this one, the failures that do not
-// count among them.
+// IndexFailures returns how often pods of an index failed before this one, ignored failures
+// included.
 func AllFailures(pod *corev1.Pod) int32 {
 	return failuresIn(pod, batchv1.JobIndexFailureCountAnnotation) + failuresIn(pod, batchv1.JobIndexIgnoredFailureCountAnnotation)
 }
 
-// failuresIn reads a count of failures; one that cannot be read is none.
+// failureCount reads a count of failures; an unreadable one is 0.
 func failuresIn(pod *corev1.Pod, annotation string) int32 {
 	count, err := strconv.ParseInt(pod.Annotations[annotation], 10, 32)
 	if err != nil {
@@ -147,8 +149,8 @@ func failuresIn(pod *corev1.Pod, annotation string) int32 {
 	return max(int32(count), 0)
 }
 
-// enough is the condition of a Job whose successPolicy is satisfied by the indexes that are
-// done; nil if it is not, or if there is none (matchSuccessPolicy).
+// successPolicyCondition returns the condition of a Job whose successPolicy is satisfied; nil if it
+// is not, or if there is no policy (matchSuccessPolicy).
 func (s *step) enough() *batchv1.JobCondition {
 	if s.Job.Spec.SuccessPolicy == nil || !s.indexed() || len(s.done) == 0 {
 		return nil
@@ -160,8 +162,8 @@ func (s *step) enough() *batchv1.JobCondition {
 	return new(s.condition(batchv1.JobSuccessCriteriaMet, batchv1.JobReasonSuccessPolicy, "Matched rules at index "+strconv.Itoa(i)))
 }
 
-// rulePasses reports whether the indexes that are done satisfy a rule: all that it names, or as
-// many of them as it says.
+// matchesRule reports whether the done indexes satisfy a rule: all that it names, or as many of
+// them as it says.
 func rulePasses(rule batchv1.SuccessPolicyRule, done indexes, completions int) bool {
 	if rule.SucceededIndexes == nil {
 		return rule.SucceededCount != nil && len(done) >= int(*rule.SucceededCount)

@@ -7,8 +7,8 @@ import (
 	"github.com/podfall/podfall/internal/metrics"
 )
 
-// counts are a queue's metrics, as upstream's work queues have them. Their durations are
-// the wall's: it is the machine's work that is measured.
+// queueMetrics are upstream's metrics of work queues. Their durations are wall-clock time, because
+// they measure the machine's work.
 type counts struct {
 	name                                       string
 	adds, depth, retries                       *metrics.Family
@@ -33,7 +33,7 @@ func newCounts(all *metrics.Registry, name string) counts {
 	}
 }
 
-// lookUp sets what is not counted.
+// updateGauges sets the gauges when the metrics are read.
 func (l *Loop[K]) lookUp() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,17 +1,15 @@
-// Package loop is the loop that every controller is: keys of objects that want looking at
-// go into a queue, and some workers take them out, one object never twice at once.
-// A key that failed comes again, later each time, as upstream's work queues have it.
+// Package loop is the work loop of every controller: keys of objects go into a queue, and workers
+// take them out and process them. No key is processed twice at the same time. A key that failed is
+// retried, later each time, as in upstream's work queues.
 //
 // # Order
 //
-// A key that is added while it is waiting is there once; one that is added while a worker
-// has it is looked at again after that. Keys are taken in the order in which they became
-// due.
+// A key that is added while it waits is queued once. A key that is added while a worker processes
+// it is processed again afterwards. Keys are taken in the order in which they became due.
 //
 // # Blocking
 //
-// Adding never blocks. [Loop.Run] returns after its workers have, and leaves nothing
-// behind.
+// Adding never blocks. [Loop.Run] returns after its workers have returned, and leaves no goroutine.
 package loop
 
 import (
@@ -26,17 +24,16 @@ import (
 	"github.com/podfall/podfall/internal/metrics"
 )
 
-// Config is what a loop is made with.
+// Config configures a loop.
 type Config struct {
-	// Name is the queue's in Metrics.
+	// Name is the queue's name in Metrics.
 	Name string
-	// Metrics counts what becomes of keys; nil counts nothing.
+	// Metrics counts keys; nil counts nothing.
 	Metrics *metrics.Registry
 	Clock   clock.Clock
-	// Workers is how many keys are looked at at once; 1 when zero.
+	// Workers is how many keys are processed at the same time; zero means 1.
 	Workers int
-	// Retries is how often a key that fails is tried again before it is dropped; 0 is for
-	// ever.
+	// Retries is how often a failing key is retried before it is dropped; 0 means for ever.
 	Retries int
 	// Log is nil for none.
 	Log *slog.Logger
@@ -69,8 +66,8 @@ const (
 	burst        = 100
 )
 
-// New is a loop that looks at each key with sync; see Run. What sync returns other than nil
-// is logged, and the key comes again.
+// New returns a loop that calls sync for each key; see Run. If sync returns an error, it is logged
+// and the key is retried.
 func New[K comparable](cfg Config, sync func(context.Context, K) error) *Loop[K] {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -85,7 +82,7 @@ func New[K comparable](cfg Config, sync func(context.Context, K) error) *Loop[K]
 	return l
 }
 
-// Add has a key looked at soon.
+// Add queues a key.
 func (l *Loop[K]) Add(key K) {
 	l.mu.Lock()
 	l.ready(key)
@@ -93,8 +90,8 @@ func (l *Loop[K]) Add(key K) {
 	l.prod()
 }
 
-// AddAfter has a key looked at after d of cluster time, or sooner if it is there already;
-// an Add in between does not take that away.
+// AddAfter queues a key after d of cluster time. It does not postpone a key that is queued or due
+// earlier, and a later Add does not cancel it.
 func (l *Loop[K]) AddAfter(key K, d time.Duration) {
 	if d <= 0 {
 		l.Add(key)
@@ -106,7 +103,7 @@ func (l *Loop[K]) AddAfter(key K, d time.Duration) {
 	l.prod()
 }
 
-// Retry has a key looked at again after the pause that follows one more failure.
+// Retry queues a key again after the pause that follows one more failure.
 func (l *Loop[K]) Retry(key K) {
 	l.counts.retries.Add(1, l.counts.name)
 	l.mu.Lock()
@@ -115,21 +112,21 @@ func (l *Loop[K]) Retry(key K) {
 	l.prod()
 }
 
-// Forget has the next failure of a key be its first.
+// Forget resets the failures of a key.
 func (l *Loop[K]) Forget(key K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.failures, key)
 }
 
-// Len is how many keys wait for a worker now.
+// Len returns how many keys wait for a worker.
 func (l *Loop[K]) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.waiting)
 }
 
-// ready puts a key behind those that wait, unless it is one of them.
+// enqueue appends a key to those that wait, unless it is one of them.
 func (l *Loop[K]) ready(key K) {
 	if _, there := l.dirty[key]; there {
 		return
@@ -145,7 +142,7 @@ func (l *Loop[K]) delay(key K, d time.Duration) {
 	l.later.add(key, l.cfg.Clock.Steady().Add(d))
 }
 
-// backoff is the pause after one more failure of key.
+// nextBackoff returns the pause after one more failure of key.
 func (l *Loop[K]) backoff(key K) time.Duration {
 	l.failures[key]++
 	own := mostBackoff

@@ -9,7 +9,7 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 )
 
-// Run looks at keys until ctx ends, whose error it returns.
+// Run processes keys until ctx ends. It returns ctx's error.
 func (l *Loop[K]) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
 	defer workers.Wait()
@@ -40,7 +40,7 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 	}
 }
 
-// next takes the oldest key that waits, if there is one. It is dirty until a worker has it.
+// nextKey takes the oldest waiting key, if there is one. The key is dirty until a worker has it.
 func (l *Loop[K]) next() []K {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,7 +53,7 @@ func (l *Loop[K]) next() []K {
 	return []K{key}
 }
 
-// rest is how long nothing more becomes due.
+// untilDue returns the time until another key becomes due.
 func (l *Loop[K]) rest() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,14 +61,14 @@ func (l *Loop[K]) rest() time.Duration {
 	return l.later.rest(l.cfg.Clock.Steady())
 }
 
-// wakeUp has the keys wait for a worker whose time has come.
+// enqueueDue queues the delayed keys that are due.
 func (l *Loop[K]) wakeUp() {
 	for _, key := range l.later.take(l.cfg.Clock.Steady()) {
 		l.ready(key)
 	}
 }
 
-// toil is one worker.
+// runWorker processes keys until ctx ends.
 func (l *Loop[K]) toil(ctx context.Context) {
 	for {
 		select {
@@ -91,7 +91,7 @@ func (l *Loop[K]) take(key K) {
 	l.busy[key] = now
 }
 
-// look carries out one key.
+// process calls sync for one key, and retries it if that fails.
 func (l *Loop[K]) look(ctx context.Context, key K) {
 	err := l.sync(ctx, key)
 	switch {
@@ -113,7 +113,7 @@ func (l *Loop[K]) failed(key K) int {
 	return l.failures[key]
 }
 
-// done takes a key from its worker, and has it wait again if it was added meanwhile.
+// finish ends the processing of a key, and queues it again if it was added meanwhile.
 func (l *Loop[K]) done(key K) {
 	l.mu.Lock()
 	l.counts.worked.Observe(clock.Clock{}.Since(l.busy[key]), l.counts.name)
@@ -125,7 +125,7 @@ func (l *Loop[K]) done(key K) {
 	l.prod()
 }
 
-// schedule is the keys that are due later. A key is in it once, at its earliest time.
+// schedule holds the keys that are due later. A key is in it once, at its earliest time.
 type schedule[K comparable] struct {
 	due   map[K]time.Time
 	queue []dated[K] // by time; of equal ones the first that came
@@ -150,7 +150,7 @@ func (s *schedule[K]) add(key K, at time.Time) {
 	s.queue = slices.Insert(s.queue, i, dated[K]{key, at})
 }
 
-// take is the keys whose time has come, in its order.
+// popDue removes and returns the keys that are due, in order of time.
 func (s *schedule[K]) take(now time.Time) []K {
 	var keys []K
 	for len(s.queue) > 0 && !s.queue[0].at.After(now) {
@@ -164,7 +164,7 @@ func (s *schedule[K]) take(now time.Time) []K {
 	return keys
 }
 
-// rest is how long nothing is due.
+// untilNext returns the time until the first key is due.
 func (s *schedule[K]) rest(now time.Time) time.Duration {
 	if len(s.queue) == 0 {
 		return time.Hour

@@ -17,7 +17,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// workers is how many namespaces are emptied at once.
+// workers is how many namespaces are emptied at the same time.
 const workers = 10
 
 // Controller empties the namespaces that are being deleted.
@@ -31,7 +31,7 @@ type Controller struct {
 	loop        *loop.Loop[view.Key]
 }
 
-// New is a controller that has not begun.
+// New returns a controller; Run does the work.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		api: base.API, collections: base.Collections, clock: base.Clock, log: base.Log,
@@ -100,7 +100,7 @@ func (c *Controller) carryOut(ctx context.Context, ns *corev1.Namespace, verdict
 	return nil
 }
 
-// sweep asks for everything in the namespace to go, the pods before all else.
+// deleteContent deletes everything in the namespace, pods first.
 func (c *Controller) sweep(ctx context.Context, ns *corev1.Namespace) Sweep {
 	sweep := Sweep{}
 	known := directory.New()
@@ -117,7 +117,7 @@ func (c *Controller) sweep(ctx context.Context, ns *corev1.Namespace) Sweep {
 	return sweep
 }
 
-// empty asks for all objects of a kind to go, and says what is left of them
+// deleteKind deletes all objects of a kind, and returns what is left of them
 // (deleteAllContentForGroupVersionResource).
 func (c *Controller) empty(ctx context.Context, ns *corev1.Namespace, kind kinds.Kind) Left {
 	resource := kind.GroupVersionResource()
@@ -138,7 +138,7 @@ func (c *Controller) empty(ctx context.Context, ns *corev1.Namespace, kind kinds
 	return Remainder(ns.Name, resource, after, grace)
 }
 
-// list reads what is there; a kind that is not served has nothing.
+// list returns the objects of a kind; a kind that is not served has none.
 func (c *Controller) list(ctx context.Context, ns *corev1.Namespace, kind kinds.Kind) ([]kinds.Object, error) {
 	page, err := c.api.List(ctx, podapi.Target{Kind: kind, Namespace: ns.Name}, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {

@@ -1,6 +1,6 @@
-// Package namespace empties a namespace that is being deleted and then lets it go
-// (API-90). decide.go says what to delete, in what order, what the namespace's
-// conditions are and when to look again; controller.go asks for it.
+// Package namespace empties a namespace that is being deleted and then removes its finalizer
+// (API-90). decide.go says what to delete, in what order, what the namespace's conditions are and
+// when to check again; controller.go carries it out.
 package namespace
 
 import (
@@ -24,15 +24,16 @@ type Step int
 
 // The steps, in their order.
 const (
-	// Nothing: it is not being deleted, or somebody else's finalizer holds it.
+	// Nothing is left to do: the namespace is not being deleted, or another component's finalizer
+	// holds it.
 	Nothing Step = iota
 	// MarkPhase writes the phase Terminating.
 	MarkPhase
-	// Empty deletes what is inside.
+	// Empty deletes the content.
 	Empty
 )
 
-// Next is what the namespace needs first.
+// NextStep returns what the namespace needs first.
 func Next(ns *corev1.Namespace) Step {
 	switch {
 	case ns.DeletionTimestamp == nil, !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes):
@@ -43,25 +44,24 @@ func Next(ns *corev1.Namespace) Step {
 	return Empty
 }
 
-// Pause is how long after a change of a namespace it is looked at, so that what was
-// created at the last moment is seen.
+// SettleTime is how long after a change of a namespace it is emptied, so that objects created at
+// the last moment are seen.
 const Pause = 5 * time.Second
 
-// Marked is the namespace with the phase Terminating.
+// WithTerminatingPhase returns the namespace with the phase Terminating.
 func Marked(ns *corev1.Namespace) *corev1.Namespace {
 	marked := ns.DeepCopy()
 	marked.Status.Phase = corev1.NamespaceTerminating
 	return marked
 }
 
-// Options are those of the deletes of what is inside: each object goes as its own grace
-// period says.
+// DeleteOptions returns the options for deleting the content: each object has its own grace period.
 func Options() metav1.DeleteOptions {
 	return metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
 }
 
-// Content is the kinds to empty a namespace of, each once: the pods, which go alone,
-// and what follows when no pod is left.
+// Content returns the kinds to delete in a namespace, each once: pods, which are deleted alone, and
+// the others, which follow when no pod is left.
 func Content(all []kinds.Kind) (pods kinds.Kind, others []kinds.Kind) {
 	seen := map[schema.GroupResource]bool{}
 	for _, kind := range all {
@@ -78,7 +78,7 @@ func Content(all []kinds.Kind) (pods kinds.Kind, others []kinds.Kind) {
 	return pods, others
 }
 
-// Left is what one kind still has in the namespace after it was asked to go.
+// Leftover is what a kind still has in the namespace after its deletion was requested.
 type Left struct {
 	Resource   schema.GroupVersionResource
 	Count      int
@@ -88,15 +88,15 @@ type Left struct {
 	Err      error
 }
 
-// Remains reports whether the kind has not gone, so that the next has to wait.
+// Remains reports whether objects of the kind are left, so that the next kind has to wait.
 func (l Left) Remains() bool { return l.Count > 0 || l.Err != nil }
 
-// finalizerEstimate is the time, in seconds, that others get for their finalizers.
+// finalizerEstimate is the time, in seconds, that finalizers are given.
 const finalizerEstimate = 15
 
-// Remainder says what it means that these objects of a kind are still there. asked is
-// the grace that the pods among them need, 0 for other kinds. Without that, and
-// without finalizers, objects that outlive their deletion are a failure.
+// NewLeftover says what it means that these objects of a kind are still there. asked is the grace
+// in seconds that the pods among them need, 0 for other kinds. Objects that remain without grace
+// and without finalizers are an error.
 func Remainder(namespace string, resource schema.GroupVersionResource, items []kinds.Object, asked int64) Left {
 	left := Left{Resource: resource, Count: len(items), Finalizers: map[string]int{}, Estimate: asked}
 	for _, item := range items {
@@ -116,9 +116,9 @@ func Remainder(namespace string, resource schema.GroupVersionResource, items []k
 	return left
 }
 
-// PodGrace is how many seconds the pods among objects may still need: the longest grace of
-// those that are not terminal, less what has passed since the namespace was deleted. A clock that
-// was ahead when it was makes nobody wait longer.
+// PodGrace returns how many seconds the pods among objects may still need: the longest grace of
+// those that are not terminal, less the time since the namespace was deleted. A clock that was
+// ahead at the deletion does not lengthen the wait.
 func PodGrace(objects []kinds.Object, deleted, now time.Time) int64 {
 	var longest int64
 	for _, obj := range objects {
@@ -133,26 +133,26 @@ func PodGrace(objects []kinds.Object, deleted, now time.Time) int64 {
 	return max(longest-max(int64(now.Sub(deleted)/time.Second), 0), 0)
 }
 
-// Sweep is what one attempt to empty a namespace found.
+// Sweep is the result of one attempt to empty a namespace.
 type Sweep struct {
-	// Discovery is why some kinds are not known.
+	// Discovery says why some kinds are unknown.
 	Discovery error
 	Left      []Left
 }
 
 // Verdict is what to do after a sweep.
 type Verdict struct {
-	// Conditions are the namespace's; Changed is whether they must be written.
+	// Conditions are the namespace's conditions; Changed says whether they must be written.
 	Conditions []corev1.NamespaceCondition
 	Changed    bool
-	// Finalize is true when nothing is left.
+	// Finalize is true if nothing is left.
 	Finalize bool
-	// Again is when to look again; 0 with Err means with the queue's back-off.
+	// RequeueAfter is when to check again; 0 with Err means with the queue's back-off.
 	Again time.Duration
 	Err   error
 }
 
-// Judge says what a sweep means for the namespace.
+// Evaluate returns what a sweep means for the namespace.
 func Judge(ns *corev1.Namespace, sweep Sweep, now time.Time) Verdict {
 	var failed []error
 	var estimate int64
@@ -182,8 +182,8 @@ func discoveryErrors(sweep Sweep) []error {
 	return []error{sweep.Discovery}
 }
 
-// problems are the conditions that hold the namespace up, in upstream's words
-// (namespaced_resources_deleter.go, status_condition_utils.go).
+// problemConditions returns the conditions that say why the namespace is not empty, in upstream's
+// words (namespaced_resources_deleter.go, status_condition_utils.go).
 func problems(sweep Sweep, failed []error) []corev1.NamespaceCondition {
 	var found []corev1.NamespaceCondition
 	add := func(kind corev1.NamespaceConditionType, reason, message string) {
@@ -222,7 +222,7 @@ func problems(sweep Sweep, failed []error) []corev1.NamespaceCondition {
 	return found
 }
 
-// fine is what a condition says when nothing is wrong, in the order in which they stand.
+// clearConditions returns the conditions of a namespace without problems, in their order.
 func fine() []corev1.NamespaceCondition {
 	return []corev1.NamespaceCondition{
 		{Type: corev1.NamespaceDeletionDiscoveryFailure, Reason: "ResourcesDiscovered", Message: "All resources successfully discovered"},
@@ -236,8 +236,7 @@ func fine() []corev1.NamespaceCondition {
 	}
 }
 
-// merge is the conditions with what was found; those that nothing was found about are
-// False.
+// mergeConditions updates the conditions with those that were found; the others become False.
 func merge(old, found []corev1.NamespaceCondition, now time.Time) (merged []corev1.NamespaceCondition, changed bool) {
 	merged = slices.Clone(old)
 	for _, wanted := range fine() {
@@ -264,7 +263,7 @@ func is(kind corev1.NamespaceConditionType) func(corev1.NamespaceCondition) bool
 	return func(c corev1.NamespaceCondition) bool { return c.Type == kind }
 }
 
-// Finalized is the namespace without the finalizer that stands for its content.
+// WithoutContentFinalizer returns the namespace without the finalizer for its content.
 func Finalized(ns *corev1.Namespace) *corev1.Namespace {
 	finalized := ns.DeepCopy()
 	finalized.Spec.Finalizers = slices.DeleteFunc(finalized.Spec.Finalizers, func(f corev1.FinalizerName) bool {

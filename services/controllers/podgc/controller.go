@@ -17,7 +17,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// Controller looks for pods to remove.
+// Controller removes pods.
 type Controller struct {
 	api    control.API
 	clock  clock.Clock
@@ -28,7 +28,7 @@ type Controller struct {
 	missed map[string]time.Time
 }
 
-// New is a controller that has not begun.
+// New returns a controller; Run does the work.
 func New(base control.Base) *Controller {
 	return &Controller{
 		api: base.API, clock: base.Clock, log: base.Log,
@@ -38,7 +38,7 @@ func New(base control.Base) *Controller {
 	}
 }
 
-// Run looks every 20 s until ctx ends.
+// Run collects every 20 s until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
 	ticker := c.clock.Ticker(Period)
 	defer ticker.Stop()
@@ -67,7 +67,7 @@ func (c *Controller) look(ctx context.Context) {
 	}
 }
 
-// gone are the suspects that the API says do not exist (discoverDeletedNodes).
+// confirmGone returns the suspects that do not exist according to the API (discoverDeletedNodes).
 func (c *Controller) gone(ctx context.Context, suspects []string) []string {
 	var gone []string
 	for _, name := range suspects {
@@ -82,7 +82,7 @@ func (c *Controller) gone(ctx context.Context, suspects []string) []string {
 	return gone
 }
 
-// remove fails the pod if it is not terminal, and takes it away whatever its UID is now
+// remove sets a pod that is not terminal to Failed, and deletes it whatever its UID is now
 // (markFailedAndDeletePodWithCondition).
 func (c *Controller) remove(ctx context.Context, removal Removal) error {
 	pod := removal.Pod

@@ -16,7 +16,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// Controller keeps the sets of one kind.
+// Controller runs the sets of one kind.
 type Controller struct {
 	sets   Sets
 	owners control.Owners[*appsv1.ReplicaSet]
@@ -24,26 +24,26 @@ type Controller struct {
 	loop   *loop.Loop[view.Key]
 }
 
-// Sets are the ReplicaSets, or what is read and written as such.
+// Sets are the ReplicaSets, or objects that are read and written as such.
 type Sets struct {
 	Kind kinds.Kind
 	Get  func(view.Key) (*appsv1.ReplicaSet, bool)
 	In   func(namespace string) []*appsv1.ReplicaSet
-	// Siblings are the sets of the same controller.
+	// Siblings returns the sets of the same controller.
 	Siblings func(*appsv1.ReplicaSet) []*appsv1.ReplicaSet
 	// Fresh reads a set from the API.
 	Fresh func(ctx context.Context, key view.Key) (kinds.Object, error)
-	// UpdateStatus stores the status of a set; Event is about it.
+	// UpdateStatus stores the status of a set. Object returns the object for events.
 	UpdateStatus func(context.Context, *appsv1.ReplicaSet) error
 	Object       func(*appsv1.ReplicaSet) kinds.Object
-	// Uncounted says that the status has no place for terminating pods.
+	// NoTerminatingReplicas says that the status has no field for terminating pods.
 	Uncounted bool
 }
 
-// workers is how many sets are looked at at once.
+// workers is how many sets are processed at the same time.
 const workers = 5
 
-// New is the controller of ReplicaSets.
+// New returns the controller of ReplicaSets.
 func New(base control.Base) *Controller {
 	copies := view.Of[*appsv1.ReplicaSet](base.Views, "replicasets.apps")
 	client := control.Of[*appsv1.ReplicaSet](base.API, "replicasets.apps")
@@ -68,7 +68,7 @@ func New(base control.Base) *Controller {
 	return c
 }
 
-// Over is a controller of sets of another kind, that speaks as component.
+// NewFor returns a controller of sets of another kind, whose events name component.
 func Over(base control.Base, component string, sets Sets) *Controller {
 	c := &Controller{sets: sets, clock: base.Clock}
 	c.loop = loop.New(loop.Config{Name: strings.TrimSuffix(sets.Kind.Resource, "s"), Metrics: base.Metrics, Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
@@ -82,7 +82,7 @@ func Over(base control.Base, component string, sets Sets) *Controller {
 	return c
 }
 
-// Changed has a set looked at; of one that is gone now is nil, and only then old matters.
+// Changed queues a set. now is nil for a deleted one, and only then old matters.
 func (c *Controller) Changed(old, now *appsv1.ReplicaSet) {
 	if now == nil {
 		c.owners.Gone(old)
@@ -91,10 +91,10 @@ func (c *Controller) Changed(old, now *appsv1.ReplicaSet) {
 	c.owners.Changed(now)
 }
 
-// Run keeps the sets until ctx ends.
+// Run runs the controller until ctx ends.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
-// sync looks at one set (syncReplicaSet).
+// sync processes one set (syncReplicaSet).
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	set, ok := c.sets.Get(key)
 	if !ok {
@@ -130,7 +130,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	return failed
 }
 
-// related is the pods of the set and of its siblings.
+// related returns the pods of the set and of its siblings.
 func (c *Controller) related(set *appsv1.ReplicaSet) []*corev1.Pod {
 	siblings := c.sets.Siblings(set)
 	if len(siblings) == 0 {
@@ -143,7 +143,7 @@ func (c *Controller) related(set *appsv1.ReplicaSet) []*corev1.Pod {
 	return related
 }
 
-// carryOut makes and deletes pods.
+// applyPlan creates and deletes pods.
 func (c *Controller) carryOut(ctx context.Context, set *appsv1.ReplicaSet, plan Plan) error {
 	create := make([]*corev1.Pod, plan.Create)
 	for i := range create {
@@ -153,7 +153,7 @@ func (c *Controller) carryOut(ctx context.Context, set *appsv1.ReplicaSet, plan 
 	return err
 }
 
-// tell stores a status that says something new.
+// storeStatus stores a changed status.
 func (c *Controller) tell(ctx context.Context, set *appsv1.ReplicaSet, status appsv1.ReplicaSetStatus) error {
 	if c.sets.Uncounted {
 		status.TerminatingReplicas = nil

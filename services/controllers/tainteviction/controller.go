@@ -22,7 +22,7 @@ import (
 
 const (
 	workers = 8
-	// A deletion is tried so often, with this pause.
+	// maxTries is how often a deletion is tried, with retryPause in between.
 	tries = 5
 	pause = 10 * time.Millisecond
 )
@@ -42,14 +42,14 @@ type Controller struct {
 	plans map[view.Key]plan
 }
 
-// plan is when a pod is to be deleted; done when it was asked for.
+// schedule is when a pod is to be deleted. done says that the deletion was requested.
 type plan struct {
 	uid  types.UID
 	at   time.Time
 	done bool
 }
 
-// New is a controller that has not begun.
+// New returns a controller; Run does the work.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		api: base.API, clock: base.Clock, recorder: base.Events("taint-eviction-controller"), log: base.Log,
@@ -64,7 +64,7 @@ func New(base control.Base) *Controller {
 	return c
 }
 
-// Run evicts until ctx ends.
+// Run evicts pods until ctx ends.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
 func (c *Controller) podChanged(old, now *corev1.Pod) {
@@ -95,7 +95,7 @@ func (c *Controller) nodeChanged(old, now *corev1.Node) {
 	}
 }
 
-// sync decides about one pod, and deletes it when its time has come.
+// sync decides about one pod, and deletes it when it is due.
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	now := c.clock.Steady()
 	pod, there := c.pods.Get(key)
@@ -138,7 +138,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	return nil
 }
 
-// plan is what is planned for this very pod.
+// scheduleOf returns the schedule of the pod with this UID.
 func (c *Controller) plan(key view.Key, uid types.UID) plan {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,15 +158,15 @@ func (c *Controller) set(key view.Key, next plan) {
 	c.plans[key] = next
 }
 
-// cancel says that a deletion that was planned does not come.
+// recordCancellation writes the event that a scheduled deletion was cancelled.
 func (c *Controller) cancel(pod *corev1.Pod, known plan) {
 	if !known.at.IsZero() && !known.done {
 		c.recorder.Event(pod, corev1.EventTypeNormal, "TaintManagerEviction", "Cancelling deletion of Pod "+pod.Namespace+"/"+pod.Name)
 	}
 }
 
-// evict marks the pod as disrupted and asks for it to go, as anybody would (CTL-06), when
-// its time came at due.
+// evict marks the pod as disrupted and deletes it like any other client (CTL-06). due is when the
+// deletion was due.
 func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, due time.Time) {
 	c.recorder.Event(pod, corev1.EventTypeNormal, "TaintManagerEviction", "Marking for deletion Pod "+pod.Namespace+"/"+pod.Name)
 	var err error

@@ -6,7 +6,7 @@ import (
 	"github.com/podfall/podfall/internal/metrics"
 )
 
-// counts are upstream's metrics of its taint eviction controller.
+// evictionMetrics are upstream's metrics of its taint eviction controller.
 type counts struct{ deletions, late *metrics.Family }
 
 func newCounts(all *metrics.Registry) counts {
@@ -19,7 +19,7 @@ func newCounts(all *metrics.Registry) counts {
 	}
 }
 
-// deleted counts a pod that was deleted so long after its time had come, in cluster time.
+// deleted counts a pod that was deleted late after it was due, in cluster time.
 func (c counts) deleted(late time.Duration) {
 	c.deletions.Add(1)
 	c.late.Observe(late)

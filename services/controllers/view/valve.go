@@ -12,9 +12,9 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Valve holds up what copies take in. It is for tests: a stale view is one that is
-// closed, an intermediate one is closed between two writes, and one that missed what
-// happened is opened with [Valve.Skip].
+// EventGate holds changes back from copies. It is for tests: a closed kind is a stale view, a kind
+// closed between two writes is an intermediate view, and [EventGate.Skip] makes a view that has
+// missed changes.
 type Valve struct {
 	clock clock.Clock
 	wake  chan struct{}
@@ -23,12 +23,12 @@ type Valve struct {
 	gates map[string]*gate
 }
 
-// NewValve is open.
+// NewEventGate returns an open gate.
 func NewValve(clk clock.Clock) *Valve {
 	return &Valve{clock: clk, wake: make(chan struct{}, 1), gates: map[string]*gate{}}
 }
 
-// Close holds up all changes of a kind, which is named by its group resource, from now on.
+// Close holds back all later changes of a kind, named by its group resource.
 func (v *Valve) Close(groupResource string) { v.of(groupResource).shut() }
 
 // Delay lets each change of a kind through when it is d old; a closed kind opens.
@@ -40,11 +40,11 @@ func (v *Valve) Delay(groupResource string, d time.Duration) {
 	v.prod()
 }
 
-// Open lets through what was held up, in order, and all that comes.
+// Open lets through the changes that were held back, in order, and all later ones.
 func (v *Valve) Open(groupResource string) { v.Delay(groupResource, 0) }
 
-// Skip opens a kind, and lets only the last state of each object through, as if the
-// watch had broken and the copy had listed again.
+// Skip opens a kind, and lets only the last state of each object through, as if the watch had
+// broken and the copy had listed again.
 func (v *Valve) Skip(groupResource string) {
 	g := v.of(groupResource)
 	g.mu.Lock()
@@ -66,7 +66,7 @@ func (v *Valve) Skip(groupResource string) {
 	v.Open(groupResource)
 }
 
-// of is the gate of a kind; nil when there is no valve.
+// gateOf returns the gate of a kind; nil if v is nil.
 func (v *Valve) of(groupResource string) *gate {
 	if v == nil {
 		return nil
@@ -86,7 +86,7 @@ func (v *Valve) prod() {
 	}
 }
 
-// run lets through what is due, until ctx ends.
+// run delivers what is due, until ctx ends.
 func (v *Valve) run(ctx context.Context) error {
 	if v == nil {
 		<-ctx.Done()
@@ -115,7 +115,7 @@ func (v *Valve) run(ctx context.Context) error {
 	}
 }
 
-// gate is the valve of one kind, and the sink before its copy.
+// gate holds back the changes of one kind. It is the sink before the copy.
 type gate struct {
 	valve *Valve
 	sink  podapi.Sink
@@ -126,7 +126,7 @@ type gate struct {
 	held   []held
 }
 
-// held is one change that was not let through yet: a list, or an event.
+// heldChange is one change that is held back: a list, or an event.
 type held struct {
 	event    watch.Event
 	list     []kinds.Object
@@ -134,7 +134,7 @@ type held struct {
 	came     time.Time
 }
 
-// before is the sink to follow with: the gate, or without one the copy itself.
+// wrap returns the sink to follow with: the gate, or sink itself if g is nil.
 func (g *gate) before(sink podapi.Sink) podapi.Sink {
 	if g == nil {
 		return sink
@@ -170,7 +170,7 @@ func (g *gate) hold(one held) {
 	g.valve.prod()
 }
 
-// pass lets through what is due, and says how long the next takes.
+// deliverDue delivers what is due, and returns the time until the next change is due.
 func (g *gate) pass(now time.Time) time.Duration {
 	for {
 		g.mu.Lock()

@@ -15,8 +15,8 @@ import (
 	"k8s.io/utils/dump"
 )
 
-// PodOf is a pod of a template, owned by an object of kind gvk (GetPodFromTemplate). Its name
-// is the apiserver's to generate.
+// NewPod returns a pod from a template, owned by an object of kind gvk (GetPodFromTemplate). The
+// apiserver generates its name.
 func PodOf(template *corev1.PodTemplateSpec, owner metav1.Object, gvk schema.GroupVersionKind) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -29,8 +29,8 @@ func PodOf(template *corev1.PodTemplateSpec, owner metav1.Object, gvk schema.Gro
 	}
 }
 
-// Prefix is what the names of an owner's pods begin with: its name and a dash, or without
-// one if that would be no name.
+// NamePrefix returns the prefix of the names of an owner's pods: its name and a dash, or without
+// the dash if that would be an invalid name.
 func Prefix(name string) string {
 	if prefix := name + "-"; len(apivalidation.NameIsDNSSubdomain(prefix, true)) == 0 {
 		return prefix
@@ -38,8 +38,8 @@ func Prefix(name string) string {
 	return name
 }
 
-// TemplateHash is the pod-template-hash of a template (ComputeHash); collisions is how often
-// hashes before this one were taken, nil for never.
+// TemplateHash returns the pod-template-hash of a template (ComputeHash). collisions is how often
+// earlier hashes were taken; nil means never.
 func TemplateHash(template *corev1.PodTemplateSpec, collisions *int32) string {
 	sum := fnv.New32a()
 	_, _ = fmt.Fprintf(sum, "%v", dump.ForHash(*template))

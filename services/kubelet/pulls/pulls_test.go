@@ -43,7 +43,7 @@ func (n *node) PullImage(context.Context, string) (int64, error) {
 	return 7, n.fails
 }
 
-func (n *node) Container(_ *corev1.Pod, container, kind, reason, message string) {
+func (n *node) ContainerEvent(_ *corev1.Pod, container, kind, reason, message string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.events = append(n.events, fmt.Sprintf("%s %s %s: %s", container, kind, reason, message))

@@ -120,12 +120,12 @@ func (s *Agent) follow(ctx context.Context) error {
 		case err != nil:
 			return s.runUnmanaged(ctx, err)
 		}
-		var board FaultState
-		if err := json.Unmarshal(data, &board); err != nil {
+		var state FaultState
+		if err := json.Unmarshal(data, &state); err != nil {
 			s.cfg.Log.WarnContext(ctx, "unreadable fault state", "err", err)
 			continue
 		}
-		s.apply(board)
+		s.apply(state)
 	}
 }
 
@@ -144,23 +144,23 @@ func (s *Agent) runUnmanaged(ctx context.Context, err error) error {
 }
 
 func (s *Agent) fetch(ctx context.Context) error {
-	board, err := s.Client().Get(ctx)
+	state, err := s.Client().Get(ctx)
 	if err == nil {
-		s.apply(board)
+		s.apply(state)
 	}
 	return err
 }
 
 // apply adopts a fault state unless it is old. Only follow calls it.
-func (s *Agent) apply(board FaultState) {
+func (s *Agent) apply(state FaultState) {
 	s.mu.Lock()
-	if old := s.state; old.Epoch != "" && !board.IsNewerThan(old) {
+	if old := s.state; old.Epoch != "" && !state.IsNewerThan(old) {
 		s.mu.Unlock()
 		return
 	}
-	s.state = board
+	s.state = state
 	s.mu.Unlock()
-	s.cfg.Apply(board)
+	s.cfg.Apply(state)
 	s.markReady()
 }
 

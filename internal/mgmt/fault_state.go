@@ -107,33 +107,33 @@ func (b FaultState) Apply(change Change, at Instant) (FaultState, error) {
 }
 
 func (b *FaultState) addFault(add AddFault, at Instant) error {
-	made, err := fault.New(add.Name, add.Spec, at.Cluster)
+	added, err := fault.New(add.Name, add.Spec, at.Cluster)
 	if err != nil {
 		return err
 	}
-	made.Owner = add.Owner
+	added.Owner = add.Owner
 	i := slices.IndexFunc(b.Faults, func(f fault.Fault) bool { return f.Name == add.Name })
 	if i >= 0 && !add.Replace {
 		return fmt.Errorf("fault %q %w", add.Name, ErrExists)
 	}
-	b.Faults = replaceOrAppend(b.Faults, i, made)
+	b.Faults = replaceOrAppend(b.Faults, i, added)
 	return b.checkSize()
 }
 
 func (b *FaultState) addCut(add AddCut, at Instant) error {
-	made, err := partition.New(add.Name, add.Spec, b.Members, at.Cluster)
+	added, err := partition.New(add.Name, add.Spec, b.Members, at.Cluster)
 	if err != nil {
 		return err
 	}
-	made.Owner = add.Owner
+	added.Owner = add.Owner
 	if add.Holder != "" {
-		made.Lease = &partition.Lease{Holder: add.Holder, Expires: at.Wall.Add(LeaseDuration)}
+		added.Lease = &partition.Lease{Holder: add.Holder, Expires: at.Wall.Add(LeaseDuration)}
 	}
 	i := slices.IndexFunc(b.Cuts, func(c partition.Cut) bool { return c.Name == add.Name })
 	if i >= 0 && !add.Replace {
 		return fmt.Errorf("cut %q %w", add.Name, ErrExists)
 	}
-	b.Cuts = replaceOrAppend(b.Cuts, i, made)
+	b.Cuts = replaceOrAppend(b.Cuts, i, added)
 	return b.checkSize()
 }
 
@@ -179,9 +179,9 @@ type selector[T any] struct {
 }
 
 // removeSelected returns the list without the selected elements.
-func removeSelected[T any](all []T, choices []selector[T]) ([]T, error) {
+func removeSelected[T any](all []T, selectors []selector[T]) ([]T, error) {
 	var missing []string
-	for _, one := range choices {
+	for _, one := range selectors {
 		if one.missing != "" && !slices.ContainsFunc(all, one.matches) {
 			missing = append(missing, one.missing)
 		}
@@ -190,35 +190,35 @@ func removeSelected[T any](all []T, choices []selector[T]) ([]T, error) {
 		return nil, fmt.Errorf("%s %w", strings.Join(missing, ", "), ErrNotFound)
 	}
 	return slices.DeleteFunc(all, func(candidate T) bool {
-		return slices.ContainsFunc(choices, func(one selector[T]) bool { return one.matches(candidate) })
+		return slices.ContainsFunc(selectors, func(one selector[T]) bool { return one.matches(candidate) })
 	}), nil
 }
 
 func (s Selection) faultSelectors() []selector[fault.Fault] {
-	var choices []selector[fault.Fault]
+	var selectors []selector[fault.Fault]
 	if s.All {
-		choices = append(choices, selector[fault.Fault]{matches: func(fault.Fault) bool { return true }})
+		selectors = append(selectors, selector[fault.Fault]{matches: func(fault.Fault) bool { return true }})
 	}
 	for _, name := range s.Names {
-		choices = append(choices, selector[fault.Fault]{fmt.Sprintf("fault %q", name), func(f fault.Fault) bool { return f.Name == name }})
+		selectors = append(selectors, selector[fault.Fault]{fmt.Sprintf("fault %q", name), func(f fault.Fault) bool { return f.Name == name }})
 	}
-	return choices
+	return selectors
 }
 
-func (s Selection) cutSelectors(parties []string) []selector[partition.Cut] {
-	var choices []selector[partition.Cut]
+func (s Selection) cutSelectors(members []string) []selector[partition.Cut] {
+	var selectors []selector[partition.Cut]
 	if s.All {
-		choices = append(choices, selector[partition.Cut]{matches: func(partition.Cut) bool { return true }})
+		selectors = append(selectors, selector[partition.Cut]{matches: func(partition.Cut) bool { return true }})
 	}
 	for _, name := range s.Names {
-		choices = append(choices, selector[partition.Cut]{fmt.Sprintf("cut %q", name), func(c partition.Cut) bool { return c.Name == name }})
+		selectors = append(selectors, selector[partition.Cut]{fmt.Sprintf("cut %q", name), func(c partition.Cut) bool { return c.Name == name }})
 	}
-	for _, party := range s.Members {
-		choices = append(choices, selector[partition.Cut]{fmt.Sprintf("cut of %q", party), func(c partition.Cut) bool {
-			return slices.Contains(c.Spec.CutOff(parties), party)
+	for _, member := range s.Members {
+		selectors = append(selectors, selector[partition.Cut]{fmt.Sprintf("cut of %q", member), func(c partition.Cut) bool {
+			return slices.Contains(c.Spec.CutOff(members), member)
 		}})
 	}
-	return choices
+	return selectors
 }
 
 // WithoutExpired returns the state without what has expired. Its slices are copies.

@@ -24,11 +24,11 @@ func after(wall time.Duration) mgmt.Instant {
 
 func empty(t *testing.T) mgmt.FaultState {
 	t.Helper()
-	face, err := clock.NewSchedule(origin, 2)
+	schedule, err := clock.NewSchedule(origin, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return mgmt.FaultState{Epoch: "e", Clock: face, Members: partition.Members([]string{"node-1", "node-2"})}
+	return mgmt.FaultState{Epoch: "e", Clock: schedule, Members: partition.Members([]string{"node-1", "node-2"})}
 }
 
 func lasts(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
@@ -39,8 +39,8 @@ func addFault(name string, d time.Duration, replace bool) mgmt.Change {
 	}}}
 }
 
-func addCut(name, party, holder string, only ...partition.Message) mgmt.Change {
-	return mgmt.Change{Cut: &mgmt.AddCut{Name: name, Holder: holder, Spec: partition.Spec{Members: []string{party}, Only: only}}}
+func addCut(name, member, holder string, only ...partition.Message) mgmt.Change {
+	return mgmt.Change{Cut: &mgmt.AddCut{Name: name, Holder: holder, Spec: partition.Spec{Members: []string{member}, Only: only}}}
 }
 
 // names of what is on a board: faults, then cuts.
@@ -98,10 +98,10 @@ func TestApply(t *testing.T) {
 			{0, mgmt.Change{Renew: "free"}, "cut:free", mgmt.ErrNotFound, ""},
 		},
 	} {
-		board := empty(t)
+		state := empty(t)
 		for i, s := range steps {
-			before := board
-			next, err := board.Apply(s.change, after(s.at))
+			before := state
+			next, err := state.Apply(s.change, after(s.at))
 			switch {
 			case s.fails == nil && s.text == "" && err != nil, s.fails != nil && !errors.Is(err, s.fails),
 				s.text != "" && (err == nil || !strings.Contains(err.Error(), s.text)):
@@ -109,8 +109,8 @@ func TestApply(t *testing.T) {
 			case err == nil && !next.IsNewerThan(before):
 				t.Errorf("%s, step %d: revision %d after %d", name, i, next.Revision, before.Revision)
 			}
-			board = next
-			if got := names(board.WithoutExpired(after(s.at))); got != s.want {
+			state = next
+			if got := names(state.WithoutExpired(after(s.at))); got != s.want {
 				t.Errorf("%s, step %d: on the board %q, want %q", name, i, got, s.want)
 			}
 		}
@@ -119,14 +119,14 @@ func TestApply(t *testing.T) {
 
 // TestEnds: the keeper knows when to look again, on each clock.
 func TestEnds(t *testing.T) {
-	board := empty(t)
+	state := empty(t)
 	for _, change := range []mgmt.Change{addFault("a", time.Hour, false), addFault("b", time.Minute, false), addCut("c", "node-1", "me"), addCut("d", "node-2", "")} {
 		var err error
-		if board, err = board.Apply(change, after(0)); err != nil {
+		if state, err = state.Apply(change, after(0)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if ends := board.NextExpiry(); !ends.Cluster.Equal(origin.Add(time.Minute)) || !ends.Wall.Equal(origin.Add(mgmt.LeaseDuration)) {
+	if ends := state.NextExpiry(); !ends.Cluster.Equal(origin.Add(time.Minute)) || !ends.Wall.Equal(origin.Add(mgmt.LeaseDuration)) {
 		t.Errorf("ends %+v", ends)
 	}
 	if ends := empty(t).NextExpiry(); !ends.Cluster.IsZero() || !ends.Wall.IsZero() {
@@ -136,14 +136,14 @@ func TestEnds(t *testing.T) {
 
 // TestAllFaults has the messages that a cut holds among the faults.
 func TestAllFaults(t *testing.T) {
-	board := empty(t)
+	state := empty(t)
 	for _, change := range []mgmt.Change{addFault("a", 0, false), addCut("c", "node-1", "", partition.Leases)} {
 		var err error
-		if board, err = board.Apply(change, after(0)); err != nil {
+		if state, err = state.Apply(change, after(0)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	all := board.AllFaults()
+	all := state.AllFaults()
 	if len(all) != 2 || all[1].Name != "c.node-1.lease" || all[1].Spec.Where.Process != "kubelet/node-1" {
 		t.Errorf("all faults are %+v", all)
 	}
