@@ -76,7 +76,7 @@ func (d *stableListener) admit(conn net.Conn) {
 	select {
 	case d.current.queue <- trackedConn{conn, d}:
 		d.conns[conn] = struct{}{}
-	default: // as a listener whose backlog is full
+	default: // like a listener with a full backlog
 		_ = conn.Close()
 	}
 }

@@ -209,7 +209,7 @@ func (c *Cluster) writeKubeconfig() error {
 
 // stop stops everything.
 func (c *Cluster) stop() {
-	c.listener.disconnect() // who still reads a watch need not be waited for
+	c.listener.disconnect() // do not wait for clients that still read watches
 	c.parts.Close()
 }
 

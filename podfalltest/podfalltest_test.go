@@ -141,7 +141,7 @@ func TestEveryPartCanCrash(t *testing.T) {
 func TestTheAddressIsKept(t *testing.T) {
 	t.Parallel()
 	c := podfalltest.Start(t)
-	client, err := rest.HTTPClientFor(c.Config()) // which does not try again for ten seconds
+	client, err := rest.HTTPClientFor(c.Config()) // without client-go's retries, which take ten seconds
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +256,7 @@ func TestSpeed(t *testing.T) {
 	if err := client.CoreV1().Pods("default").Delete(t.Context(), "stubborn", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the pod is gone", isGone(t, client, "stubborn")) // which does not wait for 300 s
+	eventually(t, "the pod is gone", isGone(t, client, "stubborn")) // does not take 300 s
 	if took := time.Since(begin); took < 3*time.Second {
 		t.Errorf("a grace of 300 s took %v of the wall, want three seconds", took)
 	}
@@ -320,7 +320,7 @@ func TestManyAtATime(t *testing.T) {
 				}
 				var reading sync.WaitGroup
 				reading.Go(func() {
-					for range stream.ResultChan() { // until the cluster ends, which waits for no reader
+					for range stream.ResultChan() { // until the cluster stops, which waits for no reader
 					}
 				})
 				t.Cleanup(func() { // the cluster is still there

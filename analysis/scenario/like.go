@@ -38,7 +38,7 @@ func mismatches(at string, want, got any) []string {
 			return nil
 		}
 	default:
-		if fmt.Sprint(want) == fmt.Sprint(got) { // numbers come as int64 and as float64
+		if fmt.Sprint(want) == fmt.Sprint(got) { // numbers may be int64 or float64
 			return nil
 		}
 	}

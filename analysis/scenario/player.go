@@ -177,7 +177,7 @@ func (p *Runner) pollThroughout(ctx context.Context, stays time.Duration, look f
 		}
 		err := look(ctx)
 		if err != nil && p.cfg.Late > 0 {
-			err = look(ctx) // it may have stood still while it was looked at
+			err = look(ctx) // the machine may have stalled during the first check
 		}
 		if err != nil {
 			return fmt.Errorf("it was so, but not for %s: after %s %w", stays, p.cfg.Clock.Since(begun).Round(time.Millisecond), err)

@@ -194,7 +194,7 @@ func TestLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for late, wrong := range map[time.Duration]bool{0: true, 500 * time.Millisecond: true, lifetime: false} {
-		for _, speed := range []float64{1, 8} { // a machine is as late as it is, however fast the cluster runs
+		for _, speed := range []float64{1, 8} { // Late is wall time, whatever the speed
 			synctest.Test(t, func(t *testing.T) {
 				face, err := clock.NewSchedule(time.Now(), speed)
 				if err != nil {

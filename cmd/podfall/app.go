@@ -85,7 +85,7 @@ func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 		Reader:   p.in, Writer: p.out, ErrWriter: p.errs,
 		HideHelpCommand: true,
 		Action:          unknownCommand,
-		ExitErrHandler:  func(*cli.Context, error) {}, // run prints and decides
+		ExitErrHandler:  func(*cli.Context, error) {}, // run prints the error and chooses the exit code
 		OnUsageError:    func(_ *cli.Context, err error, _ bool) error { return usageError("%v", err) },
 	}, nil
 }

@@ -123,7 +123,7 @@ func warnPrograms(c *cli.Context, layout cluster.Layout, options cluster.Options
 		return err
 	}
 	err = withManagement(c, layout, func(client *mgmt.Client) error {
-		if board, err := client.Get(c.Context); err == nil { // a hub of others may have none
+		if board, err := client.Get(c.Context); err == nil { // an external hub may have no fault state
 			face = board.Clock
 		}
 		return nil
@@ -181,7 +181,7 @@ func followClock(ctx context.Context, conn *bus.Conn, movement *clock.Driver) (s
 	var following sync.WaitGroup
 	following.Go(func() {
 		defer once()
-		_ = mgmt.NewClient(conn).Follow(ctx, func(board mgmt.FaultState) { // without a board the clock is as up made it
+		_ = mgmt.NewClient(conn).Follow(ctx, func(board mgmt.FaultState) { // without fault state the clock keeps its initial schedule
 			movement.Set(board.Clock)
 			once()
 		})

@@ -150,7 +150,7 @@ func keepStored(c *cli.Context, asked, stored cluster.Options) cluster.Options {
 // It works concurrently, because most of the time is spent waiting for the disk, once per file.
 func makeKeys(layout cluster.Layout, options cluster.Options) error {
 	makers := []func() error{
-		func() error { return layout.MakeGatewaySecrets(clock.Clock{}.Now()) }, // clients compare certificates with the wall
+		func() error { return layout.MakeGatewaySecrets(clock.Clock{}.Now()) }, // clients compare certificates with the wall clock
 	}
 	for _, id := range network.Identities(options.Nodes) {
 		makers = append(makers, func() error { return makeKey(layout.Keys(), id) })
@@ -161,7 +161,7 @@ func makeKeys(layout cluster.Layout, options cluster.Options) error {
 		}
 	}
 	failures := make([]error, len(makers))
-	turns := make(chan struct{}, 32) // each keeps a few files open
+	turns := make(chan struct{}, 32) // each maker keeps a few files open
 	var making sync.WaitGroup
 	for i, maker := range makers {
 		turns <- struct{}{}
@@ -191,7 +191,7 @@ func superviseCommand(layout cluster.Layout) *cli.Command {
 			ready := false
 			say := func(line string) {
 				toLog(line)
-				toParent(line) // who started us reads until it knows; a pipe that nobody reads is no error
+				toParent(line) // the parent reads until it knows the result; a closed pipe is no error
 			}
 			err := runSupervisor(c.Context, layout, say, func() { ready = true; toParent(cluster.LineReady) })
 			if err != nil && !ready {

@@ -86,7 +86,7 @@ func cut(c *cli.Context, layout cluster.Layout) error {
 func holdCut(ctx context.Context, client *mgmt.Client, name string) error {
 	for (clock.Clock{}).Sleep(ctx, mgmt.LeaseDuration/3) == nil {
 		if _, err := client.Set(ctx, mgmt.Change{Renew: name}); errors.Is(err, mgmt.ErrNotFound) {
-			return nil // somebody has healed it
+			return nil // another command has healed it
 		} else if err != nil && ctx.Err() == nil {
 			return err
 		}

@@ -88,7 +88,7 @@ func (f *remote) get(ctx context.Context, path string, query url.Values) (data [
 	if err != nil {
 		return nil, "", err
 	}
-	defer func() { _ = response.Body.Close() }() // it was only read
+	defer func() { _ = response.Body.Close() }() // errors of closing a read body do not matter
 	if data, err = io.ReadAll(response.Body); err != nil {
 		return nil, "", err
 	}

@@ -50,7 +50,7 @@ func kubeconfigCommand(layout cluster.Layout) *cli.Command {
 // mergeKubeconfig adds the access to the file, atomically.
 func mergeKubeconfig(c *cli.Context, access kubeconfig.Access, path string) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target // the link stays a link
+		path = target // keep a symbolic link
 	}
 	release, err := lockKubeconfig(path)
 	if err != nil {

@@ -21,7 +21,7 @@ func (l *limits) set(values []string) {
 	for _, value := range values {
 		limit, err := fault.ParseLimit(value)
 		if err != nil {
-			continue // it was checked before it came here
+			continue // it was validated before
 		}
 		resource := unix.RLIMIT_NOFILE
 		if limit.Memory {

@@ -22,7 +22,7 @@ import (
 var version = "development"
 
 func main() {
-	syscall.Umask(0o077) // keys, objects and logs are their owner's alone
+	syscall.Umask(0o077) // only the owner may read keys, objects and logs
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, process{args: commandLine(os.Args), in: &interruptibleStdin{inherited: os.Stdin}, out: os.Stdout, errs: os.Stderr, getenv: os.Getenv})
 	stop()

@@ -53,7 +53,7 @@ func newManaged(process string, face clock.Schedule) *managed {
 	m := &managed{process: process, clock: clock.NewDriver(face), counts: counts.NewRegistry()}
 	m.faults = fault.NewTable(fault.Config{
 		Process: process, Node: node, Clock: m.clock.Clock(),
-		Crash: func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }, // as anybody may kill himself
+		Crash: func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }, // every process may kill itself
 		OnTrigger: func(f fault.Fault, p fault.Point, a fault.Attributes) {
 			trouble.RecordTriggers(m.history.Load())(f, p, a)
 		},

@@ -135,7 +135,7 @@ func readyNotifier(descriptor int) func() {
 	}
 	told := os.NewFile(uintptr(descriptor), "ready")
 	return func() {
-		_, _ = io.WriteString(told, cluster.LineReady+"\n") // a parent that is gone does not ask
+		_, _ = io.WriteString(told, cluster.LineReady+"\n") // a parent that has exited does not read
 		_ = told.Close()
 	}
 }

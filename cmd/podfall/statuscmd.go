@@ -70,7 +70,7 @@ type management struct {
 }
 
 func readManagement(ctx context.Context, layout cluster.Layout, options cluster.Options, processes []cluster.Process) (found management) {
-	silent := func(error) string { return "" } // a bus in a container, too, has no process here
+	silent := func(error) string { return "" } // a bus in a container has no process here either
 	if i := slices.IndexFunc(processes, func(p cluster.Process) bool { return p.Name == "bus" && p.PID != 0 }); i >= 0 {
 		silent = func(err error) string {
 			if errors.Is(err, context.DeadlineExceeded) {

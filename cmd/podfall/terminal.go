@@ -89,7 +89,7 @@ func (k *interruptibleStdin) open() *os.File {
 		k.own = k.inherited
 		info, err := k.inherited.Stat()
 		if err != nil || info.Mode()&(os.ModeCharDevice|os.ModeNamedPipe) == 0 {
-			return // a file is never waited for
+			return // reading a file never blocks
 		}
 		again, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", k.inherited.Fd()), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 		if err == nil {

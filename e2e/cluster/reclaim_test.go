@@ -137,7 +137,7 @@ func TestReclaimOrders(t *testing.T) {
 func TestLateDefaultClass(t *testing.T) {
 	play(t, claimCluster(), func(r *rig) {
 		r.delete("storageclasses.storage.k8s.io standard", metav1.DeleteOptions{})
-		// A controller that has not heard of it yet may still give claims that class.
+		// A controller with a stale view may still give claims that class.
 		r.Settle()
 		none := claim("none")
 		none.Spec.StorageClassName = new("")

@@ -46,7 +46,7 @@ func viewConditions() map[string]func(r *rig, of trial, step func(*rig)) {
 			step(r)
 			time.Sleep(of.stepTime())
 		},
-		// The controller sees the object that it looks after, and nothing of what it does.
+		// The controller sees the object that it manages, and none of its own writes.
 		"stale": func(r *rig, of trial, step func(*rig)) {
 			own, _, _ := strings.Cut(of.own, " ")
 			r.freezeView(own)
@@ -58,13 +58,13 @@ func viewConditions() map[string]func(r *rig, of trial, step func(*rig)) {
 			r.eachKind(r.valve.Open)
 			time.Sleep(of.stepTime())
 		},
-		// It sees everything, 2 s late.
+		// It sees everything 2 s late.
 		"late": func(r *rig, of trial, step func(*rig)) {
 			r.eachKind(func(resource string) { r.valve.Delay(resource, 2*time.Second) })
 			step(r)
 			time.Sleep(of.stepTime() + 10*time.Second)
 		},
-		// It sees nothing, and then the last state only.
+		// It sees nothing, and then only the last state.
 		"missed": func(r *rig, of trial, step func(*rig)) {
 			r.freezeView("")
 			step(r)

@@ -137,7 +137,7 @@ func (r *rig) disturb(file string, pods []string, least int) {
 	for _, node := range []string{"node-1", "node-2"} {
 		r.patch("nodes "+node, map[string]any{"spec": map[string]any{"unschedulable": nil}})
 	}
-	// All are on node-3 now. It falls silent: its pods are marked, and nothing stands in for them.
+	// All are on node-3 now. It becomes silent: its pods are marked for deletion, and are not replaced.
 	before := r.awaitReady(n)
 	r.Stop("kubelet/node-3")
 	time.Sleep(7 * time.Minute)

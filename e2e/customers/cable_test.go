@@ -95,7 +95,7 @@ func (c *flakyDialer) breakAll() {
 	defer c.mu.Unlock()
 	for w := range c.conns {
 		w.broken.Store(true)
-		_ = w.Conn.Close() // whoever uses it finds out
+		_ = w.Conn.Close() // its user gets an error
 	}
 }
 

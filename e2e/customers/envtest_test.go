@@ -35,7 +35,7 @@ func TestLikeEnvtest(t *testing.T) {
 	must(t, k.Delete(t.Context(), victim))
 	marked := &corev1.Pod{}
 	switch err := k.Get(t.Context(), client.ObjectKeyFromObject(victim), marked); {
-	case apierrors.IsNotFound(err): // it may have been quick
+	case apierrors.IsNotFound(err): // it may be gone already
 	case err != nil:
 		t.Fatal(err)
 	case marked.UID == victim.UID && marked.DeletionTimestamp.IsZero():

@@ -291,7 +291,7 @@ func TestWatchRequests(t *testing.T) {
 		})
 	}
 
-	one := c.call("GET", pods+"/one?watch=true&timeoutSeconds=1", "") // the object alone
+	one := c.call("GET", pods+"/one?watch=true&timeoutSeconds=1", "") // a watch of one object
 	if one.StatusCode != http.StatusOK || len(eventTypes(t, one.body)) != 1 {
 		t.Errorf("watch of one name: %d %s", one.StatusCode, one.body)
 	}
@@ -340,7 +340,7 @@ func TestPages(t *testing.T) {
 		if left := all - len(names); left > 0 && (list.RemainingItemCount == nil || int(*list.RemainingItemCount) != left) {
 			t.Errorf("page %d says that %v are left, want %d", page, list.RemainingItemCount, left)
 		}
-		if page == 0 { // what comes later is of a later revision, and not of this list
+		if page == 0 { // later changes have a later revision and do not belong to this list
 			_, err := client.CoreV1().Pods("default").Create(t.Context(), unscheduled("pod-99"), metav1.CreateOptions{})
 			must(t, err)
 		}

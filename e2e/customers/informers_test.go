@@ -43,7 +43,7 @@ func TestInformersMissNothing(t *testing.T) {
 			awaitAgreement(t, "at first", a, w)
 
 			since := a.record.lengths()
-			// Client-go lists anew after a watch that has told nothing before it broke.
+			// Client-go lists again if a watch broke before its first event.
 			broken := a.storeRevision(t)
 			told := func() bool { return w.newest.Load() > broken }
 			jerk := func() { line.breakAll(); broken = a.storeRevision(t) }
@@ -184,9 +184,9 @@ func (w *recordingHandler) OnUpdate(before, after any) {
 	case !ok || was == nil:
 		w.wrong = append(w.wrong, fmt.Sprintf("updated a %T to a %T", before, after))
 	case was.ResourceVersion == pod.ResourceVersion:
-		// A new list makes an update of every object; whoever minds compares revisions.
+		// A new list updates every object; handlers compare revisions.
 	case pod.DeletionTimestamp != nil:
-		// The first half of a delete: a change of its own, with a revision that no answer tells.
+		// The first half of a delete is a separate change, with a revision that no response contains.
 	case parseRevision(was.ResourceVersion) > parseRevision(pod.ResourceVersion):
 		w.wrong = append(w.wrong, fmt.Sprintf("%s went back from %s to %s", pod.Name, was.ResourceVersion, pod.ResourceVersion))
 	default:

@@ -56,7 +56,7 @@ func TestLeaderElection(t *testing.T) {
 	third := &candidate{}
 	third.run(t, c.Config(), "c", leads, &group)
 	began := time.Now()
-	candidates[second].cancel() // it gives the lease back
+	candidates[second].cancel() // it releases the lease
 	if got := nextLeader(t, leads); got != "c" {
 		t.Errorf("after the leader stopped %q leads, want c", got)
 	}

@@ -102,7 +102,7 @@ func runManager(t *testing.T, cfg *rest.Config) {
 	m, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: newScheme(t), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller:    config.Controller{SkipNameValidation: new(true)},
-		LeaseDuration: new(conditionTimeout), RenewDeadline: new(conditionTimeout / 2), // a machine that is busy makes nobody lose the lead
+		LeaseDuration: new(conditionTimeout), RenewDeadline: new(conditionTimeout / 2), // long enough for a busy machine
 		LeaderElection: true, LeaderElectionID: "pond", LeaderElectionNamespace: "default", LeaderElectionReleaseOnCancel: true,
 	})
 	must(t, err)
@@ -133,7 +133,7 @@ func (k *frogReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 			Annotations: map[string]string{"script.podfall.io/main": "on TERM exits 0 after 50ms"},
 		},
 		Spec: corev1.PodSpec{
-			TerminationGracePeriodSeconds: new(int64(1)), // half of it is what a namespace waits for before it looks again
+			TerminationGracePeriodSeconds: new(int64(1)), // the namespace controller retries after half of it
 			Containers:                    []corev1.Container{{Name: "main", Image: "frog:" + frog.Spec.Colour}},
 		},
 	}

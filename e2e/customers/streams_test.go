@@ -70,7 +70,7 @@ func readEvents(t *testing.T, watcher watch.Interface, recorded map[string][]cha
 			}
 			revision = parseRevision(pod.ResourceVersion)
 			if event.Type == watch.Modified && pod.DeletionTimestamp != nil {
-				continue // the first half of a delete, which the record leaves out
+				continue // the first half of a delete, which the record omits
 			}
 			left--
 			seen[pod.Name] = append(seen[pod.Name], toChange(event.Type, pod))

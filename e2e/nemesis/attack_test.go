@@ -77,7 +77,7 @@ func (a *attack) begin(ctx context.Context, s Step) error {
 	for _, command := range s.Begin {
 		err := a.runCommand(ctx, command)
 		if err != nil && strings.Contains(err.Error(), "does not run") {
-			return a.endStep(ctx, s) // of several some may have been ended
+			return a.endStep(ctx, s) // some of the processes may have ended already
 		}
 		if err != nil {
 			return err
@@ -144,7 +144,7 @@ func (a *attack) endStep(ctx context.Context, s Step) error {
 	if err != nil || len(names) == 0 {
 		return errors.Join(failed, err)
 	}
-	if slices.Contains(names, "bus") { // without it nothing else can be mended
+	if slices.Contains(names, "bus") { // without the bus no other step can end
 		failed = errors.Join(failed, a.startEnded(ctx, "bus"))
 	}
 	short, cancel := context.WithTimeout(ctx, 5*time.Second)

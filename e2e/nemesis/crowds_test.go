@@ -19,7 +19,7 @@ func (c *client) deleteCrowds(ctx context.Context) {
 	_ = sleep(ctx, time.Duration(c.rand.IntN(2000))*time.Millisecond)
 	selector := pick(c.rand, []string{"app=crowd", "app=crowd", ""})
 	options := metav1.DeleteOptions{}
-	if grace := c.rand.Int64N(20); grace > 0 { // 0 leaves it to the pods
+	if grace := c.rand.Int64N(20); grace > 0 { // 0 uses the pods' own grace
 		options.GracePeriodSeconds = &grace
 	}
 	c.request(ctx, "deletecollection", target("pods", ""), func(ctx context.Context) (any, error) {

@@ -59,7 +59,7 @@ func saveReportIn(t *testing.T, c *cluster, dir string, seed uint64) error {
 	in := report.Input{
 		Title: fmt.Sprintf("Nemesis, seed %d", seed), Facts: []report.Fact{{Name: "again", Value: again}}, Log: evidence.Log,
 	}
-	if err != nil { // of a cluster that is up the apiserver has the database
+	if err != nil { // in a running cluster the apiserver has the database open
 		in.Notes = []string{err.Error()}
 	}
 	in.Results, in.Unproven = promises.Check(evidence)

@@ -110,7 +110,7 @@ func (c *client) churnPods(ctx context.Context) {
 	case 10:
 		c.remove(ctx, t, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
 	default:
-		// The set's pods, too: a StatefulSet's identities come back.
+		// Pods of the sets too, because a StatefulSet recreates its pods' names.
 		c.remove(ctx, target("pods", fmt.Sprint("db-", c.rand.IntN(3))), metav1.DeleteOptions{GracePeriodSeconds: new(int64(c.rand.IntN(2) * 10))})
 	}
 }
@@ -135,7 +135,7 @@ func (c *client) spec() corev1.PodSpec {
 		Volumes:                       []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
 	}
 	spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
-	if c.rand.IntN(3) == 0 { // shorter than the grace: a set would make no pod otherwise
+	if c.rand.IntN(3) == 0 { // shorter than the grace, or the pod template would be invalid
 		seconds := min(int64(1+c.rand.IntN(12)), *spec.TerminationGracePeriodSeconds-1)
 		spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: seconds}}}
 	}

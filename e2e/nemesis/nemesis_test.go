@@ -70,13 +70,13 @@ const speed = 20.0
 // acknowledged write must exist. A run with too few faults fails.
 func TestNemesis(t *testing.T) {
 	seed := *seed
-	if seed == 0 { // anew in each run that -count asks for
+	if seed == 0 { // drawn anew in each run of -count
 		seed = rand.Uint64N(1 << 32)
 	}
 	t.Logf("go test ./nemesis -run TestNemesis -seed %d -faults %d", seed, *faults)
 	nodes := []string{"node-1", "node-2", "node-3"}
 	c := up(t, "--nodes", "3", "--speed", fmt.Sprint(speed))
-	t.Cleanup(func() { saveReport(t, c, seed) }) // before the end of the cluster
+	t.Cleanup(func() { saveReport(t, c, seed) }) // before the cluster is stopped
 
 	book := &Ledger{}
 	working := &load{api: c.dial(), ledger: book, seed: seed, nodes: nodes}

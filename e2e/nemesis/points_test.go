@@ -40,7 +40,7 @@ type pointFault struct {
 // good, and a runtime that lies.
 func pointFaults() []pointFault {
 	return []pointFault{
-		// 9, 29, 31, 33: what crosses the bus is lost, late, there twice, or refused.
+		// 9, 29, 31, 33: messages are lost, late, duplicated, or refused.
 		{flags: "--point api.request --effect drop --client node:NODE --probability 0.5"},
 		{flags: "--point api.request --effect drop --client controllers* --probability 0.3"},
 		{flags: "--point api.request --effect drop --client node:* --verb delete --count 2"},
@@ -59,7 +59,7 @@ func pointFaults() []pointFault {
 		{flags: "--point watch.deliver --effect expire --client controllers --count 3"},
 		{flags: "--point watch.deliver --effect delay --delay 4s --client node:NODE --probability 0.3"},
 		{flags: "--point watch.deliver --effect hang --client controllers"},
-		// 16, 17, 18: the disk is slow, full, broken; 1: the apiserver ends at the worst lines.
+		// 16, 17, 18: the disk is slow, full, broken; 1: the apiserver crashes at the worst points.
 		{flags: "--point store.commit --effect error --probability 0.3"},
 		{flags: "--point store.commit --effect delay --delay 3s --probability 0.5"},
 		{flags: "--point store.sync --effect delay --delay 4s --probability 0.5"},
@@ -67,7 +67,7 @@ func pointFaults() []pointFault {
 		{flags: "--point store.sync --effect crash --skip 2 --count 1", crashes: "apiserver"},
 		{flags: "--point store.commit --effect crash --skip 3 --count 1", crashes: "apiserver"},
 		{flags: "--point store.synced --effect crash --skip 2 --count 1", crashes: "apiserver"},
-		// 1, 22, 24, 25, 27: the runtime fails, hangs, is slow, ends, and its answers are lost.
+		// 1, 22, 24, 25, 27: the runtime fails, hangs, is slow, crashes, or its answers are lost.
 		{flags: "--point cri.* --effect error --code Unavailable --node NODE --probability 0.3"},
 		{flags: "--point cri.StopContainer --effect hang --node NODE"},
 		{flags: "--point cri.StopContainer --effect drop --node NODE --probability 0.7"},
@@ -91,7 +91,7 @@ func pointFaults() []pointFault {
 		{flags: "--point volume.unmount --effect hang --node NODE"},
 		{flags: "--point volume.unmount --effect crash --node NODE --count 1", crashes: "kubelet/NODE"},
 		{flags: "--point volume.remove-dir --effect error --node NODE"},
-		// 35: a node runs short.
+		// 35: a node is under pressure.
 		{flags: "--point node.pressure --effect value --value memory --node NODE"},
 		{flags: "--point node.allocate --effect error --node NODE --probability 0.5"},
 	}
@@ -105,5 +105,5 @@ func (d *Drawer) faultPoint(s *Step) {
 	if chosen.crashes != "" {
 		s.Down = []string{strings.ReplaceAll(chosen.crashes, "NODE", node)}
 	}
-	s.Lasts += time.Second // until something passes there
+	s.Lasts += time.Second // time for an operation to reach the point
 }

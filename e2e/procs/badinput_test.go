@@ -145,11 +145,11 @@ func bodies() map[string]malformed {
 	create := func(contentType, body string) malformed {
 		return validCall(proto.VerbCreate, "bad").withBody(contentType, body)
 	}
-	strict, _ := (&metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}).Marshal() // of plain fields: it encodes
+	strict, _ := (&metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}).Marshal() // plain fields always encode
 	patch := func(contentType, body string) malformed {
 		return validCall(proto.VerbPatch, "web").withBody(contentType, body)
 	}
-	var bomb strings.Builder // each level holds the one below it ten times
+	var bomb strings.Builder // each level contains the one below ten times
 	bomb.WriteString("l0: &l0 a\n")
 	for level := range 20 {
 		fmt.Fprintf(&bomb, "l%d: &l%d [%s]\n", level+1, level+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*l%d,", level), 10), ","))
@@ -281,7 +281,7 @@ func TestBadManifests(t *testing.T) {
 		})
 	}
 	c.wantUnharmed(api, before, pids)
-	c.apply(manifest("scripted", "ignores everything", 1)) // which is no more than an annotation to the apiserver
+	c.apply(manifest("scripted", "ignores everything", 1)) // to the apiserver this is only an annotation
 	eventually(t, "describe says what is wrong with the script", func() bool {
 		out := c.must("describe", "pod", "scripted")
 		return strings.Contains(out, `script clause "ignores everything": want`)

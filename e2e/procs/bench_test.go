@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	herd    = 1000 // pods of one measurement
+	herd    = 1000 // pods per measurement
 	writers = 64
 )
 

@@ -50,11 +50,11 @@ func TestCuts(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "2", "--speed", "20")
 	c.must("cut", "node-1", "--for", "0s")
-	eventually(t, "status shows the cut of node-1 alone", func() bool { // it waits a second for the bus to tell
+	eventually(t, "status shows the cut of node-1 alone", func() bool { // status waits a second for the bus
 		got := c.states()
 		return got["link of node-1"] == "cut" && got["link of node-2"] == "whole"
 	})
-	eventually(t, "node-1 is NotReady, and node-2 is not", func() bool { // nor for long, if the machine made it so
+	eventually(t, "node-1 is NotReady, and node-2 is not", func() bool { // a busy machine may make node-2 NotReady for a moment
 		return c.nodeStatus("node-1") == "NotReady" && c.nodeStatus("node-2") == "Ready"
 	})
 	c.must("heal", "--all")
@@ -147,7 +147,7 @@ func TestEveryProcessIsCrashedAndPaused(t *testing.T) {
 	eventually(t, "the cluster works", func() bool { return c.nodeStatus("node-1") == "Ready" })
 	c.runPod("web", "on TERM exits 0 after 0s", 5)
 	c.must("delete", "pod", "web")
-	c.must("pause", "kubelet/node-1") // down ends it too
+	c.must("pause", "kubelet/node-1") // down must stop a paused process too
 }
 
 // TestProcessRecordsStall pauses a kubelet with SIGSTOP until its node is NotReady, like a machine

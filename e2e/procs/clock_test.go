@@ -91,7 +91,7 @@ func TestANodeIsLost(t *testing.T) {
 		}
 		began = time.Now()
 		c.kill("kubelet/" + name)
-		if !ready() { // a machine that is busy loses nodes by itself
+		if !ready() { // a busy machine may lose nodes by itself
 			c.must("up", "--detach")
 			return false
 		}
@@ -100,10 +100,10 @@ func TestANodeIsLost(t *testing.T) {
 	lease := mustGet[*coordinationv1.Lease](t, api, targetOf("leases.coordination.k8s.io", corev1.NamespaceNodeLease, name))
 	lost := lease.Spec.RenewTime.Time
 	eventually(t, "the node is Unknown", func() bool { return readyCondition(api.getNode(t, name)).Status == corev1.ConditionUnknown })
-	if silent := readyCondition(api.getNode(t, name)).LastTransitionTime.Sub(lost); silent < 49*time.Second { // of whole seconds
+	if silent := readyCondition(api.getNode(t, name)).LastTransitionTime.Sub(lost); silent < 49*time.Second { // the times are whole seconds
 		t.Errorf("Unknown %v after its last word, want 50 s", silent)
 	}
-	var tainted []time.Time // more than once if the controllers have lost sight of all nodes meanwhile
+	var tainted []time.Time // more than once if all nodes became NotReady meanwhile
 	eventually(t, "the pod is evicted", func() bool {
 		tainted = append(tainted, unreachableSince(api.getNode(t, name))...)
 		return api.getPod(t, "web").DeletionTimestamp != nil
@@ -139,7 +139,7 @@ func TestTheClockIsMoved(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1", "--timing", "fastest")
 	api := c.dial()
-	for _, name := range []string{"fast", "held"} { // which nobody evicts while a second of the wall is a quarter of an hour
+	for _, name := range []string{"fast", "held"} { // without eviction while a wall second is a quarter of an hour
 		c.apply(strings.Replace(manifest(name, "ignores TERM", 3600), "spec:", "spec:\n  tolerations: [{operator: Exists}]", 1))
 	}
 	for _, name := range []string{"fast", "held"} {
@@ -153,10 +153,10 @@ func TestTheClockIsMoved(t *testing.T) {
 		t.Errorf("its grace of an hour took %v", took)
 	}
 
-	c.must("clock", "--speed", "1") // else its hour would be over in seconds, before the pause
+	c.must("clock", "--speed", "1") // otherwise its hour would be over in seconds, before the pause
 	c.must("delete", "pod", "held", "--wait=false")
 	c.must("clock", "pause")
-	c.must("clock", "--speed", "10000") // an hour is a third of a second, but for the pause
+	c.must("clock", "--speed", "10000") // an hour takes a third of a second, except for the pause
 	held := c.now()
 	for range 10 {
 		if api.getPod(t, "held") == nil || !c.now().Equal(held) {
@@ -176,7 +176,7 @@ func TestAllClocksAgree(t *testing.T) {
 	c.must("clock", "step", "5m")
 	c.must("clock", "pause")
 	c.kill("kubelet/node-1")
-	c.must("clock", "step", "10m") // beyond what a process shows that has heard of the pause late: none goes back
+	c.must("clock", "step", "10m") // beyond the reading of a process that learns of the pause late: no clock goes back
 	c.must("up", "--detach")
 	asks := mgmt.NewClient(c.connect())
 	want := c.now()
@@ -210,7 +210,7 @@ func TestMetricsOfAllProcesses(t *testing.T) {
 		`apiserver_request_total{process="gateway"`,
 	} {
 		eventually(t, want+" is in the metrics of all processes", func() bool {
-			text, err := asks.DoRaw(t.Context()) // who does not answer in time is left out
+			text, err := asks.DoRaw(t.Context()) // processes that do not answer in time are omitted
 			return err == nil && strings.Contains(string(text), want)
 		})
 	}

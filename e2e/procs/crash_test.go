@@ -89,7 +89,7 @@ func (l *ledger) work(ctx context.Context, api client, worker int, rng *rand.Ran
 			},
 		}, metav1.CreateOptions{})
 		if err != nil {
-			continue // not acknowledged: it may or may not be there
+			continue // not acknowledged: the pod may or may not exist
 		}
 		l.mu.Lock()
 		l.recordAck(created)

@@ -55,7 +55,7 @@ func TestFullDiskUnderTheApiserver(t *testing.T) {
 		t.Errorf("nobody was told why: %s", text)
 	}
 	for _, err := range refused {
-		late := apierrors.IsTimeout(err) // of a machine that is busy
+		late := apierrors.IsTimeout(err) // the machine is busy
 		if !apierrors.IsServiceUnavailable(err) && !late || !strings.Contains(err.Error(), "apiserver") {
 			t.Errorf("a write that failed: %v, want 503 that says what of the apiserver", err)
 		}
@@ -64,7 +64,7 @@ func TestFullDiskUnderTheApiserver(t *testing.T) {
 	c.wantExit("apiserver", "commit after revision", "file too large")
 
 	c.must("up", "--detach", "--nodes", "1")
-	patient := client{podapi.New(c.connect(), podapi.Config{Timeout: 2 * time.Minute})} // a timeout breaks no promise
+	patient := client{podapi.New(c.connect(), podapi.Config{Timeout: 2 * time.Minute})} // a timeout violates no invariant
 	for name, uid := range acknowledged {
 		kept, err := patient.Get(t.Context(), configMap(name), metav1.GetOptions{})
 		if err != nil || string(kept.GetUID()) != uid {
@@ -79,7 +79,7 @@ func TestFullDiskUnderTheApiserver(t *testing.T) {
 // the acknowledged objects, by name.
 func fillDisk(t *testing.T, api client) (acknowledged map[string]string, refused []error) {
 	t.Helper()
-	const enough = 100 // of a quarter of a MiB each
+	const enough = 100 // objects of a quarter of a MiB
 	acknowledged = map[string]string{}
 	var mu sync.Mutex
 	var writing sync.WaitGroup

@@ -204,7 +204,7 @@ func killSleeper(t *testing.T, seconds int) {
 		if err == nil && strings.Contains(line, fmt.Sprintf("sleep %d", seconds)) {
 			var pid int
 			if _, err := fmt.Sscanf(path, "/proc/%d/cmdline", &pid); err == nil {
-				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have gone with the other
+				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have exited with the other
 			}
 		}
 	}

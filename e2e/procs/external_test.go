@@ -78,7 +78,7 @@ func (n *natsProcess) start() {
 
 // kill kills the server with SIGKILL and waits for its exit. It is idempotent.
 func (n *natsProcess) kill() {
-	_ = n.command.Process.Kill() // in vain when it has ended
+	_ = n.command.Process.Kill() // fails if it has exited
 	_ = n.command.Wait()
 }
 
@@ -153,7 +153,7 @@ func TestExternalBusRestarts(t *testing.T) {
 // TestExternalBusRefuses starts clusters with unusable servers.
 func TestExternalBusRefuses(t *testing.T) {
 	t.Parallel()
-	const gone = "nats://127.0.0.1:1" // where nobody listens, nor begins to
+	const gone = "nats://127.0.0.1:1" // nothing listens on port 1
 	stranger := startNATS(t, makeKeys(t, filepath.Join(t.TempDir(), "other"), "node-1"))
 	for name, row := range map[string]struct{ url, want string }{
 		"nobody listens":         {gone, "no servers available"},

@@ -74,7 +74,7 @@ func TestGatewayKeepsAddress(t *testing.T) {
 
 func TestTheGatewaysPort(t *testing.T) {
 	t.Parallel()
-	listener, err := homeport.Listen(t.Context(), "127.0.0.1", 0) // which no outgoing connection takes meanwhile
+	listener, err := homeport.Listen(t.Context(), "127.0.0.1", 0) // a port that no outgoing connection takes meanwhile
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestGatewayRefusesStrangers(t *testing.T) {
 func TestListensOnLoopbackOnly(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "2")
-	inodes := map[string]string{} // a socket, and whose it is
+	inodes := map[string]string{} // inode to address
 	for name, pid := range c.pids() {
 		links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 		if err != nil {
@@ -210,7 +210,7 @@ func TestListensOnLoopbackOnly(t *testing.T) {
 		}
 	})
 	eventually(t, "each process listens on as many sockets as it should", func() bool {
-		found = countListeners(t, inodes) // a table that others change while it is read may lack a line
+		found = countListeners(t, inodes) // a table that changes while it is read may lack a line
 		return maps.Equal(found, want)
 	})
 }
@@ -225,7 +225,7 @@ func countListeners(t *testing.T, inodes map[string]string) map[string]int {
 	} {
 		text, err := os.ReadFile(table)
 		if os.IsNotExist(err) {
-			continue // a machine without IPv6
+			continue // the machine has no IPv6
 		}
 		if err != nil {
 			t.Fatal(err)

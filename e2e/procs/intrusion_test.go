@@ -129,7 +129,7 @@ func sendInvalidCalls(t *testing.T, private, keys string) {
 	if _, err := kubelet.request(proto.Runtime, proto.CRISubject("Explode"), nil); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("an unknown method: %v", err)
 	}
-	for range 100 { // of which none is a call to be given up
+	for range 100 { // none of them cancels a call
 		if err := kubelet.nc.Publish(proto.CRISubject("Cancel"), []byte("\xff\x00random")); err != nil {
 			t.Error(err)
 		}
@@ -162,8 +162,8 @@ func sendHugeMessages(t *testing.T, at, subject string, honest *rawConn) {
 		t.Fatal(err)
 	}
 	_, _ = fmt.Fprintf(rude, "CONNECT {\"verbose\":true}\r\nPUB %s %d\r\n", subject, hugeSize)
-	_, _ = rude.Write(make([]byte, 1<<20)) // it may be gone by now
-	said, _ := io.ReadAll(rude)            // until the server has hung up
+	_, _ = rude.Write(make([]byte, 1<<20)) // it may be closed by now
+	said, _ := io.ReadAll(rude)            // until the server closes the connection
 	if !bytes.Contains(said, []byte("-ERR")) {
 		t.Errorf("the server said %q to one who sends 64 MiB, want an error", said)
 	}

@@ -32,7 +32,7 @@ var (
 func testSeed(t *testing.T) uint64 {
 	t.Helper()
 	seed := *seed
-	if seed == 0 { // anew in each run that -count asks for
+	if seed == 0 { // drawn anew in each run of -count
 		seed = rand.Uint64()
 	}
 	t.Logf("go test ./procs -run '%s' -seed %d -rounds %d", t.Name(), seed, *rounds)
@@ -322,7 +322,7 @@ func (c *cluster) watchPod() (stop func() []string) {
 	if err := command.Start(); err != nil {
 		c.t.Fatal(err)
 	}
-	c.t.Cleanup(func() { _ = command.Process.Kill(); _ = command.Wait() }) // in vain when it was stopped
+	c.t.Cleanup(func() { _ = command.Process.Kill(); _ = command.Wait() }) // fails if it was stopped
 	eventually(c.t, "the watch shows the pod", func() bool { return output.contains(name) })
 	return func() []string {
 		eventually(c.t, "the watch shows DELETED", func() bool { return output.contains("DELETED") })

@@ -112,7 +112,7 @@ func copyExecutable(path string) error {
 	if err := os.WriteFile(path, data, 0o700); err != nil {
 		return err
 	}
-	return errors.Join(os.Chmod(path, 0o755), os.Chmod(filepath.Dir(path), 0o755)) // whatever the umask is
+	return errors.Join(os.Chmod(path, 0o755), os.Chmod(filepath.Dir(path), 0o755)) // independent of the umask
 }
 
 // sharedDir returns a directory in which programs of any user may write.

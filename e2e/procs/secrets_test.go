@@ -69,7 +69,7 @@ spec:
 	for _, dir := range []string{"log", "history", "run"} {
 		err := filepath.WalkDir(filepath.Join(c.data, dir), func(path string, entry fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
-				return nil // it has been written, and renamed
+				return nil // the file was renamed meanwhile
 			}
 			if err != nil || !entry.Type().IsRegular() {
 				return err

@@ -71,7 +71,7 @@ func TestProgramsEnd(t *testing.T) {
 	t.Parallel()
 	c, _ := upWithPrograms(t)
 	api, dir := c.dial(), sharedDir(t)
-	const short = 2 // of a program that is to be killed; one that ends by itself has time to
+	const short = 2 // grace of a program that is to be killed
 	spec := func(policy string, grace int, more, script string) string {
 		return fmt.Sprintf(`
   restartPolicy: %s
@@ -155,7 +155,7 @@ func TestProgramsAreStoppedInOrder(t *testing.T) {
 			got, sent, killed, began)
 	}
 	deaf := &subject{diary: filepath.Join(dir, "trc-04"), code: -1}
-	if told := deaf.timesOf("TERM"); !deaf.wasStarved(records) && (len(told) != 1 || told[0] < sent[0]) { // it may have heard late, or never
+	if told := deaf.timesOf("TERM"); !deaf.wasStarved(records) && (len(told) != 1 || told[0] < sent[0]) { // the signal may have been handled late, or never
 		t.Errorf("TRC-04: it was sent SIGTERM at %v, and heard it at %v", sent, told)
 	}
 

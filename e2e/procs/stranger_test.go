@@ -68,7 +68,7 @@ func (s *rawConn) request(to proto.Identity, subject string, data []byte) ([]byt
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = answers.Unsubscribe() }() // in vain when the connection is gone
+	defer func() { _ = answers.Unsubscribe() }() // fails if the connection is closed
 	if err := s.nc.PublishRequest(subject, reply, data); err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func inventory(t *testing.T, api client) map[string]string {
 	found := map[string]string{}
 	for _, kind := range kinds.All() {
 		list, err := api.List(t.Context(), podapi.Target{Kind: kind}, metav1.ListOptions{})
-		ownWork := []string{"events", "storageclasses", "customresourcedefinitions"} // controllers make these by themselves
+		ownWork := []string{"events", "storageclasses", "customresourcedefinitions"} // controllers create these at any time
 		if slices.Contains(ownWork, kind.Resource) || apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err) {
 			continue
 		}

@@ -51,7 +51,7 @@ func TestSplitBrain(t *testing.T) {
 		}
 		return false
 	})
-	eventually(t, "truth shows the orphan on the node that is cut off", func() bool { // if its runtime answers in time
+	eventually(t, "truth shows the orphan on the node that is cut off", func() bool { // requires its runtime to answer in time
 		for _, row := range look().Pods {
 			if row.UID == first && row.API == "gone" && row.Alive == 1 && row.Scripted == 1 && row.Node == node {
 				return true
@@ -148,7 +148,7 @@ func TestTimelineWithKubeconfigOnly(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1", "--speed", "20")
 	c.apply("{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: main, image: none}]}}")
-	c.must("wait", "--for=condition=Ready", "pod/web", "--timeout=60m") // three minutes
+	c.must("wait", "--for=condition=Ready", "pod/web", "--timeout=60m") // three wall minutes
 	if out := c.runRemote("timeline", "pod/web"); out.code != 1 || !strings.Contains(out.stderr, "no deletion of pod \"web\"") || !strings.Contains(out.stderr, "kubelet/node-1") {
 		t.Errorf("before: %+v", out)
 	}
@@ -190,7 +190,7 @@ func TestTimelineWithKubeconfigOnly(t *testing.T) {
 	c.must("start", "runtime/node-1")
 	c.must("heal", "--all")
 	out := c.runRemote("timeline", "pod/web", "-f")
-	for _, step := range append(whole, "the object is removed", "nothing of it is alive", "Evidence:") { // who is silent for a moment tells late
+	for _, step := range append(whole, "the object is removed", "nothing of it is alive", "Evidence:") { // a process that is silent for a moment reports late
 		if !tells(out, step) {
 			t.Errorf("to the end: %+v, want it to tell that %s", out, step)
 		}

@@ -128,7 +128,7 @@ func TestClosedToOthers(t *testing.T) {
 	c := up(t, "--nodes", "1")
 	err := filepath.Walk(c.data, func(path string, info os.FileInfo, err error) error {
 		if os.IsNotExist(err) {
-			return nil // it has been written, and renamed
+			return nil // the file was renamed meanwhile
 		}
 		if err == nil && info.Mode().Perm()&0o077 != 0 {
 			t.Errorf("%s has mode %v", path, info.Mode())

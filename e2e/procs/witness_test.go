@@ -63,7 +63,7 @@ func runRecorder(path string, code int) int {
 			if code < 0 {
 				continue
 			}
-			for linger := time.After(beat); ; { // another signal would come
+			for linger := time.After(beat); ; { // wait for another signal
 				select {
 				case <-signals:
 					fmt.Fprintln(file, "TERM", monotonic())
@@ -308,7 +308,7 @@ func (s *subject) checkAgreement(t *testing.T, records []shim.Record, m *machine
 	if killed[0] < bound {
 		t.Errorf("K3: %s was killed %v too early", s.name, time.Duration(bound-killed[0]))
 	}
-	// Between its last beat and the signal it was silent for as long as anybody may be.
+	// Between its last beat and the signal it may have been silent for one beat.
 	last, after := lives[len(lives)-1], timesAfter(records, isKill)
 	if silent := time.Duration(killed[0] - last); silent > time.Second+m.maxDelay(last, killed[0]) || last > after[0]+beat.Nanoseconds() {
 		t.Errorf("%s was killed from %d to %d, and lived last at %d", s.name, killed[0], after[0], last)

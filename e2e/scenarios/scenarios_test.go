@@ -72,7 +72,7 @@ func TestWithoutFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if report := runScenario(t, story, true); report.Err == nil {
-				t.Errorf("goes as told with nothing broken: it shows nothing")
+				t.Errorf("it succeeds without faults: it shows nothing")
 			}
 		})
 	}

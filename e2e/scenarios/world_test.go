@@ -69,7 +69,7 @@ func newEnvironment(t *testing.T, needs scenario.Requirements) *environment {
 	if w.parts, err = inprocess.New(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { checkInvariants(t, cfg.Dir) }) // when all has been closed
+	t.Cleanup(func() { checkInvariants(t, cfg.Dir) }) // after everything is closed
 	t.Cleanup(w.parts.Close)
 	parts := []string{"apiserver", "controllers"}
 	for _, node := range w.nodes {
@@ -187,7 +187,7 @@ func (w *environment) Alive(ctx context.Context, uid types.UID) (int, error) {
 
 func (w *environment) containers(ctx context.Context, node string) ([]*proto.Container, error) {
 	open := func() (net.Conn, error) { return w.parts.NodeBus(node) }
-	// Not as a kubelet: a second one would fence the first.
+	// Not as a kubelet: its newer boot would displace the first kubelet.
 	conn, err := bus.Dial(ctx, bus.Config{Identity: proto.Client("observer"), InProcess: open})
 	if err != nil {
 		return nil, err

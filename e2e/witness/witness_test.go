@@ -78,7 +78,7 @@ func pods(name string) podapi.Target {
 // never early (K1 to K6).
 func TestRuntimeRecordsMatchContainers(t *testing.T) {
 	seed := *seed
-	if seed == 0 { // anew in each run that -count asks for
+	if seed == 0 { // drawn anew in each run of -count
 		seed = rand.Uint64()
 	}
 	t.Logf("figures: %d pods, seed %d", *number, seed)
@@ -110,7 +110,7 @@ func runLifecycles(t *testing.T, subjects map[string]*subject) {
 			t.Fatal(err)
 		}
 	}
-	for range 100 { // until long after the last of them can be left
+	for range 100 { // until long after the last pod must be gone
 		time.Sleep(200 * time.Millisecond)
 		readLogs(t, runtime, subjects)
 	}
@@ -137,7 +137,7 @@ func readLogs(t *testing.T, runtime *runtimeapi.Client, subjects map[string]*sub
 		s := subjects["default/"+container.Labels["io.kubernetes.pod.name"]]
 		log, err := runtime.ContainerLogs(t.Context(), &proto.ContainerLogsRequest{ContainerId: container.Id, Timestamps: true})
 		if err != nil {
-			continue // it has been removed meanwhile
+			continue // removed meanwhile
 		}
 		for line := range strings.Lines(string(log)) {
 			at, what, _ := strings.Cut(strings.TrimSpace(line), " ")

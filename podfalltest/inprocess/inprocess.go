@@ -186,7 +186,7 @@ func (c *Cluster) Start(ctx context.Context, name string) error {
 			if running.Err() == nil && c.cfg.Ended != nil {
 				c.cfg.Ended(name, p.err)
 			}
-		default: // Start says it
+		default: // Start returns the error
 		}
 	})
 	select {
@@ -194,7 +194,7 @@ func (c *Cluster) Start(ctx context.Context, name string) error {
 		c.recordUp(began, p, name)
 		return nil
 	case <-p.ended:
-		_ = c.Stop(name) // it has ended, and may be started again
+		_ = c.Stop(name) // it has ended and may be started again
 		return fmt.Errorf("%s ended before it was ready: %w", name, orNoError(p.err))
 	case <-ctx.Done():
 		return fmt.Errorf("%s is not ready: %w", name, context.Cause(ctx))
@@ -219,7 +219,7 @@ func (c *Cluster) claimStart(name string, stop context.CancelFunc) (*part, error
 	case runs:
 		return nil, fmt.Errorf("%s %w", name, ErrRuns)
 	}
-	p.running.Wait() // for the rest of one that a fault has crashed
+	p.running.Wait() // for a part that a fault has crashed
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.stop, p.ended = stop, make(chan struct{})
@@ -262,7 +262,7 @@ func (c *Cluster) Close() {
 	for _, stage := range c.stopStages() {
 		var stopping sync.WaitGroup
 		for _, name := range stage {
-			stopping.Go(func() { _ = c.Stop(name) }) // in vain when it does not run
+			stopping.Go(func() { _ = c.Stop(name) }) // fails if it does not run
 		}
 		stopping.Wait()
 	}

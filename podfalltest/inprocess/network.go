@@ -36,10 +36,10 @@ func newNetwork(ctx context.Context, cfg Config, hub *bus.Server) network {
 			Member: party, Dial: func(context.Context) (net.Conn, error) { return hub.InProcessConn() }, Clock: cfg.Clock, Log: cfg.Log,
 		})
 		n.links[party], links = link, append(links, link)
-		n.carriers.Go(func() { _ = link.Run(carrying) }) // a link that is cut off ends without an error
+		n.carriers.Go(func() { _ = link.Run(carrying) }) // a cut link ends without an error
 	}
 	n.switchboard = carrier.NewSwitchboard(links, cfg.Clock)
-	n.carriers.Go(func() { _ = n.switchboard.Run(carrying) }) // nor does who cuts it
+	n.carriers.Go(func() { _ = n.switchboard.Run(carrying) }) // so does the switchboard
 	return n
 }
 

@@ -44,7 +44,7 @@ func (c *Cluster) apiserver(ctx context.Context, ready func()) error {
 	defer c.trackConnection(name, conn)()
 	cfg := c.cfg.APIServer
 	cfg.Bus, cfg.Clock, cfg.Compat, cfg.Boot, cfg.Log, cfg.Ready = conn, c.partClock(name), c.cfg.Compat, c.cfg.Boot(name), c.cfg.Log, ready
-	cfg.DataDir, cfg.NoSync = filepath.Join(c.cfg.Dir, name), true // what crashes is not the machine
+	cfg.DataDir, cfg.NoSync = filepath.Join(c.cfg.Dir, name), true // only processes crash, not the machine
 	var done func()
 	if cfg.Observers, done, err = observe[inspect.APIServer](c, name, cfg.Boot); err != nil {
 		return err

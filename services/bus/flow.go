@@ -33,7 +33,7 @@ func (c connection) flow(ctx context.Context, to io.Writer, from io.Reader, way 
 	if errors.Is(err, errUnwritable) && c.unwritable.Add(1) == 1 {
 		return nil
 	}
-	c.parts.Stop() // one direction is no connection
+	c.parts.Stop() // a connection needs both directions
 	return err
 }
 

@@ -145,7 +145,7 @@ func (l *Link) Listen(ctx context.Context, listener net.Listener) error {
 			if errors.Is(err, net.ErrClosed) {
 				return nil
 			}
-			if err != nil { // such as too many open files, which may pass
+			if err != nil { // for example too many open files, which may pass
 				l.Log.WarnContext(ctx, "link could not accept", "party", l.Member, "error", err)
 				if err := (clock.Clock{}).Sleep(ctx, acceptRetry); err != nil {
 					return err
@@ -196,7 +196,7 @@ func (l *Link) carry(ctx context.Context, near net.Conn) {
 	}
 	if err != nil {
 		l.Log.InfoContext(ctx, "link does not reach the hub", "party", l.Member, "error", err)
-		_ = near.Close() // the party sees an end, and tries again
+		_ = near.Close() // the member sees the end and reconnects
 		return
 	}
 	c := connection{link: l, parts: daemon.NewGroup(ctx), unwritable: &atomic.Int32{}}
@@ -239,14 +239,14 @@ func (l *Link) admit(ctx context.Context, near net.Conn) (first io.Reader, err e
 	n := 0
 	err = daemon.Run(ctx, func(ctx context.Context) error {
 		err := l.gate(ctx, partition.FromNode)
-		// The reader is to stop, and what it has read is kept.
+		// Stop the reader and keep what it has read.
 		return errors.Join(err, near.SetReadDeadline(time.Unix(1, 0)))
 	}, func(ctx context.Context) error {
 		var err error
 		if n, err = near.Read(said); errors.Is(err, os.ErrDeadlineExceeded) || err == nil {
 			return l.gate(ctx, partition.FromNode)
 		}
-		return err // the party has hung up
+		return err // the member has closed the connection
 	})
 	if err != nil {
 		return nil, err

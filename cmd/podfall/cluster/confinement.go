@@ -45,7 +45,7 @@ func CgroupName(programs string) string {
 func removeCgroups(programs string, progress func(string)) {
 	tree, err := cgroups.Open(CgroupName(programs))
 	if err != nil {
-		return // then there never was one
+		return // then there was no cgroup
 	}
 	if err := tree.RemoveAll(); err != nil {
 		progress(strings.TrimSpace("cgroups stay: " + err.Error()))

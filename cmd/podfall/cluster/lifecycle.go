@@ -222,7 +222,7 @@ func (l Layout) Down(ctx context.Context, progress func(string)) error {
 		return err
 	}
 	if supervisor.Alive() {
-		// Its children have patience each, stage by stage.
+		// Its children get stopTimeout each, stage by stage.
 		if err := supervisor.Stop(ctx, 4*stopTimeout); err != nil {
 			return fmt.Errorf("stop the supervisor: %w", err)
 		}
@@ -307,7 +307,7 @@ func (l Layout) publishedAddress(name string) string {
 	}
 	url, err := readURL(path)
 	if err != nil {
-		return "" // it has not told yet
+		return "" // the address is not published yet
 	}
 	return url
 }

@@ -136,7 +136,7 @@ func (o Options) maxPods() int {
 			continue
 		}
 		pods = 0
-		if amount, err := resource.ParseQuantity(value); err == nil { // as a kubelet reads it
+		if amount, err := resource.ParseQuantity(value); err == nil { // parsed like the kubelet does
 			pods = int(max(amount.Value(), 0))
 		}
 	}

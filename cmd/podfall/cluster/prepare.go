@@ -147,7 +147,7 @@ func (l Layout) Exec(member Member, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	kept, err := syscall.Dup(int(told.Fd())) // what Go opens is closed by an exec, a copy is not
+	kept, err := syscall.Dup(int(told.Fd())) // Go's descriptors close on exec, a duplicate does not
 	if err != nil {
 		return errors.Join(err, told.Close())
 	}

@@ -70,8 +70,8 @@ func (r Record) paused() bool {
 
 // Signal signals the recorded process; os.ErrProcessDone if it is gone.
 func (r Record) Signal(signal os.Signal) error {
-	// The handle is taken first and the start time compared after: if they agree, the
-	// handle is of the recorded process, whatever happens to its pid from here on.
+	// The handle is taken first and the start time compared afterwards. If they agree, the
+	// handle refers to the recorded process, even if its PID is reused later.
 	process, err := os.FindProcess(r.PID)
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func (l Layout) launch(name string, arguments, environment []string) (*exec.Cmd,
 	}
 	defer told.Close()
 	command := exec.Command(executable, append(arguments, "--ready-fd", strconv.Itoa(readyFD))...)
-	command.Env = append(environment, os.Environ()...) // what people set wins: it comes last
+	command.Env = append(environment, os.Environ()...) // the user's environment comes last and takes precedence
 	command.Stdout, command.Stderr = log, log
 	command.ExtraFiles = []*os.File{told}
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -197,16 +197,16 @@ func (c *child) reap(paused, resumed func()) {
 			continue
 		}
 		if err != nil || info.Code != childStopped && info.Code != childContinued {
-			break // it has ended
+			break// it has exited
 		}
 		if info.Code == childStopped {
 			paused()
 		} else {
 			resumed()
 		}
-		_ = unix.Waitid(unix.P_PID, c.command.Process.Pid, &info, changes|unix.WNOHANG, nil) // what was told
+		_ = unix.Waitid(unix.P_PID, c.command.Process.Pid, &info, changes|unix.WNOHANG, nil) // consume the reported change
 	}
-	_ = c.command.Wait() // how it ended is in the state
+	_ = c.command.Wait() // ProcessState has the result
 	close(c.ended)
 }
 
@@ -231,7 +231,7 @@ func (c *child) stop(patience <-chan time.Time) {
 		return
 	}
 	_ = c.command.Process.Signal(syscall.SIGTERM)
-	_ = c.command.Process.Signal(syscall.SIGCONT) // who is paused hears of it then
+	_ = c.command.Process.Signal(syscall.SIGCONT) // a paused process handles the signal after SIGCONT
 	select {
 	case <-c.ended:
 	case <-patience:

@@ -69,7 +69,7 @@ func (s *Supervisor) Run(ctx context.Context, again <-chan os.Signal, ready func
 	defer s.layout.killPrograms(ctx, s.progress)
 	defer s.reapers.Wait()
 	defer s.stopAll()
-	if _, err := s.layout.takeStartRequests(); err != nil { // of an earlier supervisor: all is started now
+	if _, err := s.layout.takeStartRequests(); err != nil { // requests to an earlier supervisor: everything is started now
 		return err
 	}
 	if err := s.startMissing(ctx, nil); err != nil {
@@ -303,7 +303,7 @@ func (r Record) Stop(ctx context.Context, patience time.Duration) error {
 		case err != nil:
 			return err
 		}
-		_ = r.Signal(syscall.SIGCONT) // who is paused hears of it then
+		_ = r.Signal(syscall.SIGCONT) // a paused process handles the signal after SIGCONT
 		if r.awaitExit(ctx, patience) {
 			return nil
 		}

@@ -57,9 +57,9 @@ func Open(ctx context.Context, cfg Config) (*Keeper, error) {
 	k := &Keeper{cfg: cfg, changed: make(chan struct{}, 1)}
 	board, err := load(cfg.File)
 	if damaged, ok := errors.AsType[*damageError](err); ok {
-		cfg.Log.WarnContext(ctx, "the board was damaged: nothing is broken or cut any more", "file", damaged.aside, "err", err)
+		cfg.Log.WarnContext(ctx, "the fault state was damaged: all faults and cuts are cleared", "file", damaged.aside, "err", err)
 	} else if err != nil {
-		return nil, fmt.Errorf("open the board: %w", err)
+		return nil, fmt.Errorf("open the fault state: %w", err)
 	}
 	board.Epoch, board.Members = cfg.Epoch, cfg.Members
 	if len(board.Clock) == 0 {
@@ -75,11 +75,11 @@ func Open(ctx context.Context, cfg Config) (*Keeper, error) {
 func (k *Keeper) Run(ctx context.Context, ready func()) error {
 	get, err := k.cfg.Bus.Listen(ctx, proto.MgmtFaultStateGet)
 	if err != nil {
-		return fmt.Errorf("keep the board: %w", err)
+		return fmt.Errorf("keep the fault state: %w", err)
 	}
 	set, err := k.cfg.Bus.Listen(ctx, proto.MgmtFaultStateSet)
 	if err != nil {
-		return fmt.Errorf("keep the board: %w", err)
+		return fmt.Errorf("keep the fault state: %w", err)
 	}
 	ready()
 	return daemon.Run(ctx, k.expire, k.repeat,
@@ -111,7 +111,7 @@ func (k *Keeper) answer(ctx context.Context, call *carrier.Call) {
 		err = call.Send(ctx, data, false)
 	}
 	if err != nil {
-		k.cfg.Log.DebugContext(ctx, "the board's answer was not sent", "err", err)
+		k.cfg.Log.DebugContext(ctx, "an answer about the fault state was not sent", "err", err)
 	}
 }
 
@@ -141,7 +141,7 @@ func (k *Keeper) change(request []byte) (mgmt.FaultState, error) {
 // put replaces the state. The caller holds the lock.
 func (k *Keeper) put(next mgmt.FaultState) error {
 	if err := save(k.cfg.File, next); err != nil {
-		return fmt.Errorf("write the board down: %w", err)
+		return fmt.Errorf("save the fault state: %w", err)
 	}
 	k.state = next
 	k.cfg.Apply(next)
@@ -158,7 +158,7 @@ func (k *Keeper) publish() error {
 		err = k.cfg.Bus.Publish(proto.MgmtFaultState, data)
 	}
 	if errors.Is(err, carrier.ErrDisconnected) {
-		return nil // it is published now and then
+		return nil // it is published periodically
 	}
 	return err
 }
@@ -170,7 +170,7 @@ func (k *Keeper) expire(ctx context.Context) error {
 			return err
 		}
 		if err := k.dropExpired(); err != nil {
-			k.cfg.Log.ErrorContext(ctx, "what is over stays on the board", "err", err)
+			k.cfg.Log.ErrorContext(ctx, "expired entries stay in the fault state", "err", err)
 		}
 	}
 }
