@@ -77,7 +77,7 @@ func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 	own = slices.Concat(own, controlCommands(layout), serviceCommands())
 	strict("", own)
 	return &cli.App{
-		Name: "podfall", Usage: "a Kubernetes pod-deletion emulator", Version: version,
+		Name: "podfall", Usage: "a Kubernetes pod-deletion emulator", Version: buildVersion(),
 		Flags: []cli.Flag{&cli.StringFlag{
 			Name: "data", EnvVars: []string{dataVariable}, Value: ".podfall", Usage: "the cluster's data `DIRECTORY`",
 		}},
