@@ -72,7 +72,7 @@ func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 	own := []*cli.Command{
 		upCommand(layout), downCommand(layout), statusCommand(layout), clockCommand(layout),
 		kubeconfigCommand(layout), superviseCommand(layout), prepareCommand(layout), memberCommand(layout),
-		runCommand(layout), cutCommand(layout), healCommand(layout), faultCommand(layout), verifyCommand(layout), reportCommand(layout),
+		tryCommand(p), runCommand(layout), cutCommand(layout), healCommand(layout), faultCommand(layout), verifyCommand(layout), reportCommand(layout),
 	}
 	own = slices.Concat(own, controlCommands(layout), serviceCommands())
 	strict("", own)
