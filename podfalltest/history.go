@@ -1,8 +1,8 @@
 package podfalltest
 
 import (
-	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/analysis/windows"
+	"github.com/podfall/podfall/internal/history"
 )
 
 // SplitBrain is a time during which two incarnations of one pod were alive.

@@ -1,10 +1,10 @@
 package podfalltest
 
 import (
-	"github.com/podfall/podfall/internal/bus"
-	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/analysis/why"
 	"github.com/podfall/podfall/analysis/why/gather"
+	"github.com/podfall/podfall/internal/bus"
+	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 )

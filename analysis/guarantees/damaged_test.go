@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/podfall/podfall/analysis/guarantees"
-	"github.com/podfall/podfall/internal/history"
-	"github.com/podfall/podfall/analysis/timeline"
 	"github.com/podfall/podfall/analysis/report"
+	"github.com/podfall/podfall/analysis/timeline"
+	"github.com/podfall/podfall/internal/history"
 )
 
 const (

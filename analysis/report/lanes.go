@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/analysis/timeline"
+	"github.com/podfall/podfall/internal/history"
 )
 
 // lane is a pod's incarnation.

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podfall/podfall/analysis/windows"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/fault"
 	"github.com/podfall/podfall/internal/history"
-	"github.com/podfall/podfall/analysis/windows"
 	"github.com/podfall/podfall/internal/partition"
 )
 

@@ -16,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
+	"github.com/podfall/podfall/analysis/scenario"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/internal/podapi"
-	"github.com/podfall/podfall/analysis/scenario"
 	"github.com/podfall/podfall/proto/kinds"
 )
 

@@ -8,9 +8,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/analysis/guarantees"
 	"github.com/podfall/podfall/analysis/report"
+	"github.com/podfall/podfall/cmd/podfall/cluster"
 )
 
 // reportCommand makes a page of what a cluster has left behind.

@@ -10,10 +10,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/podfall/podfall/cmd/podfall/cluster"
-	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/analysis/guarantees"
 	"github.com/podfall/podfall/analysis/scenario"
+	"github.com/podfall/podfall/cmd/podfall/cluster"
+	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/proto"
 )
 

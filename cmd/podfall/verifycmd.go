@@ -11,8 +11,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/analysis/guarantees"
+	"github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/services/apiserver"
 	"github.com/podfall/podfall/services/apiserver/store"

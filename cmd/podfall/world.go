@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/podfall/podfall/analysis/scenario"
+	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
@@ -16,8 +18,6 @@ import (
 	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/internal/mgmt"
 	"github.com/podfall/podfall/internal/podapi"
-	"github.com/podfall/podfall/analysis/scenario"
-	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/proto"
 )
 

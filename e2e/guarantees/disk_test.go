@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/podfall/podfall/e2e/guarantees"
 	promises "github.com/podfall/podfall/analysis/guarantees"
+	"github.com/podfall/podfall/e2e/guarantees"
 	"github.com/podfall/podfall/podfalltest"
 )
 

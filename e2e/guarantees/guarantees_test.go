@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	typed "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"github.com/podfall/podfall/e2e/guarantees"
 	promises "github.com/podfall/podfall/analysis/guarantees"
+	"github.com/podfall/podfall/e2e/guarantees"
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/podfalltest"
 )

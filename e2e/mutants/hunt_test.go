@@ -19,9 +19,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/podfall/podfall/analysis/guarantees"
 	"github.com/podfall/podfall/e2e/sim"
 	"github.com/podfall/podfall/internal/clock"
-	"github.com/podfall/podfall/analysis/guarantees"
 )
 
 var within = flag.Duration("within", time.Minute, "how long TestHunt may search for one bug, of processor time; 0 means for as many lives as it has")

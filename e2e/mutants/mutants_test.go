@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/analysis/guarantees"
+	"github.com/podfall/podfall/internal/clock"
 )
 
 var (

@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/podfall/podfall/e2e/guarantees"
 	promises "github.com/podfall/podfall/analysis/guarantees"
 	"github.com/podfall/podfall/analysis/report"
+	"github.com/podfall/podfall/e2e/guarantees"
 )
 
 // keep leaves the report directory behind: of a run that failed, or when -report asks for it.

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
+	promises "github.com/podfall/podfall/analysis/guarantees"
 	layouts "github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/e2e/guarantees"
 	"github.com/podfall/podfall/internal/clock"
-	promises "github.com/podfall/podfall/analysis/guarantees"
 	"github.com/podfall/podfall/internal/history"
 )
 

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podfall/podfall/analysis/windows"
 	layouts "github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/internal/history"
-	"github.com/podfall/podfall/analysis/windows"
 )
 
 // TestSplitBrain forces a pod of a StatefulSet away whose node is cut off. Why and truth show

@@ -16,6 +16,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/podfall/podfall/analysis/scenario"
+	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/fault"
@@ -23,8 +25,6 @@ import (
 	"github.com/podfall/podfall/internal/partition"
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/internal/runtimeapi"
-	"github.com/podfall/podfall/analysis/scenario"
-	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/podfalltest/inprocess"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/kubelet"

@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/podfall/podfall/internal/clock"
-	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/analysis/why"
 	"github.com/podfall/podfall/analysis/why/gather"
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/history"
 )
 
 // Past tells what the processes of a cluster have written down, past every cut.

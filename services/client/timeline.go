@@ -10,9 +10,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/analysis/timeline"
 	"github.com/podfall/podfall/analysis/why"
+	"github.com/podfall/podfall/internal/clock"
 )
 
 func timelineCommand(env Env) *cli.Command {

@@ -16,11 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/printers"
 
-	"github.com/podfall/podfall/internal/clock"
-	"github.com/podfall/podfall/analysis/windows"
-	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/analysis/why"
 	"github.com/podfall/podfall/analysis/why/gather"
+	"github.com/podfall/podfall/analysis/windows"
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/proto/kinds"
 )
 

@@ -10,9 +10,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/analysis/why"
 	"github.com/podfall/podfall/analysis/why/gather"
+	"github.com/podfall/podfall/internal/podapi"
 )
 
 func whyCommand(env Env) *cli.Command {

@@ -23,10 +23,10 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/podfall/podfall/analysis/why"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/internal/podapi"
-	"github.com/podfall/podfall/analysis/why"
 	"github.com/podfall/podfall/proto/kinds"
 )
 

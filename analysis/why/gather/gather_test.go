@@ -15,10 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/podfall/podfall/internal/clock"
-	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/analysis/why"
 	"github.com/podfall/podfall/analysis/why/gather"
+	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/proto/kinds"
 )
 
