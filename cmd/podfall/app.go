@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+	"github.com/xrash/smetrics"
 
 	"github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/internal/bus"
@@ -117,10 +118,30 @@ func unknown(c *cli.Context) error {
 	}
 	name := c.Args().First()
 	text := fmt.Sprintf("unknown command %q; podfall --help lists them", name)
-	if near := cli.SuggestCommand(c.App.Commands, name); !strings.Contains(near, `""`) {
-		text += ". " + near
+	if near := nearestCommand(c.App.Commands, name); near != "" {
+		text += fmt.Sprintf(". Did you mean %q?", near)
 	}
 	return usage("%s", text)
+}
+
+// maxTypos is how many letters a suggested command may differ by.
+const maxTypos = 2
+
+// nearestCommand returns the visible command whose name differs from the word by the fewest
+// inserted, removed or changed letters; empty if all differ by more than maxTypos.
+func nearestCommand(commands []*cli.Command, word string) string {
+	nearest, fewest := "", maxTypos+1
+	for _, command := range commands {
+		if command.Hidden || command.Category != "" {
+			continue
+		}
+		for _, name := range command.Names() {
+			if typos := smetrics.WagnerFischer(word, name, 1, 1, 1); typos < min(fewest, len(word)) {
+				nearest, fewest = name, typos
+			}
+		}
+	}
+	return nearest
 }
 
 // dial connects the command line to the cluster's apiserver and kubelets, and the clock of

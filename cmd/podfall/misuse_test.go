@@ -70,3 +70,20 @@ func TestMisuse(t *testing.T) {
 		}
 	}
 }
+
+// TestNearestCommand wants a suggestion only for a word that is at most two letters away from a
+// command, and none of a process that people do not start by hand.
+func TestNearestCommand(t *testing.T) {
+	app, err := newApp(process{variable: func(string) string { return "" }}, cluster.Layout{Root: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for word, want := range map[string]string{
+		"delte": "delete", "dlete": "delete", "wyh": "why", "gett": "get", "heall": "heal", "tmeline": "timeline",
+		"xyz": "", "zz": "", "rollouts-history": "", "gatewy": "", "superviser": "",
+	} {
+		if got := nearestCommand(app.Commands, word); got != want {
+			t.Errorf("for %q %q is suggested, want %q", word, got, want)
+		}
+	}
+}
