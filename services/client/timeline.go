@@ -9,9 +9,12 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/history/timeline"
+	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/internal/why"
 )
 
@@ -53,7 +56,7 @@ func runTimeline(ctx context.Context, c *call) error {
 		switch {
 		case err != nil:
 			return err
-		case !found && !follow:
+		case !found && (!follow || !c.mayBeDeleted(ctx, about)):
 			return fmt.Errorf("no deletion of pod %q in namespace %q has been written down. %s", about.Name, about.Namespace, evidence(events.sources()))
 		case found && c.flags.String(flagOutput) == "json":
 			if !follow || told.Over {
@@ -71,6 +74,15 @@ func runTimeline(ctx context.Context, c *call) error {
 			return err
 		}
 	}
+}
+
+// mayBeDeleted reports whether the API has the pod, or does not say: then its deletion may still begin.
+func (c *call) mayBeDeleted(ctx context.Context, about podapi.Target) bool {
+	api, err := c.api(ctx)
+	if err == nil {
+		_, err = api.Get(ctx, about, metav1.GetOptions{})
+	}
+	return !apierrors.IsNotFound(err)
 }
 
 // toldTimeline is a timeline as programs are told it.

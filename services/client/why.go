@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/internal/why"
@@ -53,10 +54,33 @@ func runWhy(ctx context.Context, c *call) error {
 	} else {
 		c.explain(report)
 	}
-	if err == nil && report.Blocked() {
-		err = errBlocked
+	switch {
+	case err != nil:
+		return err
+	case report.Blocked():
+		return errBlocked
+	case report.Missing():
+		c.lastDeletion(ctx, about)
+		return apierrors.NewNotFound(about.Kind.GroupResource(), about.Name)
 	}
-	return err
+	return nil
+}
+
+// lastDeletion prints the timeline of a pod that is gone, if its deletion has been written down.
+func (c *call) lastDeletion(ctx context.Context, about podapi.Target) {
+	if about.Kind.GroupResource().String() != "pods" || c.flags.String(flagOutput) == "json" {
+		return
+	}
+	past, err := c.past(ctx)
+	if err != nil {
+		return // nothing is written down here, which is not what was asked
+	}
+	teller := &timelineWriter{past: past, printed: map[toldStep]bool{}, pod: about.Namespace + "/" + about.Name}
+	if told, found, err := teller.read(ctx); err == nil && found {
+		say(c.stdout, "\n")
+		teller.write(told)
+		teller.end()
+	}
 }
 
 // about is the one object that the arguments name: pod/web, or pod web.
@@ -90,7 +114,7 @@ func (c *call) explain(report why.Report) {
 		where = " in " + report.Namespace
 	}
 	say(c.stdout, "%s%s: %s\n", report.Object, where, report.State)
-	if len(report.Findings) == 0 && !report.Blocked() {
+	if len(report.Findings) == 0 && !report.Blocked() && !report.Missing() {
 		say(c.stdout, "Nothing is known to block it.\n")
 	}
 	for _, f := range report.Findings {
