@@ -15,6 +15,7 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/history/timeline"
 	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/internal/terminal"
 	"github.com/podfall/podfall/internal/why"
 )
 
@@ -115,9 +116,9 @@ type toldStep struct {
 // end says whose words were told.
 func (w *timelineWriter) end() {
 	if w.flags.String(flagOutput) == "" {
-		say(w.stdout, "\n%s\n", evidence(w.sources()))
+		terminal.Printf(w.stdout, "\n%s\n", evidence(w.sources()))
 		if w.unasked != "" {
-			say(w.stdout, "Nobody was asked, files were read: %s\n", w.unasked)
+			terminal.Printf(w.stdout, "Nobody was asked, files were read: %s\n", w.unasked)
 		}
 	}
 }
@@ -142,9 +143,9 @@ const laneWidth = 12
 // write prints the steps that have not been printed yet.
 func (w *timelineWriter) write(told timeline.Timeline) {
 	if len(w.printed) == 0 {
-		say(w.stdout, "pod %s, uid %s, node %s, asked for at %s, grace %ds\n\n", told.Pod, told.UID, told.Node,
+		terminal.Printf(w.stdout, "pod %s, uid %s, node %s, asked for at %s, grace %ds\n\n", told.Pod, told.UID, told.Node,
 			told.Began.UTC().Format(time.RFC3339), told.GraceSeconds)
-		say(w.stdout, "%9s %6s  %-*s %-8s %s\n", "AFTER", "GRACE", laneWidth, "LANE", "RULE", "STEP")
+		terminal.Printf(w.stdout, "%9s %6s  %-*s %-8s %s\n", "AFTER", "GRACE", laneWidth, "LANE", "RULE", "STEP")
 	}
 	for _, step := range told.Steps {
 		known := toldStep{step.At, step.Process, step.Text}
@@ -156,10 +157,10 @@ func (w *timelineWriter) write(told timeline.Timeline) {
 		if told.GraceSeconds > 0 {
 			share = fmt.Sprintf("%.0f%%", 100*step.Grace)
 		}
-		say(w.stdout, "%+8.3fs %6s  %-*s %-8s %s%s\n", step.AfterSeconds, share, laneWidth, step.Lane, step.Rule, indent(step.Lane), step.Text)
+		terminal.Printf(w.stdout, "%+8.3fs %6s  %-*s %-8s %s%s\n", step.AfterSeconds, share, laneWidth, step.Lane, step.Rule, indent(step.Lane), step.Text)
 	}
 	if told.Over {
-		say(w.stdout, "\nThe object is gone, and nothing of it is alive.\n")
+		terminal.Printf(w.stdout, "\nThe object is gone, and nothing of it is alive.\n")
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/internal/terminal"
 	"github.com/podfall/podfall/internal/why"
 	"github.com/podfall/podfall/internal/why/gather"
 )
@@ -77,7 +78,7 @@ func (c *call) lastDeletion(ctx context.Context, about podapi.Target) {
 	}
 	teller := &timelineWriter{past: past, printed: map[toldStep]bool{}, pod: about.Namespace + "/" + about.Name}
 	if told, found, err := teller.read(ctx); err == nil && found {
-		say(c.stdout, "\n")
+		terminal.Printf(c.stdout, "\n")
 		teller.write(told)
 		teller.end()
 	}
@@ -113,17 +114,17 @@ func (c *call) explain(report why.Report) {
 	if report.Namespace != "" {
 		where = " in " + report.Namespace
 	}
-	say(c.stdout, "%s%s: %s\n", report.Object, where, report.State)
+	terminal.Printf(c.stdout, "%s%s: %s\n", report.Object, where, report.State)
 	if len(report.Findings) == 0 && !report.Blocked() && !report.Missing() {
-		say(c.stdout, "Nothing is known to block it.\n")
+		terminal.Printf(c.stdout, "Nothing is known to block it.\n")
 	}
 	for _, f := range report.Findings {
 		c.finding(f, report.At)
 	}
 	for _, below := range report.Below {
-		say(c.stdout, "\n%s: %s: %s\n", below.Object, below.State, strings.Join(below.IDs(), ", "))
+		terminal.Printf(c.stdout, "\n%s: %s: %s\n", below.Object, below.State, strings.Join(below.IDs(), ", "))
 	}
-	say(c.stdout, "\n%s\n", evidence(report.Sources))
+	terminal.Printf(c.stdout, "\n%s\n", evidence(report.Sources))
 }
 
 func (c *call) finding(f why.Finding, now time.Time) {
@@ -131,8 +132,8 @@ func (c *call) finding(f why.Finding, now time.Time) {
 	if lasted := now.Sub(f.Since); !f.Since.IsZero() && lasted >= 0 { // it may be of a clock that is ahead
 		title += fmt.Sprintf(", for %v", lasted.Round(time.Second))
 	}
-	say(c.stdout, "\n%s\n  %s\n", title, f.Cause)
-	row := func(label, text string) { say(c.stdout, "  %-10s %s\n", label, text) }
+	terminal.Printf(c.stdout, "\n%s\n  %s\n", title, f.Cause)
+	row := func(label, text string) { terminal.Printf(c.stdout, "  %-10s %s\n", label, text) }
 	label := "seen"
 	for _, text := range f.Evidence {
 		row(label, text)
