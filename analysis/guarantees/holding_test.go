@@ -115,7 +115,7 @@ func allows(disruptions int32) history.Budget {
 // covered is the pod that runs, and is ready or not, and a budget that has been counted.
 func covered(ready bool, generation int64, budget history.Budget) *forge {
 	f := newForge().run().ask("ready", by(node, "update"), 200, web(modified, labeled(ready)))
-	f.ask("budget", by(user, "create"), 201, pdb(added, pdbKey, generation, history.Budget{Selector: budget.Selector}))
+	f.ask("budget", by(user, "create"), 201, pdb(added, pdbKey, generation, history.Budget{Selector: budget.Selector, All: budget.All}))
 	return f.ask("count", by(controllers, "update"), 200, pdb(modified, pdbKey, generation, budget))
 }
 
@@ -143,6 +143,7 @@ func brokenBudgets() []forged {
 	return []forged{
 		{"C9", "a budget that allows none", covered(true, 1, allows(0)).evicts(pdb(modified, pdbKey, 1, allows(-1)))},
 		{"C9", "a budget that was changed", covered(true, 2, allows(1)).evicts(pdb(modified, pdbKey, 2, allows(0)))},
+		{"C9", "a budget of all pods that stays as it is", covered(true, 1, history.Budget{All: true, Observed: 1, Desired: 2}).evicts()},
 		{"C9", "a budget that stays as it is", covered(true, 1, allows(1)).evicts()},
 		{"C9", "a budget that is spent twice", covered(true, 1, allows(2)).evicts(pdb(modified, pdbKey, 1, allows(0)))},
 		{"C9", "two budgets", two.evicts(pdb(modified, pdbKey, 1, allows(0)))},

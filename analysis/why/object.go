@@ -115,9 +115,7 @@ func (o Object) storage(f *findings) {
 			other = append(other, finalizer)
 		}
 	}
-	if len(other) > 0 {
-		finalizers(f, o.Object, o.Now, o.Telemetry, o.Object.GetFinalizers())
-	}
+	finalizers(f, o.Object, o.Now, o.Telemetry, other)
 }
 
 // workload waits for its pods, and in the foreground for all its dependents.
@@ -189,13 +187,17 @@ func controllerOf(finalizer string) string {
 	return ""
 }
 
-// finalizers says whom some of an object's finalizers wait for.
+// finalizers names what some of an object's finalizers wait for. A finalizer that a DELETE warns of
+// is named at once. The cluster's own controllers have a moment to remove theirs.
 func finalizers(f *findings, obj kinds.Object, now time.Time, t Telemetry, these []string) {
 	deleted := obj.GetDeletionTimestamp()
-	if deleted == nil || now.Sub(deleted.Time) < patience {
+	if deleted == nil {
 		return
 	}
 	for _, finalizer := range these {
+		if usualFinalizer(finalizer) && now.Sub(deleted.Time) < patience {
+			continue
+		}
 		evidence := "finalizer " + finalizer
 		switch controllerOf(finalizer) {
 		case garbageCollector:

@@ -88,6 +88,9 @@ func (r Report) Blocked() bool {
 		slices.ContainsFunc(r.Below, Report.Blocked)
 }
 
+// Missing reports whether the API has no such object, and nothing is left of it that could be told.
+func (r Report) Missing() bool { return r.UID == "" && len(r.Findings) == 0 }
+
 // Unheard reports whether processes were asked and none has answered: it is the way to them that
 // is broken, and their silence says nothing.
 func (r Report) Unheard() bool {

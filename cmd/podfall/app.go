@@ -19,6 +19,7 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/mgmt"
 	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/internal/terminal"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/client"
 )
@@ -83,7 +84,7 @@ func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 			Name: "data", EnvVars: []string{dataVariable}, Value: ".podfall", Usage: "the cluster's data `DIRECTORY`",
 		}},
 		Commands: append(own, client.Commands(env)...),
-		Reader:   p.in, Writer: p.out, ErrWriter: p.errs,
+		Reader:   p.in, Writer: terminal.Writer(p.out), ErrWriter: terminal.Writer(p.errs),
 		HideHelpCommand: true,
 		Action:          unknown,
 		ExitErrHandler:  func(*cli.Context, error) {}, // run prints and decides

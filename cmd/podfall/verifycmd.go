@@ -14,6 +14,7 @@ import (
 	"github.com/podfall/podfall/analysis/guarantees"
 	"github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/terminal"
 	"github.com/podfall/podfall/services/apiserver"
 	"github.com/podfall/podfall/services/apiserver/store"
 )
@@ -61,7 +62,7 @@ func readEvidence(ctx context.Context, layout cluster.Layout, warnings io.Writer
 	found, err := apiserver.Verify(ctx, layout.Store())
 	evidence.Disk, err = guarantees.DiskOf(found.Revision, found.Objects, err)
 	if missing := withoutCommits(layout, evidence.Disk, err); missing != "" {
-		fmt.Fprintf(warnings, "%s: commits are taken from the apiserver's history only\n", missing)
+		terminal.Printf(warnings, "%s: commits are taken from the apiserver's history only\n", missing)
 		return evidence, nil
 	}
 	if err != nil {
@@ -93,15 +94,15 @@ func tellResults(out io.Writer, results []guarantees.Result, quiet bool) (broken
 		count[r.Verdict]++
 		switch {
 		case r.Verdict == guarantees.Broken:
-			fmt.Fprintf(out, "%-4s broken         %s (%d of %d cases)\n", r.ID, r.Promise, r.Times, r.Cases)
+			terminal.Printf(out, "%-4s broken         %s (%d of %d cases)\n", r.ID, r.Promise, r.Times, r.Cases)
 			for _, line := range r.First.Lines() {
-				fmt.Fprintf(out, "       %s\n", line)
+				terminal.Printf(out, "       %s\n", line)
 			}
 		case quiet:
 		case r.Verdict == guarantees.Held:
-			fmt.Fprintf(out, "%-4s held           %s (%d cases)%s\n", r.ID, r.Promise, r.Cases, butNot(r.Partly))
+			terminal.Printf(out, "%-4s held           %s (%d cases)%s\n", r.ID, r.Promise, r.Cases, butNot(r.Partly))
 		default:
-			fmt.Fprintf(out, "%-4s not checkable  %s: %s\n", r.ID, r.Promise, r.Why)
+			terminal.Printf(out, "%-4s not checkable  %s: %s\n", r.ID, r.Promise, r.Why)
 		}
 	}
 	fmt.Fprintln(out, strings.Join([]string{

@@ -195,6 +195,16 @@ func TestFromElsewhere(t *testing.T) {
 			t.Errorf("to the end: %+v, want it to tell that %s", out, step)
 		}
 	}
+	for _, out := range []result{c.run("why", "pod/web"), c.elsewhere("why", "pod/web")} {
+		if out.code != 1 || !strings.Contains(out.stdout, "main exits with 0") || !strings.Contains(out.stderr, `(NotFound): pods "web" not found`) {
+			t.Errorf("why, of a pod that is gone: %+v, want its timeline and NotFound", out)
+		}
+	}
+	for _, args := range [][]string{{"why", "pod/nobody"}, {"timeline", "pod/nobody", "-f"}} {
+		if out := c.run(args...); out.code != 1 {
+			t.Errorf("%v of a name that never was: %+v, want exit code 1", args, out)
+		}
+	}
 }
 
 // truth is what podfall truth -o json says, as far as the test asks.

@@ -32,6 +32,9 @@ type Subscription struct {
 // later, by Next. While the Conn is disconnected it succeeds, and listens from the
 // reconnect on.
 func (c *Conn) Subscribe(subject string, limit int) (*Subscription, error) {
+	if err := checkSubject(subject); err != nil {
+		return nil, fmt.Errorf("subscribe: %w", err)
+	}
 	s := &Subscription{
 		conn: c, subject: subject, queue: make(chan *nats.Msg, max(limit, 1)),
 		hole: make(chan struct{}, 1), done: make(chan struct{}),

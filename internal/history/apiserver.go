@@ -156,8 +156,10 @@ type (
 
 	// Budget is which pods may be evicted, and how many of them.
 	Budget struct {
-		// Selector is by labels; empty for one that finds no pod.
+		// Selector is by labels; empty for one that finds no pod, or every pod if All is set.
 		Selector string `json:"selector,omitempty"`
+		// All is true for an empty selector: the budget covers every pod of its namespace.
+		All bool `json:"all,omitempty"`
 		// AlwaysAllow has the unhealthyPodEvictionPolicy be that, and not IfHealthyBudget.
 		AlwaysAllow bool `json:"alwaysAllow,omitempty"`
 		// Observed is the generation that Allowed, Healthy and Desired were counted for:

@@ -98,6 +98,9 @@ func (c *Client) attempts(ctx context.Context, what call, try attempt) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
 	}
+	if err := what.target.check(); err != nil {
+		return err
+	}
 	limit := c.limit()
 	operation := c.cfg.Operation()
 	data, err := c.envelope(what, operation, within(ctx, limit))
