@@ -55,7 +55,7 @@ func TestMisuse(t *testing.T) {
 		"prepare --shares x":              "--port 0: want the port",
 		"member":                          "member: want the name of one process",
 		"member nobody":                   `member: no process "nobody": want one of bus,`,
-		"why":                             "want one object, such as pod/web",
+		"why pod/web pod/db":              "want one object, such as pod/web",
 		"why pod/web -o xml":              `--output "xml": want json`,
 		"timeline pod/web pod/db":         "want one object, such as pod/web",
 		"truth -o xml":                    `--output "xml": want json`,

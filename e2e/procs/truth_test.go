@@ -35,6 +35,9 @@ func TestSplitBrain(t *testing.T) {
 		answer := c.run("why", "pod/web-0")
 		return answer.code == 3 && strings.Contains(answer.stdout, "STK-06 node-cut-off")
 	})
+	if all := c.run("why"); all.code != 3 || !strings.Contains(all.stdout, "STK-06 node-cut-off: 1 object\n  pod/web-0 in default") {
+		t.Errorf("why without an object: %+v, want web-0 under the cut", all)
+	}
 	c.must("delete", "pod", "web-0", "--force", "--grace-period=0")
 	look := func() truth {
 		var truth truth

@@ -20,9 +20,9 @@ import (
 func whyCommand(env Env) *cli.Command {
 	return &cli.Command{
 		Name:      "why",
-		Usage:     "say why an object that is being deleted is still there; exit code 3 when it is blocked",
-		ArgsUsage: "(TYPE/NAME | TYPE NAME)",
-		Flags:     join(namespaceFlags(), []cli.Flag{outputFlag("json")}),
+		Usage:     "say why an object that is being deleted is still there, or all that are; exit code 3 if one is blocked",
+		ArgsUsage: "[TYPE/NAME | TYPE NAME]",
+		Flags:     join(namespaceFlags(), []cli.Flag{allNamespacesFlag(), outputFlag("json")}),
 		Action:    action(env, runWhy),
 	}
 }
@@ -33,6 +33,9 @@ var errBlocked = errors.New("blocked")
 func runWhy(ctx context.Context, c *call) error {
 	if format := c.flags.String(flagOutput); format != "" && format != "json" {
 		return c.misused("--output %q: want json, or nothing", format)
+	}
+	if !c.flags.Args().Present() {
+		return c.explainAll(ctx)
 	}
 	about, err := c.about(ctx)
 	if err != nil {
