@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "rewrite the table of docs/guarantees.md")
+var update = flag.Bool("update", false, "rewrite the table of docs/dev/guarantees.md")
 
-// TestTable has the table of docs/guarantees.md be that of the code.
+// TestTable has the table of docs/dev/guarantees.md be that of the code.
 func TestTable(t *testing.T) {
-	const path, begin, end = "../../docs/guarantees.md", "<!-- table -->\n", "<!-- end -->\n"
+	const path, begin, end = "../../docs/dev/guarantees.md", "<!-- table -->\n", "<!-- end -->\n"
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

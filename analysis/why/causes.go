@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Cause is a row of the catalogue of what keeps objects (pod-deletion.md 8.1).
+// Cause is a row of the catalogue of what keeps objects (docs/why.md).
 type Cause struct {
 	// ID is the row's; empty for causes that the catalogue, which is about pods, has not.
 	ID   string

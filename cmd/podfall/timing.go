@@ -14,7 +14,7 @@ type tick struct {
 	of          func(*kubelet.Timing) *time.Duration
 }
 
-// ticks are the constants of the specification's section 0 that are a kubelet's.
+// ticks are those of upstream's periods that are a kubelet's.
 func ticks() []tick {
 	return []tick{
 		{"sync-tick", "between two looks for retries that are due", func(t *kubelet.Timing) *time.Duration { return &t.Loop.Tick }},

@@ -24,7 +24,7 @@ func verifyCommand(layout cluster.Layout) *cli.Command {
 	return &cli.Command{
 		Name: "verify", Usage: "check what a cluster has written down against what podfall promises; exit code 4 when a promise is broken", ArgsUsage: "[DIR]",
 		Description: "DIR is a cluster's data directory, --data by default: its histories are read, and its database, unless its apiserver runs.\n" +
-			"The properties are those of docs/guarantees.md.",
+			"The properties are those of docs/dev/guarantees.md.",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "tell only of what is broken"}},
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 1 {

@@ -37,7 +37,7 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Event is something that a process did or saw (guarantees.md 2.0).
+// Event is something that a process did or saw (docs/dev/guarantees.md).
 type Event struct {
 	// Sequence numbers the events of one boot of one process without gaps, from 1.
 	Sequence uint64
@@ -56,7 +56,7 @@ type Event struct {
 
 // Fact is what an event says has happened: one of the types in this package.
 type Fact interface {
-	// Name is the event's, as guarantees.md 2.0 calls it.
+	// Name is the event's, as docs/dev/guarantees.md calls it.
 	Name() Name
 }
 

@@ -13,7 +13,7 @@
 // the folder board.
 //
 // The hub is an embedded server that knows every identity and lets it do what
-// architecture.md section 6 allows, or any NATS server that runs already, which is then
+// internal/bus/permissions.go allows, or any NATS server that runs already, which is then
 // configured by whoever runs it. What is said on the hub is not this package's concern.
 package bus
 

@@ -22,8 +22,8 @@ type start struct {
 
 const now = -1
 
-// startOf decides where a watch with these options begins (WCH-10 to WCH-13, and what
-// section 14 measured of an unset sendInitialEvents):
+// startOf decides where a watch with these options begins (WCH-10 to WCH-13, and as a real
+// apiserver does for an unset sendInitialEvents):
 //
 //	resourceVersion   sendInitialEvents unset     true                 false
 //	"" or "0"         initial events, then live   the same             from now
