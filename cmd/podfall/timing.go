@@ -14,7 +14,7 @@ type tick struct {
 	of          func(*kubelet.Timing) *time.Duration
 }
 
-// timingConstants lists the kubelet's constants of the specification's section 0.
+// ticks lists those of upstream's periods that belong to a kubelet.
 func ticks() []tick {
 	return []tick{
 		{"sync-tick", "between two looks for retries that are due", func(t *kubelet.Timing) *time.Duration { return &t.Loop.Tick }},

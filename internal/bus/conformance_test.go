@@ -295,6 +295,19 @@ func testTooLarge(t *testing.T, s *harness) {
 			t.Errorf("Publish of %d bytes: %v, want %v", size, err, bus.ErrTooLarge)
 		}
 	}
+	long := "watch.cluster." + strings.Repeat("x", 4096)
+	if _, err := client.Request(boundedContext(t), proto.APIServer, long, nil); !errors.Is(err, bus.ErrTooLarge) {
+		t.Errorf("Request of a long subject: %v, want %v", err, bus.ErrTooLarge)
+	}
+	if _, err := client.Open(boundedContext(t), proto.APIServer, long, nil); !errors.Is(err, bus.ErrTooLarge) {
+		t.Errorf("Open of a long subject: %v, want %v", err, bus.ErrTooLarge)
+	}
+	if err := api.Publish(long, nil); !errors.Is(err, bus.ErrTooLarge) {
+		t.Errorf("Publish to a long subject: %v, want %v", err, bus.ErrTooLarge)
+	}
+	if _, err := client.Subscribe(long, 1); !errors.Is(err, bus.ErrTooLarge) {
+		t.Errorf("Subscribe to a long subject: %v, want %v", err, bus.ErrTooLarge)
+	}
 	most := bytes.Repeat([]byte("x"), 8<<20)
 	if got, err := client.Request(boundedContext(t), proto.APIServer, askAsAnn, most); err != nil || !bytes.Equal(got, most) {
 		t.Errorf("Request of the largest size: %d bytes, %v", len(got), err)

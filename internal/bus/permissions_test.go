@@ -61,7 +61,7 @@ var subjects = []string{
 	">",
 }
 
-// allowed is written by hand from architecture.md section 6, for subjects above.
+// allowed is written by hand from the comment of PermissionsFor (T6, T16), for subjects above.
 var allowed = map[proto.Identity]struct{ publish, subscribe []string }{
 	proto.APIServer: {
 		publish: []string{

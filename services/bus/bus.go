@@ -12,9 +12,9 @@
 // Management connections go to the hub directly and are never cut. The state of faults and cuts is
 // kept here, in the directory state.
 //
-// The hub is an embedded server that knows every identity and its permissions (architecture.md
-// section 6), or an existing NATS server that its owner configures. The messages on the hub are not
-// this package's concern.
+// The hub is an embedded server that knows every identity and its permissions
+// (internal/bus/permissions.go), or an existing NATS server that its owner configures. The messages
+// on the hub are not this package's concern.
 package bus
 
 import (

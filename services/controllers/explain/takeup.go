@@ -9,10 +9,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/internal/podapi"
-	"github.com/podfall/podfall/analysis/why/gather"
 )
 
 // Views are what the rounds know of the API, as far as its watches have told.
