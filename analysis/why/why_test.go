@@ -395,7 +395,9 @@ func TestObjects(t *testing.T) {
 // TestFinalizerIsNamedAtOnce asks about pods within their grace, and about other objects that have just
 // been deleted: why names a finalizer that a DELETE warns of as soon as nothing else keeps the object.
 func TestFinalizerIsNamedAtOnce(t *testing.T) {
-	within := func(change ...func(*Pod)) Pod { return stuckPod(2*time.Second, append(change, finalizer("ex.io/x"))...) }
+	within := func(change ...func(*Pod)) Pod {
+		return stuckPod(2*time.Second, append(change, finalizer("ex.io/x"))...)
+	}
 	terminated := func(state corev1.ContainerState) func(*Pod) {
 		return func(p *Pod) {
 			p.Telemetry = Telemetry{}
@@ -415,7 +417,7 @@ func TestFinalizerIsNamedAtOnce(t *testing.T) {
 		"its sandbox is another pod's":       {within(ended, func(p *Pod) { p.Runtime.Said.Containers[0].UID = "u0" }), false},
 		"it is of a controller":              {stuckPod(2*time.Second, ended, finalizer("batch.kubernetes.io/job-tracking")), false},
 	} {
-		got := OfPod(c.pod)
+		got := ExplainPod(c.pod)
 		if named := got.Blocked() && slices.Contains(got.IDs(), "stk-01"); named != c.named {
 			t.Errorf("%s: %q, %v; want it named: %t", name, got.State, got.IDs(), c.named)
 		}
@@ -423,7 +425,7 @@ func TestFinalizerIsNamedAtOnce(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 		Name: "data", DeletionTimestamp: &metav1.Time{Time: now.Add(-time.Second)}, Finalizers: []string{claimProtection, "ex.io/x"},
 	}}
-	got := OfObject(Object{Now: now, What: "persistentvolumeclaim/data", Object: claim})
+	got := ExplainObject(Object{Now: now, What: "persistentvolumeclaim/data", Object: claim})
 	if len(got.Findings) != 1 || got.Findings[0].ID != "STK-01" || !slices.Equal(got.Findings[0].Evidence[:1], []string{"finalizer ex.io/x"}) {
 		t.Errorf("a claim that has just been deleted: %+v", got.Findings)
 	}

@@ -220,7 +220,7 @@ func TestNoObjectsNameIsNotSent(t *testing.T) {
 		_, refused["get"] = c.Get(t.Context(), target, metav1.GetOptions{})
 		_, refused["delete"] = c.Delete(t.Context(), target, metav1.DeleteOptions{})
 		_, refused["patch"] = c.Patch(t.Context(), target, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
-		_, refused["do"] = c.Do(t.Context(), Raw{Verb: proto.VerbList, Target: target, Options: &metav1.ListOptions{}})
+		_, refused["do"] = c.Do(t.Context(), RawRequest{Verb: proto.VerbList, Target: target, Options: &metav1.ListOptions{}})
 		for verb, err := range refused {
 			if !apierrors.IsBadRequest(err) {
 				t.Errorf("%s: %s: %v, want a BadRequest", name, verb, err)
