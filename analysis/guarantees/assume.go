@@ -7,23 +7,22 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// Why evidence proves nothing.
+// The reasons why evidence proves nothing.
 var (
-	// The reasons why evidence proves nothing.
 	ErrNothing    = errors.New("nothing has happened in this history: want a store that was opened, a write that was taken, and a commit")
 	ErrIncomplete = errors.New("events are missing from this history")
 )
 
 // assumeSound returns an error unless the history is complete and shows work. A run that did
 // nothing must not pass.
-func (p *clusterHistory) assumeSound() error {
-	for _, gap := range p.log.Gaps {
+func (h *clusterHistory) assumeSound() error {
+	for _, gap := range h.log.Gaps {
 		if gap.From != 1 {
 			return fmt.Errorf("%w: %v", ErrIncomplete, gap)
 		}
 	}
 	opened, taken := false, false
-	for _, e := range p.events {
+	for _, e := range h.events {
 		switch fact := e.Fact.(type) {
 		case history.LostEvents:
 			return fmt.Errorf("%w: %s could not write %d: %s", ErrIncomplete, e.Process, fact.Count, fact.Err)
@@ -33,8 +32,8 @@ func (p *clusterHistory) assumeSound() error {
 			taken = taken || isSuccess(fact.Code)
 		}
 	}
-	// Of a long history the beginning may have been let go, and the store's opening with it.
-	if !opened && p.completeFrom == 0 || !taken || len(p.commits) == 0 {
+	// The beginning of a long history may have been deleted, and the store's opening with it.
+	if !opened && h.completeFrom == 0 || !taken || len(h.commits) == 0 {
 		return ErrNothing
 	}
 	return nil

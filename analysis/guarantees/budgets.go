@@ -15,9 +15,9 @@ const budgetResource = "poddisruptionbudgets.policy"
 // disruption, which the same operation takes from it, or if the budget passes unready pods. A pod
 // that two budgets cover is never evicted. Pods that have not begun, have ended or are being
 // deleted need no budget.
-func checkEvictionBudget(p *clusterHistory, t *tally) {
-	budgets := map[string][]*object{} // by namespace, and by name
-	for of, one := range p.objects {
+func checkEvictionBudget(h *clusterHistory, t *tally) {
+	budgets := map[string][]*object{} // by namespace, sorted by name
+	for of, one := range h.objects {
 		if of.resource == budgetResource {
 			budgets[one.namespace] = append(budgets[one.namespace], one)
 		}
@@ -25,7 +25,7 @@ func checkEvictionBudget(p *clusterHistory, t *tally) {
 	for _, all := range budgets {
 		slices.SortFunc(all, func(a, b *object) int { return strings.Compare(a.name, b.name) })
 	}
-	for _, e := range p.effects() {
+	for _, e := range h.effects() {
 		if e.Verb != "create" || e.Subresource != "eviction" || e.prior == nil || e.prior.Deadline != nil || !e.startsDeletion() {
 			continue
 		}
@@ -49,44 +49,44 @@ func (e effect) checkBudgets(t *tally, budgets []*object) {
 	var guards []*commit
 	passes := false
 	for _, one := range budgets {
-		looked, whole := versionsBetween(one.versions, e.calls[0], e.made[0].Revision)
-		if whole && !slices.ContainsFunc(looked, func(v *commit) bool { return !v.covers(e.prior) }) {
-			guards = append(guards, looked[len(looked)-1])
-			passes = slices.ContainsFunc(looked, func(v *commit) bool { return v.passesUnready(e.prior) })
+		versions, complete := versionsBetween(one.versions, e.calls[0], e.made[0].Revision)
+		if complete && !slices.ContainsFunc(versions, func(v *commit) bool { return !v.covers(e.prior) }) {
+			guards = append(guards, versions[len(versions)-1])
+			passes = slices.ContainsFunc(versions, func(v *commit) bool { return v.passesUnready(e.prior) })
 		}
 	}
 	if len(guards) > 1 {
 		t.expect(false, "a pod was evicted that more than one budget covers", e.evidence(guards[0].Event, guards[1].Event)...)
 		return
 	}
-	if spent := e.chargedBudget(); spent != nil {
-		e.checkChargedBudget(t, spent)
+	if charged := e.chargedBudget(); charged != nil {
+		e.checkChargedBudget(t, charged)
 	} else if len(guards) == 1 {
 		t.expect(passes, "a pod was evicted that a budget covers, and no disruption was taken from that", e.evidence(guards[0].Event)...)
 	}
 }
 
 // chargedBudget returns the commit that charged a budget for the eviction; nil for none.
-func (e effect) chargedBudget() (chargedBudget *commit) {
+func (e effect) chargedBudget() (charged *commit) {
 	for _, c := range e.commits {
 		if c.Resource == budgetResource && c.Revision < e.made[0].Revision {
-			chargedBudget = c
+			charged = c
 		}
 	}
-	return chargedBudget
+	return charged
 }
 
 // checkChargedBudget checks that the charged budget allowed the eviction.
-func (e effect) checkChargedBudget(t *tally, spent *commit) {
-	was := spent.replaced
-	if was == nil || was.Budget == nil || spent.Budget == nil {
-		return // of a history that does not tell
+func (e effect) checkChargedBudget(t *tally, charged *commit) {
+	before := charged.replaced
+	if before == nil || before.Budget == nil || charged.Budget == nil {
+		return // an older release did not record budgets
 	}
-	against := e.evidence(was.Event, spent.Event)
-	t.expect(was.covers(e.prior), "an eviction was taken from a budget that does not cover the pod", against...)
-	t.expect(was.Budget.Allowed > 0, "a pod was evicted whose budget allowed no disruption", against...)
-	t.expect(was.Budget.Observed >= was.Generation, "a pod was evicted by what its budget had allowed before it was changed", against...)
-	t.expect(spent.Budget.Allowed == was.Budget.Allowed-1, "a pod was evicted, and another number of disruptions than one was taken from its budget", against...)
+	against := e.evidence(before.Event, charged.Event)
+	t.expect(before.covers(e.prior), "an eviction was taken from a budget that does not cover the pod", against...)
+	t.expect(before.Budget.Allowed > 0, "a pod was evicted whose budget allowed no disruption", against...)
+	t.expect(before.Budget.Observed >= before.Generation, "a pod was evicted by what its budget had allowed before it was changed", against...)
+	t.expect(charged.Budget.Allowed == before.Budget.Allowed-1, "a pod was evicted, and another number of disruptions than one was taken from its budget", against...)
 }
 
 // covers reports whether a version of a budget surely covers a pod.
@@ -107,16 +107,16 @@ func (c *commit) passesUnready(pod *commit) bool {
 
 // versionsBetween returns the versions of an object that may have been read between an event and a
 // revision. complete is false if no version surely existed at the event.
-func versionsBetween(versions []*commit, from *history.Event, until int64) (looked []*commit, whole bool) {
+func versionsBetween(versions []*commit, from *history.Event, until int64) (between []*commit, complete bool) {
 	for _, v := range versions {
 		switch {
 		case v.Revision >= until:
-			return looked, whole
+			return between, complete
 		case before(v.Event, from):
-			looked, whole = []*commit{v}, true
+			between, complete = []*commit{v}, true
 		default:
-			looked = append(looked, v)
+			between = append(between, v)
 		}
 	}
-	return looked, whole
+	return between, complete
 }

@@ -15,9 +15,9 @@ type State map[string]string
 
 // EndState returns the state that the commits of a history lead to.
 func EndState(evidence Evidence) State {
-	p := newClusterHistory(evidence)
+	h := newClusterHistory(evidence)
 	last := map[string]*commit{}
-	for _, c := range p.commits {
+	for _, c := range h.commits {
 		last[c.Resource+" "+c.Key] = c
 	}
 	names, pods := map[string]string{}, map[string]int{}
@@ -28,7 +28,7 @@ func EndState(evidence Evidence) State {
 	for key, c := range last {
 		switch {
 		case c.Op == deleted || isTransient(c.Resource):
-		case c.Resource == podResource && names[c.Owner] != "": // whose names may be made up
+		case c.Resource == podResource && names[c.Owner] != "": // their names may be generated
 			pods["pods of "+names[c.Owner]+": "+describeCommit(c.Commit)]++
 		default:
 			state[key] = describeCommit(c.Commit)

@@ -21,23 +21,23 @@ const inFlightTime = int64(2 * time.Second)
 
 // cutOffNodes returns the nodes behind full cuts. Cuts during which the apiserver itself was slow
 // are left out, because messages that had passed the link wait there.
-func (p *clusterHistory) cutOffNodes() []cutOffNode {
+func (h *clusterHistory) cutOffNodes() []cutOffNode {
 	var all []cutOffNode
-	for _, o := range p.troubles {
-		if !o.isFullCut() {
+	for _, tr := range h.troubles {
+		if !tr.isFullCut() {
 			continue
 		}
-		to := o.surelyOverAt() - recordDelay
-		if !o.cut.Until.IsZero() {
-			to = min(to, p.timeBefore(o.begin, o.cut.Until))
+		to := tr.surelyOverAt() - recordDelay
+		if !tr.cut.Until.IsZero() {
+			to = min(to, h.timeBefore(tr.begin, tr.cut.Until))
 		}
-		s := cutOffNode{trouble: o, from: o.begin.Ended + inFlightTime, to: to}
-		slow := slices.ContainsFunc(p.troubles, func(other *trouble) bool {
-			return other != o && other.Kind != history.TroubleClock && other.mayOverlap(o.since()-inFlightTime, s.from)
+		s := cutOffNode{trouble: tr, from: tr.begin.Ended + inFlightTime, to: to}
+		slow := slices.ContainsFunc(h.troubles, func(another *trouble) bool {
+			return another != tr && another.Kind != history.TroubleClock && another.mayOverlap(tr.since()-inFlightTime, s.from)
 		})
-		for _, party := range o.CutOff {
-			if p.kubelets[party] && !slow && s.from < s.to {
-				s.node = party
+		for _, name := range tr.CutOff {
+			if h.kubelets[name] && !slow && s.from < s.to {
+				s.node = name
 				all = append(all, s)
 			}
 		}
@@ -47,9 +47,9 @@ func (p *clusterHistory) cutOffNodes() []cutOffNode {
 
 // timeBefore returns the latest monotonic time at which the cluster's clock was surely before
 // `shows`.
-func (p *clusterHistory) timeBefore(after *history.Event, shows time.Time) int64 {
+func (h *clusterHistory) timeBefore(after *history.Event, shows time.Time) int64 {
 	at := after.Ended
-	for _, e := range p.ticks {
+	for _, e := range h.ticks {
 		if !e.Wall.Before(shows) {
 			break
 		}
@@ -60,10 +60,10 @@ func (p *clusterHistory) timeBefore(after *history.Event, shows time.Time) int64
 
 // checkCut checks N3: nothing passes a full cut. A write of the node that arrives came through the
 // cut; so did a commit that the kubelet sees and that was made during the cut.
-func checkCut(p *clusterHistory, t *tally) {
-	for _, s := range p.cutOffNodes() {
+func checkCut(h *clusterHistory, t *tally) {
+	for _, s := range h.cutOffNodes() {
 		t.cases++
-		for _, o := range p.operations {
+		for _, o := range h.operations {
 			if o.node != s.node {
 				continue
 			}
@@ -73,60 +73,60 @@ func checkCut(p *clusterHistory, t *tally) {
 				}
 			}
 		}
-		p.checkNothingSeen(t, s)
+		h.checkNothingSeen(t, s)
 	}
 }
 
 // checkNothingSeen checks that the node's kubelet saw no commit made during the cut.
-func (p *clusterHistory) checkNothingSeen(t *tally, s cutOffNode) {
-	for e, see := range factsOf[history.KubeletSee](p) {
+func (h *clusterHistory) checkNothingSeen(t *tally, s cutOffNode) {
+	for e, see := range factsOf[history.KubeletSee](h) {
 		if nodeOf(e.Process) != s.node || e.Began < s.from || e.Ended > s.to {
 			continue
 		}
-		seen := p.byRevision[parseRevision(see.Revision)]
+		seen := h.byRevision[parseRevision(see.Revision)]
 		t.expect(seen == nil || seen.Began < s.from, "a kubelet heard of a commit through a cut", s.begin, eventOf(seen), e, s.end)
 	}
 }
 
 // checkCutOffKubelet checks K14: a kubelet that is cut off ends no pod for lack of news.
-func checkCutOffKubelet(p *clusterHistory, t *tally) {
-	for _, s := range p.cutOffNodes() {
-		for _, one := range p.completePods() {
-			if one.nodeName() != s.node || one.firstStart() == nil || one.firstStart().Began > s.begin.Began || one.lastExit() != nil && one.lastExit().Ended < s.from {
+func checkCutOffKubelet(h *clusterHistory, t *tally) {
+	for _, s := range h.cutOffNodes() {
+		for _, pod := range h.completePods() {
+			if pod.nodeName() != s.node || pod.firstStart() == nil || pod.firstStart().Began > s.begin.Began || pod.lastExit() != nil && pod.lastExit().Ended < s.from {
 				continue
 			}
 			t.cases++
-			for _, e := range one.seen {
+			for _, e := range pod.seen {
 				see, _ := e.Fact.(history.KubeletSee)
 				if see.Op == "REMOVE" && e.Began > s.from && e.Ended < s.to {
 					t.expect(false, "a kubelet that was cut off took a pod for removed", s.begin, e, s.end)
 				}
 			}
-			p.checkRestartedKubelet(t, s, one)
+			h.checkRestartedKubelet(t, s, pod)
 		}
 	}
 }
 
 // checkRestartedKubelet checks that a kubelet that restarted during the cut stops no pod that it
 // has not seen.
-func (p *clusterHistory) checkRestartedKubelet(t *tally, s cutOffNode, one *podHistory) {
-	known := slices.ContainsFunc(append(slices.Clone(one.terms), one.seen...), func(e *history.Event) bool {
+func (h *clusterHistory) checkRestartedKubelet(t *tally, s cutOffNode, pod *podHistory) {
+	known := slices.ContainsFunc(append(slices.Clone(pod.terms), pod.seen...), func(e *history.Event) bool {
 		see, is := e.Fact.(history.KubeletSee)
 		return e.Began <= s.from && (!is || see.Grace != nil || see.Op == "REMOVE" || see.Op == "DELETE")
 	})
-	for _, e := range one.terms {
-		reborn := p.kubeletBootOf(e)
-		if known || e.Began <= s.from || e.Ended >= s.to || reborn == nil || reborn.Began <= s.from {
+	for _, e := range pod.terms {
+		boot := h.kubeletBootOf(e)
+		if known || e.Began <= s.from || e.Ended >= s.to || boot == nil || boot.Began <= s.from {
 			continue
 		}
-		heard := slices.ContainsFunc(one.seen, func(seen *history.Event) bool { return seen.Boot == e.Boot && seen.Began < e.Began })
-		t.expect(heard, "a kubelet that began behind a cut ended a pod that it had not heard of", s.begin, reborn, e)
+		heard := slices.ContainsFunc(pod.seen, func(seen *history.Event) bool { return seen.Boot == e.Boot && seen.Began < e.Began })
+		t.expect(heard, "a kubelet that began behind a cut ended a pod that it had not heard of", s.begin, boot, e)
 	}
 }
 
 // kubeletBootOf returns the start of the kubelet boot that recorded an event; nil if unknown.
-func (p *clusterHistory) kubeletBootOf(e *history.Event) *history.Event {
-	for boot := range factsOf[history.KubeletBoot](p) {
+func (h *clusterHistory) kubeletBootOf(e *history.Event) *history.Event {
+	for boot := range factsOf[history.KubeletBoot](h) {
 		if boot.Process == e.Process && boot.Boot == e.Boot {
 			return boot
 		}

@@ -17,9 +17,8 @@ import (
 // new value.
 type damage struct{ how, event, field, value byte }
 
-// The ways.
+// The operations.
 const (
-	// The operations.
 	removeEvent = iota
 	repeatEvent
 	swapFacts

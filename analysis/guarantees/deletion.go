@@ -33,17 +33,17 @@ func (e effect) evidence(more ...*history.Event) []*history.Event {
 }
 
 // findEffects returns the effects of operations on pods that are in the history completely.
-func (p *clusterHistory) findEffects() []effect {
+func (h *clusterHistory) findEffects() []effect {
 	var all []effect
-	for _, one := range p.completePods() {
-		for i := 0; i < len(one.commits); {
-			c := one.commits[i]
+	for _, pod := range h.completePods() {
+		for i := 0; i < len(pod.commits); {
+			c := pod.commits[i]
 			next := i + 1
-			for next < len(one.commits) && one.commits[next].Cause == c.Cause {
+			for next < len(pod.commits) && pod.commits[next].Cause == c.Cause {
 				next++
 			}
 			if c.operation != nil {
-				all = append(all, effect{c.operation, c.replaced, one.commits[i:next]})
+				all = append(all, effect{c.operation, c.replaced, pod.commits[i:next]})
 			}
 			i = next
 		}
@@ -52,9 +52,9 @@ func (p *clusterHistory) findEffects() []effect {
 }
 
 // deletes returns the effects of deletes of existing pods.
-func (p *clusterHistory) deletes() []effect {
+func (h *clusterHistory) deletes() []effect {
 	var all []effect
-	for _, e := range p.effects() {
+	for _, e := range h.effects() {
 		if e.Verb == "delete" && e.Resource == podResource && e.prior != nil {
 			all = append(all, e)
 		}
@@ -65,8 +65,8 @@ func (p *clusterHistory) deletes() []effect {
 func hasEnded(c *commit) bool { return phaseRank(c.Phase) == terminalRank }
 
 // checkGracefulDelete checks D1: a graceful delete of a bound pod only marks it.
-func checkGracefulDelete(p *clusterHistory, t *tally) {
-	for _, e := range p.deletes() {
+func checkGracefulDelete(h *clusterHistory, t *tally) {
+	for _, e := range h.deletes() {
 		first := e.made[0]
 		if e.prior.Node == "" || hasEnded(e.prior) || e.prior.Deadline != nil || first.Grace == nil || e.Grace != nil && *e.Grace == 0 {
 			continue
@@ -75,13 +75,13 @@ func checkGracefulDelete(p *clusterHistory, t *tally) {
 			continue
 		}
 		t.expect(!e.removes(), "a graceful delete removed a pod that may run", e.evidence()...)
-		if first.Deadline == nil || *first.Grace == 0 || p.clockMayBeWrong("apiserver", e.calls[0].Began, first.Ended) {
+		if first.Deadline == nil || *first.Grace == 0 || h.clockMayBeWrong("apiserver", e.calls[0].Began, first.Ended) {
 			continue
 		}
-		// The call may have been written down later than its time was taken.
-		began, grace := e.calls[0].Wall.Add(time.Second-p.clockError()), time.Duration(*first.Grace)*time.Second
+		// The call may have been recorded later than the apiserver took the time.
+		began, grace := e.calls[0].Wall.Add(time.Second-h.clockError()), time.Duration(*first.Grace)*time.Second
 		if first.Wall.Before(began) {
-			continue // the clock was set back meanwhile
+			continue // the clock was set back in between
 		}
 		t.expect(!first.Deadline.Before(began.Add(grace-time.Second)) && !first.Deadline.After(first.Wall.Add(grace+time.Second)),
 			"a deletionTimestamp is not the time of the delete and the grace period", e.evidence()...)
@@ -89,8 +89,8 @@ func checkGracefulDelete(p *clusterHistory, t *tally) {
 }
 
 // checkGracePeriod checks D2: which grace period a delete sets.
-func checkGracePeriod(p *clusterHistory, t *tally) {
-	for _, e := range p.deletes() {
+func checkGracePeriod(h *clusterHistory, t *tally) {
+	for _, e := range h.deletes() {
 		first := e.made[0]
 		if e.prior.Deadline != nil || first.Grace == nil {
 			continue
@@ -98,7 +98,7 @@ func checkGracePeriod(p *clusterHistory, t *tally) {
 		switch {
 		case e.prior.Node == "" || hasEnded(e.prior):
 			t.expect(*first.Grace == 0, "a pod that cannot run was given a grace period", e.evidence()...)
-		case e.Grace == nil && e.prior.SpecGrace == nil: // of a release that did not tell
+		case e.Grace == nil && e.prior.SpecGrace == nil: // an older release did not record it
 		case e.Grace == nil:
 			t.expect(*first.Grace == max(0, *e.prior.SpecGrace) || *e.prior.SpecGrace < 0, "another grace period holds than the pod's own", e.evidence()...)
 		case *e.Grace < 0:
@@ -110,34 +110,34 @@ func checkGracePeriod(p *clusterHistory, t *tally) {
 }
 
 // checkGraceOnlyShrinks checks D3: a later delete can only shorten the grace period.
-func checkGraceOnlyShrinks(p *clusterHistory, t *tally) {
-	for _, e := range p.deletes() {
+func checkGraceOnlyShrinks(h *clusterHistory, t *tally) {
+	for _, e := range h.deletes() {
 		first := e.made[0]
 		if e.prior.Deadline == nil || e.prior.Grace == nil || first.Grace == nil || first.Deadline == nil || first.Op == deleted {
 			continue
 		}
 		t.expect(*first.Grace <= *e.prior.Grace, "a later delete made the grace period longer", e.evidence()...)
-		if p.clockMayBeWrong("apiserver", e.prior.Began, first.Ended) {
+		if h.clockMayBeWrong("apiserver", e.prior.Began, first.Ended) {
 			continue
 		}
-		moved := e.prior.Deadline.Add(time.Duration(*first.Grace-*e.prior.Grace) * time.Second)
-		past := first.Deadline.After(moved) && !first.Deadline.After(first.Wall.Add(time.Second))
-		t.expect(first.Deadline.Equal(moved) || past || e.replacesFutureDeadline(), "a shortened deletionTimestamp is neither the old one less the difference nor the present", e.evidence()...)
+		expected := e.prior.Deadline.Add(time.Duration(*first.Grace-*e.prior.Grace) * time.Second)
+		isPresent := first.Deadline.After(expected) && !first.Deadline.After(first.Wall.Add(time.Second))
+		t.expect(first.Deadline.Equal(expected) || isPresent || e.replacesFutureDeadline(), "a shortened deletionTimestamp is neither the old one less the difference nor the present", e.evidence()...)
 	}
 }
 
 // replacesFutureDeadline reports whether a delete replaced a deadline by the present because the
 // deadline was farther away than its grace period: a fast clock had set it.
 func (e *effect) replacesFutureDeadline() bool {
-	first, was := e.made[0], e.prior
-	wrong := was.Deadline.Sub(first.Wall) > time.Duration(*was.Grace+1)*time.Second
+	first, prior := e.made[0], e.prior
+	wrong := prior.Deadline.Sub(first.Wall) > time.Duration(*prior.Grace+1)*time.Second
 	return wrong && *first.Grace == 0 && !first.Deadline.Before(e.calls[0].Wall.Add(-time.Second)) && !first.Deadline.After(first.Wall)
 }
 
 // checkFinalizers checks D4: finalizers hold an object, and none is added while it is being
 // deleted.
-func checkFinalizers(p *clusterHistory, t *tally) {
-	for i, c := range p.commits {
+func checkFinalizers(h *clusterHistory, t *tally) {
+	for i, c := range h.commits {
 		was := c.replaced
 		if was == nil || was.UID != c.UID {
 			continue
@@ -151,8 +151,8 @@ func checkFinalizers(p *clusterHistory, t *tally) {
 		if was.Deadline != nil {
 			t.expect(isSubset(c.Finalizers, allowedFinalizers(was, c)), "a finalizer was added to an object that is being deleted", was.Event, c.Event)
 		}
-		if c.Resource == podResource && c.Deadline != nil && (c.Grace == nil || *c.Grace == 0) && len(c.Finalizers) == 0 && i+1 < len(p.commits) {
-			next := p.commits[i+1]
+		if c.Resource == podResource && c.Deadline != nil && (c.Grace == nil || *c.Grace == 0) && len(c.Finalizers) == 0 && i+1 < len(h.commits) {
+			next := h.commits[i+1]
 			t.expect(next.Op == deleted && next.UID == c.UID, "a pod without grace and finalizers was not removed at once", c.Event, next.Event)
 		}
 	}
@@ -198,9 +198,9 @@ func collectorFinalizers() []string {
 }
 
 // checkRemover checks D5: who may remove a pod.
-func checkRemover(p *clusterHistory, t *tally) {
-	for _, e := range p.effects() {
-		if !e.removes() || e.prior == nil || e.Verb == "deletecollection" && e.TimeLeft == nil { // of a release that did not tell of its grace period
+func checkRemover(h *clusterHistory, t *tally) {
+	for _, e := range h.effects() {
+		if !e.removes() || e.prior == nil || e.Verb == "deletecollection" && e.TimeLeft == nil { // an older release did not record the grace period of a collection
 			continue
 		}
 		node := e.node
@@ -227,19 +227,19 @@ func (e *effect) hasZeroOwnGrace() bool {
 }
 
 // checkPodOutlivesContainers checks D6: a pod's object outlives its containers and mounts.
-func checkPodOutlivesContainers(p *clusterHistory, t *tally) {
-	for _, e := range p.deletes() {
+func checkPodOutlivesContainers(h *clusterHistory, t *tally) {
+	for _, e := range h.deletes() {
 		if !e.removes() || e.node == "" || e.node != e.prior.Node {
 			continue
 		}
-		one := p.podOrEmpty(e.prior.UID)
+		pod := h.podOrEmpty(e.prior.UID)
 		t.expect(hasEnded(e.prior), "a kubelet removed a pod whose last phase is not terminal", e.evidence()...)
-		for _, c := range one.containers {
+		for _, c := range pod.containers {
 			if len(c.started) > 0 {
 				t.expect(c.mayHaveEndedBy(e.calls[0]), "a kubelet removed a pod of which a container had not ended", e.evidence(c.lastEvent())...)
 			}
 		}
-		for _, mounted := range one.mountsAt(e.calls[0]) {
+		for _, mounted := range pod.mountsAt(e.calls[0]) {
 			t.expect(mounted == nil, "a kubelet removed a pod with a volume mounted", e.evidence(mounted)...)
 		}
 	}
@@ -269,9 +269,9 @@ func (c *container) lastEvent() *history.Event {
 }
 
 // mountsAt returns for each volume the mount that was in place at an event; nil if it was undone.
-func (one *podHistory) mountsAt(e *history.Event) map[string]*history.Event {
+func (pod *podHistory) mountsAt(e *history.Event) map[string]*history.Event {
 	volumes := map[string]*history.Event{}
-	for _, m := range one.mounts {
+	for _, m := range pod.mounts {
 		switch fact := m.Fact.(type) {
 		case history.Mount:
 			if before(m, e) {
@@ -287,22 +287,22 @@ func (one *podHistory) mountsAt(e *history.Event) map[string]*history.Event {
 }
 
 // checkSeenIncarnation checks D7: a kubelet changes no incarnation of a pod that it has not seen.
-func checkSeenIncarnation(p *clusterHistory, t *tally) {
-	tell := map[string]bool{} // the kubelets that tell what they see
-	for e := range factsOf[history.KubeletSee](p) {
-		tell[nodeOf(e.Process)] = true
+func checkSeenIncarnation(h *clusterHistory, t *tally) {
+	recording := map[string]bool{} // the kubelets that record what they see
+	for e := range factsOf[history.KubeletSee](h) {
+		recording[nodeOf(e.Process)] = true
 	}
-	for _, e := range p.effects() {
+	for _, e := range h.effects() {
 		node := e.node
-		if node == "" || e.prior == nil || !e.made[0].recorded { // of the file's own commits nobody knows when they were
+		if node == "" || e.prior == nil || !e.made[0].recorded { // the times of the file's own commits are unknown
 			continue
 		}
 		uid, _ := e.meantVersion()
 		uid = cmp.Or(uid, e.PreUID, e.prior.UID)
 		t.expect(uid == e.prior.UID, "a kubelet changed another incarnation than it meant", e.evidence()...)
-		saw := p.podOrEmpty(e.prior.UID).seen
-		if tell[node] || len(saw) > 0 {
-			seen := slices.ContainsFunc(saw, func(s *history.Event) bool { return nodeOf(s.Process) == node && s.Began <= e.made[0].Ended })
+		sightings := h.podOrEmpty(e.prior.UID).seen
+		if recording[node] || len(sightings) > 0 {
+			seen := slices.ContainsFunc(sightings, func(s *history.Event) bool { return nodeOf(s.Process) == node && s.Began <= e.made[0].Ended })
 			t.expect(seen, "a kubelet changed an incarnation that it had not seen", e.evidence()...)
 		}
 	}
@@ -310,28 +310,28 @@ func checkSeenIncarnation(p *clusterHistory, t *tally) {
 
 // checkForceDelete checks D8: a force delete removes a pod without finalizers in the same
 // operation.
-func checkForceDelete(p *clusterHistory, t *tally) {
-	for _, e := range p.deletes() {
+func checkForceDelete(h *clusterHistory, t *tally) {
+	for _, e := range h.deletes() {
 		if e.Grace != nil && *e.Grace == 0 && len(e.prior.Finalizers) == 0 && len(e.made[0].Finalizers) == 0 {
 			t.expect(e.removes(), "a force delete left the pod", e.evidence()...)
-			e.checkWarning(p, t)
+			e.checkWarning(h, t)
 		}
 	}
 }
 
 // checkWarning checks D8 for users: a force delete on a node that is not ready returns a warning
 // that containers may run on.
-func (e effect) checkWarning(p *clusterHistory, t *tally) {
+func (e effect) checkWarning(h *clusterHistory, t *tally) {
 	if !strings.HasPrefix(e.Identity, "client:") || e.prior.Node == "" || hasEnded(e.prior) || e.prior.Deadline != nil || len(e.returns) != 1 {
 		return
 	}
 	var node *commit
-	for _, c := range p.versions(nodeResource, e.prior.Node) {
+	for _, c := range h.versions(nodeResource, e.prior.Node) {
 		if !c.recorded && c.Revision > e.made[0].Revision {
-			break // only the database has it, which does not tell when
+			break // only the database has this version, and its time is unknown
 		}
 		if c.Ended+recordDelay >= e.calls[0].Began && c.Began <= e.returns[0].Ended {
-			return // it may have been seen either way
+			return // the node may have been seen before or after this change
 		}
 		if c.Ended < e.calls[0].Began {
 			node = c
@@ -340,42 +340,42 @@ func (e effect) checkWarning(p *clusterHistory, t *tally) {
 	if node == nil || node.Created == 0 || node.Ready && node.Op != deleted {
 		return
 	}
-	said, _ := e.returns[0].Fact.(history.OpReturn)
-	t.expect(!isSuccess(said.Code) || said.Warnings > 0, "a pod was forced away from a node that is not ready, without a warning", e.evidence(node.Event, e.returns[0])...)
+	ret, _ := e.returns[0].Fact.(history.OpReturn)
+	t.expect(!isSuccess(ret.Code) || ret.Warnings > 0, "a pod was forced away from a node that is not ready, without a warning", e.evidence(node.Event, e.returns[0])...)
 }
 
 // checkIdempotentDelete checks D9: a pod is removed once, and a repeated delete is answered with
 // 200, 202, 404 or 409.
-func checkIdempotentDelete(p *clusterHistory, t *tally) {
-	for _, one := range p.completePods() {
+func checkIdempotentDelete(h *clusterHistory, t *tally) {
+	for _, pod := range h.completePods() {
 		var removed *commit
-		for _, c := range one.commits {
+		for _, c := range pod.commits {
 			if c.Op == deleted {
 				t.expect(removed == nil, "a pod was removed twice", eventOf(removed), c.Event)
 				removed = c
 			}
 		}
 	}
-	checkRepeatedDeletes(p, t)
+	checkRepeatedDeletes(h, t)
 }
 
 // checkRepeatedDeletes checks the answers of D9.
-func checkRepeatedDeletes(p *clusterHistory, t *tally) {
+func checkRepeatedDeletes(h *clusterHistory, t *tally) {
 	asked := map[string]*operation{}
-	for _, o := range p.operations {
+	for _, o := range h.operations {
 		if o.Verb != "delete" || o.Resource != podResource || o.Subresource != "" || o.deniedByWebhook() {
 			continue
 		}
 		who := o.Identity + " " + o.Key
 		for _, answer := range o.returns {
-			said, _ := answer.Fact.(history.OpReturn)
-			if first := asked[who]; first != nil && said.Code < 500 && said.Code != 429 {
-				fine := said.Code == 200 || said.Code == 202 || said.Code == 404 || said.Code == 409
+			ret, _ := answer.Fact.(history.OpReturn)
+			if first := asked[who]; first != nil && ret.Code < 500 && ret.Code != 429 {
+				fine := ret.Code == 200 || ret.Code == 202 || ret.Code == 404 || ret.Code == 409
 				t.expect(fine, "a delete again was answered with another code than 200, 202, 404 and 409", first.calls[0], o.calls[0], answer)
 			}
 		}
 		if len(o.returns) > 0 {
-			if said, _ := o.returns[0].Fact.(history.OpReturn); isSuccess(said.Code) {
+			if ret, _ := o.returns[0].Fact.(history.OpReturn); isSuccess(ret.Code) {
 				asked[who] = o
 			}
 		}
@@ -383,13 +383,13 @@ func checkRepeatedDeletes(p *clusterHistory, t *tally) {
 }
 
 // checkCascade checks D10: the namespace controller and the garbage collector only begin deletion.
-func checkCascade(p *clusterHistory, t *tally) {
-	p.eachDecidedDelete(func(d history.Decide, decided *history.Event, o *operation) {
+func checkCascade(h *clusterHistory, t *tally) {
+	h.eachDecidedDelete(func(d history.Decide, decided *history.Event, o *operation) {
 		if d.Controller == "namespace-controller" || d.Controller == garbageCollector {
 			t.expect(o.Grace == nil || *o.Grace != 0, "a cascade force-deleted a pod", decided, o.calls[0])
 		}
 	})
-	for _, o := range p.operations { // only the namespace controller deletes many at once
+	for _, o := range h.operations { // only the namespace controller deletes collections
 		if o.Identity == controllers && o.Verb == "deletecollection" && o.Resource == podResource {
 			t.expect(o.Grace == nil || *o.Grace != 0, "a cascade force-deleted the pods of a namespace", o.calls[0])
 		}
@@ -398,9 +398,9 @@ func checkCascade(p *clusterHistory, t *tally) {
 
 // podOrEmpty returns the pod with a UID. If the history lacks the pod, as a damaged history may,
 // the result has no events.
-func (p *clusterHistory) podOrEmpty(uid string) *podHistory {
-	if one := p.pods[uid]; one != nil {
-		return one
+func (h *clusterHistory) podOrEmpty(uid string) *podHistory {
+	if pod := h.pods[uid]; pod != nil {
+		return pod
 	}
 	return &podHistory{uid: uid}
 }

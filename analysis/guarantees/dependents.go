@@ -24,17 +24,17 @@ type ownerBlockers map[string]map[string]*commit
 // checkForegroundOwner checks D11. The garbage collector takes foregroundDeletion from an owner
 // only if no dependent that it must know of blocks the deletion. Others, for example a user or a
 // second delete with another policy, may take the finalizer at any time.
-func checkForegroundOwner(p *clusterHistory, t *tally) {
+func checkForegroundOwner(h *clusterHistory, t *tally) {
 	decided := map[string]*history.Event{}
-	p.eachDecision(func(d history.Decide, e *history.Event, _ *operation) {
+	h.eachDecision(func(d history.Decide, e *history.Event, _ *operation) {
 		if d.Controller == garbageCollector && d.Action == "patch" {
 			decided[e.Cause] = e
 		}
 	})
 	blocking := ownerBlockers{}
-	for _, c := range p.commits {
+	for _, c := range h.commits {
 		if dependents, had := blocking[c.UID]; had && decided[c.Cause] != nil && dropsForegroundFinalizer(c) {
-			p.checkOwnerLast(t, c, decided[c.Cause], dependents)
+			h.checkOwnerLast(t, c, decided[c.Cause], dependents)
 		}
 		blocking.add(c)
 	}
@@ -53,11 +53,11 @@ func (b ownerBlockers) add(c *commit) {
 	if c.Op == deleted {
 		blocks = nil
 	}
-	was := c.Blocks // of what is removed, as it was
+	blockedBefore := c.Blocks // a removal has the blocked owners of the last version
 	if c.replaced != nil {
-		was = c.replaced.Blocks
+		blockedBefore = c.replaced.Blocks
 	}
-	for _, owner := range was {
+	for _, owner := range blockedBefore {
 		if !slices.Contains(blocks, owner) {
 			delete(b[owner], c.UID)
 		}
@@ -74,10 +74,10 @@ func (b ownerBlockers) add(c *commit) {
 
 // checkOwnerLast checks that the garbage collector did not release an owner while it knew of a
 // dependent that blocks the deletion.
-func (p *clusterHistory) checkOwnerLast(t *tally, owner *commit, decided *history.Event, dependents map[string]*commit) {
+func (h *clusterHistory) checkOwnerLast(t *tally, owner *commit, decided *history.Event, dependents map[string]*commit) {
 	var left *commit
 	for _, since := range dependents {
-		if (left == nil || since.Revision < left.Revision) && p.mustKnowDependent(owner, since) && !p.mayHaveMissed(since, decided, dependentInfoAge) {
+		if (left == nil || since.Revision < left.Revision) && h.mustKnowDependent(owner, since) && !h.mayHaveMissed(since, decided, dependentInfoAge) {
 			left = since
 		}
 	}
@@ -88,7 +88,7 @@ func (p *clusterHistory) checkOwnerLast(t *tally, owner *commit, decided *histor
 // mustKnowDependent reports whether the garbage collector has to know that an object depends on an
 // owner. It follows user-defined kinds only some time after their definition. An owner in another
 // namespace does not count.
-func (p *clusterHistory) mustKnowDependent(owner, dependent *commit) bool {
+func (h *clusterHistory) mustKnowDependent(owner, dependent *commit) bool {
 	_, builtIn := kinds.ByResource(dependent.Resource)
-	return builtIn && (owner.object.namespace == "" || owner.object.namespace == dependent.object.namespace) && dependent.recorded && dependent.Began >= p.completeFrom
+	return builtIn && (owner.object.namespace == "" || owner.object.namespace == dependent.object.namespace) && dependent.recorded && dependent.Began >= h.completeFrom
 }

@@ -39,21 +39,21 @@ func (d *Disk) isContradictory() bool {
 
 // checkFileState checks A9 of the file as it is: its records add up to one state, and its counter
 // is the revision of the last record. TestPowerCuts of the store tries what power cuts leave.
-func checkFileState(p *clusterHistory, t *tally) {
+func checkFileState(h *clusterHistory, t *tally) {
 	switch {
-	case p.disk == nil || p.disk.Damage != nil && !p.disk.isContradictory():
+	case h.disk == nil || h.disk.Damage != nil && !h.disk.isContradictory():
 		return
-	case p.disk.Damage != nil:
-		t.expect(false, "the store's file is no state: "+p.disk.Damage.Error())
+	case h.disk.Damage != nil:
+		t.expect(false, "the store's file is no state: "+h.disk.Damage.Error())
 		return
 	}
 	t.cases++
-	if !p.hasFile {
+	if !h.hasFile {
 		return
 	}
 	live := map[*object]bool{}
 	var last *commit
-	for _, c := range p.commits {
+	for _, c := range h.commits {
 		if !c.stored {
 			continue
 		}
@@ -65,21 +65,21 @@ func checkFileState(p *clusterHistory, t *tally) {
 			objects++
 		}
 	}
-	t.expect(objects == p.disk.Objects, fmt.Sprintf("the log of the store's file leads to %d objects, and it has %d", objects, p.disk.Objects), eventOf(last))
-	t.expect(last == nil || last.Revision == p.disk.Revision, fmt.Sprintf("the counter of the store's file is %d", p.disk.Revision), eventOf(last))
+	t.expect(objects == h.disk.Objects, fmt.Sprintf("the log of the store's file leads to %d objects, and it has %d", objects, h.disk.Objects), eventOf(last))
+	t.expect(last == nil || last.Revision == h.disk.Revision, fmt.Sprintf("the counter of the store's file is %d", h.disk.Revision), eventOf(last))
 }
 
 // checkFileDamage checks A10 of the file as it is: every page and record holds what was written.
-func checkFileDamage(p *clusterHistory, t *tally) {
-	if p.disk == nil || p.disk.isContradictory() {
+func checkFileDamage(h *clusterHistory, t *tally) {
+	if h.disk == nil || h.disk.isContradictory() {
 		return
 	}
 	what := ""
-	if p.disk.Damage != nil {
-		what = "the store's file is damaged: " + p.disk.Damage.Error()
+	if h.disk.Damage != nil {
+		what = "the store's file is damaged: " + h.disk.Damage.Error()
 	}
-	t.expect(p.disk.Damage == nil, what)
-	for e, open := range factsOf[history.StoreOpen](p) {
+	t.expect(h.disk.Damage == nil, what)
+	for e, open := range factsOf[history.StoreOpen](h) {
 		t.expect(open.ChecksumsOK, "an apiserver has served a file whose records it had not verified", e)
 	}
 }

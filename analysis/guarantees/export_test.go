@@ -29,15 +29,15 @@ func HandMadeHistories() []Evidence {
 
 // everyFact deletes a pod and then records a fact of each type about it.
 func everyFact() *builder {
-	f := newBuilder().deletePod()
+	b := newBuilder().deletePod()
 	for name := range strings.FieldsSeq(factNames) {
 		process := map[byte]string{'k': kubelet, 'r': runtime, 'c': controllers, 'n': controllers, 'u': controllers}[name[0]]
 		if process == "" {
 			process = "apiserver"
 		}
-		f.record(process, "create", factOf(name))
+		b.record(process, "create", factOf(name))
 	}
-	return f
+	return b
 }
 
 // factNames names all facts except h.lost, which ends a history.

@@ -46,7 +46,6 @@ type Verdict string
 
 // The verdicts.
 const (
-	// The verdicts.
 	Held         Verdict = "held"
 	Violated     Verdict = "broken"
 	NotCheckable Verdict = "not checkable"
@@ -124,26 +123,26 @@ func (e *ViolationError) Error() string {
 // Check checks every invariant. An error says that the evidence proves nothing: either nothing has
 // happened, or events are missing.
 func Check(evidence Evidence) ([]Result, error) {
-	p := newClusterHistory(evidence)
-	if err := p.assumeSound(); err != nil {
+	h := newClusterHistory(evidence)
+	if err := h.assumeSound(); err != nil {
 		return nil, err
 	}
 	properties := Invariants()
 	results := make([]Result, 0, len(properties))
 	for _, property := range properties {
-		results = append(results, property.verify(p))
+		results = append(results, property.verify(h))
 	}
 	return results, nil
 }
 
 // verify checks one invariant.
-func (p Invariant) verify(past *clusterHistory) Result {
+func (p Invariant) verify(h *clusterHistory) Result {
 	r := Result{Invariant: p, Verdict: NotCheckable, Why: p.Unchecked}
 	if p.check == nil {
 		return r
 	}
 	t := tally{}
-	p.check(past, &t)
+	p.check(h, &t)
 	r.Cases, r.Violations, r.First = t.cases, t.times, t.first
 	switch {
 	case t.first != nil:
@@ -164,7 +163,7 @@ type tally struct {
 
 // expect counts a case. If the invariant does not hold, the case becomes the counter-example: what
 // was found, and the events that show it.
-func (t *tally) expect(holds bool, what string, against ...*history.Event) { //nolint:revive // what is checked, and no switch
+func (t *tally) expect(holds bool, what string, events ...*history.Event) { //nolint:revive // the result of a check, not a switch
 	t.cases++
 	if holds {
 		return
@@ -174,7 +173,7 @@ func (t *tally) expect(holds bool, what string, against ...*history.Event) { //n
 		return
 	}
 	t.first = &Counterexample{What: what}
-	for _, e := range against {
+	for _, e := range events {
 		if e != nil {
 			t.first.Events = append(t.first.Events, *e)
 		}

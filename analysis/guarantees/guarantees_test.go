@@ -24,8 +24,8 @@ func TestCheckers(t *testing.T) {
 	maps.Copy(keeping, validBudgets())
 	maps.Copy(keeping, validVolumes())
 	maps.Copy(keeping, validSidecars())
-	for what, f := range keeping {
-		for _, r := range check(t, f) {
+	for what, b := range keeping {
+		for _, r := range check(t, b) {
 			if r.Err() != nil {
 				t.Errorf("%s: %v", what, r.Err())
 			}
@@ -103,12 +103,12 @@ func TestProvesNothing(t *testing.T) {
 
 // TestBeginningLost judges nothing whose cause old files may have held.
 func TestBeginningLost(t *testing.T) {
-	f := newBuilder().deletePod()
-	f.evidence.Log.Events = slices.DeleteFunc(f.evidence.Log.Events, func(e history.Event) bool {
+	b := newBuilder().deletePod()
+	b.evidence.Log.Events = slices.DeleteFunc(b.evidence.Log.Events, func(e history.Event) bool {
 		return e.Process == "apiserver" && e.Sequence < 10
 	})
-	f.evidence.Log.Gaps = []history.Gap{{Process: "apiserver", From: 1, To: 9}}
-	for _, r := range check(t, f) {
+	b.evidence.Log.Gaps = []history.Gap{{Process: "apiserver", From: 1, To: 9}}
+	for _, r := range check(t, b) {
 		if r.Err() != nil {
 			t.Error(r.Err())
 		}
@@ -116,9 +116,9 @@ func TestBeginningLost(t *testing.T) {
 }
 
 // check checks a built history.
-func check(t *testing.T, f *builder) []Result {
+func check(t *testing.T, b *builder) []Result {
 	t.Helper()
-	results, err := Check(f.evidence)
+	results, err := Check(b.evidence)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,29 +15,29 @@ const minDecisionPeriod = 10 * time.Second
 
 // checkIdle checks L9: in the end nothing is reconciled over and over. The check begins a minute
 // after the last trouble and the last write by others than controllers and kubelets.
-func checkIdle(p *clusterHistory, t *tally) {
-	for _, c := range p.calmPeriods() {
+func checkIdle(h *clusterHistory, t *tally) {
+	for _, c := range h.calmPeriods() {
 		since := c.from
-		for _, o := range p.operations {
+		for _, o := range h.operations {
 			for _, call := range o.calls {
 				if o.Identity != controllers && o.node == "" && call.Ended <= c.to {
 					since = max(since, call.Ended)
 				}
 			}
 		}
-		if since >= c.to || !p.isLate(since, c.to, 0, 2*settleTime) {
+		if since >= c.to || !h.isLate(since, c.to, 0, 2*settleTime) {
 			continue
 		}
 		t.cases++
-		p.checkRepeatedDecisions(t, since, c.to)
+		h.checkRepeatedDecisions(t, since, c.to)
 	}
 }
 
 // jobPodChanges returns the times at which the pods of each Job changed, by the Job's key.
-func (p *clusterHistory) jobPodChanges() map[string][]int64 {
+func (h *clusterHistory) jobPodChanges() map[string][]int64 {
 	changed := map[string][]int64{}
-	for _, c := range p.commits {
-		if owner := p.byUID[c.Owner]; c.Resource == podResource && c.Owner != "" && len(owner) > 0 && owner[0].Resource == jobResource {
+	for _, c := range h.commits {
+		if owner := h.byUID[c.Owner]; c.Resource == podResource && c.Owner != "" && len(owner) > 0 && owner[0].Resource == jobResource {
 			changed[owner[0].Key] = append(changed[owner[0].Key], c.Ended)
 		}
 	}
@@ -45,12 +45,12 @@ func (p *clusterHistory) jobPodChanges() map[string][]int64 {
 }
 
 // checkRepeatedDecisions looks for decisions that are repeated, from a minute after `since`.
-func (p *clusterHistory) checkRepeatedDecisions(t *tally, since, until int64) {
-	changed := p.jobPodChanges()
+func (h *clusterHistory) checkRepeatedDecisions(t *tally, since, until int64) {
+	changed := h.jobPodChanges()
 	all := map[history.Decide]*repeatedDecision{}
 	var order []*repeatedDecision
-	for e, what := range factsOf[history.Decide](p) {
-		if e.Began < since || e.Ended > until || !p.isLate(since, e.Began, 0, settleTime) {
+	for e, what := range factsOf[history.Decide](h) {
+		if e.Began < since || e.Ended > until || !h.isLate(since, e.Began, 0, settleTime) {
 			continue
 		}
 		what.ReadRevision = ""

@@ -14,43 +14,43 @@ type jobIndex struct{ job, number string }
 
 // checkOnePodPerIndex checks C10: the controllers create no pod for an index of a Job while another
 // active pod has that index, unless they may not have known of that pod yet.
-func checkOnePodPerIndex(p *clusterHistory, t *tally) {
-	starts := p.bootStarts(controllers)
-	there, came := map[jobIndex]*commit{}, map[string]*commit{}
-	for _, c := range p.commits {
+func checkOnePodPerIndex(h *clusterHistory, t *tally) {
+	starts := h.bootStarts(controllers)
+	holders, ownedSince := map[jobIndex]*commit{}, map[string]*commit{}
+	for _, c := range h.commits {
 		if c.Resource != podResource {
 			continue
 		}
 		if c.replaced == nil || c.replaced.UID != c.UID || c.replaced.Owner != c.Owner || c.replaced.Labels[indexLabel] != c.Labels[indexLabel] {
-			came[c.UID] = c
+			ownedSince[c.UID] = c
 			if c.replaced != nil {
-				releaseIndex(there, c.replaced)
+				releaseIndex(holders, c.replaced)
 			}
 		}
 		if c.Op == deleted || c.Deadline != nil || hasEnded(c) || c.Owner == "" || c.Labels[indexLabel] == "" {
-			releaseIndex(there, c)
+			releaseIndex(holders, c)
 			continue
 		}
-		at := jobIndex{c.Owner, c.Labels[indexLabel]}
-		other := there[at]
-		there[at] = c
+		index := jobIndex{c.Owner, c.Labels[indexLabel]}
+		other := holders[index]
+		holders[index] = c
 		o := c.operation
-		if c.Op != added || !c.recorded || c.Began < p.completeFrom || o == nil || o.Identity != controllers || mayHaveRestarted(starts, c) {
+		if c.Op != added || !c.recorded || c.Began < h.completeFrom || o == nil || o.Identity != controllers || mayHaveRestarted(starts, c) {
 			continue
 		}
 		if other == nil {
 			t.expect(true, "")
 			continue
 		}
-		t.expect(p.mayNotKnowOwn(came[other.UID], c), "an index of a Job was given to a pod while another pod had it", came[other.UID].Event, c.Event)
+		t.expect(h.mayNotKnowOwn(ownedSince[other.UID], c), "an index of a Job was given to a pod while another pod had it", ownedSince[other.UID].Event, c.Event)
 	}
 }
 
 // releaseIndex notes that a pod no longer works on its index.
-func releaseIndex(there map[jobIndex]*commit, c *commit) {
-	at := jobIndex{c.Owner, c.Labels[indexLabel]}
-	if known := there[at]; known != nil && known.UID == c.UID {
-		delete(there, at)
+func releaseIndex(holders map[jobIndex]*commit, c *commit) {
+	index := jobIndex{c.Owner, c.Labels[indexLabel]}
+	if known := holders[index]; known != nil && known.UID == c.UID {
+		delete(holders, index)
 	}
 }
 
@@ -65,31 +65,31 @@ func wasUnanswered(earlier, c *commit) bool {
 // to end, since the Job owned them. Pods that the Job deleted count too if it decided on the delete
 // before it heard that they were taken from it. A pod that was released and adopted again may be
 // counted again.
-func checkPodsCountedOnce(p *clusterHistory, t *tally) {
-	began := map[string]*commit{} // the Jobs that were made while somebody wrote it down
-	pods := endedPods{count: map[string]int{}, counted: map[string]bool{}, taken: map[ownership]bool{}, deletes: p.jobDeletes()}
-	for _, c := range p.commits {
+func checkPodsCountedOnce(h *clusterHistory, t *tally) {
+	jobs := map[string]*commit{} // the Jobs with a recorded creation
+	pods := endedPods{count: map[string]int{}, counted: map[string]bool{}, taken: map[ownership]bool{}, deletes: h.jobDeletes()}
+	for _, c := range h.commits {
 		switch {
 		case c.Resource == podResource:
 			pods.add(c)
 		case c.Counted == nil:
-		case c.Op == added && c.recorded && c.Began >= p.completeFrom:
-			began[c.UID] = c
-		case began[c.UID] != nil && c.Op == modified:
-			t.expect(int(*c.Counted) <= pods.count[c.UID], "a Job has counted more pods than have ended", began[c.UID].Event, c.Event)
+		case c.Op == added && c.recorded && c.Began >= h.completeFrom:
+			jobs[c.UID] = c
+		case jobs[c.UID] != nil && c.Op == modified:
+			t.expect(int(*c.Counted) <= pods.count[c.UID], "a Job has counted more pods than have ended", jobs[c.UID].Event, c.Event)
 		}
 	}
 }
 
 // jobDeletes returns the deletes of pods that Jobs decided on, each with the pod's owner in the
 // version that was read.
-func (p *clusterHistory) jobDeletes() map[*operation]string {
+func (h *clusterHistory) jobDeletes() map[*operation]string {
 	all := map[*operation]string{}
-	p.eachDecision(func(d history.Decide, _ *history.Event, o *operation) {
+	h.eachDecision(func(d history.Decide, _ *history.Event, o *operation) {
 		if d.Controller != jobController || d.Action != "delete" || d.Resource != podResource {
 			return
 		}
-		if read := p.byRevision[parseRevision(d.ReadRevision)]; read != nil && read.Key == d.Key {
+		if read := h.byRevision[parseRevision(d.ReadRevision)]; read != nil && read.Key == d.Key {
 			all[o] = read.Owner
 		}
 	})
@@ -121,8 +121,8 @@ func (e endedPods) add(c *commit) {
 		e.counted[c.UID] = true
 		e.count[c.Owner]++
 	}
-	if its := (ownership{e.deletes[c.operation], c.UID}); e.taken[its] {
-		delete(e.taken, its)
-		e.count[its.owner]++
+	if owned := (ownership{e.deletes[c.operation], c.UID}); e.taken[owned] {
+		delete(e.taken, owned)
+		e.count[owned.owner]++
 	}
 }

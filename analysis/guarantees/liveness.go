@@ -44,8 +44,8 @@ func (w *removalWait) until() int64 {
 }
 
 // expect counts a case unless the history ends before the bound.
-func (w *removalWait) expect(p *clusterHistory, t *tally, slack time.Duration, what string) {
-	late := p.isLate(w.since, w.until(), w.grace, slack)
+func (w *removalWait) expect(h *clusterHistory, t *tally, slack time.Duration, what string) {
+	late := h.isLate(w.since, w.until(), w.grace, slack)
 	if late || w.until() < w.to {
 		t.expect(!late, what, w.mark.Event, w.blocker, eventOf(w.removal))
 	}
@@ -53,11 +53,11 @@ func (w *removalWait) expect(p *clusterHistory, t *tally, slack time.Duration, w
 
 // findRemovalWaits returns the pods that wait for removal in calm periods. Pods that are still
 // blocked by something in the cluster are left out.
-func (p *clusterHistory) findRemovalWaits() []*removalWait {
+func (h *clusterHistory) findRemovalWaits() []*removalWait {
 	var all []*removalWait
-	for _, c := range p.calmPeriods() {
-		for _, one := range p.completePods() {
-			if w, waits := p.removalWait(one, c); waits {
+	for _, c := range h.calmPeriods() {
+		for _, pod := range h.completePods() {
+			if w, waits := h.removalWait(pod, c); waits {
 				all = append(all, w)
 			}
 		}
@@ -66,9 +66,9 @@ func (p *clusterHistory) findRemovalWaits() []*removalWait {
 }
 
 // removalWait returns how a pod waits for removal in a calm period; false if it does not.
-func (p *clusterHistory) removalWait(one *podHistory, c calmPeriod) (*removalWait, bool) {
-	w := &removalWait{podHistory: one, calmPeriod: c}
-	for _, change := range one.commits {
+func (h *clusterHistory) removalWait(pod *podHistory, c calmPeriod) (*removalWait, bool) {
+	w := &removalWait{podHistory: pod, calmPeriod: c}
+	for _, change := range pod.commits {
 		switch {
 		case change.Op == deleted:
 			w.removal = change
@@ -76,26 +76,26 @@ func (p *clusterHistory) removalWait(one *podHistory, c calmPeriod) (*removalWai
 			w.mark = change
 		}
 	}
-	if w.mark == nil || w.mark.Began > c.to || w.removal != nil && w.removal.Ended < c.from || !p.isManaged(one) || one.scriptBlocksEnd() {
+	if w.mark == nil || w.mark.Began > c.to || w.removal != nil && w.removal.Ended < c.from || !h.isManaged(pod) || pod.scriptBlocksEnd() {
 		return nil, false
 	}
 	w.grace = max(seconds(w.mark.Grace), minGrace)
-	for _, e := range one.terms { // a stop that is under way keeps its grace period (KBL-18)
+	for _, e := range pod.terms { // a stop in progress keeps its grace period (KBL-18)
 		if fact, _ := e.Fact.(history.KubeletTerm); e.Began < w.mark.Began {
 			w.grace = max(w.grace, time.Duration(fact.Grace)*time.Second)
 		}
 	}
 	w.since = w.mark.Ended
 	w.delayUntil(c.from, c.began)
-	for i, change := range one.commits {
+	for i, change := range pod.commits {
 		if change.Op != deleted && len(change.Finalizers) > 0 && change.Deadline != nil {
-			if i+1 == len(one.commits) {
-				return nil, false // it has finalizers to the end
+			if i+1 == len(pod.commits) {
+				return nil, false // the pod keeps finalizers to the end
 			}
-			w.delayUntil(one.commits[i+1].Ended, one.commits[i+1].Event)
+			w.delayUntil(pod.commits[i+1].Ended, pod.commits[i+1].Event)
 		}
 	}
-	p.addRefusals(w)
+	h.addRefusals(w)
 	w.addBusyTimes()
 	return w, w.since < c.to
 }
@@ -125,7 +125,7 @@ func (w *removalWait) delayBy(begun *history.Event, before int64, end *history.E
 	case begun.Began >= before:
 	case end != nil:
 		w.delayUntil(end.Ended, end)
-	case begun.Began > w.from: // with a kubelet that has ended meanwhile it was over
+	case begun.Began > w.from: // if the kubelet has ended since, the action is over
 		w.delayUntil(w.to, begun)
 	}
 }
@@ -146,18 +146,18 @@ func seconds(n *int64) time.Duration {
 
 // isManaged reports whether a kubelet has the pod, and got it from the API. A pod that a kubelet
 // created itself mirrors a static pod.
-func (p *clusterHistory) isManaged(one *podHistory) bool {
-	made := one.commits[0].operation
+func (h *clusterHistory) isManaged(pod *podHistory) bool {
+	made := pod.commits[0].operation
 	if made == nil || made.node != "" {
 		return false
 	}
-	node := one.nodeName()
-	return node != "" && p.kubelets[node]
+	node := pod.nodeName()
+	return node != "" && h.kubelets[node]
 }
 
 // nodeName returns the node that the pod was bound to; empty for none.
-func (one *podHistory) nodeName() string {
-	for _, c := range one.commits {
+func (pod *podHistory) nodeName() string {
+	for _, c := range pod.commits {
 		if c.Node != "" {
 			return c.Node
 		}
@@ -166,8 +166,8 @@ func (one *podHistory) nodeName() string {
 }
 
 // scriptBlocksEnd reports whether the script of one of the pod's containers delays its end.
-func (one *podHistory) scriptBlocksEnd() bool {
-	for _, c := range one.containers {
+func (pod *podHistory) scriptBlocksEnd() bool {
+	for _, c := range pod.containers {
 		for _, e := range c.created {
 			fact, _ := e.Fact.(history.Create)
 			for _, clause := range []string{"survives KILL", "stop hangs", "starts after"} {
@@ -181,14 +181,14 @@ func (one *podHistory) scriptBlocksEnd() bool {
 }
 
 // addRefusals delays the pod by what the API refused its kubelet.
-func (p *clusterHistory) addRefusals(w *removalWait) {
+func (h *clusterHistory) addRefusals(w *removalWait) {
 	node := w.nodeName()
-	for _, o := range p.operations {
+	for _, o := range h.operations {
 		if o.node != node || o.Resource != podResource || o.Key != w.name {
 			continue
 		}
 		for _, answer := range o.returns {
-			if said, _ := answer.Fact.(history.OpReturn); isRejection(said.Code) {
+			if ret, _ := answer.Fact.(history.OpReturn); isRejection(ret.Code) {
 				w.delayUntil(answer.Ended+int64(reconnectTime), answer)
 			}
 		}
@@ -196,39 +196,39 @@ func (p *clusterHistory) addRefusals(w *removalWait) {
 }
 
 // checkRemovalTime checks L1: an unblocked terminating pod is removed in time.
-func checkRemovalTime(p *clusterHistory, t *tally) {
-	for _, w := range p.removalWaits() {
+func checkRemovalTime(h *clusterHistory, t *tally) {
+	for _, w := range h.removalWaits() {
 		if w.blocker == nil && w.since >= w.from+int64(reconnectTime) {
-			w.expect(p, t, removalBound, "a pod that nothing blocks is still there after its grace period and ten seconds")
+			w.expect(h, t, removalBound, "a pod that nothing blocks is still there after its grace period and ten seconds")
 		}
 	}
 }
 
 // checkRemovalAfterBlocker checks L2: a pod is removed once its blocker is gone.
-func checkRemovalAfterBlocker(p *clusterHistory, t *tally) {
-	for _, w := range p.removalWaits() {
+func checkRemovalAfterBlocker(h *clusterHistory, t *tally) {
+	for _, w := range h.removalWaits() {
 		switch {
 		case w.blocker == nil && w.since >= w.from+int64(reconnectTime):
 		case w.since > w.from+int64(reconnectTime): // a finalizer or a refusal
-			w.expect(p, t, removalBound, "a pod is still there although what has blocked it is gone")
+			w.expect(h, t, removalBound, "a pod is still there although what has blocked it is gone")
 		default:
-			w.expect(p, t, removalBound+reconnectTime, "a pod is still there although all is mended")
+			w.expect(h, t, removalBound+reconnectTime, "a pod is still there although all is mended")
 		}
 	}
 }
 
 // checkOrphansStopped checks L3: a healed kubelet stops the containers of pods that the API no
 // longer has.
-func checkOrphansStopped(p *clusterHistory, t *tally) {
-	for _, c := range p.calmPeriods() {
-		for _, one := range p.completePods() {
-			last := one.commits[len(one.commits)-1]
-			if last.Op != deleted || last.Began > c.to || !p.isManaged(one) || one.scriptBlocksEnd() {
+func checkOrphansStopped(h *clusterHistory, t *tally) {
+	for _, c := range h.calmPeriods() {
+		for _, pod := range h.completePods() {
+			last := pod.commits[len(pod.commits)-1]
+			if last.Op != deleted || last.Began > c.to || !h.isManaged(pod) || pod.scriptBlocksEnd() {
 				continue
 			}
-			for _, ctr := range one.containers {
+			for _, ctr := range pod.containers {
 				if len(ctr.started) > 0 {
-					p.checkOrphan(t, ctr, last, c)
+					h.checkOrphan(t, ctr, last, c)
 				}
 			}
 		}
@@ -236,7 +236,7 @@ func checkOrphansStopped(p *clusterHistory, t *tally) {
 }
 
 // checkOrphan checks a container whose pod was removed from the API.
-func (p *clusterHistory) checkOrphan(t *tally, ctr *container, removed *commit, c calmPeriod) {
+func (h *clusterHistory) checkOrphan(t *tally, ctr *container, removed *commit, c calmPeriod) {
 	since := max(removed.Ended, c.from)
 	var exit *history.Event
 	for _, e := range ctr.exits {
@@ -257,7 +257,7 @@ func (p *clusterHistory) checkOrphan(t *tally, ctr *container, removed *commit, 
 	if exit != nil {
 		until = min(until, exit.Began)
 	}
-	late := p.isLate(since, until, grace, orphanBound+reconnectTime)
+	late := h.isLate(since, until, grace, orphanBound+reconnectTime)
 	if late || until < c.to {
 		t.expect(!late, "a container still runs although its pod is gone from the API and its node is whole", ctr.started[0], removed.Event, exit)
 	}

@@ -16,27 +16,27 @@ import (
 
 // newWatchedBuilder begins a history in which troubles are recorded, on a node that has a kubelet.
 func newWatchedBuilder() *builder {
-	f := newBuilder().record("nemesis", "", history.FaultWatch{Kinds: []history.TroubleKind{
+	b := newBuilder().record("nemesis", "", history.FaultWatch{Kinds: []history.TroubleKind{
 		history.TroubleFault, history.TroubleCut, history.TroubleClock, history.TroubleDown, history.TroublePaused,
 	}})
-	return f.record(kubelet, "", history.KubeletBoot{Node: "n1"})
+	return b.record(kubelet, "", history.KubeletBoot{Node: "n1"})
 }
 
-func (f *builder) beginTrouble(t history.Trouble) *builder {
-	return f.record("nemesis", "", history.FaultBegin{Trouble: t})
+func (b *builder) beginTrouble(t history.Trouble) *builder {
+	return b.record("nemesis", "", history.FaultBegin{Trouble: t})
 }
 
-func (f *builder) endTrouble(t history.Trouble) *builder {
-	return f.record("nemesis", "", history.FaultEnd{Trouble: t})
+func (b *builder) endTrouble(t history.Trouble) *builder {
+	return b.record("nemesis", "", history.FaultEnd{Trouble: t})
 }
 
 // idle lets time pass, in seconds, while processes go on recording.
-func (f *builder) idle(seconds int64) *builder {
+func (b *builder) idle(seconds int64) *builder {
 	const every = 10
 	for ; seconds > every; seconds -= every {
-		f.wait(every-2).record("controllers", "", history.Lease{Node: "none"})
+		b.wait(every-2).record("controllers", "", history.Lease{Node: "none"})
 	}
-	return f.wait(seconds).record("controllers", "", history.Lease{Node: "none"})
+	return b.wait(seconds).record("controllers", "", history.Lease{Node: "none"})
 }
 
 func downtimeOf(process string) history.Trouble {
@@ -62,80 +62,80 @@ func faultAt(point fault.Point, where fault.Attributes, effect fault.Effect) his
 }
 
 // markUnseen marks the pod before its node hears of it.
-func (f *builder) markUnseen() *builder {
-	return f.request("mark", by(user, "delete", grace(30)), 200, web(modified, marked(30, f.clock+2+30)))
+func (b *builder) markUnseen() *builder {
+	return b.request("mark", by(user, "delete", grace(30)), 200, web(modified, marked(30, b.clock+2+30)))
 }
 
 // seeMark has the kubelet see the mark and begin to stop the pod.
-func (f *builder) seeMark() *builder {
-	f.record(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "DELETE", Revision: "4", Grace: new(int64(30))})
-	return f.record(kubelet, "", history.KubeletTerm{Pod: name, UID: uid, Grace: 30})
+func (b *builder) seeMark() *builder {
+	b.record(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "DELETE", Revision: "4", Grace: new(int64(30))})
+	return b.record(kubelet, "", history.KubeletTerm{Pod: name, UID: uid, Grace: 30})
 }
 
 // runHook deletes a pod while its postStart hook runs, and then ends the hook.
-func (f *builder) runHook() *builder {
-	f.idle(60).runPod().record(kubelet, "", history.PostStartBegin{ContainerRef: of()}).markUnseen().idle(100)
-	return f.record(kubelet, "", history.PostStartEnd{ContainerRef: of()})
+func (b *builder) runHook() *builder {
+	b.idle(60).runPod().record(kubelet, "", history.PostStartBegin{ContainerRef: of()}).markUnseen().idle(100)
+	return b.record(kubelet, "", history.PostStartEnd{ContainerRef: of()})
 }
 
 // forceDelete force-deletes the pod.
-func (f *builder) forceDelete() *builder {
-	return f.request("force", by(user, "delete", grace(0)), 200, web(modified, marked(0, f.clock+2)), web(deleted, marked(0, f.clock+2)))
+func (b *builder) forceDelete() *builder {
+	return b.request("force", by(user, "delete", grace(0)), 200, web(modified, marked(0, b.clock+2)), web(deleted, marked(0, b.clock+2)))
 }
 
-func (f *builder) seeRemoval() *builder {
-	return f.record(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "REMOVE", Revision: "3"})
+func (b *builder) seeRemoval() *builder {
+	return b.record(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "REMOVE", Revision: "3"})
 }
 
-func (f *builder) explain(uid, reason string) *builder {
-	return f.record("controllers", "", history.Blocker{UID: uid, Reason: reason})
+func (b *builder) explain(uid, reason string) *builder {
+	return b.record("controllers", "", history.Blocker{UID: uid, Reason: reason})
 }
 
 // lengthen moves the beginning of the last event to so many seconds earlier.
-func (f *builder) lengthen(seconds int64) *builder {
-	events := f.evidence.Log.Events
+func (b *builder) lengthen(seconds int64) *builder {
+	events := b.evidence.Log.Events
 	events[len(events)-1].Began -= seconds * int64(time.Second)
-	return f
+	return b
 }
 
 // createSet creates a ReplicaSet of one pod, which a controller has seen.
-func (f *builder) createSet() *builder {
-	f.request("set", history.OpCall{Identity: user, Verb: "create", Resource: "replicasets.apps", Key: "default/rs"}, 201,
+func (b *builder) createSet() *builder {
+	b.request("set", history.OpCall{Identity: user, Verb: "create", Resource: "replicasets.apps", Key: "default/rs"}, 201,
 		history.Commit{Resource: "replicasets.apps", Key: "default/rs", UID: "rs", Op: added, Content: history.Content{Workload: history.Workload{Replicas: new(int32(1))}}})
-	return f.record("controllers", "", history.Decide{Controller: "replicaset-controller", Action: "create", Resource: podResource, Key: name})
+	return b.record("controllers", "", history.Decide{Controller: "replicaset-controller", Action: "create", Resource: podResource, Key: name})
 }
 
 // makePods has a ReplicaSet create pods and change each once.
-func (f *builder) makePods(pods ...string) *builder {
+func (b *builder) makePods(pods ...string) *builder {
 	for _, one := range pods {
-		f.request("make "+one, by("controllers", "create"), 201, web(added, pending, owned, called(one, one)))
-		f.request("change "+one, by("controllers", "patch"), 200, web(modified, pending, owned, called(one, one)))
+		b.request("make "+one, by("controllers", "create"), 201, web(added, pending, owned, called(one, one)))
+		b.request("change "+one, by("controllers", "patch"), 200, web(modified, pending, owned, called(one, one)))
 	}
-	return f.idle(300)
+	return b.idle(300)
 }
 
 // deleteNamespace creates a namespace and deletes it.
-func (f *builder) deleteNamespace(namespace string) *builder {
+func (b *builder) deleteNamespace(namespace string) *builder {
 	made := history.Commit{Resource: "namespaces", Key: namespace, UID: "ns", Op: added}
-	f.request("namespace", history.OpCall{Identity: user, Verb: "create", Resource: "namespaces", Key: namespace}, 201, made)
-	made.Op, made.Deadline = modified, new(time.Unix(f.clock+2, 0))
-	return f.request("end", history.OpCall{Identity: user, Verb: "delete", Resource: "namespaces", Key: namespace}, 200, made)
+	b.request("namespace", history.OpCall{Identity: user, Verb: "create", Resource: "namespaces", Key: namespace}, 201, made)
+	made.Op, made.Deadline = modified, new(time.Unix(b.clock+2, 0))
+	return b.request("end", history.OpCall{Identity: user, Verb: "delete", Resource: "namespaces", Key: namespace}, 200, made)
 }
 
 func owned(c *history.Commit) { c.Owner = "rs" }
 
 // releaseFromSet is a StatefulSet of one pod. It has made the pod under some name and released it,
 // because the pod's labels were changed, or in spite of those that it has.
-func (f *builder) releaseFromSet(pod string, after map[string]string) *builder {
+func (b *builder) releaseFromSet(pod string, after map[string]string) *builder {
 	set := history.Commit{
 		Resource: "statefulsets.apps", Key: "default/db", UID: "set", Op: added,
 		Content: history.Content{Workload: history.Workload{Replicas: new(int32(1)), InOrder: true}},
 	}
-	f.request("set", history.OpCall{Identity: user, Verb: "create", Resource: set.Resource, Key: set.Key}, 201, set)
-	f.record("controllers", "", history.Decide{Controller: "statefulset-controller", Action: "create", Resource: podResource, Key: pod})
+	b.request("set", history.OpCall{Identity: user, Verb: "create", Resource: set.Resource, Key: set.Key}, 201, set)
+	b.record("controllers", "", history.Decide{Controller: "statefulset-controller", Action: "create", Resource: podResource, Key: pod})
 	its := withContent(history.Content{Owner: "set", Labels: map[string]string{"app": "db"}})
-	f.request("pod", by("controllers", "create"), 201, web(added, pending, its, called(pod, uid))).idle(5)
-	return f.request("free", by("controllers", "patch"), 200, web(modified, pending, called(pod, uid), labelled(after))).idle(300)
+	b.request("pod", by("controllers", "create"), 201, web(added, pending, its, called(pod, uid))).idle(5)
+	return b.request("free", by("controllers", "patch"), 200, web(modified, pending, called(pod, uid), labelled(after))).idle(300)
 }
 
 func labelled(labels map[string]string) func(*history.Commit) {
@@ -149,8 +149,8 @@ func left(milliseconds int64) func(*history.OpCall) {
 
 // watchedPods is a watch of all pods, and the creation of one.
 func watchedPods() *builder {
-	f := newWatchedBuilder().record("apiserver", "", history.WatchOpen{Watch: allPods, Resource: podResource})
-	return f.request("create", by(user, "create"), 201, web(added, pending))
+	b := newWatchedBuilder().record("apiserver", "", history.WatchOpen{Watch: allPods, Resource: podResource})
+	return b.request("create", by(user, "create"), 201, web(added, pending))
 }
 
 // validTroubles returns histories with troubles that keep every invariant.
@@ -186,26 +186,26 @@ func validTroubles() map[string]*builder {
 }
 
 // createOwner has the controllers create the object sum.
-func (f *builder) createOwner(resource string) *builder {
-	return f.request("begin", by(controllers, "create"), 201, history.Commit{Resource: resource, Key: "default/sum", UID: "sum", Op: added})
+func (b *builder) createOwner(resource string) *builder {
+	return b.request("begin", by(controllers, "create"), 201, history.Commit{Resource: resource, Key: "default/sum", UID: "sum", Op: added})
 }
 
 // decideForPods has a controller repeat a decision about sum each time an owner gets another pod.
-func (f *builder) decideForPods(resource, owner string) *builder {
+func (b *builder) decideForPods(resource, owner string) *builder {
 	for i := range 20 {
 		pod := fmt.Sprintf("sum-%d", i)
-		f.request(pod, by(controllers, "create"), 201, history.Commit{Resource: podResource, Key: "default/" + pod, UID: pod, Op: added, Content: history.Content{Owner: owner}})
-		f.record("controllers", "", history.Decide{Controller: "x", Action: "update", Resource: resource, Key: "default/sum"})
+		b.request(pod, by(controllers, "create"), 201, history.Commit{Resource: podResource, Key: "default/" + pod, UID: pod, Op: added, Content: history.Content{Owner: owner}})
+		b.record("controllers", "", history.Decide{Controller: "x", Action: "update", Resource: resource, Key: "default/sum"})
 	}
-	return f.idle(60)
+	return b.idle(60)
 }
 
 // decideRepeatedly has a controller repeat a decision about an object all the time.
-func (f *builder) decideRepeatedly(resource, key string) *builder {
+func (b *builder) decideRepeatedly(resource, key string) *builder {
 	for range 20 {
-		f.record("controllers", "", history.Decide{Controller: "x", Action: "update", Resource: resource, Key: key})
+		b.record("controllers", "", history.Decide{Controller: "x", Action: "update", Resource: resource, Key: key})
 	}
-	return f.idle(60)
+	return b.idle(60)
 }
 
 func livenessViolations() []violation {
@@ -260,8 +260,8 @@ func livenessViolations() []violation {
 
 // TestCalmPeriods finds the times in which nothing is broken.
 func TestCalmPeriods(t *testing.T) {
-	lengths := func(f *builder) (seconds []int64) {
-		for _, c := range newClusterHistory(f.evidence).calmPeriods() {
+	lengths := func(b *builder) (seconds []int64) {
+		for _, c := range newClusterHistory(b.evidence).calmPeriods() {
 			seconds = append(seconds, (c.to-c.from+int64(time.Second)/2)/int64(time.Second))
 		}
 		return seconds
@@ -303,9 +303,9 @@ func TestFullCut(t *testing.T) {
 		"flapping":  {partition.Spec{Flap: partition.Flap{Down: second, Up: second}}, false},
 		"leases":    {partition.Spec{Only: []partition.Message{partition.Leases}}, false},
 	} {
-		o := &trouble{Trouble: history.Trouble{Kind: history.TroubleCut}, cut: partition.Cut{Spec: c.spec}}
-		if o.isFullCut() != c.want {
-			t.Errorf("%s: %v, want %v", what, o.isFullCut(), c.want)
+		tr := &trouble{Trouble: history.Trouble{Kind: history.TroubleCut}, cut: partition.Cut{Spec: c.spec}}
+		if tr.isFullCut() != c.want {
+			t.Errorf("%s: %v, want %v", what, tr.isFullCut(), c.want)
 		}
 	}
 }

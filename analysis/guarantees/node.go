@@ -9,8 +9,6 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// least is the shortest grace period that a kubelet gives a container, and soon how much
-// later than it must SIGKILL may come.
 const (
 	// minGrace is the shortest grace period that a kubelet gives a container. killSlack is how much
 	// later than the end of the grace period SIGKILL may come.
@@ -32,23 +30,23 @@ func (c *container) splitSignals() (stops, kills []*history.Event) {
 }
 
 // allContainers returns the containers of the pods that are in the history completely.
-func (p *clusterHistory) allContainers() []*container {
+func (h *clusterHistory) allContainers() []*container {
 	var all []*container
-	for _, one := range p.completePods() {
-		all = append(all, one.containers...)
+	for _, pod := range h.completePods() {
+		all = append(all, pod.containers...)
 	}
 	return all
 }
 
 // checkPreStopHook checks K1: the stop signal waits for the preStop hook, which runs once in each
 // attempt to stop the pod (KBL-35).
-func checkPreStopHook(p *clusterHistory, t *tally) {
-	for _, c := range p.allContainers() {
+func checkPreStopHook(h *clusterHistory, t *tally) {
+	for _, c := range h.allContainers() {
 		stops, _ := c.splitSignals()
 		for i, begun := range c.preStops {
 			if i > 0 {
 				before := c.preStops[i-1]
-				// To stop a container for a probe is an attempt, too: one that failed is told of.
+				// A stop for a failed probe is an attempt too; a failed attempt is recorded.
 				again := slices.ContainsFunc(slices.Concat(c.pod.terms, c.pod.stuck), func(e *history.Event) bool {
 					return before.Began <= e.Began && e.Began <= begun.Began
 				})
@@ -84,8 +82,8 @@ func lastWithin(events []*history.Event, from, to *history.Event) (last *history
 }
 
 // checkStopBeforeKill checks K2: SIGKILL is preceded by the stop signal.
-func checkStopBeforeKill(p *clusterHistory, t *tally) {
-	for _, c := range p.allContainers() {
+func checkStopBeforeKill(h *clusterHistory, t *tally) {
+	for _, c := range h.allContainers() {
 		stops, kills := c.splitSignals()
 		if len(kills) == 0 {
 			continue
@@ -152,12 +150,12 @@ func elapsed(from, to *history.Event) (shorter, longer time.Duration) {
 
 // elapsed is elapsed with correction for clocks that may have been wrong: instead of the events'
 // own cluster times it uses the bounds from other processes.
-func (p *clusterHistory) elapsed(from, to *history.Event) (shorter, longer time.Duration) {
-	if !p.clockMayBeWrong(from.Process, from.Began, to.Ended) && !p.clockMayBeWrong(to.Process, from.Began, to.Ended) {
+func (h *clusterHistory) elapsed(from, to *history.Event) (shorter, longer time.Duration) {
+	if !h.clockMayBeWrong(from.Process, from.Began, to.Ended) && !h.clockMayBeWrong(to.Process, from.Began, to.Ended) {
 		return elapsed(from, to)
 	}
 	machine := time.Duration(to.Ended - from.Began)
-	return min(machine, p.minPassed(from.Began, to.Ended)), max(machine, p.maxPassed(from.Began, to.Ended))
+	return min(machine, h.minPassed(from.Began, to.Ended)), max(machine, h.maxPassed(from.Began, to.Ended))
 }
 
 func (s containerStop) evidence() []*history.Event {
@@ -165,12 +163,12 @@ func (s containerStop) evidence() []*history.Event {
 }
 
 // containerStops returns all container stops that can be judged.
-func (p *clusterHistory) containerStops() []containerStop {
+func (h *clusterHistory) containerStops() []containerStop {
 	var all []containerStop
-	for _, c := range p.allContainers() {
+	for _, c := range h.allContainers() {
 		terms, kills := c.splitSignals()
 		if len(c.pod.terms) == 0 || len(terms) == 0 || len(kills) == 0 || terms[0].Boot != kills[0].Boot || c.pod.terms[0].Began > terms[0].Ended {
-			continue // one that was signaled before its pod's end is stopped with a grace period that is not told
+			continue // the grace period of a stop before its pod's end is not recorded
 		}
 		s := containerStop{container: c, began: c.pod.terms[0], term: terms[0], kill: kills[0], shortest: -1}
 		for _, e := range append(append([]*history.Event{}, c.pod.terms...), c.pod.seen...) {
@@ -202,10 +200,10 @@ func (s *containerStop) addGrace(seconds int64) {
 
 // checkKillNotEarly checks K3: SIGKILL never comes early. The grace period runs from when the
 // kubelet begins to stop the pod. Hooks, and containers that end earlier, use it up.
-func checkKillNotEarly(p *clusterHistory, t *tally) {
-	for _, s := range p.containerStops() {
-		_, ofPod := p.elapsed(s.began, s.kill)
-		_, ofContainer := p.elapsed(s.term, s.kill)
+func checkKillNotEarly(h *clusterHistory, t *tally) {
+	for _, s := range h.containerStops() {
+		_, ofPod := h.elapsed(s.began, s.kill)
+		_, ofContainer := h.elapsed(s.term, s.kill)
 		t.expect(ofPod+time.Duration(recordDelay) >= s.shortest && ofContainer+time.Duration(recordDelay) >= minGrace,
 			"SIGKILL came before the grace period was over", s.evidence()...)
 	}
@@ -213,28 +211,28 @@ func checkKillNotEarly(p *clusterHistory, t *tally) {
 
 // checkKillNotLate checks K4: SIGKILL comes when the grace period is over, unless the stop failed
 // or a process of the node restarted meanwhile.
-func checkKillNotLate(p *clusterHistory, t *tally) {
-	for _, s := range p.containerStops() {
-		if len(s.pod.stuck) > 0 || len(s.pod.terms) != 1 || p.wasDelayed(s) {
+func checkKillNotLate(h *clusterHistory, t *tally) {
+	for _, s := range h.containerStops() {
+		if len(s.pod.stuck) > 0 || len(s.pod.terms) != 1 || h.wasDelayed(s) {
 			continue
 		}
-		took, _ := p.elapsed(s.term, s.kill)
+		took, _ := h.elapsed(s.term, s.kill)
 		t.expect(took <= max(minGrace, s.longest)+killSlack, "SIGKILL came late", s.evidence()...)
 	}
 }
 
 // wasDelayed reports whether a process of the stop's node may have been paused or down meanwhile.
-func (p *clusterHistory) wasDelayed(s containerStop) bool {
+func (h *clusterHistory) wasDelayed(s containerStop) bool {
 	_, node, _ := strings.Cut(s.kill.Process, "/")
-	return slices.ContainsFunc(p.troubles, func(o *trouble) bool {
-		return (o.Kind == history.TroublePaused || o.Kind == history.TroubleDown) && strings.HasSuffix(o.What, "/"+node) &&
-			o.mayOverlap(s.began.Began, s.kill.Ended)
+	return slices.ContainsFunc(h.troubles, func(tr *trouble) bool {
+		return (tr.Kind == history.TroublePaused || tr.Kind == history.TroubleDown) && strings.HasSuffix(tr.What, "/"+node) &&
+			tr.mayOverlap(s.began.Began, s.kill.Ended)
 	})
 }
 
 // checkStopSignalOnce checks K6: a runtime sends a container its stop signal once.
-func checkStopSignalOnce(p *clusterHistory, t *tally) {
-	for _, c := range p.allContainers() {
+func checkStopSignalOnce(h *clusterHistory, t *tally) {
+	for _, c := range h.allContainers() {
 		var last *history.Event
 		for _, e := range c.signals {
 			if fact, _ := e.Fact.(history.Signal); fact.Signal == "SIGKILL" {
@@ -247,36 +245,36 @@ func checkStopSignalOnce(p *clusterHistory, t *tally) {
 }
 
 // checkNoStartAfterStop checks K7: nothing of a pod is started once the pod is being stopped.
-func checkNoStartAfterStop(p *clusterHistory, t *tally) {
-	for _, one := range p.completePods() {
-		if len(one.terms) == 0 {
+func checkNoStartAfterStop(h *clusterHistory, t *tally) {
+	for _, pod := range h.completePods() {
+		if len(pod.terms) == 0 {
 			continue
 		}
 		var late *history.Event
-		for _, c := range one.containers {
+		for _, c := range pod.containers {
 			for _, e := range append(append([]*history.Event{}, c.created...), c.started...) {
-				if e.Began > one.terms[0].Ended+recordDelay {
+				if e.Began > pod.terms[0].Ended+recordDelay {
 					late = e
 				}
 			}
 		}
-		t.expect(late == nil, "a container was made or started after its pod's end had begun", one.terms[0], late)
+		t.expect(late == nil, "a container was made or started after its pod's end had begun", pod.terms[0], late)
 	}
 }
 
 // checkNoStartAfterEnd checks K8: a pod that has ended never runs again. A phase that others wrote
 // while the kubelet was cut off ends nothing: the kubelet goes on until it hears of the phase
 // (K14).
-func checkNoStartAfterEnd(p *clusterHistory, t *tally) {
-	for _, one := range p.completePods() {
-		end := one.endEvent()
+func checkNoStartAfterEnd(h *clusterHistory, t *tally) {
+	for _, pod := range h.completePods() {
+		end := pod.endEvent()
 		if end == nil {
 			continue
 		}
 		var late *history.Event
-		for _, c := range one.containers {
+		for _, c := range pod.containers {
 			for _, e := range c.started {
-				if e.Began > end.Ended+recordDelay && (!one.endedByOthers(e) || one.kubeletSaw(end, e)) {
+				if e.Began > end.Ended+recordDelay && (!pod.endedByOthers(e) || pod.kubeletSaw(end, e)) {
 					late = e
 				}
 			}
@@ -286,32 +284,32 @@ func checkNoStartAfterEnd(p *clusterHistory, t *tally) {
 }
 
 // kubeletSaw reports whether the pod's kubelet had seen a commit, or a later one, before an event.
-func (one *podHistory) kubeletSaw(end, by *history.Event) bool {
+func (pod *podHistory) kubeletSaw(end, by *history.Event) bool {
 	ended, _ := end.Fact.(history.Commit)
-	return slices.ContainsFunc(one.seen, func(e *history.Event) bool {
+	return slices.ContainsFunc(pod.seen, func(e *history.Event) bool {
 		fact, _ := e.Fact.(history.KubeletSee)
 		return before(e, by) && (parseRevision(fact.Revision) >= ended.Revision || fact.Op == "REMOVE" && e.Began >= end.Began)
 	})
 }
 
 // endEvent returns the commit that made the pod's phase terminal, or the pod's final delete.
-func (one *podHistory) endEvent() *history.Event {
-	for _, c := range one.commits {
+func (pod *podHistory) endEvent() *history.Event {
+	for _, c := range pod.commits {
 		if hasEnded(c) && c.recorded {
 			return c.Event
 		}
 	}
-	if len(one.finals) > 0 {
-		return one.finals[0]
+	if len(pod.finals) > 0 {
+		return pod.finals[0]
 	}
 	return nil
 }
 
 // checkOneNode checks K9: all containers of one UID are on one node.
-func checkOneNode(p *clusterHistory, t *tally) {
-	for _, one := range p.completePods() {
+func checkOneNode(h *clusterHistory, t *tally) {
+	for _, pod := range h.completePods() {
 		var first *history.Event
-		for _, c := range one.containers {
+		for _, c := range pod.containers {
 			for _, e := range append(append([]*history.Event{}, c.created...), c.started...) {
 				if first == nil {
 					first = e
@@ -323,10 +321,10 @@ func checkOneNode(p *clusterHistory, t *tally) {
 }
 
 // checkOneRun checks K15: a container is started again only after its last run has ended.
-func checkOneRun(p *clusterHistory, t *tally) {
-	for _, one := range p.completePods() {
+func checkOneRun(h *clusterHistory, t *tally) {
+	for _, pod := range h.completePods() {
 		last := map[string]*container{}
-		for _, c := range one.startedContainers() {
+		for _, c := range pod.startedContainers() {
 			before := last[c.ContainerName]
 			alone := before == nil || len(before.exits) > 0 && before.exits[0].Began <= c.started[0].Ended+recordDelay
 			t.expect(alone, "a container was started beside one of its name that ran", append(startEvents(before), c.started[0])...)
@@ -343,24 +341,24 @@ func startEvents(c *container) []*history.Event {
 }
 
 // startedContainers returns the pod's started containers in the order of their starts.
-func (one *podHistory) startedContainers() []*container {
-	started := slices.DeleteFunc(slices.Clone(one.containers), func(c *container) bool { return len(c.started) == 0 })
+func (pod *podHistory) startedContainers() []*container {
+	started := slices.DeleteFunc(slices.Clone(pod.containers), func(c *container) bool { return len(c.started) == 0 })
 	slices.SortStableFunc(started, func(a, b *container) int { return cmp.Compare(a.started[0].Began, b.started[0].Began) })
 	return started
 }
 
 // checkStatusReports checks K10: no terminal phase is reported while a container runs, and each
 // container's reported state is right.
-func checkStatusReports(p *clusterHistory, t *tally) {
-	for _, one := range p.completePods() {
-		one.checkContainerStates(p, t)
-		for _, e := range one.statuses {
+func checkStatusReports(h *clusterHistory, t *tally) {
+	for _, pod := range h.completePods() {
+		pod.checkContainerStates(h, t)
+		for _, e := range pod.statuses {
 			fact, _ := e.Fact.(history.KubeletStatus)
 			if phaseRank(fact.Phase) != terminalRank {
 				continue
 			}
-			for _, c := range one.containers {
-				if len(c.started) > 0 && before(c.started[0], e) && !one.endedByOthers(e) && !one.wasRejected(e) {
+			for _, c := range pod.containers {
+				if len(c.started) > 0 && before(c.started[0], e) && !pod.endedByOthers(e) && !pod.wasRejected(e) {
 					t.expect(c.mayHaveEndedBy(e), "a pod was said to have ended while a container of it ran", c.started[0], e, c.lastEvent())
 				}
 			}
@@ -370,8 +368,8 @@ func checkStatusReports(p *clusterHistory, t *tally) {
 
 // endedByOthers reports whether another client than a kubelet had given the pod a terminal phase,
 // for example the pod garbage collector for a lost node. The kubelet keeps that phase.
-func (one *podHistory) endedByOthers(by *history.Event) bool {
-	return slices.ContainsFunc(one.commits, func(c *commit) bool {
+func (pod *podHistory) endedByOthers(by *history.Event) bool {
+	return slices.ContainsFunc(pod.commits, func(c *commit) bool {
 		return phaseRank(c.Phase) == terminalRank && (c.replaced == nil || phaseRank(c.replaced.Phase) != terminalRank) &&
 			c.Began <= by.Ended && c.operation != nil && c.operation.node == ""
 	})
@@ -379,9 +377,9 @@ func (one *podHistory) endedByOthers(by *history.Event) bool {
 
 // wasRejected reports whether a restarted kubelet's first report of a pod from an earlier boot is a
 // terminal phase. The kubelet no longer accepts the pod (KBL-09), and ends it only afterwards.
-func (one *podHistory) wasRejected(by *history.Event) bool {
+func (pod *podHistory) wasRejected(by *history.Event) bool {
 	older := false
-	for _, e := range one.statuses {
+	for _, e := range pod.statuses {
 		fact, _ := e.Fact.(history.KubeletStatus)
 		if e.Boot == by.Boot {
 			return older && phaseRank(fact.Phase) == terminalRank
@@ -393,24 +391,24 @@ func (one *podHistory) wasRejected(by *history.Event) bool {
 
 // checkTeardownOrder checks K13: containers end before sidecars are stopped, and before volumes and
 // sandboxes are removed. The last phase is reported before the final delete.
-func checkTeardownOrder(p *clusterHistory, t *tally) {
-	for _, one := range p.completePods() {
-		one.checkSidecarsLast(p, t)
-		for _, c := range one.containers {
+func checkTeardownOrder(h *clusterHistory, t *tally) {
+	for _, pod := range h.completePods() {
+		pod.checkSidecarsLast(h, t)
+		for _, c := range pod.containers {
 			if len(c.started) > 0 && len(c.exits) > 0 {
 				c.checkTeardownAfterExit(t)
 			}
 		}
-		if len(one.finals) > 0 {
-			var told *history.Event
-			for _, e := range one.statuses {
-				if fact, _ := e.Fact.(history.KubeletStatus); phaseRank(fact.Phase) == terminalRank && e.Began <= one.finals[0].Ended {
-					told = e
+		if len(pod.finals) > 0 {
+			var reported *history.Event
+			for _, e := range pod.statuses {
+				if fact, _ := e.Fact.(history.KubeletStatus); phaseRank(fact.Phase) == terminalRank && e.Began <= pod.finals[0].Ended {
+					reported = e
 				}
 			}
-			end := one.endEvent()
-			t.expect(told != nil || end != nil && end.Began <= one.finals[0].Ended && end != one.finals[0],
-				"the final delete came before the last phase was told", one.finals[0])
+			end := pod.endEvent()
+			t.expect(reported != nil || end != nil && end.Began <= pod.finals[0].Ended && end != pod.finals[0],
+				"the final delete came before the last phase was told", pod.finals[0])
 		}
 	}
 }

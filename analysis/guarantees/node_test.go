@@ -10,12 +10,12 @@ import (
 func nodeViolations() []violation {
 	run := func() *builder { return newBuilder().runPod() }
 	start := history.Start{ContainerRef: of()}
-	hook := func(f *builder) *builder { return f.record(kubelet, "", history.PreStopBegin{ContainerRef: of()}) }
-	ended := func(f *builder) *builder { return f.record(kubelet, "", history.PreStopEnd{ContainerRef: of()}) }
-	long := func(f *builder) *builder { // the hook's end, as it is written down: from its beginning on
-		events := ended(f).evidence.Log.Events
+	hook := func(b *builder) *builder { return b.record(kubelet, "", history.PreStopBegin{ContainerRef: of()}) }
+	ended := func(b *builder) *builder { return b.record(kubelet, "", history.PreStopEnd{ContainerRef: of()}) }
+	long := func(b *builder) *builder { // the hook's end, as it is written down: from its beginning on
+		events := ended(b).evidence.Log.Events
 		events[len(events)-1].Began = events[len(events)-4].Began
-		return f
+		return b
 	}
 	elsewhere := run().record("runtime/n2", "", history.Start{ContainerRef: secondRun()})
 	under := run().markPod().signalPod("SIGTERM").record(runtime, "", history.SandboxStop{UID: uid}).exitPod()
@@ -90,71 +90,71 @@ func splitBrain(removal history.OpCall, told history.Window) *builder {
 	return newBuilder().splitBrain(removal, told)
 }
 
-func (f *builder) splitBrain(removal history.OpCall, told history.Window) *builder {
-	f.runPod()
-	f.record("controllers", "", history.Lease{})
-	f.request("remove", removal, 200, web(modified, marked(0, f.clock+2)), web(deleted, marked(0, f.clock+2)))
-	f.request("create2", by(user, "create"), 201, web(added, pending, called(name, "u2")))
-	f.record("runtime/n2", "", history.Start{ContainerRef: history.ContainerRef{Pod: name, UID: "u2", Container: "c2"}})
-	begin := time.Unix(f.clock, 0)
-	f.wait(60).exitPod()
+func (b *builder) splitBrain(removal history.OpCall, told history.Window) *builder {
+	b.runPod()
+	b.record("controllers", "", history.Lease{})
+	b.request("remove", removal, 200, web(modified, marked(0, b.clock+2)), web(deleted, marked(0, b.clock+2)))
+	b.request("create2", by(user, "create"), 201, web(added, pending, called(name, "u2")))
+	b.record("runtime/n2", "", history.Start{ContainerRef: history.ContainerRef{Pod: name, UID: "u2", Container: "c2"}})
+	begin := time.Unix(b.clock, 0)
+	b.wait(60).exitPod()
 	if told.UIDs == nil {
 		told.UIDs = []string{uid, "u2"}
 	}
 	told.Identity, told.Begin = name, begin
 	if told.End == nil {
-		told.End = new(time.Unix(f.clock, 0))
+		told.End = new(time.Unix(b.clock, 0))
 	}
-	return f.record("controllers", "", told)
+	return b.record("controllers", "", told)
 }
 
 // lateStart force-deletes a pod before its node has heard of it. The pod starts when its successor
 // already runs on another node. A window of these UIDs is reported, in this order.
 func lateStart(told ...string) *builder {
-	f := newBuilder().createPod().record(controllers, "", history.Lease{})
-	f.request("remove", by(user, "delete", grace(0)), 200, web(modified, marked(0, f.clock+2)), web(deleted, marked(0, f.clock+2)))
-	f.request("create2", by(user, "create"), 201, web(added, pending, called(name, "u2")))
+	b := newBuilder().createPod().record(controllers, "", history.Lease{})
+	b.request("remove", by(user, "delete", grace(0)), 200, web(modified, marked(0, b.clock+2)), web(deleted, marked(0, b.clock+2)))
+	b.request("create2", by(user, "create"), 201, web(added, pending, called(name, "u2")))
 	other := history.ContainerRef{Pod: name, UID: "u2", Container: "c2"}
-	f.record("runtime/n2", "", history.Start{ContainerRef: other}).wait(10)
-	f.record(runtime, "", history.Create{ContainerRef: of()}).record(runtime, "", history.Start{ContainerRef: of()})
-	begin := time.Unix(f.clock, 0)
-	f.wait(60).exitPod()
-	window := history.Window{Identity: name, UIDs: told, Begin: begin, End: new(time.Unix(f.clock, 0))}
-	return f.record("runtime/n2", "", history.Exit{ContainerRef: other}).record(controllers, "", window)
+	b.record("runtime/n2", "", history.Start{ContainerRef: other}).wait(10)
+	b.record(runtime, "", history.Create{ContainerRef: of()}).record(runtime, "", history.Start{ContainerRef: of()})
+	begin := time.Unix(b.clock, 0)
+	b.wait(60).exitPod()
+	window := history.Window{Identity: name, UIDs: told, Begin: begin, End: new(time.Unix(b.clock, 0))}
+	return b.record("runtime/n2", "", history.Exit{ContainerRef: other}).record(controllers, "", window)
 }
 
 // pausedControllers is a split-brain window that was not reported: the controllers were paused from
 // so many seconds after its beginning to its end.
 func pausedControllers(after int64) *builder {
-	f := newBuilder().runPod()
-	f.record(controllers, "", history.Lease{})
-	f.request("remove", by(user, "delete", grace(0)), 200, web(modified, marked(0, f.clock+2)), web(deleted, marked(0, f.clock+2)))
-	f.request("create2", by(user, "create"), 201, web(added, pending, called(name, "u2")))
-	f.record("runtime/n2", "", history.Start{ContainerRef: history.ContainerRef{Pod: name, UID: "u2", Container: "c2"}})
+	b := newBuilder().runPod()
+	b.record(controllers, "", history.Lease{})
+	b.request("remove", by(user, "delete", grace(0)), 200, web(modified, marked(0, b.clock+2)), web(deleted, marked(0, b.clock+2)))
+	b.request("create2", by(user, "create"), 201, web(added, pending, called(name, "u2")))
+	b.record("runtime/n2", "", history.Start{ContainerRef: history.ContainerRef{Pod: name, UID: "u2", Container: "c2"}})
 	if after > 0 {
-		f.wait(after)
+		b.wait(after)
 	}
-	f.beginTrouble(pauseOf(controllers)).wait(60).exitPod().endTrouble(pauseOf(controllers))
-	return f.record(controllers, "", history.Window{Identity: "default/other", UIDs: []string{"other", "still other"}})
+	b.beginTrouble(pauseOf(controllers)).wait(60).exitPod().endTrouble(pauseOf(controllers))
+	return b.record(controllers, "", history.Window{Identity: "default/other", UIDs: []string{"other", "still other"}})
 }
 
 // watchedDeletion deletes a pod under a watch of all pods and a watch of its node's. The first is
 // sent what change makes of the i-th event.
 func watchedDeletion(change func(i int, e history.WatchEvent) []history.WatchEvent) *builder {
-	f := newBuilder()
+	b := newBuilder()
 	ofNode := nodeWatch()
-	f.record("apiserver", "", history.WatchOpen{Watch: allPods, Resource: podResource})
-	f.record("apiserver", "", history.WatchOpen{Watch: ofNode, Resource: podResource, Selector: selector})
-	f.deletePod()
+	b.record("apiserver", "", history.WatchOpen{Watch: allPods, Resource: podResource})
+	b.record("apiserver", "", history.WatchOpen{Watch: ofNode, Resource: podResource, Selector: selector})
+	b.deletePod()
 	i := 0
-	for _, e := range f.evidence.Log.Events {
+	for _, e := range b.evidence.Log.Events {
 		c, is := e.Fact.(history.Commit)
 		if !is {
 			continue
 		}
 		event := history.WatchEvent{Watch: allPods, Type: c.Op, Revision: c.Revision, UID: c.UID, Object: c.Object}
 		for _, event := range change(i, event) {
-			f.record("apiserver", "", event)
+			b.record("apiserver", "", event)
 		}
 		i++
 		if event.Watch = ofNode; c.Node == "" {
@@ -163,9 +163,9 @@ func watchedDeletion(change func(i int, e history.WatchEvent) []history.WatchEve
 		if c.Revision == 2 {
 			event.Type = added
 		}
-		f.record("apiserver", "", event)
+		b.record("apiserver", "", event)
 	}
-	return f
+	return b
 }
 
 // nodeWatch names the watch group of a node's pods.

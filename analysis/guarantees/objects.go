@@ -25,19 +25,19 @@ func splitKey(key string) (namespace, name string) {
 }
 
 // objectOf returns the object of a reference, and adds it if it is new.
-func (p *clusterHistory) objectOf(of reference) *object {
-	one := p.objects[of]
+func (h *clusterHistory) objectOf(of reference) *object {
+	one := h.objects[of]
 	if one == nil {
 		one = &object{}
 		one.namespace, one.name = splitKey(of.key)
-		p.objects[of] = one
+		h.objects[of] = one
 	}
 	return one
 }
 
 // versions returns the commits of an object.
-func (p *clusterHistory) versions(resource, key string) []*commit {
-	if one := p.objects[reference{resource, key}]; one != nil {
+func (h *clusterHistory) versions(resource, key string) []*commit {
+	if one := h.objects[reference{resource, key}]; one != nil {
 		return one.versions
 	}
 	return nil

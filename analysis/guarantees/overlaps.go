@@ -21,20 +21,20 @@ func (o overlap) evidence(more ...*history.Event) []*history.Event {
 }
 
 // firstStart returns the first start of a container of the pod.
-func (one *podHistory) firstStart() (firstStart *history.Event) {
-	for _, c := range one.containers {
+func (pod *podHistory) firstStart() (first *history.Event) {
+	for _, c := range pod.containers {
 		for _, e := range c.started {
-			if firstStart == nil || e.Began < firstStart.Began {
-				firstStart = e
+			if first == nil || e.Began < first.Began {
+				first = e
 			}
 		}
 	}
-	return firstStart
+	return first
 }
 
 // lastExit returns the exit after which none of the pod's containers ran; nil if there is none.
-func (one *podHistory) lastExit() (last *history.Event) {
-	for _, c := range one.containers {
+func (pod *podHistory) lastExit() (last *history.Event) {
+	for _, c := range pod.containers {
 		if len(c.started) == 0 {
 			continue
 		}
@@ -50,18 +50,18 @@ func (one *podHistory) lastExit() (last *history.Event) {
 
 // overlaps returns the overlapping pairs of each pod name, and how many pairs there were. The older
 // of a pair may be started last, if its kubelet hears of it late.
-func (p *clusterHistory) overlaps() (found []overlap, successors int) {
+func (h *clusterHistory) overlaps() (found []overlap, successors int) {
 	byName := map[string][]*podHistory{}
-	for _, one := range p.completePods() {
-		if one.firstStart() != nil {
-			byName[one.name] = append(byName[one.name], one)
+	for _, pod := range h.completePods() {
+		if pod.firstStart() != nil {
+			byName[pod.name] = append(byName[pod.name], pod)
 		}
 	}
-	for _, lives := range byName {
-		for i, older := range lives {
-			for _, younger := range lives[i+1:] {
+	for _, incarnations := range byName {
+		for i, older := range incarnations {
+			for _, younger := range incarnations[i+1:] {
 				successors++
-				if o, both := p.overlap(older, younger); both {
+				if o, both := h.overlap(older, younger); both {
 					found = append(found, o)
 				}
 			}
@@ -71,11 +71,11 @@ func (p *clusterHistory) overlaps() (found []overlap, successors int) {
 }
 
 // overlap returns when both of two incarnations ran; false if they did not overlap.
-func (p *clusterHistory) overlap(older, younger *podHistory) (overlap, bool) {
+func (h *clusterHistory) overlap(older, younger *podHistory) (overlap, bool) {
 	o := overlap{older: older, younger: younger, begin: later(older.firstStart(), younger.firstStart())}
-	for _, one := range []*podHistory{older, younger} {
-		gone := one.lastExit()
-		if gone == nil && one.firstStart() != o.begin && !p.runtimeWasAlive(one, o.begin) || gone != nil && gone.Began <= o.begin.Ended+recordDelay {
+	for _, pod := range []*podHistory{older, younger} {
+		gone := pod.lastExit()
+		if gone == nil && pod.firstStart() != o.begin && !h.runtimeWasAlive(pod, o.begin) || gone != nil && gone.Began <= o.begin.Ended+recordDelay {
 			return overlap{}, false
 		}
 		if o.end == nil || gone != nil && gone.Ended < o.end.Ended {
@@ -86,9 +86,9 @@ func (p *clusterHistory) overlap(older, younger *podHistory) (overlap, bool) {
 }
 
 // runtimeWasAlive reports whether the pod's runtime recorded anything after an event.
-func (p *clusterHistory) runtimeWasAlive(one *podHistory, at *history.Event) bool {
-	process := one.firstStart().Process
-	for _, e := range slices.Backward(p.events) {
+func (h *clusterHistory) runtimeWasAlive(pod *podHistory, at *history.Event) bool {
+	process := pod.firstStart().Process
+	for _, e := range slices.Backward(h.events) {
 		if e.Process == process {
 			return before(at, e)
 		}
@@ -98,18 +98,18 @@ func (p *clusterHistory) runtimeWasAlive(one *podHistory, at *history.Event) boo
 
 // checkAtMostOne checks C1: two incarnations of one name run at the same time only if another
 // client than its kubelet had removed the older.
-func checkAtMostOne(p *clusterHistory, t *tally) {
-	found, successors := p.overlaps()
+func checkAtMostOne(h *clusterHistory, t *tally) {
+	found, successors := h.overlaps()
 	t.cases += successors - len(found)
 	for _, o := range found {
 		last := o.older.commits[len(o.older.commits)-1]
-		t.expect(p.wasForcedBefore(o.older, o.begin), "two incarnations ran at the same time, and nobody had forced the older away", o.evidence(last.Event)...)
+		t.expect(h.wasForcedBefore(o.older, o.begin), "two incarnations ran at the same time, and nobody had forced the older away", o.evidence(last.Event)...)
 	}
 }
 
 // wasForcedBefore reports whether another client than its kubelet had removed a pod by then.
-func (p *clusterHistory) wasForcedBefore(one *podHistory, e *history.Event) bool {
-	last := one.commits[len(one.commits)-1]
+func (h *clusterHistory) wasForcedBefore(pod *podHistory, e *history.Event) bool {
+	last := pod.commits[len(pod.commits)-1]
 	return last.Op == deleted && last.Began <= e.Ended+recordDelay && last.operation != nil && last.operation.node == ""
 }
 
@@ -118,8 +118,8 @@ type stretch struct{ from, to *history.Event }
 
 // surelyRanContainers returns the pod's containers without those killed during their start:
 // observers disagree on whether those ran.
-func (one *podHistory) surelyRanContainers() []*container {
-	return slices.DeleteFunc(slices.Clone(one.containers), func(c *container) bool {
+func (pod *podHistory) surelyRanContainers() []*container {
+	return slices.DeleteFunc(slices.Clone(pod.containers), func(c *container) bool {
 		return len(c.exits) > 0 && neverRan(c.exits[len(c.exits)-1])
 	})
 }

@@ -23,9 +23,9 @@ type ownedPods struct {
 
 // eachOwnedCreation visits every creation of a pod that an object of the resource controls, after
 // the pod is counted.
-func (p *clusterHistory) eachOwnedCreation(resource string, visit func(of *ownedPods, c *commit)) {
+func (h *clusterHistory) eachOwnedCreation(resource string, visit func(owned *ownedPods, c *commit)) {
 	all := map[string]*ownedPods{}
-	for _, c := range p.commits {
+	for _, c := range h.commits {
 		switch {
 		case c.Resource == resource && c.Replicas != nil:
 			if all[c.UID] == nil {
@@ -33,15 +33,15 @@ func (p *clusterHistory) eachOwnedCreation(resource string, visit func(of *owned
 			}
 			all[c.UID].versions = append(all[c.UID].versions, c)
 		case c.Resource == podResource && all[c.Owner] != nil:
-			of := all[c.Owner]
+			owned := all[c.Owner]
 			if c.Op == deleted || c.Deadline != nil || hasEnded(c) {
-				delete(of.active, c.Key)
+				delete(owned.active, c.Key)
 			} else {
-				of.active[c.Key] = c
+				owned.active[c.Key] = c
 			}
 			if c.Op == added {
-				of.created = append(of.created, c)
-				visit(of, c)
+				owned.created = append(owned.created, c)
+				visit(owned, c)
 			}
 		case c.Resource == podResource && c.replaced != nil && all[c.replaced.Owner] != nil:
 			delete(all[c.replaced.Owner].active, c.Key) // released
@@ -51,20 +51,20 @@ func (p *clusterHistory) eachOwnedCreation(resource string, visit func(of *owned
 
 // maxWanted returns the highest number of replicas that was wanted when a creation may have been
 // decided on.
-func (of *ownedPods) maxWanted(c *commit) (maxWanted int) {
+func (of *ownedPods) maxWanted(c *commit) (most int) {
 	for i, w := range of.versions {
 		last := i == len(of.versions)-1
 		if _, ago := elapsed(w.Event, c.Event); last || ago < controllerLag || of.versions[i+1].Wall.After(c.Wall.Add(-controllerLag)) {
-			maxWanted = max(maxWanted, int(*w.Replicas))
+			most = max(most, int(*w.Replicas))
 		}
 	}
-	return maxWanted
+	return most
 }
 
 // countUnknown returns how many other creations may not have been known when one was decided on.
-func (of *ownedPods) countUnknown(p *clusterHistory, c *commit) (count int) {
+func (of *ownedPods) countUnknown(h *clusterHistory, c *commit) (count int) {
 	for _, other := range of.created {
-		if other != c && p.mayNotKnowOwn(other, c) {
+		if other != c && h.mayNotKnowOwn(other, c) {
 			count++
 		}
 	}
@@ -81,14 +81,14 @@ func (c *commit) requestedAt() int64 {
 
 // checkReplicaCount checks C4: a ReplicaSet's active pods are never more than it wants, except for
 // the creations of one sync.
-func checkReplicaCount(p *clusterHistory, t *tally) {
-	starts := p.bootStarts(controllers)
-	p.eachOwnedCreation("replicasets.apps", func(of *ownedPods, c *commit) {
+func checkReplicaCount(h *clusterHistory, t *tally) {
+	starts := h.bootStarts(controllers)
+	h.eachOwnedCreation("replicasets.apps", func(of *ownedPods, c *commit) {
 		o := c.operation
-		if !c.recorded || c.Began < p.completeFrom || o == nil || o.Identity != controllers || mayHaveRestarted(starts, c) {
+		if !c.recorded || c.Began < h.completeFrom || o == nil || o.Identity != controllers || mayHaveRestarted(starts, c) {
 			return
 		}
-		t.expect(len(of.active) <= of.maxWanted(c)+of.countUnknown(p, c), "a ReplicaSet has more pods than it should",
+		t.expect(len(of.active) <= of.maxWanted(c)+of.countUnknown(h, c), "a ReplicaSet has more pods than it should",
 			of.versions[len(of.versions)-1].Event, o.calls[0], c.Event)
 	})
 }
@@ -97,9 +97,9 @@ func checkReplicaCount(p *clusterHistory, t *tally) {
 const controllers = "controllers"
 
 // bootStarts returns the first event of each boot of a process.
-func (p *clusterHistory) bootStarts(process string) []*history.Event {
+func (h *clusterHistory) bootStarts(process string) []*history.Event {
 	var first []*history.Event
-	for _, i := range p.boots[process] {
+	for _, i := range h.boots[process] {
 		first = append(first, i.events[0])
 	}
 	return first
@@ -123,35 +123,35 @@ func mayHaveRestarted(starts []*history.Event, c *commit) bool {
 
 // checkOrderedCreation checks C3 for StatefulSets with ordered pods: a pod is created only when its
 // predecessors exist and have been ready.
-func (p *clusterHistory) checkOrderedCreation(t *tally) {
+func (h *clusterHistory) checkOrderedCreation(t *tally) {
 	ready := map[string]bool{}
-	there := map[string]*commit{}
-	wanted := map[string]*commit{}
-	for _, c := range p.commits {
+	existing := map[string]*commit{}
+	sets := map[string]*commit{}
+	for _, c := range h.commits {
 		if c.Resource == "statefulsets.apps" {
-			wanted[c.UID] = c
+			sets[c.UID] = c
 		}
 		if c.Resource != podResource {
 			continue
 		}
-		if set := wanted[c.Owner]; c.Op == added && set != nil && set.InOrder && c.recorded && c.Began >= p.completeFrom {
-			p.checkPredecessor(t, c, there, ready)
+		if set := sets[c.Owner]; c.Op == added && set != nil && set.InOrder && c.recorded && c.Began >= h.completeFrom {
+			h.checkPredecessor(t, c, existing, ready)
 		}
-		there[c.Key] = c
+		existing[c.Key] = c
 		ready[c.UID] = ready[c.UID] || c.Ready
 	}
 }
 
 // checkPredecessor checks that the pod with the next lower number exists, or did a moment ago.
-func (p *clusterHistory) checkPredecessor(t *tally, c *commit, there map[string]*commit, ready map[string]bool) {
+func (h *clusterHistory) checkPredecessor(t *tally, c *commit, existing map[string]*commit, ready map[string]bool) {
 	dash := strings.LastIndexByte(c.Key, '-')
 	number, err := strconv.Atoi(c.Key[dash+1:])
 	if dash < 0 || err != nil || number == 0 {
 		return
 	}
-	earlier := there[c.Key[:dash+1]+strconv.Itoa(number-1)]
+	earlier := existing[c.Key[:dash+1]+strconv.Itoa(number-1)]
 	if earlier == nil || earlier.Owner != c.Owner {
-		return // a set may begin with another number
+		return // a set may begin with another ordinal
 	}
 	_, ago := elapsed(earlier.Event, c.Event)
 	t.expect(earlier.Op != deleted || ago < controllerLag, "a pod was made in a StatefulSet without the one before it", earlier.Event, c.Event)
@@ -168,14 +168,14 @@ func (c *commit) changesOwner() bool { return c.replaced != nil && c.replaced.Ow
 // its own last answered write of it. A Job's deletes are exempt: they are decided together while
 // pods are freed one by one, and they name a UID, as upstream's. Adoptions and releases are exempt
 // too: they happen before the controller's expectations are checked.
-func checkReadYourWrites(p *clusterHistory, t *tally) {
+func checkReadYourWrites(h *clusterHistory, t *tally) {
 	type subject struct{ boot, controller, resource, key string }
 	type write struct {
 		revision int64
 		by       *history.Event
 	}
 	written := map[subject][]write{}
-	p.eachDecision(func(decided history.Decide, e *history.Event, o *operation) {
+	h.eachDecision(func(decided history.Decide, e *history.Event, o *operation) {
 		of := subject{string(e.Boot), decided.Controller, decided.Resource, decided.Key}
 		read := parseRevision(decided.ReadRevision)
 		for _, w := range written[of] {

@@ -17,12 +17,12 @@ type lookup struct {
 }
 
 // findLookups returns all reads, sorted by the revision of their answers.
-func (p *clusterHistory) findLookups() []*lookup {
+func (h *clusterHistory) findLookups() []*lookup {
 	var all []*lookup
-	for e, fact := range factsOf[history.OpRead](p) {
+	for e, fact := range factsOf[history.OpRead](h) {
 		l := &lookup{OpRead: fact, Event: e}
 		if fact.Verb != "get" {
-			l.scope, l.scopeKnown = p.scopeOf(l.Resource, l.Key, l.Labels, l.Fields)
+			l.scope, l.scopeKnown = h.scopeOf(l.Resource, l.Key, l.Labels, l.Fields)
 		}
 		all = append(all, l)
 	}
@@ -54,9 +54,9 @@ type knownRevision struct {
 }
 
 // knownRevisions returns the proofs by time, each with the highest revision so far.
-func (p *clusterHistory) knownRevisions() []knownRevision {
-	shown := accumulate(p.answeredRevisions())
-	return accumulate(append(shown, p.missedRemovals(shown)...))
+func (h *clusterHistory) knownRevisions() []knownRevision {
+	shown := accumulate(h.answeredRevisions())
+	return accumulate(append(shown, h.missedRemovals(shown)...))
 }
 
 // accumulate sorts proofs by time and raises each to the highest revision so far.
@@ -69,14 +69,14 @@ func accumulate(all []knownRevision) []knownRevision {
 }
 
 // answeredRevisions returns the revisions that completed writes and reads prove.
-func (p *clusterHistory) answeredRevisions() []knownRevision {
+func (h *clusterHistory) answeredRevisions() []knownRevision {
 	var all []knownRevision
-	for _, o := range p.operations {
+	for _, o := range h.operations {
 		if done := o.firstSuccess(); done != nil && len(o.commits) > 0 && o.lastCommit().Began <= done.Ended {
 			all = append(all, knownRevision{o.lastCommit().Revision, done})
 		}
 	}
-	for _, l := range p.lookups() {
+	for _, l := range h.lookups() {
 		if l.isGetOrList() && isSuccess(l.Code) {
 			all = append(all, knownRevision{l.Revision, l.Event})
 		}
@@ -86,25 +86,25 @@ func (p *clusterHistory) answeredRevisions() []knownRevision {
 
 // missedRemovals returns the removals that nobody may have been told of, but that a 404 proves: the
 // object was known to exist, and was not found.
-func (p *clusterHistory) missedRemovals(shown []knownRevision) []knownRevision {
+func (h *clusterHistory) missedRemovals(shown []knownRevision) []knownRevision {
 	var all []knownRevision
 	miss := func(resource, key string, since int64, by *history.Event) {
-		was, removal := versionAt(p.versions(resource, key), knownBefore(shown, since).revision, by.Ended)
+		was, removal := versionAt(h.versions(resource, key), knownBefore(shown, since).revision, by.Ended)
 		if was != nil && was.Op != deleted && removal != nil {
 			all = append(all, knownRevision{removal.Revision, by})
 		}
 	}
-	for _, o := range p.operations {
+	for _, o := range h.operations {
 		if !slices.Contains([]string{"update", "patch", "delete"}, o.Verb) || o.Subresource != "" || o.deniedByWebhook() {
 			continue
 		}
 		for _, e := range o.returns {
-			if said, _ := e.Fact.(history.OpReturn); said.Code == 404 {
+			if ret, _ := e.Fact.(history.OpReturn); ret.Code == 404 {
 				miss(o.Resource, o.Key, o.calls[0].Began, e)
 			}
 		}
 	}
-	for _, l := range p.lookups() {
+	for _, l := range h.lookups() {
 		if l.wantsNewest() && l.Verb == "get" && l.Code == 404 {
 			miss(l.Resource, l.Key, l.Began, l.Event)
 		}
@@ -115,8 +115,8 @@ func (p *clusterHistory) missedRemovals(shown []knownRevision) []knownRevision {
 // wasAnswered reports whether the operation was answered between two times with a code that fits.
 func (o *operation) wasAnswered(from, to int64, with func(code int32) bool) bool {
 	return slices.ContainsFunc(o.returns, func(e *history.Event) bool {
-		said, _ := e.Fact.(history.OpReturn)
-		return e.Ended >= from && e.Ended <= to && with(said.Code)
+		ret, _ := e.Fact.(history.OpReturn)
+		return e.Ended >= from && e.Ended <= to && with(ret.Code)
 	})
 }
 
@@ -131,8 +131,8 @@ func isRejection(code int32) bool { return isError(code) && code != 404 && code 
 // been sent again, and succeeded later.
 func (o *operation) firstSuccess() *history.Event {
 	at := slices.IndexFunc(o.returns, func(e *history.Event) bool {
-		said, _ := e.Fact.(history.OpReturn)
-		return isSuccess(said.Code)
+		ret, _ := e.Fact.(history.OpReturn)
+		return isSuccess(ret.Code)
 	})
 	if at < 0 {
 		return nil
@@ -152,22 +152,22 @@ func knownBefore(shown []knownRevision, since int64) knownRevision {
 
 // checkReadOrder checks A4 for reads. A read of the newest state includes what was answered before
 // it began. No read is older than it asks for, and none shows a later commit.
-func (p *clusterHistory) checkReadOrder(t *tally) {
-	shown := p.knownRevisions()
-	for _, l := range p.lookups() {
+func (h *clusterHistory) checkReadOrder(t *tally) {
+	shown := h.knownRevisions()
+	for _, l := range h.lookups() {
 		if !l.isGetOrList() {
 			continue
 		}
 		low := knownBefore(shown, l.Began)
 		if isSuccess(l.Code) {
-			c := p.byRevision[l.Revision]
+			c := h.byRevision[l.Revision]
 			t.expect(c == nil || !c.recorded || c.Began <= l.Ended, "a read shows what had not begun when it was answered", eventOf(c), l.Event)
 		}
 		switch {
 		case l.Verb == "list":
 			l.checkListAge(low, t)
 		case l.wantsNewest():
-			l.checkGetAge(low, p, t)
+			l.checkGetAge(low, h, t)
 		}
 	}
 }
@@ -188,8 +188,8 @@ func (l *lookup) checkListAge(low knownRevision, t *tally) {
 
 // checkGetAge checks that a get of the newest state returns the object as it was known before the
 // get began, or a newer version.
-func (l *lookup) checkGetAge(low knownRevision, p *clusterHistory, t *tally) {
-	was, removal := versionAt(p.versions(l.Resource, l.Key), low.revision, l.Ended)
+func (l *lookup) checkGetAge(low knownRevision, h *clusterHistory, t *tally) {
+	was, removal := versionAt(h.versions(l.Resource, l.Key), low.revision, l.Ended)
 	switch {
 	case isSuccess(l.Code):
 		t.expect(was == nil || l.Revision >= was.Revision, "a get returned an older version than was answered before it began", low.by, eventOf(was), l.Event)
@@ -212,24 +212,24 @@ func versionAt(versions []*commit, revision, until int64) (was, removal *commit)
 }
 
 // checkListIsExact checks A12: a page of a list is the state at its revision.
-func checkListIsExact(p *clusterHistory, t *tally) {
-	known := p.commitLog()
+func checkListIsExact(h *clusterHistory, t *tally) {
+	known := h.commitLog()
 	states := known.replay()
-	for _, l := range p.lookups() {
+	for _, l := range h.lookups() {
 		if l.Verb != "list" || !isSuccess(l.Code) || !l.scopeKnown || !known.knowsState(l.Revision) {
 			continue
 		}
 		states.advanceTo(l.Revision)
 		sum, more := states.pageDigest(l.scope, "", l.ContinueAfter, l.Limit)
-		t.expect(sum.Count == l.Items && sum.String() == l.Digest, "a list is not what was there at its revision", eventOf(p.byRevision[l.Revision]), l.Event)
+		t.expect(sum.Count == l.Items && sum.String() == l.Digest, "a list is not what was there at its revision", eventOf(h.byRevision[l.Revision]), l.Event)
 		t.expect(more == l.More, "a page says wrongly whether more follows", l.Event)
 	}
 }
 
 // compactions returns which revisions were compacted, and when.
-func (p *clusterHistory) compactions() []knownRevision {
+func (h *clusterHistory) compactions() []knownRevision {
 	var all []knownRevision
-	for _, e := range p.events {
+	for _, e := range h.events {
 		switch fact := e.Fact.(type) {
 		case history.Fsync:
 			if fact.Oldest > 0 && (len(all) == 0 || fact.Oldest > all[len(all)-1].revision) {
@@ -244,12 +244,12 @@ func (p *clusterHistory) compactions() []knownRevision {
 
 // checkCompactedRefused checks A13: reads of compacted revisions are refused with 410, and no
 // others are.
-func checkCompactedRefused(p *clusterHistory, t *tally) {
-	forgotten := p.compactions()
+func checkCompactedRefused(h *clusterHistory, t *tally) {
+	forgotten := h.compactions()
 	if len(forgotten) == 0 {
 		return
 	}
-	for _, l := range p.lookups() {
+	for _, l := range h.lookups() {
 		asked := int64(0)
 		switch l.Verb {
 		case "list":
@@ -257,7 +257,7 @@ func checkCompactedRefused(p *clusterHistory, t *tally) {
 		case "watch":
 			asked = l.startRevision()
 		}
-		if asked <= 0 || !isSuccess(l.Code) && l.Code != 410 || l.Began < p.completeFrom {
+		if asked <= 0 || !isSuccess(l.Code) && l.Code != 410 || l.Began < h.completeFrom {
 			continue
 		}
 		surely, perhaps := l.compactedBy(forgotten, asked)

@@ -65,25 +65,25 @@ func blue(c *history.Commit) { c.Created, c.Labels = 1, map[string]string{"app":
 
 // twoPods is a running pod, revision 3, and another, revision 4. Revision 1 was compacted.
 func twoPods() *builder {
-	f := newBuilder()
-	f.request("create", by(user, "create"), 201, web(added, pending, blue))
-	f.request("bind", by(controllers, "create"), 201, web(modified, pending, blue, func(c *history.Commit) { c.Node = "n1" }))
-	f.request("runs", by(node, "update"), 200, web(modified, blue))
-	f.request("other", by(user, "create"), 201, web(added, pending, called("default/zoo", "u2"), func(c *history.Commit) { c.Created = 2 }))
-	return f.record("apiserver", "", history.Fsync{Revision: 4, Oldest: 2})
+	b := newBuilder()
+	b.request("create", by(user, "create"), 201, web(added, pending, blue))
+	b.request("bind", by(controllers, "create"), 201, web(modified, pending, blue, func(c *history.Commit) { c.Node = "n1" }))
+	b.request("runs", by(node, "update"), 200, web(modified, blue))
+	b.request("other", by(user, "create"), 201, web(added, pending, called("default/zoo", "u2"), func(c *history.Commit) { c.Created = 2 }))
+	return b.record("apiserver", "", history.Fsync{Revision: 4, Oldest: 2})
 }
 
 // answerReads has the apiserver answer reads.
-func (f *builder) answerReads(all ...history.OpRead) *builder {
+func (b *builder) answerReads(all ...history.OpRead) *builder {
 	for _, l := range all {
-		f.record("apiserver", "", l)
+		b.record("apiserver", "", l)
 	}
-	return f
+	return b
 }
 
 // validReads returns histories with reads that keep every invariant.
 func validReads() map[string]*builder {
-	f := twoPods().answerReads(
+	b := twoPods().answerReads(
 		read("get", name, 3), read("get", "default/none", 0, code(404)),
 		read("list", "", 4, items("", 3, 4)), read("list", "default", 4, items("", 3, 4)), read("list", "else", 4),
 		read("list", "", 4, items("", 3), onePage(true)), read("list", "", 4, items("", 4), onePage(false), continuing(name, 4)),
@@ -94,8 +94,8 @@ func validReads() map[string]*builder {
 		read("watch", "", 4, initially(false)), read("watch", "", 0, from("x"), code(400)),
 		read("watch", "", 4, from("2"), items(added, 3), selecting("", "status.phase=Running")),
 	)
-	f.record(kubelet, "", tookTo(3, 2, 3)).record(kubelet, "", history.WatchDelivery{Watch: 1, Resource: podResource, From: 3, To: 4, Items: 1, Digest: digestOf(added, 4)})
-	f.record(kubelet, "", history.Relist{Resource: podResource, From: 2, To: 4})
+	b.record(kubelet, "", tookTo(3, 2, 3)).record(kubelet, "", history.WatchDelivery{Watch: 1, Resource: podResource, From: 3, To: 4, Items: 1, Digest: digestOf(added, 4)})
+	b.record(kubelet, "", history.Relist{Resource: podResource, From: 2, To: 4})
 	future := twoPods().answerReads(read("watch", "", 4, from("5"))) // it waits (WCH-10)
 	future.request("late", by(node, "update"), 200, web(modified, blue))
 	refused := twoPods().record("apiserver", "again", by(user, "create")).record("apiserver", "again", history.OpReturn{Code: 409})
@@ -113,32 +113,32 @@ func validReads() map[string]*builder {
 	early := twoPods().request("early", by(user, "update"), 404).answerReads(read("get", name, 3)).removeSilently("away", uid)
 	return map[string]*builder{
 		"a 404 of when it had gone before": during, "a 404 of the first of two": long, "a kind that is not there for a moment": early,
-		"a removal that nobody was told of": untold, "a 404 of a webhook": hooked, "made again": again, "reads": f.withStoreFile(), "blue": blueWatch(1, 2, 3), "future": future, "refused first": refused,
+		"a removal that nobody was told of": untold, "a 404 of a webhook": hooked, "made again": again, "reads": b.withStoreFile(), "blue": blueWatch(1, 2, 3), "future": future, "refused first": refused,
 	}
 }
 
 // removeSilently removes the pod by a request whose answer is lost.
-func (f *builder) removeSilently(cause, uid string) *builder {
-	f.record("apiserver", cause, by(user, "delete", grace(0)))
-	f.commit(cause, web(deleted, blue, called(name, uid), marked(0, f.clock)))
-	return f
+func (b *builder) removeSilently(cause, uid string) *builder {
+	b.record("apiserver", cause, by(user, "delete", grace(0)))
+	b.commit(cause, web(deleted, blue, called(name, uid), marked(0, b.clock)))
+	return b
 }
 
 // recreate creates the pod again and reads it.
-func (f *builder) recreate() *builder {
-	f.request("anew", by(user, "create"), 201, web(added, pending, called(name, "u4"), blue))
-	return f.answerReads(read("get", name, f.revision))
+func (b *builder) recreate() *builder {
+	b.request("anew", by(user, "create"), 201, web(added, pending, called(name, "u4"), blue))
+	return b.answerReads(read("get", name, b.revision))
 }
 
 // blueWatch is a watch of pods by a label, which is sent these revisions.
 func blueWatch(revisions ...int64) *builder {
-	f := newBuilder().record("apiserver", "", history.WatchOpen{Watch: "w", Resource: podResource, Selector: "app=blue", Scope: &history.Scope{Labels: "app=blue"}})
-	f.evidence.Log.Events = append(f.evidence.Log.Events, twoPods().evidence.Log.Events[1:]...)
-	f.clock, f.sequence["apiserver"] = 100, 100
+	b := newBuilder().record("apiserver", "", history.WatchOpen{Watch: "w", Resource: podResource, Selector: "app=blue", Scope: &history.Scope{Labels: "app=blue"}})
+	b.evidence.Log.Events = append(b.evidence.Log.Events, twoPods().evidence.Log.Events[1:]...)
+	b.clock, b.sequence["apiserver"] = 100, 100
 	for i, revision := range revisions {
-		f.record("apiserver", "", history.WatchEvent{Watch: "w", Type: []string{added, modified, modified}[i], Revision: revision, UID: uid})
+		b.record("apiserver", "", history.WatchEvent{Watch: "w", Type: []string{added, modified, modified}[i], Revision: revision, UID: uid})
 	}
-	return f
+	return b
 }
 
 func readViolations() []violation {
@@ -173,11 +173,11 @@ func readViolations() []violation {
 	}
 	all := make([]violation, 0, len(cases))
 	for _, c := range cases {
-		f := twoPods().answerReads(c.read)
+		b := twoPods().answerReads(c.read)
 		if c.read.Revision == 5 || c.read.ReadOptions.Revision == "5" {
-			f.request("late", by(node, "update"), 200, web(modified, blue))
+			b.request("late", by(node, "update"), 200, web(modified, blue))
 		}
-		all = append(all, violation{c.id, c.what, f})
+		all = append(all, violation{c.id, c.what, b})
 	}
 	missed := twoPods().removeSilently("away", uid).request("again", by(user, "delete"), 404).answerReads(read("get", name, 3))
 	unseen := twoPods().removeSilently("away", uid).answerReads(read("get", name, 0, code(404)), read("get", name, 3))

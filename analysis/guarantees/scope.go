@@ -19,7 +19,7 @@ type scope struct {
 }
 
 // scopeOf returns the scope of selectors; false if commits do not show the selected fields.
-func (p *clusterHistory) scopeOf(resource, namespace, byLabel, byField string) (scope, bool) {
+func (h *clusterHistory) scopeOf(resource, namespace, byLabel, byField string) (scope, bool) {
 	s := scope{resource: resource, namespace: namespace}
 	var err error
 	if s.labels, err = labels.Parse(byLabel); err != nil {
@@ -28,8 +28,8 @@ func (p *clusterHistory) scopeOf(resource, namespace, byLabel, byField string) (
 	if s.fields, err = fields.ParseSelector(byField); err != nil {
 		return s, false
 	}
-	if !s.labels.Empty() && len(p.commits) > 0 && p.commits[0].Created == 0 {
-		return s, false // of an older release, which did not tell of labels
+	if !s.labels.Empty() && len(h.commits) > 0 && h.commits[0].Created == 0 {
+		return s, false // an older release did not record labels
 	}
 	for _, required := range s.fields.Requirements() {
 		ofPod := required.Field == "spec.nodeName" || required.Field == "status.phase"
@@ -111,20 +111,20 @@ type commitLog struct {
 
 // findCommitLog returns what is known of the store's states: all of them from the beginning, or
 // those that the store's file has.
-func (p *clusterHistory) findCommitLog() commitLog {
+func (h *clusterHistory) findCommitLog() commitLog {
 	var first *history.StoreOpen
-	for _, open := range factsOf[history.StoreOpen](p) {
+	for _, open := range factsOf[history.StoreOpen](h) {
 		first = &open
 		break
 	}
-	r := commitLog{commits: p.commits}
+	r := commitLog{commits: h.commits}
 	switch {
-	case first != nil && first.Objects == 0 && p.completeFrom == 0:
+	case first != nil && first.Objects == 0 && h.completeFrom == 0:
 		r.from = first.Revision
-	case p.hasFile:
-		r.from = p.compacted
+	case h.hasFile:
+		r.from = h.compacted
 		r.commits = nil
-		for _, c := range p.commits {
+		for _, c := range h.commits {
 			if c.stored {
 				r.commits = append(r.commits, c)
 			}

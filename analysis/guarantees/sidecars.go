@@ -11,22 +11,22 @@ import (
 // that it must outlive have ended (KBL-50), or when waiting for them has used up its grace period
 // (KBL-51). A sidecar that is stopped before its pod's end, for a probe or with its sandbox, waits
 // for nothing.
-func (one *podHistory) checkSidecarsLast(p *clusterHistory, t *tally) {
-	spec := one.podSpec()
-	for _, c := range one.containers {
+func (pod *podHistory) checkSidecarsLast(h *clusterHistory, t *tally) {
+	spec := pod.podSpec()
+	for _, c := range pod.containers {
 		place := slices.Index(spec.Sidecars, c.ContainerName)
 		stops, _ := c.splitSignals()
 		if place < 0 || len(stops) == 0 {
 			continue
 		}
-		// A runtime that was not heard of may do late what an earlier attempt has asked of it, so
-		// that any attempt whose time is up will do.
-		plan, waits := one.stopPlan(p, stops[0])
+		// A runtime that was unreachable may do late what an earlier attempt asked for. Any attempt
+		// with a used-up grace period justifies the signal.
+		plan, waits := pod.stopPlan(h, stops[0])
 		if plan == nil || !waits {
 			continue
 		}
 		first := slices.Concat(spec.Regular, spec.Sidecars[place+1:])
-		for _, other := range one.containers {
+		for _, other := range pod.containers {
 			if slices.Contains(first, other.ContainerName) && other.surelyRanAt(plan) {
 				t.expect(other.mayHaveEndedBy(stops[0]), "a sidecar was stopped before a container that it is to outlive had ended", plan, stops[0], other.lastEvent())
 			}
@@ -35,8 +35,8 @@ func (one *podHistory) checkSidecarsLast(p *clusterHistory, t *tally) {
 }
 
 // podSpec returns the pod's spec from its commits. The containers of a pod never change.
-func (one *podHistory) podSpec() history.PodSpec {
-	for _, c := range one.commits {
+func (pod *podHistory) podSpec() history.PodSpec {
+	for _, c := range pod.commits {
 		if len(c.Sidecars) > 0 {
 			return c.PodSpec
 		}
@@ -47,15 +47,15 @@ func (one *podHistory) podSpec() history.PodSpec {
 // stopPlan returns the last attempt to stop the pod that began before a signal; nil for none. waits
 // is false if an attempt's grace period was used up by then, or nearly. A pod that its kubelet
 // knows only from the runtime has one second, and its containers no order (KBL-73).
-func (one *podHistory) stopPlan(p *clusterHistory, signal *history.Event) (plan *history.Event, waits bool) {
+func (pod *podHistory) stopPlan(h *clusterHistory, signal *history.Event) (plan *history.Event, waits bool) {
 	waits = true
-	for _, e := range one.terms {
+	for _, e := range pod.terms {
 		if e.Began > signal.Began {
 			continue
 		}
 		plan = e
 		fact, _ := e.Fact.(history.KubeletTerm)
-		_, waited := p.elapsed(e, signal)
+		_, waited := h.elapsed(e, signal)
 		waits = waits && waited+minGrace < time.Duration(fact.Grace)*time.Second
 	}
 	return plan, waits

@@ -2,9 +2,8 @@ package guarantees
 
 import "github.com/podfall/podfall/internal/history"
 
-// Of the pod of most histories with two sidecars: what it commits, and the containers beside main.
+// The pod of most histories with two sidecars, and its containers.
 var (
-	// The pod of most histories with two sidecars, and the containers beside main.
 	meshSpec      = history.PodSpec{Sidecars: []string{"first", "second"}, Regular: []string{"main"}}
 	main          = history.ContainerRef{Pod: name, UID: uid, Container: "m", ContainerName: "main"}
 	firstSidecar  = history.ContainerRef{Pod: name, UID: uid, Container: "s1", ContainerName: "first"}
@@ -18,33 +17,33 @@ func mesh(containers ...history.ContainerRef) *builder {
 }
 
 func runningMesh(containers ...history.ContainerRef) *builder {
-	f := newBuilder().createPod()
-	f.request("runs", by(node, "update"), 200, web(modified, withContent(history.Content{PodSpec: meshSpec})))
+	b := newBuilder().createPod()
+	b.request("runs", by(node, "update"), 200, web(modified, withContent(history.Content{PodSpec: meshSpec})))
 	for _, c := range containers {
-		f.record(runtime, "", history.Create{ContainerRef: c}).record(runtime, "", history.Start{ContainerRef: c})
+		b.record(runtime, "", history.Create{ContainerRef: c}).record(runtime, "", history.Start{ContainerRef: c})
 	}
-	return f
+	return b
 }
 
 // markMesh deletes the pod, and its kubelet hears of it.
-func (f *builder) markMesh() *builder {
-	f.request("mark", by(user, "delete", grace(30)), 200, web(modified, marked(30, f.clock+2+30), withContent(history.Content{PodSpec: meshSpec})))
-	return f.beginStop(30)
+func (b *builder) markMesh() *builder {
+	b.request("mark", by(user, "delete", grace(30)), 200, web(modified, marked(30, b.clock+2+30), withContent(history.Content{PodSpec: meshSpec})))
+	return b.beginStop(30)
 }
 
 // beginStop has the kubelet begin to stop the pod.
-func (f *builder) beginStop(grace int64) *builder {
-	return f.record(kubelet, "", history.KubeletTerm{Pod: name, UID: uid, Grace: grace})
+func (b *builder) beginStop(grace int64) *builder {
+	return b.record(kubelet, "", history.KubeletTerm{Pod: name, UID: uid, Grace: grace})
 }
 
 // stopContainer sends a container its stop signal.
-func (f *builder) stopContainer(c history.ContainerRef) *builder {
-	return f.record(runtime, "", history.Signaling{ContainerRef: c, Signal: "SIGTERM"}).record(runtime, "", history.Signal{ContainerRef: c, Signal: "SIGTERM"})
+func (b *builder) stopContainer(c history.ContainerRef) *builder {
+	return b.record(runtime, "", history.Signaling{ContainerRef: c, Signal: "SIGTERM"}).record(runtime, "", history.Signal{ContainerRef: c, Signal: "SIGTERM"})
 }
 
 // endContainer sends a container its stop signal, and the container exits.
-func (f *builder) endContainer(c history.ContainerRef) *builder {
-	return f.stopContainer(c).record(runtime, "", history.Exit{ContainerRef: c})
+func (b *builder) endContainer(c history.ContainerRef) *builder {
+	return b.stopContainer(c).record(runtime, "", history.Exit{ContainerRef: c})
 }
 
 func sidecarViolations() []violation {

@@ -11,28 +11,28 @@ import (
 
 // checkWritesKept checks A1: every write that was answered with its revision is in the store, and
 // so is every commit that the apiserver recorded.
-func checkWritesKept(p *clusterHistory, t *tally) {
-	for _, o := range p.operations {
+func checkWritesKept(h *clusterHistory, t *tally) {
+	for _, o := range h.operations {
 		for _, answer := range o.returns {
-			said, _ := answer.Fact.(history.OpReturn)
-			if !isSuccess(said.Code) || said.Revision == 0 || said.Revision <= p.compacted {
+			ret, _ := answer.Fact.(history.OpReturn)
+			if !isSuccess(ret.Code) || ret.Revision == 0 || ret.Revision <= h.compacted {
 				continue
 			}
-			c := p.byRevision[said.Revision]
-			t.expect(c != nil && (c.stored || !p.hasFile), "a write was answered with a revision that the store does not have", o.calls[0], answer)
+			c := h.byRevision[ret.Revision]
+			t.expect(c != nil && (c.stored || !h.hasFile), "a write was answered with a revision that the store does not have", o.calls[0], answer)
 		}
 	}
-	for _, c := range p.commits {
-		if p.hasFile && c.recorded && c.Revision > p.compacted {
+	for _, c := range h.commits {
+		if h.hasFile && c.recorded && c.Revision > h.compacted {
 			t.expect(c.stored && !c.differs, "the store's file has not the commit that was told of", c.Event)
 		}
 	}
 }
 
 // checkCommitsRequested checks A2: every commit belongs to an operation that was requested before.
-func checkCommitsRequested(p *clusterHistory, t *tally) {
-	for _, c := range p.commits {
-		if !c.recorded || c.Began < p.completeFrom || c.Cause == bootstrap {
+func checkCommitsRequested(h *clusterHistory, t *tally) {
+	for _, c := range h.commits {
+		if !c.recorded || c.Began < h.completeFrom || c.Cause == bootstrap {
 			continue
 		}
 		o := c.operation
@@ -45,30 +45,30 @@ const bootstrap = "bootstrap"
 
 // checkRevisions checks A3: revisions have no gaps and no duplicates. After a restart, no revision
 // is used again that was recorded or sent to a watcher.
-func checkRevisions(p *clusterHistory, t *tally) {
-	for i, c := range p.commits {
-		if i > 0 && (c.stored || !p.hasFile) && (p.hasFile || c.Began >= p.completeFrom) {
-			last := p.commits[i-1]
+func checkRevisions(h *clusterHistory, t *tally) {
+	for i, c := range h.commits {
+		if i > 0 && (c.stored || !h.hasFile) && (h.hasFile || c.Began >= h.completeFrom) {
+			last := h.commits[i-1]
 			t.expect(c.Revision == last.Revision+1 && !c.differs, "a revision was left out or given twice", last.Event, c.Event)
 		}
 	}
-	told, shown := int64(0), int64(0)
-	var by, to *history.Event
-	for _, e := range p.events {
+	recorded, sent := int64(0), int64(0)
+	var recordedBy, sentBy *history.Event
+	for _, e := range h.events {
 		switch fact := e.Fact.(type) {
 		case history.StoreOpen:
-			t.expect(fact.Revision >= told, "after a restart the store is older than what it had told", by, e)
-			t.expect(fact.Revision >= shown, "after a restart the store is older than what a watcher was shown", to, e)
+			t.expect(fact.Revision >= recorded, "after a restart the store is older than what it had told", recordedBy, e)
+			t.expect(fact.Revision >= sent, "after a restart the store is older than what a watcher was shown", sentBy, e)
 		case history.WatchEvent:
-			if fact.Revision > shown {
-				shown, to = fact.Revision, e
+			if fact.Revision > sent {
+				sent, sentBy = fact.Revision, e
 			}
 		case history.Commit:
-			t.expect(fact.Revision > told, "a revision was given again", by, e)
-			told, by = max(told, fact.Revision), e
+			t.expect(fact.Revision > recorded, "a revision was given again", recordedBy, e)
+			recorded, recordedBy = max(recorded, fact.Revision), e
 		case history.OpReturn:
-			if fact.Revision > told {
-				told, by = fact.Revision, e
+			if fact.Revision > recorded {
+				recorded, recordedBy = fact.Revision, e
 			}
 		}
 	}
@@ -76,9 +76,9 @@ func checkRevisions(p *clusterHistory, t *tally) {
 
 // checkRealTimeOrder checks A4: a write that began after another was answered has the higher
 // revision. The check is linear after sorting.
-func checkRealTimeOrder(p *clusterHistory, t *tally) {
+func checkRealTimeOrder(h *clusterHistory, t *tally) {
 	var calls, answers []*operation
-	for _, o := range p.operations {
+	for _, o := range h.operations {
 		if len(o.commits) > 0 && len(o.calls) == 1 {
 			calls = append(calls, o)
 			if len(o.returns) == 1 {
@@ -102,16 +102,16 @@ func checkRealTimeOrder(p *clusterHistory, t *tally) {
 				highest.returns[0], highest.lastCommit().Event, o.calls[0], o.commits[0].Event)
 		}
 	}
-	p.checkReadOrder(t)
+	h.checkReadOrder(t)
 }
 
 func (o *operation) lastCommit() *commit { return o.commits[len(o.commits)-1] }
 
 // checkReplacedRevisions checks A5: a write replaced the current revision. A delete that asked for
 // a revision removed that revision.
-func checkReplacedRevisions(p *clusterHistory, t *tally) {
+func checkReplacedRevisions(h *clusterHistory, t *tally) {
 	last := map[*object]*commit{}
-	for _, c := range p.commits {
+	for _, c := range h.commits {
 		if was := last[c.object]; was != nil {
 			want := was.Revision
 			if was.Op == deleted {
@@ -121,7 +121,7 @@ func checkReplacedRevisions(p *clusterHistory, t *tally) {
 		}
 		last[c.object] = c
 	}
-	for _, o := range p.operations {
+	for _, o := range h.operations {
 		_, meant := o.meantVersion()
 		for _, c := range o.commits {
 			if c.Key != o.Key || c.Resource != o.Resource || c.replaced != nil && c.replaced.operation == o {
@@ -140,18 +140,18 @@ func checkReplacedRevisions(p *clusterHistory, t *tally) {
 // meantVersion returns the UID and the revision that an update said it was about.
 func (o *operation) meantVersion() (uid, revision string) {
 	for _, answer := range o.returns {
-		if said, _ := answer.Fact.(history.OpReturn); said.BodyUID != "" || said.BodyRevision != "" {
-			return said.BodyUID, said.BodyRevision
+		if ret, _ := answer.Fact.(history.OpReturn); ret.BodyUID != "" || ret.BodyRevision != "" {
+			return ret.BodyUID, ret.BodyRevision
 		}
 	}
 	return "", ""
 }
 
 // checkCreates checks A6: nothing is created over an existing object, and no UID is used twice.
-func checkCreates(p *clusterHistory, t *tally) {
+func checkCreates(h *clusterHistory, t *tally) {
 	first := map[string]*commit{}
 	there := map[*object]*commit{}
-	for _, c := range p.commits {
+	for _, c := range h.commits {
 		switch c.Op {
 		case added:
 			t.expect(there[c.object] == nil, "an object was created over one that exists", eventOf(there[c.object]), c.Event)
@@ -175,8 +175,8 @@ func eventOf(c *commit) *history.Event {
 
 // checkUIDPreconditions checks A7: a delete that asked for a UID changed no other object. Neither
 // did an update of an object or its status that had a UID.
-func checkUIDPreconditions(p *clusterHistory, t *tally) {
-	for _, o := range p.operations {
+func checkUIDPreconditions(h *clusterHistory, t *tally) {
+	for _, o := range h.operations {
 		meant, _ := o.meantVersion()
 		if meant == "" {
 			meant = o.PreUID
@@ -190,8 +190,8 @@ func checkUIDPreconditions(p *clusterHistory, t *tally) {
 			}
 		}
 		for _, answer := range o.returns {
-			said, _ := answer.Fact.(history.OpReturn)
-			t.expect(!isClientError(said.Code) || len(o.returns) > 1 || len(o.commits) == 0, "a request was refused and carried out", o.calls[0], answer)
+			ret, _ := answer.Fact.(history.OpReturn)
+			t.expect(!isClientError(ret.Code) || len(o.returns) > 1 || len(o.commits) == 0, "a request was refused and carried out", o.calls[0], answer)
 		}
 	}
 }
@@ -199,12 +199,12 @@ func checkUIDPreconditions(p *clusterHistory, t *tally) {
 // checkMonotonicFields checks A8: an object's creation time and generation, a pod's node and phase,
 // and the deletion fields only move forward. The pod garbage collector names no resourceVersion
 // when it fails a pod, as upstream's. It may not have seen that the pod has succeeded (CTL-14).
-func checkMonotonicFields(p *clusterHistory, t *tally) {
-	collected := map[string]bool{}
-	p.eachDecision(func(d history.Decide, decided *history.Event, _ *operation) {
-		collected[decided.Cause] = collected[decided.Cause] || d.Controller == podCollector
+func checkMonotonicFields(h *clusterHistory, t *tally) {
+	byCollector := map[string]bool{}
+	h.eachDecision(func(d history.Decide, decided *history.Event, _ *operation) {
+		byCollector[decided.Cause] = byCollector[decided.Cause] || d.Controller == podCollector
 	})
-	for _, c := range p.commits {
+	for _, c := range h.commits {
 		was := c.replaced
 		if was == nil || c.Op == added || was.UID != c.UID {
 			continue
@@ -215,10 +215,10 @@ func checkMonotonicFields(p *clusterHistory, t *tally) {
 			t.expect(was.Generation <= c.Generation, "an object's generation fell", was.Event, c.Event)
 		}
 		if was.Deadline != nil {
-			t.expect(c.Deadline != nil && (!c.Deadline.After(*was.Deadline) || p.isPresentDeadline(c)), "a deletionTimestamp was taken back or put off", was.Event, c.Event)
+			t.expect(c.Deadline != nil && (!c.Deadline.After(*was.Deadline) || h.isPresentDeadline(c)), "a deletionTimestamp was taken back or put off", was.Event, c.Event)
 			t.expect(c.Grace == nil || was.Grace == nil || *c.Grace <= *was.Grace, "a deletion's grace period grew", was.Event, c.Event)
 		}
-		unseen := was.Phase == "Succeeded" && c.Phase == "Failed" && collected[c.Cause]
+		unseen := was.Phase == "Succeeded" && c.Phase == "Failed" && byCollector[c.Cause]
 		t.expect(unseen || phaseRank(was.Phase) <= phaseRank(c.Phase) && (phaseRank(was.Phase) < terminalRank || was.Phase == c.Phase),
 			"a pod's phase went back", was.Event, c.Event)
 	}
@@ -226,8 +226,8 @@ func checkMonotonicFields(p *clusterHistory, t *tally) {
 
 // isPresentDeadline reports whether a deletionTimestamp that had passed was set to the present
 // (API-25), as far as is known. The clock may have been set while the request was carried out.
-func (p *clusterHistory) isPresentDeadline(c *commit) bool {
-	return !c.Deadline.After(c.Wall.Add(time.Second)) || c.operation != nil && p.clockMayHaveChanged("apiserver", c.operation.calls[0].Began, c.Ended)
+func (h *clusterHistory) isPresentDeadline(c *commit) bool {
+	return !c.Deadline.After(c.Wall.Add(time.Second)) || c.operation != nil && h.clockMayHaveChanged("apiserver", c.operation.calls[0].Began, c.Ended)
 }
 
 // terminalRank is the rank of the phases that nothing follows.
@@ -248,9 +248,9 @@ func phaseRank(phase string) int {
 
 // checkNoWriteAfterDiskError checks A11: after the disk refused a commit, the same boot accepts no
 // write.
-func checkNoWriteAfterDiskError(p *clusterHistory, t *tally) {
+func checkNoWriteAfterDiskError(h *clusterHistory, t *tally) {
 	failed := map[string]*history.Event{}
-	for _, e := range p.events {
+	for _, e := range h.events {
 		switch fact := e.Fact.(type) {
 		case history.StoreError:
 			failed[string(e.Boot)] = e
@@ -260,7 +260,7 @@ func checkNoWriteAfterDiskError(p *clusterHistory, t *tally) {
 			if since == nil {
 				continue
 			}
-			if o := p.byID[e.Cause]; o != nil && isSuccess(fact.Code) && before(since, o.calls[0]) && len(o.commits) > 0 {
+			if o := h.byID[e.Cause]; o != nil && isSuccess(fact.Code) && before(since, o.calls[0]) && len(o.commits) > 0 {
 				t.expect(false, "a write was taken after the disk had refused one", since, o.calls[0], e)
 			}
 		}
@@ -268,15 +268,15 @@ func checkNoWriteAfterDiskError(p *clusterHistory, t *tally) {
 }
 
 // checkRefusedHasNoEffect checks A14: refused requests and dry runs changed nothing.
-func checkRefusedHasNoEffect(p *clusterHistory, t *tally) {
-	for _, o := range p.operations {
+func checkRefusedHasNoEffect(h *clusterHistory, t *tally) {
+	for _, o := range h.operations {
 		if o.DryRun {
 			t.expect(len(o.commits) == 0, "a dry run changed something", append([]*history.Event{o.calls[0]}, o.commitEvents()...)...)
 		}
 		if len(o.calls) != 1 || len(o.returns) != 1 || o.Verb == string(proto.VerbDeleteCollection) && o.deniedByWebhook() {
-			continue // of several tries one may have been taken, and of many objects a webhook may refuse some
+			continue // one of several tries may have been accepted, and a webhook may refuse some of many objects
 		}
-		if said, _ := o.returns[0].Fact.(history.OpReturn); isClientError(said.Code) {
+		if ret, _ := o.returns[0].Fact.(history.OpReturn); isClientError(ret.Code) {
 			t.expect(len(o.commits) == 0, "a request was refused and carried out", append([]*history.Event{o.calls[0], o.returns[0]}, o.commitEvents()...)...)
 		}
 	}

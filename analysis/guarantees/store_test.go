@@ -9,13 +9,13 @@ import (
 // failAfterSuccess is a pod that has succeeded, and that a client which decided before calls
 // failed.
 func failAfterSuccess(call history.OpCall, decided history.Decide) *builder {
-	f := newBuilder().runPod().request("ends", by(node, "update"), 200, web(modified, succeeded))
-	return f.record(controllers, "fails", decided).request("fails", call, 200, web(modified, func(c *history.Commit) { c.Phase = "Failed" }))
+	b := newBuilder().runPod().request("ends", by(node, "update"), 200, web(modified, succeeded))
+	return b.record(controllers, "fails", decided).request("fails", call, 200, web(modified, func(c *history.Commit) { c.Phase = "Failed" }))
 }
 
 // sendEvent sends a watcher a revision.
-func (f *builder) sendEvent(revision int64) *builder {
-	return f.record("apiserver", "", history.WatchEvent{Watch: allPods, Type: modified, Revision: revision, UID: uid})
+func (b *builder) sendEvent(revision int64) *builder {
+	return b.record("apiserver", "", history.WatchEvent{Watch: allPods, Type: modified, Revision: revision, UID: uid})
 }
 
 func storeViolations() []violation {
@@ -75,29 +75,28 @@ func storeViolations() []violation {
 // request. The commit's clock is an hour behind. The trouble begins so many seconds before the
 // request, or, at -1, during it.
 func presentDeadline(trouble history.Trouble, before int64) *builder {
-	f := newBuilder().runPod()
-	f.request("hold", by(user, "update"), 200, web(modified, finalizers("a/b")))
-	f.request("mark", by(user, "delete"), 200, web(modified, finalizers("a/b"), marked(30, f.clock+32))).wait(60)
+	b := newBuilder().runPod()
+	b.request("hold", by(user, "update"), 200, web(modified, finalizers("a/b")))
+	b.request("mark", by(user, "delete"), 200, web(modified, finalizers("a/b"), marked(30, b.clock+32))).wait(60)
 	if before >= 0 {
-		f.beginTrouble(trouble).wait(before)
+		b.beginTrouble(trouble).wait(before)
 	}
-	f.record("apiserver", "again", by(user, "delete", grace(1)))
-	present := f.clock
+	b.record("apiserver", "again", by(user, "delete", grace(1)))
+	present := b.clock
 	if before < 0 {
-		f.beginTrouble(trouble)
+		b.beginTrouble(trouble)
 	}
-	f.commit("again", web(modified, finalizers("a/b"), marked(1, present)))
-	last := &f.evidence.Log.Events[len(f.evidence.Log.Events)-1]
+	b.commit("again", web(modified, finalizers("a/b"), marked(1, present)))
+	last := &b.evidence.Log.Events[len(b.evidence.Log.Events)-1]
 	last.Wall = last.Wall.Add(-time.Hour)
-	return f.record("apiserver", "again", history.OpReturn{Code: 200, Revision: f.revision})
+	return b.record("apiserver", "again", history.OpReturn{Code: 200, Revision: b.revision})
 }
 
 // sendAll sends every event unchanged.
 func sendAll(_ int, e history.WatchEvent) []history.WatchEvent { return []history.WatchEvent{e} }
 
-// The groups of watches of all pods, and of those of a node.
+// The watch group of all pods, and the selector of a node's pods.
 const (
-	// The watch group of all pods, and the selector of a node's pods.
 	allPods  = "watch.cluster.087c2023970ed1456e3bfe87"
 	selector = "spec.nodeName=n1"
 )

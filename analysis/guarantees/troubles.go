@@ -26,52 +26,52 @@ type trouble struct {
 
 // since returns the first monotonic time at which the trouble may have been in force, and until the
 // last.
-func (o *trouble) since() int64 { return o.begin.Began }
+func (tr *trouble) since() int64 { return tr.begin.Began }
 
-func (o *trouble) until() int64 {
-	if o.end == nil {
+func (tr *trouble) until() int64 {
+	if tr.end == nil {
 		return math.MaxInt64
 	}
-	return o.end.Ended
+	return tr.end.Ended
 }
 
 // surelyOverAt returns the monotonic time at which the trouble may have begun to end.
-func (o *trouble) surelyOverAt() int64 {
-	if o.end == nil {
+func (tr *trouble) surelyOverAt() int64 {
+	if tr.end == nil {
 		return math.MaxInt64
 	}
-	return o.end.Began
+	return tr.end.Began
 }
 
 // mayOverlap reports whether the trouble may have been in force between two times.
-func (o *trouble) mayOverlap(from, to int64) bool { return o.since() <= to && o.until() >= from }
+func (tr *trouble) mayOverlap(from, to int64) bool { return tr.since() <= to && tr.until() >= from }
 
 // findTroubles returns all troubles by their beginnings. A pause may be among them twice: as it was
 // requested, and as its process noticed it.
-func (p *clusterHistory) findTroubles() []*trouble {
+func (h *clusterHistory) findTroubles() []*trouble {
 	var all, open []*trouble
-	for _, e := range p.events {
+	for _, e := range h.events {
 		switch fact := e.Fact.(type) {
 		case history.FaultWatch:
-			open = slices.DeleteFunc(open, func(o *trouble) bool {
-				lost := slices.Contains(fact.Kinds, o.Kind) && o.begin.Boot != e.Boot
+			open = slices.DeleteFunc(open, func(tr *trouble) bool {
+				lost := slices.Contains(fact.Kinds, tr.Kind) && tr.begin.Boot != e.Boot
 				if lost {
-					o.end = e
+					tr.end = e
 				}
 				return lost
 			})
 		case history.FaultBegin:
-			if !slices.ContainsFunc(open, func(o *trouble) bool { return o.Equal(fact.Trouble) }) {
+			if !slices.ContainsFunc(open, func(tr *trouble) bool { return tr.Equal(fact.Trouble) }) {
 				open = append(open, parseTrouble(fact.Trouble, e))
 				all = append(all, open[len(open)-1])
 			}
 		case history.FaultEnd:
-			at := slices.IndexFunc(open, func(o *trouble) bool { return o.Equal(fact.Trouble) })
+			at := slices.IndexFunc(open, func(tr *trouble) bool { return tr.Equal(fact.Trouble) })
 			if at >= 0 {
 				open[at].end = e
 				open = slices.Delete(open, at, at+1)
 			}
-		case history.Stall: // to all others as if somebody had paused it
+		case history.Stall: // others see a stall like a pause
 			all = append(all, &trouble{Trouble: history.Trouble{Kind: history.TroublePaused, What: e.Process}, begin: e, end: e})
 		}
 	}
@@ -81,21 +81,21 @@ func (p *clusterHistory) findTroubles() []*trouble {
 
 // parseTrouble decodes a trouble's arguments. What cannot be decoded stays empty.
 func parseTrouble(t history.Trouble, begin *history.Event) *trouble {
-	o := &trouble{Trouble: t, begin: begin}
+	tr := &trouble{Trouble: t, begin: begin}
 	switch t.Kind {
 	case history.TroubleFault:
-		_ = json.Unmarshal(t.Arguments, &o.fault)
+		_ = json.Unmarshal(t.Arguments, &tr.fault)
 	case history.TroubleCut:
-		_ = json.Unmarshal(t.Arguments, &o.cut)
+		_ = json.Unmarshal(t.Arguments, &tr.cut)
 	case history.TroubleClock, history.TroubleDown, history.TroublePaused:
 	}
-	return o
+	return tr
 }
 
 // isFullCut reports whether the trouble is a cut that lets nothing pass, either way, at any time.
-func (o *trouble) isFullCut() bool {
-	spec := o.cut.Spec
-	if o.Kind != history.TroubleCut || len(spec.Only) > 0 || spec.Flap != (partition.Flap{}) || spec.Manner == partition.Carry {
+func (tr *trouble) isFullCut() bool {
+	spec := tr.cut.Spec
+	if tr.Kind != history.TroubleCut || len(spec.Only) > 0 || spec.Flap != (partition.Flap{}) || spec.Manner == partition.Carry {
 		return false
 	}
 	if spec.Manner == partition.Reset {
@@ -107,9 +107,9 @@ func (o *trouble) isFullCut() bool {
 
 // findTroubleCoverage returns the time from which troubles of all kinds are recorded; false if some
 // kind never is.
-func (p *clusterHistory) findTroubleCoverage() (from int64, all bool) {
+func (h *clusterHistory) findTroubleCoverage() (from int64, all bool) {
 	since := make(map[history.TroubleKind]int64)
-	for e, fact := range factsOf[history.FaultWatch](p) {
+	for e, fact := range factsOf[history.FaultWatch](h) {
 		for _, kind := range fact.Kinds {
 			if _, known := since[kind]; !known {
 				since[kind] = e.Ended
@@ -120,7 +120,7 @@ func (p *clusterHistory) findTroubleCoverage() (from int64, all bool) {
 		from = max(from, at)
 	}
 	const kinds = 5
-	return max(from, p.completeFrom), len(since) == kinds
+	return max(from, h.completeFrom), len(since) == kinds
 }
 
 // calmPeriod is a fault-free time. It ends when a trouble begins or the history ends.
@@ -132,120 +132,122 @@ type calmPeriod struct {
 }
 
 // findCalmPeriods returns all calm periods, in order.
-func (p *clusterHistory) findCalmPeriods() []calmPeriod {
-	from, all := p.troubleCoverage()
+func (h *clusterHistory) findCalmPeriods() []calmPeriod {
+	from, all := h.troubleCoverage()
 	if !all {
 		return nil
 	}
 	var found []calmPeriod
 	var began *history.Event
-	for _, o := range p.troubles {
-		if o.since()-recordDelay > from {
-			found = append(found, calmPeriod{from, o.since() - recordDelay, began})
+	for _, tr := range h.troubles {
+		if tr.since()-recordDelay > from {
+			found = append(found, calmPeriod{from, tr.since() - recordDelay, began})
 		}
-		if o.until() > from {
-			from, began = o.until(), o.end
+		if tr.until() > from {
+			from, began = tr.until(), tr.end
 		}
 	}
-	if p.latest > from {
-		found = append(found, calmPeriod{from, p.latest, began})
+	if h.latest > from {
+		found = append(found, calmPeriod{from, h.latest, began})
 	}
 	return found
 }
 
 // clockMayHaveChanged reports whether a process' clock may have become wrong, or right again,
 // between two times.
-func (p *clusterHistory) clockMayHaveChanged(process string, from, to int64) bool {
+func (h *clusterHistory) clockMayHaveChanged(process string, from, to int64) bool {
 	between := func(at int64) bool { return from-int64(time.Second) <= at && at <= to+int64(time.Second) }
-	return slices.ContainsFunc(p.troubles, func(o *trouble) bool { return o.skewsClockOf(process) && (between(o.since()) || between(o.until())) })
+	return slices.ContainsFunc(h.troubles, func(tr *trouble) bool {
+		return tr.skewsClockOf(process) && (between(tr.since()) || between(tr.until()))
+	})
 }
 
 // clockMayBeWrong reports whether a process' clock may have been wrong between two times.
-func (p *clusterHistory) clockMayBeWrong(process string, from, to int64) bool {
-	return slices.ContainsFunc(p.troubles, func(o *trouble) bool {
-		return o.skewsClockOf(process) && o.mayOverlap(from-int64(time.Second), to+int64(time.Second))
+func (h *clusterHistory) clockMayBeWrong(process string, from, to int64) bool {
+	return slices.ContainsFunc(h.troubles, func(tr *trouble) bool {
+		return tr.skewsClockOf(process) && tr.mayOverlap(from-int64(time.Second), to+int64(time.Second))
 	})
 }
 
 // skewsClockOf reports whether the trouble is a fault that skews a process' clock.
-func (o *trouble) skewsClockOf(process string) bool {
-	return o.Kind == history.TroubleFault && o.fault.Spec.Matches(fault.ClockSkew, fault.Attributes{Process: process, Node: nodeOf(process)})
+func (tr *trouble) skewsClockOf(process string) bool {
+	return tr.Kind == history.TroubleFault && tr.fault.Spec.Matches(fault.ClockSkew, fault.Attributes{Process: process, Node: nodeOf(process)})
 }
 
 // isLate reports whether more than a grace period and a slack has passed between two times on the
 // cluster's clock. The slack must have passed on the machine's clock too, because the machine does
 // the work however fast the cluster's clock runs.
-func (p *clusterHistory) isLate(from, to int64, grace, slack time.Duration) bool {
-	return to-from > int64(slack) && p.minPassed(from, to) > grace+slack
+func (h *clusterHistory) isLate(from, to int64, grace, slack time.Duration) bool {
+	return to-from > int64(slack) && h.minPassed(from, to) > grace+slack
 }
 
 // minPassed returns how much cluster time has passed, at least, between two monotonic times.
-func (p *clusterHistory) minPassed(from, to int64) time.Duration {
-	first, _ := p.firstTickFrom(from)
-	last, found := p.firstTickFrom(to)
+func (h *clusterHistory) minPassed(from, to int64) time.Duration {
+	first, _ := h.firstTickFrom(from)
+	last, found := h.firstTickFrom(to)
 	if !found {
 		last--
 	}
-	if first > last || first >= len(p.ticks) {
+	if first > last || first >= len(h.ticks) {
 		return 0
 	}
-	return p.ticks[last].Wall.Sub(p.ticks[first].Wall)
+	return h.ticks[last].Wall.Sub(h.ticks[first].Wall)
 }
 
 // maxPassed returns how much cluster time has passed, at most, between two monotonic times.
-func (p *clusterHistory) maxPassed(from, to int64) time.Duration {
-	first, found := p.firstTickFrom(from)
+func (h *clusterHistory) maxPassed(from, to int64) time.Duration {
+	first, found := h.firstTickFrom(from)
 	if !found {
 		first--
 	}
-	last, _ := p.firstTickFrom(to)
-	if first < 0 || last >= len(p.ticks) {
+	last, _ := h.firstTickFrom(to)
+	if first < 0 || last >= len(h.ticks) {
 		return math.MaxInt64
 	}
-	return p.ticks[last].Wall.Sub(p.ticks[first].Wall)
+	return h.ticks[last].Wall.Sub(h.ticks[first].Wall)
 }
 
 // clusterTime returns the earliest and the latest time that the cluster's clock may have shown when
 // an event was over. Both are the event's own time, unless the clock of its process may have been
 // wrong.
-func (p *clusterHistory) clusterTime(e *history.Event) (first, last time.Time) {
-	if !p.clockMayBeWrong(e.Process, e.Began, e.Ended) {
+func (h *clusterHistory) clusterTime(e *history.Event) (first, last time.Time) {
+	if !h.clockMayBeWrong(e.Process, e.Began, e.Ended) {
 		return e.Wall, e.Wall
 	}
-	at, exact := p.firstTickFrom(e.Ended)
+	at, exact := h.firstTickFrom(e.Ended)
 	last = time.Unix(math.MaxInt32, 0)
-	if at < len(p.ticks) {
-		last = p.ticks[at].Wall
+	if at < len(h.ticks) {
+		last = h.ticks[at].Wall
 	}
 	switch {
 	case exact:
 		first = last
 	case at > 0:
-		first = p.ticks[at-1].Wall
+		first = h.ticks[at-1].Wall
 	}
 	return first, last
 }
 
 // minApart returns how much cluster time has passed, at least, from one event to another.
-func (p *clusterHistory) minApart(from, to *history.Event) time.Duration {
-	_, first := p.clusterTime(from)
-	last, _ := p.clusterTime(to)
+func (h *clusterHistory) minApart(from, to *history.Event) time.Duration {
+	_, first := h.clusterTime(from)
+	last, _ := h.clusterTime(to)
 	return last.Sub(first)
 }
 
 // firstTickFrom returns the index of the first tick at or after a time. exact reports that the tick
 // is at that time.
-func (p *clusterHistory) firstTickFrom(at int64) (place int, exact bool) {
-	return slices.BinarySearchFunc(p.ticks, at, func(e *history.Event, at int64) int { return cmp.Compare(e.Ended, at) })
+func (h *clusterHistory) firstTickFrom(at int64) (place int, exact bool) {
+	return slices.BinarySearchFunc(h.ticks, at, func(e *history.Event, at int64) int { return cmp.Compare(e.Ended, at) })
 }
 
 // findTicks returns the events of processes with clocks that were always right.
-func (p *clusterHistory) findTicks() []*history.Event {
-	wrong := map[string]bool{"supervisor": true} // which does not hear of changes
-	for process := range p.boots {
-		wrong[process] = wrong[process] || p.clockMayBeWrong(process, 0, math.MaxInt64-int64(time.Second))
+func (h *clusterHistory) findTicks() []*history.Event {
+	wrong := map[string]bool{"supervisor": true} // the supervisor does not hear of clock changes
+	for process := range h.boots {
+		wrong[process] = wrong[process] || h.clockMayBeWrong(process, 0, math.MaxInt64-int64(time.Second))
 	}
-	ticks := slices.DeleteFunc(slices.Clone(p.events), func(e *history.Event) bool { return wrong[e.Process] })
+	ticks := slices.DeleteFunc(slices.Clone(h.events), func(e *history.Event) bool { return wrong[e.Process] })
 	slices.SortStableFunc(ticks, func(a, b *history.Event) int { return cmp.Compare(a.Ended, b.Ended) })
 	return ticks
 }
@@ -261,11 +263,11 @@ type environment struct {
 }
 
 // findEnvironment finds them.
-func (p *clusterHistory) findEnvironment() {
-	p.troubles = p.findTroubles()
-	p.ticks = p.findTicks()
-	p.kubelets = map[string]bool{}
-	for _, boot := range factsOf[history.KubeletBoot](p) {
-		p.kubelets[boot.Node] = true
+func (h *clusterHistory) findEnvironment() {
+	h.troubles = h.findTroubles()
+	h.ticks = h.findTicks()
+	h.kubelets = map[string]bool{}
+	for _, boot := range factsOf[history.KubeletBoot](h) {
+		h.kubelets[boot.Node] = true
 	}
 }

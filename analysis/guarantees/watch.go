@@ -17,7 +17,7 @@ type stream struct {
 	sent map[int64]*history.Event
 	// end is nil if the stream has not ended.
 	end *history.Event
-	// scope is what must be sent, if it is known, and replayed what was beside it.
+	// scope is what must be sent, if it is known. replayed pairs it with what was sent.
 	scope
 	scopeKnown bool
 	replayed   []replayedEvent
@@ -33,19 +33,19 @@ type replayedEvent struct {
 }
 
 // findStreams returns all groups of watches, in the order in which they began.
-func (p *clusterHistory) findStreams() []*stream {
+func (h *clusterHistory) findStreams() []*stream {
 	type name struct{ boot, watch string }
 	running := map[name]*stream{}
-	// early are events of a group whose opening was not yet written down.
+	// early holds events of groups with an opening that was recorded later.
 	early := map[name][]*history.Event{}
 	var all []*stream
-	for _, e := range p.events {
+	for _, e := range h.events {
 		switch fact := e.Fact.(type) {
 		case history.WatchOpen:
 			key := name{string(e.Boot), fact.Watch}
 			if running[key] == nil {
 				running[key] = &stream{WatchOpen: fact, open: e}
-				running[key].scope, running[key].scopeKnown = p.scopeOfWatch(fact)
+				running[key].scope, running[key].scopeKnown = h.scopeOfWatch(fact)
 				all = append(all, running[key])
 				running[key].events = slices.DeleteFunc(early[key], func(sent *history.Event) bool { return sent.Ended < e.Began })
 				delete(early, key)
@@ -65,15 +65,15 @@ func (p *clusterHistory) findStreams() []*stream {
 		}
 	}
 	for _, s := range all {
-		s.replay(p)
+		s.replay(h)
 	}
 	return all
 }
 
 // findNamespaces returns the namespaces of all commits, and the empty one.
-func (p *clusterHistory) findNamespaces() []string {
+func (h *clusterHistory) findNamespaces() []string {
 	all, seen := []string{""}, map[string]bool{}
-	for _, c := range p.commits {
+	for _, c := range h.commits {
 		if strings.Contains(c.Key, "/") && !seen[c.object.namespace] {
 			seen[c.object.namespace] = true
 			all = append(all, c.object.namespace)
@@ -84,26 +84,26 @@ func (p *clusterHistory) findNamespaces() []string {
 
 // scopeOfWatch returns the scope of a group of watches. Groups of older releases have it only in
 // the hash in their name.
-func (p *clusterHistory) scopeOfWatch(open history.WatchOpen) (scope, bool) {
+func (h *clusterHistory) scopeOfWatch(open history.WatchOpen) (scope, bool) {
 	if of := open.Scope; of != nil {
-		return p.scopeOf(open.Resource, of.Namespace, of.Labels, of.Fields)
+		return h.scopeOf(open.Resource, of.Namespace, of.Labels, of.Fields)
 	}
 	if open.Selector != "" && !strings.HasPrefix(open.Selector, "spec.nodeName=") {
 		return scope{}, false
 	}
 	hash := open.Watch[strings.LastIndexByte(open.Watch, '.')+1:]
-	for _, namespace := range p.namespaces() {
+	for _, namespace := range h.namespaces() {
 		subject := proto.WatchSubject("any", proto.WatchScope{Resource: open.Resource, Namespace: namespace, FieldSelector: open.Selector})
 		if strings.HasSuffix(subject, "."+hash) {
-			return p.scopeOf(open.Resource, namespace, "", open.Selector)
+			return h.scopeOf(open.Resource, namespace, "", open.Selector)
 		}
 	}
 	return scope{}, false
 }
 
 // checkWatchOrder checks W1: the revisions of a watch never fall.
-func checkWatchOrder(p *clusterHistory, t *tally) {
-	for _, s := range p.streams() {
+func checkWatchOrder(h *clusterHistory, t *tally) {
+	for _, s := range h.streams() {
 		for i := 1; i < len(s.events); i++ {
 			t.expect(watchEventOf(s.events[i-1]).Revision <= watchEventOf(s.events[i]).Revision, "a watch was sent an older revision after a newer one", s.open, s.events[i-1], s.events[i])
 		}
@@ -111,8 +111,8 @@ func checkWatchOrder(p *clusterHistory, t *tally) {
 }
 
 // checkNoDuplicateEvents checks W2: no revision is sent twice to a watch.
-func checkNoDuplicateEvents(p *clusterHistory, t *tally) {
-	for _, s := range p.streams() {
+func checkNoDuplicateEvents(h *clusterHistory, t *tally) {
+	for _, s := range h.streams() {
 		first := map[int64]*history.Event{}
 		for _, e := range s.events {
 			was := first[watchEventOf(e).Revision]
@@ -124,8 +124,8 @@ func checkNoDuplicateEvents(p *clusterHistory, t *tally) {
 
 // checkNoMissedEvents checks W3: between the first and the last revision that a watch was sent, it
 // was sent every revision that its selector covers.
-func checkNoMissedEvents(p *clusterHistory, t *tally) {
-	for _, s := range p.streams() {
+func checkNoMissedEvents(h *clusterHistory, t *tally) {
+	for _, s := range h.streams() {
 		for _, r := range s.replayed {
 			if r.got == nil {
 				t.expect(false, "a watch was not sent a commit that its selector covers", s.open, r.commit.Event, s.events[len(s.events)-1])
@@ -138,8 +138,8 @@ func checkNoMissedEvents(p *clusterHistory, t *tally) {
 
 // checkEventTypes checks W6: the type of an event is relative to the selector, and an event has the
 // object and the UID of its commit.
-func checkEventTypes(p *clusterHistory, t *tally) {
-	for _, s := range p.streams() {
+func checkEventTypes(h *clusterHistory, t *tally) {
+	for _, s := range h.streams() {
 		for _, r := range s.replayed {
 			if r.commit != nil && r.got != nil {
 				r.checkType(t, s)
@@ -157,7 +157,7 @@ func (r replayedEvent) checkType(t *tally, s *stream) {
 
 // replay pairs the events that a watch was sent with those that it must have been sent, in the
 // order of revisions.
-func (s *stream) replay(p *clusterHistory) {
+func (s *stream) replay(h *clusterHistory) {
 	s.sent = make(map[int64]*history.Event, len(s.events))
 	first, last := s.Revision+1, int64(0)
 	for _, e := range s.events {
@@ -165,10 +165,10 @@ func (s *stream) replay(p *clusterHistory) {
 		s.sent[revision] = e
 		first, last = min(first, revision), max(last, revision)
 	}
-	if !s.scopeKnown || len(s.events) == 0 || s.open.Began < p.completeFrom {
+	if !s.scopeKnown || len(s.events) == 0 || s.open.Began < h.completeFrom {
 		return
 	}
-	for _, c := range p.commitsAfter(first - 1) {
+	for _, c := range h.commitsAfter(first - 1) {
 		if c.Revision > last {
 			break
 		}
@@ -176,12 +176,12 @@ func (s *stream) replay(p *clusterHistory) {
 		switch {
 		case want == "" && e != nil:
 			s.replayed = append(s.replayed, replayedEvent{got: e})
-		case want != "" && (e != nil || c.Revision > s.Revision && c.Revision > p.compacted):
+		case want != "" && (e != nil || c.Revision > s.Revision && c.Revision > h.compacted):
 			s.replayed = append(s.replayed, replayedEvent{c, want, e})
 		}
 	}
 	for _, e := range s.events {
-		if revision := watchEventOf(e).Revision; revision > p.compacted && p.byRevision[revision] == nil {
+		if revision := watchEventOf(e).Revision; revision > h.compacted && h.byRevision[revision] == nil {
 			s.replayed = append(s.replayed, replayedEvent{got: e})
 		}
 	}
@@ -189,10 +189,10 @@ func (s *stream) replay(p *clusterHistory) {
 
 // checkClientsMoveForward checks W8 for kubelets and controllers: what they read of one object
 // never gets older, over reconnects and restarts of the apiserver.
-func checkClientsMoveForward(p *clusterHistory, t *tally) {
+func checkClientsMoveForward(h *clusterHistory, t *tally) {
 	type what struct{ process, key string }
 	last := map[what]*history.Event{}
-	for e, fact := range factsOf[history.KubeletSee](p) {
+	for e, fact := range factsOf[history.KubeletSee](h) {
 		if parseRevision(fact.Revision) == 0 {
 			continue
 		}
@@ -203,17 +203,17 @@ func checkClientsMoveForward(p *clusterHistory, t *tally) {
 		}
 		last[key] = e
 	}
-	p.checkCopies(t)
+	h.checkCopies(t)
 }
 
 // checkWatchesAgree checks W9: all watches are sent the same object at a revision.
-func checkWatchesAgree(p *clusterHistory, t *tally) {
+func checkWatchesAgree(h *clusterHistory, t *tally) {
 	type what struct {
 		revision int64
 		typ      string
 	}
 	first := map[what]*history.Event{}
-	for e, event := range factsOf[history.WatchEvent](p) {
+	for e, event := range factsOf[history.WatchEvent](h) {
 		key := what{event.Revision, event.Type}
 		was := first[key]
 		if was == nil {

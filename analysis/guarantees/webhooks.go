@@ -12,8 +12,8 @@ import (
 
 // checkWebhookAnswers checks A15: what a webhook refused does not happen. A webhook with
 // failurePolicy Ignore refuses nothing by its failure.
-func checkWebhookAnswers(p *clusterHistory, t *tally) {
-	for _, w := range p.webhookCalls() {
+func checkWebhookAnswers(h *clusterHistory, t *tally) {
+	for _, w := range h.webhookCalls() {
 		slices.SortFunc(w.events, func(a, b *history.Event) int { return cmp.Compare(a.Sequence, b.Sequence) })
 		w.check(t)
 	}
@@ -33,11 +33,11 @@ type webhookCalls struct {
 }
 
 // webhookCalls returns the webhook calls of all operations.
-func (p *clusterHistory) webhookCalls() []*webhookCalls {
+func (h *clusterHistory) webhookCalls() []*webhookCalls {
 	type where struct{ boot, operation string }
 	known := map[where]*webhookCalls{}
 	var all []*webhookCalls
-	for _, o := range p.operations {
+	for _, o := range h.operations {
 		for _, e := range o.webhooks {
 			key := where{string(e.Boot), o.id}
 			if known[key] == nil {
@@ -46,7 +46,7 @@ func (p *clusterHistory) webhookCalls() []*webhookCalls {
 			}
 		}
 	}
-	for _, e := range p.events {
+	for _, e := range h.events {
 		switch e.Fact.(type) {
 		case history.WebhookCall, history.OpReturn, history.Commit:
 			if w := known[where{string(e.Boot), e.Cause}]; w != nil {

@@ -17,41 +17,41 @@ func mayFail(c *history.WebhookCall) { c.Ignore = true }
 
 // consult records a request and the answers of the webhooks that are called before it is carried
 // out.
-func (f *builder) consult(cause string, call history.OpCall, said ...history.WebhookCall) *builder {
-	f.record("apiserver", cause, call)
+func (b *builder) consult(cause string, call history.OpCall, said ...history.WebhookCall) *builder {
+	b.record("apiserver", cause, call)
 	for _, one := range said {
-		f.record("apiserver", cause, one)
+		b.record("apiserver", cause, one)
 	}
-	return f
+	return b
 }
 
 // finish commits the changes of a request, and answers it.
-func (f *builder) finish(cause string, code int32, changes ...history.Commit) *builder {
+func (b *builder) finish(cause string, code int32, changes ...history.Commit) *builder {
 	last := int64(0)
 	for _, change := range changes {
-		last = f.commit(cause, change)
+		last = b.commit(cause, change)
 	}
-	return f.record("apiserver", cause, history.OpReturn{Code: code, Revision: last})
+	return b.record("apiserver", cause, history.OpReturn{Code: code, Revision: last})
 }
 
 // validWebhooks has webhooks called for deletes. One refuses, one is ignored, one refuses the first
 // try and not the second, one refuses some of many, and one dies with its apiserver before it has
 // answered.
 func validWebhooks() *builder {
-	f := newBuilder().runPod()
-	f.request("marks", by(user, "delete", grace(30)), 200, web(modified, marked(30, f.clock+32)))
-	f.consult("no", by(user, "delete"), webhookSays(history.HookDenied)).finish("no", 403)
-	f.consult("fails", by(user, "delete"), webhookSays(history.HookFailed)).finish("fails", 500)
-	f.request("other", by(user, "create", func(o *history.OpCall) { o.Key = "default/" }), 201, web(added, pending, called("default/other", "u2")))
-	f.consult("many", by(user, "deletecollection", ofAll), webhookSays(history.HookDenied))
-	f.finish("many", 403, web(modified, pending, called("default/other", "u2"), marked(0, f.clock+2)), web(deleted, pending, called("default/other", "u2"), marked(0, f.clock+2)))
-	f.consult("dies", by(user, "delete"), webhookSays(history.HookDenied)).restart("apiserver").record("apiserver", "", history.StoreOpen{Revision: 7, ChecksumsOK: true})
-	f.consult("passed", by(user, "patch"), webhookSays(history.HookFailed, mayFail), webhookSays(history.HookAllowed)).finish("passed", 200, web(modified, f.keepMark()))
-	f.consult("patched", by(user, "patch"), webhookSays(history.HookFailed, mayFail), webhookSays(history.HookAllowed)).finish("patched", 500)
-	f.consult("evict", by(user, "create", evicting), webhookSays(history.HookFailed, mayFail)).finish("evict", 500)
-	f.consult("again", by(user, "patch"), webhookSays(history.HookFailed)).finish("again", 500)
-	f.consult("again", by(user, "patch"), webhookSays(history.HookAllowed))
-	return f.finish("again", 200, web(modified, f.keepMark()))
+	b := newBuilder().runPod()
+	b.request("marks", by(user, "delete", grace(30)), 200, web(modified, marked(30, b.clock+32)))
+	b.consult("no", by(user, "delete"), webhookSays(history.HookDenied)).finish("no", 403)
+	b.consult("fails", by(user, "delete"), webhookSays(history.HookFailed)).finish("fails", 500)
+	b.request("other", by(user, "create", func(o *history.OpCall) { o.Key = "default/" }), 201, web(added, pending, called("default/other", "u2")))
+	b.consult("many", by(user, "deletecollection", ofAll), webhookSays(history.HookDenied))
+	b.finish("many", 403, web(modified, pending, called("default/other", "u2"), marked(0, b.clock+2)), web(deleted, pending, called("default/other", "u2"), marked(0, b.clock+2)))
+	b.consult("dies", by(user, "delete"), webhookSays(history.HookDenied)).restart("apiserver").record("apiserver", "", history.StoreOpen{Revision: 7, ChecksumsOK: true})
+	b.consult("passed", by(user, "patch"), webhookSays(history.HookFailed, mayFail), webhookSays(history.HookAllowed)).finish("passed", 200, web(modified, b.keepMark()))
+	b.consult("patched", by(user, "patch"), webhookSays(history.HookFailed, mayFail), webhookSays(history.HookAllowed)).finish("patched", 500)
+	b.consult("evict", by(user, "create", evicting), webhookSays(history.HookFailed, mayFail)).finish("evict", 500)
+	b.consult("again", by(user, "patch"), webhookSays(history.HookFailed)).finish("again", 500)
+	b.consult("again", by(user, "patch"), webhookSays(history.HookAllowed))
+	return b.finish("again", 200, web(modified, b.keepMark()))
 }
 
 func webhookViolations() []violation {

@@ -14,9 +14,8 @@ import (
 // Lane is the column of a process.
 type Lane string
 
-// The lanes, in the order in which a deletion goes through them.
+// The lanes, in the order in which a deletion passes them.
 const (
-	// The lanes, in the order in which a deletion passes them.
 	Client      Lane = "client"
 	APIServer   Lane = "apiserver"
 	Kubelet     Lane = "kubelet"

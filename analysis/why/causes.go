@@ -18,9 +18,8 @@ type Cause struct {
 	Forcing  string
 }
 
-// What forcing leaves behind, where it is the same for several causes.
+// What forcing leaves behind, shared by several causes.
 const (
-	// What forcing leaves behind, shared by several causes.
 	runsOn     = "the object goes at once; its containers run on, with their volumes and their address, until the node acts: two of one identity may be alive"
 	leftOnNode = "the object goes at once; what is left on the node stays there, and the evidence of the real fault is lost"
 	noHelp     = "nothing: a forced delete waits for finalizers like any other"

@@ -165,7 +165,6 @@ func (o Object) checkNode(f *findings, checkNode *corev1.Node) {
 
 // The controllers whose absence keeps objects.
 const (
-	// The controllers whose absence keeps objects.
 	garbageCollector = "garbage-collector-controller"
 	jobController    = "job-controller"
 	podCollector     = "pod-garbage-collector-controller"
@@ -173,7 +172,6 @@ const (
 
 // The finalizers of the cluster's own controllers.
 const (
-	// The finalizers of the cluster's own controllers.
 	jobTracking      = "batch.kubernetes.io/job-tracking"
 	claimProtection  = "kubernetes.io/pvc-protection"
 	volumeProtection = "kubernetes.io/pv-protection"

@@ -12,7 +12,7 @@ import (
 	"github.com/podfall/podfall/internal/inspect"
 )
 
-// How long something may take that usually takes moments, before it counts as stuck.
+// How long something usually quick may take before it counts as stuck.
 const (
 	// stepPatience is the limit for one step.
 	stepPatience = 4 * time.Second

@@ -24,9 +24,9 @@ import (
 	"github.com/podfall/podfall/podfalltest"
 )
 
-// The seeds to play: -seeds 1000 -from 500 takes some minutes.
+// The seeds to run: -seeds 1000 -from 500 takes some minutes.
 var (
-	seeds = flag.Uint64("seeds", 12, "how many seeds to play")
+	seeds = flag.Uint64("seeds", 12, "how many seeds to run")
 	from  = flag.Uint64("from", 0, "the first seed")
 )
 
@@ -71,9 +71,8 @@ func TestFaultFreeRuns(t *testing.T) {
 	}
 }
 
-// The sides of the dice by which a life goes on: with the higher ones things break.
+// The sides of the dice that choose the next step. With the higher numbers things break.
 const (
-	// The sides of the dice that choose the next step. With the higher numbers things break.
 	faultFree  = 14
 	withFaults = 20
 )

@@ -54,16 +54,16 @@ var (
 	// What was sent may or may not have arrived.
 	ErrDisconnected = errors.New("bus: disconnected")
 	// ErrNoResponder means that nothing serves the subject. The request had no effect.
-	ErrNoResponder = errors.New("bus: nobody serves this subject")
+	ErrNoResponder = errors.New("bus: no process serves this subject")
 	// ErrMissedMessages means that a reader lost messages, because it was too slow or because the
 	// connection was made again.
-	ErrMissedMessages = errors.New("bus: the reader has missed messages")
+	ErrMissedMessages = errors.New("bus: the reader has lost messages")
 	// ErrTooLarge means that the message exceeds the bus's maximum size.
 	ErrTooLarge = errors.New("bus: message too large")
 	// ErrForbidden means that the identity may not publish or read the subject.
 	ErrForbidden = errors.New("bus: forbidden to this identity")
 	// ErrAbandoned means that the responder ended a call without an answer.
-	ErrAbandoned = errors.New("bus: the call was given up without an answer")
+	ErrAbandoned = errors.New("bus: the call ended without an answer")
 	// ErrPeerGone means that the reader of an answer in parts, or the other side of a pipe, has
 	// left.
 	ErrPeerGone = errors.New("bus: the reader of the answer is gone")
@@ -190,7 +190,7 @@ func (c *Conn) Flush(ctx context.Context) error {
 }
 
 // errNoFlushAnswer is the cause of a connection that was closed because the bus did not answer.
-var errNoFlushAnswer = errors.New("the bus says nothing")
+var errNoFlushAnswer = errors.New("the bus does not answer a flush")
 
 // maxSubject is the longest subject in bytes. A subject and its reply subject are one control line of
 // NATS, which ends the connection of a client that sends a line of more than 4,096 bytes.

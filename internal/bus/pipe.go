@@ -255,7 +255,7 @@ func (p *Pipe) handle(msg *nats.Msg) {
 		p.fail(ErrPeerGone)
 		return
 	case len(msg.Data) == 0, p.remote == "" && !p.conn.isCreditSubject(p.from, msg.Reply):
-		p.fail(fmt.Errorf("%w: no conversation was offered", ErrAbandoned))
+		p.fail(fmt.Errorf("%w: the responder did not open a pipe", ErrAbandoned))
 		return
 	case p.remote == "":
 		p.remote = msg.Reply

@@ -78,7 +78,7 @@ func (c *Conn) newConnector(ctx context.Context, cfg Config) (func() (*session, 
 		if errors.Is(err, nats.ErrNkeysNotSupported) {
 			// Such a server does not check keys.
 			if s, err = connectOnce(urls, options); err == nil {
-				c.log.WarnContext(ctx, "bus asks for no keys, so anyone who reaches it can pose as any identity",
+				c.log.WarnContext(ctx, "bus has no authentication: every client that reaches it can use any identity",
 					"identity", c.id)
 			}
 		}

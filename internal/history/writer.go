@@ -12,7 +12,7 @@ import (
 
 // ErrDirNotEmpty is returned for a directory that already holds histories, which would be mixed
 // with the new ones.
-var ErrDirNotEmpty = errors.New("it holds histories already")
+var ErrDirNotEmpty = errors.New("the directory holds histories already")
 
 // Write writes a log as its processes would have: one file for each process. The directory is
 // created if missing and must hold no histories ([ErrDirNotEmpty]). [Read] reads it.

@@ -148,7 +148,7 @@ func (b *Board) fits() error {
 		return err
 	}
 	if len(data) > largest {
-		return fmt.Errorf("the board would have %d bytes, want at most %d: clear faults or heal cuts first", len(data), largest)
+		return fmt.Errorf("the fault state would have %d bytes, want at most %d: clear faults or heal cuts first", len(data), largest)
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func (c *Client) Get(ctx context.Context) (Board, error) {
 func (c *Client) Set(ctx context.Context, change Change) (Board, error) {
 	data, err := json.Marshal(change)
 	if err != nil {
-		return Board{}, fmt.Errorf("change the board: %w", err)
+		return Board{}, fmt.Errorf("change the fault state: %w", err)
 	}
 	return c.ask(ctx, proto.MgmtBoardSet, data)
 }
@@ -57,7 +57,7 @@ func (c *Client) ask(ctx context.Context, subject string, data []byte) (Board, e
 	}
 	var answer Answer
 	if err := json.Unmarshal(raw, &answer); err != nil {
-		return Board{}, fmt.Errorf("unreadable answer of the board: %w", err)
+		return Board{}, fmt.Errorf("unreadable answer with the fault state: %w", err)
 	}
 	switch {
 	case answer.NotFound:
@@ -65,7 +65,7 @@ func (c *Client) ask(ctx context.Context, subject string, data []byte) (Board, e
 	case answer.Error != "":
 		return Board{}, &refusal{answer.Error, ErrRefused}
 	case answer.Board == nil:
-		return Board{}, errors.New("the answer holds no board")
+		return Board{}, errors.New("the answer holds no fault state")
 	}
 	return *answer.Board, nil
 }
@@ -123,7 +123,7 @@ func (c *Client) Follow(ctx context.Context, apply func(Board)) error {
 	const queue = 64
 	sub, err := c.bus.Subscribe(proto.MgmtBoard, queue)
 	if err != nil {
-		return fmt.Errorf("follow the board: %w", err)
+		return fmt.Errorf("follow the fault state: %w", err)
 	}
 	defer sub.Close()
 	board, err := c.Get(ctx)

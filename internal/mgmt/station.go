@@ -114,7 +114,7 @@ func (s *Station) follow(ctx context.Context) error {
 		switch {
 		case errors.Is(err, bus.ErrMissedMessages):
 			if err := s.fetch(ctx); err != nil {
-				s.cfg.Log.DebugContext(ctx, "the board is not to be had", "err", err) // the state is published regularly
+				s.cfg.Log.DebugContext(ctx, "cannot read the fault state", "err", err) // the state is published regularly
 			}
 			continue
 		case err != nil:
@@ -122,7 +122,7 @@ func (s *Station) follow(ctx context.Context) error {
 		}
 		var board Board
 		if err := json.Unmarshal(data, &board); err != nil {
-			s.cfg.Log.WarnContext(ctx, "unreadable board", "err", err)
+			s.cfg.Log.WarnContext(ctx, "unreadable fault state", "err", err)
 			continue
 		}
 		s.apply(board)
@@ -136,7 +136,7 @@ const retry = 100 * time.Millisecond
 func (s *Station) without(ctx context.Context, err error) error {
 	if errors.Is(err, bus.ErrForbidden) {
 		s.known()
-		s.cfg.Log.WarnContext(ctx, "no management: faults, cuts and clocks cannot be set here", "process", s.cfg.Process, "err", err)
+		s.cfg.Log.WarnContext(ctx, "no management connection: faults, cuts and clock changes do not reach this process", "process", s.cfg.Process, "err", err)
 		<-ctx.Done()
 		return ctx.Err()
 	}

@@ -40,19 +40,19 @@ func ResetBoth() Condition {
 
 // Manner returns what happens to traffic in a direction. A reset applies to both directions,
 // because it breaks the whole connection.
-func (c Condition) Manner(way Direction) Manner {
+func (c Condition) Manner(direction Direction) Manner {
 	if c.FromNode.Manner == Reset || c.ToNode.Manner == Reset {
 		return Reset
 	}
-	if manner := c.In(way).Manner; manner != "" {
+	if manner := c.In(direction).Manner; manner != "" {
 		return manner
 	}
 	return Carry
 }
 
 // In returns the state of the link in one direction.
-func (c Condition) In(way Direction) OneWay {
-	if way == FromNode {
+func (c Condition) In(direction Direction) OneWay {
+	if direction == FromNode {
 		return c.FromNode
 	}
 	return c.ToNode
@@ -86,29 +86,29 @@ func ConditionOf(cuts []Cut, member string, members []string, now time.Time) (c 
 		if over || len(cut.Spec.Only) > 0 || !slices.Contains(cut.Spec.CutOff(members), member) {
 			continue
 		}
-		way, turn := cut.stateAt(now)
+		state, change := cut.stateAt(now)
 		if cut.Spec.Direction != ToNode {
-			c.FromNode = c.FromNode.combine(way)
+			c.FromNode = c.FromNode.combine(state)
 		}
 		if cut.Spec.Direction != FromNode {
-			c.ToNode = c.ToNode.combine(way)
+			c.ToNode = c.ToNode.combine(state)
 		}
-		next = earlier(earlier(next, cut.Until), turn)
+		next = earlier(earlier(next, cut.Until), change)
 	}
 	return c, next
 }
 
 // stateAt returns the state that a cut imposes at an instant, and when flapping changes it.
-func (c Cut) stateAt(now time.Time) (way OneWay, turn time.Time) {
-	way = c.Spec.oneWay()
+func (c Cut) stateAt(now time.Time) (state OneWay, change time.Time) {
+	state = c.Spec.oneWay()
 	if c.Spec.Flap == (Flap{}) {
-		return way, turn
+		return state, change
 	}
-	down, turn := c.Spec.Flap.stateAt(now.Sub(c.Since), now)
+	down, change := c.Spec.Flap.stateAt(now.Sub(c.Since), now)
 	if !down {
-		way.Manner = ""
+		state.Manner = ""
 	}
-	return way, turn
+	return state, change
 }
 
 // earlier returns the earlier of two instants; a zero instant means never.
@@ -147,7 +147,7 @@ func (w OneWay) combine(v OneWay) OneWay {
 
 // stateAt reports whether the link is down at a time since the flapping began, and when that
 // changes.
-func (f Flap) stateAt(since time.Duration, now time.Time) (down bool, turn time.Time) {
+func (f Flap) stateAt(since time.Duration, now time.Time) (down bool, change time.Time) {
 	period := f.Down.Duration + f.Up.Duration
 	into := since % period
 	if into < 0 {

@@ -171,7 +171,7 @@ func (c *Client) decodeResponse(raw []byte) (*proto.Response, error) {
 		return nil, fmt.Errorf("unreadable answer: %w", err)
 	}
 	if answer.GetVersion() != proto.Version {
-		return nil, fmt.Errorf("the apiserver speaks version %d of the contract, this process version %d", answer.GetVersion(), proto.Version)
+		return nil, fmt.Errorf("the apiserver uses version %d of the contract, this process version %d", answer.GetVersion(), proto.Version)
 	}
 	if c.cfg.Warn != nil {
 		for _, warning := range answer.GetWarnings() {

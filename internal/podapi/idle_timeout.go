@@ -10,7 +10,7 @@ import (
 )
 
 // errSilent is the cause of an attempt that was given up because no data arrived.
-var errSilent = errors.New("nothing heard in time")
+var errSilent = errors.New("no data in time")
 
 // withIdleTimeout runs fn with a context that ends if fn does not call heard for d of wall time.
 func withIdleTimeout(ctx context.Context, d time.Duration, fn func(ctx context.Context, heard func()) error) error {

@@ -73,7 +73,7 @@ func (p *patient) heard(boot string) {
 }
 
 // errRestarted is the error of a call whose runtime has ended.
-var errAnew = &proto.RuntimeError{Code: proto.CodeUnavailable, Desc: "the container runtime has begun anew"}
+var errAnew = &proto.RuntimeError{Code: proto.CodeUnavailable, Desc: "the container runtime has restarted"}
 
 var _ Runtime = (*Client)(nil)
 
@@ -304,7 +304,7 @@ func Refusal(err error) *proto.RuntimeError {
 	}
 	for _, away := range []error{bus.ErrNoResponder, bus.ErrDisconnected, bus.ErrAbandoned, bus.ErrClosed} {
 		if errors.Is(err, away) {
-			return &proto.RuntimeError{Code: proto.CodeUnavailable, Desc: "the container runtime is away: " + away.Error()}
+			return &proto.RuntimeError{Code: proto.CodeUnavailable, Desc: "the container runtime is not available: " + away.Error()}
 		}
 	}
 	return &proto.RuntimeError{Code: proto.CodeUnknown, Desc: err.Error()}

@@ -60,7 +60,7 @@ func Serve(ctx context.Context, serving Serving) error {
 	// Subscribe before any call can arrive, or a call cancelled at once would continue for ever.
 	given, err := conn.Subscribe(proto.CRISubject(cancel), cancels)
 	if err != nil {
-		return fmt.Errorf("runtime: hear of calls given up: %w", err)
+		return fmt.Errorf("runtime: subscribe to cancellations: %w", err)
 	}
 	defer given.Close()
 	parts := []func(context.Context) error{

@@ -56,7 +56,7 @@ func (c *Client) Stream(ctx context.Context, req *proto.ContainerStreamRequest, 
 func (s *server) converse(ctx context.Context, call *bus.Call) {
 	client, err := call.Accept(ctx)
 	if err != nil {
-		s.log.InfoContext(ctx, "a conversation with a process did not begin", "err", err)
+		s.log.InfoContext(ctx, "could not open the stream of a process", "err", err)
 		return
 	}
 	if err := s.talk(ctx, call, client); err != nil {
@@ -73,7 +73,7 @@ func (s *server) converse(ctx context.Context, call *bus.Call) {
 func (s *server) talk(ctx context.Context, call *bus.Call, client remote.Conn) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			s.log.ErrorContext(ctx, "a conversation made the container runtime panic",
+			s.log.ErrorContext(ctx, "a stream made the container runtime panic",
 				"subject", call.Subject, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 			err = errPanic
 		}

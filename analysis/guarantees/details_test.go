@@ -10,12 +10,12 @@ import (
 )
 
 // requestWithAnswer records a request with a detailed answer.
-func (f *builder) requestWithAnswer(cause string, call history.OpCall, answer history.OpReturn, changes ...history.Commit) *builder {
-	f.record("apiserver", cause, call)
+func (b *builder) requestWithAnswer(cause string, call history.OpCall, answer history.OpReturn, changes ...history.Commit) *builder {
+	b.record("apiserver", cause, call)
 	for _, change := range changes {
-		answer.Revision = f.commit(cause, change)
+		answer.Revision = b.commit(cause, change)
 	}
-	return f.record("apiserver", cause, answer)
+	return b.record("apiserver", cause, answer)
 }
 
 // tenSecondsLeft puts the deadline of a request 10 s ahead.
@@ -38,101 +38,101 @@ func meansUID(uid string) *builder {
 }
 
 // verifyFile adds the result of a file verification.
-func (f *builder) verifyFile(revision int64, objects int) *builder {
-	f.evidence.Disk = &Disk{Revision: revision, Objects: objects}
-	return f.withStoreFile()
+func (b *builder) verifyFile(revision int64, objects int) *builder {
+	b.evidence.Disk = &Disk{Revision: revision, Objects: objects}
+	return b.withStoreFile()
 }
 
 func damaged(bucket, record, what string) *builder {
-	f := newBuilder().runPod()
-	f.evidence.Disk = &Disk{Damage: &boltfile.DamageError{Path: "apiserver.db", Bucket: bucket, Record: record, What: what}}
-	return f
+	b := newBuilder().runPod()
+	b.evidence.Disk = &Disk{Damage: &boltfile.DamageError{Path: "apiserver.db", Bucket: bucket, Record: record, What: what}}
+	return b
 }
 
 // replicas is a ReplicaSet of two and some of its pods, each created after the one before it was
 // answered.
 func replicas(pods ...string) *builder { return newBuilder().replicas(2, pods...) }
 
-func (f *builder) replicas(wanted int32, pods ...string) *builder {
-	f.request("set", by(user, "create"), 201, history.Commit{
+func (b *builder) replicas(wanted int32, pods ...string) *builder {
+	b.request("set", by(user, "create"), 201, history.Commit{
 		Resource: "replicasets.apps", Key: "default/rs", UID: "rs", Op: added, Content: history.Content{Workload: history.Workload{Replicas: new(wanted)}},
 	})
-	return f.record(controllers, "", history.Lease{}).wait(120).addReplicas(pods...)
+	return b.record(controllers, "", history.Lease{}).wait(120).addReplicas(pods...)
 }
 
 // addReplicas creates more pods.
-func (f *builder) addReplicas(pods ...string) *builder {
+func (b *builder) addReplicas(pods ...string) *builder {
 	for _, one := range pods {
-		f.wait(5).request("make "+one, by(controllers, "create"), 201, web(added, pending, called("default/"+one, one), withContent(history.Content{Owner: "rs"})))
+		b.wait(5).request("make "+one, by(controllers, "create"), 201, web(added, pending, called("default/"+one, one), withContent(history.Content{Owner: "rs"})))
 	}
-	return f
+	return b
 }
 
 // lostAnswer stops a process right after the only pod of a ReplicaSet was created. The ReplicaSet
 // creates another pod, and then asks for the changes after a revision.
 func lostAnswer(what string, after int64) *builder {
-	f := newWatchedBuilder().replicas(1, "a").beginTrouble(downtimeOf(what)).wait(40).endTrouble(downtimeOf(what)).addReplicas("b")
-	return f.record("apiserver", "watch", history.OpRead{Identity: controllers, Verb: "watch", Resource: podResource, Code: 200, ReadOptions: history.ReadOptions{Revision: formatRevision(after)}})
+	b := newWatchedBuilder().replicas(1, "a").beginTrouble(downtimeOf(what)).wait(40).endTrouble(downtimeOf(what)).addReplicas("b")
+	return b.record("apiserver", "watch", history.OpRead{Identity: controllers, Verb: "watch", Resource: podResource, Code: 200, ReadOptions: history.ReadOptions{Revision: formatRevision(after)}})
 }
 
 // indexes creates pods of an Indexed Job, each after the one before it was answered. The first has
 // ended with the phase, if it is set.
 func indexes(phase string, numbers ...string) *builder {
-	f := newBuilder().request("job", by(user, "create"), 201, history.Commit{
+	b := newBuilder().request("job", by(user, "create"), 201, history.Commit{
 		Resource: "jobs.batch", Key: "default/sum", UID: "job", Op: added, Content: history.Content{Workload: history.Workload{Counted: new(int32(0))}},
 	})
-	f.record(controllers, "", history.Lease{}).wait(120)
+	b.record(controllers, "", history.Lease{}).wait(120)
 	for i, number := range numbers {
 		one, content := "sum-"+strconv.Itoa(i), history.Content{Owner: "job", Labels: map[string]string{indexLabel: number}}
-		f.wait(5).request("make "+one, by(controllers, "create"), 201, web(added, pending, called("default/"+one, one), withContent(content)))
+		b.wait(5).request("make "+one, by(controllers, "create"), 201, web(added, pending, called("default/"+one, one), withContent(content)))
 		if i == 0 && phase != "" {
-			f.request("ends", by(node, "update"), 200, web(modified, called("default/"+one, one), withContent(content), func(c *history.Commit) { c.Phase = phase }))
+			b.request("ends", by(node, "update"), 200, web(modified, called("default/"+one, one), withContent(content), func(c *history.Commit) { c.Phase = phase }))
 		}
 	}
-	return f
+	return b
 }
 
 // indexedLater is a pod of an Indexed Job that gets its index after its creation, and another that
 // is created for the index `number`.
 func indexedLater(number string) *builder {
-	f := indexes("")
+	b := indexes("")
 	late := history.Content{Owner: "job"}
-	f.request("make", by(controllers, "create"), 201, web(added, pending, called("default/sum-l", "sum-l"), withContent(late))).wait(5)
+	b.request("make", by(controllers, "create"), 201, web(added, pending, called("default/sum-l", "sum-l"), withContent(late))).wait(5)
 	late.Labels = map[string]string{indexLabel: "0"}
-	f.request("label", by(user, "patch"), 200, web(modified, pending, called("default/sum-l", "sum-l"), withContent(late))).wait(5)
+	b.request("label", by(user, "patch"), 200, web(modified, pending, called("default/sum-l", "sum-l"), withContent(late))).wait(5)
 	one := history.Content{Owner: "job", Labels: map[string]string{indexLabel: number}}
-	return f.request("make another", by(controllers, "create"), 201, web(added, pending, called("default/sum-m", "sum-m"), withContent(one)))
+	return b.request("make another", by(controllers, "create"), 201, web(added, pending, called("default/sum-m", "sum-m"), withContent(one)))
 }
 
 // jobCounts is a Job that counts so many pods one by one. The first of its two pods has failed, and
 // has had other owners since.
 func jobCounts(counted int32, owners ...string) *builder {
-	f := indexes("Failed", "0", "1")
+	b := indexes("Failed", "0", "1")
 	for _, owner := range owners {
-		f.request("hand over to "+owner, by(controllers, "patch"), 200, web(modified, called("default/sum-0", "sum-0"), withContent(history.Content{Owner: owner}),
+		b.request("hand over to "+owner, by(controllers, "patch"), 200, web(modified, called("default/sum-0", "sum-0"), withContent(history.Content{Owner: owner}),
 			func(c *history.Commit) { c.Phase = "Failed" }))
 	}
-	return f.countPods(counted)
+	return b.countPods(counted)
 }
 
 // countPods has the Job count so many pods one by one.
-func (f *builder) countPods(counted int32) *builder {
+func (b *builder) countPods(counted int32) *builder {
 	for i := range counted {
-		f.request("count "+strconv.Itoa(int(i)), by(controllers, "update"), 200, history.Commit{
+		b.request("count "+strconv.Itoa(int(i)), by(controllers, "update"), 200, history.Commit{
 			Resource: "jobs.batch", Key: "default/sum", UID: "job", Op: modified, Content: history.Content{Workload: history.Workload{Counted: new(i + 1)}},
 		})
 	}
-	return f
+	return b
 }
 
 // orderedSet is a StatefulSet with two pods. The first is ready or not.
 func orderedSet(ready bool) *builder {
-	f := newBuilder().request("set", by(user, "create"), 201, history.Commit{
+	b := newBuilder().request("set", by(user, "create"), 201, history.Commit{
 		Resource: "statefulsets.apps", Key: "default/set", UID: "set", Op: added, Content: history.Content{Workload: history.Workload{Replicas: new(int32(2)), InOrder: true}},
 	})
-	f.request("zero", by(controllers, "create"), 201, web(added, pending, called("default/set-0", "u0"), withContent(history.Content{Owner: "set"})))
-	f.request("ready", by(node, "update"), 200, web(modified, called("default/set-0", "u0"), withContent(history.Content{Owner: "set", Ready: ready})))
-	return f.request("one", by(controllers, "create"), 201, web(added, pending, called("default/set-1", "u1"), withContent(history.Content{Owner: "set"})))
+	b.request("zero", by(controllers, "create"), 201, web(added, pending, called("default/set-0", "u0"), withContent(history.Content{Owner: "set"})))
+	b.request("ready", by(node, "update"), 200, web(modified, called("default/set-0", "u0"), withContent(history.Content{Owner: "set", Ready: ready})))
+	return b.request("one", by(controllers, "create"), 201, web(added, pending, called("default/set-1", "u1"), withContent(history.Content{Owner: "set"})))
 }
 
 // decideTwice is a controller that changes a pod twice, the second time by a version that it has
@@ -142,77 +142,77 @@ func decideTwice(read string) *builder {
 }
 
 // decide has a controller change the pod by a version that it has read.
-func (f *builder) decide(controller, verb, read string) *builder {
+func (b *builder) decide(controller, verb, read string) *builder {
 	cause := verb + " by " + read
-	f.record(controllers, cause, history.Decide{Controller: controller, ReadRevision: read, Action: verb, Resource: podResource, Key: name})
+	b.record(controllers, cause, history.Decide{Controller: controller, ReadRevision: read, Action: verb, Resource: podResource, Key: name})
 	if verb == "delete" {
-		return f.request(cause, by(controllers, verb), 200, web(modified, marked(30, f.clock+32)))
+		return b.request(cause, by(controllers, verb), 200, web(modified, marked(30, b.clock+32)))
 	}
-	return f.request(cause, by(controllers, verb), 200, web(modified))
+	return b.request(cause, by(controllers, verb), 200, web(modified))
 }
 
 // lostNode is a node without heartbeats for `silent` seconds before it is tainted unreachable. Its
 // pod, which tolerates the taint for 300 s, is evicted `tolerated` seconds later.
 func lostNode(silent, tolerated int64) *builder { return newBuilder().loseNode(silent, tolerated) }
 
-func (f *builder) loseNode(silent, tolerated int64) *builder {
-	return f.taintNode(silent, tolerated).evictByTaint()
+func (b *builder) loseNode(silent, tolerated int64) *builder {
+	return b.taintNode(silent, tolerated).evictByTaint()
 }
 
 // taintNode is a lost node whose pod has not been evicted yet.
-func (f *builder) taintNode(silent, tolerated int64) *builder {
-	f.request("node", by(node, "create"), 201, history.Commit{Resource: "nodes", Key: "n1", UID: "n1", Op: added, Content: history.Content{Created: 1}})
+func (b *builder) taintNode(silent, tolerated int64) *builder {
+	b.request("node", by(node, "create"), 201, history.Commit{Resource: "nodes", Key: "n1", UID: "n1", Op: added, Content: history.Content{Created: 1}})
 	content := withContent(history.Content{Created: 1, PodSpec: history.PodSpec{Tolerations: []string{"node.kubernetes.io/not-ready:300", "node.kubernetes.io/unreachable:300"}}})
-	f.request("create", by(user, "create"), 201, web(added, pending, content))
-	f.request("bind", by(controllers, "create"), 201, web(modified, content))
-	f.record(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "ADD", Revision: "3"})
-	f.request("lease", by(node, "create"), 201, history.Commit{Resource: "leases.coordination.k8s.io", Key: "kube-node-lease/n1", UID: "l1", Op: added})
-	f.wait(silent).request("taint", by(controllers, "update"), 200, history.Commit{
+	b.request("create", by(user, "create"), 201, web(added, pending, content))
+	b.request("bind", by(controllers, "create"), 201, web(modified, content))
+	b.record(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "ADD", Revision: "3"})
+	b.request("lease", by(node, "create"), 201, history.Commit{Resource: "leases.coordination.k8s.io", Key: "kube-node-lease/n1", UID: "l1", Op: added})
+	b.wait(silent).request("taint", by(controllers, "update"), 200, history.Commit{
 		Resource: "nodes", Key: "n1", UID: "n1", Op: modified, Content: history.Content{Created: 1, NoExecuteTaints: []string{"node.kubernetes.io/unreachable="}},
 	})
-	return f.wait(tolerated)
+	return b.wait(tolerated)
 }
 
 // evictByTaint evicts the pod of a lost node.
-func (f *builder) evictByTaint() *builder {
-	content := withContent(f.there[podResource+" "+name].Content)
-	f.record(controllers, "evict", history.Decide{Controller: "taint-eviction-controller", Action: "delete", Resource: podResource, Key: name})
-	return f.request("evict", by(controllers, "delete"), 200, web(modified, content, marked(30, f.clock+2+30)))
+func (b *builder) evictByTaint() *builder {
+	content := withContent(b.there[podResource+" "+name].Content)
+	b.record(controllers, "evict", history.Decide{Controller: "taint-eviction-controller", Action: "delete", Resource: podResource, Key: name})
+	return b.request("evict", by(controllers, "delete"), 200, web(modified, content, marked(30, b.clock+2+30)))
 }
 
 // untaintedNode is a lost node whose taint is removed when its pod's toleration ends. So many
 // seconds later its controllers hear nothing for a minute. They evict the pod so many seconds after
 // that.
 func untaintedNode(deaf history.Trouble, before, after int64) *builder {
-	f := newWatchedBuilder().taintNode(50, 300).untaint()
-	f.wait(before).beginTrouble(deaf).wait(60).endTrouble(deaf)
-	return f.wait(after).evictByTaint()
+	b := newWatchedBuilder().taintNode(50, 300).untaint()
+	b.wait(before).beginTrouble(deaf).wait(60).endTrouble(deaf)
+	return b.wait(after).evictByTaint()
 }
 
 // untaint removes the taints of a node.
-func (f *builder) untaint() *builder {
-	return f.request("untaint", by(user, "patch"), 200, history.Commit{Resource: "nodes", Key: "n1", UID: "n1", Op: modified, Content: history.Content{Created: 1}})
+func (b *builder) untaint() *builder {
+	return b.request("untaint", by(user, "patch"), 200, history.Commit{Resource: "nodes", Key: "n1", UID: "n1", Op: modified, Content: history.Content{Created: 1}})
 }
 
 // interruptedEviction is a lost node whose taint is removed after the pod's condition was written,
 // and so many seconds before the pod is evicted.
 func interruptedEviction(seconds int64) *builder {
-	f := newWatchedBuilder().taintNode(50, 300)
-	f.record(controllers, "mark", history.Decide{Controller: "taint-eviction-controller", Action: "patch", Resource: podResource, Key: name})
-	f.request("mark", by(controllers, "patch"), 200, web(modified, withContent(f.there[podResource+" "+name].Content)))
-	return f.untaint().wait(seconds).evictByTaint()
+	b := newWatchedBuilder().taintNode(50, 300)
+	b.record(controllers, "mark", history.Decide{Controller: "taint-eviction-controller", Action: "patch", Resource: podResource, Key: name})
+	b.request("mark", by(controllers, "patch"), 200, web(modified, withContent(b.there[podResource+" "+name].Content)))
+	return b.untaint().wait(seconds).evictByTaint()
 }
 
 // reportContainer has the kubelet report the state of the container.
-func (f *builder) reportContainer(state string, code int32) *builder {
-	return f.record(kubelet, "", history.KubeletStatus{Pod: name, UID: uid, Phase: "Running", Containers: []history.ContainerState{{Container: ctr, State: state, Code: code}}})
+func (b *builder) reportContainer(state string, code int32) *builder {
+	return b.record(kubelet, "", history.KubeletStatus{Pod: name, UID: uid, Phase: "Running", Containers: []history.ContainerState{{Container: ctr, State: state, Code: code}}})
 }
 
 func ofStatus(o *history.OpCall) { o.Subresource = "status" }
 
 // refuseStatus has a webhook deny a status of the pod.
-func (f *builder) refuseStatus(who string) *builder {
-	return f.consult("denied", by(who, "update", ofStatus), webhookSays(history.HookDenied)).finish("denied", 403)
+func (b *builder) refuseStatus(who string) *builder {
+	return b.consult("denied", by(who, "update", ofStatus), webhookSays(history.HookDenied)).finish("denied", 403)
 }
 
 // sidecar is a container that runs beside the first.
@@ -227,37 +227,37 @@ func podWithSidecar() *builder {
 
 // ownGrace is a pod with its own grace period that is deleted without one.
 func ownGrace(own, holds int64) *builder {
-	f := newBuilder().createPod()
-	f.request("runs", by(node, "update"), 200, web(modified, withContent(history.Content{SpecGrace: &own})))
-	return f.request("a", by(user, "delete"), 200, web(modified, marked(holds, f.clock+2+holds), withContent(history.Content{SpecGrace: &own})))
+	b := newBuilder().createPod()
+	b.request("runs", by(node, "update"), 200, web(modified, withContent(history.Content{SpecGrace: &own})))
+	return b.request("a", by(user, "delete"), 200, web(modified, marked(holds, b.clock+2+holds), withContent(history.Content{SpecGrace: &own})))
 }
 
 // forcedFromNode is a pod that is force-deleted on a node that is not ready, with so many warnings.
 func forcedFromNode(warnings int) *builder {
-	f := newBuilder()
-	f.request("node", by(node, "create"), 201, history.Commit{Resource: "nodes", Key: "n1", UID: "n1", Op: added, Content: history.Content{Created: 1}})
-	f.runPod()
-	return f.requestWithAnswer("a", by(user, "delete", grace(0)), history.OpReturn{Code: 200, Warnings: warnings},
-		web(modified, marked(0, f.clock+4)), web(deleted, marked(0, f.clock+4)))
+	b := newBuilder()
+	b.request("node", by(node, "create"), 201, history.Commit{Resource: "nodes", Key: "n1", UID: "n1", Op: added, Content: history.Content{Created: 1}})
+	b.runPod()
+	return b.requestWithAnswer("a", by(user, "delete", grace(0)), history.OpReturn{Code: 200, Warnings: warnings},
+		web(modified, marked(0, b.clock+4)), web(deleted, marked(0, b.clock+4)))
 }
 
 // mountedVolume mounts and unmounts a volume at a path.
-func mountedVolume(f *builder, uid, path string) *builder {
-	return f.record(kubelet, "", history.Mount{UID: uid, Volume: "v", Path: path}).record(kubelet, "", history.Unmount{UID: uid, Volume: "v", Path: path})
+func mountedVolume(b *builder, uid, path string) *builder {
+	return b.record(kubelet, "", history.Mount{UID: uid, Volume: "v", Path: path}).record(kubelet, "", history.Unmount{UID: uid, Volume: "v", Path: path})
 }
 
 // finalDelete is a deleted pod whose final delete says what the runtime had.
 func finalDelete(listed bool, running int) *builder {
-	f := newBuilder().runPod().markPod().signalPod("SIGTERM").exitPod().reportEnd()
-	f.request("final", by(node, "delete", grace(0), meaning(uid)), 200, web(modified, succeeded, marked(0, f.clock+2)), web(deleted, succeeded, marked(0, f.clock+2)))
-	return f.record(kubelet, "", history.KubeletFinal{Pod: name, UID: uid, Listed: &listed, Left: running})
+	b := newBuilder().runPod().markPod().signalPod("SIGTERM").exitPod().reportEnd()
+	b.request("final", by(node, "delete", grace(0), meaning(uid)), 200, web(modified, succeeded, marked(0, b.clock+2)), web(deleted, succeeded, marked(0, b.clock+2)))
+	return b.record(kubelet, "", history.KubeletFinal{Pod: name, UID: uid, Listed: &listed, Left: running})
 }
 
 // shortenedGrace is a pod that is stopped again after its grace period became 5 s.
 func shortenedGrace(again int64) *builder {
-	f := newBuilder().runPod().markPod()
-	f.record(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "UPDATE", Revision: "5", Grace: new(int64(5))})
-	return f.record(kubelet, "", history.KubeletTerm{Pod: name, UID: uid, Grace: again})
+	b := newBuilder().runPod().markPod()
+	b.record(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "UPDATE", Revision: "5", Grace: new(int64(5))})
+	return b.record(kubelet, "", history.KubeletTerm{Pod: name, UID: uid, Grace: again})
 }
 
 // malformedRequest is a malformed request that is answered with a code.
@@ -267,9 +267,9 @@ func malformedRequest(code int32) *builder {
 
 // changeAfter is a request with 10 s left whose change comes after so many seconds.
 func changeAfter(seconds int64) *builder {
-	f := newBuilder().runPod().record("apiserver", "a", by(user, "update", tenSecondsLeft))
-	f.wait(seconds).commit("a", web(modified))
-	return f.record("apiserver", "a", history.OpReturn{Code: 200})
+	b := newBuilder().runPod().record("apiserver", "a", by(user, "update", tenSecondsLeft))
+	b.wait(seconds).commit("a", web(modified))
+	return b.record("apiserver", "a", history.OpReturn{Code: 200})
 }
 
 // validDetails returns histories with details that older releases did not record. They keep every
@@ -292,10 +292,10 @@ func validDetails() map[string]*builder {
 
 // startsAfter is a pod with a container whose script delays its start.
 func startsAfter(takes string) *builder {
-	f := newBuilder().createPod().record(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "ADD", Revision: "2"})
-	f.record(runtime, "", history.Create{ContainerRef: of(), Script: "exits 0, starts after " + takes + ", ignores TERM"})
-	f.record(runtime, "", history.Start{ContainerRef: of()})
-	return f.request("runs", by(node, "update"), 200, web(modified))
+	b := newBuilder().createPod().record(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "ADD", Revision: "2"})
+	b.record(runtime, "", history.Create{ContainerRef: of(), Script: "exits 0, starts after " + takes + ", ignores TERM"})
+	b.record(runtime, "", history.Start{ContainerRef: of()})
+	return b.request("runs", by(node, "update"), 200, web(modified))
 }
 
 // secondRun is the container of the pod's restart.
@@ -376,12 +376,12 @@ func detailViolations() []violation {
 		{"C6", "controllers that have long asked for everything since the taint is gone", untaintedNode(downtimeOf("apiserver"), 0, 40)},
 		{"N2", "a change after the deadline", changeAfter(20)},
 		{"N2", "a pause of who knew that it is late", pausedRequest(-1)},
-		{"N2", "a change after the deadline while others stood still", lateRequest(func(f *builder) { f.wait(20).stall(controllers, 20) })},
+		{"N2", "a change after the deadline while others stood still", lateRequest(func(b *builder) { b.wait(20).stall(controllers, 20) })},
 		{"N5", "an error of its own", malformedRequest(500)},
 	}
 }
 
-func withDisk(f *builder, disk *Disk) *builder {
-	f.evidence.Disk = disk
-	return f
+func withDisk(b *builder, disk *Disk) *builder {
+	b.evidence.Disk = disk
+	return b
 }

@@ -9,30 +9,29 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// The paces of explanations: a pod is overdue ten seconds after its grace period, and is
-// looked at every so often.
+// The timing of explanations. A pod is overdue 10 s after its grace period, and explanations are
+// made every 30 s.
 const (
-	// A pod is overdue 10 s after its grace period. Explanations are made every 30 s.
 	overdueAfter  = 10 * time.Second
 	explainPeriod = 30 * time.Second
 	// causeFreshness is how long after a trouble its cause may still be named: what a kubelet
 	// reports of itself is as old as its last attempt.
 	causeFreshness = 30 * time.Second
 	// refusalMemory is how long after the API refused a kubelet the refusal may still be named. It
-	// is reported for a minute after it was heard (why.Pod.refused).
+	// is reported for a minute after it was heard (why.Pod.checkRefusals).
 	refusalMemory = time.Minute + causeFreshness + observationAge
 )
 
 // checkExplanations checks L8: every reported blocker was real, and a pod that is overdue because
 // of a trouble is explained.
-func checkExplanations(p *clusterHistory, t *tally) {
-	for _, one := range p.completePods() {
-		for _, e := range one.blockers {
+func checkExplanations(h *clusterHistory, t *tally) {
+	for _, pod := range h.completePods() {
+		for _, e := range pod.blockers {
 			fact, _ := e.Fact.(history.Blocker)
-			t.expect(p.causeHolds(one, fact.Reason, e), "a pod was said to wait for what it did not wait for", append(p.troublesAt(e), e)...)
+			t.expect(h.causeHolds(pod, fact.Reason, e), "a pod was said to wait for what it did not wait for", append(h.troublesAt(e), e)...)
 		}
 	}
-	p.checkOverdueExplained(t)
+	h.checkOverdueExplained(t)
 }
 
 // blockedPod is a pod at the moment when it was reported as blocked. Its methods say whether a
@@ -45,34 +44,34 @@ type blockedPod struct {
 
 // hadTrouble reports whether a matching trouble was in force then, or a moment before.
 func (b blockedPod) hadTrouble(is func(*trouble) bool) bool {
-	return slices.ContainsFunc(b.troubles, func(o *trouble) bool { return o.mayOverlap(b.Began-int64(causeFreshness), b.Ended) && is(o) })
+	return slices.ContainsFunc(b.troubles, func(tr *trouble) bool { return tr.mayOverlap(b.Began-int64(causeFreshness), b.Ended) && is(tr) })
 }
 
 // processWasDown reports whether a process did not run.
 func (b blockedPod) processWasDown(name string) bool {
-	return b.hadTrouble(func(o *trouble) bool {
-		return (o.Kind == history.TroubleDown || o.Kind == history.TroublePaused) && o.What == name
+	return b.hadTrouble(func(tr *trouble) bool {
+		return (tr.Kind == history.TroubleDown || tr.Kind == history.TroublePaused) && tr.What == name
 	})
 }
 
 // hadFaultAt reports whether a fault was set at one of the points. A point that ends in a dot
 // stands for all that begin so.
 func (b blockedPod) hadFaultAt(points ...fault.Point) bool {
-	return b.hadTrouble(func(o *trouble) bool { return o.isFaultAt(points...) })
+	return b.hadTrouble(func(tr *trouble) bool { return tr.isFaultAt(points...) })
 }
 
 // isFaultAt reports whether the trouble is a fault at one of the points.
-func (o *trouble) isFaultAt(points ...fault.Point) bool {
-	return o.Kind == history.TroubleFault && slices.ContainsFunc(points, func(point fault.Point) bool {
-		asked := strings.TrimSuffix(string(o.fault.Spec.Point), "*")
+func (tr *trouble) isFaultAt(points ...fault.Point) bool {
+	return tr.Kind == history.TroubleFault && slices.ContainsFunc(points, func(point fault.Point) bool {
+		asked := strings.TrimSuffix(string(tr.fault.Spec.Point), "*")
 		return strings.HasPrefix(string(point), asked) || strings.HasPrefix(asked, string(point))
 	})
 }
 
 // nodeWasUnreachable reports whether the node and the apiserver could not reach each other.
 func (b blockedPod) nodeWasUnreachable() bool {
-	cut := b.hadTrouble(func(o *trouble) bool {
-		return o.Kind == history.TroubleCut && (slices.Contains(o.CutOff, b.nodeName()) || slices.Contains(o.CutOff, "apiserver"))
+	cut := b.hadTrouble(func(tr *trouble) bool {
+		return tr.Kind == history.TroubleCut && (slices.Contains(tr.CutOff, b.nodeName()) || slices.Contains(tr.CutOff, "apiserver"))
 	})
 	return cut || b.processWasDown("kubelet/"+b.nodeName()) || b.processWasDown("bus") || b.processWasDown("apiserver") || b.hadFaultAt(fault.APIRequest, fault.WatchDeliver)
 }
@@ -97,8 +96,8 @@ func (b blockedPod) kubeletWasRefused() bool {
 // webhookRefusedKubelet reports whether a webhook refused the kubelet something about the pod or
 // its node. Histories of older releases and injected refusals do not record who refused.
 func (b blockedPod) webhookRefusedKubelet() bool {
-	told := slices.ContainsFunc(b.operations, func(o *operation) bool { return len(o.webhooks) > 0 })
-	if !told || b.hadFaultAt(fault.APIRequest) {
+	recorded := slices.ContainsFunc(b.operations, func(o *operation) bool { return len(o.webhooks) > 0 })
+	if !recorded || b.hadFaultAt(fault.APIRequest) {
 		return b.kubeletWasRefused()
 	}
 	return slices.ContainsFunc(b.operations, func(o *operation) bool {
@@ -130,10 +129,10 @@ func (b blockedPod) nodeWasDeleted() bool {
 }
 
 // causeHolds reports whether a pod was really blocked by the reported cause.
-func (p *clusterHistory) causeHolds(one *podHistory, reason string, e *history.Event) bool {
-	b := blockedPod{p, one, e}
-	if is, judged := causeConditions()[reason]; judged {
-		return is(b)
+func (h *clusterHistory) causeHolds(pod *podHistory, reason string, e *history.Event) bool {
+	b := blockedPod{h, pod, e}
+	if holds, judged := causeConditions()[reason]; judged {
+		return holds(b)
 	}
 	return unjudgedCauses()[reason]
 }
@@ -141,15 +140,15 @@ func (p *clusterHistory) causeHolds(one *podHistory, reason string, e *history.E
 // unjudgedCauses returns the causes that need no trouble, or none that a history records.
 func unjudgedCauses() map[string]bool {
 	return map[string]bool{
-		// An application takes its time; how much it says nowhere but in its script.
+		// An application takes its time, and only its script says how much.
 		"long-grace": true, "sidecar-does-not-stop": true,
-		// A stop goes on as it has begun, as upstream (KBL-18).
+		// A stop keeps the grace period it began with, as upstream (KBL-18).
 		"shorter-grace-ignored": true,
-		// Images that are pulled, and kubelets that are at a start, are not written down.
+		// Image pulls and container starts in progress are not recorded.
 		"start-in-progress": true,
-		// Why a kubelet has no worker for a pod it does not write down.
+		// Why a kubelet has no worker for a pod is not recorded.
 		"rejected-pod": true,
-		// A message whose time is over is not written down, nor are those that are late.
+		// Late and expired messages are not recorded.
 		"requests-late": true,
 	}
 }
@@ -157,12 +156,12 @@ func unjudgedCauses() map[string]bool {
 // causeConditions returns, by the names of analysis/why, what must hold when a cause is reported.
 // The other causes are in unjudgedCauses.
 func causeConditions() map[string]func(blockedPod) bool {
-	at := func(points ...fault.Point) func(blockedPod) bool {
+	faultAt := func(points ...fault.Point) func(blockedPod) bool {
 		return func(b blockedPod) bool { return b.hadFaultAt(points...) }
 	}
-	away := func(b blockedPod) bool { return b.nodeWasUnreachable() }
+	unreachable := func(b blockedPod) bool { return b.nodeWasUnreachable() }
 	never := func(blockedPod) bool { return false }
-	runtime := func(points ...fault.Point) func(blockedPod) bool {
+	runtimeTrouble := func(points ...fault.Point) func(blockedPod) bool {
 		return func(b blockedPod) bool { return b.processWasDown("runtime/"+b.nodeName()) || b.hadFaultAt(points...) }
 	}
 	return map[string]func(blockedPod) bool{
@@ -171,32 +170,32 @@ func causeConditions() map[string]func(blockedPod) bool {
 		"garbage-collector-down":    func(b blockedPod) bool { return b.anyVersion(awaitsCollector) && b.controllersWereHampered() },
 		"job-controller-down":       func(b blockedPod) bool { return b.anyVersion(awaitsJobController) && b.controllersWereHampered() },
 		"job-keeps-pod":             func(b blockedPod) bool { return b.anyVersion(b.awaitsJob) },
-		// These are said of what is no pod, of a pod that is gone, or beside a cause.
+		// These concern other objects, pods that are gone, or come beside another cause.
 		"clock-skew": never, "created-again": never, "namespace-content": never, "orphaned-volume": never,
 		"claim-in-use": never, "volume-bound": never, "dependents-remain": never,
 		"apiserver-fails": func(b blockedPod) bool { return b.apiserverFailed() },
-		// To who is refused, or gets no answer in time, they look alike.
+		// A client cannot tell a stuck store from a lost answer.
 		"store-does-not-write":       func(b blockedPod) bool { return b.hadFaultAt("store.") || b.nodeWasUnreachable() },
 		"kubelet-down":               func(b blockedPod) bool { return b.processWasDown("kubelet/" + b.nodeName()) },
-		"node-cut-off":               away,
-		"node-cut-off-after-cleanup": away,
-		"evicted-from-silent-node":   away,
-		// A kubelet whose runtime is away takes nothing up until a moment after.
-		"watch-silent":               func(b blockedPod) bool { return b.nodeWasUnreachable() || runtime("cri.")(b) },
-		"runtime-down":               runtime("cri."),
-		"runtime-listing-hangs":      runtime("cri."),
+		"node-cut-off":               unreachable,
+		"node-cut-off-after-cleanup": unreachable,
+		"evicted-from-silent-node":   unreachable,
+		// A kubelet without its runtime takes up nothing until a moment after.
+		"watch-silent":               func(b blockedPod) bool { return b.nodeWasUnreachable() || runtimeTrouble("cri.")(b) },
+		"runtime-down":               runtimeTrouble("cri."),
+		"runtime-listing-hangs":      runtimeTrouble("cri."),
 		"kubelet-unauthorised":       func(b blockedPod) bool { return b.nodeWasUnreachable() || b.kubeletWasRefused() },
 		"node-object-gone":           func(b blockedPod) bool { return b.nodeWasDeleted() },
 		"kubelet-restarts":           func(b blockedPod) bool { return b.kubeletStarts() > 1 },
-		"stop-hangs":                 func(b blockedPod) bool { return runtime("cri.")(b) || b.scriptHas("stop hangs") },
+		"stop-hangs":                 func(b blockedPod) bool { return runtimeTrouble("cri.")(b) || b.scriptHas("stop hangs") },
 		"process-unkillable":         func(b blockedPod) bool { return b.hadFaultAt("engine.signal") || b.scriptHas("survives KILL") },
-		"runtime-lies":               at("cri.StopContainer", "cri.RemoveContainer"),
-		"sandbox-teardown-fails":     runtime("cri."),
-		"device-unprepare-fails":     at("claim.unprepare"),
-		"volume-unmount-fails":       at("volume."),
-		"volume-mounted-twice":       at("volume."),
-		"volume-directory-not-empty": at("volume."),
-		"cgroup-busy":                at("cgroup.destroy"),
+		"runtime-lies":               faultAt("cri.StopContainer", "cri.RemoveContainer"),
+		"sandbox-teardown-fails":     runtimeTrouble("cri."),
+		"device-unprepare-fails":     faultAt("claim.unprepare"),
+		"volume-unmount-fails":       faultAt("volume."),
+		"volume-mounted-twice":       faultAt("volume."),
+		"volume-directory-not-empty": faultAt("volume."),
+		"cgroup-busy":                faultAt("cgroup.destroy"),
 		"webhook-refuses-kubelet":    func(b blockedPod) bool { return b.webhookRefusedKubelet() },
 		"unexplained": func(b blockedPod) bool {
 			return b.hadTrouble(func(*trouble) bool { return true }) || b.scriptHas("hangs", "starts after")
@@ -205,10 +204,10 @@ func causeConditions() map[string]func(blockedPod) bool {
 }
 
 // troublesAt returns the beginnings of up to three troubles that were in force at an event.
-func (p *clusterHistory) troublesAt(e *history.Event) (begins []*history.Event) {
-	for _, o := range p.troubles {
-		if o.mayOverlap(e.Began, e.Ended) && len(begins) < 3 {
-			begins = append(begins, o.begin)
+func (h *clusterHistory) troublesAt(e *history.Event) (begins []*history.Event) {
+	for _, tr := range h.troubles {
+		if tr.mayOverlap(e.Began, e.Ended) && len(begins) < 3 {
+			begins = append(begins, tr.begin)
 		}
 	}
 	return begins
@@ -216,34 +215,34 @@ func (p *clusterHistory) troublesAt(e *history.Event) (begins []*history.Event) 
 
 // checkOverdueExplained looks for pods that were overdue for long because of a single trouble, and
 // of which users were told nothing.
-func (p *clusterHistory) checkOverdueExplained(t *tally) {
-	for _, one := range p.completePods() {
-		marked, last := one.markCommit(), one.commits[len(one.commits)-1]
-		if marked == nil || !p.isManaged(one) {
+func (h *clusterHistory) checkOverdueExplained(t *tally) {
+	for _, pod := range h.completePods() {
+		mark, last := pod.markCommit(), pod.commits[len(pod.commits)-1]
+		if mark == nil || !h.isManaged(pod) {
 			continue
 		}
-		for _, o := range p.troubles {
-			since := max(marked.Ended, o.begin.Ended)
-			until := o.surelyOverAt()
+		for _, tr := range h.troubles {
+			since := max(mark.Ended, tr.begin.Ended)
+			until := tr.surelyOverAt()
 			if last.Op == deleted {
 				until = min(until, last.Began)
 			}
-			until = min(until, p.latest)
-			if o.What == controllers || slices.Contains(o.CutOff, controllers) || !p.surelyBlocks(o, one) || !p.isOnlyTrouble(o, since, until) {
+			until = min(until, h.latest)
+			if tr.What == controllers || slices.Contains(tr.CutOff, controllers) || !h.surelyBlocks(tr, pod) || !h.isOnlyTrouble(tr, since, until) {
 				continue
 			}
-			grace := max(seconds(marked.Grace), minGrace)
-			if p.isLate(since, until, grace+overdueAfter, explainPeriod+machineSlack) && p.controllersExplain(since, until) {
-				told := slices.ContainsFunc(one.blockers, func(e *history.Event) bool { return e.Began >= marked.Began && e.Began <= until })
-				t.expect(told, "nobody was told why a pod is still there", marked.Event, o.begin, o.end)
+			grace := max(seconds(mark.Grace), minGrace)
+			if h.isLate(since, until, grace+overdueAfter, explainPeriod+machineSlack) && h.controllersExplain(since, until) {
+				explained := slices.ContainsFunc(pod.blockers, func(e *history.Event) bool { return e.Began >= mark.Began && e.Began <= until })
+				t.expect(explained, "nobody was told why a pod is still there", mark.Event, tr.begin, tr.end)
 			}
 		}
 	}
 }
 
 // markCommit returns the commit that marked the pod for deletion; nil for none.
-func (one *podHistory) markCommit() *commit {
-	for _, c := range one.commits {
+func (pod *podHistory) markCommit() *commit {
+	for _, c := range pod.commits {
 		if c.Deadline != nil && c.Op != deleted {
 			return c
 		}
@@ -252,18 +251,20 @@ func (one *podHistory) markCommit() *commit {
 }
 
 // isOnlyTrouble reports whether no other trouble was in force meanwhile.
-func (p *clusterHistory) isOnlyTrouble(o *trouble, from, to int64) bool {
-	return !slices.ContainsFunc(p.troubles, func(other *trouble) bool { return other != o && other.mayOverlap(from-int64(causeFreshness), to) })
+func (h *clusterHistory) isOnlyTrouble(tr *trouble, from, to int64) bool {
+	return !slices.ContainsFunc(h.troubles, func(another *trouble) bool {
+		return another != tr && another.mayOverlap(from-int64(causeFreshness), to)
+	})
 }
 
 // surelyBlocks reports whether the trouble surely keeps the pod in place: its kubelet is down or
 // cut off.
-func (p *clusterHistory) surelyBlocks(o *trouble, one *podHistory) bool {
-	switch o.Kind {
+func (h *clusterHistory) surelyBlocks(tr *trouble, pod *podHistory) bool {
+	switch tr.Kind {
 	case history.TroubleCut:
-		return o.isFullCut() && slices.Contains(o.CutOff, one.nodeName()) && !slices.Contains(o.CutOff, "apiserver")
+		return tr.isFullCut() && slices.Contains(tr.CutOff, pod.nodeName()) && !slices.Contains(tr.CutOff, "apiserver")
 	case history.TroubleDown:
-		return o.What == "kubelet/"+one.nodeName()
+		return tr.What == "kubelet/"+pod.nodeName()
 	case history.TroublePaused, history.TroubleFault, history.TroubleClock:
 	}
 	return false
@@ -271,14 +272,14 @@ func (p *clusterHistory) surelyBlocks(o *trouble, one *podHistory) bool {
 
 // controllersExplain reports whether the running boot of the controllers ever recorded an
 // explanation.
-func (p *clusterHistory) controllersExplain(from, to int64) bool {
+func (h *clusterHistory) controllersExplain(from, to int64) bool {
 	boots := map[string]bool{}
-	for _, e := range p.events {
+	for _, e := range h.events {
 		if e.Process == controllers && e.Began <= to && e.Ended >= from {
 			boots[string(e.Boot)] = true
 		}
 	}
-	for e := range factsOf[history.Blocker](p) {
+	for e := range factsOf[history.Blocker](h) {
 		if boots[string(e.Boot)] && e.Process == controllers {
 			return true
 		}

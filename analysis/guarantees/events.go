@@ -68,9 +68,9 @@ func (l *eventIndex) bootOf(e *history.Event) *processBoot {
 }
 
 // factsOf visits the events with facts of type F, in their order.
-func factsOf[F history.Fact](p *clusterHistory) iter.Seq2[*history.Event, F] {
+func factsOf[F history.Fact](h *clusterHistory) iter.Seq2[*history.Event, F] {
 	return func(yield func(*history.Event, F) bool) {
-		for _, e := range p.byFact[reflect.TypeFor[F]()] {
+		for _, e := range h.byFact[reflect.TypeFor[F]()] {
 			if fact, is := e.Fact.(F); is && !yield(e, fact) {
 				return
 			}
@@ -93,17 +93,17 @@ type sharedResults struct {
 }
 
 // share returns the results that several checkers need, each computed on first use.
-func (p *clusterHistory) share() sharedResults {
+func (h *clusterHistory) share() sharedResults {
 	return sharedResults{
-		completePods:    sync.OnceValue(p.findCompletePods),
-		effects:         sync.OnceValue(p.findEffects),
-		commitLog:       sync.OnceValue(p.findCommitLog),
-		lookups:         sync.OnceValue(p.findLookups),
-		namespaces:      sync.OnceValue(p.findNamespaces),
-		streams:         sync.OnceValue(p.findStreams),
-		troubleCoverage: sync.OnceValues(p.findTroubleCoverage),
-		calmPeriods:     sync.OnceValue(p.findCalmPeriods),
-		removalWaits:    sync.OnceValue(p.findRemovalWaits),
-		podListings:     sync.OnceValue(func() listings { return p.listingsOf(podResource) }),
+		completePods:    sync.OnceValue(h.findCompletePods),
+		effects:         sync.OnceValue(h.findEffects),
+		commitLog:       sync.OnceValue(h.findCommitLog),
+		lookups:         sync.OnceValue(h.findLookups),
+		namespaces:      sync.OnceValue(h.findNamespaces),
+		streams:         sync.OnceValue(h.findStreams),
+		troubleCoverage: sync.OnceValues(h.findTroubleCoverage),
+		calmPeriods:     sync.OnceValue(h.findCalmPeriods),
+		removalWaits:    sync.OnceValue(h.findRemovalWaits),
+		podListings:     sync.OnceValue(func() listings { return h.listingsOf(podResource) }),
 	}
 }

@@ -33,27 +33,27 @@ const unreachableTaint = "node.kubernetes.io/unreachable"
 
 // controllersWereDeaf reports whether the controllers may have received nothing between two events
 // or shortly before, by the machine's clock. They take missing heartbeats for the node's silence.
-func (p *clusterHistory) controllersWereDeaf(from, to *history.Event) bool {
+func (h *clusterHistory) controllersWereDeaf(from, to *history.Event) bool {
 	const shortly = int64(5 * time.Second)
-	return slices.ContainsFunc(p.troubles, func(o *trouble) bool { return o.deafensControllers() && o.mayOverlap(from.Began-shortly, to.Ended) })
+	return slices.ContainsFunc(h.troubles, func(tr *trouble) bool { return tr.deafensControllers() && tr.mayOverlap(from.Began-shortly, to.Ended) })
 }
 
 // deafensControllers reports whether the trouble keeps heartbeats from the controllers.
-func (o *trouble) deafensControllers() bool {
-	if o.Kind == history.TroubleFault {
+func (tr *trouble) deafensControllers() bool {
+	if tr.Kind == history.TroubleFault {
 		heartbeat := fault.Attributes{
 			Process: controllers, Client: controllers, Verb: string(watch.Modified), Resource: leaseResource, Namespace: corev1.NamespaceNodeLease,
 		}
-		return o.fault.Spec.Matches(fault.WatchDeliver, heartbeat) && o.fault.Spec.Effect.Kind != fault.Duplicate
+		return tr.fault.Spec.Matches(fault.WatchDeliver, heartbeat) && tr.fault.Spec.Effect.Kind != fault.Duplicate
 	}
-	about := func(name string) bool { return o.What == name || slices.Contains(o.CutOff, name) }
+	about := func(name string) bool { return tr.What == name || slices.Contains(tr.CutOff, name) }
 	return about(controllers) || about("apiserver") || about("bus")
 }
 
 // nodeHeartbeats holds the heartbeats that the controllers received.
 type nodeHeartbeats struct {
 	listings listings
-	// byNode are those of a node.
+	// byNode holds the heartbeats of each node, in order.
 	byNode map[string][]heartbeat
 }
 
@@ -65,8 +65,8 @@ type heartbeat struct {
 	endsSilence bool
 }
 
-func (p *clusterHistory) heartbeats() nodeHeartbeats {
-	return nodeHeartbeats{listings: p.listingsOf(leaseResource), byNode: map[string][]heartbeat{}}
+func (h *clusterHistory) heartbeats() nodeHeartbeats {
+	return nodeHeartbeats{listings: h.listingsOf(leaseResource), byNode: map[string][]heartbeat{}}
 }
 
 // heartbeatNode returns the node that renewed its own lease with a commit; empty for other commits.
@@ -81,75 +81,75 @@ func heartbeatNode(c *commit) string {
 }
 
 // add adds a node's heartbeat.
-func (h nodeHeartbeats) add(p *clusterHistory, node string, c *commit) {
-	how, answered := h.listings.delivery(c)
+func (beats nodeHeartbeats) add(h *clusterHistory, node string, c *commit) {
+	received, answered := beats.listings.delivery(c)
 	if !answered {
 		return
 	}
-	beat := heartbeat{commit: c, received: how.Event}
-	if all := h.byNode[node]; len(all) > 0 {
+	beat := heartbeat{commit: c, received: received.Event}
+	if all := beats.byNode[node]; len(all) > 0 {
 		last := all[len(all)-1].received
 		_, silent := elapsed(last, beat.received)
-		beat.endsSilence = silent >= unreachableAfter || silent >= unreachableAfter-relistTime && p.controllersWereDeaf(last, beat.received)
+		beat.endsSilence = silent >= unreachableAfter || silent >= unreachableAfter-relistTime && h.controllersWereDeaf(last, beat.received)
 	}
-	h.byNode[node] = append(h.byNode[node], beat)
+	beats.byNode[node] = append(beats.byNode[node], beat)
 }
 
 // lastBefore returns the node's last heartbeat that was received before an event; nil for none.
 // recovering reports that a long silence ended so shortly before that the node's status may still
 // be old.
-func (h nodeHeartbeats) lastBefore(node string, at *history.Event) (lastBefore *history.Event, lately bool) {
-	for _, beat := range slices.Backward(h.byNode[node]) {
+func (beats nodeHeartbeats) lastBefore(node string, at *history.Event) (last *history.Event, recovering bool) {
+	for _, beat := range slices.Backward(beats.byNode[node]) {
 		if !before(beat.received, at) {
 			continue
 		}
-		if lastBefore == nil {
-			lastBefore = beat.Event
+		if last == nil {
+			last = beat.Event
 		}
 		if beat.endsSilence {
 			_, since := elapsed(beat.received, at)
-			return lastBefore, since <= staleStatusTime
+			return last, since <= staleStatusTime
 		}
 	}
-	return lastBefore, false
+	return last, false
 }
 
 // checkEvictionNotEarly checks C6: a node is tainted unreachable only after a long enough silence.
 // A pod is evicted only when its toleration is over. Either clock counts, the machine's or the
 // cluster's.
-func checkEvictionNotEarly(p *clusterHistory, t *tally) {
-	heard := p.heartbeats()
-	tainted := map[string][]*commit{} // by node: the commits by which its NoExecute taints became others
-	for _, c := range p.commits {
+func checkEvictionNotEarly(h *clusterHistory, t *tally) {
+	beats := h.heartbeats()
+	taints := map[string][]*commit{} // by node: the commits that changed its NoExecute taints
+	for _, c := range h.commits {
 		switch {
-		case !c.recorded && c.Resource == "nodes": // when it was nobody knows, but it was
-			tainted[c.Key] = append(tainted[c.Key], c)
-		case !c.recorded || c.Began < p.completeFrom:
+		case !c.recorded && c.Resource == "nodes": // time unknown: known from the store file only
+			taints[c.Key] = append(taints[c.Key], c)
+		case !c.recorded || c.Began < h.completeFrom:
 		case c.Resource == "nodes":
-			p.checkUnreachable(t, heard, c)
+			h.checkUnreachable(t, beats, c)
 			if c.replaced == nil || !slices.Equal(c.replaced.NoExecuteTaints, c.NoExecuteTaints) {
-				tainted[c.Key] = append(tainted[c.Key], c)
+				taints[c.Key] = append(taints[c.Key], c)
 			}
 		default:
 			if node := heartbeatNode(c); node != "" {
-				heard.add(p, node, c)
+				beats.add(h, node, c)
 			}
 		}
 	}
-	p.checkTaintEvictions(t, tainted)
+	h.checkTaintEvictions(t, taints)
 }
 
 // checkUnreachable checks a commit that taints a node as unreachable.
-func (p *clusterHistory) checkUnreachable(t *tally, heard nodeHeartbeats, c *commit) {
+func (h *clusterHistory) checkUnreachable(t *tally, beats nodeHeartbeats, c *commit) {
 	if !isUnreachable(c) || c.replaced != nil && isUnreachable(c.replaced) {
 		return
 	}
-	last, lately := heard.lastBefore(c.Key, c.Event)
-	if last == nil || p.clockMayBeWrong(controllers, last.Began, c.Ended) || p.controllersWereDeaf(last, c.Event) {
+	last, recovering := beats.lastBefore(c.Key, c.Event)
+	if last == nil || h.clockMayBeWrong(controllers, last.Began, c.Ended) || h.controllersWereDeaf(last, c.Event) {
 		return
 	}
 	_, silent := elapsed(last, c.Event)
-	t.expect(silent >= unreachableAfter || lately, "a node was called unreachable that had been heard of a moment ago", last, c.Event)
+	t.expect(silent >= unreachableAfter || recovering, "a node was called unreachable that had been heard of a moment ago", last, c.Event)
 }
 
 func isUnreachable(node *commit) bool {
@@ -157,18 +157,18 @@ func isUnreachable(node *commit) bool {
 }
 
 // checkTaintEvictions checks the deletes of the taint eviction controller.
-func (p *clusterHistory) checkTaintEvictions(t *tally, tainted map[string][]*commit) {
-	p.eachDecision(func(d history.Decide, decided *history.Event, o *operation) {
+func (h *clusterHistory) checkTaintEvictions(t *tally, taints map[string][]*commit) {
+	h.eachDecision(func(d history.Decide, decided *history.Event, o *operation) {
 		if d.Controller != "taint-eviction-controller" || d.Action != "delete" || d.Resource != podResource || len(o.commits) == 0 {
 			return
 		}
 		pod := o.commits[0].replaced
-		if pod == nil || pod.Created == 0 || pod.Node == "" || p.clockMayBeWrong(controllers, p.completeFrom, decided.Ended) || o.PreUID == "" && p.wasJustReplaced(pod, decided) {
+		if pod == nil || pod.Created == 0 || pod.Node == "" || h.clockMayBeWrong(controllers, h.completeFrom, decided.Ended) || o.PreUID == "" && h.wasJustReplaced(pod, decided) {
 			return
 		}
-		since, patience := p.taintedSince(tainted[pod.Node], pod, p.evictionStart(d, decided, pod))
+		since, patience := h.taintedSince(taints[pod.Node], pod, h.evictionStart(d, decided, pod))
 		if since == nil {
-			t.expect(len(tainted[pod.Node]) == 0, "a pod was evicted from a node without a taint that evicts", pod.Event, decided)
+			t.expect(len(taints[pod.Node]) == 0, "a pod was evicted from a node without a taint that evicts", pod.Event, decided)
 			return
 		}
 		_, waited := elapsed(since.Event, o.calls[0])
@@ -182,12 +182,12 @@ const clientRetryTime = 30 * time.Second
 
 // wasJustReplaced reports whether another pod had the same name so shortly before that the decision
 // may be about that pod. The delete of an eviction names no UID, as upstream's (CTL-06).
-func (p *clusterHistory) wasJustReplaced(pod *commit, decided *history.Event) bool {
-	first := p.byUID[pod.UID][0]
+func (h *clusterHistory) wasJustReplaced(pod *commit, decided *history.Event) bool {
+	first := h.byUID[pod.UID][0]
 	if _, since := elapsed(first.Event, decided); since > clientRetryTime {
 		return false
 	}
-	return slices.ContainsFunc(p.commits, func(c *commit) bool {
+	return slices.ContainsFunc(h.commits, func(c *commit) bool {
 		return c.Resource == podResource && c.Key == pod.Key && c.UID != pod.UID && c.Revision < first.Revision
 	})
 }
@@ -195,13 +195,13 @@ func (p *clusterHistory) wasJustReplaced(pod *commit, decided *history.Event) bo
 // evictionStart returns when an eviction was decided on. The controller writes the pod's condition
 // first and goes on when that is answered, within the retry time of a client. It does not look at
 // the node again, as upstream.
-func (p *clusterHistory) evictionStart(d history.Decide, decided *history.Event, pod *commit) *history.Event {
+func (h *clusterHistory) evictionStart(d history.Decide, decided *history.Event, pod *commit) *history.Event {
 	first := decided
-	for e, mark := range factsOf[history.Decide](p) {
-		if e.Boot != decided.Boot || mark.Controller != d.Controller || mark.Action != "patch" || mark.Key != d.Key || !before(e, decided) {
+	for e, decision := range factsOf[history.Decide](h) {
+		if e.Boot != decided.Boot || decision.Controller != d.Controller || decision.Action != "patch" || decision.Key != d.Key || !before(e, decided) {
 			continue
 		}
-		o := p.byID[e.Cause]
+		o := h.byID[e.Cause]
 		_, ago := elapsed(e, decided)
 		if o != nil && ago <= clientRetryTime && slices.ContainsFunc(o.commits, func(c *commit) bool { return c.UID == pod.UID }) {
 			first = e
@@ -214,27 +214,27 @@ func (p *clusterHistory) evictionStart(d history.Decide, decided *history.Event,
 const taintInfoAge = 10 * time.Second
 
 // mayHaveMissed reports whether the controllers could have decided before the commit reached them.
-// They have `moments` to hear of it. Time counts only while they receive: a trouble that deafens
+// They have newsDelay to hear of it. Time counts only while they receive: a trouble that deafens
 // them extends it. Work that came due meanwhile is done before they hear of the commit. Unless they
 // were only paused, they also have to list everything first.
-func (p *clusterHistory) mayHaveMissed(c *commit, decided *history.Event, moments time.Duration) bool {
-	since, limit := c.Began, moments
-	moment := func(until int64) bool { return max(time.Duration(until-since), p.minPassed(since, until)) <= limit }
-	for _, o := range p.troubles {
-		if o.deafensControllers() && o.mayOverlap(since, decided.Ended) && moment(o.since()) {
-			since = max(since, o.until())
-			if o.Kind != history.TroublePaused || o.What != controllers {
-				limit = moments + relistTime
+func (h *clusterHistory) mayHaveMissed(c *commit, decided *history.Event, newsDelay time.Duration) bool {
+	since, limit := c.Began, newsDelay
+	isWithinLimit := func(until int64) bool { return max(time.Duration(until-since), h.minPassed(since, until)) <= limit }
+	for _, tr := range h.troubles {
+		if tr.deafensControllers() && tr.mayOverlap(since, decided.Ended) && isWithinLimit(tr.since()) {
+			since = max(since, tr.until())
+			if tr.Kind != history.TroublePaused || tr.What != controllers {
+				limit = newsDelay + relistTime
 			}
 		}
 	}
-	return since >= decided.Ended || moment(decided.Ended)
+	return since >= decided.Ended || isWithinLimit(decided.Ended)
 }
 
 // taintedSince returns the commit since which the node had NoExecute taints when a pod was evicted,
 // or shortly before; nil for none. patience is the shortest time for which the pod tolerates one of
 // them.
-func (p *clusterHistory) taintedSince(changes []*commit, pod *commit, decided *history.Event) (since *commit, patience time.Duration) {
+func (h *clusterHistory) taintedSince(changes []*commit, pod *commit, decided *history.Event) (since *commit, patience time.Duration) {
 	patience = -1
 	for _, c := range changes {
 		switch {
@@ -247,7 +247,7 @@ func (p *clusterHistory) taintedSince(changes []*commit, pod *commit, decided *h
 			if tolerated := pod.toleratesFor(c.NoExecuteTaints); tolerated >= 0 && (patience < 0 || tolerated < patience) {
 				patience = tolerated
 			}
-		case since != nil && c.recorded && !p.mayHaveMissed(c, decided, taintInfoAge):
+		case since != nil && c.recorded && !h.mayHaveMissed(c, decided, taintInfoAge):
 			since, patience = nil, -1
 		}
 	}
@@ -280,9 +280,9 @@ func (c *commit) toleratesFor(taints []string) time.Duration {
 }
 
 // eachDecision visits the controllers' decisions with the operations that carried them out.
-func (p *clusterHistory) eachDecision(visit func(history.Decide, *history.Event, *operation)) {
-	for e, fact := range factsOf[history.Decide](p) {
-		if o := p.byID[e.Cause]; o != nil && e.Cause != "" {
+func (h *clusterHistory) eachDecision(visit func(history.Decide, *history.Event, *operation)) {
+	for e, fact := range factsOf[history.Decide](h) {
+		if o := h.byID[e.Cause]; o != nil && e.Cause != "" {
 			visit(fact, e, o)
 		}
 	}

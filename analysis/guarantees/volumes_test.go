@@ -40,51 +40,51 @@ func requestFor(who, verb string, c history.Commit) history.OpCall {
 }
 
 // attach has the controllers attach v to a node.
-func (f *builder) attach(host string) *builder {
+func (b *builder) attach(host string) *builder {
 	made, there := attachmentTo(host, added), attachmentTo(host, modified, attached)
-	f.request("attach "+host, requestFor(controllers, "create", made), 201, made)
-	return f.request("attached "+host, requestFor(controllers, "update", there), 200, there)
+	b.request("attach "+host, requestFor(controllers, "create", made), 201, made)
+	return b.request("attached "+host, requestFor(controllers, "update", there), 200, there)
 }
 
 // detach has a client detach v from n1.
-func (f *builder) detach(who string) *builder {
+func (b *builder) detach(who string) *builder {
 	const host = "n1"
-	going := attachmentTo(host, modified, attached, marked(0, f.clock+2))
-	f.request("detach "+host, requestFor(who, "delete", going), 200, going)
-	gone := attachmentTo(host, deleted, marked(0, f.clock+2))
-	return f.request("detached "+host, requestFor(controllers, "update", gone), 200, gone)
+	going := attachmentTo(host, modified, attached, marked(0, b.clock+2))
+	b.request("detach "+host, requestFor(who, "delete", going), 200, going)
+	gone := attachmentTo(host, deleted, marked(0, b.clock+2))
+	return b.request("detached "+host, requestFor(controllers, "update", gone), 200, gone)
 }
 
 // mount records that a pod on a node mounts v.
-func (f *builder) mount(uid, host string) *builder {
-	return f.record("kubelet/"+host, "", history.Mount{UID: uid, Volume: "data", Device: device})
+func (b *builder) mount(uid, host string) *builder {
+	return b.record("kubelet/"+host, "", history.Mount{UID: uid, Volume: "data", Device: device})
 }
 
 // attachedVolume is a pod that runs on n1, with the volume v attached there.
 func attachedVolume() *builder {
-	f := newBuilder()
-	f.request("node", requestFor(node, "create", nodeAs(added)), 201, nodeAs(added))
-	f.runPod().request("volume", requestFor(user, "create", volumeV(added)), 201, volumeV(added))
-	return f.attach("n1")
+	b := newBuilder()
+	b.request("node", requestFor(node, "create", nodeAs(added)), 201, nodeAs(added))
+	b.runPod().request("volume", requestFor(user, "create", volumeV(added)), 201, volumeV(added))
+	return b.attach("n1")
 }
 
 // changeNode commits a new state of n1.
-func (f *builder) changeNode(op string, change ...func(*history.Commit)) *builder {
-	return f.request("n1 at "+formatRevision(f.clock), requestFor(controllers, "update", nodeAs(op)), 200, nodeAs(op, change...))
+func (b *builder) changeNode(op string, change ...func(*history.Commit)) *builder {
+	return b.request("n1 at "+formatRevision(b.clock), requestFor(controllers, "update", nodeAs(op)), 200, nodeAs(op, change...))
 }
 
 // lostVolume has v mounted on n1 when its pod is force-deleted.
 func lostVolume() *builder {
-	f := attachedVolume().mount(uid, "n1")
-	return f.request("force", by(user, "delete", grace(0)), 200, web(modified, marked(0, f.clock+2)), web(deleted, marked(0, f.clock+2)))
+	b := attachedVolume().mount(uid, "n1")
+	return b.request("force", by(user, "delete", grace(0)), 200, web(modified, marked(0, b.clock+2)), web(deleted, marked(0, b.clock+2)))
 }
 
 // moveVolume attaches v to n2 and mounts it in a pod there.
-func (f *builder) moveVolume() *builder {
+func (b *builder) moveVolume() *builder {
 	other := called("default/other", "u2")
-	f.request("create other", by(user, "create", func(o *history.OpCall) { o.Key = "default/other" }), 201, web(added, pending, other))
-	f.request("bind other", by(controllers, "create"), 201, web(modified, other, func(c *history.Commit) { c.Node, c.Phase = "n2", "Pending" }))
-	return f.attach("n2").mount("u2", "n2")
+	b.request("create other", by(user, "create", func(o *history.OpCall) { o.Key = "default/other" }), 201, web(added, pending, other))
+	b.request("bind other", by(controllers, "create"), 201, web(modified, other, func(c *history.Commit) { c.Node, c.Phase = "n2", "Pending" }))
+	return b.attach("n2").mount("u2", "n2")
 }
 
 // validVolumes returns histories that keep K16.

@@ -19,70 +19,70 @@ type builder struct {
 }
 
 func newBuilder() *builder {
-	f := &builder{sequence: map[string]uint64{}, boot: map[string]string{}, there: map[string]history.Commit{}}
-	f.record("apiserver", "", history.StoreOpen{ChecksumsOK: true})
-	return f
+	b := &builder{sequence: map[string]uint64{}, boot: map[string]string{}, there: map[string]history.Commit{}}
+	b.record("apiserver", "", history.StoreOpen{ChecksumsOK: true})
+	return b
 }
 
 // record adds an event of a process.
-func (f *builder) record(process, cause string, fact history.Fact) *builder {
-	f.clock += 2
-	f.sequence[process]++
-	f.evidence.Log.Events = append(f.evidence.Log.Events, history.Event{
-		Sequence: f.sequence[process], Process: process, Boot: proto.Boot(f.boot[process]),
-		Began: (f.clock - 1) * int64(time.Second), Ended: f.clock * int64(time.Second), Wall: time.Unix(f.clock, 0), Cause: cause, Fact: fact,
+func (b *builder) record(process, cause string, fact history.Fact) *builder {
+	b.clock += 2
+	b.sequence[process]++
+	b.evidence.Log.Events = append(b.evidence.Log.Events, history.Event{
+		Sequence: b.sequence[process], Process: process, Boot: proto.Boot(b.boot[process]),
+		Began: (b.clock - 1) * int64(time.Second), Ended: b.clock * int64(time.Second), Wall: time.Unix(b.clock, 0), Cause: cause, Fact: fact,
 	})
-	return f
+	return b
 }
 
 // restart begins a new boot of a process.
-func (f *builder) restart(process string) *builder {
-	f.boot[process] += "+"
-	f.sequence[process] = 0
-	return f
+func (b *builder) restart(process string) *builder {
+	b.boot[process] += "+"
+	b.sequence[process] = 0
+	return b
 }
 
 // wait lets time pass, in seconds.
-func (f *builder) wait(seconds int64) *builder {
-	f.clock += seconds
-	return f
+func (b *builder) wait(seconds int64) *builder {
+	b.clock += seconds
+	return b
 }
 
 // stall records that a process was not scheduled for a time.
-func (f *builder) stall(process string, seconds int64) {
-	f.record(process, "", history.Stall{})
-	f.evidence.Log.Events[len(f.evidence.Log.Events)-1].Began -= seconds * int64(time.Second)
+func (b *builder) stall(process string, seconds int64) {
+	b.record(process, "", history.Stall{})
+	b.evidence.Log.Events[len(b.evidence.Log.Events)-1].Began -= seconds * int64(time.Second)
 }
 
 // request records a request, the changes that it makes, and its answer.
-func (f *builder) request(cause string, call history.OpCall, code int32, changes ...history.Commit) *builder {
-	f.record("apiserver", cause, call)
+func (b *builder) request(cause string, call history.OpCall, code int32, changes ...history.Commit) *builder {
+	b.record("apiserver", cause, call)
 	last := int64(0)
 	for _, change := range changes {
-		last = f.commit(cause, change)
+		last = b.commit(cause, change)
 	}
-	return f.record("apiserver", cause, history.OpReturn{Code: code, Revision: last})
+	return b.record("apiserver", cause, history.OpReturn{Code: code, Revision: last})
 }
 
 // commit records a change, and fills in its revision and the revision that it replaces if they are
 // 0.
-func (f *builder) commit(cause string, c history.Commit) int64 {
+func (b *builder) commit(cause string, c history.Commit) int64 {
 	key := c.Resource + " " + c.Key
 	if c.Revision == 0 {
-		f.revision++
-		c.Revision = f.revision
+		b.revision++
+		c.Revision = b.revision
 	}
-	if was, there := f.there[key]; there && c.Previous == 0 && c.Op != added {
+	if was, there := b.there[key]; there && c.Previous == 0 && c.Op != added {
 		c.Previous = was.Revision
 	}
 	if c.Previous < 0 {
 		c.Previous = 0
 	}
-	f.there[key] = c
+	b.there[key] = c
 	if c.Op == deleted {
-		delete(f.there, key)
+		delete(b.there, key)
 	}
-	f.record("apiserver", cause, c)
+	b.record("apiserver", cause, c)
 	return c.Revision
 }
 
@@ -148,66 +148,66 @@ const (
 )
 
 // createPod creates and binds the pod: revisions 1 and 2.
-func (f *builder) createPod() *builder {
-	f.request("create", by(user, "create"), 201, web(added, pending))
-	return f.request("bind", by("controllers", "create"), 201, web(modified, func(c *history.Commit) { c.Phase = "Pending" }))
+func (b *builder) createPod() *builder {
+	b.request("create", by(user, "create"), 201, web(added, pending))
+	return b.request("bind", by("controllers", "create"), 201, web(modified, func(c *history.Commit) { c.Phase = "Pending" }))
 }
 
 // runPod creates the pod and runs it: revision 3, and a container.
-func (f *builder) runPod() *builder {
-	f.createPod().record(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "ADD", Revision: "2"})
-	f.record(runtime, "", history.Create{ContainerRef: of()}).record(runtime, "", history.Start{ContainerRef: of()})
-	return f.request("runs", by(node, "update"), 200, web(modified))
+func (b *builder) runPod() *builder {
+	b.createPod().record(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "ADD", Revision: "2"})
+	b.record(runtime, "", history.Create{ContainerRef: of()}).record(runtime, "", history.Start{ContainerRef: of()})
+	return b.request("runs", by(node, "update"), 200, web(modified))
 }
 
 // markPod deletes the pod gracefully within 30 s, by its user: revision 4.
-func (f *builder) markPod() *builder {
-	f.request("mark", by(user, "delete", grace(30)), 200, web(modified, marked(30, f.clock+2+30)))
-	f.record(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "DELETE", Revision: "4", Grace: new(int64(30))})
-	return f.record(kubelet, "", history.KubeletTerm{Pod: name, UID: uid, Grace: 30})
+func (b *builder) markPod() *builder {
+	b.request("mark", by(user, "delete", grace(30)), 200, web(modified, marked(30, b.clock+2+30)))
+	b.record(kubelet, "", history.KubeletSee{Pod: name, UID: uid, Op: "DELETE", Revision: "4", Grace: new(int64(30))})
+	return b.record(kubelet, "", history.KubeletTerm{Pod: name, UID: uid, Grace: 30})
 }
 
 // signalPod sends a signal to the pod's container.
-func (f *builder) signalPod(s string) *builder {
-	return f.record(runtime, "", history.Signaling{ContainerRef: of(), Signal: s}).record(runtime, "", history.Signal{ContainerRef: of(), Signal: s})
+func (b *builder) signalPod(s string) *builder {
+	return b.record(runtime, "", history.Signaling{ContainerRef: of(), Signal: s}).record(runtime, "", history.Signal{ContainerRef: of(), Signal: s})
 }
 
-func (f *builder) exitPod() *builder { return f.record(runtime, "", history.Exit{ContainerRef: of()}) }
+func (b *builder) exitPod() *builder { return b.record(runtime, "", history.Exit{ContainerRef: of()}) }
 
 // reportEnd has the kubelet report the last phase.
-func (f *builder) reportEnd() *builder {
-	f.request("told", by(node, "update"), 200, web(modified, succeeded, f.keepMark()))
-	return f.record(kubelet, "", history.KubeletStatus{Pod: name, UID: uid, Phase: "Succeeded"})
+func (b *builder) reportEnd() *builder {
+	b.request("told", by(node, "update"), 200, web(modified, succeeded, b.keepMark()))
+	return b.record(kubelet, "", history.KubeletStatus{Pod: name, UID: uid, Phase: "Succeeded"})
 }
 
-func (f *builder) keepMark() func(*history.Commit) {
-	was := f.there[podResource+" "+name]
+func (b *builder) keepMark() func(*history.Commit) {
+	was := b.there[podResource+" "+name]
 	return func(c *history.Commit) { c.Grace, c.Deadline, c.Finalizers = was.Grace, was.Deadline, was.Finalizers }
 }
 
 // confirmPod is the kubelet's final delete.
-func (f *builder) confirmPod() *builder {
-	f.request("final", by(node, "delete", grace(0), meaning(uid)), 200,
-		web(modified, succeeded, marked(0, f.clock+2)), web(deleted, succeeded, marked(0, f.clock+2)))
-	return f.record(kubelet, "", history.KubeletFinal{Pod: name, UID: uid})
+func (b *builder) confirmPod() *builder {
+	b.request("final", by(node, "delete", grace(0), meaning(uid)), 200,
+		web(modified, succeeded, marked(0, b.clock+2)), web(deleted, succeeded, marked(0, b.clock+2)))
+	return b.record(kubelet, "", history.KubeletFinal{Pod: name, UID: uid})
 }
 
 // deletePod runs a pod and deletes it as it should be.
-func (f *builder) deletePod() *builder {
-	return f.runPod().markPod().signalPod("SIGTERM").exitPod().reportEnd().confirmPod()
+func (b *builder) deletePod() *builder {
+	return b.runPod().markPod().signalPod("SIGTERM").exitPod().reportEnd().confirmPod()
 }
 
 // withStoreFile adds the store's own log to the evidence, without some revisions.
-func (f *builder) withStoreFile(without ...int64) *builder {
+func (b *builder) withStoreFile(without ...int64) *builder {
 	lost := map[int64]bool{}
 	for _, r := range without {
 		lost[r] = true
 	}
-	f.evidence.Store = []history.Event{{Fact: history.Compact{}}}
-	for _, e := range f.evidence.Log.Events {
+	b.evidence.Store = []history.Event{{Fact: history.Compact{}}}
+	for _, e := range b.evidence.Log.Events {
 		if c, is := e.Fact.(history.Commit); is && !lost[c.Revision] {
-			f.evidence.Store = append(f.evidence.Store, history.Event{Wall: e.Wall, Cause: e.Cause, Fact: c})
+			b.evidence.Store = append(b.evidence.Store, history.Event{Wall: e.Wall, Cause: e.Cause, Fact: c})
 		}
 	}
-	return f
+	return b
 }

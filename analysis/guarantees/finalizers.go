@@ -12,11 +12,9 @@ import (
 	"github.com/podfall/podfall/internal/history"
 )
 
-// The longest pauses of a controller between two tries: after failures only, and after some of
-// which nothing is known, such as messages that are lost now and then.
+// The longest pauses of a controller between two tries. maxRetryPause holds if all tries failed,
+// usualRetryPause after troubles of unknown effect, for example lost messages.
 const (
-	// A controller pauses at most maxRetryPause between two tries if it met only failures. It
-	// pauses at most usualRetryPause after troubles of unknown effect, for example lost messages.
 	maxRetryPause   = 1000 * time.Second
 	usualRetryPause = 5 * time.Minute
 )
@@ -60,14 +58,14 @@ func (b blockedPod) awaitsOthers(c *commit) bool {
 	if slices.ContainsFunc(c.Finalizers, func(name string) bool { return !slices.Contains(own, name) }) {
 		return true
 	}
-	its := b.jobOf(c)
-	return awaitsJobController(c) && its != nil && !b.managesJob(its)
+	job := b.jobOf(c)
+	return awaitsJobController(c) && job != nil && !b.managesJob(job)
 }
 
 // awaitsJob reports whether a Job that stays has to count a pod that has not succeeded.
 func (b blockedPod) awaitsJob(c *commit) bool {
-	its := b.jobOf(c)
-	return its != nil && awaitsJobController(c) && c.Phase != "Succeeded"
+	job := b.jobOf(c)
+	return job != nil && awaitsJobController(c) && c.Phase != "Succeeded"
 }
 
 // jobOf returns the version of a pod's Job that existed at the time, or a moment before, and was
@@ -82,10 +80,10 @@ func (b blockedPod) jobOf(pod *commit) *commit {
 }
 
 // managesJob reports whether the job controller had decided anything about a Job.
-func (b blockedPod) managesJob(its *commit) bool {
-	made := b.byUID[its.UID][0]
+func (b blockedPod) managesJob(job *commit) bool {
+	created := b.byUID[job.UID][0]
 	for e, fact := range factsOf[history.Decide](b.clusterHistory) {
-		if fact.Controller == jobController && fact.Resource == jobResource && fact.Key == its.Key && e.Ended >= made.Began && e.Ended <= b.Began {
+		if fact.Controller == jobController && fact.Resource == jobResource && fact.Key == job.Key && e.Ended >= created.Began && e.Ended <= b.Began {
 			return true
 		}
 	}
@@ -97,8 +95,8 @@ func (b blockedPod) managesJob(its *commit) bool {
 // owner, or they had just started. A failed attempt is repeated after a pause no longer than all
 // attempts before it took.
 func (b blockedPod) controllersWereHampered() bool {
-	for _, o := range b.troubles {
-		if o.hampersControllers() && o.mayOverlap(b.Began-int64(reconnectTime+o.retryPause()), b.Ended) {
+	for _, tr := range b.troubles {
+		if tr.hampersControllers() && tr.mayOverlap(b.Began-int64(reconnectTime+tr.retryPause()), b.Ended) {
 			return true
 		}
 	}
@@ -108,48 +106,48 @@ func (b blockedPod) controllersWereHampered() bool {
 }
 
 // retryPause returns how long a controller may wait with its next attempt after the trouble.
-func (o *trouble) retryPause() time.Duration {
+func (tr *trouble) retryPause() time.Duration {
 	longest := maxRetryPause
 	switch {
-	case o.end == nil:
+	case tr.end == nil:
 		return 0
-	case o.Kind == history.TroubleFault && o.fault.Spec.Point == "":
+	case tr.Kind == history.TroubleFault && tr.fault.Spec.Point == "":
 		longest = usualRetryPause
 	}
-	return min(time.Duration(o.until()-o.since()), longest)
+	return min(time.Duration(tr.until()-tr.since()), longest)
 }
 
 // hampersControllers reports whether the trouble keeps controllers from their work, or shows them a
 // wrong time.
-func (o *trouble) hampersControllers() bool {
-	switch o.Kind {
+func (tr *trouble) hampersControllers() bool {
+	switch tr.Kind {
 	case history.TroubleClock:
 		return true
 	case history.TroubleFault:
-		where := o.fault.Spec.Where
+		where := tr.fault.Spec.Where
 		nodes := where.Node != "" || nodeOf(where.Client) != "" || nodeOf(where.Process) != ""
-		return !nodes && o.isFaultAt(fault.APIRequest, fault.WatchDeliver, "store.", fault.ClockSkew, fault.ProcessLimit)
+		return !nodes && tr.isFaultAt(fault.APIRequest, fault.WatchDeliver, "store.", fault.ClockSkew, fault.ProcessLimit)
 	case history.TroubleDown, history.TroublePaused, history.TroubleCut:
 	}
 	return slices.ContainsFunc([]string{controllers, "apiserver", "bus"}, func(name string) bool {
-		return o.What == name || slices.Contains(o.CutOff, name)
+		return tr.What == name || slices.Contains(tr.CutOff, name)
 	})
 }
 
 // controllersWereRefused reports whether the controllers were refused something about the pod or
 // its owner, for example by a webhook, so late that they may not have retried.
 func (b blockedPod) controllersWereRefused() bool {
-	about := map[string]bool{b.name: true}
+	keys := map[string]bool{b.name: true}
 	for _, c := range b.podHistory.commits {
 		if c.Owner == "" {
 			continue
 		}
-		for _, its := range b.byUID[c.Owner] {
-			about[its.Key] = true
+		for _, version := range b.byUID[c.Owner] {
+			keys[version.Key] = true
 		}
 	}
 	return slices.ContainsFunc(b.operations, func(o *operation) bool {
-		return o.Identity == controllers && about[o.Key] && o.wasAnswered(b.Began-int64(maxRetryPause+reconnectTime), b.Ended, isRejection)
+		return o.Identity == controllers && keys[o.Key] && o.wasAnswered(b.Began-int64(maxRetryPause+reconnectTime), b.Ended, isRejection)
 	})
 }
 

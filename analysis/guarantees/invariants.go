@@ -167,11 +167,11 @@ func nodeInvariants() []Invariant {
 }
 
 func controllerInvariants() []Invariant {
-	lives := []history.Name{history.NameStart, history.NameExit, history.NameCommit, history.NameOpCall}
+	runs := []history.Name{history.NameStart, history.NameExit, history.NameCommit, history.NameOpCall}
 	return []Invariant{
-		{ID: "C1", Statement: "at most one incarnation of an identity runs, unless the older was forced away", Facts: lives, check: checkAtMostOne},
+		{ID: "C1", Statement: "at most one incarnation of an identity runs, unless the older was forced away", Facts: runs, check: checkAtMostOne},
 		{
-			ID: "C2", Statement: "split-brain windows are shown exactly", Facts: append(lives, history.NameWindow, history.NameOpRead), check: checkWindows,
+			ID: "C2", Statement: "split-brain windows are shown exactly", Facts: append(runs, history.NameWindow, history.NameOpRead), check: checkWindows,
 			Limits: "of pods that controllers saw leave the API and knew bound, or that had left before they began and could be found in time, on nodes whose runtimes answered",
 		},
 		{ID: "C3", Statement: "a name is taken until its object is gone, and an ordered StatefulSet makes its pods in order", Facts: commitFacts(), check: checkNameReuse},

@@ -16,8 +16,8 @@ func (l *lookup) startRevision() int64 {
 }
 
 // eachWatchOpening visits the openings of watches with a known scope.
-func (p *clusterHistory) eachWatchOpening(visit func(l *lookup, of scope)) {
-	for _, l := range p.lookups() {
+func (h *clusterHistory) eachWatchOpening(visit func(l *lookup, of scope)) {
+	for _, l := range h.lookups() {
 		if l.Verb == "watch" && l.scopeKnown {
 			visit(l, l.scope)
 		}
@@ -26,14 +26,14 @@ func (p *clusterHistory) eachWatchOpening(visit func(l *lookup, of scope)) {
 
 // checkWatchResume checks W4: a watch that resumes is first sent every change since its revision.
 // It is told 410 only if those changes are compacted.
-func checkWatchResume(p *clusterHistory, t *tally) {
-	known, forgotten := p.commitLog(), p.compactions()
-	p.eachWatchOpening(func(l *lookup, of scope) {
+func checkWatchResume(h *clusterHistory, t *tally) {
+	known, forgotten := h.commitLog(), h.compactions()
+	h.eachWatchOpening(func(l *lookup, of scope) {
 		asked := l.startRevision()
 		switch {
-		case asked <= 0 || l.Began < p.completeFrom:
+		case asked <= 0 || l.Began < h.completeFrom:
 		case l.Code == 410:
-			gone := len(forgotten) == 0 // of a release that did not tell
+			gone := len(forgotten) == 0 // an older release did not record compactions
 			for _, f := range forgotten {
 				gone = gone || f.revision > asked && f.by.Began <= l.Ended+recordDelay
 			}
@@ -43,7 +43,7 @@ func checkWatchResume(p *clusterHistory, t *tally) {
 		case isSuccess(l.Code) && known.knowsState(asked) && known.knowsState(l.Revision):
 			sum := known.watchDigest(of, asked, l.Revision)
 			t.expect(sum.Count == l.Items && sum.String() == l.Digest, "a watch that resumed was not sent the changes since its revision",
-				eventOf(p.byRevision[l.Revision]), l.Event)
+				eventOf(h.byRevision[l.Revision]), l.Event)
 		}
 	})
 }
@@ -51,10 +51,10 @@ func checkWatchResume(p *clusterHistory, t *tally) {
 // checkBookmark checks W5: everything up to a bookmark was sent. The end of the initial events
 // comes after the existing objects. A consumer that was given changes up to a revision got all of
 // them.
-func checkBookmark(p *clusterHistory, t *tally) {
-	known := p.commitLog()
+func checkBookmark(h *clusterHistory, t *tally) {
+	known := h.commitLog()
 	states := known.replay()
-	p.eachWatchOpening(func(l *lookup, of scope) {
+	h.eachWatchOpening(func(l *lookup, of scope) {
 		if l.InitialEventsEnd == 0 || !isSuccess(l.Code) {
 			return
 		}
@@ -65,50 +65,50 @@ func checkBookmark(p *clusterHistory, t *tally) {
 			t.expect(sum.Count == l.Items && sum.String() == l.Digest, "a bookmark came before all that was there had been sent", l.Event)
 		}
 	})
-	p.eachDelivery(func(took history.WatchDelivery, e, last *history.Event) {
+	h.eachDelivery(func(delivery history.WatchDelivery, e, last *history.Event) {
 		if last == nil {
 			return
 		}
 		was, _ := last.Fact.(history.WatchDelivery)
-		t.expect(took.From == was.To, "a consumer was given changes twice, or not from where it had come to", last, e)
+		t.expect(delivery.From == was.To, "a consumer was given changes twice, or not from where it had come to", last, e)
 	})
 }
 
 // eachDelivery visits what watches handed to their consumers, with the delivery before it.
-func (p *clusterHistory) eachDelivery(visit func(took history.WatchDelivery, e, last *history.Event)) {
+func (h *clusterHistory) eachDelivery(visit func(delivery history.WatchDelivery, e, last *history.Event)) {
 	type watch struct {
 		process, boot string
 		number        uint64
 	}
 	last := map[watch]*history.Event{}
-	for e, took := range factsOf[history.WatchDelivery](p) {
-		which := watch{e.Process, string(e.Boot), took.Watch}
-		visit(took, e, last[which])
+	for e, delivery := range factsOf[history.WatchDelivery](h) {
+		which := watch{e.Process, string(e.Boot), delivery.Watch}
+		visit(delivery, e, last[which])
 		last[which] = e
 	}
 }
 
 // checkSlowConsumer checks W7: a consumer, however slow, is given every change or is told that its
 // watch has ended.
-func checkSlowConsumer(p *clusterHistory, t *tally) {
-	known := p.commitLog()
-	p.eachDelivery(func(took history.WatchDelivery, e, _ *history.Event) {
-		of, understood := p.scopeOf(took.Resource, took.Namespace, took.Labels, took.Fields)
-		if !understood || took.From == 0 || !known.knowsState(took.From) || !known.knowsState(took.To) {
+func checkSlowConsumer(h *clusterHistory, t *tally) {
+	known := h.commitLog()
+	h.eachDelivery(func(delivery history.WatchDelivery, e, _ *history.Event) {
+		of, understood := h.scopeOf(delivery.Resource, delivery.Namespace, delivery.Labels, delivery.Fields)
+		if !understood || delivery.From == 0 || !known.knowsState(delivery.From) || !known.knowsState(delivery.To) {
 			return
 		}
-		sum := known.watchDigest(of, took.From, took.To)
-		t.expect(sum.Count == took.Items && sum.String() == took.Digest, "a consumer was not given every change, and not told so",
-			eventOf(p.byRevision[took.From]), eventOf(p.byRevision[took.To]), e)
+		sum := known.watchDigest(of, delivery.From, delivery.To)
+		t.expect(sum.Count == delivery.Items && sum.String() == delivery.Digest, "a consumer was not given every change, and not told so",
+			eventOf(h.byRevision[delivery.From]), eventOf(h.byRevision[delivery.To]), e)
 	})
 }
 
 // checkWatchStart checks W10: how a watch is answered that begins at no revision, or at any, a
 // present, a future or an invalid one.
-func checkWatchStart(p *clusterHistory, t *tally) {
-	known := p.commitLog()
+func checkWatchStart(h *clusterHistory, t *tally) {
+	known := h.commitLog()
 	states := known.replay()
-	p.eachWatchOpening(func(l *lookup, of scope) {
+	h.eachWatchOpening(func(l *lookup, of scope) {
 		asked, err := strconv.ParseInt("0"+l.ReadOptions.Revision, 10, 64)
 		if err != nil {
 			t.expect(!isSuccess(l.Code), "a watch from what is no revision was accepted", l.Event)
@@ -121,7 +121,7 @@ func checkWatchStart(p *clusterHistory, t *tally) {
 		if l.SendInitialEvents != nil {
 			initial = *l.SendInitialEvents
 		}
-		if c := p.byRevision[asked]; c != nil && c.recorded && initial && !l.More {
+		if c := h.byRevision[asked]; c != nil && c.recorded && initial && !l.More {
 			t.expect(c.Began <= l.Ended, "a watch was first sent what there was before a revision that was still to come", l.Event, c.Event)
 		}
 		switch {
@@ -138,8 +138,8 @@ func checkWatchStart(p *clusterHistory, t *tally) {
 
 // checkCopies checks W8 for the caches of controllers and kubelets: a new list is not older than
 // the cache.
-func (p *clusterHistory) checkCopies(t *tally) {
-	for e, fact := range factsOf[history.Relist](p) {
+func (h *clusterHistory) checkCopies(t *tally) {
+	for e, fact := range factsOf[history.Relist](h) {
 		if fact.From > 0 {
 			t.expect(fact.To >= fact.From, "a copy was replaced by an older state", e)
 		}

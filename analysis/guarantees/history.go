@@ -100,69 +100,69 @@ type container struct {
 }
 
 func newClusterHistory(evidence Evidence) *clusterHistory {
-	p := &clusterHistory{
+	h := &clusterHistory{
 		eventIndex: newEventIndex(len(evidence.Log.Events)),
 		log:        evidence.Log, storeFile: storeFile{hasFile: evidence.Store != nil, disk: evidence.Disk},
 		byRevision: map[int64]*commit{}, byUID: map[string][]*commit{}, objects: map[reference]*object{},
 		byID: map[string]*operation{}, pods: map[string]*podHistory{},
 	}
-	p.sharedResults = p.share()
+	h.sharedResults = h.share()
 	for i := range evidence.Log.Events {
-		p.addEvent(&evidence.Log.Events[i])
+		h.addEvent(&evidence.Log.Events[i])
 	}
-	p.completeFrom = p.firstCompleteTime()
+	h.completeFrom = h.firstCompleteTime()
 	for i := range evidence.Store {
-		p.addFileEvent(&evidence.Store[i])
+		h.addFileEvent(&evidence.Store[i])
 	}
-	p.linkCommits()
-	p.findEnvironment()
-	return p
+	h.linkCommits()
+	h.findEnvironment()
+	return h
 }
 
 // addEvent indexes an event of a process.
-func (p *clusterHistory) addEvent(e *history.Event) {
-	p.add(e)
+func (h *clusterHistory) addEvent(e *history.Event) {
+	h.add(e)
 	switch fact := e.Fact.(type) {
 	case history.OpCall:
-		o := p.byID[e.Cause]
+		o := h.byID[e.Cause]
 		if o == nil {
 			o = &operation{OpCall: fact, id: e.Cause, node: nodeOf(fact.Identity)}
-			p.byID[e.Cause] = o
-			p.operations = append(p.operations, o)
+			h.byID[e.Cause] = o
+			h.operations = append(h.operations, o)
 		}
 		o.calls = append(o.calls, e)
 	case history.OpReturn:
-		if o := p.byID[e.Cause]; o != nil {
+		if o := h.byID[e.Cause]; o != nil {
 			o.returns = append(o.returns, e)
 		}
 	case history.WebhookCall:
-		if o := p.byID[e.Cause]; o != nil {
+		if o := h.byID[e.Cause]; o != nil {
 			o.webhooks = append(o.webhooks, e)
 		}
 	case history.Commit:
-		if p.byRevision[fact.Revision] == nil {
-			p.byRevision[fact.Revision] = &commit{Commit: fact, Event: e, recorded: true}
+		if h.byRevision[fact.Revision] == nil {
+			h.byRevision[fact.Revision] = &commit{Commit: fact, Event: e, recorded: true}
 		} else {
-			p.byRevision[fact.Revision].differs = true // one revision, two commits
+			h.byRevision[fact.Revision].differs = true // one revision, two commits
 		}
 	default:
-		p.addNodeEvent(e)
+		h.addNodeEvent(e)
 	}
 }
 
 // addFileEvent indexes an event of the store's file.
-func (p *clusterHistory) addFileEvent(e *history.Event) {
+func (h *clusterHistory) addFileEvent(e *history.Event) {
 	switch fact := e.Fact.(type) {
 	case history.Compact:
-		p.compacted = fact.Revision
+		h.compacted = fact.Revision
 	case history.Commit:
-		c := p.byRevision[fact.Revision]
+		c := h.byRevision[fact.Revision]
 		if c == nil {
-			p.byRevision[fact.Revision] = &commit{Commit: fact, Event: e, stored: true}
+			h.byRevision[fact.Revision] = &commit{Commit: fact, Event: e, stored: true}
 			return
 		}
 		c.stored = true
-		if c.Created == 0 { // recorded by a release that did not tell
+		if c.Created == 0 { // an older release did not record the content
 			c.Content = fact.Content
 		}
 		c.differs = c.differs || c.Key != fact.Key || c.UID != fact.UID || c.Op != fact.Op || c.Object != fact.Object || c.Cause != e.Cause
@@ -171,46 +171,46 @@ func (p *clusterHistory) addFileEvent(e *history.Event) {
 
 // linkCommits sorts the commits and links each to the version it replaced, its object, its
 // operation and its pod.
-func (p *clusterHistory) linkCommits() {
-	for _, c := range p.byRevision {
-		p.commits = append(p.commits, c)
+func (h *clusterHistory) linkCommits() {
+	for _, c := range h.byRevision {
+		h.commits = append(h.commits, c)
 	}
-	slices.SortFunc(p.commits, func(a, b *commit) int { return cmp.Compare(a.Revision, b.Revision) })
-	p.placeFileCommits()
-	for _, c := range p.commits {
-		c.object = p.objectOf(reference{c.Resource, c.Key})
-		if was := p.byRevision[c.Previous]; was != nil && was.object == c.object && was.Revision < c.Revision {
-			c.replaced = was // a damaged history may name any
+	slices.SortFunc(h.commits, func(a, b *commit) int { return cmp.Compare(a.Revision, b.Revision) })
+	h.placeFileCommits()
+	for _, c := range h.commits {
+		c.object = h.objectOf(reference{c.Resource, c.Key})
+		if was := h.byRevision[c.Previous]; was != nil && was.object == c.object && was.Revision < c.Revision {
+			c.replaced = was // a damaged history may name any revision
 		}
 		c.object.versions = append(c.object.versions, c)
-		p.byUID[c.UID] = append(p.byUID[c.UID], c)
-		if c.operation = p.byID[c.Cause]; c.operation != nil {
+		h.byUID[c.UID] = append(h.byUID[c.UID], c)
+		if c.operation = h.byID[c.Cause]; c.operation != nil {
 			c.operation.commits = append(c.operation.commits, c)
 		}
 		if c.Resource == podResource {
-			one := p.podOf(c.UID, c.Key)
-			one.commits = append(one.commits, c)
+			pod := h.podOf(c.UID, c.Key)
+			pod.commits = append(pod.commits, c)
 		}
 	}
 }
 
 // commitsAfter returns the commits after a revision.
-func (p *clusterHistory) commitsAfter(revision int64) []*commit {
-	at, _ := slices.BinarySearchFunc(p.commits, revision, func(c *commit, revision int64) int {
+func (h *clusterHistory) commitsAfter(revision int64) []*commit {
+	at, _ := slices.BinarySearchFunc(h.commits, revision, func(c *commit, revision int64) int {
 		if c.Revision <= revision {
 			return -1
 		}
 		return 1
 	})
-	return p.commits[at:]
+	return h.commits[at:]
 }
 
 // placeFileCommits estimates when the commits happened that only the store's file has: between the
 // recorded commits before and after them. Commits after the last recorded one may have happened
 // until the history ends.
-func (p *clusterHistory) placeFileCommits() {
+func (h *clusterHistory) placeFileCommits() {
 	began := int64(0)
-	for _, c := range p.commits {
+	for _, c := range h.commits {
 		if c.recorded {
 			began = max(began, c.Began)
 			continue
@@ -218,8 +218,8 @@ func (p *clusterHistory) placeFileCommits() {
 		e := *c.Event
 		e.Began, c.Event = began, &e
 	}
-	ended := p.latest
-	for _, c := range slices.Backward(p.commits) {
+	ended := h.latest
+	for _, c := range slices.Backward(h.commits) {
 		if c.recorded {
 			ended = min(ended, c.Ended)
 		} else {
@@ -229,12 +229,12 @@ func (p *clusterHistory) placeFileCommits() {
 }
 
 // firstCompleteTime returns the monotonic time from which the history is complete.
-func (p *clusterHistory) firstCompleteTime() (from int64) {
-	for _, gap := range p.log.Gaps {
+func (h *clusterHistory) firstCompleteTime() (from int64) {
+	for _, gap := range h.log.Gaps {
 		if gap.From != 1 {
 			continue
 		}
-		for _, e := range p.events {
+		for _, e := range h.events {
 			if e.Process == gap.Process && string(e.Boot) == gap.Boot {
 				from = max(from, e.Ended)
 				break
@@ -247,102 +247,102 @@ func (p *clusterHistory) firstCompleteTime() (from int64) {
 const podResource = "pods"
 
 // isComplete reports whether the history has everything about a pod, beginning with its creation.
-func (p *clusterHistory) isComplete(one *podHistory) bool {
-	return len(one.commits) > 0 && one.commits[0].Op == added && one.commits[0].recorded && one.commits[0].Began >= p.completeFrom
+func (h *clusterHistory) isComplete(pod *podHistory) bool {
+	return len(pod.commits) > 0 && pod.commits[0].Op == added && pod.commits[0].recorded && pod.commits[0].Began >= h.completeFrom
 }
 
 // findCompletePods returns the pods that are in the history completely, in order of creation.
-func (p *clusterHistory) findCompletePods() []*podHistory {
-	lives := make([]*podHistory, 0, len(p.pods))
-	for _, one := range p.pods {
-		if p.isComplete(one) {
-			lives = append(lives, one)
+func (h *clusterHistory) findCompletePods() []*podHistory {
+	pods := make([]*podHistory, 0, len(h.pods))
+	for _, pod := range h.pods {
+		if h.isComplete(pod) {
+			pods = append(pods, pod)
 		}
 	}
-	slices.SortFunc(lives, func(a, b *podHistory) int { return cmp.Compare(a.commits[0].Revision, b.commits[0].Revision) })
-	return lives
+	slices.SortFunc(pods, func(a, b *podHistory) int { return cmp.Compare(a.commits[0].Revision, b.commits[0].Revision) })
+	return pods
 }
 
 // podOf returns the pod with a UID, and adds it if it is new.
-func (p *clusterHistory) podOf(uid, name string) *podHistory {
-	one := p.pods[uid]
-	if one == nil {
-		one = &podHistory{uid: uid, name: name, containersByID: map[string]*container{}}
-		p.pods[uid] = one
+func (h *clusterHistory) podOf(uid, name string) *podHistory {
+	pod := h.pods[uid]
+	if pod == nil {
+		pod = &podHistory{uid: uid, name: name, containersByID: map[string]*container{}}
+		h.pods[uid] = pod
 	}
-	if one.name == "" {
-		one.name = name // a volume that is mounted names its pod's uid alone
+	if pod.name == "" {
+		pod.name = name // a mount records only the UID of its pod
 	}
-	return one
+	return pod
 }
 
 // containerOf returns the container with an id, and adds it if it is new.
-func (p *clusterHistory) containerOf(of history.ContainerRef) *container {
-	one := p.podOf(of.UID, of.Pod)
-	c := one.containersByID[of.Container]
+func (h *clusterHistory) containerOf(of history.ContainerRef) *container {
+	pod := h.podOf(of.UID, of.Pod)
+	c := pod.containersByID[of.Container]
 	if c == nil {
-		c = &container{ContainerRef: of, pod: one}
-		one.containersByID[of.Container] = c
-		one.containers = append(one.containers, c)
+		c = &container{ContainerRef: of, pod: pod}
+		pod.containersByID[of.Container] = c
+		pod.containers = append(pod.containers, c)
 	}
 	return c
 }
 
 // addNodeEvent indexes an event of a node.
-func (p *clusterHistory) addNodeEvent(e *history.Event) {
+func (h *clusterHistory) addNodeEvent(e *history.Event) {
 	add := func(to *[]*history.Event) { *to = append(*to, e) }
 	switch fact := e.Fact.(type) {
 	case history.KubeletSee:
-		add(&p.podOf(fact.UID, fact.Pod).seen)
+		add(&h.podOf(fact.UID, fact.Pod).seen)
 	case history.KubeletTerm:
-		add(&p.podOf(fact.UID, fact.Pod).terms)
+		add(&h.podOf(fact.UID, fact.Pod).terms)
 	case history.KubeletStuck:
-		add(&p.podOf(fact.UID, fact.Pod).stuck)
+		add(&h.podOf(fact.UID, fact.Pod).stuck)
 	case history.KubeletStatus:
-		add(&p.podOf(fact.UID, fact.Pod).statuses)
+		add(&h.podOf(fact.UID, fact.Pod).statuses)
 	case history.KubeletFinal:
 		if fact.Err == "" {
-			add(&p.podOf(fact.UID, fact.Pod).finals)
+			add(&h.podOf(fact.UID, fact.Pod).finals)
 		}
 	case history.Mount:
-		add(&p.podOf(fact.UID, "").mounts)
+		add(&h.podOf(fact.UID, "").mounts)
 	case history.Unmount:
-		add(&p.podOf(fact.UID, "").mounts)
+		add(&h.podOf(fact.UID, "").mounts)
 	case history.SandboxStop:
-		add(&p.podOf(fact.UID, fact.Pod).sandboxes)
+		add(&h.podOf(fact.UID, fact.Pod).sandboxes)
 	case history.Blocker:
-		add(&p.podOf(fact.UID, "").blockers)
+		add(&h.podOf(fact.UID, "").blockers)
 	default:
-		p.addContainerEvent(e)
+		h.addContainerEvent(e)
 	}
 }
 
 // addContainerEvent indexes an event about one container.
-func (p *clusterHistory) addContainerEvent(e *history.Event) {
+func (h *clusterHistory) addContainerEvent(e *history.Event) {
 	add := func(to *[]*history.Event) { *to = append(*to, e) }
 	switch fact := e.Fact.(type) {
 	case history.Create:
-		add(&p.containerOf(fact.ContainerRef).created)
+		add(&h.containerOf(fact.ContainerRef).created)
 	case history.Start:
-		add(&p.containerOf(fact.ContainerRef).started)
+		add(&h.containerOf(fact.ContainerRef).started)
 	case history.Recover:
-		p.containerOf(fact.ContainerRef).addTakeUp(e, fact)
+		h.containerOf(fact.ContainerRef).addTakeUp(e, fact)
 	case history.Exit:
-		add(&p.containerOf(fact.ContainerRef).exits)
+		add(&h.containerOf(fact.ContainerRef).exits)
 	case history.Remove:
-		add(&p.containerOf(fact.ContainerRef).removed)
+		add(&h.containerOf(fact.ContainerRef).removed)
 	case history.PostStartBegin:
-		add(&p.containerOf(fact.ContainerRef).postStarts)
+		add(&h.containerOf(fact.ContainerRef).postStarts)
 	case history.PostStartEnd:
-		add(&p.containerOf(fact.ContainerRef).postStartEnds)
+		add(&h.containerOf(fact.ContainerRef).postStartEnds)
 	case history.PreStopBegin:
-		add(&p.containerOf(fact.ContainerRef).preStops)
+		add(&h.containerOf(fact.ContainerRef).preStops)
 	case history.PreStopEnd:
-		add(&p.containerOf(fact.ContainerRef).preStopEnds)
+		add(&h.containerOf(fact.ContainerRef).preStopEnds)
 	case history.Signaling:
-		add(&p.containerOf(fact.ContainerRef).signaling)
+		add(&h.containerOf(fact.ContainerRef).signaling)
 	case history.Signal:
-		add(&p.containerOf(fact.ContainerRef).signals)
+		add(&h.containerOf(fact.ContainerRef).signals)
 	}
 }
 
@@ -360,7 +360,6 @@ func (c *container) addTakeUp(e *history.Event, fact history.Recover) {
 
 // The operations of a commit.
 const (
-	// The operations of a commit.
 	added    = "ADDED"
 	modified = "MODIFIED"
 	deleted  = "DELETED"

@@ -17,24 +17,24 @@ func pauseOf(process string) history.Trouble {
 // pausedRequest is a request to an apiserver that is paused for 20 s after it checked the deadline,
 // with `left` seconds left.
 func pausedRequest(left int64) *builder {
-	f := newBuilder().runPod().record("apiserver", "a", by(user, "update", func(o *history.OpCall) { o.TimeLeft = new(left * 1000) }))
-	f.beginTrouble(pauseOf("apiserver")).wait(20).endTrouble(pauseOf("apiserver")).commit("a", web(modified))
-	return f.record("apiserver", "a", history.OpReturn{Code: 200})
+	b := newBuilder().runPod().record("apiserver", "a", by(user, "update", func(o *history.OpCall) { o.TimeLeft = new(left * 1000) }))
+	b.beginTrouble(pauseOf("apiserver")).wait(20).endTrouble(pauseOf("apiserver")).commit("a", web(modified))
+	return b.record("apiserver", "a", history.OpReturn{Code: 200})
 }
 
 // lateRequest is a request with 10 s left that takes effect after something happened to the
 // apiserver.
-func lateRequest(befalls func(f *builder)) *builder {
-	f := newBuilder().runPod().record("apiserver", "a", by(user, "update", tenSecondsLeft))
-	befalls(f)
-	f.commit("a", web(modified))
-	return f.record("apiserver", "a", history.OpReturn{Code: 200})
+func lateRequest(befalls func(b *builder)) *builder {
+	b := newBuilder().runPod().record("apiserver", "a", by(user, "update", tenSecondsLeft))
+	befalls(b)
+	b.commit("a", web(modified))
+	return b.record("apiserver", "a", history.OpReturn{Code: 200})
 }
 
 // loseCommit removes the event of a revision that the store's file still has.
-func (f *builder) loseCommit(revision int64) *builder {
-	f.withStoreFile()
-	log := &f.evidence.Log
+func (b *builder) loseCommit(revision int64) *builder {
+	b.withStoreFile()
+	log := &b.evidence.Log
 	lost := slices.IndexFunc(log.Events, func(e history.Event) bool {
 		c, is := e.Fact.(history.Commit)
 		return is && c.Revision == revision
@@ -46,7 +46,7 @@ func (f *builder) loseCommit(revision int64) *builder {
 			e.Sequence--
 		}
 	}
-	return f
+	return b
 }
 
 // falseAlarms returns histories that look like a violation and are none. Each has raised an alarm
@@ -112,9 +112,9 @@ func falseAlarms() map[string]*builder {
 		"K10: a start that its runtime did not live to write down":          unstarted,
 		"C2: a pod that was bound and gone when pods were listed":           unreportedWindowTo(history.Exit{ContainerRef: of()}, relist(1)),
 		"C2: a pod that had left before controllers began anew, which tell": restartedControllers(nil, []string{uid, "u2"}),
-		"C2: one that had left, of controllers whose apiserver is down":     restartedControllers(func(f *builder) { f.beginTrouble(downtimeOf("apiserver")) }, nil),
-		"C2: one that had left a node that is not in the API any more": restartedControllers(func(f *builder) {
-			f.request("node", by(user, "delete"), 200, history.Commit{Resource: nodeResource, Key: "n1", UID: "n", Op: deleted})
+		"C2: one that had left, of controllers whose apiserver is down":     restartedControllers(func(b *builder) { b.beginTrouble(downtimeOf("apiserver")) }, nil),
+		"C2: one that had left a node that is not in the API any more": restartedControllers(func(b *builder) {
+			b.request("node", by(user, "delete"), 200, history.Commit{Resource: nodeResource, Key: "n1", UID: "n", Op: deleted})
 		}, nil),
 		"C2: an end that its runtime was about to write when it was paused": late,
 		"K10: what a webhook refused until then":                            refused,
@@ -124,12 +124,12 @@ func falseAlarms() map[string]*builder {
 		"L5: one in the way of a set of which nobody wrote it down":         newWatchedBuilder().releaseFromSet("default/db-0", nil).loseCommit(2),
 		"L4: a kubelet that begins anew has never had what is gone":         reborn,
 		"N2: a change that is begun in time, and long in being written":     written,
-		"N2: an apiserver that stands still when it has looked":             lateRequest(func(f *builder) { f.wait(20).stall("apiserver", 20) }),
-		"N2: an apiserver that is paused, and then stands still": lateRequest(func(f *builder) {
-			f.beginTrouble(pauseOf("apiserver")).wait(20).endTrouble(pauseOf("apiserver")).wait(20).stall("apiserver", 20)
+		"N2: an apiserver that stands still when it has looked":             lateRequest(func(b *builder) { b.wait(20).stall("apiserver", 20) }),
+		"N2: an apiserver that is paused, and then stands still": lateRequest(func(b *builder) {
+			b.beginTrouble(pauseOf("apiserver")).wait(20).endTrouble(pauseOf("apiserver")).wait(20).stall("apiserver", 20)
 		}),
-		"N2: an apiserver that stands still, and is paused meanwhile": lateRequest(func(f *builder) {
-			f.wait(4).beginTrouble(pauseOf("apiserver")).wait(2).endTrouble(pauseOf("apiserver")).wait(20).stall("apiserver", 32)
+		"N2: an apiserver that stands still, and is paused meanwhile": lateRequest(func(b *builder) {
+			b.wait(4).beginTrouble(pauseOf("apiserver")).wait(2).endTrouble(pauseOf("apiserver")).wait(20).stall("apiserver", 32)
 		}),
 		"N2: an apiserver that is paused when it has looked":                  pausedRequest(10),
 		"D7: a change of which nobody knows when it was":                      newBuilder().runPod().loseCommit(3),
@@ -163,70 +163,70 @@ func unreportedWindow(end history.Exit) *builder { return unreportedWindowTo(end
 // unreportedWindowTo is an unreported window before which the controllers hear of pods in a way of
 // their own.
 func unreportedWindowTo(end history.Exit, hears func(*builder)) *builder {
-	f := newBuilder().runPod().idle(10)
-	f.request("remove", by(user, "delete", grace(0)), 200, web(modified, marked(0, f.clock+2)), web(deleted, marked(0, f.clock+2)))
+	b := newBuilder().runPod().idle(10)
+	b.request("remove", by(user, "delete", grace(0)), 200, web(modified, marked(0, b.clock+2)), web(deleted, marked(0, b.clock+2)))
 	if hears != nil {
-		hears(f)
+		hears(b)
 	}
-	f.request("create2", by(user, "create"), 201, web(added, pending, called(name, "u2")))
-	f.record("runtime/n2", "", history.Start{ContainerRef: history.ContainerRef{Pod: name, UID: "u2", Container: "c2"}})
-	f.idle(100).record(runtime, "", end).idle(20)
-	return f.record(controllers, "", history.Window{Identity: "default/other", UIDs: []string{"u3", "u4"}})
+	b.request("create2", by(user, "create"), 201, web(added, pending, called(name, "u2")))
+	b.record("runtime/n2", "", history.Start{ContainerRef: history.ContainerRef{Pod: name, UID: "u2", Container: "c2"}})
+	b.idle(100).record(runtime, "", end).idle(20)
+	return b.record(controllers, "", history.Window{Identity: "default/other", UIDs: []string{"u3", "u4"}})
 }
 
 // restartedControllers is a force-deleted pod that runs on, unknown to the controllers that restart
 // before its successor runs. Something happens to them, and they report a window of these UIDs.
 func restartedControllers(befalls func(*builder), told []string) *builder {
-	f := newBuilder().runPod().idle(10).record(controllers, "", history.Lease{})
-	f.request("remove", by(user, "delete", grace(0)), 200, web(modified, marked(0, f.clock+2)), web(deleted, marked(0, f.clock+2)))
-	f.restart(controllers)
+	b := newBuilder().runPod().idle(10).record(controllers, "", history.Lease{})
+	b.request("remove", by(user, "delete", grace(0)), 200, web(modified, marked(0, b.clock+2)), web(deleted, marked(0, b.clock+2)))
+	b.restart(controllers)
 	for _, resource := range []string{nodeResource, podResource} {
-		f.record("apiserver", "list "+resource, history.OpRead{Identity: controllers, Verb: "list", Resource: resource, Code: 200, Revision: f.revision})
+		b.record("apiserver", "list "+resource, history.OpRead{Identity: controllers, Verb: "list", Resource: resource, Code: 200, Revision: b.revision})
 	}
-	f.record(controllers, "", history.Lease{})
-	f.request("create2", by(user, "create"), 201, web(added, pending, called(name, "u2")))
+	b.record(controllers, "", history.Lease{})
+	b.request("create2", by(user, "create"), 201, web(added, pending, called(name, "u2")))
 	if befalls != nil {
-		befalls(f)
+		befalls(b)
 	}
-	f.record("runtime/n2", "", history.Start{ContainerRef: history.ContainerRef{Pod: name, UID: "u2", Container: "c2"}})
-	window := history.Window{Identity: name, UIDs: told, Begin: time.Unix(f.clock, 0)}
-	f.idle(100).record(runtime, "", history.Exit{ContainerRef: of()})
-	window.End = new(time.Unix(f.clock, 0))
+	b.record("runtime/n2", "", history.Start{ContainerRef: history.ContainerRef{Pod: name, UID: "u2", Container: "c2"}})
+	window := history.Window{Identity: name, UIDs: told, Begin: time.Unix(b.clock, 0)}
+	b.idle(100).record(runtime, "", history.Exit{ContainerRef: of()})
+	window.End = new(time.Unix(b.clock, 0))
 	if told == nil {
 		window = history.Window{Identity: "default/other", UIDs: []string{"u3", "u4"}}
 	}
-	return f.idle(20).record(controllers, "", window)
+	return b.idle(20).record(controllers, "", window)
 }
 
 // relist refuses the controllers the changes after a revision, and has them list all pods.
 func relist(after int64) func(*builder) {
-	return func(f *builder) {
-		f.record("apiserver", "watch", history.OpRead{Identity: controllers, Verb: "watch", Resource: podResource, Code: 410, ReadOptions: history.ReadOptions{Revision: formatRevision(after)}})
-		f.record("apiserver", "list", history.OpRead{Identity: controllers, Verb: "list", Resource: podResource, Code: 200, Revision: f.revision})
+	return func(b *builder) {
+		b.record("apiserver", "watch", history.OpRead{Identity: controllers, Verb: "watch", Resource: podResource, Code: 410, ReadOptions: history.ReadOptions{Revision: formatRevision(after)}})
+		b.record("apiserver", "list", history.OpRead{Identity: controllers, Verb: "list", Resource: podResource, Code: 200, Revision: b.revision})
 	}
 }
 
 // releasedPod is a pod that a ReplicaSet deletes, and releases by the version before.
 func releasedPod() *builder {
 	const of = "replicaset-controller"
-	f := newBuilder().runPod()
-	f.request("own", by(controllers, "patch"), 200, web(modified, owned))
-	f.record(controllers, "delete", history.Decide{Controller: of, ReadRevision: "4", Action: "delete", Resource: podResource, Key: name})
-	f.request("delete", by(controllers, "delete"), 200, web(modified, owned, marked(30, f.clock+32)))
-	f.record(controllers, "let go", history.Decide{Controller: of, ReadRevision: "4", Action: "patch", Resource: podResource, Key: name})
-	return f.request("let go", by(controllers, "patch"), 200, web(modified, f.keepMark()))
+	b := newBuilder().runPod()
+	b.request("own", by(controllers, "patch"), 200, web(modified, owned))
+	b.record(controllers, "delete", history.Decide{Controller: of, ReadRevision: "4", Action: "delete", Resource: podResource, Key: name})
+	b.request("delete", by(controllers, "delete"), 200, web(modified, owned, marked(30, b.clock+32)))
+	b.record(controllers, "let go", history.Decide{Controller: of, ReadRevision: "4", Action: "patch", Resource: podResource, Key: name})
+	return b.request("let go", by(controllers, "patch"), 200, web(modified, b.keepMark()))
 }
 
 // takenPod is a Job of two pods. The first has failed, the second changes owners. A controller
 // deletes the second by a version that it has read, and the Job counts `counted` pods.
 func takenPod(controller, read string, counted int32, hands ...func(*history.Commit)) *builder {
-	f, pod := indexes("Failed", "0", "1"), called("default/sum-1", "sum-1")
+	b, pod := indexes("Failed", "0", "1"), called("default/sum-1", "sum-1")
 	for i, hand := range hands {
-		f.request("take "+strconv.Itoa(i), by(controllers, "patch"), 200, web(modified, pending, pod, hand))
+		b.request("take "+strconv.Itoa(i), by(controllers, "patch"), 200, web(modified, pending, pod, hand))
 	}
-	f.record(controllers, "delete", history.Decide{Controller: controller, ReadRevision: read, Action: "delete", Resource: podResource, Key: "default/sum-1"})
-	f.request("delete", by(controllers, "delete"), 200, web(deleted, pending, pod, hands[len(hands)-1], marked(0, f.clock+2)))
-	return f.countPods(counted)
+	b.record(controllers, "delete", history.Decide{Controller: controller, ReadRevision: read, Action: "delete", Resource: podResource, Key: "default/sum-1"})
+	b.request("delete", by(controllers, "delete"), 200, web(deleted, pending, pod, hands[len(hands)-1], marked(0, b.clock+2)))
+	return b.countPods(counted)
 }
 
 // ownedBy sets the owner of a pod; empty for none.
@@ -242,12 +242,12 @@ func failedUnder(owner string) func(*history.Commit) {
 // olderKubelet is an older boot of a kubelet that asks after the newer was silent for so many
 // seconds. It is answered after the newer was heard again.
 func olderKubelet(silent int64) *builder {
-	f := newBuilder().runPod().record(kubelet, "", history.Lease{}).restart(kubelet).record(kubelet, "", history.Lease{}).wait(silent).record(kubelet, "", history.Lease{})
-	f.boot[kubelet] = ""
-	f.sequence[kubelet] = 3
-	f.record(kubelet, "", history.Lease{})
-	f.evidence.Log.Events[len(f.evidence.Log.Events)-1].Began -= 3 * int64(time.Second)
-	return f
+	b := newBuilder().runPod().record(kubelet, "", history.Lease{}).restart(kubelet).record(kubelet, "", history.Lease{}).wait(silent).record(kubelet, "", history.Lease{})
+	b.boot[kubelet] = ""
+	b.sequence[kubelet] = 3
+	b.record(kubelet, "", history.Lease{})
+	b.evidence.Log.Events[len(b.evidence.Log.Events)-1].Began -= 3 * int64(time.Second)
+	return b
 }
 
 // faultyWatch is a node that is tainted unreachable in spite of its heartbeats, while a fault
@@ -261,23 +261,23 @@ func faultyWatch(effect fault.Kind) *builder {
 // many seconds later. The cluster's clock runs fast.
 func fastKubelet(seconds int64) *builder {
 	wrong := faultAt(fault.ClockSkew, fault.Attributes{Process: kubelet}, fault.Effect{Kind: fault.Value, Value: "20s"})
-	f := newBuilder().runPod().beginTrouble(wrong).markPod().endTrouble(wrong).signalPod("SIGTERM").wait(seconds).signalPod("SIGKILL").exitPod()
-	for i := range f.evidence.Log.Events {
-		e := &f.evidence.Log.Events[i]
+	b := newBuilder().runPod().beginTrouble(wrong).markPod().endTrouble(wrong).signalPod("SIGTERM").wait(seconds).signalPod("SIGKILL").exitPod()
+	for i := range b.evidence.Log.Events {
+		e := &b.evidence.Log.Events[i]
 		if _, begins := e.Fact.(history.KubeletTerm); begins {
 			e.Wall = e.Wall.Add(20 * time.Second)
 		}
 		e.Began, e.Ended = e.Began/20, e.Ended/20
 	}
-	return f
+	return b
 }
 
 // skewedRuntime is a split-brain window begun by a runtime whose clock is an hour behind. The
 // reported beginning is so many seconds off.
 func skewedRuntime(off int64) *builder {
 	wrong := faultAt(fault.ClockSkew, fault.Attributes{Process: "runtime/n2"}, fault.Effect{Kind: fault.Value, Value: "-1h"})
-	f := newBuilder().beginTrouble(wrong).splitBrain(by(user, "delete", grace(0)), history.Window{})
-	events := f.evidence.Log.Events
+	b := newBuilder().beginTrouble(wrong).splitBrain(by(user, "delete", grace(0)), history.Window{})
+	events := b.evidence.Log.Events
 	for i := range events {
 		window, is := events[i].Fact.(history.Window)
 		if is {
@@ -287,54 +287,54 @@ func skewedRuntime(off int64) *builder {
 			events[i].Wall = events[i].Wall.Add(-time.Hour)
 		}
 	}
-	return f
+	return b
 }
 
 // silentNode is a node without heartbeats for a time after its first.
-func (f *builder) silentNode(lasts time.Duration) *builder {
-	f.request("node", by(node, "create"), 201, history.Commit{Resource: "nodes", Key: "n1", UID: "n1", Op: added, Content: history.Content{Created: 1}})
-	f.request("lease", by(node, "create"), 201, history.Commit{Resource: "leases.coordination.k8s.io", Key: "kube-node-lease/n1", UID: "l1", Op: added})
-	return f.wait(int64(lasts / time.Second))
+func (b *builder) silentNode(lasts time.Duration) *builder {
+	b.request("node", by(node, "create"), 201, history.Commit{Resource: "nodes", Key: "n1", UID: "n1", Op: added, Content: history.Content{Created: 1}})
+	b.request("lease", by(node, "create"), 201, history.Commit{Resource: "leases.coordination.k8s.io", Key: "kube-node-lease/n1", UID: "l1", Op: added})
+	return b.wait(int64(lasts / time.Second))
 }
 
 // outage stops the apiserver for a time. Nobody asks it for another 10 s.
-func (f *builder) outage(lasts time.Duration) *builder {
-	f.beginTrouble(downtimeOf("apiserver")).wait(int64(lasts / time.Second)).endTrouble(downtimeOf("apiserver"))
-	return f.wait(10)
+func (b *builder) outage(lasts time.Duration) *builder {
+	b.beginTrouble(downtimeOf("apiserver")).wait(int64(lasts / time.Second)).endTrouble(downtimeOf("apiserver"))
+	return b.wait(10)
 }
 
 // heardLate renews the node's heartbeat, which the controllers get only by asking for changes after
 // a revision. They are answered with a code, and the node returns.
-func (f *builder) heardLate(after int64, code int32) *builder {
-	had := f.revision + after
-	return f.renewLease("heard").wait(6).watchLeases(had, code).returnNode()
+func (b *builder) heardLate(after int64, code int32) *builder {
+	had := b.revision + after
+	return b.renewLease("heard").wait(6).watchLeases(had, code).returnNode()
 }
 
 // watchLeases has the controllers ask for the heartbeats after a revision.
-func (f *builder) watchLeases(revision int64, code int32) *builder {
-	return f.record("apiserver", "watch", history.OpRead{
+func (b *builder) watchLeases(revision int64, code int32) *builder {
+	return b.record("apiserver", "watch", history.OpRead{
 		Identity: controllers, Verb: "watch", Resource: leaseResource, Code: code, ReadOptions: history.ReadOptions{Revision: formatRevision(revision)},
 	})
 }
 
 // listLeases has the controllers list the leases of one namespace.
-func (f *builder) listLeases(namespace string) *builder {
-	return f.record("apiserver", "list", history.OpRead{Identity: controllers, Verb: "list", Resource: leaseResource, Key: namespace, Code: 200, Revision: f.revision})
+func (b *builder) listLeases(namespace string) *builder {
+	return b.record("apiserver", "list", history.OpRead{Identity: controllers, Verb: "list", Resource: leaseResource, Key: namespace, Code: 200, Revision: b.revision})
 }
 
 // renewLease records a heartbeat.
-func (f *builder) renewLease(operation string) *builder {
-	return f.request(operation, by(node, "update"), 200, history.Commit{Resource: leaseResource, Key: "kube-node-lease/n1", UID: "l1", Op: modified})
+func (b *builder) renewLease(operation string) *builder {
+	return b.request(operation, by(node, "update"), 200, history.Commit{Resource: leaseResource, Key: "kube-node-lease/n1", UID: "l1", Op: modified})
 }
 
 // returnNode renews the node's heartbeat, and has it tainted unreachable right after.
-func (f *builder) returnNode() *builder {
-	return f.renewLease("renewed").wait(10).renewLease("again").taintUnreachable()
+func (b *builder) returnNode() *builder {
+	return b.renewLease("renewed").wait(10).renewLease("again").taintUnreachable()
 }
 
 // taintUnreachable has the controllers taint the node unreachable.
-func (f *builder) taintUnreachable() *builder {
-	return f.request("taint", by(controllers, "update"), 200, history.Commit{
+func (b *builder) taintUnreachable() *builder {
+	return b.request("taint", by(controllers, "update"), 200, history.Commit{
 		Resource: "nodes", Key: "n1", UID: "n1", Op: modified, Content: history.Content{Created: 1, NoExecuteTaints: []string{unreachableTaint + "="}},
 	})
 }

@@ -35,44 +35,44 @@ const (
 // podWithFinalizers is a failed pod of an owner that is being deleted and has these finalizers. A
 // Job exists beside it that no controller has looked at.
 func podWithFinalizers(owner string, names ...string) *builder {
-	f := newWatchedBuilder().record(controllers, "", history.Lease{Node: "none"}).request("job", by(user, "create"), 201, history.Commit{
+	b := newWatchedBuilder().record(controllers, "", history.Lease{Node: "none"}).request("job", by(user, "create"), 201, history.Commit{
 		Resource: jobResource, Key: "default/sum", UID: "job", Op: added, Content: history.Content{Workload: history.Workload{Counted: new(int32(0))}},
 	})
 	content := withContent(history.Content{Owner: owner, Finalizers: names})
-	f.request("create", by(user, "create"), 201, web(added, pending, content)).idle(20)
-	f.request("fails", by(user, "update"), 200, web(modified, pending, failed, content))
-	return f.request("mark", by(user, "delete", grace(0)), 200, web(modified, pending, failed, content, marked(0, f.clock+2))).idle(100)
+	b.request("create", by(user, "create"), 201, web(added, pending, content)).idle(20)
+	b.request("fails", by(user, "update"), 200, web(modified, pending, failed, content))
+	return b.request("mark", by(user, "delete", grace(0)), 200, web(modified, pending, failed, content, marked(0, b.clock+2))).idle(100)
 }
 
 func failed(c *history.Commit) { c.Phase = "Failed" }
 
 // reconcileJob has the job controller decide something about the Job.
-func (f *builder) reconcileJob() *builder {
-	return f.record(controllers, "", history.Decide{Controller: jobController, Action: "update", Resource: jobResource, Key: "default/sum"})
+func (b *builder) reconcileJob() *builder {
+	return b.record(controllers, "", history.Decide{Controller: jobController, Action: "update", Resource: jobResource, Key: "default/sum"})
 }
 
 // pastTrouble records a trouble that lasted and then has been over for so many seconds.
-func (f *builder) pastTrouble(t history.Trouble, lasted, ago int64) *builder {
-	return f.beginTrouble(t).idle(lasted).endTrouble(t).idle(ago)
+func (b *builder) pastTrouble(t history.Trouble, lasted, ago int64) *builder {
+	return b.beginTrouble(t).idle(lasted).endTrouble(t).idle(ago)
 }
 
 // changePod commits another version of the pod.
-func (f *builder) changePod(change ...func(*history.Commit)) *builder {
-	kept := f.there[podResource+" "+name]
+func (b *builder) changePod(change ...func(*history.Commit)) *builder {
+	kept := b.there[podResource+" "+name]
 	same := func(c *history.Commit) { c.Node, c.Phase, c.Content = kept.Node, kept.Phase, kept.Content }
-	return f.request("change", by(user, "patch"), 200, web(modified, append([]func(*history.Commit){same, f.keepMark()}, change...)...))
+	return b.request("change", by(user, "patch"), 200, web(modified, append([]func(*history.Commit){same, b.keepMark()}, change...)...))
 }
 
 // removeJob removes the Job.
-func (f *builder) removeJob() *builder {
-	return f.request("job goes", by(user, "delete"), 200, history.Commit{Resource: jobResource, Key: "default/sum", UID: "job", Op: deleted})
+func (b *builder) removeJob() *builder {
+	return b.request("job goes", by(user, "delete"), 200, history.Commit{Resource: jobResource, Key: "default/sum", UID: "job", Op: deleted})
 }
 
 // markJob marks the Job for deletion.
-func (f *builder) markJob() *builder {
+func (b *builder) markJob() *builder {
 	held := history.Commit{Resource: jobResource, Key: "default/sum", UID: "job", Op: modified, Content: history.Content{Finalizers: []string{foreground}}}
-	marked(0, f.clock+2)(&held)
-	return f.request("job is marked", by(user, "delete"), 200, held)
+	marked(0, b.clock+2)(&held)
+	return b.request("job is marked", by(user, "delete"), 200, held)
 }
 
 // networkTrouble is a fault in the network without details.
@@ -90,8 +90,8 @@ func controllersCut() history.Trouble {
 }
 
 func explanationViolations() []violation {
-	blames := func(what, reason string, f *builder) violation { return violation{"L8", what, f.explain(uid, reason)} }
-	away := func(f *builder) *builder { return f.beginTrouble(downtimeOf(controllers)) }
+	blames := func(what, reason string, b *builder) violation { return violation{"L8", what, b.explain(uid, reason)} }
+	away := func(b *builder) *builder { return b.beginTrouble(downtimeOf(controllers)) }
 	return []violation{
 		blames("a finalizer that is not there", "finalizer-not-removed", podWithFinalizers("")),
 		blames("a finalizer that was removed long ago", "finalizer-not-removed", podWithFinalizers("rs", "a/b", tracking).changePod(finalizers(tracking)).idle(20)),

@@ -28,32 +28,32 @@ func in(resource, key string) func(*history.Commit) {
 
 // foregroundOwner is an owner that is deleted in the foreground so many seconds after a dependent
 // was created.
-func (f *builder) foregroundOwner(seconds int64, change ...func(*history.Commit)) *builder {
-	f.request("set", by(user, "create", aboutReplicaSet), 201, replicaSet(added))
-	f.request("make", by(controllers, "create"), 201, web(added, append([]func(*history.Commit){pending, blocks("rs")}, change...)...))
-	return f.wait(seconds).deleteForeground()
+func (b *builder) foregroundOwner(seconds int64, change ...func(*history.Commit)) *builder {
+	b.request("set", by(user, "create", aboutReplicaSet), 201, replicaSet(added))
+	b.request("make", by(controllers, "create"), 201, web(added, append([]func(*history.Commit){pending, blocks("rs")}, change...)...))
+	return b.wait(seconds).deleteForeground()
 }
 
-func (f *builder) deleteForeground() *builder {
-	return f.request("foreground", by(user, "delete", aboutReplicaSet), 200, replicaSet(modified, finalizers("foregroundDeletion"), marked(0, f.clock+2)))
+func (b *builder) deleteForeground() *builder {
+	return b.request("foreground", by(user, "delete", aboutReplicaSet), 200, replicaSet(modified, finalizers("foregroundDeletion"), marked(0, b.clock+2)))
 }
 
 // ownerMark keeps the owner's deletionTimestamp.
-func (f *builder) ownerMark() func(*history.Commit) {
-	was := f.there[setResource+" "+setKey]
+func (b *builder) ownerMark() func(*history.Commit) {
+	was := b.there[setResource+" "+setKey]
 	return func(c *history.Commit) { c.Grace, c.Deadline = was.Grace, was.Deadline }
 }
 
 // releaseOwner has the garbage collector release the owner.
-func (f *builder) releaseOwner() *builder {
-	f.record(controllers, "finish", history.Decide{Controller: garbageCollector, Action: "patch", Resource: setResource, Key: setKey})
-	return f.request("finish", by(controllers, "patch", aboutReplicaSet), 200, replicaSet(deleted, finalizers("foregroundDeletion"), marked(0, f.clock)))
+func (b *builder) releaseOwner() *builder {
+	b.record(controllers, "finish", history.Decide{Controller: garbageCollector, Action: "patch", Resource: setResource, Key: setKey})
+	return b.request("finish", by(controllers, "patch", aboutReplicaSet), 200, replicaSet(deleted, finalizers("foregroundDeletion"), marked(0, b.clock)))
 }
 
 // removeDependent deletes the dependent, which waits for no node.
-func (f *builder) removeDependent() *builder {
-	last := f.there[podResource+" "+name]
-	return f.request("leave", by(controllers, "delete"), 200, web(deleted, pending, withContent(last.Content)))
+func (b *builder) removeDependent() *builder {
+	last := b.there[podResource+" "+name]
+	return b.request("leave", by(controllers, "delete"), 200, web(deleted, pending, withContent(last.Content)))
 }
 
 func dependentViolations() []violation {
@@ -115,9 +115,9 @@ func allowing(disruptions int32) history.Budget {
 
 // coveredPod is a running pod, ready or not, and a budget that has been counted.
 func coveredPod(ready bool, generation int64, budget history.Budget) *builder {
-	f := newBuilder().runPod().request("ready", by(node, "update"), 200, web(modified, labeled(ready)))
-	f.request("budget", by(user, "create"), 201, pdb(added, pdbKey, generation, history.Budget{Selector: budget.Selector, All: budget.All}))
-	return f.request("count", by(controllers, "update"), 200, pdb(modified, pdbKey, generation, budget))
+	b := newBuilder().runPod().request("ready", by(node, "update"), 200, web(modified, labeled(ready)))
+	b.request("budget", by(user, "create"), 201, pdb(added, pdbKey, generation, history.Budget{Selector: budget.Selector, All: budget.All}))
+	return b.request("count", by(controllers, "update"), 200, pdb(modified, pdbKey, generation, budget))
 }
 
 func labeled(ready bool) func(*history.Commit) {
@@ -125,15 +125,15 @@ func labeled(ready bool) func(*history.Commit) {
 }
 
 // evict is an eviction that is allowed, with its changes of budgets.
-func (f *builder) evict(budgets ...history.Commit) *builder {
-	last := f.there[podResource+" "+name]
+func (b *builder) evict(budgets ...history.Commit) *builder {
+	last := b.there[podResource+" "+name]
 	as := func(c *history.Commit) { c.Content, c.Node, c.Phase = last.Content, last.Node, last.Phase }
-	ends := f.keepMark()
+	ends := b.keepMark()
 	if last.Deadline == nil {
-		ends = marked(30, f.clock+32)
+		ends = marked(30, b.clock+32)
 	}
-	changes := append(budgets, web(modified, as, f.keepMark()), web(modified, as, ends))
-	return f.request("evict", by(user, "create", evicting), 201, changes...)
+	changes := append(budgets, web(modified, as, b.keepMark()), web(modified, as, ends))
+	return b.request("evict", by(user, "create", evicting), 201, changes...)
 }
 
 func budgetViolations() []violation {

@@ -14,48 +14,48 @@ const statusLag = 30 * time.Second
 
 // checkContainerStates checks K10 for containers. None is reported ended before it has, or with
 // another exit code. None is reported running before it was started, or long after it has ended.
-func (one *podHistory) checkContainerStates(p *clusterHistory, t *tally) {
-	for _, e := range one.statuses {
+func (pod *podHistory) checkContainerStates(h *clusterHistory, t *tally) {
+	for _, e := range pod.statuses {
 		fact, _ := e.Fact.(history.KubeletStatus)
 		for _, said := range fact.Containers {
-			c := one.containersByID[said.Container]
+			c := pod.containersByID[said.Container]
 			switch {
-			case c == nil: // its making may have been lost with its runtime's history
+			case c == nil: // its creation may have been lost with its runtime's history
 			case said.State == "terminated":
 				c.checkReportedEnd(said.Code, e, t)
 			case said.State == "running":
-				c.checkReportedRunning(e, p, t)
+				c.checkReportedRunning(e, h, t)
 			}
 		}
 	}
 }
 
 // checkReportedEnd checks a status that reports that the container ended with a code.
-func (c *container) checkReportedEnd(as int32, status *history.Event, t *tally) {
+func (c *container) checkReportedEnd(code int32, status *history.Event, t *tally) {
 	t.expect(c.mayHaveEndedBy(status) || len(c.started) == 0, "a container was said to have ended that had not", c.lastEvent(), status)
 	if exit := c.onlyExit(); exit != nil {
 		fact, _ := exit.Fact.(history.Exit)
-		t.expect(fact.Code == as, "a container was said to have ended with another code", exit, status)
+		t.expect(fact.Code == code, "a container was said to have ended with another code", exit, status)
 	}
 }
 
 // checkReportedRunning checks a status that reports that the container runs.
-func (c *container) checkReportedRunning(status *history.Event, p *clusterHistory, t *tally) {
+func (c *container) checkReportedRunning(status *history.Event, h *clusterHistory, t *tally) {
 	started := len(c.started) > 0 && c.started[0].Began <= status.Ended+recordDelay
-	t.expect(started || len(c.created) == 0 || c.runtimeIsSilentSince(p, status), "a container was said to run that had not been started", c.lastEvent(), status)
-	if exit := c.onlyExit(); exit != nil && p.isCalm(exit.Began, status.Ended) {
-		since := max(exit.Ended, c.pod.statusRefusedUntil(p, status), c.stopEndsAt(p, status))
-		t.expect(!p.isLate(since, status.Began, statusLag, 0), "a container was said to run long after it had ended", exit, status)
+	t.expect(started || len(c.created) == 0 || c.runtimeIsSilentSince(h, status), "a container was said to run that had not been started", c.lastEvent(), status)
+	if exit := c.onlyExit(); exit != nil && h.isCalm(exit.Began, status.Ended) {
+		since := max(exit.Ended, c.pod.statusRefusedUntil(h, status), c.stopEndsAt(h, status))
+		t.expect(!h.isLate(since, status.Began, statusLag, 0), "a container was said to run long after it had ended", exit, status)
 	}
 }
 
 // statusRefusedUntil returns when a webhook last refused the kubelet's status of the pod before one
 // was accepted; 0 for never. The refused status may have been pending all the time.
-func (one *podHistory) statusRefusedUntil(p *clusterHistory, status *history.Event) int64 {
+func (pod *podHistory) statusRefusedUntil(h *clusterHistory, status *history.Event) int64 {
 	until := int64(0)
 	node := nodeOf(status.Process)
-	for _, o := range p.operations {
-		if o.node == node && o.Resource == podResource && o.Subresource == "status" && o.Key == one.name && o.deniedByWebhook() {
+	for _, o := range h.operations {
+		if o.node == node && o.Resource == podResource && o.Subresource == "status" && o.Key == pod.name && o.deniedByWebhook() {
 			for _, answer := range o.returns {
 				if answer.Ended <= status.Began {
 					until = max(until, answer.Ended)
@@ -70,7 +70,7 @@ func (one *podHistory) statusRefusedUntil(p *clusterHistory, status *history.Eve
 // which it reported a status. It looks at the containers when it begins, and reports what it saw
 // until the last of them has ended (KBL-30). The result is 0 if the container had ended too long
 // before.
-func (c *container) stopEndsAt(p *clusterHistory, status *history.Event) int64 {
+func (c *container) stopEndsAt(h *clusterHistory, status *history.Event) int64 {
 	var began *history.Event
 	for _, e := range c.pod.terms {
 		if e.Boot == status.Boot && e.Began <= status.Began {
@@ -79,7 +79,7 @@ func (c *container) stopEndsAt(p *clusterHistory, status *history.Event) int64 {
 	}
 	last := c.pod.lastExit()
 	switch {
-	case began == nil || p.isLate(c.onlyExit().Ended, began.Began, statusLag, 0):
+	case began == nil || h.isLate(c.onlyExit().Ended, began.Began, statusLag, 0):
 		return 0
 	case last == nil:
 		return status.Began
@@ -89,8 +89,8 @@ func (c *container) stopEndsAt(p *clusterHistory, status *history.Event) int64 {
 
 // runtimeIsSilentSince reports whether the container's runtime recorded nothing after a status: it
 // may have died before it recorded a start.
-func (c *container) runtimeIsSilentSince(p *clusterHistory, status *history.Event) bool {
-	return !slices.ContainsFunc(p.boots[c.created[0].Process], func(i *processBoot) bool { return i.lastBegan > status.Ended })
+func (c *container) runtimeIsSilentSince(h *clusterHistory, status *history.Event) bool {
+	return !slices.ContainsFunc(h.boots[c.created[0].Process], func(i *processBoot) bool { return i.lastBegan > status.Ended })
 }
 
 // onlyExit returns the container's exit; nil unless there is exactly one.
@@ -102,16 +102,16 @@ func (c *container) onlyExit() *history.Event {
 }
 
 // isCalm reports whether no trouble was in force between two times, as far as is known.
-func (p *clusterHistory) isCalm(from, to int64) bool {
-	_, all := p.troubleCoverage()
-	return all && !slices.ContainsFunc(p.troubles, func(o *trouble) bool { return o.mayOverlap(from, to) })
+func (h *clusterHistory) isCalm(from, to int64) bool {
+	_, all := h.troubleCoverage()
+	return all && !slices.ContainsFunc(h.troubles, func(tr *trouble) bool { return tr.mayOverlap(from, to) })
 }
 
 // checkRuntimeListed checks K11: the same boot listed the runtime's containers before the final
 // delete, and none of the pod's ran.
-func checkRuntimeListed(p *clusterHistory, t *tally) {
-	for _, one := range p.completePods() {
-		for _, e := range one.finals {
+func checkRuntimeListed(h *clusterHistory, t *tally) {
+	for _, pod := range h.completePods() {
+		for _, e := range pod.finals {
 			fact, _ := e.Fact.(history.KubeletFinal)
 			if fact.Listed != nil {
 				t.expect(*fact.Listed, "a kubelet removed a pod before it had asked its runtime", e)
@@ -123,7 +123,7 @@ func checkRuntimeListed(p *clusterHistory, t *tally) {
 
 // checkVolumePaths checks K12: volumes are kept under the UID of their pod. Directories and
 // containers, whose logs are under their ids, belong to one pod only.
-func checkVolumePaths(p *clusterHistory, t *tally) {
+func checkVolumePaths(h *clusterHistory, t *tally) {
 	owner := map[string]*history.Event{}
 	holds := func(e *history.Event, what, uid string) {
 		if first := owner[what]; first == nil {
@@ -132,7 +132,7 @@ func checkVolumePaths(p *clusterHistory, t *tally) {
 			t.expect(uidOf(first) == uid, "what is one pod's was another's", first, e)
 		}
 	}
-	for _, e := range p.events {
+	for _, e := range h.events {
 		path, uid := "", uidOf(e)
 		switch fact := e.Fact.(type) {
 		case history.Mount:
@@ -164,12 +164,12 @@ func uidOf(e *history.Event) string {
 
 // checkShortenedGrace checks K5: a shortened grace period holds from the next attempt to stop the
 // pod (KBL-18).
-func checkShortenedGrace(p *clusterHistory, t *tally) {
-	for _, one := range p.completePods() {
-		for _, term := range one.terms {
+func checkShortenedGrace(h *clusterHistory, t *tally) {
+	for _, pod := range h.completePods() {
+		for _, term := range pod.terms {
 			shortest := int64(-1)
 			var seen *history.Event
-			for _, e := range one.seen {
+			for _, e := range pod.seen {
 				fact, _ := e.Fact.(history.KubeletSee)
 				if fact.Grace == nil || !before(e, term) || e.Boot != term.Boot {
 					continue

@@ -17,18 +17,18 @@ const relistDelay = time.Minute
 // couldTakeUp reports whether restarted controllers had time to find the older pod on its node.
 // They began after the pod had left the API, and ran until the end of the stretch for at least as
 // long as windows last that users must be told of.
-func (p *clusterHistory) couldTakeUp(o overlap, s stretch) bool {
+func (h *clusterHistory) couldTakeUp(o overlap, s stretch) bool {
 	last := o.older.commits[len(o.older.commits)-1]
 	if last.Op != deleted {
 		return false
 	}
 	ended := int64(0)
-	for _, i := range p.boots[controllers] {
-		if last.Ended < i.firstBegan && i.firstBegan < s.to.Began && i.lastBegan > s.to.Ended {
-			since := max(s.from.Ended, p.ableToFindSince(o.older.nodeName(), ended, i.firstBegan, s.to.Began))
-			return since < s.to.Began && p.minPassed(since, s.to.Began) >= 10*p.clockError()
+	for _, boot := range h.boots[controllers] {
+		if last.Ended < boot.firstBegan && boot.firstBegan < s.to.Began && boot.lastBegan > s.to.Ended {
+			since := max(s.from.Ended, h.ableToFindSince(o.older.nodeName(), ended, boot.firstBegan, s.to.Began))
+			return since < s.to.Began && h.minPassed(since, s.to.Began) >= 10*h.clockError()
 		}
-		ended = max(ended, i.lastEnded)
+		ended = max(ended, boot.lastEnded)
 	}
 	return false
 }
@@ -36,11 +36,11 @@ func (p *clusterHistory) couldTakeUp(o overlap, s stretch) bool {
 // ableToFindSince returns when controllers that began at `began` could surely find what a node has.
 // By then they had listed everything, the node among it, and nothing kept them from polling it
 // before `until`.
-func (p *clusterHistory) ableToFindSince(node string, ended, began, until int64) int64 {
-	since := max(p.listedSince(ended, began), p.registeredSince(node, began, until))
-	for _, o := range p.troubles {
-		if o.mayBlockPolling(node) && o.mayOverlap(began, until) {
-			since = max(since, min(o.until(), math.MaxInt64-int64(relistDelay))+int64(relistDelay))
+func (h *clusterHistory) ableToFindSince(node string, ended, began, until int64) int64 {
+	since := max(h.listedSince(ended, began), h.registeredSince(node, began, until))
+	for _, tr := range h.troubles {
+		if tr.mayBlockPolling(node) && tr.mayOverlap(began, until) {
+			since = max(since, min(tr.until(), math.MaxInt64-int64(relistDelay))+int64(relistDelay))
 		}
 	}
 	return since
@@ -48,14 +48,14 @@ func (p *clusterHistory) ableToFindSince(node string, ended, began, until int64)
 
 // listedSince returns when controllers that began at `began` had listed every resource that they
 // use. `ended` is the end of the boot before.
-func (p *clusterHistory) listedSince(ended, began int64) int64 {
+func (h *clusterHistory) listedSince(ended, began int64) int64 {
 	resources := map[string]int64{podResource: math.MaxInt64, nodeResource: math.MaxInt64}
-	for e, of := range factsOf[history.OpRead](p) {
-		if of.Identity != controllers || of.Verb == "get" || of.Key != "" || !isSuccess(of.Code) || parseRevision(of.ReadOptions.Revision) != 0 || e.Began < ended {
+	for e, read := range factsOf[history.OpRead](h) {
+		if read.Identity != controllers || read.Verb == "get" || read.Key != "" || !isSuccess(read.Code) || parseRevision(read.ReadOptions.Revision) != 0 || e.Began < ended {
 			continue
 		}
-		if at, known := resources[of.Resource]; !known || at == math.MaxInt64 || at < began {
-			resources[of.Resource] = e.Ended
+		if at, known := resources[read.Resource]; !known || at == math.MaxInt64 || at < began {
+			resources[read.Resource] = e.Ended
 		}
 	}
 	var last int64
@@ -67,9 +67,9 @@ func (p *clusterHistory) listedSince(ended, began int64) int64 {
 
 // registeredSince returns when the node was last created before `until`. Unregistered nodes are not
 // polled.
-func (p *clusterHistory) registeredSince(node string, from, until int64) int64 {
+func (h *clusterHistory) registeredSince(node string, from, until int64) int64 {
 	since := from
-	for _, c := range p.commits {
+	for _, c := range h.commits {
 		switch {
 		case c.Resource != nodeResource || c.Key != node || c.Began > until:
 		case c.Op == deleted:
@@ -83,13 +83,13 @@ func (p *clusterHistory) registeredSince(node string, from, until int64) int64 {
 
 // mayBlockPolling reports whether the trouble may keep controllers from polling a node or the API,
 // or from hearing of changes.
-func (o *trouble) mayBlockPolling(node string) bool {
-	if o.Kind == history.TroubleFault {
-		point := o.fault.Spec.Point
+func (tr *trouble) mayBlockPolling(node string) bool {
+	if tr.Kind == history.TroubleFault {
+		point := tr.fault.Spec.Point
 		return strings.HasSuffix(string(point), "*") || slices.Contains([]fault.Point{
 			fault.APIRequest, fault.WatchDeliver, fault.StoreCommit, fault.StoreSync, fault.StoreSynced, fault.ProcessLimit,
 		}, point)
 	}
-	about := func(name string) bool { return o.What == name || slices.Contains(o.CutOff, name) }
-	return o.Kind == history.TroubleClock || about(controllers) || about("apiserver") || about("bus") || about("runtime/"+node)
+	about := func(name string) bool { return tr.What == name || slices.Contains(tr.CutOff, name) }
+	return tr.Kind == history.TroubleClock || about(controllers) || about("apiserver") || about("bus") || about("runtime/"+node)
 }

@@ -33,20 +33,20 @@ func controllerOf(resource string) string {
 
 // checkDesiredState checks L5: in the end a workload has as many pods as it wants, and keeps them.
 // A disturbance, for example a pod deleted by another client, gives it another minute.
-func checkDesiredState(p *clusterHistory, t *tally) {
-	for _, c := range p.calmPeriods() {
-		for _, o := range p.workloads(c.to) {
-			p.checkWorkload(t, o, c)
+func checkDesiredState(h *clusterHistory, t *tally) {
+	for _, c := range h.calmPeriods() {
+		for _, o := range h.workloads(c.to) {
+			h.checkWorkload(t, o, c)
 		}
 	}
 }
 
 // workloads returns the workloads that exist at a time, with all pods that they had.
-func (p *clusterHistory) workloads(at int64) []*workload {
+func (h *clusterHistory) workloads(at int64) []*workload {
 	byUID := map[string]*workload{}
-	ending := map[string]bool{} // namespaces in which nothing is made any more
+	ending := map[string]bool{} // namespaces under deletion: nothing is created in them
 	var all []*workload
-	for _, change := range p.commits {
+	for _, change := range h.commits {
 		if change.Ended <= at && change.Resource == "namespaces" {
 			ending[change.Key] = change.Deadline != nil
 		}
@@ -59,13 +59,13 @@ func (p *clusterHistory) workloads(at int64) []*workload {
 		}
 		byUID[change.UID].last = change
 	}
-	for _, change := range p.commits { // a pod's first may have been lost: its others tell of it, too
+	for _, change := range h.commits { // a pod's first commit may be lost, but later ones have its owner too
 		o := byUID[change.Owner]
 		if o == nil || change.Resource != podResource {
 			continue
 		}
-		if one := p.pods[change.UID]; one.firstOwnedBy(o) == change { // it may be released, and adopted by another
-			o.pods = append(o.pods, one)
+		if pod := h.pods[change.UID]; pod.firstOwnedBy(o) == change { // the pod may be released, and adopted by another workload
+			o.pods = append(o.pods, pod)
 		}
 	}
 	return slices.DeleteFunc(all, func(o *workload) bool {
@@ -75,16 +75,16 @@ func (p *clusterHistory) workloads(at int64) []*workload {
 }
 
 // has reports whether a pod exists at a time and belongs to the workload.
-func (o *workload) has(one *podHistory, moment int64) bool {
-	now := one.versionAt(moment)
+func (o *workload) has(pod *podHistory, moment int64) bool {
+	now := pod.versionAt(moment)
 	return now != nil && now.Owner == o.last.UID
 }
 
 // checkWorkload checks one workload in one calm period.
-func (p *clusterHistory) checkWorkload(t *tally, o *workload, c calmPeriod) {
+func (h *clusterHistory) checkWorkload(t *tally, o *workload, c calmPeriod) {
 	since, by := max(c.from+int64(reconnectTime), o.last.Ended), o.last.Event
-	for _, one := range o.pods {
-		for _, change := range one.commits {
+	for _, pod := range o.pods {
+		for _, change := range pod.commits {
 			cause := change.operation
 			own := cause != nil && cause.Identity == controllers && change.Op != deleted
 			if change.Ended <= c.to && !own && change.Ended > since && changesPodCount(change) {
@@ -92,31 +92,31 @@ func (p *clusterHistory) checkWorkload(t *tally, o *workload, c calmPeriod) {
 			}
 		}
 	}
-	if since >= c.to || !p.isLate(since, c.to, 0, settleTime) || !p.controllerIsActive(controllerOf(o.last.Resource), c.to) || p.controllersWereRefused(since, c.to) {
+	if since >= c.to || !h.isLate(since, c.to, 0, settleTime) || !h.controllerIsActive(controllerOf(o.last.Resource), c.to) || h.controllersWereRefused(since, c.to) {
 		return
 	}
-	if o.last.InOrder && slices.ContainsFunc(o.pods, func(one *podHistory) bool { return o.has(one, c.to) && !one.versionAt(c.to).Ready }) {
-		return // it waits for the one before
+	if o.last.InOrder && slices.ContainsFunc(o.pods, func(pod *podHistory) bool { return o.has(pod, c.to) && !pod.versionAt(c.to).Ready }) {
+		return // the set waits for an earlier pod
 	}
 	count := 0
-	for _, one := range o.pods {
-		if now := one.versionAt(c.to); o.has(one, c.to) && now.Deadline == nil && !hasEnded(now) {
+	for _, pod := range o.pods {
+		if version := pod.versionAt(c.to); o.has(pod, c.to) && version.Deadline == nil && !hasEnded(version) {
 			count++
 		}
 	}
-	fine := count == int(*o.last.Replicas) || count < int(*o.last.Replicas) && p.nameIsTaken(o, c.to)
+	fine := count == int(*o.last.Replicas) || count < int(*o.last.Replicas) && h.nameIsTaken(o, c.to)
 	t.expect(fine, "a workload has another number of pods than it is to have, a minute after the last disturbance", o.last.Event, by)
 }
 
 // nameIsTaken reports whether a pod of others has a name that the StatefulSet needs. A pod that the
 // set released counts while its labels differ from those with which the set owned it.
-func (p *clusterHistory) nameIsTaken(o *workload, at int64) bool {
+func (h *clusterHistory) nameIsTaken(o *workload, at int64) bool {
 	if o.last.Resource != "statefulsets.apps" {
 		return false
 	}
-	for _, one := range p.pods {
-		now, its := one.versionAt(at), one.firstOwnedBy(o)
-		if o.wantsName(one.name) && now != nil && !o.has(one, at) && (its == nil || !maps.Equal(its.Labels, now.Labels)) {
+	for _, pod := range h.pods {
+		current, owned := pod.versionAt(at), pod.firstOwnedBy(o)
+		if o.wantsName(pod.name) && current != nil && !o.has(pod, at) && (owned == nil || !maps.Equal(owned.Labels, current.Labels)) {
 			return true
 		}
 	}
@@ -131,8 +131,8 @@ func (o *workload) wantsName(pod string) bool {
 }
 
 // firstOwnedBy returns the first commit with which a pod belonged to a workload; nil for none.
-func (one *podHistory) firstOwnedBy(o *workload) *commit {
-	for _, c := range one.commits {
+func (pod *podHistory) firstOwnedBy(o *workload) *commit {
+	for _, c := range pod.commits {
 		if c.Owner == o.last.UID {
 			return c
 		}
@@ -147,8 +147,8 @@ func changesPodCount(c *commit) bool {
 }
 
 // versionAt returns the pod's last version before a time; nil if the pod did not exist.
-func (one *podHistory) versionAt(moment int64) (last *commit) {
-	for _, c := range one.commits {
+func (pod *podHistory) versionAt(moment int64) (last *commit) {
+	for _, c := range pod.commits {
 		if c.Ended <= moment {
 			last = c
 		}
@@ -161,8 +161,8 @@ func (one *podHistory) versionAt(moment int64) (last *commit) {
 
 // controllerIsActive reports whether a controller decided anything before a time. It may be
 // switched off.
-func (p *clusterHistory) controllerIsActive(controller string, until int64) bool {
-	for e, fact := range factsOf[history.Decide](p) {
+func (h *clusterHistory) controllerIsActive(controller string, until int64) bool {
+	for e, fact := range factsOf[history.Decide](h) {
 		if fact.Controller == controller && e.Ended <= until {
 			return true
 		}
@@ -171,8 +171,8 @@ func (p *clusterHistory) controllerIsActive(controller string, until int64) bool
 }
 
 // controllersWereRefused reports whether the API refused the controllers something.
-func (p *clusterHistory) controllersWereRefused(from, to int64) bool {
-	return slices.ContainsFunc(p.operations, func(o *operation) bool {
+func (h *clusterHistory) controllersWereRefused(from, to int64) bool {
+	return slices.ContainsFunc(h.operations, func(o *operation) bool {
 		return o.Identity == controllers && o.wasAnswered(from, to, isRejection)
 	})
 }

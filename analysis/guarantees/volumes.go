@@ -9,7 +9,6 @@ import (
 
 // The resources of volumes that have to be attached.
 const (
-	// The resources of volumes that have to be attached.
 	volumeResource     = "persistentvolumes"
 	attachmentResource = "volumeattachments.storage.k8s.io"
 	nodeResource       = "nodes"
@@ -65,14 +64,14 @@ type attachment struct {
 func (a *attachment) is(device, node string) bool { return a.made.Host == node && a.device == device }
 
 // volumes collects what was recorded about attachable volumes.
-func (p *clusterHistory) volumes() *volumeHistory {
-	s := &volumeHistory{clusterHistory: p, devices: map[string]string{}, shared: map[string]bool{}, complete: map[string]bool{}, nodes: map[string][]*commit{}}
+func (h *clusterHistory) volumes() *volumeHistory {
+	s := &volumeHistory{clusterHistory: h, devices: map[string]string{}, shared: map[string]bool{}, complete: map[string]bool{}, nodes: map[string][]*commit{}}
 	there := map[string]*attachment{}
-	for _, c := range p.commits {
+	for _, c := range h.commits {
 		switch c.Resource {
 		case volumeResource:
 			s.devices[c.Key] = c.Device
-			s.complete[c.Device] = s.complete[c.Device] || c.Op == added && c.recorded && c.Began >= p.completeFrom
+			s.complete[c.Device] = s.complete[c.Device] || c.Op == added && c.recorded && c.Began >= h.completeFrom
 			s.shared[c.Key] = s.shared[c.Key] || c.Shared
 		case nodeResource:
 			s.nodes[c.Key] = append(s.nodes[c.Key], c)
@@ -86,8 +85,8 @@ func (p *clusterHistory) volumes() *volumeHistory {
 			}
 		}
 	}
-	for _, one := range p.completePods() {
-		s.mounts = append(s.mounts, one.deviceMounts()...)
+	for _, pod := range h.completePods() {
+		s.mounts = append(s.mounts, pod.deviceMounts()...)
 	}
 	return s
 }
@@ -106,14 +105,14 @@ func (a *attachment) add(c *commit) {
 }
 
 // deviceMounts returns the pod's mounts of attached volumes.
-func (one *podHistory) deviceMounts() []*mountSpan {
+func (pod *podHistory) deviceMounts() []*mountSpan {
 	var all []*mountSpan
 	open := map[string]*mountSpan{}
-	for _, e := range one.mounts {
+	for _, e := range pod.mounts {
 		switch fact := e.Fact.(type) {
 		case history.Mount:
 			if fact.Device != "" && open[fact.Volume] == nil {
-				open[fact.Volume] = &mountSpan{pod: one, node: nodeOf(e.Process), device: fact.Device, begin: e}
+				open[fact.Volume] = &mountSpan{pod: pod, node: nodeOf(e.Process), device: fact.Device, begin: e}
 				all = append(all, open[fact.Volume])
 			}
 		case history.Unmount:
@@ -128,14 +127,14 @@ func (one *podHistory) deviceMounts() []*mountSpan {
 
 // checkAttachments checks K16: a single-node volume is never attached to two nodes. It is detached
 // under a mount only by force, and mounted only where it was reported attached.
-func checkAttachments(p *clusterHistory, t *tally) {
-	s := p.volumes()
+func checkAttachments(h *clusterHistory, t *tally) {
+	s := h.volumes()
 	for i, a := range s.attachments {
-		if s.isSingleNode(a) && p.isByControllers(a.made) {
+		if s.isSingleNode(a) && h.isByControllers(a.made) {
 			other := s.otherAttachment(a, i)
 			t.expect(other == nil, "a volume for one node was attached to a second", eventOf(other), a.made.Event)
 		}
-		if a.leaves != nil && s.isSingleNode(a) && p.isByControllers(a.leaves) {
+		if a.leaves != nil && s.isSingleNode(a) && h.isByControllers(a.leaves) {
 			s.checkDetach(t, a)
 		}
 	}
@@ -155,8 +154,8 @@ func (s *volumeHistory) isSingleNode(a *attachment) bool {
 
 // isByControllers reports whether the controllers made a commit, and the history is complete from
 // there on.
-func (p *clusterHistory) isByControllers(c *commit) bool {
-	return c.recorded && c.Began >= p.completeFrom && c.operation != nil && c.operation.Identity == controllers
+func (h *clusterHistory) isByControllers(c *commit) bool {
+	return c.recorded && c.Began >= h.completeFrom && c.operation != nil && c.operation.Identity == controllers
 }
 
 // otherAttachment returns the attachment of the same volume to another node that existed when the

@@ -21,25 +21,25 @@ const (
 )
 
 // checkRestartTime checks L6: a killed apiserver serves again soon after it is started.
-func checkRestartTime(p *clusterHistory, t *tally) {
-	for _, o := range p.troubles {
-		if o.Kind != history.TroubleDown || o.What != "apiserver" || o.end == nil {
+func checkRestartTime(h *clusterHistory, t *tally) {
+	for _, tr := range h.troubles {
+		if tr.Kind != history.TroubleDown || tr.What != "apiserver" || tr.end == nil {
 			continue
 		}
-		alone := !slices.ContainsFunc(p.troubles, func(other *trouble) bool { return other != o && other.mayOverlap(o.end.Began, o.end.Ended) })
-		opened, n := p.storeOpenedDuring(o.end)
+		alone := !slices.ContainsFunc(h.troubles, func(another *trouble) bool { return another != tr && another.mayOverlap(tr.end.Began, tr.end.Ended) })
+		opened, n := h.storeOpenedDuring(tr.end)
 		if !alone || opened == nil {
 			continue
 		}
 		bound := time.Duration(float64(serveBound)*math.Max(1, float64(n)/manyObjects)) + machineSlack
-		took := time.Duration(o.end.Ended - o.end.Began)
-		t.expect(took <= bound, "the apiserver took longer to serve again than it may", o.begin, opened, o.end)
+		took := time.Duration(tr.end.Ended - tr.end.Began)
+		t.expect(took <= bound, "the apiserver took longer to serve again than it may", tr.begin, opened, tr.end)
 	}
 }
 
 // storeOpenedDuring returns the opening of the store during an event, and how many objects it had.
-func (p *clusterHistory) storeOpenedDuring(during *history.Event) (*history.Event, int) {
-	for e, fact := range factsOf[history.StoreOpen](p) {
+func (h *clusterHistory) storeOpenedDuring(during *history.Event) (*history.Event, int) {
+	for e, fact := range factsOf[history.StoreOpen](h) {
 		if e.Began >= during.Began && e.Ended <= during.Ended {
 			return e, fact.Objects
 		}
@@ -49,9 +49,9 @@ func (p *clusterHistory) storeOpenedDuring(during *history.Event) (*history.Even
 
 // checkRequestsAnswered checks L7: a request that reached the apiserver is answered or refused by
 // its deadline, whatever is broken, unless the apiserver itself does not run.
-func checkRequestsAnswered(p *clusterHistory, t *tally) {
-	ends := p.apiserverEnds()
-	for _, o := range p.operations {
+func checkRequestsAnswered(h *clusterHistory, t *tally) {
+	ends := h.apiserverEnds()
+	for _, o := range h.operations {
 		if o.TimeLeft == nil {
 			continue
 		}
@@ -65,8 +65,8 @@ func checkRequestsAnswered(p *clusterHistory, t *tally) {
 					break
 				}
 			}
-			if answer == nil && ends[string(call.Boot)] < bound+int64(machineSlack) || p.apiserverWasAway(call.Ended, bound) {
-				continue // nobody was there to answer
+			if answer == nil && ends[string(call.Boot)] < bound+int64(machineSlack) || h.apiserverWasAway(call.Ended, bound) {
+				continue // no apiserver was running
 			}
 			t.expect(answer != nil && answer.Ended <= bound, "a request was not answered by its deadline", call, answer)
 		}
@@ -74,17 +74,17 @@ func checkRequestsAnswered(p *clusterHistory, t *tally) {
 }
 
 // apiserverEnds returns the time of the last event of each apiserver boot.
-func (p *clusterHistory) apiserverEnds() map[string]int64 {
+func (h *clusterHistory) apiserverEnds() map[string]int64 {
 	last := map[string]int64{}
-	for _, i := range p.boots["apiserver"] {
+	for _, i := range h.boots["apiserver"] {
 		last[string(i.boot)] = i.lastEnded
 	}
 	return last
 }
 
 // apiserverWasAway reports whether the apiserver may have been paused or down between two times.
-func (p *clusterHistory) apiserverWasAway(from, to int64) bool {
-	return slices.ContainsFunc(p.troubles, func(o *trouble) bool {
-		return (o.Kind == history.TroublePaused || o.Kind == history.TroubleDown) && o.What == "apiserver" && o.mayOverlap(from, to)
+func (h *clusterHistory) apiserverWasAway(from, to int64) bool {
+	return slices.ContainsFunc(h.troubles, func(tr *trouble) bool {
+		return (tr.Kind == history.TroublePaused || tr.Kind == history.TroubleDown) && tr.What == "apiserver" && tr.mayOverlap(from, to)
 	})
 }
