@@ -57,8 +57,8 @@ compose-test: build bin/kubectl ## partitions, deletes and heals the cluster of 
 bin/kubectl: ## stock kubectl, from k8s.io/kubectl
 	go build -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=v1.37.2' -o bin/kubectl ./e2e/kubectl
 
-demo: build ## a three-node cluster, a graceful and a forced delete, explained on screen
-	sh examples/demo.sh bin/podfall
+demo: build ## a graceful delete, a forced one and one that hangs, explained on screen
+	bin/podfall try
 
 generate: ## the Go of proto/*.proto and the OpenAPI definitions; golden files and stories are rewritten by go test -update
 	cd tools && GOWORK=off go run ./protogen ../proto

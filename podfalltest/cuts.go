@@ -57,7 +57,7 @@ func (c *Cluster) Cut(node string, way ...Way) {
 // AddCut adds any kind of cut under a name:
 //
 //	c.AddCut("slow", podfalltest.CutSpec{
-//	Parties: []string{"node-1", "gateway"},
+//	Members: []string{"node-1", "gateway"},
 //	Latency: metav1.Duration{Duration: 200 * time.Millisecond},
 //	})
 //

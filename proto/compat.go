@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Compat is what differs between the releases that podfall can imitate. Each field is one row of
-// the specification's sections 9 and 12, and is read in one place.
+// Compat is what differs between the releases that podfall can imitate. Each field
+// is one difference between two releases, and is read in one place.
 type Compat struct {
 	// Release is the value of --compat.
 	Release string

@@ -91,7 +91,7 @@ func (e effect) checkChargedBudget(t *tally, charged *commit) {
 
 // covers reports whether a version of a budget surely covers a pod.
 func (c *commit) covers(pod *commit) bool {
-	if c.Op == deleted || c.Budget == nil || c.Budget.Selector == "" {
+	if c.Op == deleted || c.Budget == nil || c.Budget.Selector == "" && !c.Budget.All {
 		return false
 	}
 	selector, err := labels.Parse(c.Budget.Selector)

@@ -116,7 +116,7 @@ func allowing(disruptions int32) history.Budget {
 // coveredPod is a running pod, ready or not, and a budget that has been counted.
 func coveredPod(ready bool, generation int64, budget history.Budget) *builder {
 	b := newBuilder().runPod().request("ready", by(node, "update"), 200, web(modified, labeled(ready)))
-	b.request("budget", by(user, "create"), 201, pdb(added, pdbKey, generation, history.Budget{Selector: budget.Selector}))
+	b.request("budget", by(user, "create"), 201, pdb(added, pdbKey, generation, history.Budget{Selector: budget.Selector, All: budget.All}))
 	return b.request("count", by(controllers, "update"), 200, pdb(modified, pdbKey, generation, budget))
 }
 
@@ -144,6 +144,7 @@ func budgetViolations() []violation {
 	return []violation{
 		{"C9", "a budget that allows none", coveredPod(true, 1, allowing(0)).evict(pdb(modified, pdbKey, 1, allowing(-1)))},
 		{"C9", "a budget that was changed", coveredPod(true, 2, allowing(1)).evict(pdb(modified, pdbKey, 2, allowing(0)))},
+		{"C9", "a budget of all pods that stays as it is", coveredPod(true, 1, history.Budget{All: true, Observed: 1, Desired: 2}).evict()},
 		{"C9", "a budget that stays as it is", coveredPod(true, 1, allowing(1)).evict()},
 		{"C9", "a budget that is spent twice", coveredPod(true, 1, allowing(2)).evict(pdb(modified, pdbKey, 1, allowing(0)))},
 		{"C9", "two budgets", two.evict(pdb(modified, pdbKey, 1, allowing(0)))},

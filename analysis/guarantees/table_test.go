@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "rewrite the table of docs/guarantees.md")
+var update = flag.Bool("update", false, "rewrite the table of docs/dev/guarantees.md")
 
-// TestTable compares the table of docs/guarantees.md with the code.
+// TestTable compares the table of docs/dev/guarantees.md with the code.
 func TestTable(t *testing.T) {
-	const path, begin, end = "../../docs/guarantees.md", "<!-- table -->\n", "<!-- end -->\n"
+	const path, begin, end = "../../docs/dev/guarantees.md", "<!-- table -->\n", "<!-- end -->\n"
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

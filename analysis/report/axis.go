@@ -80,7 +80,7 @@ func newAxis(events []history.Event, instants []int64) axis {
 		total += s.weight
 	}
 	a := axis{samples: sampleClock(events, first, last, skewedProcesses(events))}
-	if len(a.samples) == 0 { // no clock was right: what they showed is all that is known
+	if len(a.samples) == 0 { // no clock was right: use what they showed
 		a.samples = sampleClock(events, first, last, func(string) bool { return false })
 	}
 	x := margin
@@ -134,7 +134,7 @@ func sampleClock(events []history.Event, first, last int64, wrong func(process s
 		if latest[i] == nil {
 			latest[i] = map[string]sample{}
 		}
-		if _, before := latest[i][e.Process]; i > 0 || !before { // of the first bucket the first, so that the beginning is known
+		if _, before := latest[i][e.Process]; i > 0 || !before { // the first bucket keeps its first reading, so that the beginning is known
 			latest[i][e.Process] = sample{e.Ended, e.Wall}
 		}
 	}
@@ -242,7 +242,7 @@ func (a axis) ticks(began, ended time.Time) []tick {
 	for level, most := range []int{10, 40, 160} {
 		lasted := ended.Sub(began)
 		step := roundUp(lasted / time.Duration(most))
-		for after := time.Duration(0); 0 <= after && after <= lasted; after += step { // until it is over, or longer than a duration can be
+		for after := time.Duration(0); 0 <= after && after <= lasted; after += step { // until the end, or until a duration overflows
 			x := a.position(a.instantOf(began.Add(after)))
 			near := func(t tick) bool { return max(t.X-x, x-t.X) < percent(80/float64(most)) }
 			if !slices.ContainsFunc(ticks, near) {

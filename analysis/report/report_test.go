@@ -96,7 +96,7 @@ func fullInput(t *testing.T) Input {
 		record("kubelet/node-1", "", history.FaultTrigger{Fault: "n2", Point: "volume.unmount"})
 	h.deletePod("web", "uid-2", "node-1", "op-2")
 	h.record("bus", "", history.FaultEnd{Trouble: history.Trouble{Kind: history.TroubleCut, What: "n1"}})
-	// db is forced away, and two of it run.
+	// db is force-deleted, and two incarnations of it run.
 	db := func(uid string) history.ContainerRef {
 		return history.ContainerRef{Pod: "default/db-0", UID: uid, Container: "c-" + uid, ContainerName: "main"}
 	}

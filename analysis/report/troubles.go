@@ -39,7 +39,7 @@ func findTroubles(events []history.Event, lanes []*lane) []*trouble {
 	for _, e := range events {
 		switch f := e.Fact.(type) {
 		case history.FaultBegin:
-			// A bus that begins again says again what is broken.
+			// A restarted bus records the troubles in force again.
 			again := lastMatching(all, func(t *trouble) bool { return t.ended == 0 && t.Kind == f.Kind && t.What == f.What }) != nil
 			if !again && (e.Ended < last || f.Kind != history.TroubleDown) {
 				all = append(all, newTrouble(f.Trouble, e.Ended))
@@ -220,7 +220,7 @@ func (l *lane) addTroubleBands(troubles []*trouble, a axis) {
 // broken at once.
 func mergeBands(bands []bar) []bar {
 	var all []bar
-	for _, b := range bands { // in the order of their beginnings
+	for _, b := range bands { // sorted by their beginnings
 		i := slices.IndexFunc(all, func(old bar) bool { return old.Kind == b.Kind && b.X <= old.X+old.Width })
 		if i < 0 {
 			all = append(all, b)

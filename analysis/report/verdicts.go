@@ -60,7 +60,7 @@ func verdictsOf(in Input, lanes []*lane, a axis) verdicts {
 }
 
 // pinEvent pins an event to the lane of its pod, if there is one.
-func pinEvent(id string, number int, e history.Event, events []history.Event, lanes []*lane, a axis) eventRow { //nolint:revive // all that a flag is of
+func pinEvent(id string, number int, e history.Event, events []history.Event, lanes []*lane, a axis) eventRow { //nolint:revive // a pin needs all of these
 	row := eventRow{Number: fmt.Sprint(number), Who: e.Process, Name: string(e.Fact.Name()), When: e.Wall.UTC().Format("15:04:05.000"), Text: formatFields(e)}
 	if e.Process == "" {
 		row.Who = "database"

@@ -105,7 +105,7 @@ func (w *fakeCluster) Why(context.Context, podapi.Target) ([]string, error) {
 	return nil, nil
 }
 
-func (w *fakeCluster) Alive(context.Context, types.UID) (int, error) {
+func (w *fakeCluster) CountRunning(context.Context, types.UID) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.finishDeletion(); w.pod == nil {

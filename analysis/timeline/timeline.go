@@ -84,7 +84,7 @@ func findMark(events []history.Event, pod, uid string) (string, int) {
 		if c.Deadline == nil && c.Op != "DELETED" {
 			continue
 		}
-		if at < 0 || events[at].Fact.(history.Commit).UID != c.UID { //nolint:forcetypeassert,errcheck // it was one
+		if at < 0 || events[at].Fact.(history.Commit).UID != c.UID { //nolint:forcetypeassert,errcheck // at is the index of a commit
 			at = i
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Cause is a row of the catalogue of what keeps objects (pod-deletion.md 8.1).
+// Cause is a row of the catalogue of what keeps objects (docs/why.md).
 type Cause struct {
 	// ID is the id of the row; empty for causes that the catalogue of pods does not have.
 	ID   string

@@ -115,9 +115,7 @@ func (o Object) checkStorage(f *findings) {
 			other = append(other, finalizer)
 		}
 	}
-	if len(other) > 0 {
-		checkFinalizers(f, o.Object, o.Now, o.Telemetry, o.Object.GetFinalizers())
-	}
+	checkFinalizers(f, o.Object, o.Now, o.Telemetry, other)
 }
 
 // checkWorkload handles a workload, which waits for its pods, and in the foreground for all its
@@ -190,13 +188,17 @@ func controllerOf(finalizer string) string {
 	return ""
 }
 
-// checkFinalizers reports what some of an object's finalizers wait for.
+// checkFinalizers names what some of an object's finalizers wait for. A finalizer that a DELETE warns of
+// is named at once. The cluster's own controllers have a moment to remove theirs.
 func checkFinalizers(f *findings, obj kinds.Object, now time.Time, t Telemetry, names []string) {
 	deleted := obj.GetDeletionTimestamp()
-	if deleted == nil || now.Sub(deleted.Time) < stepPatience {
+	if deleted == nil {
 		return
 	}
 	for _, finalizer := range names {
+		if usualFinalizer(finalizer) && now.Sub(deleted.Time) < stepPatience {
+			continue
+		}
 		evidence := "finalizer " + finalizer
 		switch controllerOf(finalizer) {
 		case garbageCollector:

@@ -170,11 +170,14 @@ func (p Pod) checkOverdue(f *findings) {
 	f.add(cause("unexplained"), p.Pod.DeletionTimestamp.Time, evidence...)
 }
 
-// addOtherFinalizers reports the finalizers that will keep an overdue pod whose node has trouble:
-// foreign ones, whose controllers act when a pod is marked, and those of controllers that do not
-// run. A running controller may wait for the node.
+// addOtherFinalizers names the finalizers that will keep a pod while it waits for its node. Once its containers
+// have ended, those that a DELETE warns of are named. If its node has trouble after the grace, those
+// of controllers that do not run are named too. A controller that runs may wait for the node.
 func (p Pod) addOtherFinalizers(f *findings) {
 	if len(f.all) == 0 || p.Now.Sub(p.Pod.DeletionTimestamp.Time) < stepPatience {
+		if p.hasEnded() {
+			checkFinalizers(f, p.Pod, p.Now, p.Telemetry, slices.DeleteFunc(slices.Clone(p.Pod.Finalizers), usualFinalizer))
+		}
 		return
 	}
 	checkFinalizers(f, p.Pod, p.Now, p.Telemetry, slices.DeleteFunc(slices.Clone(p.Pod.Finalizers), func(finalizer string) bool {
@@ -196,6 +199,20 @@ func (p Pod) isMoving() bool {
 		allowed += time.Duration(max(w.Grace, 2)) * time.Second
 	}
 	return p.Now.Sub(w.Since) < allowed
+}
+
+// hasEnded reports whether the pod has run, and all its containers have ended: by its status, or by
+// what its runtime says.
+func (p Pod) hasEnded() bool {
+	if p.isTerminal() {
+		return true
+	}
+	if p.Runtime.Report != nil {
+		known := slices.DeleteFunc(slices.Clone(p.Runtime.Report.Containers), func(c inspect.Container) bool { return c.UID != string(p.Pod.UID) })
+		return len(known) > 0 && !slices.ContainsFunc(known, func(c inspect.Container) bool { return c.Alive })
+	}
+	statuses := slices.Concat(p.Pod.Status.InitContainerStatuses, p.Pod.Status.ContainerStatuses)
+	return len(statuses) > 0 && !slices.ContainsFunc(statuses, func(s corev1.ContainerStatus) bool { return s.State.Terminated == nil })
 }
 
 // isTerminal reports whether the pod's phase is terminal.

@@ -88,6 +88,9 @@ func (r Report) Blocked() bool {
 		slices.ContainsFunc(r.Below, Report.Blocked)
 }
 
+// Missing reports whether the API has no such object and no process has anything left of it.
+func (r Report) Missing() bool { return r.UID == "" && len(r.Findings) == 0 }
+
 // AllSilent reports whether processes were asked and none answered. Then the way to them is broken,
 // and their silence means nothing.
 func (r Report) AllSilent() bool {

@@ -392,6 +392,45 @@ func TestObjects(t *testing.T) {
 	}
 }
 
+// TestFinalizerIsNamedAtOnce asks about pods within their grace, and about other objects that have just
+// been deleted: why names a finalizer that a DELETE warns of as soon as nothing else keeps the object.
+func TestFinalizerIsNamedAtOnce(t *testing.T) {
+	within := func(change ...func(*Pod)) Pod {
+		return stuckPod(2*time.Second, append(change, finalizer("ex.io/x"))...)
+	}
+	terminated := func(state corev1.ContainerState) func(*Pod) {
+		return func(p *Pod) {
+			p.Telemetry = Telemetry{}
+			p.Pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: state}}
+		}
+	}
+	for name, c := range map[string]struct {
+		pod   Pod
+		named bool
+	}{
+		"its containers run":                 {within(), false},
+		"its containers have ended":          {within(ended), true},
+		"its phase is an end":                {within(cleaning(inspect.StepUnmount, "")), true},
+		"the node has just confirmed":        {within(finished, func(p *Pod) { p.Pod.DeletionTimestamp = &metav1.Time{Time: now} }), true},
+		"by its status, a container runs":    {within(terminated(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})), false},
+		"by its status, all have terminated": {within(terminated(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})), true},
+		"its sandbox is another pod's":       {within(ended, func(p *Pod) { p.Runtime.Report.Containers[0].UID = "u0" }), false},
+		"it is of a controller":              {stuckPod(2*time.Second, ended, finalizer("batch.kubernetes.io/job-tracking")), false},
+	} {
+		got := ExplainPod(c.pod)
+		if named := got.Blocked() && slices.Contains(got.IDs(), "stk-01"); named != c.named {
+			t.Errorf("%s: %q, %v; want it named: %t", name, got.State, got.IDs(), c.named)
+		}
+	}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Name: "data", DeletionTimestamp: &metav1.Time{Time: now.Add(-time.Second)}, Finalizers: []string{claimProtection, "ex.io/x"},
+	}}
+	got := ExplainObject(Object{Now: now, What: "persistentvolumeclaim/data", Object: claim})
+	if len(got.Findings) != 1 || got.Findings[0].ID != "STK-01" || !slices.Equal(got.Findings[0].Evidence[:1], []string{"finalizer ex.io/x"}) {
+		t.Errorf("a claim that has just been deleted: %+v", got.Findings)
+	}
+}
+
 // TestWarnings warns of what will stay, and of nothing else.
 func TestWarnings(t *testing.T) {
 	pod := func(finalizers ...string) *corev1.Pod {

@@ -111,7 +111,7 @@ func findIncarnations(events []history.Event) []*incarnation {
 			begin(e, fact.ContainerRef, e.Wall).addStart(fact)
 		case history.Recover:
 			if l := byUID[fact.UID]; l != nil && slices.Contains(l.Containers, fact.Container) {
-				continue // its start was told of
+				continue // its start was recorded
 			}
 			begin(e, fact.ContainerRef, fact.Started).addStart(history.Start{ContainerRef: fact.ContainerRef, Scripted: fact.Scripted})
 		case history.Process:

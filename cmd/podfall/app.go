@@ -12,12 +12,14 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+	"github.com/xrash/smetrics"
 
 	"github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/internal/bus"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/mgmt"
 	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/internal/terminal"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/client"
 )
@@ -72,17 +74,17 @@ func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 	own := []*cli.Command{
 		upCommand(layout), downCommand(layout), statusCommand(layout), clockCommand(layout),
 		kubeconfigCommand(layout), superviseCommand(layout), prepareCommand(layout), memberCommand(layout),
-		runCommand(layout), cutCommand(layout), healCommand(layout), faultCommand(layout), verifyCommand(layout), reportCommand(layout),
+		tryCommand(p), runCommand(layout), cutCommand(layout), healCommand(layout), faultCommand(layout), verifyCommand(layout), reportCommand(layout),
 	}
 	own = slices.Concat(own, controlCommands(layout), serviceCommands())
 	rejectExtraArguments("", own)
 	return &cli.App{
-		Name: "podfall", Usage: "a Kubernetes pod-deletion emulator", Version: version,
+		Name: "podfall", Usage: "a Kubernetes pod-deletion emulator", Version: buildVersion(),
 		Flags: []cli.Flag{&cli.StringFlag{
 			Name: "data", EnvVars: []string{dataVariable}, Value: ".podfall", Usage: "the cluster's data `DIRECTORY`",
 		}},
 		Commands: append(own, client.Commands(env)...),
-		Reader:   p.in, Writer: p.out, ErrWriter: p.errs,
+		Reader:   p.in, Writer: terminal.Writer(p.out), ErrWriter: terminal.Writer(p.errs),
 		HideHelpCommand: true,
 		Action:          unknownCommand,
 		ExitErrHandler:  func(*cli.Context, error) {}, // run prints the error and chooses the exit code
@@ -117,10 +119,30 @@ func unknownCommand(c *cli.Context) error {
 	}
 	name := c.Args().First()
 	text := fmt.Sprintf("unknown command %q; podfall --help lists them", name)
-	if near := cli.SuggestCommand(c.App.Commands, name); !strings.Contains(near, `""`) {
-		text += ". " + near
+	if near := nearestCommand(c.App.Commands, name); near != "" {
+		text += fmt.Sprintf(". Did you mean %q?", near)
 	}
 	return usageError("%s", text)
+}
+
+// maxTypos is how many letters a suggested command may differ by.
+const maxTypos = 2
+
+// nearestCommand returns the visible command whose name differs from the word by the fewest
+// inserted, removed or changed letters; empty if all differ by more than maxTypos.
+func nearestCommand(commands []*cli.Command, word string) string {
+	nearest, fewest := "", maxTypos+1
+	for _, command := range commands {
+		if command.Hidden || command.Category != "" {
+			continue
+		}
+		for _, name := range command.Names() {
+			if typos := smetrics.WagnerFischer(word, name, 1, 1, 1); typos < min(fewest, len(word)) {
+				nearest, fewest = name, typos
+			}
+		}
+	}
+	return nearest
 }
 
 // dial connects the command line to the cluster's apiserver and kubelets, and its clock to the

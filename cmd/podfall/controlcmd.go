@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/podfall/podfall/cmd/podfall/cluster"
+	"github.com/podfall/podfall/internal/terminal"
 )
 
 // controlCommands returns the commands that crash, pause, resume and start single processes.
@@ -20,7 +21,7 @@ func controlCommands(layout cluster.Layout) []*cli.Command {
 					if err := act(c.Context, options, component); err != nil {
 						return err
 					}
-					fmt.Fprintf(c.App.Writer, "%s %s\n", component, done)
+					terminal.Printf(c.App.Writer, "%s %s\n", component, done)
 					return nil
 				})
 			},

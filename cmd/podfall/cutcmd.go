@@ -17,6 +17,7 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/mgmt"
 	"github.com/podfall/podfall/internal/partition"
+	"github.com/podfall/podfall/internal/terminal"
 )
 
 // defaultCut is the default duration of a cut, in cluster time.
@@ -74,7 +75,7 @@ func cut(c *cli.Context, layout cluster.Layout) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(c.App.Writer, "cut %q: %s\n", name, describeCut(board, name))
+		terminal.Printf(c.App.Writer, "cut %q: %s\n", name, describeCut(board, name))
 		if add.Holder == "" {
 			return nil
 		}
@@ -172,7 +173,7 @@ func healCommand(layout cluster.Layout) *cli.Command {
 				}
 				for _, cut := range before.Cuts {
 					if !slices.ContainsFunc(after.Cuts, func(left partition.Cut) bool { return left.Name == cut.Name }) {
-						fmt.Fprintf(c.App.Writer, "cut %q healed\n", cut.Name)
+						terminal.Printf(c.App.Writer, "cut %q healed\n", cut.Name)
 					}
 				}
 				return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/internal/fault"
 	"github.com/podfall/podfall/internal/mgmt"
+	"github.com/podfall/podfall/internal/terminal"
 )
 
 // faultCommand adds, lists and clears faults.
@@ -97,7 +98,7 @@ func faultAddCommand(layout cluster.Layout) *cli.Command {
 				if _, err := client.Set(c.Context, mgmt.Change{AddFault: &mgmt.AddFault{Name: name, Spec: spec, Replace: c.Bool("replace")}}); err != nil {
 					return err
 				}
-				fmt.Fprintf(c.App.Writer, "fault %q added\n", name)
+				terminal.Printf(c.App.Writer, "fault %q added\n", name)
 				return nil
 			})
 		},
@@ -164,7 +165,7 @@ func printFaults(out io.Writer, faults []fault.Fault) error {
 		if !f.Until.IsZero() {
 			until = f.Until.UTC().Format(time.RFC3339)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", f.Name, f.Spec.Point, describeEffect(f.Spec), describeSelection(f.Spec.Where), until)
+		terminal.Printf(table, "%s\t%s\t%s\t%s\t%s\n", f.Name, f.Spec.Point, describeEffect(f.Spec), describeSelection(f.Spec.Where), until)
 	}
 	return table.Flush()
 }
@@ -218,7 +219,7 @@ func faultClearCommand(layout cluster.Layout) *cli.Command {
 				}
 				for _, f := range before.Faults {
 					if !slices.ContainsFunc(after.Faults, func(left fault.Fault) bool { return left.Name == f.Name }) {
-						fmt.Fprintf(c.App.Writer, "fault %q cleared\n", f.Name)
+						terminal.Printf(c.App.Writer, "fault %q cleared\n", f.Name)
 					}
 				}
 				return nil
@@ -238,7 +239,7 @@ func faultPointsCommand() *cli.Command {
 				for i, kind := range info.Kinds {
 					kinds[i] = string(kind)
 				}
-				fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", info.Point, strings.Join(kinds, ","), strings.Join(info.Where, ","), info.Description)
+				terminal.Printf(table, "%s\t%s\t%s\t%s\n", info.Point, strings.Join(kinds, ","), strings.Join(info.Where, ","), info.Description)
 			}
 			return table.Flush()
 		},

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"syscall"
 	_ "time/tzdata" // CronJobs have time zones, and an image from scratch has none
 
@@ -18,8 +19,20 @@ import (
 	"github.com/podfall/podfall/services/client"
 )
 
-// version is set by the Makefile.
-var version = "development"
+// version is set by the Makefile. `go install` leaves it empty.
+var version string
+
+// buildVersion returns the version that the Makefile or the module proxy gave this program,
+// or "development".
+func buildVersion() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "development"
+}
 
 func main() {
 	syscall.Umask(0o077) // only the owner may read keys, objects and logs

@@ -55,7 +55,7 @@ func TestMisuse(t *testing.T) {
 		"prepare --shares x":              "--port 0: want the port",
 		"member":                          "member: want the name of one process",
 		"member nobody":                   `member: no process "nobody": want one of bus,`,
-		"why":                             "want one object, such as pod/web",
+		"why pod/web pod/db":              "want one object, such as pod/web",
 		"why pod/web -o xml":              `--output "xml": want json`,
 		"timeline pod/web pod/db":         "want one object, such as pod/web",
 		"truth -o xml":                    `--output "xml": want json`,
@@ -67,6 +67,23 @@ func TestMisuse(t *testing.T) {
 		code := run(t.Context(), process{args: args, in: strings.NewReader(""), out: &out, errs: &errs, getenv: func(string) string { return "" }})
 		if code != exitUsage || !strings.Contains(errs.String(), want) || out.Len() > 0 {
 			t.Errorf("podfall %s: exit code %d, want %d and %q:\n%s%s", line, code, exitUsage, want, &errs, &out)
+		}
+	}
+}
+
+// TestNearestCommand wants a suggestion only for a word that is at most two letters away from a
+// command, and none of a process that people do not start by hand.
+func TestNearestCommand(t *testing.T) {
+	app, err := newApp(process{getenv: func(string) string { return "" }}, cluster.Layout{Root: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for word, want := range map[string]string{
+		"delte": "delete", "dlete": "delete", "wyh": "why", "gett": "get", "heall": "heal", "tmeline": "timeline",
+		"xyz": "", "zz": "", "rollouts-history": "", "gatewy": "", "superviser": "",
+	} {
+		if got := nearestCommand(app.Commands, word); got != want {
+			t.Errorf("for %q %q is suggested, want %q", word, got, want)
 		}
 	}
 }

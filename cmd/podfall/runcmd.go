@@ -14,6 +14,7 @@ import (
 	"github.com/podfall/podfall/analysis/scenario"
 	"github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/terminal"
 	"github.com/podfall/podfall/proto"
 )
 
@@ -240,7 +241,7 @@ func (r *runner) printResult(report scenario.Report) {
 	if report.Err != nil {
 		word = "broken"
 	}
-	fmt.Fprintf(r.cli.App.Writer, "%s %s: %s (%s)\n", word, report.Scenario.Name, report.Scenario.Title, report.Took.Round(100_000_000))
+	terminal.Printf(r.cli.App.Writer, "%s %s: %s (%s)\n", word, report.Scenario.Name, report.Scenario.Title, report.Took.Round(100_000_000))
 	if report.Err != nil {
 		fmt.Fprintf(r.cli.App.Writer, "       %v\n", report.Err)
 	}
@@ -249,5 +250,5 @@ func (r *runner) printResult(report scenario.Report) {
 func (r *runner) printProgress(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	fmt.Fprintf(r.cli.App.ErrWriter, format+"\n", args...)
+	terminal.Printf(r.cli.App.ErrWriter, format+"\n", args...)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/podfall/podfall/internal/inspect"
 	"github.com/podfall/podfall/internal/mgmt"
 	"github.com/podfall/podfall/internal/partition"
+	"github.com/podfall/podfall/internal/terminal"
 )
 
 func statusCommand(layout cluster.Layout) *cli.Command {
@@ -46,7 +47,7 @@ func statusCommand(layout cluster.Layout) *cli.Command {
 				}
 				printPrograms(c.App.Writer, found.programs)
 				if found.silent != "" {
-					_, err := fmt.Fprintf(c.App.Writer, "\nWhat is cut or broken is not known: %s\n", found.silent)
+					_, err := fmt.Fprintf(c.App.Writer, "\nWhat is cut or broken is not known: %s\n", terminal.Line(found.silent))
 					return err
 				}
 				return printState(c.App.Writer, found.board)
@@ -159,7 +160,7 @@ func printPrograms(out io.Writer, programs map[string]string) {
 		fmt.Fprintln(out)
 	}
 	for _, node := range slices.Sorted(maps.Keys(programs)) {
-		fmt.Fprintf(out, "Programs on %s run %s\n", node, programs[node])
+		terminal.Printf(out, "Programs on %s run %s\n", node, programs[node])
 	}
 }
 
@@ -171,7 +172,7 @@ func printStatus(out io.Writer, processes []cluster.Process) error {
 		if process.PID != 0 {
 			pid = strconv.Itoa(process.PID)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", process.Name, process.State, pid, cmp.Or(process.Address, "<none>"))
+		terminal.Printf(table, "%s\t%s\t%s\t%s\n", process.Name, process.State, pid, cmp.Or(process.Address, "<none>"))
 	}
 	return table.Flush()
 }
@@ -183,7 +184,7 @@ func printState(out io.Writer, board mgmt.FaultState) error {
 		table := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
 		fmt.Fprintln(table, "CUT\tWHO\tHOW")
 		for _, cut := range board.Cuts {
-			fmt.Fprintf(table, "%s\t%s\t%s\n", cut.Name, strings.Join(cut.Spec.CutOff(board.Members), ","), describeManner(cut.Spec)+describeEnd(cut.Until, cut.Lease))
+			terminal.Printf(table, "%s\t%s\t%s\n", cut.Name, strings.Join(cut.Spec.CutOff(board.Members), ","), describeManner(cut.Spec)+describeEnd(cut.Until, cut.Lease))
 		}
 		if err := table.Flush(); err != nil {
 			return err

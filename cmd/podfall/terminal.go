@@ -23,16 +23,16 @@ func terminalOf(in io.Reader) client.Terminal {
 	if _, err := unix.IoctlGetTermios(int(file.inherited.Fd()), unix.TCGETS); err != nil {
 		return nil
 	}
-	return terminal{file.inherited}
+	return ttyFile{file.inherited}
 }
 
-// terminal is the controlling terminal of this process.
-type terminal struct{ file *os.File }
+// ttyFile is a terminal of this process.
+type ttyFile struct{ file *os.File }
 
-var _ client.Terminal = terminal{}
+var _ client.Terminal = ttyFile{}
 
 // Raw implements client.Terminal.
-func (t terminal) Raw() (restore func(), err error) {
+func (t ttyFile) Raw() (restore func(), err error) {
 	fd := int(t.file.Fd())
 	before, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if err != nil {
@@ -51,7 +51,7 @@ func (t terminal) Raw() (restore func(), err error) {
 }
 
 // Size implements client.Terminal.
-func (t terminal) Size() (proto.TerminalSize, error) {
+func (t ttyFile) Size() (proto.TerminalSize, error) {
 	size, err := unix.IoctlGetWinsize(int(t.file.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
 		return proto.TerminalSize{}, fmt.Errorf("terminal: %w", err)
@@ -60,7 +60,7 @@ func (t terminal) Size() (proto.TerminalSize, error) {
 }
 
 // Resized implements client.Terminal.
-func (terminal) Resized() (changes <-chan os.Signal, stop func()) {
+func (ttyFile) Resized() (changes <-chan os.Signal, stop func()) {
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, unix.SIGWINCH)
 	return resized, func() { signal.Stop(resized) }

@@ -14,7 +14,7 @@ type timingFlag struct {
 	field       func(*kubelet.Timing) *time.Duration
 }
 
-// timingConstants lists the kubelet's constants of the specification's section 0.
+// timingConstants lists those of upstream's periods that belong to a kubelet.
 func timingConstants() []timingFlag {
 	return []timingFlag{
 		{"sync-tick", "between two looks for retries that are due", func(t *kubelet.Timing) *time.Duration { return &t.Loop.Tick }},

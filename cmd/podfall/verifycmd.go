@@ -14,6 +14,7 @@ import (
 	"github.com/podfall/podfall/analysis/guarantees"
 	"github.com/podfall/podfall/cmd/podfall/cluster"
 	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/internal/terminal"
 	"github.com/podfall/podfall/services/apiserver"
 	"github.com/podfall/podfall/services/apiserver/store"
 )
@@ -23,7 +24,7 @@ func verifyCommand(layout cluster.Layout) *cli.Command {
 	return &cli.Command{
 		Name: "verify", Usage: "check what a cluster has written down against what podfall promises; exit code 4 when a promise is broken", ArgsUsage: "[DIR]",
 		Description: "DIR is a cluster's data directory, --data by default: its histories are read, and its database, unless its apiserver runs.\n" +
-			"The properties are those of docs/guarantees.md.",
+			"The properties are those of docs/dev/guarantees.md.",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "tell only of what is broken"}},
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 1 {
@@ -61,7 +62,7 @@ func readEvidence(ctx context.Context, layout cluster.Layout, warnings io.Writer
 	found, err := apiserver.Verify(ctx, layout.Store())
 	evidence.Disk, err = guarantees.NewDisk(found.Revision, found.Objects, err)
 	if missing := whyNoStore(layout, evidence.Disk, err); missing != "" {
-		fmt.Fprintf(warnings, "%s: commits are taken from the apiserver's history only\n", missing)
+		terminal.Printf(warnings, "%s: commits are taken from the apiserver's history only\n", missing)
 		return evidence, nil
 	}
 	if err != nil {
@@ -92,15 +93,15 @@ func printResults(out io.Writer, results []guarantees.Result, quiet bool) (broke
 		count[r.Verdict]++
 		switch {
 		case r.Verdict == guarantees.Violated:
-			fmt.Fprintf(out, "%-4s broken         %s (%d of %d cases)\n", r.ID, r.Statement, r.Violations, r.Cases)
+			terminal.Printf(out, "%-4s broken         %s (%d of %d cases)\n", r.ID, r.Statement, r.Violations, r.Cases)
 			for _, line := range r.First.Lines() {
-				fmt.Fprintf(out, "       %s\n", line)
+				terminal.Printf(out, "       %s\n", line)
 			}
 		case quiet:
 		case r.Verdict == guarantees.Held:
-			fmt.Fprintf(out, "%-4s held           %s (%d cases)%s\n", r.ID, r.Statement, r.Cases, partlyNote(r.Limits))
+			terminal.Printf(out, "%-4s held           %s (%d cases)%s\n", r.ID, r.Statement, r.Cases, partlyNote(r.Limits))
 		default:
-			fmt.Fprintf(out, "%-4s not checkable  %s: %s\n", r.ID, r.Statement, r.Why)
+			terminal.Printf(out, "%-4s not checkable  %s: %s\n", r.ID, r.Statement, r.Why)
 		}
 	}
 	fmt.Fprintln(out, strings.Join([]string{

@@ -60,7 +60,7 @@ func openWorld(ctx context.Context, layout cluster.Layout) (*world, error) {
 	return w, nil
 }
 
-// Break implements scenario.Breaker.
+// Break implements scenario.FaultInjector.
 func (w *world) Break(ctx context.Context, what scenario.Break) error {
 	switch {
 	case what.Cut != nil:
@@ -73,7 +73,7 @@ func (w *world) Break(ctx context.Context, what scenario.Break) error {
 	return w.layout.Pause(ctx, w.options, what.Pause)
 }
 
-// Mend implements scenario.Breaker.
+// Mend implements scenario.FaultInjector.
 func (w *world) Mend(ctx context.Context, what scenario.Mend) error {
 	switch {
 	case len(what.Heal) > 0:
@@ -95,16 +95,16 @@ func (w *world) change(ctx context.Context, change mgmt.Change) error {
 	return err
 }
 
-// Why implements scenario.Witness.
+// Why implements scenario.Observer.
 func (w *world) Why(ctx context.Context, t podapi.Target) ([]string, error) {
 	ask := func(ctx context.Context, process string) ([]byte, error) { return w.mgmt.Inspect(ctx, process, nil) }
 	report, err := gather.Observer{API: w, Ask: gather.JSON(ask), Clock: w.clock.Clock()}.Why(ctx, t)
 	return report.IDs(), err
 }
 
-// Alive implements scenario.Witness. It asks the runtimes. If a runtime is down, it counts from the
+// CountRunning implements scenario.Observer. It asks the runtimes. If a runtime is down, it counts from the
 // histories instead.
-func (w *world) Alive(ctx context.Context, uid types.UID) (int, error) {
+func (w *world) CountRunning(ctx context.Context, uid types.UID) (int, error) {
 	alive := 0
 	for _, node := range w.options.Nodes {
 		raw, err := w.mgmt.Inspect(ctx, "runtime/"+node, nil)
@@ -128,7 +128,7 @@ func (w *world) Alive(ctx context.Context, uid types.UID) (int, error) {
 	return alive, nil
 }
 
-// Signals implements scenario.Witness.
+// Signals implements scenario.Observer.
 func (w *world) Signals(_ context.Context, uid types.UID) ([]history.Event, error) {
 	log, err := history.Read(w.layout.History())
 	return log.SignalsTo(uid), err

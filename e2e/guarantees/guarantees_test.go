@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	typed "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	promises "github.com/podfall/podfall/analysis/guarantees"
+	invariants "github.com/podfall/podfall/analysis/guarantees"
 	"github.com/podfall/podfall/e2e/guarantees"
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/podfalltest"
@@ -45,7 +45,7 @@ func TestSeededRuns(t *testing.T) {
 			}
 		})
 	}
-	for _, p := range promises.Invariants() {
+	for _, p := range invariants.Invariants() {
 		t.Logf("%s: %d cases", p.ID, cases[p.ID])
 		if p.Unchecked == "" && cases[p.ID] == 0 && !slices.Contains(rare(), p.ID) && *seeds >= 12 {
 			t.Errorf("no life had a case of %s, %s", p.ID, p.Statement)
@@ -78,20 +78,20 @@ const (
 )
 
 // runSeed runs one seed and returns the verdicts.
-func runSeed(t *testing.T, seed uint64, sides int) (results []promises.Result) {
+func runSeed(t *testing.T, seed uint64, sides int) (results []invariants.Result) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		kept := &keptCluster{T: t, dir: t.TempDir()}
-		t.Cleanup(func() { results = kept.check() }) // after the cluster's own
-		l := newRun(kept, seed)
-		l.createSets()
+		cluster := &keptCluster{T: t, dir: t.TempDir()}
+		t.Cleanup(func() { results = cluster.check() }) // after the cluster's own
+		r := newRun(cluster, seed)
+		r.createSets()
 		for i := range 40 {
-			l.read(i)
-			l.deleteOwners(i)
-			l.step(l.rand.IntN(sides))
-			time.Sleep(l.upTo(15 * time.Second))
+			r.read(i)
+			r.deleteOwners(i)
+			r.step(r.rand.IntN(sides))
+			time.Sleep(r.upTo(15 * time.Second))
 		}
-		l.healAll()
+		r.healAll()
 		time.Sleep(5 * time.Minute)
 	})
 	return results
@@ -116,7 +116,7 @@ func (k *keptCluster) TempDir() string {
 }
 
 // check checks what the cluster left behind.
-func (k *keptCluster) check() []promises.Result {
+func (k *keptCluster) check() []invariants.Result {
 	dir := filepath.Join(k.dir, "1")
 	results, err := guarantees.Check(context.WithoutCancel(k.Context()), dir)
 	if err != nil {
@@ -144,38 +144,38 @@ type seededRun struct {
 	down, cut map[string]bool
 }
 
-func (l *seededRun) upTo(d time.Duration) time.Duration {
-	return time.Duration(l.rand.Int64N(int64(d)))
+func (r *seededRun) upTo(d time.Duration) time.Duration {
+	return time.Duration(r.rand.Int64N(int64(d)))
 }
 
 // step does one thing. Refusals and failures of the API are part of the run.
-func (l *seededRun) step(dice int) {
-	name := l.name()
+func (r *seededRun) step(dice int) {
+	name := r.name()
 	switch {
 	case dice == 12:
-		l.contend(l.pods(), name)
+		r.contend(r.pods(), name)
 	case dice < 14:
-		l.request(l.t.Context(), name, dice)
+		r.request(r.t.Context(), name, dice)
 	case dice < 16:
-		l.partition(fmt.Sprint("node-", 1+l.rand.IntN(2)))
+		r.partition(fmt.Sprint("node-", 1+r.rand.IntN(2)))
 	case dice < 18:
-		parts := l.Parts()
-		l.crash(parts[l.rand.IntN(len(parts))])
+		parts := r.Parts()
+		r.crash(parts[r.rand.IntN(len(parts))])
 	default:
-		l.healAll()
+		r.healAll()
 	}
 }
 
 // request makes one request about a pod.
-func (l *seededRun) request(ctx context.Context, name string, dice int) {
-	pods := l.pods()
+func (r *seededRun) request(ctx context.Context, name string, dice int) {
+	pods := r.pods()
 	switch {
 	case dice < 7:
-		_, _ = pods.Create(ctx, l.pod(name), metav1.CreateOptions{})
+		_, _ = pods.Create(ctx, r.pod(name), metav1.CreateOptions{})
 	case dice < 9:
 		_ = pods.Delete(ctx, name, metav1.DeleteOptions{})
 	case dice < 11:
-		_ = pods.Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(l.rand.Int64N(20) - 2)})
+		_ = pods.Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(r.rand.Int64N(20) - 2)})
 	case dice < 12:
 		_ = pods.Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
 	default:
@@ -183,13 +183,13 @@ func (l *seededRun) request(ctx context.Context, name string, dice int) {
 	}
 }
 
-func (l *seededRun) pods() typed.PodInterface { return l.client.CoreV1().Pods("default") }
+func (r *seededRun) pods() typed.PodInterface { return r.client.CoreV1().Pods("default") }
 
-func (l *seededRun) name() string { return fmt.Sprint("web-", l.rand.IntN(4)) }
+func (r *seededRun) name() string { return fmt.Sprint("web-", r.rand.IntN(4)) }
 
 // contend has two clients write the same version. One of them must lose.
-func (l *seededRun) contend(pods typed.PodInterface, name string) {
-	pod, err := pods.Get(l.t.Context(), name, metav1.GetOptions{})
+func (r *seededRun) contend(pods typed.PodInterface, name string) {
+	pod, err := pods.Get(r.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		return
 	}
@@ -197,64 +197,64 @@ func (l *seededRun) contend(pods typed.PodInterface, name string) {
 	for i := range 2 {
 		mine := pod.DeepCopy()
 		metav1.SetMetaDataAnnotation(&mine.ObjectMeta, "example.com/writer", fmt.Sprint(i))
-		both.Go(func() { _, _ = pods.Update(l.t.Context(), mine, metav1.UpdateOptions{}) })
+		both.Go(func() { _, _ = pods.Update(r.t.Context(), mine, metav1.UpdateOptions{}) })
 	}
 	both.Wait()
 }
 
 // partition cuts a node off.
-func (l *seededRun) partition(node string) {
-	if !l.cut[node] {
-		l.Cut(node)
+func (r *seededRun) partition(node string) {
+	if !r.cut[node] {
+		r.Cut(node)
 	}
-	l.cut[node] = true
+	r.cut[node] = true
 }
 
 // crash crashes a part.
-func (l *seededRun) crash(part string) {
-	if !l.down[part] {
-		l.Crash(part)
+func (r *seededRun) crash(part string) {
+	if !r.down[part] {
+		r.Crash(part)
 	}
-	l.down[part] = true
+	r.down[part] = true
 }
 
 // healAll heals all cuts and restarts all parts. Kubelets come last, because they need the rest.
-func (l *seededRun) healAll() {
+func (r *seededRun) healAll() {
 	for _, kubelets := range []bool{false, true} {
-		for _, part := range l.Parts() {
-			if l.down[part] && strings.HasPrefix(part, "kubelet/") == kubelets {
-				l.Restart(part)
-				delete(l.down, part)
+		for _, part := range r.Parts() {
+			if r.down[part] && strings.HasPrefix(part, "kubelet/") == kubelets {
+				r.Restart(part)
+				delete(r.down, part)
 			}
 		}
-		for _, node := range l.Nodes() {
-			if l.cut[node] {
-				l.Heal(node)
-				delete(l.cut, node)
+		for _, node := range r.Nodes() {
+			if r.cut[node] {
+				r.Heal(node)
+				delete(r.cut, node)
 			}
 		}
 	}
 }
 
 // pod returns a pod with a script, a grace period, and sometimes a hook or a finalizer.
-func (l *seededRun) pod(name string) *corev1.Pod {
-	scripts := []string{"", "ignores TERM", fmt.Sprintf("on TERM exits %d after %v", l.rand.IntN(2), l.upTo(40*time.Second))}
+func (r *seededRun) pod(name string) *corev1.Pod {
+	scripts := []string{"", "ignores TERM", fmt.Sprintf("on TERM exits %d after %v", r.rand.IntN(2), r.upTo(40*time.Second))}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{}},
 		Spec: corev1.PodSpec{
-			TerminationGracePeriodSeconds: new(l.rand.Int64N(40)),
+			TerminationGracePeriodSeconds: new(r.rand.Int64N(40)),
 			Containers:                    []corev1.Container{{Name: "main", Image: "web"}},
 			Volumes:                       []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
 		},
 	}
-	if script := scripts[l.rand.IntN(len(scripts))]; script != "" {
+	if script := scripts[r.rand.IntN(len(scripts))]; script != "" {
 		pod.Annotations["script.podfall.io/main"] = script
 	}
-	if l.rand.IntN(3) == 0 {
-		sleep := &corev1.SleepAction{Seconds: 1 + l.rand.Int64N(30)}
+	if r.rand.IntN(3) == 0 {
+		sleep := &corev1.SleepAction{Seconds: 1 + r.rand.Int64N(30)}
 		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: sleep}}
 	}
-	if l.rand.IntN(6) == 0 {
+	if r.rand.IntN(6) == 0 {
 		pod.Finalizers = []string{"example.com/backup"}
 	}
 	return pod

@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	promises "github.com/podfall/podfall/analysis/guarantees"
+	invariants "github.com/podfall/podfall/analysis/guarantees"
 )
 
 // usage is what a cluster in one process uses.
@@ -39,12 +39,12 @@ var cycles = flag.Int("cycles", 1000, "how many pods TestLeaks makes before and 
 func TestLeaks(t *testing.T) {
 	const together = 20
 	synctest.Test(t, func(t *testing.T) {
-		kept := &keptCluster{T: t, dir: t.TempDir(), history: 1000}
-		l := newRun(kept, 1)
-		l.cycle(*cycles, together)
-		baseline := measure(t, kept.dir)
-		l.cycle(*cycles, together)
-		after := measure(t, kept.dir)
+		cluster := &keptCluster{T: t, dir: t.TempDir(), history: 1000}
+		r := newRun(cluster, 1)
+		r.cycle(*cycles, together)
+		baseline := measure(t, cluster.dir)
+		r.cycle(*cycles, together)
+		after := measure(t, cluster.dir)
 		t.Logf("before: %v", baseline)
 		t.Logf("after %d cycles: %v", *cycles, after)
 		for what, used := range map[string]struct{ most, now int64 }{
@@ -54,7 +54,7 @@ func TestLeaks(t *testing.T) {
 			"bytes of databases": {baseline.files + int64(*cycles)*bytesPerPod, after.files},
 		} {
 			if used.now > used.most {
-				t.Errorf("%s: %d %s, want %d at most", promises.Title("L10"), used.now, what, used.most)
+				t.Errorf("%s: %d %s, want %d at most", invariants.Title("L10"), used.now, what, used.most)
 			}
 		}
 	})
@@ -72,16 +72,16 @@ const bytesPerPod = 4 << 10
 func tenthAbove(baseline int64) int64 { return baseline + baseline/10 }
 
 // cycle creates so many pods, some at a time, and deletes them, gracefully and by force.
-func (l *seededRun) cycle(pods, together int) {
-	l.t.Helper()
-	api := l.client.CoreV1().Pods("default")
+func (r *seededRun) cycle(pods, together int) {
+	r.t.Helper()
+	api := r.client.CoreV1().Pods("default")
 	for made := 0; made < pods; made += together {
 		for i := range together {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("web-", i)}, Spec: corev1.PodSpec{
 				TerminationGracePeriodSeconds: new(int64(2)), Containers: []corev1.Container{{Name: "main", Image: "web"}},
 			}}
-			if _, err := api.Create(l.t.Context(), pod, metav1.CreateOptions{}); err != nil {
-				l.t.Fatal(err)
+			if _, err := api.Create(r.t.Context(), pod, metav1.CreateOptions{}); err != nil {
+				r.t.Fatal(err)
 			}
 		}
 		time.Sleep(5 * time.Second)
@@ -90,19 +90,19 @@ func (l *seededRun) cycle(pods, together int) {
 			if i%4 == 0 {
 				opts.GracePeriodSeconds = new(int64(0))
 			}
-			if err := api.Delete(l.t.Context(), fmt.Sprint("web-", i), opts); err != nil {
-				l.t.Fatal(err)
+			if err := api.Delete(r.t.Context(), fmt.Sprint("web-", i), opts); err != nil {
+				r.t.Fatal(err)
 			}
 		}
 		time.Sleep(10 * time.Second)
 	}
-	list, err := api.List(l.t.Context(), metav1.ListOptions{})
+	list, err := api.List(r.t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) > 0 {
-		l.t.Fatalf("%d pods are still there, %v", len(list.Items), err)
+		r.t.Fatalf("%d pods are still there, %v", len(list.Items), err)
 	}
-	time.Sleep(65 * time.Minute) // the Events go too, an hour after their last write
-	if left, err := l.client.CoreV1().Events("").List(l.t.Context(), metav1.ListOptions{}); err != nil || len(left.Items) > 0 {
-		l.t.Fatalf("%d events are still there, %v", len(left.Items), err)
+	time.Sleep(65 * time.Minute) // Events expire an hour after their last write
+	if left, err := r.client.CoreV1().Events("").List(r.t.Context(), metav1.ListOptions{}); err != nil || len(left.Items) > 0 {
+		r.t.Fatalf("%d events are still there, %v", len(left.Items), err)
 	}
 }
 
@@ -111,7 +111,7 @@ func measure(t *testing.T, dir string) usage {
 	t.Helper()
 	synctest.Wait()
 	runtime.GC()
-	runtime.GC() // what finalizers have let go
+	runtime.GC() // frees what finalizers released
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	descriptors, err := os.ReadDir("/proc/self/fd")

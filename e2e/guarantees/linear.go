@@ -161,7 +161,7 @@ func collectRequests(events []history.Event) []*porcupine.Operation {
 		order = append(order, &o)
 		return &o
 	}
-	named := map[int64]string{} // a create may leave the name to the apiserver
+	named := map[int64]string{} // the apiserver may generate the name of a create
 	for _, e := range events {
 		switch fact := e.Fact.(type) {
 		case history.Commit:
@@ -190,10 +190,10 @@ func collectRequests(events []history.Event) []*porcupine.Operation {
 }
 
 // withGeneratedName returns a create with the name that the apiserver generated.
-func withGeneratedName(input any, named string, answered history.OpReturn) podRequest {
+func withGeneratedName(input any, name string, ret history.OpReturn) podRequest {
 	in, _ := input.(podRequest)
 	if strings.HasSuffix(in.Key, "/") {
-		in.Key = cmp.Or(named, in.Key+answered.BodyName)
+		in.Key = cmp.Or(name, in.Key+ret.BodyName)
 	}
 	return in
 }
@@ -213,7 +213,7 @@ type podState struct {
 
 func model() porcupine.Model {
 	nondeterministic := porcupine.NondeterministicModel{
-		// What was there before the history began is not known.
+		// The state before the history began is unknown.
 		Init: func() []any { return []any{podState{}, podState{exists: true}, podState{exists: true, marked: true}} },
 		Step: func(state, input, output any) []any {
 			was, _ := state.(podState)
@@ -243,7 +243,7 @@ func model() porcupine.Model {
 
 // nextStates returns the possible states of a pod after a request with this answer.
 func nextStates(was podState, in podRequest, out podAnswer) []podState {
-	if !out.known { // it has been carried out, or will be, or never is
+	if !out.known { // it may have been carried out, may still be, or never will
 		return append(statesAfter(was, in, podAnswer{}), was)
 	}
 	switch code := out.Code; {
@@ -260,8 +260,8 @@ func nextStates(was podState, in podRequest, out podAnswer) []podState {
 }
 
 // stateIf returns the state if it is possible.
-func stateIf(can bool, state podState) []podState { //nolint:revive // what is known, and no switch
-	if can {
+func stateIf(possible bool, state podState) []podState { //nolint:revive // a condition, not a switch
+	if possible {
 		return []podState{state}
 	}
 	return nil
@@ -285,23 +285,23 @@ func statesAfter(was podState, in podRequest, out podAnswer) []podState {
 		return stateIf(was.exists && same, podState{exists: true, revision: max(revision, was.revision), marked: was.marked})
 	case in.Verb == "create" && in.Subresource == "":
 		return stateIf(!was.exists, podState{exists: true, revision: revision})
-	case in.Verb == "patch" && !was.exists: // an apply makes what is not there
+	case in.Verb == "patch" && !was.exists: // an apply creates a missing object
 		return stateIf(meantRevision(in, out) == 0, podState{exists: true, revision: revision})
 	case !was.exists || meantRevision(in, out) != 0 && was.revision != 0 && was.revision != meantRevision(in, out):
 		return nil
 	case in.Verb == "delete" || in.Subresource == "eviction":
 		now.marked = true
 		if in.Subresource == "eviction" || revision == 0 || !newer && !same {
-			now.revision = 0 // what is returned is no pod, or the pod as it was before
+			now.revision = 0 // the answer has no pod, or the pod before the request
 		}
 		return []podState{now, {}}
 	case !newer && !same:
 		return nil
 	case in.Subresource == "binding":
-		now.revision = 0 // a Status is returned
+		now.revision = 0 // the answer is a Status
 	}
 	if was.marked {
-		return []podState{now, {}} // with the last finalizer the pod goes
+		return []podState{now, {}} // losing its last finalizer removes the pod
 	}
 	return []podState{now}
 }

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	promises "github.com/podfall/podfall/analysis/guarantees"
+	invariants "github.com/podfall/podfall/analysis/guarantees"
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/podfalltest"
 )
@@ -28,8 +28,8 @@ func TestSameEnd(t *testing.T) {
 			if len(without) < 10 {
 				t.Errorf("only %d objects in the end: %v", len(without), without)
 			}
-			for _, line := range promises.DiffStates(without, with) {
-				t.Errorf("%s: %s", promises.Title("L11"), line)
+			for _, line := range invariants.DiffStates(without, with) {
+				t.Errorf("%s: %s", invariants.Title("L11"), line)
 			}
 		})
 	}
@@ -37,71 +37,71 @@ func TestSameEnd(t *testing.T) {
 
 // finalState returns the final state of a run in which workloads are created, scaled and deleted,
 // and pods are deleted under them. Faults are injected before so many of seven steps.
-func finalState(t *testing.T, seed uint64, breaks int) (end promises.State) {
+func finalState(t *testing.T, seed uint64, breaks int) (end invariants.State) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		kept := &keptCluster{T: t, dir: t.TempDir()}
+		cluster := &keptCluster{T: t, dir: t.TempDir()}
 		t.Cleanup(func() {
-			log, err := history.Read(filepath.Join(kept.dir, "1", "history"))
+			log, err := history.Read(filepath.Join(cluster.dir, "1", "history"))
 			if err != nil {
 				t.Error(err)
 			}
-			end = promises.EndState(promises.Evidence{Log: log})
+			end = invariants.EndState(invariants.Evidence{Log: log})
 		})
-		l := newRun(kept, seed)
-		trouble := rand.New(rand.NewPCG(seed, 8))
+		r := newRun(cluster, seed)
+		faults := rand.New(rand.NewPCG(seed, 8))
 		for range 12 {
-			if dice := trouble.IntN(7); dice < breaks {
-				draw := l.rand // what is wanted is drawn from this one alone
-				l.rand = trouble
-				l.step(faultFree + dice)
-				l.rand = draw
+			if dice := faults.IntN(7); dice < breaks {
+				workload := r.rand // the workload is drawn from this source alone
+				r.rand = faults
+				r.step(faultFree + dice)
+				r.rand = workload
 			}
-			l.retry(l.nextChange())
+			r.retry(r.nextChange())
 			time.Sleep(20 * time.Second)
 		}
-		l.healAll()
+		r.healAll()
 		time.Sleep(15 * time.Minute)
 	})
 	return end
 }
 
 // newRun starts a cluster of two nodes in a bubble.
-func newRun(kept *keptCluster, seed uint64) *seededRun {
-	kept.Helper()
-	l := &seededRun{
-		Cluster: podfalltest.Start(kept, podfalltest.Nodes(2), podfalltest.UpstreamTiming(), podfalltest.InBubble(), podfalltest.History(kept.history),
+func newRun(cluster *keptCluster, seed uint64) *seededRun {
+	cluster.Helper()
+	r := &seededRun{
+		Cluster: podfalltest.Start(cluster, podfalltest.Nodes(2), podfalltest.UpstreamTiming(), podfalltest.InBubble(), podfalltest.History(cluster.history),
 			podfalltest.Logger(slog.New(slog.DiscardHandler))),
-		t: kept.T, rand: rand.New(rand.NewPCG(seed, 7)), down: map[string]bool{}, cut: map[string]bool{},
+		t: cluster.T, rand: rand.New(rand.NewPCG(seed, 7)), down: map[string]bool{}, cut: map[string]bool{},
 	}
-	l.client = l.Client()
-	return l
+	r.client = r.Client()
+	return r
 }
 
 // retry repeats a request until the API accepts it, or says that the state is reached already.
 // After a failure all troubles are ended first.
-func (l *seededRun) retry(do func() error) {
+func (r *seededRun) retry(request func() error) {
 	for {
-		err := do()
+		err := request()
 		if err == nil || strings.Contains(err.Error(), "already exists") || strings.Contains(err.Error(), "not found") {
 			return
 		}
-		l.healAll()
+		r.healAll()
 		time.Sleep(5 * time.Second)
 	}
 }
 
 // nextChange returns the next change of a workload, drawn from the seed alone.
-func (l *seededRun) nextChange() func() error {
-	apps, ctx := l.client.AppsV1(), l.t.Context()
-	name, replicas := fmt.Sprint("web-", l.rand.IntN(3)), l.rand.Int32N(4)
+func (r *seededRun) nextChange() func() error {
+	apps, ctx := r.client.AppsV1(), r.t.Context()
+	name, replicas := fmt.Sprint("web-", r.rand.IntN(3)), r.rand.Int32N(4)
 	labels := map[string]string{"app": name}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
-		TerminationGracePeriodSeconds: new(l.rand.Int64N(30)), Containers: []corev1.Container{{Name: "main", Image: "web"}},
+		TerminationGracePeriodSeconds: new(r.rand.Int64N(30)), Containers: []corev1.Container{{Name: "main", Image: "web"}},
 	}}
 	selector, meta := &metav1.LabelSelector{MatchLabels: labels}, metav1.ObjectMeta{Name: name}
 	scale := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
-	switch l.rand.IntN(7) {
+	switch r.rand.IntN(7) {
 	case 0, 1:
 		set := &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: selector, Template: template}}
 		return func() error {
@@ -126,6 +126,6 @@ func (l *seededRun) nextChange() func() error {
 		return func() error { return apps.Deployments("default").Delete(ctx, name, metav1.DeleteOptions{}) }
 	}
 	return func() error {
-		return l.client.CoreV1().Pods("default").Delete(ctx, strings.Replace(name, "web", "db", 1)+"-0", metav1.DeleteOptions{})
+		return r.client.CoreV1().Pods("default").Delete(ctx, strings.Replace(name, "web", "db", 1)+"-0", metav1.DeleteOptions{})
 	}
 }

@@ -32,8 +32,8 @@ func suites() map[string]suite {
 	return map[string]suite{
 		"sim":       {pkg: "e2e/sim", args: []string{"-test.run=TestSeeds$", "-seeds=40", "-shrink=false"}},
 		"explorer":  {pkg: "e2e/sim", args: []string{"-test.run=TestExplore$"}},
-		"lives":     {pkg: "e2e/guarantees", args: []string{"-test.run=TestLives$", "-seeds=12"}},
-		"quiet":     {pkg: "e2e/guarantees", args: []string{"-test.run=TestQuiet$", "-seeds=12"}},
+		"lives":     {pkg: "e2e/guarantees", args: []string{"-test.run=TestSeededRuns$", "-seeds=12"}},
+		"quiet":     {pkg: "e2e/guarantees", args: []string{"-test.run=TestFaultFreeRuns$", "-seeds=12"}},
 		"disk":      {pkg: "e2e/guarantees", args: []string{"-test.run=TestFailingDisk$"}},
 		"same-end":  {pkg: "e2e/guarantees", args: []string{"-test.run=TestSameEnd$", "-seeds=12"}},
 		"leaks":     {pkg: "e2e/guarantees", args: []string{"-test.run=TestLeaks$"}},

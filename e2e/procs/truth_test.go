@@ -35,6 +35,9 @@ func TestSplitBrain(t *testing.T) {
 		answer := c.run("why", "pod/web-0")
 		return answer.code == 3 && strings.Contains(answer.stdout, "STK-06 node-cut-off")
 	})
+	if all := c.run("why"); all.code != 3 || !strings.Contains(all.stdout, "STK-06 node-cut-off: 1 object\n  pod/web-0 in default") {
+		t.Errorf("why without an object: %+v, want web-0 under the cut", all)
+	}
 	c.must("delete", "pod", "web-0", "--force", "--grace-period=0")
 	look := func() truth {
 		var truth truth
@@ -193,6 +196,16 @@ func TestTimelineWithKubeconfigOnly(t *testing.T) {
 	for _, step := range append(whole, "the object is removed", "nothing of it is alive", "Evidence:") { // a process that is silent for a moment reports late
 		if !tells(out, step) {
 			t.Errorf("to the end: %+v, want it to tell that %s", out, step)
+		}
+	}
+	for _, out := range []result{c.run("why", "pod/web"), c.runRemote("why", "pod/web")} {
+		if out.code != 1 || !strings.Contains(out.stdout, "main exits with 0") || !strings.Contains(out.stderr, `(NotFound): pods "web" not found`) {
+			t.Errorf("why, of a pod that is gone: %+v, want its timeline and NotFound", out)
+		}
+	}
+	for _, args := range [][]string{{"why", "pod/nobody"}, {"timeline", "pod/nobody", "-f"}} {
+		if out := c.run(args...); out.code != 1 {
+			t.Errorf("%v of a name that never was: %+v, want exit code 1", args, out)
 		}
 	}
 }

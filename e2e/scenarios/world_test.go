@@ -96,7 +96,7 @@ func newBoot(string) proto.Boot {
 	return proto.NewBoot(clock.Clock{}.Now(), entropy)
 }
 
-// Break implements scenario.Breaker.
+// Break implements scenario.FaultInjector.
 func (w *environment) Break(_ context.Context, what scenario.Break) error {
 	switch {
 	case what.Cut != nil:
@@ -133,7 +133,7 @@ func (w *environment) cut(spec partition.Spec) error {
 	return err
 }
 
-// Mend implements scenario.Breaker.
+// Mend implements scenario.FaultInjector.
 func (w *environment) Mend(ctx context.Context, what scenario.Mend) error {
 	switch {
 	case len(what.Heal) > 0:
@@ -160,15 +160,15 @@ func (w *environment) heal(ctx context.Context, parties []string) error {
 	return nil
 }
 
-// Why implements scenario.Witness.
+// Why implements scenario.Observer.
 func (w *environment) Why(ctx context.Context, t podapi.Target) ([]string, error) {
 	report, err := gather.Observer{API: w, Ask: gather.JSON(w.parts.Inspect)}.Why(ctx, t)
 	return report.IDs(), err
 }
 
-// Alive implements scenario.Observer. It asks the runtimes. If a runtime is down, it counts from
+// CountRunning implements scenario.Observer. It asks the runtimes. If a runtime is down, it counts from
 // the histories instead.
-func (w *environment) Alive(ctx context.Context, uid types.UID) (int, error) {
+func (w *environment) CountRunning(ctx context.Context, uid types.UID) (int, error) {
 	running := 0
 	for _, node := range w.nodes {
 		containers, err := w.containers(ctx, node)
@@ -196,7 +196,7 @@ func (w *environment) containers(ctx context.Context, node string) ([]*proto.Con
 	return runtimeapi.NewClient(conn, clock.Clock{}).ListContainers(ctx, "")
 }
 
-// Signals implements scenario.Witness.
+// Signals implements scenario.Observer.
 func (w *environment) Signals(_ context.Context, uid types.UID) ([]history.Event, error) {
 	log, err := history.Read(w.parts.History())
 	return log.SignalsTo(uid), err

@@ -9,7 +9,7 @@ import (
 )
 
 // TestTestsNamedInDocumentsExist reads every `path/to/package.TestName` in backquotes, and
-// wants one for each threat in docs/security.md.
+// wants one for each threat in docs/dev/threats.md.
 func TestTestsNamedInDocumentsExist(t *testing.T) {
 	there := map[string]bool{}
 	for _, f := range sources(t) {
@@ -35,15 +35,15 @@ func TestTestsNamedInDocumentsExist(t *testing.T) {
 	})
 	threat := regexp.MustCompile(`^\| (T\d+) \|`)
 	threats := 0
-	for line := range strings.Lines(text(t, "docs/security.md")) {
+	for line := range strings.Lines(text(t, "docs/dev/threats.md")) {
 		if found := threat.FindStringSubmatch(line); found != nil {
 			threats++
 			if !named.MatchString(line) && found[1] != "T17" { // which no test can show
-				t.Errorf("docs/security.md: %s has no test", found[1])
+				t.Errorf("docs/dev/threats.md: %s has no test", found[1])
 			}
 		}
 	}
 	if threats != 19 {
-		t.Errorf("docs/security.md has %d threats, want 19", threats)
+		t.Errorf("docs/dev/threats.md has %d threats, want 19", threats)
 	}
 }

@@ -50,10 +50,12 @@ func walk(t *testing.T, visit func(path string)) {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() {
-			if name := entry.Name(); name == ".git" || name == "bin" || name == ".podfall" {
-				return filepath.SkipDir
-			}
+		switch name := entry.Name(); {
+		case name == ".git" && !entry.IsDir(): // of a worktree
+			return nil
+		case entry.IsDir() && (name == ".git" || name == "bin" || name == ".podfall"):
+			return filepath.SkipDir
+		case entry.IsDir():
 			return nil
 		}
 		relative, err := filepath.Rel(root, path)

@@ -10,7 +10,7 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// payload is about what a pod is on the wire.
+// payload is about the size of a pod on the wire.
 var payload = make([]byte, 1500)
 
 // BenchmarkRequest is a round trip with permissions checked, beside request-reply of

@@ -192,8 +192,23 @@ func (c *Conn) Flush(ctx context.Context) error {
 // errNoFlushAnswer is the cause of a connection that was closed because the bus did not answer.
 var errNoFlushAnswer = errors.New("the bus does not answer a flush")
 
+// maxSubject is the longest subject in bytes. A subject and its reply subject are one control line of
+// NATS, which ends the connection of a client that sends a line of more than 4,096 bytes.
+const maxSubject = 3584
+
+// checkSubject refuses a subject that would cost the connection.
+func checkSubject(subject string) error {
+	if len(subject) > maxSubject {
+		return fmt.Errorf("%w: a subject of %d bytes, and the bus carries %d", ErrTooLarge, len(subject), maxSubject)
+	}
+	return nil
+}
+
 // send writes one message to the connection's buffer.
 func (c *Conn) send(subject, reply string, data []byte) error {
+	if err := checkSubject(subject); err != nil {
+		return err
+	}
 	s := c.current.Load()
 	var err error
 	if reply == "" {

@@ -105,7 +105,7 @@ func TestRequestEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// TestServeIsBounded fills every seat, and sees that the next call waits for one.
+// TestServeIsBounded occupies every worker, and checks that the next call waits for one.
 func TestServeIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inProcess(t)

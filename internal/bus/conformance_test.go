@@ -13,7 +13,7 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// conformance is what a bus must do, wherever and whatever it is.
+// conformance is what every kind of bus must do.
 var conformance = map[string]func(t *testing.T, s *harness){
 	"a request is answered":                     testAnswer,
 	"requests run beside each other":            testConcurrentCalls,
@@ -49,8 +49,8 @@ func TestConformanceOverTCP(t *testing.T) {
 	}
 }
 
-func TestConformanceOfAServerStartedByHand(t *testing.T) {
-	s := byHand(t)
+func TestConformanceOfAStockServer(t *testing.T) {
+	s := stockServer(t)
 	for name, check := range conformance {
 		t.Run(name, func(t *testing.T) { check(t, s.in(t)) })
 	}
@@ -294,6 +294,19 @@ func testTooLarge(t *testing.T, s *harness) {
 		if err := api.Publish("watch.cluster.g1", make([]byte, size)); !errors.Is(err, bus.ErrTooLarge) {
 			t.Errorf("Publish of %d bytes: %v, want %v", size, err, bus.ErrTooLarge)
 		}
+	}
+	long := "watch.cluster." + strings.Repeat("x", 4096)
+	if _, err := client.Request(boundedContext(t), proto.APIServer, long, nil); !errors.Is(err, bus.ErrTooLarge) {
+		t.Errorf("Request of a long subject: %v, want %v", err, bus.ErrTooLarge)
+	}
+	if _, err := client.Open(boundedContext(t), proto.APIServer, long, nil); !errors.Is(err, bus.ErrTooLarge) {
+		t.Errorf("Open of a long subject: %v, want %v", err, bus.ErrTooLarge)
+	}
+	if err := api.Publish(long, nil); !errors.Is(err, bus.ErrTooLarge) {
+		t.Errorf("Publish to a long subject: %v, want %v", err, bus.ErrTooLarge)
+	}
+	if _, err := client.Subscribe(long, 1); !errors.Is(err, bus.ErrTooLarge) {
+		t.Errorf("Subscribe to a long subject: %v, want %v", err, bus.ErrTooLarge)
 	}
 	most := bytes.Repeat([]byte("x"), 8<<20)
 	if got, err := client.Request(boundedContext(t), proto.APIServer, askAsAnn, most); err != nil || !bytes.Equal(got, most) {

@@ -10,20 +10,20 @@ import (
 // gate is closed while it holds true.
 type gate = atomic.Bool
 
-// gatedConn loses what is written while its valve is closed.
+// gatedConn loses what is written while its gate is closed.
 type gatedConn struct {
 	net.Conn
-	valve *gate
+	gate *gate
 }
 
 func (v *gatedConn) Write(p []byte) (int, error) {
-	if v.valve.Load() {
+	if v.gate.Load() {
 		return len(p), nil
 	}
 	return v.Conn.Write(p)
 }
 
-// writeGate is one behind which all connections are that are dialled from now on.
+// writeGate returns a gate for all connections dialled from now on.
 func (s *harness) writeGate() *gate {
 	v, connect := &gate{}, s.connect
 	s.connect = func(c bus.Config) bus.Config {
@@ -31,7 +31,7 @@ func (s *harness) writeGate() *gate {
 		open := c.InProcess
 		c.InProcess = func() (net.Conn, error) {
 			conn, err := open()
-			return &gatedConn{Conn: conn, valve: v}, err
+			return &gatedConn{Conn: conn, gate: v}, err
 		}
 		return c
 	}

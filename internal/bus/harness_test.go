@@ -35,7 +35,7 @@ func boundedContext(t testing.TB) context.Context {
 	return ctx
 }
 
-// keyring is the keys of everyone who connects.
+// keyring holds the keys of all identities that connect.
 type keyring struct {
 	t     testing.TB
 	users []bus.User
@@ -69,7 +69,7 @@ func startServer(t testing.TB, cfg bus.ServerConfig) *bus.Server {
 	return server
 }
 
-// harness is a bus to test against, wherever it runs.
+// harness is a bus under test, in whatever form it runs.
 type harness struct {
 	t       testing.TB
 	keys    *keyring
@@ -78,7 +78,7 @@ type harness struct {
 	up      func()                          // starts it again where it was
 }
 
-// in is the same bus for a part of the test.
+// in returns the harness for a subtest.
 func (s *harness) in(t testing.TB) *harness {
 	part := *s
 	part.t = t
@@ -186,7 +186,7 @@ func overTCP(t testing.TB) *harness {
 	return s
 }
 
-// throughProxy connects by way of a door.
+// throughProxy connects through a proxy.
 func throughProxy(d *proxy) func(bus.Config) bus.Config {
 	return func(c bus.Config) bus.Config {
 		c.URLs = []string{d.url()}
@@ -194,8 +194,8 @@ func throughProxy(d *proxy) func(bus.Config) bus.Config {
 	}
 }
 
-// byHand is a stock nats-server in a process of its own.
-func byHand(t testing.TB) *harness {
+// stockServer is a stock nats-server in a process of its own.
+func stockServer(t testing.TB) *harness {
 	s, front := &harness{t: t, keys: newKeys(t)}, openProxy(t)
 	binary := filepath.Join(t.TempDir(), "nats-server")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/nats-io/nats-server/v2")

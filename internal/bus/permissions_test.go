@@ -61,7 +61,7 @@ var subjects = []string{
 	">",
 }
 
-// allowed is written by hand from architecture.md section 6, for subjects above.
+// allowed is written by hand from the comment of PermissionsFor (T6, T16), for subjects above.
 var allowed = map[proto.Identity]struct{ publish, subscribe []string }{
 	proto.APIServer: {
 		publish: []string{
@@ -195,7 +195,7 @@ func rawAllowed(t *testing.T, server *bus.Server, seed []byte, do func(*nats.Con
 	return !errors.Is(nc.LastError(), nats.ErrPermissionViolation)
 }
 
-func TestAStrangerIsRefused(t *testing.T) {
+func TestAnUnknownKeyIsRefused(t *testing.T) {
 	keys := newKeyring(t).add(proto.APIServer)
 	server := startServer(t, bus.ServerConfig{Users: keys.users})
 	seed, _, err := bus.NewKey()

@@ -13,7 +13,7 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// pipes is a bus with a runtime that accepts every conversation, and a kubelet.
+// pipes is a bus with a runtime that accepts every pipe, and a kubelet.
 type pipes struct {
 	answerer, asker *bus.Conn
 	accepted        chan *bus.Pipe

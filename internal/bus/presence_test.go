@@ -13,7 +13,7 @@ import (
 
 // A handler can ask whether the connection that called it is still there: yes while it
 // waits, yes after it has given up the call, no once it has left.
-func TestCallPresent(t *testing.T) {
+func TestIsRequesterPresent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		server, answerer, asker := dialPair(ctx, t)

@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// proxy is an address that stays while the bus behind it comes and goes. A port that was
-// closed may be somebody else's by the time that the bus comes back.
+// proxy is an address that stays while the bus behind it restarts. A closed port may belong to
+// another process by the time the bus is back.
 type proxy struct {
 	t        testing.TB
 	listener net.Listener
-	behind   atomic.Pointer[string] // nil while nobody is there
+	behind   atomic.Pointer[string] // nil while there is no bus
 	carrying sync.WaitGroup
 }
 
@@ -45,7 +45,7 @@ func openProxy(t testing.TB) *proxy {
 
 func (d *proxy) url() string { return "nats://" + d.listener.Addr().String() }
 
-// connectTo has the door lead to a bus.
+// connectTo forwards new connections to a bus.
 func (d *proxy) connectTo(to string) {
 	d.t.Helper()
 	address, err := url.Parse(to)
@@ -55,10 +55,10 @@ func (d *proxy) connectTo(to string) {
 	d.behind.Store(&address.Host)
 }
 
-// close has it lead nowhere.
+// close refuses new connections.
 func (d *proxy) close() { d.behind.Store(nil) }
 
-// forward connects who came in to the bus until either ends.
+// forward copies between a connection and the bus until either ends.
 func (d *proxy) forward(ctx context.Context, near net.Conn) {
 	defer near.Close()
 	to := d.behind.Load()

@@ -31,6 +31,9 @@ type Subscription struct {
 // If the identity may not read the subject, Next returns the error later. While the Conn is
 // disconnected, Subscribe succeeds and takes effect at the reconnect.
 func (c *Conn) Subscribe(subject string, limit int) (*Subscription, error) {
+	if err := checkSubject(subject); err != nil {
+		return nil, fmt.Errorf("subscribe: %w", err)
+	}
 	s := &Subscription{
 		conn: c, subject: subject, queue: make(chan *nats.Msg, max(limit, 1)),
 		gap: make(chan struct{}, 1), done: make(chan struct{}),

@@ -54,7 +54,7 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// newTestClock is a clock that showed origin when the wall did, and runs at a speed.
+// newTestClock returns a clock that read origin when the wall did, and runs at a speed.
 func newTestClock(t testing.TB, origin time.Time, speed float64) Clock {
 	t.Helper()
 	schedule, err := NewSchedule(origin, speed)
@@ -72,8 +72,8 @@ func TestSpeedsAreRefused(t *testing.T) {
 	}
 }
 
-// TestShortWaitsStayWaits checks that no rate makes a wait vanish: a ticker of zero
-// would panic.
+// TestShortWaitsStayWaits checks that no speed shortens a wait to zero: a ticker of zero would
+// panic.
 func TestShortWaitsStayWaits(t *testing.T) {
 	fast := newTestClock(t, time.Unix(0, 0), 10_000)
 	if got := fast.WallDuration(time.Nanosecond); got != 1 {
@@ -81,7 +81,7 @@ func TestShortWaitsStayWaits(t *testing.T) {
 	}
 }
 
-func TestWallWithin(t *testing.T) {
+func TestClampWallDuration(t *testing.T) {
 	for rate, want := range map[float64]time.Duration{0.5: 10 * time.Second, 1: 10 * time.Second, 2: 5 * time.Second, 60: 2 * time.Second} {
 		clk := newTestClock(t, time.Unix(0, 0), rate)
 		if got := clk.ClampWallDuration(2*time.Second, 10*time.Second); got != want {

@@ -44,7 +44,7 @@ func (m *Driver) resume() {
 	_ = m.Change(func(f Schedule, now time.Time) (Schedule, error) { return f.WithResume(now), nil })
 }
 
-// waitFuncs are all ways to wait for a minute; each returns how long it took on the wall.
+// waitFuncs are all ways to wait for a minute; each returns the wall time it took.
 var waitFuncs = map[string]func(t *testing.T, clk Clock) time.Duration{
 	"timer": func(_ *testing.T, clk Clock) time.Duration {
 		begin := time.Now()
@@ -83,8 +83,8 @@ var waitFuncs = map[string]func(t *testing.T, clk Clock) time.Duration{
 	},
 }
 
-// TestWaitsAreReaimed moves the clock in the middle of a minute's wait.
-func TestWaitsAreReaimed(t *testing.T) {
+// TestWaitsAreRearmed changes the clock in the middle of a minute's wait.
+func TestWaitsAreRearmed(t *testing.T) {
 	for name, row := range map[string]struct {
 		move func(t *testing.T, m *Driver)
 		want time.Duration
@@ -120,8 +120,8 @@ func TestWaitsAreReaimed(t *testing.T) {
 	}
 }
 
-// TestAStepRingsInOrder passes over alarms that were set in another order.
-func TestAStepRingsInOrder(t *testing.T) {
+// TestAStepFiresInOrder passes alarms that were added in another order.
+func TestAStepFiresInOrder(t *testing.T) {
 	runInBubble(t, func(t *testing.T, m *Driver, _ Clock) {
 		var rung []string
 		for _, name := range []string{"5s", "3m", "1m", "2h", "90s"} {
@@ -136,8 +136,8 @@ func TestAStepRingsInOrder(t *testing.T) {
 	})
 }
 
-// TestAChangeAhead gives two drivers a schedule whose last segment begins in a moment: they
-// agree throughout, though the second hears late.
+// TestAChangeAhead gives two drivers a schedule with a future segment. They agree throughout,
+// although the second learns of it late.
 func TestAChangeAhead(t *testing.T) {
 	runInBubble(t, func(t *testing.T, m *Driver, clk Clock) {
 		late := NewDriver(m.Schedule())
@@ -160,7 +160,7 @@ func TestAChangeAhead(t *testing.T) {
 	})
 }
 
-// TestNothingGoesBack slows a clock down by news that is late.
+// TestNothingGoesBack slows a clock down by a late change.
 func TestNothingGoesBack(t *testing.T) {
 	runInBubble(t, func(t *testing.T, m *Driver, clk Clock) {
 		m.speed(t, 100)
@@ -183,8 +183,8 @@ func TestNothingGoesBack(t *testing.T) {
 	})
 }
 
-// TestTheFirstNews makes a driver with a schedule that turns out to have been paused long ago.
-func TestTheFirstNews(t *testing.T) {
+// TestTheFirstChange replaces the initial schedule by one that was paused long ago.
+func TestTheFirstChange(t *testing.T) {
 	runInBubble(t, func(t *testing.T, m *Driver, clk Clock) {
 		begin := time.Now()
 		time.Sleep(time.Hour)
@@ -221,8 +221,8 @@ func TestTimersStop(t *testing.T) {
 	})
 }
 
-// TestATickerPassesOver steps over many ticks, of which one is heard, and keeps its beat.
-func TestATickerPassesOver(t *testing.T) {
+// TestATickerSkipsTicks steps over many ticks, of which one is delivered.
+func TestATickerSkipsTicks(t *testing.T) {
 	runInBubble(t, func(t *testing.T, m *Driver, clk Clock) {
 		begin := clk.Now()
 		ticker := clk.Ticker(10 * time.Second)
@@ -236,7 +236,7 @@ func TestATickerPassesOver(t *testing.T) {
 	})
 }
 
-// TestATimeoutIsAContext compares it with package context's own, in what heirs see too.
+// TestATimeoutIsAContext compares a timeout with package context's own, and derived contexts too.
 func TestATimeoutIsAContext(t *testing.T) {
 	errBecause := errors.New("because")
 	type key struct{}
@@ -284,7 +284,7 @@ func TestATimeoutIsAContext(t *testing.T) {
 	}
 }
 
-// TestADeadlineMoves asks a timeout for its deadline while the clock is moved.
+// TestADeadlineMoves reads a timeout's deadline while the clock changes.
 func TestADeadlineMoves(t *testing.T) {
 	runInBubble(t, func(t *testing.T, m *Driver, clk Clock) {
 		ctx, cancel := clk.Timeout(t.Context(), time.Minute)

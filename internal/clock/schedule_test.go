@@ -57,10 +57,10 @@ func stepAt(at, d time.Duration) func(Schedule) Schedule {
 	}
 }
 
-// never is of a time that a schedule does not show.
+// never marks a time that the schedule does not reach.
 const never = time.Duration(math.MinInt64)
 
-func TestFaces(t *testing.T) {
+func TestSchedules(t *testing.T) {
 	for name, row := range map[string]struct {
 		changes []func(Schedule) Schedule
 		// shows is what the schedule shows so long after noon, both since noon.
@@ -136,8 +136,8 @@ func TestFaces(t *testing.T) {
 	}
 }
 
-// TestWhenIsTheFirst asks a schedule with an awkward speed: When is never early.
-func TestWhenIsTheFirst(t *testing.T) {
+// TestWallTimeIsNotEarly uses an awkward speed: WallTime is never early.
+func TestWallTimeIsNotEarly(t *testing.T) {
 	f := testSchedule(t, speedAt(time.Second, 7.3), speedAt(time.Hour, 0.013))
 	for d := time.Second; d < 10*time.Hour; d = d*17/16 + 1 {
 		wall, ok := f.WallTime(afterNoon(d), noon)
@@ -150,7 +150,7 @@ func TestWhenIsTheFirst(t *testing.T) {
 	}
 }
 
-func TestFacesRefuse(t *testing.T) {
+func TestSchedulesRefuse(t *testing.T) {
 	f := testSchedule(t)
 	for _, d := range []time.Duration{0, -time.Second, math.MaxInt64} {
 		if _, err := f.WithStep(noon, d); err == nil {
@@ -170,8 +170,8 @@ func TestFacesRefuse(t *testing.T) {
 	}
 }
 
-// TestFacesForget makes more changes than a schedule remembers: the present stays right.
-func TestFacesForget(t *testing.T) {
+// TestSchedulesForget makes more changes than a schedule keeps: the present stays right.
+func TestSchedulesForget(t *testing.T) {
 	f := testSchedule(t)
 	for i := range 3 * maxSegments {
 		f = stepAt(time.Duration(i)*time.Second, time.Minute)(f)
@@ -182,11 +182,11 @@ func TestFacesForget(t *testing.T) {
 	}
 }
 
-// TestLateNews hears of a change when it has gone on for a while.
-func TestLateNews(t *testing.T) {
+// TestLateChange learns of a change after it has taken effect.
+func TestLateChange(t *testing.T) {
 	fast := testSchedule(t, speedAt(0, 60))
 	for name, row := range map[string]struct {
-		news  Schedule
+		news    Schedule
 		reading map[time.Duration]time.Duration
 	}{
 		"slower": {
@@ -220,7 +220,7 @@ func TestLateNews(t *testing.T) {
 	}
 }
 
-func TestFacesAsJSON(t *testing.T) {
+func TestSchedulesAsJSON(t *testing.T) {
 	f := testSchedule(t, speedAt(time.Minute, 60), pauseAt(time.Hour))
 	data, err := json.Marshal(f)
 	if err != nil {

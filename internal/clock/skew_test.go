@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// testSkews are clocks that are set wrong, or run wrong.
+// testSkews are clocks that are set wrong, or run at a wrong speed.
 var testSkews = map[string]Skew{
 	"ahead": {Offset: time.Hour}, "behind": {Offset: -time.Hour}, "fast": {Rate: 1.05}, "slow": {Rate: 0.5},
 }
 
-// TestAWrongClockWaitsAsLong sets a clock wrong in the middle of a minute's wait, and right again
-// before its end.
-func TestAWrongClockWaitsAsLong(t *testing.T) {
+// TestSkewKeepsWaits sets a clock wrong in the middle of a minute's wait, and right again before
+// its end.
+func TestSkewKeepsWaits(t *testing.T) {
 	for name, skew := range testSkews {
 		for kind, wait := range waitFuncs {
 			t.Run(name+" "+kind, func(t *testing.T) {
@@ -33,8 +33,8 @@ func TestAWrongClockWaitsAsLong(t *testing.T) {
 	}
 }
 
-// TestAWrongClockWaitsFromThen begins to wait while the clock is wrong.
-func TestAWrongClockWaitsFromThen(t *testing.T) {
+// TestSkewKeepsNewWaits begins to wait while the clock is wrong.
+func TestSkewKeepsNewWaits(t *testing.T) {
 	for name, skew := range testSkews {
 		for kind, wait := range waitFuncs {
 			t.Run(name+" "+kind, func(t *testing.T) {
@@ -50,9 +50,9 @@ func TestAWrongClockWaitsFromThen(t *testing.T) {
 	}
 }
 
-// TestAWrongClockReadsWrong is of what is read meanwhile, before and after, then and later; a
-// step of the cluster's clock is in it.
-func TestAWrongClockReadsWrong(t *testing.T) {
+// TestSkewChangesReadings checks readings before, during and after a skew, with a step of the
+// cluster's clock in it.
+func TestSkewChangesReadings(t *testing.T) {
 	for name, want := range map[string]time.Duration{"ahead": time.Hour, "behind": -time.Hour, "fast": 500 * time.Millisecond, "slow": -5 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			runInBubble(t, func(t *testing.T, m *Driver, clk Clock) {

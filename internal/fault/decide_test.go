@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestStrikes(t *testing.T) {
+func TestTriggers(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	fault := func(change func(*Fault)) Fault {
 		f := Fault{Name: "f", Spec: Spec{Point: VolumeUnmount, Effect: Effect{Kind: Error}}}
@@ -34,7 +34,7 @@ func TestStrikes(t *testing.T) {
 	}
 }
 
-func TestSelects(t *testing.T) {
+func TestMatches(t *testing.T) {
 	web := Attributes{Process: "kubelet/node-1", Node: "node-1", Namespace: "default", Pod: "web-1", Volume: "data", Verb: "patch", Resource: "pods", Subresource: "status"}
 	for name, c := range map[string]struct {
 		point Point
@@ -59,8 +59,8 @@ func TestSelects(t *testing.T) {
 	}
 }
 
-// TestChance: the same seed strikes the same things, whatever comes between, and a
-// probability is what it says.
+// TestChance: the same seed triggers for the same actions, whatever happens in between, and the
+// rate matches the probability.
 func TestChance(t *testing.T) {
 	strikes := func(seed uint64) (struck []bool) {
 		f := Fault{Name: "f", Spec: Spec{Point: APIRequest, Probability: 0.3, Seed: seed}}

@@ -25,7 +25,7 @@ func add(t *testing.T, name string, spec fault.Spec) fault.Fault {
 	return f
 }
 
-func TestNothingIsBroken(t *testing.T) {
+func TestNoFaults(t *testing.T) {
 	for name, table := range map[string]*fault.Table{"nil": nil, "new": fault.NewTable(fault.Config{})} {
 		if err := table.Inject(t.Context(), fault.VolumeMount, fault.Attributes{}); err != nil {
 			t.Errorf("%s: Pass: %v", name, err)
@@ -36,7 +36,7 @@ func TestNothingIsBroken(t *testing.T) {
 	}
 }
 
-func TestPass(t *testing.T) {
+func TestInject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var hits []string
 		table := fault.NewTable(fault.Config{
@@ -81,7 +81,7 @@ func TestPass(t *testing.T) {
 	})
 }
 
-// TestHang: who waits goes on when the fault is cleared, is over, or the caller gives up.
+// TestHang: a waiting caller continues when the fault is cleared, expires, or the caller gives up.
 func TestHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := fault.NewTable(fault.Config{})
@@ -118,8 +118,8 @@ func TestHang(t *testing.T) {
 	})
 }
 
-// TestChanceForgets: what has come by is remembered for as long as chance needs it, and no
-// longer, so that a fault may last for ever.
+// TestChanceForgets: occurrences are counted as long as chance needs them, and no longer, so that a
+// fault may last for ever.
 func TestChanceForgets(t *testing.T) {
 	spec := fault.Spec{Point: fault.APIRequest, Effect: fault.Effect{Kind: fault.Error}, Probability: 0.5, Seed: 1}
 	struck := func(others int) (pattern string) {
@@ -158,7 +158,7 @@ func TestChanceForgets(t *testing.T) {
 	}
 }
 
-// heap is how many bytes are in use.
+// heap returns how many bytes are in use.
 func heap() int64 {
 	var stats runtime.MemStats
 	runtime.GC()
@@ -175,7 +175,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-func TestFind(t *testing.T) {
+func TestFindEffect(t *testing.T) {
 	table := fault.NewTable(fault.Config{})
 	table.Set([]fault.Fault{
 		add(t, "memory", fault.Spec{Point: fault.NodePressure, Where: fault.Attributes{Node: "n1"}, Effect: fault.Effect{Kind: fault.Value, Value: "memory"}}),

@@ -158,8 +158,10 @@ type (
 
 	// Budget is which pods a PodDisruptionBudget selects, and how many of them may be evicted.
 	Budget struct {
-		// Selector is the label selector; empty if it matches no pod.
+		// Selector is the label selector. An empty selector matches no pod, or every pod if All is set.
 		Selector string `json:"selector,omitempty"`
+		// All is set for an empty selector: the budget covers every pod of its namespace.
+		All bool `json:"all,omitempty"`
 		// AlwaysAllow is set if unhealthyPodEvictionPolicy is AlwaysAllow, not IfHealthyBudget.
 		AlwaysAllow bool `json:"alwaysAllow,omitempty"`
 		// Observed is the observedGeneration. Allowed, Healthy and Desired are disruptionsAllowed,

@@ -36,7 +36,7 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// Event is one action or observation of a process (guarantees.md 2.0).
+// Event is one action or observation of a process (docs/dev/guarantees.md).
 type Event struct {
 	// Sequence numbers the events of one boot of one process from 1, without gaps.
 	Sequence uint64
@@ -55,7 +55,7 @@ type Event struct {
 
 // Fact is the content of an event: one of the types in this package.
 type Fact interface {
-	// Name returns the event's name, as in guarantees.md 2.0.
+	// Name returns the event's name, as in docs/dev/guarantees.md.
 	Name() Name
 }
 

@@ -18,9 +18,8 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// TestEveryFactSurvives writes one event of each kind, with every field set, and reads
-// it back.
-func TestEveryFactSurvives(t *testing.T) {
+// TestEveryFactIsReadBack writes one event of each kind, with every field set, and reads it back.
+func TestEveryFactIsReadBack(t *testing.T) {
 	dir := t.TempDir()
 	r := mustOpen(t, Config{Dir: dir, Process: "kubelet/node-1", Boot: "b1"})
 	var want []Fact
@@ -54,7 +53,7 @@ func TestEveryFactSurvives(t *testing.T) {
 	}
 }
 
-// fill sets every field of a fact to something that is not its zero value.
+// fill sets every field of a fact to a non-zero value.
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -91,7 +90,7 @@ func fill(v reflect.Value) {
 	}
 }
 
-// TestNoRecorder has a nil recorder take everything.
+// TestNoRecorder calls all methods of a nil recorder.
 func TestNoRecorder(*testing.T) {
 	var r *Recorder
 	r.RecordSince(r.Now(), "", Ready{})
@@ -99,8 +98,7 @@ func TestNoRecorder(*testing.T) {
 	r.Close()
 }
 
-// TestOneOrder merges what two processes wrote by the machine's clock, and keeps each
-// process's own order.
+// TestOneOrder merges two processes by the machine's clock, and keeps each process's own order.
 func TestOneOrder(t *testing.T) {
 	dir := t.TempDir()
 	a, b := mustOpen(t, Config{Dir: dir, Process: "a"}), mustOpen(t, Config{Dir: dir, Process: "b"})
@@ -125,8 +123,8 @@ func TestOneOrder(t *testing.T) {
 	}
 }
 
-// TestCutShort has a crash cut the last line: the next boot goes on on a line of its own,
-// and the reader counts what it left out.
+// TestCutShort cuts the last line: the next boot begins a new line, and the reader counts the torn
+// one.
 func TestCutShort(t *testing.T) {
 	dir := t.TempDir()
 	r := mustOpen(t, Config{Dir: dir, Process: "runtime/n", Boot: "1"})
@@ -172,8 +170,7 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// TestRotation keeps so many files of so many bytes, and a reader that follows misses
-// nothing of them.
+// TestRotation keeps so many files of so many bytes, and a following reader misses nothing.
 func TestRotation(t *testing.T) {
 	dir := t.TempDir()
 	r := mustOpen(t, Config{Dir: dir, Process: "p", Size: 1000, Files: 3})
@@ -210,8 +207,8 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestRotationThatFails lets no file go for the files that cannot be opened, and goes on when
-// one can be.
+// TestRotationThatFails deletes no file while new files cannot be opened, and continues once they
+// can.
 func TestRotationThatFails(t *testing.T) {
 	dir := t.TempDir()
 	r := mustOpen(t, Config{Dir: dir, Process: "p", Size: 300, Files: 3})
@@ -228,8 +225,8 @@ func TestRotationThatFails(t *testing.T) {
 	}
 }
 
-// TestLost tells of events that could not be written, as soon as one can be.
-func TestLost(t *testing.T) {
+// TestLostEvents records events that could not be written, once writing works again.
+func TestLostEvents(t *testing.T) {
 	dir := t.TempDir()
 	warned := 0
 	r := mustOpen(t, Config{Dir: dir, Process: "p", Warn: func(error) { warned++ }})
@@ -259,8 +256,8 @@ func readOnly(t *testing.T) *os.File {
 	return file
 }
 
-// TestTogether has many record at once.
-func TestTogether(t *testing.T) {
+// TestConcurrentRecording records from many goroutines at once.
+func TestConcurrentRecording(t *testing.T) {
 	dir := t.TempDir()
 	heard := 0
 	r := mustOpen(t, Config{Dir: dir, Process: "p", OnEvent: func(Event) { heard++ }})
@@ -278,7 +275,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// TestBubble has the time between two events be the bubble's.
+// TestBubble measures the time between two events by the bubble's clock.
 func TestBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -293,7 +290,7 @@ func TestBubble(t *testing.T) {
 	})
 }
 
-// TestUnknown keeps what a later release has written.
+// TestUnknown keeps events of a later release.
 func TestUnknown(t *testing.T) {
 	text := `{"seq":1,"proc":"p","t0":1,"t1":2,"wall":"2026-01-01T00:00:00Z","event":"x.new","fact":{"a":1}}`
 	var e Event
@@ -328,7 +325,7 @@ func mustRead(t *testing.T, dir string) Log {
 	return log
 }
 
-func BenchmarkNote(b *testing.B) {
+func BenchmarkRecord(b *testing.B) {
 	r, err := Open(Config{Dir: b.TempDir(), Process: "p", Boot: "0123456789abcdef-01234567"})
 	if err != nil {
 		b.Fatal(err)
@@ -340,7 +337,7 @@ func BenchmarkNote(b *testing.B) {
 	r.Close()
 }
 
-// TestWrite writes a log, and reads the same again. Where there are histories it writes none.
+// TestWrite writes a log and reads it back. It refuses a directory with histories.
 func TestWrite(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "history")
 	event := func(process, boot string, sequence uint64, ended int64) Event {

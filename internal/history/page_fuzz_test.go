@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// FuzzReadPage: whatever is in a process's files, its pages are their whole lines, one after
-// the other, none of them of more bytes than asked for but a line that is; and a place that
-// somebody made up is refused, or gives a page.
+// FuzzReadPage: for any file content, the pages are the files' whole lines in order. No page has
+// more bytes than requested unless it is a single line. An invented position is refused or gives a
+// page.
 func FuzzReadPage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, older, newer []byte, most uint16, file string, offset int64) {
 		dir := t.TempDir()

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// readPages reads all of a history from a place on.
+// readPages reads all of a history from a position on.
 func readPages(t *testing.T, dir string, from Position, most int) ([]Event, Position) {
 	t.Helper()
 	var all []Event
@@ -30,8 +30,8 @@ func readPages(t *testing.T, dir string, from Position, most int) ([]Event, Posi
 	return nil, from
 }
 
-// TestPages reads as much by pages as the directory holds, whatever their size, also while
-// files are rotated, and begins again where the file has been let go.
+// TestPages reads the same by pages as from the directory, for all page sizes, also while files are
+// rotated. It starts over if the file was deleted.
 func TestPages(t *testing.T) {
 	for _, most := range []int{1, 200, 1000, 1 << 20} {
 		dir := t.TempDir()

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestStalled is for a process that does not run for half a second, and has not had a
-// processor meanwhile. That a real one records it shows in e2e/procs.
+// TestStalled is about a process that does not run for half a second and used no processor
+// meanwhile. e2e/procs shows that a real process records it.
 func TestStalled(t *testing.T) {
 	for _, c := range []struct {
 		took, used time.Duration
@@ -30,7 +30,7 @@ func TestStalled(t *testing.T) {
 	}
 }
 
-// TestNoStall has nothing recorded of a process that runs whenever it wants to, nor by nobody.
+// TestNoStall records no stall of a process that runs regularly, and none with a nil recorder.
 func TestNoStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()

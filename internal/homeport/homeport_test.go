@@ -31,7 +31,8 @@ func TestHomePorts(t *testing.T) {
 	}
 }
 
-// TestFreePort can be listened on, and is refused while somebody does.
+// TestFreePort checks that a free port can be listened on, and cannot while another listener holds
+// it.
 func TestFreePort(t *testing.T) {
 	t.Parallel()
 	var port int

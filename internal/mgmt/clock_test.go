@@ -10,8 +10,8 @@ import (
 	"github.com/podfall/podfall/internal/mgmt"
 )
 
-// TestMoveClock moves the clock of a board at noon, and says what it shows ten seconds later.
-func TestMoveClock(t *testing.T) {
+// TestClockChange changes the clock of a state at noon, and checks its reading ten seconds later.
+func TestClockChange(t *testing.T) {
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for name, row := range map[string]struct {
 		moves []mgmt.ClockChange

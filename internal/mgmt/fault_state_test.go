@@ -14,15 +14,15 @@ import (
 	"github.com/podfall/podfall/internal/partition"
 )
 
-// origin is when the boards of these tests begin, on both clocks.
+// origin is when the states of these tests begin, on both clocks.
 var origin = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// after is a moment on a cluster that is twice as fast as the wall.
-func after(wall time.Duration) mgmt.Instant {
+// instantAfter returns an instant on a cluster that runs twice as fast as the wall.
+func instantAfter(wall time.Duration) mgmt.Instant {
 	return mgmt.Instant{Wall: origin.Add(wall), Cluster: origin.Add(2 * wall)}
 }
 
-func empty(t *testing.T) mgmt.FaultState {
+func emptyState(t *testing.T) mgmt.FaultState {
 	t.Helper()
 	schedule, err := clock.NewSchedule(origin, 2)
 	if err != nil {
@@ -31,11 +31,11 @@ func empty(t *testing.T) mgmt.FaultState {
 	return mgmt.FaultState{Epoch: "e", Clock: schedule, Members: partition.Members([]string{"node-1", "node-2"})}
 }
 
-func lasts(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
+func durationOf(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
 
 func addFault(name string, d time.Duration, replace bool) mgmt.Change {
 	return mgmt.Change{AddFault: &mgmt.AddFault{Name: name, Replace: replace, Spec: fault.Spec{
-		Point: fault.VolumeMount, Effect: fault.Effect{Kind: fault.Hang}, Duration: lasts(d),
+		Point: fault.VolumeMount, Effect: fault.Effect{Kind: fault.Hang}, Duration: durationOf(d),
 	}}}
 }
 
@@ -43,7 +43,7 @@ func addCut(name, member, holder string, only ...partition.Message) mgmt.Change 
 	return mgmt.Change{Cut: &mgmt.AddCut{Name: name, Holder: holder, Spec: partition.Spec{Members: []string{member}, Only: only}}}
 }
 
-// names of what is on a board: faults, then cuts.
+// names lists what a state holds: faults, then cuts.
 func names(b mgmt.FaultState) string {
 	var all []string
 	for _, f := range b.Faults {
@@ -98,10 +98,10 @@ func TestApply(t *testing.T) {
 			{0, mgmt.Change{Renew: "free"}, "cut:free", mgmt.ErrNotFound, ""},
 		},
 	} {
-		state := empty(t)
+		state := emptyState(t)
 		for i, s := range steps {
 			before := state
-			next, err := state.Apply(s.change, after(s.at))
+			next, err := state.Apply(s.change, instantAfter(s.at))
 			switch {
 			case s.fails == nil && s.text == "" && err != nil, s.fails != nil && !errors.Is(err, s.fails),
 				s.text != "" && (err == nil || !strings.Contains(err.Error(), s.text)):
@@ -110,36 +110,36 @@ func TestApply(t *testing.T) {
 				t.Errorf("%s, step %d: revision %d after %d", name, i, next.Revision, before.Revision)
 			}
 			state = next
-			if got := names(state.WithoutExpired(after(s.at))); got != s.want {
+			if got := names(state.WithoutExpired(instantAfter(s.at))); got != s.want {
 				t.Errorf("%s, step %d: on the board %q, want %q", name, i, got, s.want)
 			}
 		}
 	}
 }
 
-// TestEnds: the keeper knows when to look again, on each clock.
-func TestEnds(t *testing.T) {
-	state := empty(t)
+// TestNextExpiry: the keeper knows when to look again, on each clock.
+func TestNextExpiry(t *testing.T) {
+	state := emptyState(t)
 	for _, change := range []mgmt.Change{addFault("a", time.Hour, false), addFault("b", time.Minute, false), addCut("c", "node-1", "me"), addCut("d", "node-2", "")} {
 		var err error
-		if state, err = state.Apply(change, after(0)); err != nil {
+		if state, err = state.Apply(change, instantAfter(0)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if ends := state.NextExpiry(); !ends.Cluster.Equal(origin.Add(time.Minute)) || !ends.Wall.Equal(origin.Add(mgmt.LeaseDuration)) {
 		t.Errorf("ends %+v", ends)
 	}
-	if ends := empty(t).NextExpiry(); !ends.Cluster.IsZero() || !ends.Wall.IsZero() {
+	if ends := emptyState(t).NextExpiry(); !ends.Cluster.IsZero() || !ends.Wall.IsZero() {
 		t.Errorf("an empty board ends %+v", ends)
 	}
 }
 
-// TestAllFaults has the messages that a cut holds among the faults.
+// TestAllFaults includes the messages that a cut holds.
 func TestAllFaults(t *testing.T) {
-	state := empty(t)
+	state := emptyState(t)
 	for _, change := range []mgmt.Change{addFault("a", 0, false), addCut("c", "node-1", "", partition.Leases)} {
 		var err error
-		if state, err = state.Apply(change, after(0)); err != nil {
+		if state, err = state.Apply(change, instantAfter(0)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,7 +8,7 @@
 //	Agent <── mgmt.inspect.<process> ── Client.Inspect, Client.History
 //
 // Every process has a separate management connection straight to the hub, which no cut affects.
-// File fault_state.go defines the fault state and its changes, and is pure; services/bus/board
+// File fault_state.go defines the fault state and its changes, and is pure; services/bus/faultstate
 // stores it. A cluster in a test has no management connections: it passes the same values to its
 // services directly.
 package mgmt

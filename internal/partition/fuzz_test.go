@@ -8,8 +8,7 @@ import (
 	"github.com/podfall/podfall/internal/partition"
 )
 
-// FuzzNew: a cut that is taken says at any time what it does to a link, and when that
-// changes next, which is later.
+// FuzzNew: a valid cut defines a link's condition at any time, and the next change is later.
 func FuzzNew(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string, text []byte, later int64) {
 		var spec partition.Spec

@@ -29,7 +29,7 @@ func cut(t *testing.T, spec partition.Spec) partition.Cut {
 	return c
 }
 
-func TestOff(t *testing.T) {
+func TestCutOff(t *testing.T) {
 	for want, spec := range map[string]partition.Spec{
 		"[node-2]":                     {Members: []string{"node-2"}},
 		"[gateway node-1]":             {Members: []string{"node-1", "gateway"}},
@@ -46,7 +46,7 @@ func TestOff(t *testing.T) {
 	}
 }
 
-func TestOf(t *testing.T) {
+func TestConditionOf(t *testing.T) {
 	hold, reset := partition.OneWay{Manner: partition.Hold}, partition.OneWay{Manner: partition.Reset}
 	slow := partition.OneWay{Latency: time.Second, Jitter: 2 * time.Second, Seed: 7, Bandwidth: 1000}
 	one := []string{"node-1"}
@@ -99,7 +99,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-func TestOver(t *testing.T) {
+func TestExpired(t *testing.T) {
 	c := cut(t, partition.Spec{Members: []string{"node-1"}, Duration: seconds(60)})
 	c.Lease = &partition.Lease{Holder: "somebody", Expires: since.Add(5 * time.Second)}
 	for _, row := range []struct {

@@ -12,9 +12,8 @@ import (
 	"github.com/podfall/podfall/internal/pki"
 )
 
-// FuzzPair: whatever is read for an authority, what is good signs a server that its clients
-// take at that time, and is good again as it is; what is not good says of the certificate or
-// the key what is wrong.
+// FuzzPair: for any authority that is read, a valid one signs a server certificate that clients
+// accept at that time, and stays valid. For an invalid one, the error names the part that is wrong.
 func FuzzPair(f *testing.F) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	authority, err := pki.NewAuthority("podfall", now)
@@ -51,7 +50,7 @@ func FuzzPair(f *testing.F) {
 			}
 			return
 		}
-		if !errors.Is(err, pki.ErrInvalid) || !named(err) {
+		if !errors.Is(err, pki.ErrInvalid) || !namesCause(err) {
 			t.Errorf("%v does not say what is wrong", err)
 		}
 		if cannot != nil && !strings.Contains(cannot.Error(), "sign for gateway: ") {
@@ -73,8 +72,8 @@ func damaged(certificate []byte, at int, text []byte) []byte {
 	return pem.EncodeToMemory(block)
 }
 
-// named says whether an error names, behind what all begin with, what is wrong.
-func named(err error) bool {
+// namesCause reports whether an error names the cause behind the common prefix.
+func namesCause(err error) bool {
 	cause, found := strings.CutPrefix(err.Error(), pki.ErrInvalid.Error()+": ")
 	return found && slices.ContainsFunc([]string{
 		"certificate: ", "key: ", "its key ", "it has expired at ", "it is good from ", "x509: ",

@@ -96,6 +96,9 @@ func (c *Client) retry(ctx context.Context, req call, try attemptFunc) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", req, context.Cause(ctx))
 	}
+	if err := req.target.check(); err != nil {
+		return err
+	}
 	limit := c.callTimeout()
 	operation := c.cfg.Operation()
 	data, err := c.encodeRequest(req, operation, untilDeadline(ctx, limit))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -196,6 +197,43 @@ func TestACallThatIsTooLateIsNotSent(t *testing.T) {
 			t.Errorf("%d requests were sent, the first with deadline %d", len(link.asked), link.asked[0].GetDeadlineUnixNano())
 		}
 	})
+}
+
+// TestNoObjectsNameIsNotSent calls with text of a client's that is the name of no object: it becomes
+// part of no subject, and the call is refused at once.
+func TestNoObjectsNameIsNotSent(t *testing.T) {
+	link := &scriptedLink{answer: func(int, proto.APISubject, *proto.Request) ([]*proto.Response, error) {
+		return okResponse(podItem(t, "web", 7)), nil
+	}}
+	c := newClient(link, Config{})
+	long := strings.Repeat("x", 254)
+	for name, target := range map[string]Target{
+		"a long name":        {Kind: podKind, Namespace: "default", Name: long},
+		"a long namespace":   {Kind: podKind, Namespace: long, Name: "web"},
+		"a long subresource": {Kind: podKind, Namespace: "default", Name: "web", Subresource: long},
+		"a long resource":    {Kind: kinds.Kind{GroupVersionKind: podKind.GroupVersionKind, Resource: long}, Name: "web"},
+		"a path":             {Kind: podKind, Namespace: "default", Name: ".."},
+		"a percent sign":     {Kind: podKind, Namespace: "default", Name: "a%2Fb"},
+		"a control":          {Kind: podKind, Namespace: "default", Name: "a\nb"},
+	} {
+		refused := map[string]error{}
+		_, refused["get"] = c.Get(t.Context(), target, metav1.GetOptions{})
+		_, refused["delete"] = c.Delete(t.Context(), target, metav1.DeleteOptions{})
+		_, refused["patch"] = c.Patch(t.Context(), target, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
+		_, refused["do"] = c.Do(t.Context(), RawRequest{Verb: proto.VerbList, Target: target, Options: &metav1.ListOptions{}})
+		for verb, err := range refused {
+			if !apierrors.IsBadRequest(err) {
+				t.Errorf("%s: %s: %v, want a BadRequest", name, verb, err)
+			}
+		}
+	}
+	if len(link.asked) != 0 {
+		t.Errorf("%d requests were sent, the first to %.80s", len(link.asked), link.subject[0])
+	}
+	longest := Target{Kind: podKind, Namespace: "default", Name: strings.Repeat("x", 253)}
+	if _, err := c.Get(t.Context(), longest, metav1.GetOptions{}); err != nil || len(link.asked) != 1 {
+		t.Errorf("the longest name: %v", err)
+	}
 }
 
 func TestOperationsDiffer(t *testing.T) {

@@ -29,7 +29,7 @@ func tableWithFault(t *testing.T, point fault.Point, where fault.Attributes, eff
 	return table
 }
 
-func TestWhatGoesWrongWithARequest(t *testing.T) {
+func TestRequestFaults(t *testing.T) {
 	mine := fault.Attributes{Client: "client:ann", Verb: "get", Resource: "pods", Namespace: "default", Name: "web"}
 	for name, row := range map[string]struct {
 		where  fault.Attributes
@@ -67,7 +67,7 @@ func TestWhatGoesWrongWithARequest(t *testing.T) {
 	}
 }
 
-func TestSpeakers(t *testing.T) {
+func TestClientNames(t *testing.T) {
 	c := newClient(&scriptedLink{}, Config{})
 	for want, got := range map[string]string{
 		"client:ann": c.clientName(t.Context()), "controllers/job": c.WithName("controllers/job").clientName(t.Context()),
@@ -79,7 +79,7 @@ func TestSpeakers(t *testing.T) {
 	}
 }
 
-func TestWhatGoesWrongWithADelivery(t *testing.T) {
+func TestDeliveryFaults(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
 	where := fault.Attributes{Client: "me", Verb: "MODIFIED", Resource: "pods", Name: "web"}
 	for want, effect := range map[string]fault.Effect{

@@ -18,7 +18,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// recordingSink is a sink that notes what it is told.
+// recordingSink records the calls of a sink.
 type recordingSink struct{ calls []string }
 
 func (c *recordingSink) Replace(items []kinds.Object, resourceVersion string) {

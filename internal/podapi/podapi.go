@@ -26,6 +26,7 @@
 package podapi
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
@@ -132,6 +133,14 @@ type Target struct {
 	Name string
 	// Subresource is "status", "binding", "eviction", "scale" or empty.
 	Subresource string
+}
+
+// check refuses a target that no object has, before its parts become a subject.
+func (t Target) check() error {
+	return cmp.Or(
+		proto.CheckName("resource", t.Kind.GroupResource().String()), proto.CheckName("subresource", t.Subresource),
+		proto.CheckName("namespace", t.Namespace), proto.CheckName("name", t.Name),
+	)
 }
 
 // String returns the target as error messages name it: "pods default/web".

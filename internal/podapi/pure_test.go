@@ -8,7 +8,7 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-func TestCursorAdmits(t *testing.T) {
+func TestCursorAccepts(t *testing.T) {
 	for name, row := range map[string]struct {
 		frame *proto.Frame
 		news  bool
@@ -61,7 +61,7 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-func TestDiceAreSeeded(t *testing.T) {
+func TestRNGIsSeeded(t *testing.T) {
 	a, b, c := newRNG(1), newRNG(1), newRNG(2)
 	same := true
 	for range 1000 {

@@ -143,7 +143,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestEnded(t *testing.T) {
+func TestHasEnded(t *testing.T) {
 	terminated := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
 	for name, row := range map[string]struct {
 		change func(pod *corev1.Pod)

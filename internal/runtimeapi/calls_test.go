@@ -161,7 +161,7 @@ func TestClockSetBackBetweenIncarnations(t *testing.T) {
 }
 
 // StillWanted is false once the connection of the caller is gone, without a word from it.
-func TestStillWanted(t *testing.T) {
+func TestIsCallerWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wanted := make(chan bool, 2)
 		n := startNode(t, func(ctx context.Context, _ string) error {

@@ -13,9 +13,9 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// TestWhatGoesWrongWithACall: StopContainer of web is struck, in each way, and of others
-// is not.
-func TestWhatGoesWrongWithACall(t *testing.T) {
+// TestCallFaults applies each fault to StopContainer of web, and checks that other calls are not
+// affected.
+func TestCallFaults(t *testing.T) {
 	const deadline = 2*time.Minute + 5*time.Second // (CRI-06)
 	for name, row := range map[string]struct {
 		effect fault.Effect

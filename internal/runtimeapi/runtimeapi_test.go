@@ -42,7 +42,7 @@ func startNodeOn(t *testing.T, clk clock.Clock, do func(ctx context.Context, cal
 	return startNodeWith(t, clk, nil, do)
 }
 
-// startNodeWith is startNodeOn with what goes wrong on purpose.
+// startNodeWith is startNodeOn with faults.
 func startNodeWith(t *testing.T, clk clock.Clock, faults *fault.Table, do func(ctx context.Context, call string) error) *node {
 	t.Helper()
 	n := &node{t: t}
@@ -84,7 +84,7 @@ func (n *node) dial(id proto.Identity) *bus.Conn {
 	return conn
 }
 
-// calls is one call of each method, what the runtime must hear, and what must come back.
+// calls is one call of each method, with what the runtime must receive and what must be returned.
 func calls(c *runtimeapi.Client) map[string]func(context.Context) (any, error) {
 	none := func(err error) (any, error) { return nil, err }
 	return map[string]func(context.Context) (any, error){
@@ -404,8 +404,8 @@ func wantError(t *testing.T, what string, err error, want string) {
 	}
 }
 
-// TestCallsEndWithTheirRuntime breaks calls off that have no limit, once another incarnation of
-// the runtime has answered: nobody else would ever end them.
+// TestCallsEndWithTheirRuntime: calls without a deadline end once another incarnation of the
+// runtime has answered, because nothing else would end them.
 func TestCallsEndWithTheirRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, err := bus.StartServer(t.Context(), bus.ServerConfig{Port: bus.InProcessOnly})

@@ -59,7 +59,7 @@ func TestDefaultClass(t *testing.T) {
 	}
 }
 
-func TestClassless(t *testing.T) {
+func TestHasNoClass(t *testing.T) {
 	for name, claim := range map[string]*corev1.PersistentVolumeClaim{
 		"empty": {Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: new("")}},
 		"old":   {ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{corev1.BetaStorageClassAnnotation: ""}}},

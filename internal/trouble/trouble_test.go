@@ -9,8 +9,8 @@ import (
 	"github.com/podfall/podfall/internal/partition"
 )
 
-// TestChanges tells what ends and begins from one state to the next.
-func TestChanges(t *testing.T) {
+// TestDiff checks what ends and begins between two states.
+func TestDiff(t *testing.T) {
 	start := time.Unix(0, 0)
 	face, err := clock.NewSchedule(start, 1)
 	if err != nil {

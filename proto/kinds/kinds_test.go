@@ -178,7 +178,7 @@ func TestNewRefusesWhatIsNotServed(t *testing.T) {
 	}
 }
 
-func TestToday(t *testing.T) {
+func TestServedByDefault(t *testing.T) {
 	t.Parallel()
 	for _, k := range kinds.ServedByDefault() {
 		if strings.Contains(k.Version, "alpha") || strings.Contains(k.Version, "beta") || k.Group == "extensions" {

@@ -9,7 +9,6 @@ import (
 
 	protobuf "google.golang.org/protobuf/proto"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -151,10 +150,10 @@ func checkTarget(a *admission.Attributes) error {
 	if err := checkSubresource(a); err != nil {
 		return err
 	}
-	if err := checkPlace("namespace", a.Namespace); err != nil {
+	if err := proto.CheckName("namespace", a.Namespace); err != nil {
 		return err
 	}
-	if err := checkPlace("name", a.Name); err != nil {
+	if err := proto.CheckName("name", a.Name); err != nil {
 		return err
 	}
 	everywhere := a.Verb == proto.VerbList || a.Verb == proto.VerbWatch
@@ -194,25 +193,6 @@ func checkSubresource(a *admission.Attributes) error {
 	}
 	if !slices.Contains(verbs, a.Verb) {
 		return apierrors.NewMethodNotSupported(a.Kind.GroupResource(), string(a.Verb))
-	}
-	return nil
-}
-
-const maxName = 253
-
-// checkPathSegment refuses names and namespaces that no object can have.
-func checkPlace(field, text string) error {
-	if text == "" {
-		return nil
-	}
-	if len(text) > maxName {
-		return apierrors.NewBadRequest(fmt.Sprintf("%s: want at most %d bytes, not %d", field, maxName, len(text)))
-	}
-	if wrong := content.IsPathSegmentName(text); len(wrong) > 0 {
-		return apierrors.NewBadRequest(fmt.Sprintf("%s %s: %s", field, shorten(text), strings.Join(wrong, "; ")))
-	}
-	if !printable(text) {
-		return apierrors.NewBadRequest(fmt.Sprintf("%s %s: want printable ASCII characters", field, shorten(text)))
 	}
 	return nil
 }

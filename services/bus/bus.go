@@ -12,9 +12,9 @@
 // Management connections go to the hub directly and are never cut. The state of faults and cuts is
 // kept here, in the directory faultstate.
 //
-// The hub is an embedded server that knows every identity and its permissions (architecture.md
-// section 6), or an existing NATS server that its owner configures. The messages on the hub are not
-// this package's concern.
+// The hub is an embedded server that knows every identity and its permissions
+// (internal/bus/permissions.go), or an existing NATS server that its owner configures. The messages
+// on the hub are not this package's concern.
 package bus
 
 import (
@@ -35,7 +35,7 @@ import (
 	"github.com/podfall/podfall/internal/partition"
 	"github.com/podfall/podfall/internal/trouble"
 	"github.com/podfall/podfall/proto"
-	"github.com/podfall/podfall/services/bus/board"
+	"github.com/podfall/podfall/services/bus/faultstate"
 )
 
 // Addresses lists the URLs of a cluster network, for --bus.
@@ -193,7 +193,7 @@ func keepState(ctx context.Context, cfg Config, hub hub, here target, ready func
 		return err
 	}
 	defer conn.Close()
-	keeper, err := board.Open(ctx, board.Config{
+	keeper, err := faultstate.Open(ctx, faultstate.Config{
 		Bus: conn, File: cfg.StateFile, Epoch: string(cfg.Boot), Members: partition.Members(cfg.Nodes), Log: cfg.Log,
 		Schedule: here.clock.Schedule(), Clock: here.clock.Clock(), Apply: here.apply,
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/internal/podview"
+	"github.com/podfall/podfall/internal/terminal"
 	"github.com/podfall/podfall/proto/kinds"
 )
 
@@ -40,7 +41,7 @@ var errInterruptedWait = errors.New("interrupted while waiting")
 // and returns one that only carries the exit code.
 func action(env Env, do func(context.Context, *call) error) cli.ActionFunc {
 	return func(flags *cli.Context) error {
-		c := &call{env: env, flags: flags, stdout: printable(env.Stdout), stderr: printable(env.Stderr)}
+		c := &call{env: env, flags: flags, stdout: terminal.Writer(env.Stdout), stderr: terminal.Writer(env.Stderr)}
 		defer c.close()
 		err := do(flags.Context, c)
 		switch {
@@ -56,10 +57,10 @@ func action(env Env, do func(context.Context, *call) error) cli.ActionFunc {
 			return cli.Exit("", exitInterrupted)
 		}
 		if code := endedError(0); errors.As(err, &code) {
-			say(c.stderr, "%s\n", err)
+			terminal.Printf(c.stderr, "%s\n", terminal.Text(err.Error()))
 			return cli.Exit("", int(code))
 		}
-		say(c.stderr, "%s\n", Explain(err))
+		terminal.Printf(c.stderr, "%s\n", terminal.Text(Explain(err)))
 		return cli.Exit("", exitError)
 	}
 }
@@ -121,23 +122,19 @@ func (c *call) warn(text string) {
 	if c.env.TTY {
 		word = "\x1b[33;1mWarning:\x1b[0m"
 	}
-	say(c.env.Stderr, "%s ", word) // our own word, which may be coloured
-	say(c.stderr, "%s\n", text)
+	terminal.Printf(c.env.Stderr, "%s ", terminal.Text(word)) // our own word, which may be coloured
+	terminal.Printf(c.stderr, "%s\n", text)
 }
-
-// say writes to people. What they could not be told is lost, as with kubectl; the exit
-// code stands.
-func say(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
 
 // Warner prints the warnings that come with the API server's answers, each text once;
 // it is for podapi.Config.
 func Warner(stderr io.Writer) func(text string) {
-	out := printable(stderr)
+	out := terminal.Writer(stderr)
 	said := map[string]bool{}
 	return func(text string) {
 		if !said[text] {
 			said[text] = true
-			say(out, "Warning: %s\n", text)
+			terminal.Printf(out, "Warning: %s\n", text)
 		}
 	}
 }

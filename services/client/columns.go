@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/jsonpath"
+
+	"github.com/podfall/podfall/internal/terminal"
 )
 
 // columnPrinter is -o custom-columns=TITLE:PATH,….
@@ -69,7 +71,7 @@ func relax(expression string) (string, error) {
 func (p *columnPrinter) PrintObj(obj runtime.Object, out io.Writer) error {
 	w := tabwriter.NewWriter(out, 6, 4, 3, ' ', 0)
 	if p.header {
-		say(w, "%s\n", strings.Join(p.titles, "\t"))
+		terminal.Row(w, p.titles...)
 		p.header = false
 	}
 	rows := []map[string]any{}
@@ -97,7 +99,7 @@ func (p *columnPrinter) PrintObj(obj runtime.Object, out io.Writer) error {
 				cells[i] = strings.Join(texts, ",")
 			}
 		}
-		say(w, "%s\n", strings.Join(cells, "\t"))
+		terminal.Row(w, cells...)
 	}
 	return w.Flush()
 }

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/internal/terminal"
 )
 
 func cordonCommand(env Env) *cli.Command {
@@ -77,7 +79,7 @@ func (c *call) cordonNode(ctx context.Context, api API, v victim, run dryRun, wh
 		return err
 	}
 	if node, ok := obj.(*corev1.Node); ok && node.Spec.Unschedulable == what.unschedulable {
-		say(c.stdout, "node/%s already %s%s\n", v.target.Name, what.done, run.suffix())
+		terminal.Printf(c.stdout, "node/%s already %s%s\n", v.target.Name, what.done, run.suffix())
 		return nil
 	}
 	if run != dryRunClient {
@@ -89,6 +91,6 @@ func (c *call) cordonNode(ctx context.Context, api API, v victim, run dryRun, wh
 			return err
 		}
 	}
-	say(c.stdout, "node/%s %s%s\n", v.target.Name, what.done, run.suffix())
+	terminal.Printf(c.stdout, "node/%s %s%s\n", v.target.Name, what.done, run.suffix())
 	return nil
 }

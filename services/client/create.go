@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/podfall/podfall/internal/terminal"
 	"github.com/podfall/podfall/proto/kinds"
 )
 
@@ -129,7 +130,7 @@ func (w *manifestWriter) report(m manifest, obj runtime.Object, done string) err
 	if w.printer != nil {
 		return w.printer(obj)
 	}
-	say(w.stdout, "%s %s%s\n", m.name(), done, w.run.suffix())
+	terminal.Printf(w.stdout, "%s %s%s\n", m.name(), done, w.run.suffix())
 	return nil
 }
 

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/internal/terminal"
 )
 
 // deleteCommand is where a deletion's round 1 begins: flags become DeleteOptions
@@ -50,7 +52,7 @@ func deleteFlagList() []cli.Flag {
 func runDelete(ctx context.Context, c *call) error {
 	plan, err := c.deletePlan()
 	for _, warning := range plan.deprecations {
-		say(c.stderr, "%s\n", warning)
+		terminal.Printf(c.stderr, "%s\n", warning)
 	}
 	if err != nil {
 		return err
@@ -122,7 +124,7 @@ func (d *deletion) run(ctx context.Context) error {
 		return joined(errs)
 	}
 	if found == 0 {
-		say(d.stdout, "No resources found\n") // CLI-10
+		terminal.Printf(d.stdout, "No resources found\n") // CLI-10
 		return nil
 	}
 	if !d.plan.wait || d.plan.dryRun != dryRunNone {
@@ -134,14 +136,14 @@ func (d *deletion) run(ctx context.Context) error {
 // deleteOne sends one DELETE and says so as soon as it is answered (CLI-07).
 func (d *deletion) deleteOne(ctx context.Context, v victim) (types.UID, error) {
 	if d.plan.dryRun == dryRunClient {
-		say(d.stdout, "%s\n", d.plan.message(v.target, d.env.Compat))
+		terminal.Printf(d.stdout, "%s\n", d.plan.message(v.target, d.env.Compat))
 		return "", nil
 	}
 	answer, err := d.api.Delete(ctx, v.target, d.plan.options)
 	if err != nil {
 		return "", whileDoing("deleting", v.source, err)
 	}
-	say(d.stdout, "%s\n", d.plan.message(v.target, d.env.Compat))
+	terminal.Printf(d.stdout, "%s\n", d.plan.message(v.target, d.env.Compat))
 	return uidOf(answer), nil
 }
 
@@ -178,20 +180,20 @@ func (d *deletion) confirm(ctx context.Context) (proceed bool, err error) {
 		return false, joined(errs)
 	}
 	if len(victims) == 0 {
-		say(d.stdout, "No resources found\n")
+		terminal.Printf(d.stdout, "No resources found\n")
 		return false, nil
 	}
-	say(d.stdout, "You are about to delete the following %d resource(s):\n", len(victims))
+	terminal.Printf(d.stdout, "You are about to delete the following %d resource(s):\n", len(victims))
 	d.previewed = map[place]bool{}
 	for _, v := range victims {
 		d.previewed[v.place()] = true
-		say(d.stdout, "%s\n", qualified(v.target.Kind, v.target.Name))
+		terminal.Printf(d.stdout, "%s\n", qualified(v.target.Kind, v.target.Name))
 	}
-	say(d.stdout, "Do you want to continue? (y/N): ")
+	terminal.Printf(d.stdout, "Do you want to continue? (y/N): ")
 	var answer string
 	if _, err := fmt.Fscanln(d.env.Stdin, &answer); err == nil && strings.EqualFold(answer, "y") {
 		return true, nil
 	}
-	say(d.stdout, "deletion is cancelled\n")
+	terminal.Printf(d.stdout, "deletion is cancelled\n")
 	return false, nil
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 
+	"github.com/podfall/podfall/internal/terminal"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/client/describe"
 )
@@ -74,12 +75,12 @@ func (d *describer) describeAll(ctx context.Context, groups []group, between, af
 	separator := ""
 	for _, g := range groups {
 		for _, obj := range g.objects {
-			say(d.stdout, "%s", separator)
+			terminal.Printf(d.stdout, "%s", terminal.Text(separator))
 			separator = between
 			if err := d.describe(ctx, g.kind, obj); err != nil {
 				errs = append(errs, err)
 			}
-			say(d.stdout, "%s", after)
+			terminal.Printf(d.stdout, "%s", terminal.Text(after))
 		}
 	}
 	return errs

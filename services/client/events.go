@@ -15,6 +15,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/podfall/podfall/internal/podview"
+	"github.com/podfall/podfall/internal/terminal"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/client/describe"
 )
@@ -72,9 +73,9 @@ func runEvents(ctx context.Context, c *call) error {
 	found = slices.DeleteFunc(found, func(e *corev1.Event) bool { return !filter.matches(e) })
 	if len(found) == 0 {
 		if filter.namespace == "" {
-			say(c.stderr, "No events found.\n")
+			terminal.Printf(c.stderr, "No events found.\n")
 		} else {
-			say(c.stderr, "No events found in %s namespace.\n", filter.namespace)
+			terminal.Printf(c.stderr, "No events found in %s namespace.\n", filter.namespace)
 		}
 		return nil
 	}
@@ -182,10 +183,10 @@ func (w *eventWriter) row(event *corev1.Event) {
 		columns, cells = columns[1:], cells[1:]
 	}
 	if !w.headed && !w.flags.Bool(flagNoHeaders) {
-		say(w.aligns, "%s\n", strings.Join(columns, "\t"))
+		terminal.Row(w.aligns, columns...)
 	}
 	w.headed = true
-	say(w.aligns, "%s\n", strings.Join(cells, "\t"))
+	terminal.Row(w.aligns, cells...)
 }
 
 // watch prints the events there are and those that come; their removal, which is only

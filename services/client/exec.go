@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/podfall/podfall/internal/terminal"
 	"github.com/podfall/podfall/proto"
 )
 
@@ -102,19 +103,19 @@ func runAttach(ctx context.Context, c *call) error {
 	}
 	tty := containerNamed(pod, container).TTY
 	if c.flags.Bool(flagTTY) && !tty && !c.flags.Bool(flagQuiet) {
-		say(c.stderr, "error: Unable to use a TTY - container %s did not allocate one\n", container)
+		terminal.Printf(c.stderr, "error: Unable to use a TTY - container %s did not allocate one\n", container)
 	}
 	t := c.newTalk(pod, container, "attach")
 	t.setUp(tty)
 	if !c.flags.Bool(flagQuiet) {
-		say(c.stderr, "All commands and output from this session will be recorded in container logs, including credentials and sensitive information passed through the command prompt.\n")
-		say(c.stderr, "If you don't see a command prompt, try pressing enter.\n")
+		terminal.Printf(c.stderr, "All commands and output from this session will be recorded in container logs, including credentials and sensitive information passed through the command prompt.\n")
+		terminal.Printf(c.stderr, "If you don't see a command prompt, try pressing enter.\n")
 	}
 	if err := t.run(ctx); err != nil {
 		return err
 	}
 	if t.request.TTY && !c.flags.Bool(flagQuiet) {
-		say(c.stdout, "Session ended, resume using 'podfall attach %s -c %s -n %s -i -t' command\n", pod.Name, container, pod.Namespace)
+		terminal.Printf(c.stdout, "Session ended, resume using 'podfall attach %s -c %s -n %s -i -t' command\n", pod.Name, container, pod.Namespace)
 	}
 	return nil
 }
@@ -191,7 +192,7 @@ func (c *call) chooseContainer(pod *corev1.Pod, asked string) (string, error) {
 	}
 	first := pod.Spec.Containers[0].Name
 	if len(names) > 1 && !c.flags.Bool(flagQuiet) {
-		say(c.stderr, "Defaulted container %q out of: %s\n", first, strings.Join(names, ", "))
+		terminal.Printf(c.stderr, "Defaulted container %q out of: %s\n", first, strings.Join(names, ", "))
 	}
 	return first, nil
 }

@@ -8,6 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+
+	"github.com/podfall/podfall/internal/terminal"
 )
 
 // Explain is err as kubectl prints it, without a newline: "Error from server
@@ -42,12 +44,12 @@ func plain(err error) string {
 
 func fromServer(status metav1.Status) string {
 	if status.Reason == metav1.StatusReasonUnauthorized {
-		return fmt.Sprintf("error: You must be logged in to the server (%s)", status.Message)
+		return fmt.Sprintf("error: You must be logged in to the server (%s)", terminal.Line(status.Message))
 	}
 	if status.Reason == metav1.StatusReasonUnknown {
-		return "Error from server: " + status.Message
+		return "Error from server: " + terminal.Line(status.Message)
 	}
-	return fmt.Sprintf("Error from server (%s): %s", status.Reason, status.Message)
+	return fmt.Sprintf("Error from server (%s): %s", status.Reason, terminal.Line(status.Message))
 }
 
 // explainInvalid names the fields that are wrong, each once.
@@ -56,18 +58,18 @@ func explainInvalid(status metav1.Status) string {
 	details := status.Details
 	switch {
 	case details == nil && status.Message != "":
-		return text + ": " + status.Message
+		return text + ": " + terminal.Line(status.Message)
 	case details == nil:
 		return text
 	case details.Kind != "" || details.Name != "":
-		text = fmt.Sprintf("The %s %q is invalid", details.Kind, details.Name)
+		text = fmt.Sprintf("The %s %q is invalid", terminal.Line(details.Kind), details.Name)
 	case status.Message != "" && len(details.Causes) == 0:
-		text += ": " + status.Message
+		text += ": " + terminal.Line(status.Message)
 	}
 	var causes []string
 	seen := map[string]bool{}
 	for _, cause := range details.Causes {
-		line := cause.Field + ": " + cause.Message
+		line := terminal.Line(cause.Field + ": " + cause.Message)
 		if !seen[line] {
 			seen[line] = true
 			causes = append(causes, line)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/podfall/podfall/internal/directory"
 	"github.com/podfall/podfall/internal/openapi"
+	"github.com/podfall/podfall/internal/terminal"
 	"github.com/podfall/podfall/proto/kinds"
 	"github.com/podfall/podfall/services/client/explain"
 )
@@ -74,7 +75,7 @@ func runExplain(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	say(c.stdout, "%s", text)
+	terminal.Printf(c.stdout, "%s", terminal.Text(text))
 	return nil
 }
 

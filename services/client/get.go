@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/podfall/podfall/internal/terminal"
 	"github.com/podfall/podfall/proto/kinds"
 )
 
@@ -109,7 +110,7 @@ func (c *call) wanted(ctx context.Context) (wanted, error) {
 	}
 	args := c.flags.Args().Slice()
 	if len(args) == 0 {
-		say(c.stderr, "You must specify the type of resource to get. Use \"podfall api-resources\" for a complete list of supported resources.\n\n")
+		terminal.Printf(c.stderr, "You must specify the type of resource to get. Use \"podfall api-resources\" for a complete list of supported resources.\n\n")
 		return wanted{}, errNoType
 	}
 	selection, err := parseResources(args, c.kinds(ctx))
@@ -194,7 +195,7 @@ func (c *call) show(want wanted, groups []group, out getOutput, errs []error) []
 			continue
 		}
 		if written.count > 0 && !out.table.NoHeaders {
-			say(written, "\n")
+			terminal.Printf(written, "\n")
 		}
 		printer := c.tablePrinter(g.kind, out.table, separate)
 		if err := printer.print("", c.table(g.kind, g.objects...), written); err != nil {
@@ -211,9 +212,9 @@ func (c *call) show(want wanted, groups []group, out getOutput, errs []error) []
 		}
 	}
 	if namespace == "" || c.flags.Bool(flagAllNamespaces) {
-		say(c.stderr, "No resources found\n")
+		terminal.Printf(c.stderr, "No resources found\n")
 	} else {
-		say(c.stderr, "No resources found in %s namespace.\n", namespace)
+		terminal.Printf(c.stderr, "No resources found in %s namespace.\n", namespace)
 	}
 	return nil
 }

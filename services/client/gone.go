@@ -16,6 +16,7 @@ import (
 
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/internal/terminal"
 )
 
 // waitGone waits for each object in turn, all of them within the plan's timeout
@@ -117,7 +118,7 @@ func (w goneWaiter) lookAndWatch(ctx context.Context, t podapi.Target, uid types
 				return true, nil
 			case watch.Error:
 				err := apierrors.FromObject(event.Object)
-				say(w.stderr, "error: An error occurred while waiting for the object to be deleted: %v\n", err)
+				terminal.Printf(w.stderr, "error: An error occurred while waiting for the object to be deleted: %v\n", err)
 				return false, err
 			case watch.Added, watch.Modified:
 				if other, err := meta.Accessor(event.Object); err == nil && uid != "" && other.GetUID() != uid {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/podfall/podfall/internal/daemon"
 	"github.com/podfall/podfall/internal/podlog"
+	"github.com/podfall/podfall/internal/terminal"
 	"github.com/podfall/podfall/proto"
 )
 
@@ -168,7 +169,7 @@ func (c *call) loggedPods(ctx context.Context, wanted proto.LogsRequest) ([]*cor
 		}
 	}
 	if len(pods) == 0 {
-		say(c.stderr, "No resources found in %s namespace.\n", wanted.Namespace)
+		terminal.Printf(c.stderr, "No resources found in %s namespace.\n", wanted.Namespace)
 	}
 	return pods, nil
 }

@@ -259,7 +259,11 @@ func parseDocument(document []byte) ([]map[string]any, error) {
 		if err := unmarshalObject(value, &read); err != nil {
 			return nil, err
 		}
-		objects = append(objects, flatten(read.Object)...)
+		more, err := flatten(read.Object)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, more...)
 	}
 	return objects, nil
 }
@@ -309,36 +313,69 @@ func unmarshalObject(data []byte, into *unstructured.Unstructured) error {
 	if err := decoder.Decode(&fields); err != nil {
 		return fmt.Errorf("want an object: %w", err)
 	}
-	if kind, _ := fields["kind"].(string); kind == "" {
-		return runtime.NewMissingKindErr(abridged(data))
-	}
-	if version, _ := fields["apiVersion"].(string); version == "" {
-		return runtime.NewMissingVersionErr(abridged(data))
+	if err := checkType(fields); err != nil {
+		return err
 	}
 	return into.UnmarshalJSON(data)
 }
 
-func abridged(data []byte) string {
+func abridged(object map[string]any) string {
 	const most = 200
+	data, err := json.Marshal(object)
+	if err != nil {
+		return err.Error()
+	}
 	if len(data) > most {
 		return string(data[:most]) + "…"
 	}
 	return string(data)
 }
 
-// flatten is the items of a List, or the object itself.
-func flatten(object map[string]any) []map[string]any {
-	items, ok := object["items"].([]any)
-	if kind, _ := object["kind"].(string); !ok || !strings.HasSuffix(kind, "List") {
-		return []map[string]any{object}
+// flatten returns the items of a List, or the object itself. An item of a typed list, such as a PodList,
+// that has neither kind nor version is of the list's (unstructuredJSONScheme.decodeToList).
+func flatten(object map[string]any) ([]map[string]any, error) {
+	value, has := object["items"]
+	items, isArray := value.([]any)
+	kind, isList := strings.CutSuffix(textOf(object, "kind"), "List")
+	if !isList || !has || value != nil && !isArray {
+		return []map[string]any{object}, nil
 	}
 	var all []map[string]any
 	for _, item := range items {
-		if fields, ok := item.(map[string]any); ok {
-			all = append(all, flatten(fields)...)
+		fields, ok := item.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("items: want objects, not %v", item)
 		}
+		if textOf(fields, "kind") == "" && textOf(fields, "apiVersion") == "" {
+			fields["kind"], fields["apiVersion"] = kind, object["apiVersion"]
+		}
+		if err := checkType(fields); err != nil {
+			return nil, err
+		}
+		more, err := flatten(fields)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, more...)
 	}
-	return all
+	return all, nil
+}
+
+// textOf returns a field that is text; empty for all others.
+func textOf(object map[string]any, field string) string {
+	text, _ := object[field].(string)
+	return text
+}
+
+// checkType refuses an object without a kind or a version.
+func checkType(object map[string]any) error {
+	switch {
+	case textOf(object, "kind") == "":
+		return runtime.NewMissingKindErr(abridged(object))
+	case textOf(object, "apiVersion") == "":
+		return runtime.NewMissingVersionErr(abridged(object))
+	}
+	return nil
 }
 
 // newManifest finds the object's kind and gives it a namespace.

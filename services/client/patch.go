@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/podfall/podfall/internal/aliases"
+	"github.com/podfall/podfall/internal/terminal"
 )
 
 func patchCommand(env Env) *cli.Command {
@@ -72,9 +73,9 @@ func runPatch(ctx context.Context, c *call) error {
 		case printer != nil:
 			errs = appendErr(errs, printer(after))
 		case reflect.DeepEqual(before, after):
-			say(c.stdout, "%s patched (no change)%s\n", qualified(v.target.Kind, v.target.Name), run.suffix())
+			terminal.Printf(c.stdout, "%s patched (no change)%s\n", qualified(v.target.Kind, v.target.Name), run.suffix())
 		default:
-			say(c.stdout, "%s patched%s\n", qualified(v.target.Kind, v.target.Name), run.suffix())
+			terminal.Printf(c.stdout, "%s patched%s\n", qualified(v.target.Kind, v.target.Name), run.suffix())
 		}
 	}
 	return joined(errs)

@@ -24,6 +24,7 @@ import (
 // a name, and key=value pairs.
 //
 //	pod web-0 ns=other node=n1 phase=Running age=42h label.app=x stays gone=2s …
+//	(in values, \n, \t, \e and \u202e stand for the characters)
 //	node n1, namespace x, deployment d, event e reason=Killing …
 //	compat v1.22, stdin TEXT (with \n), offline, tty, refuse VERB REASON, logs TEXT
 //	process CODE TEXT (exec and attach: what it writes, after what it has read, and how
@@ -133,7 +134,7 @@ func options(fields []string) map[string]string {
 	set := map[string]string{}
 	for _, field := range fields {
 		name, value, _ := strings.Cut(field, "=")
-		set[name] = value
+		set[name] = strings.NewReplacer(`\n`, "\n", `\t`, "\t", `\e`, "\x1b", `\u202e`, "\u202e").Replace(value)
 	}
 	return set
 }
@@ -185,6 +186,7 @@ func pod(name string, o map[string]string) *corev1.Pod {
 		Resources: corev1.ResourceRequirements{Requests: quantities("cpu", "100m")},
 	}}
 	p.Status.Phase = corev1.PodPhase(or(o["phase"], "Running"))
+	p.Status.Message, p.Status.Reason = o["message"], o["reason"]
 	p.Status.PodIP = "10.0.0.7"
 	p.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.7"}}
 	status := corev1.ContainerStatus{Name: "app", Image: "nginx:1.27"}

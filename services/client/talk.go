@@ -11,6 +11,7 @@ import (
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/daemon"
 	"github.com/podfall/podfall/internal/remote"
+	"github.com/podfall/podfall/internal/terminal"
 	"github.com/podfall/podfall/proto"
 )
 
@@ -53,7 +54,7 @@ func (t *talk) setUp(tty bool) { //nolint:revive // the user's wish
 	}
 	if t.env.Terminal == nil {
 		if !t.flags.Bool(flagQuiet) {
-			say(t.stderr, "Unable to use a TTY - input is not a terminal or the right kind of file\n")
+			terminal.Printf(t.stderr, "Unable to use a TTY - input is not a terminal or the right kind of file\n")
 		}
 		return
 	}

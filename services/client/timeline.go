@@ -9,10 +9,14 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podfall/podfall/analysis/timeline"
 	"github.com/podfall/podfall/analysis/why"
 	"github.com/podfall/podfall/internal/clock"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/internal/terminal"
 )
 
 func timelineCommand(env Env) *cli.Command {
@@ -53,7 +57,7 @@ func runTimeline(ctx context.Context, c *call) error {
 		switch {
 		case err != nil:
 			return err
-		case !found && !follow:
+		case !found && (!follow || !c.mayBeDeleted(ctx, about)):
 			return fmt.Errorf("no deletion of pod %q in namespace %q has been written down. %s", about.Name, about.Namespace, evidence(events.sources()))
 		case found && c.flags.String(flagOutput) == "json":
 			if !follow || told.Over {
@@ -71,6 +75,15 @@ func runTimeline(ctx context.Context, c *call) error {
 			return err
 		}
 	}
+}
+
+// mayBeDeleted reports whether the API has the pod, or does not say: then its deletion may still begin.
+func (c *call) mayBeDeleted(ctx context.Context, about podapi.Target) bool {
+	api, err := c.api(ctx)
+	if err == nil {
+		_, err = api.Get(ctx, about, metav1.GetOptions{})
+	}
+	return !apierrors.IsNotFound(err)
 }
 
 // toldTimeline is a timeline as programs are told it.
@@ -103,9 +116,9 @@ type toldStep struct {
 // end says whose words were told.
 func (w *timelineWriter) end() {
 	if w.flags.String(flagOutput) == "" {
-		say(w.stdout, "\n%s\n", evidence(w.sources()))
+		terminal.Printf(w.stdout, "\n%s\n", evidence(w.sources()))
 		if w.unasked != "" {
-			say(w.stdout, "Nobody was asked, files were read: %s\n", w.unasked)
+			terminal.Printf(w.stdout, "Nobody was asked, files were read: %s\n", w.unasked)
 		}
 	}
 }
@@ -130,9 +143,9 @@ const laneWidth = 12
 // write prints the steps that have not been printed yet.
 func (w *timelineWriter) write(told timeline.Timeline) {
 	if len(w.printed) == 0 {
-		say(w.stdout, "pod %s, uid %s, node %s, asked for at %s, grace %ds\n\n", told.Pod, told.UID, told.Node,
+		terminal.Printf(w.stdout, "pod %s, uid %s, node %s, asked for at %s, grace %ds\n\n", told.Pod, told.UID, told.Node,
 			told.Began.UTC().Format(time.RFC3339), told.GraceSeconds)
-		say(w.stdout, "%9s %6s  %-*s %-8s %s\n", "AFTER", "GRACE", laneWidth, "LANE", "RULE", "STEP")
+		terminal.Printf(w.stdout, "%9s %6s  %-*s %-8s %s\n", "AFTER", "GRACE", laneWidth, "LANE", "RULE", "STEP")
 	}
 	for _, step := range told.Steps {
 		known := toldStep{step.At, step.Process, step.Text}
@@ -144,10 +157,10 @@ func (w *timelineWriter) write(told timeline.Timeline) {
 		if told.GraceSeconds > 0 {
 			share = fmt.Sprintf("%.0f%%", 100*step.Grace)
 		}
-		say(w.stdout, "%+8.3fs %6s  %-*s %-8s %s%s\n", step.AfterSeconds, share, laneWidth, step.Lane, step.Rule, indent(step.Lane), step.Text)
+		terminal.Printf(w.stdout, "%+8.3fs %6s  %-*s %-8s %s%s\n", step.AfterSeconds, share, laneWidth, step.Lane, step.Rule, indent(step.Lane), step.Text)
 	}
 	if told.Over {
-		say(w.stdout, "\nThe object is gone, and nothing of it is alive.\n")
+		terminal.Printf(w.stdout, "\nThe object is gone, and nothing of it is alive.\n")
 	}
 }
 

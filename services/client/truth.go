@@ -21,6 +21,7 @@ import (
 	"github.com/podfall/podfall/analysis/windows"
 	"github.com/podfall/podfall/internal/clock"
 	"github.com/podfall/podfall/internal/inspect"
+	"github.com/podfall/podfall/internal/terminal"
 	"github.com/podfall/podfall/proto/kinds"
 )
 
@@ -214,16 +215,16 @@ func (r *TruthRow) judge(known bool) {
 // truth prints for people.
 func (c *call) truth(truth Truth) error {
 	table := printers.GetNewTabWriter(c.stdout)
-	say(table, "NODE\tNAMESPACE\tPOD\tUID\tAPI\tNODE SAYS\tVERDICT\n")
+	terminal.Printf(table, "NODE\tNAMESPACE\tPOD\tUID\tAPI\tNODE SAYS\tVERDICT\n")
 	for _, row := range truth.Rows {
-		say(table, "%s\t%s\t%s\t%.8s\t%s\t%s\t%s\n", row.Node, row.Namespace, row.Name, row.UID, row.API, row.There, row.Verdict)
+		terminal.Printf(table, "%s\t%s\t%s\t%.8s\t%s\t%s\t%s\n", row.Node, row.Namespace, row.Name, row.UID, row.API, row.There, row.Verdict)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	for _, node := range truth.Seen {
 		if node.Err != "" {
-			say(c.stdout, "\n%s says nothing: %s\n", node.Node, node.Err)
+			terminal.Printf(c.stdout, "\n%s says nothing: %s\n", node.Node, node.Err)
 		}
 	}
 	for _, w := range truth.Windows {
@@ -231,19 +232,19 @@ func (c *call) truth(truth Truth) error {
 		if w.Open() {
 			state = "OPEN"
 		}
-		say(c.stdout, "\nsplit brain of %s %s for %.1fs, since %s\n", w.Identity, state, w.Took, w.Begin.UTC().Format(time.RFC3339))
+		terminal.Printf(c.stdout, "\nsplit brain of %s %s for %.1fs, since %s\n", w.Identity, state, w.Took, w.Begin.UTC().Format(time.RFC3339))
 		for _, life := range w.Incarnations {
-			say(c.stdout, "  uid %s on %s: containers %s%s\n", life.UID, life.Node, short(life.Containers), processes(life.PIDs, life.Scripted))
+			terminal.Printf(c.stdout, "  uid %s on %s: containers %s%s\n", life.UID, life.Node, short(life.Containers), processes(life.PIDs, life.Scripted))
 		}
 	}
 	switch {
 	case truth.Blind != "":
-		say(c.stdout, "\nWhether there was a split brain is not known: %s.\n", truth.Blind)
+		terminal.Printf(c.stdout, "\nWhether there was a split brain is not known: %s.\n", truth.Blind)
 		return nil
 	case len(truth.Windows) == 0:
-		say(c.stdout, "\nNo split brain.\n")
+		terminal.Printf(c.stdout, "\nNo split brain.\n")
 	}
-	say(c.stdout, "\n%s\n", evidence(truth.witnesses()))
+	terminal.Printf(c.stdout, "\n%s\n", evidence(truth.witnesses()))
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"k8s.io/cli-runtime/pkg/printers"
 
+	"github.com/podfall/podfall/internal/terminal"
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/proto/kinds"
 )
@@ -18,7 +19,7 @@ func versionCommand(env Env) *cli.Command {
 		Name:  "version",
 		Usage: "say which release is imitated",
 		Action: action(env, func(_ context.Context, c *call) error {
-			say(c.stdout, "podfall, imitating Kubernetes %s; bus contract %d\n", c.env.Compat.Release, proto.Version)
+			terminal.Printf(c.stdout, "podfall, imitating Kubernetes %s; bus contract %d\n", c.env.Compat.Release, proto.Version)
 			return nil
 		}),
 	}
@@ -48,15 +49,15 @@ func runAPIResources(ctx context.Context, c *call) error {
 	})
 	w := printers.GetNewTabWriter(c.stdout)
 	if format != "name" && !c.flags.Bool(flagNoHeaders) {
-		say(w, "NAME\tSHORTNAMES\tAPIVERSION\tNAMESPACED\tKIND\n")
+		terminal.Printf(w, "NAME\tSHORTNAMES\tAPIVERSION\tNAMESPACED\tKIND\n")
 	}
 	for _, kind := range all {
 		switch {
 		case c.flags.IsSet("namespaced") && c.flags.Bool("namespaced") != kind.Namespaced:
 		case format == "name":
-			say(w, "%s\n", kind.GroupResource().String())
+			terminal.Printf(w, "%s\n", kind.GroupResource().String())
 		default:
-			say(w, "%s\t%s\t%s\t%t\t%s\n", kind.Resource, strings.Join(kind.ShortNames, ","), kind.GroupVersion(), kind.Namespaced, kind.Kind)
+			terminal.Printf(w, "%s\t%s\t%s\t%t\t%s\n", kind.Resource, strings.Join(kind.ShortNames, ","), kind.GroupVersion(), kind.Namespaced, kind.Kind)
 		}
 	}
 	return w.Flush()

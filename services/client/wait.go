@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/internal/terminal"
 )
 
 func waitCommand(env Env) *cli.Command {
@@ -176,7 +177,7 @@ func (w *waiting) object(ctx context.Context, t podapi.Target) error {
 			return err
 		}
 		if w.printer == nil {
-			say(w.stdout, "%s condition met\n", qualified(t.Kind, t.Name))
+			terminal.Printf(w.stdout, "%s condition met\n", qualified(t.Kind, t.Name))
 		} else if err := w.printer(final); err != nil {
 			return err
 		}
@@ -253,7 +254,7 @@ func (w *waiting) watchOnce(ctx context.Context, t podapi.Target, a waitAim) (ru
 			case !open:
 				return nil, ctx.Err()
 			case event.Type == watch.Error:
-				say(w.stderr, "error: An error occurred while waiting for the condition to be satisfied: %v\n", apierrors.FromObject(event.Object))
+				terminal.Printf(w.stderr, "error: An error occurred while waiting for the condition to be satisfied: %v\n", apierrors.FromObject(event.Object))
 				return nil, w.env.Clock.Sleep(ctx, relistPause)
 			case event.Type != watch.Added && event.Type != watch.Modified:
 				continue

@@ -9,18 +9,20 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/podfall/podfall/internal/podapi"
 	"github.com/podfall/podfall/analysis/why"
 	"github.com/podfall/podfall/analysis/why/gather"
+	"github.com/podfall/podfall/internal/podapi"
+	"github.com/podfall/podfall/internal/terminal"
 )
 
 func whyCommand(env Env) *cli.Command {
 	return &cli.Command{
 		Name:      "why",
-		Usage:     "say why an object that is being deleted is still there; exit code 3 when it is blocked",
-		ArgsUsage: "(TYPE/NAME | TYPE NAME)",
-		Flags:     join(namespaceFlags(), []cli.Flag{outputFlag("json")}),
+		Usage:     "say why an object that is being deleted is still there, or all that are; exit code 3 if one is blocked",
+		ArgsUsage: "[TYPE/NAME | TYPE NAME]",
+		Flags:     join(namespaceFlags(), []cli.Flag{allNamespacesFlag(), outputFlag("json")}),
 		Action:    action(env, runWhy),
 	}
 }
@@ -31,6 +33,9 @@ var errBlocked = errors.New("blocked")
 func runWhy(ctx context.Context, c *call) error {
 	if format := c.flags.String(flagOutput); format != "" && format != "json" {
 		return c.misused("--output %q: want json, or nothing", format)
+	}
+	if !c.flags.Args().Present() {
+		return c.explainAll(ctx)
 	}
 	about, err := c.about(ctx)
 	if err != nil {
@@ -53,10 +58,33 @@ func runWhy(ctx context.Context, c *call) error {
 	} else {
 		c.explain(report)
 	}
-	if err == nil && report.Blocked() {
-		err = errBlocked
+	switch {
+	case err != nil:
+		return err
+	case report.Blocked():
+		return errBlocked
+	case report.Missing():
+		c.lastDeletion(ctx, about)
+		return apierrors.NewNotFound(about.Kind.GroupResource(), about.Name)
 	}
-	return err
+	return nil
+}
+
+// lastDeletion prints the timeline of a pod that is gone, if its deletion has been written down.
+func (c *call) lastDeletion(ctx context.Context, about podapi.Target) {
+	if about.Kind.GroupResource().String() != "pods" || c.flags.String(flagOutput) == "json" {
+		return
+	}
+	past, err := c.past(ctx)
+	if err != nil {
+		return // nothing is written down here, which is not what was asked
+	}
+	teller := &timelineWriter{past: past, printed: map[toldStep]bool{}, pod: about.Namespace + "/" + about.Name}
+	if told, found, err := teller.read(ctx); err == nil && found {
+		terminal.Printf(c.stdout, "\n")
+		teller.write(told)
+		teller.end()
+	}
 }
 
 // about is the one object that the arguments name: pod/web, or pod web.
@@ -89,17 +117,17 @@ func (c *call) explain(report why.Report) {
 	if report.Namespace != "" {
 		where = " in " + report.Namespace
 	}
-	say(c.stdout, "%s%s: %s\n", report.Object, where, report.State)
-	if len(report.Findings) == 0 && !report.Blocked() {
-		say(c.stdout, "Nothing is known to block it.\n")
+	terminal.Printf(c.stdout, "%s%s: %s\n", report.Object, where, report.State)
+	if len(report.Findings) == 0 && !report.Blocked() && !report.Missing() {
+		terminal.Printf(c.stdout, "Nothing is known to block it.\n")
 	}
 	for _, f := range report.Findings {
 		c.finding(f, report.At)
 	}
 	for _, below := range report.Below {
-		say(c.stdout, "\n%s: %s: %s\n", below.Object, below.State, strings.Join(below.IDs(), ", "))
+		terminal.Printf(c.stdout, "\n%s: %s: %s\n", below.Object, below.State, strings.Join(below.IDs(), ", "))
 	}
-	say(c.stdout, "\n%s\n", evidence(report.Sources))
+	terminal.Printf(c.stdout, "\n%s\n", evidence(report.Sources))
 }
 
 func (c *call) finding(f why.Finding, now time.Time) {
@@ -107,8 +135,8 @@ func (c *call) finding(f why.Finding, now time.Time) {
 	if lasted := now.Sub(f.Since); !f.Since.IsZero() && lasted >= 0 { // it may be of a clock that is ahead
 		title += fmt.Sprintf(", for %v", lasted.Round(time.Second))
 	}
-	say(c.stdout, "\n%s\n  %s\n", title, f.Cause)
-	row := func(label, text string) { say(c.stdout, "  %-10s %s\n", label, text) }
+	terminal.Printf(c.stdout, "\n%s\n  %s\n", title, f.Cause)
+	row := func(label, text string) { terminal.Printf(c.stdout, "  %-10s %s\n", label, text) }
 	label := "seen"
 	for _, text := range f.Evidence {
 		row(label, text)

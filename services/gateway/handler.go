@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/podfall/podfall/internal/podapi"
 )
@@ -81,7 +80,8 @@ func (g *gateway) dispatch(w *response, r *http.Request) error {
 // response is a ResponseWriter that knows what has been sent.
 type response struct {
 	http.ResponseWriter
-	code int
+	code     int
+	warnings warnings
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -126,13 +126,4 @@ func (g *gateway) recovered(w *response, r *http.Request) {
 		panic(http.ErrAbortHandler) // the answer has begun: break it off
 	}
 	http.Error(w, "This request caused the gateway to panic. Look in the logs for details.", http.StatusInternalServerError)
-}
-
-// warn adds a Warning header to an answer that has not begun. A text that cannot be in a
-// header is left out.
-func warn(w http.ResponseWriter, text string) {
-	const miscellaneous = 299
-	if header, err := utilnet.NewWarningHeader(miscellaneous, "-", text); err == nil {
-		w.Header().Add("Warning", header)
-	}
 }

@@ -45,7 +45,7 @@ func reviews(asked schema.GroupVersionResource) (review, bool) {
 }
 
 // otherResource is a resource of which nothing is stored.
-func (g *gateway) otherResource(w http.ResponseWriter, r *http.Request, to route) error {
+func (g *gateway) otherResource(w *response, r *http.Request, to route) error {
 	if to.GroupVersionResource == corev1.SchemeGroupVersion.WithResource("bindings") {
 		return g.bind(w, r, to)
 	}
@@ -218,7 +218,7 @@ func oneOf(kind string, resource *authorizationv1.ResourceAttributes, path *auth
 }
 
 // bind passes a Binding on to its pod: the way in which schedulers of old wrote it.
-func (g *gateway) bind(w http.ResponseWriter, r *http.Request, to route) error {
+func (g *gateway) bind(w *response, r *http.Request, to route) error {
 	if to.namespace == "" || to.name != "" || r.Method != http.MethodPost {
 		return notAllowed()
 	}
@@ -243,7 +243,7 @@ func (g *gateway) bind(w http.ResponseWriter, r *http.Request, to route) error {
 		return err
 	}
 	pods, _ := kinds.ByResource("pods")
-	answer, err := g.api.WithWarn(func(text string) { warn(w, text) }).Do(r.Context(), podapi.RawRequest{
+	answer, err := g.api.WithWarn(w.warn).Do(r.Context(), podapi.RawRequest{
 		Verb: proto.VerbCreate, Options: &opts, ContentType: kinds.ContentTypeProtobuf, Body: body,
 		Target: podapi.Target{Kind: pods, Namespace: to.namespace, Name: binding.Name, Subresource: "binding"},
 	})

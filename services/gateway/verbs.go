@@ -66,7 +66,7 @@ func (g *gateway) resource(w *response, r *http.Request, to route) error {
 }
 
 // warn passes a warning on as a header.
-func (c *call) warn(text string) { warn(c.w, text) }
+func (c *call) warn(text string) { c.w.warn(text) }
 
 // requestTimeout is how long, on the wall, a request may take that asks for no other.
 const requestTimeout = time.Minute

@@ -197,7 +197,7 @@ func (c *child) reap(paused, resumed func()) {
 			continue
 		}
 		if err != nil || info.Code != childStopped && info.Code != childContinued {
-			break// it has exited
+			break // it has exited
 		}
 		if info.Code == childStopped {
 			paused()

@@ -80,13 +80,13 @@ func ignoresBudgets(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil
 }
 
-// guarding are the budgets whose selector finds the pod. A selector that is missing, empty
-// or wrong finds nothing.
+// guarding returns the budgets whose selector finds the pod. An empty selector finds every pod of
+// the namespace. A missing or wrong selector finds none (EvictionREST.getPodDisruptionBudgets).
 func guarding(pod *corev1.Pod, budgets []*policyv1.PodDisruptionBudget) []*policyv1.PodDisruptionBudget {
 	var found []*policyv1.PodDisruptionBudget
 	for _, budget := range budgets {
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
-		if err == nil && budget.Namespace == pod.Namespace && !selector.Empty() && selector.Matches(labels.Set(pod.Labels)) {
+		if err == nil && budget.Namespace == pod.Namespace && selector.Matches(labels.Set(pod.Labels)) {
 			found = append(found, budget)
 		}
 	}
@@ -119,20 +119,33 @@ func check(budget *policyv1.PodDisruptionBudget) error {
 	case status.ObservedGeneration < budget.Generation:
 		return StillProcessing(budget.Name)
 	case status.DisruptionsAllowed < 0:
-		return forbidden(budget.Name, "pdb disruptions allowed is negative")
+		const why = "pdb disruptions allowed is negative"
+		return forbidden(budget.Name, why, why)
 	case len(status.DisruptedPods) > maxDisrupted:
-		return forbidden(budget.Name, "DisruptedPods map too big - too many evictions not confirmed by PDB controller")
+		return forbidden(budget.Name, "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+			"too many pending evictions not confirmed by PDB controller")
 	case status.DisruptionsAllowed > 0:
 		return nil
 	}
-	why := fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently",
-		budget.Name, status.DesiredHealthy, status.CurrentHealthy)
-	allowed := meta.FindStatusCondition(status.Conditions, policyv1.DisruptionAllowedCondition)
-	if allowed != nil && allowed.Status == metav1.ConditionFalse && allowed.Reason == policyv1.SyncFailedReason {
-		why = fmt.Sprintf("The disruption budget %s does not allow evicting pods currently because it failed sync: %v",
-			budget.Name, allowed.Message)
+	return tooMany(0, exhausted(budget))
+}
+
+// exhausted explains why a budget has no disruption left.
+func exhausted(budget *policyv1.PodDisruptionBudget) string {
+	status := budget.Status
+	condition := meta.FindStatusCondition(status.Conditions, policyv1.DisruptionAllowedCondition)
+	denied := condition != nil && condition.Status == metav1.ConditionFalse && condition.Message != ""
+	refusal := fmt.Sprintf("The disruption budget %s does not allow evicting pods currently", budget.Name)
+	switch {
+	case denied && condition.Reason == policyv1.SyncFailedReason:
+		return refusal + " because it failed sync: " + condition.Message
+	case status.CurrentHealthy <= status.DesiredHealthy:
+		return fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently",
+			budget.Name, status.DesiredHealthy, status.CurrentHealthy)
+	case denied:
+		return fmt.Sprintf("%s (%s): %s", refusal, condition.Reason, condition.Message)
 	}
-	return tooMany(0, why)
+	return refusal
 }
 
 // StillProcessing refuses an eviction for now: the controller has not processed the budget of that
@@ -148,9 +161,12 @@ func tooMany(seconds int, cause string) error {
 	return refused
 }
 
-func forbidden(budget, why string) error {
+func forbidden(budget, why, cause string) error {
 	refused := apierrors.NewForbidden(policyv1.Resource("poddisruptionbudget"), budget, fmt.Errorf("%s", why))
-	refused.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: why}}
+	refused.ErrStatus.Details.Causes = []metav1.StatusCause{{
+		Type:    policyv1.DisruptionBudgetCause,
+		Message: fmt.Sprintf("The disruption budget %s does not allow evicting pods currently: %s", budget, cause),
+	}}
 	return refused
 }
 

@@ -68,7 +68,10 @@ func TestDecide(t *testing.T) {
 		{"no budget", running, nil, "free"},
 		{"of another namespace", running, []*policyv1.PodDisruptionBudget{budget("a", func(b *policyv1.PodDisruptionBudget) { b.Namespace = "other" })}, "free"},
 		{"selects others", running, []*policyv1.PodDisruptionBudget{budget("a", func(b *policyv1.PodDisruptionBudget) { b.Spec.Selector.MatchLabels["app"] = "db" })}, "free"},
-		{"selects everything, so nothing", running, []*policyv1.PodDisruptionBudget{budget("a", func(b *policyv1.PodDisruptionBudget) { b.Spec.Selector = &metav1.LabelSelector{} })}, "free"},
+		{"selects everything", running, []*policyv1.PodDisruptionBudget{budget("a", func(b *policyv1.PodDisruptionBudget) { b.Spec.Selector = &metav1.LabelSelector{} })}, violates + "The disruption budget a needs 0 healthy pods and has 0 currently"},
+		{"selects everything elsewhere", running, []*policyv1.PodDisruptionBudget{budget("a", func(b *policyv1.PodDisruptionBudget) {
+			b.Namespace, b.Spec.Selector = "other", &metav1.LabelSelector{}
+		})}, "free"},
 		{"no selector", running, []*policyv1.PodDisruptionBudget{budget("a", func(b *policyv1.PodDisruptionBudget) { b.Spec.Selector = nil })}, "free"},
 		{"wrong selector", running, []*policyv1.PodDisruptionBudget{budget("a", func(b *policyv1.PodDisruptionBudget) {
 			b.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "No"}}
@@ -77,15 +80,20 @@ func TestDecide(t *testing.T) {
 		{"failed sync", running, []*policyv1.PodDisruptionBudget{budget("a", func(b *policyv1.PodDisruptionBudget) {
 			b.Status.Conditions = []metav1.Condition{{Type: policyv1.DisruptionAllowedCondition, Status: "False", Reason: policyv1.SyncFailedReason, Message: "no scale"}}
 		})}, violates + "The disruption budget a does not allow evicting pods currently because it failed sync: no scale"},
+		{"none left, enough healthy", running, []*policyv1.PodDisruptionBudget{budget("a", healthy(3, 2, ""))}, violates + "The disruption budget a does not allow evicting pods currently"},
+		{"none left, enough healthy, with a reason", running, []*policyv1.PodDisruptionBudget{budget("a", func(b *policyv1.PodDisruptionBudget) {
+			b.Status.CurrentHealthy = 1
+			b.Status.Conditions = []metav1.Condition{{Type: policyv1.DisruptionAllowedCondition, Status: "False", Reason: "Held", Message: "by hand"}}
+		})}, violates + "The disruption budget a does not allow evicting pods currently (Held): by hand"},
 		{"one left", running, []*policyv1.PodDisruptionBudget{budget("a", allowing(1))}, "spends a: 0 left, InsufficientPods"},
 		{"five left", running, []*policyv1.PodDisruptionBudget{budget("a", allowing(5))}, "spends a: 4 left, "},
 		{"not observed", running, []*policyv1.PodDisruptionBudget{budget("a", func(b *policyv1.PodDisruptionBudget) { b.Generation, b.Status.DisruptionsAllowed = 3, 5 })}, violates + "The disruption budget a is still being processed by the server."},
-		{"negative", running, []*policyv1.PodDisruptionBudget{budget("a", allowing(-1))}, `403 poddisruptionbudget.policy "a" is forbidden: pdb disruptions allowed is negative / pdb disruptions allowed is negative`},
+		{"negative", running, []*policyv1.PodDisruptionBudget{budget("a", allowing(-1))}, `403 poddisruptionbudget.policy "a" is forbidden: pdb disruptions allowed is negative / The disruption budget a does not allow evicting pods currently: pdb disruptions allowed is negative`},
 		{
 			"many on their way", running,
 			[]*policyv1.PodDisruptionBudget{budget("a", func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptedPods, b.Status.DisruptionsAllowed = many, 1 })},
 			`403 poddisruptionbudget.policy "a" is forbidden: DisruptedPods map too big - too many evictions not confirmed by PDB controller / ` +
-				`DisruptedPods map too big - too many evictions not confirmed by PDB controller`,
+				`The disruption budget a does not allow evicting pods currently: too many pending evictions not confirmed by PDB controller`,
 		},
 		{"two", running, []*policyv1.PodDisruptionBudget{budget("a", allowing(1)), budget("b", allowing(1))}, "500 This pod has more than one PodDisruptionBudget, which the eviction subresource does not support. / "},
 		{"two, finished", pod(corev1.PodFailed, corev1.ConditionFalse), []*policyv1.PodDisruptionBudget{budget("a", nil), budget("b", nil)}, "free"},

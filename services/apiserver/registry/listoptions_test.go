@@ -107,7 +107,7 @@ func TestParseWatchOptions(t *testing.T) {
 		{"WCH-10", metav1.ListOptions{ResourceVersion: "5", AllowWatchBookmarks: true}, registry.NotOlderThan, false, false},
 		{"WCH-11", metav1.ListOptions{}, registry.Latest, true, false},
 		{"WCH-11", metav1.ListOptions{ResourceVersion: "0"}, registry.Any, true, false},
-		{"WCH-11 section 14", metav1.ListOptions{AllowWatchBookmarks: true}, registry.Latest, true, true},
+		{"WCH-11 with bookmarks", metav1.ListOptions{AllowWatchBookmarks: true}, registry.Latest, true, true},
 		{"WCH-12", metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: notOldest, AllowWatchBookmarks: true}, registry.Latest, true, true},
 		{"WCH-12", metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: notOldest, ResourceVersion: "5"}, registry.NotOlderThan, true, false},
 		{"WCH-13", metav1.ListOptions{SendInitialEvents: &no, ResourceVersionMatch: notOldest, AllowWatchBookmarks: true}, registry.Latest, false, false},

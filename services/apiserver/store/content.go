@@ -87,7 +87,7 @@ func budgetOf(obj *policyv1.PodDisruptionBudget) *history.Budget {
 		budget.AlwaysAllow = *policy == policyv1.AlwaysAllow
 	}
 	if selector, err := metav1.LabelSelectorAsSelector(obj.Spec.Selector); err == nil {
-		budget.Selector = selector.String()
+		budget.Selector, budget.All = selector.String(), obj.Spec.Selector != nil && selector.Empty()
 	}
 	return budget
 }

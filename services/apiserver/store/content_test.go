@@ -33,7 +33,7 @@ func TestCommitsTellWhatHolds(t *testing.T) {
 		want     history.Budget
 	}{
 		"web":   {&metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, &always, history.Budget{Selector: "app=web", AlwaysAllow: true}},
-		"all":   {&metav1.LabelSelector{}, nil, history.Budget{}},
+		"all":   {&metav1.LabelSelector{}, nil, history.Budget{All: true}},
 		"none":  {nil, nil, history.Budget{}},
 		"wrong": {&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like"}}}, nil, history.Budget{}},
 	} {

@@ -23,8 +23,8 @@ type startPoint struct {
 // fromNow in startPoint.after means: from the present revision.
 const fromNow = -1
 
-// parseStart decides where a watch with these options begins (WCH-10 to WCH-13, and what section 14
-// measured of an unset sendInitialEvents):
+// parseStart decides where a watch with these options begins (WCH-10 to WCH-13, and as a real apiserver
+// does for an unset sendInitialEvents):
 //
 //	resourceVersion   sendInitialEvents unset     true                 false
 //	"" or "0"         initial events, then live   the same             from now

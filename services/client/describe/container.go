@@ -259,11 +259,11 @@ func resourceValue(c corev1.Container, ref *corev1.ResourceFieldSelector) string
 }
 
 func (p *page) mounts(c corev1.Container) {
-	heading := "Mounts:"
 	if len(c.VolumeMounts) == 0 {
-		heading += "\t" + none
+		p.field(2, "Mounts", none)
+	} else {
+		p.line(2, "Mounts:")
 	}
-	p.line(2, "%s", heading)
 	for _, mount := range sortedBy(c.VolumeMounts, func(m corev1.VolumeMount) string { return m.MountPath }) {
 		how := "rw"
 		if mount.ReadOnly {

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podfall/podfall/internal/podview"
+	"github.com/podfall/podfall/internal/terminal"
 )
 
 // page collects aligned lines. Its methods take the depth of indentation first.
@@ -31,9 +32,9 @@ func write(w io.Writer, view podview.View, fill func(*page)) error {
 	return p.out.Flush()
 }
 
-// line writes a formatted line; tabs in it separate columns.
+// line writes a formatted line; tabs in its format separate columns.
 func (p *page) line(depth int, format string, args ...any) {
-	_, _ = fmt.Fprintf(p.out, strings.Repeat("  ", depth)+format+"\n", args...) // the flush returns its error
+	terminal.Printf(p.out, strings.Repeat("  ", depth)+format+"\n", args...) // the flush returns its error
 }
 
 // field writes a name and its value.

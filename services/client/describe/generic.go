@@ -75,10 +75,22 @@ func (p *page) fields(depth int, path string, fields map[string]any) {
 					p.line(depth+1, "%v", item)
 				}
 			}
+		case string:
+			p.text(depth, label(name), value)
 		default:
 			p.field(depth, label(name), value)
 		}
 	}
+}
+
+// text writes a field; text of several lines is a block below its name.
+func (p *page) text(depth int, name, value string) {
+	value = strings.TrimSuffix(value, "\n")
+	if !strings.Contains(value, "\n") {
+		p.field(depth, name, value)
+		return
+	}
+	p.block(depth, name, []string{value})
 }
 
 // label is a field's name in words: "creationTimestamp" is "Creation Timestamp".

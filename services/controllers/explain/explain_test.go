@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/podfall/podfall/analysis/why/gather"
 	"github.com/podfall/podfall/internal/history"
 	"github.com/podfall/podfall/internal/inspect"
-	"github.com/podfall/podfall/analysis/why/gather"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -55,9 +55,12 @@ func removeNamespace(s *State, namespace *corev1.Namespace) {
 func setBudget(s *State, budget *policyv1.PodDisruptionBudget) {
 	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 	if err != nil {
+		removeBudget(s, budget)
 		return
 	}
-	s.around.budgets[budget.UID] = Budget{Namespace: budget.Namespace, Selector: selector, Allowed: budget.Status.DisruptionsAllowed}
+	s.around.budgets[budget.UID] = Budget{
+		Namespace: budget.Namespace, Selector: selector, Allowed: budget.Status.DisruptionsAllowed, Disrupted: budget.Status.DisruptedPods,
+	}
 }
 
 func removeBudget(s *State, budget *policyv1.PodDisruptionBudget) {

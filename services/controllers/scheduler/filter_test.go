@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -125,6 +126,8 @@ func TestFilters(t *testing.T) {
 			map[string]*corev1.Pod{"n1": pod("x", app("web")), "n3": pod("y", requests("3", "1Gi"))},
 			"0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match pod topology spread constraints.",
 		},
+		{"spread by an empty selector, which counts nobody", pod("p", app("web"), evenly(1), spreadOver(&metav1.LabelSelector{})), map[string]*corev1.Pod{"n1": pod("x", app("web"))}, "n2"},
+		{"spread without a selector", pod("p", app("web"), evenly(1), spreadOver(nil)), map[string]*corev1.Pod{"n1": pod("x", app("web"))}, "n2"},
 		{"skew of two", pod("p", app("web"), evenly(2), func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "a"} }), map[string]*corev1.Pod{"n1": pod("x", app("web"))}, "n2"},
 		{"a device that no node has", pod("p", gpu), nil, "0/3 nodes are available: 3 Insufficient example.com/gpu."},
 		{"a volume of n2", pod("p", claims("bound")), nil, "n2"},
@@ -206,6 +209,51 @@ func TestScores(t *testing.T) {
 
 func priority(value int32) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.Priority = &value }
+}
+
+// spreadOver changes the selector of a pod's only spread constraint.
+func spreadOver(selector *metav1.LabelSelector) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.TopologySpreadConstraints[0].LabelSelector = selector }
+}
+
+// TestPreemptionSparesCoveredPods has budgets without disruptions left, and the pod that preemption
+// takes: the covered one of less priority, or the other one.
+func TestPreemptionSparesCoveredPods(t *testing.T) {
+	big := requests("4", "1Gi")
+	for name, c := range map[string]struct {
+		selector  *metav1.LabelSelector
+		disrupted map[string]metav1.Time
+		labels    map[string]string
+		victim    string
+	}{
+		"a selector that finds it": {selector: selects("db"), labels: map[string]string{"app": "db"}, victim: "other"},
+		"an empty selector":        {selector: &metav1.LabelSelector{}, labels: map[string]string{"app": "db"}, victim: "covered"},
+		"no selector":              {labels: map[string]string{"app": "db"}, victim: "covered"},
+		"a pod that was counted":   {selector: selects("db"), labels: map[string]string{"app": "db"}, disrupted: map[string]metav1.Time{"covered": {}}, victim: "covered"},
+		"a pod without labels": {
+			selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpDoesNotExist}}},
+			victim:   "covered",
+		},
+		"a selector that became wrong": {
+			selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like"}}},
+			labels:   map[string]string{"app": "db"}, victim: "covered",
+		},
+	} {
+		state := NewState()
+		state.SetNode(node("n1"))
+		state.SetNode(node("n2"))
+		budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b", UID: "b"}}
+		budget.Spec.Selector = selects("db")
+		setBudget(state, budget)
+		budget.Spec.Selector, budget.Status.DisruptedPods = c.selector, c.disrupted
+		setBudget(state, budget)
+		state.Place(pod("covered", big, priority(1), func(p *corev1.Pod) { p.Labels = c.labels }), "n1")
+		state.Place(pod("other", big, priority(5)), "n2")
+		got := Decide(pod("p", big, priority(10)), state.World())
+		if len(got.Victims) != 1 || got.Victims[0].Name != c.victim {
+			t.Errorf("%s: victims %v, want %s", name, got.Victims, c.victim)
+		}
+	}
 }
 
 func TestPreempt(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -15,6 +16,17 @@ type Budget struct {
 	Namespace string
 	Selector  labels.Selector
 	Allowed   int32
+	// Disrupted names the pods that the apiserver has already taken from the budget.
+	Disrupted map[string]metav1.Time
+}
+
+// covers reports whether preempting a pod counts against the budget. Unlike an eviction, preemption
+// takes an empty selector to find no pod (FilterVictimsWithPDBViolation).
+func (b Budget) covers(pod *corev1.Pod) bool {
+	if _, counted := b.Disrupted[pod.Name]; counted || len(pod.Labels) == 0 || b.Namespace != pod.Namespace {
+		return false
+	}
+	return !b.Selector.Empty() && b.Selector.Matches(labels.Set(pod.Labels))
 }
 
 // candidate is a node on which the pod would fit if the victims went.
@@ -120,7 +132,7 @@ func sort(pods []*corev1.Pod, budgets map[types.UID]Budget) (spared, broken []*c
 	for _, pod := range pods {
 		breaks := false
 		for uid, budget := range budgets {
-			if budget.Namespace == pod.Namespace && budget.Selector.Matches(labels.Set(pod.Labels)) {
+			if budget.covers(pod) {
 				if allowed[uid]--; allowed[uid] < 0 {
 					breaks = true
 				}

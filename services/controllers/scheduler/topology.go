@@ -43,7 +43,8 @@ func readSpread(a *ask, world World) spread {
 	return found
 }
 
-// count adds up one constraint over the nodes that it is about.
+// count adds up one constraint over the nodes that it is about. An empty selector counts no pods,
+// though it matches the pod itself (countPodsMatchSelector).
 func (a *ask) count(want corev1.TopologySpreadConstraint, selector labels.Selector, world World) constraint {
 	c := constraint{key: want.TopologyKey, skew: int(want.MaxSkew), domains: map[string]int{}}
 	if selector.Matches(labels.Set(a.pod.Labels)) {
@@ -56,7 +57,7 @@ func (a *ask) count(want corev1.TopologySpreadConstraint, selector labels.Select
 		}
 		number := 0
 		for _, pod := range node.Pods {
-			if pod.Namespace == a.pod.Namespace && pod.DeletionTimestamp == nil && selector.Matches(labels.Set(pod.Labels)) {
+			if !selector.Empty() && pod.Namespace == a.pod.Namespace && pod.DeletionTimestamp == nil && selector.Matches(labels.Set(pod.Labels)) {
 				number++
 			}
 		}

@@ -115,12 +115,11 @@ func (r *round) count() {
 	}
 }
 
-// complete ends a rolling update whose pods are all new and ready: from now on the new
-// revision is the current one (completeRollingUpdate).
+// complete ends an update whose pods are all new and ready: from now on the new revision is the current
+// one, whatever the strategy (completeUpdate).
 func (r *round) complete() {
 	s, n := &r.Status, int32(len(r.slots))
-	if r.Set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType &&
-		s.UpdatedReplicas == s.Replicas && s.ReadyReplicas == s.Replicas && s.Replicas == n {
+	if s.UpdatedReplicas == n && s.ReadyReplicas == n && s.Replicas == n {
 		s.CurrentReplicas = s.UpdatedReplicas
 		s.CurrentRevision = s.UpdateRevision
 	}
@@ -223,64 +222,70 @@ func (r *round) shrink() bool {
 	return false
 }
 
-// firstSick is the pod of the lowest ordinal that is not healthy.
+// firstSick is the pod of the lowest ordinal that is unavailable.
 func (r *round) firstSick() *corev1.Pod {
 	var first *corev1.Pod
 	for _, pod := range slices.Concat(r.slots, r.condemned) {
-		if pod != nil && !r.healthy(pod) && (first == nil || Ordinal(pod, r.Set) < Ordinal(first, r.Set)) {
+		if pod != nil && r.unavailable(pod) && (first == nil || Ordinal(pod, r.Set) < Ordinal(first, r.Set)) {
 			first = pod
 		}
 	}
 	return first
 }
 
-// roll deletes pods of another revision than the one to roll to, the highest ordinal first,
-// down to the partition, and as many at once as may be missing.
+// roll deletes pods of another revision than the one to roll to, the highest ordinal first, down to the
+// partition (updateStatefulSetAfterInvariantEstablished).
 func (r *round) roll() {
 	least, budget := r.limits()
-	for i := least; i < len(r.slots); i++ {
-		if pod := r.slots[i]; pod == nil || !r.healthy(pod) {
+	for _, pod := range r.slots {
+		if pod == nil || r.unavailable(pod) {
 			budget--
 		}
 	}
+	var sick, well []*corev1.Pod
 	for i := len(r.slots) - 1; i >= least; i-- {
 		pod := r.slots[i]
-		if pod == nil || pod.DeletionTimestamp != nil || revisionOf(pod) == r.Update.Name {
-			continue
+		switch {
+		case pod == nil, pod.DeletionTimestamp != nil, revisionOf(pod) == r.Update.Name:
+		case r.ordered() || r.available(pod):
+			well = append(well, pod)
+		default:
+			sick = append(sick, pod)
 		}
-		if r.healthy(pod) {
-			if budget <= 0 {
-				return
-			}
-			budget--
-		}
-		r.Delete = append(r.Delete, pod)
-		r.Status.CurrentReplicas--
 	}
+	// Pods of a parallel set that are unavailable anyway go first, and spend no budget.
+	r.retire(sick)
+	r.retire(well[:min(max(budget, 0), len(well))])
 }
 
-// limits are the lowest slot that a rolling update comes to, and how many of the pods may be
-// missing.
-func (r *round) limits() (least, missing int) {
-	missing = 1
+// retire deletes pods of an old revision.
+func (r *round) retire(pods []*corev1.Pod) {
+	r.Delete = append(r.Delete, pods...)
+	r.Status.CurrentReplicas -= int32(len(pods))
+}
+
+// limits returns the lowest slot of a rolling update, and how many pods may be unavailable. A percentage
+// is rounded down, to 1 at least (getStatefulSetMaxUnavailable).
+func (r *round) limits() (least, unavailable int) {
+	unavailable = 1
 	rolling := r.Set.Spec.UpdateStrategy.RollingUpdate
 	if rolling == nil {
-		return 0, missing
+		return 0, unavailable
 	}
 	if rolling.Partition != nil {
-		least = max(int(*rolling.Partition)-start(r.Set), 0)
+		least = max(int(*rolling.Partition), 0)
 	}
 	if rolling.MaxUnavailable != nil {
-		if n, err := intstr.GetScaledValueFromIntOrPercent(rolling.MaxUnavailable, len(r.slots), true); err == nil {
-			missing = max(n, 1)
+		if n, err := intstr.GetScaledValueFromIntOrPercent(rolling.MaxUnavailable, len(r.slots), false); err == nil {
+			unavailable = max(n, 1)
 		}
 	}
-	return least, missing
+	return least, unavailable
 }
 
-// healthy reports whether a pod runs, is ready for long enough, and stays.
-func (r *round) healthy(pod *corev1.Pod) bool {
-	return running(pod) && r.available(pod) && pod.DeletionTimestamp == nil
+// unavailable reports whether a pod is not ready for long enough, or is being deleted (isUnavailable).
+func (r *round) unavailable(pod *corev1.Pod) bool {
+	return !r.available(pod) || pod.DeletionTimestamp != nil
 }
 
 func (r *round) available(pod *corev1.Pod) bool {

@@ -43,6 +43,13 @@ func missing(n int32) func(*appsv1.StatefulSet) {
 		s.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{MaxUnavailable: new(intstr.FromInt32(n))}
 	}
 }
+
+func share(percent string) func(*appsv1.StatefulSet) {
+	return func(s *appsv1.StatefulSet) {
+		s.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{MaxUnavailable: new(intstr.FromString(percent))}
+	}
+}
+
 func deleting(s *appsv1.StatefulSet) { s.DeletionTimestamp = &metav1.Time{Time: now} }
 func from(n int32) func(*appsv1.StatefulSet) {
 	return func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: n} }
@@ -172,6 +179,16 @@ func TestDecide(t *testing.T) {
 		{"two at once", set(4, missing(2)), "0:old 1:old 2:old 3:old", "-web-3 -web-2"},
 		{"one that is missing counts", set(4, missing(2), parallel), "0:old 1:old 2:old 3:unready", "-web-2"},
 		{"a sick old one goes", set(2, parallel), "0:old 1:old,unready", "-web-1"},
+		{"the sick old one goes first (pg)", set(4, missing(1), parallel), "0:old,unready 1:old 2:old 3:old", "-web-0"},
+		{"all sick old ones go at once", set(4, missing(1), parallel), "0:old,unready 1:old 2:old,pending 3:old", "-web-2 -web-0"},
+		{"and what the budget leaves besides", set(4, missing(2), parallel), "0:old,unready 1:old 2:old 3:old", "-web-0 -web-3"},
+		{"a sick new one spends the budget", set(4, missing(1), parallel), "0:old 1:old 2:old 3:unready", ""},
+		{"not below the partition", set(4, partition(2), parallel), "0:old,unready 1:old 2:old 3:old", ""},
+		{"a sick one below the partition spends the budget", set(3, partition(1), parallel), "0:old,unready 1:old 2:old", ""},
+		{"the partition is counted from the first ordinal", set(3, from(5), partition(2)), "5:old 6:old 7:old", "-web-7"},
+		{"and no further than that", set(3, from(5), partition(2)), "5:old 6:old 7", ""},
+		{"a share is rounded down", set(3, share("50%")), "0:old 1:old 2:old", "-web-2"},
+		{"to one at least", set(3, share("10%")), "0:old 1:old 2:old", "-web-2"},
 	} {
 		if got := done(Decide(seen(c.set, c.pods), now)); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
@@ -246,6 +263,8 @@ func TestStatus(t *testing.T) {
 		{"counts", set(4), "0:old 1:old 2:unready 3:going", "4 ready 3 available 3 current 2 updated 1 old>new"},
 		{"rolling: one goes", set(3), "0:old 1:old 2:old", "3 ready 3 available 3 current 2 updated 0 old>new"},
 		{"done", set(2), "0 1", "2 ready 2 available 2 current 2 updated 2 new>new"},
+		{"done, on delete (od)", set(2, onDelete), "0 1", "2 ready 2 available 2 current 2 updated 2 new>new"},
+		{"on delete, and one is old", set(2, onDelete), "0 1:old", "2 ready 2 available 2 current 1 updated 1 old>new"},
 		{"not done while one is not ready", set(2), "0 1:unready", "2 ready 1 available 1 current 0 updated 2 old>new"},
 		{"ready, not available", slow, "0 1", "2 ready 2 available 0 current 2 updated 2 new>new"},
 	} {

@@ -64,7 +64,7 @@ func findMarked(marker string) (found []int, unsure bool, err error) {
 		}
 		pidfd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
-			continue// it has exited
+			continue // it has exited
 		}
 		if !hasMarker(pid, marker) {
 			_ = unix.Close(pidfd)

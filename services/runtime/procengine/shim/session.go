@@ -33,7 +33,7 @@ func killSessionOnce(leader int) bool {
 		}
 		pidfd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
-			continue// it has exited
+			continue // it has exited
 		}
 		if inSession(pid, leader) && unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0) == nil {
 			found = true

@@ -1,4 +1,4 @@
-package board
+package faultstate
 
 import (
 	"encoding/json"

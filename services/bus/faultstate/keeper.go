@@ -1,7 +1,7 @@
 // Package faultstate stores and publishes a cluster's fault state: its clock, faults and cuts. The
 // state is a file in the bus process's directory, and each change is published as a whole. Package
 // internal/mgmt defines its meaning.
-package board
+package faultstate
 
 import (
 	"context"

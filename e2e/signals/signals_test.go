@@ -1,7 +1,7 @@
-// Package witness compares what runtimes have recorded about scripted containers with what the
+// Package signals compares what runtimes have recorded about scripted containers with what the
 // containers themselves have logged, in virtual time. Package e2e/procs does the same with real
 // programs.
-package witness
+package signals
 
 import (
 	"flag"

@@ -1,4 +1,4 @@
-package board_test
+package faultstate_test
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"github.com/podfall/podfall/internal/mgmt"
 	"github.com/podfall/podfall/internal/partition"
 	"github.com/podfall/podfall/proto"
-	"github.com/podfall/podfall/services/bus/board"
+	"github.com/podfall/podfall/services/bus/faultstate"
 )
 
 // harness runs a hub and a Keeper.
@@ -76,7 +76,7 @@ func (p *harness) start(epoch string) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	keeper, err := board.Open(p.t.Context(), board.Config{
+	keeper, err := faultstate.Open(p.t.Context(), faultstate.Config{
 		Bus: p.dial(mgmt.Keeper), File: p.file, Epoch: epoch, Schedule: face, Clock: p.clock, Members: partition.Members([]string{"node-1"}), Apply: func(mgmt.FaultState) {},
 	})
 	if err != nil {
