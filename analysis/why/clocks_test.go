@@ -13,7 +13,7 @@ import (
 func checkOtherClocks(t *testing.T, name string, p Pod) {
 	t.Helper()
 	if p.APIServer.Report == nil {
-		return // nobody says what time it is for the API
+		return // the apiserver's clock is unknown
 	}
 	findings := func(p Pod) []Finding {
 		return slices.DeleteFunc(ExplainPod(p).Findings, func(f Finding) bool { return f.Name == "clock-skew" })
@@ -42,10 +42,10 @@ func checkOtherClocks(t *testing.T, name string, p Pod) {
 }
 
 // shiftClock returns an answer of a process whose clock is off; nil for no answer.
-func shiftClock[T interface{ Moved(ahead time.Duration) T }](said *T, off time.Duration) *T {
+func shiftClock[T interface{ Shift(offset time.Duration) T }](said *T, off time.Duration) *T {
 	if said == nil {
 		return nil
 	}
-	by := (*said).Moved(off)
+	by := (*said).Shift(off)
 	return &by
 }

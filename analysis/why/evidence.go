@@ -69,13 +69,13 @@ func (t Telemetry) onAPIServerClock(n Node, observerNow time.Time) (Telemetry, N
 // shiftTo shifts an answer to a clock that shows now. An answer without its own clock reading stays
 // as it is.
 func shiftTo[T interface {
-	Shown() time.Time
-	Moved(ahead time.Duration) T
+	ReportedAt() time.Time
+	Shift(offset time.Duration) T
 }](answer inspect.Answer[T], now time.Time) inspect.Answer[T] {
-	if answer.Report == nil || (*answer.Report).Shown().IsZero() {
+	if answer.Report == nil || (*answer.Report).ReportedAt().IsZero() {
 		return answer
 	}
-	moved := (*answer.Report).Moved(now.Sub((*answer.Report).Shown()))
+	moved := (*answer.Report).Shift(now.Sub((*answer.Report).ReportedAt()))
 	answer.Report = &moved
 	return answer
 }
@@ -98,7 +98,7 @@ func (t Telemetry) sources(now time.Time) []Source {
 	add("runtime", t.Runtime.WasAsked(), t.Runtime.At, t.Runtime.Err)
 	add("controllers", t.Controllers.WasAsked(), t.Controllers.At, t.Controllers.Err)
 	add("apiserver", t.APIServer.WasAsked(), t.APIServer.At, t.APIServer.Err)
-	add("bus", t.Bus.Report != nil, t.Bus.At, "") // a network of somebody else's tells nothing
+	add("bus", t.Bus.Report != nil, t.Bus.At, "") // a foreign network has no telemetry
 	return sources
 }
 

@@ -54,7 +54,7 @@ func (p Pod) checkSilentNode(f *findings) {
 		evidence = append(evidence, "on the node nothing of the pod runs any more")
 	}
 	if p.Kubelet.Report == nil && p.Now.Sub(p.markedAt()) < stepPatience {
-		return // it may have been asked in a bad moment
+		return // the kubelet may only have missed one question
 	}
 	if evicted := taintEviction(p.Pod); evicted != "" && name != "node-cut-off-after-cleanup" {
 		f.add(cause("evicted-from-silent-node"), p.markedAt(), append([]string{evicted}, evidence...)...)
@@ -123,7 +123,7 @@ func isCutOff(n Node, t Telemetry, now time.Time) bool {
 	if failing := k.API.Failing; !failing.IsZero() && now.Sub(failing) > stepPatience {
 		return true
 	}
-	// A kubelet that waits for an answer has nothing to say of it yet.
+	// A kubelet that waits for an answer does not report a failure yet.
 	stale := !k.API.Last.IsZero() && now.Sub(k.API.Last) > maxSilence
 	return stale && (n.Lease == nil || n.Lease.Spec.RenewTime == nil || now.Sub(n.Lease.Spec.RenewTime.Time) > maxSilence)
 }

@@ -47,7 +47,7 @@ func ExplainObject(o Object) Report {
 	}
 	_, namespace := o.Object.(*corev1.Namespace)
 	for _, below := range o.Below {
-		if below.Blocked() && (!namespace || !report.Deleted.IsZero()) { // a namespace that stays waits for nobody
+		if below.Blocked() && (!namespace || !report.Deleted.IsZero()) { // a namespace that stays waits for nothing
 			report.Below = append(report.Below, below)
 		}
 	}
@@ -84,7 +84,7 @@ func (o Object) checkNamespace(f *findings, namespace *corev1.Namespace, below [
 	for _, report := range below {
 		left = append(left, report.Object+": "+strings.Join(report.IDs(), ", "))
 	}
-	// Content that is merely on its way out blocks nothing out of the ordinary.
+	// Content that is being deleted in time is no unusual blocker.
 	if len(left) > 0 && (len(below) > 0 || o.Now.Sub(namespace.DeletionTimestamp.Time) > usualStopTime) {
 		f.add(cause("namespace-content"), since, left...)
 	}
@@ -121,7 +121,7 @@ func (o Object) checkStorage(f *findings) {
 // checkWorkload handles a workload, which waits for its pods, and in the foreground for all its
 // dependents.
 func (o Object) checkWorkload(f *findings, below []Report) {
-	for _, report := range below { // what keeps its pods keeps it
+	for _, report := range below { // blockers of its pods block the workload
 		for _, finding := range report.Findings {
 			if finding.Blocks {
 				f.add(cause(finding.Name), finding.Since, withPrefix(report.Object+": ", finding.Evidence)...).Maybe = finding.Maybe

@@ -57,7 +57,7 @@ func ExplainPod(p Pod) Report {
 	report.Deleted = p.markedAt()
 	report.State = p.describeState()
 	switch {
-	case stuck: // nobody can say anything
+	case stuck: // without the store nothing else can be judged
 	case p.waitsForNode():
 		p.checkNode(f)
 		p.checkOverdue(f)
@@ -145,7 +145,7 @@ func (p Pod) checkClockSkew(f *findings) {
 	const much = 5 * time.Second
 	if api := p.APIServer.Report; api != nil {
 		off := api.Now.Sub(p.APIServer.At)
-		if off < 0 { // it was said before it was heard
+		if off < 0 { // the answer took Took to arrive
 			off = min(off+p.APIServer.RoundTrip, 0)
 		}
 		if off.Abs() > much {

@@ -134,7 +134,7 @@ func (f *findings) add(c Cause, since time.Time, evidence ...string) *Finding {
 
 // lastingFor returns in words how long something has lasted.
 func lastingFor(now, then time.Time) string {
-	if then.IsZero() || then.Sub(now) > askingSkew { // written down by a clock that is ahead
+	if then.IsZero() || then.Sub(now) > askingSkew { // recorded by a clock that is ahead
 		return "for an unknown time"
 	}
 	return fmt.Sprintf("for %v", max(now.Sub(then), 0).Round(time.Second))

@@ -235,7 +235,7 @@ func TestEveryCause(t *testing.T) {
 			p.Runtime.Report.Containers = append(p.Runtime.Report.Containers, side)
 		})},
 		{"STK-29", "clock-skew", stuckPod(5*time.Second, func(p *Pod) { p.APIServer.Report.Now = now.Add(-time.Hour) })},
-		{"STK-29", "clock-skew", stuckPod(0, func(p *Pod) { // by who explains: the node is not cut off
+		{"STK-29", "clock-skew", stuckPod(0, func(p *Pod) { // the node is not cut off
 			p.Now, p.Node.Lease = now.Add(time.Hour), lease(5*time.Second)
 			p.Pod.DeletionTimestamp = &metav1.Time{Time: p.Now.Add(30 * time.Second)}
 			p.APIServer.At = p.Now

@@ -19,13 +19,13 @@ func (p Pod) checkKubelet(f *findings) {
 		return
 	}
 	switch {
-	case p.Now.Sub(p.Kubelet.Report.Began) < stepPatience: // it has not had the time to look
+	case p.Now.Sub(p.Kubelet.Report.Began) < stepPatience: // the kubelet had no time to look yet
 	case w == nil && p.Pod.Status.Phase == corev1.PodFailed:
 		if p.Now.Sub(p.markedAt()) > stepPatience {
 			f.add(cause("rejected-pod"), p.markedAt(), "the pod is Failed: "+p.Pod.Status.Reason, "the kubelet has no worker for it")
 		}
 	case w == nil || !w.Marked:
-		// Without an answer since then it may as well be cut off, which is to be seen soon.
+		// Without an answer since the mark, the node may be cut off; that shows soon.
 		if p.hasAPIServerClock() && p.Now.Sub(p.markedAt()) > stepPatience && p.Kubelet.Report.API.Last.Sub(p.markedAt()) > askingSkew {
 			f.add(cause("watch-silent"), p.markedAt(), "the kubelet reaches the API, and knows nothing of the deletion")
 		}
@@ -137,12 +137,12 @@ func (p Pod) checkStopError(f *findings, w *inspect.PodWorker) bool {
 		switch {
 		case !containsAny(text, "Unavailable"):
 			f.add(cause("stop-hangs"), since, evidence...)
-		case p.openCall("StopContainer") != nil: // it answers again, and stops the container anew
+		case p.openCall("StopContainer") != nil: // the runtime answers again, and stops the container again
 			return false
 		default:
 			f.add(cause("runtime-down"), since, evidence...)
 		}
-	case containsAny(text, "KillPodSandbox", "destroy network"): // of containers that have ended
+	case containsAny(text, "KillPodSandbox", "destroy network"): // the containers have ended
 		f.add(cause("sandbox-teardown-fails"), since, evidence...)
 	default:
 		return false

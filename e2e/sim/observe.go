@@ -206,7 +206,7 @@ func (r *runtimeProcess) inspect(now, shown time.Time) any {
 		said.Containers = append(said.Containers, inspect.Container{
 			ID: c.ID, Name: c.Request.Name, Namespace: box.PodNamespace, Pod: box.PodName, UID: box.PodUid,
 			Alive: c.alive(), Scripted: true, Code: c.status.ExitCode, Unreachable: c.status.Unreachable,
-			Times: inspect.Times{Started: c.Events.Start, Signaled: c.Events.Stop, Killed: c.Events.Kill, Exited: c.status.FinishedAt}.Moved(ahead),
+			Times: inspect.Times{Started: c.Events.Start, Signaled: c.Events.Stop, Killed: c.Events.Kill, Exited: c.status.FinishedAt}.Shift(ahead),
 		})
 	}
 	return said

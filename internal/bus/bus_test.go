@@ -246,7 +246,7 @@ func TestEverythingEndsWithClose(t *testing.T) {
 	})
 }
 
-// A key is no hindrance where nobody asks for one.
+// A key does no harm on a bus without authentication.
 func TestKeyOnAnOpenBus(t *testing.T) {
 	server := startServer(t, bus.ServerConfig{})
 	seed := newKeyring(t).add(ann).seeds[ann]
@@ -320,8 +320,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// A seed appears whole or not at all: of many who make it at the same time one wins, and
-// nobody reads a half.
+// A seed appears completely or not at all: of many concurrent writers one wins, and no reader sees
+// a part.
 func TestCredentialsAreMadeOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "credentials")
 	var ids []proto.Identity
@@ -347,7 +347,7 @@ func TestCredentialsAreMadeOnce(t *testing.T) {
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != len(ids) {
 		t.Errorf("%d files, %v, want %d", len(entries), err, len(ids))
 	}
-	// What one who was killed leaves behind is nobody's seed.
+	// The temporary file of a killed writer is never used as a seed.
 	if err := os.WriteFile(filepath.Join(dir, "node:n99.nk.new-XYZ"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -359,8 +359,7 @@ func TestCredentialsAreMadeOnce(t *testing.T) {
 	}
 }
 
-// A bus that knows no keys lets anyone be anyone: who has a key is told that it was not
-// asked for.
+// A bus without authentication accepts every identity: clients with a key log a warning.
 func TestABusWithoutKeysIsWarnedOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seed, public, err := bus.NewKey()

@@ -175,7 +175,7 @@ func testRestart(t *testing.T, s *harness) {
 	s.serve(api, func(ctx context.Context, call *bus.Call) {
 		if string(call.Data) == "hang" {
 			started <- struct{}{}
-			<-call.Gone() // tells of a lost connection, too
+			<-call.Gone() // also reports a lost connection
 		}
 		echo(ctx, call)
 	})

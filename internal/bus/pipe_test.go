@@ -128,7 +128,7 @@ func TestPipeBothWays(t *testing.T) {
 	})
 }
 
-// Whoever sends to a side that does not receive waits, and loses nothing.
+// A sender waits for a side that does not receive, and loses nothing.
 func TestPipeFlowControl(t *testing.T) {
 	withPipes(t, func(ctx context.Context, t *testing.T, p *pipes) {
 		ours, theirs := p.open(ctx, t)
@@ -153,8 +153,8 @@ func TestPipeFlowControl(t *testing.T) {
 	})
 }
 
-// Each side learns that the other is gone: that it has closed, that its connection is no
-// more, and that it cannot be heard.
+// Each side notices the end of the other: that it has closed, that its connection is gone, and
+// that it is silent.
 func TestPipeEnds(t *testing.T) {
 	for name, row := range map[string]struct {
 		end    func(p *pipes, theirs *bus.Pipe)
@@ -202,7 +202,7 @@ func TestPipeStays(t *testing.T) {
 	})
 }
 
-// What is no conversation is refused as such.
+// Open fails if the responder does not open a pipe.
 func TestPipeRefused(t *testing.T) {
 	withPipes(t, func(ctx context.Context, t *testing.T, p *pipes) {
 		if _, err := p.asker.Open(ctx, proto.Runtime, "cri.Nobody", nil); !errors.Is(err, bus.ErrNoResponder) {

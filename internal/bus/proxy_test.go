@@ -38,7 +38,7 @@ func openProxy(t testing.TB) *proxy {
 	})
 	t.Cleanup(func() {
 		_ = listener.Close()
-		d.carrying.Wait() // whoever came in has left, and the bus has ended
+		d.carrying.Wait() // all clients have left, and the bus has ended
 	})
 	return d
 }

@@ -60,7 +60,7 @@ func TestSkewChangesReadings(t *testing.T) {
 				skew := testSkews[name]
 				skew.Since = begin.Add(5 * time.Second)
 				time.Sleep(6 * time.Second)
-				for range 2 { // it is told with every board
+				for range 2 { // every fault state sets it again
 					m.SetSkew(skew)
 				}
 				m.step(t, 9*time.Second)

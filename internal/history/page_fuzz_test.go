@@ -22,7 +22,7 @@ func FuzzReadPage(f *testing.F) {
 		}
 		want := wholeLines(older) + wholeLines(newer)
 		first := firstLine(older)
-		if first == firstLine(newer) { // a history has no two files that begin with the same line
+		if first == firstLine(newer) { // no two files of a history begin with the same line
 			return
 		}
 		var got strings.Builder

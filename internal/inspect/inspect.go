@@ -46,11 +46,11 @@ type Self struct {
 }
 
 // ReportedAt returns the process's clock at the time of the report; zero if the report has none.
-func (s Self) Shown() time.Time { return s.Now }
+func (s Self) ReportedAt() time.Time { return s.Now }
 
 // shift returns the report by a clock that is ahead of the process's by offset.
-func (s Self) shift(ahead time.Duration) Self {
-	s.Began, s.Now = ShiftTime(s.Began, ahead), ShiftTime(s.Now, ahead)
+func (s Self) shift(offset time.Duration) Self {
+	s.Began, s.Now = ShiftTime(s.Began, offset), ShiftTime(s.Now, offset)
 	return s
 }
 
@@ -65,8 +65,8 @@ type Contact struct {
 }
 
 // Shift returns the times by a clock that is ahead by offset.
-func (c Contact) Moved(ahead time.Duration) Contact {
-	c.Last, c.Failing = ShiftTime(c.Last, ahead), ShiftTime(c.Failing, ahead)
+func (c Contact) Shift(offset time.Duration) Contact {
+	c.Last, c.Failing = ShiftTime(c.Last, offset), ShiftTime(c.Failing, offset)
 	return c
 }
 
@@ -91,17 +91,17 @@ type Kubelet struct {
 }
 
 // Shift returns the report by a clock that is ahead of the kubelet's by offset.
-func (k Kubelet) Moved(ahead time.Duration) Kubelet {
-	k.Self, k.API, k.Runtime = k.shift(ahead), k.API.Moved(ahead), k.Runtime.Moved(ahead)
+func (k Kubelet) Shift(offset time.Duration) Kubelet {
+	k.Self, k.API, k.Runtime = k.shift(offset), k.API.Shift(offset), k.Runtime.Shift(offset)
 	k.Pods, k.Calls, k.Refused = slices.Clone(k.Pods), slices.Clone(k.Calls), slices.Clone(k.Refused)
 	for i, w := range k.Pods {
-		k.Pods[i].Since, k.Pods[i].First = ShiftTime(w.Since, ahead), ShiftTime(w.First, ahead)
+		k.Pods[i].Since, k.Pods[i].First = ShiftTime(w.Since, offset), ShiftTime(w.First, offset)
 	}
 	for i, c := range k.Calls {
-		k.Calls[i].Since = ShiftTime(c.Since, ahead)
+		k.Calls[i].Since = ShiftTime(c.Since, offset)
 	}
 	for i, r := range k.Refused {
-		k.Refused[i].First, k.Refused[i].Last = ShiftTime(r.First, ahead), ShiftTime(r.Last, ahead)
+		k.Refused[i].First, k.Refused[i].Last = ShiftTime(r.First, offset), ShiftTime(r.Last, offset)
 	}
 	return k
 }
@@ -186,10 +186,10 @@ type Runtime struct {
 }
 
 // Shift returns the report by a clock that is ahead of the runtime's by offset.
-func (r Runtime) Moved(ahead time.Duration) Runtime {
-	r.Self, r.ClockOffset, r.Containers = r.shift(ahead), r.ClockOffset+ahead, slices.Clone(r.Containers)
+func (r Runtime) Shift(offset time.Duration) Runtime {
+	r.Self, r.ClockOffset, r.Containers = r.shift(offset), r.ClockOffset+offset, slices.Clone(r.Containers)
 	for i, c := range r.Containers {
-		r.Containers[i].Times = c.Moved(ahead)
+		r.Containers[i].Times = c.Shift(offset)
 	}
 	return r
 }
@@ -224,20 +224,20 @@ type Times struct {
 }
 
 // Shift returns the times by a clock that is ahead by offset.
-func (t Times) Moved(ahead time.Duration) Times {
+func (t Times) Shift(offset time.Duration) Times {
 	return Times{
-		Started: ShiftTime(t.Started, ahead), Signaled: ShiftTime(t.Signaled, ahead), Killed: ShiftTime(t.Killed, ahead), Exited: ShiftTime(t.Exited, ahead),
+		Started: ShiftTime(t.Started, offset), Signaled: ShiftTime(t.Signaled, offset), Killed: ShiftTime(t.Killed, offset), Exited: ShiftTime(t.Exited, offset),
 	}
 }
 
 // ShiftTime converts at to a clock that is ahead by offset. A reported time stays as long before
 // the report as it was, whatever that clock read then. The zero time, for events that have not
 // happened, stays zero.
-func ShiftTime(at time.Time, ahead time.Duration) time.Time {
+func ShiftTime(at time.Time, offset time.Duration) time.Time {
 	if at.IsZero() {
 		return at
 	}
-	return at.Add(ahead)
+	return at.Add(offset)
 }
 
 // Controllers is the report of the controllers' process.
@@ -264,10 +264,10 @@ type Bus struct {
 }
 
 // Shift returns the report by a clock that is ahead of the bus's by offset.
-func (b Bus) Moved(ahead time.Duration) Bus {
-	b.Self, b.Links = b.shift(ahead), slices.Clone(b.Links)
+func (b Bus) Shift(offset time.Duration) Bus {
+	b.Self, b.Links = b.shift(offset), slices.Clone(b.Links)
 	for i, l := range b.Links {
-		b.Links[i].Since = ShiftTime(l.Since, ahead)
+		b.Links[i].Since = ShiftTime(l.Since, offset)
 	}
 	return b
 }

@@ -31,8 +31,8 @@ func TestShiftKeepsAges(t *testing.T) {
 				told := func(what string) {
 					t.Helper()
 					now := clk.Now()
-					ahead := now.Sub(clk.Steady())
-					if a, b := now.Sub(ShiftTime(before, ahead)), now.Sub(ShiftTime(during, ahead)); a != 20*time.Second || b != 10*time.Second {
+					offset := now.Sub(clk.Steady())
+					if a, b := now.Sub(ShiftTime(before, offset)), now.Sub(ShiftTime(during, offset)); a != 20*time.Second || b != 10*time.Second {
 						t.Errorf("%s: told %v and %v ago, want 20s and 10s", what, a, b)
 					}
 				}
@@ -55,7 +55,7 @@ func TestEveryTimeIsShifted(t *testing.T) {
 	checkEveryTimeIsShifted[Bus](t)
 }
 
-func checkEveryTimeIsShifted[T interface{ Moved(ahead time.Duration) T }](t *testing.T) {
+func checkEveryTimeIsShifted[T interface{ Shift(offset time.Duration) T }](t *testing.T) {
 	t.Helper()
 	var none, all T
 	forEachTime(reflect.ValueOf(&none).Elem(), func(*time.Time) {})
@@ -64,7 +64,7 @@ func checkEveryTimeIsShifted[T interface{ Moved(ahead time.Duration) T }](t *tes
 		at = at.Add(time.Second)
 		*i = at
 	})
-	moved, still := all.Moved(time.Hour), none.Moved(time.Hour)
+	moved, still := all.Shift(time.Hour), none.Shift(time.Hour)
 	at = time.Unix(1_700_000_000, 0)
 	forEachTime(reflect.ValueOf(&all).Elem(), func(i *time.Time) {
 		at = at.Add(time.Second)
@@ -73,7 +73,7 @@ func checkEveryTimeIsShifted[T interface{ Moved(ahead time.Duration) T }](t *tes
 		}
 	})
 	forEachTime(reflect.ValueOf(&moved).Elem(), func(i *time.Time) { *i = i.Add(-time.Hour) })
-	if r, is := any(&moved).(*Runtime); is { // which says how far it is ahead
+	if r, is := any(&moved).(*Runtime); is { // holds the offset
 		r.ClockOffset -= time.Hour
 	}
 	if !reflect.DeepEqual(moved, all) {

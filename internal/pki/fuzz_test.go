@@ -31,7 +31,7 @@ func FuzzPair(f *testing.F) {
 	f.Add(authority.Certificate, sound.Key, uint16(0), []byte{}, int16(0))
 	f.Add(authority.Certificate[:len(authority.Certificate)/2], authority.Key, uint16(0), []byte{}, int16(0))
 	block, _ := pem.Decode(authority.Certificate)
-	for from, to := range map[string]string{ // what it is for, in DER: not for signing, and by an extension that nobody knows
+	for from, to := range map[string]string{ // key usage in DER: not for signing, and an unknown extension
 		"\x03\x02\x02\x04": "\x03\x02\x07\x80", "\x06\x03\x55\x1d\x0f": "\x06\x03\x55\x1d\x7f",
 	} {
 		f.Add(authority.Certificate, authority.Key, uint16(bytes.Index(block.Bytes, []byte(from))), []byte(to), int16(0))

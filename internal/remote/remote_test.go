@@ -96,7 +96,7 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// A client that leaves is noticed also while the process reads nothing and says nothing.
+// A client that leaves is noticed even while the process neither reads nor writes.
 func TestRelayWhileStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, near := newStream()

@@ -37,13 +37,13 @@ func TestCallFaults(t *testing.T) {
 					made[call] = true
 					return nil
 				})
-				struck, err := fault.New("f", fault.Spec{
+				injected, err := fault.New("f", fault.Spec{
 					Point: fault.CRI("StopContainer"), Where: fault.Attributes{Container: "web"}, Effect: row.effect,
 				}, time.Now())
 				if err != nil {
 					t.Fatal(err)
 				}
-				table.Set([]fault.Fault{struck})
+				table.Set([]fault.Fault{injected})
 				began := time.Now()
 				err = n.client.StopContainer(t.Context(), "web", 5)
 				if took := time.Since(began); took != row.took {

@@ -204,8 +204,7 @@ func TestCRI06ExecSync(t *testing.T) {
 	})
 }
 
-// A runtime that does not even say that the deadline has passed delays its caller by
-// 100 ms.
+// A runtime that does not report the deadline delays its caller by 100 ms.
 func TestSilentRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -260,7 +259,7 @@ func TestAPauseHoldsACall(t *testing.T) {
 	})
 }
 
-// A call that its caller gives up ends in the runtime, at once.
+// A call that its caller cancels ends in the runtime at once.
 func TestGivingUpEndsTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan time.Time, 1)
@@ -280,7 +279,7 @@ func TestGivingUpEndsTheCall(t *testing.T) {
 	})
 }
 
-// A caller's own deadline, when it is the earlier, is the call's on both sides.
+// If the caller's own deadline is earlier, it limits the call on both sides.
 func TestCallersOwnDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan time.Time, 1)
@@ -317,7 +316,7 @@ func TestPanicIsAnswered(t *testing.T) {
 	})
 }
 
-// CRI-15: a runtime that is away, and one that goes away, is Unavailable at once.
+// CRI-15: a runtime that is not connected, or disconnects, is Unavailable at once.
 func TestCRI15Unavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := startNode(t, func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() })
@@ -354,8 +353,8 @@ func TestErrorsCross(t *testing.T) {
 	})
 }
 
-// Malformed envelopes, other versions and foreign bodies are refused with a reason,
-// and nothing is done.
+// Malformed envelopes, other versions and bodies of other methods are refused with a reason and have
+// no effect.
 func TestBadEnvelopes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := startNode(t, func(_ context.Context, call string) error {

@@ -155,7 +155,7 @@ func (c *Contacts) Tell(said *inspect.Kubelet) {
 	}
 	said.Calls = slices.SortedFunc(maps.Values(c.calls), func(a, b inspect.Call) int { return a.Since.Compare(b.Since) })
 	said.Refused = slices.SortedFunc(maps.Values(c.refused), func(a, b inspect.Refusal) int { return a.First.Compare(b.First) })
-	*said = said.Moved(shown.Sub(said.Now))
+	*said = said.Shift(shown.Sub(said.Now))
 }
 
 // longWait is how long the API may take to answer before the kubelet worries.

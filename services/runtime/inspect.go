@@ -29,7 +29,7 @@ func (s *service) snapshot(context.Context) inspect.Runtime {
 		state.Containers = append(state.Containers, inspect.Container{
 			ID: c.id, Name: c.request.Name, Namespace: box.PodNamespace, Pod: box.PodName, UID: box.PodUid,
 			Alive: c.isAlive(), PID: c.status.PID, Scripted: c.isScripted(), Code: c.status.ExitCode, Unreachable: c.status.Unreachable,
-			Times: inspect.Times{Started: c.events.Start, Signaled: c.events.Stop, Killed: c.events.Kill, Exited: c.status.FinishedAt}.Moved(ahead),
+			Times: inspect.Times{Started: c.events.Start, Signaled: c.events.Stop, Killed: c.events.Kill, Exited: c.status.FinishedAt}.Shift(ahead),
 		})
 	}
 	return state

@@ -93,7 +93,7 @@ func (o Observer) explainPod(ctx context.Context, target podapi.Target, pod *cor
 	if e.Events, err = o.podEvents(ctx, target.Namespace, target.Name); err != nil {
 		return why.Report{}, err
 	}
-	if e.Job, err = o.jobOf(ctx, pod); err != nil { // the rest is worth saying without it
+	if e.Job, err = o.jobOf(ctx, pod); err != nil { // report the rest without the Job
 		e.JobErr = err.Error()
 	}
 	if e.Node, err = o.nodeEvidence(ctx, pod.Spec.NodeName); err != nil {
@@ -108,7 +108,7 @@ func (o Observer) explainPod(ctx context.Context, target podapi.Target, pod *cor
 func (o Observer) jobOf(ctx context.Context, pod *corev1.Pod) (*batchv1.Job, error) {
 	owner := metav1.GetControllerOf(pod)
 	if pod.DeletionTimestamp == nil || owner == nil || owner.Kind != "Job" || !slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer) {
-		return nil, nil //nolint:nilnil // none is no mistake
+		return nil, nil //nolint:nilnil // no Job is no error
 	}
 	obj, err := o.API.Get(ctx, podapi.Target{Kind: mustKind("jobs.batch"), Namespace: pod.Namespace, Name: owner.Name}, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -117,7 +117,7 @@ func (o Observer) jobOf(ctx context.Context, pod *corev1.Pod) (*batchv1.Job, err
 	if job, is := obj.(*batchv1.Job); is && job.UID == owner.UID {
 		return job, nil
 	}
-	return nil, nil //nolint:nilnil // it is gone, or another's
+	return nil, nil //nolint:nilnil // the Job is gone, or another one
 }
 
 // explainGonePod looks on every node for what may be left of a pod.
