@@ -36,7 +36,7 @@ func TestTable(t *testing.T) {
 
 func table() string {
 	var text strings.Builder
-	text.WriteString("| id | promise | checker | checked from | not checked |\n|---|---|---|---|---|\n")
+	text.WriteString("| id | invariant | checker | checked from | not checked |\n|---|---|---|---|---|\n")
 	for _, p := range Invariants() {
 		checker, missing := "", p.Unchecked
 		if p.check != nil {
