@@ -31,7 +31,7 @@ import (
 type rig struct {
 	*testing.T
 	*stage.Cluster
-	valve    *view.Valve // controls what the controllers see
+	valve    *view.EventGate // controls what the controllers see
 	began    time.Time
 	watchers sync.WaitGroup
 
@@ -49,7 +49,7 @@ type note struct {
 func play(t *testing.T, cfg stage.Config, test func(*rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		cfg.Valve = view.NewValve(clock.Clock{})
+		cfg.Valve = view.NewEventGate(clock.Clock{})
 		r := &rig{T: t, valve: cfg.Valve, Cluster: stage.New(t, cfg)}
 		t.Cleanup(r.watchers.Wait)
 		test(r)

@@ -109,7 +109,7 @@ func (c *controllers) dismiss(jobs []*batchv1.Job, then func(error)) {
 			PropagationPolicy: new(metav1.DeletePropagationBackground), Preconditions: &metav1.Preconditions{UID: &its.UID},
 		}
 		c.write(cronJobController, Ask{Verb: proto.VerbDelete, Target: targetOf("jobs.batch", its, ""), Options: options}, its, func(got Got) {
-			one(lest(control.Gone, got.Err))
+			one(lest(control.IsGone, got.Err))
 		})
 	}
 }
@@ -122,7 +122,7 @@ func (c *controllers) makeJob(by *batchv1.CronJob, wanted *batchv1.Job, then fun
 		switch {
 		case got.Err == nil:
 			then(made, nil)
-		case control.Closing(got.Err):
+		case control.IsNamespaceTerminating(got.Err):
 			then(nil, nil)
 		case !apierrors.IsAlreadyExists(got.Err):
 			then(nil, got.Err)

@@ -30,10 +30,10 @@ func (c *controllers) newDaemons() daemons {
 
 func (c *controllers) daemonSetChanged(old, now *appsv1.DaemonSet) {
 	if now == nil {
-		c.ofDaemonSets().Gone(old)
+		c.ofDaemonSets().OwnerDeleted(old)
 		return
 	}
-	c.ofDaemonSets().Changed(now)
+	c.ofDaemonSets().OwnerChanged(now)
 }
 
 // daemonNodeChanged has all sets looked at when there is another node to choose from.

@@ -78,7 +78,7 @@ func (c *controllers) rollOut(v deployment.View, done func(error)) {
 			c.rollOut(deployment.Made(v, made, c.shown()), done)
 		case apierrors.IsAlreadyExists(got.Err):
 			c.taken(v, plan.Create, done)
-		case control.Closing(got.Err):
+		case control.IsNamespaceTerminating(got.Err):
 			done(got.Err)
 		default:
 			stored, _ := deployment.Refused(v, plan.Create, got.Err, c.shown())
@@ -122,7 +122,7 @@ func (c *controllers) carryOut(its *appsv1.Deployment, plan deployment.Plan, don
 			plan.Delete = plan.Delete[1:]
 			options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &set.UID}}
 			ask := Ask{Verb: proto.VerbDelete, Target: targetOf(setsResource, set, ""), Options: options}
-			c.write(deploymentController, ask, set, func(got Got) { next(lest(control.Gone, got.Err)) })
+			c.write(deploymentController, ask, set, func(got Got) { next(lest(control.IsGone, got.Err)) })
 		case plan.Store != nil:
 			stored := plan.Store
 			plan.Store = nil

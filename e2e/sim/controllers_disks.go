@@ -213,7 +213,7 @@ func (c *controllers) away(attachment *storagev1.VolumeAttachment, then func(err
 		if apierrors.IsNotFound(got.Err) {
 			c.disks.own.attachments.Gone(attachment.Name)
 		}
-		then(lest(control.Gone, got.Err))
+		then(lest(control.IsGone, got.Err))
 	})
 }
 
@@ -235,7 +235,7 @@ func (c *controllers) tellAttached(node *corev1.Node, looked attachdetach.View, 
 			c.disks.own.nodes.Put(stored, c.now)
 			looked.Nodes[node.Name] = stored
 		}
-		then(lest(control.Gone, got.Err))
+		then(lest(control.IsGone, got.Err))
 	})
 }
 
@@ -251,5 +251,5 @@ func (c *controllers) syncDriver(key string, of name) {
 	}
 	done := c.begun(key)
 	ask := updating(attachmentsResource, attachdetach.Worked(attachment), subresource)
-	c.write(attachdetach.Attacher, ask, attachment, func(got Got) { done(lest(control.Gone, got.Err)) })
+	c.write(attachdetach.Attacher, ask, attachment, func(got Got) { done(lest(control.IsGone, got.Err)) })
 }

@@ -37,9 +37,9 @@ func (c *controllers) nodeChanged(old, now *corev1.Node) {
 	}
 	var before []corev1.Taint
 	if old != nil {
-		before = tainteviction.NoExecute(old.Spec.Taints)
+		before = tainteviction.NoExecuteTaints(old.Spec.Taints)
 	}
-	if slices.EqualFunc(before, tainteviction.NoExecute(now.Spec.Taints), func(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value }) {
+	if slices.EqualFunc(before, tainteviction.NoExecuteTaints(now.Spec.Taints), func(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value }) {
 		return
 	}
 	for _, pod := range c.pods.all() {

@@ -161,7 +161,7 @@ func wrongActive(its *batchv1.CronJob, mine []*batchv1.Job) string {
 		active = append(active, string(ref.UID))
 	}
 	for _, made := range mine {
-		if !job.Over(made) {
+		if !job.IsFinished(made) {
 			running = append(running, string(made.UID))
 		}
 		for _, condition := range made.Status.Conditions {

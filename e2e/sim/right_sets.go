@@ -42,7 +42,7 @@ func wrongBudget(budget *policyv1.PodDisruptionBudget, guarded []*corev1.Pod) st
 		if budget.Spec.MinAvailable != nil || metav1.GetControllerOf(pod) != nil { // upstream counts no others (getExpectedScale)
 			there++
 		}
-		if workload.Ready(pod) {
+		if workload.IsReady(pod) {
 			healthy++
 		}
 	}
@@ -80,7 +80,7 @@ func rightDaemons(snapshot *store.Snapshot) (wrong []error) {
 			}
 		}
 		for _, pod := range pods {
-			if metav1.IsControlledBy(pod, set) && workload.Ready(pod) {
+			if metav1.IsControlledBy(pod, set) && workload.IsReady(pod) {
 				there = append(there, pod.Spec.NodeName)
 			} else if metav1.IsControlledBy(pod, set) {
 				there = append(there, pod.Spec.NodeName+" (not ready)")

@@ -49,7 +49,7 @@ type Config struct {
 	// when nil.
 	Controllers []string
 	// Valve holds up what the controllers see.
-	Valve *view.Valve
+	Valve *view.EventGate
 	// Distance is how long a message to or from the controllers takes; none when zero.
 	Distance time.Duration
 	// Wrong are the clocks of parts that have another than the wall's.

@@ -79,13 +79,13 @@ type Config struct {
 }
 
 // storeFile is the name of the store's file in DataDir.
-const file = "apiserver.db"
+const storeFile = "apiserver.db"
 
 // Run serves until ctx ends, and then returns nil. It returns an error if the store cannot be read
 // (the file is then unchanged), or a *store.CommitError if the store cannot be written any more.
 // After a CommitError nothing has been acknowledged.
 func Run(ctx context.Context, cfg Config) (err error) {
-	cfg, err = complete(cfg)
+	cfg, err = withDefaults(cfg)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	var janitor *custom.Janitor
 	var keeper *expiry.Keeper
 	kept, err = store.Open(ctx, store.Config{
-		Path: filepath.Join(cfg.DataDir, file), Clock: cfg.Clock, Log: cfg.Log,
+		Path: filepath.Join(cfg.DataDir, storeFile), Clock: cfg.Clock, Log: cfg.Log,
 		History: cfg.Keep, NoSync: cfg.NoSync, Faults: cfg.Faults,
 		OnDurable: func(snapshot *store.Snapshot, events []store.Event) { recordCommits(cfg.History, snapshot, events) },
 		OnCommit: func(snapshot *store.Snapshot, events []store.Event) {
@@ -121,7 +121,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	hooks.Load(kept.Snapshot())
 	graph.Load(kept.Snapshot())
 	hub = watch.New(watch.Config{
-		Boot: cfg.Boot, Store: kept, Publish: watch.EncodeTo(cfg.Bus.Publish), Match: matcher(cfg.Compat, catalog), Clock: cfg.Clock,
+		Boot: cfg.Boot, Store: kept, Publish: watch.EncodeTo(cfg.Bus.Publish), Match: newMatcher(cfg.Compat, catalog), Clock: cfg.Clock,
 		Log: cfg.Log, History: cfg.History,
 	})
 	api := verbs.New(verbs.Config{
@@ -137,22 +137,22 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	server := newServer(cfg, api)
 	janitor = custom.NewJanitor(custom.Janitor{
-		Catalog: catalog, Snapshot: kept.Snapshot, Writer: definitions{server}, Forget: hub.EndWatches, Clock: cfg.Clock, Log: cfg.Log,
+		Catalog: catalog, Snapshot: kept.Snapshot, Writer: definitionWriter{server}, EndWatches: hub.EndWatches, Clock: cfg.Clock, Log: cfg.Log,
 	})
 	keeper = expiry.New(expiry.Config{
 		Commit: kept.Commit, Clock: cfg.Clock, NewUID: api.NewUID, History: cfg.History, Log: cfg.Log,
 	})
 	keeper.Load(kept.Snapshot())
-	server.fence.recall(kept.Snapshot())
-	cfg.Observers.ProvideInspect(server.tell)
-	if err := daemon.Run(ctx, recordingEnd(cfg.History, kept.Run), hub.Run, janitor.Run, keeper.Run, server.run); err != nil {
+	server.fence.load(kept.Snapshot())
+	cfg.Observers.ProvideInspect(server.inspect)
+	if err := daemon.Run(ctx, recordStoreError(cfg.History, kept.Run), hub.Run, janitor.Run, keeper.Run, server.run); err != nil {
 		return fmt.Errorf("apiserver: %w", err)
 	}
 	return nil
 }
 
 // withDefaults fills in optional fields and creates the data directory.
-func complete(cfg Config) (Config, error) {
+func withDefaults(cfg Config) (Config, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -184,7 +184,7 @@ func Plugins(off []string) ([]string, error) {
 }
 
 // newMatcher returns a function that returns what selectors see of an object.
-func matcher(compat proto.Compat, catalog *custom.Catalog) func(resource string, obj kinds.Object) (labels.Set, fields.Set) {
+func newMatcher(compat proto.Compat, catalog *custom.Catalog) func(resource string, obj kinds.Object) (labels.Set, fields.Set) {
 	builtIn := registry.Strategies(compat)
 	return func(resource string, obj kinds.Object) (labels.Set, fields.Set) {
 		if strategy, ok := builtIn[resource]; ok {

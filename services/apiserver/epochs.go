@@ -22,10 +22,10 @@ import (
 // A boot is only as reliable as the clock of its host. If that clock was set back between two
 // starts, the newer kubelet looks like the older one. It is admitted once the other has been silent
 // for silenceLimit.
-type fence struct {
+type nodeEpochs struct {
 	clock   clock.Clock
 	mu      sync.Mutex
-	current map[proto.Identity]incarnation
+	inForce map[proto.Identity]incarnation
 }
 
 // incarnation is the boot in force, and when it was last heard, in wall-clock time.
@@ -37,19 +37,19 @@ type incarnation struct {
 const (
 	// silenceLimit is how long a kubelet may be silent, in cluster time, before another boot may
 	// take over.
-	lease = 40 * time.Second
+	silenceLimit = 40 * time.Second
 	// minSilence is the least wall-clock time for silenceLimit, however fast the cluster's clock
 	// is. It is longer than a kubelet's call, so calls of a silent kubelet are over by then.
-	leastSilence = 5 * time.Second
+	minSilence = 5 * time.Second
 )
 
-func newFence(clk clock.Clock) fence {
-	return fence{clock: clk, current: make(map[proto.Identity]incarnation)}
+func newNodeEpochs(clk clock.Clock) nodeEpochs {
+	return nodeEpochs{clock: clk, inForce: make(map[proto.Identity]incarnation)}
 }
 
 // load puts the boots in force that kubelets have written into their nodes, as if they had just
 // been heard. The previous apiserver's memory of them is gone.
-func (f *fence) recall(snapshot *store.Snapshot) {
+func (f *nodeEpochs) load(snapshot *store.Snapshot) {
 	now := clock.Clock{}.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -59,24 +59,24 @@ func (f *fence) recall(snapshot *store.Snapshot) {
 			continue
 		}
 		if boot := proto.Boot(node.Status.NodeInfo.BootID); boot.IsValid() {
-			f.current[proto.Node(node.Name)] = incarnation{boot, now}
+			f.inForce[proto.Node(node.Name)] = incarnation{boot, now}
 		}
 	}
 }
 
 // check refuses a node's message if its boot is older than the one in force.
-func (f *fence) admit(id proto.Identity, boot proto.Boot) error {
+func (f *nodeEpochs) check(id proto.Identity, boot proto.Boot) error {
 	if _, node := id.NodeName(); !node {
 		return nil
 	}
 	now := clock.Clock{}.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	current := f.current[id]
-	if boot.OlderThan(current.boot) && now.Sub(current.heard) <= f.clock.ClampWallDuration(leastSilence, lease) {
+	current := f.inForce[id]
+	if boot.OlderThan(current.boot) && now.Sub(current.heard) <= f.clock.ClampWallDuration(minSilence, silenceLimit) {
 		return apierrors.NewForbidden(schema.GroupResource{}, "", fmt.Errorf(
 			"envelope: boot: %s has begun again as %q, so its boot %q is over", id, current.boot, boot))
 	}
-	f.current[id] = incarnation{boot, now}
+	f.inForce[id] = incarnation{boot, now}
 	return nil
 }

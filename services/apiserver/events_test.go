@@ -98,7 +98,7 @@ func (c *client) follow(target podapi.Target, revision string) func() (watch.Eve
 func TestEventsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recorder, life := recording(t)
-		s := newStage(t, func(cfg *apiserver.Config) { cfg.History = recorder })
+		s := newHarness(t, func(cfg *apiserver.Config) { cfg.History = recorder })
 		c := s.client("client:admin")
 		began := time.Now()
 		c.report("first")
@@ -183,7 +183,7 @@ func expectExpired(t *testing.T, life []history.Event, want ...string) {
 // TestEventsExpireAfterAStart has a new apiserver find an Event: it gives it a whole hour.
 func TestEventsExpireAfterAStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+		s := newHarness(t)
 		s.client("client:admin").report("kept")
 		time.Sleep(50 * time.Minute)
 		s.halt()

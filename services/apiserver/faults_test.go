@@ -40,7 +40,7 @@ func TestFaultsOfTheStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				table := fault.NewTable(fault.Config{Process: "apiserver"})
-				s := newStage(t, func(cfg *apiserver.Config) { cfg.Faults = table })
+				s := newHarness(t, func(cfg *apiserver.Config) { cfg.Faults = table })
 				c := s.client(proto.Client("admin"))
 				c.create(func(pod *corev1.Pod) { pod.Name = "old" })
 				f, err := fault.New("f", row.spec, time.Now())
@@ -106,7 +106,7 @@ func TestWhoseFaultItIs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				table := fault.NewTable(fault.Config{Process: "apiserver"})
-				s := newStage(t, func(cfg *apiserver.Config) { cfg.Faults = table })
+				s := newHarness(t, func(cfg *apiserver.Config) { cfg.Faults = table })
 				s.client(proto.Client("admin")).create()
 				f, err := fault.New("f", row.fault, time.Now())
 				if err != nil {

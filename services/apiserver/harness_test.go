@@ -22,21 +22,21 @@ import (
 )
 
 // harness is an apiserver on a bus of its own, all in one process.
-type stage struct {
+type harness struct {
 	t    testing.TB
 	hub  *bus.Server
 	cfg  apiserver.Config
 	halt func()
 }
 
-func newStage(t testing.TB, change ...func(*apiserver.Config)) *stage {
+func newHarness(t testing.TB, change ...func(*apiserver.Config)) *harness {
 	t.Helper()
 	hub, err := bus.StartServer(t.Context(), bus.ServerConfig{Port: bus.InProcessOnly})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(hub.Close)
-	s := &stage{t: t, hub: hub}
+	s := &harness{t: t, hub: hub}
 	s.cfg = apiserver.Config{DataDir: t.TempDir(), Boot: "boot-1", NoSync: true}
 	for _, c := range change {
 		c(&s.cfg)
@@ -47,7 +47,7 @@ func newStage(t testing.TB, change ...func(*apiserver.Config)) *stage {
 }
 
 // start runs the apiserver until halt.
-func (s *stage) start() {
+func (s *harness) start() {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	conn := s.connect(proto.APIServer)
@@ -68,14 +68,14 @@ func (s *stage) start() {
 	<-ready
 }
 
-func (s *stage) dial(id proto.Identity) *bus.Conn {
+func (s *harness) dial(id proto.Identity) *bus.Conn {
 	s.t.Helper()
 	conn := s.connect(id)
 	s.t.Cleanup(conn.Close)
 	return conn
 }
 
-func (s *stage) connect(id proto.Identity) *bus.Conn {
+func (s *harness) connect(id proto.Identity) *bus.Conn {
 	s.t.Helper()
 	conn, err := bus.Dial(s.t.Context(), bus.Config{Identity: id, InProcess: s.hub.InProcessConn})
 	if err != nil {
@@ -90,7 +90,7 @@ type client struct {
 	api *podapi.Client
 }
 
-func (s *stage) client(id proto.Identity) *client {
+func (s *harness) client(id proto.Identity) *client {
 	return &client{t: s.t, api: podapi.New(s.dial(id), podapi.Config{})}
 }
 
@@ -178,7 +178,7 @@ func grace(seconds int64) metav1.DeleteOptions {
 }
 
 // watchLog is what a watch has seen, a line an event.
-type script struct {
+type watchLog struct {
 	t      testing.TB
 	events watch.Interface
 	zero   time.Time
@@ -186,7 +186,7 @@ type script struct {
 }
 
 // watch follows all pods from now on.
-func (c *client) watch(opts metav1.ListOptions) *script {
+func (c *client) watch(opts metav1.ListOptions) *watchLog {
 	c.t.Helper()
 	list, err := c.api.List(c.t.Context(), pods("", ""), metav1.ListOptions{FieldSelector: opts.FieldSelector})
 	if err != nil {
@@ -199,12 +199,12 @@ func (c *client) watch(opts metav1.ListOptions) *script {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	s := &script{t: c.t, events: events, zero: time.Now()}
+	s := &watchLog{t: c.t, events: events, zero: time.Now()}
 	c.t.Cleanup(s.stop)
 	return s
 }
 
-func (s *script) stop() {
+func (s *watchLog) stop() {
 	s.events.Stop()
 	for range s.events.ResultChan() {
 	}
@@ -212,7 +212,7 @@ func (s *script) stop() {
 
 // expect reads as many events as there are lines: type, seconds from the beginning to the
 // deadline, grace, generation, phase and finalizers.
-func (s *script) expect(lines ...string) {
+func (s *watchLog) expect(lines ...string) {
 	s.t.Helper()
 	for _, want := range lines {
 		event, ok := <-s.events.ResultChan()
@@ -226,7 +226,7 @@ func (s *script) expect(lines ...string) {
 }
 
 // expectNone checks that no event is left.
-func (s *script) nothing() {
+func (s *watchLog) expectNone() {
 	s.t.Helper()
 	synctest.Wait()
 	select {
@@ -236,7 +236,7 @@ func (s *script) nothing() {
 	}
 }
 
-func (s *script) describe(event watch.Event) string {
+func (s *watchLog) describe(event watch.Event) string {
 	if event.Type == watch.Error {
 		return fmt.Sprintf("ERROR %v", event.Object)
 	}
@@ -261,7 +261,7 @@ func (s *script) describe(event watch.Event) string {
 }
 
 // raw sends any bytes on any subject, and decodes the answer.
-func (s *stage) raw(conn *bus.Conn, subject string, data []byte) (*proto.Response, *metav1.Status) {
+func (s *harness) raw(conn *bus.Conn, subject string, data []byte) (*proto.Response, *metav1.Status) {
 	s.t.Helper()
 	answer, err := conn.Request(s.t.Context(), proto.APIServer, subject, data)
 	if err != nil {

@@ -32,19 +32,19 @@ func recordCommits(recorder *history.Recorder, snapshot *store.Snapshot, events 
 	for _, event := range events {
 		entries = append(entries, history.Entry{Cause: event.Cause, Fact: event.Fact()})
 	}
-	recorder.RecordAll(begun(recorder, snapshot), entries...)
+	recorder.RecordAll(batchBegan(recorder, snapshot), entries...)
 }
 
 // recordSync records that readers can see a batch that is on disk, and the oldest revision whose
 // state they can read.
 func recordSync(recorder *history.Recorder, snapshot *store.Snapshot, oldest int64) {
 	if recorder != nil {
-		recorder.RecordAll(begun(recorder, snapshot), history.Entry{Fact: history.Fsync{Revision: snapshot.Revision(), Oldest: oldest}})
+		recorder.RecordAll(batchBegan(recorder, snapshot), history.Entry{Fact: history.Fsync{Revision: snapshot.Revision(), Oldest: oldest}})
 	}
 }
 
 // batchBegan returns when the write of a batch began, or now if the store does not know.
-func begun(recorder *history.Recorder, snapshot *store.Snapshot) history.MonoTime {
+func batchBegan(recorder *history.Recorder, snapshot *store.Snapshot) history.MonoTime {
 	if began := history.MonoTime(snapshot.TxBegan()); began != 0 {
 		return began
 	}
@@ -52,7 +52,7 @@ func begun(recorder *history.Recorder, snapshot *store.Snapshot) history.MonoTim
 }
 
 // recordStoreError wraps run and records the error if the disk has stopped the store.
-func recordingEnd(recorder *history.Recorder, run func(context.Context) error) func(context.Context) error {
+func recordStoreError(recorder *history.Recorder, run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := run(ctx)
 		if failed, ok := errors.AsType[*store.CommitError](err); ok {
@@ -64,30 +64,30 @@ func recordingEnd(recorder *history.Recorder, run func(context.Context) error) f
 
 // recordWrite carries out a request, and records the request, its target and its answer. If there
 // is a history, do fills in req.Meant.
-func (s *server) recorded(req *verbs.Request, send verbs.Send, do func(verbs.Send) error) error {
+func (s *server) recordWrite(req *verbs.Request, send verbs.Send, do func(verbs.Send) error) error {
 	operation := req.Envelope.GetOperation()
 	if s.history != nil {
 		req.Meant = &verbs.Meant{}
-		s.history.Record(operation, callOf(req))
+		s.history.Record(operation, newOpCall(req))
 	}
 	began, answered := s.history.Now(), false
 	err := do(func(ctx context.Context, part *proto.Response, more bool) error {
 		if !more && s.history != nil {
-			s.history.RecordSince(began, operation, returnOf(part, req.Meant))
+			s.history.RecordSince(began, operation, newOpReturn(part, req.Meant))
 			answered = true
 		}
 		return send(ctx, part, more)
 	})
-	if refused := apierrors.APIStatus(nil); errors.As(worded(err), &refused) {
-		s.refusals.note(req, refused.Status(), s.clock.Now())
-		s.history.RecordSince(began, operation, meaning(history.OpReturn{Code: refused.Status().Code}, req.Meant))
+	if refused := apierrors.APIStatus(nil); errors.As(asStatusError(err), &refused) {
+		s.refusals.record(req, refused.Status(), s.clock.Now())
+		s.history.RecordSince(began, operation, withMeant(history.OpReturn{Code: refused.Status().Code}, req.Meant))
 	} else if err != nil && !answered { // it is answered as an internal error
-		s.history.RecordSince(began, operation, meaning(history.OpReturn{Code: http.StatusInternalServerError}, req.Meant))
+		s.history.RecordSince(began, operation, withMeant(history.OpReturn{Code: http.StatusInternalServerError}, req.Meant))
 	}
 	return err
 }
 
-func callOf(req *verbs.Request) history.OpCall {
+func newOpCall(req *verbs.Request) history.OpCall {
 	call := history.OpCall{
 		Identity: string(req.Identity), Verb: string(req.Verb), Resource: req.Kind.GroupResource().String(),
 		Key: keyOf(req), Subresource: req.Subresource, Boot: req.Envelope.GetBoot(),
@@ -99,7 +99,7 @@ func callOf(req *verbs.Request) history.OpCall {
 		wall := clock.Clock{}
 		call.TimeLeft = new(wall.Until(time.Unix(0, deadline)).Milliseconds())
 	}
-	optionsOf(req, &call)
+	addOptions(req, &call)
 	return call
 }
 
@@ -112,17 +112,17 @@ func keyOf(req *verbs.Request) string {
 }
 
 // addOptions adds what a request's options say to call. Unreadable options are refused later.
-func optionsOf(req *verbs.Request, call *history.OpCall) {
+func addOptions(req *verbs.Request, call *history.OpCall) {
 	if req.Verb != proto.VerbDelete && req.Verb != proto.VerbDeleteCollection {
 		if data := req.Envelope.GetOptions(); len(data) > 0 {
 			var opts metav1.PatchOptions // in which dryRun has the number that it has in all others
 			call.DryRun = opts.Unmarshal(data) == nil && len(opts.DryRun) > 0
 		}
-		if !verbs.Evicts(*req) {
+		if !verbs.IsEviction(*req) {
 			return
 		}
 	}
-	opts, err := verbs.Deletion(*req)
+	opts, err := verbs.DeleteOptionsOf(*req)
 	if err != nil {
 		return
 	}
@@ -139,17 +139,17 @@ func deref[T any](value *T) (none T) {
 	return *value
 }
 
-func returnOf(part *proto.Response, meant *verbs.Meant) history.OpReturn {
+func newOpReturn(part *proto.Response, meant *verbs.Meant) history.OpReturn {
 	item := part.GetItem()
 	returned := history.OpReturn{Code: part.GetCode(), Revision: int64(item.GetRevision()), Warnings: len(part.GetWarnings())}
 	if len(item.GetObject()) > 0 {
 		returned.Object = history.Digest(item.GetObject())
 	}
-	return meaning(returned, meant)
+	return withMeant(returned, meant)
 }
 
 // withMeant returns the answer with the UID, revision and name that the request's object carried.
-func meaning(returned history.OpReturn, meant *verbs.Meant) history.OpReturn {
+func withMeant(returned history.OpReturn, meant *verbs.Meant) history.OpReturn {
 	if meant != nil {
 		returned.BodyUID, returned.BodyRevision, returned.BodyName = meant.UID, meant.Revision, meant.Name
 	}
@@ -159,10 +159,10 @@ func meaning(returned history.OpReturn, meant *verbs.Meant) history.OpReturn {
 // Export reads the history in the store's file of a data directory; see store.Export. No apiserver
 // may be running on it: store.ErrLocked otherwise.
 func Export(dataDir string) ([]history.Event, error) {
-	return store.Export(filepath.Join(dataDir, file))
+	return store.Export(filepath.Join(dataDir, storeFile))
 }
 
 // Verify checks the store's file in a data directory, without changing it; see store.Verify.
 func Verify(ctx context.Context, dataDir string) (store.Verified, error) {
-	return store.Verify(ctx, filepath.Join(dataDir, file))
+	return store.Verify(ctx, filepath.Join(dataDir, storeFile))
 }

@@ -70,7 +70,7 @@ func NewInline(ctx context.Context, cfg InlineConfig) (*Inline, error) {
 	hooks.Load(snapshot)
 	graph.Load(snapshot)
 	i.hub = watch.New(watch.Config{
-		Boot: cfg.Boot, Store: i.kept, Publish: cfg.Publish, Match: matcher(cfg.Compat, catalog), Clock: cfg.Clock, History: cfg.History,
+		Boot: cfg.Boot, Store: i.kept, Publish: cfg.Publish, Match: newMatcher(cfg.Compat, catalog), Clock: cfg.Clock, History: cfg.History,
 	})
 	api := verbs.New(verbs.Config{
 		Store: i.kept, Hub: i.hub, Clock: cfg.Clock, Compat: cfg.Compat, Custom: catalog, Graph: graph, Plugins: enabled, Entropy: cfg.Entropy,
@@ -85,7 +85,7 @@ func NewInline(ctx context.Context, cfg InlineConfig) (*Inline, error) {
 	}
 	own.History = cfg.History
 	i.server = newServer(own, api)
-	i.server.fence.recall(snapshot)
+	i.server.fence.load(snapshot)
 	return i, api.Bootstrap(ctx)
 }
 
@@ -97,11 +97,11 @@ func (i *Inline) Call(ctx context.Context, subject string, envelope *proto.Reque
 		parts = append(parts, part)
 		return nil
 	}
-	reason := i.server.carryOut(ctx, message{subject: subject, envelope: envelope}, send)
+	reason := i.server.handle(ctx, message{subject: subject, envelope: envelope}, send)
 	if reason == nil {
 		return parts, nil
 	}
-	refusal, err := verbs.Refusal(worded(reason))
+	refusal, err := verbs.Refusal(asStatusError(reason))
 	if err == nil {
 		err = send(ctx, refusal, false)
 	}
@@ -109,10 +109,10 @@ func (i *Inline) Call(ctx context.Context, subject string, envelope *proto.Reque
 }
 
 // PublishPending publishes the commits since the last call to all watches.
-func (i *Inline) Tell(ctx context.Context) { i.hub.PublishPending(ctx) }
+func (i *Inline) PublishPending(ctx context.Context) { i.hub.PublishPending(ctx) }
 
 // PublishHeartbeats sends a heartbeat to all watches. Call it about every watch.DefaultHeartbeat.
-func (i *Inline) Beat(ctx context.Context) { i.hub.PublishHeartbeats(ctx) }
+func (i *Inline) PublishHeartbeats(ctx context.Context) { i.hub.PublishHeartbeats(ctx) }
 
 // Revision is that of the last commit.
 func (i *Inline) Revision() int64 { return i.kept.Snapshot().Revision() }

@@ -19,11 +19,11 @@ import (
 )
 
 // fakeHooks answers webhook calls by the hook's name.
-type oracle struct{}
+type fakeHooks struct{}
 
 var errNobodyThere = errors.New("nobody is there")
 
-func (oracle) Ask(_ context.Context, h *webhook.Hook, review *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error) {
+func (fakeHooks) Call(_ context.Context, h *webhook.Hook, review *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error) {
 	switch h.Name {
 	case "away.example.com":
 		return nil, errNobodyThere
@@ -54,7 +54,7 @@ func TestInlineAsksWebhooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i, err := NewInline(t.Context(), InlineConfig{Boot: "b", Compat: compat, Keep: 100, History: recorder, Hooks: oracle{}})
+	i, err := NewInline(t.Context(), InlineConfig{Boot: "b", Compat: compat, Keep: 100, History: recorder, Hooks: fakeHooks{}})
 	if err != nil {
 		t.Fatal(err)
 	}

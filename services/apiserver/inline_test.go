@@ -60,7 +60,7 @@ func TestInline(t *testing.T) {
 			t.Fatalf("create: %d", code)
 		}
 	}
-	i.Tell(t.Context())
+	i.PublishPending(t.Context())
 	if published != 1 {
 		t.Errorf("%d frames were published, want 1", published)
 	}

@@ -23,9 +23,9 @@ type refusals struct {
 }
 
 // maxRefusals is how many kinds are kept; the oldest is dropped first.
-const mostRefusals = 512
+const maxRefusals = 512
 
-func (r *refusals) note(req *verbs.Request, status metav1.Status, now time.Time) {
+func (r *refusals) record(req *verbs.Request, status metav1.Status, now time.Time) {
 	refused := inspect.Refusal{
 		Requester: string(req.Identity), Verb: string(req.Verb), Resource: req.Kind.GroupResource().String(), Key: keyOf(req),
 		Code: status.Code, Message: status.Message, First: now, Last: now, Count: 1,
@@ -38,7 +38,7 @@ func (r *refusals) note(req *verbs.Request, status metav1.Status, now time.Time)
 	defer r.mu.Unlock()
 	if before, again := r.kept[key]; again {
 		refused.First, refused.Count = before.First, before.Count+1
-	} else if len(r.kept) >= mostRefusals {
+	} else if len(r.kept) >= maxRefusals {
 		r.forgetOldest()
 	}
 	r.kept[key] = refused
@@ -55,7 +55,7 @@ func (r *refusals) forgetOldest() {
 }
 
 // inspect returns the apiserver's telemetry.
-func (s *server) tell(context.Context) inspect.APIServer {
+func (s *server) inspect(context.Context) inspect.APIServer {
 	said := inspect.APIServer{
 		Self:     inspect.Self{Process: "apiserver", Boot: s.boot, Began: s.refusals.began, Now: s.clock.Now()},
 		Revision: s.api.Store.Snapshot().Revision(), Writing: s.api.Store.WaitingSince(),

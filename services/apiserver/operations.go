@@ -21,21 +21,21 @@ import (
 //
 // The memory is bounded and ends with the process. Older operations are found in the store's
 // history only.
-type turns struct {
+type operations struct {
 	seed maphash.Seed // of digests
 
 	mu sync.Mutex
 	// running has the operations of which one request is running, each with the channels of those
 	// that wait. Closing a channel lets its request run.
-	taken map[string][]chan struct{}
+	running map[string][]chan struct{}
 	// answered is keyed by operation; order has its keys, the oldest first.
-	answered map[string]answered
+	answered map[string]answer
 	order    []string
 	size     int // of all answers, in bytes
 }
 
 // answer is what a request that succeeded was answered.
-type answered struct {
+type answer struct {
 	asked digest
 	parts []*proto.Response
 	size  int
@@ -47,65 +47,65 @@ const (
 	maxAnsweredBytes = 16 << 20
 )
 
-func newTurns() turns {
-	return turns{seed: maphash.MakeSeed(), taken: map[string][]chan struct{}{}, answered: map[string]answered{}}
+func newOperations() operations {
+	return operations{seed: maphash.MakeSeed(), running: map[string][]chan struct{}{}, answered: map[string]answer{}}
 }
 
 // acquire waits until no other request of the operation runs. Call release afterwards.
-func (t *turns) take(ctx context.Context, operation string) error {
+func (t *operations) acquire(ctx context.Context, operation string) error {
 	t.mu.Lock()
-	waiting, taken := t.taken[operation]
+	waiting, taken := t.running[operation]
 	if !taken {
-		t.taken[operation] = nil
+		t.running[operation] = nil
 		t.mu.Unlock()
 		return nil
 	}
 	own := make(chan struct{})
-	t.taken[operation] = append(waiting, own)
+	t.running[operation] = append(waiting, own)
 	t.mu.Unlock()
 	select {
 	case <-own:
 		return nil
 	case <-ctx.Done():
-		t.leave(operation, own)
+		t.abandon(operation, own)
 		return context.Cause(ctx)
 	}
 }
 
 // release lets the next waiting request of the operation run.
-func (t *turns) pass(operation string) {
+func (t *operations) release(operation string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	waiting := t.taken[operation]
+	waiting := t.running[operation]
 	if len(waiting) == 0 {
-		delete(t.taken, operation)
+		delete(t.running, operation)
 		return
 	}
-	t.taken[operation] = waiting[1:]
+	t.running[operation] = waiting[1:]
 	close(waiting[0])
 }
 
 // abandon removes a waiting request that has given up. If it was let run meanwhile, the next one
 // runs instead.
-func (t *turns) leave(operation string, own chan struct{}) {
+func (t *operations) abandon(operation string, own chan struct{}) {
 	t.mu.Lock()
-	waiting := t.taken[operation]
+	waiting := t.running[operation]
 	place := slices.Index(waiting, own)
 	if place >= 0 {
-		t.taken[operation] = slices.Delete(waiting, place, place+1)
+		t.running[operation] = slices.Delete(waiting, place, place+1)
 	}
 	t.mu.Unlock()
 	if place < 0 {
-		t.pass(operation)
+		t.release(operation)
 	}
 }
 
 // doOnce runs do, unless the same request has succeeded before; then it sends the same answer
 // again. Another request with the same operation is refused. The caller has acquired the operation.
-func (t *turns) once(
+func (t *operations) doOnce(
 	ctx context.Context, operation string, req request, send verbs.Send, do func(verbs.Send) error,
 ) error {
-	own := answered{asked: req.digest(t.seed)}
+	own := answer{asked: req.digest(t.seed)}
 	t.mu.Lock()
 	before, again := t.answered[operation]
 	t.mu.Unlock()
@@ -131,7 +131,7 @@ func (t *turns) once(
 	})
 }
 
-func (t *turns) remember(operation string, own answered) {
+func (t *operations) remember(operation string, own answer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.answered[operation] = own

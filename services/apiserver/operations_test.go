@@ -19,12 +19,12 @@ func TestTheMemoryIsBounded(t *testing.T) {
 		{10, maxAnsweredBytes / 4, 3},
 		{1, maxAnsweredBytes, 0},
 	} {
-		turns, done := newTurns(), 0
+		turns, done := newOperations(), 0
 		part := &proto.Response{Item: &proto.Item{Object: make([]byte, row.size)}}
 		ask := func(i int) {
 			req := request{fmt.Sprint("subject ", i), &proto.Request{}}
 			discard := func(context.Context, *proto.Response, bool) error { return nil }
-			err := turns.once(t.Context(), fmt.Sprint(i), req, discard, func(send verbs.Send) error {
+			err := turns.doOnce(t.Context(), fmt.Sprint(i), req, discard, func(send verbs.Send) error {
 				done++
 				return send(t.Context(), part, false)
 			})
@@ -53,14 +53,14 @@ func TestTheMemoryIsBounded(t *testing.T) {
 func TestTurnsArePassedOn(t *testing.T) {
 	const operation = "a"
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns()
-		if err := turns.take(t.Context(), operation); err != nil {
+		turns := newOperations()
+		if err := turns.acquire(t.Context(), operation); err != nil {
 			t.Fatal(err)
 		}
 		gone, hangUp := context.WithCancelCause(t.Context())
 		waits := func(ctx context.Context) <-chan error {
 			given := make(chan error, 1)
-			go func() { given <- turns.take(ctx, operation) }()
+			go func() { given <- turns.acquire(ctx, operation) }()
 			synctest.Wait()
 			return given
 		}
@@ -76,7 +76,7 @@ func TestTurnsArePassedOn(t *testing.T) {
 				t.Errorf("two have the turn: %v", err)
 			default:
 			}
-			turns.pass(operation)
+			turns.release(operation)
 			synctest.Wait()
 			select {
 			case err := <-next:
@@ -87,9 +87,9 @@ func TestTurnsArePassedOn(t *testing.T) {
 				t.Fatal("the turn was passed to nobody")
 			}
 		}
-		turns.pass(operation)
-		if len(turns.taken) != 0 {
-			t.Errorf("nobody wants the turn, and %v have it", turns.taken)
+		turns.release(operation)
+		if len(turns.running) != 0 {
+			t.Errorf("nobody wants the turn, and %v have it", turns.running)
 		}
 	})
 }
@@ -97,14 +97,14 @@ func TestTurnsArePassedOn(t *testing.T) {
 // TestATurnThatComesTooLateGoesOn: it was given while its taker gave up.
 func TestATurnThatComesTooLateGoesOn(t *testing.T) {
 	const operation = "a"
-	turns := newTurns()
-	if err := turns.take(t.Context(), operation); err != nil {
+	turns := newOperations()
+	if err := turns.acquire(t.Context(), operation); err != nil {
 		t.Fatal(err)
 	}
 	late, next := make(chan struct{}), make(chan struct{})
-	turns.taken[operation] = []chan struct{}{late, next}
-	turns.pass(operation)
-	turns.leave(operation, late)
+	turns.running[operation] = []chan struct{}{late, next}
+	turns.release(operation)
+	turns.abandon(operation, late)
 	select {
 	case <-next:
 	default:

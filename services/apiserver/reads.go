@@ -19,34 +19,34 @@ import (
 
 // recordRead answers a read and records it once it has been answered. A read changes nothing, so
 // one that was never answered need not be recorded.
-func (s *server) looked(req *verbs.Request, send verbs.Send, do func(verbs.Send) error) error {
+func (s *server) recordRead(req *verbs.Request, send verbs.Send, do func(verbs.Send) error) error {
 	if s.history == nil || req.Subresource == proto.SubresourceRenew || req.Verb == proto.VerbGet && !s.history.SampleGet() {
 		return do(send)
 	}
-	look := look{}
+	look := lookup{}
 	began := s.history.Now()
 	err := do(func(ctx context.Context, part *proto.Response, more bool) error {
-		look.see(part)
+		look.addPart(part)
 		if !more {
-			s.history.RecordSince(began, req.Envelope.GetOperation(), look.told(req))
+			s.history.RecordSince(began, req.Envelope.GetOperation(), look.entry(req))
 		}
 		return send(ctx, part, more)
 	})
-	if refused := apierrors.APIStatus(nil); errors.As(worded(err), &refused) && look.Code == 0 {
+	if refused := apierrors.APIStatus(nil); errors.As(asStatusError(err), &refused) && look.Code == 0 {
 		look.Code = refused.Status().Code
-		s.history.RecordSince(began, req.Envelope.GetOperation(), look.told(req))
+		s.history.RecordSince(began, req.Envelope.GetOperation(), look.entry(req))
 	}
 	return err
 }
 
 // lookup collects what a read was answered.
-type look struct {
+type lookup struct {
 	history.OpRead
 	sum history.Sum
 }
 
 // addPart adds a part of the answer.
-func (l *look) see(part *proto.Response) {
+func (l *lookup) addPart(part *proto.Response) {
 	l.Code = max(l.Code, part.GetCode())
 	if item := part.GetItem(); item != nil {
 		l.Revision = int64(item.GetRevision())
@@ -58,7 +58,7 @@ func (l *look) see(part *proto.Response) {
 		}
 	}
 	for _, event := range part.GetEvents() {
-		l.event(event)
+		l.addEvent(event)
 	}
 	if join := part.GetJoin(); join != nil {
 		l.Revision = int64(join.GetRevision())
@@ -66,36 +66,36 @@ func (l *look) see(part *proto.Response) {
 }
 
 // addEvent adds an event of a watch.
-func (l *look) event(event *proto.Event) {
-	switch event.GetType() {
+func (l *lookup) addEvent(addEvent *proto.Event) {
+	switch addEvent.GetType() {
 	case proto.EventType_EVENT_TYPE_BOOKMARK:
-		l.InitialEventsEnd = int64(event.GetRevision())
+		l.InitialEventsEnd = int64(addEvent.GetRevision())
 	case proto.EventType_EVENT_TYPE_ERROR:
-		if status, err := kinds.DecodeAny(event.GetObject()); err == nil {
+		if status, err := kinds.DecodeAny(addEvent.GetObject()); err == nil {
 			if said, is := status.(*metav1.Status); is {
 				l.Code = said.Code
 			}
 		}
 	case proto.EventType_EVENT_TYPE_ADDED, proto.EventType_EVENT_TYPE_MODIFIED, proto.EventType_EVENT_TYPE_DELETED:
-		l.sum.Add(strings.TrimPrefix(event.GetType().String(), "EVENT_TYPE_"), int64(event.GetRevision()))
-		l.Revision = int64(event.GetRevision())
+		l.sum.Add(strings.TrimPrefix(addEvent.GetType().String(), "EVENT_TYPE_"), int64(addEvent.GetRevision()))
+		l.Revision = int64(addEvent.GetRevision())
 	case proto.EventType_EVENT_TYPE_UNSPECIFIED: // nobody makes one
 	}
 }
 
 // entry returns the history entry for the whole answer.
-func (l *look) told(req *verbs.Request) history.OpRead {
+func (l *lookup) entry(req *verbs.Request) history.OpRead {
 	l.Identity, l.Verb, l.Resource, l.Key = string(req.Identity), string(req.Verb), req.Kind.GroupResource().String(), req.Namespace
 	if req.Verb == proto.VerbGet {
 		l.Key = keyOf(req)
 	}
-	l.ReadOptions, l.Items, l.Digest = askedBy(req), l.sum.Count, l.sum.String()
+	l.ReadOptions, l.Items, l.Digest = readOptions(req), l.sum.Count, l.sum.String()
 	return l.OpRead
 }
 
 // readOptions returns the options of a read for the history. Unreadable options were refused
 // before.
-func askedBy(req *verbs.Request) history.ReadOptions {
+func readOptions(req *verbs.Request) history.ReadOptions {
 	data := req.Envelope.GetOptions()
 	if len(data) == 0 {
 		return history.ReadOptions{}
@@ -120,19 +120,19 @@ func askedBy(req *verbs.Request) history.ReadOptions {
 }
 
 // maxMalformed is how many malformed calls are recorded one by one.
-const oftenTold = 100
+const maxMalformed = 100
 
 // recordMalformed records a call that is no valid request. After maxMalformed calls it records
 // every doubling only, so that a sender of many cannot push everything else out of the history.
-func (s *server) unreadable(call message, err error) {
+func (s *server) recordMalformed(call message, err error) {
 	if s.history == nil {
 		return
 	}
 	code := int32(http.StatusInternalServerError) // as verbs.Refusal has it
-	if refused := apierrors.APIStatus(nil); errors.As(worded(err), &refused) {
+	if refused := apierrors.APIStatus(nil); errors.As(asStatusError(err), &refused) {
 		code = refused.Status().Code
 	}
-	if n := s.strange.Add(1); n <= oftenTold || bits.OnesCount64(n) == 1 {
-		s.history.Record("", history.OpRefused{Subject: shorten(call.subject), Code: code, Count: n})
+	if n := s.malformed.Add(1); n <= maxMalformed || bits.OnesCount64(n) == 1 {
+		s.history.Record("", history.OpRefused{Subject: quoteShort(call.subject), Code: code, Count: n})
 	}
 }

@@ -29,7 +29,7 @@ type message struct {
 }
 
 // decodeEnvelope returns the envelope. The error is a 400.
-func (m message) open() (*proto.Request, error) {
+func (m message) decodeEnvelope() (*proto.Request, error) {
 	if m.envelope != nil {
 		return m.envelope, nil
 	}
@@ -42,19 +42,19 @@ func (m message) open() (*proto.Request, error) {
 
 // parseRequest decodes and checks a call. Its errors are apierrors values that name the wrong part
 // and say what would be right.
-func read(call message, now time.Time, catalog *custom.Catalog) (*verbs.Request, error) {
+func parseRequest(call message, now time.Time, catalog *custom.Catalog) (*verbs.Request, error) {
 	parsed, err := proto.ParseAPISubject(call.subject)
 	if err != nil {
 		return nil, apierrors.NewBadRequest("subject: " + err.Error())
 	}
-	envelope, err := call.open()
+	envelope, err := call.decodeEnvelope()
 	if err != nil {
 		return nil, err
 	}
 	if err := checkEnvelope(envelope); err != nil {
 		return nil, err
 	}
-	kind, err := kindOf(parsed.Resource, envelope.GetApiVersion(), catalog)
+	kind, err := resolveKind(parsed.Resource, envelope.GetApiVersion(), catalog)
 	if err != nil {
 		return nil, err
 	}
@@ -77,23 +77,23 @@ func checkEnvelope(envelope *proto.Request) error {
 	if v := envelope.GetVersion(); v != proto.Version {
 		return apierrors.NewBadRequest(fmt.Sprintf("envelope: version: this apiserver speaks %d, not %d", proto.Version, v))
 	}
-	if op := envelope.GetOperation(); op == "" || len(op) > maxOperation || !printable(op) {
+	if op := envelope.GetOperation(); op == "" || len(op) > maxOperation || !isPrintable(op) {
 		return apierrors.NewBadRequest(fmt.Sprintf(
-			"envelope: operation: want 1 to %d printable ASCII characters, not %s", maxOperation, shorten(op)))
+			"envelope: operation: want 1 to %d printable ASCII characters, not %s", maxOperation, quoteShort(op)))
 	}
-	if boot := envelope.GetBoot(); len(boot) > maxBoot || !printable(boot) {
+	if boot := envelope.GetBoot(); len(boot) > maxBoot || !isPrintable(boot) {
 		return apierrors.NewBadRequest(fmt.Sprintf(
-			"envelope: boot: want at most %d printable ASCII characters, not %s", maxBoot, shorten(boot)))
+			"envelope: boot: want at most %d printable ASCII characters, not %s", maxBoot, quoteShort(boot)))
 	}
 	return nil
 }
 
-func printable(text string) bool {
+func isPrintable(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // quoteShort quotes a text from a client, cut to 80 bytes.
-func shorten(text string) string {
+func quoteShort(text string) string {
 	const enough = 80
 	if len(text) > enough {
 		return fmt.Sprintf("%.*q… (%d bytes)", enough, text, len(text))
@@ -103,14 +103,14 @@ func shorten(text string) string {
 
 // resolveKind returns the kind of a group resource in a version; an empty version means the
 // preferred one.
-func kindOf(resource, apiVersion string, catalog *custom.Catalog) (kinds.Kind, error) {
+func resolveKind(resource, apiVersion string, catalog *custom.Catalog) (kinds.Kind, error) {
 	kind, ok := kinds.ByResource(resource)
 	if !ok {
 		kind, ok = catalog.Kind(resource, "")
 	}
 	if !ok {
 		return kind, notServed(fmt.Sprintf(
-			"resource %s: want a plural with its group, such as pods or deployments.apps", shorten(resource)))
+			"resource %s: want a plural with its group, such as pods or deployments.apps", quoteShort(resource)))
 	}
 	if apiVersion == "" || apiVersion == kind.GroupVersion().String() {
 		return kind, nil
@@ -121,7 +121,7 @@ func kindOf(resource, apiVersion string, catalog *custom.Catalog) (kinds.Kind, e
 		asked, ok = catalog.Kind(resource, gv.Version)
 	}
 	if err != nil || !ok || asked.GroupVersion() != gv || asked.GroupResource() != kind.GroupResource() {
-		return kind, notServed(fmt.Sprintf("envelope: api_version: %s has no version %s", resource, shorten(apiVersion)))
+		return kind, notServed(fmt.Sprintf("envelope: api_version: %s has no version %s", resource, quoteShort(apiVersion)))
 	}
 	return asked, nil
 }
@@ -145,7 +145,7 @@ func checkTarget(a *admission.Attributes) error {
 		return apierrors.NewForbidden(a.Kind.GroupResource(), a.Name, fmt.Errorf("identity %q belongs on a node bus", a.Identity))
 	}
 	if !slices.Contains(proto.Verbs(), a.Verb) {
-		return apierrors.NewBadRequest(fmt.Sprintf("verb %s: want one of %v", shorten(string(a.Verb)), proto.Verbs()))
+		return apierrors.NewBadRequest(fmt.Sprintf("verb %s: want one of %v", quoteShort(string(a.Verb)), proto.Verbs()))
 	}
 	if err := checkSubresource(a); err != nil {
 		return err
@@ -198,7 +198,7 @@ func checkSubresource(a *admission.Attributes) error {
 }
 
 // isWrite reports whether a verb can change the store.
-func writes(verb proto.Verb) bool {
+func isWrite(verb proto.Verb) bool {
 	switch verb {
 	case proto.VerbGet, proto.VerbList, proto.VerbWatch:
 		return false

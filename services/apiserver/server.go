@@ -30,39 +30,39 @@ type server struct {
 	log   *slog.Logger
 	ready func()
 	// history records writes when they arrive, and reads when they are answered.
-	history  *history.Recorder
-	strange  atomic.Uint64 // malformed calls so far
-	refusals refusals
-	fence    fence
-	turns    turns
+	history   *history.Recorder
+	malformed atomic.Uint64 // malformed calls so far
+	refusals  refusals
+	fence     nodeEpochs
+	turns     operations
 }
 
 func newServer(cfg Config, api *verbs.API) *server {
 	return &server{
 		bus: cfg.Bus, api: api, boot: cfg.Boot, clock: cfg.Clock, log: cfg.Log, ready: cfg.Ready,
 		history: cfg.History, refusals: refusals{began: cfg.Clock.Now(), kept: map[string]inspect.Refusal{}},
-		fence: newFence(cfg.Clock),
-		turns: newTurns(),
+		fence: newNodeEpochs(cfg.Clock),
+		turns: newOperations(),
 	}
 }
 
 // callSubjects matches the subjects of all API requests.
-const calls = proto.RootAPI + ".*.*.*.*.*"
+const callSubjects = proto.RootAPI + ".*.*.*.*.*"
 
 func (s *server) run(ctx context.Context) error {
 	if err := s.api.Bootstrap(ctx); err != nil {
 		return err
 	}
-	service, err := s.bus.Listen(ctx, calls)
+	service, err := s.bus.Listen(ctx, callSubjects)
 	if err != nil {
 		return err
 	}
 	s.ready()
-	return service.Serve(ctx, s.answer)
+	return service.Serve(ctx, s.serveCall)
 }
 
 // serveCall carries out one call, on a goroutine of its own.
-func (s *server) answer(ctx context.Context, call *bus.Call) {
+func (s *server) serveCall(ctx context.Context, call *bus.Call) {
 	send := func(ctx context.Context, part *proto.Response, more bool) error {
 		part.Version, part.Boot = proto.Version, string(s.boot)
 		data, err := protobuf.Marshal(part)
@@ -71,15 +71,15 @@ func (s *server) answer(ctx context.Context, call *bus.Call) {
 		}
 		return call.Send(ctx, data, more)
 	}
-	err := s.survive(ctx, call.Subject, func() error { return s.carryOut(ctx, message{subject: call.Subject, data: call.Data}, send) })
+	err := s.recoverPanic(ctx, call.Subject, func() error { return s.handle(ctx, message{subject: call.Subject, data: call.Data}, send) })
 	if err != nil {
-		s.refuse(ctx, call, send, err)
+		s.sendRefusal(ctx, call, send, err)
 	}
 }
 
 // recoverPanic runs do. A panic is logged and becomes a 500 of that request.
-func (s *server) survive(ctx context.Context, subject string, do func() error) error {
-	err := verbs.Recovered(do)
+func (s *server) recoverPanic(ctx context.Context, subject string, do func() error) error {
+	err := verbs.RecoverPanic(do)
 	if crash, ok := errors.AsType[*verbs.PanicError](err); ok {
 		s.log.ErrorContext(ctx, "a request made the apiserver panic",
 			"subject", subject, "cause", fmt.Sprint(crash.Cause), "stack", string(crash.Stack))
@@ -91,14 +91,14 @@ func (s *server) survive(ctx context.Context, subject string, do func() error) e
 var errPanic = errors.New("this request made the apiserver panic; its log says how")
 
 // handle parses a call, checks its boot and deadline, and passes it to the verbs.
-func (s *server) carryOut(ctx context.Context, call message, send verbs.Send) error {
+func (s *server) handle(ctx context.Context, call message, send verbs.Send) error {
 	now := s.clock.Now()
-	req, err := read(call, now, s.api.Custom)
+	req, err := parseRequest(call, now, s.api.Custom)
 	if err != nil {
-		s.unreadable(call, err)
+		s.recordMalformed(call, err)
 		return err
 	}
-	if err := s.fence.admit(req.Identity, proto.Boot(req.Envelope.GetBoot())); err != nil {
+	if err := s.fence.check(req.Identity, proto.Boot(req.Envelope.GetBoot())); err != nil {
 		return err
 	}
 	if deadline := req.Envelope.GetDeadlineUnixNano(); deadline != 0 {
@@ -112,37 +112,37 @@ func (s *server) carryOut(ctx context.Context, call message, send verbs.Send) er
 		defer cancel()
 		ctx = limited
 	}
-	if !writes(req.Verb) {
-		return s.looked(req, send, func(send verbs.Send) error { return s.api.Do(ctx, *req, send) })
+	if !isWrite(req.Verb) {
+		return s.recordRead(req, send, func(send verbs.Send) error { return s.api.Do(ctx, *req, send) })
 	}
-	return s.recorded(req, send, func(send verbs.Send) error { return s.change(ctx, call.subject, req, send) })
+	return s.recordWrite(req, send, func(send verbs.Send) error { return s.handleWrite(ctx, call.subject, req, send) })
 }
 
 // handleOwn carries out a write of the apiserver itself, recorded like any other.
-func (s *server) own(ctx context.Context, req verbs.Request) error {
+func (s *server) handleOwn(ctx context.Context, req verbs.Request) error {
 	unheard := func(context.Context, *proto.Response, bool) error { return nil }
-	return s.survive(ctx, req.Envelope.GetOperation(), func() error {
-		return s.recorded(&req, unheard, func(send verbs.Send) error { return s.api.Do(ctx, req, send) })
+	return s.recoverPanic(ctx, req.Envelope.GetOperation(), func() error {
+		return s.recordWrite(&req, unheard, func(send verbs.Send) error { return s.api.Do(ctx, req, send) })
 	})
 }
 
 // handleWrite carries out a request that may change something. Requests of the same operation run
 // one at a time, and once only.
-func (s *server) change(ctx context.Context, subject string, req *verbs.Request, send verbs.Send) error {
+func (s *server) handleWrite(ctx context.Context, subject string, req *verbs.Request, send verbs.Send) error {
 	operation := string(req.Identity) + " " + req.Envelope.GetOperation()
-	if err := s.turns.take(ctx, operation); err != nil {
+	if err := s.turns.acquire(ctx, operation); err != nil {
 		return err
 	}
-	defer s.turns.pass(operation)
-	return s.turns.once(ctx, operation, request{subject, req.Envelope}, send, func(send verbs.Send) error {
+	defer s.turns.release(operation)
+	return s.turns.doOnce(ctx, operation, request{subject, req.Envelope}, send, func(send verbs.Send) error {
 		return s.api.Do(ctx, *req, send)
 	})
 }
 
 // sendRefusal answers with an error. If the answer cannot be sent, the caller is gone, so the
 // failure is only logged.
-func (s *server) refuse(ctx context.Context, call *bus.Call, send verbs.Send, reason error) {
-	answer, err := verbs.Refusal(worded(reason))
+func (s *server) sendRefusal(ctx context.Context, call *bus.Call, send verbs.Send, reason error) {
+	answer, err := verbs.Refusal(asStatusError(reason))
 	if err == nil {
 		err = send(ctx, answer, false)
 	}
@@ -153,7 +153,7 @@ func (s *server) refuse(ctx context.Context, call *bus.Call, send verbs.Send, re
 
 // asStatusError turns an internal failure into an API error that says whether the request may have
 // taken effect.
-func worded(err error) error {
+func asStatusError(err error) error {
 	var refused apierrors.APIStatus
 	switch {
 	case errors.As(err, &refused):

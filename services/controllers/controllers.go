@@ -51,7 +51,7 @@ type Config struct {
 	// Select names the controllers to run, as [Select] reads it; none means all.
 	Select []string
 	// Valve holds up what the controllers see; nil, except in tests.
-	Valve *view.Valve
+	Valve *view.EventGate
 	// Observers are told what the controllers decide, and may ask which run.
 	inspect.Observers[inspect.Controllers]
 	control.Machine
@@ -76,7 +76,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	begin := make([]func(context.Context) error, 0, len(rows))
 	for _, row := range rows {
-		base.Log, base.API = cfg.Log.With("controller", row.name), control.Decided(api.WithName("controllers/"+row.name), cfg.History, row.name)
+		base.Log, base.API = cfg.Log.With("controller", row.name), control.WithHistory(api.WithName("controllers/"+row.name), cfg.History, row.name)
 		begin = append(begin, row.make(base).Run)
 	}
 	if cfg.Board != nil {

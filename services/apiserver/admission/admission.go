@@ -61,7 +61,7 @@ func Authorize(a Attributes, fieldSelector string, related Related) error {
 			return nil
 		}
 	}
-	return forbid(a, notForNodes(a, node))
+	return forbid(a, notForNodesError(a, node))
 }
 
 func eventVerbs() []proto.Verb {
@@ -91,17 +91,17 @@ func authorizePods(a Attributes, node, fieldSelector string) error {
 		}
 	case proto.VerbDeleteCollection:
 	}
-	return forbid(a, notForNodes(a, node))
+	return forbid(a, notForNodesError(a, node))
 }
 
 func authorizeNode(a Attributes, node string) error {
 	switch {
 	case a.Verb == proto.VerbDelete, a.Verb == proto.VerbDeleteCollection, a.Verb == proto.VerbList, a.Verb == proto.VerbWatch:
-		return forbid(a, notForNodes(a, node))
+		return forbid(a, notForNodesError(a, node))
 	case a.Subresource != "" && a.Subresource != "status":
-		return forbid(a, notForNodes(a, node))
+		return forbid(a, notForNodesError(a, node))
 	case a.Name != node && (a.Name != "" || a.Verb != proto.VerbCreate):
-		return forbid(a, notItsNode(a.Verb, node, a.Name))
+		return forbid(a, otherNodeError(a.Verb, node, a.Name))
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func authorizeLease(a Attributes, node string) error {
 	switch {
 	case a.Subresource != "",
 		!slices.Contains([]proto.Verb{proto.VerbGet, proto.VerbCreate, proto.VerbUpdate, proto.VerbPatch}, a.Verb):
-		return forbid(a, notForNodes(a, node))
+		return forbid(a, notForNodesError(a, node))
 	case a.Namespace != nodeLeases:
 		return forbid(a, fmt.Errorf("can only access leases in the %q system namespace", nodeLeases))
 	case a.Name != node && (a.Name != "" || a.Verb != proto.VerbCreate):
@@ -124,7 +124,7 @@ func authorizeLease(a Attributes, node string) error {
 
 var errLeaseName = errors.New("can only access node lease with the same name as the requesting node")
 
-func notForNodes(a Attributes, node string) error {
+func notForNodesError(a Attributes, node string) error {
 	what := a.Kind.GroupResource().String()
 	if a.Subresource != "" {
 		what += "/" + a.Subresource
@@ -132,7 +132,7 @@ func notForNodes(a Attributes, node string) error {
 	return fmt.Errorf("node %q may not %s %s", node, a.Verb, what)
 }
 
-func notItsNode(verb proto.Verb, node, other string) error {
+func otherNodeError(verb proto.Verb, node, other string) error {
 	if verb == proto.VerbGet {
 		return fmt.Errorf("node %q is not allowed to read node %q", node, other)
 	}

@@ -199,12 +199,12 @@ func TestAdmit(t *testing.T) {
 
 func TestImmortal(t *testing.T) {
 	for name, refused := range map[string]bool{"default": true, "kube-system": true, "kube-public": true, "kube-node-lease": false, "shop": false} {
-		err := admission.Immortal(attributes(t, proto.VerbDelete, "namespaces", name))
+		err := admission.DenySystemNamespaceDeletion(attributes(t, proto.VerbDelete, "namespaces", name))
 		if (err != nil) != refused {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := admission.Immortal(attributes(t, proto.VerbDelete, "pods", "default")); err != nil {
+	if err := admission.DenySystemNamespaceDeletion(attributes(t, proto.VerbDelete, "pods", "default")); err != nil {
 		t.Error(err)
 	}
 }

@@ -41,7 +41,7 @@ type Classes interface {
 
 // SetDefaults runs the enabled plugins on obj, which is about to be written; they change obj. The
 // error is a 403.
-func Complete(enabled []string, a Attributes, obj kinds.Object, classes Classes) error {
+func SetDefaults(enabled []string, a Attributes, obj kinds.Object, classes Classes) error {
 	if a.Subresource != "" || a.Verb == proto.VerbDelete {
 		return nil
 	}
@@ -50,29 +50,29 @@ func Complete(enabled []string, a Attributes, obj kinds.Object, classes Classes)
 	switch obj := obj.(type) {
 	case *corev1.Pod:
 		if on(Priority) && create {
-			if err := prioritize(obj, classes.PriorityClasses()); err != nil {
+			if err := setPriority(obj, classes.PriorityClasses()); err != nil {
 				return forbid(a, err)
 			}
 		}
 		if on(DefaultTolerationSeconds) {
-			tolerateForAWhile(obj)
+			addDefaultTolerations(obj)
 		}
 	case *corev1.PersistentVolumeClaim:
 		if on(DefaultStorageClass) && create {
-			classify(obj, classes.StorageClasses())
+			setStorageClass(obj, classes.StorageClasses())
 		}
 		if on(StorageObjectInUseProtection) && create {
-			obj.Finalizers = with(obj.Finalizers, "kubernetes.io/pvc-protection")
+			obj.Finalizers = addFinalizer(obj.Finalizers, "kubernetes.io/pvc-protection")
 		}
 	case *corev1.PersistentVolume:
 		if on(StorageObjectInUseProtection) && create {
-			obj.Finalizers = with(obj.Finalizers, "kubernetes.io/pv-protection")
+			obj.Finalizers = addFinalizer(obj.Finalizers, "kubernetes.io/pv-protection")
 		}
 	}
 	return nil
 }
 
-func with(finalizers []string, one string) []string {
+func addFinalizer(finalizers []string, one string) []string {
 	if slices.Contains(finalizers, one) {
 		return finalizers
 	}
@@ -80,16 +80,16 @@ func with(finalizers []string, one string) []string {
 }
 
 // defaultTolerationSeconds is how long a pod stays on a node that is not ready or unreachable.
-const tolerated = 300
+const defaultTolerationSeconds = 300
 
-func tolerateForAWhile(pod *corev1.Pod) {
+func addDefaultTolerations(pod *corev1.Pod) {
 	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
 		matches := func(t corev1.Toleration) bool {
 			return (t.Key == key || t.Key == "") && (t.Effect == corev1.TaintEffectNoExecute || t.Effect == "")
 		}
 		if !slices.ContainsFunc(pod.Spec.Tolerations, matches) {
 			pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
-				Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(tolerated)),
+				Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(defaultTolerationSeconds)),
 			})
 		}
 	}
@@ -102,7 +102,7 @@ func systemClasses() map[string]int32 {
 
 // setPriority resolves the pod's class. Without one the default class applies, and without that the
 // priority is 0.
-func prioritize(pod *corev1.Pod, classes []*schedulingv1.PriorityClass) error {
+func setPriority(pod *corev1.Pod, classes []*schedulingv1.PriorityClass) error {
 	value, policy := int32(0), corev1.PreemptLowerPriority
 	class := classOf(pod.Spec.PriorityClassName, classes)
 	system, isSystem := systemClasses()[pod.Spec.PriorityClassName]
@@ -144,7 +144,7 @@ func classOf(name string, classes []*schedulingv1.PriorityClass) *schedulingv1.P
 }
 
 // setStorageClass gives a claim that names no class the default one.
-func classify(claim *corev1.PersistentVolumeClaim, classes []*storagev1.StorageClass) {
+func setStorageClass(claim *corev1.PersistentVolumeClaim, classes []*storagev1.StorageClass) {
 	if !storage.HasNoClass(claim) {
 		return
 	}

@@ -20,7 +20,7 @@ func FirstNamespaces() []string {
 
 // CheckNamespace refuses to create obj in a namespace that does not exist (404; namespace is nil)
 // or is being deleted (403).
-func InNamespace(a Attributes, obj kinds.Object, namespace *corev1.Namespace) error {
+func CheckNamespace(a Attributes, obj kinds.Object, namespace *corev1.Namespace) error {
 	if namespace == nil {
 		return apierrors.NewNotFound(corev1.Resource("namespaces"), a.Namespace)
 	}
@@ -38,12 +38,12 @@ func InNamespace(a Attributes, obj kinds.Object, namespace *corev1.Namespace) er
 }
 
 // DenySystemNamespaceDeletion refuses to delete a namespace that every cluster has.
-func Immortal(a Attributes) error {
+func DenySystemNamespaceDeletion(a Attributes) error {
 	immortal := []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}
 	if a.Verb != proto.VerbDelete || a.Kind.GroupResource() != corev1.Resource("namespaces") || !slices.Contains(immortal, a.Name) {
 		return nil
 	}
-	return forbid(a, errImmortal)
+	return forbid(a, errSystemNamespace)
 }
 
-var errImmortal = errors.New("this namespace may not be deleted")
+var errSystemNamespace = errors.New("this namespace may not be deleted")

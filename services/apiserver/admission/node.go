@@ -78,7 +78,7 @@ func admitPod(a Attributes, node string, pod, old *corev1.Pod) error {
 func admitNode(a Attributes, node string, obj, old kinds.Object) error {
 	for _, o := range []kinds.Object{obj, old} {
 		if o != nil && o.GetName() != node {
-			return notItsNode(a.Verb, node, o.GetName())
+			return otherNodeError(a.Verb, node, o.GetName())
 		}
 	}
 	updated, isNode := obj.(*corev1.Node)

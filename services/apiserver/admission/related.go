@@ -21,10 +21,10 @@ func authorizeRelated(a Attributes, node, fieldSelector string, related Related)
 			return forbid(a, fmt.Errorf("node %q can only create tokens for individual service accounts", node))
 		}
 	case a.Subresource != "":
-		return forbid(a, notForNodes(a, node))
+		return forbid(a, notForNodesError(a, node))
 	case a.Verb == proto.VerbGet:
 	case a.Verb != proto.VerbList && a.Verb != proto.VerbWatch, resource != "secrets" && resource != "configmaps":
-		return forbid(a, notForNodes(a, node))
+		return forbid(a, notForNodesError(a, node))
 	default:
 		selector, err := fields.ParseSelector(fieldSelector)
 		if err != nil {

@@ -39,7 +39,7 @@ const Resource = "customresourcedefinitions.apiextensions.k8s.io"
 // Catalog holds the stored definitions. It is safe for concurrent use, and its readers never wait.
 // The zero value has none.
 type Catalog struct {
-	now atomic.Pointer[definitions]
+	state atomic.Pointer[definitions]
 }
 
 // definitions are keyed by name, which is the group resource that they define.
@@ -51,7 +51,7 @@ func (c *Catalog) Load(snapshot *store.Snapshot) {
 	for record := range snapshot.Scan(Resource, "", "") {
 		loaded.put(record.Object)
 	}
-	c.now.Store(&loaded)
+	c.state.Store(&loaded)
 }
 
 // OnCommit follows every committed batch; the store's writer calls it, before any caller is
@@ -72,7 +72,7 @@ func (c *Catalog) OnCommit(events []store.Event) {
 		}
 	}
 	if changed != nil {
-		c.now.Store(&changed)
+		c.state.Store(&changed)
 	}
 }
 
@@ -86,7 +86,7 @@ func (c *Catalog) all() definitions {
 	if c == nil {
 		return definitions{}
 	}
-	if now := c.now.Load(); now != nil {
+	if now := c.state.Load(); now != nil {
 		return *now
 	}
 	return definitions{}
@@ -131,7 +131,7 @@ func (c *Catalog) Versions(groupResource string) []kinds.Kind {
 
 // IsTerminating reports whether the definition of a group resource is being deleted, so that no new
 // object may be created.
-func (c *Catalog) Terminating(groupResource string) bool {
+func (c *Catalog) IsTerminating(groupResource string) bool {
 	definition := c.Definition(groupResource)
 	return definition != nil && definition.CRD.DeletionTimestamp != nil
 }

@@ -36,8 +36,8 @@ func NextStep(
 ) Step {
 	next := crd.DeepCopy()
 	if crd.DeletionTimestamp == nil {
-		next.Status = SettleNames(crd, all, now)
-		return changed(crd, next)
+		next.Status = AcceptNames(crd, all, now)
+		return storeIfChanged(crd, next)
 	}
 	if !slices.Contains(crd.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer) {
 		return Step{} // others hold it
@@ -45,29 +45,29 @@ func NextStep(
 	_, builtIn := kinds.ByResource(crd.Name)
 	switch {
 	case builtIn:
-		return finished(crd, "OverlappingBuiltInResource", "instances overlap with built-in resources in storage", now)
+		return finishCleanup(crd, "OverlappingBuiltInResource", "instances overlap with built-in resources in storage", now)
 	case !apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established):
-		return finished(crd, "NeverEstablished", "resource was never established", now)
+		return finishCleanup(crd, "NeverEstablished", "resource was never established", now)
 	case have.Left == 0:
-		return finished(crd, "InstanceDeletionCompleted", "removed all instances", now)
+		return finishCleanup(crd, "InstanceDeletionCompleted", "removed all instances", now)
 	case have.Failed != nil:
-		terminating(next, "InstanceDeletionFailed", fmt.Sprintf("could not issue all deletes: %v", have.Failed), now)
+		setTerminating(next, "InstanceDeletionFailed", fmt.Sprintf("could not issue all deletes: %v", have.Failed), now)
 	default:
-		terminating(next, "InstanceDeletionInProgress", "CustomResource deletion is in progress", now)
+		setTerminating(next, "InstanceDeletionInProgress", "CustomResource deletion is in progress", now)
 	}
-	step := changed(crd, next)
+	step := storeIfChanged(crd, next)
 	step.DeleteInstances = true
 	return step
 }
 
-func terminating(crd *apiextensionsv1.CustomResourceDefinition, reason, message string, now metav1.Time) {
+func setTerminating(crd *apiextensionsv1.CustomResourceDefinition, reason, message string, now metav1.Time) {
 	setCondition(crd, apiextensionsv1.CustomResourceDefinitionCondition{
 		Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue, Reason: reason, Message: message,
 	}, now)
 }
 
 // finishCleanup removes the finalizer of a definition.
-func finished(crd *apiextensionsv1.CustomResourceDefinition, reason, message string, now metav1.Time) Step {
+func finishCleanup(crd *apiextensionsv1.CustomResourceDefinition, reason, message string, now metav1.Time) Step {
 	next := crd.DeepCopy()
 	setCondition(next, apiextensionsv1.CustomResourceDefinitionCondition{
 		Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionFalse, Reason: reason, Message: message,
@@ -77,7 +77,7 @@ func finished(crd *apiextensionsv1.CustomResourceDefinition, reason, message str
 }
 
 // storeIfChanged returns a Step that stores next if its status differs.
-func changed(crd, next *apiextensionsv1.CustomResourceDefinition) Step {
+func storeIfChanged(crd, next *apiextensionsv1.CustomResourceDefinition) Step {
 	step := Step{}
 	if !kinds.Equal(crd.Status, next.Status) {
 		step.Definition = next

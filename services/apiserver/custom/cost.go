@@ -23,19 +23,19 @@ const (
 
 // costLedger adds up the estimated costs of the rules of a schema, and reports those that are too
 // high.
-type ledger struct {
+type costLedger struct {
 	errs      field.ErrorList
 	total     uint64
-	expensive []entry
+	expensive []ruleCost
 }
 
-type entry struct {
+type ruleCost struct {
 	at   *field.Path
 	cost uint64
 }
 
 // add counts the cost of one expression. A nil ledger counts nothing.
-func (l *ledger) add(at *field.Path, what string, cost uint64) {
+func (l *costLedger) add(at *field.Path, what string, cost uint64) {
 	if l == nil {
 		return
 	}
@@ -44,17 +44,17 @@ func (l *ledger) add(at *field.Path, what string, cost uint64) {
 	}
 	l.total += min(cost, math.MaxUint64-l.total)
 	if cost >= maxSchemaCost/100 {
-		l.expensive = append(l.expensive, entry{at, cost})
+		l.expensive = append(l.expensive, ruleCost{at, cost})
 	}
 }
 
 // findings returns everything that costs too much, alone or together; at is the schema.
-func (l *ledger) sum(at *field.Path) field.ErrorList {
+func (l *costLedger) findings(at *field.Path) field.ErrorList {
 	errs := l.errs
 	if l.total <= maxSchemaCost {
 		return errs
 	}
-	slices.SortStableFunc(l.expensive, func(a, b entry) int {
+	slices.SortStableFunc(l.expensive, func(a, b ruleCost) int {
 		switch {
 		case a.cost > b.cost:
 			return -1
@@ -87,7 +87,7 @@ func tooCostly(what string, cost, limit uint64) string {
 
 // maxChildren returns how many values a schema allows in each value of its own. bounded is false if
 // only the size of a request limits them.
-func within(s *structuralschema.Structural) (copies uint64, bounded bool) {
+func maxChildren(s *structuralschema.Structural) (copies uint64, bounded bool) {
 	var limit *int64
 	switch {
 	case s.Type == "object" && s.AdditionalProperties == nil, s.Type != "object" && s.Type != "array":
@@ -106,7 +106,7 @@ func within(s *structuralschema.Structural) (copies uint64, bounded bool) {
 }
 
 // multiply saturates at the largest uint64.
-func times(a, b uint64) uint64 {
+func multiply(a, b uint64) uint64 {
 	if a != 0 && b > math.MaxUint64/a {
 		return math.MaxUint64
 	}
@@ -114,20 +114,20 @@ func times(a, b uint64) uint64 {
 }
 
 // maxCopies returns how often a value of a type can occur in one request.
-func copiesOf(declared *kubecel.DeclType) uint64 {
+func maxCopies(declared *kubecel.DeclType) uint64 {
 	return uint64(celconfig.MaxRequestSizeBytes / (declared.MinSerializedSize + 1)) // and a comma
 }
 
 // maxCost returns the highest cost of evaluating p for one value of a type.
-func worst(p *expression.Program, declared *kubecel.DeclType) (uint64, error) {
-	return p.MaxCost(&library.CostEstimator{SizeEstimator: sizes{declared}})
+func maxCost(p *expression.Program, declared *kubecel.DeclType) (uint64, error) {
+	return p.MaxCost(&library.CostEstimator{SizeEstimator: sizeEstimator{declared}})
 }
 
 // sizeEstimator knows the largest sizes of the parts of a value (upstream's sizeEstimator).
-type sizes struct{ root *kubecel.DeclType }
+type sizeEstimator struct{ root *kubecel.DeclType }
 
 // EstimateSize implements [checker.CostEstimator].
-func (s sizes) EstimateSize(element checker.AstNode) *checker.SizeEstimate {
+func (s sizeEstimator) EstimateSize(element checker.AstNode) *checker.SizeEstimate {
 	if len(element.Path()) == 0 {
 		return nil
 	}
@@ -153,6 +153,6 @@ func (s sizes) EstimateSize(element checker.AstNode) *checker.SizeEstimate {
 }
 
 // EstimateCallCost implements [checker.CostEstimator].
-func (sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
+func (sizeEstimator) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
 	return nil
 }

@@ -82,15 +82,15 @@ func validateVersions(crd *apiextensionsv1.CustomResourceDefinition, at *field.P
 		errs = append(errs, validateVersion(crd, v, at.Index(i))...)
 	}
 	if twice {
-		errs = append(errs, field.Invalid(at, names(crd.Spec.Versions), "must contain unique version names"))
+		errs = append(errs, field.Invalid(at, versionNames(crd.Spec.Versions), "must contain unique version names"))
 	}
 	if storage != 1 {
-		errs = append(errs, field.Invalid(at, names(crd.Spec.Versions), "must have exactly one version marked as storage version"))
+		errs = append(errs, field.Invalid(at, versionNames(crd.Spec.Versions), "must have exactly one version marked as storage version"))
 	}
 	return errs
 }
 
-func names(versions []apiextensionsv1.CustomResourceDefinitionVersion) []string {
+func versionNames(versions []apiextensionsv1.CustomResourceDefinitionVersion) []string {
 	var all []string
 	for _, v := range versions {
 		all = append(all, v.Name)
@@ -100,33 +100,33 @@ func names(versions []apiextensionsv1.CustomResourceDefinitionVersion) []string 
 
 func validateVersion(crd *apiextensionsv1.CustomResourceDefinition, v *apiextensionsv1.CustomResourceDefinitionVersion, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for _, wrong := range wrongDeprecation(v) {
+	for _, wrong := range deprecationErrors(v) {
 		errs = append(errs, field.Invalid(at.Child("deprecationWarning"), v.DeprecationWarning, wrong))
 	}
 	schemaAt := at.Child("schema", "openAPIV3Schema")
-	if sharedSchema(crd) { // upstream's internal form keeps what all versions share in one place
+	if hasSharedSchema(crd) { // upstream's internal form keeps what all versions share in one place
 		schemaAt = field.NewPath("spec", "validation", "openAPIV3Schema")
 	}
 	switch {
 	case v.Schema == nil || v.Schema.OpenAPIV3Schema == nil:
 		errs = append(errs, field.Required(schemaAt, ""))
-	case !sharedSchema(crd) || v == &crd.Spec.Versions[0]:
+	case !hasSharedSchema(crd) || v == &crd.Spec.Versions[0]:
 		status := v.Subresources != nil && v.Subresources.Status != nil
 		errs = append(errs, validateSchema(v.Schema.OpenAPIV3Schema, rootSchema{status: status}, schemaAt)...)
 	}
 	spec, first := field.NewPath("spec"), v == &crd.Spec.Versions[0]
 	subresources := func(v apiextensionsv1.CustomResourceDefinitionVersion) any { return v.Subresources }
-	if where, once := spot(crd, subresources, spec, at); !once || first {
+	if where, once := errorPath(crd, subresources, spec, at); !once || first {
 		errs = append(errs, validateSubresources(v.Subresources, where.Child("subresources"))...)
 	}
 	columns := func(v apiextensionsv1.CustomResourceDefinitionVersion) any { return v.AdditionalPrinterColumns }
-	if where, once := spot(crd, columns, spec, at); !once || first {
+	if where, once := errorPath(crd, columns, spec, at); !once || first {
 		for i := range v.AdditionalPrinterColumns {
 			errs = append(errs, validateColumn(&v.AdditionalPrinterColumns[i], where.Child("additionalPrinterColumns").Index(i))...)
 		}
 	}
 	selectable := func(v apiextensionsv1.CustomResourceDefinitionVersion) any { return v.SelectableFields }
-	if where, once := spot(crd, selectable, spec, at); !once || first {
+	if where, once := errorPath(crd, selectable, spec, at); !once || first {
 		errs = append(errs, validateSelectable(v, where.Child("selectableFields"))...)
 	}
 	return errs
@@ -134,7 +134,7 @@ func validateVersion(crd *apiextensionsv1.CustomResourceDefinition, v *apiextens
 
 // errorPath returns where upstream keeps a part of the versions in its internal form, and so the
 // path in its errors: once under spec if all versions agree on the part, else in each version.
-func spot(
+func errorPath(
 	crd *apiextensionsv1.CustomResourceDefinition, part func(apiextensionsv1.CustomResourceDefinitionVersion) any,
 	spec, version *field.Path,
 ) (where *field.Path, once bool) {
@@ -148,14 +148,14 @@ func spot(
 }
 
 // hasSharedSchema reports whether all versions of a definition have the same schema.
-func sharedSchema(crd *apiextensionsv1.CustomResourceDefinition) bool {
+func hasSharedSchema(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	first := crd.Spec.Versions[0].Schema
 	return first != nil && !slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 		return v.Schema == nil || !kinds.Equal(v.Schema, first)
 	})
 }
 
-func wrongDeprecation(v *apiextensionsv1.CustomResourceDefinitionVersion) []string {
+func deprecationErrors(v *apiextensionsv1.CustomResourceDefinitionVersion) []string {
 	switch text := v.DeprecationWarning; {
 	case text == nil:
 		return nil
@@ -239,7 +239,7 @@ func validateStored(crd *apiextensionsv1.CustomResourceDefinition) field.ErrorLi
 		return field.ErrorList{field.Invalid(at, stored, "must have at least one stored version")}
 	}
 	var errs field.ErrorList
-	known := names(crd.Spec.Versions)
+	known := versionNames(crd.Spec.Versions)
 	for _, v := range crd.Spec.Versions {
 		if v.Storage && !slices.Contains(stored, v.Name) {
 			errs = append(errs, field.Invalid(at, stored, "must have the storage version "+v.Name))

@@ -35,17 +35,17 @@ func (c *Catalog) Decode(
 	}
 	object, twice, err := parse(body)
 	if err != nil {
-		return nil, nil, registry.Undecodable(kind, nil, body, fmt.Errorf("couldn't get version/kind; json parse error: %w", err))
+		return nil, nil, registry.NewUndecodable(kind, nil, body, fmt.Errorf("couldn't get version/kind; json parse error: %w", err))
 	}
 	obj := &unstructured.Unstructured{Object: object}
 	if err := matchKind(kind, obj, body); err != nil {
 		return nil, nil, err
 	}
-	unknown, err := c.tidy(kind, obj)
+	unknown, err := c.toStored(kind, obj)
 	if err != nil {
 		return nil, nil, undecodable(kind, body, err)
 	}
-	warnings, err := judge(append(twice, unknown...), strict)
+	warnings, err := applyFieldValidation(append(twice, unknown...), strict)
 	if err != nil {
 		return nil, nil, undecodable(kind, body, err)
 	}
@@ -56,7 +56,7 @@ func undecodable(kind kinds.Kind, body []byte, err error) error {
 	if errors.As(err, new(apierrors.APIStatus)) {
 		return err
 	}
-	return registry.Undecodable(kind, &kind.GroupVersionKind, body, err)
+	return registry.NewUndecodable(kind, &kind.GroupVersionKind, body, err)
 }
 
 // toJSON returns a body as JSON. The error is a 415 if custom resources do not come in that content
@@ -79,7 +79,7 @@ func toJSON(contentType string, body []byte) ([]byte, error) {
 		}
 		return converted, nil
 	}
-	return nil, registry.UnsupportedMedia(runtime.ContentTypeJSON, runtime.ContentTypeYAML)
+	return nil, registry.NewUnsupportedMediaType(runtime.ContentTypeJSON, runtime.ContentTypeYAML)
 }
 
 // parse decodes an object. duplicates are the errors of strict decoding.
@@ -104,12 +104,12 @@ func matchKind(kind kinds.Kind, obj *unstructured.Unstructured, body []byte) err
 				obj.Object[member] = want
 			}
 		default:
-			return registry.Undecodable(kind, nil, body, fmt.Errorf("%s: want a string, not %v", member, have))
+			return registry.NewUndecodable(kind, nil, body, fmt.Errorf("%s: want a string, not %v", member, have))
 		}
 	}
 	gvk := obj.GroupVersionKind()
 	if gvk.Kind != kind.Kind {
-		return registry.Undecodable(kind, &gvk, body, fmt.Errorf(
+		return registry.NewUndecodable(kind, &gvk, body, fmt.Errorf(
 			"converting (%s.%s) to (%s.%s): unknown conversion", gvk.Version, gvk.Kind, kind.Version, kind.Kind))
 	}
 	if gvk.GroupVersion() != kind.GroupVersion() {
@@ -121,7 +121,7 @@ func matchKind(kind kinds.Kind, obj *unstructured.Unstructured, body []byte) err
 
 // toStored converts obj, in the version of kind, to the stored form: unknown fields are pruned and
 // defaults set. It returns an error per pruned field.
-func (c *Catalog) tidy(kind kinds.Kind, obj *unstructured.Unstructured) (unknown []error, err error) {
+func (c *Catalog) toStored(kind kinds.Kind, obj *unstructured.Unstructured) (unknown []error, err error) {
 	definition := c.Definition(kind.GroupResource().String())
 	if definition == nil {
 		return nil, apierrors.NewNotFound(kind.GroupResource(), obj.GetName())
@@ -130,14 +130,14 @@ func (c *Catalog) tidy(kind kinds.Kind, obj *unstructured.Unstructured) (unknown
 	if err != nil {
 		return nil, err
 	}
-	paths, err := tidyMetadata(obj.Object, nil)
+	paths, err := normalizeMetadata(obj.Object, nil)
 	if err != nil {
 		return nil, err
 	}
 	paths = append(paths, pruning.PruneWithOptions(obj.Object, schema.structural, true,
 		structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})...)
 	dropNulls(obj.Object, schema.structural)
-	embedded, err := tidyEmbedded(obj.Object, schema.structural, nil)
+	embedded, err := normalizeEmbedded(obj.Object, schema.structural, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (c *Catalog) tidy(kind kinds.Kind, obj *unstructured.Unstructured) (unknown
 
 // applyFieldValidation ignores the errors of strict decoding, or returns them as warnings or as an
 // error.
-func judge(found []error, strict registry.FieldValidation) ([]string, error) {
+func applyFieldValidation(found []error, strict registry.FieldValidation) ([]string, error) {
 	if len(found) == 0 || strict == metav1.FieldValidationIgnore {
 		return nil, nil
 	}
@@ -185,26 +185,26 @@ func (c *Catalog) Patch(
 	}
 	object, _, err := parse(patched)
 	if err != nil {
-		return nil, nil, registry.Unfit(string(patched), err)
+		return nil, nil, registry.NewInvalidPatch(string(patched), err)
 	}
 	obj := &unstructured.Unstructured{Object: object}
 	if gvk := obj.GroupVersionKind(); gvk != kind.GroupVersionKind {
-		return nil, nil, registry.Unfit(string(patched), fmt.Errorf("unable to decode %s into %s", gvk, kind.GroupVersionKind))
+		return nil, nil, registry.NewInvalidPatch(string(patched), fmt.Errorf("unable to decode %s into %s", gvk, kind.GroupVersionKind))
 	}
-	unknown, err := c.tidy(kind, obj)
+	unknown, err := c.toStored(kind, obj)
 	if err != nil {
-		return nil, nil, registry.Unfit(string(patched), err)
+		return nil, nil, registry.NewInvalidPatch(string(patched), err)
 	}
-	warnings, err := judge(append(found, unknown...), strict)
+	warnings, err := applyFieldValidation(append(found, unknown...), strict)
 	if err != nil {
-		return nil, nil, registry.Unfit(string(patched), err)
+		return nil, nil, registry.NewInvalidPatch(string(patched), err)
 	}
 	return obj, warnings, nil
 }
 
 // ToStored converts an object in the version of kind to the stored form. The object comes, for
 // example, from a webhook or from a server-side apply.
-func (c *Catalog) Tidy(kind kinds.Kind, obj *unstructured.Unstructured) error {
-	_, err := c.tidy(kind, obj)
+func (c *Catalog) ToStored(kind kinds.Kind, obj *unstructured.Unstructured) error {
+	_, err := c.toStored(kind, obj)
 	return err
 }

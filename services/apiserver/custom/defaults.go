@@ -16,14 +16,14 @@ func fillDefaults(value any, s *structuralschema.Structural) {
 		fillMembers(value, s)
 		for name := range value {
 			within := propertyOf(s, name)
-			if _, named := s.Properties[name]; !named && forbiddenNull(value[name], within) {
+			if _, named := s.Properties[name]; !named && isForbiddenNull(value[name], within) {
 				value[name] = runtime.DeepCopyJSONValue(within.Default.Object)
 			}
 			fillDefaults(value[name], within)
 		}
 	case []any:
 		for i := range value {
-			if forbiddenNull(value[i], s.Items) {
+			if isForbiddenNull(value[i], s.Items) {
 				value[i] = runtime.DeepCopyJSONValue(s.Items.Default.Object)
 			}
 			fillDefaults(value[i], s.Items)
@@ -37,7 +37,7 @@ func fillMembers(value map[string]any, s *structuralschema.Structural) {
 		if property.Default.Object == nil {
 			continue
 		}
-		if have, found := value[name]; !found || forbiddenNull(have, &property) {
+		if have, found := value[name]; !found || isForbiddenNull(have, &property) {
 			value[name] = runtime.DeepCopyJSONValue(property.Default.Object)
 		}
 	}
@@ -50,7 +50,7 @@ func dropNulls(value any, s *structuralschema.Structural) {
 	case map[string]any:
 		for name, member := range value {
 			within := propertyOf(s, name)
-			if forbiddenNull(member, within) && within.Default.Object == nil {
+			if isForbiddenNull(member, within) && within.Default.Object == nil {
 				delete(value, name)
 				continue
 			}
@@ -63,7 +63,7 @@ func dropNulls(value any, s *structuralschema.Structural) {
 	}
 }
 
-func forbiddenNull(value any, s *structuralschema.Structural) bool {
+func isForbiddenNull(value any, s *structuralschema.Structural) bool {
 	return value == nil && s != nil && !s.Nullable
 }
 

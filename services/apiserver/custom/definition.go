@@ -60,7 +60,7 @@ func (d *Definition) Schema(version string) (*Schema, error) {
 }
 
 // pathSteps splits a simple JSON path, for example ".spec.replicas".
-func steps(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
+func pathSteps(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
 
 // scalarAt returns the value at a simple JSON path as text; "" if there is none.
 func scalarAt(obj kinds.Object, path string) string {
@@ -68,7 +68,7 @@ func scalarAt(obj kinds.Object, path string) string {
 	if !ok {
 		return ""
 	}
-	value, found, err := unstructured.NestedFieldNoCopy(custom.Object, steps(path)...)
+	value, found, err := unstructured.NestedFieldNoCopy(custom.Object, pathSteps(path)...)
 	if err != nil || !found || value == nil {
 		return ""
 	}

@@ -31,9 +31,9 @@ type Janitor struct {
 	Snapshot func() *store.Snapshot
 	Writer   Writer
 	// EndWatches ends the watches of a resource whose definition is removed.
-	Forget func(resource string)
-	Clock  clock.Clock
-	Log    *slog.Logger
+	EndWatches func(resource string)
+	Clock      clock.Clock
+	Log        *slog.Logger
 	// wake holds one token if something has changed.
 	wake chan struct{}
 }
@@ -50,9 +50,9 @@ func (j *Janitor) OnCommit(events []store.Event) {
 	for _, event := range events {
 		resource := event.Record.Key.Resource
 		if resource == Resource && event.Type == store.Deleted {
-			j.Forget(event.Record.Key.Name)
+			j.EndWatches(event.Record.Key.Name)
 		}
-		if resource != Resource && (event.Type != store.Deleted || !j.Catalog.Terminating(resource)) {
+		if resource != Resource && (event.Type != store.Deleted || !j.Catalog.IsTerminating(resource)) {
 			continue
 		}
 		select {
@@ -63,7 +63,7 @@ func (j *Janitor) OnCommit(events []store.Event) {
 }
 
 // retryDelay is the cluster time between a failure and the next try.
-const tryAgain = 5 * time.Second
+const retryDelay = 5 * time.Second
 
 // Run works until ctx ends, and returns nil.
 func (j *Janitor) Run(ctx context.Context) error {
@@ -73,10 +73,10 @@ func (j *Janitor) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if j.tidy(ctx) {
+		if j.stepAll(ctx) {
 			continue
 		}
-		timer := j.Clock.Timer(tryAgain)
+		timer := j.Clock.Timer(retryDelay)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -90,7 +90,7 @@ func (j *Janitor) Run(ctx context.Context) error {
 }
 
 // stepAll takes one step for every definition. It returns false if a step has failed.
-func (j *Janitor) tidy(ctx context.Context) bool {
+func (j *Janitor) stepAll(ctx context.Context) bool {
 	all, ok := j.Catalog.Definitions(), true
 	for _, crd := range all {
 		if err := j.step(ctx, crd, all); err != nil {

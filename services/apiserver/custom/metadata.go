@@ -21,7 +21,7 @@ import (
 
 // normalizeMetadata reduces an object's metadata to the fields of metav1.ObjectMeta, and returns
 // the paths of the others. The error is about a member of the wrong type.
-func tidyMetadata(object map[string]any, at *field.Path) (unknown []string, err error) {
+func normalizeMetadata(object map[string]any, at *field.Path) (unknown []string, err error) {
 	raw, found := object["metadata"]
 	if !found {
 		return nil, nil
@@ -61,19 +61,19 @@ func readMetadata(raw any, at *field.Path) (*metav1.ObjectMeta, []string, error)
 }
 
 // normalizeEmbedded normalizes the metadata of embedded resources.
-func tidyEmbedded(value any, s *structuralschema.Structural, at *field.Path) (unknown []string, err error) {
+func normalizeEmbedded(value any, s *structuralschema.Structural, at *field.Path) (unknown []string, err error) {
 	if s == nil {
 		return nil, nil
 	}
 	visit := func(member any, s *structuralschema.Structural, at *field.Path) error {
-		more, err := tidyEmbedded(member, s, at)
+		more, err := normalizeEmbedded(member, s, at)
 		unknown = append(unknown, more...)
 		return err
 	}
 	switch value := value.(type) {
 	case map[string]any:
 		if s.XEmbeddedResource {
-			if unknown, err = tidyResource(value, at); err != nil {
+			if unknown, err = normalizeResource(value, at); err != nil {
 				return nil, err
 			}
 		}
@@ -92,7 +92,7 @@ func tidyEmbedded(value any, s *structuralschema.Structural, at *field.Path) (un
 	return unknown, nil
 }
 
-func tidyResource(object map[string]any, at *field.Path) ([]string, error) {
+func normalizeResource(object map[string]any, at *field.Path) ([]string, error) {
 	for _, name := range []string{"apiVersion", "kind"} {
 		if value, found := object[name]; found {
 			if _, ok := value.(string); !ok {
@@ -100,7 +100,7 @@ func tidyResource(object map[string]any, at *field.Path) ([]string, error) {
 			}
 		}
 	}
-	unknown, err := tidyMetadata(object, at)
+	unknown, err := normalizeMetadata(object, at)
 	if err != nil {
 		return nil, field.Invalid(at.Child("metadata"), object["metadata"], err.Error())
 	}

@@ -13,11 +13,11 @@ import (
 // definition of its group has one of them. It is pure; all may contain crd itself, which is
 // skipped. A definition whose names were accepted once is established and stays so (upstream's
 // NamingConditionController and EstablishingController, in one step).
-func SettleNames(
+func AcceptNames(
 	crd *apiextensionsv1.CustomResourceDefinition, all []*apiextensionsv1.CustomResourceDefinition, now metav1.Time,
 ) apiextensionsv1.CustomResourceDefinitionStatus {
 	settled := crd.DeepCopy()
-	conflict := giveNames(settled, usedBy(crd, all))
+	conflict := acceptNames(settled, usedByOthers(crd, all))
 	accepted := apiextensionsv1.CustomResourceDefinitionCondition{
 		Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue,
 		Reason: "NoConflicts", Message: "no conflicts found",
@@ -40,13 +40,13 @@ func SettleNames(
 		}, now)
 	}
 	if state, reason := apihelpers.GetAPIApprovalState(crd.Annotations); apihelpers.IsProtectedCommunityGroup(crd.Spec.Group) {
-		setCondition(settled, approval(state, reason), now)
+		setCondition(settled, approvalCondition(state, reason), now)
 	}
 	return settled.Status
 }
 
 // approvalCondition returns the condition of a definition in one of Kubernetes' own groups.
-func approval(state apihelpers.APIApprovalState, reason string) apiextensionsv1.CustomResourceDefinitionCondition {
+func approvalCondition(state apihelpers.APIApprovalState, reason string) apiextensionsv1.CustomResourceDefinitionCondition {
 	condition := apiextensionsv1.CustomResourceDefinitionCondition{
 		Type: apiextensionsv1.KubernetesAPIApprovalPolicyConformant, Status: apiextensionsv1.ConditionFalse, Message: reason,
 	}
@@ -78,10 +78,10 @@ func setCondition(crd *apiextensionsv1.CustomResourceDefinition, c apiextensions
 }
 
 // usedNames are the accepted names of the other definitions of a group.
-type used struct{ resources, kinds []string }
+type usedNames struct{ resources, kinds []string }
 
-func usedBy(crd *apiextensionsv1.CustomResourceDefinition, all []*apiextensionsv1.CustomResourceDefinition) used {
-	var taken used
+func usedByOthers(crd *apiextensionsv1.CustomResourceDefinition, all []*apiextensionsv1.CustomResourceDefinition) usedNames {
+	var taken usedNames
 	for _, other := range all {
 		if other.Name == crd.Name || other.Spec.Group != crd.Spec.Group {
 			continue
@@ -93,16 +93,16 @@ func usedBy(crd *apiextensionsv1.CustomResourceDefinition, all []*apiextensionsv
 	return taken
 }
 
-type conflict struct{ reason, message string }
+type nameConflict struct{ reason, message string }
 
 // acceptNames accepts each requested name that no other definition has. It returns the last
 // conflict; nil if there is none.
-func giveNames(crd *apiextensionsv1.CustomResourceDefinition, taken used) *conflict {
-	var last *conflict
+func acceptNames(crd *apiextensionsv1.CustomResourceDefinition, taken usedNames) *nameConflict {
+	var last *nameConflict
 	asked, given := crd.Spec.Names, &crd.Status.AcceptedNames
 	give := func(reason, name string, into *string, taken []string) {
 		if name != *into && slices.Contains(taken, name) {
-			last = &conflict{reason, fmt.Sprintf("%q is already in use", name)}
+			last = &nameConflict{reason, fmt.Sprintf("%q is already in use", name)}
 			return
 		}
 		*into = name
@@ -112,7 +112,7 @@ func giveNames(crd *apiextensionsv1.CustomResourceDefinition, taken used) *confl
 	free := true
 	for _, short := range asked.ShortNames {
 		if !slices.Contains(given.ShortNames, short) && slices.Contains(taken.resources, short) {
-			free, last = false, &conflict{"ShortNamesConflict", fmt.Sprintf("%q is already in use", short)}
+			free, last = false, &nameConflict{"ShortNamesConflict", fmt.Sprintf("%q is already in use", short)}
 		}
 	}
 	if free {

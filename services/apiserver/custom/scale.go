@@ -19,14 +19,14 @@ func (s resources) Scale(obj kinds.Object) (*autoscalingv1.Scale, error) {
 	if err != nil {
 		return nil, err
 	}
-	wanted, found, err := unstructured.NestedInt64(custom.Object, steps(paths.SpecReplicasPath)...)
+	wanted, found, err := unstructured.NestedInt64(custom.Object, pathSteps(paths.SpecReplicasPath)...)
 	if err != nil {
 		return nil, err
 	}
 	if !found {
 		return nil, fmt.Errorf("the spec replicas field %q does not exist", paths.SpecReplicasPath)
 	}
-	have, _, err := unstructured.NestedInt64(custom.Object, steps(paths.StatusReplicasPath)...)
+	have, _, err := unstructured.NestedInt64(custom.Object, pathSteps(paths.StatusReplicasPath)...)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (s resources) Scale(obj kinds.Object) (*autoscalingv1.Scale, error) {
 		Status: autoscalingv1.ScaleStatus{Replicas: int32(have)},
 	}
 	if path := paths.LabelSelectorPath; path != nil && *path != "" {
-		if scale.Status.Selector, _, err = unstructured.NestedString(custom.Object, steps(*path)...); err != nil {
+		if scale.Status.Selector, _, err = unstructured.NestedString(custom.Object, pathSteps(*path)...); err != nil {
 			return nil, err
 		}
 	}
@@ -49,12 +49,12 @@ func (s resources) SetReplicas(obj kinds.Object, replicas int32) (kinds.Object, 
 		return nil, err
 	}
 	scaled := custom.DeepCopy()
-	return scaled, unstructured.SetNestedField(scaled.Object, int64(replicas), steps(paths.SpecReplicasPath)...)
+	return scaled, unstructured.SetNestedField(scaled.Object, int64(replicas), pathSteps(paths.SpecReplicasPath)...)
 }
 
 func (s resources) scalable(obj kinds.Object) (*unstructured.Unstructured, *apiextensionsv1.CustomResourceSubresourceScale, error) {
-	if s.missing != nil {
-		return nil, nil, s.missing
+	if s.schemaErr != nil {
+		return nil, nil, s.schemaErr
 	}
 	custom, ok := obj.(*unstructured.Unstructured)
 	if !ok || s.schema.scale() == nil {

@@ -32,9 +32,9 @@ func newSchema(v *apiextensionsv1.CustomResourceDefinitionVersion) (*Schema, err
 	if err != nil {
 		return nil, err
 	}
-	s := &Schema{version: v, structural: structural, whole: validatorOf(structural.ToKubeOpenAPI())}
+	s := &Schema{version: v, structural: structural, whole: newValidator(structural.ToKubeOpenAPI())}
 	if status, ok := structural.Properties["status"]; ok {
-		s.status = validatorOf(status.ToKubeOpenAPI())
+		s.status = newValidator(status.ToKubeOpenAPI())
 	}
 	s.rules, err = compileRules(structural, nil, nil)
 	return s, err
@@ -70,42 +70,42 @@ func structuralFrom(props *apiextensionsv1.JSONSchemaProps) (*structuralschema.S
 	return structuralschema.NewStructural(internal)
 }
 
-func validatorOf(schema *spec.Schema) *validate.SchemaValidator {
-	complete(schema)
+func newValidator(schema *spec.Schema) *validate.SchemaValidator {
+	convertExtensions(schema)
 	return validate.NewSchemaValidator(schema, nil, "", strfmt.Default)
 }
 
 // convertExtensions expresses Kubernetes' extensions in OpenAPI's terms, and removes formats that
 // are not checked, at every level of a schema.
-func complete(s *spec.Schema) {
+func convertExtensions(s *spec.Schema) {
 	if both, _ := s.Extensions.GetBool("x-kubernetes-int-or-string"); both {
 		s.Type = spec.StringOrArray{"integer", "string"}
 	}
-	if !knownFormat(s) {
+	if !isKnownFormat(s) {
 		s.Format = ""
 	}
 	if s.Items != nil && s.Items.Schema != nil {
-		complete(s.Items.Schema)
+		convertExtensions(s.Items.Schema)
 	}
 	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
-		complete(s.AdditionalProperties.Schema)
+		convertExtensions(s.AdditionalProperties.Schema)
 	}
 	for name, property := range s.Properties {
-		complete(&property)
+		convertExtensions(&property)
 		s.Properties[name] = property
 	}
 	for _, several := range [][]spec.Schema{s.AllOf, s.AnyOf, s.OneOf} {
 		for i := range several {
-			complete(&several[i])
+			convertExtensions(&several[i])
 		}
 	}
 	if s.Not != nil {
-		complete(s.Not)
+		convertExtensions(s.Not)
 	}
 }
 
 // isKnownFormat is upstream's StripUnsupportedFormatsPostProcess.
-func knownFormat(s *spec.Schema) bool {
+func isKnownFormat(s *spec.Schema) bool {
 	kind := ""
 	if len(s.Type) == 1 {
 		kind = s.Type[0]

@@ -23,8 +23,8 @@ type resources struct {
 	kind   kinds.Kind
 	schema *Schema
 	// schemaErr says why there is no schema.
-	missing error
-	fields  func(obj kinds.Object) fields.Set
+	schemaErr error
+	fields    func(obj kinds.Object) fields.Set
 }
 
 var _ registry.Strategy = resources{}
@@ -34,10 +34,10 @@ func (c *Catalog) resourceStrategy(kind kinds.Kind) resources {
 	s := resources{kind: kind, fields: func(obj kinds.Object) fields.Set { return c.Fields(resource, obj) }}
 	definition := c.Definition(resource)
 	if definition == nil {
-		s.missing = fmt.Errorf("%s is not defined any longer", resource)
+		s.schemaErr = fmt.Errorf("%s is not defined any longer", resource)
 		return s
 	}
-	s.schema, s.missing = definition.Schema(kind.Version)
+	s.schema, s.schemaErr = definition.Schema(kind.Version)
 	return s
 }
 
@@ -49,7 +49,7 @@ func (s resources) PrepareForCreate(obj kinds.Object, _ time.Time) {
 }
 
 func (s resources) Validate(obj kinds.Object) field.ErrorList {
-	custom, errs := s.shape(obj)
+	custom, errs := s.checkShape(obj)
 	if len(errs) > 0 {
 		return errs
 	}
@@ -58,13 +58,13 @@ func (s resources) Validate(obj kinds.Object) field.ErrorList {
 	errs = append(errs, validateScale(custom, s.schema.scale())...)
 	errs = append(errs, validateEmbedded(custom.Object, s.schema.structural, nil)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.schema.structural, custom.Object)...)
-	return append(errs, s.askRules(errs, custom.Object, nil)...)
+	return append(errs, s.checkRules(errs, custom.Object, nil)...)
 }
 
 // checkShape returns obj as an unstructured object, or why it is none of the kind.
-func (s resources) shape(obj kinds.Object) (*unstructured.Unstructured, field.ErrorList) {
-	if s.missing != nil {
-		return nil, field.ErrorList{field.InternalError(nil, s.missing)}
+func (s resources) checkShape(obj kinds.Object) (*unstructured.Unstructured, field.ErrorList) {
+	if s.schemaErr != nil {
+		return nil, field.ErrorList{field.InternalError(nil, s.schemaErr)}
 	}
 	custom, ok := obj.(*unstructured.Unstructured)
 	if !ok {
@@ -74,11 +74,11 @@ func (s resources) shape(obj kinds.Object) (*unstructured.Unstructured, field.Er
 }
 
 // checkRules evaluates the schema's rules, unless the errors in found prevent that.
-func (s resources) askRules(found field.ErrorList, obj, old any) field.ErrorList {
+func (s resources) checkRules(found field.ErrorList, obj, old any) field.ErrorList {
 	if s.schema.rules == nil {
 		return nil
 	}
-	if blocked(found) {
+	if preventsRules(found) {
 		return field.ErrorList{field.Invalid(nil, nil, "some validation rules were not checked because the object was invalid; "+
 			"correct the existing errors to complete validation")}
 	}
@@ -134,11 +134,11 @@ func contentChanged(now, before map[string]any) bool {
 }
 
 func (s resources) ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList {
-	now, errs := s.shape(obj)
+	now, errs := s.checkShape(obj)
 	if len(errs) > 0 {
 		return errs
 	}
-	before, errs := s.shape(old)
+	before, errs := s.checkShape(old)
 	if before == nil {
 		return errs
 	}
@@ -155,7 +155,7 @@ func (s resources) ValidateUpdate(obj, old kinds.Object, subresource string) fie
 	if len(listtype.ValidateListSetsAndMaps(nil, s.schema.structural, before.Object)) == 0 {
 		errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.schema.structural, now.Object)...)
 	}
-	return append(errs, s.askRules(errs, now.Object, before.Object)...)
+	return append(errs, s.checkRules(errs, now.Object, before.Object)...)
 }
 
 // Warnings names finalizers that may conflict with others.

@@ -50,18 +50,18 @@ func fieldError(err error, at *field.Path) *field.Error {
 	case openapierrors.RequiredFailCode:
 		return field.Required(at, "")
 	case openapierrors.EnumFailCode:
-		return field.NotSupported(at, found.Value, texts(found.Values))
+		return field.NotSupported(at, found.Value, valueTexts(found.Values))
 	case openapierrors.TooLongFailCode:
-		return field.TooLong(at, "", number(found.Valid))
+		return field.TooLong(at, "", asInt(found.Valid))
 	case openapierrors.MaxItemsFailCode, openapierrors.TooManyPropertiesCode:
-		return field.TooMany(at, number(found.Value), number(found.Valid))
+		return field.TooMany(at, asInt(found.Value), asInt(found.Valid))
 	case openapierrors.InvalidTypeCode:
 		return field.TypeInvalid(at, value, err.Error())
 	}
 	return field.Invalid(at, value, err.Error())
 }
 
-func texts(values []any) []string {
+func valueTexts(values []any) []string {
 	all := []string{}
 	for _, value := range values {
 		text, ok := value.(string)
@@ -74,7 +74,7 @@ func texts(values []any) []string {
 	return all
 }
 
-func number(value any) int {
+func asInt(value any) int {
 	if n, ok := value.(int64); ok {
 		return int(n)
 	}
@@ -145,7 +145,7 @@ func validateScale(obj *unstructured.Unstructured, scale *apiextensionsv1.Custom
 	}
 	errs := append(validateReplicas(obj, scale.SpecReplicasPath), validateReplicas(obj, scale.StatusReplicasPath)...)
 	if path := scale.LabelSelectorPath; path != nil {
-		if selector, _, err := unstructured.NestedString(obj.Object, steps(*path)...); err != nil {
+		if selector, _, err := unstructured.NestedString(obj.Object, pathSteps(*path)...); err != nil {
 			errs = append(errs, field.Invalid(field.NewPath(*path), selector, err.Error()))
 		}
 	}
@@ -153,7 +153,7 @@ func validateScale(obj *unstructured.Unstructured, scale *apiextensionsv1.Custom
 }
 
 func validateReplicas(obj *unstructured.Unstructured, path string) field.ErrorList {
-	replicas, _, err := unstructured.NestedInt64(obj.Object, steps(path)...)
+	replicas, _, err := unstructured.NestedInt64(obj.Object, pathSteps(path)...)
 	at := field.NewPath(path)
 	switch {
 	case err != nil:
@@ -168,7 +168,7 @@ func validateReplicas(obj *unstructured.Unstructured, path string) field.ErrorLi
 
 // preventsRules reports whether errs leave an object in a shape for which rules cannot be
 // evaluated.
-func blocked(errs field.ErrorList) bool {
+func preventsRules(errs field.ErrorList) bool {
 	return slices.ContainsFunc(errs, func(err *field.Error) bool {
 		switch err.Type {
 		case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany,

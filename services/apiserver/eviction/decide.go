@@ -53,7 +53,7 @@ func Decide(pod *corev1.Pod, budgets []*policyv1.PodDisruptionBudget, now time.T
 	if ignoresBudgets(pod) {
 		return Decision{Pod: target}
 	}
-	matching := guarding(pod, budgets)
+	matching := matchingBudgets(pod, budgets)
 	if len(matching) == 0 {
 		return Decision{Pod: target}
 	}
@@ -61,10 +61,10 @@ func Decide(pod *corev1.Pod, budgets []*policyv1.PodDisruptionBudget, now time.T
 		return Decision{Err: errTooManyBudgets()}
 	}
 	budget := matching[0]
-	if !ready(pod) && passesUnready(budget) {
+	if !isReady(pod) && passesUnready(budget) {
 		return Decision{Pod: target, Unguarded: budget.Name}
 	}
-	if err := check(budget); err != nil {
+	if err := checkBudget(budget); err != nil {
 		return Decision{Err: err}
 	}
 	return Decision{Pod: target, Budget: spend(budget, pod.Name, now)}
@@ -80,9 +80,9 @@ func ignoresBudgets(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil
 }
 
-// guarding returns the budgets whose selector finds the pod. An empty selector finds every pod of
+// matchingBudgets returns the budgets whose selector finds the pod. An empty selector finds every pod of
 // the namespace. A missing or wrong selector finds none (EvictionREST.getPodDisruptionBudgets).
-func guarding(pod *corev1.Pod, budgets []*policyv1.PodDisruptionBudget) []*policyv1.PodDisruptionBudget {
+func matchingBudgets(pod *corev1.Pod, budgets []*policyv1.PodDisruptionBudget) []*policyv1.PodDisruptionBudget {
 	var found []*policyv1.PodDisruptionBudget
 	for _, budget := range budgets {
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
@@ -93,7 +93,7 @@ func guarding(pod *corev1.Pod, budgets []*policyv1.PodDisruptionBudget) []*polic
 	return found
 }
 
-func ready(pod *corev1.Pod) bool {
+func isReady(pod *corev1.Pod) bool {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodReady {
 			return condition.Status == corev1.ConditionTrue
@@ -113,7 +113,7 @@ func passesUnready(budget *policyv1.PodDisruptionBudget) bool {
 }
 
 // checkBudget refuses an eviction that a budget does not allow (API-86).
-func check(budget *policyv1.PodDisruptionBudget) error {
+func checkBudget(budget *policyv1.PodDisruptionBudget) error {
 	status := budget.Status
 	switch {
 	case status.ObservedGeneration < budget.Generation:

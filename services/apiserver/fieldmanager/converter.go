@@ -58,7 +58,7 @@ func (c typeConverter) ObjectToTyped(obj runtime.Object, opts ...typed.Validatio
 	if !(versions{c.kind}).serves(gvk) {
 		return nil, runtime.NewNotRegisteredErrForKind("podfall", gvk)
 	}
-	of, err := c.of(c.kind, gvk)
+	of, err := c.get(c.kind, gvk)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (typeConverter) TypedToObject(value *typed.TypedValue) (runtime.Object, err
 }
 
 // get returns the converter of one version of a kind.
-func (c *converters) of(kind kinds.Kind, gvk schema.GroupVersionKind) (managedfields.TypeConverter, error) {
+func (c *converters) get(kind kinds.Kind, gvk schema.GroupVersionKind) (managedfields.TypeConverter, error) {
 	var crd *apiextensionsv1.CustomResourceDefinition
 	if kind.Custom {
 		if crd = c.crd(kind.GroupResource()); crd == nil {
@@ -87,7 +87,7 @@ func (c *converters) of(kind kinds.Kind, gvk schema.GroupVersionKind) (managedfi
 	if known, ok := c.known[gvk]; ok && known.crd == crd {
 		return known, nil
 	}
-	made, err := c.make(crd, gvk)
+	made, err := c.build(crd, gvk)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (c *converters) of(kind kinds.Kind, gvk schema.GroupVersionKind) (managedfi
 }
 
 // build reads the definitions that a kind consists of.
-func (c *converters) make(crd *apiextensionsv1.CustomResourceDefinition, gvk schema.GroupVersionKind) (managedfields.TypeConverter, error) {
+func (c *converters) build(crd *apiextensionsv1.CustomResourceDefinition, gvk schema.GroupVersionKind) (managedfields.TypeConverter, error) {
 	models := c.definitions.Closure(c.definitions.Name(gvk))
 	if crd != nil {
 		custom, err := openapi.FromCRD(crd, gvk.Version)
@@ -125,7 +125,7 @@ func (v versions) ConvertToVersion(in runtime.Object, to runtime.GroupVersioner)
 	if !ok {
 		return nil, runtime.NewNotRegisteredErrForTarget("podfall", nil, to)
 	}
-	obj, err := v.typed(in)
+	obj, err := v.toTyped(in)
 	if err != nil {
 		return nil, err
 	}
@@ -145,10 +145,10 @@ func (v versions) serves(gvk schema.GroupVersionKind) bool {
 }
 
 // toTyped returns in as an object of its kind's Go type.
-func (v versions) typed(in runtime.Object) (kinds.Object, error) {
+func (v versions) toTyped(in runtime.Object) (kinds.Object, error) {
 	merged, generic := in.(*unstructured.Unstructured)
 	if generic && !v.kind.Custom {
-		obj, err := empty(v.kind, merged.GroupVersionKind())
+		obj, err := newEmpty(v.kind, merged.GroupVersionKind())
 		if err != nil {
 			return nil, err
 		}
@@ -175,11 +175,13 @@ func (versions) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string
 }
 
 // New implements runtime.ObjectCreater.
-func (v versions) New(gvk schema.GroupVersionKind) (runtime.Object, error) { return empty(v.kind, gvk) }
+func (v versions) New(gvk schema.GroupVersionKind) (runtime.Object, error) {
+	return newEmpty(v.kind, gvk)
+}
 
 // newEmpty returns an empty object of a version of a kind. The kind may be one that is never
 // stored, for example a Scale.
-func empty(kind kinds.Kind, gvk schema.GroupVersionKind) (kinds.Object, error) {
+func newEmpty(kind kinds.Kind, gvk schema.GroupVersionKind) (kinds.Object, error) {
 	if kind.Custom {
 		kind.GroupVersionKind = gvk
 		return kinds.NewOf(kind)

@@ -57,7 +57,7 @@ func New(custom Definitions) *Fields {
 
 // Write describes one write: its kind in the requested version, its subresource and its field
 // manager.
-type Door struct {
+type Write struct {
 	Kind        kinds.Kind
 	Subresource string
 	// Manager is the name of the field manager that writes.
@@ -76,22 +76,22 @@ type Patch struct {
 // Apply returns live with the patch merged into it, in the stored version, with its managedFields
 // updated. live is nil if the object does not exist yet. The strings are warnings for the client.
 // live is not changed.
-func (f *Fields) Apply(door Door, live kinds.Object, patch Patch) (kinds.Object, []string, error) {
-	wanted, warnings, err := patch.read()
+func (f *Fields) Apply(door Write, live kinds.Object, patch Patch) (kinds.Object, []string, error) {
+	wanted, warnings, err := patch.parse()
 	if err != nil {
 		return nil, nil, err
 	}
-	manager, err := f.manager(door)
+	manager, err := f.newManager(door)
 	if err != nil {
 		return nil, nil, err
 	}
-	before, err := f.before(door, live)
+	before, err := f.copyLive(door, live)
 	if err != nil {
 		return nil, nil, err
 	}
 	merged, err := manager.Apply(before, wanted, door.Manager, patch.Force)
 	if err != nil {
-		return nil, nil, refused(err)
+		return nil, nil, statusError(err)
 	}
 	obj, ok := merged.(kinds.Object)
 	if !ok {
@@ -108,7 +108,7 @@ func (f *Fields) Apply(door Door, live kinds.Object, patch Patch) (kinds.Object,
 }
 
 // parse decodes a patch.
-func (p Patch) read() (*unstructured.Unstructured, []string, error) {
+func (p Patch) parse() (*unstructured.Unstructured, []string, error) {
 	if err := yaml.Unmarshal(p.Data, &map[string]any{}); err != nil {
 		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 	}
@@ -136,7 +136,7 @@ func (p Patch) read() (*unstructured.Unstructured, []string, error) {
 }
 
 // statusError returns an error of the library as an API error.
-func refused(err error) error {
+func statusError(err error) error {
 	var said apierrors.APIStatus
 	if errors.As(err, &said) {
 		return err
@@ -148,7 +148,7 @@ func refused(err error) error {
 
 // IsTracked reports whether the fields of a write of obj over old have to be tracked. old is nil
 // for a new object. If IsTracked is false, there is nothing to do for [Fields.Track].
-func Tracked(manager string, obj, old kinds.Object) bool {
+func IsTracked(manager string, obj, old kinds.Object) bool {
 	if old == nil {
 		return manager != ""
 	}
@@ -159,18 +159,18 @@ func Tracked(manager string, obj, old kinds.Object) bool {
 // object, to obj. The object may bring its own managedFields, which replace old's; an empty list,
 // or a list of one empty entry, removes them all. If fields cannot be compared, they keep their
 // managers, as in upstream's UpdateNoErrors.
-func (f *Fields) Track(door Door, obj, old kinds.Object) {
+func (f *Fields) Track(door Write, obj, old kinds.Object) {
 	if err := f.track(door, obj, old); err != nil {
 		obj.SetManagedFields(managedFieldsOf(old))
 	}
 }
 
-func (f *Fields) track(door Door, obj, old kinds.Object) error {
-	manager, err := f.manager(door)
+func (f *Fields) track(door Write, obj, old kinds.Object) error {
+	manager, err := f.newManager(door)
 	if err != nil {
 		return err
 	}
-	before, err := f.before(door, old)
+	before, err := f.copyLive(door, old)
 	if err != nil {
 		return err
 	}
@@ -187,9 +187,9 @@ func managedFieldsOf(obj kinds.Object) []metav1.ManagedFieldsEntry {
 
 // copyLive returns a copy of live, or an empty object if live is nil. The library changes the
 // object that it is given.
-func (f *Fields) before(door Door, live kinds.Object) (kinds.Object, error) {
+func (f *Fields) copyLive(door Write, live kinds.Object) (kinds.Object, error) {
 	if live == nil {
-		obj, err := empty(door.Kind, door.Kind.GroupVersionKind)
+		obj, err := newEmpty(door.Kind, door.Kind.GroupVersionKind)
 		if err != nil {
 			return nil, apierrors.NewInternalError(err)
 		}
@@ -205,7 +205,7 @@ func (f *Fields) before(door Door, live kinds.Object) (kinds.Object, error) {
 // StampTimes sets the cluster's time on the entries of obj that this write has changed. If the
 // write has changed nothing but times, StampTimes restores old's times, so that the write is a
 // no-op (upstream's IgnoreManagedFieldsTimestampsTransformer).
-func Settle(obj, old kinds.Object, now time.Time) {
+func StampTimes(obj, old kinds.Object, now time.Time) {
 	had := managedFieldsOf(old)
 	entries := slices.Clone(obj.GetManagedFields())
 	for i := range entries {
@@ -216,9 +216,9 @@ func Settle(obj, old kinds.Object, now time.Time) {
 			entries[i].Time = new(metav1.Unix(now.Unix(), 0))
 		}
 	}
-	slices.SortStableFunc(entries, byTime)
+	slices.SortStableFunc(entries, compareEntries)
 	obj.SetManagedFields(entries)
-	if old != nil && timesApart(entries, had) && onlyManagedFieldsDiffer(obj, old) {
+	if old != nil && onlyTimesDiffer(entries, had) && onlyManagedFieldsDiffer(obj, old) {
 		obj.SetManagedFields(had)
 	}
 }
@@ -230,12 +230,12 @@ func sameEntry(a, b metav1.ManagedFieldsEntry) bool {
 }
 
 // compareEntries orders entries as they are listed: appliers first, then the others, each by time.
-func byTime(a, b metav1.ManagedFieldsEntry) int {
-	return cmp.Or(cmp.Compare(a.Operation, b.Operation), seconds(a).Compare(seconds(b)),
+func compareEntries(a, b metav1.ManagedFieldsEntry) int {
+	return cmp.Or(cmp.Compare(a.Operation, b.Operation), entryTime(a).Compare(entryTime(b)),
 		cmp.Compare(a.Manager, b.Manager), cmp.Compare(a.APIVersion, b.APIVersion), cmp.Compare(a.Subresource, b.Subresource))
 }
 
-func seconds(e metav1.ManagedFieldsEntry) time.Time {
+func entryTime(e metav1.ManagedFieldsEntry) time.Time {
 	if e.Time == nil {
 		return time.Time{}
 	}
@@ -243,7 +243,7 @@ func seconds(e metav1.ManagedFieldsEntry) time.Time {
 }
 
 // onlyTimesDiffer reports whether the entries are the same except for their times.
-func timesApart(entries, had []metav1.ManagedFieldsEntry) bool {
+func onlyTimesDiffer(entries, had []metav1.ManagedFieldsEntry) bool {
 	if len(entries) == 0 || len(entries) != len(had) {
 		return false
 	}
@@ -269,14 +269,14 @@ func onlyManagedFieldsDiffer(obj, old kinds.Object) bool {
 }
 
 // newManager returns the library's field manager for a write.
-func (f *Fields) manager(door Door) (*managedfields.FieldManager, error) {
+func (f *Fields) newManager(door Write) (*managedfields.FieldManager, error) {
 	hub := kinds.Preferred(door.Kind).GroupVersion()
 	build := managedfields.NewDefaultFieldManager
 	if door.Kind.Custom {
 		build = managedfields.NewDefaultCRDFieldManager
 	}
 	manager, err := build(typeConverter{f.converters, door.Kind}, versions{door.Kind}, noDefaults{}, versions{door.Kind},
-		door.Kind.GroupVersionKind, hub, door.Subresource, f.resets(door))
+		door.Kind.GroupVersionKind, hub, door.Subresource, f.resetFields(door))
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 // resetFields returns the fields that a write leaves unchanged whatever is sent. A manager that
 // sends them does not come to own them (upstream's GetResetFields).
-func (f *Fields) resets(door Door) map[fieldpath.APIVersion]fieldpath.Filter {
+func (f *Fields) resetFields(door Write) map[fieldpath.APIVersion]fieldpath.Filter {
 	left := fieldpath.NewSet()
 	switch {
 	case door.Subresource == "status":
@@ -21,7 +21,7 @@ func (f *Fields) resets(door Door) map[fieldpath.APIVersion]fieldpath.Filter {
 		if door.Kind.Custom { // of which a status update changes nothing but the status
 			left.Insert(fieldpath.MakePathOrDie("metadata"))
 		}
-	case f.hasStatus(door.Kind):
+	case f.hasStatusSubresource(door.Kind):
 		left.Insert(fieldpath.MakePathOrDie("status"))
 	default:
 		return nil
@@ -34,7 +34,7 @@ func (f *Fields) resets(door Door) map[fieldpath.APIVersion]fieldpath.Filter {
 }
 
 // hasStatusSubresource reports whether a kind's status is written through a subresource.
-func (f *Fields) hasStatus(kind kinds.Kind) bool {
+func (f *Fields) hasStatusSubresource(kind kinds.Kind) bool {
 	if !kind.Custom {
 		obj, err := kinds.New(kind.GroupVersionKind)
 		return err == nil && reflect.ValueOf(obj).Elem().FieldByName("Status").IsValid()

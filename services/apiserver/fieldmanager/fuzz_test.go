@@ -21,7 +21,7 @@ func FuzzApply(f *testing.F) {
 		r := newRig(t, "deployments.apps")
 		r.fields = fields
 		r.must(r.apply("first", deployment))
-		door := fieldmanager.Door{Kind: r.kind, Manager: "second"}
+		door := fieldmanager.Write{Kind: r.kind, Manager: "second"}
 		said := fieldmanager.Patch{Data: patch, Force: force, FieldValidation: []string{"", "Ignore", "Warn", "Strict"}[validation%4]}
 		before := encoded(t, r.obj)
 		merged, warnings, err := r.fields.Apply(door, r.obj, said)
@@ -56,7 +56,7 @@ func FuzzApply(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q: applied, and again: %v", patch, err)
 		}
-		fieldmanager.Settle(again, r.obj, r.now)
+		fieldmanager.StampTimes(again, r.obj, r.now)
 		if encoded(t, again) != after {
 			t.Errorf("%q: applied %s, and again %s", patch, after, encoded(t, again))
 		}

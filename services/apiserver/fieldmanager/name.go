@@ -3,7 +3,7 @@ package fieldmanager
 import "github.com/podfall/podfall/proto"
 
 // DefaultManager returns the field manager's name for a podfall process that does not name one.
-func NameOf(identity proto.Identity) string {
+func DefaultManager(identity proto.Identity) string {
 	if _, isNode := identity.NodeName(); isNode {
 		return "kubelet"
 	}

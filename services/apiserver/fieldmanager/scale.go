@@ -25,8 +25,8 @@ type Scaled struct {
 }
 
 // ApplyScale returns scale, the Scale of parent, with the patch merged into it. Neither is changed.
-func (f *Fields) ApplyScale(door Door, parent kinds.Object, scale *autoscalingv1.Scale, patch Patch) (Scaled, error) {
-	handler := managedfields.NewScaleHandler(parent.GetManagedFields(), door.Kind.GroupVersion(), f.replicas(door.Kind))
+func (f *Fields) ApplyScale(door Write, parent kinds.Object, scale *autoscalingv1.Scale, patch Patch) (Scaled, error) {
+	handler := managedfields.NewScaleHandler(parent.GetManagedFields(), door.Kind.GroupVersion(), f.replicasPaths(door.Kind))
 	live := scale.DeepCopy()
 	var err error
 	if live.ManagedFields, err = handler.ToSubresource(); err != nil {
@@ -49,19 +49,19 @@ func (f *Fields) ApplyScale(door Door, parent kinds.Object, scale *autoscalingv1
 }
 
 // replicasPaths returns the path of the replicas in each version of a kind.
-func (f *Fields) replicas(kind kinds.Kind) managedfields.ResourcePathMappings {
+func (f *Fields) replicasPaths(kind kinds.Kind) managedfields.ResourcePathMappings {
 	paths := managedfields.ResourcePathMappings{}
 	for _, gv := range f.versionsOf(kind) {
 		paths[gv.String()] = fieldpath.MakePathOrDie("spec", "replicas")
 		if kind.Custom {
-			paths[gv.String()] = f.customReplicas(kind, gv)
+			paths[gv.String()] = f.customReplicasPath(kind, gv)
 		}
 	}
 	return paths
 }
 
 // customReplicasPath returns nil for a version without a scale.
-func (f *Fields) customReplicas(kind kinds.Kind, gv schema.GroupVersion) fieldpath.Path {
+func (f *Fields) customReplicasPath(kind kinds.Kind, gv schema.GroupVersion) fieldpath.Path {
 	crd := f.converters.crd(kind.GroupResource())
 	if crd == nil {
 		return nil

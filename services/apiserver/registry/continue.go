@@ -57,22 +57,22 @@ func EncodeContinue(kind kinds.Kind, namespace string, c Continue) string {
 func DecodeContinue(kind kinds.Kind, namespace, continued string) (Continue, error) {
 	data, err := base64.RawURLEncoding.DecodeString(continued)
 	if err != nil {
-		return Continue{}, badToken(": %v", err)
+		return Continue{}, invalidToken(": %v", err)
 	}
 	var t token
 	if err := json.Unmarshal(data, &t); err != nil {
-		return Continue{}, badToken(": %v", err)
+		return Continue{}, invalidToken(": %v", err)
 	}
 	start := strings.TrimPrefix(strings.TrimSuffix(t.Start, tokenEnd), "/")
 	switch {
 	case t.Version != tokenVersion:
-		return Continue{}, badToken(": server does not recognize this encoded version %s", t.Version)
+		return Continue{}, invalidToken(": server does not recognize this encoded version %s", t.Version)
 	case t.Revision == 0 || t.Revision < AnyRevision:
-		return Continue{}, badToken(": incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
+		return Continue{}, invalidToken(": incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
 	case start == "":
-		return Continue{}, badToken(": encoded start key empty (version meta.k8s.io/v1)")
+		return Continue{}, invalidToken(": encoded start key empty (version meta.k8s.io/v1)")
 	case strings.Contains(start, tokenEnd) || path.Clean("/"+start) != "/"+start:
-		return Continue{}, badToken(": %s", t.Start)
+		return Continue{}, invalidToken(": %s", t.Start)
 	}
 	parts := strings.Count(start, "/") + 1
 	switch {
@@ -83,9 +83,9 @@ func DecodeContinue(kind kinds.Kind, namespace, continued string) (Continue, err
 	case !kind.Namespaced && parts == 1:
 		return Continue{Revision: t.Revision, After: "/" + start}, nil
 	}
-	return Continue{}, badToken(": %s", t.Start)
+	return Continue{}, invalidToken(": %s", t.Start)
 }
 
-func badToken(format string, args ...any) error {
+func invalidToken(format string, args ...any) error {
 	return apierrors.NewBadRequest("invalid continue token: continue key is not valid" + fmt.Sprintf(format, args...))
 }

@@ -37,20 +37,20 @@ func validateCronJob(job, old *batchv1.CronJob) field.ErrorList {
 	if spec.Schedule == "" {
 		f.required(at.Child("schedule"), "")
 	} else {
-		f.schedule(at.Child("schedule"), spec.Schedule)
+		f.checkSchedule(at.Child("schedule"), spec.Schedule)
 	}
-	notNegatives(f, at, namedNumber[int64]{"startingDeadlineSeconds", spec.StartingDeadlineSeconds})
+	checkNotNegatives(f, at, namedNumber[int64]{"startingDeadlineSeconds", spec.StartingDeadlineSeconds})
 	if !kinds.Equal(spec.TimeZone, old.Spec.TimeZone) { // of what was there before there may be no zone any more
-		f.timeZone(at.Child("timeZone"), spec.TimeZone)
+		f.checkTimeZone(at.Child("timeZone"), spec.TimeZone)
 	}
-	oneOf(f, at.Child("concurrencyPolicy"), spec.ConcurrencyPolicy,
+	checkOneOf(f, at.Child("concurrencyPolicy"), spec.ConcurrencyPolicy,
 		batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent)
 	template := at.Child("jobTemplate", "spec")
-	f.jobSpec(template, &spec.JobTemplate.Spec)
+	f.checkJobSpec(template, &spec.JobTemplate.Spec)
 	if manual := spec.JobTemplate.Spec.ManualSelector; manual != nil && *manual {
 		f.add(field.NotSupported(template.Child("manualSelector"), *manual, []string{"nil", "false"}))
 	}
-	notNegatives(f, at, namedNumber[int32]{"successfulJobsHistoryLimit", spec.SuccessfulJobsHistoryLimit},
+	checkNotNegatives(f, at, namedNumber[int32]{"successfulJobsHistoryLimit", spec.SuccessfulJobsHistoryLimit},
 		namedNumber[int32]{"failedJobsHistoryLimit", spec.FailedJobsHistoryLimit})
 	if len(job.Name) > maxCronJobName {
 		f.invalid(field.NewPath("metadata").Child("name"), job.Name, "must be no more than 52 characters")
@@ -60,13 +60,13 @@ func validateCronJob(job, old *batchv1.CronJob) field.ErrorList {
 
 // checkSchedule checks a cron schedule (validateScheduleFormat). Time zones are refused before
 // parsing, because cron.ParseStandard panics for some.
-func (f *findings) schedule(at *field.Path, schedule string) {
-	if strings.Contains(schedule, "TZ") {
-		f.invalid(at, schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")
+func (f *findings) checkSchedule(at *field.Path, checkSchedule string) {
+	if strings.Contains(checkSchedule, "TZ") {
+		f.invalid(at, checkSchedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")
 		return
 	}
-	if _, err := cron.ParseStandard(schedule); err != nil {
-		f.invalid(at, schedule, err.Error())
+	if _, err := cron.ParseStandard(checkSchedule); err != nil {
+		f.invalid(at, checkSchedule, err.Error())
 	}
 }
 
@@ -74,7 +74,7 @@ func (f *findings) schedule(at *field.Path, schedule string) {
 var zonePart = regexp.MustCompile(`^[A-Za-z._0-9+][-A-Za-z._0-9+]{0,13}$`)
 
 // checkTimeZone checks a zone's name, and that the zone exists (validateTimeZone).
-func (f *findings) timeZone(at *field.Path, named *string) {
+func (f *findings) checkTimeZone(at *field.Path, named *string) {
 	if named == nil {
 		return
 	}

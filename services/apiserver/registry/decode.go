@@ -48,7 +48,7 @@ func DecodeBody(
 	decoded, gvk, err := decoder.Decode(body, &defaults, nil)
 	var warnings []string
 	if strict, ok := runtime.AsStrictDecodingError(err); ok && decoded != nil && fieldValidation != metav1.FieldValidationStrict {
-		warnings, err = sentences(strict.Errors()), nil
+		warnings, err = errorTexts(strict.Errors()), nil
 	}
 	if err != nil {
 		return nil, nil, undecodable(kind, gvk, body, err)
@@ -63,7 +63,7 @@ func DecodeBody(
 			"the API version in the data (%s) does not match the expected API version (%s)",
 			gvk.GroupVersion(), kind.GroupVersion()))
 	}
-	obj, lost, err := preferred(obj, *gvk)
+	obj, lost, err := toStored(obj, *gvk)
 	if err != nil {
 		return nil, nil, undecodable(kind, gvk, body, err)
 	}
@@ -85,7 +85,7 @@ func internalPackage(group string) string {
 
 // toStored converts obj to the stored version. The strings are warnings about fields that were
 // lost.
-func preferred(obj kinds.Object, gvk schema.GroupVersionKind) (kinds.Object, []string, error) {
+func toStored(obj kinds.Object, gvk schema.GroupVersionKind) (kinds.Object, []string, error) {
 	obj.GetObjectKind().SetGroupVersionKind(gvk)
 	stored, ok := kinds.ByResource(resourceOf(gvk))
 	if !ok {
@@ -126,7 +126,7 @@ func decoderFor(contentType string, body []byte, fieldValidation FieldValidation
 	case kinds.ContentTypeProtobuf:
 		return protobuf.NewSerializer(scheme, scheme), nil
 	}
-	return nil, unsupported(kinds.ContentTypeJSON, runtime.ContentTypeYAML, kinds.ContentTypeProtobuf)
+	return nil, unsupportedMediaType(kinds.ContentTypeJSON, runtime.ContentTypeYAML, kinds.ContentTypeProtobuf)
 }
 
 // mediaType returns a content type without its parameters. Most have none.
@@ -201,12 +201,12 @@ func checkDepth(data []byte) error {
 	return nil
 }
 
-func unsupported(accepted ...string) error {
-	return plainError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+func unsupportedMediaType(accepted ...string) error {
+	return newStatusError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
 		"the body of the request was in an unknown format - accepted media types include: "+strings.Join(accepted, ", "))
 }
 
-func sentences(errs []error) []string {
+func errorTexts(errs []error) []string {
 	texts := make([]string, len(errs))
 	for i, err := range errs {
 		texts[i] = err.Error()

@@ -29,9 +29,9 @@ func PatchDocument(document []byte, patchType types.PatchType, patch []byte) (pa
 	case types.MergePatchType:
 		patched, unknown, err = applyMerge(document, patch)
 	case types.StrategicMergePatchType, types.ApplyYAMLPatchType, types.ApplyCBORPatchType:
-		return nil, nil, unsupported(string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType))
+		return nil, nil, unsupportedMediaType(string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType))
 	default:
-		return nil, nil, unsupported(string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType))
+		return nil, nil, unsupportedMediaType(string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType))
 	}
 	if err != nil {
 		return nil, nil, err
@@ -64,19 +64,19 @@ func CheckYAML(body []byte) error {
 
 // NewUndecodable returns the 400 for a body that is not an object of kind. gvk is what the body
 // calls itself; nil if unknown.
-func Undecodable(kind kinds.Kind, gvk *schema.GroupVersionKind, body []byte, err error) error {
+func NewUndecodable(kind kinds.Kind, gvk *schema.GroupVersionKind, body []byte, err error) error {
 	return undecodable(kind, gvk, body, err)
 }
 
 // NewInvalidPatch returns the 422 for a patch whose result, shown as text, is not an object of its
 // kind.
-func Unfit(shown string, err error) error { return unfit(shown, err) }
+func NewInvalidPatch(shown string, err error) error { return invalidPatch(shown, err) }
 
 // NewUnsupportedMediaType returns the 415 that names the accepted types.
-func UnsupportedMedia(accepted ...string) error { return unsupported(accepted...) }
+func NewUnsupportedMediaType(accepted ...string) error { return unsupportedMediaType(accepted...) }
 
 // ValidateFinalizerNames returns everything that is wrong with the names of an object's finalizers
 // (API-48).
-func FinalizerNames(obj kinds.Object) field.ErrorList {
-	return finalizerNames(obj, field.NewPath("metadata"))
+func ValidateFinalizerNames(obj kinds.Object) field.ErrorList {
+	return validateFinalizerNames(obj, field.NewPath("metadata"))
 }

@@ -23,38 +23,38 @@ func endpointsRules() rules[*corev1.Endpoints] { //nolint:staticcheck // depreca
 		validate: func(e *corev1.Endpoints) field.ErrorList { //nolint:staticcheck // as above
 			f := &findings{}
 			for i := range e.Subsets {
-				f.subset(field.NewPath("subsets").Index(i), &e.Subsets[i])
+				f.checkSubset(field.NewPath("subsets").Index(i), &e.Subsets[i])
 			}
 			return f.errs
 		},
 	}
 }
 
-func (f *findings) subset(at *field.Path, subset *corev1.EndpointSubset) { //nolint:staticcheck // as above
-	if len(subset.Addresses) == 0 && len(subset.NotReadyAddresses) == 0 {
+func (f *findings) checkSubset(at *field.Path, checkSubset *corev1.EndpointSubset) { //nolint:staticcheck // as above
+	if len(checkSubset.Addresses) == 0 && len(checkSubset.NotReadyAddresses) == 0 {
 		f.required(at, "must specify `addresses` or `notReadyAddresses`")
 	}
 	for _, list := range []struct {
 		name      string
 		addresses []corev1.EndpointAddress
-	}{{"addresses", subset.Addresses}, {"notReadyAddresses", subset.NotReadyAddresses}} {
+	}{{"addresses", checkSubset.Addresses}, {"notReadyAddresses", checkSubset.NotReadyAddresses}} {
 		for i, address := range list.addresses {
 			item := at.Child(list.name).Index(i)
 			f.add(validation.IsValidIPForLegacyField(item.Child("ip"), address.IP, false, nil)...)
 			if address.Hostname != "" {
-				f.label(item.Child("hostname"), address.Hostname)
+				f.checkLabel(item.Child("hostname"), address.Hostname)
 			}
 		}
 	}
-	for i, port := range subset.Ports {
+	for i, port := range checkSubset.Ports {
 		item := at.Child("ports").Index(i)
-		if port.Name == "" && len(subset.Ports) > 1 {
+		if port.Name == "" && len(checkSubset.Ports) > 1 {
 			f.required(item.Child("name"), "")
 		} else if port.Name != "" {
-			f.label(item.Child("name"), port.Name)
+			f.checkLabel(item.Child("name"), port.Name)
 		}
 		f.invalid(item.Child("port"), port.Port, validation.IsValidPortNum(int(port.Port))...)
-		oneOf(f, item.Child("protocol"), port.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)
+		checkOneOf(f, item.Child("protocol"), port.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)
 	}
 }
 
@@ -77,7 +77,7 @@ func endpointSliceRules() rules[*discoveryv1.EndpointSlice] {
 		validate: validateEndpointSlice,
 		validateUpdate: func(slice, old *discoveryv1.EndpointSlice) field.ErrorList {
 			f := &findings{}
-			f.immutable(slice.AddressType, old.AddressType, field.NewPath("addressType"))
+			f.checkImmutable(slice.AddressType, old.AddressType, field.NewPath("addressType"))
 			return f.errs
 		},
 	}
@@ -85,7 +85,7 @@ func endpointSliceRules() rules[*discoveryv1.EndpointSlice] {
 
 func validateEndpointSlice(slice *discoveryv1.EndpointSlice) field.ErrorList {
 	f := &findings{}
-	oneOf(f, field.NewPath("addressType"), slice.AddressType,
+	checkOneOf(f, field.NewPath("addressType"), slice.AddressType,
 		discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6)
 	at := field.NewPath("endpoints")
 	if len(slice.Endpoints) > maxEndpoints {
@@ -93,7 +93,7 @@ func validateEndpointSlice(slice *discoveryv1.EndpointSlice) field.ErrorList {
 		return f.errs
 	}
 	for i := range slice.Endpoints {
-		f.endpoint(at.Index(i), &slice.Endpoints[i], slice.AddressType)
+		f.checkEndpoint(at.Index(i), &slice.Endpoints[i], slice.AddressType)
 	}
 	ports := field.NewPath("ports")
 	if len(slice.Ports) > maxPorts {
@@ -106,7 +106,7 @@ func validateEndpointSlice(slice *discoveryv1.EndpointSlice) field.ErrorList {
 		if *port.Name != "" {
 			f.invalid(item.Child("name"), *port.Name, validation.IsDNS1123Label(*port.Name)...)
 		}
-		f.unique(names, *port.Name, item.Child("name"))
+		f.checkUnique(names, *port.Name, item.Child("name"))
 		protocols := []corev1.Protocol{corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP}
 		if !slices.Contains(protocols, *port.Protocol) {
 			f.add(field.NotSupported(item.Child("protocol"), *port.Protocol, protocols))
@@ -118,15 +118,15 @@ func validateEndpointSlice(slice *discoveryv1.EndpointSlice) field.ErrorList {
 	return f.errs
 }
 
-func (f *findings) endpoint(at *field.Path, endpoint *discoveryv1.Endpoint, family discoveryv1.AddressType) {
+func (f *findings) checkEndpoint(at *field.Path, checkEndpoint *discoveryv1.Endpoint, family discoveryv1.AddressType) {
 	addresses := at.Child("addresses")
-	switch n := len(endpoint.Addresses); {
+	switch n := len(checkEndpoint.Addresses); {
 	case n == 0:
 		f.required(addresses, "must contain at least 1 address")
 	case n > maxAddresses:
 		f.add(field.TooMany(addresses, n, maxAddresses))
 	}
-	for i, address := range endpoint.Addresses {
+	for i, address := range checkEndpoint.Addresses {
 		switch family {
 		case discoveryv1.AddressTypeIPv4:
 			f.add(validation.IsValidIPForLegacyField(addresses.Index(i), address, false, nil)...)
@@ -138,10 +138,10 @@ func (f *findings) endpoint(at *field.Path, endpoint *discoveryv1.Endpoint, fami
 			f.invalid(addresses.Index(i), address, fmt.Sprintf("not an address of type %s", family))
 		}
 	}
-	if endpoint.NodeName != nil {
-		f.invalid(at.Child("nodeName"), *endpoint.NodeName, validation.IsDNS1123Subdomain(*endpoint.NodeName)...)
+	if checkEndpoint.NodeName != nil {
+		f.invalid(at.Child("nodeName"), *checkEndpoint.NodeName, validation.IsDNS1123Subdomain(*checkEndpoint.NodeName)...)
 	}
-	if endpoint.Hostname != nil && *endpoint.Hostname != "" {
-		f.label(at.Child("hostname"), *endpoint.Hostname)
+	if checkEndpoint.Hostname != nil && *checkEndpoint.Hostname != "" {
+		f.checkLabel(at.Child("hostname"), *checkEndpoint.Hostname)
 	}
 }

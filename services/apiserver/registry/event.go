@@ -55,11 +55,11 @@ func validateEvent(obj kinds.Object) field.ErrorList {
 		event.Namespace != metav1.NamespaceDefault && event.Namespace != metav1.NamespaceSystem {
 		f.invalid(about, "", mismatch)
 	}
-	f.notEmpty(controller, event.ReportingController)
-	f.qualifiedName(controller, event.ReportingController)
-	f.text(field.NewPath("reportingInstance"), event.ReportingInstance, maxInstance)
-	f.text(field.NewPath("action"), event.Action, maxAction)
-	f.text(field.NewPath("reason"), event.Reason, maxReason)
+	f.checkNotEmpty(controller, event.ReportingController)
+	f.checkQualifiedName(controller, event.ReportingController)
+	f.checkText(field.NewPath("reportingInstance"), event.ReportingInstance, maxInstance)
+	f.checkText(field.NewPath("action"), event.Action, maxAction)
+	f.checkText(field.NewPath("reason"), event.Reason, maxReason)
 	if len(event.Message) > maxNote {
 		f.invalid(field.NewPath("message"), "", "can have at most 1024 characters")
 	}
@@ -68,8 +68,8 @@ func validateEvent(obj kinds.Object) field.ErrorList {
 
 // checkText requires a text of at most limit characters. The message names 128, the limit of every
 // field that is checked.
-func (f *findings) text(at *field.Path, value string, limit int) {
-	f.notEmpty(at, value)
+func (f *findings) checkText(at *field.Path, value string, limit int) {
+	f.checkNotEmpty(at, value)
 	if len(value) > limit {
 		f.invalid(at, "", "can have at most 128 characters")
 	}

@@ -18,7 +18,7 @@ import (
 
 // selectableFields returns the fields of a group resource that can be selected by, besides
 // metadata.name and metadata.namespace (API-72).
-func selectable(resource string) []string {
+func selectableFields(resource string) []string {
 	switch resource {
 	case "pods":
 		return []string{
@@ -69,8 +69,8 @@ func fieldName(kind kinds.Kind, name string) string {
 }
 
 // checkSelectable says in upstream's words if a kind cannot be selected by a field.
-func checkField(kind kinds.Kind, name string) error {
-	known := selectable(kind.GroupResource().String())
+func checkSelectable(kind kinds.Kind, name string) error {
+	known := selectableFields(kind.GroupResource().String())
 	switch {
 	case kind.Custom && slices.Contains(kind.Selectable, name):
 		return nil
@@ -90,7 +90,7 @@ func checkField(kind kinds.Kind, name string) error {
 
 // addSelectable adds the values of selectable fields, for the kinds without a strategy of their
 // own.
-func addFields(set fields.Set, obj kinds.Object) {
+func addSelectable(set fields.Set, obj kinds.Object) {
 	switch o := obj.(type) {
 	case *corev1.Secret:
 		set["type"] = string(o.Type)

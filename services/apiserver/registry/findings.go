@@ -31,7 +31,7 @@ func (f *findings) required(at *field.Path, detail string) { f.add(field.Require
 func (f *findings) forbidden(at *field.Path, detail string) { f.add(field.Forbidden(at, detail)) }
 
 // checkNotEmpty requires a text, and reports whether there is one.
-func (f *findings) notEmpty(at *field.Path, value string) bool {
+func (f *findings) checkNotEmpty(at *field.Path, value string) bool {
 	if value == "" {
 		f.required(at, "")
 	}
@@ -39,73 +39,73 @@ func (f *findings) notEmpty(at *field.Path, value string) bool {
 }
 
 // checkLabel requires a DNS label.
-func (f *findings) label(at *field.Path, value string) {
-	if f.notEmpty(at, value) {
+func (f *findings) checkLabel(at *field.Path, value string) {
+	if f.checkNotEmpty(at, value) {
 		f.invalid(at, value, validation.IsDNS1123Label(value)...)
 	}
 }
 
 // checkNotNegative requires a number from 0 on.
-func (f *findings) notNegative(at *field.Path, value int64) {
+func (f *findings) checkNotNegative(at *field.Path, value int64) {
 	if value < 0 {
 		f.invalid(at, value, "must be greater than or equal to 0")
 	}
 }
 
 // checkQuantity requires a quantity from 0 on.
-func (f *findings) quantity(at *field.Path, value resource.Quantity) {
+func (f *findings) checkQuantity(at *field.Path, value resource.Quantity) {
 	if value.Sign() < 0 {
 		f.invalid(at, value.String(), "must be greater than or equal to 0")
 	}
 }
 
 // checkQualifiedName requires a name as labels and conditions have it, with or without a domain.
-func (f *findings) qualifiedName(at *field.Path, value string) {
+func (f *findings) checkQualifiedName(at *field.Path, value string) {
 	f.invalid(at, value, validation.IsQualifiedName(value)...)
 }
 
 // checkPort requires the number or the name of a port.
-func (f *findings) port(at *field.Path, port intstr.IntOrString) {
-	if port.Type == intstr.String {
-		f.invalid(at, port.StrVal, validation.IsValidPortName(port.StrVal)...)
+func (f *findings) checkPort(at *field.Path, checkPort intstr.IntOrString) {
+	if checkPort.Type == intstr.String {
+		f.invalid(at, checkPort.StrVal, validation.IsValidPortName(checkPort.StrVal)...)
 		return
 	}
-	f.invalid(at, port.IntValue(), validation.IsValidPortNum(port.IntValue())...)
+	f.invalid(at, checkPort.IntValue(), validation.IsValidPortNum(checkPort.IntValue())...)
 }
 
 // checkFileMode requires the permission bits of a file.
-func (f *findings) fileMode(at *field.Path, mode *int32) {
+func (f *findings) checkFileMode(at *field.Path, mode *int32) {
 	if mode != nil && (*mode < 0 || *mode > 0o777) {
 		f.invalid(at, *mode, "must be a number between 0 and 0777 (octal), both inclusive")
 	}
 }
 
 // checkNoDotDot refuses a path with a ".." element.
-func (f *findings) noWayUp(at *field.Path, value string) {
+func (f *findings) checkNoDotDot(at *field.Path, value string) {
 	if slices.Contains(strings.Split(value, "/"), "..") {
 		f.invalid(at, value, "must not contain '..'")
 	}
 }
 
 // checkRelativePath requires a relative path without a ".." element.
-func (f *findings) pathInside(at *field.Path, value string) {
+func (f *findings) checkRelativePath(at *field.Path, value string) {
 	if path.IsAbs(value) {
 		f.invalid(at, value, "must be a relative path")
 	}
-	f.noWayUp(at, value)
+	f.checkNoDotDot(at, value)
 }
 
 // checkFilePath requires a relative path whose first element does not begin with two dots. The
 // kubelet uses such names itself.
-func (f *findings) fileInside(at *field.Path, value string) {
-	f.pathInside(at, value)
+func (f *findings) checkFilePath(at *field.Path, value string) {
+	f.checkRelativePath(at, value)
 	if strings.HasPrefix(value, "..") && !strings.HasPrefix(value, "../") {
 		f.invalid(at, value, "must not start with '..'")
 	}
 }
 
 // checkOneOf requires one of a few values, which the message lists in order.
-func oneOf[T ~string](f *findings, at *field.Path, value T, supported ...T) {
+func checkOneOf[T ~string](f *findings, at *field.Path, value T, supported ...T) {
 	switch {
 	case slices.Contains(supported, value):
 	case value == "":
@@ -116,16 +116,16 @@ func oneOf[T ~string](f *findings, at *field.Path, value T, supported ...T) {
 }
 
 // exclusiveFields counts how many of several exclusive fields are set.
-type sources struct {
-	found   *findings
-	count   int
-	tooMany string
+type exclusiveFields struct {
+	findings *findings
+	count    int
+	tooMany  string
 }
 
 // add counts a field that is set, and checks it unless another one is set already.
-func (s *sources) one(at *field.Path, check func(at *field.Path)) {
+func (s *exclusiveFields) add(at *field.Path, check func(at *field.Path)) {
 	if s.count > 0 {
-		s.found.forbidden(at, s.tooMany)
+		s.findings.forbidden(at, s.tooMany)
 		return
 	}
 	s.count++
@@ -133,4 +133,4 @@ func (s *sources) one(at *field.Path, check func(at *field.Path)) {
 }
 
 // noCheck is for fields whose content is not validated.
-func unchecked(*field.Path) {}
+func noCheck(*field.Path) {}

@@ -87,7 +87,7 @@ func complete(t testing.TB, kind kinds.Kind, obj kinds.Object) {
 	t.Helper()
 	create := admission.Attributes{Identity: proto.APIServer, Verb: proto.VerbCreate, Kind: kind}
 	plugins := []string{admission.Priority, admission.DefaultTolerationSeconds}
-	if err := admission.Complete(plugins, create, obj, noClasses{}); err != nil {
+	if err := admission.SetDefaults(plugins, create, obj, noClasses{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -101,11 +101,11 @@ func (noClasses) StorageClasses() []*storagev1.StorageClass      { return nil }
 // storedPod is the usual Pod, changed.
 func storedPod(t testing.TB, changes ...string) *corev1.Pod {
 	t.Helper()
-	return is[*corev1.Pod](t, stored(t, "pods", changed(t, podJSON, changes...)))
+	return asType[*corev1.Pod](t, stored(t, "pods", changed(t, podJSON, changes...)))
 }
 
 // asType returns obj as a T.
-func is[T kinds.Object](t failer, obj kinds.Object) T {
+func asType[T kinds.Object](t failer, obj kinds.Object) T {
 	t.Helper()
 	typed, ok := obj.(T)
 	if !ok {
@@ -163,7 +163,7 @@ func changed(t failer, document string, changes ...string) string {
 		if !ok {
 			t.Fatalf("change %q: want pointer = value", change)
 		}
-		parsed := any(gone{})
+		parsed := any(removed{})
 		if value != "gone" {
 			if err := json.Unmarshal([]byte(value), &parsed); err != nil {
 				t.Fatalf("change %q: %v", change, err)
@@ -179,7 +179,7 @@ func changed(t failer, document string, changes ...string) string {
 }
 
 // removed is the value that removes a member.
-type gone struct{}
+type removed struct{}
 
 func set(node any, path []string, value any) any {
 	if len(path) == 0 {
@@ -199,7 +199,7 @@ func set(node any, path []string, value any) any {
 		object = map[string]any{}
 	}
 	object[key] = set(object[key], path[1:], value)
-	if object[key] == any(gone{}) {
+	if object[key] == any(removed{}) {
 		delete(object, key)
 	}
 	return object
@@ -207,7 +207,7 @@ func set(node any, path []string, value any) any {
 
 // runCases runs a file of cases: a name, lines of changes, four dashes, the result. With -rewrite
 // it writes the results instead of comparing.
-func cases(t *testing.T, file string, run func(t *testing.T, changes []string) string) {
+func runCases(t *testing.T, file string, run func(t *testing.T, changes []string) string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -21,7 +21,7 @@ type generic struct {
 }
 
 func (s generic) PrepareForCreate(obj kinds.Object, _ time.Time) {
-	if status := member(obj, "Status"); status.IsValid() && status.CanSet() {
+	if status := structField(obj, "Status"); status.IsValid() && status.CanSet() {
 		status.SetZero()
 	}
 	switch o := obj.(type) {
@@ -43,8 +43,8 @@ func (s generic) PrepareForUpdate(obj, old kinds.Object, subresource string) {
 		keepAllButStatus(obj, old)
 		return
 	}
-	if status := member(obj, "Status"); status.IsValid() {
-		status.Set(member(old, "Status"))
+	if status := structField(obj, "Status"); status.IsValid() {
+		status.Set(structField(old, "Status"))
 	}
 	defaultTemplates(obj)
 	if countsGeneration(s.kind) && contentChanged(obj, old) {
@@ -53,7 +53,7 @@ func (s generic) PrepareForUpdate(obj, old kinds.Object, subresource string) {
 }
 
 func (s generic) ValidateUpdate(obj, old kinds.Object, _ string) field.ErrorList {
-	return kindMetaUpdate(obj, old)
+	return validateKindMetaUpdate(obj, old)
 }
 
 func (generic) Warnings(obj kinds.Object) []string { return templateWarnings(obj) }
@@ -63,7 +63,7 @@ func (s generic) Fields(obj kinds.Object) fields.Set {
 	if s.kind.Namespaced {
 		set["metadata.namespace"] = obj.GetNamespace()
 	}
-	addFields(set, obj)
+	addSelectable(set, obj)
 	return set
 }
 
@@ -100,7 +100,7 @@ func isContent(name string) bool {
 }
 
 // newLike returns an empty object of obj's Go type.
-func emptied(obj kinds.Object) kinds.Object {
+func newLike(obj kinds.Object) kinds.Object {
 	empty, ok := reflect.TypeAssert[kinds.Object](reflect.New(reflect.TypeOf(obj).Elem()))
 	if !ok {
 		panic("an object's Go type is that of no object") // a mistake in a Go type

@@ -31,7 +31,7 @@ func (s leaseStrategy) Validate(obj kinds.Object) field.ErrorList {
 }
 
 func (s leaseStrategy) ValidateUpdate(obj, old kinds.Object, _ string) field.ErrorList {
-	return append(kindMetaUpdate(obj, old), validateLease(as[*coordinationv1.Lease](obj))...)
+	return append(validateKindMetaUpdate(obj, old), validateLease(as[*coordinationv1.Lease](obj))...)
 }
 
 // validateLease returns what is wrong with a Lease besides its metadata. Any renewTime is allowed.

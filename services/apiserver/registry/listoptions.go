@@ -66,24 +66,24 @@ func ParseListOptions(kind kinds.Kind, namespace string, opts metav1.ListOptions
 		named := schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}
 		return plan, apierrors.NewInvalid(named, "", errs)
 	}
-	if plan.Fields, err = knownFields(kind, plan.Fields); err != nil {
+	if plan.Fields, err = checkFieldSelector(kind, plan.Fields); err != nil {
 		return plan, apierrors.NewBadRequest(err.Error())
 	}
 	if opts.Watch {
 		return plan.startWatch(kind, opts)
 	}
 	if opts.Continue != "" {
-		return plan.goOn(kind, namespace, opts)
+		return plan.continueList(kind, namespace, opts)
 	}
 	return plan.startList(opts)
 }
 
 // checkFieldSelector refuses fields that the kind cannot be selected by (API-72), and translates
 // field names to those of strategies.
-func knownFields(kind kinds.Kind, selector fields.Selector) (fields.Selector, error) {
+func checkFieldSelector(kind kinds.Kind, selector fields.Selector) (fields.Selector, error) {
 	return selector.Transform(func(name, value string) (string, string, error) {
 		name = fieldName(kind, name)
-		return name, value, checkField(kind, name)
+		return name, value, checkSelectable(kind, name)
 	})
 }
 
@@ -108,7 +108,7 @@ func (plan ListPlan) startList(opts metav1.ListOptions) (ListPlan, error) {
 	return plan, nil
 }
 
-func (plan ListPlan) goOn(kind kinds.Kind, namespace string, opts metav1.ListOptions) (ListPlan, error) {
+func (plan ListPlan) continueList(kind kinds.Kind, namespace string, opts metav1.ListOptions) (ListPlan, error) {
 	at, err := DecodeContinue(kind, namespace, opts.Continue)
 	if err != nil {
 		return plan, err

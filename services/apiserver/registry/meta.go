@@ -61,26 +61,26 @@ func PrepareMetaForUpdate(obj, old kinds.Object) {
 // names depend on the kind.
 func ValidateMeta(kind kinds.Kind, obj kinds.Object) field.ErrorList {
 	at := field.NewPath("metadata")
-	errs := validation.ValidateObjectMetaAccessor(obj, kind.Namespaced, nameRule(kind), at)
-	return append(steady(errs), finalizerNames(obj, at)...)
+	errs := validation.ValidateObjectMetaAccessor(obj, kind.Namespaced, nameValidator(kind), at)
+	return append(sortPerField(errs), validateFinalizerNames(obj, at)...)
 }
 
 // ValidateMetaUpdate returns why the metadata of obj may not replace that of old. Identity,
 // deadline and grace are fixed, and an object that is being deleted takes no new finalizers
 // (API-55, API-56).
 func ValidateMetaUpdate(obj, old kinds.Object) field.ErrorList {
-	return steady(validation.ValidateObjectMetaAccessorUpdate(obj, old, field.NewPath("metadata")))
+	return sortPerField(validation.ValidateObjectMetaAccessorUpdate(obj, old, field.NewPath("metadata")))
 }
 
 // validateKindMetaUpdate repeats ValidateMetaUpdate for each built-in kind, as upstream does, and
 // checks the finalizers' names.
-func kindMetaUpdate(obj, old kinds.Object) field.ErrorList {
-	return append(ValidateMetaUpdate(obj, old), finalizerNames(obj, field.NewPath("metadata"))...)
+func validateKindMetaUpdate(obj, old kinds.Object) field.ErrorList {
+	return append(ValidateMetaUpdate(obj, old), validateFinalizerNames(obj, field.NewPath("metadata"))...)
 }
 
 // sortPerField sorts neighbouring errors about the same field, because the library reports errors
 // in the keys of a map in random order.
-func steady(errs field.ErrorList) field.ErrorList {
+func sortPerField(errs field.ErrorList) field.ErrorList {
 	for from := 0; from < len(errs); {
 		to := from + 1
 		for to < len(errs) && errs[to].Field == errs[from].Field {
@@ -93,7 +93,7 @@ func steady(errs field.ErrorList) field.ErrorList {
 }
 
 // validateFinalizerNames allows three names without a domain (API-48).
-func finalizerNames(obj kinds.Object, at *field.Path) field.ErrorList {
+func validateFinalizerNames(obj kinds.Object, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, name := range obj.GetFinalizers() {
 		switch name {
@@ -109,7 +109,7 @@ func finalizerNames(obj kinds.Object, at *field.Path) field.ErrorList {
 }
 
 // validatePathSegment allows every name that is one element of a path and one token of a subject.
-func pathSegment(name string, _ bool) []string {
+func validatePathSegment(name string, _ bool) []string {
 	if name == "." || name == ".." {
 		return []string{fmt.Sprintf("may not be '%s'", name)}
 	}
@@ -124,7 +124,7 @@ func pathSegment(name string, _ bool) []string {
 
 // nameValidator returns the validation of a kind's names. No name of any kind has a slash or a
 // percent sign, or is "." or "..".
-func nameRule(kind kinds.Kind) validation.ValidateNameFunc {
+func nameValidator(kind kinds.Kind) validation.ValidateNameFunc {
 	switch kind.GroupResource().String() {
 	case "namespaces":
 		return validation.ValidateNamespaceName
@@ -133,10 +133,10 @@ func nameRule(kind kinds.Kind) validation.ValidateNameFunc {
 	case "events", "events.events.k8s.io", "controllerrevisions.apps", "leasecandidates.coordination.k8s.io",
 		"componentstatuses", "certificatesigningrequests.certificates.k8s.io",
 		"clustertrustbundles.certificates.k8s.io", "ipaddresses.networking.k8s.io":
-		return pathSegment
+		return validatePathSegment
 	}
 	if kind.Group == "rbac.authorization.k8s.io" {
-		return pathSegment
+		return validatePathSegment
 	}
 	return validation.NameIsDNSSubdomain
 }

@@ -59,7 +59,7 @@ func (s namespaceStrategy) PrepareForUpdate(obj, old kinds.Object, subresource s
 
 func (s namespaceStrategy) ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList {
 	ns := as[*corev1.Namespace](obj)
-	f := &findings{errs: kindMetaUpdate(obj, old)}
+	f := &findings{errs: validateKindMetaUpdate(obj, old)}
 	f.add(validateNamespaceFinalizers(ns)...)
 	if subresource == "status" {
 		at := field.NewPath("status", "Phase")
@@ -78,7 +78,7 @@ func validateNamespaceFinalizers(ns *corev1.Namespace) field.ErrorList {
 	at := field.NewPath("spec", "finalizers")
 	for _, finalizer := range ns.Spec.Finalizers {
 		name := string(finalizer)
-		f.qualifiedName(at, name)
+		f.checkQualifiedName(at, name)
 		if !strings.Contains(name, "/") && finalizer != corev1.FinalizerKubernetes {
 			f.invalid(at, name, "name is neither a standard finalizer name nor is it fully qualified")
 		}

@@ -45,7 +45,7 @@ func (s nodeStrategy) PrepareForUpdate(obj, old kinds.Object, subresource string
 
 func (s nodeStrategy) ValidateUpdate(obj, old kinds.Object, _ string) field.ErrorList {
 	node, before := as[*corev1.Node](obj), as[*corev1.Node](old)
-	errs := append(kindMetaUpdate(obj, old), validateNode(node)...)
+	errs := append(validateKindMetaUpdate(obj, old), validateNode(node)...)
 	f := &findings{errs: errs}
 	seen := map[corev1.NodeAddress]bool{}
 	for i, address := range node.Status.Addresses {
@@ -78,12 +78,12 @@ func (s nodeStrategy) Fields(obj kinds.Object) fields.Set {
 // taints is below metadata.
 func validateNode(node *corev1.Node) field.ErrorList {
 	f := &findings{}
-	f.taints(node.Spec.Taints, field.NewPath("metadata", "taints"))
+	f.checkTaints(node.Spec.Taints, field.NewPath("metadata", "taints"))
 	for _, name := range slices.Sorted(maps.Keys(node.Status.Capacity)) {
-		f.amount(name, node.Status.Capacity, field.NewPath("status", "capacity", string(name)))
+		f.checkNodeResource(name, node.Status.Capacity, field.NewPath("status", "capacity", string(name)))
 	}
 	for _, name := range slices.Sorted(maps.Keys(node.Status.Allocatable)) {
-		f.amount(name, node.Status.Allocatable, field.NewPath("status", "allocatable", string(name)))
+		f.checkNodeResource(name, node.Status.Allocatable, field.NewPath("status", "allocatable", string(name)))
 	}
 	cidrs := field.NewPath("spec", "podCIDRs")
 	for i, cidr := range node.Spec.PodCIDRs {
@@ -96,28 +96,28 @@ func validateNode(node *corev1.Node) field.ErrorList {
 }
 
 // checkNodeResource checks one of a node's resources.
-func (f *findings) amount(name corev1.ResourceName, list corev1.ResourceList, at *field.Path) {
+func (f *findings) checkNodeResource(name corev1.ResourceName, list corev1.ResourceList, at *field.Path) {
 	quantity := list[name]
-	f.quantity(at, quantity)
-	if (name == corev1.ResourcePods || !native(name)) && quantity.MilliValue()%1000 != 0 {
+	f.checkQuantity(at, quantity)
+	if (name == corev1.ResourcePods || !isNativeResource(name)) && quantity.MilliValue()%1000 != 0 {
 		f.invalid(at, quantity, "must be an integer")
 	}
 }
 
 // checkTaints requires taints to be well formed, and unique by key and effect.
-func (f *findings) taints(taints []corev1.Taint, at *field.Path) {
+func (f *findings) checkTaints(checkTaints []corev1.Taint, at *field.Path) {
 	type identity struct {
 		key    string
 		effect corev1.TaintEffect
 	}
 	seen := map[identity]bool{}
-	for i, taint := range taints {
+	for i, taint := range checkTaints {
 		item := at.Index(i)
 		f.add(unversioned.ValidateLabelName(taint.Key, item.Child("key"))...)
 		if wrong := validation.IsValidLabelValue(taint.Value); len(wrong) > 0 {
 			f.invalid(item.Child("value"), taint.Value, strings.Join(wrong, ";"))
 		}
-		f.taintEffect(item.Child("effect"), taint.Effect)
+		f.checkTaintEffect(item.Child("effect"), taint.Effect)
 		id := identity{taint.Key, taint.Effect}
 		if seen[id] {
 			duplicate := field.Duplicate(item, taint)

@@ -51,15 +51,15 @@ func ApplyPatch(
 		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf(
 			"a patch in %s would drop what only newer versions have: %s", kind.GroupVersion(), lost[0]))
 	}
-	patched, err := patchAs(kind, versioned, patchType, patch)
+	patched, err := applyPatchType(kind, versioned, patchType, patch)
 	if err != nil {
 		return nil, nil, err
 	}
-	warnings, err := patched.judge(strict)
+	warnings, err := patched.applyFieldValidation(strict)
 	if err != nil {
 		return nil, nil, err
 	}
-	obj, lost, err := preferred(patched.obj, kind.GroupVersionKind)
+	obj, lost, err := toStored(patched.obj, kind.GroupVersionKind)
 	if err != nil {
 		return nil, nil, apierrors.NewInternalError(err)
 	}
@@ -67,14 +67,14 @@ func ApplyPatch(
 }
 
 // applyPatchType applies a patch of one of the three types.
-func patchAs(kind kinds.Kind, old kinds.Object, patchType types.PatchType, patch []byte) (patchResult, error) {
+func applyPatchType(kind kinds.Kind, old kinds.Object, patchType types.PatchType, patch []byte) (patchResult, error) {
 	if patchType == types.StrategicMergePatchType {
 		return patchStrategic(old, patch)
 	}
 	if patchType == types.JSONPatchType || patchType == types.MergePatchType {
 		return patchJSON(kind, old, patchType, patch)
 	}
-	return patchResult{}, unsupported(
+	return patchResult{}, unsupportedMediaType(
 		string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType))
 }
 
@@ -88,18 +88,18 @@ type patchResult struct {
 }
 
 // applyFieldValidation ignores unknown fields, or returns them as warnings or as an error.
-func (r patchResult) judge(strict FieldValidation) ([]string, error) {
+func (r patchResult) applyFieldValidation(strict FieldValidation) ([]string, error) {
 	if len(r.unknown) == 0 || strict == metav1.FieldValidationIgnore {
 		return nil, nil
 	}
 	if strict != metav1.FieldValidationStrict {
-		return sentences(r.unknown), nil
+		return errorTexts(r.unknown), nil
 	}
-	return nil, unfit(r.shown, runtime.NewStrictDecodingError(r.unknown))
+	return nil, invalidPatch(r.shown, runtime.NewStrictDecodingError(r.unknown))
 }
 
 // invalidPatch returns the error for a patch whose result is not an object of its kind.
-func unfit(shown string, err error) error {
+func invalidPatch(shown string, err error) error {
 	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{
 		field.Invalid(field.NewPath("patch"), shown, err.Error()),
 	})
@@ -139,7 +139,7 @@ func patchJSON(kind kinds.Kind, old kinds.Object, patchType types.PatchType, pat
 		}
 	}
 	if err != nil {
-		return patchResult{}, unfit(string(patched), err)
+		return patchResult{}, invalidPatch(string(patched), err)
 	}
 	return patchResult{obj: obj, shown: string(patched), unknown: unknown}, nil
 }
@@ -147,7 +147,7 @@ func patchJSON(kind kinds.Kind, old kinds.Object, patchType types.PatchType, pat
 // recoverPatchPanic turns a panic of a patch library into an error. A few invalid patches that no
 // check finds make the libraries panic, for example one that replaces the whole document by
 // nothing.
-func guarded[T any](apply func() (T, error)) (patched T, err error) {
+func recoverPatchPanic[T any](apply func() (T, error)) (patched T, err error) {
 	defer func() {
 		if stumbled := recover(); stumbled != nil {
 			err = fmt.Errorf("the patch cannot be applied: %v", stumbled)
@@ -183,9 +183,9 @@ func applyOperations(document, patch []byte) ([]byte, []error, error) {
 	if err != nil {
 		return nil, nil, apierrors.NewBadRequest(err.Error())
 	}
-	patched, err := guarded(func() ([]byte, error) { return parsed.Apply(document) })
+	patched, err := recoverPatchPanic(func() ([]byte, error) { return parsed.Apply(document) })
 	if err != nil {
-		return nil, nil, misfit(err)
+		return nil, nil, unprocessablePatch(err)
 	}
 	return patched, unknown, nil
 }
@@ -201,7 +201,7 @@ func applyMerge(document, patch []byte) ([]byte, []error, error) {
 	if err != nil {
 		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 	}
-	patched, err := guarded(func() ([]byte, error) { return jsonpatch.MergePatch(document, patch) })
+	patched, err := recoverPatchPanic(func() ([]byte, error) { return jsonpatch.MergePatch(document, patch) })
 	if err != nil {
 		return nil, nil, apierrors.NewBadRequest(err.Error())
 	}
@@ -219,9 +219,9 @@ func patchStrategic(old kinds.Object, patch []byte) (patchResult, error) {
 	if err != nil {
 		return patchResult{}, apierrors.NewInternalError(err)
 	}
-	obj := emptied(old)
+	obj := newLike(old)
 	shown := fmt.Sprintf("%+v", changes)
-	patched, err := guarded(func() (strategicpatch.JSONMap, error) {
+	patched, err := recoverPatchPanic(func() (strategicpatch.JSONMap, error) {
 		return strategicpatch.StrategicMergeMapPatch(document, changes, obj)
 	})
 	if err != nil {
@@ -232,7 +232,7 @@ func patchStrategic(old kinds.Object, patch []byte) (patchResult, error) {
 		unknown, err = append(unknown, strict.Errors()...), nil
 	}
 	if err != nil {
-		return patchResult{}, unfit(shown, err)
+		return patchResult{}, invalidPatch(shown, err)
 	}
 	return patchResult{obj: obj, shown: shown, unknown: unknown}, nil
 }
@@ -250,14 +250,14 @@ func strategicError(err error) error {
 	}
 	for _, unlike := range []error{mergepatch.ErrNoListOfLists, mergepatch.ErrPatchContentNotMatchRetainKeys} {
 		if errors.Is(err, unlike) {
-			return misfit(err)
+			return unprocessablePatch(err)
 		}
 	}
-	return plainError(http.StatusInternalServerError, metav1.StatusReasonUnknown, err.Error())
+	return newStatusError(http.StatusInternalServerError, metav1.StatusReasonUnknown, err.Error())
 }
 
 // unprocessablePatch returns the 422 for a well-formed patch that does not fit the object.
 // Upstream's answer does not say why.
-func misfit(why error) error {
+func unprocessablePatch(why error) error {
 	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", why.Error(), 0, false)
 }

@@ -69,7 +69,7 @@ func (s podStrategy) PrepareForUpdate(obj, old kinds.Object, subresource string)
 
 func (s podStrategy) ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList {
 	pod, before := as[*corev1.Pod](obj), as[*corev1.Pod](old)
-	errs := kindMetaUpdate(pod, before)
+	errs := validateKindMetaUpdate(pod, before)
 	if subresource == "status" {
 		return append(errs, validatePodStatusUpdate(pod, before)...)
 	}

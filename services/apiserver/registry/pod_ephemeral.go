@@ -21,7 +21,7 @@ func keepAllButEphemeral(pod, old *corev1.Pod) {
 	pod.Spec.EphemeralContainers = asked
 	defaultPodSpec(&pod.Spec)
 	if !kinds.Equal(pod.Spec.EphemeralContainers, old.Spec.EphemeralContainers) {
-		countUp(pod, old)
+		raiseGeneration(pod, old)
 	}
 }
 
@@ -34,7 +34,7 @@ func keepIdentity(pod, old *corev1.Pod) {
 }
 
 // raiseGeneration counts a change of the spec, in releases with pod generations.
-func countUp(pod, old *corev1.Pod) {
+func raiseGeneration(pod, old *corev1.Pod) {
 	if old.Generation > 0 {
 		pod.Generation = old.Generation + 1
 	}
@@ -58,7 +58,7 @@ func validateEphemeralUpdate(pod, old *corev1.Pod) field.ErrorList {
 		}
 	}
 	for i := range pod.Spec.EphemeralContainers {
-		for _, name := range notForEphemeral(&pod.Spec.EphemeralContainers[i]) {
+		for _, name := range forbiddenForEphemeral(&pod.Spec.EphemeralContainers[i]) {
 			f.forbidden(at.Index(i).Child(name), "cannot be set for an Ephemeral Container")
 		}
 	}
@@ -67,7 +67,7 @@ func validateEphemeralUpdate(pod, old *corev1.Pod) field.ErrorList {
 
 // forbiddenForEphemeral returns the fields that are set and that an ephemeral container may not
 // have.
-func notForEphemeral(c *corev1.EphemeralContainer) []string {
+func forbiddenForEphemeral(c *corev1.EphemeralContainer) []string {
 	var names []string
 	for _, f := range []struct {
 		name string

@@ -15,19 +15,19 @@ import (
 // Pod with other containers stays as it is, to be refused.
 func keepAllButResources(pod, old *corev1.Pod) {
 	spec := old.Spec.DeepCopy()
-	if !resized(spec.Containers, pod.Spec.Containers) || !resized(spec.InitContainers, pod.Spec.InitContainers) {
+	if !copyResources(spec.Containers, pod.Spec.Containers) || !copyResources(spec.InitContainers, pod.Spec.InitContainers) {
 		pod.Status = *old.Status.DeepCopy()
 		return
 	}
 	keepIdentity(pod, old)
 	pod.Spec = *spec
 	if !kinds.Equal(pod.Spec, old.Spec) {
-		countUp(pod, old)
+		raiseGeneration(pod, old)
 	}
 }
 
 // copyResources gives containers the requested resources; false if the lists name other containers.
-func resized(containers, asked []corev1.Container) bool {
+func copyResources(containers, asked []corev1.Container) bool {
 	named := func(a, b corev1.Container) bool { return a.Name == b.Name }
 	if !slices.EqualFunc(containers, asked, named) {
 		return false
@@ -59,7 +59,7 @@ func validateResize(pod, old *corev1.Pod) field.ErrorList {
 			break
 		}
 		for i := range list[0] {
-			keepCPUAndMemory(&list[0][i], &list[1][i])
+			restoreCPUAndMemory(&list[0][i], &list[1][i])
 		}
 	}
 	if !kinds.Equal(*rest, old.Spec) {
@@ -69,7 +69,7 @@ func validateResize(pod, old *corev1.Pod) field.ErrorList {
 }
 
 // restoreCPUAndMemory restores what a resize may change.
-func keepCPUAndMemory(now, was *corev1.Container) {
+func restoreCPUAndMemory(now, was *corev1.Container) {
 	now.ResizePolicy = was.ResizePolicy
 	for _, pair := range []struct {
 		now *corev1.ResourceList

@@ -33,28 +33,28 @@ func keepReportedStatus(status, old *corev1.PodStatus) {
 // validatePodStatusUpdate returns why the status of pod may not replace that of old (API-71).
 func validatePodStatusUpdate(pod, old *corev1.Pod) field.ErrorList {
 	f := &findings{}
-	f.annotationUpdate(pod.Annotations, old.Annotations, field.NewPath("metadata", "annotations"))
+	f.checkAnnotationUpdate(pod.Annotations, old.Annotations, field.NewPath("metadata", "annotations"))
 	at := field.NewPath("status")
 	for i, condition := range pod.Status.Conditions {
 		if condition.ObservedGeneration < 0 {
 			f.invalid(at.Child("conditions").Index(i).Child("observedGeneration"), condition.ObservedGeneration,
 				"must be a non-negative integer")
 		}
-		f.qualifiedName(at.Child("conditions").Index(i).Child("Type"), string(condition.Type))
+		f.checkQualifiedName(at.Child("conditions").Index(i).Child("Type"), string(condition.Type))
 	}
-	f.nomination(pod, old, at.Child("nominatedNodeName"))
+	f.checkNomination(pod, old, at.Child("nominatedNodeName"))
 	if pod.Status.ObservedGeneration < 0 {
 		f.invalid(at.Child("observedGeneration"), pod.Status.ObservedGeneration, "must be a non-negative integer")
 	}
 	f.add(validation.ValidateImmutableField(pod.Status.QOSClass, old.Status.QOSClass, at.Child("qosClass"))...)
-	f.stateTransitions(pod, old, at)
+	f.checkStateTransitions(pod, old, at)
 	for i, address := range pod.Status.PodIPs {
 		f.add(utilvalidation.IsValidIPForLegacyField(at.Child("podIPs").Index(i), address.IP, false, nil)...)
 	}
 	return f.errs
 }
 
-func (f *findings) nomination(pod, old *corev1.Pod, at *field.Path) {
+func (f *findings) checkNomination(pod, old *corev1.Pod, at *field.Path) {
 	name := pod.Status.NominatedNodeName
 	if name == "" || name == old.Status.NominatedNodeName {
 		return
@@ -67,9 +67,9 @@ func (f *findings) nomination(pod, old *corev1.Pod, at *field.Path) {
 
 // checkStateTransitions refuses to let a terminated container run again, unless its restart policy
 // restarts it.
-func (f *findings) stateTransitions(pod, old *corev1.Pod, at *field.Path) {
+func (f *findings) checkStateTransitions(pod, old *corev1.Pod, at *field.Path) {
 	spec := &old.Spec
-	if restartsAll(spec) {
+	if anyRestartsAll(spec) {
 		return
 	}
 	for _, list := range []struct {
@@ -89,7 +89,7 @@ func (f *findings) stateTransitions(pod, old *corev1.Pod, at *field.Path) {
 				return now.Name == was.Name && now.State.Terminated == nil
 			})
 			mayRestart := slices.ContainsFunc(list.containers, func(c corev1.Container) bool {
-				return c.Name == was.Name && restarts(&c, spec.RestartPolicy, was.State.Terminated.ExitCode)
+				return c.Name == was.Name && restartsAfter(&c, spec.RestartPolicy, was.State.Terminated.ExitCode)
 			})
 			if revived && !mayRestart {
 				f.forbidden(at.Child(list.name).Index(i).Child("state"), "may not be transitioned to non-terminated state")
@@ -99,7 +99,7 @@ func (f *findings) stateTransitions(pod, old *corev1.Pod, at *field.Path) {
 }
 
 // anyRestartsAll reports whether the end of some container can restart all of them.
-func restartsAll(spec *corev1.PodSpec) bool {
+func anyRestartsAll(spec *corev1.PodSpec) bool {
 	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
 		for _, rule := range c.RestartPolicyRules {
 			if rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers {
@@ -112,11 +112,11 @@ func restartsAll(spec *corev1.PodSpec) bool {
 
 // restartsAfter reports whether a container that ended with a code is restarted: its own rules
 // decide, then its own policy, then the Pod's.
-func restarts(c *corev1.Container, podPolicy corev1.RestartPolicy, code int32) bool {
+func restartsAfter(c *corev1.Container, podPolicy corev1.RestartPolicy, code int32) bool {
 	policy := podPolicy
 	if c.RestartPolicy != nil {
 		for _, rule := range c.RestartPolicyRules {
-			if rule.Action == corev1.ContainerRestartRuleActionRestart && matches(rule.ExitCodes, code) {
+			if rule.Action == corev1.ContainerRestartRuleActionRestart && matchesExitCode(rule.ExitCodes, code) {
 				return true
 			}
 		}
@@ -125,7 +125,7 @@ func restarts(c *corev1.Container, podPolicy corev1.RestartPolicy, code int32) b
 	return policy == corev1.RestartPolicyAlways || policy == corev1.RestartPolicyOnFailure && code != 0
 }
 
-func matches(codes *corev1.ContainerRestartRuleOnExitCodes, code int32) bool {
+func matchesExitCode(codes *corev1.ContainerRestartRuleOnExitCodes, code int32) bool {
 	if codes == nil {
 		return false
 	}

@@ -61,7 +61,7 @@ type Strategy interface {
 }
 
 // DeletePreparer is a Strategy that adds finalizers to its objects when they are deleted.
-type Holder interface {
+type DeletePreparer interface {
 	// PrepareForDelete returns obj with the finalizers that the server adds before the first
 	// DELETE; obj itself if there are none to add. obj is not changed.
 	PrepareForDelete(obj kinds.Object, now time.Time) kinds.Object
@@ -111,19 +111,19 @@ func For(kind kinds.Kind, compat proto.Compat) Strategy {
 func workloadStrategy(common generic) Strategy {
 	switch common.kind.GroupResource().String() {
 	case "replicasets.apps":
-		return ruled[*appsv1.ReplicaSet]{common, replicaSetRules()}
+		return ruleStrategy[*appsv1.ReplicaSet]{common, replicaSetRules()}
 	case "replicationcontrollers":
-		return ruled[*corev1.ReplicationController]{common, replicationControllerRules()}
+		return ruleStrategy[*corev1.ReplicationController]{common, replicationControllerRules()}
 	case "statefulsets.apps":
-		return ruled[*appsv1.StatefulSet]{common, statefulSetRules()}
+		return ruleStrategy[*appsv1.StatefulSet]{common, statefulSetRules()}
 	case "daemonsets.apps":
-		return ruled[*appsv1.DaemonSet]{common, daemonSetRules()}
+		return ruleStrategy[*appsv1.DaemonSet]{common, daemonSetRules()}
 	case "jobs.batch":
-		return ruled[*batchv1.Job]{common, jobRules()}
+		return ruleStrategy[*batchv1.Job]{common, jobRules()}
 	case "cronjobs.batch":
-		return ruled[*batchv1.CronJob]{common, cronJobRules()}
+		return ruleStrategy[*batchv1.CronJob]{common, cronJobRules()}
 	case "poddisruptionbudgets.policy":
-		return ruled[*policyv1.PodDisruptionBudget]{common, disruptionBudgetRules()}
+		return ruleStrategy[*policyv1.PodDisruptionBudget]{common, disruptionBudgetRules()}
 	}
 	return nil
 }
@@ -133,23 +133,23 @@ func workloadStrategy(common generic) Strategy {
 func plainStrategy(common generic) Strategy {
 	switch common.kind.GroupResource().String() {
 	case "services":
-		return ruled[*corev1.Service]{common, serviceRules()}
+		return ruleStrategy[*corev1.Service]{common, serviceRules()}
 	case "endpoints":
-		return ruled[*corev1.Endpoints]{common, endpointsRules()} //nolint:staticcheck // deprecated, and still served
+		return ruleStrategy[*corev1.Endpoints]{common, endpointsRules()} //nolint:staticcheck // deprecated, and still served
 	case "endpointslices.discovery.k8s.io":
-		return ruled[*discoveryv1.EndpointSlice]{common, endpointSliceRules()}
+		return ruleStrategy[*discoveryv1.EndpointSlice]{common, endpointSliceRules()}
 	case "persistentvolumes":
-		return ruled[*corev1.PersistentVolume]{common, volumeRules()}
+		return ruleStrategy[*corev1.PersistentVolume]{common, volumeRules()}
 	case "persistentvolumeclaims":
-		return ruled[*corev1.PersistentVolumeClaim]{common, claimRules()}
+		return ruleStrategy[*corev1.PersistentVolumeClaim]{common, claimRules()}
 	case "storageclasses.storage.k8s.io":
-		return ruled[*storagev1.StorageClass]{common, storageClassRules()}
+		return ruleStrategy[*storagev1.StorageClass]{common, storageClassRules()}
 	case "configmaps":
-		return ruled[*corev1.ConfigMap]{common, configMapRules()}
+		return ruleStrategy[*corev1.ConfigMap]{common, configMapRules()}
 	case "secrets":
-		return ruled[*corev1.Secret]{common, secretRules()}
+		return ruleStrategy[*corev1.Secret]{common, secretRules()}
 	case "priorityclasses.scheduling.k8s.io":
-		return ruled[*schedulingv1.PriorityClass]{common, priorityClassRules()}
+		return ruleStrategy[*schedulingv1.PriorityClass]{common, priorityClassRules()}
 	}
 	return nil
 }
@@ -158,17 +158,17 @@ func plainStrategy(common generic) Strategy {
 func policyStrategy(common generic) Strategy {
 	switch common.kind.GroupResource().String() {
 	case "networkpolicies.networking.k8s.io":
-		return ruled[*networkingv1.NetworkPolicy]{common, networkPolicyRules()}
+		return ruleStrategy[*networkingv1.NetworkPolicy]{common, networkPolicyRules()}
 	case "rolebindings.rbac.authorization.k8s.io":
-		return ruled[*rbacv1.RoleBinding]{common, roleBindingRules()}
+		return ruleStrategy[*rbacv1.RoleBinding]{common, roleBindingRules()}
 	case "clusterrolebindings.rbac.authorization.k8s.io":
-		return ruled[*rbacv1.ClusterRoleBinding]{common, clusterRoleBindingRules()}
+		return ruleStrategy[*rbacv1.ClusterRoleBinding]{common, clusterRoleBindingRules()}
 	case "horizontalpodautoscalers.autoscaling":
-		return ruled[*autoscalingv2.HorizontalPodAutoscaler]{common, autoscalerRules()}
+		return ruleStrategy[*autoscalingv2.HorizontalPodAutoscaler]{common, autoscalerRules()}
 	case "validatingwebhookconfigurations.admissionregistration.k8s.io":
-		return ruled[*admissionregistrationv1.ValidatingWebhookConfiguration]{common, validatingWebhookRules()}
+		return ruleStrategy[*admissionregistrationv1.ValidatingWebhookConfiguration]{common, validatingWebhookRules()}
 	case "mutatingwebhookconfigurations.admissionregistration.k8s.io":
-		return ruled[*admissionregistrationv1.MutatingWebhookConfiguration]{common, mutatingWebhookRules()}
+		return ruleStrategy[*admissionregistrationv1.MutatingWebhookConfiguration]{common, mutatingWebhookRules()}
 	}
 	return nil
 }

@@ -33,13 +33,13 @@ type rules[T kinds.Object] struct {
 }
 
 // ruleStrategy is the strategy of a kind with rules.
-type ruled[T kinds.Object] struct {
+type ruleStrategy[T kinds.Object] struct {
 	generic
 
 	rules rules[T]
 }
 
-func (s ruled[T]) PrepareForCreate(obj kinds.Object, now time.Time) {
+func (s ruleStrategy[T]) PrepareForCreate(obj kinds.Object, now time.Time) {
 	typed := as[T](obj)
 	s.generic.PrepareForCreate(obj, now)
 	if s.rules.defaults != nil {
@@ -50,7 +50,7 @@ func (s ruled[T]) PrepareForCreate(obj kinds.Object, now time.Time) {
 	}
 }
 
-func (s ruled[T]) Validate(obj kinds.Object) field.ErrorList {
+func (s ruleStrategy[T]) Validate(obj kinds.Object) field.ErrorList {
 	errs := ValidateMeta(s.kind, obj)
 	if s.rules.validate != nil {
 		errs = append(errs, s.rules.validate(as[T](obj))...)
@@ -61,7 +61,7 @@ func (s ruled[T]) Validate(obj kinds.Object) field.ErrorList {
 	return errs
 }
 
-func (s ruled[T]) PrepareForUpdate(obj, old kinds.Object, subresource string) {
+func (s ruleStrategy[T]) PrepareForUpdate(obj, old kinds.Object, subresource string) {
 	if subresource != statusSubresource {
 		typed := as[T](obj)
 		if s.rules.keep != nil {
@@ -74,8 +74,8 @@ func (s ruled[T]) PrepareForUpdate(obj, old kinds.Object, subresource string) {
 	s.generic.PrepareForUpdate(obj, old, subresource)
 }
 
-func (s ruled[T]) ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList {
-	errs := kindMetaUpdate(obj, old)
+func (s ruleStrategy[T]) ValidateUpdate(obj, old kinds.Object, subresource string) field.ErrorList {
+	errs := validateKindMetaUpdate(obj, old)
 	now, before := as[T](obj), as[T](old)
 	if subresource == statusSubresource {
 		if s.rules.validateStatus != nil {
@@ -96,7 +96,7 @@ func (s ruled[T]) ValidateUpdate(obj, old kinds.Object, subresource string) fiel
 const statusSubresource = "status"
 
 // checkNotNegatives requires numbers from 0 on; nil is allowed.
-func notNegatives[T int32 | int64](f *findings, at *field.Path, named ...namedNumber[T]) {
+func checkNotNegatives[T int32 | int64](f *findings, at *field.Path, named ...namedNumber[T]) {
 	for _, n := range named {
 		if n.value != nil && *n.value < 0 {
 			f.invalid(at.Child(n.name), *n.value, "must be greater than or equal to 0")
@@ -115,7 +115,7 @@ func number[T int32 | int64](name string, value T) namedNumber[T] {
 }
 
 // checkAtMost refuses numbers above limit, which the message names as of.
-func (f *findings) atMost(at *field.Path, limit int32, of string, named ...namedNumber[int32]) {
+func (f *findings) checkAtMost(at *field.Path, limit int32, of string, named ...namedNumber[int32]) {
 	for _, n := range named {
 		if *n.value > limit {
 			f.invalid(at.Child(n.name), *n.value, "cannot be greater than "+of)
@@ -124,30 +124,30 @@ func (f *findings) atMost(at *field.Path, limit int32, of string, named ...named
 }
 
 // checkSelector requires a valid label selector. The caller decides about an empty one.
-func (f *findings) selector(at *field.Path, selector *metav1.LabelSelector) {
-	f.add(steady(unversioned.ValidateLabelSelector(selector, unversioned.LabelSelectorValidationOptions{}, at))...)
+func (f *findings) checkSelector(at *field.Path, checkSelector *metav1.LabelSelector) {
+	f.add(sortPerField(unversioned.ValidateLabelSelector(checkSelector, unversioned.LabelSelectorValidationOptions{}, at))...)
 }
 
-func emptySelector(selector *metav1.LabelSelector) bool {
+func isEmptySelector(selector *metav1.LabelSelector) bool {
 	return len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
 }
 
 // checkIntOrPercent requires a number from 0 on or a percentage.
-func (f *findings) intOrPercent(at *field.Path, value intstr.IntOrString) {
+func (f *findings) checkIntOrPercent(at *field.Path, value intstr.IntOrString) {
 	switch value.Type {
 	case intstr.String:
 		for _, wrong := range validation.IsValidPercent(value.StrVal) {
 			f.invalid(at, value, wrong)
 		}
 	case intstr.Int:
-		f.notNegative(at, int64(value.IntVal))
+		f.checkNotNegative(at, int64(value.IntVal))
 	default:
 		f.invalid(at, value, "must be an integer or percentage (e.g '5%%')")
 	}
 }
 
 // checkAtMost100 refuses a percentage above 100.
-func (f *findings) atMostAll(at *field.Path, value intstr.IntOrString) {
+func (f *findings) checkAtMost100(at *field.Path, value intstr.IntOrString) {
 	if percent, ok := percentOf(value); ok && percent > 100 {
 		f.invalid(at, value, "must not be greater than 100%")
 	}

@@ -40,7 +40,7 @@ func defaultService(svc *corev1.Service) {
 			port.TargetPort = intstr.FromInt32(port.Port)
 		}
 	}
-	if reachable(svc) || len(spec.ExternalIPs) > 0 && spec.Type == corev1.ServiceTypeClusterIP {
+	if hasNodePorts(svc) || len(spec.ExternalIPs) > 0 && spec.Type == corev1.ServiceTypeClusterIP {
 		fill(&spec.ExternalTrafficPolicy, corev1.ServiceExternalTrafficPolicyCluster)
 	}
 	if spec.Type == corev1.ServiceTypeExternalName {
@@ -62,7 +62,7 @@ func defaultService(svc *corev1.Service) {
 // defaultFamilies gives a Service the cluster's IP family. Headless Services without a selector get
 // both families.
 func defaultFamilies(spec *corev1.ServiceSpec) {
-	if headless(spec) && len(spec.Selector) == 0 {
+	if isHeadless(spec) && len(spec.Selector) == 0 {
 		fillPointer(&spec.IPFamilyPolicy, corev1.IPFamilyPolicyRequireDualStack)
 		if len(spec.IPFamilies) == 0 {
 			spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
@@ -83,10 +83,10 @@ func defaultFamilies(spec *corev1.ServiceSpec) {
 }
 
 // isHeadless reports whether a Service has no cluster IP by request.
-func headless(spec *corev1.ServiceSpec) bool { return spec.ClusterIP == corev1.ClusterIPNone }
+func isHeadless(spec *corev1.ServiceSpec) bool { return spec.ClusterIP == corev1.ClusterIPNone }
 
 // hasNodePorts reports whether a Service is reachable by ports of the nodes.
-func reachable(svc *corev1.Service) bool {
+func hasNodePorts(svc *corev1.Service) bool {
 	return svc.Spec.Type == corev1.ServiceTypeNodePort || svc.Spec.Type == corev1.ServiceTypeLoadBalancer
 }
 
@@ -103,7 +103,7 @@ func keepServiceAddresses(svc, old *corev1.Service) {
 			svc.Spec.ClusterIPs = old.Spec.ClusterIPs
 		}
 	}
-	if reachable(svc) && reachable(old) {
+	if hasNodePorts(svc) && hasNodePorts(old) {
 		for i := range svc.Spec.Ports {
 			port := &svc.Spec.Ports[i]
 			was := slices.IndexFunc(old.Spec.Ports, func(p corev1.ServicePort) bool {
@@ -114,7 +114,7 @@ func keepServiceAddresses(svc, old *corev1.Service) {
 			}
 		}
 	}
-	if reachable(old) && !reachable(svc) {
+	if hasNodePorts(old) && !hasNodePorts(svc) {
 		releaseNodePorts(svc, old)
 	}
 	if !hasIP(svc) && hasIP(old) {

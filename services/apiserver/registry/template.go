@@ -45,25 +45,25 @@ func PodTemplate(obj kinds.Object) *corev1.PodTemplateSpec {
 }
 
 // checkTemplate returns what is wrong with the pod template of any workload.
-func (f *findings) template(at *field.Path, template *corev1.PodTemplateSpec) {
-	f.templateMeta(at, template)
-	c := &podCheck{pod: &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}}
-	c.sharedSpec(at.Child("spec"))
+func (f *findings) checkTemplate(at *field.Path, checkTemplate *corev1.PodTemplateSpec) {
+	f.checkTemplateMeta(at, checkTemplate)
+	c := &podValidator{pod: &corev1.Pod{ObjectMeta: checkTemplate.ObjectMeta, Spec: checkTemplate.Spec}}
+	c.checkSharedSpec(at.Child("spec"))
 	f.add(c.errs...)
-	if len(template.Spec.EphemeralContainers) > 0 {
+	if len(checkTemplate.Spec.EphemeralContainers) > 0 {
 		f.forbidden(at.Child("spec", "ephemeralContainers"), "ephemeral containers not allowed in pod template")
 	}
 }
 
 // checkTemplateMeta checks a template's labels and annotations. Their paths are below the template
 // itself, as upstream's are.
-func (f *findings) templateMeta(at *field.Path, template *corev1.PodTemplateSpec) {
-	f.add(steady(unversioned.ValidateLabels(template.Labels, at.Child("labels")))...)
-	f.add(steady(validation.ValidateAnnotations(template.Annotations, at.Child("annotations")))...)
+func (f *findings) checkTemplateMeta(at *field.Path, template *corev1.PodTemplateSpec) {
+	f.add(sortPerField(unversioned.ValidateLabels(template.Labels, at.Child("labels")))...)
+	f.add(sortPerField(validation.ValidateAnnotations(template.Annotations, at.Child("annotations")))...)
 }
 
 // checkTemplateSelected requires a selector to match the labels of a template.
-func (f *findings) templateSelected(at *field.Path, template *corev1.PodTemplateSpec, selector labels.Selector) {
+func (f *findings) checkTemplateSelected(at *field.Path, template *corev1.PodTemplateSpec, selector labels.Selector) {
 	if !selector.Matches(labels.Set(template.Labels)) {
 		f.invalid(at.Child("metadata", "labels"), template.Labels, "`selector` does not match template `labels`")
 	}
@@ -71,7 +71,7 @@ func (f *findings) templateSelected(at *field.Path, template *corev1.PodTemplate
 
 // checkRestartAlways requires restartPolicy Always and no active deadline, for Pods that are
 // replaced whenever they end.
-func (f *findings) templateForEver(at *field.Path, template *corev1.PodTemplateSpec, workload string) {
+func (f *findings) checkRestartAlways(at *field.Path, template *corev1.PodTemplateSpec, workload string) {
 	if policy := template.Spec.RestartPolicy; policy != corev1.RestartPolicyAlways {
 		f.add(field.NotSupported(at.Child("spec", "restartPolicy"), policy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
 	}
@@ -81,12 +81,12 @@ func (f *findings) templateForEver(at *field.Path, template *corev1.PodTemplateS
 }
 
 // checkSelectorAndTemplate checks the selector and the template of a Deployment or a ReplicaSet.
-func (f *findings) selectedTemplate(at *field.Path, selector *metav1.LabelSelector, template *corev1.PodTemplateSpec) {
+func (f *findings) checkSelectorAndTemplate(at *field.Path, selector *metav1.LabelSelector, template *corev1.PodTemplateSpec) {
 	if selector == nil {
 		f.required(at.Child("selector"), "")
 	} else {
-		f.selector(at.Child("selector"), selector)
-		if emptySelector(selector) {
+		f.checkSelector(at.Child("selector"), selector)
+		if isEmptySelector(selector) {
 			f.invalid(at.Child("selector"), selector, "empty selector is invalid for deployment")
 		}
 	}
@@ -97,8 +97,8 @@ func (f *findings) selectedTemplate(at *field.Path, selector *metav1.LabelSelect
 	}
 	templateAt := at.Child("template")
 	if !parsed.Empty() {
-		f.templateSelected(templateAt, template, parsed)
+		f.checkTemplateSelected(templateAt, template, parsed)
 	}
-	f.template(templateAt, template)
-	f.templateForEver(templateAt, template, "ReplicaSet")
+	f.checkTemplate(templateAt, template)
+	f.checkRestartAlways(templateAt, template, "ReplicaSet")
 }

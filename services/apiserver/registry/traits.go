@@ -105,6 +105,6 @@ func countsGeneration(kind kinds.Kind) bool {
 }
 
 // structField returns a field of obj's struct by its Go name; the zero Value if there is none.
-func member(obj kinds.Object, name string) reflect.Value {
+func structField(obj kinds.Object, name string) reflect.Value {
 	return reflect.ValueOf(obj).Elem().FieldByName(name)
 }

@@ -27,7 +27,7 @@ func BeforeCreate(strategy Strategy, kind kinds.Kind, obj kinds.Object, now time
 // PrepareCreate sets the metadata that the server keeps, and lets the kind prepare obj.
 func PrepareCreate(strategy Strategy, obj kinds.Object, now time.Time, uid types.UID) error {
 	if obj.GetResourceVersion() != "" {
-		return plainError(http.StatusInternalServerError, metav1.StatusReasonUnknown,
+		return newStatusError(http.StatusInternalServerError, metav1.StatusReasonUnknown,
 			"resourceVersion should not be set on objects to be created")
 	}
 	PrepareMetaForCreate(obj, now, uid)
@@ -63,8 +63,8 @@ func PrepareUpdate(strategy Strategy, obj, old kinds.Object, subresource string)
 // The metadata rules are checked here and again by each kind, as upstream does. So the causes of a
 // refusal repeat an error of the metadata, and the message does not (API-55, API-56).
 func ValidateUpdate(strategy Strategy, kind kinds.Kind, obj, old kinds.Object, subresource string) error {
-	errs := validation.ValidateObjectMetaAccessor(obj, kind.Namespaced, pathSegment, field.NewPath("metadata"))
-	errs = steady(append(errs, ValidateMetaUpdate(obj, old)...))
+	errs := validation.ValidateObjectMetaAccessor(obj, kind.Namespaced, validatePathSegment, field.NewPath("metadata"))
+	errs = sortPerField(append(errs, ValidateMetaUpdate(obj, old)...))
 	errs = append(errs, strategy.ValidateUpdate(obj, old, subresource)...)
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(kind.GroupKind(), obj.GetName(), errs)
@@ -135,7 +135,7 @@ func CheckVersion(kind kinds.Kind, obj, old kinds.Object) error {
 }
 
 // newStatusError returns an API error with this message and no details.
-func plainError(code int32, reason metav1.StatusReason, message string) error {
+func newStatusError(code int32, reason metav1.StatusReason, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,
 	}}

@@ -36,7 +36,7 @@ func TestDamagedFiles(t *testing.T) {
 		if err := os.WriteFile(cfg.Path, damaged, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if verdict(t, cfg, want) != "" {
+		if openDamaged(t, cfg, want) != "" {
 			refused++
 		}
 		if t.Failed() {

@@ -35,7 +35,7 @@ const (
 
 // reported is a line that the child of TestPowerCuts writes: one when OnDurable is called, before
 // the reply, and one after each step.
-type said struct {
+type reported struct {
 	Shown    int64 // a revision; 0 in lines after a step
 	Contents string
 }
@@ -49,7 +49,7 @@ type said struct {
 // Each recording begins on a disk that the one before was cut from.
 func TestPowerCuts(t *testing.T) {
 	if child := os.Getenv(cutEnv); child != "" {
-		liveUntilTheCut(t, child)
+		runUntilCut(t, child)
 		return
 	}
 	t.Parallel()
@@ -124,14 +124,14 @@ type image struct {
 	past int
 }
 
-func stepsOf(t *testing.T, lines []string) (steps []said) {
+func stepsOf(t *testing.T, lines []string) (steps []reported) {
 	t.Helper()
 	for _, line := range lines {
 		text, ours := strings.CutPrefix(line, "said ")
 		if !ours {
 			continue
 		}
-		var s said
+		var s reported
 		if err := json.Unmarshal([]byte(text), &s); err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func stepsOf(t *testing.T, lines []string) (steps []said) {
 
 // checkCut opens a store after a power cut, when some of the steps had been said. It must
 // hold what it had after the last of them or after the next; true for the latter.
-func checkCut(t *testing.T, dir string, past int, steps []said) bool {
+func checkCut(t *testing.T, dir string, past int, steps []reported) bool {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Config{Path: filepath.Join(dir, "store.db"), NoSync: true, History: cutsHistory})
 	if err != nil {
@@ -175,11 +175,11 @@ func checkCut(t *testing.T, dir string, past int, steps []said) bool {
 			return false // its name was not on the disk yet, and it has got another UID
 		}
 		if got != step.Contents {
-			t.Errorf("%s: neither the last acknowledged step:\n%s\nnor the next:\n%s\nbut\n%s", broken(got, steps[:past], acknowledged, step.Contents), acknowledged, step.Contents, got)
+			t.Errorf("%s: neither the last acknowledged step:\n%s\nnor the next:\n%s\nbut\n%s", brokenInvariant(got, steps[:past], acknowledged, step.Contents), acknowledged, step.Contents, got)
 		}
 		return true
 	}
-	t.Errorf("%s: not the last step:\n%s\nbut\n%s", broken(got, steps, acknowledged), acknowledged, got)
+	t.Errorf("%s: not the last step:\n%s\nbut\n%s", brokenInvariant(got, steps, acknowledged), acknowledged, got)
 	return false
 }
 
@@ -189,8 +189,8 @@ var changes = regexp.MustCompile(`(?m)^\d+ [A-Z]+ `)
 // brokenInvariant names the invariant that a store breaks whose contents are none of those it could
 // have. Its state is the earlier one, or the state is right but not the changes that led to it
 // (which a resumed watch reads), or it is no state at all.
-func broken(got string, earlier []said, could ...string) string {
-	if slices.ContainsFunc(earlier, func(s said) bool { return s.Contents == got }) {
+func brokenInvariant(got string, earlier []reported, could ...string) string {
+	if slices.ContainsFunc(earlier, func(s reported) bool { return s.Contents == got }) {
 		return guarantees.Title("A1")
 	}
 	holds := func(contents string) string {
@@ -214,7 +214,7 @@ func isEmpty(contents string) bool {
 }
 
 // runUntilCut opens the store and takes some sixty steps, most of them commits.
-func liveUntilTheCut(t *testing.T, child string) {
+func runUntilCut(t *testing.T, child string) {
 	var seed uint64
 	var path string
 	if _, err := fmt.Sscan(child, &seed, &path); err != nil {
@@ -223,7 +223,7 @@ func liveUntilTheCut(t *testing.T, child string) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	cfg := store.Config{Path: path, History: cutsHistory}
 	cfg.OnCommit = func(_ *store.Snapshot, events []store.Event) {
-		say(t, said{Shown: events[len(events)-1].Revision})
+		report(t, reported{Shown: events[len(events)-1].Revision})
 	}
 	s, stop := start(t, cfg)
 	defer stop()
@@ -232,7 +232,7 @@ func liveUntilTheCut(t *testing.T, child string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		say(t, said{Contents: after})
+		report(t, reported{Contents: after})
 		if step%9 == 8 {
 			oldest := s.Oldest() - 1
 			if err := s.Compact(t.Context(), oldest+rng.Int64N(s.Snapshot().Revision()-oldest+1)); err != nil {
@@ -246,7 +246,7 @@ func liveUntilTheCut(t *testing.T, child string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	say(t, said{Contents: after})
+	report(t, reported{Contents: after})
 }
 
 // commitSome writes one to four objects, a large one among them now and then.
@@ -271,7 +271,7 @@ func commitSome(t *testing.T, s *store.Store, rng *rand.Rand) {
 	}
 }
 
-func say(t *testing.T, s said) {
+func report(t *testing.T, s reported) {
 	t.Helper()
 	line, err := json.Marshal(s)
 	if err == nil {

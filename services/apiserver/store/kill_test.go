@@ -30,7 +30,7 @@ const (
 
 // acknowledged is one acknowledged write of TestKilled's child: worker w writes the pod web-w again
 // and again, with the next number each time.
-type answer struct {
+type acknowledged struct {
 	worker, number int
 	revision       int64
 }
@@ -89,7 +89,7 @@ func reopen(t *testing.T, path string) *store.Store {
 
 // killAfter starts the child, kills it once it has acknowledged so many writes, and
 // returns all that it has acknowledged by then.
-func killAfter(t *testing.T, path string, enough int) (answers []answer) {
+func killAfter(t *testing.T, path string, enough int) (answers []acknowledged) {
 	t.Helper()
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilled$")
 	child.Env = append(os.Environ(), killEnv+"="+path)
@@ -107,7 +107,7 @@ func killAfter(t *testing.T, path string, enough int) (answers []answer) {
 		}
 	}
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		var a answer
+		var a acknowledged
 		text, ours := strings.CutPrefix(lines.Text(), "acknowledged ")
 		switch {
 		case lines.Text() == "starting" && enough == 0:
@@ -128,7 +128,7 @@ func killAfter(t *testing.T, path string, enough int) (answers []answer) {
 }
 
 // checkAnswers finds each acknowledged write in the history, unless it was compacted.
-func checkAnswers(t *testing.T, s *store.Store, answers []answer) {
+func checkAnswers(t *testing.T, s *store.Store, answers []acknowledged) {
 	t.Helper()
 	events, err := s.Since(s.Oldest() - 1)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 // decodeBody returns the object in a request, in the stored version, and warnings. A body about
 // another object than the request's is refused.
-func (a *API) body(req Request, fieldValidation string) (obj kinds.Object, warnings []string, err error) {
+func (a *API) decodeBody(req Request, fieldValidation string) (obj kinds.Object, warnings []string, err error) {
 	decode := registry.DecodeBody
 	if req.Kind.Custom {
 		decode = a.Custom.Decode
@@ -33,7 +33,7 @@ func (a *API) body(req Request, fieldValidation string) (obj kinds.Object, warni
 }
 
 // invalidOptions returns a 422 for options with errors; nil if errs is empty.
-func invalid(kind string, errs field.ErrorList) error {
+func invalidOptions(kind string, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}

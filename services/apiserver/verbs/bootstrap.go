@@ -22,7 +22,7 @@ func (a *API) Bootstrap(ctx context.Context) error {
 	if err := a.EnsureNamespaces(ctx); err != nil {
 		return err
 	}
-	if err := a.ensure(ctx, services, kubernetesService()); err != nil {
+	if err := a.ensure(ctx, serviceResource, kubernetesService()); err != nil {
 		return err
 	}
 	for _, class := range registry.SystemPriorityClasses() {
@@ -47,10 +47,10 @@ func (a *API) ensure(ctx context.Context, resource string, obj kinds.Object) err
 		Envelope: &proto.Request{Operation: "bootstrap"},
 		Now:      a.Clock.Now(),
 	}
-	if !a.missing(req) {
+	if !a.isMissing(req) {
 		return nil
 	}
-	if _, err := a.add(ctx, req, obj, addition{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := a.createObject(ctx, req, obj, createOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create %s: %w", req.key(), err)
 	}
 	return nil
@@ -75,7 +75,7 @@ func kubernetesService() *corev1.Service {
 
 // accompanyingWrites returns the writes that belong to the creation of an object: a namespace gets
 // the default service account of its Pods.
-func (a *API) beside(w *write) []store.Write {
+func (a *API) accompanyingWrites(w *write) []store.Write {
 	if w.Kind.GroupResource() != corev1.Resource("namespaces") {
 		return nil
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 // setPluginDefaults calls the admission plugins that set defaults.
-func (a *API) complete(_ context.Context, w *write) error {
-	if err := admission.Complete(a.Plugins, w.Attributes, w.obj, classes{w.snapshot}); err != nil {
+func (a *API) setPluginDefaults(_ context.Context, w *write) error {
+	if err := admission.SetDefaults(a.Plugins, w.Attributes, w.obj, classes{w.snapshot}); err != nil {
 		return err
 	}
 	if w.old != nil && w.Subresource == "" { // what came back is no change to count
@@ -28,15 +28,15 @@ type classes struct{ *store.Snapshot }
 
 // PriorityClasses implements admission.Classes.
 func (c classes) PriorityClasses() []*schedulingv1.PriorityClass {
-	return all[*schedulingv1.PriorityClass](c.Snapshot, "priorityclasses.scheduling.k8s.io")
+	return listAll[*schedulingv1.PriorityClass](c.Snapshot, "priorityclasses.scheduling.k8s.io")
 }
 
 // StorageClasses implements admission.Classes.
 func (c classes) StorageClasses() []*storagev1.StorageClass {
-	return all[*storagev1.StorageClass](c.Snapshot, "storageclasses.storage.k8s.io")
+	return listAll[*storagev1.StorageClass](c.Snapshot, "storageclasses.storage.k8s.io")
 }
 
-func all[T kinds.Object](snapshot *store.Snapshot, resource string) []T {
+func listAll[T kinds.Object](snapshot *store.Snapshot, resource string) []T {
 	var found []T
 	for record := range snapshot.Scan(resource, "", "") {
 		if obj, ok := record.Object.(T); ok {

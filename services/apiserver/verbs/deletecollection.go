@@ -16,12 +16,12 @@ import (
 )
 
 // defaultDeleters is how many deletes of one collection run in parallel.
-const manyDeleters = 64
+const defaultDeleters = 64
 
 // deleteCollection lists objects and deletes each as a single DELETE would. It is not atomic: the
 // first refusal is returned when all others are done. The answer is the list (API-89).
 func (a *API) deleteCollection(ctx context.Context, req Request, send Send) error {
-	opts, err := options[metav1.DeleteOptions](req.Envelope.GetOptions())
+	opts, err := decodeOptions[metav1.DeleteOptions](req.Envelope.GetOptions())
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (a *API) deleteCollection(ctx context.Context, req Request, send Send) erro
 	if err != nil {
 		return err
 	}
-	found, err := a.collection(ctx, req, selection)
+	found, err := a.listForDelete(ctx, req, selection)
 	if err != nil {
 		return err
 	}
@@ -44,13 +44,13 @@ func (a *API) deleteCollection(ctx context.Context, req Request, send Send) erro
 
 // listForDelete returns what to delete. A repeated operation gets the list of the first time, so
 // that it finishes that work and does not delete newer objects.
-func (a *API) collection(ctx context.Context, req Request, selection metav1.ListOptions) (page, error) {
+func (a *API) listForDelete(ctx context.Context, req Request, selection metav1.ListOptions) (page, error) {
 	events, err := a.Store.EventsOfOperation(req.Envelope.GetOperation())
 	if err != nil {
 		return page{}, err
 	}
 	if len(events) == 0 {
-		return a.find(ctx, req, selection)
+		return a.readPage(ctx, req, selection)
 	}
 	plan, err := registry.ParseListOptions(req.Kind, req.Namespace, selection)
 	if err != nil {
@@ -60,42 +60,42 @@ func (a *API) collection(ctx context.Context, req Request, selection metav1.List
 	if err != nil {
 		return page{}, apierrors.NewResourceExpired("the operation began too long ago to be taken up again")
 	}
-	return a.read(req, plan, before), nil
+	return a.pageOf(req, plan, before), nil
 }
 
 // deleteAll deletes each object, and returns the first refusal when all are done.
 func (a *API) deleteAll(ctx context.Context, req Request, opts metav1.DeleteOptions, records []*store.Record) error {
-	deleters := cmp.Or(a.Deleters, manyDeleters)
+	deleters := cmp.Or(a.Deleters, defaultDeleters)
 	var running sync.WaitGroup
 	todo, failures := make(chan *store.Record), make(chan error, deleters)
 	for range min(deleters, len(records)) {
 		running.Go(func() {
 			var first error
 			for record := range todo {
-				first = worse(first, Recovered(func() error { return a.deleteOne(ctx, req, opts, record) }))
+				first = worseError(first, RecoverPanic(func() error { return a.deleteOne(ctx, req, opts, record) }))
 			}
 			failures <- first // there is room for each
 		})
 	}
-	err := hand(ctx, todo, records)
+	err := sendAll(ctx, todo, records)
 	close(todo)
 	running.Wait()
 	close(failures)
 	for failure := range failures {
-		err = worse(err, failure)
+		err = worseError(err, failure)
 	}
 	return err
 }
 
 // worseError returns the first of two errors, or the second if it is a panic.
-func worse(first, second error) error {
+func worseError(first, second error) error {
 	if first == nil || errors.As(second, new(*PanicError)) {
 		return second
 	}
 	return first
 }
 
-func hand(ctx context.Context, todo chan<- *store.Record, records []*store.Record) error {
+func sendAll(ctx context.Context, todo chan<- *store.Record, records []*store.Record) error {
 	for _, record := range records {
 		select {
 		case todo <- record:

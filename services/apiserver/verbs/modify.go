@@ -37,11 +37,11 @@ func (a *API) modify(ctx context.Context, req Request, change change) (*proto.Re
 			Request: req, strategy: a.strategy(req.Kind), old: old.Object, obj: obj, snapshot: a.Store.Snapshot(),
 			dryRun: change.dryRun, warnings: warnings, by: change.by,
 		}
-		if err := a.judge(ctx, w); err != nil {
+		if err := a.admitWrite(ctx, w); err != nil {
 			return nil, err
 		}
 		var now *store.Record // nothing, after a dry run
-		err = a.addressed(w, func() (err error) {
+		err = a.commitAddressed(w, func() (err error) {
 			if !w.dryRun {
 				now, err = a.replace(ctx, req, w.obj, old)
 			}
@@ -54,13 +54,13 @@ func (a *API) modify(ctx context.Context, req Request, change change) (*proto.Re
 		if err != nil {
 			return nil, err
 		}
-		return change.answer(w, now)
+		return change.response(w, now)
 	}
 }
 
 // response returns the answer with what a write has stored, or would have stored; now is nil if it
 // has stored nothing.
-func (c change) answer(w *write, now *store.Record) (*proto.Response, error) {
+func (c change) response(w *write, now *store.Record) (*proto.Response, error) {
 	switch {
 	case c.shown != nil:
 		obj := w.obj
@@ -71,11 +71,11 @@ func (c change) answer(w *write, now *store.Record) (*proto.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		return unstored(http.StatusOK, kind, shown, w.warnings)
+		return unstoredResponse(http.StatusOK, kind, shown, w.warnings)
 	case now == nil:
-		return unstored(http.StatusOK, w.Kind, w.obj, w.warnings)
+		return unstoredResponse(http.StatusOK, w.Kind, w.obj, w.warnings)
 	}
-	return stored(http.StatusOK, w.Kind, now, w.warnings)
+	return storedResponse(http.StatusOK, w.Kind, now, w.warnings)
 }
 
 // replace stores obj in the place of old and returns the stored version. If obj removes the last

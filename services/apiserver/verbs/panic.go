@@ -18,7 +18,7 @@ func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Cause) }
 
 // RecoverPanic runs do, and returns a *PanicError if do panics, so that a bug ends one request and
 // not the process. It must be called on each goroutine of a request.
-func Recovered(do func() error) (err error) {
+func RecoverPanic(do func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = &PanicError{Cause: cause, Stack: debug.Stack()}

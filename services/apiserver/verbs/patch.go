@@ -28,13 +28,13 @@ func (a *API) patch(ctx context.Context, req Request) (*proto.Response, error) {
 	return a.modify(ctx, req, change{
 		dryRun: len(opts.DryRun) > 0, by: author{manager: opts.FieldManager},
 		next: func(old kinds.Object) (kinds.Object, []string, error) {
-			return a.patched(req, old, patchType, opts.FieldValidation)
+			return a.applyPatch(req, old, patchType, opts.FieldValidation)
 		},
 	})
 }
 
 // applyPatch returns old with the patch applied.
-func (a *API) patched(
+func (a *API) applyPatch(
 	req Request, old kinds.Object, patchType types.PatchType, fieldValidation string,
 ) (obj kinds.Object, warnings []string, err error) {
 	apply := registry.ApplyPatch
@@ -60,11 +60,11 @@ func patchType(req Request) (types.PatchType, error) {
 		return asked, nil
 	case types.ApplyCBORPatchType:
 	}
-	return "", unsupported(req, fmt.Sprintf(
+	return "", unsupportedMediaType(req, fmt.Sprintf(
 		"the body of the request was in an unknown format - accepted media types include: %s", served))
 }
 
-func unsupported(req Request, message string) error {
+func unsupportedMediaType(req Request, message string) error {
 	refused := apierrors.NewGenericServerResponse(
 		http.StatusUnsupportedMediaType, string(req.Verb), req.Kind.GroupResource(), req.Name, "", 0, false)
 	refused.ErrStatus.Message = message
@@ -73,7 +73,7 @@ func unsupported(req Request, message string) error {
 
 // patchOptions returns the options and the type of a patch, of an object or of its scale.
 func patchOptions(req Request) (metav1.PatchOptions, types.PatchType, error) {
-	opts, err := options[metav1.PatchOptions](req.Envelope.GetOptions())
+	opts, err := decodeOptions[metav1.PatchOptions](req.Envelope.GetOptions())
 	if err != nil {
 		return opts, "", err
 	}
@@ -81,5 +81,5 @@ func patchOptions(req Request) (metav1.PatchOptions, types.PatchType, error) {
 	if err != nil {
 		return opts, "", err
 	}
-	return opts, patchType, invalid("PatchOptions", validation.ValidatePatchOptions(&opts, patchType))
+	return opts, patchType, invalidOptions("PatchOptions", validation.ValidatePatchOptions(&opts, patchType))
 }

@@ -24,7 +24,7 @@ func (a *API) replay(req Request) (*proto.Response, error) {
 	if req.Subresource == evicts {
 		return replayEviction(req, events)
 	}
-	events = ofFirst(events)
+	events = firstObjectEvents(events)
 	last := events[len(events)-1]
 	if !sameRequest(req, events[0], last) {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf(
@@ -35,28 +35,28 @@ func (a *API) replay(req Request) (*proto.Response, error) {
 	}
 	switch {
 	case req.Subresource == binding:
-		return success(http.StatusCreated, nil, nil)
+		return successResponse(http.StatusCreated, nil, nil)
 	case req.Subresource == scale:
 		shown, err := a.scaleOf(req, last.Record.Object)
 		if err != nil {
 			return nil, err
 		}
-		return unstored(http.StatusOK, scaleKind(), shown, nil)
+		return unstoredResponse(http.StatusOK, scaleKind(), shown, nil)
 	case req.Verb == proto.VerbDelete:
-		opts, err := options[metav1.DeleteOptions](req.Envelope.GetOptions())
+		opts, err := decodeOptions[metav1.DeleteOptions](req.Envelope.GetOptions())
 		if err != nil {
 			return nil, err
 		}
-		answer, err := deleted(req, last, opts)
-		return warned(answer, a.stays(req, events[0].Previous.Object, opts)), err
+		answer, err := deleteResponse(req, last, opts)
+		return addWarnings(answer, a.deletionWarnings(req, events[0].Previous.Object, opts)), err
 	case last.Type == store.Added:
-		return stored(http.StatusCreated, req.Kind, last.Record, nil)
+		return storedResponse(http.StatusCreated, req.Kind, last.Record, nil)
 	}
-	return stored(http.StatusOK, req.Kind, last.Record, nil)
+	return storedResponse(http.StatusOK, req.Kind, last.Record, nil)
 }
 
 // firstObjectEvents leaves out what the operation wrote besides its first object.
-func ofFirst(events []store.Event) []store.Event {
+func firstObjectEvents(events []store.Event) []store.Event {
 	return slices.DeleteFunc(slices.Clone(events), func(e store.Event) bool { return e.Record.Key != events[0].Record.Key })
 }
 
@@ -65,7 +65,7 @@ func ofFirst(events []store.Event) []store.Event {
 func replayEviction(req Request, events []store.Event) (*proto.Response, error) {
 	for _, event := range events {
 		if event.Record.Key == req.key() {
-			return success(http.StatusCreated, nil, nil)
+			return successResponse(http.StatusCreated, nil, nil)
 		}
 	}
 	return nil, nil //nolint:nilnil // as replay's
@@ -85,13 +85,13 @@ func sameRequest(req Request, first, last store.Event) bool {
 	case want != have:
 		return false
 	case req.Verb == proto.VerbDelete:
-		return !created && (last.Type == store.Deleted || onItsWayOut(last.Record))
+		return !created && (last.Type == store.Deleted || isTerminating(last.Record))
 	case created:
 		changes := req.Verb == proto.VerbUpdate || req.Verb == proto.VerbPatch
 		return creates || changes && req.Subresource == ""
 	}
-	return !creates && (onItsWayOut(first.Previous) || first.Type == store.Modified && !onItsWayOut(first.Record))
+	return !creates && (isTerminating(first.Previous) || first.Type == store.Modified && !isTerminating(first.Record))
 }
 
 // isTerminating reports whether the object of a version is being deleted.
-func onItsWayOut(record *store.Record) bool { return record.Object.GetDeletionTimestamp() != nil }
+func isTerminating(record *store.Record) bool { return record.Object.GetDeletionTimestamp() != nil }

@@ -19,11 +19,11 @@ import (
 
 // getScale returns the wanted and the present replicas of an object.
 func (a *API) getScale(ctx context.Context, req Request) (*proto.Response, error) {
-	opts, err := options[metav1.GetOptions](req.Envelope.GetOptions())
+	opts, err := decodeOptions[metav1.GetOptions](req.Envelope.GetOptions())
 	if err != nil {
 		return nil, err
 	}
-	if err := a.notOlderThan(ctx, opts.ResourceVersion); err != nil {
+	if err := a.waitForRevision(ctx, opts.ResourceVersion); err != nil {
 		return nil, err
 	}
 	record := a.Store.Snapshot().Get(req.key())
@@ -34,16 +34,16 @@ func (a *API) getScale(ctx context.Context, req Request) (*proto.Response, error
 	if err != nil {
 		return nil, err
 	}
-	return unstored(http.StatusOK, scaleKind(), scale, nil)
+	return unstoredResponse(http.StatusOK, scaleKind(), scale, nil)
 }
 
 // updateScale changes the wanted replicas of an object only.
 func (a *API) updateScale(ctx context.Context, req Request) (*proto.Response, error) {
-	opts, err := options[metav1.UpdateOptions](req.Envelope.GetOptions())
+	opts, err := decodeOptions[metav1.UpdateOptions](req.Envelope.GetOptions())
 	if err != nil {
 		return nil, err
 	}
-	if err := invalid("UpdateOptions", validation.ValidateUpdateOptions(&opts)); err != nil {
+	if err := invalidOptions("UpdateOptions", validation.ValidateUpdateOptions(&opts)); err != nil {
 		return nil, err
 	}
 	how := change{dryRun: len(opts.DryRun) > 0, by: author{manager: opts.FieldManager}}

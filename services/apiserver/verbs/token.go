@@ -24,22 +24,22 @@ import (
 
 // The lifetimes of a token, in seconds.
 const (
-	usualLifetime = 60 * 60
-	minLifetime   = 10 * 60
-	maxLifetime   = 1 << 32
+	defaultLifetime = 60 * 60
+	minLifetime     = 10 * 60
+	maxLifetime     = 1 << 32
 )
 
 // token answers a TokenRequest. The token has the usual form but grants nothing: it is not signed,
 // and no podfall process accepts it.
 func (a *API) token(ctx context.Context, req Request) (*proto.Response, error) {
-	opts, err := options[metav1.CreateOptions](req.Envelope.GetOptions())
+	opts, err := decodeOptions[metav1.CreateOptions](req.Envelope.GetOptions())
 	if err != nil {
 		return nil, err
 	}
-	if err := invalid("CreateOptions", validation.ValidateCreateOptions(&opts)); err != nil {
+	if err := invalidOptions("CreateOptions", validation.ValidateCreateOptions(&opts)); err != nil {
 		return nil, err
 	}
-	wanted, warnings, err := tokenRequestIn(req, opts.FieldValidation)
+	wanted, warnings, err := decodeTokenRequest(req, opts.FieldValidation)
 	if err != nil {
 		return nil, err
 	}
@@ -48,14 +48,14 @@ func (a *API) token(ctx context.Context, req Request) (*proto.Response, error) {
 		return nil, req.notFound()
 	}
 	wanted.Name, wanted.Namespace = req.Name, req.Namespace
-	wanted, more, err := mayCreate(ctx, a, req, wanted, len(opts.DryRun) > 0)
+	wanted, more, err := callHooksOnBody(ctx, a, req, wanted, len(opts.DryRun) > 0)
 	if err != nil {
 		return nil, err
 	}
 	if err := admission.AdmitToken(req.Attributes, wanted, a.boundPod(wanted)); err != nil {
 		return nil, err
 	}
-	if err := tokenLifetime(req, wanted); err != nil {
+	if err := checkTokenLifetime(req, wanted); err != nil {
 		return nil, err
 	}
 	warnings = append(warnings, more...)
@@ -66,7 +66,7 @@ func (a *API) token(ctx context.Context, req Request) (*proto.Response, error) {
 		return nil, apierrors.NewInternalError(err)
 	}
 	wanted.Status = authenticationv1.TokenRequestStatus{Token: token, ExpirationTimestamp: metav1.Unix(expires.Unix(), 0)}
-	return unstored(http.StatusCreated, tokenKind(), wanted, warnings)
+	return unstoredResponse(http.StatusCreated, tokenKind(), wanted, warnings)
 }
 
 // boundPod returns the pod to which a token is to be bound; nil if there is none.
@@ -90,7 +90,7 @@ func tokenKind() kinds.Kind {
 }
 
 // decodeTokenRequest returns the TokenRequest in a request, with its defaults.
-func tokenRequestIn(req Request, fieldValidation string) (*authenticationv1.TokenRequest, []string, error) {
+func decodeTokenRequest(req Request, fieldValidation string) (*authenticationv1.TokenRequest, []string, error) {
 	obj, warnings, err := registry.DecodeBody(
 		tokenKind(), req.Envelope.GetContentType(), req.Envelope.GetBody(), fieldValidation)
 	if err != nil {
@@ -108,13 +108,13 @@ func tokenRequestIn(req Request, fieldValidation string) (*authenticationv1.Toke
 		return nil, nil, err
 	}
 	if wanted.Spec.ExpirationSeconds == nil {
-		wanted.Spec.ExpirationSeconds = new(int64(usualLifetime))
+		wanted.Spec.ExpirationSeconds = new(int64(defaultLifetime))
 	}
 	return wanted, warnings, nil
 }
 
 // checkTokenLifetime refuses a TokenRequest, after the webhooks, with an invalid lifetime.
-func tokenLifetime(req Request, wanted *authenticationv1.TokenRequest) error {
+func checkTokenLifetime(req Request, wanted *authenticationv1.TokenRequest) error {
 	var errs field.ErrorList
 	at := field.NewPath("spec", "expirationSeconds")
 	if wanted.Spec.ExpirationSeconds == nil {

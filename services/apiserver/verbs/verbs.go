@@ -151,7 +151,7 @@ func (a *API) Do(ctx context.Context, req Request, send Send) error {
 		return a.deleteCollection(ctx, req, send)
 	case proto.VerbGet, proto.VerbCreate, proto.VerbUpdate, proto.VerbPatch, proto.VerbDelete:
 	}
-	answer, err := a.one(ctx, req)
+	answer, err := a.doSingle(ctx, req)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (a *API) Do(ctx context.Context, req Request, send Send) error {
 }
 
 // doSingle carries out a request on a single object.
-func (a *API) one(ctx context.Context, req Request) (*proto.Response, error) {
+func (a *API) doSingle(ctx context.Context, req Request) (*proto.Response, error) {
 	if req.Verb == proto.VerbGet {
 		if req.Subresource == scale {
 			return a.getScale(ctx, req)
@@ -169,7 +169,7 @@ func (a *API) one(ctx context.Context, req Request) (*proto.Response, error) {
 	if answer, err := a.replay(req); answer != nil || err != nil {
 		return answer, err
 	}
-	if do := a.door(req.Verb, req.Subresource); do != nil {
+	if do := a.subresourceHandler(req.Verb, req.Subresource); do != nil {
 		return do(ctx, req)
 	}
 	switch req.Verb {
@@ -196,7 +196,7 @@ const (
 
 // subresourceHandler returns the handler of a subresource with a body of its own; nil if the
 // subresource writes the object itself.
-func (a *API) door(verb proto.Verb, subresource string) func(context.Context, Request) (*proto.Response, error) {
+func (a *API) subresourceHandler(verb proto.Verb, subresource string) func(context.Context, Request) (*proto.Response, error) {
 	switch subresource {
 	case binding:
 		return a.bind
@@ -227,13 +227,13 @@ func (a *API) strategy(kind kinds.Kind) registry.Strategy {
 }
 
 // optionsMessage is the constraint of an options type that can be decoded.
-type optionsOf[T any] interface {
+type optionsMessage[T any] interface {
 	*T
 	Unmarshal(data []byte) error
 }
 
 // decodeOptions reads a verb's metav1 options.
-func options[T any, P optionsOf[T]](data []byte) (T, error) {
+func decodeOptions[T any, P optionsMessage[T]](data []byte) (T, error) {
 	var opts T
 	if len(data) == 0 {
 		return opts, nil

@@ -32,7 +32,7 @@ func (a *API) renew(ctx context.Context, req Request, scope proto.WatchScope, se
 	if !a.Hub.Renew(req.Identity.Class(), scope) {
 		return apierrors.NewNotFound(req.Kind.GroupResource(), "the group of this watch")
 	}
-	answer, err := success(http.StatusOK, nil, nil)
+	answer, err := successResponse(http.StatusOK, nil, nil)
 	if err != nil {
 		return err
 	}

@@ -55,9 +55,9 @@ type author struct {
 //
 // A step may change w.obj and add to w.warnings; it writes nothing. The commit follows; a Service
 // gets its address with it (services.go).
-func (a *API) judge(ctx context.Context, w *write) error {
+func (a *API) admitWrite(ctx context.Context, w *write) error {
 	for _, step := range []func(context.Context, *write) error{
-		a.place, a.prepare, a.track, a.complete, a.mutate, a.admit, a.validate, a.consult,
+		a.checkPlace, a.prepare, a.track, a.setPluginDefaults, a.mutate, a.admit, a.validate, a.callValidatingHooks,
 	} {
 		if err := step(ctx, w); err != nil {
 			return err
@@ -67,14 +67,14 @@ func (a *API) judge(ctx context.Context, w *write) error {
 }
 
 // checkPlace refuses a new object in a namespace that does not exist or is being deleted.
-func (a *API) place(_ context.Context, w *write) error {
-	if w.old == nil && a.Custom.Terminating(w.Kind.GroupResource().String()) {
+func (a *API) checkPlace(_ context.Context, w *write) error {
+	if w.old == nil && a.Custom.IsTerminating(w.Kind.GroupResource().String()) {
 		return apierrors.NewForbidden(w.Kind.GroupResource(), w.Name, errDefinitionTerminating)
 	}
 	if w.old != nil || !w.Kind.Namespaced {
 		return nil
 	}
-	return admission.InNamespace(w.Attributes, w.obj, namespaceIn(w.snapshot, w.Namespace))
+	return admission.CheckNamespace(w.Attributes, w.obj, namespaceIn(w.snapshot, w.Namespace))
 }
 
 var errDefinitionTerminating = errors.New("create not allowed while custom resource definition is terminating")
@@ -96,23 +96,23 @@ func (a *API) prepare(_ context.Context, w *write) error {
 func (a *API) track(_ context.Context, w *write) error {
 	switch {
 	case w.by.applied:
-	case fieldmanager.Tracked(w.by.manager, w.obj, w.old):
-		a.fields.Track(w.door(w.by), w.obj, w.old)
+	case fieldmanager.IsTracked(w.by.manager, w.obj, w.old):
+		a.fields.Track(w.fieldWrite(w.by), w.obj, w.old)
 	default:
 		w.obj.SetManagedFields(nil)
 		return nil
 	}
-	fieldmanager.Settle(w.obj, w.old, w.Now)
+	fieldmanager.StampTimes(w.obj, w.old, w.Now)
 	return nil
 }
 
 // fieldWrite describes a request's write for managedFields.
-func (r Request) door(by author) fieldmanager.Door {
+func (r Request) fieldWrite(by author) fieldmanager.Write {
 	manager := by.manager
 	if manager == "" {
-		manager = fieldmanager.NameOf(r.Identity)
+		manager = fieldmanager.DefaultManager(r.Identity)
 	}
-	return fieldmanager.Door{Kind: r.Kind, Subresource: r.Subresource, Manager: manager}
+	return fieldmanager.Write{Kind: r.Kind, Subresource: r.Subresource, Manager: manager}
 }
 
 // admit checks whether the identity may write the object.

@@ -29,7 +29,7 @@ import (
 
 // harness is a real store, hub and bus, with as much of an apiserver around them as lists and
 // watches need. It runs inside a bubble.
-type stand struct {
+type harness struct {
 	t     testing.TB
 	path  string
 	limit int // of the history
@@ -48,9 +48,9 @@ type stand struct {
 	links []net.Conn
 }
 
-func newStand(t testing.TB, history int) *stand {
+func newHarness(t testing.TB, history int) *harness {
 	t.Helper()
-	s := &stand{t: t, path: filepath.Join(t.TempDir(), "store"), limit: history}
+	s := &harness{t: t, path: filepath.Join(t.TempDir(), "store"), limit: history}
 	var err error
 	if s.bus, err = bus.StartServer(t.Context(), bus.ServerConfig{Port: bus.InProcessOnly}); err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func newStand(t testing.TB, history int) *stand {
 }
 
 // start runs an apiserver; stop ends it.
-func (s *stand) start() {
+func (s *harness) start() {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	var err error
@@ -105,13 +105,13 @@ func (s *stand) start() {
 }
 
 // restart starts a new boot over the same disk.
-func (s *stand) restart() {
+func (s *harness) restart() {
 	s.stop()
 	time.Sleep(time.Second)
 	s.start()
 }
 
-func (s *stand) serve(ctx context.Context, hub *watch.Hub, boot proto.Boot, call *bus.Call) {
+func (s *harness) serve(ctx context.Context, hub *watch.Hub, boot proto.Boot, call *bus.Call) {
 	send := func(ctx context.Context, part *proto.Response, more bool) error {
 		part.Version, part.Boot = proto.Version, string(boot)
 		data, err := protobuf.Marshal(part)
@@ -127,7 +127,7 @@ func (s *stand) serve(ctx context.Context, hub *watch.Hub, boot proto.Boot, call
 	}
 }
 
-func (s *stand) answer(ctx context.Context, hub *watch.Hub, call *bus.Call, send watch.Send) error {
+func (s *harness) answer(ctx context.Context, hub *watch.Hub, call *bus.Call, send watch.Send) error {
 	subject, err := proto.ParseAPISubject(call.Subject)
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (s *stand) answer(ctx context.Context, hub *watch.Hub, call *bus.Call, send
 	return hub.Open(ctx, watch.Request{Class: subject.Identity.Class(), Scope: scope, Options: options}, send)
 }
 
-func (s *stand) list(ctx context.Context, scope proto.WatchScope, send watch.Send) error {
+func (s *harness) list(ctx context.Context, scope proto.WatchScope, send watch.Send) error {
 	now := s.store.Snapshot()
 	list := &proto.List{Revision: uint64(now.Revision()), Remaining: -1}
 	for record := range now.Scan(scope.Resource, scope.Namespace, "") {
@@ -174,7 +174,7 @@ func match(_ string, obj kinds.Object) (labels.Set, fields.Set) {
 	return obj.GetLabels(), seen
 }
 
-func (s *stand) dial(id proto.Identity) *bus.Conn {
+func (s *harness) dial(id proto.Identity) *bus.Conn {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), time.Minute)
 	defer cancel()
@@ -194,14 +194,14 @@ func (s *stand) dial(id proto.Identity) *bus.Conn {
 }
 
 // dropFrames drops the messages of the live stream that lose selects; nil drops none.
-func (s *stand) losing(lose func(*proto.Frame) bool) {
+func (s *harness) dropFrames(lose func(*proto.Frame) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lose = lose
 }
 
 // cutConnections breaks every connection of a reader; they are made again.
-func (s *stand) cut() {
+func (s *harness) cutConnections() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, link := range s.links {
@@ -211,14 +211,14 @@ func (s *stand) cut() {
 }
 
 // client returns a reader's own connection.
-func (s *stand) client(id proto.Identity) *podapi.Client {
+func (s *harness) client(id proto.Identity) *podapi.Client {
 	s.t.Helper()
 	conn := s.dial(id)
 	s.t.Cleanup(conn.Close)
 	return podapi.New(conn, podapi.Config{Seed: 7})
 }
 
-func (s *stand) commit(writes ...store.Write) []store.Event {
+func (s *harness) commit(writes ...store.Write) []store.Event {
 	s.t.Helper()
 	events, err := s.store.Commit(context.WithoutCancel(s.t.Context()), store.Commit{Writes: writes})
 	if err != nil {
@@ -228,7 +228,7 @@ func (s *stand) commit(writes ...store.Write) []store.Event {
 }
 
 // put writes a pod, new or not, and returns the revision.
-func (s *stand) put(p *corev1.Pod) int64 {
+func (s *harness) put(p *corev1.Pod) int64 {
 	s.t.Helper()
 	events := s.commit(store.Write{Key: keyOf(p), Expect: store.Any, Object: p.DeepCopy()})
 	if len(events) == 0 {
@@ -237,7 +237,7 @@ func (s *stand) put(p *corev1.Pod) int64 {
 	return events[0].Revision
 }
 
-func (s *stand) delete(p *corev1.Pod) int64 {
+func (s *harness) delete(p *corev1.Pod) int64 {
 	s.t.Helper()
 	return s.commit(store.Write{Key: keyOf(p), Expect: store.Any})[0].Revision
 }
@@ -261,19 +261,19 @@ func pods(namespace string) podapi.Target {
 }
 
 // openWatch is an open watch and the events that it has received.
-type watching struct {
-	s *stand
+type openWatch struct {
+	s *harness
 	k8swatch.Interface
 }
 
-func (s *stand) watch(c *podapi.Client, t podapi.Target, opts metav1.ListOptions) *watching {
+func (s *harness) watch(c *podapi.Client, t podapi.Target, opts metav1.ListOptions) *openWatch {
 	s.t.Helper()
 	w, err := c.Watch(s.t.Context(), t, opts)
 	if err != nil {
 		s.t.Fatalf("watch %s: %v", t, err)
 	}
 	s.t.Cleanup(w.Stop)
-	return &watching{s, w}
+	return &openWatch{s, w}
 }
 
 // line is an event in the form "ADDED name revision".
@@ -295,7 +295,7 @@ func line(event k8swatch.Event) string {
 }
 
 // next waits for one event.
-func (w *watching) next() k8swatch.Event {
+func (w *openWatch) next() k8swatch.Event {
 	w.s.t.Helper()
 	select {
 	case event, ok := <-w.ResultChan():
@@ -310,7 +310,7 @@ func (w *watching) next() k8swatch.Event {
 }
 
 // expect checks the next events, as line prints them; "%d" in them stands for the revisions.
-func (w *watching) expect(want ...string) {
+func (w *openWatch) expect(want ...string) {
 	w.s.t.Helper()
 	for _, wanted := range want {
 		if got := line(w.next()); got != wanted {
@@ -320,7 +320,7 @@ func (w *watching) expect(want ...string) {
 }
 
 // expectNone fails if an event arrives now or within d.
-func (w *watching) nothing(d time.Duration) {
+func (w *openWatch) expectNone(d time.Duration) {
 	w.s.t.Helper()
 	select {
 	case event, ok := <-w.ResultChan():
@@ -333,7 +333,7 @@ func (w *watching) nothing(d time.Duration) {
 }
 
 // expectEnd fails unless the watch ends within d without another event.
-func (w *watching) ended(d time.Duration) {
+func (w *openWatch) expectEnd(d time.Duration) {
 	w.s.t.Helper()
 	select {
 	case event, ok := <-w.ResultChan():

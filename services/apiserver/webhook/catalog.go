@@ -16,7 +16,7 @@ const (
 // Catalog holds the stored hooks. It is safe for concurrent use, and its readers never wait. The
 // zero value, and nil, have none.
 type Catalog struct {
-	now atomic.Pointer[hooks]
+	state atomic.Pointer[hooks]
 }
 
 // hooks is one state of a catalog; it is immutable.
@@ -31,16 +31,16 @@ func (c *Catalog) Load(snapshot *store.Snapshot) {
 	for _, resource := range []string{MutatingResource, ValidatingResource} {
 		loaded[resource] = map[string][]*Hook{}
 		for record := range snapshot.Scan(resource, "", "") {
-			loaded[resource][record.Key.Name] = hooksIn(record.Object)
+			loaded[resource][record.Key.Name] = hooksOf(record.Object)
 		}
 	}
 	c.publish(loaded)
 }
 
 func (c *Catalog) publish(configurations map[string]map[string][]*Hook) {
-	c.now.Store(&hooks{
+	c.state.Store(&hooks{
 		configurations: configurations,
-		mutating:       sorted(configurations[MutatingResource]), validating: sorted(configurations[ValidatingResource]),
+		mutating:       sortHooks(configurations[MutatingResource]), validating: sortHooks(configurations[ValidatingResource]),
 	})
 }
 
@@ -55,14 +55,14 @@ func (c *Catalog) OnCommit(events []store.Event) {
 		}
 		if changed == nil {
 			changed = map[string]map[string][]*Hook{MutatingResource: {}, ValidatingResource: {}}
-			for resource, known := range c.load().configurations {
+			for resource, known := range c.current().configurations {
 				maps.Copy(changed[resource], known)
 			}
 		}
 		if event.Type == store.Deleted {
 			delete(changed[key.Resource], key.Name)
 		} else {
-			changed[key.Resource][key.Name] = hooksIn(event.Record.Object)
+			changed[key.Resource][key.Name] = hooksOf(event.Record.Object)
 		}
 	}
 	if changed != nil {
@@ -70,18 +70,18 @@ func (c *Catalog) OnCommit(events []store.Event) {
 	}
 }
 
-func (c *Catalog) load() *hooks {
+func (c *Catalog) current() *hooks {
 	if c == nil {
 		return &hooks{}
 	}
-	if now := c.now.Load(); now != nil {
+	if now := c.state.Load(); now != nil {
 		return now
 	}
 	return &hooks{}
 }
 
 // Mutating returns the mutating hooks, in the order in which they are called.
-func (c *Catalog) Mutating() []*Hook { return c.load().mutating }
+func (c *Catalog) Mutating() []*Hook { return c.current().mutating }
 
 // Validating returns the validating hooks.
-func (c *Catalog) Validating() []*Hook { return c.load().validating }
+func (c *Catalog) Validating() []*Hook { return c.current().validating }

@@ -57,7 +57,7 @@ func (e *conditionError) Unwrap() error { return e.err }
 
 // conditionsHold reports whether all conditions of a hook hold for a request. One that is false
 // decides, even if others fail (upstream's matchconditions.Matcher).
-func (h *Hook) holds(question *admissionv1.AdmissionRequest) (bool, error) {
+func (h *Hook) conditionsHold(question *admissionv1.AdmissionRequest) (bool, error) {
 	conditions, err := h.conditions()
 	if err != nil || len(conditions) == 0 {
 		return err == nil, err
@@ -87,7 +87,7 @@ func variablesOf(question *admissionv1.AdmissionRequest) (map[string]any, error)
 		if len(raw) == 0 {
 			continue
 		}
-		value, err := plain(raw)
+		value, err := decodeObject(raw)
 		if err != nil {
 			return nil, err
 		}
@@ -99,6 +99,6 @@ func variablesOf(question *admissionv1.AdmissionRequest) (map[string]any, error)
 	if err != nil {
 		return nil, err
 	}
-	variables["request"], err = plain(data)
+	variables["request"], err = decodeObject(data)
 	return variables, err
 }

@@ -22,7 +22,7 @@ import (
 
 // Caller calls a hook; [*Client] implements it.
 type Caller interface {
-	Ask(ctx context.Context, h *Hook, review *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error)
+	Call(ctx context.Context, h *Hook, review *admissionv1.AdmissionReview) (*admissionv1.AdmissionReview, error)
 }
 
 // Dispatcher calls the hooks that match an event. It is safe for concurrent use; nil calls none.
@@ -51,32 +51,32 @@ type Outcome struct {
 
 // HasNoHooks reports whether no hook is called for the writes of an identity. It is cheap, so
 // writes cost nothing more in a cluster without hooks.
-func (d *Dispatcher) Idle(identity proto.Identity) bool {
-	return d == nil || spares(identity) || len(d.Catalog.Mutating())+len(d.Catalog.Validating()) == 0
+func (d *Dispatcher) HasNoHooks(identity proto.Identity) bool {
+	return d == nil || isExemptIdentity(identity) || len(d.Catalog.Mutating())+len(d.Catalog.Validating()) == 0
 }
 
 // isExemptIdentity reports whether no hook is called for an identity. The apiserver itself is
 // exempt, because it must be able to start.
-func spares(identity proto.Identity) bool { return identity == proto.APIServer }
+func isExemptIdentity(identity proto.Identity) bool { return identity == proto.APIServer }
 
 // Mutate calls the mutating hooks, one after the other. Each sees the object as the hooks before it
 // have left it. If a later hook has changed the object, earlier ones with a reinvocation policy are
 // called once more (upstream's mutatingDispatcher).
 func (d *Dispatcher) Mutate(ctx context.Context, e Event) (Outcome, error) {
 	outcome := Outcome{Object: e.Object}
-	if d.Idle(e.Identity) {
+	if d.HasNoHooks(e.Identity) {
 		return outcome, nil
 	}
-	first, err := d.mutateRound(ctx, e, &outcome, nil)
+	first, err := d.callMutating(ctx, e, &outcome, nil)
 	if err == nil && len(first) > 0 {
-		_, err = d.mutateRound(ctx, e, &outcome, first)
+		_, err = d.callMutating(ctx, e, &outcome, first)
 	}
 	return outcome, err
 }
 
 // callMutating calls all hooks in order, or those in only. It returns the hooks to be called again,
 // because a later hook has changed the object that they had seen.
-func (d *Dispatcher) mutateRound(
+func (d *Dispatcher) callMutating(
 	ctx context.Context, e Event, outcome *Outcome, only map[*Hook]bool,
 ) (again map[*Hook]bool, err error) {
 	again = map[*Hook]bool{}
@@ -86,7 +86,7 @@ func (d *Dispatcher) mutateRound(
 			continue
 		}
 		e.Object = outcome.Object
-		changed, err := d.mutateBy(ctx, h, e, outcome)
+		changed, err := d.callMutatingHook(ctx, h, e, outcome)
 		if err != nil {
 			return nil, err
 		}
@@ -105,15 +105,15 @@ func (d *Dispatcher) mutateRound(
 }
 
 // callMutatingHook calls one hook and applies its patch.
-func (d *Dispatcher) mutateBy(ctx context.Context, h *Hook, e Event, outcome *Outcome) (changed bool, err error) {
+func (d *Dispatcher) callMutatingHook(ctx context.Context, h *Hook, e Event, outcome *Outcome) (changed bool, err error) {
 	match, ok, err := h.Matches(e, d.Versions(e.Kind))
 	if err != nil || !ok {
 		return false, err
 	}
-	verdict, err := d.ask(ctx, match, e, d.NewUID())
-	d.note(e, h, verdict, err)
+	verdict, err := d.call(ctx, match, e, d.NewUID())
+	d.recordVerdict(e, h, verdict, err)
 	if err != nil {
-		return false, d.settle(ctx, h, err)
+		return false, d.applyFailurePolicy(ctx, h, err)
 	}
 	outcome.Warnings = append(outcome.Warnings, verdict.Warnings...)
 	if verdict.Refused != nil {
@@ -122,7 +122,7 @@ func (d *Dispatcher) mutateBy(ctx context.Context, h *Hook, e Event, outcome *Ou
 	if len(verdict.Patch) == 0 {
 		return false, nil
 	}
-	patched, err := d.patched(match, e, verdict.Patch)
+	patched, err := d.applyPatch(match, e, verdict.Patch)
 	if err != nil {
 		return false, err
 	}
@@ -132,13 +132,13 @@ func (d *Dispatcher) mutateBy(ctx context.Context, h *Hook, e Event, outcome *Ou
 }
 
 // applyPatch returns the event's object with a hook's patch applied.
-func (d *Dispatcher) patched(match Match, e Event, patch []byte) (kinds.Object, error) {
+func (d *Dispatcher) applyPatch(match Match, e Event, patch []byte) (kinds.Object, error) {
 	if e.Object == nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf(
 			"admission webhook %q attempted to modify the object, which is not supported for this operation", match.Name))
 	}
 	gvk := e.bodyKind(match.Kind)
-	document, err := encoded(e.Object, gvk)
+	document, err := encodeAs(e.Object, gvk)
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
@@ -160,7 +160,7 @@ func (d *Dispatcher) patched(match Match, e Event, patch []byte) (kinds.Object, 
 // Validate calls the validating hooks, all at once, and returns their warnings, or the first
 // refusal in the hooks' order.
 func (d *Dispatcher) Validate(ctx context.Context, e Event) ([]string, error) {
-	if d.Idle(e.Identity) {
+	if d.HasNoHooks(e.Identity) {
 		return nil, nil
 	}
 	var matches []Match
@@ -177,13 +177,13 @@ func (d *Dispatcher) Validate(ctx context.Context, e Event) ([]string, error) {
 	for i := range uids { // in order, whoever is asked first
 		uids[i] = d.NewUID()
 	}
-	atOnce(len(matches), func(i int) { verdicts[i], failures[i] = d.ask(ctx, matches[i], e, uids[i]) })
+	runParallel(len(matches), func(i int) { verdicts[i], failures[i] = d.call(ctx, matches[i], e, uids[i]) })
 	for i, match := range matches {
-		d.note(e, match.Hook, verdicts[i], failures[i])
+		d.recordVerdict(e, match.Hook, verdicts[i], failures[i])
 	}
 	var warnings []string
 	for i, match := range matches {
-		if err := d.settle(ctx, match.Hook, failures[i]); err != nil {
+		if err := d.applyFailurePolicy(ctx, match.Hook, failures[i]); err != nil {
 			return nil, err
 		}
 		warnings = append(warnings, verdicts[i].Warnings...)
@@ -196,7 +196,7 @@ func (d *Dispatcher) Validate(ctx context.Context, e Event) ([]string, error) {
 
 // runParallel calls do n times in parallel and waits for all. It raises a panic of do in the
 // caller, so that the panic ends one request and not the process.
-func atOnce(n int, do func(i int)) {
+func runParallel(n int, do func(i int)) {
 	var doing sync.WaitGroup
 	panics := make(chan string, n)
 	for i := range n {
@@ -219,27 +219,27 @@ func atOnce(n int, do func(i int)) {
 
 // call sends one review with the given UID to one hook. A hook whose conditions do not hold allows
 // everything.
-func (d *Dispatcher) ask(ctx context.Context, match Match, e Event, uid types.UID) (Verdict, error) {
-	review, err := match.review(e, uid)
+func (d *Dispatcher) call(ctx context.Context, match Match, e Event, uid types.UID) (Verdict, error) {
+	review, err := match.newReview(e, uid)
 	if err != nil {
 		return Verdict{}, apierrors.NewInternalError(err)
 	}
-	wanted, err := match.holds(review.Request)
-	if err != nil && !match.ignores() {
+	wanted, err := match.conditionsHold(review.Request)
+	if err != nil && !match.ignoresFailure() {
 		return Verdict{}, apierrors.NewForbidden(e.Kind.GroupResource(), e.Name, fmt.Errorf("match conditions of webhook %q: %w", match.Name, err))
 	}
 	if !wanted {
 		return Verdict{}, nil
 	}
-	if err := match.mayAsk(e); err != nil {
+	if err := match.checkCallable(e); err != nil {
 		return Verdict{}, err
 	}
-	answer, err := d.Caller.Ask(ctx, match.Hook, review)
+	answer, err := d.Caller.Call(ctx, match.Hook, review)
 	if err != nil {
-		return Verdict{asked: true}, &CallError{Webhook: match.Name, Err: fmt.Errorf("failed to call webhook: %w", err)}
+		return Verdict{called: true}, &CallError{Webhook: match.Name, Err: fmt.Errorf("failed to call webhook: %w", err)}
 	}
-	verdict, err := match.read(uid, answer)
-	verdict.asked = true
+	verdict, err := match.parseResponse(uid, answer)
+	verdict.called = true
 	if err != nil {
 		return verdict, &CallError{Webhook: match.Name, Err: fmt.Errorf("received invalid webhook response: %w", err)}
 	}
@@ -250,13 +250,13 @@ func (d *Dispatcher) ask(ctx context.Context, match Match, e Event, uid types.UI
 }
 
 // recordVerdict writes a hook's answer to the history, if the hook was called.
-func (d *Dispatcher) note(e Event, h *Hook, verdict Verdict, failed error) {
-	if !verdict.asked {
+func (d *Dispatcher) recordVerdict(e Event, h *Hook, verdict Verdict, failed error) {
+	if !verdict.called {
 		return
 	}
 	said := history.WebhookCall{
 		Hook: h.Configuration + "/" + h.Name, Resource: e.Kind.GroupResource().String(), Key: e.Name,
-		Answer: history.HookAllowed, Ignore: h.ignores(),
+		Answer: history.HookAllowed, Ignore: h.ignoresFailure(),
 	}
 	if e.Namespace != "" {
 		said.Key = e.Namespace + "/" + e.Name
@@ -273,8 +273,8 @@ func (d *Dispatcher) note(e Event, h *Hook, verdict Verdict, failed error) {
 var errBadPatch = errors.New("received undecodable patch in webhook response: it is not JSON")
 
 // applyFailurePolicy is [Hook.applyFailurePolicy], and logs an error that is ignored.
-func (d *Dispatcher) settle(ctx context.Context, h *Hook, err error) error {
-	settled := h.settle(err)
+func (d *Dispatcher) applyFailurePolicy(ctx context.Context, h *Hook, err error) error {
+	settled := h.applyFailurePolicy(err)
 	switch {
 	case err == nil || settled != nil:
 		return settled

@@ -32,11 +32,11 @@ type Event struct {
 	DryRun  bool
 	// NamespaceObject is the object's namespace; nil if the object has none or the namespace does
 	// not exist.
-	Within *corev1.Namespace
+	NamespaceObject *corev1.Namespace
 }
 
 // admissionOperation returns the verb in admission's terms.
-func (e Event) doing() admissionv1.Operation {
+func (e Event) admissionOperation() admissionv1.Operation {
 	switch e.Verb {
 	case proto.VerbCreate:
 		return admissionv1.Create
@@ -58,7 +58,7 @@ func (e Event) bodyKind(asked kinds.Kind) schema.GroupVersionKind {
 }
 
 // encodeAs returns an object in JSON, in the version of gvk; nil for nil.
-func encoded(obj kinds.Object, gvk schema.GroupVersionKind) ([]byte, error) {
+func encodeAs(obj kinds.Object, gvk schema.GroupVersionKind) ([]byte, error) {
 	if obj == nil {
 		return nil, nil
 	}

@@ -23,15 +23,15 @@ type Match struct {
 // is served. It is pure. The error is about the hook's selectors or the event's namespace. It is
 // returned only if the rules match, as in upstream's ShouldCallHook.
 func (h *Hook) Matches(e Event, versions []kinds.Kind) (Match, bool, error) {
-	if exempt(e) {
+	if isExempt(e) {
 		return Match{}, false, nil
 	}
-	kind, ok := h.rule(e, versions)
+	kind, ok := h.matchRule(e, versions)
 	if !ok {
 		return Match{}, false, nil
 	}
-	if h.broken != nil {
-		return Match{}, false, apierrors.NewInternalError(h.broken)
+	if h.selectorErr != nil {
+		return Match{}, false, apierrors.NewInternalError(h.selectorErr)
 	}
 	if !h.selectsObject(e) {
 		return Match{}, false, nil
@@ -42,7 +42,7 @@ func (h *Hook) Matches(e Event, versions []kinds.Kind) (Match, bool, error) {
 
 // isExempt reports whether an event is about admission configuration. No hook is called for it,
 // because a hook could block every write, also the one that repairs the hook.
-func exempt(e Event) bool {
+func isExempt(e Event) bool {
 	if e.Kind.Group != admissionregistrationv1.GroupName {
 		return false
 	}
@@ -56,9 +56,9 @@ func exempt(e Event) bool {
 
 // matchRule finds a rule that names the requested kind. If there is none and matchPolicy is
 // Equivalent, it finds one that names the kind in another version.
-func (h *Hook) rule(e Event, versions []kinds.Kind) (kinds.Kind, bool) {
+func (h *Hook) matchRule(e Event, versions []kinds.Kind) (kinds.Kind, bool) {
 	for i := range h.Rules {
-		if applies(&h.Rules[i], e, e.Kind) {
+		if ruleApplies(&h.Rules[i], e, e.Kind) {
 			return e.Kind, true
 		}
 	}
@@ -67,7 +67,7 @@ func (h *Hook) rule(e Event, versions []kinds.Kind) (kinds.Kind, bool) {
 	}
 	for i := range h.Rules {
 		for _, kind := range versions {
-			if kind.Version != e.Kind.Version && applies(&h.Rules[i], e, kind) {
+			if kind.Version != e.Kind.Version && ruleApplies(&h.Rules[i], e, kind) {
 				return kind, true
 			}
 		}
@@ -76,8 +76,8 @@ func (h *Hook) rule(e Event, versions []kinds.Kind) (kinds.Kind, bool) {
 }
 
 // ruleApplies is upstream's rules.Matcher.
-func applies(r *admissionregistrationv1.RuleWithOperations, e Event, kind kinds.Kind) bool {
-	operation := admissionregistrationv1.OperationType(e.doing())
+func ruleApplies(r *admissionregistrationv1.RuleWithOperations, e Event, kind kinds.Kind) bool {
+	operation := admissionregistrationv1.OperationType(e.admissionOperation())
 	return inScope(r.Scope, e) &&
 		(slices.Contains(r.Operations, admissionregistrationv1.OperationAll) || slices.Contains(r.Operations, operation)) &&
 		exactOrAny(r.APIGroups, kind.Group) && exactOrAny(r.APIVersions, kind.Version) &&
@@ -122,8 +122,8 @@ func (h *Hook) selectsNamespace(e Event) (bool, error) {
 		}
 		return of != nil && h.namespaces.Matches(labels.Set(of.GetLabels())), nil
 	}
-	if e.Within == nil {
+	if e.NamespaceObject == nil {
 		return false, apierrors.NewNotFound(corev1.Resource("namespaces"), e.Namespace)
 	}
-	return h.namespaces.Matches(labels.Set(e.Within.Labels)), nil
+	return h.namespaces.Matches(labels.Set(e.NamespaceObject.Labels)), nil
 }

@@ -30,17 +30,17 @@ func Resolve(snapshot *store.Snapshot, ref admissionregistrationv1.ServiceRefere
 		wanted = *ref.Port
 	}
 	if service.Spec.Type == corev1.ServiceTypeExternalName {
-		return join(service.Spec.ExternalName, wanted), nil
+		return joinHostPort(service.Spec.ExternalName, wanted), nil
 	}
 	for _, port := range service.Spec.Ports {
 		if port.Port == wanted {
-			return endpoint(snapshot, service, port.Name)
+			return loopbackEndpoint(snapshot, service, port.Name)
 		}
 	}
 	return "", apierrors.NewServiceUnavailable(fmt.Sprintf("no service port %d found for service %q", wanted, ref.Name))
 }
 
-func endpoint(snapshot *store.Snapshot, service *corev1.Service, portName string) (string, error) {
+func loopbackEndpoint(snapshot *store.Snapshot, service *corev1.Service, portName string) (string, error) {
 	elsewhere := ""
 	for record := range snapshot.Scan("endpointslices.discovery.k8s.io", service.Namespace, "") {
 		slice, ok := record.Object.(*discoveryv1.EndpointSlice)
@@ -54,7 +54,7 @@ func endpoint(snapshot *store.Snapshot, service *corev1.Service, portName string
 			}
 			for _, address := range end.Addresses {
 				if ip := net.ParseIP(address); ip != nil && ip.IsLoopback() {
-					return join(address, port), nil
+					return joinHostPort(address, port), nil
 				}
 				elsewhere = address
 			}
@@ -77,4 +77,6 @@ func portOf(slice *discoveryv1.EndpointSlice, name string) int32 {
 	return 0
 }
 
-func join(host string, port int32) string { return net.JoinHostPort(host, strconv.Itoa(int(port))) }
+func joinHostPort(host string, port int32) string {
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}

@@ -20,7 +20,7 @@ import (
 )
 
 // newReview returns the review that a hook gets for an event.
-func (m Match) review(e Event, uid types.UID) (*admissionv1.AdmissionReview, error) {
+func (m Match) newReview(e Event, uid types.UID) (*admissionv1.AdmissionReview, error) {
 	question := &admissionv1.AdmissionRequest{
 		UID:             uid,
 		Kind:            metav1.GroupVersionKind(e.bodyKind(m.Kind)),
@@ -32,7 +32,7 @@ func (m Match) review(e Event, uid types.UID) (*admissionv1.AdmissionReview, err
 		RequestSubResource: e.Subresource,
 		Name:               e.Name,
 		Namespace:          e.Namespace,
-		Operation:          e.doing(),
+		Operation:          e.admissionOperation(),
 		UserInfo:           admission.UserOf(e.Identity),
 		DryRun:             new(e.DryRun),
 	}
@@ -40,10 +40,10 @@ func (m Match) review(e Event, uid types.UID) (*admissionv1.AdmissionReview, err
 		question.Namespace = e.Name // as upstream's path has it
 	}
 	var err error
-	if question.Object.Raw, err = encoded(e.Object, e.bodyKind(m.Kind)); err != nil {
+	if question.Object.Raw, err = encodeAs(e.Object, e.bodyKind(m.Kind)); err != nil {
 		return nil, err
 	}
-	if question.OldObject.Raw, err = encoded(e.Old, e.bodyKind(m.Kind)); err != nil {
+	if question.OldObject.Raw, err = encodeAs(e.Old, e.bodyKind(m.Kind)); err != nil {
 		return nil, err
 	}
 	if question.Options.Raw, err = optionsJSON(e.Options); err != nil {
@@ -76,7 +76,7 @@ func optionsJSON(options any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	members, err := plain(data)
+	members, err := decodeObject(data)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func optionsJSON(options any) ([]byte, error) {
 }
 
 // decodeObject decodes a JSON object into maps; whole numbers become int64.
-func plain(data []byte) (map[string]any, error) {
+func decodeObject(data []byte) (map[string]any, error) {
 	var members map[string]any
 	err := utiljson.Unmarshal(data, &members)
 	return members, err
@@ -100,7 +100,7 @@ type Verdict struct {
 	Refused error
 
 	// called says that the hook was called.
-	asked bool
+	called bool
 }
 
 var (
@@ -113,7 +113,7 @@ var (
 )
 
 // parseResponse checks and decodes an answer. It is pure. The error says why the answer is invalid.
-func (h *Hook) read(uid types.UID, answer *admissionv1.AdmissionReview) (Verdict, error) {
+func (h *Hook) parseResponse(uid types.UID, answer *admissionv1.AdmissionReview) (Verdict, error) {
 	said := answer.Response
 	if said == nil {
 		return Verdict{}, errNoResponse
@@ -132,7 +132,7 @@ func (h *Hook) read(uid types.UID, answer *admissionv1.AdmissionReview) (Verdict
 		verdict.Patch = nil
 	}
 	if !said.Allowed {
-		verdict.Refused = refusal(h.Name, said.Result)
+		verdict.Refused = deniedError(h.Name, said.Result)
 	}
 	return verdict, nil
 }
@@ -154,7 +154,7 @@ func (h *Hook) checkPatch(said *admissionv1.AdmissionResponse) error {
 }
 
 // deniedError returns a hook's status in upstream's words (its ToStatusErr).
-func refusal(name string, result *metav1.Status) error {
+func deniedError(name string, result *metav1.Status) error {
 	status := metav1.Status{}
 	if result != nil {
 		status = *result
@@ -179,7 +179,7 @@ func refusal(name string, result *metav1.Status) error {
 }
 
 // checkCallable says why a hook cannot be called for an event; nil if it can.
-func (h *Hook) mayAsk(e Event) error {
+func (h *Hook) checkCallable(e Event) error {
 	if e.DryRun {
 		class := admissionregistrationv1.SideEffectClassUnknown
 		if h.SideEffects != nil {
@@ -209,12 +209,12 @@ func (e *CallError) Unwrap() error { return e.Err }
 
 // applyFailurePolicy returns what an error of a hook means for the request: nil if the failure
 // policy ignores the error.
-func (h *Hook) settle(err error) error {
+func (h *Hook) applyFailurePolicy(err error) error {
 	failed, ok := errors.AsType[*CallError](err)
 	switch {
 	case !ok:
 		return err
-	case h.ignores():
+	case h.ignoresFailure():
 		return nil
 	}
 	return apierrors.NewInternalError(failed)

@@ -48,7 +48,7 @@ type Hook struct {
 
 	namespaces, objects labels.Selector
 	// selectorErr says why the selectors cannot be parsed; nil if they can.
-	broken error
+	selectorErr error
 	// conditions compiles the matchConditions when they are first needed.
 	conditions func() ([]condition, error)
 }
@@ -63,12 +63,12 @@ func (h *Hook) Timeout() time.Duration {
 }
 
 // ignoresFailure reports whether the failure policy is Ignore.
-func (h *Hook) ignores() bool {
+func (h *Hook) ignoresFailure() bool {
 	return h.FailurePolicy != nil && *h.FailurePolicy == admissionregistrationv1.Ignore
 }
 
 // hooksOf returns the hooks of a configuration, in its order.
-func hooksIn(obj kinds.Object) []*Hook {
+func hooksOf(obj kinds.Object) []*Hook {
 	var hooks []*Hook
 	switch configuration := obj.(type) {
 	case *admissionregistrationv1.ValidatingWebhookConfiguration:
@@ -94,15 +94,15 @@ func hooksIn(obj kinds.Object) []*Hook {
 func newHook(configuration string, w admissionregistrationv1.ValidatingWebhook) *Hook {
 	h := &Hook{ValidatingWebhook: w, Configuration: configuration}
 	var badNamespaces, badObjects error
-	h.namespaces, badNamespaces = selector(w.NamespaceSelector)
-	h.objects, badObjects = selector(w.ObjectSelector)
-	h.broken = cmp.Or(badNamespaces, badObjects)
+	h.namespaces, badNamespaces = parseSelector(w.NamespaceSelector)
+	h.objects, badObjects = parseSelector(w.ObjectSelector)
+	h.selectorErr = cmp.Or(badNamespaces, badObjects)
 	h.conditions = sync.OnceValues(func() ([]condition, error) { return compileConditions(w.MatchConditions) })
 	return h
 }
 
 // parseSelector returns a selector that matches everything if s is nil.
-func selector(s *metav1.LabelSelector) (labels.Selector, error) {
+func parseSelector(s *metav1.LabelSelector) (labels.Selector, error) {
 	if s == nil {
 		return labels.Everything(), nil
 	}
@@ -111,7 +111,7 @@ func selector(s *metav1.LabelSelector) (labels.Selector, error) {
 
 // sortHooks returns hooks in the order in which they are called: by the names of their
 // configurations, and in each configuration by position.
-func sorted(byConfiguration map[string][]*Hook) []*Hook {
+func sortHooks(byConfiguration map[string][]*Hook) []*Hook {
 	var all []*Hook
 	names := make([]string, 0, len(byConfiguration))
 	for name := range byConfiguration {

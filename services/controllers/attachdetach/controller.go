@@ -85,19 +85,19 @@ func New(base control.Base) *Controller {
 	}
 	c.driver = newDriver(base, c.copies.attachments)
 	c.loop = loop.New(loop.Config{Name: "attach_detach", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log}, c.sync)
-	c.copies.pods.On(func(old, now *corev1.Pod) {
+	c.copies.pods.OnChange(func(old, now *corev1.Pod) {
 		if pod := view.Either(old, now); len(pod.Spec.Volumes) > 0 && pod.Spec.NodeName != "" {
 			c.loop.Add(everything)
 		}
 	})
-	c.copies.nodes.On(c.nodeChanged)
-	c.copies.claims.On(func(_, _ *corev1.PersistentVolumeClaim) { c.loop.Add(everything) })
-	c.copies.volumes.On(func(old, now *corev1.PersistentVolume) {
+	c.copies.nodes.OnChange(c.nodeChanged)
+	c.copies.claims.OnChange(func(_, _ *corev1.PersistentVolumeClaim) { c.loop.Add(everything) })
+	c.copies.volumes.OnChange(func(old, now *corev1.PersistentVolume) {
 		if Needs(view.Either(old, now)) {
 			c.loop.Add(everything)
 		}
 	})
-	c.copies.attachments.On(c.attachmentChanged)
+	c.copies.attachments.OnChange(c.attachmentChanged)
 	return c
 }
 
@@ -262,7 +262,7 @@ func (c *Controller) takeAway(ctx context.Context, attachment *storagev1.VolumeA
 	if apierrors.IsNotFound(err) {
 		c.own.attachments.Gone(attachment.Name)
 	}
-	if control.Gone(err) {
+	if control.IsGone(err) {
 		return nil
 	}
 	return err
@@ -274,8 +274,8 @@ func (c *Controller) report(ctx context.Context, node *corev1.Node, looked View)
 	if slices.Equal(attached, node.Status.VolumesAttached) {
 		return nil
 	}
-	stored, err := c.nodes.Strategic(ctx, node, "status", map[string]any{"status": map[string]any{"volumesAttached": attached}})
-	if control.Gone(err) {
+	stored, err := c.nodes.PatchStrategic(ctx, node, "status", map[string]any{"status": map[string]any{"volumesAttached": attached}})
+	if control.IsGone(err) {
 		return nil
 	}
 	if err == nil {

@@ -36,10 +36,10 @@ const driverWorkers = 10
 const Attacher = "external-attacher"
 
 func newDriver(base control.Base, attachments *view.Copy[*storagev1.VolumeAttachment]) *driver {
-	client := control.Of[*storagev1.VolumeAttachment](control.DecidedBy(base.API, Attacher), "volumeattachments.storage.k8s.io")
+	client := control.Of[*storagev1.VolumeAttachment](control.WithName(base.API, Attacher), "volumeattachments.storage.k8s.io")
 	d := &driver{attachments: attachments, client: client, faults: base.Faults, clock: base.Clock}
 	d.loop = loop.New(loop.Config{Name: "volume_driver", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: driverWorkers}, d.sync)
-	attachments.On(func(_, now *storagev1.VolumeAttachment) {
+	attachments.OnChange(func(_, now *storagev1.VolumeAttachment) {
 		if now != nil && Work(now) != "" {
 			d.loop.Add(view.KeyOf(now))
 		}
@@ -66,7 +66,7 @@ func (d *driver) sync(ctx context.Context, key view.Key) error {
 	} else {
 		_, err = d.client.Update(ctx, Worked(attachment))
 	}
-	if control.Gone(err) {
+	if control.IsGone(err) {
 		return nil // the view is late; what follows brings the key back
 	}
 	return err
@@ -84,7 +84,7 @@ func (d *driver) fails(ctx context.Context, changed *storagev1.VolumeAttachment,
 	}
 	if *have == nil || (*have).Message != said.Message {
 		*have = said
-		if _, err := d.client.UpdateStatus(ctx, changed); err != nil && !control.Gone(err) {
+		if _, err := d.client.UpdateStatus(ctx, changed); err != nil && !control.IsGone(err) {
 			return err
 		}
 	}

@@ -33,7 +33,7 @@ type Claimer[T kinds.Object] struct {
 // Claim adopts matching orphans, releases owned objects that no longer match, and returns the
 // owner's objects.
 func (c Claimer[T]) Claim(ctx context.Context, objects []T) ([]T, error) {
-	may := sync.OnceValue(func() error { return c.mayAdopt(ctx) })
+	may := sync.OnceValue(func() error { return c.checkAdoption(ctx) })
 	var mine []T
 	var failed error
 	for _, obj := range objects {
@@ -60,17 +60,17 @@ func (c Claimer[T]) Claim(ctx context.Context, objects []T) ([]T, error) {
 	return mine, failed
 }
 
-func (c Claimer[T]) mayAdopt(ctx context.Context) error {
+func (c Claimer[T]) checkAdoption(ctx context.Context) error {
 	fresh, err := c.Fresh(ctx)
 	if err != nil {
 		return fmt.Errorf("can't adopt: %w", err)
 	}
-	return MayAdopt(c.Owner, fresh)
+	return CheckAdoption(c.Owner, fresh)
 }
 
 // CheckAdoption returns why an owner adopts nothing; nil if it may. fresh is the owner as read from
 // the API.
-func MayAdopt(owner, fresh kinds.Object) error {
+func CheckAdoption(owner, fresh kinds.Object) error {
 	switch {
 	case fresh.GetUID() != owner.GetUID():
 		return fmt.Errorf("can't adopt: original %s/%s is gone: got uid %s, wanted %s",
@@ -84,12 +84,12 @@ func MayAdopt(owner, fresh kinds.Object) error {
 // adopt makes the owner an object's controller, and returns the new version of the object. The
 // caller must not decide on the version from before its own write.
 func (c Claimer[T]) adopt(ctx context.Context, obj T) (T, error) {
-	return c.Objects.Strategic(ctx, obj, "", Adoption(c.Owner, c.OwnerKind, obj, c.Finalizers))
+	return c.Objects.PatchStrategic(ctx, obj, "", AdoptionPatch(c.Owner, c.OwnerKind, obj, c.Finalizers))
 }
 
 // AdoptionPatch returns the strategic merge patch that makes an owner of a kind the controller of
 // an object, and adds finalizers to the object.
-func Adoption(owner kinds.Object, kind schema.GroupVersionKind, obj kinds.Object, finalizers []string) any {
+func AdoptionPatch(owner kinds.Object, kind schema.GroupVersionKind, obj kinds.Object, finalizers []string) any {
 	meta := map[string]any{"uid": obj.GetUID(), "ownerReferences": []metav1.OwnerReference{*metav1.NewControllerRef(owner, kind)}}
 	if len(finalizers) > 0 {
 		meta["finalizers"] = finalizers
@@ -101,7 +101,7 @@ func Adoption(owner kinds.Object, kind schema.GroupVersionKind, obj kinds.Object
 // no release.
 func (c Claimer[T]) release(ctx context.Context, obj T) error {
 	err := Disown(ctx, c.Objects, obj, c.Owner.GetUID(), c.Finalizers)
-	if Ownerless(err) {
+	if IsOwnerless(err) {
 		return nil
 	}
 	return err
@@ -109,16 +109,16 @@ func (c Claimer[T]) release(ctx context.Context, obj T) error {
 
 // IsOwnerless reports whether err says that the object of a release is gone, was replaced, or has
 // no such owner.
-func Ownerless(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsInvalid(err) }
+func IsOwnerless(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsInvalid(err) }
 
 // Disown removes an owner reference, and finalizers, from an object.
 func Disown[T kinds.Object](ctx context.Context, objects Resource[T], obj T, owner types.UID, finalizers []string) error {
-	_, err := objects.Strategic(ctx, obj, "", Disowning(obj, owner, finalizers))
+	_, err := objects.PatchStrategic(ctx, obj, "", DisownPatch(obj, owner, finalizers))
 	return err
 }
 
 // DisownPatch returns the strategic merge patch of Disown.
-func Disowning(obj kinds.Object, owner types.UID, finalizers []string) any {
+func DisownPatch(obj kinds.Object, owner types.UID, finalizers []string) any {
 	meta := map[string]any{
 		"uid": obj.GetUID(), "ownerReferences": []map[string]any{{"$patch": "delete", "uid": owner}},
 	}

@@ -16,55 +16,55 @@ import (
 
 // WithHistory returns an API that records the changes of one controller in the history. With a nil
 // recorder it returns api.
-func Decided(api API, recorder *history.Recorder, controller string) API {
+func WithHistory(api API, recorder *history.Recorder, controller string) API {
 	if recorder == nil {
 		return api
 	}
-	return deciding{API: api, history: recorder, controller: controller}
+	return recordingAPI{API: api, history: recorder, controller: controller}
 }
 
 // WithName returns api for a part of a controller that records decisions under a name of its own.
-func DecidedBy(api API, name string) API {
-	if d, is := api.(deciding); is {
+func WithName(api API, name string) API {
+	if d, is := api.(recordingAPI); is {
 		d.controller = name
 		return d
 	}
 	return api
 }
 
-type deciding struct {
+type recordingAPI struct {
 	API
 	history    *history.Recorder
 	controller string
 }
 
 // Create implements API.
-func (d deciding) Create(ctx context.Context, target podapi.Target, obj kinds.Object, options metav1.CreateOptions) (kinds.Object, error) {
+func (d recordingAPI) Create(ctx context.Context, target podapi.Target, obj kinds.Object, options metav1.CreateOptions) (kinds.Object, error) {
 	if target.Name == "" {
 		target.Name = obj.GetName()
 	}
-	ctx, done := d.note(ctx, proto.VerbCreate, target, "")
+	ctx, done := d.record(ctx, proto.VerbCreate, target, "")
 	defer done()
 	return d.API.Create(ctx, target, obj, options)
 }
 
 // Update implements API.
-func (d deciding) Update(ctx context.Context, target podapi.Target, obj kinds.Object, options metav1.UpdateOptions) (kinds.Object, error) {
-	ctx, done := d.note(ctx, proto.VerbUpdate, target, obj.GetResourceVersion())
+func (d recordingAPI) Update(ctx context.Context, target podapi.Target, obj kinds.Object, options metav1.UpdateOptions) (kinds.Object, error) {
+	ctx, done := d.record(ctx, proto.VerbUpdate, target, obj.GetResourceVersion())
 	defer done()
 	return d.API.Update(ctx, target, obj, options)
 }
 
 // Patch implements API.
-func (d deciding) Patch(ctx context.Context, target podapi.Target, kind types.PatchType, patch []byte, options metav1.PatchOptions) (kinds.Object, error) {
-	ctx, done := d.note(ctx, proto.VerbPatch, target, revisionIn(ctx))
+func (d recordingAPI) Patch(ctx context.Context, target podapi.Target, kind types.PatchType, patch []byte, options metav1.PatchOptions) (kinds.Object, error) {
+	ctx, done := d.record(ctx, proto.VerbPatch, target, readRevisionOf(ctx))
 	defer done()
 	return d.API.Patch(ctx, target, kind, patch, options)
 }
 
 // Delete implements API.
-func (d deciding) Delete(ctx context.Context, target podapi.Target, options metav1.DeleteOptions) (runtime.Object, error) {
-	ctx, done := d.note(ctx, proto.VerbDelete, target, revisionIn(ctx))
+func (d recordingAPI) Delete(ctx context.Context, target podapi.Target, options metav1.DeleteOptions) (runtime.Object, error) {
+	ctx, done := d.record(ctx, proto.VerbDelete, target, readRevisionOf(ctx))
 	defer done()
 	return d.API.Delete(ctx, target, options)
 }
@@ -72,7 +72,7 @@ func (d deciding) Delete(ctx context.Context, target podapi.Target, options meta
 // record records a decision as soon as the operation that carries it out has its id, which is
 // before it is sent. A decision without an operation is recorded without an id, when over is
 // called.
-func (d deciding) note(ctx context.Context, verb proto.Verb, target podapi.Target, read string) (of context.Context, over func()) {
+func (d recordingAPI) record(ctx context.Context, verb proto.Verb, target podapi.Target, read string) (of context.Context, over func()) {
 	key := target.Name
 	if target.Namespace != "" {
 		key = target.Namespace + "/" + key
@@ -89,11 +89,11 @@ func (d deciding) note(ctx context.Context, verb proto.Verb, target podapi.Targe
 type readRevision struct{}
 
 // withReadRevision returns ctx for a change that was decided on obj.
-func reading(ctx context.Context, obj kinds.Object) context.Context {
+func withReadRevision(ctx context.Context, obj kinds.Object) context.Context {
 	return context.WithValue(ctx, readRevision{}, obj.GetResourceVersion())
 }
 
-func revisionIn(ctx context.Context) string {
+func readRevisionOf(ctx context.Context) string {
 	revision, _ := ctx.Value(readRevision{}).(string)
 	return revision
 }

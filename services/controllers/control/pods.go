@@ -28,19 +28,19 @@ const (
 )
 
 // CreateFor creates a pod for its owner.
-func (p Pods) Make(ctx context.Context, owner kinds.Object, pod *corev1.Pod) (*corev1.Pod, error) {
+func (p Pods) CreateFor(ctx context.Context, owner kinds.Object, pod *corev1.Pod) (*corev1.Pod, error) {
 	made, err := p.Create(ctx, pod)
 	switch {
 	case err == nil:
 		p.Events.Event(owner, corev1.EventTypeNormal, ReasonSuccessfulCreate, "Created pod: "+made.Name)
-	case !Closing(err):
+	case !IsNamespaceTerminating(err):
 		p.Events.Event(owner, corev1.EventTypeWarning, ReasonFailedCreate, fmt.Sprintf("Error creating: %v", err))
 	}
 	return made, err
 }
 
 // DeleteFor deletes a pod of its owner. If the pod is gone, DeleteFor returns an error.
-func (p Pods) Remove(ctx context.Context, owner kinds.Object, pod *corev1.Pod) error {
+func (p Pods) DeleteFor(ctx context.Context, owner kinds.Object, pod *corev1.Pod) error {
 	err := p.Delete(ctx, pod, metav1.DeleteOptions{})
 	switch {
 	case err == nil:
@@ -55,7 +55,9 @@ func (p Pods) Remove(ctx context.Context, owner kinds.Object, pod *corev1.Pod) e
 
 // IsNamespaceTerminating reports whether err says that nothing can be created because the namespace
 // is being deleted.
-func Closing(err error) bool { return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) }
+func IsNamespaceTerminating(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
 
 // SlowStart calls fn for 0 to n-1: first once, then for twice as many in parallel each time all
 // succeed. It stops after a batch with a failure, so that a request that is refused is not sent a
@@ -63,7 +65,7 @@ func Closing(err error) bool { return apierrors.HasStatusCause(err, corev1.Names
 func SlowStart(n int, fn func(i int) error) (int, error) {
 	done, good := 0, 0
 	for size := min(1, n); size > 0; size = min(2*size, n-done) {
-		err := AtOnce(size, func(i int) error { return fn(done + i) }, func() { good++ })
+		err := Parallel(size, func(i int) error { return fn(done + i) }, func() { good++ })
 		if err != nil {
 			return good, err
 		}
@@ -74,7 +76,7 @@ func SlowStart(n int, fn func(i int) error) (int, error) {
 
 // Parallel calls fn for 0 to n-1 in parallel, and well after each success, one at a time. It
 // returns the first error.
-func AtOnce(n int, fn func(i int) error, well func()) error {
+func Parallel(n int, fn func(i int) error, well func()) error {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var failed error
@@ -96,7 +98,7 @@ func AtOnce(n int, fn func(i int) error, well func()) error {
 }
 
 // IsGone reports whether err says that an object is gone or was replaced.
-func Gone(err error) bool {
+func IsGone(err error) bool {
 	var said apierrors.APIStatus
 	return errors.As(err, &said) && (apierrors.IsNotFound(err) || apierrors.IsConflict(err))
 }

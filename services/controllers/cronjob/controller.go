@@ -41,10 +41,10 @@ func New(base control.Base) *Controller {
 		memory:    NewMemory(), events: base.Events("cronjob-controller"), clock: base.Clock,
 	}
 	c.loop = loop.New(loop.Config{Name: "cronjob", Metrics: base.Metrics, Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
-	c.cronJobs.On(func(old, now *batchv1.CronJob) {
+	c.cronJobs.OnChange(func(old, now *batchv1.CronJob) {
 		c.loop.Add(view.KeyOf(view.Either(old, now)))
 	})
-	c.jobs.On(func(old, now *batchv1.Job) {
+	c.jobs.OnChange(func(old, now *batchv1.Job) {
 		job := view.Either(old, now)
 		if maker := Maker(job); maker != "" {
 			c.loop.Add(view.Key{Namespace: job.Namespace, Name: maker})
@@ -63,7 +63,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 		c.memory.Forget(key)
 		return nil
 	}
-	v := c.memory.ViewOf(shown, c.jobs.Controlled(shown.UID))
+	v := c.memory.ViewOf(shown, c.jobs.ControlledBy(shown.UID))
 	cronJob := v.CronJob
 	for _, ref := range v.Unseen() {
 		job, err := c.jobWrites.Get(ctx, cronJob.Namespace, ref.Name)
@@ -118,7 +118,7 @@ func (c *Controller) carryOut(ctx context.Context, cronJob *batchv1.CronJob, pla
 		if runs, err := Runs(cronJob, made); !runs {
 			return err
 		}
-	case control.Closing(err):
+	case control.IsNamespaceTerminating(err):
 		return nil
 	case err != nil:
 		c.events.Event(cronJob, corev1.EventTypeWarning, "FailedCreate", fmt.Sprintf("Error creating job: %v", err))
@@ -135,7 +135,7 @@ func (c *Controller) remove(ctx context.Context, cronJob *batchv1.CronJob, job *
 	background := metav1.DeletePropagationBackground
 	err := c.jobWrites.Delete(ctx, job, metav1.DeleteOptions{PropagationPolicy: &background})
 	switch {
-	case control.Gone(err):
+	case control.IsGone(err):
 	case err != nil:
 		c.events.Event(cronJob, corev1.EventTypeWarning, "FailedDelete", fmt.Sprintf("Deleted job: %v", err))
 		return err

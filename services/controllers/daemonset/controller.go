@@ -54,16 +54,16 @@ func New(base control.Base) *Controller {
 		},
 	}
 	c.loop = loop.New(loop.Config{Name: "daemonset", Metrics: base.Metrics, Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
-	c.sets.On(func(old, now *appsv1.DaemonSet) {
+	c.sets.OnChange(func(old, now *appsv1.DaemonSet) {
 		if now == nil {
-			c.owners.Gone(old)
+			c.owners.OwnerDeleted(old)
 			return
 		}
-		c.owners.Changed(now)
+		c.owners.OwnerChanged(now)
 	})
-	c.nodes.On(c.nodeChanged)
+	c.nodes.OnChange(c.nodeChanged)
 	c.owners = control.Owners[*appsv1.DaemonSet]{
-		Kind: c.sets.Kind().GroupVersionKind, Get: c.sets.Get, In: c.sets.In, Look: c.loop.AddAfter,
+		Kind: c.sets.Kind().GroupVersionKind, Get: c.sets.Get, In: c.sets.InNamespace, Enqueue: c.loop.AddAfter,
 		Selector: func(set *appsv1.DaemonSet) *metav1.LabelSelector { return set.Spec.Selector },
 		Fresh: func(ctx context.Context, key view.Key) (kinds.Object, error) {
 			return c.writes.sets.Get(ctx, key.Namespace, key.Name)
@@ -71,7 +71,7 @@ func New(base control.Base) *Controller {
 		Pods: view.Of[*corev1.Pod](base.Views, "pods"), Clock: base.Clock, Expected: workload.NewExpectations(),
 		Writes: control.Pods{Resource: control.Of[*corev1.Pod](base.API, "pods"), Events: events},
 	}
-	c.owners.Pods.On(c.owners.PodChanged)
+	c.owners.Pods.OnChange(c.owners.PodChanged)
 	return c
 }
 
@@ -132,8 +132,8 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 
 // keep stores a revision of the template.
 func (c *Controller) keep(ctx context.Context, set *appsv1.DaemonSet, selector labels.Selector) (history.Kept, error) {
-	revisions, err := control.ClaimerOf(c.owners, c.writes.revisions, set, selector).
-		Claim(ctx, append(c.revisions.Controlled(set.UID), c.revisions.Orphans(set.Namespace)...))
+	revisions, err := control.NewClaimer(c.owners, c.writes.revisions, set, selector).
+		Claim(ctx, append(c.revisions.ControlledBy(set.UID), c.revisions.Orphans(set.Namespace)...))
 	if err != nil {
 		return history.Kept{}, err
 	}
@@ -155,7 +155,7 @@ func (c *Controller) carryOut(ctx context.Context, set *appsv1.DaemonSet, plan P
 	for _, node := range plan.Create {
 		create = append(create, PodFor(set, node, hash))
 	}
-	_, err := c.owners.Act(ctx, set, set, create, plan.Delete)
+	_, err := c.owners.CreateAndDelete(ctx, set, set, create, plan.Delete)
 	return err
 }
 

@@ -175,13 +175,13 @@ func (s *step) prune(pods []*corev1.Pod) {
 			s.Delete = append(s.Delete, pod)
 		}
 	}
-	if fresh != nil && old != nil && (!workload.Ready(old) || s.available(fresh)) {
+	if fresh != nil && old != nil && (!workload.IsReady(old) || s.available(fresh)) {
 		s.Delete = append(s.Delete, old)
 	}
 }
 
 func (s *step) available(pod *corev1.Pod) bool {
-	return workload.Available(pod, s.Set.Spec.MinReadySeconds, s.now)
+	return workload.IsAvailable(pod, s.Set.Spec.MinReadySeconds, s.now)
 }
 
 func hashOf(pod *corev1.Pod) string { return pod.Labels[appsv1.DefaultDaemonSetUniqueLabelKey] }

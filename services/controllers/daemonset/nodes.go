@@ -66,7 +66,7 @@ func tolerate(spec *corev1.PodSpec) {
 // PodFor is a new pod of the set for a node: an affinity, not a binding, sends it there, so
 // that the scheduler has its say.
 func PodFor(set *appsv1.DaemonSet, node, hash string) *corev1.Pod {
-	pod := workload.PodOf(&set.Spec.Template, set, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))
+	pod := workload.NewPod(&set.Spec.Template, set, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))
 	if pod.Labels == nil {
 		pod.Labels = map[string]string{}
 	}

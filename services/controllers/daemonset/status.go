@@ -26,7 +26,7 @@ func (s *step) count() {
 		}
 		status.CurrentNumberScheduled++
 		oldest := pods[0]
-		if workload.Ready(oldest) {
+		if workload.IsReady(oldest) {
 			status.NumberReady++
 			if s.available(oldest) {
 				status.NumberAvailable++

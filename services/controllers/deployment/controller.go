@@ -46,10 +46,10 @@ func New(base control.Base) *Controller {
 		events:      base.Events("deployment-controller"), clock: base.Clock,
 	}
 	c.loop = loop.New(loop.Config{Name: "deployment", Metrics: base.Metrics, Clock: base.Clock, Workers: workers, Retries: retries, Log: base.Log}, c.sync)
-	c.deployments.On(func(old, now *appsv1.Deployment) { c.loop.Add(view.KeyOf(view.Either(old, now))) })
-	watch := Watch{Get: c.deployments.Get, In: c.deployments.In, Set: c.sets.Get, Look: c.loop.Add}
-	c.sets.On(watch.SetChanged)
-	c.pods.On(watch.PodChanged)
+	c.deployments.OnChange(func(old, now *appsv1.Deployment) { c.loop.Add(view.KeyOf(view.Either(old, now))) })
+	watch := Watch{Get: c.deployments.Get, In: c.deployments.InNamespace, Set: c.sets.Get, Look: c.loop.Add}
+	c.sets.OnChange(watch.SetChanged)
+	c.pods.OnChange(watch.PodChanged)
 	return c
 }
 
@@ -85,7 +85,7 @@ func (c *Controller) view(ctx context.Context, deployment *appsv1.Deployment) (V
 	if err != nil {
 		return View{}, err
 	}
-	candidates := append(c.sets.Controlled(deployment.UID), c.sets.Orphans(deployment.Namespace)...)
+	candidates := append(c.sets.ControlledBy(deployment.UID), c.sets.Orphans(deployment.Namespace)...)
 	sets, err := control.Claimer[*appsv1.ReplicaSet]{
 		Objects: c.setWrites, Owner: deployment, OwnerKind: c.writes.Kind().GroupVersionKind, Selector: selector,
 		Fresh: func(ctx context.Context) (kinds.Object, error) {
@@ -94,7 +94,7 @@ func (c *Controller) view(ctx context.Context, deployment *appsv1.Deployment) (V
 	}.Claim(ctx, candidates)
 	v := View{Deployment: deployment, Sets: sets, Pods: map[types.UID][]*corev1.Pod{}}
 	for _, set := range sets {
-		v.Pods[set.UID] = c.pods.Controlled(set.UID)
+		v.Pods[set.UID] = c.pods.ControlledBy(set.UID)
 	}
 	return v, err
 }
@@ -111,7 +111,7 @@ func (c *Controller) create(ctx context.Context, v View, set *appsv1.ReplicaSet)
 		return made, nil
 	case apierrors.IsAlreadyExists(err):
 		return c.taken(ctx, v, set)
-	case control.Closing(err):
+	case control.IsNamespaceTerminating(err):
 		return nil, err
 	}
 	stored, event := Refused(v, set, err, c.clock.Now())
@@ -154,7 +154,7 @@ func (c *Controller) carryOut(ctx context.Context, deployment *appsv1.Deployment
 		}
 	}
 	for _, set := range plan.Delete {
-		if err := c.setWrites.Delete(ctx, set, metav1.DeleteOptions{}); err != nil && !control.Gone(err) {
+		if err := c.setWrites.Delete(ctx, set, metav1.DeleteOptions{}); err != nil && !control.IsGone(err) {
 			return err
 		}
 	}

@@ -126,7 +126,7 @@ func (s *step) deadline() time.Duration {
 	if !s.limited() || known == nil || s.complete(s.Deployment.Status) || known.Reason == "ProgressDeadlineExceeded" {
 		return 0
 	}
-	return workload.Left(known.LastUpdateTime.Time, s.limit(), s.now) + time.Second
+	return workload.Remaining(known.LastUpdateTime.Time, s.limit(), s.now) + time.Second
 }
 
 // limited reports whether the rollout has a deadline.

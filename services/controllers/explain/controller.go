@@ -39,7 +39,7 @@ func New(base control.Base) *Controller {
 	if base.History != nil {
 		c.Note = func(fact history.Fact) { base.History.Record("", fact) }
 	}
-	c.pods.On(func(old, now *corev1.Pod) {
+	c.pods.OnChange(func(old, now *corev1.Pod) {
 		if old != nil && (now == nil || now.UID != old.UID) {
 			c.Left(old)
 		}

@@ -28,7 +28,7 @@ import (
 const HashLabel = "controller.kubernetes.io/hash"
 
 // maxNamePrefix is the longest part of the owner's name in a revision's name.
-const longestPrefix = 223
+const maxNamePrefix = 223
 
 // Owner is the owner of the templates.
 type Owner struct {
@@ -81,8 +81,8 @@ func New(owner Owner, number int64) (*appsv1.ControllerRevision, error) {
 	}
 	hash := rand.SafeEncodeString(fmt.Sprint(sum.Sum32()))
 	prefix := owner.Object.GetName()
-	if len(prefix) > longestPrefix {
-		prefix = prefix[:longestPrefix]
+	if len(prefix) > maxNamePrefix {
+		prefix = prefix[:maxNamePrefix]
 	}
 	labels := maps.Clone(owner.Labels)
 	if labels == nil {
@@ -216,7 +216,7 @@ func Truncate(
 		keep = *limit
 	}
 	for _, revision := range Excess(revisions, keep, used) {
-		if err := writes.Delete(ctx, revision, metav1.DeleteOptions{}); err != nil && !control.Gone(err) {
+		if err := writes.Delete(ctx, revision, metav1.DeleteOptions{}); err != nil && !control.IsGone(err) {
 			return err
 		}
 	}

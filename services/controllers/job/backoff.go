@@ -19,39 +19,39 @@ type Failures struct {
 const (
 	// firstPause is the pause after a failure. Each further failure doubles it, up to maxPause.
 	firstPause = 10 * time.Second
-	mostPause  = 10 * time.Minute
+	maxPause   = 10 * time.Minute
 )
 
 // remainingPause returns how long no pod is to be created after the failures.
-func (f Failures) left(now time.Time) time.Duration {
+func (f Failures) remainingPause(now time.Time) time.Duration {
 	if f.Count == 0 {
 		return 0
 	}
 	pause := firstPause
 	for range f.Count - 1 {
-		if pause = min(2*pause, mostPause); pause == mostPause {
+		if pause = min(2*pause, maxPause); pause == maxPause {
 			break
 		}
 	}
-	return workload.Left(f.Last, pause, now)
+	return workload.Remaining(f.Last, pause, now)
 }
 
 // after returns the failures after more pods have ended, in the order of their ends. An end after
 // now counts as now, however far ahead the clock was that wrote it; upstream waits until that time.
-func (f Failures) with(ended []*corev1.Pod, now time.Time) Failures {
+func (f Failures) after(ended []*corev1.Pod, now time.Time) Failures {
 	ended = slices.Clone(ended)
-	slices.SortStableFunc(ended, func(a, b *corev1.Pod) int { return endOf(a, now).Compare(endOf(b, now)) })
+	slices.SortStableFunc(ended, func(a, b *corev1.Pod) int { return endTime(a, now).Compare(endTime(b, now)) })
 	for _, pod := range ended {
 		if pod.Status.Phase == corev1.PodSucceeded {
 			f = Failures{}
 			continue
 		}
-		f = Failures{Count: f.Count + 1, Last: earlier(endOf(pod, now), now)}
+		f = Failures{Count: f.Count + 1, Last: minTime(endTime(pod, now), now)}
 	}
 	return f
 }
 
-func earlier(a, b time.Time) time.Time {
+func minTime(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return a
 	}
@@ -60,7 +60,7 @@ func earlier(a, b time.Time) time.Time {
 
 // endTime returns when a pod ended: when its last container ended, or it became unready, or it was
 // deleted, or else now (getFinishedTime, which falls back on the pod's creation).
-func endOf(pod *corev1.Pod, now time.Time) time.Time {
+func endTime(pod *corev1.Pod, now time.Time) time.Time {
 	var last time.Time
 	for _, status := range pod.Status.ContainerStatuses {
 		if status.State.Terminated != nil && status.State.Terminated.FinishedAt.After(last) {

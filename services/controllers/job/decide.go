@@ -30,7 +30,7 @@ type View struct {
 	Stale bool
 	// NamespaceTerminating says that the namespace is being deleted, so no pod is replaced any
 	// more.
-	Ending bool
+	NamespaceTerminating bool
 	// Freed are pods whose finalizer was removed, though the view still shows it.
 	Freed map[types.UID]bool
 	// Failures are the counted failures since the last success.
@@ -39,7 +39,7 @@ type View struct {
 
 // Plan is what to do, in this order.
 type Plan struct {
-	Tell []Event
+	Events []Event
 	// Delete comes before Create; never both.
 	Delete []*corev1.Pod
 	Create []*corev1.Pod
@@ -55,14 +55,14 @@ type Plan struct {
 	// Failures are those since the last success.
 	Failures Failures
 	// RequeueAfter is when to sync again; 0 means when something changes.
-	Again time.Duration
+	RequeueAfter time.Duration
 }
 
 // Event is one event about the Job.
 type Event struct{ Type, Reason, Message string }
 
 // planning is a plan that is being made.
-type step struct {
+type planning struct {
 	View
 	Plan
 	now    time.Time
@@ -70,49 +70,49 @@ type step struct {
 	// succeeded and failed include counted pods, pods that wait to be counted, and new ones.
 	succeeded, failed int32
 	terminating       int32
-	done              indexes // succeeded before, or by new pods
-	lost              indexes // failed for good; nil unless each index has a backoff limit
+	doneIndexes       indexes // succeeded before, or by new pods
+	failedIndexes     indexes // failed for good; nil unless each index has a backoff limit
 	// heldPods has the failed pod at each index that waits for its successor.
-	held map[int]*corev1.Pod
+	heldPods map[int]*corev1.Pod
 }
 
 // Decide returns what to do at now (syncJob). A finished Job needs nothing.
 func Decide(v View, now time.Time) Plan {
-	s := &step{View: v, now: now}
+	s := &planning{View: v, now: now}
 	s.Status = *v.Job.Status.DeepCopy()
 	s.Plan.Failures = v.Failures
-	s.Idle = s.suspended() && v.Job.Spec.Completions != nil && *v.Job.Spec.Completions == 0
-	if Over(v.Job) {
+	s.Idle = s.isSuspended() && v.Job.Spec.Completions != nil && *v.Job.Spec.Completions == 0
+	if IsFinished(v.Job) {
 		return s.Plan
 	}
-	s.tally()
-	s.tallyIndexes()
-	if s.Status.StartTime == nil && !s.suspended() {
+	s.countPods()
+	s.countIndexes()
+	if s.Status.StartTime == nil && !s.isSuspended() {
 		s.Status.StartTime = new(workload.Stamp(now))
 	}
-	if s.Target = s.over(); s.Target != nil {
+	if s.Target = s.endCondition(); s.Target != nil {
 		s.Delete = s.active
 	} else if !s.Stale && s.Job.DeletionTimestamp == nil {
-		s.manage()
-		s.suspend()
+		s.planPods()
+		s.updateSuspended()
 	}
 	if s.Target == nil {
-		s.Target = s.completed()
+		s.Target = s.completedCondition()
 	}
 	if s.Stale {
 		s.Target = nil // there may be pods that the view does not show
 	}
-	s.collect()
-	s.numbers()
+	s.planCounting()
+	s.setCounts()
 	return s.Plan
 }
 
 // IsFinished reports whether a Job is complete or has failed.
-func Over(job *batchv1.Job) bool {
-	return find(job.Status.Conditions, batchv1.JobComplete) != nil || find(job.Status.Conditions, batchv1.JobFailed) != nil
+func IsFinished(job *batchv1.Job) bool {
+	return findCondition(job.Status.Conditions, batchv1.JobComplete) != nil || findCondition(job.Status.Conditions, batchv1.JobFailed) != nil
 }
 
-func find(conditions []batchv1.JobCondition, kind batchv1.JobConditionType) *batchv1.JobCondition {
+func findCondition(conditions []batchv1.JobCondition, kind batchv1.JobConditionType) *batchv1.JobCondition {
 	for i := range conditions {
 		if conditions[i].Type == kind && conditions[i].Status == corev1.ConditionTrue {
 			return &conditions[i]
@@ -122,10 +122,10 @@ func find(conditions []batchv1.JobCondition, kind batchv1.JobConditionType) *bat
 }
 
 // planPods decides how many pods there should be (manageJob).
-func (s *step) manage() {
+func (s *planning) planPods() {
 	have := int32(len(s.active))
-	want := s.want()
-	extra := s.extra(max(have-want, 0))
+	want := s.wantedPods()
+	extra := s.excessPods(max(have-want, 0))
 	if len(extra) > 0 {
 		s.Delete = extra[:min(len(extra), Burst)]
 		return
@@ -134,21 +134,21 @@ func (s *step) manage() {
 	if s.replacesFailedOnly() {
 		missing -= s.terminating
 	}
-	if missing <= 0 || s.suspended() {
+	if missing <= 0 || s.isSuspended() {
 		return
 	}
-	if wait := s.Plan.Failures.left(s.now); wait > 0 && !s.perIndex() {
-		s.Again = shorter(s.Again, wait)
+	if wait := s.Plan.Failures.remainingPause(s.now); wait > 0 && !s.isPerIndex() {
+		s.RequeueAfter = shorter(s.RequeueAfter, wait)
 		return
 	}
-	s.create(int(min(missing, Burst)))
+	s.planCreate(int(min(missing, Burst)))
 }
 
 // wantedPods returns how many pods should run.
-func (s *step) want() int32 {
+func (s *planning) wantedPods() int32 {
 	parallelism := valueOr(s.Job.Spec.Parallelism, 1)
 	switch {
-	case s.suspended():
+	case s.isSuspended():
 		return 0
 	case s.Job.Spec.Completions != nil || s.Job.Spec.Parallelism == nil:
 		return max(min(valueOr(s.Job.Spec.Completions, 1)-s.succeeded, parallelism), 0)
@@ -160,11 +160,11 @@ func (s *step) want() int32 {
 
 // excessPods returns the active pods to delete if n are too many. Pods with a duplicate or invalid
 // index are always among them.
-func (s *step) extra(n int32) []*corev1.Pod {
+func (s *planning) excessPods(n int32) []*corev1.Pod {
 	var extra []*corev1.Pod
 	rest := s.active
-	if s.indexed() {
-		extra, rest = s.doubles(rest)
+	if s.isIndexed() {
+		extra, rest = s.splitDuplicates(rest)
 	}
 	if more := int(n) - len(extra); more > 0 {
 		extra = append(extra, workload.ToDelete(rest, rest, more, s.now)...)
@@ -173,45 +173,45 @@ func (s *step) extra(n int32) []*corev1.Pod {
 }
 
 // planCreate plans n new pods.
-func (s *step) create(n int) {
-	if !s.indexed() {
+func (s *planning) planCreate(n int) {
+	if !s.isIndexed() {
 		for range n {
-			s.Create = append(s.Create, s.pod(-1))
+			s.Create = append(s.Create, s.newPod(-1))
 		}
 		return
 	}
-	for _, index := range s.due(s.pending(n)) {
-		s.Create = append(s.Create, s.pod(index))
+	for _, index := range s.dueIndexes(s.pendingIndexes(n)) {
+		s.Create = append(s.Create, s.newPod(index))
 	}
 }
 
 // updateSuspended updates the condition Suspended. When the Job is resumed, its start time is set
 // again.
-func (s *step) suspend() {
-	known := find(s.Status.Conditions, batchv1.JobSuspended)
+func (s *planning) updateSuspended() {
+	known := findCondition(s.Status.Conditions, batchv1.JobSuspended)
 	switch {
-	case s.suspended() && known == nil:
-		s.drop(batchv1.JobSuspended)
-		s.set(s.condition(batchv1.JobSuspended, "JobSuspended", "Job suspended"))
-		s.Tell = append(s.Tell, Event{corev1.EventTypeNormal, "Suspended", "Job suspended"})
-	case !s.suspended() && known != nil:
-		s.drop(batchv1.JobSuspended)
-		resumed := s.condition(batchv1.JobSuspended, "JobResumed", "Job resumed")
+	case s.isSuspended() && known == nil:
+		s.removeCondition(batchv1.JobSuspended)
+		s.addCondition(s.newCondition(batchv1.JobSuspended, "JobSuspended", "Job suspended"))
+		s.Events = append(s.Events, Event{corev1.EventTypeNormal, "Suspended", "Job suspended"})
+	case !s.isSuspended() && known != nil:
+		s.removeCondition(batchv1.JobSuspended)
+		resumed := s.newCondition(batchv1.JobSuspended, "JobResumed", "Job resumed")
 		resumed.Status = corev1.ConditionFalse
-		s.set(resumed)
-		s.Tell = append(s.Tell, Event{corev1.EventTypeNormal, "Resumed", "Job resumed"})
+		s.addCondition(resumed)
+		s.Events = append(s.Events, Event{corev1.EventTypeNormal, "Resumed", "Job resumed"})
 		s.Status.StartTime = new(workload.Stamp(s.now))
 	}
 }
 
-func (s *step) suspended() bool { return s.Job.Spec.Suspend != nil && *s.Job.Spec.Suspend }
+func (s *planning) isSuspended() bool { return s.Job.Spec.Suspend != nil && *s.Job.Spec.Suspend }
 
-func (s *step) indexed() bool {
+func (s *planning) isIndexed() bool {
 	return s.Job.Spec.CompletionMode != nil && *s.Job.Spec.CompletionMode == batchv1.IndexedCompletion
 }
 
 // replacesFailedOnly reports whether a pod is replaced only after it has ended.
-func (s *step) replacesFailedOnly() bool { return ReplacesFailedOnly(s.Job) }
+func (s *planning) replacesFailedOnly() bool { return ReplacesFailedOnly(s.Job) }
 
 // ReplacesFailedOnly reports whether podReplacementPolicy is Failed, which a podFailurePolicy
 // implies.
@@ -222,18 +222,18 @@ func ReplacesFailedOnly(job *batchv1.Job) bool {
 	return job.Spec.PodFailurePolicy != nil
 }
 
-func (s *step) condition(kind batchv1.JobConditionType, reason, message string) batchv1.JobCondition {
+func (s *planning) newCondition(kind batchv1.JobConditionType, reason, message string) batchv1.JobCondition {
 	stamp := workload.Stamp(s.now)
 	return batchv1.JobCondition{
 		Type: kind, Status: corev1.ConditionTrue, LastProbeTime: stamp, LastTransitionTime: stamp, Reason: reason, Message: message,
 	}
 }
 
-func (s *step) set(condition batchv1.JobCondition) {
+func (s *planning) addCondition(condition batchv1.JobCondition) {
 	s.Status.Conditions = append(slices.Clone(s.Status.Conditions), condition)
 }
 
-func (s *step) drop(kind batchv1.JobConditionType) {
+func (s *planning) removeCondition(kind batchv1.JobConditionType) {
 	s.Status.Conditions = slices.DeleteFunc(slices.Clone(s.Status.Conditions), func(c batchv1.JobCondition) bool { return c.Type == kind })
 }
 

@@ -22,7 +22,7 @@ func Index(pod *corev1.Pod) int {
 	return int(number)
 }
 
-func (s *step) completions() int { return int(valueOr(s.Job.Spec.Completions, 1)) }
+func (s *planning) completions() int { return int(valueOr(s.Job.Spec.Completions, 1)) }
 
 // indexes is a set of completion indexes.
 type indexes map[int]bool
@@ -73,21 +73,21 @@ func (ix indexes) String() string {
 
 // pendingIndexes returns the first n indexes that are neither done nor failed nor running
 // (firstPendingIndexes).
-func (s *step) pending(n int) []int {
+func (s *planning) pendingIndexes(n int) []int {
 	busy := indexes{}
 	for _, pod := range s.active {
 		busy[Index(pod)] = true
 	}
 	if s.replacesFailedOnly() {
 		for _, pod := range s.Pods {
-			if workload.Terminating(pod) {
+			if workload.IsTerminating(pod) {
 				busy[Index(pod)] = true
 			}
 		}
 	}
 	var first []int
 	for i := 0; i < s.completions() && len(first) < n; i++ {
-		if !s.done[i] && !busy[i] && !s.lost[i] {
+		if !s.doneIndexes[i] && !busy[i] && !s.failedIndexes[i] {
 			first = append(first, i)
 		}
 	}
@@ -96,7 +96,7 @@ func (s *step) pending(n int) []int {
 
 // splitDuplicates separates pods with a duplicate or invalid index from the others. Of the pods of
 // one index it keeps the one that would be deleted last (appendDuplicatedIndexPodsForRemoval).
-func (s *step) doubles(pods []*corev1.Pod) (extra, rest []*corev1.Pod) {
+func (s *planning) splitDuplicates(pods []*corev1.Pod) (extra, rest []*corev1.Pod) {
 	byIndex := map[int][]*corev1.Pod{}
 	for _, pod := range pods {
 		byIndex[Index(pod)] = append(byIndex[Index(pod)], pod)
@@ -119,9 +119,9 @@ func (s *step) doubles(pods []*corev1.Pod) (extra, rest []*corev1.Pod) {
 }
 
 // newPod returns a new pod, with an index unless that is negative.
-func (s *step) pod(index int) *corev1.Pod {
-	pod := workload.PodOf(&s.Job.Spec.Template, s.Job, batchv1.SchemeGroupVersion.WithKind("Job"))
-	if !Tracked(pod) {
+func (s *planning) newPod(index int) *corev1.Pod {
+	pod := workload.NewPod(&s.Job.Spec.Template, s.Job, batchv1.SchemeGroupVersion.WithKind("Job"))
+	if !IsTracked(pod) {
 		pod.Finalizers = append(pod.Finalizers, Finalizer)
 	}
 	if index < 0 {
@@ -136,11 +136,11 @@ func (s *step) pod(index int) *corev1.Pod {
 	}
 	pod.Annotations[batchv1.JobCompletionIndexAnnotation] = text
 	pod.Labels[batchv1.JobCompletionIndexAnnotation] = text
-	if s.perIndex() {
-		s.follow(pod, index)
+	if s.isPerIndex() {
+		s.copyFailures(pod, index)
 	}
 	pod.Spec.Hostname = s.Job.Name + "-" + text
-	pod.GenerateName = workload.Prefix(s.Job.Name + "-" + text)
+	pod.GenerateName = workload.NamePrefix(s.Job.Name + "-" + text)
 	source := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
 		FieldPath: "metadata.labels['" + batchv1.JobCompletionIndexAnnotation + "']",
 	}}

@@ -11,14 +11,14 @@ import (
 // failureAction returns the action of the first rule of the podFailurePolicy that matches a failed
 // pod, and the message for the Job's failure. It returns Count if none matches
 // (matchPodFailurePolicy).
-func (s *step) policy(pod *corev1.Pod) (action batchv1.PodFailurePolicyAction, why string) {
+func (s *planning) failureAction(pod *corev1.Pod) (action batchv1.PodFailurePolicyAction, why string) {
 	if s.Job.Spec.PodFailurePolicy == nil {
 		return batchv1.PodFailurePolicyActionCount, ""
 	}
 	for i, rule := range s.Job.Spec.PodFailurePolicy.Rules {
 		var what string
 		if rule.OnExitCodes != nil {
-			what = matchExit(pod, rule.OnExitCodes)
+			what = matchExitCodes(pod, rule.OnExitCodes)
 		} else {
 			what = matchCondition(pod, rule.OnPodConditions)
 		}
@@ -30,13 +30,13 @@ func (s *step) policy(pod *corev1.Pod) (action batchv1.PodFailurePolicyAction, w
 }
 
 // countsAsFailure reports whether a failed pod counts as a failure.
-func (s *step) counts(pod *corev1.Pod) bool {
-	action, _ := s.policy(pod)
+func (s *planning) countsAsFailure(pod *corev1.Pod) bool {
+	action, _ := s.failureAction(pod)
 	return action != batchv1.PodFailurePolicyActionIgnore
 }
 
 // matchExitCodes returns a message about the first container that matches a rule; "" if none does.
-func matchExit(pod *corev1.Pod, rule *batchv1.PodFailurePolicyOnExitCodesRequirement) string {
+func matchExitCodes(pod *corev1.Pod, rule *batchv1.PodFailurePolicyOnExitCodesRequirement) string {
 	for _, status := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
 		ended := status.State.Terminated
 		if ended == nil || ended.ExitCode == 0 || (rule.ContainerName != nil && *rule.ContainerName != status.Name) {

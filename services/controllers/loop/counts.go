@@ -9,14 +9,14 @@ import (
 
 // queueMetrics are upstream's metrics of work queues. Their durations are wall-clock time, because
 // they measure the machine's work.
-type counts struct {
+type queueMetrics struct {
 	name                                       string
 	adds, depth, retries                       *metrics.Family
 	waited, worked, unfinished, longestRunning *metrics.Family
 }
 
-func newCounts(all *metrics.Registry, name string) counts {
-	return counts{
+func newCounts(all *metrics.Registry, name string) queueMetrics {
+	return queueMetrics{
 		name:    name,
 		adds:    all.Counter("workqueue_adds_total", "Total number of adds handled by workqueue", "name"),
 		depth:   all.Gauge("workqueue_depth", "Current depth of workqueue", "name"),
@@ -34,7 +34,7 @@ func newCounts(all *metrics.Registry, name string) counts {
 }
 
 // updateGauges sets the gauges when the metrics are read.
-func (l *Loop[K]) lookUp() {
+func (l *Loop[K]) updateGauges() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var all, longest time.Duration

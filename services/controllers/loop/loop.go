@@ -45,7 +45,7 @@ type Loop[K comparable] struct {
 	sync   func(context.Context, K) error
 	wake   chan struct{}
 	work   chan K
-	counts counts
+	counts queueMetrics
 
 	mu       sync.Mutex
 	waiting  []K             // ready for a worker, oldest first
@@ -61,7 +61,7 @@ type Loop[K comparable] struct {
 // the first 100.
 const (
 	firstBackoff = 5 * time.Millisecond
-	mostBackoff  = 1000 * time.Second
+	maxBackoff   = 1000 * time.Second
 	perSecond    = 10
 	burst        = 100
 )
@@ -78,16 +78,16 @@ func New[K comparable](cfg Config, sync func(context.Context, K) error) *Loop[K]
 		dirty: map[K]time.Time{}, busy: map[K]time.Time{}, later: schedule[K]{due: map[K]time.Time{}}, failures: map[K]int{},
 		bucket: rate.NewLimiter(perSecond, burst),
 	}
-	cfg.Metrics.OnCollect(l.lookUp)
+	cfg.Metrics.OnCollect(l.updateGauges)
 	return l
 }
 
 // Add queues a key.
 func (l *Loop[K]) Add(key K) {
 	l.mu.Lock()
-	l.ready(key)
+	l.enqueue(key)
 	l.mu.Unlock()
-	l.prod()
+	l.wakeRun()
 }
 
 // AddAfter queues a key after d of cluster time. It does not postpone a key that is queued or due
@@ -98,18 +98,18 @@ func (l *Loop[K]) AddAfter(key K, d time.Duration) {
 		return
 	}
 	l.mu.Lock()
-	l.delay(key, d)
+	l.enqueueAfter(key, d)
 	l.mu.Unlock()
-	l.prod()
+	l.wakeRun()
 }
 
 // Retry queues a key again after the pause that follows one more failure.
 func (l *Loop[K]) Retry(key K) {
 	l.counts.retries.Add(1, l.counts.name)
 	l.mu.Lock()
-	l.delay(key, l.backoff(key))
+	l.enqueueAfter(key, l.nextBackoff(key))
 	l.mu.Unlock()
-	l.prod()
+	l.wakeRun()
 }
 
 // Forget resets the failures of a key.
@@ -127,7 +127,7 @@ func (l *Loop[K]) Len() int {
 }
 
 // enqueue appends a key to those that wait, unless it is one of them.
-func (l *Loop[K]) ready(key K) {
+func (l *Loop[K]) enqueue(key K) {
 	if _, there := l.dirty[key]; there {
 		return
 	}
@@ -138,22 +138,22 @@ func (l *Loop[K]) ready(key K) {
 	}
 }
 
-func (l *Loop[K]) delay(key K, d time.Duration) {
+func (l *Loop[K]) enqueueAfter(key K, d time.Duration) {
 	l.later.add(key, l.cfg.Clock.Steady().Add(d))
 }
 
 // nextBackoff returns the pause after one more failure of key.
-func (l *Loop[K]) backoff(key K) time.Duration {
+func (l *Loop[K]) nextBackoff(key K) time.Duration {
 	l.failures[key]++
-	own := mostBackoff
+	own := maxBackoff
 	if n := l.failures[key] - 1; n < 18 {
-		own = min(firstBackoff<<n, mostBackoff)
+		own = min(firstBackoff<<n, maxBackoff)
 	}
 	now := l.cfg.Clock.Steady()
 	return max(own, l.bucket.ReserveN(now, 1).DelayFrom(now))
 }
 
-func (l *Loop[K]) prod() {
+func (l *Loop[K]) wakeRun() {
 	select {
 	case l.wake <- struct{}{}:
 	default:

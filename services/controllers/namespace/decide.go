@@ -34,7 +34,7 @@ const (
 )
 
 // NextStep returns what the namespace needs first.
-func Next(ns *corev1.Namespace) Step {
+func NextStep(ns *corev1.Namespace) Step {
 	switch {
 	case ns.DeletionTimestamp == nil, !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes):
 		return Nothing
@@ -46,17 +46,17 @@ func Next(ns *corev1.Namespace) Step {
 
 // SettleTime is how long after a change of a namespace it is emptied, so that objects created at
 // the last moment are seen.
-const Pause = 5 * time.Second
+const SettleTime = 5 * time.Second
 
 // WithTerminatingPhase returns the namespace with the phase Terminating.
-func Marked(ns *corev1.Namespace) *corev1.Namespace {
+func WithTerminatingPhase(ns *corev1.Namespace) *corev1.Namespace {
 	marked := ns.DeepCopy()
 	marked.Status.Phase = corev1.NamespaceTerminating
 	return marked
 }
 
 // DeleteOptions returns the options for deleting the content: each object has its own grace period.
-func Options() metav1.DeleteOptions {
+func DeleteOptions() metav1.DeleteOptions {
 	return metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
 }
 
@@ -79,7 +79,7 @@ func Content(all []kinds.Kind) (pods kinds.Kind, others []kinds.Kind) {
 }
 
 // Leftover is what a kind still has in the namespace after its deletion was requested.
-type Left struct {
+type Leftover struct {
 	Resource   schema.GroupVersionResource
 	Count      int
 	Finalizers map[string]int
@@ -89,7 +89,7 @@ type Left struct {
 }
 
 // Remains reports whether objects of the kind are left, so that the next kind has to wait.
-func (l Left) Remains() bool { return l.Count > 0 || l.Err != nil }
+func (l Leftover) Remains() bool { return l.Count > 0 || l.Err != nil }
 
 // finalizerEstimate is the time, in seconds, that finalizers are given.
 const finalizerEstimate = 15
@@ -97,8 +97,8 @@ const finalizerEstimate = 15
 // NewLeftover says what it means that these objects of a kind are still there. asked is the grace
 // in seconds that the pods among them need, 0 for other kinds. Objects that remain without grace
 // and without finalizers are an error.
-func Remainder(namespace string, resource schema.GroupVersionResource, items []kinds.Object, asked int64) Left {
-	left := Left{Resource: resource, Count: len(items), Finalizers: map[string]int{}, Estimate: asked}
+func NewLeftover(namespace string, resource schema.GroupVersionResource, items []kinds.Object, asked int64) Leftover {
+	left := Leftover{Resource: resource, Count: len(items), Finalizers: map[string]int{}, Estimate: asked}
 	for _, item := range items {
 		for _, finalizer := range item.GetFinalizers() {
 			left.Finalizers[finalizer]++
@@ -137,7 +137,7 @@ func PodGrace(objects []kinds.Object, deleted, now time.Time) int64 {
 type Sweep struct {
 	// Discovery says why some kinds are unknown.
 	Discovery error
-	Left      []Left
+	Left      []Leftover
 }
 
 // Verdict is what to do after a sweep.
@@ -148,12 +148,12 @@ type Verdict struct {
 	// Finalize is true if nothing is left.
 	Finalize bool
 	// RequeueAfter is when to check again; 0 with Err means with the queue's back-off.
-	Again time.Duration
-	Err   error
+	RequeueAfter time.Duration
+	Err          error
 }
 
 // Evaluate returns what a sweep means for the namespace.
-func Judge(ns *corev1.Namespace, sweep Sweep, now time.Time) Verdict {
+func Evaluate(ns *corev1.Namespace, sweep Sweep, now time.Time) Verdict {
 	var failed []error
 	var estimate int64
 	for _, left := range sweep.Left {
@@ -163,12 +163,12 @@ func Judge(ns *corev1.Namespace, sweep Sweep, now time.Time) Verdict {
 		}
 	}
 	verdict := Verdict{}
-	verdict.Conditions, verdict.Changed = merge(ns.Status.Conditions, problems(sweep, failed), now)
+	verdict.Conditions, verdict.Changed = mergeConditions(ns.Status.Conditions, problemConditions(sweep, failed), now)
 	verdict.Err = utilerrors.NewAggregate(slices.Concat(discoveryErrors(sweep), failed))
 	switch {
 	case verdict.Err != nil:
 	case estimate > 0:
-		verdict.Again = time.Duration(estimate/2+1) * time.Second
+		verdict.RequeueAfter = time.Duration(estimate/2+1) * time.Second
 	default:
 		verdict.Finalize = true
 	}
@@ -184,7 +184,7 @@ func discoveryErrors(sweep Sweep) []error {
 
 // problemConditions returns the conditions that say why the namespace is not empty, in upstream's
 // words (namespaced_resources_deleter.go, status_condition_utils.go).
-func problems(sweep Sweep, failed []error) []corev1.NamespaceCondition {
+func problemConditions(sweep Sweep, failed []error) []corev1.NamespaceCondition {
 	var found []corev1.NamespaceCondition
 	add := func(kind corev1.NamespaceConditionType, reason, message string) {
 		found = append(found, corev1.NamespaceCondition{Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: message})
@@ -223,7 +223,7 @@ func problems(sweep Sweep, failed []error) []corev1.NamespaceCondition {
 }
 
 // clearConditions returns the conditions of a namespace without problems, in their order.
-func fine() []corev1.NamespaceCondition {
+func clearConditions() []corev1.NamespaceCondition {
 	return []corev1.NamespaceCondition{
 		{Type: corev1.NamespaceDeletionDiscoveryFailure, Reason: "ResourcesDiscovered", Message: "All resources successfully discovered"},
 		{Type: corev1.NamespaceDeletionGVParsingFailure, Reason: "ParsedGroupVersions", Message: "All legacy kube types successfully parsed"},
@@ -237,15 +237,15 @@ func fine() []corev1.NamespaceCondition {
 }
 
 // mergeConditions updates the conditions with those that were found; the others become False.
-func merge(old, found []corev1.NamespaceCondition, now time.Time) (merged []corev1.NamespaceCondition, changed bool) {
+func mergeConditions(old, found []corev1.NamespaceCondition, now time.Time) (merged []corev1.NamespaceCondition, changed bool) {
 	merged = slices.Clone(old)
-	for _, wanted := range fine() {
+	for _, wanted := range clearConditions() {
 		wanted.Status = corev1.ConditionFalse
-		if i := slices.IndexFunc(found, is(wanted.Type)); i >= 0 {
+		if i := slices.IndexFunc(found, hasType(wanted.Type)); i >= 0 {
 			wanted = found[i]
 		}
 		wanted.LastTransitionTime = metav1.Unix(now.Unix(), 0)
-		i := slices.IndexFunc(merged, is(wanted.Type))
+		i := slices.IndexFunc(merged, hasType(wanted.Type))
 		switch {
 		case i < 0:
 			merged, changed = append(merged, wanted), true
@@ -259,12 +259,12 @@ func merge(old, found []corev1.NamespaceCondition, now time.Time) (merged []core
 	return merged, changed
 }
 
-func is(kind corev1.NamespaceConditionType) func(corev1.NamespaceCondition) bool {
+func hasType(kind corev1.NamespaceConditionType) func(corev1.NamespaceCondition) bool {
 	return func(c corev1.NamespaceCondition) bool { return c.Type == kind }
 }
 
 // WithoutContentFinalizer returns the namespace without the finalizer for its content.
-func Finalized(ns *corev1.Namespace) *corev1.Namespace {
+func WithoutContentFinalizer(ns *corev1.Namespace) *corev1.Namespace {
 	finalized := ns.DeepCopy()
 	finalized.Spec.Finalizers = slices.DeleteFunc(finalized.Spec.Finalizers, func(f corev1.FinalizerName) bool {
 		return f == corev1.FinalizerKubernetes

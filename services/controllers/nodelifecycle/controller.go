@@ -76,17 +76,17 @@ func New(base control.Base) *Controller {
 	if grace := base.Compat.NodeMonitorGrace; grace > 0 {
 		c.timing.Grace = grace
 	}
-	view.OnNode(c.copies.pods)
+	view.IndexByNode(c.copies.pods)
 	config := loop.Config{Name: "node_lifecycle_controller", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: workers}
 	c.changed = loop.New(config, c.schedulable)
 	config.Name = "node_lifecycle_controller_pods"
 	c.bound = loop.New(config, c.arrived)
-	c.copies.nodes.On(func(_, now *corev1.Node) {
+	c.copies.nodes.OnChange(func(_, now *corev1.Node) {
 		if now != nil {
 			c.changed.Add(view.KeyOf(now))
 		}
 	})
-	c.copies.pods.On(func(old, now *corev1.Pod) {
+	c.copies.pods.OnChange(func(old, now *corev1.Pod) {
 		if now != nil && now.Spec.NodeName != "" && (old == nil || old.Spec.NodeName != now.Spec.NodeName) {
 			c.bound.Add(view.KeyOf(now))
 		}
@@ -272,7 +272,7 @@ func (c *Controller) judge(ctx context.Context, node *corev1.Node, finding Findi
 		return
 	}
 	delete(c.again, node.Name)
-	if err := c.notReady(ctx, view.Bound(c.copies.pods, node.Name)); err != nil {
+	if err := c.notReady(ctx, view.BoundTo(c.copies.pods, node.Name)); err != nil {
 		c.log.WarnContext(ctx, "could not mark all pods not ready", "node", node.Name, "error", err)
 		c.again[node.Name] = true
 	}
@@ -340,7 +340,7 @@ func (c *Controller) write(ctx context.Context, name string, wanted func(*corev1
 		if len(taints) > 0 {
 			value = taints
 		}
-		_, err = c.client.Merge(ctx, node, map[string]any{
+		_, err = c.client.PatchMerge(ctx, node, map[string]any{
 			"metadata": map[string]any{"resourceVersion": node.ResourceVersion}, "spec": map[string]any{"taints": value},
 		})
 		if !apierrors.IsConflict(err) {

@@ -83,7 +83,7 @@ func (c *Controller) finalize(ctx context.Context, volume *corev1.PersistentVolu
 	updated := volume.DeepCopy()
 	updated.Finalizers = finalizers
 	_, err := c.client.volumes.Update(ctx, updated)
-	if control.Gone(err) {
+	if control.IsGone(err) {
 		return nil
 	}
 	return err

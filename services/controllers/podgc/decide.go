@@ -31,7 +31,7 @@ type View struct {
 	// Threshold is how many terminal pods are kept; 0 or less keeps all.
 	Threshold int
 	// MissingSince has the nodes that pods name and that do not exist, and since when.
-	Missed map[string]time.Time
+	MissingSince map[string]time.Time
 }
 
 // Removal is one pod to remove. It is set to Failed first if it is not terminal (CTL-14).
@@ -45,7 +45,7 @@ type Removal struct {
 type Plan struct {
 	Removals []Removal
 	// MissingSince is View.MissingSince for the next collection.
-	Missed map[string]time.Time
+	MissingSince map[string]time.Time
 	// Suspects are nodes that have been missing for long enough. If the API confirms that they are
 	// gone, their pods are removed; see Orphans.
 	Suspects []string
@@ -53,25 +53,25 @@ type Plan struct {
 
 // Decide returns which pods to remove at now (gc).
 func Decide(view View, now time.Time) Plan {
-	plan := Plan{Missed: map[string]time.Time{}}
-	plan.add(terminated(view.Pods, view.Threshold), Removal{})
+	plan := Plan{MissingSince: map[string]time.Time{}}
+	plan.add(excessTerminal(view.Pods, view.Threshold), Removal{})
 	for _, pod := range view.Pods {
 		node := view.Nodes[pod.Spec.NodeName]
 		switch {
-		case pod.DeletionTimestamp != nil && node != nil && outOfService(node):
+		case pod.DeletionTimestamp != nil && node != nil && isOutOfService(node):
 			plan.add([]*corev1.Pod{pod}, Removal{}) // CTL-12
 		case pod.DeletionTimestamp != nil && pod.Spec.NodeName == "":
 			plan.add([]*corev1.Pod{pod}, Removal{}) // CTL-11
 		case pod.Spec.NodeName != "" && node == nil:
-			since, known := view.Missed[pod.Spec.NodeName]
+			since, known := view.MissingSince[pod.Spec.NodeName]
 			if !known {
 				since = now
 			}
-			plan.Missed[pod.Spec.NodeName] = since
+			plan.MissingSince[pod.Spec.NodeName] = since
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(plan.Missed)) {
-		if now.Sub(plan.Missed[name]) >= Quarantine {
+	for _, name := range slices.Sorted(maps.Keys(plan.MissingSince)) {
+		if now.Sub(plan.MissingSince[name]) >= Quarantine {
 			plan.Suspects = append(plan.Suspects, name)
 		}
 	}
@@ -101,13 +101,13 @@ func (p *Plan) add(pods []*corev1.Pod, like Removal) {
 
 // excessTerminal returns the terminal pods above the threshold: evicted ones first, then the oldest
 // (CTL-13).
-func terminated(pods []*corev1.Pod, threshold int) []*corev1.Pod {
+func excessTerminal(pods []*corev1.Pod, threshold int) []*corev1.Pod {
 	if threshold <= 0 {
 		return nil
 	}
 	var terminal []*corev1.Pod
 	for _, pod := range pods {
-		if Terminal(pod) {
+		if IsTerminal(pod) {
 			terminal = append(terminal, pod)
 		}
 	}
@@ -116,7 +116,7 @@ func terminated(pods []*corev1.Pod, threshold int) []*corev1.Pod {
 	}
 	slices.SortFunc(terminal, func(a, b *corev1.Pod) int {
 		return cmp.Or(
-			-compareBool(evicted(a), evicted(b)),
+			-compareBool(isEvicted(a), isEvicted(b)),
 			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 			cmp.Compare(a.Name, b.Name),
 		)
@@ -125,11 +125,11 @@ func terminated(pods []*corev1.Pod, threshold int) []*corev1.Pod {
 }
 
 // IsTerminal reports whether the pod's phase is terminal.
-func Terminal(pod *corev1.Pod) bool {
+func IsTerminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-func evicted(pod *corev1.Pod) bool {
+func isEvicted(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == "Evicted"
 }
 
@@ -144,7 +144,7 @@ func compareBool(a, b bool) int {
 }
 
 // isOutOfService reports whether a node is not ready and has the out-of-service taint.
-func outOfService(node *corev1.Node) bool {
+func isOutOfService(node *corev1.Node) bool {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
 			return false

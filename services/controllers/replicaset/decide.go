@@ -73,10 +73,10 @@ func Status(v View, failed error, now time.Time) appsv1.ReplicaSetStatus {
 		if template.Matches(labels.Set(pod.Labels)) {
 			status.FullyLabeledReplicas++
 		}
-		if workload.Ready(pod) {
+		if workload.IsReady(pod) {
 			status.ReadyReplicas++
 		}
-		if workload.Available(pod, v.Set.Spec.MinReadySeconds, now) {
+		if workload.IsAvailable(pod, v.Set.Spec.MinReadySeconds, now) {
 			status.AvailableReplicas++
 		}
 	}
@@ -112,6 +112,6 @@ func conditions(v View, known []appsv1.ReplicaSetCondition, failed error, now ti
 
 // RecheckAfter returns how long after now the status changes because a ready pod becomes available;
 // 0 means never.
-func Recheck(v View, now time.Time) time.Duration {
+func RecheckAfter(v View, now time.Time) time.Duration {
 	return workload.NextAvailable(v.Active, v.Set.Spec.MinReadySeconds, now)
 }

@@ -74,7 +74,7 @@ func (c *Controller) lookUp() {
 
 // listen puts what becomes of a kind's objects into the mailbox.
 func listen[T kinds.Object](inbox *mailbox, from *view.Copy[T], set, remove func(*State, T)) {
-	from.On(func(old, now T) {
+	from.OnChange(func(old, now T) {
 		var none T
 		if any(now) == any(none) {
 			inbox.put(func(state *State) { remove(state, old) })

@@ -7,10 +7,10 @@ import (
 )
 
 // evictionMetrics are upstream's metrics of its taint eviction controller.
-type counts struct{ deletions, late *metrics.Family }
+type evictionMetrics struct{ deletions, late *metrics.Family }
 
-func newCounts(all *metrics.Registry) counts {
-	return counts{
+func newCounts(all *metrics.Registry) evictionMetrics {
+	return evictionMetrics{
 		deletions: all.Counter("taint_eviction_controller_pod_deletions_total",
 			"Total number of Pods deleted by TaintEvictionController since its start."),
 		late: all.Histogram("taint_eviction_controller_pod_deletion_duration_seconds",
@@ -20,7 +20,7 @@ func newCounts(all *metrics.Registry) counts {
 }
 
 // deleted counts a pod that was deleted late after it was due, in cluster time.
-func (c counts) deleted(late time.Duration) {
+func (c evictionMetrics) deleted(late time.Duration) {
 	c.deletions.Add(1)
 	c.late.Observe(late)
 }

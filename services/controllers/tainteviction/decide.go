@@ -14,7 +14,7 @@ import (
 const Forever = time.Duration(1<<63 - 1)
 
 // NoExecuteTaints returns the taints that evict pods.
-func NoExecute(taints []corev1.Taint) []corev1.Taint {
+func NoExecuteTaints(taints []corev1.Taint) []corev1.Taint {
 	var found []corev1.Taint
 	for _, taint := range taints {
 		if taint.Effect == corev1.TaintEffectNoExecute {
@@ -26,12 +26,12 @@ func NoExecute(taints []corev1.Taint) []corev1.Taint {
 
 // AffectsEviction reports whether a change of a pod affects how long it may stay on its node. old
 // is nil for a new pod.
-func Concerns(old, now *corev1.Pod) bool {
-	return old == nil || old.Spec.NodeName != now.Spec.NodeName || !slices.EqualFunc(old.Spec.Tolerations, now.Spec.Tolerations, same)
+func AffectsEviction(old, now *corev1.Pod) bool {
+	return old == nil || old.Spec.NodeName != now.Spec.NodeName || !slices.EqualFunc(old.Spec.Tolerations, now.Spec.Tolerations, sameToleration)
 }
 
 // sameToleration reports whether two tolerations match and have the same time.
-func same(a, b corev1.Toleration) bool {
+func sameToleration(a, b corev1.Toleration) bool {
 	if a.TolerationSeconds == nil || b.TolerationSeconds == nil {
 		return a.MatchToleration(&b) && a.TolerationSeconds == b.TolerationSeconds
 	}
@@ -60,15 +60,15 @@ type Decision struct {
 // Decide says when a pod on a node with these taints is to be deleted, if ever. scheduled is the
 // present schedule; zero means none (processPodOnNode).
 func Decide(tolerations []corev1.Toleration, taints []corev1.Taint, scheduled, now time.Time) Decision {
-	taints = NoExecute(taints)
+	taints = NoExecuteTaints(taints)
 	if len(taints) == 0 {
 		return Decision{Outcome: Cancel}
 	}
-	used, all := tolerated(tolerations, taints)
+	used, all := matchTolerations(tolerations, taints)
 	if !all {
 		return Decision{Outcome: Schedule, At: now}
 	}
-	least := Least(used)
+	least := MinTolerationTime(used)
 	switch {
 	case least == Forever:
 		return Decision{Outcome: Cancel}
@@ -80,7 +80,7 @@ func Decide(tolerations []corev1.Toleration, taints []corev1.Taint, scheduled, n
 
 // MinTolerationTime returns the shortest finite toleration; Forever if none is finite, 0 if there
 // are no tolerations or one is not positive (getMinTolerationTime).
-func Least(tolerations []corev1.Toleration) time.Duration {
+func MinTolerationTime(tolerations []corev1.Toleration) time.Duration {
 	if len(tolerations) == 0 {
 		return 0
 	}

@@ -8,7 +8,7 @@ import (
 
 // matchTolerations returns the first toleration that matches each taint. all is false if a taint is
 // not tolerated.
-func tolerated(tolerations []corev1.Toleration, taints []corev1.Taint) (used []corev1.Toleration, all bool) {
+func matchTolerations(tolerations []corev1.Toleration, taints []corev1.Taint) (used []corev1.Toleration, all bool) {
 	for i := range taints {
 		matched := false
 		for j := range tolerations {

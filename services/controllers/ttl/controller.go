@@ -29,7 +29,7 @@ func New(base control.Base) *Controller {
 		writes: control.Of[*batchv1.Job](base.API, "jobs.batch"), clock: base.Clock,
 	}
 	c.loop = loop.New(loop.Config{Name: "ttl_jobs_to_delete", Metrics: base.Metrics, Clock: base.Clock, Workers: workers, Log: base.Log}, c.sync)
-	c.jobs.On(func(_, now *batchv1.Job) {
+	c.jobs.OnChange(func(_, now *batchv1.Job) {
 		if now != nil && now.Spec.TTLSecondsAfterFinished != nil {
 			c.loop.Add(view.KeyOf(now))
 		}
@@ -64,7 +64,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 }
 
 func ignoreGone(err error) error {
-	if control.Gone(err) {
+	if control.IsGone(err) {
 		return nil
 	}
 	return err

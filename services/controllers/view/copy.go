@@ -50,10 +50,10 @@ func Revision(obj metav1.Object) int64 {
 
 // Copy is a local copy of one kind. It is safe for concurrent use.
 type Copy[T kinds.Object] struct {
-	kind   kinds.Kind
-	valve  *gate
-	filled chan struct{}
-	begun  sync.Once
+	kind     kinds.Kind
+	gate     *gate
+	filled   chan struct{}
+	fillOnce sync.Once
 
 	mu       sync.RWMutex
 	objects  map[Key]T
@@ -83,7 +83,7 @@ func (c *Copy[T]) Kind() kinds.Kind { return c.kind }
 // OnChange calls handler for every later change. old is nil for a new object, now is nil for a
 // deleted one. handler must not block; it should add a key to a queue. Call OnChange before the set
 // runs.
-func (c *Copy[T]) On(handler func(old, now T)) { c.handlers = append(c.handlers, handler) }
+func (c *Copy[T]) OnChange(handler func(old, now T)) { c.handlers = append(c.handlers, handler) }
 
 // Index keeps an index of the objects by values, for [Copy.ByIndex]. Call it before the set runs.
 // The same name twice is one index.
@@ -114,16 +114,16 @@ func (c *Copy[T]) All() []T {
 }
 
 // InNamespace returns every object of a namespace, by name.
-func (c *Copy[T]) In(namespace string) []T { return c.By(byNamespace, namespace) }
+func (c *Copy[T]) InNamespace(namespace string) []T { return c.ByIndex(byNamespace, namespace) }
 
 // ControlledBy returns every object whose controller has this UID, by namespace and name.
-func (c *Copy[T]) Controlled(owner types.UID) []T { return c.By(byOwner, string(owner)) }
+func (c *Copy[T]) ControlledBy(owner types.UID) []T { return c.ByIndex(byOwner, string(owner)) }
 
 // Orphans returns every object of a namespace without a controller, by name.
-func (c *Copy[T]) Orphans(namespace string) []T { return c.By(byOwner, orphanIn+namespace) }
+func (c *Copy[T]) Orphans(namespace string) []T { return c.ByIndex(byOwner, orphanIn+namespace) }
 
 // ByIndex returns every object with this value in an index, by namespace and name.
-func (c *Copy[T]) By(name, value string) []T {
+func (c *Copy[T]) ByIndex(name, value string) []T {
 	c.mu.RLock()
 	keys := c.indexes[name].keys[value]
 	found := make([]T, 0, len(keys))
@@ -146,7 +146,7 @@ func sorted[T kinds.Object](objects []T) []T {
 
 // follow keeps the copy up to date until ctx ends.
 func (c *Copy[T]) follow(ctx context.Context, api Follower) error {
-	return api.Follow(ctx, podapi.Target{Kind: c.kind}, metav1.ListOptions{}, c.valve.before(c))
+	return api.Follow(ctx, podapi.Target{Kind: c.kind}, metav1.ListOptions{}, c.gate.wrap(c))
 }
 
 // Replace implements podapi.Sink.
@@ -167,7 +167,7 @@ func (c *Copy[T]) Replace(items []kinds.Object, _ string) {
 			c.set(obj)
 		}
 	}
-	c.begun.Do(func() { close(c.filled) })
+	c.fillOnce.Do(func() { close(c.filled) })
 }
 
 // Apply implements podapi.Sink.
@@ -209,7 +209,7 @@ func (c *Copy[T]) set(obj T) {
 		var none T
 		old = none
 	}
-	c.tell(old, obj)
+	c.notify(old, obj)
 }
 
 // remove deletes an object; last is its last known version.
@@ -226,11 +226,11 @@ func (c *Copy[T]) remove(last T) {
 	c.mu.Unlock()
 	if known {
 		var none T
-		c.tell(last, none)
+		c.notify(last, none)
 	}
 }
 
-func (c *Copy[T]) tell(old, now T) {
+func (c *Copy[T]) notify(old, now T) {
 	for _, handler := range c.handlers {
 		handler(old, now)
 	}

@@ -16,7 +16,7 @@ const (
 const byNode = "node"
 
 // IndexByNode indexes the pods of a copy by their node; see [BoundTo].
-func OnNode(pods *Copy[*corev1.Pod]) {
+func IndexByNode(pods *Copy[*corev1.Pod]) {
 	pods.Index(byNode, func(pod *corev1.Pod) []string {
 		if pod.Spec.NodeName == "" {
 			return nil
@@ -27,7 +27,7 @@ func OnNode(pods *Copy[*corev1.Pod]) {
 
 // BoundTo returns every pod that is bound to a node, by namespace and name. The copy must have been
 // passed to [IndexByNode].
-func Bound(pods *Copy[*corev1.Pod], node string) []*corev1.Pod { return pods.By(byNode, node) }
+func BoundTo(pods *Copy[*corev1.Pod], node string) []*corev1.Pod { return pods.ByIndex(byNode, node) }
 
 // index maps a value to the keys of objects.
 type index struct{ keys map[string]map[Key]struct{} }

@@ -21,19 +21,19 @@ type Follower interface {
 // Set holds the copies that the controllers of one process share.
 type Set struct {
 	api    Follower
-	valve  *Valve
-	copies map[string]member
+	gate   *EventGate
+	copies map[string]anyCopy
 }
 
 // anyCopy is a copy of any kind.
-type member interface {
+type anyCopy interface {
 	follow(ctx context.Context, api Follower) error
 	Filled() <-chan struct{}
 }
 
 // NewSet returns a set without copies. The gate is for tests; nil means none.
-func NewSet(api Follower, valve *Valve) *Set {
-	return &Set{api: api, valve: valve, copies: map[string]member{}}
+func NewSet(api Follower, valve *EventGate) *Set {
+	return &Set{api: api, gate: valve, copies: map[string]anyCopy{}}
 }
 
 // Of returns the set's copy of a kind, named by its group resource: "pods", "deployments.apps". It
@@ -52,7 +52,7 @@ func Of[T kinds.Object](s *Set, groupResource string) *Copy[T] {
 		panic(fmt.Sprintf("view of %s: no such kind", groupResource))
 	}
 	made := newCopy[T](kind)
-	made.valve = s.valve.of(groupResource)
+	made.gate = s.gate.gateOf(groupResource)
 	s.copies[groupResource] = made
 	return made
 }
@@ -63,7 +63,7 @@ func (s *Set) Run(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(s.copies)) {
 		group.Go(func(ctx context.Context) error { return s.copies[name].follow(ctx, s.api) })
 	}
-	group.Go(s.valve.run)
+	group.Go(s.gate.run)
 	return group.Wait()
 }
 

@@ -15,7 +15,7 @@ import (
 // EventGate holds changes back from copies. It is for tests: a closed kind is a stale view, a kind
 // closed between two writes is an intermediate view, and [EventGate.Skip] makes a view that has
 // missed changes.
-type Valve struct {
+type EventGate struct {
 	clock clock.Clock
 	wake  chan struct{}
 
@@ -24,29 +24,29 @@ type Valve struct {
 }
 
 // NewEventGate returns an open gate.
-func NewValve(clk clock.Clock) *Valve {
-	return &Valve{clock: clk, wake: make(chan struct{}, 1), gates: map[string]*gate{}}
+func NewEventGate(clk clock.Clock) *EventGate {
+	return &EventGate{clock: clk, wake: make(chan struct{}, 1), gates: map[string]*gate{}}
 }
 
 // Close holds back all later changes of a kind, named by its group resource.
-func (v *Valve) Close(groupResource string) { v.of(groupResource).shut() }
+func (v *EventGate) Close(groupResource string) { v.gateOf(groupResource).close() }
 
 // Delay lets each change of a kind through when it is d old; a closed kind opens.
-func (v *Valve) Delay(groupResource string, d time.Duration) {
-	g := v.of(groupResource)
+func (v *EventGate) Delay(groupResource string, d time.Duration) {
+	g := v.gateOf(groupResource)
 	g.mu.Lock()
 	g.closed, g.delay = false, d
 	g.mu.Unlock()
-	v.prod()
+	v.wakeRun()
 }
 
 // Open lets through the changes that were held back, in order, and all later ones.
-func (v *Valve) Open(groupResource string) { v.Delay(groupResource, 0) }
+func (v *EventGate) Open(groupResource string) { v.Delay(groupResource, 0) }
 
 // Skip opens a kind, and lets only the last state of each object through, as if the watch had
 // broken and the copy had listed again.
-func (v *Valve) Skip(groupResource string) {
-	g := v.of(groupResource)
+func (v *EventGate) Skip(groupResource string) {
+	g := v.gateOf(groupResource)
 	g.mu.Lock()
 	last := map[Key]int{}
 	for i, one := range g.held {
@@ -67,19 +67,19 @@ func (v *Valve) Skip(groupResource string) {
 }
 
 // gateOf returns the gate of a kind; nil if v is nil.
-func (v *Valve) of(groupResource string) *gate {
+func (v *EventGate) gateOf(groupResource string) *gate {
 	if v == nil {
 		return nil
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.gates[groupResource] == nil {
-		v.gates[groupResource] = &gate{valve: v}
+		v.gates[groupResource] = &gate{owner: v}
 	}
 	return v.gates[groupResource]
 }
 
-func (v *Valve) prod() {
+func (v *EventGate) wakeRun() {
 	select {
 	case v.wake <- struct{}{}:
 	default:
@@ -87,7 +87,7 @@ func (v *Valve) prod() {
 }
 
 // run delivers what is due, until ctx ends.
-func (v *Valve) run(ctx context.Context) error {
+func (v *EventGate) run(ctx context.Context) error {
 	if v == nil {
 		<-ctx.Done()
 		return ctx.Err()
@@ -101,7 +101,7 @@ func (v *Valve) run(ctx context.Context) error {
 		}
 		v.mu.Unlock()
 		for _, g := range gates {
-			wait = min(wait, g.pass(v.clock.Steady()))
+			wait = min(wait, g.deliverDue(v.clock.Steady()))
 		}
 		timer := v.clock.Timer(wait)
 		select {
@@ -117,25 +117,25 @@ func (v *Valve) run(ctx context.Context) error {
 
 // gate holds back the changes of one kind. It is the sink before the copy.
 type gate struct {
-	valve *Valve
+	owner *EventGate
 	sink  podapi.Sink
 
 	mu     sync.Mutex
 	closed bool
 	delay  time.Duration
-	held   []held
+	held   []heldChange
 }
 
 // heldChange is one change that is held back: a list, or an event.
-type held struct {
+type heldChange struct {
 	event    watch.Event
 	list     []kinds.Object
 	revision string
-	came     time.Time
+	received time.Time
 }
 
 // wrap returns the sink to follow with: the gate, or sink itself if g is nil.
-func (g *gate) before(sink podapi.Sink) podapi.Sink {
+func (g *gate) wrap(sink podapi.Sink) podapi.Sink {
 	if g == nil {
 		return sink
 	}
@@ -145,7 +145,7 @@ func (g *gate) before(sink podapi.Sink) podapi.Sink {
 	return g
 }
 
-func (g *gate) shut() {
+func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
@@ -156,22 +156,22 @@ func (g *gate) Replace(items []kinds.Object, revision string) {
 	if items == nil {
 		items = []kinds.Object{}
 	}
-	g.hold(held{list: items, revision: revision})
+	g.add(heldChange{list: items, revision: revision})
 }
 
 // Apply implements podapi.Sink.
-func (g *gate) Apply(event watch.Event) { g.hold(held{event: event}) }
+func (g *gate) Apply(event watch.Event) { g.add(heldChange{event: event}) }
 
-func (g *gate) hold(one held) {
-	one.came = g.valve.clock.Steady()
+func (g *gate) add(one heldChange) {
+	one.received = g.owner.clock.Steady()
 	g.mu.Lock()
 	g.held = append(g.held, one)
 	g.mu.Unlock()
-	g.valve.prod()
+	g.owner.wakeRun()
 }
 
 // deliverDue delivers what is due, and returns the time until the next change is due.
-func (g *gate) pass(now time.Time) time.Duration {
+func (g *gate) deliverDue(now time.Time) time.Duration {
 	for {
 		g.mu.Lock()
 		if g.closed || len(g.held) == 0 || g.sink == nil {
@@ -179,7 +179,7 @@ func (g *gate) pass(now time.Time) time.Duration {
 			return time.Hour
 		}
 		next := g.held[0]
-		if wait := next.came.Add(g.delay).Sub(now); wait > 0 {
+		if wait := next.received.Add(g.delay).Sub(now); wait > 0 {
 			g.mu.Unlock()
 			return wait
 		}

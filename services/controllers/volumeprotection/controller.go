@@ -29,7 +29,7 @@ func NewClaims(base control.Base) *Controller {
 		if !found {
 			return nil
 		}
-		change := Claim(claim, pods.In(key.Namespace))
+		change := Claim(claim, pods.InNamespace(key.Namespace))
 		if change == Remove { // the view may be late, and this cannot be undone
 			live, err := listPods(ctx, base.API, key.Namespace)
 			if err != nil {
@@ -39,12 +39,12 @@ func NewClaims(base control.Base) *Controller {
 		}
 		return write(ctx, client, claim, ClaimFinalizer, change)
 	})
-	claims.On(func(_, now *corev1.PersistentVolumeClaim) {
+	claims.OnChange(func(_, now *corev1.PersistentVolumeClaim) {
 		if now != nil {
 			queue.Add(view.KeyOf(now))
 		}
 	})
-	pods.On(func(old, now *corev1.Pod) {
+	pods.OnChange(func(old, now *corev1.Pod) {
 		if now != nil {
 			return
 		}
@@ -68,7 +68,7 @@ func NewVolumes(base control.Base) *Controller {
 		}
 		return write(ctx, client, volume, VolumeFinalizer, Volume(volume))
 	})
-	volumes.On(func(_, now *corev1.PersistentVolume) {
+	volumes.OnChange(func(_, now *corev1.PersistentVolume) {
 		if now != nil {
 			queue.Add(view.KeyOf(now))
 		}
@@ -91,7 +91,7 @@ func write[T kinds.Object](ctx context.Context, client control.Resource[T], obj 
 	if len(finalizers) > 0 {
 		value = finalizers
 	}
-	_, err := client.Merge(ctx, obj, map[string]any{"metadata": map[string]any{
+	_, err := client.PatchMerge(ctx, obj, map[string]any{"metadata": map[string]any{
 		"resourceVersion": obj.GetResourceVersion(), "finalizers": value,
 	}})
 	if apierrors.IsNotFound(err) {

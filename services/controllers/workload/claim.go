@@ -40,25 +40,25 @@ func Claim(owner, obj metav1.Object, matches func() bool) Ownership {
 }
 
 // PodChange is what a change of a pod means for the controllers of a kind.
-type Touch struct {
+type PodChange struct {
 	// Owner is the pod's controller, if it is of the kind; Former was its controller before.
 	Owner, Former *metav1.OwnerReference
 	// Orphan says that the pod has no controller and can be adopted now.
 	Orphan bool
 	// Created says that the pod is new; Deleted that it is being deleted, or gone.
-	Came, Left bool
+	Created, Deleted bool
 }
 
 // ReadPodChange reads a change of a pod. old is nil for a new pod, now is nil for a deleted one.
-func Touched(gvk schema.GroupVersionKind, old, now *corev1.Pod) Touch {
-	var touch Touch
+func ReadPodChange(gvk schema.GroupVersionKind, old, now *corev1.Pod) PodChange {
+	var touch PodChange
 	if now == nil {
-		touch.Owner, touch.Left = controllerOf(gvk, old), true
+		touch.Owner, touch.Deleted = controllerOf(gvk, old), true
 		return touch
 	}
 	touch.Owner = controllerOf(gvk, now)
-	touch.Came = old == nil
-	touch.Left = now.DeletionTimestamp != nil
+	touch.Created = old == nil
+	touch.Deleted = now.DeletionTimestamp != nil
 	if old != nil {
 		before := controllerOf(gvk, old)
 		if before != nil && (touch.Owner == nil || touch.Owner.UID != before.UID) {

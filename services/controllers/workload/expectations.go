@@ -22,7 +22,7 @@ type expected struct {
 }
 
 // expectationTimeout is how long an expectation holds. After that the view is trusted again.
-const expectFor = 5 * time.Minute
+const expectationTimeout = 5 * time.Minute
 
 // NewExpectations returns empty expectations.
 func NewExpectations() *Expectations {
@@ -30,19 +30,19 @@ func NewExpectations() *Expectations {
 }
 
 // ExpectCreations replaces the expectations of a key by n creations.
-func (e *Expectations) Creations(key types.NamespacedName, n int, now time.Time) {
+func (e *Expectations) ExpectCreations(key types.NamespacedName, n int, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.owner[key] = &expected{creations: n, since: now}
 }
 
 // ExpectDeletions replaces the expectations of a key by deletions.
-func (e *Expectations) Deletions(key types.NamespacedName, uids []types.UID, now time.Time) {
-	e.Both(key, 0, uids, now)
+func (e *Expectations) ExpectDeletions(key types.NamespacedName, uids []types.UID, now time.Time) {
+	e.Expect(key, 0, uids, now)
 }
 
 // Expect replaces the expectations of a key by creations and deletions.
-func (e *Expectations) Both(key types.NamespacedName, n int, uids []types.UID, now time.Time) {
+func (e *Expectations) Expect(key types.NamespacedName, n int, uids []types.UID, now time.Time) {
 	gone := make(map[types.UID]bool, len(uids))
 	for _, uid := range uids {
 		gone[uid] = true
@@ -53,7 +53,7 @@ func (e *Expectations) Both(key types.NamespacedName, n int, uids []types.UID, n
 }
 
 // CreationObserved says that one object was created, or never will be.
-func (e *Expectations) Created(key types.NamespacedName) {
+func (e *Expectations) CreationObserved(key types.NamespacedName) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if known := e.owner[key]; known != nil {
@@ -62,7 +62,7 @@ func (e *Expectations) Created(key types.NamespacedName) {
 }
 
 // DeletionObserved says that an object is being deleted, or never will be.
-func (e *Expectations) Deleted(key types.NamespacedName, uid types.UID) {
+func (e *Expectations) DeletionObserved(key types.NamespacedName, uid types.UID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if known := e.owner[key]; known != nil {
@@ -71,22 +71,22 @@ func (e *Expectations) Deleted(key types.NamespacedName, uid types.UID) {
 }
 
 // Satisfied reports whether nothing is expected any more, or the expectation has timed out.
-func (e *Expectations) Met(key types.NamespacedName, now time.Time) bool {
+func (e *Expectations) Satisfied(key types.NamespacedName, now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	known := e.owner[key]
-	return known == nil || (known.creations <= 0 && len(known.deletions) == 0) || now.Sub(known.since) > expectFor
+	return known == nil || (known.creations <= 0 && len(known.deletions) == 0) || now.Sub(known.since) > expectationTimeout
 }
 
 // Remaining returns how long the expectations of a key still hold.
-func (e *Expectations) Left(key types.NamespacedName, now time.Time) time.Duration {
+func (e *Expectations) Remaining(key types.NamespacedName, now time.Time) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	known := e.owner[key]
 	if known == nil {
 		return 0
 	}
-	return max(known.since.Add(expectFor).Sub(now), 0)
+	return max(known.since.Add(expectationTimeout).Sub(now), 0)
 }
 
 // Forget drops the expectations of a key.

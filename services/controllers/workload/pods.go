@@ -11,20 +11,20 @@ import (
 )
 
 // IsFinished reports whether the pod's phase is terminal.
-func Finished(pod *corev1.Pod) bool {
+func IsFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // IsActive reports whether a pod counts for its workload: it is neither finished nor being deleted
 // (CTL-30, IsPodActive).
-func Active(pod *corev1.Pod) bool { return !Finished(pod) && pod.DeletionTimestamp == nil }
+func IsActive(pod *corev1.Pod) bool { return !IsFinished(pod) && pod.DeletionTimestamp == nil }
 
 // IsTerminating reports whether a pod is being deleted and may still run (CTL-30,
 // IsPodTerminating).
-func Terminating(pod *corev1.Pod) bool { return !Finished(pod) && pod.DeletionTimestamp != nil }
+func IsTerminating(pod *corev1.Pod) bool { return !IsFinished(pod) && pod.DeletionTimestamp != nil }
 
 // IsReady reports whether the pod's condition Ready is true.
-func Ready(pod *corev1.Pod) bool {
+func IsReady(pod *corev1.Pod) bool {
 	condition := condition(pod, corev1.PodReady)
 	return condition != nil && condition.Status == corev1.ConditionTrue
 }
@@ -49,7 +49,7 @@ func UnreadySince(pod *corev1.Pod) time.Time {
 // AvailableIn returns the time from now until a ready pod has been ready for minReady seconds; 0 if
 // it has been, and -1 if the pod is not ready.
 func AvailableIn(pod *corev1.Pod, minReady int32, now time.Time) time.Duration {
-	if !Ready(pod) {
+	if !IsReady(pod) {
 		return -1
 	}
 	if minReady <= 0 {
@@ -59,17 +59,17 @@ func AvailableIn(pod *corev1.Pod, minReady int32, now time.Time) time.Duration {
 	if since.IsZero() {
 		return -1
 	}
-	return Left(since, time.Duration(minReady)*time.Second, now)
+	return Remaining(since, time.Duration(minReady)*time.Second, now)
 }
 
 // Remaining returns what remains at now of a wait that began at since, a time from an object. It is
 // never more than the whole wait, however wrong a clock is or was.
-func Left(since time.Time, whole time.Duration, now time.Time) time.Duration {
+func Remaining(since time.Time, whole time.Duration, now time.Time) time.Duration {
 	return min(max(since.Add(whole).Sub(now), 0), whole)
 }
 
 // IsAvailable reports whether the pod has been ready for minReady seconds (IsPodAvailable).
-func Available(pod *corev1.Pod, minReady int32, now time.Time) bool {
+func IsAvailable(pod *corev1.Pod, minReady int32, now time.Time) bool {
 	return AvailableIn(pod, minReady, now) == 0
 }
 

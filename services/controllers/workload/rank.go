@@ -21,32 +21,32 @@ func ToDelete(pods, related []*corev1.Pod, n int, now time.Time) []*corev1.Pod {
 	}
 	onNode := map[string]int{}
 	for _, pod := range related {
-		if Active(pod) {
+		if IsActive(pod) {
 			onNode[pod.Spec.NodeName]++
 		}
 	}
 	ranked := slices.Clone(pods)
-	slices.SortStableFunc(ranked, func(a, b *corev1.Pod) int { return before(a, b, onNode, now) })
+	slices.SortStableFunc(ranked, func(a, b *corev1.Pod) int { return compareForDeletion(a, b, onNode, now) })
 	return ranked[:n]
 }
 
 // compareForDeletion is negative if a is deleted before b (ActivePodsWithRanks): unassigned,
 // pending, not ready, low deletion cost, many related pods on its node, recently ready, many
 // restarts, young.
-func before(a, b *corev1.Pod, onNode map[string]int, now time.Time) int {
+func compareForDeletion(a, b *corev1.Pod, onNode map[string]int, now time.Time) int {
 	return cmp.Or(
-		firstIf(a.Spec.NodeName == "", b.Spec.NodeName == ""),
+		compareBool(a.Spec.NodeName == "", b.Spec.NodeName == ""),
 		cmp.Compare(phaseRank(a), phaseRank(b)),
-		firstIf(!Ready(a), !Ready(b)),
+		compareBool(!IsReady(a), !IsReady(b)),
 		cmp.Compare(deletionCost(a), deletionCost(b)),
 		cmp.Compare(onNode[b.Spec.NodeName], onNode[a.Spec.NodeName]),
-		younger(ReadySince(a), ReadySince(b), a, b, now),
-		moreRestarts(a, b),
-		younger(a.CreationTimestamp.Time, b.CreationTimestamp.Time, a, b, now),
+		compareAge(ReadySince(a), ReadySince(b), a, b, now),
+		compareRestarts(a, b),
+		compareAge(a.CreationTimestamp.Time, b.CreationTimestamp.Time, a, b, now),
 	)
 }
 
-func firstIf(a, b bool) int {
+func compareBool(a, b bool) int {
 	switch {
 	case a == b:
 		return 0
@@ -84,7 +84,7 @@ func deletionCost(pod *corev1.Pod) int32 {
 
 // compareAge is negative if a is so much younger that it is deleted first. Ages are compared by
 // their order of magnitude, so that the UID decides among pods of about one age.
-func younger(ta, tb time.Time, a, b *corev1.Pod, now time.Time) int {
+func compareAge(ta, tb time.Time, a, b *corev1.Pod, now time.Time) int {
 	switch {
 	case ta.Equal(tb):
 		return 0
@@ -105,14 +105,14 @@ func magnitude(age time.Duration) int {
 
 // compareRestarts is negative if a has a container with more restarts than any of b; sidecars
 // decide between equals.
-func moreRestarts(a, b *corev1.Pod) int {
+func compareRestarts(a, b *corev1.Pod) int {
 	return cmp.Or(
-		cmp.Compare(mostRestarts(b.Status.ContainerStatuses), mostRestarts(a.Status.ContainerStatuses)),
-		cmp.Compare(mostRestarts(b.Status.InitContainerStatuses), mostRestarts(a.Status.InitContainerStatuses)),
+		cmp.Compare(maxRestarts(b.Status.ContainerStatuses), maxRestarts(a.Status.ContainerStatuses)),
+		cmp.Compare(maxRestarts(b.Status.InitContainerStatuses), maxRestarts(a.Status.InitContainerStatuses)),
 	)
 }
 
-func mostRestarts(statuses []corev1.ContainerStatus) int32 {
+func maxRestarts(statuses []corev1.ContainerStatus) int32 {
 	var most int32
 	for _, status := range statuses {
 		most = max(most, status.RestartCount)

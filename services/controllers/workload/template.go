@@ -17,10 +17,10 @@ import (
 
 // NewPod returns a pod from a template, owned by an object of kind gvk (GetPodFromTemplate). The
 // apiserver generates its name.
-func PodOf(template *corev1.PodTemplateSpec, owner metav1.Object, gvk schema.GroupVersionKind) *corev1.Pod {
+func NewPod(template *corev1.PodTemplateSpec, owner metav1.Object, gvk schema.GroupVersionKind) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: owner.GetNamespace(), GenerateName: Prefix(owner.GetName()),
+			Namespace: owner.GetNamespace(), GenerateName: NamePrefix(owner.GetName()),
 			Labels: maps.Clone(template.Labels), Annotations: maps.Clone(template.Annotations),
 			Finalizers:      slices.Clone(template.Finalizers),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, gvk)},
@@ -31,7 +31,7 @@ func PodOf(template *corev1.PodTemplateSpec, owner metav1.Object, gvk schema.Gro
 
 // NamePrefix returns the prefix of the names of an owner's pods: its name and a dash, or without
 // the dash if that would be an invalid name.
-func Prefix(name string) string {
+func NamePrefix(name string) string {
 	if prefix := name + "-"; len(apivalidation.NameIsDNSSubdomain(prefix, true)) == 0 {
 		return prefix
 	}
