@@ -23,20 +23,26 @@ func (c *Cluster) Sleep(d time.Duration) {
 // take 2 s of wall time at speed 10.
 func (c *Cluster) SetSpeed(rate float64) {
 	c.t.Helper()
-	c.changeClock("SetSpeed", func(face clock.Schedule, now time.Time) (clock.Schedule, error) { return face.WithSpeed(now, rate) })
+	c.changeClock("SetSpeed", func(schedule clock.Schedule, now time.Time) (clock.Schedule, error) {
+		return schedule.WithSpeed(now, rate)
+	})
 }
 
 // Pause stops the cluster's clock until Resume: no grace ends, no lease expires, and no periodic
 // work runs. Work triggered by events goes on.
 func (c *Cluster) Pause() {
 	c.t.Helper()
-	c.changeClock("Pause", func(face clock.Schedule, now time.Time) (clock.Schedule, error) { return face.WithPause(now), nil })
+	c.changeClock("Pause", func(schedule clock.Schedule, now time.Time) (clock.Schedule, error) {
+		return schedule.WithPause(now), nil
+	})
 }
 
 // Resume continues a paused clock at its previous speed.
 func (c *Cluster) Resume() {
 	c.t.Helper()
-	c.changeClock("Resume", func(face clock.Schedule, now time.Time) (clock.Schedule, error) { return face.WithResume(now), nil })
+	c.changeClock("Resume", func(schedule clock.Schedule, now time.Time) (clock.Schedule, error) {
+		return schedule.WithResume(now), nil
+	})
 }
 
 // Step advances the cluster's clock by d at once, paused or not. Everything due by then becomes due
@@ -45,7 +51,7 @@ func (c *Cluster) Resume() {
 // bubble or use SetSpeed.
 func (c *Cluster) Step(d time.Duration) {
 	c.t.Helper()
-	c.changeClock("Step", func(face clock.Schedule, now time.Time) (clock.Schedule, error) { return face.WithStep(now, d) })
+	c.changeClock("Step", func(schedule clock.Schedule, now time.Time) (clock.Schedule, error) { return schedule.WithStep(now, d) })
 }
 
 func (c *Cluster) changeClock(how string, change func(clock.Schedule, time.Time) (clock.Schedule, error)) {

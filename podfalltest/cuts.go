@@ -87,9 +87,9 @@ func (c *Cluster) Heal(node string) {
 }
 
 // requireMember fails the test if there is no such node or control-plane part.
-func (c *Cluster) requireMember(party string) {
+func (c *Cluster) requireMember(member string) {
 	c.t.Helper()
-	if parties := c.parts.Members(); !slices.Contains(parties, party) {
-		c.t.Fatalf("podfalltest: there is no node %q; want one of %v", party, parties)
+	if members := c.parts.Members(); !slices.Contains(members, member) {
+		c.t.Fatalf("podfalltest: there is no node %q; want one of %v", member, members)
 	}
 }

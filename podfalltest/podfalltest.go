@@ -100,28 +100,28 @@ func start(t testing.TB, options []Option) (*Cluster, error) {
 	for _, option := range options {
 		option(&c.cfg)
 	}
-	composed, err := c.cfg.clusterConfig(t)
+	config, err := c.cfg.clusterConfig(t)
 	if err != nil {
 		return nil, err
 	}
-	face, err := clock.NewSchedule(clock.Clock{}.Now(), c.cfg.speed)
+	schedule, err := clock.NewSchedule(clock.Clock{}.Now(), c.cfg.speed)
 	if err != nil {
 		return nil, fmt.Errorf("Speed: %w", err)
 	}
-	c.movement = clock.NewDriver(face)
-	c.clock, composed.Clock = c.movement.Clock(), c.movement.Clock()
-	composed.Kubelet = func(string) kubelet.Config {
+	c.movement = clock.NewDriver(schedule)
+	c.clock, config.Clock = c.movement.Clock(), c.movement.Clock()
+	config.Kubelet = func(string) kubelet.Config {
 		return kubelet.Config{Timing: c.cfg.timing, Machine: kubelet.Machine{Seed: randomSeed()}}
 	}
-	composed.Ended = func(name string, err error) { t.Errorf("podfalltest: %s has ended by itself: %v", name, err) }
-	if err := c.setUpGateway(&composed); err != nil {
+	config.Ended = func(name string, err error) { t.Errorf("podfalltest: %s has ended by itself: %v", name, err) }
+	if err := c.setUpGateway(&config); err != nil {
 		return nil, err
 	}
 	t.Cleanup(c.listener.close)
-	if c.parts, err = inprocess.New(t.Context(), composed); err != nil {
+	if c.parts, err = inprocess.New(t.Context(), config); err != nil {
 		return nil, err
 	}
-	c.parts.RecordClock(face)
+	c.parts.RecordClock(schedule)
 	t.Cleanup(c.stop)
 	if err := errors.Join(c.startAll(), c.writeKubeconfig()); err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func start(t testing.TB, options []Option) (*Cluster, error) {
 }
 
 // setUpGateway creates the gateway's secrets and its listener.
-func (c *Cluster) setUpGateway(composed *inprocess.Config) error {
+func (c *Cluster) setUpGateway(config *inprocess.Config) error {
 	now := clock.Clock{}.Now()
 	authority, err := pki.NewAuthority("podfalltest", now)
 	if err != nil {
@@ -150,7 +150,7 @@ func (c *Cluster) setUpGateway(composed *inprocess.Config) error {
 	c.access = kubeconfig.Access{
 		Cluster: "test", URL: "https://" + c.listener.Addr().String(), Authority: authority.Certificate, Token: rand.Text(),
 	}
-	composed.Gateway = &inprocess.Gateway{Listen: c.listener.newListener, Config: gateway.Config{
+	config.Gateway = &inprocess.Gateway{Listen: c.listener.newListener, Config: gateway.Config{
 		TLS:   &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
 		Token: c.access.Token,
 	}}

@@ -147,7 +147,7 @@ func (p *Runner) checkEvent(ctx context.Context, want Event, about podapi.Target
 	if err != nil {
 		return err
 	}
-	var told []string
+	var events []string
 	for _, item := range list.Items {
 		event, ok := item.(*corev1.Event)
 		if !ok || event.InvolvedObject.Kind != about.Kind.Kind || event.InvolvedObject.Name != about.Name {
@@ -156,9 +156,9 @@ func (p *Runner) checkEvent(ctx context.Context, want Event, about podapi.Target
 		if event.Reason == want.Reason && strings.Contains(event.Message, want.Message) {
 			return nil
 		}
-		told = append(told, event.Reason+": "+event.Message)
+		events = append(events, event.Reason+": "+event.Message)
 	}
-	return fmt.Errorf("%s %s has no event %s %q; it has %q", about.Kind.Kind, about.Name, want.Reason, want.Message, told)
+	return fmt.Errorf("%s %s has no event %s %q; it has %q", about.Kind.Kind, about.Name, want.Reason, want.Message, events)
 }
 
 // checkWhy compares the reported blockers.

@@ -52,7 +52,7 @@ func Run(ctx context.Context, s Scenario, cfg Config) Report {
 	ctx, cancel := context.WithCancel(ctx)
 	defer p.background.Wait()
 	defer cancel()
-	begun := cfg.Clock.Now()
+	started := cfg.Clock.Now()
 	for i, step := range s.Steps {
 		if cfg.OnStep != nil {
 			cfg.OnStep(i, step)
@@ -65,7 +65,7 @@ func Run(ctx context.Context, s Scenario, cfg Config) Report {
 			break
 		}
 	}
-	report.Took = cfg.Clock.Since(begun)
+	report.Took = cfg.Clock.Since(started)
 	return report
 }
 
@@ -140,10 +140,8 @@ func (p *Runner) rememberedUID(name string) (types.UID, error) {
 	return uid, nil
 }
 
-// The waits of expectations, in the cluster's time: how long a thing may take that says
-// nothing else, and how often to look.
+// Waits in cluster time: the default of Expect.Within, and the poll interval.
 const (
-	// Waits in cluster time: the default of Expect.Within, and the poll interval.
 	defaultWithin = time.Minute
 	pollInterval  = time.Second
 	// minPollInterval is the minimum of the poll interval in wall time.
@@ -170,8 +168,8 @@ func (p *Runner) pollUntil(ctx context.Context, within time.Duration, look func(
 // pollThroughout calls check repeatedly for the duration stays and returns its first error. On a
 // machine that may be late, the error counts only if a second check confirms it.
 func (p *Runner) pollThroughout(ctx context.Context, stays time.Duration, look func(context.Context) error) error {
-	begun := p.cfg.Clock.Now()
-	for p.cfg.Clock.Since(begun) < stays {
+	started := p.cfg.Clock.Now()
+	for p.cfg.Clock.Since(started) < stays {
 		if err := p.sleepPoll(ctx); err != nil {
 			return err
 		}
@@ -180,7 +178,7 @@ func (p *Runner) pollThroughout(ctx context.Context, stays time.Duration, look f
 			err = look(ctx) // the machine may have stalled during the first check
 		}
 		if err != nil {
-			return fmt.Errorf("it was so, but not for %s: after %s %w", stays, p.cfg.Clock.Since(begun).Round(time.Millisecond), err)
+			return fmt.Errorf("it was so, but not for %s: after %s %w", stays, p.cfg.Clock.Since(started).Round(time.Millisecond), err)
 		}
 	}
 	return nil

@@ -140,12 +140,12 @@ func runScenario(t *testing.T, steps string, harmless bool) scenario.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := 0
+	events := 0
 	report := scenario.Run(t.Context(), story, scenario.Config{
-		Cluster: &fakeCluster{}, Harmless: harmless, Clock: clock.Clock{}, OnStep: func(int, scenario.Step) { told++ },
+		Cluster: &fakeCluster{}, Harmless: harmless, Clock: clock.Clock{}, OnStep: func(int, scenario.Step) { events++ },
 	})
-	if told != len(report.Steps) {
-		t.Errorf("told of %d steps, played %d", told, len(report.Steps))
+	if events != len(report.Steps) {
+		t.Errorf("told of %d steps, played %d", events, len(report.Steps))
 	}
 	return report
 }
@@ -196,11 +196,11 @@ func TestLate(t *testing.T) {
 	for late, wrong := range map[time.Duration]bool{0: true, 500 * time.Millisecond: true, lifetime: false} {
 		for _, speed := range []float64{1, 8} { // Late is wall time, whatever the speed
 			synctest.Test(t, func(t *testing.T) {
-				face, err := clock.NewSchedule(time.Now(), speed)
+				schedule, err := clock.NewSchedule(time.Now(), speed)
 				if err != nil {
 					t.Fatal(err)
 				}
-				cfg := scenario.Config{Cluster: &fakeCluster{}, Clock: clock.NewDriver(face).Clock(), Late: late}
+				cfg := scenario.Config{Cluster: &fakeCluster{}, Clock: clock.NewDriver(schedule).Clock(), Late: late}
 				if report := scenario.Run(t.Context(), story, cfg); wrong != (report.Err != nil) {
 					t.Errorf("late by %v at speed %v: %v", late, speed, report.Err)
 				}

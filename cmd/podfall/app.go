@@ -48,26 +48,26 @@ func newApp(p process, layout cluster.Layout) (*cli.App, error) {
 	options, err := layout.Load()
 	switch {
 	case err == nil:
-		face, err := options.Schedule()
+		schedule, err := options.Schedule()
 		if err != nil {
 			return nil, err
 		}
-		movement := clock.NewDriver(face)
-		env.Clock = movement.Clock()
-		env.Dial = func(ctx context.Context) (*client.Session, error) { return dial(ctx, layout, movement, p.errs) }
+		driver := clock.NewDriver(schedule)
+		env.Clock = driver.Clock()
+		env.Dial = func(ctx context.Context) (*client.Session, error) { return dial(ctx, layout, driver, p.errs) }
 		if env.Compat, err = proto.CompatFor(options.Compat); err != nil {
 			return nil, err
 		}
 	case errors.Is(err, cluster.ErrNoCluster):
 		env.Compat, _ = proto.CompatFor("")
 		missing := err
-		face, err := clock.NewSchedule(clock.Clock{}.Now(), 1)
+		schedule, err := clock.NewSchedule(clock.Clock{}.Now(), 1)
 		if err != nil {
 			return nil, err
 		}
-		movement := clock.NewDriver(face)
-		env.Clock, env.History = movement.Clock(), ""
-		env.Dial = func(ctx context.Context) (*client.Session, error) { return dialRemote(ctx, movement, missing) }
+		driver := clock.NewDriver(schedule)
+		env.Clock, env.History = driver.Clock(), ""
+		env.Dial = func(ctx context.Context) (*client.Session, error) { return dialRemote(ctx, driver, missing) }
 	default:
 		return nil, err
 	}
@@ -147,14 +147,14 @@ func nearestCommand(commands []*cli.Command, word string) string {
 
 // dial connects the command line to the cluster's apiserver and kubelets, and its clock to the
 // cluster's clock.
-func dial(ctx context.Context, layout cluster.Layout, movement *clock.Driver, errs io.Writer) (*client.Session, error) {
+func dial(ctx context.Context, layout cluster.Layout, driver *clock.Driver, errs io.Writer) (*client.Session, error) {
 	conn, err := dialHub(ctx, layout)
 	if err != nil {
 		return nil, err
 	}
-	stop := followClock(ctx, conn, movement)
+	stop := followClock(ctx, conn, driver)
 	return &client.Session{
-		API:   podapi.New(conn, podapi.Config{Clock: movement.Clock(), Warn: client.Warner(errs)}),
+		API:   podapi.New(conn, podapi.Config{Clock: driver.Clock(), Warn: client.Warner(errs)}),
 		Nodes: nodes{conn},
 		Inspect: func(ctx context.Context, process string) ([]byte, error) {
 			return mgmt.NewClient(conn).Inspect(ctx, process, nil)
@@ -172,8 +172,8 @@ type processHistories struct{ *mgmt.Client }
 
 // Processes implements client.Past.
 func (p processHistories) Processes(ctx context.Context) ([]string, error) {
-	board, err := p.Get(ctx)
-	return processNames(board), err
+	state, err := p.Get(ctx)
+	return processNames(state), err
 }
 
 // nodes connects to the kubelets over the bus.

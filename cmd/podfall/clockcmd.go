@@ -76,12 +76,12 @@ func moveClock(c *cli.Context, layout cluster.Layout, change mgmt.ClockChange) e
 	if err != nil {
 		return err
 	}
-	var board mgmt.FaultState
+	var state mgmt.FaultState
 	err = withManagement(c, layout, func(client *mgmt.Client) (err error) {
 		if change == (mgmt.ClockChange{}) {
-			board, err = client.Get(c.Context)
+			state, err = client.Get(c.Context)
 		} else {
-			board, err = client.Set(c.Context, mgmt.Change{MoveClock: &change})
+			state, err = client.Set(c.Context, mgmt.Change{MoveClock: &change})
 		}
 		return err
 	})
@@ -89,18 +89,18 @@ func moveClock(c *cli.Context, layout cluster.Layout, change mgmt.ClockChange) e
 		return err
 	}
 	wall := clock.Clock{}
-	if err := wall.Sleep(c.Context, wall.Until(board.Clock[len(board.Clock)-1].Wall)); err != nil {
+	if err := wall.Sleep(c.Context, wall.Until(state.Clock[len(state.Clock)-1].Wall)); err != nil {
 		return err
 	}
 	if change != (mgmt.ClockChange{}) && len(options.Containers.AllowExec) > 0 {
-		fmt.Fprint(c.App.ErrWriter, programsNote(board.Clock.SegmentAt(wall.Now()), change.Step))
+		fmt.Fprint(c.App.ErrWriter, programsNote(state.Clock.SegmentAt(wall.Now()), change.Step))
 	}
-	return showClock(c.App.Writer, c.String("output"), board.Clock, wall.Now())
+	return showClock(c.App.Writer, c.String("output"), state.Clock, wall.Now())
 }
 
 // showClock prints the clock's reading at now.
-func showClock(out io.Writer, format string, face clock.Schedule, now time.Time) error {
-	segment, shows := face.SegmentAt(now), face.TimeAt(now).UTC()
+func showClock(out io.Writer, format string, schedule clock.Schedule, now time.Time) error {
+	segment, shows := schedule.SegmentAt(now), schedule.TimeAt(now).UTC()
 	if format == "json" {
 		encoder := json.NewEncoder(out)
 		encoder.SetIndent("", "  ")
@@ -118,20 +118,20 @@ func showClock(out io.Writer, format string, face clock.Schedule, now time.Time)
 
 // warnPrograms warns on standard error how a cluster's clock affects real programs.
 func warnPrograms(c *cli.Context, layout cluster.Layout, options cluster.Options) error {
-	face, err := options.Schedule()
+	schedule, err := options.Schedule()
 	if err != nil {
 		return err
 	}
 	err = withManagement(c, layout, func(client *mgmt.Client) error {
-		if board, err := client.Get(c.Context); err == nil { // an external hub may have no fault state
-			face = board.Clock
+		if state, err := client.Get(c.Context); err == nil { // an external hub may have no fault state
+			schedule = state.Clock
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	fmt.Fprint(c.App.ErrWriter, programsNote(face.SegmentAt(clock.Clock{}.Now()), 0))
+	fmt.Fprint(c.App.ErrWriter, programsNote(schedule.SegmentAt(clock.Clock{}.Now()), 0))
 	return nil
 }
 
@@ -174,19 +174,19 @@ func dialHub(ctx context.Context, layout cluster.Layout) (*bus.Conn, error) {
 
 // followClock updates the clock from the fault state until stop. It returns once the first state
 // has arrived, or there is known to be none.
-func followClock(ctx context.Context, conn *bus.Conn, movement *clock.Driver) (stop func()) {
+func followClock(ctx context.Context, conn *bus.Conn, driver *clock.Driver) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	heard := make(chan struct{})
-	once := sync.OnceFunc(func() { close(heard) })
+	received := make(chan struct{})
+	once := sync.OnceFunc(func() { close(received) })
 	var following sync.WaitGroup
 	following.Go(func() {
 		defer once()
-		_ = mgmt.NewClient(conn).Follow(ctx, func(board mgmt.FaultState) { // without fault state the clock keeps its initial schedule
-			movement.Set(board.Clock)
+		_ = mgmt.NewClient(conn).Follow(ctx, func(state mgmt.FaultState) { // without fault state the clock keeps its initial schedule
+			driver.Set(state.Clock)
 			once()
 		})
 	})
-	<-heard
+	<-received
 	return func() {
 		cancel()
 		following.Wait()

@@ -36,14 +36,14 @@ func upCommand(layout cluster.Layout) *cli.Command {
 			"Run again on a cluster whose processes have ended, it starts those.",
 		Flags: append(clusterFlags(), &cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "return when the cluster is ready"}),
 		Action: func(c *cli.Context) error {
-			asked, err := parseOptions(c)
+			requested, err := parseOptions(c)
 			if err != nil {
 				return err
 			}
 			if stored, err := layout.Load(); err == nil {
-				asked = keepStored(c, asked, stored)
+				requested = keepStored(c, requested, stored)
 			}
-			options, err := layout.Create(asked, makeKeys)
+			options, err := layout.Create(requested, makeKeys)
 			if err != nil {
 				return err
 			}
@@ -123,25 +123,25 @@ func parseOptions(c *cli.Context) (cluster.Options, error) {
 }
 
 // keepStored returns asked, with stored values for all options that the command line does not set.
-func keepStored(c *cli.Context, asked, stored cluster.Options) cluster.Options {
+func keepStored(c *cli.Context, requested, stored cluster.Options) cluster.Options {
 	for flags, keep := range map[string]func(){
-		"name":        func() { asked.Name = stored.Name },
-		"nodes":       func() { asked.Nodes = stored.Nodes },
-		"speed":       func() { asked.Speed = stored.Speed },
-		"compat":      func() { asked.Compat = stored.Compat },
-		"timing":      func() { asked.Timing = stored.Timing },
-		"kubelet-arg": func() { asked.KubeletArguments = stored.KubeletArguments },
-		"controllers": func() { asked.Controllers = stored.Controllers },
-		pluginsFlag:   func() { asked.DisablePlugins = stored.DisablePlugins },
-		"port":        func() { asked.Port = stored.Port },
-		"bus":         func() { asked.ExternalBus = stored.ExternalBus },
-		"allow-exec images engine pid1 isolation exec-user i-am-in-a-container host-path-root": func() { asked.Containers = stored.Containers },
+		"name":        func() { requested.Name = stored.Name },
+		"nodes":       func() { requested.Nodes = stored.Nodes },
+		"speed":       func() { requested.Speed = stored.Speed },
+		"compat":      func() { requested.Compat = stored.Compat },
+		"timing":      func() { requested.Timing = stored.Timing },
+		"kubelet-arg": func() { requested.KubeletArguments = stored.KubeletArguments },
+		"controllers": func() { requested.Controllers = stored.Controllers },
+		pluginsFlag:   func() { requested.DisablePlugins = stored.DisablePlugins },
+		"port":        func() { requested.Port = stored.Port },
+		"bus":         func() { requested.ExternalBus = stored.ExternalBus },
+		"allow-exec images engine pid1 isolation exec-user i-am-in-a-container host-path-root": func() { requested.Containers = stored.Containers },
 	} {
 		if !slices.ContainsFunc(strings.Fields(flags), c.IsSet) {
 			keep()
 		}
 	}
-	return asked
+	return requested
 }
 
 // makeKeys creates one key for each identity of the cluster, two for each node bus, and the
@@ -185,9 +185,9 @@ func superviseCommand(layout cluster.Layout) *cli.Command {
 		Name: "supervise", Usage: "own the processes of a cluster that up has made", Hidden: true,
 		Flags: []cli.Flag{readyFlag()},
 		Action: func(c *cli.Context) error {
-			told := os.NewFile(uintptr(c.Int("ready-fd")), "ready")
-			defer told.Close()
-			toParent, toLog := lineWriter(told), lineWriter(c.App.ErrWriter)
+			readyPipe := os.NewFile(uintptr(c.Int("ready-fd")), "ready")
+			defer readyPipe.Close()
+			toParent, toLog := lineWriter(readyPipe), lineWriter(c.App.ErrWriter)
 			ready := false
 			say := func(line string) {
 				toLog(line)

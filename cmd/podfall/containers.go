@@ -30,11 +30,11 @@ func parseContainers(c *cli.Context) (cluster.Containers, error) {
 	if what.Handler != "" && what.Handler != runtime.HandlerScripted && what.Handler != runtime.HandlerProcess {
 		return what, usageError("--engine %q: want scripted or process", what.Handler)
 	}
-	allowance, err := procengine.NewAllowlist(c.StringSlice("allow-exec"))
+	allowlist, err := procengine.NewAllowlist(c.StringSlice("allow-exec"))
 	if err != nil {
 		return what, usageError("--allow-exec: %v", err)
 	}
-	what.AllowExec = allowance.Paths()
+	what.AllowExec = allowlist.Paths()
 	if what.Confinement, err = parseConfinement(c, what.AllowExec); err != nil {
 		return what, err
 	}
@@ -69,12 +69,12 @@ func newContainers(c *cli.Context, s service) (containers, error) {
 	if err != nil {
 		return containers{}, err
 	}
-	book, err := readImages(what.Images)
+	catalog, err := readImages(what.Images)
 	if err != nil {
 		return containers{}, err
 	}
 	return containers{
-		engines: map[string]engine.Engine{runtime.HandlerProcess: processes}, handler: what.Handler, images: book, programs: how,
+		engines: map[string]engine.Engine{runtime.HandlerProcess: processes}, handler: what.Handler, images: catalog, programs: how,
 	}, nil
 }
 

@@ -71,11 +71,11 @@ func cut(c *cli.Context, layout cluster.Layout) error {
 		add.Holder = fmt.Sprintf("podfall cut, pid %d on %s", os.Getpid(), host)
 	}
 	return withManagement(c, layout, func(client *mgmt.Client) error {
-		board, err := client.Set(c.Context, mgmt.Change{Cut: add})
+		state, err := client.Set(c.Context, mgmt.Change{Cut: add})
 		if err != nil {
 			return err
 		}
-		terminal.Printf(c.App.Writer, "cut %q: %s\n", name, describeCut(board, name))
+		terminal.Printf(c.App.Writer, "cut %q: %s\n", name, describeCut(state, name))
 		if add.Holder == "" {
 			return nil
 		}
@@ -196,13 +196,13 @@ func withManagement(c *cli.Context, layout cluster.Layout, do func(*mgmt.Client)
 }
 
 // describeCut describes a cut for users.
-func describeCut(board mgmt.FaultState, name string) string {
-	i := slices.IndexFunc(board.Cuts, func(cut partition.Cut) bool { return cut.Name == name })
+func describeCut(state mgmt.FaultState, name string) string {
+	i := slices.IndexFunc(state.Cuts, func(cut partition.Cut) bool { return cut.Name == name })
 	if i < 0 {
 		return "over"
 	}
-	cut := board.Cuts[i]
-	return strings.Join(cut.Spec.CutOff(board.Members), ", ") + " " + describeManner(cut.Spec) + describeEnd(cut.Until, cut.Lease)
+	cut := state.Cuts[i]
+	return strings.Join(cut.Spec.CutOff(state.Members), ", ") + " " + describeManner(cut.Spec) + describeEnd(cut.Until, cut.Lease)
 }
 
 // describeManner describes what a cut does to messages.

@@ -136,15 +136,15 @@ func faultListCommand(layout cluster.Layout) *cli.Command {
 		Name: "list", Usage: "what is broken", Flags: []cli.Flag{outputFlag()},
 		Action: func(c *cli.Context) error {
 			return withManagement(c, layout, func(client *mgmt.Client) error {
-				board, err := client.Get(c.Context)
+				state, err := client.Get(c.Context)
 				if err != nil {
 					return err
 				}
 				switch output := c.String("output"); output {
 				case "json":
-					return json.NewEncoder(c.App.Writer).Encode(board.Faults)
+					return json.NewEncoder(c.App.Writer).Encode(state.Faults)
 				case "":
-					return printFaults(c.App.Writer, board.Faults)
+					return printFaults(c.App.Writer, state.Faults)
 				default:
 					return usageError("--output %q: want json", output)
 				}

@@ -30,11 +30,11 @@ func gatewayCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			door, err := cluster.ReadGatewaySecrets(c.String("secrets"))
+			secrets, err := cluster.ReadGatewaySecrets(c.String("secrets"))
 			if err != nil {
 				return err
 			}
-			certificate, err := tls.X509KeyPair(door.Server.Certificate, door.Server.Key)
+			certificate, err := tls.X509KeyPair(secrets.Server.Certificate, secrets.Server.Key)
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.String("secrets"), err)
 			}
@@ -47,13 +47,13 @@ func gatewayCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return s.serve(c, func(ctx context.Context, station *mgmt.Agent) error {
-				return runPublishing(ctx, c.String("address"), s, func(ctx context.Context, told func(any) error) error {
+			return s.serve(c, func(ctx context.Context, agent *mgmt.Agent) error {
+				return runPublishing(ctx, c.String("address"), s, func(ctx context.Context, publish func(any) error) error {
 					return gateway.Run(ctx, gateway.Config{
-						Bus: conn, Listener: listener, Token: door.Token, Clock: s.clock, Compat: s.compat, Boot: s.boot,
+						Bus: conn, Listener: listener, Token: secrets.Token, Clock: s.clock, Compat: s.compat, Boot: s.boot,
 						TLS:  &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
-						Seed: randomSeed(), Log: s.log, Faults: s.managed.faults, Processes: processes{station},
-						Ready: func(url string) { _ = told(keepHost(c.String("address"), url)) },
+						Seed: randomSeed(), Log: s.log, Faults: s.managed.faults, Processes: processes{agent},
+						Ready: func(url string) { _ = publish(keepHost(c.String("address"), url)) },
 					})
 				})
 			})

@@ -17,7 +17,7 @@ type limits struct {
 
 // set applies the given limits and no others; the smallest of each resource counts.
 func (l *limits) set(values []string) {
-	asked := map[int]uint64{}
+	requested := map[int]uint64{}
 	for _, value := range values {
 		limit, err := fault.ParseLimit(value)
 		if err != nil {
@@ -27,12 +27,12 @@ func (l *limits) set(values []string) {
 		if limit.Memory {
 			resource = unix.RLIMIT_AS
 		}
-		if most, ok := asked[resource]; !ok || limit.Max < most {
-			asked[resource] = limit.Max
+		if most, ok := requested[resource]; !ok || limit.Max < most {
+			requested[resource] = limit.Max
 		}
 	}
 	for _, resource := range []int{unix.RLIMIT_NOFILE, unix.RLIMIT_AS} {
-		most, ok := asked[resource]
+		most, ok := requested[resource]
 		if !ok {
 			most = math.MaxUint64
 		}

@@ -91,9 +91,8 @@ func runCommandLine(ctx context.Context, p process) error {
 	return app.RunContext(ctx, append([]string{app.Name}, args...))
 }
 
-// Exit codes; the client's own are in its package.
+// Exit codes; package client defines its own.
 const (
-	// Exit codes; package client defines its own.
 	exitError       = 1
 	exitUsage       = 2
 	exitInterrupted = 130

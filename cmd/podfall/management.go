@@ -48,9 +48,9 @@ func hubFlag() cli.Flag {
 }
 
 // newManaged returns an unconnected managed: its clock follows schedule and no faults are active.
-func newManaged(process string, face clock.Schedule) *managed {
+func newManaged(process string, schedule clock.Schedule) *managed {
 	_, node, _ := strings.Cut(process, "/")
-	m := &managed{process: process, clock: clock.NewDriver(face), counts: counts.NewRegistry()}
+	m := &managed{process: process, clock: clock.NewDriver(schedule), counts: counts.NewRegistry()}
 	m.faults = fault.NewTable(fault.Config{
 		Process: process, Node: node, Clock: m.clock.Clock(),
 		Crash: func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }, // every process may kill itself
@@ -72,9 +72,9 @@ func newManaged(process string, face clock.Schedule) *managed {
 }
 
 // apply applies a new fault state to this process.
-func (m *managed) apply(board mgmt.FaultState) {
-	m.faults.Set(board.AllFaults())
-	m.clock.Set(board.Clock)
+func (m *managed) apply(state mgmt.FaultState) {
+	m.faults.Set(state.AllFaults())
+	m.clock.Set(state.Clock)
 	if wrong, ok := m.faults.FindFault(fault.ClockSkew, fault.Attributes{}, fault.Value); ok {
 		if ahead, rate, err := fault.ParseSkew(wrong.Spec.Effect.Value); err == nil {
 			m.clock.SetSkew(clock.Skew{Since: wrong.Since, Offset: ahead, Rate: rate})
@@ -128,24 +128,24 @@ const maxPage = 1 << 20
 // observers returns a service's observers: its history, its metrics, and its inspector.
 func observers[T any](s service, recorder *history.Recorder) inspect.Observers[T] {
 	return inspect.Observers[T]{History: recorder, Metrics: s.managed.counts, Inspect: func(ask func(context.Context) T) {
-		asked := func(ctx context.Context) any { return ask(ctx) }
-		s.managed.report.Store(&asked)
+		requested := func(ctx context.Context) any { return ask(ctx) }
+		s.managed.report.Store(&requested)
 	}}
 }
 
 // inspectFunc returns a function that inspects other processes; nil without a management
 // connection.
-func inspectFunc(station *mgmt.Agent) func(ctx context.Context, process string) ([]byte, error) {
-	if station == nil {
+func inspectFunc(agent *mgmt.Agent) func(ctx context.Context, process string) ([]byte, error) {
+	if agent == nil {
 		return nil
 	}
 	return func(ctx context.Context, process string) ([]byte, error) {
-		return station.Client().Inspect(ctx, process, nil)
+		return agent.Client().Inspect(ctx, process, nil)
 	}
 }
 
 // serve runs a service with its management connection.
-func (s service) serve(c *cli.Context, run func(ctx context.Context, station *mgmt.Agent) error) error {
+func (s service) serve(c *cli.Context, run func(ctx context.Context, agent *mgmt.Agent) error) error {
 	return s.watchStalls(c.Context, func(ctx context.Context) error { return s.manage(ctx, c, run) })
 }
 
@@ -156,7 +156,7 @@ func (s service) watchStalls(ctx context.Context, run func(context.Context) erro
 
 // manage runs a service after it has received the fault state. If the bus does not know the
 // process's management key, the service runs unmanaged.
-func (s service) manage(ctx context.Context, c *cli.Context, run func(ctx context.Context, station *mgmt.Agent) error) error {
+func (s service) manage(ctx context.Context, c *cli.Context, run func(ctx context.Context, agent *mgmt.Agent) error) error {
 	if c.String("hub") == "" {
 		return run(ctx, nil)
 	}
@@ -169,14 +169,14 @@ func (s service) manage(ctx context.Context, c *cli.Context, run func(ctx contex
 		return fmt.Errorf("management: %w", err)
 	}
 	defer conn.Close()
-	station := mgmt.NewAgent(mgmt.AgentConfig{
+	agent := mgmt.NewAgent(mgmt.AgentConfig{
 		Process: s.managed.process, Bus: conn, Apply: s.managed.apply, Inspect: s.managed.inspect, Log: s.log,
 	})
-	return daemon.Run(ctx, station.Run, func(ctx context.Context) error {
+	return daemon.Run(ctx, agent.Run, func(ctx context.Context) error {
 		known, cancel := clock.Clock{}.Timeout(ctx, stateTimeout)
-		station.WaitReady(known)
+		agent.WaitReady(known)
 		cancel()
-		return run(ctx, station)
+		return run(ctx, agent)
 	})
 }
 
@@ -193,13 +193,13 @@ func (p processes) Names() []string {
 }
 
 // processNames returns the names of the cluster's processes.
-func processNames(board mgmt.FaultState) []string {
+func processNames(state mgmt.FaultState) []string {
 	var names []string
-	for _, party := range board.Members {
-		if slices.Contains([]proto.Identity{proto.APIServer, proto.Controllers, proto.Gateway}, proto.Identity(party)) {
-			names = append(names, party)
+	for _, member := range state.Members {
+		if slices.Contains([]proto.Identity{proto.APIServer, proto.Controllers, proto.Gateway}, proto.Identity(member)) {
+			names = append(names, member)
 		} else {
-			names = append(names, "kubelet/"+party, "runtime/"+party)
+			names = append(names, "kubelet/"+member, "runtime/"+member)
 		}
 	}
 	return names
@@ -215,9 +215,9 @@ func (p processes) Clock() clock.Schedule { return p.station.State().Clock }
 
 // stateClient returns the client with which controllers set faults and cuts; nil without a
 // management connection.
-func stateClient(station *mgmt.Agent) faults.Board {
-	if station == nil {
+func stateClient(agent *mgmt.Agent) faults.Board {
+	if agent == nil {
 		return nil
 	}
-	return station.Client()
+	return agent.Client()
 }

@@ -25,21 +25,21 @@ func prepareCommand(layout cluster.Layout) *cli.Command {
 			if c.String("shares") == "" {
 				return usageError("--shares: want a directory")
 			}
-			asked, err := parseOptions(c)
+			requested, err := parseOptions(c)
 			if err != nil {
 				return err
 			}
-			if asked.Port == 0 {
+			if requested.Port == 0 {
 				return usageError("--port 0: want the port that the gateway is published on")
 			}
 			if !strings.Contains(c.String("runtime-host"), "%s") {
 				return usageError("--runtime-host %q: want %%s in it, for the node", c.String("runtime-host"))
 			}
-			asked.Listen = cluster.AllAddresses
+			requested.Listen = cluster.AllAddresses
 			if stored, err := layout.Load(); err == nil {
-				asked.Origin = stored.Origin
+				requested.Origin = stored.Origin
 			}
-			options, err := layout.Create(asked, makeKeys)
+			options, err := layout.Create(requested, makeKeys)
 			if err != nil {
 				return err
 			}

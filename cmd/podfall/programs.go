@@ -79,7 +79,7 @@ func newProcessEngine(c *cli.Context, s service, what cluster.Containers) (progr
 	if err != nil {
 		return nil, "", err
 	}
-	allowance, err := procengine.NewAllowlist(what.AllowExec)
+	allowlist, err := procengine.NewAllowlist(what.AllowExec)
 	if err != nil {
 		return nil, "", err
 	}
@@ -90,7 +90,7 @@ func newProcessEngine(c *cli.Context, s service, what cluster.Containers) (progr
 	data := c.String("data")
 	cfg := procengine.Config{
 		Clock: s.clock, Dir: cluster.ProgramsDir(data), Shim: []string{executable, "shim"}, Launch: []string{executable, "launch"},
-		Allow: allowance, Init: what.Init, Journal: filepath.Join(data, "signals.ndjson"), Log: s.log,
+		Allow: allowlist, Init: what.Init, Journal: filepath.Join(data, "signals.ndjson"), Log: s.log,
 		Isolation: procengine.Isolation{User: user, Refused: "--isolation none"},
 	}
 	if len(what.AllowExec) == 0 {
@@ -108,7 +108,7 @@ func newProcessEngine(c *cli.Context, s service, what cluster.Containers) (progr
 	if err != nil {
 		bounds = fmt.Sprintf("none (%v)", err)
 	}
-	s.log.InfoContext(c.Context, "programs may run", "allowed", allowance.Paths(), "how", cfg.Isolation.String(), "cgroups", bounds)
+	s.log.InfoContext(c.Context, "programs may run", "allowed", allowlist.Paths(), "how", cfg.Isolation.String(), "cgroups", bounds)
 	programs, err = procengine.New(cfg)
 	return programs, cfg.Isolation.String() + "; cgroups: " + bounds, err
 }

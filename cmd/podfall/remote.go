@@ -41,7 +41,7 @@ var errReadOnly = errors.New("over a kubeconfig podfall reads and explains: use 
 
 // dialRemote connects to the current cluster of the kubeconfig, and sets this process's clock to
 // the cluster's. It returns missing if there is no kubeconfig.
-func dialRemote(ctx context.Context, movement *clock.Driver, missing error) (*client.Session, error) {
+func dialRemote(ctx context.Context, driver *clock.Driver, missing error) (*client.Session, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	switch {
@@ -62,7 +62,7 @@ func dialRemote(ctx context.Context, movement *clock.Driver, missing error) (*cl
 		return nil, fmt.Errorf("%w, and the gateway that the kubeconfig leads to, %s, does not answer: %w", missing, f.base, err)
 	}
 	if about.Clock.Check() == nil {
-		movement.Set(about.Clock)
+		driver.Set(about.Clock)
 	}
 	return &client.Session{API: f, Inspect: f.Inspect, Past: f, Close: f.http.CloseIdleConnections}, nil
 }

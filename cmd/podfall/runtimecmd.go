@@ -52,11 +52,11 @@ func runtimeCommand() *cli.Command {
 			}
 			defer recorder.Close()
 			return s.serve(c, func(ctx context.Context, _ *mgmt.Agent) error {
-				return runPublishing(ctx, c.String("address"), s, func(ctx context.Context, told func(any) error) error {
+				return runPublishing(ctx, c.String("address"), s, func(ctx context.Context, publish func(any) error) error {
 					return runtime.Run(ctx, runtime.Config{
 						Bus: conn, Observers: observers[inspect.Runtime](s, recorder), Faults: s.managed.faults, DataDir: c.String("data"), Clock: s.clock, Log: s.log, Boot: s.boot,
 						PodCIDR: c.String("pod-cidr"), Containers: runtime.Containers{Engines: what.engines, Handler: what.handler, Images: what.images, Programs: what.programs},
-						Ready: func() { _ = told(keepHost(c.String("address"), server.URL())) },
+						Ready: func() { _ = publish(keepHost(c.String("address"), server.URL())) },
 					})
 				})
 			})

@@ -71,11 +71,11 @@ func keysFlag() cli.Flag {
 // newService returns the service for a process name.
 func newService(c *cli.Context, process string) (service, error) {
 	var s service
-	face, err := initialSchedule(c)
+	schedule, err := initialSchedule(c)
 	if err != nil {
 		return s, err
 	}
-	s.managed = newManaged(process, face)
+	s.managed = newManaged(process, schedule)
 	s.managed.historyDir = c.String("history")
 	s.clock = s.managed.clock.Clock()
 	if s.compat, err = proto.CompatFor(c.String("compat")); err != nil {
@@ -103,11 +103,11 @@ func initialSchedule(c *cli.Context) (clock.Schedule, error) {
 	} else if speed != 1 {
 		return nil, usageError("--speed %v: want --origin too, the same for every process", speed)
 	}
-	face, err := clock.NewSchedule(origin, speed)
+	schedule, err := clock.NewSchedule(origin, speed)
 	if err != nil {
 		return nil, usageError("--%v", err)
 	}
-	return face, nil
+	return schedule, nil
 }
 
 // recordedGets samples gets: one of so many is recorded. A client that polls one object must not
@@ -133,10 +133,10 @@ func readyNotifier(descriptor int) func() {
 	if descriptor == 0 {
 		return func() {}
 	}
-	told := os.NewFile(uintptr(descriptor), "ready")
+	readyPipe := os.NewFile(uintptr(descriptor), "ready")
 	return func() {
-		_, _ = io.WriteString(told, cluster.LineReady+"\n") // a parent that has exited does not read
-		_ = told.Close()
+		_, _ = io.WriteString(readyPipe, cluster.LineReady+"\n") // a parent that has exited does not read
+		_ = readyPipe.Close()
 	}
 }
 
@@ -202,11 +202,11 @@ func busCommand() *cli.Command {
 			}
 			defer recorder.Close()
 			return s.watchStalls(c.Context, func(ctx context.Context) error {
-				return runPublishing(ctx, path, s, func(ctx context.Context, told func(any) error) error {
+				return runPublishing(ctx, path, s, func(ctx context.Context, publish func(any) error) error {
 					return network.Run(ctx, network.Config{
 						Nodes: c.StringSlice("node"), Credentials: c.String("keys"), External: c.StringSlice("bus"),
 						Host: c.String("listen"), Pinned: pinned, StateFile: c.String("board"), Clock: s.managed.clock, Boot: s.boot, History: recorder, Log: s.log,
-						Ready: func(at network.Addresses) { _ = told(at) },
+						Ready: func(at network.Addresses) { _ = publish(at) },
 					})
 				})
 			})
@@ -325,11 +325,11 @@ func controllersCommand() *cli.Command {
 				return err
 			}
 			defer recorder.Close()
-			return s.serve(c, func(ctx context.Context, station *mgmt.Agent) error {
+			return s.serve(c, func(ctx context.Context, agent *mgmt.Agent) error {
 				cfg := controllers.Config{
-					Board: stateClient(station), Bus: conn, Observers: observers[inspect.Controllers](s, recorder), Clock: s.clock, Boot: s.boot, Compat: s.compat, Log: s.log, Select: c.StringSlice("controllers"), Ready: s.ready,
+					Board: stateClient(agent), Bus: conn, Observers: observers[inspect.Controllers](s, recorder), Clock: s.clock, Boot: s.boot, Compat: s.compat, Log: s.log, Select: c.StringSlice("controllers"), Ready: s.ready,
 				}
-				cfg.Ask, cfg.Faults, cfg.Storage = inspectFunc(station), s.managed.faults, c.String("volumes")
+				cfg.Ask, cfg.Faults, cfg.Storage = inspectFunc(agent), s.managed.faults, c.String("volumes")
 				return controllers.Run(ctx, cfg)
 			})
 		},

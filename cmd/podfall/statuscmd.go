@@ -96,12 +96,12 @@ func readManagement(ctx context.Context, layout cluster.Layout, options cluster.
 	}
 	found.programs = map[string]string{}
 	for _, node := range options.Nodes {
-		var said inspect.Runtime
+		var answer inspect.Runtime
 		raw, err := client.Inspect(ctx, "runtime/"+node, nil)
 		if err == nil {
-			err = json.Unmarshal(raw, &said)
+			err = json.Unmarshal(raw, &answer)
 		}
-		if found.programs[node] = said.Programs; err != nil {
+		if found.programs[node] = answer.Programs; err != nil {
 			found.programs[node] = "unknown: its runtime does not answer"
 		}
 	}
@@ -121,9 +121,9 @@ type linkState struct {
 // linkStates returns the states of all links at a wall time.
 func linkStates(board mgmt.FaultState, wall time.Time) []linkState {
 	states := make([]linkState, 0, len(board.Members))
-	for _, party := range board.Members {
-		condition, _ := partition.ConditionOf(board.Cuts, party, board.Members, board.Clock.TimeAt(wall))
-		state := linkState{Party: party, State: "whole", FromNode: condition.Manner(partition.FromNode), ToNode: condition.Manner(partition.ToNode)}
+	for _, member := range board.Members {
+		condition, _ := partition.ConditionOf(board.Cuts, member, board.Members, board.Clock.TimeAt(wall))
+		state := linkState{Party: member, State: "whole", FromNode: condition.Manner(partition.FromNode), ToNode: condition.Manner(partition.ToNode)}
 		switch {
 		case state.FromNode != partition.Carry || state.ToNode != partition.Carry:
 			state.State = "cut"
@@ -142,8 +142,8 @@ func encodeStatus(out io.Writer, options cluster.Options, processes []cluster.Pr
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "  ")
 	status := map[string]any{"cluster": options, "processes": processes}
-	if board := found.board; board.Epoch != "" {
-		status["links"], status["cuts"], status["faults"] = linkStates(board, clock.Clock{}.Now()), board.Cuts, board.Faults
+	if state := found.board; state.Epoch != "" {
+		status["links"], status["cuts"], status["faults"] = linkStates(state, clock.Clock{}.Now()), state.Cuts, state.Faults
 	}
 	if found.silent != "" {
 		status["unknown"] = "what is cut or broken: " + found.silent
@@ -178,21 +178,21 @@ func printStatus(out io.Writer, processes []cluster.Process) error {
 }
 
 // printState prints the cuts and faults; nothing if there are none.
-func printState(out io.Writer, board mgmt.FaultState) error {
-	if len(board.Cuts) > 0 {
+func printState(out io.Writer, state mgmt.FaultState) error {
+	if len(state.Cuts) > 0 {
 		fmt.Fprintln(out)
 		table := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
 		fmt.Fprintln(table, "CUT\tWHO\tHOW")
-		for _, cut := range board.Cuts {
-			terminal.Printf(table, "%s\t%s\t%s\n", cut.Name, strings.Join(cut.Spec.CutOff(board.Members), ","), describeManner(cut.Spec)+describeEnd(cut.Until, cut.Lease))
+		for _, cut := range state.Cuts {
+			terminal.Printf(table, "%s\t%s\t%s\n", cut.Name, strings.Join(cut.Spec.CutOff(state.Members), ","), describeManner(cut.Spec)+describeEnd(cut.Until, cut.Lease))
 		}
 		if err := table.Flush(); err != nil {
 			return err
 		}
 	}
-	if len(board.Faults) == 0 {
+	if len(state.Faults) == 0 {
 		return nil
 	}
 	fmt.Fprintln(out)
-	return printFaults(out, board.Faults)
+	return printFaults(out, state.Faults)
 }

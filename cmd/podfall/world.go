@@ -43,11 +43,11 @@ func openWorld(ctx context.Context, layout cluster.Layout) (*world, error) {
 	if w.compat, err = proto.CompatFor(w.options.Compat); err != nil {
 		return nil, err
 	}
-	face, err := w.options.Schedule()
+	schedule, err := w.options.Schedule()
 	if err != nil {
 		return nil, err
 	}
-	w.clock = clock.NewDriver(face)
+	w.clock = clock.NewDriver(schedule)
 	conn, err := dialHub(ctx, layout)
 	if err != nil {
 		return nil, err
@@ -88,9 +88,9 @@ func (w *world) Mend(ctx context.Context, what scenario.Mend) error {
 
 // change changes the fault state, and this client's own faults.
 func (w *world) change(ctx context.Context, change mgmt.Change) error {
-	board, err := w.mgmt.Set(ctx, change)
+	state, err := w.mgmt.Set(ctx, change)
 	if err == nil {
-		w.faults.Set(board.AllFaults())
+		w.faults.Set(state.AllFaults())
 	}
 	return err
 }

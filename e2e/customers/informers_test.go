@@ -45,13 +45,13 @@ func TestInformersMissNothing(t *testing.T) {
 			since := a.record.lengths()
 			// Client-go lists again if a watch broke before its first event.
 			broken := a.storeRevision(t)
-			told := func() bool { return w.newest.Load() > broken }
+			got := func() bool { return w.newest.Load() > broken }
 			jerk := func() { line.breakAll(); broken = a.storeRevision(t) }
 			for seed := uint64(4); line.countDials() < 3; seed++ {
 				if seed > 20 {
 					t.Fatalf("the informer has dialled %d times: its connections were not broken", line.countDials())
 				}
-				disturbWhile(t, func() error { return a.write(t.Context(), manyPods, 4, seed) }, told, jerk)
+				disturbWhile(t, func() error { return a.write(t.Context(), manyPods, 4, seed) }, got, jerk)
 			}
 			awaitAgreement(t, "after broken connections", a, w)
 			c.Crash("apiserver")
@@ -245,9 +245,9 @@ func (w *recordingHandler) check(t *testing.T, recorded map[string][]change) {
 	for _, wrong := range w.wrong {
 		t.Fatal(wrong)
 	}
-	for name, told := range w.changes {
+	for name, got := range w.changes {
 		at := 0
-		for _, c := range told {
+		for _, c := range got {
 			next := slices.Index(recorded[name][at:], c)
 			if next < 0 {
 				t.Fatalf("%s: the informer was told of %+v, which did not happen, or not then:\n%+v", name, c, recorded[name])
@@ -278,9 +278,9 @@ func (w *recordingHandler) missed(recorded map[string][]change, since map[string
 	defer w.mu.Unlock()
 	for name, changes := range recorded {
 		want := changes[since[name]:]
-		told := w.changes[name]
-		if !slices.Equal(told[max(0, len(told)-len(want)):], want) {
-			return fmt.Sprintf("%s: the informer was told of\n%+v\nbut this happened:\n%+v", name, told, want)
+		got := w.changes[name]
+		if !slices.Equal(got[max(0, len(got)-len(want)):], want) {
+			return fmt.Sprintf("%s: the informer was told of\n%+v\nbut this happened:\n%+v", name, got, want)
 		}
 	}
 	return ""

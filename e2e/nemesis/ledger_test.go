@@ -59,9 +59,8 @@ func (l *Ledger) Counts() (answered, failed map[string]int) {
 	return answered, failed
 }
 
-// Why a ledger does not agree with what was committed.
+// Errors of Ledger.Check.
 var (
-	// Errors of Ledger.Check.
 	ErrLost  = errors.New("A1: a client was told of a write that no commit is of")
 	ErrOrder = errors.New("A4: a write that began after another was answered has a lower revision")
 )

@@ -78,8 +78,8 @@ func TestNemesis(t *testing.T) {
 	c := up(t, "--nodes", "3", "--speed", fmt.Sprint(speed))
 	t.Cleanup(func() { saveReport(t, c, seed) }) // before the cluster is stopped
 
-	book := &Ledger{}
-	working := &load{api: c.dial(), ledger: book, seed: seed, nodes: nodes}
+	ledger := &Ledger{}
+	working := &load{api: c.dial(), ledger: ledger, seed: seed, nodes: nodes}
 	ctx, cancel := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
 	clients.Go(func() { working.run(ctx) })
@@ -102,11 +102,11 @@ func TestNemesis(t *testing.T) {
 	if out, err := c.run(t.Context(), "down"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	checkRun(t, c, book, a.done)
+	checkRun(t, c, ledger, a.done)
 }
 
 // checkRun checks the data of the stopped cluster against the invariants and the clients' ledger.
-func checkRun(t *testing.T, c *cluster, book *Ledger, steps []Step) {
+func checkRun(t *testing.T, c *cluster, ledger *Ledger, steps []Step) {
 	t.Helper()
 	evidence, err := guarantees.ReadEvidence(t.Context(), c.data)
 	if err != nil {
@@ -140,10 +140,10 @@ func checkRun(t *testing.T, c *cluster, book *Ledger, steps []Step) {
 			}
 		}
 	}
-	if err := book.Check(commits); err != nil {
+	if err := ledger.Check(commits); err != nil {
 		t.Error(err)
 	}
-	answered, failed := book.Counts()
+	answered, failed := ledger.Counts()
 	t.Logf("figures: answered %v, not answered or refused %v", answered, failed)
 	for _, verb := range []string{"create", "delete", "patch", "evict", "deletecollection"} {
 		if answered[verb] == 0 {

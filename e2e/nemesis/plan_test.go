@@ -57,20 +57,20 @@ func drawNames(d *Drawer, n int) []string {
 // one.
 func TestRowsAreFaults(t *testing.T) {
 	for _, row := range pointFaults() {
-		words, said := strings.Fields(row.flags), map[string]string{}
+		words, text := strings.Fields(row.flags), map[string]string{}
 		for i := 0; i+1 < len(words); i += 2 {
-			said[strings.TrimPrefix(words[i], "--")] = words[i+1]
+			text[strings.TrimPrefix(words[i], "--")] = words[i+1]
 		}
-		delay, _ := time.ParseDuration(said["delay"])
+		delay, _ := time.ParseDuration(text["delay"])
 		err := fault.Check("n1", fault.Spec{
-			Point:  fault.Point(said["point"]),
-			Where:  fault.Attributes{Client: said["client"], Verb: said["verb"], Resource: said["resource"], Subresource: said["subresource"], Node: said["node"]},
-			Effect: fault.Effect{Kind: fault.Kind(said["effect"]), Code: said["code"], Value: said["value"], Delay: metav1.Duration{Duration: delay}},
+			Point:  fault.Point(text["point"]),
+			Where:  fault.Attributes{Client: text["client"], Verb: text["verb"], Resource: text["resource"], Subresource: text["subresource"], Node: text["node"]},
+			Effect: fault.Effect{Kind: fault.Kind(text["effect"]), Code: text["code"], Value: text["value"], Delay: metav1.Duration{Duration: delay}},
 		})
 		if err != nil {
 			t.Errorf("%s: %v", row.flags, err)
 		}
-		if row.crashes == "" && said["effect"] == "crash" {
+		if row.crashes == "" && text["effect"] == "crash" {
 			t.Errorf("%s: names no process to start again", row.flags)
 		}
 	}

@@ -128,8 +128,8 @@ func TestEveryProcessIsCrashedAndPaused(t *testing.T) {
 			t.Errorf("%s is %s, want it paused", name, got)
 		}
 		const unknown = "What is cut or broken is not known: the bus, which is paused,"
-		if told := c.must("status"); strings.Contains(told, unknown) != (name == "bus") {
-			t.Errorf("while %s is paused, status says\n%s", name, told)
+		if recorded := c.must("status"); strings.Contains(recorded, unknown) != (name == "bus") {
+			t.Errorf("while %s is paused, status says\n%s", name, recorded)
 		}
 		c.must("resume", name)
 		if got := c.states()[name]; got != "running" {

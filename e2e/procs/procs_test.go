@@ -39,9 +39,8 @@ func testSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// How long things may take: that only bounds a failure, and a busy machine takes its time.
+// Timeouts only bound how long a failure takes; a busy machine may be slow.
 const (
-	// Timeouts only bound how long a failure takes; a busy machine may be slow.
 	conditionTimeout = 3 * time.Minute
 	commandLimit     = 5 * time.Minute
 	// waitFlag is conditionTimeout as a flag of podfall wait, for a cluster at wall speed.

@@ -25,11 +25,9 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/shim"
 )
 
-// The arguments that make this test's binary a program for pods that writes down what
-// happens to it, and the hook of one.
+// Arguments that make this test's binary a program for pods that records what happens to it, or
+// its hook.
 const (
-	// Arguments that make this test's binary a program for pods that records what happens to it, or
-	// its hook.
 	recorderArgument = "be-a-witness"
 	hookArgument     = "be-a-hook"
 )
@@ -277,18 +275,18 @@ func isExec(r shim.Record) bool { return r.Exec != "" }
 // late SIGKILL was.
 func (s *subject) checkAgreement(t *testing.T, records []shim.Record, m *machine) (late time.Duration) {
 	t.Helper()
-	sent, delivered, heard := timesBefore(records, isTerm), timesAfter(records, isTerm), s.timesOf("TERM")
-	if len(sent) != 1 || len(delivered) != 1 || len(heard) != 1 && !s.wasStarved(records) {
-		t.Errorf("K6: %s was sent SIGTERM %d times and heard it %d times", s.name, len(sent), len(heard))
+	sent, delivered, received := timesBefore(records, isTerm), timesAfter(records, isTerm), s.timesOf("TERM")
+	if len(sent) != 1 || len(delivered) != 1 || len(received) != 1 && !s.wasStarved(records) {
+		t.Errorf("K6: %s was sent SIGTERM %d times and heard it %d times", s.name, len(sent), len(received))
 		return 0
 	}
-	if len(heard) > 0 && heard[0] < sent[0] {
+	if len(received) > 0 && received[0] < sent[0] {
 		t.Errorf("%s heard SIGTERM before it was sent", s.name)
 	}
 	if hooks := s.timesOf("hook"); s.hook > 0 && !s.graceIsOver(sent[0]) {
-		hooked, told := s.timesOf("hooked"), timesAfter(records, isExec)
-		if len(hooks) != 1 || len(hooked) != 1 || len(told) != 1 || hooked[0] > sent[0] || told[0] > sent[0] {
-			t.Errorf("K1: %s: SIGTERM at %d, hook from %v to %v, according to the shim until %v", s.name, sent[0], hooks, hooked, told)
+		hooked, recorded := s.timesOf("hooked"), timesAfter(records, isExec)
+		if len(hooks) != 1 || len(hooked) != 1 || len(recorded) != 1 || hooked[0] > sent[0] || recorded[0] > sent[0] {
+			t.Errorf("K1: %s: SIGTERM at %d, hook from %v to %v, according to the shim until %v", s.name, sent[0], hooks, hooked, recorded)
 		}
 	}
 	killed, lives := timesBefore(records, isKill), append(s.timesOf("begins"), s.timesOf("lives")...)
@@ -320,11 +318,11 @@ func (s *subject) checkAgreement(t *testing.T, records []shim.Record, m *machine
 // wasStarved reports whether a program that ignores SIGTERM got no processor between SIGTERM and
 // SIGKILL. Then it recorded neither the signal nor a beat.
 func (s *subject) wasStarved(records []shim.Record) bool {
-	told, killed := timesAfter(records, isTerm), timesBefore(records, isKill)
-	if s.code >= 0 || len(told) == 0 || len(killed) == 0 || len(s.timesOf("TERM")) > 0 {
+	recorded, killed := timesAfter(records, isTerm), timesBefore(records, isKill)
+	if s.code >= 0 || len(recorded) == 0 || len(killed) == 0 || len(s.timesOf("TERM")) > 0 {
 		return false
 	}
-	return !slices.ContainsFunc(s.timesOf("lives"), func(at int64) bool { return at > told[0] && at < killed[0] })
+	return !slices.ContainsFunc(s.timesOf("lives"), func(at int64) bool { return at > recorded[0] && at < killed[0] })
 }
 
 // graceIsOver reports whether the grace was over at a time. Then no hook is awaited.

@@ -40,9 +40,9 @@ spec:
 `, canary))
 	c.must("wait", "--for=condition=Ready", "pod/web", waitFlag)
 	c.must("patch", "secret", "creds", "-p", `{"stringData":{"password":"`+canary+`-2"}}`)
-	told := map[string]string{}
+	recorded := map[string]string{}
 	for _, command := range []string{"describe pod web", "get events -o yaml", "status -o json", "truth", "timeline pod/web"} {
-		told["podfall "+command] = c.run(strings.Fields(command)...).stdout
+		recorded["podfall "+command] = c.run(strings.Fields(command)...).stdout
 	}
 	c.must("delete", "pod", "web")
 	words := map[string]string{"the secret": canary, "the secret in base64": encoded}
@@ -62,7 +62,7 @@ spec:
 		}
 		words["the key "+filepath.Base(path)] = strings.TrimSpace(seed)
 	}
-	for name, text := range told {
+	for name, text := range recorded {
 		wantAbsent(t, words, name, []byte(text))
 	}
 	files := 0

@@ -122,7 +122,7 @@ func TestProgramsAreStoppedInOrder(t *testing.T) {
 	witnessed := func(name string, code int) string {
 		return fmt.Sprintf("image: none, command: [%s, %s, %s, %q]", self, recorderArgument, filepath.Join(dir, name), fmt.Sprint(code))
 	}
-	heard := func(name string) int64 {
+	received := func(name string) int64 {
 		instants := (&subject{diary: filepath.Join(dir, name)}).timesOf("TERM")
 		if len(instants) != 1 {
 			t.Fatalf("%s heard SIGTERM %d times", name, len(instants))
@@ -137,8 +137,8 @@ func TestProgramsAreStoppedInOrder(t *testing.T) {
   containers:
   - {name: main, lifecycle: {preStop: {sleep: {seconds: 3}}}, %s}
 `, longGrace, witnessed("trc-03", 0)), filepath.Join(dir, "trc-03"))
-	if got, told := describeExit(pod), after(began, heard("trc-03")); got != "Succeeded main=0 Completed" || told < 3*time.Second {
-		t.Errorf("TRC-03: it ended as %q, and was told after %v, want after the 3 s of its hook", got, told)
+	if got, recorded := describeExit(pod), after(began, received("trc-03")); got != "Succeeded main=0 Completed" || recorded < 3*time.Second {
+		t.Errorf("TRC-03: it ended as %q, and was told after %v, want after the 3 s of its hook", got, recorded)
 	}
 
 	pod, began = c.runLifecycle(api, "trc-04", fmt.Sprintf(`
@@ -155,8 +155,8 @@ func TestProgramsAreStoppedInOrder(t *testing.T) {
 			got, sent, killed, began)
 	}
 	deaf := &subject{diary: filepath.Join(dir, "trc-04"), code: -1}
-	if told := deaf.timesOf("TERM"); !deaf.wasStarved(records) && (len(told) != 1 || told[0] < sent[0]) { // the signal may have been handled late, or never
-		t.Errorf("TRC-04: it was sent SIGTERM at %v, and heard it at %v", sent, told)
+	if recorded := deaf.timesOf("TERM"); !deaf.wasStarved(records) && (len(recorded) != 1 || recorded[0] < sent[0]) { // the signal may have been handled late, or never
+		t.Errorf("TRC-04: it was sent SIGTERM at %v, and heard it at %v", sent, recorded)
 	}
 
 	pod, _ = c.runLifecycle(api, "trc-28", fmt.Sprintf(`
@@ -171,7 +171,7 @@ func TestProgramsAreStoppedInOrder(t *testing.T) {
 	if got := describeExit(pod); got != "Succeeded s1=3 Error s2=4 Error main=0 Completed" {
 		t.Errorf("TRC-28: it ended as %q", got)
 	}
-	if main, s2, s1 := heard("main"), heard("s2"), heard("s1"); main > s2 || s2 > s1 {
+	if main, s2, s1 := received("main"), received("s2"), received("s1"); main > s2 || s2 > s1 {
 		t.Errorf("TRC-28: main heard SIGTERM at %d, s2 at %d and s1 at %d, want them in this order", main, s2, s1)
 	}
 }

@@ -120,8 +120,8 @@ func (c *cluster) killAtStep(api client, s *subject, engine string, step step, v
 		return apierrors.IsNotFound(err)
 	})
 	if engine == "process" {
-		if heard, again := s.timesOf("TERM"), s.timesOf("begins"); len(heard) != 1 || len(again) != begun {
-			c.t.Errorf("it heard SIGTERM %d times, and began %d times, then %d", len(heard), begun, len(again))
+		if received, again := s.timesOf("TERM"), s.timesOf("begins"); len(received) != 1 || len(again) != begun {
+			c.t.Errorf("it heard SIGTERM %d times, and began %d times, then %d", len(received), begun, len(again))
 		}
 	}
 	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline")

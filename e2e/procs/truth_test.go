@@ -72,7 +72,7 @@ func TestSplitBrain(t *testing.T) {
 		shown = w[0].Took
 		return true
 	})
-	var told history.Window
+	var recorded history.Window
 	eventually(t, "users have been told of it", func() bool {
 		log, err := history.Read(c.historyDir())
 		if err != nil {
@@ -80,14 +80,14 @@ func TestSplitBrain(t *testing.T) {
 		}
 		for _, e := range log.Events {
 			if w, ok := e.Fact.(history.Window); ok && w.End != nil {
-				told = w
+				recorded = w
 			}
 		}
-		return told.End != nil
+		return recorded.End != nil
 	})
 	o := c.readOverlap(first)
-	if truth := o.ended.Sub(o.started).Seconds(); math.Abs(shown-truth) > 1 || !o.fits(told) {
-		t.Errorf("both were alive for %.3fs; shown %.3fs, told %+v, of %+v", truth, shown, told, o)
+	if truth := o.ended.Sub(o.started).Seconds(); math.Abs(shown-truth) > 1 || !o.fits(recorded) {
+		t.Errorf("both were alive for %.3fs; shown %.3fs, told %+v, of %+v", truth, shown, recorded, o)
 	}
 }
 

@@ -148,12 +148,12 @@ func (w *environment) Mend(ctx context.Context, what scenario.Mend) error {
 	return fmt.Errorf("%+v: %w", what, errUnsupported)
 }
 
-func (w *environment) heal(ctx context.Context, parties []string) error {
-	for _, party := range parties {
+func (w *environment) heal(ctx context.Context, members []string) error {
+	for _, member := range members {
 		w.parts.SetCuts(slices.DeleteFunc(w.parts.Cuts(), func(cut partition.Cut) bool {
-			return slices.Contains(cut.Spec.CutOff(w.parts.Members()), party)
+			return slices.Contains(cut.Spec.CutOff(w.parts.Members()), member)
 		})...)
-		if err := w.parts.AwaitConnected(ctx, party); err != nil {
+		if err := w.parts.AwaitConnected(ctx, member); err != nil {
 			return err
 		}
 	}

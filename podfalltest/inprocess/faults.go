@@ -38,8 +38,8 @@ func (c *Cluster) recordTroubles(began history.MonoTime) {
 }
 
 // RecordClock records a change of the cluster's clock.
-func (c *Cluster) RecordClock(face clock.Schedule) {
-	c.troubles.Update(c.troubles.Now(), func(s *trouble.State) { s.Clock = face })
+func (c *Cluster) RecordClock(schedule clock.Schedule) {
+	c.troubles.Update(c.troubles.Now(), func(s *trouble.State) { s.Clock = schedule })
 }
 
 // Troubles returns the log for faults that are injected by other means than this package.

@@ -31,11 +31,11 @@ func newNetwork(ctx context.Context, cfg Config, hub *bus.Server) network {
 	carrying, end := context.WithCancel(context.WithoutCancel(ctx))
 	n.end = end
 	links := make([]*carrier.Link, 0, len(n.members))
-	for _, party := range n.members {
+	for _, member := range n.members {
 		link := carrier.NewLink(carrier.LinkConfig{
-			Member: party, Dial: func(context.Context) (net.Conn, error) { return hub.InProcessConn() }, Clock: cfg.Clock, Log: cfg.Log,
+			Member: member, Dial: func(context.Context) (net.Conn, error) { return hub.InProcessConn() }, Clock: cfg.Clock, Log: cfg.Log,
 		})
-		n.links[party], links = link, append(links, link)
+		n.links[member], links = link, append(links, link)
 		n.carriers.Go(func() { _ = link.Run(carrying) }) // a cut link ends without an error
 	}
 	n.switchboard = carrier.NewSwitchboard(links, cfg.Clock)
@@ -66,16 +66,16 @@ func (c *Cluster) Cuts() []partition.Cut {
 
 // AwaitConnected waits until the hub receives from the member, or ctx ends. It returns at once if
 // the member's part does not run.
-func (c *Cluster) AwaitConnected(ctx context.Context, party string) error {
+func (c *Cluster) AwaitConnected(ctx context.Context, member string) error {
 	for {
 		c.mu.Lock()
-		voice := c.connections[party]
+		voice := c.connections[member]
 		c.mu.Unlock()
 		if voice == nil || voice.Flush(ctx) == nil {
 			return nil
 		}
 		if err := (clock.Clock{}).Sleep(ctx, connectPollInterval); err != nil {
-			return fmt.Errorf("%s is not heard after its link has healed: %w", party, context.Cause(ctx))
+			return fmt.Errorf("%s is not heard after its link has healed: %w", member, context.Cause(ctx))
 		}
 	}
 }
@@ -84,13 +84,13 @@ func (c *Cluster) AwaitConnected(ctx context.Context, party string) error {
 const connectPollInterval = 5 * time.Millisecond
 
 // trackConnection registers a part's connection to the hub while the part runs.
-func (c *Cluster) trackConnection(party string, conn *bus.Conn) (ends func()) {
+func (c *Cluster) trackConnection(member string, conn *bus.Conn) (ends func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.connections[party] = conn
+	c.connections[member] = conn
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.connections, party)
+		delete(c.connections, member)
 	}
 }

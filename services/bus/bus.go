@@ -85,9 +85,9 @@ func (a Addresses) withHosts(pinned Addresses) Addresses {
 	if len(pinned.Hub) > 0 {
 		a.Hub = pinned.Hub
 	}
-	for party := range a.Links {
-		if at, ok := pinned.Links[party]; ok {
-			a.Links[party] = at
+	for member := range a.Links {
+		if at, ok := pinned.Links[member]; ok {
+			a.Links[member] = at
 		}
 	}
 	return a
@@ -120,25 +120,25 @@ func Run(ctx context.Context, cfg Config) error {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Clock == nil {
-		face, err := clock.NewSchedule(clock.Clock{}.Now(), 1)
+		schedule, err := clock.NewSchedule(clock.Clock{}.Now(), 1)
 		if err != nil {
 			return fmt.Errorf("bus: %w", err)
 		}
-		cfg.Clock = clock.NewDriver(face)
+		cfg.Clock = clock.NewDriver(schedule)
 	}
 	hub, err := openHub(ctx, cfg)
 	if err != nil {
 		return fmt.Errorf("bus: %w", err)
 	}
 	defer hub.close()
-	doors, err := listenLinks(ctx, cfg, hub.urls[0])
+	listeners, err := listenLinks(ctx, cfg, hub.urls[0])
 	if err != nil {
 		return fmt.Errorf("bus: %w", err)
 	}
 	addresses := Addresses{Hub: hub.urls, Links: map[string]string{}}
 	var links []*Link
 	var parts []func(context.Context) error
-	for _, at := range doors {
+	for _, at := range listeners {
 		addresses.Links[at.member] = at.url
 		link := NewLink(LinkConfig{Member: at.member, Dial: hub.dial, Clock: cfg.Clock.Clock(), Log: cfg.Log})
 		links = append(links, link)
@@ -261,22 +261,22 @@ type linkListener struct {
 
 // listenLinks opens the listeners of all links, or none.
 func listenLinks(ctx context.Context, cfg Config, hubURL string) ([]linkListener, error) {
-	var doors []linkListener
-	for _, party := range partition.Members(cfg.Nodes) {
-		at, err := listenLink(ctx, cfg, party, hubURL)
+	var listeners []linkListener
+	for _, member := range partition.Members(cfg.Nodes) {
+		at, err := listenLink(ctx, cfg, member, hubURL)
 		if err != nil {
-			for _, opened := range doors {
+			for _, opened := range listeners {
 				err = errors.Join(err, opened.listener.Close())
 			}
-			return nil, fmt.Errorf("link of %s: %w", party, err)
+			return nil, fmt.Errorf("link of %s: %w", member, err)
 		}
-		doors = append(doors, at)
+		listeners = append(listeners, at)
 	}
-	return doors, nil
+	return listeners, nil
 }
 
-func listenLink(ctx context.Context, cfg Config, party, hubURL string) (linkListener, error) {
-	port, err := pinnedPort(cfg.Pinned.Links[party])
+func listenLink(ctx context.Context, cfg Config, member, hubURL string) (linkListener, error) {
+	port, err := pinnedPort(cfg.Pinned.Links[member])
 	if err != nil {
 		return linkListener{}, err
 	}
@@ -290,7 +290,7 @@ func listenLink(ctx context.Context, cfg Config, party, hubURL string) (linkList
 	}
 	// The same scheme, user and password as the hub's, by another way.
 	address.Host = listener.Addr().String()
-	return linkListener{member: party, listener: listener, url: address.String()}, nil
+	return linkListener{member: member, listener: listener, url: address.String()}, nil
 }
 
 // pinnedPort returns the port of an earlier URL; 0 if at is empty.

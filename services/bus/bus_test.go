@@ -125,14 +125,14 @@ func TestEveryNodeReachesTheHubThroughItsLink(t *testing.T) {
 	admin := dial(t, carrier.Config{URLs: at.Hub, Identity: proto.Client("admin"), Seed: seed(t, dir, proto.Client("admin"))})
 	awaitEcho(t, admin)
 	var nodes []*carrier.Conn
-	for party, url := range at.Links {
+	for member, url := range at.Links {
 		if !strings.HasPrefix(url, "nats://127.0.0.1:") {
-			t.Errorf("link of %s listens at %s, want loopback", party, url)
+			t.Errorf("link of %s listens at %s, want loopback", member, url)
 		}
-		id := proto.Identity(party)
-		if slices.Contains(cfg.Nodes, party) {
-			id = proto.Node(party)
-		} else if party == partition.APIServer {
+		id := proto.Identity(member)
+		if slices.Contains(cfg.Nodes, member) {
+			id = proto.Node(member)
+		} else if member == partition.APIServer {
 			continue // it is the one who answers
 		}
 		conn := dial(t, carrier.Config{URLs: []string{url}, Identity: id, Seed: seed(t, dir, id)})

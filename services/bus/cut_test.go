@@ -92,9 +92,8 @@ func (h *received) sofar() (string, error) {
 	return string(h.data), h.err
 }
 
-// The two states of a connection.
+// The states of a connection.
 const (
-	// The states of a connection.
 	open  = "open"
 	ended = "ended"
 )

@@ -14,11 +14,11 @@ import (
 func (l *Link) Inspect() inspect.Link {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	told := inspect.Link{Member: l.Member, Silent: l.silent}
+	state := inspect.Link{Member: l.Member, Silent: l.silent}
 	if l.silent != "" {
-		told.Since = l.since
+		state.Since = l.since
 	}
-	return told
+	return state
 }
 
 // silentDirections describes the directions in which a link carries nothing; empty if it carries
@@ -38,11 +38,11 @@ func silentDirections(c partition.Condition) string {
 
 // Inspect returns the state of all links.
 func (s *Switchboard) Inspect() []inspect.Link {
-	told := make([]inspect.Link, 0, len(s.links))
+	state := make([]inspect.Link, 0, len(s.links))
 	for _, link := range s.links {
-		told = append(told, link.Inspect())
+		state = append(state, link.Inspect())
 	}
-	return told
+	return state
 }
 
 // inspector returns the handler for inspections of the bus process.

@@ -48,14 +48,14 @@ func TestInspectLinks(t *testing.T) {
 func silentLinks(t *testing.T, plane *mgmt.Client) (text string) {
 	t.Helper()
 	raw, err := plane.Inspect(t.Context(), "bus", nil)
-	var said inspect.Bus
+	var data inspect.Bus
 	if err == nil {
-		err = json.Unmarshal(raw, &said)
+		err = json.Unmarshal(raw, &data)
 	}
-	if err != nil || said.Boot != "b1" || len(said.Links) != 5 {
+	if err != nil || data.Boot != "b1" || len(data.Links) != 5 {
 		t.Fatalf("%s, %v", raw, err)
 	}
-	for _, link := range said.Links {
+	for _, link := range data.Links {
 		if link.Silent != "" && link.Since.IsZero() || link.Silent == "" && !link.Since.IsZero() {
 			t.Errorf("silent %q since %v", link.Silent, link.Since)
 		}

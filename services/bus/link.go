@@ -235,7 +235,7 @@ func (l *Link) admit(ctx context.Context, near net.Conn) (first io.Reader, err e
 	if l.Condition().Manner(partition.FromNode) == partition.Carry {
 		return bytes.NewReader(nil), nil
 	}
-	said := make([]byte, chunk)
+	data := make([]byte, chunk)
 	n := 0
 	err = daemon.Run(ctx, func(ctx context.Context) error {
 		err := l.gate(ctx, partition.FromNode)
@@ -243,7 +243,7 @@ func (l *Link) admit(ctx context.Context, near net.Conn) (first io.Reader, err e
 		return errors.Join(err, near.SetReadDeadline(time.Unix(1, 0)))
 	}, func(ctx context.Context) error {
 		var err error
-		if n, err = near.Read(said); errors.Is(err, os.ErrDeadlineExceeded) || err == nil {
+		if n, err = near.Read(data); errors.Is(err, os.ErrDeadlineExceeded) || err == nil {
 			return l.gate(ctx, partition.FromNode)
 		}
 		return err // the member has closed the connection
@@ -254,5 +254,5 @@ func (l *Link) admit(ctx context.Context, near net.Conn) (first io.Reader, err e
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	return bytes.NewReader(said[:n]), near.SetReadDeadline(time.Time{})
+	return bytes.NewReader(data[:n]), near.SetReadDeadline(time.Time{})
 }

@@ -39,13 +39,13 @@ func newEngines(byHandler map[string]engine.Engine, otherwise string) *engines {
 }
 
 // resolveHandler returns the requested handler, or the fallback if asked is empty.
-func (e *engines) resolveHandler(asked string) (string, error) {
-	asked = cmp.Or(asked, e.fallback)
-	if _, known := e.byHandler[asked]; !known {
+func (e *engines) resolveHandler(requested string) (string, error) {
+	requested = cmp.Or(requested, e.fallback)
+	if _, known := e.byHandler[requested]; !known {
 		have := strings.Join(slices.Sorted(maps.Keys(e.byHandler)), ", ")
-		return "", errorf(proto.CodeUnknown, "no runtime for %q is configured: want one of %s", asked, have)
+		return "", errorf(proto.CodeUnknown, "no runtime for %q is configured: want one of %s", requested, have)
 	}
-	return asked, nil
+	return requested, nil
 }
 
 // Run implements [engine.Engine].

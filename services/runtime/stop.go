@@ -144,11 +144,11 @@ func (s *service) sendSignal(ctx context.Context, c *container, name string, at 
 	s.history.Record("", history.Signaling{ContainerRef: c.historyOf(), Signal: name})
 	about := c.faultTarget()
 	about.Verb = name
-	asked := s.clock.Steady()
+	requested := s.clock.Steady()
 	if err := s.faults.Inject(ctx, fault.EngineSignal, about); err != nil {
 		return err
 	}
-	at = at.Add(s.clock.Steady().Sub(asked)) // a delayed signal arrives late
+	at = at.Add(s.clock.Steady().Sub(requested)) // a delayed signal arrives late
 	if _, lost := s.faults.FindEffect(fault.EngineSignal, about, fault.Drop); lost {
 		return nil
 	}

@@ -33,12 +33,12 @@ func TestAWrongClockStopsInTime(t *testing.T) {
 			defer spins.Stop()
 			bubble(t, func(t *testing.T, n *node) {
 				began := time.Now()
-				face, err := clock.NewSchedule(began, 1)
+				schedule, err := clock.NewSchedule(began, 1)
 				if err != nil {
 					t.Fatal(err)
 				}
-				movement := clock.NewDriver(face)
-				n.clock = movement.Clock()
+				driver := clock.NewDriver(schedule)
+				n.clock = driver.Clock()
 				n.restart(0)
 				_, id := n.runPod("ignores TERM")
 				began = time.Now()
@@ -47,13 +47,13 @@ func TestAWrongClockStopsInTime(t *testing.T) {
 				defer cancel()
 				go func() { stopped <- n.StopContainer(ctx, id, 30) }()
 				time.Sleep(10 * time.Second)
-				movement.SetSkew(clock.Skew{Since: n.clock.Steady(), Offset: row.ahead})
-				time.AfterFunc(row.lasts, movement.ClearSkew)
+				driver.SetSkew(clock.Skew{Since: n.clock.Steady(), Offset: row.ahead})
+				time.AfterFunc(row.lasts, driver.ClearSkew)
 				select {
 				case err := <-stopped:
 					wantError(t, "StopContainer", err, "")
 				case <-time.After(10 * time.Minute): // the clock is right again by then
-					movement.ClearSkew()
+					driver.ClearSkew()
 					t.Error("StopContainer has not returned in ten minutes")
 				}
 				if took := time.Since(began); took != 30*time.Second {
@@ -68,21 +68,21 @@ func TestAWrongClockStopsInTime(t *testing.T) {
 // meanwhile, because unkillable processes are recognized by it.
 func TestSnapshotUsesShownClock(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
-		face, err := clock.NewSchedule(time.Now(), 1)
+		schedule, err := clock.NewSchedule(time.Now(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		movement := clock.NewDriver(face)
-		n.clock = movement.Clock()
-		movement.SetSkew(clock.Skew{Since: n.clock.Steady(), Offset: -time.Hour})
+		driver := clock.NewDriver(schedule)
+		n.clock = driver.Clock()
+		driver.SetSkew(clock.Skew{Since: n.clock.Steady(), Offset: -time.Hour})
 		n.restart(0)
-		movement.ClearSkew()
+		driver.ClearSkew()
 		_, id := n.runPod("ignores TERM")
 		ctx, cancel := context.WithCancel(t.Context())
 		stopped := make(chan error, 1)
 		go func() { stopped <- n.StopContainer(ctx, id, 30) }()
 		time.Sleep(10 * time.Second)
-		movement.SetSkew(clock.Skew{Since: n.clock.Steady(), Offset: 24 * time.Hour})
+		driver.SetSkew(clock.Skew{Since: n.clock.Steady(), Offset: 24 * time.Hour})
 		time.Sleep(2 * time.Second)
 
 		state := n.inspect(t.Context())

@@ -148,18 +148,18 @@ func FuzzMakeGatewaySecrets(f *testing.F) {
 		if err := l.MakeGatewaySecrets(now); err != nil {
 			t.Fatal(err)
 		}
-		door, err := ReadGatewaySecrets(l.gatewayDir())
+		secrets, err := ReadGatewaySecrets(l.gatewayDir())
 		if err != nil {
 			t.Fatal(err)
 		}
 		authority, err := readPair(l.gatewayDir(), authorityCertificate, authorityKey)
-		if err != nil || authority.CheckAuthority(now) != nil || authority.Verify(door.Server, pki.Loopback(), now) != nil {
-			t.Errorf("made again, and not good: %v, %v, %v", err, authority.CheckAuthority(now), authority.Verify(door.Server, pki.Loopback(), now))
+		if err != nil || authority.CheckAuthority(now) != nil || authority.Verify(secrets.Server, pki.Loopback(), now) != nil {
+			t.Errorf("made again, and not good: %v, %v, %v", err, authority.CheckAuthority(now), authority.Verify(secrets.Server, pki.Loopback(), now))
 		}
 		if err := l.MakeGatewaySecrets(now); err != nil {
 			t.Fatal(err)
 		}
-		if again, err := ReadGatewaySecrets(l.gatewayDir()); err != nil || again.Token != door.Token || string(again.Server.Certificate) != string(door.Server.Certificate) {
+		if again, err := ReadGatewaySecrets(l.gatewayDir()); err != nil || again.Token != secrets.Token || string(again.Server.Certificate) != string(secrets.Server.Certificate) {
 			t.Errorf("made again although it was good (%v)", err)
 		}
 	})

@@ -21,48 +21,48 @@ import (
 
 // Create creates the data directory of a new cluster with its keys, or loads an existing one. An
 // existing cluster keeps its options, and asked must not differ from them.
-func (l Layout) Create(asked Options, keys func(Layout, Options) error) (Options, error) {
+func (l Layout) Create(requested Options, keys func(Layout, Options) error) (Options, error) {
 	options, err := l.Load()
 	switch {
 	case errors.Is(err, ErrNoCluster):
-		if err := l.createDirs(asked); err != nil {
+		if err := l.createDirs(requested); err != nil {
 			return Options{}, err
 		}
-		return asked, keys(l, asked)
+		return requested, keys(l, requested)
 	case err != nil:
 		return Options{}, err
 	}
-	if difference := options.difference(asked); difference != "" {
+	if difference := options.difference(requested); difference != "" {
 		return Options{}, fmt.Errorf("%s holds a cluster with another %s; remove it first with `podfall down --purge`", l.Root, difference)
 	}
 	return options, keys(l, options)
 }
 
 // difference describes the first option that differs from asked.
-func (o Options) difference(asked Options) string {
+func (o Options) difference(requested Options) string {
 	switch {
-	case o.Name != asked.Name:
-		return fmt.Sprintf("name (%s, not %s)", o.Name, asked.Name)
-	case len(o.Nodes) != len(asked.Nodes):
-		return fmt.Sprintf("number of nodes (%d, not %d)", len(o.Nodes), len(asked.Nodes))
-	case o.Speed != asked.Speed:
-		return fmt.Sprintf("first speed (%v, not %v; `podfall clock --speed` changes it while the cluster runs)", o.Speed, asked.Speed)
-	case o.Compat != asked.Compat:
-		return fmt.Sprintf("release (%s, not %s)", o.Compat, asked.Compat)
-	case !reflect.DeepEqual(o.Containers, asked.Containers):
+	case o.Name != requested.Name:
+		return fmt.Sprintf("name (%s, not %s)", o.Name, requested.Name)
+	case len(o.Nodes) != len(requested.Nodes):
+		return fmt.Sprintf("number of nodes (%d, not %d)", len(o.Nodes), len(requested.Nodes))
+	case o.Speed != requested.Speed:
+		return fmt.Sprintf("first speed (%v, not %v; `podfall clock --speed` changes it while the cluster runs)", o.Speed, requested.Speed)
+	case o.Compat != requested.Compat:
+		return fmt.Sprintf("release (%s, not %s)", o.Compat, requested.Compat)
+	case !reflect.DeepEqual(o.Containers, requested.Containers):
 		return fmt.Sprintf("choice of what containers may run (%s)", cmp.Or(strings.Join(o.Containers.arguments(), " "), "scripts"))
-	case !slices.Equal(o.KubeletArguments, asked.KubeletArguments):
+	case !slices.Equal(o.KubeletArguments, requested.KubeletArguments):
 		return "set of kubelet arguments"
-	case o.Timing != asked.Timing:
-		return fmt.Sprintf("timing (%s, not %s)", o.Timing, asked.Timing)
-	case o.Port != asked.Port:
-		return fmt.Sprintf("port (%s, not %d)", o.portText(), asked.Port)
-	case !slices.Equal(o.Controllers, asked.Controllers):
+	case o.Timing != requested.Timing:
+		return fmt.Sprintf("timing (%s, not %s)", o.Timing, requested.Timing)
+	case o.Port != requested.Port:
+		return fmt.Sprintf("port (%s, not %d)", o.portText(), requested.Port)
+	case !slices.Equal(o.Controllers, requested.Controllers):
 		return "set of controllers"
-	case !slices.Equal(o.DisablePlugins, asked.DisablePlugins):
+	case !slices.Equal(o.DisablePlugins, requested.DisablePlugins):
 		return "set of admission plugins"
-	case !slices.Equal(o.ExternalBus, asked.ExternalBus):
-		return fmt.Sprintf("bus (%s, not %s)", o.busText(), asked.busText())
+	case !slices.Equal(o.ExternalBus, requested.ExternalBus):
+		return fmt.Sprintf("bus (%s, not %s)", o.busText(), requested.busText())
 	}
 	return ""
 }

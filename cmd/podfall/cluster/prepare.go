@@ -28,9 +28,8 @@ type Hosts struct {
 	Runtime func(node string) string
 }
 
-// The ports of a cluster whose processes do not share a machine. Links follow the hub's.
+// Fixed ports of a cluster on several machines. The links use the ports after the hub's.
 const (
-	// Fixed ports of a cluster on several machines. The links use the ports after the hub's.
 	hubPort     = 4222
 	runtimePort = 4222
 )
@@ -42,8 +41,8 @@ const AllAddresses = "0.0.0.0"
 // containers. It writes the listen addresses beforehand.
 func (l Layout) Prepare(options Options, hosts Hosts) error {
 	at := bus.Addresses{Hub: []string{natsURL(hosts.Hub, hubPort)}, Links: map[string]string{}}
-	for i, party := range partition.Members(options.Nodes) {
-		at.Links[party] = natsURL(hosts.Links, hubPort+1+i)
+	for i, member := range partition.Members(options.Nodes) {
+		at.Links[member] = natsURL(hosts.Links, hubPort+1+i)
 	}
 	files := map[string]any{
 		l.busAddresses():   at,
@@ -143,25 +142,25 @@ func (l Layout) Exec(member Member, arguments []string) error {
 	if err := os.MkdirAll(l.runDir(), 0o700); err != nil {
 		return err
 	}
-	told, err := os.OpenFile(l.readyFile(member), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	ready, err := os.OpenFile(l.readyFile(member), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	kept, err := syscall.Dup(int(told.Fd())) // Go's descriptors close on exec, a duplicate does not
+	duplicate, err := syscall.Dup(int(ready.Fd())) // Go's descriptors close on exec, a duplicate does not
 	if err != nil {
-		return errors.Join(err, told.Close())
+		return errors.Join(err, ready.Close())
 	}
-	arguments = slices.Concat([]string{"podfall"}, arguments, []string{"--ready-fd", strconv.Itoa(kept)})
+	arguments = slices.Concat([]string{"podfall"}, arguments, []string{"--ready-fd", strconv.Itoa(duplicate)})
 	return syscall.Exec(executable, arguments, append(member.tuning(), os.Environ()...))
 }
 
 // CheckReady returns nil if the member started last by Exec has reported that it is ready.
 func (l Layout) CheckReady(member Member) error {
-	said, err := os.ReadFile(l.readyFile(member))
+	line, err := os.ReadFile(l.readyFile(member))
 	if err != nil {
 		return err
 	}
-	if strings.TrimSpace(string(said)) != LineReady {
+	if strings.TrimSpace(string(line)) != LineReady {
 		return fmt.Errorf("%s is not ready", member.Name)
 	}
 	return nil

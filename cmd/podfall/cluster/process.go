@@ -49,11 +49,11 @@ func processStart(pid int) (start uint64, state string, err error) {
 	if err != nil {
 		return 0, "", err
 	}
-	said, err := process.Stat()
+	stat, err := process.Stat()
 	if err != nil {
 		return 0, "", fmt.Errorf("pid %d: %w", pid, err)
 	}
-	return said.Starttime, said.State, nil
+	return stat.Starttime, stat.State, nil
 }
 
 // Alive reports whether the recorded process still runs.
@@ -150,15 +150,15 @@ func (l Layout) launch(name string, arguments, environment []string) (*exec.Cmd,
 		return nil, nil, err
 	}
 	defer log.Close()
-	ready, told, err := os.Pipe()
+	ready, writer, err := os.Pipe()
 	if err != nil {
 		return nil, nil, err
 	}
-	defer told.Close()
+	defer writer.Close()
 	command := exec.Command(executable, append(arguments, "--ready-fd", strconv.Itoa(readyFD))...)
 	command.Env = append(environment, os.Environ()...) // the user's environment comes last and takes precedence
 	command.Stdout, command.Stderr = log, log
-	command.ExtraFiles = []*os.File{told}
+	command.ExtraFiles = []*os.File{writer}
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := command.Start(); err != nil {
 		return nil, nil, errors.Join(err, ready.Close())
@@ -179,9 +179,8 @@ func (l Layout) start(member Member, at Addresses) (*child, *os.File, error) {
 	return &child{member: member, record: record, command: command, ended: make(chan struct{})}, ready, nil
 }
 
-// What waitid(2) says of a child that was stopped, and of one that goes on.
+// Codes of waitid(2) for a stopped and a continued child.
 const (
-	// Codes of waitid(2) for a stopped and a continued child.
 	childStopped   = 5
 	childContinued = 6
 )

@@ -15,9 +15,8 @@ import (
 	"github.com/podfall/podfall/internal/pki"
 )
 
-// The files of the gateway's secrets, named as Kubernetes names them in a TLS Secret.
+// The files of the gateway's secrets, named as in a TLS Secret.
 const (
-	// The files of the gateway's secrets, named as in a TLS Secret.
 	authorityCertificate = "ca.crt"
 	authorityKey         = "ca.key"
 	serverCertificate    = "tls.crt"
@@ -80,20 +79,20 @@ func (l Layout) MakeGatewaySecrets(now time.Time) error {
 // ReadGatewaySecrets reads the gateway's secrets. It fails with [ErrExposed] if other users may
 // read them.
 func ReadGatewaySecrets(dir string) (GatewaySecrets, error) {
-	var door GatewaySecrets
+	var secrets GatewaySecrets
 	var err error
-	if door.Server, err = readPair(dir, serverCertificate, serverKey); err != nil {
-		return door, err
+	if secrets.Server, err = readPair(dir, serverCertificate, serverKey); err != nil {
+		return secrets, err
 	}
 	token, err := readSecret(dir, tokenFile)
 	if err != nil {
-		return door, err
+		return secrets, err
 	}
-	door.Token = strings.TrimSpace(string(token))
-	if len(door.Server.Certificate) == 0 || len(door.Server.Key) == 0 || door.Token == "" {
-		return door, fmt.Errorf("%s: want %s, %s and %s in it", dir, serverCertificate, serverKey, tokenFile)
+	secrets.Token = strings.TrimSpace(string(token))
+	if len(secrets.Server.Certificate) == 0 || len(secrets.Server.Key) == 0 || secrets.Token == "" {
+		return secrets, fmt.Errorf("%s: want %s, %s and %s in it", dir, serverCertificate, serverKey, tokenFile)
 	}
-	return door, nil
+	return secrets, nil
 }
 
 // Access returns how clients reach the gateway. It fails if the gateway has not published its

@@ -100,7 +100,7 @@ func (s *Supervisor) Run(ctx context.Context, again <-chan os.Signal, ready func
 
 // openHistory opens the supervisor's history.
 func (s *Supervisor) openHistory() (end func(), err error) {
-	face, err := s.options.Schedule()
+	schedule, err := s.options.Schedule()
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (s *Supervisor) openHistory() (end func(), err error) {
 	_, _ = rand.Read(entropy[:]) // never fails
 	recorder, err := history.Open(history.Config{
 		Dir: s.layout.History(), Process: supervisorName, Boot: proto.NewBoot(clock.Clock{}.Now(), entropy),
-		Clock: clock.NewDriver(face).Clock(), Warn: func(err error) { s.progress(err.Error()) },
+		Clock: clock.NewDriver(schedule).Clock(), Warn: func(err error) { s.progress(err.Error()) },
 	})
 	s.troubles = trouble.NewLog(recorder, trouble.ProcessKinds()...)
 	return recorder.Close, err

@@ -23,20 +23,20 @@ func (e *damageError) Error() string { return e.cause.Error() }
 
 // load reads the state; a missing file is an empty state.
 func load(path string) (mgmt.FaultState, error) {
-	var board mgmt.FaultState
+	var state mgmt.FaultState
 	if path == "" {
-		return board, nil
+		return state, nil
 	}
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return board, nil
+		return state, nil
 	}
 	if err != nil {
-		return board, err
+		return state, err
 	}
-	err = json.Unmarshal(data, &board)
-	if err == nil && len(board.Clock) > 0 {
-		err = board.Clock.Check()
+	err = json.Unmarshal(data, &state)
+	if err == nil && len(state.Clock) > 0 {
+		err = state.Clock.Check()
 	}
 	if err != nil {
 		aside := path + ".damaged"
@@ -45,15 +45,15 @@ func load(path string) (mgmt.FaultState, error) {
 		}
 		return mgmt.FaultState{}, &damageError{fmt.Errorf("%s: %w", path, err), aside}
 	}
-	return board, nil
+	return state, nil
 }
 
 // save replaces the file atomically. Only its owner may read it.
-func save(path string, board mgmt.FaultState) error {
+func save(path string, state mgmt.FaultState) error {
 	if path == "" {
 		return nil
 	}
-	data, err := json.MarshalIndent(board, "", "  ")
+	data, err := json.MarshalIndent(state, "", "  ")
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func FuzzLoad(f *testing.F) {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		board, err := load(path)
+		state, err := load(path)
 		if err != nil {
 			damaged, ok := errors.AsType[*damageError](err)
 			if !ok || !strings.HasPrefix(damaged.Error(), path+": ") {
@@ -34,21 +34,21 @@ func FuzzLoad(f *testing.F) {
 			}
 			return
 		}
-		if err := save(path, board); err != nil {
+		if err := save(path, state); err != nil {
 			t.Fatalf("%q was loaded and cannot be saved: %v", text, err)
 		}
-		if again, err := load(path); err != nil || encodeState(t, again) != encodeState(t, board) {
-			t.Errorf("saved %s, loaded %s (%v)", encodeState(t, board), encodeState(t, again), err)
+		if again, err := load(path); err != nil || encodeState(t, again) != encodeState(t, state) {
+			t.Errorf("saved %s, loaded %s (%v)", encodeState(t, state), encodeState(t, again), err)
 		}
 		now := time.Unix(1_800_000_000, 0)
-		board.Members = []string{"node-1", "apiserver"}
-		board.WithoutExpired(mgmt.Instant{Wall: now, Cluster: now}).AllFaults()
+		state.Members = []string{"node-1", "apiserver"}
+		state.WithoutExpired(mgmt.Instant{Wall: now, Cluster: now}).AllFaults()
 	})
 }
 
-func encodeState(t *testing.T, board mgmt.FaultState) string {
+func encodeState(t *testing.T, state mgmt.FaultState) string {
 	t.Helper()
-	data, err := json.Marshal(board)
+	data, err := json.Marshal(state)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,18 +55,18 @@ func Open(ctx context.Context, cfg Config) (*Keeper, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	k := &Keeper{cfg: cfg, changed: make(chan struct{}, 1)}
-	board, err := load(cfg.File)
+	state, err := load(cfg.File)
 	if damaged, ok := errors.AsType[*damageError](err); ok {
 		cfg.Log.WarnContext(ctx, "the fault state was damaged: all faults and cuts are cleared", "file", damaged.aside, "err", err)
 	} else if err != nil {
 		return nil, fmt.Errorf("open the fault state: %w", err)
 	}
-	board.Epoch, board.Members = cfg.Epoch, cfg.Members
-	if len(board.Clock) == 0 {
-		board.Clock = cfg.Schedule
+	state.Epoch, state.Members = cfg.Epoch, cfg.Members
+	if len(state.Clock) == 0 {
+		state.Clock = cfg.Schedule
 	}
 	wall := clock.Clock{}.Now()
-	k.state = board.WithoutExpired(mgmt.Instant{Wall: wall, Cluster: board.Clock.TimeAt(wall)})
+	k.state = state.WithoutExpired(mgmt.Instant{Wall: wall, Cluster: state.Clock.TimeAt(wall)})
 	cfg.Apply(k.state)
 	return k, nil
 }
@@ -96,15 +96,15 @@ func (k *Keeper) now() mgmt.Instant {
 // answer handles a get or a set.
 func (k *Keeper) answer(ctx context.Context, call *carrier.Call) {
 	var answer mgmt.Response
-	board, err := k.State(), error(nil)
+	state, err := k.State(), error(nil)
 	if call.Subject == proto.MgmtFaultStateSet {
-		board, err = k.change(call.Data)
+		state, err = k.change(call.Data)
 	}
 	switch {
 	case err != nil:
 		answer.Error, answer.NotFound = err.Error(), errors.Is(err, mgmt.ErrNotFound)
 	default:
-		answer.Board = &board
+		answer.Board = &state
 	}
 	data, err := json.Marshal(answer)
 	if err == nil {

@@ -72,12 +72,12 @@ func (p *harness) run(do func(context.Context) error) (stop func()) {
 // start starts a new Keeper.
 func (p *harness) start(epoch string) {
 	p.t.Helper()
-	face, err := clock.NewSchedule(time.Now(), 1)
+	schedule, err := clock.NewSchedule(time.Now(), 1)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	keeper, err := faultstate.Open(p.t.Context(), faultstate.Config{
-		Bus: p.dial(mgmt.Keeper), File: p.file, Epoch: epoch, Schedule: face, Clock: p.clock, Members: partition.Members([]string{"node-1"}), Apply: func(mgmt.FaultState) {},
+		Bus: p.dial(mgmt.Keeper), File: p.file, Epoch: epoch, Schedule: schedule, Clock: p.clock, Members: partition.Members([]string{"node-1"}), Apply: func(mgmt.FaultState) {},
 	})
 	if err != nil {
 		p.t.Fatal(err)
@@ -108,7 +108,7 @@ func TestProcessFollowsState(t *testing.T) {
 		p.set(addFault("before", 0))
 		var mu sync.Mutex
 		var seen []string
-		station := mgmt.NewAgent(mgmt.AgentConfig{Process: "kubelet/node-1", Bus: p.dial(proto.Mgmt("kubelet/node-1")), Apply: func(b mgmt.FaultState) {
+		agent := mgmt.NewAgent(mgmt.AgentConfig{Process: "kubelet/node-1", Bus: p.dial(proto.Mgmt("kubelet/node-1")), Apply: func(b mgmt.FaultState) {
 			mu.Lock()
 			defer mu.Unlock()
 			var names []string
@@ -117,8 +117,8 @@ func TestProcessFollowsState(t *testing.T) {
 			}
 			seen = append(seen, strings.Join(names, "+"))
 		}})
-		p.run(station.Run)
-		station.WaitReady(t.Context())
+		p.run(agent.Run)
+		agent.WaitReady(t.Context())
 		p.set(addFault("short", time.Minute))
 		p.stop()
 		p.start("second")
@@ -170,11 +170,11 @@ func TestTheMachinesClockIsSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newHarness(t)
 		p.stop()
-		face, err := clock.NewSchedule(time.Now().Add(-time.Hour), 2)
+		schedule, err := clock.NewSchedule(time.Now().Add(-time.Hour), 2)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.clock = clock.NewDriver(face).Clock() // is an hour ahead by now
+		p.clock = clock.NewDriver(schedule).Clock() // is an hour ahead by now
 		p.start("second")
 		p.set(addFault("short", time.Minute))
 		time.Sleep(time.Minute)
@@ -225,7 +225,7 @@ func TestTheFile(t *testing.T) {
 func TestTelemetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newHarness(t)
-		station := mgmt.NewAgent(mgmt.AgentConfig{
+		agent := mgmt.NewAgent(mgmt.AgentConfig{
 			Process: "runtime/node-1", Bus: p.dial(proto.Mgmt("runtime/node-1")),
 			Inspect: func(_ context.Context, question []byte) ([]byte, error) {
 				if len(question) == 0 {
@@ -234,8 +234,8 @@ func TestTelemetry(t *testing.T) {
 				return append([]byte("you asked "), question...), nil
 			},
 		})
-		p.run(station.Run)
-		station.WaitReady(t.Context())
+		p.run(agent.Run)
+		agent.WaitReady(t.Context())
 		if got, err := p.client.Inspect(t.Context(), "runtime/node-1", []byte("this")); err != nil || string(got) != "you asked this" {
 			t.Errorf("Inspect: %q, %v", got, err)
 		}

@@ -206,13 +206,10 @@ func (e *Engine) findShim(ctx context.Context, c *container) (engine.Status, err
 	}
 }
 
-// A shim that cannot be talked to has just begun, or is about to end. It is asked again
-// after a pause, for a minute in all, because the machine may be stalled; when a runtime
-// starts, in all for all of its shims.
+// A shim that does not answer has just started, or is about to exit. The engine dials it again
+// after a pause, for a minute in all, because the machine may be stalled. At the start of a
+// runtime, the minute covers all its shims.
 const (
-	// A shim that does not answer has just started, or is about to exit. The engine dials it again
-	// after a pause, for a minute in all, because the machine may be stalled. At the start of a
-	// runtime, the minute covers all its shims.
 	dialAttempts = 12_000
 	dialPause    = 5 * time.Millisecond
 )

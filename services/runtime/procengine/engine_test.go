@@ -15,9 +15,8 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/shim"
 )
 
-// The arguments that make this test's binary a shim, and one that says nothing.
+// Arguments that make this test's binary a shim, a shim that never answers, and so on.
 const (
-	// Arguments that make this test's binary a shim, a shim that never answers, and so on.
 	asShim       = "be-a-shim"
 	asSilentShim = "be-a-mute-shim"
 	asLaunch     = "be-launched"

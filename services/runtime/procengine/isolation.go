@@ -45,11 +45,9 @@ func (i Isolation) String() string {
 	return user + ", beside the machine's other processes (no namespaces: " + i.Refused + ")"
 }
 
-// The capabilities by which a process in a user namespace of its own makes the others, and
-// gives all of them up.
+// The capabilities that a process in its own user namespace needs to create the other
+// namespaces. The process then drops them all.
 const (
-	// The capabilities that a process in its own user namespace needs to create the other
-	// namespaces. The process then drops them all.
 	capSetpcap   = 8
 	capSysChroot = 18
 	capSysAdmin  = 21

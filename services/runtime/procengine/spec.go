@@ -93,11 +93,9 @@ func mountsEnv(mounts []*proto.Mount) []string {
 	return []string{launch.MountsVariable + "=" + strings.Join(lines, "\n")}
 }
 
-// The most processes that a container may have: one whose user is its namespace's alone,
-// and all programs together that run as one user of the machine.
+// Limits on processes: of a container with its own user namespace, and of all programs together
+// that run as one user of the machine.
 const (
-	// Limits on processes: of a container with its own user namespace, and of all programs together
-	// that run as one user of the machine.
 	maxContainerProcesses = 1 << 12
 	maxUserProcesses      = 1 << 15
 )

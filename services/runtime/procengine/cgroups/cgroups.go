@@ -21,9 +21,8 @@ import (
 // Controller is a cgroup controller.
 type Controller string
 
-// The controllers that are used.
+// CPU, Memory and PIDs are the controllers that podfall uses.
 const (
-	// CPU, Memory and PIDs are the controllers that podfall uses.
 	CPU    Controller = "cpu"
 	Memory Controller = "memory"
 	PIDs   Controller = "pids"

@@ -27,7 +27,6 @@ import (
 
 // The descriptors with which the process is started.
 const (
-	// The descriptors with which the process is started.
 	DescriptorPlan = 3 + iota
 	DescriptorReport
 	DescriptorMountNamespace

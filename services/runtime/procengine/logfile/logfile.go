@@ -19,9 +19,8 @@ import (
 	"time"
 )
 
-// The limits of a log, as the kubelet's containerLogMaxSize and containerLogMaxFiles.
+// The limits of a log, like the kubelet's containerLogMaxSize and containerLogMaxFiles.
 const (
-	// The limits of a log, like the kubelet's containerLogMaxSize and containerLogMaxFiles.
 	maxSize  = 10 << 20
 	maxFiles = 5
 	// maxLine is the length at which a line is split into parts.

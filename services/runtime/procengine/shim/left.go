@@ -37,11 +37,9 @@ func killMarked(marker string) error {
 	return nil
 }
 
-// passes are how often what is left is looked for: a process may start others before it
-// is killed. The pause, in milliseconds, is for those that are about to become another program.
+// maxPasses bounds the scans: a process may start others before it is killed. The pause, in
+// milliseconds, is for processes in the middle of an exec.
 const (
-	// maxPasses bounds the scans: a process may start others before it is killed. The pause, in
-	// milliseconds, is for processes in the middle of an exec.
 	maxPasses = 1000
 	passPause = 1
 )
