@@ -22,8 +22,8 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/shim"
 )
 
-// T8: a program has no capability, no way to one, and where the runtime is root another
-// user and no group of root's. What it may take is bounded.
+// TestT8ProgramHasNoRights is T8: a program has no capability and no way to get one. If the runtime
+// is root, the program has another user and none of root's groups. Its resources are bounded.
 func TestT8ProgramHasNoRights(t *testing.T) {
 	dir := openTempDir(t)
 	elevated := filepath.Join(dir, "elevated")
@@ -58,7 +58,8 @@ func TestT8ProgramHasNoRights(t *testing.T) {
 	}
 }
 
-// T8: what nobody has allowed does not run, whatever it is called.
+// TestT8OnlyWhatIsAllowed is T8: programs that are not allowed do not run, whatever they are
+// called.
 func TestT8OnlyWhatIsAllowed(t *testing.T) {
 	dir := t.TempDir()
 	copyFile(t, "/bin/true", filepath.Join(dir, "good"))
@@ -97,7 +98,8 @@ func TestT8OnlyWhatIsAllowed(t *testing.T) {
 	s.wantExit(good, 0, engine.ReasonCompleted)
 }
 
-// T10: an identity is a directory's name, and no way out of the engine's own directory.
+// TestT10IdentitiesAreNoPaths is T10: a container id is a directory name, and cannot lead out of
+// the engine's directory.
 func TestT10IdentitiesAreNoPaths(t *testing.T) {
 	s := newTestEngine(t, nil)
 	for _, id := range []string{"", ".", "..", "../x", "a/b", "/etc", "a/../.."} {
@@ -107,9 +109,9 @@ func TestT10IdentitiesAreNoPaths(t *testing.T) {
 	}
 }
 
-// T9: a number that was given to another process since is nobody's that we signal: neither
-// while the runtime lives, nor when it starts again, nor when it clears up after a shim.
-// The test runs in a PID namespace, where the next number can be chosen.
+// TestT9ProcessNumberReused is T9: a process with a reused PID is never signaled: not while the
+// runtime runs, not at its restart, and not when it cleans up after a shim. The test runs in a PID
+// namespace, in which it can choose the next PID.
 func TestT9ProcessNumberReused(t *testing.T) {
 	command := osexec.CommandContext(t.Context(), os.Args[0], asFirst, openTempDir(t))
 	runtime.LockOSThread() // whose end would be the child's
