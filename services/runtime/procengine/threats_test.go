@@ -114,7 +114,7 @@ func TestT10IdentitiesAreNoPaths(t *testing.T) {
 // namespace, in which it can choose the next PID.
 func TestT9ProcessNumberReused(t *testing.T) {
 	command := osexec.CommandContext(t.Context(), os.Args[0], asFirst, openTempDir(t))
-	runtime.LockOSThread() // whose end would be the child's
+	runtime.LockOSThread() // the child dies with the thread that started it
 	defer runtime.UnlockOSThread()
 	command.SysProcAttr = &syscall.SysProcAttr{
 		Pdeathsig:   syscall.SIGKILL, // the first of its namespace takes all others along
@@ -177,7 +177,7 @@ func checkPIDReuse(dir, victim string) error {
 	if err != nil {
 		return err
 	}
-	if victim == "shim" { // the program goes with its shim, and nobody has written down how
+	if victim == "shim" { // the program died with its shim, and no exit was recorded
 		err = syscall.Kill(parentPID(process.PID), syscall.SIGKILL)
 	} else {
 		err = e.Signal(ctx, "app", engine.SIGKILL, testNow())
@@ -186,7 +186,7 @@ func checkPIDReuse(dir, victim string) error {
 		return err
 	}
 	<-told
-	if victim == "shim" { // it has become our child, and keeps its number until somebody asks
+	if victim == "shim" { // it has become our child, and keeps its PID until it is reaped
 		if _, err := syscall.Wait4(process.PID, nil, 0, nil); err != nil {
 			return err
 		}
@@ -219,7 +219,7 @@ func checkPIDReuse(dir, victim string) error {
 		return err
 	}
 	state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process.PID))
-	if err != nil || strings.Contains(string(state), "(sleep) Z") { // nobody has waited for it
+	if err != nil || strings.Contains(string(state), "(sleep) Z") { // not reaped yet
 		return fmt.Errorf("the stranger is %q, %w", state, err)
 	}
 	return nil

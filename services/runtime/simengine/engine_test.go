@@ -67,7 +67,7 @@ func TestManyContainers(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		const others = 10 // such as the collector's, which come and go
+		const others = 10 // for example the garbage collector's
 		if after := runtime.NumGoroutine(); after > before+others {
 			t.Errorf("%d goroutines, %d before the containers", after, before)
 		}
