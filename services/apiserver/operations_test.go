@@ -48,8 +48,8 @@ func TestTheMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestTurnsArePassedOn: who waits for a turn gets it in order, who has given up does not hold
-// up those behind, and in the end nothing is remembered of who had it.
+// TestWaitersOfAnOperationGoInOrder: waiters of one operation go in order, one that has given up
+// does not delay those behind it, and in the end nothing is remembered.
 func TestTurnsArePassedOn(t *testing.T) {
 	const operation = "a"
 	synctest.Test(t, func(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// Controller attaches and detaches.
+// Controller attaches and detaches volumes.
 type Controller struct {
 	clock    clock.Clock
 	recorder control.Recorder
@@ -28,7 +28,7 @@ type Controller struct {
 	client   control.Resource[*storagev1.VolumeAttachment]
 	nodes    control.Resource[*corev1.Node]
 	driver   *driver
-	// loop has one key: all is looked at together.
+	// loop has one key: everything is decided together.
 	loop     *loop.Loop[string]
 	unused   map[string]time.Time
 	waiting  map[waiter]bool
@@ -37,7 +37,7 @@ type Controller struct {
 	oldWords bool
 }
 
-// own is what the API has answered writes with that the views may not show yet.
+// overlays are the API's answers to our writes that the views may not show yet.
 type own struct {
 	nodes       Written[corev1.Node, *corev1.Node]
 	attachments Written[storagev1.VolumeAttachment, *storagev1.VolumeAttachment]
@@ -51,13 +51,13 @@ type copies struct {
 	attachments *view.Copy[*storagev1.VolumeAttachment]
 }
 
-// waiter is a pod that was told what it waits for: it is told once.
+// reportedWait is a pod's wait for which an event was emitted; there is one event per wait.
 type waiter struct {
 	pod     types.UID
 	message string
 }
 
-// departed are the nodes that are gone, as they were last seen.
+// deletedNodes are the nodes that are gone, in their last known version.
 type departed struct {
 	mu    sync.Mutex
 	nodes map[string]*corev1.Node
@@ -68,7 +68,7 @@ const (
 	failedAttach = "FailedAttachVolume"
 )
 
-// New is a controller that has not begun.
+// New returns a controller that is not running yet.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		clock: base.Clock, recorder: base.Events("attachdetach-controller"), oldWords: base.Compat.MultiAttachErrors,
@@ -106,7 +106,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	return daemon.Run(ctx, c.loop.Run, c.driver.loop.Run)
 }
 
-// nodeChanged looks at what depends on a node; its heartbeats do not.
+// nodeChanged starts a sync if a change of a node affects attachments; its heartbeats do not.
 func (c *Controller) nodeChanged(old, now *corev1.Node) {
 	c.own.nodes.Shown(old, now)
 	c.departed.mu.Lock()
@@ -183,7 +183,7 @@ func (c *Controller) look() View {
 	return looked
 }
 
-// tell has an event about each pod that begins to wait.
+// reportBlocked emits an event for each pod that begins to wait.
 func (c *Controller) tell(blocked []Blocked) {
 	waiting := map[waiter]bool{}
 	for _, one := range blocked {
@@ -195,7 +195,7 @@ func (c *Controller) tell(blocked []Blocked) {
 	c.waiting = waiting
 }
 
-// uses are the pods with a node that use a volume which has to be attached.
+// currentUses returns the pods with a node that use a volume which has to be attached.
 func (c *Controller) uses() []Use {
 	if !slices.ContainsFunc(c.copies.volumes.All(), Needs) {
 		return nil
@@ -212,7 +212,7 @@ func (c *Controller) lookup() Lookup {
 	}
 }
 
-// attach asks the driver for a volume on a node.
+// attach creates the attachment of a volume to a node.
 func (c *Controller) attach(ctx context.Context, use Use) error {
 	made, err := c.client.Create(ctx, AttachmentFor(use))
 	if apierrors.IsAlreadyExists(err) {
@@ -225,7 +225,7 @@ func (c *Controller) attach(ctx context.Context, use Use) error {
 	return err
 }
 
-// detach takes a volume off its node, move by move.
+// detach detaches a volume from its node, step by step.
 func (c *Controller) detach(ctx context.Context, detach Detach, looked View) error {
 	attachment := detach.Attachment
 	looked.Leaving(attachment, c.clock.Now())
@@ -248,7 +248,7 @@ func (c *Controller) detach(ctx context.Context, detach Detach, looked View) err
 	}
 }
 
-// nodeNow is a node as the API has it; nil when it has none.
+// readNode reads a node from the API; nil if it does not exist.
 func (c *Controller) nodeNow(ctx context.Context, name string) (*corev1.Node, error) {
 	node, err := c.nodes.Get(ctx, "", name)
 	if apierrors.IsNotFound(err) {
@@ -268,7 +268,7 @@ func (c *Controller) takeAway(ctx context.Context, attachment *storagev1.VolumeA
 	return err
 }
 
-// report stores in a node's status what is attached to it.
+// updateAttached stores in a node's status which volumes are attached to it.
 func (c *Controller) report(ctx context.Context, node *corev1.Node, looked View) error {
 	attached := Attached(node.Name, looked.Attachments, looked.Volumes)
 	if slices.Equal(attached, node.Status.VolumesAttached) {

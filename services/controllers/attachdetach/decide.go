@@ -1,13 +1,12 @@
-// Package attachdetach attaches volumes that need it to the nodes of the pods that use them,
-// and detaches them when nobody does (CTL-20). Those are the CSI volumes, podfall's own among
-// them. decide.go says what is to be where, and detach.go by which moves a volume leaves its
-// node; controller.go reads and writes; driver.go plays the part of the driver, whose attacher
-// upstream is a process of its own.
+// Package attachdetach attaches CSI volumes, podfall's own among them, to the nodes of the pods
+// that use them, and detaches them when no pod uses them (CTL-20). decide.go says what to attach
+// and detach; detach.go lists the steps of a detach; controller.go reads and writes; driver.go
+// plays the driver's attacher, which upstream is a process of its own.
 //
-// A kubelet mounts a volume only when its VolumeAttachment says that it is attached, and one read
-// of its node says in status.volumesInUse that it is going to, and in status.volumesAttached that
-// it may. So a volume that is used is never taken away from a node that can be heard, and one for
-// a single node is never on two: but for the forced detach.
+// A kubelet mounts a volume only after its VolumeAttachment says that it is attached. It must also
+// have read one version of its node that lists the volume both in status.volumesInUse and in
+// status.volumesAttached. So a volume in use is never detached from a node that reports, and a
+// single-node volume is never attached to two nodes, except by a forced detach.
 package attachdetach
 
 import (
@@ -23,7 +22,7 @@ import (
 	"github.com/podfall/podfall/internal/storage"
 )
 
-// MaxWait is how long a node that cannot be heard keeps a volume that it may have mounted.
+// MaxWait is how long a silent node keeps a volume that it may have mounted.
 const MaxWait = 6 * time.Minute
 
 // Use is a pod that uses an attachable volume on its node.
@@ -32,17 +31,17 @@ type Use struct {
 	Volume *corev1.PersistentVolume
 }
 
-// View is all that matters at once.
+// View is everything that a decision depends on.
 type View struct {
 	Uses        []Use
 	Attachments []*storagev1.VolumeAttachment
-	// Volumes are those that are attached, by name; Nodes are those that there are, and Departed
-	// those that are gone, as they were last seen.
+	// Volumes are the attached volumes, by name. Nodes are the existing nodes, and DeletedNodes
+	// those that are gone, in their last known version.
 	Volumes         map[string]*corev1.PersistentVolume
 	Nodes, Departed map[string]*corev1.Node
-	// Unused is since when nobody uses an attachment, by its name.
+	// Unused is since when no pod has used an attachment, by its name.
 	Unused map[string]time.Time
-	// OldWords says that a pod waits in the words of older releases.
+	// OldMessages selects the messages of older releases for a pod that waits.
 	OldWords bool
 }
 
@@ -50,25 +49,25 @@ type View struct {
 type Plan struct {
 	Attach []Use
 	Detach []Detach
-	// Blocked are pods that wait, with the message for each.
+	// Blocked are the pods that wait, each with its message.
 	Blocked []Blocked
-	// Unused is View.Unused for the next time; Recheck is when the first of them is to be
-	// detached all the same, zero for never.
+	// Unused is View.Unused for the next decision. Recheck is when the first unused attachment is
+	// to be detached by force; zero means never.
 	Unused  map[string]time.Time
 	Recheck time.Time
 }
 
-// Blocked is a pod whose volume is still attached elsewhere.
+// Blocked is a pod whose volume is still attached to another node.
 type Blocked struct {
 	Use
 
 	Message string
 }
 
-// Needs reports whether a volume has to be attached.
+// NeedsAttach reports whether a volume has to be attached.
 func Needs(volume *corev1.PersistentVolume) bool { return volume != nil && volume.Spec.CSI != nil }
 
-// Device is the name of a volume in a node's status, empty when it has none.
+// DeviceName returns the name of a volume in a node's status; empty if it has none.
 func Device(volume *corev1.PersistentVolume) corev1.UniqueVolumeName {
 	if !Needs(volume) {
 		return ""
@@ -76,8 +75,8 @@ func Device(volume *corev1.PersistentVolume) corev1.UniqueVolumeName {
 	return storage.DeviceName(volume.Spec.CSI)
 }
 
-// Done reports whether a pod no longer uses its volumes: it is terminal, or deleted and nothing
-// of it runs (IsPodTerminated).
+// IsTerminated reports whether a pod no longer uses its volumes: it is terminal, or deleted with no
+// running container (IsPodTerminated).
 func Done(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return true
@@ -111,21 +110,21 @@ func Decide(view View, now time.Time) Plan {
 	return plan
 }
 
-// is reports whether an attachment is what a use asks for.
+// attachmentServes reports whether an attachment is the one that a use needs.
 func is(attachment *storagev1.VolumeAttachment, use Use) bool {
 	return of(attachment, use.Volume.Name) && attachment.Spec.NodeName == use.Pod.Spec.NodeName
 }
 
-// of reports whether an attachment is a volume's.
+// attachesVolume reports whether an attachment is of a volume.
 func of(attachment *storagev1.VolumeAttachment, volume string) bool {
 	name := attachment.Spec.Source.PersistentVolumeName
 	return name != nil && *name == volume
 }
 
-// release reports whether a volume that nobody has used for a time may leave its node: when the
-// node does not use it either, after 6 min if the node is not well, or at once from a node that
-// is said not to come back. What is not known of a node is taken for used; a volume that is
-// gone is of no use to anybody.
+// canDetach reports whether a volume that no pod has used for a time may be detached: if the node
+// does not use it either, after 6 min if the node is not healthy, or at once from a node that is
+// out of service. A volume of an unknown node counts as used. An attachment whose volume is gone
+// may always be deleted.
 func (v View) release(attachment *storagev1.VolumeAttachment, unused time.Duration) (detach Detach, free bool) {
 	detach = Detach{Attachment: attachment}
 	if name := attachment.Spec.Source.PersistentVolumeName; name != nil {
@@ -155,8 +154,8 @@ func outOfService(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
 
-// use attaches a volume for a pod unless that is done, or it is elsewhere, or on its way from
-// there, and may not be in two places.
+// planAttach plans to attach a volume for a pod, unless it is attached or planned already. A volume
+// for one node that is attached elsewhere, or being detached there, blocks the pod.
 func (p *Plan) use(view View, use Use) {
 	here := func(attachment *storagev1.VolumeAttachment) bool { return is(attachment, use) }
 	elsewhere := func(attachment *storagev1.VolumeAttachment) bool { return of(attachment, use.Volume.Name) }
@@ -172,10 +171,11 @@ func (p *Plan) use(view View, use Use) {
 	}
 }
 
-// exclusive reports whether a volume may be on one node only.
+// isExclusive reports whether a volume may be attached to one node only.
 func exclusive(volume *corev1.PersistentVolume) bool { return !storage.IsShared(volume) }
 
-// blockedMessage names the pods in the way, if there are any (reportMultiAttachError).
+// blockedMessage returns the message for a pod that waits, with the pods in the way
+// (reportMultiAttachError).
 func blockedMessage(view View, use Use) string {
 	var names []string
 	others := 0
@@ -204,7 +204,7 @@ func blockedMessage(view View, use Use) string {
 	return message + end
 }
 
-// Sorted puts uses in the order in which their pods came.
+// SortByAge sorts uses by the age of their pods, the oldest first.
 func Sorted(uses []Use) []Use {
 	slices.SortFunc(uses, func(a, b Use) int {
 		return cmp.Or(a.Pod.CreationTimestamp.Compare(b.Pod.CreationTimestamp.Time), cmp.Compare(a.Pod.UID, b.Pod.UID))
@@ -212,7 +212,7 @@ func Sorted(uses []Use) []Use {
 	return uses
 }
 
-// Attached is what a node's status says is attached to it, in the order of the names.
+// AttachedVolumes returns what a node's status should list as attached, sorted by name.
 func Attached(node string, attachments []*storagev1.VolumeAttachment, volumes map[string]*corev1.PersistentVolume) []corev1.AttachedVolume {
 	var attached []corev1.AttachedVolume
 	for _, attachment := range attachments {

@@ -15,9 +15,9 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// driver does for every CSI driver what its attacher would do: it attaches what a
-// VolumeAttachment asks for and says so in its status, and lets it go, by its finalizer, once it
-// has detached. There is nothing behind it but a fault, where somebody wants one.
+// driver does the work of the attacher of every CSI driver. It attaches what a VolumeAttachment
+// asks for and says so in its status, and removes its finalizer once it has detached. There is no
+// storage behind it; only an injected fault can make it fail.
 type driver struct {
 	attachments *view.Copy[*storagev1.VolumeAttachment]
 	client      control.Resource[*storagev1.VolumeAttachment]
@@ -32,7 +32,7 @@ func Finalizer(driver string) string { return Attacher + "/" + driver }
 // driverWorkers is how many volumes are attached or detached at once.
 const driverWorkers = 10
 
-// Attacher is the name in which the driver decides: upstream it is a process of its own.
+// Attacher is the name under which the driver decides: upstream it is a process of its own.
 const Attacher = "external-attacher"
 
 func newDriver(base control.Base, attachments *view.Copy[*storagev1.VolumeAttachment]) *driver {
@@ -72,7 +72,8 @@ func (d *driver) sync(ctx context.Context, key view.Key) error {
 	return err
 }
 
-// fails stores why a volume could not be attached or detached, and has it tried again.
+// recordFailure stores why a volume could not be attached or detached, and returns an error to have
+// it retried.
 func (d *driver) fails(ctx context.Context, changed *storagev1.VolumeAttachment, point fault.Point, why error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -91,8 +92,8 @@ func (d *driver) fails(ctx context.Context, changed *storagev1.VolumeAttachment,
 	return fmt.Errorf("%s of %s on %s: %w", point, changed.Name, changed.Spec.NodeName, why)
 }
 
-// told is the event about an attachment that has changed, for the pods that wait for it; nil
-// when there is nothing to tell.
+// attachEvent returns the event about a changed attachment, for the pods that wait for it; nil if
+// there is none.
 func told(old, now *storagev1.VolumeAttachment, volume string) *note {
 	switch {
 	case now == nil || now.DeletionTimestamp != nil:
@@ -104,5 +105,5 @@ func told(old, now *storagev1.VolumeAttachment, volume string) *note {
 	return nil
 }
 
-// note is the type, the reason and the message of an event.
+// eventNote is the type, the reason and the message of an event.
 type note struct{ kind, reason, message string }

@@ -18,8 +18,8 @@ type Lookup struct {
 	Volume func(name string) (*corev1.PersistentVolume, bool)
 }
 
-// UsesOf are those of the pods that have a node and use a volume which has to be attached, in
-// the order in which they came.
+// UsesOf returns the uses by pods that have a node and use a volume that has to be attached, the
+// oldest pod first.
 func UsesOf(pods []*corev1.Pod, find Lookup) []Use {
 	var found []Use
 	for _, pod := range pods {
@@ -46,7 +46,7 @@ func UsesOf(pods []*corev1.Pod, find Lookup) []Use {
 	return Sorted(found)
 }
 
-// VolumesOf are the volumes that attachments are of, by name, as far as there are any.
+// VolumesOf returns the existing volumes of attachments, by name.
 func VolumesOf(attachments []*storagev1.VolumeAttachment, find Lookup) map[string]*corev1.PersistentVolume {
 	volumes := map[string]*corev1.PersistentVolume{}
 	for _, attachment := range attachments {
@@ -59,7 +59,7 @@ func VolumesOf(attachments []*storagev1.VolumeAttachment, find Lookup) map[strin
 	return volumes
 }
 
-// AttachmentFor asks the driver for a volume on a node.
+// AttachmentFor returns the attachment of a volume to a pod's node.
 func AttachmentFor(use Use) *storagev1.VolumeAttachment {
 	csi := use.Volume.Spec.CSI
 	return &storagev1.VolumeAttachment{
@@ -74,15 +74,15 @@ func AttachmentFor(use Use) *storagev1.VolumeAttachment {
 	}
 }
 
-// Concerns reports whether a change of a node matters to what is attached to it: its
-// heartbeats do not.
+// AffectsAttachments reports whether a change of a node matters to its attachments; its heartbeats
+// do not.
 func Concerns(old, now *corev1.Node) bool {
 	return old == nil || now == nil || healthy(old) != healthy(now) || outOfService(old) != outOfService(now) ||
 		!kinds.Equal(old.Status.VolumesInUse, now.Status.VolumesInUse) ||
 		!kinds.Equal(old.Status.VolumesAttached, now.Status.VolumesAttached)
 }
 
-// Work is what the driver has to do about an attachment; empty for nothing.
+// DriverWork returns what the driver has to do about an attachment; empty for nothing.
 func Work(attachment *storagev1.VolumeAttachment) fault.Point {
 	switch {
 	case attachment.DeletionTimestamp == nil && !attachment.Status.Attached:
@@ -93,8 +93,8 @@ func Work(attachment *storagev1.VolumeAttachment) fault.Point {
 	return ""
 }
 
-// Worked is an attachment as the driver stores it after its work: its status when it has
-// attached, and itself when it has detached.
+// AfterDriverWork returns an attachment as the driver stores it after its work: with a new status
+// if it has attached, without its finalizer if it has detached.
 func Worked(attachment *storagev1.VolumeAttachment) *storagev1.VolumeAttachment {
 	changed := attachment.DeepCopy()
 	if attachment.DeletionTimestamp == nil {

@@ -10,13 +10,13 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// latest is how late a view may be before it is trusted all the same, as upstream's expectations
-// have it (ExpectationsTimeout).
+// maxViewDelay is how long a view may be late before it is trusted again, as upstream's
+// expectations have it (ExpectationsTimeout).
 const latest = 5 * time.Minute
 
-// Written are objects as the API has answered one's own writes with, for as long as the view
-// does not show that: what was just attached to a node must not be attached to another because
-// the view is late. It is safe for concurrent use.
+// Overlay keeps objects as the API answered our own writes, until the view shows them. So a volume
+// that was just attached to a node is not attached to another because the view is late. It is safe
+// for concurrent use.
 type Written[X any, T interface {
 	*X
 	kinds.Object
@@ -30,7 +30,7 @@ type written[X any] struct {
 	at     time.Time
 }
 
-// Put takes up what the API has answered at now. What the view does not show for long is
+// Put records an answer of the API at now. An object that the view does not show for 5 min is
 // forgotten.
 func (w *Written[X, T]) Put(stored T, now time.Time) {
 	w.mu.Lock()
@@ -43,7 +43,7 @@ func (w *Written[X, T]) Put(stored T, now time.Time) {
 	}
 }
 
-// Shown takes up a change of the view; now is nil for an object that is gone.
+// Observe takes a change of the view; now is nil for an object that is gone.
 func (w *Written[X, T]) Shown(old, now T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,15 +54,16 @@ func (w *Written[X, T]) Shown(old, now T) {
 	}
 }
 
-// Gone forgets an object of which the API says that it is not there.
+// Forget forgets an object that the API does not have.
 func (w *Written[X, T]) Gone(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.objects, name)
 }
 
-// Over is what the view shows, with what is newer, by name. The view is read while nothing can be
-// shown: what it has taken in since would be in neither.
+// Merge returns what the view shows, with newer objects in place of older ones, by name. It reads
+// the view under its lock: otherwise an object that the view takes in meanwhile would be in
+// neither.
 func (w *Written[X, T]) Over(shown func() []T, now time.Time) []T {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// Controller makes Jobs on time.
+// Controller creates Jobs on time.
 type Controller struct {
 	cronJobs  *view.Copy[*batchv1.CronJob]
 	jobs      *view.Copy[*batchv1.Job]
@@ -31,7 +31,7 @@ type Controller struct {
 
 const workers = 5
 
-// New is the controller of CronJobs.
+// New returns the controller of CronJobs.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		cronJobs:  view.Of[*batchv1.CronJob](base.Views, "cronjobs.batch"),
@@ -53,10 +53,10 @@ func New(base control.Base) *Controller {
 	return c
 }
 
-// Run makes Jobs until ctx ends.
+// Run creates Jobs until ctx ends.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
-// sync looks at one CronJob.
+// sync processes one CronJob.
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	shown, ok := c.cronJobs.Get(key)
 	if !ok {
@@ -97,7 +97,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	return failed
 }
 
-// carryOut deletes and makes Jobs.
+// deleteAndCreate deletes and creates the Jobs of a plan.
 func (c *Controller) carryOut(ctx context.Context, cronJob *batchv1.CronJob, plan *Plan) error {
 	for _, jobs := range [][]*batchv1.Job{plan.Delete, plan.Replace} {
 		for _, job := range jobs {
@@ -130,7 +130,7 @@ func (c *Controller) carryOut(ctx context.Context, cronJob *batchv1.CronJob, pla
 	return nil
 }
 
-// remove deletes a Job and, in the background, its pods.
+// deleteJob deletes a Job and, in the background, its pods.
 func (c *Controller) remove(ctx context.Context, cronJob *batchv1.CronJob, job *batchv1.Job) error {
 	background := metav1.DeletePropagationBackground
 	err := c.jobWrites.Delete(ctx, job, metav1.DeleteOptions{PropagationPolicy: &background})

@@ -1,6 +1,6 @@
-// Package cronjob makes a Job each time that a CronJob's schedule says so. decide.go says what
-// is to be done at an instant; schedule.go reads schedules; controller.go watches, asks and
-// acts.
+// Package cronjob creates a Job each time that the schedule of a CronJob is due. decide.go says
+// what to do at an instant; schedule.go parses schedules; memory.go keeps the statuses that a view
+// may not show yet; controller.go watches, decides and acts.
 package cronjob
 
 import (
@@ -17,28 +17,29 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Schedule is when Jobs are due.
+// Schedule says when Jobs are due.
 type Schedule interface {
-	// Next is the first time after t; the zero time when there is none.
+	// Next returns the first time after t; the zero time if there is none.
 	Next(t time.Time) time.Time
 }
 
-// View is what is known of one CronJob.
+// View is the state of one CronJob.
 type View struct {
 	CronJob *batchv1.CronJob
-	// Jobs are those that it controls, by name.
+	// Jobs are the Jobs that the CronJob controls, by name.
 	Jobs []*batchv1.Job
 	// Missing are active Jobs that the API says are gone.
 	Missing map[types.UID]bool
-	// Said is the status that the API is known to have; CronJob.Status is what it ought to have.
+	// StoredStatus is the status that the API is known to have. CronJob.Status is the one that it
+	// should have.
 	Said batchv1.CronJobStatus
-	// Schedule is nil when the CronJob's cannot be read; Problem says why.
+	// Schedule is nil if the CronJob's schedule cannot be parsed; Problem says why.
 	Schedule Schedule
 	Problem  Event
 	Zone     *time.Location
 }
 
-// Maker is the name of the CronJob that controls a Job; empty when none does.
+// OwnerName returns the name of the CronJob that controls a Job; empty if none does.
 func Maker(job *batchv1.Job) string {
 	if owner := metav1.GetControllerOfNoCopy(job); owner != nil && owner.Kind == "CronJob" {
 		return owner.Name
@@ -46,14 +47,15 @@ func Maker(job *batchv1.Job) string {
 	return ""
 }
 
-// ViewOf is what is known of a CronJob that controls these Jobs.
+// NewView returns the view of a CronJob that controls these Jobs.
 func ViewOf(cronJob *batchv1.CronJob, jobs []*batchv1.Job) View {
 	v := View{CronJob: cronJob, Jobs: jobs, Missing: map[types.UID]bool{}, Said: cronJob.Status}
 	v.Schedule, v.Zone, v.Problem = read(cronJob)
 	return v
 }
 
-// Unseen are the active Jobs that the view does not show: the API is to be asked about them.
+// UnseenActive returns the active Jobs that the view does not show. The API must be asked about
+// them.
 func (v *View) Unseen() (unseen []corev1.ObjectReference) {
 	for _, ref := range v.CronJob.Status.Active {
 		if !slices.ContainsFunc(v.Jobs, func(job *batchv1.Job) bool { return job.UID == ref.UID }) {
@@ -63,7 +65,8 @@ func (v *View) Unseen() (unseen []corev1.ObjectReference) {
 	return unseen
 }
 
-// Learn takes the API's answer about an active Job; the error is of one that says nothing.
+// RecordLookup records the API's answer about an active Job. It returns an error that does not tell
+// whether the Job exists.
 func (v *View) Learn(ref corev1.ObjectReference, job *batchv1.Job, err error) error {
 	switch {
 	case apierrors.IsNotFound(err), err == nil && job.UID != ref.UID:
@@ -76,33 +79,34 @@ func (v *View) Learn(ref corev1.ObjectReference, job *batchv1.Job, err error) er
 // Plan is what to do, in this order.
 type Plan struct {
 	Tell []Event
-	// Replace are the Jobs that make way for the next, Delete those that history does not
-	// need any more.
+	// Replace are the Jobs that make room for the next one. Delete are the Jobs beyond the history
+	// limits.
 	Replace, Delete []*batchv1.Job
 	Create          *batchv1.Job
-	// Status is what it is to say when this is done, Seen when something of it cannot be.
+	// Status is the new status once the plan is carried out, and StatusIfFailed the one if
+	// something failed.
 	Status, Seen batchv1.CronJobStatus
-	// Again is how long to wait before the next look; 0 is until something changes.
+	// RequeueAfter is when to sync again; 0 means when something changes.
 	Again time.Duration
 }
 
 // Event is one event about the CronJob.
 type Event struct{ Type, Reason, Message string }
 
-// step is a plan in the making.
+// planning is a plan that is being made.
 type step struct {
 	View
 	Plan
 	now time.Time
 }
 
-// margin is how long after the time a Job is made, so that it never is before.
+// startMargin is how long after its time a Job is created, so that it is never created too early.
 const margin = 100 * time.Millisecond
 
-// missedLimit is how many times may be missed before somebody is told.
+// missedLimit is how many times may be missed before an event warns of it.
 const missedLimit = 100
 
-// Decide says what is to be done at now (syncCronJob).
+// Decide returns what to do at now (syncCronJob).
 func Decide(v View, now time.Time) Plan {
 	s := &step{View: v, now: now}
 	s.Status = *v.CronJob.Status.DeepCopy()
@@ -119,7 +123,7 @@ func Decide(v View, now time.Time) Plan {
 	return s.Plan
 }
 
-// lookAtJobs takes Jobs that are over, or gone, off the active ones.
+// updateActive removes Jobs that are finished or gone from the active ones.
 func (s *step) lookAtJobs() {
 	for _, job := range s.Jobs {
 		active := slices.ContainsFunc(s.Status.Active, func(ref corev1.ObjectReference) bool { return ref.UID == job.UID })
@@ -144,7 +148,7 @@ func (s *step) lookAtJobs() {
 	}
 }
 
-// ended is the condition by which a Job is over; empty when it is not.
+// finishedCondition returns the condition with which a Job has ended; empty if it has not.
 func ended(job *batchv1.Job) batchv1.JobConditionType {
 	for _, condition := range job.Status.Conditions {
 		if (condition.Type == batchv1.JobComplete || condition.Type == batchv1.JobFailed) && condition.Status == corev1.ConditionTrue {
@@ -161,13 +165,13 @@ func (s *step) drop(uid types.UID) {
 	}
 }
 
-// trim plans to delete the oldest Jobs that are over (cleanupFinishedJobs).
+// planHistoryCleanup plans to delete the oldest finished Jobs (cleanupFinishedJobs).
 func (s *step) trim() {
 	s.keep(batchv1.JobComplete, valueOr(s.CronJob.Spec.SuccessfulJobsHistoryLimit, 3))
 	s.keep(batchv1.JobFailed, valueOr(s.CronJob.Spec.FailedJobsHistoryLimit, 1))
 }
 
-// keep plans to delete all but the newest of the Jobs that have ended in one way.
+// deleteOldest plans to delete all but the newest limit Jobs that ended with a condition.
 func (s *step) keep(kind batchv1.JobConditionType, limit int32) {
 	var over []*batchv1.Job
 	for _, job := range s.Jobs {
@@ -188,7 +192,7 @@ func begin(job *batchv1.Job) time.Time {
 	return job.Status.StartTime.Time
 }
 
-// start plans the Job that is due, if one is.
+// planDueJob plans the Job that is due, if there is one.
 func (s *step) start() {
 	due, missed, next := s.times()
 	if !next.IsZero() {
@@ -227,7 +231,7 @@ func (s *step) start() {
 	s.Status.LastScheduleTime = &metav1.Time{Time: due}
 }
 
-// replace plans to delete the Jobs that run.
+// replace plans to delete the running Jobs.
 func (s *step) replace() {
 	for _, job := range s.Jobs {
 		if slices.ContainsFunc(s.Status.Active, func(ref corev1.ObjectReference) bool { return ref.UID == job.UID }) {
@@ -237,8 +241,8 @@ func (s *step) replace() {
 	}
 }
 
-// times is the time that is due, the latest of those that were missed, how many that are, and
-// the next one; the zero time when there is none (mostRecentScheduleTime).
+// dueTimes returns the latest missed time, which is due, how many times were missed, and the next
+// one; the zero time if there is none (mostRecentScheduleTime).
 func (s *step) times() (due time.Time, missed int64, next time.Time) {
 	from := s.CronJob.CreationTimestamp.Time
 	if last := s.CronJob.Status.LastScheduleTime; last != nil {
@@ -262,8 +266,8 @@ func (s *step) times() (due time.Time, missed int64, next time.Time) {
 	return due, missed, next
 }
 
-// jump passes most of a long time that was missed over at once: it is a time near the latest
-// that was missed after first, and about how many there are up to it.
+// skipMissed skips most of a long series of missed times at once. It returns a time near the latest
+// missed one and about how many there are from first to that time.
 func (s *step) jump(first time.Time) (near time.Time, missed int64) {
 	second := s.Schedule.Next(first)
 	between := second.Sub(first)
@@ -280,7 +284,8 @@ func (s *step) jump(first time.Time) (near time.Time, missed int64) {
 	return near, 1 + skipped
 }
 
-// job is the Job of a time; one of that name exists once (getJobFromTemplate2).
+// newJob returns the Job of a time. Its name is made from the time, so that no time gets two Jobs
+// (getJobFromTemplate2).
 func (s *step) job(due time.Time) *batchv1.Job {
 	template := s.CronJob.Spec.JobTemplate.DeepCopy()
 	annotations := maps.Clone(template.Annotations)
@@ -298,7 +303,7 @@ func (s *step) job(due time.Time) *batchv1.Job {
 	}
 }
 
-// Started is a status with a Job among the active ones.
+// WithActive returns a status with a Job added to the active ones.
 func Started(status batchv1.CronJobStatus, job *batchv1.Job) batchv1.CronJobStatus {
 	status.Active = append(slices.Clone(status.Active), corev1.ObjectReference{
 		APIVersion: "batch/v1", Kind: "Job", Namespace: job.Namespace, Name: job.Name, UID: job.UID, ResourceVersion: job.ResourceVersion,
@@ -306,8 +311,9 @@ func Started(status batchv1.CronJobStatus, job *batchv1.Job) batchv1.CronJobStat
 	return status
 }
 
-// Runs reports whether the Job that has the name of one that was to be made is that one, made
-// before, and not over; the error is another's.
+// IsUnfinishedJobOf reports whether an existing Job with the name of the Job to be created is that
+// Job, created earlier, and has not finished. It returns an error if the Job belongs to something
+// else.
 func Runs(cronJob *batchv1.CronJob, job *batchv1.Job) (bool, error) {
 	if !metav1.IsControlledBy(job, cronJob) {
 		return false, fmt.Errorf("job %s/%s: want it to be of CronJob %s, but it is another's", job.Namespace, job.Name, cronJob.Name)

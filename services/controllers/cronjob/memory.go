@@ -9,31 +9,31 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// Memory is what CronJobs have to say of the times that this process has dealt with, which a view
-// may not show yet, nor the API know.
+// Memory keeps the statuses of CronJobs after the times that this process has handled. A view may
+// not show them yet, nor the API have them.
 type Memory struct {
 	mu   sync.Mutex
 	last map[view.Key]said
 }
 
-// said is what a CronJob has to say.
+// statusRecord is a status that a CronJob should have.
 type said struct {
 	cronJob types.UID
 	status  batchv1.CronJobStatus
-	// stored is the revision since which the API has it; 0 when that is not known.
+	// stored is the revision since which the API has the status; 0 if that is not known.
 	stored int64
 }
 
-// NewMemory is one of nothing.
+// NewMemory returns an empty Memory.
 func NewMemory() *Memory { return &Memory{last: map[view.Key]said{}} }
 
-// Handled notes that a time is dealt with: its Job has been made, now or before, or never will
-// be, since the namespace is being deleted. From now on the CronJob has to say this.
+// RecordHandled records that a time is handled: its Job was created, now or earlier, or never will
+// be, because the namespace is being deleted. From now on the CronJob should have this status.
 func (m *Memory) Handled(cronJob *batchv1.CronJob, status batchv1.CronJobStatus) {
 	m.note(view.KeyOf(cronJob), said{cronJob: cronJob.UID, status: status})
 }
 
-// Stored notes a CronJob as the API has answered that its status is stored.
+// RecordStored records a CronJob as the API returned it after storing its status.
 func (m *Memory) Stored(cronJob *batchv1.CronJob) {
 	m.note(view.KeyOf(cronJob), said{cronJob: cronJob.UID, status: cronJob.Status, stored: view.Revision(cronJob)})
 }
@@ -51,8 +51,8 @@ func (m *Memory) Forget(key view.Key) {
 	delete(m.last, key)
 }
 
-// ViewOf is what is known of a CronJob that controls these Jobs, also when it is shown as it was
-// before it had the last to say.
+// NewView returns the view of a CronJob that controls these Jobs. It replaces the status that the
+// informer shows if that is older than the recorded one.
 func (m *Memory) ViewOf(shown *batchv1.CronJob, jobs []*batchv1.Job) View {
 	v := ViewOf(shown, jobs)
 	last, newer := m.since(shown)
@@ -67,8 +67,8 @@ func (m *Memory) ViewOf(shown *batchv1.CronJob, jobs []*batchv1.Job) View {
 	return v
 }
 
-// since is what a CronJob has to say that is newer than what is shown. Anything else is forgotten:
-// what is shown after that, be it an earlier time, is meant.
+// newerStatus returns the recorded status if it is newer than what is shown. Otherwise it forgets
+// the record: whatever is shown after that is meant, even an earlier time.
 func (m *Memory) since(shown *batchv1.CronJob) (last said, newer bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -80,8 +80,8 @@ func (m *Memory) since(shown *batchv1.CronJob) (last said, newer bool) {
 	return said{}, false
 }
 
-// newerThan reports whether a CronJob is shown as it was before it had this to say. Of what the
-// API may have taken without an answer the time tells.
+// newerThan reports whether the record is newer than a CronJob as shown. If it is not known whether
+// the API has the record, the schedule time decides.
 func (s said) newerThan(shown *batchv1.CronJob) bool {
 	switch {
 	case s.cronJob != shown.UID:

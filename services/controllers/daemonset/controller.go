@@ -19,7 +19,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// Controller keeps DaemonSets.
+// Controller keeps a pod of each DaemonSet on each of its nodes.
 type Controller struct {
 	sets      *view.Copy[*appsv1.DaemonSet]
 	nodes     *view.Copy[*corev1.Node]
@@ -39,7 +39,7 @@ type writes struct {
 
 const workers = 2
 
-// New is the controller of DaemonSets.
+// New returns the controller of DaemonSets.
 func New(base control.Base) *Controller {
 	events := base.Events("daemonset-controller")
 	c := &Controller{
@@ -78,7 +78,8 @@ func New(base control.Base) *Controller {
 // Run keeps the sets until ctx ends.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
-// nodeChanged has all sets looked at when a node came, went, or is another to choose from.
+// nodeChanged queues all sets if a node was added, removed, or changed in a way that matters to
+// them.
 func (c *Controller) nodeChanged(old, now *corev1.Node) {
 	if !Another(old, now) {
 		return
@@ -88,7 +89,7 @@ func (c *Controller) nodeChanged(old, now *corev1.Node) {
 	}
 }
 
-// sync looks at one set.
+// sync processes one set.
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	set, ok := c.sets.Get(key)
 	if !ok {
@@ -130,7 +131,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	return c.truncate(ctx, set, pods, kept)
 }
 
-// keep stores a revision of the template.
+// storeRevision stores a revision of the template.
 func (c *Controller) keep(ctx context.Context, set *appsv1.DaemonSet, selector labels.Selector) (history.Kept, error) {
 	revisions, err := control.NewClaimer(c.owners, c.writes.revisions, set, selector).
 		Claim(ctx, append(c.revisions.ControlledBy(set.UID), c.revisions.Orphans(set.Namespace)...))
@@ -143,7 +144,7 @@ func (c *Controller) keep(ctx context.Context, set *appsv1.DaemonSet, selector l
 	}, revisions)
 }
 
-// carryOut makes and deletes pods (syncNodes).
+// createAndDelete creates and deletes pods (syncNodes).
 func (c *Controller) carryOut(ctx context.Context, set *appsv1.DaemonSet, plan Plan, hash string) error {
 	for _, event := range plan.Tell {
 		c.events.Event(set, event.Type, event.Reason, event.Message)
@@ -159,7 +160,7 @@ func (c *Controller) carryOut(ctx context.Context, set *appsv1.DaemonSet, plan P
 	return err
 }
 
-// tell stores a status that says something new.
+// storeStatus stores a changed status.
 func (c *Controller) tell(ctx context.Context, set *appsv1.DaemonSet, plan Plan, kept history.Kept) error {
 	plan.Status.CollisionCount = kept.Collisions
 	if kinds.Equal(set.Status, plan.Status) {
@@ -171,7 +172,7 @@ func (c *Controller) tell(ctx context.Context, set *appsv1.DaemonSet, plan Plan,
 	return err
 }
 
-// truncate deletes the oldest revisions that no pod has, beyond the limit of history.
+// truncateHistory deletes the oldest revisions that no pod has, beyond the history limit.
 func (c *Controller) truncate(ctx context.Context, set *appsv1.DaemonSet, pods []*corev1.Pod, kept history.Kept) error {
 	used := map[string]bool{kept.Update.Labels[history.HashLabel]: true}
 	for _, pod := range pods {

@@ -16,39 +16,41 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// Burst is how many pods are made or deleted at most in one go.
+// Burst is the largest number of pods that are created or deleted in one sync.
 const Burst = 250
 
-// View is what is known of one DaemonSet.
+// View is the state of one DaemonSet.
 type View struct {
 	Set   *appsv1.DaemonSet
 	Nodes []*corev1.Node // by name
 	Pods  []*corev1.Pod
-	// Hash is the label of the pods of the template as it is.
+	// Hash is the hash label of pods of the current template.
 	Hash string
-	// Stale says that what was asked for last is not in the view yet.
+	// Stale says that the view does not show the last writes yet.
 	Stale bool
-	// Hold is how long a failed pod of a node is still left alone; nil is not at all.
+	// FailedPodDelay returns how long a failed pod of a node is still left alone; nil means not at
+	// all.
 	Hold func(node string) time.Duration
 }
 
 // Plan is what to do.
 type Plan struct {
-	// Create are the nodes that get a pod, Delete the pods that go.
+	// Create are the nodes that get a pod. Delete are the pods to be deleted.
 	Create []string
 	Delete []*corev1.Pod
 	Status appsv1.DaemonSetStatus
 	Tell   []Event
-	// Failed are the nodes whose pod goes because it failed: their next is held longer.
+	// Failed are the nodes whose pod is deleted because it failed. Their next failed pod is left
+	// alone for longer.
 	Failed []string
-	// Again is how long to wait before the next look; 0 is until something changes.
+	// RequeueAfter is when to sync again; 0 means when something changes.
 	Again time.Duration
 }
 
 // Event is one event about the set.
 type Event struct{ Type, Reason, Message string }
 
-// step is a plan in the making.
+// planning is a plan that is being made.
 type step struct {
 	View
 	Plan
@@ -56,8 +58,8 @@ type step struct {
 	onNode map[string][]*corev1.Pod // the oldest first
 }
 
-// Decide says what is to be done at now (manage, then rollingUpdate when nothing is left to
-// do for it).
+// Decide returns what to do at now: manage first, and a rolling update once manage has nothing to
+// do.
 func Decide(v View, now time.Time) Plan {
 	s := &step{View: v, now: now, onNode: byNode(v.Pods)}
 	if !s.Stale && s.Set.DeletionTimestamp == nil {
@@ -72,8 +74,8 @@ func Decide(v View, now time.Time) Plan {
 	return s.Plan
 }
 
-// byNode is the pods of each node, the oldest first; those that no node is meant for are under
-// the empty name.
+// podsByNode returns the pods of each node, the oldest first. Pods meant for no node are under the
+// empty name.
 func byNode(pods []*corev1.Pod) map[string][]*corev1.Pod {
 	nodes := map[string][]*corev1.Pod{}
 	for _, pod := range pods {
@@ -87,7 +89,7 @@ func byNode(pods []*corev1.Pod) map[string][]*corev1.Pod {
 	return nodes
 }
 
-// manage gives every node that should have a pod one, and takes the others away.
+// manage creates a pod on every node that should have one, and deletes the others.
 func (s *step) manage() {
 	known := map[string]bool{"": true}
 	for _, node := range s.Nodes {
@@ -101,8 +103,7 @@ func (s *step) manage() {
 	}
 }
 
-// manageNode is manage for one node (podsShouldBeOnNode). A pod that terminates keeps the next
-// one away.
+// manageNode is manage for one node (podsShouldBeOnNode). A terminating pod delays the next one.
 func (s *step) manageNode(node *corev1.Node) {
 	should, mayStay := Wanted(s.Set, node)
 	pods := s.onNode[node.Name]
@@ -120,7 +121,7 @@ func (s *step) manageNode(node *corev1.Node) {
 	}
 }
 
-// sweep deletes the pods of a node that have ended, the failed ones after a pause, and
+// deleteEnded plans to delete the pods of a node that have ended, the failed ones after a delay. It
 // returns the others.
 func (s *step) sweep(node string, pods []*corev1.Pod) []*corev1.Pod {
 	var left []*corev1.Pod
@@ -148,8 +149,8 @@ func (s *step) sweep(node string, pods []*corev1.Pod) []*corev1.Pod {
 	return left
 }
 
-// prune deletes all but the oldest of the pods that run on one node; an update with surge
-// leaves the oldest new and the oldest old one, until the new one is available.
+// deleteDuplicates plans to delete all but the oldest of the pods that run on one node. An update
+// with surge keeps the oldest new and the oldest old one, until the new one is available.
 func (s *step) prune(pods []*corev1.Pod) {
 	if len(pods) <= 1 {
 		return
@@ -186,7 +187,7 @@ func (s *step) available(pod *corev1.Pod) bool {
 
 func hashOf(pod *corev1.Pod) string { return pod.Labels[appsv1.DefaultDaemonSetUniqueLabelKey] }
 
-// shorter is the shorter of two waits, of which 0 is none.
+// minDelay returns the shorter of two delays; 0 means no delay is set.
 func shorter(a, b time.Duration) time.Duration {
 	if a == 0 || (b != 0 && b < a) {
 		return b

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Failures is how long the failed pods of a node are left alone, so that a pod that always
-// fails is not made again at once: 1 s, twice as long each time, up to 15 min.
+// FailureBackoff delays the deletion of failed pods of a node, so that a pod that always fails is
+// not replaced at once: 1 s, doubled with each failure, up to 15 min.
 type Failures struct {
 	mu    sync.Mutex
 	since map[failure]held
@@ -29,10 +29,11 @@ const (
 	mostHold  = 15 * time.Minute
 )
 
-// NewFailures are none.
+// NewFailureBackoff returns one without failures.
 func NewFailures() *Failures { return &Failures{since: map[failure]held{}} }
 
-// Hold is how long it still takes at now; it is forgotten after a long time of peace.
+// Remaining returns how long the delay still lasts at now. An entry is forgotten after 30 min
+// without a failure.
 func (f *Failures) Hold(set types.UID, node string, now time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -48,7 +49,7 @@ func (f *Failures) Hold(set types.UID, node string, now time.Time) time.Duration
 	return max(known.last.Add(known.wait).Sub(now), 0)
 }
 
-// More notes one more failure.
+// Increase records one more failure.
 func (f *Failures) More(set types.UID, node string, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// limits are how many nodes may have two pods, and how many may have none that is available;
-// one at least may have none (updatedDesiredNodeCounts).
+// updateLimits returns how many nodes may have two pods, and how many may have no available one; at
+// least one of both is positive (updatedDesiredNodeCounts).
 func (s *step) limits() (surge, unavailable int) {
 	desired := 0
 	for _, node := range s.Nodes {
@@ -32,7 +32,7 @@ func (s *step) limits() (surge, unavailable int) {
 	return surge, unavailable
 }
 
-// roll replaces pods of an old template (rollingUpdate).
+// rollingUpdate replaces pods of an old template (rollingUpdate).
 func (s *step) roll() {
 	if surge, unavailable := s.limits(); surge > 0 {
 		s.rollOver(surge)
@@ -41,8 +41,8 @@ func (s *step) roll() {
 	}
 }
 
-// pair is the pod of the template and the older one of a node that stay; ok is false when
-// there are more of one of them.
+// newAndOld returns the pod of the current template and the old pod of a node; ok is false if there
+// are more of either.
 func (s *step) pair(pods []*corev1.Pod) (fresh, old *corev1.Pod, ok bool) {
 	for _, pod := range pods {
 		switch isNew := hashOf(pod) == s.Hash; {
@@ -58,8 +58,8 @@ func (s *step) pair(pods []*corev1.Pod) (fresh, old *corev1.Pod, ok bool) {
 	return fresh, old, true
 }
 
-// rollUnder deletes old pods as long as not too many nodes are without; those that are not
-// available anyway first.
+// updateWithoutSurge deletes old pods as long as not too many nodes lack an available one. Old pods
+// that are not available go first.
 func (s *step) rollUnder(most int) {
 	var candidates []*corev1.Pod
 	missing := 0
@@ -86,8 +86,8 @@ func (s *step) rollUnder(most int) {
 	s.Delete = append(s.Delete, candidates[:min(max(most-missing, 0), len(candidates))]...)
 }
 
-// rollOver makes new pods beside old ones on as many nodes as may have two, and deletes the
-// old one where the new one is available.
+// updateWithSurge creates new pods beside old ones on as many nodes as may have two. It deletes the
+// old pod once the new one is available.
 func (s *step) rollOver(most int) {
 	var candidates []string
 	surging := 0

@@ -4,7 +4,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// count fills in the status (updateDaemonSetStatus).
+// setStatus computes the status (updateDaemonSetStatus).
 func (s *step) count() {
 	s.Status = *s.Set.Status.DeepCopy()
 	status := &s.Status

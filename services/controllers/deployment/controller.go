@@ -16,7 +16,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// Controller rolls Deployments out.
+// Controller rolls out Deployments.
 type Controller struct {
 	deployments *view.Copy[*appsv1.Deployment]
 	sets        *view.Copy[*appsv1.ReplicaSet]
@@ -31,11 +31,13 @@ type Controller struct {
 // workers is how many Deployments are looked at at once, retries how often one that fails is
 // tried before it is left until it changes, both as upstream's.
 const (
+	// workers is how many Deployments are processed at once. retries is how often a failed one is
+	// retried before it waits for a change. Both are upstream's.
 	workers = 5
 	retries = 15
 )
 
-// New is the controller of Deployments.
+// New returns the controller of Deployments.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		deployments: view.Of[*appsv1.Deployment](base.Views, "deployments.apps"),
@@ -56,7 +58,7 @@ func New(base control.Base) *Controller {
 // Run rolls out until ctx ends.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
-// sync takes steps for one Deployment until one makes no ReplicaSet.
+// sync takes steps for one Deployment until a step creates no ReplicaSet.
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	deployment, ok := c.deployments.Get(key)
 	if !ok {
@@ -79,7 +81,7 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	}
 }
 
-// view is what is known of a Deployment, after adoption and release of ReplicaSets.
+// claimView adopts and releases ReplicaSets and returns the view of a Deployment.
 func (c *Controller) view(ctx context.Context, deployment *appsv1.Deployment) (View, error) {
 	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
 	if err != nil {
@@ -99,8 +101,8 @@ func (c *Controller) view(ctx context.Context, deployment *appsv1.Deployment) (V
 	return v, err
 }
 
-// create stores a new ReplicaSet. It is nil when the name is another's: then the next look
-// takes another name.
+// createSet stores a new ReplicaSet. It returns nil if the name is taken by another; the next sync
+// uses another name.
 func (c *Controller) create(ctx context.Context, v View, set *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
 	made, err := c.setWrites.Create(ctx, set)
 	switch {
@@ -122,8 +124,8 @@ func (c *Controller) create(ctx context.Context, v View, set *appsv1.ReplicaSet)
 	return nil, err
 }
 
-// taken reads the ReplicaSet that has the name: it may be the very one, which the view does
-// not show yet.
+// adoptOrCollide reads the ReplicaSet that has the name. It may be the very one, which the view
+// does not show yet; otherwise the collision is counted.
 func (c *Controller) taken(ctx context.Context, v View, set *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
 	there, err := c.setWrites.Get(ctx, set.Namespace, set.Name)
 	if err != nil {
@@ -136,7 +138,7 @@ func (c *Controller) taken(ctx context.Context, v View, set *appsv1.ReplicaSet) 
 	return nil, err
 }
 
-// carryOut stores what a plan says, the status last.
+// applyPlan stores what a plan says, the status last.
 func (c *Controller) carryOut(ctx context.Context, deployment *appsv1.Deployment, plan Plan) error {
 	for _, event := range plan.Tell {
 		c.events.Event(deployment, event.Type, event.Reason, event.Message)

@@ -16,57 +16,57 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// View is what is known of one Deployment.
+// View is the state of one Deployment.
 type View struct {
 	Deployment *appsv1.Deployment
-	// Stored is the Deployment before changes of this look that are not stored yet; nil
-	// when there are none.
+	// Stored is the Deployment before the changes of this sync that are not stored yet; nil if
+	// there are none.
 	Stored *appsv1.Deployment
-	// Sets are its ReplicaSets.
+	// Sets are the ReplicaSets of the Deployment.
 	Sets []*appsv1.ReplicaSet
-	// Pods are their pods, by the set's UID.
+	// Pods are the pods of the sets, by the set's UID.
 	Pods map[types.UID][]*corev1.Pod
 }
 
-// Plan is the next step. What it creates belongs into the view before the step after it.
+// Plan is the next step. A ReplicaSet that it creates belongs into the view before the step after
+// it.
 type Plan struct {
-	// Create is the ReplicaSet of the template; nothing else is done in this step.
+	// Create is the ReplicaSet of the current template. A step that creates does nothing else.
 	Create *appsv1.ReplicaSet
-	// Scale are sets as they are to be, Delete those that history does not need.
+	// Scale are the sets to be updated. Delete are the sets beyond the history limit.
 	Scale  []Scaling
 	Delete []*appsv1.ReplicaSet
-	// Rewrite is the Deployment with another spec: it was rolled back.
+	// RolledBack is the Deployment with the spec of an earlier revision; nil if there is no
+	// rollback.
 	Rewrite *appsv1.Deployment
-	// Store is the Deployment with another status, or other annotations; nil when both
-	// are as they were.
+	// Store is the Deployment with a new status or new annotations; nil if both are unchanged.
 	Store *appsv1.Deployment
-	// Tell are events.
-	Tell []Event
-	// Again is how long to wait before the next look; 0 is until something changes.
+	Tell  []Event
+	// RequeueAfter is when to sync again; 0 means when something changes.
 	Again time.Duration
 }
 
-// Scaling is one change of a ReplicaSet.
+// Scaling is one update of a ReplicaSet.
 type Scaling struct {
 	Set *appsv1.ReplicaSet
-	// Event is told when the change is stored; empty for a change of annotations only.
+	// Event is the message to emit once the update is stored; empty if only annotations change.
 	Event string
 }
 
 // Event is one event about the Deployment.
 type Event struct{ Type, Reason, Message string }
 
-// step is a plan in the making: the Deployment is a copy, on which the new status grows.
+// planning is a plan that is being made. The Deployment is a copy that gets the new status.
 type step struct {
 	View
 	Plan
 	before *appsv1.Deployment
 	now    time.Time
-	fresh  *appsv1.ReplicaSet   // of the template as it is; nil when there is none
-	old    []*appsv1.ReplicaSet // all others
+	fresh  *appsv1.ReplicaSet   // the set of the current template; nil if there is none
+	old    []*appsv1.ReplicaSet // all other sets
 }
 
-// Decide says what the next step is at now (syncDeployment).
+// Decide returns the next step at now (syncDeployment).
 func Decide(v View, now time.Time) Plan {
 	s := &step{View: v, before: v.Deployment, now: now}
 	if v.Stored != nil {
@@ -104,8 +104,7 @@ func Decide(v View, now time.Time) Plan {
 	return s.finish()
 }
 
-// defaults fills in what upstream's defaulting does, for an object that was stored
-// without.
+// setDefaults sets what upstream's defaulting sets, for an object that was stored without it.
 func (s *step) defaults() {
 	spec := &s.Deployment.Spec
 	if spec.Replicas == nil {
@@ -122,7 +121,7 @@ func (s *step) defaults() {
 	}
 }
 
-// finish is the plan, with the Deployment in it if it has become another.
+// finish returns the plan, with the Deployment in it if that has changed.
 func (s *step) finish() Plan {
 	if s.Create == nil && (!kinds.Equal(s.before.Status, s.Deployment.Status) ||
 		!kinds.Equal(s.before.Annotations, s.Deployment.Annotations)) {
@@ -131,10 +130,10 @@ func (s *step) finish() Plan {
 	return s.Plan
 }
 
-// replicas is how many pods the Deployment asks for.
+// replicas returns how many pods the Deployment wants.
 func (s *step) replicas() int32 { return *s.Deployment.Spec.Replicas }
 
-// replicasOf is how many pods a set asks for; none for no set.
+// replicasOf returns how many pods a set wants; 0 for no set.
 func replicasOf(set *appsv1.ReplicaSet) int32 {
 	switch {
 	case set == nil:
@@ -145,7 +144,7 @@ func replicasOf(set *appsv1.ReplicaSet) int32 {
 	return *set.Spec.Replicas
 }
 
-// all is every set, the one of the template last.
+// allSets returns every set, the one of the current template last.
 func (s *step) all() []*appsv1.ReplicaSet {
 	all := append([]*appsv1.ReplicaSet{}, s.old...)
 	if s.fresh != nil {
@@ -154,7 +153,7 @@ func (s *step) all() []*appsv1.ReplicaSet {
 	return all
 }
 
-// active are the sets that ask for pods.
+// activeSets returns the sets that want pods.
 func active(sets []*appsv1.ReplicaSet) []*appsv1.ReplicaSet {
 	var found []*appsv1.ReplicaSet
 	for _, set := range sets {
@@ -165,7 +164,7 @@ func active(sets []*appsv1.ReplicaSet) []*appsv1.ReplicaSet {
 	return found
 }
 
-// sum adds up what count says of each set.
+// sum adds up a count over sets.
 func sum(sets []*appsv1.ReplicaSet, count func(*appsv1.ReplicaSet) int32) int32 {
 	var total int32
 	for _, set := range sets {

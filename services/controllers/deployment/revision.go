@@ -27,11 +27,11 @@ const (
 	appliedAnnotation  = "kubectl.kubernetes.io/last-applied-configuration"
 )
 
-// historyLength is how long the list of a set's former revisions may grow.
+// maxHistoryLength is the largest length, in bytes, of the list of a set's former revisions.
 const historyLength = 2000
 
-// sort tells the set of the template from the others: the oldest of those that are equal to
-// it but for the hash.
+// sortSets finds the set of the current template: the oldest of those that are equal to it but for
+// the hash. The others are old.
 func (s *step) sort() {
 	s.old = slices.Clone(s.Sets)
 	slices.SortFunc(s.old, byAge)
@@ -44,8 +44,7 @@ func (s *step) sort() {
 	}
 }
 
-// SameTemplate reports whether two templates are equal but for their hash label
-// (EqualIgnoreHash).
+// SameTemplate reports whether two templates are equal but for their hash label (EqualIgnoreHash).
 func SameTemplate(a, b *corev1.PodTemplateSpec) bool {
 	a, b = a.DeepCopy(), b.DeepCopy()
 	delete(a.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
@@ -57,8 +56,8 @@ func byAge(a, b *appsv1.ReplicaSet) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
-// recount brings the revisions up to date when there is a set of the template: the newest
-// revision is its, and the Deployment's (getNewReplicaSet).
+// syncRevision updates the revisions if there is a set of the current template: the newest revision
+// is its, and the Deployment's (getNewReplicaSet).
 func (s *step) recount() {
 	if s.fresh == nil {
 		return
@@ -76,7 +75,7 @@ func (s *step) recount() {
 	}
 }
 
-// make plans the set of the template; replicas is how many pods it begins with.
+// planNewSet plans to create the set of the current template.
 func (s *step) make() {
 	template := s.Deployment.Spec.Template.DeepCopy()
 	hash := workload.TemplateHash(&s.Deployment.Spec.Template, s.Deployment.Status.CollisionCount)
@@ -101,7 +100,7 @@ func (s *step) make() {
 	s.Create = set
 }
 
-// Made is the view after a set was made in it at now.
+// AfterCreate returns the view after a set was created at now.
 func Made(v View, set *appsv1.ReplicaSet, now time.Time) View {
 	if v.Stored == nil {
 		v.Stored = v.Deployment
@@ -116,7 +115,7 @@ func Made(v View, set *appsv1.ReplicaSet, now time.Time) View {
 	return v
 }
 
-// Refused is the Deployment after a set could not be made at now.
+// AfterCreateFailed returns the Deployment after a set could not be created at now.
 func Refused(v View, set *appsv1.ReplicaSet, cause error, now time.Time) (*appsv1.Deployment, Event) {
 	s := &step{View: View{Deployment: v.Deployment.DeepCopy()}, now: now}
 	s.defaults()
@@ -127,13 +126,13 @@ func Refused(v View, set *appsv1.ReplicaSet, cause error, now time.Time) (*appsv
 	return s.Deployment, Event{corev1.EventTypeWarning, "ReplicaSetCreateError", message}
 }
 
-// Its reports whether a set that has the name of the one to be made is that very one, which the
-// view does not show yet.
+// IsNewSetOf reports whether a set that has the name of the one to be created is that very one,
+// which the view does not show yet.
 func Its(d *appsv1.Deployment, there *appsv1.ReplicaSet) bool {
 	return metav1.IsControlledBy(there, d) && SameTemplate(&there.Spec.Template, &d.Spec.Template)
 }
 
-// Collided is the Deployment after the name of its set was found to be taken by another.
+// WithCollision returns the Deployment after the name of its set was found to be taken by another.
 func Collided(d *appsv1.Deployment) *appsv1.Deployment {
 	d = d.DeepCopy()
 	if d.Status.CollisionCount == nil {
@@ -152,7 +151,8 @@ func with(labels map[string]string, hash string) map[string]string {
 	return labels
 }
 
-// next is the revision of the set of the template: one more than any other's.
+// nextRevision returns the revision for the set of the current template: one more than that of any
+// other set.
 func (s *step) next() int64 {
 	var most int64
 	for _, set := range s.old {
@@ -161,7 +161,7 @@ func (s *step) next() int64 {
 	return most + 1
 }
 
-// revision is a set's; 0 when it has none that can be read.
+// revisionOf returns the revision of a set; 0 if it has none that can be parsed.
 func revision(set *appsv1.ReplicaSet) int64 {
 	number, err := strconv.ParseInt(set.Annotations[RevisionAnnotation], 10, 64)
 	if err != nil {
@@ -179,8 +179,8 @@ func (s *step) adoptRevision(revision string) {
 	}
 }
 
-// annotate gives a set the Deployment's annotations and a revision; it reports whether that
-// changed anything (SetNewReplicaSetAnnotations).
+// annotate copies the Deployment's annotations to a set and sets its revision. It reports whether
+// that changed anything (SetNewReplicaSetAnnotations).
 func (s *step) annotate(set *appsv1.ReplicaSet, next int64) bool {
 	if set.Annotations == nil {
 		set.Annotations = map[string]string{}
@@ -208,7 +208,7 @@ func (s *step) annotate(set *appsv1.ReplicaSet, next int64) bool {
 	return changed
 }
 
-// copied reports whether a Deployment's annotation is its ReplicaSets' too.
+// isCopiedAnnotation reports whether a Deployment's annotation is copied to its ReplicaSets.
 func copied(key string) bool {
 	switch key {
 	case appliedAnnotation, RevisionAnnotation, historyAnnotation, desiredAnnotation, mostAnnotation, appsv1.DeprecatedRollbackTo:
@@ -217,7 +217,8 @@ func copied(key string) bool {
 	return true
 }
 
-// remember adds a revision to those that a set had before, as far as there is room.
+// appendRevisionHistory adds a revision to a set's former ones. The oldest are dropped if the list
+// gets too long.
 func remember(set *appsv1.ReplicaSet, old string) {
 	history := set.Annotations[historyAnnotation]
 	if history == "" {
@@ -231,8 +232,8 @@ func remember(set *appsv1.ReplicaSet, old string) {
 	set.Annotations[historyAnnotation] = strings.Join(all, ",")
 }
 
-// size notes on a set how many pods the Deployment asks for now, and may have at most; it
-// reports whether that is news (SetReplicasAnnotations).
+// setSizeAnnotations notes on a set how many pods the Deployment wants and how many it may have at
+// most. It reports whether that changed anything (SetReplicasAnnotations).
 func (s *step) size(set *appsv1.ReplicaSet) bool {
 	desired, most := fmt.Sprint(s.replicas()), fmt.Sprint(s.replicas()+s.surge())
 	if set.Annotations[desiredAnnotation] == desired && set.Annotations[mostAnnotation] == most {
@@ -245,7 +246,7 @@ func (s *step) size(set *appsv1.ReplicaSet) bool {
 	return true
 }
 
-// number is an annotation that holds one.
+// intAnnotation returns an annotation that holds a number.
 func number(set *appsv1.ReplicaSet, annotation string) (int32, bool) {
 	text, ok := set.Annotations[annotation]
 	if !ok {
@@ -255,9 +256,9 @@ func number(set *appsv1.ReplicaSet, annotation string) (int32, bool) {
 	return int32(value), err == nil
 }
 
-// cleanUp plans to delete the oldest of the sets that ask for nothing, beyond the limit of
-// history (cleanupDeployment); but none that this very step has scaled, as upstream's does when a
-// Deployment is paused, has no pods, and is scaled.
+// cleanUp plans to delete the oldest empty sets beyond the history limit (cleanupDeployment). It
+// spares sets that this very step has scaled; upstream deletes such a set if a Deployment is
+// paused, has no pods, and is scaled.
 func (s *step) cleanUp() {
 	limit := *s.Deployment.Spec.RevisionHistoryLimit
 	if limit == math.MaxInt32 {
@@ -276,7 +277,7 @@ func (s *step) cleanUp() {
 	}
 }
 
-// rollBack plans to take an old template again, as the annotation of extensions/v1beta1 asks.
+// rollBack plans to restore an old template, as the annotation of extensions/v1beta1 asks.
 func (s *step) rollBack() {
 	wanted, err := strconv.ParseInt(s.Deployment.Annotations[appsv1.DeprecatedRollbackTo], 10, 64)
 	delete(s.Deployment.Annotations, appsv1.DeprecatedRollbackTo)
@@ -310,7 +311,7 @@ func (s *step) rollBack() {
 	s.Tell = append(s.Tell, Event{corev1.EventTypeWarning, "DeploymentRollbackRevisionNotFound", "Unable to find the revision to rollback to."})
 }
 
-// last is the revision before the newest; 0 when there is none.
+// previousRevision returns the revision before the newest; 0 if there is none.
 func (s *step) last() int64 {
 	var newest, second int64
 	for _, set := range s.all() {

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// roll is a step of the strategy RollingUpdate (rolloutRolling): up first, then down, then the
-// history.
+// rollingUpdate takes a step of the strategy RollingUpdate (rolloutRolling): up first, then down,
+// then the history.
 func (s *step) roll() {
 	s.recount()
 	if s.fresh == nil {
@@ -26,7 +26,7 @@ func (s *step) roll() {
 	s.tellStatus()
 }
 
-// up scales the set of the template, if that is not what it should be.
+// scaleUpNew scales the set of the current template, if it does not have its size yet.
 func (s *step) up() bool {
 	switch have := replicasOf(s.fresh); {
 	case have == s.replicas():
@@ -37,7 +37,8 @@ func (s *step) up() bool {
 	return s.resize(s.fresh, s.grow(s.fresh))
 }
 
-// grow is how many pods the set of the template should ask for next (NewRSNewReplicas).
+// newSetReplicas returns how many pods the set of the current template should want next
+// (NewRSNewReplicas).
 func (s *step) grow(set *appsv1.ReplicaSet) int32 {
 	if s.Deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
 		return s.replicas()
@@ -51,7 +52,7 @@ func (s *step) grow(set *appsv1.ReplicaSet) int32 {
 	return have + min(most-all, s.replicas()-have)
 }
 
-// down scales old sets as far as enough pods stay available: first those pods that are not
+// scaleDownOld scales old sets down as far as enough pods stay available, unavailable pods first
 // (reconcileOldReplicaSets).
 func (s *step) down() bool {
 	olds := active(s.old)
@@ -92,8 +93,8 @@ func (s *step) down() bool {
 	return changed
 }
 
-// recreate is a step of the strategy Recreate (rolloutRecreate): all old pods go before a new
-// one comes (CTL-31).
+// recreate takes a step of the strategy Recreate (rolloutRecreate): all old pods must be gone
+// before a new one is created (CTL-31).
 func (s *step) recreate() {
 	s.recount()
 	down := false
@@ -115,8 +116,8 @@ func (s *step) recreate() {
 	s.tellStatus()
 }
 
-// oldPodsRun reports whether a pod of another set is not known to be over: a pod that is
-// being deleted still runs, and nobody knows of one whose node is silent.
+// oldPodsMayRun reports whether a pod of another set is not known to have ended. A pod that is
+// being deleted still runs, and a pod on a silent node may.
 func (s *step) oldPodsRun() bool {
 	if sum(s.old, existing) > 0 {
 		return true
@@ -134,8 +135,7 @@ func (s *step) oldPodsRun() bool {
 	return false
 }
 
-// surge is how many pods more than asked for there may be, unavailable how many fewer
-// (ResolveFenceposts).
+// maxSurge returns how many pods more than wanted there may be (ResolveFenceposts).
 func (s *step) surge() int32 {
 	if s.Deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
 		return 0
@@ -144,6 +144,7 @@ func (s *step) surge() int32 {
 	return surge
 }
 
+// maxUnavailable returns how many pods fewer than wanted may be available (ResolveFenceposts).
 func (s *step) unavailable() int32 {
 	if s.Deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType || s.replicas() == 0 {
 		return 0
@@ -165,7 +166,7 @@ func (s *step) fenceposts() (surge, unavailable int32) {
 	return surge, unavailable
 }
 
-// rounding is which way a part of a pod is counted.
+// rounding is how a fraction of a pod is rounded.
 type rounding bool
 
 const (
@@ -173,7 +174,7 @@ const (
 	floor rounding = false
 )
 
-// scaled is a number or a percentage of total; a quarter when nothing is said.
+// scaledValue returns a number, or a percentage of total; 25% if value is nil.
 func scaled(value *intstr.IntOrString, total int32, way rounding) int32 {
 	if value == nil {
 		value = new(intstr.FromString("25%"))

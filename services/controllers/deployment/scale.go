@@ -9,7 +9,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// scaled reports whether the Deployment was scaled since its sets were (isScalingEvent).
+// isScalingEvent reports whether the Deployment's size has changed since its sets were scaled
+// (isScalingEvent).
 func (s *step) scaled() bool {
 	for _, set := range active(s.all()) {
 		if desired, known := number(set, desiredAnnotation); known && desired != s.replicas() {
@@ -19,8 +20,8 @@ func (s *step) scaled() bool {
 	return false
 }
 
-// scale spreads the number of pods over the sets (scale): all to the one that is left, or,
-// in the middle of a rollout, to each in proportion.
+// scale distributes the number of pods over the sets (scale): all to the only active set, or,
+// during a rollout, to each in proportion.
 func (s *step) scale() {
 	if one := s.activeOrLatest(); one != nil {
 		s.resize(one, s.replicas())
@@ -63,8 +64,8 @@ func (s *step) scale() {
 	}
 }
 
-// activeOrLatest is the only set that asks for pods, or the newest when none does; nil when
-// several do (FindActiveOrLatest).
+// activeOrLatest returns the only active set, or the newest if none is active; nil if several are
+// (FindActiveOrLatest).
 func (s *step) activeOrLatest() *appsv1.ReplicaSet {
 	switch running := active(s.all()); {
 	case len(running) == 1:
@@ -79,8 +80,8 @@ func (s *step) activeOrLatest() *appsv1.ReplicaSet {
 	return nil
 }
 
-// saturated reports whether the set of the template has all pods that are asked for, and
-// they are available.
+// saturated reports whether the set of the current template has all wanted pods and all are
+// available.
 func (s *step) saturated() bool {
 	if s.fresh == nil {
 		return false
@@ -89,7 +90,8 @@ func (s *step) saturated() bool {
 	return known && desired == s.replicas() && replicasOf(s.fresh) == s.replicas() && s.fresh.Status.AvailableReplicas == s.replicas()
 }
 
-// part is how many of the pods to add, or to take away, are a set's (GetReplicaSetProportion).
+// proportion returns how many of the pods to add, or to remove, are for a set
+// (GetReplicaSetProportion).
 func (s *step) part(set *appsv1.ReplicaSet, toAdd, added int32) int32 {
 	if replicasOf(set) == 0 || toAdd == 0 || toAdd == added {
 		return 0
@@ -101,7 +103,7 @@ func (s *step) part(set *appsv1.ReplicaSet, toAdd, added int32) int32 {
 	return max(fraction, toAdd-added)
 }
 
-// fraction is by how much a set grows when the Deployment does (getReplicaSetFraction).
+// fraction returns by how many pods a set grows with the Deployment (getReplicaSetFraction).
 func (s *step) fraction(set *appsv1.ReplicaSet) int32 {
 	have := replicasOf(set)
 	if s.replicas() == 0 {
@@ -116,8 +118,8 @@ func (s *step) fraction(set *appsv1.ReplicaSet) int32 {
 	return int32(math.Round(float64(have)*float64(s.replicas()+s.surge())/float64(most))) - have
 }
 
-// resize plans to have a set ask for n pods, and to note by what it was scaled. It reports
-// whether the number changes (scaleReplicaSet).
+// resize plans to set a set's size to n, and to note the size of the Deployment on it. It reports
+// whether the set's size changes (scaleReplicaSet).
 func (s *step) resize(set *appsv1.ReplicaSet, n int32) bool {
 	have := replicasOf(set)
 	changed := set.DeepCopy()
@@ -137,12 +139,12 @@ func (s *step) resize(set *appsv1.ReplicaSet, n int32) bool {
 	return have != n
 }
 
-// scaling is the place of a set among those that this step changes; -1 for none.
+// scaleIndex returns the index of a set among those that this step updates; -1 for none.
 func (s *step) scaling(set *appsv1.ReplicaSet) int {
 	return slices.IndexFunc(s.Scale, func(one Scaling) bool { return one.Set.UID == set.UID && one.Set.Name == set.Name })
 }
 
-// scaledMessage is the event ScalingReplicaSet.
+// scaledMessage returns the message of the event ScalingReplicaSet.
 func scaledMessage(set *appsv1.ReplicaSet, from, to int32) string {
 	direction := "up"
 	if to < from {

@@ -12,7 +12,7 @@ import (
 	"github.com/podfall/podfall/services/controllers/workload"
 )
 
-// tellStatus puts the status together (syncRolloutStatus, syncDeploymentStatus).
+// updateStatus computes the status (syncRolloutStatus, syncDeploymentStatus).
 func (s *step) tellStatus() {
 	status := &s.Deployment.Status
 	before := status.DeepCopy()
@@ -34,7 +34,7 @@ func (s *step) tellStatus() {
 	s.Again = s.deadline()
 }
 
-// count fills in the numbers (calculateStatus).
+// setCounts sets the numbers (calculateStatus).
 func (s *step) count(status *appsv1.DeploymentStatus) {
 	all := s.all()
 	status.ObservedGeneration = s.Deployment.Generation
@@ -56,7 +56,7 @@ func (s *step) count(status *appsv1.DeploymentStatus) {
 	}
 }
 
-// progress sets the condition Progressing: done, on its way, or too slow.
+// updateProgressing sets the condition Progressing: complete, progressing, or timed out.
 func (s *step) progress(before appsv1.DeploymentStatus) {
 	status := &s.Deployment.Status
 	if !s.limited() {
@@ -85,13 +85,13 @@ func (s *step) progress(before appsv1.DeploymentStatus) {
 	}
 }
 
-// complete reports whether the rollout is over (DeploymentComplete).
+// isComplete reports whether the rollout is complete (DeploymentComplete).
 func (s *step) complete(status appsv1.DeploymentStatus) bool {
 	return status.UpdatedReplicas == s.replicas() && status.Replicas == s.replicas() &&
 		status.AvailableReplicas == s.replicas() && status.ObservedGeneration >= s.Deployment.Generation
 }
 
-// progressed reports whether the new status is nearer to the end than the old one
+// hasProgressed reports whether the new status is closer to completion than the old one
 // (DeploymentProgressing).
 func progressed(old, now appsv1.DeploymentStatus) bool {
 	return now.UpdatedReplicas > old.UpdatedReplicas ||
@@ -99,7 +99,7 @@ func progressed(old, now appsv1.DeploymentStatus) bool {
 		now.ReadyReplicas > old.ReadyReplicas || now.AvailableReplicas > old.AvailableReplicas
 }
 
-// timedOut reports whether nothing has progressed for the deadline (DeploymentTimedOut).
+// timedOut reports whether there was no progress for the whole deadline (DeploymentTimedOut).
 func (s *step) timedOut() bool {
 	known := s.progressing()
 	switch {
@@ -115,12 +115,13 @@ func (s *step) due(known *appsv1.DeploymentCondition) time.Time {
 	return known.LastUpdateTime.Add(s.limit())
 }
 
-// limit is how long a rollout may make no progress.
+// progressTimeout returns how long a rollout may make no progress.
 func (s *step) limit() time.Duration {
 	return time.Duration(*s.Deployment.Spec.ProgressDeadlineSeconds) * time.Second
 }
 
-// deadline is how long it takes until the rollout is too slow (requeueStuckDeployment).
+// untilTimeout returns how long it takes until the rollout times out; 0 if it does not
+// (requeueStuckDeployment).
 func (s *step) deadline() time.Duration {
 	known := s.progressing()
 	if !s.limited() || known == nil || s.complete(s.Deployment.Status) || known.Reason == "ProgressDeadlineExceeded" {
@@ -129,10 +130,11 @@ func (s *step) deadline() time.Duration {
 	return workload.Remaining(known.LastUpdateTime.Time, s.limit(), s.now) + time.Second
 }
 
-// limited reports whether the rollout has a deadline.
+// hasTimeout reports whether the rollout can time out.
 func (s *step) limited() bool { return *s.Deployment.Spec.ProgressDeadlineSeconds != math.MaxInt32 }
 
-// failure is what a set could not do, that of the template first.
+// replicaFailure returns the condition ReplicaFailure of a set, that of the current template first;
+// nil if no set has it.
 func (s *step) failure() *appsv1.ReplicaSetCondition {
 	sets := s.all()
 	slices.Reverse(sets)
@@ -146,8 +148,8 @@ func (s *step) failure() *appsv1.ReplicaSetCondition {
 	return nil
 }
 
-// pause says in the condition Progressing that the rollout is paused, or goes on: its time
-// does not run while it is (checkPausedConditions).
+// updatePaused says in the condition Progressing that the rollout is paused or resumed. A paused
+// rollout does not time out (checkPausedConditions).
 func (s *step) pause() {
 	if !s.limited() {
 		return
@@ -174,7 +176,7 @@ func (s *step) progressing() *appsv1.DeploymentCondition {
 	return nil
 }
 
-// set sets a condition, unless it has that status and reason already
+// setCondition sets a condition, unless it has that status and reason already
 // (SetDeploymentCondition).
 func (s *step) set(kind appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason, message string) {
 	stamp := workload.Stamp(s.now)

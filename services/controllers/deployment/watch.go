@@ -9,18 +9,18 @@ import (
 	"github.com/podfall/podfall/services/controllers/view"
 )
 
-// Watch has the Deployments looked at that a change of something else is about.
+// ChangeHandler queues the Deployments that a change of another object concerns.
 type Watch struct {
-	// Get and In find Deployments in the view, and Set finds a ReplicaSet.
+	// Deployment and DeploymentsIn find Deployments in the view, and ReplicaSet finds a ReplicaSet.
 	Get func(view.Key) (*appsv1.Deployment, bool)
 	In  func(namespace string) []*appsv1.Deployment
 	Set func(view.Key) (*appsv1.ReplicaSet, bool)
-	// Look has a Deployment looked at.
+	// Enqueue queues a Deployment.
 	Look func(view.Key)
 }
 
-// SetChanged has the Deployments looked at that a ReplicaSet is about; of a new one old is nil,
-// of one that is gone now is nil.
+// SetChanged queues the Deployments that a ReplicaSet concerns. old is nil for a new set, and now
+// for one that is gone.
 func (w Watch) SetChanged(old, now *appsv1.ReplicaSet) {
 	owned := false
 	for _, set := range []*appsv1.ReplicaSet{old, now} {
@@ -45,7 +45,7 @@ func (w Watch) SetChanged(old, now *appsv1.ReplicaSet) {
 	}
 }
 
-// PodChanged has a Deployment looked at that waits until all its old pods have gone.
+// PodChanged queues a Deployment that waits until all its old pods are gone.
 func (w Watch) PodChanged(old, now *corev1.Pod) {
 	if now != nil && (old == nil || old.Status.Phase == now.Status.Phase) {
 		return

@@ -19,10 +19,10 @@ import (
 	"github.com/podfall/podfall/services/controllers/loop"
 )
 
-// workers is how many items are looked at at once.
+// workers is how many items are processed at once.
 const workers = 20
 
-// Controller keeps a graph of all objects and acts on what falls out of it.
+// Controller keeps a graph of all objects and acts on its changes.
 type Controller struct {
 	api      control.API
 	kinds    *directory.Directory
@@ -35,7 +35,7 @@ type Controller struct {
 	graph *Graph
 }
 
-// New is a controller that has not begun.
+// New returns a controller that is not running yet.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		api: base.API, kinds: base.Kinds(), recorder: base.Events("garbage-collector-controller"), log: base.Log,
@@ -50,7 +50,7 @@ func New(base control.Base) *Controller {
 	return c
 }
 
-// change takes a change of the graph in, and queues what follows from it.
+// updateGraph changes the graph and queues the work that follows.
 func (c *Controller) change(with func(*Graph) Work) {
 	c.mu.Lock()
 	work := with(c.graph)
@@ -66,7 +66,7 @@ func (c *Controller) change(with func(*Graph) Work) {
 	}
 }
 
-// known is what the graph has of an item.
+// lookup returns what the graph has about an item.
 func (c *Controller) known(uid types.UID) (item Item, dependents []Item, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,15 +74,15 @@ func (c *Controller) known(uid types.UID) (item Item, dependents []Item, known b
 	return item, c.graph.Dependents(uid), known
 }
 
-// unseen is [Graph.Unseen].
+// checkSeen is [Graph.CheckSeen].
 func (c *Controller) unseen(uid types.UID) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.graph.Unseen(uid)
 }
 
-// look decides about one item, by what the API itself says of it and of its owners, and by what
-// is known of its dependents when that has been said (attemptToDeleteItem).
+// process decides about one item. It reads the item and its owners from the API, and after that
+// takes its dependents from the graph (attemptToDeleteItem).
 func (c *Controller) look(ctx context.Context, uid types.UID) error {
 	item, _, known := c.known(uid)
 	if !known || item.Goes() {
@@ -111,12 +111,12 @@ func (c *Controller) look(ctx context.Context, uid types.UID) error {
 	return c.unseen(uid)
 }
 
-// gone takes in that an item does not exist.
+// removeItem removes an item that does not exist from the graph.
 func (c *Controller) gone(uid types.UID) {
 	c.change(func(g *Graph) Work { return g.Remove(uid) })
 }
 
-// owner asks the API about one reference.
+// ownerState returns the state of the owner in a reference, from the API.
 func (c *Controller) owner(ctx context.Context, item Item, ref metav1.OwnerReference) (Owner, error) {
 	c.mu.Lock()
 	absent := c.graph.Absent(ref.UID)
@@ -144,7 +144,7 @@ func (c *Controller) owner(ctx context.Context, item Item, ref metav1.OwnerRefer
 	return state, nil
 }
 
-// forget remembers that an owner is gone.
+// recordAbsent records that an owner is gone.
 func (c *Controller) forget(uid types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,7 +180,7 @@ func (c *Controller) carryOut(ctx context.Context, item Item, decision Decision)
 	return err
 }
 
-// orphan takes the owner out of its dependents' references, and lets it go
+// orphan removes the owner from its dependents' references, and then its own finalizer
 // (attemptToOrphan).
 func (c *Controller) orphan(ctx context.Context, uid types.UID) error {
 	owner, dependents, known := c.known(uid)
@@ -199,7 +199,7 @@ func (c *Controller) orphan(ctx context.Context, uid types.UID) error {
 	return c.patch(ctx, *latest, func() ([]byte, error) { return FinalizerPatch(*latest, metav1.FinalizerOrphanDependents) })
 }
 
-// release takes an owner out of a dependent's references; it reads the dependent anew when
+// release removes an owner from a dependent's references. It reads the dependent from the API if
 // the graph's version of it is old.
 func (c *Controller) release(ctx context.Context, dependent Item, owner types.UID) error {
 	err := c.patch(ctx, dependent, func() ([]byte, error) { return ReferencesPatch(dependent, Without(dependent, owner)) })
@@ -230,7 +230,7 @@ func (c *Controller) patch(ctx context.Context, item Item, write func() ([]byte,
 	return err
 }
 
-// read is the item as the API has it, nil when it has none.
+// read reads an item from the API; nil if it does not exist.
 func (c *Controller) read(ctx context.Context, item Item) (*Item, error) {
 	target, err := c.target(item)
 	if err != nil {
@@ -258,7 +258,7 @@ func (c *Controller) target(item Item) (podapi.Target, error) {
 	return target, nil
 }
 
-// objectOf is an object for an event to be about.
+// objectOf returns an object with the item's metadata, for an event.
 func objectOf(item Item) kinds.Object {
 	obj, err := kinds.New(item.Kind)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// Item is what the collector knows of an object: metadata only.
+// Item is what the collector knows about an object: metadata only.
 type Item struct {
 	Kind       schema.GroupVersionKind
 	Namespace  string
@@ -23,7 +23,7 @@ type Item struct {
 	Deleting   bool
 }
 
-// ItemOf is what the collector wants to know of an object.
+// ItemOf returns the item of an object.
 func ItemOf(kind kinds.Kind, obj kinds.Object) Item {
 	return Item{
 		Kind: kind.GroupVersionKind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
@@ -32,10 +32,10 @@ func ItemOf(kind kinds.Kind, obj kinds.Object) Item {
 	}
 }
 
-// OwnerOf is an owner as its dependent says it is.
+// OwnerOf returns an owner as its dependent describes it.
 func OwnerOf(item Item, ref metav1.OwnerReference) Item { return virtual(item.Namespace, ref) }
 
-// Goes reports whether the item is being deleted, and there is nothing to decide about it.
+// IsGoing reports whether the item is being deleted and nothing has to be decided about it.
 func (i Item) Goes() bool { return i.Deleting && !i.WaitsForDependents() }
 
 // WaitsForDependents reports whether the item is being deleted in the foreground.
@@ -43,20 +43,20 @@ func (i Item) WaitsForDependents() bool {
 	return i.Deleting && slices.Contains(i.Finalizers, metav1.FinalizerDeleteDependents)
 }
 
-// WaitsForOrphans reports whether the item is being deleted and leaves its dependents.
+// WaitsForOrphans reports whether the item is being deleted and its dependents are to be orphaned.
 func (i Item) WaitsForOrphans() bool {
 	return i.Deleting && slices.Contains(i.Finalizers, metav1.FinalizerOrphanDependents)
 }
 
-// Graph is who depends on whom, as far as the collector has been told. It is owned by
-// one goroutine at a time.
+// Graph is who depends on whom, as far as the collector knows. It is owned by one goroutine at a
+// time.
 //
-// An owner that was never seen stands in it as a virtual node, until it is seen or found
-// absent. Owners are compared by UID alone here; whether one is where its dependent says
-// is asked of the API, not of the graph.
+// An owner that was never seen is a virtual node, until it is seen or found to be absent. Owners
+// are compared by UID alone here. Whether an owner is where its dependent says is checked with the
+// API, not with the graph.
 type Graph struct {
 	nodes  map[types.UID]*node
-	absent map[types.UID]bool // owners that were found to be gone, at most mostAbsent
+	absent map[types.UID]bool // owners that were found to be gone, at most maxAbsent
 }
 
 const mostAbsent = 500
@@ -67,16 +67,16 @@ type node struct {
 	dependents map[types.UID]bool
 }
 
-// NewGraph is empty.
+// NewGraph returns an empty Graph.
 func NewGraph() *Graph {
 	return &Graph{nodes: map[types.UID]*node{}, absent: map[types.UID]bool{}}
 }
 
-// Work is what a change of the graph makes worth looking at.
+// Work is what has to be processed after a change of the graph.
 type Work struct {
-	// Look names items to decide about; Orphan those whose dependents are to be left.
+	// Process names items to decide about. Orphan names items whose dependents are to be orphaned.
 	Look, Orphan []types.UID
-	// Misplaced are references to owners that are elsewhere than they must be.
+	// Misplaced are references to owners in another namespace.
 	Misplaced []Misplaced
 }
 
@@ -86,7 +86,7 @@ type Misplaced struct {
 	Owner metav1.OwnerReference
 }
 
-// Get is what is known of an item; virtual is true for an owner that was never seen.
+// Get returns what is known about an item; virtual is true for an owner that was never seen.
 func (g *Graph) Get(uid types.UID) (item Item, virtual, known bool) {
 	n := g.nodes[uid]
 	if n == nil {
@@ -95,7 +95,7 @@ func (g *Graph) Get(uid types.UID) (item Item, virtual, known bool) {
 	return n.item, n.virtual, true
 }
 
-// Dependents are the items that name uid as an owner, in the order of their UIDs.
+// Dependents returns the items that name uid as an owner, sorted by UID.
 func (g *Graph) Dependents(uid types.UID) []Item {
 	n := g.nodes[uid]
 	if n == nil {
@@ -111,7 +111,7 @@ func (g *Graph) Dependents(uid types.UID) []Item {
 	return items
 }
 
-// Set takes in an item that is new or has changed (processGraphChanges).
+// Set records an item that is new or has changed (processGraphChanges).
 func (g *Graph) Set(item Item) Work {
 	var work Work
 	n := g.nodes[item.UID]
@@ -141,8 +141,8 @@ func (g *Graph) Set(item Item) Work {
 	return work
 }
 
-// relink moves n from its former owners to its present ones. An owner that it no longer
-// holds up is worth looking at, and so is the item itself when an owner has left.
+// relink moves n from its former owners to its present ones. An owner that it no longer blocks must
+// be processed, and so must the item itself if it has a new owner.
 func (g *Graph) relink(n *node, before Item, work *Work) {
 	for _, was := range before.Owners {
 		i := slices.IndexFunc(n.item.Owners, func(is metav1.OwnerReference) bool { return is.UID == was.UID })
@@ -176,21 +176,21 @@ func (g *Graph) relink(n *node, before Item, work *Work) {
 	}
 }
 
-// virtual is an owner as a dependent in a namespace says it is.
+// virtualItem returns an owner as a dependent in a namespace describes it.
 func virtual(namespace string, ref metav1.OwnerReference) Item {
 	return Item{
 		Kind: schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind), Namespace: namespace, Name: ref.Name, UID: ref.UID,
 	}
 }
 
-// added reports whether an item has an owner that it did not have before.
+// hasNewOwner reports whether an item has an owner that it did not have before.
 func added(before, after []metav1.OwnerReference) bool {
 	return slices.ContainsFunc(after, func(ref metav1.OwnerReference) bool {
 		return !slices.ContainsFunc(before, func(was metav1.OwnerReference) bool { return was.UID == ref.UID })
 	})
 }
 
-// check notes a reference to an owner that is in another namespace, or is another object
+// checkReference records a reference to an owner that is in another namespace, or is another object
 // than the reference says.
 func (w *Work) check(dependent, owner Item) {
 	for _, ref := range dependent.Owners {
@@ -206,7 +206,7 @@ func (w *Work) check(dependent, owner Item) {
 	}
 }
 
-// Remove takes in that an item is gone, or that an owner was never there.
+// Remove records that an item is gone, or that an owner never existed.
 func (g *Graph) Remove(uid types.UID) Work {
 	var work Work
 	n := g.nodes[uid]
@@ -234,7 +234,7 @@ func (g *Graph) Remove(uid types.UID) Work {
 	return work
 }
 
-// Replace takes in that exactly these items of a kind are there.
+// Replace records that these items, and no others, of a kind exist.
 func (g *Graph) Replace(kind schema.GroupKind, items []Item) Work {
 	var work Work
 	listed := map[types.UID]bool{}
@@ -255,12 +255,12 @@ func (g *Graph) Replace(kind schema.GroupKind, items []Item) Work {
 	return work
 }
 
-// ErrUnseen has an item looked at again that is there, but that nothing has shown yet.
+// ErrUnseen has an item processed again that exists, but that no list and no event has shown yet.
 var ErrUnseen = errors.New("no list and no event has shown it yet")
 
-// Unseen is an error for an item that no list and no event has shown, although it is there:
-// when it comes and goes between two lists nothing ever does, and the dependents of one that
-// is not asked about again would stay for ever (kubernetes#56121).
+// CheckSeen returns an error for an item that exists, but that no list and no event has shown. If
+// it comes and goes between two lists, no event ever shows it. The dependents of an item that is
+// not checked again would then stay for ever (kubernetes#56121).
 func (g *Graph) Unseen(uid types.UID) error {
 	if n := g.nodes[uid]; n != nil && n.virtual {
 		return ErrUnseen
@@ -268,7 +268,7 @@ func (g *Graph) Unseen(uid types.UID) error {
 	return nil
 }
 
-// Forget remembers that an owner is gone; UIDs are never used twice.
+// RecordAbsent records that an owner is gone; UIDs are never used twice.
 func (g *Graph) Forget(uid types.UID) {
 	if _, unseen, known := g.Get(uid); known && !unseen {
 		return // it is there, but not where this reference says
@@ -279,7 +279,7 @@ func (g *Graph) Forget(uid types.UID) {
 	g.absent[uid] = true
 }
 
-// Absent reports whether an owner is known to be gone.
+// IsAbsent reports whether an owner is known to be gone.
 func (g *Graph) Absent(uid types.UID) bool { return g.absent[uid] }
 
 func (w *Work) join(other Work) {

@@ -15,12 +15,13 @@ import (
 	"github.com/podfall/podfall/proto/kinds"
 )
 
-// ignored are kinds whose objects neither own nor are owned, and change all the time.
+// ignored reports whether objects of a kind are left out, because they neither own nor are owned
+// and change all the time.
 func ignored(resource schema.GroupResource) bool {
 	return resource.Resource == "events" || resource == schema.GroupResource{Resource: "componentstatuses"}
 }
 
-// monitored is the kinds to watch, each in its first version.
+// monitored returns the kinds to watch, each in its first version.
 func monitored(all []kinds.Kind) map[schema.GroupResource]kinds.Kind {
 	chosen := map[schema.GroupResource]kinds.Kind{}
 	for _, kind := range all {
@@ -32,8 +33,8 @@ func monitored(all []kinds.Kind) map[schema.GroupResource]kinds.Kind {
 	return chosen
 }
 
-// Run collects until ctx ends. It begins when every built-in kind has been listed once, because
-// an owner must not be let go before its dependents are known.
+// Run collects until ctx ends. It begins when every built-in kind has been listed once, because an
+// owner must not be released before its dependents are known.
 func (c *Controller) Run(ctx context.Context) error {
 	var monitors sync.WaitGroup
 	defer monitors.Wait()
@@ -74,7 +75,7 @@ func byName(a, b schema.GroupResource) int {
 	return 0
 }
 
-// resync begins to watch the kinds that have come, and forgets those that have gone.
+// resync starts a watch of each new kind, and forgets kinds that are gone.
 func (c *Controller) resync(ctx context.Context, monitors *sync.WaitGroup, running map[schema.GroupResource]*monitor) {
 	wanted := monitored(c.kinds.All())
 	for resource, kind := range wanted {
@@ -98,7 +99,7 @@ func (c *Controller) resync(ctx context.Context, monitors *sync.WaitGroup, runni
 	}
 }
 
-// monitor tells the graph of one kind.
+// monitor feeds the objects of one kind to the graph.
 type monitor struct {
 	controller *Controller
 	kind       kinds.Kind

@@ -24,10 +24,10 @@ import (
 
 const workers = 8
 
-// leases is the namespace of the nodes' leases.
+// leaseNamespace is the namespace of the nodes' leases.
 const leases = "kube-node-lease"
 
-// Controller watches over the nodes.
+// Controller monitors the nodes.
 type Controller struct {
 	api      control.API
 	clock    clock.Clock
@@ -39,29 +39,29 @@ type Controller struct {
 	zones  *Zones
 	timing Timing
 	counts counts
-	// again are nodes of whose pods some were not told that they are not ready.
+	// retryPods are nodes with pods that could not be marked as not ready.
 	again map[string]bool
 	ledger
 }
 
-// queues are of nodes whose conditions may ask for other NoSchedule taints, and of pods that
-// have just come to a node.
+// queues hold nodes whose conditions may need other NoSchedule taints, and pods that were just
+// bound to a node.
 type queues struct{ changed, bound *loop.Loop[view.Key] }
 
-// ledger is what has been heard of each node; nil until the first look.
+// ledger is the health of each node; nil until its first check.
 type ledger struct {
 	mu     sync.Mutex
 	health map[string]*Health
 }
 
-// copies are what the controller sees.
+// copies are the controller's views.
 type copies struct {
 	nodes  *view.Copy[*corev1.Node]
 	pods   *view.Copy[*corev1.Pod]
 	leases *view.Copy[*coordinationv1.Lease]
 }
 
-// New is a controller that has not begun.
+// New returns a controller that is not running yet.
 func New(base control.Base) *Controller {
 	c := &Controller{
 		api: base.API, clock: base.Clock, recorder: base.Events("node-controller"), log: base.Log,
@@ -94,13 +94,12 @@ func New(base control.Base) *Controller {
 	return c
 }
 
-// Run watches over the nodes until ctx ends.
+// Run monitors the nodes until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
 	return daemon.Run(ctx, c.changed.Run, c.bound.Run, c.monitor)
 }
 
-// monitor looks at all nodes every 5 s, and gives up those whose zone's turn comes in
-// between.
+// monitor checks all nodes every 5 s. In between it taints nodes at the rate of their zone.
 func (c *Controller) monitor(ctx context.Context) error {
 	ticker := c.clock.Ticker(c.timing.Period)
 	defer ticker.Stop()
@@ -130,7 +129,7 @@ func (c *Controller) untilTurn() time.Duration {
 	return max(next.Sub(c.clock.Steady()), 0)
 }
 
-// lookAtAll is one pass over the nodes (monitorNodeHealth).
+// checkAll checks every node once (monitorNodeHealth).
 func (c *Controller) lookAtAll(ctx context.Context) {
 	began, nodes := clock.Clock{}.Now(), c.copies.nodes.All()
 	c.registered(nodes)
@@ -169,7 +168,7 @@ func (c *Controller) lookAtAll(ctx context.Context) {
 	c.giveUp(ctx)
 }
 
-// registered says which nodes have come and gone.
+// recordNodes records new and deleted nodes, with an event for each.
 func (c *Controller) registered(nodes []*corev1.Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,7 +191,7 @@ func (c *Controller) registered(nodes []*corev1.Node) {
 	}
 }
 
-// look judges one node, and writes its conditions if it is silent.
+// checkNode checks one node, and writes its conditions if it is silent.
 func (c *Controller) look(ctx context.Context, node *corev1.Node) (*corev1.Node, Finding, error) {
 	for attempt := 0; ; attempt++ {
 		finding := Look(c.healthOf(node.Name), node, c.renewed(node.Name), Instant{c.clock.Steady(), c.clock.Now()}, c.timing)
@@ -238,7 +237,7 @@ func (c *Controller) setHealth(node string, health *Health) {
 	c.health[node] = health
 }
 
-// restart counts the silence of every node from now.
+// resetProbes counts the silence of every node from now.
 func (c *Controller) restart() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -251,8 +250,8 @@ func (c *Controller) restart() {
 	}
 }
 
-// judge queues a node for its NoExecute taint or takes that off, by the status that it had
-// before this look (processTaintBaseEviction), and tells its pods.
+// processTaints queues a node for its NoExecute taint or removes the taint, by the status before
+// this check (processTaintBaseEviction). It marks the pods of a node that is not ready.
 func (c *Controller) judge(ctx context.Context, node *corev1.Node, finding Finding) {
 	evicting := func(n *corev1.Node) ([]corev1.Taint, bool) { return Evicting(n, finding.Observed, c.clock.Now()) }
 	switch {
@@ -278,8 +277,7 @@ func (c *Controller) judge(ctx context.Context, node *corev1.Node, finding Findi
 	}
 }
 
-// giveUp taints the nodes whose turn it is, if they are still not ready
-// (doNoExecuteTaintingPass).
+// taintDue taints the nodes that are due, if they are still not ready (doNoExecuteTaintingPass).
 func (c *Controller) giveUp(ctx context.Context) {
 	for _, name := range c.zones.Take(c.clock.Steady()) {
 		c.taint(ctx, name, func(node *corev1.Node) ([]corev1.Taint, bool) {
@@ -296,7 +294,7 @@ func (c *Controller) giveUp(ctx context.Context) {
 	}
 }
 
-// schedulable gives a node the NoSchedule taints that its conditions ask for.
+// syncNoSchedule sets the NoSchedule taints that a node's conditions ask for.
 func (c *Controller) schedulable(ctx context.Context, key view.Key) error {
 	node, found := c.copies.nodes.Get(key)
 	if !found {
@@ -321,7 +319,7 @@ func (c *Controller) taint(ctx context.Context, node string, wanted func(*corev1
 	}
 }
 
-// write changes the taints of a node as it is now; it tries again when another was quicker.
+// updateTaints changes the taints of a node as the API has it now. It retries after a conflict.
 func (c *Controller) write(ctx context.Context, name string, wanted func(*corev1.Node) ([]corev1.Taint, bool)) error {
 	var err error
 	for range 5 {
@@ -350,7 +348,7 @@ func (c *Controller) write(ctx context.Context, name string, wanted func(*corev1
 	return err
 }
 
-// arrived tells a pod that its node is not ready, if it came to such a one (processPod).
+// syncBoundPod marks a pod as not ready if it was bound to a node that is not ready (processPod).
 func (c *Controller) arrived(ctx context.Context, key view.Key) error {
 	pod, found := c.copies.pods.Get(key)
 	if !found {
@@ -363,7 +361,7 @@ func (c *Controller) arrived(ctx context.Context, key view.Key) error {
 	return c.notReady(ctx, []*corev1.Pod{pod})
 }
 
-// notReady takes the pods' readiness away (CTL-02).
+// markNotReady sets the pods' condition Ready to false (CTL-02).
 func (c *Controller) notReady(ctx context.Context, pods []*corev1.Pod) error {
 	var failed []error
 	for _, pod := range pods {

@@ -7,7 +7,7 @@ import (
 	"github.com/podfall/podfall/internal/metrics"
 )
 
-// counts are upstream's metrics of its node lifecycle controller.
+// lifecycleMetrics are upstream's metrics of its node lifecycle controller.
 type counts struct {
 	size, health, unhealthy, evictions *metrics.Family
 	pass                               *metrics.Family
@@ -24,7 +24,7 @@ func newCounts(all *metrics.Registry) counts {
 	}
 }
 
-// survey tells how the zones are.
+// setZones sets the metrics of the zones.
 func (c counts) survey(zones map[string]Census) {
 	for zone, census := range zones {
 		all := census.Ready + census.NotReady
@@ -34,5 +34,5 @@ func (c counts) survey(zones map[string]Census) {
 	}
 }
 
-// passed tells how long a look at all nodes took, on the wall.
+// observeCheck counts how long a check of all nodes took, in wall-clock time.
 func (c counts) passed(began time.Time) { c.pass.Observe(clock.Clock{}.Since(began)) }

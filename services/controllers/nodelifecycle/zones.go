@@ -8,21 +8,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// State is how a zone is.
+// State is the state of a zone.
 type State int
 
 // The states of a zone.
 const (
 	Normal State = iota
-	// Partial: more than half of its nodes, and more than two, are not ready.
+	// Partial means that at least 55 % of its nodes, and more than two, are not ready.
 	Partial
-	// Full: none of its nodes is ready.
+	// Full means that none of its nodes is ready.
 	Full
 )
 
 // unhealthy is the part of a zone's nodes from which it is partially disrupted, and
 // largeZone how many nodes a zone must have to be evicted from all the same.
 const (
+	// partialThreshold is the part of a zone's nodes that must be not ready for Partial. largeZone
+	// is the size up to which a partially disrupted zone is not evicted from at all.
 	unhealthy = 0.55
 	largeZone = 50
 )
@@ -33,7 +35,8 @@ const (
 	slowPause   = 100 * time.Second
 )
 
-// ZoneState judges a zone by the conditions Ready of its nodes (ComputeZoneState).
+// ZoneState returns the state of a zone by the number of its nodes that are ready or not
+// (ComputeZoneState).
 func ZoneState(ready, notReady int) State {
 	switch {
 	case ready == 0 && notReady > 0:
@@ -44,7 +47,7 @@ func ZoneState(ready, notReady int) State {
 	return Normal
 }
 
-// Zone names the zone of a node.
+// Zone returns the name of a node's zone.
 func Zone(node *corev1.Node) string {
 	region, zone := node.Labels[corev1.LabelTopologyRegion], node.Labels[corev1.LabelTopologyZone]
 	if region == "" && zone == "" {
@@ -59,7 +62,7 @@ func Excluded(node *corev1.Node) bool {
 	return excluded
 }
 
-// queue is the nodes of a zone that wait to be given up, one every pause.
+// zoneQueue is the nodes of a zone that wait to be tainted, one per pause.
 type queue struct {
 	state State
 	pause time.Duration // 0 for never
@@ -67,12 +70,12 @@ type queue struct {
 	nodes []string
 }
 
-// Zones is which nodes are to be given up, and how fast. It is owned by one goroutine.
+// Zones says which nodes to taint, and how fast. It is owned by one goroutine.
 type Zones struct {
 	zones map[string]*queue
 }
 
-// NewZones knows of none.
+// NewZones returns an empty Zones.
 func NewZones() *Zones { return &Zones{zones: map[string]*queue{}} }
 
 // Census is how many nodes of a zone are ready and how many are not.
@@ -80,14 +83,14 @@ type Census struct{ Ready, NotReady int }
 
 // Change is what follows from the state of all zones together.
 type Change struct {
-	// Reprieve takes the NoExecute taints off all nodes: none can be heard, so that the
-	// fault is with the listener.
+	// ClearTaints removes the NoExecute taints of all nodes: no node can be heard, so the fault is
+	// probably on our side.
 	Reprieve bool
-	// Restart begins to count every node's silence anew.
+	// ResetProbes begins to count every node's silence anew.
 	Restart bool
 }
 
-// Survey takes in how the zones are (handleDisruption).
+// Update takes the state of all zones (handleDisruption).
 func (z *Zones) Survey(zones map[string]Census) Change {
 	allFull, allWereFull := true, true
 	states := map[string]State{}
@@ -139,7 +142,7 @@ func (z *Zones) Add(zone, node string) {
 	}
 }
 
-// Drop takes a node out of whichever queue it is in.
+// Remove removes a node from its queue.
 func (z *Zones) Drop(node string) {
 	for _, q := range z.zones {
 		if i := slices.Index(q.nodes, node); i >= 0 {
@@ -148,7 +151,7 @@ func (z *Zones) Drop(node string) {
 	}
 }
 
-// Take is the nodes whose turn has come.
+// TakeDue removes and returns the nodes that are due.
 func (z *Zones) Take(now time.Time) []string {
 	var due []string
 	for _, name := range slices.Sorted(maps.Keys(z.zones)) {
@@ -162,7 +165,7 @@ func (z *Zones) Take(now time.Time) []string {
 	return due
 }
 
-// Next is when the next turn comes; zero when nobody waits.
+// NextDue returns when the next node is due; zero if none waits.
 func (z *Zones) Next() time.Time {
 	var next time.Time
 	for _, q := range z.zones {
