@@ -17,7 +17,7 @@ import (
 
 // TestNodeEpochsSurviveARestart: an older kubelet is refused although the apiserver that heard the
 // newer one is gone, because the newer one's own writes are enough (N6).
-func TestFenceOutlivesTheApiserver(t *testing.T) {
+func TestNodeEpochsSurviveARestart(t *testing.T) {
 	t.Parallel()
 	compat, err := proto.CompatFor("")
 	if err != nil {

@@ -50,7 +50,7 @@ func TestTheMemoryIsBounded(t *testing.T) {
 
 // TestWaitersOfAnOperationGoInOrder: waiters of one operation go in order, one that has given up
 // does not delay those behind it, and in the end nothing is remembered.
-func TestTurnsArePassedOn(t *testing.T) {
+func TestWaitersOfAnOperationGoInOrder(t *testing.T) {
 	const operation = "a"
 	synctest.Test(t, func(t *testing.T) {
 		turns := newOperations()

@@ -37,12 +37,12 @@ type View struct {
 	Attachments []*storagev1.VolumeAttachment
 	// Volumes are the attached volumes, by name. Nodes are the existing nodes, and DeletedNodes
 	// those that are gone, in their last known version.
-	Volumes         map[string]*corev1.PersistentVolume
-	Nodes, Departed map[string]*corev1.Node
+	Volumes             map[string]*corev1.PersistentVolume
+	Nodes, DeletedNodes map[string]*corev1.Node
 	// Unused is since when no pod has used an attachment, by its name.
 	Unused map[string]time.Time
 	// OldMessages selects the messages of older releases for a pod that waits.
-	OldWords bool
+	OldMessages bool
 }
 
 // Plan is what to do.
@@ -65,11 +65,13 @@ type Blocked struct {
 }
 
 // NeedsAttach reports whether a volume has to be attached.
-func Needs(volume *corev1.PersistentVolume) bool { return volume != nil && volume.Spec.CSI != nil }
+func NeedsAttach(volume *corev1.PersistentVolume) bool {
+	return volume != nil && volume.Spec.CSI != nil
+}
 
 // DeviceName returns the name of a volume in a node's status; empty if it has none.
-func Device(volume *corev1.PersistentVolume) corev1.UniqueVolumeName {
-	if !Needs(volume) {
+func DeviceName(volume *corev1.PersistentVolume) corev1.UniqueVolumeName {
+	if !NeedsAttach(volume) {
 		return ""
 	}
 	return storage.DeviceName(volume.Spec.CSI)
@@ -77,7 +79,7 @@ func Device(volume *corev1.PersistentVolume) corev1.UniqueVolumeName {
 
 // IsTerminated reports whether a pod no longer uses its volumes: it is terminal, or deleted with no
 // running container (IsPodTerminated).
-func Done(pod *corev1.Pod) bool {
+func IsTerminated(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return true
 	}
@@ -90,14 +92,14 @@ func Done(pod *corev1.Pod) bool {
 func Decide(view View, now time.Time) Plan {
 	plan := Plan{Unused: map[string]time.Time{}}
 	for _, attachment := range view.Attachments {
-		if attachment.DeletionTimestamp != nil || slices.ContainsFunc(view.Uses, func(use Use) bool { return is(attachment, use) }) {
+		if attachment.DeletionTimestamp != nil || slices.ContainsFunc(view.Uses, func(use Use) bool { return attachmentServes(attachment, use) }) {
 			continue
 		}
 		since, known := view.Unused[attachment.Name]
 		if !known {
 			since = now
 		}
-		if detach, free := view.release(attachment, now.Sub(since)); free {
+		if detach, free := view.canDetach(attachment, now.Sub(since)); free {
 			plan.Detach = append(plan.Detach, detach)
 		} else if due := since.Add(MaxWait); due.After(now) && (plan.Recheck.IsZero() || due.Before(plan.Recheck)) {
 			plan.Recheck = due
@@ -105,18 +107,18 @@ func Decide(view View, now time.Time) Plan {
 		plan.Unused[attachment.Name] = since
 	}
 	for _, use := range view.Uses {
-		plan.use(view, use)
+		plan.planAttach(view, use)
 	}
 	return plan
 }
 
 // attachmentServes reports whether an attachment is the one that a use needs.
-func is(attachment *storagev1.VolumeAttachment, use Use) bool {
-	return of(attachment, use.Volume.Name) && attachment.Spec.NodeName == use.Pod.Spec.NodeName
+func attachmentServes(attachment *storagev1.VolumeAttachment, use Use) bool {
+	return attachesVolume(attachment, use.Volume.Name) && attachment.Spec.NodeName == use.Pod.Spec.NodeName
 }
 
 // attachesVolume reports whether an attachment is of a volume.
-func of(attachment *storagev1.VolumeAttachment, volume string) bool {
+func attachesVolume(attachment *storagev1.VolumeAttachment, volume string) bool {
 	name := attachment.Spec.Source.PersistentVolumeName
 	return name != nil && *name == volume
 }
@@ -125,54 +127,56 @@ func of(attachment *storagev1.VolumeAttachment, volume string) bool {
 // does not use it either, after 6 min if the node is not healthy, or at once from a node that is
 // out of service. A volume of an unknown node counts as used. An attachment whose volume is gone
 // may always be deleted.
-func (v View) release(attachment *storagev1.VolumeAttachment, unused time.Duration) (detach Detach, free bool) {
+func (v View) canDetach(attachment *storagev1.VolumeAttachment, unused time.Duration) (detach Detach, free bool) {
 	detach = Detach{Attachment: attachment}
 	if name := attachment.Spec.Source.PersistentVolumeName; name != nil {
-		detach.Device = Device(v.Volumes[*name])
+		detach.Device = DeviceName(v.Volumes[*name])
 	}
 	if detach.Device == "" {
 		return detach, true
 	}
 	node, there := v.Nodes[attachment.Spec.NodeName]
 	if !there {
-		node = v.Departed[attachment.Spec.NodeName]
+		node = v.DeletedNodes[attachment.Spec.NodeName]
 	}
 	if node != nil && !slices.Contains(node.Status.VolumesInUse, detach.Device) {
 		return detach, true
 	}
-	detach.Forced = (unused >= MaxWait && (!there || !healthy(node))) || (there && outOfService(node))
+	detach.Forced = (unused >= MaxWait && (!there || !isReady(node))) || (there && isOutOfService(node))
 	return detach, detach.Forced
 }
 
-func healthy(node *corev1.Node) bool {
+func isReady(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-func outOfService(node *corev1.Node) bool {
+func isOutOfService(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
 
 // planAttach plans to attach a volume for a pod, unless it is attached or planned already. A volume
 // for one node that is attached elsewhere, or being detached there, blocks the pod.
-func (p *Plan) use(view View, use Use) {
-	here := func(attachment *storagev1.VolumeAttachment) bool { return is(attachment, use) }
-	elsewhere := func(attachment *storagev1.VolumeAttachment) bool { return of(attachment, use.Volume.Name) }
+func (p *Plan) planAttach(view View, planAttach Use) {
+	here := func(attachment *storagev1.VolumeAttachment) bool { return attachmentServes(attachment, planAttach) }
+	elsewhere := func(attachment *storagev1.VolumeAttachment) bool {
+		return attachesVolume(attachment, planAttach.Volume.Name)
+	}
 	asked := func(other Use) bool {
-		return other.Volume.Name == use.Volume.Name && (exclusive(use.Volume) || other.Pod.Spec.NodeName == use.Pod.Spec.NodeName)
+		return other.Volume.Name == planAttach.Volume.Name && (isExclusive(planAttach.Volume) || other.Pod.Spec.NodeName == planAttach.Pod.Spec.NodeName)
 	}
 	switch {
 	case slices.ContainsFunc(view.Attachments, here):
-	case exclusive(use.Volume) && slices.ContainsFunc(view.Attachments, elsewhere):
-		p.Blocked = append(p.Blocked, Blocked{Use: use, Message: blockedMessage(view, use)})
+	case isExclusive(planAttach.Volume) && slices.ContainsFunc(view.Attachments, elsewhere):
+		p.Blocked = append(p.Blocked, Blocked{Use: planAttach, Message: blockedMessage(view, planAttach)})
 	case !slices.ContainsFunc(p.Attach, asked):
-		p.Attach = append(p.Attach, use)
+		p.Attach = append(p.Attach, planAttach)
 	}
 }
 
 // isExclusive reports whether a volume may be attached to one node only.
-func exclusive(volume *corev1.PersistentVolume) bool { return !storage.IsShared(volume) }
+func isExclusive(volume *corev1.PersistentVolume) bool { return !storage.IsShared(volume) }
 
 // blockedMessage returns the message for a pod that waits, with the pods in the way
 // (reportMultiAttachError).
@@ -189,7 +193,7 @@ func blockedMessage(view View, use Use) string {
 		}
 	}
 	begin, end := "Waiting for detach", "Volume is already exclusively attached to one node, waiting on detach before it can be attached to another node"
-	if view.OldWords {
+	if view.OldMessages {
 		begin, end = "Multi-Attach error", "Volume is already exclusively attached to one node and can't be attached to another"
 	}
 	message := fmt.Sprintf("%s for volume %q ", begin, use.Volume.Name)
@@ -205,7 +209,7 @@ func blockedMessage(view View, use Use) string {
 }
 
 // SortByAge sorts uses by the age of their pods, the oldest first.
-func Sorted(uses []Use) []Use {
+func SortByAge(uses []Use) []Use {
 	slices.SortFunc(uses, func(a, b Use) int {
 		return cmp.Or(a.Pod.CreationTimestamp.Compare(b.Pod.CreationTimestamp.Time), cmp.Compare(a.Pod.UID, b.Pod.UID))
 	})
@@ -213,14 +217,14 @@ func Sorted(uses []Use) []Use {
 }
 
 // AttachedVolumes returns what a node's status should list as attached, sorted by name.
-func Attached(node string, attachments []*storagev1.VolumeAttachment, volumes map[string]*corev1.PersistentVolume) []corev1.AttachedVolume {
+func AttachedVolumes(node string, attachments []*storagev1.VolumeAttachment, volumes map[string]*corev1.PersistentVolume) []corev1.AttachedVolume {
 	var attached []corev1.AttachedVolume
 	for _, attachment := range attachments {
 		name := attachment.Spec.Source.PersistentVolumeName
 		if attachment.Spec.NodeName != node || !attachment.Status.Attached || attachment.DeletionTimestamp != nil || name == nil {
 			continue
 		}
-		if device := Device(volumes[*name]); device != "" {
+		if device := DeviceName(volumes[*name]); device != "" {
 			attached = append(attached, corev1.AttachedVolume{Name: device})
 		}
 	}

@@ -19,57 +19,57 @@ type Detach struct {
 }
 
 // DetachStep is one step of a detach.
-type Move int
+type DetachStep int
 
 const (
 	// ReadNode reads the node, which no view shows, from the API.
-	FindNode Move = iota
+	ReadNode DetachStep = iota
 	// RemoveFromStatus removes the volume from the node's status.volumesAttached: a kubelet mounts
 	// only what is listed there.
-	TellNode
+	RemoveFromStatus
 	// CheckInUse reads from the API whether the node uses the volume, or may: a kubelet says so
 	// before it mounts.
-	AskNode
+	CheckInUse
 	// DeleteAttachment deletes the attachment; its driver does the rest.
-	TakeAway
+	DeleteAttachment
 	// KeepAttached leaves the volume attached, because the view was late. The node's change starts
 	// another sync, which stores the node's status again.
-	LeaveBe
+	KeepAttached
 )
 
 // FirstStep returns the first step. node is the node in the view; nil if it has none.
-func (d Detach) First(node *corev1.Node) Move {
+func (d Detach) FirstStep(node *corev1.Node) DetachStep {
 	if node == nil {
-		return FindNode
+		return ReadNode
 	}
-	return TellNode
+	return RemoveFromStatus
 }
 
 // NextStep returns the step after done. node is the node as it was last read; nil if the API has
 // none. It panics after the last steps.
-func (d Detach) After(done Move, node *corev1.Node) Move {
+func (d Detach) NextStep(done DetachStep, node *corev1.Node) DetachStep {
 	switch {
-	case done == FindNode && node != nil:
-		return TellNode
-	case done == TellNode:
-		return AskNode
-	case done == AskNode && node != nil && d.held(node):
-		return LeaveBe
-	case done == FindNode, done == AskNode:
-		return TakeAway
+	case done == ReadNode && node != nil:
+		return RemoveFromStatus
+	case done == RemoveFromStatus:
+		return CheckInUse
+	case done == CheckInUse && node != nil && d.isHeld(node):
+		return KeepAttached
+	case done == ReadNode, done == CheckInUse:
+		return DeleteAttachment
 	}
 	panic(fmt.Sprintf("attachdetach: nothing follows move %d", done))
 }
 
 // isHeld reports whether the node, as the API has it now, uses the volume or may go on to use it.
 // The view may be late (verifyVolumeIsSafeToDetach).
-func (d Detach) held(node *corev1.Node) bool {
+func (d Detach) isHeld(node *corev1.Node) bool {
 	attached := func(one corev1.AttachedVolume) bool { return one.Name == d.Device }
 	return !d.Forced && (slices.Contains(node.Status.VolumesInUse, d.Device) || slices.ContainsFunc(node.Status.VolumesAttached, attached))
 }
 
 // MarkDetaching makes the view show an attachment as being deleted.
-func (v View) Leaving(attachment *storagev1.VolumeAttachment, now time.Time) {
+func (v View) MarkDetaching(attachment *storagev1.VolumeAttachment, now time.Time) {
 	going := attachment.DeepCopy()
 	going.DeletionTimestamp = &metav1.Time{Time: now}
 	for i, one := range v.Attachments {

@@ -23,7 +23,7 @@ type Lookup struct {
 func UsesOf(pods []*corev1.Pod, find Lookup) []Use {
 	var found []Use
 	for _, pod := range pods {
-		if pod.Spec.NodeName == "" || Done(pod) {
+		if pod.Spec.NodeName == "" || IsTerminated(pod) {
 			continue
 		}
 		for _, volume := range pod.Spec.Volumes {
@@ -38,12 +38,12 @@ func UsesOf(pods []*corev1.Pod, find Lookup) []Use {
 			if !ok || claim.Spec.VolumeName == "" {
 				continue
 			}
-			if bound, ok := find.Volume(claim.Spec.VolumeName); ok && Needs(bound) {
+			if bound, ok := find.Volume(claim.Spec.VolumeName); ok && NeedsAttach(bound) {
 				found = append(found, Use{Pod: pod, Volume: bound})
 			}
 		}
 	}
-	return Sorted(found)
+	return SortByAge(found)
 }
 
 // VolumesOf returns the existing volumes of attachments, by name.
@@ -76,14 +76,14 @@ func AttachmentFor(use Use) *storagev1.VolumeAttachment {
 
 // AffectsAttachments reports whether a change of a node matters to its attachments; its heartbeats
 // do not.
-func Concerns(old, now *corev1.Node) bool {
-	return old == nil || now == nil || healthy(old) != healthy(now) || outOfService(old) != outOfService(now) ||
+func AffectsAttachments(old, now *corev1.Node) bool {
+	return old == nil || now == nil || isReady(old) != isReady(now) || isOutOfService(old) != isOutOfService(now) ||
 		!kinds.Equal(old.Status.VolumesInUse, now.Status.VolumesInUse) ||
 		!kinds.Equal(old.Status.VolumesAttached, now.Status.VolumesAttached)
 }
 
 // DriverWork returns what the driver has to do about an attachment; empty for nothing.
-func Work(attachment *storagev1.VolumeAttachment) fault.Point {
+func DriverWork(attachment *storagev1.VolumeAttachment) fault.Point {
 	switch {
 	case attachment.DeletionTimestamp == nil && !attachment.Status.Attached:
 		return fault.VolumeAttach
@@ -95,7 +95,7 @@ func Work(attachment *storagev1.VolumeAttachment) fault.Point {
 
 // AfterDriverWork returns an attachment as the driver stores it after its work: with a new status
 // if it has attached, without its finalizer if it has detached.
-func Worked(attachment *storagev1.VolumeAttachment) *storagev1.VolumeAttachment {
+func AfterDriverWork(attachment *storagev1.VolumeAttachment) *storagev1.VolumeAttachment {
 	changed := attachment.DeepCopy()
 	if attachment.DeletionTimestamp == nil {
 		changed.Status = storagev1.VolumeAttachmentStatus{Attached: true}

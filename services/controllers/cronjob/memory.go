@@ -13,11 +13,11 @@ import (
 // not show them yet, nor the API have them.
 type Memory struct {
 	mu   sync.Mutex
-	last map[view.Key]said
+	last map[view.Key]statusRecord
 }
 
 // statusRecord is a status that a CronJob should have.
-type said struct {
+type statusRecord struct {
 	cronJob types.UID
 	status  batchv1.CronJobStatus
 	// stored is the revision since which the API has the status; 0 if that is not known.
@@ -25,20 +25,20 @@ type said struct {
 }
 
 // NewMemory returns an empty Memory.
-func NewMemory() *Memory { return &Memory{last: map[view.Key]said{}} }
+func NewMemory() *Memory { return &Memory{last: map[view.Key]statusRecord{}} }
 
 // RecordHandled records that a time is handled: its Job was created, now or earlier, or never will
 // be, because the namespace is being deleted. From now on the CronJob should have this status.
-func (m *Memory) Handled(cronJob *batchv1.CronJob, status batchv1.CronJobStatus) {
-	m.note(view.KeyOf(cronJob), said{cronJob: cronJob.UID, status: status})
+func (m *Memory) RecordHandled(cronJob *batchv1.CronJob, status batchv1.CronJobStatus) {
+	m.set(view.KeyOf(cronJob), statusRecord{cronJob: cronJob.UID, status: status})
 }
 
 // RecordStored records a CronJob as the API returned it after storing its status.
-func (m *Memory) Stored(cronJob *batchv1.CronJob) {
-	m.note(view.KeyOf(cronJob), said{cronJob: cronJob.UID, status: cronJob.Status, stored: view.Revision(cronJob)})
+func (m *Memory) RecordStored(cronJob *batchv1.CronJob) {
+	m.set(view.KeyOf(cronJob), statusRecord{cronJob: cronJob.UID, status: cronJob.Status, stored: view.Revision(cronJob)})
 }
 
-func (m *Memory) note(key view.Key, last said) {
+func (m *Memory) set(key view.Key, last statusRecord) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.last[key] = last
@@ -53,23 +53,23 @@ func (m *Memory) Forget(key view.Key) {
 
 // NewView returns the view of a CronJob that controls these Jobs. It replaces the status that the
 // informer shows if that is older than the recorded one.
-func (m *Memory) ViewOf(shown *batchv1.CronJob, jobs []*batchv1.Job) View {
-	v := ViewOf(shown, jobs)
-	last, newer := m.since(shown)
+func (m *Memory) NewView(shown *batchv1.CronJob, jobs []*batchv1.Job) View {
+	v := NewView(shown, jobs)
+	last, newer := m.newerStatus(shown)
 	if !newer {
 		return v
 	}
 	v.CronJob = shown.DeepCopy()
 	v.CronJob.Status = last.status
 	if last.stored > 0 {
-		v.Said = last.status
+		v.StoredStatus = last.status
 	}
 	return v
 }
 
 // newerStatus returns the recorded status if it is newer than what is shown. Otherwise it forgets
 // the record: whatever is shown after that is meant, even an earlier time.
-func (m *Memory) since(shown *batchv1.CronJob) (last said, newer bool) {
+func (m *Memory) newerStatus(shown *batchv1.CronJob) (last statusRecord, newer bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	key := view.KeyOf(shown)
@@ -77,12 +77,12 @@ func (m *Memory) since(shown *batchv1.CronJob) (last said, newer bool) {
 		return last, true
 	}
 	delete(m.last, key)
-	return said{}, false
+	return statusRecord{}, false
 }
 
 // newerThan reports whether the record is newer than a CronJob as shown. If it is not known whether
 // the API has the record, the schedule time decides.
-func (s said) newerThan(shown *batchv1.CronJob) bool {
+func (s statusRecord) newerThan(shown *batchv1.CronJob) bool {
 	switch {
 	case s.cronJob != shown.UID:
 		return false

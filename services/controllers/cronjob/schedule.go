@@ -11,7 +11,7 @@ import (
 
 // parseSchedule parses a CronJob's schedule and its time zone, which is UTC if it names none. A
 // parse error becomes an event.
-func read(cronJob *batchv1.CronJob) (Schedule, *time.Location, Event) {
+func parseSchedule(cronJob *batchv1.CronJob) (Schedule, *time.Location, Event) {
 	zone := time.UTC
 	if name := cronJob.Spec.TimeZone; name != nil && *name != "" {
 		loaded, err := time.LoadLocation(*name)

@@ -16,12 +16,12 @@ import (
 
 // ShouldRun returns whether a node should have a pod of the set, and whether an existing pod may
 // stay there (NodeShouldRunDaemonPod).
-func Wanted(set *appsv1.DaemonSet, node *corev1.Node) (should, mayStay bool) {
+func ShouldRun(set *appsv1.DaemonSet, node *corev1.Node) (should, mayStay bool) {
 	pod := &corev1.Pod{Spec: *set.Spec.Template.Spec.DeepCopy()}
 	if pod.Spec.NodeName != "" && pod.Spec.NodeName != node.Name {
 		return false, false
 	}
-	tolerate(&pod.Spec)
+	addTolerations(&pod.Spec)
 	if fits, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !fits {
 		return false, false
 	}
@@ -29,15 +29,15 @@ func Wanted(set *appsv1.DaemonSet, node *corev1.Node) (should, mayStay bool) {
 	if node.Spec.Unschedulable {
 		taints = append(taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	}
-	if !refused(taints, pod, corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule) {
+	if !hasUntolerated(taints, pod, corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule) {
 		return true, true
 	}
-	return false, !refused(taints, pod, corev1.TaintEffectNoExecute)
+	return false, !hasUntolerated(taints, pod, corev1.TaintEffectNoExecute)
 }
 
 // hasUntolerated reports whether the pod does not tolerate one of the taints with one of the
 // effects.
-func refused(taints []corev1.Taint, pod *corev1.Pod, effects ...corev1.TaintEffect) bool {
+func hasUntolerated(taints []corev1.Taint, pod *corev1.Pod, effects ...corev1.TaintEffect) bool {
 	_, found := corev1helpers.FindMatchingUntoleratedTaint(logr.Discard(), taints, pod.Spec.Tolerations,
 		func(taint *corev1.Taint) bool { return slices.Contains(effects, taint.Effect) }, false)
 	return found
@@ -45,7 +45,7 @@ func refused(taints []corev1.Taint, pod *corev1.Pod, effects ...corev1.TaintEffe
 
 // addTolerations adds the tolerations of every pod of a DaemonSet
 // (AddOrUpdateDaemonPodTolerations).
-func tolerate(spec *corev1.PodSpec) {
+func addTolerations(spec *corev1.PodSpec) {
 	added := []corev1.Toleration{
 		{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute},
 		{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute},
@@ -67,7 +67,7 @@ func tolerate(spec *corev1.PodSpec) {
 
 // NewPod returns a new pod of the set for a node. A node affinity sends it there, not a binding, so
 // that the scheduler decides too.
-func PodFor(set *appsv1.DaemonSet, node, hash string) *corev1.Pod {
+func NewPod(set *appsv1.DaemonSet, node, hash string) *corev1.Pod {
 	pod := workload.NewPod(&set.Spec.Template, set, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))
 	if pod.Labels == nil {
 		pod.Labels = map[string]string{}
@@ -76,7 +76,7 @@ func PodFor(set *appsv1.DaemonSet, node, hash string) *corev1.Pod {
 	if generation := set.Annotations[appsv1.DeprecatedTemplateGeneration]; generation != "" {
 		pod.Labels["pod-template-generation"] = generation
 	}
-	tolerate(&pod.Spec)
+	addTolerations(&pod.Spec)
 	if pod.Spec.Affinity == nil {
 		pod.Spec.Affinity = &corev1.Affinity{}
 	}
@@ -96,7 +96,7 @@ func PodFor(set *appsv1.DaemonSet, node, hash string) *corev1.Pod {
 
 // TargetNode returns the node that a pod is bound to or meant for; empty if there is none
 // (GetTargetNodeName).
-func Target(pod *corev1.Pod) string {
+func TargetNode(pod *corev1.Pod) string {
 	if pod.Spec.NodeName != "" {
 		return pod.Spec.NodeName
 	}
@@ -116,6 +116,6 @@ func Target(pod *corev1.Pod) string {
 
 // AffectsPlacement reports whether a change of a node can change where pods should run. old is nil
 // for a new node, and now for one that is gone.
-func Another(old, now *corev1.Node) bool {
+func AffectsPlacement(old, now *corev1.Node) bool {
 	return old == nil || now == nil || !kinds.Equal(old.Labels, now.Labels) || !kinds.Equal(old.Spec, now.Spec)
 }

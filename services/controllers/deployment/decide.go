@@ -38,12 +38,12 @@ type Plan struct {
 	Delete []*appsv1.ReplicaSet
 	// RolledBack is the Deployment with the spec of an earlier revision; nil if there is no
 	// rollback.
-	Rewrite *appsv1.Deployment
+	RolledBack *appsv1.Deployment
 	// Store is the Deployment with a new status or new annotations; nil if both are unchanged.
-	Store *appsv1.Deployment
-	Tell  []Event
+	Store  *appsv1.Deployment
+	Events []Event
 	// RequeueAfter is when to sync again; 0 means when something changes.
-	Again time.Duration
+	RequeueAfter time.Duration
 }
 
 // Scaling is one update of a ReplicaSet.
@@ -57,55 +57,55 @@ type Scaling struct {
 type Event struct{ Type, Reason, Message string }
 
 // planning is a plan that is being made. The Deployment is a copy that gets the new status.
-type step struct {
+type planning struct {
 	View
 	Plan
-	before *appsv1.Deployment
-	now    time.Time
-	fresh  *appsv1.ReplicaSet   // the set of the current template; nil if there is none
-	old    []*appsv1.ReplicaSet // all other sets
+	before  *appsv1.Deployment
+	now     time.Time
+	newSet  *appsv1.ReplicaSet   // the set of the current template; nil if there is none
+	oldSets []*appsv1.ReplicaSet // all other sets
 }
 
 // Decide returns the next step at now (syncDeployment).
 func Decide(v View, now time.Time) Plan {
-	s := &step{View: v, before: v.Deployment, now: now}
+	s := &planning{View: v, before: v.Deployment, now: now}
 	if v.Stored != nil {
 		s.before = v.Stored
 	}
 	s.Deployment = v.Deployment.DeepCopy()
-	s.defaults()
-	s.sort()
+	s.setDefaults()
+	s.sortSets()
 	if all := (metav1.LabelSelector{}); kinds.Equal(s.Deployment.Spec.Selector, &all) {
-		s.Tell = append(s.Tell, Event{corev1.EventTypeWarning, "SelectingAll", "This deployment is selecting all pods. A non-empty selector is required."})
+		s.Events = append(s.Events, Event{corev1.EventTypeWarning, "SelectingAll", "This deployment is selecting all pods. A non-empty selector is required."})
 		s.Deployment.Status.ObservedGeneration = s.Deployment.Generation
 		return s.finish()
 	}
 	if s.Deployment.DeletionTimestamp != nil {
-		s.tellStatus()
+		s.updateStatus()
 		return s.finish()
 	}
-	s.pause()
+	s.updatePaused()
 	switch {
 	case s.Deployment.Annotations[appsv1.DeprecatedRollbackTo] != "" && !s.Deployment.Spec.Paused:
 		s.rollBack()
 		return s.Plan
-	case s.Deployment.Spec.Paused, s.scaled():
-		s.recount()
+	case s.Deployment.Spec.Paused, s.isScalingEvent():
+		s.syncRevision()
 		s.scale()
 		if s.Deployment.Spec.Paused {
 			s.cleanUp()
 		}
-		s.tellStatus()
+		s.updateStatus()
 	case s.Deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType:
 		s.recreate()
 	default:
-		s.roll()
+		s.rollingUpdate()
 	}
 	return s.finish()
 }
 
 // setDefaults sets what upstream's defaulting sets, for an object that was stored without it.
-func (s *step) defaults() {
+func (s *planning) setDefaults() {
 	spec := &s.Deployment.Spec
 	if spec.Replicas == nil {
 		spec.Replicas = new(int32(1))
@@ -122,7 +122,7 @@ func (s *step) defaults() {
 }
 
 // finish returns the plan, with the Deployment in it if that has changed.
-func (s *step) finish() Plan {
+func (s *planning) finish() Plan {
 	if s.Create == nil && (!kinds.Equal(s.before.Status, s.Deployment.Status) ||
 		!kinds.Equal(s.before.Annotations, s.Deployment.Annotations)) {
 		s.Store = s.Deployment
@@ -131,7 +131,7 @@ func (s *step) finish() Plan {
 }
 
 // replicas returns how many pods the Deployment wants.
-func (s *step) replicas() int32 { return *s.Deployment.Spec.Replicas }
+func (s *planning) replicas() int32 { return *s.Deployment.Spec.Replicas }
 
 // replicasOf returns how many pods a set wants; 0 for no set.
 func replicasOf(set *appsv1.ReplicaSet) int32 {
@@ -145,16 +145,16 @@ func replicasOf(set *appsv1.ReplicaSet) int32 {
 }
 
 // allSets returns every set, the one of the current template last.
-func (s *step) all() []*appsv1.ReplicaSet {
-	all := append([]*appsv1.ReplicaSet{}, s.old...)
-	if s.fresh != nil {
-		all = append(all, s.fresh)
+func (s *planning) allSets() []*appsv1.ReplicaSet {
+	all := append([]*appsv1.ReplicaSet{}, s.oldSets...)
+	if s.newSet != nil {
+		all = append(all, s.newSet)
 	}
 	return all
 }
 
 // activeSets returns the sets that want pods.
-func active(sets []*appsv1.ReplicaSet) []*appsv1.ReplicaSet {
+func activeSets(sets []*appsv1.ReplicaSet) []*appsv1.ReplicaSet {
 	var found []*appsv1.ReplicaSet
 	for _, set := range sets {
 		if replicasOf(set) > 0 {

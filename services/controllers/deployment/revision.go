@@ -20,27 +20,27 @@ import (
 
 // The annotations that a rollout keeps on its Deployment and ReplicaSets.
 const (
-	RevisionAnnotation = "deployment.kubernetes.io/revision"
-	historyAnnotation  = "deployment.kubernetes.io/revision-history"
-	desiredAnnotation  = "deployment.kubernetes.io/desired-replicas"
-	mostAnnotation     = "deployment.kubernetes.io/max-replicas"
-	appliedAnnotation  = "kubectl.kubernetes.io/last-applied-configuration"
+	RevisionAnnotation        = "deployment.kubernetes.io/revision"
+	historyAnnotation         = "deployment.kubernetes.io/revision-history"
+	desiredReplicasAnnotation = "deployment.kubernetes.io/desired-replicas"
+	maxReplicasAnnotation     = "deployment.kubernetes.io/max-replicas"
+	lastAppliedAnnotation     = "kubectl.kubernetes.io/last-applied-configuration"
 )
 
 // maxHistoryLength is the largest length, in bytes, of the list of a set's former revisions.
-const historyLength = 2000
+const maxHistoryLength = 2000
 
 // sortSets finds the set of the current template: the oldest of those that are equal to it but for
 // the hash. The others are old.
-func (s *step) sort() {
-	s.old = slices.Clone(s.Sets)
-	slices.SortFunc(s.old, byAge)
-	i := slices.IndexFunc(s.old, func(set *appsv1.ReplicaSet) bool {
+func (s *planning) sortSets() {
+	s.oldSets = slices.Clone(s.Sets)
+	slices.SortFunc(s.oldSets, byAge)
+	i := slices.IndexFunc(s.oldSets, func(set *appsv1.ReplicaSet) bool {
 		return SameTemplate(&set.Spec.Template, &s.Deployment.Spec.Template)
 	})
 	if i >= 0 {
-		s.fresh = s.old[i]
-		s.old = slices.Delete(s.old, i, i+1)
+		s.newSet = s.oldSets[i]
+		s.oldSets = slices.Delete(s.oldSets, i, i+1)
 	}
 }
 
@@ -58,33 +58,33 @@ func byAge(a, b *appsv1.ReplicaSet) int {
 
 // syncRevision updates the revisions if there is a set of the current template: the newest revision
 // is its, and the Deployment's (getNewReplicaSet).
-func (s *step) recount() {
-	if s.fresh == nil {
+func (s *planning) syncRevision() {
+	if s.newSet == nil {
 		return
 	}
-	set := s.fresh.DeepCopy()
-	changed := s.annotate(set, s.next())
+	set := s.newSet.DeepCopy()
+	changed := s.annotate(set, s.nextRevision())
 	if changed || set.Spec.MinReadySeconds != s.Deployment.Spec.MinReadySeconds {
 		set.Spec.MinReadySeconds = s.Deployment.Spec.MinReadySeconds
 		s.Scale = append(s.Scale, Scaling{Set: set})
-		s.fresh = set
+		s.newSet = set
 	}
-	s.adoptRevision(set.Annotations[RevisionAnnotation])
-	if s.limited() && s.progressing() == nil {
-		s.set(appsv1.DeploymentProgressing, corev1.ConditionTrue, "FoundNewReplicaSet", fmt.Sprintf("Found new replica set %q", set.Name))
+	s.setRevision(set.Annotations[RevisionAnnotation])
+	if s.hasTimeout() && s.progressingCondition() == nil {
+		s.setCondition(appsv1.DeploymentProgressing, corev1.ConditionTrue, "FoundNewReplicaSet", fmt.Sprintf("Found new replica set %q", set.Name))
 	}
 }
 
 // planNewSet plans to create the set of the current template.
-func (s *step) make() {
+func (s *planning) planNewSet() {
 	template := s.Deployment.Spec.Template.DeepCopy()
 	hash := workload.TemplateHash(&s.Deployment.Spec.Template, s.Deployment.Status.CollisionCount)
-	template.Labels = with(template.Labels, hash)
+	template.Labels = withHashLabel(template.Labels, hash)
 	selector := s.Deployment.Spec.Selector.DeepCopy()
 	if selector == nil {
 		selector = &metav1.LabelSelector{MatchLabels: s.Deployment.Spec.Template.Labels}
 	}
-	selector.MatchLabels = with(selector.MatchLabels, hash)
+	selector.MatchLabels = withHashLabel(selector.MatchLabels, hash)
 	set := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.Deployment.Namespace, Name: s.Deployment.Name + "-" + hash, Labels: maps.Clone(template.Labels),
@@ -94,46 +94,46 @@ func (s *step) make() {
 			Replicas: new(int32(0)), MinReadySeconds: s.Deployment.Spec.MinReadySeconds, Selector: selector, Template: *template,
 		},
 	}
-	*set.Spec.Replicas = s.grow(set)
-	s.annotate(set, s.next())
-	s.size(set)
+	*set.Spec.Replicas = s.newSetReplicas(set)
+	s.annotate(set, s.nextRevision())
+	s.setSizeAnnotations(set)
 	s.Create = set
 }
 
 // AfterCreate returns the view after a set was created at now.
-func Made(v View, set *appsv1.ReplicaSet, now time.Time) View {
+func AfterCreate(v View, set *appsv1.ReplicaSet, now time.Time) View {
 	if v.Stored == nil {
 		v.Stored = v.Deployment
 	}
-	s := &step{View: View{Deployment: v.Deployment.DeepCopy()}, now: now}
-	s.defaults()
-	s.adoptRevision(set.Annotations[RevisionAnnotation])
-	if s.limited() {
-		s.set(appsv1.DeploymentProgressing, corev1.ConditionTrue, "NewReplicaSetCreated", fmt.Sprintf("Created new replica set %q", set.Name))
+	s := &planning{View: View{Deployment: v.Deployment.DeepCopy()}, now: now}
+	s.setDefaults()
+	s.setRevision(set.Annotations[RevisionAnnotation])
+	if s.hasTimeout() {
+		s.setCondition(appsv1.DeploymentProgressing, corev1.ConditionTrue, "NewReplicaSetCreated", fmt.Sprintf("Created new replica set %q", set.Name))
 	}
 	v.Deployment, v.Sets = s.Deployment, append(slices.Clone(v.Sets), set)
 	return v
 }
 
 // AfterCreateFailed returns the Deployment after a set could not be created at now.
-func Refused(v View, set *appsv1.ReplicaSet, cause error, now time.Time) (*appsv1.Deployment, Event) {
-	s := &step{View: View{Deployment: v.Deployment.DeepCopy()}, now: now}
-	s.defaults()
+func AfterCreateFailed(v View, set *appsv1.ReplicaSet, cause error, now time.Time) (*appsv1.Deployment, Event) {
+	s := &planning{View: View{Deployment: v.Deployment.DeepCopy()}, now: now}
+	s.setDefaults()
 	message := fmt.Sprintf("Failed to create new replica set %q: %v", set.Name, cause)
-	if s.limited() {
-		s.set(appsv1.DeploymentProgressing, corev1.ConditionFalse, "ReplicaSetCreateError", message)
+	if s.hasTimeout() {
+		s.setCondition(appsv1.DeploymentProgressing, corev1.ConditionFalse, "ReplicaSetCreateError", message)
 	}
 	return s.Deployment, Event{corev1.EventTypeWarning, "ReplicaSetCreateError", message}
 }
 
 // IsNewSetOf reports whether a set that has the name of the one to be created is that very one,
 // which the view does not show yet.
-func Its(d *appsv1.Deployment, there *appsv1.ReplicaSet) bool {
+func IsNewSetOf(d *appsv1.Deployment, there *appsv1.ReplicaSet) bool {
 	return metav1.IsControlledBy(there, d) && SameTemplate(&there.Spec.Template, &d.Spec.Template)
 }
 
 // WithCollision returns the Deployment after the name of its set was found to be taken by another.
-func Collided(d *appsv1.Deployment) *appsv1.Deployment {
+func WithCollision(d *appsv1.Deployment) *appsv1.Deployment {
 	d = d.DeepCopy()
 	if d.Status.CollisionCount == nil {
 		d.Status.CollisionCount = new(int32(0))
@@ -142,7 +142,7 @@ func Collided(d *appsv1.Deployment) *appsv1.Deployment {
 	return d
 }
 
-func with(labels map[string]string, hash string) map[string]string {
+func withHashLabel(labels map[string]string, hash string) map[string]string {
 	labels = maps.Clone(labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -153,16 +153,16 @@ func with(labels map[string]string, hash string) map[string]string {
 
 // nextRevision returns the revision for the set of the current template: one more than that of any
 // other set.
-func (s *step) next() int64 {
+func (s *planning) nextRevision() int64 {
 	var most int64
-	for _, set := range s.old {
-		most = max(most, revision(set))
+	for _, set := range s.oldSets {
+		most = max(most, revisionOf(set))
 	}
 	return most + 1
 }
 
 // revisionOf returns the revision of a set; 0 if it has none that can be parsed.
-func revision(set *appsv1.ReplicaSet) int64 {
+func revisionOf(set *appsv1.ReplicaSet) int64 {
 	number, err := strconv.ParseInt(set.Annotations[RevisionAnnotation], 10, 64)
 	if err != nil {
 		return 0
@@ -170,7 +170,7 @@ func revision(set *appsv1.ReplicaSet) int64 {
 	return number
 }
 
-func (s *step) adoptRevision(revision string) {
+func (s *planning) setRevision(revision string) {
 	if s.Deployment.Annotations[RevisionAnnotation] != revision {
 		if s.Deployment.Annotations == nil {
 			s.Deployment.Annotations = map[string]string{}
@@ -181,13 +181,13 @@ func (s *step) adoptRevision(revision string) {
 
 // annotate copies the Deployment's annotations to a set and sets its revision. It reports whether
 // that changed anything (SetNewReplicaSetAnnotations).
-func (s *step) annotate(set *appsv1.ReplicaSet, next int64) bool {
+func (s *planning) annotate(set *appsv1.ReplicaSet, next int64) bool {
 	if set.Annotations == nil {
 		set.Annotations = map[string]string{}
 	}
 	changed := false
 	for key, value := range s.Deployment.Annotations {
-		if kept, there := set.Annotations[key]; !copied(key) || (there && kept == value) {
+		if kept, there := set.Annotations[key]; !isCopiedAnnotation(key) || (there && kept == value) {
 			continue
 		}
 		set.Annotations[key] = value
@@ -202,16 +202,16 @@ func (s *step) annotate(set *appsv1.ReplicaSet, next int64) bool {
 		set.Annotations[RevisionAnnotation] = strconv.FormatInt(next, 10)
 		changed = true
 		if old != "" {
-			remember(set, old)
+			appendRevisionHistory(set, old)
 		}
 	}
 	return changed
 }
 
 // isCopiedAnnotation reports whether a Deployment's annotation is copied to its ReplicaSets.
-func copied(key string) bool {
+func isCopiedAnnotation(key string) bool {
 	switch key {
-	case appliedAnnotation, RevisionAnnotation, historyAnnotation, desiredAnnotation, mostAnnotation, appsv1.DeprecatedRollbackTo:
+	case lastAppliedAnnotation, RevisionAnnotation, historyAnnotation, desiredReplicasAnnotation, maxReplicasAnnotation, appsv1.DeprecatedRollbackTo:
 		return false
 	}
 	return true
@@ -219,14 +219,14 @@ func copied(key string) bool {
 
 // appendRevisionHistory adds a revision to a set's former ones. The oldest are dropped if the list
 // gets too long.
-func remember(set *appsv1.ReplicaSet, old string) {
+func appendRevisionHistory(set *appsv1.ReplicaSet, old string) {
 	history := set.Annotations[historyAnnotation]
 	if history == "" {
 		set.Annotations[historyAnnotation] = old
 		return
 	}
 	all := append(strings.Split(history, ","), old)
-	for len(all) > 1 && len(strings.Join(all, ",")) > historyLength {
+	for len(all) > 1 && len(strings.Join(all, ",")) > maxHistoryLength {
 		all = all[1:]
 	}
 	set.Annotations[historyAnnotation] = strings.Join(all, ",")
@@ -234,20 +234,20 @@ func remember(set *appsv1.ReplicaSet, old string) {
 
 // setSizeAnnotations notes on a set how many pods the Deployment wants and how many it may have at
 // most. It reports whether that changed anything (SetReplicasAnnotations).
-func (s *step) size(set *appsv1.ReplicaSet) bool {
-	desired, most := fmt.Sprint(s.replicas()), fmt.Sprint(s.replicas()+s.surge())
-	if set.Annotations[desiredAnnotation] == desired && set.Annotations[mostAnnotation] == most {
+func (s *planning) setSizeAnnotations(set *appsv1.ReplicaSet) bool {
+	desired, most := fmt.Sprint(s.replicas()), fmt.Sprint(s.replicas()+s.maxSurge())
+	if set.Annotations[desiredReplicasAnnotation] == desired && set.Annotations[maxReplicasAnnotation] == most {
 		return false
 	}
 	if set.Annotations == nil {
 		set.Annotations = map[string]string{}
 	}
-	set.Annotations[desiredAnnotation], set.Annotations[mostAnnotation] = desired, most
+	set.Annotations[desiredReplicasAnnotation], set.Annotations[maxReplicasAnnotation] = desired, most
 	return true
 }
 
 // intAnnotation returns an annotation that holds a number.
-func number(set *appsv1.ReplicaSet, annotation string) (int32, bool) {
+func intAnnotation(set *appsv1.ReplicaSet, annotation string) (int32, bool) {
 	text, ok := set.Annotations[annotation]
 	if !ok {
 		return 0, false
@@ -259,41 +259,41 @@ func number(set *appsv1.ReplicaSet, annotation string) (int32, bool) {
 // cleanUp plans to delete the oldest empty sets beyond the history limit (cleanupDeployment). It
 // spares sets that this very step has scaled; upstream deletes such a set if a Deployment is
 // paused, has no pods, and is scaled.
-func (s *step) cleanUp() {
+func (s *planning) cleanUp() {
 	limit := *s.Deployment.Spec.RevisionHistoryLimit
 	if limit == math.MaxInt32 {
 		return
 	}
-	alive := slices.DeleteFunc(slices.Clone(s.old), func(set *appsv1.ReplicaSet) bool { return set.DeletionTimestamp != nil })
+	alive := slices.DeleteFunc(slices.Clone(s.oldSets), func(set *appsv1.ReplicaSet) bool { return set.DeletionTimestamp != nil })
 	excess := len(alive) - int(limit)
 	if excess <= 0 {
 		return
 	}
-	slices.SortStableFunc(alive, func(a, b *appsv1.ReplicaSet) int { return cmp.Compare(revision(a), revision(b)) })
+	slices.SortStableFunc(alive, func(a, b *appsv1.ReplicaSet) int { return cmp.Compare(revisionOf(a), revisionOf(b)) })
 	for _, set := range alive[:excess] {
-		if set.Status.Replicas == 0 && replicasOf(set) == 0 && set.Generation <= set.Status.ObservedGeneration && s.scaling(set) < 0 {
+		if set.Status.Replicas == 0 && replicasOf(set) == 0 && set.Generation <= set.Status.ObservedGeneration && s.scaleIndex(set) < 0 {
 			s.Delete = append(s.Delete, set)
 		}
 	}
 }
 
 // rollBack plans to restore an old template, as the annotation of extensions/v1beta1 asks.
-func (s *step) rollBack() {
+func (s *planning) rollBack() {
 	wanted, err := strconv.ParseInt(s.Deployment.Annotations[appsv1.DeprecatedRollbackTo], 10, 64)
 	delete(s.Deployment.Annotations, appsv1.DeprecatedRollbackTo)
-	s.Rewrite = s.Deployment
+	s.RolledBack = s.Deployment
 	if wanted == 0 && err == nil {
-		if wanted = s.last(); wanted == 0 {
-			s.Tell = append(s.Tell, Event{corev1.EventTypeWarning, "DeploymentRollbackRevisionNotFound", "Unable to find last revision."})
+		if wanted = s.previousRevision(); wanted == 0 {
+			s.Events = append(s.Events, Event{corev1.EventTypeWarning, "DeploymentRollbackRevisionNotFound", "Unable to find last revision."})
 			return
 		}
 	}
-	for _, set := range s.all() {
-		if revision(set) != wanted {
+	for _, set := range s.allSets() {
+		if revisionOf(set) != wanted {
 			continue
 		}
 		if SameTemplate(&set.Spec.Template, &s.Deployment.Spec.Template) {
-			s.Tell = append(s.Tell, Event{
+			s.Events = append(s.Events, Event{
 				corev1.EventTypeWarning, "DeploymentRollbackTemplateUnchanged",
 				fmt.Sprintf("The rollback revision contains the same template as current deployment %q", s.Deployment.Name),
 			})
@@ -302,20 +302,20 @@ func (s *step) rollBack() {
 		template := set.Spec.Template.DeepCopy()
 		delete(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
 		s.Deployment.Spec.Template = *template
-		s.Tell = append(s.Tell, Event{
+		s.Events = append(s.Events, Event{
 			corev1.EventTypeNormal, "DeploymentRollback",
 			fmt.Sprintf("Rolled back deployment %q to revision %d", s.Deployment.Name, wanted),
 		})
 		return
 	}
-	s.Tell = append(s.Tell, Event{corev1.EventTypeWarning, "DeploymentRollbackRevisionNotFound", "Unable to find the revision to rollback to."})
+	s.Events = append(s.Events, Event{corev1.EventTypeWarning, "DeploymentRollbackRevisionNotFound", "Unable to find the revision to rollback to."})
 }
 
 // previousRevision returns the revision before the newest; 0 if there is none.
-func (s *step) last() int64 {
+func (s *planning) previousRevision() int64 {
 	var newest, second int64
-	for _, set := range s.all() {
-		if number := revision(set); number >= newest {
+	for _, set := range s.allSets() {
+		if number := revisionOf(set); number >= newest {
 			newest, second = number, newest
 		} else {
 			second = max(second, number)

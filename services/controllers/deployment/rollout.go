@@ -10,42 +10,42 @@ import (
 
 // rollingUpdate takes a step of the strategy RollingUpdate (rolloutRolling): up first, then down,
 // then the history.
-func (s *step) roll() {
-	s.recount()
-	if s.fresh == nil {
-		s.make()
+func (s *planning) rollingUpdate() {
+	s.syncRevision()
+	if s.newSet == nil {
+		s.planNewSet()
 		return
 	}
-	if s.up() || s.down() {
-		s.tellStatus()
+	if s.scaleUpNew() || s.scaleDownOld() {
+		s.updateStatus()
 		return
 	}
-	if s.complete(s.Deployment.Status) {
+	if s.isComplete(s.Deployment.Status) {
 		s.cleanUp()
 	}
-	s.tellStatus()
+	s.updateStatus()
 }
 
 // scaleUpNew scales the set of the current template, if it does not have its size yet.
-func (s *step) up() bool {
-	switch have := replicasOf(s.fresh); {
+func (s *planning) scaleUpNew() bool {
+	switch have := replicasOf(s.newSet); {
 	case have == s.replicas():
 		return false
 	case have > s.replicas():
-		return s.resize(s.fresh, s.replicas())
+		return s.resize(s.newSet, s.replicas())
 	}
-	return s.resize(s.fresh, s.grow(s.fresh))
+	return s.resize(s.newSet, s.newSetReplicas(s.newSet))
 }
 
 // newSetReplicas returns how many pods the set of the current template should want next
 // (NewRSNewReplicas).
-func (s *step) grow(set *appsv1.ReplicaSet) int32 {
+func (s *planning) newSetReplicas(set *appsv1.ReplicaSet) int32 {
 	if s.Deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
 		return s.replicas()
 	}
 	have := replicasOf(set)
-	all := sum(s.all(), replicasOf)
-	most := s.replicas() + s.surge()
+	all := sum(s.allSets(), replicasOf)
+	most := s.replicas() + s.maxSurge()
 	if all >= most {
 		return have
 	}
@@ -54,13 +54,13 @@ func (s *step) grow(set *appsv1.ReplicaSet) int32 {
 
 // scaleDownOld scales old sets down as far as enough pods stay available, unavailable pods first
 // (reconcileOldReplicaSets).
-func (s *step) down() bool {
-	olds := active(s.old)
+func (s *planning) scaleDownOld() bool {
+	olds := activeSets(s.oldSets)
 	if len(olds) == 0 {
 		return false
 	}
-	least := s.replicas() - s.unavailable()
-	most := sum(s.all(), replicasOf) - least - (replicasOf(s.fresh) - s.fresh.Status.AvailableReplicas)
+	least := s.replicas() - s.maxUnavailable()
+	most := sum(s.allSets(), replicasOf) - least - (replicasOf(s.newSet) - s.newSet.Status.AvailableReplicas)
 	if most <= 0 {
 		return false
 	}
@@ -79,7 +79,7 @@ func (s *step) down() bool {
 			gone += have - left[set.Name]
 		}
 	}
-	spare := sum(append(slices.Clone(olds), s.fresh), available) - least
+	spare := sum(append(slices.Clone(olds), s.newSet), available) - least
 	for _, set := range olds {
 		if n := min(left[set.Name], spare); n > 0 {
 			left[set.Name] -= n
@@ -95,35 +95,35 @@ func (s *step) down() bool {
 
 // recreate takes a step of the strategy Recreate (rolloutRecreate): all old pods must be gone
 // before a new one is created (CTL-31).
-func (s *step) recreate() {
-	s.recount()
+func (s *planning) recreate() {
+	s.syncRevision()
 	down := false
-	for _, set := range active(s.old) {
+	for _, set := range activeSets(s.oldSets) {
 		down = s.resize(set, 0) || down
 	}
-	if down || s.oldPodsRun() {
-		s.tellStatus()
+	if down || s.oldPodsMayRun() {
+		s.updateStatus()
 		return
 	}
-	if s.fresh == nil {
-		s.make()
+	if s.newSet == nil {
+		s.planNewSet()
 		return
 	}
-	s.resize(s.fresh, s.replicas())
-	if s.complete(s.Deployment.Status) {
+	s.resize(s.newSet, s.replicas())
+	if s.isComplete(s.Deployment.Status) {
 		s.cleanUp()
 	}
-	s.tellStatus()
+	s.updateStatus()
 }
 
 // oldPodsMayRun reports whether a pod of another set is not known to have ended. A pod that is
 // being deleted still runs, and a pod on a silent node may.
-func (s *step) oldPodsRun() bool {
-	if sum(s.old, existing) > 0 {
+func (s *planning) oldPodsMayRun() bool {
+	if sum(s.oldSets, existing) > 0 {
 		return true
 	}
 	for uid, pods := range s.Pods {
-		if s.fresh != nil && s.fresh.UID == uid {
+		if s.newSet != nil && s.newSet.UID == uid {
 			continue
 		}
 		for _, pod := range pods {
@@ -136,30 +136,30 @@ func (s *step) oldPodsRun() bool {
 }
 
 // maxSurge returns how many pods more than wanted there may be (ResolveFenceposts).
-func (s *step) surge() int32 {
+func (s *planning) maxSurge() int32 {
 	if s.Deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
 		return 0
 	}
-	surge, _ := s.fenceposts()
+	surge, _ := s.resolveFenceposts()
 	return surge
 }
 
 // maxUnavailable returns how many pods fewer than wanted may be available (ResolveFenceposts).
-func (s *step) unavailable() int32 {
+func (s *planning) maxUnavailable() int32 {
 	if s.Deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType || s.replicas() == 0 {
 		return 0
 	}
-	_, unavailable := s.fenceposts()
+	_, unavailable := s.resolveFenceposts()
 	return min(unavailable, s.replicas())
 }
 
-func (s *step) fenceposts() (surge, unavailable int32) {
+func (s *planning) resolveFenceposts() (surge, unavailable int32) {
 	var rolling appsv1.RollingUpdateDeployment
 	if given := s.Deployment.Spec.Strategy.RollingUpdate; given != nil {
 		rolling = *given
 	}
-	surge = scaled(rolling.MaxSurge, s.replicas(), ceil)
-	unavailable = scaled(rolling.MaxUnavailable, s.replicas(), floor)
+	surge = scaledValue(rolling.MaxSurge, s.replicas(), ceil)
+	unavailable = scaledValue(rolling.MaxUnavailable, s.replicas(), floor)
 	if surge == 0 && unavailable == 0 {
 		unavailable = 1
 	}
@@ -175,7 +175,7 @@ const (
 )
 
 // scaledValue returns a number, or a percentage of total; 25% if value is nil.
-func scaled(value *intstr.IntOrString, total int32, way rounding) int32 {
+func scaledValue(value *intstr.IntOrString, total int32, way rounding) int32 {
 	if value == nil {
 		value = new(intstr.FromString("25%"))
 	}

@@ -44,18 +44,18 @@ func New(base control.Base) *Controller {
 	config := loop.Config{
 		Name: "garbage_collector_attempt_to_delete", Metrics: base.Metrics, Clock: base.Clock, Log: base.Log, Workers: workers,
 	}
-	c.items = loop.New(config, c.look)
+	c.items = loop.New(config, c.process)
 	config.Name = "garbage_collector_attempt_to_orphan"
 	c.orphans = loop.New(config, c.orphan)
 	return c
 }
 
 // updateGraph changes the graph and queues the work that follows.
-func (c *Controller) change(with func(*Graph) Work) {
+func (c *Controller) updateGraph(with func(*Graph) Work) {
 	c.mu.Lock()
 	work := with(c.graph)
 	c.mu.Unlock()
-	for _, uid := range work.Look {
+	for _, uid := range work.Process {
 		c.items.Add(uid)
 	}
 	for _, uid := range work.Orphan {
@@ -67,25 +67,25 @@ func (c *Controller) change(with func(*Graph) Work) {
 }
 
 // lookup returns what the graph has about an item.
-func (c *Controller) known(uid types.UID) (item Item, dependents []Item, known bool) {
+func (c *Controller) lookup(uid types.UID) (item Item, dependents []Item, lookup bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	item, _, known = c.graph.Get(uid)
-	return item, c.graph.Dependents(uid), known
+	item, _, lookup = c.graph.Get(uid)
+	return item, c.graph.Dependents(uid), lookup
 }
 
 // checkSeen is [Graph.CheckSeen].
-func (c *Controller) unseen(uid types.UID) error {
+func (c *Controller) checkSeen(uid types.UID) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.graph.Unseen(uid)
+	return c.graph.CheckSeen(uid)
 }
 
 // process decides about one item. It reads the item and its owners from the API, and after that
 // takes its dependents from the graph (attemptToDeleteItem).
-func (c *Controller) look(ctx context.Context, uid types.UID) error {
-	item, _, known := c.known(uid)
-	if !known || item.Goes() {
+func (c *Controller) process(ctx context.Context, uid types.UID) error {
+	item, _, known := c.lookup(uid)
+	if !known || item.IsGoing() {
 		return nil
 	}
 	latest, err := c.read(ctx, item)
@@ -93,33 +93,33 @@ func (c *Controller) look(ctx context.Context, uid types.UID) error {
 		return err
 	}
 	if latest == nil || latest.UID != uid {
-		c.gone(uid)
+		c.removeItem(uid)
 		return nil
 	}
-	owners := make([]Owner, 0, len(latest.Owners))
+	owners := make([]OwnerState, 0, len(latest.Owners))
 	for _, ref := range latest.Owners {
-		state, err := c.owner(ctx, *latest, ref)
+		state, err := c.ownerState(ctx, *latest, ref)
 		if err != nil {
 			return err
 		}
 		owners = append(owners, state)
 	}
-	_, dependents, _ := c.known(uid)
-	if err := c.carryOut(ctx, *latest, Decide(*latest, owners, dependents)); err != nil {
+	_, dependents, _ := c.lookup(uid)
+	if err := c.applyDecision(ctx, *latest, Decide(*latest, owners, dependents)); err != nil {
 		return err
 	}
-	return c.unseen(uid)
+	return c.checkSeen(uid)
 }
 
 // removeItem removes an item that does not exist from the graph.
-func (c *Controller) gone(uid types.UID) {
-	c.change(func(g *Graph) Work { return g.Remove(uid) })
+func (c *Controller) removeItem(uid types.UID) {
+	c.updateGraph(func(g *Graph) Work { return g.Remove(uid) })
 }
 
 // ownerState returns the state of the owner in a reference, from the API.
-func (c *Controller) owner(ctx context.Context, item Item, ref metav1.OwnerReference) (Owner, error) {
+func (c *Controller) ownerState(ctx context.Context, item Item, ref metav1.OwnerReference) (OwnerState, error) {
 	c.mu.Lock()
-	absent := c.graph.Absent(ref.UID)
+	absent := c.graph.IsAbsent(ref.UID)
 	c.mu.Unlock()
 	if absent {
 		return Absent, nil
@@ -139,20 +139,20 @@ func (c *Controller) owner(ctx context.Context, item Item, ref metav1.OwnerRefer
 	}
 	state := StateOf(ref, found)
 	if state == Absent {
-		c.forget(ref.UID)
+		c.recordAbsent(ref.UID)
 	}
 	return state, nil
 }
 
 // recordAbsent records that an owner is gone.
-func (c *Controller) forget(uid types.UID) {
+func (c *Controller) recordAbsent(uid types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.graph.Forget(uid)
+	c.graph.RecordAbsent(uid)
 }
 
-func (c *Controller) carryOut(ctx context.Context, item Item, decision Decision) error {
-	for _, uid := range decision.Look {
+func (c *Controller) applyDecision(ctx context.Context, item Item, decision Decision) error {
+	for _, uid := range decision.Process {
 		c.items.Add(uid)
 	}
 	switch decision.Outcome {
@@ -183,7 +183,7 @@ func (c *Controller) carryOut(ctx context.Context, item Item, decision Decision)
 // orphan removes the owner from its dependents' references, and then its own finalizer
 // (attemptToOrphan).
 func (c *Controller) orphan(ctx context.Context, uid types.UID) error {
-	owner, dependents, known := c.known(uid)
+	owner, dependents, known := c.lookup(uid)
 	if !known {
 		return nil
 	}

@@ -14,12 +14,12 @@ import (
 )
 
 // OwnerState is the state of the owner in one owner reference.
-type Owner int
+type OwnerState int
 
 // The states of an owner.
 const (
 	// Solid means that the owner exists and does not wait for its dependents.
-	Solid Owner = iota
+	Solid OwnerState = iota
 	// Absent means that the owner does not exist, or that another object has its name.
 	Absent
 	// Waiting means that the owner is being deleted in the foreground and waits for its dependents.
@@ -31,7 +31,7 @@ const (
 
 // StateOf returns an owner's state from a read of the API; found is nil if the API has no such
 // object.
-func StateOf(ref metav1.OwnerReference, found *Item) Owner {
+func StateOf(ref metav1.OwnerReference, found *Item) OwnerState {
 	switch {
 	case found == nil, found.UID != ref.UID:
 		return Absent
@@ -65,7 +65,7 @@ type Decision struct {
 	// a cycle of foreground deletes.
 	Unblock bool
 	// Process names dependents to process first.
-	Look []types.UID
+	Process []types.UID
 }
 
 // Options returns the delete options for the item: with its UID as a precondition, and with its own
@@ -76,7 +76,7 @@ func (d Decision) Options(item Item) metav1.DeleteOptions {
 
 // Decide returns what to do with an item that was just read. owners are the states of its
 // references, in their order (attemptToDeleteItem).
-func Decide(latest Item, owners []Owner, dependents []Item) Decision {
+func Decide(latest Item, owners []OwnerState, dependents []Item) Decision {
 	switch {
 	case latest.WaitsForDependents():
 		return finish(latest, dependents)
@@ -100,11 +100,11 @@ func Decide(latest Item, owners []Owner, dependents []Item) Decision {
 			Unblock: slices.ContainsFunc(dependents, Item.WaitsForDependents),
 		}
 	}
-	return Decision{Outcome: Delete, Policy: ownPolicy(latest)}
+	return Decision{Outcome: Delete, Policy: finalizerPolicy(latest)}
 }
 
 // finalizerPolicy returns the deletion policy that the item's own finalizers ask for.
-func ownPolicy(item Item) metav1.DeletionPropagation {
+func finalizerPolicy(item Item) metav1.DeletionPropagation {
 	switch {
 	case slices.Contains(item.Finalizers, metav1.FinalizerOrphanDependents):
 		return metav1.DeletePropagationOrphan
@@ -131,7 +131,7 @@ func finish(item Item, dependents []Item) Decision {
 		}
 	}
 	if blocked {
-		return Decision{Look: look}
+		return Decision{Process: look}
 	}
 	return Decision{Outcome: Finish}
 }

@@ -33,10 +33,10 @@ func ItemOf(kind kinds.Kind, obj kinds.Object) Item {
 }
 
 // OwnerOf returns an owner as its dependent describes it.
-func OwnerOf(item Item, ref metav1.OwnerReference) Item { return virtual(item.Namespace, ref) }
+func OwnerOf(item Item, ref metav1.OwnerReference) Item { return virtualItem(item.Namespace, ref) }
 
 // IsGoing reports whether the item is being deleted and nothing has to be decided about it.
-func (i Item) Goes() bool { return i.Deleting && !i.WaitsForDependents() }
+func (i Item) IsGoing() bool { return i.Deleting && !i.WaitsForDependents() }
 
 // WaitsForDependents reports whether the item is being deleted in the foreground.
 func (i Item) WaitsForDependents() bool {
@@ -59,7 +59,7 @@ type Graph struct {
 	absent map[types.UID]bool // owners that were found to be gone, at most maxAbsent
 }
 
-const mostAbsent = 500
+const maxAbsent = 500
 
 type node struct {
 	item       Item
@@ -75,7 +75,7 @@ func NewGraph() *Graph {
 // Work is what has to be processed after a change of the graph.
 type Work struct {
 	// Process names items to decide about. Orphan names items whose dependents are to be orphaned.
-	Look, Orphan []types.UID
+	Process, Orphan []types.UID
 	// Misplaced are references to owners in another namespace.
 	Misplaced []Misplaced
 }
@@ -120,7 +120,7 @@ func (g *Graph) Set(item Item) Work {
 		g.nodes[item.UID] = n
 	} else if n.virtual {
 		for _, dependent := range g.Dependents(item.UID) {
-			work.check(dependent, item)
+			work.checkReference(dependent, item)
 		}
 	}
 	before := n.item
@@ -132,12 +132,12 @@ func (g *Graph) Set(item Item) Work {
 	}
 	if item.WaitsForDependents() && !before.WaitsForDependents() {
 		for dependent := range n.dependents {
-			work.Look = append(work.Look, dependent)
+			work.Process = append(work.Process, dependent)
 		}
-		work.Look = append(work.Look, item.UID)
+		work.Process = append(work.Process, item.UID)
 	}
-	slices.SortFunc(work.Look, compare)
-	work.Look = slices.Compact(work.Look)
+	slices.SortFunc(work.Process, compare)
+	work.Process = slices.Compact(work.Process)
 	return work
 }
 
@@ -151,15 +151,15 @@ func (g *Graph) relink(n *node, before Item, work *Work) {
 			delete(owner.dependents, n.item.UID)
 		}
 		if (i < 0 || blocks(was) && !blocks(n.item.Owners[i])) && owner != nil && owner.item.WaitsForDependents() {
-			work.Look = append(work.Look, was.UID)
+			work.Process = append(work.Process, was.UID)
 		}
 	}
 	for _, ref := range n.item.Owners {
 		owner := g.nodes[ref.UID]
 		if owner == nil {
-			owner = &node{virtual: true, item: virtual(n.item.Namespace, ref)}
+			owner = &node{virtual: true, item: virtualItem(n.item.Namespace, ref)}
 			g.nodes[ref.UID] = owner
-			work.Look = append(work.Look, ref.UID)
+			work.Process = append(work.Process, ref.UID)
 		}
 		if owner.dependents == nil {
 			owner.dependents = map[types.UID]bool{}
@@ -167,24 +167,24 @@ func (g *Graph) relink(n *node, before Item, work *Work) {
 		if !owner.dependents[n.item.UID] {
 			owner.dependents[n.item.UID] = true
 			if !owner.virtual {
-				work.check(n.item, owner.item)
+				work.checkReference(n.item, owner.item)
 			}
 		}
 	}
-	if added(before.Owners, n.item.Owners) && !n.item.Deleting {
-		work.Look = append(work.Look, n.item.UID)
+	if hasNewOwner(before.Owners, n.item.Owners) && !n.item.Deleting {
+		work.Process = append(work.Process, n.item.UID)
 	}
 }
 
 // virtualItem returns an owner as a dependent in a namespace describes it.
-func virtual(namespace string, ref metav1.OwnerReference) Item {
+func virtualItem(namespace string, ref metav1.OwnerReference) Item {
 	return Item{
 		Kind: schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind), Namespace: namespace, Name: ref.Name, UID: ref.UID,
 	}
 }
 
 // hasNewOwner reports whether an item has an owner that it did not have before.
-func added(before, after []metav1.OwnerReference) bool {
+func hasNewOwner(before, after []metav1.OwnerReference) bool {
 	return slices.ContainsFunc(after, func(ref metav1.OwnerReference) bool {
 		return !slices.ContainsFunc(before, func(was metav1.OwnerReference) bool { return was.UID == ref.UID })
 	})
@@ -192,14 +192,14 @@ func added(before, after []metav1.OwnerReference) bool {
 
 // checkReference records a reference to an owner that is in another namespace, or is another object
 // than the reference says.
-func (w *Work) check(dependent, owner Item) {
+func (w *Work) checkReference(dependent, owner Item) {
 	for _, ref := range dependent.Owners {
 		elsewhere := owner.Namespace != "" && owner.Namespace != dependent.Namespace
 		other := ref.Kind != owner.Kind.Kind || ref.Name != owner.Name
 		if ref.UID != owner.UID || !elsewhere && !other {
 			continue
 		}
-		w.Look = append(w.Look, dependent.UID)
+		w.Process = append(w.Process, dependent.UID)
 		if dependent.Namespace != "" {
 			w.Misplaced = append(w.Misplaced, Misplaced{Item: dependent, Owner: ref})
 		}
@@ -223,13 +223,13 @@ func (g *Graph) Remove(uid types.UID) Work {
 		case owner.virtual && len(owner.dependents) == 0:
 			delete(g.nodes, ref.UID)
 		case owner.item.WaitsForDependents():
-			work.Look = append(work.Look, ref.UID)
+			work.Process = append(work.Process, ref.UID)
 		}
 	}
 	for dependent := range n.dependents {
-		work.Look = append(work.Look, dependent)
+		work.Process = append(work.Process, dependent)
 	}
-	slices.SortFunc(work.Look, compare)
+	slices.SortFunc(work.Process, compare)
 	delete(g.nodes, uid)
 	return work
 }
@@ -240,7 +240,7 @@ func (g *Graph) Replace(kind schema.GroupKind, items []Item) Work {
 	listed := map[types.UID]bool{}
 	for _, item := range items {
 		listed[item.UID] = true
-		work.join(g.Set(item))
+		work.merge(g.Set(item))
 	}
 	var gone []types.UID
 	for uid, n := range g.nodes {
@@ -250,7 +250,7 @@ func (g *Graph) Replace(kind schema.GroupKind, items []Item) Work {
 	}
 	slices.SortFunc(gone, compare)
 	for _, uid := range gone {
-		work.join(g.Remove(uid))
+		work.merge(g.Remove(uid))
 	}
 	return work
 }
@@ -261,7 +261,7 @@ var ErrUnseen = errors.New("no list and no event has shown it yet")
 // CheckSeen returns an error for an item that exists, but that no list and no event has shown. If
 // it comes and goes between two lists, no event ever shows it. The dependents of an item that is
 // not checked again would then stay for ever (kubernetes#56121).
-func (g *Graph) Unseen(uid types.UID) error {
+func (g *Graph) CheckSeen(uid types.UID) error {
 	if n := g.nodes[uid]; n != nil && n.virtual {
 		return ErrUnseen
 	}
@@ -269,21 +269,21 @@ func (g *Graph) Unseen(uid types.UID) error {
 }
 
 // RecordAbsent records that an owner is gone; UIDs are never used twice.
-func (g *Graph) Forget(uid types.UID) {
+func (g *Graph) RecordAbsent(uid types.UID) {
 	if _, unseen, known := g.Get(uid); known && !unseen {
 		return // it is there, but not where this reference says
 	}
-	if len(g.absent) >= mostAbsent {
+	if len(g.absent) >= maxAbsent {
 		clear(g.absent)
 	}
 	g.absent[uid] = true
 }
 
 // IsAbsent reports whether an owner is known to be gone.
-func (g *Graph) Absent(uid types.UID) bool { return g.absent[uid] }
+func (g *Graph) IsAbsent(uid types.UID) bool { return g.absent[uid] }
 
-func (w *Work) join(other Work) {
-	w.Look = append(w.Look, other.Look...)
+func (w *Work) merge(other Work) {
+	w.Process = append(w.Process, other.Process...)
 	w.Orphan = append(w.Orphan, other.Orphan...)
 	w.Misplaced = append(w.Misplaced, other.Misplaced...)
 }

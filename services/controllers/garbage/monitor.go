@@ -94,7 +94,7 @@ func (c *Controller) resync(ctx context.Context, monitors *sync.WaitGroup, runni
 		if _, stays := wanted[resource]; !stays {
 			m.stop()
 			delete(running, resource)
-			c.change(func(g *Graph) Work { return g.Replace(m.kind.GroupKind(), nil) })
+			c.updateGraph(func(g *Graph) Work { return g.Replace(m.kind.GroupKind(), nil) })
 		}
 	}
 }
@@ -114,7 +114,7 @@ func (m *monitor) Replace(objects []kinds.Object, _ string) {
 	for _, obj := range objects {
 		items = append(items, ItemOf(m.kind, obj))
 	}
-	m.controller.change(func(g *Graph) Work { return g.Replace(m.kind.GroupKind(), items) })
+	m.controller.updateGraph(func(g *Graph) Work { return g.Replace(m.kind.GroupKind(), items) })
 	m.once.Do(func() { close(m.listed) })
 }
 
@@ -127,10 +127,10 @@ func (m *monitor) Apply(event watch.Event) {
 	item := ItemOf(m.kind, obj)
 	switch event.Type {
 	case watch.Added, watch.Modified:
-		m.controller.change(func(g *Graph) Work { return g.Set(item) })
+		m.controller.updateGraph(func(g *Graph) Work { return g.Set(item) })
 	case watch.Deleted:
-		m.controller.change(func(g *Graph) Work { return g.Remove(item.UID) })
-		m.controller.forget(item.UID)
+		m.controller.updateGraph(func(g *Graph) Work { return g.Remove(item.UID) })
+		m.controller.recordAbsent(item.UID)
 	case watch.Bookmark, watch.Error:
 	}
 }

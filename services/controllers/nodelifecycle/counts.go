@@ -8,13 +8,13 @@ import (
 )
 
 // lifecycleMetrics are upstream's metrics of its node lifecycle controller.
-type counts struct {
+type lifecycleMetrics struct {
 	size, health, unhealthy, evictions *metrics.Family
 	pass                               *metrics.Family
 }
 
-func newCounts(all *metrics.Registry) counts {
-	return counts{
+func newCounts(all *metrics.Registry) lifecycleMetrics {
+	return lifecycleMetrics{
 		size:      all.Gauge("node_collector_zone_size", "Gauge measuring number of registered Nodes per zones.", "zone"),
 		health:    all.Gauge("node_collector_zone_health", "Gauge measuring percentage of healthy nodes per zone.", "zone"),
 		unhealthy: all.Gauge("node_collector_unhealthy_nodes_in_zone", "Gauge measuring number of not Ready Nodes per zones.", "zone"),
@@ -25,7 +25,7 @@ func newCounts(all *metrics.Registry) counts {
 }
 
 // setZones sets the metrics of the zones.
-func (c counts) survey(zones map[string]Census) {
+func (c lifecycleMetrics) setZones(zones map[string]Census) {
 	for zone, census := range zones {
 		all := census.Ready + census.NotReady
 		c.size.Set(float64(all), zone)
@@ -35,4 +35,4 @@ func (c counts) survey(zones map[string]Census) {
 }
 
 // observeCheck counts how long a check of all nodes took, in wall-clock time.
-func (c counts) passed(began time.Time) { c.pass.Observe(clock.Clock{}.Since(began)) }
+func (c lifecycleMetrics) observeCheck(began time.Time) { c.pass.Observe(clock.Clock{}.Since(began)) }

@@ -57,10 +57,10 @@ type Instant struct{ Steady, Shown time.Time }
 // CheckHealth judges a node by its status and its lease's renew time, which is zero if it has no
 // lease. known is the result of the last check; nil at the first (tryUpdateNodeHealth). A silence
 // of the grace period itself is too long: upstream's checks come a little later than every 5 s.
-func Look(known *Health, node *corev1.Node, renewed time.Time, at Instant, timing Timing) Finding {
+func CheckHealth(known *Health, node *corev1.Node, renewed time.Time, at Instant, timing Timing) Finding {
 	now := at.Steady
 	ready := condition(node.Status.Conditions, corev1.NodeReady)
-	health := heard(known, node, ready, now)
+	health := observeHeartbeat(known, node, ready, now)
 	if !renewed.IsZero() && !renewed.Equal(health.Renewed) { // upstream asks for a later time: it takes a clock that was set back for silence
 		health.Probe, health.Renewed = now, renewed
 	}
@@ -74,7 +74,7 @@ func Look(known *Health, node *corev1.Node, renewed time.Time, at Instant, timin
 	if now.Sub(health.Probe) < grace {
 		return finding
 	}
-	if conditions, changed := silent(node, at.Shown); changed {
+	if conditions, changed := unknownConditions(node, at.Shown); changed {
 		finding.Conditions, finding.Current = conditions, corev1.ConditionUnknown
 		finding.Health.Ready = condition(conditions, corev1.NodeReady)
 	}
@@ -83,7 +83,7 @@ func Look(known *Health, node *corev1.Node, renewed time.Time, at Instant, timin
 
 // observeHeartbeat records the node's status: a new heartbeat, or a condition Ready that appears or
 // disappears, is a sign that the node is alive.
-func heard(known *Health, node *corev1.Node, ready *corev1.NodeCondition, now time.Time) Health {
+func observeHeartbeat(known *Health, node *corev1.Node, ready *corev1.NodeCondition, now time.Time) Health {
 	switch {
 	case known == nil && ready == nil:
 		return Health{Probe: node.CreationTimestamp.Time}
@@ -101,7 +101,7 @@ func heard(known *Health, node *corev1.Node, ready *corev1.NodeCondition, now ti
 }
 
 // unknownConditions returns the conditions of a silent node.
-func silent(node *corev1.Node, now time.Time) (conditions []corev1.NodeCondition, changed bool) {
+func unknownConditions(node *corev1.Node, now time.Time) (conditions []corev1.NodeCondition, changed bool) {
 	conditions = slices.Clone(node.Status.Conditions)
 	for _, kind := range []corev1.NodeConditionType{
 		corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
@@ -135,7 +135,7 @@ func condition(conditions []corev1.NodeCondition, kind corev1.NodeConditionType)
 }
 
 // conditionTaint returns the key of the taint for a condition; empty if there is none.
-func conditionTaints(kind corev1.NodeConditionType, status corev1.ConditionStatus) string {
+func conditionTaint(kind corev1.NodeConditionType, status corev1.ConditionStatus) string {
 	switch {
 	case kind == corev1.NodeReady && status == corev1.ConditionFalse:
 		return corev1.TaintNodeNotReady
@@ -156,7 +156,7 @@ func conditionTaints(kind corev1.NodeConditionType, status corev1.ConditionStatu
 }
 
 // isOwnTaint reports whether this controller sets a NoSchedule taint with the key.
-func own(key string) bool {
+func isOwnTaint(key string) bool {
 	return slices.Contains([]string{
 		corev1.TaintNodeUnschedulable, corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeMemoryPressure,
 		corev1.TaintNodeDiskPressure, corev1.TaintNodePIDPressure, corev1.TaintNodeNetworkUnavailable,
@@ -165,10 +165,10 @@ func own(key string) bool {
 
 // NoScheduleTaints returns the node's taints with the NoSchedule ones that its conditions and its
 // spec ask for, and no others of ours (doNoScheduleTaintingPass).
-func Unschedulable(node *corev1.Node, now time.Time) (taints []corev1.Taint, changed bool) {
+func NoScheduleTaints(node *corev1.Node, now time.Time) (taints []corev1.Taint, changed bool) {
 	var wanted []string
 	for _, c := range node.Status.Conditions {
-		if key := conditionTaints(c.Type, c.Status); key != "" {
+		if key := conditionTaint(c.Type, c.Status); key != "" {
 			wanted = append(wanted, key)
 		}
 	}
@@ -176,7 +176,7 @@ func Unschedulable(node *corev1.Node, now time.Time) (taints []corev1.Taint, cha
 		wanted = append(wanted, corev1.TaintNodeUnschedulable)
 	}
 	for _, taint := range node.Spec.Taints {
-		if taint.Effect == corev1.TaintEffectNoSchedule && own(taint.Key) && !slices.Contains(wanted, taint.Key) {
+		if taint.Effect == corev1.TaintEffectNoSchedule && isOwnTaint(taint.Key) && !slices.Contains(wanted, taint.Key) {
 			changed = true
 			continue
 		}
@@ -192,8 +192,8 @@ func Unschedulable(node *corev1.Node, now time.Time) (taints []corev1.Taint, cha
 
 // NoExecuteTaints returns the node's taints with the NoExecute one for a status of Ready in place
 // of the other (SwapNodeControllerTaint). True has none.
-func Evicting(node *corev1.Node, status corev1.ConditionStatus, now time.Time) (taints []corev1.Taint, changed bool) {
-	wanted := conditionTaints(corev1.NodeReady, status)
+func NoExecuteTaints(node *corev1.Node, status corev1.ConditionStatus, now time.Time) (taints []corev1.Taint, changed bool) {
+	wanted := conditionTaint(corev1.NodeReady, status)
 	for _, taint := range node.Spec.Taints {
 		ours := taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable
 		if taint.Effect == corev1.TaintEffectNoExecute && ours && taint.Key != wanted {
@@ -210,7 +210,7 @@ func Evicting(node *corev1.Node, status corev1.ConditionStatus, now time.Time) (
 
 // HasNoExecuteTaint reports whether the node has a NoExecute taint of ours. Such a taint may be
 // swapped at once, without waiting for the zone's rate.
-func Evicted(node *corev1.Node) bool {
+func HasNoExecuteTaint(node *corev1.Node) bool {
 	return hasTaint(node.Spec.Taints, corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute) ||
 		hasTaint(node.Spec.Taints, corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute)
 }
@@ -225,7 +225,7 @@ func taintOf(key string, effect corev1.TaintEffect, now time.Time) corev1.Taint 
 
 // NotReadyCondition returns a pod's condition Ready as it should be once its node is silent. It is
 // nil for a pod that has no such condition, or is not ready already (MarkPodsNotReady).
-func NotReady(pod *corev1.Pod) *corev1.PodCondition {
+func NotReadyCondition(pod *corev1.Pod) *corev1.PodCondition {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status != corev1.ConditionFalse {
 			c.Status = corev1.ConditionFalse

@@ -25,8 +25,8 @@ const (
 const (
 	// partialThreshold is the part of a zone's nodes that must be not ready for Partial. largeZone
 	// is the size up to which a partially disrupted zone is not evicted from at all.
-	unhealthy = 0.55
-	largeZone = 50
+	partialThreshold = 0.55
+	largeZone        = 50
 )
 
 // The pauses between two evictions of whole nodes in one zone: 0.1 and 0.01 a second.
@@ -41,7 +41,7 @@ func ZoneState(ready, notReady int) State {
 	switch {
 	case ready == 0 && notReady > 0:
 		return Full
-	case notReady > 2 && float64(notReady)/float64(notReady+ready) >= unhealthy:
+	case notReady > 2 && float64(notReady)/float64(notReady+ready) >= partialThreshold:
 		return Partial
 	}
 	return Normal
@@ -63,7 +63,7 @@ func Excluded(node *corev1.Node) bool {
 }
 
 // zoneQueue is the nodes of a zone that wait to be tainted, one per pause.
-type queue struct {
+type zoneQueue struct {
 	state State
 	pause time.Duration // 0 for never
 	next  time.Time
@@ -72,11 +72,11 @@ type queue struct {
 
 // Zones says which nodes to taint, and how fast. It is owned by one goroutine.
 type Zones struct {
-	zones map[string]*queue
+	zones map[string]*zoneQueue
 }
 
 // NewZones returns an empty Zones.
-func NewZones() *Zones { return &Zones{zones: map[string]*queue{}} }
+func NewZones() *Zones { return &Zones{zones: map[string]*zoneQueue{}} }
 
 // Census is how many nodes of a zone are ready and how many are not.
 type Census struct{ Ready, NotReady int }
@@ -85,13 +85,13 @@ type Census struct{ Ready, NotReady int }
 type Change struct {
 	// ClearTaints removes the NoExecute taints of all nodes: no node can be heard, so the fault is
 	// probably on our side.
-	Reprieve bool
+	ClearTaints bool
 	// ResetProbes begins to count every node's silence anew.
-	Restart bool
+	ResetProbes bool
 }
 
 // Update takes the state of all zones (handleDisruption).
-func (z *Zones) Survey(zones map[string]Census) Change {
+func (z *Zones) Update(zones map[string]Census) Change {
 	allFull, allWereFull := true, true
 	states := map[string]State{}
 	for _, name := range slices.Sorted(maps.Keys(zones)) {
@@ -100,7 +100,7 @@ func (z *Zones) Survey(zones map[string]Census) Change {
 			allFull = false
 		}
 		if z.zones[name] == nil {
-			z.zones[name] = &queue{pause: normalPause}
+			z.zones[name] = &zoneQueue{pause: normalPause}
 		}
 	}
 	for name, known := range z.zones {
@@ -117,10 +117,10 @@ func (z *Zones) Survey(zones map[string]Census) Change {
 		size := zones[name].Ready + zones[name].NotReady
 		known.set(states[name], size, allFull)
 	}
-	return Change{Reprieve: allFull, Restart: allWereFull}
+	return Change{ClearTaints: allFull, ResetProbes: allWereFull}
 }
 
-func (q *queue) set(state State, size int, allFull bool) {
+func (q *zoneQueue) set(state State, size int, allFull bool) {
 	q.state = state
 	switch {
 	case allFull, state == Partial && size <= largeZone:
@@ -135,7 +135,7 @@ func (q *queue) set(state State, size int, allFull bool) {
 // Add puts a node in its zone's queue, once.
 func (z *Zones) Add(zone, node string) {
 	if z.zones[zone] == nil {
-		z.zones[zone] = &queue{pause: normalPause}
+		z.zones[zone] = &zoneQueue{pause: normalPause}
 	}
 	if q := z.zones[zone]; !slices.Contains(q.nodes, node) {
 		q.nodes = append(q.nodes, node)
@@ -143,7 +143,7 @@ func (z *Zones) Add(zone, node string) {
 }
 
 // Remove removes a node from its queue.
-func (z *Zones) Drop(node string) {
+func (z *Zones) Remove(node string) {
 	for _, q := range z.zones {
 		if i := slices.Index(q.nodes, node); i >= 0 {
 			q.nodes = slices.Delete(q.nodes, i, i+1)
@@ -152,7 +152,7 @@ func (z *Zones) Drop(node string) {
 }
 
 // TakeDue removes and returns the nodes that are due.
-func (z *Zones) Take(now time.Time) []string {
+func (z *Zones) TakeDue(now time.Time) []string {
 	var due []string
 	for _, name := range slices.Sorted(maps.Keys(z.zones)) {
 		q := z.zones[name]
@@ -166,7 +166,7 @@ func (z *Zones) Take(now time.Time) []string {
 }
 
 // NextDue returns when the next node is due; zero if none waits.
-func (z *Zones) Next() time.Time {
+func (z *Zones) NextDue() time.Time {
 	var next time.Time
 	for _, q := range z.zones {
 		if q.pause > 0 && len(q.nodes) > 0 && (next.IsZero() || q.next.Before(next)) {
