@@ -36,7 +36,7 @@ type operations struct {
 
 // answer is what a request that succeeded was answered.
 type answer struct {
-	asked digest
+	request digest
 	parts []*proto.Response
 	size  int
 }
@@ -105,11 +105,11 @@ func (t *operations) abandon(operation string, own chan struct{}) {
 func (t *operations) doOnce(
 	ctx context.Context, operation string, req request, send verbs.Send, do func(verbs.Send) error,
 ) error {
-	own := answer{asked: req.digest(t.seed)}
+	own := answer{request: req.digest(t.seed)}
 	t.mu.Lock()
 	before, again := t.answered[operation]
 	t.mu.Unlock()
-	if again && before.asked != own.asked {
+	if again && before.request != own.request {
 		return apierrors.NewBadRequest(fmt.Sprintf(
 			"operation: %q has been another request's; want a new one for each request", req.envelope.GetOperation()))
 	}

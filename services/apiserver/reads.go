@@ -23,18 +23,18 @@ func (s *server) recordRead(req *verbs.Request, send verbs.Send, do func(verbs.S
 	if s.history == nil || req.Subresource == proto.SubresourceRenew || req.Verb == proto.VerbGet && !s.history.SampleGet() {
 		return do(send)
 	}
-	look := lookup{}
+	read := lookup{}
 	began := s.history.Now()
 	err := do(func(ctx context.Context, part *proto.Response, more bool) error {
-		look.addPart(part)
+		read.addPart(part)
 		if !more {
-			s.history.RecordSince(began, req.Envelope.GetOperation(), look.entry(req))
+			s.history.RecordSince(began, req.Envelope.GetOperation(), read.entry(req))
 		}
 		return send(ctx, part, more)
 	})
-	if refused := apierrors.APIStatus(nil); errors.As(asStatusError(err), &refused) && look.Code == 0 {
-		look.Code = refused.Status().Code
-		s.history.RecordSince(began, req.Envelope.GetOperation(), look.entry(req))
+	if refused := apierrors.APIStatus(nil); errors.As(asStatusError(err), &refused) && read.Code == 0 {
+		read.Code = refused.Status().Code
+		s.history.RecordSince(began, req.Envelope.GetOperation(), read.entry(req))
 	}
 	return err
 }
@@ -72,8 +72,8 @@ func (l *lookup) addEvent(addEvent *proto.Event) {
 		l.InitialEventsEnd = int64(addEvent.GetRevision())
 	case proto.EventType_EVENT_TYPE_ERROR:
 		if status, err := kinds.DecodeAny(addEvent.GetObject()); err == nil {
-			if said, is := status.(*metav1.Status); is {
-				l.Code = said.Code
+			if failure, is := status.(*metav1.Status); is {
+				l.Code = failure.Code
 			}
 		}
 	case proto.EventType_EVENT_TYPE_ADDED, proto.EventType_EVENT_TYPE_MODIFIED, proto.EventType_EVENT_TYPE_DELETED:
@@ -107,16 +107,16 @@ func readOptions(req *verbs.Request) history.ReadOptions {
 	}
 	var opts metav1.ListOptions
 	_ = opts.Unmarshal(data)
-	asked := history.ReadOptions{
+	options := history.ReadOptions{
 		Revision: opts.ResourceVersion, Match: string(opts.ResourceVersionMatch), Labels: opts.LabelSelector, Fields: opts.FieldSelector,
 		Limit: opts.Limit, SendInitialEvents: opts.SendInitialEvents, AllowBookmarks: opts.AllowWatchBookmarks,
 	}
 	if opts.Continue != "" {
 		if at, err := registry.DecodeContinue(req.Kind, req.Namespace, opts.Continue); err == nil {
-			asked.ContinueAfter, asked.ContinueRevision = at.After, at.Revision
+			options.ContinueAfter, options.ContinueRevision = at.After, at.Revision
 		}
 	}
-	return asked
+	return options
 }
 
 // maxMalformed is how many malformed calls are recorded one by one.

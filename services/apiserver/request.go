@@ -116,14 +116,14 @@ func resolveKind(resource, apiVersion string, catalog *custom.Catalog) (kinds.Ki
 		return kind, nil
 	}
 	gv, err := schema.ParseGroupVersion(apiVersion)
-	asked, ok := kinds.ByGVK(gv.WithKind(kind.Kind))
+	requested, ok := kinds.ByGVK(gv.WithKind(kind.Kind))
 	if kind.Custom {
-		asked, ok = catalog.Kind(resource, gv.Version)
+		requested, ok = catalog.Kind(resource, gv.Version)
 	}
-	if err != nil || !ok || asked.GroupVersion() != gv || asked.GroupResource() != kind.GroupResource() {
+	if err != nil || !ok || requested.GroupVersion() != gv || requested.GroupResource() != kind.GroupResource() {
 		return kind, notServed(fmt.Sprintf("envelope: api_version: %s has no version %s", resource, quoteShort(apiVersion)))
 	}
-	return asked, nil
+	return requested, nil
 }
 
 // notServed returns the 404 for a resource or subresource that does not exist. Upstream's has no

@@ -420,10 +420,10 @@ func (r rule) describe() string {
 // or the rule itself.
 func (r rule) failureMessage(variables map[string]any, budget *expression.Budget) string {
 	if r.message != nil {
-		said, err := r.message.EvalString(variables, budget)
-		said = strings.TrimSpace(said)
-		if err == nil && said != "" && len(said) <= celconfig.MaxEvaluatedMessageExpressionSizeBytes && !strings.ContainsAny(said, "\n\r") {
-			return said
+		text, err := r.message.EvalString(variables, budget)
+		text = strings.TrimSpace(text)
+		if err == nil && text != "" && len(text) <= celconfig.MaxEvaluatedMessageExpressionSizeBytes && !strings.ContainsAny(text, "\n\r") {
+			return text
 		}
 	}
 	if r.Message != "" {

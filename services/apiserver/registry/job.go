@@ -76,7 +76,7 @@ func selectOwnPods(job *batchv1.Job) {
 		legacyJobName: job.Name, batchv1.JobNameLabel: job.Name,
 		legacyControllerUID: string(job.UID), batchv1.ControllerUidLabel: string(job.UID),
 	} {
-		if _, said := template.Labels[label]; !said {
+		if _, exists := template.Labels[label]; !exists {
 			template.Labels[label] = value
 		}
 	}
@@ -84,7 +84,7 @@ func selectOwnPods(job *batchv1.Job) {
 	if job.Spec.Selector.MatchLabels == nil {
 		job.Spec.Selector.MatchLabels = map[string]string{}
 	}
-	if _, said := job.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel]; !said {
+	if _, exists := job.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel]; !exists {
 		job.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = string(job.UID)
 	}
 	copyPodLabels(job)

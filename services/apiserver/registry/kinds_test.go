@@ -66,7 +66,7 @@ func minimalContent(resource string) string {
 }
 
 // TestEveryKind: every kind can be created and updated, and its status only through its
-// own door.
+// own subresource.
 func TestEveryKind(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds.All() {

@@ -16,9 +16,9 @@ import (
 
 // keepAllButEphemeral takes everything but the identity and the ephemeral containers from old.
 func keepAllButEphemeral(pod, old *corev1.Pod) {
-	asked := pod.Spec.EphemeralContainers
+	wanted := pod.Spec.EphemeralContainers
 	keepIdentity(pod, old)
-	pod.Spec.EphemeralContainers = asked
+	pod.Spec.EphemeralContainers = wanted
 	defaultPodSpec(&pod.Spec)
 	if !kinds.Equal(pod.Spec.EphemeralContainers, old.Spec.EphemeralContainers) {
 		raiseGeneration(pod, old)

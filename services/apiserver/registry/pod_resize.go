@@ -27,14 +27,14 @@ func keepAllButResources(pod, old *corev1.Pod) {
 }
 
 // copyResources gives containers the requested resources; false if the lists name other containers.
-func copyResources(containers, asked []corev1.Container) bool {
+func copyResources(containers, wanted []corev1.Container) bool {
 	named := func(a, b corev1.Container) bool { return a.Name == b.Name }
-	if !slices.EqualFunc(containers, asked, named) {
+	if !slices.EqualFunc(containers, wanted, named) {
 		return false
 	}
 	for i := range containers {
-		containers[i].Resources = *asked[i].Resources.DeepCopy()
-		containers[i].ResizePolicy = slices.Clone(asked[i].ResizePolicy)
+		containers[i].Resources = *wanted[i].Resources.DeepCopy()
+		containers[i].ResizePolicy = slices.Clone(wanted[i].ResizePolicy)
 		roundUp(containers[i].Resources.Limits)
 		roundUp(containers[i].Resources.Requests)
 	}

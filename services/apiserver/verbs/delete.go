@@ -43,10 +43,10 @@ func (a *API) deleteWith(ctx context.Context, req Request, opts metav1.DeleteOpt
 			return a.alreadyGone(req, wanted)
 		}
 		decision := a.decide(req, old, opts)
-		if decision.Outcome == deletion.Refused { // by a precondition; admission is asked after that (API-07)
+		if decision.Outcome == deletion.Refused { // by a precondition; admission runs after that (API-07)
 			return nil, decision.Err
 		}
-		if decision.Outcome == deletion.Unchanged && wanted == nil { // upstream's short cut (API-23): nobody is asked
+		if decision.Outcome == deletion.Unchanged && wanted == nil { // upstream's shortcut (API-23): admission and webhooks are not called
 			return unwrittenResponse(req, decision, opts)
 		}
 		decision, warnings, err := a.admitDelete(ctx, req, old, opts, decision)

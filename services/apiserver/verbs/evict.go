@@ -35,16 +35,16 @@ func (a *API) evict(ctx context.Context, req Request) (*proto.Response, error) {
 	if err := invalidOptions("CreateOptions", validation.ValidateCreateOptions(&opts)); err != nil {
 		return nil, err
 	}
-	asked, warnings, err := a.decodeEviction(ctx, req, opts)
+	body, warnings, err := a.decodeEviction(ctx, req, opts)
 	if err != nil {
 		return nil, err
 	}
 	for {
-		plan, err := a.planEviction(req, asked)
+		plan, err := a.planEviction(req, body)
 		if err != nil {
 			return nil, err
 		}
-		if len(asked.DryRun) > 0 {
+		if len(body.DryRun) > 0 {
 			if plan.refusal != nil {
 				return nil, plan.refusal
 			}
@@ -52,7 +52,7 @@ func (a *API) evict(ctx context.Context, req Request) (*proto.Response, error) {
 		}
 		err = a.commitEviction(ctx, req, plan)
 		if conflict, lost := errors.AsType[*store.ConflictError](err); lost {
-			if plan.unguarded != "" && requiredVersion(asked) == nil && conflict.Have != nil && conflict.Have.Key == req.key() {
+			if plan.unguarded != "" && requiredVersion(body) == nil && conflict.Have != nil && conflict.Have.Key == req.key() {
 				return nil, eviction.StillProcessing(plan.unguarded) // API-85
 			}
 			continue
@@ -167,15 +167,15 @@ func evictions() kinds.Kind {
 
 // evictionDeleteOptions returns the delete options of an Eviction.
 func evictionDeleteOptions(obj kinds.Object) (wanted metav1.DeleteOptions) {
-	var said *metav1.DeleteOptions
-	switch asked := obj.(type) {
+	var deleteOptions *metav1.DeleteOptions
+	switch body := obj.(type) {
 	case *policyv1.Eviction:
-		said = asked.DeleteOptions
+		deleteOptions = body.DeleteOptions
 	case *policyv1beta1.Eviction:
-		said = asked.DeleteOptions
+		deleteOptions = body.DeleteOptions
 	}
-	if said != nil {
-		wanted = *said
+	if deleteOptions != nil {
+		wanted = *deleteOptions
 	}
 	return wanted
 }

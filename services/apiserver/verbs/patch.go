@@ -55,9 +55,9 @@ func (a *API) applyPatch(
 func patchType(req Request) (types.PatchType, error) {
 	const served = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, " +
 		"application/apply-patch+yaml"
-	switch asked := types.PatchType(req.Envelope.GetContentType()); asked {
+	switch contentType := types.PatchType(req.Envelope.GetContentType()); contentType {
 	case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType, types.ApplyYAMLPatchType:
-		return asked, nil
+		return contentType, nil
 	case types.ApplyCBORPatchType:
 	}
 	return "", unsupportedMediaType(req, fmt.Sprintf(

@@ -128,30 +128,30 @@ func (c *Controller) attachmentChanged(old, now *storagev1.VolumeAttachment) {
 	if name == nil {
 		return
 	}
-	tell := attachEvent(old, now, *name)
-	if tell == nil {
+	event := attachEvent(old, now, *name)
+	if event == nil {
 		return
 	}
 	for _, use := range c.currentUses() {
 		if attachmentServes(now, use) {
-			c.recorder.Event(use.Pod, tell.kind, tell.reason, tell.message)
+			c.recorder.Event(use.Pod, event.kind, event.reason, event.message)
 		}
 	}
 }
 
 func (c *Controller) sync(ctx context.Context, _ string) error {
-	looked := c.currentView()
-	if len(looked.Uses)+len(looked.Attachments)+len(c.unused) == 0 {
+	current := c.currentView()
+	if len(current.Uses)+len(current.Attachments)+len(c.unused) == 0 {
 		return nil
 	}
-	plan := Decide(looked, c.clock.Steady())
+	plan := Decide(current, c.clock.Steady())
 	c.unused = plan.Unused
 	c.reportBlocked(plan.Blocked)
 	if !plan.Recheck.IsZero() {
 		c.loop.AddAfter(syncKey, plan.Recheck.Sub(c.clock.Steady()))
 	}
 	for _, detach := range plan.Detach {
-		if err := c.detach(ctx, detach, looked); err != nil {
+		if err := c.detach(ctx, detach, current); err != nil {
 			return err
 		}
 	}
@@ -160,8 +160,8 @@ func (c *Controller) sync(ctx context.Context, _ string) error {
 			return err
 		}
 	}
-	for _, node := range looked.Nodes {
-		if err := c.updateAttached(ctx, node, looked); err != nil {
+	for _, node := range current.Nodes {
+		if err := c.updateAttached(ctx, node, current); err != nil {
 			return err
 		}
 	}
@@ -172,23 +172,23 @@ func (c *Controller) currentView() View {
 	c.deletedNodes.mu.Lock()
 	departed := maps.Clone(c.deletedNodes.nodes)
 	c.deletedNodes.mu.Unlock()
-	looked := View{
+	current := View{
 		Uses: c.currentUses(), Attachments: c.overlays.attachments.Merge(c.copies.attachments.All, c.clock.Steady()), Unused: c.unused, OldMessages: c.oldMessages,
 		Nodes: map[string]*corev1.Node{}, DeletedNodes: departed,
 	}
-	looked.Volumes = VolumesOf(looked.Attachments, c.lookup())
+	current.Volumes = VolumesOf(current.Attachments, c.lookup())
 	for _, node := range c.overlays.nodes.Merge(c.copies.nodes.All, c.clock.Steady()) {
-		looked.Nodes[node.Name] = node
+		current.Nodes[node.Name] = node
 	}
-	return looked
+	return current
 }
 
 // reportBlocked emits an event for each pod that begins to wait.
 func (c *Controller) reportBlocked(blocked []Blocked) {
 	waiting := map[reportedWait]bool{}
 	for _, one := range blocked {
-		who := reportedWait{one.Pod.UID, one.Message}
-		if waiting[who] = true; !c.waiting[who] {
+		wait := reportedWait{one.Pod.UID, one.Message}
+		if waiting[wait] = true; !c.waiting[wait] {
 			c.recorder.Event(one.Pod, corev1.EventTypeWarning, failedAttach, one.Message)
 		}
 	}
@@ -214,29 +214,29 @@ func (c *Controller) lookup() Lookup {
 
 // attach creates the attachment of a volume to a node.
 func (c *Controller) attach(ctx context.Context, use Use) error {
-	made, err := c.client.Create(ctx, AttachmentFor(use))
+	created, err := c.client.Create(ctx, AttachmentFor(use))
 	if apierrors.IsAlreadyExists(err) {
 		return nil // the view is late
 	}
 	if err == nil {
-		c.overlays.attachments.Put(made, c.clock.Steady())
+		c.overlays.attachments.Put(created, c.clock.Steady())
 		c.loop.AddAfter(syncKey, maxViewDelay)
 	}
 	return err
 }
 
 // detach detaches a volume from its node, step by step.
-func (c *Controller) detach(ctx context.Context, detach Detach, looked View) error {
+func (c *Controller) detach(ctx context.Context, detach Detach, current View) error {
 	attachment := detach.Attachment
-	looked.MarkDetaching(attachment, c.clock.Now())
-	node := looked.Nodes[attachment.Spec.NodeName]
+	current.MarkDetaching(attachment, c.clock.Now())
+	node := current.Nodes[attachment.Spec.NodeName]
 	for move := detach.FirstStep(node); ; move = detach.NextStep(move, node) {
 		var err error
 		switch move {
 		case ReadNode, CheckInUse:
 			node, err = c.readNode(ctx, attachment.Spec.NodeName)
 		case RemoveFromStatus:
-			err = c.updateAttached(ctx, node, looked)
+			err = c.updateAttached(ctx, node, current)
 		case DeleteAttachment:
 			return c.deleteAttachment(ctx, attachment)
 		case KeepAttached:
@@ -269,8 +269,8 @@ func (c *Controller) deleteAttachment(ctx context.Context, attachment *storagev1
 }
 
 // updateAttached stores in a node's status which volumes are attached to it.
-func (c *Controller) updateAttached(ctx context.Context, node *corev1.Node, looked View) error {
-	attached := AttachedVolumes(node.Name, looked.Attachments, looked.Volumes)
+func (c *Controller) updateAttached(ctx context.Context, node *corev1.Node, current View) error {
+	attached := AttachedVolumes(node.Name, current.Attachments, current.Volumes)
 	if slices.Equal(attached, node.Status.VolumesAttached) {
 		return nil
 	}
@@ -280,7 +280,7 @@ func (c *Controller) updateAttached(ctx context.Context, node *corev1.Node, look
 	}
 	if err == nil {
 		c.overlays.nodes.Put(stored, c.clock.Steady())
-		looked.Nodes[node.Name] = stored
+		current.Nodes[node.Name] = stored
 	}
 	return err
 }

@@ -163,14 +163,14 @@ func (p *Plan) planAttach(view View, planAttach Use) {
 	elsewhere := func(attachment *storagev1.VolumeAttachment) bool {
 		return attachesVolume(attachment, planAttach.Volume.Name)
 	}
-	asked := func(other Use) bool {
+	planned := func(other Use) bool {
 		return other.Volume.Name == planAttach.Volume.Name && (isExclusive(planAttach.Volume) || other.Pod.Spec.NodeName == planAttach.Pod.Spec.NodeName)
 	}
 	switch {
 	case slices.ContainsFunc(view.Attachments, here):
 	case isExclusive(planAttach.Volume) && slices.ContainsFunc(view.Attachments, elsewhere):
 		p.Blocked = append(p.Blocked, Blocked{Use: planAttach, Message: blockedMessage(view, planAttach)})
-	case !slices.ContainsFunc(p.Attach, asked):
+	case !slices.ContainsFunc(p.Attach, planned):
 		p.Attach = append(p.Attach, planAttach)
 	}
 }

@@ -74,22 +74,22 @@ func (d *driver) sync(ctx context.Context, key view.Key) error {
 
 // recordFailure stores why a volume could not be attached or detached, and returns an error to have
 // it retried.
-func (d *driver) recordFailure(ctx context.Context, changed *storagev1.VolumeAttachment, point fault.Point, why error) error {
+func (d *driver) recordFailure(ctx context.Context, changed *storagev1.VolumeAttachment, point fault.Point, cause error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	said := &storagev1.VolumeError{Time: metav1.NewTime(d.clock.Now()), Message: why.Error()}
+	failure := &storagev1.VolumeError{Time: metav1.NewTime(d.clock.Now()), Message: cause.Error()}
 	have := &changed.Status.AttachError
 	if point == fault.VolumeDetach {
 		have = &changed.Status.DetachError
 	}
-	if *have == nil || (*have).Message != said.Message {
-		*have = said
+	if *have == nil || (*have).Message != failure.Message {
+		*have = failure
 		if _, err := d.client.UpdateStatus(ctx, changed); err != nil && !control.IsGone(err) {
 			return err
 		}
 	}
-	return fmt.Errorf("%s of %s on %s: %w", point, changed.Name, changed.Spec.NodeName, why)
+	return fmt.Errorf("%s of %s on %s: %w", point, changed.Name, changed.Spec.NodeName, cause)
 }
 
 // attachEvent returns the event about a changed attachment, for the pods that wait for it; nil if

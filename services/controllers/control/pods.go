@@ -99,6 +99,6 @@ func Parallel(n int, fn func(i int) error, well func()) error {
 
 // IsGone reports whether err says that an object is gone or was replaced.
 func IsGone(err error) bool {
-	var said apierrors.APIStatus
-	return errors.As(err, &said) && (apierrors.IsNotFound(err) || apierrors.IsConflict(err))
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && (apierrors.IsNotFound(err) || apierrors.IsConflict(err))
 }

@@ -58,12 +58,12 @@ func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
 // sync processes one CronJob.
 func (c *Controller) sync(ctx context.Context, key view.Key) error {
-	shown, ok := c.cronJobs.Get(key)
+	informed, ok := c.cronJobs.Get(key)
 	if !ok {
 		c.memory.Forget(key)
 		return nil
 	}
-	v := c.memory.NewView(shown, c.jobs.ControlledBy(shown.UID))
+	v := c.memory.NewView(informed, c.jobs.ControlledBy(informed.UID))
 	cronJob := v.CronJob
 	for _, ref := range v.UnseenActive() {
 		job, err := c.jobWrites.Get(ctx, cronJob.Namespace, ref.Name)
@@ -109,13 +109,13 @@ func (c *Controller) deleteAndCreate(ctx context.Context, cronJob *batchv1.CronJ
 	if plan.Create == nil {
 		return nil
 	}
-	made, err := c.jobWrites.Create(ctx, plan.Create)
+	created, err := c.jobWrites.Create(ctx, plan.Create)
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		if made, err = c.jobWrites.Get(ctx, plan.Create.Namespace, plan.Create.Name); err != nil {
+		if created, err = c.jobWrites.Get(ctx, plan.Create.Namespace, plan.Create.Name); err != nil {
 			return err
 		}
-		if runs, err := IsUnfinishedJobOf(cronJob, made); !runs {
+		if runs, err := IsUnfinishedJobOf(cronJob, created); !runs {
 			return err
 		}
 	case control.IsNamespaceTerminating(err):
@@ -124,9 +124,9 @@ func (c *Controller) deleteAndCreate(ctx context.Context, cronJob *batchv1.CronJ
 		c.events.Event(cronJob, corev1.EventTypeWarning, "FailedCreate", fmt.Sprintf("Error creating job: %v", err))
 		return err
 	default:
-		c.events.Event(cronJob, corev1.EventTypeNormal, "SuccessfulCreate", "Created job "+made.Name)
+		c.events.Event(cronJob, corev1.EventTypeNormal, "SuccessfulCreate", "Created job "+created.Name)
 	}
-	plan.Status = WithActive(plan.Status, made)
+	plan.Status = WithActive(plan.Status, created)
 	return nil
 }
 

@@ -165,19 +165,19 @@ func (s *planning) deleteDuplicates(pods []*corev1.Pod) {
 		}
 		return
 	}
-	var fresh, old *corev1.Pod
+	var newPod, oldPod *corev1.Pod
 	for _, pod := range pods {
 		switch isNew := hashOf(pod) == s.Hash; {
-		case isNew && fresh == nil:
-			fresh = pod
-		case !isNew && old == nil:
-			old = pod
+		case isNew && newPod == nil:
+			newPod = pod
+		case !isNew && oldPod == nil:
+			oldPod = pod
 		default:
 			s.Delete = append(s.Delete, pod)
 		}
 	}
-	if fresh != nil && old != nil && (!workload.IsReady(old) || s.isAvailable(fresh)) {
-		s.Delete = append(s.Delete, old)
+	if newPod != nil && oldPod != nil && (!workload.IsReady(oldPod) || s.isAvailable(newPod)) {
+		s.Delete = append(s.Delete, oldPod)
 	}
 }
 

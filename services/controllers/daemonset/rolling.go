@@ -43,19 +43,19 @@ func (s *planning) rollingUpdate() {
 
 // newAndOld returns the pod of the current template and the old pod of a node; ok is false if there
 // are more of either.
-func (s *planning) newAndOld(pods []*corev1.Pod) (fresh, old *corev1.Pod, ok bool) {
+func (s *planning) newAndOld(pods []*corev1.Pod) (newPod, oldPod *corev1.Pod, ok bool) {
 	for _, pod := range pods {
 		switch isNew := hashOf(pod) == s.Hash; {
 		case pod.DeletionTimestamp != nil:
-		case isNew && fresh == nil:
-			fresh = pod
-		case !isNew && old == nil:
-			old = pod
+		case isNew && newPod == nil:
+			newPod = pod
+		case !isNew && oldPod == nil:
+			oldPod = pod
 		default:
 			return nil, nil, false
 		}
 	}
-	return fresh, old, true
+	return newPod, oldPod, true
 }
 
 // updateWithoutSurge deletes old pods as long as not too many nodes lack an available one. Old pods
@@ -68,19 +68,19 @@ func (s *planning) updateWithoutSurge(most int) {
 		if !there {
 			continue
 		}
-		fresh, old, ok := s.newAndOld(pods)
+		newPod, oldPod, ok := s.newAndOld(pods)
 		switch {
-		case !ok, (fresh == nil) == (old == nil):
+		case !ok, (newPod == nil) == (oldPod == nil):
 			missing++
-		case fresh != nil:
-			if !s.isAvailable(fresh) {
+		case newPod != nil:
+			if !s.isAvailable(newPod) {
 				missing++
 			}
-		case !s.isAvailable(old):
-			s.Delete = append(s.Delete, old)
+		case !s.isAvailable(oldPod):
+			s.Delete = append(s.Delete, oldPod)
 			missing++
 		default:
-			candidates = append(candidates, old)
+			candidates = append(candidates, oldPod)
 		}
 	}
 	s.Delete = append(s.Delete, candidates[:min(max(most-missing, 0), len(candidates))]...)
@@ -96,19 +96,19 @@ func (s *planning) updateWithSurge(most int) {
 		if !there {
 			continue
 		}
-		fresh, old, ok := s.newAndOld(pods)
+		newPod, oldPod, ok := s.newAndOld(pods)
 		switch {
 		case !ok:
 			surging++
-		case old == nil:
-		case fresh == nil && !s.isAvailable(old):
+		case oldPod == nil:
+		case newPod == nil && !s.isAvailable(oldPod):
 			s.Create = append(s.Create, node.Name)
-		case fresh == nil:
+		case newPod == nil:
 			candidates = append(candidates, node.Name)
-		case !s.isAvailable(fresh):
+		case !s.isAvailable(newPod):
 			surging++
 		default:
-			s.Delete = append(s.Delete, old)
+			s.Delete = append(s.Delete, oldPod)
 		}
 	}
 	s.Create = append(s.Create, candidates[:min(max(most-surging, 0), len(candidates))]...)

@@ -73,11 +73,11 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 		if plan.Create == nil {
 			return c.applyPlan(ctx, deployment, plan)
 		}
-		made, err := c.createSet(ctx, v, plan.Create)
-		if err != nil || made == nil {
+		created, err := c.createSet(ctx, v, plan.Create)
+		if err != nil || created == nil {
 			return err
 		}
-		v = AfterCreate(v, made, c.clock.Now())
+		v = AfterCreate(v, created, c.clock.Now())
 	}
 }
 
@@ -104,13 +104,13 @@ func (c *Controller) claimView(ctx context.Context, deployment *appsv1.Deploymen
 // createSet stores a new ReplicaSet. It returns nil if the name is taken by another; the next sync
 // uses another name.
 func (c *Controller) createSet(ctx context.Context, v View, set *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
-	made, err := c.setWrites.Create(ctx, set)
+	created, err := c.setWrites.Create(ctx, set)
 	switch {
 	case err == nil:
-		if n := replicasOf(made); n > 0 {
-			c.events.Event(v.Deployment, corev1.EventTypeNormal, "ScalingReplicaSet", scaledMessage(made, 0, n))
+		if n := replicasOf(created); n > 0 {
+			c.events.Event(v.Deployment, corev1.EventTypeNormal, "ScalingReplicaSet", scaledMessage(created, 0, n))
 		}
-		return made, nil
+		return created, nil
 	case apierrors.IsAlreadyExists(err):
 		return c.adoptOrCollide(ctx, v, set)
 	case control.IsNamespaceTerminating(err):
@@ -127,12 +127,12 @@ func (c *Controller) createSet(ctx context.Context, v View, set *appsv1.ReplicaS
 // adoptOrCollide reads the ReplicaSet that has the name. It may be the very one, which the view
 // does not show yet; otherwise the collision is counted.
 func (c *Controller) adoptOrCollide(ctx context.Context, v View, set *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
-	there, err := c.setWrites.Get(ctx, set.Namespace, set.Name)
+	existing, err := c.setWrites.Get(ctx, set.Namespace, set.Name)
 	if err != nil {
 		return nil, err
 	}
-	if IsNewSetOf(v.Deployment, there) {
-		return there, nil
+	if IsNewSetOf(v.Deployment, existing) {
+		return existing, nil
 	}
 	_, err = c.writes.UpdateStatus(ctx, WithCollision(v.Deployment))
 	return nil, err

@@ -128,8 +128,8 @@ func AfterCreateFailed(v View, set *appsv1.ReplicaSet, cause error, now time.Tim
 
 // IsNewSetOf reports whether a set that has the name of the one to be created is that very one,
 // which the view does not show yet.
-func IsNewSetOf(d *appsv1.Deployment, there *appsv1.ReplicaSet) bool {
-	return metav1.IsControlledBy(there, d) && SameTemplate(&there.Spec.Template, &d.Spec.Template)
+func IsNewSetOf(d *appsv1.Deployment, existing *appsv1.ReplicaSet) bool {
+	return metav1.IsControlledBy(existing, d) && SameTemplate(&existing.Spec.Template, &d.Spec.Template)
 }
 
 // WithCollision returns the Deployment after the name of its set was found to be taken by another.
@@ -187,7 +187,7 @@ func (s *planning) annotate(set *appsv1.ReplicaSet, next int64) bool {
 	}
 	changed := false
 	for key, value := range s.Deployment.Annotations {
-		if kept, there := set.Annotations[key]; !isCopiedAnnotation(key) || (there && kept == value) {
+		if kept, existing := set.Annotations[key]; !isCopiedAnnotation(key) || (existing && kept == value) {
 			continue
 		}
 		set.Annotations[key] = value

@@ -160,11 +160,11 @@ func (s *planning) updatePaused() {
 	if known != nil && known.Reason == "ProgressDeadlineExceeded" {
 		return
 	}
-	said := known != nil && known.Reason == "DeploymentPaused"
+	paused := known != nil && known.Reason == "DeploymentPaused"
 	switch {
-	case s.Deployment.Spec.Paused && !said:
+	case s.Deployment.Spec.Paused && !paused:
 		s.setCondition(appsv1.DeploymentProgressing, corev1.ConditionUnknown, "DeploymentPaused", "Deployment is paused")
-	case !s.Deployment.Spec.Paused && said:
+	case !s.Deployment.Spec.Paused && paused:
 		s.setCondition(appsv1.DeploymentProgressing, corev1.ConditionUnknown, "DeploymentResumed", "Deployment is resumed")
 	}
 }

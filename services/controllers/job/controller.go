@@ -201,8 +201,8 @@ func (c *Controller) countAndFree(ctx context.Context, job *batchv1.Job, plan Pl
 		freed = append(freed, pod)
 		return nil
 	}, func() {})
-	settled, event := StatusAfterFreeing(plan, freed, c.clock.Now())
-	over, err := c.storeStatus(ctx, stored, settled)
+	status, event := StatusAfterFreeing(plan, freed, c.clock.Now())
+	over, err := c.storeStatus(ctx, stored, status)
 	if err != nil {
 		return errors.Join(failed, err)
 	}

@@ -15,8 +15,8 @@ import (
 // does not end. A condition that was set once stays.
 func (s *planning) endCondition() *batchv1.JobCondition {
 	for _, kind := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget} {
-		if said := findCondition(s.Status.Conditions, kind); said != nil {
-			return said
+		if condition := findCondition(s.Status.Conditions, kind); condition != nil {
+			return condition
 		}
 	}
 	for _, pod := range s.Pods {

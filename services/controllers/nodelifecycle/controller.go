@@ -211,11 +211,11 @@ func (c *Controller) checkNode(ctx context.Context, node *corev1.Node) (*corev1.
 		if attempt == 4 {
 			return node, finding, err
 		}
-		fresh, err := c.client.Get(ctx, "", node.Name)
+		latest, err := c.client.Get(ctx, "", node.Name)
 		if err != nil {
 			return node, finding, err
 		}
-		node = fresh
+		node = latest
 	}
 }
 

@@ -49,12 +49,12 @@ func (c *Controller) sync(ctx context.Context, key view.Key) error {
 	}
 	remove, wait := Decide(job, c.clock.Now())
 	if remove {
-		fresh, err := c.writes.Get(ctx, key.Namespace, key.Name)
+		latest, err := c.writes.Get(ctx, key.Namespace, key.Name)
 		if err != nil {
 			return ignoreGone(err)
 		}
-		if remove, wait = Decide(fresh, c.clock.Now()); remove {
-			return ignoreGone(c.writes.Delete(ctx, fresh, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}))
+		if remove, wait = Decide(latest, c.clock.Now()); remove {
+			return ignoreGone(c.writes.Delete(ctx, latest, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}))
 		}
 	}
 	if wait > 0 {
