@@ -8,9 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podfall/podfall/services/kubelet/podstate"
-	"github.com/podfall/podfall/services/kubelet/podworker"
 	"github.com/podfall/podfall/services/kubelet/probes"
-	"github.com/podfall/podfall/services/kubelet/status"
 )
 
 // probed are the pods that have probes: what probes.Prober has a goroutine for is a timer
@@ -101,7 +99,7 @@ func (k *kubeletProcess) probeNow(now time.Time, uid types.UID, at probeKey, out
 	seen, _ := k.runtime.views.Last(uid)
 	target := probes.TargetOf(p.pod, spec, seen.Latest(spec.Name), func(id string) probes.State { return k.probeState(uid, spec.Name, id) })
 	var decision probes.Decision
-	k.change(now, uid, one, out, func(t probes.Tracker) (next probes.Tracker) {
+	k.change(uid, one, func(t probes.Tracker) (next probes.Tracker) {
 		next, decision = t.Tick(target, what, out.Shows(now))
 		return next
 	})
@@ -125,32 +123,19 @@ func (k *kubeletProcess) probeNow(now time.Time, uid types.UID, at probeKey, out
 			if code, _ := answer.Body.(int32); answer.Err != nil || code != 0 {
 				outcome = probes.Failure
 			}
-			k.change(now, uid, one, out, func(t probes.Tracker) probes.Tracker { return t.Answer(outcome, what) })
+			k.change(uid, one, func(t probes.Tracker) probes.Tracker { return t.Answer(outcome, what) })
 			again(now, out)
 		})
 	}
 }
 
 // change steps a tracker, and has the pod refreshed when its result is another one.
-func (k *kubeletProcess) change(now time.Time, uid types.UID, one *probe, out Out, step func(probes.Tracker) probes.Tracker) {
+func (k *kubeletProcess) change(uid types.UID, one *probe, step func(probes.Tracker) probes.Tracker) {
 	before := one.tracker.Result()
 	one.tracker = step(one.tracker)
 	if one.tracker.Result() != before {
-		k.refresh(now, uid, out)
-	}
-}
-
-// refresh reports what a probe has found, and has a container looked after that failed.
-func (k *kubeletProcess) refresh(now time.Time, uid types.UID, out Out) {
-	w := k.workers[uid]
-	seen, _ := k.runtime.views.Last(uid)
-	if w == nil || w.machine.State() > podworker.Stopping || len(seen.Containers) == 0 {
-		return
-	}
-	pod := w.machine.Pod()
-	k.book.Report(pod, seen, k.facts(pod, seen, status.Facts{MayRun: true, Waiting: w.waiting}), out.Shows(now))
-	if w.machine.State() == podworker.Syncing && len(k.failedProbes(pod, seen)) > 0 {
-		k.tell(now, uid, podworker.Changed{}, out)
+		k.untidied = true
+		k.workers.Refresh(k.tasks.ctx, uid)
 	}
 }
 
@@ -163,36 +148,4 @@ func (k *kubeletProcess) probeState(uid types.UID, name, id string) probes.State
 		}
 		return p.probes[probeKey{name, kind}].tracker, true
 	})
-}
-
-// facts adds what the probes say.
-func (k *kubeletProcess) facts(pod *corev1.Pod, seen podstate.Pod, facts status.Facts) status.Facts {
-	if k.runtime.probes[pod.UID] == nil {
-		return facts
-	}
-	for _, c := range seen.Running() {
-		state := k.probeState(pod.UID, c.GetName(), c.GetId())
-		if state.Started && state.Ready {
-			continue
-		}
-		if facts.Probed == nil {
-			facts.Probed = map[string]status.Probed{}
-		}
-		facts.Probed[c.GetId()] = status.Probed{Started: state.Started, Ready: state.Ready}
-	}
-	return facts
-}
-
-// failedProbes are the probes for which containers are to be killed, by container id.
-func (k *kubeletProcess) failedProbes(pod *corev1.Pod, seen podstate.Pod) map[string]probes.Kind {
-	if k.runtime.probes[pod.UID] == nil {
-		return nil
-	}
-	failed := map[string]probes.Kind{}
-	for _, c := range seen.Running() {
-		if kind := k.probeState(pod.UID, c.GetName(), c.GetId()).Failed; kind != nil {
-			failed[c.GetId()] = *kind
-		}
-	}
-	return failed
 }

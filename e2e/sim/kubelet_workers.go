@@ -1,0 +1,147 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podfall/podfall/internal/history"
+	"github.com/podfall/podfall/proto"
+	"github.com/podfall/podfall/proto/kinds"
+	"github.com/podfall/podfall/services/kubelet/podstate"
+	"github.com/podfall/podfall/services/kubelet/podworker"
+	"github.com/podfall/podfall/services/kubelet/probes"
+	"github.com/podfall/podfall/services/kubelet/status"
+)
+
+// newWorkers returns the product's pod workers, which run as tasks of the process.
+func (k *kubeletProcess) newWorkers() *podworker.Workers {
+	return podworker.NewWorkers(podworker.Config{
+		Runtime: runtimeClient{k}, Cache: cache{k}, Status: statuses{k}, Probes: prober{k}, Events: hostless{k},
+		Host:   podworker.Host{Images: hostless{k}, Volumes: k.volumes, Cgroups: hostless{k}, Claims: hostless{k}, Objects: hostless{k}},
+		Driver: podworker.Driver{Clock: taskClock{k}, Tasks: k.tasks, History: recorder{k}},
+		Timing: k.of.timing.Worker, Compat: k.of.compat, Log: slog.New(slog.DiscardHandler), Seed: k.begun.seed,
+	})
+}
+
+// tell tells a pod's worker of an event.
+func (k *kubeletProcess) tell(uid types.UID, e podworker.Event) {
+	k.untidied = true
+	k.workers.Tell(k.tasks.ctx, uid, e)
+}
+
+// worked reports whether a pod has a worker.
+func (k *kubeletProcess) worked(uid types.UID) bool {
+	_, is := k.workers.Get(uid)
+	return is
+}
+
+// proceed runs the process' tasks as far as they go.
+func (k *kubeletProcess) proceed() {
+	returned := k.tasks.returned
+	k.tasks.proceed()
+	k.untidied = k.untidied || k.tasks.returned != returned
+}
+
+// cache implements podworker.Cache.
+type cache struct{ k *kubeletProcess }
+
+func (c cache) NewerThan(ctx context.Context, uid types.UID, than time.Time) (podstate.Pod, error) {
+	for {
+		if seen, fresh := c.k.newer(uid, than); fresh {
+			return seen, nil
+		}
+		c.k.runtime.wanted = true
+		if err := c.k.tasks.Wait(ctx, c.k.runtime.next); err != nil {
+			return podstate.Pod{}, err
+		}
+	}
+}
+
+// Read lists sandboxes and containers by one call, also when the sandboxes are known.
+func (c cache) Read(ctx context.Context, uid types.UID, _ []*proto.Sandbox) (podstate.Pod, error) {
+	c.k.runtime.still = false
+	question := c.k.runtime.views.Ask(c.k.begun.now)
+	answer := c.k.call(ctx, List{UID: string(uid)}, runtimeTimeout)
+	listing, ok := answer.Body.(Listing)
+	if answer.Err != nil || !ok {
+		return podstate.Pod{}, answer.Err
+	}
+	return c.k.runtime.views.Read(question, uid, listing.Sandboxes, listing.Containers), nil
+}
+
+func (c cache) Last(uid types.UID) (podstate.Pod, bool) { return c.k.runtime.views.Last(uid) }
+
+func (c cache) Forget(uid types.UID) { c.k.runtime.views.Forget(uid) }
+
+// statuses implements podworker.Status.
+type statuses struct{ k *kubeletProcess }
+
+func (s statuses) Report(pod *corev1.Pod, seen podstate.Pod, facts status.Facts) corev1.PodStatus {
+	return s.k.book.Report(pod, seen, facts, s.k.out.Shows(s.k.begun.now))
+}
+
+func (s statuses) Finish(pod *corev1.Pod) { s.k.book.Finish(pod) }
+
+// prober implements podworker.Probes.
+type prober struct{ k *kubeletProcess }
+
+func (p prober) Watch(pod *corev1.Pod) { p.k.probe(p.k.begun.now, pod, p.k.out) }
+
+func (p prober) Forget(uid types.UID) { p.k.unprobe(uid, p.k.out) }
+
+func (p prober) Container(uid types.UID, name, id string) probes.State {
+	return p.k.probeState(uid, name, id)
+}
+
+// recorder implements podworker.History.
+type recorder struct{ k *kubeletProcess }
+
+func (r recorder) Began() history.Moment { return history.Moment(r.k.begun.now.UnixNano()) }
+
+func (r recorder) Note(cause string, fact history.Fact) { r.k.out.Note(cause, fact) }
+
+func (r recorder) Done(began history.Moment, cause string, fact history.Fact) {
+	r.k.out.Note(cause, Lasted{fact, time.Unix(0, int64(began))})
+}
+
+// hostless is a node on which every image is present, and that has no cgroups, claims and
+// copies of other objects. Nobody reads its events.
+type hostless struct{ k *kubeletProcess }
+
+var errNoObjects = errors.New("the simulated kubelet has no copies of objects")
+
+func (hostless) Ensure(context.Context, *corev1.Pod, *corev1.Container) error { return nil }
+
+func (hostless) Forget(types.UID) {}
+
+func (hostless) Register(context.Context, *corev1.Pod) {}
+
+func (hostless) ConfigMap(context.Context, string, string) (*corev1.ConfigMap, error) {
+	return nil, errNoObjects
+}
+
+func (hostless) Secret(context.Context, string, string) (*corev1.Secret, error) {
+	return nil, errNoObjects
+}
+
+func (hostless) Services(context.Context, string) ([]*corev1.Service, error) { return nil, nil }
+
+func (hostless) Create(*corev1.Pod) error { return nil }
+
+func (hostless) Destroy(context.Context, types.UID) error { return nil }
+
+func (hostless) Unprepare(context.Context, *corev1.Pod) error { return nil }
+
+func (hostless) Event(kinds.Object, string, string, string) {}
+
+func (h hostless) Container(_ *corev1.Pod, _, _, reason, message string) {
+	if reason == "Killing" && strings.HasSuffix(message, " probe, will be restarted") {
+		h.k.of.kernel.met.count("killed for a probe")
+	}
+}
