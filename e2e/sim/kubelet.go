@@ -48,10 +48,11 @@ type kubeletProcess struct {
 // host is what the product's shells run on, and the shells.
 type host struct {
 	// out acts for the process, between its steps too.
-	out     Out
-	tasks   *taskScheduler
-	workers *podworker.Workers
-	volumes *kernelVolumes
+	out      Out
+	tasks    *taskScheduler
+	workers  *podworker.Workers
+	reporter *status.Reporter
+	volumes  *kernelVolumes
 }
 
 // kubeletConfig is what every incarnation of a kubelet has.
@@ -96,7 +97,7 @@ func newKubelet(node string, kernel *Kernel, timing kubelet.Timing) *kubeletProc
 		of: kubeletConfig{node: node, runtime: "runtime/" + node, kernel: kernel, timing: timing, compat: compat, kinds: nodeKinds{
 			pods: kindOfResource("pods"), nodes: kindOfResource("nodes"), leases: kindOfResource("leases.coordination.k8s.io"),
 		}},
-		book: status.NewBook(compat, ""), pods: map[types.UID]*corev1.Pod{},
+		pods:    map[types.UID]*corev1.Pod{},
 		runtime: runtimeSide{views: pleg.NewViews(), calls: map[CallID]*runtimeCall{}, probes: probed{}, next: make(chan struct{})},
 	}
 	k.volumes = &kernelVolumes{k: k, pods: map[types.UID]*volumesOfPod{}}
@@ -117,7 +118,7 @@ func kindOfResource(name string) kinds.Kind {
 func (k *kubeletProcess) Held() string {
 	var text strings.Builder
 	for _, uid := range slices.Sorted(maps.Keys(k.pods)) {
-		_, _ = fmt.Fprint(&text, uid, k.pods[uid].ResourceVersion, k.worked(uid), k.sending, k.untidied, " ")
+		_, _ = fmt.Fprint(&text, uid, k.pods[uid].ResourceVersion, k.worked(uid), len(k.tasks.waiting), k.untidied, " ")
 	}
 	return text.String()
 }
@@ -155,7 +156,6 @@ func (k *kubeletProcess) Step(now time.Time, in Input, out Out) {
 	}
 	k.take(now, out)
 	k.proceed()
-	k.deliver(now, out)
 	k.tellInUse(now, out)
 	k.plan(now, out)
 }
@@ -163,12 +163,14 @@ func (k *kubeletProcess) Step(now time.Time, in Input, out Out) {
 func (k *kubeletProcess) begin(now time.Time, boot Boot, out Out) {
 	k.begun = begun{now, boot.Boot, boot.Seed, now}
 	k.out, k.tasks = out, newTaskScheduler()
-	k.workers = k.newWorkers()
 	k.of.kernel.kubelet = boot.Boot
 	k.timers = timers{}
 	out.Note("", history.KubeletBoot{Node: k.of.node})
 	k.resumeDevices()
 	k.api.set = podsource.New()
+	k.reporter = k.newReporter()
+	k.workers = k.newWorkers()
+	k.tasks.Group().Go(func() { _ = k.reporter.Run(k.tasks.ctx) }) // it ends with that
 	k.api.client = new(newClient(proto.Node(k.of.node), boot))
 	k.api.follower = &Follower{
 		Key: "pods", Client: k.api.client, Target: podapi.Target{Kind: k.of.kinds.pods}, Sink: k.api.set,
@@ -181,6 +183,7 @@ func (k *kubeletProcess) begin(now time.Time, boot Boot, out Out) {
 	}
 	k.collectLater(now, out)
 	k.untidied = true
+	k.proceed()
 	k.plan(now, out)
 }
 
@@ -200,9 +203,6 @@ func (k *kubeletProcess) plan(now time.Time, out Out) {
 	if k.untidied {
 		k.timers.soonest("keep", k.boundary(now, timing.Loop.Housekeeping), k.housekeep, out)
 	}
-	if !k.book.Settled(k.api.set) {
-		k.timers.soonest("batch", k.boundary(now, timing.Status.Batch), k.requeue, out)
-	}
 	due := k.workers.NextDue()
 	if !due.IsZero() {
 		k.timers.soonest("tick", k.boundary(latestOf(now, due.Add(-1)), timing.Loop.Tick), k.tick, out)
@@ -215,8 +215,6 @@ func latestOf(a, b time.Time) time.Time {
 	}
 	return a
 }
-
-func (k *kubeletProcess) requeue(time.Time, Out) { k.book.Requeue(k.api.set) }
 
 // tick tells every worker whose retry or resync is due.
 func (k *kubeletProcess) tick(time.Time, Out) { k.workers.Due(k.tasks.ctx) }
@@ -259,7 +257,7 @@ func (k *kubeletProcess) handle(op podset.Op, out Out) {
 		k.see(pod)
 	}
 	if op.Verb != podset.Add {
-		k.book.Refresh(pod)
+		k.reporter.Refresh(pod)
 	}
 }
 
@@ -283,9 +281,9 @@ func (k *kubeletProcess) housekeep(now time.Time, _ Out) {
 		k.tell(uid, podworker.Removed{})
 		k.tell(uid, podworker.Due{})
 	}
-	for _, uid := range k.book.Known() {
+	for _, uid := range k.reporter.Known() {
 		if k.pods[uid] == nil {
-			k.book.Forget(uid)
+			k.reporter.Forget(uid)
 		}
 	}
 	k.sweep()

@@ -40,24 +40,9 @@ func (k *kubeletProcess) tellInUse(now time.Time, out Out) {
 	}
 }
 
-// request asks the apiserver and waits for the answer.
-func (k *kubeletProcess) request(ctx context.Context, ask Ask) (got Got) {
-	answered := make(chan struct{})
-	k.do(k.begun.now, ask, k.out, func(_ time.Time, answer Got, _ Out) {
-		if ctx.Err() == nil {
-			got = answer
-		}
-		close(answered)
-	})
-	if err := k.tasks.Wait(ctx, answered); err != nil {
-		return Got{Err: err}
-	}
-	return got
-}
-
 // get reads an object.
 func (v *kernelVolumes) get(ctx context.Context, target podapi.Target) Got {
-	return v.k.request(ctx, Ask{Verb: proto.VerbGet, Target: target, Options: &metav1.GetOptions{}})
+	return apiClient{v.k}.request(ctx, Ask{Verb: proto.VerbGet, Target: target, Options: &metav1.GetOptions{}})
 }
 
 // attach waits for one volume to be attached, as volumes.Manager does: by its claim, its

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -15,54 +14,8 @@ import (
 	"github.com/podfall/podfall/proto"
 	"github.com/podfall/podfall/services/kubelet"
 	"github.com/podfall/podfall/services/kubelet/node"
-	"github.com/podfall/podfall/services/kubelet/podstate"
-	"github.com/podfall/podfall/services/kubelet/status"
 	"github.com/podfall/podfall/services/kubelet/volumes"
 )
-
-// deliver begins as many deliveries as may be under way at a time.
-func (k *kubeletProcess) deliver(now time.Time, out Out) {
-	for k.sending < max(k.of.timing.Status.Lanes, 1) {
-		d := k.book.Next(k.api.set)
-		if d == nil {
-			return
-		}
-		k.sending++
-		k.send(now, d, out)
-	}
-}
-
-// send makes a delivery's next request.
-func (k *kubeletProcess) send(now time.Time, d *status.Delivery, out Out) {
-	request, pod := d.Next(out.Shows(now))
-	target := podapi.Target{Kind: k.of.kinds.pods, Namespace: d.Pod().Namespace, Name: d.Pod().Name}
-	ask := Ask{Target: target}
-	switch request {
-	case status.None:
-		k.sending--
-		k.untidied = true
-		k.book.Done(d)
-		return
-	case status.Ask:
-		ask.Verb, ask.Options = proto.VerbGet, &metav1.GetOptions{}
-	case status.Store:
-		ask.Verb, ask.Object, ask.Options = proto.VerbUpdate, pod, &metav1.UpdateOptions{}
-		ask.Target.Subresource = "status"
-	case status.Confirm:
-		opts := status.Confirmation(pod)
-		ask.Verb, ask.Options = proto.VerbDelete, &opts
-	}
-	asked := now
-	k.do(now, ask, out, func(now time.Time, got Got, out Out) {
-		k.told(asked, request, pod, got.Err, out)
-		live, ok := got.Object.(*corev1.Pod)
-		if !ok && got.Err == nil && request != status.Confirm {
-			got.Err = fmt.Errorf("the API answered with a %T", got.Object)
-		}
-		d.Answered(live, got.Err)
-		k.send(now, d, out)
-	})
-}
 
 // do asks the apiserver.
 func (k *kubeletProcess) do(now time.Time, ask Ask, out Out, then Then) {
@@ -80,26 +33,6 @@ func (k *kubeletProcess) do(now time.Time, ask Ask, out Out, then Then) {
 	})
 	if err != nil {
 		panic("sim: " + err.Error()) // a mistake in the simulator
-	}
-}
-
-// told notes what the API has taken, of a request that was made then.
-func (k *kubeletProcess) told(asked time.Time, request status.Request, pod *corev1.Pod, err error, out Out) {
-	switch request {
-	case status.Store:
-		if err == nil {
-			out.Note("", Lasted{history.KubeletStatus{
-				Pod: podstate.Key(pod), UID: string(pod.UID), Phase: string(pod.Status.Phase), Containers: kubelet.Said(&pod.Status),
-			}, asked})
-		}
-	case status.Confirm:
-		seen, listed := k.runtime.views.Last(pod.UID)
-		final := history.KubeletFinal{Pod: podstate.Key(pod), UID: string(pod.UID), Listed: &listed, Left: len(seen.Running())}
-		if err != nil {
-			final.Err = err.Error()
-		}
-		out.Note("", Lasted{final, asked})
-	case status.None, status.Ask:
 	}
 }
 

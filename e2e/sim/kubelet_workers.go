@@ -19,10 +19,18 @@ import (
 	"github.com/podfall/podfall/services/kubelet/status"
 )
 
+// newReporter returns the product's reporter, which runs as tasks of the process.
+func (k *kubeletProcess) newReporter() *status.Reporter {
+	return status.NewReporter(status.Config{
+		API: apiClient{k}, Copies: k.api.set, Clock: taskClock{k}, Tasks: k.tasks, Timing: k.of.timing.Status,
+		Compat: k.of.compat, Pods: k.of.kinds.pods, Log: slog.New(slog.DiscardHandler),
+	})
+}
+
 // newWorkers returns the product's pod workers, which run as tasks of the process.
 func (k *kubeletProcess) newWorkers() *podworker.Workers {
 	return podworker.NewWorkers(podworker.Config{
-		Runtime: runtimeClient{k}, Cache: cache{k}, Status: statuses{k}, Probes: prober{k}, Events: hostless{k},
+		Runtime: runtimeClient{k}, Cache: cache{k}, Status: k.reporter, Probes: prober{k}, Events: hostless{k},
 		Host:   podworker.Host{Images: hostless{k}, Volumes: k.volumes, Cgroups: hostless{k}, Claims: hostless{k}, Objects: hostless{k}},
 		Driver: podworker.Driver{Clock: taskClock{k}, Tasks: k.tasks, History: recorder{k}},
 		Timing: k.of.timing.Worker, Compat: k.of.compat, Log: slog.New(slog.DiscardHandler), Seed: k.begun.seed,
@@ -78,15 +86,6 @@ func (c cache) Read(ctx context.Context, uid types.UID, _ []*proto.Sandbox) (pod
 func (c cache) Last(uid types.UID) (podstate.Pod, bool) { return c.k.runtime.views.Last(uid) }
 
 func (c cache) Forget(uid types.UID) { c.k.runtime.views.Forget(uid) }
-
-// statuses implements podworker.Status.
-type statuses struct{ k *kubeletProcess }
-
-func (s statuses) Report(pod *corev1.Pod, seen podstate.Pod, facts status.Facts) corev1.PodStatus {
-	return s.k.book.Report(pod, seen, facts, s.k.out.Shows(s.k.begun.now))
-}
-
-func (s statuses) Finish(pod *corev1.Pod) { s.k.book.Finish(pod) }
 
 // prober implements podworker.Probes.
 type prober struct{ k *kubeletProcess }
