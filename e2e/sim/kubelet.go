@@ -21,6 +21,7 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podsource"
 	"github.com/podfall/podfall/services/kubelet/podstate"
 	"github.com/podfall/podfall/services/kubelet/podworker"
+	"github.com/podfall/podfall/services/kubelet/probes"
 	"github.com/podfall/podfall/services/kubelet/status"
 )
 
@@ -52,6 +53,7 @@ type host struct {
 	tasks    *taskScheduler
 	workers  *podworker.Workers
 	reporter *status.Reporter
+	prober   *probes.Prober
 	volumes  *kernelVolumes
 }
 
@@ -98,7 +100,7 @@ func newKubelet(node string, kernel *Kernel, timing kubelet.Timing) *kubeletProc
 			pods: kindOfResource("pods"), nodes: kindOfResource("nodes"), leases: kindOfResource("leases.coordination.k8s.io"),
 		}},
 		pods:    map[types.UID]*corev1.Pod{},
-		runtime: runtimeSide{views: pleg.NewViews(), calls: map[CallID]*runtimeCall{}, probes: probed{}, next: make(chan struct{})},
+		runtime: runtimeSide{views: pleg.NewViews(), calls: map[CallID]*runtimeCall{}, next: make(chan struct{})},
 	}
 	k.volumes = &kernelVolumes{k: k, pods: map[types.UID]*volumesOfPod{}}
 	k.api.contacts = kubelet.NewContacts(func() time.Time { return k.begun.now })
@@ -168,9 +170,10 @@ func (k *kubeletProcess) begin(now time.Time, boot Boot, out Out) {
 	out.Note("", history.KubeletBoot{Node: k.of.node})
 	k.resumeDevices()
 	k.api.set = podsource.New()
-	k.reporter = k.newReporter()
+	k.reporter, k.prober = k.newReporter(), k.newProber()
 	k.workers = k.newWorkers()
-	k.tasks.Group().Go(func() { _ = k.reporter.Run(k.tasks.ctx) }) // it ends with that
+	k.start(k.reporter.Run)
+	k.start(k.prober.Run)
 	k.api.client = new(newClient(proto.Node(k.of.node), boot))
 	k.api.follower = &Follower{
 		Key: "pods", Client: k.api.client, Target: podapi.Target{Kind: k.of.kinds.pods}, Sink: k.api.set,

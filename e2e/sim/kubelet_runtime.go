@@ -23,7 +23,6 @@ type runtimeSide struct {
 	wanted, listing bool
 	// next is closed at the next good listing.
 	next   chan struct{}
-	probes probed
 	timers uint64
 	// boot is the runtime's that was last heard of.
 	boot proto.Boot

@@ -27,10 +27,18 @@ func (k *kubeletProcess) newReporter() *status.Reporter {
 	})
 }
 
+// newProber returns the product's prober, each of whose probes is a task of the process.
+func (k *kubeletProcess) newProber() *probes.Prober {
+	return probes.New(probes.Config{
+		Runtime: runtimeClient{k}, Cache: cache{k}, Events: hostless{k}, Clock: taskClock{k}, Tasks: k.tasks,
+		Log: slog.New(slog.DiscardHandler),
+	})
+}
+
 // newWorkers returns the product's pod workers, which run as tasks of the process.
 func (k *kubeletProcess) newWorkers() *podworker.Workers {
 	return podworker.NewWorkers(podworker.Config{
-		Runtime: runtimeClient{k}, Cache: cache{k}, Status: k.reporter, Probes: prober{k}, Events: hostless{k},
+		Runtime: runtimeClient{k}, Cache: cache{k}, Status: k.reporter, Probes: k.prober, Events: hostless{k},
 		Host:   podworker.Host{Images: hostless{k}, Volumes: k.volumes, Cgroups: hostless{k}, Claims: hostless{k}, Objects: hostless{k}},
 		Driver: podworker.Driver{Clock: taskClock{k}, Tasks: k.tasks, History: recorder{k}},
 		Timing: k.of.timing.Worker, Compat: k.of.compat, Log: slog.New(slog.DiscardHandler), Seed: k.begun.seed,
@@ -49,11 +57,27 @@ func (k *kubeletProcess) worked(uid types.UID) bool {
 	return is
 }
 
-// proceed runs the process' tasks as far as they go.
+// proceed runs the process' tasks as far as they go, and tells workers what probes find.
 func (k *kubeletProcess) proceed() {
 	returned := k.tasks.returned
-	k.tasks.proceed()
+	for again := true; again; {
+		k.tasks.proceed()
+		select {
+		case <-k.prober.Changes():
+			for _, uid := range k.prober.Take() {
+				k.workers.Refresh(k.tasks.ctx, uid)
+			}
+			k.untidied = true
+		default:
+			again = false
+		}
+	}
 	k.untidied = k.untidied || k.tasks.returned != returned
+}
+
+// start has a shell of the product run until the process ends.
+func (k *kubeletProcess) start(run func(context.Context) error) {
+	k.tasks.Group().Go(func() { _ = run(k.tasks.ctx) }) // it ends with that context
 }
 
 // cache implements podworker.Cache.
@@ -86,17 +110,6 @@ func (c cache) Read(ctx context.Context, uid types.UID, _ []*proto.Sandbox) (pod
 func (c cache) Last(uid types.UID) (podstate.Pod, bool) { return c.k.runtime.views.Last(uid) }
 
 func (c cache) Forget(uid types.UID) { c.k.runtime.views.Forget(uid) }
-
-// prober implements podworker.Probes.
-type prober struct{ k *kubeletProcess }
-
-func (p prober) Watch(pod *corev1.Pod) { p.k.probe(p.k.begun.now, pod, p.k.out) }
-
-func (p prober) Forget(uid types.UID) { p.k.unprobe(uid, p.k.out) }
-
-func (p prober) Container(uid types.UID, name, id string) probes.State {
-	return p.k.probeState(uid, name, id)
-}
 
 // recorder implements podworker.History.
 type recorder struct{ k *kubeletProcess }

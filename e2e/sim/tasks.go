@@ -37,7 +37,7 @@ type coroutine struct {
 	run func() // its task; nil for none
 	// ctx and until are what the task waits for; nil before it has begun.
 	ctx   context.Context //nolint:containedctx // the argument of Wait, while that is called
-	until <-chan struct{}
+	until []<-chan struct{}
 	err   error
 }
 
@@ -55,7 +55,7 @@ func (s *taskScheduler) Group() task.Group {
 }
 
 // Wait implements [task.Scheduler].
-func (s *taskScheduler) Wait(ctx context.Context, until <-chan struct{}) error {
+func (s *taskScheduler) Wait(ctx context.Context, until ...<-chan struct{}) error {
 	c := s.current
 	switch {
 	case s.over:
@@ -131,17 +131,19 @@ func (s *taskScheduler) proceed() {
 
 // ready reports whether the task can go on, and consumes what it has waited for.
 func (c *coroutine) ready() bool {
-	if c.until == nil {
+	if c.ctx == nil {
 		return true
 	}
-	select {
-	case <-c.until:
-		c.err = nil
-		return true
-	default:
-		c.err = c.ctx.Err()
-		return c.err != nil
+	for _, until := range c.until {
+		select {
+		case <-until:
+			c.err = nil
+			return true
+		default:
+		}
 	}
+	c.err = c.ctx.Err()
+	return c.err != nil
 }
 
 // end ends all tasks where they are, and runs what they have deferred.

@@ -24,10 +24,14 @@ import (
 type Scheduler interface {
 	// Group returns an empty group.
 	Group() Group
-	// Wait returns nil when a value can be received from until, or until is closed. It
-	// returns the context's error if ctx ends first. It consumes the value.
-	Wait(ctx context.Context, until <-chan struct{}) error
+	// Wait returns nil when a value can be received from one of the channels, at most
+	// [MostChannels], or one is closed. It consumes the value. It returns the context's
+	// error if ctx ends first.
+	Wait(ctx context.Context, until ...<-chan struct{}) error
 }
+
+// MostChannels is how many channels a task waits for at once.
+const MostChannels = 3
 
 // Group is tasks with one owner. *sync.WaitGroup is one.
 type Group interface {
@@ -52,11 +56,27 @@ type Goroutines struct{}
 func (Goroutines) Group() Group { return new(sync.WaitGroup) }
 
 // Wait implements [Scheduler].
-func (Goroutines) Wait(ctx context.Context, until <-chan struct{}) error {
+func (Goroutines) Wait(ctx context.Context, until ...<-chan struct{}) error {
+	var all [MostChannels]<-chan struct{} // nothing is ever received from those that stay nil
+	if copy(all[:], until) < len(until) {
+		panic("task: a wait for too many channels")
+	}
 	select {
-	case <-until:
+	case <-all[0]:
+		return nil
+	case <-all[1]:
+		return nil
+	case <-all[2]:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// OrGoroutines returns the scheduler, or [Goroutines] if it is nil.
+func OrGoroutines(s Scheduler) Scheduler {
+	if s == nil {
+		return Goroutines{}
+	}
+	return s
 }

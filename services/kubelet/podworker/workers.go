@@ -184,9 +184,7 @@ type Workers struct {
 
 // NewWorkers has none yet.
 func NewWorkers(cfg Config) *Workers {
-	if cfg.Tasks == nil {
-		cfg.Tasks = task.Goroutines{}
-	}
+	cfg.Tasks = task.OrGoroutines(cfg.Tasks)
 	return &Workers{cfg: cfg, workers: map[types.UID]*worker{}, group: cfg.Tasks.Group()}
 }
 

@@ -88,9 +88,7 @@ func NewReporter(cfg Config) *Reporter {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.Clock{}
 	}
-	if cfg.Tasks == nil {
-		cfg.Tasks = task.Goroutines{}
-	}
+	cfg.Tasks = task.OrGoroutines(cfg.Tasks)
 	return &Reporter{cfg: cfg, book: NewBook(cfg.Compat, cfg.HostIP), wake: make(chan struct{}, 1)}
 }
 
