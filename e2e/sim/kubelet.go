@@ -23,6 +23,7 @@ import (
 	"github.com/podfall/podfall/services/kubelet/podworker"
 	"github.com/podfall/podfall/services/kubelet/probes"
 	"github.com/podfall/podfall/services/kubelet/status"
+	"github.com/podfall/podfall/services/kubelet/volumes"
 )
 
 // kubeletProcess is a node's kubelet: the product's podset, workers' machines, attempts to
@@ -41,7 +42,6 @@ type kubeletProcess struct {
 	host
 	pods     map[types.UID]*corev1.Pod
 	ready    bool
-	speaker  speaker
 	timers   timers
 	untidied bool // housekeeping has something to look at
 }
@@ -55,6 +55,8 @@ type host struct {
 	reporter *status.Reporter
 	prober   *probes.Prober
 	volumes  *kernelVolumes
+	// devices are the attachable volumes that the node uses.
+	devices *volumes.Devices
 }
 
 // kubeletConfig is what every incarnation of a kubelet has.
@@ -158,7 +160,6 @@ func (k *kubeletProcess) Step(now time.Time, in Input, out Out) {
 	}
 	k.take(now, out)
 	k.proceed()
-	k.tellInUse(now, out)
 	k.plan(now, out)
 }
 
@@ -182,7 +183,7 @@ func (k *kubeletProcess) begin(now time.Time, boot Boot, out Out) {
 	k.api.follower.Start(now, out)
 	k.relist(now, out)
 	if !k.of.silent {
-		k.speak(now, out)
+		k.start(k.speak)
 	}
 	k.collectLater(now, out)
 	k.untidied = true

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -16,27 +15,13 @@ import (
 
 // resumeDevices takes up what an earlier incarnation has mounted, as volumes.New does.
 func (k *kubeletProcess) resumeDevices() {
-	k.speaker.devices = volumes.NewDevices()
+	k.devices = volumes.NewDevices()
 	for uid, mounts := range k.of.kernel.mounts { // independent of each other
 		for _, m := range mounts {
 			if m.device != "" {
-				k.speaker.devices.Add(m.device, uid, m.volume)
+				k.devices.Add(m.device, uid, m.volume)
 			}
 		}
-	}
-}
-
-// tellInUse has the node say which volumes it uses, when these have changed.
-func (k *kubeletProcess) tellInUse(now time.Time, out Out) {
-	if k.speaker.reporting > 0 {
-		return // one thing is said after the other
-	}
-	select {
-	case <-k.speaker.devices.InUseChanges():
-		if k.speaker.object != nil {
-			k.report(now, out)
-		}
-	default:
 	}
 }
 
@@ -65,10 +50,10 @@ func (v *kernelVolumes) attach(ctx context.Context, pod *corev1.Pod, volume *cor
 		return "", err
 	}
 	device := storage.Device(bound.Spec.CSI)
-	if reported := v.k.speaker.devices.Add(device, pod.UID, volume.Name); !reported {
+	if reported := v.k.devices.Add(device, pod.UID, volume.Name); !reported {
 		return "", volumes.ErrUnreported
 	}
-	got = v.get(ctx, v.k.nodeTarget(""))
+	got = v.get(ctx, nodeTarget(v.k.of.node))
 	if got.Err != nil {
 		return "", got.Err
 	}

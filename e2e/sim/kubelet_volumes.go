@@ -185,7 +185,7 @@ func (k *kubeletProcess) unmount(uid types.UID) (left []string, until time.Time,
 		b := k.struck(fault.VolumeUnmount, m.pod, m.volume)
 		if b.until.IsZero() {
 			k.out.Note("", history.Unmount{UID: string(uid), Volume: m.volume, Path: m.path})
-			k.speaker.devices.Remove(uid, m.volume)
+			k.devices.Remove(uid, m.volume)
 			continue
 		}
 		if last = b.err; last == nil { // it hangs
@@ -195,7 +195,7 @@ func (k *kubeletProcess) unmount(uid types.UID) (left []string, until time.Time,
 	}
 	if k.of.kernel.mounts[uid] = kept; len(kept) == 0 {
 		delete(k.of.kernel.mounts, uid)
-		k.speaker.devices.Remove(uid) // those too that were never mounted
+		k.devices.Remove(uid) // those too that were never mounted
 	}
 	return left, until, last
 }
