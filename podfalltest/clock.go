@@ -56,8 +56,8 @@ func (c *Cluster) Step(d time.Duration) {
 
 func (c *Cluster) changeClock(how string, change func(clock.Schedule, time.Time) (clock.Schedule, error)) {
 	c.t.Helper()
-	if err := c.movement.Change(change); err != nil {
+	if err := c.driver.Change(change); err != nil {
 		c.t.Fatalf("podfalltest: %s: %v", how, err)
 	}
-	c.parts.RecordClock(c.movement.Schedule())
+	c.parts.RecordClock(c.driver.Schedule())
 }

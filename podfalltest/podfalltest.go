@@ -75,8 +75,8 @@ const partTimeout = 2 * time.Minute
 type Cluster struct {
 	t   testing.TB
 	cfg settings
-	// movement drives clock.
-	movement *clock.Driver
+	// driver drives clock.
+	driver *clock.Driver
 	clock    clock.Clock
 	listener *stableListener
 	access   kubeconfig.Access
@@ -108,8 +108,8 @@ func start(t testing.TB, options []Option) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("Speed: %w", err)
 	}
-	c.movement = clock.NewDriver(schedule)
-	c.clock, config.Clock = c.movement.Clock(), c.movement.Clock()
+	c.driver = clock.NewDriver(schedule)
+	c.clock, config.Clock = c.driver.Clock(), c.driver.Clock()
 	config.Kubelet = func(string) kubelet.Config {
 		return kubelet.Config{Timing: c.cfg.timing, Machine: kubelet.Machine{Seed: randomSeed()}}
 	}

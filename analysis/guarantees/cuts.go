@@ -84,7 +84,7 @@ func (h *clusterHistory) checkNothingSeen(t *tally, s cutOffNode) {
 			continue
 		}
 		seen := h.byRevision[parseRevision(see.Revision)]
-		t.expect(seen == nil || seen.Began < s.from, "a kubelet heard of a commit through a cut", s.begin, eventOf(seen), e, s.end)
+		t.expect(seen == nil || seen.Began < s.from, "a kubelet saw a commit through a cut", s.begin, eventOf(seen), e, s.end)
 	}
 }
 
@@ -120,7 +120,7 @@ func (h *clusterHistory) checkRestartedKubelet(t *tally, s cutOffNode, pod *podH
 			continue
 		}
 		heard := slices.ContainsFunc(pod.seen, func(seen *history.Event) bool { return seen.Boot == e.Boot && seen.Began < e.Began })
-		t.expect(heard, "a kubelet that began behind a cut ended a pod that it had not heard of", s.begin, boot, e)
+		t.expect(heard, "a kubelet that restarted during a cut stopped a pod that it had not seen", s.begin, boot, e)
 	}
 }
 

@@ -209,7 +209,7 @@ func checkRemover(h *clusterHistory, t *tally) {
 			t.expect(node == e.prior.Node && e.PreUID == e.prior.UID, "a kubelet removed a pod that is not its, or without naming its uid", e.evidence()...)
 		case e.Verb == "delete", e.Verb == "deletecollection", e.Subresource == "eviction":
 			forced := e.Grace != nil && *e.Grace == 0 || e.hasZeroOwnGrace()
-			t.expect(forced || e.prior.Node == "" || hasEnded(e.prior), "somebody but its kubelet removed a pod without force", e.evidence()...)
+			t.expect(forced || e.prior.Node == "" || hasEnded(e.prior), "a client other than its kubelet removed a pod without force", e.evidence()...)
 		default:
 			t.expect(e.prior.Deadline != nil && len(e.prior.Finalizers) > 0, "a pod was removed by what was neither a delete nor the end of its last finalizer", e.evidence()...)
 		}

@@ -149,7 +149,7 @@ func (h *clusterHistory) checkUnreachable(t *tally, beats nodeHeartbeats, c *com
 		return
 	}
 	_, silent := elapsed(last, c.Event)
-	t.expect(silent >= unreachableAfter || recovering, "a node was called unreachable that had been heard of a moment ago", last, c.Event)
+	t.expect(silent >= unreachableAfter || recovering, "a node was tainted unreachable a moment after its heartbeat", last, c.Event)
 }
 
 func isUnreachable(node *commit) bool {

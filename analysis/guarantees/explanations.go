@@ -78,7 +78,7 @@ func (b blockedPod) nodeWasUnreachable() bool {
 
 // scriptHas reports whether the script of one of the pod's containers has one of the clauses.
 func (b blockedPod) scriptHas(clauses ...string) bool {
-	return slices.ContainsFunc(b.podHistory.containers, func(c *container) bool {
+	return slices.ContainsFunc(b.containers, func(c *container) bool {
 		return slices.ContainsFunc(c.created, func(e *history.Event) bool {
 			fact, _ := e.Fact.(history.Create)
 			return slices.ContainsFunc(clauses, func(clause string) bool { return strings.Contains(fact.Script, clause) })
@@ -234,7 +234,7 @@ func (h *clusterHistory) checkOverdueExplained(t *tally) {
 			grace := max(seconds(mark.Grace), minGrace)
 			if h.isLate(since, until, grace+overdueAfter, explainPeriod+machineSlack) && h.controllersExplain(since, until) {
 				explained := slices.ContainsFunc(pod.blockers, func(e *history.Event) bool { return e.Began >= mark.Began && e.Began <= until })
-				t.expect(explained, "nobody was told why a pod is still there", mark.Event, tr.begin, tr.end)
+				t.expect(explained, "no explanation was reported for a pod that is still there", mark.Event, tr.begin, tr.end)
 			}
 		}
 	}

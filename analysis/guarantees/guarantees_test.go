@@ -44,7 +44,7 @@ func TestCheckers(t *testing.T) {
 			broken[c.id] = true
 			text := r.Err().Error()
 			if !strings.HasPrefix(text, r.ID+": "+r.Statement) || strings.Count(text, "\n") > 9 {
-				t.Errorf("want the promise, and ten lines at most: %s", text)
+				t.Errorf("want the invariant, and ten lines at most: %s", text)
 			}
 		})
 	}

@@ -210,9 +210,9 @@ func checkRemovalAfterBlocker(h *clusterHistory, t *tally) {
 		switch {
 		case w.blocker == nil && w.since >= w.from+int64(reconnectTime):
 		case w.since > w.from+int64(reconnectTime): // a finalizer or a refusal
-			w.expect(h, t, removalBound, "a pod is still there although what has blocked it is gone")
+			w.expect(h, t, removalBound, "a pod is still there although its blocker is gone")
 		default:
-			w.expect(h, t, removalBound+reconnectTime, "a pod is still there although all is mended")
+			w.expect(h, t, removalBound+reconnectTime, "a pod is still there although all troubles are over")
 		}
 	}
 }
@@ -259,6 +259,6 @@ func (h *clusterHistory) checkOrphan(t *tally, ctr *container, removed *commit, 
 	}
 	late := h.isLate(since, until, grace, orphanBound+reconnectTime)
 	if late || until < c.to {
-		t.expect(!late, "a container still runs although its pod is gone from the API and its node is whole", ctr.started[0], removed.Event, exit)
+		t.expect(!late, "a container still runs although its pod is gone from the API and its node is healthy", ctr.started[0], removed.Event, exit)
 	}
 }

@@ -230,7 +230,7 @@ func livenessViolations() []violation {
 		{"L1", "a pod that stays, whose kubelet's update was too late", newWatchedBuilder().idle(60).runPod().markPod().idle(30).request("late", by(node, "update"), 409).idle(70)},
 		{"L2", "a pod that stays after the heal", run().beginTrouble(cutNode()).markUnseen().idle(20).endTrouble(cutNode()).idle(200)},
 		{"L2", "a pod that stays after its hook", newWatchedBuilder().runHook().idle(100)},
-		{"L3", "an orphan that nobody ends", orphan},
+		{"L3", "an orphan that keeps running", orphan},
 		{"L4", "a watch that is not sent a commit", watchedPods().idle(100)},
 		{"L4", "a kubelet that hears nothing", newWatchedBuilder().createPod().idle(100)},
 		{"L5", "a set without its pod beside a namespace that ends", newWatchedBuilder().deleteNamespace("other").createSet().idle(300)},
@@ -238,15 +238,15 @@ func livenessViolations() []violation {
 		{"L5", "a set without its pod, whose controllers' patch was too late", newWatchedBuilder().createSet().idle(100).request("late", by(controllers, "patch"), 409).idle(300)},
 		{"L5", "a set without its pod, whose controllers patched what had gone", newWatchedBuilder().createSet().idle(100).request("late", by(controllers, "patch"), 404).idle(300)},
 		{"L5", "a set whose pod is another's", strayed},
-		{"L5", "a set with a pod too many, of which nobody wrote down that it was made", newWatchedBuilder().createSet().makePods(name, "default/more").loseCommit(4)},
+		{"L5", "a set with a pod too many, without a recorded creation", newWatchedBuilder().createSet().makePods(name, "default/more").loseCommit(4)},
 		{"L5", "a set without a pod in its way", unhindered},
 		{"L5", "a set with a pod in the way of none of its own", newWatchedBuilder().releaseFromSet("default/db-1", nil)},
 		{"L5", "a set that lets go of what is its own", newWatchedBuilder().releaseFromSet("default/db-0", map[string]string{"app": "db"})},
 		{"L6", "an apiserver that takes a minute", slow},
 		{"L7", "a request that hangs", hangs},
 		{"L8", "a kubelet that is blamed and runs", run().markUnseen().idle(50).explain(uid, "kubelet-down")},
-		{"L8", "a webhook that is blamed, and was asked by others", blamed},
-		{"L8", "a pod that nobody explains", silent},
+		{"L8", "a webhook that is blamed, but refused another client", blamed},
+		{"L8", "a pod without an explanation", silent},
 		{"L9", "a controller that decides all the time", loops},
 		{"L9", "about a Job of which no pod changes", newWatchedBuilder().createPod().idle(100).createOwner(jobResource).decideRepeatedly(jobResource, "default/sum")},
 		{"L9", "about a Job while another's pods change", newWatchedBuilder().createPod().idle(100).createOwner(jobResource).decideForPods(jobResource, "other")},
@@ -273,13 +273,13 @@ func TestCalmPeriods(t *testing.T) {
 		history *builder
 		want    []int64
 	}{
-		"nobody writes it down": {newBuilder().runPod(), nil},
-		"nothing":               {newWatchedBuilder().idle(10), []int64{14}},
-		"once":                  {newWatchedBuilder().beginTrouble(cutNode()).idle(10).endTrouble(cutNode()).idle(20), []int64{3, 22}},
-		"two at once":           {newWatchedBuilder().beginTrouble(cutNode()).beginTrouble(downtimeOf(kubelet)).endTrouble(cutNode()).idle(10).endTrouble(downtimeOf(kubelet)).idle(20), []int64{3, 22}},
-		"to the end":            {newWatchedBuilder().beginTrouble(cutNode()).idle(10), []int64{3}},
-		"the same writer":       {again, []int64{3}},
-		"a new writer":          {reborn, []int64{3, 12}},
+		"no troubles recorded": {newBuilder().runPod(), nil},
+		"nothing":              {newWatchedBuilder().idle(10), []int64{14}},
+		"once":                 {newWatchedBuilder().beginTrouble(cutNode()).idle(10).endTrouble(cutNode()).idle(20), []int64{3, 22}},
+		"two at once":          {newWatchedBuilder().beginTrouble(cutNode()).beginTrouble(downtimeOf(kubelet)).endTrouble(cutNode()).idle(10).endTrouble(downtimeOf(kubelet)).idle(20), []int64{3, 22}},
+		"to the end":           {newWatchedBuilder().beginTrouble(cutNode()).idle(10), []int64{3}},
+		"the same writer":      {again, []int64{3}},
+		"a new writer":         {reborn, []int64{3, 12}},
 	} {
 		if got := lengths(c.history); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v seconds, want %v", what, got, c.want)
@@ -314,7 +314,7 @@ func TestFullCut(t *testing.T) {
 func TestDiffStates(t *testing.T) {
 	one := EndState(newBuilder().runPod().evidence)
 	if lines := DiffStates(one, EndState(newBuilder().request("noise", by(user, "patch"), 409).runPod().evidence)); len(lines) > 0 {
-		t.Errorf("equal lives differ: %q", lines)
+		t.Errorf("equal histories differ: %q", lines)
 	}
 	if lines := DiffStates(one, EndState(newBuilder().deletePod().evidence)); len(lines) != 1 {
 		t.Errorf("a pod that is gone: %q, want one line", lines)

@@ -93,7 +93,7 @@ func checkOlderBoots(h *clusterHistory, t *tally) {
 		case e.Boot.OlderThan(last.Boot): // an answer may be recorded later than it was given
 			before, _ := slices.BinarySearchFunc(answered[e.Process], e.Began, func(event *history.Event, at int64) int { return cmp.Compare(event.Ended, at) })
 			silent := before > 0 && e.Began-answered[e.Process][before-1].Ended > olderBootBan
-			t.expect(e.Began <= last.Ended || silent, "an older incarnation was answered after a newer one", last, e)
+			t.expect(e.Began <= last.Ended || silent, "an older boot was answered after a newer one", last, e)
 		default:
 			answered[e.Process] = append(answered[e.Process], e)
 		}
@@ -129,7 +129,7 @@ func (h *clusterHistory) checkOlderBootRequests(t *tally) {
 			continue
 		}
 		since := e.Began - last.Ended
-		t.expect(since <= recordDelay || since > olderBootBan, "a request of an older incarnation was let in after one of a newer", last, e)
+		t.expect(since <= recordDelay || since > olderBootBan, "a request of an older boot was accepted after one of a newer boot", last, e)
 	}
 }
 
@@ -179,7 +179,7 @@ func (h *clusterHistory) resumedAt(from, until int64) int64 {
 // refusing process goes on.
 func checkMalformedRequests(h *clusterHistory, t *tally) {
 	for e, fact := range factsOf[history.OpRefused](h) {
-		t.expect(isClientError(fact.Code), "what is no request was not refused as such", e)
+		t.expect(isClientError(fact.Code), "a malformed request was not refused as such", e)
 		if recorded := h.bootOf(e).events; recorded[len(recorded)-1] != e {
 			t.cases++ // a process that goes on records more events
 		}

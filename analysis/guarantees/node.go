@@ -359,7 +359,7 @@ func checkStatusReports(h *clusterHistory, t *tally) {
 			}
 			for _, c := range pod.containers {
 				if len(c.started) > 0 && before(c.started[0], e) && !pod.endedByOthers(e) && !pod.wasRejected(e) {
-					t.expect(c.mayHaveEndedBy(e), "a pod was said to have ended while a container of it ran", c.started[0], e, c.lastEvent())
+					t.expect(c.mayHaveEndedBy(e), "a pod was reported ended while one of its containers ran", c.started[0], e, c.lastEvent())
 				}
 			}
 		}
@@ -408,7 +408,7 @@ func checkTeardownOrder(h *clusterHistory, t *tally) {
 			}
 			end := pod.endEvent()
 			t.expect(reported != nil || end != nil && end.Began <= pod.finals[0].Ended && end != pod.finals[0],
-				"the final delete came before the last phase was told", pod.finals[0])
+				"the final delete came before the last phase was reported", pod.finals[0])
 		}
 	}
 }

@@ -12,7 +12,7 @@ func nodeViolations() []violation {
 	start := history.Start{ContainerRef: of()}
 	hook := func(b *builder) *builder { return b.record(kubelet, "", history.PreStopBegin{ContainerRef: of()}) }
 	ended := func(b *builder) *builder { return b.record(kubelet, "", history.PreStopEnd{ContainerRef: of()}) }
-	long := func(b *builder) *builder { // the hook's end, as it is written down: from its beginning on
+	long := func(b *builder) *builder { // the recorded end of the hook spans its whole run
 		events := ended(b).evidence.Log.Events
 		events[len(events)-1].Began = events[len(events)-4].Began
 		return b
@@ -33,7 +33,7 @@ func nodeViolations() []violation {
 		{"K7", "a start after the end has begun", run().markPod().record(runtime, "", start)},
 		{"K8", "a start after the end", run().markPod().signalPod("SIGTERM").exitPod().reportEnd().record(runtime, "", start)},
 		{"K9", "two nodes", elsewhere},
-		{"K10", "an end that is told while it runs", run().markPod().record(kubelet, "", history.KubeletStatus{UID: uid, Phase: "Failed"})},
+		{"K10", "an end that is reported while it runs", run().markPod().record(kubelet, "", history.KubeletStatus{UID: uid, Phase: "Failed"})},
 		{"K15", "a second run beside the first", run().record(runtime, "", history.Start{ContainerRef: secondRun()})},
 		{"K13", "a sandbox stopped under a container", under},
 		{"K13", "a final delete without a last phase", untold},
@@ -56,15 +56,15 @@ func otherViolations() []violation {
 	over := newBuilder().runPod().request("a", by(user, "create"), 201, web(added, func(c *history.Commit) { c.UID = "u2" }))
 	return []violation{
 		{"C1", "two at once without force", splitBrain(by(node, "delete", grace(0), meaning(uid)), history.Window{})},
-		{"C2", "a window of which nobody was told", unreportedWindow(history.Exit{ContainerRef: of()})},
+		{"C2", "a window that was not reported", unreportedWindow(history.Exit{ContainerRef: of()})},
 		{"C2", "a window of a pod that was known to be bound when pods were listed", unreportedWindowTo(history.Exit{ContainerRef: of()}, relist(2))},
-		{"C2", "a window of a pod that had left before controllers began anew", restartedControllers(nil, nil)},
+		{"C2", "a window of a pod that had left before controllers restarted", restartedControllers(nil, nil)},
 		{"C2", "a window that was none", newBuilder().runPod().record("controllers", "", history.Window{Identity: name, UIDs: []string{uid, "u2"}})},
-		{"C2", "a window of a pod that starts after its successor, and nobody was told", lateStart("other", "still other")},
+		{"C2", "a window of a pod that starts after its successor, not reported", lateStart("other", "still other")},
 		{"C2", "another end", splitBrain(by(user, "delete", grace(0)), history.Window{End: new(time.Unix(500, 0))})},
 		{"C2", "another beginning, by a runtime whose clock is wrong", skewedRuntime(-20)},
 		{"C2", "a window whose beginning the controllers have seen", pausedControllers(20)},
-		{"C2", "a window that nobody was told of", splitBrain(by(user, "delete", grace(0)), history.Window{UIDs: []string{"other", "still other"}})},
+		{"C2", "a window with other incarnations reported", splitBrain(by(user, "delete", grace(0)), history.Window{UIDs: []string{"other", "still other"}})},
 		{"C3", "two of one name", over},
 		{"C7", "a controller with force", forced},
 		{"C8", "a pod bound while it is being deleted", late},
@@ -72,7 +72,7 @@ func otherViolations() []violation {
 		{"N1", "a create that makes two", twice},
 		{"N4", "a kubelet on another node", foreign},
 		{"N6", "an answer to an older incarnation", zombie},
-		{"N6", "an older kubelet that asks after a short silence, and is told late", olderKubelet(2)},
+		{"N6", "an older kubelet that asks after a short silence, and is answered late", olderKubelet(2)},
 		{"N6", "a request of an older incarnation", older},
 	}
 }

@@ -37,7 +37,7 @@ func checkWatchResume(h *clusterHistory, t *tally) {
 			for _, f := range forgotten {
 				gone = gone || f.revision > asked && f.by.Began <= l.Ended+recordDelay
 			}
-			t.expect(gone, "a watch was told that the changes since its revision are gone, which they were not", l.Event)
+			t.expect(gone, "a watch was told that the changes since its revision are compacted, but they were not", l.Event)
 		case isSuccess(l.Code) && l.Revision < asked:
 			t.expect(l.Items == 0, "a watch was sent changes before the revision behind which it began", l.Event)
 		case isSuccess(l.Code) && known.knowsState(asked) && known.knowsState(l.Revision):
@@ -98,7 +98,7 @@ func checkSlowConsumer(h *clusterHistory, t *tally) {
 			return
 		}
 		sum := known.watchDigest(of, delivery.From, delivery.To)
-		t.expect(sum.Count == delivery.Items && sum.String() == delivery.Digest, "a consumer was not given every change, and not told so",
+		t.expect(sum.Count == delivery.Items && sum.String() == delivery.Digest, "a consumer was not given every change, and its watch did not end",
 			eventOf(h.byRevision[delivery.From]), eventOf(h.byRevision[delivery.To]), e)
 	})
 }
@@ -111,7 +111,7 @@ func checkWatchStart(h *clusterHistory, t *tally) {
 	h.eachWatchOpening(func(l *lookup, of scope) {
 		asked, err := strconv.ParseInt("0"+l.ReadOptions.Revision, 10, 64)
 		if err != nil {
-			t.expect(!isSuccess(l.Code), "a watch from what is no revision was accepted", l.Event)
+			t.expect(!isSuccess(l.Code), "a watch from an invalid revision was accepted", l.Event)
 			return
 		}
 		if !isSuccess(l.Code) {
@@ -141,7 +141,7 @@ func checkWatchStart(h *clusterHistory, t *tally) {
 func (h *clusterHistory) checkCopies(t *tally) {
 	for e, fact := range factsOf[history.Relist](h) {
 		if fact.From > 0 {
-			t.expect(fact.To >= fact.From, "a copy was replaced by an older state", e)
+			t.expect(fact.To >= fact.From, "a cache was replaced by an older list", e)
 		}
 	}
 }

@@ -103,7 +103,7 @@ func checkAtMostOne(h *clusterHistory, t *tally) {
 	t.cases += successors - len(found)
 	for _, o := range found {
 		last := o.older.commits[len(o.older.commits)-1]
-		t.expect(h.wasForcedBefore(o.older, o.begin), "two incarnations ran at the same time, and nobody had forced the older away", o.evidence(last.Event)...)
+		t.expect(h.wasForcedBefore(o.older, o.begin), "two incarnations ran at the same time, and the older had not been forced away", o.evidence(last.Event)...)
 	}
 }
 

@@ -67,7 +67,7 @@ func dependentViolations() []violation {
 	return []violation{
 		{"D11", "a dependent that is there", newBuilder().foregroundOwner(100).releaseOwner()},
 		{"D11", "an owner that another finalizer holds", held},
-		{"D11", "a collector that has begun anew", again.releaseOwner()},
+		{"D11", "a collector that has restarted", again.releaseOwner()},
 		{"D11", "a dependent that was adopted long ago", late.wait(100).releaseOwner()},
 	}
 }
@@ -93,7 +93,7 @@ func validDependents() map[string]*builder {
 		"D11: a dependent that was adopted a moment ago":             adopted.releaseOwner(),
 		"D11: an owner that a user lets go":                          byHand,
 		"D11: a dependent that was made when there was no apiserver": cutOff.releaseOwner(),
-		"D11: a dependent that nobody could hear of":                 deaf.releaseOwner(),
+		"D11: a dependent behind a broken watch":                     deaf.releaseOwner(),
 		"D11: a dependent in another namespace":                      newBuilder().foregroundOwner(100, in(podResource, "other/web")).releaseOwner(),
 		"D11: a dependent of a kind that users have defined":         newBuilder().foregroundOwner(100, in("widgets.example.com", "default/w")).releaseOwner(),
 		"D11: another patch":                                         orphans,
@@ -150,7 +150,7 @@ func budgetViolations() []violation {
 		{"C9", "two budgets", two.evict(pdb(modified, pdbKey, 1, allowing(0)))},
 		{"C9", "another pod's budget", other.evict(pdb(modified, "default/other", 1, history.Budget{Selector: "app=other", Observed: 1}))},
 		{"C9", "a pod that is not ready, of too few", coveredPod(false, 1, few).evict()},
-		{"C9", "a pod that is ready, where others would pass", coveredPod(true, 1, history.Budget{Selector: "app=web", AlwaysAllow: true}).evict()},
+		{"C9", "a ready pod, where unready ones would pass", coveredPod(true, 1, history.Budget{Selector: "app=web", AlwaysAllow: true}).evict()},
 	}
 }
 

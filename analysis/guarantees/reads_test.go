@@ -113,7 +113,7 @@ func validReads() map[string]*builder {
 	early := twoPods().request("early", by(user, "update"), 404).answerReads(read("get", name, 3)).removeSilently("away", uid)
 	return map[string]*builder{
 		"a 404 of when it had gone before": during, "a 404 of the first of two": long, "a kind that is not there for a moment": early,
-		"a removal that nobody was told of": untold, "a 404 of a webhook": hooked, "made again": again, "reads": b.withStoreFile(), "blue": blueWatch(1, 2, 3), "future": future, "refused first": refused,
+		"a removal without an answer": untold, "a 404 of a webhook": hooked, "made again": again, "reads": b.withStoreFile(), "blue": blueWatch(1, 2, 3), "future": future, "refused first": refused,
 	}
 }
 
@@ -126,7 +126,7 @@ func (b *builder) removeSilently(cause, uid string) *builder {
 
 // recreate creates the pod again and reads it.
 func (b *builder) recreate() *builder {
-	b.request("anew", by(user, "create"), 201, web(added, pending, called(name, "u4"), blue))
+	b.request("recreate", by(user, "create"), 201, web(added, pending, called(name, "u4"), blue))
 	return b.answerReads(read("get", name, b.revision))
 }
 

@@ -51,7 +51,7 @@ func sidecarViolations() []violation {
 		{"K13", "a sidecar stopped beside its pod's container", mesh(firstSidecar, main).stopContainer(main).endContainer(firstSidecar).record(runtime, "", history.Exit{ContainerRef: main})},
 		{"K13", "a sidecar stopped first", mesh(firstSidecar, main).endContainer(firstSidecar).endContainer(main)},
 		{"K13", "sidecars stopped in the order of their definition", mesh(firstSidecar, secondSidecar, main).endContainer(main).endContainer(firstSidecar).endContainer(secondSidecar)},
-		{"K13", "a sidecar stopped at once by a kubelet that begins anew", mesh(firstSidecar, main).stopContainer(main).restart(kubelet).beginStop(30).endContainer(firstSidecar)},
+		{"K13", "a sidecar stopped at once by a kubelet that restarts", mesh(firstSidecar, main).stopContainer(main).restart(kubelet).beginStop(30).endContainer(firstSidecar)},
 	}
 }
 

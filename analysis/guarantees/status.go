@@ -32,20 +32,20 @@ func (pod *podHistory) checkContainerStates(h *clusterHistory, t *tally) {
 
 // checkReportedEnd checks a status that reports that the container ended with a code.
 func (c *container) checkReportedEnd(code int32, status *history.Event, t *tally) {
-	t.expect(c.mayHaveEndedBy(status) || len(c.started) == 0, "a container was said to have ended that had not", c.lastEvent(), status)
+	t.expect(c.mayHaveEndedBy(status) || len(c.started) == 0, "a running container was reported as ended", c.lastEvent(), status)
 	if exit := c.onlyExit(); exit != nil {
 		fact, _ := exit.Fact.(history.Exit)
-		t.expect(fact.Code == code, "a container was said to have ended with another code", exit, status)
+		t.expect(fact.Code == code, "a container was reported ended with another exit code", exit, status)
 	}
 }
 
 // checkReportedRunning checks a status that reports that the container runs.
 func (c *container) checkReportedRunning(status *history.Event, h *clusterHistory, t *tally) {
 	started := len(c.started) > 0 && c.started[0].Began <= status.Ended+recordDelay
-	t.expect(started || len(c.created) == 0 || c.runtimeIsSilentSince(h, status), "a container was said to run that had not been started", c.lastEvent(), status)
+	t.expect(started || len(c.created) == 0 || c.runtimeIsSilentSince(h, status), "a container was reported running that had not been started", c.lastEvent(), status)
 	if exit := c.onlyExit(); exit != nil && h.isCalm(exit.Began, status.Ended) {
 		since := max(exit.Ended, c.pod.statusRefusedUntil(h, status), c.stopEndsAt(h, status))
-		t.expect(!h.isLate(since, status.Began, statusLag, 0), "a container was said to run long after it had ended", exit, status)
+		t.expect(!h.isLate(since, status.Began, statusLag, 0), "a container was reported running long after it had ended", exit, status)
 	}
 }
 
@@ -114,8 +114,8 @@ func checkRuntimeListed(h *clusterHistory, t *tally) {
 		for _, e := range pod.finals {
 			fact, _ := e.Fact.(history.KubeletFinal)
 			if fact.Listed != nil {
-				t.expect(*fact.Listed, "a kubelet removed a pod before it had asked its runtime", e)
-				t.expect(fact.Left == 0, "a kubelet removed a pod of which its runtime had a container that ran", e)
+				t.expect(*fact.Listed, "a kubelet removed a pod before it had listed its runtime's containers", e)
+				t.expect(fact.Left == 0, "a kubelet removed a pod while its runtime had a running container of it", e)
 			}
 		}
 	}
@@ -129,7 +129,7 @@ func checkVolumePaths(h *clusterHistory, t *tally) {
 		if first := owner[what]; first == nil {
 			owner[what] = e
 		} else {
-			t.expect(uidOf(first) == uid, "what is one pod's was another's", first, e)
+			t.expect(uidOf(first) == uid, "a path or a container belongs to two pods", first, e)
 		}
 	}
 	for _, e := range h.events {

@@ -24,7 +24,7 @@ func checkWritesKept(h *clusterHistory, t *tally) {
 	}
 	for _, c := range h.commits {
 		if h.hasFile && c.recorded && c.Revision > h.compacted {
-			t.expect(c.stored && !c.differs, "the store's file has not the commit that was told of", c.Event)
+			t.expect(c.stored && !c.differs, "the store's file lacks a commit that was recorded", c.Event)
 		}
 	}
 }
@@ -36,7 +36,7 @@ func checkCommitsRequested(h *clusterHistory, t *tally) {
 			continue
 		}
 		o := c.operation
-		t.expect(o != nil && o.calls[0].Began <= c.Ended, "a commit that nobody had asked for", c.Event)
+		t.expect(o != nil && o.calls[0].Began <= c.Ended, "a commit was made that no operation had requested", c.Event)
 	}
 }
 
@@ -57,7 +57,7 @@ func checkRevisions(h *clusterHistory, t *tally) {
 	for _, e := range h.events {
 		switch fact := e.Fact.(type) {
 		case history.StoreOpen:
-			t.expect(fact.Revision >= recorded, "after a restart the store is older than what it had told", recordedBy, e)
+			t.expect(fact.Revision >= recorded, "after a restart the store is older than what it had answered", recordedBy, e)
 			t.expect(fact.Revision >= sent, "after a restart the store is older than what a watcher was shown", sentBy, e)
 		case history.WatchEvent:
 			if fact.Revision > sent {

@@ -62,7 +62,7 @@ func storeViolations() []violation {
 		{"A7", "a delete that was refused", refusedUID},
 		{"A8", "another node", moved},
 		{"A8", "a phase that goes back", back},
-		{"A8", "a success that somebody else than the pod garbage collector calls a failure", failed},
+		{"A8", "a success that another controller than the pod garbage collector turns into a failure", failed},
 		{"A8", "a deletion undone", undone},
 		{"A8", "a deletion put off", later},
 		{"A8", "a deletion put off, by a clock that is an hour behind all the time", presentDeadline(skewedClock(), 10)},

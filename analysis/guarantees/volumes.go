@@ -142,7 +142,7 @@ func checkAttachments(h *clusterHistory, t *tally) {
 		if !s.complete[m.device] {
 			continue
 		}
-		t.expect(s.wasAttached(m), "a volume was mounted that nobody had said to be attached to the node", m.begin)
+		t.expect(s.wasAttached(m), "a volume was mounted that had not been reported attached to the node", m.begin)
 		s.checkSingleMount(t, m)
 	}
 }

@@ -150,7 +150,7 @@ func checkEventTypes(h *clusterHistory, t *tally) {
 
 func (r replayedEvent) checkType(t *tally, s *stream) {
 	c, event := r.commit, watchEventOf(r.got)
-	t.expect(event.Type == r.want, "a watch was sent an event of another type than its selector makes of the commit", s.open, eventOf(c.replaced), c.Event, r.got)
+	t.expect(event.Type == r.want, "a watch was sent an event of another type than its selector gives the commit", s.open, eventOf(c.replaced), c.Event, r.got)
 	t.expect(event.UID == c.UID, "a watch was sent another uid than was committed", c.Event, r.got)
 	t.expect(c.Op == deleted || event.Type == deleted || event.Object == c.Object, "a watch was sent another object than was committed", c.Event, r.got)
 }

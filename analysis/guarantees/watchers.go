@@ -41,7 +41,7 @@ func (h *clusterHistory) checkStreamCaughtUp(t *tally, s *stream, c calmPeriod) 
 		}
 		late := h.isLate(since, until, 0, watchLag)
 		if late || got != nil && got.Ended >= c.from {
-			t.expect(!late, "a watch was not sent a commit although all is well", s.open, change.Event, got)
+			t.expect(!late, "a watch was not sent a commit in time although nothing was broken", s.open, change.Event, got)
 		}
 	}
 }

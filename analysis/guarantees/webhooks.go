@@ -65,7 +65,7 @@ func (w *webhookCalls) check(t *tally) {
 			w.addAnswer(e, fact)
 		case history.Commit:
 			no := w.refused[fact.Resource+" "+fact.Key]
-			t.expect(no == nil, "what a webhook has refused has happened", w.calls[0], no, e)
+			t.expect(no == nil, "a change was made that a webhook had refused", w.calls[0], no, e)
 		case history.OpReturn:
 			w.checkAnswer(t, e, fact.Code)
 			w.reset()
@@ -78,9 +78,9 @@ func (w *webhookCalls) check(t *tally) {
 func (w *webhookCalls) checkAnswer(t *tally, e *history.Event, code int32) {
 	switch {
 	case w.no != nil && w.Verb != string(proto.VerbDeleteCollection):
-		t.expect(code >= http.StatusBadRequest, "a request that a webhook has refused was answered as if it had not", w.calls[0], w.no, e)
+		t.expect(code >= http.StatusBadRequest, "a request that a webhook had refused was answered with success", w.calls[0], w.no, e)
 	case w.no == nil && w.passed != nil && !w.others && w.Subresource != "eviction":
-		t.expect(code != http.StatusInternalServerError, "a webhook that may be passed over has refused something by its failure", w.calls[0], w.passed, e)
+		t.expect(code != http.StatusInternalServerError, "the failure of an ignorable webhook refused a request", w.calls[0], w.passed, e)
 	}
 }
 

@@ -22,7 +22,7 @@ func checkWindows(h *clusterHistory, t *tally) {
 		if at < 0 && h.mayHaveOverlapped(pair) {
 			continue
 		}
-		t.expect(at >= 0, "users were told of a split-brain window that was none", e)
+		t.expect(at >= 0, "a split-brain window was reported that did not happen", e)
 		if at >= 0 {
 			h.checkReportedTimes(found[at], fact, e, t)
 		}
@@ -105,7 +105,7 @@ func (h *clusterHistory) checkReportedTimes(o overlap, reported history.Window, 
 				return tr.mayOverlap(s.to.Began-int64(time.Second), e.Ended)
 			})
 	}
-	t.expect(beginMatches, "users were told another beginning of a split-brain window", o.evidence(e)...)
+	t.expect(beginMatches, "a split-brain window was reported with another beginning", o.evidence(e)...)
 	t.expect(endMatches, "users were told another end of a split-brain window", o.evidence(e)...)
 }
 

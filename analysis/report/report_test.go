@@ -310,6 +310,6 @@ func TestStalls(t *testing.T) {
 		texts = append(texts, trouble.text)
 	}
 	if want := []string{"apiserver stood still", "kubelet/node-1 stood still", "kubelet/node-1 paused", "kubelet/node-1 paused"}; !slices.Equal(texts, want) {
-		t.Errorf("told %q, want %q", texts, want)
+		t.Errorf("troubles %q, want %q", texts, want)
 	}
 }

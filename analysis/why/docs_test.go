@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the table of docs/why.md anew")
+var update = flag.Bool("update", false, "rewrite the table of docs/why.md")
 
 const (
 	page  = "../../docs/why.md"

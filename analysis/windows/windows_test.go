@@ -48,7 +48,7 @@ func TestFind(t *testing.T) {
 		}, []Window{{Identity: "default/web", Incarnations: [2]Incarnation{
 			{UID: "u1", Node: "a", Containers: []string{"c1"}, PIDs: []int{11}}, {UID: "u2", Node: "b", Containers: []string{"c2"}, PIDs: []int{12}},
 		}, Begin: at(5), Took: 15}}},
-		"a start that its runtime did not live to tell of": {[]history.Event{
+		"a start that its runtime died before it recorded": {[]history.Event{
 			scriptedStart(5, "b", "default/web", "u2", "c2"),
 			{Process: "runtime/a", Wall: at(7), Fact: history.Recover{ContainerRef: history.ContainerRef{Pod: "default/web", UID: "u1", Container: "c1"}, Started: at(1), Scripted: true}},
 			{Process: "runtime/b", Wall: at(7), Fact: history.Recover{ContainerRef: history.ContainerRef{Pod: "default/web", UID: "u2", Container: "c2"}, Started: at(5), Scripted: true}},

@@ -119,10 +119,10 @@ type linkState struct {
 }
 
 // linkStates returns the states of all links at a wall time.
-func linkStates(board mgmt.FaultState, wall time.Time) []linkState {
-	states := make([]linkState, 0, len(board.Members))
-	for _, member := range board.Members {
-		condition, _ := partition.ConditionOf(board.Cuts, member, board.Members, board.Clock.TimeAt(wall))
+func linkStates(faults mgmt.FaultState, wall time.Time) []linkState {
+	states := make([]linkState, 0, len(faults.Members))
+	for _, member := range faults.Members {
+		condition, _ := partition.ConditionOf(faults.Cuts, member, faults.Members, faults.Clock.TimeAt(wall))
 		state := linkState{Party: member, State: "whole", FromNode: condition.Manner(partition.FromNode), ToNode: condition.Manner(partition.ToNode)}
 		switch {
 		case state.FromNode != partition.Carry || state.ToNode != partition.Carry:

@@ -74,12 +74,12 @@ func (c *client) request(ctx context.Context, verb string, t podapi.Target, do f
 		c.ledger.CountFailure(verb)
 		return
 	}
-	told := Answer{Client: c.number, Verb: verb, Key: t.Namespace + "/" + t.Name, Called: called, Returned: time.Now()}
+	result := Answer{Client: c.number, Verb: verb, Key: t.Namespace + "/" + t.Name, Called: called, Returned: time.Now()}
 	if obj, ok := answer.(kinds.Object); ok && obj != nil {
-		told.UID = string(obj.GetUID())
-		told.Revision, _ = strconv.ParseInt(obj.GetResourceVersion(), 10, 64) // 0 for none
+		result.UID = string(obj.GetUID())
+		result.Revision, _ = strconv.ParseInt(obj.GetResourceVersion(), 10, 64) // 0 for none
 	}
-	c.ledger.Add(told)
+	c.ledger.Add(result)
 }
 
 func (c *client) create(ctx context.Context, t podapi.Target, obj kinds.Object) {

@@ -150,13 +150,13 @@ func TestCrash(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	c := up(t, "--nodes", "2", "--timing", "fastest")
 	api := c.dial()
-	book := &ledger{live: map[string]types.UID{}, deleting: map[string]types.UID{}}
+	acks := &ledger{live: map[string]types.UID{}, deleting: map[string]types.UID{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	defer cancel()
 	for worker := range 4 {
-		workers.Go(func() { book.work(ctx, api, worker, rand.New(rand.NewPCG(seed, uint64(worker)+1))) })
+		workers.Go(func() { acks.work(ctx, api, worker, rand.New(rand.NewPCG(seed, uint64(worker)+1))) })
 	}
 	names := []string{"supervisor", "bus", "apiserver", "controllers", "kubelet/node-1", "kubelet/node-2", "runtime/node-1", "runtime/node-2"}
 	for round := range *rounds {
@@ -165,15 +165,15 @@ func TestCrash(t *testing.T) {
 		c.kill(victims...)
 		sleep(ctx, time.Duration(rng.IntN(100))*time.Millisecond)
 		c.must("up", "--detach", "--nodes", "2", "--timing", "fastest")
-		book.check(t, api)
+		acks.check(t, api)
 		if t.Failed() {
 			t.Fatalf("in round %d, after kill -9 of %s", round, strings.Join(victims, ", "))
 		}
 	}
 	cancel()
 	workers.Wait()
-	book.drain(t, api)
-	t.Logf("figures: %d rounds, %d acknowledged writes, last revision %d", *rounds, book.writes, book.highest)
+	acks.drain(t, api)
+	t.Logf("figures: %d rounds, %d acknowledged writes, last revision %d", *rounds, acks.writes, acks.highest)
 }
 
 // drawVictims returns one process, several or all.

@@ -125,9 +125,9 @@ func sharedDir(t testing.TB) string {
 	return dir
 }
 
-// A server that drains: SIGTERM comes once, the request that is under way is answered, and
-// the exit is the program's own. It may be killed -9 around: runtime and kubelet start
-// again and find it.
+// TestProgramDrains runs a server that drains: SIGTERM arrives once, the request under way is
+// answered, and the exit code is the program's. Runtime and kubelet may be killed meanwhile; they
+// restart and find it.
 func TestProgramDrains(t *testing.T) {
 	t.Parallel()
 	c, self := upWithPrograms(t)
@@ -172,8 +172,8 @@ func get(url string) string {
 	return string(body)
 }
 
-// A program that ignores SIGTERM, with children in sessions of their own, is killed at the
-// end of its grace and not before, and nothing is left of it.
+// TestProgramIgnoresTerm: a program that ignores SIGTERM, with children in new sessions, is killed
+// at the end of its grace and not before, and no process is left.
 func TestProgramIgnoresTerm(t *testing.T) {
 	t.Parallel()
 	c, _ := upWithPrograms(t)
@@ -201,7 +201,7 @@ func TestProgramIgnoresTerm(t *testing.T) {
 	}
 }
 
-// A cluster that is taken down while its runtime is dead leaves no program behind.
+// TestDownEndsPrograms: stopping a cluster whose runtime is dead leaves no program running.
 func TestDownEndsPrograms(t *testing.T) {
 	t.Parallel()
 	c, self := upWithPrograms(t)
@@ -218,7 +218,7 @@ func TestDownEndsPrograms(t *testing.T) {
 	}
 }
 
-// Nothing from a manifest runs that nobody has allowed.
+// TestProgramNotAllowed: programs of manifests that are not allowed do not run.
 func TestProgramNotAllowed(t *testing.T) {
 	t.Parallel()
 	c := up(t, "--nodes", "1", "--timing", "fastest")
@@ -243,8 +243,8 @@ spec:
 	}
 }
 
-// T19: root runs nothing from manifests, unless somebody says that the machine is nobody's;
-// who is not root may, and is told no lie about users.
+// TestT19RootRunsNoPrograms is T19: root runs no programs of manifests unless the machine is
+// declared a container. Other users may, and messages about users are true for them.
 func TestT19RootRunsNoPrograms(t *testing.T) {
 	t.Parallel()
 	c := &cluster{t: t, data: filepath.Join(t.TempDir(), "c")}

@@ -19,11 +19,11 @@ type Permissions struct {
 //	kubelet        calls the runtime, on the node bus
 //	runtime        serves cri, on the node bus
 //
-// On the management plane, which carries no requests and events of the cluster:
+// On the management connections, which carry no requests and events of the cluster:
 //
-//	mgmt:<process> reads the board, publishes its history, answers inspections
-//	mgmt:bus       keeps the board
-//	mgmt:controllers, client:admin   change the board
+//	mgmt:<process> reads the fault state, publishes its history, answers inspections
+//	mgmt:bus       stores the fault state
+//	mgmt:controllers, client:admin   change the fault state
 //	they and mgmt:gateway            read histories, inspect processes
 //
 // Only the owner may read an inbox, and no identity, including the owner, may answer as another.
@@ -62,7 +62,7 @@ func PermissionsFor(id proto.Identity) Permissions {
 	return p
 }
 
-// mgmtPermissions returns a process's permissions on the management plane.
+// mgmtPermissions returns a process's permissions on its management connection.
 func mgmtPermissions(process string) Permissions {
 	p := Permissions{
 		Publish:   []string{proto.MgmtFaultStateGet},

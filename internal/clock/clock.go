@@ -78,7 +78,7 @@ func (c Clock) WallDuration(d time.Duration) time.Duration {
 	if c.driver == nil || d <= 0 {
 		return d
 	}
-	return max(time.Duration(float64(d)/c.speed()), 1)
+	return max(time.Duration(float64(d)/c.currentSpeed()), 1)
 }
 
 // ClusterDuration returns how much cluster time passes in d of wall time at the clock's current
@@ -87,11 +87,11 @@ func (c Clock) ClusterDuration(d time.Duration) time.Duration {
 	if c.driver == nil {
 		return d
 	}
-	return time.Duration(float64(d) * c.speed())
+	return time.Duration(float64(d) * c.currentSpeed())
 }
 
-// speed returns Segment().Speed of a clock that is not the wall clock.
-func (c Clock) speed() float64 {
+// currentSpeed returns Segment().Speed of a clock that is not the wall clock.
+func (c Clock) currentSpeed() float64 {
 	if f := c.driver.Schedule(); len(f) == 1 {
 		return f[0].Speed
 	}

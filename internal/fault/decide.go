@@ -30,7 +30,7 @@ func (f Fault) triggers(p occurrence, past counts) bool {
 		return false
 	case f.Spec.Count > 0 && past.triggered >= f.Spec.Count:
 		return false
-	case f.Spec.Probability > 0 && f.draw(p, past.nth) >= f.Spec.Probability:
+	case f.Spec.Probability > 0 && f.drawChance(p, past.nth) >= f.Spec.Probability:
 		return false
 	}
 	return true
@@ -44,9 +44,9 @@ func (f Fault) matches(p occurrence) bool {
 	return matchesPattern(string(f.Spec.Point), string(p.point)) && f.Spec.Where.matches(p.attrs)
 }
 
-// draw returns a number in [0, 1). It depends only on the seed, the fault, the action and how often
-// the action occurred; not on what other goroutines do.
-func (f Fault) draw(p occurrence, nth uint64) float64 {
+// drawChance returns a number in [0, 1). It depends only on the seed, the fault, the action and how
+// often the action occurred; not on what other goroutines do.
+func (f Fault) drawChance(p occurrence, nth uint64) float64 {
 	return Chance(f.Spec.Seed, append([]string{f.Name, string(p.point), strconv.FormatUint(nth, 10)}, p.attrs.fields()...)...)
 }
 

@@ -1,8 +1,8 @@
 // Package fault injects faults. A Fault says what goes wrong, where and how often. A Table holds
 // the faults of one process. The process asks its Table at each injection point.
 //
-//	podfall fault add, kind: Fault ──> board ──> Table.Set      (a cluster of processes)
-//	podfalltest's AddFault ────────────────────> Table.Set      (a cluster in a test)
+//	podfall fault add, kind: Fault ──> fault state ──> Table.Set   (a cluster of processes)
+//	podfalltest's AddFault ──────────────────────────> Table.Set   (a cluster in a test)
 //
 //	Table.Inject      waits, or returns the injected error        cri.*, volume.*, api.request, …
 //	Table.FindEffect  other effects: a dropped reply, a lie …     watch.deliver, node.pressure, …

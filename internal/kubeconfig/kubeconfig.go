@@ -78,7 +78,7 @@ type entry struct {
 	text []byte
 }
 
-func (a Access) entries() ([]entry, error) {
+func (a Access) newEntries() ([]entry, error) {
 	entries := make([]entry, 0, 3)
 	for _, one := range []struct {
 		list  string

@@ -41,7 +41,7 @@ type MergeResult struct {
 // other lines stay the same byte for byte, comments included. A file that cannot be edited by lines
 // is rewritten with the same meaning.
 func (a Access) Merge(file []byte, current CurrentContext) (MergeResult, error) {
-	entries, err := a.entries()
+	entries, err := a.newEntries()
 	if err != nil {
 		return MergeResult{}, err
 	}

@@ -28,7 +28,7 @@ func (d *Definitions) V3(release string, group Group) ([]byte, error) {
 	}
 	return json.Marshal(map[string]any{
 		"openapi": "3.0.0",
-		"info":    info(release),
+		"info":    documentInfo(release),
 		"paths":   paths,
 		"components": map[string]any{
 			"schemas": models,
@@ -63,7 +63,7 @@ func (d *Definitions) V2(release string, groups []Group) ([]byte, error) {
 	}
 	return json.Marshal(map[string]any{
 		"swagger":     "2.0",
-		"info":        info(release),
+		"info":        documentInfo(release),
 		"paths":       paths,
 		"definitions": definitions,
 		"securityDefinitions": map[string]any{"BearerToken": map[string]any{
@@ -73,7 +73,7 @@ func (d *Definitions) V2(release string, groups []Group) ([]byte, error) {
 	})
 }
 
-func info(release string) map[string]any {
+func documentInfo(release string) map[string]any {
 	return map[string]any{"title": "Kubernetes", "version": release}
 }
 

@@ -57,11 +57,11 @@ func NewAuthority(name string, now time.Time) (Pair, error) {
 // IssueServer creates a server certificate for these host names and IP addresses, signed by the
 // pair, which must be an authority's.
 func (p Pair) IssueServer(name string, hosts []string, now time.Time) (Pair, error) {
-	parent, err := p.certificate()
+	parent, err := p.parseCertificate()
 	if err != nil {
 		return Pair{}, fmt.Errorf("sign for %s: %w", name, err)
 	}
-	by, err := p.key()
+	by, err := p.parseKey()
 	if err != nil {
 		return Pair{}, fmt.Errorf("sign for %s: %w", name, err)
 	}
@@ -89,11 +89,11 @@ func (p Pair) Verify(server Pair, hosts []string, now time.Time) error {
 	if !roots.AppendCertsFromPEM(p.Certificate) {
 		return fmt.Errorf("%w: the authority is not a certificate", ErrInvalid)
 	}
-	leaf, err := server.certificate()
+	leaf, err := server.parseCertificate()
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	key, err := server.key()
+	key, err := server.parseKey()
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
@@ -110,11 +110,11 @@ func (p Pair) Verify(server Pair, hosts []string, now time.Time) error {
 
 // CheckAuthority returns why the authority cannot sign or be trusted at now, or nil.
 func (p Pair) CheckAuthority(now time.Time) error {
-	certificate, err := p.certificate()
+	certificate, err := p.parseCertificate()
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	key, err := p.key()
+	key, err := p.parseKey()
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
@@ -162,7 +162,7 @@ func sign(template, parent *x509.Certificate, key, by *ecdsa.PrivateKey) (Pair, 
 
 var errUnreadable = errors.New("unreadable PEM")
 
-func (p Pair) certificate() (*x509.Certificate, error) {
+func (p Pair) parseCertificate() (*x509.Certificate, error) {
 	block, _ := pem.Decode(p.Certificate)
 	if block == nil || block.Type != "CERTIFICATE" {
 		return nil, fmt.Errorf("certificate: %w", errUnreadable)
@@ -174,7 +174,7 @@ func (p Pair) certificate() (*x509.Certificate, error) {
 	return certificate, nil
 }
 
-func (p Pair) key() (*ecdsa.PrivateKey, error) {
+func (p Pair) parseKey() (*ecdsa.PrivateKey, error) {
 	block, _ := pem.Decode(p.Key)
 	if block == nil || block.Type != "PRIVATE KEY" {
 		return nil, fmt.Errorf("key: %w", errUnreadable)

@@ -105,7 +105,7 @@ func isRevisionUnavailable(err error) bool {
 // watch applies the events of one watch. It returns nil if the watch ended normally.
 func (f *follower) watch(ctx context.Context) error {
 	opts := f.options
-	duration := int64(f.rng.between(5*time.Minute, 10*time.Minute) / time.Second)
+	duration := int64(f.rng.durationBetween(5*time.Minute, 10*time.Minute) / time.Second)
 	opts.ResourceVersion, opts.AllowWatchBookmarks, opts.TimeoutSeconds = f.revision, true, &duration
 	stream, err := f.client.Watch(ctx, f.target, opts)
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-func (r *reader) heartbeat() time.Duration {
+func (r *reader) heartbeatInterval() time.Duration {
 	return r.client.cfg.Clock.ClampWallDuration(100*time.Millisecond, r.client.cfg.Heartbeat)
 }
 
 // readUntilHeartbeat reads the live stream for one heartbeat interval. It reports whether anything
 // arrived.
 func (r *reader) readUntilHeartbeat(ctx context.Context, live subscription) (heard bool, err error) {
-	tick, cancel := clock.Clock{}.Timeout(ctx, r.heartbeat())
+	tick, cancel := clock.Clock{}.Timeout(ctx, r.heartbeatInterval())
 	defer cancel()
 	for {
 		data, err := live.Next(tick)

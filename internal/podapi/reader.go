@@ -102,7 +102,7 @@ func (r *reader) connect(ctx context.Context, opts metav1.ListOptions) (*session
 func (r *reader) fetchBacklog(ctx context.Context, current *session, opts metav1.ListOptions) error {
 	parts, err := r.client.stream(ctx, call{
 		verb: proto.VerbWatch, target: r.target, options: &opts,
-		attemptTimeout: max(2*maxSilentHeartbeats*r.heartbeat(), minTimeout),
+		attemptTimeout: max(2*maxSilentHeartbeats*r.heartbeatInterval(), minTimeout),
 	})
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (r *reader) fetchBacklog(ctx context.Context, current *session, opts metav1
 // reconnect retries connect until it succeeds; nil if the watch is over.
 func (r *reader) reconnect(ctx context.Context) *session {
 	pause := time.Duration(0)
-	for clk := (clock.Clock{}); clk.Sleep(ctx, r.rng.between(pause/2, pause)) == nil; {
+	for clk := (clock.Clock{}); clk.Sleep(ctx, r.rng.durationBetween(pause/2, pause)) == nil; {
 		next, err := r.connect(ctx, r.resumeOptions())
 		if err == nil {
 			return next

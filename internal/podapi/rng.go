@@ -35,7 +35,7 @@ func (d *rng) fraction() float64 {
 	return float64(z>>11) / (1 << 53)
 }
 
-// between returns a duration in [low, high).
-func (d *rng) between(low, high time.Duration) time.Duration {
+// durationBetween returns a duration in [low, high).
+func (d *rng) durationBetween(low, high time.Duration) time.Duration {
 	return low + time.Duration(d.fraction()*float64(high-low))
 }

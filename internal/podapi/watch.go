@@ -88,7 +88,7 @@ func (c *Client) WatchDuration(asked *int64) time.Duration {
 	if asked != nil && *asked > 0 {
 		return time.Duration(*asked) * time.Second
 	}
-	return c.rng.between(30*time.Minute, 60*time.Minute)
+	return c.rng.durationBetween(30*time.Minute, 60*time.Minute)
 }
 
 // startRevision returns the revision after which a watch begins; 0 if it begins with initial

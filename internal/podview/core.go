@@ -52,8 +52,8 @@ func (v View) nodeCells(nodeCells *corev1.Node) []any {
 		orNone(strings.Join(NodeRoles(nodeCells), ",")),
 		v.objectAge(nodeCells),
 		info.KubeletVersion,
-		address(nodeCells, corev1.NodeInternalIP),
-		address(nodeCells, corev1.NodeExternalIP),
+		nodeAddress(nodeCells, corev1.NodeInternalIP),
+		nodeAddress(nodeCells, corev1.NodeExternalIP),
 		orUnknown(info.OSImage),
 		kernel,
 		orUnknown(info.ContainerRuntimeVersion),
@@ -93,7 +93,7 @@ func NodeRoles(node *corev1.Node) []string {
 	return slices.Sorted(maps.Keys(roles))
 }
 
-func address(node *corev1.Node, kind corev1.NodeAddressType) string {
+func nodeAddress(node *corev1.Node, kind corev1.NodeAddressType) string {
 	for _, a := range node.Status.Addresses {
 		if a.Type == kind {
 			return a.Address

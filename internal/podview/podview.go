@@ -32,7 +32,7 @@ func (v View) Table(gvk schema.GroupVersionKind, objs ...kinds.Object) *metav1.T
 		Rows:              make([]metav1.TableRow, 0, len(objs)),
 	}
 	for _, obj := range objs {
-		table.Rows = append(table.Rows, v.row(sheet, obj))
+		table.Rows = append(table.Rows, v.newRow(sheet, obj))
 	}
 	return table
 }
@@ -44,10 +44,10 @@ func Columns(gvk schema.GroupVersionKind) []metav1.TableColumnDefinition {
 
 // Row returns one object as a row under the columns of gvk.
 func (v View) Row(gvk schema.GroupVersionKind, obj kinds.Object) metav1.TableRow {
-	return v.row(printerFor(gvk), obj)
+	return v.newRow(printerFor(gvk), obj)
 }
 
-func (v View) row(sheet printer, obj kinds.Object) metav1.TableRow {
+func (v View) newRow(sheet printer, obj kinds.Object) metav1.TableRow {
 	row := metav1.TableRow{Cells: sheet.cells(v, obj), Object: runtime.RawExtension{Object: obj}}
 	if phase, ok := phaseOf(obj); ok {
 		row.Conditions = rowConditions(phase)

@@ -154,20 +154,20 @@ func pullLimit(*proto.PullImageRequest) time.Duration { return noLimit }
 func defaultLimit[Q protobuf.Message](Q) time.Duration { return requestTimeout }
 
 func stopLimit(req *proto.StopContainerRequest) time.Duration {
-	return requestTimeout + seconds(req.TimeoutSeconds)
+	return requestTimeout + secondsToDuration(req.TimeoutSeconds)
 }
 
 func execLimit(req *proto.ExecSyncRequest) time.Duration {
 	if req.TimeoutSeconds <= 0 {
 		return noLimit
 	}
-	return requestTimeout + seconds(req.TimeoutSeconds)
+	return requestTimeout + secondsToDuration(req.TimeoutSeconds)
 }
 
 // maxSeconds is far above any grace period, and its sums do not overflow a time.Duration.
 const maxSeconds = int64(100 * 365 * 24 * time.Hour / time.Second)
 
-// seconds converts n to a duration from 0 to a hundred years.
-func seconds(n int64) time.Duration {
+// secondsToDuration converts n to a duration from 0 to a hundred years.
+func secondsToDuration(n int64) time.Duration {
 	return time.Duration(min(max(n, 0), maxSeconds)) * time.Second
 }

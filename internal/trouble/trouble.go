@@ -32,7 +32,7 @@ type State struct {
 // Diff returns which trouble ends and begins between two states, in order. A step or speed change
 // of the clock begins and ends at once.
 func Diff(from, to State) (ends, begins []history.Trouble) {
-	was, is := from.list(), to.list()
+	was, is := from.listTrouble(), to.listTrouble()
 	for _, t := range was {
 		if !slices.ContainsFunc(is, t.Equal) {
 			ends = append(ends, t)
@@ -52,8 +52,8 @@ func Diff(from, to State) (ends, begins []history.Trouble) {
 	return ends, begins
 }
 
-// list returns the trouble that persists in the state.
-func (s State) list() []history.Trouble {
+// listTrouble returns the trouble that persists in the state.
+func (s State) listTrouble() []history.Trouble {
 	var all []history.Trouble
 	for _, f := range s.Faults {
 		all = append(all, history.Trouble{Kind: history.TroubleFault, What: f.Name, Arguments: encodeJSON(f)})

@@ -39,7 +39,7 @@ func FromCRD(crd *apiextensionsv1.CustomResourceDefinition) []Kind {
 	for _, v := range crd.Spec.Versions {
 		if v.Served {
 			row := common
-			row.Version, row.Subresources = v.Name, subresources(v.Subresources)
+			row.Version, row.Subresources = v.Name, subresourceNames(v.Subresources)
 			for _, f := range v.SelectableFields {
 				row.Selectable = append(row.Selectable, strings.TrimPrefix(f.JSONPath, "."))
 			}
@@ -57,7 +57,7 @@ func isEstablished(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	})
 }
 
-func subresources(s *apiextensionsv1.CustomResourceSubresources) []string {
+func subresourceNames(s *apiextensionsv1.CustomResourceSubresources) []string {
 	var names []string
 	if s != nil && s.Scale != nil {
 		names = append(names, "scale")

@@ -97,7 +97,7 @@ func awaitEcho(t *testing.T, conn *carrier.Conn) {
 		if !errors.Is(err, carrier.ErrNoResponder) && !errors.Is(err, carrier.ErrDisconnected) {
 			t.Fatalf("%s asks: %q, %v", conn.Identity(), got, err)
 		}
-		// Let time pass in a bubble: somebody may be waiting to connect.
+		// Let time pass in a bubble: a client may be waiting to connect.
 		if err := (clock.Clock{}).Sleep(ctx, time.Millisecond); err != nil {
 			t.Fatalf("%s asks: %v", conn.Identity(), err)
 		}
@@ -133,14 +133,14 @@ func TestEveryNodeReachesTheHubThroughItsLink(t *testing.T) {
 		if slices.Contains(cfg.Nodes, member) {
 			id = proto.Node(member)
 		} else if member == partition.APIServer {
-			continue // it is the one who answers
+			continue // the apiserver answers itself
 		}
 		conn := dial(t, carrier.Config{URLs: []string{url}, Identity: id, Seed: seed(t, dir, id)})
 		awaitEcho(t, conn)
 		nodes = append(nodes, conn)
 	}
 
-	// A bus that starts again where it was is found by everyone.
+	// All clients reconnect to a bus that restarts at the same addresses.
 	stop()
 	cfg.Pinned = at
 	again, _ := start(t, cfg)

@@ -118,7 +118,7 @@ func send(t *testing.T, conn net.Conn, text string) {
 func TestAHeldLinkDeliversLater(t *testing.T) {
 	for name, row := range map[string]struct {
 		cut              partition.Condition
-		fromNode, toNode bool // what goes on
+		fromNode, toNode bool // which directions carry data
 	}{
 		"both":      {partition.HoldBoth(), false, false},
 		"from node": {partition.Condition{FromNode: partition.OneWay{Manner: partition.Hold}}, false, true},
@@ -251,7 +251,7 @@ func TestAbandonedConnectionsAreDropped(t *testing.T) {
 		atNode.want(t, "cut", "", open)
 		w.Set(partition.Condition{})
 		synctest.Wait()
-		// Those who had said something had sent their packets; only the silent are nobody.
+		// Connections with data had sent their packets; only silent ones were dropped.
 		if got := w.dials.Load(); got > 51 {
 			t.Errorf("%d connections reached the hub", got)
 		}

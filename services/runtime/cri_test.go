@@ -14,8 +14,8 @@ import (
 	"github.com/podfall/podfall/services/runtime"
 )
 
-// CRI-10: a network that cannot be torn down fails the stop of its sandbox, again and
-// again; the containers are dead and the sandbox is NOTREADY all the same.
+// TestCRI10Teardown is CRI-10: if the network cannot be torn down, each stop of the sandbox fails,
+// but its containers are dead and it is NOTREADY.
 func TestCRI10Teardown(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		box, err := n.RunPodSandbox(t.Context(), &proto.RunPodSandboxRequest{
@@ -46,7 +46,7 @@ func TestCRI10Teardown(t *testing.T) {
 	})
 }
 
-// CRI-11: a container that cannot be started is EXITED 128 StartError.
+// TestCRI11StartError is CRI-11: a container that cannot be started is EXITED 128 StartError.
 func TestCRI11StartError(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()
@@ -62,7 +62,7 @@ func TestCRI11StartError(t *testing.T) {
 	})
 }
 
-// A script that does not parse is refused when its container is made, by the clause.
+// TestBadScript: creating a container with an invalid script fails and names the clause.
 func TestBadScript(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		box := n.runSandbox("web")
@@ -76,8 +76,8 @@ func TestBadScript(t *testing.T) {
 	})
 }
 
-// CRI-14: labels and annotations come back as they were given; names include the uid and
-// the attempt, and are taken once.
+// TestCRI14NamesAndLabels is CRI-14: labels and annotations are returned unchanged. Names include
+// the uid and the attempt, and are unique.
 func TestCRI14NamesAndLabels(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		ctx := t.Context()
@@ -133,8 +133,8 @@ func TestCRI14NamesAndLabels(t *testing.T) {
 	})
 }
 
-// CRI-15: containers survive the runtime; calls that were open are Unavailable; a stop is
-// gone on with, and sends no second TERM.
+// TestCRI15Restart is CRI-15: containers outlive the runtime. Open calls return Unavailable. A stop
+// continues, and sends no second SIGTERM.
 func TestCRI15Restart(t *testing.T) {
 	for name, restart := range map[string]func(*node, time.Duration){"restart": (*node).restart, "crash": (*node).crash} {
 		t.Run(name, func(t *testing.T) {
@@ -160,7 +160,8 @@ func TestCRI15Restart(t *testing.T) {
 	}
 }
 
-// CRI-15: a container that ends while its runtime is away has ended then.
+// TestCRI15ExitWhileAway is CRI-15: a container that exits while its runtime is down has the time
+// of its exit.
 func TestCRI15ExitWhileAway(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()
@@ -176,7 +177,8 @@ func TestCRI15ExitWhileAway(t *testing.T) {
 	})
 }
 
-// CRI-16: removing a running container kills it first; its logs go with it.
+// TestCRI16RemoveRunning is CRI-16: removing a running container kills it first, and removes its
+// logs.
 func TestCRI16RemoveRunning(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		ctx, began := t.Context(), time.Now()
@@ -196,7 +198,7 @@ func TestCRI16RemoveRunning(t *testing.T) {
 	})
 }
 
-// CRI-16: what cannot be killed cannot be removed.
+// TestCRI16RemoveUnkillable is CRI-16: a container that cannot be killed cannot be removed.
 func TestCRI16RemoveUnkillable(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		_, id := n.runPod("survives KILL")
@@ -208,7 +210,7 @@ func TestCRI16RemoveUnkillable(t *testing.T) {
 	})
 }
 
-// A sandbox that is stopped while a start is under way: nothing runs in it afterwards.
+// TestStopDuringStart stops a sandbox while a start is under way: nothing runs in it afterwards.
 func TestStopDuringStart(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()
@@ -227,7 +229,8 @@ func TestStopDuringStart(t *testing.T) {
 	})
 }
 
-// A start that its caller has given up goes on, and who asks for it again waits for it too.
+// TestStartOutlivesCaller: a start goes on if its caller gives up, and a repeated call waits for
+// the same start.
 func TestStartTakenUp(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		id := n.createContainer(n.runSandbox("web"), "app", "starts after 20s")
@@ -243,7 +246,7 @@ func TestStartTakenUp(t *testing.T) {
 	})
 }
 
-// Once a sandbox is being stopped, nothing more starts in it.
+// TestStartDuringStop: once a sandbox is being stopped, nothing more starts in it.
 func TestStartDuringStop(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		box, _ := n.runPod("ignores TERM, survives KILL for 10s")
@@ -258,7 +261,8 @@ func TestStartDuringStop(t *testing.T) {
 	})
 }
 
-// ExecSync of a scripted container succeeds and writes nothing; only a running one has it.
+// TestExecSync: ExecSync of a scripted container succeeds and writes nothing, if the container is
+// running.
 func TestExecSync(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		_, id := n.runPod("exits 0 after 10s")
@@ -274,7 +278,7 @@ func TestExecSync(t *testing.T) {
 	})
 }
 
-// Logs: what a scripted container writes, and the options that choose from it.
+// TestContainerLogs checks the logs of a scripted container, and the options that select from them.
 func TestContainerLogs(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()

@@ -10,8 +10,8 @@ import (
 	"github.com/podfall/podfall/internal/fault"
 )
 
-// TestFaultsOfSignals breaks the sending of signals: what is dropped never arrives, what is
-// delayed arrives late, and other containers and signals are spared.
+// TestFaultsOfSignals injects faults into the sending of signals. Dropped signals never arrive,
+// delayed ones arrive late, and other containers and signals are unaffected.
 func TestFaultsOfSignals(t *testing.T) {
 	drop := fault.Effect{Kind: fault.Drop}
 	late := fault.Effect{Kind: fault.Delay, Delay: metav1.Duration{Duration: 3 * time.Second}}

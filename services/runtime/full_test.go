@@ -12,9 +12,9 @@ import (
 	"github.com/podfall/podfall/services/runtime/store/storetest"
 )
 
-// On a full disk each call that needs it is refused with the disk's reason and has done
-// nothing, so that it can be made again when there is space; and after a kill the runtime
-// has what it answered.
+// TestFullDisk: on a full disk each call that needs the disk fails with the disk's reason and has
+// no effect, so it can be repeated when there is space. After a kill the runtime has everything
+// that it acknowledged.
 func TestFullDisk(t *testing.T) {
 	if !storetest.InOwnProcess(t) {
 		return
@@ -58,7 +58,7 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-// A removal that failed keeps nobody from starting the container.
+// TestFullDiskRemoval: after a failed removal the container can still be started.
 func TestFullDiskRemoval(t *testing.T) {
 	if !storetest.InOwnProcess(t) {
 		return
@@ -77,8 +77,8 @@ func TestFullDiskRemoval(t *testing.T) {
 	})
 }
 
-// SIGKILL must be on record before it is sent, and the sender of one that is not may try
-// again.
+// TestFullDiskKill: SIGKILL must be on record before it is sent, and a caller may retry after a
+// failed record.
 func TestFullDiskKill(t *testing.T) {
 	if !storetest.InOwnProcess(t) {
 		return

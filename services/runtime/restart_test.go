@@ -90,8 +90,8 @@ func runSteps(n *node, between func(step int)) []snapshotView {
 	return seen
 }
 
-// CRI-15: a runtime that is killed after any step, or after each of them, is seen as one
-// that never was.
+// TestCRI15KilledAfterAnyStep is CRI-15: a runtime that is killed after any step, or after each
+// step, looks like one that was never killed.
 func TestCRI15KilledAfterAnyStep(t *testing.T) {
 	byID := cmp.Options{protocmp.Transform(), cmp.Transformer("byID", func(v snapshotView) map[string]any {
 		all := map[string]any{}
@@ -154,8 +154,9 @@ func must(op store.Op, err error) store.Op {
 	return op
 }
 
-// Killed between the start of a container and the end of its sandbox: it is killed when
-// the runtime is back, for nothing runs in a sandbox that was stopped.
+// TestCRI15KilledDuringStopPodSandbox kills the runtime between the start of a container and the
+// end of its sandbox's stop. After the restart the container is killed, because nothing runs in a
+// stopped sandbox.
 func TestCRI15KilledDuringStopPodSandbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{t: t, dir: t.TempDir()}
@@ -172,8 +173,9 @@ func TestCRI15KilledDuringStopPodSandbox(t *testing.T) {
 	})
 }
 
-// Killed between the making of a container and the answer, while its sandbox was
-// removed: nobody knows of the container, and it is forgotten.
+// TestCRI15KilledDuringRemovePodSandbox kills the runtime between creating a container and the
+// answer, while the sandbox was being removed. The container was never acknowledged, and is
+// deleted.
 func TestCRI15KilledDuringRemovePodSandbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{t: t, dir: t.TempDir()}
@@ -187,7 +189,7 @@ func TestCRI15KilledDuringRemovePodSandbox(t *testing.T) {
 	})
 }
 
-// A runtime does not start on records that it cannot trust.
+// TestRunRefusesDamage: a runtime does not start on damaged records.
 func TestRunRefusesDamage(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, runtime.File), []byte("not a store"), 0o600); err != nil {

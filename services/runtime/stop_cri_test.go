@@ -101,6 +101,7 @@ func TestSnapshotUsesShownClock(t *testing.T) {
 	})
 }
 
+// TestCRI02Idempotence is CRI-02: repeated stops and removals succeed.
 func TestCRI02Idempotence(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		ctx := t.Context()
@@ -134,8 +135,8 @@ func TestCRI02Idempotence(t *testing.T) {
 	})
 }
 
-// One stop each: what it takes, how the container ends, and what it was sent. CRI-11
-// and CRI-12 are the exit codes and reasons.
+// TestCRI03StopContainer checks single stops: how long each takes, how the container ends, and
+// which signals it gets. CRI-11 and CRI-12 are the exit codes and reasons.
 func TestCRI03StopContainer(t *testing.T) {
 	for name, row := range map[string]struct {
 		script  string
@@ -174,8 +175,8 @@ func TestCRI03StopContainer(t *testing.T) {
 	}
 }
 
-// CRI-04: stopping a sandbox kills what runs in it and releases its address; removing it
-// removes its containers.
+// TestCRI04Sandboxes is CRI-04: stopping a sandbox kills its containers and releases its address;
+// removing it removes its containers.
 func TestCRI04Sandboxes(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		ctx, began := t.Context(), time.Now()
@@ -212,7 +213,7 @@ func TestCRI04Sandboxes(t *testing.T) {
 	})
 }
 
-// Addresses are unique among the sandboxes that have one, and run out.
+// TestAddresses: addresses are unique among live sandboxes, and can run out.
 func TestAddresses(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		seen := map[string]*proto.Sandbox{}
@@ -237,7 +238,7 @@ func TestAddresses(t *testing.T) {
 	})
 }
 
-// CRI-05: a container's states, and what comes with each.
+// TestCRI05States is CRI-05: a container's states, and the fields set in each.
 func TestCRI05States(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		ctx, began := t.Context(), time.Now()
@@ -266,7 +267,8 @@ func TestCRI05States(t *testing.T) {
 	})
 }
 
-// CRI-06: a stop that hangs ends at the caller's deadline, and again at the next call's.
+// TestCRI06StopHangs is CRI-06: a stop that hangs ends at the caller's deadline, and so does the
+// next call.
 func TestCRI06StopHangs(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()
@@ -287,7 +289,8 @@ func TestCRI06StopHangs(t *testing.T) {
 	})
 }
 
-// CRI-07: a second stop sends no second signal; it only waits again, then kills.
+// TestCRI07SignalOnce is CRI-07: a second stop sends no second signal; it only waits again, then
+// kills.
 func TestCRI07SignalOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()
@@ -308,7 +311,8 @@ func TestCRI07SignalOnce(t *testing.T) {
 	})
 }
 
-// CRI-07: a container that was never started, or has exited, is stopped already.
+// TestCRI07NothingToStop is CRI-07: a container that never started, or has exited, is stopped
+// already.
 func TestCRI07NothingToStop(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		box, id := n.runPod("exits 0 after 1s")
@@ -327,8 +331,8 @@ func TestCRI07NothingToStop(t *testing.T) {
 	})
 }
 
-// CRI-07: when the kubelet is killed its stop goes no further: no SIGKILL. Its next
-// incarnation waits anew (TRC-20).
+// TestCRI07CallerKilled is CRI-07: if the kubelet is killed, its stop sends no SIGKILL. The
+// kubelet's next incarnation starts a new wait (TRC-20).
 func TestCRI07CallerKilled(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()
@@ -353,7 +357,8 @@ func TestCRI07CallerKilled(t *testing.T) {
 	})
 }
 
-// TRC-20: a kubelet that comes back at once waits anew too, and its old stop is over.
+// TestTRC20KubeletRestart is TRC-20: a kubelet that restarts at once starts a new wait too, and its
+// old stop has ended.
 func TestTRC20KubeletRestart(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()
@@ -375,7 +380,8 @@ func TestTRC20KubeletRestart(t *testing.T) {
 	})
 }
 
-// CRI-08: one cycle of a kubelet against an unkillable process, then its end.
+// TestCRI08Unkillable is CRI-08: one cycle of a kubelet with an unkillable process, then the
+// process's end.
 func TestCRI08Unkillable(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()
@@ -401,7 +407,7 @@ func TestCRI08Unkillable(t *testing.T) {
 	})
 }
 
-// CRI-08: for ever is for ever.
+// TestCRI08NeverEnds is CRI-08 for a process that never ends.
 func TestCRI08NeverEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		_, id := n.runPod("ignores TERM, survives KILL")
@@ -414,7 +420,8 @@ func TestCRI08NeverEnds(t *testing.T) {
 	})
 }
 
-// CRI-09: of two stops at the same time the shorter one kills, and both are done.
+// TestCRI09ConcurrentStops is CRI-09: of two concurrent stops the shorter one kills, and both end
+// then.
 func TestCRI09ConcurrentStops(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()
@@ -436,7 +443,8 @@ func TestCRI09ConcurrentStops(t *testing.T) {
 	})
 }
 
-// CRI-09: many stops at the same instant send one TERM, and kill once each at most.
+// TestCRI09ManyStops is CRI-09: many stops at the same instant send one SIGTERM, and each kills at
+// most once.
 func TestCRI09ManyStops(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node) {
 		began := time.Now()

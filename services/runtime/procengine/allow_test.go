@@ -12,7 +12,7 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine"
 )
 
-// T8: nothing runs but what was allowed, whatever way it is named.
+// TestAllowlist is T8: only allowed programs run, however they are named.
 func TestAllowance(t *testing.T) {
 	dir := t.TempDir()
 	outside := filepath.Join(dir, "outside")
@@ -107,7 +107,8 @@ func TestAllowance(t *testing.T) {
 	}
 }
 
-// A program that may not run is a start that fails, and says how to allow it.
+// TestNotAllowedIsAStartError: a program that is not allowed is a failed start, and the error says
+// how to allow it.
 func TestNotAllowedIsAStartError(t *testing.T) {
 	s := newTestEngine(t, func(cfg *procengine.Config) { cfg.Allow = procengine.Allowlist{} })
 	id := s.id("app")
@@ -125,7 +126,7 @@ func TestNotAllowedIsAStartError(t *testing.T) {
 	}
 }
 
-// T8: a manifest cannot load a library into a program that is allowed.
+// TestLoaderVariablesAreRefused is T8: a manifest cannot load a library into an allowed program.
 func TestLoaderVariablesAreRefused(t *testing.T) {
 	s := newTestEngine(t, nil)
 	for _, name := range []string{"LD_PRELOAD", "LD_AUDIT", "GLIBC_TUNABLES", "GCONV_PATH"} {
@@ -142,7 +143,7 @@ func TestLoaderVariablesAreRefused(t *testing.T) {
 	}
 }
 
-// A program inherits limits: no core file, and not every descriptor that there is.
+// TestLimits: a program inherits limits: no core file, and a bounded number of descriptors.
 func TestLimits(t *testing.T) {
 	s := newTestEngine(t, nil)
 	id := s.runShell("app", "ulimit -c; ulimit -n; echo ready")

@@ -12,8 +12,8 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine"
 )
 
-// Whole lives of real programs, four at a time: started, killed and removed, each with its
-// shim, in namespaces of its own and without.
+// BenchmarkLifecycle runs whole lifecycles of real programs, four at a time: started, killed and
+// removed, each with its shim, with and without namespaces.
 func BenchmarkLifecycle(b *testing.B) {
 	for _, name := range []string{"namespaces", "without namespaces"} {
 		b.Run(name, func(b *testing.B) {

@@ -85,8 +85,8 @@ func newEngine(t *testing.T, dir string, isolation procengine.Isolation) *procen
 
 func launchCommand() []string { return []string{os.Args[0], asLaunch} }
 
-// TestConformance runs the suite in every way in which this machine lets this user keep
-// programs apart; see also TestAsNobody.
+// TestConformance runs the suite with every isolation that this machine permits; see also
+// TestAsNobody.
 func TestConformance(t *testing.T) {
 	for name, isolation := range isolations(t) {
 		t.Run(name, func(t *testing.T) {

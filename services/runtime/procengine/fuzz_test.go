@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzListening: a socket that listens on a port is found among whatever other lines a table
-// has, and only of that port and in that state.
+// FuzzListening: a listening socket is found among any other lines of a table, and only for its
+// port and state.
 func FuzzListening(f *testing.F) {
 	f.Fuzz(func(t *testing.T, other string, state uint8, port uint16, inode uint64) {
 		before := parseListeners([]byte(other+"\n"), int32(port))

@@ -10,9 +10,9 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine"
 )
 
-// Without namespaces a program, its children and what runs beside it find its volumes by
-// PODFALL_MOUNTS, in a directory that nobody but the runtime may enter; and nothing else
-// that lies there, where the program's user is another.
+// TestVolumesWithoutNamespaces: without namespaces a program, its children and commands beside it
+// find its volumes by PODFALL_MOUNTS, in a directory that only the runtime may enter. If the
+// program has another user, nothing else there is accessible.
 func TestVolumesWithoutNamespaces(t *testing.T) {
 	const at = `at() { echo "$PODFALL_MOUNTS" | while IFS== read -r inside outside; do [ "$inside" = "$1" ] && echo "$outside"; done; }; `
 	for name, way := range isolations(t) {
@@ -66,7 +66,7 @@ func TestVolumesWithoutNamespaces(t *testing.T) {
 	}
 }
 
-// T10: no volume is handed over by way of a link.
+// TestT10VolumesWithoutLinks is T10: no volume is passed through a link.
 func TestT10VolumesWithoutLinks(t *testing.T) {
 	for name, way := range isolations(t) {
 		if way.Namespaces || way.User == nil {

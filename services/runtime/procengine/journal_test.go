@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestJournalIsBounded has a journal that has grown too large put aside, once, and one that
-// has not left alone.
+// TestJournalIsBounded: a journal that is too large is rotated once, and a smaller one stays.
 func TestJournalIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	e := &Engine{cfg: Config{Journal: filepath.Join(dir, "signals.ndjson")}}

@@ -16,8 +16,8 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/shim"
 )
 
-// What takes more memory than it may is killed as a whole and says OOMKilled, also where
-// no cgroup counts it; what keeps to its limit is not.
+// TestOutOfMemory: a program over its memory limit is killed as a whole with OOMKilled, even
+// without a cgroup; one within its limit is not.
 func TestOutOfMemory(t *testing.T) {
 	for name, way := range isolations(t) {
 		t.Run(name, func(t *testing.T) {
@@ -46,8 +46,8 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// Where this user may make cgroups, a container is one: whatever hides from its shim is
-// found by it and ends with it, and the cgroup goes with the container.
+// TestCgroup: if this user can create cgroups, each container has one. Processes hidden from the
+// shim are found by it and end with it, and the cgroup is removed with the container.
 func TestCgroup(t *testing.T) {
 	tree, err := cgroups.Open("podfall-test-" + filepath.Base(filepath.Dir(t.TempDir())))
 	t.Logf("cgroups: %v, %v", tree, err)
@@ -76,7 +76,7 @@ func TestCgroup(t *testing.T) {
 	}
 }
 
-// The journal has each signal and each command twice, in order: before and after.
+// TestJournal: the journal has each signal and each command twice, in order: before and after.
 func TestJournal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "signals.ndjson")
 	s := newTestEngine(t, func(cfg *procengine.Config) { cfg.Journal = path })

@@ -8,8 +8,8 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/launch"
 )
 
-// TestWhereMounts has a program that can have nothing mounted told where its volumes are,
-// and nobody else tell it something else.
+// TestMountsEnv: a program without its own mounts gets the paths of its volumes, and a manifest
+// cannot override them.
 func TestWhereMounts(t *testing.T) {
 	mounts := []*proto.Mount{{HostPath: "/host/a", ContainerPath: "/data"}, {HostPath: "/host/b", ContainerPath: "/etc/conf", ReadOnly: true}}
 	if got, want := mountsEnv(mounts), []string{"PODFALL_MOUNTS=/data=/host/a\n/etc/conf=/host/b"}; !slices.Equal(got, want) {

@@ -24,8 +24,8 @@ func newIsolated(t *testing.T) *testEngine {
 	return s
 }
 
-// CRI-11, by the kernel: the first process of a PID namespace gets no signal that it does
-// not handle, and what runs beside it is in the same namespace.
+// TestNamespacesProcessOne is CRI-11 by the kernel: the first process of a PID namespace gets no
+// signal without a handler. Commands beside it are in the same namespace.
 func TestNamespacesProcessOne(t *testing.T) {
 	s := newIsolated(t)
 	id := s.runShell("deaf", "echo I am $$; setsid sleep 1000 & (setsid setsid sleep 1000 &); echo ready; exec sleep 1000")
@@ -50,7 +50,7 @@ func TestNamespacesProcessOne(t *testing.T) {
 	}
 }
 
-// A shim that is killed takes the whole namespace along.
+// TestNamespacesShimKilled: killing a shim kills the whole namespace.
 func TestNamespacesShimKilled(t *testing.T) {
 	s := newIsolated(t)
 	id := s.runShell("app", "setsid sleep 1000 & setsid sh -c 'env -i sleep 1000 & env -i sleep 1000' & echo ready; sleep 1000")
@@ -58,8 +58,8 @@ func TestNamespacesShimKilled(t *testing.T) {
 	s.wantExit(id, 255, engine.ReasonUnknown)
 }
 
-// What is mounted is where the manifest says, for the program and for what runs beside it;
-// the machine sees nothing of it.
+// TestNamespacesMounts: mounts are at their paths for the program and for commands beside it; the
+// machine sees none of them.
 func TestNamespacesMounts(t *testing.T) {
 	s := newIsolated(t)
 	volume, other := filepath.Join(openTempDir(t), "volume"), filepath.Join(openTempDir(t), "other")
@@ -105,8 +105,8 @@ func TestNamespacesMounts(t *testing.T) {
 	s.await(id, exited)
 }
 
-// T8, T10: a mount makes no other program of the one that is allowed, and leads nowhere
-// else, whatever a volume holds.
+// TestT10MountsThatAreRefused is T8 and T10: a mount cannot replace an allowed program or lead
+// elsewhere, whatever a volume contains.
 func TestT10MountsThatAreRefused(t *testing.T) {
 	s := newIsolated(t)
 	volume := openTempDir(t)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestListens finds out on which ports processes listen that have a marker, such as this
-// one, in their environment.
+// TestListens finds the ports of listening processes with a marker, for example this one, in their
+// environment.
 func TestListens(t *testing.T) {
 	data, err := os.ReadFile("/proc/self/environ")
 	if err != nil {

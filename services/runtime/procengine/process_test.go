@@ -18,7 +18,7 @@ import (
 
 const exited = proto.ContainerState_CONTAINER_STATE_EXITED
 
-// Whatever a program leaves behind goes with it: children in sessions of their own,
+// TestNothingIsLeft: everything that a program leaves behind is killed: children in new sessions,
 // daemons that forked twice, children that ignore signals, and zombies.
 func TestNothingIsLeft(t *testing.T) {
 	for name, script := range map[string]string{
@@ -45,7 +45,8 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// The end of a program is told when it is the end of all: also when it exits by itself.
+// TestExitByItselfTakesItsChildren: a program's exit is reported when its last descendant has
+// ended, even if it exits by itself.
 func TestExitByItselfTakesItsChildren(t *testing.T) {
 	s := newTestEngine(t, nil)
 	id := s.runShell("app", "setsid sleep 1000 & echo ready; exit 4")
@@ -55,7 +56,7 @@ func TestExitByItselfTakesItsChildren(t *testing.T) {
 	}
 }
 
-// CRI-11: the first process of a container gets no signal that it does not handle.
+// TestCRI11InitRule is CRI-11: the first process of a container gets no signal without a handler.
 func TestCRI11InitRule(t *testing.T) {
 	s := newTestEngine(t, func(cfg *procengine.Config) { cfg.Init = true })
 	id := s.runShell("deaf", "echo ready; exec sleep 1000")
@@ -70,7 +71,8 @@ func TestCRI11InitRule(t *testing.T) {
 	s.wantExit(id, 137, engine.ReasonError)
 }
 
-// T8: the program sees what its manifest gives it, and nothing of the runtime's.
+// TestT8EnvironmentAndDescriptors is T8: the program gets what its manifest gives it, and nothing
+// of the runtime's.
 func TestT8EnvironmentAndDescriptors(t *testing.T) {
 	t.Setenv("SECRET_OF_THE_RUNTIME", "canary")
 	inherited, err := os.Open(os.DevNull)
@@ -101,8 +103,8 @@ func TestT8EnvironmentAndDescriptors(t *testing.T) {
 	s.await(id, exited)
 }
 
-// A runtime that is killed and started again finds its programs running, hears of their
-// ends, and keeps their output.
+// TestRuntimeRestart: a restarted runtime finds its programs running, learns of their exits, and
+// keeps their output.
 func TestRuntimeRestart(t *testing.T) {
 	s := newTestEngine(t, nil)
 	runs := s.runShell("runs", "trap 'echo heard; exit 5' TERM; echo ready; while :; do sleep 0.01; done")
@@ -135,8 +137,8 @@ func TestRuntimeRestart(t *testing.T) {
 	}
 }
 
-// A shim that is killed takes its program along, and what is left of it is found by the
-// next life of the runtime, or by this one.
+// TestShimKilled: killing a shim kills its program. Remaining processes are found by this runtime
+// process or the next.
 func TestShimKilled(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		s := newTestEngine(t, nil)
@@ -165,7 +167,8 @@ func TestShimKilled(t *testing.T) {
 	}
 }
 
-// Killed before a shim was there: it never ran, and cannot begin to run any more.
+// TestStartedButNeverRan: a container whose start was recorded before a shim existed never ran, and
+// cannot start any more.
 func TestStartedButNeverRan(t *testing.T) {
 	s := newTestEngine(t, nil)
 	id := s.id("app")
@@ -199,7 +202,8 @@ func TestExecIsOfTheContainer(t *testing.T) {
 	s.await(id, exited)
 }
 
-// CRI-07: the stop signal is sent once, however often the runtime is killed around it.
+// TestCRI07StopSignalOnceOverRestarts is CRI-07: the stop signal is sent once, however often the
+// runtime is killed around it.
 func TestCRI07StopSignalOnceOverRestarts(t *testing.T) {
 	s := newTestEngine(t, nil)
 	id := s.runShell("app", "trap 'echo heard' TERM; echo ready; while :; do sleep 0.01; done")
@@ -225,7 +229,8 @@ func TestCRI07StopSignalOnceOverRestarts(t *testing.T) {
 	}
 }
 
-// A program that has ended before anybody could ask its shim has run all the same.
+// TestExitAtOnce: a program that exits before the engine could connect to its shim counts as having
+// run.
 func TestExitAtOnce(t *testing.T) {
 	s := newTestEngine(t, nil)
 	for i := range 40 {

@@ -13,8 +13,8 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// TestReach asks a program's port as probes and hooks do: on loopback and nowhere else
-// (T8), whatever the manifest or the program says.
+// TestReach reaches a program's port as probes and hooks do: only on loopback (T8), whatever the
+// manifest or the program says.
 func TestReach(t *testing.T) {
 	var loops, elsewhere atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
@@ -81,8 +81,8 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// TestReachOnlyWhatIsThePods: a probe reaches no other server of the machine (T8), but every
-// port on which the pod's own programs listen.
+// TestReachOnlyWhatIsThePods: a probe reaches no other server of the machine (T8), but every port
+// on which the pod's own programs listen.
 func TestReachOnlyWhatIsThePods(t *testing.T) {
 	others := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("another's server was asked") }))
 	t.Cleanup(others.Close)

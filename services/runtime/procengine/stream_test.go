@@ -200,7 +200,7 @@ func TestStreamedExec(t *testing.T) {
 	s.wantExit(id, 137, engine.ReasonError)
 }
 
-// What a client says arrives, also that it says no more.
+// TestStreamedStdin: the client's input arrives, including its end.
 func TestStreamedStdin(t *testing.T) {
 	s := newTestEngine(t, nil)
 	id := s.runShell("app", "echo ready; exec sleep 1000")
@@ -222,7 +222,7 @@ func TestStreamedStdin(t *testing.T) {
 	s.wantExit(id, 137, engine.ReasonError)
 }
 
-// A command can have a terminal, of the client's size.
+// TestStreamedTerminal: a command can have a terminal of the client's size.
 func TestStreamedTerminal(t *testing.T) {
 	s := newTestEngine(t, nil)
 	id := s.runShell("app", "echo ready; exec sleep 1000")
@@ -242,8 +242,8 @@ func TestStreamedTerminal(t *testing.T) {
 	s.wantExit(id, 137, engine.ReasonError)
 }
 
-// When a client leaves, or this process does, the command goes, and what it has started;
-// whatever the command is at, and whatever signals it ignores.
+// TestNothingIsLeftOfAConversation: if the client or this process disconnects, the command and all
+// that it started are killed, whatever signals they ignore.
 func TestNothingIsLeftOfAConversation(t *testing.T) {
 	for name, script := range map[string]string{
 		"it sleeps":                 "echo begun; sleep 1000",
@@ -286,8 +286,8 @@ func TestNothingIsLeftOfAConversation(t *testing.T) {
 	}
 }
 
-// A client that reads slowly gets everything all the same, and the container's end waits
-// for it only a moment.
+// TestASlowClient: a slow client receives everything, and the container's end waits for it only a
+// moment.
 func TestASlowClient(t *testing.T) {
 	s := newTestEngine(t, nil)
 	id := s.runShell("app", "echo ready; exec sleep 1000")
@@ -312,7 +312,8 @@ func TestASlowClient(t *testing.T) {
 	s.wantExit(id, 137, engine.ReasonError)
 }
 
-// Who writes on after its command has ended keeps nobody, however often it writes.
+// TestACommandThatLeavesAWriterBehind: a process that writes on after its command has ended blocks
+// nothing.
 func TestACommandThatLeavesAWriterBehind(t *testing.T) {
 	s := newTestEngine(t, nil)
 	id := s.runShell("app", "echo ready; exec sleep 1000")
@@ -325,7 +326,7 @@ func TestACommandThatLeavesAWriterBehind(t *testing.T) {
 	s.wantExit(id, 137, engine.ReasonError)
 }
 
-// A command ends with its container, and its client is told.
+// TestACommandEndsWithItsContainer: a command ends with its container, and its client gets the end.
 func TestACommandEndsWithItsContainer(t *testing.T) {
 	s := newTestEngine(t, nil)
 	id := s.runShell("app", "echo ready; exec sleep 1000")
@@ -342,7 +343,8 @@ func TestACommandEndsWithItsContainer(t *testing.T) {
 	}
 }
 
-// Who is attached hears the program from then on, and can speak to one with a stdin.
+// TestAttach: an attached client gets the program's output from then on, and can write to a program
+// with stdin.
 func TestAttach(t *testing.T) {
 	for name, row := range map[string]struct {
 		stdin, once, tty bool
@@ -402,7 +404,8 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// When the shim is killed, everything goes with it, and the client hears that it broke.
+// TestAConversationBreaksWithItsShim: if the shim is killed, everything ends with it, and the
+// client gets an error.
 func TestAConversationBreaksWithItsShim(t *testing.T) {
 	s := newTestEngine(t, nil)
 	id := s.runShell("app", "echo ready; exec sleep 1000")

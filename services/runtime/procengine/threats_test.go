@@ -22,8 +22,8 @@ import (
 	"github.com/podfall/podfall/services/runtime/procengine/shim"
 )
 
-// T8: a program has no capability, no way to one, and where the runtime is root another
-// user and no group of root's. What it may take is bounded.
+// TestT8ProgramHasNoRights is T8: a program has no capability and no way to get one. If the runtime
+// is root, the program has another user and none of root's groups. Its resources are bounded.
 func TestT8ProgramHasNoRights(t *testing.T) {
 	dir := openTempDir(t)
 	elevated := filepath.Join(dir, "elevated")
@@ -58,7 +58,8 @@ func TestT8ProgramHasNoRights(t *testing.T) {
 	}
 }
 
-// T8: what nobody has allowed does not run, whatever it is called.
+// TestT8OnlyWhatIsAllowed is T8: programs that are not allowed do not run, whatever they are
+// called.
 func TestT8OnlyWhatIsAllowed(t *testing.T) {
 	dir := t.TempDir()
 	copyFile(t, "/bin/true", filepath.Join(dir, "good"))
@@ -97,7 +98,8 @@ func TestT8OnlyWhatIsAllowed(t *testing.T) {
 	s.wantExit(good, 0, engine.ReasonCompleted)
 }
 
-// T10: an identity is a directory's name, and no way out of the engine's own directory.
+// TestT10IdentitiesAreNoPaths is T10: a container id is a directory name, and cannot lead out of
+// the engine's directory.
 func TestT10IdentitiesAreNoPaths(t *testing.T) {
 	s := newTestEngine(t, nil)
 	for _, id := range []string{"", ".", "..", "../x", "a/b", "/etc", "a/../.."} {
@@ -107,12 +109,12 @@ func TestT10IdentitiesAreNoPaths(t *testing.T) {
 	}
 }
 
-// T9: a number that was given to another process since is nobody's that we signal: neither
-// while the runtime lives, nor when it starts again, nor when it clears up after a shim.
-// The test runs in a PID namespace, where the next number can be chosen.
+// TestT9ProcessNumberReused is T9: a process with a reused PID is never signaled: not while the
+// runtime runs, not at its restart, and not when it cleans up after a shim. The test runs in a PID
+// namespace, in which it can choose the next PID.
 func TestT9ProcessNumberReused(t *testing.T) {
 	command := osexec.CommandContext(t.Context(), os.Args[0], asFirst, openTempDir(t))
-	runtime.LockOSThread() // whose end would be the child's
+	runtime.LockOSThread() // the child dies with the thread that started it
 	defer runtime.UnlockOSThread()
 	command.SysProcAttr = &syscall.SysProcAttr{
 		Pdeathsig:   syscall.SIGKILL, // the first of its namespace takes all others along
@@ -175,7 +177,7 @@ func checkPIDReuse(dir, victim string) error {
 	if err != nil {
 		return err
 	}
-	if victim == "shim" { // the program goes with its shim, and nobody has written down how
+	if victim == "shim" { // the program died with its shim, and no exit was recorded
 		err = syscall.Kill(parentPID(process.PID), syscall.SIGKILL)
 	} else {
 		err = e.Signal(ctx, "app", engine.SIGKILL, testNow())
@@ -184,7 +186,7 @@ func checkPIDReuse(dir, victim string) error {
 		return err
 	}
 	<-told
-	if victim == "shim" { // it has become our child, and keeps its number until somebody asks
+	if victim == "shim" { // it has become our child, and keeps its PID until it is reaped
 		if _, err := syscall.Wait4(process.PID, nil, 0, nil); err != nil {
 			return err
 		}
@@ -217,7 +219,7 @@ func checkPIDReuse(dir, victim string) error {
 		return err
 	}
 	state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process.PID))
-	if err != nil || strings.Contains(string(state), "(sleep) Z") { // nobody has waited for it
+	if err != nil || strings.Contains(string(state), "(sleep) Z") { // not reaped yet
 		return fmt.Errorf("the stranger is %q, %w", state, err)
 	}
 	return nil

@@ -51,8 +51,8 @@ func load(t *testing.T, e *simengine.Engine, id, script string, events engine.Ev
 	return status
 }
 
-// Ten thousand containers, each with an end of its own, end at the instants at which
-// their scripts say, with one goroutine.
+// TestManyContainers: ten thousand containers with different ends end at their times, with one
+// goroutine.
 func TestManyContainers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, reports := startEngine(t)
@@ -67,7 +67,7 @@ func TestManyContainers(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		const others = 10 // such as the collector's, which come and go
+		const others = 10 // for example the garbage collector's
 		if after := runtime.NumGoroutine(); after > before+others {
 			t.Errorf("%d goroutines, %d before the containers", after, before)
 		}
@@ -86,7 +86,8 @@ func TestManyContainers(t *testing.T) {
 	})
 }
 
-// A later event brings an end forward; the alarm that was set for it before does nothing.
+// TestEventsBringTheEndForward: a later event can bring the end forward; the outdated alarm does
+// nothing.
 func TestEventsBringTheEndForward(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, reports := startEngine(t)
@@ -105,8 +106,8 @@ func TestEventsBringTheEndForward(t *testing.T) {
 	})
 }
 
-// Whatever the name of the stop signal, it is the stop signal; but SIGKILL is SIGKILL,
-// and stays so after a restart.
+// TestStopSignals: a stop signal of any name works; SIGKILL as stop signal kills, also after a
+// restart.
 func TestStopSignals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, reports := startEngine(t)
@@ -139,7 +140,7 @@ func TestStopSignals(t *testing.T) {
 	})
 }
 
-// A removed container is not reported any more.
+// TestRemovedIsSilent: a removed container is not reported any more.
 func TestRemovedIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, reports := startEngine(t)
@@ -154,7 +155,7 @@ func TestRemovedIsSilent(t *testing.T) {
 	})
 }
 
-// A clock that was set back does not undo what is on record.
+// TestClockSetBack: setting the clock back does not undo recorded events.
 func TestClockSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		later := time.Now().Add(time.Hour)

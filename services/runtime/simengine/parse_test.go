@@ -52,7 +52,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Each error names the clause that is wrong, and says what is.
+// TestParseErrors: each error names the invalid clause and the reason.
 func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]struct{ clause, reason string }{
 		",":                                    {"", "it is empty"},
@@ -92,8 +92,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// Whatever is parsed prints as a script that means the same, and whatever is not is
-// refused by a clause that stands in it.
+// FuzzParse: accepted scripts round-trip through String, and errors quote a clause of the text.
 func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		script, err := simengine.Parse(text)

@@ -34,8 +34,8 @@ func events(start, stop, kill float64) engine.Events {
 	return e
 }
 
-// A container is started at 0, stopped and killed when the row says; it must be RUNNING
-// until just before the row's end and EXITED from then on.
+// TestScriptEnds starts a container at 0, and stops and kills it at the row's times. It must be
+// RUNNING until just before the row's end and EXITED from then on.
 func TestScriptEnds(t *testing.T) {
 	for name, row := range map[string]struct {
 		script     string
@@ -85,7 +85,7 @@ func TestScriptEnds(t *testing.T) {
 	}
 }
 
-// A start that fails never ran: EXITED 128, without an instant of start (CRI-11).
+// TestScriptStartErrors: a failed start never ran: EXITED 128, without a start time (CRI-11).
 func TestScriptStartErrors(t *testing.T) {
 	for name, row := range map[string]struct {
 		script string
@@ -119,7 +119,7 @@ func parse(t *testing.T, text string) simengine.Script {
 	return script
 }
 
-// What is on record has happened, also when the clock was set back since.
+// TestScriptWithClockSetBack: recorded events have happened, even if the clock was set back since.
 func TestScriptWithClockSetBack(t *testing.T) {
 	if got := parse(t, "").StatusAt(events(100, never, never), at(50)); got.State != running {
 		t.Errorf("started, it is %v", got.State)
@@ -149,8 +149,7 @@ func anyScript(t *rapid.T) simengine.Script {
 	return script
 }
 
-// Events happen in the order of time, and the state only moves forward: through them,
-// and through time.
+// TestScriptIsMonotone: events happen in time order, and the state only moves forward.
 func TestScriptIsMonotone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		script := anyScript(t)
@@ -212,8 +211,7 @@ func checkStatus(t *rapid.T, m moment, last, status engine.Status) {
 	}
 }
 
-// Next tells every change: nothing happens between now and the instant that it names,
-// and something may then.
+// TestScriptNext: NextChange returns every change: the status is constant until the returned time.
 func TestScriptNext(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		script := anyScript(t)

@@ -14,8 +14,8 @@ import (
 
 var damagedCount = flag.Int("damaged", 1000, "damaged files that TestDamagedFiles opens")
 
-// Whatever is wrong with a file: it is refused and the damage is named, or all that was
-// committed is there.
+// TestDamagedFiles: a damaged file is refused with the damage named, or everything committed is
+// there.
 func TestDamagedFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.db")
 	s, _, end := openStore(t, store.Config{Path: path})

@@ -17,8 +17,8 @@ import (
 	"github.com/podfall/podfall/services/runtime/store/storetest"
 )
 
-// A disk that is full fails those who wait, with its reason, and nothing of theirs is
-// kept. What was given for later is kept, and so is what comes once there is space.
+// TestFullDisk: a full disk fails the waiting commits with its reason, and keeps nothing of them.
+// Later's changes are kept, and so are commits once there is space.
 func TestFullDisk(t *testing.T) {
 	if !storetest.InOwnProcess(t) {
 		return
@@ -58,7 +58,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// When the file cannot even be asked what it holds, Run ends, and nothing more is taken.
+// TestBrokenFile: if the file's content cannot be determined, Run returns, and no more changes are
+// accepted.
 func TestBrokenFile(t *testing.T) {
 	s, _, err := store.Open(store.Config{Path: filepath.Join(t.TempDir(), "runtime.db"), NoSync: true})
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/podfall/podfall/services/runtime/store"
 )
 
-// FuzzOpen changes a store's file at a place, to anything: it is refused and the damage
-// named, or all that it serves is as it was.
+// FuzzOpen changes a store's file. It is refused with the damage named, or its content is
+// unchanged.
 func FuzzOpen(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "runtime.db")
 	s, _, end := openStore(f, store.Config{Path: path})

@@ -21,8 +21,8 @@ var imageCount = flag.Int("images", 1000, "different power-cut images that TestP
 
 const cutEnv = "RUNTIME_STORE_TEST_CUT" // path of the child of TestPowerCuts
 
-// The power goes at any moment of a store's life, its creation included: what was
-// committed is there, the step under way is there or not, and nothing else.
+// TestPowerCuts cuts the power at any moment of a store's use, including its creation. Committed
+// changes exist, the current step's changes exist or not, and nothing else does.
 func TestPowerCuts(t *testing.T) {
 	if path := os.Getenv(cutEnv); path != "" {
 		runUntilCut(t, path)

@@ -11,8 +11,8 @@ import (
 	"github.com/podfall/podfall/proto"
 )
 
-// FuzzRecord: a record whose checksum is right is refused in one of the ways that there are,
-// or is what writing it again gives; one of which a byte is changed is not looked at.
+// FuzzRecord: a record with a valid checksum is rejected with a known error, or round-trips. A
+// record with a changed byte is rejected.
 func FuzzRecord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, number uint8, key string, body []byte, at uint16) {
 		bucket := buckets()[int(number)%len(buckets())]

@@ -154,8 +154,7 @@ func TestReopen(t *testing.T) {
 	end()
 }
 
-// Removing a container removes its events, and only its own; an event that comes after
-// that is left out.
+// TestRemove: removing a container removes only its own events; a later event is dropped.
 func TestRemove(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.db")
 	s, _, end := openStore(t, store.Config{Path: path})
@@ -174,7 +173,7 @@ func TestRemove(t *testing.T) {
 	end()
 }
 
-// Later's changes are on disk a second later, with the next commit, or at the end.
+// TestLater: Later's changes are on disk after a second, with the next commit, or at the end.
 func TestLater(t *testing.T) {
 	for name, flush := range map[string]func(*store.Store) error{
 		"after a second":       func(*store.Store) error { time.Sleep(time.Second); synctest.Wait(); return nil },
@@ -207,7 +206,7 @@ func TestLater(t *testing.T) {
 	}
 }
 
-// The history keeps the latest entries, and their numbers.
+// TestHistoryIsBounded: the history keeps the latest entries and their numbers.
 func TestHistoryIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.db")
 	s, _, end := openStore(t, store.Config{Path: path, History: 3})
@@ -226,7 +225,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	end()
 }
 
-// Many commits at the same time are all there.
+// TestConcurrentCommits: concurrent commits are all there.
 func TestConcurrentCommits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.db")
 	s, _, end := openStore(t, store.Config{Path: path})
@@ -250,7 +249,7 @@ func TestConcurrentCommits(t *testing.T) {
 	end()
 }
 
-// Once Run has returned nothing is taken, and nobody waits for ever.
+// TestStopped: once Run has returned, changes are rejected and no call blocks.
 func TestStopped(t *testing.T) {
 	s, _, end := openStore(t, store.Config{Path: filepath.Join(t.TempDir(), "runtime.db")})
 	end()
@@ -260,7 +259,7 @@ func TestStopped(t *testing.T) {
 	s.Later(note("create", "c"))
 }
 
-// Two runtimes cannot have one store.
+// TestLocked: two runtimes cannot open one store.
 func TestLocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.db")
 	_, _, end := openStore(t, store.Config{Path: path})
@@ -282,7 +281,7 @@ func editBucket(t *testing.T, path, bucket string, change func(*bbolt.Bucket) er
 	}
 }
 
-// A store of another version is refused, and says which versions.
+// TestOtherVersion: a store of another version is refused, and the error names both versions.
 func TestOtherVersion(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.db")
 	_, _, end := openStore(t, store.Config{Path: path})
@@ -299,7 +298,7 @@ func TestOtherVersion(t *testing.T) {
 	}
 }
 
-// A damaged record is named, and nothing of the file is used.
+// TestDamagedRecords: a damaged record is named, and the whole file is refused.
 func TestDamagedRecords(t *testing.T) {
 	for _, row := range []struct{ bucket, key, want string }{
 		{"sandboxes", "box1", "sandboxes box1: checksum mismatch"},
@@ -325,7 +324,7 @@ func TestDamagedRecords(t *testing.T) {
 	}
 }
 
-// A record in another's place is noticed, and so is one that is missing.
+// TestMisplacedRecords: a record in another's place, or a missing one, is noticed.
 func TestMisplacedRecords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.db")
 	s, _, end := openStore(t, store.Config{Path: path})
@@ -346,8 +345,8 @@ func TestMisplacedRecords(t *testing.T) {
 	}
 }
 
-// Whichever byte of the file is changed: it is refused, or all that was committed is
-// there.
+// TestAnyByteDamaged: whichever byte of the file is changed, it is refused, or everything committed
+// is there.
 func TestAnyByteDamaged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.db")
 	s, _, end := openStore(t, store.Config{Path: path})
@@ -382,7 +381,7 @@ func TestAnyByteDamaged(t *testing.T) {
 	}
 }
 
-// A file that ends too early, or never was a store, is refused.
+// TestNotAStore: a truncated file, or one that never was a store, is refused.
 func TestNotAStore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.db")
 	s, _, end := openStore(t, store.Config{Path: path})

@@ -32,7 +32,8 @@ func TestWeight(t *testing.T) {
 	}
 }
 
-// The name of a pod's cgroup comes with a request: it leads nowhere but below the tree.
+// TestT10PathStaysInTheTree is T10: the pod's cgroup name comes from a request, and cannot lead out
+// of the tree.
 func TestT10PathStaysInTheTree(t *testing.T) {
 	tree := &Tree{dir: "/cg/podfall"}
 	for parent, want := range map[string]string{
@@ -44,7 +45,7 @@ func TestT10PathStaysInTheTree(t *testing.T) {
 	}
 }
 
-// The files that a kernel would make stand in a plain directory here.
+// TestBounds uses plain directories with the files that a kernel would create.
 func TestBounds(t *testing.T) {
 	dir := t.TempDir()
 	tree := &Tree{dir: dir, controllers: map[Controller]bool{CPU: true, Memory: true, PIDs: true}}

@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzMount: the mount is found among whatever other mounts there are, under the name that
-// it has, which the kernel writes in octal numbers where it would end a field; and so is the
-// process's own cgroup.
+// FuzzMount: the mount is found among any other mounts, and its path is unescaped from the kernel's
+// octal codes. The process's own cgroup is found too.
 func FuzzMount(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, path, after string) {
 		if MountPoint(before+"\n") != "" || OwnCgroup(before+"\n") != "" || !strings.HasPrefix(path, "/") {

@@ -63,7 +63,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// However much a program writes, its log keeps to its limits, and its last lines.
+// TestRotation: however much a program writes, its log keeps to its limits, and has the last lines.
 func TestRotation(t *testing.T) {
 	for _, files := range []int{1, 2, 5} {
 		dir := open(t)
@@ -94,8 +94,8 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// A program that closes its output, or one whose disk is full, loses lines and nothing
-// else.
+// TestRecordsThatWereCutOff: a program that closes its output, or a full disk, loses lines and
+// nothing else.
 func TestRecordsThatWereCutOff(t *testing.T) {
 	dir := open(t)
 	write(t, dir, logfile.Limits{}, "one\n")
@@ -114,7 +114,7 @@ func TestRecordsThatWereCutOff(t *testing.T) {
 	}
 }
 
-// TestReadTheEndAlone: a log of many files is not read as a whole when its end will do.
+// TestReadTheEndAlone: only the end of a long log is read if that suffices.
 func TestReadTheEndAlone(t *testing.T) {
 	dir, err := os.OpenRoot(t.TempDir())
 	if err != nil {
