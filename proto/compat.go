@@ -37,6 +37,8 @@ type Compat struct {
 	// PublishesTerminalPhase makes the kubelet store a terminal phase before its
 	// final delete (KBL-64; since 1.27).
 	PublishesTerminalPhase bool
+	// ReportsUnusedClaims gives a bound claim the condition Unused (KEP-5541; since 1.37).
+	ReportsUnusedClaims bool
 }
 
 // compat is the table: a row a difference would read worse than a column a release,
@@ -53,6 +55,7 @@ func compat() []Compat {
 			TracksGeneration:       true,
 			MultiAttachErrors:      false,
 			PublishesTerminalPhase: true,
+			ReportsUnusedClaims:    true,
 		},
 		{
 			Release:                "v1.22",
@@ -64,6 +67,7 @@ func compat() []Compat {
 			TracksGeneration:       false,
 			MultiAttachErrors:      true,
 			PublishesTerminalPhase: false,
+			ReportsUnusedClaims:    false,
 		},
 	}
 }

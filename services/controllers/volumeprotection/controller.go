@@ -29,15 +29,28 @@ func NewClaims(base control.Base) *Controller {
 		if !found {
 			return nil
 		}
-		change := Claim(claim, pods.In(key.Namespace))
-		if change == Remove { // the view may be late, and this cannot be undone
+		around := pods.In(key.Namespace)
+		unused := func() (corev1.PersistentVolumeClaimCondition, bool) {
+			condition, changes := Unused(claim, around, base.Clock.Now())
+			return condition, changes && base.Compat.ReportsUnusedClaims
+		}
+		condition, changes := unused()
+		if Claim(claim, around) == Remove || changes && condition.Status == corev1.ConditionTrue { // the view may be late
 			live, err := listPods(ctx, base.API, key.Namespace)
 			if err != nil {
 				return err
 			}
-			change = Claim(claim, live)
+			around = live
+			condition, changes = unused()
 		}
-		return write(ctx, client, claim, ClaimFinalizer, change)
+		if changes {
+			_, err := client.UpdateStatus(ctx, withCondition(claim, condition))
+			if !control.Gone(err) && err != nil {
+				return err
+			}
+			return nil // its update brings the claim back, for the finalizer
+		}
+		return write(ctx, client, claim, ClaimFinalizer, Claim(claim, around))
 	})
 	claims.On(func(_, now *corev1.PersistentVolumeClaim) {
 		if now != nil {
@@ -45,12 +58,17 @@ func NewClaims(base control.Base) *Controller {
 		}
 	})
 	pods.On(func(old, now *corev1.Pod) {
-		if now != nil {
-			return
+		if old != nil && now != nil && old.UID == now.UID {
+			old = nil
 		}
-		for _, volume := range old.Spec.Volumes {
-			if name := ClaimName(old, volume); name != "" {
-				queue.Add(view.Key{Namespace: old.Namespace, Name: name})
+		for _, pod := range []*corev1.Pod{old, now} {
+			if pod == nil {
+				continue
+			}
+			for _, volume := range pod.Spec.Volumes {
+				if name := ClaimName(pod, volume); name != "" {
+					queue.Add(view.Key{Namespace: pod.Namespace, Name: name})
+				}
 			}
 		}
 	})
