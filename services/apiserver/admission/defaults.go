@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -26,17 +27,21 @@ const (
 	// StorageObjectInUseProtection gives claims and volumes the finalizers that keep them
 	// while they are used.
 	StorageObjectInUseProtection = "StorageObjectInUseProtection"
+	// RuntimeClass refuses pods of an unknown class, and gives pods what their class says of overhead
+	// and scheduling.
+	RuntimeClass = "RuntimeClass"
 )
 
 // Plugins lists them in the order in which they work.
 func Plugins() []string {
-	return []string{Priority, DefaultTolerationSeconds, DefaultStorageClass, StorageObjectInUseProtection}
+	return []string{Priority, DefaultTolerationSeconds, DefaultStorageClass, StorageObjectInUseProtection, RuntimeClass}
 }
 
 // Classes are what plugins look up.
 type Classes interface {
 	PriorityClasses() []*schedulingv1.PriorityClass
 	StorageClasses() []*storagev1.StorageClass
+	RuntimeClasses() []*nodev1.RuntimeClass
 }
 
 // Complete fills in what the enabled plugins say of obj, which is about to be written; it
@@ -56,6 +61,11 @@ func Complete(enabled []string, a Attributes, obj kinds.Object, classes Classes)
 		}
 		if on(DefaultTolerationSeconds) {
 			tolerateForAWhile(obj)
+		}
+		if on(RuntimeClass) && create {
+			if err := applyRuntimeClass(obj, classes.RuntimeClasses()); err != nil {
+				return forbid(a, err)
+			}
 		}
 	case *corev1.PersistentVolumeClaim:
 		if on(DefaultStorageClass) && create {

@@ -3,6 +3,7 @@ package verbs
 import (
 	"context"
 
+	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -34,6 +35,11 @@ func (c classes) PriorityClasses() []*schedulingv1.PriorityClass {
 // StorageClasses implements admission.Classes.
 func (c classes) StorageClasses() []*storagev1.StorageClass {
 	return all[*storagev1.StorageClass](c.Snapshot, "storageclasses.storage.k8s.io")
+}
+
+// RuntimeClasses implements admission.Classes.
+func (c classes) RuntimeClasses() []*nodev1.RuntimeClass {
+	return all[*nodev1.RuntimeClass](c.Snapshot, "runtimeclasses.node.k8s.io")
 }
 
 func all[T kinds.Object](snapshot *store.Snapshot, resource string) []T {
