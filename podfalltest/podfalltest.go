@@ -151,6 +151,7 @@ func (c *Cluster) openDoor(composed *inprocess.Config) error {
 	c.access = kubeconfig.Access{
 		Cluster: "test", URL: "https://" + c.door.Addr().String(), Authority: authority.Certificate, Token: rand.Text(),
 	}
+	composed.Controllers.RootCA = authority.Certificate
 	composed.Gateway = &inprocess.Door{Listen: c.door.open, Config: gateway.Config{
 		TLS:   &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
 		Token: c.access.Token,

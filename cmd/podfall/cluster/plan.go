@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -90,7 +91,7 @@ func controllers(layout Layout, options Options) Member {
 	return Member{Name: "controllers", Arguments: func(at Addresses) []string {
 		return append([]string{
 			"controllers", "--bus", at.Bus.Links["controllers"], "--hub", at.hub(), "--keys", layout.Keys(), "--history", layout.History(), "--compat", options.Compat,
-			"--volumes", layout.volumes(),
+			"--volumes", layout.volumes(), "--root-ca-file", filepath.Join(layout.door(), authorityCertificate),
 		}, append(timeArguments(options), chosen...)...)
 	}}
 }

@@ -57,6 +57,8 @@ type Machine struct {
 	// Storage is the directory of the persistent volumes, which all nodes share; empty when
 	// it cannot be reached, and then no volume's files are removed.
 	Storage string
+	// RootCA is the authority of the gateway's certificate, as PEM; empty publishes none.
+	RootCA []byte
 }
 
 // API is what controllers ask of the cluster besides their views. *podapi.Client is one.
