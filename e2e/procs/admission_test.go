@@ -28,12 +28,37 @@ func TestRuntimeClasses(t *testing.T) {
 	eventually(t, "the node says that it has no such handler", func() bool {
 		return strings.Contains(c.run("events", "--for", "pod/vm").stdout, `no runtime for "kata" is configured`)
 	})
-	file := filepath.Join(t.TempDir(), "unknown.yaml")
-	if err := os.WriteFile(file, []byte(pod("unknown")), 0o600); err != nil {
-		t.Fatal(err)
+	c.refused(pod("unknown"), `pods "unknown" is forbidden: pod rejected: RuntimeClass "unknown" not found`)
+}
+
+// refused applies a manifest that the apiserver forbids.
+func (c *cluster) refused(manifest, want string) {
+	c.t.Helper()
+	file := filepath.Join(c.t.TempDir(), "refused.yaml")
+	if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
+		c.t.Fatal(err)
 	}
-	out := c.run("apply", "-f", file)
-	if want := `pods "unknown" is forbidden: pod rejected: RuntimeClass "unknown" not found`; out.code != 1 || !strings.Contains(out.stderr, want) {
-		t.Errorf("a class that is not there: %+v, want %s", out, want)
+	if out := c.run("apply", "-f", file); out.code != 1 || !strings.Contains(out.stderr, want) {
+		c.t.Errorf("%+v, want %s", out, want)
+	}
+}
+
+// TestServiceAccounts has pods of an account that comes after them, and of the one that is always there.
+func TestServiceAccounts(t *testing.T) {
+	t.Parallel()
+	c := up(t, "--nodes", "1")
+	pod := func(account string) string {
+		return `{apiVersion: v1, kind: Pod, metadata: {name: ` + account + `}, spec: {serviceAccountName: ` + account + `, containers: [{name: main, image: none}]}}`
+	}
+	c.refused(pod("ci"), `pods "ci" is forbidden: error looking up service account default/ci: serviceaccount "ci" not found`)
+	c.apply("{apiVersion: v1, kind: ServiceAccount, metadata: {name: ci}, imagePullSecrets: [{name: registry}]}")
+	c.apply(pod("ci"))
+	c.apply(pod("default"))
+	c.must("wait", "--for=condition=Ready", "pod/ci", "pod/default", "--timeout=30s")
+	if out := c.must("get", "pod", "ci", "-o", "jsonpath={.spec.imagePullSecrets[*].name}"); out != "registry" {
+		t.Errorf("the pod has the pull secrets %q", out)
+	}
+	if out := c.must("get", "configmap", "-n", "kube-system", "kube-root-ca.crt", "-o", "jsonpath={.data}"); !strings.Contains(out, "BEGIN CERTIFICATE") {
+		t.Errorf("the published authority: %s", out)
 	}
 }

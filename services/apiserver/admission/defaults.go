@@ -27,6 +27,9 @@ const (
 	// StorageObjectInUseProtection gives claims and volumes the finalizers that keep them
 	// while they are used.
 	StorageObjectInUseProtection = "StorageObjectInUseProtection"
+	// ServiceAccount refuses pods of an account that is not there, and gives pods the pull secrets of
+	// their account. It mounts no token.
+	ServiceAccount = "ServiceAccount"
 	// RuntimeClass refuses pods of an unknown class, and gives pods what their class says of overhead
 	// and scheduling.
 	RuntimeClass = "RuntimeClass"
@@ -34,7 +37,7 @@ const (
 
 // Plugins lists them in the order in which they work.
 func Plugins() []string {
-	return []string{Priority, DefaultTolerationSeconds, DefaultStorageClass, StorageObjectInUseProtection, RuntimeClass}
+	return []string{ServiceAccount, Priority, DefaultTolerationSeconds, DefaultStorageClass, StorageObjectInUseProtection, RuntimeClass}
 }
 
 // Classes are what plugins look up.
@@ -42,6 +45,8 @@ type Classes interface {
 	PriorityClasses() []*schedulingv1.PriorityClass
 	StorageClasses() []*storagev1.StorageClass
 	RuntimeClasses() []*nodev1.RuntimeClass
+	// ServiceAccount is nil when there is none of the name.
+	ServiceAccount(namespace, name string) *corev1.ServiceAccount
 }
 
 // Complete fills in what the enabled plugins say of obj, which is about to be written; it
@@ -54,18 +59,12 @@ func Complete(enabled []string, a Attributes, obj kinds.Object, classes Classes)
 	on := func(plugin string) bool { return slices.Contains(enabled, plugin) }
 	switch obj := obj.(type) {
 	case *corev1.Pod:
-		if on(Priority) && create {
-			if err := prioritize(obj, classes.PriorityClasses()); err != nil {
+		if create {
+			if err := completeNewPod(on, a, obj, classes); err != nil {
 				return forbid(a, err)
 			}
-		}
-		if on(DefaultTolerationSeconds) {
+		} else if on(DefaultTolerationSeconds) {
 			tolerateForAWhile(obj)
-		}
-		if on(RuntimeClass) && create {
-			if err := applyRuntimeClass(obj, classes.RuntimeClasses()); err != nil {
-				return forbid(a, err)
-			}
 		}
 	case *corev1.PersistentVolumeClaim:
 		if on(DefaultStorageClass) && create {
@@ -78,6 +77,39 @@ func Complete(enabled []string, a Attributes, obj kinds.Object, classes Classes)
 		if on(StorageObjectInUseProtection) && create {
 			obj.Finalizers = with(obj.Finalizers, "kubernetes.io/pv-protection")
 		}
+	}
+	return nil
+}
+
+// completeNewPod has the plugins work in the order of Plugins.
+func completeNewPod(on func(plugin string) bool, a Attributes, pod *corev1.Pod, classes Classes) error {
+	if on(ServiceAccount) {
+		if err := applyServiceAccount(a.Namespace, pod, classes); err != nil {
+			return err
+		}
+	}
+	if on(Priority) {
+		if err := prioritize(pod, classes.PriorityClasses()); err != nil {
+			return err
+		}
+	}
+	if on(DefaultTolerationSeconds) {
+		tolerateForAWhile(pod)
+	}
+	if on(RuntimeClass) {
+		return applyRuntimeClass(pod, classes.RuntimeClasses())
+	}
+	return nil
+}
+
+// Check refuses what the enabled plugins do not allow, after webhooks have changed obj. The error is a 403.
+func Check(enabled []string, a Attributes, obj kinds.Object, classes Classes) error {
+	pod, is := obj.(*corev1.Pod)
+	if !is || a.Verb != proto.VerbCreate || a.Subresource != "" || !slices.Contains(enabled, ServiceAccount) {
+		return nil
+	}
+	if err := checkServiceAccount(a.Namespace, pod, classes); err != nil {
+		return forbid(a, err)
 	}
 	return nil
 }

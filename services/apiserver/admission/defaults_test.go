@@ -20,11 +20,20 @@ type classes struct {
 	priority []*schedulingv1.PriorityClass
 	storage  []*storagev1.StorageClass
 	runtime  []*nodev1.RuntimeClass
+	accounts []*corev1.ServiceAccount
 }
 
 func (c classes) PriorityClasses() []*schedulingv1.PriorityClass { return c.priority }
 func (c classes) StorageClasses() []*storagev1.StorageClass      { return c.storage }
 func (c classes) RuntimeClasses() []*nodev1.RuntimeClass         { return c.runtime }
+func (c classes) ServiceAccount(namespace, name string) *corev1.ServiceAccount {
+	for _, account := range c.accounts {
+		if account.Namespace == namespace && account.Name == name {
+			return account
+		}
+	}
+	return nil
+}
 
 // TestDefaultTolerationSeconds is CTL-04.
 func TestDefaultTolerationSeconds(t *testing.T) {

@@ -8,7 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/podfall/podfall/proto/kinds"
 )
 
 var (
@@ -25,7 +26,7 @@ func applyRuntimeClass(pod *corev1.Pod, classes []*nodev1.RuntimeClass) error {
 	}
 	switch {
 	case class != nil && class.Overhead != nil:
-		if len(pod.Spec.Overhead) > 0 && !equality.Semantic.DeepEqual(class.Overhead.PodFixed, pod.Spec.Overhead) {
+		if len(pod.Spec.Overhead) > 0 && !kinds.Equal(class.Overhead.PodFixed, pod.Spec.Overhead) {
 			return errOverheadDiffers
 		}
 		pod.Spec.Overhead = maps.Clone(class.Overhead.PodFixed)
@@ -73,7 +74,7 @@ func mergeTolerations(first, second []corev1.Toleration) []corev1.Toleration {
 	for i, t := range all {
 		covered := slices.ContainsFunc(merged, func(other corev1.Toleration) bool { return covers(other, t) }) ||
 			slices.ContainsFunc(all[i+1:], func(other corev1.Toleration) bool {
-				return !equality.Semantic.DeepEqual(t, other) && covers(other, t)
+				return !kinds.Equal(t, other) && covers(other, t)
 			})
 		if !covered {
 			merged = append(merged, t)
@@ -85,7 +86,7 @@ func mergeTolerations(first, second []corev1.Toleration) []corev1.Toleration {
 // covers reports whether wide tolerates all that t does (isSuperset).
 func covers(wide, t corev1.Toleration) bool {
 	switch {
-	case equality.Semantic.DeepEqual(t, wide):
+	case kinds.Equal(t, wide):
 		return true
 	case t.Key != wide.Key && (wide.Key != "" || wide.Operator != corev1.TolerationOpExists):
 		return false
@@ -102,6 +103,7 @@ func covers(wide, t corev1.Toleration) bool {
 		return t.Operator == corev1.TolerationOpEqual && t.Value == wide.Value
 	case corev1.TolerationOpExists:
 		return true
+	case corev1.TolerationOpLt, corev1.TolerationOpGt: // only covers what is equal
 	}
 	return false
 }

@@ -96,9 +96,10 @@ func complete(t testing.TB, kind kinds.Kind, obj kinds.Object) {
 // noClasses is a cluster without classes of its own.
 type noClasses struct{}
 
-func (noClasses) PriorityClasses() []*schedulingv1.PriorityClass { return nil }
-func (noClasses) StorageClasses() []*storagev1.StorageClass      { return nil }
-func (noClasses) RuntimeClasses() []*nodev1.RuntimeClass         { return nil }
+func (noClasses) PriorityClasses() []*schedulingv1.PriorityClass    { return nil }
+func (noClasses) StorageClasses() []*storagev1.StorageClass         { return nil }
+func (noClasses) RuntimeClasses() []*nodev1.RuntimeClass            { return nil }
+func (noClasses) ServiceAccount(_, _ string) *corev1.ServiceAccount { return nil }
 
 // storedPod is the usual Pod, changed.
 func storedPod(t testing.TB, changes ...string) *corev1.Pod {

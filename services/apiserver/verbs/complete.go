@@ -3,6 +3,7 @@ package verbs
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -40,6 +41,16 @@ func (c classes) StorageClasses() []*storagev1.StorageClass {
 // RuntimeClasses implements admission.Classes.
 func (c classes) RuntimeClasses() []*nodev1.RuntimeClass {
 	return all[*nodev1.RuntimeClass](c.Snapshot, "runtimeclasses.node.k8s.io")
+}
+
+// ServiceAccount implements admission.Classes.
+func (c classes) ServiceAccount(namespace, name string) *corev1.ServiceAccount {
+	record := c.Get(store.Key{Resource: "serviceaccounts", Namespace: namespace, Name: name})
+	if record == nil {
+		return nil
+	}
+	account, _ := record.Object.(*corev1.ServiceAccount)
+	return account
 }
 
 func all[T kinds.Object](snapshot *store.Snapshot, resource string) []T {

@@ -115,9 +115,12 @@ func (r Request) door(by author) fieldmanager.Door {
 	return fieldmanager.Door{Kind: r.Kind, Subresource: r.Subresource, Manager: manager}
 }
 
-// admit asks who may write what.
+// admit asks who may write what, and what plugins refuse.
 func (a *API) admit(_ context.Context, w *write) error {
-	return admission.Admit(w.Attributes, w.obj, w.old)
+	if err := admission.Admit(w.Attributes, w.obj, w.old); err != nil {
+		return err
+	}
+	return admission.Check(a.Plugins, w.Attributes, w.obj, classes{w.snapshot})
 }
 
 // validate asks the kind what is wrong with the object.
