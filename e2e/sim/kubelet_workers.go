@@ -142,6 +142,8 @@ func (hostless) Secret(context.Context, string, string) (*corev1.Secret, error) 
 	return nil, errNoObjects
 }
 
+func (hostless) RuntimeHandler(context.Context, *corev1.Pod) (string, error) { return "", nil }
+
 func (hostless) Services(context.Context, string) ([]*corev1.Service, error) { return nil, nil }
 
 func (hostless) Create(*corev1.Pod) error { return nil }

@@ -84,6 +84,7 @@ type Objects interface {
 	ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 	Services(ctx context.Context, namespace string) ([]*corev1.Service, error)
+	RuntimeHandler(ctx context.Context, pod *corev1.Pod) (string, error)
 }
 
 // Cgroups keeps the pods' cgroups.
